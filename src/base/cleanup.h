@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Scope-bound ownership. A cleanup variable is initialised where it is declared and given away
+ * only through steal_ptr() or steal_fd(), which leave it empty.
+ */
+#ifndef BASE_CLEANUP_H
+#define BASE_CLEANUP_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Generates cleanup_ptr_<name>(), for use in a cleanup attribute, from a free function. */
+#define DEFINE_CLEANUP(name, type, free_function)                                                  \
+	static inline void cleanup_ptr_##name(type *p)                                             \
+	{                                                                                          \
+		int saved = errno;                                                                 \
+		free_function(*p);                                                                 \
+		errno = saved;                                                                     \
+	}
+
+static inline void cleanup_ptr_free(void *p)
+{
+	int saved = errno;
+
+	free(*(void **)p);
+	errno = saved;
+}
+
+/* close() is not retried: on Linux the descriptor is gone even after EINTR. */
+static inline void cleanup_ptr_close(int *fd)
+{
+	int saved = errno;
+
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -EBADF;
+	errno = saved;
+}
+
+static inline void cleanup_closedir_null(DIR *dir)
+{
+	if (dir != NULL)
+		closedir(dir);
+}
+
+DEFINE_CLEANUP(closedir, DIR *, cleanup_closedir_null)
+
+#define cleanup_free __attribute__((cleanup(cleanup_ptr_free)))
+#define cleanup_close __attribute__((cleanup(cleanup_ptr_close)))
+#define cleanup_closedir __attribute__((cleanup(cleanup_ptr_closedir)))
+
+#define steal_ptr(p)                                                                               \
+	({                                                                                         \
+		__typeof__(*(p)) steal_value = *(p);                                               \
+		*(p) = NULL;                                                                       \
+		steal_value;                                                                       \
+	})
+
+static inline int steal_fd(int *fd)
+{
+	int value = *fd;
+
+	*fd = -EBADF;
+	return value;
+}
+
+#endif

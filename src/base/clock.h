@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Monotonic time in nanoseconds: deadlines are points on this clock. Any thread. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define CLOCK_NS_PER_MS UINT64_C(1000000)
+#define CLOCK_NS_PER_S UINT64_C(1000000000)
+
+static inline uint64_t clock_now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts); /* cannot fail for this clock */
+	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* Milliseconds left until deadline, rounded up, as poll() wants them: 0 once it has passed. */
+static inline int clock_left_ms(uint64_t deadline_ns)
+{
+	uint64_t now = clock_now_ns();
+	uint64_t left;
+
+	if (deadline_ns <= now)
+		return 0;
+	left = (deadline_ns - now + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
+	return left > INT32_MAX ? INT32_MAX : (int)left;
+}
+
+#endif

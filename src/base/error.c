@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	int sys; /* what error_set() returns for it, negated */
+} codes[] = {
+	[ERROR_OK] = { "OK", EINVAL },
+	[ERROR_CANCELLED] = { "CANCELLED", ECANCELED },
+	[ERROR_UNKNOWN] = { "UNKNOWN", EIO },
+	[ERROR_INVALID_ARGUMENT] = { "INVALID_ARGUMENT", EINVAL },
+	[ERROR_DEADLINE_EXCEEDED] = { "DEADLINE_EXCEEDED", ETIMEDOUT },
+	[ERROR_NOT_FOUND] = { "NOT_FOUND", ENOENT },
+	[ERROR_ALREADY_EXISTS] = { "ALREADY_EXISTS", EEXIST },
+	[ERROR_PERMISSION_DENIED] = { "PERMISSION_DENIED", EACCES },
+	[ERROR_RESOURCE_EXHAUSTED] = { "RESOURCE_EXHAUSTED", ENOSPC },
+	[ERROR_FAILED_PRECONDITION] = { "FAILED_PRECONDITION", EBUSY },
+	[ERROR_ABORTED] = { "ABORTED", EAGAIN },
+	[ERROR_OUT_OF_RANGE] = { "OUT_OF_RANGE", ERANGE },
+	[ERROR_UNIMPLEMENTED] = { "UNIMPLEMENTED", ENOSYS },
+	[ERROR_INTERNAL] = { "INTERNAL", EIO },
+	[ERROR_UNAVAILABLE] = { "UNAVAILABLE", EHOSTUNREACH },
+	[ERROR_DATA_LOSS] = { "DATA_LOSS", EIO },
+	[ERROR_UNAUTHENTICATED] = { "UNAUTHENTICATED", EPERM },
+};
+
+static bool known(enum error_code code)
+{
+	return (unsigned int)code <= ERROR_CODE_LAST;
+}
+
+const char *error_code_name(enum error_code code)
+{
+	return known(code) ? codes[code].name : codes[ERROR_UNKNOWN].name;
+}
+
+static void set(struct error *err, enum error_code code, int sys, const char *fmt, va_list ap)
+{
+	if (err == NULL || err->code != ERROR_OK)
+		return;
+	err->code = code;
+	err->sys = sys;
+	(void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap); /* cut when too long */
+}
+
+int error_set(struct error *err, enum error_code code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	set(err, code, 0, fmt, ap);
+	va_end(ap);
+	return known(code) ? -codes[code].sys : -EIO;
+}
+
+int error_sys(struct error *err, enum error_code code, int sys, const char *fmt, ...)
+{
+	bool first = err != NULL && err->code == ERROR_OK;
+	size_t len;
+	va_list ap;
+
+	va_start(ap, fmt);
+	set(err, code, sys, fmt, ap);
+	va_end(ap);
+	if (first) {
+		len = strlen(err->msg);
+		(void)snprintf(err->msg + len, sizeof(err->msg) - len, ": %s", strerror(sys));
+	}
+	return -sys;
+}
+
+int error_oom(struct error *err)
+{
+	return error_sys(err, ERROR_RESOURCE_EXHAUSTED, ENOMEM, "csi-nfs is out of memory");
+}
+
+void error_prefix(struct error *err, const char *fmt, ...)
+{
+	char old[ERROR_MESSAGE_SIZE];
+	va_list ap;
+	int n;
+
+	if (err == NULL || err->code == ERROR_OK)
+		return;
+	memcpy(old, err->msg, sizeof(old));
+	va_start(ap, fmt);
+	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+	va_end(ap);
+	if (n >= 0 && (size_t)n < sizeof(err->msg))
+		(void)snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", old);
+}
+
+void error_clear(struct error *err)
+{
+	if (err != NULL)
+		*err = (struct error){ .code = ERROR_OK };
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "base/path.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+static int check_component(const char *c, size_t len, const char *field, struct error *err)
+{
+	if (len == 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: empty path component", field);
+	if ((len == 1 && c[0] == '.') || (len == 2 && c[0] == '.' && c[1] == '.'))
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: '%.*s' is not allowed as a path component",
+				 field, (int)len, c);
+	if (len > PATH_COMPONENT_MAX)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "%s: a path component has %zu bytes, the limit is %d", field, len,
+				 PATH_COMPONENT_MAX);
+	return 0;
+}
+
+int path_check_relative(const char *path, const char *field, struct error *err)
+{
+	size_t len = strlen(path);
+	int r;
+
+	if (len == 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must not be empty", field);
+	if (len > PATH_LENGTH_MAX)
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
+				 field, len, PATH_LENGTH_MAX);
+	if (str_has_control(path))
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: holds a control character", field);
+	if (strchr(path, '#') != NULL)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "%s: '#' is not allowed, it separates the fields of volume ids", field);
+	for (;;) {
+		size_t n = strcspn(path, "/");
+
+		r = check_component(path, n, field, err);
+		if (r < 0)
+			return r;
+		if (path[n] == '\0')
+			return 0;
+		path += n + 1;
+	}
+}
+
+bool path_starts_with(const char *path, const char *component)
+{
+	size_t n = strcspn(path, "/");
+
+	return n == strlen(component) && strncmp(path, component, n) == 0;
+}
+
+char *path_trim(const char *path)
+{
+	size_t len;
+
+	while (*path == '/')
+		path++;
+	len = strlen(path);
+	while (len > 0 && path[len - 1] == '/')
+		len--;
+	return strndup(path, len);
+}
+
+static int append_part(struct buf *b, const char *part)
+{
+	size_t len;
+	int r;
+
+	while (*part == '/')
+		part++;
+	len = strlen(part);
+	while (len > 0 && part[len - 1] == '/')
+		len--;
+	if (len == 0)
+		return 0;
+	r = buf_append(b, "/", 1);
+	if (r < 0)
+		return r;
+	return buf_append(b, part, len);
+}
+
+char *path_join_root(const char *first, ...)
+{
+	cleanup_buf struct buf b = { 0 };
+	const char *part;
+	va_list ap;
+	int r = 0;
+
+	va_start(ap, first);
+	for (part = first; part != NULL && r == 0; part = va_arg(ap, const char *))
+		r = append_part(&b, part);
+	va_end(ap);
+	if (r == 0 && b.len == 0)
+		r = buf_append(&b, "/", 1);
+	return r < 0 ? NULL : buf_steal(&b);
+}

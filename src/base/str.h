@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Strict text helpers: numbers are parsed whole or not at all, bytes are checked, not assumed. */
+#ifndef BASE_STR_H
+#define BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Parses digits of the base only: no sign, no space, no prefix. -EINVAL; -ERANGE above max. */
+int str_parse_u64(const char *s, unsigned int base, uint64_t max, uint64_t *ret);
+
+static inline bool str_is_empty(const char *s)
+{
+	return s == NULL || s[0] == '\0';
+}
+
+bool str_eq(const char *a, const char *b);           /* NULL equals NULL only */
+bool str_eq_nocase(const char *a, const char *b);    /* ASCII; neither may be NULL */
+bool str_has_prefix(const char *s, const char *prefix);
+
+/* Any byte below 0x20, or 0x7f. */
+bool str_has_control(const char *s);
+
+/* Well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). */
+bool str_is_utf8(const char *s, size_t len);
+
+/* A string list that is split at sep; empty pieces are kept. */
+struct strv {
+	char **items;
+	size_t n;
+};
+
+/* Splits s. Returns 0 or -ENOMEM. */
+int strv_split(struct strv *ret, const char *s, char sep);
+void strv_done(struct strv *v);
+#define cleanup_strv __attribute__((cleanup(strv_done)))
+
+/* FNV-1a, 64 bits: names short things; no protection against somebody who looks for collisions. */
+uint64_t str_hash(const void *data, size_t len);
+
+#endif

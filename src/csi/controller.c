@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "csi/services.h"
+#include "csi/unimplemented.h"
+#include "csi/validate.h"
+#include "csi/volume.h"
+
+#define SECRET_MOUNT_OPTIONS "mountOptions"
+
+static const struct csi_driver *driver_of(Csi__V1__Controller_Service *service)
+{
+	return container_of(service, struct csi_controller, service)->driver;
+}
+
+static void set_subject(struct request *req, const char *subject)
+{
+	(void)snprintf(req->subject, sizeof(req->subject), "%s", subject); /* cut when too long */
+}
+
+/* Something to do with a client, which may be done twice. */
+typedef int (*work_fn)(struct nfs_client *c, void *data, struct error *err);
+
+/*
+ * Runs work on a client for the export. An idle connection may turn out to be dead, and a handle to be
+ * forgotten by the server, only when they are used: then once more on a new connection.
+ */
+static int with_client(const struct csi_driver *driver, const struct nfs_export *e, work_fn work,
+		       void *data, struct error *err)
+{
+	int attempt, r;
+
+	for (attempt = 0;; attempt++) {
+		struct nfs_client *c;
+
+		r = nfs_pool_lease(driver->pool, e, &c, err);
+		if (r < 0)
+			return r;
+		r = work(c, data, err);
+		if (r == -ESTALE)
+			c->broken = true; /* with the handles that it holds */
+		nfs_pool_return(driver->pool, c);
+		if ((r != -ESTALE && r != -ECONNABORTED) || attempt > 0)
+			break;
+		error_clear(err);
+	}
+	if (r == 0)
+		/* Of what another process left there. Without memory the next call asks again. */
+		(void)purger_note(driver->purger, e);
+	return r;
+}
+
+/* The lock of a volume, the same for every call that is about it. */
+static int lock_volume(const struct csi_driver *driver, const struct nfs_export *e,
+		       const char *key, struct inflight_lock **ret, struct error *err)
+{
+	cleanup_buf struct buf b = { 0 };
+
+	if (buf_printf(&b, "%s#%s#%s", e->server, e->share, key) < 0)
+		return error_oom(err);
+	return inflight_acquire(driver->inflight, "volume", b.data, ret, err);
+}
+
+/* Everything that CreateVolume works with, taken from the request. */
+struct creation {
+	struct volume_params params;
+	struct nfs_export export;
+	char *key;
+	struct record record; /* of the volume: as wanted, then as it is */
+	const Csi__V1__CapacityRange *range;
+};
+
+static void creation_done(struct creation *x)
+{
+	volume_params_done(&x->params);
+	nfs_export_done(&x->export);
+	free(x->key);
+	record_done(&x->record);
+}
+
+static struct volume_defaults defaults_of(const struct csi_driver *driver)
+{
+	struct volume_defaults d = {
+		.server = driver->server,
+		.share = driver->share,
+		.mode = driver->mount_permissions,
+		.on_delete = driver->on_delete,
+	};
+
+	return d;
+}
+
+static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *err)
+{
+	const struct csi_map parameters = csi_map_of(in, parameters);
+	int r;
+
+	r = validate_name(in->name, err);
+	if (r == 0)
+		r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, err);
+	if (r == 0)
+		r = validate_map(&parameters, "parameters", err);
+	if (r < 0)
+		return r;
+	if (in->volume_content_source != NULL)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "volume_content_source: snapshots and clones are not supported");
+	if (in->n_mutable_parameters > 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "mutable_parameters: volume attributes classes are not supported");
+	return 0;
+}
+
+/*
+ * Which version and ports to use: of the provisioner secret, as csi-driver-nfs has it, then of the
+ * mount flags of the capabilities, which speak for this volume.
+ */
+static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct nfs_export *e,
+			 struct error *err)
+{
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	size_t i;
+	int r;
+
+	r = nfs_export_apply_options(e, csi_map_get(&secrets, SECRET_MOUNT_OPTIONS), err);
+	for (i = 0; i < in->n_volume_capabilities && r == 0; i++) {
+		cleanup_free char *options = capability_options(in->volume_capabilities[i]);
+
+		if (options == NULL)
+			return error_oom(err);
+		r = nfs_export_apply_options(e, options, err);
+	}
+	return r;
+}
+
+static int put_context(struct record *rec, const char *key, const char *value)
+{
+	char prefixed[CSI_MAP_MAX + sizeof(VOLUME_CONTEXT_PREFIX)];
+
+	(void)snprintf(prefixed, sizeof(prefixed), "%s%s", VOLUME_CONTEXT_PREFIX, key);
+	return record_set(rec, prefixed, value);
+}
+
+/* The spelling that the StorageClass has for a key, or the one given. */
+static const char *spelling(const struct csi_map *map, const char *key, const char *otherwise)
+{
+	size_t i;
+
+	for (i = 0; i < map->n; i++)
+		if (str_eq_nocase(csi_map_key(map, i), key))
+			return csi_map_key(map, i);
+	return otherwise;
+}
+
+/*
+ * The volume_context: all parameters as they were given, with the subDir filled in, as
+ * csi-driver-nfs returns them, and the defaults where the StorageClass leaves them out.
+ */
+static int put_contexts(struct creation *x, const struct csi_map *map, const char *dir)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < map->n && r == 0; i++)
+		if (!csi_map_is_replaced(map, i))
+			r = put_context(&x->record, csi_map_key(map, i), csi_map_value(map, i));
+	if (r == 0)
+		r = put_context(&x->record, spelling(map, "subDir", "subdir"), dir);
+	if (r == 0 && csi_map_get(map, "server") == NULL)
+		r = put_context(&x->record, "server", x->params.server);
+	if (r == 0 && csi_map_get(map, "share") == NULL)
+		r = put_context(&x->record, "share", x->params.share);
+	return r;
+}
+
+static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, int64_t size,
+		    struct error *err)
+{
+	const struct csi_map map = csi_map_of(in, parameters);
+	const char *dir = x->params.subdir != NULL ? x->params.subdir : x->key;
+	struct record *rec = &x->record;
+	char number[32], mode[8];
+	int r;
+
+	(void)snprintf(number, sizeof(number), "%" PRId64, size);
+	(void)snprintf(mode, sizeof(mode), "%04o", x->params.mode);
+	r = record_set(rec, VOLUME_KEY_NAME, in->name);
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_DIR, dir);
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_SIZE, number);
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_MODE, mode);
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(x->params.on_delete));
+	if (r == 0)
+		r = put_contexts(x, &map, dir);
+	return r < 0 ? error_oom(err) : 0;
+}
+
+static int prepare(const struct csi_driver *driver, const Csi__V1__CreateVolumeRequest *in,
+		   struct creation *x, struct error *err)
+{
+	const struct volume_defaults defaults = defaults_of(driver);
+	const struct csi_map map = csi_map_of(in, parameters);
+	cleanup_free char *share = NULL;
+	int64_t size;
+	int r;
+
+	r = check_create(in, err);
+	if (r == 0)
+		r = validate_capacity(in->capacity_range, &size, err);
+	if (r == 0)
+		r = volume_params_parse(&x->params, &map, &defaults, err);
+	if (r == 0)
+		r = nfs_export_init(&x->export, x->params.server, x->params.share, err);
+	if (r == 0)
+		r = apply_options(in, &x->export, err);
+	if (r < 0)
+		return r;
+	share = path_trim(x->params.share);
+	if (share == NULL)
+		return error_oom(err);
+	r = volume_key(in->name, x->params.server, share, &x->key, err);
+	if (r < 0)
+		return r;
+	x->range = in->capacity_range;
+	return describe(x, in, size, err);
+}
+
+static int create_work(struct nfs_client *c, void *data, struct error *err)
+{
+	struct creation *x = data;
+
+	return volume_create(c, x->key, &x->record, x->range, err);
+}
+
+/*
+ * The id in full, as csi-driver-nfs makes it; where that is too long for an id, with the key in place
+ * of the subDir, which the record then tells.
+ */
+static char *make_id(const struct creation *x)
+{
+	const struct volume_params *p = &x->params;
+	const bool keeps = p->on_delete != ON_DELETE_DELETE;
+	const char *on_delete = p->on_delete_text != NULL ? p->on_delete_text :
+							    on_delete_name(p->on_delete);
+	cleanup_free char *share = path_trim(p->share);
+	struct volume_id id = {
+		.server = p->server,
+		.share = share,
+		.subdir = p->subdir != NULL ? p->subdir : x->key,
+		.uuid = p->subdir != NULL ? x->key : (char *)(uintptr_t)"",
+		.on_delete = (char *)(uintptr_t)(keeps ? on_delete : ""),
+	};
+	cleanup_free char *text = share != NULL ? volume_id_format(&id) : NULL;
+
+	if (text == NULL || strlen(text) <= VOLUME_ID_MAX)
+		return steal_ptr(&text);
+	id.subdir = x->key;
+	id.uuid = (char *)(uintptr_t)"";
+	return volume_id_format(&id);
+}
+
+#define CONTEXT_MAX 256 /* entries: CSI_MAP_MAX bytes hold no more that matter */
+
+/* The volume_context of a record. Strings are borrowed from it. Returns the number of entries. */
+static size_t context_of(const struct record *rec, Csi__V1__Volume__VolumeContextEntry *entries,
+			 Csi__V1__Volume__VolumeContextEntry **list)
+{
+	const size_t prefix = strlen(VOLUME_CONTEXT_PREFIX);
+	size_t n = 0, i;
+
+	for (i = 0; i < rec->n && n < CONTEXT_MAX; i++) {
+		if (!str_has_prefix(rec->pairs[i].key, VOLUME_CONTEXT_PREFIX))
+			continue;
+		csi__v1__volume__volume_context_entry__init(&entries[n]);
+		entries[n].key = rec->pairs[i].key + prefix;
+		entries[n].value = rec->pairs[i].value;
+		list[n] = &entries[n];
+		n++;
+	}
+	return n;
+}
+
+static void reply_created(const struct creation *x, char *id,
+			  Csi__V1__CreateVolumeResponse_Closure closure, void *data)
+{
+	Csi__V1__CreateVolumeResponse out = CSI__V1__CREATE_VOLUME_RESPONSE__INIT;
+	Csi__V1__Volume__VolumeContextEntry entries[CONTEXT_MAX];
+	Csi__V1__Volume__VolumeContextEntry *list[CONTEXT_MAX];
+	Csi__V1__Volume volume = CSI__V1__VOLUME__INIT;
+	uint64_t size = 0;
+
+	/* 0, which means "not known", where the record does not tell. */
+	(void)str_parse_u64(record_get(&x->record, VOLUME_KEY_SIZE), 10, INT64_MAX, &size);
+	volume.volume_id = id;
+	volume.capacity_bytes = (int64_t)size;
+	volume.volume_context = list;
+	volume.n_volume_context = context_of(&x->record, entries, list);
+	out.volume = &volume;
+	closure(&out, data);
+}
+
+static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRequest *in,
+		  struct creation *x, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	int r;
+
+	r = prepare(driver, in, x, err);
+	if (r < 0)
+		return r;
+	r = lock_volume(driver, &x->export, x->key, &lock, err);
+	if (r < 0)
+		return r;
+	return with_client(driver, &x->export, create_work, x, err);
+}
+
+static void controller_create_volume(Csi__V1__Controller_Service *service,
+				     const Csi__V1__CreateVolumeRequest *in,
+				     Csi__V1__CreateVolumeResponse_Closure closure, void *data)
+{
+	struct creation x = { .key = NULL };
+	struct request *req = data;
+	cleanup_free char *id = NULL;
+	int r;
+
+	set_subject(req, in->name);
+	r = create(driver_of(service), in, &x, &req->err);
+	if (r == 0) {
+		id = make_id(&x);
+		if (id == NULL)
+			r = error_oom(&req->err);
+	}
+	if (r < 0)
+		closure(NULL, data);
+	else
+		reply_created(&x, id, closure, data);
+	creation_done(&x);
+}
+
+/* What a call about an existing volume works with. */
+struct reference {
+	struct volume_id id;
+	struct nfs_export export;
+	enum volume_on_delete default_policy;
+	bool trashed;
+	struct record record;
+};
+
+static void reference_done(struct reference *ref)
+{
+	volume_id_done(&ref->id);
+	nfs_export_done(&ref->export);
+	record_done(&ref->record);
+}
+
+/* -EINVAL, unreported, where the id cannot be one of ours. */
+static int resolve(struct reference *ref, const char *id, const struct csi_map *secrets,
+		   struct error *err)
+{
+	int r;
+
+	r = volume_id_parse(&ref->id, id);
+	if (r == -EINVAL)
+		return r;
+	if (r < 0)
+		return error_oom(err);
+	r = nfs_export_init(&ref->export, ref->id.server, ref->id.share, err);
+	if (r < 0)
+		return r;
+	r = nfs_export_apply_options(&ref->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
+	return r == -EINVAL ? -EBADMSG : r; /* that is the secret's fault, not the id's */
+}
+
+static int delete_work(struct nfs_client *c, void *data, struct error *err)
+{
+	struct reference *ref = data;
+
+	return volume_delete(c, &ref->id, ref->default_policy, &ref->trashed, err);
+}
+
+static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteVolumeRequest *in,
+			 struct reference *ref, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r < 0)
+		return r;
+	r = resolve(ref, in->volume_id, &secrets, err);
+	if (r == -EINVAL) {
+		/* Not a volume that ever was here: there is nothing to delete. */
+		log_warn("Volume id is not one of ours, nothing to delete",
+			 LOG_STR("volume_id", in->volume_id));
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	r = lock_volume(driver, &ref->export, volume_id_key(&ref->id), &lock, err);
+	if (r < 0)
+		return r;
+	ref->default_policy = driver->on_delete;
+	r = with_client(driver, &ref->export, delete_work, ref, err);
+	if (ref->trashed)
+		/* Without memory: the next call on this share, or the next process, does it. */
+		(void)purger_add(driver->purger, &ref->export);
+	return r;
+}
+
+static void controller_delete_volume(Csi__V1__Controller_Service *service,
+				     const Csi__V1__DeleteVolumeRequest *in,
+				     Csi__V1__DeleteVolumeResponse_Closure closure, void *data)
+{
+	const Csi__V1__DeleteVolumeResponse out = CSI__V1__DELETE_VOLUME_RESPONSE__INIT;
+	struct reference ref = { .trashed = false };
+	struct request *req = data;
+	int r;
+
+	set_subject(req, in->volume_id);
+	r = delete_volume(driver_of(service), in, &ref, &req->err);
+	reference_done(&ref);
+	closure(r < 0 ? NULL : &out, data);
+}
+
+static int find_work(struct nfs_client *c, void *data, struct error *err)
+{
+	struct reference *ref = data;
+
+	return volume_find(c, &ref->id, &ref->record, err);
+}
+
+static int find_volume(const struct csi_driver *driver,
+		       const Csi__V1__ValidateVolumeCapabilitiesRequest *in, struct reference *ref,
+		       struct error *err)
+{
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r < 0)
+		return r;
+	if (in->n_volume_capabilities == 0)
+		return validate_capabilities(NULL, 0, err);
+	r = resolve(ref, in->volume_id, &secrets, err);
+	if (r == -EINVAL)
+		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist", in->volume_id);
+	if (r < 0)
+		return r;
+	return with_client(driver, &ref->export, find_work, ref, err);
+}
+
+/* Keys that say where a volume is: given with other values, they mean another volume. */
+static bool context_matches(const struct record *rec, const struct csi_map *context)
+{
+	static const char *const keys[] = { "server", "share", "subDir" };
+	size_t i, k;
+
+	for (i = 0; i < rec->n; i++) {
+		const char *key = rec->pairs[i].key;
+		const char *given;
+
+		if (!str_has_prefix(key, VOLUME_CONTEXT_PREFIX))
+			continue;
+		key += strlen(VOLUME_CONTEXT_PREFIX);
+		for (k = 0; k < ARRAY_SIZE(keys); k++) {
+			given = str_eq_nocase(key, keys[k]) ? csi_map_get(context, key) : NULL;
+			if (given != NULL && strcmp(given, rec->pairs[i].value) != 0)
+				return false;
+		}
+	}
+	return true;
+}
+
+static void
+reply_validated(const Csi__V1__ValidateVolumeCapabilitiesRequest *in, const struct record *rec,
+		Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure, void *data)
+{
+	Csi__V1__ValidateVolumeCapabilitiesResponse out =
+		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__INIT;
+	Csi__V1__ValidateVolumeCapabilitiesResponse__Confirmed confirmed =
+		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__CONFIRMED__INIT;
+	const struct csi_map context = csi_map_of(in, volume_context);
+	struct error why = { .code = ERROR_OK };
+
+	/* Not supported is an answer, not an error. */
+	(void)validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, &why);
+	if (why.code == ERROR_OK && !context_matches(rec, &context))
+		(void)error_set(&why, ERROR_INVALID_ARGUMENT,
+				"volume_context: is not that of the volume");
+	if (why.code != ERROR_OK) {
+		out.message = why.msg;
+		closure(&out, data);
+		return;
+	}
+	confirmed.volume_capabilities = in->volume_capabilities;
+	confirmed.n_volume_capabilities = in->n_volume_capabilities;
+	out.confirmed = &confirmed;
+	closure(&out, data);
+}
+
+static void controller_validate_volume_capabilities(
+	Csi__V1__Controller_Service *service, const Csi__V1__ValidateVolumeCapabilitiesRequest *in,
+	Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure, void *data)
+{
+	struct reference ref = { .trashed = false };
+	struct request *req = data;
+	int r;
+
+	set_subject(req, in->volume_id);
+	r = find_volume(driver_of(service), in, &ref, &req->err);
+	if (r < 0)
+		closure(NULL, data);
+	else
+		reply_validated(in, &ref.record, closure, data);
+	reference_done(&ref);
+}
+
+static void controller_controller_get_capabilities(
+	Csi__V1__Controller_Service *service, const Csi__V1__ControllerGetCapabilitiesRequest *in,
+	Csi__V1__ControllerGetCapabilitiesResponse_Closure closure, void *data)
+{
+	Csi__V1__ControllerServiceCapability__RPC rpc =
+		CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__INIT;
+	Csi__V1__ControllerServiceCapability capability =
+		CSI__V1__CONTROLLER_SERVICE_CAPABILITY__INIT;
+	Csi__V1__ControllerServiceCapability *list[] = { &capability };
+	Csi__V1__ControllerGetCapabilitiesResponse out =
+		CSI__V1__CONTROLLER_GET_CAPABILITIES_RESPONSE__INIT;
+
+	(void)service;
+	(void)in;
+	rpc.type = CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__TYPE__CREATE_DELETE_VOLUME;
+	capability.type_case = CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC;
+	capability.rpc = &rpc;
+	out.capabilities = list;
+	out.n_capabilities = ARRAY_SIZE(list);
+	closure(&out, data);
+}
+
+#define NO_ATTACH "NFS volumes are not attached to nodes"
+#define NOT_YET "not supported by this version of csi-nfs"
+
+UNIMPLEMENTED(Controller, controller, controller_publish_volume, ControllerPublishVolume, NO_ATTACH)
+UNIMPLEMENTED(Controller, controller, controller_unpublish_volume, ControllerUnpublishVolume, NO_ATTACH)
+UNIMPLEMENTED(Controller, controller, list_volumes, ListVolumes, NOT_YET)
+UNIMPLEMENTED(Controller, controller, get_capacity, GetCapacity, NOT_YET)
+UNIMPLEMENTED(Controller, controller, create_snapshot, CreateSnapshot, NOT_YET)
+UNIMPLEMENTED(Controller, controller, delete_snapshot, DeleteSnapshot, NOT_YET)
+UNIMPLEMENTED(Controller, controller, list_snapshots, ListSnapshots, NOT_YET)
+UNIMPLEMENTED(Controller, controller, get_snapshot, GetSnapshot, NOT_YET)
+UNIMPLEMENTED(Controller, controller, controller_expand_volume, ControllerExpandVolume, NOT_YET)
+UNIMPLEMENTED(Controller, controller, controller_get_volume, ControllerGetVolume, NOT_YET)
+UNIMPLEMENTED(Controller, controller, controller_modify_volume, ControllerModifyVolume, NOT_YET)
+
+void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver)
+{
+	const Csi__V1__Controller_Service methods = CSI__V1__CONTROLLER__INIT(controller_);
+
+	s->service = methods;
+	s->driver = driver;
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/directory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+#include "nfs/record.h"
+#include "nfs/state.h"
+#include "tree/remove.h"
+
+#define NEW_MODE 0755
+#define ARCHIVE_PREFIX "archived-"
+#define ARCHIVE_TRIES 10
+
+/* Records of parents are named by path, escaped, and by a hash where that is too long. */
+static void parent_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
+{
+	size_t n = 0, i;
+
+	for (i = 0; i < len && n + 3 < RECORD_NAME_MAX; i++)
+		n += (size_t)snprintf(key + n, RECORD_NAME_MAX + 1 - n,
+				      path[i] == '/' || path[i] == '%' ? "%%%02X" : "%c",
+				      (unsigned int)(unsigned char)path[i]);
+	if (i < len)
+		(void)snprintf(key + RECORD_NAME_MAX - 17, 18, "-%016" PRIx64, str_hash(path, len));
+}
+
+static int note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	cleanup_free char *dir = strndup(path, len);
+	const struct nfs_handle *folder;
+	char key[RECORD_NAME_MAX + 1];
+	int r;
+
+	if (dir == NULL || record_set(&rec, "dir", dir) < 0)
+		return error_oom(err);
+	r = nfs_state_folder(c, NFS_FOLDER_PARENTS, true, &folder, err);
+	if (r < 0)
+		return r;
+	parent_key(key, path, len);
+	r = record_create(c, folder, key, &rec, err);
+	return r == -EEXIST ? 0 : r; /* of one that was removed by hand and made anew */
+}
+
+static int not_a_directory(struct nfs_client *c, const char *path, size_t len,
+			   const struct nfs_attr *attr, struct error *err)
+{
+	return error_set(err, ERROR_FAILED_PRECONDITION, "'%.*s' on %s:%s is %s: move it away",
+			 (int)len, path, c->export.server, c->export.share,
+			 attr->type == NFS_TYPE_SYMLINK ?
+				 "a symbolic link, which csi-nfs does not follow" :
+				 "not a directory");
+}
+
+/* One step of a walk. path[0..len) is what the step leads to, for messages. */
+static int step(struct nfs_client *c, struct nfs_handle *dir, const char *name, const char *path,
+		size_t len, bool make, struct error *err)
+{
+	struct nfs_handle next;
+	struct nfs_attr attr;
+	int r;
+
+	r = nfs_lookup(c, dir, name, &next, &attr);
+	if (r == -ENOENT && make) {
+		r = nfs_mkdir(c, dir, name, NEW_MODE, &next, &attr);
+		if (r == 0) {
+			r = note_parent(c, path, len, err);
+			if (r < 0)
+				return r;
+		}
+		if (r == -EEXIST)
+			r = nfs_lookup(c, dir, name, &next, &attr);
+		if (r == -ENOENT)
+			r = -ESTALE; /* dir itself was removed meanwhile */
+	}
+	if (r == -ENOENT)
+		return r;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "directory '%.*s'", (int)len, path);
+	if (attr.type != NFS_TYPE_DIRECTORY)
+		return not_a_directory(c, path, len, &attr, err);
+	*dir = next;
+	return 0;
+}
+
+static int walk(struct nfs_client *c, const char *path, bool make, struct directory_place *ret,
+		struct error *err)
+{
+	struct nfs_handle dir = c->root;
+	const char *p = path;
+
+	for (;;) {
+		size_t n = strcspn(p, "/");
+		char name[PATH_COMPONENT_MAX + 1];
+		int r;
+
+		if (p[n] == '\0')
+			break;
+		if (n > PATH_COMPONENT_MAX)
+			return error_set(err, ERROR_INVALID_ARGUMENT, "path component too long");
+		memcpy(name, p, n);
+		name[n] = '\0';
+		r = step(c, &dir, name, path, (size_t)(p - path) + n, make, err);
+		if (r < 0)
+			return r;
+		p += n + 1;
+	}
+	ret->parent = dir;
+	ret->base = p;
+	return 0;
+}
+
+int directory_locate(struct nfs_client *c, const char *path, struct directory_place *ret,
+		     struct error *err)
+{
+	return walk(c, path, false, ret, err);
+}
+
+int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
+			   struct error *err)
+{
+	return walk(c, path, true, ret, err);
+}
+
+/*
+ * MKDIR's mode goes through the server's umask and ACLs, and mkdir(2) there drops setgid: it is set
+ * again only where the reply shows that it did not arrive.
+ */
+static int set_mode(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
+		    const struct nfs_attr *attr, uint32_t mode, struct error *err)
+{
+	int r;
+
+	if (attr->has_mode && attr->mode == mode)
+		return 0;
+	r = nfs_setmode(c, handle, mode);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "setting the mode of '%s' to %04o", path, mode);
+	return 0;
+}
+
+int directory_make(struct nfs_client *c, const char *path, uint32_t mode, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	bool adopted = false;
+	int r;
+
+	r = directory_make_parents(c, path, &place, err);
+	if (r < 0)
+		return r;
+	r = nfs_mkdir(c, &place.parent, place.base, mode != 0 ? mode : NEW_MODE, &handle, &attr);
+	if (r == -EEXIST) {
+		adopted = true;
+		r = nfs_lookup(c, &place.parent, place.base, &handle, &attr);
+	}
+	if (r == -ENOENT)
+		r = -ESTALE; /* the directory above was removed meanwhile */
+	if (r < 0)
+		return nfs_error_set(err, c, r, "making directory '%s'", path);
+	if (attr.type != NFS_TYPE_DIRECTORY)
+		return not_a_directory(c, path, strlen(path), &attr, err);
+	if (mode == 0 && adopted)
+		return 0;
+	return set_mode(c, path, &handle, &attr, mode != 0 ? mode : NEW_MODE, err);
+}
+
+/* Unique among everything that is in the trash at one time. */
+static void trash_name(char name[PATH_COMPONENT_MAX + 1], const char *key)
+{
+	static _Atomic unsigned int counter;
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	(void)snprintf(name, PATH_COMPONENT_MAX + 1, "%.*s.%" PRIx64 ".%x.%x", RECORD_NAME_MAX, key,
+		       (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec,
+		       (unsigned int)getpid(), counter++);
+}
+
+static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
+			 struct error *err)
+{
+	char name[PATH_COMPONENT_MAX + 1];
+	const struct nfs_handle *trash;
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, err);
+	if (r < 0)
+		return r;
+	trash_name(name, key);
+	r = nfs_rename(c, &place->parent, place->base, trash, name);
+	/* Another file system below the share, or a directory that is not ours to move. */
+	if (r == -EXDEV || r == -EACCES || r == -EPERM)
+		return -EXDEV;
+	if (r < 0 && r != -ENOENT)
+		return nfs_error_set(err, c, r, "moving '%s' into the trash", place->base);
+	return 0;
+}
+
+int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
+		     bool *ret_trashed, struct error *err)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	*ret_trashed = false;
+	/* REMOVE of NFSv4 takes files as well: look before. */
+	r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
+	if (attr.type != NFS_TYPE_DIRECTORY)
+		return not_a_directory(c, place->base, strlen(place->base), &attr, err);
+	r = nfs_rmdir(c, &place->parent, place->base);
+	if (r == 0 || r == -ENOENT)
+		return 0;
+	if (r != -ENOTEMPTY && r != -EEXIST)
+		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
+	r = move_to_trash(c, place, key, err);
+	if (r == -EXDEV)
+		return tree_remove(c, &place->parent, place->base, NULL, NULL, err);
+	*ret_trashed = r == 0;
+	return r;
+}
+
+static char *archive_path(const char *path, int attempt)
+{
+	cleanup_buf struct buf b = { 0 };
+	struct timespec now;
+	struct tm tm;
+	char when[32];
+
+	if (buf_printf(&b, "%s%s", ARCHIVE_PREFIX, path) < 0)
+		return NULL;
+	if (attempt == 0)
+		return buf_steal(&b);
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	if (gmtime_r(&now.tv_sec, &tm) == NULL)
+		return NULL;
+	(void)strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
+	if (buf_printf(&b, ".%s", when) < 0 || (attempt > 1 && buf_printf(&b, ".%d", attempt) < 0))
+		return NULL;
+	return buf_steal(&b);
+}
+
+/* RENAME would replace an empty directory of that name, so the name is looked up first. */
+static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
+		      const char *archive, struct error *err)
+{
+	struct directory_place to;
+	struct nfs_handle handle;
+	int r;
+
+	r = directory_make_parents(c, archive, &to, err);
+	if (r < 0)
+		return r;
+	r = nfs_lookup(c, &to.parent, to.base, &handle, NULL);
+	if (r == 0)
+		return -EEXIST;
+	if (r == -ENOENT)
+		r = nfs_rename(c, &from->parent, from->base, &to.parent, to.base);
+	if (r == -ENOTEMPTY)
+		return -EEXIST;
+	if (r < 0 && r != -ENOENT)
+		return nfs_error_set(err, c, r, "archiving '%s' as '%s'", path, archive);
+	return 0;
+}
+
+int directory_archive(struct nfs_client *c, const char *path, struct error *err)
+{
+	struct directory_place from;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r, attempt;
+
+	r = directory_locate(c, path, &from, err);
+	if (r == 0)
+		r = nfs_lookup(c, &from.parent, from.base, &handle, &attr);
+	if (r == -ENOENT)
+		return 0; /* archived before */
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", path);
+	if (attr.type != NFS_TYPE_DIRECTORY)
+		return not_a_directory(c, path, strlen(path), &attr, err);
+	for (attempt = 0; attempt < ARCHIVE_TRIES; attempt++) {
+		cleanup_free char *archive = archive_path(path, attempt);
+
+		if (archive == NULL)
+			return error_oom(err);
+		r = archive_as(c, &from, path, archive, err);
+		if (r != -EEXIST)
+			return r;
+	}
+	return error_set(err, ERROR_ABORTED, "no free name for the archive of '%s' on %s:%s", path,
+			 c->export.server, c->export.share);
+}
+
+/* Returns 1 when the directory went, 0 when it has to stay. */
+static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
+			 struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	char key[RECORD_NAME_MAX + 1];
+	struct directory_place place;
+	int r;
+
+	parent_key(key, path, strlen(path));
+	r = record_read(c, folder, key, &rec, err);
+	if (r == -ENOENT)
+		return 0; /* somebody else made it */
+	if (r < 0)
+		return r;
+	if (!str_eq(record_get(&rec, "dir"), path))
+		return 0;
+	r = directory_locate(c, path, &place, err);
+	if (r == 0)
+		r = nfs_rmdir(c, &place.parent, place.base);
+	if (r == -ENOTEMPTY || r == -EEXIST)
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return nfs_error_set(err, c, r, "removing directory '%s'", path);
+	r = record_remove(c, folder, key, &rec, err);
+	return r < 0 ? r : 1;
+}
+
+int directory_remove_parents(struct nfs_client *c, const char *path, struct error *err)
+{
+	cleanup_free char *above = NULL;
+	const struct nfs_handle *folder;
+	char *slash;
+	int r;
+
+	if (strchr(path, '/') == NULL)
+		return 0;
+	r = nfs_state_folder(c, NFS_FOLDER_PARENTS, false, &folder, err);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return r;
+	above = strdup(path);
+	if (above == NULL)
+		return error_oom(err);
+	for (r = 1; r > 0;) {
+		slash = strrchr(above, '/');
+		if (slash == NULL)
+			return 0;
+		*slash = '\0';
+		r = remove_parent(c, folder, above, err);
+	}
+	return r;
+}

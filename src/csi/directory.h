@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * A volume's directory and the directories above it, below the root of a share. Paths have been
+ * checked by path_check_relative(); they are walked component by component, by handle, and a
+ * symbolic link in them is an error. Worker threads; blocks.
+ */
+#ifndef CSI_DIRECTORY_H
+#define CSI_DIRECTORY_H
+
+#include "nfs/client.h"
+
+/* Where a path ends: the directory that holds it, and its last component. */
+struct directory_place {
+	struct nfs_handle parent;
+	const char *base; /* points into the path */
+};
+
+/* Finds the place of a path. -ENOENT, unreported, where a directory above it is missing. */
+int directory_locate(struct nfs_client *c, const char *path, struct directory_place *ret,
+		     struct error *err);
+
+/*
+ * As directory_locate(), but makes the directories above that are missing, and notes on the share
+ * that they are the driver's, to be removed with the last volume in them.
+ */
+int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
+			   struct error *err);
+
+/*
+ * Makes the directory at path, with parents. One that is there is adopted. mode 0: 0755 for a new
+ * one, and an old one's is left alone.
+ */
+int directory_make(struct nfs_client *c, const char *path, uint32_t mode, struct error *err);
+
+/*
+ * Removes the directory at place: at once when it is empty, else by a move into the trash under a
+ * name that starts with key. 0 too where there is none. *ret_trashed: there is something to purge.
+ */
+int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
+		     bool *ret_trashed, struct error *err);
+
+/*
+ * Renames path to archived-path, or to a dated name where there is an archive of that name. 0 too
+ * where path is gone.
+ */
+int directory_archive(struct nfs_client *c, const char *path, struct error *err);
+
+/* Removes the directories above path that the driver made and that are empty, deepest first. */
+int directory_remove_parents(struct nfs_client *c, const char *path, struct error *err);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * What the services share: who the driver is, its defaults, and the rooms below. Made by main.c,
+ * read-only afterwards, outlives every call.
+ */
+#ifndef CSI_DRIVER_H
+#define CSI_DRIVER_H
+
+#include <stdint.h>
+
+#include "csi/inflight.h"
+#include "csi/params.h"
+#include "mount/mounter.h"
+#include "nfs/pool.h"
+#include "tree/purge.h"
+
+struct csi_driver {
+	const char *name;
+	const char *version;
+	const char *node_id;
+	const char *server;    /* default where a StorageClass gives none; NULL: none */
+	const char *share;
+	uint32_t mount_permissions;      /* default; 0: leave what the server gives */
+	enum volume_on_delete on_delete; /* default */
+	struct inflight *inflight;
+	struct nfs_pool *pool;   /* controller */
+	struct purger *purger;   /* controller */
+	struct mounter *mounter; /* node */
+};
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <string.h>
+
+#include "base/list.h"
+#include "base/str.h"
+#include "csi/services.h"
+
+static const struct csi_driver *driver_of(Csi__V1__Identity_Service *service)
+{
+	return container_of(service, struct csi_identity, service)->driver;
+}
+
+static void identity_get_plugin_info(Csi__V1__Identity_Service *service,
+				     const Csi__V1__GetPluginInfoRequest *in,
+				     Csi__V1__GetPluginInfoResponse_Closure closure, void *data)
+{
+	Csi__V1__GetPluginInfoResponse out = CSI__V1__GET_PLUGIN_INFO_RESPONSE__INIT;
+	const struct csi_driver *driver = driver_of(service);
+
+	(void)in;
+	out.name = (char *)(uintptr_t)driver->name; /* only read while it is packed */
+	out.vendor_version = (char *)(uintptr_t)driver->version;
+	closure(&out, data);
+}
+
+/* The same for every mode: all instances of a version have to agree (CSI specification). */
+static void identity_get_plugin_capabilities(Csi__V1__Identity_Service *service,
+					     const Csi__V1__GetPluginCapabilitiesRequest *in,
+					     Csi__V1__GetPluginCapabilitiesResponse_Closure closure,
+					     void *data)
+{
+	Csi__V1__PluginCapability__Service controller = CSI__V1__PLUGIN_CAPABILITY__SERVICE__INIT;
+	Csi__V1__PluginCapability capability = CSI__V1__PLUGIN_CAPABILITY__INIT;
+	Csi__V1__PluginCapability *list[] = { &capability };
+	Csi__V1__GetPluginCapabilitiesResponse out = CSI__V1__GET_PLUGIN_CAPABILITIES_RESPONSE__INIT;
+
+	(void)service;
+	(void)in;
+	controller.type = CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__CONTROLLER_SERVICE;
+	capability.type_case = CSI__V1__PLUGIN_CAPABILITY__TYPE_SERVICE;
+	capability.service = &controller;
+	out.capabilities = list;
+	out.n_capabilities = ARRAY_SIZE(list);
+	closure(&out, data);
+}
+
+/*
+ * Ready as soon as it is asked: no server has to be reachable for that, or its outage would get
+ * every pod of the driver restarted.
+ */
+static void identity_probe(Csi__V1__Identity_Service *service, const Csi__V1__ProbeRequest *in,
+			   Csi__V1__ProbeResponse_Closure closure, void *data)
+{
+	Google__Protobuf__BoolValue ready = GOOGLE__PROTOBUF__BOOL_VALUE__INIT;
+	Csi__V1__ProbeResponse out = CSI__V1__PROBE_RESPONSE__INIT;
+
+	(void)service;
+	(void)in;
+	ready.value = 1;
+	out.ready = &ready;
+	closure(&out, data);
+}
+
+void csi_identity_init(struct csi_identity *s, const struct csi_driver *driver)
+{
+	const Csi__V1__Identity_Service methods = CSI__V1__IDENTITY__INIT(identity_);
+
+	s->service = methods;
+	s->driver = driver;
+}
+
+bool csi_is_quick(const char *method)
+{
+	static const char *const quick[] = {
+		"GetPluginInfo",
+		"GetPluginCapabilities",
+		"Probe",
+		"ControllerGetCapabilities",
+		"NodeGetCapabilities",
+		"NodeGetInfo",
+		"GroupControllerGetCapabilities",
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(quick); i++)
+		if (strcmp(method, quick[i]) == 0)
+			return true;
+	return false;
+}

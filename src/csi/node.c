@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "csi/services.h"
+#include "csi/unimplemented.h"
+#include "csi/validate.h"
+
+#define TARGET_MODE 0750 /* of the empty directory below the mount */
+
+DEFINE_CLEANUP(mount_info, struct mount_info *, mount_info_free)
+#define cleanup_mount_info __attribute__((cleanup(cleanup_ptr_mount_info)))
+
+static const struct csi_driver *driver_of(Csi__V1__Node_Service *service)
+{
+	return container_of(service, struct csi_node, service)->driver;
+}
+
+/* What NodePublishVolume works with, taken from the request. */
+struct publication {
+	struct volume_params params;
+	char *path;    /* on the server */
+	char *options; /* mount flags, then the mountOptions attribute */
+	char *source;  /* as mountinfo shows it */
+	bool read_only;
+};
+
+static void publication_done(struct publication *x)
+{
+	volume_params_done(&x->params);
+	free(x->path);
+	free(x->options);
+	free(x->source);
+}
+
+static int check_publish(const Csi__V1__NodePublishVolumeRequest *in, struct error *err)
+{
+	const struct csi_map context = csi_map_of(in, volume_context);
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r == 0)
+		r = validate_path(in->target_path, "target_path", err);
+	if (r == 0 && in->volume_capability == NULL)
+		r = error_set(err, ERROR_INVALID_ARGUMENT,
+			      "volume_capability: missing, it is required");
+	if (r == 0)
+		r = validate_capability(in->volume_capability, err);
+	if (r == 0)
+		r = validate_map(&context, "volume_context", err);
+	return r;
+}
+
+static char *join_options(const char *flags, const char *attribute)
+{
+	cleanup_buf struct buf b = { 0 };
+	bool both = flags[0] != '\0' && !str_is_empty(attribute);
+
+	if (buf_printf(&b, "%s%s%s", flags, both ? "," : "", attribute != NULL ? attribute : "") < 0)
+		return NULL;
+	return buf_steal(&b);
+}
+
+/* "server:/path", an IPv6 address in brackets: what the kernel is given and shows. */
+static char *make_source(const char *server, const char *path)
+{
+	cleanup_buf struct buf b = { 0 };
+	bool v6 = strchr(server, ':') != NULL;
+
+	if (buf_printf(&b, v6 ? "[%s]:%s" : "%s:%s", server, path) < 0)
+		return NULL;
+	return buf_steal(&b);
+}
+
+static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
+		   struct publication *x, struct error *err)
+{
+	const struct volume_defaults defaults = {
+		.server = driver->server, .share = driver->share, .mode = driver->mount_permissions
+	};
+	const struct csi_map context = csi_map_of(in, volume_context);
+	cleanup_free char *flags = NULL;
+	int r;
+
+	r = check_publish(in, err);
+	if (r == 0)
+		r = volume_attributes_parse(&x->params, &context, &defaults, err);
+	if (r < 0)
+		return r;
+	flags = capability_options(in->volume_capability);
+	x->path = path_join_root(x->params.share,
+				 x->params.subdir != NULL ? x->params.subdir : "", NULL);
+	if (flags == NULL || x->path == NULL)
+		return error_oom(err);
+	x->options = join_options(flags, x->params.mount_options);
+	x->source = make_source(x->params.server, x->path);
+	if (x->options == NULL || x->source == NULL)
+		return error_oom(err);
+	x->read_only = in->readonly || access_mode_is_read_only(in->volume_capability);
+	return 0;
+}
+
+/* "ro" as a mount flag is as good as the request's readonly. */
+static bool options_are_read_only(const char *options)
+{
+	bool read_only = false;
+
+	for (;;) {
+		size_t n = strcspn(options, ",");
+
+		if (n == 2 && strncmp(options, "ro", n) == 0)
+			read_only = true;
+		if (n == 2 && strncmp(options, "rw", n) == 0)
+			read_only = false;
+		if (options[n] == '\0')
+			return read_only;
+		options += n + 1;
+	}
+}
+
+/* Something is mounted at the target already: the same, or another volume. */
+static int check_mounted(const struct publication *x, const struct mount_info *info,
+			 const char *target, struct error *err)
+{
+	bool read_only = x->read_only || options_are_read_only(x->options);
+
+	if (strcmp(info->source, x->source) != 0)
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "target_path: '%s' has another volume mounted, from '%s'", target,
+				 info->source);
+	if (info->read_only != read_only)
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "target_path: '%s' is mounted %s already, and is asked for %s", target,
+				 info->read_only ? "read-only" : "read-write",
+				 read_only ? "read-only" : "read-write");
+	return 0;
+}
+
+/* Returns 1 when the directory was made, 0 when it was there. Nothing is mounted on it. */
+static int make_target(const char *target, struct error *err)
+{
+	if (mkdir(target, TARGET_MODE) == 0)
+		return 1;
+	if (errno == EEXIST)
+		return 0;
+	if (errno == ENOENT)
+		return error_sys(err, ERROR_FAILED_PRECONDITION, errno,
+				 "target_path: the directory above '%s' does not exist", target);
+	return error_sys(err, ERROR_INTERNAL, errno, "cannot make target_path '%s'", target);
+}
+
+static int publish(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
+		   struct publication *x, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	cleanup_mount_info struct mount_info *info = NULL;
+	struct mounter *m = driver->mounter;
+	struct mount_request request;
+	int r, made;
+
+	r = prepare(driver, in, x, err);
+	if (r == 0)
+		r = inflight_acquire(driver->inflight, "target path", in->target_path, &lock, err);
+	if (r == 0)
+		r = m->ops->find(m, in->target_path, &info, err);
+	if (r < 0)
+		return r;
+	if (info != NULL)
+		return check_mounted(x, info, in->target_path, err);
+	made = make_target(in->target_path, err);
+	if (made < 0)
+		return made;
+	request = (struct mount_request){
+		.server = x->params.server,
+		.path = x->path,
+		.target = in->target_path,
+		.options = x->options,
+		.read_only = x->read_only,
+		/* Without a subDir the volume is the export's root, whose mode is not ours. */
+		.mode = x->params.subdir != NULL ? x->params.mode : 0,
+	};
+	r = m->ops->mount(m, &request, err);
+	if (r < 0 && made > 0)
+		/* It stays where the mount went through after all: the retry finds that. */
+		(void)rmdir(in->target_path);
+	return r;
+}
+
+static void node_node_publish_volume(Csi__V1__Node_Service *service,
+				     const Csi__V1__NodePublishVolumeRequest *in,
+				     Csi__V1__NodePublishVolumeResponse_Closure closure, void *data)
+{
+	const Csi__V1__NodePublishVolumeResponse out = CSI__V1__NODE_PUBLISH_VOLUME_RESPONSE__INIT;
+	struct publication x = { .path = NULL };
+	struct request *req = data;
+	int r;
+
+	(void)snprintf(req->subject, sizeof(req->subject), "%s", in->volume_id);
+	r = publish(driver_of(service), in, &x, &req->err);
+	publication_done(&x);
+	closure(r < 0 ? NULL : &out, data);
+}
+
+/* Only ever an empty directory: what a volume holds is not to be touched by its unmounting. */
+static int remove_target(const char *target, struct error *err)
+{
+	if (rmdir(target) == 0 || errno == ENOENT)
+		return 0;
+	if (errno == EBUSY)
+		return error_sys(err, ERROR_ABORTED, errno,
+				 "target_path: '%s' is still mounted; try again", target);
+	return error_sys(err, ERROR_INTERNAL, errno,
+			 "target_path: cannot remove '%s'; look at what is in it", target);
+}
+
+static int unpublish(const struct csi_driver *driver,
+		     const Csi__V1__NodeUnpublishVolumeRequest *in, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	struct mounter *m = driver->mounter;
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r == 0)
+		r = validate_path(in->target_path, "target_path", err);
+	if (r == 0)
+		r = inflight_acquire(driver->inflight, "target path", in->target_path, &lock, err);
+	if (r == 0)
+		r = m->ops->unmount(m, in->target_path, err);
+	return r < 0 ? r : remove_target(in->target_path, err);
+}
+
+static void node_node_unpublish_volume(Csi__V1__Node_Service *service,
+				       const Csi__V1__NodeUnpublishVolumeRequest *in,
+				       Csi__V1__NodeUnpublishVolumeResponse_Closure closure,
+				       void *data)
+{
+	const Csi__V1__NodeUnpublishVolumeResponse out =
+		CSI__V1__NODE_UNPUBLISH_VOLUME_RESPONSE__INIT;
+	struct request *req = data;
+	int r;
+
+	(void)snprintf(req->subject, sizeof(req->subject), "%s", in->volume_id);
+	r = unpublish(driver_of(service), in, &req->err);
+	closure(r < 0 ? NULL : &out, data);
+}
+
+static void node_node_get_info(Csi__V1__Node_Service *service,
+			       const Csi__V1__NodeGetInfoRequest *in,
+			       Csi__V1__NodeGetInfoResponse_Closure closure, void *data)
+{
+	Csi__V1__NodeGetInfoResponse out = CSI__V1__NODE_GET_INFO_RESPONSE__INIT;
+
+	(void)in;
+	out.node_id = (char *)(uintptr_t)driver_of(service)->node_id; /* only read while packed */
+	closure(&out, data);
+}
+
+static void node_node_get_capabilities(Csi__V1__Node_Service *service,
+				       const Csi__V1__NodeGetCapabilitiesRequest *in,
+				       Csi__V1__NodeGetCapabilitiesResponse_Closure closure,
+				       void *data)
+{
+	const Csi__V1__NodeGetCapabilitiesResponse out =
+		CSI__V1__NODE_GET_CAPABILITIES_RESPONSE__INIT;
+
+	(void)service;
+	(void)in;
+	closure(&out, data);
+}
+
+#define NO_STAGE "NFS volumes are mounted by NodePublishVolume"
+#define NO_EXPAND "NFS volumes need nothing done on the node to grow"
+#define NOT_YET "not supported by this version of csi-nfs"
+
+UNIMPLEMENTED(Node, node, node_stage_volume, NodeStageVolume, NO_STAGE)
+UNIMPLEMENTED(Node, node, node_unstage_volume, NodeUnstageVolume, NO_STAGE)
+UNIMPLEMENTED(Node, node, node_expand_volume, NodeExpandVolume, NO_EXPAND)
+UNIMPLEMENTED(Node, node, node_get_volume_stats, NodeGetVolumeStats, NOT_YET)
+
+void csi_node_init(struct csi_node *s, const struct csi_driver *driver)
+{
+	const Csi__V1__Node_Service methods = CSI__V1__NODE__INIT(node_);
+
+	s->service = methods;
+	s->driver = driver;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/params.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "nfs/export.h"
+#include "nfs/state.h"
+
+#define MODE_MAX 07777
+#define SIDECAR_PREFIX "csi.storage.k8s.io/"
+
+static const char *const on_delete_names[] = {
+	[ON_DELETE_DELETE] = "delete",
+	[ON_DELETE_RETAIN] = "retain",
+	[ON_DELETE_ARCHIVE] = "archive",
+};
+
+const char *on_delete_name(enum volume_on_delete value)
+{
+	return on_delete_names[value];
+}
+
+int on_delete_parse(const char *text, enum volume_on_delete *ret)
+{
+	size_t i;
+
+	if (text[0] == '\0') {
+		*ret = ON_DELETE_DELETE;
+		return 0;
+	}
+	for (i = 0; i < ARRAY_SIZE(on_delete_names); i++) {
+		if (str_eq_nocase(text, on_delete_names[i])) {
+			*ret = (enum volume_on_delete)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+void volume_params_done(struct volume_params *p)
+{
+	free(p->server);
+	free(p->share);
+	free(p->subdir);
+	free(p->on_delete_text);
+	free(p->mount_options);
+	*p = (struct volume_params){ .server = NULL };
+}
+
+static int set_string(char **to, const char *value, struct error *err)
+{
+	free(*to);
+	*to = strdup(value);
+	return *to != NULL ? 0 : error_oom(err);
+}
+
+static int take_server(struct volume_params *p, const char *value, const struct csi_map *map,
+		       struct error *err)
+{
+	size_t len = strlen(value);
+	bool brackets = len > 2 && value[0] == '[' && value[len - 1] == ']';
+
+	(void)map;
+	free(p->server);
+	p->server = brackets ? strndup(value + 1, len - 2) : strdup(value);
+	return p->server != NULL ? 0 : error_oom(err);
+}
+
+static int take_share(struct volume_params *p, const char *value, const struct csi_map *map,
+		      struct error *err)
+{
+	cleanup_free char *trimmed = path_trim(value);
+
+	(void)map;
+	if (trimmed == NULL)
+		return error_oom(err);
+	if (value[0] == '\0')
+		return error_set(err, ERROR_INVALID_ARGUMENT, "share: must not be empty");
+	if (trimmed[0] != '\0' && path_check_relative(trimmed, "share", err) < 0)
+		return -EINVAL;
+	return set_string(&p->share, value, err);
+}
+
+static int take_on_delete(struct volume_params *p, const char *value, const struct csi_map *map,
+			  struct error *err)
+{
+	(void)map;
+	if (on_delete_parse(value, &p->on_delete) < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "onDelete: must be delete, retain or archive");
+	return set_string(&p->on_delete_text, value, err);
+}
+
+static int take_mode(struct volume_params *p, const char *value, const struct csi_map *map,
+		     struct error *err)
+{
+	uint64_t mode;
+
+	(void)map;
+	if (value[0] == '\0')
+		return 0;
+	if (str_parse_u64(value, 8, MODE_MAX, &mode) < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "mountPermissions: must be an octal number from 0 to 7777");
+	p->mode = (uint32_t)mode;
+	return 0;
+}
+
+/* What the sidecar adds to the parameters with --extra-create-metadata. */
+static const struct {
+	const char *variable;
+	const char *key;
+} variables[] = {
+	{ "pvc.metadata.name", SIDECAR_PREFIX "pvc/name" },
+	{ "pvc.metadata.namespace", SIDECAR_PREFIX "pvc/namespace" },
+	{ "pv.metadata.name", SIDECAR_PREFIX "pv/name" },
+};
+
+static int put_variable(struct buf *b, const char *name, size_t len, const struct csi_map *map,
+			struct error *err)
+{
+	const char *value;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(variables); i++) {
+		if (strlen(variables[i].variable) != len ||
+		    strncmp(variables[i].variable, name, len) != 0)
+			continue;
+		value = csi_map_get(map, variables[i].key);
+		if (str_is_empty(value))
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "subDir: ${%s} has no value: run the provisioner with --extra-create-metadata",
+					 variables[i].variable);
+		if (buf_puts(b, value) < 0)
+			return error_oom(err);
+		return 0;
+	}
+	return error_set(err, ERROR_INVALID_ARGUMENT,
+			 "subDir: unknown variable in ${...}: there are pvc.metadata.name, pvc.metadata.namespace and pv.metadata.name");
+}
+
+static int fill_in(const char *template, const struct csi_map *map, struct buf *b,
+		   struct error *err)
+{
+	const char *p = template;
+
+	for (;;) {
+		const char *start = strstr(p, "${");
+		const char *end = start != NULL ? strchr(start, '}') : NULL;
+		int r;
+
+		if (buf_append(b, p, start != NULL ? (size_t)(start - p) : strlen(p)) < 0)
+			return error_oom(err);
+		if (start == NULL)
+			return 0;
+		if (end == NULL)
+			return error_set(err, ERROR_INVALID_ARGUMENT, "subDir: ${ without }");
+		r = put_variable(b, start + 2, (size_t)(end - start - 2), map, err);
+		if (r < 0)
+			return r;
+		p = end + 1;
+	}
+}
+
+static int check_subdir(const char *subdir, struct error *err)
+{
+	int r;
+
+	r = path_check_relative(subdir, "subDir", err);
+	if (r < 0)
+		return r;
+	if (path_starts_with(subdir, NFS_STATE_DIR))
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "subDir: %s is where csi-nfs keeps its records", NFS_STATE_DIR);
+	return 0;
+}
+
+static int take_subdir(struct volume_params *p, const char *value, const struct csi_map *map,
+		       struct error *err)
+{
+	cleanup_buf struct buf b = { 0 };
+	cleanup_free char *filled = NULL, *trimmed = NULL;
+	int r;
+
+	if (value[0] == '\0')
+		return 0;
+	r = fill_in(value, map, &b, err);
+	if (r < 0)
+		return r;
+	filled = buf_steal(&b);
+	trimmed = filled != NULL ? path_trim(filled) : NULL;
+	if (trimmed == NULL)
+		return error_oom(err);
+	r = check_subdir(trimmed, err);
+	if (r < 0)
+		return r;
+	free(p->subdir);
+	p->subdir = steal_ptr(&trimmed);
+	return 0;
+}
+
+static int take_mount_options(struct volume_params *p, const char *value,
+			      const struct csi_map *map, struct error *err)
+{
+	(void)map;
+	return set_string(&p->mount_options, value, err);
+}
+
+/* NFS has no file system type to choose; what says "NFS" anyway is harmless. */
+static int take_fstype(struct volume_params *p, const char *value, const struct csi_map *map,
+		       struct error *err)
+{
+	(void)p;
+	(void)map;
+	if (value[0] == '\0' || strcmp(value, "nfs") == 0 || strcmp(value, "nfs4") == 0)
+		return 0;
+	return error_set(err, ERROR_INVALID_ARGUMENT, "fsType: must be nfs, nfs4 or not given");
+}
+
+enum param_flags {
+	PARAM_CREATE = 1 << 0,    /* of a StorageClass */
+	PARAM_ATTRIBUTE = 1 << 1, /* of a volume */
+};
+
+static const struct {
+	const char *key;
+	unsigned int flags;
+	int (*take)(struct volume_params *p, const char *value, const struct csi_map *map,
+		    struct error *err);
+} params[] = {
+	{ "server", PARAM_CREATE | PARAM_ATTRIBUTE, take_server },
+	{ "share", PARAM_CREATE | PARAM_ATTRIBUTE, take_share },
+	{ "subDir", PARAM_CREATE | PARAM_ATTRIBUTE, take_subdir },
+	{ "mountPermissions", PARAM_CREATE | PARAM_ATTRIBUTE, take_mode },
+	{ "onDelete", PARAM_CREATE, take_on_delete },
+	{ "mountOptions", PARAM_ATTRIBUTE, take_mount_options },
+	{ "fstype", PARAM_CREATE, take_fstype },
+};
+
+/* Keys that sidecars add or leave in: the prefixed ones, and secrets' names of the time before. */
+static bool is_sidecar_key(const char *key)
+{
+	static const char *const prefixes[] = {
+		SIDECAR_PREFIX,          "storage.kubernetes.io/", "csiProvisionerSecret",
+		"csiControllerPublishSecret", "csiNodeStageSecret",     "csiNodePublishSecret",
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (str_has_prefix(key, prefixes[i]))
+			return true;
+	return false;
+}
+
+/* Two spellings of one key: which of them counts could only be guessed. */
+static int check_spelling(const struct csi_map *map, size_t i, struct error *err)
+{
+	size_t j;
+
+	for (j = i + 1; j < map->n; j++)
+		if (str_eq_nocase(csi_map_key(map, i), csi_map_key(map, j)))
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "parameters: '%.64s' is given twice, in two spellings",
+					 csi_map_key(map, i));
+	return 0;
+}
+
+static int take_entry(struct volume_params *p, const struct csi_map *map, size_t i,
+		      unsigned int flags, struct error *err)
+{
+	const char *key = csi_map_key(map, i);
+	size_t k;
+	int r;
+
+	for (k = 0; k < ARRAY_SIZE(params); k++) {
+		if (!(params[k].flags & flags) || !str_eq_nocase(key, params[k].key))
+			continue;
+		r = check_spelling(map, i, err);
+		if (r < 0)
+			return r;
+		return params[k].take(p, csi_map_value(map, i), map, err);
+	}
+	if (flags == PARAM_ATTRIBUTE || is_sidecar_key(key))
+		return 0;
+	return error_set(err, ERROR_INVALID_ARGUMENT,
+			 "parameters: unknown parameter '%.64s' in the StorageClass", key);
+}
+
+static int parse(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
+		 const struct volume_defaults *defaults, struct error *err)
+{
+	cleanup_volume_params struct volume_params p = {
+		.mode = defaults->mode, .on_delete = defaults->on_delete
+	};
+	size_t i;
+	int r = 0;
+
+	if (defaults->server != NULL)
+		r = take_server(&p, defaults->server, map, err);
+	if (r == 0 && defaults->share != NULL)
+		r = take_share(&p, defaults->share, map, err);
+	for (i = 0; i < map->n && r == 0; i++)
+		if (!csi_map_is_replaced(map, i))
+			r = take_entry(&p, map, i, flags, err);
+	if (r < 0)
+		return r;
+	*ret = p;
+	p = (struct volume_params){ .server = NULL };
+	return 0;
+}
+
+static int check_location(const struct volume_params *p, const char *where, struct error *err)
+{
+	if (p->server == NULL)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "server: missing in the %s, and csi-nfs has no default (--server)", where);
+	if (p->share == NULL)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "share: missing in the %s, and csi-nfs has no default (--share)", where);
+	return nfs_server_check(p->server, err);
+}
+
+static int parse_located(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
+			 const struct volume_defaults *defaults, const char *where,
+			 struct error *err)
+{
+	struct volume_params p;
+	int r;
+
+	r = parse(&p, map, flags, defaults, err);
+	if (r < 0)
+		return r;
+	r = check_location(&p, where, err);
+	if (r < 0)
+		volume_params_done(&p);
+	else
+		*ret = p;
+	return r;
+}
+
+int volume_params_parse(struct volume_params *ret, const struct csi_map *map,
+			const struct volume_defaults *defaults, struct error *err)
+{
+	return parse_located(ret, map, PARAM_CREATE, defaults, "StorageClass", err);
+}
+
+int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
+			    const struct volume_defaults *defaults, struct error *err)
+{
+	return parse_located(ret, map, PARAM_ATTRIBUTE, defaults, "volume attributes", err);
+}

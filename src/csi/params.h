@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * StorageClass parameters and volume attributes, as csi-driver-nfs names them: keys are compared
+ * without regard to case, and an unknown one is an error in a StorageClass. Pure functions, any
+ * thread.
+ */
+#ifndef CSI_PARAMS_H
+#define CSI_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "csi/map.h"
+
+enum volume_on_delete { ON_DELETE_DELETE, ON_DELETE_RETAIN, ON_DELETE_ARCHIVE };
+
+struct volume_params {
+	char *server;      /* without brackets; the default where none is given; NULL: neither */
+	char *share;       /* likewise, as given */
+	char *subdir;      /* templates filled in, slashes around it trimmed; NULL: none given */
+	char *on_delete_text; /* as given, for the volume id; NULL: none given */
+	enum volume_on_delete on_delete;
+	uint32_t mode;     /* mountPermissions; 0: leave */
+	char *mount_options; /* the volume attribute; NULL: none */
+};
+
+/* Where the defaults come from. */
+struct volume_defaults {
+	const char *server, *share; /* NULL: none */
+	uint32_t mode;
+	enum volume_on_delete on_delete;
+};
+
+/*
+ * Reads the parameters of CreateVolume. Returns 0, or -EINVAL with INVALID_ARGUMENT that names the
+ * parameter, or -ENOMEM. The caller calls volume_params_done().
+ */
+int volume_params_parse(struct volume_params *ret, const struct csi_map *map,
+			const struct volume_defaults *defaults, struct error *err);
+
+/* Reads a volume's attributes (volume_context): unknown keys are left alone, COs add their own. */
+int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
+			    const struct volume_defaults *defaults, struct error *err);
+
+/* "delete", "retain" or "archive", in any case; "" is delete. Returns 0 or -EINVAL. */
+int on_delete_parse(const char *text, enum volume_on_delete *ret);
+const char *on_delete_name(enum volume_on_delete value);
+
+void volume_params_done(struct volume_params *p);
+#define cleanup_volume_params __attribute__((cleanup(volume_params_done)))
+
+#endif

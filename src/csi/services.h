@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * The five services of CSI as protobuf-c service vtables. A method gets its reply or its error through
+ * a struct request (base/request.h) as closure_data. Methods of which csi_is_quick() is true never
+ * block and may run on the loop thread; all others run on workers.
+ */
+#ifndef CSI_SERVICES_H
+#define CSI_SERVICES_H
+
+#include <stdbool.h>
+
+#include "csi.pb-c.h"
+#include "csi/driver.h"
+
+struct csi_identity {
+	Csi__V1__Identity_Service service;
+	const struct csi_driver *driver;
+};
+
+struct csi_controller {
+	Csi__V1__Controller_Service service;
+	const struct csi_driver *driver;
+};
+
+struct csi_node {
+	Csi__V1__Node_Service service;
+	const struct csi_driver *driver;
+};
+
+/* Fill in a service; the driver is borrowed for as long as the service is used. */
+void csi_identity_init(struct csi_identity *s, const struct csi_driver *driver);
+void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver);
+void csi_node_init(struct csi_node *s, const struct csi_driver *driver);
+
+/* Services that plain NFS has no use for: every method answers UNIMPLEMENTED, or nothing. */
+void csi_group_controller_init(Csi__V1__GroupController_Service *s);
+void csi_snapshot_metadata_init(Csi__V1__SnapshotMetadata_Service *s);
+
+bool csi_is_quick(const char *method);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* A service method that csi-nfs does not have. Included by the services of this folder only. */
+#ifndef CSI_UNIMPLEMENTED_H
+#define CSI_UNIMPLEMENTED_H
+
+#include "base/request.h"
+
+/*
+ * Defines <prefix>_<method>() for a method of a service, which answers UNIMPLEMENTED with why.
+ * A CO does not call it again (CSI specification, "Error Scheme").
+ */
+#define UNIMPLEMENTED(Service, prefix, method, Message, why)                                       \
+	static void prefix##_##method(Csi__V1__##Service##_Service *service,                       \
+				      const Csi__V1__##Message##Request *in,                       \
+				      Csi__V1__##Message##Response_Closure closure, void *data)    \
+	{                                                                                          \
+		struct request *req = data;                                                        \
+                                                                                                   \
+		(void)service;                                                                     \
+		(void)in;                                                                          \
+		(void)error_set(&req->err, ERROR_UNIMPLEMENTED, #Message ": " why);                \
+		closure(NULL, data);                                                               \
+	}
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Checks of request fields that several calls share. Each returns 0, or -EINVAL (-ERANGE for
+ * sizes) with a message that starts with the field's name. Pure functions, any thread.
+ */
+#ifndef CSI_VALIDATE_H
+#define CSI_VALIDATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "csi.pb-c.h"
+#include "csi/map.h"
+
+#define CSI_STRING_MAX 128  /* CSI specification, "Size Limits" */
+#define CSI_MAP_MAX 4096
+#define CSI_FLAGS_MAX 4096  /* VolumeCapability.MountVolume.mount_flags */
+#define CSI_ID_MAX 1024     /* ids of csi-driver-nfs may be over the specification's 128 */
+#define CSI_PATH_MAX 4095
+
+int validate_required(const char *value, const char *field, struct error *err);
+
+/* A volume's name: required, its length, and the characters that the specification bans. */
+int validate_name(const char *name, struct error *err);
+
+int validate_volume_id(const char *id, struct error *err);
+
+/* An absolute path without ".." of at most CSI_PATH_MAX bytes. */
+int validate_path(const char *path, const char *field, struct error *err);
+
+int validate_map(const struct csi_map *map, const char *field, struct error *err);
+
+/* A capability that is well-formed: both parts are there and known. */
+int validate_capability(const Csi__V1__VolumeCapability *cap, struct error *err);
+
+/* All of them, and at least one. */
+int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, struct error *err);
+
+/* Whether the mode only lets read. */
+bool access_mode_is_read_only(const Csi__V1__VolumeCapability *cap);
+
+/* The capability's mount flags joined by commas; "" for none. NULL without memory. */
+char *capability_options(const Csi__V1__VolumeCapability *cap);
+
+/*
+ * The size to provision for a range, which may be NULL: what is required, else the limit, else 0.
+ * Errors: INVALID_ARGUMENT for negative sizes, OUT_OF_RANGE for a limit below what is required.
+ */
+int validate_capacity(const Csi__V1__CapacityRange *range, int64_t *ret, struct error *err);
+
+/* Whether a volume of that size is what the range asks for. */
+bool capacity_is_compatible(int64_t size, const Csi__V1__CapacityRange *range);
+
+#endif

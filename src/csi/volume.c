@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/volume.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/path.h"
+#include "base/str.h"
+#include "csi/directory.h"
+#include "nfs/calls.h"
+#include "nfs/state.h"
+
+static int64_t size_of(const struct record *rec)
+{
+	const char *text = record_get(rec, VOLUME_KEY_SIZE);
+	uint64_t size;
+
+	if (text == NULL || str_parse_u64(text, 10, INT64_MAX, &size) < 0)
+		return 0;
+	return (int64_t)size;
+}
+
+static uint32_t mode_of(const struct record *rec)
+{
+	const char *text = record_get(rec, VOLUME_KEY_MODE);
+	uint64_t mode;
+
+	if (text == NULL || str_parse_u64(text, 8, 07777, &mode) < 0)
+		return 0;
+	return (uint32_t)mode;
+}
+
+/* Records come from a share that others may write to: a path in one is checked like any input. */
+static int dir_of(struct nfs_client *c, const struct record *rec, const char *key,
+		  const char **ret, struct error *err)
+{
+	const char *dir = record_get(rec, VOLUME_KEY_DIR);
+
+	if (dir == NULL || path_check_relative(dir, "dir", NULL) < 0 ||
+	    path_starts_with(dir, NFS_STATE_DIR))
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "record '%s' on %s:%s does not name a directory: it is damaged, look at it in %s/volumes",
+				 key, c->export.server, c->export.share, NFS_STATE_DIR);
+	*ret = dir;
+	return 0;
+}
+
+static int differs(const char *name, const char *what, struct error *err)
+{
+	return error_set(err, ERROR_ALREADY_EXISTS, "a volume named '%s' exists with another %s", name,
+			 what);
+}
+
+static int check_same(const struct record *have, const struct record *want,
+		      const Csi__V1__CapacityRange *range, struct error *err)
+{
+	static const struct {
+		const char *key;
+		const char *what;
+	} keys[] = {
+		{ VOLUME_KEY_NAME, "name that has the same short form" },
+		{ VOLUME_KEY_DIR, "subDir" },
+		{ VOLUME_KEY_ON_DELETE, "onDelete" },
+		{ VOLUME_KEY_MODE, "mountPermissions" },
+	};
+	const char *name = record_get(want, VOLUME_KEY_NAME);
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		if (!str_eq(record_get(have, keys[i].key), record_get(want, keys[i].key)))
+			return differs(name, keys[i].what, err);
+	if (!capacity_is_compatible(size_of(have), range))
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "a volume named '%s' exists with a size of %" PRId64 " bytes, which is not what is asked for",
+				 name, size_of(have));
+	return 0;
+}
+
+/* The name is taken: *rec becomes what is on the share, if that is the same volume. */
+static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+		 struct record *rec, const Csi__V1__CapacityRange *range, struct error *err)
+{
+	struct record have = { .n = 0 };
+	int r;
+
+	r = record_read(c, folder, key, &have, err);
+	if (r == -ENOENT)
+		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
+	if (r < 0)
+		return r;
+	r = check_same(&have, rec, range, err);
+	if (r < 0) {
+		record_done(&have);
+		return r;
+	}
+	record_done(rec);
+	*rec = have;
+	return 0;
+}
+
+/* Codes after which a CO may forget the volume, so that nothing of it may stay behind. */
+static bool is_final(enum error_code code)
+{
+	return code != ERROR_CANCELLED && code != ERROR_DEADLINE_EXCEEDED &&
+	       code != ERROR_UNAVAILABLE && code != ERROR_ABORTED;
+}
+
+/* Takes the record back after a failure. Where that fails too, the CO has to come back. */
+static void undo(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+		 const struct record *rec, struct error *err)
+{
+	struct error second = { .code = ERROR_OK };
+
+	if (err == NULL || !is_final(err->code))
+		return;
+	if (record_remove(c, folder, key, rec, &second) < 0)
+		err->code = ERROR_ABORTED;
+}
+
+int volume_create(struct nfs_client *c, const char *key, struct record *rec,
+		  const Csi__V1__CapacityRange *range, struct error *err)
+{
+	const struct nfs_handle *folder;
+	const char *dir;
+	bool created;
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &folder, err);
+	if (r < 0)
+		return r;
+	r = record_create(c, folder, key, rec, err);
+	created = r == 0;
+	if (r == -EEXIST)
+		r = adopt(c, folder, key, rec, range, err);
+	if (r == 0)
+		r = dir_of(c, rec, key, &dir, err);
+	if (r < 0)
+		return r;
+	r = directory_make(c, dir, mode_of(rec), err);
+	if (r < 0 && created && r != -ESTALE)
+		undo(c, folder, key, rec, err);
+	return r;
+}
+
+/* Ids of volumes that csi-driver-nfs made may hold what is no name for a record. */
+static bool key_can_have_record(const char *key)
+{
+	return strchr(key, '/') == NULL && strlen(key) <= RECORD_NAME_MAX;
+}
+
+/* The volume's record; ret stays empty where there is none. *ret_folder NULL: no folder either. */
+static int read_record(struct nfs_client *c, const char *key, struct record *ret,
+		       const struct nfs_handle **ret_folder, struct error *err)
+{
+	int r;
+
+	*ret_folder = NULL;
+	if (!key_can_have_record(key))
+		return 0;
+	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, ret_folder, err);
+	if (r == 0)
+		r = record_read(c, *ret_folder, key, ret, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+static enum volume_on_delete policy_of(const struct record *rec, const struct volume_id *id,
+				       enum volume_on_delete default_policy)
+{
+	const char *text = record_get(rec, VOLUME_KEY_ON_DELETE);
+	enum volume_on_delete policy;
+
+	if (text == NULL)
+		text = id->on_delete;
+	if (text[0] == '\0' || on_delete_parse(text, &policy) < 0)
+		return default_policy;
+	return policy;
+}
+
+static int delete_directory(struct nfs_client *c, const char *dir, const char *key,
+			    bool *ret_trashed, struct error *err)
+{
+	struct directory_place place;
+	int r;
+
+	r = directory_locate(c, dir, &place, err);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return r;
+	return directory_remove(c, &place, key, ret_trashed, err);
+}
+
+static int dispose(struct nfs_client *c, const char *dir, const char *key,
+		   enum volume_on_delete policy, bool *ret_trashed, struct error *err)
+{
+	int r;
+
+	switch (policy) {
+	case ON_DELETE_RETAIN:
+		return 0;
+	case ON_DELETE_ARCHIVE:
+		r = directory_archive(c, dir, err);
+		break;
+	case ON_DELETE_DELETE:
+	default:
+		r = delete_directory(c, dir, key, ret_trashed, err);
+		break;
+	}
+	return r < 0 ? r : directory_remove_parents(c, dir, err);
+}
+
+int volume_delete(struct nfs_client *c, const struct volume_id *id,
+		  enum volume_on_delete default_policy, bool *ret_trashed, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	const char *key = volume_id_key(id), *dir = id->subdir, *slash;
+	const struct nfs_handle *folder;
+	int r;
+
+	*ret_trashed = false;
+	r = read_record(c, key, &rec, &folder, err);
+	if (r == 0 && rec.n > 0)
+		r = dir_of(c, &rec, key, &dir, err);
+	if (r < 0)
+		return r;
+	slash = strrchr(dir, '/');
+	r = dispose(c, dir, slash != NULL ? slash + 1 : dir, policy_of(&rec, id, default_policy),
+		    ret_trashed, err);
+	if (r < 0 || rec.n == 0)
+		return r;
+	return record_remove(c, folder, key, &rec, err);
+}
+
+int volume_find(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+		struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	const char *key = volume_id_key(id), *dir = id->subdir;
+	const struct nfs_handle *folder;
+	struct directory_place place;
+	struct nfs_handle handle;
+	int r;
+
+	r = read_record(c, key, &rec, &folder, err);
+	if (r == 0 && rec.n > 0)
+		r = dir_of(c, &rec, key, &dir, err);
+	if (r < 0)
+		return r;
+	r = directory_locate(c, dir, &place, err);
+	if (r == 0)
+		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
+	if (r == -ENOENT)
+		return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s", dir,
+				 c->export.server, c->export.share);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", dir);
+	*ret = rec;
+	rec = (struct record){ .n = 0 };
+	return 0;
+}

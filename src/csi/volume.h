@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * What CreateVolume and DeleteVolume do on a share, step by step and by handle. Each step may be
+ * the last one before a crash: the record is written before the directory is made and removed after
+ * it is gone, so a retry always finds what is left to do. Worker threads; blocks.
+ */
+#ifndef CSI_VOLUME_H
+#define CSI_VOLUME_H
+
+#include <stdint.h>
+
+#include "csi/params.h"
+#include "csi/validate.h"
+#include "csi/volume_id.h"
+#include "nfs/client.h"
+#include "nfs/record.h"
+
+/* Keys of a volume's record. What starts with the prefix is an entry of its volume_context. */
+#define VOLUME_KEY_NAME "name"
+#define VOLUME_KEY_DIR "dir"
+#define VOLUME_KEY_SIZE "size"
+#define VOLUME_KEY_MODE "mode"
+#define VOLUME_KEY_ON_DELETE "ondelete"
+#define VOLUME_CONTEXT_PREFIX "p."
+
+/*
+ * Makes the volume that rec describes, or finishes one that was begun, or finds that it is there
+ * already; then rec becomes the record on the share. Errors: ALREADY_EXISTS (same name, other
+ * parameters, or a size that range does not take), otherwise as nfs_error_set(); nothing is left
+ * behind after a final code.
+ */
+int volume_create(struct nfs_client *c, const char *key, struct record *rec,
+		  const Csi__V1__CapacityRange *range, struct error *err);
+
+/*
+ * Deletes, archives or lets go of the volume, as its record says, or its id, or the default. 0 too
+ * where it is gone already. *ret_trashed tells whether there is something to purge now.
+ */
+int volume_delete(struct nfs_client *c, const struct volume_id *id,
+		  enum volume_on_delete default_policy, bool *ret_trashed, struct error *err);
+
+/*
+ * Finds a volume: its record, which stays empty for volumes that have none, and whether its
+ * directory is there. -ENOENT with NOT_FOUND where there is neither.
+ */
+int volume_find(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+		struct error *err);
+
+#endif

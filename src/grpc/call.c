@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "grpc/call.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "grpc/conn.h"
+#include "grpc/status.h"
+#include "grpc/timeout.h"
+
+#define HTTP_OK 200
+#define HTTP_STATUS_SIZE 12
+
+/* ---- Logging ---- */
+
+/* The subject is the handler's to write: it is looked at only where no handler is running. */
+static void log_call(const struct grpc_call *call, const char *text, enum log_level level,
+		     enum error_code code, const char *message)
+{
+	const char *subject = call->working ? "" : call->invocation.request.subject;
+	uint64_t duration_us = (clock_now_ns() - call->started_ns) / 1000;
+	struct log_field fields[5];
+	size_t n = 0;
+
+	if (!log_is_enabled(level))
+		return;
+	fields[n++] = LOG_STR("method", call->headers.path);
+	if (subject[0] != '\0')
+		fields[n++] = LOG_STR("subject", subject);
+	fields[n++] = LOG_STR("code", error_code_name(code));
+	fields[n++] = LOG_NUM("duration_us", duration_us);
+	if (message[0] != '\0')
+		fields[n++] = LOG_STR("message", message);
+	log_write(level, text, fields, n);
+}
+
+static void log_answer(const struct grpc_call *call, enum error_code code, const char *message)
+{
+	log_call(call, code == ERROR_OK ? "Call succeeded" : "Call failed",
+		 grpc_status_log_level(code), code, message);
+}
+
+/* ---- Memory ---- */
+
+static void count_received(struct grpc_call *call, size_t now)
+{
+	call->server->received -= call->received;
+	call->server->received += now;
+	call->received = now;
+}
+
+static void drop_request(struct grpc_call *call)
+{
+	grpc_frame_done(&call->frame);
+	if (!call->working)
+		count_received(call, 0);
+}
+
+/* Call it while the call still has its connection. */
+static void drop_reply(struct grpc_call *call)
+{
+	if (call->invocation.reply == NULL)
+		return;
+	call->conn->reply_bytes -= call->invocation.reply_len;
+	free(steal_ptr(&call->invocation.reply));
+}
+
+static void call_free(struct grpc_call *call)
+{
+	count_received(call, 0);
+	grpc_frame_done(&call->frame);
+	free(call->data);
+	free(call->invocation.reply);
+	free(call);
+}
+
+/* ---- Answering ---- */
+
+static nghttp2_nv field(const char *name, const char *value)
+{
+	return (nghttp2_nv){
+		.name = (uint8_t *)(uintptr_t)name, /* nghttp2 copies, and only reads */
+		.value = (uint8_t *)(uintptr_t)value,
+		.namelen = strlen(name),
+		.valuelen = strlen(value),
+		.flags = NGHTTP2_NV_FLAG_NONE,
+	};
+}
+
+static void reset(struct grpc_call *call, uint32_t code)
+{
+	call->phase = GRPC_CALL_ANSWERED;
+	if (nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->stream_id,
+				      code) != 0)
+		call->conn->failed = true;
+}
+
+/* Trailers only: one header block that ends the stream. */
+static void answer_error(struct grpc_call *call, int http_status, const struct error *err)
+{
+	char http[HTTP_STATUS_SIZE], code[GRPC_STATUS_CODE_SIZE];
+	char message[GRPC_STATUS_MESSAGE_SIZE];
+	const char *text = err->msg[0] != '\0' ? err->msg : error_code_name(err->code);
+	nghttp2_nv nv[5];
+	size_t n = 0;
+
+	(void)snprintf(http, sizeof(http), "%d", http_status);
+	grpc_status_code(err->code, code);
+	(void)grpc_status_message(text, message, sizeof(message));
+	nv[n++] = field(":status", http);
+	nv[n++] = field("content-type", "application/grpc");
+	nv[n++] = field("grpc-status", code);
+	nv[n++] = field("grpc-message", message);
+	if (call->headers.encoded)
+		nv[n++] = field("grpc-accept-encoding", "identity");
+	drop_request(call);
+	call->phase = GRPC_CALL_ANSWERED;
+	log_answer(call, err->code, text);
+	if (nghttp2_submit_response(call->conn->session, call->stream_id, nv, n, NULL) != 0)
+		call->conn->failed = true;
+}
+
+static void answer_now(struct grpc_call *call, enum error_code code, const char *text)
+{
+	struct error err = { .code = ERROR_OK };
+
+	(void)error_set(&err, code, "%s", text);
+	answer_error(call, HTTP_OK, &err);
+}
+
+/* nghttp2 wants up to len bytes of the reply. The trailers follow the last one. */
+static ssize_t read_reply(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t len,
+			  uint32_t *data_flags, nghttp2_data_source *source, void *data)
+{
+	struct grpc_call *call = source->ptr;
+	size_t left = call->invocation.reply_len - call->reply_sent;
+	nghttp2_nv nv = field("grpc-status", "0");
+
+	(void)data;
+	if (len > left)
+		len = left;
+	memcpy(buf, call->invocation.reply + call->reply_sent, len);
+	call->reply_sent += len;
+	if (len < left)
+		return (ssize_t)len;
+	*data_flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+	if (nghttp2_submit_trailer(session, stream_id, &nv, 1) != 0)
+		return NGHTTP2_ERR_CALLBACK_FAILURE;
+	drop_reply(call);
+	return (ssize_t)len;
+}
+
+static void answer_reply(struct grpc_call *call)
+{
+	const nghttp2_nv nv[] = {
+		field(":status", "200"),
+		field("content-type", "application/grpc"),
+	};
+	nghttp2_data_provider provider = {
+		.source.ptr = call,
+		.read_callback = read_reply,
+	};
+
+	call->phase = GRPC_CALL_ANSWERED;
+	call->conn->reply_bytes += call->invocation.reply_len;
+	log_answer(call, ERROR_OK, "");
+	if (nghttp2_submit_response(call->conn->session, call->stream_id, nv, ARRAY_SIZE(nv),
+				    &provider) != 0)
+		call->conn->failed = true;
+}
+
+static void answer(struct grpc_call *call)
+{
+	if (call->invocation.reply != NULL)
+		answer_reply(call);
+	else
+		answer_error(call, HTTP_OK, &call->invocation.request.err);
+}
+
+/* ---- Running ---- */
+
+static bool is_past(const struct request *request)
+{
+	return request->deadline_ns != 0 && request->deadline_ns <= clock_now_ns();
+}
+
+/* Worker. */
+static void work(uv_work_t *req)
+{
+	struct grpc_call *call = req->data;
+	struct request *request = &call->invocation.request;
+
+	if (atomic_load(&request->cancelled) || is_past(request)) {
+		call->skipped = true;
+		return;
+	}
+	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len,
+			  &call->invocation);
+}
+
+/* Nobody is waiting any more; what came of it is worth knowing all the same. */
+static void log_late(const struct grpc_call *call, int status)
+{
+	const struct error *err = &call->invocation.request.err;
+
+	if (status == 0 && !call->skipped)
+		log_call(call, "Call finished after its client had gone", LOG_LEVEL_INFO, err->code,
+			 err->msg);
+}
+
+static void after_work(uv_work_t *req, int status)
+{
+	struct grpc_call *call = req->data;
+	struct grpc_server *s = call->server;
+	struct grpc_conn *conn = call->conn;
+
+	call->working = false;
+	count_received(call, 0);
+	free(steal_ptr(&call->data));
+	if (call->phase == GRPC_CALL_ANSWERED || conn == NULL) {
+		log_late(call, status);
+		free(steal_ptr(&call->invocation.reply));
+		if (conn == NULL)
+			call_free(call);
+	} else {
+		if (status < 0 || call->skipped)
+			answer_now(call, ERROR_DEADLINE_EXCEEDED,
+				   "deadline exceeded before a worker was free");
+		else
+			answer(call);
+		grpc_conn_flush(conn);
+	}
+	grpc_server_work_gone(s);
+}
+
+static void start_work(struct grpc_call *call)
+{
+	if (call->server->n_working >= GRPC_WORKING_MAX) {
+		answer_now(call, ERROR_UNAVAILABLE, "too many calls are in progress");
+		return;
+	}
+	call->work.data = call;
+	if (uv_queue_work(call->server->loop, &call->work, work, after_work) < 0) {
+		answer_now(call, ERROR_UNAVAILABLE, "no worker takes the call");
+		return;
+	}
+	call->working = true;
+	call->server->n_working++;
+	grpc_server_ref(call->server);
+}
+
+static void start(struct grpc_call *call)
+{
+	call->phase = GRPC_CALL_RUNNING;
+	call->expires_ns = GRPC_NEVER;
+	if (call->headers.has_timeout)
+		call->expires_ns = call->invocation.request.deadline_ns;
+	if (is_past(&call->invocation.request)) {
+		answer_now(call, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
+		return;
+	}
+	call->data = grpc_frame_steal(&call->frame, &call->data_len);
+	if (!call->method.quick) {
+		start_work(call);
+		return;
+	}
+	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len,
+			  &call->invocation);
+	count_received(call, 0);
+	answer(call);
+}
+
+/* ---- The request ---- */
+
+int grpc_call_new(struct grpc_call **ret, struct grpc_conn *conn, int32_t stream_id)
+{
+	struct grpc_call *call = calloc(1, sizeof(*call));
+
+	if (call == NULL)
+		return -ENOMEM;
+	call->server = conn->server;
+	call->conn = conn;
+	call->stream_id = stream_id;
+	call->started_ns = clock_now_ns();
+	call->expires_ns = call->started_ns + GRPC_BODY_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	list_add_tail(&conn->calls, &call->link);
+	grpc_server_arm(call->server, call->expires_ns);
+	*ret = call;
+	return 0;
+}
+
+void grpc_call_header(struct grpc_call *call, const char *name, size_t name_len, const char *value,
+		      size_t value_len)
+{
+	if (call->phase == GRPC_CALL_HEADERS)
+		grpc_headers_add(&call->headers, name, name_len, value, value_len);
+}
+
+static void set_deadline(struct grpc_call *call)
+{
+	struct request *request = &call->invocation.request;
+
+	if (!call->headers.has_timeout)
+		return;
+	request->deadline_ns = grpc_timeout_deadline(call->started_ns, call->headers.timeout_ns);
+	if (request->deadline_ns < call->expires_ns)
+		call->expires_ns = request->deadline_ns;
+	grpc_server_arm(call->server, call->expires_ns);
+}
+
+void grpc_call_headers_end(struct grpc_call *call, bool end_stream)
+{
+	struct error err = { .code = ERROR_OK };
+	int http_status = HTTP_OK;
+	int r;
+
+	if (call->phase != GRPC_CALL_HEADERS)
+		return;
+	r = grpc_headers_check(&call->headers, &http_status, &err);
+	if (r == -EPROTO) {
+		log_debug("Malformed request", LOG_STR("method", call->headers.path));
+		reset(call, NGHTTP2_PROTOCOL_ERROR);
+		return;
+	}
+	if (r == 0)
+		r = grpc_dispatch_find(call->server->services, call->server->n_services,
+				       call->headers.path, &call->method, &err);
+	if (r < 0) {
+		answer_error(call, http_status, &err);
+		return;
+	}
+	call->frame.encoded = call->headers.encoded;
+	call->phase = GRPC_CALL_BODY;
+	set_deadline(call);
+	/* Past already: answered here, unless the end of the request is about to find out. */
+	if (!end_stream && is_past(&call->invocation.request))
+		answer_now(call, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
+}
+
+void grpc_call_data(struct grpc_call *call, const uint8_t *data, size_t len)
+{
+	struct error err = { .code = ERROR_OK };
+
+	if (call->phase != GRPC_CALL_BODY)
+		return;
+	if (call->server->received + len > GRPC_RECEIVED_MAX) {
+		answer_now(call, ERROR_RESOURCE_EXHAUSTED, "too many requests are being received");
+		return;
+	}
+	if (grpc_frame_feed(&call->frame, data, len, &err) < 0)
+		answer_error(call, HTTP_OK, &err);
+	else
+		count_received(call, call->frame.cap);
+}
+
+void grpc_call_end(struct grpc_call *call)
+{
+	struct error err = { .code = ERROR_OK };
+
+	if (call->phase != GRPC_CALL_BODY)
+		return;
+	if (grpc_frame_end(&call->frame, &err) < 0)
+		answer_error(call, HTTP_OK, &err);
+	else
+		start(call);
+}
+
+/* ---- Endings ---- */
+
+void grpc_call_detach(struct grpc_call *call)
+{
+	if (call->phase != GRPC_CALL_ANSWERED) {
+		atomic_store(&call->invocation.request.cancelled, true);
+		/* Only what has begun is worth a line; a flood of resets is not to fill the log. */
+		log_call(call, "Call cancelled by its client",
+			 call->phase == GRPC_CALL_RUNNING ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+			 ERROR_CANCELLED, "");
+	}
+	if (!call->working)
+		drop_reply(call);
+	list_remove(&call->link);
+	call->conn = NULL;
+	if (!call->working) {
+		call_free(call);
+		return;
+	}
+	/* Takes it out of the queue; one that runs already comes back by itself. */
+	(void)uv_cancel((uv_req_t *)&call->work);
+}
+
+/* Called with the deadline gone by, or the time for the body. */
+static void expire(struct grpc_call *call)
+{
+	call->expires_ns = GRPC_NEVER;
+	switch (call->phase) {
+	case GRPC_CALL_HEADERS:
+		/* Nothing else can be sent on a connection within a header block. */
+		call->conn->failed = true;
+		break;
+	case GRPC_CALL_BODY:
+		answer_now(call, ERROR_DEADLINE_EXCEEDED, "request did not arrive in time");
+		break;
+	case GRPC_CALL_RUNNING:
+		answer_now(call, ERROR_DEADLINE_EXCEEDED,
+			   "deadline exceeded; the operation may still be running");
+		(void)uv_cancel((uv_req_t *)&call->work);
+		break;
+	case GRPC_CALL_ANSWERED:
+		/* The client has given up on a reply that it does not take. */
+		reset(call, NGHTTP2_CANCEL);
+		break;
+	}
+}
+
+uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
+{
+	if (call->expires_ns <= now_ns)
+		expire(call);
+	return call->expires_ns;
+}

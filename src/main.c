@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Wiring: options, the rooms, the loop, and the exit status. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <uv.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "csi/services.h"
+#include "grpc/server.h"
+#include "mount/mounter.h"
+#include "options.h"
+
+#define EXIT_USAGE 2
+
+/* Threads for calls that wait for a server. They are started by the first such call. */
+#define WORKERS "32"
+
+/* How long calls may go on after SIGTERM: kubelet waits 30 s before it kills. */
+#define SHUTDOWN_GRACE_MS 20000
+
+#define SWEEP_INTERVAL_MS 30000
+
+struct app {
+	struct options options;
+	struct csi_driver driver;
+	struct csi_identity identity;
+	struct csi_controller controller;
+	struct csi_node node;
+	Csi__V1__GroupController_Service group;
+	Csi__V1__SnapshotMetadata_Service metadata;
+	struct grpc_service services[5];
+	size_t n_services;
+	struct grpc_server *server;
+	uv_loop_t loop;
+	uv_signal_t signals[2];
+	uv_timer_t sweep;
+	bool stopping;
+};
+
+static void report_purge(const struct nfs_export *e, uint64_t files, uint64_t directories,
+			 const struct error *err)
+{
+	if (err != NULL)
+		log_warn("Purging deleted volumes failed, it will be tried again",
+			 LOG_STR("server", e->server), LOG_STR("share", e->share),
+			 LOG_STR("error", err->msg));
+	else
+		log_info("Purged deleted volumes", LOG_STR("server", e->server),
+			 LOG_STR("share", e->share), LOG_NUM("files", files),
+			 LOG_NUM("directories", directories));
+}
+
+/* What an earlier process left in the trash of the default share. */
+static int resume_purge(struct app *app, struct error *err)
+{
+	struct nfs_export e;
+	int r;
+
+	if (app->options.server == NULL || app->options.share == NULL)
+		return 0;
+	r = nfs_export_init(&e, app->options.server, app->options.share, err);
+	if (r < 0)
+		return r;
+	r = purger_note(app->driver.purger, &e);
+	nfs_export_done(&e);
+	return r < 0 ? error_sys(err, ERROR_INTERNAL, -r, "cannot start the purger") : 0;
+}
+
+static int init_controller(struct app *app, struct error *err)
+{
+	int r;
+
+	r = nfs_pool_new(&app->driver.pool, nfs_client_connect);
+	if (r == 0)
+		r = purger_new(&app->driver.purger, app->driver.pool, report_purge);
+	return r < 0 ? error_oom(err) : resume_purge(app, err);
+}
+
+static int init_driver(struct app *app, struct error *err)
+{
+	const struct options *o = &app->options;
+	int r;
+
+	app->driver = (struct csi_driver){
+		.name = o->driver_name,
+		.version = PACKAGE_VERSION,
+		.node_id = o->node_id,
+		.server = o->server,
+		.share = o->share,
+		.mount_permissions = o->mount_permissions,
+		.on_delete = o->on_delete,
+	};
+	r = inflight_new(&app->driver.inflight);
+	if (r < 0)
+		return error_oom(err);
+	if (o->mode & MODE_CONTROLLER)
+		r = init_controller(app, err);
+	if (r == 0 && (o->mode & MODE_NODE))
+		r = mounter_new(&app->driver.mounter, NULL, err);
+	return r;
+}
+
+static void done_driver(struct app *app)
+{
+	purger_free(app->driver.purger);
+	nfs_pool_free(app->driver.pool);
+	mounter_free(app->driver.mounter);
+	inflight_free(app->driver.inflight);
+}
+
+static void add_service(struct app *app, ProtobufCService *service)
+{
+	app->services[app->n_services++] =
+		(struct grpc_service){ .service = service, .is_quick = csi_is_quick };
+}
+
+static void init_services(struct app *app)
+{
+	csi_identity_init(&app->identity, &app->driver);
+	add_service(app, &app->identity.service.base);
+	if (app->options.mode & MODE_CONTROLLER) {
+		csi_controller_init(&app->controller, &app->driver);
+		add_service(app, &app->controller.service.base);
+		csi_group_controller_init(&app->group);
+		add_service(app, &app->group.base);
+		csi_snapshot_metadata_init(&app->metadata);
+		add_service(app, &app->metadata.base);
+	}
+	if (app->options.mode & MODE_NODE) {
+		csi_node_init(&app->node, &app->driver);
+		add_service(app, &app->node.service.base);
+	}
+}
+
+static void on_stopped(void *data)
+{
+	struct app *app = data;
+
+	uv_close((uv_handle_t *)&app->sweep, NULL);
+	uv_close((uv_handle_t *)&app->signals[0], NULL);
+	uv_close((uv_handle_t *)&app->signals[1], NULL);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+	struct app *app = handle->data;
+
+	if (app->stopping)
+		return;
+	app->stopping = true;
+	log_info("Stopping", LOG_NUM("signal", signum));
+	grpc_server_shutdown(app->server, SHUTDOWN_GRACE_MS, on_stopped, app);
+}
+
+static void on_sweep(uv_timer_t *handle)
+{
+	struct app *app = handle->data;
+
+	if (app->driver.pool != NULL)
+		nfs_pool_sweep(app->driver.pool);
+	/* Back to the system what a burst of calls needed. */
+	(void)malloc_trim(0);
+}
+
+static int init_loop(struct app *app, struct error *err)
+{
+	static const int signums[] = { SIGTERM, SIGINT };
+	size_t i;
+	int r;
+
+	r = uv_loop_init(&app->loop);
+	if (r < 0)
+		return error_sys(err, ERROR_INTERNAL, -r, "cannot make an event loop");
+	for (i = 0; i < ARRAY_SIZE(signums); i++) {
+		(void)uv_signal_init(&app->loop, &app->signals[i]); /* fails on an unusable loop only */
+		app->signals[i].data = app;
+		r = uv_signal_start(&app->signals[i], on_signal, signums[i]);
+		if (r < 0)
+			return error_sys(err, ERROR_INTERNAL, -r, "cannot watch for signals");
+	}
+	(void)uv_timer_init(&app->loop, &app->sweep); /* cannot fail */
+	app->sweep.data = app;
+	r = uv_timer_start(&app->sweep, on_sweep, SWEEP_INTERVAL_MS, SWEEP_INTERVAL_MS);
+	return r < 0 ? error_sys(err, ERROR_INTERNAL, -r, "cannot start a timer") : 0;
+}
+
+static int listen_on(struct app *app, const char *path, struct error *err)
+{
+	const struct grpc_server_config config = {
+		.services = app->services, .n_services = app->n_services
+	};
+	int r;
+
+	r = grpc_server_new(&app->server, &app->loop, &config, err);
+	return r < 0 ? r : grpc_server_listen(app->server, path, err);
+}
+
+static int serve(struct app *app, struct error *err)
+{
+	cleanup_free char *path = NULL;
+	int r;
+
+	r = grpc_endpoint_parse(app->options.endpoint, &path, err);
+	if (r == 0)
+		r = init_loop(app, err);
+	if (r == 0)
+		r = init_driver(app, err);
+	if (r < 0)
+		return r;
+	init_services(app);
+	r = listen_on(app, path, err);
+	if (r < 0)
+		return r;
+	log_info("Serving", LOG_STR("endpoint", path), LOG_STR("driver", app->options.driver_name),
+		 LOG_STR("version", PACKAGE_VERSION), LOG_STR("node_id", app->options.node_id));
+	(void)uv_run(&app->loop, UV_RUN_DEFAULT); /* returns once everything is closed */
+	grpc_server_free(app->server);
+	(void)uv_loop_close(&app->loop); /* all handles are */
+	done_driver(app);
+	log_info("Stopped");
+	return 0;
+}
+
+/* libuv and pipes expect the first three descriptors to be open. */
+static void open_standard_files(void)
+{
+	int fd = open("/dev/null", O_RDWR);
+
+	while (fd >= 0 && fd <= STDERR_FILENO)
+		fd = open("/dev/null", O_RDWR);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+static void prepare_process(void)
+{
+	open_standard_files();
+	/* A peer that closes while we write is an everyday event: grpc-go does so at every end. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)setenv("UV_THREADPOOL_SIZE", WORKERS, 0); /* without memory: libuv's own default */
+	/* One heap for all threads: with one for each, workers would hold megabytes while idle. */
+	(void)mallopt(M_ARENA_MAX, 1);
+}
+
+int main(int argc, char **argv)
+{
+	struct error err = { .code = ERROR_OK };
+	static struct app app;
+
+	if (argc > 1 && strcmp(argv[1], MOUNT_HELPER_COMMAND) == 0)
+		return mount_helper_main();
+	if (options_parse(&app.options, argc, argv, &err) < 0) {
+		fprintf(stderr, "csi-nfs: %s\nTry 'csi-nfs --help'.\n", err.msg);
+		return EXIT_USAGE;
+	}
+	if (app.options.action == ACTION_HELP)
+		return options_print_help() < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (app.options.action == ACTION_VERSION) {
+		printf("csi-nfs %s\n", PACKAGE_VERSION);
+		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	}
+	log_init(app.options.log_level, app.options.log_format);
+	prepare_process();
+	if (serve(&app, &err) < 0) {
+		fprintf(stderr, "csi-nfs: %s\n", err.msg);
+		return EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}

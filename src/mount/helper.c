@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * The helper process. It may hang at any call: nothing waits for it but its deadline, and it holds
+ * nothing that anybody else needs.
+ */
+
+#include "mount/helper.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <libmount.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "mount/mounter.h"
+#include "mount/options.h"
+#include "net/probe.h"
+
+#define NFS_PORT 2049
+#define MOUNT_PROGRAM "/sbin/mount.nfs"
+
+/* mount.nfs and rpc.statd make tables as large as the limit allows: 51 MB for half a million. */
+#define FILES_MAX 1024
+
+struct request {
+	char data[HELPER_REQUEST_MAX];
+	const char *fields[HELPER_FIELDS];
+};
+
+static int read_request(struct request *q)
+{
+	size_t len = 0, i;
+	char *p = q->data;
+	ssize_t n;
+
+	for (;;) {
+		n = read(STDIN_FILENO, q->data + len, sizeof(q->data) - len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+		if (len == sizeof(q->data))
+			return -EMSGSIZE;
+	}
+	for (i = 0; i < HELPER_FIELDS; i++) {
+		char *end = memchr(p, '\0', (size_t)(q->data + len - p));
+
+		if (end == NULL)
+			return -EPROTO;
+		q->fields[i] = p;
+		p = end + 1;
+	}
+	return 0;
+}
+
+static int fail(struct helper_reply *reply, enum helper_step step, int error)
+{
+	reply->step = (int32_t)step;
+	reply->error = error < 0 ? -error : error;
+	return -1;
+}
+
+/* -------- the versions to try -------- */
+
+struct version {
+	unsigned int major;
+	const char *option;
+};
+
+static const struct version versions[] = {
+	{ 4, "vers=4.2" }, { 4, "vers=4.1" }, { 4, "vers=4.0" }, { 3, "vers=3" },
+};
+
+/* As mount.nfs: the newest first; a given one alone; "4" alone any of its minor versions. */
+static bool is_wanted(const struct mount_options *o, const struct version *v)
+{
+	char exact[24];
+
+	if (o->major == 0)
+		return true;
+	if (o->major != v->major)
+		return false;
+	if (o->major == 3 || o->minor < 0)
+		return true;
+	(void)snprintf(exact, sizeof(exact), "vers=4.%d", o->minor);
+	return strcmp(exact, v->option) == 0;
+}
+
+/* -------- one mount -------- */
+
+/*
+ * The kernel mounts NFS by itself when it is told the server's address. What mount.nfs would add is
+ * rpc.statd for the locks of version 3: that one is left to it.
+ */
+struct attempt {
+	const struct request *q;
+	const struct mount_options *options;
+	const struct version *version;
+	const struct net_address *address;
+	const char *address_text;
+	const char *client_address;
+	bool by_program;
+};
+
+static int put_options(struct buf *b, const struct attempt *a)
+{
+	const char *rest = a->options->rest;
+	int r;
+
+	r = buf_printf(b, "%s%s", a->q->fields[HELPER_READ_ONLY][0] != '\0' ? "ro," : "",
+		       a->version->option);
+	if (r == 0 && a->by_program)
+		r = buf_puts(b, ",retry=0");
+	if (r == 0 && !a->by_program) {
+		r = buf_printf(b, ",addr=%s", a->address_text);
+		if (r == 0 && a->version->major == 4 && a->client_address[0] != '\0')
+			r = buf_printf(b, ",clientaddr=%s", a->client_address);
+		if (r == 0 && a->version->major == 3)
+			r = buf_puts(b, a->options->no_ping ? "" : ",proto=tcp,mountproto=tcp");
+	}
+	if (r == 0 && rest[0] != '\0')
+		r = buf_printf(b, ",%s", rest);
+	return r;
+}
+
+static int put_source(struct buf *b, const struct attempt *a)
+{
+	const char *server = a->q->fields[HELPER_SERVER];
+
+	return buf_printf(b, strchr(server, ':') != NULL ? "[%s]:%s" : "%s:%s", server,
+			  a->q->fields[HELPER_PATH]);
+}
+
+/* Returns 0, or a positive errno; -1 when mount.nfs failed and has said why. */
+static int run_context(struct libmnt_context *cxt, const struct attempt *a, const char *source,
+		       const char *options)
+{
+	int r;
+
+	(void)mnt_context_disable_mtab(cxt, 1);
+	(void)mnt_context_disable_canonicalize(cxt, 1); /* "server:/path" is no path of ours */
+	(void)mnt_context_disable_helpers(cxt, !a->by_program);
+	if (mnt_context_set_fstype(cxt, "nfs") != 0 || mnt_context_set_source(cxt, source) != 0 ||
+	    mnt_context_set_target(cxt, a->q->fields[HELPER_TARGET]) != 0 ||
+	    mnt_context_set_options(cxt, options) != 0)
+		return ENOMEM;
+	r = mnt_context_mount(cxt);
+	/* libmount counts a helper that ran as a success, whatever came of it. */
+	if (mnt_context_helper_executed(cxt))
+		return mnt_context_get_helper_status(cxt) == 0 ? 0 : -1;
+	if (mnt_context_syscall_called(cxt) && mnt_context_get_syscall_errno(cxt) != 0)
+		return mnt_context_get_syscall_errno(cxt);
+	return r < 0 ? -r : r;
+}
+
+static int try_mount(const struct attempt *a)
+{
+	cleanup_buf struct buf options = { 0 }, source = { 0 };
+	struct libmnt_context *cxt;
+	int r;
+
+	if (put_options(&options, a) < 0 || put_source(&source, a) < 0)
+		return ENOMEM;
+	cxt = mnt_new_context();
+	if (cxt == NULL)
+		return ENOMEM;
+	r = run_context(cxt, a, source.data, options.data);
+	mnt_free_context(cxt);
+	return r;
+}
+
+/* -------- the server -------- */
+
+/* The address that the server sees us under, which NFSv4.0 calls back to. "" where unknown. */
+static void find_client_address(const struct net_address *server, uint16_t port, char *text,
+				size_t size)
+{
+	cleanup_close int fd = net_connect(server, port);
+	struct net_address own = { .len = sizeof(own.addr) };
+
+	text[0] = '\0';
+	if (fd >= 0 && getsockname(fd, (struct sockaddr *)&own.addr, &own.len) == 0)
+		net_address_text(&own, text, size);
+}
+
+struct server {
+	struct net_address address;
+	char text[64];
+	char client[64];
+	bool has_v3, has_v4;
+};
+
+/* Asks with a version that is wanted; a refusal tells which others there are. */
+static int ping(struct server *s, const struct mount_options *o, struct helper_reply *reply)
+{
+	const uint16_t port = o->port != 0 ? o->port : NFS_PORT;
+	const unsigned int first = o->major == 3 ? 3 : 4;
+	uint32_t low = 0, high = 0;
+	int r;
+
+	s->has_v3 = s->has_v4 = true;
+	if (o->no_ping)
+		return 0;
+	r = net_ping(&s->address, port, NET_NFS_PROGRAM, first, &low, &high);
+	if (r == -EPROTONOSUPPORT) {
+		s->has_v3 = low <= 3 && high >= 3;
+		s->has_v4 = low <= 4 && high >= 4;
+		reply->low = low;
+		reply->high = high;
+		if (o->major == 0 && s->has_v3)
+			return 0;
+		return fail(reply, HELPER_VERSION, -r);
+	}
+	/* Without a port, version 3 asks rpcbind for it: the server may be elsewhere. */
+	if (r == -ECONNREFUSED && o->major == 3 && o->port == 0 &&
+	    net_portmap(&s->address, NET_NFS_PROGRAM, 3, &(uint16_t){ 0 }) == 0)
+		return 0;
+	return r < 0 ? fail(reply, HELPER_REACH, r) : 0;
+}
+
+/* Why the next version may do better: the server or our kernel does not have this one. */
+static bool may_fall_back(int error, const struct version *v)
+{
+	if (error == EPROTONOSUPPORT || error == EINVAL)
+		return true;
+	/* Version 3 names exports by their path on the server, 4 by its own tree. */
+	return error == ENOENT && v->major == 4;
+}
+
+static int mount_from(struct server *s, const struct request *q, const struct mount_options *o,
+		      struct helper_reply *reply)
+{
+	struct attempt a = {
+		.q = q,
+		.options = o,
+		.address = &s->address,
+		.address_text = s->text,
+		.client_address = s->client,
+	};
+	int error = EPROTONOSUPPORT, first = 0, r;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(versions); i++) {
+		a.version = &versions[i];
+		if (!is_wanted(o, a.version) || !(a.version->major == 3 ? s->has_v3 : s->has_v4))
+			continue;
+		/* What 4.2 does not have, 4.1 and 4.0 do not have either. */
+		if (first == ENOENT && a.version->major == 4)
+			continue;
+		a.by_program = a.version->major == 3 && !o->no_lock;
+		if (a.by_program && access(MOUNT_PROGRAM, X_OK) < 0)
+			return fail(reply, HELPER_PROGRAM, ENOENT);
+		r = try_mount(&a);
+		if (r == 0)
+			return 0;
+		if (first == 0)
+			first = r;
+		error = r;
+		if (r < 0 || !may_fall_back(r, a.version))
+			break;
+	}
+	/* The refusal of the newest version that is there tells more than that of an older one. */
+	if (first == ENOENT || first == EINVAL)
+		error = first;
+	return error < 0 ? fail(reply, HELPER_PROGRAM, 0) : fail(reply, HELPER_MOUNT, error);
+}
+
+static int mount_at(struct server *s, const struct request *q, const struct mount_options *o,
+		    struct helper_reply *reply)
+{
+	int r;
+
+	net_address_text(&s->address, s->text, sizeof(s->text));
+	(void)snprintf(reply->address, sizeof(reply->address), "%s", s->text);
+	r = ping(s, o, reply);
+	if (r < 0)
+		return r;
+	if (o->major == 4 && o->minor == 0)
+		find_client_address(&s->address, o->port != 0 ? o->port : NFS_PORT, s->client,
+				    sizeof(s->client));
+	return mount_from(s, q, o, reply);
+}
+
+/* The mount is there, so its directory answers: only now may the path be touched. */
+static int set_mode(const struct request *q, struct helper_reply *reply)
+{
+	const char *target = q->fields[HELPER_TARGET];
+	uint64_t mode = 0;
+	struct stat st;
+	int e;
+
+	if (str_parse_u64(q->fields[HELPER_MODE], 8, 07777, &mode) < 0)
+		return fail(reply, HELPER_REQUEST, EINVAL);
+	if (mode == 0)
+		return 0;
+	if (stat(target, &st) == 0 && ((st.st_mode & 07777) == mode || chmod(target, (mode_t)mode) == 0))
+		return 0;
+	e = errno;
+	(void)umount2(target, MNT_DETACH | UMOUNT_NOFOLLOW); /* the request has failed as a whole */
+	return fail(reply, HELPER_CHMOD, e);
+}
+
+static int do_mount(const struct request *q, struct helper_reply *reply)
+{
+	struct net_address addresses[NET_ADDRESSES_MAX];
+	struct error err = { .code = ERROR_OK };
+	struct mount_options options;
+	size_t n, i;
+	int r;
+
+	if (mount_options_parse(&options, q->fields[HELPER_OPTIONS], NULL) < 0)
+		return fail(reply, HELPER_REQUEST, EINVAL);
+	r = net_resolve(q->fields[HELPER_SERVER], addresses, &n, &err);
+	if (r < 0)
+		(void)fail(reply, HELPER_RESOLVE, r);
+	(void)snprintf(reply->text, sizeof(reply->text), "%.255s", err.msg);
+	for (i = 0; r == 0 && i < n; i++) {
+		struct server s = { .address = addresses[i] };
+
+		if (mount_at(&s, q, &options, reply) == 0)
+			break;
+		/* Another address only helps against one that is not reached. */
+		if (reply->step != HELPER_REACH || i + 1 == n)
+			r = -1;
+	}
+	mount_options_done(&options);
+	if (r < 0)
+		return r;
+	reply->step = HELPER_DONE;
+	return set_mode(q, reply);
+}
+
+/*
+ * umount2() itself: libmount would look at the path before, which is what must not be done where
+ * the server is dead.
+ */
+static int do_umount(const struct request *q, struct helper_reply *reply)
+{
+	uint64_t flags;
+
+	if (str_parse_u64(q->fields[HELPER_FLAGS], 10, INT32_MAX, &flags) < 0)
+		return fail(reply, HELPER_REQUEST, EINVAL);
+	if (umount2(q->fields[HELPER_TARGET], (int)flags | UMOUNT_NOFOLLOW) < 0)
+		return fail(reply, HELPER_UMOUNT, errno);
+	return 0;
+}
+
+static void prepare_process(void)
+{
+	const struct rlimit files = { .rlim_cur = FILES_MAX, .rlim_max = FILES_MAX };
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* cannot fail for a valid signal */
+	(void)setrlimit(RLIMIT_NOFILE, &files); /* without it mount.nfs only takes more memory */
+	(void)umask(0022);
+}
+
+/* Nobody reads the reply of a helper whose driver died before it could ask to die with it. */
+static bool is_orphan(const struct request *q)
+{
+	uint64_t driver;
+
+	return str_parse_u64(q->fields[HELPER_DRIVER], 10, INT32_MAX, &driver) < 0 ||
+	       (uint64_t)getppid() != driver;
+}
+
+int mount_helper_main(void)
+{
+	static struct request q;
+	struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_DONE };
+
+	prepare_process();
+	if (read_request(&q) < 0)
+		(void)fail(&reply, HELPER_REQUEST, EPROTO);
+	else if (is_orphan(&q))
+		return EXIT_FAILURE;
+	else if (strcmp(q.fields[HELPER_OPERATION], "mount") == 0)
+		(void)do_mount(&q, &reply);
+	else if (strcmp(q.fields[HELPER_OPERATION], "umount") == 0)
+		(void)do_umount(&q, &reply);
+	else
+		(void)fail(&reply, HELPER_REQUEST, EINVAL);
+	return write(STDOUT_FILENO, &reply, sizeof(reply)) == sizeof(reply) ? EXIT_SUCCESS :
+									      EXIT_FAILURE;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * What driver and helper say to each other. Both are the same program, so the reply is a plain
+ * structure; the request is the list of its fields as terminated strings.
+ */
+#ifndef MOUNT_HELPER_H
+#define MOUNT_HELPER_H
+
+#include <stdint.h>
+
+/* The fields of a request, in this order. Those that an operation does not use are empty. */
+enum helper_field {
+	HELPER_OPERATION, /* "mount" or "umount" */
+	HELPER_DRIVER,    /* process id of the driver, decimal */
+	HELPER_TARGET,
+	HELPER_FLAGS,     /* umount: umount2() flags, decimal */
+	HELPER_SERVER,
+	HELPER_PATH,
+	HELPER_OPTIONS,
+	HELPER_READ_ONLY, /* "1" or "" */
+	HELPER_MODE,      /* octal */
+	HELPER_FIELDS,
+};
+
+#define HELPER_REQUEST_MAX 32768
+
+/* Where a mount failed. */
+enum helper_step {
+	HELPER_DONE,
+	HELPER_REQUEST, /* the request was not understood */
+	HELPER_RESOLVE,
+	HELPER_REACH,   /* the server does not answer */
+	HELPER_VERSION, /* it answers, and does not speak the version */
+	HELPER_MOUNT,   /* mount(2) */
+	HELPER_PROGRAM, /* mount.nfs, which has written why to stderr */
+	HELPER_CHMOD,
+	HELPER_UMOUNT,
+};
+
+#define HELPER_MAGIC UINT32_C(0x6373696e)
+
+struct helper_reply {
+	uint32_t magic;
+	int32_t step;        /* enum helper_step */
+	int32_t error;       /* positive errno; 0 where there is none */
+	uint32_t low, high;  /* HELPER_VERSION: versions that the server speaks */
+	char address[64];    /* of the server */
+	char text[256];      /* HELPER_RESOLVE: in words */
+};
+
+#endif

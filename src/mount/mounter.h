@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Mounting, the seam between csi/node.c and the kernel. Whatever may touch a server, or a path that
+ * is mounted from one, runs in a helper process with a deadline, since a system call that waits for
+ * a dead NFS server can only be ended by ending its process. What is mounted where is read from
+ * mountinfo, never by looking at the path.
+ *
+ * Worker threads; every call blocks for its deadlines at most. Any number of calls at once, but
+ * for one target path only one at a time.
+ */
+#ifndef MOUNT_MOUNTER_H
+#define MOUNT_MOUNTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* argv[1] that makes csi-nfs a helper process. */
+#define MOUNT_HELPER_COMMAND "mount-helper"
+
+#define MOUNT_TIMEOUT_MS 45000         /* kubelet waits for two minutes */
+#define MOUNT_UMOUNT_TIMEOUT_MS 5000
+#define MOUNT_FORCE_TIMEOUT_MS 2000    /* of umount with MNT_FORCE, and then with MNT_DETACH */
+
+struct mounter;
+
+/* Strings are borrowed during the call. */
+struct mount_request {
+	const char *server;  /* host name or address, IPv6 without brackets */
+	const char *path;    /* absolute path on the server */
+	const char *target;  /* an existing directory */
+	const char *options; /* comma-separated, as in mount(8); may hold secrets */
+	bool read_only;
+	uint32_t mode;       /* for the mounted directory, where it has another one; 0: leave */
+};
+
+/* What is mounted at a path: the topmost mount, if several are stacked there. */
+struct mount_info {
+	char *source;
+	char *fstype;
+	bool read_only;     /* of this mount, not of the file system below it */
+	unsigned int depth; /* mounts that are stacked there */
+};
+
+struct mounter_ops {
+	/*
+	 * Mounts the request. Errors: UNAVAILABLE (server unknown or not answering), NOT_FOUND (no
+	 * such path on it), PERMISSION_DENIED, INVALID_ARGUMENT (options), FAILED_PRECONDITION (the
+	 * node or the server lacks something), DEADLINE_EXCEEDED (unknown whether it is mounted).
+	 * With every other code nothing is mounted.
+	 */
+	int (*mount)(struct mounter *m, const struct mount_request *request, struct error *err);
+
+	/* Unmounts all NFS mounts at target, by force where it must. 0 where there is none. */
+	int (*unmount)(struct mounter *m, const char *target, struct error *err);
+
+	/* What is mounted at target; *ret is NULL for nothing. The caller frees. */
+	int (*find)(struct mounter *m, const char *target, struct mount_info **ret,
+		    struct error *err);
+};
+
+struct mounter {
+	const struct mounter_ops *ops;
+};
+
+/*
+ * The real one. helper is the program that serves as helper process, called with
+ * MOUNT_HELPER_COMMAND; NULL: this one. Borrowed. The caller frees.
+ */
+int mounter_new(struct mounter **ret, const char *helper, struct error *err);
+
+/* No call may be under way. Accepts NULL. */
+void mounter_free(struct mounter *m);
+
+void mount_info_free(struct mount_info *info);
+
+/* Checks mount options without mounting: 0, or -EINVAL with INVALID_ARGUMENT. Any thread. */
+int mount_options_check(const char *options, struct error *err);
+
+/* The helper process: reads a request from stdin, writes the reply to stdout. Returns its exit status. */
+int mount_helper_main(void);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "mount/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+#include "mount/mounter.h"
+
+void mount_options_done(struct mount_options *o)
+{
+	free(o->rest);
+	*o = (struct mount_options){ .minor = -1 };
+}
+
+/* A key ends at '='; "x-" matches every key that starts so. */
+static bool key_is(const char *option, const char *key)
+{
+	size_t len = strcspn(option, "=");
+
+	if (key[strlen(key) - 1] == '-')
+		return str_has_prefix(option, key);
+	return strlen(key) == len && strncmp(option, key, len) == 0;
+}
+
+static bool is_refused(const char *option)
+{
+	static const char *const keys[] = {
+		"bind",     "rbind",   "move",     "remount",     "loop",      "offset",
+		"sizelimit", "encryption", "helper", "uhelper",    "user",      "users",
+		"owner",    "group",   "nofail",   "x-",          "X-",        "addr",
+		"clientaddr", "mountaddr", "mounthost", "shared", "rshared",   "slave",
+		"rslave",   "private", "rprivate", "unbindable",  "runbindable", "make-",
+		"fg",       "bg",      "_netdev",
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		if (key_is(option, keys[i]))
+			return true;
+	return false;
+}
+
+static int refused(const char *option, struct error *err)
+{
+	return error_set(err, ERROR_INVALID_ARGUMENT,
+			 "mount options: '%.*s' is not allowed for a volume",
+			 (int)strcspn(option, "="), option);
+}
+
+static int parse_version(struct mount_options *o, const char *value, struct error *err)
+{
+	static const struct {
+		const char *text;
+		unsigned int major;
+		int minor;
+	} versions[] = {
+		{ "3", 3, -1 },	 { "4", 4, -1 },  { "4.0", 4, 0 },
+		{ "4.1", 4, 1 }, { "4.2", 4, 2 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(versions); i++) {
+		if (strcmp(value, versions[i].text) == 0) {
+			o->major = versions[i].major;
+			o->minor = versions[i].minor;
+			return 0;
+		}
+	}
+	return error_set(err, ERROR_INVALID_ARGUMENT,
+			 "mount options: the NFS version must be 3, 4, 4.0, 4.1 or 4.2");
+}
+
+/* Returns 1 when the option was about the version. */
+static int take_version(struct mount_options *o, const char *option, struct error *err)
+{
+	const char *value = NULL;
+	uint64_t minor;
+	int r;
+
+	if (str_has_prefix(option, "vers="))
+		value = option + 5;
+	else if (str_has_prefix(option, "nfsvers="))
+		value = option + 8;
+	else if (option[0] == 'v' && isdigit((unsigned char)option[1]))
+		value = option + 1;
+	if (value != NULL) {
+		r = parse_version(o, value, err);
+		return r < 0 ? r : 1;
+	}
+	if (!str_has_prefix(option, "minorversion="))
+		return 0;
+	if (str_parse_u64(option + 13, 10, 2, &minor) < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "mount options: minorversion must be 0, 1 or 2");
+	o->major = 4;
+	o->minor = (int)minor;
+	return 1;
+}
+
+static int take_option(struct mount_options *o, const char *option, struct buf *rest,
+		       struct error *err)
+{
+	uint64_t port;
+	int r;
+
+	if (option[0] == '\0')
+		return 0;
+	if (option[0] == '-' || is_refused(option))
+		return refused(option, err);
+	r = take_version(o, option, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (str_has_prefix(option, "port=")) {
+		if (str_parse_u64(option + 5, 10, UINT16_MAX, &port) < 0)
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "mount options: port must be a number from 0 to 65535");
+		o->port = (uint16_t)port;
+	}
+	if (strcmp(option, "nolock") == 0 || strcmp(option, "local_lock=all") == 0)
+		o->no_lock = true;
+	if (strcmp(option, "lock") == 0)
+		o->no_lock = false;
+	if (key_is(option, "rdma") || key_is(option, "udp") || str_has_prefix(option, "proto=rdma") ||
+	    str_has_prefix(option, "proto=udp"))
+		o->no_ping = true;
+	if (buf_printf(rest, "%s%s", rest->len > 0 ? "," : "", option) < 0)
+		return error_oom(err);
+	return 0;
+}
+
+int mount_options_parse(struct mount_options *ret, const char *text, struct error *err)
+{
+	cleanup_mount_options struct mount_options o = { .minor = -1 };
+	cleanup_strv struct strv v = { NULL, 0 };
+	cleanup_buf struct buf rest = { 0 };
+	size_t i;
+	int r;
+
+	if (strlen(text) > MOUNT_OPTIONS_MAX)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "mount options: have %zu bytes, the limit is %d", strlen(text),
+				 MOUNT_OPTIONS_MAX);
+	if (str_has_control(text))
+		return error_set(err, ERROR_INVALID_ARGUMENT, "mount options: hold a control character");
+	r = strv_split(&v, text, ',');
+	if (r < 0)
+		return error_oom(err);
+	for (i = 0; i < v.n; i++) {
+		r = take_option(&o, v.items[i], &rest, err);
+		if (r < 0)
+			return r;
+	}
+	o.rest = buf_steal(&rest);
+	if (o.rest == NULL)
+		return error_oom(err);
+	*ret = o;
+	o = (struct mount_options){ .minor = -1 };
+	return 0;
+}
+
+int mount_options_check(const char *options, struct error *err)
+{
+	struct mount_options o;
+	int r = mount_options_parse(&o, options, err);
+
+	if (r == 0)
+		mount_options_done(&o);
+	return r;
+}

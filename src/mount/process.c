@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "mount/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#define KILL_WAIT_MS 500 /* for a killed process to be gone */
+#define EXIT_WAIT_MS 2000 /* for one that has replied */
+
+/* The helper needs nothing of the driver's environment, and mount.nfs speaks to us in English. */
+static char path_variable[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+static char locale_variable[] = "LC_ALL=C";
+static char *const environment[] = { path_variable, locale_variable, NULL };
+
+void process_reaper_init(struct process_reaper *reaper)
+{
+	memset(reaper, 0, sizeof(*reaper));
+	pthread_mutex_init(&reaper->lock, NULL);
+}
+
+/* Called with the lock held. */
+static void reap(struct process_reaper *reaper)
+{
+	size_t i = 0;
+
+	while (i < reaper->n) {
+		if (waitpid(reaper->lingering[i], NULL, WNOHANG) == 0)
+			i++;
+		else
+			reaper->lingering[i] = reaper->lingering[--reaper->n];
+	}
+}
+
+void process_reaper_done(struct process_reaper *reaper)
+{
+	reap(reaper);
+	pthread_mutex_destroy(&reaper->lock);
+}
+
+static bool has_room(struct process_reaper *reaper)
+{
+	bool room;
+
+	pthread_mutex_lock(&reaper->lock);
+	reap(reaper);
+	room = reaper->n < PROCESS_LINGERING_MAX / 2;
+	pthread_mutex_unlock(&reaper->lock);
+	return room;
+}
+
+static void linger(struct process_reaper *reaper, pid_t pid)
+{
+	pthread_mutex_lock(&reaper->lock);
+	reap(reaper);
+	if (reaper->n < PROCESS_LINGERING_MAX)
+		reaper->lingering[reaper->n++] = pid;
+	pthread_mutex_unlock(&reaper->lock);
+}
+
+/* The three pipes: [0] is the end that is read. */
+struct pipes {
+	int in[2], out[2], err[2];
+};
+
+static void pipes_done(struct pipes *p)
+{
+	cleanup_ptr_close(&p->in[0]);
+	cleanup_ptr_close(&p->in[1]);
+	cleanup_ptr_close(&p->out[0]);
+	cleanup_ptr_close(&p->out[1]);
+	cleanup_ptr_close(&p->err[0]);
+	cleanup_ptr_close(&p->err[1]);
+}
+
+static int pipes_init(struct pipes *p)
+{
+	*p = (struct pipes){ { -EBADF, -EBADF }, { -EBADF, -EBADF }, { -EBADF, -EBADF } };
+	if (pipe2(p->in, O_CLOEXEC) < 0 || pipe2(p->out, O_CLOEXEC) < 0 ||
+	    pipe2(p->err, O_CLOEXEC) < 0) {
+		int e = errno;
+
+		pipes_done(p);
+		return -e;
+	}
+	return 0;
+}
+
+/* A process group of its own, so that mount.nfs below it goes with it. */
+static int set_attributes(posix_spawnattr_t *attr)
+{
+	sigset_t none, all;
+	int e;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	e = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+						   POSIX_SPAWN_SETPGROUP);
+	if (e == 0)
+		e = posix_spawnattr_setsigmask(attr, &none);
+	if (e == 0)
+		e = posix_spawnattr_setsigdefault(attr, &all);
+	if (e == 0)
+		e = posix_spawnattr_setpgroup(attr, 0);
+	return e;
+}
+
+static int set_files(posix_spawn_file_actions_t *files, const struct pipes *p)
+{
+	int e;
+
+	e = posix_spawn_file_actions_adddup2(files, p->in[0], STDIN_FILENO);
+	if (e == 0)
+		e = posix_spawn_file_actions_adddup2(files, p->out[1], STDOUT_FILENO);
+	if (e == 0)
+		e = posix_spawn_file_actions_adddup2(files, p->err[1], STDERR_FILENO);
+	return e;
+}
+
+static int spawn(const struct process *p, const struct pipes *pipes, pid_t *ret)
+{
+	char *argv[] = { (char *)(uintptr_t)"csi-nfs", (char *)(uintptr_t)p->argument, NULL };
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	int e;
+
+	e = posix_spawnattr_init(&attr);
+	if (e != 0)
+		return -e;
+	e = posix_spawn_file_actions_init(&files);
+	if (e == 0) {
+		e = set_attributes(&attr);
+		if (e == 0)
+			e = set_files(&files, pipes);
+		if (e == 0)
+			e = posix_spawn(ret, p->path, &files, &attr, argv, environment);
+		posix_spawn_file_actions_destroy(&files);
+	}
+	posix_spawnattr_destroy(&attr);
+	return -e;
+}
+
+/* Reads on until n bytes are there. Returns 1 while more may come, 0 at the end, or -errno. */
+static int read_some(int fd, char *data, size_t n, size_t *have)
+{
+	char rest[512];
+	ssize_t got;
+
+	if (*have < n)
+		got = read(fd, data + *have, n - *have);
+	else
+		got = read(fd, rest, sizeof(rest)); /* keeps the writer from blocking */
+	if (got < 0)
+		return errno == EINTR || errno == EAGAIN ? 1 : -errno;
+	if (*have < n)
+		*have += (size_t)got;
+	return got > 0;
+}
+
+/* Collects reply and log until the process has closed its stdout. */
+static int converse(struct process *p, struct pipes *pipes, uint64_t deadline_ns)
+{
+	size_t reply = 0, log = 0;
+	int out = 1, r;
+
+	while (out > 0) {
+		struct pollfd fds[2] = {
+			{ .fd = pipes->out[0], .events = POLLIN },
+			{ .fd = pipes->err[0], .events = POLLIN },
+		};
+		int n = poll(fds, 2, clock_left_ms(deadline_ns));
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			return -ETIMEDOUT;
+		if (fds[0].revents != 0)
+			out = read_some(pipes->out[0], p->reply, p->reply_len, &reply);
+		if (fds[1].revents != 0) {
+			r = read_some(pipes->err[0], p->log, sizeof(p->log) - 1, &log);
+			p->log[log] = '\0';
+			if (r <= 0)
+				cleanup_ptr_close(&pipes->err[0]); /* poll() skips it from now on */
+		}
+	}
+	if (out < 0)
+		return out;
+	return reply == p->reply_len ? 0 : -EPROTO;
+}
+
+/* Waits for the end of the process. False: it is still there. */
+static bool wait_for(pid_t pid, int ms)
+{
+	cleanup_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int n;
+
+	if (fd >= 0) {
+		do
+			n = poll(&p, 1, ms);
+		while (n < 0 && errno == EINTR);
+	}
+	return waitpid(pid, NULL, WNOHANG) != 0;
+}
+
+int process_run(struct process_reaper *reaper, struct process *p, uint64_t deadline_ns)
+{
+	struct pipes pipes;
+	pid_t pid;
+	int r;
+
+	p->log[0] = '\0';
+	if (!has_room(reaper))
+		return -EAGAIN;
+	r = pipes_init(&pipes);
+	if (r < 0)
+		return r;
+	r = spawn(p, &pipes, &pid);
+	if (r < 0) {
+		pipes_done(&pipes);
+		return r;
+	}
+	cleanup_ptr_close(&pipes.in[0]);
+	cleanup_ptr_close(&pipes.out[1]);
+	cleanup_ptr_close(&pipes.err[1]);
+	/* A helper that is gone already has no reply either, which converse() finds out. */
+	if (write(pipes.in[1], p->request, p->request_len) < 0)
+		errno = 0;
+	cleanup_ptr_close(&pipes.in[1]);
+	r = converse(p, &pipes, deadline_ns);
+	pipes_done(&pipes);
+	if (r == 0 && wait_for(pid, EXIT_WAIT_MS))
+		return 0;
+	(void)kill(-pid, SIGKILL);
+	if (!wait_for(pid, KILL_WAIT_MS))
+		linger(reaper, pid);
+	return r;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/calls.h"
+
+#include <errno.h>
+
+int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
+{
+	struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = dir, .name = name };
+	int r = nfs_client_call(c, &op);
+
+	if (r < 0)
+		return r;
+	*ret_handle = op.handle;
+	if (ret_attr == NULL)
+		return 0;
+	*ret_attr = op.attr;
+	/* Attributes are optional in a version 3 reply. */
+	if (op.attr.type == NFS_TYPE_UNKNOWN)
+		return nfs_getattr(c, ret_handle, ret_attr);
+	return 0;
+}
+
+int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr)
+{
+	struct nfs_op op = { .type = NFS_OP_GETATTR, .dir = handle };
+	int r = nfs_client_call(c, &op);
+
+	if (r == 0)
+		*ret_attr = op.attr;
+	return r;
+}
+
+int nfs_setmode(struct nfs_client *c, const struct nfs_handle *handle, uint32_t mode)
+{
+	struct nfs_op op = { .type = NFS_OP_SETMODE, .dir = handle, .mode = mode };
+
+	return nfs_client_call(c, &op);
+}
+
+int nfs_mkdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name, uint32_t mode,
+	      struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
+{
+	struct nfs_op op = { .type = NFS_OP_MKDIR, .dir = dir, .name = name, .mode = mode };
+	int r = nfs_client_call(c, &op);
+
+	if (r < 0)
+		return r;
+	/* The handle is optional in a version 3 reply. */
+	if (op.handle.len == 0)
+		return nfs_lookup(c, dir, name, ret_handle, ret_attr);
+	*ret_handle = op.handle;
+	*ret_attr = op.attr;
+	return 0;
+}
+
+int nfs_symlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		const char *text)
+{
+	struct nfs_op op = { .type = NFS_OP_SYMLINK, .dir = dir, .name = name, .text = text };
+
+	return nfs_client_call(c, &op);
+}
+
+int nfs_readlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name, char *link)
+{
+	struct nfs_op op = { .type = NFS_OP_READLINK, .link = link };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = nfs_lookup(c, dir, name, &handle, &attr);
+	if (r < 0)
+		return r;
+	if (attr.type != NFS_TYPE_SYMLINK)
+		return -EINVAL;
+	op.dir = &handle;
+	return nfs_client_call(c, &op);
+}
+
+int nfs_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+{
+	struct nfs_op op = { .type = NFS_OP_REMOVE, .dir = dir, .name = name };
+
+	return nfs_client_call(c, &op);
+}
+
+int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+{
+	struct nfs_op op = { .type = NFS_OP_RMDIR, .dir = dir, .name = name };
+
+	return nfs_client_call(c, &op);
+}
+
+int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+	       const struct nfs_handle *to_dir, const char *to_name)
+{
+	struct nfs_op op = {
+		.type = NFS_OP_RENAME, .dir = dir, .name = name, .to_dir = to_dir, .to_name = to_name
+	};
+
+	return nfs_client_call(c, &op);
+}
+
+struct readdir_walk {
+	int (*entry)(void *data, const struct nfs_entry *entry);
+	void *data;
+	int result;
+};
+
+static void on_entry(struct nfs_op *op, const struct nfs_entry *entry)
+{
+	struct readdir_walk *walk = op->data;
+
+	if (walk->result == 0)
+		walk->result = walk->entry(walk->data, entry);
+}
+
+int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
+		int (*entry)(void *data, const struct nfs_entry *entry), void *data)
+{
+	struct readdir_walk walk = { .entry = entry, .data = data };
+	struct nfs_op op = {
+		.type = NFS_OP_READDIR, .dir = dir, .entry = on_entry, .data = &walk
+	};
+
+	do {
+		uint64_t before = op.cookie;
+		int r;
+
+		r = nfs_client_call(c, &op);
+		if (r < 0)
+			return r;
+		if (walk.result < 0)
+			return walk.result;
+		/* A server that neither ends nor moves on would keep us here for ever. */
+		if (!op.eof && op.cookie == before)
+			return -EIO;
+	} while (!op.eof);
+	return 0;
+}

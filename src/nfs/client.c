@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/client.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+
+#define RETRY_FIRST_MS 50
+#define RETRY_LAST_MS 1000
+
+void nfs_client_free(struct nfs_client *c)
+{
+	if (c != NULL)
+		c->ops->free(c);
+}
+
+int nfs_client_start(struct nfs_client *c, struct nfs_op *op)
+{
+	op->client = c;
+	op->finished = false;
+	op->error = 0;
+	return c->ops->start(c, op);
+}
+
+int nfs_client_run(struct nfs_client *c)
+{
+	return c->ops->run(c, clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+}
+
+static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_ns)
+{
+	int r = nfs_client_start(c, op);
+
+	if (r < 0)
+		return r;
+	while (!op->finished) {
+		r = c->ops->run(c, deadline_ns);
+		if (r < 0 && !op->finished)
+			return r;
+	}
+	return op->error;
+}
+
+int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
+{
+	uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	long wait_ms = RETRY_FIRST_MS;
+	int r;
+
+	for (;;) {
+		struct timespec ts = { .tv_nsec = wait_ms * (long)CLOCK_NS_PER_MS };
+
+		r = call_once(c, op, deadline);
+		if (r != -EAGAIN || clock_left_ms(deadline) <= wait_ms)
+			return r;
+		(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
+		if (wait_ms < RETRY_LAST_MS / 2)
+			wait_ms *= 2;
+	}
+}
+
+static const struct {
+	int error;
+	enum error_code code;
+	const char *hint; /* what to do; NULL: nothing more to say */
+} reasons[] = {
+	{ ENOENT, ERROR_NOT_FOUND, NULL },
+	{ EACCES, ERROR_PERMISSION_DENIED,
+	  "the server refuses the identity that was used; check squashing and the directory's mode" },
+	{ EPERM, ERROR_PERMISSION_DENIED,
+	  "the server refuses the identity that was used; check squashing and the directory's owner" },
+	{ EROFS, ERROR_FAILED_PRECONDITION, "the export is read-only" },
+	{ ENOSPC, ERROR_RESOURCE_EXHAUSTED, "the export's file system is full" },
+	{ EDQUOT, ERROR_RESOURCE_EXHAUSTED, "a quota on the server is used up" },
+	{ EEXIST, ERROR_ALREADY_EXISTS, NULL },
+	{ ENOTDIR, ERROR_FAILED_PRECONDITION, "something on the path is not a directory" },
+	{ ELOOP, ERROR_FAILED_PRECONDITION, "symbolic links on the server are not followed" },
+	{ ENAMETOOLONG, ERROR_INVALID_ARGUMENT, NULL },
+	{ EILSEQ, ERROR_INVALID_ARGUMENT, "the server does not take these characters in a name" },
+	{ EINVAL, ERROR_INVALID_ARGUMENT, NULL },
+	{ EOPNOTSUPP, ERROR_FAILED_PRECONDITION, "the server does not support it" },
+	{ ESTALE, ERROR_UNAVAILABLE, "the server no longer knows the directory; it will be looked up anew" },
+	{ ETIMEDOUT, ERROR_UNAVAILABLE, "the server stopped answering" },
+	{ ECONNABORTED, ERROR_UNAVAILABLE, "the connection broke" },
+	{ EAGAIN, ERROR_UNAVAILABLE, "the server asks to try later, it may be in its grace period" },
+	{ ENOMEM, ERROR_RESOURCE_EXHAUSTED, NULL },
+	/* Input/output and server faults may pass, and may have left something behind. */
+	{ EIO, ERROR_UNAVAILABLE, "look into the server's log" },
+	{ EREMOTEIO, ERROR_UNAVAILABLE, "look into the server's log" },
+};
+
+enum error_code nfs_error_code(int error)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(reasons); i++)
+		if (reasons[i].error == -error)
+			return reasons[i].code;
+	return ERROR_INTERNAL;
+}
+
+static const char *hint_of(int error)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(reasons); i++)
+		if (reasons[i].error == -error)
+			return reasons[i].hint;
+	return NULL;
+}
+
+int nfs_error_set(struct error *err, const struct nfs_client *c, int error, const char *fmt, ...)
+{
+	const char *hint = hint_of(error);
+	char what[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
+	va_end(ap);
+	(void)error_set(err, nfs_error_code(error), "%s on %s:%s (NFSv%u, uid %u): %s%s%s", what,
+			c->export.server, c->export.share, c->version, c->export.uid,
+			strerror(-error), hint != NULL ? "; " : "", hint != NULL ? hint : "");
+	if (err != NULL && err->sys == 0)
+		err->sys = -error;
+	return error;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * One connection to one export: libnfs as an RPC and XDR engine on a socket of our own, with our
+ * own deadlines. Many operations may be in flight; they make progress while somebody is inside
+ * nfs_client_run() or nfs_client_call(). After any failure of the transport the client is broken:
+ * every operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and it can only be freed.
+ *
+ * A client belongs to one thread at a time (nfs/pool.h leases it). Nothing here blocks for longer
+ * than its deadline. libnfs's own synchronous calls are never used: they have no deadline and
+ * leave the stack exposed to late replies.
+ */
+#ifndef NFS_CLIENT_H
+#define NFS_CLIENT_H
+
+#include <stddef.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "nfs/export.h"
+#include "nfs/op.h"
+
+/* A server that takes longer than this for one operation is treated as not answering. */
+#define NFS_CALL_TIMEOUT_MS 10000
+
+/* In-flight limit of one client, for those who pipeline. */
+#define NFS_WINDOW 64
+
+/* How many folders .csi-nfs/ has. */
+#define NFS_FOLDERS 3
+
+struct nfs_client;
+
+/*
+ * The seam for tests, and what the protocol versions implement. start() queues op, or fails
+ * without having called done(). run() drives the operations in flight until one of them has
+ * finished or the deadline has passed (-ETIMEDOUT).
+ */
+struct nfs_client_ops {
+	int (*start)(struct nfs_client *c, struct nfs_op *op);
+	int (*run)(struct nfs_client *c, uint64_t deadline_ns);
+	void (*free)(struct nfs_client *c);
+};
+
+struct nfs_client {
+	const struct nfs_client_ops *ops;
+	struct nfs_export export; /* as asked for: version 0 stays 0 */
+	unsigned int version;     /* spoken */
+	struct nfs_handle root;
+	struct nfs_handle folders[NFS_FOLDERS]; /* of nfs/state.h, once known; len 0: not yet */
+	bool broken;
+	char address[64];         /* of the server, numeric, for messages */
+};
+
+/*
+ * Connects to the export: resolves the name, asks the server by a NULL call whether it is alive
+ * and which versions it speaks, and gets the root handle. Blocks for some seconds at most.
+ * Errors: UNAVAILABLE (server not reachable, not answering, name not resolvable), NOT_FOUND (no
+ * such share), PERMISSION_DENIED (the export refuses us), FAILED_PRECONDITION (version not
+ * served). The caller frees.
+ */
+int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
+
+void nfs_client_free(struct nfs_client *c);
+
+/* Whether an idle client may still be used: not broken and nothing arrived on its socket. */
+bool nfs_client_is_usable(struct nfs_client *c);
+
+/* Queues op; it must stay in place until finished. Returns 0, -ENOMEM or -ECONNABORTED. */
+int nfs_client_start(struct nfs_client *c, struct nfs_op *op);
+
+/* Drives the operations in flight until one has finished. -ETIMEDOUT and -ECONNABORTED break c. */
+int nfs_client_run(struct nfs_client *c);
+
+/*
+ * Starts op and runs until it has finished, trying again while the server asks for patience
+ * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY, NFS4ERR_GRACE), for NFS_CALL_TIMEOUT_MS in all. Returns op->error.
+ */
+int nfs_client_call(struct nfs_client *c, struct nfs_op *op);
+
+/* The code that an operation's errno means to a CO. */
+enum error_code nfs_error_code(int error);
+
+/*
+ * Reports a failed operation as "<what> on <server>:<share>: <reason and what to do>". what is
+ * like "mkdir 'pvc-1'". Returns error.
+ */
+int nfs_error_set(struct error *err, const struct nfs_client *c, int error, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+DEFINE_CLEANUP(nfs_client, struct nfs_client *, nfs_client_free)
+#define cleanup_nfs_client __attribute__((cleanup(cleanup_ptr_nfs_client)))
+
+#endif

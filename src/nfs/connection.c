@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/connection.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+
+static const struct {
+	unsigned int status;
+	int error;
+} statuses[] = {
+	/* RFC 1813 section 2.6 and RFC 7530 section 13.1. Below 63 they are errno values of Unix. */
+	{ 63, ENAMETOOLONG },
+	{ 66, ENOTEMPTY },
+	{ 69, EDQUOT },
+	{ 70, ESTALE },
+	{ 71, EREMOTE },
+	{ 10001, ESTALE },          /* BADHANDLE */
+	{ 10003, ESTALE },          /* BAD_COOKIE: the directory changed under the cookie */
+	{ 10004, EOPNOTSUPP },      /* NOTSUPP */
+	{ 10005, ERANGE },          /* TOOSMALL */
+	{ 10006, EREMOTEIO },       /* SERVERFAULT */
+	{ 10008, EAGAIN },          /* JUKEBOX, DELAY */
+	{ 10013, EAGAIN },          /* GRACE */
+	{ 10014, ESTALE },          /* FHEXPIRED */
+	{ 10016, EACCES },          /* WRONGSEC: the export wants another security flavour */
+	{ 10018, EREMOTEIO },       /* RESOURCE */
+	{ 10019, EREMOTE },         /* MOVED */
+	{ 10021, EPROTONOSUPPORT }, /* MINOR_VERS_MISMATCH */
+	{ 10029, ELOOP },           /* SYMLINK: a component of a path is one */
+	{ 10040, EILSEQ },          /* BADCHAR */
+	{ 10041, EINVAL },          /* BADNAME */
+	{ 10046, EBUSY },           /* FILE_OPEN */
+};
+
+int nfs_status_errno(unsigned int status)
+{
+	size_t i;
+
+	if (status < 63)
+		return -(int)status;
+	for (i = 0; i < ARRAY_SIZE(statuses); i++)
+		if (statuses[i].status == status)
+			return -statuses[i].error;
+	return -EREMOTEIO;
+}
+
+int nfs_rpc_errno(const struct nfs_connection *conn, int status, const void *data)
+{
+	const char *text = data;
+
+	if (status == RPC_STATUS_TIMEOUT)
+		return -ETIMEDOUT;
+	if (status == RPC_STATUS_CANCEL)
+		return conn->failure != 0 ? conn->failure : -ECONNABORTED;
+	/* libnfs reports a refused credential in words only. */
+	if (text != NULL && strstr(text, "AUTH") != NULL)
+		return -EACCES;
+	return -EREMOTEIO;
+}
+
+int nfs_rpc_connect(struct rpc_context **ret, const struct net_address *address, uint16_t port,
+		    const struct nfs_export *e)
+{
+	struct rpc_context *rpc;
+	struct AUTH *auth;
+	int fd;
+
+	fd = net_connect(address, port);
+	if (fd < 0)
+		return fd;
+	rpc = rpc_init_context();
+	auth = rpc != NULL ? libnfs_authunix_create("csi-nfs", e->uid, e->gid, 0, NULL) : NULL;
+	if (auth == NULL) {
+		if (rpc != NULL)
+			rpc_destroy_context(rpc);
+		close(fd);
+		return -ENOMEM;
+	}
+	rpc_set_auth(rpc, auth);
+	rpc_set_fd(rpc, fd); /* closed with the context */
+	/* libnfs takes a socket for connected once it has been told that it is writable. */
+	if (rpc_service(rpc, POLLOUT) < 0) {
+		rpc_destroy_context(rpc);
+		return -ECONNABORTED;
+	}
+	*ret = rpc;
+	return 0;
+}
+
+int nfs_rpc_run(struct rpc_context *rpc, const unsigned int *counter, uint64_t deadline_ns)
+{
+	unsigned int before = *counter;
+
+	while (*counter == before) {
+		struct pollfd p = {
+			.fd = rpc_get_fd(rpc), .events = (short)rpc_which_events(rpc)
+		};
+		int n = poll(&p, 1, clock_left_ms(deadline_ns));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -ECONNABORTED;
+		if (n == 0)
+			return -ETIMEDOUT;
+		if (rpc_service(rpc, p.revents) < 0)
+			return -ECONNABORTED;
+	}
+	return 0;
+}
+
+void nfs_op_finish(struct nfs_op *op, int error)
+{
+	struct nfs_connection *conn = nfs_op_connection(op);
+
+	conn->in_flight--;
+	conn->finished++;
+	op->error = error;
+	op->finished = true;
+	if (op->done != NULL)
+		op->done(op);
+}
+
+/*
+ * Destroying the context ends what is in flight through the ordinary callbacks, so nothing that is
+ * on somebody's stack is ever written to later.
+ */
+static void break_connection(struct nfs_connection *conn, int failure)
+{
+	struct rpc_context *rpc = conn->rpc;
+
+	if (rpc == NULL)
+		return;
+	conn->failure = failure;
+	conn->client.broken = true;
+	conn->rpc = NULL;
+	rpc_destroy_context(rpc);
+}
+
+static int connection_start(struct nfs_client *c, struct nfs_op *op)
+{
+	struct nfs_connection *conn = (struct nfs_connection *)c;
+	int r;
+
+	if (conn->rpc == NULL)
+		return -ECONNABORTED;
+	r = conn->protocol->encode(conn, op);
+	if (r == 0)
+		conn->in_flight++;
+	return r;
+}
+
+static int connection_run(struct nfs_client *c, uint64_t deadline_ns)
+{
+	struct nfs_connection *conn = (struct nfs_connection *)c;
+	int r;
+
+	if (conn->rpc == NULL)
+		return -ECONNABORTED;
+	r = nfs_rpc_run(conn->rpc, &conn->finished, deadline_ns);
+	if (r < 0)
+		break_connection(conn, r);
+	return r;
+}
+
+static void connection_free(struct nfs_client *c)
+{
+	struct nfs_connection *conn = (struct nfs_connection *)c;
+
+	break_connection(conn, -ECONNABORTED);
+	nfs_export_done(&c->export);
+	free(conn);
+}
+
+static const struct nfs_client_ops connection_ops = {
+	.start = connection_start,
+	.run = connection_run,
+	.free = connection_free,
+};
+
+bool nfs_client_is_usable(struct nfs_client *c)
+{
+	struct nfs_connection *conn = (struct nfs_connection *)c;
+	struct pollfd p = { .events = POLLIN | POLLRDHUP };
+
+	if (c->broken)
+		return false;
+	if (c->ops != &connection_ops)
+		return true;
+	/* Nothing is in flight, so whatever arrived is a reset or the end. */
+	p.fd = rpc_get_fd(conn->rpc);
+	return poll(&p, 1, 0) == 0;
+}
+
+static int connect_failed(struct error *err, const struct nfs_export *e, uint16_t port, int r)
+{
+	if (r == -ETIMEDOUT)
+		return error_set(err, ERROR_UNAVAILABLE,
+				 "server '%s' does not answer on port %u; is it running, and does a firewall let us through?",
+				 e->server, port);
+	return error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u", e->server,
+			 port);
+}
+
+/* Which versions the server speaks, from an answer that refuses one. */
+static int version_refused(struct error *err, const struct nfs_export *e, unsigned int version,
+			   uint32_t low, uint32_t high)
+{
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "server '%s' does not serve NFS version %u, but versions %u to %u: set vers= in the mount options",
+			 e->server, version, low, high);
+}
+
+static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *protocol,
+			const struct nfs_export *e, const struct net_address *address,
+			struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = NULL;
+	uint16_t port = e->port != 0 ? e->port : NFS_PORT;
+	struct nfs_connection *conn;
+	uint32_t low = 0, high = 0;
+	int r;
+
+	r = net_ping(address, port, NET_NFS_PROGRAM, protocol->version, &low, &high);
+	if (r == -EPROTONOSUPPORT) {
+		(void)version_refused(err, e, protocol->version, low, high);
+		return r;
+	}
+	if (r < 0)
+		return connect_failed(err, e, port, r);
+	conn = calloc(1, sizeof(*conn));
+	if (conn == NULL)
+		return error_oom(err);
+	conn->client.ops = &connection_ops;
+	conn->protocol = protocol;
+	c = &conn->client;
+	c->version = protocol->version;
+	net_address_text(address, c->address, sizeof(c->address));
+	r = nfs_export_copy(&c->export, e);
+	if (r < 0)
+		return error_oom(err);
+	r = nfs_rpc_connect(&conn->rpc, address, port, e);
+	if (r < 0)
+		return connect_failed(err, e, port, r);
+	r = protocol->attach(conn, address, err);
+	if (r < 0)
+		return r;
+	*ret = steal_ptr(&c);
+	return 0;
+}
+
+/*
+ * Version 4 first, 3 where the server does not have 4 or does not have the export there: the two
+ * may name an export differently (fsid=0). When both fail the first error tells more, unless it only
+ * says that there is no version 4.
+ */
+static int negotiate(struct nfs_client **ret, const struct nfs_export *e,
+		     const struct net_address *address, struct error *err)
+{
+	struct error first = { .code = ERROR_OK }, second = { .code = ERROR_OK };
+	int r;
+
+	r = try_protocol(ret, &nfs_protocol_v4, e, address, &first);
+	if (r == 0)
+		return 0;
+	if (first.code == ERROR_UNAVAILABLE) {
+		*err = first;
+		return r;
+	}
+	if (try_protocol(ret, &nfs_protocol_v3, e, address, &second) == 0)
+		return 0;
+	*err = r == -EPROTONOSUPPORT && second.code != ERROR_FAILED_PRECONDITION ? second : first;
+	return r;
+}
+
+static int connect_address(struct nfs_client **ret, const struct nfs_export *e,
+			   const struct net_address *address, struct error *err)
+{
+	if (e->version == 3)
+		return try_protocol(ret, &nfs_protocol_v3, e, address, err);
+	if (e->version == 4)
+		return try_protocol(ret, &nfs_protocol_v4, e, address, err);
+	return negotiate(ret, e, address, err);
+}
+
+int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
+{
+	struct net_address addresses[NET_ADDRESSES_MAX];
+	struct error last = { .code = ERROR_OK };
+	size_t n, i;
+	int r;
+
+	r = net_resolve(e->server, addresses, &n, err);
+	if (r < 0)
+		return r;
+	for (i = 0; i < n; i++) {
+		error_clear(&last);
+		r = connect_address(ret, e, &addresses[i], &last);
+		/* Another address of the same server only helps against one that is not reachable. */
+		if (r == 0 || last.code != ERROR_UNAVAILABLE)
+			break;
+	}
+	if (r < 0)
+		(void)error_set(err, last.code, "%s", last.msg);
+	return r;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/export.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "base/str.h"
+
+static bool is_ipv6(const char *s)
+{
+	struct in6_addr addr;
+	char copy[NFS_SERVER_MAX + 1];
+	size_t len = strcspn(s, "%"); /* a zone may follow: fe80::1%eth0 */
+
+	if (len >= sizeof(copy))
+		return false;
+	memcpy(copy, s, len);
+	copy[len] = '\0';
+	return inet_pton(AF_INET6, copy, &addr) == 1;
+}
+
+int nfs_server_check(const char *server, struct error *err)
+{
+	size_t len = strlen(server);
+	const char *p;
+
+	if (len == 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not be empty");
+	if (len > NFS_SERVER_MAX)
+		return error_set(err, ERROR_INVALID_ARGUMENT, "server: has %zu bytes, the limit is %d",
+				 len, NFS_SERVER_MAX);
+	if (server[0] == '-' || server[0] == '.')
+		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not start with '%c'",
+				 server[0]);
+	if (is_ipv6(server))
+		return 0;
+	for (p = server; *p != '\0'; p++)
+		if (!isalnum((unsigned char)*p) && strchr("-._", *p) == NULL)
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "server: must be a host name or an IP address, without port or path");
+	return 0;
+}
+
+/* "[fd00::1]" is how users of mount(8) write an IPv6 server. */
+static char *without_brackets(const char *server)
+{
+	size_t len = strlen(server);
+
+	if (len > 2 && server[0] == '[' && server[len - 1] == ']')
+		return strndup(server + 1, len - 2);
+	return strdup(server);
+}
+
+static int check_share(const char *share, struct error *err)
+{
+	cleanup_free char *trimmed = path_trim(share);
+
+	if (trimmed == NULL)
+		return error_oom(err);
+	if (trimmed[0] == '\0')
+		return 0;
+	return path_check_relative(trimmed, "share", err);
+}
+
+int nfs_export_init(struct nfs_export *e, const char *server, const char *share, struct error *err)
+{
+	cleanup_nfs_export struct nfs_export x = { .uid = geteuid(), .gid = getegid() };
+	int r;
+
+	x.server = without_brackets(server);
+	x.share = path_join_root(share, NULL);
+	if (x.server == NULL || x.share == NULL)
+		return error_oom(err);
+	r = nfs_server_check(x.server, err);
+	if (r < 0)
+		return r;
+	r = check_share(share, err);
+	if (r < 0)
+		return r;
+	*e = x;
+	x = (struct nfs_export){ .server = NULL };
+	return 0;
+}
+
+/* Minor versions are the kernel's business: over 4.x the controller speaks 4.0. */
+static int parse_version(const char *value, unsigned int *ret, struct error *err)
+{
+	static const char *const four[] = { "4", "4.0", "4.1", "4.2" };
+	size_t i;
+
+	if (strcmp(value, "3") == 0) {
+		*ret = 3;
+		return 0;
+	}
+	for (i = 0; i < ARRAY_SIZE(four); i++) {
+		if (strcmp(value, four[i]) == 0) {
+			*ret = 4;
+			return 0;
+		}
+	}
+	return error_set(err, ERROR_INVALID_ARGUMENT,
+			 "mount options: the NFS version must be 3, 4, 4.0, 4.1 or 4.2");
+}
+
+static int parse_port(const char *name, const char *value, uint16_t *ret, struct error *err)
+{
+	uint64_t n;
+
+	if (str_parse_u64(value, 10, UINT16_MAX, &n) < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "mount options: %s must be a number from 0 to 65535", name);
+	*ret = (uint16_t)n;
+	return 0;
+}
+
+static int apply_option(struct nfs_export *e, const char *option, struct error *err)
+{
+	if (str_has_prefix(option, "vers="))
+		return parse_version(option + 5, &e->version, err);
+	if (str_has_prefix(option, "nfsvers="))
+		return parse_version(option + 8, &e->version, err);
+	if (option[0] == 'v' && isdigit((unsigned char)option[1]))
+		return parse_version(option + 1, &e->version, err);
+	if (str_has_prefix(option, "port="))
+		return parse_port("port", option + 5, &e->port, err);
+	if (str_has_prefix(option, "mountport="))
+		return parse_port("mountport", option + 10, &e->mount_port, err);
+	return 0;
+}
+
+int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err)
+{
+	cleanup_strv struct strv v = { NULL, 0 };
+	size_t i;
+	int r;
+
+	if (str_is_empty(options))
+		return 0;
+	r = strv_split(&v, options, ',');
+	if (r < 0)
+		return error_oom(err);
+	for (i = 0; i < v.n; i++) {
+		r = apply_option(e, v.items[i], err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e)
+{
+	struct nfs_export x = *e;
+
+	x.server = strdup(e->server);
+	x.share = strdup(e->share);
+	if (x.server == NULL || x.share == NULL) {
+		nfs_export_done(&x);
+		return -ENOMEM;
+	}
+	*ret = x;
+	return 0;
+}
+
+bool nfs_export_is_equal(const struct nfs_export *a, const struct nfs_export *b)
+{
+	return a->version == b->version && a->port == b->port && a->mount_port == b->mount_port &&
+	       a->uid == b->uid && a->gid == b->gid && strcmp(a->server, b->server) == 0 &&
+	       strcmp(a->share, b->share) == 0;
+}
+
+void nfs_export_done(struct nfs_export *e)
+{
+	free(e->server);
+	free(e->share);
+	*e = (struct nfs_export){ .server = NULL };
+}

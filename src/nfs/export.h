@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * What is needed to reach one export: the server, the path that it exports, and how to speak to
+ * it. The NFS part of a mount option string is read into it; what only matters to a kernel mount
+ * is passed over. Plain data, any thread.
+ */
+#ifndef NFS_EXPORT_H
+#define NFS_EXPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+#define NFS_PORT 2049    /* RFC 7530, section 3.1 */
+#define NFS_SERVER_MAX 255
+
+struct nfs_export {
+	char *server;        /* host name, IPv4 or bare IPv6 literal */
+	char *share;         /* absolute path of the export on the server, "/" or "/a/b" */
+	unsigned int version; /* 3 or 4; 0: 4 where the server has it, else 3 */
+	uint16_t port;       /* NFS; 0: 2049 */
+	uint16_t mount_port; /* MOUNT, for version 3; 0: rpcbind is asked */
+	uint32_t uid, gid;   /* AUTH_SYS identity of the calls */
+};
+
+/*
+ * Checks a server name: letters, digits, '-', '.', '_' or an IPv6 literal, with or without square
+ * brackets. Returns 0 or -EINVAL with INVALID_ARGUMENT.
+ */
+int nfs_server_check(const char *server, struct error *err);
+
+/*
+ * Fills e for server and share (slashes around it do not matter). Copies both. The identity is that
+ * of the process. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
+ */
+int nfs_export_init(struct nfs_export *e, const char *server, const char *share, struct error *err);
+
+/*
+ * Takes vers/nfsvers/vN.M, port and mountport out of comma-separated mount options; the last one
+ * of a kind wins, as in mount(8). Returns 0 or -EINVAL with INVALID_ARGUMENT that names the
+ * option, never its value: options may be secret.
+ */
+int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err);
+
+int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e);
+bool nfs_export_is_equal(const struct nfs_export *a, const struct nfs_export *b);
+void nfs_export_done(struct nfs_export *e);
+
+#define cleanup_nfs_export __attribute__((cleanup(nfs_export_done)))
+
+#endif

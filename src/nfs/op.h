@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * One NFS operation, the same for every protocol version: what goes in, what comes out, and a
+ * function that is called when it is finished. Objects are named by file handle and one name below
+ * it, never by path: nothing is resolved twice and symbolic links are never followed.
+ */
+#ifndef NFS_OP_H
+#define NFS_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NFS_HANDLE_MAX 128     /* NFS4_FHSIZE, RFC 7530 section 2.1; version 3 has 64 */
+#define NFS_LINK_MAX 1024      /* longest symbolic link that XFS stores */
+#define NFS_NAME_MAX 255
+
+struct nfs_client;
+
+struct nfs_handle {
+	uint32_t len;
+	char data[NFS_HANDLE_MAX];
+};
+
+enum nfs_type {
+	NFS_TYPE_UNKNOWN, /* the server sent no attributes */
+	NFS_TYPE_FILE,
+	NFS_TYPE_DIRECTORY,
+	NFS_TYPE_SYMLINK,
+	NFS_TYPE_OTHER,
+};
+
+struct nfs_attr {
+	enum nfs_type type;
+	bool has_mode;
+	uint32_t mode; /* permission bits with setuid, setgid and sticky */
+};
+
+enum nfs_op_type {
+	NFS_OP_LOOKUP,   /* dir, name -> handle, attr */
+	NFS_OP_GETATTR,  /* dir -> attr */
+	NFS_OP_SETMODE,  /* dir, mode */
+	NFS_OP_MKDIR,    /* dir, name, mode -> handle, attr */
+	NFS_OP_SYMLINK,  /* dir, name, text; fails with -EEXIST rather than replace */
+	NFS_OP_READLINK, /* dir -> link */
+	NFS_OP_REMOVE,   /* dir, name: anything but a directory */
+	NFS_OP_RMDIR,    /* dir, name: an empty directory */
+	NFS_OP_RENAME,   /* dir, name, to_dir, to_name */
+	NFS_OP_READDIR,  /* dir, cookie -> entry() for each, cookie, eof */
+};
+
+/* A directory entry, borrowed during the entry() call. "." and ".." are left out. */
+struct nfs_entry {
+	const char *name;
+	uint64_t cookie;
+	struct nfs_attr attr;
+	struct nfs_handle handle; /* len 0: the server sent none */
+};
+
+struct nfs_op {
+	enum nfs_op_type type;
+
+	/* In; pointers are borrowed until the operation is started. */
+	const struct nfs_handle *dir; /* the directory, or the object itself */
+	const char *name;
+	const struct nfs_handle *to_dir;
+	const char *to_name;
+	const char *text;
+	uint32_t mode;
+	uint64_t cookie;     /* where to go on; 0: from the start */
+	char verifier[8];    /* of the previous page; zeros for the first */
+	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);
+
+	/* Out. */
+	bool finished;
+	int error;           /* 0 or a negative errno; -EAGAIN: the server asks to try later */
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	char *link;          /* READLINK: NFS_LINK_MAX + 1 bytes of the caller's */
+	bool eof;
+
+	struct nfs_client *client; /* set by nfs_client_start() */
+
+	/* Called on the thread that drives the client, once, when finished. May be NULL. */
+	void (*done)(struct nfs_op *op);
+	void *data; /* the caller's */
+};
+
+#endif

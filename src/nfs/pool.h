@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Clients kept for the next call to the same export: connecting costs ten times what a call does.
+ * A lease belongs to the thread that took it until it is given back. Idle clients are closed after
+ * a while, broken ones at once. Any thread; no lock is held across network traffic.
+ */
+#ifndef NFS_POOL_H
+#define NFS_POOL_H
+
+#include "nfs/client.h"
+
+#define NFS_POOL_IDLE_MAX 64  /* clients kept, over all exports */
+#define NFS_POOL_IDLE_S 60    /* for how long an unused one is kept */
+
+struct nfs_pool;
+
+/* How clients are made; tests hand in a fake. */
+typedef int (*nfs_connect_fn)(struct nfs_client **ret, const struct nfs_export *e,
+			      struct error *err);
+
+/* Returns 0 or -ENOMEM. The caller frees. */
+int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect);
+
+/* All leases must have been given back. */
+void nfs_pool_free(struct nfs_pool *pool);
+
+/* A client for the export, idle or new. Errors as nfs_client_connect(). May block for seconds. */
+int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client **ret,
+		   struct error *err);
+
+/* Gives a lease back. Accepts NULL. */
+void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c);
+
+/* Closes what has been idle for too long. */
+void nfs_pool_sweep(struct nfs_pool *pool);
+
+#endif

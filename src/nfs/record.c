@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/record.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+#include "nfs/state.h"
+
+#define PART_NAME_SIZE (RECORD_NAME_MAX + 32)
+
+void record_done(struct record *rec)
+{
+	size_t i;
+
+	for (i = 0; i < rec->n; i++) {
+		free(rec->pairs[i].key);
+		free(rec->pairs[i].value);
+	}
+	free(rec->pairs);
+	*rec = (struct record){ .n = 0 };
+}
+
+static void record_move(struct record *to, struct record *from)
+{
+	*to = *from;
+	*from = (struct record){ .n = 0 };
+}
+
+static struct record_pair *find(const struct record *rec, const char *key)
+{
+	size_t i;
+
+	for (i = 0; i < rec->n; i++)
+		if (strcmp(rec->pairs[i].key, key) == 0)
+			return &rec->pairs[i];
+	return NULL;
+}
+
+const char *record_get(const struct record *rec, const char *key)
+{
+	const struct record_pair *pair = find(rec, key);
+
+	return pair != NULL ? pair->value : NULL;
+}
+
+int record_set(struct record *rec, const char *key, const char *value)
+{
+	struct record_pair *pair = find(rec, key), *pairs;
+	cleanup_free char *v = strdup(value);
+	cleanup_free char *k = NULL;
+
+	if (v == NULL)
+		return -ENOMEM;
+	if (pair != NULL) {
+		free(pair->value);
+		pair->value = steal_ptr(&v);
+		return 0;
+	}
+	k = strdup(key);
+	pairs = reallocarray(rec->pairs, rec->n + 1, sizeof(*pairs));
+	if (pairs != NULL)
+		rec->pairs = pairs;
+	if (k == NULL || pairs == NULL)
+		return -ENOMEM;
+	pairs[rec->n++] = (struct record_pair){ steal_ptr(&k), steal_ptr(&v) };
+	return 0;
+}
+
+static bool is_plain(char c)
+{
+	return isalnum((unsigned char)c) || (c != '\0' && strchr("-_.,:/+@", c) != NULL);
+}
+
+static int put_escaped(struct buf *b, const char *s)
+{
+	int r = 0;
+
+	for (; *s != '\0' && r == 0; s++)
+		r = is_plain(*s) ? buf_append(b, s, 1) :
+				   buf_printf(b, "%%%02X", (unsigned int)(unsigned char)*s);
+	return r;
+}
+
+static int put_pair(struct buf *b, const struct record_pair *pair)
+{
+	int r;
+
+	r = buf_puts(b, ";");
+	if (r == 0)
+		r = put_escaped(b, pair->key);
+	if (r == 0)
+		r = buf_puts(b, "=");
+	if (r == 0)
+		r = put_escaped(b, pair->value);
+	return r;
+}
+
+int record_encode(const struct record *rec, char **ret)
+{
+	cleanup_buf struct buf b = { .max = RECORD_BYTES_MAX };
+	size_t i;
+	int r;
+
+	r = buf_printf(&b, "v=%d", RECORD_VERSION);
+	for (i = 0; i < rec->n && r == 0; i++)
+		r = put_pair(&b, &rec->pairs[i]);
+	if (r < 0)
+		return r;
+	*ret = buf_steal(&b);
+	return *ret != NULL ? 0 : -ENOMEM;
+}
+
+static int unescape(char *s)
+{
+	char *to = s;
+
+	for (; *s != '\0'; s++) {
+		uint64_t c;
+		char hex[3];
+
+		if (*s != '%') {
+			if (!is_plain(*s))
+				return -EINVAL;
+			*to++ = *s;
+			continue;
+		}
+		memcpy(hex, s + 1, strnlen(s + 1, 2));
+		hex[strnlen(s + 1, 2)] = '\0';
+		if (strlen(hex) != 2 || str_parse_u64(hex, 16, 255, &c) < 0 || c == 0)
+			return -EINVAL;
+		*to++ = (char)c;
+		s += 2;
+	}
+	*to = '\0';
+	return 0;
+}
+
+static int decode_pair(struct record *rec, char *item)
+{
+	char *value = strchr(item, '=');
+
+	if (value == NULL || value == item)
+		return -EINVAL;
+	*value++ = '\0';
+	if (unescape(item) < 0 || unescape(value) < 0 || find(rec, item) != NULL)
+		return -EINVAL;
+	return record_set(rec, item, value);
+}
+
+/* "v=N" comes first, so that a later version may change everything behind it. */
+static int check_version(const char *item)
+{
+	uint64_t version;
+
+	if (!str_has_prefix(item, "v=") || str_parse_u64(item + 2, 10, UINT32_MAX, &version) < 0)
+		return -EINVAL;
+	if (version == 0)
+		return -EINVAL;
+	return version > RECORD_VERSION ? -ENOTSUP : 0;
+}
+
+int record_decode(struct record *ret, const char *text)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	cleanup_strv struct strv items = { NULL, 0 };
+	size_t i;
+	int r;
+
+	r = strv_split(&items, text, ';');
+	if (r < 0)
+		return r;
+	r = check_version(items.items[0]);
+	for (i = 1; i < items.n && r == 0; i++)
+		r = decode_pair(&rec, items.items[i]);
+	if (r < 0)
+		return r;
+	record_move(ret, &rec);
+	return 0;
+}
+
+/*
+ * A text that does not fit into one link goes into parts, and the record's own link says how many
+ * there are: "v=1;parts=3;hash=0123456789abcdef".
+ */
+struct split {
+	uint64_t parts;
+	uint64_t hash;
+};
+
+static void part_name(char name[PART_NAME_SIZE], const char *key, const struct split *s, uint64_t i)
+{
+	(void)snprintf(name, PART_NAME_SIZE, "%s~%016" PRIx64 ".%" PRIu64, key, s->hash, i);
+}
+
+static int link_failed(struct nfs_client *c, int r, const char *verb, const char *key,
+		       struct error *err)
+{
+	return nfs_error_set(err, c, r, "%s record '%s'", verb, key);
+}
+
+/* The text of the record's own link. Parts come before it: it makes the record exist. */
+static int write_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const char *text, char head[RECORD_LINK_BYTES + 1], struct error *err)
+{
+	size_t len = strlen(text);
+	struct split s = {
+		.parts = (len + RECORD_LINK_BYTES - 1) / RECORD_LINK_BYTES, .hash = str_hash(text, len)
+	};
+	uint64_t i;
+
+	for (i = 0; i < s.parts; i++) {
+		char name[PART_NAME_SIZE], piece[RECORD_LINK_BYTES + 1];
+		int r;
+
+		part_name(name, key, &s, i);
+		(void)snprintf(piece, sizeof(piece), "%s", text + i * RECORD_LINK_BYTES);
+		r = nfs_symlink(c, dir, name, piece);
+		/* The name holds the hash of the text: one that is there says the same. */
+		if (r < 0 && r != -EEXIST)
+			return link_failed(c, r, "writing", key, err);
+	}
+	(void)snprintf(head, RECORD_LINK_BYTES + 1, "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64,
+		       RECORD_VERSION, s.parts, s.hash);
+	return 0;
+}
+
+/* Text for the record's own link, parts written where it needs them. The caller frees. */
+static int prepare(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		   const struct record *rec, char **ret, struct error *err)
+{
+	char head[RECORD_LINK_BYTES + 1];
+	cleanup_free char *text = NULL;
+	int r;
+
+	r = record_encode(rec, &text);
+	if (r == -EMSGSIZE)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "parameters: too long for a record on the share, the limit is %d bytes",
+				 RECORD_BYTES_MAX);
+	if (r < 0)
+		return error_oom(err);
+	if (strlen(text) > RECORD_LINK_BYTES) {
+		r = write_parts(c, dir, key, text, head, err);
+		if (r < 0)
+			return r;
+		free(text);
+		text = strdup(head);
+		if (text == NULL)
+			return error_oom(err);
+	}
+	*ret = steal_ptr(&text);
+	return 0;
+}
+
+int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		  const struct record *rec, struct error *err)
+{
+	cleanup_free char *text = NULL;
+	int r;
+
+	r = prepare(c, dir, key, rec, &text, err);
+	if (r < 0)
+		return r;
+	r = nfs_symlink(c, dir, key, text);
+	return r < 0 && r != -EEXIST ? link_failed(c, r, "writing", key, err) : r;
+}
+
+/* Whether the record has parts. Returns 1, 0 or -EINVAL. */
+static int split_of(const struct record *rec, struct split *ret)
+{
+	const char *parts = record_get(rec, "parts");
+	const char *hash = record_get(rec, "hash");
+
+	if (parts == NULL)
+		return 0;
+	if (hash == NULL ||
+	    str_parse_u64(parts, 10, RECORD_BYTES_MAX / RECORD_LINK_BYTES + 1, &ret->parts) < 0 ||
+	    str_parse_u64(hash, 16, UINT64_MAX, &ret->hash) < 0)
+		return -EINVAL;
+	return 1;
+}
+
+static int malformed(struct nfs_client *c, int r, const char *key, struct error *err)
+{
+	if (r == -ENOMEM)
+		return error_oom(err);
+	if (r == -ENOTSUP)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "record '%s' on %s:%s was written by a later csi-nfs: upgrade this one", key,
+				 c->export.server, c->export.share);
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "record '%s' in " NFS_STATE_DIR "/volumes on %s:%s is damaged: look at it with ls -l, and remove it if the volume is not needed",
+			 key, c->export.server, c->export.share);
+}
+
+static int read_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      const struct split *s, struct record *ret, struct error *err)
+{
+	cleanup_buf struct buf text = { .max = RECORD_BYTES_MAX };
+	uint64_t i;
+	int r;
+
+	for (i = 0; i < s->parts; i++) {
+		char name[PART_NAME_SIZE], link[NFS_LINK_MAX + 1];
+
+		part_name(name, key, s, i);
+		r = nfs_readlink(c, dir, name, link);
+		if (r == -ENOENT || r == -EINVAL)
+			return malformed(c, -EINVAL, key, err);
+		if (r < 0)
+			return link_failed(c, r, "reading", key, err);
+		r = buf_puts(&text, link);
+		if (r < 0)
+			return malformed(c, r, key, err);
+	}
+	if (text.len == 0 || str_hash(text.data, text.len) != s->hash)
+		return malformed(c, -EINVAL, key, err);
+	r = record_decode(ret, text.data);
+	return r < 0 ? malformed(c, r, key, err) : 0;
+}
+
+/* The text of the record's own link. */
+static int read_head(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		     struct record *ret, struct split *ret_split, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	char link[NFS_LINK_MAX + 1];
+	int r;
+
+	r = nfs_readlink(c, dir, key, link);
+	if (r == -ENOENT)
+		return r;
+	if (r == -EINVAL)
+		return malformed(c, r, key, err);
+	if (r < 0)
+		return link_failed(c, r, "reading", key, err);
+	r = record_decode(&rec, link);
+	if (r == 0)
+		r = split_of(&rec, ret_split);
+	if (r < 0)
+		return malformed(c, r, key, err);
+	record_move(ret, &rec);
+	return r;
+}
+
+int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		struct record *ret, struct error *err)
+{
+	cleanup_record struct record head = { .n = 0 };
+	struct split s = { 0, 0 };
+	int r;
+
+	r = read_head(c, dir, key, &head, &s, err);
+	if (r < 0)
+		return r;
+	if (r > 0) {
+		r = read_parts(c, dir, key, &s, ret, err);
+		if (r < 0)
+			return r;
+		ret->parts = s.parts;
+		ret->hash = s.hash;
+		return 0;
+	}
+	record_move(ret, &head);
+	return 0;
+}
+
+int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		  const struct record *rec, struct error *err)
+{
+	uint64_t i;
+	int r;
+
+	/* The link goes first: without it parts mean nothing, with it they must all be there. */
+	r = nfs_remove(c, dir, key);
+	if (r < 0 && r != -ENOENT)
+		return link_failed(c, r, "removing", key, err);
+	for (i = 0; rec != NULL && i < rec->parts; i++) {
+		const struct split s = { rec->parts, rec->hash };
+		char name[PART_NAME_SIZE];
+
+		part_name(name, key, &s, i);
+		r = nfs_remove(c, dir, name);
+		if (r < 0 && r != -ENOENT)
+			return link_failed(c, r, "removing", key, err);
+	}
+	return 0;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <string.h>
+
+#include <nfsc/libnfs-raw-mount.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "nfs/connection.h"
+/* After libnfs.h, whose types it uses. */
+#include <nfsc/libnfs-raw-nfs.h>
+
+/* A page of READDIRPLUS; servers cut it to what they like. */
+#define READDIR_BYTES 32768
+
+#define AUTH_FLAVOR_SYS 1 /* RFC 5531, section 8.2 */
+
+static void put_handle(nfs_fh3 *to, const struct nfs_handle *from)
+{
+	to->data.data_len = from->len;
+	to->data.data_val = (char *)(uintptr_t)from->data; /* only read by the encoder */
+}
+
+static void put_name(diropargs3 *to, const struct nfs_handle *dir, const char *name)
+{
+	put_handle(&to->dir, dir);
+	to->name = (char *)(uintptr_t)name; /* only read by the encoder */
+}
+
+static void take_handle(struct nfs_handle *to, const nfs_fh3 *from)
+{
+	if (from->data.data_len > sizeof(to->data))
+		return; /* cannot be: the decoder stops at 64 bytes */
+	to->len = from->data.data_len;
+	memcpy(to->data, from->data.data_val, to->len);
+}
+
+static void take_handle_if(struct nfs_handle *to, const post_op_fh3 *from)
+{
+	if (from->handle_follows)
+		take_handle(to, &from->post_op_fh3_u.handle);
+}
+
+static void take_attr(struct nfs_attr *to, const fattr3 *from)
+{
+	switch (from->type) {
+	case NF3DIR:
+		to->type = NFS_TYPE_DIRECTORY;
+		break;
+	case NF3REG:
+		to->type = NFS_TYPE_FILE;
+		break;
+	case NF3LNK:
+		to->type = NFS_TYPE_SYMLINK;
+		break;
+	default:
+		to->type = NFS_TYPE_OTHER;
+		break;
+	}
+	to->has_mode = true;
+	to->mode = from->mode & 07777;
+}
+
+static void take_attr_if(struct nfs_attr *to, const post_op_attr *from)
+{
+	if (from->attributes_follow)
+		take_attr(to, &from->post_op_attr_u.attributes);
+}
+
+static void set_mode(sattr3 *to, uint32_t mode)
+{
+	to->mode.set_it = 1;
+	to->mode.set_mode3_u.mode = mode;
+}
+
+static void take_lookup(struct nfs_op *op, const void *data)
+{
+	const LOOKUP3resok *ok = &((const LOOKUP3res *)data)->LOOKUP3res_u.resok;
+
+	take_handle(&op->handle, &ok->object);
+	take_attr_if(&op->attr, &ok->obj_attributes);
+}
+
+static void take_getattr(struct nfs_op *op, const void *data)
+{
+	take_attr(&op->attr, &((const GETATTR3res *)data)->GETATTR3res_u.resok.obj_attributes);
+}
+
+static void take_mkdir(struct nfs_op *op, const void *data)
+{
+	const MKDIR3resok *ok = &((const MKDIR3res *)data)->MKDIR3res_u.resok;
+
+	take_handle_if(&op->handle, &ok->obj);
+	take_attr_if(&op->attr, &ok->obj_attributes);
+}
+
+static void take_readlink(struct nfs_op *op, const void *data)
+{
+	const char *text = ((const READLINK3res *)data)->READLINK3res_u.resok.data;
+	size_t len = strlen(text);
+
+	if (len > NFS_LINK_MAX) {
+		op->error = -ENAMETOOLONG;
+		return;
+	}
+	memcpy(op->link, text, len + 1);
+}
+
+static void take_readdir(struct nfs_op *op, const void *data)
+{
+	const READDIRPLUS3resok *ok = &((const READDIRPLUS3res *)data)->READDIRPLUS3res_u.resok;
+	const void *next = ok->reply.entries;
+
+	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
+	op->eof = ok->reply.eof;
+	while (next != NULL) {
+		struct nfs_entry entry = { .name = NULL };
+		entryplus3 e;
+
+		/* libnfs packs what it decodes: structures in lists may lie unaligned. */
+		memcpy(&e, next, sizeof(e));
+		next = e.nextentry;
+		entry.name = e.name;
+		entry.cookie = op->cookie = e.cookie;
+		if (strcmp(e.name, ".") == 0 || strcmp(e.name, "..") == 0)
+			continue;
+		take_handle_if(&entry.handle, &e.name_handle);
+		take_attr_if(&entry.attr, &e.name_attributes);
+		op->entry(op, &entry);
+	}
+}
+
+static void take_nothing(struct nfs_op *op, const void *data)
+{
+	(void)op;
+	(void)data;
+}
+
+/* What is read from a successful reply. All replies start with their status. */
+static void (*const take[])(struct nfs_op *op, const void *data) = {
+	[NFS_OP_LOOKUP] = take_lookup,     [NFS_OP_GETATTR] = take_getattr,
+	[NFS_OP_SETMODE] = take_nothing,   [NFS_OP_MKDIR] = take_mkdir,
+	[NFS_OP_SYMLINK] = take_nothing,   [NFS_OP_READLINK] = take_readlink,
+	[NFS_OP_REMOVE] = take_nothing,    [NFS_OP_RMDIR] = take_nothing,
+	[NFS_OP_RENAME] = take_nothing,    [NFS_OP_READDIR] = take_readdir,
+};
+
+static void replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+{
+	struct nfs_op *op = private_data;
+
+	(void)rpc;
+	if (status != RPC_STATUS_SUCCESS) {
+		nfs_op_finish(op, nfs_rpc_errno(nfs_op_connection(op), status, data));
+		return;
+	}
+	op->error = nfs_status_errno(*(const nfsstat3 *)data);
+	if (op->error == 0)
+		take[op->type](op, data);
+	nfs_op_finish(op, op->error);
+}
+
+static int encode_lookup(struct rpc_context *rpc, struct nfs_op *op)
+{
+	LOOKUP3args args;
+
+	put_name(&args.what, op->dir, op->name);
+	return rpc_nfs3_lookup_async(rpc, replied, &args, op);
+}
+
+static int encode_getattr(struct rpc_context *rpc, struct nfs_op *op)
+{
+	GETATTR3args args;
+
+	put_handle(&args.object, op->dir);
+	return rpc_nfs3_getattr_async(rpc, replied, &args, op);
+}
+
+static int encode_setmode(struct rpc_context *rpc, struct nfs_op *op)
+{
+	SETATTR3args args;
+
+	memset(&args, 0, sizeof(args));
+	put_handle(&args.object, op->dir);
+	set_mode(&args.new_attributes, op->mode);
+	return rpc_nfs3_setattr_async(rpc, replied, &args, op);
+}
+
+static int encode_mkdir(struct rpc_context *rpc, struct nfs_op *op)
+{
+	MKDIR3args args;
+
+	memset(&args, 0, sizeof(args));
+	put_name(&args.where, op->dir, op->name);
+	set_mode(&args.attributes, op->mode);
+	return rpc_nfs3_mkdir_async(rpc, replied, &args, op);
+}
+
+static int encode_symlink(struct rpc_context *rpc, struct nfs_op *op)
+{
+	SYMLINK3args args;
+
+	memset(&args, 0, sizeof(args));
+	put_name(&args.where, op->dir, op->name);
+	args.symlink.symlink_data = (char *)(uintptr_t)op->text; /* only read by the encoder */
+	return rpc_nfs3_symlink_async(rpc, replied, &args, op);
+}
+
+static int encode_readlink(struct rpc_context *rpc, struct nfs_op *op)
+{
+	READLINK3args args;
+
+	put_handle(&args.symlink, op->dir);
+	return rpc_nfs3_readlink_async(rpc, replied, &args, op);
+}
+
+static int encode_remove(struct rpc_context *rpc, struct nfs_op *op)
+{
+	REMOVE3args args;
+
+	put_name(&args.object, op->dir, op->name);
+	return rpc_nfs3_remove_async(rpc, replied, &args, op);
+}
+
+static int encode_rmdir(struct rpc_context *rpc, struct nfs_op *op)
+{
+	RMDIR3args args;
+
+	put_name(&args.object, op->dir, op->name);
+	return rpc_nfs3_rmdir_async(rpc, replied, &args, op);
+}
+
+static int encode_rename(struct rpc_context *rpc, struct nfs_op *op)
+{
+	RENAME3args args;
+
+	put_name(&args.from, op->dir, op->name);
+	put_name(&args.to, op->to_dir, op->to_name);
+	return rpc_nfs3_rename_async(rpc, replied, &args, op);
+}
+
+static int encode_readdir(struct rpc_context *rpc, struct nfs_op *op)
+{
+	READDIRPLUS3args args = {
+		.cookie = op->cookie, .dircount = READDIR_BYTES / 4, .maxcount = READDIR_BYTES
+	};
+
+	put_handle(&args.dir, op->dir);
+	memcpy(args.cookieverf, op->verifier, sizeof(args.cookieverf));
+	return rpc_nfs3_readdirplus_async(rpc, replied, &args, op);
+}
+
+static int (*const encoders[])(struct rpc_context *rpc, struct nfs_op *op) = {
+	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
+	[NFS_OP_SETMODE] = encode_setmode, [NFS_OP_MKDIR] = encode_mkdir,
+	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
+	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_rmdir,
+	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,
+};
+
+static int v3_encode(struct nfs_connection *conn, struct nfs_op *op)
+{
+	return encoders[op->type](conn->rpc, op) == 0 ? 0 : -ENOMEM;
+}
+
+struct mnt_call {
+	const struct nfs_connection *conn;
+	unsigned int finished;
+	int error;
+	bool has_sys;
+	struct nfs_handle root;
+};
+
+static void take_mnt(struct mnt_call *call, const mountres3 *res)
+{
+	const mountres3_ok *ok = &res->mountres3_u.mountinfo;
+	u_int i;
+
+	call->error = nfs_status_errno(res->fhs_status);
+	if (call->error != 0)
+		return;
+	if (ok->fhandle.fhandle3_len > sizeof(call->root.data)) {
+		call->error = -EREMOTEIO;
+		return;
+	}
+	call->root.len = ok->fhandle.fhandle3_len;
+	memcpy(call->root.data, ok->fhandle.fhandle3_val, call->root.len);
+	/* An empty list means that the server does not care. */
+	call->has_sys = ok->auth_flavors.auth_flavors_len == 0;
+	for (i = 0; i < ok->auth_flavors.auth_flavors_len; i++)
+		if (ok->auth_flavors.auth_flavors_val[i] == AUTH_FLAVOR_SYS)
+			call->has_sys = true;
+}
+
+static void mnt_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+{
+	struct mnt_call *call = private_data;
+
+	(void)rpc;
+	call->finished++;
+	if (status == RPC_STATUS_SUCCESS)
+		take_mnt(call, data);
+	else
+		call->error = nfs_rpc_errno(call->conn, status, data);
+}
+
+static int mount_port(const struct nfs_connection *conn, const struct net_address *address,
+		      uint16_t *ret, struct error *err)
+{
+	const struct nfs_export *e = &conn->client.export;
+	int r;
+
+	if (e->mount_port != 0) {
+		*ret = e->mount_port;
+		return 0;
+	}
+	r = net_portmap(address, NET_MOUNT_PROGRAM, MOUNT_V3, ret);
+	if (r == 0)
+		return 0;
+	return error_sys(err, ERROR_UNAVAILABLE, -r,
+			 "server '%s': NFSv3 needs the port of its mount service, and rpcbind does not tell it; set mountport= in the mount options, or use NFSv4",
+			 e->server);
+}
+
+static int mnt_failed(const struct nfs_connection *conn, int r, struct error *err)
+{
+	const struct nfs_export *e = &conn->client.export;
+
+	if (r == -ENOENT || r == -ENOTDIR)
+		return error_sys(err, ERROR_NOT_FOUND, -r, "server '%s' has no export '%s'", e->server,
+				 e->share);
+	if (r == -EACCES || r == -EPERM)
+		return error_sys(err, ERROR_PERMISSION_DENIED, -r,
+				 "server '%s' does not let this client mount '%s': there is no such export, or it has to allow our address, and for source ports above 1023 the option 'insecure'",
+				 e->server, e->share);
+	return nfs_error_set(err, &conn->client, r, "mounting");
+}
+
+/* MNT on a connection of its own: the service has its own port. */
+static int v3_attach(struct nfs_connection *conn, const struct net_address *address,
+		     struct error *err)
+{
+	const struct nfs_export *e = &conn->client.export;
+	struct mnt_call call = { .conn = conn };
+	struct rpc_context *rpc;
+	uint16_t port;
+	int r;
+
+	r = mount_port(conn, address, &port, err);
+	if (r < 0)
+		return r;
+	r = nfs_rpc_connect(&rpc, address, port, e);
+	if (r < 0)
+		return error_sys(err, ERROR_UNAVAILABLE, -r,
+				 "cannot reach the mount service of server '%s' on port %u", e->server,
+				 port);
+	r = rpc_mount3_mnt_async(rpc, mnt_replied, e->share, &call) == 0 ? 0 : -ENOMEM;
+	if (r == 0)
+		r = nfs_rpc_run(rpc, &call.finished,
+				clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+	rpc_destroy_context(rpc);
+	if (r == 0)
+		r = call.error;
+	if (r < 0)
+		return mnt_failed(conn, r, err);
+	if (!call.has_sys)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "export %s:%s does not take AUTH_SYS (sec=sys), which is all that the controller has",
+				 e->server, e->share);
+	conn->client.root = call.root;
+	return 0;
+}
+
+const struct nfs_protocol nfs_protocol_v3 = {
+	.version = 3,
+	.attach = v3_attach,
+	.encode = v3_encode,
+};

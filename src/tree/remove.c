@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "tree/remove.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+
+#define IDLE_PASSES_MAX 3    /* readings of a directory that lead to no removal */
+#define RMDIR_TRIES_MAX 10   /* somebody keeps adding entries */
+#define PATIENCE_MAX 100     /* waits of PATIENCE_MS while the server asks to try later */
+#define PATIENCE_MS 100
+
+enum node_state {
+	NODE_LOOKUP, /* its handle or type is not known */
+	NODE_CHMOD,  /* its mode kept us from reading it */
+	NODE_READ,
+	NODE_BUSY,   /* entries are being removed */
+	NODE_RMDIR,
+	NODE_REMOVE, /* it turned out to be no directory */
+};
+
+/* A directory that is being emptied; what it holds is removed before itself. */
+struct node {
+	struct list all;
+	struct list ready; /* in engine.ready while there is something to start */
+	struct node *parent;
+	enum node_state state;
+	struct nfs_op op;  /* for all but the removal of entries */
+	bool op_active;
+	struct nfs_handle handle;
+	struct list names; /* entries of the page that was read, to be removed */
+	size_t outstanding; /* entries and subdirectories that are not finished */
+	size_t removed;    /* since the last reading */
+	unsigned int idle_passes;
+	unsigned int rmdir_tries;
+	bool seen_entry;
+	bool chmod_tried;
+	bool failed;
+	char name[];
+};
+
+/* An entry that is not a directory. */
+struct name {
+	struct list link;
+	struct node *node;
+	struct nfs_op op;
+	char name[];
+};
+
+struct engine {
+	struct nfs_client *client;
+	const struct nfs_handle *dir; /* of the root node */
+	const atomic_bool *cancel;
+	struct tree_stats *stats;
+	struct list all;    /* every node */
+	struct list ready;  /* last in, first out: depth before breadth bounds the memory */
+	size_t in_flight;
+	unsigned int patience;
+	bool wait;          /* the server asked to try later */
+	bool finished;      /* the root node is */
+	bool cancelled;
+	int error;          /* the first one */
+	struct error *err;
+};
+
+static void node_replied(struct nfs_op *op);
+static void entry_found(struct nfs_op *op, const struct nfs_entry *entry);
+
+static void make_ready(struct engine *e, struct node *node)
+{
+	list_remove(&node->ready);
+	list_add_tail(&e->ready, &node->ready);
+}
+
+static void fail(struct engine *e, int r, const char *verb, const char *name)
+{
+	if (e->error != 0)
+		return;
+	e->error = r;
+	(void)nfs_error_set(e->err, e->client, r, "%s '%s'", verb, name);
+}
+
+static struct node *node_new(struct engine *e, struct node *parent, const char *name)
+{
+	size_t len = strlen(name);
+	struct node *node = calloc(1, sizeof(*node) + len + 1);
+
+	if (node == NULL)
+		return NULL;
+	memcpy(node->name, name, len + 1);
+	node->parent = parent;
+	list_add_tail(&e->all, &node->all);
+	list_init(&node->ready);
+	list_init(&node->names);
+	node->op.data = e;
+	node->op.done = node_replied;
+	node->op.entry = entry_found;
+	return node;
+}
+
+static void node_free(struct node *node)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &node->names)
+		free(container_of(pos, struct name, link));
+	list_remove(&node->ready);
+	list_remove(&node->all);
+	free(node);
+}
+
+static const struct nfs_handle *parent_handle(const struct engine *e, const struct node *node)
+{
+	return node->parent != NULL ? &node->parent->handle : e->dir;
+}
+
+static void settle(struct engine *e, struct node *node);
+
+/* The node is gone, or has to stay. Its parent may have waited for that. */
+static void node_finish(struct engine *e, struct node *node)
+{
+	struct node *parent = node->parent;
+
+	if (parent == NULL) {
+		e->finished = true;
+	} else {
+		parent->outstanding--;
+		if (node->failed)
+			parent->failed = true;
+		else
+			parent->removed++;
+		settle(e, parent);
+	}
+	node_free(node);
+}
+
+/* Decides what comes next for a node of which nothing is left to start or to wait for. */
+static void settle(struct engine *e, struct node *node)
+{
+	if (node->outstanding > 0 || node->op_active || !list_is_empty(&node->names))
+		return;
+	if (node->state != NODE_BUSY)
+		return;
+	if (node->failed && node->op.eof) {
+		node_finish(e, node);
+		return;
+	}
+	if (!node->failed) {
+		if (!node->seen_entry && node->op.eof) {
+			node->state = NODE_RMDIR;
+			make_ready(e, node);
+			return;
+		}
+		node->idle_passes = node->seen_entry && node->removed == 0 ? node->idle_passes + 1 : 0;
+		if (node->idle_passes >= IDLE_PASSES_MAX) {
+			fail(e, -ENOTEMPTY, "emptying", node->name);
+			node->failed = true;
+			node_finish(e, node);
+			return;
+		}
+		/* What was there is gone: from the start again. After a failure go on behind it. */
+		if (node->seen_entry) {
+			node->op.cookie = 0;
+			memset(node->op.verifier, 0, sizeof(node->op.verifier));
+		}
+	}
+	node->state = NODE_READ;
+	make_ready(e, node);
+}
+
+static void entry_replied(struct nfs_op *op)
+{
+	struct name *name = container_of(op, struct name, op);
+	struct node *node = name->node;
+	struct engine *e = op->data;
+
+	e->in_flight--;
+	if (op->error == -EAGAIN && e->patience < PATIENCE_MAX) {
+		e->wait = true;
+		list_add_tail(&node->names, &name->link);
+		make_ready(e, node);
+		return;
+	}
+	node->outstanding--;
+	if (op->error == 0) {
+		e->stats->files++;
+		node->removed++;
+	} else if (op->error != -ENOENT) {
+		fail(e, op->error, "removing", name->name);
+		node->failed = true;
+	}
+	free(name);
+	settle(e, node);
+}
+
+static int add_name(struct engine *e, struct node *node, const char *text)
+{
+	size_t len = strlen(text);
+	struct name *name = calloc(1, sizeof(*name) + len + 1);
+
+	if (name == NULL)
+		return -ENOMEM;
+	memcpy(name->name, text, len + 1);
+	name->node = node;
+	name->op.data = e;
+	name->op.done = entry_replied;
+	list_add_tail(&node->names, &name->link);
+	return 0;
+}
+
+static int add_child(struct engine *e, struct node *node, const struct nfs_entry *entry)
+{
+	struct node *child = node_new(e, node, entry->name);
+
+	if (child == NULL)
+		return -ENOMEM;
+	child->handle = entry->handle;
+	child->state = entry->attr.type == NFS_TYPE_DIRECTORY && entry->handle.len > 0 ? NODE_READ :
+											 NODE_LOOKUP;
+	make_ready(e, child);
+	return 0;
+}
+
+static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
+{
+	struct node *node = container_of(op, struct node, op);
+	struct engine *e = op->data;
+	bool is_file = entry->attr.type != NFS_TYPE_DIRECTORY &&
+		       entry->attr.type != NFS_TYPE_UNKNOWN;
+	int r;
+
+	node->seen_entry = true;
+	r = is_file ? add_name(e, node, entry->name) : add_child(e, node, entry);
+	if (r < 0) {
+		fail(e, r, "removing", entry->name);
+		node->failed = true;
+		return;
+	}
+	node->outstanding++;
+}
+
+static void node_failed(struct engine *e, struct node *node, int r, const char *verb)
+{
+	fail(e, r, verb, node->name);
+	node->failed = true;
+	node_finish(e, node);
+}
+
+static void lookup_replied(struct engine *e, struct node *node, int r)
+{
+	if (r == -ENOENT) {
+		node_finish(e, node);
+		return;
+	}
+	if (r < 0) {
+		node_failed(e, node, r, "looking up");
+		return;
+	}
+	node->handle = node->op.handle;
+	node->state = node->op.attr.type == NFS_TYPE_DIRECTORY ? NODE_READ : NODE_REMOVE;
+	make_ready(e, node);
+}
+
+static void read_replied(struct engine *e, struct node *node, int r)
+{
+	if (r == -EACCES && !node->chmod_tried) {
+		node->chmod_tried = true;
+		node->state = NODE_CHMOD;
+		make_ready(e, node);
+		return;
+	}
+	if (r == -ENOENT || r == -ESTALE) {
+		/* Gone, or taken for gone by the server: RMDIR of its name tells. */
+		node->state = NODE_RMDIR;
+		make_ready(e, node);
+		return;
+	}
+	if (r < 0) {
+		/* Entries of this page may have been queued: they are finished first. */
+		fail(e, r, "reading", node->name);
+		node->failed = true;
+		node->op.eof = true;
+	}
+	node->state = NODE_BUSY;
+	if (!list_is_empty(&node->names))
+		make_ready(e, node);
+	settle(e, node);
+}
+
+static void rmdir_replied(struct engine *e, struct node *node, int r)
+{
+	if ((r == -ENOTEMPTY || r == -EEXIST) && ++node->rmdir_tries < RMDIR_TRIES_MAX) {
+		node->op.cookie = 0;
+		memset(node->op.verifier, 0, sizeof(node->op.verifier));
+		node->state = NODE_READ;
+		make_ready(e, node);
+		return;
+	}
+	if (r < 0 && r != -ENOENT) {
+		node_failed(e, node, r, "removing directory");
+		return;
+	}
+	e->stats->directories++;
+	node_finish(e, node);
+}
+
+static void node_replied(struct nfs_op *op)
+{
+	struct node *node = container_of(op, struct node, op);
+	struct engine *e = op->data;
+	int r = op->error;
+
+	e->in_flight--;
+	node->op_active = false;
+	if (r == -EAGAIN && e->patience < PATIENCE_MAX) {
+		e->wait = true;
+		make_ready(e, node);
+		return;
+	}
+	switch (node->state) {
+	case NODE_LOOKUP:
+		lookup_replied(e, node, r);
+		break;
+	case NODE_CHMOD:
+		node->state = NODE_READ;
+		make_ready(e, node);
+		break;
+	case NODE_READ:
+		read_replied(e, node, r);
+		break;
+	case NODE_RMDIR:
+		rmdir_replied(e, node, r);
+		break;
+	case NODE_REMOVE:
+		if (r < 0 && r != -ENOENT) {
+			node_failed(e, node, r, "removing");
+			break;
+		}
+		e->stats->files++;
+		node_finish(e, node);
+		break;
+	case NODE_BUSY:
+		break; /* has no operation of its own */
+	}
+}
+
+static int start_name(struct engine *e, struct node *node)
+{
+	struct name *name = container_of(node->names.next, struct name, link);
+	int r;
+
+	list_remove(&name->link);
+	name->op.type = NFS_OP_REMOVE;
+	name->op.dir = &node->handle;
+	name->op.name = name->name;
+	if (list_is_empty(&node->names))
+		list_remove(&node->ready);
+	r = nfs_client_start(e->client, &name->op);
+	if (r < 0)
+		free(name);
+	return r;
+}
+
+static int start_node(struct engine *e, struct node *node)
+{
+	struct nfs_op *op = &node->op;
+
+	switch (node->state) {
+	case NODE_BUSY:
+		return start_name(e, node);
+	case NODE_LOOKUP:
+		op->type = NFS_OP_LOOKUP;
+		break;
+	case NODE_CHMOD:
+		op->type = NFS_OP_SETMODE;
+		op->mode = 0700;
+		break;
+	case NODE_READ:
+		op->type = NFS_OP_READDIR;
+		node->seen_entry = false;
+		node->removed = 0;
+		break;
+	case NODE_RMDIR:
+		op->type = NFS_OP_RMDIR;
+		break;
+	case NODE_REMOVE:
+		op->type = NFS_OP_REMOVE;
+		break;
+	}
+	op->name = node->name;
+	op->dir = node->state == NODE_READ || node->state == NODE_CHMOD ? &node->handle :
+									  parent_handle(e, node);
+	list_remove(&node->ready);
+	node->op_active = true;
+	return nfs_client_start(e->client, op);
+}
+
+/* Fills the window. A failure to start is one of the connection, or of memory: nothing goes on. */
+static int fill(struct engine *e)
+{
+	while (e->in_flight < NFS_WINDOW && !list_is_empty(&e->ready)) {
+		struct node *node = container_of(e->ready.prev, struct node, ready);
+		int r;
+
+		if (e->cancel != NULL && atomic_load(e->cancel)) {
+			e->cancelled = true;
+			return 0;
+		}
+		r = start_node(e, node);
+		if (r < 0)
+			return r;
+		e->in_flight++;
+	}
+	return 0;
+}
+
+static void be_patient(struct engine *e)
+{
+	const struct timespec ts = { .tv_nsec = PATIENCE_MS * (long)CLOCK_NS_PER_MS };
+
+	e->wait = false;
+	e->patience++;
+	(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
+}
+
+static int drive(struct engine *e)
+{
+	int r;
+
+	while (!e->finished) {
+		if (e->wait)
+			be_patient(e);
+		r = e->cancelled ? 0 : fill(e);
+		if (r < 0)
+			return r;
+		if (e->in_flight == 0)
+			return e->cancelled ? -ECANCELED : -EIO;
+		r = nfs_client_run(e->client);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* What is in flight points into nodes: it has to come back before they are freed. */
+static void drain(struct engine *e)
+{
+	while (e->in_flight > 0 && nfs_client_run(e->client) == 0)
+		;
+}
+
+static void free_all(struct engine *e)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &e->all)
+		node_free(container_of(pos, struct node, all));
+}
+
+int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		const atomic_bool *cancel, struct tree_stats *stats, struct error *err)
+{
+	struct tree_stats unused = { 0, 0 };
+	struct engine e = {
+		.client = c,
+		.dir = dir,
+		.cancel = cancel,
+		.stats = stats != NULL ? stats : &unused,
+		.err = err,
+	};
+	struct node *root;
+	int r;
+
+	list_init(&e.all);
+	list_init(&e.ready);
+	root = node_new(&e, NULL, name);
+	if (root == NULL)
+		return error_oom(err);
+	make_ready(&e, root);
+	r = drive(&e);
+	drain(&e);
+	free_all(&e);
+	if (r == -ECANCELED)
+		return error_set(err, ERROR_CANCELLED, "removing '%s' was interrupted", name);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "removing directory '%s'", name);
+	return e.error;
+}

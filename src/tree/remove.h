@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Removes a directory with all that is in it, many operations in flight. It works by handle: paths
+ * are not resolved again, symbolic links are removed and not followed, entries that vanish
+ * meanwhile are fine. Memory is bounded by the depth of the tree, not by its size.
+ */
+#ifndef TREE_REMOVE_H
+#define TREE_REMOVE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "nfs/client.h"
+
+struct tree_stats {
+	uint64_t files;
+	uint64_t directories;
+};
+
+/*
+ * Removes the directory name in dir; 0 too where there is none. cancel, which may be NULL, is looked
+ * at between operations: once it is true, nothing more is started and -ECANCELED is returned
+ * with CANCELLED. What could not be removed is reported, and the rest is removed anyway. stats may be
+ * NULL. On the client's thread; blocks as long as it takes, but for no single operation longer than
+ * NFS_CALL_TIMEOUT_MS.
+ */
+int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		const atomic_bool *cancel, struct tree_stats *stats, struct error *err);
+
+#endif
