@@ -4,7 +4,6 @@
 #include "grpc/call.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 
 #define HTTP_OK 200
 #define HTTP_STATUS_SIZE 12
+#define DEADLINE_SLACK_NS (10 * CLOCK_NS_PER_MS)
 
 /* ---- Logging ---- */
 
@@ -376,14 +376,28 @@ void grpc_call_end(struct grpc_call *call)
 
 /* ---- Endings ---- */
 
+/*
+ * A client whose deadline is over resets the stream at the moment at which our own timer fires:
+ * what the log says must not depend on who was first. Only what had begun is worth a line; a flood
+ * of resets is not to fill the log.
+ */
+static void log_gone(const struct grpc_call *call)
+{
+	uint64_t deadline_ns = call->invocation.request.deadline_ns;
+
+	if (deadline_ns != 0 && deadline_ns <= clock_now_ns() + DEADLINE_SLACK_NS)
+		log_answer(call, ERROR_DEADLINE_EXCEEDED, "client gave up at its deadline");
+	else
+		log_call(call, "Call cancelled by its client",
+			 call->phase == GRPC_CALL_RUNNING ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+			 ERROR_CANCELLED, "");
+}
+
 void grpc_call_detach(struct grpc_call *call)
 {
 	if (call->phase != GRPC_CALL_ANSWERED) {
 		atomic_store(&call->invocation.request.cancelled, true);
-		/* Only what has begun is worth a line; a flood of resets is not to fill the log. */
-		log_call(call, "Call cancelled by its client",
-			 call->phase == GRPC_CALL_RUNNING ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
-			 ERROR_CANCELLED, "");
+		log_gone(call);
 	}
 	if (!call->working)
 		drop_reply(call);

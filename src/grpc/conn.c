@@ -180,7 +180,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	struct grpc_conn *conn = poll->data;
 
 	if (status < 0)
-		fail(conn, uv_strerror(status));
+		fail(conn, "connection reset"); /* libuv turns POLLERR into EBADF */
 	else if ((events & UV_READABLE) != 0)
 		receive(conn);
 	grpc_conn_flush(conn);
