@@ -12,12 +12,11 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "csi/creation.h"
 #include "csi/services.h"
 #include "csi/unimplemented.h"
 #include "csi/validate.h"
 #include "csi/volume.h"
-
-#define SECRET_MOUNT_OPTIONS "mountOptions"
 
 static const struct csi_driver *driver_of(Csi__V1__Controller_Service *service)
 {
@@ -72,205 +71,11 @@ static int lock_volume(const struct csi_driver *driver, const struct nfs_export 
 	return inflight_acquire(driver->inflight, "volume", b.data, ret, err);
 }
 
-/* Everything that CreateVolume works with, taken from the request. */
-struct creation {
-	struct volume_params params;
-	struct nfs_export export;
-	char *key;
-	struct record record; /* of the volume: as wanted, then as it is */
-	const Csi__V1__CapacityRange *range;
-};
-
-static void creation_done(struct creation *x)
-{
-	volume_params_done(&x->params);
-	nfs_export_done(&x->export);
-	free(x->key);
-	record_done(&x->record);
-}
-
-static struct volume_defaults defaults_of(const struct csi_driver *driver)
-{
-	struct volume_defaults d = {
-		.server = driver->server,
-		.share = driver->share,
-		.mode = driver->mount_permissions,
-		.on_delete = driver->on_delete,
-	};
-
-	return d;
-}
-
-static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *err)
-{
-	const struct csi_map parameters = csi_map_of(in, parameters);
-	int r;
-
-	r = validate_name(in->name, err);
-	if (r == 0)
-		r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, err);
-	if (r == 0)
-		r = validate_map(&parameters, "parameters", err);
-	if (r < 0)
-		return r;
-	if (in->volume_content_source != NULL)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "volume_content_source: snapshots and clones are not supported");
-	if (in->n_mutable_parameters > 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "mutable_parameters: volume attributes classes are not supported");
-	return 0;
-}
-
-/*
- * Which version and ports to use: of the provisioner secret, as csi-driver-nfs has it, then of the
- * mount flags of the capabilities, which speak for this volume.
- */
-static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct nfs_export *e,
-			 struct error *err)
-{
-	const struct csi_map secrets = csi_map_of(in, secrets);
-	size_t i;
-	int r;
-
-	r = nfs_export_apply_options(e, csi_map_get(&secrets, SECRET_MOUNT_OPTIONS), err);
-	for (i = 0; i < in->n_volume_capabilities && r == 0; i++) {
-		cleanup_free char *options = capability_options(in->volume_capabilities[i]);
-
-		if (options == NULL)
-			return error_oom(err);
-		r = nfs_export_apply_options(e, options, err);
-	}
-	return r;
-}
-
-static int put_context(struct record *rec, const char *key, const char *value)
-{
-	char prefixed[CSI_MAP_MAX + sizeof(VOLUME_CONTEXT_PREFIX)];
-
-	(void)snprintf(prefixed, sizeof(prefixed), "%s%s", VOLUME_CONTEXT_PREFIX, key);
-	return record_set(rec, prefixed, value);
-}
-
-/* The spelling that the StorageClass has for a key, or the one given. */
-static const char *spelling(const struct csi_map *map, const char *key, const char *otherwise)
-{
-	size_t i;
-
-	for (i = 0; i < map->n; i++)
-		if (str_eq_nocase(csi_map_key(map, i), key))
-			return csi_map_key(map, i);
-	return otherwise;
-}
-
-/*
- * The volume_context: all parameters as they were given, with the subDir filled in, as
- * csi-driver-nfs returns them, and the defaults where the StorageClass leaves them out.
- */
-static int put_contexts(struct creation *x, const struct csi_map *map, const char *dir)
-{
-	size_t i;
-	int r = 0;
-
-	for (i = 0; i < map->n && r == 0; i++)
-		if (!csi_map_is_replaced(map, i))
-			r = put_context(&x->record, csi_map_key(map, i), csi_map_value(map, i));
-	if (r == 0)
-		r = put_context(&x->record, spelling(map, "subDir", "subdir"), dir);
-	if (r == 0 && csi_map_get(map, "server") == NULL)
-		r = put_context(&x->record, "server", x->params.server);
-	if (r == 0 && csi_map_get(map, "share") == NULL)
-		r = put_context(&x->record, "share", x->params.share);
-	return r;
-}
-
-static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, int64_t size,
-		    struct error *err)
-{
-	const struct csi_map map = csi_map_of(in, parameters);
-	const char *dir = x->params.subdir != NULL ? x->params.subdir : x->key;
-	struct record *rec = &x->record;
-	char number[32], mode[8];
-	int r;
-
-	(void)snprintf(number, sizeof(number), "%" PRId64, size);
-	(void)snprintf(mode, sizeof(mode), "%04o", x->params.mode);
-	r = record_set(rec, VOLUME_KEY_NAME, in->name);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_DIR, dir);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_SIZE, number);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_MODE, mode);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(x->params.on_delete));
-	if (r == 0)
-		r = put_contexts(x, &map, dir);
-	return r < 0 ? error_oom(err) : 0;
-}
-
-static int prepare(const struct csi_driver *driver, const Csi__V1__CreateVolumeRequest *in,
-		   struct creation *x, struct error *err)
-{
-	const struct volume_defaults defaults = defaults_of(driver);
-	const struct csi_map map = csi_map_of(in, parameters);
-	cleanup_free char *share = NULL;
-	int64_t size;
-	int r;
-
-	r = check_create(in, err);
-	if (r == 0)
-		r = validate_capacity(in->capacity_range, &size, err);
-	if (r == 0)
-		r = volume_params_parse(&x->params, &map, &defaults, err);
-	if (r == 0)
-		r = nfs_export_init(&x->export, x->params.server, x->params.share, err);
-	if (r == 0)
-		r = apply_options(in, &x->export, err);
-	if (r < 0)
-		return r;
-	share = path_trim(x->params.share);
-	if (share == NULL)
-		return error_oom(err);
-	r = volume_key(in->name, x->params.server, share, &x->key, err);
-	if (r < 0)
-		return r;
-	x->range = in->capacity_range;
-	return describe(x, in, size, err);
-}
-
 static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
 	struct creation *x = data;
 
 	return volume_create(c, x->key, &x->record, x->range, err);
-}
-
-/*
- * The id in full, as csi-driver-nfs makes it; where that is too long for an id, with the key in place
- * of the subDir, which the record then tells.
- */
-static char *make_id(const struct creation *x)
-{
-	const struct volume_params *p = &x->params;
-	const bool keeps = p->on_delete != ON_DELETE_DELETE;
-	const char *on_delete = p->on_delete_text != NULL ? p->on_delete_text :
-							    on_delete_name(p->on_delete);
-	cleanup_free char *share = path_trim(p->share);
-	struct volume_id id = {
-		.server = p->server,
-		.share = share,
-		.subdir = p->subdir != NULL ? p->subdir : x->key,
-		.uuid = p->subdir != NULL ? x->key : (char *)(uintptr_t)"",
-		.on_delete = (char *)(uintptr_t)(keeps ? on_delete : ""),
-	};
-	cleanup_free char *text = share != NULL ? volume_id_format(&id) : NULL;
-
-	if (text == NULL || strlen(text) <= VOLUME_ID_MAX)
-		return steal_ptr(&text);
-	id.subdir = x->key;
-	id.uuid = (char *)(uintptr_t)"";
-	return volume_id_format(&id);
 }
 
 #define CONTEXT_MAX 256 /* entries: CSI_MAP_MAX bytes hold no more that matter */
@@ -319,7 +124,7 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;
 	int r;
 
-	r = prepare(driver, in, x, err);
+	r = creation_init(x, driver, in, err);
 	if (r < 0)
 		return r;
 	r = lock_volume(driver, &x->export, x->key, &lock, err);
@@ -332,7 +137,7 @@ static void controller_create_volume(Csi__V1__Controller_Service *service,
 				     const Csi__V1__CreateVolumeRequest *in,
 				     Csi__V1__CreateVolumeResponse_Closure closure, void *data)
 {
-	struct creation x = { .key = NULL };
+	struct creation x;
 	struct request *req = data;
 	cleanup_free char *id = NULL;
 	int r;
@@ -340,7 +145,7 @@ static void controller_create_volume(Csi__V1__Controller_Service *service,
 	set_subject(req, in->name);
 	r = create(driver_of(service), in, &x, &req->err);
 	if (r == 0) {
-		id = make_id(&x);
+		id = creation_volume_id(&x);
 		if (id == NULL)
 			r = error_oom(&req->err);
 	}

@@ -17,6 +17,9 @@
 #include "nfs/client.h"
 #include "nfs/record.h"
 
+/* Key of the secret that holds mount options, as csi-driver-nfs has it. */
+#define SECRET_MOUNT_OPTIONS "mountOptions"
+
 /* Keys of a volume's record. What starts with the prefix is an entry of its volume_context. */
 #define VOLUME_KEY_NAME "name"
 #define VOLUME_KEY_DIR "dir"

@@ -411,6 +411,15 @@ void grpc_call_detach(struct grpc_call *call)
 	(void)uv_cancel((uv_req_t *)&call->work);
 }
 
+void grpc_call_abort(struct grpc_call *call)
+{
+	if (call->phase != GRPC_CALL_BODY && call->phase != GRPC_CALL_RUNNING)
+		return;
+	atomic_store(&call->invocation.request.cancelled, true);
+	answer_now(call, ERROR_UNAVAILABLE,
+		   "the server is shutting down; the operation may still be running");
+}
+
 /* Called with the deadline gone by, or the time for the body. */
 static void expire(struct grpc_call *call)
 {

@@ -59,6 +59,9 @@ void grpc_call_end(struct grpc_call *call);
  */
 void grpc_call_detach(struct grpc_call *call);
 
+/* The server goes: answers UNAVAILABLE where nothing was answered yet. Does not free the call. */
+void grpc_call_abort(struct grpc_call *call);
+
 /* Answers where time is up. Returns when to call next, or GRPC_NEVER. Does not free the call. */
 uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns);
 

@@ -142,6 +142,16 @@ static void wait_for_more(struct grpc_conn *conn)
 	conn->events = events;
 }
 
+void grpc_conn_abort(struct grpc_conn *conn)
+{
+	struct list *pos;
+
+	list_for_each(pos, &conn->calls)
+		grpc_call_abort(container_of(pos, struct grpc_call, link));
+	send_all(conn); /* may free calls, but not the connection */
+	grpc_conn_close(conn);
+}
+
 void grpc_conn_flush(struct grpc_conn *conn)
 {
 	if (!conn->failed)

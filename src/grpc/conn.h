@@ -23,6 +23,9 @@ void grpc_conn_flush(struct grpc_conn *conn);
 /* Closes at once: calls that are running are told that they are cancelled. Not within nghttp2. */
 void grpc_conn_close(struct grpc_conn *conn);
 
+/* Answers every open call UNAVAILABLE, as far as the socket takes it now, and closes. */
+void grpc_conn_abort(struct grpc_conn *conn);
+
 /* Begins to close gracefully: GOAWAY now, the final one a round trip later. May close. */
 void grpc_conn_drain(struct grpc_conn *conn);
 

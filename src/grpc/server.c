@@ -195,7 +195,7 @@ static void close_conns(struct grpc_server *s)
 	struct list *pos, *tmp;
 
 	list_for_each_safe(pos, tmp, &s->conns)
-		grpc_conn_close(container_of(pos, struct grpc_conn, link));
+		grpc_conn_abort(container_of(pos, struct grpc_conn, link));
 }
 
 static void on_timer(uv_timer_t *timer)

@@ -70,17 +70,19 @@ int grpc_server_listen(struct grpc_server *s, const char *path, struct error *er
  * Begins to stop: no new connections, the socket file removed if it is still ours, GOAWAY to every
  * client; calls that are running or arrive within the round trip are finished. done (may be NULL)
  * is called once from the loop, never from within this function, when no connection and no handler
- * is left, or grace_ms are over: then connections are closed, and handlers still running are on
- * their own, their results dropped. Called again it can only shorten the grace.
+ * is left, or grace_ms are over: then open calls are answered UNAVAILABLE and told that they are
+ * cancelled, connections are closed, and handlers still running are on their own, their results
+ * dropped. Called again it can only shorten the grace.
  *
- * libuv joins its pool when the process exits: where handlers may still hang, leave by _exit().
+ * uv_run() does not return by itself while a handler runs, and libuv joins its pool when the
+ * process exits: where handlers may still hang, call uv_stop() in done and leave by _exit().
  */
 void grpc_server_shutdown(struct grpc_server *s, unsigned int grace_ms, void (*done)(void *data),
 			  void *data);
 
 /*
  * Gives the server up, at any stage; NULL is accepted. After done there is nothing left to close.
- * Otherwise everything is closed here, and the memory goes when the loop has run the close
+ * Otherwise everything is closed here as at the end of the grace, and the memory goes when the loop has run the close
  * callbacks (and the last handler has ended): run the loop once more before uv_loop_close().
  */
 void grpc_server_free(struct grpc_server *s);
