@@ -151,6 +151,7 @@ static void on_stopped(void *data)
 	uv_close((uv_handle_t *)&app->sweep, NULL);
 	uv_close((uv_handle_t *)&app->signals[0], NULL);
 	uv_close((uv_handle_t *)&app->signals[1], NULL);
+	uv_stop(&app->loop);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -198,9 +199,8 @@ static int init_loop(struct app *app, struct error *err)
 
 static int listen_on(struct app *app, const char *path, struct error *err)
 {
-	const struct grpc_server_config config = {
-		.services = app->services, .n_services = app->n_services
-	};
+	const struct grpc_server_config config = { .services = app->services,
+						   .n_services = app->n_services };
 	int r;
 
 	r = grpc_server_new(&app->server, &app->loop, &config, err);
@@ -225,9 +225,14 @@ static int serve(struct app *app, struct error *err)
 		return r;
 	log_info("Serving", LOG_STR("endpoint", path), LOG_STR("driver", app->options.driver_name),
 		 LOG_STR("version", PACKAGE_VERSION), LOG_STR("node_id", app->options.node_id));
-	(void)uv_run(&app->loop, UV_RUN_DEFAULT); /* returns once everything is closed */
+	(void)uv_run(&app->loop, UV_RUN_DEFAULT); /* until on_stopped() */
 	grpc_server_free(app->server);
-	(void)uv_loop_close(&app->loop); /* all handles are */
+	(void)uv_run(&app->loop, UV_RUN_NOWAIT); /* for the callbacks of what was closed */
+	if (uv_loop_close(&app->loop) < 0) {
+		/* Their clients are gone and the grace is over; the next process goes on with it. */
+		log_warn("Stopped with calls that still wait for a server");
+		_exit(EXIT_SUCCESS);
+	}
 	done_driver(app);
 	log_info("Stopped");
 	return 0;

@@ -16,7 +16,7 @@
 #define DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
 #define DEFAULT_DRIVER_NAME "nfs.csi.k8s.io"
 #define DRIVER_NAME_MAX 63 /* CSI specification, GetPluginInfoResponse */
-#define NODE_ID_MAX 192    /* what Kubernetes stores; the specification allows 256 */
+#define NODE_ID_MAX 192 /* what Kubernetes stores; the specification allows 256 */
 
 static int take_endpoint(struct options *o, const char *value, struct error *err)
 {
@@ -254,7 +254,8 @@ static int take_option(struct options *o, int argc, char **argv, int *i, struct 
 		value = name + len + 1;
 	} else if (!(spec->flags & OPTION_SWITCH)) {
 		if (*i + 1 >= argc)
-			return error_set(err, ERROR_INVALID_ARGUMENT, "--%s: needs a value", spec->name);
+			return error_set(err, ERROR_INVALID_ARGUMENT, "--%s: needs a value",
+					 spec->name);
 		value = argv[++*i];
 	}
 	return spec->take(o, value, err);
@@ -312,7 +313,8 @@ int options_parse(struct options *o, int argc, char **argv, struct error *err)
 	r = take_environment(o, err);
 	for (i = 1; i < argc && r == 0; i++) {
 		if (argv[i][0] != '-' || argv[i][1] == '\0')
-			r = error_set(err, ERROR_INVALID_ARGUMENT, "unexpected argument '%s'", argv[i]);
+			r = error_set(err, ERROR_INVALID_ARGUMENT, "unexpected argument '%s'",
+				      argv[i]);
 		else
 			r = take_option(o, argc, argv, &i, err);
 		if (r == 0 && o->action != ACTION_SERVE)

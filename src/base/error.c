@@ -42,7 +42,8 @@ const char *error_code_name(enum error_code code)
 	return known(code) ? codes[code].name : codes[ERROR_UNKNOWN].name;
 }
 
-static void set(struct error *err, enum error_code code, int sys, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void
+set(struct error *err, enum error_code code, int sys, const char *fmt, va_list ap)
 {
 	if (err == NULL || err->code != ERROR_OK)
 		return;
@@ -84,18 +85,24 @@ int error_oom(struct error *err)
 
 void error_prefix(struct error *err, const char *fmt, ...)
 {
+	const size_t last = sizeof(err->msg) - 1;
 	char old[ERROR_MESSAGE_SIZE];
+	size_t len, rest;
 	va_list ap;
-	int n;
 
 	if (err == NULL || err->code == ERROR_OK)
 		return;
 	memcpy(old, err->msg, sizeof(old));
 	va_start(ap, fmt);
-	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+	(void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
-	if (n >= 0 && (size_t)n < sizeof(err->msg))
-		(void)snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", old);
+	len = strlen(err->msg);
+	if (len + 2 >= last)
+		return;
+	memcpy(err->msg + len, ": ", 2);
+	rest = strnlen(old, last - len - 2);
+	memcpy(err->msg + len + 2, old, rest);
+	err->msg[len + 2 + rest] = '\0';
 }
 
 void error_clear(struct error *err)

@@ -18,9 +18,9 @@
 #define REQUEST_SUBJECT_SIZE 160
 
 struct request {
-	struct error err;              /* the status, where the reply is NULL */
-	uint64_t deadline_ns;          /* clock_now_ns() at which the client gives up; 0: never */
-	atomic_bool cancelled;         /* the client went away or reset the stream */
+	struct error err; /* the status, where the reply is NULL */
+	uint64_t deadline_ns; /* clock_now_ns() at which the client gives up; 0: never */
+	atomic_bool cancelled; /* the client went away or reset the stream */
 	char subject[REQUEST_SUBJECT_SIZE]; /* volume id or name that it is about, for the log */
 };
 

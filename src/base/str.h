@@ -19,8 +19,8 @@ static inline bool str_is_empty(const char *s)
 	return s == NULL || s[0] == '\0';
 }
 
-bool str_eq(const char *a, const char *b);           /* NULL equals NULL only */
-bool str_eq_nocase(const char *a, const char *b);    /* ASCII; neither may be NULL */
+bool str_eq(const char *a, const char *b); /* NULL equals NULL only */
+bool str_eq_nocase(const char *a, const char *b); /* ASCII; neither may be NULL */
 bool str_has_prefix(const char *s, const char *prefix);
 
 /* Any byte below 0x20, or 0x7f. */

@@ -61,8 +61,8 @@ static int with_client(const struct csi_driver *driver, const struct nfs_export 
 }
 
 /* The lock of a volume, the same for every call that is about it. */
-static int lock_volume(const struct csi_driver *driver, const struct nfs_export *e,
-		       const char *key, struct inflight_lock **ret, struct error *err)
+static int lock_volume(const struct csi_driver *driver, const struct nfs_export *e, const char *key,
+		       struct inflight_lock **ret, struct error *err)
 {
 	cleanup_buf struct buf b = { 0 };
 
@@ -263,7 +263,8 @@ static int find_volume(const struct csi_driver *driver,
 		return validate_capabilities(NULL, 0, err);
 	r = resolve(ref, in->volume_id, &secrets, err);
 	if (r == -EINVAL)
-		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist", in->volume_id);
+		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist",
+				 in->volume_id);
 	if (r < 0)
 		return r;
 	return with_client(driver, &ref->export, find_work, ref, err);
@@ -291,9 +292,9 @@ static bool context_matches(const struct record *rec, const struct csi_map *cont
 	return true;
 }
 
-static void
-reply_validated(const Csi__V1__ValidateVolumeCapabilitiesRequest *in, const struct record *rec,
-		Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure, void *data)
+static void reply_validated(const Csi__V1__ValidateVolumeCapabilitiesRequest *in,
+			    const struct record *rec,
+			    Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure, void *data)
 {
 	Csi__V1__ValidateVolumeCapabilitiesResponse out =
 		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__INIT;
@@ -361,7 +362,8 @@ static void controller_controller_get_capabilities(
 #define NOT_YET "not supported by this version of csi-nfs"
 
 UNIMPLEMENTED(Controller, controller, controller_publish_volume, ControllerPublishVolume, NO_ATTACH)
-UNIMPLEMENTED(Controller, controller, controller_unpublish_volume, ControllerUnpublishVolume, NO_ATTACH)
+UNIMPLEMENTED(Controller, controller, controller_unpublish_volume, ControllerUnpublishVolume,
+	      NO_ATTACH)
 UNIMPLEMENTED(Controller, controller, list_volumes, ListVolumes, NOT_YET)
 UNIMPLEMENTED(Controller, controller, get_capacity, GetCapacity, NOT_YET)
 UNIMPLEMENTED(Controller, controller, create_snapshot, CreateSnapshot, NOT_YET)

@@ -179,14 +179,14 @@ char *creation_volume_id(const struct creation *x)
 {
 	const struct volume_params *p = &x->params;
 	const bool keeps = p->on_delete != ON_DELETE_DELETE;
-	const char *on_delete = p->on_delete_text != NULL ? p->on_delete_text :
-							    on_delete_name(p->on_delete);
+	const char *on_delete =
+		p->on_delete_text != NULL ? p->on_delete_text : on_delete_name(p->on_delete);
 	cleanup_free char *share = path_trim(p->share);
 	struct volume_id id = {
 		.server = p->server,
 		.share = share,
 		.subdir = p->subdir != NULL ? p->subdir : x->key,
-		.uuid = p->subdir != NULL ? x->key : (char *)(uintptr_t)"",
+		.uuid = p->subdir != NULL ? x->key : (char *)(uintptr_t) "",
 		.on_delete = (char *)(uintptr_t)(keeps ? on_delete : ""),
 	};
 	cleanup_free char *text = share != NULL ? volume_id_format(&id) : NULL;
@@ -194,6 +194,6 @@ char *creation_volume_id(const struct creation *x)
 	if (text == NULL || strlen(text) <= VOLUME_ID_MAX)
 		return steal_ptr(&text);
 	id.subdir = x->key;
-	id.uuid = (char *)(uintptr_t)"";
+	id.uuid = (char *)(uintptr_t) "";
 	return volume_id_format(&id);
 }

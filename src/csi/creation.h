@@ -17,7 +17,7 @@
 struct creation {
 	struct volume_params params;
 	struct nfs_export export;
-	char *key;            /* of the volume on its share, see csi/volume_id.h */
+	char *key; /* of the volume on its share, see csi/volume_id.h */
 	struct record record; /* as wanted; volume_create() makes it what is there */
 	const Csi__V1__CapacityRange *range; /* the request's; may be NULL */
 };

@@ -58,9 +58,9 @@ static int not_a_directory(struct nfs_client *c, const char *path, size_t len,
 {
 	return error_set(err, ERROR_FAILED_PRECONDITION, "'%.*s' on %s:%s is %s: move it away",
 			 (int)len, path, c->export.server, c->export.share,
-			 attr->type == NFS_TYPE_SYMLINK ?
-				 "a symbolic link, which csi-nfs does not follow" :
-				 "not a directory");
+			 attr->type == NFS_TYPE_SYMLINK
+				 ? "a symbolic link, which csi-nfs does not follow"
+				 : "not a directory");
 }
 
 /* One step of a walk. path[0..len) is what the step leads to, for messages. */

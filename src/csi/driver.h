@@ -20,13 +20,13 @@ struct csi_driver {
 	const char *name;
 	const char *version;
 	const char *node_id;
-	const char *server;    /* default where a StorageClass gives none; NULL: none */
+	const char *server; /* default where a StorageClass gives none; NULL: none */
 	const char *share;
-	uint32_t mount_permissions;      /* default; 0: leave what the server gives */
+	uint32_t mount_permissions; /* default; 0: leave what the server gives */
 	enum volume_on_delete on_delete; /* default */
 	struct inflight *inflight;
-	struct nfs_pool *pool;   /* controller */
-	struct purger *purger;   /* controller */
+	struct nfs_pool *pool; /* controller */
+	struct purger *purger; /* controller */
 	struct mounter *mounter; /* node */
 };
 

@@ -8,11 +8,10 @@
 #define NO_BLOCKS "NFS volumes have files, not blocks"
 
 /* Answered, though the service is not advertised: csi-snapshotter asks and takes an error badly. */
-static void
-group_group_controller_get_capabilities(Csi__V1__GroupController_Service *service,
-					const Csi__V1__GroupControllerGetCapabilitiesRequest *in,
-					Csi__V1__GroupControllerGetCapabilitiesResponse_Closure closure,
-					void *data)
+static void group_group_controller_get_capabilities(
+	Csi__V1__GroupController_Service *service,
+	const Csi__V1__GroupControllerGetCapabilitiesRequest *in,
+	Csi__V1__GroupControllerGetCapabilitiesResponse_Closure closure, void *data)
 {
 	const Csi__V1__GroupControllerGetCapabilitiesResponse out =
 		CSI__V1__GROUP_CONTROLLER_GET_CAPABILITIES_RESPONSE__INIT;
@@ -22,8 +21,10 @@ group_group_controller_get_capabilities(Csi__V1__GroupController_Service *servic
 	closure(&out, data);
 }
 
-UNIMPLEMENTED(GroupController, group, create_volume_group_snapshot, CreateVolumeGroupSnapshot, NO_GROUPS)
-UNIMPLEMENTED(GroupController, group, delete_volume_group_snapshot, DeleteVolumeGroupSnapshot, NO_GROUPS)
+UNIMPLEMENTED(GroupController, group, create_volume_group_snapshot, CreateVolumeGroupSnapshot,
+	      NO_GROUPS)
+UNIMPLEMENTED(GroupController, group, delete_volume_group_snapshot, DeleteVolumeGroupSnapshot,
+	      NO_GROUPS)
 UNIMPLEMENTED(GroupController, group, get_volume_group_snapshot, GetVolumeGroupSnapshot, NO_GROUPS)
 
 void csi_group_controller_init(Csi__V1__GroupController_Service *s)

@@ -29,9 +29,9 @@ static const struct csi_driver *driver_of(Csi__V1__Node_Service *service)
 /* What NodePublishVolume works with, taken from the request. */
 struct publication {
 	struct volume_params params;
-	char *path;    /* on the server */
+	char *path; /* on the server */
 	char *options; /* mount flags, then the mountOptions attribute */
-	char *source;  /* as mountinfo shows it */
+	char *source; /* as mountinfo shows it */
 	bool read_only;
 };
 
@@ -85,9 +85,9 @@ static char *make_source(const char *server, const char *path)
 static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
 		   struct publication *x, struct error *err)
 {
-	const struct volume_defaults defaults = {
-		.server = driver->server, .share = driver->share, .mode = driver->mount_permissions
-	};
+	const struct volume_defaults defaults = { .server = driver->server,
+						  .share = driver->share,
+						  .mode = driver->mount_permissions };
 	const struct csi_map context = csi_map_of(in, volume_context);
 	cleanup_free char *flags = NULL;
 	int r;
@@ -98,8 +98,8 @@ static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVo
 	if (r < 0)
 		return r;
 	flags = capability_options(in->volume_capability);
-	x->path = path_join_root(x->params.share,
-				 x->params.subdir != NULL ? x->params.subdir : "", NULL);
+	x->path = path_join_root(x->params.share, x->params.subdir != NULL ? x->params.subdir : "",
+				 NULL);
 	if (flags == NULL || x->path == NULL)
 		return error_oom(err);
 	x->options = join_options(flags, x->params.mount_options);
@@ -140,8 +140,8 @@ static int check_mounted(const struct publication *x, const struct mount_info *i
 				 info->source);
 	if (info->read_only != read_only)
 		return error_set(err, ERROR_ALREADY_EXISTS,
-				 "target_path: '%s' is mounted %s already, and is asked for %s", target,
-				 info->read_only ? "read-only" : "read-write",
+				 "target_path: '%s' is mounted %s already, and is asked for %s",
+				 target, info->read_only ? "read-only" : "read-write",
 				 read_only ? "read-only" : "read-write");
 	return 0;
 }
@@ -223,8 +223,8 @@ static int remove_target(const char *target, struct error *err)
 			 "target_path: cannot remove '%s'; look at what is in it", target);
 }
 
-static int unpublish(const struct csi_driver *driver,
-		     const Csi__V1__NodeUnpublishVolumeRequest *in, struct error *err)
+static int unpublish(const struct csi_driver *driver, const Csi__V1__NodeUnpublishVolumeRequest *in,
+		     struct error *err)
 {
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;
 	struct mounter *m = driver->mounter;
@@ -255,8 +255,7 @@ static void node_node_unpublish_volume(Csi__V1__Node_Service *service,
 	closure(r < 0 ? NULL : &out, data);
 }
 
-static void node_node_get_info(Csi__V1__Node_Service *service,
-			       const Csi__V1__NodeGetInfoRequest *in,
+static void node_node_get_info(Csi__V1__Node_Service *service, const Csi__V1__NodeGetInfoRequest *in,
 			       Csi__V1__NodeGetInfoResponse_Closure closure, void *data)
 {
 	Csi__V1__NodeGetInfoResponse out = CSI__V1__NODE_GET_INFO_RESPONSE__INIT;

@@ -147,8 +147,7 @@ static int put_variable(struct buf *b, const char *name, size_t len, const struc
 			 "subDir: unknown variable in ${...}: there are pvc.metadata.name, pvc.metadata.namespace and pv.metadata.name");
 }
 
-static int fill_in(const char *template, const struct csi_map *map, struct buf *b,
-		   struct error *err)
+static int fill_in(const char *template, const struct csi_map *map, struct buf *b, struct error *err)
 {
 	const char *p = template;
 
@@ -207,8 +206,8 @@ static int take_subdir(struct volume_params *p, const char *value, const struct 
 	return 0;
 }
 
-static int take_mount_options(struct volume_params *p, const char *value,
-			      const struct csi_map *map, struct error *err)
+static int take_mount_options(struct volume_params *p, const char *value, const struct csi_map *map,
+			      struct error *err)
 {
 	(void)map;
 	return set_string(&p->mount_options, value, err);
@@ -226,7 +225,7 @@ static int take_fstype(struct volume_params *p, const char *value, const struct 
 }
 
 enum param_flags {
-	PARAM_CREATE = 1 << 0,    /* of a StorageClass */
+	PARAM_CREATE = 1 << 0, /* of a StorageClass */
 	PARAM_ATTRIBUTE = 1 << 1, /* of a volume */
 };
 
@@ -249,8 +248,9 @@ static const struct {
 static bool is_sidecar_key(const char *key)
 {
 	static const char *const prefixes[] = {
-		SIDECAR_PREFIX,          "storage.kubernetes.io/", "csiProvisionerSecret",
-		"csiControllerPublishSecret", "csiNodeStageSecret",     "csiNodePublishSecret",
+		SIDECAR_PREFIX,         "storage.kubernetes.io/",
+		"csiProvisionerSecret", "csiControllerPublishSecret",
+		"csiNodeStageSecret",   "csiNodePublishSecret",
 	};
 	size_t i;
 
@@ -297,9 +297,8 @@ static int take_entry(struct volume_params *p, const struct csi_map *map, size_t
 static int parse(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
 		 const struct volume_defaults *defaults, struct error *err)
 {
-	cleanup_volume_params struct volume_params p = {
-		.mode = defaults->mode, .on_delete = defaults->on_delete
-	};
+	cleanup_volume_params struct volume_params p = { .mode = defaults->mode,
+							 .on_delete = defaults->on_delete };
 	size_t i;
 	int r = 0;
 
@@ -321,16 +320,17 @@ static int check_location(const struct volume_params *p, const char *where, stru
 {
 	if (p->server == NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "server: missing in the %s, and csi-nfs has no default (--server)", where);
+				 "server: missing in the %s, and csi-nfs has no default (--server)",
+				 where);
 	if (p->share == NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "share: missing in the %s, and csi-nfs has no default (--share)", where);
+				 "share: missing in the %s, and csi-nfs has no default (--share)",
+				 where);
 	return nfs_server_check(p->server, err);
 }
 
 static int parse_located(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
-			 const struct volume_defaults *defaults, const char *where,
-			 struct error *err)
+			 const struct volume_defaults *defaults, const char *where, struct error *err)
 {
 	struct volume_params p;
 	int r;

@@ -18,12 +18,12 @@
 enum volume_on_delete { ON_DELETE_DELETE, ON_DELETE_RETAIN, ON_DELETE_ARCHIVE };
 
 struct volume_params {
-	char *server;      /* without brackets; the default where none is given; NULL: neither */
-	char *share;       /* likewise, as given */
-	char *subdir;      /* templates filled in, slashes around it trimmed; NULL: none given */
+	char *server; /* without brackets; the default where none is given; NULL: neither */
+	char *share; /* likewise, as given */
+	char *subdir; /* templates filled in, slashes around it trimmed; NULL: none given */
 	char *on_delete_text; /* as given, for the volume id; NULL: none given */
 	enum volume_on_delete on_delete;
-	uint32_t mode;     /* mountPermissions; 0: leave */
+	uint32_t mode; /* mountPermissions; 0: leave */
 	char *mount_options; /* the volume attribute; NULL: none */
 };
 

@@ -35,11 +35,12 @@ int validate_name(const char *name, struct error *err)
 	if (r < 0)
 		return r;
 	if (len > CSI_STRING_MAX)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "name: has %zu bytes, the limit is %d",
-				 len, CSI_STRING_MAX);
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "name: has %zu bytes, the limit is %d", len, CSI_STRING_MAX);
 	for (p = name; *p != '\0'; p++)
 		if (is_banned((const unsigned char *)p))
-			return error_set(err, ERROR_INVALID_ARGUMENT, "name: holds a control character");
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "name: holds a control character");
 	return 0;
 }
 
@@ -50,8 +51,8 @@ int validate_volume_id(const char *id, struct error *err)
 	if (r < 0)
 		return r;
 	if (strlen(id) > CSI_ID_MAX)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "volume_id: has %zu bytes, the limit is %d",
-				 strlen(id), CSI_ID_MAX);
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "volume_id: has %zu bytes, the limit is %d", strlen(id), CSI_ID_MAX);
 	return 0;
 }
 
@@ -77,10 +78,11 @@ int validate_path(const char *path, const char *field, struct error *err)
 	if (path[0] != '/')
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must be an absolute path", field);
 	if (strlen(path) > CSI_PATH_MAX)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d", field,
-				 strlen(path), CSI_PATH_MAX);
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
+				 field, strlen(path), CSI_PATH_MAX);
 	if (path[strspn(path, "/")] == '\0')
-		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must not be the root directory", field);
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must not be the root directory",
+				 field);
 	if (has_dot_dot(path))
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must not contain '..'", field);
 	return 0;
@@ -116,7 +118,8 @@ static int validate_flags(const Csi__V1__VolumeCapability__MountVolume *mount, s
 	}
 	if (total > CSI_FLAGS_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "mount_flags: have %zu bytes, the limit is %d", total, CSI_FLAGS_MAX);
+				 "mount_flags: have %zu bytes, the limit is %d", total,
+				 CSI_FLAGS_MAX);
 	return 0;
 }
 

@@ -35,8 +35,8 @@ static uint32_t mode_of(const struct record *rec)
 }
 
 /* Records come from a share that others may write to: a path in one is checked like any input. */
-static int dir_of(struct nfs_client *c, const struct record *rec, const char *key,
-		  const char **ret, struct error *err)
+static int dir_of(struct nfs_client *c, const struct record *rec, const char *key, const char **ret,
+		  struct error *err)
 {
 	const char *dir = record_get(rec, VOLUME_KEY_DIR);
 
@@ -51,8 +51,8 @@ static int dir_of(struct nfs_client *c, const struct record *rec, const char *ke
 
 static int differs(const char *name, const char *what, struct error *err)
 {
-	return error_set(err, ERROR_ALREADY_EXISTS, "a volume named '%s' exists with another %s", name,
-			 what);
+	return error_set(err, ERROR_ALREADY_EXISTS, "a volume named '%s' exists with another %s",
+			 name, what);
 }
 
 static int check_same(const struct record *have, const struct record *want,
@@ -75,7 +75,8 @@ static int check_same(const struct record *have, const struct record *want,
 			return differs(name, keys[i].what, err);
 	if (!capacity_is_compatible(size_of(have), range))
 		return error_set(err, ERROR_ALREADY_EXISTS,
-				 "a volume named '%s' exists with a size of %" PRId64 " bytes, which is not what is asked for",
+				 "a volume named '%s' exists with a size of %" PRId64
+				 " bytes, which is not what is asked for",
 				 name, size_of(have));
 	return 0;
 }
@@ -254,8 +255,8 @@ int volume_find(struct nfs_client *c, const struct volume_id *id, struct record 
 	if (r == 0)
 		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
 	if (r == -ENOENT)
-		return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s", dir,
-				 c->export.server, c->export.share);
+		return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s",
+				 dir, c->export.server, c->export.share);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up '%s'", dir);
 	*ret = rec;

@@ -81,7 +81,8 @@ static bool is_safe(const struct volume_id *id)
 		return false;
 	if (id->share[0] != '\0' && path_check_relative(id->share, "share", NULL) < 0)
 		return false;
-	if (path_check_relative(id->subdir, "subDir", NULL) < 0 || path_starts_with(id->subdir, NFS_STATE_DIR))
+	if (path_check_relative(id->subdir, "subDir", NULL) < 0 ||
+	    path_starts_with(id->subdir, NFS_STATE_DIR))
 		return false;
 	if (id->uuid[0] == '\0')
 		return true;
@@ -147,8 +148,7 @@ static size_t cut_at(const char *s, size_t max)
 	return n;
 }
 
-int volume_key(const char *name, const char *server, const char *share, char **ret,
-	       struct error *err)
+int volume_key(const char *name, const char *server, const char *share, char **ret, struct error *err)
 {
 	size_t taken = strlen(server) + strlen(share) + SEPARATORS + ON_DELETE_BYTES;
 	size_t max = taken < VOLUME_ID_MAX ? VOLUME_ID_MAX - taken : 0;

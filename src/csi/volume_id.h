@@ -18,10 +18,10 @@
 #define VOLUME_ID_MAX 128 /* CSI specification, "Size Limits": a string without another limit */
 
 struct volume_id {
-	char *server;    /* bare, no brackets */
-	char *share;     /* trimmed; "" for "/" */
-	char *subdir;    /* trimmed */
-	char *uuid;      /* "" where the subdir identifies the volume */
+	char *server; /* bare, no brackets */
+	char *share; /* trimmed; "" for "/" */
+	char *subdir; /* trimmed */
+	char *uuid; /* "" where the subdir identifies the volume */
 	char *on_delete; /* "", or as it was given */
 };
 

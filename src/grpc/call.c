@@ -203,8 +203,7 @@ static void work(uv_work_t *req)
 		call->skipped = true;
 		return;
 	}
-	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len,
-			  &call->invocation);
+	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len, &call->invocation);
 }
 
 /* Nobody is waiting any more; what came of it is worth knowing all the same. */
@@ -273,8 +272,7 @@ static void start(struct grpc_call *call)
 		start_work(call);
 		return;
 	}
-	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len,
-			  &call->invocation);
+	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len, &call->invocation);
 	count_received(call, 0);
 	answer(call);
 }

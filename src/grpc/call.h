@@ -23,23 +23,23 @@ enum grpc_call_phase {
 };
 
 struct grpc_call {
-	struct list link;       /* in the connection's calls */
+	struct list link; /* in the connection's calls */
 	struct grpc_server *server;
 	struct grpc_conn *conn; /* NULL: the stream is gone */
 	int32_t stream_id;
 	enum grpc_call_phase phase;
-	bool working;           /* a worker has it, or will */
-	bool skipped;           /* the worker found nobody waiting */
+	bool working; /* a worker has it, or will */
+	bool skipped; /* the worker found nobody waiting */
 	uint64_t started_ns;
-	uint64_t expires_ns;    /* the deadline, or when the body has to be there; or GRPC_NEVER */
+	uint64_t expires_ns; /* the deadline, or when the body has to be there; or GRPC_NEVER */
 	struct grpc_headers headers;
 	struct grpc_frame frame;
 	struct grpc_method method;
 	struct grpc_invocation invocation;
-	uint8_t *data;          /* the request on its way to the worker */
+	uint8_t *data; /* the request on its way to the worker */
 	size_t data_len;
-	size_t received;        /* our part of the server's received */
-	size_t reply_sent;      /* how much of the reply nghttp2 has taken */
+	size_t received; /* our part of the server's received */
+	size_t reply_sent; /* how much of the reply nghttp2 has taken */
 	uv_work_t work;
 };
 

@@ -27,7 +27,7 @@ struct grpc_method {
 struct grpc_invocation {
 	struct request request; /* err is the status where reply is NULL */
 	const ProtobufCMessageDescriptor *output;
-	uint8_t *reply;         /* prefix and message; whoever owns the invocation frees it */
+	uint8_t *reply; /* prefix and message; whoever owns the invocation frees it */
 	size_t reply_len;
 };
 

@@ -56,7 +56,8 @@ static int split(const char *endpoint, const char **ret_prefix, const char **ret
 	if (after(endpoint, "tcp:") != NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "endpoint '%s' is refused: CSI over TCP has no authentication, "
-				 "use unix:///path/csi.sock", endpoint);
+				 "use unix:///path/csi.sock",
+				 endpoint);
 	return error_set(err, ERROR_INVALID_ARGUMENT,
 			 "endpoint '%s' is not of the form unix:///path/csi.sock", endpoint);
 }

@@ -26,8 +26,7 @@ static int check_flag(const struct grpc_frame *f, struct error *err)
 		return error_set(err, ERROR_INTERNAL, "gRPC frame has the unknown flag %u",
 				 f->prefix[0]);
 	if (f->encoded)
-		return error_set(err, ERROR_UNIMPLEMENTED,
-				 "compressed requests are not supported");
+		return error_set(err, ERROR_UNIMPLEMENTED, "compressed requests are not supported");
 	return error_set(err, ERROR_INTERNAL, "compressed request without a grpc-encoding");
 }
 

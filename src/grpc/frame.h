@@ -19,7 +19,7 @@
 
 /* All zero is an empty one. */
 struct grpc_frame {
-	bool encoded;  /* set by the caller: grpc-encoding names something other than identity */
+	bool encoded; /* set by the caller: grpc-encoding names something other than identity */
 	uint8_t prefix[GRPC_FRAME_PREFIX_SIZE];
 	size_t n_prefix;
 	uint8_t *data; /* NULL while the message is empty */

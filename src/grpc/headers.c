@@ -67,7 +67,7 @@ static void on_path(struct grpc_headers *h, struct text value)
 
 static void on_authority(struct grpc_headers *h, struct text value)
 {
-	(void)value; /* a path, nothing at all, localhost: clients send whatever they were dialled */
+	(void)value; /* a path, nothing at all, localhost: clients send what they were dialled */
 	if (!first(h, SEEN_AUTHORITY))
 		h->bad = "more than one :authority";
 }

@@ -18,22 +18,22 @@
 
 /* All zero before the first field. */
 struct grpc_headers {
-	size_t list_size;    /* as SETTINGS_MAX_HEADER_LIST_SIZE counts */
-	unsigned int seen;   /* which of the fields that may come once only */
-	bool has_regular;    /* no pseudo field may follow */
-	bool malformed;      /* in a way that HTTP/2 answers with PROTOCOL_ERROR */
+	size_t list_size; /* as SETTINGS_MAX_HEADER_LIST_SIZE counts */
+	unsigned int seen; /* which of the fields that may come once only */
+	bool has_regular; /* no pseudo field may follow */
+	bool malformed; /* in a way that HTTP/2 answers with PROTOCOL_ERROR */
 	bool is_post;
-	bool is_grpc;        /* content-type */
-	bool encoded;        /* grpc-encoding names something other than identity */
+	bool is_grpc; /* content-type */
+	bool encoded; /* grpc-encoding names something other than identity */
 	bool has_timeout;
-	const char *bad;     /* what earns a 400; static text */
+	const char *bad; /* what earns a 400; static text */
 	uint64_t timeout_ns;
 	char path[GRPC_PATH_MAX + 1]; /* cut where it is longer */
 };
 
 /* Takes in one field. Names and values need no terminator. Beyond the list's limit only counts. */
-void grpc_headers_add(struct grpc_headers *h, const char *name, size_t name_len,
-		      const char *value, size_t value_len);
+void grpc_headers_add(struct grpc_headers *h, const char *name, size_t name_len, const char *value,
+		      size_t value_len);
 
 /*
  * Judges the whole block. Returns 0 where the request may go on; -EPROTO, with no error set, where

@@ -17,7 +17,7 @@
 /* One request or reply: what grpc-go and grpc-js accept by default. CSI needs some KiB. */
 #define GRPC_MESSAGE_MAX (4U * GRPC_MIB)
 
-/* What a request may take once unpacked: a map entry of 2 bytes on the wire takes 60 on the heap. */
+/* What a request may take once unpacked: 2 bytes on the wire can be 60 on the heap. */
 #define GRPC_UNPACK_MAX (8U * GRPC_MIB)
 
 /* Request bytes held over all calls, unpacked ones not counted. */

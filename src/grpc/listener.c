@@ -156,8 +156,7 @@ void grpc_listener_close(struct grpc_listener *l)
 {
 	struct stat st;
 
-	if (l->path != NULL && lstat(l->path, &st) == 0 && st.st_dev == l->dev &&
-	    st.st_ino == l->ino)
+	if (l->path != NULL && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
 		(void)unlink(l->path); /* nothing to be done about it while going down */
 	free(l->path);
 	l->path = NULL;

@@ -10,9 +10,9 @@
 #include "base/error.h"
 
 struct grpc_listener {
-	int fd;      /* non-blocking; negative: not listening */
-	char *path;  /* the file that was bound, NULL: abstract */
-	dev_t dev;   /* of that file, so that nobody else's is removed */
+	int fd; /* non-blocking; negative: not listening */
+	char *path; /* the file that was bound, NULL: abstract */
+	dev_t dev; /* of that file, so that nobody else's is removed */
 	ino_t ino;
 };
 

@@ -139,8 +139,9 @@ static int scan_field(const struct place *at, const ProtobufCMessageDescriptor *
 		value = (struct cursor){ c->p, (size_t)n };
 		(void)skip(c, n); /* checked above */
 		return scan_bytes(at,
-				  protobuf_c_message_descriptor_get_field(
-					  desc, (unsigned int)(tag >> WIRE_TYPE_BITS)),
+				  protobuf_c_message_descriptor_get_field(desc,
+									  (unsigned int)(tag >>
+											 WIRE_TYPE_BITS)),
 				  value, err);
 	default:
 		ok = false;

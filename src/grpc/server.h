@@ -82,8 +82,9 @@ void grpc_server_shutdown(struct grpc_server *s, unsigned int grace_ms, void (*d
 
 /*
  * Gives the server up, at any stage; NULL is accepted. After done there is nothing left to close.
- * Otherwise everything is closed here as at the end of the grace, and the memory goes when the loop has run the close
- * callbacks (and the last handler has ended): run the loop once more before uv_loop_close().
+ * Otherwise everything is closed here as at the end of the grace, and the memory goes when the loop
+ * has run the close callbacks (and the last handler has ended): run the loop once more before
+ * uv_loop_close().
  */
 void grpc_server_free(struct grpc_server *s);
 

@@ -52,8 +52,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	(void)data;
 	/* Request trailers are legal and mean nothing to a unary call. */
 	if (call != NULL && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
-		grpc_call_header(call, (const char *)name, name_len, (const char *)value,
-				 value_len);
+		grpc_call_header(call, (const char *)name, name_len, (const char *)value, value_len);
 	return 0;
 }
 
@@ -106,8 +105,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
  */
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
-	if (frame->hd.type == NGHTTP2_HEADERS &&
-	    (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
+	if (frame->hd.type == NGHTTP2_HEADERS && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
 	    nghttp2_session_get_stream_remote_close(session, frame->hd.stream_id) == 0)
 		return refuse(data, frame->hd.stream_id, NGHTTP2_NO_ERROR);
 	return 0;

@@ -82,7 +82,10 @@ struct version {
 };
 
 static const struct version versions[] = {
-	{ 4, "vers=4.2" }, { 4, "vers=4.1" }, { 4, "vers=4.0" }, { 3, "vers=3" },
+	{ 4, "vers=4.2" },
+	{ 4, "vers=4.1" },
+	{ 4, "vers=4.0" },
+	{ 3, "vers=3" },
 };
 
 /* As mount.nfs: the newest first; a given one alone; "4" alone any of its minor versions. */
@@ -307,7 +310,8 @@ static int set_mode(const struct request *q, struct helper_reply *reply)
 		return fail(reply, HELPER_REQUEST, EINVAL);
 	if (mode == 0)
 		return 0;
-	if (stat(target, &st) == 0 && ((st.st_mode & 07777) == mode || chmod(target, (mode_t)mode) == 0))
+	if (stat(target, &st) == 0 &&
+	    ((st.st_mode & 07777) == mode || chmod(target, (mode_t)mode) == 0))
 		return 0;
 	e = errno;
 	(void)umount2(target, MNT_DETACH | UMOUNT_NOFOLLOW); /* the request has failed as a whole */
@@ -393,6 +397,6 @@ int mount_helper_main(void)
 		(void)do_umount(&q, &reply);
 	else
 		(void)fail(&reply, HELPER_REQUEST, EINVAL);
-	return write(STDOUT_FILENO, &reply, sizeof(reply)) == sizeof(reply) ? EXIT_SUCCESS :
-									      EXIT_FAILURE;
+	return write(STDOUT_FILENO, &reply, sizeof(reply)) == sizeof(reply) ? EXIT_SUCCESS
+									    : EXIT_FAILURE;
 }

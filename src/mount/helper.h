@@ -13,14 +13,14 @@
 /* The fields of a request, in this order. Those that an operation does not use are empty. */
 enum helper_field {
 	HELPER_OPERATION, /* "mount" or "umount" */
-	HELPER_DRIVER,    /* process id of the driver, decimal */
+	HELPER_DRIVER, /* process id of the driver, decimal */
 	HELPER_TARGET,
-	HELPER_FLAGS,     /* umount: umount2() flags, decimal */
+	HELPER_FLAGS, /* umount: umount2() flags, decimal */
 	HELPER_SERVER,
 	HELPER_PATH,
 	HELPER_OPTIONS,
 	HELPER_READ_ONLY, /* "1" or "" */
-	HELPER_MODE,      /* octal */
+	HELPER_MODE, /* octal */
 	HELPER_FIELDS,
 };
 
@@ -31,9 +31,9 @@ enum helper_step {
 	HELPER_DONE,
 	HELPER_REQUEST, /* the request was not understood */
 	HELPER_RESOLVE,
-	HELPER_REACH,   /* the server does not answer */
+	HELPER_REACH, /* the server does not answer */
 	HELPER_VERSION, /* it answers, and does not speak the version */
-	HELPER_MOUNT,   /* mount(2) */
+	HELPER_MOUNT, /* mount(2) */
 	HELPER_PROGRAM, /* mount.nfs, which has written why to stderr */
 	HELPER_CHMOD,
 	HELPER_UMOUNT,
@@ -43,11 +43,11 @@ enum helper_step {
 
 struct helper_reply {
 	uint32_t magic;
-	int32_t step;        /* enum helper_step */
-	int32_t error;       /* positive errno; 0 where there is none */
-	uint32_t low, high;  /* HELPER_VERSION: versions that the server speaks */
-	char address[64];    /* of the server */
-	char text[256];      /* HELPER_RESOLVE: in words */
+	int32_t step; /* enum helper_step */
+	int32_t error; /* positive errno; 0 where there is none */
+	uint32_t low, high; /* HELPER_VERSION: versions that the server speaks */
+	char address[64]; /* of the server */
+	char text[256]; /* HELPER_RESOLVE: in words */
 };
 
 #endif

@@ -36,8 +36,7 @@ struct real_mounter {
 
 /* Runs a helper on a request. Errors as process_run(); the reply is filled in only with 0. */
 static int run_helper(struct real_mounter *m, const char *const fields[HELPER_FIELDS],
-		      unsigned int timeout_ms, struct helper_reply *reply,
-		      char log[PROCESS_LOG_SIZE])
+		      unsigned int timeout_ms, struct helper_reply *reply, char log[PROCESS_LOG_SIZE])
 {
 	cleanup_buf struct buf request = { .max = HELPER_REQUEST_MAX - 1 };
 	struct process p = {
@@ -90,13 +89,17 @@ static const struct {
 	enum error_code code;
 	const char *hint;
 } mount_errors[] = {
-	{ ENOENT, ERROR_NOT_FOUND, "there is no such export or directory, or it is not shown to this node" },
+	{ ENOENT, ERROR_NOT_FOUND,
+	  "there is no such export or directory, or it is not shown to this node" },
 	{ ENOTDIR, ERROR_NOT_FOUND, "the path on the server is not a directory" },
 	{ ESTALE, ERROR_NOT_FOUND, "the directory was removed on the server" },
-	{ EACCES, ERROR_PERMISSION_DENIED, "the export does not allow this node's address, or wants another sec= or the option 'insecure'" },
-	{ EPERM, ERROR_PERMISSION_DENIED, "the server refuses this node, or csi-nfs may not mount here (it needs CAP_SYS_ADMIN)" },
+	{ EACCES, ERROR_PERMISSION_DENIED,
+	  "the export does not allow this node's address, or wants another sec= or the option 'insecure'" },
+	{ EPERM, ERROR_PERMISSION_DENIED,
+	  "the server refuses this node, or csi-nfs may not mount here (it needs CAP_SYS_ADMIN)" },
 	{ EINVAL, ERROR_INVALID_ARGUMENT, "the kernel does not take these mount options" },
-	{ EPROTONOSUPPORT, ERROR_FAILED_PRECONDITION, "server and node have no NFS version in common, of those asked for" },
+	{ EPROTONOSUPPORT, ERROR_FAILED_PRECONDITION,
+	  "server and node have no NFS version in common, of those asked for" },
 	{ ENODEV, ERROR_FAILED_PRECONDITION, "the kernel has no NFS client: load the module nfs" },
 	{ EBUSY, ERROR_FAILED_PRECONDITION, "this is mounted there already" },
 	{ ECONNREFUSED, ERROR_UNAVAILABLE, "nothing listens there" },
@@ -125,11 +128,14 @@ static const struct {
 	enum error_code code;
 	const char *hint;
 } program_messages[] = {
-	{ "rpc.statd is not running", ERROR_FAILED_PRECONDITION, "; start rpc.statd on the node, or add the mount option nolock" },
-	{ "access denied", ERROR_PERMISSION_DENIED, "; there is no such export, or it does not allow this node's address" },
+	{ "rpc.statd is not running", ERROR_FAILED_PRECONDITION,
+	  "; start rpc.statd on the node, or add the mount option nolock" },
+	{ "access denied", ERROR_PERMISSION_DENIED,
+	  "; there is no such export, or it does not allow this node's address" },
 	{ "No such file or directory", ERROR_NOT_FOUND, "" },
 	{ "incorrect mount option", ERROR_INVALID_ARGUMENT, "" },
-	{ "requested NFS version", ERROR_FAILED_PRECONDITION, "; with the server's mount service on a port of its own, give mountport=" },
+	{ "requested NFS version", ERROR_FAILED_PRECONDITION,
+	  "; with the server's mount service on a port of its own, give mountport=" },
 	{ "Connection refused", ERROR_UNAVAILABLE, "" },
 	{ "timed out", ERROR_UNAVAILABLE, "" },
 	{ "No route to host", ERROR_UNAVAILABLE, "" },
@@ -149,8 +155,8 @@ static int program_error(const char *source, const struct helper_reply *reply, c
 				 source);
 	for (i = 0; i < ARRAY_SIZE(program_messages); i++)
 		if (strstr(log, program_messages[i].text) != NULL)
-			return error_set(err, program_messages[i].code, "mounting '%s': %.*s%s", source, len,
-					 log, program_messages[i].hint);
+			return error_set(err, program_messages[i].code, "mounting '%s': %.*s%s",
+					 source, len, log, program_messages[i].hint);
 	return error_set(err, ERROR_INTERNAL, "mounting '%s' by mount.nfs: %.*s", source, len, log);
 }
 
@@ -186,8 +192,8 @@ static int reply_error(const struct mount_request *q, const char *source,
 				 "setting mountPermissions %04o on '%s', was root squashed? It was unmounted again",
 				 q->mode, source);
 	default:
-		return error_set(err, ERROR_INTERNAL, "mounting '%s': the helper failed at step %d", source,
-				 reply->step);
+		return error_set(err, ERROR_INTERNAL, "mounting '%s': the helper failed at step %d",
+				 source, reply->step);
 	}
 }
 
@@ -281,8 +287,7 @@ static const struct {
  * One mount off the top. Whether that went well is read from mountinfo alone: with a dead server
  * NFSv4.1 detaches the mount and does not return from the call.
  */
-static int unmount_top(struct real_mounter *m, const char *path, unsigned int depth,
-		       struct error *err)
+static int unmount_top(struct real_mounter *m, const char *path, unsigned int depth, struct error *err)
 {
 	char driver[16], flags[16], log[PROCESS_LOG_SIZE] = "";
 	struct helper_reply reply = { .error = 0 };
@@ -335,8 +340,8 @@ static int real_unmount(struct mounter *mounter, const char *target, struct erro
 			return r;
 		if (!mountinfo_is_nfs(info))
 			return error_set(err, ERROR_FAILED_PRECONDITION,
-					 "'%s' has a %s file system mounted, which is none of ours", path,
-					 info->fstype);
+					 "'%s' has a %s file system mounted, which is none of ours",
+					 path, info->fstype);
 		r = unmount_top(m, path, info->depth, err);
 		if (r < 0)
 			return r;

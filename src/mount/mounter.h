@@ -21,27 +21,27 @@
 /* argv[1] that makes csi-nfs a helper process. */
 #define MOUNT_HELPER_COMMAND "mount-helper"
 
-#define MOUNT_TIMEOUT_MS 45000         /* kubelet waits for two minutes */
+#define MOUNT_TIMEOUT_MS 45000 /* kubelet waits for two minutes */
 #define MOUNT_UMOUNT_TIMEOUT_MS 5000
-#define MOUNT_FORCE_TIMEOUT_MS 2000    /* of umount with MNT_FORCE, and then with MNT_DETACH */
+#define MOUNT_FORCE_TIMEOUT_MS 2000 /* of umount with MNT_FORCE, and then with MNT_DETACH */
 
 struct mounter;
 
 /* Strings are borrowed during the call. */
 struct mount_request {
-	const char *server;  /* host name or address, IPv6 without brackets */
-	const char *path;    /* absolute path on the server */
-	const char *target;  /* an existing directory */
+	const char *server; /* host name or address, IPv6 without brackets */
+	const char *path; /* absolute path on the server */
+	const char *target; /* an existing directory */
 	const char *options; /* comma-separated, as in mount(8); may hold secrets */
 	bool read_only;
-	uint32_t mode;       /* for the mounted directory, where it has another one; 0: leave */
+	uint32_t mode; /* for the mounted directory, where it has another one; 0: leave */
 };
 
 /* What is mounted at a path: the topmost mount, if several are stacked there. */
 struct mount_info {
 	char *source;
 	char *fstype;
-	bool read_only;     /* of this mount, not of the file system below it */
+	bool read_only; /* of this mount, not of the file system below it */
 	unsigned int depth; /* mounts that are stacked there */
 };
 

@@ -28,22 +28,38 @@ static bool key_is(const char *option, const char *key)
 	return strlen(key) == len && strncmp(option, key, len) == 0;
 }
 
-static bool is_refused(const char *option)
+static bool is_among(const char *option, const char *const *keys, size_t n)
 {
-	static const char *const keys[] = {
-		"bind",     "rbind",   "move",     "remount",     "loop",      "offset",
-		"sizelimit", "encryption", "helper", "uhelper",    "user",      "users",
-		"owner",    "group",   "nofail",   "x-",          "X-",        "addr",
-		"clientaddr", "mountaddr", "mounthost", "shared", "rshared",   "slave",
-		"rslave",   "private", "rprivate", "unbindable",  "runbindable", "make-",
-		"fg",       "bg",      "_netdev",
-	};
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(keys); i++)
+	for (i = 0; i < n; i++)
 		if (key_is(option, keys[i]))
 			return true;
 	return false;
+}
+
+/* What would mount something else, somewhere else, or run a program of the user's choice. */
+static bool is_refused(const char *option)
+{
+	static const char *const keys[] = {
+		"bind",       "rbind",       "move",   "remount",    "loop",      "offset",
+		"sizelimit",  "encryption",  "helper", "uhelper",    "user",      "users",
+		"owner",      "group",       "addr",   "clientaddr", "mountaddr", "mounthost",
+		"shared",     "rshared",     "slave",  "rslave",     "private",   "rprivate",
+		"unbindable", "runbindable", "make-",
+	};
+
+	return is_among(option, keys, ARRAY_SIZE(keys));
+}
+
+/* For fstab and for mount.nfs's patience: without meaning here, and no reason to fail. */
+static bool is_ignored(const char *option)
+{
+	static const char *const keys[] = {
+		"nofail", "_netdev", "bg", "fg", "retry", "auto", "noauto", "x-", "X-", "comment",
+	};
+
+	return is_among(option, keys, ARRAY_SIZE(keys));
 }
 
 static int refused(const char *option, struct error *err)
@@ -60,8 +76,7 @@ static int parse_version(struct mount_options *o, const char *value, struct erro
 		unsigned int major;
 		int minor;
 	} versions[] = {
-		{ "3", 3, -1 },	 { "4", 4, -1 },  { "4.0", 4, 0 },
-		{ "4.1", 4, 1 }, { "4.2", 4, 2 },
+		{ "3", 3, -1 }, { "4", 4, -1 }, { "4.0", 4, 0 }, { "4.1", 4, 1 }, { "4.2", 4, 2 },
 	};
 	size_t i;
 
@@ -109,7 +124,7 @@ static int take_option(struct mount_options *o, const char *option, struct buf *
 	uint64_t port;
 	int r;
 
-	if (option[0] == '\0')
+	if (option[0] == '\0' || is_ignored(option))
 		return 0;
 	if (option[0] == '-' || is_refused(option))
 		return refused(option, err);
@@ -126,8 +141,8 @@ static int take_option(struct mount_options *o, const char *option, struct buf *
 		o->no_lock = true;
 	if (strcmp(option, "lock") == 0)
 		o->no_lock = false;
-	if (key_is(option, "rdma") || key_is(option, "udp") || str_has_prefix(option, "proto=rdma") ||
-	    str_has_prefix(option, "proto=udp"))
+	if (key_is(option, "rdma") || key_is(option, "udp") ||
+	    str_has_prefix(option, "proto=rdma") || str_has_prefix(option, "proto=udp"))
 		o->no_ping = true;
 	if (buf_printf(rest, "%s%s", rest->len > 0 ? "," : "", option) < 0)
 		return error_oom(err);
@@ -147,7 +162,8 @@ int mount_options_parse(struct mount_options *ret, const char *text, struct erro
 				 "mount options: have %zu bytes, the limit is %d", strlen(text),
 				 MOUNT_OPTIONS_MAX);
 	if (str_has_control(text))
-		return error_set(err, ERROR_INVALID_ARGUMENT, "mount options: hold a control character");
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "mount options: hold a control character");
 	r = strv_split(&v, text, ',');
 	if (r < 0)
 		return error_oom(err);

@@ -16,12 +16,12 @@
 #define MOUNT_OPTIONS_MAX 4096 /* bytes; the kernel takes a page */
 
 struct mount_options {
-	unsigned int major;  /* 3 or 4; 0: not given */
-	int minor;           /* of version 4; -1: not given */
-	uint16_t port;       /* 0: not given */
-	bool no_lock;        /* "nolock" is among rest */
-	bool no_ping;        /* rdma or udp: a TCP ping would tell nothing */
-	char *rest;          /* all but the version, comma-separated */
+	unsigned int major; /* 3 or 4; 0: not given */
+	int minor; /* of version 4; -1: not given */
+	uint16_t port; /* 0: not given */
+	bool no_lock; /* "nolock" is among rest */
+	bool no_ping; /* rdma or udp: a TCP ping would tell nothing */
+	char *rest; /* all but the version, comma-separated */
 };
 
 /*

@@ -130,7 +130,7 @@ static int set_files(posix_spawn_file_actions_t *files, const struct pipes *p)
 
 static int spawn(const struct process *p, const struct pipes *pipes, pid_t *ret)
 {
-	char *argv[] = { (char *)(uintptr_t)"csi-nfs", (char *)(uintptr_t)p->argument, NULL };
+	char *argv[] = { (char *)(uintptr_t) "csi-nfs", (char *)(uintptr_t)p->argument, NULL };
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	int e;

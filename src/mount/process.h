@@ -25,10 +25,10 @@ struct process_reaper {
 };
 
 struct process {
-	const char *path;      /* program, called with argument as its only one */
+	const char *path; /* program, called with argument as its only one */
 	const char *argument;
 	const void *request;
-	size_t request_len;    /* at most what a pipe takes at once, 64 KiB */
+	size_t request_len; /* at most what a pipe takes at once, 64 KiB */
 	void *reply;
 	size_t reply_len;
 	char log[PROCESS_LOG_SIZE]; /* beginning of its stderr, terminated */

@@ -177,7 +177,8 @@ int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, stru
 		return error_set(err, ERROR_UNAVAILABLE, "server '%s': cannot resolve the name: %s",
 				 server, gai_strerror(status));
 	if (*ret_n == 0)
-		return error_set(err, ERROR_UNAVAILABLE, "server '%s': the name has no address", server);
+		return error_set(err, ERROR_UNAVAILABLE, "server '%s': the name has no address",
+				 server);
 	return 0;
 }
 
@@ -334,8 +335,7 @@ int net_ping(const struct net_address *a, uint16_t port, uint32_t program, uint3
 	r = client_new(&client, a, port, program, version);
 	if (r < 0)
 		return r;
-	stat = clnt_call(client, NULLPROC, nothing, NULL, nothing, NULL,
-			 ping_timeout);
+	stat = clnt_call(client, NULLPROC, nothing, NULL, nothing, NULL, ping_timeout);
 	r = call_error(client, stat, ret_low, ret_high);
 	clnt_destroy(client);
 	return r;
@@ -369,9 +369,11 @@ int net_portmap(const struct net_address *a, uint32_t program, uint32_t version,
 {
 	bool v6 = a->addr.ss_family == AF_INET6;
 	char tcp[] = "tcp", tcp6[] = "tcp6", empty[] = "";
-	RPCB query = {
-		.r_prog = program, .r_vers = version, .r_netid = v6 ? tcp6 : tcp, .r_addr = empty, .r_owner = empty
-	};
+	RPCB query = { .r_prog = program,
+		       .r_vers = version,
+		       .r_netid = v6 ? tcp6 : tcp,
+		       .r_addr = empty,
+		       .r_owner = empty };
 	char *uaddr = NULL;
 	enum clnt_stat stat;
 	uint32_t low, high;

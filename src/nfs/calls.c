@@ -56,8 +56,7 @@ int nfs_mkdir(struct nfs_client *c, const struct nfs_handle *dir, const char *na
 	return 0;
 }
 
-int nfs_symlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		const char *text)
+int nfs_symlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name, const char *text)
 {
 	struct nfs_op op = { .type = NFS_OP_SYMLINK, .dir = dir, .name = name, .text = text };
 
@@ -122,9 +121,7 @@ int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 		int (*entry)(void *data, const struct nfs_entry *entry), void *data)
 {
 	struct readdir_walk walk = { .entry = entry, .data = data };
-	struct nfs_op op = {
-		.type = NFS_OP_READDIR, .dir = dir, .entry = on_entry, .data = &walk
-	};
+	struct nfs_op op = { .type = NFS_OP_READDIR, .dir = dir, .entry = on_entry, .data = &walk };
 
 	do {
 		uint64_t before = op.cookie;

@@ -46,11 +46,11 @@ struct nfs_client_ops {
 struct nfs_client {
 	const struct nfs_client_ops *ops;
 	struct nfs_export export; /* as asked for: version 0 stays 0 */
-	unsigned int version;     /* spoken */
+	unsigned int version; /* spoken */
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of nfs/state.h, once known; len 0: not yet */
 	bool broken;
-	char address[64];         /* of the server, numeric, for messages */
+	char address[64]; /* of the server, numeric, for messages */
 };
 
 /*

@@ -21,22 +21,22 @@ static const struct {
 	{ 69, EDQUOT },
 	{ 70, ESTALE },
 	{ 71, EREMOTE },
-	{ 10001, ESTALE },          /* BADHANDLE */
-	{ 10003, ESTALE },          /* BAD_COOKIE: the directory changed under the cookie */
-	{ 10004, EOPNOTSUPP },      /* NOTSUPP */
-	{ 10005, ERANGE },          /* TOOSMALL */
-	{ 10006, EREMOTEIO },       /* SERVERFAULT */
-	{ 10008, EAGAIN },          /* JUKEBOX, DELAY */
-	{ 10013, EAGAIN },          /* GRACE */
-	{ 10014, ESTALE },          /* FHEXPIRED */
-	{ 10016, EACCES },          /* WRONGSEC: the export wants another security flavour */
-	{ 10018, EREMOTEIO },       /* RESOURCE */
-	{ 10019, EREMOTE },         /* MOVED */
+	{ 10001, ESTALE }, /* BADHANDLE */
+	{ 10003, ESTALE }, /* BAD_COOKIE: the directory changed under the cookie */
+	{ 10004, EOPNOTSUPP }, /* NOTSUPP */
+	{ 10005, ERANGE }, /* TOOSMALL */
+	{ 10006, EREMOTEIO }, /* SERVERFAULT */
+	{ 10008, EAGAIN }, /* JUKEBOX, DELAY */
+	{ 10013, EAGAIN }, /* GRACE */
+	{ 10014, ESTALE }, /* FHEXPIRED */
+	{ 10016, EACCES }, /* WRONGSEC: the export wants another security flavour */
+	{ 10018, EREMOTEIO }, /* RESOURCE */
+	{ 10019, EREMOTE }, /* MOVED */
 	{ 10021, EPROTONOSUPPORT }, /* MINOR_VERS_MISMATCH */
-	{ 10029, ELOOP },           /* SYMLINK: a component of a path is one */
-	{ 10040, EILSEQ },          /* BADCHAR */
-	{ 10041, EINVAL },          /* BADNAME */
-	{ 10046, EBUSY },           /* FILE_OPEN */
+	{ 10029, ELOOP }, /* SYMLINK: a component of a path is one */
+	{ 10040, EILSEQ }, /* BADCHAR */
+	{ 10041, EINVAL }, /* BADNAME */
+	{ 10046, EBUSY }, /* FILE_OPEN */
 };
 
 int nfs_status_errno(unsigned int status)
@@ -99,9 +99,7 @@ int nfs_rpc_run(struct rpc_context *rpc, const unsigned int *counter, uint64_t d
 	unsigned int before = *counter;
 
 	while (*counter == before) {
-		struct pollfd p = {
-			.fd = rpc_get_fd(rpc), .events = (short)rpc_which_events(rpc)
-		};
+		struct pollfd p = { .fd = rpc_get_fd(rpc), .events = (short)rpc_which_events(rpc) };
 		int n = poll(&p, 1, clock_left_ms(deadline_ns));
 
 		if (n < 0 && errno == EINTR)
@@ -205,8 +203,8 @@ static int connect_failed(struct error *err, const struct nfs_export *e, uint16_
 		return error_set(err, ERROR_UNAVAILABLE,
 				 "server '%s' does not answer on port %u; is it running, and does a firewall let us through?",
 				 e->server, port);
-	return error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u", e->server,
-			 port);
+	return error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
+			 e->server, port);
 }
 
 /* Which versions the server speaks, from an answer that refuses one. */

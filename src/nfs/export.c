@@ -35,8 +35,8 @@ int nfs_server_check(const char *server, struct error *err)
 	if (len == 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not be empty");
 	if (len > NFS_SERVER_MAX)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "server: has %zu bytes, the limit is %d",
-				 len, NFS_SERVER_MAX);
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "server: has %zu bytes, the limit is %d", len, NFS_SERVER_MAX);
 	if (server[0] == '-' || server[0] == '.')
 		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not start with '%c'",
 				 server[0]);

@@ -15,16 +15,16 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-#define NFS_PORT 2049    /* RFC 7530, section 3.1 */
+#define NFS_PORT 2049 /* RFC 7530, section 3.1 */
 #define NFS_SERVER_MAX 255
 
 struct nfs_export {
-	char *server;        /* host name, IPv4 or bare IPv6 literal */
-	char *share;         /* absolute path of the export on the server, "/" or "/a/b" */
+	char *server; /* host name, IPv4 or bare IPv6 literal */
+	char *share; /* absolute path of the export on the server, "/" or "/a/b" */
 	unsigned int version; /* 3 or 4; 0: 4 where the server has it, else 3 */
-	uint16_t port;       /* NFS; 0: 2049 */
+	uint16_t port; /* NFS; 0: 2049 */
 	uint16_t mount_port; /* MOUNT, for version 3; 0: rpcbind is asked */
-	uint32_t uid, gid;   /* AUTH_SYS identity of the calls */
+	uint32_t uid, gid; /* AUTH_SYS identity of the calls */
 };
 
 /*

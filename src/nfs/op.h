@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NFS_HANDLE_MAX 128     /* NFS4_FHSIZE, RFC 7530 section 2.1; version 3 has 64 */
-#define NFS_LINK_MAX 1024      /* longest symbolic link that XFS stores */
+#define NFS_HANDLE_MAX 128 /* NFS4_FHSIZE, RFC 7530 section 2.1; version 3 has 64 */
+#define NFS_LINK_MAX 1024 /* longest symbolic link that XFS stores */
 #define NFS_NAME_MAX 255
 
 struct nfs_client;
@@ -38,16 +38,16 @@ struct nfs_attr {
 };
 
 enum nfs_op_type {
-	NFS_OP_LOOKUP,   /* dir, name -> handle, attr */
-	NFS_OP_GETATTR,  /* dir -> attr */
-	NFS_OP_SETMODE,  /* dir, mode */
-	NFS_OP_MKDIR,    /* dir, name, mode -> handle, attr */
-	NFS_OP_SYMLINK,  /* dir, name, text; fails with -EEXIST rather than replace */
+	NFS_OP_LOOKUP, /* dir, name -> handle, attr */
+	NFS_OP_GETATTR, /* dir -> attr */
+	NFS_OP_SETMODE, /* dir, mode */
+	NFS_OP_MKDIR, /* dir, name, mode -> handle, attr */
+	NFS_OP_SYMLINK, /* dir, name, text; fails with -EEXIST rather than replace */
 	NFS_OP_READLINK, /* dir -> link */
-	NFS_OP_REMOVE,   /* dir, name: anything but a directory */
-	NFS_OP_RMDIR,    /* dir, name: an empty directory */
-	NFS_OP_RENAME,   /* dir, name, to_dir, to_name */
-	NFS_OP_READDIR,  /* dir, cookie -> entry() for each, cookie, eof */
+	NFS_OP_REMOVE, /* dir, name: anything but a directory */
+	NFS_OP_RMDIR, /* dir, name: an empty directory */
+	NFS_OP_RENAME, /* dir, name, to_dir, to_name */
+	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof */
 };
 
 /* A directory entry, borrowed during the entry() call. "." and ".." are left out. */
@@ -68,16 +68,16 @@ struct nfs_op {
 	const char *to_name;
 	const char *text;
 	uint32_t mode;
-	uint64_t cookie;     /* where to go on; 0: from the start */
-	char verifier[8];    /* of the previous page; zeros for the first */
+	uint64_t cookie; /* where to go on; 0: from the start */
+	char verifier[8]; /* of the previous page; zeros for the first */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);
 
 	/* Out. */
 	bool finished;
-	int error;           /* 0 or a negative errno; -EAGAIN: the server asks to try later */
+	int error; /* 0 or a negative errno; -EAGAIN: the server asks to try later */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
-	char *link;          /* READLINK: NFS_LINK_MAX + 1 bytes of the caller's */
+	char *link; /* READLINK: NFS_LINK_MAX + 1 bytes of the caller's */
 	bool eof;
 
 	struct nfs_client *client; /* set by nfs_client_start() */

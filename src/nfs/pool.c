@@ -19,7 +19,7 @@ struct idle_client {
 struct nfs_pool {
 	nfs_connect_fn connect;
 	pthread_mutex_t lock; /* guards what follows; innermost */
-	struct list idle;     /* of struct idle_client, the longest unused first */
+	struct list idle; /* of struct idle_client, the longest unused first */
 	size_t n_idle;
 };
 

@@ -11,14 +11,13 @@
 
 #include "nfs/client.h"
 
-#define NFS_POOL_IDLE_MAX 64  /* clients kept, over all exports */
-#define NFS_POOL_IDLE_S 60    /* for how long an unused one is kept */
+#define NFS_POOL_IDLE_MAX 64 /* clients kept, over all exports */
+#define NFS_POOL_IDLE_S 60 /* for how long an unused one is kept */
 
 struct nfs_pool;
 
 /* How clients are made; tests hand in a fake. */
-typedef int (*nfs_connect_fn)(struct nfs_client **ret, const struct nfs_export *e,
-			      struct error *err);
+typedef int (*nfs_connect_fn)(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 
 /* Returns 0 or -ENOMEM. The caller frees. */
 int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect);

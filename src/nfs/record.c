@@ -85,8 +85,8 @@ static int put_escaped(struct buf *b, const char *s)
 	int r = 0;
 
 	for (; *s != '\0' && r == 0; s++)
-		r = is_plain(*s) ? buf_append(b, s, 1) :
-				   buf_printf(b, "%%%02X", (unsigned int)(unsigned char)*s);
+		r = is_plain(*s) ? buf_append(b, s, 1)
+				 : buf_printf(b, "%%%02X", (unsigned int)(unsigned char)*s);
 	return r;
 }
 
@@ -212,9 +212,8 @@ static int write_parts(struct nfs_client *c, const struct nfs_handle *dir, const
 		       const char *text, char head[RECORD_LINK_BYTES + 1], struct error *err)
 {
 	size_t len = strlen(text);
-	struct split s = {
-		.parts = (len + RECORD_LINK_BYTES - 1) / RECORD_LINK_BYTES, .hash = str_hash(text, len)
-	};
+	struct split s = { .parts = (len + RECORD_LINK_BYTES - 1) / RECORD_LINK_BYTES,
+			   .hash = str_hash(text, len) };
 	uint64_t i;
 
 	for (i = 0; i < s.parts; i++) {
@@ -295,10 +294,11 @@ static int malformed(struct nfs_client *c, int r, const char *key, struct error 
 		return error_oom(err);
 	if (r == -ENOTSUP)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "record '%s' on %s:%s was written by a later csi-nfs: upgrade this one", key,
-				 c->export.server, c->export.share);
+				 "record '%s' on %s:%s was written by a later csi-nfs: upgrade this one",
+				 key, c->export.server, c->export.share);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "record '%s' in " NFS_STATE_DIR "/volumes on %s:%s is damaged: look at it with ls -l, and remove it if the volume is not needed",
+			 "record '%s' in " NFS_STATE_DIR
+			 "/volumes on %s:%s is damaged: look at it with ls -l, and remove it if the volume is not needed",
 			 key, c->export.server, c->export.share);
 }
 

@@ -19,7 +19,7 @@
 #define RECORD_VERSION 1
 #define RECORD_LINK_BYTES 1000 /* per link; XFS allows 1,024 */
 #define RECORD_BYTES_MAX 32000
-#define RECORD_NAME_MAX 200    /* longest key of a record; parts append to it */
+#define RECORD_NAME_MAX 200 /* longest key of a record; parts append to it */
 
 struct record_pair {
 	char *key;
@@ -30,7 +30,7 @@ struct record {
 	struct record_pair *pairs;
 	size_t n;
 	uint64_t parts; /* further links on the share, where it was read; 0: none */
-	uint64_t hash;  /* of the text in them */
+	uint64_t hash; /* of the text in them */
 };
 
 /* Adds or replaces a value; copies both. Returns 0 or -ENOMEM. */

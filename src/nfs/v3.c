@@ -140,11 +140,11 @@ static void take_nothing(struct nfs_op *op, const void *data)
 
 /* What is read from a successful reply. All replies start with their status. */
 static void (*const take[])(struct nfs_op *op, const void *data) = {
-	[NFS_OP_LOOKUP] = take_lookup,     [NFS_OP_GETATTR] = take_getattr,
-	[NFS_OP_SETMODE] = take_nothing,   [NFS_OP_MKDIR] = take_mkdir,
-	[NFS_OP_SYMLINK] = take_nothing,   [NFS_OP_READLINK] = take_readlink,
-	[NFS_OP_REMOVE] = take_nothing,    [NFS_OP_RMDIR] = take_nothing,
-	[NFS_OP_RENAME] = take_nothing,    [NFS_OP_READDIR] = take_readdir,
+	[NFS_OP_LOOKUP] = take_lookup,   [NFS_OP_GETATTR] = take_getattr,
+	[NFS_OP_SETMODE] = take_nothing, [NFS_OP_MKDIR] = take_mkdir,
+	[NFS_OP_SYMLINK] = take_nothing, [NFS_OP_READLINK] = take_readlink,
+	[NFS_OP_REMOVE] = take_nothing,  [NFS_OP_RMDIR] = take_nothing,
+	[NFS_OP_RENAME] = take_nothing,  [NFS_OP_READDIR] = take_readdir,
 };
 
 static void replied(struct rpc_context *rpc, int status, void *data, void *private_data)
@@ -243,9 +243,9 @@ static int encode_rename(struct rpc_context *rpc, struct nfs_op *op)
 
 static int encode_readdir(struct rpc_context *rpc, struct nfs_op *op)
 {
-	READDIRPLUS3args args = {
-		.cookie = op->cookie, .dircount = READDIR_BYTES / 4, .maxcount = READDIR_BYTES
-	};
+	READDIRPLUS3args args = { .cookie = op->cookie,
+				  .dircount = READDIR_BYTES / 4,
+				  .maxcount = READDIR_BYTES };
 
 	put_handle(&args.dir, op->dir);
 	memcpy(args.cookieverf, op->verifier, sizeof(args.cookieverf));
@@ -329,8 +329,8 @@ static int mnt_failed(const struct nfs_connection *conn, int r, struct error *er
 	const struct nfs_export *e = &conn->client.export;
 
 	if (r == -ENOENT || r == -ENOTDIR)
-		return error_sys(err, ERROR_NOT_FOUND, -r, "server '%s' has no export '%s'", e->server,
-				 e->share);
+		return error_sys(err, ERROR_NOT_FOUND, -r, "server '%s' has no export '%s'",
+				 e->server, e->share);
 	if (r == -EACCES || r == -EPERM)
 		return error_sys(err, ERROR_PERMISSION_DENIED, -r,
 				 "server '%s' does not let this client mount '%s': there is no such export, or it has to allow our address, and for source ports above 1023 the option 'insecure'",
@@ -339,8 +339,7 @@ static int mnt_failed(const struct nfs_connection *conn, int r, struct error *er
 }
 
 /* MNT on a connection of its own: the service has its own port. */
-static int v3_attach(struct nfs_connection *conn, const struct net_address *address,
-		     struct error *err)
+static int v3_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
 {
 	const struct nfs_export *e = &conn->client.export;
 	struct mnt_call call = { .conn = conn };
@@ -354,8 +353,8 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 	r = nfs_rpc_connect(&rpc, address, port, e);
 	if (r < 0)
 		return error_sys(err, ERROR_UNAVAILABLE, -r,
-				 "cannot reach the mount service of server '%s' on port %u", e->server,
-				 port);
+				 "cannot reach the mount service of server '%s' on port %u",
+				 e->server, port);
 	r = rpc_mount3_mnt_async(rpc, mnt_replied, e->share, &call) == 0 ? 0 : -ENOMEM;
 	if (r == 0)
 		r = nfs_rpc_run(rpc, &call.finished,

@@ -18,8 +18,8 @@
 #include <nfsc/libnfs-raw-nfs4.h>
 
 #define READDIR_BYTES 32768
-#define COMPOUND_MAX 72      /* operations in one compound */
-#define EXPORT_DEPTH_MAX 64  /* components of an exported path */
+#define COMPOUND_MAX 72 /* operations in one compound */
+#define EXPORT_DEPTH_MAX 64 /* components of an exported path */
 
 /* Attributes that are asked for, RFC 7530 section 5.8: bits of the two words of the mask. */
 #define ATTR_TYPE (1U << 1)
@@ -384,8 +384,7 @@ static int attach_failed(const struct nfs_connection *conn, int r, struct error 
 }
 
 /* Walks from the pseudo root to the export in one compound. */
-static int v4_attach(struct nfs_connection *conn, const struct net_address *address,
-		     struct error *err)
+static int v4_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
 {
 	cleanup_strv struct strv parts = { NULL, 0 };
 	struct nfs_op op = { .type = NFS_OP_LOOKUP, .client = &conn->client };

@@ -22,7 +22,7 @@
 struct job {
 	struct list link;
 	struct nfs_export export;
-	uint64_t due_ns;      /* DUE_NEVER: its trash was empty when it was last looked at */
+	uint64_t due_ns; /* DUE_NEVER: its trash was empty when it was last looked at */
 	unsigned int retry_s; /* 0: the last attempt went well */
 };
 
@@ -136,9 +136,9 @@ static int remove_batch(struct purger *p, struct nfs_client *c, const struct nfs
 	size_t i;
 
 	for (i = 0; i < batch->n; i++) {
-		int r = result == -ECANCELED || c->broken ?
-				0 :
-				tree_remove(c, trash, batch->names[i], &p->stop, stats, err);
+		int r = result == -ECANCELED || c->broken
+				? 0
+				: tree_remove(c, trash, batch->names[i], &p->stop, stats, err);
 
 		/* One that cannot be removed does not keep the others. */
 		if (r < 0)
@@ -206,8 +206,8 @@ static void put_back(struct purger *p, struct job *job)
 	pthread_mutex_lock(&p->lock);
 	again = find(p, &job->export) != NULL;
 	if (!again) {
-		job->due_ns = job->retry_s > 0 ? clock_now_ns() + job->retry_s * CLOCK_NS_PER_S :
-						 DUE_NEVER;
+		job->due_ns = job->retry_s > 0 ? clock_now_ns() + job->retry_s * CLOCK_NS_PER_S
+					       : DUE_NEVER;
 		list_add_tail(&p->jobs, &job->link);
 	}
 	pthread_mutex_unlock(&p->lock);

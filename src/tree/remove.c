@@ -11,16 +11,16 @@
 #include "base/clock.h"
 #include "base/list.h"
 
-#define IDLE_PASSES_MAX 3    /* readings of a directory that lead to no removal */
-#define RMDIR_TRIES_MAX 10   /* somebody keeps adding entries */
-#define PATIENCE_MAX 100     /* waits of PATIENCE_MS while the server asks to try later */
+#define IDLE_PASSES_MAX 3 /* readings of a directory that lead to no removal */
+#define RMDIR_TRIES_MAX 10 /* somebody keeps adding entries */
+#define PATIENCE_MAX 100 /* waits of PATIENCE_MS while the server asks to try later */
 #define PATIENCE_MS 100
 
 enum node_state {
 	NODE_LOOKUP, /* its handle or type is not known */
-	NODE_CHMOD,  /* its mode kept us from reading it */
+	NODE_CHMOD, /* its mode kept us from reading it */
 	NODE_READ,
-	NODE_BUSY,   /* entries are being removed */
+	NODE_BUSY, /* entries are being removed */
 	NODE_RMDIR,
 	NODE_REMOVE, /* it turned out to be no directory */
 };
@@ -31,12 +31,12 @@ struct node {
 	struct list ready; /* in engine.ready while there is something to start */
 	struct node *parent;
 	enum node_state state;
-	struct nfs_op op;  /* for all but the removal of entries */
+	struct nfs_op op; /* for all but the removal of entries */
 	bool op_active;
 	struct nfs_handle handle;
 	struct list names; /* entries of the page that was read, to be removed */
 	size_t outstanding; /* entries and subdirectories that are not finished */
-	size_t removed;    /* since the last reading */
+	size_t removed; /* since the last reading */
 	unsigned int idle_passes;
 	unsigned int rmdir_tries;
 	bool seen_entry;
@@ -58,14 +58,14 @@ struct engine {
 	const struct nfs_handle *dir; /* of the root node */
 	const atomic_bool *cancel;
 	struct tree_stats *stats;
-	struct list all;    /* every node */
-	struct list ready;  /* last in, first out: depth before breadth bounds the memory */
+	struct list all; /* every node */
+	struct list ready; /* last in, first out: depth before breadth bounds the memory */
 	size_t in_flight;
 	unsigned int patience;
-	bool wait;          /* the server asked to try later */
-	bool finished;      /* the root node is */
+	bool wait; /* the server asked to try later */
+	bool finished; /* the root node is */
 	bool cancelled;
-	int error;          /* the first one */
+	int error; /* the first one */
 	struct error *err;
 };
 
@@ -157,7 +157,8 @@ static void settle(struct engine *e, struct node *node)
 			make_ready(e, node);
 			return;
 		}
-		node->idle_passes = node->seen_entry && node->removed == 0 ? node->idle_passes + 1 : 0;
+		node->idle_passes =
+			node->seen_entry && node->removed == 0 ? node->idle_passes + 1 : 0;
 		if (node->idle_passes >= IDLE_PASSES_MAX) {
 			fail(e, -ENOTEMPTY, "emptying", node->name);
 			node->failed = true;
@@ -221,8 +222,8 @@ static int add_child(struct engine *e, struct node *node, const struct nfs_entry
 	if (child == NULL)
 		return -ENOMEM;
 	child->handle = entry->handle;
-	child->state = entry->attr.type == NFS_TYPE_DIRECTORY && entry->handle.len > 0 ? NODE_READ :
-											 NODE_LOOKUP;
+	child->state = entry->attr.type == NFS_TYPE_DIRECTORY && entry->handle.len > 0 ? NODE_READ
+										       : NODE_LOOKUP;
 	make_ready(e, child);
 	return 0;
 }
@@ -231,8 +232,7 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 {
 	struct node *node = container_of(op, struct node, op);
 	struct engine *e = op->data;
-	bool is_file = entry->attr.type != NFS_TYPE_DIRECTORY &&
-		       entry->attr.type != NFS_TYPE_UNKNOWN;
+	bool is_file = entry->attr.type != NFS_TYPE_DIRECTORY && entry->attr.type != NFS_TYPE_UNKNOWN;
 	int r;
 
 	node->seen_entry = true;
@@ -394,8 +394,8 @@ static int start_node(struct engine *e, struct node *node)
 		break;
 	}
 	op->name = node->name;
-	op->dir = node->state == NODE_READ || node->state == NODE_CHMOD ? &node->handle :
-									  parent_handle(e, node);
+	op->dir = node->state == NODE_READ || node->state == NODE_CHMOD ? &node->handle
+									: parent_handle(e, node);
 	list_remove(&node->ready);
 	node->op_active = true;
 	return nfs_client_start(e->client, op);

@@ -30,11 +30,19 @@ static const struct row {
 	{ "an empty name", BYTES("\x0a\x00"), ERROR_OK, NULL },
 	{ "a name in UTF-8", BYTES("\x0a\x02\xc3\xa4"), ERROR_OK, NULL },
 	{ "unknown fields of all wire types",
-	  BYTES("\xf8\x7f\x01\xf9\x7f" "12345678" "\xfa\x7f\x01\0\xfd\x7f" "1234"), ERROR_OK,
-	  NULL },
-	{ "NUL in bytes nobody knows", BYTES("\xfa\x7f\x03" "a\0b"), ERROR_OK, NULL },
-	{ "NUL in a name", BYTES("\x0a\x03" "a\0b"), ERROR_INVALID_ARGUMENT,
-	  "name contains a NUL" },
+	  BYTES("\xf8\x7f\x01\xf9\x7f"
+		"12345678"
+		"\xfa\x7f\x01\0\xfd\x7f"
+		"1234"),
+	  ERROR_OK, NULL },
+	{ "NUL in bytes nobody knows",
+	  BYTES("\xfa\x7f\x03"
+		"a\0b"),
+	  ERROR_OK, NULL },
+	{ "NUL in a name",
+	  BYTES("\x0a\x03"
+		"a\0b"),
+	  ERROR_INVALID_ARGUMENT, "name contains a NUL" },
 	{ "NUL alone", BYTES("\x0a\x01\0"), ERROR_INVALID_ARGUMENT, "name contains" },
 	{ "NUL two messages down", BYTES("\x1a\x05\x12\x03\x0a\x01\0"), ERROR_INVALID_ARGUMENT,
 	  "volume_capabilities.mount.fs_type contains" },
@@ -42,18 +50,25 @@ static const struct row {
 	  "parameters.key contains" },
 	{ "NUL in a map's value", BYTES("\x22\x07\x0a\x01k\x12\x02v\0"), ERROR_INVALID_ARGUMENT,
 	  "parameters.value contains" },
-	{ "NUL in the second of two", BYTES("\x0a\x01" "a\x0a\x02" "b\0"),
+	{ "NUL in the second of two",
+	  BYTES("\x0a\x01"
+		"a\x0a\x02"
+		"b\0"),
 	  ERROR_INVALID_ARGUMENT, "name contains" },
 	{ "bad UTF-8", BYTES("\x0a\x02\xc3\x28"), ERROR_INTERNAL, "name is not valid UTF-8" },
 	{ "bad UTF-8 in a map", BYTES("\x22\x03\x12\x01\xff"), ERROR_INTERNAL,
 	  "parameters.value is not" },
 	{ "cut length", BYTES("\x0a"), ERROR_INTERNAL, "not a valid protobuf" },
-	{ "cut string", BYTES("\x0a\x05" "ab"), ERROR_INTERNAL, "not a valid protobuf" },
+	{ "cut string",
+	  BYTES("\x0a\x05"
+		"ab"),
+	  ERROR_INTERNAL, "not a valid protobuf" },
 	{ "huge length", BYTES("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), ERROR_INTERNAL,
 	  "not a valid" },
-	{ "cut nested message", BYTES("\x1a\x02\x12\x05"), ERROR_INTERNAL,
-	  "at volume_capabilities" },
-	{ "nested message longer than its parent", BYTES("\x1a\x02\x12\x03\x0a\x01" "a"),
+	{ "cut nested message", BYTES("\x1a\x02\x12\x05"), ERROR_INTERNAL, "at volume_capabilities" },
+	{ "nested message longer than its parent",
+	  BYTES("\x1a\x02\x12\x03\x0a\x01"
+		"a"),
 	  ERROR_INTERNAL, "at volume_capabilities" },
 	{ "field number 0", BYTES("\x02\x00"), ERROR_INTERNAL, "not a valid" },
 	{ "field number beyond 32 bits", BYTES("\xf8\xff\xff\xff\xff\x01\x00"), ERROR_INTERNAL,
@@ -61,8 +76,14 @@ static const struct row {
 	{ "varint without end", BYTES("\xf8\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
 	  ERROR_INTERNAL, "not a valid" },
 	{ "cut varint", BYTES("\xf8\x7f\x80"), ERROR_INTERNAL, "not a valid" },
-	{ "cut 64 bits", BYTES("\xf9\x7f" "1234567"), ERROR_INTERNAL, "not a valid" },
-	{ "cut 32 bits", BYTES("\xfd\x7f" "123"), ERROR_INTERNAL, "not a valid" },
+	{ "cut 64 bits",
+	  BYTES("\xf9\x7f"
+		"1234567"),
+	  ERROR_INTERNAL, "not a valid" },
+	{ "cut 32 bits",
+	  BYTES("\xfd\x7f"
+		"123"),
+	  ERROR_INTERNAL, "not a valid" },
 	{ "group", BYTES("\xfb\x7f\xfc\x7f"), ERROR_INTERNAL, "not a valid" },
 	{ "wire type 6", BYTES("\xfe\x7f"), ERROR_INTERNAL, "not a valid" },
 	{ "wire type 7", BYTES("\xff\x7f"), ERROR_INTERNAL, "not a valid" },

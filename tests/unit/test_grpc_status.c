@@ -22,7 +22,10 @@ static const struct {
 	{ "two bytes", "h\xc3\xa4", 100, "h%C3%A4" },
 	{ "three bytes", "\xe2\x82\xac", 100, "%E2%82%AC" },
 	{ "four bytes", "\xf0\x9f\x98\x80!", 100, "%F0%9F%98%80!" },
-	{ "invalid byte", "a\xff" "b", 100, "a%EF%BF%BDb" },
+	{ "invalid byte",
+	  "a\xff"
+	  "b",
+	  100, "a%EF%BF%BDb" },
 	{ "lone continuation", "\x80x", 100, "%EF%BF%BDx" },
 	{ "surrogate", "\xed\xa0\x80x", 100, "%EF%BF%BD%EF%BF%BD%EF%BF%BDx" },
 	{ "overlong", "\xc0\xafx", 100, "%EF%BF%BD%EF%BF%BDx" },
@@ -61,8 +64,7 @@ START_TEST(test_longest_message)
 	message[sizeof(message) - 1] = '\0';
 	ck_assert_uint_le(grpc_status_message(message, out, sizeof(out)), GRPC_STATUS_MESSAGE_MAX);
 	memset(message, '\n', sizeof(message) - 1);
-	ck_assert_uint_eq(grpc_status_message(message, out, sizeof(out)),
-			  3 * (sizeof(message) - 1));
+	ck_assert_uint_eq(grpc_status_message(message, out, sizeof(out)), 3 * (sizeof(message) - 1));
 }
 END_TEST
 

@@ -1,0 +1,734 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""The controller service against a real nfs-ganesha, over NFSv3 and NFSv4. Runs inside a lab.
+
+What a call did is looked up in the exported folder itself. Nothing is changed there behind the
+server's back, which caches directories.
+"""
+import os
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+import unittest
+
+import grpc
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import servers
+from csi_client import Client, capability, pb
+from driver import Driver
+from servers import Export, Ganesha, wait_for
+
+LAB = os.environ["LAB_DIR"]
+DISK = os.environ["LAB_DISK"]
+CODE = grpc.StatusCode
+GIB = 1 << 30
+STATE = ".csi-nfs"
+SERVER = "127.0.0.1"
+
+
+class Base(unittest.TestCase):
+    """A driver, and helpers that every case uses."""
+
+    maxDiff = None
+
+    def fails(self, codes, call, *words, **fields):
+        """The call fails with one of these codes, and a message that holds these words."""
+        if not isinstance(codes, tuple):
+            codes = (codes,)
+        try:
+            answer = call(**fields)
+        except grpc.RpcError as e:
+            self.assertIn(e.code(), codes, e.details())
+            self.assertTrue(e.details(), "an error without a message")
+            for word in words:
+                self.assertIn(word.lower(), e.details().lower())
+            return e.details()
+        self.fail("answered OK: %s" % answer)
+        return None
+
+
+class OnServer:
+    """Cases that run once for each kind of server: mixed into Base below."""
+
+    protocols = "3, 4"
+    version = "3"
+
+    @classmethod
+    def setUpClass(cls):
+        tag = cls.__name__
+        cls.share = os.path.join(DISK, tag, "share")
+        extra = [Export(os.path.join(DISK, tag, "ro"), cls.protocols, access="RO"),
+                 Export(os.path.join(DISK, tag, "squashed"), cls.protocols, squash="Root_Squash"),
+                 Export(os.path.join(DISK, tag, "refused"), cls.protocols, clients="192.0.2.1")]
+        cls.server = Ganesha(os.path.join(LAB, tag), [Export(cls.share, cls.protocols)] + extra,
+                             protocols=cls.protocols)
+        cls.server.start()
+        os.chmod(os.path.join(DISK, tag, "squashed"), 0o755)
+        cls.driver = Driver(LAB, name=tag)
+        try:
+            cls.driver.start()
+        except servers.Failure:
+            cls.server.stop()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            cls.driver.stop()
+        finally:
+            cls.server.stop()
+
+    @property
+    def client(self):
+        return self.driver.client
+
+    @property
+    def secrets(self):
+        return {"mountOptions": ",".join(self.server.flags(self.version))}
+
+    def request(self, name, size=GIB, cap=None, share=None, **parameters):
+        """The fields of a CreateVolume call; parameters that are None are left out."""
+        given = {"server": SERVER, "share": share or self.share}
+        given.update({k.replace("__", "/"): v for k, v in parameters.items()})
+        given = {k: v for k, v in given.items() if v is not None}
+        cap = cap or capability(flags=self.server.flags(self.version))
+        fields = {"name": name, "volume_capabilities": [cap], "parameters": given,
+                  "secrets": self.secrets}
+        if size is not None:
+            fields["capacity_range"] = {"required_bytes": size}
+        return fields
+
+    def create(self, name, **more):
+        return self.client.CreateVolume(**self.request(name, **more)).volume
+
+    def delete(self, volume_id):
+        self.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
+
+    def path(self, *parts):
+        return os.path.join(self.share, *parts)
+
+    def listed(self, share=None):
+        """What is on the share, but for the state folder."""
+        return sorted(n for n in os.listdir(share or self.share) if n != STATE)
+
+    def records(self, share=None):
+        """Everything that lies below the state folder and is not a folder."""
+        found = []
+        for here, _, names in os.walk(os.path.join(share or self.share, STATE)):
+            found += [os.path.join(here, n) for n in names]
+            found += [os.path.join(here, n) for n in os.listdir(here)
+                      if os.path.islink(os.path.join(here, n))]
+        return sorted(set(found))
+
+    def is_clean(self, share=None):
+        """Waits until nothing is left, the purge in the background done."""
+        wait_for(lambda: not self.listed(share) and not self.records(share), 15)
+        self.assertEqual(self.listed(share), [])
+        self.assertEqual(self.records(share), [])
+
+    # ---- create ----
+
+    def test_create_and_delete(self):
+        volume = self.create("plain")
+        self.assertEqual(volume.volume_id, "%s#%s#plain##" % (SERVER, self.share.strip("/")))
+        self.assertIn(volume.capacity_bytes, (0, GIB))
+        self.assertEqual(volume.volume_context["server"], SERVER)
+        self.assertEqual(volume.volume_context["share"], self.share)
+        self.assertEqual(volume.volume_context["subdir"], "plain")
+        self.assertTrue(os.path.isdir(self.path("plain")))
+        self.delete(volume.volume_id)
+        self.assertFalse(os.path.exists(self.path("plain")))
+        self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_create_twice_is_one_volume(self):
+        first = self.create("twice")
+        self.assertEqual(self.create("twice"), first)
+        self.delete(first.volume_id)
+        self.is_clean()
+
+    def test_create_without_size(self):
+        volume = self.create("sizeless", size=None)
+        self.assertEqual(self.create("sizeless", size=None).volume_id, volume.volume_id)
+        self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_other_size_is_another_volume(self):
+        volume = self.create("sized")
+        self.fails(CODE.ALREADY_EXISTS, self.client.CreateVolume, "sized",
+                   **self.request("sized", size=2 * GIB))
+        self.assertEqual(self.listed(), ["sized"])
+        self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_other_parameters_are_another_volume(self):
+        volume = self.create("params", mountPermissions="0750")
+        self.fails(CODE.ALREADY_EXISTS, self.client.CreateVolume, "params",
+                   **self.request("params", mountPermissions="0770"))
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("params")).st_mode), 0o750)
+        self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_range_that_holds_the_size_is_the_same_volume(self):
+        volume = self.create("ranged", size=2 * GIB)
+        fields = self.request("ranged")
+        fields["capacity_range"] = {"required_bytes": GIB, "limit_bytes": 3 * GIB}
+        self.assertEqual(self.client.CreateVolume(**fields).volume.volume_id, volume.volume_id)
+        self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_created_again_after_delete(self):
+        for size in (GIB, 2 * GIB):
+            volume = self.create("again", size=size)
+            self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_mount_permissions(self):
+        for given, mode in (("0777", 0o777), ("755", 0o755), ("0700", 0o700), ("2770", 0o2770),
+                            ("01777", 0o1777), ("03777", 0o3777), ("4755", 0o4755)):
+            with self.subTest(mountPermissions=given):
+                volume = self.create("mode-" + given, mountPermissions=given)
+                got = stat.S_IMODE(os.stat(self.path("mode-" + given)).st_mode)
+                self.assertEqual(oct(got), oct(mode))
+                self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_subdir_templates(self):
+        volume = self.create(
+            "pv-1", subDir="${pvc.metadata.namespace}/${pvc.metadata.name}-${pv.metadata.name}",
+            **{"csi.storage.k8s.io__pvc__name": "claim", "csi.storage.k8s.io__pv__name": "pv-1",
+               "csi.storage.k8s.io__pvc__namespace": "space"})
+        self.assertTrue(os.path.isdir(self.path("space", "claim-pv-1")))
+        self.assertEqual(volume.volume_id,
+                         "%s#%s#space/claim-pv-1#pv-1#" % (SERVER, self.share.strip("/")))
+        self.assertEqual(volume.volume_context["subDir"], "space/claim-pv-1")
+        self.assertEqual(volume.volume_context["csi.storage.k8s.io/pvc/name"], "claim")
+        self.delete(volume.volume_id)
+        self.delete(volume.volume_id)
+        self.assertFalse(os.path.exists(self.path("space", "claim-pv-1")))
+        self.is_clean()
+
+    def test_parameter_names_in_any_case(self):
+        fields = self.request("cased", SUBDIR="cased-dir", ONDELETE="Delete")
+        volume = self.client.CreateVolume(**fields).volume
+        self.assertEqual(self.listed(), ["cased-dir"])
+        self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_names(self):
+        for name in ("x" * 128, "a/b", "..", "../up", ".", "with space", "grün-名前", "tab\there",
+                     "new\nline", ".csi-nfs", "a#b", "%2e%2e", "\u00fc" * 64):
+            with self.subTest(name=name):
+                volume = self.create(name)
+                self.assertEqual(self.create(name).volume_id, volume.volume_id)
+                self.assertEqual(len(self.listed()), 1)
+                self.assertTrue(os.path.isdir(self.path(self.listed()[0])))
+                self.assertEqual(os.listdir(os.path.dirname(self.share)).count("up"), 0)
+                self.delete(volume.volume_id)
+                self.is_clean()
+
+    def test_names_that_look_alike_are_two_volumes(self):
+        pairs = (("a/b", "a%2Fb"), ("A", "a"), ("x" * 127 + "y", "x" * 127 + "z"))
+        for one, other in pairs:
+            with self.subTest(names=(one, other)):
+                first, second = self.create(one), self.create(other)
+                self.assertNotEqual(first.volume_id, second.volume_id)
+                self.assertEqual(len(self.listed()), 2)
+                self.delete(first.volume_id)
+                self.assertEqual(len(self.listed()), 1)
+                self.delete(second.volume_id)
+                self.is_clean()
+
+    def test_parallel_creates_of_one_name(self):
+        ids, codes = [], []
+
+        def one():
+            with Client(self.driver.endpoint) as client:
+                try:
+                    ids.append(client.CreateVolume(**self.request("one")).volume.volume_id)
+                except grpc.RpcError as e:
+                    codes.append(e.code())
+        self._together(one, 16)
+        self.assertEqual(len(set(ids)), 1, ids)
+        self.assertLessEqual(set(codes), {CODE.ABORTED})
+        self.assertEqual(self.listed(), ["one"])
+        self.assertEqual(self.create("one").volume_id, ids[0])
+        self.delete(ids[0])
+        self.is_clean()
+
+    def test_parallel_creates_and_deletes(self):
+        ids, lock = {}, threading.Lock()
+        names = iter(["many-%d" % i for i in range(64)])
+
+        def some():
+            with Client(self.driver.endpoint) as client:
+                while True:
+                    with lock:
+                        name = next(names, None)
+                    if name is None:
+                        return
+                    got = client.CreateVolume(**self.request(name)).volume.volume_id
+                    with lock:
+                        ids[name] = got
+        self._together(some, 16)
+        self.assertEqual(len(set(ids.values())), 64)
+        self.assertEqual(self.listed(), sorted("many-%d" % i for i in range(64)))
+        queue = list(ids.values())
+
+        def others():
+            with Client(self.driver.endpoint) as client:
+                while True:
+                    with lock:
+                        volume_id = queue.pop() if queue else None
+                    if volume_id is None:
+                        return
+                    client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
+        self._together(others, 16)
+        self.is_clean()
+
+    def _together(self, work, number):
+        """Runs work in that many threads; an exception in one of them fails the test."""
+        errors = []
+
+        def guarded():
+            try:
+                work()
+            except Exception as e:  # pylint: disable=broad-except
+                errors.append(e)
+        threads = [threading.Thread(target=guarded) for _ in range(number)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120)
+        self.assertEqual(errors, [])
+        self.assertFalse([t for t in threads if t.is_alive()])
+
+    # ---- delete ----
+
+    def test_delete_of_a_tree(self):
+        self._fill_and_delete("tree")
+
+    def _fill_and_delete(self, name):
+        volume = self.create(name)
+        outside = os.path.join(os.path.dirname(self.share), "outside-" + name)
+        os.makedirs(outside, exist_ok=True)
+        with open(os.path.join(outside, "precious"), "w", encoding="ascii") as f:
+            f.write("stay")
+        base = self.path(name)
+        for i in range(20):
+            deep = os.path.join(base, "dir-%d" % i, "b", "c")
+            os.makedirs(deep)
+            for k in range(20):
+                with open(os.path.join(deep, "file-%d" % k), "w", encoding="ascii") as f:
+                    f.write("x")
+        os.symlink(outside, os.path.join(base, "link-to-dir"))
+        os.symlink("/nowhere", os.path.join(base, "dangling"))
+        os.mkfifo(os.path.join(base, "fifo"))
+        os.chmod(os.path.join(base, "dir-1"), 0)
+        self.server.restart()  # it must not answer from what it remembers of the folder
+        self.delete(volume.volume_id)
+        self.assertFalse(os.path.exists(base))
+        self.is_clean()
+        self.assertTrue(os.path.exists(os.path.join(outside, "precious")))
+
+    def test_retain(self):
+        volume = self.create("kept", onDelete="retain")
+        self.assertTrue(volume.volume_id.endswith("#kept##retain"), volume.volume_id)
+        self.delete(volume.volume_id)
+        self.assertEqual(self.listed(), ["kept"])
+        self.delete(volume.volume_id)
+        self.assertEqual(self.listed(), ["kept"])
+        # By its plain id it is anybody's.
+        self.delete("%s#%s#kept##" % (SERVER, self.share.strip("/")))
+        self.is_clean()
+
+    def test_archive(self):
+        volume = self.create("filed", onDelete="archive")
+        self.assertTrue(volume.volume_id.endswith("#filed##archive"), volume.volume_id)
+        self.delete(volume.volume_id)
+        self.assertEqual(self.listed(), ["archived-filed"])
+        self.delete(volume.volume_id)
+        self.assertEqual(self.listed(), ["archived-filed"])
+        self.delete("%s#%s#archived-filed##" % (SERVER, self.share.strip("/")))
+        self.is_clean()
+
+    def test_archive_of_a_nested_subdir(self):
+        volume = self.create("pv-2", onDelete="archive", subDir="space/claim")
+        self.delete(volume.volume_id)
+        self.assertEqual(self.listed(), ["archived-space"])
+        self.assertTrue(os.path.isdir(self.path("archived-space", "claim")))
+        self.delete(volume.volume_id)
+        self.delete("%s#%s#archived-space/claim#pv-2#" % (SERVER, self.share.strip("/")))
+        self.is_clean()
+
+    def test_delete_of_garbage_ids(self):
+        for volume_id in ("fake-vol-id", "x", "#", "####", "a#b", "no such thing", "é",
+                          "%s#%s#never-was##" % (SERVER, self.share.strip("/"))):
+            with self.subTest(volume_id=volume_id):
+                self.delete(volume_id)
+
+    def test_delete_never_leaves_the_share(self):
+        other = os.path.join(os.path.dirname(self.share), "victim")
+        os.makedirs(other, exist_ok=True)
+        share = self.share.strip("/")
+        for subdir in ("..", "../victim", "a/../../victim", "/../victim", ".", "", STATE,
+                       STATE + "/trash", "../../" + os.path.basename(os.path.dirname(self.share))):
+            with self.subTest(subDir=subdir):
+                before = sorted(os.listdir(os.path.dirname(self.share)))
+                try:
+                    self.delete("%s#%s#%s##" % (SERVER, share, subdir))
+                except grpc.RpcError as e:
+                    self.assertNotEqual(e.code(), CODE.UNKNOWN)
+                self.assertEqual(sorted(os.listdir(os.path.dirname(self.share))), before)
+        self.assertTrue(os.path.isdir(self.share))
+
+    # ---- validate ----
+
+    def test_validate(self):
+        volume = self.create("valid")
+        caps = [capability()]
+        got = self.client.ValidateVolumeCapabilities(
+            volume_id=volume.volume_id, volume_capabilities=caps, secrets=self.secrets,
+            volume_context=dict(volume.volume_context))
+        self.assertEqual(len(got.confirmed.volume_capabilities), 1)
+        got = self.client.ValidateVolumeCapabilities(
+            volume_id=volume.volume_id, volume_capabilities=[capability(block=True)],
+            secrets=self.secrets)
+        self.assertFalse(got.HasField("confirmed"))
+        self.assertTrue(got.message)
+        self.delete(volume.volume_id)
+        for volume_id in ("fake-vol-id", "#", volume.volume_id):
+            with self.subTest(volume_id=volume_id):
+                self.fails(CODE.NOT_FOUND, self.client.ValidateVolumeCapabilities,
+                           volume_id=volume_id, volume_capabilities=caps, secrets=self.secrets)
+        self.is_clean()
+
+    # ---- bad input ----
+
+    def test_bad_requests(self):
+        good = self.request("bad")
+
+        def other(**more):
+            return dict(good, **more)
+
+        def cap(**more):
+            return other(volume_capabilities=[capability(**more)])
+
+        def parameters(**more):
+            given = dict(good["parameters"])
+            given.update(more)
+            return other(parameters=given)
+        invalid, out = CODE.INVALID_ARGUMENT, CODE.OUT_OF_RANGE
+        for row, codes, word, fields in (
+                ("no name", invalid, "name", other(name="")),
+                ("long name", invalid, "name", other(name="x" * 129)),
+                ("NUL in name", invalid, "name", other(name="a\0b")),
+                ("control in name", invalid, "name", other(name="a\x01b")),
+                ("C1 control in name", invalid, "name", other(name="a\x85b")),
+                ("no capabilities", invalid, "volume_capabilities", other(volume_capabilities=[])),
+                ("block", invalid, "block", cap(block=True)),
+                ("no access mode", invalid, "access_mode",
+                 other(volume_capabilities=[pb.VolumeCapability(mount={})])),
+                ("access mode 0", invalid, "access_mode", cap(mode="UNKNOWN")),
+                ("access mode 99", invalid, "access_mode", cap(mode=99)),
+                ("no access type", invalid, "access_type", other(volume_capabilities=[
+                    pb.VolumeCapability(access_mode={"mode": "SINGLE_NODE_WRITER"})])),
+                ("no server", invalid, "server", other(parameters={"share": self.share})),
+                ("empty server", invalid, "server", parameters(server="")),
+                ("# in server", invalid, "server", parameters(server="a#b")),
+                ("/ in server", invalid, "server", parameters(server="a/b")),
+                ("control in server", invalid, "server", parameters(server="a\nb")),
+                ("no share", invalid, "share", other(parameters={"server": SERVER})),
+                (".. in share", invalid, "share", parameters(share="/a/../b")),
+                ("# in share", invalid, "share", parameters(share="/a#b")),
+                ("control in share", invalid, "share", parameters(share="/a\x01b")),
+                (".. as subDir", invalid, "subdir", parameters(subDir="..")),
+                (".. in subDir", invalid, "subdir", parameters(subDir="a/../b")),
+                (". in subDir", invalid, "subdir", parameters(subDir="a/./b")),
+                ("empty component", invalid, "subdir", parameters(subDir="a//b")),
+                ("# in subDir", invalid, "subdir", parameters(subDir="a#b")),
+                ("NUL in subDir", invalid, "", parameters(subDir="a\0b")),
+                ("control in subDir", invalid, "subdir", parameters(subDir="a\tb")),
+                ("long component", invalid, "subdir", parameters(subDir="x" * 256)),
+                ("the state folder", invalid, "subdir", parameters(subDir=STATE)),
+                ("below the state folder", invalid, "subdir", parameters(subDir=STATE + "/x")),
+                ("unknown parameter", invalid, "colour", parameters(colour="red")),
+                ("bad octal", invalid, "mountpermissions", parameters(mountPermissions="0888")),
+                ("negative octal", invalid, "mountpermissions", parameters(mountPermissions="-1")),
+                ("wide octal", invalid, "mountpermissions", parameters(mountPermissions="17777")),
+                ("bad onDelete", invalid, "ondelete", parameters(onDelete="burn")),
+                ("negative size", (invalid, out), "capacity_range",
+                 other(capacity_range={"required_bytes": -1})),
+                ("negative limit", (invalid, out), "capacity_range",
+                 other(capacity_range={"limit_bytes": -1})),
+                ("limit below required", (invalid, out), "limit_bytes",
+                 other(capacity_range={"required_bytes": 2, "limit_bytes": 1})),
+                ("large parameters", invalid, "parameters",
+                 parameters(**{"csi.storage.k8s.io/pv/name": "x" * 5000})),
+                ("bad port", invalid, "port", cap(flags=["port=99999"])),
+                ("control in a flag", invalid, "mount_flags", cap(flags=["a\nb"]))):
+            with self.subTest(row=row):
+                self.fails(codes, self.client.CreateVolume, word, **fields)
+                self.assertEqual(self.listed(), [])
+        self.is_clean()
+
+    def test_missing_fields(self):
+        caps = [capability()]
+        for method, word, fields in (
+                ("DeleteVolume", "volume_id", {}),
+                ("ValidateVolumeCapabilities", "volume_id", {"volume_capabilities": caps}),
+                ("ValidateVolumeCapabilities", "volume_capabilities", {"volume_id": "x"})):
+            with self.subTest(method=method, missing=word):
+                self.fails(CODE.INVALID_ARGUMENT, getattr(self.client, method), word, **fields)
+
+    # ---- the server's side ----
+
+    def test_share_that_does_not_exist(self):
+        missing = os.path.join(DISK, type(self).__name__, "missing")
+        self.fails((CODE.NOT_FOUND, CODE.PERMISSION_DENIED), self.client.CreateVolume, "missing",
+                   **self.request("v", share=missing))
+        self.assertFalse(os.path.exists(missing))
+
+    def test_export_that_refuses(self):
+        share = os.path.join(DISK, type(self).__name__, "refused")
+        self.fails((CODE.PERMISSION_DENIED, CODE.NOT_FOUND), self.client.CreateVolume, "refused",
+                   **self.request("v", share=share))
+        self.assertEqual(os.listdir(share), [])
+
+    def test_read_only_export(self):
+        share = os.path.join(DISK, type(self).__name__, "ro")
+        self.fails((CODE.PERMISSION_DENIED, CODE.FAILED_PRECONDITION), self.client.CreateVolume,
+                   "read-only", **self.request("v", share=share))
+        self.assertEqual(os.listdir(share), [])
+
+    def test_squashed_export(self):
+        share = os.path.join(DISK, type(self).__name__, "squashed")
+        self.fails(CODE.PERMISSION_DENIED, self.client.CreateVolume, "squash",
+                   **self.request("v", share=share))
+        self.assertEqual(os.listdir(share), [])
+
+    def test_frozen_server(self):
+        """Others are served while one server hangs, and it works again when it is back."""
+        volume = self.create("before")
+        self.server.freeze()
+        try:
+            begun = time.monotonic()
+            got = []
+            thread = threading.Thread(target=lambda: got.append(self.fails(
+                (CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED), self.client.CreateVolume,
+                **self.request("frozen"))))
+            thread.start()
+            time.sleep(0.3)
+            asked = time.monotonic()
+            with Client(self.driver.endpoint) as client:
+                client.Probe(timeout=2)
+            self.assertLess(time.monotonic() - asked, 1)
+            thread.join(40)
+            self.assertEqual(len(got), 1)
+            self.assertLess(time.monotonic() - begun, 15)
+        finally:
+            self.server.thaw()
+        other = self.create("frozen")
+        self.delete(other.volume_id)
+        self.delete(volume.volume_id)
+        self.is_clean()
+
+    def test_server_restarted(self):
+        first = self.create("one")
+        self.server.restart()
+        second = self.create("two")
+        self.delete(first.volume_id)
+        self.delete(second.volume_id)
+        self.is_clean()
+
+    def test_driver_killed(self):
+        """Killed at some moment of a burst of calls, and asked again: no volume twice or half."""
+        for round_number, delay in enumerate((0.002, 0.005, 0.01, 0.02, 0.04)):
+            names = ["killed-%d-%d" % (round_number, i) for i in range(16)]
+
+            def burst(name):
+                try:
+                    with Client(self.driver.endpoint) as client:
+                        client.CreateVolume(timeout=10, **self.request(name))
+                except grpc.RpcError:
+                    pass  # that is what a killed driver looks like
+            threads = [threading.Thread(target=burst, args=(n,)) for n in names]
+            for t in threads:
+                t.start()
+            time.sleep(delay)
+            self.driver.restart(signal.SIGKILL)
+            for t in threads:
+                t.join(30)
+            volumes = [self.create(n) for n in names]
+            self.assertEqual(self.listed(), sorted(names))
+            queue = [v.volume_id for v in volumes]
+            threads = [threading.Thread(target=lambda i=i: self._try_delete(i)) for i in queue]
+            for t in threads:
+                t.start()
+            time.sleep(delay)
+            self.driver.restart(signal.SIGKILL)
+            for t in threads:
+                t.join(30)
+            for volume_id in queue:
+                self.delete(volume_id)
+            self.is_clean()
+
+    def _try_delete(self, volume_id):
+        try:
+            with Client(self.driver.endpoint) as client:
+                client.DeleteVolume(timeout=10, volume_id=volume_id, secrets=self.secrets)
+        except grpc.RpcError:
+            pass  # that is what a killed driver looks like
+
+
+class OnVersion3(OnServer, Base):
+    protocols = "3"
+    version = "3"
+
+
+class OnVersion4(OnServer, Base):
+    protocols = "4"
+    version = "4"
+
+
+class OnBoth(OnServer, Base):
+    """No version asked for: the driver chooses."""
+    protocols = "3, 4"
+
+    @property
+    def secrets(self):
+        return {"mountOptions": ",".join(self.server.flags("3")[1:])}
+
+    def request(self, name, size=GIB, cap=None, share=None, **parameters):
+        cap = cap or capability(flags=self.server.flags("3")[1:])
+        return super().request(name, size, cap, share, **parameters)
+
+
+class WithoutServer(Base):
+    """What needs no NFS server, or one that is not there."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.driver = Driver(LAB, name="alone").start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.driver.stop()
+
+    @property
+    def client(self):
+        return self.driver.client
+
+    def test_unimplemented(self):
+        """Every RPC that is not advertised says so, with a message."""
+        done = {"GetPluginInfo", "GetPluginCapabilities", "Probe", "CreateVolume", "DeleteVolume",
+                "ValidateVolumeCapabilities", "ControllerGetCapabilities", "NodePublishVolume",
+                "NodeUnpublishVolume", "NodeGetInfo", "NodeGetCapabilities",
+                "GroupControllerGetCapabilities"}
+        controller = {pb.ControllerServiceCapability.RPC.Type.Name(c.rpc.type)
+                      for c in self.client.ControllerGetCapabilities().capabilities}
+        node = {pb.NodeServiceCapability.RPC.Type.Name(c.rpc.type)
+                for c in self.client.NodeGetCapabilities().capabilities}
+        for switch, methods in (
+                ("LIST_VOLUMES", ["ListVolumes"]), ("GET_CAPACITY", ["GetCapacity"]),
+                ("CREATE_DELETE_SNAPSHOT", ["CreateSnapshot", "DeleteSnapshot"]),
+                ("LIST_SNAPSHOTS", ["ListSnapshots"]), ("GET_SNAPSHOT", ["GetSnapshot"]),
+                ("EXPAND_VOLUME", ["ControllerExpandVolume"]),
+                ("GET_VOLUME", ["ControllerGetVolume"]),
+                ("MODIFY_VOLUME", ["ControllerModifyVolume"])):
+            if switch in controller:
+                done.update(methods)
+        if "GET_VOLUME_STATS" in node:
+            done.add("NodeGetVolumeStats")
+        rest = [m for m in self.client.methods() if m not in done]
+        self.assertGreater(len(rest), 5)
+        for method in rest:
+            with self.subTest(method=method):
+                self.fails(CODE.UNIMPLEMENTED, getattr(self.client, method))
+
+    def test_group_controller_has_no_capabilities(self):
+        self.assertEqual(len(self.client.GroupControllerGetCapabilities().capabilities), 0)
+
+    def test_advertised(self):
+        types = {c.rpc.type for c in self.client.ControllerGetCapabilities().capabilities}
+        names = pb.ControllerServiceCapability.RPC.Type
+        self.assertIn(names.Value("CREATE_DELETE_VOLUME"), types)
+        self.assertNotIn(names.Value("UNKNOWN"), types)
+        self.assertNotIn(names.Value("PUBLISH_UNPUBLISH_VOLUME"), types)
+
+    def _create(self, server, *flags):
+        return {"name": "v", "volume_capabilities": [capability(flags=flags)],
+                "parameters": {"server": server, "share": "/x"}}
+
+    def _fails_soon(self, codes, **fields):
+        begun = time.monotonic()
+        self.fails(codes, self.client.CreateVolume, **fields)
+        self.assertLess(time.monotonic() - begun, 13)
+
+    def test_closed_port(self):
+        for version in ("3", "4"):
+            with self.subTest(version=version):
+                self._fails_soon(CODE.UNAVAILABLE, **self._create(
+                    SERVER, "port=%d" % servers.free_port(), "vers=" + version,
+                    "mountport=%d" % servers.free_port()))
+
+    def test_black_hole(self):
+        """A port that takes the connection into its queue and never answers."""
+        with socket.socket() as s:
+            s.bind((SERVER, 0))
+            s.listen(8)
+            port = s.getsockname()[1]
+            for version in ("3", "4"):
+                with self.subTest(version=version):
+                    self._fails_soon((CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED), **self._create(
+                        SERVER, "port=%d" % port, "mountport=%d" % port, "vers=" + version))
+
+    def test_lost_packets(self):
+        """An address behind which nobody is: SYNs get no answer at all."""
+        servers.run("ip", "link", "add", "hole", "type", "dummy")
+        try:
+            servers.run("ip", "addr", "add", "198.51.100.1/24", "dev", "hole")
+            servers.run("ip", "link", "set", "hole", "up", "arp", "off")
+            self._fails_soon((CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED),
+                             **self._create("198.51.100.7", "vers=4"))
+        finally:
+            servers.run("ip", "link", "del", "hole")
+
+    def test_no_route(self):
+        self._fails_soon(CODE.UNAVAILABLE, **self._create("203.0.113.9", "vers=4"))
+
+    def test_caller_deadline(self):
+        with socket.socket() as s:
+            s.bind((SERVER, 0))
+            s.listen(8)
+            begun = time.monotonic()
+            self.fails(CODE.DEADLINE_EXCEEDED, self.client.CreateVolume, timeout=1,
+                       **self._create(SERVER, "port=%d" % s.getsockname()[1], "vers=4"))
+            self.assertLess(time.monotonic() - begun, 3)
+
+    def test_delete_with_unreachable_server(self):
+        """Something may be left there: never OK, never final."""
+        begun = time.monotonic()
+        self.fails((CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED), self.client.DeleteVolume,
+                   volume_id=SERVER + "#x#y##",
+                   secrets={"mountOptions": "vers=4,port=%d" % servers.free_port()})
+        self.assertLess(time.monotonic() - begun, 13)
+
+    def test_messages_hold_no_mount_options(self):
+        text = self.fails(CODE.UNAVAILABLE, self.client.DeleteVolume, volume_id=SERVER + "#x#y##",
+                          secrets={"mountOptions": "vers=4,port=%d,x-secret=hush"
+                                                   % servers.free_port()})
+        self.assertNotIn("hush", text)
+        self.assertNotIn("hush", self.driver.tail(100))
+
+
+if __name__ == "__main__":
+    harness.main("controller against nfs-ganesha")

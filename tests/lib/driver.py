@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""Starts and ends csi-nfs for a test. The binary is the one that CSI_NFS names."""
+import os
+import signal
+import subprocess
+
+import grpc
+
+from csi_client import Client
+from servers import Failure, wait_for
+
+
+def binary():
+    path = os.environ.get("CSI_NFS")
+    if not path:
+        raise Failure("CSI_NFS must name the csi-nfs binary to test")
+    return os.path.abspath(path)
+
+
+class Driver:
+    """csi-nfs on a socket of its own, under home."""
+
+    def __init__(self, home, *options, name="csi"):
+        self.socket = os.path.join(home, name + ".sock")
+        self.endpoint = "unix://" + self.socket
+        self.log = os.path.join(home, name + ".log")
+        self.options = options
+        self.process = None
+        self.client = None
+
+    def start(self):
+        """Starts it and waits until Probe answers."""
+        environment = {k: v for k, v in os.environ.items()
+                       if k not in ("CSI_ENDPOINT", "NODE_ID", "NFS_SERVER", "NFS_SHARE")}
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [binary(), "--endpoint", self.endpoint, *self.options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        self.client = Client(self.endpoint)
+        if not wait_for(self._answers) or self.process.poll() is not None:
+            self.kill()
+            raise Failure("csi-nfs does not answer. Its log:\n" + self.tail())
+        return self
+
+    def _answers(self):
+        if self.process.poll() is not None:
+            return True
+        if not os.path.exists(self.socket):
+            return False
+        try:
+            self.client.Probe(timeout=5)
+        except grpc.RpcError:
+            return False
+        return True
+
+    def tail(self, lines=30):
+        if not os.path.exists(self.log):
+            return ""
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return "".join(f.readlines()[-lines:])
+
+    def _end(self, how):
+        """Its exit status, negative for a signal; None when it was not running."""
+        if self.client is not None:
+            self.client.close()
+            self.client = None
+        if self.process is None:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            status = self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+            raise Failure("csi-nfs did not end within 20 s of signal %d" % how) from None
+        self.process = None
+        return status
+
+    def stop(self):
+        return self._end(signal.SIGTERM)
+
+    def kill(self):
+        return self._end(signal.SIGKILL)
+
+    def restart(self, how=signal.SIGTERM):
+        self._end(how)
+        return self.start()
+
+    def memory_kib(self):
+        """Resident memory of the process."""
+        with open("/proc/%d/status" % self.process.pid, encoding="ascii") as f:
+            for line in f:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1])
+        return 0
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *unused):
+        self.stop()

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""NFS servers for tests: nfs-ganesha and the kernel's own. For use inside a lab only, whose network
+and /run are private: both servers take the well-known names of the machine they run on.
+"""
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+
+class Failure(Exception):
+    """A server did not come up; the message holds its log."""
+
+
+def run(*command, check=True):
+    """Runs a program; its words are part of the exception when it fails."""
+    got = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                         stdin=subprocess.DEVNULL, check=False)
+    if check and got.returncode != 0:
+        raise Failure("%s: exit status %d\n%s" % (" ".join(command), got.returncode, got.stdout))
+    return got
+
+
+def wait_for(condition, seconds=20, step=0.02):
+    """True as soon as condition() is, False when it is not within these seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(step)
+    return True
+
+
+def free_port(family=socket.AF_INET):
+    with socket.socket(family) as s:
+        s.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def rpc_null(port, program, version, host="127.0.0.1", timeout=1.0):
+    """True when the RPC program answers a NULL call at this TCP port."""
+    call = struct.pack(">11I", 0x80000000 | 40, 0x2a, 0, 2, program, version, 0, 0, 0, 0, 0)
+    try:
+        with socket.create_connection((host, port), timeout) as s:
+            s.settimeout(timeout)
+            s.sendall(call)
+            answer = b""
+            while len(answer) < 28:
+                got = s.recv(64)
+                if not got:
+                    return False
+                answer += got
+            return struct.unpack(">I", answer[24:28])[0] == 0
+    except OSError:
+        return False
+
+
+def rpcbind():
+    """Starts the lab's own rpcbind, once. NFSv3 servers register with it."""
+    def answers():
+        return rpc_null(111, 100000, 2)
+    if answers():
+        return
+    # Not -w: there is nothing to restore, and it would want a folder for it.
+    run("rpcbind")
+    if not wait_for(answers):
+        raise Failure("rpcbind does not answer")
+
+
+class Export:
+    """One exported folder. protocols, access and squash as in ganesha's configuration."""
+
+    def __init__(self, path, protocols="3, 4", access="RW", squash="No_Root_Squash", clients=None):
+        self.path = path
+        self.protocols = protocols
+        self.access = access
+        self.squash = squash
+        self.clients = clients  # None: all
+
+    def block(self, number):
+        access = self.access
+        client = ""
+        if self.clients is not None:
+            client = "CLIENT { Clients = %s; Access_Type = %s; Squash = %s; }" % (
+                self.clients, access, self.squash)
+            access = "None"
+        return """EXPORT {
+	Export_Id = %d; Path = "%s"; Pseudo = "%s"; Protocols = %s; Transports = TCP;
+	Access_Type = %s; Squash = %s; SecType = sys; PrivilegedPort = false; %s
+	FSAL { Name = VFS; }
+}
+""" % (number, self.path, self.path, self.protocols, access, self.squash, client)
+
+
+class Ganesha:
+    """nfs-ganesha with the VFS FSAL. Files and folders of its own under home."""
+
+    def __init__(self, home, exports, protocols="3, 4"):
+        self.home = home
+        self.exports = exports
+        self.protocols = protocols
+        self.port = free_port()
+        self.mount_port = free_port()
+        while self.mount_port == self.port:
+            self.mount_port = free_port()
+        self.log = os.path.join(home, "ganesha.log")
+        self.process = None
+
+    @property
+    def has_v3(self):
+        return "3" in self.protocols
+
+    def flags(self, version):
+        """Mount options that reach it: version is 3, 4, 4.1 ..."""
+        if version == "3":
+            return ["vers=3", "port=%d" % self.port, "mountport=%d" % self.mount_port]
+        return ["vers=%s" % version, "port=%d" % self.port]
+
+    def _write_config(self):
+        path = os.path.join(self.home, "ganesha.conf")
+        with open(path, "w", encoding="ascii") as f:
+            f.write("""NFS_CORE_PARAM {
+	Protocols = %s; NFS_Port = %d; MNT_Port = %d;
+	Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false;
+	mount_path_pseudo = true; NSM_Use_Caller_Name = false; allow_set_io_flusher_fail = true;
+}
+NFSV4 {
+	Only_Numeric_Owners = true; Graceless = true; RecoveryRoot = "%s/recovery";
+	minor_versions = 0, 1, 2; Lease_Lifetime = 10; Grace_Period = 10;
+}
+NFS_KRB5 { Active_krb5 = false; }
+LOG { Default_Log_Level = EVENT; }
+""" % (self.protocols, self.port, self.mount_port, self.home))
+            for number, export in enumerate(self.exports, 1):
+                f.write(export.block(number))
+        return path
+
+    def _answers(self):
+        if self.process.poll() is not None:
+            return True  # no use to wait on; start() looks why
+        if self.has_v3 and not rpc_null(self.mount_port, 100005, 3):
+            return False
+        return rpc_null(self.port, 100003, 3 if self.has_v3 else 4)
+
+    def start(self):
+        """Starts it and waits until it answers. Raises Failure, with its log."""
+        os.makedirs(os.path.join(self.home, "recovery"), exist_ok=True)
+        for export in self.exports:
+            os.makedirs(export.path, exist_ok=True)
+        config = self._write_config()
+        if self.has_v3:
+            rpcbind()
+        with open(os.path.join(self.home, "ganesha.out"), "ab") as out:
+            self.process = subprocess.Popen(
+                ["ganesha.nfsd", "-F", "-f", config, "-L", self.log,
+                 "-p", os.path.join(self.home, "ganesha.pid")],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        if not wait_for(self._answers, 30) or self.process.poll() is not None:
+            self.kill()
+            raise Failure("nfs-ganesha does not answer. Its log:\n" + self.tail())
+        return self
+
+    def tail(self, lines=30):
+        text = ""
+        for name in (self.log, os.path.join(self.home, "ganesha.out")):
+            if os.path.exists(name):
+                with open(name, encoding="utf-8", errors="replace") as f:
+                    text += "".join(f.readlines()[-lines:])
+        return text
+
+    def _end(self, how, seconds):
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def stop(self):
+        self._end(signal.SIGTERM, 15)
+
+    def kill(self):
+        self._end(signal.SIGKILL, 15)
+
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def restart(self):
+        self.stop()
+        return self.start()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *unused):
+        self.stop()
+
+
+class KernelServer:
+    """The kernel's NFS server with one export, over NFSv3 (path) and NFSv4 (path relative to the
+    export, which is the root of the version 4 tree)."""
+
+    port = 2049
+
+    def __init__(self, path, options="rw,no_root_squash,insecure,fsid=0,no_subtree_check"):
+        self.path = path
+        self.options = options
+        self.mountd = None
+
+    def start(self):
+        rpcbind()
+        if not os.path.ismount("/proc/fs/nfsd"):
+            run("mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd")
+        run("exportfs", "-i", "-o", self.options, "*:" + self.path)
+        if self.mountd is None:
+            self.mountd = subprocess.Popen(
+                ["rpc.mountd", "--foreground"], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        # A version 4 server lets nobody write before its grace period is over: 90 s by default.
+        run("rpc.nfsd", "--lease-time", "10", "--grace-time", "10", "8")
+        with open("/proc/fs/nfsd/v4_end_grace", "w", encoding="ascii") as f:
+            f.write("Y")
+        if not wait_for(lambda: rpc_null(self.port, 100003, 3) and rpc_null(self.port, 100003, 4)):
+            raise Failure("the kernel's NFS server does not answer")
+        return self
+
+    def stop(self):
+        """Closes the port; the exports stay for the next start()."""
+        run("rpc.nfsd", "0")
+
+    def done(self):
+        run("rpc.nfsd", "0", check=False)
+        run("exportfs", "-ua", check=False)
+        if self.mountd is not None:
+            self.mountd.terminate()
+            self.mountd.wait()
+            self.mountd = None
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *unused):
+        self.done()
+
+
+def statd():
+    """Starts the lab's rpc.statd, which NFSv3 locks need. False where it does not work."""
+    if shutil.which("rpc.statd") is None:
+        return False
+    rpcbind()
+    return run("rpc.statd", "--no-notify", check=False).returncode == 0
