@@ -121,6 +121,7 @@ void log_write(enum log_level level, const char *msg, const struct log_field *fi
 		put_quoted(&b, msg);
 		put_fields(&b, fields, n);
 	}
+	b.max = 0; /* the end of the line has to fit in any case */
 	(void)buf_puts(&b, "\n");
 	if (b.len > 0 && write(STDERR_FILENO, b.data, b.len) < 0)
 		errno = 0;

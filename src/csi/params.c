@@ -65,12 +65,9 @@ static int set_string(char **to, const char *value, struct error *err)
 static int take_server(struct volume_params *p, const char *value, const struct csi_map *map,
 		       struct error *err)
 {
-	size_t len = strlen(value);
-	bool brackets = len > 2 && value[0] == '[' && value[len - 1] == ']';
-
 	(void)map;
 	free(p->server);
-	p->server = brackets ? strndup(value + 1, len - 2) : strdup(value);
+	p->server = nfs_server_without_brackets(value);
 	return p->server != NULL ? 0 : error_oom(err);
 }
 

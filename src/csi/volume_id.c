@@ -50,7 +50,9 @@ char *volume_id_format(const struct volume_id *id)
 
 static void split_fields(const struct strv *v, struct volume_id *id)
 {
-	id->server = path_trim(v->items[0]);
+	cleanup_free char *server = path_trim(v->items[0]);
+
+	id->server = server != NULL ? nfs_server_without_brackets(server) : NULL;
 	id->share = path_trim(v->items[1]);
 	id->subdir = path_trim(v->items[2]);
 	id->uuid = strdup(v->n > 3 ? v->items[3] : "");

@@ -14,13 +14,26 @@
 #include "base/path.h"
 #include "base/str.h"
 
+static bool is_name(const char *s)
+{
+	const char *p;
+
+	for (p = s; *p != '\0'; p++)
+		if (!isalnum((unsigned char)*p) && strchr("-._", *p) == NULL)
+			return false;
+	return p != s;
+}
+
 static bool is_ipv6(const char *s)
 {
 	struct in6_addr addr;
 	char copy[NFS_SERVER_MAX + 1];
-	size_t len = strcspn(s, "%"); /* a zone may follow: fe80::1%eth0 */
+	size_t len = strcspn(s, "%");
 
 	if (len >= sizeof(copy))
+		return false;
+	/* A zone may follow: fe80::1%eth0. */
+	if (s[len] == '%' && !is_name(s + len + 1))
 		return false;
 	memcpy(copy, s, len);
 	copy[len] = '\0';
@@ -30,7 +43,6 @@ static bool is_ipv6(const char *s)
 int nfs_server_check(const char *server, struct error *err)
 {
 	size_t len = strlen(server);
-	const char *p;
 
 	if (len == 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not be empty");
@@ -42,15 +54,14 @@ int nfs_server_check(const char *server, struct error *err)
 				 server[0]);
 	if (is_ipv6(server))
 		return 0;
-	for (p = server; *p != '\0'; p++)
-		if (!isalnum((unsigned char)*p) && strchr("-._", *p) == NULL)
-			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "server: must be a host name or an IP address, without port or path");
+	if (!is_name(server))
+		return error_set(
+			err, ERROR_INVALID_ARGUMENT,
+			"server: must be a host name or an IP address, without port or path");
 	return 0;
 }
 
-/* "[fd00::1]" is how users of mount(8) write an IPv6 server. */
-static char *without_brackets(const char *server)
+char *nfs_server_without_brackets(const char *server)
 {
 	size_t len = strlen(server);
 
@@ -75,7 +86,7 @@ int nfs_export_init(struct nfs_export *e, const char *server, const char *share,
 	cleanup_nfs_export struct nfs_export x = { .uid = geteuid(), .gid = getegid() };
 	int r;
 
-	x.server = without_brackets(server);
+	x.server = nfs_server_without_brackets(server);
 	x.share = path_join_root(share, NULL);
 	if (x.server == NULL || x.share == NULL)
 		return error_oom(err);

@@ -34,6 +34,12 @@ struct nfs_export {
 int nfs_server_check(const char *server, struct error *err);
 
 /*
+ * A copy of the server, of "[fd00::1]", as users of mount(8) write an IPv6 address, without the
+ * brackets. NULL without memory. The caller frees.
+ */
+char *nfs_server_without_brackets(const char *server);
+
+/*
  * Fills e for server and share (slashes around it do not matter). Copies both. The identity is that
  * of the process. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
  */

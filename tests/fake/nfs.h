@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * A share in memory, and clients of it that behave as nfs/client.h says, so that what stands on
+ * that seam is tested without a server. Failures are set by number: "the third operation from now,
+ * -ECONNABORTED, after it took effect". The share outlives its clients, as a server does. Any number of
+ * clients and threads.
+ */
+#ifndef FAKE_NFS_H
+#define FAKE_NFS_H
+
+#include "nfs/client.h"
+
+struct fake_nfs;
+
+/* Which operation fails, and how. */
+struct fake_failure {
+	unsigned int nth;         /* the first operation from now is 1; 0: none fails */
+	int error;                /* negative; -ECONNABORTED and -ETIMEDOUT break the client */
+	bool after;               /* the operation takes effect, only its reply is lost */
+	bool all;                 /* every operation from the nth on, not it alone */
+	unsigned int types;       /* 1 << enum nfs_op_type: only these count; 0: all */
+};
+
+/* An empty root directory. The caller frees, after all clients. */
+struct fake_nfs *fake_nfs_new(void);
+void fake_nfs_free(struct fake_nfs *f);
+
+/* A new client: nfs_client_free() frees it. */
+struct nfs_client *fake_nfs_connect(struct fake_nfs *f);
+
+/* For nfs_pool_new(): connects to the share that fake_nfs_serve() named last. */
+int fake_nfs_connect_fn(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
+void fake_nfs_serve(struct fake_nfs *f);
+
+void fake_nfs_fail(struct fake_nfs *f, const struct fake_failure *failure);
+
+/* Operations since the last fake_nfs_fail(), those of its types only. */
+unsigned int fake_nfs_operations(struct fake_nfs *f);
+
+/* Permission bits that the server takes away from MKDIR's mode, as a umask does. */
+void fake_nfs_umask(struct fake_nfs *f, uint32_t mask);
+
+/* Makes a directory, a file or a link, with all directories above it. text NULL: not a link. */
+void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, const char *text);
+
+/* Whether there is something at path, and what. */
+enum nfs_type fake_nfs_type(struct fake_nfs *f, const char *path); /* UNKNOWN: nothing */
+uint32_t fake_nfs_mode(struct fake_nfs *f, const char *path);
+
+/*
+ * All paths of the share, sorted, a line each: directories with a slash at the end. skip leaves out a
+ * path and what is below it; it may be NULL. The caller frees.
+ */
+char *fake_nfs_list(struct fake_nfs *f, const char *skip);
+
+#endif
