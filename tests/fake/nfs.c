@@ -491,6 +491,14 @@ void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, cons
 		node->text = must(strdup(text));
 }
 
+void fake_nfs_remove(struct fake_nfs *f, const char *path)
+{
+	struct node *node = resolve(f, path, false);
+
+	if (node != NULL)
+		node_free(node);
+}
+
 enum nfs_type fake_nfs_type(struct fake_nfs *f, const char *path)
 {
 	const struct node *node = resolve(f, path, false);

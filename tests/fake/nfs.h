@@ -45,6 +45,9 @@ void fake_nfs_umask(struct fake_nfs *f, uint32_t mask);
 /* Makes a directory, a file or a link, with all directories above it. text NULL: not a link. */
 void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, const char *text);
 
+/* Takes away what is at path, with all that is in it. */
+void fake_nfs_remove(struct fake_nfs *f, const char *path);
+
 /* Whether there is something at path, and what. */
 enum nfs_type fake_nfs_type(struct fake_nfs *f, const char *path); /* UNKNOWN: nothing */
 uint32_t fake_nfs_mode(struct fake_nfs *f, const char *path);

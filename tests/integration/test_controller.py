@@ -693,10 +693,11 @@ class WithoutServer(Base):
 
     def test_lost_packets(self):
         """An address behind which nobody is: SYNs get no answer at all."""
-        servers.run("ip", "link", "add", "hole", "type", "dummy")
+        if servers.run("ip", "tuntap", "add", "hole", "mode", "tun", check=False).returncode != 0:
+            self.skipTest("this kernel has no tun device")
         try:
             servers.run("ip", "addr", "add", "198.51.100.1/24", "dev", "hole")
-            servers.run("ip", "link", "set", "hole", "up", "arp", "off")
+            servers.run("ip", "link", "set", "hole", "up")
             self._fails_soon((CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED),
                              **self._create("198.51.100.7", "vers=4"))
         finally:

@@ -55,8 +55,10 @@ class Client:
 
     def __init__(self, endpoint, timeout=60):
         self.timeout = timeout
-        # An empty proxy setting, or a proxy in the environment would get our unix socket.
-        self.channel = grpc.insecure_channel(endpoint, options=[("grpc.enable_http_proxy", 0)])
+        # Reconnects soon: a driver that comes back is to be seen at once. No proxy for a socket.
+        self.channel = grpc.insecure_channel(endpoint, options=[
+            ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 200)])
         self._calls = {}
         for service in pb.DESCRIPTOR.services_by_name.values():
             for method in service.methods:

@@ -38,8 +38,7 @@ static const struct {
 	{ "minorversion alone", "minorversion=0", 4, 0, 0, false, false, "" },
 	{ "port", "port=2050", 0, -1, 2050, false, false, "port=2050" },
 	{ "port 0", "port=0", 0, -1, 0, false, false, "port=0" },
-	{ "last port wins", "port=1,port=65535", 0, -1, 65535, false, false,
-	  "port=1,port=65535" },
+	{ "last port wins", "port=1,port=65535", 0, -1, 65535, false, false, "port=1,port=65535" },
 	{ "mountport is no port", "mountport=20048", 0, -1, 0, false, false, "mountport=20048" },
 	{ "nolock", "vers=3,nolock", 3, -1, 0, true, false, "nolock" },
 	{ "local_lock=all", "local_lock=all", 0, -1, 0, true, false, "local_lock=all" },
@@ -145,8 +144,7 @@ START_TEST(test_bad)
 		struct error err = { .code = ERROR_OK };
 		struct mount_options o = { .major = 77 };
 
-		check_int(bad[i].name, "result", mount_options_parse(&o, bad[i].text, &err),
-			  -EINVAL);
+		check_int(bad[i].name, "result", mount_options_parse(&o, bad[i].text, &err), -EINVAL);
 		check_error(bad[i].name, &err, ERROR_INVALID_ARGUMENT, bad[i].word);
 		check_int(bad[i].name, "output, which is to be left alone,", o.major, 77);
 		check_int(bad[i].name, "check", mount_options_check(bad[i].text, NULL), -EINVAL);
@@ -158,8 +156,8 @@ END_TEST
 START_TEST(test_values_are_not_shown)
 {
 	static const char *const texts[] = {
-		"helper=hunter2",    "addr=hunter2",	     "vers=hunter2",
-		"port=hunter2",	     "minorversion=hunter2", "soft,x-note=hunter2",
+		"helper=hunter2",      "addr=hunter2",         "vers=hunter2",
+		"port=hunter2",        "minorversion=hunter2", "soft,x-note=hunter2",
 		"secret=hunter2,bind", "bind,secret=hunter2",  "secret=hunter2\n",
 	};
 	size_t i;
@@ -227,7 +225,7 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_good,	     test_bad,	      test_values_are_not_shown, test_length,
+		test_good,           test_bad,        test_values_are_not_shown, test_length,
 		test_rest_is_stable, test_done_twice,
 	};
 

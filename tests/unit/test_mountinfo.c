@@ -20,7 +20,7 @@
 
 static const struct {
 	const char *name;
-	const char *text;   /* of the file */
+	const char *text; /* of the file */
 	const char *path;
 	unsigned int depth; /* 0: nothing is mounted there */
 	const char *source, *fstype;
@@ -70,8 +70,8 @@ static const struct {
 	{ "nothing", ROOT, "/t", 0, NULL, NULL, false, false },
 	{ "above the target", ROOT "40 22 0:51 / /t rw - nfs4 s:/a rw\n", "/t/below", 0, NULL, NULL,
 	  false, false },
-	{ "below the target", ROOT "40 22 0:51 / /t/below rw - nfs4 s:/a rw\n", "/t", 0, NULL,
-	  NULL, false, false },
+	{ "below the target", ROOT "40 22 0:51 / /t/below rw - nfs4 s:/a rw\n", "/t", 0, NULL, NULL,
+	  false, false },
 	{ "a longer name", ROOT "40 22 0:51 / /target rw - nfs4 s:/a rw\n", "/t", 0, NULL, NULL,
 	  false, false },
 	{ "a server of that name", ROOT "40 22 0:51 / /m rw - nfs4 /t rw\n", "/t", 0, NULL, NULL,
@@ -204,8 +204,8 @@ static char *in_folder(const char *text, const char *folder)
 
 	if (text == NULL)
 		return NULL;
-	ck_assert_int_ge(text[0] == '@' ? asprintf(&path, "%s%s", folder, text + 1) :
-					  asprintf(&path, "%s", text),
+	ck_assert_int_ge(text[0] == '@' ? asprintf(&path, "%s%s", folder, text + 1)
+					: asprintf(&path, "%s", text),
 			 0);
 	return path;
 }
@@ -216,8 +216,8 @@ static char *make_folder(void)
 	static const struct {
 		const char *name, *to; /* to NULL: a directory */
 	} entries[] = {
-		{ "@/real", NULL },	{ "@/real/sub", NULL },	     { "@/real/t", NULL },
-		{ "@/link", "real" },	{ "@/real/away", "/nowhere" }, { "@/dangling", "none" },
+		{ "@/real", NULL },   { "@/real/sub", NULL },        { "@/real/t", NULL },
+		{ "@/link", "real" }, { "@/real/away", "/nowhere" }, { "@/dangling", "none" },
 		{ "@/loop", "loop" },
 	};
 	char pattern[] = "/tmp/test-mountinfo-XXXXXX";
@@ -230,8 +230,8 @@ static char *make_folder(void)
 	ck_assert_ptr_nonnull(folder);
 	for (i = 0; i < ARRAY_SIZE(entries); i++) {
 		path = in_folder(entries[i].name, folder);
-		ck_assert_int_eq(entries[i].to != NULL ? symlink(entries[i].to, path) :
-							 mkdir(path, 0700),
+		ck_assert_int_eq(entries[i].to != NULL ? symlink(entries[i].to, path)
+						       : mkdir(path, 0700),
 				 0);
 		free(path);
 	}
@@ -245,9 +245,9 @@ static char *make_folder(void)
 
 static void remove_folder(char *folder)
 {
-	static const char *const names[] = { "@/real/away", "@/real/t", "@/real/sub", "@/real",
-					     "@/link",	    "@/dangling", "@/loop",    "@/file",
-					     "@" };
+	static const char *const names[] = { "@/real/away", "@/real/t", "@/real/sub",
+					     "@/real",      "@/link",   "@/dangling",
+					     "@/loop",      "@/file",   "@" };
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(names); i++) {
@@ -292,8 +292,8 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_find,	test_find_among_many, test_find_no_file,
-		test_find_real, test_resolve,	      test_free_nothing,
+		test_find,      test_find_among_many, test_find_no_file,
+		test_find_real, test_resolve,         test_free_nothing,
 	};
 
 	return check_run("mountinfo", tests, ARRAY_SIZE(tests));
