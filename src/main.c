@@ -267,7 +267,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], MOUNT_HELPER_COMMAND) == 0)
 		return mount_helper_main();
 	if (options_parse(&app.options, argc, argv, &err) < 0) {
-		fprintf(stderr, "csi-nfs: %s\nTry 'csi-nfs --help'.\n", err.msg);
+		fprintf(stderr, "csi-nfs: %s; see csi-nfs --help\n", err.msg);
 		return EXIT_USAGE;
 	}
 	if (app.options.action == ACTION_HELP)

@@ -119,6 +119,11 @@ struct attempt {
 	bool by_program;
 };
 
+static bool is_ipv6(const char *address)
+{
+	return strchr(address, ':') != NULL;
+}
+
 static int put_options(struct buf *b, const struct attempt *a)
 {
 	const char *rest = a->options->rest;
@@ -132,8 +137,9 @@ static int put_options(struct buf *b, const struct attempt *a)
 		r = buf_printf(b, ",addr=%s", a->address_text);
 		if (r == 0 && a->version->major == 4 && a->client_address[0] != '\0')
 			r = buf_printf(b, ",clientaddr=%s", a->client_address);
-		if (r == 0 && a->version->major == 3)
-			r = buf_puts(b, a->options->no_ping ? "" : ",proto=tcp,mountproto=tcp");
+		if (r == 0 && a->version->major == 3 && !a->options->no_ping)
+			r = buf_puts(b, is_ipv6(a->address_text) ? ",proto=tcp6,mountproto=tcp6"
+								 : ",proto=tcp,mountproto=tcp");
 	}
 	if (r == 0 && rest[0] != '\0')
 		r = buf_printf(b, ",%s", rest);
@@ -144,7 +150,7 @@ static int put_source(struct buf *b, const struct attempt *a)
 {
 	const char *server = a->q->fields[HELPER_SERVER];
 
-	return buf_printf(b, strchr(server, ':') != NULL ? "[%s]:%s" : "%s:%s", server,
+	return buf_printf(b, is_ipv6(server) ? "[%s]:%s" : "%s:%s", server,
 			  a->q->fields[HELPER_PATH]);
 }
 

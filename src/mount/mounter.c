@@ -208,7 +208,8 @@ static int real_mount(struct mounter *mounter, const struct mount_request *q, st
 	r = mount_options_check(q->options, err);
 	if (r < 0)
 		return r;
-	if (asprintf(&source, "%s:%s", q->server, q->path) < 0) {
+	if (asprintf(&source, strchr(q->server, ':') != NULL ? "[%s]:%s" : "%s:%s", q->server,
+		     q->path) < 0) {
 		source = NULL;
 		return error_oom(err);
 	}

@@ -55,10 +55,9 @@ class Client:
 
     def __init__(self, endpoint, timeout=60):
         self.timeout = timeout
-        # Reconnects soon: a driver that comes back is to be seen at once. No proxy for a socket.
+        # A connection of its own, not one that another Client waits to have repaired.
         self.channel = grpc.insecure_channel(endpoint, options=[
-            ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 200)])
+            ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)])
         self._calls = {}
         for service in pb.DESCRIPTOR.services_by_name.values():
             for method in service.methods:

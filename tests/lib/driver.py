@@ -3,6 +3,7 @@
 """Starts and ends csi-nfs for a test. The binary is the one that CSI_NFS names."""
 import os
 import signal
+import socket
 import subprocess
 
 import grpc
@@ -37,22 +38,23 @@ class Driver:
             self.process = subprocess.Popen(
                 [binary(), "--endpoint", self.endpoint, *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
-        self.client = Client(self.endpoint)
         if not wait_for(self._answers) or self.process.poll() is not None:
             self.kill()
             raise Failure("csi-nfs does not answer. Its log:\n" + self.tail())
+        self.client = Client(self.endpoint)
+        try:
+            self.client.Probe(timeout=10)
+        except grpc.RpcError as e:
+            self.kill()
+            raise Failure("csi-nfs fails Probe: %s\n%s" % (e, self.tail())) from e
         return self
 
     def _answers(self):
+        """Somebody accepts. gRPC would not try again for seconds after a first refusal."""
         if self.process.poll() is not None:
-            return True
-        if not os.path.exists(self.socket):
-            return False
-        try:
-            self.client.Probe(timeout=5)
-        except grpc.RpcError:
-            return False
-        return True
+            return True  # no use to wait on; start() looks why
+        with socket.socket(socket.AF_UNIX) as s:
+            return s.connect_ex(self.socket) == 0
 
     def tail(self, lines=30):
         if not os.path.exists(self.log):
