@@ -42,8 +42,8 @@ const char *error_code_name(enum error_code code)
 	return known(code) ? codes[code].name : codes[ERROR_UNKNOWN].name;
 }
 
-__attribute__((format(printf, 4, 0))) static void
-set(struct error *err, enum error_code code, int sys, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void set(struct error *err, enum error_code code,
+						      int sys, const char *fmt, va_list ap)
 {
 	if (err == NULL || err->code != ERROR_OK)
 		return;

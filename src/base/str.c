@@ -116,6 +116,15 @@ bool str_is_utf8(const char *s, size_t len)
 	return true;
 }
 
+size_t str_utf8_cut(const char *s, size_t max)
+{
+	size_t n = max;
+
+	while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80)
+		n--;
+	return n;
+}
+
 int strv_split(struct strv *ret, const char *s, char sep)
 {
 	struct strv v = { NULL, 0 };

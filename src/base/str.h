@@ -29,6 +29,9 @@ bool str_has_control(const char *s);
 /* Well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). */
 bool str_is_utf8(const char *s, size_t len);
 
+/* The largest n <= max at which s, which is longer, can be cut without splitting a character. */
+size_t str_utf8_cut(const char *s, size_t max);
+
 /* A string list that is split at sep; empty pieces are kept. */
 struct strv {
 	char **items;

@@ -21,6 +21,8 @@
 #define NEW_MODE 0755
 #define ARCHIVE_PREFIX "archived-"
 #define ARCHIVE_TRIES 10
+#define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
+#define ARCHIVE_HASH 17 /* "-" and 16 digits */
 
 /* Records of parents are named by path, escaped, and by a hash where that is too long. */
 static void parent_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
@@ -63,6 +65,45 @@ static int not_a_directory(struct nfs_client *c, const char *path, size_t len,
 				 : "not a directory");
 }
 
+/* Takes a note back that turned out to be wrong. */
+static void forget_parent(struct nfs_client *c, const char *path, size_t len)
+{
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *folder;
+	char key[RECORD_NAME_MAX + 1];
+
+	/* One that stays has somebody else's directory removed, if that is ever empty. */
+	if (nfs_state_folder(c, NFS_FOLDER_PARENTS, false, &folder, &ignored) < 0)
+		return;
+	parent_key(key, path, len);
+	(void)record_remove(c, folder, key, NULL, &ignored);
+}
+
+/*
+ * Makes a directory above a volume. The note comes first: after a crash between the two, the retry
+ * could not tell any more who made the directory.
+ */
+static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		       const char *path, size_t len, struct nfs_handle *ret,
+		       struct nfs_attr *ret_attr, struct error *err)
+{
+	int r;
+
+	r = note_parent(c, path, len, err);
+	if (r < 0)
+		return r;
+	r = nfs_mkdir(c, dir, name, NEW_MODE, ret, ret_attr);
+	if (r == -EEXIST) {
+		forget_parent(c, path, len);
+		r = nfs_lookup(c, dir, name, ret, ret_attr);
+	}
+	if (r == -ENOENT)
+		r = -ESTALE; /* dir itself was removed meanwhile */
+	if (r < 0)
+		return nfs_error_set(err, c, r, "making directory '%.*s'", (int)len, path);
+	return 0;
+}
+
 /* One step of a walk. path[0..len) is what the step leads to, for messages. */
 static int step(struct nfs_client *c, struct nfs_handle *dir, const char *name, const char *path,
 		size_t len, bool make, struct error *err)
@@ -72,22 +113,14 @@ static int step(struct nfs_client *c, struct nfs_handle *dir, const char *name, 
 	int r;
 
 	r = nfs_lookup(c, dir, name, &next, &attr);
-	if (r == -ENOENT && make) {
-		r = nfs_mkdir(c, dir, name, NEW_MODE, &next, &attr);
-		if (r == 0) {
-			r = note_parent(c, path, len, err);
-			if (r < 0)
-				return r;
-		}
-		if (r == -EEXIST)
-			r = nfs_lookup(c, dir, name, &next, &attr);
-		if (r == -ENOENT)
-			r = -ESTALE; /* dir itself was removed meanwhile */
-	}
-	if (r == -ENOENT)
+	if (r == -ENOENT && !make)
 		return r;
+	if (r == -ENOENT)
+		r = make_parent(c, dir, name, path, len, &next, &attr, err);
+	else if (r < 0)
+		r = nfs_error_set(err, c, r, "directory '%.*s'", (int)len, path);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "directory '%.*s'", (int)len, path);
+		return r;
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return not_a_directory(c, path, len, &attr, err);
 	*dir = next;
@@ -174,7 +207,10 @@ int directory_make(struct nfs_client *c, const char *path, uint32_t mode, struct
 		return not_a_directory(c, path, strlen(path), &attr, err);
 	if (mode == 0 && adopted)
 		return 0;
-	return set_mode(c, path, &handle, &attr, mode != 0 ? mode : NEW_MODE, err);
+	r = set_mode(c, path, &handle, &attr, mode != 0 ? mode : NEW_MODE, err);
+	if (r < 0 && !adopted)
+		(void)nfs_rmdir(c, &place.parent, place.base); /* the request fails as a whole */
+	return r;
 }
 
 /* Unique among everything that is in the trash at one time. */
@@ -237,14 +273,32 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 	return r;
 }
 
+/*
+ * "archived-" goes before the first component, as csi-driver-nfs has it. A component that becomes too
+ * long is cut and told from others by a hash.
+ */
+static int put_archive_name(struct buf *b, const char *path)
+{
+	const size_t prefix = strlen(ARCHIVE_PREFIX);
+	size_t first = strcspn(path, "/");
+	bool only = path[first] == '\0';
+	size_t room = PATH_COMPONENT_MAX - prefix - (only ? ARCHIVE_DATE_MAX : 0);
+
+	if (first <= room)
+		return buf_printf(b, "%s%s", ARCHIVE_PREFIX, path);
+	return buf_printf(b, "%s%.*s-%016" PRIx64 "%s", ARCHIVE_PREFIX,
+			  (int)str_utf8_cut(path, room - ARCHIVE_HASH), path, str_hash(path, first),
+			  path + first);
+}
+
 static char *archive_path(const char *path, int attempt)
 {
 	cleanup_buf struct buf b = { 0 };
 	struct timespec now;
 	struct tm tm;
-	char when[32];
+	char when[ARCHIVE_DATE_MAX];
 
-	if (buf_printf(&b, "%s%s", ARCHIVE_PREFIX, path) < 0)
+	if (put_archive_name(&b, path) < 0)
 		return NULL;
 	if (attempt == 0)
 		return buf_steal(&b);
@@ -309,7 +363,22 @@ int directory_archive(struct nfs_client *c, const char *path, struct error *err)
 			 c->export.server, c->export.share);
 }
 
-/* Returns 1 when the directory went, 0 when it has to stay. */
+/* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
+static int is_gone(struct nfs_client *c, const char *path, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	int r;
+
+	r = directory_locate(c, path, &place, err);
+	if (r == 0)
+		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
+	if (r == -ENOENT)
+		return 1;
+	return r < 0 ? nfs_error_set(err, c, r, "looking up '%s'", path) : 0;
+}
+
+/* Returns 1 when the directory went, or had gone before, and 0 when it has to stay. */
 static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
 			 struct error *err)
 {
@@ -321,7 +390,7 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	parent_key(key, path, strlen(path));
 	r = record_read(c, folder, key, &rec, err);
 	if (r == -ENOENT)
-		return 0; /* somebody else made it */
+		return is_gone(c, path, err); /* what is there, somebody else has made */
 	if (r < 0)
 		return r;
 	if (!str_eq(record_get(&rec, "dir"), path))

@@ -90,6 +90,8 @@ static int take_on_delete(struct volume_params *p, const char *value, const stru
 			  struct error *err)
 {
 	(void)map;
+	if (value[0] == '\0')
+		return 0; /* the default, as in csi-driver-nfs */
 	if (on_delete_parse(value, &p->on_delete) < 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "onDelete: must be delete, retain or archive");

@@ -183,9 +183,10 @@ char *capability_options(const Csi__V1__VolumeCapability *cap)
 
 int validate_capacity(const Csi__V1__CapacityRange *range, int64_t *ret, struct error *err)
 {
-	*ret = 0;
-	if (range == NULL)
+	if (range == NULL) {
+		*ret = 0;
 		return 0;
+	}
 	if (range->required_bytes < 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "capacity_range: required_bytes must not be negative");

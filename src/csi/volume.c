@@ -110,15 +110,19 @@ static bool is_final(enum error_code code)
 	       code != ERROR_UNAVAILABLE && code != ERROR_ABORTED;
 }
 
-/* Takes the record back after a failure. Where that fails too, the CO has to come back. */
+/*
+ * Takes back what was made for a volume, after a failure. Where that fails too, the CO has to come
+ * back: the code becomes one that makes it do so.
+ */
 static void undo(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 const struct record *rec, struct error *err)
+		 const struct record *rec, const char *dir, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
 
 	if (err == NULL || !is_final(err->code))
 		return;
-	if (record_remove(c, folder, key, rec, &second) < 0)
+	if (directory_remove_parents(c, dir, &second) < 0 ||
+	    record_remove(c, folder, key, rec, &second) < 0)
 		err->code = ERROR_ABORTED;
 }
 
@@ -143,7 +147,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		return r;
 	r = directory_make(c, dir, mode_of(rec), err);
 	if (r < 0 && created && r != -ESTALE)
-		undo(c, folder, key, rec, err);
+		undo(c, folder, key, rec, dir, err);
 	return r;
 }
 
@@ -231,8 +235,10 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id,
 	slash = strrchr(dir, '/');
 	r = dispose(c, dir, slash != NULL ? slash + 1 : dir, policy_of(&rec, id, default_policy),
 		    ret_trashed, err);
-	if (r < 0 || rec.n == 0)
+	if (r < 0 || folder == NULL)
 		return r;
+	if (rec.n == 0)
+		return record_forget(c, folder, key, err);
 	return record_remove(c, folder, key, &rec, err);
 }
 

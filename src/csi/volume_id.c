@@ -139,10 +139,8 @@ static int escape(const char *name, struct buf *b)
 /* Not in the middle of a UTF-8 character or of a %XX. */
 static size_t cut_at(const char *s, size_t max)
 {
-	size_t n = max;
+	size_t n = str_utf8_cut(s, max);
 
-	while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80)
-		n--;
 	if (n >= 1 && s[n - 1] == '%')
 		return n - 1;
 	if (n >= 2 && s[n - 2] == '%')

@@ -40,6 +40,13 @@ static bool is_ipv6(const char *s)
 	return inet_pton(AF_INET6, copy, &addr) == 1;
 }
 
+static bool is_bracketed(const char *s)
+{
+	cleanup_free char *inner = nfs_server_without_brackets(s);
+
+	return inner != NULL && strcmp(inner, s) != 0 && is_ipv6(inner);
+}
+
 int nfs_server_check(const char *server, struct error *err)
 {
 	size_t len = strlen(server);
@@ -52,12 +59,11 @@ int nfs_server_check(const char *server, struct error *err)
 	if (server[0] == '-' || server[0] == '.')
 		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not start with '%c'",
 				 server[0]);
-	if (is_ipv6(server))
+	if (is_ipv6(server) || is_bracketed(server))
 		return 0;
 	if (!is_name(server))
-		return error_set(
-			err, ERROR_INVALID_ARGUMENT,
-			"server: must be a host name or an IP address, without port or path");
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "server: must be a host name or an IP address, without port or path");
 	return 0;
 }
 

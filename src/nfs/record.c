@@ -207,70 +207,41 @@ static int link_failed(struct nfs_client *c, int r, const char *verb, const char
 	return nfs_error_set(err, c, r, "%s record '%s'", verb, key);
 }
 
-/* The text of the record's own link. Parts come before it: it makes the record exist. */
+/* Parts come before the record's own link: that one makes the record exist. */
 static int write_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		       const char *text, char head[RECORD_LINK_BYTES + 1], struct error *err)
+		       const char *text, const struct split *s, struct error *err)
 {
-	size_t len = strlen(text);
-	struct split s = { .parts = (len + RECORD_LINK_BYTES - 1) / RECORD_LINK_BYTES,
-			   .hash = str_hash(text, len) };
 	uint64_t i;
 
-	for (i = 0; i < s.parts; i++) {
+	for (i = 0; i < s->parts; i++) {
 		char name[PART_NAME_SIZE], piece[RECORD_LINK_BYTES + 1];
 		int r;
 
-		part_name(name, key, &s, i);
+		part_name(name, key, s, i);
 		(void)snprintf(piece, sizeof(piece), "%s", text + i * RECORD_LINK_BYTES);
 		r = nfs_symlink(c, dir, name, piece);
 		/* The name holds the hash of the text: one that is there says the same. */
 		if (r < 0 && r != -EEXIST)
 			return link_failed(c, r, "writing", key, err);
 	}
-	(void)snprintf(head, RECORD_LINK_BYTES + 1, "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64,
-		       RECORD_VERSION, s.parts, s.hash);
 	return 0;
 }
 
-/* Text for the record's own link, parts written where it needs them. The caller frees. */
-static int prepare(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		   const struct record *rec, char **ret, struct error *err)
+static int remove_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			const struct split *s, struct error *err)
 {
-	char head[RECORD_LINK_BYTES + 1];
-	cleanup_free char *text = NULL;
-	int r;
+	uint64_t i;
 
-	r = record_encode(rec, &text);
-	if (r == -EMSGSIZE)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "parameters: too long for a record on the share, the limit is %d bytes",
-				 RECORD_BYTES_MAX);
-	if (r < 0)
-		return error_oom(err);
-	if (strlen(text) > RECORD_LINK_BYTES) {
-		r = write_parts(c, dir, key, text, head, err);
-		if (r < 0)
-			return r;
-		free(text);
-		text = strdup(head);
-		if (text == NULL)
-			return error_oom(err);
+	for (i = 0; i < s->parts; i++) {
+		char name[PART_NAME_SIZE];
+		int r;
+
+		part_name(name, key, s, i);
+		r = nfs_remove(c, dir, name);
+		if (r < 0 && r != -ENOENT)
+			return link_failed(c, r, "removing", key, err);
 	}
-	*ret = steal_ptr(&text);
 	return 0;
-}
-
-int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		  const struct record *rec, struct error *err)
-{
-	cleanup_free char *text = NULL;
-	int r;
-
-	r = prepare(c, dir, key, rec, &text, err);
-	if (r < 0)
-		return r;
-	r = nfs_symlink(c, dir, key, text);
-	return r < 0 && r != -EEXIST ? link_failed(c, r, "writing", key, err) : r;
 }
 
 /* Whether the record has parts. Returns 1, 0 or -EINVAL. */
@@ -328,15 +299,15 @@ static int read_parts(struct nfs_client *c, const struct nfs_handle *dir, const 
 	return r < 0 ? malformed(c, r, key, err) : 0;
 }
 
-/* The text of the record's own link. */
-static int read_head(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		     struct record *ret, struct split *ret_split, struct error *err)
+/* What the link of that name says, on behalf of the record under key. */
+static int read_head(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		     const char *key, struct record *ret, struct split *ret_split, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	char link[NFS_LINK_MAX + 1];
 	int r;
 
-	r = nfs_readlink(c, dir, key, link);
+	r = nfs_readlink(c, dir, name, link);
 	if (r == -ENOENT)
 		return r;
 	if (r == -EINVAL)
@@ -359,7 +330,7 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 	struct split s = { 0, 0 };
 	int r;
 
-	r = read_head(c, dir, key, &head, &s, err);
+	r = read_head(c, dir, key, key, &head, &s, err);
 	if (r < 0)
 		return r;
 	if (r > 0) {
@@ -374,24 +345,119 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 	return 0;
 }
 
+/*
+ * A record that is being removed and has parts is first renamed, so that it is gone at once and what
+ * is left can still be found: by the retry of the removal, or by a new record of that name, whose
+ * parts may have the same names.
+ */
+static void grave_name(char name[PART_NAME_SIZE], const char *key)
+{
+	(void)snprintf(name, PART_NAME_SIZE, "%s~removed", key);
+}
+
+static int finish_removal(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			  struct error *err)
+{
+	cleanup_record struct record head = { .n = 0 };
+	struct split s = { 0, 0 };
+	char grave[PART_NAME_SIZE];
+	int r;
+
+	grave_name(grave, key);
+	r = read_head(c, dir, grave, key, &head, &s, err);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return r;
+	r = remove_parts(c, dir, key, &s, err);
+	if (r < 0)
+		return r;
+	r = nfs_remove(c, dir, grave);
+	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
+}
+
 int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  const struct record *rec, struct error *err)
 {
-	uint64_t i;
+	char grave[PART_NAME_SIZE];
 	int r;
 
-	/* The link goes first: without it parts mean nothing, with it they must all be there. */
-	r = nfs_remove(c, dir, key);
-	if (r < 0 && r != -ENOENT)
-		return link_failed(c, r, "removing", key, err);
-	for (i = 0; rec != NULL && i < rec->parts; i++) {
-		const struct split s = { rec->parts, rec->hash };
-		char name[PART_NAME_SIZE];
-
-		part_name(name, key, &s, i);
-		r = nfs_remove(c, dir, name);
+	if (rec != NULL && rec->parts > 0) {
+		grave_name(grave, key);
+		r = nfs_rename(c, dir, key, dir, grave);
 		if (r < 0 && r != -ENOENT)
 			return link_failed(c, r, "removing", key, err);
+		return finish_removal(c, dir, key, err);
 	}
+	r = nfs_remove(c, dir, key);
+	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
+}
+
+int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		  struct error *err)
+{
+	return finish_removal(c, dir, key, err);
+}
+
+/* -------- writing -------- */
+
+/* Parts of a record that did not come to be, unless it is that one which is there. */
+static void drop_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct split *mine)
+{
+	cleanup_record struct record head = { .n = 0 };
+	struct error ignored = { .code = ERROR_OK };
+	struct split other = { 0, 0 };
+	int r;
+
+	r = read_head(c, dir, key, key, &head, &other, &ignored);
+	if (r == -ENOENT || (r >= 0 && other.hash != mine->hash))
+		(void)remove_parts(c, dir, key, mine, &ignored);
+}
+
+static int create_split(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			const char *text, struct record *rec, struct error *err)
+{
+	size_t len = strlen(text);
+	const struct split s = { .parts = (len + RECORD_LINK_BYTES - 1) / RECORD_LINK_BYTES,
+				 .hash = str_hash(text, len) };
+	char head[RECORD_LINK_BYTES + 1];
+	int r;
+
+	r = finish_removal(c, dir, key, err);
+	if (r == 0)
+		r = write_parts(c, dir, key, text, &s, err);
+	if (r < 0) {
+		drop_parts(c, dir, key, &s);
+		return r;
+	}
+	(void)snprintf(head, sizeof(head), "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64,
+		       RECORD_VERSION, s.parts, s.hash);
+	r = nfs_symlink(c, dir, key, head);
+	if (r < 0) {
+		drop_parts(c, dir, key, &s);
+		return r != -EEXIST ? link_failed(c, r, "writing", key, err) : r;
+	}
+	rec->parts = s.parts;
+	rec->hash = s.hash;
 	return 0;
+}
+
+int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		  struct record *rec, struct error *err)
+{
+	cleanup_free char *text = NULL;
+	int r;
+
+	r = record_encode(rec, &text);
+	if (r == -EMSGSIZE)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "parameters: too long for a record on the share, the limit is %d bytes",
+				 RECORD_BYTES_MAX);
+	if (r < 0)
+		return error_oom(err);
+	if (strlen(text) > RECORD_LINK_BYTES)
+		return create_split(c, dir, key, text, rec, err);
+	r = nfs_symlink(c, dir, key, text);
+	return r < 0 && r != -EEXIST ? link_failed(c, r, "writing", key, err) : r;
 }

@@ -19,7 +19,7 @@
 #define RECORD_VERSION 1
 #define RECORD_LINK_BYTES 1000 /* per link; XFS allows 1,024 */
 #define RECORD_BYTES_MAX 32000
-#define RECORD_NAME_MAX 200 /* longest key of a record; parts append to it */
+#define RECORD_NAME_MAX 200 /* longest key; names of parts are longer by up to 28 */
 
 struct record_pair {
 	char *key;
@@ -50,10 +50,10 @@ int record_decode(struct record *ret, const char *text);
 
 /*
  * Creates the record under a key, exclusively: -EEXIST, unreported, where there is one. Everything
- * else is reported.
+ * else is reported. On success rec knows its parts, for record_remove().
  */
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		  const struct record *rec, struct error *err);
+		  struct record *rec, struct error *err);
 
 /* Reads the record: -ENOENT, unreported, where there is none. Everything else is reported. */
 int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
@@ -65,6 +65,13 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
  */
 int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  const struct record *rec, struct error *err);
+
+/*
+ * Finishes the removal of a record that was cut short: of one that is not there any more, parts may
+ * be. 0 too where there is nothing to do. Errors are reported.
+ */
+int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		  struct error *err);
 
 void record_done(struct record *rec);
 #define cleanup_record __attribute__((cleanup(record_done)))

@@ -484,33 +484,49 @@ static struct node *resolve(struct fake_nfs *f, const char *path, bool make)
 
 void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, const char *text)
 {
-	struct node *node = resolve(f, path, true);
+	struct node *node;
 
+	pthread_mutex_lock(&f->lock);
+	node = resolve(f, path, true);
 	node->type = type;
 	if (text != NULL)
 		node->text = must(strdup(text));
+	pthread_mutex_unlock(&f->lock);
 }
 
 void fake_nfs_remove(struct fake_nfs *f, const char *path)
 {
-	struct node *node = resolve(f, path, false);
+	struct node *node;
 
+	pthread_mutex_lock(&f->lock);
+	node = resolve(f, path, false);
 	if (node != NULL)
 		node_free(node);
+	pthread_mutex_unlock(&f->lock);
 }
 
 enum nfs_type fake_nfs_type(struct fake_nfs *f, const char *path)
 {
-	const struct node *node = resolve(f, path, false);
+	const struct node *node;
+	enum nfs_type type;
 
-	return node != NULL ? node->type : NFS_TYPE_UNKNOWN;
+	pthread_mutex_lock(&f->lock);
+	node = resolve(f, path, false);
+	type = node != NULL ? node->type : NFS_TYPE_UNKNOWN;
+	pthread_mutex_unlock(&f->lock);
+	return type;
 }
 
 uint32_t fake_nfs_mode(struct fake_nfs *f, const char *path)
 {
-	const struct node *node = resolve(f, path, false);
+	const struct node *node;
+	uint32_t mode;
 
-	return node != NULL ? node->mode : 0;
+	pthread_mutex_lock(&f->lock);
+	node = resolve(f, path, false);
+	mode = node != NULL ? node->mode : 0;
+	pthread_mutex_unlock(&f->lock);
+	return mode;
 }
 
 static void list_node(const struct node *dir, const char *prefix, const char *skip, struct buf *b)

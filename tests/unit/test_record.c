@@ -133,7 +133,7 @@ START_TEST(test_truncated)
 		int r = record_decode(&rec, cut);
 
 		check_that(cut, "refused or taken", r == 0 || r == -EINVAL);
-		check_that(cut, "nothing that was not there", rec.n < whole.n || n > 37);
+		check_that(cut, "no more pairs than there were", rec.n <= whole.n);
 		for (i = 0; i < rec.n; i++) {
 			check_str(cut, "key", rec.pairs[i].key, keys[i]);
 			if (i + 1 < rec.n)

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "fake/mounter.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/list.h"
+#include "base/str.h"
+
+static struct fake_mounter *fake_of(struct mounter *m)
+{
+	return container_of(m, struct fake_mounter, mounter);
+}
+
+static struct fake_mount *slot(struct fake_mounter *m, const char *target)
+{
+	size_t i;
+
+	for (i = 0; i < FAKE_MOUNTS_MAX; i++)
+		if (strcmp(m->mounts[i].target, target) == 0)
+			return &m->mounts[i];
+	return NULL;
+}
+
+const struct fake_mount *fake_mounter_at(const struct fake_mounter *m, const char *target)
+{
+	size_t i;
+
+	for (i = 0; i < FAKE_MOUNTS_MAX; i++)
+		if (strcmp(m->mounts[i].target, target) == 0)
+			return &m->mounts[i];
+	return NULL;
+}
+
+static bool has_ro(const char *options)
+{
+	struct strv v;
+	bool ro = false;
+	size_t i;
+	int r;
+
+	r = strv_split(&v, options, ',');
+	assert(r == 0);
+	for (i = 0; i < v.n; i++)
+		if (strcmp(v.items[i], "ro") == 0 || strcmp(v.items[i], "rw") == 0)
+			ro = strcmp(v.items[i], "ro") == 0;
+	strv_done(&v);
+	return ro;
+}
+
+static int fake_mount(struct mounter *base, const struct mount_request *request, struct error *err)
+{
+	struct fake_mounter *m = fake_of(base);
+	struct fake_mount *mount;
+	struct stat st;
+	int n;
+
+	if (m->mount_error != ERROR_OK)
+		return error_set(err, m->mount_error, "the fake mounter was told to fail");
+	assert(stat(request->target, &st) == 0 && S_ISDIR(st.st_mode));
+	mount = slot(m, "");
+	assert(mount != NULL);
+	(void)snprintf(mount->target, sizeof(mount->target), "%s", request->target);
+	n = snprintf(mount->source, sizeof(mount->source),
+		     strchr(request->server, ':') != NULL ? "[%s]:%s" : "%s:%s", request->server,
+		     request->path);
+	assert(n > 0 && (size_t)n < sizeof(mount->source));
+	(void)snprintf(mount->options, sizeof(mount->options), "%s", request->options);
+	mount->read_only = request->read_only || has_ro(request->options);
+	mount->mode = request->mode;
+	m->n_mounted++;
+	return 0;
+}
+
+static int fake_unmount(struct mounter *base, const char *target, struct error *err)
+{
+	struct fake_mounter *m = fake_of(base);
+	struct fake_mount *mount = slot(m, target);
+
+	if (m->unmount_error != ERROR_OK)
+		return error_set(err, m->unmount_error, "the fake mounter was told to fail");
+	if (mount != NULL)
+		memset(mount, 0, sizeof(*mount));
+	return 0;
+}
+
+static int fake_find(struct mounter *base, const char *target, struct mount_info **ret,
+		     struct error *err)
+{
+	struct fake_mounter *m = fake_of(base);
+	const struct fake_mount *mount = fake_mounter_at(m, target);
+
+	if (m->find_error != ERROR_OK)
+		return error_set(err, m->find_error, "the fake mounter was told to fail");
+	*ret = NULL;
+	if (mount == NULL)
+		return 0;
+	*ret = calloc(1, sizeof(**ret));
+	assert(*ret != NULL);
+	(*ret)->source = strdup(mount->source);
+	(*ret)->fstype = strdup("nfs4");
+	(*ret)->read_only = mount->read_only;
+	(*ret)->depth = 1;
+	return 0;
+}
+
+void fake_mounter_init(struct fake_mounter *m)
+{
+	static const struct mounter_ops ops = { fake_mount, fake_unmount, fake_find };
+
+	*m = (struct fake_mounter){ .mounter = { .ops = &ops } };
+}

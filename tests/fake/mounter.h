@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * A mounter that keeps a list instead of mounting, so that the node service is tested without a kernel
+ * NFS client and without privileges. Not shared between threads.
+ */
+#ifndef FAKE_MOUNTER_H
+#define FAKE_MOUNTER_H
+
+#include "mount/mounter.h"
+
+#define FAKE_MOUNTS_MAX 8
+
+struct fake_mount {
+	char target[256]; /* "": a free slot */
+	char source[256];
+	char options[256];
+	bool read_only;
+	uint32_t mode;
+};
+
+struct fake_mounter {
+	struct mounter mounter;
+	struct fake_mount mounts[FAKE_MOUNTS_MAX];
+	unsigned int n_mounted;   /* calls of mount() that mounted */
+	enum error_code mount_error;   /* what the next calls fail with; ERROR_OK: nothing */
+	enum error_code unmount_error;
+	enum error_code find_error;
+};
+
+void fake_mounter_init(struct fake_mounter *m);
+
+/* What is mounted at target; NULL: nothing. */
+const struct fake_mount *fake_mounter_at(const struct fake_mounter *m, const char *target);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * main() of a fuzzer that is built without libFuzzer: runs the inputs in the directories, and the files,
+ * that its arguments name, and the empty input. One that fails ends the program by an assert().
+ */
+#include "fuzz.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+static int run_file(const char *path)
+{
+	cleanup_buf struct buf b = { 0 };
+	FILE *stream = fopen(path, "rb");
+	uint8_t chunk[4096];
+	size_t n;
+	int r = 0;
+
+	if (stream == NULL)
+		return -errno;
+	for (n = fread(chunk, 1, sizeof(chunk), stream); n > 0 && r == 0;
+	     n = fread(chunk, 1, sizeof(chunk), stream))
+		r = buf_append(&b, chunk, n);
+	if (ferror(stream))
+		r = -EIO;
+	(void)fclose(stream); /* it was only read */
+	if (r == 0)
+		(void)LLVMFuzzerTestOneInput((const uint8_t *)(b.data != NULL ? b.data : ""), b.len);
+	return r;
+}
+
+/* Returns the number of inputs, or a negative errno. */
+static int run_directory(const char *path)
+{
+	cleanup_closedir DIR *dir = opendir(path);
+	const struct dirent *entry;
+	int count = 0, r;
+
+	if (dir == NULL)
+		return errno == ENOTDIR && run_file(path) == 0 ? 1 : -errno;
+	for (entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+		cleanup_buf struct buf name = { 0 };
+
+		if (entry->d_name[0] == '.')
+			continue;
+		r = buf_printf(&name, "%s/%s", path, entry->d_name);
+		if (r == 0)
+			r = run_file(name.data);
+		if (r < 0)
+			return r;
+		count++;
+	}
+	return count;
+}
+
+int main(int argc, char **argv)
+{
+	int total = 0, i, r;
+
+	(void)LLVMFuzzerTestOneInput((const uint8_t *)"", 0);
+	for (i = 1; i < argc; i++) {
+		r = run_directory(argv[i]);
+		if (r < 0) {
+			fprintf(stderr, "%s: %s: %s\n", argv[0], argv[i], strerror(-r));
+			return EXIT_FAILURE;
+		}
+		total += r;
+	}
+	printf("%s: %d inputs\n", argv[0], total);
+	return total > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
