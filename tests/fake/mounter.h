@@ -23,8 +23,8 @@ struct fake_mount {
 struct fake_mounter {
 	struct mounter mounter;
 	struct fake_mount mounts[FAKE_MOUNTS_MAX];
-	unsigned int n_mounted;   /* calls of mount() that mounted */
-	enum error_code mount_error;   /* what the next calls fail with; ERROR_OK: nothing */
+	unsigned int n_mounted; /* calls of mount() that mounted */
+	enum error_code mount_error; /* what the next calls fail with; ERROR_OK: nothing */
 	enum error_code unmount_error;
 	enum error_code find_error;
 };

@@ -16,11 +16,11 @@ struct fake_nfs;
 
 /* Which operation fails, and how. */
 struct fake_failure {
-	unsigned int nth;         /* the first operation from now is 1; 0: none fails */
-	int error;                /* negative; -ECONNABORTED and -ETIMEDOUT break the client */
-	bool after;               /* the operation takes effect, only its reply is lost */
-	bool all;                 /* every operation from the nth on, not it alone */
-	unsigned int types;       /* 1 << enum nfs_op_type: only these count; 0: all */
+	unsigned int nth; /* the first operation from now is 1; 0: none fails */
+	int error; /* negative; -ECONNABORTED and -ETIMEDOUT break the client */
+	bool after; /* the operation takes effect, only its reply is lost */
+	bool all; /* every operation from the nth on, not it alone */
+	unsigned int types; /* 1 << enum nfs_op_type: only these count; 0: all */
 };
 
 /* An empty root directory. The caller frees, after all clients. */

@@ -45,7 +45,8 @@ static void check(const uint8_t *data, size_t size, bool encoded)
 	assert((whole.result == 0) == (whole.code == ERROR_OK));
 	if (whole.result == 0) {
 		assert(size == whole.len + GRPC_FRAME_PREFIX_SIZE && whole.len <= GRPC_MESSAGE_MAX);
-		assert(whole.len == 0 || memcmp(whole.message, data + GRPC_FRAME_PREFIX_SIZE, whole.len) == 0);
+		assert(whole.len == 0 ||
+		       memcmp(whole.message, data + GRPC_FRAME_PREFIX_SIZE, whole.len) == 0);
 	}
 	for (i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
 		struct outcome cut = feed(data, size, pieces[i], encoded);

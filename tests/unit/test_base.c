@@ -56,7 +56,7 @@ START_TEST(test_error_codes)
 			check_int(rows[i].name, "errno", r, -rows[i].sys);
 	}
 	check_str("outside", "name", error_code_name((enum error_code)17), "UNKNOWN");
-	check_str("negative", "name", error_code_name((enum error_code)-1), "UNKNOWN");
+	check_str("negative", "name", error_code_name((enum error_code) - 1), "UNKNOWN");
 }
 END_TEST
 
@@ -72,7 +72,8 @@ START_TEST(test_error_first_wins)
 	(void)error_set(&err, ERROR_NOT_FOUND, "no %s", "pvc-1");
 	check_int("second", "result", error_set(&err, ERROR_INTERNAL, "later"), -EIO);
 	check_error("second", &err, ERROR_NOT_FOUND, "no pvc-1");
-	check_int("second system error", "result", error_sys(&err, ERROR_INTERNAL, EIO, "later"), -EIO);
+	check_int("second system error", "result", error_sys(&err, ERROR_INTERNAL, EIO, "later"),
+		  -EIO);
 	check_str("second system error", "message", err.msg, "no pvc-1");
 	error_prefix(&err, "on %s", "server");
 	check_str("prefix", "message", err.msg, "on server: no pvc-1");
@@ -367,8 +368,8 @@ START_TEST(test_path_parts)
 		const char *text;
 		const char *trimmed;
 	} trims[] = {
-		{ "", "" },     { "/", "" },          { "///", "" },     { "a", "a" },
-		{ "/a", "a" },  { "a/", "a" },        { "//a/b//", "a/b" }, { "a//b", "a//b" },
+		{ "", "" },    { "/", "" },   { "///", "" },        { "a", "a" },
+		{ "/a", "a" }, { "a/", "a" }, { "//a/b//", "a/b" }, { "a//b", "a//b" },
 	};
 	static const struct {
 		const char *name;
@@ -625,11 +626,13 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_error_codes, test_error_first_wins, test_error_long, test_buf_limits,
-		test_buf_growth,  test_str_numbers,      test_str_utf8,   test_str_compare,
-		test_str_split,   test_str_hash,         test_path_check, test_path_parts,
-		test_log_text,    test_log_json,         test_log_level,  test_log_names,
-		test_log_cut,     test_list,             test_clock,
+		test_error_codes, test_error_first_wins, test_error_long,
+		test_buf_limits,  test_buf_growth,       test_str_numbers,
+		test_str_utf8,    test_str_compare,      test_str_split,
+		test_str_hash,    test_path_check,       test_path_parts,
+		test_log_text,    test_log_json,         test_log_level,
+		test_log_names,   test_log_cut,          test_list,
+		test_clock,
 	};
 
 	return check_run("base", tests, ARRAY_SIZE(tests));

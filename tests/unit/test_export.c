@@ -30,6 +30,7 @@ START_TEST(test_server)
 		{ "port", "nas:2049", false },
 		{ "IPv6 with too much", "fd00::1::2", false },
 		{ "IPv6, one bracket", "[fd00::1", false },
+		{ "two pairs of brackets", "[[fd00::1]]", false },
 		{ "name in brackets", "[nas]", false },
 		{ "empty brackets", "[]", false },
 		{ "path", "nas/export", false },
@@ -79,6 +80,7 @@ START_TEST(test_init)
 		{ "relative", "nas", "a", "nas", "/a", NULL },
 		{ "brackets", "[fd00::1]", "/a", "fd00::1", "/a", NULL },
 		{ "bad server", "a b", "/a", NULL, NULL, "server" },
+		{ "two pairs of brackets", "[[fd00::1]]", "/a", NULL, NULL, "server" },
 		{ "empty server", "", "/a", NULL, NULL, "server" },
 		{ "dot dot", "nas", "/a/..", NULL, NULL, "share" },
 		{ "empty component", "nas", "/a//b", NULL, NULL, "share" },
@@ -94,7 +96,8 @@ START_TEST(test_init)
 		int r = nfs_export_init(&e, rows[i].server, rows[i].share, &err);
 
 		check_int(rows[i].name, "result", r, fine ? 0 : -EINVAL);
-		check_error(rows[i].name, &err, fine ? ERROR_OK : ERROR_INVALID_ARGUMENT, rows[i].word);
+		check_error(rows[i].name, &err, fine ? ERROR_OK : ERROR_INVALID_ARGUMENT,
+			    rows[i].word);
 		check_str(rows[i].name, "server", e.server, rows[i].want_server);
 		check_str(rows[i].name, "share", e.share, rows[i].want_share);
 		if (!fine)
@@ -167,7 +170,8 @@ START_TEST(test_options_secret)
 		struct nfs_export e = { .server = NULL };
 		struct error err = { .code = ERROR_OK };
 
-		check_int(options[i], "result", nfs_export_apply_options(&e, options[i], &err), -EINVAL);
+		check_int(options[i], "result", nfs_export_apply_options(&e, options[i], &err),
+			  -EINVAL);
 		check_that(options[i], "the message hides the value",
 			   strstr(err.msg, "hunter2") == NULL);
 	}

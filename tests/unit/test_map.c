@@ -61,17 +61,17 @@ START_TEST(test_wire)
 {
 	static const uint8_t bytes[] = {
 		0x22, 0x06, 0x0a, 0x01, 'a', 0x12, 0x01, '1', /* a: 1 */
-		0x22, 0x03, 0x12, 0x01, '2',                  /* : 2 */
-		0x22, 0x03, 0x0a, 0x01, 'b',                  /* b: */
+		0x22, 0x03, 0x12, 0x01, '2', /* : 2 */
+		0x22, 0x03, 0x0a, 0x01, 'b', /* b: */
 		0x22, 0x06, 0x0a, 0x01, 'a', 0x12, 0x01, '3', /* a: 3 */
-		0x22, 0x00,                                   /* : */
+		0x22, 0x00, /* : */
 	};
 	static const struct {
 		const char *name;
 		const char *key, *value;
 		bool replaced;
 	} rows[] = {
-		{ "first", "a", "1", true },     { "without key", "", "2", true },
+		{ "first", "a", "1", true },         { "without key", "", "2", true },
 		{ "without value", "b", "", false }, { "again", "a", "3", false },
 		{ "with neither", "", "", false },
 	};

@@ -25,7 +25,7 @@ static void no_environment(void)
 
 static int parse(const char *const *words, struct options *o, struct error *err)
 {
-	char *argv[WORDS_MAX + 2] = { (char *)(uintptr_t)"csi-nfs" };
+	char *argv[WORDS_MAX + 2] = { (char *)(uintptr_t) "csi-nfs" };
 	int argc;
 
 	for (argc = 1; argc <= WORDS_MAX && words[argc - 1] != NULL; argc++)
@@ -110,11 +110,19 @@ END_TEST
 
 START_TEST(test_values)
 {
-	static const char *const words[] = { "--endpoint=unix:///run/x.sock", "-nodeid=n",
-					     "--mode=controller", "--share=/e", "--drivername=x.y",
-					     "--log-format=json", NULL };
-	static const char *const more[] = { "--server=10.0.0.1", "-mount-permissions", "0750",
-					    "--default-ondelete-policy=Retain", "--log-level=warn", NULL };
+	static const char *const words[] = { "--endpoint=unix:///run/x.sock",
+					     "-nodeid=n",
+					     "--mode=controller",
+					     "--share=/e",
+					     "--drivername=x.y",
+					     "--log-format=json",
+					     NULL };
+	static const char *const more[] = { "--server=10.0.0.1",
+					    "-mount-permissions",
+					    "0750",
+					    "--default-ondelete-policy=Retain",
+					    "--log-level=warn",
+					    NULL };
 	static const char *const last[] = { "--mode=node", "--mode=all", NULL };
 	struct error err = { .code = ERROR_OK };
 	struct options o;
@@ -234,11 +242,12 @@ START_TEST(test_permissions)
 		const char *value;
 		int mode; /* -1: refused */
 	} rows[] = {
-		{ "0", 0 },         { "00", 0 },      { "0770", 0770 },  { "0o770", 0770 },
-		{ "07777", 07777 }, { "2770", 2770 }, { "504", 0770 },   { "4095", 07777 },
-		{ "010000", -1 },   { "4096", -1 },   { "", -1 },        { "-1", -1 },
-		{ "0o", -1 },       { "0888", -1 },   { "rwx", -1 },     { "770 ", -1 },
-		{ "0x1ff", -1 },    { "18446744073709551616", -1 },
+		{ "0", 0 },        { "00", 0 },        { "0770", 0770 },
+		{ "0o770", 0770 }, { "07777", 07777 }, { "2770", 2770 },
+		{ "504", 0770 },   { "4095", 07777 },  { "010000", -1 },
+		{ "4096", -1 },    { "", -1 },         { "-1", -1 },
+		{ "0o", -1 },      { "0888", -1 },     { "rwx", -1 },
+		{ "770 ", -1 },    { "0x1ff", -1 },    { "18446744073709551616", -1 },
 	};
 	size_t i;
 
@@ -303,8 +312,9 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = { test_defaults, test_spellings,   test_values,     test_actions,
-				       test_refused,  test_permissions, test_environment };
+	const TTest *const tests[] = { test_defaults,   test_spellings, test_values,
+				       test_actions,    test_refused,   test_permissions,
+				       test_environment };
 
 	return check_run("options", tests, ARRAY_SIZE(tests));
 }

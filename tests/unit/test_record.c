@@ -350,8 +350,9 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_encode, test_decode,      test_set,          test_truncated,   test_limit,
-		test_share,  test_share_taken, test_share_damaged, test_share_parts, test_share_refused,
+		test_encode,      test_decode,        test_set,         test_truncated,
+		test_limit,       test_share,         test_share_taken, test_share_damaged,
+		test_share_parts, test_share_refused,
 	};
 
 	return check_run("record", tests, ARRAY_SIZE(tests));

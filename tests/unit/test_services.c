@@ -34,7 +34,8 @@ struct bench {
 
 static void bench_init(struct bench *b)
 {
-	*b = (struct bench){ .driver = { .name = "nfs.test", .version = "1.2.3", .node_id = "node-1" } };
+	*b = (struct bench){ .driver = {
+				     .name = "nfs.test", .version = "1.2.3", .node_id = "node-1" } };
 	(void)snprintf(b->dir, sizeof(b->dir), "/tmp/csi-nfs-services-XXXXXX");
 	ck_assert(mkdtemp(b->dir) != NULL);
 	b->nfs = fake_nfs_new();
@@ -119,14 +120,23 @@ static char *text(const char *s)
 START_TEST(test_unimplemented)
 {
 	static const char *const implemented[] = {
-		"GetPluginInfo", "GetPluginCapabilities", "Probe", "CreateVolume", "DeleteVolume",
-		"ValidateVolumeCapabilities", "ControllerGetCapabilities", "NodePublishVolume",
-		"NodeUnpublishVolume", "NodeGetInfo", "NodeGetCapabilities",
+		"GetPluginInfo",
+		"GetPluginCapabilities",
+		"Probe",
+		"CreateVolume",
+		"DeleteVolume",
+		"ValidateVolumeCapabilities",
+		"ControllerGetCapabilities",
+		"NodePublishVolume",
+		"NodeUnpublishVolume",
+		"NodeGetInfo",
+		"NodeGetCapabilities",
 		"GroupControllerGetCapabilities",
 	};
 	struct bench b;
 	ProtobufCService *const services[] = { &b.identity.service.base, &b.controller.service.base,
-					       &b.node.service.base, &b.group.base, &b.metadata.base };
+					       &b.node.service.base, &b.group.base,
+					       &b.metadata.base };
 	size_t i, k, m, methods = 0;
 
 	bench_init(&b);
@@ -160,7 +170,8 @@ END_TEST
 START_TEST(test_identity)
 {
 	const Csi__V1__GetPluginInfoRequest in = CSI__V1__GET_PLUGIN_INFO_REQUEST__INIT;
-	const Csi__V1__GetPluginCapabilitiesRequest caps = CSI__V1__GET_PLUGIN_CAPABILITIES_REQUEST__INIT;
+	const Csi__V1__GetPluginCapabilitiesRequest caps =
+		CSI__V1__GET_PLUGIN_CAPABILITIES_REQUEST__INIT;
 	const Csi__V1__ProbeRequest probe = CSI__V1__PROBE_REQUEST__INIT;
 	const Csi__V1__GetPluginInfoResponse *info;
 	const Csi__V1__GetPluginCapabilitiesResponse *list;
@@ -207,7 +218,8 @@ START_TEST(test_capabilities)
 	struct bench b;
 
 	bench_init(&b);
-	invoke("controller", &b.controller.service.base, "ControllerGetCapabilities", &controller, &call);
+	invoke("controller", &b.controller.service.base, "ControllerGetCapabilities", &controller,
+	       &call);
 	list = (const void *)call.reply;
 	check_int("controller", "number", list->n_capabilities, 1);
 	check_int("controller", "case", list->capabilities[0]->type_case,
@@ -235,11 +247,19 @@ END_TEST
 
 START_TEST(test_quick)
 {
-	static const char *const quick[] = { "GetPluginInfo", "GetPluginCapabilities", "Probe",
-					     "ControllerGetCapabilities", "NodeGetCapabilities",
-					     "NodeGetInfo", "GroupControllerGetCapabilities" };
-	static const char *const slow[] = { "CreateVolume", "DeleteVolume", "NodePublishVolume",
-					    "NodeUnpublishVolume", "ValidateVolumeCapabilities", "",
+	static const char *const quick[] = { "GetPluginInfo",
+					     "GetPluginCapabilities",
+					     "Probe",
+					     "ControllerGetCapabilities",
+					     "NodeGetCapabilities",
+					     "NodeGetInfo",
+					     "GroupControllerGetCapabilities" };
+	static const char *const slow[] = { "CreateVolume",
+					    "DeleteVolume",
+					    "NodePublishVolume",
+					    "NodeUnpublishVolume",
+					    "ValidateVolumeCapabilities",
+					    "",
 					    "probe" };
 	size_t i;
 
@@ -340,26 +360,53 @@ START_TEST(test_create_refused)
 		const char *word;
 	} rows[] = {
 		{ "no name", { "", MOUNT, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "name" },
-		{ "control in the name", { "a\x01", MOUNT, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "name" },
-		{ "no capabilities", { "a", NONE, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT,
+		{ "control in the name",
+		  { "a\x01", MOUNT, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "name" },
+		{ "no capabilities",
+		  { "a", NONE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
 		  "volume_capabilities" },
 		{ "block", { "a", BLOCK, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "block" },
-		{ "no access type", { "a", NO_TYPE, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "access_type" },
-		{ "no access mode", { "a", NO_MODE, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "access_mode" },
-		{ "unknown access mode", { "a", UNKNOWN_MODE, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT,
+		{ "no access type",
+		  { "a", NO_TYPE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "access_type" },
+		{ "no access mode",
+		  { "a", NO_MODE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
 		  "access_mode" },
-		{ "later access mode", { "a", LATER_MODE, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT,
+		{ "unknown access mode",
+		  { "a", UNKNOWN_MODE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "access_mode" },
+		{ "later access mode",
+		  { "a", LATER_MODE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
 		  "access_mode" },
 		{ "no parameters", { "a", MOUNT, { NULL }, 0, 0 }, ERROR_INVALID_ARGUMENT, "server" },
 		{ "no share", { "a", MOUNT, { "server", "s" }, 0, 0 }, ERROR_INVALID_ARGUMENT, "share" },
-		{ "unknown parameter", { "a", MOUNT, { SRV, "x", "y" }, 0, 0 }, ERROR_INVALID_ARGUMENT, "x" },
-		{ "dot dot", { "a", MOUNT, { SRV, "subDir", "../a" }, 0, 0 }, ERROR_INVALID_ARGUMENT,
+		{ "unknown parameter",
+		  { "a", MOUNT, { SRV, "x", "y" }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "x" },
+		{ "dot dot",
+		  { "a", MOUNT, { SRV, "subDir", "../a" }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
 		  "subDir" },
-		{ "bad octal", { "a", MOUNT, { SRV, "mountPermissions", "9" }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT, "mountPermissions" },
-		{ "negative size", { "a", MOUNT, { SRV }, -1, 0 }, ERROR_INVALID_ARGUMENT,
+		{ "bad octal",
+		  { "a", MOUNT, { SRV, "mountPermissions", "9" }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "mountPermissions" },
+		{ "negative size",
+		  { "a", MOUNT, { SRV }, -1, 0 },
+		  ERROR_INVALID_ARGUMENT,
 		  "required_bytes" },
-		{ "negative limit", { "a", MOUNT, { SRV }, 0, -1 }, ERROR_INVALID_ARGUMENT, "limit_bytes" },
+		{ "negative limit",
+		  { "a", MOUNT, { SRV }, 0, -1 },
+		  ERROR_INVALID_ARGUMENT,
+		  "limit_bytes" },
 		{ "limit below", { "a", MOUNT, { SRV }, 2, 1 }, ERROR_OUT_OF_RANGE, "limit_bytes" },
 	};
 	struct bench b;
@@ -405,19 +452,35 @@ START_TEST(test_create)
 		const char *id, *dir;
 		const char *context[4]; /* a key and its value, twice */
 	} rows[] = {
-		{ "plain", { "pvc-1", MOUNT, { SRV }, 10, 0 }, "s#e#pvc-1##", "pvc-1",
+		{ "plain",
+		  { "pvc-1", MOUNT, { SRV }, 10, 0 },
+		  "s#e#pvc-1##",
+		  "pvc-1",
 		  { "server", "s", "subdir", "pvc-1" } },
-		{ "hidden and nested name", { "../a/b", MOUNT, { SRV }, 10, 10 }, "s#e#%2E.%2Fa%2Fb##",
-		  "%2E.%2Fa%2Fb", { "share", "/e", "subdir", "%2E.%2Fa%2Fb" } },
-		{ "subDir", { "pvc-2", MOUNT, { SRV, "SubDir", "/ns/x/", "onDelete", "Delete" }, 0, 0 },
-		  "s#e#ns/x#pvc-2#", "ns/x", { "SubDir", "ns/x", "onDelete", "Delete" } },
+		{ "hidden and nested name",
+		  { "../a/b", MOUNT, { SRV }, 10, 10 },
+		  "s#e#%2E.%2Fa%2Fb##",
+		  "%2E.%2Fa%2Fb",
+		  { "share", "/e", "subdir", "%2E.%2Fa%2Fb" } },
+		{ "subDir",
+		  { "pvc-2", MOUNT, { SRV, "SubDir", "/ns/x/", "onDelete", "Delete" }, 0, 0 },
+		  "s#e#ns/x#pvc-2#",
+		  "ns/x",
+		  { "SubDir", "ns/x", "onDelete", "Delete" } },
 		{ "template",
-		  { "pvc-3", MOUNT,
-		    { SRV, "subDir", "${pvc.metadata.name}", "csi.storage.k8s.io/pvc/name", "claim" }, 0, 0 },
-		  "s#e#claim#pvc-3#", "claim",
+		  { "pvc-3",
+		    MOUNT,
+		    { SRV, "subDir", "${pvc.metadata.name}", "csi.storage.k8s.io/pvc/name", "claim" },
+		    0,
+		    0 },
+		  "s#e#claim#pvc-3#",
+		  "claim",
 		  { "subDir", "claim", "csi.storage.k8s.io/pvc/name", "claim" } },
-		{ "IPv6 and root", { "pvc-4", MOUNT, { "server", "[fd00::1]", "share", "/" }, 0, 7 },
-		  "fd00::1##pvc-4##", "pvc-4", { "share", "/", "subdir", "pvc-4" } },
+		{ "IPv6 and root",
+		  { "pvc-4", MOUNT, { "server", "[fd00::1]", "share", "/" }, 0, 7 },
+		  "fd00::1##pvc-4##",
+		  "pvc-4",
+		  { "share", "/", "subdir", "pvc-4" } },
 	};
 	struct bench b;
 	size_t i, k;
@@ -441,7 +504,8 @@ START_TEST(test_create)
 				  context_get(out->volume, rows[i].context[2]), rows[i].context[3]);
 			call_done(&call);
 		}
-		check_int(rows[i].name, "type", fake_nfs_type(b.nfs, rows[i].dir), NFS_TYPE_DIRECTORY);
+		check_int(rows[i].name, "type", fake_nfs_type(b.nfs, rows[i].dir),
+			  NFS_TYPE_DIRECTORY);
 		larger.required = 1000;
 		larger.limit = 0;
 		create_volume(rows[i].name, &b, &larger, &call);
@@ -507,8 +571,13 @@ START_TEST(test_validate)
 		bool confirmed;
 	} rows[] = {
 		{ "no id", "", MOUNT, { NULL }, ERROR_INVALID_ARGUMENT, "volume_id", false },
-		{ "no capabilities", "s#e#pvc-1##", NONE, { NULL }, ERROR_INVALID_ARGUMENT,
-		  "volume_capabilities", false },
+		{ "no capabilities",
+		  "s#e#pvc-1##",
+		  NONE,
+		  { NULL },
+		  ERROR_INVALID_ARGUMENT,
+		  "volume_capabilities",
+		  false },
 		{ "garbage", "fake-vol-id-1", MOUNT, { NULL }, ERROR_NOT_FOUND, "fake-vol-id-1", false },
 		{ "dot dot", "s#e#..##", MOUNT, { NULL }, ERROR_NOT_FOUND, NULL, false },
 		{ "not there", "s#e#pvc-2##", MOUNT, { NULL }, ERROR_NOT_FOUND, "pvc-2", false },
@@ -516,8 +585,13 @@ START_TEST(test_validate)
 		{ "read-only", "s#e#pvc-1##", READER, { NULL }, ERROR_OK, NULL, true },
 		{ "its context", "s#e#pvc-1##", MOUNT, { "subdir", "pvc-1" }, ERROR_OK, NULL, true },
 		{ "another context", "s#e#pvc-1##", MOUNT, { "subdir", "pvc-2" }, ERROR_OK, NULL, false },
-		{ "context of the CO", "s#e#pvc-1##", MOUNT,
-		  { "storage.kubernetes.io/csiProvisionerIdentity", "x" }, ERROR_OK, NULL, true },
+		{ "context of the CO",
+		  "s#e#pvc-1##",
+		  MOUNT,
+		  { "storage.kubernetes.io/csiProvisionerIdentity", "x" },
+		  ERROR_OK,
+		  NULL,
+		  true },
 		{ "block", "s#e#pvc-1##", BLOCK, { NULL }, ERROR_OK, NULL, false },
 		{ "later mode", "s#e#pvc-1##", LATER_MODE, { NULL }, ERROR_OK, NULL, false },
 	};
@@ -555,7 +629,8 @@ START_TEST(test_validate)
 		out = (const void *)call.reply;
 		check_int(rows[i].name, "confirmed", out->confirmed != NULL, rows[i].confirmed);
 		if (rows[i].confirmed)
-			check_int(rows[i].name, "capabilities", out->confirmed->n_volume_capabilities, 1);
+			check_int(rows[i].name, "capabilities",
+				  out->confirmed->n_volume_capabilities, 1);
 		else
 			check_that(rows[i].name, "a message says why", out->message[0] != '\0');
 	}
@@ -671,30 +746,55 @@ START_TEST(test_publish_refused)
 		enum error_code code;
 		const char *word;
 	} rows[] = {
-		{ "no id", { "", "+t", MOUNT, NULL, { SRV }, false }, ERROR_INVALID_ARGUMENT, "volume_id" },
-		{ "no target", { "v", "", MOUNT, NULL, { SRV }, false }, ERROR_INVALID_ARGUMENT,
+		{ "no id",
+		  { "", "+t", MOUNT, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "volume_id" },
+		{ "no target",
+		  { "v", "", MOUNT, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
 		  "target_path" },
-		{ "relative target", { "v", "a/b", MOUNT, NULL, { SRV }, false }, ERROR_INVALID_ARGUMENT,
+		{ "relative target",
+		  { "v", "a/b", MOUNT, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
 		  "target_path" },
-		{ "target with dot dot", { "v", "+a/../t", MOUNT, NULL, { SRV }, false },
-		  ERROR_INVALID_ARGUMENT, "target_path" },
-		{ "no capability", { "v", "+t", NONE, NULL, { SRV }, false }, ERROR_INVALID_ARGUMENT,
+		{ "target with dot dot",
+		  { "v", "+a/../t", MOUNT, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "target_path" },
+		{ "no capability",
+		  { "v", "+t", NONE, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
 		  "volume_capability" },
 		{ "block", { "v", "+t", BLOCK, NULL, { SRV }, false }, ERROR_INVALID_ARGUMENT, "block" },
-		{ "no access mode", { "v", "+t", NO_MODE, NULL, { SRV }, false }, ERROR_INVALID_ARGUMENT,
+		{ "no access mode",
+		  { "v", "+t", NO_MODE, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
 		  "access_mode" },
-		{ "no server", { "v", "+t", MOUNT, NULL, { "share", "/e" }, false },
-		  ERROR_INVALID_ARGUMENT, "server" },
-		{ "no share", { "v", "+t", MOUNT, NULL, { "server", "s" }, false },
-		  ERROR_INVALID_ARGUMENT, "share" },
-		{ "dot dot", { "v", "+t", MOUNT, NULL, { SRV, "subDir", "../x" }, false },
-		  ERROR_INVALID_ARGUMENT, "subDir" },
-		{ "bad octal", { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "9" }, false },
-		  ERROR_INVALID_ARGUMENT, "mountPermissions" },
-		{ "control in flags", { "v", "+t", MOUNT, "a\nb", { SRV }, false },
-		  ERROR_INVALID_ARGUMENT, "mount_flags" },
-		{ "no directory above", { "v", "+a/b/t", MOUNT, NULL, { SRV }, false },
-		  ERROR_FAILED_PRECONDITION, "target_path" },
+		{ "no server",
+		  { "v", "+t", MOUNT, NULL, { "share", "/e" }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "server" },
+		{ "no share",
+		  { "v", "+t", MOUNT, NULL, { "server", "s" }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "share" },
+		{ "dot dot",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "../x" }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "subDir" },
+		{ "bad octal",
+		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "9" }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "mountPermissions" },
+		{ "control in flags",
+		  { "v", "+t", MOUNT, "a\nb", { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "mount_flags" },
+		{ "no directory above",
+		  { "v", "+a/b/t", MOUNT, NULL, { SRV }, false },
+		  ERROR_FAILED_PRECONDITION,
+		  "target_path" },
 	};
 	struct bench b;
 	size_t i;
@@ -724,15 +824,28 @@ START_TEST(test_publish)
 		{ "plain", { "v", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", false, 0 },
 		{ "subDir and mode",
 		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b", "mountPermissions", "0770" }, false },
-		  "s:/e/a/b", "", false, 0770 },
+		  "s:/e/a/b",
+		  "",
+		  false,
+		  0770 },
 		{ "the root's mode is not ours",
-		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "0770" }, false }, "s:/e", "", false,
+		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "0770" }, false },
+		  "s:/e",
+		  "",
+		  false,
 		  0 },
-		{ "IPv6", { "v", "+t", MOUNT, NULL, { "server", "fd00::1", "share", "/" }, false },
-		  "[fd00::1]:/", "", false, 0 },
+		{ "IPv6",
+		  { "v", "+t", MOUNT, NULL, { "server", "fd00::1", "share", "/" }, false },
+		  "[fd00::1]:/",
+		  "",
+		  false,
+		  0 },
 		{ "flags and attribute",
-		  { "v", "+t", MOUNT, "vers=4.1", { SRV, "mountOptions", "soft,timeo=5" }, false }, "s:/e",
-		  "vers=4.1,soft,timeo=5", false, 0 },
+		  { "v", "+t", MOUNT, "vers=4.1", { SRV, "mountOptions", "soft,timeo=5" }, false },
+		  "s:/e",
+		  "vers=4.1,soft,timeo=5",
+		  false,
+		  0 },
 		{ "readonly", { "v", "+t", MOUNT, NULL, { SRV }, true }, "s:/e", "", true, 0 },
 		{ "reader mode", { "v", "+t", READER, NULL, { SRV }, false }, "s:/e", "", true, 0 },
 		{ "ro as a flag", { "v", "+t", MOUNT, "ro", { SRV }, false }, "s:/e", "ro", true, 0 },
@@ -870,9 +983,9 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_unimplemented, test_identity,    test_capabilities,    test_quick,
-		test_create_refused, test_create,     test_delete,          test_validate,
-		test_unreachable,   test_dead_connection, test_publish_refused, test_publish,
+		test_unimplemented,  test_identity,        test_capabilities,    test_quick,
+		test_create_refused, test_create,          test_delete,          test_validate,
+		test_unreachable,    test_dead_connection, test_publish_refused, test_publish,
 		test_publish_failed, test_unpublish,
 	};
 

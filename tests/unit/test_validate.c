@@ -32,7 +32,10 @@ START_TEST(test_name)
 		{ "U+000B", "\x0b", false },
 		{ "U+000C", "\x0c", false },
 		{ "U+000E", "\x0e", false },
-		{ "U+001F", "a\x1f""b", false },
+		{ "U+001F",
+		  "a\x1f"
+		  "b",
+		  false },
 		{ "U+007F", "\x7f", false },
 		{ "U+0080", "\xc2\x80", false },
 		{ "U+0085", "a\xc2\x85", false },
@@ -47,7 +50,8 @@ START_TEST(test_name)
 
 		check_int(rows[i].name, "result", validate_name(rows[i].text, &why),
 			  rows[i].valid ? 0 : -EINVAL);
-		check_error(rows[i].name, &why, rows[i].valid ? ERROR_OK : ERROR_INVALID_ARGUMENT, "name");
+		check_error(rows[i].name, &why, rows[i].valid ? ERROR_OK : ERROR_INVALID_ARGUMENT,
+			    "name");
 	}
 	check_int("128 bytes", "result", validate_name(longest, NULL), 0);
 	check_int("129 bytes", "result", validate_name(too_long, &err), -EINVAL);
@@ -121,8 +125,10 @@ START_TEST(test_map)
 		size_t key, value;
 		bool valid;
 	} rows[] = {
-		{ "empty", 0, 0, true },    { "at the limit", 96, 4000, true },
-		{ "one more", 97, 4000, false }, { "long key", 4097, 0, false },
+		{ "empty", 0, 0, true },
+		{ "at the limit", 96, 4000, true },
+		{ "one more", 97, 4000, false },
+		{ "long key", 4097, 0, false },
 	};
 	size_t i;
 
@@ -187,10 +193,13 @@ START_TEST(test_capability)
 		{ "single node writer", MOUNT, MODE(SINGLE_NODE_WRITER), true, false, NULL },
 		{ "single node reader", MOUNT, MODE(SINGLE_NODE_READER_ONLY), true, true, NULL },
 		{ "multi node reader", MOUNT, MODE(MULTI_NODE_READER_ONLY), true, true, NULL },
-		{ "multi node single writer", MOUNT, MODE(MULTI_NODE_SINGLE_WRITER), true, false, NULL },
+		{ "multi node single writer", MOUNT, MODE(MULTI_NODE_SINGLE_WRITER), true, false,
+		  NULL },
 		{ "multi node multi writer", MOUNT, MODE(MULTI_NODE_MULTI_WRITER), true, false, NULL },
-		{ "single node single writer", MOUNT, MODE(SINGLE_NODE_SINGLE_WRITER), true, false, NULL },
-		{ "single node multi writer", MOUNT, MODE(SINGLE_NODE_MULTI_WRITER), true, false, NULL },
+		{ "single node single writer", MOUNT, MODE(SINGLE_NODE_SINGLE_WRITER), true, false,
+		  NULL },
+		{ "single node multi writer", MOUNT, MODE(SINGLE_NODE_MULTI_WRITER), true, false,
+		  NULL },
 		{ "unknown mode", MOUNT, MODE(UNKNOWN), false, false, "access_mode" },
 		{ "no mode", MOUNT, -1, false, false, "access_mode" },
 		{ "mode of a later specification", MOUNT, 8, false, false, "access_mode" },
@@ -257,7 +266,8 @@ START_TEST(test_flags)
 		c.mount.n_mount_flags = rows[i].n;
 		check_int(rows[i].name, "result", validate_capability(&c.cap, &err),
 			  valid ? 0 : -EINVAL);
-		check_error(rows[i].name, &err, valid ? ERROR_OK : ERROR_INVALID_ARGUMENT, "mount_flags");
+		check_error(rows[i].name, &err, valid ? ERROR_OK : ERROR_INVALID_ARGUMENT,
+			    "mount_flags");
 		if (valid) {
 			cleanup_free char *options = capability_options(&c.cap);
 
@@ -325,10 +335,14 @@ START_TEST(test_compatible)
 		int64_t size, required, limit;
 		bool compatible;
 	} rows[] = {
-		{ "the same", 10, 10, 0, true },     { "more than required", 20, 10, 0, true },
-		{ "less than required", 5, 10, 0, false }, { "between", 15, 10, 20, true },
-		{ "at the limit", 20, 10, 20, true }, { "above the limit", 21, 10, 20, false },
-		{ "nothing asked", 5, 0, 0, true },   { "unknown size", 0, 10, 0, false },
+		{ "the same", 10, 10, 0, true },
+		{ "more than required", 20, 10, 0, true },
+		{ "less than required", 5, 10, 0, false },
+		{ "between", 15, 10, 20, true },
+		{ "at the limit", 20, 10, 20, true },
+		{ "above the limit", 21, 10, 20, false },
+		{ "nothing asked", 5, 0, 0, true },
+		{ "unknown size", 0, 10, 0, false },
 	};
 	size_t i;
 
@@ -346,8 +360,9 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = { test_name,  test_volume_id, test_path,     test_map,
-				       test_capability, test_flags, test_capacity, test_compatible };
+	const TTest *const tests[] = { test_name,     test_volume_id,  test_path,
+				       test_map,      test_capability, test_flags,
+				       test_capacity, test_compatible };
 
 	return check_run("validate", tests, ARRAY_SIZE(tests));
 }

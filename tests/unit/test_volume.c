@@ -73,7 +73,7 @@ static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid, c
 	return volume_delete(c, &id, policy, ret_trashed, err);
 }
 
-static int delete(struct fake_nfs *f, const struct volume *v, struct error *err)
+static int delete (struct fake_nfs *f, const struct volume *v, struct error *err)
 {
 	bool own = strcmp(v->key, v->dir) == 0, trashed;
 
@@ -120,8 +120,8 @@ START_TEST(test_life)
 		check_int(row, "type", fake_nfs_type(f, kinds[i]->dir), NFS_TYPE_DIRECTORY);
 		check_int(row, "create again", create(f, kinds[i], 10, &err), 0);
 		check_int(row, "find", find(f, kinds[i], &err), 0);
-		check_int(row, "delete", delete(f, kinds[i], &err), 0);
-		check_int(row, "delete again", delete(f, kinds[i], &err), 0);
+		check_int(row, "delete", delete (f, kinds[i], &err), 0);
+		check_int(row, "delete again", delete (f, kinds[i], &err), 0);
 		check_int(row, "find afterwards", find(f, kinds[i], &err), -ENOENT);
 		check_int(row, "type afterwards", fake_nfs_type(f, kinds[i]->dir), NFS_TYPE_UNKNOWN);
 		fake_nfs_free(f);
@@ -151,7 +151,7 @@ START_TEST(test_left_behind)
 		struct error err = { .code = ERROR_OK };
 
 		check_int(rows[i].name, "create", create(f, rows[i].volume, 0, &err), 0);
-		check_int(rows[i].name, "delete", delete(f, rows[i].volume, &err), 0);
+		check_int(rows[i].name, "delete", delete (f, rows[i].volume, &err), 0);
 		check_share(rows[i].name, f, NULL, rows[i].left);
 		fake_nfs_free(f);
 	}
@@ -173,7 +173,9 @@ START_TEST(test_already_exists)
 		{ "other directory", { "pvc-1", "a/b", "delete", "0000", "10", 0 }, 10, "subDir" },
 		{ "other policy", { "pvc-1", "pvc-1", "retain", "0000", "10", 0 }, 10, "onDelete" },
 		{ "other mode", { "pvc-1", "pvc-1", "delete", "0777", "10", 0 }, 10, "mountPermissions" },
-		{ "other mode, long record", { "pvc-1", "pvc-1", "delete", "0777", "10", 2000 }, 10,
+		{ "other mode, long record",
+		  { "pvc-1", "pvc-1", "delete", "0777", "10", 2000 },
+		  10,
 		  "mountPermissions" },
 	};
 	size_t i;
@@ -186,8 +188,8 @@ START_TEST(test_already_exists)
 
 		check_int(rows[i].name, "first", create(f, &flat, 10, &err), 0);
 		before = fake_nfs_list(f, NULL);
-		check_int(rows[i].name, "second", create(f, &rows[i].volume, rows[i].required, &err),
-			  same ? 0 : -EEXIST);
+		check_int(rows[i].name, "second",
+			  create(f, &rows[i].volume, rows[i].required, &err), same ? 0 : -EEXIST);
 		check_error(rows[i].name, &err, same ? ERROR_OK : ERROR_ALREADY_EXISTS, rows[i].word);
 		check_share(rows[i].name, f, NULL, before);
 		fake_nfs_free(f);
@@ -250,11 +252,13 @@ START_TEST(test_policy)
 		}
 		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
 		check_int(rows[i].name, "delete",
-			  delete_as(f, "pvc-1", "", rows[i].in_id, rows[i].fallback, &trashed, &err), 0);
-		check_int(rows[i].name, "still there", fake_nfs_type(f, "pvc-1/file") != NFS_TYPE_UNKNOWN,
-			  rows[i].stays);
+			  delete_as(f, "pvc-1", "", rows[i].in_id, rows[i].fallback, &trashed, &err),
+			  0);
+		check_int(rows[i].name, "still there",
+			  fake_nfs_type(f, "pvc-1/file") != NFS_TYPE_UNKNOWN, rows[i].stays);
 		check_int(rows[i].name, "archived",
-			  fake_nfs_type(f, "archived-pvc-1/file") != NFS_TYPE_UNKNOWN, rows[i].archived);
+			  fake_nfs_type(f, "archived-pvc-1/file") != NFS_TYPE_UNKNOWN,
+			  rows[i].archived);
 		check_int(rows[i].name, "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
 			  NFS_TYPE_UNKNOWN);
 		fake_nfs_free(f);
@@ -276,8 +280,8 @@ START_TEST(test_archive_collision)
 	for (i = 0; i < 4; i++) {
 		check_int("collision", "create", create(f, &v, 0, &err), 0);
 		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
-		check_int("collision", "delete", delete(f, &v, &err), 0);
-		check_int("collision", "delete again", delete(f, &v, &err), 0);
+		check_int("collision", "delete", delete (f, &v, &err), 0);
+		check_int("collision", "delete again", delete (f, &v, &err), 0);
 	}
 	list = fake_nfs_list(f, ".csi-nfs");
 	for (p = strstr(list, "/file\n"); p != NULL; p = strstr(p + 1, "/file\n"))
@@ -299,7 +303,7 @@ START_TEST(test_archive_empty_there)
 	fake_nfs_put(f, "archived-pvc-1", NFS_TYPE_DIRECTORY, NULL);
 	check_int("empty", "create", create(f, &v, 0, &err), 0);
 	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
-	check_int("empty", "delete", delete(f, &v, &err), 0);
+	check_int("empty", "delete", delete (f, &v, &err), 0);
 	check_int("empty", "still there", fake_nfs_type(f, "archived-pvc-1"), NFS_TYPE_DIRECTORY);
 	check_int("empty", "untouched", fake_nfs_type(f, "archived-pvc-1/file"), NFS_TYPE_UNKNOWN);
 	fake_nfs_free(f);
@@ -316,7 +320,7 @@ START_TEST(test_archive_long_name)
 
 	check_int("long name", "create", create(f, &v, 0, &err), 0);
 	fake_nfs_put(f, name, NFS_TYPE_DIRECTORY, NULL);
-	check_int("long name", "delete", delete(f, &v, &err), 0);
+	check_int("long name", "delete", delete (f, &v, &err), 0);
 	check_error("long name", &err, ERROR_OK, NULL);
 	check_int("long name", "gone", fake_nfs_type(f, name), NFS_TYPE_UNKNOWN);
 	fake_nfs_free(f);
@@ -334,14 +338,14 @@ START_TEST(test_parents)
 	fake_nfs_put(f, "ns", NFS_TYPE_DIRECTORY, NULL);
 	check_int("first", "create", create(f, &first, 0, &err), 0);
 	check_int("second", "create", create(f, &second, 0, &err), 0);
-	check_int("first", "delete", delete(f, &first, &err), 0);
+	check_int("first", "delete", delete (f, &first, &err), 0);
 	check_share("first", f, ".csi-nfs", "ns/\nns/team/\nns/team/two/\n");
-	check_int("second", "delete", delete(f, &second, &err), 0);
+	check_int("second", "delete", delete (f, &second, &err), 0);
 	check_share("second", f, ".csi-nfs", "ns/\n");
 	check_share("all", f, "ns", ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/volumes/\n");
 	check_int("third", "create", create(f, &first, 0, &err), 0);
 	fake_nfs_put(f, "ns/team/of-somebody", NFS_TYPE_FILE, NULL);
-	check_int("third", "delete", delete(f, &first, &err), 0);
+	check_int("third", "delete", delete (f, &first, &err), 0);
 	check_share("third", f, ".csi-nfs", "ns/\nns/team/\nns/team/of-somebody\n");
 	fake_nfs_free(f);
 }
@@ -393,7 +397,7 @@ START_TEST(test_adopted)
 	check_int("mode left", "create", create(f, &v, 0, &err), 0);
 	check_int("mode left", "mode", fake_nfs_mode(f, "pvc-1"), 0755);
 	check_int("mode left", "file", fake_nfs_type(f, "pvc-1/file"), NFS_TYPE_FILE);
-	check_int("mode left", "delete", delete(f, &v, &err), 0);
+	check_int("mode left", "delete", delete (f, &v, &err), 0);
 	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
 	v.mode = "2770";
 	check_int("mode set", "create", create(f, &v, 0, &err), 0);
@@ -428,7 +432,7 @@ START_TEST(test_bad_record)
 		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
 		fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK, rows[i].text);
 		before = fake_nfs_list(f, NULL);
-		check_that(rows[i].name, "delete fails", delete(f, &flat, &err) < 0);
+		check_that(rows[i].name, "delete fails", delete (f, &flat, &err) < 0);
 		check_error(rows[i].name, &err, ERROR_FAILED_PRECONDITION, "pvc-1");
 		check_that(rows[i].name, "create fails", create(f, &flat, 0, &err) < 0);
 		check_that(rows[i].name, "find fails", find(f, &flat, &err) < 0);
@@ -487,7 +491,7 @@ static void interrupt(const char *row, step_fn *step, const struct volume *v, un
 	fake_nfs_fail(f, NULL);
 	check_int(row, "again", step(f, v, &err), 0);
 	check_share(row, f, NULL, want);
-	check_int(row, "delete", delete(f, v, &err), 0);
+	check_int(row, "delete", delete (f, v, &err), 0);
 	got = fake_nfs_list(f, NULL);
 	fake_nfs_free(f);
 	(void)undisturbed(delete, v, &clean);
@@ -504,11 +508,11 @@ static void interrupt_everywhere(step_fn *step, const char *name, const struct v
 	for (n = 1; n <= total; n++) {
 		char row[128];
 
-		(void)snprintf(row, sizeof(row), "%s %s, operation %u of %u fails before it", name, kind, n,
-			       total);
+		(void)snprintf(row, sizeof(row), "%s %s, operation %u of %u fails before it", name,
+			       kind, n, total);
 		interrupt(row, step, v, n, false, want);
-		(void)snprintf(row, sizeof(row), "%s %s, operation %u of %u fails after it", name, kind, n,
-			       total);
+		(void)snprintf(row, sizeof(row), "%s %s, operation %u of %u fails after it", name,
+			       kind, n, total);
 		interrupt(row, step, v, n, true, want);
 	}
 }
@@ -600,8 +604,8 @@ static void refuse_everywhere(const struct volume *v, const char *kind, bool uma
 		for (n = 1; n <= total; n++) {
 			char row[128];
 
-			(void)snprintf(row, sizeof(row), "%s, operation %u of %u: %s", kind, n, total,
-				       strerror(-errors[i]));
+			(void)snprintf(row, sizeof(row), "%s, operation %u of %u: %s", kind, n,
+				       total, strerror(-errors[i]));
 			refuse(row, v, n, errors[i], umask);
 		}
 	}

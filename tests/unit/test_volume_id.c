@@ -24,17 +24,18 @@ START_TEST(test_parse)
 		const char *key;
 	} rows[] = {
 		{ "share is the root", "nfs.example##" UID "##", "nfs.example", "", UID, "", "", UID },
-		{ "archive", "10.0.0.1#export/k8s#" UID "##archive", "10.0.0.1", "export/k8s", UID, "",
-		  "archive", UID },
+		{ "archive", "10.0.0.1#export/k8s#" UID "##archive", "10.0.0.1", "export/k8s", UID,
+		  "", "archive", UID },
 		{ "subDir and retain", "nfs.example#share#ns/claim#" UID "#retain", "nfs.example",
 		  "share", "ns/claim", UID, "retain", UID },
 		{ "IPv6", "fd00::1#share#" UID "##", "fd00::1", "share", UID, "", "", UID },
-		{ "IPv6 with a zone", "fe80::1%eth0#share#a##", "fe80::1%eth0", "share", "a", "", "", "a" },
+		{ "IPv6 with a zone", "fe80::1%eth0#share#a##", "fe80::1%eth0", "share", "a", "",
+		  "", "a" },
 		{ "policy as the user wrote it", "s#h#a##Archive", "s", "h", "a", "", "Archive", "a" },
 		{ "unknown policy", "s#h#a##later", "s", "h", "a", "", "later", "a" },
 		{ "three fields", "s#export/k8s#" UID, "s", "export/k8s", UID, "", "", UID },
-		{ "three fields, documented for static volumes", "s#/export/#a/b/", "s", "export", "a/b",
-		  "", "", "a/b" },
+		{ "three fields, documented for static volumes", "s#/export/#a/b/", "s", "export",
+		  "a/b", "", "", "a/b" },
 		{ "four fields", "s#h#sub#" UID, "s", "h", "sub", UID, "", UID },
 		{ "four fields, no uuid", "s#h#" UID "#", "s", "h", UID, "", "", UID },
 		{ "six fields", "s#h#a#b#retain#new", "s", "h", "a", "b", "retain", "b" },
@@ -46,7 +47,8 @@ START_TEST(test_parse)
 		{ "slash ids, IPv6", "fd00::1/share/a", "fd00::1", "share", "a", "", "", "a" },
 		{ "hidden directory", "s#h#.snap##", "s", "h", ".snap", "", "", ".snap" },
 		{ "dots in names", "s#h#a..b/...##", "s", "h", "a..b/...", "", "", "a..b/..." },
-		{ "spaces and UTF-8", "s#h#a \xc3\xa4##", "s", "h", "a \xc3\xa4", "", "", "a \xc3\xa4" },
+		{ "spaces and UTF-8", "s#h#a \xc3\xa4##", "s", "h", "a \xc3\xa4", "", "",
+		  "a \xc3\xa4" },
 		{ "escaped key", "s#h#%2E%2Fx##", "s", "h", "%2E%2Fx", "", "", "%2E%2Fx" },
 		{ "like the driver's folder", "s#h#.csi-nfs2/a##", "s", "h", ".csi-nfs2/a", "", "",
 		  ".csi-nfs2/a" },
@@ -75,6 +77,9 @@ START_TEST(test_parse_brackets)
 
 	check_int("brackets", "result", volume_id_parse(&id, "[fd00::1]#share#a##"), 0);
 	check_str("brackets", "server", id.server, "fd00::1");
+	volume_id_done(&id);
+	check_int("slash ids", "result", volume_id_parse(&id, "[fd00::1]/share/a"), 0);
+	check_str("slash ids", "server", id.server, "fd00::1");
 }
 END_TEST
 
@@ -122,6 +127,7 @@ START_TEST(test_parse_refused)
 		{ "server with a path", "s/x#h#a##" },
 		{ "server with a port", "s:2049#h#a##" },
 		{ "server with a space", "s t#h#a##" },
+		{ "server in two pairs of brackets", "[[fd00::1]]#h#a##" },
 		{ "server with a comma", "s,vers=3#h#a##" },
 		{ "zone with a path", "fe80::1%/../x#h#a##" },
 		{ "zone with a line feed", "fe80::1%\n#h#a##" },
@@ -138,12 +144,12 @@ START_TEST(test_parse_refused)
 		check_that(rows[i].name, "nothing returned", id.server == NULL && id.subdir == NULL);
 	}
 	(void)snprintf(text, sizeof(text), "s#h#%s##", name256);
-	check_int("long component", "result", volume_id_parse(&(struct volume_id){ 0 }, text), -EINVAL);
+	check_int("long component", "result", volume_id_parse(&(struct volume_id){ 0 }, text),
+		  -EINVAL);
 	(void)snprintf(text, sizeof(text), "%s#h#a##", name300);
 	check_int("long server", "result", volume_id_parse(&(struct volume_id){ 0 }, text), -EINVAL);
 }
 END_TEST
-
 
 START_TEST(test_format)
 {
@@ -214,8 +220,9 @@ END_TEST
 START_TEST(test_key_injective)
 {
 	static const char *const names[] = {
-		"a", "A", "a/", "/a", "a%2F", "%2Fa", "a#", "a%23", ".a", "%2Ea", "a ", " a", "a\n", "a%0A",
-		"a%", "a%25", "..", "%2E.", "a.", "\xc3\xa4", "a\xcc\x88",
+		"a",    "A",    "a/",   "/a",   "a%2F", "%2Fa",     "a#",
+		"a%23", ".a",   "%2Ea", "a ",   " a",   "a\n",      "a%0A",
+		"a%",   "a%25", "..",   "%2E.", "a.",   "\xc3\xa4", "a\xcc\x88",
 	};
 	static const char *const exports[] = { "h", "export/for/kubernetes/cluster/of/the/north" };
 	char *keys[2 * ARRAY_SIZE(names)];
@@ -232,7 +239,8 @@ START_TEST(test_key_injective)
 
 			(void)snprintf(name, sizeof(name), "%.*s%02zu", 126, stem, i);
 			check_int(name, "result",
-				  volume_key(name, "s", exports[e], &keys[ARRAY_SIZE(names) + i], NULL),
+				  volume_key(name, "s", exports[e], &keys[ARRAY_SIZE(names) + i],
+					     NULL),
 				  0);
 		}
 		for (i = 0; i < ARRAY_SIZE(keys); i++)
@@ -254,10 +262,14 @@ START_TEST(test_key_fits)
 		const char *unit;
 		size_t n;
 	} rows[] = {
-		{ "ASCII", "n", 128 },     { "two bytes", "\xc3\xa4", 64 },
-		{ "three bytes", "\xe2\x82\xac", 42 }, { "four bytes", "\xf0\x9f\x98\x80", 32 },
-		{ "escapes", "/", 128 },   { "percents", "%", 128 },
-		{ "escapes between", "a/", 64 }, { "mixed", "/\xe2\x82\xac", 32 },
+		{ "ASCII", "n", 128 },
+		{ "two bytes", "\xc3\xa4", 64 },
+		{ "three bytes", "\xe2\x82\xac", 42 },
+		{ "four bytes", "\xf0\x9f\x98\x80", 32 },
+		{ "escapes", "/", 128 },
+		{ "percents", "%", 128 },
+		{ "escapes between", "a/", 64 },
+		{ "mixed", "/\xe2\x82\xac", 32 },
 	};
 	size_t i, n;
 
@@ -274,18 +286,22 @@ START_TEST(test_key_fits)
 
 			(void)snprintf(row, sizeof(row), "%s, share of %zu bytes", rows[i].name, n);
 			check_int(row, "result", volume_key(name, server, share, &key, NULL), 0);
-			check_int(row, "result again", volume_key(name, server, share, &again, NULL), 0);
+			check_int(row, "result again",
+				  volume_key(name, server, share, &again, NULL), 0);
 			check_str(row, "key again", again, key);
 			id = (struct volume_id){ server, share, key, none, archive };
 			text = volume_id_format(&id);
-			check_that(row, "the id has at most 128 bytes", strlen(text) <= VOLUME_ID_MAX);
+			check_that(row, "the id has at most 128 bytes",
+				   strlen(text) <= VOLUME_ID_MAX);
 			check_that(row, "it can name a record", strlen(key) <= RECORD_NAME_MAX);
 			check_that(row, "it is UTF-8", str_is_utf8(key, strlen(key)));
 			check_int(row, "path check", path_check_relative(key, "key", NULL), 0);
 			for (k = 0; key[k] != '\0'; k++) {
 				left = strlen(key + k);
 				check_that(row, "escapes are whole",
-					   key[k] != '%' || (left > 2 && strspn(key + k + 1, "0123456789ABCDEF") >= 2));
+					   key[k] != '%' ||
+						   (left > 2 &&
+						    strspn(key + k + 1, "0123456789ABCDEF") >= 2));
 			}
 		}
 	}
@@ -299,7 +315,9 @@ START_TEST(test_key_limits)
 		size_t share; /* bytes of it; the server has 6 */
 		bool fits;
 	} rows[] = {
-		{ "short", 1, true }, { "longest", 87, true }, { "one more", 88, false },
+		{ "short", 1, true },
+		{ "longest", 87, true },
+		{ "one more", 88, false },
 		{ "over the whole id", 200, false },
 	};
 	size_t i;
