@@ -52,11 +52,17 @@ int path_check_relative(const char *path, const char *field, struct error *err)
 	}
 }
 
-bool path_starts_with(const char *path, const char *component)
+bool path_has_component(const char *path, const char *component)
 {
-	size_t n = strcspn(path, "/");
+	for (;;) {
+		size_t n = strcspn(path, "/");
 
-	return n == strlen(component) && strncmp(path, component, n) == 0;
+		if (n == strlen(component) && strncmp(path, component, n) == 0)
+			return true;
+		if (path[n] == '\0')
+			return false;
+		path += n + 1;
+	}
 }
 
 char *path_trim(const char *path)

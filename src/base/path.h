@@ -19,8 +19,8 @@
  */
 int path_check_relative(const char *path, const char *field, struct error *err);
 
-/* Whether the path's first component is that one. */
-bool path_starts_with(const char *path, const char *component);
+/* Whether one of the path's components is that one. */
+bool path_has_component(const char *path, const char *component);
 
 /*
  * Strips leading and trailing slashes, as csi-driver-nfs does for server, share and subDir in its

@@ -33,6 +33,21 @@ static struct volume_defaults defaults_of(const struct csi_driver *driver)
 	return d;
 }
 
+/* NFS has no file system type to choose; what says "NFS" anyway is harmless. */
+static int check_fs_types(const Csi__V1__CreateVolumeRequest *in, struct error *err)
+{
+	size_t i;
+
+	for (i = 0; i < in->n_volume_capabilities; i++) {
+		const char *type = in->volume_capabilities[i]->mount->fs_type;
+
+		if (!fs_type_is_nfs(type))
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "volume_capability: fs_type must be nfs, nfs4 or not given");
+	}
+	return 0;
+}
+
 static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
 	const struct csi_map parameters = csi_map_of(in, parameters);
@@ -43,6 +58,9 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 		r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, err);
 	if (r == 0)
 		r = validate_map(&parameters, "parameters", err);
+	if (r < 0)
+		return r;
+	r = check_fs_types(in, err);
 	if (r < 0)
 		return r;
 	if (in->volume_content_source != NULL)

@@ -218,9 +218,11 @@ static void trash_name(char name[PATH_COMPONENT_MAX + 1], const char *key)
 {
 	static _Atomic unsigned int counter;
 	struct timespec now;
+	size_t len;
 
 	(void)clock_gettime(CLOCK_REALTIME, &now);
-	(void)snprintf(name, PATH_COMPONENT_MAX + 1, "%.*s.%" PRIx64 ".%x.%x", RECORD_NAME_MAX, key,
+	len = strlen(key) > RECORD_NAME_MAX ? str_utf8_cut(key, RECORD_NAME_MAX) : strlen(key);
+	(void)snprintf(name, PATH_COMPONENT_MAX + 1, "%.*s.%" PRIx64 ".%x.%x", (int)len, key,
 		       (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec,
 		       (unsigned int)getpid(), counter++);
 }
@@ -363,8 +365,7 @@ int directory_archive(struct nfs_client *c, const char *path, struct error *err)
 			 c->export.server, c->export.share);
 }
 
-/* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
-static int is_gone(struct nfs_client *c, const char *path, struct error *err)
+int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)
 {
 	struct directory_place place;
 	struct nfs_handle handle;
@@ -390,7 +391,7 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	parent_key(key, path, strlen(path));
 	r = record_read(c, folder, key, &rec, err);
 	if (r == -ENOENT)
-		return is_gone(c, path, err); /* what is there, somebody else has made */
+		return directory_is_gone(c, path, err); /* what is there, somebody else has made */
 	if (r < 0)
 		return r;
 	if (!str_eq(record_get(&rec, "dir"), path))

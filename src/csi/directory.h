@@ -47,6 +47,9 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
  */
 int directory_archive(struct nfs_client *c, const char *path, struct error *err);
 
+/* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
+int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);
+
 /* Removes the directories above path that the driver made and that are empty, deepest first. */
 int directory_remove_parents(struct nfs_client *c, const char *path, struct error *err);
 

@@ -83,6 +83,9 @@ static int take_share(struct volume_params *p, const char *value, const struct c
 		return error_set(err, ERROR_INVALID_ARGUMENT, "share: must not be empty");
 	if (trimmed[0] != '\0' && path_check_relative(trimmed, "share", err) < 0)
 		return -EINVAL;
+	if (path_has_component(trimmed, NFS_STATE_DIR))
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "share: %s is where csi-nfs keeps its records", NFS_STATE_DIR);
 	return set_string(&p->share, value, err);
 }
 
@@ -175,7 +178,7 @@ static int check_subdir(const char *subdir, struct error *err)
 	r = path_check_relative(subdir, "subDir", err);
 	if (r < 0)
 		return r;
-	if (path_starts_with(subdir, NFS_STATE_DIR))
+	if (path_has_component(subdir, NFS_STATE_DIR))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "subDir: %s is where csi-nfs keeps its records", NFS_STATE_DIR);
 	return 0;
@@ -212,13 +215,17 @@ static int take_mount_options(struct volume_params *p, const char *value, const 
 	return set_string(&p->mount_options, value, err);
 }
 
-/* NFS has no file system type to choose; what says "NFS" anyway is harmless. */
+bool fs_type_is_nfs(const char *type)
+{
+	return type[0] == '\0' || strcmp(type, "nfs") == 0 || strcmp(type, "nfs4") == 0;
+}
+
 static int take_fstype(struct volume_params *p, const char *value, const struct csi_map *map,
 		       struct error *err)
 {
 	(void)p;
 	(void)map;
-	if (value[0] == '\0' || strcmp(value, "nfs") == 0 || strcmp(value, "nfs4") == 0)
+	if (fs_type_is_nfs(value))
 		return 0;
 	return error_set(err, ERROR_INVALID_ARGUMENT, "fsType: must be nfs, nfs4 or not given");
 }

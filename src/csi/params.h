@@ -45,6 +45,9 @@ int volume_params_parse(struct volume_params *ret, const struct csi_map *map,
 int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
 			    const struct volume_defaults *defaults, struct error *err);
 
+/* "", "nfs" and "nfs4": there is nothing to choose. */
+bool fs_type_is_nfs(const char *type);
+
 /* "delete", "retain" or "archive", in any case; "" is delete. Returns 0 or -EINVAL. */
 int on_delete_parse(const char *text, enum volume_on_delete *ret);
 const char *on_delete_name(enum volume_on_delete value);

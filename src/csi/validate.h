@@ -18,7 +18,6 @@
 #define CSI_STRING_MAX 128 /* CSI specification, "Size Limits" */
 #define CSI_MAP_MAX 4096
 #define CSI_FLAGS_MAX 4096 /* VolumeCapability.MountVolume.mount_flags */
-#define CSI_ID_MAX 1024 /* ids of csi-driver-nfs may be over the specification's 128 */
 #define CSI_PATH_MAX 4095
 
 int validate_required(const char *value, const char *field, struct error *err);

@@ -41,7 +41,7 @@ static int dir_of(struct nfs_client *c, const struct record *rec, const char *ke
 	const char *dir = record_get(rec, VOLUME_KEY_DIR);
 
 	if (dir == NULL || path_check_relative(dir, "dir", NULL) < 0 ||
-	    path_starts_with(dir, NFS_STATE_DIR))
+	    path_has_component(dir, NFS_STATE_DIR))
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "record '%s' on %s:%s does not name a directory: it is damaged, look at it in %s/volumes",
 				 key, c->export.server, c->export.share, NFS_STATE_DIR);
@@ -115,11 +115,14 @@ static bool is_final(enum error_code code)
  * back: the code becomes one that makes it do so.
  */
 static void undo(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 const struct record *rec, const char *dir, struct error *err)
+		 const struct record *rec, const char *dir, bool created, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
 
 	if (err == NULL || !is_final(err->code))
+		return;
+	/* A volume that was there before keeps its record, whatever has become of its directory. */
+	if (!created && directory_is_gone(c, dir, &second) != 1)
 		return;
 	if (directory_remove_parents(c, dir, &second) < 0 ||
 	    record_remove(c, folder, key, rec, &second) < 0)
@@ -146,8 +149,8 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	if (r < 0)
 		return r;
 	r = directory_make(c, dir, mode_of(rec), err);
-	if (r < 0 && created && r != -ESTALE)
-		undo(c, folder, key, rec, dir, err);
+	if (r < 0 && r != -ESTALE)
+		undo(c, folder, key, rec, dir, created, err);
 	return r;
 }
 

@@ -64,12 +64,14 @@ static int split_legacy(const char *text, struct volume_id *id)
 {
 	const char *first = strchr(text, '/');
 	const char *last = strrchr(text, '/');
+	cleanup_free char *server = NULL;
 
 	if (strchr(text, '#') != NULL)
 		return -EINVAL;
 	if (first == NULL || first == text || first == last || last[1] == '\0')
 		return -EINVAL;
-	id->server = strndup(text, (size_t)(first - text));
+	server = strndup(text, (size_t)(first - text));
+	id->server = server != NULL ? nfs_server_without_brackets(server) : NULL;
 	id->share = strndup(first + 1, (size_t)(last - first - 1));
 	id->subdir = strdup(last + 1);
 	id->uuid = strdup("");
@@ -81,10 +83,11 @@ static bool is_safe(const struct volume_id *id)
 {
 	if (nfs_server_check(id->server, NULL) < 0)
 		return false;
-	if (id->share[0] != '\0' && path_check_relative(id->share, "share", NULL) < 0)
+	if (id->share[0] != '\0' && (path_check_relative(id->share, "share", NULL) < 0 ||
+				     path_has_component(id->share, NFS_STATE_DIR)))
 		return false;
 	if (path_check_relative(id->subdir, "subDir", NULL) < 0 ||
-	    path_starts_with(id->subdir, NFS_STATE_DIR))
+	    path_has_component(id->subdir, NFS_STATE_DIR))
 		return false;
 	if (id->uuid[0] == '\0')
 		return true;
@@ -97,6 +100,8 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 	cleanup_strv struct strv v = { NULL, 0 };
 	int r;
 
+	if (strlen(text) > VOLUME_ID_TEXT_MAX)
+		return -EINVAL;
 	r = strv_split(&v, text, '#');
 	if (r < 0)
 		return r;

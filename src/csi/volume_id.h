@@ -17,6 +17,9 @@
 
 #define VOLUME_ID_MAX 128 /* CSI specification, "Size Limits": a string without another limit */
 
+/* What is read: ids of csi-driver-nfs may be longer. */
+#define VOLUME_ID_TEXT_MAX 1024
+
 struct volume_id {
 	char *server; /* bare, no brackets */
 	char *share; /* trimmed; "" for "/" */

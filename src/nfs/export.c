@@ -40,6 +40,19 @@ static bool is_ipv6(const char *s)
 	return inet_pton(AF_INET6, copy, &addr) == 1;
 }
 
+char *nfs_server_without_brackets(const char *server)
+{
+	size_t len = strlen(server);
+	cleanup_free char *inner = NULL;
+
+	if (len <= 2 || server[0] != '[' || server[len - 1] != ']')
+		return strdup(server);
+	inner = strndup(server + 1, len - 2);
+	if (inner == NULL)
+		return NULL;
+	return is_ipv6(inner) ? steal_ptr(&inner) : strdup(server);
+}
+
 static bool is_bracketed(const char *s)
 {
 	cleanup_free char *inner = nfs_server_without_brackets(s);
@@ -67,15 +80,6 @@ int nfs_server_check(const char *server, struct error *err)
 	return 0;
 }
 
-char *nfs_server_without_brackets(const char *server)
-{
-	size_t len = strlen(server);
-
-	if (len > 2 && server[0] == '[' && server[len - 1] == ']')
-		return strndup(server + 1, len - 2);
-	return strdup(server);
-}
-
 static int check_share(const char *share, struct error *err)
 {
 	cleanup_free char *trimmed = path_trim(share);
@@ -84,6 +88,9 @@ static int check_share(const char *share, struct error *err)
 		return error_oom(err);
 	if (trimmed[0] == '\0')
 		return 0;
+	if (path_has_component(trimmed, NFS_STATE_DIR))
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "share: %s is where csi-nfs keeps its records", NFS_STATE_DIR);
 	return path_check_relative(trimmed, "share", err);
 }
 

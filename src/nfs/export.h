@@ -18,6 +18,9 @@
 #define NFS_PORT 2049 /* RFC 7530, section 3.1 */
 #define NFS_SERVER_MAX 255
 
+/* The driver's own folder on a share, see nfs/state.h. */
+#define NFS_STATE_DIR ".csi-nfs"
+
 struct nfs_export {
 	char *server; /* host name, IPv4 or bare IPv6 literal */
 	char *share; /* absolute path of the export on the server, "/" or "/a/b" */
@@ -35,7 +38,7 @@ int nfs_server_check(const char *server, struct error *err);
 
 /*
  * A copy of the server, of "[fd00::1]", as users of mount(8) write an IPv6 address, without the
- * brackets. NULL without memory. The caller frees.
+ * brackets; of everything else as it is. NULL without memory. The caller frees.
  */
 char *nfs_server_without_brackets(const char *server);
 

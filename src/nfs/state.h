@@ -18,8 +18,6 @@
 
 #include "nfs/client.h"
 
-#define NFS_STATE_DIR ".csi-nfs"
-
 enum nfs_folder {
 	NFS_FOLDER_VOLUMES,
 	NFS_FOLDER_PARENTS,

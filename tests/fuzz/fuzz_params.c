@@ -31,7 +31,7 @@ static void check_params(const struct volume_params *p)
 
 	assert(p->mode <= 07777);
 	assert(p->subdir == NULL || path_check_relative(p->subdir, "subDir", NULL) == 0);
-	assert(p->subdir == NULL || !path_starts_with(p->subdir, ".csi-nfs"));
+	assert(p->subdir == NULL || !path_has_component(p->subdir, ".csi-nfs"));
 	assert(!str_has_control(p->server) && strpbrk(p->server, "/#,") == NULL);
 	r = nfs_export_init(&e, p->server, p->share, NULL);
 	assert(r == 0 && strcmp(e.server, p->server) == 0 && e.share[0] == '/');

@@ -21,7 +21,7 @@ static void check_id(const struct volume_id *id)
 	assert(!str_has_control(id->server) && strpbrk(id->server, "/#,") == NULL);
 	assert(id->share[0] == '\0' || path_check_relative(id->share, "share", NULL) == 0);
 	assert(path_check_relative(id->subdir, "subDir", NULL) == 0);
-	assert(!path_starts_with(id->subdir, ".csi-nfs"));
+	assert(!path_has_component(id->subdir, ".csi-nfs"));
 	assert(id->uuid[0] == '\0' || path_check_relative(id->uuid, "uuid", NULL) == 0);
 	assert(strchr(id->uuid, '/') == NULL);
 	assert(text != NULL);

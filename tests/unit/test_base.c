@@ -395,11 +395,13 @@ START_TEST(test_path_parts)
 
 		check_str(joins[i].name, "joined", got, joins[i].joined);
 	}
-	check_that("whole", "starts", path_starts_with(".csi-nfs", ".csi-nfs"));
-	check_that("below", "starts", path_starts_with(".csi-nfs/a", ".csi-nfs"));
-	check_that("longer", "does not start", !path_starts_with(".csi-nfs2/a", ".csi-nfs"));
-	check_that("shorter", "does not start", !path_starts_with(".csi", ".csi-nfs"));
-	check_that("later", "does not start", !path_starts_with("a/.csi-nfs", ".csi-nfs"));
+	check_that("whole", "has it", path_has_component(".csi-nfs", ".csi-nfs"));
+	check_that("below", "has it", path_has_component(".csi-nfs/a", ".csi-nfs"));
+	check_that("later", "has it", path_has_component("a/.csi-nfs", ".csi-nfs"));
+	check_that("between", "has it", path_has_component("a/.csi-nfs/b", ".csi-nfs"));
+	check_that("longer", "has it not", !path_has_component(".csi-nfs2/a", ".csi-nfs"));
+	check_that("shorter", "has it not", !path_has_component(".csi", ".csi-nfs"));
+	check_that("end of one", "has it not", !path_has_component("a/b.csi-nfs", ".csi-nfs"));
 }
 END_TEST
 

@@ -61,15 +61,11 @@ END_TEST
 
 START_TEST(test_volume_id)
 {
-	cleanup_free char *longest = check_repeat("i", CSI_ID_MAX);
-	cleanup_free char *too_long = check_repeat("i", CSI_ID_MAX + 1);
+	cleanup_free char *huge = check_repeat("i", 100000);
 	struct error err = { .code = ERROR_OK };
 
 	check_int("garbage", "result", validate_volume_id("\x01 /../ #", NULL), 0);
-	check_int("longest", "result", validate_volume_id(longest, NULL), 0);
-	check_int("too long", "result", validate_volume_id(too_long, &err), -EINVAL);
-	check_error("too long", &err, ERROR_INVALID_ARGUMENT, "volume_id");
-	error_clear(&err);
+	check_int("huge", "result", validate_volume_id(huge, NULL), 0);
 	check_int("empty", "result", validate_volume_id("", &err), -EINVAL);
 	check_error("empty", &err, ERROR_INVALID_ARGUMENT, "volume_id");
 	error_clear(&err);
