@@ -40,7 +40,6 @@ static void publication_done(struct publication *x)
 	volume_params_done(&x->params);
 	free(x->path);
 	free(x->options);
-	free(x->source);
 }
 
 static int check_publish(const Csi__V1__NodePublishVolumeRequest *in, struct error *err)
@@ -71,17 +70,6 @@ static char *join_options(const char *flags, const char *attribute)
 	return buf_steal(&b);
 }
 
-/* "server:/path", an IPv6 address in brackets: what the kernel is given and shows. */
-static char *make_source(const char *server, const char *path)
-{
-	cleanup_buf struct buf b = { 0 };
-	bool v6 = strchr(server, ':') != NULL;
-
-	if (buf_printf(&b, v6 ? "[%s]:%s" : "%s:%s", server, path) < 0)
-		return NULL;
-	return buf_steal(&b);
-}
-
 static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
 		   struct publication *x, struct error *err)
 {
@@ -103,8 +91,7 @@ static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVo
 	if (flags == NULL || x->path == NULL)
 		return error_oom(err);
 	x->options = join_options(flags, x->params.mount_options);
-	x->source = make_source(x->params.server, x->path);
-	if (x->options == NULL || x->source == NULL)
+	if (x->options == NULL)
 		return error_oom(err);
 	x->read_only = in->readonly || access_mode_is_read_only(in->volume_capability);
 	return 0;
@@ -134,7 +121,7 @@ static int check_mounted(const struct publication *x, const struct mount_info *i
 {
 	bool read_only = x->read_only || options_are_read_only(x->options);
 
-	if (strcmp(info->source, x->source) != 0)
+	if (!mount_info_is_of(info, x->params.server, x->path))
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "target_path: '%s' has another volume mounted, from '%s'", target,
 				 info->source);

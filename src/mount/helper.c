@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@
 #include "net/probe.h"
 
 #define NFS_PORT 2049
+#define MOUNT_DATA_MAX 4095
 #define MOUNT_PROGRAM "/sbin/mount.nfs"
 
 /* mount.nfs and rpc.statd make tables as large as the limit allows: 51 MB for half a million. */
@@ -124,13 +126,26 @@ static bool is_ipv6(const char *address)
 	return strchr(address, ':') != NULL;
 }
 
+static bool has_option(const char *options, const char *name)
+{
+	char *value;
+	size_t size;
+
+	return mnt_optstr_get_option(options, name, &value, &size) == 0;
+}
+
+/*
+ * The last one of a kind wins, so ours come last: a "rw" among the user's must not make a volume
+ * writable that was asked for read-only. The kernel refuses a netid of the other address family.
+ */
 static int put_options(struct buf *b, const struct attempt *a)
 {
 	const char *rest = a->options->rest;
+	const char *six = is_ipv6(a->address_text) ? "6" : "";
 	int r;
 
-	r = buf_printf(b, "%s%s", a->q->fields[HELPER_READ_ONLY][0] != '\0' ? "ro," : "",
-		       a->version->option);
+	r = buf_printf(b, "%s%s%s%s", rest, rest[0] != '\0' ? "," : "",
+		       a->q->fields[HELPER_READ_ONLY][0] != '\0' ? "ro," : "", a->version->option);
 	if (r == 0 && a->by_program)
 		r = buf_puts(b, ",retry=0");
 	if (r == 0 && !a->by_program) {
@@ -138,12 +153,12 @@ static int put_options(struct buf *b, const struct attempt *a)
 		if (r == 0 && a->version->major == 4 && a->client_address[0] != '\0')
 			r = buf_printf(b, ",clientaddr=%s", a->client_address);
 		if (r == 0 && a->version->major == 3 && !a->options->no_ping)
-			r = buf_puts(b, is_ipv6(a->address_text) ? ",proto=tcp6,mountproto=tcp6"
-								 : ",proto=tcp,mountproto=tcp");
+			r = buf_printf(b, ",proto=tcp%s", six);
+		if (r == 0 && a->version->major == 3 && !has_option(rest, "mountproto"))
+			r = buf_printf(b, ",mountproto=tcp%s", six);
 	}
-	if (r == 0 && rest[0] != '\0')
-		r = buf_printf(b, ",%s", rest);
-	return r;
+	/* mount(2) takes a page and cuts the rest off without a word. */
+	return r == 0 && b->len > MOUNT_DATA_MAX ? -E2BIG : r;
 }
 
 static int put_source(struct buf *b, const struct attempt *a)
@@ -154,6 +169,22 @@ static int put_source(struct buf *b, const struct attempt *a)
 			  a->q->fields[HELPER_PATH]);
 }
 
+static void on_driver_death(int signum)
+{
+	(void)signum;
+	(void)kill(0, SIGKILL);
+}
+
+/*
+ * mount.nfs does not inherit the wish to die with the driver. While it runs the helper waits for it
+ * where handlers run, which is not so in mount(2).
+ */
+static void die_with_children(void)
+{
+	(void)signal(SIGTERM, on_driver_death);
+	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+}
+
 /* Returns 0, or a positive errno; -1 when mount.nfs failed and has said why. */
 static int run_context(struct libmnt_context *cxt, const struct attempt *a, const char *source,
 		       const char *options)
@@ -162,11 +193,15 @@ static int run_context(struct libmnt_context *cxt, const struct attempt *a, cons
 
 	(void)mnt_context_disable_mtab(cxt, 1);
 	(void)mnt_context_disable_canonicalize(cxt, 1); /* "server:/path" is no path of ours */
+	/* Else it tries again read-only where the server has refused: EACCES. */
+	(void)mnt_context_enable_rwonly_mount(cxt, 1);
 	(void)mnt_context_disable_helpers(cxt, !a->by_program);
 	if (mnt_context_set_fstype(cxt, "nfs") != 0 || mnt_context_set_source(cxt, source) != 0 ||
 	    mnt_context_set_target(cxt, a->q->fields[HELPER_TARGET]) != 0 ||
 	    mnt_context_set_options(cxt, options) != 0)
 		return ENOMEM;
+	if (a->by_program)
+		die_with_children();
 	r = mnt_context_mount(cxt);
 	/* libmount counts a helper that ran as a success, whatever came of it. */
 	if (mnt_context_helper_executed(cxt))
@@ -182,8 +217,11 @@ static int try_mount(const struct attempt *a)
 	struct libmnt_context *cxt;
 	int r;
 
-	if (put_options(&options, a) < 0 || put_source(&source, a) < 0)
-		return ENOMEM;
+	r = put_options(&options, a);
+	if (r == 0)
+		r = put_source(&source, a);
+	if (r < 0)
+		return -r;
 	cxt = mnt_new_context();
 	if (cxt == NULL)
 		return ENOMEM;
@@ -250,6 +288,20 @@ static bool may_fall_back(int error, const struct version *v)
 	return error == ENOENT && v->major == 4;
 }
 
+/* mount.nfs waits for rpcbind for as long as it likes, 16 s and more. */
+static bool can_guess_v3(const struct server *s, const struct mount_options *o, bool by_program)
+{
+	const uint16_t port = o->port != 0 ? o->port : NFS_PORT;
+	uint32_t low = 0, high = 0;
+	uint16_t found;
+
+	if (by_program && access(MOUNT_PROGRAM, X_OK) < 0)
+		return false;
+	return net_ping(&s->address, port, NET_NFS_PROGRAM, 3, &low, &high) == 0 &&
+	       (has_option(o->rest, "mountport") ||
+		net_portmap(&s->address, NET_MOUNT_PROGRAM, 3, &found) == 0);
+}
+
 static int mount_from(struct server *s, const struct request *q, const struct mount_options *o,
 		      struct helper_reply *reply)
 {
@@ -271,6 +323,9 @@ static int mount_from(struct server *s, const struct request *q, const struct mo
 		if (first == ENOENT && a.version->major == 4)
 			continue;
 		a.by_program = a.version->major == 3 && !o->no_lock;
+		/* Only a guess: what version 4 said stands unless 3 is sure to answer soon. */
+		if (first == ENOENT && a.version->major == 3 && !can_guess_v3(s, o, a.by_program))
+			break;
 		if (a.by_program && access(MOUNT_PROGRAM, X_OK) < 0)
 			return fail(reply, HELPER_PROGRAM, ENOENT);
 		r = try_mount(&a);
@@ -320,6 +375,8 @@ static int set_mode(const struct request *q, struct helper_reply *reply)
 	    ((st.st_mode & 07777) == mode || chmod(target, (mode_t)mode) == 0))
 		return 0;
 	e = errno;
+	if (e == EROFS)
+		return 0; /* read-only: the mode is somebody else's to set */
 	(void)umount2(target, MNT_DETACH | UMOUNT_NOFOLLOW); /* the request has failed as a whole */
 	return fail(reply, HELPER_CHMOD, e);
 }
@@ -329,9 +386,15 @@ static int do_mount(const struct request *q, struct helper_reply *reply)
 	struct net_address addresses[NET_ADDRESSES_MAX];
 	struct error err = { .code = ERROR_OK };
 	struct mount_options options;
+	struct stat st;
 	size_t n, i;
 	int r;
 
+	/* mount(2) would follow a link, and mountinfo then show another path than the one asked for. */
+	if (lstat(q->fields[HELPER_TARGET], &st) < 0)
+		return fail(reply, HELPER_MOUNT, errno);
+	if (!S_ISDIR(st.st_mode))
+		return fail(reply, HELPER_MOUNT, ENOTDIR);
 	if (mount_options_parse(&options, q->fields[HELPER_OPTIONS], NULL) < 0)
 		return fail(reply, HELPER_REQUEST, EINVAL);
 	r = net_resolve(q->fields[HELPER_SERVER], addresses, &n, &err);
@@ -391,8 +454,13 @@ int mount_helper_main(void)
 {
 	static struct request q;
 	struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_DONE };
+	int out;
 
 	prepare_process();
+	/* What mount.nfs prints is no part of the reply, and what it starts must not hold the pipe. */
+	out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		return EXIT_FAILURE;
 	if (read_request(&q) < 0)
 		(void)fail(&reply, HELPER_REQUEST, EPROTO);
 	else if (is_orphan(&q))
@@ -403,6 +471,5 @@ int mount_helper_main(void)
 		(void)do_umount(&q, &reply);
 	else
 		(void)fail(&reply, HELPER_REQUEST, EINVAL);
-	return write(STDOUT_FILENO, &reply, sizeof(reply)) == sizeof(reply) ? EXIT_SUCCESS
-									    : EXIT_FAILURE;
+	return write(out, &reply, sizeof(reply)) == sizeof(reply) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -91,12 +91,13 @@ static const struct {
 } mount_errors[] = {
 	{ ENOENT, ERROR_NOT_FOUND,
 	  "there is no such export or directory, or it is not shown to this node" },
-	{ ENOTDIR, ERROR_NOT_FOUND, "the path on the server is not a directory" },
+	{ ENOTDIR, ERROR_NOT_FOUND, "the path on the server, or the target path, is not a directory" },
 	{ ESTALE, ERROR_NOT_FOUND, "the directory was removed on the server" },
 	{ EACCES, ERROR_PERMISSION_DENIED,
 	  "the export does not allow this node's address, or wants another sec= or the option 'insecure'" },
 	{ EPERM, ERROR_PERMISSION_DENIED,
 	  "the server refuses this node, or csi-nfs may not mount here (it needs CAP_SYS_ADMIN)" },
+	{ E2BIG, ERROR_INVALID_ARGUMENT, "the mount options are longer than the kernel takes" },
 	{ EINVAL, ERROR_INVALID_ARGUMENT, "the kernel does not take these mount options" },
 	{ EPROTONOSUPPORT, ERROR_FAILED_PRECONDITION,
 	  "server and node have no NFS version in common, of those asked for" },
@@ -279,6 +280,7 @@ static const struct {
 	int flags;
 	unsigned int timeout_ms;
 } umount_steps[] = {
+	{ 0, MOUNT_QUICK_TIMEOUT_MS },
 	{ 0, MOUNT_UMOUNT_TIMEOUT_MS },
 	{ MNT_FORCE, MOUNT_FORCE_TIMEOUT_MS },
 	{ MNT_DETACH, MOUNT_FORCE_TIMEOUT_MS },
@@ -288,7 +290,8 @@ static const struct {
  * One mount off the top. Whether that went well is read from mountinfo alone: with a dead server
  * NFSv4.1 detaches the mount and does not return from the call.
  */
-static int unmount_top(struct real_mounter *m, const char *path, unsigned int depth, struct error *err)
+static int unmount_top(struct real_mounter *m, const char *path, unsigned int depth,
+		       bool shares_superblock, struct error *err)
 {
 	char driver[16], flags[16], log[PROCESS_LOG_SIZE] = "";
 	struct helper_reply reply = { .error = 0 };
@@ -300,6 +303,9 @@ static int unmount_top(struct real_mounter *m, const char *path, unsigned int de
 		cleanup_mount_info struct mount_info *info = NULL;
 		int found;
 
+		/* It fails the calls in flight of every mount of that superblock: other volumes'. */
+		if ((umount_steps[i].flags & MNT_FORCE) && shares_superblock)
+			continue;
 		(void)snprintf(flags, sizeof(flags), "%d", umount_steps[i].flags);
 		r = run_helper(m,
 			       (const char *const[HELPER_FIELDS]){
@@ -343,7 +349,7 @@ static int real_unmount(struct mounter *mounter, const char *target, struct erro
 			return error_set(err, ERROR_FAILED_PRECONDITION,
 					 "'%s' has a %s file system mounted, which is none of ours",
 					 path, info->fstype);
-		r = unmount_top(m, path, info->depth, err);
+		r = unmount_top(m, path, info->depth, info->shares_superblock, err);
 		if (r < 0)
 			return r;
 	}

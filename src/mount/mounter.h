@@ -22,6 +22,8 @@
 #define MOUNT_HELPER_COMMAND "mount-helper"
 
 #define MOUNT_TIMEOUT_MS 45000 /* kubelet waits for two minutes */
+/* The first umount: NFSv4.1 does not return from it where the server is dead. */
+#define MOUNT_QUICK_TIMEOUT_MS 1000
 #define MOUNT_UMOUNT_TIMEOUT_MS 5000
 #define MOUNT_FORCE_TIMEOUT_MS 2000 /* of umount with MNT_FORCE, and then with MNT_DETACH */
 
@@ -41,8 +43,10 @@ struct mount_request {
 struct mount_info {
 	char *source;
 	char *fstype;
+	char *address; /* of the server, numeric; NULL where mountinfo does not tell */
 	bool read_only; /* of this mount, not of the file system below it */
 	unsigned int depth; /* mounts that are stacked there */
+	bool shares_superblock; /* with a mount elsewhere */
 };
 
 struct mounter_ops {
@@ -76,6 +80,13 @@ int mounter_new(struct mounter **ret, const char *helper, struct error *err);
 void mounter_free(struct mounter *m);
 
 void mount_info_free(struct mount_info *info);
+
+/*
+ * Whether the mount is of that path on that server. Mounts that share a superblock all show the name
+ * under which the server was first known, so where the names differ the addresses decide; that
+ * look-up may block for some seconds. Any thread.
+ */
+bool mount_info_is_of(const struct mount_info *info, const char *server, const char *path);
 
 /* Checks mount options without mounting: 0, or -EINVAL with INVALID_ARGUMENT. Any thread. */
 int mount_options_check(const char *options, struct error *err);

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "net/probe.h"
 
 static void unref_table(struct libmnt_table *table)
 {
@@ -33,6 +34,7 @@ void mount_info_free(struct mount_info *info)
 		return;
 	free(info->source);
 	free(info->fstype);
+	free(info->address);
 	free(info);
 }
 
@@ -70,7 +72,19 @@ static bool is_read_only(struct libmnt_fs *fs)
 	return options != NULL && mnt_optstr_get_option(options, "ro", NULL, NULL) == 0;
 }
 
-static int copy_info(struct mount_info *info, struct libmnt_fs *fs)
+/* NFS shows the address of its server as an option of the file system. */
+static char *copy_address(struct libmnt_fs *fs)
+{
+	const char *options = mnt_fs_get_fs_options(fs);
+	char *value;
+	size_t len;
+
+	if (options == NULL || mnt_optstr_get_option(options, "addr", &value, &len) != 0)
+		return NULL;
+	return strndup(value, len);
+}
+
+static int copy_info(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_device)
 {
 	const char *source = mnt_fs_get_source(fs), *fstype = mnt_fs_get_fstype(fs);
 
@@ -78,14 +92,17 @@ static int copy_info(struct mount_info *info, struct libmnt_fs *fs)
 	free(info->fstype);
 	info->source = strdup(source != NULL ? source : "");
 	info->fstype = strdup(fstype != NULL ? fstype : "");
+	free(info->address);
+	info->address = copy_address(fs);
 	info->read_only = is_read_only(fs);
 	info->depth++;
+	*ret_device = mnt_fs_get_devno(fs);
 	return info->source != NULL && info->fstype != NULL ? 0 : -ENOMEM;
 }
 
 /* The kernel lists mounts in the order in which they were made: the last one is on top. */
 static int collect(struct libmnt_table *table, struct libmnt_iter *iter, const char *path,
-		   struct mount_info *info)
+		   struct mount_info *info, dev_t *ret_device)
 {
 	struct libmnt_fs *fs;
 	int r;
@@ -96,10 +113,23 @@ static int collect(struct libmnt_table *table, struct libmnt_iter *iter, const c
 			return r > 0 ? 0 : r;
 		if (!str_eq(mnt_fs_get_target(fs), path))
 			continue;
-		r = copy_info(info, fs);
+		r = copy_info(info, fs, ret_device);
 		if (r < 0)
 			return r;
 	}
+}
+
+/* Mounts of one export have one superblock, wherever they are. */
+static bool is_elsewhere(struct libmnt_table *table, struct libmnt_iter *iter, const char *path,
+			 dev_t device)
+{
+	struct libmnt_fs *fs;
+
+	mnt_reset_iter(iter, MNT_ITER_FORWARD);
+	while (mnt_table_next_fs(table, iter, &fs) == 0)
+		if (mnt_fs_get_devno(fs) == device && !str_eq(mnt_fs_get_target(fs), path))
+			return true;
+	return false;
 }
 
 int mountinfo_find(const char *file, const char *path, struct mount_info **ret)
@@ -108,6 +138,7 @@ int mountinfo_find(const char *file, const char *path, struct mount_info **ret)
 	__attribute__((cleanup(cleanup_ptr_iter))) struct libmnt_iter *iter =
 		mnt_new_iter(MNT_ITER_FORWARD);
 	struct mount_info *info;
+	dev_t device = 0;
 	int r;
 
 	if (table == NULL || iter == NULL)
@@ -118,7 +149,8 @@ int mountinfo_find(const char *file, const char *path, struct mount_info **ret)
 	info = calloc(1, sizeof(*info));
 	if (info == NULL)
 		return -ENOMEM;
-	r = collect(table, iter, path, info);
+	r = collect(table, iter, path, info, &device);
+	info->shares_superblock = r == 0 && is_elsewhere(table, iter, path, device);
 	if (r < 0 || info->depth == 0) {
 		mount_info_free(info);
 		info = NULL;
@@ -126,6 +158,47 @@ int mountinfo_find(const char *file, const char *path, struct mount_info **ret)
 	if (r == 0)
 		*ret = info;
 	return r;
+}
+
+/* The path in "host:/path" or "[address]:/path". NULL where there is none. */
+static const char *path_of(const char *source)
+{
+	const char *end = source[0] == '[' ? strstr(source, "]:/") : strstr(source, ":/");
+
+	if (end == NULL)
+		return NULL;
+	return end + (source[0] == '[' ? 2 : 1);
+}
+
+static bool has_address(const char *server, const char *address)
+{
+	struct net_address addresses[NET_ADDRESSES_MAX];
+	size_t n, i;
+
+	if (net_resolve(server, addresses, &n, NULL) < 0)
+		return false;
+	for (i = 0; i < n; i++) {
+		char text[64];
+
+		net_address_text(&addresses[i], text, sizeof(text));
+		if (strcmp(text, address) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool mount_info_is_of(const struct mount_info *info, const char *server, const char *path)
+{
+	const bool v6 = info->source[0] == '[';
+	const char *have = path_of(info->source);
+	size_t len;
+
+	if (have == NULL || strcmp(have, path) != 0)
+		return false;
+	len = (size_t)(have - info->source) - (v6 ? 3 : 1);
+	if (strlen(server) == len && strncmp(info->source + v6, server, len) == 0)
+		return true;
+	return info->address != NULL && has_address(server, info->address);
 }
 
 bool mountinfo_is_nfs(const struct mount_info *info)

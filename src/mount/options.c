@@ -18,12 +18,13 @@ void mount_options_done(struct mount_options *o)
 	*o = (struct mount_options){ .minor = -1 };
 }
 
-/* A key ends at '='; "x-" matches every key that starts so. */
+/* A key ends at '='; "x-" and "X-mount." match every key that starts so. */
 static bool key_is(const char *option, const char *key)
 {
+	const char last = key[strlen(key) - 1];
 	size_t len = strcspn(option, "=");
 
-	if (key[strlen(key) - 1] == '-')
+	if (last == '-' || last == '.')
 		return str_has_prefix(option, key);
 	return strlen(key) == len && strncmp(option, key, len) == 0;
 }
@@ -42,11 +43,11 @@ static bool is_among(const char *option, const char *const *keys, size_t n)
 static bool is_refused(const char *option)
 {
 	static const char *const keys[] = {
-		"bind",       "rbind",       "move",   "remount",    "loop",      "offset",
-		"sizelimit",  "encryption",  "helper", "uhelper",    "user",      "users",
-		"owner",      "group",       "addr",   "clientaddr", "mountaddr", "mounthost",
-		"shared",     "rshared",     "slave",  "rslave",     "private",   "rprivate",
-		"unbindable", "runbindable", "make-",
+		"bind",       "rbind",      "move",        "remount",    "loop",      "offset",
+		"sizelimit",  "encryption", "helper",      "uhelper",    "user",      "users",
+		"owner",      "group",      "addr",        "clientaddr", "mountaddr", "mounthost",
+		"shared",     "rshared",    "slave",       "rslave",     "private",   "rprivate",
+		"unbindable", "X-mount.",   "runbindable", "make-",
 	};
 
 	return is_among(option, keys, ARRAY_SIZE(keys));

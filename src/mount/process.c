@@ -175,12 +175,17 @@ static int converse(struct process *p, struct pipes *pipes, uint64_t deadline_ns
 	int out = 1, r;
 
 	while (out > 0) {
+		const int left = clock_left_ms(deadline_ns);
 		struct pollfd fds[2] = {
 			{ .fd = pipes->out[0], .events = POLLIN },
 			{ .fd = pipes->err[0], .events = POLLIN },
 		};
-		int n = poll(fds, 2, clock_left_ms(deadline_ns));
+		int n;
 
+		/* A process that never stops talking keeps poll() from ever timing out. */
+		if (left == 0)
+			return -ETIMEDOUT;
+		n = poll(fds, 2, left);
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		if (n == 0)
