@@ -158,12 +158,12 @@ START_TEST(test_find_no_file)
 }
 END_TEST
 
-/* The kernel's own: "/" is mounted wherever this runs. */
+/* The kernel's own: where it can be read, "/proc" is mounted. */
 START_TEST(test_find_real)
 {
 	struct mount_info *info = NULL;
 
-	ck_assert_int_eq(mountinfo_find("/proc/self/mountinfo", "/", &info), 0);
+	ck_assert_int_eq(mountinfo_find("/proc/self/mountinfo", "/proc", &info), 0);
 	ck_assert_ptr_nonnull(info);
 	ck_assert_int_ge(info->depth, 1);
 	mount_info_free(info);
