@@ -84,6 +84,8 @@ static int init_controller(struct app *app, struct error *err)
 
 	r = nfs_pool_new(&app->driver.pool, nfs_client_connect);
 	if (r == 0)
+		r = known_exports_new(&app->driver.known);
+	if (r == 0)
 		r = purger_new(&app->driver.purger, app->driver.pool, report_purge);
 	return r < 0 ? error_oom(err) : resume_purge(app, err);
 }
@@ -116,6 +118,7 @@ static void done_driver(struct app *app)
 {
 	purger_free(app->driver.purger);
 	nfs_pool_free(app->driver.pool);
+	known_exports_free(app->driver.known);
 	mounter_free(app->driver.mounter);
 	inflight_free(app->driver.inflight);
 }

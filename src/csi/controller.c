@@ -13,6 +13,9 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "csi/creation.h"
+#include "csi/inventory.h"
+#include "csi/listing.h"
+#include "csi/reference.h"
 #include "csi/services.h"
 #include "csi/unimplemented.h"
 #include "csi/validate.h"
@@ -23,54 +26,6 @@ static const struct csi_driver *driver_of(Csi__V1__Controller_Service *service)
 	return container_of(service, struct csi_controller, service)->driver;
 }
 
-static void set_subject(struct request *req, const char *subject)
-{
-	(void)snprintf(req->subject, sizeof(req->subject), "%s", subject); /* cut when too long */
-}
-
-/* Something to do with a client, which may be done twice. */
-typedef int (*work_fn)(struct nfs_client *c, void *data, struct error *err);
-
-/*
- * Runs work on a client for the export. An idle connection may turn out to be dead, and a handle to be
- * forgotten by the server, only when they are used: then once more on a new connection.
- */
-static int with_client(const struct csi_driver *driver, const struct nfs_export *e, work_fn work,
-		       void *data, struct error *err)
-{
-	int attempt, r;
-
-	for (attempt = 0;; attempt++) {
-		struct nfs_client *c;
-
-		r = nfs_pool_lease(driver->pool, e, &c, err);
-		if (r < 0)
-			return r;
-		r = work(c, data, err);
-		if (r == -ESTALE)
-			c->broken = true; /* with the handles that it holds */
-		nfs_pool_return(driver->pool, c);
-		if ((r != -ESTALE && r != -ECONNABORTED) || attempt > 0)
-			break;
-		error_clear(err);
-	}
-	if (r == 0)
-		/* Of what another process left there. Without memory the next call asks again. */
-		(void)purger_note(driver->purger, e);
-	return r;
-}
-
-/* The lock of a volume, the same for every call that is about it. */
-static int lock_volume(const struct csi_driver *driver, const struct nfs_export *e, const char *key,
-		       struct inflight_lock **ret, struct error *err)
-{
-	cleanup_buf struct buf b = { 0 };
-
-	if (buf_printf(&b, "%s#%s#%s", e->server, e->share, key) < 0)
-		return error_oom(err);
-	return inflight_acquire(driver->inflight, "volume", b.data, ret, err);
-}
-
 static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
 	struct creation *x = data;
@@ -78,33 +33,12 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 	return volume_create(c, x->key, &x->record, x->range, err);
 }
 
-#define CONTEXT_MAX 256 /* entries: CSI_MAP_MAX bytes hold no more that matter */
-
-/* The volume_context of a record. Strings are borrowed from it. Returns the number of entries. */
-static size_t context_of(const struct record *rec, Csi__V1__Volume__VolumeContextEntry *entries,
-			 Csi__V1__Volume__VolumeContextEntry **list)
-{
-	const size_t prefix = strlen(VOLUME_CONTEXT_PREFIX);
-	size_t n = 0, i;
-
-	for (i = 0; i < rec->n && n < CONTEXT_MAX; i++) {
-		if (!str_has_prefix(rec->pairs[i].key, VOLUME_CONTEXT_PREFIX))
-			continue;
-		csi__v1__volume__volume_context_entry__init(&entries[n]);
-		entries[n].key = rec->pairs[i].key + prefix;
-		entries[n].value = rec->pairs[i].value;
-		list[n] = &entries[n];
-		n++;
-	}
-	return n;
-}
-
 static void reply_created(const struct creation *x, char *id,
 			  Csi__V1__CreateVolumeResponse_Closure closure, void *data)
 {
 	Csi__V1__CreateVolumeResponse out = CSI__V1__CREATE_VOLUME_RESPONSE__INIT;
-	Csi__V1__Volume__VolumeContextEntry entries[CONTEXT_MAX];
-	Csi__V1__Volume__VolumeContextEntry *list[CONTEXT_MAX];
+	Csi__V1__Volume__VolumeContextEntry entries[CSI_CONTEXT_MAX];
+	Csi__V1__Volume__VolumeContextEntry *list[CSI_CONTEXT_MAX];
 	Csi__V1__Volume volume = CSI__V1__VOLUME__INIT;
 	uint64_t size = 0;
 
@@ -113,7 +47,7 @@ static void reply_created(const struct creation *x, char *id,
 	volume.volume_id = id;
 	volume.capacity_bytes = (int64_t)size;
 	volume.volume_context = list;
-	volume.n_volume_context = context_of(&x->record, entries, list);
+	volume.n_volume_context = csi_context_of(&x->record, entries, list);
 	out.volume = &volume;
 	closure(&out, data);
 }
@@ -127,10 +61,10 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 	r = creation_init(x, driver, in, err);
 	if (r < 0)
 		return r;
-	r = lock_volume(driver, &x->export, x->key, &lock, err);
+	r = csi_lock_volume(driver, &x->export, x->key, &lock, err);
 	if (r < 0)
 		return r;
-	return with_client(driver, &x->export, create_work, x, err);
+	return csi_with_client(driver, &x->export, create_work, x, err);
 }
 
 static void controller_create_volume(Csi__V1__Controller_Service *service,
@@ -142,7 +76,7 @@ static void controller_create_volume(Csi__V1__Controller_Service *service,
 	cleanup_free char *id = NULL;
 	int r;
 
-	set_subject(req, in->name);
+	csi_set_subject(req, in->name);
 	r = create(driver_of(service), in, &x, &req->err);
 	if (r == 0) {
 		id = creation_volume_id(&x);
@@ -154,40 +88,6 @@ static void controller_create_volume(Csi__V1__Controller_Service *service,
 	else
 		reply_created(&x, id, closure, data);
 	creation_done(&x);
-}
-
-/* What a call about an existing volume works with. */
-struct reference {
-	struct volume_id id;
-	struct nfs_export export;
-	enum volume_on_delete default_policy;
-	bool trashed;
-	struct record record;
-};
-
-static void reference_done(struct reference *ref)
-{
-	volume_id_done(&ref->id);
-	nfs_export_done(&ref->export);
-	record_done(&ref->record);
-}
-
-/* -EINVAL, unreported, where the id cannot be one of ours. */
-static int resolve(struct reference *ref, const char *id, const struct csi_map *secrets,
-		   struct error *err)
-{
-	int r;
-
-	r = volume_id_parse(&ref->id, id);
-	if (r == -EINVAL)
-		return r;
-	if (r < 0)
-		return error_oom(err);
-	r = nfs_export_init(&ref->export, ref->id.server, ref->id.share, err);
-	if (r < 0)
-		return r;
-	r = nfs_export_apply_options(&ref->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
-	return r == -EINVAL ? -EBADMSG : r; /* that is the secret's fault, not the id's */
 }
 
 static int delete_work(struct nfs_client *c, void *data, struct error *err)
@@ -207,7 +107,7 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 	r = validate_volume_id(in->volume_id, err);
 	if (r < 0)
 		return r;
-	r = resolve(ref, in->volume_id, &secrets, err);
+	r = reference_init(ref, driver, in->volume_id, &secrets, err);
 	if (r == -EINVAL) {
 		/* Not a volume that ever was here: there is nothing to delete. */
 		log_warn("Volume id is not one of ours, nothing to delete",
@@ -216,11 +116,11 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 	}
 	if (r < 0)
 		return r;
-	r = lock_volume(driver, &ref->export, volume_id_key(&ref->id), &lock, err);
+	r = csi_lock_volume(driver, &ref->export, volume_id_key(&ref->id), &lock, err);
 	if (r < 0)
 		return r;
 	ref->default_policy = driver->on_delete;
-	r = with_client(driver, &ref->export, delete_work, ref, err);
+	r = csi_with_client(driver, &ref->export, delete_work, ref, err);
 	if (ref->trashed)
 		/* Without memory: the next call on this share, or the next process, does it. */
 		(void)purger_add(driver->purger, &ref->export);
@@ -236,7 +136,7 @@ static void controller_delete_volume(Csi__V1__Controller_Service *service,
 	struct request *req = data;
 	int r;
 
-	set_subject(req, in->volume_id);
+	csi_set_subject(req, in->volume_id);
 	r = delete_volume(driver_of(service), in, &ref, &req->err);
 	reference_done(&ref);
 	closure(r < 0 ? NULL : &out, data);
@@ -261,13 +161,13 @@ static int find_volume(const struct csi_driver *driver,
 		return r;
 	if (in->n_volume_capabilities == 0)
 		return validate_capabilities(NULL, 0, err);
-	r = resolve(ref, in->volume_id, &secrets, err);
+	r = reference_init(ref, driver, in->volume_id, &secrets, err);
 	if (r == -EINVAL)
 		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist",
 				 in->volume_id);
 	if (r < 0)
 		return r;
-	return with_client(driver, &ref->export, find_work, ref, err);
+	return csi_with_client(driver, &ref->export, find_work, ref, err);
 }
 
 /* Keys that say where a volume is: given with other values, they mean another volume. */
@@ -327,7 +227,7 @@ static void controller_validate_volume_capabilities(
 	struct request *req = data;
 	int r;
 
-	set_subject(req, in->volume_id);
+	csi_set_subject(req, in->volume_id);
 	r = find_volume(driver_of(service), in, &ref, &req->err);
 	if (r < 0)
 		closure(NULL, data);
@@ -336,23 +236,34 @@ static void controller_validate_volume_capabilities(
 	reference_done(&ref);
 }
 
+#define CAPABILITY(name) CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__TYPE__##name
+
+static const Csi__V1__ControllerServiceCapability__RPC__Type capabilities[] = {
+	CAPABILITY(CREATE_DELETE_VOLUME), CAPABILITY(LIST_VOLUMES), CAPABILITY(GET_CAPACITY),
+	CAPABILITY(EXPAND_VOLUME),        CAPABILITY(GET_VOLUME),   CAPABILITY(VOLUME_CONDITION),
+};
+
 static void controller_controller_get_capabilities(
 	Csi__V1__Controller_Service *service, const Csi__V1__ControllerGetCapabilitiesRequest *in,
 	Csi__V1__ControllerGetCapabilitiesResponse_Closure closure, void *data)
 {
-	Csi__V1__ControllerServiceCapability__RPC rpc =
-		CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__INIT;
-	Csi__V1__ControllerServiceCapability capability =
-		CSI__V1__CONTROLLER_SERVICE_CAPABILITY__INIT;
-	Csi__V1__ControllerServiceCapability *list[] = { &capability };
+	Csi__V1__ControllerServiceCapability__RPC rpcs[ARRAY_SIZE(capabilities)];
+	Csi__V1__ControllerServiceCapability entries[ARRAY_SIZE(capabilities)];
+	Csi__V1__ControllerServiceCapability *list[ARRAY_SIZE(capabilities)];
 	Csi__V1__ControllerGetCapabilitiesResponse out =
 		CSI__V1__CONTROLLER_GET_CAPABILITIES_RESPONSE__INIT;
+	size_t i;
 
 	(void)service;
 	(void)in;
-	rpc.type = CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__TYPE__CREATE_DELETE_VOLUME;
-	capability.type_case = CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC;
-	capability.rpc = &rpc;
+	for (i = 0; i < ARRAY_SIZE(capabilities); i++) {
+		csi__v1__controller_service_capability__rpc__init(&rpcs[i]);
+		csi__v1__controller_service_capability__init(&entries[i]);
+		rpcs[i].type = capabilities[i];
+		entries[i].type_case = CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC;
+		entries[i].rpc = &rpcs[i];
+		list[i] = &entries[i];
+	}
 	out.capabilities = list;
 	out.n_capabilities = ARRAY_SIZE(list);
 	closure(&out, data);
@@ -364,14 +275,10 @@ static void controller_controller_get_capabilities(
 UNIMPLEMENTED(Controller, controller, controller_publish_volume, ControllerPublishVolume, NO_ATTACH)
 UNIMPLEMENTED(Controller, controller, controller_unpublish_volume, ControllerUnpublishVolume,
 	      NO_ATTACH)
-UNIMPLEMENTED(Controller, controller, list_volumes, ListVolumes, NOT_YET)
-UNIMPLEMENTED(Controller, controller, get_capacity, GetCapacity, NOT_YET)
 UNIMPLEMENTED(Controller, controller, create_snapshot, CreateSnapshot, NOT_YET)
 UNIMPLEMENTED(Controller, controller, delete_snapshot, DeleteSnapshot, NOT_YET)
 UNIMPLEMENTED(Controller, controller, list_snapshots, ListSnapshots, NOT_YET)
 UNIMPLEMENTED(Controller, controller, get_snapshot, GetSnapshot, NOT_YET)
-UNIMPLEMENTED(Controller, controller, controller_expand_volume, ControllerExpandVolume, NOT_YET)
-UNIMPLEMENTED(Controller, controller, controller_get_volume, ControllerGetVolume, NOT_YET)
 UNIMPLEMENTED(Controller, controller, controller_modify_volume, ControllerModifyVolume, NOT_YET)
 
 void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver)

@@ -21,7 +21,7 @@ void creation_done(struct creation *x)
 	record_done(&x->record);
 }
 
-static struct volume_defaults defaults_of(const struct csi_driver *driver)
+struct volume_defaults csi_defaults_of(const struct csi_driver *driver)
 {
 	struct volume_defaults d = {
 		.server = driver->server,
@@ -139,13 +139,16 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 {
 	const struct csi_map map = csi_map_of(in, parameters);
 	const char *dir = x->params.subdir != NULL ? x->params.subdir : x->key;
+	cleanup_free char *id = creation_volume_id(x);
 	struct record *rec = &x->record;
 	char number[32], mode[8];
 	int r;
 
 	(void)snprintf(number, sizeof(number), "%" PRId64, size);
 	(void)snprintf(mode, sizeof(mode), "%04o", x->params.mode);
-	r = record_set(rec, VOLUME_KEY_NAME, in->name);
+	r = id != NULL ? record_set(rec, VOLUME_KEY_NAME, in->name) : -ENOMEM;
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_ID, id);
 	if (r == 0)
 		r = record_set(rec, VOLUME_KEY_DIR, dir);
 	if (r == 0)
@@ -162,7 +165,7 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 int creation_init(struct creation *x, const struct csi_driver *driver,
 		  const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
-	const struct volume_defaults defaults = defaults_of(driver);
+	const struct volume_defaults defaults = csi_defaults_of(driver);
 	const struct csi_map map = csi_map_of(in, parameters);
 	cleanup_free char *share = NULL;
 	int64_t size;

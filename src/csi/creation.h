@@ -31,6 +31,9 @@ int creation_init(struct creation *x, const struct csi_driver *driver,
 
 void creation_done(struct creation *x);
 
+/* What a StorageClass may leave out. */
+struct volume_defaults csi_defaults_of(const struct csi_driver *driver);
+
 /* The volume's id. The caller frees; NULL without memory. */
 char *creation_volume_id(const struct creation *x);
 

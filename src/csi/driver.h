@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "csi/inflight.h"
+#include "csi/known.h"
 #include "csi/params.h"
 #include "mount/mounter.h"
 #include "nfs/pool.h"
@@ -27,6 +28,7 @@ struct csi_driver {
 	struct inflight *inflight;
 	struct nfs_pool *pool; /* controller */
 	struct purger *purger; /* controller */
+	struct known_exports *known; /* controller */
 	struct mounter *mounter; /* node */
 };
 

@@ -32,15 +32,20 @@ static void identity_get_plugin_capabilities(Csi__V1__Identity_Service *service,
 					     void *data)
 {
 	Csi__V1__PluginCapability__Service controller = CSI__V1__PLUGIN_CAPABILITY__SERVICE__INIT;
-	Csi__V1__PluginCapability capability = CSI__V1__PLUGIN_CAPABILITY__INIT;
-	Csi__V1__PluginCapability *list[] = { &capability };
+	Csi__V1__PluginCapability__VolumeExpansion expansion =
+		CSI__V1__PLUGIN_CAPABILITY__VOLUME_EXPANSION__INIT;
+	Csi__V1__PluginCapability first = CSI__V1__PLUGIN_CAPABILITY__INIT, second = first;
+	Csi__V1__PluginCapability *list[] = { &first, &second };
 	Csi__V1__GetPluginCapabilitiesResponse out = CSI__V1__GET_PLUGIN_CAPABILITIES_RESPONSE__INIT;
 
 	(void)service;
 	(void)in;
 	controller.type = CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__CONTROLLER_SERVICE;
-	capability.type_case = CSI__V1__PLUGIN_CAPABILITY__TYPE_SERVICE;
-	capability.service = &controller;
+	first.type_case = CSI__V1__PLUGIN_CAPABILITY__TYPE_SERVICE;
+	first.service = &controller;
+	expansion.type = CSI__V1__PLUGIN_CAPABILITY__VOLUME_EXPANSION__TYPE__ONLINE;
+	second.type_case = CSI__V1__PLUGIN_CAPABILITY__TYPE_VOLUME_EXPANSION;
+	second.volume_expansion = &expansion;
 	out.capabilities = list;
 	out.n_capabilities = ARRAY_SIZE(list);
 	closure(&out, data);

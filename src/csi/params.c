@@ -233,6 +233,7 @@ static int take_fstype(struct volume_params *p, const char *value, const struct 
 enum param_flags {
 	PARAM_CREATE = 1 << 0, /* of a StorageClass */
 	PARAM_ATTRIBUTE = 1 << 1, /* of a volume */
+	PARAM_LOCATION = 1 << 2, /* says where the share is */
 };
 
 static const struct {
@@ -241,8 +242,8 @@ static const struct {
 	int (*take)(struct volume_params *p, const char *value, const struct csi_map *map,
 		    struct error *err);
 } params[] = {
-	{ "server", PARAM_CREATE | PARAM_ATTRIBUTE, take_server },
-	{ "share", PARAM_CREATE | PARAM_ATTRIBUTE, take_share },
+	{ "server", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_LOCATION, take_server },
+	{ "share", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_LOCATION, take_share },
 	{ "subDir", PARAM_CREATE | PARAM_ATTRIBUTE, take_subdir },
 	{ "mountPermissions", PARAM_CREATE | PARAM_ATTRIBUTE, take_mode },
 	{ "onDelete", PARAM_CREATE, take_on_delete },
@@ -294,7 +295,7 @@ static int take_entry(struct volume_params *p, const struct csi_map *map, size_t
 			return r;
 		return params[k].take(p, csi_map_value(map, i), map, err);
 	}
-	if (flags == PARAM_ATTRIBUTE || is_sidecar_key(key))
+	if (flags != PARAM_CREATE || is_sidecar_key(key))
 		return 0;
 	return error_set(err, ERROR_INVALID_ARGUMENT,
 			 "parameters: unknown parameter '%.64s' in the StorageClass", key);
@@ -362,4 +363,10 @@ int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map
 			    const struct volume_defaults *defaults, struct error *err)
 {
 	return parse_located(ret, map, PARAM_ATTRIBUTE, defaults, "volume attributes", err);
+}
+
+int volume_location_parse(struct volume_params *ret, const struct csi_map *map,
+			  const struct volume_defaults *defaults, struct error *err)
+{
+	return parse_located(ret, map, PARAM_LOCATION, defaults, "parameters", err);
 }

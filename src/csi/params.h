@@ -41,6 +41,10 @@ struct volume_defaults {
 int volume_params_parse(struct volume_params *ret, const struct csi_map *map,
 			const struct volume_defaults *defaults, struct error *err);
 
+/* As volume_params_parse(), for server and share alone: every other parameter is passed over. */
+int volume_location_parse(struct volume_params *ret, const struct csi_map *map,
+			  const struct volume_defaults *defaults, struct error *err);
+
 /* Reads a volume's attributes (volume_context): unknown keys are left alone, COs add their own. */
 int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
 			    const struct volume_defaults *defaults, struct error *err);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,29 +246,166 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id,
 	return record_remove(c, folder, key, &rec, err);
 }
 
-int volume_find(struct nfs_client *c, const struct volume_id *id, struct record *ret,
-		struct error *err)
+int volume_look(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+		bool *ret_has_directory, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	const char *key = volume_id_key(id), *dir = id->subdir;
 	const struct nfs_handle *folder;
-	struct directory_place place;
-	struct nfs_handle handle;
 	int r;
 
 	r = read_record(c, key, &rec, &folder, err);
 	if (r == 0 && rec.n > 0)
 		r = dir_of(c, &rec, key, &dir, err);
+	if (r == 0)
+		r = directory_is_gone(c, dir, err);
 	if (r < 0)
 		return r;
+	*ret_has_directory = r == 0;
+	*ret = rec;
+	rec = (struct record){ .n = 0 };
+	return 0;
+}
+
+int volume_find(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+		struct error *err)
+{
+	struct record rec = { .n = 0 };
+	bool has_directory;
+	int r;
+
+	r = volume_look(c, id, &rec, &has_directory, err);
+	if (r < 0)
+		return r;
+	if (!has_directory) {
+		record_done(&rec);
+		return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s",
+				 id->subdir, c->export.server, c->export.share);
+	}
+	*ret = rec;
+	return 0;
+}
+
+int64_t volume_size(const struct record *rec)
+{
+	return size_of(rec);
+}
+
+static int set_size(struct record *rec, int64_t size, struct error *err)
+{
+	char number[32];
+
+	(void)snprintf(number, sizeof(number), "%" PRId64, size);
+	return record_set(rec, VOLUME_KEY_SIZE, number) < 0 ? error_oom(err) : 0;
+}
+
+/* What csi-driver-nfs made has no record: its size has to be kept somewhere from now on. */
+static int describe_foreign(struct record *rec, const struct volume_id *id, struct error *err)
+{
+	cleanup_free char *text = volume_id_format(id);
+	enum volume_on_delete policy;
+	int r = text != NULL ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_NAME, volume_id_key(id));
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_ID, text);
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_DIR, id->subdir);
+	if (r == 0)
+		r = record_set(rec, VOLUME_KEY_MODE, "0000");
+	/* Without it, the policy of the time of the deletion counts, as before. */
+	if (r == 0 && id->on_delete[0] != '\0' && on_delete_parse(id->on_delete, &policy) == 0)
+		r = record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(policy));
+	return r < 0 ? error_oom(err) : 0;
+}
+
+/* A quota of the server's on the directory shows as a file system smaller than the export's. */
+static int check_quota(struct nfs_client *c, const char *dir, int64_t size, struct error *err)
+{
+	struct nfs_space whole, own;
+	struct directory_place place;
+	struct nfs_handle handle;
+	int r;
+
 	r = directory_locate(c, dir, &place, err);
 	if (r == 0)
 		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
-	if (r == -ENOENT)
-		return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s",
-				 dir, c->export.server, c->export.share);
+	if (r == 0)
+		r = nfs_fsstat(c, &c->root, &whole);
+	if (r == 0)
+		r = nfs_fsstat(c, &handle, &own);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "looking up '%s'", dir);
+		return nfs_error_set(err, c, r, "asking for the space of '%s'", dir);
+	if (own.total > 0 && own.total < whole.total && own.total < (uint64_t)size)
+		return error_set(err, ERROR_OUT_OF_RANGE,
+				 "the server's own quota gives '%s' on %s:%s %" PRIu64
+				 " bytes: raise it there first",
+				 dir, c->export.server, c->export.share, own.total);
+	return 0;
+}
+
+/* The size that a volume gets: what is required, exactly, and never less than it has. */
+static int expanded_size(int64_t have, const Csi__V1__CapacityRange *range, int64_t *ret,
+			 struct error *err)
+{
+	if (range->limit_bytes > 0 && have > range->limit_bytes)
+		return error_set(err, ERROR_OUT_OF_RANGE,
+				 "capacity_range: limit_bytes is below the size that the volume has, %" PRId64
+				 " bytes",
+				 have);
+	*ret = range->required_bytes > have ? range->required_bytes : have;
+	return 0;
+}
+
+static int write_size(struct nfs_client *c, const char *key, const struct volume_id *id,
+		      const struct nfs_handle *folder, struct record *rec, int64_t size,
+		      struct error *err)
+{
+	bool fresh = rec->n == 0;
+	int r = 0;
+
+	if (fresh && !key_can_have_record(key))
+		return 0; /* an id of early csi-driver-nfs; there is nowhere to keep it */
+	if (fresh)
+		r = describe_foreign(rec, id, err);
+	if (r == 0)
+		r = set_size(rec, size, err);
+	if (r < 0)
+		return r;
+	if (!fresh)
+		return record_replace(c, folder, key, rec, err);
+	r = record_create(c, folder, key, rec, err);
+	if (r == -EEXIST)
+		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
+	return r;
+}
+
+int volume_expand(struct nfs_client *c, const struct volume_id *id,
+		  const Csi__V1__CapacityRange *range, struct record *ret, int64_t *ret_size,
+		  struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	const char *key = volume_id_key(id), *dir = id->subdir;
+	const struct nfs_handle *folder;
+	int64_t size = 0;
+	int r;
+
+	r = volume_find(c, id, &rec, err);
+	if (r == 0 && rec.n > 0)
+		r = dir_of(c, &rec, key, &dir, err);
+	if (r == 0)
+		r = expanded_size(size_of(&rec), range, &size, err);
+	if (r == 0 && size != size_of(&rec)) {
+		r = check_quota(c, dir, size, err);
+		if (r == 0)
+			r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &folder, err);
+		if (r == 0)
+			r = write_size(c, key, id, folder, &rec, size, err);
+	}
+	if (r < 0)
+		return r;
+	*ret_size = size;
 	*ret = rec;
 	rec = (struct record){ .n = 0 };
 	return 0;

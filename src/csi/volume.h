@@ -22,6 +22,7 @@
 
 /* Keys of a volume's record. What starts with the prefix is an entry of its volume_context. */
 #define VOLUME_KEY_NAME "name"
+#define VOLUME_KEY_ID "id"
 #define VOLUME_KEY_DIR "dir"
 #define VOLUME_KEY_SIZE "size"
 #define VOLUME_KEY_MODE "mode"
@@ -50,5 +51,24 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id,
  */
 int volume_find(struct nfs_client *c, const struct volume_id *id, struct record *ret,
 		struct error *err);
+
+/*
+ * As volume_find(), but tells of a record without directory, and of neither, by *ret_has_directory
+ * and an empty record.
+ */
+int volume_look(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+		bool *ret_has_directory, struct error *err);
+
+/* The size in a volume's record, in bytes; 0 where it tells none. */
+int64_t volume_size(const struct record *rec);
+
+/*
+ * Notes a larger size in the volume's record. *ret_size is what it has then: what is required, or what
+ * it had if that is more. Errors: NOT_FOUND, OUT_OF_RANGE (the limit is below what it has, or a quota
+ * on the server is), otherwise as nfs_error_set().
+ */
+int volume_expand(struct nfs_client *c, const struct volume_id *id,
+		  const Csi__V1__CapacityRange *range, struct record *ret, int64_t *ret_size,
+		  struct error *err);
 
 #endif

@@ -122,8 +122,8 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 }
 
 /*
- * '%' is escaped too, so that no two names share a key. A leading '.' would make hidden
- * directories, the driver's own among them.
+ * '%' is escaped too, so that no two names share a key, and '~', which parts of records have. A
+ * leading '.' would make hidden directories, the driver's own among them.
  */
 static int escape(const char *name, struct buf *b)
 {
@@ -133,7 +133,7 @@ static int escape(const char *name, struct buf *b)
 	for (p = name; *p != '\0' && r == 0; p++) {
 		unsigned char c = (unsigned char)*p;
 
-		if (c < 0x20 || c == 0x7f || strchr("/#%", c) != NULL || (c == '.' && p == name))
+		if (c < 0x20 || c == 0x7f || strchr("/#%~", c) != NULL || (c == '.' && p == name))
 			r = buf_printf(b, "%%%02X", c);
 		else
 			r = buf_append(b, p, 1);

@@ -103,6 +103,16 @@ int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 	return nfs_client_call(c, &op);
 }
 
+int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_space *ret)
+{
+	struct nfs_op op = { .type = NFS_OP_FSSTAT, .dir = handle };
+	int r = nfs_client_call(c, &op);
+
+	if (r == 0)
+		*ret = op.space;
+	return r;
+}
+
 struct readdir_walk {
 	int (*entry)(void *data, const struct nfs_entry *entry);
 	void *data;

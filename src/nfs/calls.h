@@ -28,6 +28,8 @@ int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *na
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       const struct nfs_handle *to_dir, const char *to_name);
 
+int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_space *ret);
+
 /*
  * Calls entry for each entry of the directory; a negative value from it ends the walk and is
  * returned. No operation may be issued on c inside entry.

@@ -37,6 +37,12 @@ struct nfs_attr {
 	uint32_t mode; /* permission bits with setuid, setgid and sticky */
 };
 
+/* Of the file system that an object is on, or of the quota that the server applies to it. */
+struct nfs_space {
+	uint64_t total; /* bytes */
+	uint64_t available; /* to us */
+};
+
 enum nfs_op_type {
 	NFS_OP_LOOKUP, /* dir, name -> handle, attr */
 	NFS_OP_GETATTR, /* dir -> attr */
@@ -48,6 +54,7 @@ enum nfs_op_type {
 	NFS_OP_RMDIR, /* dir, name: an empty directory */
 	NFS_OP_RENAME, /* dir, name, to_dir, to_name */
 	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof */
+	NFS_OP_FSSTAT, /* dir -> space */
 };
 
 /* A directory entry, borrowed during the entry() call. "." and ".." are left out. */
@@ -77,6 +84,7 @@ struct nfs_op {
 	int error; /* 0 or a negative errno; -EAGAIN: the server asks to try later */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
+	struct nfs_space space;
 	char *link; /* READLINK: NFS_LINK_MAX + 1 bytes of the caller's */
 	bool eof;
 

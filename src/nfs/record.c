@@ -415,12 +415,38 @@ static void drop_parts(struct nfs_client *c, const struct nfs_handle *dir, const
 		(void)remove_parts(c, dir, key, mine, &ignored);
 }
 
+static struct split split_for(const char *text)
+{
+	size_t len = strlen(text);
+	struct split s = {
+		.parts = (len + RECORD_LINK_BYTES - 1) / RECORD_LINK_BYTES,
+		.hash = str_hash(text, len),
+	};
+
+	return s;
+}
+
+static void format_head(char head[RECORD_LINK_BYTES + 1], const struct split *s)
+{
+	(void)snprintf(head, RECORD_LINK_BYTES + 1, "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64,
+		       RECORD_VERSION, s->parts, s->hash);
+}
+
+static int encode_to_fit(const struct record *rec, char **ret, struct error *err)
+{
+	int r = record_encode(rec, ret);
+
+	if (r == -EMSGSIZE)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "parameters: too long for a record on the share, the limit is %d bytes",
+				 RECORD_BYTES_MAX);
+	return r < 0 ? error_oom(err) : 0;
+}
+
 static int create_split(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			const char *text, struct record *rec, struct error *err)
 {
-	size_t len = strlen(text);
-	const struct split s = { .parts = (len + RECORD_LINK_BYTES - 1) / RECORD_LINK_BYTES,
-				 .hash = str_hash(text, len) };
+	const struct split s = split_for(text);
 	char head[RECORD_LINK_BYTES + 1];
 	int r;
 
@@ -431,8 +457,7 @@ static int create_split(struct nfs_client *c, const struct nfs_handle *dir, cons
 		drop_parts(c, dir, key, &s);
 		return r;
 	}
-	(void)snprintf(head, sizeof(head), "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64,
-		       RECORD_VERSION, s.parts, s.hash);
+	format_head(head, &s);
 	r = nfs_symlink(c, dir, key, head);
 	if (r < 0) {
 		drop_parts(c, dir, key, &s);
@@ -449,15 +474,70 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 	cleanup_free char *text = NULL;
 	int r;
 
-	r = record_encode(rec, &text);
-	if (r == -EMSGSIZE)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "parameters: too long for a record on the share, the limit is %d bytes",
-				 RECORD_BYTES_MAX);
+	r = encode_to_fit(rec, &text, err);
 	if (r < 0)
-		return error_oom(err);
+		return r;
 	if (strlen(text) > RECORD_LINK_BYTES)
 		return create_split(c, dir, key, text, rec, err);
 	r = nfs_symlink(c, dir, key, text);
 	return r < 0 && r != -EEXIST ? link_failed(c, r, "writing", key, err) : r;
+}
+
+/* Writes a link of that name, over one that an interrupted call may have left. */
+static int put_link(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		    const char *text)
+{
+	int r;
+
+	r = nfs_symlink(c, dir, name, text);
+	if (r != -EEXIST)
+		return r;
+	r = nfs_remove(c, dir, name);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	return nfs_symlink(c, dir, name, text);
+}
+
+static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			     const char *text, struct error *err)
+{
+	char fresh[PART_NAME_SIZE];
+	int r;
+
+	(void)snprintf(fresh, sizeof(fresh), "%s~new", key);
+	r = put_link(c, dir, fresh, text);
+	if (r == 0)
+		r = nfs_rename(c, dir, fresh, dir, key);
+	return r < 0 ? link_failed(c, r, "writing", key, err) : 0;
+}
+
+int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		   struct record *rec, struct error *err)
+{
+	const struct split old = { rec->parts, rec->hash };
+	struct split s = { 0, 0 };
+	cleanup_free char *text = NULL;
+	int r;
+
+	r = encode_to_fit(rec, &text, err);
+	if (r < 0)
+		return r;
+	if (strlen(text) > RECORD_LINK_BYTES) {
+		char head[RECORD_LINK_BYTES + 1];
+
+		s = split_for(text);
+		r = write_parts(c, dir, key, text, &s, err);
+		if (r < 0)
+			return r;
+		format_head(head, &s);
+		r = rename_into_place(c, dir, key, head, err);
+	} else {
+		r = rename_into_place(c, dir, key, text, err);
+	}
+	if (r < 0)
+		return r;
+	rec->parts = s.parts;
+	rec->hash = s.hash;
+	/* What stays of the old one means nothing without its link. */
+	return old.parts > 0 && old.hash != s.hash ? remove_parts(c, dir, key, &old, err) : 0;
 }

@@ -60,6 +60,13 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 		struct record *ret, struct error *err);
 
 /*
+ * Replaces a record that was read, in one step: readers find the old one or the new one. rec knows
+ * its parts afterwards, as before. Errors are reported.
+ */
+int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		   struct record *rec, struct error *err);
+
+/*
  * Removes the record; 0 also where there is none. rec is what record_read() found and tells which
  * parts go too; NULL: none. Errors are reported.
  */

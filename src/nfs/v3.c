@@ -132,6 +132,13 @@ static void take_readdir(struct nfs_op *op, const void *data)
 	}
 }
 
+static void take_fsstat(struct nfs_op *op, const void *data)
+{
+	const FSSTAT3resok *ok = &((const FSSTAT3res *)data)->FSSTAT3res_u.resok;
+
+	op->space = (struct nfs_space){ .total = ok->tbytes, .available = ok->abytes };
+}
+
 static void take_nothing(struct nfs_op *op, const void *data)
 {
 	(void)op;
@@ -145,6 +152,7 @@ static void (*const take[])(struct nfs_op *op, const void *data) = {
 	[NFS_OP_SYMLINK] = take_nothing, [NFS_OP_READLINK] = take_readlink,
 	[NFS_OP_REMOVE] = take_nothing,  [NFS_OP_RMDIR] = take_nothing,
 	[NFS_OP_RENAME] = take_nothing,  [NFS_OP_READDIR] = take_readdir,
+	[NFS_OP_FSSTAT] = take_fsstat,
 };
 
 static void replied(struct rpc_context *rpc, int status, void *data, void *private_data)
@@ -252,12 +260,21 @@ static int encode_readdir(struct rpc_context *rpc, struct nfs_op *op)
 	return rpc_nfs3_readdirplus_async(rpc, replied, &args, op);
 }
 
+static int encode_fsstat(struct rpc_context *rpc, struct nfs_op *op)
+{
+	FSSTAT3args args;
+
+	put_handle(&args.fsroot, op->dir);
+	return rpc_nfs3_fsstat_async(rpc, replied, &args, op);
+}
+
 static int (*const encoders[])(struct rpc_context *rpc, struct nfs_op *op) = {
 	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
 	[NFS_OP_SETMODE] = encode_setmode, [NFS_OP_MKDIR] = encode_mkdir,
 	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
 	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_rmdir,
 	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,
+	[NFS_OP_FSSTAT] = encode_fsstat,
 };
 
 static int v3_encode(struct nfs_connection *conn, struct nfs_op *op)

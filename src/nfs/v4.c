@@ -26,10 +26,13 @@
 #define ATTR_RDATTR_ERROR (1U << 11)
 #define ATTR_FILEHANDLE (1U << 19)
 #define ATTR_MODE (1U << (33 - 32))
+#define ATTR_SPACE_AVAIL (1U << (42 - 32))
+#define ATTR_SPACE_TOTAL (1U << (44 - 32))
 
 static uint32_t mask_plain[2] = { ATTR_TYPE, ATTR_MODE };
 static uint32_t mask_readdir[2] = { ATTR_TYPE | ATTR_RDATTR_ERROR | ATTR_FILEHANDLE, ATTR_MODE };
 static uint32_t mask_mode[2] = { 0, ATTR_MODE };
+static uint32_t mask_space[2] = { 0, ATTR_SPACE_AVAIL | ATTR_SPACE_TOTAL };
 
 struct compound {
 	nfs_argop4 ops[COMPOUND_MAX];
@@ -168,6 +171,12 @@ static void encode_readdir(struct compound *c, const struct nfs_op *op)
 	args->attr_request = mask(mask_readdir);
 }
 
+static void encode_fsstat(struct compound *c, const struct nfs_op *op)
+{
+	add_putfh(c, op->dir);
+	add(c, OP_GETATTR)->nfs_argop4_u.opgetattr.attr_request = mask(mask_space);
+}
+
 /*
  * Attribute values follow each other in the order of their numbers, so every attribute that a
  * server may answer with has to be known here; it may only send what was asked for.
@@ -187,6 +196,16 @@ static bool read_u32(struct attr_reader *r, uint32_t *ret)
 	r->p += sizeof(be);
 	r->left -= sizeof(be);
 	*ret = ntohl(be);
+	return true;
+}
+
+static bool read_u64(struct attr_reader *r, uint64_t *ret)
+{
+	uint32_t high, low;
+
+	if (!read_u32(r, &high) || !read_u32(r, &low))
+		return false;
+	*ret = (uint64_t)high << 32 | low;
 	return true;
 }
 
@@ -243,6 +262,21 @@ static void take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_hand
 		attr->has_mode = true;
 		attr->mode = value & 07777;
 	}
+}
+
+/* A server leaves out what it does not have: then the space stays 0, "not known". */
+static void take_space(const fattr4 *from, struct nfs_space *space)
+{
+	struct attr_reader r = { from->attr_vals.attrlist4_val, from->attr_vals.attrlist4_len };
+	uint32_t lo = from->attrmask.bitmap4_len > 0 ? from->attrmask.bitmap4_val[0] : 0;
+	uint32_t hi = from->attrmask.bitmap4_len > 1 ? from->attrmask.bitmap4_val[1] : 0;
+
+	if (lo != 0 || (hi & ~mask_space[1]) != 0)
+		return;
+	if ((hi & ATTR_SPACE_AVAIL) && !read_u64(&r, &space->available))
+		return;
+	if (hi & ATTR_SPACE_TOTAL)
+		(void)read_u64(&r, &space->total); /* cut short: stays 0 */
 }
 
 static void take_fh(struct nfs_handle *to, const nfs_resop4 *res)
@@ -313,6 +347,9 @@ static void take_results(struct nfs_op *op, const COMPOUND4res *res)
 		memcpy(one, packed + i * sizeof(*one), sizeof(*one));
 		if (one->resop == OP_GETFH)
 			take_fh(&op->handle, one);
+		else if (one->resop == OP_GETATTR && op->type == NFS_OP_FSSTAT)
+			take_space(&one->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
+				   &op->space);
 		else if (one->resop == OP_GETATTR)
 			take_attr(&one->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
 				  &op->attr, &op->handle);
@@ -345,6 +382,7 @@ static void (*const encoders[])(struct compound *c, const struct nfs_op *op) = {
 	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
 	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_remove,
 	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,
+	[NFS_OP_FSSTAT] = encode_fsstat,
 };
 
 static int send_compound(struct nfs_connection *conn, struct compound *c, struct nfs_op *op)

@@ -269,6 +269,7 @@ static int perform_in(struct fake_nfs *f, struct node *node, struct nfs_op *op)
 	case NFS_OP_GETATTR:
 	case NFS_OP_SETMODE:
 	case NFS_OP_READLINK:
+	case NFS_OP_FSSTAT:
 		break;
 	}
 	return -EINVAL;
@@ -288,6 +289,10 @@ static int perform(struct fake_nfs *f, struct nfs_op *op)
 	}
 	if (op->type == NFS_OP_SETMODE) {
 		node->mode = op->mode;
+		return 0;
+	}
+	if (op->type == NFS_OP_FSSTAT) {
+		op->space = (struct nfs_space){ .total = 1 << 30, .available = 1 << 29 };
 		return 0;
 	}
 	if (op->type == NFS_OP_READLINK) {

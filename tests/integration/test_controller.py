@@ -549,6 +549,134 @@ class OnServer:
         self.delete(second.volume_id)
         self.is_clean()
 
+    # ---- what is there ----
+
+    def entries(self, **fields):
+        return self.client.ListVolumes(**fields)
+
+    def test_list_in_pages(self):
+        """Pages hold together whatever is deleted and made between them."""
+        ids = {}
+        for i in range(10):
+            ids["list-%d" % i] = self.create("list-%d" % i).volume_id
+        whole = self.entries()
+        mine = [e.volume.volume_id for e in whole.entries if e.volume.volume_id in ids.values()]
+        self.assertEqual(mine, [ids["list-%d" % i] for i in range(10)])
+        self.assertEqual(whole.next_token, "")
+        page = self.entries(max_entries=4)
+        self.assertEqual(len(page.entries), 4)
+        seen = [e.volume.volume_id for e in page.entries]
+        self.delete(seen[-1])  # the very one that the token names
+        self.delete(ids["list-7"])
+        while page.next_token:
+            page = self.entries(max_entries=4, starting_token=page.next_token)
+            seen += [e.volume.volume_id for e in page.entries]
+        wanted = [ids["list-%d" % i] for i in range(10) if i != 7]
+        self.assertEqual([i for i in seen if i in ids.values()], wanted)
+        for volume_id in ids.values():
+            self.delete(volume_id)
+        self.assertEqual([e for e in self.entries().entries
+                          if e.volume.volume_id in ids.values()], [])
+        self.is_clean()
+
+    def test_list_shows_what_create_returned(self):
+        made = [self.create("shown"), self.create("shown-2", subDir="a/b"),
+                self.create("shown-3", **{"csi.storage.k8s.io__pvc__name": "n" * 900})]
+        listed = {e.volume.volume_id: e for e in self.entries().entries}
+        for volume in made:
+            entry = listed[volume.volume_id]
+            self.assertEqual(dict(entry.volume.volume_context), dict(volume.volume_context))
+            self.assertEqual(entry.volume.capacity_bytes, GIB)
+            self.assertFalse(entry.status.volume_condition.abnormal)
+        for volume in made:
+            self.delete(volume.volume_id)
+
+    def test_list_bad_requests(self):
+        self.fails(CODE.ABORTED, self.client.ListVolumes, "starting_token",
+                   starting_token="invalid-token")
+        self.fails(CODE.ABORTED, self.client.ListVolumes, starting_token="no#where#x")
+        self.fails(CODE.INVALID_ARGUMENT, self.client.ListVolumes, "max_entries", max_entries=-1)
+
+    def test_get_volume(self):
+        volume = self.create("seen")
+        got = self.client.ControllerGetVolume(volume_id=volume.volume_id)
+        self.assertEqual(got.volume.volume_id, volume.volume_id)
+        self.assertEqual(dict(got.volume.volume_context), dict(volume.volume_context))
+        self.assertFalse(got.status.volume_condition.abnormal)
+        self.assertTrue(got.status.volume_condition.message)
+        self.delete(volume.volume_id)
+        self.fails(CODE.NOT_FOUND, self.client.ControllerGetVolume, volume_id=volume.volume_id)
+        self.fails(CODE.NOT_FOUND, self.client.ControllerGetVolume, volume_id="fake-vol-id")
+        self.fails(CODE.INVALID_ARGUMENT, self.client.ControllerGetVolume, "volume_id")
+
+    def test_get_volume_of_an_unreachable_server(self):
+        got = self.client.ControllerGetVolume(volume_id="127.0.0.77#share#pvc-1##")
+        self.assertTrue(got.status.volume_condition.abnormal)
+        self.assertIn("127.0.0.77", got.status.volume_condition.message)
+
+    def test_capacity(self):
+        self.assertEqual(self.client.GetCapacity().available_capacity, 0)
+        volume = self.create("capacity")  # from now on the server's port is known
+        space = os.statvfs(self.share)
+        got = self.client.GetCapacity(parameters={
+            "server": SERVER, "share": self.share, "subDir": "${pvc.metadata.name}",
+            "csi.storage.k8s.io/provisioner-secret-name": "s"}).available_capacity
+        self.assertGreater(got, 0)
+        self.assertLess(abs(got - space.f_bavail * space.f_frsize), 64 << 20)
+        self.delete(volume.volume_id)
+
+    # ---- expand ----
+
+    def expand(self, volume_id, required=0, limit=0):
+        return self.client.ControllerExpandVolume(
+            volume_id=volume_id, secrets=self.secrets,
+            capacity_range={"required_bytes": required, "limit_bytes": limit})
+
+    def test_expand(self):
+        for name, more in (("grows", {}),
+                           ("grows-long", {"csi.storage.k8s.io__pvc__name": "n" * 1200})):
+            with self.subTest(name=name):
+                volume = self.create(name, **more)
+                got = self.expand(volume.volume_id, 3 * GIB + 1)
+                self.assertEqual(got.capacity_bytes, 3 * GIB + 1)
+                self.assertFalse(got.node_expansion_required)
+                self.assertEqual(self.expand(volume.volume_id, GIB).capacity_bytes, 3 * GIB + 1)
+                shown = self.client.ControllerGetVolume(volume_id=volume.volume_id).volume
+                self.assertEqual(shown.capacity_bytes, 3 * GIB + 1)
+                self.assertEqual(dict(shown.volume_context), dict(volume.volume_context))
+                self.fails(CODE.OUT_OF_RANGE, self.client.ControllerExpandVolume,
+                           volume_id=volume.volume_id, secrets=self.secrets,
+                           capacity_range={"limit_bytes": GIB})
+                self.delete(volume.volume_id)
+                self.is_clean()
+
+    def test_expand_what_another_driver_made(self):
+        """A directory without a record gets one, and goes as its id says."""
+        os.makedirs(self.path("team", "claim"))
+        self.server.stop()  # which has not seen that yet
+        self.server.start()
+        volume_id = "%s#%s#team/claim#pvc-peer#" % (SERVER, self.share.strip("/"))
+        self.assertEqual(self.expand(volume_id, 2 * GIB).capacity_bytes, 2 * GIB)
+        shown = self.client.ControllerGetVolume(volume_id=volume_id).volume
+        self.assertEqual(shown.capacity_bytes, 2 * GIB)
+        self.delete(volume_id)
+        self.assertEqual(self.listed(), ["team"])  # whose parent was not ours
+        os.rmdir(self.path("team"))
+        self.is_clean()
+
+    def test_expand_bad_requests(self):
+        volume = self.create("fixed")
+        call = self.client.ControllerExpandVolume
+        self.fails(CODE.INVALID_ARGUMENT, call, "volume_id")
+        self.fails(CODE.INVALID_ARGUMENT, call, "capacity_range", volume_id=volume.volume_id)
+        self.fails(CODE.INVALID_ARGUMENT, call, "capacity_range", volume_id=volume.volume_id,
+                   capacity_range={})
+        self.fails(CODE.INVALID_ARGUMENT, call, "required_bytes", volume_id=volume.volume_id,
+                   capacity_range={"required_bytes": -1})
+        self.fails(CODE.NOT_FOUND, call, volume_id="fake-vol-id",
+                   capacity_range={"required_bytes": GIB})
+        self.delete(volume.volume_id)
+
     def test_driver_killed(self):
         """Killed at some moment of a burst of calls, and asked again: no volume twice or half."""
         for round_number, delay in enumerate((0.002, 0.005, 0.01, 0.02, 0.04)):

@@ -44,6 +44,7 @@ static void bench_init(struct bench *b)
 	b->driver.mounter = &b->mounter.mounter;
 	ck_assert(inflight_new(&b->driver.inflight) == 0);
 	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn) == 0);
+	ck_assert(known_exports_new(&b->driver.known) == 0);
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
 	csi_identity_init(&b->identity, &b->driver);
 	csi_controller_init(&b->controller, &b->driver);
@@ -56,6 +57,7 @@ static void bench_done(struct bench *b)
 {
 	purger_free(b->driver.purger);
 	nfs_pool_free(b->driver.pool);
+	known_exports_free(b->driver.known);
 	inflight_free(b->driver.inflight);
 	fake_nfs_free(b->nfs);
 	ck_assert_msg(rmdir(b->dir) == 0, "something is left in '%s': %s", b->dir, strerror(errno));
@@ -127,6 +129,10 @@ START_TEST(test_unimplemented)
 		"DeleteVolume",
 		"ValidateVolumeCapabilities",
 		"ControllerGetCapabilities",
+		"ListVolumes",
+		"GetCapacity",
+		"ControllerGetVolume",
+		"ControllerExpandVolume",
 		"NodePublishVolume",
 		"NodeUnpublishVolume",
 		"NodeGetInfo",
@@ -187,11 +193,15 @@ START_TEST(test_identity)
 	call_done(&call);
 	invoke("capabilities", &b.identity.service.base, "GetPluginCapabilities", &caps, &call);
 	list = (const void *)call.reply;
-	check_int("capabilities", "number", list->n_capabilities, 1);
+	check_int("capabilities", "number", list->n_capabilities, 2);
 	check_int("capabilities", "case", list->capabilities[0]->type_case,
 		  CSI__V1__PLUGIN_CAPABILITY__TYPE_SERVICE);
 	check_int("capabilities", "service", list->capabilities[0]->service->type,
 		  CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__CONTROLLER_SERVICE);
+	check_int("capabilities", "second case", list->capabilities[1]->type_case,
+		  CSI__V1__PLUGIN_CAPABILITY__TYPE_VOLUME_EXPANSION);
+	check_int("capabilities", "expansion", list->capabilities[1]->volume_expansion->type,
+		  CSI__V1__PLUGIN_CAPABILITY__VOLUME_EXPANSION__TYPE__ONLINE);
 	call_done(&call);
 	fake_nfs_serve(NULL); /* an outage is no reason to restart the driver */
 	invoke("probe", &b.identity.service.base, "Probe", &probe, &call);
@@ -221,7 +231,7 @@ START_TEST(test_capabilities)
 	invoke("controller", &b.controller.service.base, "ControllerGetCapabilities", &controller,
 	       &call);
 	list = (const void *)call.reply;
-	check_int("controller", "number", list->n_capabilities, 1);
+	check_int("controller", "number", list->n_capabilities, 6);
 	check_int("controller", "case", list->capabilities[0]->type_case,
 		  CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC);
 	check_int("controller", "type", list->capabilities[0]->rpc->type,

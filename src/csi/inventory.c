@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/inventory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/str.h"
+#include "csi/creation.h"
+#include "csi/reference.h"
+#include "csi/volume.h"
+#include "nfs/calls.h"
+
+static const struct csi_driver *driver_of(Csi__V1__Controller_Service *service)
+{
+	return container_of(service, struct csi_controller, service)->driver;
+}
+
+/* -------- GetCapacity -------- */
+
+static int space_work(struct nfs_client *c, void *data, struct error *err)
+{
+	int r = nfs_fsstat(c, &c->root, data);
+
+	return r < 0 ? nfs_error_set(err, c, r, "asking for the free space") : 0;
+}
+
+/* A driver that knows no share, and is not given one, has no capacity: that is no error. */
+static bool has_location(const struct csi_driver *driver, const struct csi_map *parameters)
+{
+	return (driver->server != NULL || csi_map_get(parameters, "server") != NULL) &&
+	       (driver->share != NULL || csi_map_get(parameters, "share") != NULL);
+}
+
+static int find_space(const struct csi_driver *driver, const Csi__V1__GetCapacityRequest *in,
+		      struct nfs_space *space, struct error *err)
+{
+	const struct csi_map map = csi_map_of(in, parameters);
+	cleanup_nfs_export struct nfs_export e = { .server = NULL };
+	cleanup_volume_params struct volume_params params = { .server = NULL };
+	const struct volume_defaults defaults = csi_defaults_of(driver);
+	int r;
+
+	if (!has_location(driver, &map))
+		return 0;
+	/* A subDir cannot be filled in, for no volume is asked about. */
+	r = volume_location_parse(&params, &map, &defaults, err);
+	if (r == 0)
+		r = nfs_export_init(&e, params.server, params.share, err);
+	if (r < 0)
+		return r;
+	known_exports_apply(driver->known, &e);
+	return csi_with_client(driver, &e, space_work, space, err);
+}
+
+void controller_get_capacity(Csi__V1__Controller_Service *service,
+			     const Csi__V1__GetCapacityRequest *in,
+			     Csi__V1__GetCapacityResponse_Closure closure, void *data)
+{
+	Csi__V1__GetCapacityResponse out = CSI__V1__GET_CAPACITY_RESPONSE__INIT;
+	struct nfs_space space = { 0, 0 };
+	struct request *req = data;
+
+	if (find_space(driver_of(service), in, &space, &req->err) < 0) {
+		closure(NULL, data);
+		return;
+	}
+	out.available_capacity = space.available > INT64_MAX ? INT64_MAX : (int64_t)space.available;
+	closure(&out, data);
+}
+
+/* -------- ControllerGetVolume -------- */
+
+struct inspection {
+	struct reference ref;
+	struct error condition; /* what is wrong with the volume; ERROR_OK: nothing */
+};
+
+static int inspect_work(struct nfs_client *c, void *data, struct error *err)
+{
+	struct inspection *x = data;
+	bool has_directory;
+	int r;
+
+	record_done(&x->ref.record);
+	r = volume_look(c, &x->ref.id, &x->ref.record, &has_directory, err);
+	if (r < 0 || has_directory)
+		return r;
+	if (x->ref.record.n == 0)
+		return error_set(err, ERROR_NOT_FOUND,
+				 "volume directory '%s' on %s:%s does not exist", x->ref.id.subdir,
+				 c->export.server, c->export.share);
+	error_clear(&x->condition);
+	(void)error_set(&x->condition, ERROR_NOT_FOUND,
+			"the volume's directory is missing on %s:%s; its record is there",
+			c->export.server, c->export.share);
+	return 0;
+}
+
+static int inspect(const struct csi_driver *driver, const char *id, struct inspection *x,
+		   struct error *err)
+{
+	const struct csi_map none = csi_map_of_entries(NULL, 0);
+	int r;
+
+	r = validate_volume_id(id, err);
+	if (r < 0)
+		return r;
+	r = reference_init(&x->ref, driver, id, &none, err);
+	if (r == -EINVAL)
+		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist", id);
+	if (r < 0)
+		return r;
+	r = csi_with_client(driver, &x->ref.export, inspect_work, x, err);
+	if (r < 0 && err->code == ERROR_UNAVAILABLE) {
+		x->condition = *err;
+		error_clear(err);
+		return 0;
+	}
+	return r;
+}
+
+static void reply_volume(const struct inspection *x, const char *id,
+			 Csi__V1__ControllerGetVolumeResponse_Closure closure, void *data)
+{
+	Csi__V1__ControllerGetVolumeResponse out = CSI__V1__CONTROLLER_GET_VOLUME_RESPONSE__INIT;
+	Csi__V1__ControllerGetVolumeResponse__VolumeStatus status =
+		CSI__V1__CONTROLLER_GET_VOLUME_RESPONSE__VOLUME_STATUS__INIT;
+	Csi__V1__VolumeCondition condition = CSI__V1__VOLUME_CONDITION__INIT;
+	Csi__V1__Volume__VolumeContextEntry entries[CSI_CONTEXT_MAX];
+	Csi__V1__Volume__VolumeContextEntry *list[CSI_CONTEXT_MAX];
+	Csi__V1__Volume volume = CSI__V1__VOLUME__INIT;
+
+	volume.volume_id = (char *)(uintptr_t)id; /* only read while it is packed */
+	volume.capacity_bytes = volume_size(&x->ref.record);
+	volume.volume_context = list;
+	volume.n_volume_context = csi_context_of(&x->ref.record, entries, list);
+	condition.abnormal = x->condition.code != ERROR_OK;
+	condition.message =
+		(char *)(uintptr_t)(condition.abnormal ? x->condition.msg : "the volume is there");
+	status.volume_condition = &condition;
+	out.volume = &volume;
+	out.status = &status;
+	closure(&out, data);
+}
+
+void controller_controller_get_volume(Csi__V1__Controller_Service *service,
+				      const Csi__V1__ControllerGetVolumeRequest *in,
+				      Csi__V1__ControllerGetVolumeResponse_Closure closure,
+				      void *data)
+{
+	struct inspection x = { .condition = { .code = ERROR_OK } };
+	struct request *req = data;
+
+	csi_set_subject(req, in->volume_id);
+	if (inspect(driver_of(service), in->volume_id, &x, &req->err) < 0)
+		closure(NULL, data);
+	else
+		reply_volume(&x, in->volume_id, closure, data);
+	reference_done(&x.ref);
+}
+
+/* -------- ControllerExpandVolume -------- */
+
+struct expansion {
+	struct reference ref;
+	const Csi__V1__CapacityRange *range;
+	int64_t size; /* in the end */
+};
+
+static int expand_work(struct nfs_client *c, void *data, struct error *err)
+{
+	struct expansion *x = data;
+
+	record_done(&x->ref.record);
+	return volume_expand(c, &x->ref.id, x->range, &x->ref.record, &x->size, err);
+}
+
+static int check_expand(const Csi__V1__ControllerExpandVolumeRequest *in, struct error *err)
+{
+	int64_t size = 0;
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r == 0 && in->capacity_range == NULL)
+		r = error_set(err, ERROR_INVALID_ARGUMENT, "capacity_range: missing, it is required");
+	if (r == 0)
+		r = validate_capacity(in->capacity_range, &size, err);
+	if (r == 0 && size == 0)
+		r = error_set(err, ERROR_INVALID_ARGUMENT,
+			      "capacity_range: required_bytes or limit_bytes is required");
+	if (r == 0 && in->volume_capability != NULL)
+		r = validate_capability(in->volume_capability, err);
+	return r;
+}
+
+static int expand(const struct csi_driver *driver, const Csi__V1__ControllerExpandVolumeRequest *in,
+		  struct expansion *x, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	int r;
+
+	r = check_expand(in, err);
+	if (r < 0)
+		return r;
+	r = reference_init(&x->ref, driver, in->volume_id, &secrets, err);
+	if (r == -EINVAL)
+		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist",
+				 in->volume_id);
+	if (r < 0)
+		return r;
+	r = csi_lock_volume(driver, &x->ref.export, volume_id_key(&x->ref.id), &lock, err);
+	if (r < 0)
+		return r;
+	x->range = in->capacity_range;
+	return csi_with_client(driver, &x->ref.export, expand_work, x, err);
+}
+
+void controller_controller_expand_volume(Csi__V1__Controller_Service *service,
+					 const Csi__V1__ControllerExpandVolumeRequest *in,
+					 Csi__V1__ControllerExpandVolumeResponse_Closure closure,
+					 void *data)
+{
+	Csi__V1__ControllerExpandVolumeResponse out =
+		CSI__V1__CONTROLLER_EXPAND_VOLUME_RESPONSE__INIT;
+	struct expansion x = { .size = 0 };
+	struct request *req = data;
+	int r;
+
+	csi_set_subject(req, in->volume_id);
+	r = expand(driver_of(service), in, &x, &req->err);
+	reference_done(&x.ref);
+	if (r < 0) {
+		closure(NULL, data);
+		return;
+	}
+	out.capacity_bytes = x.size;
+	out.node_expansion_required = 0;
+	closure(&out, data);
+}

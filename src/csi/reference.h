@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * What the controller's calls share: a client to work with, the lock of a volume, and, for a call
+ * about a volume that exists, what its id refers to. Worker threads; csi_with_client() blocks.
+ */
+#ifndef CSI_REFERENCE_H
+#define CSI_REFERENCE_H
+
+#include "base/request.h"
+#include "csi/driver.h"
+#include "csi/map.h"
+#include "csi/services.h"
+#include "csi/volume_id.h"
+#include "nfs/record.h"
+
+struct reference {
+	struct volume_id id;
+	struct nfs_export export;
+	enum volume_on_delete default_policy;
+	bool trashed; /* by DeleteVolume: there is something to purge */
+	struct record record; /* empty where the volume has none */
+};
+
+/*
+ * Takes an id apart, with the mount options of the secrets, or else what is known of the export. Returns
+ * 0; -EINVAL, unreported, where the id cannot be one of ours; or another negative errno with the
+ * error set. reference_done() is due in either case.
+ */
+int reference_init(struct reference *ref, const struct csi_driver *driver, const char *id,
+		   const struct csi_map *secrets, struct error *err);
+void reference_done(struct reference *ref);
+
+/* Something to do with a client, which may be done twice. */
+typedef int (*csi_work_fn)(struct nfs_client *c, void *data, struct error *err);
+
+/*
+ * Runs work on a client for the export. An idle connection may turn out to be dead, and a handle to be
+ * forgotten by the server, only when they are used: then once more on a new connection.
+ */
+int csi_with_client(const struct csi_driver *driver, const struct nfs_export *e, csi_work_fn work,
+		    void *data, struct error *err);
+
+/* The lock of a volume, the same for every call that is about it. Errors as inflight_acquire(). */
+int csi_lock_volume(const struct csi_driver *driver, const struct nfs_export *e, const char *key,
+		    struct inflight_lock **ret, struct error *err);
+
+/* What the log says the call is about; cut when too long. */
+void csi_set_subject(struct request *req, const char *subject);
+
+#define CSI_CONTEXT_MAX 256 /* entries: a map of 4 KiB holds no more that matter */
+
+/*
+ * The volume_context of a record, in arrays of CSI_CONTEXT_MAX. Strings are borrowed from the record.
+ * Returns the number of entries.
+ */
+size_t csi_context_of(const struct record *rec, Csi__V1__Volume__VolumeContextEntry *entries,
+		      Csi__V1__Volume__VolumeContextEntry **list);
+
+#endif
