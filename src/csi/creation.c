@@ -157,6 +157,8 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 		r = record_set(rec, VOLUME_KEY_MODE, mode);
 	if (r == 0)
 		r = record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(x->params.on_delete));
+	if (r == 0 && x->params.existing != EXISTING_ADOPT)
+		r = record_set(rec, VOLUME_KEY_EXISTING, existing_name(x->params.existing));
 	if (r == 0)
 		r = put_contexts(x, &map, dir);
 	return r < 0 ? error_oom(err) : 0;

@@ -183,32 +183,68 @@ static int set_mode(struct nfs_client *c, const char *path, const struct nfs_han
 	return 0;
 }
 
-int directory_make(struct nfs_client *c, const char *path, uint32_t mode, struct error *err)
+/* The directory that has to be there already. */
+static int find_existing(struct nfs_client *c, const char *path, struct nfs_handle *ret,
+			 struct nfs_attr *ret_attr, struct error *err)
 {
+	struct directory_place place;
+	int r;
+
+	r = directory_locate(c, path, &place, err);
+	if (r == 0)
+		r = nfs_lookup(c, &place.parent, place.base, ret, ret_attr);
+	if (r == -ENOENT)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
+				 path, c->export.server, c->export.share);
+	return r < 0 ? nfs_error_set(err, c, r, "looking up '%s'", path) : 0;
+}
+
+/* Makes it, or finds it: *ret_found. */
+static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode,
+			struct directory_place *place, struct nfs_handle *ret,
+			struct nfs_attr *ret_attr, bool *ret_found, struct error *err)
+{
+	int r;
+
+	r = directory_make_parents(c, path, place, err);
+	if (r < 0)
+		return r;
+	r = nfs_mkdir(c, &place->parent, place->base, mode, ret, ret_attr);
+	*ret_found = r == -EEXIST;
+	if (r == -EEXIST)
+		r = nfs_lookup(c, &place->parent, place->base, ret, ret_attr);
+	if (r == -ENOENT)
+		r = -ESTALE; /* the directory above was removed meanwhile */
+	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", path) : 0;
+}
+
+int directory_make(struct nfs_client *c, const char *path, uint32_t mode,
+		   enum volume_existing existing, struct error *err)
+{
+	const uint32_t wanted = mode != 0 ? mode : NEW_MODE;
 	struct directory_place place;
 	struct nfs_handle handle;
 	struct nfs_attr attr;
-	bool adopted = false;
+	bool found = true;
 	int r;
 
-	r = directory_make_parents(c, path, &place, err);
+	if (existing == EXISTING_REQUIRE)
+		r = find_existing(c, path, &handle, &attr, err);
+	else
+		r = make_or_find(c, path, wanted, &place, &handle, &attr, &found, err);
 	if (r < 0)
 		return r;
-	r = nfs_mkdir(c, &place.parent, place.base, mode != 0 ? mode : NEW_MODE, &handle, &attr);
-	if (r == -EEXIST) {
-		adopted = true;
-		r = nfs_lookup(c, &place.parent, place.base, &handle, &attr);
-	}
-	if (r == -ENOENT)
-		r = -ESTALE; /* the directory above was removed meanwhile */
-	if (r < 0)
-		return nfs_error_set(err, c, r, "making directory '%s'", path);
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return not_a_directory(c, path, strlen(path), &attr, err);
-	if (mode == 0 && adopted)
+	if (found && existing == EXISTING_REFUSE)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
+				 path, c->export.server, c->export.share);
+	if (mode == 0 && found)
 		return 0;
-	r = set_mode(c, path, &handle, &attr, mode != 0 ? mode : NEW_MODE, err);
-	if (r < 0 && !adopted)
+	r = set_mode(c, path, &handle, &attr, wanted, err);
+	if (r < 0 && !found)
 		(void)nfs_rmdir(c, &place.parent, place.base); /* the request fails as a whole */
 	return r;
 }

@@ -9,6 +9,7 @@
 #ifndef CSI_DIRECTORY_H
 #define CSI_DIRECTORY_H
 
+#include "csi/params.h"
 #include "nfs/client.h"
 
 /* Where a path ends: the directory that holds it, and its last component. */
@@ -29,10 +30,12 @@ int directory_make_parents(struct nfs_client *c, const char *path, struct direct
 			   struct error *err);
 
 /*
- * Makes the directory at path, with parents. One that is there is adopted. mode 0: 0755 for a new
+ * Makes the directory at path, with parents; existing says what one that is there means, and
+ * FAILED_PRECONDITION is what does not fit it. mode 0: 0755 for a new
  * one, and an old one's is left alone.
  */
-int directory_make(struct nfs_client *c, const char *path, uint32_t mode, struct error *err);
+int directory_make(struct nfs_client *c, const char *path, uint32_t mode,
+		   enum volume_existing existing, struct error *err);
 
 /*
  * Removes the directory at place: at once when it is empty, else by a move into the trash under a

@@ -126,27 +126,74 @@ static const struct {
 	{ "pv.metadata.name", SIDECAR_PREFIX "pv/name" },
 };
 
-static int put_variable(struct buf *b, const char *name, size_t len, const struct csi_map *map,
-			struct error *err)
+/* NULL with the error set where it is unknown; "" where the sidecar gave no value. */
+static const char *variable_value(const char *name, size_t len, const struct csi_map *map,
+				  struct error *err)
 {
-	const char *value;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(variables); i++) {
+		const char *value;
+
 		if (strlen(variables[i].variable) != len ||
 		    strncmp(variables[i].variable, name, len) != 0)
 			continue;
 		value = csi_map_get(map, variables[i].key);
-		if (str_is_empty(value))
-			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "subDir: ${%s} has no value: run the provisioner with --extra-create-metadata",
-					 variables[i].variable);
-		if (buf_puts(b, value) < 0)
-			return error_oom(err);
-		return 0;
+		return value != NULL ? value : "";
 	}
-	return error_set(err, ERROR_INVALID_ARGUMENT,
-			 "subDir: unknown variable in ${...}: there are pvc.metadata.name, pvc.metadata.namespace and pv.metadata.name");
+	(void)error_set(err, ERROR_INVALID_ARGUMENT,
+			"subDir: unknown variable in ${...}: there are pvc.metadata.name, pvc.metadata.namespace and pv.metadata.name");
+	return NULL;
+}
+
+/* ":OFFSET" or ":OFFSET:LENGTH", in bytes, as the shell has it. */
+static int put_slice(struct buf *b, const char *value, const char *slice, struct error *err)
+{
+	cleanup_strv struct strv numbers = { NULL, 0 };
+	uint64_t offset = 0, length = PATH_LENGTH_MAX;
+	size_t have = strlen(value);
+
+	if (strv_split(&numbers, slice, ':') < 0)
+		return error_oom(err);
+	if (numbers.n > 2 || str_parse_u64(numbers.items[0], 10, PATH_LENGTH_MAX, &offset) < 0 ||
+	    (numbers.n == 2 && str_parse_u64(numbers.items[1], 10, PATH_LENGTH_MAX, &length) < 0))
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "subDir: behind ':' in ${...} there have to be an offset and a length, or '-' and a default");
+	if (offset > have)
+		offset = have;
+	if (length > have - offset)
+		length = have - offset;
+	if (!str_is_utf8(value + offset, (size_t)length))
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "subDir: an offset or length in ${...} cuts a character");
+	return buf_append(b, value + offset, (size_t)length) < 0 ? error_oom(err) : 0;
+}
+
+/* What stands between "${" and "}": a variable, maybe with a slice or a default. */
+static int put_variable(struct buf *b, const char *text, size_t len, const struct csi_map *map,
+			struct error *err)
+{
+	const char *colon = memchr(text, ':', len);
+	size_t name_len = colon != NULL ? (size_t)(colon - text) : len;
+	cleanup_free char *suffix = strndup(text + name_len, len - name_len);
+	const char *value = variable_value(text, name_len, map, err);
+
+	if (suffix == NULL)
+		return error_oom(err);
+	if (value == NULL)
+		return -EINVAL;
+	if (str_has_prefix(suffix, ":-")) {
+		const char *chosen = value[0] != '\0' ? value : suffix + 2;
+
+		return buf_puts(b, chosen) < 0 ? error_oom(err) : 0;
+	}
+	if (value[0] == '\0')
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "subDir: ${%.*s} has no value: run the provisioner with --extra-create-metadata, or give a default with ':-'",
+				 (int)name_len, text);
+	if (suffix[0] != '\0')
+		return put_slice(b, value, suffix + 1, err);
+	return buf_puts(b, value) < 0 ? error_oom(err) : 0;
 }
 
 static int fill_in(const char *template, const struct csi_map *map, struct buf *b, struct error *err)
@@ -208,6 +255,40 @@ static int take_subdir(struct volume_params *p, const char *value, const struct 
 	return 0;
 }
 
+static const char *const existing_names[] = {
+	[EXISTING_ADOPT] = "adopt",
+	[EXISTING_REQUIRE] = "require",
+	[EXISTING_REFUSE] = "refuse",
+};
+
+const char *existing_name(enum volume_existing value)
+{
+	return existing_names[value];
+}
+
+int existing_parse(const char *text, enum volume_existing *ret)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(existing_names); i++) {
+		if (str_eq_nocase(text, existing_names[i])) {
+			*ret = (enum volume_existing)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int take_existing(struct volume_params *p, const char *value, const struct csi_map *map,
+			 struct error *err)
+{
+	(void)map;
+	if (existing_parse(value, &p->existing) < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "existingDirectory: must be adopt, require or refuse");
+	return 0;
+}
+
 static int take_mount_options(struct volume_params *p, const char *value, const struct csi_map *map,
 			      struct error *err)
 {
@@ -247,6 +328,7 @@ static const struct {
 	{ "subDir", PARAM_CREATE | PARAM_ATTRIBUTE, take_subdir },
 	{ "mountPermissions", PARAM_CREATE | PARAM_ATTRIBUTE, take_mode },
 	{ "onDelete", PARAM_CREATE, take_on_delete },
+	{ "existingDirectory", PARAM_CREATE, take_existing },
 	{ "mountOptions", PARAM_ATTRIBUTE, take_mount_options },
 	{ "fstype", PARAM_CREATE, take_fstype },
 };

@@ -17,6 +17,13 @@
 
 enum volume_on_delete { ON_DELETE_DELETE, ON_DELETE_RETAIN, ON_DELETE_ARCHIVE };
 
+/* What a directory that is there already, of a subDir, means to a new volume. */
+enum volume_existing {
+	EXISTING_ADOPT, /* it becomes the volume, with what is in it, as csi-driver-nfs does */
+	EXISTING_REQUIRE, /* it has to be there: none is made */
+	EXISTING_REFUSE, /* it must not be there */
+};
+
 struct volume_params {
 	char *server; /* without brackets; the default where none is given; NULL: neither */
 	char *share; /* likewise, as given */
@@ -24,6 +31,7 @@ struct volume_params {
 	char *on_delete_text; /* as given, for the volume id; NULL: none given */
 	enum volume_on_delete on_delete;
 	uint32_t mode; /* mountPermissions; 0: leave */
+	enum volume_existing existing; /* existingDirectory */
 	char *mount_options; /* the volume attribute; NULL: none */
 };
 
@@ -55,6 +63,10 @@ bool fs_type_is_nfs(const char *type);
 /* "delete", "retain" or "archive", in any case; "" is delete. Returns 0 or -EINVAL. */
 int on_delete_parse(const char *text, enum volume_on_delete *ret);
 const char *on_delete_name(enum volume_on_delete value);
+
+/* "adopt", "require" or "refuse", in any case. Returns 0 or -EINVAL. */
+int existing_parse(const char *text, enum volume_existing *ret);
+const char *existing_name(enum volume_existing value);
 
 void volume_params_done(struct volume_params *p);
 #define cleanup_volume_params __attribute__((cleanup(volume_params_done)))

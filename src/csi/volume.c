@@ -35,6 +35,14 @@ static uint32_t mode_of(const struct record *rec)
 	return (uint32_t)mode;
 }
 
+static enum volume_existing existing_of(const struct record *rec)
+{
+	const char *text = record_get(rec, VOLUME_KEY_EXISTING);
+	enum volume_existing value;
+
+	return text != NULL && existing_parse(text, &value) == 0 ? value : EXISTING_ADOPT;
+}
+
 /* Records come from a share that others may write to: a path in one is checked like any input. */
 static int dir_of(struct nfs_client *c, const struct record *rec, const char *key, const char **ret,
 		  struct error *err)
@@ -149,7 +157,8 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		r = dir_of(c, rec, key, &dir, err);
 	if (r < 0)
 		return r;
-	r = directory_make(c, dir, mode_of(rec), err);
+	/* What an attempt before this one may have made is not somebody else's. */
+	r = directory_make(c, dir, mode_of(rec), created ? existing_of(rec) : EXISTING_ADOPT, err);
 	if (r < 0 && r != -ESTALE)
 		undo(c, folder, key, rec, dir, created, err);
 	return r;

@@ -27,6 +27,7 @@
 #define VOLUME_KEY_SIZE "size"
 #define VOLUME_KEY_MODE "mode"
 #define VOLUME_KEY_ON_DELETE "ondelete"
+#define VOLUME_KEY_EXISTING "existing"
 #define VOLUME_CONTEXT_PREFIX "p."
 
 /*

@@ -19,6 +19,7 @@
 
 #define FIELDS_MIN 3 /* of five; further ones are ignored, as csi-driver-nfs does */
 #define ON_DELETE_BYTES 7 /* "archive" and "retain" fit */
+#define URL_PREFIX "nfs://"
 #define SEPARATORS 4
 #define HASH_CHARS 16
 #define KEY_MIN (HASH_CHARS + 8)
@@ -102,6 +103,9 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 
 	if (strlen(text) > VOLUME_ID_TEXT_MAX)
 		return -EINVAL;
+	/* As tutorials write the handle of a volume that was made by hand. */
+	if (str_has_prefix(text, URL_PREFIX) && strchr(text, '#') == NULL)
+		text += strlen(URL_PREFIX);
 	r = strv_split(&v, text, '#');
 	if (r < 0)
 		return r;

@@ -8,7 +8,8 @@
  *
  * with the slashes around server, share and subDir trimmed; uuid is there only where a subDir
  * parameter was given, onDelete only where it is not "delete". Ids of three and four fields and
- * "{server}/{share}/{subDir}" are what its earlier versions made. Pure functions, any thread.
+ * "{server}/{share}/{subDir}" are what its earlier versions made; that with "nfs://" before it is
+ * what tutorials show. Pure functions, any thread.
  */
 #ifndef CSI_VOLUME_ID_H
 #define CSI_VOLUME_ID_H

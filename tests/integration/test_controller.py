@@ -677,6 +677,82 @@ class OnServer:
                    capacity_range={"required_bytes": GIB})
         self.delete(volume.volume_id)
 
+    # ---- directories that are there already ----
+
+    def peer_directory(self, *parts):
+        """A directory with a file in it, as another driver has left it. The server is told."""
+        os.makedirs(self.path(*parts))
+        with open(self.path(*parts, "data"), "w", encoding="ascii") as f:
+            f.write("theirs")
+        self.server.stop()
+        self.server.start()
+
+    def test_existing_directory(self):
+        self.peer_directory("old")
+        self.fails(CODE.FAILED_PRECONDITION, self.client.CreateVolume, "existingDirectory",
+                   **self.request("new", subDir="old", existingDirectory="refuse"))
+        self.fails(CODE.FAILED_PRECONDITION, self.client.CreateVolume, "existingDirectory",
+                   **self.request("new", subDir="none", existingDirectory="require"))
+        self.fails(CODE.INVALID_ARGUMENT, self.client.CreateVolume, "existingDirectory",
+                   **self.request("new", subDir="old", existingDirectory="perhaps"))
+        self.assertEqual(self.listed(), ["old"])
+        self.assertEqual(self.records(), [])
+        volume = self.create("new", subDir="old", existingDirectory="require")
+        with open(self.path("old", "data"), encoding="ascii") as f:
+            self.assertEqual(f.read(), "theirs")
+        # Again: it is ours now, whatever the parameter says of other people's.
+        fresh = self.create("fresh", subDir="fresh", existingDirectory="refuse")
+        self.assertEqual(self.create("fresh", subDir="fresh", existingDirectory="refuse"), fresh)
+        self.delete(volume.volume_id)
+        self.delete(fresh.volume_id)
+        self.is_clean()
+
+    def test_slices_and_defaults_in_templates(self):
+        volume = self.create("pvc-0123", subDir="${pvc.metadata.namespace:-none}/"
+                             "${pvc.metadata.name:0:3}", **{"csi.storage.k8s.io__pvc__name": "claim"})
+        self.assertEqual(volume.volume_context["subDir"], "none/cla")
+        self.assertTrue(os.path.isdir(self.path("none", "cla")))
+        self.delete(volume.volume_id)
+        self.is_clean()
+
+    # ---- volumes of csi-driver-nfs, by the ids of all its versions ----
+
+    def test_ids_of_csi_driver_nfs(self):
+        share = self.share.strip("/")
+        for number, (form, directory) in enumerate((
+                ("%s/%s/v30", "v30"), ("nfs://%s/%s/url", "url"), ("%s#%s#v31", "v31"),
+                ("%s#%s#v41#", "v41"), ("%s#%s#ns/v42#pvc-42", "ns/v42"),
+                ("%s#%s#v43##", "v43"), ("%s#%s#ns/v43#pvc-43#delete", "ns/v43"),
+                ("%s#%s#v9###more#fields", "v9"))):
+            with self.subTest(form=form):
+                volume_id = form % (SERVER, share)
+                self.peer_directory(*directory.split("/"))
+                self.create("something-to-know-the-port-by-%d" % number)
+                self.assertFalse(self.client.ControllerGetVolume(
+                    volume_id=volume_id).status.volume_condition.abnormal)
+                self.client.ValidateVolumeCapabilities(
+                    volume_id=volume_id, volume_capabilities=[capability()], secrets=self.secrets)
+                self.delete(volume_id)
+                self.assertFalse(os.path.exists(self.path(directory)))
+                self.delete(volume_id)
+                self.delete("%s#%s#something-to-know-the-port-by-%d##" % (SERVER, share, number))
+        os.rmdir(self.path("ns"))  # which it had made, and csi-nfs does not know that
+        self.is_clean()
+
+    def test_policies_in_ids_of_csi_driver_nfs(self):
+        share = self.share.strip("/")
+        self.peer_directory("kept")
+        self.peer_directory("ns", "filed")
+        self.delete("%s#%s#kept##retain" % (SERVER, share))
+        self.delete("%s#%s#ns/filed#pvc-1#ARCHIVE" % (SERVER, share))
+        self.delete("%s#%s#ns/filed#pvc-1#ARCHIVE" % (SERVER, share))
+        self.assertEqual(self.listed(), ["archived-ns", "kept", "ns"])
+        self.assertEqual(os.listdir(self.path("archived-ns", "filed")), ["data"])
+        self.delete("%s#%s#kept##" % (SERVER, share))
+        self.delete("%s#%s#archived-ns/filed##" % (SERVER, share))
+        os.rmdir(self.path("ns"))
+        self.is_clean()  # archived-ns was made by csi-nfs, and goes with what was in it
+
     def test_driver_killed(self):
         """Killed at some moment of a burst of calls, and asked again: no volume twice or half."""
         for round_number, delay in enumerate((0.002, 0.005, 0.01, 0.02, 0.04)):
