@@ -20,6 +20,9 @@
 /* What clients of gRPC take at once is 4 MiB; an entry is over when it has passed this. */
 #define PAGE_BYTES_MAX (3500 * 1024)
 
+/* Records that are read before they are made entries. */
+#define BATCH_MAX 4096
+
 /* A record's link in the folder, before it has been read. */
 struct found {
 	char *key;
@@ -168,8 +171,8 @@ struct reading {
 
 struct pipeline {
 	struct nfs_client *client;
-	struct listing *listing;
-	struct record *records; /* one for each of found[0..n) */
+	const struct found *found; /* n of them, borrowed from the listing */
+	struct record *records; /* one for each */
 	int *results;
 	struct reading slots[NFS_WINDOW];
 	size_t next, n, in_flight;
@@ -195,7 +198,7 @@ static int start_reading(struct pipeline *p, struct reading *slot)
 	slot->index = p->next++;
 	slot->op = (struct nfs_op){
 		.type = NFS_OP_READLINK,
-		.dir = &p->listing->found[slot->index].handle,
+		.dir = &p->found[slot->index].handle,
 		.link = slot->link,
 		.done = reading_done,
 		.data = p,
@@ -217,7 +220,7 @@ static int fill_window(struct pipeline *p)
 		if (p->slots[i].busy)
 			continue;
 		/* Without a handle the record is read by name, afterwards. */
-		while (p->next < p->n && p->listing->found[p->next].handle.len == 0)
+		while (p->next < p->n && p->found[p->next].handle.len == 0)
 			p->results[p->next++] = -EAGAIN;
 		if (p->next == p->n)
 			break;
@@ -312,7 +315,7 @@ static int take_volumes(struct listing *l, struct nfs_client *c, const struct nf
 		struct record *rec = &p->records[i];
 		struct entry *entry;
 
-		r = complete(c, folder, l->found[i].key, p->results[i], rec, err);
+		r = complete(c, folder, p->found[i].key, p->results[i], rec, err);
 		if (r < 0)
 			return r;
 		if (r == 0)
@@ -321,7 +324,7 @@ static int take_volumes(struct listing *l, struct nfs_client *c, const struct nf
 			l->full = true;
 			return 0;
 		}
-		entry = add_entry(l, l->found[i].key);
+		entry = add_entry(l, p->found[i].key);
 		if (entry == NULL)
 			return error_oom(err);
 		entry->record = *rec;
@@ -334,8 +337,8 @@ static int take_volumes(struct listing *l, struct nfs_client *c, const struct nf
 	return 0;
 }
 
-static int read_volumes(struct listing *l, struct nfs_client *c, const struct nfs_handle *folder,
-			struct error *err)
+static int read_batch(struct listing *l, struct nfs_client *c, const struct nfs_handle *folder,
+		      size_t first, size_t n, struct error *err)
 {
 	struct pipeline *p = calloc(1, sizeof(*p));
 	size_t i;
@@ -344,13 +347,10 @@ static int read_volumes(struct listing *l, struct nfs_client *c, const struct nf
 	if (p == NULL)
 		return error_oom(err);
 	p->client = c;
-	p->listing = l;
-	/* One more than fits on the page tells whether there is another page. */
-	p->n = l->n_found;
-	if (p->n > l->max - l->n && l->max - l->n < SIZE_MAX)
-		p->n = l->max - l->n + 1 < l->n_found ? l->max - l->n + 1 : l->n_found;
-	p->records = calloc(p->n + 1, sizeof(*p->records));
-	p->results = calloc(p->n + 1, sizeof(*p->results));
+	p->found = &l->found[first];
+	p->n = n;
+	p->records = calloc(n, sizeof(*p->records));
+	p->results = calloc(n, sizeof(*p->results));
 	if (p->records == NULL || p->results == NULL)
 		r = error_oom(err);
 	else
@@ -359,11 +359,31 @@ static int read_volumes(struct listing *l, struct nfs_client *c, const struct nf
 		(void)nfs_error_set(err, c, r, "reading records");
 	if (r == 0)
 		r = take_volumes(l, c, folder, p, err);
-	for (i = 0; p->records != NULL && i < p->n; i++)
+	for (i = 0; p->records != NULL && i < n; i++)
 		record_done(&p->records[i]);
 	free(p->records);
 	free(p->results);
 	free(p);
+	return r;
+}
+
+/* One record more than fits on the page tells whether there is another page. */
+static int read_volumes(struct listing *l, struct nfs_client *c, const struct nfs_handle *folder,
+			struct error *err)
+{
+	size_t first = 0;
+	int r = 0;
+
+	while (r == 0 && first < l->n_found && !l->full) {
+		size_t n = l->n_found - first, room = l->max - l->n;
+
+		if (n > BATCH_MAX)
+			n = BATCH_MAX;
+		if (room < n)
+			n = room + 1;
+		r = read_batch(l, c, folder, first, n, err);
+		first += n;
+	}
 	return r;
 }
 

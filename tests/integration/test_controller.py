@@ -579,6 +579,36 @@ class OnServer:
                           if e.volume.volume_id in ids.values()], [])
         self.is_clean()
 
+    def test_list_passes_over_what_is_no_record(self):
+        """Foreign and damaged links between records, more of them than fit on a page."""
+        made = [self.create("r%d" % i).volume_id for i in (1, 5, 9)]
+        volumes = os.path.join(self.share, STATE, "volumes")
+        strange = {"r2": "elsewhere", "r3": "v=1;name=r3;size", "r4": "v=7;what=ever",
+                   "r6": "v=1;parts=2;hash=0123456789abcdef", "r7": "v=1", "r8~new": "v=1"}
+        for name, text in strange.items():
+            os.symlink(text, os.path.join(volumes, name))
+        os.mkdir(os.path.join(volumes, "r10"))
+        self.server.stop()  # which has not seen these yet
+        self.server.start()
+        seen, token = [], ""
+        while True:
+            page = self.entries(max_entries=2, starting_token=token)
+            seen += [e.volume.volume_id for e in page.entries]
+            token = page.next_token
+            if not token:
+                break
+        self.assertEqual([i for i in seen if i in made], made)
+        self.fails(CODE.FAILED_PRECONDITION, self.client.CreateVolume, "r3",
+                   **self.request("r3"))
+        for name in strange:
+            os.unlink(os.path.join(volumes, name))
+        os.rmdir(os.path.join(volumes, "r10"))
+        self.server.stop()
+        self.server.start()
+        for volume_id in made:
+            self.delete(volume_id)
+        self.is_clean()
+
     def test_list_shows_what_create_returned(self):
         made = [self.create("shown"), self.create("shown-2", subDir="a/b"),
                 self.create("shown-3", **{"csi.storage.k8s.io__pvc__name": "n" * 900})]
