@@ -122,9 +122,10 @@ class OnServer:
     def records(self, share=None):
         """Everything that lies below the state folder and is not a folder."""
         found = []
-        for here, _, names in os.walk(os.path.join(share or self.share, STATE)):
+        # What the purger takes away meanwhile, os.walk passes over.
+        for here, folders, names in os.walk(os.path.join(share or self.share, STATE)):
             found += [os.path.join(here, n) for n in names]
-            found += [os.path.join(here, n) for n in os.listdir(here)
+            found += [os.path.join(here, n) for n in folders
                       if os.path.islink(os.path.join(here, n))]
         return sorted(set(found))
 
