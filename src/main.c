@@ -3,7 +3,6 @@
 
 /* Wiring: options, the rooms, the loop, and the exit status. */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>

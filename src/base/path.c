@@ -4,7 +4,6 @@
 #include "base/path.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"

@@ -2,8 +2,6 @@
 /* Copyright the csi-nfs authors */
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +18,6 @@
 #include "csi/unimplemented.h"
 #include "csi/validate.h"
 #include "csi/volume.h"
-
-static const struct csi_driver *driver_of(Csi__V1__Controller_Service *service)
-{
-	return container_of(service, struct csi_controller, service)->driver;
-}
 
 static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
@@ -77,7 +70,7 @@ static void controller_create_volume(Csi__V1__Controller_Service *service,
 	int r;
 
 	csi_set_subject(req, in->name);
-	r = create(driver_of(service), in, &x, &req->err);
+	r = create(csi_controller_driver(service), in, &x, &req->err);
 	if (r == 0) {
 		id = creation_volume_id(&x);
 		if (id == NULL)
@@ -119,7 +112,6 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 	r = csi_lock_volume(driver, &ref->export, volume_id_key(&ref->id), &lock, err);
 	if (r < 0)
 		return r;
-	ref->default_policy = driver->on_delete;
 	r = csi_with_client(driver, &ref->export, delete_work, ref, err);
 	if (ref->trashed)
 		/* Without memory: the next call on this share, or the next process, does it. */
@@ -137,7 +129,7 @@ static void controller_delete_volume(Csi__V1__Controller_Service *service,
 	int r;
 
 	csi_set_subject(req, in->volume_id);
-	r = delete_volume(driver_of(service), in, &ref, &req->err);
+	r = delete_volume(csi_controller_driver(service), in, &ref, &req->err);
 	reference_done(&ref);
 	closure(r < 0 ? NULL : &out, data);
 }
@@ -161,10 +153,7 @@ static int find_volume(const struct csi_driver *driver,
 		return r;
 	if (in->n_volume_capabilities == 0)
 		return validate_capabilities(NULL, 0, err);
-	r = reference_init(ref, driver, in->volume_id, &secrets, err);
-	if (r == -EINVAL)
-		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist",
-				 in->volume_id);
+	r = reference_find(ref, driver, in->volume_id, &secrets, err);
 	if (r < 0)
 		return r;
 	return csi_with_client(driver, &ref->export, find_work, ref, err);
@@ -228,7 +217,7 @@ static void controller_validate_volume_capabilities(
 	int r;
 
 	csi_set_subject(req, in->volume_id);
-	r = find_volume(driver_of(service), in, &ref, &req->err);
+	r = find_volume(csi_controller_driver(service), in, &ref, &req->err);
 	if (r < 0)
 		closure(NULL, data);
 	else

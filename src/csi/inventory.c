@@ -4,9 +4,6 @@
 #include "csi/inventory.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/list.h"
 #include "base/str.h"
@@ -14,11 +11,6 @@
 #include "csi/reference.h"
 #include "csi/volume.h"
 #include "nfs/calls.h"
-
-static const struct csi_driver *driver_of(Csi__V1__Controller_Service *service)
-{
-	return container_of(service, struct csi_controller, service)->driver;
-}
 
 /* -------- GetCapacity -------- */
 
@@ -65,7 +57,7 @@ void controller_get_capacity(Csi__V1__Controller_Service *service,
 	struct nfs_space space = { 0, 0 };
 	struct request *req = data;
 
-	if (find_space(driver_of(service), in, &space, &req->err) < 0) {
+	if (find_space(csi_controller_driver(service), in, &space, &req->err) < 0) {
 		closure(NULL, data);
 		return;
 	}
@@ -110,9 +102,7 @@ static int inspect(const struct csi_driver *driver, const char *id, struct inspe
 	r = validate_volume_id(id, err);
 	if (r < 0)
 		return r;
-	r = reference_init(&x->ref, driver, id, &none, err);
-	if (r == -EINVAL)
-		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist", id);
+	r = reference_find(&x->ref, driver, id, &none, err);
 	if (r < 0)
 		return r;
 	r = csi_with_client(driver, &x->ref.export, inspect_work, x, err);
@@ -157,7 +147,7 @@ void controller_controller_get_volume(Csi__V1__Controller_Service *service,
 	struct request *req = data;
 
 	csi_set_subject(req, in->volume_id);
-	if (inspect(driver_of(service), in->volume_id, &x, &req->err) < 0)
+	if (inspect(csi_controller_driver(service), in->volume_id, &x, &req->err) < 0)
 		closure(NULL, data);
 	else
 		reply_volume(&x, in->volume_id, closure, data);
@@ -208,10 +198,7 @@ static int expand(const struct csi_driver *driver, const Csi__V1__ControllerExpa
 	r = check_expand(in, err);
 	if (r < 0)
 		return r;
-	r = reference_init(&x->ref, driver, in->volume_id, &secrets, err);
-	if (r == -EINVAL)
-		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist",
-				 in->volume_id);
+	r = reference_find(&x->ref, driver, in->volume_id, &secrets, err);
 	if (r < 0)
 		return r;
 	r = csi_lock_volume(driver, &x->ref.export, volume_id_key(&x->ref.id), &lock, err);
@@ -233,7 +220,7 @@ void controller_controller_expand_volume(Csi__V1__Controller_Service *service,
 	int r;
 
 	csi_set_subject(req, in->volume_id);
-	r = expand(driver_of(service), in, &x, &req->err);
+	r = expand(csi_controller_driver(service), in, &x, &req->err);
 	reference_done(&x.ref);
 	if (r < 0) {
 		closure(NULL, data);

@@ -578,8 +578,7 @@ void controller_list_volumes(Csi__V1__Controller_Service *service,
 			     const Csi__V1__ListVolumesRequest *in,
 			     Csi__V1__ListVolumesResponse_Closure closure, void *data)
 {
-	const struct csi_driver *driver =
-		container_of(service, struct csi_controller, service)->driver;
+	const struct csi_driver *driver = csi_controller_driver(service);
 	cleanup_strv struct strv token = { NULL, 0 };
 	struct listing l = { .n = 0 };
 	struct request *req = data;

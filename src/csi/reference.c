@@ -5,12 +5,17 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/list.h"
 #include "base/str.h"
 #include "csi/volume.h"
+
+const struct csi_driver *csi_controller_driver(Csi__V1__Controller_Service *service)
+{
+	return container_of(service, struct csi_controller, service)->driver;
+}
 
 void csi_set_subject(struct request *req, const char *subject)
 {
@@ -80,6 +85,16 @@ int reference_init(struct reference *ref, const struct csi_driver *driver, const
 		return -EBADMSG; /* that is the secret's fault, not the id's */
 	if (r == 0)
 		known_exports_apply(driver->known, &ref->export);
+	return r;
+}
+
+int reference_find(struct reference *ref, const struct csi_driver *driver, const char *id,
+		   const struct csi_map *secrets, struct error *err)
+{
+	int r = reference_init(ref, driver, id, secrets, err);
+
+	if (r == -EINVAL)
+		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist", id);
 	return r;
 }
 

@@ -30,7 +30,15 @@ struct reference {
  */
 int reference_init(struct reference *ref, const struct csi_driver *driver, const char *id,
 		   const struct csi_map *secrets, struct error *err);
+
+/* As reference_init(), with NOT_FOUND for an id that cannot be one of ours. */
+int reference_find(struct reference *ref, const struct csi_driver *driver, const char *id,
+		   const struct csi_map *secrets, struct error *err);
+
 void reference_done(struct reference *ref);
+
+/* The driver that a controller service was made for. */
+const struct csi_driver *csi_controller_driver(Csi__V1__Controller_Service *service);
 
 /* Something to do with a client, which may be done twice. */
 typedef int (*csi_work_fn)(struct nfs_client *c, void *data, struct error *err);

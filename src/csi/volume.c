@@ -15,7 +15,7 @@
 #include "nfs/calls.h"
 #include "nfs/state.h"
 
-static int64_t size_of(const struct record *rec)
+int64_t volume_size(const struct record *rec)
 {
 	const char *text = record_get(rec, VOLUME_KEY_SIZE);
 	uint64_t size;
@@ -82,11 +82,11 @@ static int check_same(const struct record *have, const struct record *want,
 	for (i = 0; i < ARRAY_SIZE(keys); i++)
 		if (!str_eq(record_get(have, keys[i].key), record_get(want, keys[i].key)))
 			return differs(name, keys[i].what, err);
-	if (!capacity_is_compatible(size_of(have), range))
+	if (!capacity_is_compatible(volume_size(have), range))
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "a volume named '%s' exists with a size of %" PRId64
 				 " bytes, which is not what is asked for",
-				 name, size_of(have));
+				 name, volume_size(have));
 	return 0;
 }
 
@@ -295,11 +295,6 @@ int volume_find(struct nfs_client *c, const struct volume_id *id, struct record 
 	return 0;
 }
 
-int64_t volume_size(const struct record *rec)
-{
-	return size_of(rec);
-}
-
 static int set_size(struct record *rec, int64_t size, struct error *err)
 {
 	char number[32];
@@ -404,8 +399,8 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id,
 	if (r == 0 && rec.n > 0)
 		r = dir_of(c, &rec, key, &dir, err);
 	if (r == 0)
-		r = expanded_size(size_of(&rec), range, &size, err);
-	if (r == 0 && size != size_of(&rec)) {
+		r = expanded_size(volume_size(&rec), range, &size, err);
+	if (r == 0 && size != volume_size(&rec)) {
 		r = check_quota(c, dir, size, err);
 		if (r == 0)
 			r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &folder, err);

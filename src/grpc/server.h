@@ -46,7 +46,6 @@ struct grpc_service {
 struct grpc_server_config {
 	const struct grpc_service *services; /* copied */
 	size_t n_services;
-	const char *version; /* of the program, for later use; may be NULL */
 };
 
 /*

@@ -8,7 +8,6 @@
 
 #include "mount/helper.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -30,7 +29,6 @@
 #include "mount/options.h"
 #include "net/probe.h"
 
-#define NFS_PORT 2049
 #define MOUNT_DATA_MAX 4095
 #define MOUNT_PROGRAM "/sbin/mount.nfs"
 
@@ -232,6 +230,11 @@ static int try_mount(const struct attempt *a)
 
 /* -------- the server -------- */
 
+static uint16_t port_of(const struct mount_options *o)
+{
+	return o->port != 0 ? o->port : NET_NFS_PORT;
+}
+
 /* The address that the server sees us under, which NFSv4.0 calls back to. "" where unknown. */
 static void find_client_address(const struct net_address *server, uint16_t port, char *text,
 				size_t size)
@@ -254,7 +257,7 @@ struct server {
 /* Asks with a version that is wanted; a refusal tells which others there are. */
 static int ping(struct server *s, const struct mount_options *o, struct helper_reply *reply)
 {
-	const uint16_t port = o->port != 0 ? o->port : NFS_PORT;
+	const uint16_t port = port_of(o);
 	const unsigned int first = o->major == 3 ? 3 : 4;
 	uint32_t low = 0, high = 0;
 	int r;
@@ -291,7 +294,7 @@ static bool may_fall_back(int error, const struct version *v)
 /* mount.nfs waits for rpcbind for as long as it likes, 16 s and more. */
 static bool can_guess_v3(const struct server *s, const struct mount_options *o, bool by_program)
 {
-	const uint16_t port = o->port != 0 ? o->port : NFS_PORT;
+	const uint16_t port = port_of(o);
 	uint32_t low = 0, high = 0;
 	uint16_t found;
 
@@ -354,8 +357,7 @@ static int mount_at(struct server *s, const struct request *q, const struct moun
 	if (r < 0)
 		return r;
 	if (o->major == 4 && o->minor == 0)
-		find_client_address(&s->address, o->port != 0 ? o->port : NFS_PORT, s->client,
-				    sizeof(s->client));
+		find_client_address(&s->address, port_of(o), s->client, sizeof(s->client));
 	return mount_from(s, q, o, reply);
 }
 

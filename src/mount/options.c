@@ -4,7 +4,6 @@
 #include "mount/options.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

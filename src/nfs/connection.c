@@ -221,7 +221,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 			struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = NULL;
-	uint16_t port = e->port != 0 ? e->port : NFS_PORT;
+	uint16_t port = e->port != 0 ? e->port : NET_NFS_PORT;
 	struct nfs_connection *conn;
 	uint32_t low = 0, high = 0;
 	int r;

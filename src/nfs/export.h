@@ -15,7 +15,6 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-#define NFS_PORT 2049 /* RFC 7530, section 3.1 */
 #define NFS_SERVER_MAX 255
 
 /* The driver's own folder on a share, see nfs/state.h. */
