@@ -50,6 +50,7 @@ struct nfs_client {
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of nfs/state.h, once known; len 0: not yet */
 	bool broken;
+	bool silent; /* broken, since the server let an operation wait for too long */
 	char address[64]; /* of the server, numeric, for messages */
 };
 
@@ -58,11 +59,14 @@ struct nfs_client {
  * and which versions it speaks, and gets the root handle. Blocks for some seconds at most.
  * Errors: UNAVAILABLE (server not reachable, not answering, name not resolvable), NOT_FOUND (no
  * such share), PERMISSION_DENIED (the export refuses us), FAILED_PRECONDITION (version not
- * served). The caller frees.
+ * served). Returns -EHOSTDOWN where the server itself did not answer. The caller frees.
  */
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 
 void nfs_client_free(struct nfs_client *c);
+
+/* Asks the server by a NULL call whether it is alive. -EHOSTDOWN with UNAVAILABLE where it is not. */
+int nfs_client_ping(struct nfs_client *c, struct error *err);
 
 /* Whether an idle client may still be used: not broken and nothing arrived on its socket. */
 bool nfs_client_is_usable(struct nfs_client *c);

@@ -138,6 +138,7 @@ static void break_connection(struct nfs_connection *conn, int failure)
 		return;
 	conn->failure = failure;
 	conn->client.broken = true;
+	conn->client.silent = failure == -ETIMEDOUT;
 	conn->rpc = NULL;
 	rpc_destroy_context(rpc);
 }
@@ -197,14 +198,36 @@ bool nfs_client_is_usable(struct nfs_client *c)
 	return poll(&p, 1, 0) == 0;
 }
 
-static int connect_failed(struct error *err, const struct nfs_export *e, uint16_t port, int r)
+static int server_is_down(struct error *err, const struct nfs_export *e, uint16_t port, int r)
 {
 	if (r == -ETIMEDOUT)
-		return error_set(err, ERROR_UNAVAILABLE,
-				 "server '%s' does not answer on port %u; is it running, and does a firewall let us through?",
-				 e->server, port);
-	return error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
-			 e->server, port);
+		(void)error_set(err, ERROR_UNAVAILABLE,
+				"server '%s' does not answer on port %u; is it running, and does a firewall let us through?",
+				e->server, port);
+	else
+		(void)error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
+				e->server, port);
+	return -EHOSTDOWN;
+}
+
+static uint16_t port_of(const struct nfs_export *e)
+{
+	return e->port != 0 ? e->port : NET_NFS_PORT;
+}
+
+int nfs_client_ping(struct nfs_client *c, struct error *err)
+{
+	const struct nfs_connection *conn = (const struct nfs_connection *)c;
+	uint32_t low, high;
+	int r;
+
+	if (c->ops != &connection_ops)
+		return 0;
+	r = net_ping(&conn->address, port_of(&c->export), NET_NFS_PROGRAM, c->version, &low, &high);
+	/* Other versions than before are an answer, too. */
+	if (r == 0 || r == -EPROTONOSUPPORT)
+		return 0;
+	return server_is_down(err, &c->export, port_of(&c->export), r);
 }
 
 /* Which versions the server speaks, from an answer that refuses one. */
@@ -221,7 +244,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 			struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = NULL;
-	uint16_t port = e->port != 0 ? e->port : NET_NFS_PORT;
+	uint16_t port = port_of(e);
 	struct nfs_connection *conn;
 	uint32_t low = 0, high = 0;
 	int r;
@@ -232,12 +255,13 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 		return r;
 	}
 	if (r < 0)
-		return connect_failed(err, e, port, r);
+		return server_is_down(err, e, port, r);
 	conn = calloc(1, sizeof(*conn));
 	if (conn == NULL)
 		return error_oom(err);
 	conn->client.ops = &connection_ops;
 	conn->protocol = protocol;
+	conn->address = *address;
 	c = &conn->client;
 	c->version = protocol->version;
 	net_address_text(address, c->address, sizeof(c->address));
@@ -246,7 +270,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 		return error_oom(err);
 	r = nfs_rpc_connect(&conn->rpc, address, port, e);
 	if (r < 0)
-		return connect_failed(err, e, port, r);
+		return server_is_down(err, e, port, r);
 	r = protocol->attach(conn, address, err);
 	if (r < 0)
 		return r;
@@ -297,7 +321,7 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 
 	r = net_resolve(e->server, addresses, &n, err);
 	if (r < 0)
-		return r;
+		return -EHOSTDOWN;
 	for (i = 0; i < n; i++) {
 		error_clear(&last);
 		r = connect_address(ret, e, &addresses[i], &last);

@@ -19,6 +19,7 @@ struct nfs_connection {
 	struct nfs_client client; /* first: the two are the same pointer */
 	struct rpc_context *rpc; /* NULL once broken */
 	const struct nfs_protocol *protocol;
+	struct net_address address;
 	unsigned int in_flight;
 	unsigned int finished; /* operations ever; wraps */
 	int failure; /* what operations cut off by a broken transport end with */

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "nfs/breaker.h"
 
 struct idle_client {
 	struct list link;
@@ -18,6 +20,7 @@ struct idle_client {
 
 struct nfs_pool {
 	nfs_connect_fn connect;
+	struct nfs_breaker *breaker;
 	pthread_mutex_t lock; /* guards what follows; innermost */
 	struct list idle; /* of struct idle_client, the longest unused first */
 	size_t n_idle;
@@ -29,6 +32,10 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect)
 
 	if (pool == NULL)
 		return -ENOMEM;
+	if (nfs_breaker_new(&pool->breaker) < 0) {
+		free(pool);
+		return -ENOMEM;
+	}
 	pool->connect = connect;
 	pthread_mutex_init(&pool->lock, NULL);
 	list_init(&pool->idle);
@@ -53,6 +60,7 @@ void nfs_pool_free(struct nfs_pool *pool)
 	if (pool == NULL)
 		return;
 	idle_free(&pool->idle);
+	nfs_breaker_free(pool->breaker);
 	pthread_mutex_destroy(&pool->lock);
 	free(pool);
 }
@@ -86,10 +94,35 @@ static struct nfs_client *take_idle(struct nfs_pool *pool, const struct nfs_expo
 	return client;
 }
 
-int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client **ret,
-		   struct error *err)
+static bool is_of_server(const struct nfs_client *c, const struct nfs_export *e)
+{
+	return c->export.port == e->port && strcmp(c->export.server, e->server) == 0;
+}
+
+/* Connections to a server that does not answer: when it is back, it may be under another address. */
+static void drop_idle(struct nfs_pool *pool, const struct nfs_export *e)
+{
+	struct list *pos, *tmp;
+	struct list dropped;
+
+	list_init(&dropped);
+	pthread_mutex_lock(&pool->lock);
+	list_for_each_safe(pos, tmp, &pool->idle) {
+		struct idle_client *idle = container_of(pos, struct idle_client, link);
+
+		if (is_of_server(idle->client, e))
+			move(pool, idle, &dropped);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	idle_free(&dropped);
+}
+
+/* ask: the server has to be asked whether it is alive. A new connection begins with that anyway. */
+static int take_or_connect(struct nfs_pool *pool, const struct nfs_export *e, bool ask,
+			   struct nfs_client **ret, struct error *err)
 {
 	struct nfs_client *client;
+	int r = 0;
 
 	for (;;) {
 		client = take_idle(pool, e);
@@ -99,8 +132,39 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 			break;
 		nfs_client_free(client);
 	}
-	*ret = client;
-	return 0;
+	if (ask)
+		r = nfs_client_ping(client, err);
+	if (r < 0)
+		nfs_client_free(client);
+	else
+		*ret = client;
+	return r;
+}
+
+int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client **ret,
+		   struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	bool ask, down;
+	int r;
+
+	r = nfs_breaker_enter(pool->breaker, e, &ask, err);
+	if (r < 0)
+		return r;
+	r = take_or_connect(pool, e, ask, ret, &why);
+	down = r == -EHOSTDOWN;
+	if (down)
+		nfs_breaker_failed(pool->breaker, e, &why);
+	else if (ask)
+		nfs_breaker_answered(pool->breaker, e);
+	if (r == 0)
+		return 0;
+	nfs_breaker_leave(pool->breaker, e, down);
+	if (down)
+		drop_idle(pool, e);
+	if (err != NULL)
+		*err = why;
+	return r;
 }
 
 void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
@@ -110,6 +174,7 @@ void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
 
 	if (c == NULL)
 		return;
+	nfs_breaker_leave(pool->breaker, &c->export, c->silent);
 	idle = c->broken ? NULL : calloc(1, sizeof(*idle));
 	if (idle == NULL) {
 		nfs_client_free(c);
@@ -143,4 +208,5 @@ void nfs_pool_sweep(struct nfs_pool *pool)
 	}
 	pthread_mutex_unlock(&pool->lock);
 	idle_free(&old);
+	nfs_breaker_sweep(pool->breaker);
 }

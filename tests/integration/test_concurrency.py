@@ -63,15 +63,16 @@ class Base(unittest.TestCase):
     def options(self):
         return self.server.flags(self.version)
 
+    def request(self, name, server=None):
+        server = server or self.server
+        return {"name": name, "capacity_range": {"required_bytes": 1 << 30},
+                "volume_capabilities": [capability(flags=server.flags(self.version))],
+                "parameters": {"server": SERVER, "share": server.exports[0].path}}
+
     def create(self, client, name, server=None):
         """The volume id, or the status code."""
         try:
-            return client.CreateVolume(
-                name=name, volume_capabilities=[capability(flags=(server or self.server).flags(
-                    self.version))],
-                capacity_range={"required_bytes": 1 << 30},
-                parameters={"server": SERVER,
-                            "share": (server or self.server).exports[0].path}).volume.volume_id
+            return client.CreateVolume(**self.request(name, server)).volume.volume_id
         except grpc.RpcError as e:
             return e.code()
 
@@ -147,14 +148,15 @@ class OnVersion4(Base):
             self.until_clean()
 
     def test_a_stopped_server_beside_a_live_one(self):
-        """Calls to a server that does not answer end in seconds and keep no others waiting."""
+        """Calls to a server that does not answer keep no others waiting, however many there are. Once
+        one has found out, the others are refused at once, and told when it is tried again."""
         other = Ganesha(os.path.join(LAB, self.id()), [Export(self.share + "-other")]).start()
         client = self.drivers[0].client
         try:
             self.assertEqual(self.create(client, "there", other).split("#")[2], "there")
             os.kill(other.process.pid, signal.SIGSTOP)
-            with concurrent.futures.ThreadPoolExecutor(8) as pool:
-                stuck = [pool.submit(self.create, client, "stuck-%d" % i, other) for i in range(8)]
+            with concurrent.futures.ThreadPoolExecutor(100) as pool:
+                stuck = [pool.submit(self.create, client, "stuck-%d" % i, other) for i in range(100)]
                 begun = time.monotonic()
                 for i in range(50):
                     self.assertEqual(self.create(client, "live-%d" % i),
@@ -164,10 +166,21 @@ class OnVersion4(Base):
                 codes = {f.result() for f in stuck}
             self.assertLessEqual(codes, {CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED})
             self.assertLess(alive, 10)
+            self.refused_at_once(client, other)
         finally:
             os.kill(other.process.pid, signal.SIGCONT)
-            other.stop()
+        self.assertTrue(wait_for(lambda: self.create(client, "back", other) not in codes, 40))
+        other.stop()
         self.until_clean()
+
+    def refused_at_once(self, client, server):
+        self.create(client, "asks", server)
+        begun = time.monotonic()
+        with self.assertRaises(grpc.RpcError) as caught:
+            client.CreateVolume(**self.request("refused", server))
+        self.assertLess(time.monotonic() - begun, 1)
+        self.assertEqual(caught.exception.code(), CODE.UNAVAILABLE)
+        self.assertRegex(caught.exception.details(), "does not answer.*tried again in [0-9]+ s")
 
 
 class OnVersion3(OnVersion4):
