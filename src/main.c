@@ -83,6 +83,8 @@ static int init_controller(struct app *app, struct error *err)
 
 	r = nfs_pool_new(&app->driver.pool, nfs_client_connect);
 	if (r == 0)
+		r = usage_table_new(&app->driver.usage);
+	if (r == 0)
 		r = known_exports_new(&app->driver.known);
 	if (r == 0)
 		r = purger_new(&app->driver.purger, app->driver.pool, report_purge);
@@ -102,6 +104,7 @@ static int init_driver(struct app *app, struct error *err)
 		.share = o->share,
 		.mount_permissions = o->mount_permissions,
 		.on_delete = o->on_delete,
+		.replace_archive = o->replace_archive,
 	};
 	r = inflight_new(&app->driver.inflight);
 	if (r < 0)
@@ -118,6 +121,7 @@ static void done_driver(struct app *app)
 	purger_free(app->driver.purger);
 	nfs_pool_free(app->driver.pool);
 	known_exports_free(app->driver.known);
+	usage_table_free(app->driver.usage);
 	mounter_free(app->driver.mounter);
 	inflight_free(app->driver.inflight);
 }

@@ -132,6 +132,28 @@ static int take_on_delete(struct options *o, const char *value, struct error *er
 	return 0;
 }
 
+/* As Go reads its boolean flags; none is true. */
+static int take_replace_archive(struct options *o, const char *value, struct error *err)
+{
+	static const char *const yes[] = { "", "1", "t", "true" }, *const no[] = { "0", "f", "false" };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(yes); i++) {
+		if (str_eq_nocase(value, yes[i])) {
+			o->replace_archive = true;
+			return 0;
+		}
+	}
+	for (i = 0; i < ARRAY_SIZE(no); i++) {
+		if (str_eq_nocase(value, no[i])) {
+			o->replace_archive = false;
+			return 0;
+		}
+	}
+	return error_set(err, ERROR_INVALID_ARGUMENT,
+			 "--remove-archived-volume-path: must be true or false, not '%s'", value);
+}
+
 static int take_log_level(struct options *o, const char *value, struct error *err)
 {
 	if (log_level_parse(value, &o->log_level) < 0)
@@ -198,13 +220,15 @@ static const struct option_spec {
 	  take_mount_permissions },
 	{ "default-ondelete-policy", "POLICY", "delete, retain or archive (default: delete)", 0,
 	  take_on_delete },
+	{ "remove-archived-volume-path", NULL,
+	  "replace an archive of the same name (default: give the new one a dated name)",
+	  OPTION_SWITCH, take_replace_archive },
 	{ "log-level", "LEVEL", "error, warn, info or debug (default: info)", 0, take_log_level },
 	{ "log-format", "FORMAT", "text or json (default: text)", 0, take_log_format },
 	{ "version", NULL, "print the version and exit", OPTION_SWITCH, take_version },
 	{ "help", NULL, "print this text and exit", OPTION_SWITCH, take_help },
 	{ "working-mount-dir", "PATH", NULL, 0, take_nothing },
 	{ "vol-stats-cache-expire-in-minutes", "N", NULL, 0, take_nothing },
-	{ "remove-archived-volume-path", NULL, NULL, OPTION_SWITCH, take_nothing },
 	{ "use-tar-command-in-snapshot", NULL, NULL, OPTION_SWITCH, take_nothing },
 	{ "enable-snapshot-compression", NULL, NULL, OPTION_SWITCH, take_nothing },
 	{ "v", "N", NULL, 0, take_nothing },

@@ -36,6 +36,7 @@ struct options {
 	const char *server, *share; /* NULL: none */
 	uint32_t mount_permissions;
 	enum volume_on_delete on_delete;
+	bool replace_archive;
 	enum log_level log_level;
 	enum log_format log_format;
 	char host_name[256];

@@ -16,6 +16,7 @@
 #include "csi/reference.h"
 #include "csi/services.h"
 #include "csi/unimplemented.h"
+#include "csi/usage.h"
 #include "csi/validate.h"
 #include "csi/volume.h"
 
@@ -49,6 +50,7 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 		  struct creation *x, struct error *err)
 {
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	cleanup_usage_lock struct usage_lock *usage = NULL;
 	int r;
 
 	r = creation_init(x, driver, in, err);
@@ -57,7 +59,10 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 	r = csi_lock_volume(driver, &x->export, x->key, &lock, err);
 	if (r < 0)
 		return r;
-	return csi_with_client(driver, &x->export, create_work, x, err);
+	r = usage_acquire(driver->usage, &x->export, creation_directory(x), false, &usage, err);
+	if (r < 0)
+		return r;
+	return csi_with_owner(driver, &x->export, &x->params.owner, create_work, x, err);
 }
 
 static void controller_create_volume(Csi__V1__Controller_Service *service,
@@ -83,18 +88,47 @@ static void controller_create_volume(Csi__V1__Controller_Service *service,
 	creation_done(&x);
 }
 
-static int delete_work(struct nfs_client *c, void *data, struct error *err)
-{
-	struct reference *ref = data;
+struct deletion {
+	struct reference ref;
+	struct volume_disposal how;
+	bool trashed; /* there is something to purge */
+	struct nfs_export trash; /* then: where, and as whom. Borrows its strings from ref */
+};
 
-	return volume_delete(c, &ref->id, ref->default_policy, &ref->trashed, err);
+static int delete_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
+{
+	struct deletion *x = data;
+
+	x->trash = ref->export;
+	x->trash.uid = c->export.uid;
+	x->trash.gid = c->export.gid;
+	return volume_delete(c, &ref->id, &ref->record, &x->how, &x->trashed, err);
+}
+
+static int delete_found(const struct csi_driver *driver, struct deletion *x, struct error *err)
+{
+	cleanup_usage_lock struct usage_lock *usage = NULL;
+	struct reference *ref = &x->ref;
+	const char *dir = record_get(&ref->record, VOLUME_KEY_DIR);
+	int r;
+
+	r = usage_acquire(driver->usage, &ref->export, dir != NULL ? dir : ref->id.subdir, true,
+			  &usage, err);
+	if (r < 0)
+		return r;
+	r = csi_with_volume(driver, ref, delete_work, x, err);
+	if (x->trashed)
+		/* Without memory: the next call on this share, or the next process, does it. */
+		(void)purger_add(driver->purger, &x->trash);
+	return r;
 }
 
 static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteVolumeRequest *in,
-			 struct reference *ref, struct error *err)
+			 struct deletion *x, struct error *err)
 {
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;
 	const struct csi_map secrets = csi_map_of(in, secrets);
+	struct reference *ref = &x->ref;
 	int r;
 
 	r = validate_volume_id(in->volume_id, err);
@@ -109,14 +143,12 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 	}
 	if (r < 0)
 		return r;
+	x->how.policy = driver->on_delete;
+	x->how.replace_archive = driver->replace_archive;
 	r = csi_lock_volume(driver, &ref->export, volume_id_key(&ref->id), &lock, err);
-	if (r < 0)
-		return r;
-	r = csi_with_client(driver, &ref->export, delete_work, ref, err);
-	if (ref->trashed)
-		/* Without memory: the next call on this share, or the next process, does it. */
-		(void)purger_add(driver->purger, &ref->export);
-	return r;
+	if (r == 0)
+		r = reference_read(ref, driver, err);
+	return r < 0 ? r : delete_found(driver, x, err);
 }
 
 static void controller_delete_volume(Csi__V1__Controller_Service *service,
@@ -124,20 +156,19 @@ static void controller_delete_volume(Csi__V1__Controller_Service *service,
 				     Csi__V1__DeleteVolumeResponse_Closure closure, void *data)
 {
 	const Csi__V1__DeleteVolumeResponse out = CSI__V1__DELETE_VOLUME_RESPONSE__INIT;
-	struct reference ref = { .trashed = false };
+	struct deletion x = { .trashed = false };
 	struct request *req = data;
 	int r;
 
 	csi_set_subject(req, in->volume_id);
-	r = delete_volume(csi_controller_driver(service), in, &ref, &req->err);
-	reference_done(&ref);
+	r = delete_volume(csi_controller_driver(service), in, &x, &req->err);
+	reference_done(&x.ref);
 	closure(r < 0 ? NULL : &out, data);
 }
 
-static int find_work(struct nfs_client *c, void *data, struct error *err)
+static int find_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
 {
-	struct reference *ref = data;
-
+	(void)data;
 	return volume_find(c, &ref->id, &ref->record, err);
 }
 
@@ -154,9 +185,9 @@ static int find_volume(const struct csi_driver *driver,
 	if (in->n_volume_capabilities == 0)
 		return validate_capabilities(NULL, 0, err);
 	r = reference_find(ref, driver, in->volume_id, &secrets, err);
-	if (r < 0)
-		return r;
-	return csi_with_client(driver, &ref->export, find_work, ref, err);
+	if (r == 0)
+		r = reference_read(ref, driver, err);
+	return r < 0 ? r : csi_with_volume(driver, ref, find_work, NULL, err);
 }
 
 /* Keys that say where a volume is: given with other values, they mean another volume. */
@@ -212,7 +243,7 @@ static void controller_validate_volume_capabilities(
 	Csi__V1__Controller_Service *service, const Csi__V1__ValidateVolumeCapabilitiesRequest *in,
 	Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure, void *data)
 {
-	struct reference ref = { .trashed = false };
+	struct reference ref = { .version = 0 };
 	struct request *req = data;
 	int r;
 
@@ -230,6 +261,7 @@ static void controller_validate_volume_capabilities(
 static const Csi__V1__ControllerServiceCapability__RPC__Type capabilities[] = {
 	CAPABILITY(CREATE_DELETE_VOLUME), CAPABILITY(LIST_VOLUMES), CAPABILITY(GET_CAPACITY),
 	CAPABILITY(EXPAND_VOLUME),        CAPABILITY(GET_VOLUME),   CAPABILITY(VOLUME_CONDITION),
+	CAPABILITY(MODIFY_VOLUME),
 };
 
 static void controller_controller_get_capabilities(
@@ -268,7 +300,6 @@ UNIMPLEMENTED(Controller, controller, create_snapshot, CreateSnapshot, NOT_YET)
 UNIMPLEMENTED(Controller, controller, delete_snapshot, DeleteSnapshot, NOT_YET)
 UNIMPLEMENTED(Controller, controller, list_snapshots, ListSnapshots, NOT_YET)
 UNIMPLEMENTED(Controller, controller, get_snapshot, GetSnapshot, NOT_YET)
-UNIMPLEMENTED(Controller, controller, controller_modify_volume, ControllerModifyVolume, NOT_YET)
 
 void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver)
 {

@@ -18,6 +18,7 @@ void creation_done(struct creation *x)
 	volume_params_done(&x->params);
 	nfs_export_done(&x->export);
 	free(x->key);
+	free(x->sec);
 	record_done(&x->record);
 }
 
@@ -51,6 +52,7 @@ static int check_fs_types(const Csi__V1__CreateVolumeRequest *in, struct error *
 static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
 	const struct csi_map parameters = csi_map_of(in, parameters);
+	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
 	int r;
 
 	r = validate_name(in->name, err);
@@ -58,6 +60,8 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 		r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, err);
 	if (r == 0)
 		r = validate_map(&parameters, "parameters", err);
+	if (r == 0)
+		r = validate_map(&mutable, "mutable_parameters", err);
 	if (r < 0)
 		return r;
 	r = check_fs_types(in, err);
@@ -66,9 +70,27 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 	if (in->volume_content_source != NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "volume_content_source: snapshots and clones are not supported");
-	if (in->n_mutable_parameters > 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "mutable_parameters: volume attributes classes are not supported");
+	return 0;
+}
+
+/* The security flavour of the mounts: the record tells it, the controller itself has sec=sys only. */
+static int take_sec(struct creation *x, const char *options, struct error *err)
+{
+	cleanup_strv struct strv v = { NULL, 0 };
+	size_t i;
+
+	if (str_is_empty(options))
+		return 0;
+	if (strv_split(&v, options, ',') < 0)
+		return error_oom(err);
+	for (i = 0; i < v.n; i++) {
+		if (!str_has_prefix(v.items[i], "sec="))
+			continue;
+		free(x->sec);
+		x->sec = strdup(v.items[i] + strlen("sec="));
+		if (x->sec == NULL)
+			return error_oom(err);
+	}
 	return 0;
 }
 
@@ -76,20 +98,24 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
  * Which version and ports to use: of the provisioner secret, as csi-driver-nfs has it, then of the
  * mount flags of the capabilities, which speak for this volume.
  */
-static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct nfs_export *e,
-			 struct error *err)
+static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation *x, struct error *err)
 {
+	struct nfs_export *e = &x->export;
 	const struct csi_map secrets = csi_map_of(in, secrets);
 	size_t i;
 	int r;
 
 	r = nfs_export_apply_options(e, csi_map_get(&secrets, SECRET_MOUNT_OPTIONS), err);
+	if (r == 0)
+		r = take_sec(x, csi_map_get(&secrets, SECRET_MOUNT_OPTIONS), err);
 	for (i = 0; i < in->n_volume_capabilities && r == 0; i++) {
 		cleanup_free char *options = capability_options(in->volume_capabilities[i]);
 
 		if (options == NULL)
 			return error_oom(err);
 		r = nfs_export_apply_options(e, options, err);
+		if (r == 0)
+			r = take_sec(x, options, err);
 	}
 	return r;
 }
@@ -134,11 +160,44 @@ static int put_contexts(struct creation *x, const struct csi_map *map, const cha
 	return r;
 }
 
+const char *creation_directory(const struct creation *x)
+{
+	return x->params.subdir != NULL ? x->params.subdir : x->key;
+}
+
+static int put_number(struct record *rec, const char *key, uint32_t value)
+{
+	char number[16];
+
+	(void)snprintf(number, sizeof(number), "%" PRIu32, value);
+	return record_set(rec, key, number);
+}
+
+/* The owner, and how the server was spoken to; the version is put there by volume_create(). */
+static int put_way(struct creation *x)
+{
+	const struct volume_owner *owner = &x->params.owner;
+	struct record *rec = &x->record;
+	int r = 0;
+
+	if (owner->has_uid)
+		r = put_number(rec, VOLUME_KEY_UID, owner->uid);
+	if (r == 0 && owner->has_gid)
+		r = put_number(rec, VOLUME_KEY_GID, owner->gid);
+	if (r == 0 && x->export.port != 0)
+		r = put_number(rec, VOLUME_KEY_PORT, x->export.port);
+	if (r == 0 && x->export.mount_port != 0)
+		r = put_number(rec, VOLUME_KEY_MOUNT_PORT, x->export.mount_port);
+	if (r == 0 && x->sec != NULL)
+		r = record_set(rec, VOLUME_KEY_SEC, x->sec);
+	return r;
+}
+
 static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, int64_t size,
 		    struct error *err)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
-	const char *dir = x->params.subdir != NULL ? x->params.subdir : x->key;
+	const char *dir = creation_directory(x);
 	cleanup_free char *id = creation_volume_id(x);
 	struct record *rec = &x->record;
 	char number[32], mode[8];
@@ -160,6 +219,8 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 	if (r == 0 && x->params.existing != EXISTING_ADOPT)
 		r = record_set(rec, VOLUME_KEY_EXISTING, existing_name(x->params.existing));
 	if (r == 0)
+		r = put_way(x);
+	if (r == 0)
 		r = put_contexts(x, &map, dir);
 	return r < 0 ? error_oom(err) : 0;
 }
@@ -169,6 +230,7 @@ int creation_init(struct creation *x, const struct csi_driver *driver,
 {
 	const struct volume_defaults defaults = csi_defaults_of(driver);
 	const struct csi_map map = csi_map_of(in, parameters);
+	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
 	cleanup_free char *share = NULL;
 	int64_t size;
 	int r;
@@ -179,10 +241,13 @@ int creation_init(struct creation *x, const struct csi_driver *driver,
 		r = validate_capacity(in->capacity_range, &size, err);
 	if (r == 0)
 		r = volume_params_parse(&x->params, &map, &defaults, err);
+	/* Those of the VolumeAttributesClass win (CSI specification, CreateVolumeRequest). */
+	if (r == 0)
+		r = volume_mutable_parse(&x->params, &mutable, err);
 	if (r == 0)
 		r = nfs_export_init(&x->export, x->params.server, x->params.share, err);
 	if (r == 0)
-		r = apply_options(in, &x->export, err);
+		r = apply_options(in, x, err);
 	if (r < 0)
 		return r;
 	share = path_trim(x->params.share);

@@ -18,6 +18,7 @@ struct creation {
 	struct volume_params params;
 	struct nfs_export export;
 	char *key; /* of the volume on its share, see csi/volume_id.h */
+	char *sec; /* security flavour of the mounts; NULL: none was named */
 	struct record record; /* as wanted; volume_create() makes it what is there */
 	const Csi__V1__CapacityRange *range; /* the request's; may be NULL */
 };
@@ -33,6 +34,9 @@ void creation_done(struct creation *x);
 
 /* What a StorageClass may leave out. */
 struct volume_defaults csi_defaults_of(const struct csi_driver *driver);
+
+/* The volume's directory, below the root of the share. Borrowed from x. */
+const char *creation_directory(const struct creation *x);
 
 /* The volume's id. The caller frees; NULL without memory. */
 char *creation_volume_id(const struct creation *x);

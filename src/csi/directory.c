@@ -24,8 +24,7 @@
 #define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
 #define ARCHIVE_HASH 17 /* "-" and 16 digits */
 
-/* Records of parents are named by path, escaped, and by a hash where that is too long. */
-static void parent_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
+void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 {
 	size_t n = 0, i;
 
@@ -50,7 +49,7 @@ static int note_parent(struct nfs_client *c, const char *path, size_t len, struc
 	r = nfs_state_folder(c, NFS_FOLDER_PARENTS, true, &folder, err);
 	if (r < 0)
 		return r;
-	parent_key(key, path, len);
+	directory_key(key, path, len);
 	r = record_create(c, folder, key, &rec, err);
 	return r == -EEXIST ? 0 : r; /* of one that was removed by hand and made anew */
 }
@@ -75,7 +74,7 @@ static void forget_parent(struct nfs_client *c, const char *path, size_t len)
 	/* One that stays has somebody else's directory removed, if that is ever empty. */
 	if (nfs_state_folder(c, NFS_FOLDER_PARENTS, false, &folder, &ignored) < 0)
 		return;
-	parent_key(key, path, len);
+	directory_key(key, path, len);
 	(void)record_remove(c, folder, key, NULL, &ignored);
 }
 
@@ -166,20 +165,48 @@ int directory_make_parents(struct nfs_client *c, const char *path, struct direct
 	return walk(c, path, true, ret, err);
 }
 
-/*
- * MKDIR's mode goes through the server's umask and ACLs, and mkdir(2) there drops setgid: it is set
- * again only where the reply shows that it did not arrive.
- */
-static int set_mode(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
-		    const struct nfs_attr *attr, uint32_t mode, struct error *err)
+static uint32_t owner_of(bool given, uint32_t wanted, uint32_t otherwise)
 {
+	return given ? wanted : otherwise;
+}
+
+/* A server that does not tell the owner, or tells a name, has it set where we cannot be it. */
+static bool has_other_owner(const struct nfs_client *c, const struct nfs_attr *attr, bool found,
+			    const struct volume_owner *owner)
+{
+	uint32_t uid = attr->has_owner ? attr->uid : c->export.uid;
+	uint32_t gid = attr->has_owner ? attr->gid : c->export.gid;
+
+	if (!owner->has_uid && !owner->has_gid)
+		return false;
+	if (found && !attr->has_owner)
+		return true;
+	return uid != owner_of(owner->has_uid, owner->uid, uid) ||
+	       gid != owner_of(owner->has_gid, owner->gid, gid);
+}
+
+/*
+ * MKDIR's mode goes through the server's umask and ACLs, and mkdir(2) there drops setgid: what the
+ * reply shows to be other than wanted is set, in one step.
+ */
+static int set_attributes(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
+			  const struct nfs_attr *attr, uint32_t mode, bool found,
+			  const struct volume_owner *owner, struct error *err)
+{
+	struct nfs_change change = { .mode = mode, .uid = owner->uid, .gid = owner->gid };
 	int r;
 
-	if (attr->has_mode && attr->mode == mode)
+	change.has_mode = mode != 0 && !(attr->has_mode && attr->mode == mode);
+	if (has_other_owner(c, attr, found, owner)) {
+		change.has_uid = owner->has_uid;
+		change.has_gid = owner->has_gid;
+		change.has_mode = mode != 0; /* chown(2) on the server drops setuid and setgid */
+	}
+	if (!change.has_mode && !change.has_uid && !change.has_gid)
 		return 0;
-	r = nfs_setmode(c, handle, mode);
+	r = nfs_setattr(c, handle, &change);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "setting the mode of '%s' to %04o", path, mode);
+		return nfs_error_set(err, c, r, "setting mode and owner of '%s'", path);
 	return 0;
 }
 
@@ -219,61 +246,60 @@ static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode,
 	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", path) : 0;
 }
 
-int directory_make(struct nfs_client *c, const char *path, uint32_t mode,
-		   enum volume_existing existing, struct error *err)
+/* LOOKUP of version 4 leaves the owner out. */
+static int complete_owner(struct nfs_client *c, const struct nfs_handle *handle,
+			  const struct volume_owner *owner, struct nfs_attr *attr)
 {
-	const uint32_t wanted = mode != 0 ? mode : NEW_MODE;
+	if (attr->has_owner || (!owner->has_uid && !owner->has_gid))
+		return 0;
+	return nfs_getattr(c, handle, attr);
+}
+
+int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		   struct error *err)
+{
+	uint32_t mode = wish->mode != 0 ? wish->mode : NEW_MODE;
 	struct directory_place place;
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	bool found = true;
 	int r;
 
-	if (existing == EXISTING_REQUIRE)
+	if (wish->existing == EXISTING_REQUIRE)
 		r = find_existing(c, path, &handle, &attr, err);
 	else
-		r = make_or_find(c, path, wanted, &place, &handle, &attr, &found, err);
+		r = make_or_find(c, path, mode, &place, &handle, &attr, &found, err);
 	if (r < 0)
 		return r;
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return not_a_directory(c, path, strlen(path), &attr, err);
-	if (found && existing == EXISTING_REFUSE)
+	if (found && wish->existing == EXISTING_REFUSE)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
 				 path, c->export.server, c->export.share);
-	if (mode == 0 && found)
-		return 0;
-	r = set_mode(c, path, &handle, &attr, wanted, err);
+	if (found && wish->mode == 0)
+		mode = 0;
+	r = complete_owner(c, &handle, &wish->owner, &attr);
+	if (r < 0)
+		r = nfs_error_set(err, c, r, "looking up the owner of '%s'", path);
+	else
+		r = set_attributes(c, path, &handle, &attr, mode, found, &wish->owner, err);
 	if (r < 0 && !found)
 		(void)nfs_rmdir(c, &place.parent, place.base); /* the request fails as a whole */
 	return r;
 }
 
-/* Unique among everything that is in the trash at one time. */
-static void trash_name(char name[PATH_COMPONENT_MAX + 1], const char *key)
-{
-	static _Atomic unsigned int counter;
-	struct timespec now;
-	size_t len;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	len = strlen(key) > RECORD_NAME_MAX ? str_utf8_cut(key, RECORD_NAME_MAX) : strlen(key);
-	(void)snprintf(name, PATH_COMPONENT_MAX + 1, "%.*s.%" PRIx64 ".%x.%x", (int)len, key,
-		       (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec,
-		       (unsigned int)getpid(), counter++);
-}
-
 static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
 			 struct error *err)
 {
-	char name[PATH_COMPONENT_MAX + 1];
+	char name[NFS_NAME_MAX + 1];
 	const struct nfs_handle *trash;
 	int r;
 
 	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, err);
 	if (r < 0)
 		return r;
-	trash_name(name, key);
+	nfs_state_trash_name(name, c, key);
 	r = nfs_rename(c, &place->parent, place->base, trash, name);
 	/* Another file system below the share, or a directory that is not ours to move. */
 	if (r == -EXDEV || r == -EACCES || r == -EPERM)
@@ -372,7 +398,20 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 	return 0;
 }
 
-int directory_archive(struct nfs_client *c, const char *path, struct error *err)
+static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
+			  struct error *err)
+{
+	struct directory_place place;
+	int r;
+
+	r = directory_locate(c, archive, &place, err);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? r : directory_remove(c, &place, place.base, ret_trashed, err);
+}
+
+int directory_archive(struct nfs_client *c, const char *path, bool replace, bool *ret_trashed,
+		      struct error *err)
 {
 	struct directory_place from;
 	struct nfs_handle handle;
@@ -394,6 +433,11 @@ int directory_archive(struct nfs_client *c, const char *path, struct error *err)
 		if (archive == NULL)
 			return error_oom(err);
 		r = archive_as(c, &from, path, archive, err);
+		if (r == -EEXIST && replace && attempt == 0) {
+			r = remove_archive(c, archive, ret_trashed, err);
+			if (r == 0)
+				r = archive_as(c, &from, path, archive, err);
+		}
 		if (r != -EEXIST)
 			return r;
 	}
@@ -424,7 +468,7 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	struct directory_place place;
 	int r;
 
-	parent_key(key, path, strlen(path));
+	directory_key(key, path, strlen(path));
 	r = record_read(c, folder, key, &rec, err);
 	if (r == -ENOENT)
 		return directory_is_gone(c, path, err); /* what is there, somebody else has made */
@@ -436,6 +480,9 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	if (r == 0)
 		r = nfs_rmdir(c, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)
+		return 0;
+	/* Another identity made it for an earlier volume: it stays, empty. */
+	if (r == -EACCES || r == -EPERM)
 		return 0;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "removing directory '%s'", path);

@@ -11,12 +11,19 @@
 
 #include "csi/params.h"
 #include "nfs/client.h"
+#include "nfs/record.h"
 
 /* Where a path ends: the directory that holds it, and its last component. */
 struct directory_place {
 	struct nfs_handle parent;
 	const char *base; /* points into the path */
 };
+
+/*
+ * A name for what the driver notes about a directory: its path, escaped, or cut and with a hash where that
+ * is too long.
+ */
+void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len);
 
 /* Finds the place of a path. -ENOENT, unreported, where a directory above it is missing. */
 int directory_locate(struct nfs_client *c, const char *path, struct directory_place *ret,
@@ -29,13 +36,19 @@ int directory_locate(struct nfs_client *c, const char *path, struct directory_pl
 int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
 			   struct error *err);
 
+/* What a volume's directory has to be like. */
+struct directory_wish {
+	uint32_t mode; /* 0: 0755 for a new one, and an old one's is left alone */
+	struct volume_owner owner;
+	enum volume_existing existing; /* what one that is there means */
+};
+
 /*
- * Makes the directory at path, with parents; existing says what one that is there means, and
- * FAILED_PRECONDITION is what does not fit it. mode 0: 0755 for a new
- * one, and an old one's is left alone.
+ * Makes the directory at path, with parents, or finds it. Errors: FAILED_PRECONDITION where one is
+ * there, or is not, against the wish, otherwise as nfs_error_set(). What was made is gone after one.
  */
-int directory_make(struct nfs_client *c, const char *path, uint32_t mode,
-		   enum volume_existing existing, struct error *err);
+int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		   struct error *err);
 
 /*
  * Removes the directory at place: at once when it is empty, else by a move into the trash under a
@@ -45,10 +58,12 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		     bool *ret_trashed, struct error *err);
 
 /*
- * Renames path to archived-path, or to a dated name where there is an archive of that name. 0 too
- * where path is gone.
+ * Renames path to archived-path. Where there is an archive of that name it is removed first, if it is
+ * to be replaced (*ret_trashed as above), or else the new one gets a dated name. 0 too where path is
+ * gone.
  */
-int directory_archive(struct nfs_client *c, const char *path, struct error *err);
+int directory_archive(struct nfs_client *c, const char *path, bool replace, bool *ret_trashed,
+		      struct error *err);
 
 /* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);

@@ -13,6 +13,7 @@
 #include "csi/inflight.h"
 #include "csi/known.h"
 #include "csi/params.h"
+#include "csi/usage.h"
 #include "mount/mounter.h"
 #include "nfs/pool.h"
 #include "tree/purge.h"
@@ -25,7 +26,9 @@ struct csi_driver {
 	const char *share;
 	uint32_t mount_permissions; /* default; 0: leave what the server gives */
 	enum volume_on_delete on_delete; /* default */
+	bool replace_archive; /* by a new one of the same name */
 	struct inflight *inflight;
+	struct usage_table *usage; /* controller */
 	struct nfs_pool *pool; /* controller */
 	struct purger *purger; /* controller */
 	struct known_exports *known; /* controller */

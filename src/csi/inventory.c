@@ -7,6 +7,7 @@
 
 #include "base/list.h"
 #include "base/str.h"
+#include "csi/change.h"
 #include "csi/creation.h"
 #include "csi/reference.h"
 #include "csi/volume.h"
@@ -72,19 +73,18 @@ struct inspection {
 	struct error condition; /* what is wrong with the volume; ERROR_OK: nothing */
 };
 
-static int inspect_work(struct nfs_client *c, void *data, struct error *err)
+static int inspect_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
 {
 	struct inspection *x = data;
 	bool has_directory;
 	int r;
 
-	record_done(&x->ref.record);
-	r = volume_look(c, &x->ref.id, &x->ref.record, &has_directory, err);
+	r = volume_look(c, &ref->id, &ref->record, &has_directory, err);
 	if (r < 0 || has_directory)
 		return r;
-	if (x->ref.record.n == 0)
+	if (ref->record.n == 0)
 		return error_set(err, ERROR_NOT_FOUND,
-				 "volume directory '%s' on %s:%s does not exist", x->ref.id.subdir,
+				 "volume directory '%s' on %s:%s does not exist", ref->id.subdir,
 				 c->export.server, c->export.share);
 	error_clear(&x->condition);
 	(void)error_set(&x->condition, ERROR_NOT_FOUND,
@@ -105,7 +105,9 @@ static int inspect(const struct csi_driver *driver, const char *id, struct inspe
 	r = reference_find(&x->ref, driver, id, &none, err);
 	if (r < 0)
 		return r;
-	r = csi_with_client(driver, &x->ref.export, inspect_work, x, err);
+	r = reference_read(&x->ref, driver, err);
+	if (r == 0)
+		r = csi_with_volume(driver, &x->ref, inspect_work, x, err);
 	if (r < 0 && err->code == ERROR_UNAVAILABLE) {
 		x->condition = *err;
 		error_clear(err);
@@ -162,12 +164,11 @@ struct expansion {
 	int64_t size; /* in the end */
 };
 
-static int expand_work(struct nfs_client *c, void *data, struct error *err)
+static int expand_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
 {
 	struct expansion *x = data;
 
-	record_done(&x->ref.record);
-	return volume_expand(c, &x->ref.id, x->range, &x->ref.record, &x->size, err);
+	return volume_expand(c, &ref->id, &ref->record, x->range, &x->size, err);
 }
 
 static int check_expand(const Csi__V1__ControllerExpandVolumeRequest *in, struct error *err)
@@ -202,10 +203,12 @@ static int expand(const struct csi_driver *driver, const Csi__V1__ControllerExpa
 	if (r < 0)
 		return r;
 	r = csi_lock_volume(driver, &x->ref.export, volume_id_key(&x->ref.id), &lock, err);
+	if (r == 0)
+		r = reference_read(&x->ref, driver, err);
 	if (r < 0)
 		return r;
 	x->range = in->capacity_range;
-	return csi_with_client(driver, &x->ref.export, expand_work, x, err);
+	return csi_with_volume(driver, &x->ref, expand_work, x, err);
 }
 
 void controller_controller_expand_volume(Csi__V1__Controller_Service *service,
@@ -229,4 +232,87 @@ void controller_controller_expand_volume(Csi__V1__Controller_Service *service,
 	out.capacity_bytes = x.size;
 	out.node_expansion_required = 0;
 	closure(&out, data);
+}
+
+/* -------- ControllerModifyVolume -------- */
+
+struct modification {
+	struct reference ref;
+	struct volume_params changes;
+};
+
+static int modify_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
+{
+	const struct modification *x = data;
+
+	return volume_modify(c, &ref->id, &ref->record, &x->changes, err);
+}
+
+static int no_parameters(struct error *err)
+{
+	return error_set(err, ERROR_INVALID_ARGUMENT,
+			 "mutable_parameters: missing, they are required");
+}
+
+/* Whether there is such a volume is told before that nothing is asked of it: CSI sanity does both. */
+static int find_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
+{
+	int r;
+
+	(void)data;
+	r = volume_find(c, &ref->id, &ref->record, err);
+	return r < 0 ? r : no_parameters(err);
+}
+
+/* To the CO, a change that the server refuses is one that this volume cannot have. */
+static int explain(int r, struct error *err)
+{
+	if (r < 0 && err->code == ERROR_PERMISSION_DENIED)
+		err->code = ERROR_INVALID_ARGUMENT;
+	return r;
+}
+
+static int modify(const struct csi_driver *driver, const Csi__V1__ControllerModifyVolumeRequest *in,
+		  struct modification *x, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r == 0)
+		r = validate_map(&mutable, "mutable_parameters", err);
+	if (r == 0)
+		r = volume_mutable_parse(&x->changes, &mutable, err);
+	if (r == 0)
+		r = reference_find(&x->ref, driver, in->volume_id, &secrets, err);
+	if (r < 0)
+		return r;
+	r = csi_lock_volume(driver, &x->ref.export, volume_id_key(&x->ref.id), &lock, err);
+	if (r == 0)
+		r = reference_read(&x->ref, driver, err);
+	if (r < 0)
+		return r;
+	if (mutable.n == 0)
+		return csi_with_volume(driver, &x->ref, find_work, NULL, err);
+	return explain(csi_with_volume(driver, &x->ref, modify_work, x, err), err);
+}
+
+void controller_controller_modify_volume(Csi__V1__Controller_Service *service,
+					 const Csi__V1__ControllerModifyVolumeRequest *in,
+					 Csi__V1__ControllerModifyVolumeResponse_Closure closure,
+					 void *data)
+{
+	const Csi__V1__ControllerModifyVolumeResponse out =
+		CSI__V1__CONTROLLER_MODIFY_VOLUME_RESPONSE__INIT;
+	struct modification x = { .changes = { .server = NULL } };
+	struct request *req = data;
+	int r;
+
+	csi_set_subject(req, in->volume_id);
+	r = modify(csi_controller_driver(service), in, &x, &req->err);
+	reference_done(&x.ref);
+	volume_params_done(&x.changes);
+	closure(r < 0 ? NULL : &out, data);
 }

@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Controller methods about what is there: volumes, their condition and size, and room for more. They
+ * Controller methods about what is there: volumes, their condition, size and settings, and room for more. They
  * are part of the service that csi/controller.c makes. Worker threads; block.
  */
 #ifndef CSI_INVENTORY_H
@@ -25,6 +25,12 @@ void controller_controller_get_volume(Csi__V1__Controller_Service *service,
 void controller_controller_expand_volume(Csi__V1__Controller_Service *service,
 					 const Csi__V1__ControllerExpandVolumeRequest *in,
 					 Csi__V1__ControllerExpandVolumeResponse_Closure closure,
+					 void *data);
+
+/* Settings of a volume that may change during its life: all that are given, or none. */
+void controller_controller_modify_volume(Csi__V1__Controller_Service *service,
+					 const Csi__V1__ControllerModifyVolumeRequest *in,
+					 Csi__V1__ControllerModifyVolumeResponse_Closure closure,
 					 void *data);
 
 #endif

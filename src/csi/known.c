@@ -90,6 +90,7 @@ static void insert(struct known_exports *k, size_t at, const struct nfs_export *
 	}
 	if (nfs_export_copy(&copy, e) < 0)
 		return;
+	nfs_export_set_own(&copy); /* an owner is of one volume, not of the export */
 	memmove(&k->list[at + 1], &k->list[at], (k->n - at) * sizeof(*k->list));
 	k->list[at] = copy;
 	k->n++;

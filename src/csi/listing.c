@@ -45,7 +45,7 @@ struct entry {
 struct listing {
 	struct nfs_export *exports;
 	size_t n_exports;
-	const struct nfs_export *current;
+	struct nfs_export *current;
 	const char *after; /* key behind which to start on the current export; NULL: from the start */
 	size_t max; /* entries */
 	size_t bytes;
@@ -462,7 +462,7 @@ static int list_all(const struct csi_driver *driver, struct listing *l, size_t s
 
 		l->current = &l->exports[i];
 		l->mark = l->n;
-		r = csi_with_client(driver, l->current, list_work, l, &why);
+		r = csi_with_reader(driver, l->current, list_work, l, &why);
 		l->after = NULL;
 		if (r == 0) {
 			reached++;

@@ -98,6 +98,7 @@ static int take_on_delete(struct volume_params *p, const char *value, const stru
 	if (on_delete_parse(value, &p->on_delete) < 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "onDelete: must be delete, retain or archive");
+	p->given |= MUTABLE_ON_DELETE;
 	return set_string(&p->on_delete_text, value, err);
 }
 
@@ -113,7 +114,40 @@ static int take_mode(struct volume_params *p, const char *value, const struct cs
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "mountPermissions: must be an octal number from 0 to 7777");
 	p->mode = (uint32_t)mode;
+	p->given |= MUTABLE_MODE;
 	return 0;
+}
+
+/* The highest number stands for "none" in the kernel. */
+static int parse_id(const char *key, const char *value, bool *ret_has, uint32_t *ret,
+		    struct error *err)
+{
+	uint64_t id;
+
+	if (value[0] == '\0')
+		return 0;
+	if (str_parse_u64(value, 10, UINT32_MAX - 1, &id) < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "%s: must be a number from 0 to 4294967294", key);
+	*ret = (uint32_t)id;
+	*ret_has = true;
+	return 0;
+}
+
+static int take_uid(struct volume_params *p, const char *value, const struct csi_map *map,
+		    struct error *err)
+{
+	(void)map;
+	p->given |= MUTABLE_OWNER;
+	return parse_id("uid", value, &p->owner.has_uid, &p->owner.uid, err);
+}
+
+static int take_gid(struct volume_params *p, const char *value, const struct csi_map *map,
+		    struct error *err)
+{
+	(void)map;
+	p->given |= MUTABLE_OWNER;
+	return parse_id("gid", value, &p->owner.has_gid, &p->owner.gid, err);
 }
 
 /* What the sidecar adds to the parameters with --extra-create-metadata. */
@@ -315,6 +349,7 @@ enum param_flags {
 	PARAM_CREATE = 1 << 0, /* of a StorageClass */
 	PARAM_ATTRIBUTE = 1 << 1, /* of a volume */
 	PARAM_LOCATION = 1 << 2, /* says where the share is */
+	PARAM_MUTABLE = 1 << 3, /* of a VolumeAttributesClass */
 };
 
 static const struct {
@@ -326,8 +361,10 @@ static const struct {
 	{ "server", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_LOCATION, take_server },
 	{ "share", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_LOCATION, take_share },
 	{ "subDir", PARAM_CREATE | PARAM_ATTRIBUTE, take_subdir },
-	{ "mountPermissions", PARAM_CREATE | PARAM_ATTRIBUTE, take_mode },
-	{ "onDelete", PARAM_CREATE, take_on_delete },
+	{ "mountPermissions", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_MUTABLE, take_mode },
+	{ "uid", PARAM_CREATE | PARAM_MUTABLE, take_uid },
+	{ "gid", PARAM_CREATE | PARAM_MUTABLE, take_gid },
+	{ "onDelete", PARAM_CREATE | PARAM_MUTABLE, take_on_delete },
 	{ "existingDirectory", PARAM_CREATE, take_existing },
 	{ "mountOptions", PARAM_ATTRIBUTE, take_mount_options },
 	{ "fstype", PARAM_CREATE, take_fstype },
@@ -377,10 +414,28 @@ static int take_entry(struct volume_params *p, const struct csi_map *map, size_t
 			return r;
 		return params[k].take(p, csi_map_value(map, i), map, err);
 	}
-	if (flags != PARAM_CREATE || is_sidecar_key(key))
+	if (is_sidecar_key(key))
 		return 0;
-	return error_set(err, ERROR_INVALID_ARGUMENT,
-			 "parameters: unknown parameter '%.64s' in the StorageClass", key);
+	if (flags == PARAM_CREATE)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "parameters: unknown parameter '%.64s' in the StorageClass", key);
+	if (flags == PARAM_MUTABLE)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "mutable_parameters: unknown parameter '%.64s' in the VolumeAttributesClass; there are mountPermissions, uid, gid and onDelete",
+				 key);
+	return 0;
+}
+
+static int take_entries(struct volume_params *p, const struct csi_map *map, unsigned int flags,
+			struct error *err)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < map->n && r == 0; i++)
+		if (!csi_map_is_replaced(map, i))
+			r = take_entry(p, map, i, flags, err);
+	return r;
 }
 
 static int parse(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
@@ -388,16 +443,14 @@ static int parse(struct volume_params *ret, const struct csi_map *map, unsigned 
 {
 	cleanup_volume_params struct volume_params p = { .mode = defaults->mode,
 							 .on_delete = defaults->on_delete };
-	size_t i;
 	int r = 0;
 
 	if (defaults->server != NULL)
 		r = take_server(&p, defaults->server, map, err);
 	if (r == 0 && defaults->share != NULL)
 		r = take_share(&p, defaults->share, map, err);
-	for (i = 0; i < map->n && r == 0; i++)
-		if (!csi_map_is_replaced(map, i))
-			r = take_entry(&p, map, i, flags, err);
+	if (r == 0)
+		r = take_entries(&p, map, flags, err);
 	if (r < 0)
 		return r;
 	*ret = p;
@@ -451,4 +504,9 @@ int volume_location_parse(struct volume_params *ret, const struct csi_map *map,
 			  const struct volume_defaults *defaults, struct error *err)
 {
 	return parse_located(ret, map, PARAM_LOCATION, defaults, "parameters", err);
+}
+
+int volume_mutable_parse(struct volume_params *ret, const struct csi_map *map, struct error *err)
+{
+	return take_entries(ret, map, PARAM_MUTABLE, err);
 }

@@ -24,6 +24,19 @@ enum volume_existing {
 	EXISTING_REFUSE, /* it must not be there */
 };
 
+/* Who a volume's directory belongs to, and so the identity of the calls about it. */
+struct volume_owner {
+	bool has_uid, has_gid; /* what is not given is the process's own */
+	uint32_t uid, gid;
+};
+
+/* What a VolumeAttributesClass may set and change. */
+enum volume_mutable {
+	MUTABLE_MODE = 1 << 0,
+	MUTABLE_OWNER = 1 << 1,
+	MUTABLE_ON_DELETE = 1 << 2,
+};
+
 struct volume_params {
 	char *server; /* without brackets; the default where none is given; NULL: neither */
 	char *share; /* likewise, as given */
@@ -31,6 +44,8 @@ struct volume_params {
 	char *on_delete_text; /* as given, for the volume id; NULL: none given */
 	enum volume_on_delete on_delete;
 	uint32_t mode; /* mountPermissions; 0: leave */
+	struct volume_owner owner; /* uid and gid */
+	unsigned int given; /* of enum volume_mutable: what the map had a value for */
 	enum volume_existing existing; /* existingDirectory */
 	char *mount_options; /* the volume attribute; NULL: none */
 };
@@ -48,6 +63,12 @@ struct volume_defaults {
  */
 int volume_params_parse(struct volume_params *ret, const struct csi_map *map,
 			const struct volume_defaults *defaults, struct error *err);
+
+/*
+ * Reads mutable_parameters into ret, over what is there already. Errors as volume_params_parse(); ret
+ * stays the caller's to free.
+ */
+int volume_mutable_parse(struct volume_params *ret, const struct csi_map *map, struct error *err);
 
 /* As volume_params_parse(), for server and share alone: every other parameter is passed over. */
 int volume_location_parse(struct volume_params *ret, const struct csi_map *map,

@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/str.h"
 #include "csi/volume.h"
+#include "nfs/calls.h"
 
 const struct csi_driver *csi_controller_driver(Csi__V1__Controller_Service *service)
 {
@@ -37,6 +38,8 @@ int csi_with_client(const struct csi_driver *driver, const struct nfs_export *e,
 		if (r == -ESTALE)
 			c->broken = true; /* with the handles that it holds */
 		nfs_pool_return(driver->pool, c);
+		if (r == -ESTALE)
+			nfs_pool_drop(driver->pool, e);
 		if ((r != -ESTALE && r != -ECONNABORTED) || attempt > 0)
 			break;
 		error_clear(err);
@@ -47,6 +50,109 @@ int csi_with_client(const struct csi_driver *driver, const struct nfs_export *e,
 		(void)purger_note(driver->purger, e);
 	}
 	return r;
+}
+
+static int take_root_owner(struct nfs_client *c, void *data, struct error *err)
+{
+	struct nfs_attr *attr = data;
+	int r = nfs_getattr(c, &c->root, attr);
+
+	return r < 0 ? nfs_error_set(err, c, r, "looking up the owner of the share") : 0;
+}
+
+int csi_with_reader(const struct csi_driver *driver, struct nfs_export *e, csi_work_fn work,
+		    void *data, struct error *err)
+{
+	struct error first = { .code = ERROR_OK }, second = { .code = ERROR_OK };
+	struct nfs_attr attr = { .has_owner = false };
+	struct nfs_export own = *e;
+	int r;
+
+	r = csi_with_client(driver, e, work, data, &first);
+	if (first.code != ERROR_PERMISSION_DENIED ||
+	    csi_with_client(driver, e, take_root_owner, &attr, &second) < 0 || !attr.has_owner ||
+	    attr.uid == e->uid) {
+		*err = first;
+		return r;
+	}
+	e->uid = attr.uid;
+	e->gid = attr.gid;
+	r = csi_with_client(driver, e, work, data, &second);
+	if (r < 0 && second.code == ERROR_PERMISSION_DENIED) {
+		e->uid = own.uid;
+		e->gid = own.gid;
+		*err = first;
+	} else {
+		*err = second;
+	}
+	return r;
+}
+
+int csi_with_owner(const struct csi_driver *driver, const struct nfs_export *e,
+		   const struct volume_owner *owner, csi_work_fn work, void *data, struct error *err)
+{
+	struct error first = { .code = ERROR_OK };
+	struct nfs_export as = *e; /* borrows its strings */
+	int r;
+
+	if (owner->has_uid)
+		as.uid = owner->uid;
+	if (owner->has_gid)
+		as.gid = owner->gid;
+	if (nfs_export_is_equal(&as, e))
+		return csi_with_client(driver, e, work, data, err);
+	r = csi_with_client(driver, &as, work, data, &first);
+	if (first.code == ERROR_PERMISSION_DENIED) {
+		r = csi_with_client(driver, e, work, data, err);
+		if (err->code != ERROR_PERMISSION_DENIED)
+			return r;
+	}
+	*err = first; /* it names the identity that was asked for */
+	return r;
+}
+
+struct volume_work {
+	struct reference *ref;
+	csi_volume_fn work;
+	void *data;
+	bool again;
+};
+
+static int read_record(struct nfs_client *c, void *data, struct error *err)
+{
+	struct reference *ref = data;
+
+	record_done(&ref->record);
+	ref->version = c->version;
+	return volume_read(c, &ref->id, &ref->record, err);
+}
+
+static int run_volume_work(struct nfs_client *c, void *data, struct error *err)
+{
+	struct volume_work *x = data;
+	int r = x->again ? read_record(c, x->ref, err) : 0;
+
+	x->again = true;
+	return r < 0 ? r : x->work(c, x->ref, x->data, err);
+}
+
+int csi_with_volume(const struct csi_driver *driver, struct reference *ref, csi_volume_fn work,
+		    void *data, struct error *err)
+{
+	const struct volume_owner owner = volume_owner_of(&ref->record);
+	struct volume_work x = { .ref = ref, .work = work, .data = data };
+	const unsigned int version = volume_version_of(&ref->record);
+	struct nfs_export e = ref->export; /* borrows its strings */
+	int r;
+
+	if (e.version == 0 && version != ref->version)
+		e.version = version;
+	r = csi_with_owner(driver, &e, &owner, run_volume_work, &x, err);
+	if (r != -EPROTONOSUPPORT || nfs_export_is_equal(&e, &ref->export))
+		return r;
+	/* The server has lost that version since. */
+	error_clear(err);
+	return csi_with_owner(driver, &ref->export, &owner, run_volume_work, &x, err);
 }
 
 int csi_lock_volume(const struct csi_driver *driver, const struct nfs_export *e, const char *key,
@@ -71,7 +177,7 @@ int reference_init(struct reference *ref, const struct csi_driver *driver, const
 {
 	int r;
 
-	*ref = (struct reference){ .default_policy = driver->on_delete };
+	*ref = (struct reference){ .record = { .n = 0 } };
 	r = volume_id_parse(&ref->id, id);
 	if (r == -EINVAL)
 		return r;
@@ -86,6 +192,11 @@ int reference_init(struct reference *ref, const struct csi_driver *driver, const
 	if (r == 0)
 		known_exports_apply(driver->known, &ref->export);
 	return r;
+}
+
+int reference_read(struct reference *ref, const struct csi_driver *driver, struct error *err)
+{
+	return csi_with_reader(driver, &ref->export, read_record, ref, err);
 }
 
 int reference_find(struct reference *ref, const struct csi_driver *driver, const char *id,

@@ -17,10 +17,9 @@
 
 struct reference {
 	struct volume_id id;
-	struct nfs_export export;
-	enum volume_on_delete default_policy;
-	bool trashed; /* by DeleteVolume: there is something to purge */
-	struct record record; /* empty where the volume has none */
+	struct nfs_export export; /* as it was reached to read the record */
+	struct record record; /* by reference_read(); empty where the volume has none */
+	unsigned int version; /* of NFS, that it was read over */
 };
 
 /*
@@ -35,6 +34,9 @@ int reference_init(struct reference *ref, const struct csi_driver *driver, const
 int reference_find(struct reference *ref, const struct csi_driver *driver, const char *id,
 		   const struct csi_map *secrets, struct error *err);
 
+/* Reads the volume's record. Blocks. Errors as csi_with_reader() and record_read(). */
+int reference_read(struct reference *ref, const struct csi_driver *driver, struct error *err);
+
 void reference_done(struct reference *ref);
 
 /* The driver that a controller service was made for. */
@@ -48,6 +50,31 @@ typedef int (*csi_work_fn)(struct nfs_client *c, void *data, struct error *err);
  * forgotten by the server, only when they are used: then once more on a new connection.
  */
 int csi_with_client(const struct csi_driver *driver, const struct nfs_export *e, csi_work_fn work,
+		    void *data, struct error *err);
+
+/*
+ * As csi_with_client(), for work that only reads: where the export's identity may not enter the
+ * share, once more as the owner of its root, and then that is e's identity from here on.
+ */
+int csi_with_reader(const struct csi_driver *driver, struct nfs_export *e, csi_work_fn work,
+		    void *data, struct error *err);
+
+/*
+ * As csi_with_client(), with the identity of owner first. Where that is refused, since only root may do
+ * it on an export that does not squash root, with the export's own.
+ */
+int csi_with_owner(const struct csi_driver *driver, const struct nfs_export *e,
+		   const struct volume_owner *owner, csi_work_fn work, void *data, struct error *err);
+
+/* Something to do with a volume, whose record has been read. */
+typedef int (*csi_volume_fn)(struct nfs_client *c, struct reference *ref, void *data,
+			     struct error *err);
+
+/*
+ * As csi_with_owner(), for the volume, over the version of NFS that it was created with where no other is
+ * asked for. Its record is read anew where work is done twice.
+ */
+int csi_with_volume(const struct csi_driver *driver, struct reference *ref, csi_volume_fn work,
 		    void *data, struct error *err);
 
 /* The lock of a volume, the same for every call that is about it. Errors as inflight_acquire(). */

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "csi/directory.h"
+#include "csi/usage.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
 
@@ -25,14 +27,54 @@ int64_t volume_size(const struct record *rec)
 	return (int64_t)size;
 }
 
+/* What ControllerModifyVolume has made of it, else what it was created with. */
+static const char *setting(const struct record *rec, const char *key)
+{
+	char modified[32];
+	const char *value;
+
+	(void)snprintf(modified, sizeof(modified), "%s%s", VOLUME_MODIFIED_PREFIX, key);
+	value = record_get(rec, modified);
+	return value != NULL ? value : record_get(rec, key);
+}
+
 static uint32_t mode_of(const struct record *rec)
 {
-	const char *text = record_get(rec, VOLUME_KEY_MODE);
+	const char *text = setting(rec, VOLUME_KEY_MODE);
 	uint64_t mode;
 
 	if (text == NULL || str_parse_u64(text, 8, 07777, &mode) < 0)
 		return 0;
 	return (uint32_t)mode;
+}
+
+static bool id_of(const struct record *rec, const char *key, uint32_t *ret)
+{
+	const char *text = setting(rec, key);
+	uint64_t id;
+
+	if (text == NULL || str_parse_u64(text, 10, UINT32_MAX - 1, &id) < 0)
+		return false;
+	*ret = (uint32_t)id;
+	return true;
+}
+
+struct volume_owner volume_owner_of(const struct record *rec)
+{
+	struct volume_owner owner = { .has_uid = false };
+
+	owner.has_uid = id_of(rec, VOLUME_KEY_UID, &owner.uid);
+	owner.has_gid = id_of(rec, VOLUME_KEY_GID, &owner.gid);
+	return owner;
+}
+
+unsigned int volume_version_of(const struct record *rec)
+{
+	const char *text = record_get(rec, VOLUME_KEY_VERSION);
+
+	if (text == NULL || (strcmp(text, "3") != 0 && strcmp(text, "4") != 0))
+		return 0;
+	return (unsigned int)(text[0] - '0');
 }
 
 static enum volume_existing existing_of(const struct record *rec)
@@ -75,6 +117,8 @@ static int check_same(const struct record *have, const struct record *want,
 		{ VOLUME_KEY_DIR, "subDir" },
 		{ VOLUME_KEY_ON_DELETE, "onDelete" },
 		{ VOLUME_KEY_MODE, "mountPermissions" },
+		{ VOLUME_KEY_UID, "uid" },
+		{ VOLUME_KEY_GID, "gid" },
 	};
 	const char *name = record_get(want, VOLUME_KEY_NAME);
 	size_t i;
@@ -133,9 +177,23 @@ static void undo(struct nfs_client *c, const struct nfs_handle *folder, const ch
 	/* A volume that was there before keeps its record, whatever has become of its directory. */
 	if (!created && directory_is_gone(c, dir, &second) != 1)
 		return;
-	if (directory_remove_parents(c, dir, &second) < 0 ||
+	if (directory_remove_parents(c, dir, &second) < 0 || usage_forget(c, key, dir, &second) < 0 ||
 	    record_remove(c, folder, key, rec, &second) < 0)
 		err->code = ERROR_ABORTED;
+}
+
+static int make_directory(struct nfs_client *c, const char *key, const char *dir,
+			  const struct record *rec, enum volume_existing existing, struct error *err)
+{
+	const struct directory_wish wish = {
+		.mode = mode_of(rec),
+		.owner = volume_owner_of(rec),
+		.existing = existing,
+	};
+	int r;
+
+	r = usage_note(c, key, dir, err);
+	return r < 0 ? r : directory_make(c, dir, &wish, err);
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
@@ -143,9 +201,13 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 {
 	const struct nfs_handle *folder;
 	const char *dir;
+	char version[8];
 	bool created;
 	int r;
 
+	(void)snprintf(version, sizeof(version), "%u", c->version);
+	if (record_set(rec, VOLUME_KEY_VERSION, version) < 0)
+		return error_oom(err);
 	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &folder, err);
 	if (r < 0)
 		return r;
@@ -158,37 +220,45 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	if (r < 0)
 		return r;
 	/* What an attempt before this one may have made is not somebody else's. */
-	r = directory_make(c, dir, mode_of(rec), created ? existing_of(rec) : EXISTING_ADOPT, err);
+	r = make_directory(c, key, dir, rec, created ? existing_of(rec) : EXISTING_ADOPT, err);
 	if (r < 0 && r != -ESTALE)
 		undo(c, folder, key, rec, dir, created, err);
 	return r;
 }
 
-/* Ids of volumes that csi-driver-nfs made may hold what is no name for a record. */
-static bool key_can_have_record(const char *key)
+bool volume_key_can_have_record(const char *key)
 {
 	return strchr(key, '/') == NULL && strlen(key) <= RECORD_NAME_MAX;
 }
 
-/* The volume's record; ret stays empty where there is none. *ret_folder NULL: no folder either. */
-static int read_record(struct nfs_client *c, const char *key, struct record *ret,
-		       const struct nfs_handle **ret_folder, struct error *err)
+int volume_read(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+		struct error *err)
 {
+	const char *key = volume_id_key(id);
+	const struct nfs_handle *folder;
 	int r;
 
-	*ret_folder = NULL;
-	if (!key_can_have_record(key))
+	if (!volume_key_can_have_record(key))
 		return 0;
-	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, ret_folder, err);
+	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
 	if (r == 0)
-		r = record_read(c, *ret_folder, key, ret, err);
+		r = record_read(c, folder, key, ret, err);
 	return r == -ENOENT ? 0 : r;
+}
+
+int volume_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+		     const char **ret, struct error *err)
+{
+	if (rec->n > 0)
+		return dir_of(c, rec, volume_id_key(id), ret, err);
+	*ret = id->subdir;
+	return 0;
 }
 
 static enum volume_on_delete policy_of(const struct record *rec, const struct volume_id *id,
 				       enum volume_on_delete default_policy)
 {
-	const char *text = record_get(rec, VOLUME_KEY_ON_DELETE);
+	const char *text = setting(rec, VOLUME_KEY_ON_DELETE);
 	enum volume_on_delete policy;
 
 	if (text == NULL)
@@ -213,204 +283,78 @@ static int delete_directory(struct nfs_client *c, const char *dir, const char *k
 }
 
 static int dispose(struct nfs_client *c, const char *dir, const char *key,
-		   enum volume_on_delete policy, bool *ret_trashed, struct error *err)
+		   const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
+	const char *slash = strrchr(dir, '/');
 	int r;
 
-	switch (policy) {
-	case ON_DELETE_RETAIN:
+	if (how->policy == ON_DELETE_RETAIN)
 		return 0;
-	case ON_DELETE_ARCHIVE:
-		r = directory_archive(c, dir, err);
-		break;
-	case ON_DELETE_DELETE:
-	default:
-		r = delete_directory(c, dir, key, ret_trashed, err);
-		break;
+	r = usage_by_others(c, key, dir, err);
+	if (r < 0)
+		return r;
+	if (r > 0) {
+		log_info("The directory of a deleted volume stays, another volume uses it",
+			 LOG_STR("volume", key), LOG_STR("directory", dir));
+		return 0;
 	}
+	if (how->policy == ON_DELETE_ARCHIVE)
+		r = directory_archive(c, dir, how->replace_archive, ret_trashed, err);
+	else
+		r = delete_directory(c, dir, slash != NULL ? slash + 1 : dir, ret_trashed, err);
 	return r < 0 ? r : directory_remove_parents(c, dir, err);
 }
 
-int volume_delete(struct nfs_client *c, const struct volume_id *id,
-		  enum volume_on_delete default_policy, bool *ret_trashed, struct error *err)
+int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+		  const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
-	cleanup_record struct record rec = { .n = 0 };
-	const char *key = volume_id_key(id), *dir = id->subdir, *slash;
+	struct volume_disposal own = *how;
+	const char *key = volume_id_key(id), *dir;
 	const struct nfs_handle *folder;
 	int r;
 
 	*ret_trashed = false;
-	r = read_record(c, key, &rec, &folder, err);
-	if (r == 0 && rec.n > 0)
-		r = dir_of(c, &rec, key, &dir, err);
+	own.policy = policy_of(rec, id, how->policy);
+	r = volume_directory(c, id, rec, &dir, err);
+	if (r == 0)
+		r = dispose(c, dir, key, &own, ret_trashed, err);
+	if (r < 0 || !volume_key_can_have_record(key))
+		return r;
+	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = usage_forget(c, key, dir, err);
 	if (r < 0)
 		return r;
-	slash = strrchr(dir, '/');
-	r = dispose(c, dir, slash != NULL ? slash + 1 : dir, policy_of(&rec, id, default_policy),
-		    ret_trashed, err);
-	if (r < 0 || folder == NULL)
-		return r;
-	if (rec.n == 0)
+	if (rec->n == 0)
 		return record_forget(c, folder, key, err);
-	return record_remove(c, folder, key, &rec, err);
+	return record_remove(c, folder, key, rec, err);
 }
 
-int volume_look(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		bool *ret_has_directory, struct error *err)
 {
-	cleanup_record struct record rec = { .n = 0 };
-	const char *key = volume_id_key(id), *dir = id->subdir;
-	const struct nfs_handle *folder;
+	const char *dir;
 	int r;
 
-	r = read_record(c, key, &rec, &folder, err);
-	if (r == 0 && rec.n > 0)
-		r = dir_of(c, &rec, key, &dir, err);
+	r = volume_directory(c, id, rec, &dir, err);
 	if (r == 0)
 		r = directory_is_gone(c, dir, err);
 	if (r < 0)
 		return r;
 	*ret_has_directory = r == 0;
-	*ret = rec;
-	rec = (struct record){ .n = 0 };
 	return 0;
 }
 
-int volume_find(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+int volume_find(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		struct error *err)
 {
-	struct record rec = { .n = 0 };
 	bool has_directory;
 	int r;
 
-	r = volume_look(c, id, &rec, &has_directory, err);
-	if (r < 0)
+	r = volume_look(c, id, rec, &has_directory, err);
+	if (r < 0 || has_directory)
 		return r;
-	if (!has_directory) {
-		record_done(&rec);
-		return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s",
-				 id->subdir, c->export.server, c->export.share);
-	}
-	*ret = rec;
-	return 0;
-}
-
-static int set_size(struct record *rec, int64_t size, struct error *err)
-{
-	char number[32];
-
-	(void)snprintf(number, sizeof(number), "%" PRId64, size);
-	return record_set(rec, VOLUME_KEY_SIZE, number) < 0 ? error_oom(err) : 0;
-}
-
-/* What csi-driver-nfs made has no record: its size has to be kept somewhere from now on. */
-static int describe_foreign(struct record *rec, const struct volume_id *id, struct error *err)
-{
-	cleanup_free char *text = volume_id_format(id);
-	enum volume_on_delete policy;
-	int r = text != NULL ? 0 : -ENOMEM;
-
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_NAME, volume_id_key(id));
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_ID, text);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_DIR, id->subdir);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_MODE, "0000");
-	/* Without it, the policy of the time of the deletion counts, as before. */
-	if (r == 0 && id->on_delete[0] != '\0' && on_delete_parse(id->on_delete, &policy) == 0)
-		r = record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(policy));
-	return r < 0 ? error_oom(err) : 0;
-}
-
-/* A quota of the server's on the directory shows as a file system smaller than the export's. */
-static int check_quota(struct nfs_client *c, const char *dir, int64_t size, struct error *err)
-{
-	struct nfs_space whole, own;
-	struct directory_place place;
-	struct nfs_handle handle;
-	int r;
-
-	r = directory_locate(c, dir, &place, err);
-	if (r == 0)
-		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
-	if (r == 0)
-		r = nfs_fsstat(c, &c->root, &whole);
-	if (r == 0)
-		r = nfs_fsstat(c, &handle, &own);
-	if (r < 0)
-		return nfs_error_set(err, c, r, "asking for the space of '%s'", dir);
-	if (own.total > 0 && own.total < whole.total && own.total < (uint64_t)size)
-		return error_set(err, ERROR_OUT_OF_RANGE,
-				 "the server's own quota gives '%s' on %s:%s %" PRIu64
-				 " bytes: raise it there first",
-				 dir, c->export.server, c->export.share, own.total);
-	return 0;
-}
-
-/* The size that a volume gets: what is required, exactly, and never less than it has. */
-static int expanded_size(int64_t have, const Csi__V1__CapacityRange *range, int64_t *ret,
-			 struct error *err)
-{
-	if (range->limit_bytes > 0 && have > range->limit_bytes)
-		return error_set(err, ERROR_OUT_OF_RANGE,
-				 "capacity_range: limit_bytes is below the size that the volume has, %" PRId64
-				 " bytes",
-				 have);
-	*ret = range->required_bytes > have ? range->required_bytes : have;
-	return 0;
-}
-
-static int write_size(struct nfs_client *c, const char *key, const struct volume_id *id,
-		      const struct nfs_handle *folder, struct record *rec, int64_t size,
-		      struct error *err)
-{
-	bool fresh = rec->n == 0;
-	int r = 0;
-
-	if (fresh && !key_can_have_record(key))
-		return 0; /* an id of early csi-driver-nfs; there is nowhere to keep it */
-	if (fresh)
-		r = describe_foreign(rec, id, err);
-	if (r == 0)
-		r = set_size(rec, size, err);
-	if (r < 0)
-		return r;
-	if (!fresh)
-		return record_replace(c, folder, key, rec, err);
-	r = record_create(c, folder, key, rec, err);
-	if (r == -EEXIST)
-		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
-	return r;
-}
-
-int volume_expand(struct nfs_client *c, const struct volume_id *id,
-		  const Csi__V1__CapacityRange *range, struct record *ret, int64_t *ret_size,
-		  struct error *err)
-{
-	cleanup_record struct record rec = { .n = 0 };
-	const char *key = volume_id_key(id), *dir = id->subdir;
-	const struct nfs_handle *folder;
-	int64_t size = 0;
-	int r;
-
-	r = volume_find(c, id, &rec, err);
-	if (r == 0 && rec.n > 0)
-		r = dir_of(c, &rec, key, &dir, err);
-	if (r == 0)
-		r = expanded_size(volume_size(&rec), range, &size, err);
-	if (r == 0 && size != volume_size(&rec)) {
-		r = check_quota(c, dir, size, err);
-		if (r == 0)
-			r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &folder, err);
-		if (r == 0)
-			r = write_size(c, key, id, folder, &rec, size, err);
-	}
-	if (r < 0)
-		return r;
-	*ret_size = size;
-	*ret = rec;
-	rec = (struct record){ .n = 0 };
-	return 0;
+	return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s", id->subdir,
+			 c->export.server, c->export.share);
 }

@@ -28,6 +28,14 @@
 #define VOLUME_KEY_MODE "mode"
 #define VOLUME_KEY_ON_DELETE "ondelete"
 #define VOLUME_KEY_EXISTING "existing"
+#define VOLUME_KEY_UID "uid" /* where a uid was given; decimal */
+#define VOLUME_KEY_GID "gid"
+#define VOLUME_KEY_VERSION "vers" /* of NFS, that it was created over: "3" or "4" */
+#define VOLUME_KEY_PORT "port" /* where the mount options named one */
+#define VOLUME_KEY_MOUNT_PORT "mountport"
+#define VOLUME_KEY_SEC "sec"
+/* Before a key: what ControllerModifyVolume made of it. The key itself keeps what it was created with. */
+#define VOLUME_MODIFIED_PREFIX "m."
 #define VOLUME_CONTEXT_PREFIX "p."
 
 /*
@@ -39,37 +47,44 @@
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const Csi__V1__CapacityRange *range, struct error *err);
 
-/*
- * Deletes, archives or lets go of the volume, as its record says, or its id, or the default. 0 too
- * where it is gone already. *ret_trashed tells whether there is something to purge now.
- */
-int volume_delete(struct nfs_client *c, const struct volume_id *id,
-		  enum volume_on_delete default_policy, bool *ret_trashed, struct error *err);
+/* Whether a record may have that name. Ids of volumes that csi-driver-nfs made may hold what may not. */
+bool volume_key_can_have_record(const char *key);
 
-/*
- * Finds a volume: its record, which stays empty for volumes that have none, and whether its
- * directory is there. -ENOENT with NOT_FOUND where there is neither.
- */
-int volume_find(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+/* The volume's record; ret stays empty where it has none. */
+int volume_read(struct nfs_client *c, const struct volume_id *id, struct record *ret,
 		struct error *err);
 
+/* The volume's directory, of its record or its id, borrowed. rec is what volume_read() found. */
+int volume_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+		     const char **ret, struct error *err);
+
+/* What becomes of a directory. */
+struct volume_disposal {
+	enum volume_on_delete policy; /* where neither record nor id tell */
+	bool replace_archive; /* one of the same name; else the new one gets a dated name */
+};
+
 /*
- * As volume_find(), but tells of a record without directory, and of neither, by *ret_has_directory
- * and an empty record.
+ * Deletes, archives or lets go of the volume, as its record says, or its id, or how. A directory that
+ * other volumes use stays. 0 too where it is gone already. *ret_trashed tells whether there is
+ * something to purge now.
  */
-int volume_look(struct nfs_client *c, const struct volume_id *id, struct record *ret,
+int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+		  const struct volume_disposal *how, bool *ret_trashed, struct error *err);
+
+/* Whether the volume's directory is there. */
+int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		bool *ret_has_directory, struct error *err);
+
+/* As volume_look(), with -ENOENT and NOT_FOUND where it is not. */
+int volume_find(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+		struct error *err);
 
 /* The size in a volume's record, in bytes; 0 where it tells none. */
 int64_t volume_size(const struct record *rec);
 
-/*
- * Notes a larger size in the volume's record. *ret_size is what it has then: what is required, or what
- * it had if that is more. Errors: NOT_FOUND, OUT_OF_RANGE (the limit is below what it has, or a quota
- * on the server is), otherwise as nfs_error_set().
- */
-int volume_expand(struct nfs_client *c, const struct volume_id *id,
-		  const Csi__V1__CapacityRange *range, struct record *ret, int64_t *ret_size,
-		  struct error *err);
+/* The owner in a volume's record, and the version of NFS that it was created over; 0 where it tells none. */
+struct volume_owner volume_owner_of(const struct record *rec);
+unsigned int volume_version_of(const struct record *rec);
 
 #endif

@@ -33,11 +33,18 @@ int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nf
 	return r;
 }
 
-int nfs_setmode(struct nfs_client *c, const struct nfs_handle *handle, uint32_t mode)
+int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle, const struct nfs_change *change)
 {
-	struct nfs_op op = { .type = NFS_OP_SETMODE, .dir = handle, .mode = mode };
+	struct nfs_op op = { .type = NFS_OP_SETATTR, .dir = handle, .change = *change };
 
 	return nfs_client_call(c, &op);
+}
+
+int nfs_setmode(struct nfs_client *c, const struct nfs_handle *handle, uint32_t mode)
+{
+	const struct nfs_change change = { .has_mode = true, .mode = mode };
+
+	return nfs_setattr(c, handle, &change);
 }
 
 int nfs_mkdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name, uint32_t mode,

@@ -14,6 +14,8 @@
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
+int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle,
+		const struct nfs_change *change);
 int nfs_setmode(struct nfs_client *c, const struct nfs_handle *handle, uint32_t mode);
 int nfs_mkdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name, uint32_t mode,
 	      struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);

@@ -27,8 +27,8 @@
 /* In-flight limit of one client, for those who pipeline. */
 #define NFS_WINDOW 64
 
-/* How many folders .csi-nfs/ has. */
-#define NFS_FOLDERS 3
+/* How many folders nfs/state.h knows. */
+#define NFS_FOLDERS 5
 
 struct nfs_client;
 

@@ -96,9 +96,10 @@ static int check_share(const char *share, struct error *err)
 
 int nfs_export_init(struct nfs_export *e, const char *server, const char *share, struct error *err)
 {
-	cleanup_nfs_export struct nfs_export x = { .uid = geteuid(), .gid = getegid() };
+	cleanup_nfs_export struct nfs_export x = { .server = NULL };
 	int r;
 
+	nfs_export_set_own(&x);
 	x.server = nfs_server_without_brackets(server);
 	x.share = path_join_root(share, NULL);
 	if (x.server == NULL || x.share == NULL)
@@ -177,6 +178,17 @@ int nfs_export_apply_options(struct nfs_export *e, const char *options, struct e
 			return r;
 	}
 	return 0;
+}
+
+bool nfs_export_is_own(const struct nfs_export *e)
+{
+	return e->uid == geteuid() && e->gid == getegid();
+}
+
+void nfs_export_set_own(struct nfs_export *e)
+{
+	e->uid = geteuid();
+	e->gid = getegid();
 }
 
 int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e)

@@ -54,6 +54,10 @@ int nfs_export_init(struct nfs_export *e, const char *server, const char *share,
  */
 int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err);
 
+/* Whether the identity is the process's own; and sets it to that. */
+bool nfs_export_is_own(const struct nfs_export *e);
+void nfs_export_set_own(struct nfs_export *e);
+
 int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e);
 bool nfs_export_is_equal(const struct nfs_export *a, const struct nfs_export *b);
 void nfs_export_done(struct nfs_export *e);

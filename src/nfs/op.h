@@ -35,6 +35,14 @@ struct nfs_attr {
 	enum nfs_type type;
 	bool has_mode;
 	uint32_t mode; /* permission bits with setuid, setgid and sticky */
+	bool has_owner; /* of a version 4 server only where it is asked for, and sent as numbers */
+	uint32_t uid, gid;
+};
+
+/* What SETATTR changes, in one step: all of it or nothing. */
+struct nfs_change {
+	bool has_mode, has_uid, has_gid;
+	uint32_t mode, uid, gid;
 };
 
 /* Of the file system that an object is on, or of the quota that the server applies to it. */
@@ -45,9 +53,9 @@ struct nfs_space {
 
 enum nfs_op_type {
 	NFS_OP_LOOKUP, /* dir, name -> handle, attr */
-	NFS_OP_GETATTR, /* dir -> attr */
-	NFS_OP_SETMODE, /* dir, mode */
-	NFS_OP_MKDIR, /* dir, name, mode -> handle, attr */
+	NFS_OP_GETATTR, /* dir -> attr with owner */
+	NFS_OP_SETATTR, /* dir, change */
+	NFS_OP_MKDIR, /* dir, name, mode -> handle, attr with owner */
 	NFS_OP_SYMLINK, /* dir, name, text; fails with -EEXIST rather than replace */
 	NFS_OP_READLINK, /* dir -> link */
 	NFS_OP_REMOVE, /* dir, name: anything but a directory */
@@ -75,6 +83,7 @@ struct nfs_op {
 	const char *to_name;
 	const char *text;
 	uint32_t mode;
+	struct nfs_change change;
 	uint64_t cookie; /* where to go on; 0: from the start */
 	char verifier[8]; /* of the previous page; zeros for the first */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);

@@ -99,8 +99,7 @@ static bool is_of_server(const struct nfs_client *c, const struct nfs_export *e)
 	return c->export.port == e->port && strcmp(c->export.server, e->server) == 0;
 }
 
-/* Connections to a server that does not answer: when it is back, it may be under another address. */
-static void drop_idle(struct nfs_pool *pool, const struct nfs_export *e)
+void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 {
 	struct list *pos, *tmp;
 	struct list dropped;
@@ -160,8 +159,9 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 	if (r == 0)
 		return 0;
 	nfs_breaker_leave(pool->breaker, e, down);
+	/* When it is back, it may be under another address. */
 	if (down)
-		drop_idle(pool, e);
+		nfs_pool_drop(pool, e);
 	if (err != NULL)
 		*err = why;
 	return r;

@@ -36,6 +36,9 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 /* Gives a lease back. Accepts NULL. */
 void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c);
 
+/* Closes what is idle of the export's server: after -ESTALE, as others may hold that handle too. */
+void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e);
+
 /* Closes what has been idle for too long. */
 void nfs_pool_sweep(struct nfs_pool *pool);
 

@@ -5,16 +5,24 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "nfs/calls.h"
 
 #define FOLDER_MODE 0700
+#define FOLDER_MODE_SHARED 01777
+
+#define TRASH_KEY_MAX 150 /* what stands behind it has less than 100 bytes */
 
 static const char *const names[] = {
-	[NFS_FOLDER_VOLUMES] = "volumes",
-	[NFS_FOLDER_PARENTS] = "parents",
+	[NFS_FOLDER_TOP] = NFS_STATE_DIR, [NFS_FOLDER_VOLUMES] = "volumes",
+	[NFS_FOLDER_PARENTS] = "parents", [NFS_FOLDER_USERS] = "users",
 	[NFS_FOLDER_TRASH] = "trash",
 };
 
@@ -29,8 +37,28 @@ static int check_directory(struct nfs_client *c, const char *name, const struct 
 	return nfs_error_set(err, c, -ENOTDIR, "'%s' is not a directory: remove it", name);
 }
 
-static int open_directory(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-			  bool create, struct nfs_handle *ret, struct error *err)
+/*
+ * Root that turns out to be somebody else on the server has been squashed. Without the mode the folder
+ * still works for the identity that made it.
+ */
+static int make_directory(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			  struct nfs_handle *ret, struct nfs_attr *ret_attr)
+{
+	uint32_t mode = c->export.uid == 0 ? FOLDER_MODE : FOLDER_MODE_SHARED;
+	int r;
+
+	r = nfs_mkdir(c, dir, name, mode, ret, ret_attr);
+	if (r < 0)
+		return r;
+	if (ret_attr->has_owner && ret_attr->uid != 0)
+		mode = FOLDER_MODE_SHARED;
+	if (ret_attr->mode != mode)
+		(void)nfs_setmode(c, ret, mode);
+	return 0;
+}
+
+int nfs_state_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		   bool create, struct nfs_handle *ret, struct error *err)
 {
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -38,7 +66,7 @@ static int open_directory(struct nfs_client *c, const struct nfs_handle *dir, co
 
 	r = nfs_lookup(c, dir, name, &handle, &attr);
 	if (r == -ENOENT && create) {
-		r = nfs_mkdir(c, dir, name, FOLDER_MODE, &handle, &attr);
+		r = make_directory(c, dir, name, &handle, &attr);
 		/* Somebody else made it in between. */
 		if (r == -EEXIST)
 			r = nfs_lookup(c, dir, name, &handle, &attr);
@@ -59,23 +87,57 @@ static int open_directory(struct nfs_client *c, const struct nfs_handle *dir, co
 int nfs_state_folder(struct nfs_client *c, enum nfs_folder folder, bool create,
 		     const struct nfs_handle **ret, struct error *err)
 {
-	struct nfs_handle *handle = &c->folders[folder];
-	struct nfs_handle top;
-	int r;
+	struct nfs_handle *top = &c->folders[NFS_FOLDER_TOP], *handle = &c->folders[folder];
+	int r = 0;
 
-	if (handle->len == 0) {
-		r = open_directory(c, &c->root, NFS_STATE_DIR, create, &top, err);
-		if (r < 0)
-			return r;
-		r = open_directory(c, &top, names[folder], create, handle, err);
-		if (r < 0)
-			return r;
-	}
-	*ret = handle;
-	return 0;
+	if (top->len == 0)
+		r = nfs_state_open(c, &c->root, NFS_STATE_DIR, create, top, err);
+	if (r == 0 && handle->len == 0)
+		r = nfs_state_open(c, top, names[folder], create, handle, err);
+	if (r == 0)
+		*ret = handle;
+	return r;
 }
 
 void nfs_state_forget(struct nfs_client *c)
 {
 	memset(c->folders, 0, sizeof(c->folders));
+}
+
+void nfs_state_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key)
+{
+	static _Atomic unsigned int counter;
+	size_t len = strlen(key) > TRASH_KEY_MAX ? str_utf8_cut(key, TRASH_KEY_MAX) : strlen(key);
+	struct timespec now;
+	int n;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	n = snprintf(name, NFS_NAME_MAX + 1, "%.*s.%" PRIx64 ".%x.%x", (int)len, key,
+		     (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec,
+		     (unsigned int)getpid(), counter++);
+	if (!nfs_export_is_own(&c->export))
+		(void)snprintf(name + n, NFS_NAME_MAX + 1 - (size_t)n, "@%" PRIu32 ":%" PRIu32,
+			       c->export.uid, c->export.gid);
+}
+
+void nfs_state_trash_identity(const char *name, struct nfs_export *e)
+{
+	const char *at = strrchr(name, '@');
+	uint64_t uid, gid;
+	char number[16];
+	size_t len;
+
+	nfs_export_set_own(e);
+	if (at == NULL)
+		return;
+	len = strcspn(at + 1, ":");
+	if (at[1 + len] == '\0' || len >= sizeof(number))
+		return;
+	memcpy(number, at + 1, len);
+	number[len] = '\0';
+	if (str_parse_u64(number, 10, UINT32_MAX, &uid) < 0 ||
+	    str_parse_u64(at + 2 + len, 10, UINT32_MAX, &gid) < 0)
+		return;
+	e->uid = (uint32_t)uid;
+	e->gid = (uint32_t)gid;
 }

@@ -4,10 +4,15 @@
 /*
  * The driver's own folder on a share:
  *
- *   .csi-nfs/            mode 0700
+ *   .csi-nfs/
  *     volumes/           one record per volume, see nfs/record.h
  *     parents/           one symbolic link per parent directory that csi-nfs made for a subDir
+ *     users/             which volumes use which directory, where that is not plain; csi/usage.h
  *     trash/             deleted directories that are being purged
+ *
+ * The folders have mode 0700 where the driver is root on the share. Elsewhere (the export squashes
+ * root, or the driver is not root) volumes may be made with several identities, and each has to write
+ * here: mode 1777, as /tmp has, so that nobody removes what is another's.
  *
  * Handles of the folders are kept in the client, since every call needs them; one that the server
  * no longer knows (-ESTALE) is looked up anew by the next call. Same thread rules as
@@ -19,8 +24,10 @@
 #include "nfs/client.h"
 
 enum nfs_folder {
+	NFS_FOLDER_TOP, /* .csi-nfs itself */
 	NFS_FOLDER_VOLUMES,
 	NFS_FOLDER_PARENTS,
+	NFS_FOLDER_USERS,
 	NFS_FOLDER_TRASH,
 };
 
@@ -33,5 +40,18 @@ int nfs_state_folder(struct nfs_client *c, enum nfs_folder folder, bool create,
 
 /* Forgets the handles, after -ESTALE. */
 void nfs_state_forget(struct nfs_client *c);
+
+/* As a folder of the state directory, with the mode that such folders have. Errors as nfs_state_folder(). */
+int nfs_state_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		   bool create, struct nfs_handle *ret, struct error *err);
+
+/*
+ * A name for the trash, unique among everything that is there at one time: it begins with key, cut
+ * when too long, and tells the identity of the client where that is not the process's own.
+ */
+void nfs_state_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key);
+
+/* The identity that a name in the trash tells, or the process's own, into e. */
+void nfs_state_trash_identity(const char *name, struct nfs_export *e);
 
 #endif

@@ -61,6 +61,9 @@ static void take_attr(struct nfs_attr *to, const fattr3 *from)
 	}
 	to->has_mode = true;
 	to->mode = from->mode & 07777;
+	to->has_owner = true;
+	to->uid = from->uid;
+	to->gid = from->gid;
 }
 
 static void take_attr_if(struct nfs_attr *to, const post_op_attr *from)
@@ -148,7 +151,7 @@ static void take_nothing(struct nfs_op *op, const void *data)
 /* What is read from a successful reply. All replies start with their status. */
 static void (*const take[])(struct nfs_op *op, const void *data) = {
 	[NFS_OP_LOOKUP] = take_lookup,   [NFS_OP_GETATTR] = take_getattr,
-	[NFS_OP_SETMODE] = take_nothing, [NFS_OP_MKDIR] = take_mkdir,
+	[NFS_OP_SETATTR] = take_nothing, [NFS_OP_MKDIR] = take_mkdir,
 	[NFS_OP_SYMLINK] = take_nothing, [NFS_OP_READLINK] = take_readlink,
 	[NFS_OP_REMOVE] = take_nothing,  [NFS_OP_RMDIR] = take_nothing,
 	[NFS_OP_RENAME] = take_nothing,  [NFS_OP_READDIR] = take_readdir,
@@ -186,13 +189,20 @@ static int encode_getattr(struct rpc_context *rpc, struct nfs_op *op)
 	return rpc_nfs3_getattr_async(rpc, replied, &args, op);
 }
 
-static int encode_setmode(struct rpc_context *rpc, struct nfs_op *op)
+static int encode_setattr(struct rpc_context *rpc, struct nfs_op *op)
 {
+	sattr3 *to;
 	SETATTR3args args;
 
 	memset(&args, 0, sizeof(args));
 	put_handle(&args.object, op->dir);
-	set_mode(&args.new_attributes, op->mode);
+	to = &args.new_attributes;
+	if (op->change.has_mode)
+		set_mode(to, op->change.mode);
+	to->uid.set_it = op->change.has_uid;
+	to->uid.set_uid3_u.uid = op->change.uid;
+	to->gid.set_it = op->change.has_gid;
+	to->gid.set_gid3_u.gid = op->change.gid;
 	return rpc_nfs3_setattr_async(rpc, replied, &args, op);
 }
 
@@ -270,7 +280,7 @@ static int encode_fsstat(struct rpc_context *rpc, struct nfs_op *op)
 
 static int (*const encoders[])(struct rpc_context *rpc, struct nfs_op *op) = {
 	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
-	[NFS_OP_SETMODE] = encode_setmode, [NFS_OP_MKDIR] = encode_mkdir,
+	[NFS_OP_SETATTR] = encode_setattr, [NFS_OP_MKDIR] = encode_mkdir,
 	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
 	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_rmdir,
 	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,

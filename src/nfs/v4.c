@@ -8,6 +8,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -20,24 +22,31 @@
 #define READDIR_BYTES 32768
 #define COMPOUND_MAX 72 /* operations in one compound */
 #define EXPORT_DEPTH_MAX 64 /* components of an exported path */
+#define OWNER_DIGITS_MAX 10 /* of a 32-bit number */
+#define ATTR_VALUES_MAX (4 + 2 * (4 + 12)) /* mode, owner and group with their padding */
 
 /* Attributes that are asked for, RFC 7530 section 5.8: bits of the two words of the mask. */
 #define ATTR_TYPE (1U << 1)
 #define ATTR_RDATTR_ERROR (1U << 11)
 #define ATTR_FILEHANDLE (1U << 19)
 #define ATTR_MODE (1U << (33 - 32))
+#define ATTR_OWNER (1U << (36 - 32))
+#define ATTR_OWNER_GROUP (1U << (37 - 32))
 #define ATTR_SPACE_AVAIL (1U << (42 - 32))
 #define ATTR_SPACE_TOTAL (1U << (44 - 32))
 
 static uint32_t mask_plain[2] = { ATTR_TYPE, ATTR_MODE };
 static uint32_t mask_readdir[2] = { ATTR_TYPE | ATTR_RDATTR_ERROR | ATTR_FILEHANDLE, ATTR_MODE };
-static uint32_t mask_mode[2] = { 0, ATTR_MODE };
+/* Owners are asked for where they matter: a server may look up a name for each. */
+static uint32_t mask_owner[2] = { ATTR_TYPE, ATTR_MODE | ATTR_OWNER | ATTR_OWNER_GROUP };
 static uint32_t mask_space[2] = { 0, ATTR_SPACE_AVAIL | ATTR_SPACE_TOTAL };
 
 struct compound {
 	nfs_argop4 ops[COMPOUND_MAX];
 	unsigned int n;
-	uint32_t mode; /* in network order: what a fattr4 of a mode holds */
+	uint32_t mask[2]; /* of the attributes that are set */
+	char values[ATTR_VALUES_MAX]; /* and what they are */
+	size_t values_len;
 };
 
 static nfs_argop4 *add(struct compound *c, nfs_opnum4 opnum)
@@ -74,18 +83,49 @@ static void add_putfh(struct compound *c, const struct nfs_handle *handle)
 	args->object.nfs_fh4_val = (char *)(uintptr_t)handle->data; /* only read by the encoder */
 }
 
-static void add_getattr(struct compound *c)
+static void add_getattr(struct compound *c, uint32_t *what)
 {
-	add(c, OP_GETATTR)->nfs_argop4_u.opgetattr.attr_request = mask(mask_plain);
+	add(c, OP_GETATTR)->nfs_argop4_u.opgetattr.attr_request = mask(what);
 }
 
-static fattr4 mode_attr(struct compound *c, uint32_t mode)
+static void put_u32(struct compound *c, uint32_t value)
 {
-	fattr4 attr = { .attrmask = mask(mask_mode) };
+	uint32_t be = htonl(value);
 
-	c->mode = htonl(mode);
-	attr.attr_vals.attrlist4_len = sizeof(c->mode);
-	attr.attr_vals.attrlist4_val = (char *)&c->mode;
+	memcpy(c->values + c->values_len, &be, sizeof(be));
+	c->values_len += sizeof(be);
+}
+
+/* A number in digits: what servers take from clients without id mapping (RFC 7530, section 5.9). */
+static void put_owner(struct compound *c, uint32_t id)
+{
+	char digits[OWNER_DIGITS_MAX + 1];
+	int n = snprintf(digits, sizeof(digits), "%" PRIu32, id);
+
+	put_u32(c, (uint32_t)n);
+	memcpy(c->values + c->values_len, digits, (size_t)n);
+	c->values_len += ((size_t)n + 3) & ~(size_t)3;
+}
+
+/* The values follow each other in the order of their numbers. */
+static fattr4 change_attr(struct compound *c, const struct nfs_change *change)
+{
+	fattr4 attr = { .attrmask = mask(c->mask) };
+
+	if (change->has_mode) {
+		c->mask[1] |= ATTR_MODE;
+		put_u32(c, change->mode);
+	}
+	if (change->has_uid) {
+		c->mask[1] |= ATTR_OWNER;
+		put_owner(c, change->uid);
+	}
+	if (change->has_gid) {
+		c->mask[1] |= ATTR_OWNER_GROUP;
+		put_owner(c, change->gid);
+	}
+	attr.attr_vals.attrlist4_len = (u_int)c->values_len;
+	attr.attr_vals.attrlist4_val = c->values;
 	return attr;
 }
 
@@ -94,33 +134,34 @@ static void encode_lookup(struct compound *c, const struct nfs_op *op)
 	add_putfh(c, op->dir);
 	add(c, OP_LOOKUP)->nfs_argop4_u.oplookup.objname = text(op->name);
 	add(c, OP_GETFH);
-	add_getattr(c);
+	add_getattr(c, mask_plain);
 }
 
 static void encode_getattr(struct compound *c, const struct nfs_op *op)
 {
 	add_putfh(c, op->dir);
-	add_getattr(c);
+	add_getattr(c, mask_owner);
 }
 
-static void encode_setmode(struct compound *c, const struct nfs_op *op)
+static void encode_setattr(struct compound *c, const struct nfs_op *op)
 {
 	add_putfh(c, op->dir);
 	/* The all-zero stateid is right for anything but the size (RFC 7530, section 16.32.4). */
-	add(c, OP_SETATTR)->nfs_argop4_u.opsetattr.obj_attributes = mode_attr(c, op->mode);
+	add(c, OP_SETATTR)->nfs_argop4_u.opsetattr.obj_attributes = change_attr(c, &op->change);
 }
 
 static void encode_mkdir(struct compound *c, const struct nfs_op *op)
 {
+	const struct nfs_change change = { .has_mode = true, .mode = op->mode };
 	CREATE4args *args;
 
 	add_putfh(c, op->dir);
 	args = &add(c, OP_CREATE)->nfs_argop4_u.opcreate;
 	args->objtype.type = NF4DIR;
 	args->objname = text(op->name);
-	args->createattrs = mode_attr(c, op->mode);
+	args->createattrs = change_attr(c, &change);
 	add(c, OP_GETFH);
-	add_getattr(c);
+	add_getattr(c, mask_owner);
 }
 
 static void encode_symlink(struct compound *c, const struct nfs_op *op)
@@ -226,6 +267,45 @@ static bool read_handle(struct attr_reader *r, struct nfs_handle *ret)
 	return true;
 }
 
+/* "1000", and for the superuser also "root@domain". Other names mean nothing here. */
+static bool read_owner(struct attr_reader *r, bool *ret_known, uint32_t *ret)
+{
+	char name[OWNER_DIGITS_MAX + 1];
+	uint64_t id;
+	size_t padded;
+	uint32_t len;
+
+	*ret_known = false;
+	if (!read_u32(r, &len) || len > r->left)
+		return false;
+	padded = ((size_t)len + 3) & ~(size_t)3;
+	if (padded > r->left)
+		return false;
+	if (len < sizeof(name)) {
+		memcpy(name, r->p, len);
+		name[len] = '\0';
+		*ret_known = str_parse_u64(name, 10, UINT32_MAX, &id) == 0;
+	}
+	if (len >= 4 && memcmp(r->p, "root", 4) == 0 && (len == 4 || r->p[4] == '@')) {
+		*ret_known = true;
+		id = 0;
+	}
+	if (*ret_known)
+		*ret = (uint32_t)id;
+	r->p += padded;
+	r->left -= padded;
+	return true;
+}
+
+static void take_owner(struct attr_reader *r, struct nfs_attr *attr)
+{
+	bool has_uid, has_gid;
+
+	if (!read_owner(r, &has_uid, &attr->uid) || !read_owner(r, &has_gid, &attr->gid))
+		return;
+	attr->has_owner = has_uid && has_gid;
+}
+
 static enum nfs_type type_of(uint32_t type)
 {
 	switch (type) {
@@ -247,7 +327,7 @@ static void take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_hand
 	uint32_t hi = from->attrmask.bitmap4_len > 1 ? from->attrmask.bitmap4_val[1] : 0;
 	uint32_t value;
 
-	if ((lo & ~mask_readdir[0]) != 0)
+	if ((lo & ~mask_readdir[0]) != 0 || (hi & ~mask_owner[1]) != 0)
 		return; /* something unasked for: what follows cannot be found */
 	if (lo & ATTR_TYPE) {
 		if (!read_u32(&r, &value))
@@ -258,10 +338,14 @@ static void take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_hand
 		return;
 	if ((lo & ATTR_FILEHANDLE) && !read_handle(&r, handle))
 		return;
-	if ((hi & ATTR_MODE) && read_u32(&r, &value)) {
+	if (hi & ATTR_MODE) {
+		if (!read_u32(&r, &value))
+			return;
 		attr->has_mode = true;
 		attr->mode = value & 07777;
 	}
+	if ((hi & ATTR_OWNER) && (hi & ATTR_OWNER_GROUP))
+		take_owner(&r, attr);
 }
 
 /* A server leaves out what it does not have: then the space stays 0, "not known". */
@@ -378,7 +462,7 @@ static void replied(struct rpc_context *rpc, int status, void *data, void *priva
 
 static void (*const encoders[])(struct compound *c, const struct nfs_op *op) = {
 	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
-	[NFS_OP_SETMODE] = encode_setmode, [NFS_OP_MKDIR] = encode_mkdir,
+	[NFS_OP_SETATTR] = encode_setattr, [NFS_OP_MKDIR] = encode_mkdir,
 	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
 	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_remove,
 	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,
@@ -442,7 +526,7 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 		if (parts.items[i][0] != '\0')
 			add(&c, OP_LOOKUP)->nfs_argop4_u.oplookup.objname = text(parts.items[i]);
 	add(&c, OP_GETFH);
-	add_getattr(&c);
+	add_getattr(&c, mask_plain);
 	r = send_compound(conn, &c, &op);
 	if (r < 0)
 		return error_oom(err);

@@ -112,16 +112,23 @@ static struct job *next_job(struct purger *p)
 }
 
 struct batch {
+	struct purger *purger;
+	const struct nfs_export *export;
 	char *names[BATCH_MAX];
 	size_t n;
 };
 
+/* What was deleted with another identity is for a job with that one: this one may not remove it. */
 static int take_name(void *data, const struct nfs_entry *entry)
 {
 	struct batch *batch = data;
+	struct nfs_export owner = *batch->export;
 
 	if (batch->n == BATCH_MAX)
 		return 0; /* the next batch has it */
+	nfs_state_trash_identity(entry->name, &owner);
+	if (!nfs_export_is_equal(&owner, batch->export))
+		return purger_note(batch->purger, &owner);
 	batch->names[batch->n] = strdup(entry->name);
 	if (batch->names[batch->n] == NULL)
 		return -ENOMEM;
@@ -160,7 +167,7 @@ static int empty_trash(struct purger *p, struct nfs_client *c, struct tree_stats
 	if (r < 0)
 		return r;
 	for (;;) {
-		struct batch batch = { .n = 0 };
+		struct batch batch = { .purger = p, .export = &c->export };
 		int read;
 
 		read = nfs_readdir(c, trash, take_name, &batch);

@@ -378,8 +378,8 @@ static int start_node(struct engine *e, struct node *node)
 		op->type = NFS_OP_LOOKUP;
 		break;
 	case NODE_CHMOD:
-		op->type = NFS_OP_SETMODE;
-		op->mode = 0700;
+		op->type = NFS_OP_SETATTR;
+		op->change = (struct nfs_change){ .has_mode = true, .mode = 0700 };
 		break;
 	case NODE_READ:
 		op->type = NFS_OP_READDIR;

@@ -21,7 +21,7 @@ struct node {
 	struct list children;
 	uint64_t id; /* what a handle of it holds */
 	enum nfs_type type;
-	uint32_t mode;
+	uint32_t mode, uid, gid;
 	char *text;
 	char *name;
 };
@@ -33,6 +33,7 @@ struct fake_nfs {
 	struct fake_failure failure;
 	unsigned int operations;
 	uint32_t mask;
+	bool squash;
 };
 
 struct fake_client {
@@ -129,7 +130,14 @@ static void describe(const struct node *node, struct nfs_handle *handle, struct 
 	memset(handle, 0, sizeof(*handle));
 	handle->len = sizeof(node->id);
 	memcpy(handle->data, &node->id, sizeof(node->id));
-	*attr = (struct nfs_attr){ .type = node->type, .has_mode = true, .mode = node->mode };
+	*attr = (struct nfs_attr){
+		.type = node->type,
+		.has_mode = true,
+		.mode = node->mode,
+		.has_owner = true,
+		.uid = node->uid,
+		.gid = node->gid,
+	};
 }
 
 static int check_name(const char *name)
@@ -160,6 +168,9 @@ static int do_make(struct fake_nfs *f, struct node *dir, struct nfs_op *op)
 		return -ENAMETOOLONG;
 	node = node_new(f, op->name, link ? NFS_TYPE_SYMLINK : NFS_TYPE_DIRECTORY,
 			link ? 0777 : op->mode & ~f->mask);
+	node->uid =
+		f->squash && op->client->export.uid == 0 ? FAKE_NFS_NOBODY : op->client->export.uid;
+	node->gid = op->client->export.gid;
 	if (link)
 		node->text = must(strdup(op->text));
 	attach(dir, node);
@@ -251,6 +262,23 @@ static int do_readdir(struct node *dir, struct nfs_op *op)
 	return 0;
 }
 
+/* As chmod(2) and chown(2): only root gives away, the owner sets the mode. */
+static int do_setattr(const struct fake_nfs *f, struct node *node, const struct nfs_op *op)
+{
+	uint32_t uid = op->client->export.uid;
+	bool root = uid == 0 && !f->squash;
+
+	if (!root && (uid != node->uid || (op->change.has_uid && op->change.uid != uid)))
+		return -EPERM;
+	if (op->change.has_mode)
+		node->mode = op->change.mode;
+	if (op->change.has_uid)
+		node->uid = op->change.uid;
+	if (op->change.has_gid)
+		node->gid = op->change.gid;
+	return 0;
+}
+
 static int perform_in(struct fake_nfs *f, struct node *node, struct nfs_op *op)
 {
 	switch (op->type) {
@@ -267,7 +295,7 @@ static int perform_in(struct fake_nfs *f, struct node *node, struct nfs_op *op)
 	case NFS_OP_READDIR:
 		return do_readdir(node, op);
 	case NFS_OP_GETATTR:
-	case NFS_OP_SETMODE:
+	case NFS_OP_SETATTR:
 	case NFS_OP_READLINK:
 	case NFS_OP_FSSTAT:
 		break;
@@ -287,10 +315,8 @@ static int perform(struct fake_nfs *f, struct nfs_op *op)
 		describe(node, &unused, &op->attr);
 		return 0;
 	}
-	if (op->type == NFS_OP_SETMODE) {
-		node->mode = op->mode;
-		return 0;
-	}
+	if (op->type == NFS_OP_SETATTR)
+		return do_setattr(f, node, op);
 	if (op->type == NFS_OP_FSSTAT) {
 		op->space = (struct nfs_space){ .total = 1 << 30, .available = 1 << 29 };
 		return 0;
@@ -464,6 +490,11 @@ void fake_nfs_umask(struct fake_nfs *f, uint32_t mask)
 	f->mask = mask;
 }
 
+void fake_nfs_squash(struct fake_nfs *f)
+{
+	f->squash = true;
+}
+
 /* The node at path, or NULL; with make, directories are made on the way, and the last one too. */
 static struct node *resolve(struct fake_nfs *f, const char *path, bool make)
 {
@@ -532,6 +563,18 @@ uint32_t fake_nfs_mode(struct fake_nfs *f, const char *path)
 	mode = node != NULL ? node->mode : 0;
 	pthread_mutex_unlock(&f->lock);
 	return mode;
+}
+
+uint32_t fake_nfs_owner(struct fake_nfs *f, const char *path)
+{
+	const struct node *node;
+	uint32_t uid;
+
+	pthread_mutex_lock(&f->lock);
+	node = resolve(f, path, false);
+	uid = node != NULL ? node->uid : UINT32_MAX;
+	pthread_mutex_unlock(&f->lock);
+	return uid;
 }
 
 static void list_node(const struct node *dir, const char *prefix, const char *skip, struct buf *b)

@@ -42,6 +42,10 @@ unsigned int fake_nfs_operations(struct fake_nfs *f);
 /* Permission bits that the server takes away from MKDIR's mode, as a umask does. */
 void fake_nfs_umask(struct fake_nfs *f, uint32_t mask);
 
+/* Treats root as nobody from now on. */
+#define FAKE_NFS_NOBODY 65534
+void fake_nfs_squash(struct fake_nfs *f);
+
 /* Makes a directory, a file or a link, with all directories above it. text NULL: not a link. */
 void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, const char *text);
 
@@ -51,6 +55,7 @@ void fake_nfs_remove(struct fake_nfs *f, const char *path);
 /* Whether there is something at path, and what. */
 enum nfs_type fake_nfs_type(struct fake_nfs *f, const char *path); /* UNKNOWN: nothing */
 uint32_t fake_nfs_mode(struct fake_nfs *f, const char *path);
+uint32_t fake_nfs_owner(struct fake_nfs *f, const char *path);
 
 /*
  * All paths of the share, sorted, a line each: directories with a slash at the end. skip leaves out a

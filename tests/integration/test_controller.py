@@ -22,118 +22,14 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 # pylint: disable=wrong-import-position
 import harness
 import servers
+from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base, OnServer
 from csi_client import Client, capability, pb
 from driver import Driver
 from servers import Export, Ganesha, wait_for
 
-LAB = os.environ["LAB_DIR"]
-DISK = os.environ["LAB_DISK"]
-CODE = grpc.StatusCode
-GIB = 1 << 30
-STATE = ".csi-nfs"
-SERVER = "127.0.0.1"
 
-
-class Base(unittest.TestCase):
-    """A driver, and helpers that every case uses."""
-
-    maxDiff = None
-
-    def fails(self, codes, call, *words, **fields):
-        """The call fails with one of these codes, and a message that holds these words."""
-        if not isinstance(codes, tuple):
-            codes = (codes,)
-        try:
-            answer = call(**fields)
-        except grpc.RpcError as e:
-            self.assertIn(e.code(), codes, e.details())
-            self.assertTrue(e.details(), "an error without a message")
-            for word in words:
-                self.assertIn(word.lower(), e.details().lower())
-            return e.details()
-        self.fail("answered OK: %s" % answer)
-        return None
-
-
-class OnServer:
+class Controller(OnServer):
     """Cases that run once for each kind of server: mixed into Base below."""
-
-    protocols = "3, 4"
-    version = "3"
-
-    @classmethod
-    def setUpClass(cls):
-        tag = cls.__name__
-        cls.share = os.path.join(DISK, tag, "share")
-        extra = [Export(os.path.join(DISK, tag, "ro"), cls.protocols, access="RO"),
-                 Export(os.path.join(DISK, tag, "squashed"), cls.protocols, squash="Root_Squash"),
-                 Export(os.path.join(DISK, tag, "refused"), cls.protocols, clients="192.0.2.1")]
-        cls.server = Ganesha(os.path.join(LAB, tag), [Export(cls.share, cls.protocols)] + extra,
-                             protocols=cls.protocols)
-        cls.server.start()
-        os.chmod(os.path.join(DISK, tag, "squashed"), 0o755)
-        cls.driver = Driver(LAB, name=tag)
-        try:
-            cls.driver.start()
-        except servers.Failure:
-            cls.server.stop()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.driver.stop()
-        finally:
-            cls.server.stop()
-
-    @property
-    def client(self):
-        return self.driver.client
-
-    @property
-    def secrets(self):
-        return {"mountOptions": ",".join(self.server.flags(self.version))}
-
-    def request(self, name, size=GIB, cap=None, share=None, **parameters):
-        """The fields of a CreateVolume call; parameters that are None are left out."""
-        given = {"server": SERVER, "share": share or self.share}
-        given.update({k.replace("__", "/"): v for k, v in parameters.items()})
-        given = {k: v for k, v in given.items() if v is not None}
-        cap = cap or capability(flags=self.server.flags(self.version))
-        fields = {"name": name, "volume_capabilities": [cap], "parameters": given,
-                  "secrets": self.secrets}
-        if size is not None:
-            fields["capacity_range"] = {"required_bytes": size}
-        return fields
-
-    def create(self, name, **more):
-        return self.client.CreateVolume(**self.request(name, **more)).volume
-
-    def delete(self, volume_id):
-        self.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
-
-    def path(self, *parts):
-        return os.path.join(self.share, *parts)
-
-    def listed(self, share=None):
-        """What is on the share, but for the state folder."""
-        return sorted(n for n in os.listdir(share or self.share) if n != STATE)
-
-    def records(self, share=None):
-        """Everything that lies below the state folder and is not a folder."""
-        found = []
-        # What the purger takes away meanwhile, os.walk passes over.
-        for here, folders, names in os.walk(os.path.join(share or self.share, STATE)):
-            found += [os.path.join(here, n) for n in names]
-            found += [os.path.join(here, n) for n in folders
-                      if os.path.islink(os.path.join(here, n))]
-        return sorted(set(found))
-
-    def is_clean(self, share=None):
-        """Waits until nothing is left, the purge in the background done."""
-        wait_for(lambda: not self.listed(share) and not self.records(share), 15)
-        self.assertEqual(self.listed(share), [])
-        self.assertEqual(self.records(share), [])
 
     # ---- create ----
 
@@ -824,17 +720,17 @@ class OnServer:
             pass  # that is what a killed driver looks like
 
 
-class OnVersion3(OnServer, Base):
+class OnVersion3(Controller, Base):
     protocols = "3"
     version = "3"
 
 
-class OnVersion4(OnServer, Base):
+class OnVersion4(Controller, Base):
     protocols = "4"
     version = "4"
 
 
-class OnBoth(OnServer, Base):
+class OnBoth(Controller, Base):
     """No version asked for: the driver chooses."""
     protocols = "3, 4"
 

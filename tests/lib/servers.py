@@ -99,8 +99,9 @@ class Export:
 class Ganesha:
     """nfs-ganesha with the VFS FSAL. Files and folders of its own under home."""
 
-    def __init__(self, home, exports, protocols="3, 4"):
+    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2"):
         self.home = home
+        self.minor_versions = minor_versions
         self.exports = exports
         self.protocols = protocols
         self.port = free_port()
@@ -130,11 +131,11 @@ class Ganesha:
 }
 NFSV4 {
 	Only_Numeric_Owners = true; Graceless = true; RecoveryRoot = "%s/recovery";
-	minor_versions = 0, 1, 2; Lease_Lifetime = 10; Grace_Period = 10;
+	minor_versions = %s; Lease_Lifetime = 10; Grace_Period = 10;
 }
 NFS_KRB5 { Active_krb5 = false; }
 LOG { Default_Log_Level = EVENT; }
-""" % (self.protocols, self.port, self.mount_port, self.home))
+""" % (self.protocols, self.port, self.mount_port, self.home, self.minor_versions))
             for number, export in enumerate(self.exports, 1):
                 f.write(export.block(number))
         return path

@@ -45,6 +45,7 @@ static void bench_init(struct bench *b)
 	ck_assert(inflight_new(&b->driver.inflight) == 0);
 	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
+	ck_assert(usage_table_new(&b->driver.usage) == 0);
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
 	csi_identity_init(&b->identity, &b->driver);
 	csi_controller_init(&b->controller, &b->driver);
@@ -57,6 +58,7 @@ static void bench_done(struct bench *b)
 {
 	purger_free(b->driver.purger);
 	nfs_pool_free(b->driver.pool);
+	usage_table_free(b->driver.usage);
 	known_exports_free(b->driver.known);
 	inflight_free(b->driver.inflight);
 	fake_nfs_free(b->nfs);
@@ -132,6 +134,7 @@ START_TEST(test_unimplemented)
 		"ListVolumes",
 		"GetCapacity",
 		"ControllerGetVolume",
+		"ControllerModifyVolume",
 		"ControllerExpandVolume",
 		"NodePublishVolume",
 		"NodeUnpublishVolume",
@@ -231,7 +234,7 @@ START_TEST(test_capabilities)
 	invoke("controller", &b.controller.service.base, "ControllerGetCapabilities", &controller,
 	       &call);
 	list = (const void *)call.reply;
-	check_int("controller", "number", list->n_capabilities, 6);
+	check_int("controller", "number", list->n_capabilities, 7);
 	check_int("controller", "case", list->capabilities[0]->type_case,
 		  CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC);
 	check_int("controller", "type", list->capabilities[0]->rpc->type,

@@ -63,6 +63,9 @@ static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid, c
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
+	const struct volume_disposal how = { .policy = policy };
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
 
 	id.server = strdup("fake");
 	id.share = strdup("share");
@@ -70,7 +73,8 @@ static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid, c
 	id.uuid = strdup(uuid);
 	id.on_delete = strdup(on_delete);
 	error_clear(err);
-	return volume_delete(c, &id, policy, ret_trashed, err);
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_delete(c, &id, &rec, &how, ret_trashed, err);
 }
 
 static int delete (struct fake_nfs *f, const struct volume *v, struct error *err)
@@ -87,6 +91,7 @@ static int find(struct fake_nfs *f, const struct volume *v, struct error *err)
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	cleanup_record struct record rec = { .n = 0 };
+	int r;
 
 	id.server = strdup("fake");
 	id.share = strdup("share");
@@ -94,7 +99,8 @@ static int find(struct fake_nfs *f, const struct volume *v, struct error *err)
 	id.uuid = strdup(v->key);
 	id.on_delete = strdup("");
 	error_clear(err);
-	return volume_find(c, &id, &rec, err);
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_find(c, &id, &rec, err);
 }
 
 static void check_share(const char *row, struct fake_nfs *f, const char *skip, const char *want)
@@ -137,10 +143,11 @@ START_TEST(test_left_behind)
 		const char *left;
 	} rows[] = {
 		{ "flat", &flat, FOLDERS },
-		{ "nested", &nested, ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/volumes/\n" },
+		{ "nested", &nested,
+		  ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n" },
 		{ "archived", &archived,
 		  ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/parents/archived-a\n"
-		  ".csi-nfs/parents/archived-a%2Fb\n.csi-nfs/volumes/\n"
+		  ".csi-nfs/parents/archived-a%2Fb\n.csi-nfs/users/\n.csi-nfs/volumes/\n"
 		  "archived-a/\narchived-a/b/\narchived-a/b/d/\n" },
 		{ "long record", &wordy, FOLDERS },
 	};
@@ -342,7 +349,8 @@ START_TEST(test_parents)
 	check_share("first", f, ".csi-nfs", "ns/\nns/team/\nns/team/two/\n");
 	check_int("second", "delete", delete (f, &second, &err), 0);
 	check_share("second", f, ".csi-nfs", "ns/\n");
-	check_share("all", f, "ns", ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/volumes/\n");
+	check_share("all", f, "ns",
+		    ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n");
 	check_int("third", "create", create(f, &first, 0, &err), 0);
 	fake_nfs_put(f, "ns/team/of-somebody", NFS_TYPE_FILE, NULL);
 	check_int("third", "delete", delete (f, &first, &err), 0);
@@ -599,7 +607,7 @@ static void refuse_everywhere(const struct volume *v, const char *kind, bool uma
 	size_t i;
 
 	if (umask)
-		total++; /* for SETMODE */
+		total++; /* for SETATTR */
 	for (i = 0; i < ARRAY_SIZE(errors); i++) {
 		for (n = 1; n <= total; n++) {
 			char row[128];

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Which volumes share a directory. A subDir may name the directory of another volume, one in it or
+ * one around it; then what one volume deletes would be another's data. Each volume whose directory is
+ * not simply its own key leaves a note under .csi-nfs/users/ for its directory and each one above it,
+ * so that a few lookups tell who else is there, however many volumes the share has:
+ *
+ *   users/<path, with %2F for a slash>/<key of the volume>
+ *
+ * A note that leads to no record counts for nothing. Worker threads; what takes a client blocks.
+ */
+#ifndef CSI_USAGE_H
+#define CSI_USAGE_H
+
+#include "base/cleanup.h"
+#include "nfs/client.h"
+
+/* Whether the paths are the same, or one leads to something in the other. */
+bool usage_overlaps(const char *a, const char *b);
+
+/* Leaves the notes of a volume. 0 too where they are there. Errors as nfs_error_set(). */
+int usage_note(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+
+/* Takes them back. */
+int usage_forget(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+
+/*
+ * Whether a volume other than that of key uses dir, something in it or something around it. Returns
+ * 1, 0 or a negative errno.
+ */
+int usage_by_others(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+
+/* -------- in this process -------- */
+
+/*
+ * Directories that calls are at work on. One that is being deleted excludes every other call on an
+ * overlapping one, as a new volume there could not tell whether its directory stays.
+ */
+struct usage_table;
+struct usage_lock;
+
+/* Returns 0 or -ENOMEM. The caller frees. */
+int usage_table_new(struct usage_table **ret);
+void usage_table_free(struct usage_table *t);
+
+/* -EAGAIN with ABORTED where another call is at work there; or -ENOMEM. */
+int usage_acquire(struct usage_table *t, const struct nfs_export *e, const char *dir, bool deleting,
+		  struct usage_lock **ret, struct error *err);
+
+/* Accepts NULL. */
+void usage_release(struct usage_lock *lock);
+
+DEFINE_CLEANUP(usage_lock, struct usage_lock *, usage_release)
+#define cleanup_usage_lock __attribute__((cleanup(cleanup_ptr_usage_lock)))
+
+#endif
