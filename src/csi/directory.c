@@ -309,25 +309,31 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 	return 0;
 }
 
-int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
-		     bool *ret_trashed, struct error *err)
+static int in_the_way(struct nfs_client *c, const struct directory_place *place, struct error *err)
 {
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
-	*ret_trashed = false;
-	/* REMOVE of NFSv4 takes files as well: look before. */
 	r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
-	if (attr.type != NFS_TYPE_DIRECTORY)
-		return not_a_directory(c, place->base, strlen(place->base), &attr, err);
+	return not_a_directory(c, place->base, strlen(place->base), &attr, err);
+}
+
+int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
+		     bool *ret_trashed, struct error *err)
+{
+	int r;
+
+	*ret_trashed = false;
 	r = nfs_rmdir(c, &place->parent, place->base);
 	if (r == 0 || r == -ENOENT)
 		return 0;
+	if (r == -ENOTDIR)
+		return in_the_way(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
 	r = move_to_trash(c, place, key, err);

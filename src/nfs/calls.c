@@ -77,6 +77,11 @@ int nfs_readlink(struct nfs_client *c, const struct nfs_handle *dir, const char 
 	struct nfs_attr attr;
 	int r;
 
+	if (c->version == 4) {
+		op.dir = dir;
+		op.name = name;
+		return nfs_client_call(c, &op);
+	}
 	r = nfs_lookup(c, dir, name, &handle, &attr);
 	if (r < 0)
 		return r;

@@ -32,6 +32,7 @@ static const struct {
 	{ 10016, EACCES }, /* WRONGSEC: the export wants another security flavour */
 	{ 10018, EREMOTEIO }, /* RESOURCE */
 	{ 10019, EREMOTE }, /* MOVED */
+	{ 10027, ENOTDIR }, /* NOT_SAME: RMDIR asks whether it is a directory, nothing else is asked */
 	{ 10021, EPROTONOSUPPORT }, /* MINOR_VERS_MISMATCH */
 	{ 10029, ELOOP }, /* SYMLINK: a component of a path is one */
 	{ 10040, EILSEQ }, /* BADCHAR */

@@ -57,9 +57,9 @@ enum nfs_op_type {
 	NFS_OP_SETATTR, /* dir, change */
 	NFS_OP_MKDIR, /* dir, name, mode -> handle, attr with owner */
 	NFS_OP_SYMLINK, /* dir, name, text; fails with -EEXIST rather than replace */
-	NFS_OP_READLINK, /* dir -> link */
+	NFS_OP_READLINK, /* dir -> link; version 4 with a name: of what is there */
 	NFS_OP_REMOVE, /* dir, name: anything but a directory */
-	NFS_OP_RMDIR, /* dir, name: an empty directory */
+	NFS_OP_RMDIR, /* dir, name: an empty directory; -ENOTDIR for anything else */
 	NFS_OP_RENAME, /* dir, name, to_dir, to_name */
 	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof */
 	NFS_OP_FSSTAT, /* dir -> space */

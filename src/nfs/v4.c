@@ -178,6 +178,8 @@ static void encode_symlink(struct compound *c, const struct nfs_op *op)
 static void encode_readlink(struct compound *c, const struct nfs_op *op)
 {
 	add_putfh(c, op->dir);
+	if (op->name != NULL)
+		add(c, OP_LOOKUP)->nfs_argop4_u.oplookup.objname = text(op->name);
 	add(c, OP_READLINK);
 }
 
@@ -185,6 +187,22 @@ static void encode_remove(struct compound *c, const struct nfs_op *op)
 {
 	add_putfh(c, op->dir);
 	add(c, OP_REMOVE)->nfs_argop4_u.opremove.target = text(op->name);
+}
+
+/* REMOVE takes files as well, and what comes after a VERIFY that does not hold is not done. */
+static void encode_rmdir(struct compound *c, const struct nfs_op *op)
+{
+	fattr4 *is_directory;
+
+	add_putfh(c, op->dir);
+	add(c, OP_LOOKUP)->nfs_argop4_u.oplookup.objname = text(op->name);
+	is_directory = &add(c, OP_VERIFY)->nfs_argop4_u.opverify.obj_attributes;
+	c->mask[0] = ATTR_TYPE;
+	put_u32(c, NF4DIR);
+	is_directory->attrmask = mask(c->mask);
+	is_directory->attr_vals.attrlist4_len = (u_int)c->values_len;
+	is_directory->attr_vals.attrlist4_val = c->values;
+	encode_remove(c, op);
 }
 
 static void encode_rename(struct compound *c, const struct nfs_op *op)
@@ -464,7 +482,7 @@ static void (*const encoders[])(struct compound *c, const struct nfs_op *op) = {
 	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
 	[NFS_OP_SETATTR] = encode_setattr, [NFS_OP_MKDIR] = encode_mkdir,
 	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
-	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_remove,
+	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_rmdir,
 	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,
 	[NFS_OP_FSSTAT] = encode_fsstat,
 };
