@@ -131,6 +131,34 @@ class Node(unittest.TestCase):
     def _has_version(self, line, version):
         self.assertIn("vers=" + version, line[3])
 
+    # ---- volumes of csi-driver-nfs ----
+
+    def test_volumes_of_csi_driver_nfs(self):
+        """Attributes as its versions made them, and as its manuals have people write them; the handle
+        is any string, and means nothing to a node."""
+        claim = {"csi.storage.k8s.io/pvc/name": "one", "csi.storage.k8s.io/pvc/namespace": "ns",
+                 "csi.storage.k8s.io/pv/name": "pvc-1"}
+        added = {"storage.kubernetes.io/csiProvisionerIdentity": "1700000000-8081-nfs.csi.k8s.io",
+                 "unknown": "left alone"}
+        place = {"server": HOST, "share": "/share"}
+        for handle, context in (
+                (HOST + "#share#one##", {**place, "subdir": "one", **claim, **added}),
+                (HOST + "#share#one#pvc-1#retain", {**place, "subDir": "one", "onDelete": "retain",
+                                                    **claim, **added}),
+                (HOST + "#share#one#pvc-1", {**place, "subDir": "${pvc.metadata.name}", **claim}),
+                (HOST + "#share#one", {"server": HOST, "share": "share/one", **added}),
+                (HOST + "/share/one", {"server": HOST, "share": "/share/one/"}),
+                (HOST + "/share##", {"server": HOST, "share": "/share", "subDir": "/one/",
+                                     "mountOptions": "nosuid"}),
+                ("any-string", {**place, "subDir": "one", "mountPermissions": "0"})):
+            with self.subTest(handle=handle):
+                self.client.NodePublishVolume(
+                    volume_id=handle, target_path=self.target, volume_context=context,
+                    volume_capability=capability("MULTI_NODE_MULTI_WRITER", ["nfsvers=4.1"]))
+                self.write_and_read()
+                self.client.NodeUnpublishVolume(volume_id=handle, target_path=self.target)
+                self.is_gone()
+
     # ---- versions ----
 
     def test_version_3_without_locks(self):
