@@ -23,7 +23,7 @@
 
 #define EXIT_USAGE 2
 
-/* Threads for calls that wait for a server, twice what one server may have (NFS_SERVER_SHARE). */
+/* Threads for calls that wait for a server, twice what one server may have (NET_SERVER_SHARE). */
 #define WORKERS "32"
 
 /* How long calls may go on after SIGTERM: kubelet waits 30 s before it kills. */

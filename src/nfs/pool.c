@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
-#include "nfs/breaker.h"
+#include "net/breaker.h"
 
 struct idle_client {
 	struct list link;
@@ -20,7 +20,7 @@ struct idle_client {
 
 struct nfs_pool {
 	nfs_connect_fn connect;
-	struct nfs_breaker *breaker;
+	struct net_breaker *breaker;
 	pthread_mutex_t lock; /* guards what follows; innermost */
 	struct list idle; /* of struct idle_client, the longest unused first */
 	size_t n_idle;
@@ -32,7 +32,7 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect)
 
 	if (pool == NULL)
 		return -ENOMEM;
-	if (nfs_breaker_new(&pool->breaker) < 0) {
+	if (net_breaker_new(&pool->breaker) < 0) {
 		free(pool);
 		return -ENOMEM;
 	}
@@ -60,7 +60,7 @@ void nfs_pool_free(struct nfs_pool *pool)
 	if (pool == NULL)
 		return;
 	idle_free(&pool->idle);
-	nfs_breaker_free(pool->breaker);
+	net_breaker_free(pool->breaker);
 	pthread_mutex_destroy(&pool->lock);
 	free(pool);
 }
@@ -147,18 +147,18 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 	bool ask, down;
 	int r;
 
-	r = nfs_breaker_enter(pool->breaker, e, &ask, err);
+	r = net_breaker_enter(pool->breaker, e->server, e->port, &ask, err);
 	if (r < 0)
 		return r;
 	r = take_or_connect(pool, e, ask, ret, &why);
 	down = r == -EHOSTDOWN;
 	if (down)
-		nfs_breaker_failed(pool->breaker, e, &why);
+		net_breaker_failed(pool->breaker, e->server, e->port, &why);
 	else if (ask)
-		nfs_breaker_answered(pool->breaker, e);
+		net_breaker_answered(pool->breaker, e->server, e->port);
 	if (r == 0)
 		return 0;
-	nfs_breaker_leave(pool->breaker, e, down);
+	net_breaker_leave(pool->breaker, e->server, e->port, down);
 	/* When it is back, it may be under another address. */
 	if (down)
 		nfs_pool_drop(pool, e);
@@ -174,7 +174,7 @@ void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
 
 	if (c == NULL)
 		return;
-	nfs_breaker_leave(pool->breaker, &c->export, c->silent);
+	net_breaker_leave(pool->breaker, c->export.server, c->export.port, c->silent);
 	idle = c->broken ? NULL : calloc(1, sizeof(*idle));
 	if (idle == NULL) {
 		nfs_client_free(c);
@@ -208,5 +208,5 @@ void nfs_pool_sweep(struct nfs_pool *pool)
 	}
 	pthread_mutex_unlock(&pool->lock);
 	idle_free(&old);
-	nfs_breaker_sweep(pool->breaker);
+	net_breaker_sweep(pool->breaker);
 }

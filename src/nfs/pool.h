@@ -5,7 +5,7 @@
  * Clients kept for the next call to the same export: connecting costs ten times what a call does.
  * A lease belongs to the thread that took it until it is given back. Idle clients are closed after
  * a while, broken ones at once. Servers that do not answer are kept off by a circuit breaker
- * (nfs/breaker.h). Any thread; no lock is held across network traffic.
+ * (net/breaker.h). Any thread; no lock is held across network traffic.
  */
 #ifndef NFS_POOL_H
 #define NFS_POOL_H
@@ -27,7 +27,7 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect);
 void nfs_pool_free(struct nfs_pool *pool);
 
 /*
- * A client for the export, idle or new. Errors as nfs_client_connect() and nfs_breaker_enter(). May
+ * A client for the export, idle or new. Errors as nfs_client_connect() and net_breaker_enter(). May
  * block for seconds.
  */
 int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client **ret,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include "nfs/breaker.h"
+#include "net/breaker.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -30,15 +30,15 @@ struct server {
 	struct error why; /* it is down */
 };
 
-struct nfs_breaker {
+struct net_breaker {
 	pthread_mutex_t lock; /* guards what follows; innermost */
 	pthread_cond_t changed;
 	struct list servers;
 };
 
-int nfs_breaker_new(struct nfs_breaker **ret)
+int net_breaker_new(struct net_breaker **ret)
 {
-	struct nfs_breaker *b = calloc(1, sizeof(*b));
+	struct net_breaker *b = calloc(1, sizeof(*b));
 	pthread_condattr_t attr;
 
 	if (b == NULL)
@@ -60,7 +60,7 @@ static void server_free(struct server *s)
 	free(s);
 }
 
-void nfs_breaker_free(struct nfs_breaker *b)
+void net_breaker_free(struct net_breaker *b)
 {
 	struct list *pos, *tmp;
 
@@ -75,34 +75,34 @@ void nfs_breaker_free(struct nfs_breaker *b)
 
 /* -------- with the lock held -------- */
 
-static struct server *find(struct nfs_breaker *b, const struct nfs_export *e)
+static struct server *find(struct net_breaker *b, const char *server, uint16_t port)
 {
 	struct list *pos;
 
 	list_for_each(pos, &b->servers) {
 		struct server *s = container_of(pos, struct server, link);
 
-		if (s->port == e->port && strcmp(s->name, e->server) == 0)
+		if (s->port == port && strcmp(s->name, server) == 0)
 			return s;
 	}
 	return NULL;
 }
 
-static struct server *find_or_add(struct nfs_breaker *b, const struct nfs_export *e)
+static struct server *find_or_add(struct net_breaker *b, const char *server, uint16_t port)
 {
-	struct server *s = find(b, e);
+	struct server *s = find(b, server, port);
 
 	if (s != NULL)
 		return s;
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return NULL;
-	s->name = strdup(e->server);
+	s->name = strdup(server);
 	if (s->name == NULL) {
 		free(s);
 		return NULL;
 	}
-	s->port = e->port;
+	s->port = port;
 	list_add_tail(&b->servers, &s->link);
 	return s;
 }
@@ -110,7 +110,7 @@ static struct server *find_or_add(struct nfs_breaker *b, const struct nfs_export
 static bool is_fresh(const struct server *s)
 {
 	return s->heard_ns != 0 &&
-	       clock_now_ns() - s->heard_ns < NFS_BREAKER_FRESH_MS * CLOCK_NS_PER_MS;
+	       clock_now_ns() - s->heard_ns < NET_BREAKER_FRESH_MS * CLOCK_NS_PER_MS;
 }
 
 static int refuse_down(const struct server *s, struct error *err)
@@ -129,14 +129,14 @@ static bool is_down(const struct server *s)
 
 static void put_down(struct server *s, const struct error *why)
 {
-	s->pause_ms = s->pause_ms == 0 ? NFS_BREAKER_FIRST_MS : s->pause_ms * 2;
-	if (s->pause_ms > NFS_BREAKER_LAST_MS)
-		s->pause_ms = NFS_BREAKER_LAST_MS;
+	s->pause_ms = s->pause_ms == 0 ? NET_BREAKER_FIRST_MS : s->pause_ms * 2;
+	if (s->pause_ms > NET_BREAKER_LAST_MS)
+		s->pause_ms = NET_BREAKER_LAST_MS;
 	s->next_try_ns = clock_now_ns() + s->pause_ms * CLOCK_NS_PER_MS;
 	s->why = *why;
 }
 
-static void wait_until(struct nfs_breaker *b, uint64_t deadline_ns)
+static void wait_until(struct net_breaker *b, uint64_t deadline_ns)
 {
 	const struct timespec until = {
 		.tv_sec = (time_t)(deadline_ns / CLOCK_NS_PER_S),
@@ -147,11 +147,11 @@ static void wait_until(struct nfs_breaker *b, uint64_t deadline_ns)
 }
 
 /* Waiting for a place keeps a worker from other servers: not long, when nothing is heard. */
-static int take_place(struct nfs_breaker *b, struct server *s, struct error *err)
+static int take_place(struct net_breaker *b, struct server *s, struct error *err)
 {
 	uint64_t start = clock_now_ns();
 
-	while (s->busy >= NFS_SERVER_SHARE) {
+	while (s->busy >= NET_SERVER_SHARE) {
 		uint64_t limit_ms = is_fresh(s) ? WAIT_ANSWERING_MS : WAIT_SILENT_MS;
 		uint64_t deadline = start + limit_ms * CLOCK_NS_PER_MS;
 		uint64_t step = clock_now_ns() + WAIT_SILENT_MS * CLOCK_NS_PER_MS;
@@ -161,7 +161,7 @@ static int take_place(struct nfs_breaker *b, struct server *s, struct error *err
 		if (clock_now_ns() >= deadline)
 			return error_set(err, ERROR_UNAVAILABLE,
 					 "server '%s': %d calls wait for it already; try again",
-					 s->name, NFS_SERVER_SHARE);
+					 s->name, NET_SERVER_SHARE);
 		wait_until(b, step < deadline ? step : deadline);
 	}
 	s->busy++;
@@ -169,7 +169,7 @@ static int take_place(struct nfs_breaker *b, struct server *s, struct error *err
 }
 
 /* With a place: 0 where the server is alive, or the caller has been chosen to find out. */
-static int settle(struct nfs_breaker *b, struct server *s, bool *ret_ask, struct error *err)
+static int settle(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
 {
 	*ret_ask = false;
 	for (;;) {
@@ -187,7 +187,7 @@ static int settle(struct nfs_breaker *b, struct server *s, bool *ret_ask, struct
 	return 0;
 }
 
-static int enter(struct nfs_breaker *b, struct server *s, bool *ret_ask, struct error *err)
+static int enter(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
 {
 	int r;
 
@@ -207,25 +207,25 @@ static int enter(struct nfs_breaker *b, struct server *s, bool *ret_ask, struct 
 
 /* -------- from outside -------- */
 
-int nfs_breaker_enter(struct nfs_breaker *b, const struct nfs_export *e, bool *ret_ask,
+int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,
 		      struct error *err)
 {
 	struct server *s;
 	int r;
 
 	pthread_mutex_lock(&b->lock);
-	s = find_or_add(b, e);
+	s = find_or_add(b, server, port);
 	r = s != NULL ? enter(b, s, ret_ask, err) : error_oom(err);
 	pthread_mutex_unlock(&b->lock);
 	return r;
 }
 
-void nfs_breaker_answered(struct nfs_breaker *b, const struct nfs_export *e)
+void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t port)
 {
 	struct server *s;
 
 	pthread_mutex_lock(&b->lock);
-	s = find(b, e);
+	s = find(b, server, port);
 	s->heard_ns = clock_now_ns();
 	s->asking = false;
 	s->next_try_ns = 0;
@@ -234,12 +234,13 @@ void nfs_breaker_answered(struct nfs_breaker *b, const struct nfs_export *e)
 	pthread_mutex_unlock(&b->lock);
 }
 
-void nfs_breaker_failed(struct nfs_breaker *b, const struct nfs_export *e, const struct error *why)
+void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port,
+			const struct error *why)
 {
 	struct server *s;
 
 	pthread_mutex_lock(&b->lock);
-	s = find(b, e);
+	s = find(b, server, port);
 	s->asking = false;
 	s->heard_ns = 0;
 	/* Calls that were at work when it went down count as one failure. */
@@ -249,19 +250,19 @@ void nfs_breaker_failed(struct nfs_breaker *b, const struct nfs_export *e, const
 	pthread_mutex_unlock(&b->lock);
 }
 
-void nfs_breaker_leave(struct nfs_breaker *b, const struct nfs_export *e, bool silent)
+void net_breaker_leave(struct net_breaker *b, const char *server, uint16_t port, bool silent)
 {
 	struct server *s;
 
 	pthread_mutex_lock(&b->lock);
-	s = find(b, e);
+	s = find(b, server, port);
 	s->busy--;
 	s->heard_ns = silent ? 0 : clock_now_ns();
 	pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
 }
 
-void nfs_breaker_sweep(struct nfs_breaker *b)
+void net_breaker_sweep(struct net_breaker *b)
 {
 	uint64_t now = clock_now_ns();
 	struct list *pos, *tmp;
