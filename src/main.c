@@ -23,8 +23,8 @@
 
 #define EXIT_USAGE 2
 
-/* Threads for calls that wait for a server, twice what one server may have (NET_SERVER_SHARE). */
-#define WORKERS "32"
+/* Threads for calls that wait. One server may have 16 (NFS_SERVER_PLACES), and 20 more on a node. */
+#define WORKERS "48"
 
 /* How long calls may go on after SIGTERM: kubelet waits 30 s before it kills. */
 #define SHUTDOWN_GRACE_MS 20000

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <libmount.h>
@@ -27,6 +28,7 @@
 #include "base/str.h"
 #include "mount/mounter.h"
 #include "mount/options.h"
+#include "mount/reach.h"
 #include "net/probe.h"
 
 #define MOUNT_DATA_MAX 4095
@@ -230,11 +232,6 @@ static int try_mount(const struct attempt *a)
 
 /* -------- the server -------- */
 
-static uint16_t port_of(const struct mount_options *o)
-{
-	return o->port != 0 ? o->port : NET_NFS_PORT;
-}
-
 /* The address that the server sees us under, which NFSv4.0 calls back to. "" where unknown. */
 static void find_client_address(const struct net_address *server, uint16_t port, char *text,
 				size_t size)
@@ -257,15 +254,11 @@ struct server {
 /* Asks with a version that is wanted; a refusal tells which others there are. */
 static int ping(struct server *s, const struct mount_options *o, struct helper_reply *reply)
 {
-	const uint16_t port = port_of(o);
-	const unsigned int first = o->major == 3 ? 3 : 4;
 	uint32_t low = 0, high = 0;
 	int r;
 
 	s->has_v3 = s->has_v4 = true;
-	if (o->no_ping)
-		return 0;
-	r = net_ping(&s->address, port, NET_NFS_PROGRAM, first, &low, &high);
+	r = mount_ping(&s->address, o, &low, &high);
 	if (r == -EPROTONOSUPPORT) {
 		s->has_v3 = low <= 3 && high >= 3;
 		s->has_v4 = low <= 4 && high >= 4;
@@ -275,10 +268,6 @@ static int ping(struct server *s, const struct mount_options *o, struct helper_r
 			return 0;
 		return fail(reply, HELPER_VERSION, -r);
 	}
-	/* Without a port, version 3 asks rpcbind for it: the server may be elsewhere. */
-	if (r == -ECONNREFUSED && o->major == 3 && o->port == 0 &&
-	    net_portmap(&s->address, NET_NFS_PROGRAM, 3, &(uint16_t){ 0 }) == 0)
-		return 0;
 	return r < 0 ? fail(reply, HELPER_REACH, r) : 0;
 }
 
@@ -294,7 +283,7 @@ static bool may_fall_back(int error, const struct version *v)
 /* mount.nfs waits for rpcbind for as long as it likes, 16 s and more. */
 static bool can_guess_v3(const struct server *s, const struct mount_options *o, bool by_program)
 {
-	const uint16_t port = port_of(o);
+	const uint16_t port = mount_port_of(o);
 	uint32_t low = 0, high = 0;
 	uint16_t found;
 
@@ -357,7 +346,7 @@ static int mount_at(struct server *s, const struct request *q, const struct moun
 	if (r < 0)
 		return r;
 	if (o->major == 4 && o->minor == 0)
-		find_client_address(&s->address, port_of(o), s->client, sizeof(s->client));
+		find_client_address(&s->address, mount_port_of(o), s->client, sizeof(s->client));
 	return mount_from(s, q, o, reply);
 }
 
@@ -381,6 +370,41 @@ static int set_mode(const struct request *q, struct helper_reply *reply)
 		return 0; /* read-only: the mode is somebody else's to set */
 	(void)umount2(target, MNT_DETACH | UMOUNT_NOFOLLOW); /* the request has failed as a whole */
 	return fail(reply, HELPER_CHMOD, e);
+}
+
+/* What is mounted at the target may be stale, or lack its mode after a crash. */
+static int do_verify(const struct request *q, struct helper_reply *reply)
+{
+	const char *target = q->fields[HELPER_TARGET];
+	uint64_t mode = 0;
+	struct statvfs vfs;
+	struct stat st;
+
+	if (str_parse_u64(q->fields[HELPER_MODE], 8, 07777, &mode) < 0)
+		return fail(reply, HELPER_REQUEST, EINVAL);
+	/* stat() alone may answer from the cache of NFSv3. */
+	if (statvfs(target, &vfs) < 0 || stat(target, &st) < 0)
+		return fail(reply, HELPER_STAT, errno);
+	if (mode != 0 && (st.st_mode & 07777) != mode && chmod(target, (mode_t)mode) < 0 &&
+	    errno != EROFS)
+		return fail(reply, HELPER_CHMOD, errno);
+	return 0;
+}
+
+static int do_statvfs(const struct request *q, struct helper_reply *reply)
+{
+	struct mount_usage *u = &reply->usage;
+	struct statvfs vfs;
+
+	if (statvfs(q->fields[HELPER_TARGET], &vfs) < 0)
+		return fail(reply, HELPER_STAT, errno);
+	u->bytes_total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
+	u->bytes_used = (uint64_t)(vfs.f_blocks - vfs.f_bfree) * vfs.f_frsize;
+	u->bytes_available = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	u->inodes_total = vfs.f_files;
+	u->inodes_used = vfs.f_files - vfs.f_ffree;
+	u->inodes_available = vfs.f_favail;
+	return 0;
 }
 
 static int do_mount(const struct request *q, struct helper_reply *reply)
@@ -452,6 +476,26 @@ static bool is_orphan(const struct request *q)
 	       (uint64_t)getppid() != driver;
 }
 
+static const struct {
+	const char *name;
+	int (*run)(const struct request *q, struct helper_reply *reply);
+} operations[] = {
+	{ "mount", do_mount },
+	{ "umount", do_umount },
+	{ "verify", do_verify },
+	{ "statvfs", do_statvfs },
+};
+
+static int run_operation(const struct request *q, struct helper_reply *reply)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(operations); i++)
+		if (strcmp(q->fields[HELPER_OPERATION], operations[i].name) == 0)
+			return operations[i].run(q, reply);
+	return fail(reply, HELPER_REQUEST, EINVAL);
+}
+
 int mount_helper_main(void)
 {
 	static struct request q;
@@ -467,11 +511,7 @@ int mount_helper_main(void)
 		(void)fail(&reply, HELPER_REQUEST, EPROTO);
 	else if (is_orphan(&q))
 		return EXIT_FAILURE;
-	else if (strcmp(q.fields[HELPER_OPERATION], "mount") == 0)
-		(void)do_mount(&q, &reply);
-	else if (strcmp(q.fields[HELPER_OPERATION], "umount") == 0)
-		(void)do_umount(&q, &reply);
 	else
-		(void)fail(&reply, HELPER_REQUEST, EINVAL);
+		(void)run_operation(&q, &reply); /* its failure is in the reply */
 	return write(out, &reply, sizeof(reply)) == sizeof(reply) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -10,9 +10,11 @@
 
 #include <stdint.h>
 
+#include "mount/mounter.h"
+
 /* The fields of a request, in this order. Those that an operation does not use are empty. */
 enum helper_field {
-	HELPER_OPERATION, /* "mount" or "umount" */
+	HELPER_OPERATION, /* "mount", "umount", "verify" or "statvfs" */
 	HELPER_DRIVER, /* process id of the driver, decimal */
 	HELPER_TARGET,
 	HELPER_FLAGS, /* umount: umount2() flags, decimal */
@@ -37,6 +39,7 @@ enum helper_step {
 	HELPER_PROGRAM, /* mount.nfs, which has written why to stderr */
 	HELPER_CHMOD,
 	HELPER_UMOUNT,
+	HELPER_STAT, /* the server has answered with an error */
 };
 
 #define HELPER_MAGIC UINT32_C(0x6373696e)
@@ -46,6 +49,7 @@ struct helper_reply {
 	int32_t step; /* enum helper_step */
 	int32_t error; /* positive errno; 0 where there is none */
 	uint32_t low, high; /* HELPER_VERSION: versions that the server speaks */
+	struct mount_usage usage; /* statvfs */
 	char address[64]; /* of the server */
 	char text[256]; /* HELPER_RESOLVE: in words */
 };

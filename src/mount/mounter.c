@@ -18,6 +18,8 @@
 #include "mount/mountinfo.h"
 #include "mount/options.h"
 #include "mount/process.h"
+#include "mount/reach.h"
+#include "net/breaker.h"
 
 #define MOUNTINFO "/proc/self/mountinfo"
 #define SELF "/proc/self/exe"
@@ -32,6 +34,7 @@ struct real_mounter {
 	struct mounter mounter; /* first: the two are the same pointer */
 	const char *helper;
 	struct process_reaper reaper;
+	struct net_breaker *mounts, *umounts, *looks; /* by server */
 };
 
 /* Runs a helper on a request. Errors as process_run(); the reply is filled in only with 0. */
@@ -161,15 +164,14 @@ static int program_error(const char *source, const struct helper_reply *reply, c
 	return error_set(err, ERROR_INTERNAL, "mounting '%s' by mount.nfs: %.*s", source, len, log);
 }
 
-static int reach_error(const struct mount_request *q, const struct helper_reply *reply,
-		       struct error *err)
+static int reach_error(const struct mount_request *q, const char *address, int e, struct error *err)
 {
-	if (reply->error == ETIMEDOUT)
+	if (e == ETIMEDOUT)
 		return error_set(err, ERROR_UNAVAILABLE,
 				 "NFS server '%s' (%s) does not answer; is it running, and does a firewall let us through?",
-				 q->server, reply->address);
-	return error_sys(err, ERROR_UNAVAILABLE, reply->error, "cannot reach NFS server '%s' (%s)",
-			 q->server, reply->address);
+				 q->server, address);
+	return error_sys(err, ERROR_UNAVAILABLE, e, "cannot reach NFS server '%s' (%s)", q->server,
+			 address);
 }
 
 static int reply_error(const struct mount_request *q, const char *source,
@@ -179,7 +181,7 @@ static int reply_error(const struct mount_request *q, const char *source,
 	case HELPER_RESOLVE:
 		return error_set(err, ERROR_UNAVAILABLE, "%s", reply->text);
 	case HELPER_REACH:
-		return reach_error(q, reply, err);
+		return reach_error(q, reply->address, reply->error, err);
 	case HELPER_VERSION:
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "NFS server '%s' (%s) speaks versions %u to %u, which is not what the mount options ask for",
@@ -198,22 +200,60 @@ static int reply_error(const struct mount_request *q, const char *source,
 	}
 }
 
-static int real_mount(struct mounter *mounter, const struct mount_request *q, struct error *err)
+/* Whether any address of the server answers. -EHOSTDOWN with UNAVAILABLE where none does. */
+static int ask_server(const struct mount_request *q, const struct mount_options *o, struct error *err)
 {
-	struct real_mounter *m = (struct real_mounter *)mounter;
-	char driver[16], mode[8], log[PROCESS_LOG_SIZE];
-	struct helper_reply reply;
-	cleanup_free char *source = NULL;
+	struct net_address addresses[NET_ADDRESSES_MAX];
+	char text[64] = "";
+	uint32_t low, high;
+	size_t n, i;
 	int r;
 
-	r = mount_options_check(q->options, err);
+	if (o->no_ping)
+		return 0;
+	r = net_resolve(q->server, addresses, &n, err);
 	if (r < 0)
-		return r;
-	if (asprintf(&source, strchr(q->server, ':') != NULL ? "[%s]:%s" : "%s:%s", q->server,
-		     q->path) < 0) {
-		source = NULL;
-		return error_oom(err);
+		return -EHOSTDOWN;
+	for (i = 0; i < n; i++) {
+		r = mount_ping(&addresses[i], o, &low, &high);
+		/* What it speaks, the helper finds out. */
+		if (r == 0 || r == -EPROTONOSUPPORT)
+			return 0;
+		net_address_text(&addresses[i], text, sizeof(text));
 	}
+	(void)reach_error(q, text, -r, err);
+	return -EHOSTDOWN;
+}
+
+/* A place among the mounts from that server, which is known to answer. */
+static int enter_server(struct real_mounter *m, const struct mount_request *q,
+			const struct mount_options *o, struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	bool ask;
+	int r;
+
+	r = net_breaker_enter(m->mounts, q->server, o->port, &ask, err);
+	if (r < 0 || !ask)
+		return r;
+	r = ask_server(q, o, &why);
+	if (r == 0) {
+		net_breaker_answered(m->mounts, q->server, o->port);
+		return 0;
+	}
+	net_breaker_failed(m->mounts, q->server, o->port, &why);
+	net_breaker_leave(m->mounts, q->server, o->port, true);
+	*err = why;
+	return r;
+}
+
+static int run_mount(struct real_mounter *m, const struct mount_request *q, const char *source,
+		     bool *ret_silent, struct error *err)
+{
+	char driver[16], mode[8], log[PROCESS_LOG_SIZE];
+	struct helper_reply reply;
+	int r;
+
 	(void)snprintf(driver, sizeof(driver), "%d", (int)getpid());
 	(void)snprintf(mode, sizeof(mode), "%o", q->mode);
 	r = run_helper(m,
@@ -228,12 +268,39 @@ static int real_mount(struct mounter *mounter, const struct mount_request *q, st
 			       [HELPER_MODE] = mode,
 		       },
 		       MOUNT_TIMEOUT_MS, &reply, log);
+	*ret_silent = r < 0 || reply.step == HELPER_RESOLVE || reply.step == HELPER_REACH;
 	if (r < 0) {
 		(void)helper_failed("mounting", r, log, err);
 		error_prefix(err, "'%s'", source);
 		return r;
 	}
 	return reply.step == HELPER_DONE ? 0 : reply_error(q, source, &reply, log, err);
+}
+
+static int real_mount(struct mounter *mounter, const struct mount_request *q, struct error *err)
+{
+	struct real_mounter *m = (struct real_mounter *)mounter;
+	cleanup_mount_options struct mount_options options = { .rest = NULL };
+	cleanup_free char *source = NULL;
+	bool silent = true;
+	int r;
+
+	r = mount_options_parse(&options, q->options, err);
+	if (r == -ENOMEM)
+		return error_oom(err);
+	if (r < 0)
+		return r;
+	if (asprintf(&source, strchr(q->server, ':') != NULL ? "[%s]:%s" : "%s:%s", q->server,
+		     q->path) < 0) {
+		source = NULL;
+		return error_oom(err);
+	}
+	r = enter_server(m, q, &options, err);
+	if (r < 0)
+		return r;
+	r = run_mount(m, q, source, &silent, err);
+	net_breaker_leave(m->mounts, q->server, options.port, silent);
+	return r;
 }
 
 /* -------- what is mounted -------- */
@@ -274,6 +341,99 @@ static int real_find(struct mounter *mounter, const char *target, struct mount_i
 	return r < 0 ? r : find_resolved(path, ret, err);
 }
 
+/* -------- looking at a mount -------- */
+
+/* The server as mountinfo tells it: its address or, where it does not, its name. */
+static void server_of(const struct mount_info *info, char server[NET_SERVER_MAX + 1])
+{
+	const char *name = info->address != NULL ? info->address : info->source;
+	const char *end = info->address != NULL ? NULL : strstr(name, ":/");
+
+	(void)snprintf(server, NET_SERVER_MAX + 1, "%.*s",
+		       end != NULL ? (int)(end - name) : NET_SERVER_MAX, name);
+}
+
+static int look_failed(const struct mount_info *info, const char *server,
+		       const struct helper_reply *reply, struct error *err)
+{
+	if (reply->step == HELPER_CHMOD)
+		return error_sys(err, ERROR_PERMISSION_DENIED, reply->error,
+				 "setting mountPermissions on '%s', was root squashed?",
+				 info->source);
+	if (reply->error == ESTALE || reply->error == ENOENT) {
+		(void)error_set(err, ERROR_UNAVAILABLE,
+				"the mount of '%s' is stale: its directory is gone on the server",
+				info->source);
+		return -ESTALE;
+	}
+	/* 512 is the kernel's own, and comes out where a call was broken off (ERESTARTSYS). */
+	return error_sys(err, ERROR_UNAVAILABLE, reply->error == 512 ? EIO : reply->error,
+			 "looking at the mount of '%s' from server %s", info->source, server);
+}
+
+/* Runs a helper that asks the server through the mount, unless the server is known to be down. */
+static int look(struct real_mounter *m, const char *operation, const char *target,
+		const struct mount_info *info, uint32_t mode, struct helper_reply *reply,
+		struct error *err)
+{
+	char server[NET_SERVER_MAX + 1], driver[16], octal[8], log[PROCESS_LOG_SIZE];
+	struct error why = { .code = ERROR_OK };
+	bool ask;
+	int r;
+
+	server_of(info, server);
+	r = net_breaker_enter(m->looks, server, 0, &ask, err);
+	if (r < 0)
+		return r;
+	(void)snprintf(driver, sizeof(driver), "%d", (int)getpid());
+	(void)snprintf(octal, sizeof(octal), "%o", mode);
+	r = run_helper(m,
+		       (const char *const[HELPER_FIELDS]){
+			       [HELPER_OPERATION] = operation,
+			       [HELPER_DRIVER] = driver,
+			       [HELPER_TARGET] = target,
+			       [HELPER_MODE] = octal,
+		       },
+		       MOUNT_STAT_TIMEOUT_MS, reply, log);
+	if (r == -ETIMEDOUT)
+		(void)error_set(&why, ERROR_UNAVAILABLE,
+				"server %s does not answer; its mounts wait for it", server);
+	else if (r < 0)
+		(void)helper_failed("looking at the mount", r, log, &why);
+	if (r == -ETIMEDOUT)
+		net_breaker_failed(m->looks, server, 0, &why);
+	else if (ask && r == 0)
+		net_breaker_answered(m->looks, server, 0);
+	else if (ask)
+		net_breaker_gave_up(m->looks, server, 0);
+	net_breaker_leave(m->looks, server, 0, r < 0);
+	if (r == 0 && reply->step != HELPER_DONE)
+		r = look_failed(info, server, reply, &why);
+	if (r < 0)
+		*err = why;
+	return r;
+}
+
+static int real_verify(struct mounter *mounter, const char *target, const struct mount_info *info,
+		       uint32_t mode, struct error *err)
+{
+	struct helper_reply reply = { .error = 0 };
+
+	return look((struct real_mounter *)mounter, "verify", target, info, mode, &reply, err);
+}
+
+static int real_usage(struct mounter *mounter, const char *target, const struct mount_info *info,
+		      struct mount_usage *ret, struct error *err)
+{
+	struct helper_reply reply = { .error = 0 };
+	int r;
+
+	r = look((struct real_mounter *)mounter, "statvfs", target, info, 0, &reply, err);
+	if (r == 0)
+		*ret = reply.usage;
+	return r;
+}
+
 /* -------- unmounting -------- */
 
 static const struct {
@@ -290,7 +450,7 @@ static const struct {
  * One mount off the top. Whether that went well is read from mountinfo alone: with a dead server
  * NFSv4.1 detaches the mount and does not return from the call.
  */
-static int unmount_top(struct real_mounter *m, const char *path, unsigned int depth,
+static int run_umounts(struct real_mounter *m, const char *path, unsigned int depth,
 		       bool shares_superblock, struct error *err)
 {
 	char driver[16], flags[16], log[PROCESS_LOG_SIZE] = "";
@@ -327,6 +487,21 @@ static int unmount_top(struct real_mounter *m, const char *path, unsigned int de
 			 "cannot unmount '%s'", path);
 }
 
+static int unmount_top(struct real_mounter *m, const char *path, const struct mount_info *info,
+		       struct error *err)
+{
+	char server[NET_SERVER_MAX + 1];
+	int r;
+
+	server_of(info, server);
+	r = net_breaker_take(m->umounts, server, 0, err);
+	if (r < 0)
+		return r;
+	r = run_umounts(m, path, info->depth, info->shares_superblock, err);
+	net_breaker_leave(m->umounts, server, 0, r < 0);
+	return r;
+}
+
 static int real_unmount(struct mounter *mounter, const char *target, struct error *err)
 {
 	struct real_mounter *m = (struct real_mounter *)mounter;
@@ -349,7 +524,7 @@ static int real_unmount(struct mounter *mounter, const char *target, struct erro
 			return error_set(err, ERROR_FAILED_PRECONDITION,
 					 "'%s' has a %s file system mounted, which is none of ours",
 					 path, info->fstype);
-		r = unmount_top(m, path, info->depth, info->shares_superblock, err);
+		r = unmount_top(m, path, info, err);
 		if (r < 0)
 			return r;
 	}
@@ -360,6 +535,8 @@ static int real_unmount(struct mounter *mounter, const char *target, struct erro
 static const struct mounter_ops real_ops = {
 	.mount = real_mount,
 	.unmount = real_unmount,
+	.verify = real_verify,
+	.usage = real_usage,
 	.find = real_find,
 };
 
@@ -372,8 +549,23 @@ int mounter_new(struct mounter **ret, const char *helper, struct error *err)
 	m->mounter.ops = &real_ops;
 	m->helper = helper != NULL ? helper : SELF;
 	process_reaper_init(&m->reaper);
+	if (net_breaker_new(&m->mounts, MOUNT_PLACES) < 0 ||
+	    net_breaker_new(&m->umounts, UMOUNT_PLACES) < 0 ||
+	    net_breaker_new(&m->looks, STAT_PLACES) < 0) {
+		mounter_free(&m->mounter);
+		return error_oom(err);
+	}
 	*ret = &m->mounter;
 	return 0;
+}
+
+void mounter_sweep(struct mounter *mounter)
+{
+	struct real_mounter *m = (struct real_mounter *)mounter;
+
+	net_breaker_sweep(m->mounts);
+	net_breaker_sweep(m->umounts);
+	net_breaker_sweep(m->looks);
 }
 
 void mounter_free(struct mounter *mounter)
@@ -382,6 +574,9 @@ void mounter_free(struct mounter *mounter)
 
 	if (m == NULL)
 		return;
+	net_breaker_free(m->mounts);
+	net_breaker_free(m->umounts);
+	net_breaker_free(m->looks);
 	process_reaper_done(&m->reaper);
 	free(m);
 }

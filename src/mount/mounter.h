@@ -24,8 +24,14 @@
 #define MOUNT_TIMEOUT_MS 45000 /* kubelet waits for two minutes */
 /* The first umount: NFSv4.1 does not return from it where the server is dead. */
 #define MOUNT_QUICK_TIMEOUT_MS 1000
-#define MOUNT_UMOUNT_TIMEOUT_MS 5000
-#define MOUNT_FORCE_TIMEOUT_MS 2000 /* of umount with MNT_FORCE, and then with MNT_DETACH */
+#define MOUNT_UMOUNT_TIMEOUT_MS 3500
+#define MOUNT_FORCE_TIMEOUT_MS 1500 /* of umount with MNT_FORCE, and then with MNT_DETACH */
+#define MOUNT_STAT_TIMEOUT_MS 2500 /* of looking at a mount */
+
+/* Calls at work on one server, so that a dead one leaves workers to others. */
+#define MOUNT_PLACES 8
+#define UMOUNT_PLACES 8
+#define STAT_PLACES 4
 
 struct mounter;
 
@@ -49,6 +55,12 @@ struct mount_info {
 	bool shares_superblock; /* with a mount elsewhere */
 };
 
+/* Of the file system that a mount shows, or of the quota that the server applies to it. */
+struct mount_usage {
+	uint64_t bytes_total, bytes_used, bytes_available;
+	uint64_t inodes_total, inodes_used, inodes_available;
+};
+
 struct mounter_ops {
 	/*
 	 * Mounts the request. Errors: UNAVAILABLE (server unknown or not answering), NOT_FOUND (no
@@ -60,6 +72,22 @@ struct mounter_ops {
 
 	/* Unmounts all NFS mounts at target, by force where it must. 0 where there is none. */
 	int (*unmount)(struct mounter *m, const char *target, struct error *err);
+
+	/*
+	 * Looks whether what is mounted at target works, and sets mode there, where it is another one;
+	 * 0: leave. info is what find() told. Errors: -ESTALE with UNAVAILABLE (it has to be mounted
+	 * anew), UNAVAILABLE (the server does not answer), PERMISSION_DENIED (mode).
+	 */
+	int (*verify)(struct mounter *m, const char *target, const struct mount_info *info,
+		      uint32_t mode, struct error *err);
+
+	/*
+	 * How full it is. Errors: UNAVAILABLE (the server does not answer, or the mount is stale).
+	 * At most MOUNT_STAT_TIMEOUT_MS and a little more, at once where the server is known to be
+	 * down.
+	 */
+	int (*usage)(struct mounter *m, const char *target, const struct mount_info *info,
+		     struct mount_usage *ret, struct error *err);
 
 	/* What is mounted at target; *ret is NULL for nothing. The caller frees. */
 	int (*find)(struct mounter *m, const char *target, struct mount_info **ret,
@@ -78,6 +106,9 @@ int mounter_new(struct mounter **ret, const char *helper, struct error *err);
 
 /* No call may be under way. Accepts NULL. */
 void mounter_free(struct mounter *m);
+
+/* Forgets servers that nothing was asked of for long. */
+void mounter_sweep(struct mounter *m);
 
 void mount_info_free(struct mount_info *info);
 

@@ -31,18 +31,20 @@ struct server {
 };
 
 struct net_breaker {
+	unsigned int places;
 	pthread_mutex_t lock; /* guards what follows; innermost */
 	pthread_cond_t changed;
 	struct list servers;
 };
 
-int net_breaker_new(struct net_breaker **ret)
+int net_breaker_new(struct net_breaker **ret, unsigned int places)
 {
 	struct net_breaker *b = calloc(1, sizeof(*b));
 	pthread_condattr_t attr;
 
 	if (b == NULL)
 		return -ENOMEM;
+	b->places = places;
 	list_init(&b->servers);
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -147,21 +149,21 @@ static void wait_until(struct net_breaker *b, uint64_t deadline_ns)
 }
 
 /* Waiting for a place keeps a worker from other servers: not long, when nothing is heard. */
-static int take_place(struct net_breaker *b, struct server *s, struct error *err)
+static int take_place(struct net_breaker *b, struct server *s, bool anyway, struct error *err)
 {
 	uint64_t start = clock_now_ns();
 
-	while (s->busy >= NET_SERVER_SHARE) {
+	while (s->busy >= b->places) {
 		uint64_t limit_ms = is_fresh(s) ? WAIT_ANSWERING_MS : WAIT_SILENT_MS;
 		uint64_t deadline = start + limit_ms * CLOCK_NS_PER_MS;
 		uint64_t step = clock_now_ns() + WAIT_SILENT_MS * CLOCK_NS_PER_MS;
 
-		if (is_down(s))
+		if (is_down(s) && !anyway)
 			return refuse_down(s, err);
 		if (clock_now_ns() >= deadline)
 			return error_set(err, ERROR_UNAVAILABLE,
-					 "server '%s': %d calls wait for it already; try again",
-					 s->name, NET_SERVER_SHARE);
+					 "server '%s': %u calls wait for it already; try again",
+					 s->name, b->places);
 		wait_until(b, step < deadline ? step : deadline);
 	}
 	s->busy++;
@@ -194,7 +196,7 @@ static int enter(struct net_breaker *b, struct server *s, bool *ret_ask, struct 
 	s->used_ns = clock_now_ns();
 	if (is_down(s))
 		return refuse_down(s, err);
-	r = take_place(b, s, err);
+	r = take_place(b, s, false, err);
 	if (r < 0)
 		return r;
 	r = settle(b, s, ret_ask, err);
@@ -218,6 +220,31 @@ int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, 
 	r = s != NULL ? enter(b, s, ret_ask, err) : error_oom(err);
 	pthread_mutex_unlock(&b->lock);
 	return r;
+}
+
+int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, struct error *err)
+{
+	struct server *s;
+	int r;
+
+	pthread_mutex_lock(&b->lock);
+	s = find_or_add(b, server, port);
+	if (s != NULL) {
+		s->used_ns = clock_now_ns();
+		r = take_place(b, s, true, err);
+	} else {
+		r = error_oom(err);
+	}
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
+void net_breaker_gave_up(struct net_breaker *b, const char *server, uint16_t port)
+{
+	pthread_mutex_lock(&b->lock);
+	find(b, server, port)->asking = false;
+	pthread_cond_broadcast(&b->changed);
+	pthread_mutex_unlock(&b->lock);
 }
 
 void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t port)

@@ -32,7 +32,7 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect)
 
 	if (pool == NULL)
 		return -ENOMEM;
-	if (net_breaker_new(&pool->breaker) < 0) {
+	if (net_breaker_new(&pool->breaker, NFS_SERVER_PLACES) < 0) {
 		free(pool);
 		return -ENOMEM;
 	}

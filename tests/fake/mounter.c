@@ -4,6 +4,7 @@
 #include "fake/mounter.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,7 @@ static int fake_mount(struct mounter *base, const struct mount_request *request,
 	mount->read_only = request->read_only || has_ro(request->options);
 	mount->mode = request->mode;
 	m->n_mounted++;
+	m->stale = false;
 	return 0;
 }
 
@@ -109,9 +111,49 @@ static int fake_find(struct mounter *base, const char *target, struct mount_info
 	return 0;
 }
 
+static int look(struct fake_mounter *m, struct error *err)
+{
+	m->n_looks++;
+	if (m->look_error != ERROR_OK)
+		return error_set(err, m->look_error, "the fake mounter was told to fail");
+	if (!m->stale)
+		return 0;
+	(void)error_set(err, ERROR_UNAVAILABLE, "the fake mount is stale");
+	return -ESTALE;
+}
+
+static int fake_verify(struct mounter *base, const char *target, const struct mount_info *info,
+		       uint32_t mode, struct error *err)
+{
+	struct fake_mounter *m = fake_of(base);
+
+	assert(fake_mounter_at(m, target) != NULL && info != NULL);
+	m->verified_mode = mode;
+	return look(m, err);
+}
+
+static int fake_usage(struct mounter *base, const char *target, const struct mount_info *info,
+		      struct mount_usage *ret, struct error *err)
+{
+	struct fake_mounter *m = fake_of(base);
+
+	assert(fake_mounter_at(m, target) != NULL && info != NULL);
+	*ret = (struct mount_usage){ .bytes_total = 100,
+				     .bytes_used = 40,
+				     .bytes_available = 50,
+				     .inodes_total = 10,
+				     .inodes_used = 4,
+				     .inodes_available = 6 };
+	return look(m, err);
+}
+
 void fake_mounter_init(struct fake_mounter *m)
 {
-	static const struct mounter_ops ops = { fake_mount, fake_unmount, fake_find };
+	static const struct mounter_ops ops = { .mount = fake_mount,
+						.unmount = fake_unmount,
+						.verify = fake_verify,
+						.usage = fake_usage,
+						.find = fake_find };
 
 	*m = (struct fake_mounter){ .mounter = { .ops = &ops } };
 }

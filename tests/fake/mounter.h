@@ -27,6 +27,10 @@ struct fake_mounter {
 	enum error_code mount_error; /* what the next calls fail with; ERROR_OK: nothing */
 	enum error_code unmount_error;
 	enum error_code find_error;
+	enum error_code look_error; /* of verify() and usage() */
+	bool stale; /* both find what is mounted to be stale, until it is mounted anew */
+	uint32_t verified_mode; /* of the last verify() */
+	unsigned int n_looks;
 };
 
 void fake_mounter_init(struct fake_mounter *m);
