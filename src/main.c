@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "csi/services.h"
+#include "csi/stats.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
 #include "options.h"
@@ -91,6 +92,19 @@ static int init_controller(struct app *app, struct error *err)
 	return r < 0 ? error_oom(err) : resume_purge(app, err);
 }
 
+static int init_node(struct app *app, struct error *err)
+{
+	int r;
+
+	r = mounter_new(&app->driver.mounter, NULL, err);
+	if (r < 0)
+		return r;
+	r = publications_new(&app->driver.publications, app->options.state_dir);
+	if (r == 0)
+		r = node_stats_new(&app->driver.stats);
+	return r < 0 ? error_oom(err) : 0;
+}
+
 static int init_driver(struct app *app, struct error *err)
 {
 	const struct options *o = &app->options;
@@ -105,6 +119,7 @@ static int init_driver(struct app *app, struct error *err)
 		.mount_permissions = o->mount_permissions,
 		.on_delete = o->on_delete,
 		.replace_archive = o->replace_archive,
+		.inline_volumes = o->inline_volumes,
 	};
 	r = inflight_new(&app->driver.inflight);
 	if (r < 0)
@@ -112,7 +127,7 @@ static int init_driver(struct app *app, struct error *err)
 	if (o->mode & MODE_CONTROLLER)
 		r = init_controller(app, err);
 	if (r == 0 && (o->mode & MODE_NODE))
-		r = mounter_new(&app->driver.mounter, NULL, err);
+		r = init_node(app, err);
 	return r;
 }
 
@@ -123,6 +138,8 @@ static void done_driver(struct app *app)
 	known_exports_free(app->driver.known);
 	usage_table_free(app->driver.usage);
 	mounter_free(app->driver.mounter);
+	publications_free(app->driver.publications);
+	node_stats_free(app->driver.stats);
 	inflight_free(app->driver.inflight);
 }
 
@@ -177,6 +194,10 @@ static void on_sweep(uv_timer_t *handle)
 
 	if (app->driver.pool != NULL)
 		nfs_pool_sweep(app->driver.pool);
+	if (app->driver.mounter != NULL) {
+		mounter_sweep(app->driver.mounter);
+		node_stats_sweep(app->driver.stats);
+	}
 	/* Back to the system what a burst of calls needed. */
 	(void)malloc_trim(0);
 }

@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include "base/str.h"
+#include "csi/inline.h"
 #include "nfs/export.h"
 
 #define DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
 #define DEFAULT_DRIVER_NAME "nfs.csi.k8s.io"
+#define DEFAULT_STATE_DIR "/run/csi-nfs" /* it vanishes with the node's mounts, at a reboot */
 #define DRIVER_NAME_MAX 63 /* CSI specification, GetPluginInfoResponse */
 #define NODE_ID_MAX 192 /* what Kubernetes stores; the specification allows 256 */
 
@@ -154,6 +156,30 @@ static int take_replace_archive(struct options *o, const char *value, struct err
 			 "--remove-archived-volume-path: must be true or false, not '%s'", value);
 }
 
+static int take_state_dir(struct options *o, const char *value, struct error *err)
+{
+	if (value[0] != '/')
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "--state-dir: must be an absolute path, not '%s'", value);
+	o->state_dir = value;
+	return 0;
+}
+
+static int take_inline_volumes(struct options *o, const char *value, struct error *err)
+{
+	int r;
+
+	if (value[0] == '\0')
+		return 0;
+	r = inline_list_check(value, err);
+	if (r < 0) {
+		error_prefix(err, "--inline-volumes");
+		return r;
+	}
+	o->inline_volumes = value;
+	return 0;
+}
+
 static int take_log_level(struct options *o, const char *value, struct error *err)
 {
 	if (log_level_parse(value, &o->log_level) < 0)
@@ -223,6 +249,11 @@ static const struct option_spec {
 	{ "remove-archived-volume-path", NULL,
 	  "replace an archive of the same name (default: give the new one a dated name)",
 	  OPTION_SWITCH, take_replace_archive },
+	{ "state-dir", "PATH",
+	  "where a node notes what it has published (default: " DEFAULT_STATE_DIR ")", 0,
+	  take_state_dir },
+	{ "inline-volumes", "LIST", "server:/path,... that pods may mount inline (default: none)",
+	  0, take_inline_volumes },
 	{ "log-level", "LEVEL", "error, warn, info or debug (default: info)", 0, take_log_level },
 	{ "log-format", "FORMAT", "text or json (default: text)", 0, take_log_format },
 	{ "version", NULL, "print the version and exit", OPTION_SWITCH, take_version },
@@ -331,6 +362,7 @@ int options_parse(struct options *o, int argc, char **argv, struct error *err)
 	*o = (struct options){
 		.endpoint = DEFAULT_ENDPOINT,
 		.driver_name = DEFAULT_DRIVER_NAME,
+		.state_dir = DEFAULT_STATE_DIR,
 		.mode = MODE_ALL,
 		.log_level = LOG_LEVEL_INFO,
 	};

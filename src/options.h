@@ -37,6 +37,8 @@ struct options {
 	uint32_t mount_permissions;
 	enum volume_on_delete on_delete;
 	bool replace_archive;
+	const char *state_dir;
+	const char *inline_volumes; /* NULL: none */
 	enum log_level log_level;
 	enum log_format log_format;
 	char host_name[256];

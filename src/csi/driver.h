@@ -13,10 +13,13 @@
 #include "csi/inflight.h"
 #include "csi/known.h"
 #include "csi/params.h"
+#include "csi/publications.h"
 #include "csi/usage.h"
 #include "mount/mounter.h"
 #include "nfs/pool.h"
 #include "tree/purge.h"
+
+struct node_stats;
 
 struct csi_driver {
 	const char *name;
@@ -33,6 +36,9 @@ struct csi_driver {
 	struct purger *purger; /* controller */
 	struct known_exports *known; /* controller */
 	struct mounter *mounter; /* node */
+	struct publications *publications; /* node */
+	struct node_stats *stats; /* node */
+	const char *inline_volumes; /* node: see csi/inline.h; NULL: none */
 };
 
 #endif

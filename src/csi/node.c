@@ -12,14 +12,13 @@
 #include "base/list.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "csi/inline.h"
 #include "csi/services.h"
+#include "csi/stats.h"
 #include "csi/unimplemented.h"
 #include "csi/validate.h"
 
 #define TARGET_MODE 0750 /* of the empty directory below the mount */
-
-DEFINE_CLEANUP(mount_info, struct mount_info *, mount_info_free)
-#define cleanup_mount_info __attribute__((cleanup(cleanup_ptr_mount_info)))
 
 static const struct csi_driver *driver_of(Csi__V1__Node_Service *service)
 {
@@ -31,8 +30,8 @@ struct publication {
 	struct volume_params params;
 	char *path; /* on the server */
 	char *options; /* mount flags, then the mountOptions attribute */
-	char *source; /* as mountinfo shows it */
 	bool read_only;
+	bool exclusive; /* SINGLE_NODE_SINGLE_WRITER */
 };
 
 static void publication_done(struct publication *x)
@@ -60,14 +59,29 @@ static int check_publish(const Csi__V1__NodePublishVolumeRequest *in, struct err
 	return r;
 }
 
-static char *join_options(const char *flags, const char *attribute)
+/* The last one of a kind wins. Empty parts, and NULL, vanish. */
+static char *join_options(const char *flags, const char *attribute, const char *forced)
 {
+	const char *const parts[] = { flags, attribute, forced };
 	cleanup_buf struct buf b = { 0 };
-	bool both = flags[0] != '\0' && !str_is_empty(attribute);
+	size_t i;
 
-	if (buf_printf(&b, "%s%s%s", flags, both ? "," : "", attribute != NULL ? attribute : "") < 0)
-		return NULL;
-	return buf_steal(&b);
+	for (i = 0; i < ARRAY_SIZE(parts); i++)
+		if (!str_is_empty(parts[i]) &&
+		    buf_printf(&b, "%s%s", b.len > 0 ? "," : "", parts[i]) < 0)
+			return NULL;
+	return b.len > 0 ? buf_steal(&b) : strdup("");
+}
+
+/* A pod may name what it mounts only where the administrator has said so. */
+static int check_inline(const struct csi_driver *driver, const struct publication *x,
+			struct error *err)
+{
+	if (inline_is_allowed(driver->inline_volumes, x->params.server, x->path))
+		return 0;
+	return error_set(err, ERROR_PERMISSION_DENIED,
+			 "inline volumes of '%s:%s' are not allowed on this node; see --inline-volumes",
+			 x->params.server, x->path);
 }
 
 static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
@@ -77,6 +91,7 @@ static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVo
 						  .share = driver->share,
 						  .mode = driver->mount_permissions };
 	const struct csi_map context = csi_map_of(in, volume_context);
+	const bool is_inline = inline_is_asked(&context);
 	cleanup_free char *flags = NULL;
 	int r;
 
@@ -90,11 +105,13 @@ static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVo
 				 NULL);
 	if (flags == NULL || x->path == NULL)
 		return error_oom(err);
-	x->options = join_options(flags, x->params.mount_options);
+	x->options = join_options(flags, x->params.mount_options, is_inline ? INLINE_OPTIONS : NULL);
 	if (x->options == NULL)
 		return error_oom(err);
 	x->read_only = in->readonly || access_mode_is_read_only(in->volume_capability);
-	return 0;
+	x->exclusive = access_mode_is_exclusive(in->volume_capability);
+	r = is_inline ? check_inline(driver, x, err) : 0;
+	return r < 0 ? r : mount_options_check(x->options, err);
 }
 
 /* "ro" as a mount flag is as good as the request's readonly. */
@@ -146,40 +163,92 @@ static int make_target(const char *target, struct error *err)
 	return error_sys(err, ERROR_INTERNAL, errno, "cannot make target_path '%s'", target);
 }
 
-static int publish(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
-		   struct publication *x, struct error *err)
+/* Without a subDir the volume is the export's root, whose mode is not ours. */
+static uint32_t mode_of(const struct publication *x)
 {
-	cleanup_inflight_lock struct inflight_lock *lock = NULL;
-	cleanup_mount_info struct mount_info *info = NULL;
-	struct mounter *m = driver->mounter;
-	struct mount_request request;
-	int r, made;
+	return x->params.subdir != NULL ? x->params.mode : 0;
+}
 
-	r = prepare(driver, in, x, err);
-	if (r == 0)
-		r = inflight_acquire(driver->inflight, "target path", in->target_path, &lock, err);
-	if (r == 0)
-		r = m->ops->find(m, in->target_path, &info, err);
-	if (r < 0)
+/*
+ * What is mounted there may be what is asked for. Returns 1 when it is, 0 when nothing is mounted, or was
+ * and was stale, or a negative errno.
+ */
+static int check_target(struct mounter *m, const struct publication *x, const char *target,
+			struct error *err)
+{
+	cleanup_mount_info struct mount_info *info = NULL;
+	int r;
+
+	r = m->ops->find(m, target, &info, err);
+	if (r < 0 || info == NULL)
 		return r;
-	if (info != NULL)
-		return check_mounted(x, info, in->target_path, err);
-	made = make_target(in->target_path, err);
-	if (made < 0)
-		return made;
-	request = (struct mount_request){
+	r = check_mounted(x, info, target, err);
+	if (r == 0)
+		r = m->ops->verify(m, target, info, mode_of(x), err);
+	if (r != -ESTALE)
+		return r < 0 ? r : 1;
+	error_clear(err);
+	return m->ops->unmount(m, target, err);
+}
+
+static int mount_volume(const struct csi_driver *driver, const struct publication *x,
+			const char *target, struct error *err)
+{
+	const struct mount_request request = {
 		.server = x->params.server,
 		.path = x->path,
-		.target = in->target_path,
+		.target = target,
 		.options = x->options,
 		.read_only = x->read_only,
-		/* Without a subDir the volume is the export's root, whose mode is not ours. */
-		.mode = x->params.subdir != NULL ? x->params.mode : 0,
+		.mode = mode_of(x),
 	};
+	struct mounter *m = driver->mounter;
+	int r, made;
+
+	made = make_target(target, err);
+	if (made < 0)
+		return made;
 	r = m->ops->mount(m, &request, err);
 	if (r < 0 && made > 0)
 		/* It stays where the mount went through after all: the retry finds that. */
-		(void)rmdir(in->target_path);
+		(void)rmdir(target);
+	return r;
+}
+
+/* A mount that was given up may have come about. */
+static void forget_unmounted(const struct csi_driver *driver, const char *target)
+{
+	cleanup_mount_info struct mount_info *info = NULL;
+	struct mounter *m = driver->mounter;
+
+	if (m->ops->find(m, target, &info, NULL) == 0 && info == NULL)
+		publications_remove(driver->publications, target);
+}
+
+static int publish(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
+		   struct publication *x, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL, *volume = NULL;
+	const char *target = in->target_path;
+	int r, there;
+
+	r = prepare(driver, in, x, err);
+	if (r == 0)
+		r = inflight_acquire(driver->inflight, "target path", target, &lock, err);
+	if (r == 0 && x->exclusive)
+		r = inflight_acquire(driver->inflight, "volume", in->volume_id, &volume, err);
+	if (r < 0)
+		return r;
+	there = check_target(driver->mounter, x, target, err);
+	if (there < 0)
+		return there;
+	r = publications_add(driver->publications, driver->mounter, in->volume_id, target,
+			     x->exclusive, err);
+	if (r < 0 || there > 0)
+		return r;
+	r = mount_volume(driver, x, target, err);
+	if (r < 0)
+		forget_unmounted(driver, target);
 	return r;
 }
 
@@ -224,7 +293,11 @@ static int unpublish(const struct csi_driver *driver, const Csi__V1__NodeUnpubli
 		r = inflight_acquire(driver->inflight, "target path", in->target_path, &lock, err);
 	if (r == 0)
 		r = m->ops->unmount(m, in->target_path, err);
-	return r < 0 ? r : remove_target(in->target_path, err);
+	if (r == 0)
+		r = remove_target(in->target_path, err);
+	if (r == 0)
+		publications_remove(driver->publications, in->target_path);
+	return r;
 }
 
 static void node_node_unpublish_volume(Csi__V1__Node_Service *service,
@@ -252,27 +325,46 @@ static void node_node_get_info(Csi__V1__Node_Service *service, const Csi__V1__No
 	closure(&out, data);
 }
 
+#define CAPABILITY(name) CSI__V1__NODE_SERVICE_CAPABILITY__RPC__TYPE__##name
+
+static const Csi__V1__NodeServiceCapability__RPC__Type capabilities[] = {
+	CAPABILITY(GET_VOLUME_STATS),
+	CAPABILITY(VOLUME_CONDITION),
+	CAPABILITY(SINGLE_NODE_MULTI_WRITER),
+};
+
 static void node_node_get_capabilities(Csi__V1__Node_Service *service,
 				       const Csi__V1__NodeGetCapabilitiesRequest *in,
 				       Csi__V1__NodeGetCapabilitiesResponse_Closure closure,
 				       void *data)
 {
-	const Csi__V1__NodeGetCapabilitiesResponse out =
-		CSI__V1__NODE_GET_CAPABILITIES_RESPONSE__INIT;
+	Csi__V1__NodeServiceCapability__RPC rpcs[ARRAY_SIZE(capabilities)];
+	Csi__V1__NodeServiceCapability entries[ARRAY_SIZE(capabilities)];
+	Csi__V1__NodeServiceCapability *list[ARRAY_SIZE(capabilities)];
+	Csi__V1__NodeGetCapabilitiesResponse out = CSI__V1__NODE_GET_CAPABILITIES_RESPONSE__INIT;
+	size_t i;
 
 	(void)service;
 	(void)in;
+	for (i = 0; i < ARRAY_SIZE(capabilities); i++) {
+		csi__v1__node_service_capability__rpc__init(&rpcs[i]);
+		csi__v1__node_service_capability__init(&entries[i]);
+		rpcs[i].type = capabilities[i];
+		entries[i].type_case = CSI__V1__NODE_SERVICE_CAPABILITY__TYPE_RPC;
+		entries[i].rpc = &rpcs[i];
+		list[i] = &entries[i];
+	}
+	out.capabilities = list;
+	out.n_capabilities = ARRAY_SIZE(list);
 	closure(&out, data);
 }
 
 #define NO_STAGE "NFS volumes are mounted by NodePublishVolume"
 #define NO_EXPAND "NFS volumes need nothing done on the node to grow"
-#define NOT_YET "not supported by this version of csi-nfs"
 
 UNIMPLEMENTED(Node, node, node_stage_volume, NodeStageVolume, NO_STAGE)
 UNIMPLEMENTED(Node, node, node_unstage_volume, NodeUnstageVolume, NO_STAGE)
 UNIMPLEMENTED(Node, node, node_expand_volume, NodeExpandVolume, NO_EXPAND)
-UNIMPLEMENTED(Node, node, node_get_volume_stats, NodeGetVolumeStats, NOT_YET)
 
 void csi_node_init(struct csi_node *s, const struct csi_driver *driver)
 {

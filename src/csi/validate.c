@@ -160,6 +160,12 @@ bool access_mode_is_read_only(const Csi__V1__VolumeCapability *cap)
 		       CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_READER_ONLY;
 }
 
+bool access_mode_is_exclusive(const Csi__V1__VolumeCapability *cap)
+{
+	return cap->access_mode->mode ==
+	       CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__SINGLE_NODE_SINGLE_WRITER;
+}
+
 char *capability_options(const Csi__V1__VolumeCapability *cap)
 {
 	const Csi__V1__VolumeCapability__MountVolume *mount = cap->mount;

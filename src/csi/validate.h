@@ -41,6 +41,9 @@ int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, stru
 /* Whether the mode only lets read. */
 bool access_mode_is_read_only(const Csi__V1__VolumeCapability *cap);
 
+/* Whether the mode lets one target path of one node have the volume. */
+bool access_mode_is_exclusive(const Csi__V1__VolumeCapability *cap);
+
 /* The capability's mount flags joined by commas; "" for none. NULL without memory. */
 char *capability_options(const Csi__V1__VolumeCapability *cap);
 

@@ -27,9 +27,6 @@
 /* Mounts that are taken off one target; a retry goes on from there. */
 #define STACK_MAX 32
 
-DEFINE_CLEANUP(mount_info, struct mount_info *, mount_info_free)
-#define cleanup_mount_info __attribute__((cleanup(cleanup_ptr_mount_info)))
-
 struct real_mounter {
 	struct mounter mounter; /* first: the two are the same pointer */
 	const char *helper;
@@ -520,7 +517,7 @@ static int real_unmount(struct mounter *mounter, const char *target, struct erro
 		r = find_resolved(path, &info, err);
 		if (r < 0 || info == NULL)
 			return r;
-		if (!mountinfo_is_nfs(info))
+		if (!mount_info_is_nfs(info))
 			return error_set(err, ERROR_FAILED_PRECONDITION,
 					 "'%s' has a %s file system mounted, which is none of ours",
 					 path, info->fstype);

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 
 /* argv[1] that makes csi-nfs a helper process. */
@@ -111,6 +112,11 @@ void mounter_free(struct mounter *m);
 void mounter_sweep(struct mounter *m);
 
 void mount_info_free(struct mount_info *info);
+
+DEFINE_CLEANUP(mount_info, struct mount_info *, mount_info_free)
+#define cleanup_mount_info __attribute__((cleanup(cleanup_ptr_mount_info)))
+
+bool mount_info_is_nfs(const struct mount_info *info);
 
 /*
  * Whether the mount is of that path on that server. Mounts that share a superblock all show the name

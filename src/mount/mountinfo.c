@@ -201,7 +201,7 @@ bool mount_info_is_of(const struct mount_info *info, const char *server, const c
 	return info->address != NULL && has_address(server, info->address);
 }
 
-bool mountinfo_is_nfs(const struct mount_info *info)
+bool mount_info_is_nfs(const struct mount_info *info)
 {
 	return strcmp(info->fstype, "nfs") == 0 || strcmp(info->fstype, "nfs4") == 0;
 }

@@ -22,6 +22,4 @@ int mountinfo_resolve(const char *target, char **ret);
  */
 int mountinfo_find(const char *file, const char *path, struct mount_info **ret);
 
-bool mountinfo_is_nfs(const struct mount_info *info);
-
 #endif

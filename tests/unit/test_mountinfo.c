@@ -105,7 +105,7 @@ static void check_found(size_t i, const struct mount_info *info)
 	check_str(name, "source", info->source, rows[i].source);
 	check_str(name, "fstype", info->fstype, rows[i].fstype);
 	check_int(name, "read_only", info->read_only, rows[i].read_only);
-	check_int(name, "is_nfs", mountinfo_is_nfs(info), rows[i].is_nfs);
+	check_int(name, "is_nfs", mount_info_is_nfs(info), rows[i].is_nfs);
 }
 
 START_TEST(test_find)

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/request.h"
 #include "csi/services.h"
+#include "csi/stats.h"
 #include "fake/mounter.h"
 #include "fake/nfs.h"
 #include "check_util.h"
@@ -30,6 +31,7 @@ struct bench {
 	struct fake_nfs *nfs;
 	struct fake_mounter mounter;
 	char dir[64]; /* an empty directory, for targets */
+	char state[64]; /* the node's state folder */
 };
 
 static void bench_init(struct bench *b)
@@ -38,6 +40,8 @@ static void bench_init(struct bench *b)
 				     .name = "nfs.test", .version = "1.2.3", .node_id = "node-1" } };
 	(void)snprintf(b->dir, sizeof(b->dir), "/tmp/csi-nfs-services-XXXXXX");
 	ck_assert(mkdtemp(b->dir) != NULL);
+	(void)snprintf(b->state, sizeof(b->state), "/tmp/csi-nfs-state-XXXXXX");
+	ck_assert(mkdtemp(b->state) != NULL);
 	b->nfs = fake_nfs_new();
 	fake_nfs_serve(b->nfs);
 	fake_mounter_init(&b->mounter);
@@ -46,6 +50,8 @@ static void bench_init(struct bench *b)
 	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
 	ck_assert(usage_table_new(&b->driver.usage) == 0);
+	ck_assert(publications_new(&b->driver.publications, b->state) == 0);
+	ck_assert(node_stats_new(&b->driver.stats) == 0);
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
 	csi_identity_init(&b->identity, &b->driver);
 	csi_controller_init(&b->controller, &b->driver);
@@ -59,9 +65,13 @@ static void bench_done(struct bench *b)
 	purger_free(b->driver.purger);
 	nfs_pool_free(b->driver.pool);
 	usage_table_free(b->driver.usage);
+	publications_free(b->driver.publications);
+	node_stats_free(b->driver.stats);
 	known_exports_free(b->driver.known);
 	inflight_free(b->driver.inflight);
 	fake_nfs_free(b->nfs);
+	/* What was unpublished has left no note. */
+	ck_assert_msg(rmdir(b->state) == 0, "something is left in '%s'", b->state);
 	ck_assert_msg(rmdir(b->dir) == 0, "something is left in '%s': %s", b->dir, strerror(errno));
 }
 
@@ -140,6 +150,7 @@ START_TEST(test_unimplemented)
 		"NodeUnpublishVolume",
 		"NodeGetInfo",
 		"NodeGetCapabilities",
+		"NodeGetVolumeStats",
 		"GroupControllerGetCapabilities",
 	};
 	struct bench b;
@@ -234,7 +245,7 @@ START_TEST(test_capabilities)
 	invoke("controller", &b.controller.service.base, "ControllerGetCapabilities", &controller,
 	       &call);
 	list = (const void *)call.reply;
-	check_int("controller", "number", list->n_capabilities, 7);
+	check_int("controller", "number", list->n_capabilities, 8);
 	check_int("controller", "case", list->capabilities[0]->type_case,
 		  CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC);
 	check_int("controller", "type", list->capabilities[0]->rpc->type,
@@ -242,7 +253,7 @@ START_TEST(test_capabilities)
 	call_done(&call);
 	invoke("node", &b.node.service.base, "NodeGetCapabilities", &node, &call);
 	node_list = (const void *)call.reply;
-	check_int("node", "number", node_list->n_capabilities, 0);
+	check_int("node", "number", node_list->n_capabilities, 3);
 	call_done(&call);
 	invoke("node info", &b.node.service.base, "NodeGetInfo", &info, &call);
 	node_info = (const void *)call.reply;

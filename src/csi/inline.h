@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Inline ephemeral volumes: a pod names server, share and subDir itself, so whoever may create a pod
+ * may mount what the list of the administrator holds, and nothing else. Pure functions, any thread.
+ */
+#ifndef CSI_INLINE_H
+#define CSI_INLINE_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "csi/map.h"
+
+/* What is added to the mount options of such a volume: a pod may not choose these. */
+#define INLINE_OPTIONS "nosuid,nodev"
+
+/* "server:/path[,server:/path]...", an IPv6 address in brackets. 0, or -EINVAL with INVALID_ARGUMENT. */
+int inline_list_check(const char *list, struct error *err);
+
+/* Whether the volume with these attributes is one. */
+bool inline_is_asked(const struct csi_map *context);
+
+/* Whether the list, which may be NULL, has the path on that server, or a directory above it. */
+bool inline_is_allowed(const char *list, const char *server, const char *path);
+
+#endif
