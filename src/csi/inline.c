@@ -13,6 +13,8 @@
 #include "nfs/export.h"
 
 #define EPHEMERAL_KEY "csi.storage.k8s.io/ephemeral" /* set by kubelet */
+#define ID_PREFIX "csi-" /* and a SHA-256, for inline volumes alone */
+#define ID_DIGITS 64
 
 /* Takes an entry apart at ":/". The parts are the caller's to free. */
 static int split(const char *entry, char **ret_server, char **ret_path)
@@ -53,11 +55,15 @@ int inline_list_check(const char *list, struct error *err)
 	return 0;
 }
 
-bool inline_is_asked(const struct csi_map *context)
+bool inline_is_asked(const char *volume_id, const struct csi_map *context)
 {
 	const char *value = csi_map_get(context, EPHEMERAL_KEY);
 
-	return value != NULL && str_eq_nocase(value, "true");
+	if (value != NULL && str_eq_nocase(value, "true"))
+		return true;
+	return str_has_prefix(volume_id, ID_PREFIX) &&
+	       strspn(volume_id + strlen(ID_PREFIX), "0123456789abcdef") == ID_DIGITS &&
+	       strlen(volume_id) == strlen(ID_PREFIX) + ID_DIGITS;
 }
 
 static bool is_below(const char *path, const char *top)

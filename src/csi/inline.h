@@ -19,8 +19,11 @@
 /* "server:/path[,server:/path]...", an IPv6 address in brackets. 0, or -EINVAL with INVALID_ARGUMENT. */
 int inline_list_check(const char *list, struct error *err);
 
-/* Whether the volume with these attributes is one. */
-bool inline_is_asked(const struct csi_map *context);
+/*
+ * Whether the volume is one: kubelet says so in the attributes, but only where the CSIDriver object has
+ * podInfoOnMount, and always gives it an id of its own making.
+ */
+bool inline_is_asked(const char *volume_id, const struct csi_map *context);
 
 /* Whether the list, which may be NULL, has the path on that server, or a directory above it. */
 bool inline_is_allowed(const char *list, const char *server, const char *path);

@@ -91,7 +91,7 @@ static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVo
 						  .share = driver->share,
 						  .mode = driver->mount_permissions };
 	const struct csi_map context = csi_map_of(in, volume_context);
-	const bool is_inline = inline_is_asked(&context);
+	const bool is_inline = inline_is_asked(in->volume_id, &context);
 	cleanup_free char *flags = NULL;
 	int r;
 

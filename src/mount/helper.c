@@ -372,18 +372,32 @@ static int set_mode(const struct request *q, struct helper_reply *reply)
 	return fail(reply, HELPER_CHMOD, e);
 }
 
+/*
+ * Asks the server for the directory itself: it may be gone. stat() may answer from the cache, and so may
+ * statvfs() for what it says of the directory; opening it never does (close-to-open consistency).
+ */
+static int open_target(const char *target)
+{
+	cleanup_close int fd = open(target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	/* A directory that root may not read is there. */
+	return fd < 0 && errno != EACCES && errno != EPERM ? -errno : 0;
+}
+
 /* What is mounted at the target may be stale, or lack its mode after a crash. */
 static int do_verify(const struct request *q, struct helper_reply *reply)
 {
 	const char *target = q->fields[HELPER_TARGET];
 	uint64_t mode = 0;
-	struct statvfs vfs;
 	struct stat st;
+	int r;
 
 	if (str_parse_u64(q->fields[HELPER_MODE], 8, 07777, &mode) < 0)
 		return fail(reply, HELPER_REQUEST, EINVAL);
-	/* stat() alone may answer from the cache of NFSv3. */
-	if (statvfs(target, &vfs) < 0 || stat(target, &st) < 0)
+	r = open_target(target);
+	if (r < 0)
+		return fail(reply, HELPER_STAT, r);
+	if (stat(target, &st) < 0)
 		return fail(reply, HELPER_STAT, errno);
 	if (mode != 0 && (st.st_mode & 07777) != mode && chmod(target, (mode_t)mode) < 0 &&
 	    errno != EROFS)
@@ -395,7 +409,11 @@ static int do_statvfs(const struct request *q, struct helper_reply *reply)
 {
 	struct mount_usage *u = &reply->usage;
 	struct statvfs vfs;
+	int r;
 
+	r = open_target(q->fields[HELPER_TARGET]);
+	if (r < 0)
+		return fail(reply, HELPER_STAT, r);
 	if (statvfs(q->fields[HELPER_TARGET], &vfs) < 0)
 		return fail(reply, HELPER_STAT, errno);
 	u->bytes_total = (uint64_t)vfs.f_blocks * vfs.f_frsize;

@@ -396,6 +396,31 @@ class Node(unittest.TestCase):
         finally:
             self.server.start()
 
+    def _condition(self):
+        got = self.client.NodeGetVolumeStats(volume_id="v", volume_path=self.target)
+        return got.volume_condition.message
+
+    def test_directory_removed_below_a_mount(self):
+        """The mount is stale then; the next publish makes it anew, once there is a directory again."""
+        place = os.path.join(DISK, "share", "passing")
+        for version in ("3", "4.1"):
+            with self.subTest(version=version):
+                os.mkdir(place)
+                self.publish(version, volume="passing")
+                os.rmdir(place)
+                self.assertTrue(servers.wait_for(lambda: "stale" in self._condition(), 30, 1),
+                                self._condition())
+                self.fails(CODE.NOT_FOUND, self.publish, version, volume="passing")
+                os.mkdir(place)
+                self.publish(version, volume="passing")
+                with open(os.path.join(self.target, "new"), "w", encoding="ascii") as f:
+                    f.write("new")
+                self.assertEqual(os.listdir(place), ["new"])
+                self.unpublish(volume="passing")
+                self.is_gone()
+                os.unlink(os.path.join(place, "new"))
+                os.rmdir(place)
+
     def test_driver_restarted_between(self):
         for how in (signal.SIGTERM, signal.SIGKILL):
             with self.subTest(signal=how.name):

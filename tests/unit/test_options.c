@@ -72,6 +72,8 @@ START_TEST(test_spellings)
 		{ "drivername", "x.example" },
 		{ "mount-permissions", "0770" },
 		{ "default-ondelete-policy", "archive" },
+		{ "state-dir", "/run/x" },
+		{ "inline-volumes", "nfs.example:/a,[fd00::1]:/" },
 		{ "log-level", "debug" },
 		{ "log-format", "json" },
 		{ "working-mount-dir", "/tmp" },
@@ -123,7 +125,15 @@ START_TEST(test_values)
 					    "--default-ondelete-policy=Retain",
 					    "--log-level=warn",
 					    NULL };
-	static const char *const last[] = { "--mode=node", "--mode=all", NULL };
+	static const char *const last[] = { "--mode=node",
+					    "--mode=all",
+					    "--remove-archived-volume-path",
+					    "--state-dir=/run/x",
+					    "--inline-volumes=a:/b",
+					    NULL };
+	static const char *const off[] = { "--remove-archived-volume-path",
+					   "--remove-archived-volume-path=false",
+					   "--inline-volumes=", NULL };
 	struct error err = { .code = ERROR_OK };
 	struct options o;
 
@@ -142,6 +152,13 @@ START_TEST(test_values)
 	check_int("second", "level", o.log_level, LOG_LEVEL_WARN);
 	check_int("the last one counts", "result", parse(last, &o, &err), 0);
 	check_int("the last one counts", "mode", o.mode, MODE_ALL);
+	check_int("switch", "archives", o.replace_archive, true);
+	check_str("last", "state folder", o.state_dir, "/run/x");
+	check_str("last", "inline volumes", o.inline_volumes, "a:/b");
+	check_int("off", "result", parse(off, &o, &err), 0);
+	check_int("off", "archives", o.replace_archive, false);
+	check_str("off", "inline volumes", o.inline_volumes, NULL);
+	check_str("off", "state folder", o.state_dir, "/run/csi-nfs");
 }
 END_TEST
 
@@ -198,6 +215,11 @@ START_TEST(test_refused)
 		{ "driver's name ends with a dot", { "--drivername=a." }, "--drivername" },
 		{ "driver's name starts with a dash", { "--drivername", "-a" }, "--drivername" },
 		{ "unknown policy", { "--default-ondelete-policy=keep" }, "--default-ondelete-policy" },
+		{ "relative state folder", { "--state-dir=run" }, "--state-dir" },
+		{ "inline volume without path", { "--inline-volumes=a:/b,c" }, "--inline-volumes" },
+		{ "neither true nor false",
+		  { "--remove-archived-volume-path=maybe" },
+		  "--remove-archived-volume-path" },
 		{ "unknown level", { "--log-level=trace" }, "--log-level" },
 		{ "unknown format", { "--log-format=xml" }, "--log-format" },
 		{ "unknown option", { "--nonsense=1" }, "'--nonsense'" },

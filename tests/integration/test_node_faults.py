@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""The node service when things go wrong, with mounts of a real kernel: nfs-ganesha stopped, killed,
+restarted and emptied below mounted volumes; many volumes of a dead server beside those of a live one;
+the driver killed at any moment. And what a node tells and remembers of its volumes.
+
+Runs inside a lab with a kernel that has NFS, with CSI_NFS naming the driver. ROUNDS is the length of
+the loop of kills, 20 where it is not set.
+"""
+import concurrent.futures
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+import unittest
+
+import grpc
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import servers
+from csi_client import capability, pb
+from driver import Driver
+from servers import Export, Ganesha, wait_for
+
+LAB = os.environ["LAB_DIR"]
+DISK = os.environ["LAB_DISK"]
+CODE = grpc.StatusCode
+HOST = "127.0.0.1"
+ROUNDS = int(os.environ.get("ROUNDS", "20"))
+VERSIONS = ("3", "4.0", "4.1", "4.2")
+MANY = 50
+BYTES, INODES = pb.VolumeUsage.BYTES, pb.VolumeUsage.INODES
+
+
+def mounted(below):
+    """Mount points below a folder, of the last mount first."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        points = [line.split()[4] for line in f]
+    return [p for p in reversed(points) if p.startswith(below + "/")]
+
+
+def helpers():
+    """Process ids of mount helpers."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as f:
+                words = f.read().split(b"\0")
+        except OSError:
+            continue
+        if len(words) > 1 and words[1] == b"mount-helper":
+            found.append(int(pid))
+    return found
+
+
+class Faults(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.live = cls._server("live")
+        cls.dying = cls._server("dying")
+        cls.state = os.path.join(LAB, "state")
+        cls.driver = Driver(LAB, "--mode=node", "--nodeid=n", "--state-dir=" + cls.state,
+                            "--inline-volumes=%s:%s/sub" % (HOST, cls.live.exports[0].path)).start()
+
+    @classmethod
+    def _server(cls, name):
+        server = Ganesha(os.path.join(LAB, name), [Export(os.path.join(DISK, name))]).start()
+        for i in range(MANY):
+            os.makedirs(os.path.join(DISK, name, "v%d" % i), exist_ok=True)
+        return server
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.driver.stop()
+        for server in (cls.live, cls.dying):
+            server.kill()
+
+    def setUp(self):
+        self.parent = os.path.join(LAB, "pods", self.id().rsplit(".", 1)[1])
+        os.makedirs(self.parent, exist_ok=True)
+
+    def tearDown(self):
+        left = mounted(self.parent)
+        for place in left:
+            servers.run("umount", "-l", place, check=False)
+        shutil.rmtree(self.parent, ignore_errors=True)
+        self.assertEqual(left, [])
+
+    @property
+    def client(self):
+        return self.driver.client
+
+    def target(self, name):
+        return os.path.join(self.parent, name)
+
+    def publish(self, server, version="4.2", volume="v0", target="t", mode=None, timeout=60, flags=(),
+                volume_id=None, **context):
+        options = server.flags(version) + (["nolock"] if version == "3" else []) + list(flags)
+        given = {"server": HOST, "share": server.exports[0].path, "subdir": volume}
+        given.update(context)
+        return self.client.NodePublishVolume(
+            volume_id=volume_id or "%s#%s" % (server.home, volume), target_path=self.target(target),
+            volume_context=given, timeout=timeout,
+            volume_capability=capability(mode or "MULTI_NODE_MULTI_WRITER", options))
+
+    def unpublish(self, target="t", volume_id="v", timeout=60):
+        self.client.NodeUnpublishVolume(volume_id=volume_id, target_path=self.target(target),
+                                        timeout=timeout)
+
+    def stats(self, target="t", **fields):
+        return self.client.NodeGetVolumeStats(volume_id="v", volume_path=self.target(target),
+                                              **fields)
+
+    def fails(self, codes, call, *args, **fields):
+        """The call fails soon with one of these codes. Returns the message and how long it took."""
+        begun = time.monotonic()
+        with self.assertRaises(grpc.RpcError) as got:
+            call(*args, **fields)
+        took = time.monotonic() - begun
+        self.assertIn(got.exception.code(), codes, got.exception.details())
+        return got.exception.details(), took
+
+    def is_gone(self, target="t"):
+        self.assertNotIn(self.target(target), mounted(self.parent))
+        self.assertFalse(os.path.lexists(self.target(target)))
+
+    # ---- what a volume is like ----
+
+    def usage(self, answer, unit):
+        return [u for u in answer.usage if u.unit == unit][0]
+
+    def test_stats(self):
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                self.publish(self.live, version)
+                answer = self.stats()
+                want = os.statvfs(self.target("t"))
+                got = self.usage(answer, BYTES)
+                self.assertEqual(got.total, want.f_blocks * want.f_frsize)
+                self.assertAlmostEqual(got.available, want.f_bavail * want.f_frsize, delta=1 << 24)
+                self.assertAlmostEqual(got.used, (want.f_blocks - want.f_bfree) * want.f_frsize,
+                                       delta=1 << 24)
+                self.assertEqual(self.usage(answer, INODES).total, want.f_files)
+                self.assertFalse(answer.volume_condition.abnormal)
+                self.assertTrue(answer.volume_condition.message)
+                self.unpublish()
+                self.is_gone()
+
+    def test_stats_are_kept_for_seconds(self):
+        self.publish(self.live)
+        first = self.stats()
+        with open(os.path.join(self.target("t"), "filler"), "wb") as f:
+            f.write(b"x" * (4 << 20))
+            f.flush()
+            os.fsync(f.fileno())
+        self.assertEqual(self.stats(), first)
+        self.assertTrue(wait_for(lambda: self.stats() != first, 10, 0.5))
+        os.unlink(os.path.join(self.target("t"), "filler"))
+        self.unpublish()
+
+    def test_stats_of_what_is_not_mounted(self):
+        os.mkdir(self.target("empty"))
+        for path in (self.target("empty"), self.target("absent"), "/nonexistent/a/b", "some/path",
+                     "/proc", "/"):
+            self.fails((CODE.NOT_FOUND,), self.client.NodeGetVolumeStats, volume_id="v",
+                       volume_path=path)
+        for fields in ({"volume_path": "/a"}, {"volume_id": "v"}):
+            self.fails((CODE.INVALID_ARGUMENT,), self.client.NodeGetVolumeStats, **fields)
+
+    # ---- a server that stops answering ----
+
+    def test_server_stops(self):
+        """Whatever is asked of it meanwhile has an answer in seconds."""
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                self._server_stops(version)
+
+    def _server_stops(self, version):
+        self.publish(self.dying, version)
+        before = self.stats()
+        time.sleep(5)  # what is remembered is no answer any more
+        self.dying.freeze()
+        try:
+            for _ in range(2):
+                begun = time.monotonic()
+                answer = self.stats()
+                self.assertLess(time.monotonic() - begun, 3.5)
+                self.assertTrue(answer.volume_condition.abnormal)
+                self.assertIn(HOST, answer.volume_condition.message)
+                self.assertEqual(answer.usage, before.usage)
+            words, took = self.fails((CODE.UNAVAILABLE,), self.publish, self.dying, version,
+                                     target="other", volume="v1")
+            self.assertLess(took, 8)
+            self.assertIn(HOST, words)
+            words, took = self.fails((CODE.UNAVAILABLE,), self.publish, self.dying, version,
+                                     target="other", volume="v1")
+            self.assertLess(took, 1, "it is known by now: " + words)
+            self.is_gone("other")
+            begun = time.monotonic()
+            self.unpublish()
+            self.assertLess(time.monotonic() - begun, 10)
+            self.is_gone()
+            self.publish(self.live, version)
+            self.unpublish()
+        finally:
+            self.dying.thaw()
+        self.comes_back(version)
+
+    def comes_back(self, version):
+        def works():
+            try:
+                self.publish(self.dying, version)
+                return True
+            except grpc.RpcError as e:
+                self.assertIn(e.code(), (CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED), e.details())
+                return False
+        self.assertTrue(wait_for(works, 60, 0.5))
+        with open(os.path.join(self.target("t"), "back"), "w", encoding="ascii") as f:
+            f.write("back")
+        self.unpublish()
+        self.is_gone()
+
+    def test_server_killed_and_restarted(self):
+        for version in ("3", "4.2"):
+            with self.subTest(version=version):
+                self.publish(self.dying, version)
+                self.dying.kill()
+                time.sleep(5)
+                begun = time.monotonic()
+                self.assertTrue(self.stats().volume_condition.abnormal)
+                self.assertLess(time.monotonic() - begun, 3.5)
+                self.dying.start()
+                self.assertTrue(wait_for(
+                    lambda: not self.stats().volume_condition.abnormal, 90, 1))
+                self.publish(self.dying, version)
+                self.unpublish()
+                self.is_gone()
+        self.comes_back("4.2")
+
+    def test_mode_that_a_crash_left_unset(self):
+        place = os.path.join(DISK, "live", "v3")
+        os.chmod(place, 0o755)
+        self.publish(self.live, volume="v3")
+        self.publish(self.live, volume="v3", mountPermissions="0711")
+        self.assertEqual(os.stat(place).st_mode & 0o7777, 0o711)
+        self.unpublish()
+
+    def test_many_volumes_of_a_dead_server(self):
+        """Volumes of a live server come, tell how they are and go, while those of a dead one wait."""
+        for i in range(MANY // 2):
+            self.publish(self.dying, target="dead%d" % i, volume="v%d" % i)
+        self.dying.freeze()
+        stuck = concurrent.futures.ThreadPoolExecutor(MANY)
+        done = threading.Event()
+        try:
+            calls = [stuck.submit(self._patiently, self.unpublish, "dead%d" % i, done)
+                     for i in range(MANY // 2)]
+            calls += [stuck.submit(self._patiently, self._publish_dead, "more%d" % i, done)
+                      for i in range(MANY // 2)]
+            slowest = 0
+            for i in range(MANY):
+                name = "live%d" % i
+                begun = time.monotonic()
+                self.publish(self.live, target=name, volume="v%d" % i, version="3")
+                self.assertFalse(self.stats(name).volume_condition.abnormal)
+                self.unpublish(name)
+                self.client.Probe(timeout=5)
+                slowest = max(slowest, time.monotonic() - begun)
+            self.assertLess(slowest, 10)
+            for call in calls[:MANY // 2]:
+                call.result(120)
+            self.assertEqual([p for p in mounted(self.parent) if "/dead" in p], [])
+        finally:
+            done.set()
+            self.dying.thaw()
+            stuck.shutdown()
+        self.assertEqual(mounted(self.parent), [])
+        self.assertTrue(wait_for(lambda: not helpers(), 30), "helpers are left")
+        self.comes_back("4.2")
+
+    def _patiently(self, call, target, done):
+        """As kubelet: again and again until it works, or the case is over."""
+        while not done.is_set():
+            try:
+                return call(target)
+            except grpc.RpcError as e:
+                self.assertIn(e.code(), (CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED, CODE.ABORTED),
+                              e.details())
+                time.sleep(0.5)
+        return None
+
+    def _publish_dead(self, target):
+        self.publish(self.dying, target=target)
+        self.unpublish(target)
+
+    # ---- the driver dies ----
+
+    def test_driver_killed_at_random(self):
+        chance = random.Random(20260101)
+        for number in range(ROUNDS):
+            version = VERSIONS[number % len(VERSIONS)]
+            for call in (lambda v=version: self.publish(self.live, v), self.unpublish):
+                self._killed_in(call, chance.random() * 0.6)
+            self.unpublish()
+            self.is_gone()
+        self.assertTrue(wait_for(lambda: not helpers(), 5), "helpers outlive their driver")
+        self.assertEqual(os.listdir(self.parent), [])
+        self.assertEqual(os.listdir(self.state), [])
+
+    def _killed_in(self, call, seconds):
+        killer = threading.Timer(seconds, lambda: self.driver.process.kill())
+        killer.start()
+        try:
+            call()
+        except grpc.RpcError:
+            pass
+        killer.join()
+        self.driver.restart(signal.SIGKILL)
+        call()
+
+    # ---- who may have a volume ----
+
+    def test_single_writer(self):
+        alone, shared = "SINGLE_NODE_SINGLE_WRITER", "SINGLE_NODE_MULTI_WRITER"
+        self.publish(self.live, mode=alone)
+        self.publish(self.live, mode=alone)
+        for mode in (alone, shared):
+            words, _ = self.fails((CODE.FAILED_PRECONDITION,), self.publish, self.live, mode=mode,
+                                  target="second")
+            self.assertIn(self.target("t"), words)
+            self.is_gone("second")
+        self.publish(self.live, mode=alone, target="other", volume="v1")
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            self.driver.restart(how)
+            self.fails((CODE.FAILED_PRECONDITION,), self.publish, self.live, mode=alone,
+                       target="second")
+        self.unpublish()
+        self.publish(self.live, mode=shared, target="second")
+        self.publish(self.live, mode=shared, target="third")
+        self.fails((CODE.FAILED_PRECONDITION,), self.publish, self.live, mode=alone)
+        self.unpublish("second")
+        # Unmounted by somebody else: what is noted of it counts for nothing.
+        servers.run("umount", self.target("third"))
+        self.publish(self.live, mode=alone)
+        for name in ("t", "third", "other"):
+            self.unpublish(name)
+        self.assertEqual(os.listdir(self.state), [])
+
+    def test_inline(self):
+        os.makedirs(os.path.join(DISK, "live", "sub", "dir"), exist_ok=True)
+        pod = {"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "p"}
+        self.publish(self.live, volume="sub/dir", mode="SINGLE_NODE_WRITER", **pod)
+        with open("/proc/self/mountinfo", encoding="utf-8") as f:
+            options = [l.split()[5] for l in f if l.split()[4] == self.target("t")]
+        self.assertIn("nosuid", options[0])
+        self.assertIn("nodev", options[0])
+        self.unpublish()
+        for volume in ("v0", "subway", ".."):
+            self.fails((CODE.PERMISSION_DENIED, CODE.INVALID_ARGUMENT), self.publish, self.live,
+                       volume=volume, **pod)
+        self.fails((CODE.PERMISSION_DENIED,), self.publish, self.dying, volume="sub", **pod)
+        # Without pod information kubelet does not say what it is, but for the id.
+        self.fails((CODE.PERMISSION_DENIED,), self.publish, self.live, volume_id="csi-" + "0a" * 32)
+        self.publish(self.live, volume_id="csi-" + "0a" * 31)
+        self.unpublish()
+        self.is_gone()
+
+
+if __name__ == "__main__":
+    harness.main("node and faults (%s)" % os.environ["LAB_KIND"])
