@@ -347,7 +347,12 @@ static int mount_at(struct server *s, const struct request *q, const struct moun
 		return r;
 	if (o->major == 4 && o->minor == 0)
 		find_client_address(&s->address, mount_port_of(o), s->client, sizeof(s->client));
-	return mount_from(s, q, o, reply);
+	r = mount_from(s, q, o, reply);
+	/* Exports are given to addresses: which one is ours helps whoever has to allow it. */
+	if (r < 0 && !o->no_ping)
+		find_client_address(&s->address, mount_port_of(o), reply->client,
+				    sizeof(reply->client));
+	return r;
 }
 
 /* The mount is there, so its directory answers: only now may the path be touched. */

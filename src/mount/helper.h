@@ -51,6 +51,7 @@ struct helper_reply {
 	uint32_t low, high; /* HELPER_VERSION: versions that the server speaks */
 	struct mount_usage usage; /* statvfs */
 	char address[64]; /* of the server */
+	char client[64]; /* our own, as the server sees it; HELPER_MOUNT and HELPER_PROGRAM */
 	char text[256]; /* HELPER_RESOLVE: in words */
 };
 

@@ -197,6 +197,16 @@ static int reply_error(const struct mount_request *q, const char *source,
 	}
 }
 
+static void tell_own_address(const struct helper_reply *reply, struct error *err)
+{
+	size_t len = strlen(err->msg);
+
+	if (reply->client[0] != '\0' &&
+	    (err->code == ERROR_PERMISSION_DENIED || err->code == ERROR_NOT_FOUND))
+		(void)snprintf(err->msg + len, sizeof(err->msg) - len,
+			       "; this node's address there is %.63s", reply->client);
+}
+
 /* Whether any address of the server answers. -EHOSTDOWN with UNAVAILABLE where none does. */
 static int ask_server(const struct mount_request *q, const struct mount_options *o, struct error *err)
 {
@@ -271,7 +281,11 @@ static int run_mount(struct real_mounter *m, const struct mount_request *q, cons
 		error_prefix(err, "'%s'", source);
 		return r;
 	}
-	return reply.step == HELPER_DONE ? 0 : reply_error(q, source, &reply, log, err);
+	if (reply.step == HELPER_DONE)
+		return 0;
+	r = reply_error(q, source, &reply, log, err);
+	tell_own_address(&reply, err);
+	return r;
 }
 
 static int real_mount(struct mounter *mounter, const struct mount_request *q, struct error *err)

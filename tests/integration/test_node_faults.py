@@ -72,7 +72,13 @@ class Faults(unittest.TestCase):
 
     @classmethod
     def _server(cls, name):
-        server = Ganesha(os.path.join(LAB, name), [Export(os.path.join(DISK, name))]).start()
+        others = [Export(os.path.join(DISK, name + "-ro"), access="RO"),
+                  Export(os.path.join(DISK, name + "-denied"), clients="192.0.2.1"),
+                  Export(os.path.join(DISK, name + "-v3"), "3"),
+                  Export(os.path.join(DISK, name + "-v4"), "4")] if name == "live" else []
+        server = Ganesha(os.path.join(LAB, name), [Export(os.path.join(DISK, name))] + others).start()
+        for export in others:
+            os.makedirs(os.path.join(export.path, "v0"), exist_ok=True)
         for i in range(MANY):
             os.makedirs(os.path.join(DISK, name, "v%d" % i), exist_ok=True)
         return server
@@ -175,6 +181,79 @@ class Faults(unittest.TestCase):
         for fields in ({"volume_path": "/a"}, {"volume_id": "v"}):
             self.fails((CODE.INVALID_ARGUMENT,), self.client.NodeGetVolumeStats, **fields)
 
+    # ---- a server that refuses ----
+
+    def test_refusals(self):
+        """What the server does not give is told with what to do, for each version."""
+        refused = (CODE.PERMISSION_DENIED, CODE.NOT_FOUND)
+        for version in VERSIONS:
+            for share, codes, word in (("-denied", refused, HOST), ("-absent", refused, HOST)):
+                with self.subTest(version=version, share=share):
+                    words, took = self.fails(codes, self.publish, self.live, version,
+                                             share=os.path.join(DISK, "live") + share)
+                    self.assertIn(word, words)
+                    self.assertIn("this node's address", words)
+                    self.assertLess(took, 20)
+                    self.is_gone()
+
+    def test_locks_need_answers_too(self):
+        """mount.nfs, which alone can do the locks of version 3, would try for two minutes."""
+        for share, port in (("", servers.free_port()), ("-absent", None)):
+            flags = ["lock"] + (["port=%d" % port, "mountport=%d" % port] if port else [])
+            begun = time.monotonic()
+            with self.assertRaises(grpc.RpcError) as got:
+                self.client.NodePublishVolume(
+                    volume_id="v", target_path=self.target("t"),
+                    volume_context={"server": HOST, "share": os.path.join(DISK, "live") + share},
+                    volume_capability=capability("MULTI_NODE_MULTI_WRITER",
+                                                 self.live.flags("3") + flags))
+            self.assertLess(time.monotonic() - begun, 20)
+            self.assertNotIn(got.exception.code(), (CODE.OK, CODE.INTERNAL),
+                             got.exception.details())
+            self.is_gone()
+
+    def test_read_only_export(self):
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                self.publish(self.live, version, share=os.path.join(DISK, "live-ro"),
+                             mountPermissions="0777")
+                self.assertFalse(self.stats().volume_condition.abnormal)
+                with self.assertRaises(OSError):
+                    os.mkdir(os.path.join(self.target("t"), "x"))
+                self.unpublish()
+                self.is_gone()
+
+    def test_slow_server(self):
+        """It sleeps most of the time: every call has an answer, most of them the right one."""
+        over = threading.Event()
+
+        def naps():
+            while not over.is_set():
+                self.dying.freeze()
+                over.wait(0.8)
+                self.dying.thaw()
+                over.wait(0.2)
+        thread = threading.Thread(target=naps)
+        thread.start()
+        good = 0
+        try:
+            for version in VERSIONS:
+                for call in (lambda v=version: self.publish(self.dying, v), self.stats,
+                             self.unpublish):
+                    begun = time.monotonic()
+                    try:
+                        call()
+                        good += 1
+                    except grpc.RpcError as e:
+                        self.assertIn(e.code(), (CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED,
+                                                 CODE.NOT_FOUND, CODE.ABORTED), e.details())
+                    self.assertLess(time.monotonic() - begun, 50)
+        finally:
+            over.set()
+            thread.join()
+        self.assertGreater(good, len(VERSIONS) * 3 // 2)
+        self.comes_back("4.2")
+
     # ---- a server that stops answering ----
 
     def test_server_stops(self):
@@ -182,9 +261,11 @@ class Faults(unittest.TestCase):
         for version in VERSIONS:
             with self.subTest(version=version):
                 self._server_stops(version)
+        with self.subTest(version="4.1, soft"):
+            self._server_stops("4.1", "soft", "timeo=20", "retrans=1")
 
-    def _server_stops(self, version):
-        self.publish(self.dying, version)
+    def _server_stops(self, version, *flags):
+        self.publish(self.dying, version, flags=flags)
         before = self.stats()
         time.sleep(5)  # what is remembered is no answer any more
         self.dying.freeze()
