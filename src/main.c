@@ -119,6 +119,7 @@ static int init_driver(struct app *app, struct error *err)
 		.mount_permissions = o->mount_permissions,
 		.on_delete = o->on_delete,
 		.replace_archive = o->replace_archive,
+		.purge_now = o->purge_now,
 		.inline_volumes = o->inline_volumes,
 	};
 	r = inflight_new(&app->driver.inflight);

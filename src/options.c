@@ -156,6 +156,15 @@ static int take_replace_archive(struct options *o, const char *value, struct err
 			 "--remove-archived-volume-path: must be true or false, not '%s'", value);
 }
 
+static int take_delete_mode(struct options *o, const char *value, struct error *err)
+{
+	if (strcmp(value, "background") != 0 && strcmp(value, "inline") != 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "--delete-mode: must be background or inline, not '%s'", value);
+	o->purge_now = strcmp(value, "inline") == 0;
+	return 0;
+}
+
 static int take_state_dir(struct options *o, const char *value, struct error *err)
 {
 	if (value[0] != '/')
@@ -246,6 +255,8 @@ static const struct option_spec {
 	  take_mount_permissions },
 	{ "default-ondelete-policy", "POLICY", "delete, retain or archive (default: delete)", 0,
 	  take_on_delete },
+	{ "delete-mode", "MODE",
+	  "background or inline: when the space is free (default: background)", 0, take_delete_mode },
 	{ "remove-archived-volume-path", NULL,
 	  "replace an archive of the same name (default: give the new one a dated name)",
 	  OPTION_SWITCH, take_replace_archive },

@@ -37,6 +37,7 @@ struct options {
 	uint32_t mount_permissions;
 	enum volume_on_delete on_delete;
 	bool replace_archive;
+	bool purge_now;
 	const char *state_dir;
 	const char *inline_volumes; /* NULL: none */
 	enum log_level log_level;

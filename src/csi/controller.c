@@ -145,6 +145,7 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 		return r;
 	x->how.policy = driver->on_delete;
 	x->how.replace_archive = driver->replace_archive;
+	x->how.purge_now = driver->purge_now;
 	r = csi_lock_volume(driver, &ref->export, volume_id_key(&ref->id), &lock, err);
 	if (r == 0)
 		r = reference_read(ref, driver, err);

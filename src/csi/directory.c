@@ -343,6 +343,55 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 	return r;
 }
 
+struct trash_names {
+	const char *key;
+	char **names;
+	size_t n;
+};
+
+static int take_trash(void *data, const struct nfs_entry *entry)
+{
+	struct trash_names *t = data;
+	size_t len = strlen(t->key);
+	char **names;
+
+	if (strncmp(entry->name, t->key, len) != 0 || entry->name[len] != '.')
+		return 0;
+	names = reallocarray(t->names, t->n + 1, sizeof(*names));
+	if (names == NULL)
+		return -ENOMEM;
+	t->names = names;
+	names[t->n] = strdup(entry->name);
+	if (names[t->n] == NULL)
+		return -ENOMEM;
+	t->n++;
+	return 0;
+}
+
+int directory_purge(struct nfs_client *c, const char *key, struct error *err)
+{
+	char prefix[NFS_TRASH_KEY_MAX + 1];
+	struct trash_names t = { .key = prefix };
+	const struct nfs_handle *trash;
+	size_t i;
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_TRASH, false, &trash, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	nfs_state_trash_key(prefix, key);
+	r = nfs_readdir(c, trash, take_trash, &t);
+	if (r < 0)
+		r = nfs_error_set(err, c, r, "reading the trash");
+	for (i = 0; i < t.n; i++) {
+		if (r == 0)
+			r = tree_remove(c, trash, t.names[i], NULL, NULL, err);
+		free(t.names[i]);
+	}
+	free(t.names);
+	return r;
+}
+
 /*
  * "archived-" goes before the first component, as csi-driver-nfs has it. A component that becomes too
  * long is cut and told from others by a hash.

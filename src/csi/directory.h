@@ -65,6 +65,12 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 int directory_archive(struct nfs_client *c, const char *path, bool replace, bool *ret_trashed,
 		      struct error *err);
 
+/*
+ * Removes what directory_remove() has put into the trash under that key, now or in a call before this
+ * one. Blocks as long as it takes.
+ */
+int directory_purge(struct nfs_client *c, const char *key, struct error *err);
+
 /* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);
 

@@ -29,6 +29,7 @@ struct csi_driver {
 	const char *share;
 	uint32_t mount_permissions; /* default; 0: leave what the server gives */
 	enum volume_on_delete on_delete; /* default */
+	bool purge_now; /* what is deleted, within the call */
 	bool replace_archive; /* by a new one of the same name */
 	struct inflight *inflight;
 	struct usage_table *usage; /* controller */

@@ -282,10 +282,24 @@ static int delete_directory(struct nfs_client *c, const char *dir, const char *k
 	return directory_remove(c, &place, key, ret_trashed, err);
 }
 
+/* In the call, a retry has to go on with what a call before it has put into the trash. */
+static int delete_and_purge(struct nfs_client *c, const char *dir, bool purge_now,
+			    bool *ret_trashed, struct error *err)
+{
+	const char *slash = strrchr(dir, '/');
+	const char *base = slash != NULL ? slash + 1 : dir;
+	int r;
+
+	r = delete_directory(c, dir, base, ret_trashed, err);
+	if (r < 0 || !purge_now)
+		return r;
+	*ret_trashed = false;
+	return directory_purge(c, base, err);
+}
+
 static int dispose(struct nfs_client *c, const char *dir, const char *key,
 		   const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
-	const char *slash = strrchr(dir, '/');
 	int r;
 
 	if (how->policy == ON_DELETE_RETAIN)
@@ -301,7 +315,7 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key,
 	if (how->policy == ON_DELETE_ARCHIVE)
 		r = directory_archive(c, dir, how->replace_archive, ret_trashed, err);
 	else
-		r = delete_directory(c, dir, slash != NULL ? slash + 1 : dir, ret_trashed, err);
+		r = delete_and_purge(c, dir, how->purge_now, ret_trashed, err);
 	return r < 0 ? r : directory_remove_parents(c, dir, err);
 }
 

@@ -61,6 +61,7 @@ int volume_directory(struct nfs_client *c, const struct volume_id *id, const str
 /* What becomes of a directory. */
 struct volume_disposal {
 	enum volume_on_delete policy; /* where neither record nor id tell */
+	bool purge_now; /* what is deleted, before the answer; else that is the purger's */
 	bool replace_archive; /* one of the same name; else the new one gets a dated name */
 };
 

@@ -12,7 +12,8 @@
 
 #include "nfs/client.h"
 
-#define NFS_SERVER_PLACES 16 /* calls at work on one server: a third of the workers that main.c starts */
+#define NFS_SERVER_PLACES                                                                          \
+	16 /* calls at work on one server: a third of the workers that main.c starts */
 #define NFS_POOL_IDLE_MAX 64 /* clients kept, over all exports */
 #define NFS_POOL_IDLE_S 60 /* for how long an unused one is kept */
 

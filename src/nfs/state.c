@@ -18,8 +18,6 @@
 #define FOLDER_MODE 0700
 #define FOLDER_MODE_SHARED 01777
 
-#define TRASH_KEY_MAX 150 /* what stands behind it has less than 100 bytes */
-
 static const char *const names[] = {
 	[NFS_FOLDER_TOP] = NFS_STATE_DIR, [NFS_FOLDER_VOLUMES] = "volumes",
 	[NFS_FOLDER_PARENTS] = "parents", [NFS_FOLDER_USERS] = "users",
@@ -104,15 +102,26 @@ void nfs_state_forget(struct nfs_client *c)
 	memset(c->folders, 0, sizeof(c->folders));
 }
 
+void nfs_state_trash_key(char ret[NFS_TRASH_KEY_MAX + 1], const char *key)
+{
+	size_t len = strlen(key);
+
+	if (len > NFS_TRASH_KEY_MAX)
+		len = str_utf8_cut(key, NFS_TRASH_KEY_MAX);
+	memcpy(ret, key, len);
+	ret[len] = '\0';
+}
+
 void nfs_state_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key)
 {
 	static _Atomic unsigned int counter;
-	size_t len = strlen(key) > TRASH_KEY_MAX ? str_utf8_cut(key, TRASH_KEY_MAX) : strlen(key);
+	char prefix[NFS_TRASH_KEY_MAX + 1];
 	struct timespec now;
 	int n;
 
 	(void)clock_gettime(CLOCK_REALTIME, &now);
-	n = snprintf(name, NFS_NAME_MAX + 1, "%.*s.%" PRIx64 ".%x.%x", (int)len, key,
+	nfs_state_trash_key(prefix, key);
+	n = snprintf(name, NFS_NAME_MAX + 1, "%s.%" PRIx64 ".%x.%x", prefix,
 		     (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec,
 		     (unsigned int)getpid(), counter++);
 	if (!nfs_export_is_own(&c->export))

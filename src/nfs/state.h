@@ -45,6 +45,11 @@ void nfs_state_forget(struct nfs_client *c);
 int nfs_state_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		   bool create, struct nfs_handle *ret, struct error *err);
 
+#define NFS_TRASH_KEY_MAX 150 /* what stands behind it in the trash has less than 100 bytes */
+
+/* The key as it begins a name in the trash. */
+void nfs_state_trash_key(char ret[NFS_TRASH_KEY_MAX + 1], const char *key);
+
 /*
  * A name for the trash, unique among everything that is there at one time: it begins with key, cut
  * when too long, and tells the identity of the client where that is not the process's own.

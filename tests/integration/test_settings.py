@@ -327,6 +327,27 @@ class Settings(OnServer):
         self.assertEqual(self.listed(), [])
         shutil.rmtree(self.path(STATE, "users"))
 
+    # ---- deletion within the call ----
+
+    def test_inline_deletion(self):
+        """Nothing is left when the call answers; one that was cut off is finished by the next."""
+        self.restart("--delete-mode=inline")
+        trash = self.path(STATE, "trash")
+        try:
+            for _ in range(3):
+                volume = self.create("gone", subDir="a/gone")
+                self.fill("a", "gone")
+                self.delete(volume.volume_id)
+                self.assertEqual(self.listed(), [])
+                self.assertEqual(os.listdir(trash), [])
+            volume = self.create("gone", subDir="a/gone")
+            os.rename(self.path("a", "gone"), os.path.join(trash, "gone.1.2.3"))
+            os.mkdir(os.path.join(trash, "gone.1.2.3", "full"))
+            self.delete(volume.volume_id)
+            self.assertEqual(os.listdir(trash), [])
+        finally:
+            self.restart()
+
     # ---- archives ----
 
     def test_replacing_an_archive(self):
