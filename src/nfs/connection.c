@@ -100,9 +100,14 @@ int nfs_rpc_run(struct rpc_context *rpc, const unsigned int *counter, uint64_t d
 	unsigned int before = *counter;
 
 	while (*counter == before) {
-		struct pollfd p = { .fd = rpc_get_fd(rpc), .events = (short)rpc_which_events(rpc) };
-		int n = poll(&p, 1, clock_left_ms(deadline_ns));
+		struct pollfd p = { .fd = rpc_get_fd(rpc) };
+		int n;
 
+		/* There is nearly always room to send: that is tried before it is waited for. */
+		if ((rpc_which_events(rpc) & POLLOUT) && rpc_service(rpc, POLLOUT) < 0)
+			return -ECONNABORTED;
+		p.events = (short)rpc_which_events(rpc);
+		n = poll(&p, 1, clock_left_ms(deadline_ns));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)

@@ -7,9 +7,10 @@
  *
  *   load SOCKET OPERATION COUNT CALLERS [SERVER SHARE [TARGET-DIRECTORY [FLAGS]]]
  *
- * OPERATION is probe, create, delete, publish or unpublish; volumes are named bench-0, bench-1, ...
- * Output: operation, callers, calls, failures, calls per second, and the median and 99th percentile in
- * milliseconds. Exit status 1 where a call failed; the first message goes to stderr.
+ * OPERATION is probe, create, delete, list, publish or unpublish; volumes are named bench-0, bench-1, ...
+ * list asks for all pages of ListVolumes, one after the other, and counts a call for each.
+ * Output: operation, callers, calls, failures, calls per second, the median and 99th percentile and
+ * the whole in milliseconds, and how many volumes were listed. Exit status 1 where a call failed; the first message goes to stderr.
  */
 
 #include <errno.h>
@@ -30,6 +31,7 @@
 #include "csi.pb-c.h"
 
 #define PREFIX_BYTES 5 /* of a gRPC message */
+#define PAGES_MAX 1000
 #define TIMEOUT_NS (120 * CLOCK_NS_PER_S)
 
 struct load {
@@ -38,6 +40,8 @@ struct load {
 	unsigned int count, callers;
 	unsigned int started, finished, failed;
 	uint64_t *durations;
+	char *token; /* of the next page; NULL: the first */
+	size_t listed; /* volumes */
 	nghttp2_session *session;
 	int fd;
 };
@@ -45,7 +49,7 @@ struct load {
 struct call {
 	struct load *load;
 	uint64_t start_ns;
-	struct buf request;
+	struct buf request, reply;
 	size_t sent;
 	bool ok;
 };
@@ -180,6 +184,16 @@ static void put_unpublish(struct load *l, unsigned int i, struct buf *b)
 	put_message(b, &in.base);
 }
 
+static void put_list(struct load *l, unsigned int i, struct buf *b)
+{
+	Csi__V1__ListVolumesRequest in = CSI__V1__LIST_VOLUMES_REQUEST__INIT;
+
+	(void)i;
+	if (l->token != NULL)
+		in.starting_token = l->token;
+	put_message(b, &in.base);
+}
+
 static const struct operation {
 	const char *name;
 	const char *path;
@@ -190,6 +204,7 @@ static const struct operation {
 	{ "probe", "/csi.v1.Identity/Probe", put_probe, false, false },
 	{ "create", "/csi.v1.Controller/CreateVolume", put_create, true, false },
 	{ "delete", "/csi.v1.Controller/DeleteVolume", put_delete, true, false },
+	{ "list", "/csi.v1.Controller/ListVolumes", put_list, false, false },
 	{ "publish", "/csi.v1.Node/NodePublishVolume", put_publish, true, true },
 	{ "unpublish", "/csi.v1.Node/NodeUnpublishVolume", put_unpublish, true, true },
 };
@@ -262,6 +277,41 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	return 0;
 }
 
+/* Only what is looked at later. */
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data,
+		   size_t len, void *user_data)
+{
+	struct call *call = nghttp2_session_get_stream_user_data(session, stream_id);
+
+	(void)flags;
+	(void)user_data;
+	if (call == NULL || call->load->operation->put != put_list)
+		return 0;
+	return buf_append(&call->reply, data, len) < 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+}
+
+/* Where there is another page, it is asked for next. */
+static void take_page(struct load *l, const struct call *call)
+{
+	Csi__V1__ListVolumesResponse *page;
+
+	free(l->token);
+	l->token = NULL;
+	if (call->reply.len < PREFIX_BYTES)
+		return;
+	page = csi__v1__list_volumes_response__unpack(NULL, call->reply.len - PREFIX_BYTES,
+						      (const uint8_t *)call->reply.data +
+							      PREFIX_BYTES);
+	if (page == NULL)
+		return;
+	l->listed += page->n_entries;
+	if (page->next_token[0] != '\0' && l->count < PAGES_MAX) {
+		l->token = strdup(page->next_token);
+		l->count++;
+	}
+	csi__v1__list_volumes_response__free_unpacked(page, NULL);
+}
+
 static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t code, void *data)
 {
 	struct call *call = nghttp2_session_get_stream_user_data(session, stream_id);
@@ -273,7 +323,10 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
 	l->durations[l->finished++] = clock_now_ns() - call->start_ns;
 	if (!call->ok)
 		l->failed++;
+	if (l->operation->put == put_list)
+		take_page(l, call);
 	buf_done(&call->request);
+	buf_done(&call->reply);
 	free(call);
 	if (l->started < l->count && start_call(l) < 0)
 		return NGHTTP2_ERR_CALLBACK_FAILURE;
@@ -349,6 +402,7 @@ static int measure(struct load *l)
 		return -ENOMEM;
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
 	r = nghttp2_session_client_new(&l->session, callbacks, l) == 0 ? 0 : -ENOMEM;
 	nghttp2_session_callbacks_del(callbacks);
 	if (r < 0)
@@ -361,8 +415,9 @@ static int measure(struct load *l)
 	if (r < 0)
 		return r;
 	qsort(l->durations, l->count, sizeof(*l->durations), compare);
-	printf("%s %u %u %u %.1f %.3f %.3f\n", l->operation->name, l->callers, l->count, l->failed,
-	       (double)l->count / seconds, percentile_ms(l, 50), percentile_ms(l, 99));
+	printf("%s %u %u %u %.1f %.3f %.3f %.0f %zu\n", l->operation->name, l->callers, l->count,
+	       l->failed, (double)l->count / seconds, percentile_ms(l, 50), percentile_ms(l, 99),
+	       seconds * 1000, l->listed);
 	return 0;
 }
 
@@ -398,7 +453,7 @@ static const struct operation *find_operation(const char *name)
 
 static int usage(void)
 {
-	fprintf(stderr, "Usage: load SOCKET probe|create|delete|publish|unpublish COUNT CALLERS "
+	fprintf(stderr, "Usage: load SOCKET probe|create|delete|list|publish|unpublish COUNT CALLERS "
 			"[SERVER SHARE [TARGET-DIRECTORY [FLAGS]]]\n");
 	return 2;
 }
@@ -423,7 +478,7 @@ int main(int argc, char **argv)
 	l.share = argc > 6 ? argv[6] : "";
 	l.target = argc > 7 ? argv[7] : "";
 	l.flags = argc > 8 ? argv[8] : "";
-	l.durations = calloc(l.count, sizeof(*l.durations));
+	l.durations = calloc(l.count + PAGES_MAX, sizeof(*l.durations));
 	if (l.durations == NULL)
 		return EXIT_FAILURE;
 	l.fd = connect_to(argv[1]);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * The baseline of CreateVolume and DeleteVolume: the NFS operations that the driver does for them, in
+ * its order for each volume, with a number of volumes in flight on one libnfs context. No gRPC, no
+ * checks, no threads: what the server and the wire allow.
+ *
+ *   bare HOST SHARE OPTIONS create|delete COUNT WINDOW
+ *
+ * OPTIONS are mount options, with the version; only 4 has a deletion that is the driver's. Output: the
+ * operation and volumes per second. Exit status 1 where an operation failed.
+ */
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+#include "nfs/state.h"
+
+#define WINDOW_MAX 64
+#define RECORD_BYTES 300 /* of a volume without subDir */
+
+struct bare;
+
+struct volume {
+	struct bare *bare;
+	struct nfs_op op;
+	char name[32];
+	char link[NFS_LINK_MAX + 1];
+	size_t step; /* the one in flight */
+	bool busy;
+};
+
+struct bare {
+	struct nfs_client *client;
+	const struct nfs_handle *top, *records;
+	bool deleting;
+	char record[RECORD_BYTES + 1];
+	struct volume volumes[WINDOW_MAX];
+	unsigned int started, finished, count;
+	int error;
+};
+
+static void replied(struct nfs_op *op);
+
+static void make_record(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_SYMLINK;
+	op->dir = v->bare->records;
+	op->text = v->bare->record;
+}
+
+static void make_directory(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_MKDIR;
+	op->dir = &v->bare->client->root;
+	op->mode = 0755;
+}
+
+static void read_record(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_READLINK;
+	op->dir = v->bare->records;
+	op->link = v->link;
+}
+
+/* Whether volumes share directories here. */
+static void look_for_users(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_LOOKUP;
+	op->dir = v->bare->top;
+	op->name = "users";
+}
+
+static void remove_directory(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_RMDIR;
+	op->dir = &v->bare->client->root;
+}
+
+static void remove_record(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_REMOVE;
+	op->dir = v->bare->records;
+}
+
+typedef void (*step_fn)(struct volume *v, struct nfs_op *op);
+
+static const step_fn creation[] = { make_record, make_directory, NULL };
+static const step_fn deletion[] = { read_record, look_for_users, remove_directory, remove_record,
+				    NULL };
+
+static const step_fn *steps_of(const struct bare *b)
+{
+	return b->deleting ? deletion : creation;
+}
+
+static int start_step(struct volume *v)
+{
+	v->op = (struct nfs_op){ .name = v->name, .done = replied, .data = v };
+	steps_of(v->bare)[v->step](v, &v->op);
+	return nfs_client_start(v->bare->client, &v->op);
+}
+
+static void replied(struct nfs_op *op)
+{
+	struct volume *v = op->data;
+	struct bare *b = v->bare;
+	int r = op->error;
+
+	if (b->deleting && op->type == NFS_OP_LOOKUP && r == -ENOENT)
+		r = 0; /* they do not */
+	v->step++;
+	if (r == 0 && steps_of(b)[v->step] != NULL)
+		r = start_step(v);
+	else
+		v->busy = false;
+	if (r < 0) {
+		v->busy = false;
+		b->error = r;
+	}
+	if (!v->busy)
+		b->finished++;
+}
+
+static int fill_window(struct bare *b, unsigned int window)
+{
+	unsigned int i;
+	int r;
+
+	for (i = 0; i < window && b->started < b->count; i++) {
+		struct volume *v = &b->volumes[i];
+
+		if (v->busy)
+			continue;
+		v->bare = b;
+		v->step = 0;
+		v->busy = true;
+		(void)snprintf(v->name, sizeof(v->name), "bare-%u", b->started++);
+		r = start_step(v);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int run(struct bare *b, unsigned int window)
+{
+	int r = 0;
+
+	while (r == 0 && b->error == 0 && b->finished < b->count) {
+		r = fill_window(b, window);
+		if (r == 0)
+			r = nfs_client_run(b->client);
+	}
+	return r < 0 ? r : b->error;
+}
+
+static int measure(struct bare *b, const char *what, unsigned int window, struct error *err)
+{
+	uint64_t start;
+	int r;
+
+	r = nfs_state_folder(b->client, NFS_FOLDER_VOLUMES, true, &b->records, err);
+	if (r == 0)
+		r = nfs_state_folder(b->client, NFS_FOLDER_TOP, true, &b->top, err);
+	if (r < 0)
+		return r;
+	memset(b->record, 'x', RECORD_BYTES);
+	start = clock_now_ns();
+	r = run(b, window);
+	if (r < 0)
+		return nfs_error_set(err, b->client, r, "%s", what);
+	printf("%s %.1f\n", what, b->count / ((double)(clock_now_ns() - start) / CLOCK_NS_PER_S));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	cleanup_nfs_export struct nfs_export e = { .server = NULL };
+	cleanup_nfs_client struct nfs_client *client = NULL;
+	struct error err = { .code = ERROR_OK };
+	static struct bare b;
+	uint64_t count, window;
+	int r;
+
+	if (argc != 7 || str_parse_u64(argv[5], 10, 1000000, &count) < 0 ||
+	    str_parse_u64(argv[6], 10, WINDOW_MAX, &window) < 0 || window == 0) {
+		fprintf(stderr, "usage: bare HOST SHARE OPTIONS create|delete COUNT WINDOW\n");
+		return 2;
+	}
+	r = nfs_export_init(&e, argv[1], argv[2], &err);
+	if (r == 0)
+		r = nfs_export_apply_options(&e, argv[3], &err);
+	if (r == 0)
+		r = nfs_client_connect(&client, &e, &err);
+	if (r == 0) {
+		b.client = client;
+		b.deleting = strcmp(argv[4], "delete") == 0;
+		b.count = (unsigned int)count;
+		r = measure(&b, argv[4], (unsigned int)window, &err);
+	}
+	if (r < 0)
+		fprintf(stderr, "bare: %s\n", err.msg);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
