@@ -17,6 +17,7 @@
 #define RETRY_FIRST_S 5
 #define RETRY_LAST_S 600
 #define DUE_NEVER UINT64_MAX
+#define START_DELAY_MS 100 /* DeleteVolume answers first: the purge would keep the server busy */
 #define BATCH_MAX 256 /* names taken from the trash at a time */
 
 struct job {
@@ -249,20 +250,23 @@ static int start_thread(struct purger *p)
 
 static int add(struct purger *p, const struct nfs_export *e, bool known_too)
 {
+	const uint64_t due = clock_now_ns() + START_DELAY_MS * CLOCK_NS_PER_MS;
 	struct job *job = NULL, *known;
 	int r = 0;
 
 	pthread_mutex_lock(&p->lock);
 	known = find(p, e);
 	if (known != NULL && known_too)
-		known->due_ns = 0;
+		known->due_ns = due;
 	if (known == NULL) {
 		job = calloc(1, sizeof(*job));
 		r = job != NULL ? nfs_export_copy(&job->export, e) : -ENOMEM;
-		if (r == 0)
+		if (r == 0) {
+			job->due_ns = due;
 			list_add_tail(&p->jobs, &job->link);
-		else
+		} else {
 			free(job);
+		}
 	}
 	if (r == 0 && (known == NULL || known_too))
 		r = start_thread(p);

@@ -6,10 +6,11 @@
  * its order for each volume, with a number of volumes in flight on one libnfs context. No gRPC, no
  * checks, no threads: what the server and the wire allow.
  *
- *   bare HOST SHARE OPTIONS create|delete COUNT WINDOW
+ *   bare HOST SHARE OPTIONS create|delete|unlink COUNT WINDOW
  *
- * OPTIONS are mount options, with the version; only 4 has a deletion that is the driver's. Output: the
- * operation and volumes per second. Exit status 1 where an operation failed.
+ * OPTIONS are mount options, with the version; only 4 has a deletion that is the driver's. unlink
+ * removes files bare-0, bare-1, ... of the share: with a window of 1, as programs do it that know nothing
+ * of pipelining. Output: the operation and volumes or files per second. Exit status 1 where an operation failed.
  */
 
 #include <errno.h>
@@ -28,6 +29,7 @@
 #define RECORD_BYTES 300 /* of a volume without subDir */
 
 struct bare;
+struct work;
 
 struct volume {
 	struct bare *bare;
@@ -41,7 +43,7 @@ struct volume {
 struct bare {
 	struct nfs_client *client;
 	const struct nfs_handle *top, *records;
-	bool deleting;
+	const struct work *work;
 	char record[RECORD_BYTES + 1];
 	struct volume volumes[WINDOW_MAX];
 	unsigned int started, finished, count;
@@ -91,21 +93,33 @@ static void remove_record(struct volume *v, struct nfs_op *op)
 	op->dir = v->bare->records;
 }
 
+static void unlink_file(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_REMOVE;
+	op->dir = &v->bare->client->root;
+}
+
 typedef void (*step_fn)(struct volume *v, struct nfs_op *op);
 
 static const step_fn creation[] = { make_record, make_directory, NULL };
 static const step_fn deletion[] = { read_record, look_for_users, remove_directory, remove_record,
 				    NULL };
 
-static const step_fn *steps_of(const struct bare *b)
-{
-	return b->deleting ? deletion : creation;
-}
+static const step_fn unlinking[] = { unlink_file, NULL };
+
+static const struct work {
+	const char *name;
+	const step_fn *steps;
+} works[] = {
+	{ "create", creation },
+	{ "delete", deletion },
+	{ "unlink", unlinking },
+};
 
 static int start_step(struct volume *v)
 {
 	v->op = (struct nfs_op){ .name = v->name, .done = replied, .data = v };
-	steps_of(v->bare)[v->step](v, &v->op);
+	v->bare->work->steps[v->step](v, &v->op);
 	return nfs_client_start(v->bare->client, &v->op);
 }
 
@@ -115,10 +129,10 @@ static void replied(struct nfs_op *op)
 	struct bare *b = v->bare;
 	int r = op->error;
 
-	if (b->deleting && op->type == NFS_OP_LOOKUP && r == -ENOENT)
+	if (op->type == NFS_OP_LOOKUP && r == -ENOENT)
 		r = 0; /* they do not */
 	v->step++;
-	if (r == 0 && steps_of(b)[v->step] != NULL)
+	if (r == 0 && b->work->steps[v->step] != NULL)
 		r = start_step(v);
 	else
 		v->busy = false;
@@ -163,7 +177,7 @@ static int run(struct bare *b, unsigned int window)
 	return r < 0 ? r : b->error;
 }
 
-static int measure(struct bare *b, const char *what, unsigned int window, struct error *err)
+static int measure(struct bare *b, unsigned int window, struct error *err)
 {
 	uint64_t start;
 	int r;
@@ -177,8 +191,9 @@ static int measure(struct bare *b, const char *what, unsigned int window, struct
 	start = clock_now_ns();
 	r = run(b, window);
 	if (r < 0)
-		return nfs_error_set(err, b->client, r, "%s", what);
-	printf("%s %.1f\n", what, b->count / ((double)(clock_now_ns() - start) / CLOCK_NS_PER_S));
+		return nfs_error_set(err, b->client, r, "%s", b->work->name);
+	printf("%s %.1f\n", b->work->name,
+	       b->count / ((double)(clock_now_ns() - start) / CLOCK_NS_PER_S));
 	return 0;
 }
 
@@ -189,11 +204,15 @@ int main(int argc, char **argv)
 	struct error err = { .code = ERROR_OK };
 	static struct bare b;
 	uint64_t count, window;
+	size_t i;
 	int r;
 
-	if (argc != 7 || str_parse_u64(argv[5], 10, 1000000, &count) < 0 ||
+	for (i = 0; argc == 7 && i < ARRAY_SIZE(works); i++)
+		if (strcmp(argv[4], works[i].name) == 0)
+			b.work = &works[i];
+	if (argc != 7 || b.work == NULL || str_parse_u64(argv[5], 10, 1000000, &count) < 0 ||
 	    str_parse_u64(argv[6], 10, WINDOW_MAX, &window) < 0 || window == 0) {
-		fprintf(stderr, "usage: bare HOST SHARE OPTIONS create|delete COUNT WINDOW\n");
+		fprintf(stderr, "usage: bare HOST SHARE OPTIONS create|delete|unlink COUNT WINDOW\n");
 		return 2;
 	}
 	r = nfs_export_init(&e, argv[1], argv[2], &err);
@@ -203,9 +222,8 @@ int main(int argc, char **argv)
 		r = nfs_client_connect(&client, &e, &err);
 	if (r == 0) {
 		b.client = client;
-		b.deleting = strcmp(argv[4], "delete") == 0;
 		b.count = (unsigned int)count;
-		r = measure(&b, argv[4], (unsigned int)window, &err);
+		r = measure(&b, (unsigned int)window, &err);
 	}
 	if (r < 0)
 		fprintf(stderr, "bare: %s\n", err.msg);

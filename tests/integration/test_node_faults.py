@@ -4,7 +4,7 @@
 restarted and emptied below mounted volumes; many volumes of a dead server beside those of a live one;
 the driver killed at any moment. And what a node tells and remembers of its volumes.
 
-Runs inside a lab with a kernel that has NFS, with CSI_NFS naming the driver. ROUNDS is the length of
+Runs inside a lab with a kernel that has NFS, with CSI_NFS naming the driver. LAB_ROUNDS is the length of
 the loop of kills, 20 where it is not set.
 """
 import concurrent.futures
@@ -33,7 +33,7 @@ LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
 CODE = grpc.StatusCode
 HOST = "127.0.0.1"
-ROUNDS = int(os.environ.get("ROUNDS", "20"))
+ROUNDS = int(os.environ.get("LAB_ROUNDS", "20"))
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 MANY = 50
 BYTES, INODES = pb.VolumeUsage.BYTES, pb.VolumeUsage.INODES
