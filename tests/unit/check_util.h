@@ -64,17 +64,13 @@ static inline char *check_repeat(const char *s, size_t n)
 	return text;
 }
 
-/* Runs the tests as one suite. Returns the exit status. */
-static inline int check_run(const char *name, const TTest *const *tests, size_t n)
+/* Runs the tests of a case, which it takes, as one suite. Returns the exit status. */
+static inline int check_run_case(const char *name, TCase *tcase)
 {
 	Suite *suite = suite_create(name);
-	TCase *tcase = tcase_create(name);
 	SRunner *runner;
 	int failed;
-	size_t i;
 
-	for (i = 0; i < n; i++)
-		tcase_add_test(tcase, tests[i]);
 	tcase_set_timeout(tcase, 120);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
@@ -83,5 +79,25 @@ static inline int check_run(const char *name, const TTest *const *tests, size_t 
 	srunner_free(runner);
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
+
+/* The same for n tests that have neither fixtures nor rows of their own. */
+static inline int check_run(const char *name, const TTest *const *tests, size_t n)
+{
+	TCase *tcase = tcase_create(name);
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		tcase_add_test(tcase, tests[i]);
+	return check_run_case(name, tcase);
+}
+
+/* main() of a program that has such tests only: CHECK_MAIN("name", test_one, test_two) */
+#define CHECK_MAIN(name, ...)                                                                      \
+	int main(void)                                                                             \
+	{                                                                                          \
+		const TTest *const tests[] = { __VA_ARGS__ };                                      \
+                                                                                                   \
+		return check_run((name), tests, ARRAY_SIZE(tests));                                \
+	}
 
 #endif

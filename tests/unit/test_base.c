@@ -625,17 +625,7 @@ START_TEST(test_clock)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = {
-		test_error_codes, test_error_first_wins, test_error_long,
-		test_buf_limits,  test_buf_growth,       test_str_numbers,
-		test_str_utf8,    test_str_compare,      test_str_split,
-		test_str_hash,    test_path_check,       test_path_parts,
-		test_log_text,    test_log_json,         test_log_level,
-		test_log_names,   test_log_cut,          test_list,
-		test_clock,
-	};
-
-	return check_run("base", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("base", test_error_codes, test_error_first_wins, test_error_long, test_buf_limits,
+	   test_buf_growth, test_str_numbers, test_str_utf8, test_str_compare, test_str_split,
+	   test_str_hash, test_path_check, test_path_parts, test_log_text, test_log_json,
+	   test_log_level, test_log_names, test_log_cut, test_list, test_clock)

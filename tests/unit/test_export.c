@@ -206,10 +206,4 @@ START_TEST(test_equal)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = { test_server, test_init, test_options, test_options_secret,
-				       test_equal };
-
-	return check_run("export", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("export", test_server, test_init, test_options, test_options_secret, test_equal)

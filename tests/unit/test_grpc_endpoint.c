@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include "base/str.h"
 #include "grpc/listener.h"
 #include "grpc/server.h"
+#include "check_util.h"
 
 #define TEN "aaaaaaaaaa"
 #define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
@@ -229,27 +229,17 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("grpc_endpoint");
-	TCase *parse = tcase_create("endpoint");
-	TCase *file = tcase_create("listener");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = tcase_create("grpc_endpoint");
 
-	tcase_add_loop_test(parse, test_endpoint, 0, (int)ARRAY_SIZE(endpoints));
-	tcase_add_checked_fixture(file, setup, teardown);
-	tcase_add_test(file, test_open_and_close);
-	tcase_add_test(file, test_stale);
-	tcase_add_test(file, test_alive);
-	tcase_add_test(file, test_not_a_socket);
-	tcase_add_test(file, test_no_directory);
-	tcase_add_test(file, test_too_long);
-	tcase_add_test(file, test_replaced_file_is_not_removed);
-	tcase_add_test(file, test_abstract);
-	suite_add_tcase(suite, parse);
-	suite_add_tcase(suite, file);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, test_endpoint, 0, (int)ARRAY_SIZE(endpoints));
+	tcase_add_test(tcase, test_open_and_close);
+	tcase_add_test(tcase, test_stale);
+	tcase_add_test(tcase, test_alive);
+	tcase_add_test(tcase, test_not_a_socket);
+	tcase_add_test(tcase, test_no_directory);
+	tcase_add_test(tcase, test_too_long);
+	tcase_add_test(tcase, test_replaced_file_is_not_removed);
+	tcase_add_test(tcase, test_abstract);
+	return check_run_case("grpc_endpoint", tcase);
 }

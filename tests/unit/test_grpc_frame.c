@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "grpc/frame.h"
 #include "grpc/limits.h"
+#include "check_util.h"
 
 /* What the bytes of a whole request come to, fed in pieces of every size. */
 static const struct row {
@@ -111,18 +111,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("grpc_frame");
-	TCase *tcase = tcase_create("frame");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = tcase_create("grpc_frame");
 
 	tcase_add_loop_test(tcase, test_rows, 0, (int)ARRAY_SIZE(rows));
 	tcase_add_test(tcase, test_memory_follows_bytes);
 	tcase_add_test(tcase, test_prefix);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return check_run_case("grpc_frame", tcase);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include <check.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "grpc/headers.h"
+#include "check_util.h"
 
 #define RESET (-1) /* as HTTP status: the stream is reset instead */
 #define GOOD 0
@@ -132,18 +131,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("grpc_headers");
-	TCase *tcase = tcase_create("headers");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = tcase_create("grpc_headers");
 
 	tcase_add_loop_test(tcase, test_rows, 0, (int)ARRAY_SIZE(rows));
 	tcase_add_test(tcase, test_values);
 	tcase_add_test(tcase, test_limits);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return check_run_case("grpc_headers", tcase);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "grpc/frame.h"
 #include "grpc/limits.h"
 #include "grpc/scan.h"
+#include "check_util.h"
 
 #define BYTES(s) s, sizeof(s) - 1
 
@@ -306,23 +306,13 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("grpc_scan");
-	TCase *scan = tcase_create("scan");
-	TCase *dispatch = tcase_create("dispatch");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = tcase_create("grpc_scan");
 
-	tcase_add_loop_test(scan, test_rows, 0, (int)ARRAY_SIZE(rows));
-	tcase_add_test(scan, test_depth);
-	tcase_add_loop_test(dispatch, test_find, 0, (int)ARRAY_SIZE(paths));
-	tcase_add_test(dispatch, test_run);
-	tcase_add_test(dispatch, test_run_bad_request);
-	tcase_add_test(dispatch, test_run_over_budget);
-	suite_add_tcase(suite, scan);
-	suite_add_tcase(suite, dispatch);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	tcase_add_loop_test(tcase, test_rows, 0, (int)ARRAY_SIZE(rows));
+	tcase_add_test(tcase, test_depth);
+	tcase_add_loop_test(tcase, test_find, 0, (int)ARRAY_SIZE(paths));
+	tcase_add_test(tcase, test_run);
+	tcase_add_test(tcase, test_run_bad_request);
+	tcase_add_test(tcase, test_run_over_budget);
+	return check_run_case("grpc_scan", tcase);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "grpc/status.h"
+#include "check_util.h"
 
 static const struct {
 	const char *name;
@@ -101,18 +100,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("grpc_status");
-	TCase *tcase = tcase_create("status");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = tcase_create("grpc_status");
 
 	tcase_add_loop_test(tcase, test_message, 0, (int)ARRAY_SIZE(messages));
 	tcase_add_test(tcase, test_longest_message);
 	tcase_add_loop_test(tcase, test_code, 0, (int)ARRAY_SIZE(codes));
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return check_run_case("grpc_status", tcase);
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include <check.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/str.h"
 #include "grpc/timeout.h"
+#include "check_util.h"
 
 #define UNTOUCHED 12345
 
@@ -74,18 +73,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("grpc_timeout");
-	TCase *tcase = tcase_create("timeout");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = tcase_create("grpc_timeout");
 
 	tcase_add_loop_test(tcase, test_parse, 0, (int)ARRAY_SIZE(rows));
 	tcase_add_test(tcase, test_length_counts);
 	tcase_add_test(tcase, test_deadline);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return check_run_case("grpc_timeout", tcase);
 }

@@ -105,9 +105,4 @@ START_TEST(test_threads)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = { test_held, test_many, test_threads };
-
-	return check_run("inflight", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("inflight", test_held, test_many, test_threads)

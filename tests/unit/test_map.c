@@ -121,9 +121,4 @@ START_TEST(test_types)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = { test_get, test_wire, test_types };
-
-	return check_run("map", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("map", test_get, test_wire, test_types)

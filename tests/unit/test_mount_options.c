@@ -226,12 +226,5 @@ START_TEST(test_done_twice)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = {
-		test_good,           test_bad,        test_values_are_not_shown, test_length,
-		test_rest_is_stable, test_done_twice,
-	};
-
-	return check_run("mount_options", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("mount_options", test_good, test_bad, test_values_are_not_shown, test_length,
+	   test_rest_is_stable, test_done_twice)

@@ -239,23 +239,13 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = {
-		test_replies, test_no_reply, test_request, test_options, test_nothing_mounted,
-	};
-	Suite *suite = suite_create("mounter");
 	TCase *tcase = tcase_create("mounter");
-	SRunner *runner;
-	int failed;
-	size_t i;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	for (i = 0; i < ARRAY_SIZE(tests); i++)
-		tcase_add_test(tcase, tests[i]);
-	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	tcase_add_test(tcase, test_replies);
+	tcase_add_test(tcase, test_no_reply);
+	tcase_add_test(tcase, test_request);
+	tcase_add_test(tcase, test_options);
+	tcase_add_test(tcase, test_nothing_mounted);
+	return check_run_case("mounter", tcase);
 }

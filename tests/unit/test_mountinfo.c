@@ -289,12 +289,5 @@ START_TEST(test_free_nothing)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = {
-		test_find,      test_find_among_many, test_find_no_file,
-		test_find_real, test_resolve,         test_free_nothing,
-	};
-
-	return check_run("mountinfo", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("mountinfo", test_find, test_find_among_many, test_find_no_file, test_find_real,
+	   test_resolve, test_free_nothing)

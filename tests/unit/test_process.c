@@ -518,30 +518,23 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = {
-		test_endings,         test_noise,
-		test_request,         test_request_bytes,
-		test_not_there,       test_deadline,
-		test_deadline_passed, test_grandchild,
-		test_surroundings,    test_daemon_keeps_stderr,
-		test_environment,     test_no_file_is_left_open,
-		test_many_threads,    test_lingering,
-		test_too_many_linger,
-	};
-	Suite *suite = suite_create("process");
 	TCase *tcase = tcase_create("process");
-	SRunner *runner;
-	int failed;
-	size_t i;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	for (i = 0; i < ARRAY_SIZE(tests); i++)
-		tcase_add_test(tcase, tests[i]);
-	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	tcase_add_test(tcase, test_endings);
+	tcase_add_test(tcase, test_noise);
+	tcase_add_test(tcase, test_request);
+	tcase_add_test(tcase, test_request_bytes);
+	tcase_add_test(tcase, test_not_there);
+	tcase_add_test(tcase, test_deadline);
+	tcase_add_test(tcase, test_deadline_passed);
+	tcase_add_test(tcase, test_grandchild);
+	tcase_add_test(tcase, test_surroundings);
+	tcase_add_test(tcase, test_daemon_keeps_stderr);
+	tcase_add_test(tcase, test_environment);
+	tcase_add_test(tcase, test_no_file_is_left_open);
+	tcase_add_test(tcase, test_many_threads);
+	tcase_add_test(tcase, test_lingering);
+	tcase_add_test(tcase, test_too_many_linger);
+	return check_run_case("process", tcase);
 }

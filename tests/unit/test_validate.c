@@ -354,11 +354,5 @@ START_TEST(test_compatible)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = { test_name,     test_volume_id,  test_path,
-				       test_map,      test_capability, test_flags,
-				       test_capacity, test_compatible };
-
-	return check_run("validate", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("validate", test_name, test_volume_id, test_path, test_map, test_capability, test_flags,
+	   test_capacity, test_compatible)

@@ -335,12 +335,5 @@ START_TEST(test_key_limits)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = {
-		test_parse,       test_parse_brackets, test_parse_refused, test_format,
-		test_key_escapes, test_key_injective,  test_key_fits,      test_key_limits,
-	};
-
-	return check_run("volume_id", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("volume_id", test_parse, test_parse_brackets, test_parse_refused, test_format,
+	   test_key_escapes, test_key_injective, test_key_fits, test_key_limits)
