@@ -12,7 +12,6 @@ import stat
 import sys
 import threading
 import time
-import unittest
 
 import grpc
 
@@ -25,11 +24,22 @@ import servers
 from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base, OnServer
 from csi_client import Client, capability, pb
 from driver import Driver
-from servers import Export, Ganesha, wait_for
+from servers import Export
 
 
 class Controller(OnServer):
     """Cases that run once for each kind of server: mixed into Base below."""
+
+    @classmethod
+    def more_exports(cls):
+        return [Export(os.path.join(cls.place, "ro"), cls.protocols, access="RO"),
+                Export(os.path.join(cls.place, "squashed"), cls.protocols, squash="Root_Squash"),
+                Export(os.path.join(cls.place, "refused"), cls.protocols, clients="192.0.2.1")]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.chmod(os.path.join(cls.place, "squashed"), 0o755)
 
     # ---- create ----
 

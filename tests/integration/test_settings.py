@@ -27,9 +27,13 @@ OTHER = 2345
 class Settings(OnServer):
     """Cases that run once for each version of NFS: mixed into Base below."""
 
+    @classmethod
+    def more_exports(cls):
+        return [Export(os.path.join(cls.place, "squashed"), cls.protocols, squash="Root_Squash")]
+
     @property
     def squashed(self):
-        return os.path.join(DISK, type(self).__name__, "squashed")
+        return os.path.join(self.place, "squashed")
 
     def setUp(self):
         os.chown(self.squashed, 0, 0)

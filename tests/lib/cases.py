@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""What cases about the controller share: a server with exports of several kinds, a driver, and words
-for the calls. For use inside a lab.
+"""What the tests of the controller against real servers share: a driver, a server with an exported
+folder, calls that name them, and looks into that folder. For use inside a lab only.
 """
+import contextlib
 import os
 import unittest
 
@@ -22,7 +23,7 @@ SERVER = "127.0.0.1"
 
 
 class Base(unittest.TestCase):
-    """A driver, and helpers that every case uses."""
+    """Helpers that every case uses."""
 
     maxDiff = None
 
@@ -43,22 +44,25 @@ class Base(unittest.TestCase):
 
 
 class OnServer:
-    """A server and a driver for a class of cases; mixed into Base."""
+    """A driver and an nfs-ganesha that exports a folder: mixed into a case beside Base."""
 
     protocols = "3, 4"
     version = "3"
 
     @classmethod
+    def more_exports(cls):
+        """What is exported beside the share. cls.place is a folder for it."""
+        return []
+
+    @classmethod
     def setUpClass(cls):
         tag = cls.__name__
-        cls.share = os.path.join(DISK, tag, "share")
-        extra = [Export(os.path.join(DISK, tag, "ro"), cls.protocols, access="RO"),
-                 Export(os.path.join(DISK, tag, "squashed"), cls.protocols, squash="Root_Squash"),
-                 Export(os.path.join(DISK, tag, "refused"), cls.protocols, clients="192.0.2.1")]
-        cls.server = Ganesha(os.path.join(LAB, tag), [Export(cls.share, cls.protocols)] + extra,
+        cls.place = os.path.join(DISK, tag)
+        cls.share = os.path.join(cls.place, "share")
+        cls.server = Ganesha(os.path.join(LAB, tag),
+                             [Export(cls.share, cls.protocols)] + cls.more_exports(),
                              protocols=cls.protocols)
         cls.server.start()
-        os.chmod(os.path.join(DISK, tag, "squashed"), 0o755)
         cls.driver = Driver(LAB, name=tag)
         try:
             cls.driver.start()
@@ -79,6 +83,15 @@ class OnServer:
         cls.driver.stop()
         cls.driver = Driver(LAB, *flags, name=cls.__name__)
         cls.driver.start()
+
+    @contextlib.contextmanager
+    def server_down(self):
+        """For changes to the exported folder, of which a server that runs would not know."""
+        self.server.stop()
+        try:
+            yield
+        finally:
+            self.server.start()
 
     @property
     def client(self):
@@ -106,6 +119,10 @@ class OnServer:
     def delete(self, volume_id):
         self.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
 
+    def volume_id(self, directory, key="", policy="", share=None):
+        """As csi-driver-nfs has it: the key where it is another word than the directory."""
+        return "#".join((SERVER, (share or self.share).strip("/"), directory, key, policy))
+
     def path(self, *parts):
         return os.path.join(self.share, *parts)
 
@@ -128,4 +145,3 @@ class OnServer:
         wait_for(lambda: not self.listed(share) and not self.records(share), 15)
         self.assertEqual(self.listed(share), [])
         self.assertEqual(self.records(share), [])
-

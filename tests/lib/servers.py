@@ -71,6 +71,30 @@ def rpcbind():
         raise Failure("rpcbind does not answer")
 
 
+class Image:
+    """A small file system of its own, in a file that is mounted by loop."""
+
+    def __init__(self, path, mebibytes, *mkfs, options="loop"):
+        self.path = path
+        self.file = path + ".image"
+        self.mebibytes = mebibytes
+        self.mkfs = mkfs
+        self.options = options
+
+    def mount(self):
+        """Makes it anew and mounts it."""
+        os.makedirs(self.path, exist_ok=True)
+        with open(self.file, "wb") as f:
+            f.truncate(self.mebibytes << 20)
+        run(*self.mkfs, self.file)
+        run("mount", "-o", self.options, self.file, self.path)
+        return self
+
+    def unmount(self):
+        run("umount", self.path)
+        os.unlink(self.file)
+
+
 class Export:
     """One exported folder. protocols, access and squash as in ganesha's configuration."""
 
