@@ -18,7 +18,7 @@ class Result(unittest.TestResult):
         self.passed = 0
         self.failed = 0
         self.skipped_count = 0
-        self.begun = 0.0
+        self.begun = time.monotonic()
         self.broken = False  # the running test has a failed row
 
     def startTest(self, test):
