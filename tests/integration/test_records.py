@@ -26,16 +26,22 @@ from servers import Export, Image
 
 REFUSED = CODE.FAILED_PRECONDITION
 TAKEN = (REFUSED, CODE.ALREADY_EXISTS)  # CreateVolume, where the record tells something else
-FOLDERS = (STATE, STATE + "/volumes", STATE + "/parents", STATE + "/trash")
+FOLDERS = tuple(os.path.join(STATE, name) if name else STATE
+                for name in ("", "volumes", "parents", "trash", "users"))
+USERS = FOLDERS[4]
 POLICIES = ("delete", "archive", "retain")
 HASH = "0123456789abcdef"
 LONG = {"csi.storage.k8s.io__pvc__name": "n" * 1200}  # makes a record of two parts
 
 
 def look(path):
-    """Everything below path, by name: its kind and mode, and its text or target."""
+    """Everything below path, by name: its kind and mode, and its text or target. The folder of
+    the directories' users may come with any call: it is shown when there is something in it."""
     found = {}
     for here, folders, names in os.walk(path):
+        if os.path.basename(here) == STATE and "users" in folders:
+            if not os.listdir(os.path.join(here, "users")):
+                folders.remove("users")
         for name in folders + names:
             full = os.path.join(here, name)
             text = None
@@ -216,7 +222,9 @@ class Records(Asking):
                 before = look(self.place)
                 self.fails((REFUSED, CODE.ABORTED), self.client.CreateVolume, "'parents'",
                            **self.request("pv", subDir="team/claim"))
-                self.stays(before, STATE + "/volumes/pv")  # which may wait for a retry
+                retried = [USERS + "/team", USERS + "/team/pv", USERS + "/team%2Fclaim",
+                           USERS + "/team%2Fclaim/pv"]
+                self.stays(before, STATE + "/volumes/pv", *retried)  # which wait for a retry
                 self.lives()  # which needs no such folder
                 with self.server_down():
                     os.unlink(self.state("parents"))
@@ -760,14 +768,16 @@ class Unwritable(Asking):
         for name in FOLDERS[:2]:
             with self.subTest(name=name):
                 path = os.path.join(share, name)
-                owner = os.stat(path).st_uid
+                before = os.stat(path)
                 with self.server_down():
                     os.chown(path, 0, 0)
-                calls = self.calls("pv", volume_id, share)
-                calls["ListVolumes"] = {}
-                self.are_refused(calls, "squash", code=CODE.PERMISSION_DENIED)
+                    os.chmod(path, 0o700)
+                self.are_refused(self.calls("pv", volume_id, share), "squash",
+                                 code=CODE.PERMISSION_DENIED)
+                self.assertNotIn(volume_id, self.entries())  # and other shares are listed
                 with self.server_down():
-                    os.chown(path, owner, 0)
+                    os.chown(path, before.st_uid, before.st_gid)
+                    os.chmod(path, before.st_mode & 0o7777)
         self.delete(volume_id)
         self.is_clean(share)
 

@@ -92,6 +92,17 @@ class OnServer:
             yield
         finally:
             self.server.start()
+            self.assertTrue(wait_for(self.is_reached), "the driver does not find its server again")
+
+    def is_reached(self):
+        """Whether the driver speaks to the server. One that was down is tried again after a while."""
+        try:
+            self.client.ValidateVolumeCapabilities(
+                volume_id=self.volume_id("none"), secrets=self.secrets,
+                volume_capabilities=[capability()])
+        except grpc.RpcError as e:
+            return e.code() != CODE.UNAVAILABLE
+        return True
 
     @property
     def client(self):
