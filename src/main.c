@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "check.h"
 #include "csi/services.h"
 #include "csi/stats.h"
 #include "grpc/server.h"
@@ -294,6 +295,10 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], MOUNT_HELPER_COMMAND) == 0)
 		return mount_helper_main();
+	if (argc > 1 && strcmp(argv[1], CHECK_COMMAND) == 0) {
+		open_standard_files();
+		return check_main(argc - 1, argv + 1);
+	}
 	if (options_parse(&app.options, argc, argv, &err) < 0) {
 		fprintf(stderr, "csi-nfs: %s; see csi-nfs --help\n", err.msg);
 		return EXIT_USAGE;

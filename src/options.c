@@ -416,6 +416,7 @@ int options_print_help(void)
 		}
 		print_option(&specs[i]);
 	}
-	printf("\nSee csi-nfs(8).\n");
+	printf("\nTo find out what is wrong with an NFS export: csi-nfs check --help\n"
+	       "See csi-nfs(8).\n");
 	return fflush(stdout) == 0 ? 0 : -errno;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/str.h"
 
 /* Set once by log_init() before threads start, read-only afterwards. */
@@ -59,25 +60,10 @@ bool log_is_enabled(enum log_level level)
 	return level <= log_level;
 }
 
-/* JSON string syntax serves both formats. Bytes that are not UTF-8 would break a JSON reader. */
+/* JSON string syntax serves both formats. What does not fit is cut, see log_write(). */
 static void put_quoted(struct buf *b, const char *s)
 {
-	bool utf8 = str_is_utf8(s, strlen(s));
-
-	(void)buf_puts(b, "\"");
-	for (; *s != '\0'; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		if (c == '"' || c == '\\')
-			(void)buf_printf(b, "\\%c", c);
-		else if (c < 0x20 || c == 0x7f)
-			(void)buf_printf(b, "\\u%04x", c);
-		else if (c >= 0x80 && !utf8)
-			(void)buf_puts(b, "?");
-		else
-			(void)buf_append(b, s, 1);
-	}
-	(void)buf_puts(b, "\"");
+	(void)json_put_quoted(b, s);
 }
 
 static void put_fields(struct buf *b, const struct log_field *fields, size_t n)

@@ -229,7 +229,7 @@ static int finish_connect(int fd, uint64_t deadline_ns)
 	return -e;
 }
 
-static int connect_once(const struct net_address *a, uint16_t port)
+static int connect_once(const struct net_address *a, uint16_t port, bool reserved)
 {
 	/* A reset at close keeps the few reserved ports out of TIME_WAIT. */
 	const struct linger linger = { .l_onoff = 1, .l_linger = 0 };
@@ -241,7 +241,8 @@ static int connect_once(const struct net_address *a, uint16_t port)
 	fd = socket(a->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	bind_reserved(fd, a->addr.ss_family);
+	if (reserved)
+		bind_reserved(fd, a->addr.ss_family);
 	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	set_port(&to, port);
@@ -261,11 +262,24 @@ int net_connect(const struct net_address *a, uint16_t port)
 	int attempt, r = -EADDRINUSE;
 
 	for (attempt = 0; attempt < CONNECT_TRIES_MAX; attempt++) {
-		r = connect_once(a, port);
+		r = connect_once(a, port, true);
 		if (r != -EADDRINUSE && r != -EADDRNOTAVAIL)
 			break;
 	}
 	return r;
+}
+
+int net_connect_unreserved(const struct net_address *a, uint16_t port)
+{
+	return connect_once(a, port, false);
+}
+
+bool net_may_reserve_port(const struct net_address *a)
+{
+	cleanup_close int fd = socket(a->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_storage any = { .ss_family = a->addr.ss_family };
+
+	return fd >= 0 && bindresvport_sa(fd, (struct sockaddr *)&any) == 0;
 }
 
 /* A libtirpc client on a connection of ours. The descriptor goes with the client. */
@@ -325,20 +339,31 @@ static bool_t nothing(XDR *xdrs, ...)
 
 static const struct timeval ping_timeout = { .tv_sec = NET_PING_TIMEOUT_MS / 1000 };
 
-int net_ping(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
-	     uint32_t *ret_low, uint32_t *ret_high)
+int net_ping_timed(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
+		   uint32_t *ret_low, uint32_t *ret_high, uint64_t *ret_ns)
 {
 	enum clnt_stat stat;
+	uint64_t begun;
 	CLIENT *client;
 	int r;
 
 	r = client_new(&client, a, port, program, version);
 	if (r < 0)
 		return r;
+	begun = clock_now_ns();
 	stat = clnt_call(client, NULLPROC, nothing, NULL, nothing, NULL, ping_timeout);
+	*ret_ns = clock_now_ns() - begun;
 	r = call_error(client, stat, ret_low, ret_high);
 	clnt_destroy(client);
 	return r;
+}
+
+int net_ping(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
+	     uint32_t *ret_low, uint32_t *ret_high)
+{
+	uint64_t took;
+
+	return net_ping_timed(a, port, program, version, ret_low, ret_high, &took);
 }
 
 /* Universal address, "192.0.2.1.8.1": the last two numbers are the port (RFC 5665, section 5.2.3). */

@@ -9,6 +9,7 @@
 #ifndef NET_PROBE_H
 #define NET_PROBE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -46,6 +47,12 @@ void net_address_text(const struct net_address *a, char *text, size_t size);
  */
 int net_connect(const struct net_address *a, uint16_t port);
 
+/* As net_connect(), from whatever port the system gives: above 1023. */
+int net_connect_unreserved(const struct net_address *a, uint16_t port);
+
+/* Whether this process may have a reserved source port towards such an address. */
+bool net_may_reserve_port(const struct net_address *a);
+
 /*
  * NULL call of a program. Returns 0; -EPROTONOSUPPORT when the server speaks other versions only,
  * which are then in *ret_low and *ret_high; -EPROTO when it does not have the program; another
@@ -53,6 +60,10 @@ int net_connect(const struct net_address *a, uint16_t port);
  */
 int net_ping(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
 	     uint32_t *ret_low, uint32_t *ret_high);
+
+/* As net_ping(); *ret_ns is what the answer took once connected, where there was one. */
+int net_ping_timed(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
+		   uint32_t *ret_low, uint32_t *ret_high, uint64_t *ret_ns);
 
 /* Asks rpcbind for the TCP port of a program. -ENOENT: not registered; else as net_ping(). */
 int net_portmap(const struct net_address *a, uint32_t program, uint32_t version, uint16_t *ret);

@@ -73,7 +73,7 @@ int nfs_rpc_connect(struct rpc_context **ret, const struct net_address *address,
 	struct AUTH *auth;
 	int fd;
 
-	fd = net_connect(address, port);
+	fd = e->any_port ? net_connect_unreserved(address, port) : net_connect(address, port);
 	if (fd < 0)
 		return fd;
 	rpc = rpc_init_context();

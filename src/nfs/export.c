@@ -208,8 +208,8 @@ int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e)
 bool nfs_export_is_equal(const struct nfs_export *a, const struct nfs_export *b)
 {
 	return a->version == b->version && a->port == b->port && a->mount_port == b->mount_port &&
-	       a->uid == b->uid && a->gid == b->gid && strcmp(a->server, b->server) == 0 &&
-	       strcmp(a->share, b->share) == 0;
+	       a->uid == b->uid && a->gid == b->gid && a->any_port == b->any_port &&
+	       strcmp(a->server, b->server) == 0 && strcmp(a->share, b->share) == 0;
 }
 
 void nfs_export_done(struct nfs_export *e)

@@ -27,6 +27,7 @@ struct nfs_export {
 	uint16_t port; /* NFS; 0: 2049 */
 	uint16_t mount_port; /* MOUNT, for version 3; 0: rpcbind is asked */
 	uint32_t uid, gid; /* AUTH_SYS identity of the calls */
+	bool any_port; /* do not try for a source port below 1024 */
 };
 
 /*

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* The steps that use the export: connection, capacity, a directory, source ports, a mount. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "check_steps.h"
+#include "mount/mounter.h"
+#include "nfs/calls.h"
+
+#define NAME_SIZE 64
+#define FIRST_MODE 0700
+#define SECOND_MODE 0750 /* what it is changed to */
+
+DEFINE_CLEANUP(mounter, struct mounter *, mounter_free)
+#define cleanup_mounter __attribute__((cleanup(cleanup_ptr_mounter)))
+
+static const char *version_text(const struct nfs_client *client)
+{
+	return client->version == 3 ? "3" : "4.0"; /* all that the controller speaks */
+}
+
+/* -------- connect -------- */
+
+static void hint_connect(const struct check *c, struct check_step *s, enum error_code code)
+{
+	switch (code) {
+	case ERROR_NOT_FOUND:
+		check_hint(s,
+			   "export the path, or spell it as the server does (showmount -e); with version 4 it starts at the pseudo root, which is the export with fsid=0 where there is one");
+		break;
+	case ERROR_PERMISSION_DENIED:
+		check_hint(s,
+			   "name this machine's address, as the server sees it, in the export%s; export with sec=sys; look into the server's log",
+			   c->reserved_port
+				   ? ""
+				   : ", and since this process may not use source ports below 1024, allow others by 'insecure'");
+		break;
+	case ERROR_FAILED_PRECONDITION:
+		check_hint(s,
+			   "change the server, or vers= in the mount options, as the message says");
+		break;
+	default:
+		check_hint(s,
+			   "the server answered before: look into its log, and at firewalls for the other ports that NFSv3 uses");
+		break;
+	}
+}
+
+static void say_connected(const struct check *c, struct check_step *s)
+{
+	const struct nfs_client *client = c->client;
+
+	json_string(&s->data, "version", version_text(client));
+	json_string(&s->data, "address", client->address);
+	json_number(&s->data, "uid", client->export.uid);
+	json_number(&s->data, "gid", client->export.gid);
+	check_say(s, CHECK_OK, "NFSv%s to %s as uid %" PRIu32 ", gid %" PRIu32,
+		  version_text(client), client->address, client->export.uid, client->export.gid);
+	/* The controller may go on with 3; nodes take the path that the volume has. */
+	if (client->version != 3 || c->export.version != 0 || !c->minors[0])
+		return;
+	s->status = CHECK_WARNING;
+	(void)buf_puts(&s->text, "; with version 4 the server does not have this path");
+	check_hint(s,
+		   "nodes mount with version 4 unless told otherwise: give vers=3 in the mount options, or as share the path below the server's pseudo root");
+}
+
+/* As the controller: where the owner of a volume is refused, its own identity may do. */
+static int connect_as_either(struct check *c, struct error *err)
+{
+	struct error second = { .code = ERROR_OK };
+	struct nfs_export own = c->export; /* borrows its strings */
+	int r;
+
+	r = nfs_client_connect(&c->client, &c->export, err);
+	if (r == 0 || err->code != ERROR_PERMISSION_DENIED || nfs_export_is_own(&c->export))
+		return r;
+	nfs_export_set_own(&own);
+	return nfs_client_connect(&c->client, &own, &second) == 0 ? 0 : r;
+}
+
+void check_connect(struct check *c, struct check_step *s)
+{
+	struct error err = { .code = ERROR_OK };
+	int r;
+
+	c->reserved_port = net_may_reserve_port(c->address);
+	r = connect_as_either(c, &err);
+	if (r < 0) {
+		check_say(s, CHECK_FAILED, "%s", err.msg);
+		hint_connect(c, s, err.code);
+		return;
+	}
+	say_connected(c, s);
+}
+
+/* -------- capacity -------- */
+
+void check_capacity(struct check *c, struct check_step *s)
+{
+	struct nfs_space space = { .total = 0 };
+	char total[32], available[32];
+	int r;
+
+	r = nfs_fsstat(c->client, &c->client->root, &space);
+	if (r < 0) {
+		check_say(s, CHECK_FAILED, "asking for the free space: %s", strerror(-r));
+		check_hint(s, "look into the server's log");
+		return;
+	}
+	json_number(&s->data, "total_bytes", space.total);
+	json_number(&s->data, "available_bytes", space.available);
+	check_bytes_text(space.total, total, sizeof(total));
+	check_bytes_text(space.available, available, sizeof(available));
+	if (space.total == 0) {
+		check_say(s, CHECK_WARNING, "the server does not tell its free space");
+		check_hint(s, "GetCapacity answers 0: storage capacity tracking has to stay off");
+		return;
+	}
+	check_say(s, CHECK_OK, "%s, of which %s are free", total, available);
+	if (space.available > 0)
+		return;
+	s->status = CHECK_WARNING;
+	check_hint(s, "the file system is full, or a quota is used up");
+}
+
+/* -------- directory -------- */
+
+/* The directory that is made, and what is known of it. */
+struct trial {
+	char name[NAME_SIZE];
+	const struct nfs_export *wanted; /* with the identity that it shall belong to */
+	struct nfs_client *client; /* borrowed: that made it */
+	struct nfs_handle handle;
+	struct nfs_attr attr; /* in the end */
+};
+
+static bool is_transport(int error)
+{
+	return error == -ETIMEDOUT || error == -ECONNABORTED;
+}
+
+static bool is_refused(int error)
+{
+	return error == -EACCES || error == -EPERM;
+}
+
+static const char *reason(int error)
+{
+	switch (error) {
+	case -EROFS:
+		return "the export, or the file system below it, is read-only";
+	case -ETIMEDOUT:
+		return "the server stopped answering";
+	case -ECONNABORTED:
+		return "the connection broke";
+	default:
+		return strerror(-error);
+	}
+}
+
+static void hint_refused(struct check_step *s, uint32_t uid)
+{
+	if (uid == 0)
+		check_hint(s,
+			   "the server squashes root, it seems: give uid and gid of the exported directory's owner in the StorageClass (here --uid and --gid), or export with no_root_squash, or let the directory belong to whom root becomes");
+	else
+		check_hint(s,
+			   "let uid %" PRIu32
+			   " write to the exported directory (chown or chmod on the server), or give uid and gid of somebody who may in the StorageClass (here --uid and --gid)",
+			   uid);
+}
+
+static void trial_failed(struct check_step *s, const struct trial *t, const char *what, int error)
+{
+	check_say(s, CHECK_FAILED, "%s '%s' as uid %" PRIu32 ", gid %" PRIu32 ": %s", what, t->name,
+		  t->wanted->uid, t->wanted->gid, reason(error));
+	if (is_refused(error))
+		hint_refused(s, t->wanted->uid);
+	else if (error == -EROFS)
+		check_hint(s, "export it with 'rw', and see that the file system is mounted so");
+	else if (error == -ENOSPC || error == -EDQUOT)
+		check_hint(s, "make room on the server's file system, or raise the quota");
+	else
+		check_hint(s, "look into the server's log");
+}
+
+/* Removes it, if need be over another connection. */
+static int trial_remove(const struct trial *t)
+{
+	cleanup_nfs_client struct nfs_client *fresh = NULL;
+	struct error ignored = { .code = ERROR_OK }; /* the errno says enough */
+	int r;
+
+	r = t->client->broken ? -ECONNABORTED : nfs_rmdir(t->client, &t->client->root, t->name);
+	if (is_transport(r)) {
+		r = nfs_client_connect(&fresh, &t->client->export, &ignored);
+		if (r == 0)
+			r = nfs_rmdir(fresh, &fresh->root, t->name);
+	}
+	return r == -ENOENT ? 0 : r;
+}
+
+/* Makes it, and gives it away where the client has another identity. Nothing is there on failure. */
+static int trial_make(struct trial *t)
+{
+	const struct nfs_export *as = &t->client->export;
+	const struct nfs_change owner = {
+		.has_uid = true, .uid = t->wanted->uid, .has_gid = true, .gid = t->wanted->gid
+	};
+	int r;
+
+	r = nfs_mkdir(t->client, &t->client->root, t->name, FIRST_MODE, &t->handle, &t->attr);
+	if (r == 0 && (as->uid != owner.uid || as->gid != owner.gid))
+		r = nfs_setattr(t->client, &t->handle, &owner);
+	else if (r < 0 && !is_transport(r))
+		return r;
+	if (r < 0)
+		(void)trial_remove(t); /* the first failure tells more */
+	return r;
+}
+
+/* As the controller: where the owner may not write, its own identity makes it and gives it away. */
+static int trial_make_as_either(struct trial *t, struct nfs_client **ret_other)
+{
+	struct nfs_client *first = t->client;
+	struct error ignored = { .code = ERROR_OK };
+	struct nfs_export own = first->export; /* borrows its strings */
+	int r, second;
+
+	r = trial_make(t);
+	if (!is_refused(r) || nfs_export_is_own(&first->export))
+		return r;
+	nfs_export_set_own(&own);
+	if (nfs_client_connect(ret_other, &own, &ignored) < 0)
+		return r;
+	t->client = *ret_other;
+	second = trial_make(t);
+	return is_refused(second) ? r : second;
+}
+
+/* Whom it belongs to, and what that says of the export. */
+static void say_owner(struct check_step *s, const struct trial *t)
+{
+	const struct nfs_attr *attr = &t->attr;
+	uint32_t uid = t->wanted->uid;
+
+	if (!attr->has_owner) {
+		check_say(s, CHECK_WARNING,
+			  "made, changed and removed; whether root is squashed is not known, as the server names owners instead of numbering them");
+		check_hint(s, "have the server send numbers (knfsd: nfs4_disable_idmapping=Y)");
+		return;
+	}
+	json_number(&s->data, "owner_uid", attr->uid);
+	json_number(&s->data, "owner_gid", attr->gid);
+	json_bool(&s->data, "squashed", attr->uid != uid);
+	if (attr->uid == uid) {
+		check_say(s, CHECK_OK, "made as uid %" PRIu32 ", changed and removed; %s",
+			  t->client->export.uid,
+			  uid == 0                       ? "root is not squashed"
+			  : t->client->export.uid == uid ? "it belonged to that uid"
+							 : "it was given to the uid asked for");
+		return;
+	}
+	check_say(s, CHECK_WARNING,
+		  "made as uid %" PRIu32 ", changed and removed; it belonged to uid %" PRIu32
+		  ": the server squashes %s",
+		  uid, attr->uid, uid == 0 ? "root" : "users");
+	check_hint(s,
+		   "volumes will belong to uid %" PRIu32 ", gid %" PRIu32
+		   ": where pods run as somebody else give uid and gid in the StorageClass, or mountPermissions",
+		   attr->uid, attr->gid);
+}
+
+static void examine(struct check_step *s, struct trial *t)
+{
+	int r;
+
+	r = nfs_setmode(t->client, &t->handle, SECOND_MODE);
+	if (r == 0)
+		r = nfs_getattr(t->client, &t->handle, &t->attr);
+	if (r < 0)
+		trial_failed(s, t, "changing the mode of", r);
+	else
+		say_owner(s, t);
+}
+
+void check_directory(struct check *c, struct check_step *s)
+{
+	struct trial t = { .wanted = &c->export, .client = c->client };
+	cleanup_nfs_client struct nfs_client *other = NULL;
+	int r;
+
+	(void)snprintf(t.name, sizeof(t.name), ".csi-nfs-check-%d-%lld", (int)getpid(),
+		       (long long)time(NULL));
+	json_string(&s->data, "name", t.name);
+	json_number(&s->data, "uid", c->export.uid);
+	json_number(&s->data, "gid", c->export.gid);
+	r = trial_make_as_either(&t, &other);
+	if (r < 0) {
+		trial_failed(s, &t, "making directory", r);
+		return;
+	}
+	examine(s, &t);
+	r = trial_remove(&t);
+	if (r == 0)
+		return;
+	check_say(s, CHECK_FAILED, "directory '%s' was made and is not removed: %s", t.name,
+		  r == -EHOSTDOWN ? "the server stopped answering" : reason(r));
+	check_hint(s, "remove it by hand, and look into the server's log");
+}
+
+/* -------- port -------- */
+
+/* An attach alone would not do: some servers look at the port at later calls only. */
+static int try_any_port(const struct nfs_client *client, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *other = NULL;
+	struct nfs_export e = client->export; /* borrows its strings */
+	struct nfs_attr attr;
+	int r;
+
+	e.any_port = true;
+	e.version = client->version;
+	r = nfs_client_connect(&other, &e, err);
+	if (r < 0)
+		return r;
+	r = nfs_getattr(other, &other->root, &attr);
+	return r < 0 ? nfs_error_set(err, other, r, "looking at the share") : 0;
+}
+
+void check_port(struct check *c, struct check_step *s)
+{
+	struct error err = { .code = ERROR_OK };
+
+	json_bool(&s->data, "may_reserve", c->reserved_port);
+	if (!c->reserved_port) {
+		check_say(s, CHECK_OK,
+			  "this process may not use source ports below 1024, and the export takes others");
+		json_bool(&s->data, "wants_reserved", false);
+		return;
+	}
+	if (try_any_port(c->client, &err) == 0) {
+		check_say(s, CHECK_OK, "the export takes source ports above 1023, too");
+		json_bool(&s->data, "wants_reserved", false);
+	} else if (err.code == ERROR_PERMISSION_DENIED) {
+		check_say(s, CHECK_WARNING,
+			  "the export wants a source port below 1024 (option 'secure'), which this process may use");
+		check_hint(s,
+			   "a controller without privileges may not: give its pod the sysctl net.ipv4.ip_unprivileged_port_start=0, or export with 'insecure'");
+		json_bool(&s->data, "wants_reserved", true);
+	} else {
+		check_say(s, CHECK_WARNING, "connecting from a source port above 1023: %s", err.msg);
+		check_hint(s, "try again; look into the server's log");
+	}
+}
+
+/* -------- mount -------- */
+
+static void hint_mount(struct check_step *s, enum error_code code)
+{
+	switch (code) {
+	case ERROR_FAILED_PRECONDITION:
+	case ERROR_INVALID_ARGUMENT:
+		check_hint(s, "change this node, or the mount options, as the message says");
+		break;
+	case ERROR_NOT_FOUND:
+		check_hint(s,
+			   "spell the share as the server does; with version 4 it starts at the pseudo root");
+		break;
+	case ERROR_PERMISSION_DENIED:
+		check_hint(s,
+			   "name this node's address in the export; a container that mounts has to be privileged");
+		break;
+	default:
+		check_hint(s, "look into the logs of the server and of this kernel (dmesg)");
+		break;
+	}
+}
+
+static void mount_at(struct check *c, struct check_step *s, struct mounter *m, const char *target)
+{
+	const struct mount_request q = {
+		.server = c->export.server,
+		.path = c->export.share,
+		.target = target,
+		.options = c->options.mount_options,
+		.read_only = true,
+	};
+	struct error err = { .code = ERROR_OK }, second = { .code = ERROR_OK };
+	uint64_t begun = clock_now_ns(), took;
+	int r;
+
+	r = m->ops->mount(m, &q, &err);
+	took = (clock_now_ns() - begun) / CLOCK_NS_PER_MS;
+	if (r < 0) {
+		check_say(s, CHECK_FAILED, "%s", err.msg);
+		hint_mount(s, err.code);
+	} else {
+		check_say(s, CHECK_OK, "mounted in %" PRIu64 " ms, and unmounted", took);
+		json_number(&s->data, "mount_ms", took);
+	}
+	/* Also after a failure: one by the deadline leaves open whether it is mounted. */
+	if (m->ops->unmount(m, target, &second) < 0) {
+		check_say(s, CHECK_FAILED, "unmounting: %s", second.msg);
+		check_hint(s, "unmount '%s' by hand and remove it", target);
+	}
+}
+
+void check_mount(struct check *c, struct check_step *s)
+{
+	char target[] = "/tmp/csi-nfs-check-XXXXXX";
+	cleanup_mounter struct mounter *m = NULL;
+	struct error err = { .code = ERROR_OK };
+
+	if (!c->options.mount) {
+		check_say(s, CHECK_SKIPPED, "not asked for by --mount");
+		return;
+	}
+	if (geteuid() != 0) {
+		check_say(s, CHECK_SKIPPED, "only root may mount");
+		return;
+	}
+	if (mounter_new(&m, NULL, &err) < 0) {
+		check_say(s, CHECK_FAILED, "%s", err.msg);
+		check_hint(s, "free some memory");
+		return;
+	}
+	if (mkdtemp(target) == NULL) {
+		check_say(s, CHECK_FAILED, "cannot make a directory in /tmp: %s", strerror(errno));
+		check_hint(s, "csi-nfs check --mount needs a /tmp that it may write to");
+		return;
+	}
+	mount_at(c, s, m, target);
+	(void)rmdir(target); /* stays where something is mounted still, which was said */
+}

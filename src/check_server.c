@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* The steps that ask a server what it has: name, versions, mount service, list of exports. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "check_steps.h"
+
+#define MOUNT_VERSION 3 /* RFC 1813, appendix I */
+#define ADDRESS_TEXT 64
+#define LISTED_TEXT_MAX 8 /* exports or clients in a line of text */
+
+/* -------- resolve -------- */
+
+void check_resolve(struct check *c, struct check_step *s)
+{
+	cleanup_buf struct buf all = { .data = NULL };
+	struct error err = { .code = ERROR_OK };
+	char text[ADDRESS_TEXT];
+	size_t i;
+	int r;
+
+	r = net_resolve(c->export.server, c->addresses, &c->n_addresses, &err);
+	if (r < 0) {
+		c->n_addresses = 0;
+		check_say(s, CHECK_FAILED, "%s", err.msg);
+		check_hint(s,
+			   "check the spelling, and the name service where csi-nfs runs (/etc/resolv.conf; in a pod its dnsPolicy), or give an address");
+		return;
+	}
+	json_open(&s->data, "addresses", '[');
+	for (i = 0; i < c->n_addresses; i++) {
+		net_address_text(&c->addresses[i], text, sizeof(text));
+		(void)buf_printf(&all, "%s%s", i > 0 ? ", " : "", text);
+		json_string(&s->data, NULL, text);
+	}
+	json_close(&s->data, ']');
+	check_say(s, CHECK_OK, "%s", all.data != NULL ? all.data : "");
+}
+
+/* -------- nfs -------- */
+
+static uint16_t nfs_port(const struct check *c)
+{
+	return c->export.port != 0 ? c->export.port : NET_NFS_PORT;
+}
+
+/* What one address has to say. */
+struct reply {
+	int error; /* 0, -EPROTONOSUPPORT: it has neither version; another: it did not answer */
+	bool serves[2]; /* versions 3 and 4 */
+	uint64_t ns[2]; /* until the answer */
+	uint32_t low, high; /* what it has instead */
+};
+
+static void ask(const struct net_address *a, uint16_t port, struct reply *reply)
+{
+	uint32_t i;
+
+	*reply = (struct reply){ .error = 0 };
+	for (i = 0; i < ARRAY_SIZE(reply->serves); i++) {
+		reply->error = net_ping_timed(a, port, NET_NFS_PROGRAM, 3 + i, &reply->low,
+					      &reply->high, &reply->ns[i]);
+		reply->serves[i] = reply->error == 0;
+		if (reply->error < 0 && reply->error != -EPROTONOSUPPORT)
+			return;
+	}
+	reply->error = reply->serves[0] || reply->serves[1] ? 0 : -EPROTONOSUPPORT;
+}
+
+static const char *reach_text(int error)
+{
+	switch (error) {
+	case -ETIMEDOUT:
+		return "no answer";
+	case -EPROTO:
+		return "there is an RPC service, but not NFS";
+	default:
+		return strerror(-error);
+	}
+}
+
+static void hint_unreachable(const struct check *c, struct check_step *s, int error)
+{
+	unsigned int port = nfs_port(c);
+
+	switch (error) {
+	case -ETIMEDOUT:
+		check_hint(s,
+			   "is the server running, and does every firewall on the way let TCP port %u through?",
+			   port);
+		break;
+	case -ECONNREFUSED:
+		check_hint(s,
+			   "nothing listens at TCP port %u: start the NFS server, or give its port by --mount-options port=",
+			   port);
+		break;
+	case -EPROTO:
+	case -ECONNRESET:
+		check_hint(s,
+			   "is TCP port %u that of the NFS server? Another one is given by --mount-options port=",
+			   port);
+		break;
+	default:
+		check_hint(s, "check the network, its routes and firewalls, to TCP port %u", port);
+		break;
+	}
+}
+
+/* The first address that answers; texts of those that do not are in silent. */
+static int find_address(struct check *c, struct reply *reply, struct buf *silent)
+{
+	uint64_t deadline = clock_now_ns() + CHECK_STEP_MS * CLOCK_NS_PER_MS;
+	char text[ADDRESS_TEXT];
+	int first = -ETIMEDOUT;
+	size_t i;
+
+	for (i = 0; i < c->n_addresses && clock_left_ms(deadline) > 0; i++) {
+		ask(&c->addresses[i], nfs_port(c), reply);
+		if (reply->error == 0 || reply->error == -EPROTONOSUPPORT) {
+			c->address = &c->addresses[i];
+			return 0;
+		}
+		if (i == 0)
+			first = reply->error;
+		net_address_text(&c->addresses[i], text, sizeof(text));
+		(void)buf_printf(silent, "%s%s: %s", i > 0 ? "; " : "", text,
+				 reach_text(reply->error));
+	}
+	return first;
+}
+
+static void add_version(struct buf *list, struct check_step *s, const char *version)
+{
+	(void)buf_printf(list, "%s%s", list->len > 0 ? ", " : "", version);
+	json_string(&s->data, NULL, version);
+}
+
+/* "3 (0.2 ms), 4.0, 4.1 (0.3 ms)" */
+static void list_versions(const struct check *c, const struct reply *reply, struct check_step *s,
+			  struct buf *list)
+{
+	static const char *const names[NFS_MINORS] = { "4.0", "4.1", "4.2" };
+	bool any = false;
+	size_t i;
+
+	json_open(&s->data, "versions", '[');
+	if (c->serves_3)
+		add_version(list, s, "3");
+	for (i = 0; i < NFS_MINORS; i++) {
+		any = any || c->minors[i];
+		if (c->minors[i])
+			add_version(list, s, names[i]);
+	}
+	if (c->serves_4 && !any)
+		add_version(list, s, "4");
+	json_close(&s->data, ']');
+	json_open(&s->data, "answer_us", '{');
+	if (c->serves_3)
+		json_number(&s->data, "3", reply->ns[0] / 1000);
+	if (c->serves_4)
+		json_number(&s->data, "4", reply->ns[1] / 1000);
+	json_close(&s->data, '}');
+}
+
+static void judge_versions(const struct check *c, struct check_step *s, const struct buf *list)
+{
+	const char *have = list->len > 0 ? list->data : "neither version 3 nor 4";
+
+	if (!c->serves_3 && !c->minors[0]) {
+		check_say(s, CHECK_FAILED, "%s served: the controller needs 4.0 or 3", have);
+		check_hint(s,
+			   "enable NFSv4.0 or NFSv3 on the server; nodes could mount with what it has, but no volume can be made");
+	} else if ((c->export.version == 3 && !c->serves_3) ||
+		   (c->export.version == 4 && !c->minors[0])) {
+		check_say(s, CHECK_FAILED, "versions %s; the mount options ask the controller for %s",
+			  have, c->export.version == 3 ? "3" : "4.0");
+		check_hint(s,
+			   "enable that version on the server, or change vers= in the mount options");
+	}
+}
+
+static void note_silent(struct check_step *s, const struct buf *silent)
+{
+	if (silent->len == 0)
+		return;
+	if (s->status == CHECK_OK)
+		s->status = CHECK_WARNING;
+	(void)buf_printf(&s->text, "; others do not answer: %s", silent->data);
+	if (s->hint.len == 0)
+		check_hint(s,
+			   "the name has more than one address, and every connection tries them in order: take out those that do not answer");
+}
+
+void check_reach(struct check *c, struct check_step *s)
+{
+	cleanup_buf struct buf silent = { .data = NULL }, list = { .data = NULL };
+	char text[ADDRESS_TEXT];
+	struct reply reply;
+	int r;
+
+	json_number(&s->data, "port", nfs_port(c));
+	r = find_address(c, &reply, &silent);
+	if (r < 0) {
+		check_say(s, CHECK_FAILED, "port %u of %s", nfs_port(c),
+			  silent.data != NULL ? silent.data : "no address");
+		hint_unreachable(c, s, r);
+		return;
+	}
+	c->serves_3 = reply.serves[0];
+	c->serves_4 = reply.serves[1];
+	/* A server that does not tell has none of them, as far as anybody can say. */
+	if (c->serves_4)
+		(void)nfs_survey_minors(c->address, nfs_port(c), &c->export, c->minors);
+	net_address_text(c->address, text, sizeof(text));
+	json_string(&s->data, "address", text);
+	list_versions(c, &reply, s, &list);
+	check_say(s, CHECK_OK, "%s port %u serves versions %s; answers in %.1f ms", text,
+		  nfs_port(c), list.data != NULL ? list.data : "",
+		  (double)reply.ns[c->serves_3 ? 0 : 1] / (double)CLOCK_NS_PER_MS);
+	judge_versions(c, s, &list);
+	note_silent(s, &silent);
+}
+
+/* -------- rpcbind -------- */
+
+/* Version 4 goes without; who has to use 3 does not. */
+static enum check_status without_mount_service(const struct check *c)
+{
+	return c->export.version == 3 || !c->minors[0] ? CHECK_FAILED : CHECK_WARNING;
+}
+
+static void hint_mount_service(struct check_step *s)
+{
+	check_hint(s,
+		   "NFSv3 needs rpcbind (port 111) and the mount service (rpc.mountd), running and let through by firewalls; mountport= in the mount options saves rpcbind. NFSv4 needs neither");
+}
+
+static const char *portmap_text(int error)
+{
+	switch (error) {
+	case -ENOENT:
+		return "has no mount service for version 3";
+	case -ETIMEDOUT:
+		return "does not answer";
+	default:
+		return strerror(-error);
+	}
+}
+
+void check_rpcbind(struct check *c, struct check_step *s)
+{
+	uint16_t port = c->export.mount_port;
+	uint32_t low, high;
+	int r = 0;
+
+	if (port == 0)
+		r = net_portmap(c->address, NET_MOUNT_PROGRAM, MOUNT_VERSION, &port);
+	if (r < 0) {
+		check_say(s, without_mount_service(c), "rpcbind, port 111: %s; NFSv3 needs it",
+			  portmap_text(r));
+		hint_mount_service(s);
+		return;
+	}
+	json_number(&s->data, "mount_port", port);
+	json_bool(&s->data, "from_rpcbind", c->export.mount_port == 0);
+	r = net_ping(c->address, port, NET_MOUNT_PROGRAM, MOUNT_VERSION, &low, &high);
+	if (r < 0) {
+		check_say(s, without_mount_service(c), "mount service, port %u: %s", port,
+			  r == -EPROTO ? "something else answers" : reach_text(r));
+		hint_mount_service(s);
+		return;
+	}
+	c->mount_port = port;
+	check_say(s, CHECK_OK, "the mount service for NFSv3 answers at port %u, which %s", port,
+		  c->export.mount_port == 0 ? "rpcbind tells" : "the mount options give");
+}
+
+/* -------- exports -------- */
+
+/* Whether share is path or below it. */
+static bool covers(const char *path, const char *share)
+{
+	size_t len = strlen(path);
+
+	while (len > 0 && path[len - 1] == '/')
+		len--;
+	return strncmp(path, share, len) == 0 && (share[len] == '\0' || share[len] == '/');
+}
+
+/* The listed export that the share is of: the longest path wins. */
+static const struct nfs_listed *find_listed(const struct nfs_listing *l, const char *share)
+{
+	const struct nfs_listed *best = NULL;
+	size_t i;
+
+	for (i = 0; i < l->n; i++)
+		if (covers(l->items[i].path, share) &&
+		    (best == NULL || strlen(l->items[i].path) > strlen(best->path)))
+			best = &l->items[i];
+	return best;
+}
+
+static void add_name(struct buf *list, size_t i, size_t n, const char *name)
+{
+	if (i < LISTED_TEXT_MAX)
+		(void)buf_printf(list, "%s%s", i > 0 ? ", " : "", name);
+	else if (i == LISTED_TEXT_MAX)
+		(void)buf_printf(list, " and %zu more", n - i);
+}
+
+static void put_listing(struct check_step *s, const struct nfs_listing *l)
+{
+	size_t i, k;
+
+	json_open(&s->data, "exports", '[');
+	for (i = 0; i < l->n; i++) {
+		json_open(&s->data, NULL, '{');
+		json_string(&s->data, "path", l->items[i].path);
+		json_open(&s->data, "clients", '[');
+		for (k = 0; k < l->items[i].clients.n; k++)
+			json_string(&s->data, NULL, l->items[i].clients.items[k]);
+		json_close(&s->data, ']');
+		json_close(&s->data, '}');
+	}
+	json_close(&s->data, ']');
+}
+
+static void say_listed(struct check_step *s, const struct nfs_listed *found, const char *share)
+{
+	cleanup_buf struct buf list = { .data = NULL };
+	size_t i;
+
+	for (i = 0; i < found->clients.n; i++)
+		add_name(&list, i, found->clients.n, found->clients.items[i]);
+	if (strcmp(found->path, share) == 0)
+		check_say(s, CHECK_OK, "'%s' is exported, to %s", share,
+			  list.data != NULL ? list.data : "everybody");
+	else
+		check_say(s, CHECK_OK, "'%s' lies in the export '%s', to %s", share, found->path,
+			  list.data != NULL ? list.data : "everybody");
+}
+
+static void say_not_listed(struct check_step *s, const struct nfs_listing *l, const char *share)
+{
+	cleanup_buf struct buf list = { .data = NULL };
+	size_t i;
+
+	for (i = 0; i < l->n; i++)
+		add_name(&list, i, l->n + l->more, l->items[i].path);
+	check_say(s, CHECK_WARNING, "'%s' is not in the list of exports: %s", share,
+		  list.data != NULL ? list.data : "it is empty");
+	check_hint(s,
+		   "for NFSv3 export it, or spell it as the list does; NFSv4 paths start at the server's pseudo root and may be others than those listed");
+}
+
+void check_exports(struct check *c, struct check_step *s)
+{
+	cleanup_nfs_listing struct nfs_listing listing = { .n = 0 };
+	const struct nfs_listed *found;
+	int r;
+
+	if (c->mount_port == 0) {
+		check_say(s, CHECK_SKIPPED, "the mount service would tell, and there is none");
+		return;
+	}
+	r = nfs_survey_exports(c->address, c->mount_port, &c->export, &listing);
+	if (r < 0) {
+		check_say(s, CHECK_WARNING, "the server does not tell its exports: %s",
+			  reach_text(r));
+		check_hint(s, "none needed, where the next step succeeds");
+		return;
+	}
+	put_listing(s, &listing);
+	found = find_listed(&listing, c->export.share);
+	json_bool(&s->data, "listed", found != NULL);
+	if (found != NULL)
+		say_listed(s, found, c->export.share);
+	else
+		say_not_listed(s, &listing, c->export.share);
+}

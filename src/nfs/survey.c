@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/survey.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nfsc/libnfs-raw-mount.h>
+
+#include "base/clock.h"
+#include "nfs/connection.h"
+/* After libnfs.h, whose types it uses. */
+#include <nfsc/libnfs-raw-nfs4.h>
+
+#define MINOR_VERS_MISMATCH 10021 /* NFS4ERR_, RFC 7530 section 13.1 */
+
+/* A call on a context that is no client's. */
+struct call {
+	unsigned int finished;
+	int error;
+	uint32_t status; /* of the compound */
+	struct nfs_listing *listing;
+};
+
+static int drive(struct rpc_context *rpc, struct call *call, int queued)
+{
+	int r;
+
+	if (queued != 0)
+		return -ENOMEM;
+	r = nfs_rpc_run(rpc, &call->finished,
+			clock_now_ns() + NFS_SURVEY_TIMEOUT_MS * CLOCK_NS_PER_MS);
+	return r < 0 ? r : call->error;
+}
+
+static int rpc_error(int status, const void *data)
+{
+	const struct nfs_connection none = { .failure = 0 };
+
+	return nfs_rpc_errno(&none, status, data);
+}
+
+/* -------- minor versions -------- */
+
+static void on_compound(struct rpc_context *rpc, int status, void *data, void *private_data)
+{
+	struct call *call = private_data;
+
+	(void)rpc;
+	call->finished++;
+	if (status == RPC_STATUS_SUCCESS)
+		call->status = ((const COMPOUND4res *)data)->status;
+	else
+		call->error = rpc_error(status, data);
+}
+
+/*
+ * With 4.1 an operation outside of a session is an error, but another one than that there is no such
+ * version (RFC 8881, section 2.10.3).
+ */
+static int ask_minor(struct rpc_context *rpc, struct call *call, uint32_t minor, bool *ret)
+{
+	nfs_argop4 op = { .argop = OP_PUTROOTFH };
+	COMPOUND4args args = { .minorversion = minor };
+	int r;
+
+	args.argarray.argarray_len = 1;
+	args.argarray.argarray_val = &op;
+	r = drive(rpc, call, rpc_nfs4_compound_async(rpc, on_compound, &args, call));
+	if (r < 0)
+		return r;
+	*ret = call->status != MINOR_VERS_MISMATCH;
+	return 0;
+}
+
+int nfs_survey_minors(const struct net_address *address, uint16_t port, const struct nfs_export *e,
+		      bool ret[NFS_MINORS])
+{
+	struct call call = { .finished = 0 }; /* outlives rpc, which ends the calls in flight */
+	struct rpc_context *rpc;
+	uint32_t minor;
+	int r;
+
+	r = nfs_rpc_connect(&rpc, address, port, e);
+	if (r < 0)
+		return r;
+	for (minor = 0; minor < NFS_MINORS && r == 0; minor++)
+		r = ask_minor(rpc, &call, minor, &ret[minor]);
+	rpc_destroy_context(rpc);
+	return r;
+}
+
+/* -------- exports -------- */
+
+void nfs_listing_done(struct nfs_listing *l)
+{
+	size_t i;
+
+	for (i = 0; i < l->n; i++) {
+		free(l->items[i].path);
+		strv_done(&l->items[i].clients);
+	}
+	free(l->items);
+	*l = (struct nfs_listing){ .n = 0 };
+}
+
+/* libnfs packs what it decodes: structures in lists may lie unaligned, hence the copies. */
+static int take_clients(struct strv *ret, const void *next)
+{
+	while (next != NULL) {
+		groupnode group;
+		char **items;
+
+		memcpy(&group, next, sizeof(group));
+		next = group.gr_next;
+		items = reallocarray(ret->items, ret->n + 1, sizeof(*items));
+		if (items == NULL)
+			return -ENOMEM;
+		ret->items = items;
+		items[ret->n] = strdup(group.gr_name);
+		if (items[ret->n] == NULL)
+			return -ENOMEM;
+		ret->n++;
+	}
+	return 0;
+}
+
+static int take_export(struct nfs_listing *l, const exportnode *e)
+{
+	struct nfs_listed *items = reallocarray(l->items, l->n + 1, sizeof(*items));
+
+	if (items == NULL)
+		return -ENOMEM;
+	l->items = items;
+	items[l->n] = (struct nfs_listed){ .path = strdup(e->ex_dir) };
+	if (items[l->n].path == NULL)
+		return -ENOMEM;
+	l->n++;
+	return take_clients(&items[l->n - 1].clients, e->ex_groups);
+}
+
+static int take_exports(struct nfs_listing *l, const void *next)
+{
+	int r = 0;
+
+	while (next != NULL && r == 0) {
+		exportnode e;
+
+		memcpy(&e, next, sizeof(e));
+		next = e.ex_next;
+		if (l->n == NFS_LISTED_MAX)
+			l->more++;
+		else
+			r = take_export(l, &e);
+	}
+	return r;
+}
+
+static void on_exports(struct rpc_context *rpc, int status, void *data, void *private_data)
+{
+	struct call *call = private_data;
+	exports list;
+
+	(void)rpc;
+	call->finished++;
+	if (status != RPC_STATUS_SUCCESS) {
+		call->error = rpc_error(status, data);
+		return;
+	}
+	memcpy(&list, data, sizeof(list));
+	call->error = take_exports(call->listing, list);
+}
+
+int nfs_survey_exports(const struct net_address *address, uint16_t port, const struct nfs_export *e,
+		       struct nfs_listing *ret)
+{
+	cleanup_nfs_listing struct nfs_listing listing = { .n = 0 };
+	struct call call = { .listing = &listing };
+	struct rpc_context *rpc;
+	int r;
+
+	r = nfs_rpc_connect(&rpc, address, port, e);
+	if (r < 0)
+		return r;
+	r = drive(rpc, &call, rpc_mount3_export_async(rpc, on_exports, &call));
+	rpc_destroy_context(rpc);
+	if (r < 0)
+		return r;
+	*ret = listing;
+	listing = (struct nfs_listing){ .n = 0 };
+	return 0;
+}
