@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "check.h"
+#include "check/check.h"
 #include "csi/services.h"
 #include "csi/stats.h"
 #include "grpc/server.h"

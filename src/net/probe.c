@@ -198,6 +198,19 @@ static void set_port(struct net_address *a, uint16_t port)
 		((struct sockaddr_in *)&a->addr)->sin_port = htons(port);
 }
 
+void net_source_text(const struct net_address *a, char *text, size_t size)
+{
+	struct net_address to = *a, own = { .len = sizeof(own.addr) };
+	cleanup_close int fd = socket(a->addr.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	text[0] = '\0';
+	set_port(&to, NET_NFS_PORT); /* nothing is sent */
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to.addr, to.len) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&own.addr, &own.len) < 0)
+		return;
+	net_address_text(&own, text, size);
+}
+
 /*
  * Ports below 1024 are what "secure" exports ask for. Without the right to have one, or when all are
  * taken, any port has to do: the server says so if it minds.

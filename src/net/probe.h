@@ -40,6 +40,9 @@ int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, stru
 /* "192.0.2.1" or "fd00::1" into text. */
 void net_address_text(const struct net_address *a, char *text, size_t size);
 
+/* The address of ours that the system takes towards a, into text; "" where there is none. */
+void net_source_text(const struct net_address *a, char *text, size_t size);
+
 /*
  * Connects to a TCP port, from a reserved port where the process may have one (exports are
  * "secure" unless told otherwise). Returns a non-blocking socket, which the caller closes, or a

@@ -60,8 +60,9 @@ int nfs_rpc_errno(const struct nfs_connection *conn, int status, const void *dat
 		return -ETIMEDOUT;
 	if (status == RPC_STATUS_CANCEL)
 		return conn->failure != 0 ? conn->failure : -ECONNABORTED;
-	/* libnfs reports a refused credential in words only. */
-	if (text != NULL && strstr(text, "AUTH") != NULL)
+	/* libnfs tells in words only that the server refused the credential, or the port (MSG_DENIED). */
+	if (text != NULL &&
+	    (strstr(text, "AUTH") != NULL || strstr(text, "not accepted by the server") != NULL))
 		return -EACCES;
 	return -EREMOTEIO;
 }

@@ -59,16 +59,37 @@ def rpc_null(port, program, version, host="127.0.0.1", timeout=1.0):
         return False
 
 
-def rpcbind():
-    """Starts the lab's own rpcbind, once. NFSv3 servers register with it."""
+class Rpcbind:
+    """The lab's own rpcbind. NFSv3 servers register with it."""
+
+    process = None
+
+    @staticmethod
     def answers():
         return rpc_null(111, 100000, 2)
-    if answers():
-        return
-    # Not -w: there is nothing to restore, and it would want a folder for it.
-    run("rpcbind")
-    if not wait_for(answers):
-        raise Failure("rpcbind does not answer")
+
+    @classmethod
+    def start(cls):
+        if cls.answers():
+            return
+        # Not -w: there is nothing to restore, and it would want a folder for it.
+        cls.process = subprocess.Popen(["rpcbind", "-f"], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                       start_new_session=True)
+        if not wait_for(cls.answers):
+            raise Failure("rpcbind does not answer")
+
+    @classmethod
+    def stop(cls):
+        """Registrations are lost: for servers that do without, or that start later."""
+        if cls.process is not None:
+            cls.process.terminate()
+            cls.process.wait()
+            cls.process = None
+
+
+def rpcbind():
+    Rpcbind.start()
 
 
 class Image:
@@ -96,14 +117,18 @@ class Image:
 
 
 class Export:
-    """One exported folder. protocols, access and squash as in ganesha's configuration."""
+    """One exported folder. protocols, access and squash as in ganesha's configuration; pseudo is its
+    path in version 4; privileged: only for source ports below 1024."""
 
-    def __init__(self, path, protocols="3, 4", access="RW", squash="No_Root_Squash", clients=None):
+    def __init__(self, path, protocols="3, 4", access="RW", squash="No_Root_Squash", clients=None,
+                 pseudo=None, privileged=False):
         self.path = path
         self.protocols = protocols
         self.access = access
         self.squash = squash
         self.clients = clients  # None: all
+        self.pseudo = pseudo or path
+        self.privileged = privileged
 
     def block(self, number):
         access = self.access
@@ -114,10 +139,11 @@ class Export:
             access = "None"
         return """EXPORT {
 	Export_Id = %d; Path = "%s"; Pseudo = "%s"; Protocols = %s; Transports = TCP;
-	Access_Type = %s; Squash = %s; SecType = sys; PrivilegedPort = false; %s
+	Access_Type = %s; Squash = %s; SecType = sys; PrivilegedPort = %s; %s
 	FSAL { Name = VFS; }
 }
-""" % (number, self.path, self.path, self.protocols, access, self.squash, client)
+""" % (number, self.path, self.pseudo, self.protocols, access, self.squash,
+       "true" if self.privileged else "false", client)
 
 
 class Ganesha:

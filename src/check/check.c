@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include "check.h"
+#include "check/check.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "check_steps.h"
+#include "check/steps.h"
 
 #define EXIT_USAGE 2
 

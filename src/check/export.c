@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "check_steps.h"
+#include "check/steps.h"
 #include "mount/mounter.h"
 #include "nfs/calls.h"
 
@@ -29,21 +29,64 @@ static const char *version_text(const struct nfs_client *client)
 	return client->version == 3 ? "3" : "4.0"; /* all that the controller speaks */
 }
 
+/* The errno of a call. libnfs fails what was under way when a connection broke like any call. */
+static int result_of(const struct nfs_client *client, int r)
+{
+	if (r == 0 || !client->broken)
+		return r;
+	return client->silent ? -ETIMEDOUT : -ECONNABORTED;
+}
+
+static bool is_refused(int error)
+{
+	return error == -EACCES || error == -EPERM;
+}
+
+static const char *reason(int error)
+{
+	switch (error) {
+	case -EROFS:
+		return "the export, or the file system below it, is read-only";
+	case -ETIMEDOUT:
+	case -EHOSTDOWN:
+		return "the server stopped answering";
+	case -ECONNABORTED:
+		return "the connection broke";
+	default:
+		return strerror(-error);
+	}
+}
+
+/* For an export that was attached to and refuses what is asked of it then. */
+static void hint_refused_calls(const struct check *c, struct check_step *s)
+{
+	check_hint(s,
+		   "the export refuses calls: it has to take this machine's address (%s)%s and sec=sys",
+		   c->source,
+		   c->reserved_port
+			   ? ""
+			   : ", source ports above 1023 (option 'insecure'; this process may not use others)");
+}
+
 /* -------- connect -------- */
 
 static void hint_connect(const struct check *c, struct check_step *s, enum error_code code)
 {
+	const char *ports =
+		c->reserved_port
+			? ""
+			: ", and for source ports above 1023 (option 'insecure'), since this process may not use others";
+
 	switch (code) {
 	case ERROR_NOT_FOUND:
 		check_hint(s,
-			   "export the path, or spell it as the server does (showmount -e); with version 4 it starts at the pseudo root, which is the export with fsid=0 where there is one");
+			   "export the path to this machine (%s unless something on the way translates it)%s, or spell it as the server does (showmount -e); with version 4 it starts at the pseudo root, which is the export with fsid=0 where there is one",
+			   c->source, ports);
 		break;
 	case ERROR_PERMISSION_DENIED:
 		check_hint(s,
-			   "name this machine's address, as the server sees it, in the export%s; export with sec=sys; look into the server's log",
-			   c->reserved_port
-				   ? ""
-				   : ", and since this process may not use source ports below 1024, allow others by 'insecure'");
+			   "export the path to this machine (%s unless something on the way translates it)%s, with sec=sys; look into the server's log",
+			   c->source, ports);
 		break;
 	case ERROR_FAILED_PRECONDITION:
 		check_hint(s,
@@ -56,6 +99,22 @@ static void hint_connect(const struct check *c, struct check_step *s, enum error
 	}
 }
 
+/* The controller may go on with 3; nodes do so only where they are told. */
+static void say_version_4(const struct check *c, struct check_step *s)
+{
+	cleanup_nfs_client struct nfs_client *second = NULL;
+	struct error err = { .code = ERROR_OK };
+	struct nfs_export e = c->client->export; /* borrows its strings */
+
+	e.version = 4;
+	if (nfs_client_connect(&second, &e, &err) == 0)
+		return; /* it has come up meanwhile */
+	s->status = CHECK_WARNING;
+	(void)buf_printf(&s->text, "; not over version 4: %s", err.msg);
+	check_hint(s,
+		   "nodes mount with version 4 unless told otherwise: give vers=3 in the mount options, or as share the path below the server's pseudo root");
+}
+
 static void say_connected(const struct check *c, struct check_step *s)
 {
 	const struct nfs_client *client = c->client;
@@ -66,13 +125,10 @@ static void say_connected(const struct check *c, struct check_step *s)
 	json_number(&s->data, "gid", client->export.gid);
 	check_say(s, CHECK_OK, "NFSv%s to %s as uid %" PRIu32 ", gid %" PRIu32,
 		  version_text(client), client->address, client->export.uid, client->export.gid);
-	/* The controller may go on with 3; nodes take the path that the volume has. */
-	if (client->version != 3 || c->export.version != 0 || !c->minors[0])
-		return;
-	s->status = CHECK_WARNING;
-	(void)buf_puts(&s->text, "; with version 4 the server does not have this path");
-	check_hint(s,
-		   "nodes mount with version 4 unless told otherwise: give vers=3 in the mount options, or as share the path below the server's pseudo root");
+	if (client->export.uid != c->export.uid)
+		(void)buf_printf(&s->text, "; refused as uid %" PRIu32, c->export.uid);
+	if (client->version == 3 && c->export.version == 0 && check_has_v4(c))
+		say_version_4(c, s);
 }
 
 /* As the controller: where the owner of a volume is refused, its own identity may do. */
@@ -112,10 +168,13 @@ void check_capacity(struct check *c, struct check_step *s)
 	char total[32], available[32];
 	int r;
 
-	r = nfs_fsstat(c->client, &c->client->root, &space);
+	r = result_of(c->client, nfs_fsstat(c->client, &c->client->root, &space));
 	if (r < 0) {
-		check_say(s, CHECK_FAILED, "asking for the free space: %s", strerror(-r));
-		check_hint(s, "look into the server's log");
+		check_say(s, CHECK_FAILED, "asking for the free space: %s", reason(r));
+		if (is_refused(r))
+			hint_refused_calls(c, s);
+		else
+			check_hint(s, "look into the server's log");
 		return;
 	}
 	json_number(&s->data, "total_bytes", space.total);
@@ -143,6 +202,7 @@ struct trial {
 	struct nfs_client *client; /* borrowed: that made it */
 	struct nfs_handle handle;
 	struct nfs_attr attr; /* in the end */
+	bool left; /* may be there, and could not be removed */
 };
 
 static bool is_transport(int error)
@@ -150,49 +210,56 @@ static bool is_transport(int error)
 	return error == -ETIMEDOUT || error == -ECONNABORTED;
 }
 
-static bool is_refused(int error)
+/* owner: of the exported directory. */
+static void hint_squashed(struct check_step *s, const struct nfs_attr *owner)
 {
-	return error == -EACCES || error == -EPERM;
-}
-
-static const char *reason(int error)
-{
-	switch (error) {
-	case -EROFS:
-		return "the export, or the file system below it, is read-only";
-	case -ETIMEDOUT:
-		return "the server stopped answering";
-	case -ECONNABORTED:
-		return "the connection broke";
-	default:
-		return strerror(-error);
-	}
-}
-
-static void hint_refused(struct check_step *s, uint32_t uid)
-{
-	if (uid == 0)
+	if (owner->has_owner && owner->uid != 0)
 		check_hint(s,
-			   "the server squashes root, it seems: give uid and gid of the exported directory's owner in the StorageClass (here --uid and --gid), or export with no_root_squash, or let the directory belong to whom root becomes");
+			   "the server squashes root, it seems: give uid %" PRIu32 " and gid %" PRIu32
+			   ", the directory's owner, in the StorageClass (here --uid and --gid), or export with no_root_squash",
+			   owner->uid, owner->gid);
+	else
+		check_hint(s,
+			   "the server squashes root, it seems: export with no_root_squash, or give the directory to a user (chown on the server) and name that uid and gid in the StorageClass (here --uid and --gid)");
+}
+
+static void refused(const struct check *c, struct check_step *s, const struct trial *t)
+{
+	struct nfs_attr owner = { .has_owner = false };
+
+	if (is_refused(nfs_getattr(t->client, &t->client->root, &owner))) {
+		hint_refused_calls(c, s);
+		return;
+	}
+	/* What is not known is left out. */
+	if (owner.has_owner && owner.has_mode)
+		(void)buf_printf(&s->text,
+				 "; the exported directory belongs to uid %" PRIu32 ", gid %" PRIu32
+				 ", mode %04" PRIo32,
+				 owner.uid, owner.gid, owner.mode);
+	if (t->wanted->uid == 0)
+		hint_squashed(s, &owner);
 	else
 		check_hint(s,
 			   "let uid %" PRIu32
-			   " write to the exported directory (chown or chmod on the server), or give uid and gid of somebody who may in the StorageClass (here --uid and --gid)",
-			   uid);
+			   " write there (chown or chmod on the server), or give uid and gid of somebody who may in the StorageClass (here --uid and --gid)",
+			   t->wanted->uid);
 }
 
-static void trial_failed(struct check_step *s, const struct trial *t, const char *what, int error)
+static void trial_failed(const struct check *c, struct check_step *s, const struct trial *t,
+			 const char *what, int error)
 {
 	check_say(s, CHECK_FAILED, "%s '%s' as uid %" PRIu32 ", gid %" PRIu32 ": %s", what, t->name,
 		  t->wanted->uid, t->wanted->gid, reason(error));
 	if (is_refused(error))
-		hint_refused(s, t->wanted->uid);
+		refused(c, s, t);
 	else if (error == -EROFS)
 		check_hint(s, "export it with 'rw', and see that the file system is mounted so");
 	else if (error == -ENOSPC || error == -EDQUOT)
 		check_hint(s, "make room on the server's file system, or raise the quota");
 	else
-		check_hint(s, "look into the server's log");
+		check_hint(s, "look into the server's log%s",
+			   t->left ? ", and remove the directory by hand if it is there" : "");
 }
 
 /* Removes it, if need be over another connection. */
@@ -202,7 +269,7 @@ static int trial_remove(const struct trial *t)
 	struct error ignored = { .code = ERROR_OK }; /* the errno says enough */
 	int r;
 
-	r = t->client->broken ? -ECONNABORTED : nfs_rmdir(t->client, &t->client->root, t->name);
+	r = result_of(t->client, nfs_rmdir(t->client, &t->client->root, t->name));
 	if (is_transport(r)) {
 		r = nfs_client_connect(&fresh, &t->client->export, &ignored);
 		if (r == 0)
@@ -211,22 +278,26 @@ static int trial_remove(const struct trial *t)
 	return r == -ENOENT ? 0 : r;
 }
 
-/* Makes it, and gives it away where the client has another identity. Nothing is there on failure. */
+/*
+ * Makes it, and gives it away where the client has another identity. After a failure nothing is
+ * there: what the server made without saying so is removed, too.
+ */
 static int trial_make(struct trial *t)
 {
 	const struct nfs_export *as = &t->client->export;
 	const struct nfs_change owner = {
 		.has_uid = true, .uid = t->wanted->uid, .has_gid = true, .gid = t->wanted->gid
 	};
+	bool made;
 	int r;
 
 	r = nfs_mkdir(t->client, &t->client->root, t->name, FIRST_MODE, &t->handle, &t->attr);
+	made = r == 0;
 	if (r == 0 && (as->uid != owner.uid || as->gid != owner.gid))
 		r = nfs_setattr(t->client, &t->handle, &owner);
-	else if (r < 0 && !is_transport(r))
-		return r;
-	if (r < 0)
-		(void)trial_remove(t); /* the first failure tells more */
+	r = result_of(t->client, r);
+	if (made ? r < 0 : is_transport(r))
+		t->left = trial_remove(t) < 0; /* the first failure tells more */
 	return r;
 }
 
@@ -282,15 +353,16 @@ static void say_owner(struct check_step *s, const struct trial *t)
 		   attr->uid, attr->gid);
 }
 
-static void examine(struct check_step *s, struct trial *t)
+static void examine(const struct check *c, struct check_step *s, struct trial *t)
 {
 	int r;
 
 	r = nfs_setmode(t->client, &t->handle, SECOND_MODE);
 	if (r == 0)
 		r = nfs_getattr(t->client, &t->handle, &t->attr);
+	r = result_of(t->client, r);
 	if (r < 0)
-		trial_failed(s, t, "changing the mode of", r);
+		trial_failed(c, s, t, "changing the mode of", r);
 	else
 		say_owner(s, t);
 }
@@ -298,25 +370,28 @@ static void examine(struct check_step *s, struct trial *t)
 void check_directory(struct check *c, struct check_step *s)
 {
 	struct trial t = { .wanted = &c->export, .client = c->client };
+	struct timespec now;
 	cleanup_nfs_client struct nfs_client *other = NULL;
 	int r;
 
-	(void)snprintf(t.name, sizeof(t.name), ".csi-nfs-check-%d-%lld", (int)getpid(),
-		       (long long)time(NULL));
+	/* Not only seconds: in containers everybody is process 1. */
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	(void)snprintf(t.name, sizeof(t.name), ".csi-nfs-check-%d-%lld.%09ld", (int)getpid(),
+		       (long long)now.tv_sec, now.tv_nsec);
 	json_string(&s->data, "name", t.name);
 	json_number(&s->data, "uid", c->export.uid);
 	json_number(&s->data, "gid", c->export.gid);
 	r = trial_make_as_either(&t, &other);
 	if (r < 0) {
-		trial_failed(s, &t, "making directory", r);
+		trial_failed(c, s, &t, "making directory", r);
 		return;
 	}
-	examine(s, &t);
+	examine(c, s, &t);
 	r = trial_remove(&t);
 	if (r == 0)
 		return;
 	check_say(s, CHECK_FAILED, "directory '%s' was made and is not removed: %s", t.name,
-		  r == -EHOSTDOWN ? "the server stopped answering" : reason(r));
+		  reason(r));
 	check_hint(s, "remove it by hand, and look into the server's log");
 }
 
@@ -339,29 +414,31 @@ static int try_any_port(const struct nfs_client *client, struct error *err)
 	return r < 0 ? nfs_error_set(err, other, r, "looking at the share") : 0;
 }
 
+static void say_wants_reserved(const struct check *c, struct check_step *s)
+{
+	check_say(s, c->reserved_port ? CHECK_WARNING : CHECK_FAILED,
+		  "the export wants a source port below 1024 (option 'secure'), which this process %s",
+		  c->reserved_port ? "may use" : "may not use");
+	check_hint(s,
+		   "a controller without privileges may not: give its pod the sysctl net.ipv4.ip_unprivileged_port_start=0, or export with 'insecure'");
+}
+
 void check_port(struct check *c, struct check_step *s)
 {
 	struct error err = { .code = ERROR_OK };
 
 	json_bool(&s->data, "may_reserve", c->reserved_port);
-	if (!c->reserved_port) {
-		check_say(s, CHECK_OK,
-			  "this process may not use source ports below 1024, and the export takes others");
-		json_bool(&s->data, "wants_reserved", false);
-		return;
-	}
+	/* To those that it refuses a server may not even show the export. */
 	if (try_any_port(c->client, &err) == 0) {
-		check_say(s, CHECK_OK, "the export takes source ports above 1023, too");
+		check_say(s, CHECK_OK, "the export takes source ports above 1023%s",
+			  c->reserved_port ? ", too" : "; this process may not use others");
 		json_bool(&s->data, "wants_reserved", false);
-	} else if (err.code == ERROR_PERMISSION_DENIED) {
-		check_say(s, CHECK_WARNING,
-			  "the export wants a source port below 1024 (option 'secure'), which this process may use");
-		check_hint(s,
-			   "a controller without privileges may not: give its pod the sysctl net.ipv4.ip_unprivileged_port_start=0, or export with 'insecure'");
-		json_bool(&s->data, "wants_reserved", true);
-	} else {
+	} else if (err.code != ERROR_PERMISSION_DENIED && err.code != ERROR_NOT_FOUND) {
 		check_say(s, CHECK_WARNING, "connecting from a source port above 1023: %s", err.msg);
 		check_hint(s, "try again; look into the server's log");
+	} else {
+		say_wants_reserved(c, s);
+		json_bool(&s->data, "wants_reserved", true);
 	}
 }
 

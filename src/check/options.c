@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include "check_options.h"
+#include "check/options.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 /* The steps that ask a server what it has: name, versions, mount service, list of exports. */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "check_steps.h"
+#include "check/steps.h"
+#include "mount/options.h"
 
 #define MOUNT_VERSION 3 /* RFC 1813, appendix I */
 #define ADDRESS_TEXT 64
@@ -60,19 +62,30 @@ struct reply {
 	uint32_t low, high; /* what it has instead */
 };
 
+/* Failures after which there is no use in asking for another version. */
+static bool is_silent(int error)
+{
+	return error != 0 && error != -EPROTONOSUPPORT && error != -EPROTO &&
+	       error != -ECONNRESET && error != -EACCES;
+}
+
 static void ask(const struct net_address *a, uint16_t port, struct reply *reply)
 {
 	uint32_t i;
+	int r;
 
 	*reply = (struct reply){ .error = 0 };
 	for (i = 0; i < ARRAY_SIZE(reply->serves); i++) {
-		reply->error = net_ping_timed(a, port, NET_NFS_PROGRAM, 3 + i, &reply->low,
-					      &reply->high, &reply->ns[i]);
-		reply->serves[i] = reply->error == 0;
-		if (reply->error < 0 && reply->error != -EPROTONOSUPPORT)
-			return;
+		r = net_ping_timed(a, port, NET_NFS_PROGRAM, 3 + i, &reply->low, &reply->high,
+				   &reply->ns[i]);
+		reply->serves[i] = r == 0;
+		if (i == 0 || r == -EPROTONOSUPPORT)
+			reply->error = r;
+		if (is_silent(r))
+			break;
 	}
-	reply->error = reply->serves[0] || reply->serves[1] ? 0 : -EPROTONOSUPPORT;
+	if (reply->serves[0] || reply->serves[1])
+		reply->error = 0;
 }
 
 static const char *reach_text(int error)
@@ -143,23 +156,21 @@ static void add_version(struct buf *list, struct check_step *s, const char *vers
 	json_string(&s->data, NULL, version);
 }
 
-/* "3 (0.2 ms), 4.0, 4.1 (0.3 ms)" */
+static const char *const minor_names[NFS_MINORS] = { "4.0", "4.1", "4.2" };
+
+/* "3, 4.0, 4.1" */
 static void list_versions(const struct check *c, const struct reply *reply, struct check_step *s,
 			  struct buf *list)
 {
-	static const char *const names[NFS_MINORS] = { "4.0", "4.1", "4.2" };
-	bool any = false;
 	size_t i;
 
 	json_open(&s->data, "versions", '[');
 	if (c->serves_3)
 		add_version(list, s, "3");
-	for (i = 0; i < NFS_MINORS; i++) {
-		any = any || c->minors[i];
+	for (i = 0; i < NFS_MINORS; i++)
 		if (c->minors[i])
-			add_version(list, s, names[i]);
-	}
-	if (c->serves_4 && !any)
+			add_version(list, s, minor_names[i]);
+	if (c->serves_4 && !c->minors_known)
 		add_version(list, s, "4");
 	json_close(&s->data, ']');
 	json_open(&s->data, "answer_us", '{');
@@ -170,21 +181,40 @@ static void list_versions(const struct check *c, const struct reply *reply, stru
 	json_close(&s->data, '}');
 }
 
-static void judge_versions(const struct check *c, struct check_step *s, const struct buf *list)
+/* The minor version that nodes are told to mount with; -1: none. */
+static int wanted_minor(const struct check *c)
 {
-	const char *have = list->len > 0 ? list->data : "neither version 3 nor 4";
+	cleanup_mount_options struct mount_options o = { .minor = -1 };
 
-	if (!c->serves_3 && !c->minors[0]) {
-		check_say(s, CHECK_FAILED, "%s served: the controller needs 4.0 or 3", have);
+	/* They were parsed before, for the usage error. */
+	if (mount_options_parse(&o, c->options.mount_options, NULL) < 0)
+		return -1;
+	return o.minor;
+}
+
+static void judge_versions(const struct check *c, struct check_step *s)
+{
+	const int minor = wanted_minor(c);
+	const char *wanted = NULL;
+
+	if (!c->serves_3 && !check_has_v4(c)) {
+		s->status = CHECK_FAILED;
+		(void)buf_puts(&s->text, "; the controller needs 4.0 or 3");
 		check_hint(s,
-			   "enable NFSv4.0 or NFSv3 on the server; nodes could mount with what it has, but no volume can be made");
-	} else if ((c->export.version == 3 && !c->serves_3) ||
-		   (c->export.version == 4 && !c->minors[0])) {
-		check_say(s, CHECK_FAILED, "versions %s; the mount options ask the controller for %s",
-			  have, c->export.version == 3 ? "3" : "4.0");
-		check_hint(s,
-			   "enable that version on the server, or change vers= in the mount options");
+			   "enable NFSv4.0 or NFSv3 on the server: nodes may mount with others, but no volume can be made");
+		return;
 	}
+	if (c->export.version == 3 && !c->serves_3)
+		wanted = "3";
+	else if (c->export.version == 4 && !check_has_v4(c))
+		wanted = "4.0 for the controller";
+	else if (minor > 0 && c->minors_known && !c->minors[minor])
+		wanted = minor_names[minor];
+	if (wanted == NULL)
+		return;
+	s->status = CHECK_FAILED;
+	(void)buf_printf(&s->text, "; the mount options need %s", wanted);
+	check_hint(s, "enable that version on the server, or change vers= in the mount options");
 }
 
 static void note_silent(struct check_step *s, const struct buf *silent)
@@ -216,16 +246,21 @@ void check_reach(struct check *c, struct check_step *s)
 	}
 	c->serves_3 = reply.serves[0];
 	c->serves_4 = reply.serves[1];
-	/* A server that does not tell has none of them, as far as anybody can say. */
-	if (c->serves_4)
-		(void)nfs_survey_minors(c->address, nfs_port(c), &c->export, c->minors);
+	c->minors_known = c->serves_4 &&
+			  nfs_survey_minors(c->address, nfs_port(c), &c->export, c->minors) == 0;
 	net_address_text(c->address, text, sizeof(text));
+	net_source_text(c->address, c->source, sizeof(c->source));
 	json_string(&s->data, "address", text);
+	json_string(&s->data, "source", c->source);
 	list_versions(c, &reply, s, &list);
-	check_say(s, CHECK_OK, "%s port %u serves versions %s; answers in %.1f ms", text,
-		  nfs_port(c), list.data != NULL ? list.data : "",
-		  (double)reply.ns[c->serves_3 ? 0 : 1] / (double)CLOCK_NS_PER_MS);
-	judge_versions(c, s, &list);
+	if (list.len > 0)
+		check_say(s, CHECK_OK, "%s port %u serves NFS versions %s; answers in %.2f ms",
+			  text, nfs_port(c), list.data,
+			  (double)reply.ns[c->serves_3 ? 0 : 1] / (double)CLOCK_NS_PER_MS);
+	else
+		check_say(s, CHECK_OK, "%s port %u serves NFS versions %" PRIu32 " to %" PRIu32,
+			  text, nfs_port(c), reply.low, reply.high);
+	judge_versions(c, s);
 	note_silent(s, &silent);
 }
 
@@ -234,7 +269,7 @@ void check_reach(struct check *c, struct check_step *s)
 /* Version 4 goes without; who has to use 3 does not. */
 static enum check_status without_mount_service(const struct check *c)
 {
-	return c->export.version == 3 || !c->minors[0] ? CHECK_FAILED : CHECK_WARNING;
+	return c->export.version == 3 || !check_has_v4(c) ? CHECK_FAILED : CHECK_WARNING;
 }
 
 static void hint_mount_service(struct check_step *s)

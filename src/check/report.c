@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "check_steps.h"
+#include "check/steps.h"
 
 static const struct {
 	const char *word; /* in a line of text */
@@ -72,9 +72,13 @@ void check_bytes_text(uint64_t bytes, char *text, size_t size)
 }
 
 /* C1 controls, U+0080 to U+009F, are 0xc2 and one byte more in UTF-8. */
-static bool is_control(const unsigned char *p)
+static size_t control_len(const char *p, bool utf8)
 {
-	return *p < 0x20 || *p == 0x7f || (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0);
+	const unsigned char *u = (const unsigned char *)p;
+
+	if (u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0)
+		return 2;
+	return u[0] < 0x20 || u[0] == 0x7f || (u[0] >= 0x80 && !utf8) ? 1 : 0;
 }
 
 char *check_plain(const char *text)
@@ -82,9 +86,12 @@ char *check_plain(const char *text)
 	bool utf8 = str_is_utf8(text, strlen(text));
 	char *copy = strdup(text), *p;
 
-	for (p = copy; p != NULL && *p != '\0'; p++)
-		if (is_control((unsigned char *)p) || (!utf8 && (unsigned char)*p >= 0x80))
-			*p = '?';
+	for (p = copy; p != NULL && *p != '\0'; p++) {
+		size_t len = control_len(p, utf8);
+
+		memset(p, '?', len);
+		p += len > 0 ? len - 1 : 0;
+	}
 	return copy;
 }
 

@@ -5,8 +5,8 @@
  * "csi-nfs check": looks at one export, step by step, as the controller and the nodes use it, and
  * says what is wrong and what to do about it. For people, before and beside the daemon; one thread.
  */
-#ifndef CHECK_H
-#define CHECK_H
+#ifndef CHECK_CHECK_H
+#define CHECK_CHECK_H
 
 /* argv[1] that asks for it. */
 #define CHECK_COMMAND "check"

@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
-#include "check_options.h"
+#include "check/options.h"
 #include "net/probe.h"
 #include "nfs/client.h"
 #include "nfs/survey.h"
@@ -40,7 +40,9 @@ struct check {
 	struct net_address addresses[NET_ADDRESSES_MAX];
 	size_t n_addresses;
 	const struct net_address *address; /* the first that answers; NULL: none */
-	bool serves_3, serves_4; /* at that address */
+	char source[64]; /* our address towards it */
+	bool serves_3, serves_4;
+	bool minors_known; /* the server tells which it has */
 	bool minors[NFS_MINORS]; /* of version 4 */
 	uint16_t mount_port; /* of a mount service that answers; 0: there is none */
 	bool reserved_port; /* whether this process may have one */
@@ -58,6 +60,12 @@ void check_directory(struct check *c, struct check_step *s);
 void check_port(struct check *c, struct check_step *s);
 void check_mount(struct check *c, struct check_step *s);
 
+/* Whether the controller may speak version 4 to the server, as far as is known. */
+static inline bool check_has_v4(const struct check *c)
+{
+	return c->serves_4 && (c->minors[0] || !c->minors_known);
+}
+
 /* Sets the status and the text. */
 void check_say(struct check_step *s, enum check_status status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -65,7 +73,7 @@ void check_say(struct check_step *s, enum check_status status, const char *fmt, 
 /* Sets the hint. */
 void check_hint(struct check_step *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* -------- the report, check_report.c -------- */
+/* -------- the report, report.c -------- */
 
 struct check_report {
 	bool json, colour;
