@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* The steps that use the export: connection, capacity, a directory, source ports, a mount. */
+/* The steps that use the export, but for the directory: connection, capacity, ports, a mount. */
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -16,10 +15,6 @@
 #include "check/steps.h"
 #include "mount/mounter.h"
 #include "nfs/calls.h"
-
-#define NAME_SIZE 64
-#define FIRST_MODE 0700
-#define SECOND_MODE 0750 /* what it is changed to */
 
 DEFINE_CLEANUP(mounter, struct mounter *, mounter_free)
 #define cleanup_mounter __attribute__((cleanup(cleanup_ptr_mounter)))
@@ -29,20 +24,20 @@ static const char *version_text(const struct nfs_client *client)
 	return client->version == 3 ? "3" : "4.0"; /* all that the controller speaks */
 }
 
-/* The errno of a call. libnfs fails what was under way when a connection broke like any call. */
-static int result_of(const struct nfs_client *client, int r)
+/* libnfs fails what was under way when a connection broke like any call. */
+int check_result(const struct nfs_client *client, int r)
 {
 	if (r == 0 || !client->broken)
 		return r;
 	return client->silent ? -ETIMEDOUT : -ECONNABORTED;
 }
 
-static bool is_refused(int error)
+bool check_is_refused(int error)
 {
 	return error == -EACCES || error == -EPERM;
 }
 
-static const char *reason(int error)
+const char *check_reason(int error)
 {
 	switch (error) {
 	case -EROFS:
@@ -57,8 +52,7 @@ static const char *reason(int error)
 	}
 }
 
-/* For an export that was attached to and refuses what is asked of it then. */
-static void hint_refused_calls(const struct check *c, struct check_step *s)
+void check_hint_refused(const struct check *c, struct check_step *s)
 {
 	check_hint(s,
 		   "the export refuses calls: it has to take this machine's address (%s)%s and sec=sys",
@@ -168,11 +162,11 @@ void check_capacity(struct check *c, struct check_step *s)
 	char total[32], available[32];
 	int r;
 
-	r = result_of(c->client, nfs_fsstat(c->client, &c->client->root, &space));
+	r = check_result(c->client, nfs_fsstat(c->client, &c->client->root, &space));
 	if (r < 0) {
-		check_say(s, CHECK_FAILED, "asking for the free space: %s", reason(r));
-		if (is_refused(r))
-			hint_refused_calls(c, s);
+		check_say(s, CHECK_FAILED, "asking for the free space: %s", check_reason(r));
+		if (check_is_refused(r))
+			check_hint_refused(c, s);
 		else
 			check_hint(s, "look into the server's log");
 		return;
@@ -191,208 +185,6 @@ void check_capacity(struct check *c, struct check_step *s)
 		return;
 	s->status = CHECK_WARNING;
 	check_hint(s, "the file system is full, or a quota is used up");
-}
-
-/* -------- directory -------- */
-
-/* The directory that is made, and what is known of it. */
-struct trial {
-	char name[NAME_SIZE];
-	const struct nfs_export *wanted; /* with the identity that it shall belong to */
-	struct nfs_client *client; /* borrowed: that made it */
-	struct nfs_handle handle;
-	struct nfs_attr attr; /* in the end */
-	bool left; /* may be there, and could not be removed */
-};
-
-static bool is_transport(int error)
-{
-	return error == -ETIMEDOUT || error == -ECONNABORTED;
-}
-
-/* owner: of the exported directory. */
-static void hint_squashed(struct check_step *s, const struct nfs_attr *owner)
-{
-	if (owner->has_owner && owner->uid != 0)
-		check_hint(s,
-			   "the server squashes root, it seems: give uid %" PRIu32 " and gid %" PRIu32
-			   ", the directory's owner, in the StorageClass (here --uid and --gid), or export with no_root_squash",
-			   owner->uid, owner->gid);
-	else
-		check_hint(s,
-			   "the server squashes root, it seems: export with no_root_squash, or give the directory to a user (chown on the server) and name that uid and gid in the StorageClass (here --uid and --gid)");
-}
-
-static void refused(const struct check *c, struct check_step *s, const struct trial *t)
-{
-	struct nfs_attr owner = { .has_owner = false };
-
-	if (is_refused(nfs_getattr(t->client, &t->client->root, &owner))) {
-		hint_refused_calls(c, s);
-		return;
-	}
-	/* What is not known is left out. */
-	if (owner.has_owner && owner.has_mode)
-		(void)buf_printf(&s->text,
-				 "; the exported directory belongs to uid %" PRIu32 ", gid %" PRIu32
-				 ", mode %04" PRIo32,
-				 owner.uid, owner.gid, owner.mode);
-	if (t->wanted->uid == 0)
-		hint_squashed(s, &owner);
-	else
-		check_hint(s,
-			   "let uid %" PRIu32
-			   " write there (chown or chmod on the server), or give uid and gid of somebody who may in the StorageClass (here --uid and --gid)",
-			   t->wanted->uid);
-}
-
-static void trial_failed(const struct check *c, struct check_step *s, const struct trial *t,
-			 const char *what, int error)
-{
-	check_say(s, CHECK_FAILED, "%s '%s' as uid %" PRIu32 ", gid %" PRIu32 ": %s", what, t->name,
-		  t->wanted->uid, t->wanted->gid, reason(error));
-	if (is_refused(error))
-		refused(c, s, t);
-	else if (error == -EROFS)
-		check_hint(s, "export it with 'rw', and see that the file system is mounted so");
-	else if (error == -ENOSPC || error == -EDQUOT)
-		check_hint(s, "make room on the server's file system, or raise the quota");
-	else
-		check_hint(s, "look into the server's log%s",
-			   t->left ? ", and remove the directory by hand if it is there" : "");
-}
-
-/* Removes it, if need be over another connection. */
-static int trial_remove(const struct trial *t)
-{
-	cleanup_nfs_client struct nfs_client *fresh = NULL;
-	struct error ignored = { .code = ERROR_OK }; /* the errno says enough */
-	int r;
-
-	r = result_of(t->client, nfs_rmdir(t->client, &t->client->root, t->name));
-	if (is_transport(r)) {
-		r = nfs_client_connect(&fresh, &t->client->export, &ignored);
-		if (r == 0)
-			r = nfs_rmdir(fresh, &fresh->root, t->name);
-	}
-	return r == -ENOENT ? 0 : r;
-}
-
-/*
- * Makes it, and gives it away where the client has another identity. After a failure nothing is
- * there: what the server made without saying so is removed, too.
- */
-static int trial_make(struct trial *t)
-{
-	const struct nfs_export *as = &t->client->export;
-	const struct nfs_change owner = {
-		.has_uid = true, .uid = t->wanted->uid, .has_gid = true, .gid = t->wanted->gid
-	};
-	bool made;
-	int r;
-
-	r = nfs_mkdir(t->client, &t->client->root, t->name, FIRST_MODE, &t->handle, &t->attr);
-	made = r == 0;
-	if (r == 0 && (as->uid != owner.uid || as->gid != owner.gid))
-		r = nfs_setattr(t->client, &t->handle, &owner);
-	r = result_of(t->client, r);
-	if (made ? r < 0 : is_transport(r))
-		t->left = trial_remove(t) < 0; /* the first failure tells more */
-	return r;
-}
-
-/* As the controller: where the owner may not write, its own identity makes it and gives it away. */
-static int trial_make_as_either(struct trial *t, struct nfs_client **ret_other)
-{
-	struct nfs_client *first = t->client;
-	struct error ignored = { .code = ERROR_OK };
-	struct nfs_export own = first->export; /* borrows its strings */
-	int r, second;
-
-	r = trial_make(t);
-	if (!is_refused(r) || nfs_export_is_own(&first->export))
-		return r;
-	nfs_export_set_own(&own);
-	if (nfs_client_connect(ret_other, &own, &ignored) < 0)
-		return r;
-	t->client = *ret_other;
-	second = trial_make(t);
-	return is_refused(second) ? r : second;
-}
-
-/* Whom it belongs to, and what that says of the export. */
-static void say_owner(struct check_step *s, const struct trial *t)
-{
-	const struct nfs_attr *attr = &t->attr;
-	uint32_t uid = t->wanted->uid;
-
-	if (!attr->has_owner) {
-		check_say(s, CHECK_WARNING,
-			  "made, changed and removed; whether root is squashed is not known, as the server names owners instead of numbering them");
-		check_hint(s, "have the server send numbers (knfsd: nfs4_disable_idmapping=Y)");
-		return;
-	}
-	json_number(&s->data, "owner_uid", attr->uid);
-	json_number(&s->data, "owner_gid", attr->gid);
-	json_bool(&s->data, "squashed", attr->uid != uid);
-	if (attr->uid == uid) {
-		check_say(s, CHECK_OK, "made as uid %" PRIu32 ", changed and removed; %s",
-			  t->client->export.uid,
-			  uid == 0                       ? "root is not squashed"
-			  : t->client->export.uid == uid ? "it belonged to that uid"
-							 : "it was given to the uid asked for");
-		return;
-	}
-	check_say(s, CHECK_WARNING,
-		  "made as uid %" PRIu32 ", changed and removed; it belonged to uid %" PRIu32
-		  ": the server squashes %s",
-		  uid, attr->uid, uid == 0 ? "root" : "users");
-	check_hint(s,
-		   "volumes will belong to uid %" PRIu32 ", gid %" PRIu32
-		   ": where pods run as somebody else give uid and gid in the StorageClass, or mountPermissions",
-		   attr->uid, attr->gid);
-}
-
-static void examine(const struct check *c, struct check_step *s, struct trial *t)
-{
-	int r;
-
-	r = nfs_setmode(t->client, &t->handle, SECOND_MODE);
-	if (r == 0)
-		r = nfs_getattr(t->client, &t->handle, &t->attr);
-	r = result_of(t->client, r);
-	if (r < 0)
-		trial_failed(c, s, t, "changing the mode of", r);
-	else
-		say_owner(s, t);
-}
-
-void check_directory(struct check *c, struct check_step *s)
-{
-	struct trial t = { .wanted = &c->export, .client = c->client };
-	struct timespec now;
-	cleanup_nfs_client struct nfs_client *other = NULL;
-	int r;
-
-	/* Not only seconds: in containers everybody is process 1. */
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	(void)snprintf(t.name, sizeof(t.name), ".csi-nfs-check-%d-%lld.%09ld", (int)getpid(),
-		       (long long)now.tv_sec, now.tv_nsec);
-	json_string(&s->data, "name", t.name);
-	json_number(&s->data, "uid", c->export.uid);
-	json_number(&s->data, "gid", c->export.gid);
-	r = trial_make_as_either(&t, &other);
-	if (r < 0) {
-		trial_failed(c, s, &t, "making directory", r);
-		return;
-	}
-	examine(c, s, &t);
-	r = trial_remove(&t);
-	if (r == 0)
-		return;
-	check_say(s, CHECK_FAILED, "directory '%s' was made and is not removed: %s", t.name,
-		  reason(r));
-	check_hint(s, "remove it by hand, and look into the server's log");
 }
 
 /* -------- port -------- */

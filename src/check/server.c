@@ -127,27 +127,33 @@ static void hint_unreachable(const struct check *c, struct check_step *s, int er
 	}
 }
 
-/* The first address that answers; texts of those that do not are in silent. */
-static int find_address(struct check *c, struct reply *reply, struct buf *silent)
+/* Addresses of the name that did not answer. */
+struct silence {
+	struct buf text;
+	int first; /* errno of the first one; 0: there is none */
+	bool slow; /* one of them let us wait */
+};
+
+/* The first address that answers. */
+static void find_address(struct check *c, struct reply *reply, struct silence *silence)
 {
 	uint64_t deadline = clock_now_ns() + CHECK_STEP_MS * CLOCK_NS_PER_MS;
 	char text[ADDRESS_TEXT];
-	int first = -ETIMEDOUT;
 	size_t i;
 
 	for (i = 0; i < c->n_addresses && clock_left_ms(deadline) > 0; i++) {
 		ask(&c->addresses[i], nfs_port(c), reply);
 		if (reply->error == 0 || reply->error == -EPROTONOSUPPORT) {
 			c->address = &c->addresses[i];
-			return 0;
+			return;
 		}
-		if (i == 0)
-			first = reply->error;
+		if (silence->first == 0)
+			silence->first = reply->error;
+		silence->slow = silence->slow || reply->error == -ETIMEDOUT;
 		net_address_text(&c->addresses[i], text, sizeof(text));
-		(void)buf_printf(silent, "%s%s: %s", i > 0 ? "; " : "", text,
+		(void)buf_printf(&silence->text, "%s%s: %s", i > 0 ? "; " : "", text,
 				 reach_text(reply->error));
 	}
-	return first;
 }
 
 static void add_version(struct buf *list, struct check_step *s, const char *version)
@@ -217,31 +223,29 @@ static void judge_versions(const struct check *c, struct check_step *s)
 	check_hint(s, "enable that version on the server, or change vers= in the mount options");
 }
 
-static void note_silent(struct check_step *s, const struct buf *silent)
+/* One that refuses at once, as IPv6 where there is none, is only worth a word. */
+static void note_silence(struct check_step *s, const struct silence *silence)
 {
-	if (silent->len == 0)
+	if (silence->text.len == 0)
 		return;
-	if (s->status == CHECK_OK)
-		s->status = CHECK_WARNING;
-	(void)buf_printf(&s->text, "; others do not answer: %s", silent->data);
-	if (s->hint.len == 0)
-		check_hint(s,
-			   "the name has more than one address, and every connection tries them in order: take out those that do not answer");
+	(void)buf_printf(&s->text, "; not %s", silence->text.data);
+	if (!silence->slow || s->status != CHECK_OK)
+		return;
+	s->status = CHECK_WARNING;
+	check_hint(s,
+		   "every connection tries the addresses of the name in this order and waits for each: take out those that do not answer");
 }
 
-void check_reach(struct check *c, struct check_step *s)
+static void reach(struct check *c, struct check_step *s, struct silence *silence, struct buf *list)
 {
-	cleanup_buf struct buf silent = { .data = NULL }, list = { .data = NULL };
 	char text[ADDRESS_TEXT];
 	struct reply reply;
-	int r;
 
-	json_number(&s->data, "port", nfs_port(c));
-	r = find_address(c, &reply, &silent);
-	if (r < 0) {
+	find_address(c, &reply, silence);
+	if (c->address == NULL) {
 		check_say(s, CHECK_FAILED, "port %u of %s", nfs_port(c),
-			  silent.data != NULL ? silent.data : "no address");
-		hint_unreachable(c, s, r);
+			  silence->text.data != NULL ? silence->text.data : "no address");
+		hint_unreachable(c, s, silence->first);
 		return;
 	}
 	c->serves_3 = reply.serves[0];
@@ -252,16 +256,27 @@ void check_reach(struct check *c, struct check_step *s)
 	net_source_text(c->address, c->source, sizeof(c->source));
 	json_string(&s->data, "address", text);
 	json_string(&s->data, "source", c->source);
-	list_versions(c, &reply, s, &list);
-	if (list.len > 0)
+	list_versions(c, &reply, s, list);
+	if (list->len > 0)
 		check_say(s, CHECK_OK, "%s port %u serves NFS versions %s; answers in %.2f ms",
-			  text, nfs_port(c), list.data,
+			  text, nfs_port(c), list->data,
 			  (double)reply.ns[c->serves_3 ? 0 : 1] / (double)CLOCK_NS_PER_MS);
 	else
 		check_say(s, CHECK_OK, "%s port %u serves NFS versions %" PRIu32 " to %" PRIu32,
 			  text, nfs_port(c), reply.low, reply.high);
 	judge_versions(c, s);
-	note_silent(s, &silent);
+	note_silence(s, silence);
+}
+
+void check_reach(struct check *c, struct check_step *s)
+{
+	struct silence silence = { .first = 0 };
+	struct buf list = { .data = NULL };
+
+	json_number(&s->data, "port", nfs_port(c));
+	reach(c, s, &silence, &list);
+	buf_done(&silence.text);
+	buf_done(&list);
 }
 
 /* -------- rpcbind -------- */

@@ -73,6 +73,19 @@ void check_say(struct check_step *s, enum check_status status, const char *fmt, 
 /* Sets the hint. */
 void check_hint(struct check_step *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* -------- errors of calls on an export, export.c -------- */
+
+/* The errno of a call on client that returned r. */
+int check_result(const struct nfs_client *client, int r);
+
+bool check_is_refused(int error);
+
+/* Static storage, or strerror()'s. */
+const char *check_reason(int error);
+
+/* For an export that was attached to and refuses what is asked of it then. */
+void check_hint_refused(const struct check *c, struct check_step *s);
+
 /* -------- the report, report.c -------- */
 
 struct check_report {
