@@ -226,7 +226,7 @@ void check_port(struct check *c, struct check_step *s)
 			  c->reserved_port ? ", too" : "; this process may not use others");
 		json_bool(&s->data, "wants_reserved", false);
 	} else if (err.code != ERROR_PERMISSION_DENIED && err.code != ERROR_NOT_FOUND) {
-		check_say(s, CHECK_WARNING, "connecting from a source port above 1023: %s", err.msg);
+		check_say(s, CHECK_FAILED, "connecting from a source port above 1023: %s", err.msg);
 		check_hint(s, "try again; look into the server's log");
 	} else {
 		say_wants_reserved(c, s);

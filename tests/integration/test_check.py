@@ -624,6 +624,7 @@ class Interrupted(Base):
     def test_server_that_dies_on_the_way(self):
         def freeze():
             self.server.freeze()
+            time.sleep(0.3)  # until the last of its threads stands still
             return False
 
         with Proxy(self.server.port, TRACE.encode(), freeze) as proxy:
