@@ -14,6 +14,7 @@
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
+#define V4_WRITE_MAX 3584 /* libnfs 4.0 encodes a compound into 4 KiB */
 
 void nfs_client_free(struct nfs_client *c)
 {
@@ -32,6 +33,11 @@ int nfs_client_start(struct nfs_client *c, struct nfs_op *op)
 int nfs_client_run(struct nfs_client *c)
 {
 	return c->ops->run(c, clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+}
+
+uint32_t nfs_write_max(const struct nfs_client *c)
+{
+	return c->version == 4 ? V4_WRITE_MAX : NFS_TRANSFER_MAX;
 }
 
 static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_ns)

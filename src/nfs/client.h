@@ -78,6 +78,15 @@ int nfs_client_start(struct nfs_client *c, struct nfs_op *op);
 int nfs_client_run(struct nfs_client *c);
 
 /*
+ * As nfs_client_run(), for two clients that one thread drives: until an operation of either has
+ * finished. The same client twice, and NULL for the second, are fine. The client that broke says so.
+ */
+int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b);
+
+/* The most bytes that one WRITE on c takes. */
+uint32_t nfs_write_max(const struct nfs_client *c);
+
+/*
  * Starts op and runs until it has finished, trying again while the server asks for patience
  * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY, NFS4ERR_GRACE), for NFS_CALL_TIMEOUT_MS in all. Returns op->error.
  */

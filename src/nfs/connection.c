@@ -96,25 +96,40 @@ int nfs_rpc_connect(struct rpc_context **ret, const struct net_address *address,
 	return 0;
 }
 
+/* There is nearly always room to send: that is tried before it is waited for. */
+static int begin_poll(struct rpc_context *rpc, struct pollfd *p)
+{
+	if ((rpc_which_events(rpc) & POLLOUT) && rpc_service(rpc, POLLOUT) < 0)
+		return -ECONNABORTED;
+	*p = (struct pollfd){ .fd = rpc_get_fd(rpc), .events = (short)rpc_which_events(rpc) };
+	return 0;
+}
+
+static int wait_for(struct pollfd *p, nfds_t n, uint64_t deadline_ns)
+{
+	int found;
+
+	do {
+		found = poll(p, n, clock_left_ms(deadline_ns));
+	} while (found < 0 && errno == EINTR);
+	if (found < 0)
+		return -ECONNABORTED;
+	return found == 0 ? -ETIMEDOUT : 0;
+}
+
 int nfs_rpc_run(struct rpc_context *rpc, const unsigned int *counter, uint64_t deadline_ns)
 {
 	unsigned int before = *counter;
 
 	while (*counter == before) {
-		struct pollfd p = { .fd = rpc_get_fd(rpc) };
-		int n;
+		struct pollfd p;
+		int r;
 
-		/* There is nearly always room to send: that is tried before it is waited for. */
-		if ((rpc_which_events(rpc) & POLLOUT) && rpc_service(rpc, POLLOUT) < 0)
-			return -ECONNABORTED;
-		p.events = (short)rpc_which_events(rpc);
-		n = poll(&p, 1, clock_left_ms(deadline_ns));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -ECONNABORTED;
-		if (n == 0)
-			return -ETIMEDOUT;
+		r = begin_poll(rpc, &p);
+		if (r == 0)
+			r = wait_for(&p, 1, deadline_ns);
+		if (r < 0)
+			return r;
 		if (rpc_service(rpc, p.revents) < 0)
 			return -ECONNABORTED;
 	}
@@ -190,6 +205,51 @@ static const struct nfs_client_ops connection_ops = {
 	.run = connection_run,
 	.free = connection_free,
 };
+
+/* Both break when neither answers; otherwise the one that failed. */
+static int run_both(struct nfs_connection *a, struct nfs_connection *b, uint64_t deadline_ns)
+{
+	struct nfs_connection *const conns[] = { a, b };
+	const unsigned int before = a->finished + b->finished;
+	struct pollfd p[ARRAY_SIZE(conns)];
+	size_t i;
+	int r;
+
+	while (a->finished + b->finished == before) {
+		for (i = 0; i < ARRAY_SIZE(conns); i++) {
+			r = begin_poll(conns[i]->rpc, &p[i]);
+			if (r < 0) {
+				break_connection(conns[i], r);
+				return r;
+			}
+		}
+		r = wait_for(p, ARRAY_SIZE(p), deadline_ns);
+		if (r < 0) {
+			break_connection(a, r);
+			break_connection(b, r);
+			return r;
+		}
+		for (i = 0; i < ARRAY_SIZE(conns); i++) {
+			if (p[i].revents == 0 || rpc_service(conns[i]->rpc, p[i].revents) == 0)
+				continue;
+			break_connection(conns[i], -ECONNABORTED);
+			return -ECONNABORTED;
+		}
+	}
+	return 0;
+}
+
+int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b)
+{
+	struct nfs_connection *ca = (struct nfs_connection *)a, *cb = (struct nfs_connection *)b;
+
+	/* Clients that are not connections answer at once. */
+	if (b == NULL || a == b || b->ops != &connection_ops || cb->rpc == NULL || cb->in_flight == 0)
+		return nfs_client_run(a);
+	if (a->ops != &connection_ops || ca->rpc == NULL || ca->in_flight == 0)
+		return nfs_client_run(b);
+	return run_both(ca, cb, clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+}
 
 bool nfs_client_is_usable(struct nfs_client *c)
 {

@@ -28,7 +28,20 @@ enum nfs_type {
 	NFS_TYPE_FILE,
 	NFS_TYPE_DIRECTORY,
 	NFS_TYPE_SYMLINK,
-	NFS_TYPE_OTHER,
+	NFS_TYPE_FIFO,
+	NFS_TYPE_SOCKET,
+	NFS_TYPE_BLOCK, /* device */
+	NFS_TYPE_CHARACTER,
+	NFS_TYPE_OTHER, /* something of version 4 that no file system of Linux has */
+};
+
+struct nfs_time {
+	int64_t sec;
+	uint32_t nsec;
+};
+
+struct nfs_device {
+	uint32_t major, minor;
 };
 
 struct nfs_attr {
@@ -37,12 +50,23 @@ struct nfs_attr {
 	uint32_t mode; /* permission bits with setuid, setgid and sticky */
 	bool has_owner; /* of a version 4 server only where it is asked for, and sent as numbers */
 	uint32_t uid, gid;
+
+	/* Of a version 4 server only with nfs_op.full; the server may still leave one of them out. */
+	bool is_full; /* all that follows is known */
+	uint32_t links;
+	uint64_t size, used; /* bytes; used: on the disk */
+	uint64_t fileid; /* unique within fsid */
+	uint64_t fsid; /* version 4: the two halves of it, folded */
+	struct nfs_device device;
+	struct nfs_time atime, mtime;
 };
 
-/* What SETATTR changes, in one step: all of it or nothing. */
+/* What SETATTR changes, and what CREATE and MKNOD begin with, in one step: all of it or nothing. */
 struct nfs_change {
-	bool has_mode, has_uid, has_gid;
+	bool has_mode, has_uid, has_gid, has_size, has_times;
 	uint32_t mode, uid, gid;
+	uint64_t size;
+	struct nfs_time atime, mtime;
 };
 
 /* Of the file system that an object is on, or of the quota that the server applies to it. */
@@ -63,7 +87,19 @@ enum nfs_op_type {
 	NFS_OP_RENAME, /* dir, name, to_dir, to_name */
 	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof */
 	NFS_OP_FSSTAT, /* dir -> space */
+
+	/* Files. dir is the file, where there is no name. */
+	NFS_OP_CREATE, /* dir, name, change -> handle, attr; -EEXIST where there is something */
+	NFS_OP_MKNOD, /* dir, name, node, device, change -> handle */
+	NFS_OP_LINK, /* dir, the file -> to_dir, to_name */
+	NFS_OP_READ, /* dir, offset, count, buffer -> count, eof */
+	NFS_OP_WRITE, /* dir, offset, count, buffer, stable -> count, verifier */
+	NFS_OP_COMMIT, /* dir -> verifier */
+	NFS_OPS,
 };
+
+/* Bytes that one READ or WRITE asks for at most; a version 4 WRITE takes fewer, see nfs_write_max(). */
+#define NFS_TRANSFER_MAX (256 * 1024)
 
 /* A directory entry, borrowed during the entry() call. "." and ".." are left out. */
 struct nfs_entry {
@@ -85,7 +121,14 @@ struct nfs_op {
 	uint32_t mode;
 	struct nfs_change change;
 	uint64_t cookie; /* where to go on; 0: from the start */
-	char verifier[8]; /* of the previous page; zeros for the first */
+	char verifier[8]; /* READDIR: of the previous page; zeros for the first. WRITE, COMMIT: out */
+	bool full; /* LOOKUP, GETATTR, READDIR: all attributes, with the owner */
+	enum nfs_type node; /* of MKNOD */
+	struct nfs_device device;
+	uint64_t offset;
+	uint32_t count; /* READ, WRITE: in and out */
+	char *buffer; /* READ: the caller's, of count bytes. WRITE: only read, until it is finished */
+	bool stable; /* WRITE: on the disk before the answer, with all that belongs to the file */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);
 
 	/* Out. */

@@ -55,6 +55,18 @@ static void take_attr(struct nfs_attr *to, const fattr3 *from)
 	case NF3LNK:
 		to->type = NFS_TYPE_SYMLINK;
 		break;
+	case NF3FIFO:
+		to->type = NFS_TYPE_FIFO;
+		break;
+	case NF3SOCK:
+		to->type = NFS_TYPE_SOCKET;
+		break;
+	case NF3BLK:
+		to->type = NFS_TYPE_BLOCK;
+		break;
+	case NF3CHR:
+		to->type = NFS_TYPE_CHARACTER;
+		break;
 	default:
 		to->type = NFS_TYPE_OTHER;
 		break;
@@ -64,6 +76,15 @@ static void take_attr(struct nfs_attr *to, const fattr3 *from)
 	to->has_owner = true;
 	to->uid = from->uid;
 	to->gid = from->gid;
+	to->is_full = true;
+	to->links = from->nlink;
+	to->size = from->size;
+	to->used = from->used;
+	to->fileid = from->fileid;
+	to->fsid = from->fsid;
+	to->device = (struct nfs_device){ from->rdev.specdata1, from->rdev.specdata2 };
+	to->atime = (struct nfs_time){ from->atime.seconds, from->atime.nseconds };
+	to->mtime = (struct nfs_time){ from->mtime.seconds, from->mtime.nseconds };
 }
 
 static void take_attr_if(struct nfs_attr *to, const post_op_attr *from)
@@ -76,6 +97,36 @@ static void set_mode(sattr3 *to, uint32_t mode)
 {
 	to->mode.set_it = 1;
 	to->mode.set_mode3_u.mode = mode;
+}
+
+/* Version 3 counts seconds in 32 bits, from 1970 (RFC 1813, section 2.5). */
+static nfstime3 time_of(const struct nfs_time *from)
+{
+	nfstime3 to = { .nseconds = from->nsec };
+
+	if (from->sec < 0)
+		to.nseconds = 0;
+	else
+		to.seconds = from->sec > UINT32_MAX ? UINT32_MAX : (uint32_t)from->sec;
+	return to;
+}
+
+static void set_attr(sattr3 *to, const struct nfs_change *from)
+{
+	if (from->has_mode)
+		set_mode(to, from->mode);
+	to->uid.set_it = from->has_uid;
+	to->uid.set_uid3_u.uid = from->uid;
+	to->gid.set_it = from->has_gid;
+	to->gid.set_gid3_u.gid = from->gid;
+	to->size.set_it = from->has_size;
+	to->size.set_size3_u.size = from->size;
+	if (!from->has_times)
+		return;
+	to->atime.set_it = SET_TO_CLIENT_TIME;
+	to->atime.set_atime_u.atime = time_of(&from->atime);
+	to->mtime.set_it = SET_TO_CLIENT_TIME;
+	to->mtime.set_mtime_u.mtime = time_of(&from->mtime);
 }
 
 static void take_lookup(struct nfs_op *op, const void *data)
@@ -142,6 +193,46 @@ static void take_fsstat(struct nfs_op *op, const void *data)
 	op->space = (struct nfs_space){ .total = ok->tbytes, .available = ok->abytes };
 }
 
+static void take_create(struct nfs_op *op, const void *data)
+{
+	const CREATE3resok *ok = &((const CREATE3res *)data)->CREATE3res_u.resok;
+
+	take_handle_if(&op->handle, &ok->obj);
+	take_attr_if(&op->attr, &ok->obj_attributes);
+}
+
+static void take_mknod(struct nfs_op *op, const void *data)
+{
+	take_handle_if(&op->handle, &((const MKNOD3res *)data)->MKNOD3res_u.resok.obj);
+}
+
+static void take_read(struct nfs_op *op, const void *data)
+{
+	const READ3resok *ok = &((const READ3res *)data)->READ3res_u.resok;
+
+	if (ok->data.data_len > op->count) {
+		op->error = -EREMOTEIO;
+		return;
+	}
+	op->count = ok->data.data_len;
+	op->eof = ok->eof;
+	memcpy(op->buffer, ok->data.data_val, op->count);
+}
+
+static void take_write(struct nfs_op *op, const void *data)
+{
+	const WRITE3resok *ok = &((const WRITE3res *)data)->WRITE3res_u.resok;
+
+	op->count = ok->count;
+	memcpy(op->verifier, ok->verf, sizeof(op->verifier));
+}
+
+static void take_commit(struct nfs_op *op, const void *data)
+{
+	memcpy(op->verifier, ((const COMMIT3res *)data)->COMMIT3res_u.resok.verf,
+	       sizeof(op->verifier));
+}
+
 static void take_nothing(struct nfs_op *op, const void *data)
 {
 	(void)op;
@@ -155,7 +246,10 @@ static void (*const take[])(struct nfs_op *op, const void *data) = {
 	[NFS_OP_SYMLINK] = take_nothing, [NFS_OP_READLINK] = take_readlink,
 	[NFS_OP_REMOVE] = take_nothing,  [NFS_OP_RMDIR] = take_nothing,
 	[NFS_OP_RENAME] = take_nothing,  [NFS_OP_READDIR] = take_readdir,
-	[NFS_OP_FSSTAT] = take_fsstat,
+	[NFS_OP_FSSTAT] = take_fsstat,   [NFS_OP_CREATE] = take_create,
+	[NFS_OP_MKNOD] = take_mknod,     [NFS_OP_LINK] = take_nothing,
+	[NFS_OP_READ] = take_read,       [NFS_OP_WRITE] = take_write,
+	[NFS_OP_COMMIT] = take_commit,
 };
 
 static void replied(struct rpc_context *rpc, int status, void *data, void *private_data)
@@ -191,18 +285,11 @@ static int encode_getattr(struct rpc_context *rpc, struct nfs_op *op)
 
 static int encode_setattr(struct rpc_context *rpc, struct nfs_op *op)
 {
-	sattr3 *to;
 	SETATTR3args args;
 
 	memset(&args, 0, sizeof(args));
 	put_handle(&args.object, op->dir);
-	to = &args.new_attributes;
-	if (op->change.has_mode)
-		set_mode(to, op->change.mode);
-	to->uid.set_it = op->change.has_uid;
-	to->uid.set_uid3_u.uid = op->change.uid;
-	to->gid.set_it = op->change.has_gid;
-	to->gid.set_gid3_u.gid = op->change.gid;
+	set_attr(&args.new_attributes, &op->change);
 	return rpc_nfs3_setattr_async(rpc, replied, &args, op);
 }
 
@@ -278,13 +365,82 @@ static int encode_fsstat(struct rpc_context *rpc, struct nfs_op *op)
 	return rpc_nfs3_fsstat_async(rpc, replied, &args, op);
 }
 
+static int encode_create(struct rpc_context *rpc, struct nfs_op *op)
+{
+	CREATE3args args;
+
+	memset(&args, 0, sizeof(args));
+	put_name(&args.where, op->dir, op->name);
+	args.how.mode = GUARDED;
+	set_attr(&args.how.createhow3_u.g_obj_attributes, &op->change);
+	return rpc_nfs3_create_async(rpc, replied, &args, op);
+}
+
+static int encode_mknod(struct rpc_context *rpc, struct nfs_op *op)
+{
+	devicedata3 *device;
+	MKNOD3args args;
+
+	memset(&args, 0, sizeof(args));
+	put_name(&args.where, op->dir, op->name);
+	/* All members begin with the attributes, and only a device's has more. */
+	device = &args.what.mknoddata3_u.chr_device;
+	set_attr(&device->dev_attributes, &op->change);
+	device->spec.specdata1 = op->device.major;
+	device->spec.specdata2 = op->device.minor;
+	args.what.type = op->node == NFS_TYPE_FIFO     ? NF3FIFO
+			 : op->node == NFS_TYPE_SOCKET ? NF3SOCK
+			 : op->node == NFS_TYPE_BLOCK  ? NF3BLK
+						       : NF3CHR;
+	return rpc_nfs3_mknod_async(rpc, replied, &args, op);
+}
+
+static int encode_link(struct rpc_context *rpc, struct nfs_op *op)
+{
+	LINK3args args;
+
+	put_handle(&args.file, op->dir);
+	put_name(&args.link, op->to_dir, op->to_name);
+	return rpc_nfs3_link_async(rpc, replied, &args, op);
+}
+
+static int encode_read(struct rpc_context *rpc, struct nfs_op *op)
+{
+	READ3args args = { .offset = op->offset, .count = op->count };
+
+	put_handle(&args.file, op->dir);
+	return rpc_nfs3_read_async(rpc, replied, &args, op);
+}
+
+static int encode_write(struct rpc_context *rpc, struct nfs_op *op)
+{
+	WRITE3args args = { .offset = op->offset, .count = op->count };
+
+	put_handle(&args.file, op->dir);
+	args.stable = op->stable ? FILE_SYNC : UNSTABLE;
+	args.data.data_len = op->count;
+	args.data.data_val = op->buffer;
+	return rpc_nfs3_write_async(rpc, replied, &args, op);
+}
+
+static int encode_commit(struct rpc_context *rpc, struct nfs_op *op)
+{
+	COMMIT3args args = { .offset = 0, .count = 0 }; /* all of the file */
+
+	put_handle(&args.file, op->dir);
+	return rpc_nfs3_commit_async(rpc, replied, &args, op);
+}
+
 static int (*const encoders[])(struct rpc_context *rpc, struct nfs_op *op) = {
 	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
 	[NFS_OP_SETATTR] = encode_setattr, [NFS_OP_MKDIR] = encode_mkdir,
 	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
 	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_rmdir,
 	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,
-	[NFS_OP_FSSTAT] = encode_fsstat,
+	[NFS_OP_FSSTAT] = encode_fsstat,   [NFS_OP_CREATE] = encode_create,
+	[NFS_OP_MKNOD] = encode_mknod,     [NFS_OP_LINK] = encode_link,
+	[NFS_OP_READ] = encode_read,       [NFS_OP_WRITE] = encode_write,
+	[NFS_OP_COMMIT] = encode_commit,
 };
 
 static int v3_encode(struct nfs_connection *conn, struct nfs_op *op)

@@ -478,7 +478,7 @@ static void replied(struct rpc_context *rpc, int status, void *data, void *priva
 	nfs_op_finish(op, op->error);
 }
 
-static void (*const encoders[])(struct compound *c, const struct nfs_op *op) = {
+static void (*const encoders[NFS_OPS])(struct compound *c, const struct nfs_op *op) = {
 	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
 	[NFS_OP_SETATTR] = encode_setattr, [NFS_OP_MKDIR] = encode_mkdir,
 	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
@@ -500,6 +500,8 @@ static int v4_encode(struct nfs_connection *conn, struct nfs_op *op)
 {
 	struct compound c = { .n = 0 };
 
+	if (encoders[op->type] == NULL)
+		return -EOPNOTSUPP;
 	encoders[op->type](&c, op);
 	return send_compound(conn, &c, op);
 }
