@@ -48,6 +48,8 @@ struct app {
 	uv_signal_t signals[2];
 	uv_timer_t sweep;
 	bool stopping;
+	atomic_bool end_work; /* tells long work in workers that we are stopping */
+	atomic_uint transfers;
 };
 
 static void report_purge(const struct nfs_export *e, uint64_t files, uint64_t directories,
@@ -121,6 +123,10 @@ static int init_driver(struct app *app, struct error *err)
 		.on_delete = o->on_delete,
 		.replace_archive = o->replace_archive,
 		.purge_now = o->purge_now,
+		.compression = o->compression,
+		.get_snapshot = o->get_snapshot,
+		.transfers = &app->transfers,
+		.stopping = &app->end_work,
 		.inline_volumes = o->inline_volumes,
 	};
 	r = inflight_new(&app->driver.inflight);
@@ -186,6 +192,7 @@ static void on_signal(uv_signal_t *handle, int signum)
 	if (app->stopping)
 		return;
 	app->stopping = true;
+	atomic_store(&app->end_work, true);
 	log_info("Stopping", LOG_NUM("signal", signum));
 	grpc_server_shutdown(app->server, SHUTDOWN_GRACE_MS, on_stopped, app);
 }

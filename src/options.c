@@ -135,25 +135,56 @@ static int take_on_delete(struct options *o, const char *value, struct error *er
 }
 
 /* As Go reads its boolean flags; none is true. */
-static int take_replace_archive(struct options *o, const char *value, struct error *err)
+/* As Go reads it; without a value it is true. */
+static int parse_bool(const char *option, const char *value, bool *ret, struct error *err)
 {
 	static const char *const yes[] = { "", "1", "t", "true" }, *const no[] = { "0", "f", "false" };
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(yes); i++) {
 		if (str_eq_nocase(value, yes[i])) {
-			o->replace_archive = true;
+			*ret = true;
 			return 0;
 		}
 	}
 	for (i = 0; i < ARRAY_SIZE(no); i++) {
 		if (str_eq_nocase(value, no[i])) {
-			o->replace_archive = false;
+			*ret = false;
 			return 0;
 		}
 	}
-	return error_set(err, ERROR_INVALID_ARGUMENT,
-			 "--remove-archived-volume-path: must be true or false, not '%s'", value);
+	return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must be true or false, not '%s'", option,
+			 value);
+}
+
+static int take_replace_archive(struct options *o, const char *value, struct error *err)
+{
+	return parse_bool("--remove-archived-volume-path", value, &o->replace_archive, err);
+}
+
+static int take_get_snapshot(struct options *o, const char *value, struct error *err)
+{
+	return parse_bool("--enable-get-snapshot", value, &o->get_snapshot, err);
+}
+
+static int take_compression(struct options *o, const char *value, struct error *err)
+{
+	if (tree_compression_parse(value, &o->compression) < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "--snapshot-compression: must be none, gzip or zstd, not '%s'",
+				 value);
+	return 0;
+}
+
+/* csi-driver-nfs knows gzip and none. */
+static int take_enable_compression(struct options *o, const char *value, struct error *err)
+{
+	bool enabled = true;
+	int r = parse_bool("--enable-snapshot-compression", value, &enabled, err);
+
+	if (r == 0)
+		o->compression = enabled ? TREE_COMPRESSION_GZIP : TREE_COMPRESSION_NONE;
+	return r;
 }
 
 static int take_delete_mode(struct options *o, const char *value, struct error *err)
@@ -260,6 +291,14 @@ static const struct option_spec {
 	{ "remove-archived-volume-path", NULL,
 	  "replace an archive of the same name (default: give the new one a dated name)",
 	  OPTION_SWITCH, take_replace_archive },
+	{ "snapshot-compression", "KIND",
+	  "none, gzip or zstd where a VolumeSnapshotClass gives none (default: gzip)", 0,
+	  take_compression },
+	{ "enable-snapshot-compression", NULL,
+	  "the same, as csi-driver-nfs has it: true is gzip, false is none", OPTION_SWITCH,
+	  take_enable_compression },
+	{ "enable-get-snapshot", NULL, "advertise GetSnapshot, which older sidecars do not know",
+	  OPTION_SWITCH, take_get_snapshot },
 	{ "state-dir", "PATH",
 	  "where a node notes what it has published (default: " DEFAULT_STATE_DIR ")", 0,
 	  take_state_dir },
@@ -272,7 +311,6 @@ static const struct option_spec {
 	{ "working-mount-dir", "PATH", NULL, 0, take_nothing },
 	{ "vol-stats-cache-expire-in-minutes", "N", NULL, 0, take_nothing },
 	{ "use-tar-command-in-snapshot", NULL, NULL, OPTION_SWITCH, take_nothing },
-	{ "enable-snapshot-compression", NULL, NULL, OPTION_SWITCH, take_nothing },
 	{ "v", "N", NULL, 0, take_nothing },
 	{ "vmodule", "LIST", NULL, 0, take_nothing },
 	{ "logtostderr", NULL, NULL, OPTION_SWITCH, take_nothing },
@@ -371,6 +409,7 @@ int options_parse(struct options *o, int argc, char **argv, struct error *err)
 	int r, i;
 
 	*o = (struct options){
+		.compression = TREE_COMPRESSION_GZIP,
 		.endpoint = DEFAULT_ENDPOINT,
 		.driver_name = DEFAULT_DRIVER_NAME,
 		.state_dir = DEFAULT_STATE_DIR,

@@ -38,6 +38,8 @@ struct options {
 	enum volume_on_delete on_delete;
 	bool replace_archive;
 	bool purge_now;
+	enum tree_compression compression;
+	bool get_snapshot;
 	const char *state_dir;
 	const char *inline_volumes; /* NULL: none */
 	enum log_level log_level;

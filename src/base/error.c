@@ -110,3 +110,9 @@ void error_clear(struct error *err)
 	if (err != NULL)
 		*err = (struct error){ .code = ERROR_OK };
 }
+
+bool error_is_final(enum error_code code)
+{
+	return code != ERROR_CANCELLED && code != ERROR_DEADLINE_EXCEEDED &&
+	       code != ERROR_UNAVAILABLE && code != ERROR_ABORTED;
+}

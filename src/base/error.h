@@ -11,6 +11,8 @@
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
+#include <stdbool.h>
+
 /* Numbers as in the gRPC status code table; grpc/status.c asserts that they stay so. */
 enum error_code {
 	ERROR_OK = 0,
@@ -62,6 +64,12 @@ void error_prefix(struct error *err, const char *fmt, ...) __attribute__((format
 
 /* Forgets the error, so that another attempt may report its own. */
 void error_clear(struct error *err);
+
+/*
+ * Whether a CO may forget what it asked for after this code, so that nothing of it may stay behind; the
+ * others say that it has to ask again (CSI specification, "Error Scheme").
+ */
+bool error_is_final(enum error_code code);
 
 /* "INVALID_ARGUMENT" and so on; "UNKNOWN" for a number outside the table. Static storage. */
 const char *error_code_name(enum error_code code);

@@ -10,21 +10,34 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "csi/content.h"
 #include "csi/creation.h"
 #include "csi/inventory.h"
 #include "csi/listing.h"
 #include "csi/reference.h"
 #include "csi/services.h"
+#include "csi/snapshot.h"
 #include "csi/unimplemented.h"
 #include "csi/usage.h"
 #include "csi/validate.h"
 #include "csi/volume.h"
 
+struct provision {
+	struct creation x;
+	struct content source;
+	struct trash trash;
+};
+
 static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
-	struct creation *x = data;
+	struct provision *p = data;
+	const struct volume_filler filler = { .fill = content_fill,
+					      .data = &p->source,
+					      .ret_trashed = &p->trash.is_used };
 
-	return volume_create(c, x->key, &x->record, x->range, err);
+	csi_trash_of(&p->trash, &p->x.export, c);
+	return volume_create(c, p->x.key, &p->x.record, p->x.range,
+			     p->source.kind != CONTENT_NONE ? &filler : NULL, err);
 }
 
 static void reply_created(const struct creation *x, char *id,
@@ -34,6 +47,7 @@ static void reply_created(const struct creation *x, char *id,
 	Csi__V1__Volume__VolumeContextEntry entries[CSI_CONTEXT_MAX];
 	Csi__V1__Volume__VolumeContextEntry *list[CSI_CONTEXT_MAX];
 	Csi__V1__Volume volume = CSI__V1__VOLUME__INIT;
+	struct content_message source;
 	uint64_t size = 0;
 
 	/* 0, which means "not known", where the record does not tell. */
@@ -42,18 +56,22 @@ static void reply_created(const struct creation *x, char *id,
 	volume.capacity_bytes = (int64_t)size;
 	volume.volume_context = list;
 	volume.n_volume_context = csi_context_of(&x->record, entries, list);
+	volume.content_source = content_message_of(&source, &x->record);
 	out.volume = &volume;
 	closure(&out, data);
 }
 
 static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRequest *in,
-		  struct creation *x, struct error *err)
+		  struct provision *p, struct error *err)
 {
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;
 	cleanup_usage_lock struct usage_lock *usage = NULL;
+	struct creation *x = &p->x;
 	int r;
 
-	r = creation_init(x, driver, in, err);
+	r = content_init(&p->source, driver, in, err);
+	if (r == 0)
+		r = creation_init(x, driver, in, &p->source, err);
 	if (r < 0)
 		return r;
 	r = csi_lock_volume(driver, &x->export, x->key, &lock, err);
@@ -62,47 +80,47 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 	r = usage_acquire(driver->usage, &x->export, creation_directory(x), false, &usage, err);
 	if (r < 0)
 		return r;
-	return csi_with_owner(driver, &x->export, &x->params.owner, create_work, x, err);
+	r = csi_with_owner(driver, &x->export, &x->params.owner, create_work, p, err);
+	csi_purge(driver, &p->trash);
+	return r;
 }
 
 static void controller_create_volume(Csi__V1__Controller_Service *service,
 				     const Csi__V1__CreateVolumeRequest *in,
 				     Csi__V1__CreateVolumeResponse_Closure closure, void *data)
 {
-	struct creation x;
+	struct provision p = { .x = { .key = NULL } };
 	struct request *req = data;
 	cleanup_free char *id = NULL;
 	int r;
 
 	csi_set_subject(req, in->name);
-	r = create(csi_controller_driver(service), in, &x, &req->err);
+	r = create(csi_controller_driver(service), in, &p, &req->err);
 	if (r == 0) {
-		id = creation_volume_id(&x);
+		id = creation_volume_id(&p.x);
 		if (id == NULL)
 			r = error_oom(&req->err);
 	}
 	if (r < 0)
 		closure(NULL, data);
 	else
-		reply_created(&x, id, closure, data);
-	creation_done(&x);
+		reply_created(&p.x, id, closure, data);
+	creation_done(&p.x);
+	content_done(&p.source);
 }
 
 struct deletion {
 	struct reference ref;
 	struct volume_disposal how;
-	bool trashed; /* there is something to purge */
-	struct nfs_export trash; /* then: where, and as whom. Borrows its strings from ref */
+	struct trash trash;
 };
 
 static int delete_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
 {
 	struct deletion *x = data;
 
-	x->trash = ref->export;
-	x->trash.uid = c->export.uid;
-	x->trash.gid = c->export.gid;
-	return volume_delete(c, &ref->id, &ref->record, &x->how, &x->trashed, err);
+	csi_trash_of(&x->trash, &ref->export, c);
+	return volume_delete(c, &ref->id, &ref->record, &x->how, &x->trash.is_used, err);
 }
 
 static int delete_found(const struct csi_driver *driver, struct deletion *x, struct error *err)
@@ -117,9 +135,7 @@ static int delete_found(const struct csi_driver *driver, struct deletion *x, str
 	if (r < 0)
 		return r;
 	r = csi_with_volume(driver, ref, delete_work, x, err);
-	if (x->trashed)
-		/* Without memory: the next call on this share, or the next process, does it. */
-		(void)purger_add(driver->purger, &x->trash);
+	csi_purge(driver, &x->trash);
 	return r;
 }
 
@@ -157,7 +173,7 @@ static void controller_delete_volume(Csi__V1__Controller_Service *service,
 				     Csi__V1__DeleteVolumeResponse_Closure closure, void *data)
 {
 	const Csi__V1__DeleteVolumeResponse out = CSI__V1__DELETE_VOLUME_RESPONSE__INIT;
-	struct deletion x = { .trashed = false };
+	struct deletion x = { .trash = { .is_used = false } };
 	struct request *req = data;
 	int r;
 
@@ -165,12 +181,6 @@ static void controller_delete_volume(Csi__V1__Controller_Service *service,
 	r = delete_volume(csi_controller_driver(service), in, &x, &req->err);
 	reference_done(&x.ref);
 	closure(r < 0 ? NULL : &out, data);
-}
-
-static int find_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
-{
-	(void)data;
-	return volume_find(c, &ref->id, &ref->record, err);
 }
 
 static int find_volume(const struct csi_driver *driver,
@@ -188,7 +198,7 @@ static int find_volume(const struct csi_driver *driver,
 	r = reference_find(ref, driver, in->volume_id, &secrets, err);
 	if (r == 0)
 		r = reference_read(ref, driver, err);
-	return r < 0 ? r : csi_with_volume(driver, ref, find_work, NULL, err);
+	return r < 0 ? r : csi_with_volume(driver, ref, csi_find_volume_work, NULL, err);
 }
 
 /* Keys that say where a volume is: given with other values, they mean another volume. */
@@ -268,6 +278,10 @@ static const Csi__V1__ControllerServiceCapability__RPC__Type capabilities[] = {
 	CAPABILITY(VOLUME_CONDITION),
 	CAPABILITY(SINGLE_NODE_MULTI_WRITER),
 	CAPABILITY(MODIFY_VOLUME),
+	CAPABILITY(CLONE_VOLUME),
+	CAPABILITY(CREATE_DELETE_SNAPSHOT),
+	CAPABILITY(LIST_SNAPSHOTS),
+	CAPABILITY(GET_SNAPSHOT), /* the last: only where it is asked for */
 };
 
 static void controller_controller_get_capabilities(
@@ -279,11 +293,12 @@ static void controller_controller_get_capabilities(
 	Csi__V1__ControllerServiceCapability *list[ARRAY_SIZE(capabilities)];
 	Csi__V1__ControllerGetCapabilitiesResponse out =
 		CSI__V1__CONTROLLER_GET_CAPABILITIES_RESPONSE__INIT;
-	size_t i;
+	size_t n = ARRAY_SIZE(capabilities), i;
 
-	(void)service;
 	(void)in;
-	for (i = 0; i < ARRAY_SIZE(capabilities); i++) {
+	if (!csi_controller_driver(service)->get_snapshot)
+		n--;
+	for (i = 0; i < n; i++) {
 		csi__v1__controller_service_capability__rpc__init(&rpcs[i]);
 		csi__v1__controller_service_capability__init(&entries[i]);
 		rpcs[i].type = capabilities[i];
@@ -292,20 +307,15 @@ static void controller_controller_get_capabilities(
 		list[i] = &entries[i];
 	}
 	out.capabilities = list;
-	out.n_capabilities = ARRAY_SIZE(list);
+	out.n_capabilities = n;
 	closure(&out, data);
 }
 
 #define NO_ATTACH "NFS volumes are not attached to nodes"
-#define NOT_YET "not supported by this version of csi-nfs"
 
 UNIMPLEMENTED(Controller, controller, controller_publish_volume, ControllerPublishVolume, NO_ATTACH)
 UNIMPLEMENTED(Controller, controller, controller_unpublish_volume, ControllerUnpublishVolume,
 	      NO_ATTACH)
-UNIMPLEMENTED(Controller, controller, create_snapshot, CreateSnapshot, NOT_YET)
-UNIMPLEMENTED(Controller, controller, delete_snapshot, DeleteSnapshot, NOT_YET)
-UNIMPLEMENTED(Controller, controller, list_snapshots, ListSnapshots, NOT_YET)
-UNIMPLEMENTED(Controller, controller, get_snapshot, GetSnapshot, NOT_YET)
 
 void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver)
 {

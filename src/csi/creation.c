@@ -67,9 +67,6 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 	r = check_fs_types(in, err);
 	if (r < 0)
 		return r;
-	if (in->volume_content_source != NULL)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "volume_content_source: snapshots and clones are not supported");
 	return 0;
 }
 
@@ -225,8 +222,21 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 	return r < 0 ? error_oom(err) : 0;
 }
 
+/* What is copied has to fit; and where no size is asked for, it is the source's. */
+static int check_source_size(const struct content *source, int64_t *size, struct error *err)
+{
+	if (*size == 0)
+		*size = source->size;
+	if (*size >= source->size)
+		return 0;
+	return error_set(err, ERROR_OUT_OF_RANGE,
+			 "capacity_range: the source has %" PRId64 " bytes, which is more",
+			 source->size);
+}
+
 int creation_init(struct creation *x, const struct csi_driver *driver,
-		  const Csi__V1__CreateVolumeRequest *in, struct error *err)
+		  const Csi__V1__CreateVolumeRequest *in, const struct content *source,
+		  struct error *err)
 {
 	const struct volume_defaults defaults = csi_defaults_of(driver);
 	const struct csi_map map = csi_map_of(in, parameters);
@@ -239,6 +249,8 @@ int creation_init(struct creation *x, const struct csi_driver *driver,
 	r = check_create(in, err);
 	if (r == 0)
 		r = validate_capacity(in->capacity_range, &size, err);
+	if (r == 0)
+		r = check_source_size(source, &size, err);
 	if (r == 0)
 		r = volume_params_parse(&x->params, &map, &defaults, err);
 	/* Those of the VolumeAttributesClass win (CSI specification, CreateVolumeRequest). */
@@ -256,6 +268,8 @@ int creation_init(struct creation *x, const struct csi_driver *driver,
 	r = volume_key(in->name, x->params.server, share, &x->key, err);
 	if (r < 0)
 		return r;
+	if (source->text != NULL && record_set(&x->record, VOLUME_KEY_SOURCE, source->text) < 0)
+		return error_oom(err);
 	return describe(x, in, size, err);
 }
 

@@ -9,6 +9,7 @@
 #ifndef CSI_CREATION_H
 #define CSI_CREATION_H
 
+#include "csi/content.h"
 #include "csi/driver.h"
 #include "csi/validate.h"
 #include "nfs/export.h"
@@ -28,7 +29,8 @@ struct creation {
  * negative errno with the error of the CSI specification. creation_done() is due in either case.
  */
 int creation_init(struct creation *x, const struct csi_driver *driver,
-		  const Csi__V1__CreateVolumeRequest *in, struct error *err);
+		  const Csi__V1__CreateVolumeRequest *in, const struct content *source,
+		  struct error *err);
 
 void creation_done(struct creation *x);
 

@@ -36,6 +36,10 @@ struct csi_driver {
 	struct nfs_pool *pool; /* controller */
 	struct purger *purger; /* controller */
 	struct known_exports *known; /* controller */
+	enum tree_compression compression; /* default, of snapshots */
+	bool get_snapshot; /* advertise GetSnapshot */
+	atomic_uint *transfers; /* controller: copies and archives that are being made */
+	const atomic_bool *stopping; /* long work is to end */
 	struct mounter *mounter; /* node */
 	struct publications *publications; /* node */
 	struct node_stats *stats; /* node */

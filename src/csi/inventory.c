@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
+#include "csi/content.h"
 #include "csi/inventory.h"
 
 #include <errno.h>
@@ -126,11 +127,13 @@ static void reply_volume(const struct inspection *x, const char *id,
 	Csi__V1__Volume__VolumeContextEntry entries[CSI_CONTEXT_MAX];
 	Csi__V1__Volume__VolumeContextEntry *list[CSI_CONTEXT_MAX];
 	Csi__V1__Volume volume = CSI__V1__VOLUME__INIT;
+	struct content_message source;
 
 	volume.volume_id = (char *)(uintptr_t)id; /* only read while it is packed */
 	volume.capacity_bytes = volume_size(&x->ref.record);
 	volume.volume_context = list;
 	volume.n_volume_context = csi_context_of(&x->ref.record, entries, list);
+	volume.content_source = content_message_of(&source, &x->ref.record);
 	condition.abnormal = x->condition.code != ERROR_OK;
 	condition.message =
 		(char *)(uintptr_t)(condition.abnormal ? x->condition.msg : "the volume is there");

@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "csi/content.h"
 #include "csi/directory.h"
 #include "csi/reference.h"
 #include "csi/volume.h"
@@ -40,6 +41,7 @@ struct entry {
 	Csi__V1__Volume volume;
 	Csi__V1__Volume__VolumeContextEntry *context;
 	Csi__V1__Volume__VolumeContextEntry **context_list;
+	struct content_message source;
 };
 
 struct listing {
@@ -416,40 +418,6 @@ static int list_work(struct nfs_client *c, void *data, struct error *err)
 
 /* -------- all shares -------- */
 
-static int collect_exports(const struct csi_driver *driver, struct listing *l, struct error *err)
-{
-	struct nfs_export e;
-	int r;
-
-	if (driver->server != NULL && driver->share != NULL) {
-		r = nfs_export_init(&e, driver->server, driver->share, err);
-		if (r < 0)
-			return r;
-		known_exports_apply(driver->known, &e);
-		known_exports_remember(driver->known, &e);
-		nfs_export_done(&e);
-	}
-	r = known_exports_list(driver->known, &l->exports, &l->n_exports);
-	return r < 0 ? error_oom(err) : 0;
-}
-
-/* "server#share#key": the first export to list, and where to go on there. */
-static int find_start(struct listing *l, const struct strv *token, size_t *ret, struct error *err)
-{
-	size_t i;
-
-	for (i = 0; token->n == 3 && i < l->n_exports; i++) {
-		if (strcmp(l->exports[i].server, token->items[0]) != 0 ||
-		    strcmp(l->exports[i].share, token->items[1]) != 0)
-			continue;
-		l->after = token->items[2];
-		*ret = i;
-		return 0;
-	}
-	return error_set(err, ERROR_ABORTED,
-			 "starting_token: is not of this list; begin again without one");
-}
-
 static int list_all(const struct csi_driver *driver, struct listing *l, size_t start,
 		    struct error *err)
 {
@@ -491,14 +459,10 @@ static int make_listing(const struct csi_driver *driver, const Csi__V1__ListVolu
 	if (in->max_entries < 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "max_entries: must not be negative");
 	l->max = in->max_entries > 0 ? (size_t)in->max_entries : SIZE_MAX;
-	r = collect_exports(driver, l, err);
-	if (r < 0)
-		return r;
-	if (in->starting_token[0] != '\0') {
-		if (strv_split(token, in->starting_token, '#') < 0)
-			return error_oom(err);
-		r = find_start(l, token, &start, err);
-	}
+	r = csi_known_exports(driver, &l->exports, &l->n_exports, err);
+	if (r == 0)
+		r = csi_list_start(in->starting_token, l->exports, l->n_exports, token, &start,
+				   &l->after, err);
 	return r < 0 ? r : list_all(driver, l, start, err);
 }
 
@@ -526,6 +490,7 @@ static int fill_in(struct entry *e)
 	e->volume.capacity_bytes = volume_size(&e->record);
 	e->volume.volume_context = e->context_list;
 	e->volume.n_volume_context = n;
+	e->volume.content_source = content_message_of(&e->source, &e->record);
 	e->condition.abnormal = !e->has_directory;
 	e->condition.message =
 		(char *)(uintptr_t)(e->has_directory

@@ -510,3 +510,58 @@ int volume_mutable_parse(struct volume_params *ret, const struct csi_map *map, s
 {
 	return take_entries(ret, map, PARAM_MUTABLE, err);
 }
+
+/* -------- of snapshots -------- */
+
+void snapshot_params_done(struct snapshot_params *p)
+{
+	free(p->server);
+	free(p->share);
+	free(p->mount_options);
+	*p = (struct snapshot_params){ .server = NULL };
+}
+
+static int take_snapshot_entry(struct snapshot_params *p, const char *key, const char *value,
+			       struct error *err)
+{
+	if (str_eq_nocase(key, "mountOptions"))
+		return set_string(&p->mount_options, value, err);
+	if (str_eq_nocase(key, "compression")) {
+		if (tree_compression_parse(value, &p->compression) < 0)
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "compression: must be none, gzip or zstd");
+		return 0;
+	}
+	if (is_sidecar_key(key))
+		return 0;
+	return error_set(err, ERROR_INVALID_ARGUMENT,
+			 "parameters: unknown parameter '%.64s' in the VolumeSnapshotClass", key);
+}
+
+int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map,
+			  enum tree_compression compression, struct error *err)
+{
+	cleanup_volume_params struct volume_params location = { .server = NULL };
+	size_t i;
+	int r = 0;
+
+	*ret = (struct snapshot_params){ .compression = compression };
+	for (i = 0; i < map->n && r == 0; i++) {
+		const char *key = csi_map_key(map, i), *value = csi_map_value(map, i);
+
+		r = check_spelling(map, i, err);
+		if (r < 0)
+			break;
+		if (str_eq_nocase(key, "server"))
+			r = take_server(&location, value, map, err);
+		else if (str_eq_nocase(key, "share"))
+			r = take_share(&location, value, map, err);
+		else
+			r = take_snapshot_entry(ret, key, value, err);
+	}
+	if (r == 0 && location.server != NULL)
+		r = nfs_server_check(location.server, err);
+	ret->server = steal_ptr(&location.server);
+	ret->share = steal_ptr(&location.share);
+	return r;
+}

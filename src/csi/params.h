@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "csi/map.h"
+#include "tree/archive.h"
 
 enum volume_on_delete { ON_DELETE_DELETE, ON_DELETE_RETAIN, ON_DELETE_ARCHIVE };
 
@@ -77,6 +78,18 @@ int volume_location_parse(struct volume_params *ret, const struct csi_map *map,
 /* Reads a volume's attributes (volume_context): unknown keys are left alone, COs add their own. */
 int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
 			    const struct volume_defaults *defaults, struct error *err);
+
+/* Of a VolumeSnapshotClass. */
+struct snapshot_params {
+	char *server, *share; /* where the archive goes; NULL: where the volume is */
+	char *mount_options; /* NULL: none */
+	enum tree_compression compression;
+};
+
+/* As volume_params_parse(), for CreateSnapshot. The caller calls snapshot_params_done(). */
+int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map,
+			  enum tree_compression compression, struct error *err);
+void snapshot_params_done(struct snapshot_params *p);
 
 /* "", "nfs" and "nfs4": there is nothing to choose. */
 bool fs_type_is_nfs(const char *type);

@@ -155,14 +155,26 @@ int csi_with_volume(const struct csi_driver *driver, struct reference *ref, csi_
 	return csi_with_owner(driver, &ref->export, &owner, run_volume_work, &x, err);
 }
 
-int csi_lock_volume(const struct csi_driver *driver, const struct nfs_export *e, const char *key,
-		    struct inflight_lock **ret, struct error *err)
+int csi_find_volume_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
+{
+	(void)data;
+	return volume_find(c, &ref->id, &ref->record, err);
+}
+
+int csi_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
+	     const char *key, struct inflight_lock **ret, struct error *err)
 {
 	cleanup_buf struct buf b = { 0 };
 
-	if (buf_printf(&b, "%s#%s#%s", e->server, e->share, key) < 0)
+	if (buf_printf(&b, "%s#%s#%s#%s", what, e->server, e->share, key) < 0)
 		return error_oom(err);
-	return inflight_acquire(driver->inflight, "volume", b.data, ret, err);
+	return inflight_acquire(driver->inflight, what, b.data, ret, err);
+}
+
+int csi_lock_volume(const struct csi_driver *driver, const struct nfs_export *e, const char *key,
+		    struct inflight_lock **ret, struct error *err)
+{
+	return csi_lock(driver, "volume", e, key, ret, err);
 }
 
 void reference_done(struct reference *ref)
@@ -225,4 +237,59 @@ size_t csi_context_of(const struct record *rec, Csi__V1__Volume__VolumeContextEn
 		n++;
 	}
 	return n;
+}
+
+int csi_known_exports(const struct csi_driver *driver, struct nfs_export **ret, size_t *ret_n,
+		      struct error *err)
+{
+	struct nfs_export e;
+	int r;
+
+	if (driver->server != NULL && driver->share != NULL) {
+		r = nfs_export_init(&e, driver->server, driver->share, err);
+		if (r < 0)
+			return r;
+		known_exports_apply(driver->known, &e);
+		known_exports_remember(driver->known, &e);
+		nfs_export_done(&e);
+	}
+	r = known_exports_list(driver->known, ret, ret_n);
+	return r < 0 ? error_oom(err) : 0;
+}
+
+int csi_list_start(const char *starting_token, const struct nfs_export *exports, size_t n,
+		   struct strv *token, size_t *ret_start, const char **ret_after, struct error *err)
+{
+	size_t i;
+
+	*ret_start = 0;
+	*ret_after = NULL;
+	if (starting_token[0] == '\0')
+		return 0;
+	if (strv_split(token, starting_token, '#') < 0)
+		return error_oom(err);
+	for (i = 0; token->n == 3 && i < n; i++) {
+		if (strcmp(exports[i].server, token->items[0]) != 0 ||
+		    strcmp(exports[i].share, token->items[1]) != 0)
+			continue;
+		*ret_after = token->items[2];
+		*ret_start = i;
+		return 0;
+	}
+	return error_set(err, ERROR_ABORTED,
+			 "starting_token: is not of this list; begin again without one");
+}
+
+void csi_trash_of(struct trash *t, const struct nfs_export *e, const struct nfs_client *c)
+{
+	t->export = *e;
+	t->export.uid = c->export.uid;
+	t->export.gid = c->export.gid;
+}
+
+void csi_purge(const struct csi_driver *driver, const struct trash *t)
+{
+	/* Without memory: the next call on this share, or the next process, does it. */
+	if (t->is_used)
+		(void)purger_add(driver->purger, &t->export);
 }

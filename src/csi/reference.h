@@ -9,6 +9,7 @@
 #define CSI_REFERENCE_H
 
 #include "base/request.h"
+#include "base/str.h"
 #include "csi/driver.h"
 #include "csi/map.h"
 #include "csi/services.h"
@@ -77,9 +78,46 @@ typedef int (*csi_volume_fn)(struct nfs_client *c, struct reference *ref, void *
 int csi_with_volume(const struct csi_driver *driver, struct reference *ref, csi_volume_fn work,
 		    void *data, struct error *err);
 
-/* The lock of a volume, the same for every call that is about it. Errors as inflight_acquire(). */
+/* A csi_volume_fn: NOT_FOUND where the volume's directory is not there. */
+int csi_find_volume_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err);
+
+/*
+ * The lock of what ("volume", "snapshot") has that key on the export, the same for every call that is about
+ * it. Errors as inflight_acquire().
+ */
+int csi_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
+	     const char *key, struct inflight_lock **ret, struct error *err);
+
+/* csi_lock() of a volume. */
 int csi_lock_volume(const struct csi_driver *driver, const struct nfs_export *e, const char *key,
 		    struct inflight_lock **ret, struct error *err);
+
+/*
+ * The exports that a list goes over: the default one, and those that this process has worked on. The caller
+ * frees them with known_exports_list_free().
+ */
+int csi_known_exports(const struct csi_driver *driver, struct nfs_export **ret, size_t *ret_n,
+		      struct error *err);
+
+/*
+ * Where a list goes on after a page whose token is "server#share#key": on which of the exports, and behind
+ * which key, which is borrowed from token. An empty one is the beginning. ABORTED for one that is not of
+ * this list.
+ */
+int csi_list_start(const char *starting_token, const struct nfs_export *exports, size_t n,
+		   struct strv *token, size_t *ret_start, const char **ret_after, struct error *err);
+
+/* Where there is something to purge after a call, and as whom. */
+struct trash {
+	struct nfs_export export; /* borrows its strings from the one that it was made of */
+	bool is_used; /* there is something */
+};
+
+/* Whoever moves things to the trash with c does so on this export. */
+void csi_trash_of(struct trash *t, const struct nfs_export *e, const struct nfs_client *c);
+
+/* Asks the purger, if there is something. */
+void csi_purge(const struct csi_driver *driver, const struct trash *t);
 
 /* What the log says the call is about; cut when too long. */
 void csi_set_subject(struct request *req, const char *subject);

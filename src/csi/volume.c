@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "csi/build.h"
 #include "csi/directory.h"
 #include "csi/usage.h"
 #include "nfs/calls.h"
@@ -119,6 +120,7 @@ static int check_same(const struct record *have, const struct record *want,
 		{ VOLUME_KEY_MODE, "mountPermissions" },
 		{ VOLUME_KEY_UID, "uid" },
 		{ VOLUME_KEY_GID, "gid" },
+		{ VOLUME_KEY_SOURCE, "volume_content_source" },
 	};
 	const char *name = record_get(want, VOLUME_KEY_NAME);
 	size_t i;
@@ -156,13 +158,6 @@ static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const ch
 	return 0;
 }
 
-/* Codes after which a CO may forget the volume, so that nothing of it may stay behind. */
-static bool is_final(enum error_code code)
-{
-	return code != ERROR_CANCELLED && code != ERROR_DEADLINE_EXCEEDED &&
-	       code != ERROR_UNAVAILABLE && code != ERROR_ABORTED;
-}
-
 /*
  * Takes back what was made for a volume, after a failure. Where that fails too, the CO has to come
  * back: the code becomes one that makes it do so.
@@ -172,32 +167,51 @@ static void undo(struct nfs_client *c, const struct nfs_handle *folder, const ch
 {
 	struct error second = { .code = ERROR_OK };
 
-	if (err == NULL || !is_final(err->code))
+	if (err == NULL || !error_is_final(err->code))
 		return;
 	/* A volume that was there before keeps its record, whatever has become of its directory. */
-	if (!created && directory_is_gone(c, dir, &second) != 1)
+	if (!created && (record_get(rec, VOLUME_KEY_SOURCE) == NULL || build_is_ready(rec)) &&
+	    directory_is_gone(c, dir, &second) != 1)
 		return;
 	if (directory_remove_parents(c, dir, &second) < 0 || usage_forget(c, key, dir, &second) < 0 ||
 	    record_remove(c, folder, key, rec, &second) < 0)
 		err->code = ERROR_ABORTED;
 }
 
-static int make_directory(struct nfs_client *c, const char *key, const char *dir,
-			  const struct record *rec, enum volume_existing existing, struct error *err)
+static int make_directory(struct nfs_client *c, const char *dir, const struct record *rec,
+			  enum volume_existing existing, struct error *err)
 {
 	const struct directory_wish wish = {
 		.mode = mode_of(rec),
 		.owner = volume_owner_of(rec),
 		.existing = existing,
 	};
-	int r;
 
-	r = usage_note(c, key, dir, err);
-	return r < 0 ? r : directory_make(c, dir, &wish, err);
+	return directory_make(c, dir, &wish, err);
+}
+
+/* What has a source is built elsewhere, and gets its mode and owner when it is in its place. */
+static int make_contents(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+			 const char *dir, struct record *rec, const struct volume_filler *filler,
+			 struct error *err)
+{
+	struct build b = {
+		.records = folder,
+		.key = key,
+		.rec = rec,
+		.path = dir,
+		.fill = filler->fill,
+		.data = filler->data,
+	};
+	int r = build_make(c, &b, err);
+
+	*filler->ret_trashed = *filler->ret_trashed || b.trashed;
+	return r < 0 ? r : make_directory(c, dir, rec, EXISTING_ADOPT, err);
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
-		  const Csi__V1__CapacityRange *range, struct error *err)
+		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
+		  struct error *err)
 {
 	const struct nfs_handle *folder;
 	const char *dir;
@@ -219,8 +233,12 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		r = dir_of(c, rec, key, &dir, err);
 	if (r < 0)
 		return r;
-	/* What an attempt before this one may have made is not somebody else's. */
-	r = make_directory(c, key, dir, rec, created ? existing_of(rec) : EXISTING_ADOPT, err);
+	r = usage_note(c, key, dir, err);
+	if (r == 0 && filler != NULL)
+		r = make_contents(c, folder, key, dir, rec, filler, err);
+	else if (r == 0)
+		/* What an attempt before this one may have made is not somebody else's. */
+		r = make_directory(c, dir, rec, created ? existing_of(rec) : EXISTING_ADOPT, err);
 	if (r < 0 && r != -ESTALE)
 		undo(c, folder, key, rec, dir, created, err);
 	return r;
@@ -319,6 +337,14 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key,
 	return r < 0 ? r : directory_remove_parents(c, dir, err);
 }
 
+/* Where a volume with a source was not finished, what is in its place may be somebody else's. */
+static int is_made(struct nfs_client *c, const struct record *rec, const char *dir, struct error *err)
+{
+	if (record_get(rec, VOLUME_KEY_SOURCE) == NULL || build_is_ready(rec))
+		return 1;
+	return build_is_in_place(c, rec, dir, err);
+}
+
 int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		  const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
@@ -331,7 +357,11 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 	own.policy = policy_of(rec, id, how->policy);
 	r = volume_directory(c, id, rec, &dir, err);
 	if (r == 0)
+		r = is_made(c, rec, dir, err);
+	if (r > 0)
 		r = dispose(c, dir, key, &own, ret_trashed, err);
+	if (r == 0 && record_get(rec, VOLUME_KEY_SOURCE) != NULL)
+		r = build_discard(c, key, ret_trashed, err);
 	if (r < 0 || !volume_key_can_have_record(key))
 		return r;
 	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
@@ -367,8 +397,10 @@ int volume_find(struct nfs_client *c, const struct volume_id *id, const struct r
 	int r;
 
 	r = volume_look(c, id, rec, &has_directory, err);
-	if (r < 0 || has_directory)
+	if (r < 0)
 		return r;
+	if (has_directory && (record_get(rec, VOLUME_KEY_SOURCE) == NULL || build_is_ready(rec)))
+		return 0;
 	return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s", id->subdir,
 			 c->export.server, c->export.share);
 }

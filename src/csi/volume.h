@@ -34,18 +34,30 @@
 #define VOLUME_KEY_PORT "port" /* where the mount options named one */
 #define VOLUME_KEY_MOUNT_PORT "mountport"
 #define VOLUME_KEY_SEC "sec"
+/* What it was made of: "volume " or "snapshot " and the id; then also the keys of csi/build.h. */
+#define VOLUME_KEY_SOURCE "src"
+#define VOLUME_SOURCE_VOLUME "volume "
+#define VOLUME_SOURCE_SNAPSHOT "snapshot "
 /* Before a key: what ControllerModifyVolume made of it. The key itself keeps what it was created with. */
 #define VOLUME_MODIFIED_PREFIX "m."
 #define VOLUME_CONTEXT_PREFIX "p."
 
+/* Who puts into a volume what it is made of; as in csi/build.h. */
+struct volume_filler {
+	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
+	void *data;
+	bool *ret_trashed; /* becomes true when there is something to purge */
+};
+
 /*
  * Makes the volume that rec describes, or finishes one that was begun, or finds that it is there
- * already; then rec becomes the record on the share. Errors: ALREADY_EXISTS (same name, other
+ * already; then rec becomes the record on the share. filler is NULL for one that begins empty. Errors: ALREADY_EXISTS (same name, other
  * parameters, or a size that range does not take), otherwise as nfs_error_set(); nothing is left
  * behind after a final code.
  */
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
-		  const Csi__V1__CapacityRange *range, struct error *err);
+		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
+		  struct error *err);
 
 /* Whether a record may have that name. Ids of volumes that csi-driver-nfs made may hold what may not. */
 bool volume_key_can_have_record(const char *key);
@@ -77,7 +89,7 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		bool *ret_has_directory, struct error *err);
 
-/* As volume_look(), with -ENOENT and NOT_FOUND where it is not. */
+/* As volume_look(), with -ENOENT and NOT_FOUND where it is not, or is not finished. */
 int volume_find(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		struct error *err);
 

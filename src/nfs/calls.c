@@ -33,6 +33,16 @@ int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nf
 	return r;
 }
 
+int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr)
+{
+	struct nfs_op op = { .type = NFS_OP_GETATTR, .dir = handle, .full = true };
+	int r = nfs_client_call(c, &op);
+
+	if (r == 0)
+		*ret_attr = op.attr;
+	return r;
+}
+
 int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle, const struct nfs_change *change)
 {
 	struct nfs_op op = { .type = NFS_OP_SETATTR, .dir = handle, .change = *change };
@@ -111,6 +121,14 @@ int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 	struct nfs_op op = {
 		.type = NFS_OP_RENAME, .dir = dir, .name = name, .to_dir = to_dir, .to_name = to_name
 	};
+
+	return nfs_client_call(c, &op);
+}
+
+int nfs_link(struct nfs_client *c, const struct nfs_handle *file, const struct nfs_handle *dir,
+	     const char *name)
+{
+	struct nfs_op op = { .type = NFS_OP_LINK, .dir = file, .to_dir = dir, .to_name = name };
 
 	return nfs_client_call(c, &op);
 }

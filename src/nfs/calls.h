@@ -14,6 +14,9 @@
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
+
+/* All attributes: nfs_attr.is_full, if the server has them all. */
+int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
 int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle,
 		const struct nfs_change *change);
 int nfs_setmode(struct nfs_client *c, const struct nfs_handle *handle, uint32_t mode);
@@ -29,6 +32,10 @@ int nfs_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name);
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       const struct nfs_handle *to_dir, const char *to_name);
+
+/* Another name for what is at the handle. */
+int nfs_link(struct nfs_client *c, const struct nfs_handle *file, const struct nfs_handle *dir,
+	     const char *name);
 
 int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_space *ret);
 

@@ -28,7 +28,7 @@
 #define NFS_WINDOW 64
 
 /* How many folders nfs/state.h knows. */
-#define NFS_FOLDERS 5
+#define NFS_FOLDERS 7
 
 struct nfs_client;
 

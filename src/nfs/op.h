@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define NFS_HANDLE_MAX 128 /* NFS4_FHSIZE, RFC 7530 section 2.1; version 3 has 64 */
-#define NFS_LINK_MAX 1024 /* longest symbolic link that XFS stores */
+#define NFS_LINK_MAX 4095 /* longest symbolic link of Linux file systems; XFS stores 1,024 */
 #define NFS_NAME_MAX 255
 
 struct nfs_client;

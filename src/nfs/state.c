@@ -19,8 +19,9 @@
 #define FOLDER_MODE_SHARED 01777
 
 static const char *const names[] = {
-	[NFS_FOLDER_TOP] = NFS_STATE_DIR, [NFS_FOLDER_VOLUMES] = "volumes",
-	[NFS_FOLDER_PARENTS] = "parents", [NFS_FOLDER_USERS] = "users",
+	[NFS_FOLDER_TOP] = NFS_STATE_DIR,     [NFS_FOLDER_VOLUMES] = "volumes",
+	[NFS_FOLDER_PARENTS] = "parents",     [NFS_FOLDER_USERS] = "users",
+	[NFS_FOLDER_SNAPSHOTS] = "snapshots", [NFS_FOLDER_WORK] = "work",
 	[NFS_FOLDER_TRASH] = "trash",
 };
 
@@ -127,6 +128,20 @@ void nfs_state_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *
 	if (!nfs_export_is_own(&c->export))
 		(void)snprintf(name + n, NFS_NAME_MAX + 1 - (size_t)n, "@%" PRIu32 ":%" PRIu32,
 			       c->export.uid, c->export.gid);
+}
+
+#define TRASH_FIELDS 3 /* behind the key, each after a dot */
+
+bool nfs_state_trash_name_is_of(const char *name, const char *key)
+{
+	char prefix[NFS_TRASH_KEY_MAX + 1];
+	size_t dots = 0, len = strlen(name);
+
+	nfs_state_trash_key(prefix, key);
+	while (len > 0 && dots < TRASH_FIELDS)
+		if (name[--len] == '.')
+			dots++;
+	return dots == TRASH_FIELDS && len == strlen(prefix) && memcmp(name, prefix, len) == 0;
 }
 
 void nfs_state_trash_identity(const char *name, struct nfs_export *e)

@@ -8,6 +8,8 @@
  *     volumes/           one record per volume, see nfs/record.h
  *     parents/           one symbolic link per parent directory that csi-nfs made for a subDir
  *     users/             which volumes use which directory, where that is not plain; csi/usage.h
+ *     snapshots/         one record per snapshot
+ *     work/              copies and archives that are being made, csi/build.h
  *     trash/             deleted directories that are being purged
  *
  * The folders have mode 0700 where the driver is root on the share. Elsewhere (the export squashes
@@ -28,6 +30,8 @@ enum nfs_folder {
 	NFS_FOLDER_VOLUMES,
 	NFS_FOLDER_PARENTS,
 	NFS_FOLDER_USERS,
+	NFS_FOLDER_SNAPSHOTS,
+	NFS_FOLDER_WORK,
 	NFS_FOLDER_TRASH,
 };
 
@@ -55,6 +59,9 @@ void nfs_state_trash_key(char ret[NFS_TRASH_KEY_MAX + 1], const char *key);
  * when too long, and tells the identity of the client where that is not the process's own.
  */
 void nfs_state_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key);
+
+/* Whether a name was made of that key: so that what is left of earlier attempts is found. */
+bool nfs_state_trash_name_is_of(const char *name, const char *key);
 
 /* The identity that a name in the trash tells, or the process's own, into e. */
 void nfs_state_trash_identity(const char *name, struct nfs_export *e);

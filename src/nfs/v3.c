@@ -150,6 +150,11 @@ static void take_mkdir(struct nfs_op *op, const void *data)
 	take_attr_if(&op->attr, &ok->obj_attributes);
 }
 
+static void take_symlink(struct nfs_op *op, const void *data)
+{
+	take_handle_if(&op->handle, &((const SYMLINK3res *)data)->SYMLINK3res_u.resok.obj);
+}
+
 static void take_readlink(struct nfs_op *op, const void *data)
 {
 	const char *text = ((const READLINK3res *)data)->READLINK3res_u.resok.data;
@@ -243,7 +248,7 @@ static void take_nothing(struct nfs_op *op, const void *data)
 static void (*const take[])(struct nfs_op *op, const void *data) = {
 	[NFS_OP_LOOKUP] = take_lookup,   [NFS_OP_GETATTR] = take_getattr,
 	[NFS_OP_SETATTR] = take_nothing, [NFS_OP_MKDIR] = take_mkdir,
-	[NFS_OP_SYMLINK] = take_nothing, [NFS_OP_READLINK] = take_readlink,
+	[NFS_OP_SYMLINK] = take_symlink, [NFS_OP_READLINK] = take_readlink,
 	[NFS_OP_REMOVE] = take_nothing,  [NFS_OP_RMDIR] = take_nothing,
 	[NFS_OP_RENAME] = take_nothing,  [NFS_OP_READDIR] = take_readdir,
 	[NFS_OP_FSSTAT] = take_fsstat,   [NFS_OP_CREATE] = take_create,

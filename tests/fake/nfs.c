@@ -298,6 +298,13 @@ static int perform_in(struct fake_nfs *f, struct node *node, struct nfs_op *op)
 	case NFS_OP_SETATTR:
 	case NFS_OP_READLINK:
 	case NFS_OP_FSSTAT:
+	case NFS_OP_CREATE:
+	case NFS_OP_MKNOD:
+	case NFS_OP_LINK:
+	case NFS_OP_READ:
+	case NFS_OP_WRITE:
+	case NFS_OP_COMMIT:
+	case NFS_OPS:
 		break;
 	}
 	return -EINVAL;

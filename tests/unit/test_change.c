@@ -42,7 +42,7 @@ static int create(struct fake_nfs *f)
 	check_int("create", "dir", record_set(&rec, VOLUME_KEY_DIR, "v"), 0);
 	check_int("create", "mode", record_set(&rec, VOLUME_KEY_MODE, "0750"), 0);
 	check_int("create", "size", record_set(&rec, VOLUME_KEY_SIZE, "10"), 0);
-	return volume_create(c, "v", &rec, NULL, NULL);
+	return volume_create(c, "v", &rec, NULL, NULL, NULL);
 }
 
 /* One ControllerModifyVolume, on a client of its own, as the given uid. */

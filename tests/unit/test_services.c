@@ -146,6 +146,9 @@ START_TEST(test_unimplemented)
 		"ControllerGetVolume",
 		"ControllerModifyVolume",
 		"ControllerExpandVolume",
+		"CreateSnapshot",
+		"DeleteSnapshot",
+		"ListSnapshots",
 		"NodePublishVolume",
 		"NodeUnpublishVolume",
 		"NodeGetInfo",
@@ -245,11 +248,17 @@ START_TEST(test_capabilities)
 	invoke("controller", &b.controller.service.base, "ControllerGetCapabilities", &controller,
 	       &call);
 	list = (const void *)call.reply;
-	check_int("controller", "number", list->n_capabilities, 8);
+	check_int("controller", "number", list->n_capabilities, 11);
 	check_int("controller", "case", list->capabilities[0]->type_case,
 		  CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC);
 	check_int("controller", "type", list->capabilities[0]->rpc->type,
 		  CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__TYPE__CREATE_DELETE_VOLUME);
+	call_done(&call);
+	b.driver.get_snapshot = true;
+	invoke("controller with GetSnapshot", &b.controller.service.base,
+	       "ControllerGetCapabilities", &controller, &call);
+	list = (const void *)call.reply;
+	check_int("controller with GetSnapshot", "number", list->n_capabilities, 12);
 	call_done(&call);
 	invoke("node", &b.node.service.base, "NodeGetCapabilities", &node, &call);
 	node_list = (const void *)call.reply;

@@ -55,7 +55,7 @@ static int create(struct fake_nfs *f, const struct volume *v, int64_t required, 
 	range.required_bytes = required;
 	describe(v, &rec);
 	error_clear(err);
-	return volume_create(c, v->key, &rec, required != 0 ? &range : NULL, err);
+	return volume_create(c, v->key, &rec, required != 0 ? &range : NULL, NULL, err);
 }
 
 static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid, const char *on_delete,

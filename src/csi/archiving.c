@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* CreateSnapshot. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "csi/build.h"
+#include "csi/directory.h"
+#include "csi/params.h"
+#include "csi/snapshot.h"
+#include "csi/transfer.h"
+#include "csi/usage.h"
+#include "csi/validate.h"
+#include "csi/volume.h"
+#include "nfs/calls.h"
+#include "nfs/state.h"
+#include "tree/archive.h"
+
+struct archiving {
+	const struct csi_driver *driver;
+	const Csi__V1__CreateSnapshotRequest *in;
+	struct snapshot_params params;
+	struct reference source;
+	struct nfs_export export; /* where the archive goes */
+	struct volume_id id;
+	char *id_text;
+	struct record record;
+	char *file; /* name of the archive */
+	struct nfs_client *to; /* meanwhile */
+	const char *name; /* of the directory that is being made, meanwhile */
+	struct trash trash;
+};
+
+static void archiving_done(struct archiving *x)
+{
+	snapshot_params_done(&x->params);
+	reference_done(&x->source);
+	nfs_export_done(&x->export);
+	volume_id_done(&x->id);
+	free(x->id_text);
+	record_done(&x->record);
+	free(x->file);
+}
+
+/* -------- what is asked for -------- */
+
+/* The volume's key, as part of a file name. */
+static char *source_name(const struct volume_id *id)
+{
+	const char *key = volume_id_key(id);
+	char name[RECORD_NAME_MAX + 1];
+
+	directory_key(name, key, strlen(key));
+	return strdup(name);
+}
+
+static int make_id(struct archiving *x, struct error *err)
+{
+	const char *server = x->params.server != NULL ? x->params.server : x->source.id.server;
+	const char *share = x->params.share != NULL ? x->params.share : x->source.id.share;
+	struct volume_id *id = &x->id;
+	int r;
+
+	id->server = nfs_server_without_brackets(server);
+	id->share = path_trim(share);
+	id->on_delete = source_name(&x->source.id);
+	if (id->server == NULL || id->share == NULL || id->on_delete == NULL)
+		return error_oom(err);
+	r = volume_key(x->in->name, id->server, id->share, &id->subdir, err);
+	if (r < 0)
+		return r;
+	id->uuid = strdup(id->subdir);
+	x->id_text = id->uuid != NULL ? volume_id_format(id) : NULL;
+	x->file = malloc(strlen(id->on_delete) + 16);
+	if (x->id_text == NULL || x->file == NULL)
+		return error_oom(err);
+	(void)sprintf(x->file, "%s%s", id->on_delete, tree_compression_suffix(x->params.compression));
+	return 0;
+}
+
+static int make_export(struct archiving *x, const struct csi_map *secrets, struct error *err)
+{
+	int r;
+
+	r = nfs_export_init(&x->export, x->id.server, x->id.share, err);
+	if (r == 0)
+		r = nfs_export_apply_options(&x->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS),
+					     err);
+	if (r == 0)
+		r = nfs_export_apply_options(&x->export, x->params.mount_options, err);
+	if (r == 0)
+		known_exports_apply(x->driver->known, &x->export);
+	return r;
+}
+
+static int describe(struct archiving *x, struct error *err)
+{
+	const struct record *source = &x->source.record;
+	struct record *rec = &x->record;
+	char number[32];
+	int r;
+
+	(void)snprintf(number, sizeof(number), "%" PRId64, volume_size(source));
+	r = record_set(rec, SNAPSHOT_KEY_NAME, x->in->name);
+	if (r == 0)
+		r = record_set(rec, SNAPSHOT_KEY_ID, x->id_text);
+	if (r == 0)
+		r = record_set(rec, SNAPSHOT_KEY_SOURCE, x->in->source_volume_id);
+	if (r == 0)
+		r = record_set(rec, SNAPSHOT_KEY_SIZE, number);
+	if (r == 0)
+		r = record_set(rec, SNAPSHOT_KEY_FILE, x->file);
+	/* As whom the volume is worked on: its snapshots, too. */
+	if (r == 0 && record_get(source, VOLUME_KEY_UID) != NULL)
+		r = record_set(rec, VOLUME_KEY_UID, record_get(source, VOLUME_KEY_UID));
+	if (r == 0 && record_get(source, VOLUME_KEY_GID) != NULL)
+		r = record_set(rec, VOLUME_KEY_GID, record_get(source, VOLUME_KEY_GID));
+	return r < 0 ? error_oom(err) : 0;
+}
+
+static int archiving_init(struct archiving *x, struct error *err)
+{
+	const Csi__V1__CreateSnapshotRequest *in = x->in;
+	const struct csi_map parameters = csi_map_of(in, parameters);
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	int r;
+
+	r = validate_name(in->name, err);
+	if (r == 0)
+		r = validate_required(in->source_volume_id, "source_volume_id", err);
+	if (r == 0)
+		r = validate_map(&parameters, "parameters", err);
+	if (r == 0)
+		r = snapshot_params_parse(&x->params, &parameters, x->driver->compression, err);
+	if (r == 0)
+		r = reference_find(&x->source, x->driver, in->source_volume_id, &secrets, err);
+	if (r == 0)
+		r = make_id(x, err);
+	return r < 0 ? r : make_export(x, &secrets, err);
+}
+
+/* -------- the archive -------- */
+
+static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
+{
+	struct archiving *x = data;
+	const struct nfs_handle *work;
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	struct transfer t;
+	const char *dir;
+	int r;
+
+	r = volume_directory(c, &ref->id, &ref->record, &dir, err);
+	if (r == 0)
+		r = transfer_open(&t, x->driver, x->in->name, c, x->to, err);
+	else
+		return r;
+	if (r == 0)
+		r = nfs_state_folder(t.work.to, NFS_FOLDER_WORK, true, &work, err);
+	if (r == 0)
+		r = directory_locate(t.work.from, dir, &place, err);
+	if (r == 0)
+		r = nfs_lookup(t.work.from, &place.parent, place.base, &handle, &attr);
+	if (r == 0)
+		r = nfs_stat(t.work.from, &handle, &attr);
+	if (r < 0)
+		r = nfs_error_set(err, c, r, "volume directory '%s'", dir);
+	if (r == 0)
+		r = tree_pack(&t.work, &handle, &attr, work, x->name, x->file,
+			      x->params.compression, err);
+	transfer_close(&t, r);
+	return r;
+}
+
+static int fill(struct nfs_client *c, const char *name, void *data, struct error *err)
+{
+	struct archiving *x = data;
+
+	x->to = c;
+	x->name = name;
+	return csi_with_volume(x->driver, &x->source, pack_volume, x, err);
+}
+
+static int put_time(struct record *rec, struct nfs_time time)
+{
+	char number[32];
+
+	(void)snprintf(number, sizeof(number), "%" PRIu64,
+		       (uint64_t)time.sec * CLOCK_NS_PER_S + time.nsec);
+	return record_set(rec, SNAPSHOT_KEY_TIME, number);
+}
+
+static int put_now(struct record *rec, void *data)
+{
+	struct timespec now;
+
+	(void)data;
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
+	return put_time(rec, (struct nfs_time){ now.tv_sec, (uint32_t)now.tv_nsec });
+}
+
+static int check_same(struct archiving *x, struct nfs_client *c, const struct nfs_handle *folder,
+		      struct error *err)
+{
+	struct record have = { .n = 0 };
+	const char *source;
+	int r;
+
+	r = record_read(c, folder, x->id.subdir, &have, err);
+	if (r == -ENOENT)
+		return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
+	if (r < 0)
+		return r;
+	source = record_get(&have, SNAPSHOT_KEY_SOURCE);
+	if (source == NULL || strcmp(source, x->in->source_volume_id) != 0 ||
+	    !str_eq(record_get(&have, SNAPSHOT_KEY_NAME), x->in->name)) {
+		record_done(&have);
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "a snapshot named '%s' of another volume exists", x->in->name);
+	}
+	record_done(&x->record);
+	x->record = have;
+	return 0;
+}
+
+/* One that csi-driver-nfs has made becomes ours; something else of that name is in the way. */
+static int adopt(struct archiving *x, struct nfs_client *c, const struct nfs_handle *folder,
+		 struct error *err)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = snapshot_find_archive(c, &x->id, &handle, &attr, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (put_time(&x->record, attr.mtime) < 0 || record_set(&x->record, BUILD_KEY_READY, "1") < 0)
+		return error_oom(err);
+	return record_replace(c, folder, x->id.subdir, &x->record, err);
+}
+
+/* Of a snapshot that is not made nothing stays behind; else a CO has to come back for it. */
+static void undo(struct nfs_client *c, const struct build *b, struct error *err)
+{
+	struct error second = { .code = ERROR_OK };
+
+	if (error_is_final(err->code) && !build_is_ready(b->rec) &&
+	    record_remove(c, b->records, b->key, b->rec, &second) < 0)
+		err->code = ERROR_ABORTED;
+}
+
+static int create_work(struct nfs_client *c, void *data, struct error *err)
+{
+	struct archiving *x = data;
+	struct build b = { .key = x->id.subdir,
+			   .path = x->id.subdir,
+			   .rec = &x->record,
+			   .fill = fill,
+			   .describe = put_now,
+			   .data = x };
+	bool is_ours = true;
+	int r;
+
+	csi_trash_of(&x->trash, &x->export, c);
+	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, true, &b.records, err);
+	if (r < 0)
+		return r;
+	r = record_create(c, b.records, b.key, &x->record, err);
+	if (r == 0) {
+		r = adopt(x, c, b.records, err);
+	} else if (r == -EEXIST) {
+		r = check_same(x, c, b.records, err);
+		is_ours = r == 0;
+	}
+	if (r == 0)
+		r = build_make(c, &b, err);
+	x->trash.is_used = x->trash.is_used || b.trashed;
+	if (r < 0 && is_ours)
+		undo(c, &b, err);
+	return r;
+}
+
+static int create(struct archiving *x, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	cleanup_usage_lock struct usage_lock *source = NULL;
+	cleanup_usage_lock struct usage_lock *place = NULL;
+	struct volume_owner owner;
+	const char *dir;
+	int r;
+
+	r = archiving_init(x, err);
+	if (r == 0)
+		r = csi_lock(x->driver, "snapshot", &x->export, x->id.subdir, &lock, err);
+	if (r == 0)
+		r = reference_read(&x->source, x->driver, err);
+	if (r == 0)
+		r = csi_with_volume(x->driver, &x->source, csi_find_volume_work, NULL, err);
+	if (r < 0)
+		return r;
+	dir = record_get(&x->source.record, VOLUME_KEY_DIR);
+	r = usage_acquire(x->driver->usage, &x->source.export,
+			  dir != NULL ? dir : x->source.id.subdir, false, &source, err);
+	if (r == 0)
+		r = usage_acquire(x->driver->usage, &x->export, x->id.subdir, false, &place, err);
+	if (r == 0)
+		r = describe(x, err);
+	if (r < 0)
+		return r;
+	owner = volume_owner_of(&x->source.record);
+	r = csi_with_owner(x->driver, &x->export, &owner, create_work, x, err);
+	csi_purge(x->driver, &x->trash);
+	return r;
+}
+
+void controller_create_snapshot(Csi__V1__Controller_Service *service,
+				const Csi__V1__CreateSnapshotRequest *in,
+				Csi__V1__CreateSnapshotResponse_Closure closure, void *data)
+{
+	struct archiving x = { .driver = csi_controller_driver(service), .in = in };
+	Csi__V1__CreateSnapshotResponse out = CSI__V1__CREATE_SNAPSHOT_RESPONSE__INIT;
+	struct snapshot_message message;
+	struct request *req = data;
+	int r;
+
+	csi_set_subject(req, in->name);
+	r = create(&x, &req->err);
+	if (r == 0) {
+		snapshot_message_of_record(&message, &x.record);
+		out.snapshot = &message.snapshot;
+	}
+	closure(r < 0 ? NULL : &out, data);
+	archiving_done(&x);
+}

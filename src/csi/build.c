@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/build.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "csi/directory.h"
+#include "nfs/calls.h"
+#include "nfs/state.h"
+
+#define HEX_BYTES 17
+
+bool build_is_ready(const struct record *rec)
+{
+	return record_get(rec, BUILD_KEY_READY) != NULL;
+}
+
+static int failed(struct nfs_client *c, int r, const char *path, struct error *err)
+{
+	return nfs_error_set(err, c, r, "putting '%s' into its place", path);
+}
+
+static int fileid_of(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		     char ret[HEX_BYTES])
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = nfs_lookup(c, dir, name, &handle, &attr);
+	if (r == 0)
+		r = nfs_stat(c, &handle, &attr);
+	if (r < 0)
+		return r;
+	if (attr.type != NFS_TYPE_DIRECTORY)
+		return -ENOTDIR;
+	(void)snprintf(ret, HEX_BYTES, "%" PRIx64, attr.fileid);
+	return 0;
+}
+
+int build_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
+		      struct error *err)
+{
+	const char *built = record_get(rec, BUILD_KEY_BUILT);
+	struct directory_place place;
+	char fileid[HEX_BYTES];
+	int r;
+
+	if (built == NULL)
+		return 0;
+	r = directory_locate(c, path, &place, err);
+	if (r == 0)
+		r = fileid_of(c, &place.parent, place.base, fileid);
+	if (r == -ENOENT || r == -ENOTDIR)
+		return 0;
+	return r < 0 ? failed(c, r, path, err) : strcmp(fileid, built) == 0;
+}
+
+/* -------- what is left of earlier attempts -------- */
+
+struct leftovers {
+	const char *key;
+	struct strv names;
+};
+
+static int take_leftover(void *data, const struct nfs_entry *entry)
+{
+	struct leftovers *l = data;
+	char **items;
+
+	if (!nfs_state_trash_name_is_of(entry->name, l->key))
+		return 0;
+	items = reallocarray(l->names.items, l->names.n + 1, sizeof(*items));
+	if (items == NULL)
+		return -ENOMEM;
+	l->names.items = items;
+	items[l->names.n] = strdup(entry->name);
+	return items[l->names.n++] != NULL ? 0 : -ENOMEM;
+}
+
+static int discard(struct nfs_client *c, const struct nfs_handle *work, const char *name,
+		   bool *ret_trashed, struct error *err)
+{
+	const struct nfs_handle *trash;
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, err);
+	if (r < 0)
+		return r;
+	r = nfs_rename(c, work, name, trash, name);
+	if (r == 0)
+		*ret_trashed = true;
+	if (r == 0 || r == -ENOENT)
+		return 0;
+	return nfs_error_set(err, c, r, "moving '%s' to the trash", name);
+}
+
+int build_discard(struct nfs_client *c, const char *key, bool *ret_trashed, struct error *err)
+{
+	struct leftovers l = { .key = key };
+	const struct nfs_handle *work;
+	size_t i;
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_WORK, false, &work, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_readdir(c, work, take_leftover, &l);
+	if (r < 0)
+		r = nfs_error_set(err, c, r, "reading the folder of unfinished work");
+	for (i = 0; i < l.names.n && r == 0; i++)
+		r = discard(c, work, l.names.items[i], ret_trashed, err);
+	strv_done(&l.names);
+	return r;
+}
+
+/* -------- making -------- */
+
+/* RENAME replaces an empty directory, as one is that a StorageClass's subDir may name. */
+static int check_place(struct nfs_client *c, const char *path, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	int r;
+
+	r = directory_locate(c, path, &place, err);
+	if (r == 0)
+		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return failed(c, r, path, err);
+	r = nfs_rmdir(c, &place.parent, place.base);
+	if (r == 0 || r == -ENOENT)
+		return 0;
+	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "'%s' on %s:%s exists and is not empty: move it away", path,
+				 c->export.server, c->export.share);
+	return failed(c, r, path, err);
+}
+
+static int put_in_place(struct nfs_client *c, struct build *b, const struct nfs_handle *work,
+			const char *name, struct error *err)
+{
+	struct directory_place place;
+	char fileid[HEX_BYTES];
+	int r;
+
+	r = fileid_of(c, work, name, fileid);
+	if (r < 0)
+		return failed(c, r, b->path, err);
+	if (record_set(b->rec, BUILD_KEY_BUILT, fileid) < 0)
+		return error_oom(err);
+	r = record_replace(c, b->records, b->key, b->rec, err);
+	if (r == 0)
+		r = directory_make_parents(c, b->path, &place, err);
+	if (r < 0)
+		return r;
+	r = nfs_rename(c, work, name, &place.parent, place.base);
+	if (r == -EEXIST || r == -ENOTEMPTY)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "'%s' on %s:%s was made meanwhile: move it away", b->path,
+				 c->export.server, c->export.share);
+	/* Another attempt has begun, and taken this one's work for what a crash left. */
+	if (r == -ENOENT)
+		return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", b->path);
+	return r < 0 ? failed(c, r, b->path, err) : 0;
+}
+
+static int build(struct nfs_client *c, struct build *b, struct error *err)
+{
+	struct error second = { .code = ERROR_OK };
+	const struct nfs_handle *work;
+	char name[NFS_NAME_MAX + 1];
+	int r;
+
+	r = build_discard(c, b->key, &b->trashed, err);
+	if (r == 0)
+		r = check_place(c, b->path, err);
+	if (r == 0)
+		r = nfs_state_folder(c, NFS_FOLDER_WORK, true, &work, err);
+	if (r < 0)
+		return r;
+	nfs_state_trash_name(name, c, b->key);
+	r = b->fill(c, name, b->data, err);
+	if (r == 0)
+		r = put_in_place(c, b, work, name, err);
+	/* Where that fails, the next attempt, or the deletion, finds it. */
+	if (r < 0 && !c->broken)
+		(void)discard(c, work, name, &b->trashed, &second);
+	return r;
+}
+
+int build_make(struct nfs_client *c, struct build *b, struct error *err)
+{
+	int r;
+
+	if (build_is_ready(b->rec))
+		return 0;
+	r = build_is_in_place(c, b->rec, b->path, err);
+	if (r == 0)
+		r = build(c, b, err);
+	if (r < 0)
+		return r;
+	if ((b->describe != NULL && b->describe(b->rec, b->data) < 0) ||
+	    record_set(b->rec, BUILD_KEY_READY, "1") < 0)
+		return error_oom(err);
+	return record_replace(c, b->records, b->key, b->rec, err);
+}

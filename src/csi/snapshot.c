@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/snapshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/str.h"
+#include "csi/build.h"
+#include "csi/directory.h"
+#include "csi/usage.h"
+#include "csi/validate.h"
+#include "csi/volume.h"
+#include "nfs/calls.h"
+#include "nfs/state.h"
+#include "tree/archive.h"
+
+/* -------- one that an id names -------- */
+
+int snapshot_init(struct snapshot *s, const struct csi_driver *driver, const char *id,
+		  const struct csi_map *secrets, struct error *err)
+{
+	int r;
+
+	*s = (struct snapshot){ .has_archive = false };
+	r = volume_id_parse(&s->id, id);
+	if (r == -ENOMEM)
+		return error_oom(err);
+	/* The name is there twice, and is a directory in the root of the share. */
+	if (r < 0 || s->id.on_delete[0] == '\0' || strcmp(s->id.subdir, s->id.uuid) != 0 ||
+	    strchr(s->id.subdir, '/') != NULL || strchr(s->id.on_delete, '/') != NULL ||
+	    strlen(s->id.subdir) > RECORD_NAME_MAX || strlen(s->id.on_delete) > RECORD_NAME_MAX)
+		return -EINVAL;
+	r = nfs_export_init(&s->export, s->id.server, s->id.share, err);
+	if (r < 0)
+		return r;
+	r = nfs_export_apply_options(&s->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
+	if (r == -EINVAL)
+		return -EBADMSG; /* that is the secret's fault, not the id's */
+	if (r == 0)
+		known_exports_apply(driver->known, &s->export);
+	return r;
+}
+
+void snapshot_done(struct snapshot *s)
+{
+	volume_id_done(&s->id);
+	nfs_export_done(&s->export);
+	record_done(&s->record);
+}
+
+int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id, struct nfs_handle *ret,
+			  struct nfs_attr *ret_attr, struct error *err)
+{
+	static const enum tree_compression order[] = {
+		TREE_COMPRESSION_GZIP,
+		TREE_COMPRESSION_NONE,
+		TREE_COMPRESSION_ZSTD,
+	};
+	char name[NFS_NAME_MAX + 1];
+	struct nfs_handle folder;
+	size_t i;
+	int r;
+
+	r = nfs_lookup(c, &c->root, id->subdir, &folder, ret_attr);
+	if (r == 0 && ret_attr->type != NFS_TYPE_DIRECTORY)
+		r = -ENOENT;
+	for (i = 0; i < ARRAY_SIZE(order) && (r == 0 || (i > 0 && r == -ENOENT)); i++) {
+		(void)snprintf(name, sizeof(name), "%s%s", id->on_delete,
+			       tree_compression_suffix(order[i]));
+		r = nfs_lookup(c, &folder, name, ret, ret_attr);
+		if (r == 0)
+			r = nfs_stat(c, ret, ret_attr);
+		if (r == 0 && ret_attr->type == NFS_TYPE_FILE)
+			return 0;
+		if (r == 0)
+			r = -ENOENT;
+	}
+	return r == -ENOENT ? r : nfs_error_set(err, c, r, "looking for snapshot '%s'", id->subdir);
+}
+
+static int read_work(struct nfs_client *c, void *data, struct error *err)
+{
+	const struct nfs_handle *folder;
+	struct snapshot *s = data;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	record_done(&s->record);
+	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
+	if (r == 0)
+		r = record_read(c, folder, s->id.subdir, &s->record, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = snapshot_find_archive(c, &s->id, &handle, &attr, err);
+	s->has_archive = r == 0;
+	if (r == 0)
+		s->time = attr.mtime;
+	return r == -ENOENT ? 0 : r;
+}
+
+int snapshot_read(struct snapshot *s, const struct csi_driver *driver, struct error *err)
+{
+	return csi_with_reader(driver, &s->export, read_work, s, err);
+}
+
+bool snapshot_is_ready(const struct snapshot *s)
+{
+	return s->has_archive && (s->record.n == 0 || build_is_ready(&s->record));
+}
+
+int64_t snapshot_size(const struct snapshot *s)
+{
+	return volume_size(&s->record); /* the key is the same */
+}
+
+/* -------- DeleteSnapshot -------- */
+
+struct removal {
+	struct snapshot *snapshot;
+	struct trash trash;
+};
+
+/* Only what holds the archive, or was built for the record, is a snapshot's directory. */
+static int remove_directory(struct nfs_client *c, struct removal *x, struct error *err)
+{
+	const struct snapshot *s = x->snapshot;
+	struct directory_place place = { .parent = c->root, .base = s->id.subdir };
+	int r = s->has_archive;
+
+	if (r == 0)
+		r = build_is_in_place(c, &s->record, s->id.subdir, err);
+	return r <= 0 ? r : directory_remove(c, &place, s->id.subdir, &x->trash.is_used, err);
+}
+
+static int remove_work(struct nfs_client *c, void *data, struct error *err)
+{
+	struct removal *x = data;
+	struct snapshot *s = x->snapshot;
+	const struct nfs_handle *folder;
+	int r;
+
+	csi_trash_of(&x->trash, &s->export, c);
+	r = remove_directory(c, x, err);
+	if (r == 0)
+		r = build_discard(c, s->id.subdir, &x->trash.is_used, err);
+	if (r < 0)
+		return r;
+	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return s->record.n > 0 ? record_remove(c, folder, s->id.subdir, &s->record, err)
+			       : record_forget(c, folder, s->id.subdir, err);
+}
+
+static int delete_snapshot(const struct csi_driver *driver, const Csi__V1__DeleteSnapshotRequest *in,
+			   struct snapshot *s, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	cleanup_usage_lock struct usage_lock *usage = NULL;
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	struct removal x = { .snapshot = s };
+	struct volume_owner owner;
+	int r;
+
+	r = validate_required(in->snapshot_id, "snapshot_id", err);
+	if (r < 0)
+		return r;
+	r = snapshot_init(s, driver, in->snapshot_id, &secrets, err);
+	if (r < 0)
+		return r == -EINVAL ? 0 : r; /* none that ever was here */
+	r = csi_lock(driver, "snapshot", &s->export, s->id.subdir, &lock, err);
+	if (r == 0)
+		r = usage_acquire(driver->usage, &s->export, s->id.subdir, true, &usage, err);
+	if (r == 0)
+		r = snapshot_read(s, driver, err);
+	if (r < 0)
+		return r;
+	owner = volume_owner_of(&s->record);
+	r = csi_with_owner(driver, &s->export, &owner, remove_work, &x, err);
+	csi_purge(driver, &x.trash);
+	return r;
+}
+
+void controller_delete_snapshot(Csi__V1__Controller_Service *service,
+				const Csi__V1__DeleteSnapshotRequest *in,
+				Csi__V1__DeleteSnapshotResponse_Closure closure, void *data)
+{
+	const Csi__V1__DeleteSnapshotResponse out = CSI__V1__DELETE_SNAPSHOT_RESPONSE__INIT;
+	struct snapshot s = { .has_archive = false };
+	struct request *req = data;
+	int r;
+
+	csi_set_subject(req, in->snapshot_id);
+	r = delete_snapshot(csi_controller_driver(service), in, &s, &req->err);
+	snapshot_done(&s);
+	closure(r < 0 ? NULL : &out, data);
+}

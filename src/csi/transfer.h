@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Clients for work on a whole tree, beside those that the call itself uses: over NFSv3 where the server
+ * has it and shows the same export there, as it takes large writes and has no state. Few at a time, so
+ * that the workers and the servers' places stay free for calls that are short. Worker threads; blocks.
+ */
+#ifndef CSI_TRANSFER_H
+#define CSI_TRANSFER_H
+
+#include "csi/driver.h"
+#include "tree/entry.h"
+
+#define TRANSFERS_MAX 4
+
+struct transfer {
+	const struct csi_driver *driver;
+	const char *what; /* for the log: what is made, borrowed */
+	struct tree_work work;
+	uint64_t started_ns;
+	bool counted;
+};
+
+/*
+ * Clients like those: for the same exports, with the same identities. Errors: ABORTED where too many are at
+ * work, else as nfs_pool_lease(). transfer_close() is due in either case.
+ */
+int transfer_open(struct transfer *t, const struct csi_driver *driver, const char *what,
+		  const struct nfs_client *from, const struct nfs_client *to, struct error *err);
+
+/* Gives the clients back, and logs what was done where it was done: r is the result. */
+void transfer_close(struct transfer *t, int r);
+
+#endif

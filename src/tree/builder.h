@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * A sink that makes the tree on an export, many operations in flight, on work->to. Directories get
+ * their modes and times when all that is in them is there; data is on the server's disk before the file
+ * is finished. Owners are set where the client is root on the server, as nobody else may; without them
+ * no file becomes setuid for somebody else than its owner.
+ *
+ * A directory may come again after it has been ended, and one may come without attributes (attr is not
+ * full): archives need not be in order. Whatever else comes twice is an error.
+ */
+#ifndef TREE_BUILDER_H
+#define TREE_BUILDER_H
+
+#include "tree/entry.h"
+
+struct tree_builder;
+
+struct tree_builder_options {
+	const char *root; /* name of the tree's root in parent, which must not be there yet */
+	uint64_t data_max; /* bytes, without blocks of zeros, that are taken; 0: no limit */
+};
+
+/* The arguments are borrowed for as long as it exists. 0 or -ENOMEM. */
+int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
+		     const struct nfs_handle *parent, const struct tree_builder_options *options);
+
+/* An error of the sink is that of any entry before, too: there is no telling when one shows. */
+struct tree_sink *tree_builder_sink(struct tree_builder *b);
+
+/* Waits until all of the tree is there, and tells the handle of its root. */
+int tree_builder_finish(struct tree_builder *b, struct nfs_handle *ret_root, struct error *err);
+
+/* Drains the work. Accepts NULL. */
+void tree_builder_free(struct tree_builder *b);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Copies a tree from one export to another, or within one. */
+#ifndef TREE_COPY_H
+#define TREE_COPY_H
+
+#include "tree/entry.h"
+
+/*
+ * Makes a copy of the tree at the handle as root in parent. Returns 0, or a negative errno with the
+ * error set; then something of it may be left.
+ */
+int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
+	      const struct nfs_handle *parent, const char *root, struct nfs_handle *ret_root,
+	      struct error *err);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * What passes from one end of a copy to the other: a tree as a stream of entries, parents before
+ * what is in them, and data in ascending order. tree/reader.h makes it of a directory on an
+ * export, tree/unpack.h of an archive; tree/builder.h and tree/pack.h take it.
+ */
+#ifndef TREE_ENTRY_H
+#define TREE_ENTRY_H
+
+#include <stdatomic.h>
+
+#include "nfs/client.h"
+
+/* Data between holes. */
+struct tree_segment {
+	uint64_t offset, len;
+};
+
+/* Borrowed by those who are given it, during the call. */
+struct tree_entry {
+	const char *path; /* from the root of the tree, without a slash in front; "" for the root */
+	const char *name; /* its last component */
+	struct nfs_attr attr;
+	const char *link; /* of a symbolic link: its text */
+	const char *same_as; /* path of an earlier entry that is the same file; NULL: none */
+	const struct tree_segment *segments; /* of a file with holes, where they were asked for */
+	size_t n_segments;
+	bool has_holes;
+};
+
+/*
+ * Each entry is begun, and ended when all that is in it has been: the children of a directory, the
+ * data of a file. An error ends the stream.
+ */
+struct tree_sink {
+	int (*begin)(struct tree_sink *sink, const struct tree_entry *entry, struct error *err);
+	int (*data)(struct tree_sink *sink, uint64_t offset, const char *data, size_t len,
+		    struct error *err);
+	int (*end)(struct tree_sink *sink, struct error *err);
+};
+
+/* What has been done so far. */
+struct tree_progress {
+	uint64_t files; /* and everything else that is no directory */
+	uint64_t directories;
+	uint64_t bytes; /* of data */
+	uint64_t changed; /* files that became shorter meanwhile */
+	uint64_t vanished; /* entries that went away meanwhile */
+	uint64_t left_out; /* what cannot be kept: sockets in archives, other file systems */
+	uint64_t done, total; /* bytes of an archive that is read; 0: there is none */
+};
+
+/*
+ * What one thread of work needs: the clients on which operations are in flight, and how it is told
+ * to end. report, which may be NULL, is called every TREE_REPORT_S seconds.
+ */
+struct tree_work {
+	struct nfs_client *from, *to; /* may be the same */
+	const atomic_bool *cancel; /* may be NULL */
+	struct tree_progress progress;
+	void (*report)(const struct tree_progress *progress, void *data);
+	void *data;
+	uint64_t reported_ns;
+	size_t in_flight; /* operations on both */
+	size_t fetched; /* bytes of data that are read ahead */
+	unsigned int patience; /* how often the server has asked to wait */
+	bool wait;
+};
+
+#define TREE_REPORT_S 10
+
+/* Waits until an operation has finished. -ECANCELED with CANCELLED, or the transport's error, unreported. */
+int tree_pump(struct tree_work *work, struct error *err);
+
+/* Waits for all operations in flight, which point into what is about to be freed. */
+void tree_drain(struct tree_work *work);
+
+/*
+ * Whether an operation that ended with this error is to be started again: the server asked to try
+ * later, and has not done so too often.
+ */
+bool tree_is_to_be_retried(struct tree_work *work, int error);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "tree/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nfs_handle *handle,
+		    uint64_t size)
+{
+	*f = (struct tree_file){ .work = work, .handle = handle, .size = size };
+	list_init(&f->chunks);
+}
+
+void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments, size_t n)
+{
+	f->segments = segments;
+	f->n_segments = n;
+}
+
+/* The next part that is to be read, from f->next on; false: there is none. */
+static bool next_part(struct tree_file *f, size_t *ret)
+{
+	uint64_t end = f->size;
+
+	if (f->segments != NULL) {
+		while (f->segment < f->n_segments &&
+		       f->next >= f->segments[f->segment].offset + f->segments[f->segment].len)
+			f->segment++;
+		if (f->segment == f->n_segments)
+			return false;
+		if (f->next < f->segments[f->segment].offset)
+			f->next = f->segments[f->segment].offset;
+		end = f->segments[f->segment].offset + f->segments[f->segment].len;
+	}
+	if (f->at_end || f->next >= end)
+		return false;
+	*ret = end - f->next < NFS_TRANSFER_MAX ? (size_t)(end - f->next) : NFS_TRANSFER_MAX;
+	return true;
+}
+
+static void chunk_free(struct tree_chunk *chunk)
+{
+	chunk->file->work->fetched -= chunk->want;
+	list_remove(&chunk->link);
+	free(chunk);
+}
+
+static int start(struct tree_chunk *chunk)
+{
+	struct tree_work *work = chunk->file->work;
+	int r;
+
+	chunk->op.offset = chunk->offset + chunk->got;
+	chunk->op.count = (uint32_t)(chunk->want - chunk->got);
+	chunk->op.buffer = chunk->data + chunk->got;
+	r = nfs_client_start(work->from, &chunk->op);
+	if (r == 0)
+		work->in_flight++;
+	return r;
+}
+
+/* Servers may give less than they are asked for, but not nothing. */
+static int take(struct tree_chunk *chunk, bool *ret_again)
+{
+	const struct nfs_op *op = &chunk->op;
+
+	chunk->got += op->count;
+	if (op->eof && chunk->got < chunk->want)
+		chunk->file->at_end = true;
+	*ret_again = !op->eof && chunk->got < chunk->want;
+	return *ret_again && op->count == 0 ? -EIO : 0;
+}
+
+static void replied(struct nfs_op *op)
+{
+	struct tree_chunk *chunk = container_of(op, struct tree_chunk, op);
+	struct tree_work *work = chunk->file->work;
+	int r = op->error;
+	bool again;
+
+	work->in_flight--;
+	if (r == 0)
+		r = take(chunk, &again);
+	else
+		again = tree_is_to_be_retried(work, r);
+	if (again && r != -EIO)
+		r = start(chunk);
+	if (again && r == 0)
+		return;
+	chunk->error = r;
+	chunk->finished = true;
+}
+
+int tree_file_fill(struct tree_file *f, bool must)
+{
+	struct tree_work *work = f->work;
+	size_t want;
+
+	f->started = true;
+	while (next_part(f, &want)) {
+		struct tree_chunk *chunk;
+		int r;
+
+		if (!must &&
+		    (work->in_flight >= NFS_WINDOW || work->fetched + want > TREE_FETCHED_MAX))
+			return 0;
+		chunk = malloc(sizeof(*chunk) + want);
+		if (chunk == NULL)
+			return -ENOMEM;
+		memset(chunk, 0, sizeof(*chunk)); /* not the data */
+		chunk->file = f;
+		chunk->offset = f->next;
+		chunk->want = want;
+		chunk->op.type = NFS_OP_READ;
+		chunk->op.dir = f->handle;
+		chunk->op.done = replied;
+		list_add_tail(&f->chunks, &chunk->link);
+		work->fetched += want;
+		f->next += want;
+		r = start(chunk);
+		if (r < 0) {
+			chunk_free(chunk);
+			return r;
+		}
+		must = false;
+	}
+	return 0;
+}
+
+int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *err)
+{
+	struct tree_chunk *chunk;
+	int r;
+
+	*ret = NULL;
+	r = tree_file_fill(f, list_is_empty(&f->chunks));
+	if (r < 0 || list_is_empty(&f->chunks))
+		return r;
+	chunk = container_of(f->chunks.next, struct tree_chunk, link);
+	while (!chunk->finished) {
+		r = tree_pump(f->work, err);
+		if (r == 0)
+			r = tree_file_fill(f, false);
+		if (r < 0 && !chunk->finished)
+			return r;
+	}
+	*ret = chunk;
+	return chunk->error;
+}
+
+void tree_file_release(struct tree_file *f, struct tree_chunk *chunk)
+{
+	(void)f;
+	chunk_free(chunk);
+}
+
+void tree_file_done(struct tree_file *f)
+{
+	while (!list_is_empty(&f->chunks))
+		chunk_free(container_of(f->chunks.next, struct tree_chunk, link));
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Reads a file from one end to the other, ahead of who wants the data. Part of a tree_work, on its
+ * thread; reads on work->from.
+ */
+#ifndef TREE_FILE_H
+#define TREE_FILE_H
+
+#include "base/list.h"
+#include "tree/entry.h"
+
+/* Data that is read ahead, of all files of a tree_work together. */
+#define TREE_FETCHED_MAX (4U * 1024 * 1024)
+
+struct tree_file {
+	struct tree_work *work;
+	const struct nfs_handle *handle; /* borrowed */
+	uint64_t next; /* where the next read starts */
+	uint64_t size; /* and where reading ends */
+	const struct tree_segment *segments; /* the parts to read; NULL: everything */
+	size_t n_segments, segment;
+	struct list chunks; /* of struct chunk, ascending: in flight or finished */
+	bool at_end; /* the file turned out to be shorter */
+	bool started;
+};
+
+struct tree_chunk {
+	struct list link;
+	struct tree_file *file;
+	struct nfs_op op;
+	uint64_t offset;
+	size_t want, got;
+	bool finished;
+	int error;
+	char data[];
+};
+
+/* handle is borrowed for as long as the file is used. */
+void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nfs_handle *handle,
+		    uint64_t size);
+
+/* Reads only these parts; before anything is read. Borrowed. */
+void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments, size_t n);
+
+/*
+ * Starts reading ahead, as far as the limits allow; must: at least one read, whatever they say.
+ * Returns 0 or what nfs_client_start() does.
+ */
+int tree_file_fill(struct tree_file *f, bool must);
+
+/*
+ * Waits for the next chunk. *ret stays valid until tree_file_release(); NULL at the end. Returns a
+ * negative errno, unreported unless it is of tree_pump().
+ */
+int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *err);
+void tree_file_release(struct tree_file *f, struct tree_chunk *chunk);
+
+/* Frees; nothing may be in flight (tree_drain()). */
+void tree_file_done(struct tree_file *f);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "tree/links.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 4096
+#define PATH_BYTES_MAX (6U * 1024 * 1024) /* of all paths that are remembered */
+
+struct known {
+	struct known *next;
+	uint64_t fileid;
+	uint32_t left; /* names that are still to come */
+	char path[];
+};
+
+struct tree_links {
+	struct known *buckets[BUCKETS];
+	struct known *last; /* whose last name has come: its path is in the caller's hands */
+	size_t n, max;
+	size_t bytes;
+};
+
+int tree_links_new(struct tree_links **ret, size_t max)
+{
+	struct tree_links *l = calloc(1, sizeof(*l));
+
+	if (l == NULL)
+		return -ENOMEM;
+	l->max = max;
+	*ret = l;
+	return 0;
+}
+
+void tree_links_free(struct tree_links *l)
+{
+	size_t i;
+
+	if (l == NULL)
+		return;
+	for (i = 0; i < BUCKETS; i++) {
+		struct known *k = l->buckets[i], *next;
+
+		for (; k != NULL; k = next) {
+			next = k->next;
+			free(k);
+		}
+	}
+	free(l->last);
+	free(l);
+}
+
+static int add(struct tree_links *l, struct known **bucket, uint64_t fileid, uint32_t names,
+	       const char *path)
+{
+	size_t len = strlen(path);
+	struct known *k;
+
+	if (l->n >= l->max || l->bytes + len > PATH_BYTES_MAX)
+		return 0;
+	k = malloc(sizeof(*k) + len + 1);
+	if (k == NULL)
+		return -ENOMEM;
+	k->next = *bucket;
+	k->fileid = fileid;
+	k->left = names - 1;
+	memcpy(k->path, path, len + 1);
+	*bucket = k;
+	l->n++;
+	l->bytes += len;
+	return 0;
+}
+
+int tree_links_find(struct tree_links *l, uint64_t fileid, uint32_t names, const char *path,
+		    const char **ret)
+{
+	struct known **bucket = &l->buckets[(fileid ^ fileid >> 12 ^ fileid >> 24) % BUCKETS];
+	struct known **at = bucket, *k;
+
+	*ret = NULL;
+	while (*at != NULL && (*at)->fileid != fileid)
+		at = &(*at)->next;
+	k = *at;
+	if (k == NULL)
+		return add(l, bucket, fileid, names, path);
+	*ret = k->path;
+	if (--k->left > 0)
+		return 0;
+	*at = k->next;
+	l->n--;
+	l->bytes -= strlen(k->path);
+	free(l->last);
+	l->last = k;
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Files that have several names in a tree: where the first one was. Forgotten with the last name. */
+#ifndef TREE_LINKS_H
+#define TREE_LINKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct tree_links;
+
+/* Of at most max files at a time. 0 or -ENOMEM. The caller frees. */
+int tree_links_new(struct tree_links **ret, size_t max);
+void tree_links_free(struct tree_links *l);
+
+/*
+ * *ret is the path under which the file came first, valid until the next call; NULL when this is the
+ * first time, and path is remembered, or when there are too many. names: how many it has. 0 or -ENOMEM.
+ */
+int tree_links_find(struct tree_links *l, uint64_t fileid, uint32_t names, const char *path,
+		    const char **ret);
+
+#endif

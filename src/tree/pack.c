@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "tree/archive.h"
+#include "tree/builder.h"
+#include "tree/locale.h"
+#include "tree/reader.h"
+
+#define BLOCK_BYTES (256 * 1024) /* that libarchive hands over at a time */
+#define FOLDER_MODE 0700 /* archives hold what their volumes keep private */
+#define FILE_MODE 0600
+
+static const struct {
+	const char *name, *suffix;
+	int (*add_filter)(struct archive *a);
+} compressions[] = {
+	[TREE_COMPRESSION_NONE] = { "none", ".tar", archive_write_add_filter_none },
+	[TREE_COMPRESSION_GZIP] = { "gzip", ".tar.gz", archive_write_add_filter_gzip },
+	[TREE_COMPRESSION_ZSTD] = { "zstd", ".tar.zst", archive_write_add_filter_zstd },
+};
+
+int tree_compression_parse(const char *text, enum tree_compression *ret)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(compressions); i++) {
+		if (!str_eq_nocase(text, compressions[i].name))
+			continue;
+		*ret = (enum tree_compression)i;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+const char *tree_compression_suffix(enum tree_compression compression)
+{
+	return compressions[compression].suffix;
+}
+
+struct packer {
+	struct tree_sink sink;
+	struct tree_work *work;
+	struct tree_sink *output; /* of the file */
+	struct archive *archive;
+	struct archive_entry *entry;
+	uint64_t written; /* of the archive */
+	uint64_t position; /* in the entry's data */
+	uint64_t size; /* of the entry's data */
+	bool has_data; /* the entry takes data */
+	bool has_holes;
+	struct error err; /* of the output */
+	int error;
+};
+
+static la_ssize_t write_block(struct archive *a, void *data, const void *block, size_t len)
+{
+	struct packer *p = data;
+
+	p->error = p->output->data(p->output, p->written, block, len, &p->err);
+	if (p->error < 0) {
+		archive_set_error(a, -p->error, "the archive cannot be written");
+		return -1;
+	}
+	p->written += len;
+	return (la_ssize_t)len;
+}
+
+static int failed(const struct packer *p, struct error *err)
+{
+	if (p->error < 0) {
+		(void)error_set(err, p->err.code, "%s", p->err.msg);
+		return p->error;
+	}
+	return error_set(err, ERROR_INTERNAL, "libarchive: %s",
+			 archive_error_string(p->archive) != NULL ? archive_error_string(p->archive)
+								  : "unknown error");
+}
+
+static mode_t type_bits(enum nfs_type type)
+{
+	switch (type) {
+	case NFS_TYPE_DIRECTORY:
+		return S_IFDIR;
+	case NFS_TYPE_SYMLINK:
+		return S_IFLNK;
+	case NFS_TYPE_FIFO:
+		return S_IFIFO;
+	case NFS_TYPE_BLOCK:
+		return S_IFBLK;
+	case NFS_TYPE_CHARACTER:
+		return S_IFCHR;
+	default:
+		return S_IFREG;
+	}
+}
+
+static void put_segments(struct archive_entry *e, const struct tree_entry *from)
+{
+	size_t i;
+
+	for (i = 0; i < from->n_segments; i++)
+		archive_entry_sparse_add_entry(e, (la_int64_t)from->segments[i].offset,
+					       (la_int64_t)from->segments[i].len);
+	/* A file that is one hole has a map, too. */
+	if (from->n_segments == 0)
+		archive_entry_sparse_add_entry(e, (la_int64_t)from->attr.size, 0);
+}
+
+static void put_entry(struct packer *p, const struct tree_entry *from)
+{
+	const struct nfs_attr *attr = &from->attr;
+	struct archive_entry *e = p->entry;
+
+	archive_entry_clear(e);
+	archive_entry_copy_pathname(e, from->path[0] != '\0' ? from->path : ".");
+	archive_entry_set_mode(e, type_bits(attr->type) | (attr->mode & 07777));
+	archive_entry_set_uid(e, attr->uid);
+	archive_entry_set_gid(e, attr->gid);
+	archive_entry_set_mtime(e, (time_t)attr->mtime.sec, (long)attr->mtime.nsec);
+	archive_entry_set_atime(e, (time_t)attr->atime.sec, (long)attr->atime.nsec);
+	archive_entry_set_size(e, p->has_data ? (la_int64_t)attr->size : 0);
+	if (from->same_as != NULL)
+		archive_entry_copy_hardlink(e, from->same_as);
+	else if (attr->type == NFS_TYPE_SYMLINK)
+		archive_entry_copy_symlink(e, from->link);
+	archive_entry_set_rdevmajor(e, attr->device.major);
+	archive_entry_set_rdevminor(e, attr->device.minor);
+	if (p->has_holes)
+		put_segments(e, from);
+}
+
+static int begin(struct tree_sink *sink, const struct tree_entry *from, struct error *err)
+{
+	struct packer *p = container_of(sink, struct packer, sink);
+
+	if (from->attr.type == NFS_TYPE_SOCKET || from->attr.type == NFS_TYPE_OTHER) {
+		p->work->progress.left_out++;
+		log_debug("A socket has no place in an archive", LOG_STR("path", from->path));
+		return 0;
+	}
+	p->has_data = from->attr.type == NFS_TYPE_FILE && from->same_as == NULL;
+	p->has_holes = p->has_data && from->has_holes;
+	p->position = 0;
+	p->size = from->attr.size;
+	put_entry(p, from);
+	return archive_write_header(p->archive, p->entry) >= ARCHIVE_WARN ? 0 : failed(p, err);
+}
+
+static int put_data(struct packer *p, const char *data, size_t len, struct error *err)
+{
+	if (archive_write_data(p->archive, data, len) < 0)
+		return failed(p, err);
+	p->position += len;
+	return 0;
+}
+
+/* libarchive wants the zeros of holes, too, and does not write them. */
+static int put_zeros(struct packer *p, uint64_t end, struct error *err)
+{
+	static const char zeros[65536];
+	int r = 0;
+
+	while (p->position < end && r == 0) {
+		uint64_t left = end - p->position;
+
+		r = put_data(p, zeros, left < sizeof(zeros) ? (size_t)left : sizeof(zeros), err);
+	}
+	return r;
+}
+
+static int data(struct tree_sink *sink, uint64_t offset, const char *bytes, size_t len,
+		struct error *err)
+{
+	struct packer *p = container_of(sink, struct packer, sink);
+	int r = put_zeros(p, offset, err);
+
+	return r < 0 ? r : put_data(p, bytes, len, err);
+}
+
+/* What has become shorter since its header was written ends with zeros. */
+static int end(struct tree_sink *sink, struct error *err)
+{
+	struct packer *p = container_of(sink, struct packer, sink);
+	int r = 0;
+
+	if (p->has_data)
+		r = put_zeros(p, p->size, err);
+	p->has_data = false;
+	return r;
+}
+
+static int open_archive(struct packer *p, enum tree_compression compression, struct error *err)
+{
+	struct archive *a = archive_write_new();
+
+	p->archive = a;
+	p->entry = archive_entry_new();
+	if (a == NULL || p->entry == NULL)
+		return error_oom(err);
+	/* Names that are not UTF-8 are written as they are, and said to be binary. */
+	if (archive_write_set_format_pax(a) != ARCHIVE_OK ||
+	    compressions[compression].add_filter(a) != ARCHIVE_OK ||
+	    archive_write_set_bytes_per_block(a, BLOCK_BYTES) != ARCHIVE_OK ||
+	    archive_write_set_bytes_in_last_block(a, 1) != ARCHIVE_OK ||
+	    archive_write_open(a, p, NULL, write_block, NULL) != ARCHIVE_OK)
+		return failed(p, err);
+	return 0;
+}
+
+static int begin_output(struct tree_sink *output, const char *file, struct error *err)
+{
+	struct timespec now;
+	struct tree_entry entry = { .path = "", .name = "" };
+	int r;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
+	entry.attr = (struct nfs_attr){
+		.type = NFS_TYPE_DIRECTORY,
+		.mode = FOLDER_MODE,
+		.mtime = { now.tv_sec, (uint32_t)now.tv_nsec },
+		.atime = { now.tv_sec, (uint32_t)now.tv_nsec },
+		.is_full = true,
+	};
+	r = output->begin(output, &entry, err);
+	if (r < 0)
+		return r;
+	entry.path = entry.name = file;
+	entry.attr.type = NFS_TYPE_FILE;
+	entry.attr.mode = FILE_MODE;
+	entry.attr.size = UINT64_MAX; /* not known yet */
+	return output->begin(output, &entry, err);
+}
+
+static int write_archive(struct packer *p, const struct nfs_handle *tree,
+			 const struct nfs_attr *attr, struct error *err)
+{
+	const struct tree_reader_options options = { .segments = true };
+	int r;
+
+	r = tree_read(p->work, tree, attr, &options, &p->sink, err);
+	if (r == 0 && archive_write_close(p->archive) != ARCHIVE_OK)
+		r = failed(p, err);
+	if (r == 0)
+		r = p->output->end(p->output, err); /* the file, and the directory */
+	return r == 0 ? p->output->end(p->output, err) : r;
+}
+
+int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
+	      const struct nfs_handle *parent, const char *folder, const char *file,
+	      enum tree_compression compression, struct error *err)
+{
+	const struct tree_builder_options options = { .root = folder };
+	cleanup_locale locale_t before = tree_locale_enter();
+	struct packer p = {
+		.sink = { .begin = begin, .data = data, .end = end },
+		.work = work,
+	};
+	struct tree_builder *b;
+	struct nfs_handle made;
+	int r;
+
+	if (tree_builder_new(&b, work, parent, &options) < 0)
+		return error_oom(err);
+	p.output = tree_builder_sink(b);
+	r = open_archive(&p, compression, err);
+	if (r == 0)
+		r = begin_output(p.output, file, err);
+	if (r == 0)
+		r = write_archive(&p, tree, attr, err);
+	if (r == 0)
+		r = tree_builder_finish(b, &made, err);
+	/* Of one that was not closed, this writes what is left: to nobody. */
+	if (r < 0 && p.archive != NULL)
+		(void)archive_write_fail(p.archive);
+	archive_entry_free(p.entry);
+	(void)archive_write_free(p.archive);
+	tree_builder_free(b);
+	return r;
+}

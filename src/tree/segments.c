@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "tree/segments.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK 4096 /* what file systems allocate at least */
+#define SEGMENTS_MAX 65536 /* 1 MiB of them */
+
+static bool is_zero(const char *data, size_t len)
+{
+	return data[0] == '\0' && memcmp(data, data + 1, len - 1) == 0;
+}
+
+/* The length of what is at data: blocks that are all zero, or all not. Blocks are those of the file. */
+static size_t run_length(uint64_t offset, const char *data, size_t len, bool *ret_zero)
+{
+	size_t end = 0;
+
+	do {
+		size_t block = BLOCK - (size_t)((offset + end) % BLOCK);
+		bool zero;
+
+		if (block > len - end)
+			block = len - end;
+		zero = is_zero(data + end, block);
+		if (end == 0)
+			*ret_zero = zero;
+		if (zero != *ret_zero)
+			break;
+		end += block;
+	} while (end < len);
+	return end;
+}
+
+/* Doubles the shortest hole that counts until half of the segments are gone. */
+static void join(struct tree_segments *s)
+{
+	while (s->n > SEGMENTS_MAX / 2) {
+		size_t i, kept = 0;
+
+		s->gap *= 2;
+		for (i = 1; i < s->n; i++) {
+			struct tree_segment *last = &s->items[kept];
+
+			if (s->items[i].offset - (last->offset + last->len) < s->gap)
+				last->len = s->items[i].offset + s->items[i].len - last->offset;
+			else
+				s->items[++kept] = s->items[i];
+		}
+		s->n = kept + 1;
+	}
+}
+
+static int append(struct tree_segments *s, uint64_t offset, uint64_t len)
+{
+	struct tree_segment *last = s->n > 0 ? &s->items[s->n - 1] : NULL;
+	struct tree_segment *items;
+
+	if (last != NULL && offset - (last->offset + last->len) < s->gap) {
+		last->len = offset + len - last->offset;
+		return 0;
+	}
+	if (s->n == SEGMENTS_MAX)
+		join(s);
+	if (s->n == s->cap) {
+		items = reallocarray(s->items, s->cap > 0 ? s->cap * 2 : 64, sizeof(*items));
+		if (items == NULL)
+			return -ENOMEM;
+		s->items = items;
+		s->cap = s->cap > 0 ? s->cap * 2 : 64;
+	}
+	s->items[s->n++] = (struct tree_segment){ offset, len };
+	return 0;
+}
+
+int tree_segments_add(struct tree_segments *s, uint64_t offset, const char *data, size_t len)
+{
+	if (s->gap == 0)
+		s->gap = BLOCK;
+	while (len > 0) {
+		bool zero;
+		size_t n = run_length(offset, data, len, &zero);
+		int r = zero ? 0 : append(s, offset, n);
+
+		if (r < 0)
+			return r;
+		offset += n;
+		data += n;
+		len -= n;
+	}
+	return 0;
+}
+
+void tree_segments_done(struct tree_segments *s)
+{
+	free(s->items);
+	*s = (struct tree_segments){ .n = 0 };
+}
+
+int tree_send(struct tree_sink *sink, uint64_t offset, const char *data, size_t len, bool skip,
+	      struct error *err)
+{
+	while (len > 0) {
+		bool zero = false;
+		size_t n = skip ? run_length(offset, data, len, &zero) : len;
+		int r = zero ? 0 : sink->data(sink, offset, data, n, err);
+
+		if (r < 0)
+			return r;
+		offset += n;
+		data += n;
+		len -= n;
+	}
+	return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "tree/entry.h"
+
+#define PATIENCE_MAX 300 /* waits of PATIENCE_MS while a server asks to try later */
+#define PATIENCE_MS 100
+
+bool tree_is_to_be_retried(struct tree_work *work, int error)
+{
+	if (error != -EAGAIN || work->patience >= PATIENCE_MAX)
+		return false;
+	work->wait = true;
+	return true;
+}
+
+static void report(struct tree_work *work)
+{
+	uint64_t now;
+
+	if (work->report == NULL)
+		return;
+	now = clock_now_ns();
+	if (now - work->reported_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
+		return;
+	work->reported_ns = now;
+	work->report(&work->progress, work->data);
+}
+
+int tree_pump(struct tree_work *work, struct error *err)
+{
+	const struct timespec ts = { .tv_nsec = PATIENCE_MS * (long)CLOCK_NS_PER_MS };
+
+	if (work->cancel != NULL && atomic_load(work->cancel))
+		return error_set(err, ERROR_CANCELLED, "interrupted, the driver is being stopped");
+	report(work);
+	if (work->wait) {
+		work->wait = false;
+		work->patience++;
+		(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
+		return 0;
+	}
+	if (work->in_flight == 0)
+		return -EIO; /* waiting for nothing: cannot be */
+	return nfs_client_run_pair(work->from, work->to);
+}
+
+void tree_drain(struct tree_work *work)
+{
+	int failures = 0;
+
+	/* A client that breaks ends what is in flight on it; there are two of them. */
+	while (work->in_flight > 0 && failures < 2)
+		if (nfs_client_run_pair(work->from, work->to) < 0)
+			failures++;
+}
