@@ -52,7 +52,7 @@ int nfs_status_errno(unsigned int status)
 	return -EREMOTEIO;
 }
 
-int nfs_rpc_errno(const struct nfs_connection *conn, int status, const void *data)
+int nfs_rpc_errno(struct nfs_connection *conn, int status, const void *data)
 {
 	const char *text = data;
 
@@ -60,6 +60,11 @@ int nfs_rpc_errno(const struct nfs_connection *conn, int status, const void *dat
 		return -ETIMEDOUT;
 	if (status == RPC_STATUS_CANCEL)
 		return conn->failure != 0 ? conn->failure : -ECONNABORTED;
+	/* At the end of a connection libnfs ends all, and asserts that meanwhile nothing is queued. */
+	if (text != NULL && str_has_prefix(text, "RPC ERROR: ")) {
+		conn->lost = true;
+		return -ECONNABORTED;
+	}
 	/* libnfs tells in words only that the server refused the credential, or the port (MSG_DENIED). */
 	if (text != NULL &&
 	    (strstr(text, "AUTH") != NULL || strstr(text, "not accepted by the server") != NULL))
@@ -170,7 +175,7 @@ static int connection_start(struct nfs_client *c, struct nfs_op *op)
 	struct nfs_connection *conn = (struct nfs_connection *)c;
 	int r;
 
-	if (conn->rpc == NULL)
+	if (!nfs_connection_is_up(conn))
 		return -ECONNABORTED;
 	r = conn->protocol->encode(conn, op);
 	if (r == 0)

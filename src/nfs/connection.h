@@ -23,6 +23,7 @@ struct nfs_connection {
 	unsigned int in_flight;
 	unsigned int finished; /* operations ever; wraps */
 	int failure; /* what operations cut off by a broken transport end with */
+	bool lost; /* libnfs is ending what is in flight: it must not be given more */
 };
 
 struct nfs_protocol {
@@ -50,7 +51,13 @@ int nfs_rpc_connect(struct rpc_context **ret, const struct net_address *address,
 int nfs_rpc_run(struct rpc_context *rpc, const unsigned int *counter, uint64_t deadline_ns);
 
 /* The errno of an RPC that did not bring a reply of its program: status is an RPC_STATUS_*. */
-int nfs_rpc_errno(const struct nfs_connection *conn, int status, const void *data);
+int nfs_rpc_errno(struct nfs_connection *conn, int status, const void *data);
+
+/* Whether more may be sent. */
+static inline bool nfs_connection_is_up(const struct nfs_connection *conn)
+{
+	return conn->rpc != NULL && !conn->lost;
+}
 
 /* The errno of an nfsstat3 or nfsstat4: they share their numbers. 0 for success. */
 int nfs_status_errno(unsigned int status);

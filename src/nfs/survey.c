@@ -37,7 +37,7 @@ static int drive(struct rpc_context *rpc, struct call *call, int queued)
 
 static int rpc_error(int status, const void *data)
 {
-	const struct nfs_connection none = { .failure = 0 };
+	struct nfs_connection none = { .failure = 0 };
 
 	return nfs_rpc_errno(&none, status, data);
 }

@@ -454,7 +454,7 @@ static int v3_encode(struct nfs_connection *conn, struct nfs_op *op)
 }
 
 struct mnt_call {
-	const struct nfs_connection *conn;
+	struct nfs_connection *conn;
 	unsigned int finished;
 	int error;
 	bool has_sys;
