@@ -14,7 +14,12 @@
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
-#define V4_WRITE_MAX 3584 /* libnfs 4.0 encodes a compound into 4 KiB */
+
+/*
+ * libnfs 4.0 encodes a compound into 4 KiB. Record mark, RPC header and credential take 72 bytes,
+ * the compound's header 12, PUTFH of the longest handle 136, what WRITE has beside the data 36.
+ */
+#define V4_WRITE_MAX (4096 - 72 - 12 - 136 - 36)
 
 void nfs_client_free(struct nfs_client *c)
 {

@@ -26,7 +26,9 @@ static const struct {
 	{ 10004, EOPNOTSUPP }, /* NOTSUPP */
 	{ 10005, ERANGE }, /* TOOSMALL */
 	{ 10006, EREMOTEIO }, /* SERVERFAULT */
+	{ 10007, EOPNOTSUPP }, /* BADTYPE: a type of node */
 	{ 10008, EAGAIN }, /* JUKEBOX, DELAY */
+	{ 10012, EBUSY }, /* LOCKED: somebody has the file open and shares it with nobody */
 	{ 10013, EAGAIN }, /* GRACE */
 	{ 10014, ESTALE }, /* FHEXPIRED */
 	{ 10016, EACCES }, /* WRONGSEC: the export wants another security flavour */
@@ -168,6 +170,8 @@ static void break_connection(struct nfs_connection *conn, int failure)
 	conn->client.silent = failure == -ETIMEDOUT;
 	conn->rpc = NULL;
 	rpc_destroy_context(rpc);
+	if (conn->protocol->broken != NULL)
+		conn->protocol->broken(conn);
 }
 
 static int connection_start(struct nfs_client *c, struct nfs_op *op)

@@ -15,6 +15,8 @@
 #include "nfs/client.h"
 #include "net/probe.h"
 
+struct v4_opener;
+
 struct nfs_connection {
 	struct nfs_client client; /* first: the two are the same pointer */
 	struct rpc_context *rpc; /* NULL once broken */
@@ -24,6 +26,7 @@ struct nfs_connection {
 	unsigned int finished; /* operations ever; wraps */
 	int failure; /* what operations cut off by a broken transport end with */
 	bool lost; /* libnfs is ending what is in flight: it must not be given more */
+	struct v4_opener *opener; /* version 4, once a file was created */
 };
 
 struct nfs_protocol {
@@ -35,6 +38,9 @@ struct nfs_protocol {
 
 	/* Encodes op and queues it with nfs_op_replied() to follow. 0 or a negative errno. */
 	int (*encode)(struct nfs_connection *conn, struct nfs_op *op);
+
+	/* Once there is no context any more: ends the operations that it did not know. May be NULL. */
+	void (*broken)(struct nfs_connection *conn);
 };
 
 extern const struct nfs_protocol nfs_protocol_v3;

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Attributes of version 4. Their values follow each other in the order of their numbers, behind a
+ * mask of these numbers, so every attribute that a server may answer with has to be known here; it
+ * may only send what was asked for.
+ */
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "nfs/v4_compound.h"
+
+/* Numbers, RFC 7530 sections 5.6 to 5.8. */
+#define ATTR_TYPE 1
+#define ATTR_SIZE 4
+#define ATTR_FSID 8
+#define ATTR_RDATTR_ERROR 11
+#define ATTR_FILEHANDLE 19
+#define ATTR_FILEID 20
+#define ATTR_MODE 33
+#define ATTR_NUMLINKS 35
+#define ATTR_OWNER 36
+#define ATTR_OWNER_GROUP 37
+#define ATTR_RAWDEV 41
+#define ATTR_SPACE_AVAIL 42
+#define ATTR_SPACE_TOTAL 44
+#define ATTR_SPACE_USED 45
+#define ATTR_TIME_ACCESS 47
+#define ATTR_TIME_ACCESS_SET 48
+#define ATTR_TIME_MODIFY 53
+#define ATTR_TIME_MODIFY_SET 54
+
+#define BIT(number) (UINT64_C(1) << (number))
+#define PLAIN (BIT(ATTR_TYPE) | BIT(ATTR_MODE))
+#define OWNER (BIT(ATTR_OWNER) | BIT(ATTR_OWNER_GROUP))
+#define ENTRY (BIT(ATTR_RDATTR_ERROR) | BIT(ATTR_FILEHANDLE))
+#define TIMES (BIT(ATTR_TIME_ACCESS) | BIT(ATTR_TIME_MODIFY))
+#define FULL                                                                                       \
+	(BIT(ATTR_SIZE) | BIT(ATTR_FSID) | BIT(ATTR_FILEID) | BIT(ATTR_NUMLINKS) |                 \
+	 BIT(ATTR_RAWDEV) | BIT(ATTR_SPACE_USED) | TIMES)
+#define SPACE (BIT(ATTR_SPACE_AVAIL) | BIT(ATTR_SPACE_TOTAL))
+
+/* The two words of a mask. libnfs takes them as not const and only reads them. */
+#define WORDS(mask)                                                                                \
+	{                                                                                          \
+		(uint32_t)(mask), (uint32_t)((mask) >> 32)                                         \
+	}
+
+static const uint32_t masks[][2] = {
+	[V4_PLAIN] = WORDS(PLAIN),
+	[V4_OWNER] = WORDS(PLAIN | OWNER),
+	[V4_FULL] = WORDS(PLAIN | OWNER | FULL),
+	[V4_ENTRY] = WORDS(PLAIN | ENTRY),
+	[V4_ENTRY_FULL] = WORDS(PLAIN | OWNER | FULL | ENTRY),
+	[V4_SPACE] = WORDS(SPACE),
+};
+
+bitmap4 v4_mask(enum v4_attributes what)
+{
+	return (bitmap4){
+		.bitmap4_len = ARRAY_SIZE(masks[what]),
+		.bitmap4_val = (uint32_t *)(uintptr_t)masks[what],
+	};
+}
+
+static void put_bit(struct v4_compound *c, unsigned int number)
+{
+	c->mask[number / 32] |= 1U << number % 32;
+}
+
+static void put_u32(struct v4_compound *c, uint32_t value)
+{
+	uint32_t be = htonl(value);
+
+	memcpy(c->values + c->values_len, &be, sizeof(be));
+	c->values_len += sizeof(be);
+}
+
+static void put_u64(struct v4_compound *c, uint64_t value)
+{
+	put_u32(c, (uint32_t)(value >> 32));
+	put_u32(c, (uint32_t)value);
+}
+
+/* A number in digits: what servers take from clients without id mapping (RFC 7530, section 5.9). */
+static void put_owner(struct v4_compound *c, unsigned int number, uint32_t id)
+{
+	char digits[V4_OWNER_DIGITS_MAX + 1];
+	int n = snprintf(digits, sizeof(digits), "%" PRIu32, id);
+
+	put_bit(c, number);
+	put_u32(c, (uint32_t)n);
+	memcpy(c->values + c->values_len, digits, (size_t)n);
+	c->values_len += ((size_t)n + 3) & ~(size_t)3;
+}
+
+static void put_time(struct v4_compound *c, unsigned int number, const struct nfs_time *time)
+{
+	put_bit(c, number);
+	put_u32(c, SET_TO_CLIENT_TIME4);
+	put_u64(c, (uint64_t)time->sec);
+	put_u32(c, time->nsec);
+}
+
+static fattr4 finish(struct v4_compound *c)
+{
+	fattr4 attr = { .attrmask = { .bitmap4_len = 2, .bitmap4_val = c->mask } };
+
+	attr.attr_vals.attrlist4_len = (u_int)c->values_len;
+	attr.attr_vals.attrlist4_val = c->values;
+	return attr;
+}
+
+fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change)
+{
+	if (change->has_size) {
+		put_bit(c, ATTR_SIZE);
+		put_u64(c, change->size);
+	}
+	if (change->has_mode) {
+		put_bit(c, ATTR_MODE);
+		put_u32(c, change->mode);
+	}
+	if (change->has_uid)
+		put_owner(c, ATTR_OWNER, change->uid);
+	if (change->has_gid)
+		put_owner(c, ATTR_OWNER_GROUP, change->gid);
+	if (change->has_times) {
+		put_time(c, ATTR_TIME_ACCESS_SET, &change->atime);
+		put_time(c, ATTR_TIME_MODIFY_SET, &change->mtime);
+	}
+	return finish(c);
+}
+
+fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type)
+{
+	put_bit(c, ATTR_TYPE);
+	put_u32(c, type);
+	return finish(c);
+}
+
+struct reader {
+	const char *p;
+	size_t left;
+	struct nfs_attr *attr;
+	struct nfs_handle *handle;
+	struct nfs_space *space;
+	bool has_uid;
+};
+
+static bool read_u32(struct reader *r, uint32_t *ret)
+{
+	uint32_t be;
+
+	if (r->left < sizeof(be))
+		return false;
+	memcpy(&be, r->p, sizeof(be));
+	r->p += sizeof(be);
+	r->left -= sizeof(be);
+	*ret = ntohl(be);
+	return true;
+}
+
+static bool read_u64(struct reader *r, uint64_t *ret)
+{
+	uint32_t high, low;
+
+	if (!read_u32(r, &high) || !read_u32(r, &low))
+		return false;
+	*ret = (uint64_t)high << 32 | low;
+	return true;
+}
+
+static bool read_time(struct reader *r, struct nfs_time *ret)
+{
+	uint64_t sec;
+
+	if (!read_u64(r, &sec) || !read_u32(r, &ret->nsec))
+		return false;
+	ret->sec = (int64_t)sec;
+	return true;
+}
+
+/* Borrows the bytes and steps over their padding. */
+static bool read_bytes(struct reader *r, const char **ret, uint32_t *ret_len)
+{
+	size_t padded;
+	uint32_t len;
+
+	if (!read_u32(r, &len) || len > r->left)
+		return false;
+	padded = ((size_t)len + 3) & ~(size_t)3;
+	if (padded > r->left)
+		return false;
+	*ret = r->p;
+	*ret_len = len;
+	r->p += padded;
+	r->left -= padded;
+	return true;
+}
+
+/* "1000", and for the superuser also "root@domain". Other names mean nothing here. */
+static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret)
+{
+	char digits[V4_OWNER_DIGITS_MAX + 1];
+	const char *name;
+	uint32_t len;
+	uint64_t id;
+
+	*ret_known = false;
+	if (!read_bytes(r, &name, &len))
+		return false;
+	if (len < sizeof(digits)) {
+		memcpy(digits, name, len);
+		digits[len] = '\0';
+		*ret_known = str_parse_u64(digits, 10, UINT32_MAX, &id) == 0;
+	}
+	if (len >= 4 && memcmp(name, "root", 4) == 0 && (len == 4 || name[4] == '@')) {
+		*ret_known = true;
+		id = 0;
+	}
+	if (*ret_known)
+		*ret = (uint32_t)id;
+	return true;
+}
+
+static bool take_type(struct reader *r)
+{
+	static const enum nfs_type types[] = {
+		[NF4REG] = NFS_TYPE_FILE,    [NF4DIR] = NFS_TYPE_DIRECTORY,
+		[NF4BLK] = NFS_TYPE_BLOCK,   [NF4CHR] = NFS_TYPE_CHARACTER,
+		[NF4LNK] = NFS_TYPE_SYMLINK, [NF4SOCK] = NFS_TYPE_SOCKET,
+		[NF4FIFO] = NFS_TYPE_FIFO,
+	};
+	uint32_t type;
+
+	if (!read_u32(r, &type))
+		return false;
+	r->attr->type = NFS_TYPE_OTHER;
+	if (type < ARRAY_SIZE(types) && types[type] != NFS_TYPE_UNKNOWN)
+		r->attr->type = types[type];
+	return true;
+}
+
+static bool take_size(struct reader *r)
+{
+	return read_u64(r, &r->attr->size);
+}
+
+/* Servers number their file systems with small numbers or with all of the 128 bits. */
+static bool take_fsid(struct reader *r)
+{
+	uint64_t major, minor;
+
+	if (!read_u64(r, &major) || !read_u64(r, &minor))
+		return false;
+	r->attr->fsid = major ^ (minor << 32 | minor >> 32);
+	return true;
+}
+
+/* An entry with an error is one without attributes. */
+static bool take_rdattr_error(struct reader *r)
+{
+	uint32_t status;
+
+	return read_u32(r, &status);
+}
+
+static bool take_filehandle(struct reader *r)
+{
+	const char *data;
+	uint32_t len;
+
+	if (!read_bytes(r, &data, &len) || len > sizeof(r->handle->data))
+		return false;
+	r->handle->len = len;
+	memcpy(r->handle->data, data, len);
+	return true;
+}
+
+static bool take_fileid(struct reader *r)
+{
+	return read_u64(r, &r->attr->fileid);
+}
+
+static bool take_mode(struct reader *r)
+{
+	uint32_t mode;
+
+	if (!read_u32(r, &mode))
+		return false;
+	r->attr->has_mode = true;
+	r->attr->mode = mode & 07777;
+	return true;
+}
+
+static bool take_numlinks(struct reader *r)
+{
+	return read_u32(r, &r->attr->links);
+}
+
+static bool take_owner(struct reader *r)
+{
+	return read_owner(r, &r->has_uid, &r->attr->uid);
+}
+
+static bool take_owner_group(struct reader *r)
+{
+	bool has_gid;
+
+	if (!read_owner(r, &has_gid, &r->attr->gid))
+		return false;
+	r->attr->has_owner = r->has_uid && has_gid;
+	return true;
+}
+
+static bool take_rawdev(struct reader *r)
+{
+	return read_u32(r, &r->attr->device.major) && read_u32(r, &r->attr->device.minor);
+}
+
+static bool take_space_avail(struct reader *r)
+{
+	return read_u64(r, &r->space->available);
+}
+
+static bool take_space_total(struct reader *r)
+{
+	return read_u64(r, &r->space->total);
+}
+
+static bool take_space_used(struct reader *r)
+{
+	return read_u64(r, &r->attr->used);
+}
+
+static bool take_time_access(struct reader *r)
+{
+	return read_time(r, &r->attr->atime);
+}
+
+static bool take_time_modify(struct reader *r)
+{
+	return read_time(r, &r->attr->mtime);
+}
+
+static bool (*const takers[64])(struct reader *r) = {
+	[ATTR_TYPE] = take_type,
+	[ATTR_SIZE] = take_size,
+	[ATTR_FSID] = take_fsid,
+	[ATTR_RDATTR_ERROR] = take_rdattr_error,
+	[ATTR_FILEHANDLE] = take_filehandle,
+	[ATTR_FILEID] = take_fileid,
+	[ATTR_MODE] = take_mode,
+	[ATTR_NUMLINKS] = take_numlinks,
+	[ATTR_OWNER] = take_owner,
+	[ATTR_OWNER_GROUP] = take_owner_group,
+	[ATTR_RAWDEV] = take_rawdev,
+	[ATTR_SPACE_AVAIL] = take_space_avail,
+	[ATTR_SPACE_TOTAL] = take_space_total,
+	[ATTR_SPACE_USED] = take_space_used,
+	[ATTR_TIME_ACCESS] = take_time_access,
+	[ATTR_TIME_MODIFY] = take_time_modify,
+};
+
+/* Reads those of allowed. Returns which it has read. */
+static uint64_t take_all(struct reader *r, const fattr4 *from, uint64_t allowed)
+{
+	const bitmap4 *words = &from->attrmask;
+	uint64_t mask = 0, taken = 0;
+	unsigned int number;
+
+	if (words->bitmap4_len > 0)
+		mask = words->bitmap4_val[0];
+	if (words->bitmap4_len > 1)
+		mask |= (uint64_t)words->bitmap4_val[1] << 32;
+	r->p = from->attr_vals.attrlist4_val;
+	r->left = from->attr_vals.attrlist4_len;
+	for (number = 0; number < ARRAY_SIZE(takers); number++) {
+		if (!(mask & BIT(number)))
+			continue;
+		/* Of something unasked for the length is not known. */
+		if (!(allowed & BIT(number)) || !takers[number](r))
+			break;
+		taken |= BIT(number);
+	}
+	return taken;
+}
+
+void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle)
+{
+	struct reader r = { .attr = attr, .handle = handle };
+	uint64_t taken = take_all(&r, from, PLAIN | OWNER | FULL | ENTRY);
+
+	attr->is_full = (taken & FULL) == FULL;
+}
+
+/* A server leaves out what it does not have: then the space stays 0, "not known". */
+void v4_take_space(const fattr4 *from, struct nfs_space *space)
+{
+	struct reader r = { .space = space };
+
+	(void)take_all(&r, from, SPACE); /* cut short: stays 0 */
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/v4_compound.h"
+
+#include <errno.h>
+#include <string.h>
+
+nfs_argop4 *v4_add(struct v4_compound *c, nfs_opnum4 opnum)
+{
+	nfs_argop4 *op = &c->ops[c->n++];
+
+	memset(op, 0, sizeof(*op));
+	op->argop = opnum;
+	return op;
+}
+
+void v4_add_putfh(struct v4_compound *c, const struct nfs_handle *handle)
+{
+	PUTFH4args *args = &v4_add(c, OP_PUTFH)->nfs_argop4_u.opputfh;
+
+	args->object.nfs_fh4_len = handle->len;
+	args->object.nfs_fh4_val = (char *)(uintptr_t)handle->data; /* only read by the encoder */
+}
+
+void v4_add_getattr(struct v4_compound *c, enum v4_attributes what)
+{
+	v4_add(c, OP_GETATTR)->nfs_argop4_u.opgetattr.attr_request = v4_mask(what);
+}
+
+void v4_add_lookup(struct v4_compound *c, const char *name)
+{
+	v4_add(c, OP_LOOKUP)->nfs_argop4_u.oplookup.objname = v4_text(name);
+}
+
+utf8string v4_text(const char *s)
+{
+	utf8string u = {
+		.utf8string_len = (u_int)strlen(s),
+		.utf8string_val = (char *)(uintptr_t)s, /* only read by the encoder */
+	};
+
+	return u;
+}
+
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, rpc_cb replied, void *data)
+{
+	COMPOUND4args args = { .minorversion = 0 };
+	int r;
+
+	args.argarray.argarray_len = c->n;
+	args.argarray.argarray_val = c->ops;
+	r = rpc_nfs4_compound_async(conn->rpc, replied, &args, data);
+	if (r == 0)
+		return 0;
+	return r == -2 ? -EMSGSIZE : -ENOMEM; /* -2: it could not be encoded */
+}
+
+nfs_resop4 v4_result(const COMPOUND4res *res, unsigned int i)
+{
+	const char *packed = (const char *)res->resarray.resarray_val;
+	nfs_resop4 one;
+
+	memcpy(&one, packed + i * sizeof(one), sizeof(one));
+	return one;
+}
+
+void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to)
+{
+	const nfs_fh4 *fh = &getfh->nfs_resop4_u.opgetfh.GETFH4res_u.resok4.object;
+
+	if (fh->nfs_fh4_len > sizeof(to->data))
+		return;
+	to->len = fh->nfs_fh4_len;
+	memcpy(to->data, fh->nfs_fh4_val, to->len);
+}

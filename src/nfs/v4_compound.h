@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * NFSv4.0 compounds, put together operation by operation, and the attributes that they set and
+ * answer with. For the files of version 4 only. What a compound points to has to live until it is
+ * sent: libnfs encodes it then and there.
+ */
+#ifndef NFS_V4_COMPOUND_H
+#define NFS_V4_COMPOUND_H
+
+#include "nfs/connection.h"
+/* After libnfs.h, whose types it uses. */
+#include <nfsc/libnfs-raw-nfs4.h>
+
+#define V4_OPERATIONS_MAX 72 /* in one compound */
+#define V4_OWNER_DIGITS_MAX 10 /* of a 32-bit number */
+
+/* All that nfs_change has, with padding: size, mode, owner and group, two times. */
+#define V4_VALUES_MAX (8 + 4 + 2 * (4 + 12) + 2 * (4 + 8 + 4))
+
+struct v4_compound {
+	nfs_argop4 ops[V4_OPERATIONS_MAX];
+	unsigned int n;
+	uint32_t mask[2]; /* of the attributes that are set */
+	char values[V4_VALUES_MAX]; /* and what they are */
+	size_t values_len;
+};
+
+/* Attributes to ask for. Owners where they matter: a server may look up a name for each. */
+enum v4_attributes {
+	V4_PLAIN, /* type and mode */
+	V4_OWNER, /* and the owner */
+	V4_FULL, /* and all that nfs_attr has */
+	V4_ENTRY, /* V4_PLAIN for READDIR, with the handle */
+	V4_ENTRY_FULL,
+	V4_SPACE, /* of the file system */
+};
+
+/* Another operation, its arguments zeroed. */
+nfs_argop4 *v4_add(struct v4_compound *c, nfs_opnum4 opnum);
+void v4_add_putfh(struct v4_compound *c, const struct nfs_handle *handle);
+void v4_add_getattr(struct v4_compound *c, enum v4_attributes what);
+void v4_add_lookup(struct v4_compound *c, const char *name);
+
+utf8string v4_text(const char *s);
+bitmap4 v4_mask(enum v4_attributes what);
+
+/* The attributes that one operation of c sets; one per compound. */
+fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change);
+
+/* Only the type, to be compared. */
+fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type);
+
+/* Sends it. 0, -ENOMEM, or -EMSGSIZE where it is longer than libnfs can make it. */
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, rpc_cb replied, void *data);
+
+/* The i-th result of a reply, copied: libnfs packs what it decodes, arrays may lie unaligned. */
+nfs_resop4 v4_result(const COMPOUND4res *res, unsigned int i);
+
+/*
+ * What a server answered with. What it leaves out, and all that follows something that was not
+ * asked for, stays as it was.
+ */
+void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle);
+void v4_take_space(const fattr4 *from, struct nfs_space *space);
+void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to);
+
+#endif
