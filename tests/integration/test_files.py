@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""The operations on files, of the program beside this, against a real nfs-ganesha, over NFSv3 and
+NFSv4; and what becomes of them when the server is killed or restarted, or forgets its clients.
+
+Runs inside a lab, with CSI_NFS naming the driver: the program is looked for where it was built with
+it, or CSI_NFS_FILES names it.
+"""
+import os
+import stat
+import subprocess
+import sys
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+from servers import Export, Ganesha
+
+LAB = os.environ["LAB_DIR"]
+DISK = os.environ["LAB_DISK"]
+SERVER = "127.0.0.1"
+PROGRAM = os.environ.get("CSI_NFS_FILES") or os.path.join(
+    os.path.dirname(os.environ["CSI_NFS"]), "tests", "integration", "files")
+LEASE = 10  # seconds, see servers.py
+TYPES = [None, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFBLK,
+         stat.S_IFCHR]
+
+
+def nanoseconds(text):
+    """Of "SECONDS.NANOSECONDS", where a minus only belongs to the seconds."""
+    seconds, rest = text.split(".")
+    return int(seconds) * 1000000000 + int(rest)
+
+
+class Files:
+    """Cases that run once for each version of NFS: mixed into a case below. Each has a server of its
+    own, whose export is of one version alone."""
+
+    version = "3"
+
+    def setUp(self):
+        tag = "%s.%s" % (type(self).__name__, self._testMethodName)
+        self.share = os.path.join(DISK, tag)
+        self.server = Ganesha(os.path.join(LAB, tag), [Export(self.share, self.version)],
+                              protocols=self.version)
+        os.makedirs(self.server.home)
+        self.server.start()
+        self.addCleanup(self.server.stop)
+
+    def command(self, *words):
+        return [PROGRAM, SERVER, self.share, ",".join(self.server.flags(self.version)), *words]
+
+    def begin(self, *words):
+        process = subprocess.Popen(self.command(*words), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.communicate()
+
+    def says(self, process, words):
+        line = process.stdout.readline().strip()
+        if line != words:
+            process.stdin.close()
+            self.assertEqual(line, words, process.stderr.read())
+
+    def go_on(self, process, *lines):
+        """Another file of an idle program, which then says these lines."""
+        process.stdin.write("\n")
+        process.stdin.flush()
+        for line in lines + ("ok idle",):
+            self.says(process, line)
+
+    def check_entry(self, fields):
+        """What the program said of a file is what the server's own file system says."""
+        (name, kind, mode, links, uid, gid, size, used, fileid, device, atime, mtime) = fields
+        found = os.lstat(os.path.join(self.share, "top", name))
+        what = "%s: %s" % (name, found)
+        self.assertEqual(stat.S_IFMT(found.st_mode), TYPES[int(kind)], what)
+        self.assertEqual(stat.S_IMODE(found.st_mode), int(mode, 8), what)
+        self.assertEqual(found.st_nlink, int(links), what)
+        self.assertEqual((found.st_uid, found.st_gid), (int(uid), int(gid)), what)
+        self.assertEqual((found.st_size, found.st_ino), (int(size), int(fileid)), what)
+        self.assertEqual(found.st_blocks * 512, int(used), what)
+        if int(kind) > 5:
+            self.assertEqual("%d:%d" % (os.major(found.st_rdev), os.minor(found.st_rdev)), device)
+        # ganesha keeps a time of reading of its own.
+        off = abs(found.st_atime_ns - nanoseconds(atime))
+        self.assertLess(off, 1 if name in ("all", "times") else 1000000000, what)
+        self.assertEqual(found.st_mtime_ns, nanoseconds(mtime), what)
+
+    def test_every_operation(self):
+        got = subprocess.run(self.command("check", "top"), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, timeout=200, check=False)
+        self.assertEqual(got.returncode, 0, got.stdout[-2000:] + got.stderr)
+        entries = [line.split()[1:] for line in got.stdout.splitlines()
+                   if line.startswith("attr ")]
+        self.assertEqual(sorted(os.listdir(os.path.join(self.share, "top"))),
+                         sorted(fields[0] for fields in entries))
+        for fields in entries:
+            self.check_entry(fields)
+
+    def test_server_killed(self):
+        process = self.begin("endless", "top")
+        self.says(process, "ok a round")
+        time.sleep(0.2)
+        self.server.kill()
+        _, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn("connection abort", err)
+
+    def test_server_frozen(self):
+        process = self.begin("endless", "top")
+        self.says(process, "ok a round")
+        self.server.freeze()
+        try:
+            _, err = process.communicate(timeout=30)
+        finally:
+            self.server.thaw()
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn("timed out", err)
+
+    def test_restarted_while_idle(self):
+        process = self.begin("idle", "top")
+        self.says(process, "ok idle")
+        self.server.restart()
+        self.go_on(process, "ok a new connection")
+        self.go_on(process)
+
+    def test_idle_for_longer_than_the_lease(self):
+        process = self.begin("idle", "top")
+        self.says(process, "ok idle")
+        time.sleep(2.5 * LEASE)
+        self.go_on(process)
+        self.go_on(process)
+
+
+class Version3(Files, unittest.TestCase):
+    """Every case over NFSv3."""
+
+
+class Version4(Files, unittest.TestCase):
+    """Every case over NFSv4.0."""
+
+    version = "4"
+
+
+if __name__ == "__main__":
+    harness.main("files")
