@@ -108,9 +108,9 @@ class Faults(unittest.TestCase):
         return os.path.join(self.parent, name)
 
     def publish(self, server, version="4.2", volume="v0", target="t", mode=None, timeout=60, flags=(),
-                volume_id=None, **context):
+                volume_id=None, host=HOST, **context):
         options = server.flags(version) + (["nolock"] if version == "3" else []) + list(flags)
-        given = {"server": HOST, "share": server.exports[0].path, "subdir": volume}
+        given = {"server": host, "share": server.exports[0].path, "subdir": volume}
         given.update(context)
         return self.client.NodePublishVolume(
             volume_id=volume_id or "%s#%s" % (server.home, volume), target_path=self.target(target),
@@ -295,10 +295,46 @@ class Faults(unittest.TestCase):
             self.dying.thaw()
         self.comes_back(version)
 
-    def comes_back(self, version):
+    def test_address_goes_away(self):
+        """The server lives, and no packet finds it any more; later one does again."""
+        for number, version in enumerate(VERSIONS, 1):
+            with self.subTest(version=version):
+                far = "198.51.100.%d" % number
+                servers.run("ip", "addr", "add", far + "/32", "dev", "lo")
+                try:
+                    self.publish(self.dying, version, host=far)
+                    time.sleep(5)  # what is remembered of the mount before is no answer any more
+                    servers.run("ip", "addr", "del", far + "/32", "dev", "lo")
+                    begun = time.monotonic()
+                    answer = self.stats()
+                    self.assertLess(time.monotonic() - begun, 3.5)
+                    self.assertTrue(answer.volume_condition.abnormal)
+                    words, took = self.fails((CODE.UNAVAILABLE,), self.publish, self.dying,
+                                             version, host=far, target="other")
+                    self.assertLess(took, 8)
+                    self.assertIn(far, words)
+                    self.is_gone("other")
+                    self.publish(self.live, version, target="other")
+                    self.unpublish("other")
+                    begun = time.monotonic()
+                    self.unpublish()
+                    self.assertLess(time.monotonic() - begun, 10)
+                    self.is_gone()
+                    servers.run("ip", "addr", "add", far + "/32", "dev", "lo")
+                    self.comes_back(version, far)
+                finally:
+                    servers.run("ip", "addr", "del", far + "/32", "dev", "lo", check=False)
+
+    def test_address_of_nobody(self):
+        words, took = self.fails((CODE.UNAVAILABLE,), self.publish, self.live, host="203.0.113.9")
+        self.assertLess(took, 8)
+        self.assertIn("203.0.113.9", words)
+        self.is_gone()
+
+    def comes_back(self, version, host=HOST):
         def works():
             try:
-                self.publish(self.dying, version)
+                self.publish(self.dying, version, host=host)
                 return True
             except grpc.RpcError as e:
                 self.assertIn(e.code(), (CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED), e.details())
