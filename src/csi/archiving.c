@@ -38,6 +38,7 @@ struct archiving {
 	struct nfs_client *to; /* meanwhile */
 	const char *name; /* of the directory that is being made, meanwhile */
 	struct trash trash;
+	struct error missing; /* why there is no such volume, which a finished snapshot does not need */
 };
 
 static void archiving_done(struct archiving *x)
@@ -260,6 +261,18 @@ static void undo(struct nfs_client *c, const struct build *b, struct error *err)
 		err->code = ERROR_ABORTED;
 }
 
+static int answer_without_source(struct archiving *x, struct nfs_client *c,
+				 const struct nfs_handle *folder, struct error *err)
+{
+	struct error unused = { .code = ERROR_OK };
+	int r = check_same(x, c, folder, &unused);
+
+	if (r == 0 && build_is_ready(&x->record))
+		return 0;
+	*err = unused.code == ERROR_ALREADY_EXISTS ? unused : x->missing;
+	return -ENOENT;
+}
+
 static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
 	struct archiving *x = data;
@@ -276,6 +289,8 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, true, &b.records, err);
 	if (r < 0)
 		return r;
+	if (x->missing.code != ERROR_OK)
+		return answer_without_source(x, c, b.records, err);
 	r = record_create(c, b.records, b.key, &x->record, err);
 	if (r == 0) {
 		r = adopt(x, c, b.records, err);
@@ -307,6 +322,11 @@ static int create(struct archiving *x, struct error *err)
 		r = reference_read(&x->source, x->driver, err);
 	if (r == 0)
 		r = csi_with_volume(x->driver, &x->source, csi_find_volume_work, NULL, err);
+	if (r < 0 && err->code == ERROR_NOT_FOUND && x->export.server != NULL) {
+		x->missing = *err;
+		error_clear(err);
+		r = 0;
+	}
 	if (r < 0)
 		return r;
 	dir = record_get(&x->source.record, VOLUME_KEY_DIR);

@@ -550,8 +550,11 @@ static int find(struct tree_builder *b, const char *path, struct nfs_handle *ret
 			    : -ENOTDIR;
 	if (r == 0 && attr.type == NFS_TYPE_DIRECTORY)
 		r = -EISDIR;
+	if (r == -ENOENT || r == -ENOTDIR || r == -EISDIR)
+		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
+				 "linking to '%s', which is no file of the tree", path);
 	if (r < 0)
-		return error_sys(err, ERROR_FAILED_PRECONDITION, -r, "linking to '%s'", path);
+		return nfs_error_set(err, b->work->to, r, "linking to '%s'", path);
 	*ret = handle;
 	return 0;
 }

@@ -11,7 +11,7 @@ int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struc
 	      struct error *err)
 {
 	const struct tree_builder_options to = { .root = root };
-	const struct tree_reader_options from = { .segments = false };
+	const struct tree_reader_options from = { .map = false };
 	struct tree_builder *b;
 	int r;
 

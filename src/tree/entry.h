@@ -25,9 +25,10 @@ struct tree_entry {
 	struct nfs_attr attr;
 	const char *link; /* of a symbolic link: its text */
 	const char *same_as; /* path of an earlier entry that is the same file; NULL: none */
-	const struct tree_segment *segments; /* of a file with holes, where they were asked for */
+	bool has_holes; /* a file: blocks of zeros need not be written, and the size has to be set */
+	bool is_mapped; /* a file: segments tells where its data is, and only that follows */
+	const struct tree_segment *segments;
 	size_t n_segments;
-	bool has_holes;
 };
 
 /*

@@ -58,7 +58,7 @@ struct packer {
 	uint64_t position; /* in the entry's data */
 	uint64_t size; /* of the entry's data */
 	bool has_data; /* the entry takes data */
-	bool has_holes;
+	bool is_mapped;
 	struct error err; /* of the output */
 	int error;
 };
@@ -136,7 +136,7 @@ static void put_entry(struct packer *p, const struct tree_entry *from)
 		archive_entry_copy_symlink(e, from->link);
 	archive_entry_set_rdevmajor(e, attr->device.major);
 	archive_entry_set_rdevminor(e, attr->device.minor);
-	if (p->has_holes)
+	if (p->is_mapped)
 		put_segments(e, from);
 }
 
@@ -150,7 +150,7 @@ static int begin(struct tree_sink *sink, const struct tree_entry *from, struct e
 		return 0;
 	}
 	p->has_data = from->attr.type == NFS_TYPE_FILE && from->same_as == NULL;
-	p->has_holes = p->has_data && from->has_holes;
+	p->is_mapped = from->is_mapped;
 	p->position = 0;
 	p->size = from->attr.size;
 	put_entry(p, from);
@@ -245,7 +245,7 @@ static int begin_output(struct tree_sink *output, const char *file, struct error
 static int write_archive(struct packer *p, const struct nfs_handle *tree,
 			 const struct nfs_attr *attr, struct error *err)
 {
-	const struct tree_reader_options options = { .segments = true };
+	const struct tree_reader_options options = { .map = true };
 	int r;
 
 	r = tree_read(p->work, tree, attr, &options, &p->sink, err);

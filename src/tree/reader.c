@@ -14,6 +14,7 @@
 #include "tree/links.h"
 #include "tree/segments.h"
 
+#define MAP_FROM 65536 /* bytes of a file that is worth a map */
 #define ITEMS_AHEAD 1024 /* no more pages are read ahead while so many entries wait */
 #define ITEMS_MAX 8192 /* entries far down the line are dropped, to be read again */
 
@@ -319,12 +320,19 @@ static int start(struct reader *rd, struct item *item)
 	return r;
 }
 
-/* A file with holes may be read twice, one with several names not at all. */
-static bool is_read_ahead(const struct item *item)
+/* Not those that a server has compressed: reading takes longer than writing some zeros. */
+static bool is_to_be_mapped(const struct reader *rd, const struct nfs_attr *attr)
+{
+	return rd->options->map && tree_has_holes(attr) && attr->size >= MAP_FROM &&
+	       attr->used < attr->size / 4;
+}
+
+/* One with several names may not be read at all. */
+static bool is_read_ahead(const struct reader *rd, const struct item *item)
 {
 	return item->kind == ITEM_ENTRY && item->state == ITEM_READY &&
 	       item->attr.type == NFS_TYPE_FILE && item->attr.size > 0 && item->attr.links < 2 &&
-	       !tree_has_holes(&item->attr);
+	       !is_to_be_mapped(rd, &item->attr);
 }
 
 /* Data of a file that begins soon. Returns 1 where the limits kept some of it back. */
@@ -355,7 +363,7 @@ static int fill(struct reader *rd)
 
 		if (item->state == ITEM_WAITING && may_start(rd, item))
 			r = start(rd, item);
-		else if (is_read_ahead(item))
+		else if (is_read_ahead(rd, item))
 			r = fill_file(rd, item);
 		if (r != 0)
 			break;
@@ -399,6 +407,8 @@ static void drop_some(struct reader *rd)
 			if (!may_drop(item, rest->folder))
 				break;
 			rest->folder->cookie = item->before;
+			if (item->before == 0) /* then the verifier has to be zero, too */
+				memset(rest->folder->verifier, 0, sizeof(rest->folder->verifier));
 			rest->folder->eof = false;
 			rest->state = ITEM_WAITING;
 			if (item->rest != NULL)
@@ -435,7 +445,7 @@ static int set_path(struct reader *rd, const char *name)
 
 static int send_chunks(struct reader *rd, struct item *item, struct error *err)
 {
-	bool skip = tree_has_holes(&item->attr) && !rd->options->segments;
+	bool skip = tree_has_holes(&item->attr) && !rd->options->map;
 	struct tree_chunk *chunk;
 	int r;
 
@@ -494,7 +504,8 @@ static int send_file(struct reader *rd, struct item *item, struct tree_entry *en
 	struct tree_segments segments = { .n = 0 };
 	int r = 0;
 
-	if (entry->same_as == NULL && entry->has_holes && rd->options->segments) {
+	entry->is_mapped = entry->same_as == NULL && is_to_be_mapped(rd, &item->attr);
+	if (entry->is_mapped) {
 		r = find_segments(rd, item, &segments, err);
 		entry->segments = segments.items;
 		entry->n_segments = segments.n;
@@ -512,7 +523,7 @@ static int send_file(struct reader *rd, struct item *item, struct tree_entry *en
 	if (r == 0 && entry->same_as == NULL && item->attr.size > 0) {
 		if (!item->file.started)
 			tree_file_init(&item->file, rd->work, &item->handle, item->attr.size);
-		if (entry->has_holes && rd->options->segments)
+		if (entry->is_mapped)
 			tree_file_restrict(&item->file, entry->segments, entry->n_segments);
 		r = send_data(rd, item, err);
 	}
@@ -622,6 +633,9 @@ static int read_items(struct reader *rd, struct error *err)
 
 		if (rd->n_items > ITEMS_MAX)
 			drop_some(rd);
+		if (item->state == ITEM_WAITING)
+			rd->cursor =
+				NULL; /* it may have been passed over while it was not the first */
 		r = fill(rd);
 		if (r == 0 && item->state != ITEM_READY) {
 			r = tree_pump(rd->work, err);

@@ -20,7 +20,7 @@
 #define TREE_LINKS_MAX 65536
 
 struct tree_reader_options {
-	bool segments; /* find out where a file's holes are before it begins */
+	bool map; /* tell where the data of files that are mostly holes is, which takes a second reading */
 };
 
 /*
