@@ -8,22 +8,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/list.h"
+#include "nfs/v4_client.h"
 #include "nfs/v4_compound.h"
 
-/* As many OPENs at a time. Each of them is a little memory on the server until the lease is over. */
-#define OWNERS_MAX 32
+/*
+ * As many OPENs at a time: over a network half of them are half as many files. An owner costs the
+ * server a little memory until the lease is over, and is only made for what is in flight.
+ */
+#define OWNERS_MAX NFS_WINDOW
 
 /* How often an OPEN may meet a lost lease or an owner that the server has other ideas of. */
 #define TRIES_MAX 3
-
-#define HOST_MAX 64
-#define CLIENT_NAME_MAX 160
 
 /* One file that is being created. */
 struct creation {
@@ -45,40 +42,15 @@ struct owner {
 	uint32_t seqid;
 };
 
-enum client_state {
-	CLIENT_NONE,
-	CLIENT_ASKED,
-	CLIENT_READY,
-};
-
 struct v4_opener {
 	struct nfs_connection *conn;
-	enum client_state state;
-	uint64_t clientid;
-	char name[CLIENT_NAME_MAX]; /* ours, to the server */
+	struct v4_client client;
 	uint32_t owners_made;
 	struct owner owners[OWNERS_MAX];
 	struct list waiting; /* of creations */
 };
 
-/*
- * Two clients of one name would end each other's open files, so no two connections have the same,
- * in all containers that share a host name and a process number.
- */
-static void name_client(struct v4_opener *o)
-{
-	uint64_t random[2] = { 0, 0 };
-	char host[HOST_MAX + 1] = "";
-	struct timespec now;
-
-	(void)gethostname(host, sizeof(host) - 1); /* only for who reads the server's log */
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
-	/* So few bytes come at once and whole, and without them the time is left. */
-	(void)!getrandom(random, sizeof(random), 0);
-	(void)snprintf(o->name, sizeof(o->name),
-		       "csi-nfs/%s/%ld/%lld.%09ld/%016" PRIx64 "%016" PRIx64, host, (long)getpid(),
-		       (long long)now.tv_sec, now.tv_nsec, random[0], random[1]);
-}
+static void client_answered(struct v4_client *client, int error);
 
 static int opener_of(struct nfs_connection *conn, struct v4_opener **ret)
 {
@@ -90,7 +62,7 @@ static int opener_of(struct nfs_connection *conn, struct v4_opener **ret)
 			return -ENOMEM;
 		o->conn = conn;
 		list_init(&o->waiting);
-		name_client(o);
+		v4_client_init(&o->client, conn, client_answered);
 		conn->opener = o;
 	}
 	*ret = o;
@@ -121,8 +93,8 @@ static struct owner *take_owner(struct v4_opener *o)
 		if (owner->busy)
 			continue;
 		owner->busy = true;
-		if (owner->clientid == 0 || owner->clientid != o->clientid) {
-			owner->clientid = o->clientid;
+		if (owner->clientid == 0 || owner->clientid != o->client.id) {
+			owner->clientid = o->client.id;
 			owner->number = ++o->owners_made;
 			owner->seqid = 0;
 		}
@@ -170,89 +142,16 @@ static void finish_waiting(struct v4_opener *o, int error)
 	}
 }
 
-/* -------- the client id -------- */
-
 static void send_waiting(struct v4_opener *o);
 
-static void client_failed(struct v4_opener *o, int error)
+static void client_answered(struct v4_client *client, int error)
 {
-	o->state = CLIENT_NONE;
-	finish_waiting(o, error);
-}
+	struct v4_opener *o = container_of(client, struct v4_opener, client);
 
-/* The errno of a reply to one of the two requests below. */
-static int client_error(struct v4_opener *o, int status, const void *data)
-{
-	if (status != RPC_STATUS_SUCCESS)
-		return nfs_rpc_errno(o->conn, status, data);
-	return nfs_status_errno(((const COMPOUND4res *)data)->status);
-}
-
-static void confirm_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
-{
-	struct v4_opener *o = private_data;
-	int r = client_error(o, status, data);
-
-	(void)rpc;
-	if (r < 0) {
-		client_failed(o, r);
-		return;
-	}
-	o->state = CLIENT_READY;
-	send_waiting(o);
-}
-
-static int confirm_client(struct v4_opener *o, const COMPOUND4res *res)
-{
-	struct v4_compound c = { .n = 0 };
-	SETCLIENTID_CONFIRM4args *args;
-	const SETCLIENTID4resok *ok;
-	nfs_resop4 one;
-
-	if (res->resarray.resarray_len == 0)
-		return -EREMOTEIO;
-	one = v4_result(res, 0);
-	ok = &one.nfs_resop4_u.opsetclientid.SETCLIENTID4res_u.resok4;
-	o->clientid = ok->clientid;
-	args = &v4_add(&c, OP_SETCLIENTID_CONFIRM)->nfs_argop4_u.opsetclientid_confirm;
-	args->clientid = ok->clientid;
-	memcpy(args->setclientid_confirm, ok->setclientid_confirm, sizeof(args->setclientid_confirm));
-	return v4_send(o->conn, &c, confirm_replied, o);
-}
-
-static void setclientid_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
-{
-	struct v4_opener *o = private_data;
-	int r = client_error(o, status, data);
-
-	(void)rpc;
-	if (r == 0)
-		r = confirm_client(o, data);
-	if (r < 0)
-		client_failed(o, r);
-}
-
-/*
- * The verifier is another one each time: to the server we have started anew, and what we may have
- * left open is closed. It is told no address to call back at, so it delegates nothing.
- */
-static int ask_for_client(struct v4_opener *o)
-{
-	struct v4_compound c = { .n = 0 };
-	uint64_t now = clock_now_ns();
-	SETCLIENTID4args *args;
-	int r;
-
-	args = &v4_add(&c, OP_SETCLIENTID)->nfs_argop4_u.opsetclientid;
-	memcpy(args->client.verifier, &now, sizeof(args->client.verifier));
-	args->client.id.id_len = (u_int)strlen(o->name);
-	args->client.id.id_val = o->name;
-	args->callback.cb_location.r_netid = (char *)(uintptr_t) "tcp"; /* only read */
-	args->callback.cb_location.r_addr = (char *)(uintptr_t) "0.0.0.0.0.0";
-	r = v4_send(o->conn, &c, setclientid_replied, o);
-	if (r == 0)
-		o->state = CLIENT_ASKED;
-	return r;
+	if (error < 0)
+		finish_waiting(o, error);
+	else
+		send_waiting(o);
 }
 
 /* -------- OPEN, OPEN_CONFIRM, CLOSE -------- */
@@ -414,11 +313,7 @@ static void open_failed(struct creation *c, nfsstat4 status)
 	switch (status) {
 	case NFS4ERR_STALE_CLIENTID:
 	case NFS4ERR_EXPIRED:
-		/* Others that were sent before will hear the same of the same client id. */
-		if (o->clientid == c->owner->clientid) {
-			o->clientid = 0;
-			o->state = CLIENT_NONE;
-		}
+		v4_client_lost(&o->client, c->owner->clientid);
 		retry(c, error);
 		break;
 	case NFS4ERR_BAD_SEQID:
@@ -503,13 +398,12 @@ static void send_waiting(struct v4_opener *o)
 {
 	while (!list_is_empty(&o->waiting) && nfs_connection_is_up(o->conn)) {
 		struct creation *c = container_of(o->waiting.next, struct creation, waiting);
-		int r = 0;
+		int r;
 
-		if (o->state == CLIENT_NONE)
-			r = ask_for_client(o);
+		r = v4_client_get(&o->client);
 		if (r < 0)
-			client_failed(o, r);
-		if (o->state != CLIENT_READY)
+			finish_waiting(o, r);
+		if (r != 1)
 			return;
 		c->owner = take_owner(o);
 		if (c->owner == NULL)
@@ -524,14 +418,13 @@ static void send_waiting(struct v4_opener *o)
 /* As send_waiting() for this one, but nothing has ended when it fails. */
 static int send_or_wait(struct v4_opener *o, struct creation *c)
 {
-	int r = 0;
+	int r;
 
-	if (o->state == CLIENT_NONE)
-		r = ask_for_client(o);
-	else if (o->state == CLIENT_READY)
-		c->owner = take_owner(o);
+	r = v4_client_get(&o->client);
 	if (r < 0)
 		return r;
+	if (r == 1)
+		c->owner = take_owner(o);
 	if (c->owner == NULL) {
 		list_add_tail(&o->waiting, &c->waiting);
 		return 0;

@@ -199,7 +199,13 @@ class Scripted(Runner, unittest.TestCase):
         self.assertEqual(self.server.open_files, 0)
         self.assertEqual(self.server.counts[SETCLIENTID], 1)
         self.assertEqual(self.server.counts[OPEN_CONFIRM], len(self.server.owners))
-        self.assertLess(len(self.server.owners), 64)
+        self.assertLessEqual(len(self.server.owners), 64)
+
+    def test_more_at_a_time_than_owners(self):
+        self.server.say(OPEN, [OK] * 50 + [EXPIRED] * 10 + [OK] * 50 + [BAD_SEQID] * 10)
+        self.creates(300, 250)
+        self.assertLessEqual(len(self.server.owners), 64 + 64 + 10)
+        self.assertEqual(self.server.open_files, 0)
 
     def test_one_at_a_time_needs_one_owner(self):
         self.creates(50, 1)
