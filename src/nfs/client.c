@@ -42,7 +42,9 @@ int nfs_client_run(struct nfs_client *c)
 
 uint32_t nfs_write_max(const struct nfs_client *c)
 {
-	return c->version == 4 ? V4_WRITE_MAX : NFS_TRANSFER_MAX;
+	uint32_t max = c->version == 4 ? V4_WRITE_MAX : NFS_TRANSFER_MAX;
+
+	return c->write_max != 0 && c->write_max < max ? c->write_max : max;
 }
 
 static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_ns)

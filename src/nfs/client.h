@@ -47,6 +47,7 @@ struct nfs_client {
 	const struct nfs_client_ops *ops;
 	struct nfs_export export; /* as asked for: version 0 stays 0 */
 	unsigned int version; /* spoken */
+	uint32_t write_max; /* bytes that the server takes in one WRITE; 0: not known */
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of nfs/state.h, once known; len 0: not yet */
 	bool broken;

@@ -526,6 +526,36 @@ static int mnt_failed(const struct nfs_connection *conn, int r, struct error *er
 	return nfs_error_set(err, &conn->client, r, "mounting");
 }
 
+static void fsinfo_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+{
+	struct nfs_connection *conn = private_data;
+	const FSINFO3res *res = data;
+
+	(void)rpc;
+	conn->in_flight--;
+	conn->finished++;
+	if (status == RPC_STATUS_SUCCESS && res->status == NFS3_OK)
+		conn->client.write_max = res->FSINFO3res_u.resok.wtmax;
+}
+
+/*
+ * How much one WRITE may have. The Linux server closes the connection on one that has more, and
+ * with less than a GiB of memory it takes less than others. Who does not say takes what we have.
+ */
+static int ask_write_max(struct nfs_connection *conn, struct error *err)
+{
+	FSINFO3args args;
+	int r;
+
+	put_handle(&args.fsroot, &conn->client.root);
+	if (rpc_nfs3_fsinfo_async(conn->rpc, fsinfo_replied, &args, conn) != 0)
+		return error_oom(err);
+	conn->in_flight++;
+	r = conn->client.ops->run(&conn->client,
+				  clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+	return r < 0 ? nfs_error_set(err, &conn->client, r, "asking for limits") : 0;
+}
+
 /* MNT on a connection of its own: the service has its own port. */
 static int v3_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
 {
@@ -557,7 +587,7 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 				 "export %s:%s does not take AUTH_SYS (sec=sys), which is all that the controller has",
 				 e->server, e->share);
 	conn->client.root = call.root;
-	return 0;
+	return ask_write_max(conn, err);
 }
 
 const struct nfs_protocol nfs_protocol_v3 = {
