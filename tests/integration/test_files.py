@@ -4,7 +4,7 @@
 NFSv4; and what becomes of them when the server is killed or restarted, or forgets its clients. What
 ganesha never answers, a scripted server does.
 
-Runs inside a lab, with CSI_NFS naming the driver: the program is looked for where it was built with
+Runs inside a lab (Kernel: with --kernel nfsd), with CSI_NFS naming the driver: the program is looked for where it was built with
 it, or CSI_NFS_FILES names it.
 """
 import os
@@ -22,7 +22,7 @@ import harness
 import scripted
 from scripted import CLOSE, CREATE, GETATTR, GETFH, OPEN, OPEN_CONFIRM, PUTFH, SETCLIENTID
 from scripted import BAD_SEQID, BAD_STATEID, DELAY, EXPIRED, GRACE, OK, SETCLIENTID_CONFIRM
-from servers import Export, Ganesha
+from servers import Export, Ganesha, KernelServer
 
 LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
@@ -162,6 +162,20 @@ class Version4(Files, unittest.TestCase):
     """Every case over NFSv4.0."""
 
     version = "4"
+
+
+class Kernel(Runner, unittest.TestCase):
+    """Every operation on Linux's own server, which takes less at a time than ganesha."""
+
+    def test_every_operation(self):
+        path = os.path.join(DISK, "kernel")
+        os.makedirs(path)
+        with KernelServer(path):
+            for version, self.share in (("3", path), ("4", "/")):
+                with self.subTest(version=version):
+                    self.flags = ["vers=" + version]
+                    got = self.run_program("check", "top" + version)
+                    self.assertEqual(got.returncode, 0, got.stdout[-2000:] + got.stderr)
 
 
 class Scripted(Runner, unittest.TestCase):
