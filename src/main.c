@@ -125,6 +125,7 @@ static int init_driver(struct app *app, struct error *err)
 		.purge_now = o->purge_now,
 		.compression = o->compression,
 		.get_snapshot = o->get_snapshot,
+		.verify_clones = o->verify_clones,
 		.transfers = &app->transfers,
 		.stopping = &app->end_work,
 		.inline_volumes = o->inline_volumes,

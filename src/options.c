@@ -167,6 +167,11 @@ static int take_get_snapshot(struct options *o, const char *value, struct error 
 	return parse_bool("--enable-get-snapshot", value, &o->get_snapshot, err);
 }
 
+static int take_verify_clones(struct options *o, const char *value, struct error *err)
+{
+	return parse_bool("--verify-clones", value, &o->verify_clones, err);
+}
+
 static int take_compression(struct options *o, const char *value, struct error *err)
 {
 	if (tree_compression_parse(value, &o->compression) < 0)
@@ -297,6 +302,8 @@ static const struct option_spec {
 	{ "enable-snapshot-compression", NULL,
 	  "the same, as csi-driver-nfs has it: true is gzip, false is none", OPTION_SWITCH,
 	  take_enable_compression },
+	{ "verify-clones", NULL, "read clones again and compare checksums (default: sizes only)",
+	  OPTION_SWITCH, take_verify_clones },
 	{ "enable-get-snapshot", NULL, "advertise GetSnapshot, which older sidecars do not know",
 	  OPTION_SWITCH, take_get_snapshot },
 	{ "state-dir", "PATH",

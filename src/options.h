@@ -40,6 +40,7 @@ struct options {
 	bool purge_now;
 	enum tree_compression compression;
 	bool get_snapshot;
+	bool verify_clones;
 	const char *state_dir;
 	const char *inline_volumes; /* NULL: none */
 	enum log_level log_level;

@@ -145,7 +145,8 @@ static int copy_volume(struct transfer *t, struct reference *ref, struct content
 		r = nfs_stat(from, &handle, &attr);
 	if (r < 0)
 		return nfs_error_set(err, from, r, "volume directory '%s'", dir);
-	return tree_copy(&t->work, &handle, &attr, work, x->name, &made, err);
+	return tree_copy(&t->work, &handle, &attr, work, x->name, x->driver->verify_clones, &made,
+			 err);
 }
 
 static int restore(struct transfer *t, struct content *x, const struct nfs_handle *work,

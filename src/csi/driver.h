@@ -38,6 +38,7 @@ struct csi_driver {
 	struct known_exports *known; /* controller */
 	enum tree_compression compression; /* default, of snapshots */
 	bool get_snapshot; /* advertise GetSnapshot */
+	bool verify_clones; /* read them again, and compare checksums */
 	atomic_uint *transfers; /* controller: copies and archives that are being made */
 	const atomic_bool *stopping; /* long work is to end */
 	struct mounter *mounter; /* node */

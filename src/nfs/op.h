@@ -78,7 +78,7 @@ struct nfs_space {
 enum nfs_op_type {
 	NFS_OP_LOOKUP, /* dir, name -> handle, attr */
 	NFS_OP_GETATTR, /* dir -> attr with owner */
-	NFS_OP_SETATTR, /* dir, change */
+	NFS_OP_SETATTR, /* dir, change; with full -> attr afterwards, if the server tells */
 	NFS_OP_MKDIR, /* dir, name, mode -> handle, attr with owner */
 	NFS_OP_SYMLINK, /* dir, name, text; fails with -EEXIST rather than replace */
 	NFS_OP_READLINK, /* dir -> link; version 4 with a name: of what is there */
@@ -122,7 +122,7 @@ struct nfs_op {
 	struct nfs_change change;
 	uint64_t cookie; /* where to go on; 0: from the start */
 	char verifier[8]; /* READDIR: of the previous page; zeros for the first. WRITE, COMMIT: out */
-	bool full; /* LOOKUP, GETATTR, READDIR: all attributes, with the owner */
+	bool full; /* LOOKUP, GETATTR, READDIR, SETATTR: all attributes, with the owner */
 	enum nfs_type node; /* of MKNOD */
 	struct nfs_device device;
 	uint64_t offset;

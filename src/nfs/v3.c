@@ -142,6 +142,11 @@ static void take_getattr(struct nfs_op *op, const void *data)
 	take_attr(&op->attr, &((const GETATTR3res *)data)->GETATTR3res_u.resok.obj_attributes);
 }
 
+static void take_setattr(struct nfs_op *op, const void *data)
+{
+	take_attr_if(&op->attr, &((const SETATTR3res *)data)->SETATTR3res_u.resok.obj_wcc.after);
+}
+
 static void take_mkdir(struct nfs_op *op, const void *data)
 {
 	const MKDIR3resok *ok = &((const MKDIR3res *)data)->MKDIR3res_u.resok;
@@ -247,7 +252,7 @@ static void take_nothing(struct nfs_op *op, const void *data)
 /* What is read from a successful reply. All replies start with their status. */
 static void (*const take[])(struct nfs_op *op, const void *data) = {
 	[NFS_OP_LOOKUP] = take_lookup,   [NFS_OP_GETATTR] = take_getattr,
-	[NFS_OP_SETATTR] = take_nothing, [NFS_OP_MKDIR] = take_mkdir,
+	[NFS_OP_SETATTR] = take_setattr, [NFS_OP_MKDIR] = take_mkdir,
 	[NFS_OP_SYMLINK] = take_symlink, [NFS_OP_READLINK] = take_readlink,
 	[NFS_OP_REMOVE] = take_nothing,  [NFS_OP_RMDIR] = take_nothing,
 	[NFS_OP_RENAME] = take_nothing,  [NFS_OP_READDIR] = take_readdir,

@@ -38,6 +38,8 @@ static void encode_setattr(struct v4_compound *c, const struct nfs_op *op)
 	v4_add_putfh(c, op->dir);
 	/* The all-zero stateid: for the size as in WRITE, and nothing else has one. */
 	v4_add(c, OP_SETATTR)->nfs_argop4_u.opsetattr.obj_attributes = v4_change(c, &op->change);
+	if (op->full)
+		v4_add_getattr(c, V4_FULL);
 }
 
 static void encode_mkdir(struct v4_compound *c, const struct nfs_op *op)

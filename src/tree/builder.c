@@ -11,9 +11,11 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
+#include "tree/checksum.h"
 
 #define NODES_MAX 256 /* entries that are being made, without those that are still open */
 #define BYTES_MAX (4U * 1024 * 1024) /* data that waits to be written */
+#define VERIFY_BYTES 32768 /* that are read again at a time, of each file that is verified */
 #define SET_ID_BITS 06000
 #define DIRECTORY_MODE 0700 /* while it is being filled */
 #define ROOT_UID 0
@@ -23,6 +25,7 @@ enum node_state {
 	NODE_FIND, /* its handle is not known */
 	NODE_FILL, /* open for children and data */
 	NODE_COMMIT,
+	NODE_VERIFY,
 	NODE_ATTRIBUTES,
 	NODE_MODE, /* after the owner, which takes setuid away on some servers */
 	NODE_LINK, /* another name of something; made at once */
@@ -41,6 +44,10 @@ struct node {
 	bool has_verifier;
 	bool has_holes;
 	char verifier[8];
+	uint64_t size; /* of a file, as far as data has come */
+	uint64_t verified; /* bytes that were read again */
+	uint64_t sum, found; /* checksums of what came, and of what was read again */
+	char *again; /* what was read again */
 	size_t pending; /* children or chunks that are not finished */
 	struct list waiting; /* children, until the handle is known */
 	struct list chunks; /* to be written */
@@ -93,6 +100,16 @@ static void fail(struct tree_builder *b, int r, const char *verb, const char *na
 				name, b->work->to->export.server, b->work->to->export.share);
 	else
 		(void)nfs_error_set(&b->err, b->work->to, r, "%s '%s'", verb, name);
+}
+
+static void fail_differs(const struct node *node, const char *why)
+{
+	struct tree_builder *b = node->builder;
+
+	if (b->error == 0)
+		b->error =
+			error_set(&b->err, ERROR_DATA_LOSS, "writing '%s' on %s:%s: %s", node->name,
+				  b->work->to->export.server, b->work->to->export.share, why);
 }
 
 static int failure(const struct tree_builder *b, struct error *err)
@@ -151,6 +168,7 @@ static void node_free(struct node *node)
 	list_remove(&node->link);
 	list_remove(&node->all);
 	free(node->text);
+	free(node->again);
 	free(node);
 }
 
@@ -193,6 +211,12 @@ static bool needs_mode(const struct node *node)
 	return !node->made.has_mode || node->made.mode != wanted_mode(node);
 }
 
+/* Before the attributes, since reading sets the time of access. */
+static enum node_state after_commit(const struct node *node)
+{
+	return node->builder->options->verify && node->size > 0 ? NODE_VERIFY : NODE_ATTRIBUTES;
+}
+
 /* What comes next for a node that nothing is left to be done in. */
 static void settle(struct node *node)
 {
@@ -201,7 +225,7 @@ static void settle(struct node *node)
 	if (node->unstable)
 		node->state = NODE_COMMIT;
 	else
-		node->state = NODE_ATTRIBUTES;
+		node->state = after_commit(node);
 	make_ready(node);
 }
 
@@ -273,8 +297,40 @@ static void committed(struct node *node, int r)
 		fail(node->builder, r, "writing", node->name);
 		return;
 	}
-	node->state = NODE_ATTRIBUTES;
+	node->state = after_commit(node);
 	make_ready(node);
+}
+
+/* A piece has been read again, which op.offset and op.count tell. */
+static void verified(struct node *node, int r)
+{
+	const struct nfs_op *op = &node->op;
+	uint64_t next = op->offset + op->count;
+
+	/* A short piece that does not end at a block cannot be told from the end of the file. */
+	if (r == 0 && next < node->size && (op->count == 0 || next % TREE_CHECKSUM_BLOCK != 0))
+		r = -EIO;
+	if (r < 0) {
+		fail(node->builder, r, "reading again", node->name);
+		return;
+	}
+	node->found += tree_checksum(op->offset, node->again, op->count);
+	node->verified = next;
+	if (next >= node->size && node->found != node->sum) {
+		fail_differs(node, "the data that is read again is not what was written");
+		return;
+	}
+	if (next >= node->size)
+		node->state = NODE_ATTRIBUTES;
+	make_ready(node);
+}
+
+static bool has_wrong_size(const struct node *node)
+{
+	const struct nfs_attr *attr = &node->op.attr;
+
+	return node->attr.type == NFS_TYPE_FILE && attr->is_full &&
+	       attr->size != (node->has_holes ? node->attr.size : node->size);
 }
 
 static void attributes_set(struct node *node, int r)
@@ -284,6 +340,10 @@ static void attributes_set(struct node *node, int r)
 		r = 0;
 	if (r < 0) {
 		fail(node->builder, r, "setting the attributes of", node->name);
+		return;
+	}
+	if (has_wrong_size(node)) {
+		fail_differs(node, "the file has not got the size that was written");
 		return;
 	}
 	if (node->state == NODE_ATTRIBUTES && needs_mode(node)) {
@@ -315,6 +375,9 @@ static void replied(struct nfs_op *op)
 		break;
 	case NODE_COMMIT:
 		committed(node, r);
+		break;
+	case NODE_VERIFY:
+		verified(node, r);
 		break;
 	case NODE_ATTRIBUTES:
 	case NODE_MODE:
@@ -443,6 +506,12 @@ static void prepare(struct node *node)
 	case NODE_COMMIT:
 		op->type = NFS_OP_COMMIT;
 		break;
+	case NODE_VERIFY:
+		op->type = NFS_OP_READ;
+		op->offset = node->verified;
+		op->count = VERIFY_BYTES;
+		op->buffer = node->again;
+		break;
 	case NODE_ATTRIBUTES:
 		op->type = NFS_OP_SETATTR;
 		prepare_attributes(node, &op->change);
@@ -481,6 +550,10 @@ static int start(struct node *node)
 
 	if (node->state == NODE_FILL)
 		return start_chunk(node);
+	if (node->state == NODE_VERIFY && node->again == NULL)
+		node->again = malloc(VERIFY_BYTES);
+	if (node->state == NODE_VERIFY && node->again == NULL)
+		return -ENOMEM;
 	list_remove(&node->link);
 	prepare(node);
 	node->busy = true;
@@ -644,6 +717,10 @@ static int data(struct tree_sink *sink, uint64_t offset, const char *bytes, size
 	int r;
 
 	b->data += len;
+	if (node->size < offset + len)
+		node->size = offset + len;
+	if (b->options->verify)
+		node->sum += tree_checksum(offset, bytes, len);
 	if (b->options->data_max > 0 && b->data > b->options->data_max)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s': the archive unpacks to more than can be right", node->name);

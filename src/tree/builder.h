@@ -4,7 +4,7 @@
 /*
  * A sink that makes the tree on an export, many operations in flight, on work->to. Directories get
  * their modes and times when all that is in them is there; data is on the server's disk before the file
- * is finished. Owners are set where the client is root on the server, as nobody else may; without them
+ * is finished, and that the file has the size that was written is checked. Owners are set where the client is root on the server, as nobody else may; without them
  * no file becomes setuid for somebody else than its owner.
  *
  * A directory may come again after it has been ended, and one may come without attributes (attr is not
@@ -20,6 +20,7 @@ struct tree_builder;
 struct tree_builder_options {
 	const char *root; /* name of the tree's root in parent, which must not be there yet */
 	uint64_t data_max; /* bytes, without blocks of zeros, that are taken; 0: no limit */
+	bool verify; /* read files again, and compare checksums; data has to come as for tree/checksum.h */
 };
 
 /* The arguments are borrowed for as long as it exists. 0 or -ENOMEM. */

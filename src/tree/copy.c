@@ -7,10 +7,10 @@
 #include "tree/reader.h"
 
 int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
-	      const struct nfs_handle *parent, const char *root, struct nfs_handle *ret_root,
-	      struct error *err)
+	      const struct nfs_handle *parent, const char *root, bool verify,
+	      struct nfs_handle *ret_root, struct error *err)
 {
-	const struct tree_builder_options to = { .root = root };
+	const struct tree_builder_options to = { .root = root, .verify = verify };
 	const struct tree_reader_options from = { .map = false };
 	struct tree_builder *b;
 	int r;

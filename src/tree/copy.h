@@ -8,11 +8,12 @@
 #include "tree/entry.h"
 
 /*
- * Makes a copy of the tree at the handle as root in parent. Returns 0, or a negative errno with the
+ * Makes a copy of the tree at the handle as root in parent; verify: reads its files again, and compares
+ * checksums. Returns 0, or a negative errno with the
  * error set; then something of it may be left.
  */
 int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
-	      const struct nfs_handle *parent, const char *root, struct nfs_handle *ret_root,
-	      struct error *err);
+	      const struct nfs_handle *parent, const char *root, bool verify,
+	      struct nfs_handle *ret_root, struct error *err);
 
 #endif
