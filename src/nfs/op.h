@@ -10,6 +10,7 @@
 #define NFS_OP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define NFS_HANDLE_MAX 128 /* NFS4_FHSIZE, RFC 7530 section 2.1; version 3 has 64 */
@@ -82,7 +83,7 @@ enum nfs_op_type {
 	NFS_OP_MKDIR, /* dir, name, mode -> handle, attr with owner */
 	NFS_OP_SYMLINK, /* dir, name, text; fails with -EEXIST rather than replace */
 	NFS_OP_READLINK, /* dir -> link; version 4 with a name: of what is there */
-	NFS_OP_REMOVE, /* dir, name: anything but a directory */
+	NFS_OP_REMOVE, /* dir, name or names -> count: anything but directories, up to the first failure */
 	NFS_OP_RMDIR, /* dir, name: an empty directory; -ENOTDIR for anything else */
 	NFS_OP_RENAME, /* dir, name, to_dir, to_name */
 	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof */
@@ -97,6 +98,12 @@ enum nfs_op_type {
 	NFS_OP_COMMIT, /* dir -> verifier */
 	NFS_OPS,
 };
+
+/*
+ * Names that one REMOVE takes of version 4, where a server allows 16 operations in a compound: Linux before
+ * 5.17 does.
+ */
+#define NFS_REMOVE_MAX 15
 
 /* Bytes that one READ or WRITE asks for at most; a version 4 WRITE takes fewer, see nfs_write_max(). */
 #define NFS_TRANSFER_MAX (256 * 1024)
@@ -115,6 +122,8 @@ struct nfs_op {
 	/* In; pointers are borrowed until the operation is started. */
 	const struct nfs_handle *dir; /* the directory, or the object itself */
 	const char *name;
+	const char *const *names; /* REMOVE of version 4: n_names of them, NFS_REMOVE_MAX at most, for name */
+	size_t n_names;
 	const struct nfs_handle *to_dir;
 	const char *to_name;
 	const char *text;
@@ -126,7 +135,7 @@ struct nfs_op {
 	enum nfs_type node; /* of MKNOD */
 	struct nfs_device device;
 	uint64_t offset;
-	uint32_t count; /* READ, WRITE: in and out */
+	uint32_t count; /* READ, WRITE: bytes, in and out. REMOVE: names that are gone, of names */
 	char *buffer; /* READ: the caller's, of count bytes. WRITE: only read, until it is finished */
 	bool stable; /* WRITE: on the disk before the answer, with all that belongs to the file */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);

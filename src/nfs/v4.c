@@ -77,8 +77,13 @@ static void encode_readlink(struct v4_compound *c, const struct nfs_op *op)
 
 static void encode_remove(struct v4_compound *c, const struct nfs_op *op)
 {
+	size_t i;
+
 	v4_add_putfh(c, op->dir);
-	v4_add(c, OP_REMOVE)->nfs_argop4_u.opremove.target = v4_text(op->name);
+	if (op->n_names == 0)
+		v4_add(c, OP_REMOVE)->nfs_argop4_u.opremove.target = v4_text(op->name);
+	for (i = 0; i < op->n_names; i++)
+		v4_add(c, OP_REMOVE)->nfs_argop4_u.opremove.target = v4_text(op->names[i]);
 }
 
 /* REMOVE takes files as well, and what comes after a VERIFY that does not hold is not done. */
@@ -288,6 +293,20 @@ static void take_results(struct nfs_op *op, const COMPOUND4res *res)
 	}
 }
 
+/* A server stops at the first operation that fails, and answers those before it. */
+static void count_removed(struct nfs_op *op, const COMPOUND4res *res)
+{
+	u_int i;
+
+	op->count = 0;
+	for (i = 0; i < res->resarray.resarray_len; i++) {
+		nfs_resop4 one = v4_result(res, i);
+
+		if (one.resop == OP_REMOVE && one.nfs_resop4_u.opremove.status == NFS4_OK)
+			op->count++;
+	}
+}
+
 static void replied(struct rpc_context *rpc, int status, void *data, void *private_data)
 {
 	struct nfs_op *op = private_data;
@@ -299,6 +318,8 @@ static void replied(struct rpc_context *rpc, int status, void *data, void *priva
 		return;
 	}
 	op->error = nfs_status_errno(res->status);
+	if (op->type == NFS_OP_REMOVE)
+		count_removed(op, res);
 	if (op->error == 0)
 		take_results(op, res);
 	nfs_op_finish(op, op->error);

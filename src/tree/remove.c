@@ -13,6 +13,7 @@
 
 #define IDLE_PASSES_MAX 3 /* readings of a directory that lead to no removal */
 #define RMDIR_TRIES_MAX 10 /* somebody keeps adding entries */
+#define BATCH_BYTES 2048 /* of names: a compound has to fit into 4 KiB, see nfs_write_max() */
 #define PATIENCE_MAX 100 /* waits of PATIENCE_MS while the server asks to try later */
 #define PATIENCE_MS 100
 
@@ -48,9 +49,15 @@ struct node {
 /* An entry that is not a directory. */
 struct name {
 	struct list link;
-	struct node *node;
-	struct nfs_op op;
 	char name[];
+};
+
+/* Entries that one operation removes: one, or several over version 4. */
+struct batch {
+	struct nfs_op op;
+	struct node *node;
+	struct list names;
+	const char *texts[NFS_REMOVE_MAX];
 };
 
 struct engine {
@@ -175,32 +182,59 @@ static void settle(struct engine *e, struct node *node)
 	make_ready(e, node);
 }
 
-static void entry_replied(struct nfs_op *op)
+static void drop_name(struct name *name)
 {
-	struct name *name = container_of(op, struct name, op);
-	struct node *node = name->node;
+	list_remove(&name->link);
+	free(name);
+}
+
+/* Those that were not come to have another try. */
+static void put_back(struct engine *e, struct batch *batch)
+{
+	struct node *node = batch->node;
+
+	while (!list_is_empty(&batch->names)) {
+		struct list *link = batch->names.next;
+
+		list_remove(link);
+		list_add_tail(&node->names, link);
+	}
+	if (!list_is_empty(&node->names))
+		make_ready(e, node);
+}
+
+static void batch_replied(struct nfs_op *op)
+{
+	struct batch *batch = container_of(op, struct batch, op);
+	size_t removed = op->n_names > 0 ? op->count : op->error == 0;
+	struct node *node = batch->node;
 	struct engine *e = op->data;
 
 	e->in_flight--;
-	if (op->error == -EAGAIN && e->patience < PATIENCE_MAX) {
-		e->wait = true;
-		list_add_tail(&node->names, &name->link);
-		make_ready(e, node);
-		return;
-	}
-	node->outstanding--;
-	if (op->error == 0) {
+	for (; removed > 0 && !list_is_empty(&batch->names); removed--) {
+		drop_name(container_of(batch->names.next, struct name, link));
 		e->stats->files++;
 		node->removed++;
-	} else if (op->error != -ENOENT) {
-		fail(e, op->error, "removing", name->name);
-		node->failed = true;
+		node->outstanding--;
 	}
-	free(name);
+	if (op->error == -EAGAIN && e->patience < PATIENCE_MAX) {
+		e->wait = true;
+	} else if (op->error != 0 && !list_is_empty(&batch->names)) {
+		struct name *name = container_of(batch->names.next, struct name, link);
+
+		if (op->error != -ENOENT) {
+			fail(e, op->error, "removing", name->name);
+			node->failed = true;
+		}
+		drop_name(name);
+		node->outstanding--;
+	}
+	put_back(e, batch);
+	free(batch);
 	settle(e, node);
 }
 
-static int add_name(struct engine *e, struct node *node, const char *text)
+static int add_name(struct node *node, const char *text)
 {
 	size_t len = strlen(text);
 	struct name *name = calloc(1, sizeof(*name) + len + 1);
@@ -208,9 +242,6 @@ static int add_name(struct engine *e, struct node *node, const char *text)
 	if (name == NULL)
 		return -ENOMEM;
 	memcpy(name->name, text, len + 1);
-	name->node = node;
-	name->op.data = e;
-	name->op.done = entry_replied;
 	list_add_tail(&node->names, &name->link);
 	return 0;
 }
@@ -236,7 +267,7 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 	int r;
 
 	node->seen_entry = true;
-	r = is_file ? add_name(e, node, entry->name) : add_child(e, node, entry);
+	r = is_file ? add_name(node, entry->name) : add_child(e, node, entry);
 	if (r < 0) {
 		fail(e, r, "removing", entry->name);
 		node->failed = true;
@@ -350,20 +381,43 @@ static void node_replied(struct nfs_op *op)
 	}
 }
 
-static int start_name(struct engine *e, struct node *node)
+/* The error of a client that breaks is that of each operation: nothing of the batch is done then. */
+static int start_batch(struct engine *e, struct node *node)
 {
-	struct name *name = container_of(node->names.next, struct name, link);
+	const size_t max = e->client->version == 4 ? NFS_REMOVE_MAX : 1;
+	struct batch *batch = calloc(1, sizeof(*batch));
+	size_t bytes = 0;
 	int r;
 
-	list_remove(&name->link);
-	name->op.type = NFS_OP_REMOVE;
-	name->op.dir = &node->handle;
-	name->op.name = name->name;
+	if (batch == NULL)
+		return -ENOMEM;
+	list_init(&batch->names);
+	batch->node = node;
+	batch->op.type = NFS_OP_REMOVE;
+	batch->op.dir = &node->handle;
+	batch->op.data = e;
+	batch->op.done = batch_replied;
+	while (batch->op.n_names < max && !list_is_empty(&node->names)) {
+		struct name *name = container_of(node->names.next, struct name, link);
+
+		bytes += strlen(name->name);
+		if (batch->op.n_names > 0 && bytes > BATCH_BYTES)
+			break;
+		list_remove(&name->link);
+		list_add_tail(&batch->names, &name->link);
+		batch->texts[batch->op.n_names++] = name->name;
+	}
+	batch->op.name = batch->texts[0];
+	batch->op.names = batch->texts;
+	if (batch->op.n_names == 1)
+		batch->op.n_names = 0; /* by its name alone, as version 3 has it */
 	if (list_is_empty(&node->names))
 		list_remove(&node->ready);
-	r = nfs_client_start(e->client, &name->op);
-	if (r < 0)
-		free(name);
+	r = nfs_client_start(e->client, &batch->op);
+	if (r < 0) {
+		put_back(e, batch);
+		free(batch);
+	}
 	return r;
 }
 
@@ -373,7 +427,7 @@ static int start_node(struct engine *e, struct node *node)
 
 	switch (node->state) {
 	case NODE_BUSY:
-		return start_name(e, node);
+		return start_batch(e, node);
 	case NODE_LOOKUP:
 		op->type = NFS_OP_LOOKUP;
 		break;
