@@ -14,34 +14,65 @@
 #include "base/str.h"
 
 #define DIRECTORY_PAGE 3 /* entries of a READDIR reply: small, so that there are several */
+#define DIRECTORY_PAGE_MAX 1024
+#define BLOCK 4096 /* what a file's room on the disk is counted in */
+#define FIRST_SECOND 1000000000 /* the share's clock starts here, and moves on with each change */
+#define NAMES 65536 /* buckets of the table of names */
+#define SET_ID_BITS 06000
 
-struct node {
-	struct list link; /* in the directory above, sorted by name */
-	struct node *parent;
-	struct list children;
-	uint64_t id; /* what a handle of it holds */
+/* What a handle is of. Never two for one id; gone with its last name. */
+struct inode {
+	uint64_t id;
+	unsigned int links;
 	enum nfs_type type;
 	uint32_t mode, uid, gid;
-	char *text;
+	uint64_t fsid;
+	struct nfs_time atime, mtime;
+	struct nfs_device device;
+	char *text; /* of a symbolic link */
+	char **blocks; /* of a file; NULL: a hole */
+	size_t n_blocks;
+	uint64_t size, used;
+	struct inode *parent; /* of a directory */
+	struct list children; /* of a directory: struct node, sorted by name */
+	size_t line; /* of the dump that is being made: where it came first */
+};
+
+/* A name in a directory. */
+struct node {
+	struct list link; /* in the directory */
+	struct node *next; /* in the bucket */
+	uint64_t cookie;
+	struct inode *parent, *inode;
 	char *name;
 };
 
 struct fake_nfs {
 	pthread_mutex_t lock; /* guards everything */
-	struct node *root;
-	uint64_t last_id;
+	struct inode *root;
+	struct inode **inodes; /* by id; NULL: gone */
+	uint64_t last_id, last_cookie;
+	struct node *names[NAMES];
+	int64_t now;
 	struct fake_failure failure;
+	struct fake_habits habits;
 	unsigned int operations;
 	uint32_t mask;
 	bool squash;
+	char verifier[8]; /* of writes */
+	fake_nfs_watch_fn watch;
+	void *watch_data;
 };
 
 struct fake_client {
 	struct nfs_client client;
 	struct fake_nfs *fake;
-	struct nfs_op *queue[NFS_WINDOW * 2];
+	struct fake_client *peer; /* driven by the same thread; NULL: none */
+	struct nfs_op *queue[NFS_WINDOW * 4];
 	size_t n_queue;
 };
+
+static const char directory_verifier[8] = "readdir";
 
 static struct fake_nfs *served;
 
@@ -51,94 +82,163 @@ static void *must(void *p)
 	return p;
 }
 
-static struct node *node_new(struct fake_nfs *f, const char *name, enum nfs_type type, uint32_t mode)
+/* -------- objects and their names -------- */
+
+static struct nfs_time now(struct fake_nfs *f)
+{
+	return (struct nfs_time){ .sec = FIRST_SECOND + ++f->now };
+}
+
+static struct inode *inode_new(struct fake_nfs *f, enum nfs_type type, uint32_t mode)
+{
+	struct inode *inode = must(calloc(1, sizeof(*inode)));
+
+	list_init(&inode->children);
+	inode->id = ++f->last_id;
+	inode->type = type;
+	inode->mode = mode;
+	inode->fsid = 1;
+	inode->atime = inode->mtime = now(f);
+	if ((inode->id & (inode->id - 1)) == 0)
+		f->inodes = must(reallocarray(f->inodes, inode->id * 2, sizeof(struct inode *)));
+	f->inodes[inode->id] = inode;
+	return inode;
+}
+
+static void truncate_to(struct inode *inode, uint64_t size)
+{
+	size_t kept = (size_t)((size + BLOCK - 1) / BLOCK);
+
+	while (inode->n_blocks > kept) {
+		inode->n_blocks--;
+		inode->used -= inode->blocks[inode->n_blocks] != NULL ? BLOCK : 0;
+		free(inode->blocks[inode->n_blocks]);
+	}
+	if (size % BLOCK != 0 && inode->n_blocks == kept && inode->blocks[kept - 1] != NULL)
+		memset(inode->blocks[kept - 1] + size % BLOCK, 0, BLOCK - size % BLOCK);
+	inode->size = size;
+}
+
+static void node_free(struct fake_nfs *f, struct node *node);
+
+static void inode_free(struct fake_nfs *f, struct inode *inode)
+{
+	struct list *pos, *tmp;
+
+	list_for_each_safe(pos, tmp, &inode->children)
+		node_free(f, container_of(pos, struct node, link));
+	truncate_to(inode, 0);
+	f->inodes[inode->id] = NULL;
+	free(inode->blocks);
+	free(inode->text);
+	free(inode);
+}
+
+static struct node **bucket_of(struct fake_nfs *f, const struct inode *dir, const char *name)
+{
+	uint64_t hash = dir->id;
+
+	for (; *name != '\0'; name++)
+		hash = hash * 31 + (unsigned char)*name;
+	return &f->names[(hash ^ hash >> 16) % NAMES];
+}
+
+static struct node *child(struct fake_nfs *f, const struct inode *dir, const char *name)
+{
+	struct node *node = *bucket_of(f, dir, name);
+
+	while (node != NULL && (node->parent != dir || strcmp(node->name, name) != 0))
+		node = node->next;
+	return node;
+}
+
+/* Sorted, so that listings do not depend on history. */
+static void attach(struct fake_nfs *f, struct inode *dir, struct node *node)
+{
+	struct node **bucket = bucket_of(f, dir, node->name);
+	struct list *pos = dir->children.prev;
+
+	while (pos != &dir->children &&
+	       strcmp(container_of(pos, struct node, link)->name, node->name) > 0)
+		pos = pos->prev;
+	list_add_tail(pos->next, &node->link);
+	node->next = *bucket;
+	*bucket = node;
+	node->parent = dir;
+	if (node->inode->type == NFS_TYPE_DIRECTORY)
+		node->inode->parent = dir;
+	dir->mtime = now(f);
+}
+
+static void detach(struct fake_nfs *f, struct node *node)
+{
+	struct node **at = bucket_of(f, node->parent, node->name);
+
+	while (*at != node)
+		at = &(*at)->next;
+	*at = node->next;
+	list_remove(&node->link);
+	node->parent->mtime = now(f);
+}
+
+static struct node *node_new(struct fake_nfs *f, struct inode *dir, const char *name,
+			     struct inode *inode)
 {
 	struct node *node = must(calloc(1, sizeof(*node)));
 
 	list_init(&node->link);
-	list_init(&node->children);
-	node->id = ++f->last_id;
-	node->type = type;
-	node->mode = mode;
+	node->cookie = ++f->last_cookie;
+	node->inode = inode;
 	node->name = must(strdup(name));
+	inode->links++;
+	attach(f, dir, node);
 	return node;
 }
 
-static void node_free(struct node *node)
+static void node_free(struct fake_nfs *f, struct node *node)
 {
-	struct list *pos, *tmp;
-
-	list_for_each_safe(pos, tmp, &node->children)
-		node_free(container_of(pos, struct node, link));
-	list_remove(&node->link);
-	free(node->text);
+	detach(f, node);
+	if (--node->inode->links == 0)
+		inode_free(f, node->inode);
 	free(node->name);
 	free(node);
 }
 
-/* Sorted, so that cookies and listings do not depend on history. */
-static void attach(struct node *dir, struct node *node)
-{
-	struct list *pos;
-
-	list_for_each(pos, &dir->children)
-		if (strcmp(container_of(pos, struct node, link)->name, node->name) > 0)
-			break;
-	list_add_tail(pos, &node->link);
-	node->parent = dir;
-}
-
-static struct node *child(const struct node *dir, const char *name)
-{
-	struct list *pos;
-
-	list_for_each(pos, &dir->children) {
-		struct node *node = container_of(pos, struct node, link);
-
-		if (strcmp(node->name, name) == 0)
-			return node;
-	}
-	return NULL;
-}
-
-static struct node *find_id(struct node *node, uint64_t id)
-{
-	struct list *pos;
-
-	if (node->id == id)
-		return node;
-	list_for_each(pos, &node->children) {
-		struct node *found = find_id(container_of(pos, struct node, link), id);
-
-		if (found != NULL)
-			return found;
-	}
-	return NULL;
-}
-
-static struct node *by_handle(struct fake_nfs *f, const struct nfs_handle *handle)
+static struct inode *by_handle(struct fake_nfs *f, const struct nfs_handle *handle)
 {
 	uint64_t id;
 
 	assert(handle->len == sizeof(id));
 	memcpy(&id, handle->data, sizeof(id));
-	return find_id(f->root, id);
+	assert(id > 0 && id <= f->last_id);
+	return f->inodes[id];
 }
 
-static void describe(const struct node *node, struct nfs_handle *handle, struct nfs_attr *attr)
+static void describe(const struct inode *inode, struct nfs_handle *handle, struct nfs_attr *attr)
 {
 	memset(handle, 0, sizeof(*handle));
-	handle->len = sizeof(node->id);
-	memcpy(handle->data, &node->id, sizeof(node->id));
+	handle->len = sizeof(inode->id);
+	memcpy(handle->data, &inode->id, sizeof(inode->id));
 	*attr = (struct nfs_attr){
-		.type = node->type,
+		.type = inode->type,
 		.has_mode = true,
-		.mode = node->mode,
+		.mode = inode->mode,
 		.has_owner = true,
-		.uid = node->uid,
-		.gid = node->gid,
+		.uid = inode->uid,
+		.gid = inode->gid,
+		.is_full = true,
+		.links = inode->type == NFS_TYPE_DIRECTORY ? 2 : inode->links,
+		.size = inode->type == NFS_TYPE_DIRECTORY ? BLOCK : inode->size,
+		.used = inode->type == NFS_TYPE_DIRECTORY ? BLOCK : inode->used,
+		.fileid = inode->id,
+		.fsid = inode->fsid,
+		.device = inode->device,
+		.atime = inode->atime,
+		.mtime = inode->mtime,
 	};
 }
+
+/* -------- operations -------- */
 
 static int check_name(const char *name)
 {
@@ -147,57 +247,124 @@ static int check_name(const char *name)
 	return strlen(name) > NFS_NAME_MAX ? -ENAMETOOLONG : 0;
 }
 
-static int do_lookup(struct node *dir, struct nfs_op *op)
+static int do_lookup(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 {
-	struct node *node = child(dir, op->name);
+	struct node *node = child(f, dir, op->name);
 
 	if (node == NULL)
 		return -ENOENT;
-	describe(node, &op->handle, &op->attr);
+	describe(node->inode, &op->handle, &op->attr);
+	if (f->habits.bare)
+		op->attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
 	return 0;
 }
 
-static int do_make(struct fake_nfs *f, struct node *dir, struct nfs_op *op)
+static bool is_root(const struct fake_nfs *f, const struct nfs_op *op)
 {
-	bool link = op->type == NFS_OP_SYMLINK;
-	struct node *node;
+	return op->client->export.uid == 0 && !f->squash;
+}
 
-	if (child(dir, op->name) != NULL)
+/*
+ * As chmod(2), chown(2) and truncate(2): only root gives away, the owner sets the mode. Whose owner is set
+ * loses setuid, as with Linux.
+ */
+static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_op *op)
+{
+	const struct nfs_change *change = &op->change;
+	uint32_t uid = op->client->export.uid;
+
+	if (!is_root(f, op) && (uid != inode->uid || (change->has_uid && change->uid != uid)))
+		return -EPERM;
+	if (change->has_mode)
+		inode->mode = change->mode;
+	if (change->has_uid)
+		inode->uid = change->uid;
+	if (change->has_gid)
+		inode->gid = change->gid;
+	if ((change->has_uid || change->has_gid) && inode->type != NFS_TYPE_DIRECTORY)
+		inode->mode &= ~(uint32_t)SET_ID_BITS;
+	if (change->has_size && inode->type != NFS_TYPE_FILE)
+		return -EINVAL;
+	if (change->has_size && change->size != inode->size) {
+		truncate_to(inode, change->size);
+		inode->mtime = now(f);
+	}
+	if (change->has_times) {
+		inode->atime = change->atime;
+		inode->mtime = change->mtime;
+	}
+	return 0;
+}
+
+static enum nfs_type made_type(const struct nfs_op *op)
+{
+	switch (op->type) {
+	case NFS_OP_MKDIR:
+		return NFS_TYPE_DIRECTORY;
+	case NFS_OP_SYMLINK:
+		return NFS_TYPE_SYMLINK;
+	case NFS_OP_CREATE:
+		return NFS_TYPE_FILE;
+	default:
+		return op->node;
+	}
+}
+
+static int do_make(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
+{
+	enum nfs_type type = made_type(op);
+	struct inode *inode;
+	int r;
+
+	if (child(f, dir, op->name) != NULL)
 		return -EEXIST;
-	if (link && strlen(op->text) > NFS_LINK_MAX)
+	if (type == NFS_TYPE_SYMLINK && strlen(op->text) > NFS_LINK_MAX)
 		return -ENAMETOOLONG;
-	node = node_new(f, op->name, link ? NFS_TYPE_SYMLINK : NFS_TYPE_DIRECTORY,
-			link ? 0777 : op->mode & ~f->mask);
-	node->uid =
+	inode = inode_new(f, type, 0777);
+	inode->uid =
 		f->squash && op->client->export.uid == 0 ? FAKE_NFS_NOBODY : op->client->export.uid;
-	node->gid = op->client->export.gid;
-	if (link)
-		node->text = must(strdup(op->text));
-	attach(dir, node);
-	describe(node, &op->handle, &op->attr);
+	inode->gid = op->client->export.gid;
+	if (type == NFS_TYPE_SYMLINK)
+		inode->text = must(strdup(op->text));
+	else if (type == NFS_TYPE_DIRECTORY)
+		inode->mode = op->mode & ~f->mask;
+	if (op->type == NFS_OP_MKNOD)
+		inode->device = op->device;
+	if (op->type == NFS_OP_MKNOD || op->type == NFS_OP_CREATE) {
+		r = do_setattr(f, inode, op);
+		if (r < 0) {
+			inode_free(f, inode);
+			return r;
+		}
+		inode->mode &= ~f->mask;
+	}
+	node_new(f, dir, op->name, inode);
+	if (!f->habits.bare)
+		describe(inode, &op->handle, &op->attr);
 	return 0;
 }
 
-static int do_remove(struct node *dir, struct nfs_op *op)
+static int do_remove(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 {
-	struct node *node = child(dir, op->name);
+	struct node *node = child(f, dir, op->name);
 	bool rmdir = op->type == NFS_OP_RMDIR;
 
 	if (node == NULL)
 		return -ENOENT;
-	if (rmdir && node->type != NFS_TYPE_DIRECTORY)
+	if (rmdir && node->inode->type != NFS_TYPE_DIRECTORY)
 		return -ENOTDIR;
-	if (!rmdir && node->type == NFS_TYPE_DIRECTORY)
+	if (!rmdir && node->inode->type == NFS_TYPE_DIRECTORY)
 		return -EISDIR;
-	if (!list_is_empty(&node->children))
+	if (!list_is_empty(&node->inode->children))
 		return -ENOTEMPTY;
-	node_free(node);
+	node_free(f, node);
 	return 0;
 }
 
-static int do_rename(struct fake_nfs *f, struct node *dir, struct nfs_op *op)
+static int do_rename(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 {
-	struct node *node = child(dir, op->name), *to = by_handle(f, op->to_dir), *there, *p;
+	struct inode *to = by_handle(f, op->to_dir), *p;
+	struct node *node = child(f, dir, op->name), *there;
 	int r = check_name(op->to_name);
 
 	if (to == NULL)
@@ -209,140 +376,255 @@ static int do_rename(struct fake_nfs *f, struct node *dir, struct nfs_op *op)
 	if (r < 0)
 		return r;
 	for (p = to; p != NULL; p = p->parent)
-		if (p == node)
+		if (p == node->inode)
 			return -EINVAL;
-	there = child(to, op->to_name);
-	if (there == node)
+	there = child(f, to, op->to_name);
+	if (there != NULL && there->inode == node->inode)
 		return 0;
 	if (there != NULL) {
-		if (!list_is_empty(&there->children))
+		if (!list_is_empty(&there->inode->children))
 			return -ENOTEMPTY;
-		if ((there->type == NFS_TYPE_DIRECTORY) != (node->type == NFS_TYPE_DIRECTORY))
+		if ((there->inode->type == NFS_TYPE_DIRECTORY) !=
+		    (node->inode->type == NFS_TYPE_DIRECTORY))
 			return -EEXIST;
-		node_free(there);
+		node_free(f, there);
 	}
-	list_remove(&node->link);
+	detach(f, node);
 	free(node->name);
 	node->name = must(strdup(op->to_name));
-	attach(to, node);
+	attach(f, to, node);
 	return 0;
 }
 
-/* Cookies are ids: an entry that goes meanwhile ends no walk. Every second entry has no attributes. */
-static int do_readdir(struct node *dir, struct nfs_op *op)
+static int do_link(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 {
-	struct nfs_entry entries[DIRECTORY_PAGE];
-	struct list *pos;
-	size_t n = 0, i;
+	struct inode *to = by_handle(f, op->to_dir);
+	int r = check_name(op->to_name);
 
-	op->eof = true;
+	if (to == NULL)
+		return -ESTALE;
+	if (to->type != NFS_TYPE_DIRECTORY)
+		return -ENOTDIR;
+	if (inode->type == NFS_TYPE_DIRECTORY)
+		return -EPERM;
+	if (r == 0 && child(f, to, op->to_name) != NULL)
+		r = -EEXIST;
+	if (r == 0)
+		node_new(f, to, op->to_name, inode);
+	return r;
+}
+
+static bool has_attributes(const struct fake_nfs *f, const struct node *node)
+{
+	switch (f->habits.entries) {
+	case FAKE_ENTRIES_FULL:
+		return true;
+	case FAKE_ENTRIES_BARE:
+		return false;
+	default:
+		return node->cookie % 2 == 0;
+	}
+}
+
+/* The entries that come next, by cookie, so that one that goes meanwhile ends no walk. */
+static size_t page_of(const struct inode *dir, uint64_t cookie, struct node **page, size_t max,
+		      bool *ret_eof)
+{
+	struct list *pos;
+	size_t n = 0;
+
+	*ret_eof = true;
 	list_for_each(pos, &dir->children) {
 		struct node *node = container_of(pos, struct node, link);
 		size_t k;
 
-		if (node->id <= op->cookie)
+		if (node->cookie <= cookie)
 			continue;
-		/* The smallest ids above the cookie. */
-		for (k = n; k > 0 && entries[k - 1].cookie > node->id; k--)
-			if (k < DIRECTORY_PAGE)
-				entries[k] = entries[k - 1];
-		op->eof = op->eof && n < DIRECTORY_PAGE;
-		if (k == DIRECTORY_PAGE)
+		*ret_eof = *ret_eof && n < max;
+		if (n == max && node->cookie > page[n - 1]->cookie)
 			continue;
-		entries[k] = (struct nfs_entry){ .name = node->name, .cookie = node->id };
-		if (node->id % 2 == 0)
-			describe(node, &entries[k].handle, &entries[k].attr);
-		if (n < DIRECTORY_PAGE)
+		if (n < max)
 			n++;
+		for (k = n - 1; k > 0 && page[k - 1]->cookie > node->cookie; k--)
+			page[k] = page[k - 1];
+		page[k] = node;
 	}
+	return n;
+}
+
+static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
+{
+	static const char none[sizeof(op->verifier)] = { 0 };
+	struct node *page[DIRECTORY_PAGE_MAX];
+	size_t n, i;
+
+	/* RFC 1813, section 3.3.17: zeros from the start on, and then what the server said. */
+	if (memcmp(op->verifier, op->cookie == 0 ? none : directory_verifier, sizeof(none)) != 0)
+		return -EINVAL;
+	memcpy(op->verifier, directory_verifier, sizeof(op->verifier));
+	n = page_of(dir, op->cookie, page, f->habits.page != 0 ? f->habits.page : DIRECTORY_PAGE,
+		    &op->eof);
 	for (i = 0; i < n; i++) {
-		op->cookie = entries[i].cookie;
-		op->entry(op, &entries[i]);
+		struct nfs_entry entry = { .name = page[i]->name, .cookie = page[i]->cookie };
+
+		if (has_attributes(f, page[i]))
+			describe(page[i]->inode, &entry.handle, &entry.attr);
+		op->cookie = entry.cookie;
+		op->entry(op, &entry);
 	}
 	return 0;
 }
 
-/* As chmod(2) and chown(2): only root gives away, the owner sets the mode. */
-static int do_setattr(const struct fake_nfs *f, struct node *node, const struct nfs_op *op)
+static char *block_at(struct inode *inode, uint64_t offset)
 {
-	uint32_t uid = op->client->export.uid;
-	bool root = uid == 0 && !f->squash;
+	size_t i = (size_t)(offset / BLOCK);
 
-	if (!root && (uid != node->uid || (op->change.has_uid && op->change.uid != uid)))
-		return -EPERM;
-	if (op->change.has_mode)
-		node->mode = op->change.mode;
-	if (op->change.has_uid)
-		node->uid = op->change.uid;
-	if (op->change.has_gid)
-		node->gid = op->change.gid;
+	return i < inode->n_blocks ? inode->blocks[i] : NULL;
+}
+
+static char *make_block(struct inode *inode, uint64_t offset)
+{
+	size_t i = (size_t)(offset / BLOCK), n = i + 1;
+
+	if (n > inode->n_blocks) {
+		inode->blocks = must(reallocarray(inode->blocks, n, sizeof(char *)));
+		memset(inode->blocks + inode->n_blocks, 0, (n - inode->n_blocks) * sizeof(char *));
+		inode->n_blocks = n;
+	}
+	if (inode->blocks[i] == NULL) {
+		inode->blocks[i] = must(calloc(1, BLOCK));
+		inode->used += BLOCK;
+	}
+	return inode->blocks[i];
+}
+
+static void write_to(struct inode *inode, uint64_t offset, const char *data, size_t len)
+{
+	while (len > 0) {
+		size_t at = (size_t)(offset % BLOCK), n = len < BLOCK - at ? len : BLOCK - at;
+
+		memcpy(make_block(inode, offset) + at, data, n);
+		offset += n;
+		data += n;
+		len -= n;
+		if (offset > inode->size)
+			inode->size = offset;
+	}
+}
+
+static void read_from(struct inode *inode, uint64_t offset, char *data, size_t len)
+{
+	while (len > 0) {
+		size_t at = (size_t)(offset % BLOCK), n = len < BLOCK - at ? len : BLOCK - at;
+		const char *block = block_at(inode, offset);
+
+		if (block != NULL)
+			memcpy(data, block + at, n);
+		else
+			memset(data, 0, n);
+		offset += n;
+		data += n;
+		len -= n;
+	}
+}
+
+static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
+{
+	uint64_t left = op->offset < inode->size ? inode->size - op->offset : 0;
+
+	assert(op->count <= NFS_TRANSFER_MAX);
+	if (f->habits.transfer_max != 0 && op->count > f->habits.transfer_max)
+		op->count = f->habits.transfer_max;
+	if (op->count > left)
+		op->count = (uint32_t)left;
+	op->eof = op->count == left;
+	read_from(inode, op->offset, op->buffer, op->count);
 	return 0;
 }
 
-static int perform_in(struct fake_nfs *f, struct node *node, struct nfs_op *op)
+static int do_write(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 {
+	assert(op->count > 0 && op->count <= nfs_write_max(op->client));
+	if (f->habits.transfer_max != 0 && op->count > f->habits.transfer_max)
+		op->count = f->habits.transfer_max;
+	write_to(inode, op->offset, op->buffer, op->count);
+	inode->mtime = now(f);
+	memcpy(op->verifier, f->verifier, sizeof(op->verifier));
+	return 0;
+}
+
+static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
+{
+	struct nfs_handle unused;
+
+	switch (op->type) {
+	case NFS_OP_GETATTR:
+		describe(inode, &unused, &op->attr);
+		return 0;
+	case NFS_OP_SETATTR:
+		return do_setattr(f, inode, op);
+	case NFS_OP_FSSTAT:
+		op->space = (struct nfs_space){ .total = 1 << 30, .available = 1 << 29 };
+		return 0;
+	case NFS_OP_READLINK:
+		if (inode->type != NFS_TYPE_SYMLINK)
+			return -EINVAL;
+		memcpy(op->link, inode->text, strlen(inode->text) + 1);
+		return 0;
+	case NFS_OP_LINK:
+		return do_link(f, inode, op);
+	case NFS_OP_READ:
+		return inode->type == NFS_TYPE_FILE ? do_read(f, inode, op) : -EINVAL;
+	case NFS_OP_WRITE:
+		return inode->type == NFS_TYPE_FILE ? do_write(f, inode, op) : -EINVAL;
+	default:
+		memcpy(op->verifier, f->verifier, sizeof(op->verifier));
+		return 0;
+	}
+}
+
+static int perform_in(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
+{
+	int r = op->type != NFS_OP_READDIR ? check_name(op->name) : 0;
+
+	if (r < 0)
+		return r;
 	switch (op->type) {
 	case NFS_OP_LOOKUP:
-		return do_lookup(node, op);
+		return do_lookup(f, dir, op);
 	case NFS_OP_MKDIR:
 	case NFS_OP_SYMLINK:
-		return do_make(f, node, op);
-	case NFS_OP_REMOVE:
-	case NFS_OP_RMDIR:
-		return do_remove(node, op);
-	case NFS_OP_RENAME:
-		return do_rename(f, node, op);
-	case NFS_OP_READDIR:
-		return do_readdir(node, op);
-	case NFS_OP_GETATTR:
-	case NFS_OP_SETATTR:
-	case NFS_OP_READLINK:
-	case NFS_OP_FSSTAT:
 	case NFS_OP_CREATE:
 	case NFS_OP_MKNOD:
-	case NFS_OP_LINK:
-	case NFS_OP_READ:
-	case NFS_OP_WRITE:
-	case NFS_OP_COMMIT:
-	case NFS_OPS:
-		break;
+		return do_make(f, dir, op);
+	case NFS_OP_REMOVE:
+	case NFS_OP_RMDIR:
+		return do_remove(f, dir, op);
+	case NFS_OP_RENAME:
+		return do_rename(f, dir, op);
+	case NFS_OP_READDIR:
+		return do_readdir(f, dir, op);
+	default:
+		return -EINVAL;
 	}
-	return -EINVAL;
 }
 
 static int perform(struct fake_nfs *f, struct nfs_op *op)
 {
-	struct node *node = by_handle(f, op->dir);
-	struct nfs_handle unused;
-	int r;
+	const unsigned int of_objects = 1U << NFS_OP_GETATTR | 1U << NFS_OP_SETATTR |
+					1U << NFS_OP_FSSTAT | 1U << NFS_OP_READLINK |
+					1U << NFS_OP_LINK | 1U << NFS_OP_READ | 1U << NFS_OP_WRITE |
+					1U << NFS_OP_COMMIT;
+	struct inode *inode = by_handle(f, op->dir);
 
-	if (node == NULL)
+	if (inode == NULL)
 		return -ESTALE;
-	if (op->type == NFS_OP_GETATTR) {
-		describe(node, &unused, &op->attr);
-		return 0;
-	}
-	if (op->type == NFS_OP_SETATTR)
-		return do_setattr(f, node, op);
-	if (op->type == NFS_OP_FSSTAT) {
-		op->space = (struct nfs_space){ .total = 1 << 30, .available = 1 << 29 };
-		return 0;
-	}
-	if (op->type == NFS_OP_READLINK) {
-		if (node->type != NFS_TYPE_SYMLINK)
-			return -EINVAL;
-		memcpy(op->link, node->text, strlen(node->text) + 1);
-		return 0;
-	}
-	if (node->type != NFS_TYPE_DIRECTORY)
-		return -ENOTDIR;
-	if (op->type != NFS_OP_READDIR) {
-		r = check_name(op->name);
-		if (r < 0)
-			return r;
-	}
-	return perform_in(f, node, op);
+	if ((of_objects & 1U << op->type) != 0)
+		return perform_on(f, inode, op);
+	return inode->type == NFS_TYPE_DIRECTORY ? perform_in(f, inode, op) : -ENOTDIR;
 }
+
+/* -------- clients -------- */
 
 static bool is_to_fail(struct fake_nfs *f, enum nfs_op_type type)
 {
@@ -381,20 +663,17 @@ static void break_client(struct fake_client *client, int error)
 		finish(client->queue[--client->n_queue], error);
 }
 
-static int fake_run(struct nfs_client *c, uint64_t deadline_ns)
+static int run_one(struct fake_client *client)
 {
-	struct fake_client *client = container_of(c, struct fake_client, client);
 	struct fake_nfs *f = client->fake;
-	struct nfs_op *op;
+	struct nfs_op *op = client->queue[0];
 	bool fails;
 	int r = 0;
 
-	(void)deadline_ns;
-	if (client->n_queue == 0)
-		return c->broken ? -ECONNABORTED : -ETIMEDOUT;
-	op = client->queue[0];
 	client->n_queue--;
 	memmove(client->queue, client->queue + 1, client->n_queue * sizeof(client->queue[0]));
+	if (f->watch != NULL)
+		f->watch(f, op, f->watch_data);
 	pthread_mutex_lock(&f->lock);
 	fails = is_to_fail(f, op->type);
 	if (!fails || f->failure.after)
@@ -406,6 +685,18 @@ static int fake_run(struct nfs_client *c, uint64_t deadline_ns)
 	if (fails && (r == -ECONNABORTED || r == -ETIMEDOUT))
 		break_client(client, r);
 	return 0;
+}
+
+static int fake_run(struct nfs_client *c, uint64_t deadline_ns)
+{
+	struct fake_client *client = container_of(c, struct fake_client, client);
+
+	(void)deadline_ns;
+	if (client->n_queue > 0)
+		return run_one(client);
+	if (client->peer != NULL && client->peer->n_queue > 0)
+		return run_one(client->peer);
+	return c->broken ? -ECONNABORTED : -ETIMEDOUT;
 }
 
 static void fake_free(struct nfs_client *c)
@@ -443,6 +734,12 @@ struct nfs_client *fake_nfs_connect(struct fake_nfs *f)
 	return connect_to(f, &e);
 }
 
+void fake_nfs_pair(struct nfs_client *a, struct nfs_client *b)
+{
+	container_of(a, struct fake_client, client)->peer =
+		container_of(b, struct fake_client, client);
+}
+
 void fake_nfs_serve(struct fake_nfs *f)
 {
 	served = f;
@@ -461,7 +758,7 @@ struct fake_nfs *fake_nfs_new(void)
 	struct fake_nfs *f = must(calloc(1, sizeof(*f)));
 
 	pthread_mutex_init(&f->lock, NULL);
-	f->root = node_new(f, "", NFS_TYPE_DIRECTORY, 0755);
+	f->root = inode_new(f, NFS_TYPE_DIRECTORY, 0755);
 	return f;
 }
 
@@ -469,8 +766,9 @@ void fake_nfs_free(struct fake_nfs *f)
 {
 	if (served == f)
 		served = NULL;
-	node_free(f->root);
+	inode_free(f, f->root);
 	pthread_mutex_destroy(&f->lock);
+	free(f->inodes);
 	free(f);
 }
 
@@ -502,38 +800,134 @@ void fake_nfs_squash(struct fake_nfs *f)
 	f->squash = true;
 }
 
-/* The node at path, or NULL; with make, directories are made on the way, and the last one too. */
-static struct node *resolve(struct fake_nfs *f, const char *path, bool make)
+void fake_nfs_habits(struct fake_nfs *f, const struct fake_habits *habits)
 {
-	struct node *node = f->root;
+	assert(habits->page <= DIRECTORY_PAGE_MAX);
+	f->habits = *habits;
+}
+
+void fake_nfs_restart(struct fake_nfs *f)
+{
+	f->verifier[0]++;
+}
+
+void fake_nfs_watch(struct fake_nfs *f, fake_nfs_watch_fn watch, void *data)
+{
+	f->watch = watch;
+	f->watch_data = data;
+}
+
+/* -------- what tests do to the share, and see of it -------- */
+
+static struct inode *step(struct fake_nfs *f, struct inode *dir, const char *name, bool make,
+			  struct node **ret_node)
+{
+	struct node *node = child(f, dir, name);
+
+	if (node == NULL && make)
+		node = node_new(f, dir, name, inode_new(f, NFS_TYPE_DIRECTORY, 0755));
+	*ret_node = node;
+	return node != NULL ? node->inode : NULL;
+}
+
+/* What is at path, or NULL; with make, directories are made on the way, and the last one too. */
+static struct inode *resolve(struct fake_nfs *f, const char *path, bool make, struct node **ret_node)
+{
+	struct inode *inode = f->root;
+	struct node *node = NULL;
 	struct strv parts;
 	size_t i;
 	int r;
 
 	r = strv_split(&parts, path, '/');
 	assert(r == 0);
-	for (i = 0; i < parts.n && node != NULL; i++) {
-		struct node *dir = node;
-
-		node = child(dir, parts.items[i]);
-		if (node == NULL && make) {
-			node = node_new(f, parts.items[i], NFS_TYPE_DIRECTORY, 0755);
-			attach(dir, node);
-		}
-	}
+	for (i = 0; i < parts.n && inode != NULL; i++)
+		inode = step(f, inode, parts.items[i], make, &node);
 	strv_done(&parts);
-	return node;
+	if (ret_node != NULL)
+		*ret_node = node;
+	return inode;
 }
 
 void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, const char *text)
 {
+	struct inode *inode;
+
+	pthread_mutex_lock(&f->lock);
+	inode = resolve(f, path, true, NULL);
+	inode->type = type;
+	if (text != NULL)
+		inode->text = must(strdup(text));
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fake_nfs_write(struct fake_nfs *f, const char *path, uint64_t offset, const char *data,
+		    size_t len)
+{
+	struct inode *inode;
+
+	pthread_mutex_lock(&f->lock);
+	inode = resolve(f, path, true, NULL);
+	inode->type = NFS_TYPE_FILE;
+	write_to(inode, offset, data, len);
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fake_nfs_truncate(struct fake_nfs *f, const char *path, uint64_t size)
+{
+	pthread_mutex_lock(&f->lock);
+	truncate_to(resolve(f, path, false, NULL), size);
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fake_nfs_link(struct fake_nfs *f, const char *path, const char *as)
+{
+	struct inode *inode;
 	struct node *node;
 
 	pthread_mutex_lock(&f->lock);
-	node = resolve(f, path, true);
-	node->type = type;
-	if (text != NULL)
-		node->text = must(strdup(text));
+	inode = resolve(f, path, false, NULL);
+	(void)resolve(f, as, true, &node);
+	inode_free(f, node->inode);
+	node->inode = inode;
+	inode->links++;
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *attr)
+{
+	struct inode *inode;
+
+	pthread_mutex_lock(&f->lock);
+	inode = resolve(f, path, false, NULL);
+	inode->mode = attr->mode;
+	inode->uid = attr->uid;
+	inode->gid = attr->gid;
+	inode->device = attr->device;
+	inode->atime = attr->atime;
+	inode->mtime = attr->mtime;
+	if (attr->fsid != 0)
+		inode->fsid = attr->fsid;
+	pthread_mutex_unlock(&f->lock);
+}
+
+bool fake_nfs_get(struct fake_nfs *f, const char *path, struct nfs_handle *ret_handle,
+		  struct nfs_attr *ret_attr)
+{
+	const struct inode *inode;
+
+	pthread_mutex_lock(&f->lock);
+	inode = resolve(f, path, false, NULL);
+	if (inode != NULL)
+		describe(inode, ret_handle, ret_attr);
+	pthread_mutex_unlock(&f->lock);
+	return inode != NULL;
+}
+
+void fake_nfs_read(struct fake_nfs *f, const char *path, uint64_t offset, char *data, size_t len)
+{
+	pthread_mutex_lock(&f->lock);
+	read_from(resolve(f, path, false, NULL), offset, data, len);
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -542,56 +936,43 @@ void fake_nfs_remove(struct fake_nfs *f, const char *path)
 	struct node *node;
 
 	pthread_mutex_lock(&f->lock);
-	node = resolve(f, path, false);
-	if (node != NULL)
-		node_free(node);
+	if (resolve(f, path, false, &node) != NULL)
+		node_free(f, node);
 	pthread_mutex_unlock(&f->lock);
+}
+
+static struct nfs_attr attr_of(struct fake_nfs *f, const char *path)
+{
+	struct nfs_attr attr = { .type = NFS_TYPE_UNKNOWN, .uid = UINT32_MAX };
+	struct nfs_handle unused;
+
+	(void)fake_nfs_get(f, path, &unused, &attr); /* else that is the answer */
+	return attr;
 }
 
 enum nfs_type fake_nfs_type(struct fake_nfs *f, const char *path)
 {
-	const struct node *node;
-	enum nfs_type type;
-
-	pthread_mutex_lock(&f->lock);
-	node = resolve(f, path, false);
-	type = node != NULL ? node->type : NFS_TYPE_UNKNOWN;
-	pthread_mutex_unlock(&f->lock);
-	return type;
+	return attr_of(f, path).type;
 }
 
 uint32_t fake_nfs_mode(struct fake_nfs *f, const char *path)
 {
-	const struct node *node;
-	uint32_t mode;
-
-	pthread_mutex_lock(&f->lock);
-	node = resolve(f, path, false);
-	mode = node != NULL ? node->mode : 0;
-	pthread_mutex_unlock(&f->lock);
-	return mode;
+	return attr_of(f, path).mode;
 }
 
 uint32_t fake_nfs_owner(struct fake_nfs *f, const char *path)
 {
-	const struct node *node;
-	uint32_t uid;
-
-	pthread_mutex_lock(&f->lock);
-	node = resolve(f, path, false);
-	uid = node != NULL ? node->uid : UINT32_MAX;
-	pthread_mutex_unlock(&f->lock);
-	return uid;
+	return attr_of(f, path).uid;
 }
 
-static void list_node(const struct node *dir, const char *prefix, const char *skip, struct buf *b)
+static void list_below(const struct inode *dir, const char *prefix, const char *skip, struct buf *b)
 {
 	struct list *pos;
 	int r;
 
 	list_for_each(pos, &dir->children) {
 		const struct node *node = container_of(pos, struct node, link);
-		bool directory = node->type == NFS_TYPE_DIRECTORY;
+		bool directory = node->inode->type == NFS_TYPE_DIRECTORY;
 		cleanup_buf struct buf path = { 0 };
 
 		r = buf_printf(&path, "%s%s", prefix, node->name);
@@ -602,7 +983,7 @@ static void list_node(const struct node *dir, const char *prefix, const char *sk
 		assert(r == 0);
 		r = buf_puts(&path, "/");
 		assert(r == 0);
-		list_node(node, path.data, skip, b);
+		list_below(node->inode, path.data, skip, b);
 	}
 }
 
@@ -611,7 +992,71 @@ char *fake_nfs_list(struct fake_nfs *f, const char *skip)
 	struct buf b = { 0 };
 
 	pthread_mutex_lock(&f->lock);
-	list_node(f->root, "", skip, &b);
+	list_below(f->root, "", skip, &b);
 	pthread_mutex_unlock(&f->lock);
 	return must(buf_steal(&b));
+}
+
+/* Of the data alone: a hole is zeros. */
+static uint64_t hash_of(struct inode *inode)
+{
+	uint64_t hash = 1, i;
+	size_t k;
+
+	for (i = 0; i < inode->size; i += BLOCK) {
+		const char *block = block_at(inode, i);
+
+		for (k = 0; block != NULL && k < BLOCK; k++)
+			hash = block[k] != 0 ? hash * 1099511628211 + (i + k) * 256 +
+						       (unsigned char)block[k]
+					     : hash;
+	}
+	return hash;
+}
+
+static void dump_inode(struct inode *inode, const char *name, size_t depth, size_t *line,
+		       struct buf *b)
+{
+	struct list *pos;
+	int r;
+
+	if (inode->line == 0)
+		inode->line = *line;
+	r = buf_printf(b, "%zu %s: %d %o %u:%u %lld.%u %lld.%u %u,%u '%s' is %zu", depth, name,
+		       (int)inode->type, inode->mode, inode->uid, inode->gid,
+		       (long long)inode->mtime.sec, inode->mtime.nsec, (long long)inode->atime.sec,
+		       inode->atime.nsec, inode->device.major, inode->device.minor,
+		       inode->text != NULL ? inode->text : "", *line - inode->line);
+	assert(r == 0);
+	if (inode->type == NFS_TYPE_FILE) {
+		r = buf_printf(b, " %llu %llu %llx", (unsigned long long)inode->size,
+			       (unsigned long long)inode->used, (unsigned long long)hash_of(inode));
+		assert(r == 0);
+	}
+	r = buf_puts(b, "\n");
+	assert(r == 0);
+	++*line;
+	list_for_each(pos, &inode->children) {
+		const struct node *node = container_of(pos, struct node, link);
+
+		dump_inode(node->inode, node->name, depth + 1, line, b);
+	}
+}
+
+char *fake_nfs_dump(struct fake_nfs *f, const char *path)
+{
+	struct buf b = { 0 };
+	struct inode *inode;
+	size_t line = 1;
+	uint64_t i;
+
+	pthread_mutex_lock(&f->lock);
+	for (i = 1; i <= f->last_id; i++)
+		if (f->inodes[i] != NULL)
+			f->inodes[i]->line = 0;
+	inode = resolve(f, path, false, NULL);
+	if (inode != NULL)
+		dump_inode(inode, "", 0, &line, &b);
+	pthread_mutex_unlock(&f->lock);
+	return must(inode != NULL ? buf_steal(&b) : strdup(""));
 }

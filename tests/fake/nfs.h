@@ -23,12 +23,33 @@ struct fake_failure {
 	unsigned int types; /* 1 << enum nfs_op_type: only these count; 0: all */
 };
 
+/* What a READDIR reply has of its entries, beside their names. */
+enum fake_entries {
+	FAKE_ENTRIES_MIXED, /* handle and attributes of every second one */
+	FAKE_ENTRIES_FULL,
+	FAKE_ENTRIES_BARE,
+};
+
+/* What servers may do as they like. */
+struct fake_habits {
+	unsigned int page; /* entries of a READDIR reply; 0: three */
+	enum fake_entries entries;
+	bool bare; /* no reply has a handle or attributes where version 3 allows that */
+	uint32_t transfer_max; /* bytes that a READ gives and a WRITE takes; 0: what is asked for */
+};
+
+/* Called before each operation: where a test changes the share under way. Operations may not be started. */
+typedef void (*fake_nfs_watch_fn)(struct fake_nfs *f, const struct nfs_op *op, void *data);
+
 /* An empty root directory. The caller frees, after all clients. */
 struct fake_nfs *fake_nfs_new(void);
 void fake_nfs_free(struct fake_nfs *f);
 
 /* A new client: nfs_client_free() frees it. */
 struct nfs_client *fake_nfs_connect(struct fake_nfs *f);
+
+/* Has nfs_client_run_pair(a, b) drive b, too. */
+void fake_nfs_pair(struct nfs_client *a, struct nfs_client *b);
 
 /* For nfs_pool_new(): connects to the share that fake_nfs_serve() named last. */
 int fake_nfs_connect_fn(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
@@ -46,8 +67,31 @@ void fake_nfs_umask(struct fake_nfs *f, uint32_t mask);
 #define FAKE_NFS_NOBODY 65534
 void fake_nfs_squash(struct fake_nfs *f);
 
+void fake_nfs_habits(struct fake_nfs *f, const struct fake_habits *habits);
+
+/* Another verifier of writes, as after a crash. */
+void fake_nfs_restart(struct fake_nfs *f);
+
+void fake_nfs_watch(struct fake_nfs *f, fake_nfs_watch_fn watch, void *data);
+
 /* Makes a directory, a file or a link, with all directories above it. text NULL: not a link. */
 void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, const char *text);
+
+/* Data of a file, which is made. What was never written is a hole. */
+void fake_nfs_write(struct fake_nfs *f, const char *path, uint64_t offset, const char *data,
+		    size_t len);
+void fake_nfs_truncate(struct fake_nfs *f, const char *path, uint64_t size);
+void fake_nfs_read(struct fake_nfs *f, const char *path, uint64_t offset, char *data, size_t len);
+
+/* Gives what is at path another name. */
+void fake_nfs_link(struct fake_nfs *f, const char *path, const char *as);
+
+/* Sets mode, owner, times and device, and fsid where that is not 0. */
+void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *attr);
+
+/* What a client would find at path; false: nothing. */
+bool fake_nfs_get(struct fake_nfs *f, const char *path, struct nfs_handle *ret_handle,
+		  struct nfs_attr *ret_attr);
 
 /* Takes away what is at path, with all that is in it. */
 void fake_nfs_remove(struct fake_nfs *f, const char *path);
@@ -62,5 +106,11 @@ uint32_t fake_nfs_owner(struct fake_nfs *f, const char *path);
  * path and what is below it; it may be NULL. The caller frees.
  */
 char *fake_nfs_list(struct fake_nfs *f, const char *skip);
+
+/*
+ * All that there is to know of the tree at path, but for where it is: two trees are the same where their
+ * dumps are. The caller frees.
+ */
+char *fake_nfs_dump(struct fake_nfs *f, const char *path);
 
 #endif
