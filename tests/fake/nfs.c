@@ -856,8 +856,10 @@ void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, cons
 	pthread_mutex_lock(&f->lock);
 	inode = resolve(f, path, true, NULL);
 	inode->type = type;
-	if (text != NULL)
+	if (text != NULL) {
 		inode->text = must(strdup(text));
+		inode->mode = 0777;
+	}
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -903,7 +905,8 @@ void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *a
 	inode->mode = attr->mode;
 	inode->uid = attr->uid;
 	inode->gid = attr->gid;
-	inode->device = attr->device;
+	if (inode->type == NFS_TYPE_BLOCK || inode->type == NFS_TYPE_CHARACTER)
+		inode->device = attr->device;
 	inode->atime = attr->atime;
 	inode->mtime = attr->mtime;
 	if (attr->fsid != 0)

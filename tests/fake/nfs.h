@@ -86,7 +86,7 @@ void fake_nfs_read(struct fake_nfs *f, const char *path, uint64_t offset, char *
 /* Gives what is at path another name. */
 void fake_nfs_link(struct fake_nfs *f, const char *path, const char *as);
 
-/* Sets mode, owner, times and device, and fsid where that is not 0. */
+/* Sets mode, owner and times, of a device which, and fsid where that is not 0. */
 void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *attr);
 
 /* What a client would find at path; false: nothing. */

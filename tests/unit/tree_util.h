@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* What the tests of tree/ share: a tree with all that there is in it, on a share in memory. */
+#ifndef TREE_UTIL_H
+#define TREE_UTIL_H
+
+#include <stdio.h>
+
+#include "fake/nfs.h"
+#include "check_util.h"
+
+#define KIB 1024U
+#define MIB (1024U * KIB)
+
+/* Data that is nowhere zero, and different everywhere. */
+static inline void tree_fill_file(struct fake_nfs *f, const char *path, uint64_t offset, size_t len)
+{
+	char *data = malloc(len > 0 ? len : 1);
+	size_t i;
+
+	ck_assert(data != NULL);
+	for (i = 0; i < len; i++)
+		data[i] = (char)((offset + i) * 7919 % 251 + 1);
+	fake_nfs_write(f, path, offset, data, len);
+	free(data);
+}
+
+/* An owner, a mode and times that nothing has by itself. */
+static inline void tree_mark(struct fake_nfs *f, const char *path, uint32_t mode, uint32_t n)
+{
+	const struct nfs_attr attr = {
+		.mode = mode,
+		.uid = 1000 + n,
+		.gid = 2000 + n,
+		.atime = { 1500000000 + n, 123456700 + n },
+		.mtime = { 1600000000 + n, 987654300 + n },
+		.device = { n % 7, n },
+	};
+
+	fake_nfs_set(f, path, &attr);
+}
+
+static inline void tree_put_nodes(struct fake_nfs *f)
+{
+	fake_nfs_put(f, "tree/nodes/fifo", NFS_TYPE_FIFO, NULL);
+	fake_nfs_put(f, "tree/nodes/block", NFS_TYPE_BLOCK, NULL);
+	fake_nfs_put(f, "tree/nodes/character", NFS_TYPE_CHARACTER, NULL);
+	fake_nfs_put(f, "tree/nodes/link", NFS_TYPE_SYMLINK, "../outside/\303\244");
+	fake_nfs_link(f, "tree/nodes/link", "tree/nodes/other link");
+	tree_mark(f, "tree/nodes/block", 0640, 3);
+	tree_mark(f, "tree/nodes/character", 0666, 4);
+}
+
+/* "tree", with one of each kind but sockets, which archives do not keep. */
+static inline void tree_put(struct fake_nfs *f)
+{
+	static const char zeros[8 * KIB];
+	static const char *const marked[] = {
+		"tree/empty",
+		"tree/small",
+		"tree/deep/er/setuid",
+		"tree/holes",
+		"tree/all hole",
+		"tree/end",
+		"tree/nodes/fifo",
+		"tree/nodes/link",
+		"tree/deep/er/\303\274",
+		"tree/nodes",
+		"tree/deep/er",
+		"tree/deep",
+		"tree/a directory",
+		"tree",
+	};
+	uint32_t i;
+
+	fake_nfs_put(f, "tree/a directory", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_write(f, "tree/empty", 0, "", 0);
+	tree_fill_file(f, "tree/small", 0, 5);
+	fake_nfs_write(f, "tree/zeros", 0, zeros, sizeof(zeros));
+	tree_fill_file(f, "tree/deep/er/setuid", 0, 600 * KIB + 17);
+	tree_fill_file(f, "tree/holes", 128 * KIB, 4 * KIB);
+	tree_fill_file(f, "tree/holes", 900 * KIB, 8 * KIB);
+	fake_nfs_truncate(f, "tree/holes", 2 * MIB);
+	fake_nfs_write(f, "tree/all hole", 0, "", 0);
+	fake_nfs_truncate(f, "tree/all hole", MIB);
+	tree_fill_file(f, "tree/end", 0, 100);
+	fake_nfs_link(f, "tree/small", "tree/deep/er/again");
+	fake_nfs_link(f, "tree/small", "tree/zz");
+	fake_nfs_write(f, "tree/deep/er/\303\274", 0, "x", 1);
+	tree_put_nodes(f);
+	for (i = 0; i < ARRAY_SIZE(marked); i++)
+		tree_mark(f, marked[i], i % 3 == 2 ? 04755 : 0640 + i % 7, i);
+	tree_mark(f, "tree/deep", 01777, 70);
+	tree_mark(f, "tree/nodes/link", 0777, 71);
+}
+
+/* Compares what is at the paths, and tells the first line that differs. */
+static inline void tree_check_same(const char *row, struct fake_nfs *f, const char *a,
+				   struct fake_nfs *g, const char *b)
+{
+	char *x = fake_nfs_dump(f, a), *y = fake_nfs_dump(g, b);
+	const char *p = x, *q = y;
+
+	while (*p != '\0' && strcspn(p, "\n") == strcspn(q, "\n") &&
+	       memcmp(p, q, strcspn(p, "\n") + 1) == 0) {
+		p += strcspn(p, "\n") + 1;
+		q += strcspn(q, "\n") + 1;
+	}
+	ck_assert_msg(*p == '\0' && *q == '\0', "%s: '%.*s' became '%.*s'", row,
+		      (int)strcspn(p, "\n"), p, (int)strcspn(q, "\n"), q);
+	free(x);
+	free(y);
+}
+
+#endif
