@@ -10,9 +10,14 @@
 #define PATIENCE_MAX 300 /* waits of PATIENCE_MS while a server asks to try later */
 #define PATIENCE_MS 100
 
+static bool is_cancelled(const struct tree_work *work)
+{
+	return work->cancel != NULL && atomic_load(work->cancel);
+}
+
 bool tree_is_to_be_retried(struct tree_work *work, int error)
 {
-	if (error != -EAGAIN || work->patience >= PATIENCE_MAX)
+	if (error != -EAGAIN || work->patience >= PATIENCE_MAX || is_cancelled(work))
 		return false;
 	work->wait = true;
 	return true;
@@ -31,17 +36,22 @@ static void report(struct tree_work *work)
 	work->report(&work->progress, work->data);
 }
 
-int tree_pump(struct tree_work *work, struct error *err)
+static void be_patient(struct tree_work *work)
 {
 	const struct timespec ts = { .tv_nsec = PATIENCE_MS * (long)CLOCK_NS_PER_MS };
 
-	if (work->cancel != NULL && atomic_load(work->cancel))
+	work->wait = false;
+	work->patience++;
+	(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
+}
+
+int tree_pump(struct tree_work *work, struct error *err)
+{
+	if (is_cancelled(work))
 		return error_set(err, ERROR_CANCELLED, "interrupted, the driver is being stopped");
 	report(work);
 	if (work->wait) {
-		work->wait = false;
-		work->patience++;
-		(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
+		be_patient(work);
 		return 0;
 	}
 	if (work->in_flight == 0)
@@ -54,7 +64,11 @@ void tree_drain(struct tree_work *work)
 	int failures = 0;
 
 	/* A client that breaks ends what is in flight on it; there are two of them. */
-	while (work->in_flight > 0 && failures < 2)
+	while (work->in_flight > 0 && failures < 2) {
+		/* Reads of files start themselves again, when the server has asked to wait. */
+		if (work->wait)
+			be_patient(work);
 		if (nfs_client_run_pair(work->from, work->to) < 0)
 			failures++;
+	}
 }
