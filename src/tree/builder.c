@@ -23,6 +23,7 @@
 enum node_state {
 	NODE_MAKE,
 	NODE_FIND, /* its handle is not known */
+	NODE_LOOK, /* what it is, or whose: attributes are optional in version 3 replies */
 	NODE_FILL, /* open for children and data */
 	NODE_COMMIT,
 	NODE_VERIFY,
@@ -40,6 +41,7 @@ struct node {
 	bool busy; /* op is in flight */
 	bool ended;
 	bool plain; /* without attributes of its own: keeps what it has */
+	bool was_there; /* before it was begun */
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
 	bool has_holes;
@@ -52,7 +54,8 @@ struct node {
 	struct list waiting; /* children, until the handle is known */
 	struct list chunks; /* to be written */
 	struct nfs_op op;
-	struct nfs_handle handle;
+	struct nfs_handle handle; /* len 0: it cannot be used yet */
+	struct nfs_handle found; /* until it can */
 	struct nfs_attr attr; /* wanted */
 	struct nfs_attr made; /* as the server made it, as far as it said */
 	char *text; /* of a symbolic link */
@@ -244,7 +247,25 @@ static void take_handle(struct node *node, const struct nfs_handle *handle)
 	settle(node);
 }
 
+/* The root tells who we are on the server. */
+static void take_made(struct node *node)
+{
+	struct tree_builder *b = node->builder;
+
+	if (node->parent == NULL && node->made.has_owner) {
+		b->uid = node->made.uid;
+		b->owners = node->made.uid == ROOT_UID;
+	}
+	take_handle(node, &node->found);
+}
+
 /* -------- replies -------- */
+
+static void look(struct node *node)
+{
+	node->state = NODE_LOOK;
+	make_ready(node);
+}
 
 static void made(struct node *node, int r)
 {
@@ -252,6 +273,7 @@ static void made(struct node *node, int r)
 	const struct nfs_op *op = &node->op;
 
 	if (r == -EEXIST && node->parent != NULL && node->attr.type == NFS_TYPE_DIRECTORY) {
+		node->was_there = true;
 		node->state = NODE_FIND;
 		make_ready(node);
 		return;
@@ -261,16 +283,15 @@ static void made(struct node *node, int r)
 		return;
 	}
 	node->made = op->attr;
-	if (node->parent == NULL && op->attr.has_owner) {
-		b->uid = op->attr.uid;
-		b->owners = op->attr.uid == ROOT_UID;
+	node->found = op->handle;
+	if (op->handle.len == 0) {
+		node->state = NODE_FIND; /* the handle is optional in a version 3 reply */
+		make_ready(node);
+	} else if (node->parent == NULL && !op->attr.has_owner) {
+		look(node);
+	} else {
+		take_made(node);
 	}
-	if (op->handle.len > 0) {
-		take_handle(node, &op->handle);
-		return;
-	}
-	node->state = NODE_FIND; /* the handle is optional in a version 3 reply */
-	make_ready(node);
 }
 
 static void found(struct node *node, int r)
@@ -281,11 +302,12 @@ static void found(struct node *node, int r)
 		fail(node->builder, r, "making", node->name);
 		return;
 	}
-	if (node->plain) {
+	if (node->plain && node->was_there) {
 		node->attr = node->op.attr;
 		node->plain = !node->attr.is_full;
 	}
-	take_handle(node, &node->op.handle);
+	node->made = node->op.attr;
+	take_made(node);
 }
 
 static void committed(struct node *node, int r)
@@ -371,6 +393,13 @@ static void replied(struct nfs_op *op)
 		made(node, r);
 		break;
 	case NODE_FIND:
+		node->found = op->handle;
+		if (r == 0 && op->attr.type == NFS_TYPE_UNKNOWN)
+			look(node);
+		else
+			found(node, r);
+		break;
+	case NODE_LOOK:
 		found(node, r);
 		break;
 	case NODE_COMMIT:
@@ -503,6 +532,10 @@ static void prepare(struct node *node)
 		op->dir = node->parent != NULL ? &node->parent->handle : node->builder->parent;
 		op->name = node->name;
 		break;
+	case NODE_LOOK:
+		op->type = NFS_OP_GETATTR;
+		op->dir = &node->found;
+		break;
 	case NODE_COMMIT:
 		op->type = NFS_OP_COMMIT;
 		break;
@@ -623,7 +656,7 @@ static int find(struct tree_builder *b, const char *path, struct nfs_handle *ret
 			    : -ENOTDIR;
 	if (r == 0 && attr.type == NFS_TYPE_DIRECTORY)
 		r = -EISDIR;
-	if (r == -ENOENT || r == -ENOTDIR || r == -EISDIR)
+	if (r == -ENOENT || r == -ENOTDIR || r == -EISDIR || r == -ENAMETOOLONG)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
 				 "linking to '%s', which is no file of the tree", path);
 	if (r < 0)
