@@ -168,6 +168,9 @@ static void node_free(struct node *node)
 {
 	while (!list_is_empty(&node->chunks))
 		chunk_free(container_of(node->chunks.next, struct chunk, link));
+	/* Children outlive it where the making of it has failed. */
+	while (!list_is_empty(&node->waiting))
+		list_remove(node->waiting.next);
 	list_remove(&node->link);
 	list_remove(&node->all);
 	free(node->text);
