@@ -47,9 +47,10 @@ struct node {
 	bool has_holes;
 	char verifier[8];
 	uint64_t size; /* of a file, as far as data has come */
-	uint64_t verified; /* bytes that were read again */
-	uint64_t sum, found; /* checksums of what came, and of what was read again */
-	char *again; /* what was read again */
+	uint64_t verified; /* bytes before that piece */
+	uint64_t sum, sum_again; /* checksums of what came, and of what was read again */
+	char *again; /* a piece of VERIFY_BYTES that is read again */
+	uint32_t n_again; /* bytes of it that have come */
 	size_t pending; /* children or chunks that are not finished */
 	struct list waiting; /* children, until the handle is known */
 	struct list chunks; /* to be written */
@@ -326,26 +327,28 @@ static void committed(struct node *node, int r)
 	make_ready(node);
 }
 
-/* A piece has been read again, which op.offset and op.count tell. */
+/* Some of a piece has been read again: servers may give less than they are asked for. */
 static void verified(struct node *node, int r)
 {
-	const struct nfs_op *op = &node->op;
-	uint64_t next = op->offset + op->count;
+	const uint64_t end = node->verified + node->n_again + node->op.count;
 
-	/* A short piece that does not end at a block cannot be told from the end of the file. */
-	if (r == 0 && next < node->size && (op->count == 0 || next % TREE_CHECKSUM_BLOCK != 0))
-		r = -EIO;
+	if (r == 0 && node->op.count == 0)
+		r = -EIO; /* the file is shorter than what was written */
 	if (r < 0) {
 		fail(node->builder, r, "reading again", node->name);
 		return;
 	}
-	node->found += tree_checksum(op->offset, node->again, op->count);
-	node->verified = next;
-	if (next >= node->size && node->found != node->sum) {
+	node->n_again += node->op.count;
+	if (node->n_again == VERIFY_BYTES || end >= node->size) {
+		node->sum_again += tree_checksum(node->verified, node->again, node->n_again);
+		node->verified = end;
+		node->n_again = 0;
+	}
+	if (node->verified >= node->size && node->sum_again != node->sum) {
 		fail_differs(node, "the data that is read again is not what was written");
 		return;
 	}
-	if (next >= node->size)
+	if (node->verified >= node->size)
 		node->state = NODE_ATTRIBUTES;
 	make_ready(node);
 }
@@ -544,9 +547,9 @@ static void prepare(struct node *node)
 		break;
 	case NODE_VERIFY:
 		op->type = NFS_OP_READ;
-		op->offset = node->verified;
-		op->count = VERIFY_BYTES;
-		op->buffer = node->again;
+		op->offset = node->verified + node->n_again;
+		op->count = VERIFY_BYTES - node->n_again;
+		op->buffer = node->again + node->n_again;
 		break;
 	case NODE_ATTRIBUTES:
 		op->type = NFS_OP_SETATTR;

@@ -30,7 +30,7 @@ static int copy_with(struct fake_nfs *f, struct fake_nfs *g, uint32_t uid, struc
 	work->to = to;
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
 	error_clear(err);
-	r = tree_copy(work, &handle, &attr, &to->root, "copy", &made, err);
+	r = tree_copy(work, &handle, &attr, &to->root, "copy", true, &made, err);
 	check_int("copy", "operations left in flight", work->in_flight, 0);
 	check_int("copy", "bytes left", work->fetched, 0);
 	if (r == 0) {
@@ -350,7 +350,7 @@ static int meter_end(struct tree_sink *sink, struct error *err)
 START_TEST(test_memory)
 {
 	const struct fake_habits habits = { .page = 1000, .entries = FAKE_ENTRIES_FULL };
-	const struct tree_reader_options options = { .segments = false };
+	const struct tree_reader_options options = { .map = false };
 	struct fake_nfs *f = fake_nfs_new();
 	struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
