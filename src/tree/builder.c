@@ -79,6 +79,7 @@ struct tree_builder {
 	const struct tree_builder_options *options;
 	struct node *current; /* begun last, and not ended */
 	struct list ready; /* nodes with something to start */
+	struct list later; /* NODE_FIND, of what came before and is not finished */
 	struct list all;
 	size_t n_closing; /* nodes that have been ended and are not finished */
 	size_t bytes; /* of chunks */
@@ -185,6 +186,8 @@ static void finish(struct node *node)
 	struct node *parent = node->parent;
 
 	b->n_closing--;
+	while (!list_is_empty(&b->later))
+		make_ready(container_of(b->later.next, struct node, link));
 	if (parent == NULL) {
 		b->finished = true;
 	} else {
@@ -583,6 +586,19 @@ static int start_chunk(struct node *node)
 	return r;
 }
 
+/* Whether something that was begun earlier is left to be done, but for the directories that it is in. */
+static bool has_earlier(const struct node *node)
+{
+	const struct list *pos = node->all.prev;
+	const struct node *above = node->parent;
+
+	while (above != NULL && pos == &above->all) {
+		above = above->parent;
+		pos = pos->prev;
+	}
+	return pos != &node->builder->all;
+}
+
 static int start(struct node *node)
 {
 	int r;
@@ -606,8 +622,15 @@ static int fill(struct tree_builder *b, struct error *err)
 {
 	while (b->error == 0 && b->work->in_flight < 2 * NFS_WINDOW && !list_is_empty(&b->ready)) {
 		struct node *node = container_of(b->ready.next, struct node, link);
-		int r = start(node);
+		int r;
 
+		/* The same directory may be among it, and would get its attributes last. */
+		if (node->was_there && node->state == NODE_FIND && has_earlier(node)) {
+			list_remove(&node->link);
+			list_add_tail(&b->later, &node->link);
+			continue;
+		}
+		r = start(node);
 		if (r < 0)
 			fail(b, r, "making", node->name);
 		else
@@ -807,6 +830,7 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 	b->parent = parent;
 	b->options = options;
 	list_init(&b->ready);
+	list_init(&b->later);
 	list_init(&b->all);
 	*ret = b;
 	return 0;
