@@ -275,6 +275,8 @@ static int take_entry(struct unpacker *u, struct archive_entry *e, struct error 
 	entry.path = text_of(&path);
 	slash = strrchr(entry.path, '/');
 	entry.name = slash != NULL ? slash + 1 : entry.path;
+	if (archive_entry_hardlink(e) != NULL && same_as.len == 0)
+		return refuse(entry.path, "is a link to its root", err);
 	if (archive_entry_hardlink(e) != NULL) {
 		entry.same_as = text_of(&same_as);
 		entry.attr.type = NFS_TYPE_FILE; /* tar does not say what it is a link to */
@@ -291,6 +293,17 @@ static int take_entry(struct unpacker *u, struct archive_entry *e, struct error 
 	return put(u, &entry, err);
 }
 
+/*
+ * What libarchive takes for the end is that of the data, too. The file may have been cut, and tar before
+ * what it wrote was compressed.
+ */
+static int check_mark(struct unpacker *u, struct error *err)
+{
+	if (archive_filter_bytes(u->archive, 0) > archive_read_header_position(u->archive))
+		return 0;
+	return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: its end is missing");
+}
+
 static int take_entries(struct unpacker *u, struct error *err)
 {
 	struct archive_entry *e;
@@ -305,6 +318,8 @@ static int take_entries(struct unpacker *u, struct error *err)
 			return failed(u, err);
 		r = take_entry(u, e, err);
 	}
+	if (r == 0)
+		r = check_mark(u, err);
 	if (r == 0 && u->depth == 0)
 		r = enter_implied(u, "", 0, err);
 	while (r == 0 && u->depth > 0)
