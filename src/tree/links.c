@@ -74,25 +74,44 @@ static int add(struct tree_links *l, struct known **bucket, uint64_t fileid, uin
 	return 0;
 }
 
-int tree_links_find(struct tree_links *l, uint64_t fileid, uint32_t names, const char *path,
-		    const char **ret)
+static struct known **find(struct tree_links *l, uint64_t fileid)
 {
-	struct known **bucket = &l->buckets[(fileid ^ fileid >> 12 ^ fileid >> 24) % BUCKETS];
-	struct known **at = bucket, *k;
+	struct known **at = &l->buckets[(fileid ^ fileid >> 12 ^ fileid >> 24) % BUCKETS];
 
-	*ret = NULL;
 	while (*at != NULL && (*at)->fileid != fileid)
 		at = &(*at)->next;
-	k = *at;
-	if (k == NULL)
-		return add(l, bucket, fileid, names, path);
-	*ret = k->path;
-	if (--k->left > 0)
-		return 0;
+	return at;
+}
+
+static void take_out(struct tree_links *l, struct known **at)
+{
+	struct known *k = *at;
+
 	*at = k->next;
 	l->n--;
 	l->bytes -= strlen(k->path);
 	free(l->last);
 	l->last = k;
+}
+
+int tree_links_find(struct tree_links *l, uint64_t fileid, uint32_t names, const char *path,
+		    const char **ret)
+{
+	struct known **at = find(l, fileid), *k = *at;
+
+	*ret = NULL;
+	if (k == NULL)
+		return add(l, at, fileid, names, path);
+	*ret = k->path;
+	if (--k->left == 0)
+		take_out(l, at);
 	return 0;
+}
+
+void tree_links_forget(struct tree_links *l, uint64_t fileid)
+{
+	struct known **at = find(l, fileid);
+
+	if (*at != NULL)
+		take_out(l, at);
 }

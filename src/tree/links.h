@@ -21,4 +21,7 @@ void tree_links_free(struct tree_links *l);
 int tree_links_find(struct tree_links *l, uint64_t fileid, uint32_t names, const char *path,
 		    const char **ret);
 
+/* What came first has not been kept: the next name is the first one. */
+void tree_links_forget(struct tree_links *l, uint64_t fileid);
+
 #endif

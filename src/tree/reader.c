@@ -512,6 +512,7 @@ static int send_file(struct reader *rd, struct item *item, struct tree_entry *en
 	}
 	if (is_gone(r)) {
 		rd->work->progress.vanished++;
+		tree_links_forget(rd->links, item->attr.fileid);
 		r = 0;
 		goto out;
 	}
