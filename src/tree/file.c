@@ -16,7 +16,9 @@ void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nf
 
 void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments, size_t n)
 {
-	f->segments = segments;
+	static const struct tree_segment none;
+
+	f->segments = n > 0 ? segments : &none; /* NULL stands for everything */
 	f->n_segments = n;
 }
 
