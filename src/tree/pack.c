@@ -67,7 +67,8 @@ static la_ssize_t write_block(struct archive *a, void *data, const void *block, 
 {
 	struct packer *p = data;
 
-	p->error = p->output->data(p->output, p->written, block, len, &p->err);
+	if (p->error == 0)
+		p->error = p->output->data(p->output, p->written, block, len, &p->err);
 	if (p->error < 0) {
 		archive_set_error(a, -p->error, "the archive cannot be written");
 		return -1;
@@ -280,9 +281,12 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 		r = write_archive(&p, tree, attr, err);
 	if (r == 0)
 		r = tree_builder_finish(b, &made, err);
-	/* Of one that was not closed, this writes what is left: to nobody. */
-	if (r < 0 && p.archive != NULL)
+	/* Only closing frees what zlib has; what an unfinished entry lacks is not to be written first. */
+	if (r < 0 && p.archive != NULL) {
+		p.error = r;
 		(void)archive_write_fail(p.archive);
+		(void)archive_write_close(p.archive);
+	}
 	archive_entry_free(p.entry);
 	(void)archive_write_free(p.archive);
 	tree_builder_free(b);
