@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""What the tests of clones and snapshots share: two servers with sources on them, calls that make
+something of a source, and comparisons. For use inside a lab only.
+"""
+import os
+import time
+
+import grpc
+
+import servers
+import trees
+from cases import CODE, DISK, GIB, LAB, SERVER, STATE, OnServer
+from csi_client import capability
+from driver import Driver
+from servers import Export, Ganesha, wait_for
+
+FAR_SERVER = "127.0.0.2"
+GET_SNAPSHOT = "--enable-get-snapshot"
+BUSY = (CODE.ABORTED, CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED)  # ask again
+# What external-provisioner takes for "it may yet come to be", and what says nothing.
+NOT_FINAL = BUSY + (CODE.CANCELLED, CODE.UNKNOWN)
+SUFFIXES = {"none": ".tar", "gzip": ".tar.gz", "zstd": ".tar.zst"}
+
+
+class Trees(OnServer):
+    """A server with a share and another one, and a second server on the same ports. Sources are
+    folders on the share, made before a server looked; any test may use, none change them."""
+
+    options = (GET_SNAPSHOT,)
+
+    @classmethod
+    def plant(cls):
+        """Makes the folders."""
+        trees.make(os.path.join(cls.share, "small"), depth=5, many=10, megabytes=1)
+        trees.make_plain(os.path.join(cls.share, "plain"))
+
+    @classmethod
+    def setUpClass(cls):
+        tag = cls.__name__
+        cls.place = os.path.join(DISK, tag)
+        cls.share, cls.other, cls.far = (os.path.join(cls.place, n)
+                                         for n in ("share", "other", "far"))
+        for path in (cls.share, cls.other, cls.far):
+            os.makedirs(path)
+        cls.plant()
+        cls.sources = {n: trees.survey(os.path.join(cls.share, n)) for n in os.listdir(cls.share)}
+        exports = [Export(p, cls.protocols) for p in (cls.share, cls.other)] + cls.more_exports()
+        cls.server = Ganesha(os.path.join(LAB, tag), exports, protocols=cls.protocols,
+                             address=SERVER).start()
+        cls.second = Ganesha(os.path.join(LAB, tag + "-2"), [Export(cls.far, cls.protocols)],
+                             protocols=cls.protocols, address=FAR_SERVER)
+        # One set of mount options reaches both.
+        cls.second.port, cls.second.mount_port = cls.server.port, cls.server.mount_port
+        cls.driver = Driver(LAB, *cls.options, name=tag)
+        try:
+            cls.second.start()
+            cls.driver.start()
+        except servers.Failure:
+            cls.second.stop()
+            cls.server.stop()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            super().tearDownClass()
+        finally:
+            cls.second.stop()
+
+    def shares(self):
+        return [self.share, self.other, self.far]
+
+    def tearDown(self):
+        try:
+            self.is_tidy()
+        except AssertionError:
+            self.start_over()
+            raise
+
+    def leftovers(self):
+        """What is on the shares but for the sources, their records and folders of the driver's."""
+        found = []
+        for share in self.shares():
+            found += [os.path.join(share, n) for n in self.listed(share) if n not in self.sources]
+            for folder in ("work", "trash"):
+                path = os.path.join(share, STATE, folder)
+                if os.path.isdir(path):
+                    found += [os.path.join(path, n) for n in os.listdir(path)]
+            found += [p for p in self.records(share)
+                      if os.path.basename(p).split("~")[0] not in self.sources]
+        return sorted(set(found))
+
+    def is_tidy(self):
+        """Waits until all that is deleted is gone, and what was half done too."""
+        wait_for(lambda: not self.leftovers(), 40)
+        self.assertEqual(self.leftovers(), [], "left on the shares; the driver's log:\n"
+                         + self.driver.tail(10))
+
+    def start_over(self):
+        """So that one test's leftovers are not the next one's failure."""
+        self.driver.stop()
+        self.server.stop()
+        self.second.stop()
+        for share in self.shares():
+            for name in os.listdir(share):
+                if name not in self.sources:
+                    servers.run("rm", "-rf", os.path.join(share, name))
+        self.second.start()
+        self.server.start()
+        self.driver.start()
+
+    # ---- calls ----
+
+    def source(self, name):
+        """The id of the volume that a folder is."""
+        volume_id = self.create(name).volume_id
+        self.assertEqual(volume_id, self.volume_id(name))
+        return volume_id
+
+    def snapshot_id(self, name, source, share=None, server=SERVER):
+        return "#".join((server, (share or self.share).strip("/"), name, name, source))
+
+    def from_source(self, name, content, client=None, timeout=None, **more):
+        """The answer to a CreateVolume call with a source."""
+        fields = self.request(name, **more)
+        return (client or self.client).CreateVolume(
+            timeout=timeout, volume_content_source=content, **fields).volume
+
+    def clone(self, name, volume_id, **more):
+        return self.from_source(name, {"volume": {"volume_id": volume_id}}, **more)
+
+    def restore(self, name, snapshot_id, **more):
+        return self.from_source(name, {"snapshot": {"snapshot_id": snapshot_id}}, **more)
+
+    def snap(self, name, volume_id, client=None, timeout=None, **parameters):
+        """The answer to a CreateSnapshot call."""
+        return (client or self.client).CreateSnapshot(
+            timeout=timeout, name=name, source_volume_id=volume_id, parameters=parameters,
+            secrets=self.secrets).snapshot
+
+    def unsnap(self, snapshot_id):
+        self.client.DeleteSnapshot(snapshot_id=snapshot_id, secrets=self.secrets)
+
+    def list_snapshots(self, **filters):
+        return self.client.ListSnapshots(secrets=self.secrets, **filters)
+
+    def until_ok(self, call, seconds=60):
+        """The answer, when it comes: as a CO asks again."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return call()
+            except grpc.RpcError as e:
+                self.assertIn(e.code(), BUSY, "asking again: " + e.details())
+                self.assertLess(time.monotonic(), end, "no end after %d s, the last answer: %s: %s"
+                                % (seconds, e.code().name, e.details()))
+            time.sleep(0.1)
+
+    # ---- looks ----
+
+    def is_same(self, wanted, got, what, **how):
+        found = trees.differences(wanted, got, **how)
+        self.assertFalse(found, "%s: %s" % (what, trees.told(found)))
+
+    def is_copy(self, source, name, share=None, **how):
+        """The volume's directory holds what the source does."""
+        path = os.path.join(share or self.share, name)
+        self.is_same(self.sources[source], trees.survey(path), path, **how)
+
+    def is_restored(self, source, name, share=None):
+        self.is_copy(source, name, share, sockets=False)
+
+    def archive(self, name, source, compression="gzip", share=None):
+        """The path of a snapshot's archive, which is all that is in its folder."""
+        folder = os.path.join(share or self.share, name)
+        file = source + SUFFIXES[compression]
+        self.assertTrue(os.path.isdir(folder), "there is no folder " + folder)
+        self.assertEqual(os.listdir(folder), [file], "in the folder of the snapshot")
+        return os.path.join(folder, file)
+
+    def is_archive_of(self, source, path):
+        self.is_same(self.sources[source], trees.read_archive(path), path, sockets=False)
+
+    def at_work(self, share=None):
+        """Whether something is being made."""
+        path = os.path.join(share or self.share, STATE, "work")
+        return os.path.isdir(path) and bool(os.listdir(path))
+
+
+class Chosen:
+    """No version asked for: the driver chooses."""
+
+    protocols = "3, 4"
+
+    @property
+    def secrets(self):
+        return {"mountOptions": ",".join(self.server.flags("3")[1:])}
+
+    def request(self, name, size=GIB, cap=None, share=None, **parameters):
+        cap = cap or capability(flags=self.server.flags("3")[1:])
+        return super().request(name, size, cap, share, **parameters)
