@@ -163,16 +163,21 @@ static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const ch
  * back: the code becomes one that makes it do so.
  */
 static void undo(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 const struct record *rec, const char *dir, bool created, struct error *err)
+		 const struct record *rec, const char *dir, bool begun, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
 
 	if (err == NULL || !error_is_final(err->code))
 		return;
 	/* A volume that was there before keeps its record, whatever has become of its directory. */
-	if (!created && (record_get(rec, VOLUME_KEY_SOURCE) == NULL || build_is_ready(rec)) &&
-	    directory_is_gone(c, dir, &second) != 1)
+	if (!begun && directory_is_gone(c, dir, &second) != 1)
 		return;
+	/* What has been copied, and is in its place, needs little more: the next attempt finds it. */
+	if (record_get(rec, VOLUME_KEY_SOURCE) != NULL &&
+	    build_is_in_place(c, rec, dir, &second) != 0) {
+		err->code = ERROR_ABORTED;
+		return;
+	}
 	if (directory_remove_parents(c, dir, &second) < 0 || usage_forget(c, key, dir, &second) < 0 ||
 	    record_remove(c, folder, key, rec, &second) < 0)
 		err->code = ERROR_ABORTED;
@@ -216,7 +221,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	const struct nfs_handle *folder;
 	const char *dir;
 	char version[8];
-	bool created;
+	bool created, begun;
 	int r;
 
 	(void)snprintf(version, sizeof(version), "%u", c->version);
@@ -233,6 +238,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		r = dir_of(c, rec, key, &dir, err);
 	if (r < 0)
 		return r;
+	begun = created || (record_get(rec, VOLUME_KEY_SOURCE) != NULL && !build_is_ready(rec));
 	r = usage_note(c, key, dir, err);
 	if (r == 0 && filler != NULL)
 		r = make_contents(c, folder, key, dir, rec, filler, err);
@@ -240,7 +246,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		/* What an attempt before this one may have made is not somebody else's. */
 		r = make_directory(c, dir, rec, created ? existing_of(rec) : EXISTING_ADOPT, err);
 	if (r < 0 && r != -ESTALE)
-		undo(c, folder, key, rec, dir, created, err);
+		undo(c, folder, key, rec, dir, begun, err);
 	return r;
 }
 
@@ -360,6 +366,8 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 		r = is_made(c, rec, dir, err);
 	if (r > 0)
 		r = dispose(c, dir, key, &own, ret_trashed, err);
+	else if (r == 0)
+		r = directory_remove_parents(c, dir, err);
 	if (r == 0 && record_get(rec, VOLUME_KEY_SOURCE) != NULL)
 		r = build_discard(c, key, ret_trashed, err);
 	if (r < 0 || !volume_key_can_have_record(key))
