@@ -281,7 +281,10 @@ static struct fetch *fetch_for(struct item *item)
 		fetch->op.dir = &item->folder->handle;
 		fetch->op.entry = entry_found;
 		fetch->op.cookie = fetch->last = item->folder->cookie;
-		memcpy(fetch->op.verifier, item->folder->verifier, sizeof(fetch->op.verifier));
+		/* From the start there is none: what was read of it may have been dropped. */
+		if (item->folder->cookie != 0)
+			memcpy(fetch->op.verifier, item->folder->verifier,
+			       sizeof(fetch->op.verifier));
 		return fetch;
 	}
 	if (item->handle.len == 0) {
@@ -630,7 +633,7 @@ static int read_items(struct reader *rd, struct error *err)
 	int r;
 
 	while (!list_is_empty(&rd->items)) {
-		struct item *item = container_of(rd->items.next, struct item, link);
+		struct item *item;
 
 		if (rd->n_items > ITEMS_MAX)
 			drop_some(rd);
