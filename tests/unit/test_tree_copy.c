@@ -245,13 +245,13 @@ END_TEST
 #define SIBLINGS 40
 
 /* At each level files, links and directories, some of them before and some behind the way down. */
-static void put_chain(struct fake_nfs *f)
+static void put_chain(struct fake_nfs *f, unsigned int levels)
 {
 	struct buf path = { 0 };
 	unsigned int level, i;
 
 	ck_assert(buf_puts(&path, "tree") == 0);
-	for (level = 0; level < LEVELS; level++) {
+	for (level = 0; level < levels; level++) {
 		size_t len = path.len;
 
 		for (i = 0; i < SIBLINGS; i++) {
@@ -276,6 +276,21 @@ static void put_chain(struct fake_nfs *f)
 	buf_done(&path);
 }
 
+/* Directories behind it, which are read ahead, dropped with all that is in them, and read again. */
+static void put_behind(struct fake_nfs *f, unsigned int directories, unsigned int files)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < directories; i++) {
+		for (k = 0; k < files; k++) {
+			char name[64];
+
+			(void)snprintf(name, sizeof(name), "tree/behind%u/%u", i, k);
+			fake_nfs_put(f, name, NFS_TYPE_FILE, NULL);
+		}
+	}
+}
+
 START_TEST(test_chain)
 {
 	static const enum fake_entries entries[] = { FAKE_ENTRIES_FULL, FAKE_ENTRIES_MIXED };
@@ -286,11 +301,33 @@ START_TEST(test_chain)
 		struct fake_nfs *f = fake_nfs_new();
 		struct tree_progress p;
 
-		put_chain(f);
+		put_chain(f, LEVELS);
+		put_behind(f, 40, 10);
 		fake_nfs_habits(f, &habits);
 		check_copy("chain", f, &p);
-		check_int("chain", "files", p.files, LEVELS * (SIBLINGS + 1));
+		check_int("chain", "files", p.files, LEVELS * (SIBLINGS + 1) + 40 * 10);
 		tree_check_same("chain", f, "tree", f, "copy");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* With chains of about as many entries as are kept: what was dropped last is read again. */
+START_TEST(test_dropped)
+{
+	const struct fake_habits habits = { .page = 1000, .entries = FAKE_ENTRIES_FULL };
+	unsigned int levels;
+
+	for (levels = 220; levels < 270; levels += 5) {
+		struct fake_nfs *f = fake_nfs_new();
+		char row[32];
+
+		(void)snprintf(row, sizeof(row), "%u levels", levels);
+		put_chain(f, levels);
+		put_behind(f, 40, 10);
+		fake_nfs_habits(f, &habits);
+		check_copy(row, f, NULL);
+		tree_check_same(row, f, "tree", f, "copy");
 		fake_nfs_free(f);
 	}
 }
@@ -359,7 +396,7 @@ START_TEST(test_memory)
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 
-	put_chain(f);
+	put_chain(f, LEVELS);
 	fake_nfs_habits(f, &habits);
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
 	m.start = heap_in_use();
@@ -731,10 +768,10 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_kinds,          test_two_shares, test_not_root,     test_other_file_system,
-		test_large_files,    test_hard_links, test_many_entries, test_chain,
-		test_memory,         test_changes,    test_shorter,      test_cancel,
-		test_cancel_patient, test_later,
+		test_kinds,       test_two_shares,     test_not_root,     test_other_file_system,
+		test_large_files, test_hard_links,     test_many_entries, test_chain,
+		test_dropped,     test_memory,         test_changes,      test_shorter,
+		test_cancel,      test_cancel_patient, test_later,
 	};
 	TCase *tcase = tcase_create("tree_copy");
 	size_t i;
