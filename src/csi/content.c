@@ -31,9 +31,21 @@ static int set_text(struct content *x, const char *kind, const char *id, struct 
 	return x->text != NULL ? 0 : error_oom(err);
 }
 
+/*
+ * The mount options of the call are those of the new volume's server. How the source's was reached before
+ * is known better; they speak for it where it was not.
+ */
+static int reach_as_asked(struct nfs_export *e, const struct csi_map *secrets, struct error *err)
+{
+	if (e->version != 0 || e->port != 0 || e->mount_port != 0)
+		return 0;
+	return nfs_export_apply_options(e, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
+}
+
 static int init_volume(struct content *x, const char *id, const struct csi_map *secrets,
 		       struct error *err)
 {
+	const struct csi_map none = csi_map_of_entries(NULL, 0);
 	struct reference *ref = &x->volume;
 	const char *dir;
 	int r;
@@ -43,7 +55,9 @@ static int init_volume(struct content *x, const char *id, const struct csi_map *
 	if (r == 0)
 		r = set_text(x, VOLUME_SOURCE_VOLUME, id, err);
 	if (r == 0)
-		r = reference_find(ref, x->driver, id, secrets, err);
+		r = reference_find(ref, x->driver, id, &none, err);
+	if (r == 0)
+		r = reach_as_asked(&ref->export, secrets, err);
 	if (r == 0)
 		r = reference_read(ref, x->driver, err);
 	if (r < 0)
@@ -58,6 +72,7 @@ static int init_volume(struct content *x, const char *id, const struct csi_map *
 static int init_snapshot(struct content *x, const char *id, const struct csi_map *secrets,
 			 struct error *err)
 {
+	const struct csi_map none = csi_map_of_entries(NULL, 0);
 	struct snapshot *s = &x->snapshot;
 	int r;
 
@@ -67,9 +82,11 @@ static int init_snapshot(struct content *x, const char *id, const struct csi_map
 		r = set_text(x, VOLUME_SOURCE_SNAPSHOT, id, err);
 	if (r < 0)
 		return r;
-	r = snapshot_init(s, x->driver, id, secrets, err);
+	r = snapshot_init(s, x->driver, id, &none, err);
 	if (r == -EINVAL)
 		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist", id);
+	if (r == 0)
+		r = reach_as_asked(&s->export, secrets, err);
 	if (r == 0)
 		r = usage_acquire(x->driver->usage, &s->export, s->id.subdir, false, &x->usage, err);
 	if (r == 0)

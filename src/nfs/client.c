@@ -99,6 +99,7 @@ static const struct {
 	{ EILSEQ, ERROR_INVALID_ARGUMENT, "the server does not take these characters in a name" },
 	{ EINVAL, ERROR_INVALID_ARGUMENT, NULL },
 	{ EOPNOTSUPP, ERROR_FAILED_PRECONDITION, "the server does not support it" },
+	{ EREMOTE, ERROR_FAILED_PRECONDITION, "it is a referral to another server" },
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory; it will be looked up anew" },
 	{ ETIMEDOUT, ERROR_UNAVAILABLE, "the server stopped answering" },

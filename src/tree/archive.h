@@ -4,8 +4,9 @@
 /*
  * Archives of trees on an export: pax tar by libarchive, as it is or compressed. Names are relative to
  * the root, which is ".". Owners, modes, times to the nanosecond, hard links, FIFOs, devices and holes
- * are kept; sockets have no place in tar and are left out. The calling thread's locale is made UTF-8
- * meanwhile, as libarchive converts names by it.
+ * are kept; sockets have no place in tar and are left out. libarchive
+ * converts names by the thread's locale: tree_pack() makes it UTF-8 meanwhile, tree_unpack() needs the one
+ * that processes start with, in which names stay as they are; with UTF-8 they would be normalized.
  */
 #ifndef TREE_ARCHIVE_H
 #define TREE_ARCHIVE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Inside of tree/: libarchive reads names of archives by the locale, which has to be UTF-8 then. */
+/* Inside of tree/: libarchive takes names to be in the locale's encoding, and pax wants UTF-8. */
 #ifndef TREE_LOCALE_H
 #define TREE_LOCALE_H
 

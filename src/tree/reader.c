@@ -637,9 +637,10 @@ static int read_items(struct reader *rd, struct error *err)
 
 		if (rd->n_items > ITEMS_MAX)
 			drop_some(rd);
+		item = container_of(rd->items.next, struct item, link);
+		/* It may have been passed over while it was not the first. */
 		if (item->state == ITEM_WAITING)
-			rd->cursor =
-				NULL; /* it may have been passed over while it was not the first */
+			rd->cursor = NULL;
 		r = fill(rd);
 		if (r == 0 && item->state != ITEM_READY) {
 			r = tree_pump(rd->work, err);

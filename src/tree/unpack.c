@@ -14,7 +14,6 @@
 #include "tree/archive.h"
 #include "tree/builder.h"
 #include "tree/file.h"
-#include "tree/locale.h"
 #include "tree/segments.h"
 
 #define DEPTH_MAX 4096
@@ -377,7 +376,6 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 				    ? size * EXPANSION_MAX + EXPANSION_FREE
 				    : 0,
 	};
-	cleanup_locale locale_t before = tree_locale_enter();
 	struct unpacker u = { .work = work, .entries_max = ENTRIES_FREE + size / ENTRY_BYTES };
 	struct tree_builder *b;
 	int r;

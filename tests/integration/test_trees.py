@@ -23,10 +23,10 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 import servers
 import trees
-from cases import CODE, DISK, GIB, SERVER, STATE, Base
+from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base
 from copies import FAR_SERVER, SUFFIXES, Chosen, Trees
 from csi_client import Client
-from servers import Export, Image, wait_for
+from servers import Export, Ganesha, Image, wait_for
 
 
 class Content(Trees):
@@ -64,6 +64,23 @@ class Content(Trees):
                 self.is_copy("small", "again")
                 self.delete(again.volume_id)
                 self.delete(volume.volume_id)
+
+    def test_clone_into_a_server_on_other_ports(self):
+        """Its mount options are those of the call; the source is reached as it was before."""
+        source = self.source("small")
+        share = os.path.join(self.place, "apart")
+        with Ganesha(os.path.join(LAB, self.id()), [Export(share, self.protocols)],
+                     protocols=self.protocols) as apart:
+            self.server = apart  # for the mount options of what follows
+            try:
+                volume = self.until_ok(lambda: self.create("known", share=share, server=FAR_SERVER))
+                self.delete(volume.volume_id)
+                volume = self.clone("away", source, share=share, server=FAR_SERVER)
+                self.is_copy("small", "away", share)
+                self.delete(volume.volume_id)
+                self.is_clean(share)
+            finally:
+                del self.server
 
     def test_clone_of_a_clone(self):
         first = self.clone("first", self.source("small")).volume_id

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""What the tests of clones and snapshots share: two servers with sources on them, calls that make
+"""What the tests of clones and snapshots share: a server with sources on it, calls that make
 something of a source, and comparisons. For use inside a lab only.
 """
 import os
@@ -15,7 +15,7 @@ from csi_client import capability
 from driver import Driver
 from servers import Export, Ganesha, wait_for
 
-FAR_SERVER = "127.0.0.2"
+FAR_SERVER = "127.0.0.2"  # another one, for all that the driver knows
 GET_SNAPSHOT = "--enable-get-snapshot"
 BUSY = (CODE.ABORTED, CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED)  # ask again
 # What external-provisioner takes for "it may yet come to be", and what says nothing.
@@ -24,8 +24,8 @@ SUFFIXES = {"none": ".tar", "gzip": ".tar.gz", "zstd": ".tar.zst"}
 
 
 class Trees(OnServer):
-    """A server with a share and another one, and a second server on the same ports. Sources are
-    folders on the share, made before a server looked; any test may use, none change them."""
+    """A server with a share, another one, and one that is used as FAR_SERVER's. Sources are folders
+    on the share, made before the server looked; any test may use, none change them."""
 
     options = (GET_SNAPSHOT,)
 
@@ -45,28 +45,15 @@ class Trees(OnServer):
             os.makedirs(path)
         cls.plant()
         cls.sources = {n: trees.survey(os.path.join(cls.share, n)) for n in os.listdir(cls.share)}
-        exports = [Export(p, cls.protocols) for p in (cls.share, cls.other)] + cls.more_exports()
-        cls.server = Ganesha(os.path.join(LAB, tag), exports, protocols=cls.protocols,
-                             address=SERVER).start()
-        cls.second = Ganesha(os.path.join(LAB, tag + "-2"), [Export(cls.far, cls.protocols)],
-                             protocols=cls.protocols, address=FAR_SERVER)
-        # One set of mount options reaches both.
-        cls.second.port, cls.second.mount_port = cls.server.port, cls.server.mount_port
+        exports = [Export(p, cls.protocols) for p in (cls.share, cls.other, cls.far)]
+        cls.server = Ganesha(os.path.join(LAB, tag), exports + cls.more_exports(),
+                             protocols=cls.protocols).start()
         cls.driver = Driver(LAB, *cls.options, name=tag)
         try:
-            cls.second.start()
             cls.driver.start()
         except servers.Failure:
-            cls.second.stop()
             cls.server.stop()
             raise
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            super().tearDownClass()
-        finally:
-            cls.second.stop()
 
     def shares(self):
         return [self.share, self.other, self.far]
@@ -101,14 +88,21 @@ class Trees(OnServer):
         """So that one test's leftovers are not the next one's failure."""
         self.driver.stop()
         self.server.stop()
-        self.second.stop()
         for share in self.shares():
             for name in os.listdir(share):
                 if name not in self.sources:
                     servers.run("rm", "-rf", os.path.join(share, name))
-        self.second.start()
         self.server.start()
         self.driver.start()
+        wait_for(self.is_reached)
+
+    def is_reached(self):
+        """Whether the server shows its exports, which comes a moment after its first answers."""
+        try:
+            self.source(next(n for n in self.sources if os.path.isdir(self.path(n))))
+        except grpc.RpcError:
+            return False
+        return True
 
     # ---- calls ----
 

@@ -147,12 +147,10 @@ class Export:
 
 
 class Ganesha:
-    """nfs-ganesha with the VFS FSAL. Files and folders of its own under home. address: it listens
-    there alone, so that another one can have the same ports at another address."""
+    """nfs-ganesha with the VFS FSAL. Files and folders of its own under home."""
 
-    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2", address=None):
+    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2"):
         self.home = home
-        self.address = address
         self.minor_versions = minor_versions
         self.exports = exports
         self.protocols = protocols
@@ -180,7 +178,6 @@ class Ganesha:
 	Protocols = %s; NFS_Port = %d; MNT_Port = %d;
 	Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false;
 	mount_path_pseudo = true; NSM_Use_Caller_Name = false; allow_set_io_flusher_fail = true;
-	%s
 }
 NFSV4 {
 	Only_Numeric_Owners = true; Graceless = true; RecoveryRoot = "%s/recovery";
@@ -188,8 +185,7 @@ NFSV4 {
 }
 NFS_KRB5 { Active_krb5 = false; }
 LOG { Default_Log_Level = EVENT; }
-""" % (self.protocols, self.port, self.mount_port,
-       "Bind_addr = %s;" % self.address if self.address else "", self.home, self.minor_versions))
+""" % (self.protocols, self.port, self.mount_port, self.home, self.minor_versions))
             for number, export in enumerate(self.exports, 1):
                 f.write(export.block(number))
         return path
@@ -197,10 +193,9 @@ LOG { Default_Log_Level = EVENT; }
     def _answers(self):
         if self.process.poll() is not None:
             return True  # no use to wait on; start() looks why
-        host = self.address or "127.0.0.1"
-        if self.has_v3 and not rpc_null(self.mount_port, 100005, 3, host):
+        if self.has_v3 and not rpc_null(self.mount_port, 100005, 3):
             return False
-        return rpc_null(self.port, 100003, 3 if self.has_v3 else 4, host)
+        return rpc_null(self.port, 100003, 3 if self.has_v3 else 4)
 
     def start(self):
         """Starts it and waits until it answers. Raises Failure, with its log."""

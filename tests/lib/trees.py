@@ -178,7 +178,7 @@ class Maker:
             write(path)
             os.chown(path, 1000 + mode, 2000)
             os.chmod(path, mode)
-        for mode in (0, 0o111, 0o500, 0o555, 0o700, 0o777, 0o1777, 0o2775, 0o2770, 0o3777, 0o7000):
+        for mode in (0, 0o111, 0o500, 0o555, 0o700, 0o777, 0o1777, 0o2775, 0o2770, 0o3777, 0o7711):
             path = os.path.join(here, b"folder %04o" % mode)
             os.mkdir(path)
             write(os.path.join(path, b"file"), mode=0o640)
@@ -428,13 +428,13 @@ def told(lines, limit=25):
     return "\n".join(["%d differences:" % len(lines)] + lines[:limit] + more)
 
 
-def main(what, first, second=None):
-    if what == "make" and second is None:
-        make(first)
-    elif what == "compare" and second is not None:
-        archive = not os.path.isdir(second)
-        got = read_archive(second) if archive else survey(second)
-        found = differences(survey(first), got, sockets=not archive, root=True)
+def main(words):
+    if len(words) == 2 and words[0] == "make":
+        make(words[1])
+    elif len(words) == 3 and words[0] == "compare":
+        archive = not os.path.isdir(words[2])
+        got = read_archive(words[2]) if archive else survey(words[2])
+        found = differences(survey(words[1]), got, sockets=not archive, root=True)
         if found:
             sys.exit(told(found))
     else:
@@ -442,6 +442,4 @@ def main(what, first, second=None):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4):
-        sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

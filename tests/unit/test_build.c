@@ -33,7 +33,7 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 		r = nfs_stat(c, &handle, &attr);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking for the source");
-	return tree_copy(&tree, &handle, &attr, work, name, &made, err);
+	return tree_copy(&tree, &handle, &attr, work, name, false, &made, err);
 }
 
 /* One CreateVolume, on a client of its own, as after a restart of the driver. */
