@@ -144,6 +144,9 @@ static int archiving_init(struct archiving *x, struct error *err)
 		r = snapshot_params_parse(&x->params, &parameters, x->driver->compression, err);
 	if (r == 0)
 		r = reference_find(&x->source, x->driver, in->source_volume_id, &secrets, err);
+	/* For classes without a secret, while it is not known how the volume's server is reached. */
+	if (r == 0 && !nfs_export_has_options(&x->source.export))
+		r = nfs_export_apply_options(&x->source.export, x->params.mount_options, err);
 	if (r == 0)
 		r = make_id(x, err);
 	return r < 0 ? r : make_export(x, &secrets, err);

@@ -37,7 +37,7 @@ static int set_text(struct content *x, const char *kind, const char *id, struct 
  */
 static int reach_as_asked(struct nfs_export *e, const struct csi_map *secrets, struct error *err)
 {
-	if (e->version != 0 || e->port != 0 || e->mount_port != 0)
+	if (nfs_export_has_options(e))
 		return 0;
 	return nfs_export_apply_options(e, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
 }

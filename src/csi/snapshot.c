@@ -82,6 +82,49 @@ int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id, stru
 	return r == -ENOENT ? r : nfs_error_set(err, c, r, "looking for snapshot '%s'", id->subdir);
 }
 
+struct lonely {
+	const char *source;
+	bool has_others;
+};
+
+static int look_for_others(void *data, const struct nfs_entry *entry)
+{
+	struct lonely *l = data;
+
+	if (!str_has_prefix(entry->name, l->source))
+		l->has_others = true;
+	return 0;
+}
+
+/*
+ * What has no record is known by its archive, and that nothing else is beside it, as csi-driver-nfs has it:
+ * a volume may well hold a file of that name.
+ */
+static int check_alone(struct nfs_client *c, struct snapshot *s, struct error *err)
+{
+	struct lonely l = { .source = s->id.on_delete };
+	struct nfs_handle folder;
+	int r;
+
+	r = nfs_lookup(c, &c->root, s->id.subdir, &folder, NULL);
+	if (r == 0)
+		r = nfs_readdir(c, &folder, look_for_others, &l);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking for snapshot '%s'", s->id.subdir);
+	s->has_archive = !l.has_others;
+	return 0;
+}
+
+static int check_id(struct snapshot *s, struct error *err)
+{
+	cleanup_free char *id = volume_id_format(&s->id);
+
+	if (id == NULL)
+		return error_oom(err);
+	s->is_other = s->record.n > 0 && !str_eq(record_get(&s->record, SNAPSHOT_KEY_ID), id);
+	return 0;
+}
+
 static int read_work(struct nfs_client *c, void *data, struct error *err)
 {
 	const struct nfs_handle *folder;
@@ -96,11 +139,15 @@ static int read_work(struct nfs_client *c, void *data, struct error *err)
 		r = record_read(c, folder, s->id.subdir, &s->record, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
+	r = check_id(s, err);
+	if (r < 0 || s->is_other)
+		return r;
 	r = snapshot_find_archive(c, &s->id, &handle, &attr, err);
 	s->has_archive = r == 0;
-	if (r == 0)
-		s->time = attr.mtime;
-	return r == -ENOENT ? 0 : r;
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	s->time = attr.mtime;
+	return s->record.n == 0 ? check_alone(c, s, err) : 0;
 }
 
 int snapshot_read(struct snapshot *s, const struct csi_driver *driver, struct error *err)
@@ -178,7 +225,7 @@ static int delete_snapshot(const struct csi_driver *driver, const Csi__V1__Delet
 		r = usage_acquire(driver->usage, &s->export, s->id.subdir, true, &usage, err);
 	if (r == 0)
 		r = snapshot_read(s, driver, err);
-	if (r < 0)
+	if (r < 0 || s->is_other)
 		return r;
 	owner = volume_owner_of(&s->record);
 	r = csi_with_owner(driver, &s->export, &owner, remove_work, &x, err);

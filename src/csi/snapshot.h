@@ -29,6 +29,7 @@ struct snapshot {
 	struct nfs_export export;
 	struct record record; /* by snapshot_read(); empty where it has none */
 	bool has_archive; /* likewise */
+	bool is_other; /* likewise: a snapshot of that name is there, and has another id */
 	struct nfs_time time; /* of the archive */
 };
 

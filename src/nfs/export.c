@@ -218,3 +218,8 @@ void nfs_export_done(struct nfs_export *e)
 	free(e->share);
 	*e = (struct nfs_export){ .server = NULL };
 }
+
+bool nfs_export_has_options(const struct nfs_export *e)
+{
+	return e->version != 0 || e->port != 0 || e->mount_port != 0;
+}

@@ -55,6 +55,9 @@ int nfs_export_init(struct nfs_export *e, const char *server, const char *share,
  */
 int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err);
 
+/* Whether any of these has been set. */
+bool nfs_export_has_options(const struct nfs_export *e);
+
 /* Whether the identity is the process's own; and sets it to that. */
 bool nfs_export_is_own(const struct nfs_export *e);
 void nfs_export_set_own(struct nfs_export *e);

@@ -14,6 +14,7 @@
 #include "tree/archive.h"
 #include "tree/builder.h"
 #include "tree/file.h"
+#include "tree/gunzip.h"
 #include "tree/segments.h"
 
 #define DEPTH_MAX 4096
@@ -30,7 +31,9 @@ struct unpacker {
 	struct tree_sink *sink;
 	struct archive *archive;
 	struct tree_file file;
-	struct tree_chunk *chunk; /* that libarchive has */
+	struct tree_chunk *chunk; /* that libarchive has, or zlib */
+	struct tree_gunzip *gunzip; /* where it is gzip */
+	bool begun; /* reading */
 	struct buf path; /* of the directory that is open */
 	size_t depth; /* of open directories, the root among them */
 	uint64_t entries, entries_max;
@@ -38,24 +41,93 @@ struct unpacker {
 	int error;
 };
 
-static la_ssize_t read_block(struct archive *a, void *data, const void **ret)
+/* As it is in the file. *ret_len becomes 0 at its end. */
+static int read_file(struct unpacker *u, const char **ret, size_t *ret_len)
 {
-	struct unpacker *u = data;
+	int r;
 
 	if (u->chunk != NULL)
 		tree_file_release(&u->file, u->chunk);
-	u->error = tree_file_next(&u->file, &u->chunk, &u->err);
-	if (u->error < 0) {
+	r = tree_file_next(&u->file, &u->chunk, &u->err);
+	if (r < 0) {
 		u->chunk = NULL;
-		(void)nfs_error_set(&u->err, u->work->from, u->error, "reading the archive");
-		archive_set_error(a, -u->error, "the archive cannot be read");
-		return -1;
+		return nfs_error_set(&u->err, u->work->from, r, "reading the archive");
 	}
+	*ret_len = 0;
 	if (u->chunk == NULL)
 		return 0;
 	*ret = u->chunk->data;
+	*ret_len = u->chunk->got;
 	u->work->progress.done += u->chunk->got;
-	return (la_ssize_t)u->chunk->got;
+	return 0;
+}
+
+static int bad_gzip(struct unpacker *u, int r)
+{
+	if (r == -ENOMEM)
+		return error_oom(&u->err);
+	return error_set(&u->err, ERROR_DATA_LOSS,
+			 "the archive is damaged: its gzip data or checksum is wrong");
+}
+
+static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
+{
+	const char *packed;
+	size_t len;
+	int r;
+
+	for (;;) {
+		r = tree_gunzip_next(u->gunzip, ret, ret_len);
+		if (r < 0)
+			return bad_gzip(u, r);
+		if (*ret_len > 0)
+			return 0;
+		r = read_file(u, &packed, &len);
+		if (r < 0)
+			return r;
+		if (len == 0)
+			break;
+		tree_gunzip_feed(u->gunzip, packed, len);
+	}
+	if (tree_gunzip_is_complete(u->gunzip))
+		return 0;
+	return error_set(&u->err, ERROR_DATA_LOSS, "the archive is damaged: it was cut");
+}
+
+/* The first piece of the file tells whether it is gzip. */
+static int read_first(struct unpacker *u, const char **ret, size_t *ret_len)
+{
+	int r = read_file(u, ret, ret_len);
+
+	u->begun = true;
+	if (r < 0 || !tree_gunzip_is_for(*ret, *ret_len))
+		return r;
+	if (tree_gunzip_new(&u->gunzip) < 0)
+		return error_oom(&u->err);
+	tree_gunzip_feed(u->gunzip, *ret, *ret_len);
+	return read_gzip(u, ret, ret_len);
+}
+
+static int read_next(struct unpacker *u, const char **ret, size_t *ret_len)
+{
+	if (!u->begun)
+		return read_first(u, ret, ret_len);
+	return u->gunzip != NULL ? read_gzip(u, ret, ret_len) : read_file(u, ret, ret_len);
+}
+
+static la_ssize_t read_block(struct archive *a, void *data, const void **ret)
+{
+	struct unpacker *u = data;
+	const char *block = NULL;
+	size_t len = 0;
+
+	u->error = read_next(u, &block, &len);
+	if (u->error < 0) {
+		archive_set_error(a, -u->error, "the archive cannot be read");
+		return -1;
+	}
+	*ret = block;
+	return (la_ssize_t)len;
 }
 
 static int failed(const struct unpacker *u, struct error *err)
@@ -341,7 +413,7 @@ static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 	};
 	int r;
 
-	if (archive_filter_code(u->archive, 0) != ARCHIVE_FILTER_NONE)
+	if (u->gunzip != NULL || archive_filter_code(u->archive, 0) != ARCHIVE_FILTER_NONE)
 		return 0; /* compressed data tells itself where it ends */
 	r = nfs_client_call(u->work->from, &op);
 	if (r < 0)
@@ -351,6 +423,18 @@ static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 	return 0;
 }
 
+/* The checksum stands behind what libarchive wants to see. */
+static int read_to_end(struct unpacker *u, struct error *err)
+{
+	const char *data;
+	size_t len;
+
+	do {
+		u->error = read_next(u, &data, &len);
+	} while (u->error == 0 && len > 0);
+	return u->error < 0 ? failed(u, err) : 0;
+}
+
 static int open_archive(struct unpacker *u, struct error *err)
 {
 	struct archive *a = archive_read_new();
@@ -358,8 +442,7 @@ static int open_archive(struct unpacker *u, struct error *err)
 	u->archive = a;
 	if (a == NULL)
 		return error_oom(err);
-	if (archive_read_support_filter_gzip(a) < ARCHIVE_WARN ||
-	    archive_read_support_filter_zstd(a) < ARCHIVE_WARN ||
+	if (archive_read_support_filter_zstd(a) < ARCHIVE_WARN ||
 	    archive_read_support_format_tar(a) < ARCHIVE_WARN ||
 	    archive_read_open(a, u, NULL, read_block, NULL) != ARCHIVE_OK)
 		return failed(u, err);
@@ -390,11 +473,14 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 		r = check_end(&u, size, err);
 	if (r == 0)
 		r = take_entries(&u, err);
+	if (r == 0 && u.gunzip != NULL)
+		r = read_to_end(&u, err);
 	if (r == 0)
 		r = tree_builder_finish(b, ret_root, err);
 	tree_builder_free(b);
 	tree_drain(work);
 	tree_file_done(&u.file);
+	tree_gunzip_free(u.gunzip);
 	(void)archive_read_free(u.archive);
 	buf_done(&u.path);
 	return r;

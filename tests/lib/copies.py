@@ -70,12 +70,12 @@ class Trees(OnServer):
         found = []
         for share in self.shares():
             found += [os.path.join(share, n) for n in self.listed(share) if n not in self.sources]
-            for folder in ("work", "trash"):
-                path = os.path.join(share, STATE, folder)
-                if os.path.isdir(path):
-                    found += [os.path.join(path, n) for n in os.listdir(path)]
+            folders = [os.path.join(share, STATE, n) for n in ("work", "trash")]
+            for path in filter(os.path.isdir, folders):
+                found += [os.path.join(path, n) for n in os.listdir(path)]
             found += [p for p in self.records(share)
-                      if os.path.basename(p).split("~")[0] not in self.sources]
+                      if os.path.basename(p).split("~")[0] not in self.sources
+                      and not p.startswith(tuple(f + "/" for f in folders))]
         return sorted(set(found))
 
     def is_tidy(self):
