@@ -13,6 +13,7 @@
 #include "csi/directory.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
+#include "tree/remove.h"
 
 #define HEX_BYTES 17
 
@@ -87,18 +88,19 @@ static int take_leftover(void *data, const struct nfs_entry *entry)
 static int discard(struct nfs_client *c, const struct nfs_handle *work, const char *name,
 		   bool *ret_trashed, struct error *err)
 {
+	struct error unused = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
 	int r;
 
-	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, err);
-	if (r < 0)
-		return r;
-	r = nfs_rename(c, work, name, trash, name);
+	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, &unused);
+	if (r == 0)
+		r = nfs_rename(c, work, name, trash, name);
 	if (r == 0)
 		*ret_trashed = true;
 	if (r == 0 || r == -ENOENT)
 		return 0;
-	return nfs_error_set(err, c, r, "moving '%s' to the trash", name);
+	/* There may be no room for the trash, or for one more entry in it. */
+	return tree_remove(c, work, name, NULL, NULL, err);
 }
 
 int build_discard(struct nfs_client *c, const char *key, bool *ret_trashed, struct error *err)
@@ -192,9 +194,10 @@ static int build(struct nfs_client *c, struct build *b, struct error *err)
 	r = b->fill(c, name, b->data, err);
 	if (r == 0)
 		r = put_in_place(c, b, work, name, err);
-	/* Where that fails, the next attempt, or the deletion, finds it. */
-	if (r < 0 && !c->broken)
-		(void)discard(c, work, name, &b->trashed, &second);
+	/* Where that fails, the next attempt, or the deletion, finds it: a CO has to come back. */
+	if (r < 0 && !c->broken && discard(c, work, name, &b->trashed, &second) < 0 &&
+	    error_is_final(err->code))
+		err->code = ERROR_ABORTED;
 	return r;
 }
 

@@ -344,10 +344,12 @@ class Content(Trees):
         source = self.source("small")
         snapshot = self.snap("snap", source).snapshot_id
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
-            futures = [pool.submit(self.clone, "clone-%d" % i, source) for i in range(2)]
-            futures += [pool.submit(self.restore, "restored-%d" % i, snapshot) for i in range(2)]
-            # One more than is made at a time.
-            other = pool.submit(self.until_ok, lambda: self.snap("other", source))
+            # One more than is made at a time: whichever comes last has to come again.
+            def submit(call, *args):
+                return pool.submit(self.until_ok, lambda: call(*args))
+            futures = [submit(self.clone, "clone-%d" % i, source) for i in range(2)]
+            futures += [submit(self.restore, "restored-%d" % i, snapshot) for i in range(2)]
+            other = submit(self.snap, "other", source)
             volumes = [f.result() for f in futures]
         for volume in volumes:
             name = volume.volume_id.split("#")[2]
