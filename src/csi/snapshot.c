@@ -200,6 +200,9 @@ static int remove_work(struct nfs_client *c, void *data, struct error *err)
 	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
+	r = record_forget_draft(c, folder, s->id.subdir, err);
+	if (r < 0)
+		return r;
 	return s->record.n > 0 ? record_remove(c, folder, s->id.subdir, &s->record, err)
 			       : record_forget(c, folder, s->id.subdir, err);
 }

@@ -179,6 +179,8 @@ static void undo(struct nfs_client *c, const struct nfs_handle *folder, const ch
 		return;
 	}
 	if (directory_remove_parents(c, dir, &second) < 0 || usage_forget(c, key, dir, &second) < 0 ||
+	    (record_get(rec, VOLUME_KEY_SOURCE) != NULL &&
+	     record_forget_draft(c, folder, key, &second) < 0) ||
 	    record_remove(c, folder, key, rec, &second) < 0)
 		err->code = ERROR_ABORTED;
 }
@@ -376,6 +378,9 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	r = usage_forget(c, key, dir, err);
+	/* Of a volume with a source the record is replaced while it is made. */
+	if (r == 0 && record_get(rec, VOLUME_KEY_SOURCE) != NULL)
+		r = record_forget_draft(c, folder, key, err);
 	if (r < 0)
 		return r;
 	if (rec->n == 0)

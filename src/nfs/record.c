@@ -498,16 +498,32 @@ static int put_link(struct nfs_client *c, const struct nfs_handle *dir, const ch
 	return nfs_symlink(c, dir, name, text);
 }
 
+static void draft_name(char ret[PART_NAME_SIZE], const char *key)
+{
+	(void)snprintf(ret, PART_NAME_SIZE, "%s~new", key);
+}
+
+int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			struct error *err)
+{
+	char draft[PART_NAME_SIZE];
+	int r;
+
+	draft_name(draft, key);
+	r = nfs_remove(c, dir, draft);
+	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", draft, err) : 0;
+}
+
 static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			     const char *text, struct error *err)
 {
-	char fresh[PART_NAME_SIZE];
+	char draft[PART_NAME_SIZE];
 	int r;
 
-	(void)snprintf(fresh, sizeof(fresh), "%s~new", key);
-	r = put_link(c, dir, fresh, text);
+	draft_name(draft, key);
+	r = put_link(c, dir, draft, text);
 	if (r == 0)
-		r = nfs_rename(c, dir, fresh, dir, key);
+		r = nfs_rename(c, dir, draft, dir, key);
 	return r < 0 ? link_failed(c, r, "writing", key, err) : 0;
 }
 

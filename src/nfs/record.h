@@ -80,6 +80,13 @@ int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char
 int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct error *err);
 
+/*
+ * Removes what a replacement that was cut short may have left, before the record itself goes. 0 too where
+ * there is nothing. Errors are reported.
+ */
+int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			struct error *err);
+
 void record_done(struct record *rec);
 #define cleanup_record __attribute__((cleanup(record_done)))
 
