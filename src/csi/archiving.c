@@ -171,7 +171,7 @@ static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, 
 	else
 		return r;
 	if (r == 0)
-		r = nfs_state_folder(t.work.to, NFS_FOLDER_WORK, true, &work, err);
+		r = transfer_begin(&t, x->name, &work, err);
 	if (r == 0)
 		r = directory_locate(t.work.from, dir, &place, err);
 	if (r == 0)
@@ -183,6 +183,8 @@ static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, 
 	if (r == 0)
 		r = tree_pack(&t.work, &handle, &attr, work, x->name, x->file,
 			      x->params.compression, err);
+	if (r == 0)
+		r = transfer_check_source(&t, dir, &handle, err);
 	transfer_close(&t, r);
 	return r;
 }
@@ -259,7 +261,9 @@ static void undo(struct nfs_client *c, const struct build *b, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
 
-	if (error_is_final(err->code) && !build_is_ready(b->rec) &&
+	if (!error_is_final(err->code))
+		return;
+	if (build_is_in_place(c, b->rec, b->path, &second) != 0 ||
 	    record_remove(c, b->records, b->key, b->rec, &second) < 0)
 		err->code = ERROR_ABORTED;
 }
@@ -278,9 +282,11 @@ static int answer_without_source(struct archiving *x, struct nfs_client *c,
 
 static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
+	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	struct archiving *x = data;
 	struct build b = { .key = x->id.subdir,
 			   .path = x->id.subdir,
+			   .work_key = work_key,
 			   .rec = &x->record,
 			   .fill = fill,
 			   .describe = put_now,
@@ -288,6 +294,7 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 	bool is_ours = true;
 	int r;
 
+	snapshot_work_key(work_key, x->id.subdir);
 	csi_trash_of(&x->trash, &x->export, c);
 	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, true, &b.records, err);
 	if (r < 0)

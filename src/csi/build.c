@@ -103,9 +103,9 @@ static int discard(struct nfs_client *c, const struct nfs_handle *work, const ch
 	return tree_remove(c, work, name, NULL, NULL, err);
 }
 
-int build_discard(struct nfs_client *c, const char *key, bool *ret_trashed, struct error *err)
+int build_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed, struct error *err)
 {
-	struct leftovers l = { .key = key };
+	struct leftovers l = { .key = work_key };
 	const struct nfs_handle *work;
 	size_t i;
 	int r;
@@ -125,8 +125,9 @@ int build_discard(struct nfs_client *c, const char *key, bool *ret_trashed, stru
 /* -------- making -------- */
 
 /* RENAME replaces an empty directory, as one is that a StorageClass's subDir may name. */
-static int check_place(struct nfs_client *c, const char *path, struct error *err)
+static int check_place(struct nfs_client *c, const struct build *b, struct error *err)
 {
+	const char *path = b->path;
 	struct directory_place place;
 	struct nfs_handle handle;
 	int r;
@@ -138,14 +139,20 @@ static int check_place(struct nfs_client *c, const char *path, struct error *err
 		return 0;
 	if (r < 0)
 		return failed(c, r, path, err);
-	r = nfs_rmdir(c, &place.parent, place.base);
+	r = b->replaces_empty ? nfs_rmdir(c, &place.parent, place.base) : -EEXIST;
 	if (r == 0 || r == -ENOENT)
 		return 0;
 	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "'%s' on %s:%s exists and is not empty: move it away", path,
-				 c->export.server, c->export.share);
+				 "'%s' on %s:%s exists, and is not empty or somebody else's: move it away",
+				 path, c->export.server, c->export.share);
 	return failed(c, r, path, err);
+}
+
+/* Another attempt has begun, and has taken this one's work for what a crash left. */
+static int taken_over(const struct build *b, struct error *err)
+{
+	return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", b->path);
 }
 
 static int put_in_place(struct nfs_client *c, struct build *b, const struct nfs_handle *work,
@@ -156,6 +163,8 @@ static int put_in_place(struct nfs_client *c, struct build *b, const struct nfs_
 	int r;
 
 	r = fileid_of(c, work, name, fileid);
+	if (r == -ENOENT)
+		return taken_over(b, err);
 	if (r < 0)
 		return failed(c, r, b->path, err);
 	if (record_set(b->rec, BUILD_KEY_BUILT, fileid) < 0)
@@ -170,9 +179,8 @@ static int put_in_place(struct nfs_client *c, struct build *b, const struct nfs_
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s was made meanwhile: move it away", b->path,
 				 c->export.server, c->export.share);
-	/* Another attempt has begun, and taken this one's work for what a crash left. */
 	if (r == -ENOENT)
-		return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", b->path);
+		return taken_over(b, err);
 	return r < 0 ? failed(c, r, b->path, err) : 0;
 }
 
@@ -183,14 +191,14 @@ static int build(struct nfs_client *c, struct build *b, struct error *err)
 	char name[NFS_NAME_MAX + 1];
 	int r;
 
-	r = build_discard(c, b->key, &b->trashed, err);
+	r = build_discard(c, b->work_key, &b->trashed, err);
 	if (r == 0)
-		r = check_place(c, b->path, err);
+		r = check_place(c, b, err);
 	if (r == 0)
 		r = nfs_state_folder(c, NFS_FOLDER_WORK, true, &work, err);
 	if (r < 0)
 		return r;
-	nfs_state_trash_name(name, c, b->key);
+	nfs_state_trash_name(name, c, b->work_key);
 	r = b->fill(c, name, b->data, err);
 	if (r == 0)
 		r = put_in_place(c, b, work, name, err);

@@ -29,6 +29,8 @@ struct build {
 	const char *key;
 	struct record *rec; /* read or created; kept as it is on the share */
 	const char *path; /* where the directory belongs */
+	const char *work_key; /* what names in .csi-nfs/work/ begin with: of volumes and snapshots not the same */
+	bool replaces_empty; /* an empty directory in its place is nobody's */
 
 	/*
 	 * Makes the directory of that name in .csi-nfs/work/, with clients of its own as it likes. Reports its
@@ -55,6 +57,6 @@ int build_is_in_place(struct nfs_client *c, const struct record *rec, const char
 		      struct error *err);
 
 /* Moves what is left of attempts to the trash. *ret_trashed becomes true where there was something. */
-int build_discard(struct nfs_client *c, const char *key, bool *ret_trashed, struct error *err);
+int build_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed, struct error *err);
 
 #endif

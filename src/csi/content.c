@@ -162,8 +162,8 @@ static int copy_volume(struct transfer *t, struct reference *ref, struct content
 		r = nfs_stat(from, &handle, &attr);
 	if (r < 0)
 		return nfs_error_set(err, from, r, "volume directory '%s'", dir);
-	return tree_copy(&t->work, &handle, &attr, work, x->name, x->driver->verify_clones, &made,
-			 err);
+	r = tree_copy(&t->work, &handle, &attr, work, x->name, x->driver->verify_clones, &made, err);
+	return r < 0 ? r : transfer_check_source(t, dir, &handle, err);
 }
 
 static int restore(struct transfer *t, struct content *x, const struct nfs_handle *work,
@@ -190,7 +190,7 @@ static int transfer(struct content *x, struct nfs_client *from, struct error *er
 
 	r = transfer_open(&t, x->driver, x->what, from, x->to, err);
 	if (r == 0)
-		r = nfs_state_folder(t.work.to, NFS_FOLDER_WORK, true, &work, err);
+		r = transfer_begin(&t, x->name, &work, err);
 	if (r == 0 && x->kind == CONTENT_VOLUME)
 		r = copy_volume(&t, &x->volume, x, work, err);
 	else if (r == 0)

@@ -23,7 +23,7 @@ struct content {
 	struct usage_lock *usage; /* keeps the source from being deleted */
 	int64_t size; /* of the source, in bytes; 0: not known */
 	char *text; /* for the volume's record */
-	struct error missing; /* why there is no such source, which a finished volume does not need */
+	struct error missing; /* why it cannot be made of that source, which a finished volume needs no more */
 	struct nfs_client *to; /* meanwhile */
 	const char *name; /* of the directory that is being made, meanwhile */
 };

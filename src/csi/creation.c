@@ -223,20 +223,19 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 }
 
 /* What is copied has to fit; and where no size is asked for, it is the source's. */
-static int check_source_size(const struct content *source, int64_t *size, struct error *err)
+static void check_source_size(struct content *source, int64_t *size)
 {
 	if (*size == 0)
 		*size = source->size;
-	if (*size >= source->size)
-		return 0;
-	return error_set(err, ERROR_OUT_OF_RANGE,
-			 "capacity_range: the source has %" PRId64 " bytes, which is more",
-			 source->size);
+	/* A volume that is finished may be smaller than its source is now. */
+	if (*size < source->size)
+		(void)error_set(&source->missing, ERROR_OUT_OF_RANGE,
+				"capacity_range: the source has %" PRId64 " bytes, which is more",
+				source->size);
 }
 
 int creation_init(struct creation *x, const struct csi_driver *driver,
-		  const Csi__V1__CreateVolumeRequest *in, const struct content *source,
-		  struct error *err)
+		  const Csi__V1__CreateVolumeRequest *in, struct content *source, struct error *err)
 {
 	const struct volume_defaults defaults = csi_defaults_of(driver);
 	const struct csi_map map = csi_map_of(in, parameters);
@@ -250,7 +249,7 @@ int creation_init(struct creation *x, const struct csi_driver *driver,
 	if (r == 0)
 		r = validate_capacity(in->capacity_range, &size, err);
 	if (r == 0)
-		r = check_source_size(source, &size, err);
+		check_source_size(source, &size);
 	if (r == 0)
 		r = volume_params_parse(&x->params, &map, &defaults, err);
 	/* Those of the VolumeAttributesClass win (CSI specification, CreateVolumeRequest). */

@@ -29,8 +29,7 @@ struct creation {
  * negative errno with the error of the CSI specification. creation_done() is due in either case.
  */
 int creation_init(struct creation *x, const struct csi_driver *driver,
-		  const Csi__V1__CreateVolumeRequest *in, const struct content *source,
-		  struct error *err);
+		  const Csi__V1__CreateVolumeRequest *in, struct content *source, struct error *err);
 
 void creation_done(struct creation *x);
 

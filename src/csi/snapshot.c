@@ -45,6 +45,11 @@ int snapshot_init(struct snapshot *s, const struct csi_driver *driver, const cha
 	return r;
 }
 
+void snapshot_work_key(char ret[SNAPSHOT_WORK_KEY_MAX], const char *name)
+{
+	(void)snprintf(ret, SNAPSHOT_WORK_KEY_MAX, "%s%s", SNAPSHOT_WORK_PREFIX, name);
+}
+
 void snapshot_done(struct snapshot *s)
 {
 	volume_id_done(&s->id);
@@ -188,13 +193,15 @@ static int remove_work(struct nfs_client *c, void *data, struct error *err)
 {
 	struct removal *x = data;
 	struct snapshot *s = x->snapshot;
+	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	const struct nfs_handle *folder;
 	int r;
 
+	snapshot_work_key(work_key, s->id.subdir);
 	csi_trash_of(&x->trash, &s->export, c);
 	r = remove_directory(c, x, err);
 	if (r == 0)
-		r = build_discard(c, s->id.subdir, &x->trash.is_used, err);
+		r = build_discard(c, work_key, &x->trash.is_used, err);
 	if (r < 0)
 		return r;
 	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);

@@ -24,6 +24,11 @@
 #define SNAPSHOT_KEY_FILE "file" /* name of the archive */
 #define SNAPSHOT_KEY_TIME "time" /* when it was complete, in nanoseconds since 1970 */
 
+/* What names in .csi-nfs/work/ begin with: no volume's key has a '~'. */
+#define SNAPSHOT_WORK_PREFIX "snapshot~"
+#define SNAPSHOT_WORK_KEY_MAX (sizeof(SNAPSHOT_WORK_PREFIX) + RECORD_NAME_MAX)
+void snapshot_work_key(char ret[SNAPSHOT_WORK_KEY_MAX], const char *name);
+
 struct snapshot {
 	struct volume_id id; /* subdir: name, on_delete: source */
 	struct nfs_export export;

@@ -8,7 +8,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
+#include "csi/directory.h"
 #include "nfs/calls.h"
+#include "nfs/state.h"
+#include "tree/remove.h"
 
 static void log_progress(const struct transfer *t, const char *message)
 {
@@ -26,22 +30,43 @@ static void log_progress(const struct transfer *t, const char *message)
 
 static void report(const struct tree_progress *progress, void *data)
 {
+	const struct transfer *t = data;
+	struct nfs_attr unused;
+	size_t i;
+
 	(void)progress;
-	log_progress(data, "Copying");
+	log_progress(t, "Copying");
+	/* A connection that breaks shows when it is used again. */
+	for (i = 0; i < ARRAY_SIZE(t->idle); i++)
+		(void)nfs_getattr(t->idle[i], &t->idle[i]->root, &unused);
 }
 
 /* Two versions may give one name to different directories (fsid=0): the roots have to be the same. */
-static bool is_same_root(struct nfs_client *a, const struct nfs_client *b)
+static bool is_same(struct nfs_client *a, const struct nfs_handle *in_a, struct nfs_client *b,
+		    const struct nfs_handle *in_b)
 {
-	struct nfs_client *other =
-		(struct nfs_client *)(uintptr_t)b; /* nobody else uses it meanwhile */
 	struct nfs_attr x, y;
 
-	return nfs_stat(a, &a->root, &x) == 0 && nfs_stat(other, &other->root, &y) == 0 &&
-	       x.is_full && y.is_full && x.fileid == y.fileid;
+	return nfs_stat(a, in_a, &x) == 0 && nfs_stat(b, in_b, &y) == 0 && x.is_full && y.is_full &&
+	       x.fileid == y.fileid;
 }
 
-static int lease_like(const struct csi_driver *driver, const struct nfs_client *c,
+/* The driver's own folder, too, where there is one: roots have the same number on many file systems. */
+static bool is_same_share(struct nfs_client *a, struct nfs_client *b)
+{
+	struct nfs_handle in_a, in_b;
+	int r;
+
+	if (!is_same(a, &a->root, b, &b->root))
+		return false;
+	r = nfs_lookup(a, &a->root, NFS_STATE_DIR, &in_a, NULL);
+	if (r < 0)
+		return r == -ENOENT && nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == r;
+	return nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == 0 &&
+	       is_same(a, &in_a, b, &in_b);
+}
+
+static int lease_like(const struct csi_driver *driver, struct nfs_client *c,
 		      struct nfs_client **ret, struct error *err)
 {
 	struct error ignored = { .code = ERROR_OK };
@@ -50,7 +75,7 @@ static int lease_like(const struct csi_driver *driver, const struct nfs_client *
 	if (c->version != 3) {
 		e.version = 3;
 		if (nfs_pool_lease(driver->pool, &e, ret, &ignored) == 0) {
-			if (is_same_root(*ret, c))
+			if (is_same_share(*ret, c))
 				return 0;
 			nfs_pool_return(driver->pool, *ret);
 		}
@@ -71,11 +96,11 @@ static int count(struct transfer *t, struct error *err)
 }
 
 int transfer_open(struct transfer *t, const struct csi_driver *driver, const char *what,
-		  const struct nfs_client *from, const struct nfs_client *to, struct error *err)
+		  struct nfs_client *from, struct nfs_client *to, struct error *err)
 {
 	int r;
 
-	*t = (struct transfer){ .driver = driver, .what = what };
+	*t = (struct transfer){ .driver = driver, .what = what, .idle = { from, to } };
 	t->started_ns = t->work.reported_ns = clock_now_ns();
 	t->work.report = report;
 	t->work.data = t;
@@ -90,6 +115,33 @@ int transfer_open(struct transfer *t, const struct csi_driver *driver, const cha
 		return 0;
 	}
 	return lease_like(driver, from, &t->work.from, err);
+}
+
+int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle **ret_work,
+		   struct error *err)
+{
+	int r = nfs_state_folder(t->work.to, NFS_FOLDER_WORK, true, ret_work, err);
+
+	return r < 0 ? r : tree_remove(t->work.to, *ret_work, name, NULL, NULL, err);
+}
+
+int transfer_check_source(struct transfer *t, const char *path, const struct nfs_handle *handle,
+			  struct error *err)
+{
+	struct nfs_client *c = t->work.from;
+	struct directory_place place;
+	struct nfs_handle now;
+	int r;
+
+	r = directory_locate(c, path, &place, err);
+	if (r == 0)
+		r = nfs_lookup(c, &place.parent, place.base, &now, NULL);
+	if (r < 0 && r != -ENOENT && r != -ESTALE)
+		return nfs_error_set(err, c, r, "volume directory '%s'", path);
+	if (r == 0 && now.len == handle->len && memcmp(now.data, handle->data, now.len) == 0)
+		return 0;
+	return error_set(err, ERROR_ABORTED, "volume directory '%s' went away while it was read",
+			 path);
 }
 
 void transfer_close(struct transfer *t, int r)

@@ -12,12 +12,13 @@
 #include "csi/driver.h"
 #include "tree/entry.h"
 
-#define TRANSFERS_MAX 4
+#define TRANSFERS_MAX 3 /* of four clients each at most: servers have NFS_SERVER_PLACES */
 
 struct transfer {
 	const struct csi_driver *driver;
 	const char *what; /* for the log: what is made, borrowed */
 	struct tree_work work;
+	struct nfs_client *idle[2]; /* those of the call, which servers close if nothing is heard of them */
 	uint64_t started_ns;
 	bool counted;
 };
@@ -27,7 +28,21 @@ struct transfer {
  * work, else as nfs_pool_lease(). transfer_close() is due in either case.
  */
 int transfer_open(struct transfer *t, const struct csi_driver *driver, const char *what,
-		  const struct nfs_client *from, const struct nfs_client *to, struct error *err);
+		  struct nfs_client *from, struct nfs_client *to, struct error *err);
+
+/*
+ * The folder of unfinished work, of t->work.to, and in it nothing of that name: a transfer may be the second
+ * one of a call.
+ */
+int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle **ret_work,
+		   struct error *err);
+
+/*
+ * Whether the directory at path is still that of the handle, when it has been read: of one that went away
+ * meanwhile, by another controller or by hand, parts would be missing. ABORTED where it is not.
+ */
+int transfer_check_source(struct transfer *t, const char *path, const struct nfs_handle *handle,
+			  struct error *err);
 
 /* Gives the clients back, and logs what was done where it was done: r is the result. */
 void transfer_close(struct transfer *t, int r);

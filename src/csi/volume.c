@@ -197,6 +197,23 @@ static int make_directory(struct nfs_client *c, const char *dir, const struct re
 	return directory_make(c, dir, &wish, err);
 }
 
+/*
+ * A finished volume is as it is, but for one whose deletion was cut short, or that somebody has removed: it
+ * is made anew, and not as an empty one.
+ */
+static int check_made(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+		      const char *dir, const struct record *rec, struct error *err)
+{
+	int r = directory_is_gone(c, dir, err);
+
+	if (r <= 0)
+		return r;
+	r = record_remove(c, folder, key, rec, err);
+	return r < 0 ? r
+		     : error_set(err, ERROR_ABORTED,
+				 "the directory of the volume has gone; it is made anew when this is tried again");
+}
+
 /* What has a source is built elsewhere, and gets its mode and owner when it is in its place. */
 static int make_contents(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
 			 const char *dir, struct record *rec, const struct volume_filler *filler,
@@ -207,11 +224,22 @@ static int make_contents(struct nfs_client *c, const struct nfs_handle *folder, 
 		.key = key,
 		.rec = rec,
 		.path = dir,
+		.work_key = key,
 		.fill = filler->fill,
 		.data = filler->data,
 	};
-	int r = build_make(c, &b, err);
+	int r;
 
+	if (build_is_ready(rec)) {
+		r = check_made(c, folder, key, dir, rec, err);
+		/* An attempt before this one may have ended before the mode was set. */
+		return r < 0 ? r : make_directory(c, dir, rec, EXISTING_ADOPT, err);
+	}
+	r = usage_by_others(c, key, dir, err);
+	if (r < 0)
+		return r;
+	b.replaces_empty = r == 0 && existing_of(rec) != EXISTING_REFUSE;
+	r = build_make(c, &b, err);
 	*filler->ret_trashed = *filler->ret_trashed || b.trashed;
 	return r < 0 ? r : make_directory(c, dir, rec, EXISTING_ADOPT, err);
 }

@@ -71,6 +71,7 @@ struct tree_work {
 };
 
 #define TREE_REPORT_S 10
+#define TREE_DEPTH_MAX 4096 /* directories inside each other */
 
 /* Waits until an operation has finished. -ECANCELED with CANCELLED, or the transport's error, unreported. */
 int tree_pump(struct tree_work *work, struct error *err);

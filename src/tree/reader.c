@@ -10,11 +10,13 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "nfs/calls.h"
 #include "tree/file.h"
 #include "tree/links.h"
 #include "tree/segments.h"
 
 #define MAP_FROM 65536 /* bytes of a file that is worth a map */
+#define LOOKS_MAX 5 /* at a name that leads to something else each time */
 #define ITEMS_AHEAD 1024 /* no more pages are read ahead while so many entries wait */
 #define ITEMS_MAX 8192 /* entries far down the line are dropped, to be read again */
 
@@ -26,6 +28,7 @@ struct folder {
 	uint64_t cookie; /* where the next page starts */
 	bool eof;
 	size_t path_len; /* of its path */
+	size_t depth;
 };
 
 enum item_kind {
@@ -49,6 +52,7 @@ struct item {
 	struct item *rest; /* of a directory's entry: its ITEM_REST */
 	uint64_t before; /* cookie that leads to it */
 	int error;
+	unsigned int looks; /* by name, since what was found before had gone */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	struct fetch *fetch; /* while BUSY */
@@ -170,6 +174,11 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 	struct fetch *fetch = container_of(op, struct fetch, op);
 	struct item *rest = fetch->item, *item;
 
+	/* No name that a file system has; what is made of one could be anywhere. */
+	if (entry->name[0] == '\0' || strchr(entry->name, '/') != NULL) {
+		rest->reader->work->progress.left_out++;
+		return;
+	}
 	item = item_new(rest->reader, ITEM_ENTRY, rest->folder, entry->name);
 	if (item == NULL) {
 		rest->error = -ENOMEM;
@@ -576,9 +585,37 @@ static int enter(struct reader *rd, struct item *item, const struct tree_entry *
 			 LOG_STR("directory", rd->path.data));
 	}
 	folder->path_len = rd->path.len;
+	folder->depth = rd->folder != NULL ? rd->folder->depth + 1 : 1;
+	if (folder->depth > TREE_DEPTH_MAX)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "there are more than %d directories inside each other",
+				 TREE_DEPTH_MAX);
 	rd->folder = folder;
 	rd->work->progress.directories++;
 	return rd->sink->begin(rd->sink, entry, err);
+}
+
+/*
+ * What was found under a name may be another file by now, as editors and databases replace files by a
+ * rename: only a name that leads to nothing is passed over. Returns 1 where there is something.
+ */
+static int look_again(struct reader *rd, struct item *item)
+{
+	if (item->looks == LOOKS_MAX || (item->looks > 0 && item->error != 0)) {
+		rd->work->progress.vanished++;
+		return 0;
+	}
+	item->looks++;
+	tree_file_done(&item->file);
+	item->file = (struct tree_file){ .work = rd->work };
+	list_init(&item->file.chunks);
+	free(item->text);
+	item->text = NULL;
+	item->error = 0;
+	item->handle.len = 0;
+	item->attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
+	item->state = ITEM_WAITING;
+	return 1;
 }
 
 static int deliver_entry(struct reader *rd, struct item *item, struct error *err)
@@ -592,8 +629,7 @@ static int deliver_entry(struct reader *rd, struct item *item, struct error *err
 		r = wait_for_data(rd, item, err);
 	if (is_gone(r) && item->folder != NULL) {
 		tree_drain(rd->work); /* further data may have been asked for */
-		rd->work->progress.vanished++;
-		return 0;
+		return look_again(rd, item);
 	}
 	if (r < 0)
 		return failed(rd, r, "reading", rd->path.data, err);
@@ -605,11 +641,29 @@ static int deliver_entry(struct reader *rd, struct item *item, struct error *err
 		return enter(rd, item, &entry, err);
 	if (item->attr.type == NFS_TYPE_FILE)
 		return send_file(rd, item, &entry, err);
+	if (item->attr.type == NFS_TYPE_OTHER) {
+		rd->work->progress.left_out++;
+		return 0;
+	}
 	r = rd->sink->begin(rd->sink, &entry, err);
 	if (r == 0)
 		r = rd->sink->end(rd->sink, err);
 	rd->work->progress.files++;
 	return r;
+}
+
+/* A directory that went away while it was read; not one that was replaced, or that has further pages. */
+static bool has_no_name(struct reader *rd, const struct folder *folder)
+{
+	const char *slash = rd->path.data != NULL ? strrchr(rd->path.data, '/') : NULL;
+	struct nfs_handle handle;
+	int r;
+
+	if (folder->parent == NULL || folder->cookie != 0)
+		return false;
+	r = nfs_lookup(rd->work->from, &folder->parent->handle,
+		       slash != NULL ? slash + 1 : rd->path.data, &handle, NULL);
+	return is_gone(r); /* ESTALE: the one above it has gone, too, and is looked for in its turn */
 }
 
 static int deliver_end(struct reader *rd, struct item *rest, struct error *err)
@@ -619,8 +673,7 @@ static int deliver_end(struct reader *rd, struct item *rest, struct error *err)
 	rd->path.len = rest->folder->path_len;
 	if (rd->path.data != NULL)
 		rd->path.data[rd->path.len] = '\0';
-	/* Further pages that do not come are another matter: the directory may be there, and changed. */
-	if (is_gone(r) && rest->folder->parent != NULL && rest->folder->cookie == 0)
+	if (is_gone(r) && has_no_name(rd, rest->folder))
 		rd->work->progress.vanished++;
 	else if (r < 0)
 		return failed(rd, r, "reading directory", rd->path.data, err);
@@ -651,6 +704,8 @@ static int read_items(struct reader *rd, struct error *err)
 						     : deliver_end(rd, item, err);
 			if (r == 0)
 				item_free(item);
+			if (r > 0)
+				r = 0; /* it comes again */
 		}
 		if (r < 0)
 			return r;

@@ -17,7 +17,6 @@
 #include "tree/gunzip.h"
 #include "tree/segments.h"
 
-#define DEPTH_MAX 4096
 #define EXPANSION_MAX 1100 /* gzip makes 1,032 bytes of one at most; blocks of zeros do not count */
 #define EXPANSION_FREE (UINT64_C(1) << 30)
 #define ENTRIES_FREE UINT64_C(1000000)
@@ -200,7 +199,7 @@ static int leave(struct unpacker *u, struct error *err)
 
 static int enter(struct unpacker *u, struct tree_entry *entry, struct error *err)
 {
-	if (u->depth == DEPTH_MAX)
+	if (u->depth == TREE_DEPTH_MAX)
 		return refuse(entry->path, "is too deep in it", err);
 	u->depth++;
 	u->work->progress.directories++;
@@ -299,7 +298,7 @@ static int copy_data(struct unpacker *u, const struct tree_entry *entry, struct 
 
 		if (status == ARCHIVE_EOF)
 			break;
-		if (status < ARCHIVE_WARN)
+		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
 			return failed(u, err);
 		u->work->progress.bytes += len;
 		r = tree_send(u->sink, (uint64_t)offset, data, len, entry->has_holes, err);
@@ -385,7 +384,7 @@ static int take_entries(struct unpacker *u, struct error *err)
 
 		if (status == ARCHIVE_EOF)
 			break;
-		if (status < ARCHIVE_WARN)
+		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
 			return failed(u, err);
 		r = take_entry(u, e, err);
 	}
