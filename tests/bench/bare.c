@@ -6,11 +6,13 @@
  * its order for each volume, with a number of volumes in flight on one libnfs context. No gRPC, no
  * checks, no threads: what the server and the wire allow.
  *
- *   bare HOST SHARE OPTIONS create|delete|unlink COUNT WINDOW
+ *   bare HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT WINDOW
  *
  * OPTIONS are mount options, with the version; only 4 has a deletion that is the driver's. unlink
  * removes files bare-0, bare-1, ... of the share: with a window of 1, as programs do it that know nothing
- * of pipelining. Output: the operation and volumes or files per second. Exit status 1 where an operation failed.
+ * of pipelining. copy does what is needed to copy a small file: it copies bare-from into those. transfer
+ * copies COUNT MiB of bare-from into bare-to. Output: the operation and volumes, files or MB per second.
+ * Exit status 1 where an operation failed.
  */
 
 #include <errno.h>
@@ -24,9 +26,11 @@
 #include "base/str.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
+#include "transfer.h"
 
-#define WINDOW_MAX 64
+#define WINDOW_MAX TRANSFER_WINDOW_MAX
 #define RECORD_BYTES 300 /* of a volume without subDir */
+#define FILE_BYTES 4096 /* of a file that is copied */
 
 struct bare;
 struct work;
@@ -36,6 +40,8 @@ struct volume {
 	struct nfs_op op;
 	char name[32];
 	char link[NFS_LINK_MAX + 1];
+	char data[FILE_BYTES];
+	struct nfs_handle made;
 	size_t step; /* the one in flight */
 	bool busy;
 };
@@ -43,6 +49,7 @@ struct volume {
 struct bare {
 	struct nfs_client *client;
 	const struct nfs_handle *top, *records;
+	struct nfs_handle from; /* of copy */
 	const struct work *work;
 	char record[RECORD_BYTES + 1];
 	struct volume volumes[WINDOW_MAX];
@@ -99,6 +106,37 @@ static void unlink_file(struct volume *v, struct nfs_op *op)
 	op->dir = &v->bare->client->root;
 }
 
+static void read_data(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_READ;
+	op->dir = &v->bare->from;
+	op->count = sizeof(v->data);
+	op->buffer = v->data;
+}
+
+static void make_file(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_CREATE;
+	op->dir = &v->bare->client->root;
+	op->change = (struct nfs_change){ .has_mode = true, .mode = 0644 };
+}
+
+static void write_data(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_WRITE;
+	op->dir = &v->made;
+	op->count = sizeof(v->data);
+	op->buffer = v->data;
+	op->stable = true;
+}
+
+static void set_times(struct volume *v, struct nfs_op *op)
+{
+	op->type = NFS_OP_SETATTR;
+	op->dir = &v->made;
+	op->change.has_times = true;
+}
+
 typedef void (*step_fn)(struct volume *v, struct nfs_op *op);
 
 static const step_fn creation[] = { make_record, make_directory, NULL };
@@ -107,13 +145,14 @@ static const step_fn deletion[] = { read_record, look_for_users, remove_director
 
 static const step_fn unlinking[] = { unlink_file, NULL };
 
+static const step_fn copying[] = { read_data, make_file, write_data, set_times, NULL };
+
 static const struct work {
 	const char *name;
 	const step_fn *steps;
 } works[] = {
-	{ "create", creation },
-	{ "delete", deletion },
-	{ "unlink", unlinking },
+	{ "create", creation }, { "delete", deletion }, { "unlink", unlinking },
+	{ "copy", copying },    { "transfer", NULL }, /* in transfer.c */
 };
 
 static int start_step(struct volume *v)
@@ -131,6 +170,8 @@ static void replied(struct nfs_op *op)
 
 	if (op->type == NFS_OP_LOOKUP && r == -ENOENT)
 		r = 0; /* they do not */
+	if (op->type == NFS_OP_CREATE)
+		v->made = op->handle;
 	v->step++;
 	if (r == 0 && b->work->steps[v->step] != NULL)
 		r = start_step(v);
@@ -177,24 +218,49 @@ static int run(struct bare *b, unsigned int window)
 	return r < 0 ? r : b->error;
 }
 
-static int measure(struct bare *b, unsigned int window, struct error *err)
+static int prepare(struct bare *b, struct error *err)
 {
-	uint64_t start;
+	struct nfs_attr attr;
 	int r;
 
+	if (b->work->steps == copying) {
+		r = nfs_lookup(b->client, &b->client->root, "bare-from", &b->from, &attr);
+		return r < 0 ? nfs_error_set(err, b->client, r, "lookup 'bare-from'") : 0;
+	}
 	r = nfs_state_folder(b->client, NFS_FOLDER_VOLUMES, true, &b->records, err);
 	if (r == 0)
 		r = nfs_state_folder(b->client, NFS_FOLDER_TOP, true, &b->top, err);
+	memset(b->record, 'x', RECORD_BYTES);
+	return r;
+}
+
+static int measure(struct bare *b, unsigned int window, struct error *err)
+{
+	const bool is_transfer = b->work->steps == NULL;
+	double seconds;
+	uint64_t start;
+	int r = 0;
+
+	if (!is_transfer)
+		r = prepare(b, err);
 	if (r < 0)
 		return r;
-	memset(b->record, 'x', RECORD_BYTES);
 	start = clock_now_ns();
-	r = run(b, window);
+	r = is_transfer ? transfer_file(b->client, "bare-from", "bare-to", (uint64_t)b->count << 20,
+					window)
+			: run(b, window);
 	if (r < 0)
 		return nfs_error_set(err, b->client, r, "%s", b->work->name);
-	printf("%s %.1f\n", b->work->name,
-	       b->count / ((double)(clock_now_ns() - start) / CLOCK_NS_PER_S));
+	seconds = (double)(clock_now_ns() - start) / CLOCK_NS_PER_S;
+	printf("%s %.1f\n", b->work->name, (is_transfer ? b->count * 1.048576 : b->count) / seconds);
 	return 0;
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: bare HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT "
+			"WINDOW\n");
+	return 2;
 }
 
 int main(int argc, char **argv)
@@ -211,10 +277,8 @@ int main(int argc, char **argv)
 		if (strcmp(argv[4], works[i].name) == 0)
 			b.work = &works[i];
 	if (argc != 7 || b.work == NULL || str_parse_u64(argv[5], 10, 1000000, &count) < 0 ||
-	    str_parse_u64(argv[6], 10, WINDOW_MAX, &window) < 0 || window == 0) {
-		fprintf(stderr, "usage: bare HOST SHARE OPTIONS create|delete|unlink COUNT WINDOW\n");
-		return 2;
-	}
+	    str_parse_u64(argv[6], 10, WINDOW_MAX, &window) < 0 || window == 0)
+		return usage();
 	r = nfs_export_init(&e, argv[1], argv[2], &err);
 	if (r == 0)
 		r = nfs_export_apply_options(&e, argv[3], &err);

@@ -5,10 +5,14 @@
  * A load generator: many CSI calls over one connection, a given number of them at once, and what came of
  * them in one line. In C, since in a slow guest a client in Python would measure itself.
  *
- *   load SOCKET OPERATION COUNT CALLERS [SERVER SHARE [TARGET-DIRECTORY [FLAGS]]]
+ *   load [-n NAME] [-o SOURCE] [-c COMPRESSION] SOCKET OPERATION COUNT CALLERS
+ *        [SERVER SHARE [TARGET-DIRECTORY [FLAGS]]]
  *
- * OPERATION is probe, create, delete, list, publish or unpublish; volumes are named bench-0, bench-1, ...
- * list asks for all pages of ListVolumes, one after the other, and counts a call for each.
+ * OPERATION is probe, create, delete, list, publish, unpublish, clone, snapshot, forget or restore.
+ * What is made is named NAME-0, NAME-1, ...: bench-0 and so on without -n. list asks for all pages of
+ * ListVolumes, one after the other, and counts a call for each. clone makes copies of the volume SOURCE,
+ * snapshot makes snapshots of it, with that compression, and forget deletes them; restore makes volumes
+ * of the snapshot SOURCE, which has to be one of bench-0.
  * Output: operation, callers, calls, failures, calls per second, the median and 99th percentile and
  * the whole in milliseconds, and how many volumes were listed. Exit status 1 where a call failed; the first message goes to stderr.
  */
@@ -32,10 +36,12 @@
 
 #define PREFIX_BYTES 5 /* of a gRPC message */
 #define PAGES_MAX 1000
-#define TIMEOUT_NS (120 * CLOCK_NS_PER_S)
+#define TIMEOUT_NS (600 * CLOCK_NS_PER_S)
+#define SNAPSHOTS_OF "bench-0" /* in the ids of snapshots */
 
 struct load {
 	const char *server, *share, *target, *flags;
+	const char *name, *source, *compression; /* of -n, -o and -c */
 	const struct operation *operation;
 	unsigned int count, callers;
 	unsigned int started, finished, failed;
@@ -92,9 +98,29 @@ static void init_capability(struct capability *c, const struct load *l)
 	c->capability.mount = &c->mount;
 }
 
+/* Of the volume of that name, and of the snapshot. */
+static void format_volume(const struct load *l, const char *name, char *id, size_t size)
+{
+	(void)snprintf(id, size, "%s#%s#%s##", l->server, l->share + (l->share[0] == '/'), name);
+}
+
+static void format_snapshot(const struct load *l, const char *name, char *id, size_t size)
+{
+	(void)snprintf(id, size, "%s#%s#%s#%s#" SNAPSHOTS_OF, l->server,
+		       l->share + (l->share[0] == '/'), name, name);
+}
+
+static void format_name(const struct load *l, unsigned int i, char *name, size_t size)
+{
+	(void)snprintf(name, size, "%s-%u", l->name, i);
+}
+
 static void format_id(const struct load *l, unsigned int i, char *id, size_t size)
 {
-	(void)snprintf(id, size, "%s#%s#bench-%u##", l->server, l->share + (l->share[0] == '/'), i);
+	char name[64];
+
+	format_name(l, i, name, sizeof(name));
+	format_volume(l, name, id, size);
 }
 
 static void put_probe(struct load *l, unsigned int i, struct buf *b)
@@ -106,7 +132,8 @@ static void put_probe(struct load *l, unsigned int i, struct buf *b)
 	put_message(b, &in.base);
 }
 
-static void put_create(struct load *l, unsigned int i, struct buf *b)
+static void put_volume(struct load *l, unsigned int i, Csi__V1__VolumeContentSource *source,
+		       struct buf *b)
 {
 	Csi__V1__CreateVolumeRequest__ParametersEntry server =
 		CSI__V1__CREATE_VOLUME_REQUEST__PARAMETERS_ENTRY__INIT;
@@ -116,10 +143,10 @@ static void put_create(struct load *l, unsigned int i, struct buf *b)
 	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
 	struct capability c;
 	Csi__V1__VolumeCapability *capabilities[] = { &c.capability };
-	char name[32];
+	char name[64];
 
 	init_capability(&c, l);
-	(void)snprintf(name, sizeof(name), "bench-%u", i);
+	format_name(l, i, name, sizeof(name));
 	server.key = (char *)(uintptr_t) "server";
 	server.value = (char *)(uintptr_t)l->server;
 	share.key = (char *)(uintptr_t) "share";
@@ -131,6 +158,70 @@ static void put_create(struct load *l, unsigned int i, struct buf *b)
 	in.n_volume_capabilities = 1;
 	in.parameters = parameters;
 	in.n_parameters = ARRAY_SIZE(parameters);
+	in.volume_content_source = source;
+	put_message(b, &in.base);
+}
+
+static void put_create(struct load *l, unsigned int i, struct buf *b)
+{
+	put_volume(l, i, NULL, b);
+}
+
+static void put_clone(struct load *l, unsigned int i, struct buf *b)
+{
+	Csi__V1__VolumeContentSource source = CSI__V1__VOLUME_CONTENT_SOURCE__INIT;
+	Csi__V1__VolumeContentSource__VolumeSource volume =
+		CSI__V1__VOLUME_CONTENT_SOURCE__VOLUME_SOURCE__INIT;
+	char id[512];
+
+	format_volume(l, l->source, id, sizeof(id));
+	volume.volume_id = id;
+	source.type_case = CSI__V1__VOLUME_CONTENT_SOURCE__TYPE_VOLUME;
+	source.volume = &volume;
+	put_volume(l, i, &source, b);
+}
+
+static void put_restore(struct load *l, unsigned int i, struct buf *b)
+{
+	Csi__V1__VolumeContentSource source = CSI__V1__VOLUME_CONTENT_SOURCE__INIT;
+	Csi__V1__VolumeContentSource__SnapshotSource snapshot =
+		CSI__V1__VOLUME_CONTENT_SOURCE__SNAPSHOT_SOURCE__INIT;
+	char id[512];
+
+	format_snapshot(l, l->source, id, sizeof(id));
+	snapshot.snapshot_id = id;
+	source.type_case = CSI__V1__VOLUME_CONTENT_SOURCE__TYPE_SNAPSHOT;
+	source.snapshot = &snapshot;
+	put_volume(l, i, &source, b);
+}
+
+static void put_snapshot(struct load *l, unsigned int i, struct buf *b)
+{
+	Csi__V1__CreateSnapshotRequest__ParametersEntry compression =
+		CSI__V1__CREATE_SNAPSHOT_REQUEST__PARAMETERS_ENTRY__INIT;
+	Csi__V1__CreateSnapshotRequest__ParametersEntry *parameters[] = { &compression };
+	Csi__V1__CreateSnapshotRequest in = CSI__V1__CREATE_SNAPSHOT_REQUEST__INIT;
+	char id[512], name[64];
+
+	format_volume(l, l->source, id, sizeof(id));
+	format_name(l, i, name, sizeof(name));
+	compression.key = (char *)(uintptr_t) "compression";
+	compression.value = (char *)(uintptr_t)l->compression;
+	in.source_volume_id = id;
+	in.name = name;
+	in.parameters = parameters;
+	in.n_parameters = ARRAY_SIZE(parameters);
+	put_message(b, &in.base);
+}
+
+static void put_forget(struct load *l, unsigned int i, struct buf *b)
+{
+	Csi__V1__DeleteSnapshotRequest in = CSI__V1__DELETE_SNAPSHOT_REQUEST__INIT;
+	char id[512], name[64];
+
+	format_name(l, i, name, sizeof(name));
+	format_snapshot(l, name, id, sizeof(id));
+	in.snapshot_id = id;
 	put_message(b, &in.base);
 }
 
@@ -152,12 +243,12 @@ static void put_publish(struct load *l, unsigned int i, struct buf *b)
 	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry *context[] = { &server, &share, &dir };
 	Csi__V1__NodePublishVolumeRequest in = CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__INIT;
 	struct capability c;
-	char id[512], target[512], name[32];
+	char id[512], target[512], name[64];
 
 	init_capability(&c, l);
 	format_id(l, i, id, sizeof(id));
 	(void)snprintf(target, sizeof(target), "%s/%u", l->target, i);
-	(void)snprintf(name, sizeof(name), "bench-%u", i);
+	format_name(l, i, name, sizeof(name));
 	server.key = (char *)(uintptr_t) "server";
 	server.value = (char *)(uintptr_t)l->server;
 	share.key = (char *)(uintptr_t) "share";
@@ -200,13 +291,18 @@ static const struct operation {
 	void (*put)(struct load *l, unsigned int i, struct buf *b);
 	bool needs_volume;
 	bool needs_target;
+	bool needs_source;
 } operations[] = {
-	{ "probe", "/csi.v1.Identity/Probe", put_probe, false, false },
-	{ "create", "/csi.v1.Controller/CreateVolume", put_create, true, false },
-	{ "delete", "/csi.v1.Controller/DeleteVolume", put_delete, true, false },
-	{ "list", "/csi.v1.Controller/ListVolumes", put_list, false, false },
-	{ "publish", "/csi.v1.Node/NodePublishVolume", put_publish, true, true },
-	{ "unpublish", "/csi.v1.Node/NodeUnpublishVolume", put_unpublish, true, true },
+	{ "probe", "/csi.v1.Identity/Probe", put_probe, false, false, false },
+	{ "create", "/csi.v1.Controller/CreateVolume", put_create, true, false, false },
+	{ "delete", "/csi.v1.Controller/DeleteVolume", put_delete, true, false, false },
+	{ "list", "/csi.v1.Controller/ListVolumes", put_list, false, false, false },
+	{ "publish", "/csi.v1.Node/NodePublishVolume", put_publish, true, true, false },
+	{ "unpublish", "/csi.v1.Node/NodeUnpublishVolume", put_unpublish, true, true, false },
+	{ "clone", "/csi.v1.Controller/CreateVolume", put_clone, true, false, true },
+	{ "snapshot", "/csi.v1.Controller/CreateSnapshot", put_snapshot, true, false, true },
+	{ "forget", "/csi.v1.Controller/DeleteSnapshot", put_forget, true, false, false },
+	{ "restore", "/csi.v1.Controller/CreateVolume", put_restore, true, false, true },
 };
 
 static ssize_t read_request(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t len,
@@ -453,35 +549,67 @@ static const struct operation *find_operation(const char *name)
 
 static int usage(void)
 {
-	fprintf(stderr, "Usage: load SOCKET probe|create|delete|list|publish|unpublish COUNT CALLERS "
-			"[SERVER SHARE [TARGET-DIRECTORY [FLAGS]]]\n");
+	fprintf(stderr,
+		"Usage: load [-n NAME] [-o SOURCE] [-c COMPRESSION] SOCKET OPERATION COUNT CALLERS "
+		"[SERVER SHARE [TARGET-DIRECTORY [FLAGS]]]\n");
 	return 2;
+}
+
+static bool take_options(struct load *l, int argc, char **argv)
+{
+	int option;
+
+	while ((option = getopt(argc, argv, "+n:o:c:")) != -1) {
+		switch (option) {
+		case 'n':
+			l->name = optarg;
+			break;
+		case 'o':
+			l->source = optarg;
+			break;
+		case 'c':
+			l->compression = optarg;
+			break;
+		default:
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool take_arguments(struct load *l, int argc, char **argv)
+{
+	uint64_t count, callers;
+
+	if (argc < 4 || argc > 8)
+		return false;
+	l->operation = find_operation(argv[1]);
+	if (l->operation == NULL || str_parse_u64(argv[2], 10, 1000000, &count) < 0 || count == 0 ||
+	    str_parse_u64(argv[3], 10, 1000, &callers) < 0 || callers == 0)
+		return false;
+	if ((l->operation->needs_volume && argc < 6) || (l->operation->needs_target && argc < 7) ||
+	    (l->operation->needs_source && l->source == NULL))
+		return false;
+	l->count = (unsigned int)count;
+	l->callers = (unsigned int)callers;
+	l->server = argc > 4 ? argv[4] : "";
+	l->share = argc > 5 ? argv[5] : "";
+	l->target = argc > 6 ? argv[6] : "";
+	l->flags = argc > 7 ? argv[7] : "";
+	return true;
 }
 
 int main(int argc, char **argv)
 {
-	struct load l = { .flags = "" };
-	uint64_t count, callers;
+	struct load l = { .name = "bench", .compression = "none" };
 	int r;
 
-	if (argc < 5 || argc > 9)
+	if (!take_options(&l, argc, argv) || !take_arguments(&l, argc - optind, argv + optind))
 		return usage();
-	l.operation = find_operation(argv[2]);
-	if (l.operation == NULL || str_parse_u64(argv[3], 10, 1000000, &count) < 0 || count == 0 ||
-	    str_parse_u64(argv[4], 10, 1000, &callers) < 0 || callers == 0)
-		return usage();
-	if ((l.operation->needs_volume && argc < 7) || (l.operation->needs_target && argc < 8))
-		return usage();
-	l.count = (unsigned int)count;
-	l.callers = (unsigned int)callers;
-	l.server = argc > 5 ? argv[5] : "";
-	l.share = argc > 6 ? argv[6] : "";
-	l.target = argc > 7 ? argv[7] : "";
-	l.flags = argc > 8 ? argv[8] : "";
 	l.durations = calloc(l.count + PAGES_MAX, sizeof(*l.durations));
 	if (l.durations == NULL)
 		return EXIT_FAILURE;
-	l.fd = connect_to(argv[1]);
+	l.fd = connect_to(argv[optind]);
 	r = l.fd < 0 ? l.fd : measure(&l);
 	if (r < 0)
 		fprintf(stderr, "load: %s\n", strerror(-r));
