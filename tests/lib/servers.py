@@ -4,6 +4,7 @@
 and /run are private: both servers take the well-known names of the machine they run on.
 """
 import os
+import random
 import shutil
 import signal
 import socket
@@ -36,9 +37,17 @@ def wait_for(condition, seconds=20, step=0.02):
 
 
 def free_port(family=socket.AF_INET):
-    with socket.socket(family) as s:
-        s.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
-        return s.getsockname()[1]
+    """One that the kernel gives to nobody who asks for any: a server can be restarted on it."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
+        end = int(f.read().split()[0])
+    while True:
+        port = random.randrange(end // 2, end)
+        with socket.socket(family) as s:
+            try:
+                s.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def rpc_null(port, program, version, host="127.0.0.1", timeout=1.0):
