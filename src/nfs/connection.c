@@ -124,6 +124,25 @@ static int wait_for(struct pollfd *p, nfds_t n, uint64_t deadline_ns)
 	return found == 0 ? -ETIMEDOUT : 0;
 }
 
+/*
+ * Takes all replies that have arrived. A poll between them would be for nothing: libnfs 4.0 reads the mark
+ * of a record by one call and its text by the next, and does not mind that there is nothing to read.
+ */
+static int take_replies(struct rpc_context *rpc, short events, const unsigned int *counter)
+{
+	unsigned int before;
+
+	do {
+		before = *counter;
+		if (rpc_service(rpc, events) < 0)
+			return -ECONNABORTED;
+		if (*counter == before && (events & POLLIN) && rpc_service(rpc, POLLIN) < 0)
+			return -ECONNABORTED;
+		events = POLLIN;
+	} while (*counter != before && rpc_queue_length(rpc) > 0);
+	return 0;
+}
+
 int nfs_rpc_run(struct rpc_context *rpc, const unsigned int *counter, uint64_t deadline_ns)
 {
 	unsigned int before = *counter;
@@ -137,8 +156,9 @@ int nfs_rpc_run(struct rpc_context *rpc, const unsigned int *counter, uint64_t d
 			r = wait_for(&p, 1, deadline_ns);
 		if (r < 0)
 			return r;
-		if (rpc_service(rpc, p.revents) < 0)
-			return -ECONNABORTED;
+		r = take_replies(rpc, p.revents, counter);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
@@ -239,10 +259,13 @@ static int run_both(struct nfs_connection *a, struct nfs_connection *b, uint64_t
 			return r;
 		}
 		for (i = 0; i < ARRAY_SIZE(conns); i++) {
-			if (p[i].revents == 0 || rpc_service(conns[i]->rpc, p[i].revents) == 0)
+			if (p[i].revents == 0)
 				continue;
-			break_connection(conns[i], -ECONNABORTED);
-			return -ECONNABORTED;
+			r = take_replies(conns[i]->rpc, p[i].revents, &conns[i]->finished);
+			if (r < 0) {
+				break_connection(conns[i], r);
+				return r;
+			}
 		}
 	}
 	return 0;

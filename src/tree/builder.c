@@ -377,6 +377,11 @@ static void attributes_set(struct node *node, int r)
 		fail_differs(node, "the file has not got the size that was written");
 		return;
 	}
+	/* Setting the owner may have taken bits away. */
+	if (node->op.attr.has_mode) {
+		node->made.has_mode = true;
+		node->made.mode = node->op.attr.mode;
+	}
 	if (node->state == NODE_ATTRIBUTES && needs_mode(node)) {
 		node->state = NODE_MODE;
 		make_ready(node);
@@ -476,13 +481,10 @@ static void prepare_make(struct node *node, struct nfs_op *op)
 	op->dir = node->parent != NULL ? &node->parent->handle : b->parent;
 	op->name = node->name;
 	op->mode = DIRECTORY_MODE;
+	/* The owner comes with the times: knfsd writes the journal for each CREATE that sets one. */
 	*change = (struct nfs_change){
 		.has_mode = true,
 		.mode = wanted_mode(node) & ~(uint32_t)SET_ID_BITS,
-		.has_uid = b->owners,
-		.has_gid = b->owners,
-		.uid = node->attr.uid,
-		.gid = node->attr.gid,
 	};
 	switch (node->attr.type) {
 	case NFS_TYPE_DIRECTORY:
@@ -522,9 +524,6 @@ static void prepare_attributes(struct node *node, struct nfs_change *change)
 		.has_size = node->has_holes, /* one at the end is not written */
 		.size = node->attr.size,
 	};
-	/* Setting the owner may take bits away, and does so after the mode was set. */
-	if (change->has_uid)
-		node->made.has_mode = false;
 }
 
 static void prepare(struct node *node)
