@@ -85,7 +85,7 @@ static int init_controller(struct app *app, struct error *err)
 {
 	int r;
 
-	r = nfs_pool_new(&app->driver.pool, nfs_client_connect);
+	r = nfs_pool_new(&app->driver.pool, nfs_client_connect, app->options.window);
 	if (r == 0)
 		r = usage_table_new(&app->driver.usage);
 	if (r == 0)

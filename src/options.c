@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 #include "csi/inline.h"
+#include "nfs/client.h"
 #include "nfs/export.h"
 
 #define DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
@@ -172,6 +173,17 @@ static int take_verify_clones(struct options *o, const char *value, struct error
 	return parse_bool("--verify-clones", value, &o->verify_clones, err);
 }
 
+static int take_window(struct options *o, const char *value, struct error *err)
+{
+	uint64_t n;
+
+	if (str_parse_u64(value, 10, NFS_WINDOW_MAX, &n) < 0 || n == 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT, "--window: must be 1 to %d",
+				 NFS_WINDOW_MAX);
+	o->window = (unsigned int)n;
+	return 0;
+}
+
 static int take_compression(struct options *o, const char *value, struct error *err)
 {
 	if (tree_compression_parse(value, &o->compression) < 0)
@@ -304,6 +316,8 @@ static const struct option_spec {
 	  take_enable_compression },
 	{ "verify-clones", NULL, "read clones again and compare checksums (default: sizes only)",
 	  OPTION_SWITCH, take_verify_clones },
+	{ "window", "NUMBER", "operations of a copy or removal in flight at once (default: 64)", 0,
+	  take_window },
 	{ "enable-get-snapshot", NULL, "advertise GetSnapshot, which older sidecars do not know",
 	  OPTION_SWITCH, take_get_snapshot },
 	{ "state-dir", "PATH",
@@ -417,6 +431,7 @@ int options_parse(struct options *o, int argc, char **argv, struct error *err)
 
 	*o = (struct options){
 		.compression = TREE_COMPRESSION_GZIP,
+		.window = NFS_WINDOW,
 		.endpoint = DEFAULT_ENDPOINT,
 		.driver_name = DEFAULT_DRIVER_NAME,
 		.state_dir = DEFAULT_STATE_DIR,

@@ -12,17 +12,36 @@
 #include "csi/directory.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
+#include "tree/reader.h"
 #include "tree/remove.h"
+
+#define BYTES_PER_ENTRY 65536 /* an entry takes about as long as so much data */
+
+/* Of everything that has to be done: the part of an archive, or of a tree that was counted. */
+static double done_part(const struct tree_progress *p)
+{
+	const double all =
+		(double)p->all_bytes + (double)(p->all_files + p->all_directories) * BYTES_PER_ENTRY;
+	double part = 0;
+
+	if (p->total > 0)
+		part = (double)p->done / (double)p->total;
+	else if (all > 0)
+		part = ((double)p->bytes + (double)(p->files + p->directories) * BYTES_PER_ENTRY) /
+		       all;
+	return part < 1 ? part : 1; /* the tree may have grown meanwhile */
+}
 
 static void log_progress(const struct transfer *t, const char *message)
 {
 	const struct tree_progress *p = &t->work.progress;
 	uint64_t ms = (clock_now_ns() - t->started_ns) / CLOCK_NS_PER_MS + 1;
-	uint64_t left_s =
-		p->done > 0 && p->total > p->done ? (p->total - p->done) * ms / p->done / 1000 : 0;
+	double part = done_part(p);
+	uint64_t left_s = part > 0 ? (uint64_t)((1 - part) / part * (double)ms / 1000) : 0;
 
 	log_info(message, LOG_STR("what", t->what), LOG_NUM("files", p->files),
 		 LOG_NUM("directories", p->directories), LOG_NUM("bytes", p->bytes),
+		 LOG_NUM("all_files", p->all_files), LOG_NUM("all_bytes", p->all_bytes),
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
 		 LOG_NUM("seconds_left", left_s), LOG_NUM("changed", p->changed),
 		 LOG_NUM("vanished", p->vanished), LOG_NUM("left_out", p->left_out));
@@ -123,6 +142,12 @@ int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle
 	int r = nfs_state_folder(t->work.to, NFS_FOLDER_WORK, true, ret_work, err);
 
 	return r < 0 ? r : tree_remove(t->work.to, *ret_work, name, NULL, NULL, err);
+}
+
+int transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr,
+		   struct error *err)
+{
+	return tree_count(&t->work, tree, attr, err);
 }
 
 int transfer_check_source(struct transfer *t, const char *path, const struct nfs_handle *handle,

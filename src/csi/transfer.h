@@ -37,6 +37,10 @@ int transfer_open(struct transfer *t, const struct csi_driver *driver, const cha
 int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle **ret_work,
 		   struct error *err);
 
+/* Counts what there is to copy, for the time that is left in the log. Errors as tree_read(). */
+int transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr,
+		   struct error *err);
+
 /*
  * Whether the directory at path is still that of the handle, when it has been read: of one that went away
  * meanwhile, by another controller or by hand, parts would be missing. ABORTED where it is not.

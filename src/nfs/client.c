@@ -27,6 +27,11 @@ void nfs_client_free(struct nfs_client *c)
 		c->ops->free(c);
 }
 
+unsigned int nfs_window(const struct nfs_client *c)
+{
+	return c->window != 0 ? c->window : NFS_WINDOW;
+}
+
 int nfs_client_start(struct nfs_client *c, struct nfs_op *op)
 {
 	op->client = c;

@@ -24,8 +24,9 @@
 /* A server that takes longer than this for one operation is treated as not answering. */
 #define NFS_CALL_TIMEOUT_MS 10000
 
-/* In-flight limit of one client, for those who pipeline. */
+/* Operations in flight on one client, for those who pipeline, where nothing else is asked for. */
 #define NFS_WINDOW 64
+#define NFS_WINDOW_MAX 256
 
 /* How many folders nfs/state.h knows. */
 #define NFS_FOLDERS 7
@@ -47,6 +48,7 @@ struct nfs_client {
 	const struct nfs_client_ops *ops;
 	struct nfs_export export; /* as asked for: version 0 stays 0 */
 	unsigned int version; /* spoken */
+	unsigned int window; /* see nfs_window() */
 	uint32_t write_max; /* bytes that the server takes in one WRITE; 0: not known */
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of nfs/state.h, once known; len 0: not yet */
@@ -65,6 +67,9 @@ struct nfs_client {
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 
 void nfs_client_free(struct nfs_client *c);
+
+/* How many operations may be in flight on it: what the pool was told, or NFS_WINDOW. */
+unsigned int nfs_window(const struct nfs_client *c);
 
 /* Asks the server by a NULL call whether it is alive. -EHOSTDOWN with UNAVAILABLE where it is not. */
 int nfs_client_ping(struct nfs_client *c, struct error *err);

@@ -20,13 +20,14 @@ struct idle_client {
 
 struct nfs_pool {
 	nfs_connect_fn connect;
+	unsigned int window; /* of clients */
 	struct net_breaker *breaker;
 	pthread_mutex_t lock; /* guards what follows; innermost */
 	struct list idle; /* of struct idle_client, the longest unused first */
 	size_t n_idle;
 };
 
-int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect)
+int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect, unsigned int window)
 {
 	struct nfs_pool *pool = calloc(1, sizeof(*pool));
 
@@ -37,6 +38,7 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect)
 		return -ENOMEM;
 	}
 	pool->connect = connect;
+	pool->window = window;
 	pthread_mutex_init(&pool->lock, NULL);
 	list_init(&pool->idle);
 	*ret = pool;
@@ -156,8 +158,10 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 		net_breaker_failed(pool->breaker, e->server, e->port, &why);
 	else if (ask)
 		net_breaker_answered(pool->breaker, e->server, e->port);
-	if (r == 0)
+	if (r == 0) {
+		(*ret)->window = pool->window;
 		return 0;
+	}
 	net_breaker_leave(pool->breaker, e->server, e->port, down);
 	/* When it is back, it may be under another address. */
 	if (down)

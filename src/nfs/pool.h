@@ -22,8 +22,8 @@ struct nfs_pool;
 /* How clients are made; tests hand in a fake. */
 typedef int (*nfs_connect_fn)(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 
-/* Returns 0 or -ENOMEM. The caller frees. */
-int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect);
+/* window: of the clients, see nfs_window(); 0: the usual one. Returns 0 or -ENOMEM. The caller frees. */
+int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect, unsigned int window);
 
 /* All leases must have been given back. */
 void nfs_pool_free(struct nfs_pool *pool);

@@ -619,7 +619,8 @@ static int start(struct node *node)
 
 static int fill(struct tree_builder *b, struct error *err)
 {
-	while (b->error == 0 && b->work->in_flight < 2 * NFS_WINDOW && !list_is_empty(&b->ready)) {
+	while (b->error == 0 && b->work->in_flight < 2 * nfs_window(b->work->to) &&
+	       !list_is_empty(&b->ready)) {
 		struct node *node = container_of(b->ready.next, struct node, link);
 		int r;
 

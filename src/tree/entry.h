@@ -47,6 +47,7 @@ struct tree_progress {
 	uint64_t files; /* and everything else that is no directory */
 	uint64_t directories;
 	uint64_t bytes; /* of data */
+	uint64_t all_files, all_directories, all_bytes; /* that there are; 0: they were not counted */
 	uint64_t changed; /* files that became shorter meanwhile */
 	uint64_t vanished; /* entries that went away meanwhile */
 	uint64_t left_out; /* what cannot be kept: sockets in archives, other file systems */

@@ -106,8 +106,8 @@ int tree_file_fill(struct tree_file *f, bool must)
 		struct tree_chunk *chunk;
 		int r;
 
-		if (!must &&
-		    (work->in_flight >= NFS_WINDOW || work->fetched + want > TREE_FETCHED_MAX))
+		if (!must && (work->in_flight >= nfs_window(work->from) ||
+			      work->fetched + want > TREE_FETCHED_MAX))
 			return 0;
 		chunk = malloc(sizeof(*chunk) + want);
 		if (chunk == NULL)

@@ -158,7 +158,7 @@ static bool is_known(const struct item *item)
 /* Nothing is left to be fetched before the entry can begin; a file's data may follow it. */
 static int settle_entry(struct reader *rd, struct item *item)
 {
-	if (item->attr.type == NFS_TYPE_SYMLINK && item->text == NULL) {
+	if (item->attr.type == NFS_TYPE_SYMLINK && item->text == NULL && !rd->options->count) {
 		item->state = ITEM_WAITING;
 		rd->cursor = NULL;
 		return 0;
@@ -342,7 +342,7 @@ static bool is_to_be_mapped(const struct reader *rd, const struct nfs_attr *attr
 /* One with several names may not be read at all. */
 static bool is_read_ahead(const struct reader *rd, const struct item *item)
 {
-	return item->kind == ITEM_ENTRY && item->state == ITEM_READY &&
+	return !rd->options->count && item->kind == ITEM_ENTRY && item->state == ITEM_READY &&
 	       item->attr.type == NFS_TYPE_FILE && item->attr.size > 0 && item->attr.links < 2 &&
 	       !is_to_be_mapped(rd, &item->attr);
 }
@@ -370,7 +370,7 @@ static int fill(struct reader *rd)
 	struct list *pos = rd->cursor != NULL ? &rd->cursor->link : rd->items.next;
 	int r = 0;
 
-	while (pos != &rd->items && rd->work->in_flight < NFS_WINDOW) {
+	while (pos != &rd->items && rd->work->in_flight < nfs_window(rd->work->from)) {
 		struct item *item = container_of(pos, struct item, link);
 
 		if (item->state == ITEM_WAITING && may_start(rd, item))
@@ -579,7 +579,7 @@ static int enter(struct reader *rd, struct item *item, const struct tree_entry *
 {
 	struct folder *folder = item->rest->folder;
 
-	if (item->attr.fsid != rd->fsid) {
+	if (item->attr.fsid != rd->fsid && !rd->options->count) {
 		rd->work->progress.left_out++;
 		log_info("What is on another file system is left out",
 			 LOG_STR("directory", rd->path.data));
@@ -639,6 +639,12 @@ static int deliver_entry(struct reader *rd, struct item *item, struct error *err
 		return error_oom(err);
 	if (item->attr.type == NFS_TYPE_DIRECTORY)
 		return enter(rd, item, &entry, err);
+	if (rd->options->count) {
+		rd->work->progress.files++;
+		if (item->attr.type == NFS_TYPE_FILE && entry.same_as == NULL)
+			rd->work->progress.bytes += item->attr.size;
+		return 0;
+	}
 	if (item->attr.type == NFS_TYPE_FILE)
 		return send_file(rd, item, &entry, err);
 	if (item->attr.type == NFS_TYPE_OTHER) {
@@ -745,5 +751,37 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 		item_free(container_of(rd.items.next, struct item, link));
 	tree_links_free(rd.links);
 	buf_done(&rd.path);
+	return r;
+}
+
+static int count_begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
+{
+	(void)sink;
+	(void)entry;
+	(void)err;
+	return 0;
+}
+
+static int count_end(struct tree_sink *sink, struct error *err)
+{
+	(void)sink;
+	(void)err;
+	return 0;
+}
+
+int tree_count(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
+	       struct error *err)
+{
+	const struct tree_reader_options options = { .count = true };
+	struct tree_sink sink = { .begin = count_begin, .end = count_end };
+	struct tree_work own = *work;
+	int r;
+
+	own.progress = (struct tree_progress){ .files = 0 };
+	r = tree_read(&own, root, attr, &options, &sink, err);
+	work->reported_ns = own.reported_ns;
+	work->progress.all_files = own.progress.files;
+	work->progress.all_directories = own.progress.directories;
+	work->progress.all_bytes = own.progress.bytes;
 	return r;
 }

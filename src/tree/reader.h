@@ -21,6 +21,7 @@
 
 struct tree_reader_options {
 	bool map; /* tell where the data of files that are mostly holes is, which takes a second reading */
+	bool count; /* only count files and bytes: the sink is given directories, and nothing else is read */
 };
 
 /*
@@ -29,5 +30,12 @@ struct tree_reader_options {
  */
 int tree_read(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
 	      const struct tree_reader_options *options, struct tree_sink *sink, struct error *err);
+
+/*
+ * Lists the tree, and sets the all_... of work->progress: what tree_read() will come to if the tree stays
+ * as it is. Returns as tree_read().
+ */
+int tree_count(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
+	       struct error *err);
 
 #endif

@@ -180,6 +180,7 @@ START_TEST(test_actions)
 		  { "--remove-archived-volume-path", "--use-tar-command-in-snapshot=true",
 		    "-enable-snapshot-compression=false" },
 		  ACTION_SERVE },
+		{ "windows", { "--window=1", "--window=256" }, ACTION_SERVE },
 		{ "help before nonsense", { "--help", "--nonsense" }, ACTION_HELP },
 	};
 	size_t i;
@@ -217,6 +218,9 @@ START_TEST(test_refused)
 		{ "driver's name starts with a dash", { "--drivername", "-a" }, "--drivername" },
 		{ "unknown policy", { "--default-ondelete-policy=keep" }, "--default-ondelete-policy" },
 		{ "unknown delete mode", { "--delete-mode=later" }, "--delete-mode" },
+		{ "no window", { "--window=0" }, "--window" },
+		{ "window of words", { "--window=wide" }, "--window" },
+		{ "wide window", { "--window=257" }, "--window" },
 		{ "relative state folder", { "--state-dir=run" }, "--state-dir" },
 		{ "inline volume without path", { "--inline-volumes=a:/b,c" }, "--inline-volumes" },
 		{ "neither true nor false",

@@ -47,7 +47,7 @@ static void bench_init(struct bench *b)
 	fake_mounter_init(&b->mounter);
 	b->driver.mounter = &b->mounter.mounter;
 	ck_assert(inflight_new(&b->driver.inflight) == 0);
-	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn) == 0);
+	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
 	ck_assert(usage_table_new(&b->driver.usage) == 0);
 	ck_assert(publications_new(&b->driver.publications, b->state) == 0);

@@ -713,6 +713,48 @@ START_TEST(test_later)
 }
 END_TEST
 
+/* -------- before it is copied -------- */
+
+static void forbid_reads(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)f;
+	(void)data;
+	check_that("count", "no data is read", op->type != NFS_OP_READ);
+}
+
+START_TEST(test_count)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct tree_work work = { .cancel = NULL };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct error err = { .code = ERROR_OK };
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+		struct tree_progress p;
+
+		tree_put(f);
+		put_changing(f);
+		fake_nfs_habits(f, &kinds[i].habits);
+		ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+		fake_nfs_watch(f, forbid_reads, NULL);
+		work.from = work.to = c;
+		check_int(kinds[i].name, "result", tree_count(&work, &handle, &attr, &err), 0);
+		check_int(kinds[i].name, "operations left in flight", work.in_flight, 0);
+		check_int(kinds[i].name, "done", work.progress.files + work.progress.bytes, 0);
+		fake_nfs_watch(f, NULL, NULL);
+		check_copy(kinds[i].name, f, &p);
+		check_int(kinds[i].name, "files", work.progress.all_files, p.files);
+		check_int(kinds[i].name, "directories", work.progress.all_directories, p.directories);
+		check_int(kinds[i].name, "bytes", work.progress.all_bytes, p.bytes);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* -------- every operation fails once -------- */
 
 struct way {
@@ -771,7 +813,7 @@ int main(void)
 		test_kinds,       test_two_shares,     test_not_root,     test_other_file_system,
 		test_large_files, test_hard_links,     test_many_entries, test_chain,
 		test_dropped,     test_memory,         test_changes,      test_shorter,
-		test_cancel,      test_cancel_patient, test_later,
+		test_cancel,      test_cancel_patient, test_later,        test_count,
 	};
 	TCase *tcase = tcase_create("tree_copy");
 	size_t i;
