@@ -160,6 +160,27 @@ int snapshot_read(struct snapshot *s, const struct csi_driver *driver, struct er
 	return csi_with_reader(driver, &s->export, read_work, s, err);
 }
 
+int snapshot_has_directory(struct nfs_client *c, const char *path, struct error *err)
+{
+	const size_t len = strcspn(path, "/"); /* of its first component */
+	char key[RECORD_NAME_MAX + 1];
+	struct record rec = { .n = 0 };
+	const struct nfs_handle *folder;
+	int r;
+
+	if (len >= sizeof(key))
+		return 0;
+	memcpy(key, path, len);
+	key[len] = '\0';
+	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
+	if (r == 0)
+		r = record_read(c, folder, key, &rec, err);
+	record_done(&rec);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? r : 1;
+}
+
 bool snapshot_is_ready(const struct snapshot *s)
 {
 	return s->has_archive && (s->record.n == 0 || build_is_ready(&s->record));

@@ -48,6 +48,9 @@ int snapshot_init(struct snapshot *s, const struct csi_driver *driver, const cha
 /* Reads the record, and looks for the archive. */
 int snapshot_read(struct snapshot *s, const struct csi_driver *driver, struct error *err);
 
+/* Whether the directory at path is that of a snapshot with a record, or in one. 1, 0 or a negative errno. */
+int snapshot_has_directory(struct nfs_client *c, const char *path, struct error *err);
+
 /* Whether it is there, and complete. */
 bool snapshot_is_ready(const struct snapshot *s);
 

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "csi/build.h"
 #include "csi/directory.h"
+#include "csi/snapshot.h"
 #include "csi/usage.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
@@ -244,6 +245,17 @@ static int make_contents(struct nfs_client *c, const struct nfs_handle *folder, 
 	return r < 0 ? r : make_directory(c, dir, rec, EXISTING_ADOPT, err);
 }
 
+/* A snapshot's would be deleted with the volume. Where there is no state folder yet, there are none. */
+static int check_no_snapshot(struct nfs_client *c, const char *dir, struct error *err)
+{
+	int r = snapshot_has_directory(c, dir, err);
+
+	return r <= 0 ? r
+		      : error_set(err, ERROR_FAILED_PRECONDITION,
+				  "directory '%s' on %s:%s is that of a snapshot", dir,
+				  c->export.server, c->export.share);
+}
+
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
 		  struct error *err)
@@ -268,8 +280,11 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		r = dir_of(c, rec, key, &dir, err);
 	if (r < 0)
 		return r;
+	if (created)
+		r = check_no_snapshot(c, dir, err);
 	begun = created || (record_get(rec, VOLUME_KEY_SOURCE) != NULL && !build_is_ready(rec));
-	r = usage_note(c, key, dir, err);
+	if (r == 0)
+		r = usage_note(c, key, dir, err);
 	if (r == 0 && filler != NULL)
 		r = make_contents(c, folder, key, dir, rec, filler, err);
 	else if (r == 0)

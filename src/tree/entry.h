@@ -74,7 +74,10 @@ struct tree_work {
 #define TREE_REPORT_S 10
 #define TREE_DEPTH_MAX 4096 /* directories inside each other */
 
-/* Waits until an operation has finished. -ECANCELED with CANCELLED, or the transport's error, unreported. */
+/* -ECANCELED with CANCELLED where the work is to end, else 0. For long stretches without tree_pump(). */
+int tree_check_cancel(const struct tree_work *work, struct error *err);
+
+/* Waits until an operation has finished. As tree_check_cancel(), or the transport's error, unreported. */
 int tree_pump(struct tree_work *work, struct error *err);
 
 /* Waits for all operations in flight, which point into what is about to be freed. */

@@ -175,7 +175,10 @@ static int put_zeros(struct packer *p, uint64_t end, struct error *err)
 	while (p->position < end && r == 0) {
 		uint64_t left = end - p->position;
 
-		r = put_data(p, zeros, left < sizeof(zeros) ? (size_t)left : sizeof(zeros), err);
+		r = tree_check_cancel(p->work, err);
+		if (r == 0)
+			r = put_data(p, zeros, left < sizeof(zeros) ? (size_t)left : sizeof(zeros),
+				     err);
 	}
 	return r;
 }

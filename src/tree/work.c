@@ -23,6 +23,13 @@ bool tree_is_to_be_retried(struct tree_work *work, int error)
 	return true;
 }
 
+int tree_check_cancel(const struct tree_work *work, struct error *err)
+{
+	return is_cancelled(work)
+		       ? error_set(err, ERROR_CANCELLED, "interrupted, the driver is being stopped")
+		       : 0;
+}
+
 static void report(struct tree_work *work)
 {
 	uint64_t now;
@@ -47,8 +54,10 @@ static void be_patient(struct tree_work *work)
 
 int tree_pump(struct tree_work *work, struct error *err)
 {
-	if (is_cancelled(work))
-		return error_set(err, ERROR_CANCELLED, "interrupted, the driver is being stopped");
+	int r = tree_check_cancel(work, err);
+
+	if (r < 0)
+		return r;
 	report(work);
 	if (work->wait) {
 		be_patient(work);

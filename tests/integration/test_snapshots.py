@@ -105,6 +105,18 @@ class Snapshots(Trees):
                    volume_id=source)
         self.is_copy("small", "small", root=True)
 
+    def test_volume_of_its_name(self):
+        """It would take the archive with it when it is deleted."""
+        source = self.source("plain")
+        snapshot = self.snap("snap", source)
+        for fields in ({}, {"subDir": "snap"}, {"subDir": "snap/below"}):
+            with self.subTest(**fields):
+                self.fails(CODE.FAILED_PRECONDITION, self.create, "snapshot",
+                           name="other" if fields else "snap", **fields)
+        self.is_archive_of("plain", self.archive("snap", "plain"))
+        self.unsnap(snapshot.snapshot_id)
+        self.delete(self.create("snap").volume_id)
+
     def test_bad_calls(self):
         source = self.source("plain")
         good = {"name": "snap", "source_volume_id": source, "secrets": self.secrets}
