@@ -22,6 +22,7 @@
 
 enum node_state {
 	NODE_MAKE,
+	NODE_REPLACE, /* what has come under this name before goes */
 	NODE_FIND, /* its handle is not known */
 	NODE_LOOK, /* what it is, or whose: attributes are optional in version 3 replies */
 	NODE_FILL, /* open for children and data */
@@ -79,7 +80,7 @@ struct tree_builder {
 	const struct tree_builder_options *options;
 	struct node *current; /* begun last, and not ended */
 	struct list ready; /* nodes with something to start */
-	struct list later; /* NODE_FIND, of what came before and is not finished */
+	struct list later; /* NODE_FIND and NODE_REPLACE, of what came before and is not finished */
 	struct list all;
 	size_t n_closing; /* nodes that have been ended and are not finished */
 	size_t bytes; /* of chunks */
@@ -279,9 +280,9 @@ static void made(struct node *node, int r)
 	struct tree_builder *b = node->builder;
 	const struct nfs_op *op = &node->op;
 
-	if (r == -EEXIST && node->parent != NULL && node->attr.type == NFS_TYPE_DIRECTORY) {
+	if (r == -EEXIST && node->parent != NULL && !node->was_there) {
 		node->was_there = true;
-		node->state = NODE_FIND;
+		node->state = node->attr.type == NFS_TYPE_DIRECTORY ? NODE_FIND : NODE_REPLACE;
 		make_ready(node);
 		return;
 	}
@@ -299,6 +300,16 @@ static void made(struct node *node, int r)
 	} else {
 		take_made(node);
 	}
+}
+
+static void replaced(struct node *node, int r)
+{
+	if (r < 0 && r != -ENOENT) {
+		fail(node->builder, r == -EISDIR || r == -EPERM ? -EEXIST : r, "making", node->name);
+		return;
+	}
+	node->state = NODE_MAKE;
+	make_ready(node);
 }
 
 static void found(struct node *node, int r)
@@ -405,6 +416,9 @@ static void replied(struct nfs_op *op)
 	switch (node->state) {
 	case NODE_MAKE:
 		made(node, r);
+		break;
+	case NODE_REPLACE:
+		replaced(node, r);
 		break;
 	case NODE_FIND:
 		node->found = op->handle;
@@ -535,6 +549,11 @@ static void prepare(struct node *node)
 	case NODE_MAKE:
 		prepare_make(node, op);
 		break;
+	case NODE_REPLACE:
+		op->type = NFS_OP_REMOVE;
+		op->dir = &node->parent->handle;
+		op->name = node->name;
+		break;
 	case NODE_FIND:
 		op->type = NFS_OP_LOOKUP;
 		op->dir = node->parent != NULL ? &node->parent->handle : node->builder->parent;
@@ -624,8 +643,9 @@ static int fill(struct tree_builder *b, struct error *err)
 		struct node *node = container_of(b->ready.next, struct node, link);
 		int r;
 
-		/* The same directory may be among it, and would get its attributes last. */
-		if (node->was_there && node->state == NODE_FIND && has_earlier(node)) {
+		/* What has the same name may be among it, and is not finished. */
+		if (node->was_there && (node->state == NODE_FIND || node->state == NODE_REPLACE) &&
+		    has_earlier(node)) {
 			list_remove(&node->link);
 			list_add_tail(&b->later, &node->link);
 			continue;
@@ -694,6 +714,29 @@ static int find(struct tree_builder *b, const char *path, struct nfs_handle *ret
 	return 0;
 }
 
+static bool is_same(const struct nfs_handle *a, const struct nfs_handle *b)
+{
+	return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
+}
+
+/* What has come under the name before goes, unless it is the file itself. */
+static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target,
+			   const struct nfs_handle *dir, const char *name)
+{
+	struct nfs_handle there;
+	struct nfs_attr attr;
+	int r = nfs_lookup(c, dir, name, &there, &attr);
+
+	if (r < 0)
+		return r;
+	if (is_same(&there, target))
+		return 0;
+	if (attr.type == NFS_TYPE_DIRECTORY)
+		return -EEXIST;
+	r = nfs_remove(c, dir, name);
+	return r < 0 ? r : nfs_link(c, target, dir, name);
+}
+
 static int make_link(struct tree_builder *b, const struct tree_entry *entry, struct error *err)
 {
 	struct nfs_handle target = { .len = 0 };
@@ -705,6 +748,8 @@ static int make_link(struct tree_builder *b, const struct tree_entry *entry, str
 	if (r < 0)
 		return r;
 	r = nfs_link(b->work->to, &target, &b->current->handle, entry->name);
+	if (r == -EEXIST)
+		r = replace_by_link(b->work->to, &target, &b->current->handle, entry->name);
 	if (r < 0)
 		fail(b, r, "linking", entry->path);
 	return r < 0 ? failure(b, err) : 0;

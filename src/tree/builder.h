@@ -4,11 +4,13 @@
 /*
  * A sink that makes the tree on an export, many operations in flight, on work->to. Directories get
  * their modes and times when all that is in them is there; data is on the server's disk before the file
- * is finished, and that the file has the size that was written is checked. Owners are set where the client is root on the server, as nobody else may; without them
- * no file becomes setuid for somebody else than its owner.
+ * is finished, and that the file has the size that was written is checked. Owners are set where the client
+ * is root on the server, as nobody else may; without them no file becomes setuid for somebody else than its
+ * owner.
  *
  * A directory may come again after it has been ended, and one may come without attributes (attr is not
- * full): archives need not be in order. Whatever else comes twice is an error.
+ * full): archives need not be in order. Of anything else that comes twice the later one stays: servers may
+ * list a name again while a directory changes. A directory and something else by one name are an error.
  */
 #ifndef TREE_BUILDER_H
 #define TREE_BUILDER_H

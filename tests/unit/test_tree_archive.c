@@ -265,8 +265,28 @@ static const struct {
 	  { { "./d/a", REG, "x" }, { "./b", HARD, "./d/a" } },
 	  ERROR_OK,
 	  "back/b\nback/d/\nback/d/a\n" },
-	{ "file twice", { { "a", REG, "x" }, { "a", REG, "y" } }, ERROR_FAILED_PRECONDITION, NULL },
-	{ "link twice", { { "a", LNK, "x" }, { "a", LNK, "y" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "file twice", { { "a", REG, "x" }, { "a", REG, "y" } }, ERROR_OK, "back/a\n" },
+	{ "link twice", { { "a", LNK, "x" }, { "a", LNK, "y" } }, ERROR_OK, "back/a\n" },
+	{ "file for a link",
+	  { { "a", LNK, "../tree/secret" }, { "a", REG, "evil!!" } },
+	  ERROR_OK,
+	  "back/a\n" },
+	{ "file for a directory",
+	  { { "a", DIR, NULL }, { "a", REG, "x" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
+	{ "hard link twice",
+	  { { "b", REG, "x" }, { "a", HARD, "b" }, { "a", HARD, "b" } },
+	  ERROR_OK,
+	  "back/a\nback/b\n" },
+	{ "hard link for a link",
+	  { { "b", REG, "x" }, { "a", LNK, "../tree/secret" }, { "a", HARD, "b" } },
+	  ERROR_OK,
+	  "back/a\nback/b\n" },
+	{ "hard link for a directory",
+	  { { "b", REG, "x" }, { "a", DIR, NULL }, { "a", HARD, "b" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
 	{ "root that is a file", { { ".", REG, "x" } }, ERROR_FAILED_PRECONDITION, NULL },
 	{ "root that is a link", { { "./", LNK, "../tree" } }, ERROR_FAILED_PRECONDITION, NULL },
 	{ "no root", { { "a/b/c", REG, "x" } }, ERROR_OK, "back/a/\nback/a/b/\nback/a/b/c\n" },
@@ -323,6 +343,31 @@ START_TEST(test_foreign)
 		}
 		fake_nfs_free(f);
 	}
+}
+END_TEST
+
+/* The later one stays, also where the earlier one is still being written. */
+START_TEST(test_file_again)
+{
+	cleanup_free char *big = check_repeat("first", 300 * KIB);
+	const struct member members[] = {
+		{ "a", REG, big },
+		{ "a", S_IFREG | 0600, "second" },
+		{ NULL, 0, NULL },
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	char data[8] = "";
+
+	put_archive(f, members);
+	check_unpack("again", f);
+	ck_assert(fake_nfs_get(f, "back/a", &handle, &attr));
+	check_int("again", "size", attr.size, 6);
+	check_int("again", "mode", attr.mode, 0600);
+	fake_nfs_read(f, "back/a", 0, data, 6);
+	check_str("again", "data", data, "second");
+	fake_nfs_free(f);
 }
 END_TEST
 
@@ -724,17 +769,12 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_compressions,
-		test_same,
-		test_sockets,
-		test_names,
-		test_foreign,
-		test_directory_again,
-		test_depth,
-		test_directory_again_soon,
-		test_bomb,
-		test_changes,
-		test_cut_before_compression,
+		test_compressions, test_same,
+		test_sockets,      test_names,
+		test_foreign,      test_directory_again,
+		test_depth,        test_directory_again_soon,
+		test_file_again,   test_bomb,
+		test_changes,      test_cut_before_compression,
 	};
 	TCase *tcase = tcase_create("tree_archive");
 	size_t i;
