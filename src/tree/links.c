@@ -4,6 +4,7 @@
 #include "tree/links.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 
 struct known {
 	struct known *next;
-	uint64_t fileid;
+	struct tree_link_id id;
 	uint32_t left; /* names that are still to come */
 	char path[];
 };
@@ -53,8 +54,8 @@ void tree_links_free(struct tree_links *l)
 	free(l);
 }
 
-static int add(struct tree_links *l, struct known **bucket, uint64_t fileid, uint32_t names,
-	       const char *path)
+static int add(struct tree_links *l, struct known **bucket, const struct tree_link_id *id,
+	       uint32_t names, const char *path)
 {
 	size_t len = strlen(path);
 	struct known *k;
@@ -65,7 +66,7 @@ static int add(struct tree_links *l, struct known **bucket, uint64_t fileid, uin
 	if (k == NULL)
 		return -ENOMEM;
 	k->next = *bucket;
-	k->fileid = fileid;
+	k->id = *id;
 	k->left = names - 1;
 	memcpy(k->path, path, len + 1);
 	*bucket = k;
@@ -78,7 +79,7 @@ static struct known **find(struct tree_links *l, uint64_t fileid)
 {
 	struct known **at = &l->buckets[(fileid ^ fileid >> 12 ^ fileid >> 24) % BUCKETS];
 
-	while (*at != NULL && (*at)->fileid != fileid)
+	while (*at != NULL && (*at)->id.fileid != fileid)
 		at = &(*at)->next;
 	return at;
 }
@@ -94,14 +95,23 @@ static void take_out(struct tree_links *l, struct known **at)
 	l->last = k;
 }
 
-int tree_links_find(struct tree_links *l, uint64_t fileid, uint32_t names, const char *path,
-		    const char **ret)
+static bool is_same(const struct tree_link_id *a, const struct tree_link_id *b)
 {
-	struct known **at = find(l, fileid), *k = *at;
+	return a->handle == b->handle || a->state == b->state;
+}
+
+int tree_links_find(struct tree_links *l, const struct tree_link_id *id, uint32_t names,
+		    const char *path, const char **ret)
+{
+	struct known **at = find(l, id->fileid), *k = *at;
 
 	*ret = NULL;
+	if (k != NULL && !is_same(&k->id, id)) {
+		take_out(l, at);
+		k = NULL;
+	}
 	if (k == NULL)
-		return add(l, at, fileid, names, path);
+		return add(l, at, id, names, path);
 	*ret = k->path;
 	if (--k->left == 0)
 		take_out(l, at);

@@ -10,6 +10,15 @@
 
 struct tree_links;
 
+/*
+ * A file. Its number may become another's when it has gone: then neither the handle is the same, nor what it
+ * was like. One of them may differ, since exports with subtree_check have a handle for each name.
+ */
+struct tree_link_id {
+	uint64_t fileid;
+	uint64_t handle, state; /* hashes; state is that of size and time */
+};
+
 /* Of at most max files at a time. 0 or -ENOMEM. The caller frees. */
 int tree_links_new(struct tree_links **ret, size_t max);
 void tree_links_free(struct tree_links *l);
@@ -18,8 +27,8 @@ void tree_links_free(struct tree_links *l);
  * *ret is the path under which the file came first, valid until the next call; NULL when this is the
  * first time, and path is remembered, or when there are too many. names: how many it has. 0 or -ENOMEM.
  */
-int tree_links_find(struct tree_links *l, uint64_t fileid, uint32_t names, const char *path,
-		    const char **ret);
+int tree_links_find(struct tree_links *l, const struct tree_link_id *id, uint32_t names,
+		    const char *path, const char **ret);
 
 /* What came first has not been kept: the next name is the first one. */
 void tree_links_forget(struct tree_links *l, uint64_t fileid);

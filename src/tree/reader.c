@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "nfs/calls.h"
 #include "tree/file.h"
 #include "tree/links.h"
@@ -551,9 +552,17 @@ out:
 /* Several names of one file: the first of them is the file. */
 static int find_same(struct reader *rd, const struct item *item, const char **ret)
 {
-	if (item->attr.links < 2 || item->attr.type == NFS_TYPE_DIRECTORY)
+	const struct nfs_attr *attr = &item->attr;
+	const uint64_t state[] = { attr->size, (uint64_t)attr->mtime.sec, attr->mtime.nsec };
+	const struct tree_link_id id = {
+		.fileid = attr->fileid,
+		.handle = str_hash(item->handle.data, item->handle.len),
+		.state = str_hash(state, sizeof(state)),
+	};
+
+	if (attr->links < 2 || attr->type == NFS_TYPE_DIRECTORY)
 		return 0;
-	return tree_links_find(rd->links, item->attr.fileid, item->attr.links, rd->path.data, ret);
+	return tree_links_find(rd->links, &id, attr->links, rd->path.data, ret);
 }
 
 /* A file of which the first data cannot be read has gone before it was begun. */

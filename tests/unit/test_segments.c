@@ -144,14 +144,34 @@ START_TEST(test_send)
 }
 END_TEST
 
-static void check_link(struct tree_links *l, uint64_t id, uint32_t names, const char *path,
-		       const char *want)
+static void check_link_id(struct tree_links *l, const struct tree_link_id *id, uint32_t names,
+			  const char *path, const char *want)
 {
 	const char *got = "unset";
 
 	check_int(path, "find", tree_links_find(l, id, names, path, &got), 0);
 	check_str(path, "first path", got, want);
 }
+
+static void check_link(struct tree_links *l, uint64_t id, uint32_t names, const char *path,
+		       const char *want)
+{
+	check_link_id(l, &(struct tree_link_id){ id, id, id }, names, path, want);
+}
+
+START_TEST(test_links_of_another)
+{
+	struct tree_links *l;
+
+	check_int("new", "result", tree_links_new(&l, 2), 0);
+	check_link_id(l, &(struct tree_link_id){ 1, 10, 20 }, 4, "a", NULL);
+	check_link_id(l, &(struct tree_link_id){ 1, 11, 20 }, 4, "handle for each name", "a");
+	check_link_id(l, &(struct tree_link_id){ 1, 10, 21 }, 4, "written to", "a");
+	check_link_id(l, &(struct tree_link_id){ 1, 12, 22 }, 2, "b", NULL);
+	check_link_id(l, &(struct tree_link_id){ 1, 12, 22 }, 2, "c", "b");
+	tree_links_free(l);
+}
+END_TEST
 
 START_TEST(test_links)
 {
@@ -180,6 +200,11 @@ START_TEST(test_links)
 }
 END_TEST
 
+static int find_number(struct tree_links *l, uint64_t i, const char *path, const char **ret)
+{
+	return tree_links_find(l, &(struct tree_link_id){ i, i, i }, 2, path, ret);
+}
+
 /* Long paths are remembered up to some megabytes; of the others the further names become copies. */
 START_TEST(test_links_bytes)
 {
@@ -190,9 +215,9 @@ START_TEST(test_links_bytes)
 
 	check_int("new", "result", tree_links_new(&l, 65536), 0);
 	for (i = 0; i < 65536; i++)
-		check_int("bytes", "find", tree_links_find(l, i, 2, path, &first), 0);
+		check_int("bytes", "find", find_number(l, i, path, &first), 0);
 	for (i = 0; i < 65536; i++) {
-		check_int("bytes", "find again", tree_links_find(l, i, 2, "q", &first), 0);
+		check_int("bytes", "find again", find_number(l, i, "q", &first), 0);
 		known += first != NULL && strcmp(first, path) == 0;
 	}
 	check_that("bytes", "bounded", known > 1000 && known * 4096 < 8U * 1024 * 1024);
@@ -200,4 +225,5 @@ START_TEST(test_links_bytes)
 }
 END_TEST
 
-CHECK_MAIN("segments", test_segments, test_many_segments, test_send, test_links, test_links_bytes)
+CHECK_MAIN("segments", test_segments, test_many_segments, test_send, test_links,
+	   test_links_of_another, test_links_bytes)
