@@ -67,7 +67,7 @@ struct tree_work {
 	uint64_t reported_ns;
 	size_t in_flight; /* operations on both */
 	size_t fetched; /* bytes of data that are read ahead */
-	unsigned int patience; /* how often the server has asked to wait */
+	unsigned int patience; /* how often the server has asked to wait, and nothing else */
 	bool wait;
 };
 

@@ -65,7 +65,11 @@ int tree_pump(struct tree_work *work, struct error *err)
 	}
 	if (work->in_flight == 0)
 		return -EIO; /* waiting for nothing: cannot be */
-	return nfs_client_run_pair(work->from, work->to);
+	r = nfs_client_run_pair(work->from, work->to);
+	/* Something goes on; but once it is over for one operation, the others shall not wait as long. */
+	if (r == 0 && !work->wait && work->patience < PATIENCE_MAX)
+		work->patience = 0;
+	return r;
 }
 
 void tree_drain(struct tree_work *work)
