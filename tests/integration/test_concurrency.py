@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
 """The controller with many calls at once, against a real nfs-ganesha: one connection with 200 calls,
-one name from many callers, create against delete, two controllers on one share, and a server that
-is stopped beside one that is not. tests/run builds the driver with ThreadSanitizer for it.
+one name from many callers, create against delete, two controllers on one share, a server that is
+stopped beside one that is not, and clones, snapshots and restores at once and against deletions.
+tests/run builds the driver with ThreadSanitizer for it.
 
 Runs inside a lab, with CSI_NFS naming the driver.
 """
@@ -19,7 +20,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 # pylint: disable=wrong-import-position
+import cases
 import harness
+import trees
+from copies import Trees
 from csi_client import capability
 from driver import Driver
 from servers import Export, Ganesha, wait_for
@@ -30,6 +34,25 @@ CODE = grpc.StatusCode
 SERVER = "127.0.0.1"
 STATE = ".csi-nfs"
 CALLERS = 200
+TSAN_OPTIONS = "halt_on_error=0 exitcode=66"
+ROUNDS = 20  # of deletions against clones
+
+
+def stop_clean(driver):
+    """Ends a driver, which must not have had anything to report."""
+    status = driver.stop()
+    with open(driver.log, encoding="utf-8", errors="replace") as f:
+        text = f.read()
+    found = text.find("WARNING: ThreadSanitizer")
+    if found >= 0 or status != 0:
+        raise AssertionError("the driver ended with status %s:\n%s"
+                             % (status, text[max(found, 0):][:4000]))
+
+
+def together(calls):
+    """The results of all calls, made at once."""
+    with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+        return [f.result() for f in [pool.submit(*call) for call in calls]]
 
 
 class Base(unittest.TestCase):
@@ -37,7 +60,7 @@ class Base(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        os.environ["TSAN_OPTIONS"] = "halt_on_error=0 exitcode=66"
+        os.environ["TSAN_OPTIONS"] = TSAN_OPTIONS
         tag = cls.__name__
         cls.share = os.path.join(DISK, tag, "share")
         cls.server = Ganesha(os.path.join(LAB, tag), [Export(cls.share)]).start()
@@ -49,13 +72,7 @@ class Base(unittest.TestCase):
     def tearDownClass(cls):
         try:
             for driver in cls.drivers:
-                status = driver.stop()
-                with open(driver.log, encoding="utf-8", errors="replace") as f:
-                    text = f.read()
-                found = text.find("WARNING: ThreadSanitizer")
-                if found >= 0 or status != 0:
-                    raise AssertionError("the driver ended with status %s:\n%s"
-                                         % (status, text[max(found, 0):][:4000]))
+                stop_clean(driver)
         finally:
             cls.server.stop()
 
@@ -87,12 +104,6 @@ class Base(unittest.TestCase):
     def volume_id(self, name):
         return "%s#%s#%s##" % (SERVER, self.share.strip("/"), name)
 
-    @staticmethod
-    def together(calls):
-        """The results of all calls, made at once."""
-        with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
-            return [f.result() for f in [pool.submit(*call) for call in calls]]
-
     def directories(self):
         return sorted(n for n in os.listdir(self.share) if n != STATE)
 
@@ -112,21 +123,21 @@ class OnVersion4(Base):
     def test_many_calls_on_one_connection(self):
         client = self.drivers[0].client
         names = ["many-%d" % i for i in range(CALLERS)]
-        self.assertEqual(self.together([(self.create, client, n) for n in names]),
+        self.assertEqual(together([(self.create, client, n) for n in names]),
                          [self.volume_id(n) for n in names])
         self.assertEqual(self.directories(), sorted(names))
         self.assertEqual(self.records(), sorted(names))
         listed = [e.volume.volume_id for e in client.ListVolumes().entries]
         self.assertEqual(listed, [self.volume_id(n) for n in sorted(names)])
         ids = [self.volume_id(n) for n in names]
-        self.assertEqual(self.together([(self.delete, client, i) for i in ids]), ids)
+        self.assertEqual(together([(self.delete, client, i) for i in ids]), ids)
         self.assertEqual(self.directories() + self.records(), [])
 
     def test_one_name_from_many_callers_and_two_controllers(self):
         for number in range(5):
             name = "one-%d" % number
-            got = self.together([(self.create, self.drivers[i % 2].client, name)
-                                 for i in range(CALLERS)])
+            got = together([(self.create, self.drivers[i % 2].client, name)
+                            for i in range(CALLERS)])
             self.assertLessEqual(set(got), {self.volume_id(name), CODE.ABORTED})
             self.assertIn(self.volume_id(name), got)
             self.assertEqual((self.directories(), self.records()), ([name], [name]))
@@ -141,7 +152,7 @@ class OnVersion4(Base):
                 client = self.drivers[i % 2].client
                 calls.append((self.create, client, name) if i % 4 < 2 else
                              (self.delete, client, self.volume_id(name)))
-            got = self.together(calls)
+            got = together(calls)
             self.assertLessEqual(set(got), {self.volume_id(name), CODE.ABORTED, CODE.UNAVAILABLE})
             self.assertEqual(self.create(self.drivers[1].client, name), self.volume_id(name))
             self.assertEqual((self.directories(), self.records()), ([name], [name]))
@@ -185,6 +196,121 @@ class OnVersion4(Base):
 
 class OnVersion3(OnVersion4):
     version = "3"
+
+
+class Copies(Trees):
+    """Clones, snapshots and restores, of which the driver makes three at a time."""
+
+    @classmethod
+    def plant(cls):
+        """Without large files, which take ThreadSanitizer long and tell it nothing new."""
+        maker = trees.Maker(os.path.join(cls.share, "small"), 3)
+        for part in (maker.names, maker.links, maker.hard_links, maker.owners, maker.modes):
+            part()
+        maker.deep(20)
+        maker.many(150)
+        maker.times()
+        trees.make_plain(os.path.join(cls.share, "plain"))
+
+    @classmethod
+    def setUpClass(cls):
+        os.environ["TSAN_OPTIONS"] = TSAN_OPTIONS
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            stop_clean(cls.driver)
+        finally:
+            cls.server.stop()
+
+    def codes(self, call, until=(CODE.OK,), pause=0.02):
+        """What a call is answered that is made until one of these codes comes."""
+        seen = []
+        end = time.monotonic() + 60
+        while not seen or seen[-1] not in until:
+            if seen:
+                self.assertLess(time.monotonic(), end, "no end, the last answer: %s" % seen[-1])
+                time.sleep(pause)
+            try:
+                call()
+                seen.append(CODE.OK)
+            except grpc.RpcError as e:
+                seen.append(e.code())
+                self.assertIn(e.code(), until + (CODE.ABORTED,), e.details())
+        return seen
+
+    def all_at_once(self, calls):
+        """Every answer to calls that are made as often as it takes."""
+        return sum(together([(self.codes, call) for call in calls]), [])
+
+    def test_many_at_once(self):
+        for _ in range(3):
+            self.many_at_once()
+
+    def many_at_once(self):
+        source = self.source("small")
+        first = self.snap("first", source).snapshot_id
+        clones = ["clone-%d" % i for i in range(4)]
+        restores = ["restore-%d" % i for i in range(2)]
+        hows = ("none", "gzip", "zstd")
+        codes = self.all_at_once(
+            [lambda n=n: self.clone(n, source) for n in clones]
+            + [lambda h=h: self.snap("snap-" + h, source, compression=h) for h in hows]
+            + [lambda n=n: self.restore(n, first) for n in restores])
+        self.assertIn(CODE.ABORTED, codes, "nine at a time")
+        for name in clones:
+            self.is_copy("small", name)
+        for how in hows:
+            self.is_archive_of("small", self.archive("snap-" + how, "small", how))
+        for name in restores:
+            self.is_restored("small", name)
+        snapshots = [first] + [self.snapshot_id("snap-" + h, "small") for h in hows]
+        self.all_at_once([lambda n=n: self.delete(self.volume_id(n)) for n in clones + restores]
+                         + [lambda s=s: self.unsnap(s) for s in snapshots])
+        self.is_tidy()
+
+    def test_deletion_against_a_clone(self):
+        """Of its source, and of itself. Whatever wins: all of the tree, or nothing."""
+        seen = {"clone": [], "source": [], "itself": []}
+        for number in range(ROUNDS):
+            names = ["source-%d" % number, "clone-%d" % number]
+            source = self.clone(names[0], self.source("plain")).volume_id
+            itself = self.volume_id(names[1])
+            self.race(seen, number, source, itself)
+            self.assertFalse(os.path.lexists(self.path(names[0])))
+            if os.path.lexists(self.path(names[1])):
+                self.is_copy("plain", names[1])
+            self.delete(itself)
+        self.assertLessEqual(set(seen["clone"]), {CODE.OK, CODE.ABORTED, CODE.NOT_FOUND})
+        for who in ("source", "itself"):
+            self.assertEqual(set(seen[who]), {CODE.OK, CODE.ABORTED}, "no race: " + who)
+        self.is_tidy()
+
+    def race(self, seen, number, source, itself):
+        """One clone and two deletions, which begin a little later in each round. That of the clone
+        is given up in every other one when it is refused, so that something is left to look at."""
+        def later(call, until=(CODE.OK,)):
+            time.sleep(number * 0.01)
+            return self.codes(call, until, pause=0.005)
+
+        got = together([
+            (self.codes, lambda: self.clone("clone-%d" % number, source),
+             (CODE.OK, CODE.NOT_FOUND, CODE.FAILED_PRECONDITION)),
+            (later, lambda: self.delete(source)),
+            (later, lambda: self.delete(itself), (CODE.OK, CODE.ABORTED)[:1 + number % 2])])
+        for who, codes in zip(("clone", "source", "itself"), got):
+            seen[who] += codes
+
+
+class CopiesOnVersion3(Copies, cases.Base):
+    protocols = "3"
+    version = "3"
+
+
+class CopiesOnVersion4(Copies, cases.Base):
+    protocols = "4"
+    version = "4"
 
 
 if __name__ == "__main__":

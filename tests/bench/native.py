@@ -1,0 +1,223 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""The half of run that goes on without a guest: what pipelining gains where system calls are cheap.
+
+Copies of many small files and of a large one, and a purge, from and to nfs-ganesha in a namespace
+lab, beside the same NFS operations without the driver (the program bare), also over a proxy (the
+program delay) that makes a round trip take 2 ms. All over NFSv3, all in this very run: there is
+no baseline of another day.
+"""
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+from csi_client import capability
+from driver import Driver
+from servers import Export, Failure, Ganesha, free_port, rpc_null, wait_for
+
+LAB = os.environ["LAB_DIR"]
+DISK = os.environ["LAB_DISK"]
+PROGRAMS = os.environ["CSI_NFS_BENCH"]
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "2"))
+BIG_MB = int(os.environ.get("BENCH_BIG_MB", "1024"))
+HOST = "127.0.0.1"
+FILES = 5000  # of 4 KiB, a hundred in each directory
+FEW = 300  # of those that take a round trip after the other
+IN_FLIGHT = 64  # files
+IN_FLIGHT_BIG = 16  # pieces of a large one
+TIMEOUT = 600
+SHARE = os.path.join(DISK, "share")
+
+
+def row(what, ours, baseline, asked=""):
+    """As run-inside prints it."""
+    print("%-44s %14s %20s%s" % (what, ours, baseline, asked and "   " + asked), flush=True)
+
+
+def fill_small(folder):
+    for i in range(FILES):
+        here = os.path.join(folder, "d%d" % (i // 100))
+        os.makedirs(here, exist_ok=True)
+        with open(os.path.join(here, "f%d" % i), "wb") as f:
+            f.write(os.urandom(4096))
+
+
+def fill_big(path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        for _ in range(BIG_MB):
+            f.write(os.urandom(1 << 20))
+
+
+def bare(share, flags, what, count, window):
+    """Files or MB a second."""
+    os.sync()
+    got = subprocess.run([os.path.join(PROGRAMS, "bare"), HOST, share, ",".join(flags), what,
+                          str(count), str(window)], stdout=subprocess.PIPE, text=True, check=True)
+    return float(got.stdout.split()[1])
+
+
+def bare_copies(flags, count, window):
+    """Files a second, of copying and of removing them. Through the server: what is removed behind
+    its back it would believe to be there."""
+    return (bare(SHARE, flags, "copy", count, window), bare(SHARE, flags, "unlink", count, window))
+
+
+class Best:
+    """The highest figure of each name."""
+
+    def __init__(self):
+        self.rates = {}
+
+    def add(self, name, rate):
+        self.rates[name] = max(rate, self.rates.get(name, 0))
+
+    def __getitem__(self, name):
+        return self.rates[name]
+
+    def per_s(self, name):
+        return "%.0f/s" % self.rates[name]
+
+    def ratio(self, one, other):
+        return self.rates[one] / self.rates[other]
+
+
+class Volumes:
+    """A driver, and the share as these flags reach it."""
+
+    def __init__(self, client, flags):
+        self.client = client
+        self.flags = flags
+        self.secrets = {"mountOptions": ",".join(flags)}
+
+    def create(self, name, source=None):
+        """The id. Makes a volume, or a clone of source."""
+        fields = {"name": name, "capacity_range": {"required_bytes": 1 << 30},
+                  "volume_capabilities": [capability(flags=self.flags)], "secrets": self.secrets,
+                  "parameters": {"server": HOST, "share": SHARE}}
+        if source is not None:
+            fields["volume_content_source"] = {"volume": {"volume_id": source}}
+        return self.client.CreateVolume(timeout=TIMEOUT, **fields).volume.volume_id
+
+    def clone(self, source):
+        """The id, and how many seconds it took."""
+        os.sync()
+        begun = time.monotonic()
+        return self.create("copy", source), time.monotonic() - begun
+
+    def purge(self, volume_id):
+        """How many seconds it took until nothing was left of it."""
+        trash = os.path.join(SHARE, ".csi-nfs", "trash")
+        os.sync()
+        begun = time.monotonic()
+        self.client.DeleteVolume(timeout=TIMEOUT, volume_id=volume_id, secrets=self.secrets)
+        if not wait_for(lambda: not os.listdir(trash), TIMEOUT, 0.005):
+            raise Failure("the purge does not end")
+        return time.monotonic() - begun
+
+
+@contextlib.contextmanager
+def far_away(server):
+    """Flags that reach the server over 1 ms more each way."""
+    port = free_port()
+    with subprocess.Popen([os.path.join(PROGRAMS, "delay"), str(port), str(server.port), "1"]) as p:
+        try:
+            if not wait_for(lambda: rpc_null(port, 100003, 3)):
+                raise Failure("the proxy does not answer")
+            yield ["vers=3", "port=%d" % port, "mountport=%d" % server.mount_port]
+        finally:
+            p.terminate()
+
+
+def small_files(volumes, one_by_one):
+    """The best of some rounds; so many files are copied and removed one after the other."""
+    best = Best()
+    source = volumes.create("small")  # from now on this is how the share is reached
+    volumes.purge(volumes.clone(source)[0])  # neither is the first to ask
+    for _ in range(ROUNDS):
+        copy, seconds = volumes.clone(source)
+        best.add("clone", FILES / seconds)
+        best.add("purge", FILES / volumes.purge(copy))
+        for name, count, window in (("bare", FILES, IN_FLIGHT), ("one", one_by_one, 1)):
+            copied, removed = bare_copies(volumes.flags, count, window)
+            best.add(name, copied)
+            best.add(name + " removed", removed)
+    return best
+
+
+def near(volumes):
+    best = small_files(volumes, FILES)
+    row("Clone of %d files of 4 KiB" % FILES, "%.2f s" % (FILES / best["clone"]),
+        "bare libnfs: %.2f s" % (FILES / best["bare"]), "%d files in flight" % IN_FLIGHT)
+    row("  one at a time", best.per_s("clone"), best.per_s("one"),
+        "is %.1f times" % best.ratio("clone", "one"))
+
+
+def far(volumes):
+    best = small_files(volumes, FEW)
+    row("Clone with 1 ms more each way", best.per_s("clone"),
+        "one at a time: %s" % best.per_s("one"),
+        "asked: 20 times, is %.2f" % best.ratio("clone", "one"))
+    row("  bare libnfs, %d files in flight" % IN_FLIGHT, "-", best.per_s("bare"))
+    row("Purge with 1 ms more each way", "%.0f files/s" % best["purge"],
+        "one at a time: %s" % best.per_s("one removed"),
+        "is %.2f times" % best.ratio("purge", "one removed"))
+
+
+def big_file(volumes, places):
+    """Each round has a place of its own for what bare makes: see bare_copies()."""
+    best = Best()
+    source = volumes.create("big")
+    megabytes = BIG_MB * 1.048576
+    # Where this machine is itself a guest, memory costs several times as much when it is used
+    # first. Hence one copy that does not count, and each gives back what it took.
+    volumes.purge(volumes.clone(source)[0])
+    for place in places:
+        copy, seconds = volumes.clone(source)
+        best.add("clone", megabytes / seconds)
+        volumes.purge(copy)
+        best.add("bare", bare(place, volumes.flags, "transfer", BIG_MB, IN_FLIGHT_BIG))
+        os.truncate(os.path.join(place, "bare-to"), 0)  # the server may have it open
+    row("Clone of a file of %d MiB" % BIG_MB, "%.1f MB/s" % best["clone"],
+        "bare libnfs: %.1f MB/s" % best["bare"],
+        "asked: 0.8 of it, is %.2f" % best.ratio("clone", "bare"))
+
+
+def main():
+    places = [os.path.join(DISK, "place-%d" % i) for i in range(ROUNDS)]
+    needed = 4 * BIG_MB << 20  # two sources and a copy, with some room
+    has_room = shutil.disk_usage(DISK).free > needed
+    # All before the server starts, which does not look for what it has not made itself.
+    fill_small(os.path.join(SHARE, "small"))
+    shutil.copy(os.path.join(SHARE, "small", "d0", "f0"), os.path.join(SHARE, "bare-from"))
+    if has_room:
+        fill_big(os.path.join(SHARE, "big", "big"))
+        fill_big(os.path.join(places[0], "bare-from"))
+        for place in places[1:]:
+            os.makedirs(place)
+            os.link(os.path.join(places[0], "bare-from"), os.path.join(place, "bare-from"))
+    print("\nNatively, nfs-ganesha, %d CPUs: all of it in this very run, the best of %d rounds.\n"
+          % (len(os.sched_getaffinity(0)), ROUNDS))
+    row("", "csi-nfs", "baseline")
+    with Ganesha(os.path.join(LAB, "ganesha"), [Export(p) for p in [SHARE] + places]) as server, \
+            Driver(LAB, "--log-level", os.environ.get("BENCH_LOG", "error")) as driver:
+        volumes = Volumes(driver.client, server.flags("3"))
+        near(volumes)
+        if has_room:
+            big_file(volumes, places)
+        else:
+            row("Clone of a file of %d MiB" % BIG_MB, "-", "-", "there is no room for it")
+        with far_away(server) as flags:
+            far(Volumes(driver.client, flags))
+
+
+if __name__ == "__main__":
+    main()
