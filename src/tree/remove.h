@@ -4,7 +4,8 @@
 /*
  * Removes a directory with all that is in it, many operations in flight. It works by handle: paths
  * are not resolved again, symbolic links are removed and not followed, entries that vanish
- * meanwhile are fine. Memory is bounded by the depth of the tree, not by its size.
+ * meanwhile are fine. A directory of the tree whose mode is in the way gets mode 0700, once. Memory is
+ * bounded by the depth of the tree, not by its size.
  */
 #ifndef TREE_REMOVE_H
 #define TREE_REMOVE_H
