@@ -66,6 +66,7 @@ struct batch {
 struct engine {
 	struct nfs_client *client;
 	const struct nfs_handle *dir; /* of the root node */
+	const char *name; /* of the root node */
 	const atomic_bool *cancel;
 	struct tree_stats *stats;
 	struct list all; /* every node */
@@ -541,6 +542,20 @@ static void be_patient(struct engine *e)
 	(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
 }
 
+static void report(const struct engine *e)
+{
+	struct tree_stats *stats = e->stats;
+	uint64_t now;
+
+	if (stats->report == NULL)
+		return;
+	now = clock_now_ns();
+	if (now - stats->reported_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
+		return;
+	stats->reported_ns = now;
+	stats->report(stats, e->name, stats->data);
+}
+
 static int drive(struct engine *e)
 {
 	int r;
@@ -556,6 +571,7 @@ static int drive(struct engine *e)
 		r = nfs_client_run(e->client);
 		if (r < 0)
 			return r;
+		report(e);
 	}
 	return 0;
 }
@@ -578,10 +594,11 @@ static void free_all(struct engine *e)
 int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		const atomic_bool *cancel, struct tree_stats *stats, struct error *err)
 {
-	struct tree_stats unused = { 0, 0 };
+	struct tree_stats unused = { .report = NULL };
 	struct engine e = {
 		.client = c,
 		.dir = dir,
+		.name = name,
 		.cancel = cancel,
 		.stats = stats != NULL ? stats : &unused,
 		.err = err,

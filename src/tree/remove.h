@@ -13,11 +13,17 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "nfs/client.h"
+#include "tree/entry.h"
 
+/* What has been removed, by several calls if it is given to them. */
 struct tree_stats {
-	uint64_t files;
+	uint64_t files; /* and everything else that is no directory */
 	uint64_t directories;
+
+	/* Called every TREE_REPORT_S seconds after reported_ns; name is tree_remove()'s. May be NULL. */
+	void (*report)(const struct tree_stats *stats, const char *name, void *data);
+	void *data;
+	uint64_t reported_ns;
 };
 
 /*

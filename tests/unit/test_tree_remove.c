@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/cleanup.h"
+#include "base/clock.h"
 #include "fake/nfs.h"
 #include "tree/remove.h"
 #include "check_util.h"
@@ -337,4 +337,51 @@ START_TEST(test_ended)
 }
 END_TEST
 
-CHECK_MAIN("tree/remove", test_closed, test_root, test_of_a_stranger, test_refused, test_ended)
+struct reports {
+	unsigned int n;
+	uint64_t entries;
+	bool is_named;
+};
+
+static void count_report(const struct tree_stats *stats, const char *name, void *data)
+{
+	struct reports *reports = data;
+
+	reports->n++;
+	reports->entries = stats->files + stats->directories;
+	reports->is_named = strcmp(name, "tree") == 0;
+}
+
+/* One that is due is made, and then there are TREE_REPORT_S seconds without. */
+START_TEST(test_report)
+{
+	const uint64_t now = clock_now_ns(), ago = TREE_REPORT_S * CLOCK_NS_PER_S;
+	const uint64_t times[] = { now, now - ago };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(times); i++) {
+		struct fake_nfs *f = share_new(&kinds[0].habits, false);
+		struct reports reports = { .n = 0 };
+		struct tree_stats stats = {
+			.files = 1000,
+			.report = count_report,
+			.data = &reports,
+			.reported_ns = times[i],
+		};
+		struct seen seen = { .chmods = 0 };
+		struct error err;
+
+		check_int("report", "result", remove_tree(f, 3, &seen, &stats, &err), 0);
+		check_int("report", "reports", reports.n, i);
+		if (i > 0) {
+			check_that("report", "name", reports.is_named);
+			check_that("report", "entries", reports.entries >= 1000);
+			check_that("report", "time", stats.reported_ns >= now);
+		}
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+CHECK_MAIN("tree/remove", test_closed, test_root, test_of_a_stranger, test_refused, test_ended,
+	   test_report)
