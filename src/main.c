@@ -52,17 +52,25 @@ struct app {
 	atomic_uint transfers;
 };
 
-static void report_purge(const struct nfs_export *e, uint64_t files, uint64_t directories,
-			 const struct error *err)
+static void report_purge(const struct purger_report *p)
 {
-	if (err != NULL)
+	const struct nfs_export *e = p->export;
+	uint64_t per_second = (p->files + p->directories) * 1000 / p->ms;
+
+	if (p->err != NULL)
 		log_warn("Purging deleted volumes failed, it will be tried again",
 			 LOG_STR("server", e->server), LOG_STR("share", e->share),
-			 LOG_STR("error", err->msg));
+			 LOG_STR("error", p->err->msg));
+	else if (p->name != NULL)
+		log_info("Purging", LOG_STR("what", p->name), LOG_STR("server", e->server),
+			 LOG_STR("share", e->share), LOG_NUM("files", p->files),
+			 LOG_NUM("directories", p->directories),
+			 LOG_NUM("entries_per_second", per_second), LOG_NUM("seconds", p->ms / 1000));
 	else
 		log_info("Purged deleted volumes", LOG_STR("server", e->server),
-			 LOG_STR("share", e->share), LOG_NUM("files", files),
-			 LOG_NUM("directories", directories));
+			 LOG_STR("share", e->share), LOG_NUM("files", p->files),
+			 LOG_NUM("directories", p->directories),
+			 LOG_NUM("entries_per_second", per_second), LOG_NUM("seconds", p->ms / 1000));
 }
 
 /* What an earlier process left in the trash of the default share. */

@@ -11,6 +11,8 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
@@ -343,6 +345,13 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 	return r;
 }
 
+/* A purge within a call, for the log. */
+struct purge {
+	const struct nfs_export *export;
+	struct tree_stats stats;
+	uint64_t started_ns;
+};
+
 struct trash_names {
 	const char *key;
 	char **names;
@@ -368,10 +377,29 @@ static int take_trash(void *data, const struct nfs_entry *entry)
 	return 0;
 }
 
+static void log_purge(const struct purge *p, const char *name, const char *message)
+{
+	const struct tree_stats *s = &p->stats;
+	uint64_t ms = (clock_now_ns() - p->started_ns) / CLOCK_NS_PER_MS + 1;
+
+	log_info(message, LOG_STR("what", name), LOG_STR("server", p->export->server),
+		 LOG_STR("share", p->export->share), LOG_NUM("files", s->files),
+		 LOG_NUM("directories", s->directories),
+		 LOG_NUM("entries_per_second", (s->files + s->directories) * 1000 / ms),
+		 LOG_NUM("seconds", ms / 1000));
+}
+
+static void report_purge(const struct tree_stats *stats, const char *name, void *data)
+{
+	(void)stats;
+	log_purge(data, name, "Purging");
+}
+
 int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 {
 	char prefix[NFS_TRASH_KEY_MAX + 1];
 	struct trash_names t = { .key = prefix };
+	struct purge p = { .export = &c->export, .started_ns = clock_now_ns() };
 	const struct nfs_handle *trash;
 	size_t i;
 	int r;
@@ -379,16 +407,24 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 	r = nfs_state_folder(c, NFS_FOLDER_TRASH, false, &trash, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
+	p.stats = (struct tree_stats){
+		.report = report_purge,
+		.data = &p,
+		.reported_ns = p.started_ns,
+	};
 	nfs_state_trash_key(prefix, key);
 	r = nfs_readdir(c, trash, take_trash, &t);
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "reading the trash");
 	for (i = 0; i < t.n; i++) {
 		if (r == 0)
-			r = tree_remove(c, trash, t.names[i], NULL, NULL, err);
+			r = tree_remove(c, trash, t.names[i], NULL, &p.stats, err);
 		free(t.names[i]);
 	}
 	free(t.names);
+	/* The call itself tells of one that did not last. */
+	if (r == 0 && p.stats.reported_ns != p.started_ns)
+		log_purge(&p, key, "Purged");
 	return r;
 }
 

@@ -182,9 +182,42 @@ static int empty_trash(struct purger *p, struct nfs_client *c, struct tree_stats
 	}
 }
 
+/* One try to empty a share's trash. */
+struct attempt {
+	const struct purger *purger;
+	const struct job *job;
+	uint64_t started_ns;
+};
+
+static void report(const struct attempt *a, const struct tree_stats *stats, const char *name,
+		   const struct error *err)
+{
+	const struct purger_report report = {
+		.export = &a->job->export,
+		.name = name,
+		.files = stats->files,
+		.directories = stats->directories,
+		.ms = (clock_now_ns() - a->started_ns) / CLOCK_NS_PER_MS + 1,
+		.err = err,
+	};
+
+	if (a->purger->report != NULL)
+		a->purger->report(&report);
+}
+
+static void report_progress(const struct tree_stats *stats, const char *name, void *data)
+{
+	report(data, stats, name, NULL);
+}
+
 static void run_job(struct purger *p, struct job *job)
 {
-	struct tree_stats stats = { 0, 0 };
+	struct attempt a = { .purger = p, .job = job, .started_ns = clock_now_ns() };
+	struct tree_stats stats = {
+		.report = report_progress,
+		.data = &a,
+		.reported_ns = a.started_ns,
+	};
 	struct error err = { .code = ERROR_OK };
 	struct nfs_client *c;
 	int r;
@@ -196,8 +229,8 @@ static void run_job(struct purger *p, struct job *job)
 	}
 	if (r == -ECANCELED)
 		return;
-	if (p->report != NULL && (r < 0 || stats.files + stats.directories > 0))
-		p->report(&job->export, stats.files, stats.directories, r < 0 ? &err : NULL);
+	if (r < 0 || stats.files + stats.directories > 0)
+		report(&a, &stats, NULL, r < 0 ? &err : NULL);
 	if (r == 0)
 		job->retry_s = 0;
 	else if (job->retry_s == 0)

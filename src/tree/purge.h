@@ -13,9 +13,20 @@
 
 struct purger;
 
-/* Called after each attempt that did or failed to do something, on the purger's thread; err is NULL on success. */
-typedef void (*purger_report_fn)(const struct nfs_export *e, uint64_t files, uint64_t directories,
-				 const struct error *err);
+/* Of one attempt to empty the trash of a share. */
+struct purger_report {
+	const struct nfs_export *export;
+	const char *name; /* what is being removed from the trash; NULL: the attempt is over */
+	uint64_t files, directories; /* that are gone so far */
+	uint64_t ms; /* since it began, never 0 */
+	const struct error *err; /* why it failed; NULL: it did not */
+};
+
+/*
+ * Called on the purger's thread: every TREE_REPORT_S seconds while an attempt lasts, and after each one that
+ * did or failed to do something.
+ */
+typedef void (*purger_report_fn)(const struct purger_report *report);
 
 /* Starts no thread yet: the first purger_add() does. The pool is borrowed. 0 or -ENOMEM. */
 int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn report);

@@ -19,7 +19,7 @@
 
 enum node_state {
 	NODE_LOOKUP, /* its handle or type is not known */
-	NODE_CHMOD, /* its mode kept us from reading it */
+	NODE_CHMOD, /* its mode kept us from reading it, or from removing what is in it */
 	NODE_READ,
 	NODE_BUSY, /* entries are being removed */
 	NODE_RMDIR,
@@ -34,6 +34,7 @@ struct node {
 	enum node_state state;
 	struct nfs_op op; /* for all but the removal of entries */
 	bool op_active;
+	bool opened; /* op was started when its directory had its new mode */
 	struct nfs_handle handle;
 	struct list names; /* entries of the page that was read, to be removed */
 	size_t outstanding; /* entries and subdirectories that are not finished */
@@ -42,6 +43,7 @@ struct node {
 	unsigned int rmdir_tries;
 	bool seen_entry;
 	bool chmod_tried;
+	bool chmod_done; /* answered, well or not: who is refused from now on stays refused */
 	bool failed;
 	char name[];
 };
@@ -56,6 +58,7 @@ struct name {
 struct batch {
 	struct nfs_op op;
 	struct node *node;
+	bool opened; /* it was started when the node had its new mode */
 	struct list names;
 	const char *texts[NFS_REMOVE_MAX];
 };
@@ -63,10 +66,12 @@ struct batch {
 struct engine {
 	struct nfs_client *client;
 	const struct nfs_handle *dir; /* of the root node */
+	const char *name; /* of the root node */
 	const atomic_bool *cancel;
 	struct tree_stats *stats;
 	struct list all; /* every node */
 	struct list ready; /* last in, first out: depth before breadth bounds the memory */
+	struct list held; /* nodes that wait for the new mode of their parent; linked by ready */
 	size_t in_flight;
 	unsigned int patience;
 	bool wait; /* the server asked to try later */
@@ -188,6 +193,33 @@ static void drop_name(struct name *name)
 	free(name);
 }
 
+/*
+ * Whether what was refused in dir is to be tried again. Who may not write there may still be its owner, who
+ * may change the mode: that is done once, for all that was under way when it was refused. dir NULL is what
+ * the tree lies in, which stays as it is. opened: dir had its new mode when the operation was started.
+ */
+static bool opens(struct engine *e, struct node *dir, int r, bool opened)
+{
+	if ((r != -EACCES && r != -EPERM) || dir == NULL || opened)
+		return false;
+	if (!dir->chmod_tried && dir->state == NODE_BUSY) {
+		dir->chmod_tried = true;
+		dir->state = NODE_CHMOD;
+		make_ready(e, dir);
+	}
+	return dir->chmod_tried;
+}
+
+/* To be tried again, but not before its directory has its new mode. */
+static void hold(struct engine *e, struct node *node)
+{
+	make_ready(e, node);
+	if (node->parent->chmod_done)
+		return;
+	list_remove(&node->ready);
+	list_add_tail(&e->held, &node->ready);
+}
+
 /* Those that were not come to have another try. */
 static void put_back(struct engine *e, struct batch *batch)
 {
@@ -199,7 +231,7 @@ static void put_back(struct engine *e, struct batch *batch)
 		list_remove(link);
 		list_add_tail(&node->names, link);
 	}
-	if (!list_is_empty(&node->names))
+	if (!list_is_empty(&node->names) && node->state == NODE_BUSY)
 		make_ready(e, node);
 }
 
@@ -219,7 +251,8 @@ static void batch_replied(struct nfs_op *op)
 	}
 	if (op->error == -EAGAIN && e->patience < PATIENCE_MAX) {
 		e->wait = true;
-	} else if (op->error != 0 && !list_is_empty(&batch->names)) {
+	} else if (op->error != 0 && !list_is_empty(&batch->names) &&
+		   !opens(e, node, op->error, batch->opened)) {
 		struct name *name = container_of(batch->names.next, struct name, link);
 
 		if (op->error != -ENOENT) {
@@ -298,6 +331,23 @@ static void lookup_replied(struct engine *e, struct node *node, int r)
 	make_ready(e, node);
 }
 
+/* What is in the node goes on, or the reading of it. If the mode could not be set, that is refused again. */
+static void chmod_replied(struct engine *e, struct node *node)
+{
+	struct list *pos, *tmp;
+
+	node->chmod_done = true;
+	node->state = node->outstanding > 0 ? NODE_BUSY : NODE_READ;
+	list_for_each_safe(pos, tmp, &e->held) {
+		struct node *held = container_of(pos, struct node, ready);
+
+		if (held->parent == node)
+			make_ready(e, held);
+	}
+	if (node->state == NODE_READ || !list_is_empty(&node->names))
+		make_ready(e, node);
+}
+
 static void read_replied(struct engine *e, struct node *node, int r)
 {
 	if (r == -EACCES && !node->chmod_tried) {
@@ -341,6 +391,23 @@ static void rmdir_replied(struct engine *e, struct node *node, int r)
 	node_finish(e, node);
 }
 
+/* Of an operation in the node's parent. */
+static void name_replied(struct engine *e, struct node *node, int r)
+{
+	if (opens(e, node->parent, r, node->opened)) {
+		hold(e, node);
+	} else if (node->state == NODE_LOOKUP) {
+		lookup_replied(e, node, r);
+	} else if (node->state == NODE_RMDIR) {
+		rmdir_replied(e, node, r);
+	} else if (r < 0 && r != -ENOENT) {
+		node_failed(e, node, r, "removing");
+	} else {
+		e->stats->files++;
+		node_finish(e, node);
+	}
+}
+
 static void node_replied(struct nfs_op *op)
 {
 	struct node *node = container_of(op, struct node, op);
@@ -356,25 +423,15 @@ static void node_replied(struct nfs_op *op)
 	}
 	switch (node->state) {
 	case NODE_LOOKUP:
-		lookup_replied(e, node, r);
+	case NODE_RMDIR:
+	case NODE_REMOVE:
+		name_replied(e, node, r);
 		break;
 	case NODE_CHMOD:
-		node->state = NODE_READ;
-		make_ready(e, node);
+		chmod_replied(e, node);
 		break;
 	case NODE_READ:
 		read_replied(e, node, r);
-		break;
-	case NODE_RMDIR:
-		rmdir_replied(e, node, r);
-		break;
-	case NODE_REMOVE:
-		if (r < 0 && r != -ENOENT) {
-			node_failed(e, node, r, "removing");
-			break;
-		}
-		e->stats->files++;
-		node_finish(e, node);
 		break;
 	case NODE_BUSY:
 		break; /* has no operation of its own */
@@ -393,6 +450,7 @@ static int start_batch(struct engine *e, struct node *node)
 		return -ENOMEM;
 	list_init(&batch->names);
 	batch->node = node;
+	batch->opened = node->chmod_done;
 	batch->op.type = NFS_OP_REMOVE;
 	batch->op.dir = &node->handle;
 	batch->op.data = e;
@@ -451,6 +509,7 @@ static int start_node(struct engine *e, struct node *node)
 	op->dir = node->state == NODE_READ || node->state == NODE_CHMOD ? &node->handle
 									: parent_handle(e, node);
 	list_remove(&node->ready);
+	node->opened = node->parent != NULL && node->parent->chmod_done;
 	node->op_active = true;
 	return nfs_client_start(e->client, op);
 }
@@ -483,6 +542,20 @@ static void be_patient(struct engine *e)
 	(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
 }
 
+static void report(const struct engine *e)
+{
+	struct tree_stats *stats = e->stats;
+	uint64_t now;
+
+	if (stats->report == NULL)
+		return;
+	now = clock_now_ns();
+	if (now - stats->reported_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
+		return;
+	stats->reported_ns = now;
+	stats->report(stats, e->name, stats->data);
+}
+
 static int drive(struct engine *e)
 {
 	int r;
@@ -498,6 +571,7 @@ static int drive(struct engine *e)
 		r = nfs_client_run(e->client);
 		if (r < 0)
 			return r;
+		report(e);
 	}
 	return 0;
 }
@@ -520,10 +594,11 @@ static void free_all(struct engine *e)
 int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		const atomic_bool *cancel, struct tree_stats *stats, struct error *err)
 {
-	struct tree_stats unused = { 0, 0 };
+	struct tree_stats unused = { .report = NULL };
 	struct engine e = {
 		.client = c,
 		.dir = dir,
+		.name = name,
 		.cancel = cancel,
 		.stats = stats != NULL ? stats : &unused,
 		.err = err,
@@ -533,6 +608,7 @@ int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *
 
 	list_init(&e.all);
 	list_init(&e.ready);
+	list_init(&e.held);
 	root = node_new(&e, NULL, name);
 	if (root == NULL)
 		return error_oom(err);

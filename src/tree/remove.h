@@ -4,7 +4,8 @@
 /*
  * Removes a directory with all that is in it, many operations in flight. It works by handle: paths
  * are not resolved again, symbolic links are removed and not followed, entries that vanish
- * meanwhile are fine. Memory is bounded by the depth of the tree, not by its size.
+ * meanwhile are fine. A directory of the tree whose mode is in the way gets mode 0700, once. Memory is
+ * bounded by the depth of the tree, not by its size.
  */
 #ifndef TREE_REMOVE_H
 #define TREE_REMOVE_H
@@ -12,11 +13,17 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "nfs/client.h"
+#include "tree/entry.h"
 
+/* What has been removed, by several calls if it is given to them. */
 struct tree_stats {
-	uint64_t files;
+	uint64_t files; /* and everything else that is no directory */
 	uint64_t directories;
+
+	/* Called every TREE_REPORT_S seconds after reported_ns; name is tree_remove()'s. May be NULL. */
+	void (*report)(const struct tree_stats *stats, const char *name, void *data);
+	void *data;
+	uint64_t reported_ns;
 };
 
 /*

@@ -64,11 +64,17 @@ struct fake_nfs {
 	void *watch_data;
 };
 
+struct queued {
+	struct nfs_op *op;
+	bool performed; /* only its reply is to come */
+	int result;
+};
+
 struct fake_client {
 	struct nfs_client client;
 	struct fake_nfs *fake;
 	struct fake_client *peer; /* driven by the same thread; NULL: none */
-	struct nfs_op *queue[NFS_WINDOW * 4];
+	struct queued queue[NFS_WINDOW * 4];
 	size_t n_queue;
 };
 
@@ -344,9 +350,10 @@ static int do_make(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	return 0;
 }
 
-static int do_remove(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
+static int remove_name(struct fake_nfs *f, struct inode *dir, const struct nfs_op *op,
+		       const char *name)
 {
-	struct node *node = child(f, dir, op->name);
+	struct node *node = child(f, dir, name);
 	bool rmdir = op->type == NFS_OP_RMDIR;
 
 	if (node == NULL)
@@ -359,6 +366,19 @@ static int do_remove(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 		return -ENOTEMPTY;
 	node_free(f, node);
 	return 0;
+}
+
+/* Of several names, up to the first that fails. */
+static int do_remove(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
+{
+	int r = 0;
+
+	if (op->n_names == 0)
+		return remove_name(f, dir, op, op->name);
+	assert(op->client->version == 4 && op->n_names <= NFS_REMOVE_MAX);
+	for (op->count = 0; r == 0 && op->count < op->n_names; op->count += r == 0)
+		r = remove_name(f, dir, op, op->names[op->count]);
+	return r;
 }
 
 static int do_rename(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
@@ -452,6 +472,22 @@ static size_t page_of(const struct inode *dir, uint64_t cookie, struct node **pa
 	return n;
 }
 
+#define MAY_READ 4U
+#define MAY_WRITE 2U
+#define MAY_SEARCH 1U
+
+/* Whether the mode lets the client do that in a directory. */
+static bool may(const struct fake_nfs *f, const struct inode *dir, const struct nfs_op *op,
+		uint32_t what)
+{
+	const struct nfs_export *e = &op->client->export;
+	uint32_t bits = e->uid == dir->uid   ? dir->mode >> 6
+			: e->gid == dir->gid ? dir->mode >> 3
+					     : dir->mode;
+
+	return !f->habits.modes || is_root(f, op) || (bits & what) == what;
+}
+
 static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 {
 	static const char none[sizeof(op->verifier)] = { 0 };
@@ -467,7 +503,7 @@ static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op
 	for (i = 0; i < n; i++) {
 		struct nfs_entry entry = { .name = page[i]->name, .cookie = page[i]->cookie };
 
-		if (has_attributes(f, page[i]))
+		if (has_attributes(f, page[i]) && may(f, dir, op, MAY_SEARCH))
 			describe(page[i]->inode, &entry.handle, &entry.attr);
 		op->cookie = entry.cookie;
 		op->entry(op, &entry);
@@ -586,9 +622,14 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 static int perform_in(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 {
 	int r = op->type != NFS_OP_READDIR ? check_name(op->name) : 0;
+	uint32_t needed = op->type == NFS_OP_READDIR  ? MAY_READ
+			  : op->type == NFS_OP_LOOKUP ? MAY_SEARCH
+						      : MAY_WRITE | MAY_SEARCH;
 
 	if (r < 0)
 		return r;
+	if (!may(f, dir, op, needed))
+		return -EACCES;
 	switch (op->type) {
 	case NFS_OP_LOOKUP:
 		return do_lookup(f, dir, op);
@@ -636,14 +677,28 @@ static bool is_to_fail(struct fake_nfs *f, enum nfs_op_type type)
 	return x->nth != 0 && (f->operations == x->nth || (x->all && f->operations > x->nth));
 }
 
+static bool is_answered_late(const struct fake_nfs *f, enum nfs_op_type type)
+{
+	return f->habits.late &&
+	       (1U << type & (1U << NFS_OP_REMOVE | 1U << NFS_OP_RMDIR | 1U << NFS_OP_LOOKUP)) != 0;
+}
+
 static int fake_start(struct nfs_client *c, struct nfs_op *op)
 {
 	struct fake_client *client = container_of(c, struct fake_client, client);
+	struct fake_nfs *f = client->fake;
+	struct queued *q;
 
 	if (c->broken)
 		return -ECONNABORTED;
 	assert(client->n_queue < ARRAY_SIZE(client->queue));
-	client->queue[client->n_queue++] = op;
+	q = &client->queue[client->n_queue++];
+	*q = (struct queued){ .op = op, .performed = is_answered_late(f, op->type) };
+	if (q->performed) {
+		pthread_mutex_lock(&f->lock);
+		q->result = perform(f, op);
+		pthread_mutex_unlock(&f->lock);
+	}
 	return 0;
 }
 
@@ -660,23 +715,38 @@ static void break_client(struct fake_client *client, int error)
 {
 	client->client.broken = true;
 	while (client->n_queue > 0)
-		finish(client->queue[--client->n_queue], error);
+		finish(client->queue[--client->n_queue].op, error);
+}
+
+/* What comes next: in the order in which it was started, but for what is answered late. */
+static struct queued take(struct fake_client *client)
+{
+	struct queued q;
+	size_t i = 0;
+
+	while (i < client->n_queue && client->queue[i].performed)
+		i++;
+	if (i == client->n_queue)
+		i = 0;
+	q = client->queue[i];
+	client->n_queue--;
+	memmove(client->queue + i, client->queue + i + 1, (client->n_queue - i) * sizeof(q));
+	return q;
 }
 
 static int run_one(struct fake_client *client)
 {
 	struct fake_nfs *f = client->fake;
-	struct nfs_op *op = client->queue[0];
+	struct queued q = take(client);
+	struct nfs_op *op = q.op;
 	bool fails;
-	int r = 0;
+	int r = q.result;
 
-	client->n_queue--;
-	memmove(client->queue, client->queue + 1, client->n_queue * sizeof(client->queue[0]));
 	if (f->watch != NULL)
 		f->watch(f, op, f->watch_data);
 	pthread_mutex_lock(&f->lock);
 	fails = is_to_fail(f, op->type);
-	if (!fails || f->failure.after)
+	if (!q.performed && (!fails || f->failure.after))
 		r = perform(f, op);
 	if (fails)
 		r = f->failure.error;

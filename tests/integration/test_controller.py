@@ -26,6 +26,8 @@ from csi_client import Client, capability, pb
 from driver import Driver
 from servers import Export, wait_for
 
+OWNER = 4321  # of a volume that is not root's
+
 
 class Controller(OnServer):
     """Cases that run once for each kind of server: mixed into Base below."""
@@ -740,6 +742,40 @@ class Controller(OnServer):
                 client.DeleteVolume(timeout=10, volume_id=volume_id, secrets=self.secrets)
         except grpc.RpcError:
             pass  # that is what a killed driver looks like
+
+    # ---- purge ----
+
+    def test_purge_of_closed_directories(self):
+        """Where the driver is not root, modes are in the way of their owner, too."""
+        share = os.path.join(DISK, type(self).__name__, "squashed")
+        owner = str(OWNER)
+        self.addCleanup(self._give, share, 0)
+        self._give(share, OWNER)
+        volume = self.create("closed", share=share, uid=owner, gid=owner)
+        base = os.path.join(share, "closed")
+        with self.server_down():
+            for mode in (0o555, 0o500, 0o444, 0o300, 0):
+                here = os.path.join(base, "mode-%o" % mode)
+                for i in range(5):
+                    os.makedirs(os.path.join(here, "folder-%d" % i, "empty"))
+                for i in range(200):
+                    with open(os.path.join(here, "file-%d" % i), "w", encoding="ascii") as f:
+                        f.write("x")
+                os.mkfifo(os.path.join(here, "folder-0", "fifo"))
+                os.symlink(share, os.path.join(here, "folder-0", "link"))
+                servers.run("chown", "-hR", owner + ":" + owner, here)
+                os.chmod(os.path.join(here, "folder-0"), mode)
+                os.chmod(here, mode)
+        self.delete(volume.volume_id)
+        self.is_clean(share)
+        self.assertEqual(os.listdir(os.path.join(share, STATE, "trash")), [])
+        self.assertEqual(stat.S_IMODE(os.stat(share).st_mode), 0o755)
+
+    def _give(self, share, owner):
+        """The share to somebody, with nothing in it."""
+        with self.server_down():
+            servers.run("rm", "-rf", "--", *(os.path.join(share, n) for n in os.listdir(share)))
+            os.chown(share, owner, owner)
 
 
 class OnVersion3(Controller, Base):
