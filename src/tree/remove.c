@@ -517,7 +517,7 @@ static int start_node(struct engine *e, struct node *node)
 /* Fills the window. A failure to start is one of the connection, or of memory: nothing goes on. */
 static int fill(struct engine *e)
 {
-	while (e->in_flight < NFS_WINDOW && !list_is_empty(&e->ready)) {
+	while (e->in_flight < nfs_window(e->client) && !list_is_empty(&e->ready)) {
 		struct node *node = container_of(e->ready.prev, struct node, ready);
 		int r;
 

@@ -74,7 +74,7 @@ static void purge(const char *row, struct fake_nfs *f)
 	said.progress = said.ends = 0;
 	error_clear(&said.err);
 	fake_nfs_serve(f);
-	ck_assert(nfs_pool_new(&pool, fake_nfs_connect_fn) == 0);
+	ck_assert(nfs_pool_new(&pool, fake_nfs_connect_fn, 0) == 0);
 	ck_assert(purger_new(&p, pool, note) == 0);
 	ck_assert(purger_add(p, &e) == 0);
 	(void)clock_gettime(CLOCK_REALTIME, &until);
