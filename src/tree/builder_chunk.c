@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/builder_node.h"
+
+void builder_chunk_free(struct builder_chunk *chunk)
+{
+	chunk->node->builder->bytes -= chunk->len;
+	list_remove(&chunk->link);
+	free(chunk);
+}
+
+static int check_verifier(struct builder_node *node, const struct nfs_op *op)
+{
+	if (op->stable)
+		return 0;
+	node->unstable = true;
+	if (!node->has_verifier)
+		memcpy(node->verifier, op->verifier, sizeof(node->verifier));
+	node->has_verifier = true;
+	return memcmp(node->verifier, op->verifier, sizeof(node->verifier)) == 0 ? 0 : -EIO;
+}
+
+static void written(struct nfs_op *op)
+{
+	struct builder_chunk *chunk = container_of(op, struct builder_chunk, op);
+	struct builder_node *node = chunk->node;
+	struct tree_builder *b = node->builder;
+	size_t done = chunk->op.offset + op->count - chunk->offset;
+	int r = op->error;
+
+	b->work->in_flight--;
+	if (r == 0)
+		r = check_verifier(node, op);
+	if (r == 0 && op->count == 0)
+		r = -EIO;
+	if ((r == 0 && done < chunk->len) || (r < 0 && tree_is_to_be_retried(b->work, r))) {
+		/* Servers may take less than they are given: op.offset tells how far it got. */
+		if (r == 0)
+			chunk->op.offset += op->count;
+		list_add_tail(&node->chunks, &chunk->link);
+		builder_node_ready(node);
+		return;
+	}
+	if (r < 0)
+		builder_fail(b, r, "writing", node->name);
+	builder_chunk_free(chunk);
+	node->pending--;
+	builder_node_settle(node);
+}
+
+int builder_chunk_add(struct builder_node *node, uint64_t offset, const char *data, size_t len)
+{
+	struct builder_chunk *chunk = malloc(sizeof(*chunk) + len);
+
+	if (chunk == NULL)
+		return -ENOMEM;
+	memset(chunk, 0, sizeof(*chunk)); /* not the data */
+	memcpy(chunk->data, data, len);
+	chunk->node = node;
+	chunk->offset = offset;
+	chunk->len = len;
+	chunk->op.type = NFS_OP_WRITE;
+	chunk->op.dir = &node->handle;
+	chunk->op.offset = offset;
+	chunk->op.done = written;
+	list_add_tail(&node->chunks, &chunk->link);
+	node->builder->bytes += len;
+	node->pending++;
+	return 0;
+}
+
+/* One that fits into a single operation need not be committed by another. */
+int builder_chunk_start(struct builder_node *node)
+{
+	struct builder_chunk *chunk = container_of(node->chunks.next, struct builder_chunk, link);
+	struct tree_work *work = node->builder->work;
+	struct nfs_op *op = &chunk->op;
+	size_t done = op->offset - chunk->offset;
+	int r;
+
+	list_remove(&chunk->link);
+	if (list_is_empty(&node->chunks))
+		list_remove(&node->link);
+	op->count = (uint32_t)(chunk->len - done);
+	op->buffer = chunk->data + done;
+	op->stable = !node->has_holes && node->attr.size == chunk->len;
+	r = nfs_client_start(work->to, op);
+	if (r < 0)
+		list_add_tail(&node->chunks, &chunk->link);
+	return r;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * One entry of a tree that is being made, and the data that is written to it: what tree/builder.h consists
+ * of, and of no use elsewhere. Replies move an entry on from one state to the next; builder.ready holds those
+ * that have something to start.
+ */
+#ifndef TREE_BUILDER_NODE_H
+#define TREE_BUILDER_NODE_H
+
+#include "base/list.h"
+#include "tree/builder.h"
+
+enum builder_node_state {
+	NODE_MAKE,
+	NODE_REPLACE, /* what has come under this name before goes */
+	NODE_FIND, /* its handle is not known */
+	NODE_LOOK, /* what it is, or whose: attributes are optional in version 3 replies */
+	NODE_FILL, /* open for children and data */
+	NODE_COMMIT,
+	NODE_VERIFY,
+	NODE_ATTRIBUTES,
+	NODE_MODE, /* after the owner, which takes setuid away on some servers */
+	NODE_LINK, /* another name of something; made at once */
+};
+
+struct builder_node {
+	struct list link; /* in builder.ready, or in parent->waiting */
+	struct list all;
+	struct tree_builder *builder;
+	struct builder_node *parent;
+	enum builder_node_state state;
+	bool busy; /* op is in flight */
+	bool ended;
+	bool plain; /* without attributes of its own: keeps what it has */
+	bool was_there; /* before it was begun */
+	bool unstable; /* has data that is not yet on the disk */
+	bool has_verifier;
+	bool has_holes;
+	char verifier[8];
+	uint64_t size; /* of a file, as far as data has come */
+	uint64_t verified; /* bytes before that piece */
+	uint64_t sum, sum_again; /* checksums of what came, and of what was read again */
+	char *again; /* a piece of VERIFY_BYTES that is read again */
+	uint32_t n_again; /* bytes of it that have come */
+	size_t pending; /* children or chunks that are not finished */
+	struct list waiting; /* children, until the handle is known */
+	struct list chunks; /* to be written */
+	struct nfs_op op;
+	struct nfs_handle handle; /* len 0: it cannot be used yet */
+	struct nfs_handle found; /* until it can */
+	struct nfs_attr attr; /* wanted */
+	struct nfs_attr made; /* as the server made it, as far as it said */
+	char *text; /* of a symbolic link */
+	char name[];
+};
+
+struct builder_chunk {
+	struct list link;
+	struct builder_node *node;
+	struct nfs_op op;
+	uint64_t offset;
+	size_t len;
+	char data[];
+};
+
+struct tree_builder {
+	struct tree_sink sink;
+	struct tree_work *work;
+	const struct nfs_handle *parent;
+	const struct tree_builder_options *options;
+	struct builder_node *current; /* begun last, and not ended */
+	struct list ready; /* nodes with something to start */
+	struct list later; /* NODE_FIND and NODE_REPLACE, of what came before and is not finished */
+	struct list all;
+	size_t n_closing; /* nodes that have been ended and are not finished */
+	size_t bytes; /* of chunks */
+	uint64_t data; /* bytes taken */
+	struct nfs_handle root;
+	bool finished; /* the root is */
+	bool owners; /* we are root on the server */
+	uint32_t uid; /* that we are */
+	int error; /* the first one; nothing is started after it */
+	struct error err;
+};
+
+/* The first error is the one that is told; nothing is started after it. */
+void builder_fail(struct tree_builder *b, int r, const char *verb, const char *name);
+
+/* Below builder.current; NULL: no memory. */
+struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_entry *entry);
+void builder_node_free(struct builder_node *node);
+
+void builder_node_ready(struct builder_node *node);
+
+/* Decides what comes next for a node that nothing is left to be done in. */
+void builder_node_settle(struct builder_node *node);
+
+/* It is complete: its parent may have waited for that. */
+void builder_node_finish(struct builder_node *node);
+
+/* Starts the next operation. A negative errno where that cannot be. */
+int builder_node_start(struct builder_node *node);
+
+/* Data to be written, copied. -ENOMEM, or 0. */
+int builder_chunk_add(struct builder_node *node, uint64_t offset, const char *data, size_t len);
+int builder_chunk_start(struct builder_node *node);
+void builder_chunk_free(struct builder_chunk *chunk);
+
+#endif
