@@ -4,7 +4,6 @@
 #include "csi/transfer.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -163,7 +162,7 @@ int transfer_check_source(struct transfer *t, const char *path, const struct nfs
 		r = nfs_lookup(c, &place.parent, place.base, &now, NULL);
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
 		return nfs_error_set(err, c, r, "volume directory '%s'", path);
-	if (r == 0 && now.len == handle->len && memcmp(now.data, handle->data, now.len) == 0)
+	if (r == 0 && nfs_handle_is_equal(&now, handle))
 		return 0;
 	return error_set(err, ERROR_ABORTED, "volume directory '%s' went away while it was read",
 			 path);

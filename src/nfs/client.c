@@ -27,6 +27,11 @@ void nfs_client_free(struct nfs_client *c)
 		c->ops->free(c);
 }
 
+bool nfs_handle_is_equal(const struct nfs_handle *a, const struct nfs_handle *b)
+{
+	return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
+}
+
 unsigned int nfs_window(const struct nfs_client *c)
 {
 	return c->window != 0 ? c->window : NFS_WINDOW;

@@ -68,6 +68,8 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 
 void nfs_client_free(struct nfs_client *c);
 
+bool nfs_handle_is_equal(const struct nfs_handle *a, const struct nfs_handle *b);
+
 /* How many operations may be in flight on it: what the pool was told, or NFS_WINDOW. */
 unsigned int nfs_window(const struct nfs_client *c);
 

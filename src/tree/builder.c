@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/path.h"
 #include "base/str.h"
@@ -113,11 +112,6 @@ static int find(struct tree_builder *b, const char *path, struct nfs_handle *ret
 	return 0;
 }
 
-static bool is_same(const struct nfs_handle *a, const struct nfs_handle *b)
-{
-	return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
-}
-
 /* What has come under the name before goes, unless it is the file itself. */
 static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target,
 			   const struct nfs_handle *dir, const char *name)
@@ -128,7 +122,7 @@ static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target
 
 	if (r < 0)
 		return r;
-	if (is_same(&there, target))
+	if (nfs_handle_is_equal(&there, target))
 		return 0;
 	if (attr.type == NFS_TYPE_DIRECTORY)
 		return -EEXIST;
