@@ -7,430 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "nfs/calls.h"
-#include "tree/file.h"
-#include "tree/links.h"
+#include "tree/reader_item.h"
 #include "tree/segments.h"
 
-#define MAP_FROM 65536 /* bytes of a file that is worth a map */
 #define LOOKS_MAX 5 /* at a name that leads to something else each time */
-#define ITEMS_AHEAD 1024 /* no more pages are read ahead while so many entries wait */
-#define ITEMS_MAX 8192 /* entries far down the line are dropped, to be read again */
-
-/* A directory that has been begun and not ended. */
-struct folder {
-	struct folder *parent;
-	struct nfs_handle handle;
-	char verifier[8];
-	uint64_t cookie; /* where the next page starts */
-	bool eof;
-	size_t path_len; /* of its path */
-	size_t depth;
-};
-
-enum item_kind {
-	ITEM_ENTRY,
-	ITEM_REST, /* of a directory: further pages, and then its end */
-};
-
-enum item_state {
-	ITEM_WAITING,
-	ITEM_BUSY, /* an operation is in flight */
-	ITEM_READY,
-};
-
-/* Something to come, in the order in which it will. */
-struct item {
-	struct list link;
-	struct reader *reader;
-	enum item_kind kind;
-	enum item_state state;
-	struct folder *folder; /* it is in; of ITEM_REST: it is about. NULL for the root */
-	struct item *rest; /* of a directory's entry: its ITEM_REST */
-	uint64_t before; /* cookie that leads to it */
-	int error;
-	unsigned int looks; /* by name, since what was found before had gone */
-	struct nfs_handle handle;
-	struct nfs_attr attr;
-	struct fetch *fetch; /* while BUSY */
-	char *text; /* of a symbolic link */
-	struct tree_file file; /* of a file */
-	char name[];
-};
-
-/* An operation on behalf of an item. */
-struct fetch {
-	struct nfs_op op;
-	struct item *item;
-	struct list entries; /* READDIR: items that were found */
-	uint64_t last; /* cookie of the last of them */
-	char link[NFS_LINK_MAX + 1];
-};
-
-struct reader {
-	struct tree_work *work;
-	const struct tree_reader_options *options;
-	struct tree_sink *sink;
-	struct list items;
-	size_t n_items;
-	struct item *cursor; /* nothing before it is WAITING; NULL: look from the front */
-	struct folder *folder; /* that the sink is in */
-	struct buf path;
-	uint64_t fsid;
-	struct tree_links *links;
-};
-
-/* -------- items -------- */
-
-static struct item *item_new(struct reader *rd, enum item_kind kind, struct folder *folder,
-			     const char *name)
-{
-	size_t len = strlen(name);
-	struct item *item = calloc(1, sizeof(*item) + len + 1);
-
-	if (item == NULL)
-		return NULL;
-	item->reader = rd;
-	item->kind = kind;
-	item->folder = folder;
-	memcpy(item->name, name, len + 1);
-	list_init(&item->link);
-	list_init(&item->file.chunks);
-	rd->n_items++;
-	return item;
-}
-
-static void item_free(struct item *item)
-{
-	struct reader *rd = item->reader;
-
-	if (rd->cursor == item)
-		rd->cursor = NULL;
-	rd->n_items--;
-	list_remove(&item->link);
-	tree_file_done(&item->file);
-	if (item->kind == ITEM_REST)
-		free(item->folder);
-	free(item->fetch);
-	free(item->text);
-	free(item);
-}
-
-static void insert_before(struct list *pos, struct item *item)
-{
-	list_add_tail(pos, &item->link); /* the tail of the part of the list that ends at pos */
-}
-
-/* Fills in what is to come behind a directory's entry. */
-static int add_rest(struct reader *rd, struct item *entry)
-{
-	struct folder *folder = calloc(1, sizeof(*folder));
-	struct item *rest;
-
-	if (folder == NULL)
-		return -ENOMEM;
-	folder->parent = entry->folder;
-	folder->handle = entry->handle;
-	rest = item_new(rd, ITEM_REST, folder, "");
-	if (rest == NULL) {
-		free(folder);
-		return -ENOMEM;
-	}
-	/* What is left out has no contents. */
-	folder->eof = entry->attr.fsid != rd->fsid;
-	if (folder->eof)
-		rest->state = ITEM_READY;
-	entry->rest = rest;
-	insert_before(entry->link.next, rest);
-	return 0;
-}
-
-/* -------- what is fetched -------- */
-
-static bool is_known(const struct item *item)
-{
-	return item->handle.len > 0 && item->attr.is_full;
-}
-
-/* Nothing is left to be fetched before the entry can begin; a file's data may follow it. */
-static int settle_entry(struct reader *rd, struct item *item)
-{
-	if (item->attr.type == NFS_TYPE_SYMLINK && item->text == NULL && !rd->options->count) {
-		item->state = ITEM_WAITING;
-		rd->cursor = NULL;
-		return 0;
-	}
-	item->state = ITEM_READY;
-	if (item->attr.type == NFS_TYPE_DIRECTORY)
-		return add_rest(rd, item);
-	return 0;
-}
-
-static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
-{
-	struct fetch *fetch = container_of(op, struct fetch, op);
-	struct item *rest = fetch->item, *item;
-
-	/* No name that a file system has; what is made of one could be anywhere. */
-	if (entry->name[0] == '\0' || strchr(entry->name, '/') != NULL) {
-		rest->reader->work->progress.left_out++;
-		return;
-	}
-	item = item_new(rest->reader, ITEM_ENTRY, rest->folder, entry->name);
-	if (item == NULL) {
-		rest->error = -ENOMEM;
-		return;
-	}
-	item->before = fetch->last;
-	fetch->last = entry->cookie;
-	item->handle = entry->handle;
-	item->attr = entry->attr;
-	list_add_tail(&fetch->entries, &item->link);
-}
-
-/* A page has come: its entries stand before the rest of the directory. */
-static int take_page(struct reader *rd, struct fetch *fetch)
-{
-	struct item *rest = fetch->item;
-	struct folder *folder = rest->folder;
-	int r = rest->error;
-
-	/* A server that neither ends nor moves on would keep us here for ever. */
-	if (!fetch->op.eof && fetch->op.cookie == folder->cookie)
-		return -EIO;
-	folder->cookie = fetch->op.cookie;
-	memcpy(folder->verifier, fetch->op.verifier, sizeof(folder->verifier));
-	folder->eof = fetch->op.eof;
-	rest->state = folder->eof ? ITEM_READY : ITEM_WAITING;
-	while (r == 0 && !list_is_empty(&fetch->entries)) {
-		struct item *item = container_of(fetch->entries.next, struct item, link);
-
-		list_remove(&item->link);
-		insert_before(&rest->link, item);
-		if (is_known(item))
-			r = settle_entry(rd, item);
-	}
-	rd->cursor = NULL;
-	return r;
-}
-
-static int take(struct reader *rd, struct item *item, struct fetch *fetch)
-{
-	switch (fetch->op.type) {
-	case NFS_OP_READDIR:
-		return take_page(rd, fetch);
-	case NFS_OP_READLINK:
-		item->text = strdup(fetch->link);
-		return item->text != NULL ? settle_entry(rd, item) : -ENOMEM;
-	case NFS_OP_LOOKUP:
-		item->handle = fetch->op.handle;
-		item->attr = fetch->op.attr;
-		/* Attributes are optional in a version 3 reply, but for GETATTR. */
-		return is_known(item) ? settle_entry(rd, item) : 0;
-	default:
-		item->attr = fetch->op.attr;
-		return is_known(item) ? settle_entry(rd, item) : -EREMOTEIO;
-	}
-}
-
-static void fetch_free(struct fetch *fetch)
-{
-	while (!list_is_empty(&fetch->entries))
-		item_free(container_of(fetch->entries.next, struct item, link));
-	free(fetch);
-}
-
-static void replied(struct nfs_op *op)
-{
-	struct fetch *fetch = container_of(op, struct fetch, op);
-	struct item *item = fetch->item;
-	struct reader *rd = item->reader;
-	int r = op->error;
-
-	rd->work->in_flight--;
-	item->fetch = NULL;
-	item->state = ITEM_WAITING;
-	if (r == 0)
-		r = take(rd, item, fetch);
-	else if (tree_is_to_be_retried(rd->work, r))
-		r = 0;
-	fetch_free(fetch);
-	rd->cursor = NULL;
-	if (r < 0) {
-		item->error = r;
-		item->state = ITEM_READY;
-	}
-}
-
-static struct fetch *fetch_new(struct item *item, enum nfs_op_type type)
-{
-	struct fetch *fetch = calloc(1, sizeof(*fetch));
-
-	if (fetch == NULL)
-		return NULL;
-	fetch->item = item;
-	list_init(&fetch->entries);
-	fetch->op.type = type;
-	fetch->op.done = replied;
-	fetch->op.full = true;
-	return fetch;
-}
-
-static struct fetch *fetch_for(struct item *item)
-{
-	struct fetch *fetch;
-
-	if (item->kind == ITEM_REST) {
-		fetch = fetch_new(item, NFS_OP_READDIR);
-		if (fetch == NULL)
-			return NULL;
-		fetch->op.dir = &item->folder->handle;
-		fetch->op.entry = entry_found;
-		fetch->op.cookie = fetch->last = item->folder->cookie;
-		/* From the start there is none: what was read of it may have been dropped. */
-		if (item->folder->cookie != 0)
-			memcpy(fetch->op.verifier, item->folder->verifier,
-			       sizeof(fetch->op.verifier));
-		return fetch;
-	}
-	if (item->handle.len == 0) {
-		fetch = fetch_new(item, NFS_OP_LOOKUP);
-		if (fetch != NULL) {
-			fetch->op.dir = &item->folder->handle;
-			fetch->op.name = item->name;
-		}
-		return fetch;
-	}
-	fetch = fetch_new(item, is_known(item) ? NFS_OP_READLINK : NFS_OP_GETATTR);
-	if (fetch != NULL) {
-		fetch->op.dir = &item->handle;
-		fetch->op.link = fetch->link;
-	}
-	return fetch;
-}
-
-static int start(struct reader *rd, struct item *item)
-{
-	struct fetch *fetch = fetch_for(item);
-	int r;
-
-	if (fetch == NULL)
-		return -ENOMEM;
-	item->fetch = fetch;
-	item->state = ITEM_BUSY;
-	r = nfs_client_start(rd->work->from, &fetch->op);
-	if (r == 0) {
-		rd->work->in_flight++;
-		return 0;
-	}
-	item->fetch = NULL;
-	item->state = ITEM_WAITING;
-	fetch_free(fetch);
-	return r;
-}
-
-/* Not those that a server has compressed: reading takes longer than writing some zeros. */
-static bool is_to_be_mapped(const struct reader *rd, const struct nfs_attr *attr)
-{
-	return rd->options->map && tree_has_holes(attr) && attr->size >= MAP_FROM &&
-	       attr->used < attr->size / 4;
-}
-
-/* One with several names may not be read at all. */
-static bool is_read_ahead(const struct reader *rd, const struct item *item)
-{
-	return !rd->options->count && item->kind == ITEM_ENTRY && item->state == ITEM_READY &&
-	       item->attr.type == NFS_TYPE_FILE && item->attr.size > 0 && item->attr.links < 2 &&
-	       !is_to_be_mapped(rd, &item->attr);
-}
-
-/* Data of a file that begins soon. Returns 1 where the limits kept some of it back. */
-static int fill_file(struct reader *rd, struct item *item)
-{
-	struct tree_file *f = &item->file;
-	int r;
-
-	if (!f->started)
-		tree_file_init(f, rd->work, &item->handle, item->attr.size);
-	r = tree_file_fill(f, false);
-	return r == 0 && f->next < f->size && !f->at_end ? 1 : r;
-}
-
-static bool may_start(const struct reader *rd, const struct item *item)
-{
-	return item->kind != ITEM_REST || rd->n_items < ITEMS_AHEAD || item->link.prev == &rd->items;
-}
-
-/* Starts what the limits allow, from the front on. */
-static int fill(struct reader *rd)
-{
-	struct list *pos = rd->cursor != NULL ? &rd->cursor->link : rd->items.next;
-	int r = 0;
-
-	while (pos != &rd->items && rd->work->in_flight < nfs_window(rd->work->from)) {
-		struct item *item = container_of(pos, struct item, link);
-
-		if (item->state == ITEM_WAITING && may_start(rd, item))
-			r = start(rd, item);
-		else if (is_read_ahead(rd, item))
-			r = fill_file(rd, item);
-		if (r != 0)
-			break;
-		pos = pos->next;
-	}
-	rd->cursor = pos != &rd->items ? container_of(pos, struct item, link) : NULL;
-	return r < 0 ? r : 0;
-}
-
-/* -------- what is dropped when there is too much of it -------- */
-
-static bool may_drop(const struct item *item, const struct folder *folder)
-{
-	return item->kind == ITEM_ENTRY && item->folder == folder && item->state != ITEM_BUSY &&
-	       !item->file.started &&
-	       (item->rest == NULL ||
-		(item->rest->state != ITEM_BUSY && item->link.next == &item->rest->link));
-}
-
-/*
- * From the end of the line, which is the rest of the root: the entries in front of the rest of a
- * directory are those of that directory, or the end of one that is in it.
- */
-static void drop_some(struct reader *rd)
-{
-	struct list *pos = rd->items.prev;
-
-	while (rd->n_items > ITEMS_MAX / 2 && pos != &rd->items) {
-		struct item *rest = container_of(pos, struct item, link);
-		struct item *item;
-
-		if (rest->kind != ITEM_REST || rest->state == ITEM_BUSY)
-			return;
-		for (pos = pos->prev; pos != &rd->items; pos = rest->link.prev) {
-			item = container_of(pos, struct item, link);
-			/* The end of a directory that nothing has been read of goes with its entry. */
-			if (item->kind == ITEM_REST && item->state != ITEM_BUSY &&
-			    pos->prev != &rd->items &&
-			    container_of(pos->prev, struct item, link)->rest == item)
-				item = container_of(pos->prev, struct item, link);
-			if (!may_drop(item, rest->folder))
-				break;
-			rest->folder->cookie = item->before;
-			if (item->before == 0) /* then the verifier has to be zero, too */
-				memset(rest->folder->verifier, 0, sizeof(rest->folder->verifier));
-			rest->folder->eof = false;
-			rest->state = ITEM_WAITING;
-			if (item->rest != NULL)
-				item_free(item->rest);
-			item_free(item);
-		}
-	}
-	rd->cursor = NULL;
-}
 
 /* -------- what is delivered -------- */
 
@@ -456,7 +39,7 @@ static int set_path(struct reader *rd, const char *name)
 	return r == 0 ? buf_puts(&rd->path, name) : r;
 }
 
-static int send_chunks(struct reader *rd, struct item *item, struct error *err)
+static int send_chunks(struct reader *rd, struct reader_item *item, struct error *err)
 {
 	bool skip = tree_has_holes(&item->attr) && !rd->options->map;
 	struct tree_chunk *chunk;
@@ -470,14 +53,14 @@ static int send_chunks(struct reader *rd, struct item *item, struct error *err)
 		r = tree_send(rd->sink, chunk->offset, chunk->data, chunk->got, skip, err);
 		tree_file_release(&item->file, chunk);
 		if (r == 0)
-			r = fill(rd);
+			r = reader_fill(rd);
 		if (r < 0)
 			return r;
 	}
 }
 
 /* What is left of one that went away is missing, as of one that became shorter. */
-static int send_data(struct reader *rd, struct item *item, struct error *err)
+static int send_data(struct reader *rd, struct reader_item *item, struct error *err)
 {
 	int r = send_chunks(rd, item, err);
 
@@ -491,8 +74,8 @@ static int send_data(struct reader *rd, struct item *item, struct error *err)
 }
 
 /* Where the holes of a file are takes a reading of it. */
-static int find_segments(struct reader *rd, struct item *item, struct tree_segments *segments,
-			 struct error *err)
+static int find_segments(struct reader *rd, struct reader_item *item,
+			 struct tree_segments *segments, struct error *err)
 {
 	struct tree_file f;
 	struct tree_chunk *chunk;
@@ -512,12 +95,13 @@ static int find_segments(struct reader *rd, struct item *item, struct tree_segme
 	return r;
 }
 
-static int send_file(struct reader *rd, struct item *item, struct tree_entry *entry, struct error *err)
+static int send_file(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
+		     struct error *err)
 {
 	struct tree_segments segments = { .n = 0 };
 	int r = 0;
 
-	entry->is_mapped = entry->same_as == NULL && is_to_be_mapped(rd, &item->attr);
+	entry->is_mapped = entry->same_as == NULL && reader_maps(rd, &item->attr);
 	if (entry->is_mapped) {
 		r = find_segments(rd, item, &segments, err);
 		entry->segments = segments.items;
@@ -550,7 +134,7 @@ out:
 }
 
 /* Several names of one file: the first of them is the file. */
-static int find_same(struct reader *rd, const struct item *item, const char **ret)
+static int find_same(struct reader *rd, const struct reader_item *item, const char **ret)
 {
 	const struct nfs_attr *attr = &item->attr;
 	const uint64_t state[] = { attr->size, (uint64_t)attr->mtime.sec, attr->mtime.nsec };
@@ -566,7 +150,7 @@ static int find_same(struct reader *rd, const struct item *item, const char **re
 }
 
 /* A file of which the first data cannot be read has gone before it was begun. */
-static int wait_for_data(struct reader *rd, struct item *item, struct error *err)
+static int wait_for_data(struct reader *rd, struct reader_item *item, struct error *err)
 {
 	struct tree_chunk *chunk;
 
@@ -583,10 +167,10 @@ static int wait_for_data(struct reader *rd, struct item *item, struct error *err
 	return is_gone(chunk->error) ? chunk->error : 0;
 }
 
-static int enter(struct reader *rd, struct item *item, const struct tree_entry *entry,
+static int enter(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
 		 struct error *err)
 {
-	struct folder *folder = item->rest->folder;
+	struct reader_folder *folder = item->rest->folder;
 
 	if (item->attr.fsid != rd->fsid && !rd->options->count) {
 		rd->work->progress.left_out++;
@@ -608,7 +192,7 @@ static int enter(struct reader *rd, struct item *item, const struct tree_entry *
  * What was found under a name may be another file by now, as editors and databases replace files by a
  * rename: only a name that leads to nothing is passed over. Returns 1 where there is something.
  */
-static int look_again(struct reader *rd, struct item *item)
+static int look_again(struct reader *rd, struct reader_item *item)
 {
 	if (item->looks == LOOKS_MAX || (item->looks > 0 && item->error != 0)) {
 		rd->work->progress.vanished++;
@@ -627,7 +211,7 @@ static int look_again(struct reader *rd, struct item *item)
 	return 1;
 }
 
-static int deliver_entry(struct reader *rd, struct item *item, struct error *err)
+static int deliver_entry(struct reader *rd, struct reader_item *item, struct error *err)
 {
 	struct tree_entry entry = { .name = item->name, .attr = item->attr, .link = item->text };
 	int r = item->error;
@@ -668,7 +252,7 @@ static int deliver_entry(struct reader *rd, struct item *item, struct error *err
 }
 
 /* A directory that went away while it was read; not one that was replaced, or that has further pages. */
-static bool has_no_name(struct reader *rd, const struct folder *folder)
+static bool has_no_name(struct reader *rd, const struct reader_folder *folder)
 {
 	const char *slash = rd->path.data != NULL ? strrchr(rd->path.data, '/') : NULL;
 	struct nfs_handle handle;
@@ -681,7 +265,7 @@ static bool has_no_name(struct reader *rd, const struct folder *folder)
 	return is_gone(r); /* ESTALE: the one above it has gone, too, and is looked for in its turn */
 }
 
-static int deliver_end(struct reader *rd, struct item *rest, struct error *err)
+static int deliver_end(struct reader *rd, struct reader_item *rest, struct error *err)
 {
 	int r = rest->error;
 
@@ -701,15 +285,15 @@ static int read_items(struct reader *rd, struct error *err)
 	int r;
 
 	while (!list_is_empty(&rd->items)) {
-		struct item *item;
+		struct reader_item *item;
 
-		if (rd->n_items > ITEMS_MAX)
-			drop_some(rd);
-		item = container_of(rd->items.next, struct item, link);
+		if (rd->n_items > READER_ITEMS_MAX)
+			reader_drop_some(rd);
+		item = container_of(rd->items.next, struct reader_item, link);
 		/* It may have been passed over while it was not the first. */
 		if (item->state == ITEM_WAITING)
 			rd->cursor = NULL;
-		r = fill(rd);
+		r = reader_fill(rd);
 		if (r == 0 && item->state != ITEM_READY) {
 			r = tree_pump(rd->work, err);
 			if (r == 0)
@@ -718,7 +302,7 @@ static int read_items(struct reader *rd, struct error *err)
 			r = item->kind == ITEM_ENTRY ? deliver_entry(rd, item, err)
 						     : deliver_end(rd, item, err);
 			if (r == 0)
-				item_free(item);
+				reader_item_free(item);
 			if (r > 0)
 				r = 0; /* it comes again */
 		}
@@ -730,14 +314,14 @@ static int read_items(struct reader *rd, struct error *err)
 
 static int add_root(struct reader *rd, const struct nfs_handle *root, const struct nfs_attr *attr)
 {
-	struct item *item = item_new(rd, ITEM_ENTRY, NULL, "");
+	struct reader_item *item = reader_item_new(rd, ITEM_ENTRY, NULL, "");
 
 	if (item == NULL)
 		return -ENOMEM;
 	item->handle = *root;
 	item->attr = *attr;
 	list_add_tail(&rd->items, &item->link);
-	return settle_entry(rd, item);
+	return reader_item_settle(rd, item);
 }
 
 int tree_read(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
@@ -757,7 +341,7 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 		(void)nfs_error_set(err, work->from, r, "reading the tree");
 	tree_drain(work);
 	while (!list_is_empty(&rd.items))
-		item_free(container_of(rd.items.next, struct item, link));
+		reader_item_free(container_of(rd.items.next, struct reader_item, link));
 	tree_links_free(rd.links);
 	buf_done(&rd.path);
 	return r;
