@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import random
+import re
 import sys
 import tempfile
 import threading
@@ -50,7 +51,17 @@ class Content(Trees):
         taken = os.stat(os.path.join(os.fsencode(self.path("clone")), trees.SPARSE)).st_blocks * 512
         self.assertLess(taken, trees.SPARSE_MAX, "the holes of a sparse file are filled")
         self.is_copy("full", "full", root=True)  # the source is as it was
+        self.is_counted("Copied", "clone")
         self.delete(volume.volume_id)
+
+    def is_counted(self, message, name):
+        """What the log says was there, and was copied, before and after."""
+        line = re.findall(r'msg="?%s"? what="?%s"? (.*)' % (message, name), self.driver.tail(100))[-1]
+        said = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line)}
+        self.assertEqual(said["all_files"], said["files"])
+        self.assertEqual(said["all_bytes"], said["bytes"])
+        self.assertGreater(said["files"], 20)
+        self.assertEqual(said["seconds_left"], 0)
 
     def test_clone_into_another_share(self):
         source = self.source("small")
