@@ -31,9 +31,8 @@ static double done_part(const struct tree_progress *p)
 	return part < 1 ? part : 1; /* the tree may have grown meanwhile */
 }
 
-static void log_progress(const struct transfer *t, const char *message)
+static void log_progress(const struct transfer *t, const struct tree_progress *p, const char *message)
 {
-	const struct tree_progress *p = &t->work.progress;
 	uint64_t ms = (clock_now_ns() - t->started_ns) / CLOCK_NS_PER_MS + 1;
 	double part = done_part(p);
 	uint64_t left_s = part > 0 ? (uint64_t)((1 - part) / part * (double)ms / 1000) : 0;
@@ -52,8 +51,8 @@ static void report(const struct tree_progress *progress, void *data)
 	struct nfs_attr unused;
 	size_t i;
 
-	(void)progress;
-	log_progress(t, "Copying");
+	/* What is counted has a progress of its own. */
+	log_progress(t, progress, progress == &t->work.progress ? "Copying" : "Counting");
 	/* A connection that breaks shows when it is used again. */
 	for (i = 0; i < ARRAY_SIZE(t->idle); i++)
 		(void)nfs_getattr(t->idle[i], &t->idle[i]->root, &unused);
@@ -146,7 +145,13 @@ int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle
 int transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr,
 		   struct error *err)
 {
-	return tree_count(&t->work, tree, attr, err);
+	int r = tree_count(&t->work, tree, attr, err);
+
+	if (r < 0 && r != -ECANCELED && !t->work.from->broken) {
+		error_clear(err);
+		return 0;
+	}
+	return r;
 }
 
 int transfer_check_source(struct transfer *t, const char *path, const struct nfs_handle *handle,
@@ -176,5 +181,5 @@ void transfer_close(struct transfer *t, int r)
 	if (t->counted)
 		atomic_fetch_sub(t->driver->transfers, 1);
 	if (r == 0)
-		log_progress(t, "Copied");
+		log_progress(t, &t->work.progress, "Copied");
 }

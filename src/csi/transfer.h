@@ -37,7 +37,10 @@ int transfer_open(struct transfer *t, const struct csi_driver *driver, const cha
 int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle **ret_work,
 		   struct error *err);
 
-/* Counts what there is to copy, for the time that is left in the log. Errors as tree_read(). */
+/*
+ * Counts what there is to copy, for the time that is left in the log. What cannot be counted is not an
+ * error; errors are CANCELLED and those of the connection.
+ */
 int transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr,
 		   struct error *err);
 

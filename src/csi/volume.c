@@ -280,8 +280,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		r = dir_of(c, rec, key, &dir, err);
 	if (r < 0)
 		return r;
-	if (created)
-		r = check_no_snapshot(c, dir, err);
+	r = check_no_snapshot(c, dir, err);
 	begun = created || (record_get(rec, VOLUME_KEY_SOURCE) != NULL && !build_is_ready(rec));
 	if (r == 0)
 		r = usage_note(c, key, dir, err);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/path.h"
 #include "base/str.h"
@@ -34,6 +35,68 @@ static bool has_earlier(const struct builder_node *node)
 	return pos != &node->builder->all;
 }
 
+struct wanted {
+	const char *name;
+	bool found;
+};
+
+static int look_for(void *data, const struct nfs_entry *entry)
+{
+	struct wanted *w = data;
+
+	w->found = w->found || strcmp(entry->name, w->name) == 0;
+	return 0;
+}
+
+/*
+ * What is there by that name, and has come before. Not what is only the same to a server that folds names:
+ * that is another file of the tree.
+ */
+static int look_at(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		   enum nfs_type *ret)
+{
+	struct wanted w = { .name = name };
+	struct nfs_handle there;
+	struct nfs_attr attr;
+	int r;
+
+	r = nfs_lookup(c, dir, name, &there, &attr);
+	if (r == 0 && attr.type == NFS_TYPE_UNKNOWN)
+		r = nfs_getattr(c, &there, &attr);
+	if (r == 0)
+		r = nfs_readdir(c, dir, look_for, &w);
+	*ret = attr.type;
+	return r == 0 && !w.found ? -EEXIST : r;
+}
+
+/* Makes room for what is no directory. */
+static int clear_name(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		      enum nfs_type there)
+{
+	int r = there == NFS_TYPE_DIRECTORY ? -EEXIST : nfs_remove(c, dir, name);
+
+	return r == -ENOENT ? 0 : r;
+}
+
+/* The later one stays, and directories are merged. */
+static int come_again(struct tree_builder *b, struct builder_node *node)
+{
+	const struct nfs_handle *dir = &node->parent->handle;
+	enum nfs_type there;
+	int r;
+
+	list_remove(&node->link);
+	r = look_at(b->work->to, dir, node->name, &there);
+	node->state = NODE_MAKE;
+	if (r == 0 && node->attr.type != NFS_TYPE_DIRECTORY)
+		r = clear_name(b->work->to, dir, node->name, there);
+	else if (r == 0)
+		node->state = NODE_FIND;
+	if (r == 0 || r == -ENOENT)
+		builder_node_ready(node);
+	return r == -ENOENT ? 0 : r;
+}
+
 static int fill(struct tree_builder *b, struct error *err)
 {
 	while (b->error == 0 && b->work->in_flight < 2 * nfs_window(b->work->to) &&
@@ -42,17 +105,20 @@ static int fill(struct tree_builder *b, struct error *err)
 		int r;
 
 		/* What has the same name may be among it, and is not finished. */
-		if (node->was_there && (node->state == NODE_FIND || node->state == NODE_REPLACE) &&
+		if (node->was_there && (node->state == NODE_FIND || node->state == NODE_THERE) &&
 		    has_earlier(node)) {
 			list_remove(&node->link);
 			list_add_tail(&b->later, &node->link);
 			continue;
 		}
-		r = builder_node_start(node);
+		if (node->state == NODE_THERE) {
+			r = come_again(b, node);
+		} else {
+			r = builder_node_start(node);
+			b->work->in_flight += r == 0;
+		}
 		if (r < 0)
 			builder_fail(b, r, "making", node->name);
-		else
-			b->work->in_flight++;
 	}
 	return b->error == 0 ? 0 : failure(b, err);
 }
@@ -117,16 +183,16 @@ static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target
 			   const struct nfs_handle *dir, const char *name)
 {
 	struct nfs_handle there;
-	struct nfs_attr attr;
-	int r = nfs_lookup(c, dir, name, &there, &attr);
+	enum nfs_type type;
+	int r = nfs_lookup(c, dir, name, &there, NULL);
 
 	if (r < 0)
 		return r;
 	if (nfs_handle_is_equal(&there, target))
 		return 0;
-	if (attr.type == NFS_TYPE_DIRECTORY)
-		return -EEXIST;
-	r = nfs_remove(c, dir, name);
+	r = look_at(c, dir, name, &type);
+	if (r == 0)
+		r = clear_name(c, dir, name, type);
 	return r < 0 ? r : nfs_link(c, target, dir, name);
 }
 
@@ -158,6 +224,20 @@ static int make_room(struct tree_builder *b, struct error *err)
 	return r;
 }
 
+/* Two in the making would not be in order. */
+static bool is_in_the_making(const struct tree_builder *b, const char *name)
+{
+	const struct list *pos;
+
+	for (pos = b->all.next; pos != &b->all; pos = pos->next) {
+		const struct builder_node *node = container_of(pos, struct builder_node, all);
+
+		if (node->parent == b->current && node != b->current && strcmp(node->name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
 {
 	struct tree_builder *b = builder_of(sink);
@@ -166,7 +246,7 @@ static int begin(struct tree_sink *sink, const struct tree_entry *entry, struct 
 
 	r = make_room(b, err);
 	/* What comes without attributes has those that it was left with, once they are set. */
-	if (r == 0 && !entry->attr.is_full)
+	if (r == 0 && (!entry->attr.is_full || is_in_the_making(b, entry->name)))
 		r = flush(b, err);
 	if (r == 0 && entry->same_as != NULL)
 		r = make_link(b, entry, err);

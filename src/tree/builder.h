@@ -10,7 +10,8 @@
  *
  * A directory may come again after it has been ended, and one may come without attributes (attr is not
  * full): archives need not be in order. Of anything else that comes twice the later one stays: servers may
- * list a name again while a directory changes. A directory and something else by one name are an error.
+ * list a name again while a directory changes. A directory and something else by one name are an error,
+ * and so are two names that are one to the server.
  */
 #ifndef TREE_BUILDER_H
 #define TREE_BUILDER_H

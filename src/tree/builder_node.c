@@ -188,7 +188,8 @@ static void made(struct builder_node *node, int r)
 
 	if (r == -EEXIST && node->parent != NULL && !node->was_there) {
 		node->was_there = true;
-		node->state = node->attr.type == NFS_TYPE_DIRECTORY ? NODE_FIND : NODE_REPLACE;
+		/* A directory without attributes is one that leads to something in an archive. */
+		node->state = node->plain ? NODE_FIND : NODE_THERE;
 		builder_node_ready(node);
 		return;
 	}
@@ -206,17 +207,6 @@ static void made(struct builder_node *node, int r)
 	} else {
 		take_made(node);
 	}
-}
-
-static void replaced(struct builder_node *node, int r)
-{
-	if (r < 0 && r != -ENOENT) {
-		builder_fail(node->builder, r == -EISDIR || r == -EPERM ? -EEXIST : r, "making",
-			     node->name);
-		return;
-	}
-	node->state = NODE_MAKE;
-	builder_node_ready(node);
 }
 
 static void found(struct builder_node *node, int r)
@@ -314,7 +304,7 @@ static void replied(struct nfs_op *op)
 	struct tree_builder *b = node->builder;
 	int r = op->error;
 
-	b->work->in_flight--;
+	tree_op_returned(b->work, op);
 	node->busy = false;
 	if (r < 0 && tree_is_to_be_retried(b->work, r)) {
 		builder_node_ready(node);
@@ -323,9 +313,6 @@ static void replied(struct nfs_op *op)
 	switch (node->state) {
 	case NODE_MAKE:
 		made(node, r);
-		break;
-	case NODE_REPLACE:
-		replaced(node, r);
 		break;
 	case NODE_FIND:
 		node->found = op->handle;
@@ -347,6 +334,7 @@ static void replied(struct nfs_op *op)
 	case NODE_MODE:
 		attributes_set(node, r);
 		break;
+	case NODE_THERE:
 	case NODE_FILL:
 	case NODE_LINK:
 		break; /* have no operation */
@@ -416,11 +404,6 @@ static void prepare(struct builder_node *node)
 	switch (node->state) {
 	case NODE_MAKE:
 		prepare_make(node, op);
-		break;
-	case NODE_REPLACE:
-		op->type = NFS_OP_REMOVE;
-		op->dir = &node->parent->handle;
-		op->name = node->name;
 		break;
 	case NODE_FIND:
 		op->type = NFS_OP_LOOKUP;

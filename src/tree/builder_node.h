@@ -14,7 +14,7 @@
 
 enum builder_node_state {
 	NODE_MAKE,
-	NODE_REPLACE, /* what has come under this name before goes */
+	NODE_THERE, /* something is: the builder sees to it, not in a reply */
 	NODE_FIND, /* its handle is not known */
 	NODE_LOOK, /* what it is, or whose: attributes are optional in version 3 replies */
 	NODE_FILL, /* open for children and data */
@@ -72,7 +72,7 @@ struct tree_builder {
 	const struct tree_builder_options *options;
 	struct builder_node *current; /* begun last, and not ended */
 	struct list ready; /* nodes with something to start */
-	struct list later; /* NODE_FIND and NODE_REPLACE, of what came before and is not finished */
+	struct list later; /* NODE_FIND and NODE_THERE, of what came before and is not finished */
 	struct list all;
 	size_t n_closing; /* nodes that have been ended and are not finished */
 	size_t bytes; /* of chunks */

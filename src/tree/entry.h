@@ -69,6 +69,7 @@ struct tree_work {
 	size_t fetched; /* bytes of data that are read ahead */
 	unsigned int patience; /* how often the server has asked to wait, and nothing else */
 	bool wait;
+	bool moved; /* something else than that was answered */
 };
 
 #define TREE_REPORT_S 10
@@ -82,6 +83,9 @@ int tree_pump(struct tree_work *work, struct error *err);
 
 /* Waits for all operations in flight, which point into what is about to be freed. */
 void tree_drain(struct tree_work *work);
+
+/* For each operation that was counted by in_flight, in its reply. */
+void tree_op_returned(struct tree_work *work, const struct nfs_op *op);
 
 /*
  * Whether an operation that ended with this error is to be started again: the server asked to try

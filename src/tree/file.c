@@ -83,7 +83,7 @@ static void replied(struct nfs_op *op)
 	int r = op->error;
 	bool again;
 
-	work->in_flight--;
+	tree_op_returned(work, op);
 	if (r == 0)
 		r = take(chunk, &again);
 	else

@@ -24,7 +24,11 @@ static bool is_gone(int error)
 
 static int failed(struct reader *rd, int r, const char *verb, const char *path, struct error *err)
 {
-	return nfs_error_set(err, rd->work->from, r, "%s '%s'", verb, path != NULL ? path : "");
+	(void)nfs_error_set(err, rd->work->from, r, "%s '%s'", verb, path != NULL ? path : "");
+	/* Not the tree, but something in it, which the next attempt may not meet. */
+	if (err != NULL && err->code == ERROR_NOT_FOUND)
+		err->code = ERROR_ABORTED;
+	return r;
 }
 
 /* The path of something in the folder that the sink is in. */
@@ -265,6 +269,18 @@ static bool has_no_name(struct reader *rd, const struct reader_folder *folder)
 	return is_gone(r); /* ESTALE: the one above it has gone, too, and is looked for in its turn */
 }
 
+/* Some servers say so of a directory when a file in it has gone while they listed it. */
+static bool list_again(struct reader *rd, struct reader_item *rest)
+{
+	if (!is_gone(rest->error) || rest->looks == LOOKS_MAX)
+		return false;
+	rest->looks++;
+	rest->error = 0;
+	rest->state = ITEM_WAITING;
+	rd->work->wait = true;
+	return true;
+}
+
 static int deliver_end(struct reader *rd, struct reader_item *rest, struct error *err)
 {
 	int r = rest->error;
@@ -274,6 +290,8 @@ static int deliver_end(struct reader *rd, struct reader_item *rest, struct error
 		rd->path.data[rd->path.len] = '\0';
 	if (is_gone(r) && has_no_name(rd, rest->folder))
 		rd->work->progress.vanished++;
+	else if (list_again(rd, rest))
+		return 1;
 	else if (r < 0)
 		return failed(rd, r, "reading directory", rd->path.data, err);
 	rd->folder = rest->folder->parent;
@@ -373,8 +391,10 @@ int tree_count(struct tree_work *work, const struct nfs_handle *root, const stru
 	own.progress = (struct tree_progress){ .files = 0 };
 	r = tree_read(&own, root, attr, &options, &sink, err);
 	work->reported_ns = own.reported_ns;
+	if (r < 0)
+		return r;
 	work->progress.all_files = own.progress.files;
 	work->progress.all_directories = own.progress.directories;
 	work->progress.all_bytes = own.progress.bytes;
-	return r;
+	return 0;
 }

@@ -178,7 +178,7 @@ static void replied(struct nfs_op *op)
 	struct reader *rd = item->reader;
 	int r = op->error;
 
-	rd->work->in_flight--;
+	tree_op_returned(rd->work, op);
 	item->fetch = NULL;
 	item->state = ITEM_WAITING;
 	if (r == 0)

@@ -48,7 +48,7 @@ struct reader_item {
 	struct reader_item *rest; /* of a directory's entry: its ITEM_REST */
 	uint64_t before; /* cookie that leads to it */
 	int error;
-	unsigned int looks; /* by name, since what was found before had gone */
+	unsigned int looks; /* by name, since what was found before had gone; at a directory */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	struct reader_fetch *fetch; /* while BUSY */

@@ -15,6 +15,13 @@ static bool is_cancelled(const struct tree_work *work)
 	return work->cancel != NULL && atomic_load(work->cancel);
 }
 
+void tree_op_returned(struct tree_work *work, const struct nfs_op *op)
+{
+	work->in_flight--;
+	if (op->error != -EAGAIN)
+		work->moved = true;
+}
+
 bool tree_is_to_be_retried(struct tree_work *work, int error)
 {
 	if (error != -EAGAIN || work->patience >= PATIENCE_MAX || is_cancelled(work))
@@ -66,9 +73,10 @@ int tree_pump(struct tree_work *work, struct error *err)
 	if (work->in_flight == 0)
 		return -EIO; /* waiting for nothing: cannot be */
 	r = nfs_client_run_pair(work->from, work->to);
-	/* Something goes on; but once it is over for one operation, the others shall not wait as long. */
-	if (r == 0 && !work->wait && work->patience < PATIENCE_MAX)
+	/* But once it is over for one operation, the others shall not wait as long. */
+	if (work->moved && work->patience < PATIENCE_MAX)
 		work->patience = 0;
+	work->moved = false;
 	return r;
 }
 

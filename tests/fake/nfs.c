@@ -4,10 +4,12 @@
 #include "fake/nfs.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/buf.h"
 #include "base/list.h"
@@ -145,15 +147,16 @@ static struct node **bucket_of(struct fake_nfs *f, const struct inode *dir, cons
 	uint64_t hash = dir->id;
 
 	for (; *name != '\0'; name++)
-		hash = hash * 31 + (unsigned char)*name;
+		hash = hash * 31 + (uint64_t)tolower((unsigned char)*name);
 	return &f->names[(hash ^ hash >> 16) % NAMES];
 }
 
 static struct node *child(struct fake_nfs *f, const struct inode *dir, const char *name)
 {
+	int (*compare)(const char *a, const char *b) = f->habits.folds ? strcasecmp : strcmp;
 	struct node *node = *bucket_of(f, dir, name);
 
-	while (node != NULL && (node->parent != dir || strcmp(node->name, name) != 0))
+	while (node != NULL && (node->parent != dir || compare(node->name, name) != 0))
 		node = node->next;
 	return node;
 }

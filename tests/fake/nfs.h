@@ -37,6 +37,7 @@ struct fake_habits {
 	bool bare; /* no reply has a handle or attributes where version 3 allows that */
 	uint32_t transfer_max; /* bytes that a READ gives and a WRITE takes; 0: what is asked for */
 	bool modes; /* the modes of directories count, for all but root */
+	bool folds; /* "A" is another name of "a" */
 	bool late; /* names are removed and looked up at once, and all else is answered before that */
 };
 

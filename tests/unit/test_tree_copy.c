@@ -713,6 +713,35 @@ START_TEST(test_later)
 }
 END_TEST
 
+/* Two files of the source are one name here: neither may be lost without a word. */
+START_TEST(test_folded_names)
+{
+	static const char *const rows[][2] = {
+		{ "tree/readme", "tree/README" },
+		{ "tree/README", "tree/readme" },
+		{ "tree/d/x", "tree/D/x" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new(), *g = fake_nfs_new();
+		struct tree_work work = { .cancel = NULL };
+		struct error err = { .code = ERROR_OK };
+
+		fake_nfs_write(f, rows[i][0], 0, "one", 3);
+		fake_nfs_habits(g, &(struct fake_habits){ .folds = true });
+		check_int(rows[i][0], "alone", copy_with(f, g, 0, &work, &err), 0);
+		tree_check_same(rows[i][0], f, "tree", g, "copy");
+		fake_nfs_remove(g, "copy");
+		fake_nfs_write(f, rows[i][1], 0, "two", 3);
+		check_int(rows[i][0], "result", copy_with(f, g, 0, &work, &err), -EEXIST);
+		check_error(rows[i][0], &err, ERROR_FAILED_PRECONDITION, NULL);
+		fake_nfs_free(f);
+		fake_nfs_free(g);
+	}
+}
+END_TEST
+
 /* -------- before it is copied -------- */
 
 static void forbid_reads(struct fake_nfs *f, const struct nfs_op *op, void *data)
@@ -750,6 +779,29 @@ START_TEST(test_count)
 		check_int(kinds[i].name, "directories", work.progress.all_directories, p.directories);
 		check_int(kinds[i].name, "bytes", work.progress.all_bytes, p.bytes);
 		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Of each directory in turn the server says for once that it is gone, which it is not. */
+START_TEST(test_not_gone)
+{
+	static const int errors[] = { -ENOENT, -ESTALE };
+	unsigned int n;
+
+	for (n = 1; n < 20; n++) {
+		const struct fake_failure failure = { .nth = n,
+						      .error = errors[n % 2],
+						      .types = 1U << NFS_OP_READDIR };
+		struct fake_nfs *f = fake_nfs_new();
+		char row[32];
+
+		(void)snprintf(row, sizeof(row), "READDIR %u", n);
+		tree_put(f);
+		fake_nfs_fail(f, &failure);
+		check_copy(row, f, NULL);
+		tree_check_same(row, f, "tree", f, "copy");
 		fake_nfs_free(f);
 	}
 }
@@ -810,10 +862,11 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_kinds,       test_two_shares,     test_not_root,     test_other_file_system,
-		test_large_files, test_hard_links,     test_many_entries, test_chain,
-		test_dropped,     test_memory,         test_changes,      test_shorter,
-		test_cancel,      test_cancel_patient, test_later,        test_count,
+		test_kinds,        test_two_shares,     test_not_root,     test_other_file_system,
+		test_large_files,  test_hard_links,     test_many_entries, test_chain,
+		test_dropped,      test_memory,         test_changes,      test_shorter,
+		test_cancel,       test_cancel_patient, test_later,        test_count,
+		test_folded_names, test_not_gone,
 	};
 	TCase *tcase = tcase_create("tree_copy");
 	size_t i;
