@@ -279,6 +279,11 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
 				 path, c->export.server, c->export.share);
+	if (found && wish->check != NULL) {
+		r = wish->check(c, path, err);
+		if (r < 0)
+			return r;
+	}
 	if (found && wish->mode == 0)
 		mode = 0;
 	r = complete_owner(c, &handle, &wish->owner, &attr);

@@ -41,6 +41,8 @@ struct directory_wish {
 	uint32_t mode; /* 0: 0755 for a new one, and an old one's is left alone */
 	struct volume_owner owner;
 	enum volume_existing existing; /* what one that is there means */
+	/* Whether one that is there may be taken: 0, or the error. NULL: it may. */
+	int (*check)(struct nfs_client *c, const char *path, struct error *err);
 };
 
 /*

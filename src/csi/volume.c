@@ -186,6 +186,17 @@ static void undo(struct nfs_client *c, const struct nfs_handle *folder, const ch
 		err->code = ERROR_ABORTED;
 }
 
+/* A snapshot's would be deleted with the volume. */
+static int check_no_snapshot(struct nfs_client *c, const char *dir, struct error *err)
+{
+	int r = snapshot_has_directory(c, dir, err);
+
+	return r <= 0 ? r
+		      : error_set(err, ERROR_FAILED_PRECONDITION,
+				  "directory '%s' on %s:%s is that of a snapshot", dir,
+				  c->export.server, c->export.share);
+}
+
 static int make_directory(struct nfs_client *c, const char *dir, const struct record *rec,
 			  enum volume_existing existing, struct error *err)
 {
@@ -193,6 +204,7 @@ static int make_directory(struct nfs_client *c, const char *dir, const struct re
 		.mode = mode_of(rec),
 		.owner = volume_owner_of(rec),
 		.existing = existing,
+		.check = record_get(rec, VOLUME_KEY_SOURCE) == NULL ? check_no_snapshot : NULL,
 	};
 
 	return directory_make(c, dir, &wish, err);
@@ -245,17 +257,6 @@ static int make_contents(struct nfs_client *c, const struct nfs_handle *folder, 
 	return r < 0 ? r : make_directory(c, dir, rec, EXISTING_ADOPT, err);
 }
 
-/* A snapshot's would be deleted with the volume. Where there is no state folder yet, there are none. */
-static int check_no_snapshot(struct nfs_client *c, const char *dir, struct error *err)
-{
-	int r = snapshot_has_directory(c, dir, err);
-
-	return r <= 0 ? r
-		      : error_set(err, ERROR_FAILED_PRECONDITION,
-				  "directory '%s' on %s:%s is that of a snapshot", dir,
-				  c->export.server, c->export.share);
-}
-
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
 		  struct error *err)
@@ -280,7 +281,8 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		r = dir_of(c, rec, key, &dir, err);
 	if (r < 0)
 		return r;
-	r = check_no_snapshot(c, dir, err);
+	/* In a snapshot's directory there may be nothing of that name yet. */
+	r = strchr(dir, '/') != NULL ? check_no_snapshot(c, dir, err) : 0;
 	begun = created || (record_get(rec, VOLUME_KEY_SOURCE) != NULL && !build_is_ready(rec));
 	if (r == 0)
 		r = usage_note(c, key, dir, err);
