@@ -22,19 +22,6 @@ static int failure(const struct tree_builder *b, struct error *err)
 	return b->error;
 }
 
-/* Whether something that was begun earlier is left to be done, but for the directories that it is in. */
-static bool has_earlier(const struct builder_node *node)
-{
-	const struct list *pos = node->all.prev;
-	const struct builder_node *above = node->parent;
-
-	while (above != NULL && pos == &above->all) {
-		above = above->parent;
-		pos = pos->prev;
-	}
-	return pos != &node->builder->all;
-}
-
 struct wanted {
 	const char *name;
 	bool found;
@@ -104,13 +91,6 @@ static int fill(struct tree_builder *b, struct error *err)
 		struct builder_node *node = container_of(b->ready.next, struct builder_node, link);
 		int r;
 
-		/* What has the same name may be among it, and is not finished. */
-		if (node->was_there && (node->state == NODE_FIND || node->state == NODE_THERE) &&
-		    has_earlier(node)) {
-			list_remove(&node->link);
-			list_add_tail(&b->later, &node->link);
-			continue;
-		}
 		if (node->state == NODE_THERE) {
 			r = come_again(b, node);
 		} else {
@@ -224,7 +204,10 @@ static int make_room(struct tree_builder *b, struct error *err)
 	return r;
 }
 
-/* Two in the making would not be in order. */
+/*
+ * Two in the making would not be in order. So, of what is found to be there, nothing is under way that came
+ * before.
+ */
 static bool is_in_the_making(const struct tree_builder *b, const char *name)
 {
 	const struct list *pos;
@@ -327,7 +310,6 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 	b->parent = parent;
 	b->options = options;
 	list_init(&b->ready);
-	list_init(&b->later);
 	list_init(&b->all);
 	*ret = b;
 	return 0;

@@ -93,8 +93,6 @@ void builder_node_finish(struct builder_node *node)
 	struct builder_node *parent = node->parent;
 
 	b->n_closing--;
-	while (!list_is_empty(&b->later))
-		builder_node_ready(container_of(b->later.next, struct builder_node, link));
 	if (parent == NULL) {
 		b->finished = true;
 	} else {

@@ -72,7 +72,6 @@ struct tree_builder {
 	const struct tree_builder_options *options;
 	struct builder_node *current; /* begun last, and not ended */
 	struct list ready; /* nodes with something to start */
-	struct list later; /* NODE_FIND and NODE_THERE, of what came before and is not finished */
 	struct list all;
 	size_t n_closing; /* nodes that have been ended and are not finished */
 	size_t bytes; /* of chunks */
