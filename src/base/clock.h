@@ -19,6 +19,14 @@ static inline uint64_t clock_now_ns(void)
 	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* Under a second. A signal may end it early, which here only means that something is tried again early. */
+static inline void clock_sleep_ms(unsigned int ms)
+{
+	const struct timespec ts = { .tv_nsec = (long)(ms * CLOCK_NS_PER_MS) };
+
+	(void)nanosleep(&ts, NULL);
+}
+
 /* Milliseconds left until deadline, rounded up, as poll() wants them: 0 once it has passed. */
 static inline int clock_left_ms(uint64_t deadline_ns)
 {

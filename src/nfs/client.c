@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -74,16 +73,14 @@ static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
 {
 	uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
-	long wait_ms = RETRY_FIRST_MS;
+	unsigned int wait_ms = RETRY_FIRST_MS;
 	int r;
 
 	for (;;) {
-		struct timespec ts = { .tv_nsec = wait_ms * (long)CLOCK_NS_PER_MS };
-
 		r = call_once(c, op, deadline);
-		if (r != -EAGAIN || clock_left_ms(deadline) <= wait_ms)
+		if (r != -EAGAIN || clock_left_ms(deadline) <= (int)wait_ms)
 			return r;
-		(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
+		clock_sleep_ms(wait_ms);
 		if (wait_ms < RETRY_LAST_MS / 2)
 			wait_ms *= 2;
 	}

@@ -75,6 +75,9 @@ struct tree_work {
 #define TREE_REPORT_S 10
 #define TREE_DEPTH_MAX 4096 /* directories inside each other */
 
+/* Whether TREE_REPORT_S have passed since *reported_ns, which then becomes now. */
+bool tree_is_report_due(uint64_t *reported_ns);
+
 /* -ECANCELED with CANCELLED where the work is to end, else 0. For long stretches without tree_pump(). */
 int tree_check_cancel(const struct tree_work *work, struct error *err);
 

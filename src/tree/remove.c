@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/list.h"
@@ -535,25 +534,17 @@ static int fill(struct engine *e)
 
 static void be_patient(struct engine *e)
 {
-	const struct timespec ts = { .tv_nsec = PATIENCE_MS * (long)CLOCK_NS_PER_MS };
-
 	e->wait = false;
 	e->patience++;
-	(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
+	clock_sleep_ms(PATIENCE_MS);
 }
 
 static void report(const struct engine *e)
 {
 	struct tree_stats *stats = e->stats;
-	uint64_t now;
 
-	if (stats->report == NULL)
-		return;
-	now = clock_now_ns();
-	if (now - stats->reported_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
-		return;
-	stats->reported_ns = now;
-	stats->report(stats, e->name, stats->data);
+	if (stats->report != NULL && tree_is_report_due(&stats->reported_ns))
+		stats->report(stats, e->name, stats->data);
 }
 
 static int drive(struct engine *e)

@@ -2,7 +2,6 @@
 /* Copyright the csi-nfs authors */
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "tree/entry.h"
@@ -37,26 +36,21 @@ int tree_check_cancel(const struct tree_work *work, struct error *err)
 		       : 0;
 }
 
-static void report(struct tree_work *work)
+bool tree_is_report_due(uint64_t *reported_ns)
 {
-	uint64_t now;
+	uint64_t now = clock_now_ns();
 
-	if (work->report == NULL)
-		return;
-	now = clock_now_ns();
-	if (now - work->reported_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
-		return;
-	work->reported_ns = now;
-	work->report(&work->progress, work->data);
+	if (now - *reported_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
+		return false;
+	*reported_ns = now;
+	return true;
 }
 
 static void be_patient(struct tree_work *work)
 {
-	const struct timespec ts = { .tv_nsec = PATIENCE_MS * (long)CLOCK_NS_PER_MS };
-
 	work->wait = false;
 	work->patience++;
-	(void)nanosleep(&ts, NULL); /* an early wake-up only asks again early */
+	clock_sleep_ms(PATIENCE_MS);
 }
 
 int tree_pump(struct tree_work *work, struct error *err)
@@ -65,7 +59,8 @@ int tree_pump(struct tree_work *work, struct error *err)
 
 	if (r < 0)
 		return r;
-	report(work);
+	if (work->report != NULL && tree_is_report_due(&work->reported_ns))
+		work->report(&work->progress, work->data);
 	if (work->wait) {
 		be_patient(work);
 		return 0;
