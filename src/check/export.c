@@ -24,7 +24,7 @@ static const char *version_text(const struct nfs_client *client)
 	return client->version == 3 ? "3" : "4.0"; /* all that the controller speaks */
 }
 
-/* libnfs fails what was under way when a connection broke like any call. */
+/* What was under way when a connection broke ends like any call that failed. */
 int check_result(const struct nfs_client *client, int r)
 {
 	if (r == 0 || !client->broken)

@@ -14,12 +14,6 @@
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
 
-/*
- * libnfs 4.0 encodes a compound into 4 KiB. Record mark, RPC header and credential take 72 bytes,
- * the compound's header 12, PUTFH of the longest handle 136, what WRITE has beside the data 36.
- */
-#define V4_WRITE_MAX (4096 - 72 - 12 - 136 - 36)
-
 void nfs_client_free(struct nfs_client *c)
 {
 	if (c != NULL)
@@ -51,9 +45,7 @@ int nfs_client_run(struct nfs_client *c)
 
 uint32_t nfs_write_max(const struct nfs_client *c)
 {
-	uint32_t max = c->version == 4 ? V4_WRITE_MAX : NFS_TRANSFER_MAX;
-
-	return c->write_max != 0 && c->write_max < max ? c->write_max : max;
+	return c->write_max != 0 && c->write_max < NFS_TRANSFER_MAX ? c->write_max : NFS_TRANSFER_MAX;
 }
 
 static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_ns)

@@ -2,14 +2,14 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * One connection to one export: libnfs as an RPC and XDR engine on a socket of our own, with our
- * own deadlines. Many operations may be in flight; they make progress while somebody is inside
- * nfs_client_run() or nfs_client_call(). After any failure of the transport the client is broken:
- * every operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and it can only be freed.
+ * One connection to one export. Many operations may be in flight; they make progress while
+ * somebody is inside nfs_client_run() or nfs_client_call(). After any failure of the transport the
+ * client is broken: every operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and it can
+ * only be freed.
  *
  * A client belongs to one thread at a time (nfs/pool.h leases it). Nothing here blocks for longer
- * than its deadline. libnfs's own synchronous calls are never used: they have no deadline and
- * leave the stack exposed to late replies.
+ * than its deadline. Of libnfs only the XDR of its protocols is used (nfs/rpc.h): its calls have
+ * no deadline, or leave the stack exposed to late replies.
  */
 #ifndef NFS_CLIENT_H
 #define NFS_CLIENT_H

@@ -4,7 +4,6 @@
 #include "nfs/connection.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,115 +53,6 @@ int nfs_status_errno(unsigned int status)
 	return -EREMOTEIO;
 }
 
-int nfs_rpc_errno(struct nfs_connection *conn, int status, const void *data)
-{
-	const char *text = data;
-
-	if (status == RPC_STATUS_TIMEOUT)
-		return -ETIMEDOUT;
-	if (status == RPC_STATUS_CANCEL)
-		return conn->failure != 0 ? conn->failure : -ECONNABORTED;
-	/* At the end of a connection libnfs ends all, and asserts that meanwhile nothing is queued. */
-	if (text != NULL && str_has_prefix(text, "RPC ERROR: ")) {
-		conn->lost = true;
-		return -ECONNABORTED;
-	}
-	/* libnfs tells in words only that the server refused the credential, or the port (MSG_DENIED). */
-	if (text != NULL &&
-	    (strstr(text, "AUTH") != NULL || strstr(text, "not accepted by the server") != NULL))
-		return -EACCES;
-	return -EREMOTEIO;
-}
-
-int nfs_rpc_connect(struct rpc_context **ret, const struct net_address *address, uint16_t port,
-		    const struct nfs_export *e)
-{
-	struct rpc_context *rpc;
-	struct AUTH *auth;
-	int fd;
-
-	fd = e->any_port ? net_connect_unreserved(address, port) : net_connect(address, port);
-	if (fd < 0)
-		return fd;
-	rpc = rpc_init_context();
-	auth = rpc != NULL ? libnfs_authunix_create("csi-nfs", e->uid, e->gid, 0, NULL) : NULL;
-	if (auth == NULL) {
-		if (rpc != NULL)
-			rpc_destroy_context(rpc);
-		close(fd);
-		return -ENOMEM;
-	}
-	rpc_set_auth(rpc, auth);
-	rpc_set_fd(rpc, fd); /* closed with the context */
-	/* libnfs takes a socket for connected once it has been told that it is writable. */
-	if (rpc_service(rpc, POLLOUT) < 0) {
-		rpc_destroy_context(rpc);
-		return -ECONNABORTED;
-	}
-	*ret = rpc;
-	return 0;
-}
-
-/* There is nearly always room to send: that is tried before it is waited for. */
-static int begin_poll(struct rpc_context *rpc, struct pollfd *p)
-{
-	if ((rpc_which_events(rpc) & POLLOUT) && rpc_service(rpc, POLLOUT) < 0)
-		return -ECONNABORTED;
-	*p = (struct pollfd){ .fd = rpc_get_fd(rpc), .events = (short)rpc_which_events(rpc) };
-	return 0;
-}
-
-static int wait_for(struct pollfd *p, nfds_t n, uint64_t deadline_ns)
-{
-	int found;
-
-	do {
-		found = poll(p, n, clock_left_ms(deadline_ns));
-	} while (found < 0 && errno == EINTR);
-	if (found < 0)
-		return -ECONNABORTED;
-	return found == 0 ? -ETIMEDOUT : 0;
-}
-
-/*
- * Takes all replies that have arrived. A poll between them would be for nothing: libnfs 4.0 reads the mark
- * of a record by one call and its text by the next, and does not mind that there is nothing to read.
- */
-static int take_replies(struct rpc_context *rpc, short events, const unsigned int *counter)
-{
-	unsigned int before;
-
-	do {
-		before = *counter;
-		if (rpc_service(rpc, events) < 0)
-			return -ECONNABORTED;
-		if (*counter == before && (events & POLLIN) && rpc_service(rpc, POLLIN) < 0)
-			return -ECONNABORTED;
-		events = POLLIN;
-	} while (*counter != before && rpc_queue_length(rpc) > 0);
-	return 0;
-}
-
-int nfs_rpc_run(struct rpc_context *rpc, const unsigned int *counter, uint64_t deadline_ns)
-{
-	unsigned int before = *counter;
-
-	while (*counter == before) {
-		struct pollfd p;
-		int r;
-
-		r = begin_poll(rpc, &p);
-		if (r == 0)
-			r = wait_for(&p, 1, deadline_ns);
-		if (r < 0)
-			return r;
-		r = take_replies(rpc, p.revents, counter);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 void nfs_op_finish(struct nfs_op *op, int error)
 {
 	struct nfs_connection *conn = nfs_op_connection(op);
@@ -176,20 +66,17 @@ void nfs_op_finish(struct nfs_op *op, int error)
 }
 
 /*
- * Destroying the context ends what is in flight through the ordinary callbacks, so nothing that is
- * on somebody's stack is ever written to later.
+ * What is in flight ends through the ordinary callbacks, so nothing that is on somebody's stack is
+ * ever written to later.
  */
 static void break_connection(struct nfs_connection *conn, int failure)
 {
-	struct rpc_context *rpc = conn->rpc;
-
-	if (rpc == NULL)
+	if (conn->rpc == NULL)
 		return;
 	conn->failure = failure;
 	conn->client.broken = true;
 	conn->client.silent = failure == -ETIMEDOUT;
-	conn->rpc = NULL;
-	rpc_destroy_context(rpc);
+	nfs_rpc_free(steal_ptr(&conn->rpc), failure);
 	if (conn->protocol->broken != NULL)
 		conn->protocol->broken(conn);
 }
@@ -201,7 +88,7 @@ static int connection_start(struct nfs_client *c, struct nfs_op *op)
 
 	if (!nfs_connection_is_up(conn))
 		return -ECONNABORTED;
-	r = conn->protocol->encode(conn, op);
+	r = conn->protocol->start(conn, op);
 	if (r == 0)
 		conn->in_flight++;
 	return r;
@@ -246,13 +133,13 @@ static int run_both(struct nfs_connection *a, struct nfs_connection *b, uint64_t
 
 	while (a->finished + b->finished == before) {
 		for (i = 0; i < ARRAY_SIZE(conns); i++) {
-			r = begin_poll(conns[i]->rpc, &p[i]);
+			r = nfs_rpc_send(conns[i]->rpc, &p[i]);
 			if (r < 0) {
 				break_connection(conns[i], r);
 				return r;
 			}
 		}
-		r = wait_for(p, ARRAY_SIZE(p), deadline_ns);
+		r = nfs_rpc_wait(p, ARRAY_SIZE(p), deadline_ns);
 		if (r < 0) {
 			break_connection(a, r);
 			break_connection(b, r);
@@ -261,7 +148,7 @@ static int run_both(struct nfs_connection *a, struct nfs_connection *b, uint64_t
 		for (i = 0; i < ARRAY_SIZE(conns); i++) {
 			if (p[i].revents == 0)
 				continue;
-			r = take_replies(conns[i]->rpc, p[i].revents, &conns[i]->finished);
+			r = nfs_rpc_receive(conns[i]->rpc);
 			if (r < 0) {
 				break_connection(conns[i], r);
 				return r;
@@ -285,16 +172,12 @@ int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b)
 
 bool nfs_client_is_usable(struct nfs_client *c)
 {
-	struct nfs_connection *conn = (struct nfs_connection *)c;
-	struct pollfd p = { .events = POLLIN | POLLRDHUP };
+	const struct nfs_connection *conn = (const struct nfs_connection *)c;
 
 	if (c->broken)
 		return false;
-	if (c->ops != &connection_ops)
-		return true;
 	/* Nothing is in flight, so whatever arrived is a reset or the end. */
-	p.fd = rpc_get_fd(conn->rpc);
-	return poll(&p, 1, 0) == 0;
+	return c->ops != &connection_ops || nfs_rpc_is_quiet(conn->rpc);
 }
 
 static int server_is_down(struct error *err, const struct nfs_export *e, uint16_t port, int r)

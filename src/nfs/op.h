@@ -105,7 +105,7 @@ enum nfs_op_type {
  */
 #define NFS_REMOVE_MAX 15
 
-/* Bytes that one READ or WRITE asks for at most; a version 4 WRITE takes fewer, see nfs_write_max(). */
+/* Bytes that one READ or WRITE asks for at most; a server may take fewer, see nfs_write_max(). */
 #define NFS_TRANSFER_MAX (256 * 1024)
 
 /* A directory entry, borrowed during the entry() call. "." and ".." are left out. */

@@ -10,13 +10,11 @@
 #include <nfsc/libnfs-raw-mount.h>
 
 #include "base/clock.h"
-#include "nfs/connection.h"
-/* After libnfs.h, whose types it uses. */
-#include <nfsc/libnfs-raw-nfs4.h>
+#include "nfs/v4_compound.h"
 
 #define MINOR_VERS_MISMATCH 10021 /* NFS4ERR_, RFC 7530 section 13.1 */
 
-/* A call on a context that is no client's. */
+/* A call on a connection that is no client's. */
 struct call {
 	unsigned int finished;
 	int error;
@@ -24,43 +22,34 @@ struct call {
 	struct nfs_listing *listing;
 };
 
-static int drive(struct rpc_context *rpc, struct call *call, int queued)
+static int drive(struct nfs_rpc *rpc, struct call *call, int queued)
 {
 	int r;
 
-	if (queued != 0)
-		return -ENOMEM;
+	if (queued < 0)
+		return queued;
 	r = nfs_rpc_run(rpc, &call->finished,
 			clock_now_ns() + NFS_SURVEY_TIMEOUT_MS * CLOCK_NS_PER_MS);
 	return r < 0 ? r : call->error;
 }
 
-static int rpc_error(int status, const void *data)
-{
-	struct nfs_connection none = { .failure = 0 };
-
-	return nfs_rpc_errno(&none, status, data);
-}
-
 /* -------- minor versions -------- */
 
-static void on_compound(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void on_compound(void *data, int error, const void *results)
 {
-	struct call *call = private_data;
+	struct call *call = data;
 
-	(void)rpc;
 	call->finished++;
-	if (status == RPC_STATUS_SUCCESS)
-		call->status = ((const COMPOUND4res *)data)->status;
-	else
-		call->error = rpc_error(status, data);
+	call->error = error;
+	if (error == 0)
+		call->status = ((const COMPOUND4res *)results)->status;
 }
 
 /*
  * With 4.1 an operation outside of a session is an error, but another one than that there is no such
  * version (RFC 8881, section 2.10.3).
  */
-static int ask_minor(struct rpc_context *rpc, struct call *call, uint32_t minor, bool *ret)
+static int ask_minor(struct nfs_rpc *rpc, struct call *call, uint32_t minor, bool *ret)
 {
 	nfs_argop4 op = { .argop = OP_PUTROOTFH };
 	COMPOUND4args args = { .minorversion = minor };
@@ -68,7 +57,7 @@ static int ask_minor(struct rpc_context *rpc, struct call *call, uint32_t minor,
 
 	args.argarray.argarray_len = 1;
 	args.argarray.argarray_val = &op;
-	r = drive(rpc, call, rpc_nfs4_compound_async(rpc, on_compound, &args, call));
+	r = drive(rpc, call, nfs_rpc_call(rpc, &v4_procedure, &args, on_compound, call));
 	if (r < 0)
 		return r;
 	*ret = call->status != MINOR_VERS_MISMATCH;
@@ -79,7 +68,7 @@ int nfs_survey_minors(const struct net_address *address, uint16_t port, const st
 		      bool ret[NFS_MINORS])
 {
 	struct call call = { .finished = 0 }; /* outlives rpc, which ends the calls in flight */
-	struct rpc_context *rpc;
+	struct nfs_rpc *rpc;
 	uint32_t minor;
 	int r;
 
@@ -88,7 +77,7 @@ int nfs_survey_minors(const struct net_address *address, uint16_t port, const st
 		return r;
 	for (minor = 0; minor < NFS_MINORS && r == 0; minor++)
 		r = ask_minor(rpc, &call, minor, &ret[minor]);
-	rpc_destroy_context(rpc);
+	nfs_rpc_free(rpc, -ECONNABORTED);
 	return r;
 }
 
@@ -158,34 +147,30 @@ static int take_exports(struct nfs_listing *l, const void *next)
 	return r;
 }
 
-static void on_exports(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void on_exports(void *data, int error, const void *results)
 {
-	struct call *call = private_data;
-	exports list;
+	struct call *call = data;
 
-	(void)rpc;
 	call->finished++;
-	if (status != RPC_STATUS_SUCCESS) {
-		call->error = rpc_error(status, data);
-		return;
-	}
-	memcpy(&list, data, sizeof(list));
-	call->error = take_exports(call->listing, list);
+	call->error = error == 0 ? take_exports(call->listing, *(const exports *)results) : error;
 }
 
 int nfs_survey_exports(const struct net_address *address, uint16_t port, const struct nfs_export *e,
 		       struct nfs_listing *ret)
 {
 	cleanup_nfs_listing struct nfs_listing listing = { .n = 0 };
+	static const struct nfs_rpc_procedure exports_of =
+		NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports,
+				  exports);
 	struct call call = { .listing = &listing };
-	struct rpc_context *rpc;
+	struct nfs_rpc *rpc;
 	int r;
 
 	r = nfs_rpc_connect(&rpc, address, port, e);
 	if (r < 0)
 		return r;
-	r = drive(rpc, &call, rpc_mount3_export_async(rpc, on_exports, &call));
-	rpc_destroy_context(rpc);
+	r = drive(rpc, &call, nfs_rpc_call(rpc, &exports_of, NULL, on_exports, &call));
+	nfs_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)
 		return r;
 	*ret = listing;

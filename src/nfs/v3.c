@@ -249,217 +249,189 @@ static void take_nothing(struct nfs_op *op, const void *data)
 	(void)data;
 }
 
-/* What is read from a successful reply. All replies start with their status. */
-static void (*const take[])(struct nfs_op *op, const void *data) = {
-	[NFS_OP_LOOKUP] = take_lookup,   [NFS_OP_GETATTR] = take_getattr,
-	[NFS_OP_SETATTR] = take_setattr, [NFS_OP_MKDIR] = take_mkdir,
-	[NFS_OP_SYMLINK] = take_symlink, [NFS_OP_READLINK] = take_readlink,
-	[NFS_OP_REMOVE] = take_nothing,  [NFS_OP_RMDIR] = take_nothing,
-	[NFS_OP_RENAME] = take_nothing,  [NFS_OP_READDIR] = take_readdir,
-	[NFS_OP_FSSTAT] = take_fsstat,   [NFS_OP_CREATE] = take_create,
-	[NFS_OP_MKNOD] = take_mknod,     [NFS_OP_LINK] = take_nothing,
-	[NFS_OP_READ] = take_read,       [NFS_OP_WRITE] = take_write,
-	[NFS_OP_COMMIT] = take_commit,
+union args {
+	LOOKUP3args lookup;
+	GETATTR3args getattr;
+	SETATTR3args setattr;
+	MKDIR3args mkdir;
+	SYMLINK3args symlink;
+	READLINK3args readlink;
+	REMOVE3args remove;
+	RMDIR3args rmdir;
+	RENAME3args rename;
+	READDIRPLUS3args readdir;
+	FSSTAT3args fsstat;
+	CREATE3args create;
+	MKNOD3args mknod;
+	LINK3args link;
+	READ3args read;
+	WRITE3args write;
+	COMMIT3args commit;
 };
 
-static void replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void put_lookup(union args *args, const struct nfs_op *op)
 {
-	struct nfs_op *op = private_data;
-
-	(void)rpc;
-	if (status != RPC_STATUS_SUCCESS) {
-		nfs_op_finish(op, nfs_rpc_errno(nfs_op_connection(op), status, data));
-		return;
-	}
-	op->error = nfs_status_errno(*(const nfsstat3 *)data);
-	if (op->error == 0)
-		take[op->type](op, data);
-	nfs_op_finish(op, op->error);
+	put_name(&args->lookup.what, op->dir, op->name);
 }
 
-static int encode_lookup(struct rpc_context *rpc, struct nfs_op *op)
+static void put_getattr(union args *args, const struct nfs_op *op)
 {
-	LOOKUP3args args;
-
-	put_name(&args.what, op->dir, op->name);
-	return rpc_nfs3_lookup_async(rpc, replied, &args, op);
+	put_handle(&args->getattr.object, op->dir);
 }
 
-static int encode_getattr(struct rpc_context *rpc, struct nfs_op *op)
+static void put_setattr(union args *args, const struct nfs_op *op)
 {
-	GETATTR3args args;
-
-	put_handle(&args.object, op->dir);
-	return rpc_nfs3_getattr_async(rpc, replied, &args, op);
+	put_handle(&args->setattr.object, op->dir);
+	set_attr(&args->setattr.new_attributes, &op->change);
 }
 
-static int encode_setattr(struct rpc_context *rpc, struct nfs_op *op)
+static void put_mkdir(union args *args, const struct nfs_op *op)
 {
-	SETATTR3args args;
-
-	memset(&args, 0, sizeof(args));
-	put_handle(&args.object, op->dir);
-	set_attr(&args.new_attributes, &op->change);
-	return rpc_nfs3_setattr_async(rpc, replied, &args, op);
+	put_name(&args->mkdir.where, op->dir, op->name);
+	set_mode(&args->mkdir.attributes, op->mode);
 }
 
-static int encode_mkdir(struct rpc_context *rpc, struct nfs_op *op)
+static void put_symlink(union args *args, const struct nfs_op *op)
 {
-	MKDIR3args args;
-
-	memset(&args, 0, sizeof(args));
-	put_name(&args.where, op->dir, op->name);
-	set_mode(&args.attributes, op->mode);
-	return rpc_nfs3_mkdir_async(rpc, replied, &args, op);
+	put_name(&args->symlink.where, op->dir, op->name);
+	args->symlink.symlink.symlink_data =
+		(char *)(uintptr_t)op->text; /* only read by the encoder */
 }
 
-static int encode_symlink(struct rpc_context *rpc, struct nfs_op *op)
+static void put_readlink(union args *args, const struct nfs_op *op)
 {
-	SYMLINK3args args;
-
-	memset(&args, 0, sizeof(args));
-	put_name(&args.where, op->dir, op->name);
-	args.symlink.symlink_data = (char *)(uintptr_t)op->text; /* only read by the encoder */
-	return rpc_nfs3_symlink_async(rpc, replied, &args, op);
+	put_handle(&args->readlink.symlink, op->dir);
 }
 
-static int encode_readlink(struct rpc_context *rpc, struct nfs_op *op)
+static void put_remove(union args *args, const struct nfs_op *op)
 {
-	READLINK3args args;
-
-	put_handle(&args.symlink, op->dir);
-	return rpc_nfs3_readlink_async(rpc, replied, &args, op);
+	put_name(&args->remove.object, op->dir, op->name);
 }
 
-static int encode_remove(struct rpc_context *rpc, struct nfs_op *op)
+static void put_rmdir(union args *args, const struct nfs_op *op)
 {
-	REMOVE3args args;
-
-	put_name(&args.object, op->dir, op->name);
-	return rpc_nfs3_remove_async(rpc, replied, &args, op);
+	put_name(&args->rmdir.object, op->dir, op->name);
 }
 
-static int encode_rmdir(struct rpc_context *rpc, struct nfs_op *op)
+static void put_rename(union args *args, const struct nfs_op *op)
 {
-	RMDIR3args args;
-
-	put_name(&args.object, op->dir, op->name);
-	return rpc_nfs3_rmdir_async(rpc, replied, &args, op);
+	put_name(&args->rename.from, op->dir, op->name);
+	put_name(&args->rename.to, op->to_dir, op->to_name);
 }
 
-static int encode_rename(struct rpc_context *rpc, struct nfs_op *op)
+static void put_readdir(union args *args, const struct nfs_op *op)
 {
-	RENAME3args args;
-
-	put_name(&args.from, op->dir, op->name);
-	put_name(&args.to, op->to_dir, op->to_name);
-	return rpc_nfs3_rename_async(rpc, replied, &args, op);
+	put_handle(&args->readdir.dir, op->dir);
+	args->readdir.cookie = op->cookie;
+	memcpy(args->readdir.cookieverf, op->verifier, sizeof(args->readdir.cookieverf));
+	args->readdir.dircount = READDIR_BYTES / 4;
+	args->readdir.maxcount = READDIR_BYTES;
 }
 
-static int encode_readdir(struct rpc_context *rpc, struct nfs_op *op)
+static void put_fsstat(union args *args, const struct nfs_op *op)
 {
-	READDIRPLUS3args args = { .cookie = op->cookie,
-				  .dircount = READDIR_BYTES / 4,
-				  .maxcount = READDIR_BYTES };
-
-	put_handle(&args.dir, op->dir);
-	memcpy(args.cookieverf, op->verifier, sizeof(args.cookieverf));
-	return rpc_nfs3_readdirplus_async(rpc, replied, &args, op);
+	put_handle(&args->fsstat.fsroot, op->dir);
 }
 
-static int encode_fsstat(struct rpc_context *rpc, struct nfs_op *op)
+static void put_create(union args *args, const struct nfs_op *op)
 {
-	FSSTAT3args args;
-
-	put_handle(&args.fsroot, op->dir);
-	return rpc_nfs3_fsstat_async(rpc, replied, &args, op);
+	put_name(&args->create.where, op->dir, op->name);
+	args->create.how.mode = GUARDED;
+	set_attr(&args->create.how.createhow3_u.g_obj_attributes, &op->change);
 }
 
-static int encode_create(struct rpc_context *rpc, struct nfs_op *op)
+static void put_mknod(union args *args, const struct nfs_op *op)
 {
-	CREATE3args args;
-
-	memset(&args, 0, sizeof(args));
-	put_name(&args.where, op->dir, op->name);
-	args.how.mode = GUARDED;
-	set_attr(&args.how.createhow3_u.g_obj_attributes, &op->change);
-	return rpc_nfs3_create_async(rpc, replied, &args, op);
-}
-
-static int encode_mknod(struct rpc_context *rpc, struct nfs_op *op)
-{
-	devicedata3 *device;
-	MKNOD3args args;
-
-	memset(&args, 0, sizeof(args));
-	put_name(&args.where, op->dir, op->name);
 	/* All members begin with the attributes, and only a device's has more. */
-	device = &args.what.mknoddata3_u.chr_device;
+	devicedata3 *device = &args->mknod.what.mknoddata3_u.chr_device;
+
+	put_name(&args->mknod.where, op->dir, op->name);
 	set_attr(&device->dev_attributes, &op->change);
 	device->spec.specdata1 = op->device.major;
 	device->spec.specdata2 = op->device.minor;
-	args.what.type = op->node == NFS_TYPE_FIFO     ? NF3FIFO
-			 : op->node == NFS_TYPE_SOCKET ? NF3SOCK
-			 : op->node == NFS_TYPE_BLOCK  ? NF3BLK
-						       : NF3CHR;
-	return rpc_nfs3_mknod_async(rpc, replied, &args, op);
+	args->mknod.what.type = op->node == NFS_TYPE_FIFO     ? NF3FIFO
+				: op->node == NFS_TYPE_SOCKET ? NF3SOCK
+				: op->node == NFS_TYPE_BLOCK  ? NF3BLK
+							      : NF3CHR;
 }
 
-static int encode_link(struct rpc_context *rpc, struct nfs_op *op)
+static void put_link(union args *args, const struct nfs_op *op)
 {
-	LINK3args args;
-
-	put_handle(&args.file, op->dir);
-	put_name(&args.link, op->to_dir, op->to_name);
-	return rpc_nfs3_link_async(rpc, replied, &args, op);
+	put_handle(&args->link.file, op->dir);
+	put_name(&args->link.link, op->to_dir, op->to_name);
 }
 
-static int encode_read(struct rpc_context *rpc, struct nfs_op *op)
+static void put_read(union args *args, const struct nfs_op *op)
 {
-	READ3args args = { .offset = op->offset, .count = op->count };
-
-	put_handle(&args.file, op->dir);
-	return rpc_nfs3_read_async(rpc, replied, &args, op);
+	put_handle(&args->read.file, op->dir);
+	args->read.offset = op->offset;
+	args->read.count = op->count;
 }
 
-static int encode_write(struct rpc_context *rpc, struct nfs_op *op)
+static void put_write(union args *args, const struct nfs_op *op)
 {
-	WRITE3args args = { .offset = op->offset, .count = op->count };
-
-	put_handle(&args.file, op->dir);
-	args.stable = op->stable ? FILE_SYNC : UNSTABLE;
-	args.data.data_len = op->count;
-	args.data.data_val = op->buffer;
-	return rpc_nfs3_write_async(rpc, replied, &args, op);
+	put_handle(&args->write.file, op->dir);
+	args->write.offset = op->offset;
+	args->write.count = op->count;
+	args->write.stable = op->stable ? FILE_SYNC : UNSTABLE;
+	args->write.data.data_len = op->count;
+	args->write.data.data_val = op->buffer;
 }
 
-static int encode_commit(struct rpc_context *rpc, struct nfs_op *op)
+static void put_commit(union args *args, const struct nfs_op *op)
 {
-	COMMIT3args args = { .offset = 0, .count = 0 }; /* all of the file */
-
-	put_handle(&args.file, op->dir);
-	return rpc_nfs3_commit_async(rpc, replied, &args, op);
+	put_handle(&args->commit.file, op->dir); /* all of it: offset and count are 0 */
 }
 
-static int (*const encoders[])(struct rpc_context *rpc, struct nfs_op *op) = {
-	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
-	[NFS_OP_SETATTR] = encode_setattr, [NFS_OP_MKDIR] = encode_mkdir,
-	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
-	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_rmdir,
-	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,
-	[NFS_OP_FSSTAT] = encode_fsstat,   [NFS_OP_CREATE] = encode_create,
-	[NFS_OP_MKNOD] = encode_mknod,     [NFS_OP_LINK] = encode_link,
-	[NFS_OP_READ] = encode_read,       [NFS_OP_WRITE] = encode_write,
-	[NFS_OP_COMMIT] = encode_commit,
+#define PROCEDURE(NAME)                                                                            \
+	NFS_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
+			  NAME##3res)
+
+static const struct {
+	struct nfs_rpc_procedure call;
+	void (*put)(union args *args, const struct nfs_op *op); /* into zeros */
+	void (*take)(struct nfs_op *op, const void *data); /* from a successful reply */
+} procedures[NFS_OPS] = {
+	[NFS_OP_LOOKUP] = { PROCEDURE(LOOKUP), put_lookup, take_lookup },
+	[NFS_OP_GETATTR] = { PROCEDURE(GETATTR), put_getattr, take_getattr },
+	[NFS_OP_SETATTR] = { PROCEDURE(SETATTR), put_setattr, take_setattr },
+	[NFS_OP_MKDIR] = { PROCEDURE(MKDIR), put_mkdir, take_mkdir },
+	[NFS_OP_SYMLINK] = { PROCEDURE(SYMLINK), put_symlink, take_symlink },
+	[NFS_OP_READLINK] = { PROCEDURE(READLINK), put_readlink, take_readlink },
+	[NFS_OP_REMOVE] = { PROCEDURE(REMOVE), put_remove, take_nothing },
+	[NFS_OP_RMDIR] = { PROCEDURE(RMDIR), put_rmdir, take_nothing },
+	[NFS_OP_RENAME] = { PROCEDURE(RENAME), put_rename, take_nothing },
+	[NFS_OP_READDIR] = { PROCEDURE(READDIRPLUS), put_readdir, take_readdir },
+	[NFS_OP_FSSTAT] = { PROCEDURE(FSSTAT), put_fsstat, take_fsstat },
+	[NFS_OP_CREATE] = { PROCEDURE(CREATE), put_create, take_create },
+	[NFS_OP_MKNOD] = { PROCEDURE(MKNOD), put_mknod, take_mknod },
+	[NFS_OP_LINK] = { PROCEDURE(LINK), put_link, take_nothing },
+	[NFS_OP_READ] = { PROCEDURE(READ), put_read, take_read },
+	[NFS_OP_WRITE] = { PROCEDURE(WRITE), put_write, take_write },
+	[NFS_OP_COMMIT] = { PROCEDURE(COMMIT), put_commit, take_commit },
 };
 
-static int v3_encode(struct nfs_connection *conn, struct nfs_op *op)
+/* All replies start with their status. */
+static void replied(void *data, int error, const void *results)
 {
-	return encoders[op->type](conn->rpc, op) == 0 ? 0 : -ENOMEM;
+	struct nfs_op *op = data;
+
+	op->error = error == 0 ? nfs_status_errno(*(const nfsstat3 *)results) : error;
+	if (op->error == 0)
+		procedures[op->type].take(op, results);
+	nfs_op_finish(op, op->error);
+}
+
+static int v3_start(struct nfs_connection *conn, struct nfs_op *op)
+{
+	union args args;
+
+	memset(&args, 0, sizeof(args));
+	procedures[op->type].put(&args, op);
+	return nfs_rpc_call(conn->rpc, &procedures[op->type].call, &args, replied, op);
 }
 
 struct mnt_call {
-	struct nfs_connection *conn;
 	unsigned int finished;
 	int error;
 	bool has_sys;
@@ -487,16 +459,14 @@ static void take_mnt(struct mnt_call *call, const mountres3 *res)
 			call->has_sys = true;
 }
 
-static void mnt_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void mnt_replied(void *data, int error, const void *results)
 {
-	struct mnt_call *call = private_data;
+	struct mnt_call *call = data;
 
-	(void)rpc;
 	call->finished++;
-	if (status == RPC_STATUS_SUCCESS)
-		take_mnt(call, data);
-	else
-		call->error = nfs_rpc_errno(call->conn, status, data);
+	call->error = error;
+	if (error == 0)
+		take_mnt(call, results);
 }
 
 static int mount_port(const struct nfs_connection *conn, const struct net_address *address,
@@ -531,15 +501,14 @@ static int mnt_failed(const struct nfs_connection *conn, int r, struct error *er
 	return nfs_error_set(err, &conn->client, r, "mounting");
 }
 
-static void fsinfo_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void fsinfo_replied(void *data, int error, const void *results)
 {
-	struct nfs_connection *conn = private_data;
-	const FSINFO3res *res = data;
+	struct nfs_connection *conn = data;
+	const FSINFO3res *res = results;
 
-	(void)rpc;
 	conn->in_flight--;
 	conn->finished++;
-	if (status == RPC_STATUS_SUCCESS && res->status == NFS3_OK)
+	if (error == 0 && res->status == NFS3_OK)
 		conn->client.write_max = res->FSINFO3res_u.resok.wtmax;
 }
 
@@ -549,11 +518,13 @@ static void fsinfo_replied(struct rpc_context *rpc, int status, void *data, void
  */
 static int ask_write_max(struct nfs_connection *conn, struct error *err)
 {
+	static const struct nfs_rpc_procedure fsinfo = PROCEDURE(FSINFO);
 	FSINFO3args args;
 	int r;
 
 	put_handle(&args.fsroot, &conn->client.root);
-	if (rpc_nfs3_fsinfo_async(conn->rpc, fsinfo_replied, &args, conn) != 0)
+	r = nfs_rpc_call(conn->rpc, &fsinfo, &args, fsinfo_replied, conn);
+	if (r < 0)
 		return error_oom(err);
 	conn->in_flight++;
 	r = conn->client.ops->run(&conn->client,
@@ -564,9 +535,13 @@ static int ask_write_max(struct nfs_connection *conn, struct error *err)
 /* MNT on a connection of its own: the service has its own port. */
 static int v3_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
 {
+	static const struct nfs_rpc_procedure mnt =
+		NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_dirpath, zdr_mountres3,
+				  mountres3);
 	const struct nfs_export *e = &conn->client.export;
-	struct mnt_call call = { .conn = conn };
-	struct rpc_context *rpc;
+	dirpath path = e->share; /* only read by the encoder */
+	struct mnt_call call = { .finished = 0 };
+	struct nfs_rpc *rpc;
 	uint16_t port;
 	int r;
 
@@ -578,11 +553,11 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 		return error_sys(err, ERROR_UNAVAILABLE, -r,
 				 "cannot reach the mount service of server '%s' on port %u",
 				 e->server, port);
-	r = rpc_mount3_mnt_async(rpc, mnt_replied, e->share, &call) == 0 ? 0 : -ENOMEM;
+	r = nfs_rpc_call(rpc, &mnt, &path, mnt_replied, &call);
 	if (r == 0)
 		r = nfs_rpc_run(rpc, &call.finished,
 				clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
-	rpc_destroy_context(rpc);
+	nfs_rpc_free(rpc, -ECONNABORTED);
 	if (r == 0)
 		r = call.error;
 	if (r < 0)
@@ -598,5 +573,5 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 const struct nfs_protocol nfs_protocol_v3 = {
 	.version = 3,
 	.attach = v3_attach,
-	.encode = v3_encode,
+	.start = v3_start,
 };

@@ -307,14 +307,13 @@ static void count_removed(struct nfs_op *op, const COMPOUND4res *res)
 	}
 }
 
-static void replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void replied(void *data, int error, const void *results)
 {
-	struct nfs_op *op = private_data;
-	const COMPOUND4res *res = data;
+	struct nfs_op *op = data;
+	const COMPOUND4res *res = results;
 
-	(void)rpc;
-	if (status != RPC_STATUS_SUCCESS) {
-		nfs_op_finish(op, nfs_rpc_errno(nfs_op_connection(op), status, data));
+	if (error < 0) {
+		nfs_op_finish(op, error);
 		return;
 	}
 	op->error = nfs_status_errno(res->status);
@@ -336,7 +335,7 @@ static void (*const encoders[NFS_OPS])(struct v4_compound *c, const struct nfs_o
 	[NFS_OP_WRITE] = encode_write,     [NFS_OP_COMMIT] = encode_commit,
 };
 
-static int v4_encode(struct nfs_connection *conn, struct nfs_op *op)
+static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
 {
 	struct v4_compound c = { .n = 0 };
 
@@ -365,6 +364,22 @@ static int attach_failed(const struct nfs_connection *conn, int r, struct error 
 	return nfs_error_set(err, &conn->client, r, "looking up the export");
 }
 
+/* The last thing that is asked for: without it all is well, too. */
+static void attached(void *data, int error, const void *results)
+{
+	struct nfs_client *client = ((struct nfs_op *)data)->client;
+	const COMPOUND4res *res = results;
+
+	if (error == 0 && res->status == NFS4_OK && res->resarray.resarray_len > 0) {
+		nfs_resop4 last = v4_result(res, res->resarray.resarray_len - 1);
+
+		if (last.resop == OP_GETATTR)
+			v4_take_write_max(&last.nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
+					  &client->write_max);
+	}
+	replied(data, error, results);
+}
+
 /* Walks from the pseudo root to the export in one compound. */
 static int v4_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
 {
@@ -386,8 +401,8 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 		if (parts.items[i][0] != '\0')
 			v4_add_lookup(&c, parts.items[i]);
 	v4_add(&c, OP_GETFH);
-	v4_add_getattr(&c, V4_PLAIN);
-	r = v4_send(conn, &c, replied, &op);
+	v4_add_getattr(&c, V4_WRITE_MAX);
+	r = v4_send(conn, &c, attached, &op);
 	if (r < 0)
 		return error_oom(err);
 	conn->in_flight++;
@@ -406,6 +421,6 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 const struct nfs_protocol nfs_protocol_v4 = {
 	.version = 4,
 	.attach = v4_attach,
-	.encode = v4_encode,
+	.start = v4_start,
 	.broken = v4_open_broken,
 };

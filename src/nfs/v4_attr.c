@@ -22,6 +22,7 @@
 #define ATTR_RDATTR_ERROR 11
 #define ATTR_FILEHANDLE 19
 #define ATTR_FILEID 20
+#define ATTR_MAXWRITE 31
 #define ATTR_MODE 33
 #define ATTR_NUMLINKS 35
 #define ATTR_OWNER 36
@@ -58,6 +59,7 @@ static const uint32_t masks[][2] = {
 	[V4_ENTRY] = WORDS(PLAIN | ENTRY),
 	[V4_ENTRY_FULL] = WORDS(PLAIN | OWNER | FULL | ENTRY),
 	[V4_SPACE] = WORDS(SPACE),
+	[V4_WRITE_MAX] = WORDS(BIT(ATTR_MAXWRITE)),
 };
 
 bitmap4 v4_mask(enum v4_attributes what)
@@ -150,6 +152,7 @@ struct reader {
 	struct nfs_attr *attr;
 	struct nfs_handle *handle;
 	struct nfs_space *space;
+	uint32_t *write_max;
 	bool has_uid;
 };
 
@@ -288,6 +291,16 @@ static bool take_fileid(struct reader *r)
 	return read_u64(r, &r->attr->fileid);
 }
 
+static bool take_maxwrite(struct reader *r)
+{
+	uint64_t bytes;
+
+	if (!read_u64(r, &bytes))
+		return false;
+	*r->write_max = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
+	return true;
+}
+
 static bool take_mode(struct reader *r)
 {
 	uint32_t mode;
@@ -356,6 +369,7 @@ static bool (*const takers[64])(struct reader *r) = {
 	[ATTR_RDATTR_ERROR] = take_rdattr_error,
 	[ATTR_FILEHANDLE] = take_filehandle,
 	[ATTR_FILEID] = take_fileid,
+	[ATTR_MAXWRITE] = take_maxwrite,
 	[ATTR_MODE] = take_mode,
 	[ATTR_NUMLINKS] = take_numlinks,
 	[ATTR_OWNER] = take_owner,
@@ -406,4 +420,11 @@ void v4_take_space(const fattr4 *from, struct nfs_space *space)
 	struct reader r = { .space = space };
 
 	(void)take_all(&r, from, SPACE); /* cut short: stays 0 */
+}
+
+void v4_take_write_max(const fattr4 *from, uint32_t *write_max)
+{
+	struct reader r = { .write_max = write_max };
+
+	(void)take_all(&r, from, BIT(ATTR_MAXWRITE)); /* left out: stays 0, "not known" */
 }

@@ -46,19 +46,14 @@ static void end(struct v4_client *client, int error)
 }
 
 /* The errno of a reply to one of the two requests below. */
-static int error_of(const struct v4_client *client, int status, const void *data)
+static int error_of(int error, const void *results)
 {
-	if (status != RPC_STATUS_SUCCESS)
-		return nfs_rpc_errno(client->conn, status, data);
-	return nfs_status_errno(((const COMPOUND4res *)data)->status);
+	return error < 0 ? error : nfs_status_errno(((const COMPOUND4res *)results)->status);
 }
 
-static void confirmed(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void confirmed(void *data, int error, const void *results)
 {
-	struct v4_client *client = private_data;
-
-	(void)rpc;
-	end(client, error_of(client, status, data));
+	end(data, error_of(error, results));
 }
 
 static int confirm(struct v4_client *client, const COMPOUND4res *res)
@@ -79,14 +74,13 @@ static int confirm(struct v4_client *client, const COMPOUND4res *res)
 	return v4_send(client->conn, &c, confirmed, client);
 }
 
-static void got_id(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void got_id(void *data, int error, const void *results)
 {
-	struct v4_client *client = private_data;
-	int r = error_of(client, status, data);
+	struct v4_client *client = data;
+	int r = error_of(error, results);
 
-	(void)rpc;
 	if (r == 0)
-		r = confirm(client, data);
+		r = confirm(client, results);
 	if (r < 0)
 		end(client, r);
 }

@@ -43,17 +43,17 @@ utf8string v4_text(const char *s)
 	return u;
 }
 
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, rpc_cb replied, void *data)
+const struct nfs_rpc_procedure v4_procedure =
+	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_COMPOUND4args,
+			  zdr_COMPOUND4res, COMPOUND4res);
+
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, nfs_rpc_replied *replied, void *data)
 {
 	COMPOUND4args args = { .minorversion = 0 };
-	int r;
 
 	args.argarray.argarray_len = c->n;
 	args.argarray.argarray_val = c->ops;
-	r = rpc_nfs4_compound_async(conn->rpc, replied, &args, data);
-	if (r == 0)
-		return 0;
-	return r == -2 ? -EMSGSIZE : -ENOMEM; /* -2: it could not be encoded */
+	return nfs_rpc_call(conn->rpc, &v4_procedure, &args, replied, data);
 }
 
 nfs_resop4 v4_result(const COMPOUND4res *res, unsigned int i)

@@ -4,7 +4,7 @@
 /*
  * NFSv4.0 compounds, put together operation by operation, and the attributes that they set and
  * answer with. For the files of version 4 only. What a compound points to has to live until it is
- * sent: libnfs encodes it then and there.
+ * sent: it is encoded then and there.
  */
 #ifndef NFS_V4_COMPOUND_H
 #define NFS_V4_COMPOUND_H
@@ -35,6 +35,7 @@ enum v4_attributes {
 	V4_ENTRY, /* V4_PLAIN for READDIR, with the handle */
 	V4_ENTRY_FULL,
 	V4_SPACE, /* of the file system */
+	V4_WRITE_MAX, /* bytes that one WRITE may have */
 };
 
 /* Another operation, its arguments zeroed. */
@@ -52,8 +53,10 @@ fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change);
 /* Only the type, to be compared. */
 fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type);
 
-/* Sends it. 0, -ENOMEM, or -EMSGSIZE where it is longer than libnfs can make it. */
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, rpc_cb replied, void *data);
+extern const struct nfs_rpc_procedure v4_procedure;
+
+/* Queues it; its results are a COMPOUND4res. Errors as nfs_rpc_call(). */
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, nfs_rpc_replied *replied, void *data);
 
 /* The i-th result of a reply, copied: libnfs packs what it decodes, arrays may lie unaligned. */
 nfs_resop4 v4_result(const COMPOUND4res *res, unsigned int i);
@@ -64,6 +67,7 @@ nfs_resop4 v4_result(const COMPOUND4res *res, unsigned int i);
  */
 void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle);
 void v4_take_space(const fattr4 *from, struct nfs_space *space);
+void v4_take_write_max(const fattr4 *from, uint32_t *write_max);
 void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to);
 
 #endif

@@ -228,15 +228,15 @@ static void end_broken(struct creation *c, int error)
 	end(c, error);
 }
 
-static void close_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void close_replied(void *data, int error, const void *results)
 {
-	struct creation *c = private_data;
+	struct creation *c = data;
 	nfs_resop4 one;
 
-	(void)rpc;
-	if (status != RPC_STATUS_SUCCESS)
-		end_broken(c, nfs_rpc_errno(c->opener->conn, status, data));
-	else if (!take_counted(c, data, OP_CLOSE, &one) || one.nfs_resop4_u.opclose.status != NFS4_OK)
+	if (error < 0)
+		end_broken(c, error);
+	else if (!take_counted(c, results, OP_CLOSE, &one) ||
+		 one.nfs_resop4_u.opclose.status != NFS4_OK)
 		end_without_close(c);
 	else
 		end(c, 0);
@@ -257,19 +257,18 @@ static void send_close(struct creation *c)
 		end_broken(c, r);
 }
 
-static void open_confirm_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void open_confirm_replied(void *data, int error, const void *results)
 {
-	struct creation *c = private_data;
+	struct creation *c = data;
 	const OPEN_CONFIRM4res *confirm;
 	nfs_resop4 one;
 
-	(void)rpc;
-	if (status != RPC_STATUS_SUCCESS) {
-		end_broken(c, nfs_rpc_errno(c->opener->conn, status, data));
+	if (error < 0) {
+		end_broken(c, error);
 		return;
 	}
 	confirm = &one.nfs_resop4_u.opopen_confirm;
-	if (!take_counted(c, data, OP_OPEN_CONFIRM, &one) || confirm->status != NFS4_OK) {
+	if (!take_counted(c, results, OP_OPEN_CONFIRM, &one) || confirm->status != NFS4_OK) {
 		end_without_close(c);
 		return;
 	}
@@ -347,16 +346,15 @@ static void opened(struct creation *c, const COMPOUND4res *res, const OPEN4resok
 		send_close(c);
 }
 
-static void open_replied(struct rpc_context *rpc, int status, void *data, void *private_data)
+static void open_replied(void *data, int error, const void *results)
 {
-	struct creation *c = private_data;
-	const COMPOUND4res *res = data;
+	struct creation *c = data;
+	const COMPOUND4res *res = results;
 	const OPEN4res *open;
 	nfs_resop4 one;
 
-	(void)rpc;
-	if (status != RPC_STATUS_SUCCESS) {
-		end_broken(c, nfs_rpc_errno(c->opener->conn, status, data));
+	if (error < 0) {
+		end_broken(c, error);
 		return;
 	}
 	open = &one.nfs_resop4_u.opopen;

@@ -12,7 +12,6 @@
 
 #define IDLE_PASSES_MAX 3 /* readings of a directory that lead to no removal */
 #define RMDIR_TRIES_MAX 10 /* somebody keeps adding entries */
-#define BATCH_BYTES 2048 /* of names: a compound has to fit into 4 KiB, see nfs_write_max() */
 #define PATIENCE_MAX 100 /* waits of PATIENCE_MS while the server asks to try later */
 #define PATIENCE_MS 100
 
@@ -442,7 +441,6 @@ static int start_batch(struct engine *e, struct node *node)
 {
 	const size_t max = e->client->version == 4 ? NFS_REMOVE_MAX : 1;
 	struct batch *batch = calloc(1, sizeof(*batch));
-	size_t bytes = 0;
 	int r;
 
 	if (batch == NULL)
@@ -457,9 +455,6 @@ static int start_batch(struct engine *e, struct node *node)
 	while (batch->op.n_names < max && !list_is_empty(&node->names)) {
 		struct name *name = container_of(node->names.next, struct name, link);
 
-		bytes += strlen(name->name);
-		if (batch->op.n_names > 0 && bytes > BATCH_BYTES)
-			break;
 		list_remove(&name->link);
 		list_add_tail(&batch->names, &name->link);
 		batch->texts[batch->op.n_names++] = name->name;
