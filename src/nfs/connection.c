@@ -122,40 +122,54 @@ static const struct nfs_client_ops connection_ops = {
 	.free = connection_free,
 };
 
-/* Both break when neither answers; otherwise the one that failed. */
-static int run_both(struct nfs_connection *a, struct nfs_connection *b, uint64_t deadline_ns)
+#define PAIR 2
+
+/* Sends, waits once, and receives. What failed is broken; both are when neither answers. */
+static int step_both(struct nfs_connection *const conns[PAIR], uint64_t deadline_ns)
 {
-	struct nfs_connection *const conns[] = { a, b };
-	const unsigned int before = a->finished + b->finished;
-	struct pollfd p[ARRAY_SIZE(conns)];
+	struct pollfd p[PAIR];
 	size_t i;
 	int r;
 
-	while (a->finished + b->finished == before) {
-		for (i = 0; i < ARRAY_SIZE(conns); i++) {
-			r = nfs_rpc_send(conns[i]->rpc, &p[i]);
-			if (r < 0) {
-				break_connection(conns[i], r);
-				return r;
-			}
-		}
-		r = nfs_rpc_wait(p, ARRAY_SIZE(p), deadline_ns);
+	for (i = 0; i < PAIR; i++) {
+		r = nfs_rpc_send(conns[i]->rpc, &p[i]);
 		if (r < 0) {
-			break_connection(a, r);
-			break_connection(b, r);
+			break_connection(conns[i], r);
 			return r;
 		}
-		for (i = 0; i < ARRAY_SIZE(conns); i++) {
-			if (p[i].revents == 0)
-				continue;
-			r = nfs_rpc_receive(conns[i]->rpc);
-			if (r < 0) {
-				break_connection(conns[i], r);
-				return r;
-			}
+	}
+	r = nfs_rpc_wait(p, PAIR, deadline_ns);
+	if (r < 0) {
+		for (i = 0; i < PAIR; i++)
+			break_connection(conns[i], r);
+		return r;
+	}
+	for (i = 0; i < PAIR; i++) {
+		r = p[i].revents != 0 ? nfs_rpc_receive(conns[i]->rpc) : 0;
+		if (r < 0) {
+			break_connection(conns[i], r);
+			return r;
 		}
 	}
 	return 0;
+}
+
+static int run_both(struct nfs_connection *a, struct nfs_connection *b, uint64_t deadline_ns)
+{
+	struct nfs_connection *const conns[PAIR] = { a, b };
+	const unsigned int before = a->finished + b->finished;
+	int r;
+
+	for (;;) {
+		r = step_both(conns, deadline_ns);
+		if (r < 0 || a->finished + b->finished != before)
+			return r;
+		if (clock_now_ns() >= deadline_ns) {
+			break_connection(a, -ETIMEDOUT);
+			break_connection(b, -ETIMEDOUT);
+			return -ETIMEDOUT;
+		}
+	}
 }
 
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b)

@@ -7,23 +7,23 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <nfsc/libnfs.h>
-#include <nfsc/libnfs-raw.h>
-
 #include "base/clock.h"
+#include "base/str.h"
 
 /* A record is made of fragments, each behind a mark: its length, and a bit in the last one. */
 #define MARK_BYTES 4
 #define MARK_LAST 0x80000000U
 #define FRAGMENTS_MAX 64
 
-/* libnfs 4.0 writes and reads fixed opaques and padding past the end, before it looks for it. */
-#define SLACK 64
+#define MACHINE "csi-nfs" /* of AUTH_SYS */
+#define MACHINE_BYTES 8 /* with its padding */
+#define AUTH_SYS_BYTES (5 * 4 + MACHINE_BYTES)
 
-#define ROOM_FIRST 4096 /* for a call, and for what is read at first */
+#define ROOM_FIRST 4096 /* that is read at first */
 #define ROOM_READ_MAX ((size_t)256 * 1024)
 #define KEEP ((size_t)16 * 1024) /* of a buffer, while nothing is in flight */
 #define SEND_AT ((size_t)256 * 1024) /* queued bytes that do not wait for the rest */
@@ -32,7 +32,7 @@
 /* Bytes that wait in data[start..end). */
 struct buffer {
 	char *data;
-	size_t size; /* allocated, without the slack */
+	size_t size; /* allocated */
 	size_t start, end;
 };
 
@@ -46,8 +46,7 @@ struct call {
 struct nfs_rpc {
 	int fd;
 	bool ending;
-	struct rpc_context *codec; /* has no connection: libnfs wants one for the text of its errors */
-	struct AUTH *auth; /* the codec's */
+	uint32_t uid, gid;
 	struct call *calls; /* the one with some xid is at xid % n_calls */
 	uint32_t n_calls; /* a power of two */
 	uint32_t in_flight;
@@ -74,8 +73,11 @@ static int buffer_reserve(struct buffer *b, size_t n)
 	}
 	if (b->data != NULL && b->size - b->end >= n)
 		return 0;
-	size = b->end + n > 2 * b->size ? b->end + n : 2 * b->size;
-	data = realloc(b->data, size + SLACK);
+	/* Not twice as much: with many WRITEs that wait it comes to megabytes. */
+	size = b->size + b->size / 4;
+	if (size < b->end + n)
+		size = b->end + n;
+	data = realloc(b->data, size);
 	if (data == NULL)
 		return -ENOMEM;
 	b->data = data;
@@ -138,10 +140,10 @@ static int grow_calls(struct nfs_rpc *rpc)
 	return 0;
 }
 
-/* A place for another call. */
+/* A place for another call: half of them are free, so that few xids are passed over. */
 static int next_call(struct nfs_rpc *rpc, struct call **ret)
 {
-	if (rpc->in_flight == rpc->n_calls) {
+	if (2 * rpc->in_flight >= rpc->n_calls) {
 		int r = grow_calls(rpc);
 
 		if (r < 0)
@@ -166,43 +168,66 @@ static void end_call(struct nfs_rpc *rpc, struct call *call, int error, const vo
 
 /* -------- out -------- */
 
+static bool put_words(ZDR *zdr, uint32_t *words, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (!zdr_u_int(zdr, &words[i]))
+			return false;
+	return true;
+}
+
+static bool put_header(const struct nfs_rpc *rpc, ZDR *zdr,
+		       const struct nfs_rpc_procedure *procedure, uint32_t xid)
+{
+	uint32_t before[] = { xid,
+			      CALL,
+			      RPC_MSG_VERSION,
+			      procedure->program,
+			      procedure->version,
+			      procedure->number,
+			      AUTH_UNIX,
+			      AUTH_SYS_BYTES,
+			      0,
+			      strlen(MACHINE) };
+	uint32_t after[] = { rpc->uid, rpc->gid, 0, AUTH_NONE, 0 }; /* no further groups, no verifier */
+	char machine[MACHINE_BYTES] = MACHINE;
+
+	return put_words(zdr, before, ARRAY_SIZE(before)) &&
+	       zdr_opaque(zdr, machine, sizeof(machine)) && put_words(zdr, after, ARRAY_SIZE(after));
+}
+
 static bool encode_into(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure,
-			uint32_t xid, void *args, size_t *ret_len)
+			uint32_t xid, void *args, size_t room, size_t *ret_len)
 {
 	struct buffer *out = &rpc->out;
-	struct rpc_msg msg;
 	bool fits;
 	ZDR zdr;
 
-	memset(&msg, 0, sizeof(msg));
-	msg.xid = xid;
-	msg.direction = CALL;
-	msg.body.cbody.rpcvers = RPC_MSG_VERSION;
-	msg.body.cbody.prog = procedure->program;
-	msg.body.cbody.vers = procedure->version;
-	msg.body.cbody.proc = procedure->number;
-	msg.body.cbody.cred = rpc->auth->ah_cred;
-	msg.body.cbody.verf = rpc->auth->ah_verf;
-	zdrmem_create(&zdr, out->data + out->end + MARK_BYTES,
-		      (uint32_t)(out->size - out->end - MARK_BYTES), ZDR_ENCODE);
-	fits = zdr_callmsg(rpc->codec, &zdr, &msg) && procedure->encode(&zdr, args);
+	zdrmem_create(&zdr, out->data + out->end + MARK_BYTES, (uint32_t)(room - MARK_BYTES),
+		      ZDR_ENCODE);
+	fits = put_header(rpc, &zdr, procedure, xid) && procedure->encode(&zdr, args);
 	*ret_len = zdr_getpos(&zdr);
 	zdr_destroy(&zdr);
-	return fits && *ret_len <= out->size - out->end - MARK_BYTES;
+	return fits;
 }
+
+/* The next one is tried where it does not fit: most calls are short, and WRITEs of one length. */
+static const size_t rooms[] = { 4096, 32768, NFS_TRANSFER_MAX + 4096, NFS_RPC_RECORD_MAX };
 
 static int encode(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure, uint32_t xid,
 		  void *args)
 {
 	struct buffer *out = &rpc->out;
-	size_t room, len;
+	size_t i, len;
 	int r;
 
-	for (room = ROOM_FIRST; room <= NFS_RPC_RECORD_MAX; room *= 4) {
-		r = buffer_reserve(out, room);
+	for (i = 0; i < ARRAY_SIZE(rooms); i++) {
+		r = buffer_reserve(out, rooms[i]);
 		if (r < 0)
 			return r;
-		if (encode_into(rpc, procedure, xid, args, &len)) {
+		if (encode_into(rpc, procedure, xid, args, rooms[i], &len)) {
 			store_u32(out->data + out->end, MARK_LAST | (uint32_t)len);
 			out->end += MARK_BYTES + len;
 			return 0;
@@ -255,42 +280,51 @@ int nfs_rpc_call(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure,
 
 /* -------- in -------- */
 
-/* The errno of a reply that could be read. */
-static int reply_error(const struct reply_body *body)
-{
-	if (body->stat == MSG_ACCEPTED)
-		return body->reply.areply.stat == SUCCESS ? 0 : -EREMOTEIO;
-	return body->reply.rreply.stat == AUTH_ERROR ? -EACCES : -EREMOTEIO;
-}
-
 /* What is not the reply to a call in flight was not sent by an NFS server. */
-static struct call *call_of(const struct nfs_rpc *rpc, const char *text, size_t len)
+static struct call *find_call(const struct nfs_rpc *rpc, ZDR *zdr)
 {
+	uint32_t xid, direction;
 	struct call *call;
 
-	if (rpc->n_calls == 0 || len < 8 || load_u32(text + 4) != REPLY)
+	if (rpc->n_calls == 0 || !zdr_u_int(zdr, &xid) || !zdr_u_int(zdr, &direction) ||
+	    direction != REPLY)
 		return NULL;
-	call = call_at(rpc, load_u32(text));
-	return call->procedure != NULL && call->xid == load_u32(text) ? call : NULL;
+	call = call_at(rpc, xid);
+	return call->procedure != NULL && call->xid == xid ? call : NULL;
+}
+
+/* The rest of the header. 0 where results follow. */
+static int take_header(ZDR *zdr)
+{
+	struct opaque_auth verifier = { .oa_base = NULL };
+	uint32_t stat, why;
+
+	if (!zdr_u_int(zdr, &stat))
+		return -EREMOTEIO;
+	if (stat == MSG_DENIED && zdr_u_int(zdr, &why) && why == AUTH_ERROR)
+		return -EACCES;
+	if (stat != MSG_ACCEPTED || !zdr_u_int(zdr, &verifier.oa_flavor) ||
+	    !zdr_bytes(zdr, &verifier.oa_base, &verifier.oa_length, UINT32_MAX) ||
+	    !zdr_u_int(zdr, &stat) || stat != SUCCESS)
+		return -EREMOTEIO;
+	return 0;
 }
 
 static int take_reply(struct nfs_rpc *rpc, char *text, size_t len)
 {
 	_Alignas(max_align_t) char results[NFS_RPC_RESULTS_MAX];
-	struct call *call = call_of(rpc, text, len);
-	struct rpc_msg msg;
-	int error = -EREMOTEIO;
+	struct call *call;
+	int error;
 	ZDR zdr;
 
+	zdrmem_create(&zdr, text, (uint32_t)len, ZDR_DECODE);
+	call = find_call(rpc, &zdr);
 	if (call == NULL)
 		return -ECONNABORTED;
 	memset(results, 0, call->procedure->size);
-	memset(&msg, 0, sizeof(msg));
-	msg.body.rbody.reply.areply.reply_data.results.where = results;
-	msg.body.rbody.reply.areply.reply_data.results.proc = call->procedure->decode;
-	zdrmem_create(&zdr, text, (uint32_t)len, ZDR_DECODE);
-	if (zdr_replymsg(rpc->codec, &zdr, &msg))
-		error = reply_error(&msg.body.rbody);
+	error = take_header(&zdr);
+	if (error == 0 && !call->procedure->decode(&zdr, results))
+		error = -EREMOTEIO;
 	end_call(rpc, call, error, error == 0 ? results : NULL);
 	zdr_destroy(&zdr);
 	return 0;
@@ -338,6 +372,8 @@ static int find_record(struct nfs_rpc *rpc, size_t *ret_len, size_t *ret_taken)
 		at += size;
 		len += size;
 	} while (!(mark & MARK_LAST));
+	if (len % 4 != 0)
+		return -ECONNABORTED; /* no XDR */
 	if (fragments > 1)
 		join(in->data + in->start, fragments);
 	*ret_len = len;
@@ -367,14 +403,13 @@ int nfs_rpc_receive(struct nfs_rpc *rpc)
 	int r;
 
 	do {
-		r = buffer_reserve(in, rpc->room);
-		if (r < 0)
-			return r;
+		if (buffer_reserve(in, rpc->room) < 0)
+			return -ECONNABORTED;
 		asked = in->size - in->end;
 		n = recv(rpc->fd, in->data + in->end, asked, MSG_DONTWAIT);
-		if (n < 0)
-			return errno == EAGAIN || errno == EINTR ? 0 : -ECONNABORTED;
-		if (n == 0)
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			break;
+		if (n <= 0)
 			return -ECONNABORTED;
 		in->end += (size_t)n;
 		/* There is more than was asked for. */
@@ -406,12 +441,10 @@ int nfs_rpc_send(struct nfs_rpc *rpc, struct pollfd *ret)
 
 int nfs_rpc_wait(struct pollfd *p, nfds_t n, uint64_t deadline_ns)
 {
-	int found, left;
+	int found;
 
 	do {
-		/* Who sends a byte now and then does not answer, either. */
-		left = clock_left_ms(deadline_ns);
-		found = left > 0 ? poll(p, n, left) : 0;
+		found = poll(p, n, clock_left_ms(deadline_ns));
 	} while (found < 0 && errno == EINTR);
 	if (found < 0)
 		return -ECONNABORTED;
@@ -424,16 +457,18 @@ int nfs_rpc_run(struct nfs_rpc *rpc, const unsigned int *counter, uint64_t deadl
 	struct pollfd p;
 	int r;
 
-	while (*counter == before) {
+	for (;;) {
 		r = nfs_rpc_send(rpc, &p);
 		if (r == 0)
 			r = nfs_rpc_wait(&p, 1, deadline_ns);
 		if (r == 0)
 			r = nfs_rpc_receive(rpc);
-		if (r < 0)
+		if (r < 0 || *counter != before)
 			return r;
+		/* Who only sends a byte now and then does not answer, either. */
+		if (clock_now_ns() >= deadline_ns)
+			return -ETIMEDOUT;
 	}
-	return 0;
 }
 
 bool nfs_rpc_is_quiet(const struct nfs_rpc *rpc)
@@ -454,16 +489,15 @@ int nfs_rpc_new(struct nfs_rpc **ret, int fd, uint32_t uid, uint32_t gid)
 		return -ENOMEM;
 	}
 	rpc->fd = fd;
+	rpc->uid = uid;
+	rpc->gid = gid;
 	rpc->room = ROOM_FIRST;
-	rpc->codec = rpc_init_context();
-	rpc->auth = rpc->codec != NULL ? libnfs_authunix_create("csi-nfs", uid, gid, 0, NULL) : NULL;
-	if (rpc->auth == NULL) {
-		nfs_rpc_free(rpc, -ENOMEM);
-		return -ENOMEM;
-	}
-	rpc_set_auth(rpc->codec, rpc->auth); /* freed with it */
-	/* A server remembers replies by client, port and xid: not what it had of us before. */
-	rpc->next_xid = (uint32_t)(clock_now_ns() >> 10);
+	/*
+	 * A server remembers replies by client, port and xid: not what it had of us before. So few bytes
+	 * come at once and whole, and without them the time is left.
+	 */
+	rpc->next_xid = (uint32_t)clock_now_ns();
+	(void)!getrandom(&rpc->next_xid, sizeof(rpc->next_xid), 0);
 	*ret = rpc;
 	return 0;
 }
@@ -486,8 +520,6 @@ void nfs_rpc_free(struct nfs_rpc *rpc, int error)
 	for (i = 0; i < rpc->n_calls; i++)
 		if (rpc->calls[i].procedure != NULL)
 			end_call(rpc, &rpc->calls[i], error, NULL);
-	if (rpc->codec != NULL)
-		rpc_destroy_context(rpc->codec);
 	close(rpc->fd);
 	free(rpc->calls);
 	free(rpc->out.data);

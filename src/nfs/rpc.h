@@ -2,11 +2,11 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Inside of nfs/: RPC calls to one program over TCP (RFC 5531), many in flight at a time. libnfs
- * puts calls into XDR and takes replies out of it; the bytes are moved here. libnfs 4.0 would
- * move them by seven system calls for each call (the mark and the text of a record apart, and the
- * clock before either), whereas here all calls that were queued leave by one, and all replies that
- * have arrived come by another.
+ * Inside of nfs/: RPC calls over TCP (RFC 5531), many in flight at a time. libnfs puts arguments
+ * into XDR and takes results out of it; the bytes are moved here. libnfs 4.0 would move them by
+ * seven system calls for each call (the mark and the text of a record apart, and the clock before
+ * either), whereas here all calls that were queued leave by one, and all replies that have arrived
+ * come by another.
  *
  * Calls make progress while somebody is inside nfs_rpc_run(), or between nfs_rpc_send() and
  * nfs_rpc_receive(). One thread at a time. Included in this folder only.
@@ -23,6 +23,7 @@
 
 #include "net/probe.h"
 #include "nfs/export.h"
+#include "nfs/op.h"
 
 /* A record, of a call or of a reply, that is longer than this ends the connection. */
 #define NFS_RPC_RECORD_MAX (1024 * 1024)
@@ -37,13 +38,15 @@ struct nfs_rpc_procedure {
 };
 
 #define NFS_RPC_RESULTS_MAX 512
+#define NFS_RPC_CHECKED_SIZE(TYPE)                                                                 \
+	(sizeof(TYPE) / (sizeof(TYPE) <= NFS_RPC_RESULTS_MAX)) /* does not compile where it is more */
 
 /* One of an rpcgen'd protocol, whose functions libnfs passes around in the same way. */
 #define NFS_RPC_PROCEDURE(PROGRAM, VERSION, NUMBER, ENCODE, DECODE, RESULTS)                       \
 	{                                                                                          \
 		.program = (PROGRAM), .version = (VERSION), .number = (NUMBER),                    \
 		.encode = (zdrproc_t)(ENCODE), .decode = (zdrproc_t)(DECODE),                      \
-		.size = sizeof(RESULTS)                                                            \
+		.size = NFS_RPC_CHECKED_SIZE(RESULTS)                                              \
 	}
 
 /*
@@ -74,18 +77,18 @@ int nfs_rpc_call(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure,
 		 nfs_rpc_replied *replied, void *data);
 
 /*
- * Drives rpc until *counter, which the caller's replied changes, is no longer what it was. 0; or
- * -ETIMEDOUT, -ECONNABORTED or -ENOMEM, after which rpc can only be freed.
+ * Drives rpc until *counter, which the caller's replied changes, is no longer what it was. 0, or
+ * -ETIMEDOUT or -ECONNABORTED, after which rpc can only be freed.
  */
 int nfs_rpc_run(struct nfs_rpc *rpc, const unsigned int *counter, uint64_t deadline_ns);
 
 /* Sends what is queued, as far as it can, and tells what to wait for. 0 or -ECONNABORTED. */
 int nfs_rpc_send(struct nfs_rpc *rpc, struct pollfd *ret);
 
-/* Takes what has arrived, maybe nothing. Errors as nfs_rpc_run(), but for the time. */
+/* Takes what has arrived, maybe nothing. 0 or -ECONNABORTED, after which rpc can only be freed. */
 int nfs_rpc_receive(struct nfs_rpc *rpc);
 
-/* poll(2) until the deadline. 0; -ETIMEDOUT, also if there would be something; or -ECONNABORTED. */
+/* poll(2) until the deadline, and once if it has passed. 0, -ETIMEDOUT or -ECONNABORTED. */
 int nfs_rpc_wait(struct pollfd *p, nfds_t n, uint64_t deadline_ns);
 
 /* Whether nothing at all has arrived that was not yet taken: no bytes, no end, no reset. */

@@ -95,20 +95,16 @@ void nfs_listing_done(struct nfs_listing *l)
 	*l = (struct nfs_listing){ .n = 0 };
 }
 
-/* libnfs packs what it decodes: structures in lists may lie unaligned, hence the copies. */
-static int take_clients(struct strv *ret, const void *next)
+static int take_clients(struct strv *ret, const groupnode *group)
 {
-	while (next != NULL) {
-		groupnode group;
+	for (; group != NULL; group = group->gr_next) {
 		char **items;
 
-		memcpy(&group, next, sizeof(group));
-		next = group.gr_next;
 		items = reallocarray(ret->items, ret->n + 1, sizeof(*items));
 		if (items == NULL)
 			return -ENOMEM;
 		ret->items = items;
-		items[ret->n] = strdup(group.gr_name);
+		items[ret->n] = strdup(group->gr_name);
 		if (items[ret->n] == NULL)
 			return -ENOMEM;
 		ret->n++;
@@ -130,19 +126,15 @@ static int take_export(struct nfs_listing *l, const exportnode *e)
 	return take_clients(&items[l->n - 1].clients, e->ex_groups);
 }
 
-static int take_exports(struct nfs_listing *l, const void *next)
+static int take_exports(struct nfs_listing *l, const exportnode *e)
 {
 	int r = 0;
 
-	while (next != NULL && r == 0) {
-		exportnode e;
-
-		memcpy(&e, next, sizeof(e));
-		next = e.ex_next;
+	for (; e != NULL && r == 0; e = e->ex_next) {
 		if (l->n == NFS_LISTED_MAX)
 			l->more++;
 		else
-			r = take_export(l, &e);
+			r = take_export(l, e);
 	}
 	return r;
 }

@@ -175,23 +175,18 @@ static void take_readlink(struct nfs_op *op, const void *data)
 static void take_readdir(struct nfs_op *op, const void *data)
 {
 	const READDIRPLUS3resok *ok = &((const READDIRPLUS3res *)data)->READDIRPLUS3res_u.resok;
-	const void *next = ok->reply.entries;
+	const entryplus3 *e;
 
 	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
 	op->eof = ok->reply.eof;
-	while (next != NULL) {
-		struct nfs_entry entry = { .name = NULL };
-		entryplus3 e;
+	for (e = ok->reply.entries; e != NULL; e = e->nextentry) {
+		struct nfs_entry entry = { .name = e->name, .cookie = e->cookie };
 
-		/* libnfs packs what it decodes: structures in lists may lie unaligned. */
-		memcpy(&e, next, sizeof(e));
-		next = e.nextentry;
-		entry.name = e.name;
-		entry.cookie = op->cookie = e.cookie;
-		if (strcmp(e.name, ".") == 0 || strcmp(e.name, "..") == 0)
+		op->cookie = e->cookie;
+		if (strcmp(e->name, ".") == 0 || strcmp(e->name, "..") == 0)
 			continue;
-		take_handle_if(&entry.handle, &e.name_handle);
-		take_attr_if(&entry.attr, &e.name_attributes);
+		take_handle_if(&entry.handle, &e->name_handle);
+		take_attr_if(&entry.attr, &e->name_attributes);
 		op->entry(op, &entry);
 	}
 }

@@ -214,17 +214,12 @@ static void take_entry(struct nfs_op *op, const entry4 *e)
 static void take_readdir(struct nfs_op *op, const nfs_resop4 *res)
 {
 	const READDIR4resok *ok = &res->nfs_resop4_u.opreaddir.READDIR4res_u.resok4;
-	const void *next = ok->reply.entries;
+	const entry4 *e;
 
 	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
 	op->eof = ok->reply.eof;
-	while (next != NULL) {
-		entry4 e;
-
-		memcpy(&e, next, sizeof(e)); /* unaligned, as the results of take_results() */
-		next = e.nextentry;
-		take_entry(op, &e);
-	}
+	for (e = ok->reply.entries; e != NULL; e = e->nextentry)
+		take_entry(op, e);
 }
 
 static void take_read(struct nfs_op *op, const nfs_resop4 *res)
@@ -285,11 +280,11 @@ static void take_results(struct nfs_op *op, const COMPOUND4res *res)
 	size_t j;
 
 	for (i = 0; i < res->resarray.resarray_len; i++) {
-		nfs_resop4 one = v4_result(res, i);
+		const nfs_resop4 *one = &res->resarray.resarray_val[i];
 
 		for (j = 0; j < ARRAY_SIZE(takers); j++)
-			if (takers[j].opnum == one.resop)
-				takers[j].take(op, &one);
+			if (takers[j].opnum == one->resop)
+				takers[j].take(op, one);
 	}
 }
 
@@ -300,9 +295,9 @@ static void count_removed(struct nfs_op *op, const COMPOUND4res *res)
 
 	op->count = 0;
 	for (i = 0; i < res->resarray.resarray_len; i++) {
-		nfs_resop4 one = v4_result(res, i);
+		const nfs_resop4 *one = &res->resarray.resarray_val[i];
 
-		if (one.resop == OP_REMOVE && one.nfs_resop4_u.opremove.status == NFS4_OK)
+		if (one->resop == OP_REMOVE && one->nfs_resop4_u.opremove.status == NFS4_OK)
 			op->count++;
 	}
 }
@@ -371,10 +366,10 @@ static void attached(void *data, int error, const void *results)
 	const COMPOUND4res *res = results;
 
 	if (error == 0 && res->status == NFS4_OK && res->resarray.resarray_len > 0) {
-		nfs_resop4 last = v4_result(res, res->resarray.resarray_len - 1);
+		const nfs_resop4 *last = &res->resarray.resarray_val[res->resarray.resarray_len - 1];
 
-		if (last.resop == OP_GETATTR)
-			v4_take_write_max(&last.nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
+		if (last->resop == OP_GETATTR)
+			v4_take_write_max(&last->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
 					  &client->write_max);
 	}
 	replied(data, error, results);

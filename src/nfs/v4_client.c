@@ -61,12 +61,10 @@ static int confirm(struct v4_client *client, const COMPOUND4res *res)
 	struct v4_compound c = { .n = 0 };
 	SETCLIENTID_CONFIRM4args *args;
 	const SETCLIENTID4resok *ok;
-	nfs_resop4 one;
 
 	if (res->resarray.resarray_len == 0)
 		return -EREMOTEIO;
-	one = v4_result(res, 0);
-	ok = &one.nfs_resop4_u.opsetclientid.SETCLIENTID4res_u.resok4;
+	ok = &res->resarray.resarray_val[0].nfs_resop4_u.opsetclientid.SETCLIENTID4res_u.resok4;
 	client->id = ok->clientid;
 	args = &v4_add(&c, OP_SETCLIENTID_CONFIRM)->nfs_argop4_u.opsetclientid_confirm;
 	args->clientid = ok->clientid;

@@ -56,15 +56,6 @@ int v4_send(struct nfs_connection *conn, struct v4_compound *c, nfs_rpc_replied 
 	return nfs_rpc_call(conn->rpc, &v4_procedure, &args, replied, data);
 }
 
-nfs_resop4 v4_result(const COMPOUND4res *res, unsigned int i)
-{
-	const char *packed = (const char *)res->resarray.resarray_val;
-	nfs_resop4 one;
-
-	memcpy(&one, packed + i * sizeof(one), sizeof(one));
-	return one;
-}
-
 void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to)
 {
 	const nfs_fh4 *fh = &getfh->nfs_resop4_u.opgetfh.GETFH4res_u.resok4.object;

@@ -58,9 +58,6 @@ extern const struct nfs_rpc_procedure v4_procedure;
 /* Queues it; its results are a COMPOUND4res. Errors as nfs_rpc_call(). */
 int v4_send(struct nfs_connection *conn, struct v4_compound *c, nfs_rpc_replied *replied, void *data);
 
-/* The i-th result of a reply, copied: libnfs packs what it decodes, arrays may lie unaligned. */
-nfs_resop4 v4_result(const COMPOUND4res *res, unsigned int i);
-
 /*
  * What a server answered with. What it leaves out, and all that follows something that was not
  * asked for, stays as it was.

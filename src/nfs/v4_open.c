@@ -187,10 +187,10 @@ static bool find_result(const COMPOUND4res *res, nfs_opnum4 opnum, nfs_resop4 *r
 	u_int i;
 
 	for (i = 0; i < res->resarray.resarray_len; i++) {
-		nfs_resop4 one = v4_result(res, i);
+		const nfs_resop4 *one = &res->resarray.resarray_val[i];
 
-		if (one.resop == opnum) {
-			*ret = one;
+		if (one->resop == opnum) {
+			*ret = *one;
 			return true;
 		}
 	}

@@ -9,6 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <nfsc/libnfs-zdr.h>
+#include <nfsc/libnfs.h>
+#include <nfsc/libnfs-raw.h>
+#include <nfsc/libnfs-raw-mount.h>
+#include <nfsc/libnfs-raw-nfs4.h>
+
 #include "base/clock.h"
 #include "nfs/rpc.h"
 #include "check_util.h"
@@ -276,6 +282,7 @@ static const struct {
 	{ "with a verifier", { LAST | 32, X, 1, 0, 1, 4, 0xabcd, 0, 9 }, 9, 0, false },
 	{ "results cut", { LAST | 24, X, 1, 0, 0, 0, 0 }, 7, -EREMOTEIO, false },
 	{ "header cut", { LAST | 12, X, 1, 0 }, 4, -EREMOTEIO, false },
+	{ "no XDR", { LAST | 27, X, 1, 0, 0, 0, 0, 0 }, 8, -ECONNABORTED, true },
 	{ "neither accepted nor denied", { LAST | 28, X, 1, 7, 0, 0, 0, 0 }, 8, -EREMOTEIO, false },
 	{ "another xid", { LAST | 28, X + 16, 1, 0, 0, 0, 0, 9 }, 8, -ECONNABORTED, true },
 	{ "a call", { LAST | 28, X, 0, 2, 0, 0, 0, 9 }, 8, -ECONNABORTED, true },
@@ -305,6 +312,99 @@ START_TEST(test_answer)
 	end();
 	check_int(row, "finished at last", call.finished, 1);
 	check_int(row, "error", call.error, answers[_i].want);
+}
+END_TEST
+
+/* -------- what a server may do to those who believe it -------- */
+
+static const struct nfs_rpc_procedure mnt =
+	NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, zdr_mountres3, mountres3);
+static const struct nfs_rpc_procedure compound =
+	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_void, zdr_COMPOUND4res,
+			  COMPOUND4res);
+static const struct nfs_rpc_procedure export_list =
+	NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports, exports);
+
+#define TIMES 0x54494d45 /* then: how often what follows comes, and how many words of it */
+#define MANY_WORDS (NFS_RPC_RECORD_MAX / 4)
+
+/* Results, which libnfs 4.0 would follow to where there is nothing. */
+static const struct {
+	const char *row;
+	const struct nfs_rpc_procedure *procedure;
+	uint32_t words[16];
+	size_t n;
+	int want;
+} lies[] = {
+	{ "length of a handle", &mnt, { 0, 0x80000000, 0 }, 3, -EREMOTEIO },
+	{ "it is padded beyond all", &mnt, { 0, 0xffffffff, 0 }, 3, -EREMOTEIO },
+	{ "number of flavours", &mnt, { 0, 4, 0, 0x40000001, TIMES, 200, 1, 0x41414141 }, 8, -EREMOTEIO },
+	{ "number of results", &compound, { 0, 0, 0x80000000 }, 3, -EREMOTEIO },
+	{ "less by one", &compound, { 0, 0, 0x7fffffff, TIMES, 10, 1, 0 }, 7, -EREMOTEIO },
+	{ "memory of results", &compound, { 0, 0, 10000000, TIMES, 10, 1, 0 }, 7, -EREMOTEIO },
+	{ "words of a mask",
+	  &compound,
+	  { 0, 0, 1, OP_GETATTR, 0, 0x40000001, TIMES, 200, 1, 0x41414141 },
+	  10,
+	  -EREMOTEIO },
+	{ "no verifier", &compound, { 0, 0, 1, OP_WRITE, 0, 4096, 2 }, 7, -EREMOTEIO },
+	{ "name", &export_list, { 1, 0xfffffffc, 0, 0 }, 4, -EREMOTEIO },
+	{ "name that is too long by one", &export_list, { 1, 5, 0x41414141, 0 }, 4, -EREMOTEIO },
+	{ "name and no more", &export_list, { 1, 4, 0x41414141 }, 3, -EREMOTEIO },
+	{ "exports", &export_list, { TIMES, 80000, 3, 1, 0, 0, 0 }, 7, -EREMOTEIO },
+	{ "groups", &export_list, { 1, 0, TIMES, 100000, 2, 1, 0, 0, 0 }, 9, -EREMOTEIO },
+	{ "as many exports as are believed", &export_list, { TIMES, 4096, 3, 1, 0, 0, 0 }, 7, 0 },
+};
+
+/* Returns how many words it comes to. */
+static size_t spell(const uint32_t *from, size_t n, uint32_t *to)
+{
+	size_t i, j, at = 0;
+
+	for (i = 0; i < n; i++) {
+		if (from[i] != TIMES) {
+			to[at++] = htonl(from[i]);
+			continue;
+		}
+		for (j = 0; j < from[i + 1] * from[i + 2]; j++)
+			to[at++] = htonl(from[i + 3 + j % from[i + 2]]);
+		i += 2 + from[i + 2];
+	}
+	return at;
+}
+
+START_TEST(test_lie)
+{
+	static uint32_t reply[MANY_WORDS];
+	const char *row = lies[_i].row;
+	struct call call = { .error = 1 };
+	size_t n, sent = 0;
+
+	check_int(row, "call", nfs_rpc_call(rpc, lies[_i].procedure, NULL, replied, &call), 0);
+	send_all();
+	{
+		uint32_t words[CALL_WORDS - 1];
+
+		hear(words, ARRAY_SIZE(words));
+		memcpy(reply + 1, (uint32_t[]){ htonl(words[1]), htonl(1), 0, 0, 0, 0 }, 24);
+	}
+	n = 7 + spell(lies[_i].words, lies[_i].n, reply + 7);
+	reply[0] = htonl(LAST | (uint32_t)(n - 1) * 4);
+	while (sent < n * 4) {
+		ssize_t part = send(peer, (char *)reply + sent, n * 4 - sent, MSG_DONTWAIT);
+
+		if (part > 0)
+			sent += (size_t)part;
+		check_int(row, "receive", nfs_rpc_receive(rpc), 0);
+	}
+	check_int(row, "finished", call.finished, 1);
+	check_int(row, "error", call.error, lies[_i].want);
+	/* And the connection goes on. */
+	start(&call, 1);
+	send_all();
+	say_number(hear_xid(), 2);
+	receive(0);
+	check_int(row, "the next", call.result, 2);
 }
 END_TEST
 
@@ -341,6 +441,19 @@ START_TEST(test_deadline)
 	check_int("over", "result", nfs_rpc_run(rpc, &call.finished, begun), -ETIMEDOUT);
 	check_int("over", "finished", call.finished, 0);
 	end();
+}
+END_TEST
+
+/* We were held up, not the server. */
+START_TEST(test_late)
+{
+	struct call call;
+
+	start(&call, 0);
+	send_all();
+	say_number(hear_xid(), 6);
+	check_int("late", "result", nfs_rpc_run(rpc, &call.finished, clock_now_ns() - 1), 0);
+	check_int("late", "result", call.result, 6);
 }
 END_TEST
 
@@ -401,7 +514,7 @@ START_TEST(test_long)
 
 	ck_assert(got != NULL);
 	for (i = 0; i < ARRAY_SIZE(lengths); i++) {
-		struct text text = { data, lengths[i] };
+		struct text text = { lengths[i] > 0 ? data : NULL, lengths[i] };
 
 		calls[i] = (struct call){ .error = 1 };
 		check_int("long", "result", nfs_rpc_call(rpc, &texts, &text, replied, &calls[i]), 0);
@@ -449,8 +562,9 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_call,     test_many, test_cut,  test_fragments, test_endless_fragments,
-		test_deadline, test_end,  test_free, test_long,      test_too_long
+		test_call,     test_many, test_cut, test_fragments, test_endless_fragments,
+		test_deadline, test_late, test_end, test_free,      test_long,
+		test_too_long
 	};
 	TCase *tcase = tcase_create("rpc");
 	size_t i;
@@ -459,5 +573,6 @@ int main(void)
 	for (i = 0; i < ARRAY_SIZE(tests); i++)
 		tcase_add_test(tcase, tests[i]);
 	tcase_add_loop_test(tcase, test_answer, 0, ARRAY_SIZE(answers));
+	tcase_add_loop_test(tcase, test_lie, 0, ARRAY_SIZE(lies));
 	return check_run_case("rpc", tcase);
 }
