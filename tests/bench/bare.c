@@ -2,17 +2,21 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The baseline of CreateVolume and DeleteVolume: the NFS operations that the driver does for them, in
- * its order for each volume, with a number of volumes in flight on one libnfs context. No gRPC, no
- * checks, no threads: what the server and the wire allow.
+ * The baseline of what the driver does on a share: the same NFS operations, in its order, with a number
+ * of volumes, files or pieces in flight on one connection. No gRPC, no checks, no threads: what the
+ * server and the wire allow.
  *
- *   bare HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT WINDOW
+ *   bare [-l] HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT WINDOW
  *
- * OPTIONS are mount options, with the version; only 4 has a deletion that is the driver's. unlink
- * removes files bare-0, bare-1, ... of the share: with a window of 1, as programs do it that know nothing
- * of pipelining. copy does what is needed to copy a small file: it copies bare-from into those. transfer
- * copies COUNT MiB of bare-from into bare-to. Output: the operation and volumes, files or MB per second.
- * Exit status 1 where an operation failed.
+ * The calls are moved by the driver's own client, so that only the driver around it is missing; with -l
+ * by libnfs's RPC engine (see libnfs.h), as by somebody who copies with libnfs and nothing else.
+ *
+ * OPTIONS are mount options, with the version; only 4 has a deletion that is the driver's, and -l
+ * has only 3. create and delete are of volumes. unlink removes files bare-0, bare-1, ... of the share:
+ * with a window of 1, as programs do it that know nothing of pipelining. copy does what is needed to
+ * copy a small file: it copies bare-from into those. transfer copies COUNT MiB of bare-from into
+ * bare-to. Output: the operation and volumes, files or MB per second. Exit status 1 where an operation
+ * failed.
  */
 
 #include <errno.h>
@@ -20,10 +24,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "libnfs.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
 #include "transfer.h"
@@ -258,32 +264,55 @@ static int measure(struct bare *b, unsigned int window, struct error *err)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: bare HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT "
+	fprintf(stderr, "usage: bare [-l] HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT "
 			"WINDOW\n");
 	return 2;
 }
 
-int main(int argc, char **argv)
+static int connect_to(struct nfs_client **ret, char **argv, bool by_libnfs, struct error *err)
 {
 	cleanup_nfs_export struct nfs_export e = { .server = NULL };
-	cleanup_nfs_client struct nfs_client *client = NULL;
-	struct error err = { .code = ERROR_OK };
-	static struct bare b;
-	uint64_t count, window;
-	size_t i;
 	int r;
 
-	for (i = 0; argc == 7 && i < ARRAY_SIZE(works); i++)
-		if (strcmp(argv[4], works[i].name) == 0)
-			b.work = &works[i];
-	if (argc != 7 || b.work == NULL || str_parse_u64(argv[5], 10, 1000000, &count) < 0 ||
-	    str_parse_u64(argv[6], 10, WINDOW_MAX, &window) < 0 || window == 0)
+	r = nfs_export_init(&e, argv[0], argv[1], err);
+	if (r == 0)
+		r = nfs_export_apply_options(&e, argv[2], err);
+	if (r < 0)
+		return r;
+	return by_libnfs ? libnfs_client_connect(ret, &e, err) : nfs_client_connect(ret, &e, err);
+}
+
+static const struct work *work_of(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(works); i++)
+		if (strcmp(name, works[i].name) == 0)
+			return &works[i];
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	cleanup_nfs_client struct nfs_client *client = NULL;
+	struct error err = { .code = ERROR_OK };
+	bool by_libnfs = false;
+	uint64_t count, window;
+	static struct bare b;
+	int option, r;
+
+	while ((option = getopt(argc, argv, "+l")) != -1) {
+		if (option != 'l')
+			return usage();
+		by_libnfs = true;
+	}
+	argc -= optind;
+	argv += optind;
+	b.work = argc == 6 ? work_of(argv[3]) : NULL;
+	if (b.work == NULL || str_parse_u64(argv[4], 10, 1000000, &count) < 0 ||
+	    str_parse_u64(argv[5], 10, WINDOW_MAX, &window) < 0 || window == 0)
 		return usage();
-	r = nfs_export_init(&e, argv[1], argv[2], &err);
-	if (r == 0)
-		r = nfs_export_apply_options(&e, argv[3], &err);
-	if (r == 0)
-		r = nfs_client_connect(&client, &e, &err);
+	r = connect_to(&client, argv, by_libnfs, &err);
 	if (r == 0) {
 		b.client = client;
 		b.count = (unsigned int)count;
