@@ -13,7 +13,7 @@
 #include "tree/builder_node.h"
 #include "tree/checksum.h"
 
-#define NODES_MAX 256 /* entries that are being made, without those that are still open */
+#define NODES_MAX 1024 /* entries that are being made, without those that are still open */
 #define BYTES_MAX (4U * 1024 * 1024) /* data that waits to be written */
 
 static int failure(const struct tree_builder *b, struct error *err)
@@ -86,16 +86,16 @@ static int come_again(struct tree_builder *b, struct builder_node *node)
 
 static int fill(struct tree_builder *b, struct error *err)
 {
-	while (b->error == 0 && b->work->in_flight < 2 * nfs_window(b->work->to) &&
-	       !list_is_empty(&b->ready)) {
-		struct builder_node *node = container_of(b->ready.next, struct builder_node, link);
-		int r;
+	struct builder_node *node;
+	int r;
 
+	while (b->error == 0 && b->work->writing < nfs_window(b->work->to) &&
+	       (node = builder_node_next(b)) != NULL) {
 		if (node->state == NODE_THERE) {
 			r = come_again(b, node);
 		} else {
 			r = builder_node_start(node);
-			b->work->in_flight += r == 0;
+			b->work->writing += r == 0;
 		}
 		if (r < 0)
 			builder_fail(b, r, "making", node->name);
@@ -208,10 +208,12 @@ static int make_room(struct tree_builder *b, struct error *err)
  * Two in the making would not be in order. So, of what is found to be there, nothing is under way that came
  * before.
  */
-static bool is_in_the_making(const struct tree_builder *b, const char *name)
+static bool is_in_the_making(struct tree_builder *b, const char *name)
 {
 	const struct list *pos;
 
+	if (b->current == NULL || *builder_names(b, b->current, name) == 0)
+		return false;
 	for (pos = b->all.next; pos != &b->all; pos = pos->next) {
 		const struct builder_node *node = container_of(pos, struct builder_node, all);
 
@@ -310,6 +312,7 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 	b->parent = parent;
 	b->options = options;
 	list_init(&b->ready);
+	list_init(&b->turns);
 	list_init(&b->all);
 	*ret = b;
 	return 0;

@@ -33,7 +33,7 @@ static void written(struct nfs_op *op)
 	size_t done = chunk->op.offset + op->count - chunk->offset;
 	int r = op->error;
 
-	tree_op_returned(b->work, op);
+	tree_op_returned(b->work, &b->work->writing, op);
 	if (r == 0)
 		r = check_verifier(node, op);
 	if (r == 0 && op->count == 0)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "tree/checksum.h"
 
 #define VERIFY_BYTES 32768 /* that are read again at a time, of each file that is verified */
@@ -39,11 +40,43 @@ static void fail_differs(const struct builder_node *node, const char *why)
 
 void builder_node_ready(struct builder_node *node)
 {
+	struct builder_node *parent = node->parent;
+
 	list_remove(&node->link);
-	list_add_tail(&node->builder->ready, &node->link);
+	if (node->state != NODE_MAKE || parent == NULL) {
+		list_add_tail(&node->builder->ready, &node->link);
+		return;
+	}
+	list_add_tail(&parent->makes, &node->link);
+	if (list_is_empty(&parent->turn))
+		list_add_tail(&node->builder->turns, &parent->turn);
+}
+
+struct builder_node *builder_node_next(struct tree_builder *b)
+{
+	struct builder_node *folder;
+	struct list *first;
+
+	if (!list_is_empty(&b->ready))
+		return container_of(b->ready.next, struct builder_node, link);
+	if (list_is_empty(&b->turns))
+		return NULL;
+	folder = container_of(b->turns.next, struct builder_node, turn);
+	first = folder->makes.next;
+	list_remove(&folder->turn);
+	if (first->next != &folder->makes)
+		list_add_tail(&b->turns, &folder->turn);
+	return container_of(first, struct builder_node, link);
 }
 
 /* -------- nodes -------- */
+
+uint16_t *builder_names(struct tree_builder *b, const struct builder_node *parent, const char *name)
+{
+	uint64_t hash = str_hash(name, strlen(name)) + (uintptr_t)parent / sizeof(*parent);
+
+	return &b->names[hash % BUILDER_NAMES];
+}
 
 struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_entry *entry)
 {
@@ -68,18 +101,25 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 	node->has_holes = entry->has_holes;
 	list_init(&node->link);
 	list_init(&node->waiting);
+	list_init(&node->makes);
+	list_init(&node->turn);
 	list_init(&node->chunks);
 	list_add_tail(&b->all, &node->all);
+	++*builder_names(b, node->parent, node->name);
 	return node;
 }
 
 void builder_node_free(struct builder_node *node)
 {
+	--*builder_names(node->builder, node->parent, node->name);
 	while (!list_is_empty(&node->chunks))
 		builder_chunk_free(container_of(node->chunks.next, struct builder_chunk, link));
 	/* Children outlive it where the making of it has failed. */
 	while (!list_is_empty(&node->waiting))
 		list_remove(node->waiting.next);
+	while (!list_is_empty(&node->makes))
+		list_remove(node->makes.next);
+	list_remove(&node->turn);
 	list_remove(&node->link);
 	list_remove(&node->all);
 	free(node->text);
@@ -302,7 +342,7 @@ static void replied(struct nfs_op *op)
 	struct tree_builder *b = node->builder;
 	int r = op->error;
 
-	tree_op_returned(b->work, op);
+	tree_op_returned(b->work, &b->work->writing, op);
 	node->busy = false;
 	if (r < 0 && tree_is_to_be_retried(b->work, r)) {
 		builder_node_ready(node);

@@ -12,6 +12,8 @@
 #include "base/list.h"
 #include "tree/builder.h"
 
+#define BUILDER_NAMES 16384 /* many more than nodes, or there would be false alarms */
+
 enum builder_node_state {
 	NODE_MAKE,
 	NODE_THERE, /* something is: the builder sees to it, not in a reply */
@@ -26,7 +28,7 @@ enum builder_node_state {
 };
 
 struct builder_node {
-	struct list link; /* in builder.ready, or in parent->waiting */
+	struct list link; /* in builder.ready, in parent->makes, or in parent->waiting */
 	struct list all;
 	struct tree_builder *builder;
 	struct builder_node *parent;
@@ -46,6 +48,8 @@ struct builder_node {
 	uint32_t n_again; /* bytes of it that have come */
 	size_t pending; /* children or chunks that are not finished */
 	struct list waiting; /* children, until the handle is known */
+	struct list makes; /* children that are to be made */
+	struct list turn; /* in builder.turns, while there are such */
 	struct list chunks; /* to be written */
 	struct nfs_op op;
 	struct nfs_handle handle; /* len 0: it cannot be used yet */
@@ -71,9 +75,11 @@ struct tree_builder {
 	const struct nfs_handle *parent;
 	const struct tree_builder_options *options;
 	struct builder_node *current; /* begun last, and not ended */
-	struct list ready; /* nodes with something to start */
+	struct list ready; /* nodes with something to start, that are made already */
+	struct list turns; /* directories with something to be made in them */
 	struct list all;
 	size_t n_closing; /* nodes that have been ended and are not finished */
+	uint16_t names[BUILDER_NAMES]; /* how many nodes have a name and parent of that hash */
 	size_t bytes; /* of chunks */
 	uint64_t data; /* bytes taken */
 	struct nfs_handle root;
@@ -87,11 +93,21 @@ struct tree_builder {
 /* The first error is the one that is told; nothing is started after it. */
 void builder_fail(struct tree_builder *b, int r, const char *verb, const char *name);
 
+/* Of builder.names, the one of that hash. */
+uint16_t *builder_names(struct tree_builder *b, const struct builder_node *parent, const char *name);
+
 /* Below builder.current; NULL: no memory. */
 struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_entry *entry);
 void builder_node_free(struct builder_node *node);
 
 void builder_node_ready(struct builder_node *node);
+
+/*
+ * The one to be started next, NULL where there is none. The directories that something is made in take
+ * turns: in one directory a server makes one entry at a time, and where it has to be on the disk before the
+ * answer (knfsd's "sync"), a write to the journal serves all that are made meanwhile.
+ */
+struct builder_node *builder_node_next(struct tree_builder *b);
 
 /* Decides what comes next for a node that nothing is left to be done in. */
 void builder_node_settle(struct builder_node *node);

@@ -65,7 +65,7 @@ struct tree_work {
 	void (*report)(const struct tree_progress *progress, void *data);
 	void *data;
 	uint64_t reported_ns;
-	size_t in_flight; /* operations on both */
+	size_t reading, writing; /* operations in flight of either end: each has a window of its own */
 	size_t fetched; /* bytes of data that are read ahead */
 	unsigned int patience; /* how often the server has asked to wait, and nothing else */
 	bool wait;
@@ -87,8 +87,8 @@ int tree_pump(struct tree_work *work, struct error *err);
 /* Waits for all operations in flight, which point into what is about to be freed. */
 void tree_drain(struct tree_work *work);
 
-/* For each operation that was counted by in_flight, in its reply. */
-void tree_op_returned(struct tree_work *work, const struct nfs_op *op);
+/* For each operation that was counted by in_flight, which is reading or writing, in its reply. */
+void tree_op_returned(struct tree_work *work, size_t *in_flight, const struct nfs_op *op);
 
 /*
  * Whether an operation that ended with this error is to be started again: the server asked to try

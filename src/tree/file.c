@@ -60,7 +60,7 @@ static int start(struct tree_chunk *chunk)
 	chunk->op.buffer = chunk->data + chunk->got;
 	r = nfs_client_start(work->from, &chunk->op);
 	if (r == 0)
-		work->in_flight++;
+		work->reading++;
 	return r;
 }
 
@@ -83,7 +83,7 @@ static void replied(struct nfs_op *op)
 	int r = op->error;
 	bool again;
 
-	tree_op_returned(work, op);
+	tree_op_returned(work, &work->reading, op);
 	if (r == 0)
 		r = take(chunk, &again);
 	else
@@ -106,7 +106,7 @@ int tree_file_fill(struct tree_file *f, bool must)
 		struct tree_chunk *chunk;
 		int r;
 
-		if (!must && (work->in_flight >= nfs_window(work->from) ||
+		if (!must && (work->reading >= nfs_window(work->from) ||
 			      work->fetched + want > TREE_FETCHED_MAX))
 			return 0;
 		chunk = malloc(sizeof(*chunk) + want);

@@ -310,7 +310,7 @@ static int read_items(struct reader *rd, struct error *err)
 		item = container_of(rd->items.next, struct reader_item, link);
 		/* It may have been passed over while it was not the first. */
 		if (item->state == ITEM_WAITING)
-			rd->cursor = NULL;
+			reader_rewind(rd);
 		r = reader_fill(rd);
 		if (r == 0 && item->state != ITEM_READY) {
 			r = tree_pump(rd->work, err);
@@ -339,6 +339,7 @@ static int add_root(struct reader *rd, const struct nfs_handle *root, const stru
 	item->handle = *root;
 	item->attr = *attr;
 	list_add_tail(&rd->items, &item->link);
+	reader_rewind(rd);
 	return reader_item_settle(rd, item);
 }
 

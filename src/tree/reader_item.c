@@ -34,8 +34,8 @@ void reader_item_free(struct reader_item *item)
 {
 	struct reader *rd = item->reader;
 
-	if (rd->cursor == item)
-		rd->cursor = NULL;
+	if (rd->cursor == &item->link)
+		rd->cursor = item->link.next;
 	rd->n_items--;
 	list_remove(&item->link);
 	tree_file_done(&item->file);
@@ -87,7 +87,7 @@ int reader_item_settle(struct reader *rd, struct reader_item *item)
 {
 	if (item->attr.type == NFS_TYPE_SYMLINK && item->text == NULL && !rd->options->count) {
 		item->state = ITEM_WAITING;
-		rd->cursor = NULL;
+		reader_rewind(rd);
 		return 0;
 	}
 	item->state = ITEM_READY;
@@ -141,7 +141,6 @@ static int take_page(struct reader *rd, struct reader_fetch *fetch)
 		if (is_known(item))
 			r = reader_item_settle(rd, item);
 	}
-	rd->cursor = NULL;
 	return r;
 }
 
@@ -178,7 +177,7 @@ static void replied(struct nfs_op *op)
 	struct reader *rd = item->reader;
 	int r = op->error;
 
-	tree_op_returned(rd->work, op);
+	tree_op_returned(rd->work, &rd->work->reading, op);
 	item->fetch = NULL;
 	item->state = ITEM_WAITING;
 	if (r == 0)
@@ -186,7 +185,7 @@ static void replied(struct nfs_op *op)
 	else if (tree_is_to_be_retried(rd->work, r))
 		r = 0;
 	fetch_free(fetch);
-	rd->cursor = NULL;
+	reader_rewind(rd);
 	if (r < 0) {
 		item->error = r;
 		item->state = ITEM_READY;
@@ -251,7 +250,7 @@ static int start(struct reader *rd, struct reader_item *item)
 	item->state = ITEM_BUSY;
 	r = nfs_client_start(rd->work->from, &fetch->op);
 	if (r == 0) {
-		rd->work->in_flight++;
+		rd->work->reading++;
 		return 0;
 	}
 	item->fetch = NULL;
@@ -294,21 +293,19 @@ static bool may_start(const struct reader *rd, const struct reader_item *item)
 
 int reader_fill(struct reader *rd)
 {
-	struct list *pos = rd->cursor != NULL ? &rd->cursor->link : rd->items.next;
 	int r = 0;
 
-	while (pos != &rd->items && rd->work->in_flight < nfs_window(rd->work->from)) {
-		struct reader_item *item = container_of(pos, struct reader_item, link);
+	while (rd->cursor != &rd->items && rd->work->reading < nfs_window(rd->work->from)) {
+		struct reader_item *item = container_of(rd->cursor, struct reader_item, link);
 
-		if (item->state == ITEM_WAITING && may_start(rd, item))
-			r = start(rd, item);
+		if (item->state == ITEM_WAITING)
+			r = may_start(rd, item) ? start(rd, item) : 1;
 		else if (is_read_ahead(rd, item))
 			r = fill_file(rd, item);
 		if (r != 0)
 			break;
-		pos = pos->next;
+		rd->cursor = rd->cursor->next;
 	}
-	rd->cursor = pos != &rd->items ? container_of(pos, struct reader_item, link) : NULL;
 	return r < 0 ? r : 0;
 }
 
@@ -355,5 +352,5 @@ void reader_drop_some(struct reader *rd)
 			reader_item_free(item);
 		}
 	}
-	rd->cursor = NULL;
+	reader_rewind(rd);
 }

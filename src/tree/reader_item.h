@@ -72,7 +72,7 @@ struct reader {
 	struct tree_sink *sink;
 	struct list items;
 	size_t n_items;
-	struct reader_item *cursor; /* nothing before it is WAITING; NULL: look from the front */
+	struct list *cursor; /* where to go on starting: of what is before it, nothing can be */
 	struct reader_folder *folder; /* that the sink is in */
 	struct buf path;
 	uint64_t fsid;
@@ -90,8 +90,14 @@ int reader_item_settle(struct reader *rd, struct reader_item *item);
 /* Whether the data of the file is to be told apart from its holes. */
 bool reader_maps(const struct reader *rd, const struct nfs_attr *attr);
 
-/* Starts what the limits allow, from the front on. */
+/* Starts what the limits allow, from the cursor on. */
 int reader_fill(struct reader *rd);
+
+/* Something in the line may have become one to be started. */
+static inline void reader_rewind(struct reader *rd)
+{
+	rd->cursor = rd->items.next;
+}
 
 /* Where there are more than READER_ITEMS_MAX. */
 void reader_drop_some(struct reader *rd);

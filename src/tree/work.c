@@ -14,9 +14,14 @@ static bool is_cancelled(const struct tree_work *work)
 	return work->cancel != NULL && atomic_load(work->cancel);
 }
 
-void tree_op_returned(struct tree_work *work, const struct nfs_op *op)
+static bool is_in_flight(const struct tree_work *work)
 {
-	work->in_flight--;
+	return work->reading > 0 || work->writing > 0;
+}
+
+void tree_op_returned(struct tree_work *work, size_t *in_flight, const struct nfs_op *op)
+{
+	--*in_flight;
 	if (op->error != -EAGAIN)
 		work->moved = true;
 }
@@ -65,7 +70,7 @@ int tree_pump(struct tree_work *work, struct error *err)
 		be_patient(work);
 		return 0;
 	}
-	if (work->in_flight == 0)
+	if (!is_in_flight(work))
 		return -EIO; /* waiting for nothing: cannot be */
 	r = nfs_client_run_pair(work->from, work->to);
 	/* But once it is over for one operation, the others shall not wait as long. */
@@ -80,7 +85,7 @@ void tree_drain(struct tree_work *work)
 	int failures = 0;
 
 	/* A client that breaks ends what is in flight on it; there are two of them. */
-	while (work->in_flight > 0 && failures < 2) {
+	while (is_in_flight(work) && failures < 2) {
 		/* Reads of files start themselves again, when the server has asked to wait. */
 		if (work->wait)
 			be_patient(work);

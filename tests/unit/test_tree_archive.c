@@ -22,7 +22,7 @@ static const char *const compressions[] = {
 
 static void check_work(const struct tree_work *work, int r, const struct error *err)
 {
-	check_int("work", "operations left in flight", work->in_flight, 0);
+	check_int("work", "operations left in flight", work->reading + work->writing, 0);
 	check_int("work", "bytes left", work->fetched, 0);
 	check_that("work", "the error is reported", (r == 0) == (err->code == ERROR_OK));
 }

@@ -31,7 +31,7 @@ static int copy_with(struct fake_nfs *f, struct fake_nfs *g, uint32_t uid, struc
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
 	error_clear(err);
 	r = tree_copy(work, &handle, &attr, &to->root, "copy", true, &made, err);
-	check_int("copy", "operations left in flight", work->in_flight, 0);
+	check_int("copy", "operations left in flight", work->reading + work->writing, 0);
 	check_int("copy", "bytes left", work->fetched, 0);
 	if (r == 0) {
 		ck_assert(fake_nfs_get(g, "copy", &there, &attr));
@@ -771,7 +771,7 @@ START_TEST(test_count)
 		fake_nfs_watch(f, forbid_reads, NULL);
 		work.from = work.to = c;
 		check_int(kinds[i].name, "result", tree_count(&work, &handle, &attr, &err), 0);
-		check_int(kinds[i].name, "operations left in flight", work.in_flight, 0);
+		check_int(kinds[i].name, "operations left in flight", work.reading + work.writing, 0);
 		check_int(kinds[i].name, "done", work.progress.files + work.progress.bytes, 0);
 		fake_nfs_watch(f, NULL, NULL);
 		check_copy(kinds[i].name, f, &p);
