@@ -253,6 +253,10 @@ static int start(struct nfs_client *c, struct nfs_op *op)
 	return starters[op->type](l->rpc, op) == 0 ? 0 : -ENOMEM;
 }
 
+/*
+ * One turn of the loop that libnfs.h describes. To send before waiting, which spares a poll, or to have the
+ * socket with TCP_NODELAY, which libnfs does not ask for, makes it no faster, here or in a guest.
+ */
 static int serve(struct rpc_context *rpc, uint64_t deadline_ns)
 {
 	struct pollfd p = { .fd = rpc_get_fd(rpc), .events = (short)rpc_which_events(rpc) };
