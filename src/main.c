@@ -302,6 +302,12 @@ static void prepare_process(void)
 	(void)setenv("UV_THREADPOOL_SIZE", WORKERS, 0); /* without memory: libuv's own default */
 	/* One heap for all threads: with one for each, workers would hold megabytes while idle. */
 	(void)mallopt(M_ARENA_MAX, 1);
+	/*
+	 * Pieces of files are malloc'd and freed all the time: without these each would cost the kernel its
+	 * pages anew. What is free goes back in on_sweep().
+	 */
+	(void)mallopt(M_MMAP_THRESHOLD, 1024 * 1024);
+	(void)mallopt(M_TRIM_THRESHOLD, 16 * 1024 * 1024);
 }
 
 int main(int argc, char **argv)
