@@ -79,7 +79,10 @@ int nfs_client_ping(struct nfs_client *c, struct error *err);
 /* Whether an idle client may still be used: not broken and nothing arrived on its socket. */
 bool nfs_client_is_usable(struct nfs_client *c);
 
-/* Queues op; it must stay in place until finished. Returns 0, -ENOMEM or -ECONNABORTED. */
+/*
+ * Queues op; it must stay in place until finished. Returns 0, -ENOMEM, -EMSGSIZE or
+ * -ECONNABORTED.
+ */
 int nfs_client_start(struct nfs_client *c, struct nfs_op *op);
 
 /* Drives the operations in flight until one has finished. -ETIMEDOUT and -ECONNABORTED break c. */
