@@ -307,7 +307,7 @@ static void prepare_process(void)
 	 * pages anew. What is free goes back in on_sweep().
 	 */
 	(void)mallopt(M_MMAP_THRESHOLD, 1024 * 1024);
-	(void)mallopt(M_TRIM_THRESHOLD, 16 * 1024 * 1024);
+	(void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
 }
 
 int main(int argc, char **argv)

@@ -13,7 +13,7 @@
 #include "tree/builder_node.h"
 #include "tree/checksum.h"
 
-#define NODES_MAX 1024 /* entries that are being made, without those that are still open */
+#define NODES_MAX 640 /* entries that are being made, without those that are still open */
 #define BYTES_MAX (4U * 1024 * 1024) /* data that waits to be written */
 
 static int failure(const struct tree_builder *b, struct error *err)
