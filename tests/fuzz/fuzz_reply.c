@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "fuzz.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <nfsc/libnfs-zdr.h>
+#include <nfsc/libnfs.h>
+#include <nfsc/libnfs-raw.h>
+#include <nfsc/libnfs-raw-mount.h>
+#include <nfsc/libnfs-raw-nfs4.h>
+
+#include "nfs/rpc.h"
+
+#define MARK_BYTES 4
+#define LAST 0x80000000U
+
+static const struct nfs_rpc_procedure procedures[] = {
+	NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, zdr_mountres3, mountres3),
+	NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports, exports),
+	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_void, zdr_COMPOUND4res,
+			  COMPOUND4res),
+};
+
+struct outcome {
+	const struct nfs_rpc_procedure *procedure;
+	unsigned int finished;
+	int error;
+	size_t seen; /* bytes, so that they are looked at */
+};
+
+static size_t look_at_exports(const exportnode *e)
+{
+	const groupnode *group;
+	size_t seen = 0;
+
+	for (; e != NULL; e = e->ex_next) {
+		seen += strlen(e->ex_dir);
+		for (group = e->ex_groups; group != NULL; group = group->gr_next)
+			seen += strlen(group->gr_name);
+	}
+	return seen;
+}
+
+static size_t look_at_compound(const COMPOUND4res *res)
+{
+	size_t seen = 0;
+	u_int i;
+
+	for (i = 0; i < res->resarray.resarray_len; i++)
+		seen += (size_t)res->resarray.resarray_val[i].nfs_resop4_u.opgetattr.status;
+	return seen;
+}
+
+static void replied(void *data, int error, const void *results)
+{
+	struct outcome *o = data;
+
+	o->finished++;
+	o->error = error;
+	assert((error == 0) == (results != NULL));
+	if (error == 0 && o->procedure->decode == (zdrproc_t)zdr_exports)
+		o->seen = look_at_exports(*(const exports *)results);
+	else if (error == 0 && o->procedure->decode == (zdrproc_t)zdr_COMPOUND4res)
+		o->seen = look_at_compound(results);
+}
+
+/* The mark and the xid are right, unless raw; all else is the input's. In two parts. */
+static struct outcome answer(const struct nfs_rpc_procedure *procedure, const uint8_t *data,
+			     size_t size, size_t first, bool raw)
+{
+	struct outcome o = { .procedure = procedure };
+	struct nfs_rpc *rpc;
+	struct pollfd p;
+	uint32_t call[2], head[2];
+	int fds[2], r;
+
+	assert(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+	assert(nfs_rpc_new(&rpc, fds[0], 0, 0) == 0);
+	assert(nfs_rpc_call(rpc, procedure, NULL, replied, &o) == 0);
+	assert(nfs_rpc_send(rpc, &p) == 0);
+	assert(recv(fds[1], call, sizeof(call), 0) == sizeof(call));
+	head[0] = htonl(LAST | (uint32_t)(size + sizeof(head) - MARK_BYTES));
+	head[1] = call[1];
+	if (!raw)
+		assert(send(fds[1], head, sizeof(head), 0) == sizeof(head));
+	assert(send(fds[1], data, first, 0) == (ssize_t)first);
+	r = nfs_rpc_receive(rpc);
+	if (r == 0 && size > first) {
+		assert(send(fds[1], data + first, size - first, 0) == (ssize_t)(size - first));
+		r = nfs_rpc_receive(rpc);
+	}
+	assert(r == 0 || r == -ECONNABORTED);
+	nfs_rpc_free(rpc, -ECONNABORTED);
+	close(fds[1]);
+	assert(o.finished == 1);
+	return o;
+}
+
+/* A first byte chooses the procedure, and where the rest is cut. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct nfs_rpc_procedure *procedure;
+	struct outcome whole, cut;
+	size_t n = sizeof(procedures) / sizeof(procedures[0]);
+
+	if (size == 0 || size > FUZZ_INPUT_MAX)
+		return 0;
+	procedure = &procedures[data[0] % n];
+	whole = answer(procedure, data + 1, size - 1, size - 1, false);
+	cut = answer(procedure, data + 1, size - 1, data[0] % size, false);
+	assert(whole.error == cut.error && whole.seen == cut.seen);
+	(void)answer(procedure, data + 1, size - 1, size - 1, true);
+	return 0;
+}
