@@ -4,6 +4,7 @@
 #include "csi/transfer.h"
 
 #include <errno.h>
+#include <malloc.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -182,4 +183,6 @@ void transfer_close(struct transfer *t, int r)
 		atomic_fetch_sub(t->driver->transfers, 1);
 	if (r == 0)
 		log_progress(t, &t->work.progress, "Copied");
+	/* Back to the system what it needed: the next one shall not have its own on top of that. */
+	(void)malloc_trim(0);
 }
