@@ -63,7 +63,9 @@ static void put_change(sattr3 *to, const struct nfs_change *from)
 
 static void take_handle(struct nfs_handle *to, const nfs_fh3 *from)
 {
-	to->len = from->data.data_len; /* 64 at most, says the decoder */
+	if (from->data.data_len > sizeof(to->data))
+		return; /* no server has one */
+	to->len = from->data.data_len;
 	memcpy(to->data, from->data.data_val, to->len);
 }
 

@@ -693,6 +693,15 @@ START_TEST(test_cancel_patient)
 }
 END_TEST
 
+/* The tree is copied whole, whatever fails. Frees f. */
+static void check_copy_despite(const char *row, struct fake_nfs *f, const struct fake_failure *failure)
+{
+	fake_nfs_fail(f, failure);
+	check_copy(row, f, NULL);
+	tree_check_same(row, f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+
 START_TEST(test_later)
 {
 	unsigned int type;
@@ -705,10 +714,7 @@ START_TEST(test_later)
 		(void)snprintf(row, sizeof(row), "operation %u", type);
 		tree_put(f);
 		put_changing(f);
-		fake_nfs_fail(f, &failure);
-		check_copy(row, f, NULL);
-		tree_check_same(row, f, "tree", f, "copy");
-		fake_nfs_free(f);
+		check_copy_despite(row, f, &failure);
 	}
 }
 END_TEST
@@ -799,10 +805,7 @@ START_TEST(test_not_gone)
 
 		(void)snprintf(row, sizeof(row), "READDIR %u", n);
 		tree_put(f);
-		fake_nfs_fail(f, &failure);
-		check_copy(row, f, NULL);
-		tree_check_same(row, f, "tree", f, "copy");
-		fake_nfs_free(f);
+		check_copy_despite(row, f, &failure);
 	}
 }
 END_TEST
