@@ -53,6 +53,16 @@ int nfs_status_errno(unsigned int status)
 	return -EREMOTEIO;
 }
 
+int nfs_op_take_data(struct nfs_op *op, const char *data, uint32_t len, bool eof)
+{
+	if (len > op->count)
+		return -EREMOTEIO;
+	op->count = len;
+	op->eof = eof;
+	memcpy(op->buffer, data, len);
+	return 0;
+}
+
 void nfs_op_finish(struct nfs_op *op, int error)
 {
 	struct nfs_connection *conn = nfs_op_connection(op);
@@ -73,12 +83,11 @@ static void break_connection(struct nfs_connection *conn, int failure)
 {
 	if (conn->rpc == NULL)
 		return;
-	conn->failure = failure;
 	conn->client.broken = true;
 	conn->client.silent = failure == -ETIMEDOUT;
 	nfs_rpc_free(steal_ptr(&conn->rpc), failure);
 	if (conn->protocol->broken != NULL)
-		conn->protocol->broken(conn);
+		conn->protocol->broken(conn, failure);
 }
 
 static int connection_start(struct nfs_client *c, struct nfs_op *op)

@@ -8,10 +8,6 @@
 #ifndef NFS_CONNECTION_H
 #define NFS_CONNECTION_H
 
-#include <nfsc/libnfs-zdr.h>
-#include <nfsc/libnfs.h>
-#include <nfsc/libnfs-raw.h>
-
 #include "net/probe.h"
 #include "nfs/client.h"
 #include "nfs/rpc.h"
@@ -25,7 +21,6 @@ struct nfs_connection {
 	struct net_address address;
 	unsigned int in_flight;
 	unsigned int finished; /* operations ever; wraps */
-	int failure; /* what operations cut off by a broken transport end with */
 	struct v4_opener *opener; /* version 4, once a file was created */
 };
 
@@ -40,7 +35,7 @@ struct nfs_protocol {
 	int (*start)(struct nfs_connection *conn, struct nfs_op *op);
 
 	/* Once there is no connection any more: ends the operations that had no call. May be NULL. */
-	void (*broken)(struct nfs_connection *conn);
+	void (*broken)(struct nfs_connection *conn, int failure);
 };
 
 extern const struct nfs_protocol nfs_protocol_v3;
@@ -54,6 +49,9 @@ static inline bool nfs_connection_is_up(const struct nfs_connection *conn)
 
 /* The errno of an nfsstat3 or nfsstat4: they share their numbers. 0 for success. */
 int nfs_status_errno(unsigned int status);
+
+/* What a READ brought. -EREMOTEIO where that is more than op asked for. */
+int nfs_op_take_data(struct nfs_op *op, const char *data, uint32_t len, bool eof);
 
 /* Ends op with its result, on behalf of a protocol's reply function. */
 void nfs_op_finish(struct nfs_op *op, int error);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "nfs/connection.h"
-/* After libnfs.h, whose types it uses. */
+/* After libnfs-zdr.h, whose types it uses. */
 #include <nfsc/libnfs-raw-nfs.h>
 
 /* A page of READDIRPLUS; servers cut it to what they like. */
@@ -32,7 +32,7 @@ static void put_name(diropargs3 *to, const struct nfs_handle *dir, const char *n
 static void take_handle(struct nfs_handle *to, const nfs_fh3 *from)
 {
 	if (from->data.data_len > sizeof(to->data))
-		return; /* cannot be: the decoder stops at 64 bytes */
+		return; /* no server has one */
 	to->len = from->data.data_len;
 	memcpy(to->data, from->data.data_val, to->len);
 }
@@ -215,13 +215,7 @@ static void take_read(struct nfs_op *op, const void *data)
 {
 	const READ3resok *ok = &((const READ3res *)data)->READ3res_u.resok;
 
-	if (ok->data.data_len > op->count) {
-		op->error = -EREMOTEIO;
-		return;
-	}
-	op->count = ok->data.data_len;
-	op->eof = ok->eof;
-	memcpy(op->buffer, ok->data.data_val, op->count);
+	op->error = nfs_op_take_data(op, ok->data.data_val, ok->data.data_len, ok->eof);
 }
 
 static void take_write(struct nfs_op *op, const void *data)

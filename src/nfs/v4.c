@@ -226,13 +226,7 @@ static void take_read(struct nfs_op *op, const nfs_resop4 *res)
 {
 	const READ4resok *ok = &res->nfs_resop4_u.opread.READ4res_u.resok4;
 
-	if (ok->data.data_len > op->count) {
-		op->error = -EREMOTEIO;
-		return;
-	}
-	op->count = ok->data.data_len;
-	op->eof = ok->eof;
-	memcpy(op->buffer, ok->data.data_val, op->count);
+	op->error = nfs_op_take_data(op, ok->data.data_val, ok->data.data_len, ok->eof);
 }
 
 static void take_write(struct nfs_op *op, const nfs_resop4 *res)

@@ -10,7 +10,7 @@
 #define NFS_V4_COMPOUND_H
 
 #include "nfs/connection.h"
-/* After libnfs.h, whose types it uses. */
+/* After libnfs-zdr.h, whose types it uses. */
 #include <nfsc/libnfs-raw-nfs4.h>
 
 #define V4_OPERATIONS_MAX 72 /* in one compound */

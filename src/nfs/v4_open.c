@@ -451,13 +451,13 @@ int v4_open_start(struct nfs_connection *conn, struct nfs_op *op)
 	return r;
 }
 
-void v4_open_broken(struct nfs_connection *conn)
+void v4_open_broken(struct nfs_connection *conn, int failure)
 {
 	struct v4_opener *o = conn->opener;
 
 	if (o == NULL)
 		return;
-	finish_waiting(o, conn->failure);
+	finish_waiting(o, failure);
 	conn->opener = NULL;
 	free(o);
 }

@@ -18,7 +18,7 @@
 /* Starts op, an NFS_OP_CREATE. Copies what its pointers point to. 0 or a negative errno. */
 int v4_open_start(struct nfs_connection *conn, struct nfs_op *op);
 
-/* The connection has no context any more: ends what still waits and frees everything. */
-void v4_open_broken(struct nfs_connection *conn);
+/* The connection is gone: ends what still waits with failure, and frees everything. */
+void v4_open_broken(struct nfs_connection *conn, int failure);
 
 #endif

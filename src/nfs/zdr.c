@@ -6,8 +6,8 @@
  * trust what a server sends. Lengths are compared as signed numbers, or not at all, arrays are
  * allocated by a product of 32 bits, and lists are decoded by as deep a recursion as they are long,
  * so that some bytes of a broken server could end the driver. What they allocate may also lie
- * unaligned. The dynamic linker prefers what the
- * program defines to what a library does; that it has is shown by tests/unit/test_rpc.c.
+ * unaligned. The dynamic linker prefers what the program defines to what a library does; that it has
+ * is shown by tests/unit/test_rpc.c.
  */
 
 #include <stddef.h>

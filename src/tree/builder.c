@@ -217,7 +217,7 @@ static bool is_in_the_making(struct tree_builder *b, const char *name)
 	for (pos = b->all.next; pos != &b->all; pos = pos->next) {
 		const struct builder_node *node = container_of(pos, struct builder_node, all);
 
-		if (node->parent == b->current && node != b->current && strcmp(node->name, name) == 0)
+		if (node->parent == b->current && strcmp(node->name, name) == 0)
 			return true;
 	}
 	return false;

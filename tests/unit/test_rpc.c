@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include <nfsc/libnfs-zdr.h>
-#include <nfsc/libnfs.h>
-#include <nfsc/libnfs-raw.h>
 #include <nfsc/libnfs-raw-mount.h>
 #include <nfsc/libnfs-raw-nfs4.h>
 
