@@ -210,17 +210,7 @@ static int make_room(struct tree_builder *b, struct error *err)
  */
 static bool is_in_the_making(struct tree_builder *b, const char *name)
 {
-	const struct list *pos;
-
-	if (b->current == NULL || *builder_names(b, b->current, name) == 0)
-		return false;
-	for (pos = b->all.next; pos != &b->all; pos = pos->next) {
-		const struct builder_node *node = container_of(pos, struct builder_node, all);
-
-		if (node->parent == b->current && strcmp(node->name, name) == 0)
-			return true;
-	}
-	return false;
+	return b->current != NULL && builder_node_find(b, name) != NULL;
 }
 
 static int begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
@@ -252,31 +242,29 @@ static int begin(struct tree_sink *sink, const struct tree_entry *entry, struct 
 	return fill(b, err);
 }
 
-static int data(struct tree_sink *sink, uint64_t offset, const char *bytes, size_t len,
-		struct error *err)
+static int data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
 {
 	struct tree_builder *b = builder_of(sink);
 	struct builder_node *node = b->current;
 	size_t max = nfs_write_max(b->work->to);
+	size_t at = 0;
 	int r;
 
-	b->data += len;
-	if (node->size < offset + len)
-		node->size = offset + len;
+	b->data += piece->len;
+	if (node->size < piece->offset + piece->len)
+		node->size = piece->offset + piece->len;
 	if (b->options->verify)
-		node->sum += tree_checksum(offset, bytes, len);
+		node->sum += tree_checksum(piece->offset, piece->data, piece->len);
 	if (b->options->data_max > 0 && b->data > b->options->data_max)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s': the archive unpacks to more than can be right", node->name);
 	r = make_room(b, err);
-	while (r == 0 && len > 0) {
-		size_t n = len < max ? len : max;
+	while (r == 0 && at < piece->len) {
+		size_t n = piece->len - at < max ? piece->len - at : max;
 
-		if (builder_chunk_add(node, offset, bytes, n) < 0)
+		if (builder_chunk_add(node, piece, at, n) < 0)
 			return error_oom(err);
-		offset += n;
-		bytes += n;
-		len -= n;
+		at += n;
 	}
 	if (r < 0)
 		return r;

@@ -11,6 +11,7 @@ void builder_chunk_free(struct builder_chunk *chunk)
 {
 	chunk->node->builder->bytes -= chunk->len;
 	list_remove(&chunk->link);
+	tree_block_drop(chunk->block);
 	free(chunk);
 }
 
@@ -53,17 +54,35 @@ static void written(struct nfs_op *op)
 	builder_node_settle(node);
 }
 
-int builder_chunk_add(struct builder_node *node, uint64_t offset, const char *data, size_t len)
+static int set_data(struct builder_chunk *chunk, const struct tree_piece *piece, size_t at)
 {
-	struct builder_chunk *chunk = malloc(sizeof(*chunk) + len);
+	if (piece->block != NULL) {
+		chunk->block = tree_block_share(piece->block);
+		chunk->data = chunk->block->data + at;
+		return 0;
+	}
+	chunk->block = tree_block_new(chunk->len);
+	if (chunk->block == NULL)
+		return -ENOMEM;
+	chunk->data = chunk->block->data;
+	memcpy(chunk->data, piece->data + at, chunk->len);
+	return 0;
+}
+
+int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at, size_t len)
+{
+	const uint64_t offset = piece->offset + at;
+	struct builder_chunk *chunk = calloc(1, sizeof(*chunk));
 
 	if (chunk == NULL)
 		return -ENOMEM;
-	memset(chunk, 0, sizeof(*chunk)); /* not the data */
-	memcpy(chunk->data, data, len);
 	chunk->node = node;
 	chunk->offset = offset;
 	chunk->len = len;
+	if (set_data(chunk, piece, at) < 0) {
+		free(chunk);
+		return -ENOMEM;
+	}
 	chunk->op.type = NFS_OP_WRITE;
 	chunk->op.dir = &node->handle;
 	chunk->op.offset = offset;

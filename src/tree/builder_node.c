@@ -71,11 +71,38 @@ struct builder_node *builder_node_next(struct tree_builder *b)
 
 /* -------- nodes -------- */
 
-uint16_t *builder_names(struct tree_builder *b, const struct builder_node *parent, const char *name)
+static struct builder_node **bucket(struct tree_builder *b, const struct builder_node *parent,
+				    const char *name)
 {
 	uint64_t hash = str_hash(name, strlen(name)) + (uintptr_t)parent / sizeof(*parent);
 
-	return &b->names[hash % BUILDER_NAMES];
+	return &b->buckets[hash % BUILDER_BUCKETS];
+}
+
+static void add_to_bucket(struct builder_node *node)
+{
+	struct builder_node **first = bucket(node->builder, node->parent, node->name);
+
+	node->next_in_bucket = *first;
+	*first = node;
+}
+
+static void remove_from_bucket(struct builder_node *node)
+{
+	struct builder_node **pos = bucket(node->builder, node->parent, node->name);
+
+	while (*pos != node)
+		pos = &(*pos)->next_in_bucket;
+	*pos = node->next_in_bucket;
+}
+
+struct builder_node *builder_node_find(struct tree_builder *b, const char *name)
+{
+	struct builder_node *node = *bucket(b, b->current, name);
+
+	while (node != NULL && (node->parent != b->current || strcmp(node->name, name) != 0))
+		node = node->next_in_bucket;
+	return node;
 }
 
 struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_entry *entry)
@@ -105,13 +132,13 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 	list_init(&node->turn);
 	list_init(&node->chunks);
 	list_add_tail(&b->all, &node->all);
-	++*builder_names(b, node->parent, node->name);
+	add_to_bucket(node);
 	return node;
 }
 
 void builder_node_free(struct builder_node *node)
 {
-	--*builder_names(node->builder, node->parent, node->name);
+	remove_from_bucket(node);
 	while (!list_is_empty(&node->chunks))
 		builder_chunk_free(container_of(node->chunks.next, struct builder_chunk, link));
 	/* Children outlive it where the making of it has failed. */

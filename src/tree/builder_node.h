@@ -12,7 +12,7 @@
 #include "base/list.h"
 #include "tree/builder.h"
 
-#define BUILDER_NAMES 16384 /* many more than nodes, or there would be false alarms */
+#define BUILDER_BUCKETS 2048 /* for the nodes that there are at a time, which are a thousand or so */
 
 enum builder_node_state {
 	NODE_MAKE,
@@ -30,6 +30,7 @@ enum builder_node_state {
 struct builder_node {
 	struct list link; /* in builder.ready, in parent->makes, or in parent->waiting */
 	struct list all;
+	struct builder_node *next_in_bucket;
 	struct tree_builder *builder;
 	struct builder_node *parent;
 	enum builder_node_state state;
@@ -66,7 +67,8 @@ struct builder_chunk {
 	struct nfs_op op;
 	uint64_t offset;
 	size_t len;
-	char data[];
+	char *data; /* in the block */
+	struct tree_block *block;
 };
 
 struct tree_builder {
@@ -79,7 +81,7 @@ struct tree_builder {
 	struct list turns; /* directories with something to be made in them */
 	struct list all;
 	size_t n_closing; /* nodes that have been ended and are not finished */
-	uint16_t names[BUILDER_NAMES]; /* how many nodes have a name and parent of that hash */
+	struct builder_node *buckets[BUILDER_BUCKETS]; /* of all, by parent and name */
 	size_t bytes; /* of chunks */
 	uint64_t data; /* bytes taken */
 	struct nfs_handle root;
@@ -93,11 +95,11 @@ struct tree_builder {
 /* The first error is the one that is told; nothing is started after it. */
 void builder_fail(struct tree_builder *b, int r, const char *verb, const char *name);
 
-/* Of builder.names, the one of that hash. */
-uint16_t *builder_names(struct tree_builder *b, const struct builder_node *parent, const char *name);
-
 /* Below builder.current; NULL: no memory. */
 struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_entry *entry);
+
+/* The one of that name below builder.current; NULL: there is none. */
+struct builder_node *builder_node_find(struct tree_builder *b, const char *name);
 void builder_node_free(struct builder_node *node);
 
 void builder_node_ready(struct builder_node *node);
@@ -118,8 +120,9 @@ void builder_node_finish(struct builder_node *node);
 /* Starts the next operation. A negative errno where that cannot be. */
 int builder_node_start(struct builder_node *node);
 
-/* Data to be written, copied. -ENOMEM, or 0. */
-int builder_chunk_add(struct builder_node *node, uint64_t offset, const char *data, size_t len);
+/* Data to be written: a part of a piece. -ENOMEM, or 0. */
+int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at,
+		      size_t len);
 int builder_chunk_start(struct builder_node *node);
 void builder_chunk_free(struct builder_chunk *chunk);
 

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "nfs/client.h"
+#include "tree/block.h"
 
 /* Data between holes. */
 struct tree_segment {
@@ -31,14 +32,22 @@ struct tree_entry {
 	size_t n_segments;
 };
 
+/* Data of a file, borrowed during the call. */
+struct tree_piece {
+	uint64_t offset; /* in the file */
+	const char *data;
+	size_t len;
+	/* Of which this is all, to be shared by who needs it for longer; NULL: that takes a copy. */
+	struct tree_block *block;
+};
+
 /*
  * Each entry is begun, and ended when all that is in it has been: the children of a directory, the
  * data of a file. An error ends the stream.
  */
 struct tree_sink {
 	int (*begin)(struct tree_sink *sink, const struct tree_entry *entry, struct error *err);
-	int (*data)(struct tree_sink *sink, uint64_t offset, const char *data, size_t len,
-		    struct error *err);
+	int (*data)(struct tree_sink *sink, const struct tree_piece *piece, struct error *err);
 	int (*end)(struct tree_sink *sink, struct error *err);
 };
 
@@ -66,7 +75,7 @@ struct tree_work {
 	void *data;
 	uint64_t reported_ns;
 	size_t reading, writing; /* operations in flight of either end: each has a window of its own */
-	size_t fetched; /* bytes of data that are read ahead */
+	size_t fetched; /* bytes that data which is read ahead takes */
 	unsigned int patience; /* how often the server has asked to wait, and nothing else */
 	bool wait;
 	bool moved; /* something else than that was answered */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BYTES_BESIDE 1024 /* that a read takes besides its data: files of a few bytes are many */
+
 void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nfs_handle *handle,
 		    uint64_t size)
 {
@@ -45,8 +47,9 @@ static bool next_part(struct tree_file *f, size_t *ret)
 
 static void chunk_free(struct tree_chunk *chunk)
 {
-	chunk->file->work->fetched -= chunk->want;
+	chunk->file->work->fetched -= chunk->want + BYTES_BESIDE;
 	list_remove(&chunk->link);
+	tree_block_drop(chunk->block);
 	free(chunk);
 }
 
@@ -57,7 +60,7 @@ static int start(struct tree_chunk *chunk)
 
 	chunk->op.offset = chunk->offset + chunk->got;
 	chunk->op.count = (uint32_t)(chunk->want - chunk->got);
-	chunk->op.buffer = chunk->data + chunk->got;
+	chunk->op.buffer = chunk->block->data + chunk->got;
 	r = nfs_client_start(work->from, &chunk->op);
 	if (r == 0)
 		work->reading++;
@@ -107,12 +110,16 @@ int tree_file_fill(struct tree_file *f, bool must)
 		int r;
 
 		if (!must && (work->reading >= nfs_window(work->from) ||
-			      work->fetched + want > TREE_FETCHED_MAX))
+			      work->fetched + want + BYTES_BESIDE > TREE_FETCHED_MAX))
 			return 0;
-		chunk = malloc(sizeof(*chunk) + want);
+		chunk = calloc(1, sizeof(*chunk));
 		if (chunk == NULL)
 			return -ENOMEM;
-		memset(chunk, 0, sizeof(*chunk)); /* not the data */
+		chunk->block = tree_block_new(want);
+		if (chunk->block == NULL) {
+			free(chunk);
+			return -ENOMEM;
+		}
 		chunk->file = f;
 		chunk->offset = f->next;
 		chunk->want = want;
@@ -120,7 +127,7 @@ int tree_file_fill(struct tree_file *f, bool must)
 		chunk->op.dir = f->handle;
 		chunk->op.done = replied;
 		list_add_tail(&f->chunks, &chunk->link);
-		work->fetched += want;
+		work->fetched += want + BYTES_BESIDE;
 		f->next += want;
 		r = start(chunk);
 		if (r < 0) {
@@ -157,6 +164,16 @@ void tree_file_release(struct tree_file *f, struct tree_chunk *chunk)
 {
 	(void)f;
 	chunk_free(chunk);
+}
+
+bool tree_file_is_busy(const struct tree_file *f)
+{
+	const struct list *pos;
+
+	for (pos = f->chunks.next; pos != &f->chunks; pos = pos->next)
+		if (!container_of(pos, struct tree_chunk, link)->finished)
+			return true;
+	return false;
 }
 
 void tree_file_done(struct tree_file *f)

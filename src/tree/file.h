@@ -11,7 +11,7 @@
 #include "base/list.h"
 #include "tree/entry.h"
 
-/* Data that is read ahead, of all files of a tree_work together. */
+/* What is read ahead takes at the most, of all files of a tree_work together. */
 #define TREE_FETCHED_MAX (4U * 1024 * 1024)
 
 struct tree_file {
@@ -34,7 +34,7 @@ struct tree_chunk {
 	size_t want, got;
 	bool finished;
 	int error;
-	char data[];
+	struct tree_block *block; /* of as much as was wanted */
 };
 
 /* handle is borrowed for as long as the file is used. */
@@ -56,6 +56,9 @@ int tree_file_fill(struct tree_file *f, bool must);
  */
 int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *err);
 void tree_file_release(struct tree_file *f, struct tree_chunk *chunk);
+
+/* Whether something is in flight. */
+bool tree_file_is_busy(const struct tree_file *f);
 
 /* Frees; nothing may be in flight (tree_drain()). */
 void tree_file_done(struct tree_file *f);

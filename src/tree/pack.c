@@ -66,9 +66,10 @@ struct packer {
 static la_ssize_t write_block(struct archive *a, void *data, const void *block, size_t len)
 {
 	struct packer *p = data;
+	const struct tree_piece piece = { .offset = p->written, .data = block, .len = len };
 
 	if (p->error == 0)
-		p->error = p->output->data(p->output, p->written, block, len, &p->err);
+		p->error = p->output->data(p->output, &piece, &p->err);
 	if (p->error < 0) {
 		archive_set_error(a, -p->error, "the archive cannot be written");
 		return -1;
@@ -183,13 +184,12 @@ static int put_zeros(struct packer *p, uint64_t end, struct error *err)
 	return r;
 }
 
-static int data(struct tree_sink *sink, uint64_t offset, const char *bytes, size_t len,
-		struct error *err)
+static int data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
 {
 	struct packer *p = container_of(sink, struct packer, sink);
-	int r = put_zeros(p, offset, err);
+	int r = put_zeros(p, piece->offset, err);
 
-	return r < 0 ? r : put_data(p, bytes, len, err);
+	return r < 0 ? r : put_data(p, piece->data, piece->len, err);
 }
 
 /* What has become shorter since its header was written ends with zeros. */

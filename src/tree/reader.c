@@ -47,6 +47,7 @@ static int send_chunks(struct reader *rd, struct reader_item *item, struct error
 {
 	bool skip = tree_has_holes(&item->attr) && !rd->options->map;
 	struct tree_chunk *chunk;
+	struct tree_piece piece;
 	int r;
 
 	for (;;) {
@@ -54,7 +55,9 @@ static int send_chunks(struct reader *rd, struct reader_item *item, struct error
 		if (r < 0 || chunk == NULL)
 			return r;
 		rd->work->progress.bytes += chunk->got;
-		r = tree_send(rd->sink, chunk->offset, chunk->data, chunk->got, skip, err);
+		piece = (struct tree_piece){ chunk->offset, chunk->block->data, chunk->got,
+					     chunk->block };
+		r = tree_send(rd->sink, &piece, skip, err);
 		tree_file_release(&item->file, chunk);
 		if (r == 0)
 			r = reader_fill(rd);
@@ -90,7 +93,7 @@ static int find_segments(struct reader *rd, struct reader_item *item,
 		r = tree_file_next(&f, &chunk, err);
 		if (r < 0 || chunk == NULL)
 			break;
-		r = tree_segments_add(segments, chunk->offset, chunk->data, chunk->got);
+		r = tree_segments_add(segments, chunk->offset, chunk->block->data, chunk->got);
 		tree_file_release(&f, chunk);
 	} while (r == 0);
 	if (r < 0)
@@ -386,10 +389,16 @@ int tree_count(struct tree_work *work, const struct nfs_handle *root, const stru
 {
 	const struct tree_reader_options options = { .count = true };
 	struct tree_sink sink = { .begin = count_begin, .end = count_end };
-	struct tree_work own = *work;
+	struct tree_work own = {
+		.from = work->from,
+		.to = work->to,
+		.cancel = work->cancel,
+		.report = work->report,
+		.data = work->data,
+		.reported_ns = work->reported_ns,
+	};
 	int r;
 
-	own.progress = (struct tree_progress){ .files = 0 };
 	r = tree_read(&own, root, attr, &options, &sink, err);
 	work->reported_ns = own.reported_ns;
 	if (r < 0)

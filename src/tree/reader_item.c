@@ -10,7 +10,8 @@
 #include "tree/segments.h"
 
 #define MAP_FROM 65536 /* bytes of a file that is worth a map */
-#define ITEMS_AHEAD 1024 /* no more pages are read ahead while so many entries wait */
+#define ITEMS_AHEAD 1024 /* entries that wait or are on their way: no more pages are read ahead */
+#define BYTES_AHEAD (1024U * 1024) /* of files that have not been begun */
 
 struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kind,
 				    struct reader_folder *folder, const char *name)
@@ -113,9 +114,20 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 	}
 	item->before = fetch->last;
 	fetch->last = entry->cookie;
+	fetch->n_entries++;
 	item->handle = entry->handle;
 	item->attr = entry->attr;
 	list_add_tail(&fetch->entries, &item->link);
+}
+
+/* Most directories of a tree are alike. */
+static void learn_page(struct reader *rd, const struct reader_fetch *fetch)
+{
+	rd->pages--;
+	if (rd->page_entries < fetch->n_entries)
+		rd->page_entries = fetch->n_entries;
+	else
+		rd->page_entries -= (rd->page_entries - fetch->n_entries) / 8;
 }
 
 /* A page has come: its entries stand before the rest of the directory. */
@@ -180,6 +192,8 @@ static void replied(struct nfs_op *op)
 	tree_op_returned(rd->work, &rd->work->reading, op);
 	item->fetch = NULL;
 	item->state = ITEM_WAITING;
+	if (fetch->op.type == NFS_OP_READDIR)
+		learn_page(rd, fetch);
 	if (r == 0)
 		r = take(rd, item, fetch);
 	else if (tree_is_to_be_retried(rd->work, r))
@@ -194,7 +208,8 @@ static void replied(struct nfs_op *op)
 
 static struct reader_fetch *fetch_new(struct reader_item *item, enum nfs_op_type type)
 {
-	struct reader_fetch *fetch = calloc(1, sizeof(*fetch));
+	const size_t text = type == NFS_OP_READLINK ? NFS_LINK_MAX + 1 : 0;
+	struct reader_fetch *fetch = calloc(1, sizeof(*fetch) + text);
 
 	if (fetch == NULL)
 		return NULL;
@@ -251,6 +266,7 @@ static int start(struct reader *rd, struct reader_item *item)
 	r = nfs_client_start(rd->work->from, &fetch->op);
 	if (r == 0) {
 		rd->work->reading++;
+		rd->pages += fetch->op.type == NFS_OP_READDIR;
 		return 0;
 	}
 	item->fetch = NULL;
@@ -280,6 +296,8 @@ static int fill_file(struct reader *rd, struct reader_item *item)
 	struct tree_file *f = &item->file;
 	int r;
 
+	if (rd->work->fetched >= BYTES_AHEAD)
+		return 1;
 	if (!f->started)
 		tree_file_init(f, rd->work, &item->handle, item->attr.size);
 	r = tree_file_fill(f, false);
@@ -288,7 +306,8 @@ static int fill_file(struct reader *rd, struct reader_item *item)
 
 static bool may_start(const struct reader *rd, const struct reader_item *item)
 {
-	return item->kind != ITEM_REST || rd->n_items < ITEMS_AHEAD || item->link.prev == &rd->items;
+	return item->kind != ITEM_REST || item->link.prev == &rd->items ||
+	       rd->n_items + rd->pages * rd->page_entries < ITEMS_AHEAD;
 }
 
 int reader_fill(struct reader *rd)
@@ -314,7 +333,7 @@ int reader_fill(struct reader *rd)
 static bool may_drop(const struct reader_item *item, const struct reader_folder *folder)
 {
 	return item->kind == ITEM_ENTRY && item->folder == folder && item->state != ITEM_BUSY &&
-	       !item->file.started &&
+	       !tree_file_is_busy(&item->file) &&
 	       (item->rest == NULL ||
 		(item->rest->state != ITEM_BUSY && item->link.next == &item->rest->link));
 }

@@ -62,8 +62,9 @@ struct reader_fetch {
 	struct nfs_op op;
 	struct reader_item *item;
 	struct list entries; /* READDIR: items that were found */
+	size_t n_entries;
 	uint64_t last; /* cookie of the last of them */
-	char link[NFS_LINK_MAX + 1];
+	char link[]; /* READLINK */
 };
 
 struct reader {
@@ -72,6 +73,8 @@ struct reader {
 	struct tree_sink *sink;
 	struct list items;
 	size_t n_items;
+	size_t pages; /* of directories, in flight */
+	size_t page_entries; /* that such a page is expected to have */
 	struct list *cursor; /* where to go on starting: of what is before it, nothing can be */
 	struct reader_folder *folder; /* that the sink is in */
 	struct buf path;

@@ -101,19 +101,28 @@ void tree_segments_done(struct tree_segments *s)
 	*s = (struct tree_segments){ .n = 0 };
 }
 
-int tree_send(struct tree_sink *sink, uint64_t offset, const char *data, size_t len, bool skip,
-	      struct error *err)
+int tree_send(struct tree_sink *sink, const struct tree_piece *piece, bool skip, struct error *err)
 {
-	while (len > 0) {
-		bool zero = false;
-		size_t n = skip ? run_length(offset, data, len, &zero) : len;
-		int r = zero ? 0 : sink->data(sink, offset, data, n, err);
+	size_t at = 0;
 
+	while (at < piece->len) {
+		struct tree_piece part = {
+			.offset = piece->offset + at,
+			.data = piece->data + at,
+			.len = piece->len - at,
+		};
+		bool zero = false;
+		int r;
+
+		if (skip)
+			part.len = run_length(part.offset, part.data, part.len, &zero);
+		/* A part would keep all of it for as long as it is needed itself. */
+		if (part.len == piece->len)
+			part.block = piece->block;
+		r = zero ? 0 : sink->data(sink, &part, err);
 		if (r < 0)
 			return r;
-		offset += n;
-		data += n;
-		len -= n;
+		at += part.len;
 	}
 	return 0;
 }

@@ -30,7 +30,6 @@ int tree_segments_add(struct tree_segments *s, uint64_t offset, const char *data
 void tree_segments_done(struct tree_segments *s);
 
 /* Hands a piece of a file to the sink; skip: without its blocks of zeros. */
-int tree_send(struct tree_sink *sink, uint64_t offset, const char *data, size_t len, bool skip,
-	      struct error *err);
+int tree_send(struct tree_sink *sink, const struct tree_piece *piece, bool skip, struct error *err);
 
 #endif

@@ -55,7 +55,7 @@ static int read_file(struct unpacker *u, const char **ret, size_t *ret_len)
 	*ret_len = 0;
 	if (u->chunk == NULL)
 		return 0;
-	*ret = u->chunk->data;
+	*ret = u->chunk->block->data;
 	*ret_len = u->chunk->got;
 	u->work->progress.done += u->chunk->got;
 	return 0;
@@ -288,6 +288,7 @@ static void take_attributes(struct archive_entry *e, struct nfs_attr *ret)
 
 static int copy_data(struct unpacker *u, const struct tree_entry *entry, struct error *err)
 {
+	struct tree_piece piece;
 	const void *data;
 	size_t len;
 	la_int64_t offset;
@@ -301,7 +302,8 @@ static int copy_data(struct unpacker *u, const struct tree_entry *entry, struct 
 		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
 			return failed(u, err);
 		u->work->progress.bytes += len;
-		r = tree_send(u->sink, (uint64_t)offset, data, len, entry->has_holes, err);
+		piece = (struct tree_piece){ (uint64_t)offset, data, len, NULL };
+		r = tree_send(u->sink, &piece, entry->has_holes, err);
 	}
 	return r;
 }

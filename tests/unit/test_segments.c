@@ -106,17 +106,18 @@ END_TEST
 struct catcher {
 	struct tree_sink sink;
 	char got[64]; /* a letter for each block */
+	bool shared; /* it could be, once */
 };
 
-static int catch_data(struct tree_sink *sink, uint64_t offset, const char *data, size_t len,
-		      struct error *err)
+static int catch_data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
 {
 	struct catcher *c = container_of(sink, struct catcher, sink);
 	size_t i;
 
 	(void)err;
-	for (i = 0; i < len; i += BLOCK)
-		c->got[(offset + i) / BLOCK] = data[i] == 'x' ? 'x' : '0';
+	for (i = 0; i < piece->len; i += BLOCK)
+		c->got[(piece->offset + i) / BLOCK] = piece->data[i] == 'x' ? 'x' : '0';
+	c->shared = c->shared || piece->block != NULL;
 	return 0;
 }
 
@@ -126,20 +127,24 @@ START_TEST(test_send)
 		const char *map;
 		bool skip;
 		const char *want;
+		bool shared; /* nothing is left out: a part shall not keep all of it */
 	} rows[] = {
-		{ "xx..x", false, "xx00x" }, { "xx..x", true, "xx..x" }, { "..", true, ".." },
-		{ "..", false, "00" },       { "x", true, "x" },
+		{ "xx..x", false, "xx00x", true }, { "xx..x", true, "xx..x", false },
+		{ "..", true, "..", false },       { "..", false, "00", true },
+		{ "x", true, "x", true },
 	};
 	size_t i, len;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		cleanup_free char *data = blocks_of(rows[i].map, &len);
 		struct catcher c = { .sink = { .data = catch_data } };
+		struct tree_block block = { .shares = 1 };
+		const struct tree_piece piece = { 0, data, len, &block };
 
 		memset(c.got, '.', len / BLOCK);
-		check_int(rows[i].map, "send", tree_send(&c.sink, 0, data, len, rows[i].skip, NULL),
-			  0);
+		check_int(rows[i].map, "send", tree_send(&c.sink, &piece, rows[i].skip, NULL), 0);
 		check_str(rows[i].map, "sent", c.got, rows[i].want);
+		check_int(rows[i].map, "shared", c.shared, rows[i].shared);
 	}
 }
 END_TEST

@@ -261,8 +261,10 @@ static void put_chain(struct fake_nfs *f, unsigned int levels)
 				path.len = len;
 			}
 			ck_assert(buf_printf(&path, "/%c%u", 'a' + (char)(i % 26), i) == 0);
-			fake_nfs_put(f, path.data, i % 5 == 0 ? NFS_TYPE_SYMLINK : NFS_TYPE_FILE,
-				     i % 5 == 0 ? "text" : NULL);
+			if (i % 5 == 0)
+				fake_nfs_put(f, path.data, NFS_TYPE_SYMLINK, "text");
+			else
+				fake_nfs_write(f, path.data, 0, "some", 4); /* to be read ahead */
 			path.len = len;
 		}
 		ck_assert(buf_puts(&path, "/b") == 0);
@@ -363,13 +365,10 @@ static int meter_begin(struct tree_sink *sink, const struct tree_entry *entry, s
 	return 0;
 }
 
-static int meter_data(struct tree_sink *sink, uint64_t offset, const char *data, size_t len,
-		      struct error *err)
+static int meter_data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
 {
 	(void)sink;
-	(void)offset;
-	(void)data;
-	(void)len;
+	(void)piece;
 	(void)err;
 	return 0;
 }
