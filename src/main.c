@@ -304,7 +304,7 @@ static void prepare_process(void)
 	(void)mallopt(M_ARENA_MAX, 1);
 	/*
 	 * Pieces of files are malloc'd and freed all the time: without these each would cost the kernel its
-	 * pages anew. What is free goes back at the end of a transfer, and in on_sweep().
+	 * pages anew. What is free goes back in on_sweep().
 	 */
 	(void)mallopt(M_MMAP_THRESHOLD, 1024 * 1024);
 	(void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);

@@ -180,8 +180,7 @@ static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, 
 		r = nfs_stat(t.work.from, &handle, &attr);
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "volume directory '%s'", dir);
-	if (r == 0)
-		r = transfer_count(&t, &handle, &attr, err);
+	transfer_count(&t, &handle, &attr);
 	if (r == 0)
 		r = tree_pack(&t.work, &handle, &attr, work, x->name, x->file,
 			      x->params.compression, err);

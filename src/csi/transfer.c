@@ -4,7 +4,6 @@
 #include "csi/transfer.h"
 
 #include <errno.h>
-#include <malloc.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -32,9 +31,14 @@ static double done_part(const struct tree_progress *p)
 	return part < 1 ? part : 1; /* the tree may have grown meanwhile */
 }
 
+static uint64_t ms_since_start(const struct transfer *t)
+{
+	return (clock_now_ns() - t->started_ns) / CLOCK_NS_PER_MS + 1;
+}
+
 static void log_progress(const struct transfer *t, const struct tree_progress *p, const char *message)
 {
-	uint64_t ms = (clock_now_ns() - t->started_ns) / CLOCK_NS_PER_MS + 1;
+	uint64_t ms = ms_since_start(t);
 	double part = done_part(p);
 	uint64_t left_s = part > 0 ? (uint64_t)((1 - part) / part * (double)ms / 1000) : 0;
 
@@ -46,12 +50,36 @@ static void log_progress(const struct transfer *t, const struct tree_progress *p
 		 LOG_NUM("vanished", p->vanished), LOG_NUM("left_out", p->left_out));
 }
 
+static void log_end(const struct transfer *t)
+{
+	const struct tree_progress *p = &t->work.progress;
+	uint64_t ms = ms_since_start(t);
+
+	log_info("Copied", LOG_STR("what", t->what), LOG_NUM("files", p->files),
+		 LOG_NUM("directories", p->directories), LOG_NUM("bytes", p->bytes),
+		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
+		 LOG_NUM("changed", p->changed), LOG_NUM("vanished", p->vanished),
+		 LOG_NUM("left_out", p->left_out));
+}
+
+/* For the time that is left. What cannot be counted is copied nevertheless, if it can be. */
+static void count_tree(struct transfer *t)
+{
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *tree = t->tree;
+
+	t->tree = NULL;
+	if (tree != NULL)
+		(void)tree_count(&t->work, tree, t->attr, &ignored);
+}
+
 static void report(const struct tree_progress *progress, void *data)
 {
-	const struct transfer *t = data;
+	struct transfer *t = data;
 	struct nfs_attr unused;
 	size_t i;
 
+	count_tree(t);
 	/* What is counted has a progress of its own. */
 	log_progress(t, progress, progress == &t->work.progress ? "Copying" : "Counting");
 	/* A connection that breaks shows when it is used again. */
@@ -143,16 +171,10 @@ int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle
 	return r < 0 ? r : tree_remove(t->work.to, *ret_work, name, NULL, NULL, err);
 }
 
-int transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr,
-		   struct error *err)
+void transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr)
 {
-	int r = tree_count(&t->work, tree, attr, err);
-
-	if (r < 0 && r != -ECANCELED && !t->work.from->broken) {
-		error_clear(err);
-		return 0;
-	}
-	return r;
+	t->tree = tree;
+	t->attr = attr;
 }
 
 int transfer_check_source(struct transfer *t, const char *path, const struct nfs_handle *handle,
@@ -182,7 +204,5 @@ void transfer_close(struct transfer *t, int r)
 	if (t->counted)
 		atomic_fetch_sub(t->driver->transfers, 1);
 	if (r == 0)
-		log_progress(t, &t->work.progress, "Copied");
-	/* Back to the system what it needed: the next one shall not have its own on top of that. */
-	(void)malloc_trim(0);
+		log_end(t);
 }

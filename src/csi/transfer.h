@@ -18,6 +18,8 @@ struct transfer {
 	const struct csi_driver *driver;
 	const char *what; /* for the log: what is made, borrowed */
 	struct tree_work work;
+	const struct nfs_handle *tree; /* that is still to be counted, with attr; NULL: none */
+	const struct nfs_attr *attr;
 	struct nfs_client *idle[2]; /* those of the call, which servers close if nothing is heard of them */
 	uint64_t started_ns;
 	bool counted;
@@ -38,11 +40,10 @@ int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle
 		   struct error *err);
 
 /*
- * Counts what there is to copy, for the time that is left in the log. What cannot be counted is not an
- * error; errors are CANCELLED and those of the connection.
+ * What is copied, borrowed: before the first report it is counted, for the time that is left. Most
+ * transfers have ended by then, and are not listed twice.
  */
-int transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr,
-		   struct error *err);
+void transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr);
 
 /*
  * Whether the directory at path is still that of the handle, when it has been read: of one that went away

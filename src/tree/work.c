@@ -64,8 +64,10 @@ int tree_pump(struct tree_work *work, struct error *err)
 
 	if (r < 0)
 		return r;
-	if (work->report != NULL && tree_is_report_due(&work->reported_ns))
+	if (work->report != NULL && tree_is_report_due(&work->reported_ns)) {
 		work->report(&work->progress, work->data);
+		return 0; /* it may have waited for what is in flight */
+	}
 	if (work->wait) {
 		be_patient(work);
 		return 0;

@@ -12,6 +12,7 @@ import errno
 import os
 import random
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -30,6 +31,8 @@ from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base
 from copies import FAR_SERVER, SUFFIXES, Chosen, Trees
 from csi_client import Client
 from servers import Export, Ganesha, Image, wait_for
+
+REPORT_S = 10  # between two lines about what is being copied
 
 
 class Content(Trees):
@@ -51,17 +54,8 @@ class Content(Trees):
         taken = os.stat(os.path.join(os.fsencode(self.path("clone")), trees.SPARSE)).st_blocks * 512
         self.assertLess(taken, trees.SPARSE_MAX, "the holes of a sparse file are filled")
         self.is_copy("full", "full", root=True)  # the source is as it was
-        self.is_counted("Copied", "clone")
+        self.assertGreater(self.said("Copied", "clone")["files"], 20)
         self.delete(volume.volume_id)
-
-    def is_counted(self, message, name):
-        """What the log says was there, and was copied, before and after."""
-        line = re.findall(r'msg="?%s"? what="?%s"? (.*)' % (message, name), self.driver.tail(100))[-1]
-        said = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line)}
-        self.assertEqual(said["all_files"], said["files"])
-        self.assertEqual(said["all_bytes"], said["bytes"])
-        self.assertGreater(said["files"], 20)
-        self.assertEqual(said["seconds_left"], 0)
 
     def test_clone_into_another_share(self):
         source = self.source("small")
@@ -294,6 +288,41 @@ class Content(Trees):
                     self.assertFalse(os.path.lexists(self.path("never")))
 
     # ---- while it is made ----
+
+    def said(self, message, name):
+        """The numbers of a line of the log."""
+        lines = re.findall(r'msg="?%s"? what="?%s"? (.*)' % (message, name), self.driver.tail(100))
+        self.assertTrue(lines, "the log has no line '%s': %s" % (message, self.driver.tail(20)))
+        return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", lines[-1])}
+
+    def stopped(self, call):
+        """The answer to a call in the middle of which the driver is stopped, until a report is due."""
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            future = self.begins(pool, call)
+            os.kill(self.driver.process.pid, signal.SIGSTOP)
+            self.assertFalse(future.done(), "it is made too fast for this test")
+            time.sleep(REPORT_S + 1)
+            os.kill(self.driver.process.pid, signal.SIGCONT)
+            return future.result()
+
+    def test_progress(self):
+        source = self.source("full")
+        rows = (("slow", lambda: self.clone("slow", source)), ("snap", lambda: self.snap("snap", source)))
+        for name, call in rows:
+            with self.subTest(making=name):
+                made = self.stopped(call)
+                copied, copying = self.said("Copied", name), self.said("Copying", name)
+                self.assertEqual(copying["all_files"], copied["files"])
+                self.assertGreaterEqual(copying["seconds"], REPORT_S)
+                self.assertLess(copying["files"], copied["files"])
+                self.assertGreater(copying["seconds_left"], 0)
+                if name == "slow":
+                    self.assertEqual(copying["all_bytes"], copied["bytes"])
+                    self.is_copy("full", name)
+                    self.delete(made.volume_id)
+                else:
+                    self.is_archive_of("full", self.archive(name, "full"))
+                    self.unsnap(made.snapshot_id)
 
     def seen(self, path, wanted, **how):
         """Waits until something is at path, and that must be all of it."""
