@@ -162,7 +162,8 @@ static void settle(struct engine *e, struct node *node)
 		return;
 	}
 	if (!node->failed) {
-		if (!node->seen_entry && node->op.eof) {
+		/* All that there was is gone. If it is not so, RMDIR tells. */
+		if (node->op.eof && (!node->seen_entry || node->removed > 0)) {
 			node->state = NODE_RMDIR;
 			make_ready(e, node);
 			return;
@@ -374,7 +375,8 @@ static void read_replied(struct engine *e, struct node *node, int r)
 
 static void rmdir_replied(struct engine *e, struct node *node, int r)
 {
-	if ((r == -ENOTEMPTY || r == -EEXIST) && ++node->rmdir_tries < RMDIR_TRIES_MAX) {
+	if ((r == -ENOTEMPTY || r == -EEXIST) &&
+	    (node->removed > 0 || ++node->rmdir_tries < RMDIR_TRIES_MAX)) {
 		node->op.cookie = 0;
 		memset(node->op.verifier, 0, sizeof(node->op.verifier));
 		node->state = NODE_READ;
