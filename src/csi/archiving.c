@@ -180,10 +180,11 @@ static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, 
 		r = nfs_stat(t.work.from, &handle, &attr);
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "volume directory '%s'", dir);
-	transfer_count(&t, &handle, &attr);
-	if (r == 0)
+	if (r == 0) {
+		transfer_set_tree(&t, &handle, &attr);
 		r = tree_pack(&t.work, &handle, &attr, work, x->name, x->file,
 			      x->params.compression, err);
+	}
 	if (r == 0)
 		r = transfer_check_source(&t, dir, &handle, err);
 	transfer_close(&t, r);

@@ -162,7 +162,7 @@ static int copy_volume(struct transfer *t, struct reference *ref, struct content
 		r = nfs_stat(from, &handle, &attr);
 	if (r < 0)
 		return nfs_error_set(err, from, r, "volume directory '%s'", dir);
-	transfer_count(t, &handle, &attr);
+	transfer_set_tree(t, &handle, &attr);
 	r = tree_copy(&t->work, &handle, &attr, work, x->name, x->driver->verify_clones, &made, err);
 	return r < 0 ? r : transfer_check_source(t, dir, &handle, err);
 }

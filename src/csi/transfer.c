@@ -85,6 +85,8 @@ static void report(const struct tree_progress *progress, void *data)
 	/* A connection that breaks shows when it is used again. */
 	for (i = 0; i < ARRAY_SIZE(t->idle); i++)
 		(void)nfs_getattr(t->idle[i], &t->idle[i]->root, &unused);
+	if (progress != &t->work.progress)
+		(void)nfs_getattr(t->work.to, &t->work.to->root, &unused); /* nothing is written to it */
 }
 
 /* Two versions may give one name to different directories (fsid=0): the roots have to be the same. */
@@ -130,10 +132,10 @@ static int lease_like(const struct csi_driver *driver, struct nfs_client *c,
 	return nfs_pool_lease(driver->pool, &c->export, ret, err);
 }
 
-static int count(struct transfer *t, struct error *err)
+static int take_place(struct transfer *t, struct error *err)
 {
-	t->counted = atomic_fetch_add(t->driver->transfers, 1) < TRANSFERS_MAX;
-	if (t->counted)
+	t->has_place = atomic_fetch_add(t->driver->transfers, 1) < TRANSFERS_MAX;
+	if (t->has_place)
 		return 0;
 	atomic_fetch_sub(t->driver->transfers, 1);
 	return error_set(err, ERROR_ABORTED,
@@ -151,7 +153,7 @@ int transfer_open(struct transfer *t, const struct csi_driver *driver, const cha
 	t->work.report = report;
 	t->work.data = t;
 	t->work.cancel = driver->stopping;
-	r = count(t, err);
+	r = take_place(t, err);
 	if (r == 0)
 		r = lease_like(driver, to, &t->work.to, err);
 	if (r < 0)
@@ -171,7 +173,7 @@ int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle
 	return r < 0 ? r : tree_remove(t->work.to, *ret_work, name, NULL, NULL, err);
 }
 
-void transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr)
+void transfer_set_tree(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr)
 {
 	t->tree = tree;
 	t->attr = attr;
@@ -201,7 +203,7 @@ void transfer_close(struct transfer *t, int r)
 	if (t->work.from != t->work.to)
 		nfs_pool_return(t->driver->pool, t->work.from);
 	nfs_pool_return(t->driver->pool, t->work.to);
-	if (t->counted)
+	if (t->has_place)
 		atomic_fetch_sub(t->driver->transfers, 1);
 	if (r == 0)
 		log_end(t);

@@ -22,7 +22,7 @@ struct transfer {
 	const struct nfs_attr *attr;
 	struct nfs_client *idle[2]; /* those of the call, which servers close if nothing is heard of them */
 	uint64_t started_ns;
-	bool counted;
+	bool has_place; /* of TRANSFERS_MAX */
 };
 
 /*
@@ -43,7 +43,8 @@ int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle
  * What is copied, borrowed: before the first report it is counted, for the time that is left. Most
  * transfers have ended by then, and are not listed twice.
  */
-void transfer_count(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr);
+void transfer_set_tree(struct transfer *t, const struct nfs_handle *tree,
+		       const struct nfs_attr *attr);
 
 /*
  * Whether the directory at path is still that of the handle, when it has been read: of one that went away

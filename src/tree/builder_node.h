@@ -12,7 +12,8 @@
 #include "base/list.h"
 #include "tree/builder.h"
 
-#define BUILDER_BUCKETS 2048 /* for the nodes that there are at a time, which are a thousand or so */
+#define BUILDER_BUCKETS                                                                            \
+	2048 /* for the nodes that there are at a time, which are a thousand or so */
 
 enum builder_node_state {
 	NODE_MAKE,

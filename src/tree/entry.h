@@ -65,7 +65,7 @@ struct tree_progress {
 
 /*
  * What one thread of work needs: the clients on which operations are in flight, and how it is told
- * to end. report, which may be NULL, is called every TREE_REPORT_S seconds.
+ * to end. report, which may be NULL, is called every TREE_REPORT_S seconds; it may use the clients.
  */
 struct tree_work {
 	struct nfs_client *from, *to; /* may be the same */
@@ -79,6 +79,7 @@ struct tree_work {
 	unsigned int patience; /* how often the server has asked to wait, and nothing else */
 	bool wait;
 	bool moved; /* something else than that was answered */
+	struct tree_work *outer; /* in whose report this is done, and whose operations go on; may be NULL */
 };
 
 #define TREE_REPORT_S 10
@@ -90,10 +91,13 @@ bool tree_is_report_due(uint64_t *reported_ns);
 /* -ECANCELED with CANCELLED where the work is to end, else 0. For long stretches without tree_pump(). */
 int tree_check_cancel(const struct tree_work *work, struct error *err);
 
-/* Waits until an operation has finished. As tree_check_cancel(), or the transport's error, unreported. */
+/*
+ * Waits until an operation has finished, or for a while where the server has asked to try later, or reports.
+ * So what the caller waits for may not have come. As tree_check_cancel(), or the transport's error, unreported.
+ */
 int tree_pump(struct tree_work *work, struct error *err);
 
-/* Waits for all operations in flight, which point into what is about to be freed. */
+/* Waits for all operations of this work that are in flight, which point into what is about to be freed. */
 void tree_drain(struct tree_work *work);
 
 /* For each operation that was counted by in_flight, which is reading or writing, in its reply. */

@@ -21,7 +21,7 @@ struct tree_file {
 	uint64_t size; /* and where reading ends */
 	const struct tree_segment *segments; /* the parts to read; NULL: everything */
 	size_t n_segments, segment;
-	struct list chunks; /* of struct chunk, ascending: in flight or finished */
+	struct list chunks; /* of struct tree_chunk, ascending: in flight or finished */
 	bool at_end; /* the file turned out to be shorter */
 	bool started;
 };

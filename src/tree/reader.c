@@ -13,6 +13,8 @@
 #include "tree/reader_item.h"
 #include "tree/segments.h"
 
+#define COUNT_LINKS_MAX                                                                            \
+	4096 /* the copy that is under way has its own; what is counted may be wrong */
 #define LOOKS_MAX 5 /* at a name that leads to something else each time */
 
 /* -------- what is delivered -------- */
@@ -55,8 +57,13 @@ static int send_chunks(struct reader *rd, struct reader_item *item, struct error
 		if (r < 0 || chunk == NULL)
 			return r;
 		rd->work->progress.bytes += chunk->got;
-		piece = (struct tree_piece){ chunk->offset, chunk->block->data, chunk->got,
-					     chunk->block };
+		piece = (struct tree_piece){
+			.offset = chunk->offset,
+			.data = chunk->block->data,
+			.len = chunk->got,
+			/* What was read of a file that has become shorter shall not keep all of it. */
+			.block = chunk->got == chunk->want ? chunk->block : NULL,
+		};
 		r = tree_send(rd->sink, &piece, skip, err);
 		tree_file_release(&item->file, chunk);
 		if (r == 0)
@@ -353,7 +360,7 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 	int r;
 
 	list_init(&rd.items);
-	r = tree_links_new(&rd.links, TREE_LINKS_MAX);
+	r = tree_links_new(&rd.links, options->count ? COUNT_LINKS_MAX : TREE_LINKS_MAX);
 	if (r == 0)
 		r = add_root(&rd, root, attr);
 	if (r == 0)
@@ -396,6 +403,7 @@ int tree_count(struct tree_work *work, const struct nfs_handle *root, const stru
 		.report = work->report,
 		.data = work->data,
 		.reported_ns = work->reported_ns,
+		.outer = work,
 	};
 	int r;
 

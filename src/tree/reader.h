@@ -33,7 +33,7 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 
 /*
  * Lists the tree, and sets the all_... of work->progress: what tree_read() will come to if the tree stays
- * as it is. Returns as tree_read().
+ * as it is. May be called by work->report, while that is read. Returns as tree_read().
  */
 int tree_count(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
 	       struct error *err);

@@ -11,7 +11,7 @@
 
 #define MAP_FROM 65536 /* bytes of a file that is worth a map */
 #define ITEMS_AHEAD 1024 /* entries that wait or are on their way: no more pages are read ahead */
-#define BYTES_AHEAD (1024U * 1024) /* of files that have not been begun */
+#define BYTES_AHEAD (1024U * 1024) /* no file that has not been begun is read while these wait */
 
 struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kind,
 				    struct reader_folder *folder, const char *name)
@@ -124,6 +124,8 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 static void learn_page(struct reader *rd, const struct reader_fetch *fetch)
 {
 	rd->pages--;
+	if (fetch->op.error != 0)
+		return;
 	if (rd->page_entries < fetch->n_entries)
 		rd->page_entries = fetch->n_entries;
 	else
@@ -304,6 +306,12 @@ static int fill_file(struct reader *rd, struct reader_item *item)
 	return r == 0 && f->next < f->size && !f->at_end ? 1 : r;
 }
 
+/* Other entries may come to stand in front of what follows: of a directory, or of what may be one. */
+static bool may_grow(const struct reader_item *item)
+{
+	return item->state != ITEM_READY && (item->kind == ITEM_REST || !is_known(item));
+}
+
 static bool may_start(const struct reader *rd, const struct reader_item *item)
 {
 	return item->kind != ITEM_REST || item->link.prev == &rd->items ||
@@ -319,10 +327,11 @@ int reader_fill(struct reader *rd)
 
 		if (item->state == ITEM_WAITING)
 			r = may_start(rd, item) ? start(rd, item) : 1;
-		else if (is_read_ahead(rd, item))
+		else if (!rd->behind && is_read_ahead(rd, item))
 			r = fill_file(rd, item);
 		if (r != 0)
 			break;
+		rd->behind = rd->behind || may_grow(item);
 		rd->cursor = rd->cursor->next;
 	}
 	return r < 0 ? r : 0;
@@ -365,6 +374,7 @@ void reader_drop_some(struct reader *rd)
 			if (item->before == 0) /* then the verifier has to be zero, too */
 				memset(rest->folder->verifier, 0, sizeof(rest->folder->verifier));
 			rest->folder->eof = false;
+			rest->error = 0; /* of a page behind these */
 			rest->state = ITEM_WAITING;
 			if (item->rest != NULL)
 				reader_item_free(item->rest);

@@ -76,6 +76,7 @@ struct reader {
 	size_t pages; /* of directories, in flight */
 	size_t page_entries; /* that such a page is expected to have */
 	struct list *cursor; /* where to go on starting: of what is before it, nothing can be */
+	bool behind; /* the cursor is behind something that grows: data would wait for too long */
 	struct reader_folder *folder; /* that the sink is in */
 	struct buf path;
 	uint64_t fsid;
@@ -100,6 +101,7 @@ int reader_fill(struct reader *rd);
 static inline void reader_rewind(struct reader *rd)
 {
 	rd->cursor = rd->items.next;
+	rd->behind = false;
 }
 
 /* Where there are more than READER_ITEMS_MAX. */

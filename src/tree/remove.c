@@ -375,8 +375,7 @@ static void read_replied(struct engine *e, struct node *node, int r)
 
 static void rmdir_replied(struct engine *e, struct node *node, int r)
 {
-	if ((r == -ENOTEMPTY || r == -EEXIST) &&
-	    (node->removed > 0 || ++node->rmdir_tries < RMDIR_TRIES_MAX)) {
+	if ((r == -ENOTEMPTY || r == -EEXIST) && ++node->rmdir_tries < RMDIR_TRIES_MAX) {
 		node->op.cookie = 0;
 		memset(node->op.verifier, 0, sizeof(node->op.verifier));
 		node->state = NODE_READ;

@@ -302,7 +302,7 @@ static int copy_data(struct unpacker *u, const struct tree_entry *entry, struct 
 		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
 			return failed(u, err);
 		u->work->progress.bytes += len;
-		piece = (struct tree_piece){ (uint64_t)offset, data, len, NULL };
+		piece = (struct tree_piece){ .offset = (uint64_t)offset, .data = data, .len = len };
 		r = tree_send(u->sink, &piece, entry->has_holes, err);
 	}
 	return r;

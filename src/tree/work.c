@@ -51,11 +51,17 @@ bool tree_is_report_due(uint64_t *reported_ns)
 	return true;
 }
 
-static void be_patient(struct tree_work *work)
+/* Waits where the server has asked to, by an operation of this work or of one outside it. */
+static bool be_patient(struct tree_work *work)
 {
+	while (work != NULL && !work->wait)
+		work = work->outer;
+	if (work == NULL)
+		return false;
 	work->wait = false;
 	work->patience++;
 	clock_sleep_ms(PATIENCE_MS);
+	return true;
 }
 
 int tree_pump(struct tree_work *work, struct error *err)
@@ -68,10 +74,8 @@ int tree_pump(struct tree_work *work, struct error *err)
 		work->report(&work->progress, work->data);
 		return 0; /* it may have waited for what is in flight */
 	}
-	if (work->wait) {
-		be_patient(work);
+	if (be_patient(work))
 		return 0;
-	}
 	if (!is_in_flight(work))
 		return -EIO; /* waiting for nothing: cannot be */
 	r = nfs_client_run_pair(work->from, work->to);
@@ -89,8 +93,7 @@ void tree_drain(struct tree_work *work)
 	/* A client that breaks ends what is in flight on it; there are two of them. */
 	while (is_in_flight(work) && failures < 2) {
 		/* Reads of files start themselves again, when the server has asked to wait. */
-		if (work->wait)
-			be_patient(work);
+		(void)be_patient(work);
 		if (nfs_client_run_pair(work->from, work->to) < 0)
 			failures++;
 	}

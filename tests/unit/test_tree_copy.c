@@ -2,7 +2,6 @@
 /* Copyright the csi-nfs authors */
 
 #include <errno.h>
-#include <malloc.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -342,20 +341,10 @@ struct meter {
 	size_t start, peak;
 };
 
-/* 0 where malloc() does not tell, as under the address sanitizer. */
-static size_t heap_in_use(void)
-{
-#ifdef __GLIBC__
-	return mallinfo2().uordblks;
-#else
-	return 0;
-#endif
-}
-
 static int meter_begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
 {
 	struct meter *m = container_of(sink, struct meter, sink);
-	size_t used = m->begun % 64 == 0 ? heap_in_use() : 0;
+	size_t used = m->begun % 64 == 0 ? tree_heap_in_use() : 0;
 
 	(void)entry;
 	(void)err;
@@ -398,7 +387,7 @@ START_TEST(test_memory)
 	put_chain(f, LEVELS);
 	fake_nfs_habits(f, &habits);
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
-	m.start = heap_in_use();
+	m.start = tree_heap_in_use();
 	check_int("memory", "result", tree_read(&work, &handle, &attr, &options, &m.sink, &err), 0);
 	check_int("memory", "entries", m.begun, LEVELS * (SIBLINGS + 3) + 1);
 	check_int("memory", "ended", m.ended, m.begun);

@@ -337,6 +337,36 @@ START_TEST(test_ended)
 }
 END_TEST
 
+/* Something is added whenever the directory is to go. */
+static void add_one(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *added = data;
+	char name[32];
+
+	if (op->type != NFS_OP_RMDIR)
+		return;
+	(void)snprintf(name, sizeof(name), "tree/%u", ++*added);
+	fake_nfs_put(f, name, NFS_TYPE_FILE, NULL);
+	ck_assert_msg(*added < 1000, "it does not end");
+}
+
+START_TEST(test_never_empty)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct error err = { .code = ERROR_OK };
+	unsigned int added = 0;
+
+	fake_nfs_put(f, "tree/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_watch(f, add_one, &added);
+	check_int("never empty", "result", tree_remove(c, &c->root, "tree", NULL, NULL, &err),
+		  -ENOTEMPTY);
+	check_that("never empty", "tries", added > 1);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
 struct reports {
 	unsigned int n;
 	uint64_t entries;
@@ -384,4 +414,4 @@ START_TEST(test_report)
 END_TEST
 
 CHECK_MAIN("tree/remove", test_closed, test_root, test_of_a_stranger, test_refused, test_ended,
-	   test_report)
+	   test_never_empty, test_report)

@@ -5,6 +5,7 @@
 #ifndef TREE_UTIL_H
 #define TREE_UTIL_H
 
+#include <malloc.h>
 #include <stdio.h>
 
 #include "fake/nfs.h"
@@ -12,6 +13,18 @@
 
 #define KIB 1024U
 #define MIB (1024U * KIB)
+
+/* 0 where malloc() does not tell, as under the address sanitizer. */
+static inline size_t tree_heap_in_use(void)
+{
+#ifdef __GLIBC__
+	const struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+#else
+	return 0;
+#endif
+}
 
 /* Data that is nowhere zero, and different everywhere. */
 static inline void tree_fill_file(struct fake_nfs *f, const char *path, uint64_t offset, size_t len)
