@@ -12,8 +12,7 @@
 #include "base/list.h"
 #include "tree/builder.h"
 
-#define BUILDER_BUCKETS                                                                            \
-	2048 /* for the nodes that there are at a time, which are a thousand or so */
+#define BUILDER_BUCKETS 2048 /* of the nodes, which are a thousand or so at a time */
 
 enum builder_node_state {
 	NODE_MAKE,
