@@ -76,16 +76,16 @@ static void count_tree(struct transfer *t)
 static void report(const struct tree_progress *progress, void *data)
 {
 	struct transfer *t = data;
+	const bool counting = progress != &t->work.progress; /* which has a progress of its own */
 	struct nfs_attr unused;
 	size_t i;
 
 	count_tree(t);
-	/* What is counted has a progress of its own. */
-	log_progress(t, progress, progress == &t->work.progress ? "Copying" : "Counting");
+	log_progress(t, progress, counting ? "Counting" : "Copying");
 	/* A connection that breaks shows when it is used again. */
 	for (i = 0; i < ARRAY_SIZE(t->idle); i++)
 		(void)nfs_getattr(t->idle[i], &t->idle[i]->root, &unused);
-	if (progress != &t->work.progress)
+	if (counting)
 		(void)nfs_getattr(t->work.to, &t->work.to->root, &unused); /* nothing is written to it */
 }
 

@@ -13,8 +13,9 @@
 #include "tree/reader_item.h"
 #include "tree/segments.h"
 
-#define COUNT_LINKS_MAX                                                                            \
-	4096 /* the copy that is under way has its own; what is counted may be wrong */
+/* As TREE_LINKS_MAX, while something is counted: beside the copy's own, and it may be wrong. */
+#define COUNT_LINKS_MAX 4096
+
 #define LOOKS_MAX 5 /* at a name that leads to something else each time */
 
 /* -------- what is delivered -------- */

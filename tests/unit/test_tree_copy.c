@@ -5,7 +5,6 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/list.h"
 #include "tree/copy.h"
 #include "tree/reader.h"
 #include "tree_util.h"
@@ -334,43 +333,6 @@ START_TEST(test_dropped)
 }
 END_TEST
 
-/* A sink that takes everything, and measures what the reader needs. */
-struct meter {
-	struct tree_sink sink;
-	uint64_t begun, ended;
-	size_t start, peak;
-};
-
-static int meter_begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
-{
-	struct meter *m = container_of(sink, struct meter, sink);
-	size_t used = m->begun % 64 == 0 ? tree_heap_in_use() : 0;
-
-	(void)entry;
-	(void)err;
-	m->begun++;
-	if (used > m->start && used - m->start > m->peak)
-		m->peak = used - m->start;
-	return 0;
-}
-
-static int meter_data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
-{
-	(void)sink;
-	(void)piece;
-	(void)err;
-	return 0;
-}
-
-static int meter_end(struct tree_sink *sink, struct error *err)
-{
-	struct meter *m = container_of(sink, struct meter, sink);
-
-	(void)err;
-	m->ended++;
-	return 0;
-}
-
 /* 40,000 entries are on the way down, of half a kilobyte and more each; 8,192 are kept. */
 START_TEST(test_memory)
 {
@@ -379,7 +341,7 @@ START_TEST(test_memory)
 	struct fake_nfs *f = fake_nfs_new();
 	struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
-	struct meter m = { .sink = { meter_begin, meter_data, meter_end } };
+	struct tree_meter m = TREE_METER;
 	struct error err = { .code = ERROR_OK };
 	struct nfs_handle handle;
 	struct nfs_attr attr;

@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "base/list.h"
 #include "tree/copy.h"
 #include "tree/reader.h"
 #include "tree_util.h"
@@ -13,51 +12,21 @@
 
 static const struct fake_habits full = { .page = 150, .entries = FAKE_ENTRIES_FULL };
 
-/* A sink that takes everything. */
-struct taker {
-	struct tree_sink sink;
-	unsigned int begun;
-};
-
-static int take_begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
-{
-	struct taker *taker = container_of(sink, struct taker, sink);
-
-	(void)entry;
-	(void)err;
-	taker->begun++;
-	return 0;
-}
-
-static int take_data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
-{
-	(void)sink;
-	(void)piece;
-	(void)err;
-	return 0;
-}
-
-static int take_end(struct tree_sink *sink, struct error *err)
-{
-	(void)sink;
-	(void)err;
-	return 0;
-}
-
 /* Reads "tree"; returns how many entries it has. */
-static unsigned int read_tree(const char *row, struct fake_nfs *f, struct tree_work *work)
+static uint64_t read_tree(const char *row, struct fake_nfs *f, struct tree_work *work)
 {
 	const struct tree_reader_options options = { .map = false };
-	struct taker taker = { .sink = { take_begin, take_data, take_end } };
+	struct tree_meter m = TREE_METER;
 	struct error err = { .code = ERROR_OK };
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
-	check_int(row, "result", tree_read(work, &handle, &attr, &options, &taker.sink, &err), 0);
+	check_int(row, "result", tree_read(work, &handle, &attr, &options, &m.sink, &err), 0);
 	check_int(row, "operations left in flight", work->reading, 0);
 	check_int(row, "bytes left", work->fetched, 0);
-	return taker.begun;
+	check_int(row, "ended", m.ended, m.begun);
+	return m.begun;
 }
 
 /* -------- how long it takes on a slow network -------- */

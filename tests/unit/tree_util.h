@@ -8,7 +8,9 @@
 #include <malloc.h>
 #include <stdio.h>
 
+#include "base/list.h"
 #include "fake/nfs.h"
+#include "tree/entry.h"
 #include "check_util.h"
 
 #define KIB 1024U
@@ -25,6 +27,50 @@ static inline size_t tree_heap_in_use(void)
 	return 0;
 #endif
 }
+
+/* A sink that takes everything, and measures what it took to get it there. */
+struct tree_meter {
+	struct tree_sink sink;
+	uint64_t begun, ended;
+	size_t start, peak; /* of the heap; start is the test's to set */
+};
+
+static inline int tree_meter_begin(struct tree_sink *sink, const struct tree_entry *entry,
+				   struct error *err)
+{
+	struct tree_meter *m = container_of(sink, struct tree_meter, sink);
+	size_t used = m->begun % 64 == 0 ? tree_heap_in_use() : 0;
+
+	(void)entry;
+	(void)err;
+	m->begun++;
+	if (used > m->start && used - m->start > m->peak)
+		m->peak = used - m->start;
+	return 0;
+}
+
+static inline int tree_meter_data(struct tree_sink *sink, const struct tree_piece *piece,
+				  struct error *err)
+{
+	(void)sink;
+	(void)piece;
+	(void)err;
+	return 0;
+}
+
+static inline int tree_meter_end(struct tree_sink *sink, struct error *err)
+{
+	struct tree_meter *m = container_of(sink, struct tree_meter, sink);
+
+	(void)err;
+	m->ended++;
+	return 0;
+}
+
+#define TREE_METER                                                                                 \
+	{                                                                                          \
+		.sink = { tree_meter_begin, tree_meter_data, tree_meter_end }                      \
+	}
 
 /* Data that is nowhere zero, and different everywhere. */
 static inline void tree_fill_file(struct fake_nfs *f, const char *path, uint64_t offset, size_t len)
