@@ -56,6 +56,9 @@ class Node(unittest.TestCase):
             cls.server.done()
 
     def setUp(self):
+        """A server that answers, and a driver that does not know of a time when it did not."""
+        self.server.start()
+        self.driver.restart()
         self.parent = os.path.join(LAB, "pods", self.id().rsplit(".", 1)[1])
         os.makedirs(self.parent, exist_ok=True)
         self.target = os.path.join(self.parent, "mount")
@@ -88,6 +91,15 @@ class Node(unittest.TestCase):
     def unpublish(self, target=None, volume="one", timeout=None):
         self.client.NodeUnpublishVolume(volume_id=HOST + "#share#" + volume + "##",
                                         target_path=target or self.target, timeout=timeout)
+
+    def is_published(self):
+        """Whether the server lets itself be mounted again. One that was down is tried after a while."""
+        try:
+            self.publish("4.2")
+        except grpc.RpcError as e:
+            self.assertEqual(e.code(), CODE.UNAVAILABLE, e.details())
+            return False
+        return True
 
     def fails(self, codes, call, *args, **fields):
         if not isinstance(codes, tuple):
@@ -374,6 +386,8 @@ class Node(unittest.TestCase):
             self.is_gone()
         finally:
             self.server.start()
+        self.assertTrue(wait_for(self.is_published), "the driver does not find its server again")
+        self.unpublish()
         self.round_trip("4.2")
 
     def test_unpublish_with_the_server_stopped(self):

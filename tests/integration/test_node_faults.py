@@ -90,6 +90,12 @@ class Faults(unittest.TestCase):
             server.kill()
 
     def setUp(self):
+        """Servers that answer, and a driver that knows of none that it did not."""
+        for server in (self.live, self.dying):
+            if not server.is_running():
+                server.start()
+            server.thaw()
+        self.driver.restart()
         self.parent = os.path.join(LAB, "pods", self.id().rsplit(".", 1)[1])
         os.makedirs(self.parent, exist_ok=True)
 

@@ -250,6 +250,9 @@ LOG { Default_Log_Level = EVENT; }
     def kill(self):
         self._end(signal.SIGKILL, 15)
 
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
     def freeze(self):
         self.process.send_signal(signal.SIGSTOP)
 
