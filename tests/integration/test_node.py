@@ -57,7 +57,8 @@ class Node(unittest.TestCase):
 
     def setUp(self):
         """A server that answers, and a driver that does not know of a time when it did not."""
-        self.server.start()
+        if not self.server.is_running():
+            self.server.start()
         self.driver.restart()
         self.parent = os.path.join(LAB, "pods", self.id().rsplit(".", 1)[1])
         os.makedirs(self.parent, exist_ok=True)

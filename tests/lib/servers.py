@@ -298,6 +298,9 @@ class KernelServer:
             raise Failure("the kernel's NFS server does not answer")
         return self
 
+    def is_running(self):
+        return rpc_null(self.port, 100003, 3)
+
     def stop(self):
         """Closes the port; the exports stay for the next start()."""
         run("rpc.nfsd", "0")
