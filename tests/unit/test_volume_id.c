@@ -107,7 +107,8 @@ START_TEST(test_parse_at_the_limit)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		cleanup_volume_id struct volume_id id = { .server = NULL }, again = { .server = NULL };
+		cleanup_volume_id struct volume_id id = { .server = NULL },
+						   again = { .server = NULL };
 		cleanup_free char *written = NULL;
 		int k, n = room + rows[i].extra - (strlen(rows[i].after) > 4 ? 2 : 0);
 
@@ -376,6 +377,5 @@ START_TEST(test_key_limits)
 }
 END_TEST
 
-CHECK_MAIN("volume_id", test_parse, test_parse_brackets, test_parse_refused,
-	   test_parse_at_the_limit, test_format,
-	   test_key_escapes, test_key_injective, test_key_fits, test_key_limits)
+CHECK_MAIN("volume_id", test_parse, test_parse_brackets, test_parse_refused, test_parse_at_the_limit,
+	   test_format, test_key_escapes, test_key_injective, test_key_fits, test_key_limits)
