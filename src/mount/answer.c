@@ -60,6 +60,10 @@ static int walk_error(const char *source, int e, struct error *err)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, e,
 				 "mounting '%s': inline volumes, and those several directories below their share, need Linux 5.6 or later",
 				 source);
+	case EACCES:
+		return error_sys(err, ERROR_PERMISSION_DENIED, e,
+				 "mounting '%s': root, or whom the server squashes it to, must be let search the directories above it",
+				 source);
 	case EPERM:
 		return error_sys(err, ERROR_PERMISSION_DENIED, e,
 				 "mounting '%s': csi-nfs needs CAP_SYS_ADMIN and CAP_SYS_CHROOT for that, or the server refuses",

@@ -3,6 +3,7 @@
 """The node service with real mounts: the running kernel's NFS client against its own NFS server,
 which exports an ext4 file system. Runs inside a lab with --kernel nfs --kernel nfsd."""
 import os
+import random
 import re
 import shutil
 import signal
@@ -163,6 +164,13 @@ class Mounts:
     def _has_version(self, line, version):
         self.assertIn("vers=" + version, line[3])
 
+    def _answer(self, version, volume):
+        try:
+            self.publish(version, volume=volume)
+            return CODE.OK
+        except grpc.RpcError as e:
+            return e.code()
+
 
 class Node(Mounts, unittest.TestCase):
 
@@ -297,7 +305,7 @@ class Node(Mounts, unittest.TestCase):
         self.is_gone()
 
     def test_mount_permissions_leave_special_bits(self):
-        """Kubelet sets the set-group-id bit for fsGroup; where it is gone, it goes over all files."""
+        """Kubelet sets the set-group-id bit for fsGroup; without it, it goes over all files."""
         place = os.path.join(DISK, "share", "special")
         os.makedirs(os.path.join(place, "sub"), exist_ok=True)
         for volume, at in (("special", place), ("special/sub", os.path.join(place, "sub"))):
@@ -549,13 +557,6 @@ class Node(Mounts, unittest.TestCase):
         self.is_gone()
         os.unlink(link)
 
-    def _answer(self, version, volume):
-        try:
-            self.publish(version, volume=volume)
-            return CODE.OK
-        except grpc.RpcError as e:
-            return e.code()
-
     # ---- users of a mount ----
 
     def test_writer_in_another_namespace_outlives_an_unpublish(self):
@@ -745,6 +746,92 @@ class Walk(Mounts, unittest.TestCase):
         self.is_gone()
         self.assertEqual(nfs_mounts(), [])
 
+    def test_it_is_seen_where_mounts_are_shared(self):
+        """The driver's container shares the folder with the node, which sees what comes there."""
+        here, there = os.path.join(self.parent, "here"), os.path.join(self.parent, "there")
+        for place in (here, there):
+            os.mkdir(place)
+        servers.run("mount", "--bind", here, here)
+        try:
+            servers.run("mount", "--make-shared", here)
+            servers.run("mount", "--bind", here, there)
+            for volume in ("one", "secret/dir"):
+                with self.subTest(volume=volume):
+                    self.publish(volume=volume, target=here + "/t")
+                    self.assertEqual(len(mounts(here + "/t")), 1)
+                    self.assertEqual(len(mounts(there + "/t")), 1)
+                    self.assertTrue(os.path.samefile(here + "/t", there + "/t"))
+                    self.publish(volume=volume, target=here + "/t")
+                    self.unpublish(target=here + "/t")
+                    self.is_gone(here + "/t")
+                    self.is_gone(there + "/t")
+        finally:
+            servers.run("umount", there, check=False)
+            servers.run("umount", here, check=False)
+
+    def test_driver_killed_while_it_walks(self):
+        """At any moment: the mount that nobody sees goes too, and the next call does it all."""
+        chance = random.Random(11)
+        for number in range(10):
+            version = ("3", "4.2")[number % 2]
+            with self.subTest(number=number, version=version):
+                call = threading.Thread(target=self._answer, args=(version, "secret/dir"))
+                call.start()
+                time.sleep(chance.uniform(0, 0.25))
+                self.driver.kill()
+                call.join()
+                self.assertTrue(servers.wait_for(lambda: not self._processes(), 20))
+                self.assertEqual(private_namespaces(), [])
+                self.driver.start()
+                self.assertLessEqual(set(nfs_mounts()), {self.target})
+                self.publish(version, volume="secret/dir")
+                self.assertEqual(nfs_mounts(), [self.target])
+                self.unpublish()
+                self.is_gone()
+                self.assertEqual(nfs_mounts(), [])
+
+    def _processes(self):
+        """Of the driver and its helpers, also those that it has not yet made helpers."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/cmdline" % pid, "rb") as f:
+                    words = f.read()
+            except OSError:
+                continue  # it has ended
+            if self.driver.socket.encode() in words or b"mount-helper" in words:
+                found.append(pid)
+        return found
+
+    def test_directory_that_root_may_not_search(self):
+        """Where the server squashes root."""
+        export = os.path.join(DISK, "squashed")
+        shutil.rmtree(export, ignore_errors=True)
+        os.makedirs(os.path.join(export, "private", "vol"))
+        os.makedirs(os.path.join(export, "public", "vol"))
+        os.chmod(os.path.join(export, "private"), 0o700)
+        servers.run("exportfs", "-i", "-o",
+                    "rw,root_squash,insecure,no_subtree_check,fsid=78", "*:" + export)
+        try:
+            text = self.fails(CODE.PERMISSION_DENIED, self.publish, "3", share=export,
+                              volume="private/vol")
+            self.assertIn("search", text)
+            self.is_gone()
+            self.publish("3", share=export, volume="public/vol")
+            self.unpublish()
+            self.is_gone()
+        finally:
+            servers.run("exportfs", "-u", "*:" + export, check=False)
+
+    def test_top_that_is_not_there(self):
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                top = DISK if version == "3" else ""
+                text = self.fails((CODE.NOT_FOUND, CODE.PERMISSION_DENIED), self.publish, version,
+                                  share=top + "/nowhere", volume="a/b")
+                self.assertIn("/nowhere'", text)
+                self.is_gone()
+
     def test_bind_mount_over_the_target(self):
         """What somebody with the rights to do so has put there stays his."""
         for volume in ("one", "secret/dir"):
@@ -778,7 +865,7 @@ class Walk(Mounts, unittest.TestCase):
                     self.is_gone()
 
     def test_renamed_below_a_mount(self):
-        """A pod may move what lies above its volume: the mount stays, and is known for what it is."""
+        """A pod may move what lies above its volume: the mount is still known for what it is."""
         for version in VERSIONS:
             with self.subTest(version=version):
                 self.publish(version, volume="secret/dir/deep")
@@ -829,7 +916,7 @@ class Walk(Mounts, unittest.TestCase):
         self.assertTrue(os.path.isdir(dirs))
 
     def test_publishes_and_unpublishes_at_once(self):
-        """Of one target path, from many sides: each has an answer, and in the end nothing is left."""
+        """Of one target path, from many sides: each has an answer, and nothing is left."""
         errors = []
 
         def calls(number):

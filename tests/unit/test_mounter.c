@@ -125,6 +125,7 @@ static const struct {
 	  ERROR_INTERNAL, "oh dear" },
 	{ "a link on the way", HELPER_WALK, ELOOP, "", ERROR_FAILED_PRECONDITION, "symbolic link" },
 	{ "an old kernel", HELPER_WALK, ENOSYS, "", ERROR_FAILED_PRECONDITION, "Linux 5.6" },
+	{ "may not search", HELPER_WALK, EACCES, "", ERROR_PERMISSION_DENIED, "search" },
 	{ "no capability", HELPER_WALK, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_CHROOT" },
 	{ "no directory below", HELPER_WALK, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
 	{ "mode", HELPER_CHMOD, EPERM, "", ERROR_PERMISSION_DENIED, "2770" },
