@@ -422,8 +422,12 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "reading the trash");
 	for (i = 0; i < t.n; i++) {
-		if (r == 0)
-			r = tree_remove(c, trash, t.names[i], NULL, &p.stats, err);
+		/* One that cannot be removed does not keep the others. */
+		if (!c->broken) {
+			int one = tree_remove(c, trash, t.names[i], NULL, &p.stats, err);
+
+			r = r < 0 ? r : one;
+		}
 		free(t.names[i]);
 	}
 	free(t.names);

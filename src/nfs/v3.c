@@ -81,6 +81,7 @@ static void take_attr(struct nfs_attr *to, const fattr3 *from)
 	to->size = from->size;
 	to->used = from->used;
 	to->fileid = from->fileid;
+	to->has_fsid = true;
 	to->fsid = from->fsid;
 	to->device = (struct nfs_device){ from->rdev.specdata1, from->rdev.specdata2 };
 	to->atime = (struct nfs_time){ from->atime.seconds, from->atime.nseconds };
