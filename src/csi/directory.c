@@ -20,11 +20,21 @@
 #include "nfs/state.h"
 #include "tree/remove.h"
 
-#define NEW_MODE 0755
 #define ARCHIVE_PREFIX "archived-"
 #define ARCHIVE_TRIES 10
 #define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
 #define ARCHIVE_HASH 17 /* "-" and 16 digits */
+
+/* The same hash for what a server may take for the same name. */
+static uint64_t hash_of(const char *path, size_t len)
+{
+	char lower[PATH_LENGTH_MAX];
+	size_t i;
+
+	for (i = 0; i < len && i < sizeof(lower); i++)
+		lower[i] = path[i] >= 'A' && path[i] <= 'Z' ? (char)(path[i] - 'A' + 'a') : path[i];
+	return str_hash(lower, i);
+}
 
 void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 {
@@ -35,10 +45,11 @@ void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 				      path[i] == '/' || path[i] == '%' ? "%%%02X" : "%c",
 				      (unsigned int)(unsigned char)path[i]);
 	if (i < len)
-		(void)snprintf(key + RECORD_NAME_MAX - 17, 18, "-%016" PRIx64, str_hash(path, len));
+		(void)snprintf(key + RECORD_NAME_MAX - 17, 18, "-%016" PRIx64, hash_of(path, len));
 }
 
-static int note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err)
+static int note_made(struct nfs_client *c, const char *path, size_t len, bool archive,
+		     struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	cleanup_free char *dir = strndup(path, len);
@@ -46,7 +57,8 @@ static int note_parent(struct nfs_client *c, const char *path, size_t len, struc
 	char key[RECORD_NAME_MAX + 1];
 	int r;
 
-	if (dir == NULL || record_set(&rec, "dir", dir) < 0)
+	if (dir == NULL || record_set(&rec, "dir", dir) < 0 ||
+	    (archive && record_set(&rec, DIRECTORY_KEY_ARCHIVE, "1") < 0))
 		return error_oom(err);
 	r = nfs_state_folder(c, NFS_FOLDER_PARENTS, true, &folder, err);
 	if (r < 0)
@@ -90,10 +102,10 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 {
 	int r;
 
-	r = note_parent(c, path, len, err);
+	r = note_made(c, path, len, false, err);
 	if (r < 0)
 		return r;
-	r = nfs_mkdir(c, dir, name, NEW_MODE, ret, ret_attr);
+	r = nfs_mkdir(c, dir, name, DIRECTORY_MODE, ret, ret_attr);
 	if (r == -EEXIST) {
 		forget_parent(c, path, len);
 		r = nfs_lookup(c, dir, name, ret, ret_attr);
@@ -103,6 +115,23 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 	if (r < 0)
 		return nfs_error_set(err, c, r, "making directory '%.*s'", (int)len, path);
 	return 0;
+}
+
+/* Names may be folded in more ways than one knows: what counts is where they lead. */
+static int check_not_own(struct nfs_client *c, const struct nfs_handle *handle, const char *path,
+			 size_t len, struct error *err)
+{
+	const struct nfs_handle *top;
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_TOP, false, &top, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (!nfs_handle_is_equal(top, handle))
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%.*s' on %s:%s is another name of %s, where csi-nfs keeps its records",
+			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
 /* One step of a walk. path[0..len) is what the step leads to, for messages. */
@@ -124,6 +153,9 @@ static int step(struct nfs_client *c, struct nfs_handle *dir, const char *name, 
 		return r;
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return not_a_directory(c, path, len, &attr, err);
+	r = check_not_own(c, &next, path, len, err);
+	if (r < 0)
+		return r;
 	*dir = next;
 	return 0;
 }
@@ -165,6 +197,88 @@ int directory_make_parents(struct nfs_client *c, const char *path, struct direct
 			   struct error *err)
 {
 	return walk(c, path, true, ret, err);
+}
+
+int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
+		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
+{
+	int r;
+
+	r = directory_locate(c, path, ret_place, err);
+	if (r < 0)
+		return r;
+	r = nfs_lookup(c, &ret_place->parent, ret_place->base, ret, ret_attr);
+	if (r == -ENOENT)
+		return r;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", path);
+	if (ret_attr->type != NFS_TYPE_DIRECTORY)
+		return not_a_directory(c, path, strlen(path), ret_attr, err);
+	return check_not_own(c, ret, path, strlen(path), err);
+}
+
+/* -------- file systems within the share -------- */
+
+/* All of the attributes, which a LOOKUP of version 4 does not bring. */
+static int complete(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *attr)
+{
+	return attr->is_full ? 0 : nfs_stat(c, handle, attr);
+}
+
+static bool is_same_file_system(const struct nfs_attr *a, const struct nfs_attr *b)
+{
+	/* What a server does not tell cannot be held against it. */
+	return !a->is_full || !b->is_full || a->fsid == b->fsid;
+}
+
+/* Whether what is at the handle is on the file system of the driver's folder. 0, or the error. */
+static int check_file_system(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
+			     struct nfs_attr *attr, struct error *err)
+{
+	const struct nfs_handle *top;
+	struct nfs_attr own = { .is_full = false };
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_TOP, false, &top, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_stat(c, top, &own);
+	if (r == 0)
+		r = complete(c, handle, attr);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up the file system of '%s'", path);
+	if (is_same_file_system(&own, attr))
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%s' on %s:%s is on another file system, that is mounted inside the share: nothing can be renamed into it or out of it; give that file system's own export as the share",
+			 path, c->export.server, c->export.share);
+}
+
+int directory_check_file_system(struct nfs_client *c, const char *path, struct error *err)
+{
+	struct nfs_handle dir = c->root, next;
+	struct nfs_attr attr = { .is_full = false };
+	const char *p = path;
+	int r = 0;
+
+	while (r == 0) {
+		size_t n = strcspn(p, "/");
+		char name[PATH_COMPONENT_MAX + 1];
+
+		(void)snprintf(name, sizeof(name), "%.*s", (int)n, p);
+		r = nfs_lookup(c, &dir, name, &next, &attr);
+		if (r == 0)
+			dir = next;
+		if (p[n] == '\0')
+			break;
+		p += n + 1;
+	}
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
+		return nfs_error_set(err, c, r, "looking up '%s'", path);
+	if (nfs_handle_is_equal(&dir, &c->root))
+		return 0;
+	attr.is_full = false; /* of dir, not of what a failure has left */
+	return check_file_system(c, path, &dir, &attr, err);
 }
 
 static uint32_t owner_of(bool given, uint32_t wanted, uint32_t otherwise)
@@ -219,14 +333,12 @@ static int find_existing(struct nfs_client *c, const char *path, struct nfs_hand
 	struct directory_place place;
 	int r;
 
-	r = directory_locate(c, path, &place, err);
-	if (r == 0)
-		r = nfs_lookup(c, &place.parent, place.base, ret, ret_attr);
+	r = directory_find(c, path, &place, ret, ret_attr, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
 				 path, c->export.server, c->export.share);
-	return r < 0 ? nfs_error_set(err, c, r, "looking up '%s'", path) : 0;
+	return r;
 }
 
 /* Makes it, or finds it: *ret_found. */
@@ -234,9 +346,12 @@ static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode,
 			struct directory_place *place, struct nfs_handle *ret,
 			struct nfs_attr *ret_attr, bool *ret_found, struct error *err)
 {
+	struct nfs_attr parent = { .is_full = false };
 	int r;
 
 	r = directory_make_parents(c, path, place, err);
+	if (r == 0 && strchr(path, '/') != NULL)
+		r = check_file_system(c, path, &place->parent, &parent, err);
 	if (r < 0)
 		return r;
 	r = nfs_mkdir(c, &place->parent, place->base, mode, ret, ret_attr);
@@ -257,10 +372,44 @@ static int complete_owner(struct nfs_client *c, const struct nfs_handle *handle,
 	return nfs_getattr(c, handle, attr);
 }
 
+/* One that is there: whether a volume may have it. 0, or the error. */
+static int check_found(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		       const struct nfs_handle *handle, struct nfs_attr *attr, struct error *err)
+{
+	struct owner owner;
+	int r;
+
+	if (attr->type != NFS_TYPE_DIRECTORY)
+		return not_a_directory(c, path, strlen(path), attr, err);
+	if (wish->existing == EXISTING_REFUSE)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
+				 path, c->export.server, c->export.share);
+	r = check_not_own(c, handle, path, strlen(path), err);
+	if (r == 0)
+		r = check_file_system(c, path, handle, attr, err);
+	if (r == 0)
+		r = owner_find(c, path, wish->others, &owner, err);
+	return r <= 0 ? r : owner_refuse(c, path, &owner, wish->others->volume, err);
+}
+
+/* Takes back what was made just now. Another volume may have taken it meanwhile. */
+static void unmake(struct nfs_client *c, const char *path, const struct directory_place *place,
+		   const struct directory_wish *wish)
+{
+	struct owner_question q = *wish->others;
+	struct error unused = { .code = ERROR_OK };
+	struct owner owner;
+
+	q.scope = OWNER_VOLUMES;
+	if (owner_find(c, path, &q, &owner, &unused) == 0)
+		(void)nfs_rmdir(c, &place->parent, place->base);
+}
+
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
 		   struct error *err)
 {
-	uint32_t mode = wish->mode != 0 ? wish->mode : NEW_MODE;
+	uint32_t mode = wish->mode != 0 ? wish->mode : DIRECTORY_MODE;
 	struct directory_place place;
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -273,17 +422,9 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		r = make_or_find(c, path, mode, &place, &handle, &attr, &found, err);
 	if (r < 0)
 		return r;
-	if (attr.type != NFS_TYPE_DIRECTORY)
-		return not_a_directory(c, path, strlen(path), &attr, err);
-	if (found && wish->existing == EXISTING_REFUSE)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
-				 path, c->export.server, c->export.share);
-	if (found && wish->check != NULL) {
-		r = wish->check(c, path, err);
-		if (r < 0)
-			return r;
-	}
+	r = found ? check_found(c, path, wish, &handle, &attr, err) : 0;
+	if (r < 0)
+		return r;
 	if (found && wish->mode == 0)
 		mode = 0;
 	r = complete_owner(c, &handle, &wish->owner, &attr);
@@ -292,7 +433,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	else
 		r = set_attributes(c, path, &handle, &attr, mode, found, &wish->owner, err);
 	if (r < 0 && !found)
-		(void)nfs_rmdir(c, &place.parent, place.base); /* the request fails as a whole */
+		unmake(c, path, &place, wish); /* the request fails as a whole */
 	return r;
 }
 
@@ -309,7 +450,7 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 	nfs_state_trash_name(name, c, key);
 	r = nfs_rename(c, &place->parent, place->base, trash, name);
 	/* Another file system below the share, or a directory that is not ours to move. */
-	if (r == -EXDEV || r == -EACCES || r == -EPERM)
+	if (r == -EXDEV || r == -EBUSY || r == -EACCES || r == -EPERM)
 		return -EXDEV;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "moving '%s' into the trash", place->base);
@@ -330,6 +471,29 @@ static int in_the_way(struct nfs_client *c, const struct directory_place *place,
 	return not_a_directory(c, place->base, strlen(place->base), &attr, err);
 }
 
+/* A file system is mounted there: what is in it was never put there by way of this share alone. */
+static int check_no_mount(struct nfs_client *c, const struct directory_place *place, struct error *err)
+{
+	struct nfs_attr attr = { .is_full = false }, above = { .is_full = false };
+	struct nfs_handle handle;
+	int r;
+
+	r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
+	if (r == 0)
+		r = complete(c, &handle, &attr);
+	if (r == 0)
+		r = nfs_stat(c, &place->parent, &above);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
+	if (is_same_file_system(&attr, &above))
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "on '%s' on %s:%s another file system is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
+			 place->base, c->export.server, c->export.share);
+}
+
 int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
 		     bool *ret_trashed, struct error *err)
 {
@@ -341,13 +505,19 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		return 0;
 	if (r == -ENOTDIR)
 		return in_the_way(c, place, err);
+	/* The error set first wins. */
+	if (r == -EBUSY || r == -EXDEV)
+		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
 	r = move_to_trash(c, place, key, err);
-	if (r == -EXDEV)
-		return tree_remove(c, &place->parent, place->base, NULL, NULL, err);
-	*ret_trashed = r == 0;
-	return r;
+	if (r != -EXDEV) {
+		*ret_trashed = r == 0;
+		return r;
+	}
+	/* In its place, and in the call: there is no trash on that file system. */
+	r = check_no_mount(c, place, err);
+	return r < 0 ? r : tree_remove(c, &place->parent, place->base, NULL, NULL, err);
 }
 
 /* A purge within a call, for the log. */
@@ -434,41 +604,65 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 }
 
 /*
- * "archived-" goes before the first component, as csi-driver-nfs has it. A component that becomes too
- * long is cut and told from others by a hash.
+ * "archived-" goes before the first component, as csi-driver-nfs has it. One that becomes too long is
+ * cut and told from others by a hash.
  */
-static int put_archive_name(struct buf *b, const char *path)
+static int put_archive_top(struct buf *b, const char *path, size_t first, bool dated)
 {
-	const size_t prefix = strlen(ARCHIVE_PREFIX);
-	size_t first = strcspn(path, "/");
-	bool only = path[first] == '\0';
-	size_t room = PATH_COMPONENT_MAX - prefix - (only ? ARCHIVE_DATE_MAX : 0);
+	size_t room = PATH_COMPONENT_MAX - strlen(ARCHIVE_PREFIX) - (dated ? ARCHIVE_DATE_MAX : 0);
 
 	if (first <= room)
-		return buf_printf(b, "%s%s", ARCHIVE_PREFIX, path);
-	return buf_printf(b, "%s%.*s-%016" PRIx64 "%s", ARCHIVE_PREFIX,
-			  (int)str_utf8_cut(path, room - ARCHIVE_HASH), path, str_hash(path, first),
-			  path + first);
+		return buf_printf(b, "%s%.*s", ARCHIVE_PREFIX, (int)first, path);
+	return buf_printf(b, "%s%.*s-%016" PRIx64, ARCHIVE_PREFIX,
+			  (int)str_utf8_cut(path, room - ARCHIVE_HASH), path, str_hash(path, first));
 }
 
-static char *archive_path(const char *path, int attempt)
+static int put_date(struct buf *b, int attempt)
 {
-	cleanup_buf struct buf b = { 0 };
+	char when[ARCHIVE_DATE_MAX];
 	struct timespec now;
 	struct tm tm;
-	char when[ARCHIVE_DATE_MAX];
 
-	if (put_archive_name(&b, path) < 0)
-		return NULL;
-	if (attempt == 0)
-		return buf_steal(&b);
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	if (gmtime_r(&now.tv_sec, &tm) == NULL)
-		return NULL;
+		return -ENOMEM;
 	(void)strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
-	if (buf_printf(&b, ".%s", when) < 0 || (attempt > 1 && buf_printf(&b, ".%d", attempt) < 0))
-		return NULL;
-	return buf_steal(&b);
+	if (attempt > 1)
+		return buf_printf(b, ".%s.%d", when, attempt);
+	return buf_printf(b, ".%s", when);
+}
+
+/* The first attempt has no date; aside: it goes behind the first component, where others have the rest. */
+static char *archive_path(const char *path, int attempt, bool aside)
+{
+	const size_t first = strcspn(path, "/");
+	cleanup_buf struct buf b = { 0 };
+	int r;
+
+	r = put_archive_top(&b, path, first, aside || path[first] == '\0');
+	if (r == 0 && attempt > 0 && aside)
+		r = put_date(&b, attempt);
+	if (r == 0)
+		r = buf_puts(&b, path + first);
+	if (r == 0 && attempt > 0 && !aside)
+		r = put_date(&b, attempt);
+	return r < 0 ? NULL : buf_steal(&b);
+}
+
+/* An archive of before may be replaced; what is a volume's or a snapshot's is not even looked into. */
+static int check_archive_place(struct nfs_client *c, const char *archive, const char *key,
+			       struct error *err)
+{
+	const struct owner_question q = { .volume = key, .scope = OWNER_ALL };
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, archive, &q, &owner, err);
+	if (r <= 0)
+		return r;
+	log_info("A volume is archived under another name, where it would go is another's",
+		 LOG_STR("volume", key), LOG_STR("directory", archive), LOG_STR("of", owner.key));
+	return -EBUSY;
 }
 
 /* RENAME would replace an empty directory of that name, so the name is looked up first. */
@@ -506,36 +700,50 @@ static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_t
 	return r < 0 ? r : directory_remove(c, &place, place.base, ret_trashed, err);
 }
 
-int directory_archive(struct nfs_client *c, const char *path, bool replace, bool *ret_trashed,
-		      struct error *err)
+/* -EEXIST where the name is taken, -EBUSY where others have something there. */
+static int archive_once(struct nfs_client *c, const struct directory_place *from, const char *path,
+			const char *archive, const char *key, bool replace, bool *ret_trashed,
+			struct error *err)
+{
+	int r;
+
+	r = check_archive_place(c, archive, key, err);
+	if (r == 0)
+		r = note_made(c, archive, strlen(archive), true, err);
+	if (r == 0)
+		r = archive_as(c, from, path, archive, err);
+	if (r != -EEXIST || !replace)
+		return r;
+	r = remove_archive(c, archive, ret_trashed, err);
+	return r < 0 ? r : archive_as(c, from, path, archive, err);
+}
+
+int directory_archive(struct nfs_client *c, const char *path, const char *key, bool replace,
+		      bool *ret_trashed, struct error *err)
 {
 	struct directory_place from;
 	struct nfs_handle handle;
 	struct nfs_attr attr;
+	bool aside = false;
 	int r, attempt;
 
-	r = directory_locate(c, path, &from, err);
-	if (r == 0)
-		r = nfs_lookup(c, &from.parent, from.base, &handle, &attr);
+	r = directory_find(c, path, &from, &handle, &attr, err);
 	if (r == -ENOENT)
 		return 0; /* archived before */
+	if (r == 0)
+		r = check_file_system(c, path, &handle, &attr, err);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "looking up '%s'", path);
-	if (attr.type != NFS_TYPE_DIRECTORY)
-		return not_a_directory(c, path, strlen(path), &attr, err);
+		return r;
 	for (attempt = 0; attempt < ARCHIVE_TRIES; attempt++) {
-		cleanup_free char *archive = archive_path(path, attempt);
+		cleanup_free char *archive = archive_path(path, attempt, aside);
 
 		if (archive == NULL)
 			return error_oom(err);
-		r = archive_as(c, &from, path, archive, err);
-		if (r == -EEXIST && replace && attempt == 0) {
-			r = remove_archive(c, archive, ret_trashed, err);
-			if (r == 0)
-				r = archive_as(c, &from, path, archive, err);
-		}
-		if (r != -EEXIST)
+		r = archive_once(c, &from, path, archive, key, replace && attempt == 0, ret_trashed,
+				 err);
+		if (r != -EEXIST && r != -EBUSY)
 			return r;
+		aside = aside || r == -EBUSY;
 	}
 	return error_set(err, ERROR_ABORTED, "no free name for the archive of '%s' on %s:%s", path,
 			 c->export.server, c->export.share);
@@ -559,9 +767,11 @@ int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)
 static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
 			 struct error *err)
 {
+	const struct owner_question q = { .scope = OWNER_AT };
 	cleanup_record struct record rec = { .n = 0 };
 	char key[RECORD_NAME_MAX + 1];
 	struct directory_place place;
+	struct owner owner;
 	int r;
 
 	directory_key(key, path, strlen(path));
@@ -570,8 +780,11 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 		return directory_is_gone(c, path, err); /* what is there, somebody else has made */
 	if (r < 0)
 		return r;
-	if (!str_eq(record_get(&rec, "dir"), path))
+	if (!str_eq(record_get(&rec, "dir"), path) || record_get(&rec, DIRECTORY_KEY_ARCHIVE) != NULL)
 		return 0;
+	r = owner_find(c, path, &q, &owner, err);
+	if (r != 0)
+		return r < 0 ? r : 0; /* a volume has made it its own since */
 	r = directory_locate(c, path, &place, err);
 	if (r == 0)
 		r = nfs_rmdir(c, &place.parent, place.base);
