@@ -749,6 +749,11 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key, b
 			 c->export.server, c->export.share);
 }
 
+void directory_forget(struct nfs_client *c, const char *path)
+{
+	forget_parent(c, path, strlen(path));
+}
+
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)
 {
 	struct directory_place place;

@@ -96,6 +96,9 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key, b
  */
 int directory_purge(struct nfs_client *c, const char *key, struct error *err);
 
+/* Forgets that the driver made what was at path, an archive or a parent. Failures do no harm. */
+void directory_forget(struct nfs_client *c, const char *path);
+
 /* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);
 

@@ -487,6 +487,9 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key, const
 		r = directory_archive(c, dir, key, how->replace_archive, ret_trashed, err);
 	else
 		r = delete_and_purge(c, dir, how->purge_now, ret_trashed, err);
+	/* By an id without a record even an archive can be deleted. */
+	if (r == 0 && rec->n == 0)
+		directory_forget(c, dir);
 	return r < 0 ? r : directory_remove_parents(c, dir, err);
 }
 
