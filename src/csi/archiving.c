@@ -303,6 +303,7 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 			   .path = x->id.subdir,
 			   .work_key = work_key,
 			   .others = &others,
+			   .refusal = "is no snapshot",
 			   .rec = &x->record,
 			   .fill = fill,
 			   .describe = put_now,

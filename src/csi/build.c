@@ -135,10 +135,10 @@ int build_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed,
 
 /* -------- making -------- */
 
-static int in_the_way(struct nfs_client *c, const struct build *b, const char *why, struct error *err)
+static int in_the_way(struct nfs_client *c, const struct build *b, struct error *err)
 {
-	return error_set(err, ERROR_FAILED_PRECONDITION, "'%s' on %s:%s %s: move it away", b->path,
-			 c->export.server, c->export.share, why);
+	return error_set(err, ERROR_FAILED_PRECONDITION, "'%s' on %s:%s exists, and %s: move it away",
+			 b->path, c->export.server, c->export.share, b->refusal);
 }
 
 /* Whether the place can be taken: nobody's, and of this file system. */
@@ -176,7 +176,7 @@ static int check_place(struct nfs_client *c, const struct build *b, struct error
 	if (r == 0 || r == -ENOENT)
 		return 0;
 	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
-		return in_the_way(c, b, "exists, and is not empty or somebody else's", err);
+		return in_the_way(c, b, err);
 	return failed(c, r, path, err);
 }
 
@@ -215,7 +215,7 @@ static int put_in_place(struct nfs_client *c, struct build *b, const struct nfs_
 	else if (r == -ENOENT)
 		r = nfs_rename(c, work, name, &place.parent, place.base);
 	if (r == -EEXIST || r == -ENOTEMPTY)
-		return in_the_way(c, b, "was made meanwhile", err);
+		return in_the_way(c, b, err);
 	if (r == -ENOENT)
 		return taken_over(b, err);
 	return r < 0 ? failed(c, r, b->path, err) : 0;

@@ -33,6 +33,7 @@ struct build {
 	struct record *rec; /* read or created; kept as it is on the share */
 	const char *path; /* where the directory belongs */
 	const char *work_key; /* what names in .csi-nfs/work/ begin with: of volumes and snapshots not the same */
+	const char *refusal; /* why something in its place is in the way */
 	bool replaces_empty; /* an empty directory in its place is nobody's, unless others have it */
 	const struct owner_question *others; /* whose must the place not be; see csi/owner.h */
 

@@ -240,9 +240,9 @@ static int check_file_system(struct nfs_client *c, const char *path, const struc
 	int r;
 
 	r = nfs_state_folder(c, NFS_FOLDER_TOP, false, &top, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	r = nfs_stat(c, top, &own);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = nfs_stat(c, r == 0 ? top : &c->root, &own);
 	if (r == 0)
 		r = complete(c, handle, attr);
 	if (r < 0)
@@ -749,9 +749,10 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key, b
 			 c->export.server, c->export.share);
 }
 
-void directory_forget(struct nfs_client *c, const char *path)
+void directory_forget_archive(struct nfs_client *c, const char *path)
 {
-	forget_parent(c, path, strlen(path));
+	if (str_has_prefix(path, ARCHIVE_PREFIX))
+		forget_parent(c, path, strlen(path));
 }
 
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)

@@ -96,8 +96,8 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key, b
  */
 int directory_purge(struct nfs_client *c, const char *key, struct error *err);
 
-/* Forgets that the driver made what was at path, an archive or a parent. Failures do no harm. */
-void directory_forget(struct nfs_client *c, const char *path);
+/* What was at path has been removed: if it was an archive, it is one no more. Failures do no harm. */
+void directory_forget_archive(struct nfs_client *c, const char *path);
 
 /* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);

@@ -269,6 +269,7 @@ static int check_made(const struct making *m, struct error *err)
 static int make_contents(const struct making *m, const struct volume_filler *filler,
 			 struct error *err)
 {
+	const bool refuses = existing_of(m->rec) == EXISTING_REFUSE;
 	const struct owner_question others = { .volume = m->key,
 					       .has_record = true,
 					       .scope = OWNER_ALL };
@@ -278,7 +279,9 @@ static int make_contents(const struct making *m, const struct volume_filler *fil
 		.rec = m->rec,
 		.path = m->dir,
 		.work_key = m->key,
-		.replaces_empty = existing_of(m->rec) != EXISTING_REFUSE,
+		.replaces_empty = !refuses,
+		.refusal = refuses ? "existingDirectory is 'refuse'"
+				   : "is not empty or somebody else's",
 		.others = &others,
 		.fill = filler->fill,
 		.data = filler->data,
@@ -487,9 +490,8 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key, const
 		r = directory_archive(c, dir, key, how->replace_archive, ret_trashed, err);
 	else
 		r = delete_and_purge(c, dir, how->purge_now, ret_trashed, err);
-	/* By an id without a record even an archive can be deleted. */
-	if (r == 0 && rec->n == 0)
-		directory_forget(c, dir);
+	if (r == 0)
+		directory_forget_archive(c, dir);
 	return r < 0 ? r : directory_remove_parents(c, dir, err);
 }
 
