@@ -505,8 +505,8 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		return 0;
 	if (r == -ENOTDIR)
 		return in_the_way(c, place, err);
-	/* The error set first wins. */
-	if (r == -EBUSY || r == -EXDEV)
+	/* Servers differ in what they say of a directory that something is mounted on. The first error wins. */
+	if (r == -EBUSY || r == -EXDEV || r == -EACCES || r == -EPERM)
 		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
