@@ -218,6 +218,8 @@ static int put_in_place(struct nfs_client *c, struct build *b, const struct nfs_
 		return in_the_way(c, b, err);
 	if (r == -ENOENT)
 		return taken_over(b, err);
+	if (r == -EXDEV)
+		return directory_apart(c, b->path, err);
 	return r < 0 ? failed(c, r, b->path, err) : 0;
 }
 

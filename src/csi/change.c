@@ -48,10 +48,11 @@ static int write_record(struct nfs_client *c, const struct volume_id *id, struct
 		return r;
 	if (!fresh)
 		return record_replace(c, folder, key, rec, err);
-	r = record_create(c, folder, key, rec, err);
-	if (r == -EEXIST)
-		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
-	return r < 0 ? r : usage_note(c, key, id->subdir, err);
+	/* Notes that lead to no record do no harm; a record without them would be overlooked. */
+	r = usage_note(c, key, id->subdir, err);
+	if (r == 0)
+		r = record_create(c, folder, key, rec, err);
+	return r == -EEXIST ? error_set(err, ERROR_ABORTED, "the volume is being changed; try again") : r;
 }
 
 static int open_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
@@ -218,7 +219,7 @@ static int check_others(struct nfs_client *c, const struct volume_id *id, const 
 		.has_record = rec->n > 0,
 		.scope = OWNER_AT | OWNER_AROUND | OWNER_SNAPSHOTS,
 		.finished = true,
-		.exclusive = owner_is_exclusive(key, rec),
+		.exclusive = owner_has_decided(key, rec),
 	};
 	struct owner owner;
 	int r;

@@ -231,6 +231,14 @@ static bool is_same_file_system(const struct nfs_attr *a, const struct nfs_attr 
 	return !a->is_full || !b->is_full || a->fsid == b->fsid;
 }
 
+int directory_apart(struct nfs_client *c, const char *path, struct error *err)
+{
+	(void)error_set(err, ERROR_FAILED_PRECONDITION,
+			"'%s' on %s:%s is on another file system than the share, or in another quota project: nothing can be renamed into it or out of it; give that file system's own export as the share",
+			path, c->export.server, c->export.share);
+	return -EXDEV;
+}
+
 /* Whether what is at the handle is on the file system of the driver's folder. 0, or the error. */
 static int check_file_system(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
 			     struct nfs_attr *attr, struct error *err)
@@ -249,9 +257,7 @@ static int check_file_system(struct nfs_client *c, const char *path, const struc
 		return nfs_error_set(err, c, r, "looking up the file system of '%s'", path);
 	if (is_same_file_system(&own, attr))
 		return 0;
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "'%s' on %s:%s is on another file system, that is mounted inside the share: nothing can be renamed into it or out of it; give that file system's own export as the share",
-			 path, c->export.server, c->export.share);
+	return directory_apart(c, path, err);
 }
 
 int directory_check_file_system(struct nfs_client *c, const char *path, struct error *err)
@@ -683,6 +689,8 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 		r = nfs_rename(c, &from->parent, from->base, &to.parent, to.base);
 	if (r == -ENOTEMPTY)
 		return -EEXIST;
+	if (r == -EXDEV)
+		return directory_apart(c, path, err);
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "archiving '%s' as '%s'", path, archive);
 	return 0;

@@ -46,6 +46,9 @@ int directory_locate(struct nfs_client *c, const char *path, struct directory_pl
 int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
 		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err);
 
+/* FAILED_PRECONDITION for a rename that the server does not do: -EXDEV. */
+int directory_apart(struct nfs_client *c, const char *path, struct error *err);
+
 /*
  * Whether path, or the directory above it that is there, is on the file system of the driver's own
  * folder: nothing can be renamed from there to here otherwise. 0, or FAILED_PRECONDITION.

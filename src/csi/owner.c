@@ -38,6 +38,12 @@ bool owner_is_exclusive(const char *key, const struct record *rec)
 	       !str_eq(record_get(rec, VOLUME_KEY_EXISTING), existing_name(EXISTING_ADOPT));
 }
 
+bool owner_has_decided(const char *key, const struct record *rec)
+{
+	return record_get(rec, VOLUME_KEY_CLAIM) != NULL && owner_is_exclusive(key, rec) &&
+	       build_is_ready(rec);
+}
+
 /* NULL: the record does not tell, as one that somebody wrote by hand. */
 static char *key_of(const struct record *rec)
 {

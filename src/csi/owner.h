@@ -74,4 +74,7 @@ bool owner_is_open(const struct record *rec);
 /* Whether the volume does not share its directory with those that a class does not name it to. */
 bool owner_is_exclusive(const char *key, const struct record *rec);
 
+/* Whether it is exclusive, and known to have found nobody there. */
+bool owner_has_decided(const char *key, const struct record *rec);
+
 #endif

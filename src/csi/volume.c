@@ -265,14 +265,30 @@ static int check_made(const struct making *m, struct error *err)
 				 "the directory of the volume has gone; it is made anew when this is tried again");
 }
 
+/* Contents take the place of the directory that has to be there; from then on it is not. */
+static int check_required(const struct making *m, struct error *err)
+{
+	int r;
+
+	if (existing_of(m->rec) != EXISTING_REQUIRE || record_get(m->rec, BUILD_KEY_BUILT) != NULL)
+		return 0;
+	r = directory_is_gone(m->c, m->dir, err);
+	return r <= 0 ? r
+		      : error_set(err, ERROR_FAILED_PRECONDITION,
+				  "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
+				  m->dir, m->c->export.server, m->c->export.share);
+}
+
 /* What has a source, or must not be there, is built elsewhere; it gets its mode and owner in its place. */
 static int make_contents(const struct making *m, const struct volume_filler *filler,
 			 struct error *err)
 {
 	const bool refuses = existing_of(m->rec) == EXISTING_REFUSE;
-	const struct owner_question others = { .volume = m->key,
-					       .has_record = true,
-					       .scope = OWNER_ALL };
+	const struct owner_question others = {
+		.volume = m->key,
+		.has_record = true,
+		.scope = m->exclusive ? OWNER_ALL : OWNER_AT | OWNER_IN | OWNER_SNAPSHOTS,
+	};
 	struct build b = {
 		.records = m->folder,
 		.key = m->key,
@@ -293,7 +309,9 @@ static int make_contents(const struct making *m, const struct volume_filler *fil
 		/* An attempt before this one may have ended before the mode was set. */
 		return r < 0 ? r : make_directory(m, EXISTING_ADOPT, true, err);
 	}
-	r = build_make(m->c, &b, err);
+	r = check_required(m, err);
+	if (r == 0)
+		r = build_make(m->c, &b, err);
 	*filler->ret_trashed = *filler->ret_trashed || b.trashed;
 	return r < 0 ? r : make_directory(m, EXISTING_ADOPT, true, err);
 }
@@ -470,7 +488,7 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key, const
 		.has_record = rec->n > 0,
 		.scope = OWNER_ALL,
 		.finished = true,
-		.exclusive = record_get(rec, VOLUME_KEY_CLAIM) != NULL && owner_is_exclusive(key, rec),
+		.exclusive = owner_has_decided(key, rec),
 	};
 	struct owner owner;
 	int r;
@@ -500,9 +518,9 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key, const
  * directory that is empty goes, since a crash may have left that, and only where none had to be there.
  */
 static int dispose_unfinished(struct nfs_client *c, const char *dir, const char *key,
-			      const struct record *rec, bool *ret_trashed, struct error *err)
+			      const struct record *rec, const struct volume_disposal *how,
+			      bool *ret_trashed, struct error *err)
 {
-	const struct volume_disposal how = { .policy = ON_DELETE_DELETE };
 	const struct owner_question q = { .volume = key, .has_record = true, .scope = OWNER_ALL };
 	struct directory_place place;
 	struct nfs_handle handle;
@@ -513,7 +531,7 @@ static int dispose_unfinished(struct nfs_client *c, const char *dir, const char 
 	if (is_built(rec)) {
 		r = build_is_in_place(c, rec, dir, err);
 		if (r > 0)
-			return dispose(c, dir, key, rec, &how, ret_trashed, err);
+			return dispose(c, dir, key, rec, how, ret_trashed, err);
 		return r < 0 ? r : directory_remove_parents(c, dir, err);
 	}
 	r = existing_of(rec) == EXISTING_REQUIRE ? 1 : owner_find(c, dir, &q, &owner, err);
@@ -576,7 +594,7 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 	own.policy = policy_of(rec, id, how->policy);
 	r = volume_directory(c, id, rec, &dir, err);
 	if (r == 0 && owner_is_open(rec))
-		r = dispose_unfinished(c, dir, key, rec, ret_trashed, err);
+		r = dispose_unfinished(c, dir, key, rec, &own, ret_trashed, err);
 	else if (r == 0)
 		r = dispose(c, dir, key, rec, &own, ret_trashed, err);
 	if (r == 0 && is_built(rec))

@@ -309,6 +309,43 @@ class Owners(Calls, OnServer):
         self.is_kept("mine", "file")
         self.assertFalse(self.has_record("pv"))
 
+    def test_require_with_a_source(self):
+        """What is copied goes where an empty directory has to be."""
+        source = self.create("source").volume_id
+        self.write("source", "file")
+        request = self.request("pv", subDir="there", existingDirectory="require")
+        request["volume_content_source"] = {"volume": {"volume_id": source}}
+        self.fails(REFUSED, self.client.CreateVolume, "require", **request)
+        self.assertFalse(self.has_record("pv"))
+        with self.server_down():
+            os.mkdir(self.path("there"))
+        volume = self.client.CreateVolume(**request).volume.volume_id
+        self.is_kept("there", "file")
+        self.delete(volume)
+        self.delete(source)
+        self.is_clean()
+
+    def test_snapshot_named_like_a_namespace(self):
+        source = self.create("source").volume_id
+        volume = self.claim("pv", "ns", "data")
+        self.write("ns", "data", "file")
+        self.fails(REFUSED, self.client.CreateSnapshot, "ns", name="ns", source_volume_id=source,
+                   secrets=self.secrets)
+        self.is_kept("ns", "data", "file")
+        self.delete(volume)
+        self.delete(source)
+        self.is_clean()
+
+    def test_snapshot_named_like_an_archive(self):
+        volume = self.create("shop", onDelete="archive").volume_id
+        snapshot = self.client.CreateSnapshot(name="archived-shop", source_volume_id=volume,
+                                              secrets=self.secrets).snapshot.snapshot_id
+        held = os.listdir(self.path("archived-shop"))
+        self.delete(volume)
+        self.assertEqual(os.listdir(self.path("archived-shop")), held)
+        self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
+        self.assertEqual(len([n for n in self.listed() if n.startswith("archived-shop.")]), 1)
+
     def test_killed_at_any_time(self):
         """refuse: the driver dies under way; whoever made the directory first has it."""
         for step in range(12):

@@ -735,6 +735,63 @@ START_TEST(test_number_does_not_count)
 }
 END_TEST
 
+/* A volume named by default costs one look more than its record and its directory. */
+START_TEST(test_plain_is_cheap)
+{
+	static const struct volume first = PLAIN("pvc-1"), second = PLAIN("pvc-2");
+	static const struct volume claim = CLASS("pvc-3", "a/b");
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 }, other = { .n = 0 };
+	struct error err = { .code = ERROR_OK };
+
+	check_int("cheap", "claim", create(f, &claim, &err), 0);
+	describe(&first, &rec);
+	check_int("cheap", "first", volume_create(c, first.key, &rec, NULL, NULL, &err), 0);
+	describe(&second, &other);
+	fake_nfs_fail(f, NULL); /* the client knows the folders now */
+	check_int("cheap", "second", volume_create(c, second.key, &other, NULL, NULL, &err), 0);
+	check_int("cheap", "operations", fake_nfs_operations(f), 3);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Expanding gives a volume of csi-driver-nfs a record: at no time is it overlooked by others. */
+START_TEST(test_expanded_foreign)
+{
+	static const struct volume claim = CLASS("pvc-2", "ns/data");
+	unsigned int n;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+		cleanup_volume_id struct volume_id id = { .server = NULL };
+		cleanup_record struct record rec = { .n = 0 };
+		struct error err = { .code = ERROR_OK };
+		bool recorded, cut;
+		int64_t size;
+
+		put_file(f, "ns/data");
+		check_int("foreign", "id", volume_id_parse(&id, "fake#share#ns/data#pvc-1#"), 0);
+		range.required_bytes = 10;
+		fake_nfs_fail(f, &failure);
+		cut = volume_expand(c, &id, &rec, &range, &size, &err) < 0;
+		fake_nfs_fail(f, NULL);
+		recorded = has_record(f, "pvc-1");
+		check_int("foreign", "a claim is refused", create(f, &claim, &err) < 0, recorded);
+		check_that("foreign", "the data is there", has_file(f, "ns/data"));
+		nfs_client_free(c);
+		fake_nfs_free(f);
+		if (!cut)
+			break;
+	}
+	check_that("foreign", "there was something to cut off", n > 5);
+}
+END_TEST
+
 /* -------- another file system -------- */
 
 START_TEST(test_inner_file_system)
@@ -780,6 +837,8 @@ int main(void)
 		test_copied_record,
 		test_foreign_ids,
 		test_number_does_not_count,
+		test_plain_is_cheap,
+		test_expanded_foreign,
 		test_inner_file_system,
 	};
 
