@@ -103,6 +103,10 @@ static int discard(struct nfs_client *c, const struct nfs_handle *work, const ch
 	const struct nfs_handle *trash;
 	int r;
 
+	/* Many attempts end before there is anything in it. */
+	r = nfs_rmdir(c, work, name);
+	if (r == 0 || r == -ENOENT)
+		return 0;
 	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, &unused);
 	if (r == 0)
 		r = nfs_rename(c, work, name, trash, name);

@@ -399,21 +399,21 @@ static int check_found(struct nfs_client *c, const char *path, const struct dire
 	return r <= 0 ? r : owner_refuse(c, path, &owner, wish->others->volume, err);
 }
 
-/* Takes back what was made just now. Another volume may have taken it meanwhile. */
-static void unmake(struct nfs_client *c, const char *path, const struct directory_place *place,
-		   const struct directory_wish *wish)
+void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish)
 {
 	struct owner_question q = *wish->others;
 	struct error unused = { .code = ERROR_OK };
+	struct directory_place place;
 	struct owner owner;
 
 	q.scope = OWNER_VOLUMES;
-	if (owner_find(c, path, &q, &owner, &unused) == 0)
-		(void)nfs_rmdir(c, &place->parent, place->base);
+	if (owner_find(c, path, &q, &owner, &unused) == 0 &&
+	    directory_locate(c, path, &place, &unused) == 0)
+		(void)nfs_rmdir(c, &place.parent, place.base);
 }
 
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
-		   struct error *err)
+		   bool *ret_made, struct error *err)
 {
 	uint32_t mode = wish->mode != 0 ? wish->mode : DIRECTORY_MODE;
 	struct directory_place place;
@@ -439,7 +439,8 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	else
 		r = set_attributes(c, path, &handle, &attr, mode, found, &wish->owner, err);
 	if (r < 0 && !found)
-		unmake(c, path, &place, wish); /* the request fails as a whole */
+		directory_unmake(c, path, wish); /* the request fails as a whole */
+	*ret_made = r == 0 && !found;
 	return r;
 }
 

@@ -73,9 +73,13 @@ struct directory_wish {
 /*
  * Makes the directory at path, with parents, or finds it. Errors: FAILED_PRECONDITION where one is
  * there, or is not, against the wish, otherwise as nfs_error_set(). What was made is gone after one.
+ * *ret_made tells whether it was made just now.
  */
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
-		   struct error *err);
+		   bool *ret_made, struct error *err);
+
+/* Takes back what directory_make() has made, unless somebody has it since, or something is in it. */
+void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish);
 
 /*
  * Removes the directory at place: at once when it is empty, else by a move into the trash under a

@@ -230,7 +230,15 @@ static int check_others(const struct making *m, struct error *err)
 	return r <= 0 ? r : owner_refuse(m->c, m->dir, &owner, m->key, err);
 }
 
-/* own: what is there was made for this volume. */
+/* From here on the directory is the volume's, whatever becomes of the call. */
+static int decide(const struct making *m, struct error *err)
+{
+	if (record_set(m->rec, BUILD_KEY_READY, "1") < 0)
+		return error_oom(err);
+	return record_replace(m->c, m->folder, m->key, m->rec, err);
+}
+
+/* own: what is there was made for this volume. Then it is decided, where that is due. */
 static int make_directory(const struct making *m, enum volume_existing existing, bool own,
 			  struct error *err)
 {
@@ -245,8 +253,16 @@ static int make_directory(const struct making *m, enum volume_existing existing,
 		.existing = existing,
 		.others = &others,
 	};
+	bool made;
+	int r;
 
-	return directory_make(m->c, m->dir, &wish, err);
+	r = directory_make(m->c, m->dir, &wish, &made, err);
+	if (r == 0 && owner_is_open(m->rec)) {
+		r = decide(m, err);
+		if (r < 0 && made)
+			directory_unmake(m->c, m->dir, &wish);
+	}
+	return r;
 }
 
 /*
@@ -334,25 +350,14 @@ static int fill_empty(struct nfs_client *c, const char *name, void *data, struct
 	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", name) : 0;
 }
 
-/* From here on the directory is the volume's, whatever becomes of the call. */
-static int decide(const struct making *m, struct error *err)
-{
-	if (record_set(m->rec, BUILD_KEY_READY, "1") < 0)
-		return error_oom(err);
-	return record_replace(m->c, m->folder, m->key, m->rec, err);
-}
-
 static int make_empty(const struct making *m, bool created, struct error *err)
 {
 	enum volume_existing existing = existing_of(m->rec);
-	const bool open = owner_is_open(m->rec);
-	int r;
 
-	/* Records of before a claim: what an attempt before this one may have made is not somebody else's. */
-	if (!open && !created)
+	/* Without a claim to decide on, what an attempt before this one may have made is not somebody else's. */
+	if (!owner_is_open(m->rec) && !created)
 		existing = EXISTING_ADOPT;
-	r = make_directory(m, existing, false, err);
-	return r == 0 && open ? decide(m, err) : r;
+	return make_directory(m, existing, false, err);
 }
 
 static int make(const struct making *m, bool created, const struct volume_filler *filler,
