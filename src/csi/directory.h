@@ -26,6 +26,8 @@ struct directory_place {
 /* In a record in .csi-nfs/parents/: not a parent, but what a volume was archived as. */
 #define DIRECTORY_KEY_ARCHIVE "archive"
 
+#define DIRECTORY_ARCHIVE_PREFIX "archived-" /* as csi-driver-nfs has it */
+
 /*
  * A name for what the driver notes about a directory: its path, escaped, or cut and with a hash where that
  * is too long. The hash is the same for names that differ in the case of ASCII letters only.
@@ -61,6 +63,13 @@ int directory_check_file_system(struct nfs_client *c, const char *path, struct e
  */
 int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
 			   struct error *err);
+
+/*
+ * Notes, before it is there, that the driver makes the directory that the first len bytes of path name: as a
+ * parent, or as an archive. 0 too where that is known.
+ */
+int directory_note(struct nfs_client *c, const char *path, size_t len, bool archive,
+		   struct error *err);
 
 /* What a volume's directory has to be like. */
 struct directory_wish {

@@ -199,7 +199,9 @@ static int remove_directory(struct nfs_client *c, struct removal *x, struct erro
 	const struct owner_question q = { .snapshot = s->id.subdir,
 					  .scope = OWNER_VOLUMES,
 					  .finished = true };
-	struct directory_place place = { .parent = c->root, .base = s->id.subdir };
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
 	struct owner owner;
 	int r = s->has_archive;
 
@@ -210,6 +212,9 @@ static int remove_directory(struct nfs_client *c, struct removal *x, struct erro
 	r = owner_find(c, s->id.subdir, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : owner_refuse(c, s->id.subdir, &owner, s->id.subdir, err);
+	r = directory_find(c, s->id.subdir, &place, &handle, &attr, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
 	return directory_remove(c, &place, s->id.subdir, &x->trash.is_used, err);
 }
 

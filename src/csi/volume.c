@@ -459,9 +459,11 @@ static int delete_directory(struct nfs_client *c, const char *dir, const char *k
 			    bool *ret_trashed, struct error *err)
 {
 	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
 	int r;
 
-	r = directory_locate(c, dir, &place, err);
+	r = directory_find(c, dir, &place, &handle, &attr, err);
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0)

@@ -645,6 +645,8 @@ START_TEST(test_own_folder)
 			   directory_find(c, paths[i], &place, &handle, &attr, &err) < 0);
 		check_error(paths[i], &err, ERROR_FAILED_PRECONDITION, ".csi-nfs");
 		check_that(paths[i], "create", create(f, &bad, &err) < 0);
+		if (strcmp(paths[i], ".csi-NFS/x/y") != 0)
+			check_that(paths[i], "delete", delete_by(f, "pvc-2", paths[i], false, &err) < 0);
 		check_that(paths[i], "the record is there", has_record(f, "pvc-1"));
 	}
 	nfs_client_free(c);
