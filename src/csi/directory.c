@@ -43,8 +43,7 @@ void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 		(void)snprintf(key + RECORD_NAME_MAX - 17, 18, "-%016" PRIx64, hash_of(path, len));
 }
 
-int directory_note(struct nfs_client *c, const char *path, size_t len, bool archive,
-		   struct error *err)
+static int note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	cleanup_free char *dir = strndup(path, len);
@@ -52,8 +51,7 @@ int directory_note(struct nfs_client *c, const char *path, size_t len, bool arch
 	char key[RECORD_NAME_MAX + 1];
 	int r;
 
-	if (dir == NULL || record_set(&rec, "dir", dir) < 0 ||
-	    (archive && record_set(&rec, DIRECTORY_KEY_ARCHIVE, "1") < 0))
+	if (dir == NULL || record_set(&rec, "dir", dir) < 0)
 		return error_oom(err);
 	r = nfs_state_folder(c, NFS_FOLDER_PARENTS, true, &folder, err);
 	if (r < 0)
@@ -97,7 +95,7 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 {
 	int r;
 
-	r = directory_note(c, path, len, false, err);
+	r = note_parent(c, path, len, err);
 	if (r < 0)
 		return r;
 	r = nfs_mkdir(c, dir, name, DIRECTORY_MODE, ret, ret_attr);
@@ -605,12 +603,6 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 	return r;
 }
 
-void directory_forget_archive(struct nfs_client *c, const char *path)
-{
-	if (str_has_prefix(path, DIRECTORY_ARCHIVE_PREFIX))
-		forget_parent(c, path, strlen(path));
-}
-
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)
 {
 	struct directory_place place;
@@ -642,7 +634,7 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 		return directory_is_gone(c, path, err); /* what is there, somebody else has made */
 	if (r < 0)
 		return r;
-	if (!str_eq(record_get(&rec, "dir"), path) || record_get(&rec, DIRECTORY_KEY_ARCHIVE) != NULL)
+	if (!str_eq(record_get(&rec, "dir"), path))
 		return 0;
 	r = owner_find(c, path, &q, &owner, err);
 	if (r != 0)

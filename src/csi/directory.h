@@ -23,9 +23,6 @@ struct directory_place {
 /* Mode of directories that are made, where nothing else is asked for. */
 #define DIRECTORY_MODE 0755
 
-/* In a record in .csi-nfs/parents/: not a parent, but what a volume was archived as. */
-#define DIRECTORY_KEY_ARCHIVE "archive"
-
 #define DIRECTORY_ARCHIVE_PREFIX "archived-" /* as csi-driver-nfs has it */
 
 /*
@@ -63,13 +60,6 @@ int directory_check_file_system(struct nfs_client *c, const char *path, struct e
  */
 int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
 			   struct error *err);
-
-/*
- * Notes, before it is there, that the driver makes the directory that the first len bytes of path name: as a
- * parent, or as an archive. 0 too where that is known.
- */
-int directory_note(struct nfs_client *c, const char *path, size_t len, bool archive,
-		   struct error *err);
 
 /* What a volume's directory has to be like. */
 struct directory_wish {
@@ -111,9 +101,6 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key, b
  * one. Blocks as long as it takes.
  */
 int directory_purge(struct nfs_client *c, const char *key, struct error *err);
-
-/* What was at path has been removed: if it was an archive, it is one no more. Failures do no harm. */
-void directory_forget_archive(struct nfs_client *c, const char *path);
 
 /* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);

@@ -129,8 +129,6 @@ static int archive_once(struct nfs_client *c, const struct directory_place *from
 
 	r = check_archive_place(c, archive, key, err);
 	if (r == 0)
-		r = directory_note(c, archive, strlen(archive), true, err);
-	if (r == 0)
 		r = archive_as(c, from, path, archive, err);
 	if (r != -EEXIST || !replace)
 		return r;

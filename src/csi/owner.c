@@ -281,22 +281,32 @@ static int check_snapshot(struct search *s, struct error *err)
 	return r < 0 ? r : found(s, OWNER_IS_SNAPSHOT, key);
 }
 
+static int stop(void *data, const struct nfs_entry *entry)
+{
+	(void)data;
+	(void)entry;
+	return -ECANCELED;
+}
+
+/* Archives have no record, csi-driver-nfs's neither: it is their name that tells them. */
 static int check_archive(struct search *s, struct error *err)
 {
-	cleanup_record struct record rec = { .n = 0 };
-	const struct nfs_handle *folder;
-	char key[RECORD_NAME_MAX + 1];
+	const size_t len = strlen(DIRECTORY_ARCHIVE_PREFIX);
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
 	int r;
 
-	if (!(s->q->scope & OWNER_ARCHIVE))
+	if (!(s->q->scope & OWNER_ARCHIVE) ||
+	    strncasecmp(s->path, DIRECTORY_ARCHIVE_PREFIX, len) != 0)
 		return 0;
-	directory_key(key, s->path, strlen(s->path));
-	r = nfs_state_folder(s->c, NFS_FOLDER_PARENTS, false, &folder, err);
-	if (r == 0)
-		r = record_read(s->c, folder, key, &rec, err);
+	r = directory_find(s->c, s->path, &place, &handle, &attr, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	return record_get(&rec, DIRECTORY_KEY_ARCHIVE) != NULL ? found(s, OWNER_IS_ARCHIVE, key) : 0;
+	r = nfs_readdir(s->c, &handle, stop, NULL);
+	if (r < 0 && r != -ECANCELED)
+		return nfs_error_set(err, s->c, r, "looking into '%s'", s->path);
+	return r < 0 ? found(s, OWNER_IS_ARCHIVE, "") : 0;
 }
 
 int owner_find(struct nfs_client *c, const char *path, const struct owner_question *q,
@@ -327,7 +337,7 @@ int owner_refuse(struct nfs_client *c, const char *path, const struct owner *own
 
 	if (owner->kind == OWNER_IS_ARCHIVE)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "directory '%s' on %s:%s, for '%s', is the archive of a deleted volume: move it away",
+				 "directory '%s' on %s:%s, for '%s', has the name of an archive, and is not empty: move it away, or write out existingDirectory=adopt",
 				 path, c->export.server, c->export.share, wanted_by);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "directory '%s' on %s:%s, for '%s', overlaps with that of %s '%s', and is not shared with it",

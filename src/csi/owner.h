@@ -25,7 +25,7 @@ enum owner_scope {
 	OWNER_AROUND = 1 << 2, /* volumes that it lies in */
 	OWNER_VOLUMES = OWNER_AT | OWNER_IN | OWNER_AROUND,
 	OWNER_SNAPSHOTS = 1 << 3, /* snapshots with that directory, or around it */
-	OWNER_ARCHIVE = 1 << 4, /* the directory is what a deleted volume was archived as */
+	OWNER_ARCHIVE = 1 << 4, /* it is named like archives, and holds something */
 	OWNER_ALL = OWNER_VOLUMES | OWNER_SNAPSHOTS,
 };
 

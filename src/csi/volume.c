@@ -206,6 +206,7 @@ struct making {
 	const char *dir;
 	struct record *rec;
 	bool exclusive; /* the directory has to be this volume's alone, and that is not decided yet */
+	bool created; /* the record, in this call */
 };
 
 /*
@@ -242,10 +243,12 @@ static int decide(const struct making *m, struct error *err)
 static int make_directory(const struct making *m, enum volume_existing existing, bool own,
 			  struct error *err)
 {
+	/* One named by default may be finished: then it is its own data that is there. */
+	const bool fresh = m->exclusive && (m->created || owner_is_open(m->rec));
 	const struct owner_question others = {
 		.volume = m->key,
 		.has_record = true,
-		.scope = own ? 0 : OWNER_SNAPSHOTS | (m->exclusive ? OWNER_ARCHIVE : 0),
+		.scope = own ? 0 : OWNER_SNAPSHOTS | (fresh ? OWNER_ARCHIVE : 0),
 	};
 	const struct directory_wish wish = {
 		.mode = mode_of(m->rec),
@@ -350,18 +353,17 @@ static int fill_empty(struct nfs_client *c, const char *name, void *data, struct
 	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", name) : 0;
 }
 
-static int make_empty(const struct making *m, bool created, struct error *err)
+static int make_empty(const struct making *m, struct error *err)
 {
 	enum volume_existing existing = existing_of(m->rec);
 
 	/* Without a claim to decide on, what an attempt before this one may have made is not somebody else's. */
-	if (!owner_is_open(m->rec) && !created)
+	if (!owner_is_open(m->rec) && !m->created)
 		existing = EXISTING_ADOPT;
 	return make_directory(m, existing, false, err);
 }
 
-static int make(const struct making *m, bool created, const struct volume_filler *filler,
-		struct error *err)
+static int make(const struct making *m, const struct volume_filler *filler, struct error *err)
 {
 	bool trashed = false; /* empty */
 	const struct volume_filler empty = { .fill = fill_empty, .ret_trashed = &trashed };
@@ -372,7 +374,7 @@ static int make(const struct making *m, bool created, const struct volume_filler
 		return r;
 	if (filler != NULL)
 		return make_contents(m, filler, err);
-	return is_built(m->rec) ? make_contents(m, &empty, err) : make_empty(m, created, err);
+	return is_built(m->rec) ? make_contents(m, &empty, err) : make_empty(m, err);
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
@@ -380,7 +382,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  struct error *err)
 {
 	struct making m = { .c = c, .key = key, .rec = rec };
-	bool created, begun;
+	bool begun;
 	char version[8];
 	int r;
 
@@ -391,19 +393,19 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	if (r < 0)
 		return r;
 	r = record_create(c, m.folder, key, rec, err);
-	created = r == 0;
+	m.created = r == 0;
 	if (r == -EEXIST)
 		r = adopt(c, m.folder, key, rec, range, err);
 	if (r == 0)
 		r = dir_of(c, rec, key, &m.dir, err);
 	if (r < 0)
 		return r;
-	begun = created || owner_is_open(rec);
+	begun = m.created || owner_is_open(rec);
 	/* One that is finished has its directory; one named by default does not tell whether it is. */
 	m.exclusive = owner_is_exclusive(key, rec) && !build_is_ready(rec);
 	r = usage_note(c, key, m.dir, err);
 	if (r == 0)
-		r = make(&m, created, filler, err);
+		r = make(&m, filler, err);
 	if (r < 0 && r != -ESTALE)
 		undo(c, m.folder, key, rec, m.dir, begun, err);
 	return r;
@@ -515,8 +517,6 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key, const
 		r = directory_archive(c, dir, key, how->replace_archive, ret_trashed, err);
 	else
 		r = delete_and_purge(c, dir, how->purge_now, ret_trashed, err);
-	if (r == 0)
-		directory_forget_archive(c, dir);
 	return r < 0 ? r : directory_remove_parents(c, dir, err);
 }
 

@@ -108,9 +108,12 @@ class Owners(Calls, OnServer):
 
     def test_archive_does_not_become_a_claims(self):
         """Of a namespace that is named like the archives of another."""
-        self.delete(self.claim("pv-old", "shop", "data", onDelete="archive"))
+        old = self.claim("pv-old", "shop", "data", onDelete="archive")
+        self.write("shop", "data", "file")
+        self.delete(old)
         self.is_refused("archive", name="pv-new", subDir=CLAIM, **of("archived-shop", "data"))
         self.assertFalse(self.has_record("pv-new"))
+        self.is_kept("archived-shop", "data", "file")
         self.delete(self.create("pv-new", subDir=CLAIM, existingDirectory="adopt",
                                 **of("archived-shop", "data")).volume_id)
         self.is_clean()

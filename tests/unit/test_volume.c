@@ -168,7 +168,7 @@ START_TEST(test_left_behind)
 		  ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n" },
 		{ "archived", &archived,
 		  ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/parents/archived-a\n"
-		  ".csi-nfs/parents/archived-a%2Fb\n.csi-nfs/parents/archived-a%2Fb%2Fd\n"
+		  ".csi-nfs/parents/archived-a%2Fb\n"
 		  ".csi-nfs/users/\n.csi-nfs/volumes/\n"
 		  "archived-a/\narchived-a/b/\narchived-a/b/d/\n" },
 		{ "long record", &wordy, FOLDERS },
