@@ -52,7 +52,8 @@ static int write_record(struct nfs_client *c, const struct volume_id *id, struct
 	r = usage_note(c, key, id->subdir, err);
 	if (r == 0)
 		r = record_create(c, folder, key, rec, err);
-	return r == -EEXIST ? error_set(err, ERROR_ABORTED, "the volume is being changed; try again") : r;
+	return r == -EEXIST ? error_set(err, ERROR_ABORTED, "the volume is being changed; try again")
+			    : r;
 }
 
 static int open_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,

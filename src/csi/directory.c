@@ -19,7 +19,6 @@
 #include "nfs/state.h"
 #include "tree/remove.h"
 
-
 /* The same hash for what a server may take for the same name. */
 static uint64_t hash_of(const char *path, size_t len)
 {

@@ -27,7 +27,8 @@
  */
 static int put_archive_top(struct buf *b, const char *path, size_t first, bool dated)
 {
-	size_t room = PATH_COMPONENT_MAX - strlen(DIRECTORY_ARCHIVE_PREFIX) - (dated ? ARCHIVE_DATE_MAX : 0);
+	size_t room = PATH_COMPONENT_MAX - strlen(DIRECTORY_ARCHIVE_PREFIX) -
+		      (dated ? ARCHIVE_DATE_MAX : 0);
 
 	if (first <= room)
 		return buf_printf(b, "%s%.*s", DIRECTORY_ARCHIVE_PREFIX, (int)first, path);

@@ -152,8 +152,9 @@ static int check_volume(struct search *s, const char *key, unsigned int scope, b
 		return 0;
 	if (plain && strcmp(theirs, own != NULL ? own : key) != 0)
 		return 0; /* it has notes */
-	return counts(s, own != NULL ? own : key, &rec) ? found(s, OWNER_IS_VOLUME, own != NULL ? own : key)
-							: 0;
+	if (own != NULL)
+		key = own;
+	return counts(s, key, &rec) ? found(s, OWNER_IS_VOLUME, key) : 0;
 }
 
 /* -------- notes -------- */
@@ -297,8 +298,7 @@ static int check_archive(struct search *s, struct error *err)
 	struct nfs_attr attr;
 	int r;
 
-	if (!(s->q->scope & OWNER_ARCHIVE) ||
-	    strncasecmp(s->path, DIRECTORY_ARCHIVE_PREFIX, len) != 0)
+	if (!(s->q->scope & OWNER_ARCHIVE) || strncasecmp(s->path, DIRECTORY_ARCHIVE_PREFIX, len) != 0)
 		return 0;
 	r = directory_find(s->c, s->path, &place, &handle, &attr, err);
 	if (r < 0)

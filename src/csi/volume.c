@@ -112,7 +112,8 @@ static bool is_built(const struct record *rec)
 /* Whether the record is written again while the volume is made. */
 static bool is_replaced(const struct record *rec)
 {
-	return record_get(rec, VOLUME_KEY_SOURCE) != NULL || record_get(rec, VOLUME_KEY_CLAIM) != NULL;
+	return record_get(rec, VOLUME_KEY_SOURCE) != NULL ||
+	       record_get(rec, VOLUME_KEY_CLAIM) != NULL;
 }
 
 static int differs(const char *name, const char *what, struct error *err)
@@ -299,8 +300,7 @@ static int check_required(const struct making *m, struct error *err)
 }
 
 /* What has a source, or must not be there, is built elsewhere; it gets its mode and owner in its place. */
-static int make_contents(const struct making *m, const struct volume_filler *filler,
-			 struct error *err)
+static int make_contents(const struct making *m, const struct volume_filler *filler, struct error *err)
 {
 	const bool refuses = existing_of(m->rec) == EXISTING_REFUSE;
 	const struct owner_question others = {
@@ -358,7 +358,7 @@ static int make_empty(const struct making *m, struct error *err)
 	enum volume_existing existing = existing_of(m->rec);
 
 	/* Without a claim to decide on, what an attempt before this one may have made is not somebody else's. */
-	if (!owner_is_open(m->rec) && !m->created)
+	if (!owner_is_open(m->rec) && !m->created && existing != EXISTING_REQUIRE)
 		existing = EXISTING_ADOPT;
 	return make_directory(m, existing, false, err);
 }
@@ -509,8 +509,7 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key, const
 		return r;
 	if (r > 0) {
 		log_info("The directory of a deleted volume stays, it is not this volume's alone",
-			 LOG_STR("volume", key), LOG_STR("directory", dir),
-			 LOG_STR("of", owner.key));
+			 LOG_STR("volume", key), LOG_STR("directory", dir), LOG_STR("of", owner.key));
 		return 0;
 	}
 	if (how->policy == ON_DELETE_ARCHIVE)
@@ -558,8 +557,8 @@ static int dispose_unfinished(struct nfs_client *c, const char *dir, const char 
  * A volume without a record, under whose key there is one nevertheless: on a share that folds case it is
  * that of another volume, and stays, with its notes.
  */
-static int is_anothers_record(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-			      struct error *err)
+static int is_anothers_record(struct nfs_client *c, const struct nfs_handle *folder,
+			      const char *key, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	int r = record_read(c, folder, key, &rec, err);

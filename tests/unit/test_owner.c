@@ -29,10 +29,22 @@ struct volume {
 	const char *on_delete; /* NULL: delete */
 };
 
-#define PLAIN(name) { name, name, NULL, NULL, NULL }
-#define CLASS(name, dir) { name, dir, VOLUME_CLAIM_EXCLUSIVE, NULL, NULL } /* variables in the subDir */
-#define CONSTANT(name, dir) { name, dir, NULL, NULL, NULL }
-#define ADOPT(name, dir) { name, dir, NULL, "adopt", NULL }
+#define PLAIN(name)                                                                                \
+	{                                                                                          \
+		name, name, NULL, NULL, NULL                                                       \
+	}
+#define CLASS(name, dir)                                                                           \
+	{                                                                                          \
+		name, dir, VOLUME_CLAIM_EXCLUSIVE, NULL, NULL                                      \
+	} /* variables in the subDir */
+#define CONSTANT(name, dir)                                                                        \
+	{                                                                                          \
+		name, dir, NULL, NULL, NULL                                                        \
+	}
+#define ADOPT(name, dir)                                                                           \
+	{                                                                                          \
+		name, dir, NULL, "adopt", NULL                                                     \
+	}
 
 static void describe(const struct volume *v, struct record *rec)
 {
@@ -225,8 +237,8 @@ static bool race(const struct meeting *m, const struct volume *first, const stru
 	char row[128];
 	int r;
 
-	(void)snprintf(row, sizeof(row), "%s, %s comes before operation %u of %s", m->name, second->key,
-		       before, first->key);
+	(void)snprintf(row, sizeof(row), "%s, %s comes before operation %u of %s", m->name,
+		       second->key, before, first->key);
 	fake_nfs_watch(f, intrude, &x);
 	r = create(f, first, &err);
 	fake_nfs_watch(f, NULL, NULL);
@@ -276,7 +288,8 @@ END_TEST
 /* -------- policies and crashes -------- */
 
 static const struct volume refusing = { "pvc-1", "a/b", VOLUME_CLAIM_SHARED, "refuse", NULL };
-static const struct volume refusing_plain = { "pvc-1", "pvc-1", VOLUME_CLAIM_EXCLUSIVE, "refuse", NULL };
+static const struct volume refusing_plain = { "pvc-1", "pvc-1", VOLUME_CLAIM_EXCLUSIVE, "refuse",
+					      NULL };
 static const struct volume requiring = { "pvc-1", "a/b", VOLUME_CLAIM_SHARED, "require", NULL };
 
 START_TEST(test_policies)
@@ -290,6 +303,12 @@ START_TEST(test_policies)
 	put_file(f, "a/b");
 	check_int("require", "with", create(f, &requiring, &err), 0);
 	check_int("require", "again", create(f, &requiring, &err), 0);
+	fake_nfs_remove(f, "a");
+	check_int("require", "again, and it has gone", create(f, &requiring, &err) < 0, 1);
+	check_error("require", &err, ERROR_FAILED_PRECONDITION, "require");
+	check_that("require", "none is made", !is_there(f, "a"));
+	put_file(f, "a/b");
+	check_int("require", "with another", create(f, &requiring, &err), 0);
 	check_int("require", "delete", delete (f, &requiring, &err), 0);
 	check_that("require", "gone", !is_there(f, "a/b"));
 	put_file(f, "a/b");
@@ -476,10 +495,13 @@ END_TEST
 
 START_TEST(test_archive_spares_others)
 {
-	static const struct volume old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL, "archive" };
+	static const struct volume old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL,
+					   "archive" };
 	static const struct volume lives[] = {
-		CLASS("pvc-2", "archived-shop/data"), CLASS("pvc-2", "archived-shop"),
-		CLASS("pvc-2", "archived-shop/data/deep"), PLAIN("archived-shop"),
+		CLASS("pvc-2", "archived-shop/data"),
+		CLASS("pvc-2", "archived-shop"),
+		CLASS("pvc-2", "archived-shop/data/deep"),
+		PLAIN("archived-shop"),
 	};
 	size_t i, replace;
 
@@ -498,7 +520,8 @@ START_TEST(test_archive_spares_others)
 		check_that(live->dir, "the live volume has its data", has_file(f, live->dir));
 		list = fake_nfs_list(f, live->dir);
 		check_that(live->dir, "the old one is archived elsewhere",
-			   strstr(list, "archived-shop.2") != NULL && strstr(list, "/data/file") != NULL);
+			   strstr(list, "archived-shop.2") != NULL &&
+				   strstr(list, "/data/file") != NULL);
 		check_int(live->dir, "delete", delete (f, live, &err), 0);
 		check_that(live->dir, "the live volume is gone", !has_file(f, live->dir));
 		fake_nfs_free(f);
@@ -509,7 +532,8 @@ END_TEST
 /* What was archived does not become another volume's by its name. */
 START_TEST(test_archive_is_not_adopted)
 {
-	static const struct volume old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL, "archive" };
+	static const struct volume old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL,
+					   "archive" };
 	static const struct volume late = CLASS("pvc-2", "archived-shop/data");
 	static const struct volume adopter = ADOPT("pvc-3", "archived-shop/data");
 	struct fake_nfs *f = fake_nfs_new();
@@ -600,7 +624,8 @@ END_TEST
 START_TEST(test_folded_keys)
 {
 	static const struct volume big = PLAIN("PVC-1"), small = PLAIN("pvc-1");
-	static const struct volume big_named = CLASS("PVC-1", "team/x"), other = CLASS("pvc-1", "team/y");
+	static const struct volume big_named = CLASS("PVC-1", "team/x"),
+				   other = CLASS("pvc-1", "team/y");
 	struct fake_nfs *f = folding();
 	struct error err = { .code = ERROR_OK };
 
@@ -646,7 +671,8 @@ START_TEST(test_own_folder)
 		check_error(paths[i], &err, ERROR_FAILED_PRECONDITION, ".csi-nfs");
 		check_that(paths[i], "create", create(f, &bad, &err) < 0);
 		if (strcmp(paths[i], ".csi-NFS/x/y") != 0)
-			check_that(paths[i], "delete", delete_by(f, "pvc-2", paths[i], false, &err) < 0);
+			check_that(paths[i], "delete",
+				   delete_by(f, "pvc-2", paths[i], false, &err) < 0);
 		check_that(paths[i], "the record is there", has_record(f, "pvc-1"));
 	}
 	nfs_client_free(c);
@@ -673,12 +699,33 @@ START_TEST(test_copied_record)
 }
 END_TEST
 
+/* What a damaged record may own stays. */
+START_TEST(test_damaged_record)
+{
+	static const struct volume inner = CLASS("pvc-1", "ns/data"), outer = CONSTANT("pvc-2", "ns");
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("damaged", "inner", create(f, &inner, &err), 0);
+	put_file(f, "ns/data");
+	check_int("damaged", "outer", create(f, &outer, &err), 0);
+	fake_nfs_remove(f, ".csi-nfs/volumes/pvc-1");
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+		     "v=1;parts=2;hash=0123456789abcdef");
+	check_that("damaged", "delete", delete (f, &outer, &err) < 0);
+	check_error("damaged", &err, ERROR_FAILED_PRECONDITION, "pvc-1");
+	check_that("damaged", "the data is there", has_file(f, "ns/data"));
+	check_that("damaged", "the record is there", has_record(f, "pvc-2"));
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Ids without a record lead to what has one: it stays. */
 START_TEST(test_foreign_ids)
 {
 	static const struct volume inner = CLASS("pvc-1", "ns/data"), plain = PLAIN("pvc-2");
-	static const char *const paths[] = { "ns", "ns/data", "ns/data/x", "pvc-2", "pvc-2/x", "snap-1",
-					     "snap-1/x" };
+	static const char *const paths[] = { "ns",      "ns/data", "ns/data/x", "pvc-2",
+					     "pvc-2/x", "snap-1",  "snap-1/x" };
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 	size_t i;
@@ -692,7 +739,8 @@ START_TEST(test_foreign_ids)
 	for (i = 0; i < ARRAY_SIZE(paths); i++) {
 		check_int(paths[i], "delete", delete_by(f, "foreign", paths[i], false, &err), 0);
 		check_that(paths[i], "all is there",
-			   has_file(f, "ns/data/x") && has_file(f, "pvc-2/x") && has_file(f, "snap-1/x"));
+			   has_file(f, "ns/data/x") && has_file(f, "pvc-2/x") &&
+				   has_file(f, "snap-1/x"));
 	}
 	check_int("foreign", "its own", delete_by(f, "foreign", "nobody", false, &err), 0);
 	put_file(f, "nobody");
@@ -837,6 +885,7 @@ int main(void)
 		test_folded_keys,
 		test_own_folder,
 		test_copied_record,
+		test_damaged_record,
 		test_foreign_ids,
 		test_number_does_not_count,
 		test_plain_is_cheap,

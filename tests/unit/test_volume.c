@@ -43,11 +43,12 @@ static const struct volume refusing = {
 static const struct volume refusing_long = {
 	"pvc-1", "pvc-1", "delete", "0000", "10", 3500, VOLUME_CLAIM_EXCLUSIVE, "refuse"
 };
-static const struct volume *const kinds[] = { &flat,  &nested,	         &archived, &wordy,
+static const struct volume *const kinds[] = { &flat,    &nested,           &archived, &wordy,
 					      &claimed, &claimed_archived, &refusing, &refusing_long };
-static const char *const kind_names[] = { "flat",    "nested",		 "archived", "long record",
-					  "claimed", "claimed and archived", "refusing",
-					  "refusing, long record" };
+static const char *const kind_names[] = { "flat",     "nested",
+					  "archived", "long record",
+					  "claimed",  "claimed and archived",
+					  "refusing", "refusing, long record" };
 
 static void describe(const struct volume *v, struct record *rec)
 {
@@ -199,9 +200,18 @@ START_TEST(test_already_exists)
 		{ "smaller", { "pvc-1", "pvc-1", "delete", "0000", "5", 0, NULL, NULL }, 5, NULL },
 		{ "no size", { "pvc-1", "pvc-1", "delete", "0000", "0", 0, NULL, NULL }, 0, NULL },
 		{ "larger", { "pvc-1", "pvc-1", "delete", "0000", "11", 0, NULL, NULL }, 11, "size" },
-		{ "other directory", { "pvc-1", "a/b", "delete", "0000", "10", 0, NULL, NULL }, 10, "subDir" },
-		{ "other policy", { "pvc-1", "pvc-1", "retain", "0000", "10", 0, NULL, NULL }, 10, "onDelete" },
-		{ "other mode", { "pvc-1", "pvc-1", "delete", "0777", "10", 0, NULL, NULL }, 10, "mountPermissions" },
+		{ "other directory",
+		  { "pvc-1", "a/b", "delete", "0000", "10", 0, NULL, NULL },
+		  10,
+		  "subDir" },
+		{ "other policy",
+		  { "pvc-1", "pvc-1", "retain", "0000", "10", 0, NULL, NULL },
+		  10,
+		  "onDelete" },
+		{ "other mode",
+		  { "pvc-1", "pvc-1", "delete", "0777", "10", 0, NULL, NULL },
+		  10,
+		  "mountPermissions" },
 		{ "other mode, long record",
 		  { "pvc-1", "pvc-1", "delete", "0777", "10", 2000, NULL, NULL },
 		  10,
@@ -359,8 +369,10 @@ END_TEST
 /* Parents go with the last volume in them, and only those that the driver made. */
 START_TEST(test_parents)
 {
-	static const struct volume first = { "pvc-1", "ns/team/one", "delete", "0000", "0", 0, NULL, NULL };
-	static const struct volume second = { "pvc-2", "ns/team/two", "delete", "0000", "0", 0, NULL, NULL };
+	static const struct volume first = { "pvc-1", "ns/team/one", "delete", "0000", "0",
+					     0,       NULL,          NULL };
+	static const struct volume second = { "pvc-2", "ns/team/two", "delete", "0000", "0",
+					      0,       NULL,          NULL };
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
