@@ -161,6 +161,12 @@ ARGUMENTS = {
 V3_NAMES = {"LOOKUP": 1, "CREATE": 1, "MKDIR": 1, "SYMLINK": 1, "MKNOD": 1, "REMOVE": 1, "RMDIR": 1}
 
 
+def _short(name):
+    """A name for somebody to read."""
+    text = repr(name.decode("utf-8", "backslashreplace"))[1:-1]
+    return text if len(text) <= 60 else text[:20] + "..." + text[-36:]
+
+
 class Call:
     """A call. name: what it is, as in version 3; ops: those of a compound."""
 
@@ -244,7 +250,7 @@ class Call:
 
     def __str__(self):
         text = "v%d %s" % (self.version, self.name) if self.program == NFS else "MOUNT " + self.name
-        names = " ".join(repr(name.decode("utf-8", "backslashreplace"))[1:-1] for name in self.names())
+        names = " ".join(_short(name) for name in self.names())
         return (text + " " + names).rstrip()
 
     # ---- arguments that are changed on the way ----
