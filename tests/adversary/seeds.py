@@ -135,7 +135,7 @@ class Run:
         excused = any(n and rule.what.startswith("status") for rule, n in hits)
         if case.proxy.problems:
             raise Failure("the proxy: %s" % case.proxy.problems)
-        self.trace = case.proxy.trace(60)
+        self.trace = case.proxy.trace(150)
         case.proxy.begin([], versions=case.versions)
         case.killed.clear()
         if failure is not None and not excused:
@@ -312,10 +312,15 @@ class Run:
         every = r.choice((3, 7, 15))
         steps = [0]
 
+        # Blind changes, or a file is replaced while files are read.
+        aims = r.random() < 0.5
+
         def on_call(call):
-            if steps[0] < STEPS_MAX and call.number % every == 0:
+            if steps[0] >= STEPS_MAX:
+                return
+            if call.number % every == 0 or aims and call.name == "READ" and call.number % 2:
                 steps[0] += 1
-                tree.step()
+                tree.step("replace" if aims and call.name == "READ" else None)
         try:
             if r.random() < 0.5:
                 self.changing_clone(tree, made, on_call)
