@@ -154,10 +154,11 @@ class Faults(unittest.TestCase):
         traces = []
         for _ in range(2):
             case = self.case()
-            self.under(case, [Rule("LOOKUP", 1, "status DELAY"), Rule("changing", 2, "delay-reply", 0.01)])
+            self.under(case, [Rule("LOOKUP", 2, "status DELAY"), Rule("changing", 2, "delay-reply", 0.01)],
+                       case.request("v", subDir="a/b/v"))
             traces.append(re.sub(r"case-\d+", "case", "\n".join(case.proxy.trace())))
         self.assertEqual(*traces)
-        self.assertIn("LOOKUP#1", traces[0])
+        self.assertIn("LOOKUP#2", traces[0])
 
 
 class Oracle(unittest.TestCase):
