@@ -156,9 +156,11 @@ class Faults(unittest.TestCase):
             case = self.case()
             self.under(case, [Rule("LOOKUP", 2, "status DELAY"), Rule("changing", 2, "delay-reply", 0.01)],
                        case.request("v", subDir="a/b/v"))
-            traces.append(re.sub(r"case-\d+", "case", "\n".join(case.proxy.trace())))
+            # What is done in the background, and when, is another matter.
+            lines = [re.sub(r"^ *\d+ ", "", line) for line in case.proxy.trace()]
+            traces.append([line for line in lines if "^" in line or line.split()[1] in wire.MUTATING])
         self.assertEqual(*traces)
-        self.assertIn("LOOKUP#2", traces[0])
+        self.assertIn("LOOKUP#2", str(traces[0]))
 
 
 class Oracle(unittest.TestCase):
