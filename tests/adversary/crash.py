@@ -222,11 +222,12 @@ def main():
     parser.add_argument("--way", choices=WAYS)
     parser.add_argument("--when", choices=WHENS + tuple(FAULTS))
     parser.add_argument("--point", type=int)
+    parser.add_argument("--kernel", action="store_true", help="the kernel's server, see lab --kernel nfsd")
     given = parser.parse_args()
     chosen = [s for s in SCENARIOS if s.__name__ == given.scenario] or \
         [s for s in SCENARIOS if given.scenario.lower() in s.__name__.lower()]
     with Server(os.path.join(os.environ["LAB_DIR"], "crash"),
-                os.path.join(os.environ["LAB_DISK"], "crash")) as server:
+                os.path.join(os.environ["LAB_DISK"], "crash"), given.kernel) as server:
         matrix = Matrix(server, given.stride, given.offset)
         for scenario in chosen:
             for version in [given.version] if given.version else ("3", "4"):

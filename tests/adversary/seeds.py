@@ -536,11 +536,12 @@ def main():
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0, help="begin no seed after this time")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--kernel", action="store_true", help="the kernel's server, see lab --kernel nfsd")
     given = parser.parse_args()
     passed = failed = 0
     begun = time.monotonic()
     with Server(os.path.join(os.environ["LAB_DIR"], "seeds"),
-                os.path.join(os.environ["LAB_DISK"], "seeds")) as server:
+                os.path.join(os.environ["LAB_DISK"], "seeds"), given.kernel) as server:
         for seed in range(given.first, given.first + given.count * given.step, given.step):
             if given.seconds and time.monotonic() - begun > given.seconds and passed:
                 break

@@ -17,7 +17,7 @@ import trees
 from csi_client import capability
 from driver import Driver
 from proxy import Proxy
-from servers import Export, Ganesha, run, wait_for
+from servers import Export, Ganesha, KernelServer, run, wait_for
 
 CODE = grpc.StatusCode
 SERVER = "127.0.0.1"
@@ -50,20 +50,48 @@ class Forgetful(Ganesha):
         return path
 
 
+class Kernel(KernelServer):
+    """The kernel's own server. What is mounted below its root is exported too."""
+
+    def __init__(self, home, root):
+        super().__init__(root, "rw,no_root_squash,insecure,fsid=0,no_subtree_check,crossmnt")
+        self.home = home
+
+    @property
+    def mount_port(self):
+        """Where rpcbind says that rpc.mountd is."""
+        def ports():
+            found = run("rpcinfo", "-p", "127.0.0.1").stdout.splitlines()
+            return [int(w[3]) for w in map(str.split, found) if w[:3] == ["100005", "3", "tcp"]]
+        wait_for(ports)
+        return ports()[0]
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+
 class Server:
     """The server and the proxy before it; they serve one case after the other."""
 
-    def __init__(self, home, disk):
+    def __init__(self, home, disk, kernel=False):
         self.home = home
         self.root = os.path.join(disk, "shares")
+        self.kernel = kernel
         os.makedirs(self.root)
         os.makedirs(home, exist_ok=True)
-        self.ganesha = Forgetful(os.path.join(home, "server"), [Fresh(self.root)]).start()
-        self.proxy = Proxy(self.ganesha.port, self.ganesha.mount_port).start()
+        self.real = Kernel(home, self.root) if kernel else \
+            Forgetful(os.path.join(home, "server"), [Fresh(self.root)])
+        self.real.start()
+        self.proxy = Proxy(self.real.port, self.real.mount_port).start()
+
+    def path(self, path, version):
+        """As clients name it. The root of the kernel's version 4 tree is what it exports."""
+        return path[len(self.root):] if self.kernel and version != "3" else path
 
     def stop(self):
         self.proxy.stop()
-        self.ganesha.stop()
+        self.real.__exit__()
 
     def __enter__(self):
         return self
@@ -169,6 +197,7 @@ class Case:
         self.versions = (3, 4) if version == "3" else (4,)
         self.place = os.path.join(server.root, name)
         self.share = os.path.join(self.place, "share")
+        self.export = server.path(self.share, version)  # the share, as the driver knows it
         self.outside = os.path.join(self.place, "outside")
         self.drivers = [Driver(server.home, *options, name="%s-%d" % (name, i))
                         for i in range(replicas)]
@@ -237,7 +266,7 @@ class Case:
 
     def request(self, name, size=MIB, source=None, mutable=None, **parameters):
         """Fields of CreateVolume. source: of a volume_content_source."""
-        given = {"server": SERVER, "share": self.share}
+        given = {"server": SERVER, "share": self.export}
         given.update({k.replace("__", "/"): v for k, v in parameters.items() if v is not None})
         fields = {"name": name, "parameters": given, "secrets": self.secrets,
                   "volume_capabilities": [capability(flags=self.mount_options.split(","))],
@@ -252,11 +281,11 @@ class Case:
     def volume_id(self, name, directory=None, on_delete=""):
         """As the manual has it, for calls about a volume whose creation never answered."""
         plain = directory is None
-        return "#".join((SERVER, self.share.strip("/"), name if plain else directory,
+        return "#".join((SERVER, self.export.strip("/"), name if plain else directory,
                          "" if plain else name, on_delete))
 
     def snapshot_id(self, name, source):
-        return "#".join((SERVER, self.share.strip("/"), name, name, source))
+        return "#".join((SERVER, self.export.strip("/"), name, name, source))
 
     def once(self, method, timeout=30, **fields):
         """One call: the answer and None, or None and the error."""
@@ -283,6 +312,8 @@ class Case:
             answer, failure = self.once(method, **fields)
             if failure is None or not self.goes_on(method, failure):
                 return answer, failure
+            if method == "DeleteVolume" and self.find_server():
+                end = time.monotonic() + PATIENCE
             if time.monotonic() > end:
                 raise Broken("%s has no end after %d s: %s: %s" % (
                     method, PATIENCE, failure.code().name, failure.details()))
@@ -373,11 +404,7 @@ class Case:
         self.touch()
         if wait_for(self.is_purged, 8):
             return
-        # nfs-ganesha may have lost its way in a directory that was changed on its disk: then it says that
-        # a directory which is there is not, until it is started again.
-        if any("READDIR" in line and "NOENT" in line for line in self.proxy.trace(30)):
-            self.note("the server is started again, for it finds no directory that is there")
-            self.server.ganesha.restart()
+        if self.find_server():
             self.driver.restart()
             self.touch()
             if wait_for(self.is_purged, 8):
@@ -385,6 +412,16 @@ class Case:
         top = os.path.join(self.share, STATE)
         raise Broken("left behind:\n" + run("find", os.path.join(top, "trash"), os.path.join(
             top, "work"), "-ls", check=False).stdout)
+
+    def find_server(self):
+        """nfs-ganesha may have lost its way in a directory that was changed on its disk: then it says that
+        a directory which is there is not, until it is started again. Whether it was."""
+        if self.server.kernel or not any("READDIR" in line and "NOENT" in line
+                                         for line in self.proxy.trace(30)):
+            return False
+        self.note("the server is started again, for it does not find a directory that is there")
+        self.server.real.restart()
+        return True
 
     def is_purged(self):
         return not any(listed(os.path.join(self.share, STATE, n)) for n in ("trash", "work"))
