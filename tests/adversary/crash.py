@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 from proxy import Rule  # noqa: E402
 from scenarios import (  # noqa: E402
-    REFUSED, SCENARIOS, Changed, Delete, Refused, RefuseLate, RequireLate)
+    KERNEL, REFUSED, SCENARIOS, Changed, Delete, Refused, RefuseLate, RequireLate)
 from servers import Failure  # noqa: E402
 from world import Broken, Case, Server  # noqa: E402
 
@@ -111,6 +111,7 @@ class Run:
             x.create_again()
         case.check_strangers()
         x.undo()
+        x.before_end()
         case.converge()
         x.after_undo()
         case.check_strangers()
@@ -224,8 +225,9 @@ def main():
     parser.add_argument("--point", type=int)
     parser.add_argument("--kernel", action="store_true", help="the kernel's server, see lab --kernel nfsd")
     given = parser.parse_args()
-    chosen = [s for s in SCENARIOS if s.__name__ == given.scenario] or \
-        [s for s in SCENARIOS if given.scenario.lower() in s.__name__.lower()]
+    known = SCENARIOS + KERNEL if given.kernel else SCENARIOS
+    chosen = [s for s in known if s.__name__ == given.scenario] or \
+        [s for s in known if given.scenario.lower() in s.__name__.lower()]
     with Server(os.path.join(os.environ["LAB_DIR"], "crash"),
                 os.path.join(os.environ["LAB_DISK"], "crash"), given.kernel) as server:
         matrix = Matrix(server, given.stride, given.offset)

@@ -410,6 +410,8 @@ class Proxy:
                 return False
             if name in ("EXPIRED", "GRACE") and call.version == 3:
                 name = "JUKEBOX"
+            if call.name not in wire.POSSIBLE.get(name, (call.name,)):
+                return False
             reply = call.fail(wire.STATUS[name])
         elif rule.what == "lose-write" and call.name == "WRITE":
             reply = call.forge_write(struct.pack(">II", 0xadadadad, rule.seen))

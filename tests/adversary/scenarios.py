@@ -5,8 +5,10 @@ back.
 """
 import os
 import shutil
+import time
 
 import trees
+from servers import Image, run
 from world import MIB, Broken, listed, mode_of, plant
 
 REFUSED = "FAILED_PRECONDITION"
@@ -30,6 +32,9 @@ class Scenario:
 
     def undo(self):
         pass
+
+    def before_end(self):
+        """When it is undone, and before the driver has to be done with everything."""
 
     def is_as_before(self):
         """After an answer that says so: nothing was done, and nothing is left of it."""
@@ -446,6 +451,37 @@ class DeleteInline(Delete):
     options = ("--delete-mode=inline",)
 
 
+class DeleteCrossing(Delete):
+    """With another file system mounted in it, by the server's administrator. That one stays."""
+
+    def prepare(self):
+        super().prepare()
+        case = self.case
+        self.image = Image(case.path("v1", "d", "mounted"), 16, "mkfs.ext4", "-q", "-F")
+        self.image.file = os.path.join(case.place, "image")
+        self.image.mount()
+        self.top = os.open(self.image.path, os.O_RDONLY | os.O_DIRECTORY)
+        plant(self.there())
+        self.inside = trees.survey(self.there())
+
+    def there(self):
+        """Where it is mounted, now that what is around it may have been renamed."""
+        return os.readlink("/proc/self/fd/%d" % self.top)
+
+    def is_done(self, answer):
+        self.expect()
+
+    def before_end(self):
+        """The purger has had its time. Without what is mounted there the rest can go."""
+        time.sleep(2)
+        found = trees.differences(self.inside, trees.survey(self.there()))
+        run("umount", "-l", self.there())  # the server may know it for a while
+        os.close(self.top)
+        os.unlink(self.image.file)
+        if found:
+            raise Broken("the file system that is mounted in the volume has changed: " + trees.told(found))
+
+
 class DeleteSnapshot(Scenario):
     """DeleteSnapshot."""
 
@@ -532,3 +568,4 @@ SCENARIOS = (
     CreateRetain, CreateLong, RefuseExisting, RequireMissing, RefuseLate, RequireLate, Clone, CloneBelow, Restore,
     Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow, DeleteShared, DeleteArchive,
     DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify)
+KERNEL = (DeleteCrossing,)  # of servers that show what is mounted in what they export

@@ -22,53 +22,11 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 import trees  # noqa: E402
 from changing import Changing  # noqa: E402
-from proxy import Rule  # noqa: E402
+from faults import make_rules  # noqa: E402
 from servers import Failure  # noqa: E402
 from world import MIB, Broken, Case, Server, listed, mode_of, plant  # noqa: E402
 
-# Errors that a server has for a reason of its own, and that go away.
-ERRORS = ("IO", "NOSPC", "DQUOT", "ACCES", "PERM", "ROFS", "SERVERFAULT")
-FREQUENT = ("LOOKUP", "MKDIR", "SYMLINK", "READLINK", "RENAME", "REMOVE", "RMDIR", "SETATTR", "READDIR",
-            "READ", "WRITE", "CREATE", "COMMIT", "GETATTR", "changing", "any")
 STEPS_MAX = 40  # changes of a tree that changes while it is copied
-
-
-def make_rule(r, kill):
-    """One fault."""
-    name = r.choice(FREQUENT)
-    nth = min(1 + int(r.expovariate(0.25)), 80) if name not in ("any", "changing") \
-        else 1 + int(r.expovariate(0.06))
-    kind = r.random()
-    if kind < 0.30:
-        return [Rule(name, nth, "status " + r.choice(ERRORS), count=r.choice((1, 1, 1, 2, 3)))]
-    if kind < 0.38:
-        return [Rule(name, nth, "status DELAY", count=r.choice((1, 3)))]
-    if kind < 0.46:
-        return [Rule(r.choice((name, "any")), nth, "status STALE", count=r.choice((1, 2, 5, 20)))]
-    if kind < 0.52:
-        return [Rule("READDIR", 1, "short-page", r.choice((1024, 1500, 2048)), 10000),
-                Rule("READDIR", r.randrange(2, 8), "status " + r.choice(("BAD_COOKIE", "NOT_SAME")))]
-    if kind < 0.56:
-        return [Rule("READ", 1, "short-read", r.choice((1000, 4096, 65536)), 300)]
-    if kind < 0.60:
-        return [Rule("WRITE", r.randrange(1, 6), "lose-write", count=r.choice((1, 3, 20)))]
-    if kind < 0.63:
-        return [Rule(name, nth, "status " + r.choice(("EXPIRED", "GRACE")))]
-    if kind < 0.73:
-        return [Rule(name, nth, r.choice(("cut-before", "cut-after")))]
-    if kind < 0.76:
-        return [Rule(name, nth, "double")]
-    if kind < 0.79:
-        return [Rule(name, nth, "trickle", 0.002)]
-    if kind < 0.84:
-        return [Rule(name, nth, r.choice(("delay-call", "delay-reply")), r.choice((0.05, 0.3)))]
-    if kind < 0.855:
-        return [Rule("any", nth, "stall", r.choice((0.5, 2.5)))]
-    if kind < 0.86:
-        return [Rule(name, nth, r.choice(("drop-call", "drop-reply")))]
-    if kind < 0.93:
-        return [Rule(name, nth, "hook", kill), Rule(name, nth, "cut-before")]
-    return [Rule(name, nth, "hook-after", kill)]
 
 
 class Volume:
@@ -113,7 +71,7 @@ class Run:
     def faults(self):
         if not self.has_faults or self.r.random() < 0.35:
             return []
-        return [rule for _ in range(self.r.choice((1, 1, 2, 3))) for rule in make_rule(self.r, self.case.kill)]
+        return [rule for _ in range(self.r.choice((1, 1, 2, 3))) for rule in make_rules(self.r, self.case.kill)]
 
     def call(self, method, on_call=None, **fields):
         """With faults, until it is final: the answer, the error, and whether a fault may be why."""

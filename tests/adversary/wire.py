@@ -26,6 +26,9 @@ V3_FAILED = {"GETATTR": 0, "SETATTR": 2, "WRITE": 2, "CREATE": 2, "MKDIR": 2, "S
 # Calls that change what is on the server. OPEN_CONFIRM and CLOSE change what it remembers only.
 MUTATING = frozenset(("SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR",
                       "RENAME", "LINK", "COMMIT"))
+# What takes room, and so may find none; where nothing may be changed, everything that changes fails.
+GROWING = MUTATING - {"REMOVE", "RMDIR", "SETATTR"}
+POSSIBLE = {"NOSPC": GROWING, "DQUOT": GROWING, "ROFS": MUTATING}
 # Of version 4: their answers count, whatever the status, in a sequence that both sides keep.
 SEQUENCED = ("OPEN", "OPEN_CONFIRM", "CLOSE")
 

@@ -7,6 +7,7 @@ For use inside a lab only.
 import os
 import shutil
 import stat
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -26,7 +27,8 @@ MIB = 1 << 20
 # "It may yet come to be": what a caller goes on with, whatever else it wants (external-provisioner,
 # external-resizer and external-snapshotter; those two also take RESOURCE_EXHAUSTED so).
 NOT_FINAL = (CODE.ABORTED, CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED, CODE.CANCELLED)
-PATIENCE = 60  # seconds for a call to come to its end, once nothing is in its way any more
+PATIENCE = 180  # seconds for a call to come to its end: not its speed, but whether it has one
+QUIET = 10  # seconds in which nothing comes of a purge any more
 
 
 class Broken(Exception):
@@ -402,16 +404,14 @@ class Case:
         """Once every call has had its last answer: what the driver does by itself."""
         self.driver.restart()
         self.touch()
-        if wait_for(self.is_purged, 8):
+        if self.purged():
             return
         if self.find_server():
             self.driver.restart()
             self.touch()
-            if wait_for(self.is_purged, 8):
+            if self.purged():
                 return
-        top = os.path.join(self.share, STATE)
-        raise Broken("left behind:\n" + run("find", os.path.join(top, "trash"), os.path.join(
-            top, "work"), "-ls", check=False).stdout)
+        raise Broken("left behind:\n" + self.left("%y %p\n"))
 
     def find_server(self):
         """nfs-ganesha may have lost its way in a directory that was changed on its disk: then it says that
@@ -423,8 +423,25 @@ class Case:
         self.server.real.restart()
         return True
 
-    def is_purged(self):
-        return not any(listed(os.path.join(self.share, STATE, n)) for n in ("trash", "work"))
+    def left(self, form):
+        """What is in trash and work, as find prints it."""
+        return subprocess.run(
+            ["find", *(os.path.join(self.share, STATE, n) for n in ("trash", "work")), "-mindepth",
+             "1", "-printf", form], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            errors="backslashreplace", check=False).stdout
+
+    def purged(self):
+        """Waits as long as there is progress. Whether nothing is left."""
+        before, end = None, 0
+        while True:
+            left = len(self.left("x"))
+            if not left:
+                return True
+            if before is None or left < before:
+                before, end = left, time.monotonic() + QUIET
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
 
     def check_state(self, volumes=(), snapshots=(), retained=()):
         """There are just these volumes, {name: directory}, and snapshots; retained: directories."""
