@@ -14,6 +14,7 @@ run with the same calls has the same changes.
 """
 import os
 import random
+import re
 import stat
 import time
 
@@ -306,7 +307,7 @@ class Changing:
                 "\n".join(wrong[:20]), "\n".join(self.log[-25:])))
 
     def _choose(self, history, entry, path, archived, wrong):
-        """Which of the things that were at a name a copy is of. None, and a word of it, where it is of none."""
+        """Which of the things that were at a name a copy is of. None where it is of none."""
         reasons = []
         things = [t for t in dict.fromkeys(history) if t is not None]
         for thing in things:
@@ -314,8 +315,9 @@ class Changing:
             if reason is None:
                 return thing
             reasons.append(reason)
-        wrong.append("%s is none of the %d that it was: %s" % (
-            path, len(things), "; ".join(dict.fromkeys(reasons))))
+        # The one that it is most like is told.
+        wrong.append("%s is none of the %d that it was: %s" % (os.path.relpath(path, self.root), len(
+            things), max(reasons, key=lambda r: int((re.findall(r"yte (\d+)", r) or [0])[0]))))
         # What is in a directory is looked at all the same.
         return things[0] if len(things) == 1 and things[0].kind == entry.kind == "d" else None
 
@@ -345,7 +347,8 @@ class Changing:
     @staticmethod
     def _where(data, wanted):
         """Where two contents part."""
-        at = next((i for i, (a, b) in enumerate(zip(data, wanted)) if a != b), min(len(data), len(wanted)))
+        at = next((i for i, (a, b) in enumerate(zip(data, wanted)) if a != b),
+                  min(len(data), len(wanted)))
         return ", from byte %d on: %r for %r" % (at, data[at:at + 16], wanted[at:at + 16])
 
     @staticmethod

@@ -4,7 +4,7 @@
 """The crash matrix: for every mutating call, the controller gets SIGKILL at each NFS call that changes
 something, before the server has seen it or when the server has done it and the answer is on its way.
 Then the caller goes on in one of several ways, and all promises are looked at. The sweep: likewise,
-every call fails in turn, in each of several ways, and the caller asks until it has an answer that is final.
+every call fails in turn, in each of several ways, and the caller asks until an answer is final.
 
     lab python3 crash.py [--stride N] [--offset N] [--scenario TEXT] [--version V] [--when TEXT]
         [--way TEXT] [--point N]
@@ -27,8 +27,8 @@ from scenarios import (  # noqa: E402
 from servers import Failure  # noqa: E402
 from world import Broken, Case, Server  # noqa: E402
 
-# What the caller does once the driver was killed: asks again the same driver or another one, deletes what it
-# never heard of, or creates what it wanted to delete.
+# What the caller does once the driver was killed: asks again the same driver or another one, deletes
+# what it never heard of, or creates what it wanted to delete.
 WAYS = ("same", "other", "give-up", "create-again")
 WHENS = ("before", "after")
 # The sweep. From one call on: which calls, what happens to them, and how many.
@@ -81,7 +81,8 @@ class Run:
             try:
                 self.steps(self.scenario(self.case))
             except BaseException:
-                self.trace += self.case.proxy.trace(40) + ["the driver's log:", self.case.driver.tail(15)]
+                self.trace += self.case.proxy.trace(40)
+                self.trace += ["the driver's log:", self.case.driver.tail(15)]
                 raise
         self.case.remove_logs()
 
@@ -223,7 +224,8 @@ def main():
     parser.add_argument("--way", choices=WAYS)
     parser.add_argument("--when", choices=WHENS + tuple(FAULTS))
     parser.add_argument("--point", type=int)
-    parser.add_argument("--kernel", action="store_true", help="the kernel's server, see lab --kernel nfsd")
+    parser.add_argument("--kernel", action="store_true", 
+                        help="the kernel's server, see lab --kernel nfsd")
     given = parser.parse_args()
     known = SCENARIOS + KERNEL if given.kernel else SCENARIOS
     chosen = [s for s in known if s.__name__ == given.scenario] or \

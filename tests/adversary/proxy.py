@@ -22,7 +22,8 @@ import time
 import wire
 
 # What a rule can do. "status NAME" is the answer NAME in place of the server's.
-BEFORE = ("drop-call", "cut-before", "delay-call", "stall", "short-page", "short-read", "lose-write", "hook")
+BEFORE = ("drop-call", "cut-before", "delay-call", "stall", "short-page", "short-read", "lose-write",
+          "hook")
 AFTER = ("drop-reply", "cut-after", "delay-reply", "double", "trickle", "hook-after")
 
 PIECE = 1 << 18
@@ -34,6 +35,8 @@ class Rule:
     "changing" (those that change something) or "reading" (those that do not)."""
 
     def __init__(self, name, nth, what, value=None, count=1):
+        if what not in BEFORE + AFTER and what.partition("status ")[2] not in wire.STATUS:
+            raise ValueError("no rule can do %s" % what)
         self.name = name
         self.nth = nth
         self.what = what

@@ -479,7 +479,8 @@ class DeleteCrossing(Delete):
         os.close(self.top)
         os.unlink(self.image.file)
         if found:
-            raise Broken("the file system that is mounted in the volume has changed: " + trees.told(found))
+            raise Broken("the file system that is mounted in the volume has changed: "
+                         + trees.told(found))
 
 
 class DeleteSnapshot(Scenario):
@@ -565,7 +566,7 @@ class Modify(Changed):
 
 SCENARIOS = (
     CreatePlain, CreateBelow, CreateBeside, CreateRefuse, CreateAdopt, CreateRequire, CreateMode,
-    CreateRetain, CreateLong, RefuseExisting, RequireMissing, RefuseLate, RequireLate, Clone, CloneBelow, Restore,
-    Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow, DeleteShared, DeleteArchive,
-    DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify)
+    CreateRetain, CreateLong, RefuseExisting, RequireMissing, RefuseLate, RequireLate, Clone,
+    CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow, DeleteShared,
+    DeleteArchive, DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify)
 KERNEL = (DeleteCrossing,)  # of servers that show what is mounted in what they export

@@ -53,8 +53,9 @@ class Run:
         self.r = random.Random(seed)
         r = self.r
         self.version = r.choice(("3", "3", "3", "4", "4"))
-        self.options = [o for o, chance in (("--delete-mode=inline", 0.15), ("--verify-clones", 0.15),
-                                            ("--remove-archived-volume-path", 0.3)) if r.random() < chance]
+        self.options = [option for option, chance in (
+            ("--delete-mode=inline", 0.15), ("--verify-clones", 0.15),
+            ("--remove-archived-volume-path", 0.3)) if r.random() < chance]
         self.options.append("--window=%d" % r.choice((1, 3, 64)))
         self.replicas = r.choice((1, 1, 2))
         self.has_faults = r.random() < 0.95
@@ -64,21 +65,22 @@ class Run:
         self.plan = []
         self.count = 0
         self.case = None
-        self.problem = None
+        self.trace = []
 
     # ---- a call ----
 
     def faults(self):
         if not self.has_faults or self.r.random() < 0.35:
             return []
-        return [rule for _ in range(self.r.choice((1, 1, 2, 3))) for rule in make_rules(self.r, self.case.kill)]
+        return [rule for _ in range(self.r.choice((1, 1, 2, 3)))
+                for rule in make_rules(self.r, self.case.kill)]
 
     def call(self, method, on_call=None, **fields):
         """With faults, until it is final: the answer, the error, and whether a fault may be why."""
         case = self.case
         rules = self.faults()
         takes_over = case.drivers[1:] and self.r.random() < 0.5
-        self.plan.append("%s %s: %s%s" % (method, case._what(fields), rules,
+        self.plan.append("%s %s: %s%s" % (method, case.what(fields), rules,
                                           ", another driver takes over" if takes_over else ""))
         case.note("faults: %s", rules)
         case.proxy.begin(rules, on_call, case.versions)
@@ -123,7 +125,8 @@ class Run:
         """Of a StorageClass, and the directory that they lead to. What is there already is planted."""
         r = self.r
         given = {}
-        form = r.choice(("", "", "", "team", "deep", "claim", "long", "refuse", "adopt", "require", "shared"))
+        form = r.choice(("", "", "", "team", "deep", "claim", "long", "refuse", "adopt", "require",
+                         "shared"))
         directory = name
         if form == "team":
             directory = given["subDir"] = "team/" + name
@@ -432,7 +435,8 @@ class Run:
         found = sorted(e.volume.volume_id for e in case.must("ListVolumes").entries)
         if found != wanted:
             raise Broken("ListVolumes lists %s; there should be %s" % (found, wanted))
-        found = sorted(e.snapshot.snapshot_id for e in case.must("ListSnapshots", secrets=case.secrets).entries)
+        entries = case.must("ListSnapshots", secrets=case.secrets).entries
+        found = sorted(e.snapshot.snapshot_id for e in entries)
         wanted = sorted(i for i, _, _ in self.snapshots.values())
         if found != wanted:
             raise Broken("ListSnapshots lists %s; there should be %s" % (found, wanted))
@@ -443,11 +447,12 @@ class Run:
 
     # ---- all of it ----
 
-    CALLS = ("create",) * 5 + ("clone",) * 3 + ("snapshot",) * 2 + ("restore",) * 2 + ("changing",) * 3 + (
+    CALLS = ("create",) * 5 + ("clone",) * 3 + ("changing",) * 3 + ("snapshot", "restore") * 2 + (
         "expand", "modify", "delete", "delete", "delete", "unsnap", "list")
 
     def go(self, server):
-        with Case(server, "seed-%d" % self.seed, self.version, tuple(self.options), self.replicas) as self.case:
+        with Case(server, "seed-%d" % self.seed, self.version, tuple(self.options),
+                  self.replicas) as self.case:
             self.plan.append("version %s, %s, %d drivers" % (self.version, self.options, self.replicas))
             self.trace = []
             try:
@@ -482,7 +487,8 @@ def report(run, failure):
     print("FAIL seed %d: %s" % (run.seed, str(failure).replace("\n", "\n   ")))
     if not isinstance(failure, Broken):
         traceback.print_exception(failure, file=sys.stdout)
-    for mark, lines in (("planned", run.plan), ("|", run.case.log if run.case else []), (">", run.trace)):
+    log = run.case.log if run.case else []
+    for mark, lines in (("planned", run.plan), ("|", log), (">", run.trace)):
         for line in lines:
             print("   %s %s" % (mark, line.rstrip().replace("\n", "\n      ")))
 
@@ -494,7 +500,8 @@ def main():
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0, help="begin no seed after this time")
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--kernel", action="store_true", help="the kernel's server, see lab --kernel nfsd")
+    parser.add_argument("--kernel", action="store_true", 
+                        help="the kernel's server, see lab --kernel nfsd")
     given = parser.parse_args()
     passed = failed = 0
     begun = time.monotonic()

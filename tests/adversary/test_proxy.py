@@ -109,7 +109,8 @@ class Faults(unittest.TestCase):
             self.assertTrue(os.path.isdir(case.path("v")))
 
     def test_slowness(self):
-        for what, value in (("delay-call", 0.5), ("delay-reply", 0.5), ("stall", 0.5), ("trickle", 0.005)):
+        for what, value in (("delay-call", 0.5), ("delay-reply", 0.5), ("stall", 0.5),
+                            ("trickle", 0.005)):
             with self.subTest(what=what):
                 case = self.case()
                 begun = time.monotonic()
@@ -154,7 +155,8 @@ class Faults(unittest.TestCase):
         traces = []
         for _ in range(2):
             case = self.case()
-            self.under(case, [Rule("LOOKUP", 2, "status DELAY"), Rule("changing", 2, "delay-reply", 0.01)],
+            self.under(case, [Rule("LOOKUP", 2, "status DELAY"),
+                              Rule("changing", 2, "delay-reply", 0.01)],
                        case.request("v", subDir="a/b/v"))
             # What is done in the background, and when, is another matter.
             lines = [re.sub(r"^ *\d+ ", "", line) for line in case.proxy.trace()]

@@ -9,9 +9,9 @@ NFS, MOUNT = 100003, 100005
 LAST = 0x80000000  # of a record mark
 
 STATUS = {
-    "PERM": 1, "NOENT": 2, "IO": 5, "ACCES": 13, "EXIST": 17, "NOTDIR": 20, "FBIG": 27, "NOSPC": 28, "ROFS": 30,
-    "NOTEMPTY": 66, "DQUOT": 69, "STALE": 70, "BADHANDLE": 10001, "NOT_SYNC": 10002, "BAD_COOKIE": 10003,
-    "NOTSUPP": 10004, "SERVERFAULT": 10006, "DELAY": 10008, "EXPIRED": 10011, "GRACE": 10013,
+    "PERM": 1, "NOENT": 2, "IO": 5, "ACCES": 13, "EXIST": 17, "NOTDIR": 20, "FBIG": 27, "NOSPC": 28,
+    "ROFS": 30, "NOTEMPTY": 66, "DQUOT": 69, "STALE": 70, "BADHANDLE": 10001, "NOT_SYNC": 10002,
+    "BAD_COOKIE": 10003, "NOTSUPP": 10004, "SERVERFAULT": 10006, "DELAY": 10008, "EXPIRED": 10011, "GRACE": 10013,
     "STALE_CLIENTID": 10022, "STALE_STATEID": 10023, "NOT_SAME": 10027, "RESOURCE": 10018}
 STATUS["JUKEBOX"] = STATUS["DELAY"]
 STATUS_NAMES = {number: name for name, number in STATUS.items() if name != "JUKEBOX"}
@@ -20,7 +20,8 @@ V3 = ("NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRI
       "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS", "FSSTAT",
       "FSINFO", "PATHCONF", "COMMIT")
 MOUNT_NAMES = ("NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT")
-# What a failed call of version 3 answers behind its status, in words of zeros: post_op_attr is one, wcc_data two.
+# What a failed call of version 3 answers behind its status, in words of zeros: post_op_attr is one,
+# wcc_data two. Where nothing is said: one.
 V3_FAILED = {"GETATTR": 0, "SETATTR": 2, "WRITE": 2, "CREATE": 2, "MKDIR": 2, "SYMLINK": 2, "MKNOD": 2,
              "REMOVE": 2, "RMDIR": 2, "RENAME": 4, "LINK": 3, "COMMIT": 2}
 # Calls that change what is on the server. OPEN_CONFIRM and CLOSE change what it remembers only.
@@ -39,8 +40,8 @@ V4 = {3: "ACCESS", 4: "CLOSE", 5: "COMMIT", 6: "CREATE", 9: "GETATTR", 10: "GETF
       36: "SETCLIENTID_CONFIRM", 37: "VERIFY", 38: "WRITE"}
 V4_NUMBERS = {name: number for number, name in V4.items()}
 # Operations whose answer is the status alone when they succeed.
-SILENT = frozenset(("PUTFH", "PUTROOTFH", "PUTPUBFH", "SAVEFH", "RESTOREFH", "LOOKUP", "LOOKUPP", "VERIFY",
-                    "NVERIFY", "RENEW", "SETCLIENTID_CONFIRM"))
+SILENT = frozenset(("PUTFH", "PUTROOTFH", "PUTPUBFH", "SAVEFH", "RESTOREFH", "LOOKUP", "LOOKUPP",
+                    "VERIFY", "NVERIFY", "RENEW", "SETCLIENTID_CONFIRM"))
 # A compound is named after the first of these that it holds.
 TELLING = ("OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME", "LINK", "SETATTR", "WRITE",
            "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID", "SETCLIENTID_CONFIRM", "RENEW",
@@ -152,9 +153,9 @@ def _read_readdir(r, op):
 
 
 ARGUMENTS = {
-    "ACCESS": _read_fixed(4), "CLOSE": _read_fixed(20), "COMMIT": _read_fixed(12), "CREATE": _read_create,
-    "GETATTR": lambda r, op: r.skip(4 * r.u32()), "LINK": _read_names(1), "LOOKUP": _read_names(1),
-    "NVERIFY": lambda r, op: r.attributes(), "OPEN": _read_open, "OPEN_CONFIRM": _read_fixed(20),
+    "ACCESS": _read_fixed(4), "CLOSE": _read_fixed(20), "COMMIT": _read_fixed(12),
+    "CREATE": _read_create, "GETATTR": lambda r, op: r.skip(4 * r.u32()), "LINK": _read_names(1),
+    "LOOKUP": _read_names(1), "NVERIFY": lambda r, op: r.attributes(), "OPEN": _read_open, "OPEN_CONFIRM": _read_fixed(20),
     "PUTFH": lambda r, op: r.opaque(), "READ": _read_fixed(28), "READDIR": _read_readdir,
     "REMOVE": _read_names(1), "RENAME": _read_names(2), "RENEW": _read_fixed(8),
     "SETATTR": _read_setattr, "SETCLIENTID": _read_setclientid, "SETCLIENTID_CONFIRM": _read_fixed(16),

@@ -168,7 +168,8 @@ def plant(path, big=100000):
     path = os.fsencode(path)
     for folder in (b"", b"d", b"d/e", b"empty", b"locked"):
         os.makedirs(os.path.join(path, folder), exist_ok=True)
-    files = {b"a": b"first\n", b"none": b"", b"d/b": b"x" * 5000, b"d/e/c": b"deep\n", b"locked/in": b"in\n",
+    files = {b"a": b"first\n", b"none": b"", b"d/b": b"x" * 5000, b"d/e/c": b"deep\n",
+             b"locked/in": b"in\n",
              b"big": bytes(i * 7 & 255 for i in range(256)) * (big // 256), b"names\n\xff": b"n"}
     for name, data in files.items():
         trees.write(os.path.join(path, name), data)
@@ -250,7 +251,8 @@ class Case:
                     os.unlink(path)
 
     def note(self, text, *values):
-        self.log.append("%6.2f %s" % (time.monotonic() - self.started, text % values if values else text))
+        text = text % values if values else text
+        self.log.append("%6.2f %s" % (time.monotonic() - self.started, text))
 
     # ---- calls ----
 
@@ -295,13 +297,13 @@ class Case:
         try:
             answer = getattr(client, method)(timeout=timeout, **fields)
         except grpc.RpcError as e:
-            self.note("%s %s: %s: %s", method, self._what(fields), e.code().name, e.details())
+            self.note("%s %s: %s: %s", method, self.what(fields), e.code().name, e.details())
             return None, e
-        self.note("%s %s: OK", method, self._what(fields))
+        self.note("%s %s: OK", method, self.what(fields))
         return answer, None
 
     @staticmethod
-    def _what(fields):
+    def what(fields):
         return next((fields[k].rpartition("/")[2] for k in ("name", "volume_id", "snapshot_id")
                      if k in fields), "")
 
@@ -333,7 +335,7 @@ class Case:
         """The answer of what has to be answered OK in the end."""
         answer, failure = self.settle(method, **fields)
         if failure is not None:
-            raise Broken("%s %s is answered %s: %s" % (method, self._what(fields),
+            raise Broken("%s %s is answered %s: %s" % (method, self.what(fields),
                                                        failure.code().name, failure.details()))
         return answer
 
@@ -414,8 +416,8 @@ class Case:
         raise Broken("left behind:\n" + self.left("%y %p\n"))
 
     def find_server(self):
-        """nfs-ganesha may have lost its way in a directory that was changed on its disk: then it says that
-        a directory which is there is not, until it is started again. Whether it was."""
+        """nfs-ganesha may have lost its way in a directory that was changed on its disk: then it says
+        that a directory which is there is not, until it is started again. Whether it was."""
         if self.server.kernel or not any("READDIR" in line and "NOENT" in line
                                          for line in self.proxy.trace(30)):
             return False
