@@ -11,8 +11,8 @@ LAST = 0x80000000  # of a record mark
 STATUS = {
     "PERM": 1, "NOENT": 2, "IO": 5, "ACCES": 13, "EXIST": 17, "NOTDIR": 20, "FBIG": 27, "NOSPC": 28,
     "ROFS": 30, "NOTEMPTY": 66, "DQUOT": 69, "STALE": 70, "BADHANDLE": 10001, "NOT_SYNC": 10002,
-    "BAD_COOKIE": 10003, "NOTSUPP": 10004, "SERVERFAULT": 10006, "DELAY": 10008, "EXPIRED": 10011, "GRACE": 10013,
-    "STALE_CLIENTID": 10022, "STALE_STATEID": 10023, "NOT_SAME": 10027, "RESOURCE": 10018}
+    "BAD_COOKIE": 10003, "NOTSUPP": 10004, "SERVERFAULT": 10006, "DELAY": 10008, "EXPIRED": 10011,
+    "GRACE": 10013, "STALE_CLIENTID": 10022, "STALE_STATEID": 10023, "NOT_SAME": 10027, "RESOURCE": 10018}
 STATUS["JUKEBOX"] = STATUS["DELAY"]
 STATUS_NAMES = {number: name for name, number in STATUS.items() if name != "JUKEBOX"}
 
@@ -155,8 +155,8 @@ def _read_readdir(r, op):
 ARGUMENTS = {
     "ACCESS": _read_fixed(4), "CLOSE": _read_fixed(20), "COMMIT": _read_fixed(12),
     "CREATE": _read_create, "GETATTR": lambda r, op: r.skip(4 * r.u32()), "LINK": _read_names(1),
-    "LOOKUP": _read_names(1), "NVERIFY": lambda r, op: r.attributes(), "OPEN": _read_open, "OPEN_CONFIRM": _read_fixed(20),
-    "PUTFH": lambda r, op: r.opaque(), "READ": _read_fixed(28), "READDIR": _read_readdir,
+    "LOOKUP": _read_names(1), "NVERIFY": lambda r, op: r.attributes(), "OPEN": _read_open,
+    "OPEN_CONFIRM": _read_fixed(20), "PUTFH": lambda r, op: r.opaque(), "READ": _read_fixed(28), "READDIR": _read_readdir,
     "REMOVE": _read_names(1), "RENAME": _read_names(2), "RENEW": _read_fixed(8),
     "SETATTR": _read_setattr, "SETCLIENTID": _read_setclientid, "SETCLIENTID_CONFIRM": _read_fixed(16),
     "VERIFY": lambda r, op: r.attributes(), "WRITE": _read_write}
