@@ -33,7 +33,7 @@ WAYS = ("same", "other", "give-up", "create-again")
 WHENS = ("before", "after")
 # The sweep. From one call on: which calls, what happens to them, and how many.
 FAULTS = {
-    "stale": ("any", "status STALE", 3), "stale-long": ("any", "status STALE", 40),
+    "stale": ("any", "status STALE", 3), "stale-long": ("any", "status STALE", 12),
     "io": ("any", "status IO", 1), "no-space": ("changing", "status NOSPC", 2),
     "denied": ("any", "status ACCES", 2), "cut": ("any", "cut-after", 1)}
 
