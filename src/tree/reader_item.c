@@ -31,6 +31,49 @@ struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kin
 	return item;
 }
 
+static void forget_names(struct reader *rd, struct reader_folder *folder)
+{
+	rd->names -= folder->names.n;
+	nfs_names_done(&folder->names);
+}
+
+static void folder_free(struct reader *rd, struct reader_folder *folder)
+{
+	forget_names(rd, folder);
+	free(folder);
+}
+
+/* Of what is only counted, nothing has to be exact. */
+static int remember_name(struct reader *rd, struct reader_folder *folder, const char *name)
+{
+	int r;
+
+	if (rd->names >= READER_NAMES_MAX || rd->options->count) {
+		folder->forgets = true;
+		forget_names(rd, folder);
+	}
+	if (folder->forgets)
+		return 0;
+	r = nfs_names_add(&folder->names, name);
+	rd->names += r == 0;
+	return r;
+}
+
+/* It has been dropped from the line, and will be read again. */
+static void forget_name(struct reader *rd, struct reader_folder *folder, const char *name)
+{
+	const size_t before = folder->names.n;
+
+	nfs_names_forget(&folder->names, name);
+	rd->names -= before - folder->names.n;
+}
+
+void reader_item_open(struct reader_item *item)
+{
+	tree_file_init(&item->file, item->reader->work, &item->handle, item->attr.size);
+	tree_file_watch(&item->file, &item->attr);
+}
+
 void reader_item_free(struct reader_item *item)
 {
 	struct reader *rd = item->reader;
@@ -41,7 +84,7 @@ void reader_item_free(struct reader_item *item)
 	list_remove(&item->link);
 	tree_file_done(&item->file);
 	if (item->kind == ITEM_REST)
-		free(item->folder);
+		folder_free(rd, item->folder);
 	free(item->fetch);
 	free(item->text);
 	free(item);
@@ -62,13 +105,16 @@ static int add_rest(struct reader *rd, struct reader_item *entry)
 		return -ENOMEM;
 	folder->parent = entry->folder;
 	folder->handle = entry->handle;
+	folder->fileid = entry->attr.fileid;
+	folder->fsid = entry->attr.fsid;
+	folder->fsid_minor = entry->attr.fsid_minor;
 	rest = reader_item_new(rd, ITEM_REST, folder, "");
 	if (rest == NULL) {
 		free(folder);
 		return -ENOMEM;
 	}
 	/* What is left out has no contents. */
-	folder->eof = entry->attr.fsid != rd->fsid;
+	folder->eof = !nfs_attr_is_same_fs(&entry->attr, rd->root);
 	if (folder->eof)
 		rest->state = ITEM_READY;
 	entry->rest = rest;
@@ -105,6 +151,11 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 	/* No name that a file system has; what is made of one could be anywhere. */
 	if (entry->name[0] == '\0' || strchr(entry->name, '/') != NULL) {
 		rest->reader->work->progress.left_out++;
+		return;
+	}
+	/* The directory has begun again, and this one has been given. */
+	if (nfs_names_has(&rest->folder->names, entry->name)) {
+		fetch->last = entry->cookie;
 		return;
 	}
 	item = reader_item_new(rest->reader, ITEM_ENTRY, rest->folder, entry->name);
@@ -146,13 +197,15 @@ static int take_page(struct reader *rd, struct reader_fetch *fetch)
 	memcpy(folder->verifier, fetch->op.verifier, sizeof(folder->verifier));
 	folder->eof = fetch->op.eof;
 	rest->state = folder->eof ? ITEM_READY : ITEM_WAITING;
+	rest->looks = 0;
 	while (r == 0 && !list_is_empty(&fetch->entries)) {
 		struct reader_item *item =
 			container_of(fetch->entries.next, struct reader_item, link);
 
 		list_remove(&item->link);
 		insert_before(&rest->link, item);
-		if (is_known(item))
+		r = remember_name(rd, folder, item->name);
+		if (r == 0 && is_known(item))
 			r = reader_item_settle(rd, item);
 	}
 	return r;
@@ -301,7 +354,7 @@ static int fill_file(struct reader *rd, struct reader_item *item)
 	if (rd->work->fetched >= BYTES_AHEAD)
 		return 1;
 	if (!f->started)
-		tree_file_init(f, rd->work, &item->handle, item->attr.size);
+		reader_item_open(item);
 	r = tree_file_fill(f, false);
 	return r == 0 && f->next < f->size && !f->at_end ? 1 : r;
 }
@@ -376,6 +429,7 @@ void reader_drop_some(struct reader *rd)
 			rest->folder->eof = false;
 			rest->error = 0; /* of a page behind these */
 			rest->state = ITEM_WAITING;
+			forget_name(rd, rest->folder, item->name);
 			if (item->rest != NULL)
 				reader_item_free(item->rest);
 			reader_item_free(item);

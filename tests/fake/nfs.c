@@ -29,7 +29,7 @@ struct inode {
 	enum nfs_type type;
 	uint32_t mode, uid, gid;
 	uint64_t fsid;
-	struct nfs_time atime, mtime;
+	struct nfs_time atime, mtime, ctime;
 	struct nfs_device device;
 	char *text; /* of a symbolic link */
 	char **blocks; /* of a file; NULL: a hole */
@@ -106,7 +106,7 @@ static struct inode *inode_new(struct fake_nfs *f, enum nfs_type type, uint32_t 
 	inode->type = type;
 	inode->mode = mode;
 	inode->fsid = 1;
-	inode->atime = inode->mtime = now(f);
+	inode->atime = inode->mtime = inode->ctime = now(f);
 	if ((inode->id & (inode->id - 1)) == 0)
 		f->inodes = must(reallocarray(f->inodes, inode->id * 2, sizeof(struct inode *)));
 	f->inodes[inode->id] = inode;
@@ -176,7 +176,7 @@ static void attach(struct fake_nfs *f, struct inode *dir, struct node *node)
 	node->parent = dir;
 	if (node->inode->type == NFS_TYPE_DIRECTORY)
 		node->inode->parent = dir;
-	dir->mtime = now(f);
+	dir->mtime = dir->ctime = node->inode->ctime = now(f);
 }
 
 static void detach(struct fake_nfs *f, struct node *node)
@@ -187,7 +187,7 @@ static void detach(struct fake_nfs *f, struct node *node)
 		at = &(*at)->next;
 	*at = node->next;
 	list_remove(&node->link);
-	node->parent->mtime = now(f);
+	node->parent->mtime = node->parent->ctime = node->inode->ctime = now(f);
 }
 
 static struct node *node_new(struct fake_nfs *f, struct inode *dir, const char *name,
@@ -244,6 +244,7 @@ static void describe(const struct inode *inode, struct nfs_handle *handle, struc
 		.device = inode->device,
 		.atime = inode->atime,
 		.mtime = inode->mtime,
+		.ctime = inode->ctime,
 	};
 }
 
@@ -284,6 +285,7 @@ static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_
 
 	if (!is_root(f, op) && (uid != inode->uid || (change->has_uid && change->uid != uid)))
 		return -EPERM;
+	inode->ctime = now(f);
 	if (change->has_mode)
 		inode->mode = change->mode;
 	if (change->has_uid)
@@ -570,6 +572,7 @@ static void read_from(struct inode *inode, uint64_t offset, char *data, size_t l
 static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 {
 	uint64_t left = op->offset < inode->size ? inode->size - op->offset : 0;
+	struct nfs_handle unused;
 
 	assert(op->count <= NFS_TRANSFER_MAX);
 	if (f->habits.transfer_max != 0 && op->count > f->habits.transfer_max)
@@ -578,6 +581,8 @@ static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op 
 		op->count = (uint32_t)left;
 	op->eof = op->count == left;
 	read_from(inode, op->offset, op->buffer, op->count);
+	if (op->full && !f->habits.bare)
+		describe(inode, &unused, &op->attr);
 	return 0;
 }
 
@@ -587,7 +592,7 @@ static int do_write(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 	if (f->habits.transfer_max != 0 && op->count > f->habits.transfer_max)
 		op->count = f->habits.transfer_max;
 	write_to(inode, op->offset, op->buffer, op->count);
-	inode->mtime = now(f);
+	inode->mtime = inode->ctime = now(f);
 	memcpy(op->verifier, f->verifier, sizeof(op->verifier));
 	return 0;
 }
@@ -945,13 +950,18 @@ void fake_nfs_write(struct fake_nfs *f, const char *path, uint64_t offset, const
 	inode = resolve(f, path, true, NULL);
 	inode->type = NFS_TYPE_FILE;
 	write_to(inode, offset, data, len);
+	inode->ctime = now(f);
 	pthread_mutex_unlock(&f->lock);
 }
 
 void fake_nfs_truncate(struct fake_nfs *f, const char *path, uint64_t size)
 {
+	struct inode *inode;
+
 	pthread_mutex_lock(&f->lock);
-	truncate_to(resolve(f, path, false, NULL), size);
+	inode = resolve(f, path, false, NULL);
+	truncate_to(inode, size);
+	inode->ctime = now(f);
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -984,6 +994,7 @@ void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *a
 	inode->mtime = attr->mtime;
 	if (attr->fsid != 0)
 		inode->fsid = attr->fsid;
+	inode->ctime = now(f);
 	pthread_mutex_unlock(&f->lock);
 }
 
