@@ -11,7 +11,7 @@
 
 #define READDIR_TIMES_MAX 16 /* that a directory is begun again */
 #define READDIR_PAUSE_MS 10
-#define READDIR_NAMES_MAX 1000000 /* of one directory: 8 MB of hashes */
+#define READDIR_NAMES_MAX 1000000 /* of one directory: of more, none is remembered */
 
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
@@ -163,22 +163,24 @@ static void on_entry(struct nfs_op *op, const struct nfs_entry *entry)
 {
 	struct readdir_walk *walk = op->data;
 
-	if (walk->result < 0 || nfs_names_has(&walk->given, entry->name))
+	int r = 1;
+
+	if (walk->result < 0)
 		return;
 	walk->forgets = walk->forgets || walk->given.n == READDIR_NAMES_MAX;
 	if (!walk->forgets)
-		walk->result = nfs_names_add(&walk->given, entry->name);
-	if (walk->result == 0)
-		walk->result = walk->entry(walk->data, entry);
+		r = nfs_names_add(&walk->given, entry->name);
+	if (r == 1)
+		r = walk->entry(walk->data, entry);
+	walk->result = r;
 }
 
 /* The server has lost its place, as the directory changed: what was given is passed over then. */
-static void begin_again(struct nfs_op *op, struct readdir_walk *walk, unsigned int times)
+static void begin_again(struct nfs_op *op, unsigned int times)
 {
 	op->cookie = 0;
 	op->eof = false;
 	memset(op->verifier, 0, sizeof(op->verifier));
-	nfs_names_begin_again(&walk->given);
 	clock_sleep_ms(READDIR_PAUSE_MS * times);
 }
 
@@ -191,7 +193,7 @@ static int read_pages(struct nfs_client *c, struct nfs_op *op, struct readdir_wa
 		int r = nfs_client_call(c, op);
 
 		if (r == -ERESTART && !walk->forgets && times < READDIR_TIMES_MAX) {
-			begin_again(op, walk, ++times);
+			begin_again(op, ++times);
 			continue;
 		}
 		if (r < 0)

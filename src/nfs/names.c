@@ -6,98 +6,105 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
-#include "base/str.h"
+#define SIZE_FIRST 16
 
-#define CAP_FIRST 16
-
-static uint64_t hash_of(const char *name)
+/* FNV-1a from a start that nobody knows, and its bits spread. Never 0. */
+static uint64_t hash_of(const struct nfs_names *names, const char *name)
 {
-	return str_hash(name, strlen(name));
+	uint64_t h = names->key;
+
+	for (; *name != '\0'; name++) {
+		h ^= (unsigned char)*name;
+		h *= UINT64_C(1099511628211);
+	}
+	h ^= h >> 33;
+	h *= UINT64_C(0xff51afd7ed558ccd);
+	h ^= h >> 33;
+	return h != 0 ? h : 1;
+}
+
+/* Where it is, or where it would be. */
+static size_t find(const struct nfs_names *names, uint64_t hash)
+{
+	size_t i = hash & (names->size - 1);
+
+	while (names->slots[i] != 0 && names->slots[i] != hash)
+		i = (i + 1) & (names->size - 1);
+	return i;
+}
+
+static int grow(struct nfs_names *names)
+{
+	struct nfs_names larger = { .n = names->n, .key = names->key };
+	size_t i;
+
+	/* Without chance it is a hash all the same. */
+	if (names->size == 0 && getrandom(&larger.key, sizeof(larger.key), GRND_NONBLOCK) < 0)
+		larger.key = UINT64_C(14695981039346656037);
+	larger.size = names->size > 0 ? names->size * 2 : SIZE_FIRST;
+	larger.slots = calloc(larger.size, sizeof(*larger.slots));
+	if (larger.slots == NULL)
+		return -ENOMEM;
+	for (i = 0; i < names->size; i++)
+		if (names->slots[i] != 0)
+			larger.slots[find(&larger, names->slots[i])] = names->slots[i];
+	free(names->slots);
+	*names = larger;
+	return 0;
 }
 
 int nfs_names_add(struct nfs_names *names, const char *name)
 {
-	if (names->n == names->cap) {
-		size_t cap = names->cap > 0 ? names->cap * 2 : CAP_FIRST;
-		uint64_t *hashes = reallocarray(names->hashes, cap, sizeof(*hashes));
+	uint64_t hash;
+	size_t i;
 
-		if (hashes == NULL)
-			return -ENOMEM;
-		names->hashes = hashes;
-		names->cap = cap;
-	}
-	names->hashes[names->n++] = hash_of(name);
-	return 0;
+	if (names->n >= names->size / 4 * 3 && grow(names) < 0)
+		return -ENOMEM;
+	hash = hash_of(names, name);
+	i = find(names, hash);
+	if (names->slots[i] == hash)
+		return 0;
+	names->slots[i] = hash;
+	names->n++;
+	return 1;
 }
 
-/* The first of those in the sorted part that is not less. */
-static size_t find_sorted(const struct nfs_names *names, uint64_t hash)
+/* What stands behind it may have found its place taken: it moves up. */
+static void close_gap(struct nfs_names *names, size_t gap)
 {
-	size_t from = 0, to = names->n_sorted;
+	const size_t mask = names->size - 1;
+	size_t i;
 
-	while (from < to) {
-		size_t middle = from + (to - from) / 2;
+	for (i = (gap + 1) & mask; names->slots[i] != 0; i = (i + 1) & mask) {
+		size_t wanted = names->slots[i] & mask;
 
-		if (names->hashes[middle] < hash)
-			from = middle + 1;
-		else
-			to = middle;
+		if (((i - wanted) & mask) < ((i - gap) & mask))
+			continue;
+		names->slots[gap] = names->slots[i];
+		gap = i;
 	}
-	return from;
-}
-
-static void take_out(struct nfs_names *names, size_t i)
-{
-	names->n--;
-	memmove(names->hashes + i, names->hashes + i + 1, (names->n - i) * sizeof(*names->hashes));
+	names->slots[gap] = 0;
 }
 
 void nfs_names_forget(struct nfs_names *names, const char *name)
 {
-	uint64_t hash = hash_of(name);
-	size_t i = names->n;
-
-	while (i > names->n_sorted)
-		if (names->hashes[--i] == hash) {
-			take_out(names, i);
-			return;
-		}
-	i = find_sorted(names, hash);
-	if (i == names->n_sorted || names->hashes[i] != hash)
-		return;
-	names->n_sorted--;
-	take_out(names, i);
-}
-
-static int compare(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
-void nfs_names_begin_again(struct nfs_names *names)
-{
-	if (names->n > 0)
-		qsort(names->hashes, names->n, sizeof(*names->hashes), compare);
-	names->n_sorted = names->n;
-}
-
-bool nfs_names_has(const struct nfs_names *names, const char *name)
-{
 	uint64_t hash;
 	size_t i;
 
-	if (names->n_sorted == 0)
-		return false;
-	hash = hash_of(name);
-	i = find_sorted(names, hash);
-	return i < names->n_sorted && names->hashes[i] == hash;
+	if (names->n == 0)
+		return;
+	hash = hash_of(names, name);
+	i = find(names, hash);
+	if (names->slots[i] != hash)
+		return;
+	close_gap(names, i);
+	names->n--;
 }
 
 void nfs_names_done(struct nfs_names *names)
 {
-	free(names->hashes);
+	free(names->slots);
 	*names = (struct nfs_names){ .n = 0 };
 }

@@ -23,7 +23,7 @@
 #define STALE_MS 5000 /* for which handles that are stale may become good again */
 #define REPLACED 2 /* there is another item in the place of this one */
 #define PAUSE_FIRST_MS 10
-#define PAUSE_LAST_MS 500
+#define PAUSE_LAST_MS 100
 
 int reader_failed(struct reader *rd, int r, const char *verb, const char *path, struct error *err)
 {
@@ -43,12 +43,6 @@ static int changes_too_often(struct reader *rd, struct error *err)
 }
 
 /* -------- whether a directory is alive -------- */
-
-static bool is_it(const struct reader_folder *folder, const struct nfs_attr *attr)
-{
-	return attr->type == NFS_TYPE_DIRECTORY && attr->is_full && attr->fileid == folder->fileid &&
-	       attr->fsid == folder->fsid && attr->fsid_minor == folder->fsid_minor;
-}
 
 static int stat_folder(struct reader *rd, const struct reader_folder *folder)
 {
@@ -83,7 +77,10 @@ static char *name_of(const struct reader *rd, const struct reader_folder *folder
 	return strndup(rd->path.data + from, folder->path_len - from);
 }
 
-/* From a folder that is alive to the one in it on the way to the other. -ENOENT: that has gone. */
+/*
+ * From a folder that is alive to the one in it on the way to the other, or to what has taken its place. -ENOENT:
+ * there is no directory.
+ */
 static int step_down(struct reader *rd, const struct reader_folder *from, struct reader_folder *to)
 {
 	cleanup_free char *name = name_of(rd, to);
@@ -94,10 +91,13 @@ static int step_down(struct reader *rd, const struct reader_folder *from, struct
 	if (name == NULL)
 		return -ENOMEM;
 	r = look_up(rd, &from->handle, name, &handle, &attr);
-	if (r == 0 && !is_it(to, &attr))
+	if (r == 0 && (attr.type != NFS_TYPE_DIRECTORY || !nfs_attr_is_same_fs(&attr, rd->root)))
 		return -ENOENT;
-	if (r == 0)
+	if (r == 0) {
+		to->replaced = to->replaced || attr.fileid != to->fileid;
 		to->handle = handle;
+		to->fileid = attr.fileid;
+	}
 	if (r != -ENOENT)
 		return r;
 	r = stat_folder(rd, from);
@@ -136,8 +136,8 @@ static int walk_to(struct reader *rd, struct reader_folder *folder)
 }
 
 /*
- * Returns 0: its handle leads to it; 1: it does again, or another handle does by now; -ENOENT: it has gone;
- * or another negative errno, with the error set.
+ * Returns 0: its handle leads to it; 1: it does again, or the handle is another by now, that of another
+ * directory perhaps (replaced); -ENOENT: it has gone; or another negative errno, with the error set.
  */
 static int prove(struct reader *rd, struct reader_folder *folder, struct error *err)
 {
@@ -262,7 +262,6 @@ static int begin_again(struct reader *rd, struct reader_item *rest, struct error
 	folder->cookie = 0;
 	memset(folder->verifier, 0, sizeof(folder->verifier));
 	folder->eof = false;
-	nfs_names_begin_again(&folder->names);
 	clock_sleep_ms(PAUSE_FIRST_MS * folder->times);
 	return 1;
 }
@@ -290,6 +289,11 @@ static int replace(struct reader *rd, struct reader_item *rest, const char *name
 	return reader_item_settle(rd, item) < 0 ? error_oom(err) : REPLACED;
 }
 
+static bool is_untouched(const struct reader_folder *folder)
+{
+	return folder->cookie == 0 && folder->names.n == 0 && !folder->forgets;
+}
+
 /* It is not what its name leads to any more. */
 static int list_successor(struct reader *rd, struct reader_item *rest, struct error *err)
 {
@@ -308,7 +312,8 @@ static int list_successor(struct reader *rd, struct reader_item *rest, struct er
 	}
 	if (r < 0)
 		return r;
-	if (folder->cookie == 0 && folder->names.n == 0 && !folder->forgets)
+	folder->replaced = false;
+	if (is_untouched(folder))
 		return replace(rd, rest, name, &handle, &attr, err);
 	if (attr.type != NFS_TYPE_DIRECTORY || !nfs_attr_is_same_fs(&attr, rd->root)) {
 		rd->work->progress.vanished++;
@@ -321,15 +326,18 @@ static int list_successor(struct reader *rd, struct reader_item *rest, struct er
 
 static int list_on(struct reader *rd, struct reader_item *rest, struct error *err)
 {
+	struct reader_folder *folder = rest->folder;
 	int r = rest->error;
 
 	if (r == -ERESTART)
 		return begin_again(rd, rest, err);
+	if (r == 0 && folder->replaced)
+		return list_successor(rd, rest, err);
 	if (++rest->looks > LOOKS_MAX)
 		return changes_too_often(rd, err);
-	r = prove(rd, rest->folder, err);
+	r = prove(rd, folder, err);
 	if (r >= 0)
-		return 1;
+		return folder->replaced ? list_successor(rd, rest, err) : 1;
 	/* Of the root there is no name, and no proof. */
 	return r == -ENOENT && err->code == ERROR_OK ? list_successor(rd, rest, err) : r;
 }

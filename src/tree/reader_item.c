@@ -43,7 +43,7 @@ static void folder_free(struct reader *rd, struct reader_folder *folder)
 	free(folder);
 }
 
-/* Of what is only counted, nothing has to be exact. */
+/* 1: it is new, as far as is known. Of what is only counted, nothing has to be exact. */
 static int remember_name(struct reader *rd, struct reader_folder *folder, const char *name)
 {
 	int r;
@@ -53,9 +53,9 @@ static int remember_name(struct reader *rd, struct reader_folder *folder, const 
 		forget_names(rd, folder);
 	}
 	if (folder->forgets)
-		return 0;
+		return 1;
 	r = nfs_names_add(&folder->names, name);
-	rd->names += r == 0;
+	rd->names += r == 1;
 	return r;
 }
 
@@ -106,8 +106,6 @@ static int add_rest(struct reader *rd, struct reader_item *entry)
 	folder->parent = entry->folder;
 	folder->handle = entry->handle;
 	folder->fileid = entry->attr.fileid;
-	folder->fsid = entry->attr.fsid;
-	folder->fsid_minor = entry->attr.fsid_minor;
 	rest = reader_item_new(rd, ITEM_REST, folder, "");
 	if (rest == NULL) {
 		free(folder);
@@ -153,11 +151,6 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 		rest->reader->work->progress.left_out++;
 		return;
 	}
-	/* The directory has begun again, and this one has been given. */
-	if (nfs_names_has(&rest->folder->names, entry->name)) {
-		fetch->last = entry->cookie;
-		return;
-	}
 	item = reader_item_new(rest->reader, ITEM_ENTRY, rest->folder, entry->name);
 	if (item == NULL) {
 		rest->error = -ENOMEM;
@@ -198,17 +191,21 @@ static int take_page(struct reader *rd, struct reader_fetch *fetch)
 	folder->eof = fetch->op.eof;
 	rest->state = folder->eof ? ITEM_READY : ITEM_WAITING;
 	rest->looks = 0;
-	while (r == 0 && !list_is_empty(&fetch->entries)) {
+	while (r >= 0 && !list_is_empty(&fetch->entries)) {
 		struct reader_item *item =
 			container_of(fetch->entries.next, struct reader_item, link);
 
+		r = remember_name(rd, folder, item->name);
+		if (r <= 0) {
+			reader_item_free(item);
+			continue;
+		}
 		list_remove(&item->link);
 		insert_before(&rest->link, item);
-		r = remember_name(rd, folder, item->name);
-		if (r == 0 && is_known(item))
+		if (is_known(item))
 			r = reader_item_settle(rd, item);
 	}
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static int take(struct reader *rd, struct reader_item *item, struct reader_fetch *fetch)

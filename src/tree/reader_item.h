@@ -26,10 +26,11 @@
 struct reader_folder {
 	struct reader_folder *parent;
 	struct nfs_handle handle;
-	uint64_t fileid, fsid, fsid_minor; /* by which it is known where its handle is not */
+	uint64_t fileid; /* by which it is known where its handle is not */
 	struct nfs_names names; /* that stand in the line, or have been delivered */
 	bool forgets; /* there are more than can be remembered */
 	unsigned int times; /* that it has begun again */
+	bool replaced; /* its name leads to another directory by now, whose handle this is: it has to */
 	char verifier[8];
 	uint64_t cookie; /* where the next page starts */
 	bool eof;
@@ -153,7 +154,7 @@ int reader_failed(struct reader *rd, int r, const char *verb, const char *path, 
 int reader_look_again(struct reader *rd, struct reader_item *item, struct error *err);
 
 /*
- * The directory that the sink is in could not be read on: rest->error. Returns 1: it, or what is under its
+ * The directory that the sink is in could not be read on: rest->error; or it was, and has been replaced. Returns 1: it, or what is under its
  * name now, comes again; 0: it ends here, as it is gone; or a negative errno with the error set.
  */
 int reader_list_again(struct reader *rd, struct reader_item *rest, struct error *err);

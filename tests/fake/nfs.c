@@ -223,7 +223,8 @@ static struct inode *by_handle(struct fake_nfs *f, const struct nfs_handle *hand
 	return f->inodes[id];
 }
 
-static void describe(const struct inode *inode, struct nfs_handle *handle, struct nfs_attr *attr)
+static void describe(const struct fake_nfs *f, const struct inode *inode, struct nfs_handle *handle,
+		     struct nfs_attr *attr)
 {
 	memset(handle, 0, sizeof(*handle));
 	handle->len = sizeof(inode->id);
@@ -246,6 +247,8 @@ static void describe(const struct inode *inode, struct nfs_handle *handle, struc
 		.mtime = inode->mtime,
 		.ctime = inode->ctime,
 	};
+	if (f->habits.used_lags && inode->type == NFS_TYPE_FILE)
+		attr->used = 0;
 }
 
 /* -------- operations -------- */
@@ -263,7 +266,7 @@ static int do_lookup(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 
 	if (node == NULL)
 		return -ENOENT;
-	describe(node->inode, &op->handle, &op->attr);
+	describe(f, node->inode, &op->handle, &op->attr);
 	if (f->habits.bare)
 		op->attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
 	return 0;
@@ -351,7 +354,7 @@ static int do_make(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	}
 	node_new(f, dir, op->name, inode);
 	if (!f->habits.bare)
-		describe(inode, &op->handle, &op->attr);
+		describe(f, inode, &op->handle, &op->attr);
 	return 0;
 }
 
@@ -509,7 +512,7 @@ static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op
 		struct nfs_entry entry = { .name = page[i]->name, .cookie = page[i]->cookie };
 
 		if (has_attributes(f, page[i]) && may(f, dir, op, MAY_SEARCH))
-			describe(page[i]->inode, &entry.handle, &entry.attr);
+			describe(f, page[i]->inode, &entry.handle, &entry.attr);
 		op->cookie = entry.cookie;
 		op->entry(op, &entry);
 	}
@@ -582,7 +585,7 @@ static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op 
 	op->eof = op->count == left;
 	read_from(inode, op->offset, op->buffer, op->count);
 	if (op->full && !f->habits.bare)
-		describe(inode, &unused, &op->attr);
+		describe(f, inode, &unused, &op->attr);
 	return 0;
 }
 
@@ -603,7 +606,7 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 
 	switch (op->type) {
 	case NFS_OP_GETATTR:
-		describe(inode, &unused, &op->attr);
+		describe(f, inode, &unused, &op->attr);
 		return 0;
 	case NFS_OP_SETATTR:
 		return do_setattr(f, inode, op);
@@ -799,7 +802,7 @@ static struct nfs_client *connect_to(struct fake_nfs *f, const struct nfs_export
 	r = nfs_export_copy(&client->client.export, e);
 	assert(r == 0);
 	pthread_mutex_lock(&f->lock);
-	describe(f->root, &client->client.root, &unused);
+	describe(f, f->root, &client->client.root, &unused);
 	pthread_mutex_unlock(&f->lock);
 	return &client->client;
 }
@@ -1006,7 +1009,7 @@ bool fake_nfs_get(struct fake_nfs *f, const char *path, struct nfs_handle *ret_h
 	pthread_mutex_lock(&f->lock);
 	inode = resolve(f, path, false, NULL);
 	if (inode != NULL)
-		describe(inode, ret_handle, ret_attr);
+		describe(f, inode, ret_handle, ret_attr);
 	pthread_mutex_unlock(&f->lock);
 	return inode != NULL;
 }

@@ -38,6 +38,7 @@ struct fake_habits {
 	uint32_t transfer_max; /* bytes that a READ gives and a WRITE takes; 0: what is asked for */
 	bool modes; /* the modes of directories count, for all but root */
 	bool folds; /* "A" is another name of "a" */
+	bool used_lags; /* no room is taken by what has been written */
 	bool late; /* names are removed and looked up at once, and all else is answered before that */
 };
 
