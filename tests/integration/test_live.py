@@ -3,7 +3,7 @@
 """Clones and snapshots of volumes that are written to meanwhile, and of servers that forget their
 handles for a moment: what is answered OK is whole.
 
-Runs inside a lab (Kernel: with --kernel nfsd), with CSI_NFS naming the driver.
+Runs inside a lab (Kernel: with --kernel nfs and nfsd), with CSI_NFS naming the driver.
 """
 import contextlib
 import os
@@ -21,17 +21,18 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 # pylint: disable=wrong-import-position
 import harness
 import servers
-from cases import CODE, DISK, LAB, Base, OnServer
+from cases import CODE, DISK, LAB, SERVER, Base, OnServer
 from driver import Driver
 from servers import Export, Image, KernelServer
 
 BUSY = (CODE.ABORTED, CODE.UNAVAILABLE)
 BLOCK = 4096
-MEGABYTES = 100
 
 
 class Live:
     """What a copy of a volume promises that somebody works in: mixed in beside OnServer."""
+
+    megabytes = 100
 
     def copies(self, name, volume_id):
         """A clone and what is restored from a snapshot, one after the other: where they are."""
@@ -80,33 +81,36 @@ class Live:
             thread.join()
         self.assertEqual(failed, [])
 
-    @staticmethod
-    def write_version(path, byte):
+    def write_version(self, path, byte):
         with open(path, "wb") as f:
-            for _ in range(MEGABYTES):
+            for _ in range(self.megabytes):
                 f.write(bytes([byte]) * (1 << 20))
 
-    def replace(self, stop, path):
+    def replace(self, stop, folder):
         """Whole versions, each of one byte: at each moment the name is that of one of them."""
         for n in range(8):
-            self.write_version(path + ".new", ord("b") + n)
-            os.rename(path + ".new", path)
+            self.write_version(os.path.join(folder, "..", "new"), ord("b") + n)
+            os.rename(os.path.join(folder, "..", "new"), os.path.join(folder, "file"))
             if stop.wait(random.uniform(0.1, 1.0)):
                 return
+
+    def worked_in(self, name):
+        """Where those who work in the volume find it."""
+        return self.path(name)
 
     def is_version(self, what, path):
         with open(path, "rb") as f:
             first = f.read(1 << 20)
             self.assertEqual(first, first[:1] * (1 << 20), what + ": more than one version at the start")
-            for n in range(1, MEGABYTES):
+            for n in range(1, self.megabytes):
                 self.assertEqual(f.read(1 << 20), first, "%s: another version at %d MiB" % (what, n))
             self.assertEqual(f.read(1), b"", what + ": longer than any version")
 
     def test_replaced_by_rename(self):
         volume = self.create("replaced").volume_id
-        path = self.path("replaced", "file")
-        self.write_version(path, ord("a"))
-        with self.meanwhile(self.replace, path):
+        folder = self.worked_in("replaced")
+        self.write_version(os.path.join(folder, "file"), ord("a"))
+        with self.meanwhile(self.replace, folder):
             for what, _ in self.copies("replaced", volume):
                 self.is_version(what, os.path.join(self.other, what + "-replaced", "file"))
         self.delete(volume)
@@ -122,7 +126,7 @@ class Live:
             while not stop.is_set():
                 generation += 1
                 for _ in range(500):
-                    offset = random.randrange(MEGABYTES << 20) // BLOCK * BLOCK
+                    offset = random.randrange(self.megabytes << 20) // BLOCK * BLOCK
                     f.seek(offset)
                     f.write(self.block(offset, generation))
                 time.sleep(0.02)
@@ -130,7 +134,7 @@ class Live:
     def is_written_in_place(self, what, path):
         """Each block is one that stood there."""
         with open(path, "rb") as f:
-            for offset in range(0, MEGABYTES << 20, BLOCK):
+            for offset in range(0, self.megabytes << 20, BLOCK):
                 got = f.read(BLOCK)
                 self.assertEqual(got, self.block(offset, int(got[13:21])),
                                  "%s: no block of the file at %d" % (what, offset))
@@ -138,9 +142,9 @@ class Live:
 
     def test_written_in_place(self):
         volume = self.create("written").volume_id
-        path = self.path("written", "file")
+        path = os.path.join(self.worked_in("written"), "file")
         with open(path, "wb") as f:
-            for offset in range(0, MEGABYTES << 20, BLOCK):
+            for offset in range(0, self.megabytes << 20, BLOCK):
                 f.write(self.block(offset, 0))
         with self.meanwhile(self.overwrite, path):
             for what, _ in self.copies("written", volume):
@@ -167,8 +171,9 @@ class Version4(OnGanesha, Base):
 
 
 class Kernel(Live, Base):
-    """Linux's own server, which forgets a file when its name goes."""
+    """Linux's own server, which forgets a file when a client takes its name away."""
 
+    megabytes = 30
     OPTIONS = "rw,no_root_squash,insecure,no_subtree_check,"
 
     @classmethod
@@ -181,12 +186,17 @@ class Kernel(Live, Base):
         cls.server.start()
         for fsid, path in ((2, cls.other), (0, cls.place)):  # 0: the root of the version 4 tree
             servers.run("exportfs", "-i", "-o", cls.OPTIONS + "fsid=%d" % fsid, "*:" + path)
+        cls.mounted = os.path.join(LAB, "mounted")
+        os.makedirs(cls.mounted)
+        servers.run("mount", "-t", "nfs", "-o", "vers=3,nolock,actimeo=0,port=2049,tcp,soft",
+                    "%s:%s" % (SERVER, cls.share), cls.mounted)
         cls.driver = Driver(LAB, name="live")
         cls.driver.start()
 
     @classmethod
     def tearDownClass(cls):
         cls.driver.stop()
+        servers.run("umount", "--force", "--lazy", cls.mounted)
         cls.server.done()
 
     client = OnServer.client
@@ -200,6 +210,9 @@ class Kernel(Live, Base):
 
     def setUp(self):
         self.server.flags = lambda version: ["vers=" + version]
+
+    def worked_in(self, name):
+        return os.path.join(self.mounted, name)
 
     def unexport(self, stop):
         """Nothing is known for 0.4 s, again and again."""
