@@ -179,7 +179,8 @@ bool transfer_is_to_be_retried(struct transfer *t, int r, struct error *err)
 	const struct tree_progress none = { .files = 0 };
 	struct error unused = { .code = ERROR_OK };
 
-	if (r != -ERESTART || ++t->attempts >= ATTEMPTS_MAX || tree_check_cancel(&t->work, &unused) < 0)
+	if (r != -ERESTART || ++t->attempts >= ATTEMPTS_MAX ||
+	    tree_check_cancel(&t->work, &unused) < 0)
 		return false;
 	log_info("A copy is begun again", LOG_STR("what", t->what), LOG_STR("reason", err->msg));
 	error_clear(err);

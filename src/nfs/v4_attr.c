@@ -43,7 +43,8 @@
 #define OWNER (BIT(ATTR_OWNER) | BIT(ATTR_OWNER_GROUP))
 #define ENTRY (BIT(ATTR_RDATTR_ERROR) | BIT(ATTR_FILEHANDLE))
 #define TIMES (BIT(ATTR_TIME_ACCESS) | BIT(ATTR_TIME_MODIFY))
-#define CHANGE (BIT(ATTR_CHANGE) | BIT(ATTR_TIME_METADATA)) /* of which a server may lack the time */
+#define CHANGE                                                                                     \
+	(BIT(ATTR_CHANGE) | BIT(ATTR_TIME_METADATA)) /* of which a server may lack the time */
 #define FULL                                                                                       \
 	(BIT(ATTR_SIZE) | BIT(ATTR_FSID) | BIT(ATTR_FILEID) | BIT(ATTR_NUMLINKS) |                 \
 	 BIT(ATTR_RAWDEV) | BIT(ATTR_SPACE_USED) | TIMES)

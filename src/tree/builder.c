@@ -316,8 +316,10 @@ static int drop(struct tree_sink *sink, struct error *err)
 	r = stop_node(b, node, err);
 	if (r < 0)
 		return r;
-	r = (node->attr.type == NFS_TYPE_DIRECTORY ? nfs_rmdir : nfs_remove)(
-		b->work->to, &parent->handle, node->name);
+	if (node->attr.type == NFS_TYPE_DIRECTORY)
+		r = nfs_rmdir(b->work->to, &parent->handle, node->name);
+	else
+		r = nfs_remove(b->work->to, &parent->handle, node->name);
 	if (r < 0 && r != -ENOENT) {
 		builder_fail(b, r, "removing", node->name);
 		return failure(b, err);

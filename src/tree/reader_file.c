@@ -105,8 +105,8 @@ static int keep(struct reader *rd, struct reader_item *item)
 		return 0;
 	item->kept = true;
 	rd->work->progress.changed++;
-	log_info("A file was written to each time it was read",
-		 LOG_STR("path", rd->path.data), LOG_NUM("times", item->rereads + 1));
+	log_info("A file was written to each time it was read", LOG_STR("path", rd->path.data),
+		 LOG_NUM("times", item->rereads + 1));
 	return 0;
 }
 

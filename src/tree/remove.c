@@ -355,8 +355,8 @@ static void read_replied(struct engine *e, struct node *node, int r)
 		make_ready(e, node);
 		return;
 	}
-	if (r == -ENOENT || r == -ESTALE) {
-		/* Gone, or taken for gone by the server: RMDIR of its name tells. */
+	if (r == -ENOENT || r == -ESTALE || r == -ERESTART) {
+		/* Gone, or taken for gone by the server, or its place is lost: RMDIR of its name tells. */
 		node->state = NODE_RMDIR;
 		make_ready(e, node);
 		return;
