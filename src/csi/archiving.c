@@ -155,10 +155,25 @@ static int archiving_init(struct archiving *x, struct error *err)
 
 /* -------- the archive -------- */
 
+static int pack(struct archiving *x, struct transfer *t, const struct nfs_handle *tree,
+		const struct nfs_attr *attr, struct error *err)
+{
+	const struct nfs_handle *work;
+	int r;
+
+	do {
+		transfer_set_tree(t, tree, attr);
+		r = transfer_begin(t, x->name, &work, err);
+		if (r == 0)
+			r = tree_pack(&t->work, tree, attr, work, x->name, x->file,
+				      x->params.compression, err);
+	} while (transfer_is_to_be_retried(t, r, err));
+	return r;
+}
+
 static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
 {
 	struct archiving *x = data;
-	const struct nfs_handle *work;
 	struct directory_place place;
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -172,8 +187,6 @@ static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, 
 	else
 		return r;
 	if (r == 0)
-		r = transfer_begin(&t, x->name, &work, err);
-	if (r == 0)
 		r = directory_locate(t.work.from, dir, &place, err);
 	if (r == 0)
 		r = nfs_lookup(t.work.from, &place.parent, place.base, &handle, &attr);
@@ -181,11 +194,8 @@ static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, 
 		r = nfs_stat(t.work.from, &handle, &attr);
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "volume directory '%s'", dir);
-	if (r == 0) {
-		transfer_set_tree(&t, &handle, &attr);
-		r = tree_pack(&t.work, &handle, &attr, work, x->name, x->file,
-			      x->params.compression, err);
-	}
+	if (r == 0)
+		r = pack(x, &t, &handle, &attr, err);
 	if (r == 0)
 		r = transfer_check_source(&t, dir, &handle, err);
 	transfer_close(&t, r);

@@ -142,9 +142,9 @@ void content_done(struct content *x)
 
 /* -------- copying -------- */
 
-static int copy_volume(struct transfer *t, struct reference *ref, struct content *x,
-		       const struct nfs_handle *work, struct error *err)
+static int copy_volume(struct transfer *t, struct reference *ref, struct content *x, struct error *err)
 {
+	const struct nfs_handle *work;
 	struct nfs_client *from = t->work.from;
 	struct directory_place place;
 	struct nfs_handle handle, made;
@@ -162,14 +162,19 @@ static int copy_volume(struct transfer *t, struct reference *ref, struct content
 		r = nfs_stat(from, &handle, &attr);
 	if (r < 0)
 		return nfs_error_set(err, from, r, "volume directory '%s'", dir);
-	transfer_set_tree(t, &handle, &attr);
-	r = tree_copy(&t->work, &handle, &attr, work, x->name, x->driver->verify_clones, &made, err);
+	do {
+		transfer_set_tree(t, &handle, &attr);
+		r = transfer_begin(t, x->name, &work, err);
+		if (r == 0)
+			r = tree_copy(&t->work, &handle, &attr, work, x->name,
+				      x->driver->verify_clones, &made, err);
+	} while (transfer_is_to_be_retried(t, r, err));
 	return r < 0 ? r : transfer_check_source(t, dir, &handle, err);
 }
 
-static int restore(struct transfer *t, struct content *x, const struct nfs_handle *work,
-		   struct error *err)
+static int restore(struct transfer *t, struct content *x, struct error *err)
 {
+	const struct nfs_handle *work;
 	struct nfs_handle handle, made;
 	struct nfs_attr attr;
 	int r;
@@ -178,6 +183,8 @@ static int restore(struct transfer *t, struct content *x, const struct nfs_handl
 	if (r == -ENOENT)
 		return error_set(err, ERROR_NOT_FOUND, "the archive of snapshot '%s' is gone",
 				 x->snapshot.id.subdir);
+	if (r == 0)
+		r = transfer_begin(t, x->name, &work, err);
 	if (r < 0)
 		return r;
 	return tree_unpack(&t->work, &handle, attr.size, work, x->name, &made, err);
@@ -185,17 +192,13 @@ static int restore(struct transfer *t, struct content *x, const struct nfs_handl
 
 static int transfer(struct content *x, struct nfs_client *from, struct error *err)
 {
-	const struct nfs_handle *work;
 	struct transfer t;
 	int r;
 
 	r = transfer_open(&t, x->driver, x->what, from, x->to, err);
 	if (r == 0)
-		r = transfer_begin(&t, x->name, &work, err);
-	if (r == 0 && x->kind == CONTENT_VOLUME)
-		r = copy_volume(&t, &x->volume, x, work, err);
-	else if (r == 0)
-		r = restore(&t, x, work, err);
+		r = x->kind == CONTENT_VOLUME ? copy_volume(&t, &x->volume, x, err)
+					      : restore(&t, x, err);
 	transfer_close(&t, r);
 	return r;
 }

@@ -214,13 +214,13 @@ int directory_find(struct nfs_client *c, const char *path, struct directory_plac
 /* All of the attributes, which a LOOKUP of version 4 does not bring. */
 static int complete(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *attr)
 {
-	return attr->is_full ? 0 : nfs_stat(c, handle, attr);
+	return attr->has_fsid ? 0 : nfs_stat(c, handle, attr);
 }
 
 static bool is_same_file_system(const struct nfs_attr *a, const struct nfs_attr *b)
 {
 	/* What a server does not tell cannot be held against it. */
-	return !a->is_full || !b->is_full || a->fsid == b->fsid;
+	return !a->has_fsid || !b->has_fsid || nfs_fsid_is_equal(a, b);
 }
 
 int directory_apart(struct nfs_client *c, const char *path, struct error *err)

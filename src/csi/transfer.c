@@ -14,6 +14,7 @@
 #include "tree/reader.h"
 #include "tree/remove.h"
 
+#define ATTEMPTS_MAX 4
 #define BYTES_PER_ENTRY 65536 /* an entry takes about as long as so much data */
 
 /* Of everything that has to be done: the part of an archive, or of a tree that was counted. */
@@ -171,6 +172,20 @@ int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle
 	int r = nfs_state_folder(t->work.to, NFS_FOLDER_WORK, true, ret_work, err);
 
 	return r < 0 ? r : tree_remove(t->work.to, *ret_work, name, NULL, NULL, err);
+}
+
+bool transfer_is_to_be_retried(struct transfer *t, int r, struct error *err)
+{
+	const struct tree_progress none = { .files = 0 };
+	struct error unused = { .code = ERROR_OK };
+
+	if (r != -ERESTART || ++t->attempts >= ATTEMPTS_MAX ||
+	    tree_check_cancel(&t->work, &unused) < 0)
+		return false;
+	log_info("A copy is begun again", LOG_STR("what", t->what), LOG_STR("reason", err->msg));
+	error_clear(err);
+	t->work.progress = none;
+	return true;
 }
 
 void transfer_set_tree(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr)

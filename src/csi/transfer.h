@@ -23,6 +23,7 @@ struct transfer {
 	struct nfs_client *idle[2]; /* those of the call, which servers close if nothing is heard of them */
 	uint64_t started_ns;
 	bool has_place; /* of TRANSFERS_MAX */
+	unsigned int attempts; /* that something has changed too much for */
 };
 
 /*
@@ -38,6 +39,12 @@ int transfer_open(struct transfer *t, const struct csi_driver *driver, const cha
  */
 int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle **ret_work,
 		   struct error *err);
+
+/*
+ * Whether to make it again from the start, as what was read has changed in a way that it could not be gone on
+ * with: r is the result of the attempt, and its error is cleared then. Not for ever.
+ */
+bool transfer_is_to_be_retried(struct transfer *t, int r, struct error *err);
 
 /*
  * What is copied, borrowed: before the first report it is counted, for the time that is left. Most

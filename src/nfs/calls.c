@@ -4,6 +4,14 @@
 #include "nfs/calls.h"
 
 #include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "nfs/names.h"
+
+#define READDIR_TIMES_MAX 16 /* that a directory is begun again */
+#define READDIR_PAUSE_MS 10
+#define READDIR_NAMES_MAX 1000000 /* of one directory: of more, none is remembered */
 
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
@@ -146,6 +154,8 @@ int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs
 struct readdir_walk {
 	int (*entry)(void *data, const struct nfs_entry *entry);
 	void *data;
+	struct nfs_names given;
+	bool forgets; /* there are too many to remember: it cannot begin again */
 	int result;
 };
 
@@ -153,8 +163,48 @@ static void on_entry(struct nfs_op *op, const struct nfs_entry *entry)
 {
 	struct readdir_walk *walk = op->data;
 
-	if (walk->result == 0)
-		walk->result = walk->entry(walk->data, entry);
+	int r = 1;
+
+	if (walk->result < 0)
+		return;
+	walk->forgets = walk->forgets || walk->given.n == READDIR_NAMES_MAX;
+	if (!walk->forgets)
+		r = nfs_names_add(&walk->given, entry->name);
+	if (r == 1)
+		r = walk->entry(walk->data, entry);
+	walk->result = r;
+}
+
+/* The server has lost its place, as the directory changed: what was given is passed over then. */
+static void begin_again(struct nfs_op *op, unsigned int times)
+{
+	op->cookie = 0;
+	op->eof = false;
+	memset(op->verifier, 0, sizeof(op->verifier));
+	clock_sleep_ms(READDIR_PAUSE_MS * times);
+}
+
+static int read_pages(struct nfs_client *c, struct nfs_op *op, struct readdir_walk *walk)
+{
+	unsigned int times = 0;
+
+	do {
+		uint64_t before = op->cookie;
+		int r = nfs_client_call(c, op);
+
+		if (r == -ERESTART && !walk->forgets && times < READDIR_TIMES_MAX) {
+			begin_again(op, ++times);
+			continue;
+		}
+		if (r < 0)
+			return r;
+		if (walk->result < 0)
+			return walk->result;
+		/* A server that neither ends nor moves on would keep us here for ever. */
+		if (!op->eof && op->cookie == before)
+			return -EIO;
+	} while (!op->eof);
+	return 0;
 }
 
 int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
@@ -162,19 +212,8 @@ int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 {
 	struct readdir_walk walk = { .entry = entry, .data = data };
 	struct nfs_op op = { .type = NFS_OP_READDIR, .dir = dir, .entry = on_entry, .data = &walk };
+	int r = read_pages(c, &op, &walk);
 
-	do {
-		uint64_t before = op.cookie;
-		int r;
-
-		r = nfs_client_call(c, &op);
-		if (r < 0)
-			return r;
-		if (walk.result < 0)
-			return walk.result;
-		/* A server that neither ends nor moves on would keep us here for ever. */
-		if (!op.eof && op.cookie == before)
-			return -EIO;
-	} while (!op.eof);
-	return 0;
+	nfs_names_done(&walk.given);
+	return r;
 }

@@ -101,6 +101,7 @@ static const struct {
 	{ EREMOTE, ERROR_FAILED_PRECONDITION, "it is a referral to another server" },
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory; it will be looked up anew" },
+	{ ERESTART, ERROR_ABORTED, "it was changed meanwhile; try again" },
 	{ ETIMEDOUT, ERROR_UNAVAILABLE, "the server stopped answering" },
 	{ ECONNABORTED, ERROR_UNAVAILABLE, "the connection broke" },
 	{ EAGAIN, ERROR_UNAVAILABLE, "the server asks to try later, it may be in its grace period" },

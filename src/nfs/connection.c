@@ -21,7 +21,8 @@ static const struct {
 	{ 70, ESTALE },
 	{ 71, EREMOTE },
 	{ 10001, ESTALE }, /* BADHANDLE */
-	{ 10003, ESTALE }, /* BAD_COOKIE: the directory changed under the cookie */
+	{ 10002, ERESTART }, /* NOT_SYNC, of a directory that changed under the cookie */
+	{ 10003, ERESTART }, /* BAD_COOKIE, too */
 	{ 10004, EOPNOTSUPP }, /* NOTSUPP */
 	{ 10005, ERANGE }, /* TOOSMALL */
 	{ 10006, EREMOTEIO }, /* SERVERFAULT */

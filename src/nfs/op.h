@@ -63,6 +63,9 @@ struct nfs_attr {
 	uint64_t fileid; /* unique within fsid */
 	struct nfs_device device;
 	struct nfs_time atime, mtime;
+	struct nfs_time ctime; /* of the last change of data or attributes, by the server's clock */
+	bool has_change;
+	uint64_t change; /* version 4: another value after each change */
 };
 
 /* Whether both are known to be on one file system. */
@@ -95,14 +98,14 @@ enum nfs_op_type {
 	NFS_OP_REMOVE, /* dir, name or names -> count: anything but directories, up to the first failure */
 	NFS_OP_RMDIR, /* dir, name: an empty directory; -ENOTDIR for anything else */
 	NFS_OP_RENAME, /* dir, name, to_dir, to_name */
-	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof */
+	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof; -ERESTART: begin at cookie 0 */
 	NFS_OP_FSSTAT, /* dir -> space */
 
 	/* Files. dir is the file, where there is no name. */
 	NFS_OP_CREATE, /* dir, name, change -> handle, attr; -EEXIST where there is something */
 	NFS_OP_MKNOD, /* dir, name, node, device, change -> handle */
 	NFS_OP_LINK, /* dir, the file -> to_dir, to_name */
-	NFS_OP_READ, /* dir, offset, count, buffer -> count, eof */
+	NFS_OP_READ, /* dir, offset, count, buffer -> count, eof; with full -> attr afterwards, if told */
 	NFS_OP_WRITE, /* dir, offset, count, buffer, stable -> count, verifier */
 	NFS_OP_COMMIT, /* dir -> verifier */
 	NFS_OPS,
@@ -140,7 +143,7 @@ struct nfs_op {
 	struct nfs_change change;
 	uint64_t cookie; /* where to go on; 0: from the start */
 	char verifier[8]; /* READDIR: of the previous page; zeros for the first. WRITE, COMMIT: out */
-	bool full; /* LOOKUP, GETATTR, READDIR, SETATTR: all attributes, with the owner */
+	bool full; /* LOOKUP, GETATTR, READDIR, SETATTR: all attributes, with the owner. READ: but for it */
 	enum nfs_type node; /* of MKNOD */
 	struct nfs_device device;
 	uint64_t offset;

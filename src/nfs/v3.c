@@ -86,6 +86,7 @@ static void take_attr(struct nfs_attr *to, const fattr3 *from)
 	to->device = (struct nfs_device){ from->rdev.specdata1, from->rdev.specdata2 };
 	to->atime = (struct nfs_time){ from->atime.seconds, from->atime.nseconds };
 	to->mtime = (struct nfs_time){ from->mtime.seconds, from->mtime.nseconds };
+	to->ctime = (struct nfs_time){ from->ctime.seconds, from->ctime.nseconds };
 }
 
 static void take_attr_if(struct nfs_attr *to, const post_op_attr *from)
@@ -217,6 +218,8 @@ static void take_read(struct nfs_op *op, const void *data)
 	const READ3resok *ok = &((const READ3res *)data)->READ3res_u.resok;
 
 	op->error = nfs_op_take_data(op, ok->data.data_val, ok->data.data_len, ok->eof);
+	if (op->full)
+		take_attr_if(&op->attr, &ok->file_attributes);
 }
 
 static void take_write(struct nfs_op *op, const void *data)

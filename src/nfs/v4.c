@@ -161,6 +161,8 @@ static void encode_read(struct v4_compound *c, const struct nfs_op *op)
 	args = &v4_add(c, OP_READ)->nfs_argop4_u.opread;
 	args->offset = op->offset;
 	args->count = op->count;
+	if (op->full)
+		v4_add_getattr(c, V4_STATE);
 }
 
 static void encode_write(struct v4_compound *c, const struct nfs_op *op)
@@ -199,9 +201,11 @@ static void take_entry(struct nfs_op *op, const entry4 *e)
 	char name[PATH_COMPONENT_MAX + 1];
 
 	op->cookie = e->cookie;
-	/* No Linux file system has a longer name; one that is cut must not be acted upon. */
-	if (e->name.utf8string_len > PATH_COMPONENT_MAX)
+	/* No Linux file system has a longer name; one that is cut must not be acted upon, nor be missing. */
+	if (e->name.utf8string_len > PATH_COMPONENT_MAX) {
+		op->error = -ENAMETOOLONG;
 		return;
+	}
 	memcpy(name, e->name.utf8string_val, e->name.utf8string_len);
 	name[e->name.utf8string_len] = '\0';
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
@@ -306,6 +310,9 @@ static void replied(void *data, int error, const void *results)
 		return;
 	}
 	op->error = nfs_status_errno(res->status);
+	/* RMDIR compares types; in READDIR it is the verifier that is not the same any more. */
+	if (res->status == NFS4ERR_NOT_SAME && op->type == NFS_OP_READDIR)
+		op->error = -ERESTART;
 	if (op->type == NFS_OP_REMOVE)
 		count_removed(op, res);
 	if (op->error == 0)

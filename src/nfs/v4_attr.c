@@ -17,6 +17,7 @@
 
 /* Numbers, RFC 7530 sections 5.6 to 5.8. */
 #define ATTR_TYPE 1
+#define ATTR_CHANGE 3
 #define ATTR_SIZE 4
 #define ATTR_FSID 8
 #define ATTR_RDATTR_ERROR 11
@@ -33,6 +34,7 @@
 #define ATTR_SPACE_USED 45
 #define ATTR_TIME_ACCESS 47
 #define ATTR_TIME_ACCESS_SET 48
+#define ATTR_TIME_METADATA 52
 #define ATTR_TIME_MODIFY 53
 #define ATTR_TIME_MODIFY_SET 54
 
@@ -41,6 +43,8 @@
 #define OWNER (BIT(ATTR_OWNER) | BIT(ATTR_OWNER_GROUP))
 #define ENTRY (BIT(ATTR_RDATTR_ERROR) | BIT(ATTR_FILEHANDLE))
 #define TIMES (BIT(ATTR_TIME_ACCESS) | BIT(ATTR_TIME_MODIFY))
+#define CHANGE                                                                                     \
+	(BIT(ATTR_CHANGE) | BIT(ATTR_TIME_METADATA)) /* of which a server may lack the time */
 #define FULL                                                                                       \
 	(BIT(ATTR_SIZE) | BIT(ATTR_FSID) | BIT(ATTR_FILEID) | BIT(ATTR_NUMLINKS) |                 \
 	 BIT(ATTR_RAWDEV) | BIT(ATTR_SPACE_USED) | TIMES)
@@ -55,9 +59,10 @@
 static const uint32_t masks[][2] = {
 	[V4_PLAIN] = WORDS(PLAIN),
 	[V4_OWNER] = WORDS(PLAIN | OWNER),
-	[V4_FULL] = WORDS(PLAIN | OWNER | FULL),
+	[V4_FULL] = WORDS(PLAIN | OWNER | FULL | CHANGE),
 	[V4_ENTRY] = WORDS(PLAIN | ENTRY),
-	[V4_ENTRY_FULL] = WORDS(PLAIN | OWNER | FULL | ENTRY),
+	[V4_ENTRY_FULL] = WORDS(PLAIN | OWNER | FULL | CHANGE | ENTRY),
+	[V4_STATE] = WORDS(PLAIN | FULL | CHANGE),
 	[V4_SPACE] = WORDS(SPACE),
 	[V4_WRITE_MAX] = WORDS(BIT(ATTR_MAXWRITE)),
 };
@@ -250,6 +255,12 @@ static bool take_type(struct reader *r)
 	return true;
 }
 
+static bool take_change(struct reader *r)
+{
+	r->attr->has_change = read_u64(r, &r->attr->change);
+	return r->attr->has_change;
+}
+
 static bool take_size(struct reader *r)
 {
 	return read_u64(r, &r->attr->size);
@@ -352,6 +363,11 @@ static bool take_time_access(struct reader *r)
 	return read_time(r, &r->attr->atime);
 }
 
+static bool take_time_metadata(struct reader *r)
+{
+	return read_time(r, &r->attr->ctime);
+}
+
 static bool take_time_modify(struct reader *r)
 {
 	return read_time(r, &r->attr->mtime);
@@ -359,6 +375,7 @@ static bool take_time_modify(struct reader *r)
 
 static bool (*const takers[64])(struct reader *r) = {
 	[ATTR_TYPE] = take_type,
+	[ATTR_CHANGE] = take_change,
 	[ATTR_SIZE] = take_size,
 	[ATTR_FSID] = take_fsid,
 	[ATTR_RDATTR_ERROR] = take_rdattr_error,
@@ -374,6 +391,7 @@ static bool (*const takers[64])(struct reader *r) = {
 	[ATTR_SPACE_TOTAL] = take_space_total,
 	[ATTR_SPACE_USED] = take_space_used,
 	[ATTR_TIME_ACCESS] = take_time_access,
+	[ATTR_TIME_METADATA] = take_time_metadata,
 	[ATTR_TIME_MODIFY] = take_time_modify,
 };
 
@@ -404,7 +422,7 @@ static uint64_t take_all(struct reader *r, const fattr4 *from, uint64_t allowed)
 void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle)
 {
 	struct reader r = { .attr = attr, .handle = handle };
-	uint64_t taken = take_all(&r, from, PLAIN | OWNER | FULL | ENTRY);
+	uint64_t taken = take_all(&r, from, PLAIN | OWNER | FULL | CHANGE | ENTRY);
 
 	attr->is_full = (taken & FULL) == FULL;
 }

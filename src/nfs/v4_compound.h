@@ -34,6 +34,7 @@ enum v4_attributes {
 	V4_FULL, /* and all that nfs_attr has */
 	V4_ENTRY, /* V4_PLAIN for READDIR, with the handle */
 	V4_ENTRY_FULL,
+	V4_STATE, /* V4_FULL without the owner: whether something has changed */
 	V4_SPACE, /* of the file system */
 	V4_WRITE_MAX, /* bytes that one WRITE may have */
 };

@@ -21,9 +21,14 @@ int tree_compression_parse(const char *text, enum tree_compression *ret);
 /* What a file of that kind ends with: ".tar", ".tar.gz" or ".tar.zst". */
 const char *tree_compression_suffix(enum tree_compression compression);
 
+/* Of what is archived: all of an entry's path stands before it. */
+#define TREE_ARCHIVE_DEPTH_MAX 1024
+#define TREE_ARCHIVE_PATH_MAX 16384
+
 /*
  * Writes the tree at the handle into a new file of that name in a new directory named folder in
- * parent. Returns 0, or a negative errno with the error set; then something of it may be left.
+ * parent. Returns 0, or a negative errno with the error set; then something of it may be left. -ERESTART: what
+ * has changed meanwhile cannot be taken out of it, and another attempt may do.
  */
 int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
 	      const struct nfs_handle *parent, const char *folder, const char *file,

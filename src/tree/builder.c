@@ -288,6 +288,48 @@ static int end(struct tree_sink *sink, struct error *err)
 	return fill(b, err);
 }
 
+/* What waits to be written is not, and what is on its way is waited for. */
+static int stop_node(struct tree_builder *b, struct builder_node *node, struct error *err)
+{
+	int r;
+
+	while (!list_is_empty(&node->chunks)) {
+		builder_chunk_free(container_of(node->chunks.next, struct builder_chunk, link));
+		node->pending--;
+	}
+	if (node->state == NODE_FILL)
+		list_remove(&node->link); /* it was ready to write them */
+	r = fill(b, err);
+	while (r == 0 && (node->busy || node->pending > 0 || node->handle.len == 0))
+		r = wait(b, err);
+	return r;
+}
+
+static int drop(struct tree_sink *sink, struct error *err)
+{
+	struct tree_builder *b = builder_of(sink);
+	struct builder_node *node = b->current, *parent = node->parent;
+	int r;
+
+	if (parent == NULL)
+		return error_set(err, ERROR_ABORTED, "what was to be copied was replaced meanwhile");
+	r = stop_node(b, node, err);
+	if (r < 0)
+		return r;
+	if (node->attr.type == NFS_TYPE_DIRECTORY)
+		r = nfs_rmdir(b->work->to, &parent->handle, node->name);
+	else
+		r = nfs_remove(b->work->to, &parent->handle, node->name);
+	if (r < 0 && r != -ENOENT) {
+		builder_fail(b, r, "removing", node->name);
+		return failure(b, err);
+	}
+	b->current = parent;
+	parent->pending--;
+	builder_node_free(node);
+	return 0;
+}
+
 int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 		     const struct nfs_handle *parent, const struct tree_builder_options *options)
 {
@@ -295,7 +337,7 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 
 	if (b == NULL)
 		return -ENOMEM;
-	b->sink = (struct tree_sink){ .begin = begin, .data = data, .end = end };
+	b->sink = (struct tree_sink){ .begin = begin, .data = data, .end = end, .drop = drop };
 	b->work = work;
 	b->parent = parent;
 	b->options = options;

@@ -44,11 +44,16 @@ struct tree_piece {
 /*
  * Each entry is begun, and ended when all that is in it has been: the children of a directory, the
  * data of a file. An error ends the stream.
+ *
+ * drop() takes the place of end() where the source has changed under what was begun, a file or a directory
+ * that nothing has been begun in: as if that had not been. It may come again then, as whatever it is by then.
+ * A sink that cannot take it back answers -ERESTART, with ABORTED: all of it has to be made anew.
  */
 struct tree_sink {
 	int (*begin)(struct tree_sink *sink, const struct tree_entry *entry, struct error *err);
 	int (*data)(struct tree_sink *sink, const struct tree_piece *piece, struct error *err);
 	int (*end)(struct tree_sink *sink, struct error *err);
+	int (*drop)(struct tree_sink *sink, struct error *err);
 };
 
 /* What has been done so far. */
@@ -57,7 +62,7 @@ struct tree_progress {
 	uint64_t directories;
 	uint64_t bytes; /* of data */
 	uint64_t all_files, all_directories, all_bytes; /* that there are; 0: they were not counted */
-	uint64_t changed; /* files that became shorter meanwhile */
+	uint64_t changed; /* files that were written to each time they were read, and kept so */
 	uint64_t vanished; /* entries that went away meanwhile */
 	uint64_t left_out; /* what cannot be kept: sockets in archives, other file systems */
 	uint64_t done, total; /* bytes of an archive that is read; 0: there is none */

@@ -16,6 +16,36 @@ void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nf
 	list_init(&f->chunks);
 }
 
+void tree_file_watch(struct tree_file *f, const struct nfs_attr *before)
+{
+	f->before = before;
+}
+
+static bool is_same_time(const struct nfs_time *a, const struct nfs_time *b)
+{
+	return a->sec == b->sec && a->nsec == b->nsec;
+}
+
+bool tree_file_is_same(const struct nfs_attr *before, const struct nfs_attr *after)
+{
+	if (before->size != after->size || !is_same_time(&before->mtime, &after->mtime) ||
+	    !is_same_time(&before->ctime, &after->ctime))
+		return false;
+	return !before->has_change || !after->has_change || before->change == after->change ||
+	       !is_same_time(&before->atime, &after->atime);
+}
+
+/* What came with every piece is compared: whatever the order in which the server has read them. */
+static void compare(struct tree_file *f, const struct nfs_attr *after)
+{
+	if (f->before == NULL)
+		return;
+	if (!after->is_full)
+		f->unsure = true;
+	else if (!tree_file_is_same(f->before, after))
+		f->changed = true;
+}
+
 void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments, size_t n)
 {
 	static const struct tree_segment none;
@@ -61,6 +91,8 @@ static int start(struct tree_chunk *chunk)
 	chunk->op.offset = chunk->offset + chunk->got;
 	chunk->op.count = (uint32_t)(chunk->want - chunk->got);
 	chunk->op.buffer = chunk->block->data + chunk->got;
+	chunk->op.full = chunk->file->before != NULL;
+	chunk->op.attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
 	r = nfs_client_start(work->from, &chunk->op);
 	if (r == 0)
 		work->reading++;
@@ -72,9 +104,15 @@ static int take(struct tree_chunk *chunk, bool *ret_again)
 {
 	const struct nfs_op *op = &chunk->op;
 
+	struct tree_file *f = chunk->file;
+	const uint64_t end = chunk->offset + chunk->got + op->count;
+
+	compare(f, &op->attr);
 	chunk->got += op->count;
-	if (op->eof && chunk->got < chunk->want)
-		chunk->file->at_end = true;
+	if (op->eof && chunk->got < chunk->want) {
+		f->end = f->at_end && f->end < end ? f->end : end;
+		f->at_end = true;
+	}
 	*ret_again = !op->eof && chunk->got < chunk->want;
 	return *ret_again && op->count == 0 ? -EIO : 0;
 }
@@ -139,6 +177,23 @@ int tree_file_fill(struct tree_file *f, bool must)
 	return 0;
 }
 
+static struct tree_chunk *first_of(const struct tree_file *f)
+{
+	return container_of(f->chunks.next, struct tree_chunk, link);
+}
+
+int tree_file_wait_first(struct tree_file *f, struct error *err)
+{
+	int r = tree_file_fill(f, list_is_empty(&f->chunks));
+
+	while (r == 0 && !list_is_empty(&f->chunks) && !first_of(f)->finished) {
+		r = tree_pump(f->work, err);
+		if (r == 0)
+			r = tree_file_fill(f, false);
+	}
+	return r == 0 && !list_is_empty(&f->chunks) ? first_of(f)->error : r;
+}
+
 int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *err)
 {
 	struct tree_chunk *chunk;
@@ -148,7 +203,7 @@ int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *e
 	r = tree_file_fill(f, list_is_empty(&f->chunks));
 	if (r < 0 || list_is_empty(&f->chunks))
 		return r;
-	chunk = container_of(f->chunks.next, struct tree_chunk, link);
+	chunk = first_of(f);
 	while (!chunk->finished) {
 		r = tree_pump(f->work, err);
 		if (r == 0)
@@ -158,6 +213,22 @@ int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *e
 	}
 	*ret = chunk;
 	return chunk->error;
+}
+
+int tree_file_wait(struct tree_file *f, struct error *err)
+{
+	const struct list *pos;
+	size_t want;
+	int r = tree_file_fill(f, !tree_file_is_busy(f));
+
+	while (r == 0 && tree_file_is_busy(f)) {
+		r = tree_pump(f->work, err);
+		if (r == 0)
+			r = tree_file_fill(f, next_part(f, &want) && !tree_file_is_busy(f));
+	}
+	for (pos = f->chunks.next; r == 0 && pos != &f->chunks; pos = pos->next)
+		r = container_of(pos, struct tree_chunk, link)->error;
+	return r;
 }
 
 void tree_file_release(struct tree_file *f, struct tree_chunk *chunk)

@@ -23,7 +23,11 @@ struct tree_file {
 	size_t n_segments, segment;
 	struct list chunks; /* of struct tree_chunk, ascending: in flight or finished */
 	bool at_end; /* the file turned out to be shorter */
+	uint64_t end; /* where it ended then */
 	bool started;
+	const struct nfs_attr *before; /* what it was like before it was read; NULL: nobody asks. Borrowed */
+	bool changed; /* it has not been like that all the time */
+	bool unsure; /* the server does not tell with the data */
 };
 
 struct tree_chunk {
@@ -41,6 +45,15 @@ struct tree_chunk {
 void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nfs_handle *handle,
 		    uint64_t size);
 
+/* Before anything is read: sets changed, or unsure, as what comes with the data tells. Borrowed. */
+void tree_file_watch(struct tree_file *f, const struct nfs_attr *before);
+
+/*
+ * Whether nothing was written between two looks. Of a server's change attribute no more than its times tell
+ * where the time of access differs: some count that as a change, and reading sets it.
+ */
+bool tree_file_is_same(const struct nfs_attr *before, const struct nfs_attr *after);
+
 /* Reads only these parts; before anything is read. Borrowed. */
 void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments, size_t n);
 
@@ -55,6 +68,12 @@ int tree_file_fill(struct tree_file *f, bool must);
  * negative errno, unreported unless it is of tree_pump().
  */
 int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *err);
+
+/* Starts and waits for all that is left. As tree_file_next(), with the error of the first chunk that has one. */
+int tree_file_wait(struct tree_file *f, struct error *err);
+
+/* Waits for the first chunk, which tree_file_next() then has. Its error, too. */
+int tree_file_wait_first(struct tree_file *f, struct error *err);
 void tree_file_release(struct tree_file *f, struct tree_chunk *chunk);
 
 /* Whether something is in flight. */

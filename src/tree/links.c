@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
+
 #define BUCKETS 4096
 #define PATH_BYTES_MAX (6U * 1024 * 1024) /* of all paths that are remembered */
 
@@ -75,11 +77,18 @@ static int add(struct tree_links *l, struct known **bucket, const struct tree_li
 	return 0;
 }
 
-static struct known **find(struct tree_links *l, uint64_t fileid)
+static bool is_same(const struct tree_link_id *a, const struct tree_link_id *b)
 {
-	struct known **at = &l->buckets[(fileid ^ fileid >> 12 ^ fileid >> 24) % BUCKETS];
+	return a->fileid == b->fileid && a->fsid == b->fsid && a->fsid_minor == b->fsid_minor &&
+	       (a->handle == b->handle || a->state == b->state);
+}
 
-	while (*at != NULL && (*at)->id.fileid != fileid)
+static struct known **find(struct tree_links *l, const struct tree_link_id *id)
+{
+	const uint64_t n = id->fileid;
+	struct known **at = &l->buckets[(n ^ n >> 12 ^ n >> 24) % BUCKETS];
+
+	while (*at != NULL && !is_same(&(*at)->id, id))
 		at = &(*at)->next;
 	return at;
 }
@@ -95,21 +104,26 @@ static void take_out(struct tree_links *l, struct known **at)
 	l->last = k;
 }
 
-static bool is_same(const struct tree_link_id *a, const struct tree_link_id *b)
+struct tree_link_id tree_link_id_of(const struct nfs_handle *handle, const struct nfs_attr *attr)
 {
-	return a->handle == b->handle || a->state == b->state;
+	const uint64_t state[] = { attr->size, (uint64_t)attr->mtime.sec, attr->mtime.nsec,
+				   (uint64_t)attr->ctime.sec, attr->ctime.nsec };
+
+	return (struct tree_link_id){
+		.fileid = attr->fileid,
+		.fsid = attr->fsid,
+		.fsid_minor = attr->fsid_minor,
+		.handle = str_hash(handle->data, handle->len),
+		.state = str_hash(state, sizeof(state)),
+	};
 }
 
 int tree_links_find(struct tree_links *l, const struct tree_link_id *id, uint32_t names,
 		    const char *path, const char **ret)
 {
-	struct known **at = find(l, id->fileid), *k = *at;
+	struct known **at = find(l, id), *k = *at;
 
 	*ret = NULL;
-	if (k != NULL && !is_same(&k->id, id)) {
-		take_out(l, at);
-		k = NULL;
-	}
 	if (k == NULL)
 		return add(l, at, id, names, path);
 	*ret = k->path;
@@ -118,9 +132,9 @@ int tree_links_find(struct tree_links *l, const struct tree_link_id *id, uint32_
 	return 0;
 }
 
-void tree_links_forget(struct tree_links *l, uint64_t fileid)
+void tree_links_forget(struct tree_links *l, const struct tree_link_id *id)
 {
-	struct known **at = find(l, fileid);
+	struct known **at = find(l, id);
 
 	if (*at != NULL)
 		take_out(l, at);

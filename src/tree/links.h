@@ -5,19 +5,21 @@
 #ifndef TREE_LINKS_H
 #define TREE_LINKS_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "nfs/op.h"
 
 struct tree_links;
 
 /*
- * A file. Its number may become another's when it has gone: then neither the handle is the same, nor what it
- * was like. One of them may differ, since exports with subtree_check have a handle for each name.
+ * A file. Its number may become another's when it has gone, and two file systems under one fsid, as subvolumes
+ * of btrfs are, may both have it: then neither the handle is the same, nor what it is like. One of them may
+ * differ, since exports with subtree_check have a handle for each name, and a file may be written to.
  */
 struct tree_link_id {
-	uint64_t fileid;
-	uint64_t handle, state; /* hashes; state is that of size and time */
+	uint64_t fileid, fsid, fsid_minor;
+	uint64_t handle, state; /* hashes; state is that of size and times, of the change among them */
 };
+
+struct tree_link_id tree_link_id_of(const struct nfs_handle *handle, const struct nfs_attr *attr);
 
 /* Of at most max files at a time. 0 or -ENOMEM. The caller frees. */
 int tree_links_new(struct tree_links **ret, size_t max);
@@ -31,6 +33,6 @@ int tree_links_find(struct tree_links *l, const struct tree_link_id *id, uint32_
 		    const char *path, const char **ret);
 
 /* What came first has not been kept: the next name is the first one. */
-void tree_links_forget(struct tree_links *l, uint64_t fileid);
+void tree_links_forget(struct tree_links *l, const struct tree_link_id *id);
 
 #endif

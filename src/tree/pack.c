@@ -59,6 +59,7 @@ struct packer {
 	uint64_t size; /* of the entry's data */
 	bool has_data; /* the entry takes data */
 	bool is_mapped;
+	char *dropped; /* path of an entry that is in the archive and must come again; NULL: none */
 	struct error err; /* of the output */
 	int error;
 };
@@ -142,10 +143,52 @@ static void put_entry(struct packer *p, const struct tree_entry *from)
 		put_segments(e, from);
 }
 
+static int make_anew(const char *path, struct error *err)
+{
+	(void)error_set(err, ERROR_ABORTED,
+			"'%s' was replaced or removed while it was read: the archive has to be made anew",
+			path);
+	return -ERESTART;
+}
+
+/* Of two entries of one name who unpacks keeps the later one; but not where it is not there, or a directory. */
+static int check_dropped(struct packer *p, const struct tree_entry *from, struct error *err)
+{
+	const enum nfs_type type = from != NULL ? from->attr.type : NFS_TYPE_OTHER;
+
+	if (p->dropped == NULL)
+		return 0;
+	if (type == NFS_TYPE_DIRECTORY || type == NFS_TYPE_SOCKET || type == NFS_TYPE_OTHER ||
+	    strcmp(from->path, p->dropped) != 0)
+		return make_anew(p->dropped, err);
+	free(p->dropped);
+	p->dropped = NULL;
+	return 0;
+}
+
+/* Each entry has all of its path: of a chain of directories that is the square of its length. */
+static int check_path(const char *path, struct error *err)
+{
+	size_t depth = 0, i;
+
+	for (i = 0; path[i] != '\0'; i++)
+		depth += path[i] == '/';
+	if (depth < TREE_ARCHIVE_DEPTH_MAX && i <= TREE_ARCHIVE_PATH_MAX)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "an archive has no directories that are more than %d levels deep, nor paths of more than %d bytes: '%.200s...' is one",
+			 TREE_ARCHIVE_DEPTH_MAX, TREE_ARCHIVE_PATH_MAX, path);
+}
+
 static int begin(struct tree_sink *sink, const struct tree_entry *from, struct error *err)
 {
 	struct packer *p = container_of(sink, struct packer, sink);
+	int r = check_dropped(p, from, err);
 
+	if (r == 0)
+		r = check_path(from->path, err);
+	if (r < 0)
+		return r;
 	if (from->attr.type == NFS_TYPE_SOCKET || from->attr.type == NFS_TYPE_OTHER) {
 		p->work->progress.left_out++;
 		log_debug("A socket has no place in an archive", LOG_STR("path", from->path));
@@ -204,6 +247,22 @@ static int end(struct tree_sink *sink, struct error *err)
 	return r;
 }
 
+/* It cannot be taken out of the stream any more. */
+static int drop(struct tree_sink *sink, struct error *err)
+{
+	struct packer *p = container_of(sink, struct packer, sink);
+	const char *path = archive_entry_pathname(p->entry);
+	bool is_file = p->has_data;
+	int r = end(sink, err);
+
+	if (r < 0)
+		return r;
+	if (!is_file || path == NULL)
+		return make_anew(path != NULL ? path : "", err);
+	p->dropped = strdup(path);
+	return p->dropped != NULL ? 0 : error_oom(err);
+}
+
 static int open_archive(struct packer *p, enum tree_compression compression, struct error *err)
 {
 	struct archive *a = archive_write_new();
@@ -253,6 +312,8 @@ static int write_archive(struct packer *p, const struct nfs_handle *tree,
 	int r;
 
 	r = tree_read(p->work, tree, attr, &options, &p->sink, err);
+	if (r == 0)
+		r = check_dropped(p, NULL, err);
 	if (r == 0 && archive_write_close(p->archive) != ARCHIVE_OK)
 		r = failed(p, err);
 	if (r == 0)
@@ -267,7 +328,7 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 	const struct tree_builder_options options = { .root = folder };
 	cleanup_locale locale_t before = tree_locale_enter();
 	struct packer p = {
-		.sink = { .begin = begin, .data = data, .end = end },
+		.sink = { .begin = begin, .data = data, .end = end, .drop = drop },
 		.work = work,
 	};
 	struct tree_builder *b;
@@ -290,6 +351,7 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 		(void)archive_write_fail(p.archive);
 		(void)archive_write_close(p.archive);
 	}
+	free(p.dropped);
 	archive_entry_free(p.entry);
 	(void)archive_write_free(p.archive);
 	tree_builder_free(b);

@@ -31,6 +31,49 @@ struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kin
 	return item;
 }
 
+static void forget_names(struct reader *rd, struct reader_folder *folder)
+{
+	rd->names -= folder->names.n;
+	nfs_names_done(&folder->names);
+}
+
+static void folder_free(struct reader *rd, struct reader_folder *folder)
+{
+	forget_names(rd, folder);
+	free(folder);
+}
+
+/* 1: it is new, as far as is known. Of what is only counted, nothing has to be exact. */
+static int remember_name(struct reader *rd, struct reader_folder *folder, const char *name)
+{
+	int r;
+
+	if (rd->names >= READER_NAMES_MAX || rd->options->count) {
+		folder->forgets = true;
+		forget_names(rd, folder);
+	}
+	if (folder->forgets)
+		return 1;
+	r = nfs_names_add(&folder->names, name);
+	rd->names += r == 1;
+	return r;
+}
+
+/* It has been dropped from the line, and will be read again. */
+static void forget_name(struct reader *rd, struct reader_folder *folder, const char *name)
+{
+	const size_t before = folder->names.n;
+
+	nfs_names_forget(&folder->names, name);
+	rd->names -= before - folder->names.n;
+}
+
+void reader_item_open(struct reader_item *item)
+{
+	tree_file_init(&item->file, item->reader->work, &item->handle, item->attr.size);
+	tree_file_watch(&item->file, &item->attr);
+}
+
 void reader_item_free(struct reader_item *item)
 {
 	struct reader *rd = item->reader;
@@ -41,7 +84,7 @@ void reader_item_free(struct reader_item *item)
 	list_remove(&item->link);
 	tree_file_done(&item->file);
 	if (item->kind == ITEM_REST)
-		free(item->folder);
+		folder_free(rd, item->folder);
 	free(item->fetch);
 	free(item->text);
 	free(item);
@@ -62,13 +105,14 @@ static int add_rest(struct reader *rd, struct reader_item *entry)
 		return -ENOMEM;
 	folder->parent = entry->folder;
 	folder->handle = entry->handle;
+	folder->fileid = entry->attr.fileid;
 	rest = reader_item_new(rd, ITEM_REST, folder, "");
 	if (rest == NULL) {
 		free(folder);
 		return -ENOMEM;
 	}
 	/* What is left out has no contents. */
-	folder->eof = entry->attr.fsid != rd->fsid;
+	folder->eof = !nfs_fsid_is_equal(&entry->attr, rd->root);
 	if (folder->eof)
 		rest->state = ITEM_READY;
 	entry->rest = rest;
@@ -146,16 +190,22 @@ static int take_page(struct reader *rd, struct reader_fetch *fetch)
 	memcpy(folder->verifier, fetch->op.verifier, sizeof(folder->verifier));
 	folder->eof = fetch->op.eof;
 	rest->state = folder->eof ? ITEM_READY : ITEM_WAITING;
-	while (r == 0 && !list_is_empty(&fetch->entries)) {
+	rest->looks = 0;
+	while (r >= 0 && !list_is_empty(&fetch->entries)) {
 		struct reader_item *item =
 			container_of(fetch->entries.next, struct reader_item, link);
 
+		r = remember_name(rd, folder, item->name);
+		if (r <= 0) {
+			reader_item_free(item);
+			continue;
+		}
 		list_remove(&item->link);
 		insert_before(&rest->link, item);
 		if (is_known(item))
 			r = reader_item_settle(rd, item);
 	}
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static int take(struct reader *rd, struct reader_item *item, struct reader_fetch *fetch)
@@ -301,7 +351,7 @@ static int fill_file(struct reader *rd, struct reader_item *item)
 	if (rd->work->fetched >= BYTES_AHEAD)
 		return 1;
 	if (!f->started)
-		tree_file_init(f, rd->work, &item->handle, item->attr.size);
+		reader_item_open(item);
 	r = tree_file_fill(f, false);
 	return r == 0 && f->next < f->size && !f->at_end ? 1 : r;
 }
@@ -376,6 +426,7 @@ void reader_drop_some(struct reader *rd)
 			rest->folder->eof = false;
 			rest->error = 0; /* of a page behind these */
 			rest->state = ITEM_WAITING;
+			forget_name(rd, rest->folder, item->name);
 			if (item->rest != NULL)
 				reader_item_free(item->rest);
 			reader_item_free(item);

@@ -219,8 +219,8 @@ static void read_replied(struct engine *e, struct node *node, const struct nfs_o
 		set_state(e, node, NODE_CHMOD);
 		return;
 	}
-	if (r == -ENOENT || r == -ESTALE) {
-		/* Gone, or taken for gone by the server: RMDIR of its name tells. */
+	if (r == -ENOENT || r == -ESTALE || r == -ERESTART) {
+		/* Gone, or taken for gone by the server, or to be read from the start: RMDIR of its name tells. */
 		set_state(e, node, NODE_RMDIR);
 		return;
 	}

@@ -29,7 +29,7 @@ struct inode {
 	enum nfs_type type;
 	uint32_t mode, uid, gid;
 	uint64_t fsid, fsid_minor;
-	struct nfs_time atime, mtime;
+	struct nfs_time atime, mtime, ctime;
 	struct nfs_device device;
 	char *text; /* of a symbolic link */
 	char **blocks; /* of a file; NULL: a hole */
@@ -106,7 +106,7 @@ static struct inode *inode_new(struct fake_nfs *f, enum nfs_type type, uint32_t 
 	inode->type = type;
 	inode->mode = mode;
 	inode->fsid = 1;
-	inode->atime = inode->mtime = now(f);
+	inode->atime = inode->mtime = inode->ctime = now(f);
 	if ((inode->id & (inode->id - 1)) == 0)
 		f->inodes = must(reallocarray(f->inodes, inode->id * 2, sizeof(struct inode *)));
 	f->inodes[inode->id] = inode;
@@ -176,7 +176,7 @@ static void attach(struct fake_nfs *f, struct inode *dir, struct node *node)
 	node->parent = dir;
 	if (node->inode->type == NFS_TYPE_DIRECTORY)
 		node->inode->parent = dir;
-	dir->mtime = now(f);
+	dir->mtime = dir->ctime = node->inode->ctime = now(f);
 }
 
 static void detach(struct fake_nfs *f, struct node *node)
@@ -187,7 +187,7 @@ static void detach(struct fake_nfs *f, struct node *node)
 		at = &(*at)->next;
 	*at = node->next;
 	list_remove(&node->link);
-	node->parent->mtime = now(f);
+	node->parent->mtime = node->parent->ctime = node->inode->ctime = now(f);
 }
 
 static struct node *node_new(struct fake_nfs *f, struct inode *dir, const char *name,
@@ -223,7 +223,8 @@ static struct inode *by_handle(struct fake_nfs *f, const struct nfs_handle *hand
 	return f->inodes[id];
 }
 
-static void describe(const struct inode *inode, struct nfs_handle *handle, struct nfs_attr *attr)
+static void describe(const struct fake_nfs *f, const struct inode *inode, struct nfs_handle *handle,
+		     struct nfs_attr *attr)
 {
 	memset(handle, 0, sizeof(*handle));
 	handle->len = sizeof(inode->id);
@@ -246,7 +247,10 @@ static void describe(const struct inode *inode, struct nfs_handle *handle, struc
 		.device = inode->device,
 		.atime = inode->atime,
 		.mtime = inode->mtime,
+		.ctime = inode->ctime,
 	};
+	if (f->habits.used_lags && inode->type == NFS_TYPE_FILE)
+		attr->used = 0;
 }
 
 /* -------- operations -------- */
@@ -272,7 +276,7 @@ static int do_lookup(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 
 	if (node == NULL)
 		return -ENOENT;
-	describe(node->inode, &op->handle, &op->attr);
+	describe(f, node->inode, &op->handle, &op->attr);
 	hide_fsid(f, op->type, &op->attr);
 	if (f->habits.bare)
 		op->attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
@@ -295,6 +299,7 @@ static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_
 
 	if (!is_root(f, op) && (uid != inode->uid || (change->has_uid && change->uid != uid)))
 		return -EPERM;
+	inode->ctime = now(f);
 	if (change->has_mode)
 		inode->mode = change->mode;
 	if (change->has_uid)
@@ -360,7 +365,7 @@ static int do_make(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	}
 	node_new(f, dir, op->name, inode);
 	if (!f->habits.bare)
-		describe(inode, &op->handle, &op->attr);
+		describe(f, inode, &op->handle, &op->attr);
 	return 0;
 }
 
@@ -518,7 +523,7 @@ static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op
 		struct nfs_entry entry = { .name = page[i]->name, .cookie = page[i]->cookie };
 
 		if (has_attributes(f, page[i]) && may(f, dir, op, MAY_SEARCH))
-			describe(page[i]->inode, &entry.handle, &entry.attr);
+			describe(f, page[i]->inode, &entry.handle, &entry.attr);
 		hide_fsid(f, op->type, &entry.attr);
 		op->cookie = entry.cookie;
 		op->entry(op, &entry);
@@ -582,6 +587,7 @@ static void read_from(struct inode *inode, uint64_t offset, char *data, size_t l
 static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 {
 	uint64_t left = op->offset < inode->size ? inode->size - op->offset : 0;
+	struct nfs_handle unused;
 
 	assert(op->count <= NFS_TRANSFER_MAX);
 	if (f->habits.transfer_max != 0 && op->count > f->habits.transfer_max)
@@ -590,6 +596,8 @@ static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op 
 		op->count = (uint32_t)left;
 	op->eof = op->count == left;
 	read_from(inode, op->offset, op->buffer, op->count);
+	if (op->full && !f->habits.bare)
+		describe(f, inode, &unused, &op->attr);
 	return 0;
 }
 
@@ -599,7 +607,7 @@ static int do_write(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 	if (f->habits.transfer_max != 0 && op->count > f->habits.transfer_max)
 		op->count = f->habits.transfer_max;
 	write_to(inode, op->offset, op->buffer, op->count);
-	inode->mtime = now(f);
+	inode->mtime = inode->ctime = now(f);
 	memcpy(op->verifier, f->verifier, sizeof(op->verifier));
 	return 0;
 }
@@ -610,7 +618,7 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 
 	switch (op->type) {
 	case NFS_OP_GETATTR:
-		describe(inode, &unused, &op->attr);
+		describe(f, inode, &unused, &op->attr);
 		hide_fsid(f, op->type, &op->attr);
 		return 0;
 	case NFS_OP_SETATTR:
@@ -807,7 +815,7 @@ static struct nfs_client *connect_to(struct fake_nfs *f, const struct nfs_export
 	r = nfs_export_copy(&client->client.export, e);
 	assert(r == 0);
 	pthread_mutex_lock(&f->lock);
-	describe(f->root, &client->client.root, &unused);
+	describe(f, f->root, &client->client.root, &unused);
 	pthread_mutex_unlock(&f->lock);
 	return &client->client;
 }
@@ -958,13 +966,18 @@ void fake_nfs_write(struct fake_nfs *f, const char *path, uint64_t offset, const
 	inode = resolve(f, path, true, NULL);
 	inode->type = NFS_TYPE_FILE;
 	write_to(inode, offset, data, len);
+	inode->ctime = now(f);
 	pthread_mutex_unlock(&f->lock);
 }
 
 void fake_nfs_truncate(struct fake_nfs *f, const char *path, uint64_t size)
 {
+	struct inode *inode;
+
 	pthread_mutex_lock(&f->lock);
-	truncate_to(resolve(f, path, false, NULL), size);
+	inode = resolve(f, path, false, NULL);
+	truncate_to(inode, size);
+	inode->ctime = now(f);
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -999,6 +1012,7 @@ void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *a
 		inode->fsid = attr->fsid;
 	if (attr->fsid_minor != 0)
 		inode->fsid_minor = attr->fsid_minor;
+	inode->ctime = now(f);
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -1010,7 +1024,7 @@ bool fake_nfs_get(struct fake_nfs *f, const char *path, struct nfs_handle *ret_h
 	pthread_mutex_lock(&f->lock);
 	inode = resolve(f, path, false, NULL);
 	if (inode != NULL)
-		describe(inode, ret_handle, ret_attr);
+		describe(f, inode, ret_handle, ret_attr);
 	pthread_mutex_unlock(&f->lock);
 	return inode != NULL;
 }

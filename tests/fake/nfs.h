@@ -46,6 +46,7 @@ struct fake_habits {
 	enum fake_fsid fsid;
 	bool modes; /* the modes of directories count, for all but root */
 	bool folds; /* "A" is another name of "a" */
+	bool used_lags; /* no room is taken by what has been written */
 	bool late; /* names are removed and looked up at once, and all else is answered before that */
 };
 

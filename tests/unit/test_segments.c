@@ -149,6 +149,9 @@ START_TEST(test_send)
 }
 END_TEST
 
+#define LINK_ID(n, of_handle, of_state)                                                            \
+	((struct tree_link_id){ .fileid = (n), .handle = (of_handle), .state = (of_state) })
+
 static void check_link_id(struct tree_links *l, const struct tree_link_id *id, uint32_t names,
 			  const char *path, const char *want)
 {
@@ -161,7 +164,7 @@ static void check_link_id(struct tree_links *l, const struct tree_link_id *id, u
 static void check_link(struct tree_links *l, uint64_t id, uint32_t names, const char *path,
 		       const char *want)
 {
-	check_link_id(l, &(struct tree_link_id){ id, id, id }, names, path, want);
+	check_link_id(l, &LINK_ID(id, id, id), names, path, want);
 }
 
 START_TEST(test_links_of_another)
@@ -169,11 +172,11 @@ START_TEST(test_links_of_another)
 	struct tree_links *l;
 
 	check_int("new", "result", tree_links_new(&l, 2), 0);
-	check_link_id(l, &(struct tree_link_id){ 1, 10, 20 }, 4, "a", NULL);
-	check_link_id(l, &(struct tree_link_id){ 1, 11, 20 }, 4, "handle for each name", "a");
-	check_link_id(l, &(struct tree_link_id){ 1, 10, 21 }, 4, "written to", "a");
-	check_link_id(l, &(struct tree_link_id){ 1, 12, 22 }, 2, "b", NULL);
-	check_link_id(l, &(struct tree_link_id){ 1, 12, 22 }, 2, "c", "b");
+	check_link_id(l, &LINK_ID(1, 10, 20), 4, "a", NULL);
+	check_link_id(l, &LINK_ID(1, 11, 20), 4, "handle for each name", "a");
+	check_link_id(l, &LINK_ID(1, 10, 21), 4, "written to", "a");
+	check_link_id(l, &LINK_ID(1, 12, 22), 2, "b", NULL);
+	check_link_id(l, &LINK_ID(1, 12, 22), 2, "c", "b");
 	tree_links_free(l);
 }
 END_TEST
@@ -196,8 +199,8 @@ START_TEST(test_links)
 	/* More names than it was said to have. */
 	check_link(l, 1, 3, "j", NULL);
 	check_link(l, 1, 3, "k", "j");
-	tree_links_forget(l, 1);
-	tree_links_forget(l, 1);
+	tree_links_forget(l, &LINK_ID(1, 1, 1));
+	tree_links_forget(l, &LINK_ID(1, 1, 1));
 	check_link(l, 1, 3, "l", NULL);
 	check_link(l, 1, 3, "m", "l");
 	tree_links_free(l);
@@ -207,7 +210,7 @@ END_TEST
 
 static int find_number(struct tree_links *l, uint64_t i, const char *path, const char **ret)
 {
-	return tree_links_find(l, &(struct tree_link_id){ i, i, i }, 2, path, ret);
+	return tree_links_find(l, &LINK_ID(i, i, i), 2, path, ret);
 }
 
 /* Long paths are remembered up to some megabytes; of the others the further names become copies. */

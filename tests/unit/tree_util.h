@@ -67,9 +67,14 @@ static inline int tree_meter_end(struct tree_sink *sink, struct error *err)
 	return 0;
 }
 
+static inline int tree_meter_drop(struct tree_sink *sink, struct error *err)
+{
+	return tree_meter_end(sink, err);
+}
+
 #define TREE_METER                                                                                 \
 	{                                                                                          \
-		.sink = { tree_meter_begin, tree_meter_data, tree_meter_end }                      \
+		.sink = { tree_meter_begin, tree_meter_data, tree_meter_end, tree_meter_drop }     \
 	}
 
 /* Data that is nowhere zero, and different everywhere. */
