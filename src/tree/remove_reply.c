@@ -220,7 +220,7 @@ static void read_replied(struct engine *e, struct node *node, const struct nfs_o
 		return;
 	}
 	if (r == -ENOENT || r == -ESTALE || r == -ERESTART) {
-		/* Gone, or taken for gone by the server, or to be read from the start: RMDIR of its name tells. */
+		/* Gone, taken for gone, or to be read from the start: RMDIR of its name tells. */
 		set_state(e, node, NODE_RMDIR);
 		return;
 	}
