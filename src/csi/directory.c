@@ -275,6 +275,8 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		return r;
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return not_a_directory(c, path, strlen(path), &attr, err);
+	if (!found && wish->ret_made != NULL)
+		*wish->ret_made = true;
 	if (found && wish->existing == EXISTING_REFUSE)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
@@ -297,9 +299,8 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 }
 
 static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
-			 struct error *err)
+			 char name[NFS_NAME_MAX + 1], struct error *err)
 {
-	char name[NFS_NAME_MAX + 1];
 	const struct nfs_handle *trash;
 	int r;
 
@@ -330,12 +331,44 @@ static int in_the_way(struct nfs_client *c, const struct directory_place *place,
 	return not_a_directory(c, place->base, strlen(place->base), &attr, err);
 }
 
-int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
-		     bool *ret_trashed, struct error *err)
+/*
+ * Whether what was moved is what was meant. What was not goes back: 1. A name that is gone again is the
+ * purger's of another replica, which only has what was in the trash for a while.
+ */
+static int check_moved(struct nfs_client *c, const struct directory_place *from,
+		       const struct nfs_handle *known, const struct nfs_handle *to,
+		       const char *name, struct error *err)
+{
+	struct nfs_handle now;
+	int r;
+
+	r = nfs_lookup(c, to, name, &now, NULL);
+	if (r == -ENOENT || (r == 0 && nfs_handle_is_equal(&now, known)))
+		return 0;
+	if (r == 0)
+		r = nfs_rename(c, to, name, &from->parent, from->base);
+	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;
+}
+
+static int check_trashed(struct nfs_client *c, const struct directory_place *place,
+			 const struct nfs_handle *known, const char *name, struct error *err)
+{
+	const struct nfs_handle *trash;
+	int r;
+
+	if (known == NULL)
+		return 0;
+	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, err);
+	return r < 0 ? r : check_moved(c, place, known, trash, name, err);
+}
+
+int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
+			   const struct nfs_handle *known, const char *key,
+			   char ret_name[NFS_NAME_MAX + 1], struct error *err)
 {
 	int r;
 
-	*ret_trashed = false;
+	ret_name[0] = '\0';
 	r = nfs_rmdir(c, &place->parent, place->base);
 	if (r == 0 || r == -ENOENT)
 		return 0;
@@ -343,10 +376,20 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		return in_the_way(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
-	r = move_to_trash(c, place, key, err);
-	if (r == -EXDEV)
-		return tree_remove(c, &place->parent, place->base, NULL, NULL, err);
-	*ret_trashed = r == 0;
+	r = move_to_trash(c, place, key, ret_name, err);
+	if (r == 0)
+		return check_trashed(c, place, known, ret_name, err);
+	ret_name[0] = '\0';
+	return r == -EXDEV ? tree_remove(c, &place->parent, place->base, NULL, NULL, err) : r;
+}
+
+int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
+		     bool *ret_trashed, struct error *err)
+{
+	char name[NFS_NAME_MAX + 1];
+	int r = directory_remove_known(c, place, NULL, key, name, err);
+
+	*ret_trashed = r == 0 && name[0] != '\0';
 	return r;
 }
 
@@ -473,7 +516,7 @@ static char *archive_path(const char *path, int attempt)
 
 /* RENAME would replace an empty directory of that name, so the name is looked up first. */
 static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
-		      const char *archive, struct error *err)
+		      const struct nfs_handle *known, const char *archive, struct error *err)
 {
 	struct directory_place to;
 	struct nfs_handle handle;
@@ -491,7 +534,7 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 		return -EEXIST;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "archiving '%s' as '%s'", path, archive);
-	return 0;
+	return r < 0 || known == NULL ? 0 : check_moved(c, from, known, &to.parent, to.base, err);
 }
 
 static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
@@ -506,8 +549,8 @@ static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_t
 	return r < 0 ? r : directory_remove(c, &place, place.base, ret_trashed, err);
 }
 
-int directory_archive(struct nfs_client *c, const char *path, bool replace, bool *ret_trashed,
-		      struct error *err)
+int directory_archive(struct nfs_client *c, const char *path, const struct nfs_handle *known,
+		      bool replace, bool *ret_trashed, struct error *err)
 {
 	struct directory_place from;
 	struct nfs_handle handle;
@@ -528,11 +571,11 @@ int directory_archive(struct nfs_client *c, const char *path, bool replace, bool
 
 		if (archive == NULL)
 			return error_oom(err);
-		r = archive_as(c, &from, path, archive, err);
+		r = archive_as(c, &from, path, known, archive, err);
 		if (r == -EEXIST && replace && attempt == 0) {
 			r = remove_archive(c, archive, ret_trashed, err);
 			if (r == 0)
-				r = archive_as(c, &from, path, archive, err);
+				r = archive_as(c, &from, path, known, archive, err);
 		}
 		if (r != -EEXIST)
 			return r;

@@ -43,6 +43,7 @@ struct directory_wish {
 	enum volume_existing existing; /* what one that is there means */
 	/* Whether one that is there may be taken: 0, or the error. NULL: it may. */
 	int (*check)(struct nfs_client *c, const char *path, struct error *err);
+	bool *ret_made; /* becomes true where it was not there before; may be NULL */
 };
 
 /*
@@ -60,12 +61,20 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		     bool *ret_trashed, struct error *err);
 
 /*
+ * As directory_remove(), of the directory that has that handle. Returns 1 where another one had come into
+ * its place, which is there again then. ret_name: its name in the trash, or "".
+ */
+int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
+			   const struct nfs_handle *known, const char *key,
+			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
+
+/*
  * Renames path to archived-path. Where there is an archive of that name it is removed first, if it is
  * to be replaced (*ret_trashed as above), or else the new one gets a dated name. 0 too where path is
- * gone.
+ * gone. known, unless NULL, as for directory_remove_known(), with its result.
  */
-int directory_archive(struct nfs_client *c, const char *path, bool replace, bool *ret_trashed,
-		      struct error *err);
+int directory_archive(struct nfs_client *c, const char *path, const struct nfs_handle *known,
+		      bool replace, bool *ret_trashed, struct error *err);
 
 /*
  * Removes what directory_remove() has put into the trash under that key, now or in a call before this
