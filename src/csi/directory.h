@@ -9,6 +9,7 @@
 #ifndef CSI_DIRECTORY_H
 #define CSI_DIRECTORY_H
 
+#include "csi/owner.h"
 #include "csi/params.h"
 #include "nfs/client.h"
 #include "nfs/record.h"
@@ -19,15 +20,42 @@ struct directory_place {
 	const char *base; /* points into the path */
 };
 
+/* Mode of directories that are made, where nothing else is asked for. */
+#define DIRECTORY_MODE 0755
+
+/* In a record in .csi-nfs/parents/: not a parent, but what a volume was archived as. */
+#define DIRECTORY_KEY_ARCHIVE "archive"
+
+#define DIRECTORY_ARCHIVE_PREFIX "archived-" /* as csi-driver-nfs has it */
+
 /*
  * A name for what the driver notes about a directory: its path, escaped, or cut and with a hash where that
- * is too long.
+ * is too long. The hash is the same for names that differ in the case of ASCII letters only.
  */
 void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len);
 
-/* Finds the place of a path. -ENOENT, unreported, where a directory above it is missing. */
+/*
+ * Finds the place of a path. -ENOENT, unreported, where a directory above it is missing. A path that
+ * leads into the driver's own folder, by whatever spelling, is FAILED_PRECONDITION.
+ */
 int directory_locate(struct nfs_client *c, const char *path, struct directory_place *ret,
 		     struct error *err);
+
+/*
+ * The directory at path, with its attributes. -ENOENT, unreported, where there is nothing, and
+ * FAILED_PRECONDITION where there is something else, or the driver's own folder.
+ */
+int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
+		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err);
+
+/* FAILED_PRECONDITION for a rename that the server does not do: -EXDEV. */
+int directory_apart(struct nfs_client *c, const char *path, struct error *err);
+
+/*
+ * Whether path, or the directory above it that is there, is on the file system of the driver's own
+ * folder: nothing can be renamed from there to here otherwise. 0, or FAILED_PRECONDITION.
+ */
+int directory_check_file_system(struct nfs_client *c, const char *path, struct error *err);
 
 /*
  * As directory_locate(), but makes the directories above that are missing, and notes on the share
@@ -36,22 +64,31 @@ int directory_locate(struct nfs_client *c, const char *path, struct directory_pl
 int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
 			   struct error *err);
 
+/*
+ * Notes, before it is there, that the driver makes the directory that the first len bytes of path name: as a
+ * parent, or as an archive. 0 too where that is known.
+ */
+int directory_note(struct nfs_client *c, const char *path, size_t len, bool archive,
+		   struct error *err);
+
 /* What a volume's directory has to be like. */
 struct directory_wish {
 	uint32_t mode; /* 0: 0755 for a new one, and an old one's is left alone */
 	struct volume_owner owner;
 	enum volume_existing existing; /* what one that is there means */
-	/* Whether one that is there may be taken: 0, or the error. NULL: it may. */
-	int (*check)(struct nfs_client *c, const char *path, struct error *err);
-	bool *ret_made; /* becomes true where it was not there before; may be NULL */
+	const struct owner_question *others; /* whose must it not be; see csi/owner.h */
 };
 
 /*
  * Makes the directory at path, with parents, or finds it. Errors: FAILED_PRECONDITION where one is
  * there, or is not, against the wish, otherwise as nfs_error_set(). What was made is gone after one.
+ * *ret_made tells whether it was made just now.
  */
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
-		   struct error *err);
+		   bool *ret_made, struct error *err);
+
+/* Takes back what directory_make() has made, unless somebody has it since, or something is in it. */
+void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish);
 
 /*
  * Removes the directory at place: at once when it is empty, else by a move into the trash under a
@@ -69,12 +106,22 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
 
 /*
- * Renames path to archived-path. Where there is an archive of that name it is removed first, if it is
- * to be replaced (*ret_trashed as above), or else the new one gets a dated name. 0 too where path is
- * gone. known, unless NULL, as for directory_remove_known(), with its result.
+ * Whether what was moved to that place is the directory that was meant. What is not goes back: 1. 0 too
+ * where it has gone from there.
  */
-int directory_archive(struct nfs_client *c, const char *path, const struct nfs_handle *known,
-		      bool replace, bool *ret_trashed, struct error *err);
+int directory_check_moved(struct nfs_client *c, const struct directory_place *from,
+			  const struct nfs_handle *known, const struct nfs_handle *to,
+			  const char *name, struct error *err);
+
+/*
+ * Renames path, which is that of volume key, to archived-path. Where there is an archive of that name
+ * it is removed first, if it is to be replaced (*ret_trashed as above), or else the new one gets a dated
+ * name; where others have what it would touch, a date behind the first component. 0 too where path is
+ * gone. known as for directory_remove_known(), with its result.
+ */
+int directory_archive(struct nfs_client *c, const char *path, const char *key,
+		      const struct nfs_handle *known, bool replace, bool *ret_trashed,
+		      struct error *err);
 
 /*
  * Removes what directory_remove() has put into the trash under that key, now or in a call before this
@@ -82,10 +129,16 @@ int directory_archive(struct nfs_client *c, const char *path, const struct nfs_h
  */
 int directory_purge(struct nfs_client *c, const char *key, struct error *err);
 
+/* What was at path has been removed: if it was an archive, it is one no more. Failures do no harm. */
+void directory_forget_archive(struct nfs_client *c, const char *path);
+
 /* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);
 
-/* Removes the directories above path that the driver made and that are empty, deepest first. */
+/*
+ * Removes the directories above path that the driver made, that are empty and that are no volume's,
+ * deepest first.
+ */
 int directory_remove_parents(struct nfs_client *c, const char *path, struct error *err);
 
 #endif

@@ -13,6 +13,7 @@
 #include "csi/directory.h"
 #include "csi/note.h"
 #include "csi/tombstone.h"
+#include "csi/owner.h"
 #include "csi/usage.h"
 #include "csi/validate.h"
 #include "csi/volume.h"
@@ -103,23 +104,39 @@ static int look_for_others(void *data, const struct nfs_entry *entry)
 	return 0;
 }
 
-/*
- * What has no record is known by its archive, and that nothing else is beside it, as csi-driver-nfs has it:
- * a volume may well hold a file of that name.
- */
-static int check_alone(struct nfs_client *c, struct snapshot *s, struct error *err)
+int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source, struct error *err)
 {
-	struct lonely l = { .source = s->id.on_delete };
+	struct lonely l = { .source = source };
 	struct nfs_handle folder;
 	int r;
 
-	r = nfs_lookup(c, &c->root, s->id.subdir, &folder, NULL);
+	r = nfs_lookup(c, &c->root, name, &folder, NULL);
 	if (r == 0)
 		r = nfs_readdir(c, &folder, look_for_others, &l);
-	if (r < 0 && r != -ENOENT)
-		return nfs_error_set(err, c, r, "looking for snapshot '%s'", s->id.subdir);
-	s->has_archive = r == 0 && !l.has_others; /* another replica may have deleted it meanwhile */
-	return 0;
+	if (r == -ENOENT)
+		return 0; /* another replica may have deleted it meanwhile */
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking for snapshot '%s'", name);
+	return !l.has_others;
+}
+
+/*
+ * What has no record is known by its archive, and that nothing else is beside it, as csi-driver-nfs has it:
+ * a volume may well hold a file of that name. One that has a record is none, whatever is in it.
+ */
+static int check_alone(struct nfs_client *c, struct snapshot *s, struct error *err)
+{
+	const struct owner_question q = { .scope = OWNER_VOLUMES };
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, s->id.subdir, &q, &owner, err);
+	s->has_archive = false;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = snapshot_is_alone(c, s->id.subdir, s->id.on_delete, err);
+	s->has_archive = r > 0;
+	return r < 0 ? r : 0;
 }
 
 static int check_id(struct snapshot *s, struct error *err)
@@ -162,27 +179,6 @@ int snapshot_read(struct snapshot *s, const struct csi_driver *driver, struct er
 	return csi_with_reader(driver, &s->export, read_work, s, err);
 }
 
-int snapshot_has_directory(struct nfs_client *c, const char *path, struct error *err)
-{
-	const size_t len = strcspn(path, "/"); /* of its first component */
-	char key[RECORD_NAME_MAX + 1];
-	struct record rec = { .n = 0 };
-	const struct nfs_handle *folder;
-	int r;
-
-	if (len >= sizeof(key))
-		return 0;
-	memcpy(key, path, len);
-	key[len] = '\0';
-	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
-	if (r == 0)
-		r = record_read(c, folder, key, &rec, err);
-	record_done(&rec);
-	if (r == -ENOENT)
-		return 0;
-	return r < 0 ? r : 1;
-}
-
 bool snapshot_is_ready(const struct snapshot *s)
 {
 	return s->has_archive && (s->record.n == 0 || build_is_ready(&s->record));
@@ -204,13 +200,21 @@ struct removal {
 static int remove_directory(struct nfs_client *c, const struct tombstone *t, bool has_archive,
 			    bool *ret_trashed, struct error *err)
 {
+	const struct owner_question q = { .snapshot = t->dir,
+					  .scope = OWNER_VOLUMES,
+					  .finished = true };
+	struct owner owner;
 	bool trashed = false;
 	int r = has_archive;
 
 	if (r == 0)
 		r = build_is_in_place(c, &t->record, t->dir, err);
-	if (r > 0)
-		r = tombstone_remove_directory(c, t, t->dir, t->dir, NULL, &trashed, err);
+	if (r <= 0)
+		return r;
+	r = owner_find(c, t->dir, &q, &owner, err);
+	if (r != 0)
+		return r < 0 ? r : owner_refuse(c, t->dir, &owner, t->dir, err);
+	r = tombstone_remove_directory(c, t, t->dir, t->dir, NULL, &trashed, err);
 	*ret_trashed = *ret_trashed || trashed;
 	return r;
 }

@@ -252,7 +252,7 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 	if (r == -ENOENT)
 		return 0;
 	if (r == 0)
-		r = directory_archive(c, path, &handle, replace, ret_trashed, err);
+		r = directory_archive(c, path, t->key, &handle, replace, ret_trashed, err);
 	return r > 0 ? was_new(c, t, err) : r;
 }
 
