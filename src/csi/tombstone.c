@@ -47,14 +47,24 @@ static int read_again(struct nfs_client *c, struct tombstone *t, const struct nf
 	return r < 0 || !can_have_record(t) ? r : record_forget_draft(c, records, t->key, err);
 }
 
-int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
+/* A full share has to be emptied, if need be without other replicas knowing of it. */
+static int go_without(struct tombstone *t, int r, struct error *err)
 {
-	const struct nfs_handle *records, *busy;
+	if (r != -ENOSPC && r != -EDQUOT)
+		return r;
+	error_clear(err);
+	t->name[0] = '\0';
+	t->no_room = true;
+	return 0;
+}
+
+static int bury(struct nfs_client *c, struct tombstone *t, const struct nfs_handle *records,
+		struct error *err)
+{
+	const struct nfs_handle *busy;
 	int r;
 
-	r = folder_of(c, t, false, &records, err);
-	if (r == 0)
-		r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
+	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
 	if (r < 0)
 		return r;
 	if (t->name[0] == '\0')
@@ -63,18 +73,33 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	return r < 0 ? r : read_again(c, t, records, busy, err);
 }
 
+int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
+{
+	const struct nfs_handle *records;
+	int r;
+
+	r = folder_of(c, t, false, &records, err);
+	if (r < 0)
+		return r;
+	r = go_without(t, bury(c, t, records, err), err);
+	if (r < 0 || !t->no_room)
+		return r;
+	record_done(&t->record);
+	return record_read(c, records, t->key, &t->record, err);
+}
+
 int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec, struct error *err)
 {
 	const struct nfs_handle *busy;
 	int r;
 
-	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
-	if (r < 0)
-		return r;
-	note_name(t->name, t->kind, t->dir);
 	if (record_set(rec, TOMBSTONE_KEY_NEW, "1") < 0)
 		return error_oom(err);
-	r = record_create(c, busy, t->name, rec, err);
+	note_name(t->name, t->kind, t->dir);
+	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
+	if (r == 0)
+		r = record_create(c, busy, t->name, rec, err);
+	r = go_without(t, r, err);
 	if (r < 0)
 		return r == -EEXIST ? failed(c, r, t, err) : r;
 	record_done(&t->record);
@@ -149,7 +174,7 @@ static int find_directory(struct nfs_client *c, const struct tombstone *t, const
 		return r;
 	if (r < 0)
 		return failed(c, r, t, err);
-	return t->name[0] == '\0' ? is_finished(t, err) : tombstone_check(c, t, err);
+	return t->name[0] == '\0' && !t->no_room ? is_finished(t, err) : tombstone_check(c, t, err);
 }
 
 /* An empty directory that was removed is made again. */
@@ -231,7 +256,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, 
 		r = directory_remove_known(c, &place, &handle, trash_key, trashed, err);
 	if (r != 0)
 		return r > 0 ? was_new(c, t, err) : r;
-	r = is_set(c, t, err);
+	r = t->no_room ? 1 : is_set(c, t, err);
 	if (r == 0)
 		r = put_back(c, t, &place, &attr, trashed, users, err);
 	else if (r > 0)
@@ -276,11 +301,28 @@ static int has_come_back(struct nfs_client *c, struct tombstone *t,
 	return r < 0 ? r : record_get(&rec, RECORD_KEY_BY) != NULL;
 }
 
+static int remove_record(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	const struct nfs_handle *records;
+	int r;
+
+	if (!can_have_record(t))
+		return 0;
+	r = folder_of(c, t, false, &records, err);
+	if (r == 0)
+		r = record_forget_draft(c, records, t->key, err);
+	if (r == 0)
+		r = record_remove(c, records, t->key, &t->record, err);
+	return r == -ENOENT ? 0 : r;
+}
+
 int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *err)
 {
 	const struct nfs_handle *records, *busy;
 	int r;
 
+	if (t->no_room)
+		return remove_record(c, t, err);
 	if (t->name[0] == '\0')
 		return 0;
 	r = nfs_state_folder(c, NFS_FOLDER_BUSY, false, &busy, err);

@@ -31,6 +31,7 @@ struct tombstone {
 	const char *key; /* of the record */
 	const char *dir; /* of the volume or snapshot */
 	char name[NFS_NAME_MAX + 1]; /* in .csi-nfs/busy/; "": none was set */
+	bool no_room; /* for one: the share is full, and what is deleted makes room */
 	struct record record; /* what it says */
 };
 
@@ -40,7 +41,7 @@ struct tombstone {
  */
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err);
 
-/* Sets one where there is no record: rec says what is deleted. */
+/* Sets one where there is no record: rec says what is deleted, and is taken. */
 int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec,
 		      struct error *err);
 

@@ -871,6 +871,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 {
 	bool made = false;
 	struct making m = { .c = c, .key = key, .rec = rec, .made = &made };
+	const struct nfs_handle *busy;
 	bool created, begun;
 	char version[8];
 	int r;
@@ -892,7 +893,10 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	begun = created || owner_is_open(rec);
 	/* One that is finished has its directory; one named by default does not tell whether it is. */
 	m.exclusive = owner_is_exclusive(key, rec) && !build_is_ready(rec);
-	r = usage_note(c, key, m.dir, err);
+	/* For the deletion, which may come when the share is full. */
+	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
+	if (r == 0)
+		r = usage_note(c, key, m.dir, err);
 	if (r == 0)
 		r = finish_deletions(c, key, m.dir, filler, err);
 	if (r == 0)
