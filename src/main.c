@@ -21,6 +21,7 @@
 #include "csi/stats.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
+#include "nfs/holder.h"
 #include "options.h"
 
 #define EXIT_USAGE 2
@@ -270,6 +271,9 @@ static int serve(struct app *app, struct error *err)
 	int r;
 
 	r = grpc_endpoint_parse(app->options.endpoint, &path, err);
+	nfs_holder_set_patience(app->options.replica_timeout);
+	if (r == 0 && (app->options.mode & MODE_CONTROLLER))
+		nfs_holder_init(path);
 	if (r == 0)
 		r = init_loop(app, err);
 	if (r == 0)

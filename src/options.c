@@ -14,6 +14,7 @@
 #include "csi/inline.h"
 #include "nfs/client.h"
 #include "nfs/export.h"
+#include "nfs/holder.h"
 
 #define DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
 #define DEFAULT_DRIVER_NAME "nfs.csi.k8s.io"
@@ -173,6 +174,17 @@ static int take_verify_clones(struct options *o, const char *value, struct error
 	return parse_bool("--verify-clones", value, &o->verify_clones, err);
 }
 
+static int take_replica_timeout(struct options *o, const char *value, struct error *err)
+{
+	uint64_t n;
+
+	if (str_parse_u64(value, 10, 3600, &n) < 0 || n == 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "--replica-timeout: must be 1 to 3600 seconds");
+	o->replica_timeout = (unsigned int)n;
+	return 0;
+}
+
 static int take_window(struct options *o, const char *value, struct error *err)
 {
 	uint64_t n;
@@ -316,6 +328,9 @@ static const struct option_spec {
 	  take_enable_compression },
 	{ "verify-clones", NULL, "read clones again and compare checksums (default: sizes only)",
 	  OPTION_SWITCH, take_verify_clones },
+	{ "replica-timeout", "SECONDS",
+	  "when another controller that does nothing more counts as dead (default: 30)", 0,
+	  take_replica_timeout },
 	{ "window", "NUMBER", "operations of a copy or removal in flight at once (default: 64)", 0,
 	  take_window },
 	{ "enable-get-snapshot", NULL, "advertise GetSnapshot, which older sidecars do not know",
@@ -432,6 +447,7 @@ int options_parse(struct options *o, int argc, char **argv, struct error *err)
 	*o = (struct options){
 		.compression = TREE_COMPRESSION_GZIP,
 		.window = NFS_WINDOW,
+		.replica_timeout = NFS_HOLDER_PATIENCE_S,
 		.endpoint = DEFAULT_ENDPOINT,
 		.driver_name = DEFAULT_DRIVER_NAME,
 		.state_dir = DEFAULT_STATE_DIR,

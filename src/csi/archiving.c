@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "csi/build.h"
 #include "csi/directory.h"
+#include "csi/note.h"
 #include "csi/owner.h"
 #include "csi/params.h"
 #include "csi/snapshot.h"
@@ -39,6 +40,8 @@ struct archiving {
 	struct nfs_client *to; /* meanwhile */
 	const char *name; /* of the directory that is being made, meanwhile */
 	struct trash trash;
+	struct claim *use; /* of the volume */
+	struct claim *make; /* of the snapshot */
 	struct error missing; /* why there is no such volume, which a finished snapshot does not need */
 };
 
@@ -194,10 +197,14 @@ static int pack_volume(struct nfs_client *c, struct reference *ref, void *data, 
 		r = nfs_stat(t.work.from, &handle, &attr);
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "volume directory '%s'", dir);
-	if (r == 0)
+	if (r == 0) {
+		transfer_set_claims(&t, x->use, x->make);
 		r = pack(x, &t, &handle, &attr, err);
+	}
 	if (r == 0)
 		r = transfer_check_source(&t, dir, &handle, err);
+	if (r == 0)
+		r = transfer_renew_claims(&t, err);
 	transfer_close(&t, r);
 	return r;
 }
@@ -292,6 +299,18 @@ static void undo(struct nfs_client *c, const struct build *b, struct error *err)
 		err->code = ERROR_ABORTED;
 }
 
+static int check_still_there(struct archiving *x, struct nfs_client *c,
+			     const struct nfs_handle *folder, struct error *err)
+{
+	int r = record_is_there(c, folder, x->id.subdir, err);
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	(void)error_set(err, ERROR_ABORTED,
+			"another controller has deleted the snapshot while it was made; try again");
+	return -EAGAIN;
+}
+
 static int answer_without_source(struct archiving *x, struct nfs_client *c,
 				 const struct nfs_handle *folder, struct error *err)
 {
@@ -330,16 +349,39 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 		return answer_without_source(x, c, b.records, err);
 	r = record_create(c, b.records, b.key, &x->record, err);
 	if (r == 0) {
-		r = adopt(x, c, b.records, err);
+		r = snapshot_finish_deletions(c, x->id.subdir, err);
+		if (r == 0)
+			r = adopt(x, c, b.records, err);
 	} else if (r == -EEXIST) {
 		r = check_same(x, c, b.records, err);
 		is_ours = r == 0;
+		if (r == 0)
+			r = snapshot_finish_deletions(c, x->id.subdir, err);
 	}
 	if (r == 0)
 		r = build_make(c, &b, err);
+	if (r == 0)
+		r = check_still_there(x, c, b.records, err);
 	x->trash.is_used = x->trash.is_used || b.trashed;
 	if (r < 0 && is_ours)
 		undo(c, &b, err);
+	return r;
+}
+
+/* For the other replicas: what is archived, and what is made of it. */
+static int claim_work(struct archiving *x, const struct volume_owner *owner, const char *dir,
+		      struct claim **ret_use, struct claim **ret_make, struct error *err)
+{
+	int r;
+
+	if (x->missing.code != ERROR_OK)
+		return 0;
+	r = claim_take(ret_use, x->driver, &x->source.export, owner, NOTE_USE,
+		       dir != NULL ? dir : x->source.id.subdir, err);
+	if (r == 0)
+		r = claim_take(ret_make, x->driver, &x->export, owner, NOTE_MAKE, x->id.subdir, err);
+	x->use = *ret_use;
+	x->make = *ret_make;
 	return r;
 }
 
@@ -348,6 +390,8 @@ static int create(struct archiving *x, struct error *err)
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;
 	cleanup_usage_lock struct usage_lock *source = NULL;
 	cleanup_usage_lock struct usage_lock *place = NULL;
+	cleanup_claim struct claim *use = NULL;
+	cleanup_claim struct claim *make = NULL;
 	struct volume_owner owner;
 	const char *dir;
 	int r;
@@ -376,6 +420,9 @@ static int create(struct archiving *x, struct error *err)
 	if (r < 0)
 		return r;
 	owner = volume_owner_of(&x->source.record);
+	r = claim_work(x, &owner, dir, &use, &make, err);
+	if (r < 0)
+		return r;
 	r = csi_with_owner(x->driver, &x->export, &owner, create_work, x, err);
 	csi_purge(x->driver, &x->trash);
 	return r;

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "csi/directory.h"
+#include "csi/note.h"
 #include "csi/owner.h"
 #include "csi/usage.h"
 #include "nfs/calls.h"
@@ -39,6 +40,7 @@ static int describe_foreign(struct record *rec, const struct volume_id *id, stru
 static int write_record(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 			bool fresh, struct error *err)
 {
+	struct error ignored = { .code = ERROR_OK };
 	const char *key = volume_id_key(id);
 	const struct nfs_handle *folder;
 	int r;
@@ -52,8 +54,16 @@ static int write_record(struct nfs_client *c, const struct volume_id *id, struct
 	r = usage_note(c, key, id->subdir, err);
 	if (r == 0)
 		r = record_create(c, folder, key, rec, err);
-	return r == -EEXIST ? error_set(err, ERROR_ABORTED, "the volume is being changed; try again")
-			    : r;
+	if (r == -EEXIST)
+		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
+	if (r < 0)
+		return r;
+	/* A deletion looks for a record once it has said what it is at: of the two, one sees the other. */
+	r = note_check_kept(c, id->subdir, err);
+	if (r < 0 && (usage_forget(c, key, id->subdir, &ignored) < 0 ||
+		      record_remove(c, folder, key, rec, &ignored) < 0))
+		err->code = ERROR_ABORTED;
+	return r;
 }
 
 static int open_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
@@ -64,6 +74,9 @@ static int open_directory(struct nfs_client *c, const struct volume_id *id, cons
 	int r;
 
 	r = volume_directory(c, id, rec, ret_dir, err);
+	/* One without a record may have had one until now: the tombstone is there before that goes. */
+	if (r == 0 && rec->n == 0)
+		r = note_check_kept(c, *ret_dir, err);
 	if (r < 0)
 		return r;
 	r = directory_find(c, *ret_dir, &place, ret, &attr, err);

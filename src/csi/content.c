@@ -47,6 +47,7 @@ static int init_volume(struct content *x, const char *id, const struct csi_map *
 {
 	const struct csi_map none = csi_map_of_entries(NULL, 0);
 	struct reference *ref = &x->volume;
+	struct volume_owner owner;
 	const char *dir;
 	int r;
 
@@ -64,8 +65,12 @@ static int init_volume(struct content *x, const char *id, const struct csi_map *
 		return r;
 	x->size = volume_size(&ref->record);
 	dir = record_get(&ref->record, VOLUME_KEY_DIR);
-	r = usage_acquire(x->driver->usage, &ref->export, dir != NULL ? dir : ref->id.subdir, false,
-			  &x->usage, err);
+	if (dir == NULL)
+		dir = ref->id.subdir;
+	owner = volume_owner_of(&ref->record);
+	r = usage_acquire(x->driver->usage, &ref->export, dir, false, &x->usage, err);
+	if (r == 0)
+		r = claim_take(&x->use, x->driver, &ref->export, &owner, NOTE_USE, dir, err);
 	return r < 0 ? r : csi_with_volume(x->driver, ref, csi_find_volume_work, NULL, err);
 }
 
@@ -74,6 +79,7 @@ static int init_snapshot(struct content *x, const char *id, const struct csi_map
 {
 	const struct csi_map none = csi_map_of_entries(NULL, 0);
 	struct snapshot *s = &x->snapshot;
+	struct volume_owner owner;
 	int r;
 
 	x->kind = CONTENT_SNAPSHOT;
@@ -93,6 +99,15 @@ static int init_snapshot(struct content *x, const char *id, const struct csi_map
 		r = snapshot_read(s, x->driver, err);
 	if (r < 0)
 		return r;
+	if (snapshot_is_ready(s)) {
+		/* In this order: before the note it may go. */
+		owner = volume_owner_of(&s->record);
+		r = claim_take(&x->use, x->driver, &s->export, &owner, NOTE_USE, s->id.subdir, err);
+		if (r == 0)
+			r = snapshot_read(s, x->driver, err);
+		if (r < 0)
+			return r;
+	}
 	x->size = snapshot_size(s);
 	if (!snapshot_is_ready(s))
 		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist", id);
@@ -134,6 +149,7 @@ int content_init(struct content *x, const struct csi_driver *driver,
 
 void content_done(struct content *x)
 {
+	claim_drop(x->use);
 	usage_release(x->usage);
 	reference_done(&x->volume);
 	snapshot_done(&x->snapshot);
@@ -196,9 +212,12 @@ static int transfer(struct content *x, struct nfs_client *from, struct error *er
 	int r;
 
 	r = transfer_open(&t, x->driver, x->what, from, x->to, err);
+	transfer_set_claims(&t, x->use, x->make);
 	if (r == 0)
 		r = x->kind == CONTENT_VOLUME ? copy_volume(&t, &x->volume, x, err)
 					      : restore(&t, x, err);
+	if (r == 0)
+		r = transfer_renew_claims(&t, err);
 	transfer_close(&t, r);
 	return r;
 }

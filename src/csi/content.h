@@ -8,6 +8,7 @@
 #ifndef CSI_CONTENT_H
 #define CSI_CONTENT_H
 
+#include "csi/note.h"
 #include "csi/reference.h"
 #include "csi/snapshot.h"
 #include "csi/usage.h"
@@ -21,6 +22,8 @@ struct content {
 	struct reference volume;
 	struct snapshot snapshot;
 	struct usage_lock *usage; /* keeps the source from being deleted */
+	struct claim *use; /* tells other replicas the same */
+	struct claim *make; /* of the new volume; borrowed */
 	int64_t size; /* of the source, in bytes; 0: not known */
 	char *text; /* for the volume's record */
 	struct error missing; /* why it cannot be made of that source, which a finished volume needs no more */

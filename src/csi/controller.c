@@ -31,13 +31,14 @@ struct provision {
 static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
 	struct provision *p = data;
-	const struct volume_filler filler = { .fill = content_fill,
-					      .data = &p->source,
-					      .ret_trashed = &p->trash.is_used };
+	const struct volume_filler filler = {
+		.fill = p->source.kind != CONTENT_NONE ? content_fill : NULL,
+		.data = &p->source,
+		.ret_trashed = &p->trash.is_used,
+	};
 
 	csi_trash_of(&p->trash, &p->x.export, c);
-	return volume_create(c, p->x.key, &p->x.record, p->x.range,
-			     p->source.kind != CONTENT_NONE ? &filler : NULL, err);
+	return volume_create(c, p->x.key, &p->x.record, p->x.range, &filler, err);
 }
 
 static void reply_created(const struct creation *x, char *id,
@@ -66,6 +67,7 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 {
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;
 	cleanup_usage_lock struct usage_lock *usage = NULL;
+	cleanup_claim struct claim *make = NULL;
 	struct creation *x = &p->x;
 	int r;
 
@@ -80,6 +82,13 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 	r = usage_acquire(driver->usage, &x->export, creation_directory(x), false, &usage, err);
 	if (r < 0)
 		return r;
+	/* What takes long, other replicas have to know of. */
+	if (p->source.kind != CONTENT_NONE && p->source.missing.code == ERROR_OK)
+		r = claim_take(&make, driver, &x->export, &x->params.owner, NOTE_MAKE,
+			       creation_directory(x), err);
+	if (r < 0)
+		return r;
+	p->source.make = make;
 	r = csi_with_owner(driver, &x->export, &x->params.owner, create_work, p, err);
 	csi_purge(driver, &p->trash);
 	return r;

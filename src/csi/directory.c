@@ -437,9 +437,8 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 }
 
 static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
-			 struct error *err)
+			 char name[NFS_NAME_MAX + 1], struct error *err)
 {
-	char name[NFS_NAME_MAX + 1];
 	const struct nfs_handle *trash;
 	int r;
 
@@ -470,6 +469,37 @@ static int in_the_way(struct nfs_client *c, const struct directory_place *place,
 	return not_a_directory(c, place->base, strlen(place->base), &attr, err);
 }
 
+/*
+ * Whether what was moved is what was meant. What was not goes back: 1. A name that is gone again is the
+ * purger's of another replica, which only has what was in the trash for a while.
+ */
+int directory_check_moved(struct nfs_client *c, const struct directory_place *from,
+			  const struct nfs_handle *known, const struct nfs_handle *to,
+			  const char *name, struct error *err)
+{
+	struct nfs_handle now;
+	int r;
+
+	r = nfs_lookup(c, to, name, &now, NULL);
+	if (r == -ENOENT || (r == 0 && nfs_handle_is_equal(&now, known)))
+		return 0;
+	if (r == 0)
+		r = nfs_rename(c, to, name, &from->parent, from->base);
+	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;
+}
+
+static int check_trashed(struct nfs_client *c, const struct directory_place *place,
+			 const struct nfs_handle *known, const char *name, struct error *err)
+{
+	const struct nfs_handle *trash;
+	int r;
+
+	if (known == NULL)
+		return 0;
+	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, err);
+	return r < 0 ? r : directory_check_moved(c, place, known, trash, name, err);
+}
+
 /* A file system is mounted there: what is in it was never put there by way of this share alone. */
 static int check_no_mount(struct nfs_client *c, const struct directory_place *place, struct error *err)
 {
@@ -493,12 +523,13 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 			 place->base, c->export.server, c->export.share);
 }
 
-int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
-		     bool *ret_trashed, struct error *err)
+int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
+			   const struct nfs_handle *known, const char *key,
+			   char ret_name[NFS_NAME_MAX + 1], struct error *err)
 {
 	int r;
 
-	*ret_trashed = false;
+	ret_name[0] = '\0';
 	r = nfs_rmdir(c, &place->parent, place->base);
 	if (r == 0 || r == -ENOENT)
 		return 0;
@@ -509,14 +540,25 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
-	r = move_to_trash(c, place, key, err);
-	if (r != -EXDEV) {
-		*ret_trashed = r == 0;
+	r = move_to_trash(c, place, key, ret_name, err);
+	if (r == 0)
+		return check_trashed(c, place, known, ret_name, err);
+	ret_name[0] = '\0';
+	if (r != -EXDEV)
 		return r;
-	}
 	/* In its place, and in the call: there is no trash on that file system. */
 	r = check_no_mount(c, place, err);
 	return r < 0 ? r : tree_remove(c, &place->parent, place->base, NULL, NULL, err);
+}
+
+int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
+		     bool *ret_trashed, struct error *err)
+{
+	char name[NFS_NAME_MAX + 1];
+	int r = directory_remove_known(c, place, NULL, key, name, err);
+
+	*ret_trashed = r == 0 && name[0] != '\0';
+	return r;
 }
 
 /* A purge within a call, for the log. */

@@ -88,13 +88,30 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		     bool *ret_trashed, struct error *err);
 
 /*
+ * As directory_remove(), of the directory that has that handle. Returns 1 where another one had come into
+ * its place, which is there again then. ret_name: its name in the trash, or "".
+ */
+int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
+			   const struct nfs_handle *known, const char *key,
+			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
+
+/*
+ * Whether what was moved to that place is the directory that was meant. What is not goes back: 1. 0 too
+ * where it has gone from there.
+ */
+int directory_check_moved(struct nfs_client *c, const struct directory_place *from,
+			  const struct nfs_handle *known, const struct nfs_handle *to,
+			  const char *name, struct error *err);
+
+/*
  * Renames path, which is that of volume key, to archived-path. Where there is an archive of that name
  * it is removed first, if it is to be replaced (*ret_trashed as above), or else the new one gets a dated
  * name; where others have what it would touch, a date behind the first component. 0 too where path is
- * gone.
+ * gone. known as for directory_remove_known(), with its result.
  */
-int directory_archive(struct nfs_client *c, const char *path, const char *key, bool replace,
-		      bool *ret_trashed, struct error *err);
+int directory_archive(struct nfs_client *c, const char *path, const char *key,
+		      const struct nfs_handle *known, bool replace, bool *ret_trashed,
+		      struct error *err);
 
 /*
  * Removes what directory_remove() has put into the trash under that key, now or in a call before this

@@ -86,7 +86,7 @@ static int check_archive_place(struct nfs_client *c, const char *archive, const 
 
 /* RENAME would replace an empty directory of that name, so the name is looked up first. */
 static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
-		      const char *archive, struct error *err)
+		      const struct nfs_handle *known, const char *archive, struct error *err)
 {
 	struct directory_place to;
 	struct nfs_handle handle;
@@ -106,7 +106,7 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 		return directory_apart(c, path, err);
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "archiving '%s' as '%s'", path, archive);
-	return 0;
+	return r < 0 ? 0 : directory_check_moved(c, from, known, &to.parent, to.base, err);
 }
 
 static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
@@ -123,22 +123,23 @@ static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_t
 
 /* -EEXIST where the name is taken, -EBUSY where others have something there. */
 static int archive_once(struct nfs_client *c, const struct directory_place *from, const char *path,
-			const char *archive, const char *key, bool replace, bool *ret_trashed,
-			struct error *err)
+			const struct nfs_handle *known, const char *archive, const char *key,
+			bool replace, bool *ret_trashed, struct error *err)
 {
 	int r;
 
 	r = check_archive_place(c, archive, key, err);
 	if (r == 0)
-		r = archive_as(c, from, path, archive, err);
+		r = archive_as(c, from, path, known, archive, err);
 	if (r != -EEXIST || !replace)
 		return r;
 	r = remove_archive(c, archive, ret_trashed, err);
-	return r < 0 ? r : archive_as(c, from, path, archive, err);
+	return r < 0 ? r : archive_as(c, from, path, known, archive, err);
 }
 
-int directory_archive(struct nfs_client *c, const char *path, const char *key, bool replace,
-		      bool *ret_trashed, struct error *err)
+int directory_archive(struct nfs_client *c, const char *path, const char *key,
+		      const struct nfs_handle *known, bool replace, bool *ret_trashed,
+		      struct error *err)
 {
 	struct directory_place from;
 	struct nfs_handle handle;
@@ -158,8 +159,8 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key, b
 
 		if (archive == NULL)
 			return error_oom(err);
-		r = archive_once(c, &from, path, archive, key, replace && attempt == 0, ret_trashed,
-				 err);
+		r = archive_once(c, &from, path, known, archive, key, replace && attempt == 0,
+				 ret_trashed, err);
 		if (r != -EEXIST && r != -EBUSY)
 			return r;
 		aside = aside || r == -EBUSY;

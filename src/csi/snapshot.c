@@ -11,6 +11,8 @@
 #include "base/str.h"
 #include "csi/build.h"
 #include "csi/directory.h"
+#include "csi/note.h"
+#include "csi/tombstone.h"
 #include "csi/owner.h"
 #include "csi/usage.h"
 #include "csi/validate.h"
@@ -111,6 +113,8 @@ int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source
 	r = nfs_lookup(c, &c->root, name, &folder, NULL);
 	if (r == 0)
 		r = nfs_readdir(c, &folder, look_for_others, &l);
+	if (r == -ENOENT)
+		return 0; /* another replica may have deleted it meanwhile */
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking for snapshot '%s'", name);
 	return !l.has_others;
@@ -193,54 +197,149 @@ struct removal {
 };
 
 /* Only what holds the archive, or was built for the record, is a snapshot's directory. */
-static int remove_directory(struct nfs_client *c, struct removal *x, struct error *err)
+static int remove_directory(struct nfs_client *c, const struct tombstone *t, bool has_archive,
+			    bool *ret_trashed, struct error *err)
 {
-	const struct snapshot *s = x->snapshot;
-	const struct owner_question q = { .snapshot = s->id.subdir,
+	const struct owner_question q = { .snapshot = t->dir,
 					  .scope = OWNER_VOLUMES,
 					  .finished = true };
-	struct directory_place place;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
 	struct owner owner;
-	int r = s->has_archive;
+	bool trashed = false;
+	int r = has_archive;
 
 	if (r == 0)
-		r = build_is_in_place(c, &s->record, s->id.subdir, err);
+		r = build_is_in_place(c, &t->record, t->dir, err);
 	if (r <= 0)
 		return r;
-	r = owner_find(c, s->id.subdir, &q, &owner, err);
+	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r != 0)
-		return r < 0 ? r : owner_refuse(c, s->id.subdir, &owner, s->id.subdir, err);
-	r = directory_find(c, s->id.subdir, &place, &handle, &attr, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	return directory_remove(c, &place, s->id.subdir, &x->trash.is_used, err);
+		return r < 0 ? r : owner_refuse(c, t->dir, &owner, t->dir, err);
+	r = tombstone_remove_directory(c, t, t->dir, t->dir, NULL, &trashed, err);
+	*ret_trashed = *ret_trashed || trashed;
+	return r;
+}
+
+/*
+ * What there is to do once the tombstone is set. Returns 1 where the record came back. What is being built
+ * goes first: it cannot get into its place then.
+ */
+static int carry_out(struct nfs_client *c, struct tombstone *t, bool has_archive, bool *ret_trashed,
+		     struct error *err)
+{
+	char work_key[SNAPSHOT_WORK_KEY_MAX];
+	int r;
+
+	snapshot_work_key(work_key, t->dir);
+	r = build_discard(c, work_key, ret_trashed, err);
+	if (r == 0)
+		r = remove_directory(c, t, has_archive, ret_trashed, err);
+	return r < 0 ? r : tombstone_finish(c, t, err);
+}
+
+static int find_tombstone(struct nfs_client *c, const char *name, enum note_kind kind, void *data,
+			  struct error *err)
+{
+	struct tombstone *t = data;
+	int r;
+
+	if (kind != NOTE_SNAPSHOT_GONE || !note_is_of(name, t->dir))
+		return 0;
+	r = tombstone_adopt(c, t, name, err);
+	if (r == -ENOENT)
+		t->name[0] = '\0';
+	return r == -ENOENT ? 0 : r < 0 ? r : 1;
+}
+
+/* Sets the tombstone, or finds that of a deletion that was cut short, or that another replica is at. */
+static int bury(struct nfs_client *c, const struct snapshot *s, struct tombstone *t, struct error *err)
+{
+	cleanup_free char *id = volume_id_format(&s->id);
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
+
+	if (id == NULL || record_set(&rec, SNAPSHOT_KEY_ID, id) < 0)
+		return error_oom(err);
+	if (s->record.n > 0) {
+		r = tombstone_set(c, t, err);
+		if (r != -ENOENT)
+			return r;
+		t->name[0] = '\0';
+	}
+	r = note_each(c, t->dir, find_tombstone, t, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (s->record.n == 0)
+		return s->has_archive ? tombstone_set_new(c, t, &rec, err) : 0;
+	(void)error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
+	return -EAGAIN;
 }
 
 static int remove_work(struct nfs_client *c, void *data, struct error *err)
 {
+	cleanup_tombstone struct tombstone t = { .kind = NOTE_SNAPSHOT_GONE };
 	struct removal *x = data;
 	struct snapshot *s = x->snapshot;
-	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	const struct nfs_handle *folder;
 	int r;
 
-	snapshot_work_key(work_key, s->id.subdir);
+	t.key = t.dir = s->id.subdir;
 	csi_trash_of(&x->trash, &s->export, c);
-	r = remove_directory(c, x, err);
+	r = note_check_unused(c, t.dir, err);
 	if (r == 0)
-		r = build_discard(c, work_key, &x->trash.is_used, err);
-	if (r < 0)
+		r = bury(c, s, &t, err);
+	if (r == 0)
+		r = carry_out(c, &t, s->has_archive, &x->trash.is_used, err);
+	if (r < 0 && r != -ESTALE)
+		tombstone_restore(c, &t);
+	if (r > 0) {
+		(void)error_set(err, ERROR_ABORTED, "the snapshot is being changed; try again");
+		return -EAGAIN;
+	}
+	if (r < 0 || s->record.n > 0)
 		return r;
+	/* Of versions before this one. */
 	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	r = record_forget_draft(c, folder, s->id.subdir, err);
-	if (r < 0)
-		return r;
-	return s->record.n > 0 ? record_remove(c, folder, s->id.subdir, &s->record, err)
-			       : record_forget(c, folder, s->id.subdir, err);
+	if (r == 0)
+		r = record_forget_draft(c, folder, t.key, err);
+	if (r == 0)
+		r = record_forget(c, folder, t.key, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int finish_deletion(struct nfs_client *c, const char *name, enum note_kind kind, void *data,
+			   struct error *err)
+{
+	cleanup_tombstone struct tombstone t = { .kind = kind, .key = data, .dir = data };
+	cleanup_volume_id struct volume_id id = { NULL };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	bool trashed = false;
+	const char *text;
+	int r;
+
+	if (kind == NOTE_SNAPSHOT_GONE && note_is_of(name, data)) {
+		r = tombstone_adopt(c, &t, name, err);
+		if (r == -ENOENT)
+			return 0;
+		text = record_get(&t.record, SNAPSHOT_KEY_ID);
+		if (r == 0 && text != NULL && volume_id_parse(&id, text) == 0) {
+			r = snapshot_find_archive(c, &id, &handle, &attr, err);
+			if (r == 0 || r == -ENOENT)
+				r = carry_out(c, &t, r == 0, &trashed, err);
+		}
+		if (r <= 0)
+			return r;
+	} else if (kind != NOTE_VOLUME_GONE) {
+		return 0;
+	}
+	(void)error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again",
+			(const char *)data);
+	return -EAGAIN;
+}
+
+int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err)
+{
+	return note_each(c, name, finish_deletion, (void *)(uintptr_t)name, err);
 }
 
 static int delete_snapshot(const struct csi_driver *driver, const Csi__V1__DeleteSnapshotRequest *in,

@@ -64,6 +64,12 @@ int64_t snapshot_size(const struct snapshot *s);
 int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id, struct nfs_handle *ret,
 			  struct nfs_attr *ret_attr, struct error *err);
 
+/*
+ * Finishes deletions of a snapshot of that name that other replicas have begun, so that a new one can be
+ * made. ABORTED where something else of that name is being deleted.
+ */
+int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err);
+
 void snapshot_done(struct snapshot *s);
 #define cleanup_snapshot __attribute__((cleanup(snapshot_done)))
 

@@ -78,6 +78,7 @@ static void report(const struct tree_progress *progress, void *data)
 {
 	struct transfer *t = data;
 	const bool counting = progress != &t->work.progress; /* which has a progress of its own */
+	struct error ignored = { .code = ERROR_OK };
 	struct nfs_attr unused;
 	size_t i;
 
@@ -86,6 +87,8 @@ static void report(const struct tree_progress *progress, void *data)
 	/* A connection that breaks shows when it is used again. */
 	for (i = 0; i < ARRAY_SIZE(t->idle); i++)
 		(void)nfs_getattr(t->idle[i], &t->idle[i]->root, &unused);
+	/* One that is lost is found to be so at the end. */
+	(void)transfer_renew_claims(t, &ignored);
 	if (counting)
 		(void)nfs_getattr(t->work.to, &t->work.to->root, &unused); /* nothing is written to it */
 }
@@ -211,6 +214,20 @@ int transfer_check_source(struct transfer *t, const char *path, const struct nfs
 		return 0;
 	return error_set(err, ERROR_ABORTED, "volume directory '%s' went away while it was read",
 			 path);
+}
+
+void transfer_set_claims(struct transfer *t, struct claim *source, struct claim *made)
+{
+	t->claims[0] = source;
+	t->claims[1] = made;
+}
+
+int transfer_renew_claims(struct transfer *t, struct error *err)
+{
+	int r;
+
+	r = claim_renew(t->claims[0], t->idle[0], err);
+	return r < 0 ? r : claim_renew(t->claims[1], t->idle[1], err);
 }
 
 void transfer_close(struct transfer *t, int r)

@@ -10,6 +10,7 @@
 #define CSI_TRANSFER_H
 
 #include "csi/driver.h"
+#include "csi/note.h"
 #include "tree/entry.h"
 
 #define TRANSFERS_MAX 3 /* of four clients each at most: servers have NFS_SERVER_PLACES */
@@ -21,6 +22,7 @@ struct transfer {
 	const struct nfs_handle *tree; /* that is still to be counted, with attr; NULL: none */
 	const struct nfs_attr *attr;
 	struct nfs_client *idle[2]; /* those of the call, which servers close if nothing is heard of them */
+	struct claim *claims[2]; /* of the exports of idle: the source, and what is made; NULL: none */
 	uint64_t started_ns;
 	bool has_place; /* of TRANSFERS_MAX */
 	unsigned int attempts; /* that something has changed too much for */
@@ -59,6 +61,12 @@ void transfer_set_tree(struct transfer *t, const struct nfs_handle *tree,
  */
 int transfer_check_source(struct transfer *t, const char *path, const struct nfs_handle *handle,
 			  struct error *err);
+
+/* The notes that other replicas go by, borrowed: they are renewed while the transfer lasts. */
+void transfer_set_claims(struct transfer *t, struct claim *source, struct claim *made);
+
+/* Once more, when it is complete, before it is put into its place. ABORTED where one was lost. */
+int transfer_renew_claims(struct transfer *t, struct error *err);
 
 /* Gives the clients back, and logs what was done where it was done: r is the result. */
 void transfer_close(struct transfer *t, int r);

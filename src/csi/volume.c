@@ -14,7 +14,9 @@
 #include "base/str.h"
 #include "csi/build.h"
 #include "csi/directory.h"
+#include "csi/note.h"
 #include "csi/owner.h"
+#include "csi/tombstone.h"
 #include "csi/usage.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
@@ -208,6 +210,7 @@ struct making {
 	struct record *rec;
 	bool exclusive; /* the directory has to be this volume's alone, and that is not decided yet */
 	bool created; /* the record, in this call */
+	bool *made; /* the directory was made by this call */
 };
 
 /*
@@ -261,6 +264,7 @@ static int make_directory(const struct making *m, enum volume_existing existing,
 	int r;
 
 	r = directory_make(m->c, m->dir, &wish, &made, err);
+	*m->made = *m->made || (r == 0 && made);
 	if (r == 0 && owner_is_open(m->rec)) {
 		r = decide(m, err);
 		if (r < 0 && made)
@@ -372,43 +376,9 @@ static int make(const struct making *m, const struct volume_filler *filler, stru
 	r = check_others(m, err);
 	if (r < 0)
 		return r;
-	if (filler != NULL)
+	if (filler != NULL && filler->fill != NULL)
 		return make_contents(m, filler, err);
 	return is_built(m->rec) ? make_contents(m, &empty, err) : make_empty(m, err);
-}
-
-int volume_create(struct nfs_client *c, const char *key, struct record *rec,
-		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
-		  struct error *err)
-{
-	struct making m = { .c = c, .key = key, .rec = rec };
-	bool begun;
-	char version[8];
-	int r;
-
-	(void)snprintf(version, sizeof(version), "%u", c->version);
-	if (record_set(rec, VOLUME_KEY_VERSION, version) < 0)
-		return error_oom(err);
-	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &m.folder, err);
-	if (r < 0)
-		return r;
-	r = record_create(c, m.folder, key, rec, err);
-	m.created = r == 0;
-	if (r == -EEXIST)
-		r = adopt(c, m.folder, key, rec, range, err);
-	if (r == 0)
-		r = dir_of(c, rec, key, &m.dir, err);
-	if (r < 0)
-		return r;
-	begun = m.created || owner_is_open(rec);
-	/* One that is finished has its directory; one named by default does not tell whether it is. */
-	m.exclusive = owner_is_exclusive(key, rec) && !build_is_ready(rec);
-	r = usage_note(c, key, m.dir, err);
-	if (r == 0)
-		r = make(&m, filler, err);
-	if (r < 0 && r != -ESTALE)
-		undo(c, m.folder, key, rec, m.dir, begun, err);
-	return r;
 }
 
 bool volume_key_can_have_record(const char *key)
@@ -457,31 +427,44 @@ static enum volume_on_delete policy_of(const struct record *rec, const struct vo
 	return policy;
 }
 
-static int delete_directory(struct nfs_client *c, const char *dir, const char *key,
-			    bool *ret_trashed, struct error *err)
+/* Of a tombstone there is no record under the key: one that is there is a new one. */
+static int is_used_by_others(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
-	struct directory_place place;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
-	int r;
+	const struct owner_question q = { .volume = t->key, .scope = OWNER_ALL };
+	struct owner owner;
 
-	r = directory_find(c, dir, &place, &handle, &attr, err);
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0)
-		return r;
-	return directory_remove(c, &place, key, ret_trashed, err);
+	return owner_find(c, t->dir, &q, &owner, err);
+}
+
+/*
+ * Whether the path of a volume that is deleted is used by now: 1, 0 or a negative errno. A new volume of the
+ * same key makes a directory of its own, when the old one has gone; another one takes what it finds.
+ */
+static int is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,
+			 struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	const struct nfs_handle *folder;
+	int r = -ENOENT;
+
+	if (was_empty && volume_key_can_have_record(t->key))
+		r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
+	if (r == 0)
+		r = record_read(c, folder, t->key, &rec, err);
+	if (r == 0)
+		return 1;
+	return r == -ENOENT ? is_used_by_others(c, t, err) : r;
 }
 
 /* In the call, a retry has to go on with what a call before it has put into the trash. */
-static int delete_and_purge(struct nfs_client *c, const char *dir, bool purge_now,
+static int delete_and_purge(struct nfs_client *c, const struct tombstone *t, bool purge_now,
 			    bool *ret_trashed, struct error *err)
 {
-	const char *slash = strrchr(dir, '/');
-	const char *base = slash != NULL ? slash + 1 : dir;
+	const char *slash = strrchr(t->dir, '/');
+	const char *base = slash != NULL ? slash + 1 : t->dir;
 	int r;
 
-	r = delete_directory(c, dir, base, ret_trashed, err);
+	r = tombstone_remove_directory(c, t, t->dir, base, is_used_again, ret_trashed, err);
 	if (r < 0 || !purge_now)
 		return r;
 	*ret_trashed = false;
@@ -489,9 +472,11 @@ static int delete_and_purge(struct nfs_client *c, const char *dir, bool purge_no
 }
 
 /* The directory of a volume that is to go; it stays where others have it too. */
-static int dispose(struct nfs_client *c, const char *dir, const char *key, const struct record *rec,
+static int dispose(struct nfs_client *c, const struct tombstone *t,
 		   const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
+	const char *key = t->key, *dir = t->dir;
+	const struct record *rec = &t->record;
 	const struct owner_question q = {
 		.volume = key,
 		.has_record = rec->n > 0,
@@ -513,9 +498,9 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key, const
 		return 0;
 	}
 	if (how->policy == ON_DELETE_ARCHIVE)
-		r = directory_archive(c, dir, key, how->replace_archive, ret_trashed, err);
+		r = tombstone_archive_directory(c, t, dir, how->replace_archive, ret_trashed, err);
 	else
-		r = delete_and_purge(c, dir, how->purge_now, ret_trashed, err);
+		r = delete_and_purge(c, t, how->purge_now, ret_trashed, err);
 	return r < 0 ? r : directory_remove_parents(c, dir, err);
 }
 
@@ -523,10 +508,12 @@ static int dispose(struct nfs_client *c, const char *dir, const char *key, const
  * What is left of a volume whose creation was not over: what was built for it. Of what was not, only a
  * directory that is empty goes, since a crash may have left that, and only where none had to be there.
  */
-static int dispose_unfinished(struct nfs_client *c, const char *dir, const char *key,
-			      const struct record *rec, const struct volume_disposal *how,
-			      bool *ret_trashed, struct error *err)
+static int dispose_unfinished(struct nfs_client *c, const struct tombstone *t,
+			      const struct volume_disposal *how, bool *ret_trashed,
+			      struct error *err)
 {
+	const char *key = t->key, *dir = t->dir;
+	const struct record *rec = &t->record;
 	const struct owner_question q = { .volume = key, .has_record = true, .scope = OWNER_ALL };
 	struct directory_place place;
 	struct nfs_handle handle;
@@ -537,12 +524,14 @@ static int dispose_unfinished(struct nfs_client *c, const char *dir, const char 
 	if (is_built(rec)) {
 		r = build_is_in_place(c, rec, dir, err);
 		if (r > 0)
-			return dispose(c, dir, key, rec, how, ret_trashed, err);
+			return dispose(c, t, how, ret_trashed, err);
 		return r < 0 ? r : directory_remove_parents(c, dir, err);
 	}
 	r = existing_of(rec) == EXISTING_REQUIRE ? 1 : owner_find(c, dir, &q, &owner, err);
 	if (r == 0)
 		r = directory_find(c, dir, &place, &handle, &attr, err);
+	if (r == 0)
+		r = tombstone_check(c, t, err);
 	if (r == 0) {
 		r = nfs_rmdir(c, &place.parent, place.base);
 		if (r == -ENOTEMPTY || r == -EEXIST)
@@ -566,48 +555,356 @@ static int is_anothers_record(struct nfs_client *c, const struct nfs_handle *fol
 	return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
-/* The record comes last: as long as it is there, a retry finds what is left to do. */
-static int forget(struct nfs_client *c, const char *key, const char *dir, const struct record *rec,
-		  struct error *err)
+/*
+ * What there is to do once the tombstone is set. Returns 1 where the record came back, or as
+ * volume_delete(). What is being built for the record goes first: it cannot get into its place then.
+ */
+static int carry_out(struct nfs_client *c, struct tombstone *t, const struct volume_disposal *how,
+		     bool *ret_trashed, struct error *err)
 {
+	const struct record *rec = &t->record;
+	bool trashed = false;
+	int r = 0;
+
+	if (is_built(rec))
+		r = build_discard(c, t->key, ret_trashed, err);
+	if (r == 0 && owner_is_open(rec))
+		r = dispose_unfinished(c, t, how, &trashed, err);
+	else if (r == 0)
+		r = dispose(c, t, how, &trashed, err);
+	*ret_trashed = *ret_trashed || trashed;
+	if (r == 0 && strcmp(t->key, t->dir) != 0)
+		r = tombstone_check(c, t, err);
+	if (r == 0)
+		r = usage_forget(c, t->key, t->dir, err);
+	return r < 0 ? r : tombstone_finish(c, t, err);
+}
+
+/* A tombstone that is looked for, by the key of its volume. */
+struct search {
+	const char *key;
+	struct tombstone *t;
+};
+
+static bool is_of_key(const struct tombstone *t, const char *key, const char *dir)
+{
+	const char *text = record_get(&t->record, VOLUME_KEY_ID);
+	cleanup_volume_id struct volume_id id = { NULL };
+
+	if (text == NULL)
+		return note_is_of(t->name, dir);
+	return volume_id_parse(&id, text) == 0 && strcmp(volume_id_key(&id), key) == 0;
+}
+
+static int try_tombstone(struct nfs_client *c, const char *name, enum note_kind kind, void *data,
+			 struct error *err)
+{
+	struct search *s = data;
+	struct error why = { .code = ERROR_OK };
+	int r;
+
+	if (kind != NOTE_VOLUME_GONE)
+		return 0;
+	r = tombstone_adopt(c, s->t, name, &why);
+	if (r == 0 && is_of_key(s->t, s->key, s->t->dir))
+		return 1;
+	s->t->name[0] = '\0';
+	record_done(&s->t->record);
+	/* Of another volume the parts are not found under this key. */
+	if (r == 0 || r == -ENOENT || why.code == ERROR_FAILED_PRECONDITION)
+		return 0;
+	*err = why;
+	return r;
+}
+
+/* A change may have made a record since: the next attempt deletes that. */
+static int check_no_record(struct nfs_client *c, struct tombstone *t, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
 	const struct nfs_handle *folder;
 	int r;
 
+	if (!volume_key_can_have_record(t->key))
+		return 0;
 	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
-	if (r < 0)
+	if (r == 0)
+		r = record_read(c, folder, t->key, &rec, err);
+	if (r == 0)
+		r = owner_check_record(c, t->key, &rec, err) == 0 ? 1 : 0;
+	if (r <= 0)
 		return r == -ENOENT ? 0 : r;
-	r = rec->n == 0 ? is_anothers_record(c, folder, key, err) : 0;
-	if (r != 0)
-		return r < 0 ? r : 0;
-	r = usage_forget(c, key, dir, err);
-	if (r == 0 && is_replaced(rec))
-		r = record_forget_draft(c, folder, key, err);
+	r = tombstone_finish(c, t, err);
 	if (r < 0)
 		return r;
-	if (rec->n == 0)
-		return record_forget(c, folder, key, err);
-	return record_remove(c, folder, key, rec, err);
+	(void)error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
+	return -EAGAIN;
+}
+
+/* What csi-driver-nfs made has no record, but has to be seen on its way out as well. */
+static int bury_foreign(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
+			enum volume_on_delete policy, struct error *err)
+{
+	cleanup_free char *text = volume_id_format(id);
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
+
+	r = directory_is_gone(c, t->dir, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (text == NULL || record_set(&rec, VOLUME_KEY_ID, text) < 0 ||
+	    record_set(&rec, VOLUME_KEY_DIR, t->dir) < 0 ||
+	    record_set(&rec, VOLUME_KEY_ON_DELETE, on_delete_name(policy)) < 0)
+		return error_oom(err);
+	r = tombstone_set_new(c, t, &rec, err);
+	return r < 0 ? r : check_no_record(c, t, err);
+}
+
+/* Sets the tombstone, or finds that of a deletion that was cut short, or that another replica is at. */
+static int bury(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
+		const struct record *rec, enum volume_on_delete policy, struct error *err)
+{
+	struct search s = { .key = t->key, .t = t };
+	int r;
+
+	if (rec->n > 0) {
+		r = tombstone_set(c, t, err);
+		if (r != -ENOENT)
+			return r;
+		t->name[0] = '\0';
+	}
+	r = note_each(c, NULL, try_tombstone, &s, err);
+	if (r < 0)
+		return r;
+	if (r > 0 || rec->n == 0)
+		return r > 0 ? 0 : bury_foreign(c, t, id, policy, err);
+	(void)error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
+	return -EAGAIN;
+}
+
+/* By what the tombstone says, which is newer than what was read before it was set. */
+static int carry_out_buried(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
+			    const struct volume_disposal *how, bool *ret_trashed, struct error *err)
+{
+	struct volume_disposal own = *how;
+	int r = 0;
+
+	if (t->record.n > 0)
+		r = dir_of(c, &t->record, t->key, &t->dir, err);
+	own.policy = policy_of(&t->record, id, how->policy);
+	return r < 0 ? r : carry_out(c, t, &own, ret_trashed, err);
 }
 
 int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		  const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
-	struct volume_disposal own = *how;
-	const char *key = volume_id_key(id), *dir;
+	cleanup_tombstone struct tombstone t = { .kind = NOTE_VOLUME_GONE, .key = volume_id_key(id) };
+	const struct nfs_handle *folder;
+	const char *dir = NULL;
 	int r;
 
 	*ret_trashed = false;
-	own.policy = policy_of(rec, id, how->policy);
 	r = volume_directory(c, id, rec, &dir, err);
-	if (r == 0 && owner_is_open(rec))
-		r = dispose_unfinished(c, dir, key, rec, &own, ret_trashed, err);
-	else if (r == 0)
-		r = dispose(c, dir, key, rec, &own, ret_trashed, err);
-	if (r == 0 && is_built(rec))
-		r = build_discard(c, key, ret_trashed, err);
-	if (r < 0 || !volume_key_can_have_record(key))
+	if (r == 0)
+		r = note_check_unused(c, dir, err);
+	t.dir = dir;
+	if (r == 0)
+		r = bury(c, &t, id, rec, policy_of(rec, id, how->policy), err);
+	if (r == 0)
+		r = carry_out_buried(c, &t, id, how, ret_trashed, err);
+	if (r < 0 && r != -ESTALE)
+		tombstone_restore(c, &t);
+	if (r > 0) {
+		(void)error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
+		return -EAGAIN; /* the next attempt finds the record, or the tombstone */
+	}
+	if (r < 0 || rec->n > 0 || !volume_key_can_have_record(t.key))
 		return r;
-	return forget(c, key, dir, rec, err);
+	/* Of versions before this one. */
+	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
+	if (r == 0)
+		r = is_anothers_record(c, folder, t.key, err);
+	if (r > 0)
+		return 0;
+	if (r == 0)
+		r = record_forget_draft(c, folder, t.key, err);
+	if (r == 0)
+		r = record_forget(c, folder, t.key, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* -------- creating -------- */
+
+/* In the way of a new volume: tombstones of replicas that are at work, or dead. */
+struct arrival {
+	const char *key, *dir;
+	bool finished; /* a deletion, which may have taken our note of use with it */
+	bool trashed; /* there is something to purge */
+};
+
+static int not_yet(const char *dir, struct error *err)
+{
+	(void)error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again", dir);
+	return -EAGAIN;
+}
+
+static int finish_deletion(struct nfs_client *c, const char *name, enum note_kind kind, void *data,
+			   struct error *err)
+{
+	const struct volume_disposal none = { .policy = ON_DELETE_RETAIN };
+	cleanup_tombstone struct tombstone t = { .kind = kind };
+	cleanup_volume_id struct volume_id id = { NULL };
+	struct arrival *a = data;
+	struct volume_disposal how = none;
+	bool trashed = false;
+	const char *text;
+	int r;
+
+	if (kind != NOTE_VOLUME_GONE)
+		return kind == NOTE_SNAPSHOT_GONE ? not_yet(a->dir, err) : 0;
+	t.key = note_is_of(name, a->key) ? a->key : a->dir;
+	r = tombstone_adopt(c, &t, name, err);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return r;
+	text = record_get(&t.record, VOLUME_KEY_ID);
+	if ((text != NULL && volume_id_parse(&id, text) < 0) ||
+	    setting(&t.record, VOLUME_KEY_ON_DELETE) == NULL)
+		return not_yet(a->dir, err); /* its own deletion knows what is to become of it */
+	if (text != NULL)
+		t.key = volume_id_key(&id);
+	/*
+	 * What stays there for us, a deletion that is only slow could still take away: it knows the directory,
+	 * and looked for others before we came.
+	 */
+	if (strcmp(t.key, a->key) != 0 && !note_is_left(c, name))
+		return not_yet(a->dir, err);
+	how.policy = policy_of(&t.record, &id, none.policy);
+	r = dir_of(c, &t.record, t.key, &t.dir, err);
+	if (r == 0)
+		r = carry_out(c, &t, &how, &trashed, err);
+	a->finished = true;
+	a->trashed = a->trashed || trashed;
+	return r <= 0 ? r : not_yet(a->dir, err);
+}
+
+static int finish_deletions(struct nfs_client *c, const char *key, const char *dir,
+			    const struct volume_filler *filler, struct error *err)
+{
+	struct arrival a = { .key = key, .dir = dir };
+	int r;
+
+	r = note_each(c, dir, finish_deletion, &a, err);
+	if (a.trashed && filler != NULL)
+		*filler->ret_trashed = true;
+	return r == 0 && a.finished ? usage_note(c, key, dir, err) : r;
+}
+
+/*
+ * Takes a directory back whose volume was deleted while it was made, if nobody else has begun to use it: a
+ * tombstone keeps those away who begin now.
+ */
+static int take_back(struct nfs_client *c, const char *key, const char *dir,
+		     const struct record *rec, struct error *err)
+{
+	cleanup_tombstone struct tombstone t = { .kind = NOTE_VOLUME_GONE, .key = key, .dir = dir };
+	cleanup_record struct record copy = { .n = 0 };
+	const char *id = record_get(rec, VOLUME_KEY_ID);
+	bool trashed;
+	int r;
+
+	if ((id != NULL && record_set(&copy, VOLUME_KEY_ID, id) < 0) ||
+	    record_set(&copy, VOLUME_KEY_DIR, dir) < 0 ||
+	    record_set(&copy, VOLUME_KEY_ON_DELETE, on_delete_name(ON_DELETE_DELETE)) < 0)
+		return error_oom(err);
+	r = tombstone_set_new(c, &t, &copy, err);
+	if (r == 0)
+		r = is_used_again(c, &t, true, err);
+	if (r == 0)
+		r = tombstone_remove_directory(c, &t, dir, key, is_used_again, &trashed, err);
+	if (r == 0)
+		r = directory_remove_parents(c, dir, err);
+	if (r == 0)
+		r = usage_forget(c, key, dir, err);
+	return r < 0 ? r : tombstone_finish(c, &t, err);
+}
+
+/* Another replica may have deleted the volume while its directory was made. */
+static int check_still_there(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+			     const char *dir, const struct record *rec, bool made, struct error *err)
+{
+	cleanup_record struct record whole = { .n = 0 };
+	struct error ignored = { .code = ERROR_OK };
+	int r = record_is_there(c, folder, key, err);
+
+	if (r > 0 && rec->parts > 0) {
+		r = record_read(c, folder, key, &whole, err);
+		r = r == -ENOENT ? 0 : r < 0 ? r : 1;
+	}
+	/* A deletion before this may have taken parts for its own that were written just now. */
+	if (r < 0 && err != NULL && err->code == ERROR_FAILED_PRECONDITION)
+		(void)record_remove(c, folder, key, rec, &ignored);
+	/* What could not be asked is asked by the next attempt: the volume is made. */
+	if (r < 0 && r != -ESTALE && err != NULL && error_is_final(err->code))
+		err->code = ERROR_ABORTED;
+	/* A deletion does not count a volume that is not decided on: it may have taken what was found. */
+	if (r > 0 && !made) {
+		r = note_check_kept(c, dir, err);
+		if (r == 0)
+			r = directory_is_gone(c, dir, err);
+		r = r > 0 ? not_yet(dir, err) : r < 0 ? r : 1;
+	}
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = made ? take_back(c, key, dir, rec, err) : 0;
+	if (r < 0)
+		return r;
+	(void)error_set(err, ERROR_ABORTED,
+			"another controller has deleted the volume while it was made; try again");
+	return -EAGAIN;
+}
+
+int volume_create(struct nfs_client *c, const char *key, struct record *rec,
+		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
+		  struct error *err)
+{
+	bool made = false;
+	struct making m = { .c = c, .key = key, .rec = rec, .made = &made };
+	const struct nfs_handle *busy;
+	bool begun;
+	char version[8];
+	int r;
+
+	(void)snprintf(version, sizeof(version), "%u", c->version);
+	if (record_set(rec, VOLUME_KEY_VERSION, version) < 0)
+		return error_oom(err);
+	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &m.folder, err);
+	if (r < 0)
+		return r;
+	r = record_create(c, m.folder, key, rec, err);
+	m.created = r == 0;
+	if (r == -EEXIST)
+		r = adopt(c, m.folder, key, rec, range, err);
+	if (r == 0)
+		r = dir_of(c, rec, key, &m.dir, err);
+	if (r < 0)
+		return r;
+	begun = m.created || owner_is_open(rec);
+	/* One that is finished has its directory; one named by default does not tell whether it is. */
+	m.exclusive = owner_is_exclusive(key, rec) && !build_is_ready(rec);
+	/* For the deletion, which may come when the share is full. */
+	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
+	if (r == 0)
+		r = usage_note(c, key, m.dir, err);
+	if (r == 0)
+		r = finish_deletions(c, key, m.dir, filler, err);
+	if (r == 0)
+		r = make(&m, filler, err);
+	if (r == 0)
+		r = check_still_there(c, m.folder, key, m.dir, rec, made, err);
+	if (r < 0 && r != -ESTALE)
+		undo(c, m.folder, key, rec, m.dir, begun, err);
+	return r;
 }
 
 int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,

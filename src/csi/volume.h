@@ -51,6 +51,7 @@
 
 /* Who puts into a volume what it is made of; as in csi/build.h. */
 struct volume_filler {
+	/* NULL: it begins empty */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	void *data;
 	bool *ret_trashed; /* becomes true when there is something to purge */
@@ -58,7 +59,7 @@ struct volume_filler {
 
 /*
  * Makes the volume that rec describes, or finishes one that was begun, or finds that it is there
- * already; then rec becomes the record on the share. filler is NULL for one that begins empty. Errors: ALREADY_EXISTS (same name, other
+ * already; then rec becomes the record on the share. filler may be NULL for one that begins empty. Errors: ALREADY_EXISTS (same name, other
  * parameters, or a size that range does not take), otherwise as nfs_error_set(); nothing is left
  * behind after a final code.
  */

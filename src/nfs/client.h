@@ -29,7 +29,7 @@
 #define NFS_WINDOW_MAX 256
 
 /* How many folders nfs/state.h knows. */
-#define NFS_FOLDERS 7
+#define NFS_FOLDERS 8
 
 struct nfs_client;
 

@@ -3,188 +3,23 @@
 
 #include "nfs/record.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/str.h"
 #include "nfs/calls.h"
+#include "nfs/holder.h"
 #include "nfs/state.h"
 
 #define PART_NAME_SIZE (RECORD_NAME_MAX + 32)
-
-void record_done(struct record *rec)
-{
-	size_t i;
-
-	for (i = 0; i < rec->n; i++) {
-		free(rec->pairs[i].key);
-		free(rec->pairs[i].value);
-	}
-	free(rec->pairs);
-	*rec = (struct record){ .n = 0 };
-}
 
 static void record_move(struct record *to, struct record *from)
 {
 	*to = *from;
 	*from = (struct record){ .n = 0 };
-}
-
-static struct record_pair *find(const struct record *rec, const char *key)
-{
-	size_t i;
-
-	for (i = 0; i < rec->n; i++)
-		if (strcmp(rec->pairs[i].key, key) == 0)
-			return &rec->pairs[i];
-	return NULL;
-}
-
-const char *record_get(const struct record *rec, const char *key)
-{
-	const struct record_pair *pair = find(rec, key);
-
-	return pair != NULL ? pair->value : NULL;
-}
-
-int record_set(struct record *rec, const char *key, const char *value)
-{
-	struct record_pair *pair = find(rec, key), *pairs;
-	cleanup_free char *v = strdup(value);
-	cleanup_free char *k = NULL;
-
-	if (v == NULL)
-		return -ENOMEM;
-	if (pair != NULL) {
-		free(pair->value);
-		pair->value = steal_ptr(&v);
-		return 0;
-	}
-	k = strdup(key);
-	pairs = reallocarray(rec->pairs, rec->n + 1, sizeof(*pairs));
-	if (pairs != NULL)
-		rec->pairs = pairs;
-	if (k == NULL || pairs == NULL)
-		return -ENOMEM;
-	pairs[rec->n++] = (struct record_pair){ steal_ptr(&k), steal_ptr(&v) };
-	return 0;
-}
-
-static bool is_plain(char c)
-{
-	return isalnum((unsigned char)c) || (c != '\0' && strchr("-_.,:/+@", c) != NULL);
-}
-
-static int put_escaped(struct buf *b, const char *s)
-{
-	int r = 0;
-
-	for (; *s != '\0' && r == 0; s++)
-		r = is_plain(*s) ? buf_append(b, s, 1)
-				 : buf_printf(b, "%%%02X", (unsigned int)(unsigned char)*s);
-	return r;
-}
-
-static int put_pair(struct buf *b, const struct record_pair *pair)
-{
-	int r;
-
-	r = buf_puts(b, ";");
-	if (r == 0)
-		r = put_escaped(b, pair->key);
-	if (r == 0)
-		r = buf_puts(b, "=");
-	if (r == 0)
-		r = put_escaped(b, pair->value);
-	return r;
-}
-
-int record_encode(const struct record *rec, char **ret)
-{
-	cleanup_buf struct buf b = { .max = RECORD_BYTES_MAX };
-	size_t i;
-	int r;
-
-	r = buf_printf(&b, "v=%d", RECORD_VERSION);
-	for (i = 0; i < rec->n && r == 0; i++)
-		r = put_pair(&b, &rec->pairs[i]);
-	if (r < 0)
-		return r;
-	*ret = buf_steal(&b);
-	return *ret != NULL ? 0 : -ENOMEM;
-}
-
-static int unescape(char *s)
-{
-	char *to = s;
-
-	for (; *s != '\0'; s++) {
-		uint64_t c;
-		char hex[3];
-
-		if (*s != '%') {
-			if (!is_plain(*s))
-				return -EINVAL;
-			*to++ = *s;
-			continue;
-		}
-		memcpy(hex, s + 1, strnlen(s + 1, 2));
-		hex[strnlen(s + 1, 2)] = '\0';
-		if (strlen(hex) != 2 || str_parse_u64(hex, 16, 255, &c) < 0 || c == 0)
-			return -EINVAL;
-		*to++ = (char)c;
-		s += 2;
-	}
-	*to = '\0';
-	return 0;
-}
-
-static int decode_pair(struct record *rec, char *item)
-{
-	char *value = strchr(item, '=');
-
-	if (value == NULL || value == item)
-		return -EINVAL;
-	*value++ = '\0';
-	if (unescape(item) < 0 || unescape(value) < 0 || find(rec, item) != NULL)
-		return -EINVAL;
-	return record_set(rec, item, value);
-}
-
-/* "v=N" comes first, so that a later version may change everything behind it. */
-static int check_version(const char *item)
-{
-	uint64_t version;
-
-	if (!str_has_prefix(item, "v=") || str_parse_u64(item + 2, 10, UINT32_MAX, &version) < 0)
-		return -EINVAL;
-	if (version == 0)
-		return -EINVAL;
-	return version > RECORD_VERSION ? -ENOTSUP : 0;
-}
-
-int record_decode(struct record *ret, const char *text)
-{
-	cleanup_record struct record rec = { .n = 0 };
-	cleanup_strv struct strv items = { NULL, 0 };
-	size_t i;
-	int r;
-
-	r = strv_split(&items, text, ';');
-	if (r < 0)
-		return r;
-	r = check_version(items.items[0]);
-	for (i = 1; i < items.n && r == 0; i++)
-		r = decode_pair(&rec, items.items[i]);
-	if (r < 0)
-		return r;
-	record_move(ret, &rec);
-	return 0;
 }
 
 /*
@@ -319,18 +154,21 @@ static int read_head(struct nfs_client *c, const struct nfs_handle *dir, const c
 		r = split_of(&rec, ret_split);
 	if (r < 0)
 		return malformed(c, r, key, err);
+	rec.base = str_hash(link, strlen(link));
 	record_move(ret, &rec);
 	return r;
 }
 
-int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		struct record *ret, struct error *err)
+/* The record whose own link has that name in that folder, and whose parts are in dir. */
+static int read_whole(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      const struct nfs_handle *in, const char *name, struct record *ret,
+		      struct error *err)
 {
 	cleanup_record struct record head = { .n = 0 };
 	struct split s = { 0, 0 };
 	int r;
 
-	r = read_head(c, dir, key, key, &head, &s, err);
+	r = read_head(c, in, name, key, &head, &s, err);
 	if (r < 0)
 		return r;
 	if (r > 0) {
@@ -339,10 +177,51 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 			return r;
 		ret->parts = s.parts;
 		ret->hash = s.hash;
+		ret->base = head.base;
 		return 0;
 	}
 	record_move(ret, &head);
 	return 0;
+}
+
+int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		struct record *ret, struct error *err)
+{
+	return read_whole(c, dir, key, dir, key, ret, err);
+}
+
+int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		    struct error *err)
+{
+	struct nfs_handle unused;
+	int r = nfs_lookup(c, dir, key, &unused, NULL);
+
+	if (r == 0)
+		return 1;
+	return r == -ENOENT ? 0 : link_failed(c, r, "reading", key, err);
+}
+
+/* Removes parts, unless they are those of the record that is there. */
+static int remove_unused_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			       const struct split *mine, struct error *err)
+{
+	cleanup_record struct record head = { .n = 0 };
+	struct split other = { 0, 0 };
+	int r;
+
+	r = read_head(c, dir, key, key, &head, &other, err);
+	if (r == -ENOENT || (r >= 0 && other.hash != mine->hash))
+		return remove_parts(c, dir, key, mine, err);
+	return r < 0 ? r : 0;
+}
+
+/* Of a record that did not come to be. */
+static void drop_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct split *mine)
+{
+	struct error ignored = { .code = ERROR_OK };
+
+	(void)remove_unused_parts(c, dir, key, mine, &ignored);
 }
 
 /*
@@ -369,7 +248,8 @@ static int finish_removal(struct nfs_client *c, const struct nfs_handle *dir, co
 		return 0;
 	if (r < 0)
 		return r;
-	r = remove_parts(c, dir, key, &s, err);
+	/* A new record of the same text has the same parts. */
+	r = remove_unused_parts(c, dir, key, &s, err);
 	if (r < 0)
 		return r;
 	r = nfs_remove(c, dir, grave);
@@ -393,6 +273,40 @@ int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char
 	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
 }
 
+int record_bury(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		const struct nfs_handle *to, const char *name, struct error *err)
+{
+	int r = nfs_rename(c, dir, key, to, name);
+
+	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : r;
+}
+
+int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct nfs_handle *in, const char *name, struct record *ret,
+		       struct error *err)
+{
+	return read_whole(c, dir, key, in, name, ret, err);
+}
+
+int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			 const struct nfs_handle *in, const char *name, const struct record *rec,
+			 struct error *err)
+{
+	char grave[PART_NAME_SIZE];
+	int r;
+
+	if (rec->parts == 0) {
+		r = nfs_remove(c, in, name);
+		return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
+	}
+	/* What has lost a part already could not be read there by a retry. */
+	grave_name(grave, key);
+	r = nfs_rename(c, in, name, dir, grave);
+	if (r < 0 && r != -ENOENT)
+		return link_failed(c, r, "removing", key, err);
+	return finish_removal(c, dir, key, err);
+}
+
 int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct error *err)
 {
@@ -400,20 +314,6 @@ int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char
 }
 
 /* -------- writing -------- */
-
-/* Parts of a record that did not come to be, unless it is that one which is there. */
-static void drop_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		       const struct split *mine)
-{
-	cleanup_record struct record head = { .n = 0 };
-	struct error ignored = { .code = ERROR_OK };
-	struct split other = { 0, 0 };
-	int r;
-
-	r = read_head(c, dir, key, key, &head, &other, &ignored);
-	if (r == -ENOENT || (r >= 0 && other.hash != mine->hash))
-		(void)remove_parts(c, dir, key, mine, &ignored);
-}
 
 static struct split split_for(const char *text)
 {
@@ -426,10 +326,12 @@ static struct split split_for(const char *text)
 	return s;
 }
 
-static void format_head(char head[RECORD_LINK_BYTES + 1], const struct split *s)
+/* by: who writes it; NULL for a record that is created. */
+static void format_head(char head[RECORD_LINK_BYTES + 1], const struct split *s, const char *by)
 {
-	(void)snprintf(head, RECORD_LINK_BYTES + 1, "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64,
-		       RECORD_VERSION, s->parts, s->hash);
+	(void)snprintf(head, RECORD_LINK_BYTES + 1,
+		       "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64 "%s%s", RECORD_VERSION, s->parts,
+		       s->hash, by != NULL ? ";" RECORD_KEY_BY "=" : "", by != NULL ? by : "");
 }
 
 static int encode_to_fit(const struct record *rec, char **ret, struct error *err)
@@ -457,7 +359,7 @@ static int create_split(struct nfs_client *c, const struct nfs_handle *dir, cons
 		drop_parts(c, dir, key, &s);
 		return r;
 	}
-	format_head(head, &s);
+	format_head(head, &s, NULL);
 	r = nfs_symlink(c, dir, key, head);
 	if (r < 0) {
 		drop_parts(c, dir, key, &s);
@@ -465,6 +367,7 @@ static int create_split(struct nfs_client *c, const struct nfs_handle *dir, cons
 	}
 	rec->parts = s.parts;
 	rec->hash = s.hash;
+	rec->base = str_hash(head, strlen(head));
 	return 0;
 }
 
@@ -480,23 +383,12 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 	if (strlen(text) > RECORD_LINK_BYTES)
 		return create_split(c, dir, key, text, rec, err);
 	r = nfs_symlink(c, dir, key, text);
+	if (r == 0)
+		rec->base = str_hash(text, strlen(text));
 	return r < 0 && r != -EEXIST ? link_failed(c, r, "writing", key, err) : r;
 }
 
-/* Writes a link of that name, over one that an interrupted call may have left. */
-static int put_link(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		    const char *text)
-{
-	int r;
-
-	r = nfs_symlink(c, dir, name, text);
-	if (r != -EEXIST)
-		return r;
-	r = nfs_remove(c, dir, name);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	return nfs_symlink(c, dir, name, text);
-}
+/* -------- replacing -------- */
 
 static void draft_name(char ret[PART_NAME_SIZE], const char *key)
 {
@@ -514,16 +406,100 @@ int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, cons
 	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", draft, err) : 0;
 }
 
-static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			     const char *text, struct error *err)
+static int is_busy(struct nfs_client *c, const char *key, struct error *err)
+{
+	(void)error_set(err, ERROR_ABORTED,
+			"another controller is changing record '%s' on %s:%s; try again", key,
+			c->export.server, c->export.share);
+	return -EAGAIN;
+}
+
+/*
+ * The draft that is there. Of this process, no other call works on the record: it is of one that was cut
+ * short, or of the process before this one. Another replica's counts for as long as that may be alive. One
+ * that tells nobody is of a version before this one, which takes what it finds for a crash's, too.
+ */
+static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			   const char *draft, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	char link[NFS_LINK_MAX + 1];
+	cleanup_buf struct buf seen = { 0 };
+	const char *by;
+	int r;
+
+	r = nfs_readlink(c, dir, draft, link);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 && r != -EINVAL)
+		return link_failed(c, r, "reading", draft, err);
+	if (r == 0)
+		(void)record_decode(&rec, link); /* what is no record tells nobody */
+	else
+		link[0] = '\0';
+	by = record_get(&rec, RECORD_KEY_BY);
+	if (buf_printf(&seen, "%s=%s", draft, link) < 0)
+		return error_oom(err);
+	if (by != NULL && !nfs_holder_is_own(by) &&
+	    !nfs_holder_is_dead(c->export.server, c->export.share, seen.data))
+		return is_busy(c, key, err);
+	return record_forget_draft(c, dir, key, err);
+}
+
+static int put_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		     const char *text, struct error *err)
 {
 	char draft[PART_NAME_SIZE];
 	int r;
 
 	draft_name(draft, key);
-	r = put_link(c, dir, draft, text);
-	if (r == 0)
-		r = nfs_rename(c, dir, draft, dir, key);
+	r = nfs_symlink(c, dir, draft, text);
+	if (r == -EEXIST) {
+		r = take_draft_over(c, dir, key, draft, err);
+		if (r < 0)
+			return r;
+		r = nfs_symlink(c, dir, draft, text);
+	}
+	if (r == -EEXIST)
+		return is_busy(c, key, err);
+	return r < 0 ? link_failed(c, r, "writing", key, err) : 0;
+}
+
+/* Whether the record is still the one that was read: 0, or the error. */
+static int check_base(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      const struct record *rec, struct error *err)
+{
+	char link[NFS_LINK_MAX + 1];
+	int r;
+
+	if (rec->base == 0)
+		return 0;
+	r = nfs_readlink(c, dir, key, link);
+	if (r < 0 && r != -ENOENT)
+		return link_failed(c, r, "reading", key, err);
+	return r == 0 && str_hash(link, strlen(link)) == rec->base ? 0 : is_busy(c, key, err);
+}
+
+/* The draft is looked for by the RENAME itself: where another replica has removed it, nothing is done. */
+static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			     const struct record *rec, const char *text, struct error *err)
+{
+	struct error ignored = { .code = ERROR_OK };
+	char draft[PART_NAME_SIZE];
+	int r;
+
+	r = put_draft(c, dir, key, text, err);
+	if (r < 0)
+		return r;
+	draft_name(draft, key);
+	r = check_base(c, dir, key, rec, err);
+	if (r < 0) {
+		(void)record_forget_draft(c, dir, key, &ignored);
+		return r;
+	}
+	r = nfs_rename(c, dir, draft, dir, key);
+	if (r == -ENOENT)
+		return is_busy(c, key, err);
 	return r < 0 ? link_failed(c, r, "writing", key, err) : 0;
 }
 
@@ -531,29 +507,36 @@ int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const cha
 		   struct record *rec, struct error *err)
 {
 	const struct split old = { rec->parts, rec->hash };
+	char head[RECORD_LINK_BYTES + 1], tag[NFS_HOLDER_TAG_MAX];
 	struct split s = { 0, 0 };
 	cleanup_free char *text = NULL;
+	const char *link;
 	int r;
 
+	nfs_holder_tag(tag);
+	if (record_set(rec, RECORD_KEY_BY, tag) < 0)
+		return error_oom(err);
 	r = encode_to_fit(rec, &text, err);
 	if (r < 0)
 		return r;
+	link = text;
 	if (strlen(text) > RECORD_LINK_BYTES) {
-		char head[RECORD_LINK_BYTES + 1];
-
 		s = split_for(text);
 		r = write_parts(c, dir, key, text, &s, err);
 		if (r < 0)
 			return r;
-		format_head(head, &s);
-		r = rename_into_place(c, dir, key, head, err);
-	} else {
-		r = rename_into_place(c, dir, key, text, err);
+		format_head(head, &s, tag);
+		link = head;
 	}
-	if (r < 0)
+	r = rename_into_place(c, dir, key, rec, link, err);
+	if (r < 0) {
+		if (s.parts > 0)
+			drop_parts(c, dir, key, &s);
 		return r;
+	}
 	rec->parts = s.parts;
 	rec->hash = s.hash;
+	rec->base = str_hash(link, strlen(link));
 	/* What stays of the old one means nothing without its link. */
 	return old.parts > 0 && old.hash != s.hash ? remove_parts(c, dir, key, &old, err) : 0;
 }

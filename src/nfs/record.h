@@ -31,7 +31,11 @@ struct record {
 	size_t n;
 	uint64_t parts; /* further links on the share, where it was read; 0: none */
 	uint64_t hash; /* of the text in them */
+	uint64_t base; /* of the link, as it was read or written; 0: it was not */
 };
+
+/* Who replaced it last: a tag of nfs/holder.h. One that was only created has none. */
+#define RECORD_KEY_BY "by"
 
 /* Adds or replaces a value; copies both. Returns 0 or -ENOMEM. */
 int record_set(struct record *rec, const char *key, const char *value);
@@ -59,9 +63,16 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		struct record *ret, struct error *err);
 
+/* Whether there is a record, whatever it says. 1, 0, or a negative errno. */
+int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		    struct error *err);
+
 /*
- * Replaces a record that was read, in one step: readers find the old one or the new one. rec knows
- * its parts afterwards, as before. Errors are reported.
+ * Replaces a record that was read, in one step: readers find the old one or the new one. The draft of the
+ * new one excludes other replicas, and whoever removes the draft fences this one off: the record of a
+ * volume that another replica has deleted does not come back. A caller excludes other calls of this
+ * process. Errors: ABORTED where the record is not the one that was read any more, or another replica is
+ * replacing it, else reported as usual. rec knows its parts afterwards, as before.
  */
 int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		   struct record *rec, struct error *err);
@@ -81,8 +92,26 @@ int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char
 		  struct error *err);
 
 /*
- * Removes what a replacement that was cut short may have left, before the record itself goes. 0 too where
- * there is nothing. Errors are reported.
+ * Moves the record out of its folder, in one step, parts excepted: there it has none any more. -ENOENT,
+ * unreported, where there is none. Errors are reported.
+ */
+int record_bury(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		const struct nfs_handle *to, const char *name, struct error *err);
+
+/* Reads a record that was buried. Errors as record_read(). */
+int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct nfs_handle *in, const char *name, struct record *ret,
+		       struct error *err);
+
+/* Removes what is left of a record that was buried. 0 too where there is nothing. Errors are reported. */
+int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			 const struct nfs_handle *in, const char *name, const struct record *rec,
+			 struct error *err);
+
+/*
+ * Removes the draft of a replacement, which cannot be finished then: one that was cut short, or that
+ * another replica is about to make. After the record itself has gone, so that no new one is begun. 0 too
+ * where there is none. Errors are reported.
  */
 int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			struct error *err);

@@ -22,7 +22,7 @@ static const char *const names[] = {
 	[NFS_FOLDER_TOP] = NFS_STATE_DIR,     [NFS_FOLDER_VOLUMES] = "volumes",
 	[NFS_FOLDER_PARENTS] = "parents",     [NFS_FOLDER_USERS] = "users",
 	[NFS_FOLDER_SNAPSHOTS] = "snapshots", [NFS_FOLDER_WORK] = "work",
-	[NFS_FOLDER_TRASH] = "trash",
+	[NFS_FOLDER_TRASH] = "trash",         [NFS_FOLDER_BUSY] = "busy",
 };
 
 static_assert(ARRAY_SIZE(names) == NFS_FOLDERS, "a client has a slot for each folder");

@@ -11,6 +11,7 @@
  *     snapshots/         one record per snapshot
  *     work/              copies and archives that are being made, csi/build.h
  *     trash/             deleted directories that are being purged
+ *     busy/              what calls are at work on, for other replicas to see; csi/note.h
  *
  * The folders have mode 0700 where the driver is root on the share. Elsewhere (the export squashes
  * root, or the driver is not root) volumes may be made with several identities, and each has to write
@@ -33,6 +34,7 @@ enum nfs_folder {
 	NFS_FOLDER_SNAPSHOTS,
 	NFS_FOLDER_WORK,
 	NFS_FOLDER_TRASH,
+	NFS_FOLDER_BUSY,
 };
 
 /*

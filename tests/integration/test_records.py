@@ -27,7 +27,7 @@ from servers import Export, Image
 REFUSED = CODE.FAILED_PRECONDITION
 TAKEN = (REFUSED, CODE.ALREADY_EXISTS)  # CreateVolume, where the record tells something else
 FOLDERS = tuple(os.path.join(STATE, name) if name else STATE
-                for name in ("", "volumes", "parents", "trash", "users"))
+                for name in ("", "volumes", "parents", "trash", "users", "busy"))
 USERS = FOLDERS[4]
 POLICIES = ("delete", "archive", "retain")
 HASH = "0123456789abcdef"
@@ -36,12 +36,14 @@ LONG = {"csi.storage.k8s.io__pvc__name": "n" * 1200}  # makes a record of two pa
 
 def look(path):
     """Everything below path, by name: its kind and mode, and its text or target. The folder of
-    the directories' users may come with any call: it is shown when there is something in it."""
+    the directories' users, and that of calls at work, may come with any call: they are shown when
+    there is something in them."""
     found = {}
     for here, folders, names in os.walk(path):
-        if os.path.basename(here) == STATE and "users" in folders:
-            if not os.listdir(os.path.join(here, "users")):
-                folders.remove("users")
+        for name in ("users", "busy"):
+            if os.path.basename(here) == STATE and name in folders:
+                if not os.listdir(os.path.join(here, name)):
+                    folders.remove(name)
         for name in folders + names:
             full = os.path.join(here, name)
             text = None

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "fake/nfs.h"
+#include "nfs/holder.h"
 #include "nfs/record.h"
 #include "check_util.h"
 
@@ -347,12 +348,207 @@ START_TEST(test_share_refused)
 }
 END_TEST
 
+/* -------- replacing -------- */
+
+/* A share with a record of that many bytes, which is read. */
+static struct fake_nfs *with_record(size_t extra, struct nfs_client **ret_c, struct record *ret)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	*ret_c = fake_nfs_connect(f);
+	fill(&rec, extra);
+	check_int("before", "create", record_create(*ret_c, &(*ret_c)->root, "k", &rec, &err), 0);
+	check_int("before", "read", record_read(*ret_c, &(*ret_c)->root, "k", ret, &err), 0);
+	ck_assert(record_set(ret, "size", "2") == 0);
+	return f;
+}
+
+static void check_value(const char *row, struct nfs_client *c, const char *key, const char *want)
+{
+	cleanup_record struct record back = { .n = 0 };
+	struct error err = { .code = ERROR_OK };
+	int r = record_read(c, &c->root, "k", &back, &err);
+
+	check_int(row, "read", r, 0);
+	check_str(row, key, record_get(&back, key), want);
+}
+
+/* The draft of another one that is there: whose it is decides. */
+START_TEST(test_replace_draft)
+{
+	static const struct {
+		const char *name;
+		const char *by; /* NULL: our own tag */
+		const char *text; /* in place of a record by that one */
+		bool refused;
+	} rows[] = {
+		{ "of this process", NULL, NULL, false },
+		{ "of another replica", "0123456789abcdef.1", NULL, true },
+		{ "of an older version", "", "v=1;name=x", false },
+		{ "damaged", "", "v=1;na", false },
+	};
+	static const size_t lengths[] = { 10, 2500 };
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (k = 0; k < ARRAY_SIZE(lengths); k++) {
+			cleanup_record struct record rec = { .n = 0 };
+			struct error err = { .code = ERROR_OK };
+			char tag[NFS_HOLDER_TAG_MAX], text[128];
+			struct nfs_client *c;
+			struct fake_nfs *f = with_record(lengths[k], &c, &rec);
+			int r;
+
+			nfs_holder_tag(tag);
+			(void)snprintf(text, sizeof(text), "v=1;name=x;by=%s",
+				       rows[i].by != NULL ? rows[i].by : tag);
+			fake_nfs_put(f, "k~new", NFS_TYPE_SYMLINK,
+				     rows[i].text != NULL ? rows[i].text : text);
+			r = record_replace(c, &c->root, "k", &rec, &err);
+			check_int(rows[i].name, "refused", r < 0, rows[i].refused);
+			check_error(rows[i].name, &err, rows[i].refused ? ERROR_ABORTED : ERROR_OK,
+				    NULL);
+			check_value(rows[i].name, c, "size", rows[i].refused ? NULL : "2");
+			check_int(rows[i].name, "draft", fake_nfs_type(f, "k~new"),
+				  rows[i].refused ? NFS_TYPE_SYMLINK : NFS_TYPE_UNKNOWN);
+			nfs_client_free(c);
+			fake_nfs_free(f);
+		}
+	}
+}
+END_TEST
+
+/* Another replica that has done nothing for the time of our patience is dead. */
+START_TEST(test_replace_patience)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	struct error err = { .code = ERROR_OK };
+	struct nfs_client *c;
+	struct fake_nfs *f = with_record(10, &c, &rec);
+
+	fake_nfs_put(f, "k~new", NFS_TYPE_SYMLINK, "v=1;by=0123456789abcdef.1");
+	check_that("alive", "refused", record_replace(c, &c->root, "k", &rec, &err) < 0);
+	nfs_holder_set_patience(0);
+	error_clear(&err);
+	check_int("dead", "result", record_replace(c, &c->root, "k", &rec, &err), 0);
+	check_value("dead", c, "size", "2");
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+struct change {
+	enum nfs_op_type before;
+	void (*act)(struct fake_nfs *f);
+};
+
+static void change_once(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct change *change = data;
+
+	if (change->act != NULL && op->type == change->before) {
+		change->act(f);
+		change->act = NULL;
+	}
+}
+
+static void change_it(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, "k");
+	fake_nfs_put(f, "k", NFS_TYPE_SYMLINK, "v=1;name=x;size=3");
+}
+
+static void delete_it(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, "k");
+	fake_nfs_remove(f, "k~new");
+}
+
+/* The record of another replica's is not overwritten, and one that was deleted does not come back. */
+START_TEST(test_replace_changed)
+{
+	static const struct {
+		const char *name;
+		struct change change;
+		enum nfs_type left;
+	} rows[] = {
+		{ "changed before the draft", { NFS_OP_SYMLINK, change_it }, NFS_TYPE_SYMLINK },
+		{ "changed after the draft", { NFS_OP_LOOKUP, change_it }, NFS_TYPE_SYMLINK },
+		{ "deleted before the draft", { NFS_OP_SYMLINK, delete_it }, NFS_TYPE_UNKNOWN },
+		{ "deleted after the draft", { NFS_OP_LOOKUP, delete_it }, NFS_TYPE_UNKNOWN },
+		{ "deleted at the last moment", { NFS_OP_RENAME, delete_it }, NFS_TYPE_UNKNOWN },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_record struct record rec = { .n = 0 };
+		struct error err = { .code = ERROR_OK };
+		struct change change = rows[i].change;
+		struct nfs_client *c;
+		struct fake_nfs *f = with_record(10, &c, &rec);
+
+		fake_nfs_watch(f, change_once, &change);
+		check_that(rows[i].name, "refused", record_replace(c, &c->root, "k", &rec, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_ABORTED, "'k'");
+		check_that(rows[i].name, "it happened", change.act == NULL);
+		check_int(rows[i].name, "record", fake_nfs_type(f, "k"), rows[i].left);
+		check_int(rows[i].name, "draft", fake_nfs_type(f, "k~new"), NFS_TYPE_UNKNOWN);
+		if (rows[i].left == NFS_TYPE_SYMLINK)
+			check_value(rows[i].name, c, "size", "3");
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Killed at each operation, a replacement is the old record or the new one, and the next one works. */
+START_TEST(test_replace_killed)
+{
+	static const size_t lengths[] = { 10, 2500 };
+	size_t k;
+	unsigned int n;
+
+	for (k = 0; k < ARRAY_SIZE(lengths); k++) {
+		for (n = 1; n <= 20; n++) {
+			const struct fake_failure failure = { .nth = n,
+							      .error = -ECONNABORTED,
+							      .after = n % 2 == 1,
+							      .all = true };
+			cleanup_record struct record rec = { .n = 0 }, again = { .n = 0 };
+			struct error err = { .code = ERROR_OK };
+			struct nfs_client *c, *next;
+			struct fake_nfs *f = with_record(lengths[k], &c, &rec);
+			char row[32];
+
+			(void)snprintf(row, sizeof(row), "%zu bytes, operation %u", lengths[k], n);
+			fake_nfs_fail(f, &failure);
+			(void)record_replace(c, &c->root, "k", &rec, &err);
+			fake_nfs_fail(f, NULL);
+			error_clear(&err);
+			next = fake_nfs_connect(f);
+			check_int(row, "read", record_read(next, &next->root, "k", &again, &err), 0);
+			ck_assert(record_set(&again, "size", "4") == 0);
+			check_int(row, "again",
+				  record_replace(next, &next->root, "k", &again, &err), 0);
+			check_value(row, next, "size", "4");
+			check_int(row, "draft", fake_nfs_type(f, "k~new"), NFS_TYPE_UNKNOWN);
+			nfs_client_free(c);
+			nfs_client_free(next);
+			fake_nfs_free(f);
+		}
+	}
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
 		test_encode,      test_decode,        test_set,         test_truncated,
 		test_limit,       test_share,         test_share_taken, test_share_damaged,
-		test_share_parts, test_share_refused,
+		test_share_parts, test_share_refused, test_replace_draft, test_replace_patience,
+		test_replace_changed, test_replace_killed,
 	};
 
 	return check_run("record", tests, ARRAY_SIZE(tests));

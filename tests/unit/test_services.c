@@ -584,9 +584,10 @@ START_TEST(test_delete)
 
 		delete_volume(rows[i].name, &b, rows[i].id, &call);
 		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		fake_nfs_put(b.nfs, ".csi-nfs/busy", NFS_TYPE_DIRECTORY, NULL);
 		left = fake_nfs_list(b.nfs, NULL);
 		check_str(rows[i].name, "what is on the share", left,
-			  ".csi-nfs/\n.csi-nfs/volumes/\n.csi-nfs/volumes/pvc-8\nfile\nprecious/\nprecious/data\n");
+			  ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/volumes/\n.csi-nfs/volumes/pvc-8\nfile\nprecious/\nprecious/data\n");
 	}
 	bench_done(&b);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "csi/directory.h"
 #include "csi/volume.h"
 #include "fake/nfs.h"
@@ -14,7 +15,7 @@
 #include "check_util.h"
 
 /* What the driver leaves on a share without volumes. */
-#define FOLDERS ".csi-nfs/\n.csi-nfs/volumes/\n"
+#define FOLDERS ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/volumes/\n"
 
 struct volume {
 	const char *key;
@@ -54,8 +55,13 @@ static void describe(const struct volume *v, struct record *rec)
 {
 	cleanup_free char *extra = check_repeat("x", v->extra);
 
+	char id[1024];
+
+	(void)snprintf(id, sizeof(id), "fake#share#%s#%s#", v->dir,
+		       strcmp(v->key, v->dir) != 0 ? v->key : "");
 	*rec = (struct record){ .n = 0 };
 	ck_assert(record_set(rec, VOLUME_KEY_NAME, v->key) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_ID, id) == 0);
 	ck_assert(record_set(rec, VOLUME_KEY_DIR, v->dir) == 0);
 	ck_assert(record_set(rec, VOLUME_KEY_SIZE, v->size) == 0);
 	ck_assert(record_set(rec, VOLUME_KEY_MODE, v->mode) == 0);
@@ -166,9 +172,9 @@ START_TEST(test_left_behind)
 	} rows[] = {
 		{ "flat", &flat, FOLDERS },
 		{ "nested", &nested,
-		  ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n" },
+		  ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n" },
 		{ "archived", &archived,
-		  ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/parents/archived-a\n"
+		  ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/parents/\n.csi-nfs/parents/archived-a\n"
 		  ".csi-nfs/parents/archived-a%2Fb\n"
 		  ".csi-nfs/users/\n.csi-nfs/volumes/\n"
 		  "archived-a/\narchived-a/b/\narchived-a/b/d/\n" },
@@ -384,7 +390,7 @@ START_TEST(test_parents)
 	check_int("second", "delete", delete (f, &second, &err), 0);
 	check_share("second", f, ".csi-nfs", "ns/\n");
 	check_share("all", f, "ns",
-		    ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n");
+		    ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n");
 	check_int("third", "create", create(f, &first, 0, &err), 0);
 	fake_nfs_put(f, "ns/team/of-somebody", NFS_TYPE_FILE, NULL);
 	check_int("third", "delete", delete (f, &first, &err), 0);
@@ -601,6 +607,177 @@ START_TEST(test_crash_delete_long)
 }
 END_TEST
 
+/* A deletion dies at operation n; then somebody makes a volume of that name, which finds nothing of the old. */
+static void delete_then_create(const char *row, const struct volume *v, unsigned int n, bool after)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
+	struct fake_nfs *f = prepared(delete, v);
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *path = NULL, *clean = NULL, *got = NULL;
+	bool begun;
+
+	ck_assert(asprintf(&path, "%s/file", v->dir) > 0);
+	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	fake_nfs_fail(f, &failure);
+	check_int(row, "interrupted", delete (f, v, &err), -ECONNABORTED);
+	fake_nfs_fail(f, NULL);
+	begun = fake_nfs_type(f, ".csi-nfs/volumes/pvc-1") == NFS_TYPE_UNKNOWN;
+	check_int(row, "create", create(f, v, 0, &err), 0);
+	check_int(row, "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int(row, "directory", fake_nfs_type(f, v->dir), NFS_TYPE_DIRECTORY);
+	check_int(row, "old data", fake_nfs_type(f, path) != NFS_TYPE_UNKNOWN, !begun);
+	check_int(row, "delete", delete (f, v, &err), 0);
+	fake_nfs_remove(f, ".csi-nfs/trash");
+	got = fake_nfs_list(f, NULL);
+	fake_nfs_free(f);
+	(void)undisturbed(delete, v, &clean);
+	check_str(row, "what is on the share after the deletion", got, clean);
+}
+
+START_TEST(test_crash_delete_then_create)
+{
+	static const struct volume *const volumes[] = { &flat, &nested, &wordy };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(volumes); i++) {
+		cleanup_free char *unused = NULL;
+		unsigned int total = undisturbed(delete, volumes[i], &unused), n;
+
+		for (n = 1; n <= total; n++) {
+			char row[128];
+
+			(void)snprintf(row, sizeof(row), "kind %zu, operation %u of %u", i, n, total);
+			delete_then_create(row, volumes[i], n, false);
+			delete_then_create(row, volumes[i], n, true);
+		}
+	}
+}
+END_TEST
+
+/* What another replica does just before an operation of ours that has that type and name. */
+struct meanwhile {
+	enum nfs_op_type type;
+	const char *name;
+	void (*act)(struct fake_nfs *f);
+	unsigned int pass; /* so many of them before */
+};
+
+static void act_once(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct meanwhile *m = data;
+
+	if (m->act == NULL || op->type != m->type || op->name == NULL ||
+	    strcmp(op->name, m->name) != 0)
+		return;
+	if (m->pass > 0) {
+		m->pass--;
+		return;
+	}
+	m->act(f);
+	m->act = NULL;
+}
+
+static void remove_notes(struct fake_nfs *f)
+{
+	static const char folder[] = ".csi-nfs/busy/";
+	cleanup_free char *list = fake_nfs_list(f, NULL);
+	char *line, *rest = list;
+
+	while ((line = strsep(&rest, "\n")) != NULL)
+		if (str_has_prefix(line, folder) && line[strlen(folder)] != '\0')
+			fake_nfs_remove(f, line);
+}
+
+/* Another replica finishes the deletion, and a volume of that name is made anew. */
+static void made_anew(struct fake_nfs *f)
+{
+	remove_notes(f);
+	fake_nfs_remove(f, "pvc-1");
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK, "v=1;name=pvc-1;dir=pvc-1");
+	fake_nfs_put(f, "pvc-1/new", NFS_TYPE_FILE, NULL);
+}
+
+/* The same, without data: RMDIR does not tell the two apart. */
+static void made_anew_empty(struct fake_nfs *f)
+{
+	made_anew(f);
+	fake_nfs_remove(f, "pvc-1/new");
+}
+
+/* It finishes the deletion after a time, and another volume has begun to use what is there. */
+static void taken_as_it_is(struct fake_nfs *f)
+{
+	remove_notes(f);
+	fake_nfs_put(f, ".csi-nfs/volumes/other", NFS_TYPE_SYMLINK, "v=1;name=other;dir=pvc-1");
+	fake_nfs_put(f, ".csi-nfs/users/pvc-1/other", NFS_TYPE_SYMLINK, "v=1");
+}
+
+/* A deletion that is paused between its last look and what it does then. */
+START_TEST(test_delete_late)
+{
+	static const struct {
+		const char *name;
+		void (*act)(struct fake_nfs *f);
+		enum nfs_op_type type;
+		const char *data; /* of the volume */
+		const char *left;
+	} rows[] = {
+		{ "made anew", made_anew, NFS_OP_RENAME, "pvc-1/file", "pvc-1/new" },
+		{ "made anew, was empty", made_anew, NFS_OP_RMDIR, NULL, "pvc-1/new" },
+		{ "made anew, empty", made_anew_empty, NFS_OP_RMDIR, "pvc-1/file", "pvc-1" },
+		{ "taken", taken_as_it_is, NFS_OP_RENAME, "pvc-1/file", "pvc-1/file" },
+		{ "taken, empty", taken_as_it_is, NFS_OP_RMDIR, NULL, "pvc-1" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		/* The first RENAME of that name is that of the record. */
+		struct meanwhile m = { rows[i].type, "pvc-1", rows[i].act,
+				       rows[i].type == NFS_OP_RENAME };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f, &flat, 0, &err), 0);
+		if (rows[i].data != NULL)
+			fake_nfs_put(f, rows[i].data, NFS_TYPE_FILE, NULL);
+		fake_nfs_watch(f, act_once, &m);
+		check_that(rows[i].name, "delete fails", delete (f, &flat, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_ABORTED, "another controller");
+		check_that(rows[i].name, "it happened", m.act == NULL);
+		check_that(rows[i].name, "what is new is there",
+			   fake_nfs_type(f, rows[i].left) != NFS_TYPE_UNKNOWN);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Another replica deletes the volume that is being made, or has made it as well. */
+static void deleted(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, ".csi-nfs/volumes/pvc-1");
+}
+
+START_TEST(test_create_deleted)
+{
+	static const struct volume *const volumes[] = { &flat, &wordy };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(volumes); i++) {
+		struct meanwhile m = { NFS_OP_MKDIR, "pvc-1", deleted, 0 };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		fake_nfs_watch(f, act_once, &m);
+		check_that("deleted", "create fails", create(f, volumes[i], 0, &err) < 0);
+		check_error("deleted", &err, ERROR_ABORTED, NULL);
+		check_int("deleted", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+		check_int("deleted", "create again", create(f, volumes[i], 0, &err), 0);
+		check_int("deleted", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_DIRECTORY);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* Those whose directory is decided on. */
 START_TEST(test_crash_claimed)
 {
@@ -722,6 +899,9 @@ int main(void)
 		test_crash_delete_nested,
 		test_crash_delete_archived,
 		test_crash_delete_long,
+		test_crash_delete_then_create,
+		test_delete_late,
+		test_create_deleted,
 		test_refused_flat,
 		test_refused_mode,
 		test_refused_nested,

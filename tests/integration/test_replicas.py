@@ -1,0 +1,676 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""Two controllers on one share, as the manifests have them, against a real nfs-ganesha.
+
+Pairs: one replica is held at each operation of a call that changes the share, in turn; the other one
+makes a call that conflicts with it; then the first goes on. Seeds: both are driven at once, with few
+names. Afterwards nothing may be on the share that a record does not name, and nothing be missing.
+
+    test_replicas.py [--seeds N] [--first SEED] [Class[.test]...]
+
+Runs inside a lab, with CSI_NFS naming the driver.
+"""
+import concurrent.futures
+import os
+import random
+import signal
+import sys
+import tarfile
+import threading
+import time
+import unittest
+
+import grpc
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import hold
+from csi_client import capability
+from driver import Driver
+from servers import Export, Ganesha, wait_for
+
+LAB = os.environ["LAB_DIR"]
+DISK = os.environ["LAB_DISK"]
+CODE = grpc.StatusCode
+GIB = 1 << 30
+SERVER = "127.0.0.1"
+STATE = ".csi-nfs"
+AGAIN = (CODE.ABORTED, CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED)
+POINTS_MAX = 80  # operations of one call
+SEEDS = 3
+STEPS = 30  # of each of the callers of a seed
+PATIENCE = 3  # seconds, of --replica-timeout
+
+
+class Replica:
+    """A controller, and the calls that it is asked. Each answers a code."""
+
+    def __init__(self, case, driver, flags):
+        self.case = case
+        self.driver = driver
+        self.flags = flags
+
+    @property
+    def secrets(self):
+        return {"mountOptions": ",".join(self.flags)}
+
+    def ask(self, method, **fields):
+        try:
+            getattr(self.driver.client, method)(**fields)
+        except grpc.RpcError as e:
+            return e.code()
+        return CODE.OK
+
+    def create(self, name, content=None, **parameters):
+        fields = {"volume_content_source": content} if content else {}
+        return self.ask("CreateVolume", name=name, secrets=self.secrets,
+                        capacity_range={"required_bytes": GIB},
+                        volume_capabilities=[capability(flags=self.flags)],
+                        parameters={"server": SERVER, "share": self.case.share, **parameters},
+                        **fields)
+
+    def clone(self, name, source):
+        return self.create(name, {"volume": {"volume_id": self.case.volume_id(source)}})
+
+    def restore(self, name, snapshot, source):
+        return self.create(name, {"snapshot": {
+            "snapshot_id": self.case.snapshot_id(snapshot, source)}})
+
+    def delete(self, name, directory=None, policy=""):
+        return self.ask("DeleteVolume", volume_id=self.case.volume_id(name, directory, policy),
+                        secrets=self.secrets)
+
+    def snap(self, name, source):
+        return self.ask("CreateSnapshot", name=name, secrets=self.secrets,
+                        source_volume_id=self.case.volume_id(source),
+                        parameters={"compression": "none"})
+
+    def unsnap(self, name, source):
+        return self.ask("DeleteSnapshot", snapshot_id=self.case.snapshot_id(name, source),
+                        secrets=self.secrets)
+
+    def expand(self, name, gibibytes):
+        return self.ask("ControllerExpandVolume", volume_id=self.case.volume_id(name),
+                        capacity_range={"required_bytes": gibibytes * GIB},
+                        volume_capability=capability(), secrets=self.secrets)
+
+    def modify(self, name, **parameters):
+        return self.ask("ControllerModifyVolume", volume_id=self.case.volume_id(name),
+                        mutable_parameters=parameters, secrets=self.secrets)
+
+
+def until_answered(call, *args, seconds=60, **more):
+    """The first answer that a CO does not ask again after."""
+    end = time.monotonic() + seconds
+    pause = 0.01
+    while True:
+        code = call(*args, **more)
+        if code not in AGAIN or time.monotonic() > end:
+            return code
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.5)
+
+
+class Base(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        tag = cls.__name__
+        cls.share = os.path.join(DISK, tag, "share")
+        cls.server = Ganesha(os.path.join(LAB, tag), [Export(cls.share)]).start()
+        cls.proxy = hold.Proxy(cls.server.port)
+        direct = cls.server.flags("3")
+        held = ["port=%d" % cls.proxy.port if f.startswith("port=") else f for f in direct]
+        cls.replicas = []
+        for number, flags in enumerate((held, direct)):
+            driver = Driver(LAB, "--replica-timeout=%d" % PATIENCE, name="%s-%d" % (tag, number))
+            driver.start()
+            cls.replicas.append(Replica(cls, driver, flags))
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            for replica in cls.replicas:
+                if replica.driver.process is not None:
+                    replica.driver.process.send_signal(signal.SIGCONT)
+                replica.driver.stop()
+        finally:
+            cls.proxy.close()
+            cls.server.stop()
+
+    @classmethod
+    def volume_id(cls, name, directory=None, policy=""):
+        key = name if directory else ""
+        return "#".join((SERVER, cls.share.strip("/"), directory or name, key, policy))
+
+    @classmethod
+    def snapshot_id(cls, name, source):
+        return "#".join((SERVER, cls.share.strip("/"), name, name, source))
+
+    def state(self, folder):
+        path = os.path.join(self.share, STATE, folder)
+        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
+    def directories(self):
+        return sorted(n for n in os.listdir(self.share)
+                      if n != STATE and not n.startswith("archived-"))
+
+    def records(self):
+        return sorted(self.state("volumes") + self.state("snapshots"))
+
+    def leftovers(self):
+        return [f + "/" + n for f in ("busy", "work", "trash") for n in self.state(f)]
+
+    def is_consistent(self, names=None):
+        """Each record has a directory, each directory a record, and nothing is under way."""
+        wait_for(lambda: not self.leftovers(), 20)
+        self.assertEqual(self.leftovers(), [], self.log())
+        self.assertEqual(self.records(), self.directories(), self.log())
+        if names is not None:
+            self.assertEqual(self.directories(), sorted(names), self.log())
+
+    def log(self):
+        return "\n".join(r.driver.tail(12) for r in self.replicas)
+
+    def put_data(self, name, text="data"):
+        with open(os.path.join(self.share, name, "file"), "w", encoding="ascii") as f:
+            f.write(text)
+
+    def data(self, name):
+        with open(os.path.join(self.share, name, "file"), encoding="ascii") as f:
+            return f.read()
+
+    def record(self, name):
+        return os.readlink(os.path.join(self.share, STATE, "volumes", name))
+
+    def archive_is_whole(self, name, source, text="data"):
+        with tarfile.open(os.path.join(self.share, name, source + ".tar")) as tar:
+            found = [m for m in tar.getmembers() if m.name.endswith("file")]
+            self.assertEqual(len(found), 1)
+            self.assertEqual(tar.extractfile(found[0]).read().decode(), text)
+
+    def is_ok(self, *codes):
+        self.assertEqual(set(codes), {CODE.OK}, self.log())
+
+
+class Pairs(Base):
+    """The second replica's call in the middle of the first one's."""
+
+    def setUp(self):
+        self.held, self.other = self.replicas
+        self.number = 0
+        # So that a call has no folders to make, and its operations are the same each time.
+        self.is_ok(until_answered(self.held.create, "warm"))
+        self.put_data("warm")
+        self.is_ok(until_answered(self.held.snap, "warm-snap", "warm"),
+                   until_answered(self.held.unsnap, "warm-snap", "warm"),
+                   until_answered(self.held.delete, "warm"))
+
+    def tearDown(self):
+        # What a failure left is not the next one's.
+        for name in self.state("snapshots"):
+            if "~" not in name:
+                for source in self.directories():
+                    until_answered(self.other.unsnap, name, source, seconds=10)
+        for name in set(self.state("volumes")) | set(self.directories()):
+            if "~" not in name:
+                until_answered(self.other.delete, name, seconds=10)
+
+    def at_each_point(self, prepare, first, second, check, procedures=hold.CHANGES):
+        """first is held at each of its operations, in turn: for each, prepare(), second() in the
+        middle of first(), and check() with their answers. The names are new ones each time."""
+        for point in range(1, POINTS_MAX):
+            self.number += 1
+            n = str(self.number)
+            prepare(n)
+            with self.subTest(point=point), \
+                    concurrent.futures.ThreadPoolExecutor(1) as pool, \
+                    self.proxy.hold(point, procedures) as held:
+                running = pool.submit(first, n)
+                wait_for(lambda: held.happened.is_set() or running.done(), 60)
+                reached = held.happened.is_set()
+                code = second(n) if reached else None
+                held.release()
+                check(n, running.result(), code)
+            if not reached:
+                self.assertGreater(point, 1, "nothing was held")
+                return
+        self.fail("no end of operations")
+
+    def settle(self, first, second, n, codes):
+        """Both again, as often as they say so."""
+        a, b = codes
+        while a in AGAIN or b in AGAIN or b is None:
+            if b in AGAIN or b is None:
+                b = until_answered(second, n)
+            if a in AGAIN:
+                a = until_answered(first, n)
+        return a, b
+
+    def volume(self, n):
+        self.is_ok(until_answered(self.other.create, "v" + n))
+        self.put_data("v" + n)
+
+    def snapshot(self, n):
+        self.volume(n)
+        self.is_ok(until_answered(self.other.snap, "s" + n, "v" + n))
+
+    def pair(self, prepare, first, second, left, also=None):
+        """Whichever wins: both come to an end, and what they leave is what left says."""
+        def check(n, a, b):
+            a, b = self.settle(first, second, n, (a, b))
+            self.assertIn(a, (CODE.OK, CODE.NOT_FOUND), self.log())
+            self.assertIn(b, (CODE.OK, CODE.NOT_FOUND), self.log())
+            self.is_consistent()
+            if left is not None:
+                self.is_consistent([prefix + n for prefix in left])
+            if also is not None:
+                also(n, a, b)
+            self.clear(n)
+
+        self.at_each_point(prepare, first, second, check)
+
+    def clear(self, n):
+        if "s" + n in self.state("snapshots"):
+            self.is_ok(until_answered(self.other.unsnap, "s" + n, "v" + n))
+        for name in ("v" + n, "w" + n):
+            self.is_ok(until_answered(self.other.delete, name))
+        self.is_consistent([])
+
+    def nothing(self, n):
+        pass
+
+    # ---- one volume ----
+
+    def test_create_and_delete(self):
+        """The deletion of a volume that is being made: either it was there in time, or not."""
+        self.pair(self.nothing, lambda n: self.held.create("v" + n),
+                  lambda n: self.other.delete("v" + n), None)
+
+    def test_create_and_create(self):
+        self.pair(self.nothing, lambda n: self.held.create("v" + n),
+                  lambda n: self.other.create("v" + n), ["v"])
+
+    def test_delete_and_create(self):
+        """Under the name that is being deleted: the new one is empty, or is deleted as well."""
+        def is_empty(n, *_):
+            if os.path.isdir(os.path.join(self.share, "v" + n)):
+                self.assertEqual(os.listdir(os.path.join(self.share, "v" + n)), [])
+
+        self.pair(self.volume, lambda n: self.held.delete("v" + n),
+                  lambda n: self.other.create("v" + n), None, is_empty)
+
+    def test_delete_and_delete(self):
+        self.pair(self.volume, lambda n: self.held.delete("v" + n),
+                  lambda n: self.other.delete("v" + n), [])
+
+    def test_delete_late(self):
+        """A deletion that waits while another replica finishes it, and makes the volume anew: the new
+        one keeps its directory, and what is in it."""
+        def again(n):
+            until_answered(self.other.delete, "v" + n)
+            code = until_answered(self.other.create, "v" + n)
+            self.put_data("v" + n, "new")
+            return code
+
+        def check(n, a, b):
+            # It may be held before it has begun; then it deletes the new one, as it should.
+            self.assertIn(a, (CODE.OK,) + AGAIN)
+            self.is_consistent()
+            if b == CODE.OK and os.path.isdir(os.path.join(self.share, "v" + n)):
+                self.assertEqual(self.data("v" + n), "new")
+                kept.append(n)
+            self.clear(n)
+
+        kept = []
+        self.at_each_point(self.volume, lambda n: self.held.delete("v" + n), again, check)
+        self.assertTrue(kept)
+
+    def test_delete_late_empty(self):
+        """The same of a volume without data, whose directory goes by RMDIR."""
+        def again(n):
+            until_answered(self.other.delete, "v" + n)
+            return until_answered(self.other.create, "v" + n)
+
+        def check(n, a, _):
+            self.assertIn(a, (CODE.OK,) + AGAIN)
+            self.is_consistent()
+            self.clear(n)
+
+        self.at_each_point(lambda n: self.is_ok(until_answered(self.other.create, "v" + n)),
+                           lambda n: self.held.delete("v" + n), again, check)
+
+    # ---- changes of the record ----
+
+    def test_expand_and_delete(self):
+        """A record that is changed does not come back from the dead."""
+        self.pair(self.volume, lambda n: self.held.expand("v" + n, 2),
+                  lambda n: self.other.delete("v" + n), [])
+
+    def test_expand_in_the_middle_of_a_delete(self):
+        """Of a volume whose record has gone already: it is not one that never had a record."""
+        def check(n, a, b):
+            self.assertIn(b, (None, CODE.OK, CODE.ABORTED, CODE.NOT_FOUND))
+            if a == CODE.OK:
+                self.assertNotIn("v" + n, self.state("volumes"), self.log())
+            self.is_ok(until_answered(self.held.delete, "v" + n))
+            self.is_consistent([])
+
+        self.at_each_point(self.volume, lambda n: self.held.delete("v" + n),
+                           lambda n: self.other.expand("v" + n, 2), check)
+
+    def test_modify_and_delete(self):
+        self.pair(self.volume, lambda n: self.held.modify("v" + n, mountPermissions="0750"),
+                  lambda n: self.other.delete("v" + n), [])
+
+    def test_delete_and_expand(self):
+        self.pair(self.volume, lambda n: self.held.delete("v" + n),
+                  lambda n: self.other.expand("v" + n, 2), [])
+
+    def test_expand_and_modify(self):
+        """Neither undoes what the other has changed."""
+        def both(n, *codes):
+            self.is_ok(*codes)
+            text = self.record("v" + n)
+            self.assertIn(";size=%d;" % (2 * GIB), text)
+            self.assertIn(";m.mode=0750", text)
+
+        def expand(n):
+            return self.held.expand("v" + n, 2)
+
+        def modify(n):
+            return self.other.modify("v" + n, mountPermissions="0750")
+
+        self.pair(self.volume, expand, modify, ["v"], both)
+        self.pair(self.volume, lambda n: self.held.modify("v" + n, mountPermissions="0750"),
+                  lambda n: self.other.expand("v" + n, 2), ["v"], both)
+
+    # ---- one directory, two volumes ----
+
+    def test_delete_and_create_in_one_directory(self):
+        """A volume begins to use a directory while the last one that did is deleted."""
+        def first(n):
+            self.is_ok(until_answered(self.other.create, "v" + n, subDir="d" + n))
+            self.put_data("d" + n)
+
+        def check(n, a, b):
+            a, b = self.settle(lambda n: self.held.delete("v" + n, "d" + n),
+                               lambda n: self.other.create("w" + n, subDir="d" + n), n, (a, b))
+            self.is_ok(a, b)
+            self.assertTrue(os.path.isdir(os.path.join(self.share, "d" + n)), self.log())
+            self.assertEqual(self.state("volumes"), ["w" + n])
+            self.assertEqual(self.leftovers(), [n for n in self.leftovers()
+                                                if n.startswith("trash/")])
+            self.is_ok(until_answered(self.other.delete, "w" + n, "d" + n))
+            self.is_consistent([])
+
+        self.at_each_point(first, lambda n: self.held.delete("v" + n, "d" + n),
+                           lambda n: self.other.create("w" + n, subDir="d" + n), check)
+
+    # ---- copies ----
+
+    def has_data(self, name):
+        def check(n, *_):
+            if name + n in self.directories():
+                self.assertEqual(self.data(name + n), "data")
+        return check
+
+    def test_clone_and_delete_of_its_source(self):
+        self.pair(self.volume, lambda n: self.held.clone("w" + n, "v" + n),
+                  lambda n: self.other.delete("v" + n), None, self.has_data("w"))
+
+    def test_clone_and_its_own_delete(self):
+        self.pair(self.volume, lambda n: self.held.clone("w" + n, "v" + n),
+                  lambda n: self.other.delete("w" + n), None, self.has_data("w"))
+
+    def test_clone_and_clone(self):
+        self.pair(self.volume, lambda n: self.held.clone("w" + n, "v" + n),
+                  lambda n: self.other.clone("w" + n, "v" + n), ["v", "w"], self.has_data("w"))
+
+    def test_delete_and_clone_of_it(self):
+        self.pair(self.volume, lambda n: self.held.delete("v" + n),
+                  lambda n: self.other.clone("w" + n, "v" + n), None, self.has_data("w"))
+
+    def is_snapshot(self, n, *_):
+        if "s" + n in self.state("snapshots"):
+            self.archive_is_whole("s" + n, "v" + n)
+
+    def test_snapshot_and_delete_of_its_volume(self):
+        self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
+                  lambda n: self.other.delete("v" + n), None, self.is_snapshot)
+
+    def test_delete_and_snapshot_of_it(self):
+        self.pair(self.volume, lambda n: self.held.delete("v" + n),
+                  lambda n: self.other.snap("s" + n, "v" + n), None, self.is_snapshot)
+
+    def test_snapshot_and_its_own_delete(self):
+        self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
+                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.is_snapshot)
+
+    def test_delete_of_a_foreign_snapshot_twice(self):
+        """One that csi-driver-nfs made goes while the other replica looks what it is."""
+        def prepare(n):
+            os.makedirs(os.path.join(self.share, "s" + n))
+            with tarfile.open(os.path.join(self.share, "s" + n, "v" + n + ".tar"), "w"):
+                pass
+
+        def unsnap(replica, n):
+            return until_answered(replica.unsnap, "s" + n, "v" + n)
+
+        def check(_, a, b):
+            self.is_ok(a, b or CODE.OK)
+            self.is_consistent([])
+
+        self.at_each_point(prepare, lambda n: unsnap(self.held, n),
+                           lambda n: unsnap(self.other, n), check,
+                           hold.CHANGES + (hold.LOOKUP,) + hold.LISTS)
+
+    def test_snapshot_and_snapshot(self):
+        self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
+                  lambda n: self.other.snap("s" + n, "v" + n), ["s", "v"], self.is_snapshot)
+
+    def test_delete_of_a_snapshot_and_a_new_one(self):
+        self.pair(self.snapshot, lambda n: self.held.unsnap("s" + n, "v" + n),
+                  lambda n: self.other.snap("s" + n, "v" + n), None, self.is_snapshot)
+
+    def test_restore_and_delete_of_the_snapshot(self):
+        self.pair(self.snapshot, lambda n: self.held.restore("w" + n, "s" + n, "v" + n),
+                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.has_data("w"))
+
+    def test_delete_of_a_snapshot_and_restore(self):
+        self.pair(self.snapshot, lambda n: self.held.unsnap("s" + n, "v" + n),
+                  lambda n: self.other.restore("w" + n, "s" + n, "v" + n), None,
+                  self.has_data("w"))
+
+
+class Exclusion(Pairs):
+    """What a call that lasts keeps others from, and for how long."""
+
+    # Those of the class above once is enough.
+    for _name in [n for n in dir(Pairs) if n.startswith("test_")]:
+        locals()[_name] = None
+    del _name
+
+    def while_held(self, call, *args, procedures=(hold.WRITE, hold.CREATE)):
+        """Runs a call of the first replica up to its data; an iterator that goes on with it."""
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        context = self.proxy.hold(1, procedures)
+        held = context.__enter__()
+        running = pool.submit(call, *args)
+        self.assertTrue(wait_for(lambda: held.happened.is_set() or running.done(), 30))
+        self.assertTrue(held.happened.is_set(), "it was over: %s" % running)
+
+        def go_on():
+            context.__exit__(None, None, None)
+            code = running.result()
+            pool.shutdown()
+            return code
+        return go_on
+
+    def test_a_snapshot_keeps_its_volume(self):
+        self.volume("")
+        go_on = self.while_held(self.held.snap, "s", "v")
+        refused = self.other.delete("v")
+        code = go_on()
+        self.assertEqual((refused, code), (CODE.ABORTED, CODE.OK))
+        self.archive_is_whole("s", "v")
+        self.is_consistent(["s", "v"])
+        self.clear("")
+
+    def test_a_restore_keeps_its_snapshot(self):
+        self.snapshot("")
+        go_on = self.while_held(self.held.restore, "w", "s", "v")
+        refused = self.other.unsnap("s", "v")
+        code = go_on()
+        self.assertEqual((refused, code), (CODE.ABORTED, CODE.OK))
+        self.assertEqual(self.data("w"), "data")
+        self.clear("")
+
+    def test_a_clone_keeps_its_source_and_itself(self):
+        self.volume("")
+        go_on = self.while_held(self.held.clone, "w", "v")
+        refused = (self.other.delete("v"), self.other.delete("w"), self.other.clone("w", "v"))
+        code = go_on()
+        self.assertEqual(refused, (CODE.ABORTED,) * 3)
+        self.assertEqual(code, CODE.OK)
+        self.assertEqual(self.data("w"), "data")
+        self.clear("")
+
+    def test_a_dead_replica_keeps_nothing_for_long(self):
+        """Its notes count until they have not changed for a time; a restart needs none of it."""
+        self.volume("")
+        go_on = self.while_held(self.held.snap, "s", "v")
+        self.held.driver.kill()
+        go_on()
+        self.assertTrue([n for n in self.state("busy") if "~u~" in n])
+        self.assertEqual(self.other.delete("v"), CODE.ABORTED)
+        begun = time.monotonic()
+        self.is_ok(until_answered(self.other.delete, "v"))
+        self.assertGreater(time.monotonic() - begun, PATIENCE / 2)
+        self.held.driver.start()
+        self.is_ok(until_answered(self.other.unsnap, "s", "v"))
+        self.is_consistent([])
+
+    def test_a_restarted_replica_knows_its_own_notes(self):
+        self.volume("")
+        go_on = self.while_held(self.held.snap, "s", "v")
+        self.held.driver.kill()
+        go_on()
+        self.held.driver.start()
+        self.is_ok(self.held.delete("v"), self.held.unsnap("s", "v"))
+        self.is_consistent([])
+
+    def test_a_paused_replica_finds_out(self):
+        """One that was taken for dead does not put its work into place when it wakes up."""
+        self.volume("")
+        go_on = self.while_held(self.held.clone, "w", "v")
+        os.kill(self.held.driver.process.pid, signal.SIGSTOP)
+        self.is_ok(until_answered(self.other.delete, "v"), until_answered(self.other.delete, "w"))
+        self.is_consistent_but_for_work()
+        os.kill(self.held.driver.process.pid, signal.SIGCONT)
+        self.assertIn(go_on(), AGAIN + (CODE.NOT_FOUND,))
+        self.is_ok(until_answered(self.other.delete, "w"))
+        self.is_consistent([])
+
+    def is_consistent_but_for_work(self):
+        self.assertEqual((self.records(), self.directories()), ([], []))
+
+
+class Seeds(Base):
+    """Both replicas at once, with few names, by seeds."""
+
+    names = ("v0", "v1", "v2")
+    copies = ("c0", "c1")
+    snapshots = (("s0", "v0"), ("s1", "v1"))
+
+    def calls(self, rng, replica):
+        """A call to make, and the answers that are right beside those of until_answered()."""
+        volume = rng.choice(self.names)
+        copy = rng.choice(self.copies)
+        snapshot = rng.choice(self.snapshots)
+        gone = (CODE.NOT_FOUND,)
+        source = gone + (CODE.OUT_OF_RANGE, CODE.ALREADY_EXISTS)  # one that has grown since
+        return rng.choice((
+            (replica.create, (volume,), ()),
+            (replica.create, (volume,), ()),
+            (replica.delete, (volume,), ()),
+            (replica.delete, (copy,), ()),
+            (replica.clone, (copy, "v" + copy[1]), source),
+            (replica.snap, snapshot, gone),
+            (replica.unsnap, snapshot, ()),
+            (replica.expand, (volume, rng.randrange(1, 5)), gone),
+            (replica.modify, (volume,), gone),
+        ))
+
+    def caller(self, seed, number):
+        rng = random.Random("%s.%d" % (seed, number))
+        replica = self.replicas[number % 2]
+        for step in range(STEPS):
+            call, args, also = self.calls(rng, replica)
+            more = {"mountPermissions": rng.choice(("0700", "0770"))} \
+                if call == replica.modify else {}
+            code = until_answered(call, *args, **more)
+            if code != CODE.OK and code not in also:
+                raise AssertionError("seed %s, caller %d, step %d: %s%s is %s\n%s" % (
+                    seed, number, step, call.__name__, args, code, self.log()))
+
+    def pauses(self, seed, end):
+        """Stops one of the processes for a moment, now and then."""
+        rng = random.Random("%s.pauses" % seed)
+        while not end.wait(rng.random() / 4):
+            pid = rng.choice(self.replicas).driver.process.pid
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(rng.random() / 10)
+            os.kill(pid, signal.SIGCONT)
+
+    def run_seed(self, seed):
+        end = threading.Event()
+        pauses = threading.Thread(target=self.pauses, args=(seed, end))
+        pauses.start()
+        try:
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                for result in [pool.submit(self.caller, seed, i) for i in range(6)]:
+                    result.result()
+        finally:
+            end.set()
+            pauses.join()
+        self.is_consistent()
+        for name, source in self.snapshots:
+            if name in self.state("snapshots"):
+                tarfile.open(os.path.join(self.share, name, source + ".tar")).getmembers()
+        one, two = self.replicas
+        for name in self.names:
+            self.is_ok(until_answered(one.create, name))
+            self.assertIn(name, self.directories())
+        for name, source in self.snapshots:
+            self.is_ok(until_answered(two.unsnap, name, source))
+        for name in self.names + self.copies:
+            self.is_ok(until_answered(two.delete, name))
+        self.is_consistent([])
+
+    def test_seeds(self):
+        for seed in range(Seeds.first, Seeds.first + Seeds.count):
+            with self.subTest(seed=seed):
+                print("seed %d: test_replicas.py --first %d --seeds 1 Seeds" % (seed, seed),
+                      flush=True)
+                self.run_seed(seed)
+
+
+def take_option(name, default):
+    """Takes a number from the command line."""
+    if name not in sys.argv:
+        return default
+    at = sys.argv.index(name)
+    value = int(sys.argv[at + 1])
+    del sys.argv[at:at + 2]
+    return value
+
+
+if __name__ == "__main__":
+    Seeds.count = take_option("--seeds", SEEDS)
+    Seeds.first = take_option("--first", int(time.time()) % 1000000)
+    harness.main("replicas")
