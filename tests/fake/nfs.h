@@ -30,12 +30,22 @@ enum fake_entries {
 	FAKE_ENTRIES_BARE,
 };
 
+/* How it tells and takes owners. */
+enum fake_owners {
+	FAKE_OWNERS_NUMBERED,
+	FAKE_OWNERS_NAMED, /* "u1000@fake", which it takes back */
+	FAKE_OWNERS_STRANGE, /* in numbers; whom it is given by name it takes for nobody */
+	FAKE_OWNERS_NONE, /* it tells none */
+};
+
 /* What servers may do as they like. */
 struct fake_habits {
 	unsigned int page; /* entries of a READDIR reply; 0: three */
 	enum fake_entries entries;
 	bool bare; /* no reply has a handle or attributes where version 3 allows that */
 	uint32_t transfer_max; /* bytes that a READ gives and a WRITE takes; 0: what is asked for */
+	bool empty; /* READs bring nothing, and are not at the end */
+	enum fake_owners owners;
 	bool modes; /* the modes of directories count, for all but root */
 	bool folds; /* "A" is another name of "a" */
 	bool late; /* names are removed and looked up at once, and all else is answered before that */
