@@ -76,8 +76,7 @@ struct nfs_attr {
 struct nfs_change {
 	bool has_mode, has_uid, has_gid, has_size, has_times;
 	uint32_t mode, uid, gid;
-	uint32_t uid_name,
-		gid_name; /* for a version 4 server, in place of the number; 0: the number */
+	uint32_t uid_name, gid_name; /* for version 4, in place of the number; 0: the number */
 	uint64_t size;
 	struct nfs_time atime, mtime;
 };

@@ -255,8 +255,10 @@ static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret_name, ui
 	if (len == strlen(NOBODY) && memcmp(name, NOBODY, len) == 0)
 		return true;
 	*ret_known = nfs_owner_intern(name, len, ret_name) == 0;
-	if (*ret_known && is_root(name, len))
+	if (is_root(name, len)) {
+		*ret_known = true;
 		*ret = 0;
+	}
 	return true;
 }
 

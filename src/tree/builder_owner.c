@@ -46,7 +46,8 @@ int builder_owner_look(struct tree_builder *b, const struct nfs_attr *made)
 {
 	b->me = *made;
 	b->owners = is_known(made) && made->uid == ROOT_UID;
-	if (is_known(made) || b->work->to->export.uid != ROOT_UID)
+	/* Whom a server has no name for is not root there. */
+	if (is_known(made) || made->uid == NFS_ID_UNKNOWN || b->work->to->export.uid != ROOT_UID)
 		return 0;
 	if (b->error == 0)
 		b->error =
