@@ -57,20 +57,32 @@ static void report_purge(const struct purger_report *p)
 	const struct nfs_export *e = p->export;
 	uint64_t per_second = (p->files + p->directories) * 1000 / p->ms;
 
-	if (p->err != NULL)
-		log_warn("Purging deleted volumes failed, it will be tried again",
-			 LOG_STR("server", e->server), LOG_STR("share", e->share),
-			 LOG_STR("error", p->err->msg));
-	else if (p->name != NULL)
+	switch (p->event) {
+	case PURGE_GOES_ON:
 		log_info("Purging", LOG_STR("what", p->name), LOG_STR("server", e->server),
 			 LOG_STR("share", e->share), LOG_NUM("files", p->files),
 			 LOG_NUM("directories", p->directories),
 			 LOG_NUM("entries_per_second", per_second), LOG_NUM("seconds", p->ms / 1000));
-	else
+		break;
+	case PURGE_LEFT:
+		log_warn("Part of a deleted volume stays in the trash", LOG_STR("what", p->name),
+			 LOG_STR("server", e->server), LOG_STR("share", e->share),
+			 LOG_STR("error", p->err->msg));
+		break;
+	case PURGE_FAILED:
+		log_warn("Purging deleted volumes failed, it will be tried again",
+			 LOG_STR("server", e->server), LOG_STR("share", e->share),
+			 LOG_NUM("files", p->files), LOG_NUM("directories", p->directories),
+			 LOG_NUM("failed", p->failed), LOG_NUM("left", p->left),
+			 LOG_STR("error", p->err->msg));
+		break;
+	case PURGE_DONE:
 		log_info("Purged deleted volumes", LOG_STR("server", e->server),
 			 LOG_STR("share", e->share), LOG_NUM("files", p->files),
-			 LOG_NUM("directories", p->directories),
+			 LOG_NUM("directories", p->directories), LOG_NUM("left", p->left),
 			 LOG_NUM("entries_per_second", per_second), LOG_NUM("seconds", p->ms / 1000));
+		break;
+	}
 }
 
 /* What an earlier process left in the trash of the default share. */

@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/buf.h"
 #include "base/str.h"
@@ -56,7 +57,7 @@ bool path_has_component(const char *path, const char *component)
 	for (;;) {
 		size_t n = strcspn(path, "/");
 
-		if (n == strlen(component) && strncmp(path, component, n) == 0)
+		if (n == strlen(component) && strncasecmp(path, component, n) == 0)
 			return true;
 		if (path[n] == '\0')
 			return false;

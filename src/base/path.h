@@ -19,7 +19,7 @@
  */
 int path_check_relative(const char *path, const char *field, struct error *err);
 
-/* Whether one of the path's components is that one. */
+/* Whether one of the path's components is that one, in any case: some servers fold it. ASCII. */
 bool path_has_component(const char *path, const char *component);
 
 /*

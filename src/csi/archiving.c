@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "csi/build.h"
 #include "csi/directory.h"
+#include "csi/owner.h"
 #include "csi/params.h"
 #include "csi/snapshot.h"
 #include "csi/transfer.h"
@@ -246,13 +247,24 @@ static int check_same(struct archiving *x, struct nfs_client *c, const struct nf
 static int adopt(struct archiving *x, struct nfs_client *c, const struct nfs_handle *folder,
 		 struct error *err)
 {
+	const struct owner_question q = { .snapshot = x->id.subdir, .scope = OWNER_VOLUMES };
 	struct nfs_handle handle;
 	struct nfs_attr attr;
+	struct owner owner;
 	int r;
 
 	r = snapshot_find_archive(c, &x->id, &handle, &attr, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
+	r = owner_find(c, x->id.subdir, &q, &owner, err);
+	if (r != 0)
+		return r < 0 ? r : owner_refuse(c, x->id.subdir, &owner, x->in->name, err);
+	r = snapshot_is_alone(c, x->id.subdir, x->id.on_delete, err);
+	if (r <= 0)
+		return r < 0 ? r
+			     : error_set(err, ERROR_FAILED_PRECONDITION,
+					 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
+					 x->id.subdir, c->export.server, c->export.share);
 	if (put_time(&x->record, attr.mtime) < 0 || record_set(&x->record, BUILD_KEY_READY, "1") < 0)
 		return error_oom(err);
 	return record_replace(c, folder, x->id.subdir, &x->record, err);
@@ -286,9 +298,12 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
 	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	struct archiving *x = data;
+	const struct owner_question others = { .snapshot = x->id.subdir, .scope = OWNER_VOLUMES };
 	struct build b = { .key = x->id.subdir,
 			   .path = x->id.subdir,
 			   .work_key = work_key,
+			   .others = &others,
+			   .refusal = "is no snapshot",
 			   .rec = &x->record,
 			   .fill = fill,
 			   .describe = put_now,

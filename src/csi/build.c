@@ -27,8 +27,14 @@ static int failed(struct nfs_client *c, int r, const char *path, struct error *e
 	return nfs_error_set(err, c, r, "putting '%s' into its place", path);
 }
 
-static int fileid_of(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		     char ret[HEX_BYTES])
+/* What tells a directory from every other one, at any time. */
+struct identity {
+	char fileid[HEX_BYTES];
+	char handle[HEX_BYTES];
+};
+
+static int identify(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		    struct identity *ret)
 {
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -41,7 +47,8 @@ static int fileid_of(struct nfs_client *c, const struct nfs_handle *dir, const c
 		return r;
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return -ENOTDIR;
-	(void)snprintf(ret, HEX_BYTES, "%" PRIx64, attr.fileid);
+	(void)snprintf(ret->fileid, HEX_BYTES, "%" PRIx64, attr.fileid);
+	(void)snprintf(ret->handle, HEX_BYTES, "%" PRIx64, str_hash(handle.data, handle.len));
 	return 0;
 }
 
@@ -49,18 +56,22 @@ int build_is_in_place(struct nfs_client *c, const struct record *rec, const char
 		      struct error *err)
 {
 	const char *built = record_get(rec, BUILD_KEY_BUILT);
+	const char *handle = record_get(rec, BUILD_KEY_HANDLE);
 	struct directory_place place;
-	char fileid[HEX_BYTES];
+	struct identity there;
 	int r;
 
 	if (built == NULL)
 		return 0;
 	r = directory_locate(c, path, &place, err);
 	if (r == 0)
-		r = fileid_of(c, &place.parent, place.base, fileid);
+		r = identify(c, &place.parent, place.base, &there);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return 0;
-	return r < 0 ? failed(c, r, path, err) : strcmp(fileid, built) == 0;
+	if (r < 0)
+		return failed(c, r, path, err);
+	return strcmp(there.fileid, built) == 0 &&
+	       (handle == NULL || strcmp(there.handle, handle) == 0);
 }
 
 /* -------- what is left of earlier attempts -------- */
@@ -92,6 +103,10 @@ static int discard(struct nfs_client *c, const struct nfs_handle *work, const ch
 	const struct nfs_handle *trash;
 	int r;
 
+	/* Many attempts end before there is anything in it. */
+	r = nfs_rmdir(c, work, name);
+	if (r == 0 || r == -ENOENT)
+		return 0;
 	r = nfs_state_folder(c, NFS_FOLDER_TRASH, true, &trash, &unused);
 	if (r == 0)
 		r = nfs_rename(c, work, name, trash, name);
@@ -124,6 +139,25 @@ int build_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed,
 
 /* -------- making -------- */
 
+static int in_the_way(struct nfs_client *c, const struct build *b, struct error *err)
+{
+	return error_set(err, ERROR_FAILED_PRECONDITION, "'%s' on %s:%s exists, and %s: move it away",
+			 b->path, c->export.server, c->export.share, b->refusal);
+}
+
+/* Whether the place can be taken: nobody's, and of this file system. */
+static int check_free(struct nfs_client *c, const struct build *b, struct error *err)
+{
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, b->path, b->others, &owner, err);
+	if (r > 0)
+		return owner_refuse(c, b->path, &owner,
+				    b->others->volume != NULL ? b->others->volume : b->key, err);
+	return r < 0 ? r : directory_check_file_system(c, b->path, err);
+}
+
 /* RENAME replaces an empty directory, as one is that a StorageClass's subDir may name. */
 static int check_place(struct nfs_client *c, const struct build *b, struct error *err)
 {
@@ -132,6 +166,9 @@ static int check_place(struct nfs_client *c, const struct build *b, struct error
 	struct nfs_handle handle;
 	int r;
 
+	r = check_free(c, b, err);
+	if (r < 0)
+		return r;
 	r = directory_locate(c, path, &place, err);
 	if (r == 0)
 		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
@@ -143,9 +180,7 @@ static int check_place(struct nfs_client *c, const struct build *b, struct error
 	if (r == 0 || r == -ENOENT)
 		return 0;
 	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "'%s' on %s:%s exists, and is not empty or somebody else's: move it away",
-				 path, c->export.server, c->export.share);
+		return in_the_way(c, b, err);
 	return failed(c, r, path, err);
 }
 
@@ -159,28 +194,36 @@ static int put_in_place(struct nfs_client *c, struct build *b, const struct nfs_
 			const char *name, struct error *err)
 {
 	struct directory_place place;
-	char fileid[HEX_BYTES];
+	struct nfs_handle handle;
+	struct identity own;
 	int r;
 
-	r = fileid_of(c, work, name, fileid);
+	r = identify(c, work, name, &own);
 	if (r == -ENOENT)
 		return taken_over(b, err);
 	if (r < 0)
 		return failed(c, r, b->path, err);
-	if (record_set(b->rec, BUILD_KEY_BUILT, fileid) < 0)
+	if (record_set(b->rec, BUILD_KEY_BUILT, own.fileid) < 0 ||
+	    record_set(b->rec, BUILD_KEY_HANDLE, own.handle) < 0)
 		return error_oom(err);
 	r = record_replace(c, b->records, b->key, b->rec, err);
 	if (r == 0)
 		r = directory_make_parents(c, b->path, &place, err);
+	if (r == 0)
+		r = check_free(c, b, err); /* the work may have taken hours */
 	if (r < 0)
 		return r;
-	r = nfs_rename(c, work, name, &place.parent, place.base);
+	r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
+	if (r == 0)
+		r = -EEXIST;
+	else if (r == -ENOENT)
+		r = nfs_rename(c, work, name, &place.parent, place.base);
 	if (r == -EEXIST || r == -ENOTEMPTY)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "'%s' on %s:%s was made meanwhile: move it away", b->path,
-				 c->export.server, c->export.share);
+		return in_the_way(c, b, err);
 	if (r == -ENOENT)
 		return taken_over(b, err);
+	if (r == -EXDEV)
+		return directory_apart(c, b->path, err);
 	return r < 0 ? failed(c, r, b->path, err) : 0;
 }
 

@@ -7,7 +7,8 @@
  * record comes first, and tells how far it got:
  *
  *   no "built"        being made, or the attempt died: the next one starts over
- *   "built", no "ready"   complete, and maybe in its place: the directory there with that fileid is it
+ *   "built", no "ready"   complete, and maybe in its place: the directory there with that fileid and
+ *                         handle is it
  *   "ready"           done
  *
  * Of two attempts at once (another controller took over) the later one moves the work of the earlier one
@@ -18,10 +19,12 @@
 
 #include <stdbool.h>
 
+#include "csi/owner.h"
 #include "nfs/client.h"
 #include "nfs/record.h"
 
 #define BUILD_KEY_BUILT "built" /* fileid of the directory, in hexadecimal */
+#define BUILD_KEY_HANDLE "handle" /* hash of its handle: a fileid is used again, a handle is not */
 #define BUILD_KEY_READY "ready"
 
 struct build {
@@ -30,7 +33,9 @@ struct build {
 	struct record *rec; /* read or created; kept as it is on the share */
 	const char *path; /* where the directory belongs */
 	const char *work_key; /* what names in .csi-nfs/work/ begin with: of volumes and snapshots not the same */
-	bool replaces_empty; /* an empty directory in its place is nobody's */
+	const char *refusal; /* why something in its place is in the way */
+	bool replaces_empty; /* an empty directory in its place is nobody's, unless others have it */
+	const struct owner_question *others; /* whose must the place not be; see csi/owner.h */
 
 	/*
 	 * Makes the directory of that name in .csi-nfs/work/, with clients of its own as it likes. Reports its

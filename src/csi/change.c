@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "csi/directory.h"
+#include "csi/owner.h"
 #include "csi/usage.h"
 #include "nfs/calls.h"
 #include "nfs/owner.h"
@@ -48,24 +49,25 @@ static int write_record(struct nfs_client *c, const struct volume_id *id, struct
 		return r;
 	if (!fresh)
 		return record_replace(c, folder, key, rec, err);
-	r = record_create(c, folder, key, rec, err);
-	if (r == -EEXIST)
-		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
-	return r < 0 ? r : usage_note(c, key, id->subdir, err);
+	/* Notes that lead to no record do no harm; a record without them would be overlooked. */
+	r = usage_note(c, key, id->subdir, err);
+	if (r == 0)
+		r = record_create(c, folder, key, rec, err);
+	return r == -EEXIST ? error_set(err, ERROR_ABORTED, "the volume is being changed; try again")
+			    : r;
 }
 
 static int open_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 			  const char **ret_dir, struct nfs_handle *ret, struct error *err)
 {
 	struct directory_place place;
+	struct nfs_attr attr;
 	int r;
 
 	r = volume_directory(c, id, rec, ret_dir, err);
 	if (r < 0)
 		return r;
-	r = directory_locate(c, *ret_dir, &place, err);
-	if (r == 0)
-		r = nfs_lookup(c, &place.parent, place.base, ret, NULL);
+	r = directory_find(c, *ret_dir, &place, ret, &attr, err);
 	return r < 0 ? nfs_error_set(err, c, r, "volume directory '%s'", *ret_dir) : 0;
 }
 
@@ -232,6 +234,27 @@ static void take_back(struct nfs_client *c, const char *dir, const struct nfs_ha
 		err->code = ERROR_ABORTED;
 }
 
+/* Mode and owner of a directory are those of every volume that has it, or lies in it. */
+static int check_others(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+			const char *dir, const struct nfs_change *change, struct error *err)
+{
+	const char *key = volume_id_key(id);
+	const struct owner_question q = {
+		.volume = key,
+		.has_record = rec->n > 0,
+		.scope = OWNER_AT | OWNER_AROUND | OWNER_SNAPSHOTS,
+		.finished = true,
+		.exclusive = owner_has_decided(key, rec),
+	};
+	struct owner owner;
+	int r;
+
+	if (!change->has_mode && !change->has_uid && !change->has_gid)
+		return 0;
+	r = owner_find(c, dir, &q, &owner, err);
+	return r <= 0 ? r : owner_refuse(c, dir, &owner, key, err);
+}
+
 int volume_modify(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		  const struct volume_params *changes, struct error *err)
 {
@@ -252,6 +275,9 @@ int volume_modify(struct nfs_client *c, const struct volume_id *id, struct recor
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up the owner of '%s'", dir);
 	change = change_of(changes, &attr, &old);
+	r = check_others(c, id, rec, dir, &change, err);
+	if (r < 0)
+		return r;
 	r = change_directory(c, dir, &handle, &change, err);
 	if (r < 0) {
 		take_back(c, dir, &handle, &old, &attr, err);

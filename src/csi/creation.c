@@ -190,6 +190,26 @@ static int put_way(struct creation *x)
 	return r;
 }
 
+/*
+ * What the volume's directory may be. A claim costs one more write when it is decided, which volumes
+ * named by default do without.
+ */
+static int put_claim(struct creation *x)
+{
+	const struct volume_params *p = &x->params;
+	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
+	const bool exclusive = !takes_any && (p->subdir == NULL || p->has_variables);
+	struct record *rec = &x->record;
+	int r = 0;
+
+	if (p->has_existing)
+		r = record_set(rec, VOLUME_KEY_EXISTING, existing_name(p->existing));
+	if (r < 0 || takes_any || (!p->has_existing && !p->has_variables))
+		return r;
+	return record_set(rec, VOLUME_KEY_CLAIM,
+			  exclusive ? VOLUME_CLAIM_EXCLUSIVE : VOLUME_CLAIM_SHARED);
+}
+
 static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, int64_t size,
 		    struct error *err)
 {
@@ -213,8 +233,8 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 		r = record_set(rec, VOLUME_KEY_MODE, mode);
 	if (r == 0)
 		r = record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(x->params.on_delete));
-	if (r == 0 && x->params.existing != EXISTING_ADOPT)
-		r = record_set(rec, VOLUME_KEY_EXISTING, existing_name(x->params.existing));
+	if (r == 0)
+		r = put_claim(x);
 	if (r == 0)
 		r = put_way(x);
 	if (r == 0)

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -20,11 +19,16 @@
 #include "nfs/state.h"
 #include "tree/remove.h"
 
-#define NEW_MODE 0755
-#define ARCHIVE_PREFIX "archived-"
-#define ARCHIVE_TRIES 10
-#define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
-#define ARCHIVE_HASH 17 /* "-" and 16 digits */
+/* The same hash for what a server may take for the same name. */
+static uint64_t hash_of(const char *path, size_t len)
+{
+	char lower[PATH_LENGTH_MAX];
+	size_t i;
+
+	for (i = 0; i < len && i < sizeof(lower); i++)
+		lower[i] = path[i] >= 'A' && path[i] <= 'Z' ? (char)(path[i] - 'A' + 'a') : path[i];
+	return str_hash(lower, i);
+}
 
 void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 {
@@ -35,7 +39,7 @@ void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 				      path[i] == '/' || path[i] == '%' ? "%%%02X" : "%c",
 				      (unsigned int)(unsigned char)path[i]);
 	if (i < len)
-		(void)snprintf(key + RECORD_NAME_MAX - 17, 18, "-%016" PRIx64, str_hash(path, len));
+		(void)snprintf(key + RECORD_NAME_MAX - 17, 18, "-%016" PRIx64, hash_of(path, len));
 }
 
 static int note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err)
@@ -93,7 +97,7 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 	r = note_parent(c, path, len, err);
 	if (r < 0)
 		return r;
-	r = nfs_mkdir(c, dir, name, NEW_MODE, ret, ret_attr);
+	r = nfs_mkdir(c, dir, name, DIRECTORY_MODE, ret, ret_attr);
 	if (r == -EEXIST) {
 		forget_parent(c, path, len);
 		r = nfs_lookup(c, dir, name, ret, ret_attr);
@@ -103,6 +107,23 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 	if (r < 0)
 		return nfs_error_set(err, c, r, "making directory '%.*s'", (int)len, path);
 	return 0;
+}
+
+/* Names may be folded in more ways than one knows: what counts is where they lead. */
+static int check_not_own(struct nfs_client *c, const struct nfs_handle *handle, const char *path,
+			 size_t len, struct error *err)
+{
+	const struct nfs_handle *top;
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_TOP, false, &top, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (!nfs_handle_is_equal(top, handle))
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%.*s' on %s:%s is another name of %s, where csi-nfs keeps its records",
+			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
 /* One step of a walk. path[0..len) is what the step leads to, for messages. */
@@ -124,6 +145,9 @@ static int step(struct nfs_client *c, struct nfs_handle *dir, const char *name, 
 		return r;
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return not_a_directory(c, path, len, &attr, err);
+	r = check_not_own(c, &next, path, len, err);
+	if (r < 0)
+		return r;
 	*dir = next;
 	return 0;
 }
@@ -165,6 +189,94 @@ int directory_make_parents(struct nfs_client *c, const char *path, struct direct
 			   struct error *err)
 {
 	return walk(c, path, true, ret, err);
+}
+
+int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
+		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
+{
+	int r;
+
+	r = directory_locate(c, path, ret_place, err);
+	if (r < 0)
+		return r;
+	r = nfs_lookup(c, &ret_place->parent, ret_place->base, ret, ret_attr);
+	if (r == -ENOENT)
+		return r;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", path);
+	if (ret_attr->type != NFS_TYPE_DIRECTORY)
+		return not_a_directory(c, path, strlen(path), ret_attr, err);
+	return check_not_own(c, ret, path, strlen(path), err);
+}
+
+/* -------- file systems within the share -------- */
+
+/* All of the attributes, which a LOOKUP of version 4 does not bring. */
+static int complete(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *attr)
+{
+	return attr->is_full ? 0 : nfs_stat(c, handle, attr);
+}
+
+static bool is_same_file_system(const struct nfs_attr *a, const struct nfs_attr *b)
+{
+	/* What a server does not tell cannot be held against it. */
+	return !a->is_full || !b->is_full || a->fsid == b->fsid;
+}
+
+int directory_apart(struct nfs_client *c, const char *path, struct error *err)
+{
+	(void)error_set(err, ERROR_FAILED_PRECONDITION,
+			"'%s' on %s:%s is on another file system than the share, or in another quota project: nothing can be renamed into it or out of it; give that file system's own export as the share",
+			path, c->export.server, c->export.share);
+	return -EXDEV;
+}
+
+/* Whether what is at the handle is on the file system of the driver's folder. 0, or the error. */
+static int check_file_system(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
+			     struct nfs_attr *attr, struct error *err)
+{
+	const struct nfs_handle *top;
+	struct nfs_attr own = { .is_full = false };
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_TOP, false, &top, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = nfs_stat(c, r == 0 ? top : &c->root, &own);
+	if (r == 0)
+		r = complete(c, handle, attr);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up the file system of '%s'", path);
+	if (is_same_file_system(&own, attr))
+		return 0;
+	return directory_apart(c, path, err);
+}
+
+int directory_check_file_system(struct nfs_client *c, const char *path, struct error *err)
+{
+	struct nfs_handle dir = c->root, next;
+	struct nfs_attr attr = { .is_full = false };
+	const char *p = path;
+	int r = 0;
+
+	while (r == 0) {
+		size_t n = strcspn(p, "/");
+		char name[PATH_COMPONENT_MAX + 1];
+
+		(void)snprintf(name, sizeof(name), "%.*s", (int)n, p);
+		r = nfs_lookup(c, &dir, name, &next, &attr);
+		if (r == 0)
+			dir = next;
+		if (p[n] == '\0')
+			break;
+		p += n + 1;
+	}
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
+		return nfs_error_set(err, c, r, "looking up '%s'", path);
+	if (nfs_handle_is_equal(&dir, &c->root))
+		return 0;
+	attr.is_full = false; /* of dir, not of what a failure has left */
+	return check_file_system(c, path, &dir, &attr, err);
 }
 
 static uint32_t owner_of(bool given, uint32_t wanted, uint32_t otherwise)
@@ -239,14 +351,12 @@ static int find_existing(struct nfs_client *c, const char *path, struct nfs_hand
 	struct directory_place place;
 	int r;
 
-	r = directory_locate(c, path, &place, err);
-	if (r == 0)
-		r = nfs_lookup(c, &place.parent, place.base, ret, ret_attr);
+	r = directory_find(c, path, &place, ret, ret_attr, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
 				 path, c->export.server, c->export.share);
-	return r < 0 ? nfs_error_set(err, c, r, "looking up '%s'", path) : 0;
+	return r;
 }
 
 /* Makes it, or finds it: *ret_found. */
@@ -254,9 +364,12 @@ static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode,
 			struct directory_place *place, struct nfs_handle *ret,
 			struct nfs_attr *ret_attr, bool *ret_found, struct error *err)
 {
+	struct nfs_attr parent = { .is_full = false };
 	int r;
 
 	r = directory_make_parents(c, path, place, err);
+	if (r == 0 && strchr(path, '/') != NULL)
+		r = check_file_system(c, path, &place->parent, &parent, err);
 	if (r < 0)
 		return r;
 	r = nfs_mkdir(c, &place->parent, place->base, mode, ret, ret_attr);
@@ -277,10 +390,44 @@ static int complete_owner(struct nfs_client *c, const struct nfs_handle *handle,
 	return nfs_getattr(c, handle, attr);
 }
 
-int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
-		   struct error *err)
+/* One that is there: whether a volume may have it. 0, or the error. */
+static int check_found(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		       const struct nfs_handle *handle, struct nfs_attr *attr, struct error *err)
 {
-	uint32_t mode = wish->mode != 0 ? wish->mode : NEW_MODE;
+	struct owner owner;
+	int r;
+
+	if (attr->type != NFS_TYPE_DIRECTORY)
+		return not_a_directory(c, path, strlen(path), attr, err);
+	if (wish->existing == EXISTING_REFUSE)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
+				 path, c->export.server, c->export.share);
+	r = check_not_own(c, handle, path, strlen(path), err);
+	if (r == 0)
+		r = check_file_system(c, path, handle, attr, err);
+	if (r == 0)
+		r = owner_find(c, path, wish->others, &owner, err);
+	return r <= 0 ? r : owner_refuse(c, path, &owner, wish->others->volume, err);
+}
+
+void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish)
+{
+	struct owner_question q = *wish->others;
+	struct error unused = { .code = ERROR_OK };
+	struct directory_place place;
+	struct owner owner;
+
+	q.scope = OWNER_VOLUMES;
+	if (owner_find(c, path, &q, &owner, &unused) == 0 &&
+	    directory_locate(c, path, &place, &unused) == 0)
+		(void)nfs_rmdir(c, &place.parent, place.base);
+}
+
+int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		   bool *ret_made, struct error *err)
+{
+	uint32_t mode = wish->mode != 0 ? wish->mode : DIRECTORY_MODE;
 	struct directory_place place;
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -293,17 +440,9 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		r = make_or_find(c, path, mode, &place, &handle, &attr, &found, err);
 	if (r < 0)
 		return r;
-	if (attr.type != NFS_TYPE_DIRECTORY)
-		return not_a_directory(c, path, strlen(path), &attr, err);
-	if (found && wish->existing == EXISTING_REFUSE)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
-				 path, c->export.server, c->export.share);
-	if (found && wish->check != NULL) {
-		r = wish->check(c, path, err);
-		if (r < 0)
-			return r;
-	}
+	r = found ? check_found(c, path, wish, &handle, &attr, err) : 0;
+	if (r < 0)
+		return r;
 	if (found && wish->mode == 0)
 		mode = 0;
 	r = complete_owner(c, &handle, &wish->owner, &attr);
@@ -312,7 +451,8 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	else
 		r = set_attributes(c, path, &handle, &attr, mode, found, &wish->owner, err);
 	if (r < 0 && !found)
-		(void)nfs_rmdir(c, &place.parent, place.base); /* the request fails as a whole */
+		directory_unmake(c, path, wish); /* the request fails as a whole */
+	*ret_made = r == 0 && !found;
 	return r;
 }
 
@@ -329,7 +469,7 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 	nfs_state_trash_name(name, c, key);
 	r = nfs_rename(c, &place->parent, place->base, trash, name);
 	/* Another file system below the share, or a directory that is not ours to move. */
-	if (r == -EXDEV || r == -EACCES || r == -EPERM)
+	if (r == -EXDEV || r == -EBUSY || r == -EACCES || r == -EPERM)
 		return -EXDEV;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "moving '%s' into the trash", place->base);
@@ -350,6 +490,29 @@ static int in_the_way(struct nfs_client *c, const struct directory_place *place,
 	return not_a_directory(c, place->base, strlen(place->base), &attr, err);
 }
 
+/* A file system is mounted there: what is in it was never put there by way of this share alone. */
+static int check_no_mount(struct nfs_client *c, const struct directory_place *place, struct error *err)
+{
+	struct nfs_attr attr = { .is_full = false }, above = { .is_full = false };
+	struct nfs_handle handle;
+	int r;
+
+	r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
+	if (r == 0)
+		r = complete(c, &handle, &attr);
+	if (r == 0)
+		r = nfs_stat(c, &place->parent, &above);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
+	if (is_same_file_system(&attr, &above))
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "on '%s' on %s:%s another file system is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
+			 place->base, c->export.server, c->export.share);
+}
+
 int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
 		     bool *ret_trashed, struct error *err)
 {
@@ -361,13 +524,19 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		return 0;
 	if (r == -ENOTDIR)
 		return in_the_way(c, place, err);
+	/* Servers differ in what they say of a directory that something is mounted on. The first error wins. */
+	if (r == -EBUSY || r == -EXDEV || r == -EACCES || r == -EPERM)
+		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
 	r = move_to_trash(c, place, key, err);
-	if (r == -EXDEV)
-		return tree_remove(c, &place->parent, place->base, NULL, NULL, err);
-	*ret_trashed = r == 0;
-	return r;
+	if (r != -EXDEV) {
+		*ret_trashed = r == 0;
+		return r;
+	}
+	/* In its place, and in the call: there is no trash on that file system. */
+	r = check_no_mount(c, place, err);
+	return r < 0 ? r : tree_remove(c, &place->parent, place->base, NULL, NULL, err);
 }
 
 /* A purge within a call, for the log. */
@@ -442,8 +611,12 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "reading the trash");
 	for (i = 0; i < t.n; i++) {
-		if (r == 0)
-			r = tree_remove(c, trash, t.names[i], NULL, &p.stats, err);
+		/* One that cannot be removed does not keep the others. */
+		if (!c->broken) {
+			int one = tree_remove(c, trash, t.names[i], NULL, &p.stats, err);
+
+			r = r < 0 ? r : one;
+		}
 		free(t.names[i]);
 	}
 	free(t.names);
@@ -451,114 +624,6 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 	if (r == 0 && p.stats.reported_ns != p.started_ns)
 		log_purge(&p, key, "Purged");
 	return r;
-}
-
-/*
- * "archived-" goes before the first component, as csi-driver-nfs has it. A component that becomes too
- * long is cut and told from others by a hash.
- */
-static int put_archive_name(struct buf *b, const char *path)
-{
-	const size_t prefix = strlen(ARCHIVE_PREFIX);
-	size_t first = strcspn(path, "/");
-	bool only = path[first] == '\0';
-	size_t room = PATH_COMPONENT_MAX - prefix - (only ? ARCHIVE_DATE_MAX : 0);
-
-	if (first <= room)
-		return buf_printf(b, "%s%s", ARCHIVE_PREFIX, path);
-	return buf_printf(b, "%s%.*s-%016" PRIx64 "%s", ARCHIVE_PREFIX,
-			  (int)str_utf8_cut(path, room - ARCHIVE_HASH), path, str_hash(path, first),
-			  path + first);
-}
-
-static char *archive_path(const char *path, int attempt)
-{
-	cleanup_buf struct buf b = { 0 };
-	struct timespec now;
-	struct tm tm;
-	char when[ARCHIVE_DATE_MAX];
-
-	if (put_archive_name(&b, path) < 0)
-		return NULL;
-	if (attempt == 0)
-		return buf_steal(&b);
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	if (gmtime_r(&now.tv_sec, &tm) == NULL)
-		return NULL;
-	(void)strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
-	if (buf_printf(&b, ".%s", when) < 0 || (attempt > 1 && buf_printf(&b, ".%d", attempt) < 0))
-		return NULL;
-	return buf_steal(&b);
-}
-
-/* RENAME would replace an empty directory of that name, so the name is looked up first. */
-static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
-		      const char *archive, struct error *err)
-{
-	struct directory_place to;
-	struct nfs_handle handle;
-	int r;
-
-	r = directory_make_parents(c, archive, &to, err);
-	if (r < 0)
-		return r;
-	r = nfs_lookup(c, &to.parent, to.base, &handle, NULL);
-	if (r == 0)
-		return -EEXIST;
-	if (r == -ENOENT)
-		r = nfs_rename(c, &from->parent, from->base, &to.parent, to.base);
-	if (r == -ENOTEMPTY)
-		return -EEXIST;
-	if (r < 0 && r != -ENOENT)
-		return nfs_error_set(err, c, r, "archiving '%s' as '%s'", path, archive);
-	return 0;
-}
-
-static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
-			  struct error *err)
-{
-	struct directory_place place;
-	int r;
-
-	r = directory_locate(c, archive, &place, err);
-	if (r == -ENOENT)
-		return 0;
-	return r < 0 ? r : directory_remove(c, &place, place.base, ret_trashed, err);
-}
-
-int directory_archive(struct nfs_client *c, const char *path, bool replace, bool *ret_trashed,
-		      struct error *err)
-{
-	struct directory_place from;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
-	int r, attempt;
-
-	r = directory_locate(c, path, &from, err);
-	if (r == 0)
-		r = nfs_lookup(c, &from.parent, from.base, &handle, &attr);
-	if (r == -ENOENT)
-		return 0; /* archived before */
-	if (r < 0)
-		return nfs_error_set(err, c, r, "looking up '%s'", path);
-	if (attr.type != NFS_TYPE_DIRECTORY)
-		return not_a_directory(c, path, strlen(path), &attr, err);
-	for (attempt = 0; attempt < ARCHIVE_TRIES; attempt++) {
-		cleanup_free char *archive = archive_path(path, attempt);
-
-		if (archive == NULL)
-			return error_oom(err);
-		r = archive_as(c, &from, path, archive, err);
-		if (r == -EEXIST && replace && attempt == 0) {
-			r = remove_archive(c, archive, ret_trashed, err);
-			if (r == 0)
-				r = archive_as(c, &from, path, archive, err);
-		}
-		if (r != -EEXIST)
-			return r;
-	}
-	return error_set(err, ERROR_ABORTED, "no free name for the archive of '%s' on %s:%s", path,
-			 c->export.server, c->export.share);
 }
 
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)
@@ -579,9 +644,11 @@ int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)
 static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
 			 struct error *err)
 {
+	const struct owner_question q = { .scope = OWNER_AT };
 	cleanup_record struct record rec = { .n = 0 };
 	char key[RECORD_NAME_MAX + 1];
 	struct directory_place place;
+	struct owner owner;
 	int r;
 
 	directory_key(key, path, strlen(path));
@@ -592,6 +659,9 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 		return r;
 	if (!str_eq(record_get(&rec, "dir"), path))
 		return 0;
+	r = owner_find(c, path, &q, &owner, err);
+	if (r != 0)
+		return r < 0 ? r : 0; /* a volume has made it its own since */
 	r = directory_locate(c, path, &place, err);
 	if (r == 0)
 		r = nfs_rmdir(c, &place.parent, place.base);

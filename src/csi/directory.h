@@ -9,6 +9,7 @@
 #ifndef CSI_DIRECTORY_H
 #define CSI_DIRECTORY_H
 
+#include "csi/owner.h"
 #include "csi/params.h"
 #include "nfs/client.h"
 #include "nfs/record.h"
@@ -19,15 +20,39 @@ struct directory_place {
 	const char *base; /* points into the path */
 };
 
+/* Mode of directories that are made, where nothing else is asked for. */
+#define DIRECTORY_MODE 0755
+
+#define DIRECTORY_ARCHIVE_PREFIX "archived-" /* as csi-driver-nfs has it */
+
 /*
  * A name for what the driver notes about a directory: its path, escaped, or cut and with a hash where that
- * is too long.
+ * is too long. The hash is the same for names that differ in the case of ASCII letters only.
  */
 void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len);
 
-/* Finds the place of a path. -ENOENT, unreported, where a directory above it is missing. */
+/*
+ * Finds the place of a path. -ENOENT, unreported, where a directory above it is missing. A path that
+ * leads into the driver's own folder, by whatever spelling, is FAILED_PRECONDITION.
+ */
 int directory_locate(struct nfs_client *c, const char *path, struct directory_place *ret,
 		     struct error *err);
+
+/*
+ * The directory at path, with its attributes. -ENOENT, unreported, where there is nothing, and
+ * FAILED_PRECONDITION where there is something else, or the driver's own folder.
+ */
+int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
+		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err);
+
+/* FAILED_PRECONDITION for a rename that the server does not do: -EXDEV. */
+int directory_apart(struct nfs_client *c, const char *path, struct error *err);
+
+/*
+ * Whether path, or the directory above it that is there, is on the file system of the driver's own
+ * folder: nothing can be renamed from there to here otherwise. 0, or FAILED_PRECONDITION.
+ */
+int directory_check_file_system(struct nfs_client *c, const char *path, struct error *err);
 
 /*
  * As directory_locate(), but makes the directories above that are missing, and notes on the share
@@ -41,16 +66,19 @@ struct directory_wish {
 	uint32_t mode; /* 0: 0755 for a new one, and an old one's is left alone */
 	struct volume_owner owner;
 	enum volume_existing existing; /* what one that is there means */
-	/* Whether one that is there may be taken: 0, or the error. NULL: it may. */
-	int (*check)(struct nfs_client *c, const char *path, struct error *err);
+	const struct owner_question *others; /* whose must it not be; see csi/owner.h */
 };
 
 /*
  * Makes the directory at path, with parents, or finds it. Errors: FAILED_PRECONDITION where one is
  * there, or is not, against the wish, otherwise as nfs_error_set(). What was made is gone after one.
+ * *ret_made tells whether it was made just now.
  */
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
-		   struct error *err);
+		   bool *ret_made, struct error *err);
+
+/* Takes back what directory_make() has made, unless somebody has it since, or something is in it. */
+void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish);
 
 /*
  * Removes the directory at place: at once when it is empty, else by a move into the trash under a
@@ -60,12 +88,13 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		     bool *ret_trashed, struct error *err);
 
 /*
- * Renames path to archived-path. Where there is an archive of that name it is removed first, if it is
- * to be replaced (*ret_trashed as above), or else the new one gets a dated name. 0 too where path is
+ * Renames path, which is that of volume key, to archived-path. Where there is an archive of that name
+ * it is removed first, if it is to be replaced (*ret_trashed as above), or else the new one gets a dated
+ * name; where others have what it would touch, a date behind the first component. 0 too where path is
  * gone.
  */
-int directory_archive(struct nfs_client *c, const char *path, bool replace, bool *ret_trashed,
-		      struct error *err);
+int directory_archive(struct nfs_client *c, const char *path, const char *key, bool replace,
+		      bool *ret_trashed, struct error *err);
 
 /*
  * Removes what directory_remove() has put into the trash under that key, now or in a call before this
@@ -76,7 +105,10 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err);
 /* Whether there is nothing at path. Returns 1, 0 or a negative errno. */
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);
 
-/* Removes the directories above path that the driver made and that are empty, deepest first. */
+/*
+ * Removes the directories above path that the driver made, that are empty and that are no volume's,
+ * deepest first.
+ */
 int directory_remove_parents(struct nfs_client *c, const char *path, struct error *err);
 
 #endif

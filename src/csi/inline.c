@@ -75,19 +75,27 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-bool inline_is_allowed(const char *list, const char *server, const char *path)
+int inline_top(const char *list, const char *server, const char *path, char **ret)
 {
 	cleanup_strv struct strv entries = { NULL, 0 };
+	cleanup_free char *outermost = NULL;
 	size_t i;
+	int r;
 
-	if (list == NULL || strv_split(&entries, list, ',') < 0)
-		return false;
-	for (i = 0; i < entries.n; i++) {
+	r = list != NULL ? strv_split(&entries, list, ',') : 0;
+	for (i = 0; r == 0 && i < entries.n; i++) {
 		cleanup_free char *host = NULL, *top = NULL;
 
-		if (split(entries.items[i], &host, &top) == 0 && str_eq_nocase(host, server) &&
-		    is_below(path, top))
-			return true;
+		r = split(entries.items[i], &host, &top);
+		if (r < 0 || !str_eq_nocase(host, server) || !is_below(path, top))
+			continue;
+		if (outermost != NULL && strlen(outermost) <= strlen(top))
+			continue;
+		free(outermost);
+		outermost = steal_ptr(&top);
 	}
-	return false;
+	if (r < 0)
+		return r;
+	*ret = steal_ptr(&outermost);
+	return 0;
 }

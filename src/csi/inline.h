@@ -25,7 +25,11 @@ int inline_list_check(const char *list, struct error *err);
  */
 bool inline_is_asked(const char *volume_id, const struct csi_map *context);
 
-/* Whether the list, which may be NULL, has the path on that server, or a directory above it. */
-bool inline_is_allowed(const char *list, const char *server, const char *path);
+/*
+ * The path of the list's entry that has the path on that server, or a directory above it: of several the
+ * outermost one, since a pod that may mount that one may have written all below it. *ret is NULL where
+ * none has, as with a list that is NULL. Returns 0 or -ENOMEM. The caller frees.
+ */
+int inline_top(const char *list, const char *server, const char *path, char **ret);
 
 #endif

@@ -71,11 +71,21 @@ static void clear(struct found *list, size_t *n)
 	*n = 0;
 }
 
+static size_t bytes_of(const struct record *rec)
+{
+	size_t n = 64, i;
+
+	for (i = 0; i < rec->n; i++)
+		n += strlen(rec->pairs[i].key) + strlen(rec->pairs[i].value) + 8;
+	return n;
+}
+
 static void drop_entries(struct listing *l, size_t from)
 {
 	for (; l->n > from; l->n--) {
 		struct entry *e = &l->entries[l->n - 1];
 
+		l->bytes -= bytes_of(&e->record);
 		record_done(&e->record);
 		free(e->key);
 		free(e->context);
@@ -296,15 +306,6 @@ static int condition_of(struct listing *l, struct nfs_client *c, const struct re
 		return r;
 	*ret = r == 0;
 	return 0;
-}
-
-static size_t bytes_of(const struct record *rec)
-{
-	size_t n = 64, i;
-
-	for (i = 0; i < rec->n; i++)
-		n += strlen(rec->pairs[i].key) + strlen(rec->pairs[i].value) + 8;
-	return n;
 }
 
 static int take_volumes(struct listing *l, struct nfs_client *c, const struct nfs_handle *folder,

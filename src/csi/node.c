@@ -29,6 +29,7 @@ static const struct csi_driver *driver_of(Csi__V1__Node_Service *service)
 struct publication {
 	struct volume_params params;
 	char *path; /* on the server */
+	char *top; /* directory from which the path is walked; NULL: the server is asked for all of it */
 	char *options; /* mount flags, then the mountOptions attribute */
 	bool read_only;
 	bool exclusive; /* SINGLE_NODE_SINGLE_WRITER */
@@ -38,6 +39,7 @@ static void publication_done(struct publication *x)
 {
 	volume_params_done(&x->params);
 	free(x->path);
+	free(x->top);
 	free(x->options);
 }
 
@@ -74,14 +76,26 @@ static char *join_options(const char *flags, const char *attribute, const char *
 }
 
 /* A pod may name what it mounts only where the administrator has said so. */
-static int check_inline(const struct csi_driver *driver, const struct publication *x,
-			struct error *err)
+static int take_inline_top(const struct csi_driver *driver, struct publication *x, struct error *err)
 {
-	if (inline_is_allowed(driver->inline_volumes, x->params.server, x->path))
+	int r = inline_top(driver->inline_volumes, x->params.server, x->path, &x->top);
+
+	if (r < 0)
+		return error_oom(err);
+	if (x->top != NULL)
 		return 0;
 	return error_set(err, ERROR_PERMISSION_DENIED,
 			 "inline volumes of '%s:%s' are not allowed on this node; see --inline-volumes",
 			 x->params.server, x->path);
+}
+
+/* What lies between a share and a volume may be a volume as well, and a pod write there. */
+static int take_top(struct publication *x, struct error *err)
+{
+	if (x->params.subdir == NULL || strchr(x->params.subdir, '/') == NULL)
+		return 0;
+	x->top = path_join_root(x->params.share, NULL);
+	return x->top != NULL ? 0 : error_oom(err);
 }
 
 static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
@@ -108,9 +122,10 @@ static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVo
 	x->options = join_options(flags, x->params.mount_options, is_inline ? INLINE_OPTIONS : NULL);
 	if (x->options == NULL)
 		return error_oom(err);
-	x->read_only = in->readonly || access_mode_is_read_only(in->volume_capability);
+	/* Not by the access mode: of a volume's several ones kubelet sends the first. */
+	x->read_only = in->readonly;
 	x->exclusive = access_mode_is_exclusive(in->volume_capability);
-	r = is_inline ? check_inline(driver, x, err) : 0;
+	r = is_inline ? take_inline_top(driver, x, err) : take_top(x, err);
 	return r < 0 ? r : mount_options_check(x->options, err);
 }
 
@@ -132,13 +147,64 @@ static bool options_are_read_only(const char *options)
 	}
 }
 
-/* Something is mounted at the target already: the same, or another volume. */
-static int check_mounted(const struct publication *x, const struct mount_info *info,
-			 const char *target, struct error *err)
+/* Without a subDir the volume is the export's root, whose mode is not ours; nor is that of an inline top. */
+static uint32_t mode_of(const struct publication *x)
 {
-	bool read_only = x->read_only || options_are_read_only(x->options);
+	if (x->params.subdir == NULL || (x->top != NULL && strcmp(x->path, x->top) == 0))
+		return 0;
+	return x->params.mode;
+}
 
-	if (!mount_info_is_of(info, x->params.server, x->path))
+static struct mount_request request_of(const struct publication *x, const char *target)
+{
+	return (struct mount_request){
+		.server = x->params.server,
+		.path = x->path,
+		.top = x->top,
+		.target = target,
+		.options = x->options,
+		.read_only = x->read_only,
+		.mode = mode_of(x),
+	};
+}
+
+/*
+ * Whether the mount is of the volume. Where mountinfo has another path for it, a symbolic link on the server
+ * may have led there, or the directory was renamed: then what the volume's path is now decides.
+ */
+static int is_of_volume(struct mounter *m, const struct publication *x, const struct mount_info *info,
+			const char *target, bool *ret, struct error *err)
+{
+	const struct mount_request request = request_of(x, target);
+	int r;
+
+	*ret = mount_info_is_of(info, x->params.server, x->path);
+	if (*ret || !mount_info_is_nfs(info) || !mount_info_is_on(info, x->params.server))
+		return 0;
+	/* A stale one is not compared: it is made anew. */
+	r = m->ops->verify(m, target, info, 0, err);
+	if (r < 0)
+		return r;
+	r = m->ops->compare(m, &request, ret, err);
+	/* What is mounted is not it where there is none. */
+	if (r < 0 && err->code == ERROR_NOT_FOUND) {
+		error_clear(err);
+		return 0;
+	}
+	return r;
+}
+
+/* Something is mounted at the target already: the same, or another volume. */
+static int check_mounted(struct mounter *m, const struct publication *x,
+			 const struct mount_info *info, const char *target, struct error *err)
+{
+	bool read_only = x->read_only || options_are_read_only(x->options), same;
+	int r;
+
+	r = is_of_volume(m, x, info, target, &same, err);
+	if (r < 0)
+		return r;
+	if (!same)
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "target_path: '%s' has another volume mounted, from '%s'", target,
 				 info->source);
@@ -163,12 +229,6 @@ static int make_target(const char *target, struct error *err)
 	return error_sys(err, ERROR_INTERNAL, errno, "cannot make target_path '%s'", target);
 }
 
-/* Without a subDir the volume is the export's root, whose mode is not ours. */
-static uint32_t mode_of(const struct publication *x)
-{
-	return x->params.subdir != NULL ? x->params.mode : 0;
-}
-
 /*
  * What is mounted there may be what is asked for. Returns 1 when it is, 0 when nothing is mounted, or was
  * and was stale, or a negative errno.
@@ -182,7 +242,7 @@ static int check_target(struct mounter *m, const struct publication *x, const ch
 	r = m->ops->find(m, target, &info, err);
 	if (r < 0 || info == NULL)
 		return r;
-	r = check_mounted(x, info, target, err);
+	r = check_mounted(m, x, info, target, err);
 	if (r == 0)
 		r = m->ops->verify(m, target, info, mode_of(x), err);
 	if (r != -ESTALE)
@@ -194,14 +254,7 @@ static int check_target(struct mounter *m, const struct publication *x, const ch
 static int mount_volume(const struct csi_driver *driver, const struct publication *x,
 			const char *target, struct error *err)
 {
-	const struct mount_request request = {
-		.server = x->params.server,
-		.path = x->path,
-		.target = target,
-		.options = x->options,
-		.read_only = x->read_only,
-		.mode = mode_of(x),
-	};
+	const struct mount_request request = request_of(x, target);
 	struct mounter *m = driver->mounter;
 	int r, made;
 

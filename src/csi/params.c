@@ -286,6 +286,7 @@ static int take_subdir(struct volume_params *p, const char *value, const struct 
 		return r;
 	free(p->subdir);
 	p->subdir = steal_ptr(&trimmed);
+	p->has_variables = strstr(value, "${") != NULL;
 	return 0;
 }
 
@@ -320,6 +321,7 @@ static int take_existing(struct volume_params *p, const char *value, const struc
 	if (existing_parse(value, &p->existing) < 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "existingDirectory: must be adopt, require or refuse");
+	p->has_existing = true;
 	return 0;
 }
 

@@ -47,6 +47,8 @@ struct volume_params {
 	uint32_t mode; /* mountPermissions; 0: leave */
 	struct volume_owner owner; /* uid and gid */
 	unsigned int given; /* of enum volume_mutable: what the map had a value for */
+	bool has_variables; /* subDir is not the same for all volumes of the class */
+	bool has_existing; /* existingDirectory was given */
 	enum volume_existing existing; /* existingDirectory */
 	char *mount_options; /* the volume attribute; NULL: none */
 };

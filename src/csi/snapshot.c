@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "csi/build.h"
 #include "csi/directory.h"
+#include "csi/owner.h"
 #include "csi/usage.h"
 #include "csi/validate.h"
 #include "csi/volume.h"
@@ -101,23 +102,37 @@ static int look_for_others(void *data, const struct nfs_entry *entry)
 	return 0;
 }
 
-/*
- * What has no record is known by its archive, and that nothing else is beside it, as csi-driver-nfs has it:
- * a volume may well hold a file of that name.
- */
-static int check_alone(struct nfs_client *c, struct snapshot *s, struct error *err)
+int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source, struct error *err)
 {
-	struct lonely l = { .source = s->id.on_delete };
+	struct lonely l = { .source = source };
 	struct nfs_handle folder;
 	int r;
 
-	r = nfs_lookup(c, &c->root, s->id.subdir, &folder, NULL);
+	r = nfs_lookup(c, &c->root, name, &folder, NULL);
 	if (r == 0)
 		r = nfs_readdir(c, &folder, look_for_others, &l);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "looking for snapshot '%s'", s->id.subdir);
-	s->has_archive = !l.has_others;
-	return 0;
+		return nfs_error_set(err, c, r, "looking for snapshot '%s'", name);
+	return !l.has_others;
+}
+
+/*
+ * What has no record is known by its archive, and that nothing else is beside it, as csi-driver-nfs has it:
+ * a volume may well hold a file of that name. One that has a record is none, whatever is in it.
+ */
+static int check_alone(struct nfs_client *c, struct snapshot *s, struct error *err)
+{
+	const struct owner_question q = { .scope = OWNER_VOLUMES };
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, s->id.subdir, &q, &owner, err);
+	s->has_archive = false;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = snapshot_is_alone(c, s->id.subdir, s->id.on_delete, err);
+	s->has_archive = r > 0;
+	return r < 0 ? r : 0;
 }
 
 static int check_id(struct snapshot *s, struct error *err)
@@ -160,27 +175,6 @@ int snapshot_read(struct snapshot *s, const struct csi_driver *driver, struct er
 	return csi_with_reader(driver, &s->export, read_work, s, err);
 }
 
-int snapshot_has_directory(struct nfs_client *c, const char *path, struct error *err)
-{
-	const size_t len = strcspn(path, "/"); /* of its first component */
-	char key[RECORD_NAME_MAX + 1];
-	struct record rec = { .n = 0 };
-	const struct nfs_handle *folder;
-	int r;
-
-	if (len >= sizeof(key))
-		return 0;
-	memcpy(key, path, len);
-	key[len] = '\0';
-	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
-	if (r == 0)
-		r = record_read(c, folder, key, &rec, err);
-	record_done(&rec);
-	if (r == -ENOENT)
-		return 0;
-	return r < 0 ? r : 1;
-}
-
 bool snapshot_is_ready(const struct snapshot *s)
 {
 	return s->has_archive && (s->record.n == 0 || build_is_ready(&s->record));
@@ -202,12 +196,26 @@ struct removal {
 static int remove_directory(struct nfs_client *c, struct removal *x, struct error *err)
 {
 	const struct snapshot *s = x->snapshot;
-	struct directory_place place = { .parent = c->root, .base = s->id.subdir };
+	const struct owner_question q = { .snapshot = s->id.subdir,
+					  .scope = OWNER_VOLUMES,
+					  .finished = true };
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	struct owner owner;
 	int r = s->has_archive;
 
 	if (r == 0)
 		r = build_is_in_place(c, &s->record, s->id.subdir, err);
-	return r <= 0 ? r : directory_remove(c, &place, s->id.subdir, &x->trash.is_used, err);
+	if (r <= 0)
+		return r;
+	r = owner_find(c, s->id.subdir, &q, &owner, err);
+	if (r != 0)
+		return r < 0 ? r : owner_refuse(c, s->id.subdir, &owner, s->id.subdir, err);
+	r = directory_find(c, s->id.subdir, &place, &handle, &attr, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return directory_remove(c, &place, s->id.subdir, &x->trash.is_used, err);
 }
 
 static int remove_work(struct nfs_client *c, void *data, struct error *err)

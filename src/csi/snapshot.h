@@ -29,6 +29,12 @@
 #define SNAPSHOT_WORK_KEY_MAX (sizeof(SNAPSHOT_WORK_PREFIX) + RECORD_NAME_MAX)
 void snapshot_work_key(char ret[SNAPSHOT_WORK_KEY_MAX], const char *name);
 
+/*
+ * Of a directory that is taken for a snapshot's by what is in it: whether nothing else is there than archives
+ * of source, as csi-driver-nfs leaves it. Returns 1, 0 or a negative errno.
+ */
+int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source, struct error *err);
+
 struct snapshot {
 	struct volume_id id; /* subdir: name, on_delete: source */
 	struct nfs_export export;
@@ -47,9 +53,6 @@ int snapshot_init(struct snapshot *s, const struct csi_driver *driver, const cha
 
 /* Reads the record, and looks for the archive. */
 int snapshot_read(struct snapshot *s, const struct csi_driver *driver, struct error *err);
-
-/* Whether the directory at path is that of a snapshot with a record, or in one. 1, 0 or a negative errno. */
-int snapshot_has_directory(struct nfs_client *c, const char *path, struct error *err);
 
 /* Whether it is there, and complete. */
 bool snapshot_is_ready(const struct snapshot *s);

@@ -21,6 +21,10 @@
 #include "nfs/calls.h"
 #include "nfs/state.h"
 
+/* What clients of gRPC take at once is 4 MiB; an entry is over when it has passed this. */
+#define PAGE_BYTES_MAX (3500 * 1024)
+#define ENTRY_BYTES 64 /* numbers, times and frames of one entry */
+
 /* -------- messages -------- */
 
 void snapshot_message_of_record(struct snapshot_message *m, const struct record *rec)
@@ -99,15 +103,24 @@ struct list_of_snapshots {
 	struct nfs_export *current;
 	const char *after; /* key behind which to start; NULL: from the start */
 	size_t max;
-	bool full;
+	size_t bytes;
+	bool full; /* there is more */
 	struct entry *entries;
 	size_t n, mark; /* mark: before the current export */
 	struct strv keys; /* on the current export */
 };
 
+/* An entry of a page, packed. */
+static size_t bytes_of(const struct record *rec)
+{
+	return ENTRY_BYTES + strlen(record_get(rec, SNAPSHOT_KEY_ID)) +
+	       strlen(record_get(rec, SNAPSHOT_KEY_SOURCE));
+}
+
 static void drop_entries(struct list_of_snapshots *l, size_t from)
 {
 	for (; l->n > from; l->n--) {
+		l->bytes -= bytes_of(&l->entries[l->n - 1].record);
 		record_done(&l->entries[l->n - 1].record);
 		free(l->entries[l->n - 1].key);
 	}
@@ -155,6 +168,7 @@ static int add(struct list_of_snapshots *l, const char *key, struct record *rec)
 		return -ENOMEM;
 	entries[l->n].record = *rec;
 	*rec = (struct record){ .n = 0 };
+	l->bytes += bytes_of(&entries[l->n].record);
 	l->n++;
 	return 0;
 }
@@ -180,7 +194,7 @@ static int read_one(struct list_of_snapshots *l, struct nfs_client *c,
 	if (!is_whole(&rec) ||
 	    (l->source != NULL && strcmp(record_get(&rec, SNAPSHOT_KEY_SOURCE), l->source) != 0))
 		return 0;
-	if (l->n == l->max) {
+	if (l->n == l->max || l->bytes > PAGE_BYTES_MAX) {
 		l->full = true;
 		return 0;
 	}

@@ -7,11 +7,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/list.h"
 #include "base/str.h"
 #include "csi/directory.h"
-#include "csi/volume.h"
 #include "nfs/calls.h"
 #include "nfs/record.h"
 #include "nfs/state.h"
@@ -23,7 +23,8 @@ bool usage_overlaps(const char *a, const char *b)
 	size_t n = strlen(a), m = strlen(b);
 	size_t shorter = n < m ? n : m;
 
-	if (strncmp(a, b, shorter) != 0)
+	/* Some servers fold case; to keep apart what is apart costs nothing here. */
+	if (strncasecmp(a, b, shorter) != 0)
 		return false;
 	return n == m || (n < m ? b[n] : a[m]) == '/';
 }
@@ -33,55 +34,87 @@ static int failed(struct nfs_client *c, int r, const char *dir, struct error *er
 	return nfs_error_set(err, c, r, "noting who uses '%s'", dir);
 }
 
-/* Where the path that starts after the first len bytes of dir ends: the next slash, or the end. */
-static size_t next_prefix(const char *dir, size_t len)
+size_t usage_next_prefix(const char *dir, size_t len)
 {
 	if (len > 0)
 		len++;
 	return len + strcspn(dir + len, "/");
 }
 
-static int open_users(struct nfs_client *c, const struct nfs_handle *folder, const char *dir,
-		      size_t len, bool make, char name[RECORD_NAME_MAX + 1], struct nfs_handle *ret,
-		      struct error *err)
+void usage_exact_name(char name[USAGE_EXACT_MAX], const char *dir, size_t len)
 {
 	directory_key(name, dir, len);
-	return nfs_state_open(c, folder, name, make, ret, err);
+	(void)strcat(name, "%"); /* no key of a directory ends so */
+}
+
+/* Leaves a note in that folder. */
+static int put_note(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
+		    const char *key, const char *dir, struct error *err)
+{
+	struct nfs_handle users;
+	int r;
+
+	r = nfs_state_open(c, folder, name, true, &users, err);
+	if (r < 0)
+		return r;
+	r = nfs_symlink(c, &users, key, NOTE_TEXT);
+	if (r == -ENOENT)
+		r = -ESTALE; /* its last user has just gone, and it with him */
+	return r < 0 && r != -EEXIST ? failed(c, r, dir, err) : 0;
+}
+
+static int take_note(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
+		     const char *key, const char *dir, struct error *err)
+{
+	struct nfs_handle users;
+	int r;
+
+	r = nfs_state_open(c, folder, name, false, &users, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_remove(c, &users, key);
+	if (r < 0 && r != -ENOENT)
+		return failed(c, r, dir, err);
+	(void)nfs_rmdir(c, folder, name); /* the last user takes it along; others keep it */
+	return 0;
+}
+
+/* One note for the directory alone, and one for it and each directory above. */
+static int for_each_note(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+			 const char *dir,
+			 int (*fn)(struct nfs_client *c, const struct nfs_handle *folder,
+				   const char *name, const char *key, const char *dir,
+				   struct error *err),
+			 struct error *err)
+{
+	char name[USAGE_EXACT_MAX];
+	size_t len = 0;
+	int r;
+
+	usage_exact_name(name, dir, strlen(dir));
+	r = fn(c, folder, name, key, dir, err);
+	while (r == 0 && dir[len] != '\0') {
+		len = usage_next_prefix(dir, len);
+		directory_key(name, dir, len);
+		r = fn(c, folder, name, key, dir, err);
+	}
+	return r;
 }
 
 int usage_note(struct nfs_client *c, const char *key, const char *dir, struct error *err)
 {
 	const struct nfs_handle *folder;
-	char name[RECORD_NAME_MAX + 1];
-	struct nfs_handle users;
-	size_t len = 0;
 	int r;
 
 	if (strcmp(key, dir) == 0)
 		return 0;
 	r = nfs_state_folder(c, NFS_FOLDER_USERS, true, &folder, err);
-	if (r < 0)
-		return r;
-	do {
-		len = next_prefix(dir, len);
-		r = open_users(c, folder, dir, len, true, name, &users, err);
-		if (r < 0)
-			return r;
-		r = nfs_symlink(c, &users, key, NOTE_TEXT);
-		if (r == -ENOENT)
-			r = -ESTALE; /* its last user has just gone, and it with him */
-		if (r < 0 && r != -EEXIST)
-			return failed(c, r, dir, err);
-	} while (dir[len] != '\0');
-	return 0;
+	return r < 0 ? r : for_each_note(c, folder, key, dir, put_note, err);
 }
 
 int usage_forget(struct nfs_client *c, const char *key, const char *dir, struct error *err)
 {
 	const struct nfs_handle *folder;
-	char name[RECORD_NAME_MAX + 1];
-	struct nfs_handle users;
-	size_t len = 0;
 	int r;
 
 	if (strcmp(key, dir) == 0)
@@ -89,117 +122,7 @@ int usage_forget(struct nfs_client *c, const char *key, const char *dir, struct 
 	r = nfs_state_folder(c, NFS_FOLDER_USERS, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	do {
-		len = next_prefix(dir, len);
-		r = open_users(c, folder, dir, len, false, name, &users, err);
-		if (r == -ENOENT)
-			continue;
-		if (r < 0)
-			return r;
-		r = nfs_remove(c, &users, key);
-		if (r < 0 && r != -ENOENT)
-			return failed(c, r, dir, err);
-		(void)nfs_rmdir(c, folder, name); /* the last user takes it along; others keep it */
-	} while (dir[len] != '\0');
-	return 0;
-}
-
-/* Whether there is a record under the key whose directory overlaps with dir. */
-static int is_user(struct nfs_client *c, const char *key, const char *dir, struct error *err)
-{
-	cleanup_record struct record rec = { .n = 0 };
-	const struct nfs_handle *folder;
-	const char *theirs;
-	int r;
-
-	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
-	if (r == 0)
-		r = record_read(c, folder, key, &rec, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	theirs = record_get(&rec, VOLUME_KEY_DIR);
-	return theirs != NULL && usage_overlaps(theirs, dir);
-}
-
-/* The keys in a folder of notes, without one's own. */
-struct notes {
-	const char *own;
-	char **keys;
-	size_t n;
-};
-
-static int take_note(void *data, const struct nfs_entry *entry)
-{
-	struct notes *notes = data;
-	char **keys;
-
-	if (strcmp(entry->name, notes->own) == 0)
-		return 0;
-	keys = reallocarray(notes->keys, notes->n + 1, sizeof(*keys));
-	if (keys == NULL)
-		return -ENOMEM;
-	notes->keys = keys;
-	keys[notes->n] = strdup(entry->name);
-	if (keys[notes->n] == NULL)
-		return -ENOMEM;
-	notes->n++;
-	return 0;
-}
-
-static int check_notes(struct nfs_client *c, const struct nfs_handle *users, const char *key,
-		       const char *dir, struct error *err)
-{
-	struct notes notes = { .own = key };
-	size_t i;
-	int r;
-
-	r = nfs_readdir(c, users, take_note, &notes);
-	if (r < 0)
-		r = failed(c, r, dir, err);
-	for (i = 0; i < notes.n && r == 0; i++)
-		r = is_user(c, notes.keys[i], dir, err);
-	for (i = 0; i < notes.n; i++)
-		free(notes.keys[i]);
-	free(notes.keys);
-	return r;
-}
-
-/* The volume that has no note, since its directory is its key. */
-static int check_plain(struct nfs_client *c, const char *key, const char *dir, struct error *err)
-{
-	char plain[RECORD_NAME_MAX + 1];
-	size_t len = next_prefix(dir, 0);
-
-	if (len > RECORD_NAME_MAX)
-		return 0;
-	memcpy(plain, dir, len);
-	plain[len] = '\0';
-	return strcmp(plain, key) == 0 ? 0 : is_user(c, plain, dir, err);
-}
-
-int usage_by_others(struct nfs_client *c, const char *key, const char *dir, struct error *err)
-{
-	const struct nfs_handle *folder;
-	char name[RECORD_NAME_MAX + 1];
-	struct nfs_handle users;
-	size_t len = 0;
-	int r;
-
-	r = check_plain(c, key, dir, err);
-	if (r != 0)
-		return r;
-	r = nfs_state_folder(c, NFS_FOLDER_USERS, false, &folder, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	do {
-		len = next_prefix(dir, len);
-		r = open_users(c, folder, dir, len, false, name, &users, err);
-		if (r == 0)
-			r = check_notes(c, &users, key, dir, err);
-		if (r != 0 && r != -ENOENT)
-			return r;
-	} while (dir[len] != '\0');
-	return 0;
+	return for_each_note(c, folder, key, dir, take_note, err);
 }
 
 /* -------- in this process -------- */

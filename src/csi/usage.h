@@ -5,19 +5,23 @@
  * Which volumes share a directory. A subDir may name the directory of another volume, one in it or
  * one around it; then what one volume deletes would be another's data. Each volume whose directory is
  * not simply its own key leaves a note under .csi-nfs/users/ for its directory and each one above it,
- * so that a few lookups tell who else is there, however many volumes the share has:
+ * and one more for its directory alone, so that a few lookups tell who else is there, however many
+ * volumes the share has:
  *
- *   users/<path, with %2F for a slash>/<key of the volume>
+ *   users/<path, with %2F for a slash>/<key of the volume>     it is there, or in it
+ *   users/<path, with %2F for a slash>%/<key of the volume>    it is there
  *
- * A note that leads to no record counts for nothing. Worker threads; what takes a client blocks.
+ * A note that leads to no record counts for nothing. csi/owner.h reads them. Worker threads; what
+ * takes a client blocks.
  */
 #ifndef CSI_USAGE_H
 #define CSI_USAGE_H
 
 #include "base/cleanup.h"
 #include "nfs/client.h"
+#include "nfs/record.h"
 
-/* Whether the paths are the same, or one leads to something in the other. */
+/* Whether the paths are the same, or one leads to something in the other, in any case. */
 bool usage_overlaps(const char *a, const char *b);
 
 /* Leaves the notes of a volume. 0 too where they are there. Errors as nfs_error_set(). */
@@ -26,11 +30,12 @@ int usage_note(struct nfs_client *c, const char *key, const char *dir, struct er
 /* Takes them back. */
 int usage_forget(struct nfs_client *c, const char *key, const char *dir, struct error *err);
 
-/*
- * Whether a volume other than that of key uses dir, something in it or something around it. Returns
- * 1, 0 or a negative errno.
- */
-int usage_by_others(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+/* Where the path that starts after the first len bytes of dir ends: the next slash, or the end. */
+size_t usage_next_prefix(const char *dir, size_t len);
+
+/* The folder of the notes about the first len bytes of dir alone. */
+#define USAGE_EXACT_MAX (RECORD_NAME_MAX + 2)
+void usage_exact_name(char name[USAGE_EXACT_MAX], const char *dir, size_t len);
 
 /* -------- in this process -------- */
 

@@ -152,14 +152,6 @@ int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, stru
 	return 0;
 }
 
-bool access_mode_is_read_only(const Csi__V1__VolumeCapability *cap)
-{
-	return cap->access_mode->mode ==
-		       CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__SINGLE_NODE_READER_ONLY ||
-	       cap->access_mode->mode ==
-		       CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_READER_ONLY;
-}
-
 bool access_mode_is_exclusive(const Csi__V1__VolumeCapability *cap)
 {
 	return cap->access_mode->mode ==

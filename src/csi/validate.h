@@ -38,9 +38,6 @@ int validate_capability(const Csi__V1__VolumeCapability *cap, struct error *err)
 /* All of them, and at least one. */
 int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, struct error *err);
 
-/* Whether the mode only lets read. */
-bool access_mode_is_read_only(const Csi__V1__VolumeCapability *cap);
-
 /* Whether the mode lets one target path of one node have the volume. */
 bool access_mode_is_exclusive(const Csi__V1__VolumeCapability *cap);
 

@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "csi/build.h"
 #include "csi/directory.h"
-#include "csi/snapshot.h"
+#include "csi/owner.h"
 #include "csi/usage.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
@@ -102,6 +102,20 @@ static int dir_of(struct nfs_client *c, const struct record *rec, const char *ke
 	return 0;
 }
 
+/* Whether the directory is made elsewhere and renamed into its place: it can be told from any other. */
+static bool is_built(const struct record *rec)
+{
+	return record_get(rec, VOLUME_KEY_SOURCE) != NULL ||
+	       (record_get(rec, VOLUME_KEY_CLAIM) != NULL && existing_of(rec) == EXISTING_REFUSE);
+}
+
+/* Whether the record is written again while the volume is made. */
+static bool is_replaced(const struct record *rec)
+{
+	return record_get(rec, VOLUME_KEY_SOURCE) != NULL ||
+	       record_get(rec, VOLUME_KEY_CLAIM) != NULL;
+}
+
 static int differs(const char *name, const char *what, struct error *err)
 {
 	return error_set(err, ERROR_ALREADY_EXISTS, "a volume named '%s' exists with another %s",
@@ -173,126 +187,227 @@ static void undo(struct nfs_client *c, const struct nfs_handle *folder, const ch
 	/* A volume that was there before keeps its record, whatever has become of its directory. */
 	if (!begun && directory_is_gone(c, dir, &second) != 1)
 		return;
-	/* What has been copied, and is in its place, needs little more: the next attempt finds it. */
-	if (record_get(rec, VOLUME_KEY_SOURCE) != NULL &&
-	    build_is_in_place(c, rec, dir, &second) != 0) {
+	/* What was built, and is in its place, needs little more: the next attempt finds it. */
+	if (is_built(rec) && build_is_in_place(c, rec, dir, &second) != 0) {
 		err->code = ERROR_ABORTED;
 		return;
 	}
 	if (directory_remove_parents(c, dir, &second) < 0 || usage_forget(c, key, dir, &second) < 0 ||
-	    (record_get(rec, VOLUME_KEY_SOURCE) != NULL &&
-	     record_forget_draft(c, folder, key, &second) < 0) ||
+	    (is_replaced(rec) && record_forget_draft(c, folder, key, &second) < 0) ||
 	    record_remove(c, folder, key, rec, &second) < 0)
 		err->code = ERROR_ABORTED;
 }
 
-/* A snapshot's would be deleted with the volume. */
-static int check_no_snapshot(struct nfs_client *c, const char *dir, struct error *err)
-{
-	int r = snapshot_has_directory(c, dir, err);
+/* -------- making -------- */
 
-	return r <= 0 ? r
-		      : error_set(err, ERROR_FAILED_PRECONDITION,
-				  "directory '%s' on %s:%s is that of a snapshot", dir,
-				  c->export.server, c->export.share);
+struct making {
+	struct nfs_client *c;
+	const struct nfs_handle *folder; /* of the record */
+	const char *key;
+	const char *dir;
+	struct record *rec;
+	bool exclusive; /* the directory has to be this volume's alone, and that is not decided yet */
+	bool created; /* the record, in this call */
+};
+
+/*
+ * Whether somebody is there. The volume's own record and notes are on the share by now: of two that begin
+ * at once each sees the other, or the later one does.
+ */
+static int check_others(const struct making *m, struct error *err)
+{
+	const bool nested = strchr(m->dir, '/') != NULL;
+	const bool plain = strcmp(m->key, m->dir) == 0;
+	struct owner_question q = { .volume = m->key, .has_record = true };
+	struct owner owner;
+	int r;
+
+	/* Where a snapshot has the very directory, that is found there. */
+	q.scope = nested ? OWNER_SNAPSHOTS : 0;
+	if (m->exclusive)
+		q.scope |= plain ? OWNER_AT | OWNER_IN : OWNER_VOLUMES;
+	if (q.scope == 0)
+		return 0;
+	r = owner_find(m->c, m->dir, &q, &owner, err);
+	return r <= 0 ? r : owner_refuse(m->c, m->dir, &owner, m->key, err);
 }
 
-static int make_directory(struct nfs_client *c, const char *dir, const struct record *rec,
-			  enum volume_existing existing, struct error *err)
+/* From here on the directory is the volume's, whatever becomes of the call. */
+static int decide(const struct making *m, struct error *err)
 {
-	const struct directory_wish wish = {
-		.mode = mode_of(rec),
-		.owner = volume_owner_of(rec),
-		.existing = existing,
-		.check = record_get(rec, VOLUME_KEY_SOURCE) == NULL ? check_no_snapshot : NULL,
-	};
+	if (record_set(m->rec, BUILD_KEY_READY, "1") < 0)
+		return error_oom(err);
+	return record_replace(m->c, m->folder, m->key, m->rec, err);
+}
 
-	return directory_make(c, dir, &wish, err);
+/* own: what is there was made for this volume. Then it is decided, where that is due. */
+static int make_directory(const struct making *m, enum volume_existing existing, bool own,
+			  struct error *err)
+{
+	/* One named by default may be finished: then it is its own data that is there. */
+	const bool fresh = m->exclusive && (m->created || owner_is_open(m->rec));
+	const struct owner_question others = {
+		.volume = m->key,
+		.has_record = true,
+		.scope = own ? 0 : OWNER_SNAPSHOTS | (fresh ? OWNER_ARCHIVE : 0),
+	};
+	const struct directory_wish wish = {
+		.mode = mode_of(m->rec),
+		.owner = volume_owner_of(m->rec),
+		.existing = existing,
+		.others = &others,
+	};
+	bool made;
+	int r;
+
+	r = directory_make(m->c, m->dir, &wish, &made, err);
+	if (r == 0 && owner_is_open(m->rec)) {
+		r = decide(m, err);
+		if (r < 0 && made)
+			directory_unmake(m->c, m->dir, &wish);
+	}
+	return r;
 }
 
 /*
  * A finished volume is as it is, but for one whose deletion was cut short, or that somebody has removed: it
  * is made anew, and not as an empty one.
  */
-static int check_made(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		      const char *dir, const struct record *rec, struct error *err)
+static int check_made(const struct making *m, struct error *err)
 {
-	int r = directory_is_gone(c, dir, err);
+	int r = directory_is_gone(m->c, m->dir, err);
 
 	if (r <= 0)
 		return r;
-	r = record_remove(c, folder, key, rec, err);
+	r = record_remove(m->c, m->folder, m->key, m->rec, err);
 	return r < 0 ? r
 		     : error_set(err, ERROR_ABORTED,
 				 "the directory of the volume has gone; it is made anew when this is tried again");
 }
 
-/* What has a source is built elsewhere, and gets its mode and owner when it is in its place. */
-static int make_contents(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-			 const char *dir, struct record *rec, const struct volume_filler *filler,
-			 struct error *err)
+/* Contents take the place of the directory that has to be there; from then on it is not. */
+static int check_required(const struct making *m, struct error *err)
 {
+	int r;
+
+	if (existing_of(m->rec) != EXISTING_REQUIRE || record_get(m->rec, BUILD_KEY_BUILT) != NULL)
+		return 0;
+	r = directory_is_gone(m->c, m->dir, err);
+	return r <= 0 ? r
+		      : error_set(err, ERROR_FAILED_PRECONDITION,
+				  "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
+				  m->dir, m->c->export.server, m->c->export.share);
+}
+
+/* What has a source, or must not be there, is built elsewhere; it gets its mode and owner in its place. */
+static int make_contents(const struct making *m, const struct volume_filler *filler, struct error *err)
+{
+	const bool refuses = existing_of(m->rec) == EXISTING_REFUSE;
+	const struct owner_question others = {
+		.volume = m->key,
+		.has_record = true,
+		.scope = m->exclusive ? OWNER_ALL : OWNER_AT | OWNER_IN | OWNER_SNAPSHOTS,
+	};
 	struct build b = {
-		.records = folder,
-		.key = key,
-		.rec = rec,
-		.path = dir,
-		.work_key = key,
+		.records = m->folder,
+		.key = m->key,
+		.rec = m->rec,
+		.path = m->dir,
+		.work_key = m->key,
+		.replaces_empty = !refuses,
+		.refusal = refuses ? "existingDirectory is 'refuse'"
+				   : "is not empty or somebody else's",
+		.others = &others,
 		.fill = filler->fill,
 		.data = filler->data,
 	};
 	int r;
 
-	if (build_is_ready(rec)) {
-		r = check_made(c, folder, key, dir, rec, err);
+	if (build_is_ready(m->rec)) {
+		r = check_made(m, err);
 		/* An attempt before this one may have ended before the mode was set. */
-		return r < 0 ? r : make_directory(c, dir, rec, EXISTING_ADOPT, err);
+		return r < 0 ? r : make_directory(m, EXISTING_ADOPT, true, err);
 	}
-	r = usage_by_others(c, key, dir, err);
+	r = check_required(m, err);
+	if (r == 0)
+		r = build_make(m->c, &b, err);
+	*filler->ret_trashed = *filler->ret_trashed || b.trashed;
+	return r < 0 ? r : make_directory(m, EXISTING_ADOPT, true, err);
+}
+
+/* The fill() of a volume that begins empty where there must be nothing. */
+static int fill_empty(struct nfs_client *c, const char *name, void *data, struct error *err)
+{
+	const struct nfs_handle *work;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	(void)data;
+	r = nfs_state_folder(c, NFS_FOLDER_WORK, true, &work, err);
 	if (r < 0)
 		return r;
-	b.replaces_empty = r == 0 && existing_of(rec) != EXISTING_REFUSE;
-	r = build_make(c, &b, err);
-	*filler->ret_trashed = *filler->ret_trashed || b.trashed;
-	return r < 0 ? r : make_directory(c, dir, rec, EXISTING_ADOPT, err);
+	r = nfs_mkdir(c, work, name, DIRECTORY_MODE, &handle, &attr);
+	if (r == 0 && attr.has_mode && attr.mode != DIRECTORY_MODE)
+		r = nfs_setmode(c, &handle, DIRECTORY_MODE);
+	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", name) : 0;
+}
+
+static int make_empty(const struct making *m, struct error *err)
+{
+	enum volume_existing existing = existing_of(m->rec);
+
+	/* Without a claim to decide on, what an attempt before this one may have made is not somebody else's. */
+	if (!owner_is_open(m->rec) && !m->created && existing != EXISTING_REQUIRE)
+		existing = EXISTING_ADOPT;
+	return make_directory(m, existing, false, err);
+}
+
+static int make(const struct making *m, const struct volume_filler *filler, struct error *err)
+{
+	bool trashed = false; /* empty */
+	const struct volume_filler empty = { .fill = fill_empty, .ret_trashed = &trashed };
+	int r;
+
+	r = check_others(m, err);
+	if (r < 0)
+		return r;
+	if (filler != NULL)
+		return make_contents(m, filler, err);
+	return is_built(m->rec) ? make_contents(m, &empty, err) : make_empty(m, err);
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
 		  struct error *err)
 {
-	const struct nfs_handle *folder;
-	const char *dir;
+	struct making m = { .c = c, .key = key, .rec = rec };
+	bool begun;
 	char version[8];
-	bool created, begun;
 	int r;
 
 	(void)snprintf(version, sizeof(version), "%u", c->version);
 	if (record_set(rec, VOLUME_KEY_VERSION, version) < 0)
 		return error_oom(err);
-	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &folder, err);
+	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, true, &m.folder, err);
 	if (r < 0)
 		return r;
-	r = record_create(c, folder, key, rec, err);
-	created = r == 0;
+	r = record_create(c, m.folder, key, rec, err);
+	m.created = r == 0;
 	if (r == -EEXIST)
-		r = adopt(c, folder, key, rec, range, err);
+		r = adopt(c, m.folder, key, rec, range, err);
 	if (r == 0)
-		r = dir_of(c, rec, key, &dir, err);
+		r = dir_of(c, rec, key, &m.dir, err);
 	if (r < 0)
 		return r;
-	/* In a snapshot's directory there may be nothing of that name yet. */
-	r = strchr(dir, '/') != NULL ? check_no_snapshot(c, dir, err) : 0;
-	begun = created || (record_get(rec, VOLUME_KEY_SOURCE) != NULL && !build_is_ready(rec));
+	begun = m.created || owner_is_open(rec);
+	/* One that is finished has its directory; one named by default does not tell whether it is. */
+	m.exclusive = owner_is_exclusive(key, rec) && !build_is_ready(rec);
+	r = usage_note(c, key, m.dir, err);
 	if (r == 0)
-		r = usage_note(c, key, dir, err);
-	if (r == 0 && filler != NULL)
-		r = make_contents(c, folder, key, dir, rec, filler, err);
-	else if (r == 0)
-		/* What an attempt before this one may have made is not somebody else's. */
-		r = make_directory(c, dir, rec, created ? existing_of(rec) : EXISTING_ADOPT, err);
+		r = make(&m, filler, err);
 	if (r < 0 && r != -ESTALE)
-		undo(c, folder, key, rec, dir, begun, err);
+		undo(c, m.folder, key, rec, m.dir, begun, err);
 	return r;
 }
 
@@ -313,7 +428,11 @@ int volume_read(struct nfs_client *c, const struct volume_id *id, struct record 
 	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
 	if (r == 0)
 		r = record_read(c, folder, key, ret, err);
-	return r == -ENOENT ? 0 : r;
+	if (r == 0)
+		r = owner_check_record(c, key, ret, err);
+	if (r > 0)
+		record_done(ret);
+	return r == -ENOENT || r > 0 ? 0 : r;
 }
 
 int volume_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
@@ -342,9 +461,11 @@ static int delete_directory(struct nfs_client *c, const char *dir, const char *k
 			    bool *ret_trashed, struct error *err)
 {
 	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
 	int r;
 
-	r = directory_locate(c, dir, &place, err);
+	r = directory_find(c, dir, &place, &handle, &attr, err);
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0)
@@ -367,34 +488,105 @@ static int delete_and_purge(struct nfs_client *c, const char *dir, bool purge_no
 	return directory_purge(c, base, err);
 }
 
-static int dispose(struct nfs_client *c, const char *dir, const char *key,
+/* The directory of a volume that is to go; it stays where others have it too. */
+static int dispose(struct nfs_client *c, const char *dir, const char *key, const struct record *rec,
 		   const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
+	const struct owner_question q = {
+		.volume = key,
+		.has_record = rec->n > 0,
+		.scope = OWNER_ALL,
+		.finished = true,
+		.exclusive = owner_has_decided(key, rec),
+	};
+	struct owner owner;
 	int r;
 
 	if (how->policy == ON_DELETE_RETAIN)
 		return 0;
-	r = usage_by_others(c, key, dir, err);
+	r = owner_find(c, dir, &q, &owner, err);
 	if (r < 0)
 		return r;
 	if (r > 0) {
-		log_info("The directory of a deleted volume stays, another volume uses it",
-			 LOG_STR("volume", key), LOG_STR("directory", dir));
+		log_info("The directory of a deleted volume stays, it is not this volume's alone",
+			 LOG_STR("volume", key), LOG_STR("directory", dir), LOG_STR("of", owner.key));
 		return 0;
 	}
 	if (how->policy == ON_DELETE_ARCHIVE)
-		r = directory_archive(c, dir, how->replace_archive, ret_trashed, err);
+		r = directory_archive(c, dir, key, how->replace_archive, ret_trashed, err);
 	else
 		r = delete_and_purge(c, dir, how->purge_now, ret_trashed, err);
 	return r < 0 ? r : directory_remove_parents(c, dir, err);
 }
 
-/* Where a volume with a source was not finished, what is in its place may be somebody else's. */
-static int is_made(struct nfs_client *c, const struct record *rec, const char *dir, struct error *err)
+/*
+ * What is left of a volume whose creation was not over: what was built for it. Of what was not, only a
+ * directory that is empty goes, since a crash may have left that, and only where none had to be there.
+ */
+static int dispose_unfinished(struct nfs_client *c, const char *dir, const char *key,
+			      const struct record *rec, const struct volume_disposal *how,
+			      bool *ret_trashed, struct error *err)
 {
-	if (record_get(rec, VOLUME_KEY_SOURCE) == NULL || build_is_ready(rec))
-		return 1;
-	return build_is_in_place(c, rec, dir, err);
+	const struct owner_question q = { .volume = key, .has_record = true, .scope = OWNER_ALL };
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	struct owner owner;
+	int r;
+
+	if (is_built(rec)) {
+		r = build_is_in_place(c, rec, dir, err);
+		if (r > 0)
+			return dispose(c, dir, key, rec, how, ret_trashed, err);
+		return r < 0 ? r : directory_remove_parents(c, dir, err);
+	}
+	r = existing_of(rec) == EXISTING_REQUIRE ? 1 : owner_find(c, dir, &q, &owner, err);
+	if (r == 0)
+		r = directory_find(c, dir, &place, &handle, &attr, err);
+	if (r == 0) {
+		r = nfs_rmdir(c, &place.parent, place.base);
+		if (r == -ENOTEMPTY || r == -EEXIST)
+			return 0; /* it was somebody's before */
+		if (r < 0 && r != -ENOENT)
+			return nfs_error_set(err, c, r, "removing directory '%s'", dir);
+	}
+	return r < 0 && r != -ENOENT ? r : directory_remove_parents(c, dir, err);
+}
+
+/*
+ * A volume without a record, under whose key there is one nevertheless: on a share that folds case it is
+ * that of another volume, and stays, with its notes.
+ */
+static int is_anothers_record(struct nfs_client *c, const struct nfs_handle *folder,
+			      const char *key, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	int r = record_read(c, folder, key, &rec, err);
+
+	return r == -ENOENT ? 0 : r < 0 ? r : 1;
+}
+
+/* The record comes last: as long as it is there, a retry finds what is left to do. */
+static int forget(struct nfs_client *c, const char *key, const char *dir, const struct record *rec,
+		  struct error *err)
+{
+	const struct nfs_handle *folder;
+	int r;
+
+	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = rec->n == 0 ? is_anothers_record(c, folder, key, err) : 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = usage_forget(c, key, dir, err);
+	if (r == 0 && is_replaced(rec))
+		r = record_forget_draft(c, folder, key, err);
+	if (r < 0)
+		return r;
+	if (rec->n == 0)
+		return record_forget(c, folder, key, err);
+	return record_remove(c, folder, key, rec, err);
 }
 
 int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
@@ -402,34 +594,20 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 {
 	struct volume_disposal own = *how;
 	const char *key = volume_id_key(id), *dir;
-	const struct nfs_handle *folder;
 	int r;
 
 	*ret_trashed = false;
 	own.policy = policy_of(rec, id, how->policy);
 	r = volume_directory(c, id, rec, &dir, err);
-	if (r == 0)
-		r = is_made(c, rec, dir, err);
-	if (r > 0)
-		r = dispose(c, dir, key, &own, ret_trashed, err);
+	if (r == 0 && owner_is_open(rec))
+		r = dispose_unfinished(c, dir, key, rec, &own, ret_trashed, err);
 	else if (r == 0)
-		r = directory_remove_parents(c, dir, err);
-	if (r == 0 && record_get(rec, VOLUME_KEY_SOURCE) != NULL)
+		r = dispose(c, dir, key, rec, &own, ret_trashed, err);
+	if (r == 0 && is_built(rec))
 		r = build_discard(c, key, ret_trashed, err);
 	if (r < 0 || !volume_key_can_have_record(key))
 		return r;
-	r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	r = usage_forget(c, key, dir, err);
-	/* Of a volume with a source the record is replaced while it is made. */
-	if (r == 0 && record_get(rec, VOLUME_KEY_SOURCE) != NULL)
-		r = record_forget_draft(c, folder, key, err);
-	if (r < 0)
-		return r;
-	if (rec->n == 0)
-		return record_forget(c, folder, key, err);
-	return record_remove(c, folder, key, rec, err);
+	return forget(c, key, dir, rec, err);
 }
 
 int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
@@ -456,7 +634,7 @@ int volume_find(struct nfs_client *c, const struct volume_id *id, const struct r
 	r = volume_look(c, id, rec, &has_directory, err);
 	if (r < 0)
 		return r;
-	if (has_directory && (record_get(rec, VOLUME_KEY_SOURCE) == NULL || build_is_ready(rec)))
+	if (has_directory && !owner_is_open(rec))
 		return 0;
 	return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s", id->subdir,
 			 c->export.server, c->export.share);

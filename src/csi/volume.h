@@ -27,7 +27,14 @@
 #define VOLUME_KEY_SIZE "size"
 #define VOLUME_KEY_MODE "mode"
 #define VOLUME_KEY_ON_DELETE "ondelete"
-#define VOLUME_KEY_EXISTING "existing"
+#define VOLUME_KEY_EXISTING "existing" /* where the class has it */
+/*
+ * A volume whose directory has to be decided on, and is only when the record also is "ready" (csi/build.h):
+ * one of a class with existingDirectory, or with variables in its subDir.
+ */
+#define VOLUME_KEY_CLAIM "claim"
+#define VOLUME_CLAIM_EXCLUSIVE "exclusive" /* not with other volumes */
+#define VOLUME_CLAIM_SHARED "shared"
 #define VOLUME_KEY_UID "uid" /* where a uid was given; decimal */
 #define VOLUME_KEY_GID "gid"
 #define VOLUME_KEY_VERSION "vers" /* of NFS, that it was created over: "3" or "4" */

@@ -80,6 +80,14 @@ static int split_legacy(const char *text, struct volume_id *id)
 	return 0;
 }
 
+/* An id of three fields gets two more '#' when it is written again, and it has to be read then. */
+static bool is_writable(const struct volume_id *id)
+{
+	return strlen(id->server) + strlen(id->share) + strlen(id->subdir) + strlen(id->uuid) +
+		       strlen(id->on_delete) + SEPARATORS <=
+	       VOLUME_ID_TEXT_MAX;
+}
+
 static bool is_safe(const struct volume_id *id)
 {
 	if (nfs_server_check(id->server, NULL) < 0)
@@ -118,7 +126,7 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 	if (id.server == NULL || id.share == NULL || id.subdir == NULL || id.uuid == NULL ||
 	    id.on_delete == NULL)
 		return -ENOMEM;
-	if (!is_safe(&id))
+	if (!is_safe(&id) || !is_writable(&id))
 		return -EINVAL;
 	*ret = id;
 	id = (struct volume_id){ .server = NULL };

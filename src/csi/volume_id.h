@@ -18,7 +18,7 @@
 
 #define VOLUME_ID_MAX 128 /* CSI specification, "Size Limits": a string without another limit */
 
-/* What is read: ids of csi-driver-nfs may be longer. */
+/* What is read: ids of csi-driver-nfs may be longer. It holds for the form with all five fields. */
 #define VOLUME_ID_TEXT_MAX 1024
 
 struct volume_id {

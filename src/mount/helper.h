@@ -14,12 +14,13 @@
 
 /* The fields of a request, in this order. Those that an operation does not use are empty. */
 enum helper_field {
-	HELPER_OPERATION, /* "mount", "umount", "verify" or "statvfs" */
+	HELPER_OPERATION, /* "mount", "compare", "umount", "verify" or "statvfs" */
 	HELPER_DRIVER, /* process id of the driver, decimal */
 	HELPER_TARGET,
 	HELPER_FLAGS, /* umount: umount2() flags, decimal */
 	HELPER_SERVER,
-	HELPER_PATH,
+	HELPER_PATH, /* what the server is asked for */
+	HELPER_BELOW, /* and what of it is mounted: walked without following links; "": all of it */
 	HELPER_OPTIONS,
 	HELPER_READ_ONLY, /* "1" or "" */
 	HELPER_MODE, /* octal */
@@ -27,6 +28,12 @@ enum helper_field {
 };
 
 #define HELPER_REQUEST_MAX 32768
+
+/* A request as the helper has read it. */
+struct helper_request {
+	char data[HELPER_REQUEST_MAX];
+	const char *fields[HELPER_FIELDS];
+};
 
 /* Where a mount failed. */
 enum helper_step {
@@ -36,6 +43,8 @@ enum helper_step {
 	HELPER_REACH, /* the server does not answer */
 	HELPER_VERSION, /* it answers, and does not speak the version */
 	HELPER_MOUNT, /* mount(2) */
+	HELPER_WALK, /* from HELPER_PATH to HELPER_BELOW */
+	HELPER_OTHER, /* compare: something else is mounted there */
 	HELPER_PROGRAM, /* mount.nfs, which has written why to stderr */
 	HELPER_CHMOD,
 	HELPER_UMOUNT,
@@ -54,5 +63,13 @@ struct helper_reply {
 	char client[64]; /* our own, as the server sees it; HELPER_MOUNT and HELPER_PROGRAM */
 	char text[256]; /* HELPER_RESOLVE: in words */
 };
+
+/* For the helper: notes where it failed, with an errno of either sign. Returns -1. */
+static inline int helper_fail(struct helper_reply *reply, enum helper_step step, int error)
+{
+	reply->step = (int32_t)step;
+	reply->error = error < 0 ? -error : error;
+	return -1;
+}
 
 #endif

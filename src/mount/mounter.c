@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/str.h"
+#include "mount/answer.h"
 #include "mount/helper.h"
 #include "mount/mountinfo.h"
 #include "mount/options.h"
@@ -23,6 +23,9 @@
 
 #define MOUNTINFO "/proc/self/mountinfo"
 #define SELF "/proc/self/exe"
+
+#define OP_MOUNT "mount"
+#define OP_COMPARE "compare"
 
 /* Mounts that are taken off one target; a retry goes on from there. */
 #define STACK_MAX 32
@@ -84,127 +87,32 @@ static int helper_failed(const char *what, int r, const char *log, struct error 
 
 /* -------- mounting -------- */
 
-static const struct {
-	int error;
-	enum error_code code;
-	const char *hint;
-} mount_errors[] = {
-	{ ENOENT, ERROR_NOT_FOUND,
-	  "there is no such export or directory, or it is not shown to this node" },
-	{ ENOTDIR, ERROR_NOT_FOUND, "the path on the server, or the target path, is not a directory" },
-	{ ESTALE, ERROR_NOT_FOUND, "the directory was removed on the server" },
-	{ EACCES, ERROR_PERMISSION_DENIED,
-	  "the export does not allow this node's address, or wants another sec= or the option 'insecure'" },
-	{ EPERM, ERROR_PERMISSION_DENIED,
-	  "the server refuses this node, or csi-nfs may not mount here (it needs CAP_SYS_ADMIN)" },
-	{ E2BIG, ERROR_INVALID_ARGUMENT, "the mount options are longer than the kernel takes" },
-	{ EINVAL, ERROR_INVALID_ARGUMENT, "the kernel does not take these mount options" },
-	{ EPROTONOSUPPORT, ERROR_FAILED_PRECONDITION,
-	  "server and node have no NFS version in common, of those asked for" },
-	{ ENODEV, ERROR_FAILED_PRECONDITION, "the kernel has no NFS client: load the module nfs" },
-	{ EBUSY, ERROR_FAILED_PRECONDITION, "this is mounted there already" },
-	{ ECONNREFUSED, ERROR_UNAVAILABLE, "nothing listens there" },
-	{ EHOSTUNREACH, ERROR_UNAVAILABLE, "no route to it" },
-	{ ENETUNREACH, ERROR_UNAVAILABLE, "no route to it" },
-	{ ETIMEDOUT, ERROR_UNAVAILABLE, "no answer" },
-	{ ECONNRESET, ERROR_UNAVAILABLE, "it closed the connection" },
-	{ EIO, ERROR_UNAVAILABLE, "the server failed; look into its log" },
-	{ ENOMEM, ERROR_RESOURCE_EXHAUSTED, "the node is out of memory" },
-};
-
-static int mount_error(const char *source, int e, struct error *err)
+static const char *top_of(const struct mount_request *q)
 {
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(mount_errors); i++)
-		if (mount_errors[i].error == e)
-			return error_sys(err, mount_errors[i].code, e, "mounting '%s': %s", source,
-					 mount_errors[i].hint);
-	return error_sys(err, ERROR_INTERNAL, e, "mounting '%s'", source);
+	return q->top != NULL ? q->top : q->path;
 }
 
-/* What mount.nfs says, in its own words: it has no other way to say it. */
-static const struct {
-	const char *text;
-	enum error_code code;
-	const char *hint;
-} program_messages[] = {
-	{ "rpc.statd is not running", ERROR_FAILED_PRECONDITION,
-	  "; start rpc.statd on the node, or add the mount option nolock" },
-	{ "access denied", ERROR_PERMISSION_DENIED,
-	  "; there is no such export, or it does not allow this node's address" },
-	{ "No such file or directory", ERROR_NOT_FOUND, "" },
-	{ "incorrect mount option", ERROR_INVALID_ARGUMENT, "" },
-	{ "requested NFS version", ERROR_FAILED_PRECONDITION,
-	  "; with the server's mount service on a port of its own, give mountport=" },
-	{ "Connection refused", ERROR_UNAVAILABLE, "" },
-	{ "timed out", ERROR_UNAVAILABLE, "" },
-	{ "No route to host", ERROR_UNAVAILABLE, "" },
-	{ "Network is unreachable", ERROR_UNAVAILABLE, "" },
-	{ "Stale file handle", ERROR_NOT_FOUND, "; the directory was removed on the server" },
-};
-
-static int program_error(const char *source, const struct helper_reply *reply, const char *log,
-			 struct error *err)
+/* The part of the path that comes after the top. */
+static const char *below_of(const struct mount_request *q)
 {
-	int len = (int)strcspn(log, "\n");
-	size_t i;
+	const char *below = q->path + strlen(top_of(q));
 
-	if (reply->error == ENOENT)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "mounting '%s': NFSv3 with locks needs mount.nfs, which is not installed: install nfs-common, or add the mount option nolock",
-				 source);
-	for (i = 0; i < ARRAY_SIZE(program_messages); i++)
-		if (strstr(log, program_messages[i].text) != NULL)
-			return error_set(err, program_messages[i].code, "mounting '%s': %.*s%s",
-					 source, len, log, program_messages[i].hint);
-	return error_set(err, ERROR_INTERNAL, "mounting '%s' by mount.nfs: %.*s", source, len, log);
+	return below + strspn(below, "/");
 }
 
-static int reach_error(const struct mount_request *q, const char *address, int e, struct error *err)
+static void sources_done(struct mount_sources *s)
 {
-	if (e == ETIMEDOUT)
-		return error_set(err, ERROR_UNAVAILABLE,
-				 "NFS server '%s' (%s) does not answer; is it running, and does a firewall let us through?",
-				 q->server, address);
-	return error_sys(err, ERROR_UNAVAILABLE, e, "cannot reach NFS server '%s' (%s)", q->server,
-			 address);
+	free(s->whole);
+	free(s->top);
 }
 
-static int reply_error(const struct mount_request *q, const char *source,
-		       const struct helper_reply *reply, const char *log, struct error *err)
+static char *source_text(const char *server, const char *path)
 {
-	switch (reply->step) {
-	case HELPER_RESOLVE:
-		return error_set(err, ERROR_UNAVAILABLE, "%s", reply->text);
-	case HELPER_REACH:
-		return reach_error(q, reply->address, reply->error, err);
-	case HELPER_VERSION:
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "NFS server '%s' (%s) speaks versions %u to %u, which is not what the mount options ask for",
-				 q->server, reply->address, reply->low, reply->high);
-	case HELPER_MOUNT:
-		return mount_error(source, reply->error, err);
-	case HELPER_PROGRAM:
-		return program_error(source, reply, log, err);
-	case HELPER_CHMOD:
-		return error_sys(err, ERROR_PERMISSION_DENIED, reply->error,
-				 "setting mountPermissions %04o on '%s', was root squashed? It was unmounted again",
-				 q->mode, source);
-	default:
-		return error_set(err, ERROR_INTERNAL, "mounting '%s': the helper failed at step %d",
-				 source, reply->step);
-	}
-}
+	cleanup_buf struct buf b = { 0 };
 
-static void tell_own_address(const struct helper_reply *reply, struct error *err)
-{
-	size_t len = strlen(err->msg);
-
-	if (reply->client[0] != '\0' &&
-	    (err->code == ERROR_PERMISSION_DENIED || err->code == ERROR_NOT_FOUND))
-		(void)snprintf(err->msg + len, sizeof(err->msg) - len,
-			       "; this node's address there is %.63s", reply->client);
+	if (buf_printf(&b, strchr(server, ':') != NULL ? "[%s]:%s" : "%s:%s", server, path) < 0)
+		return NULL;
+	return buf_steal(&b);
 }
 
 /* Whether any address of the server answers. -EHOSTDOWN with UNAVAILABLE where none does. */
@@ -228,7 +136,7 @@ static int ask_server(const struct mount_request *q, const struct mount_options 
 			return 0;
 		net_address_text(&addresses[i], text, sizeof(text));
 	}
-	(void)reach_error(q, text, -r, err);
+	(void)mount_reach_error(q, text, -r, err);
 	return -EHOSTDOWN;
 }
 
@@ -254,9 +162,11 @@ static int enter_server(struct real_mounter *m, const struct mount_request *q,
 	return r;
 }
 
-static int run_mount(struct real_mounter *m, const struct mount_request *q, const char *source,
-		     bool *ret_silent, struct error *err)
+/* Runs the helper on a request. ret_silent: the server has not answered. */
+static int run_request(struct real_mounter *m, const char *operation, const struct mount_request *q,
+		       const struct mount_sources *s, bool *ret_silent, struct error *err)
 {
+	const bool compares = strcmp(operation, OP_COMPARE) == 0;
 	char driver[16], mode[8], log[PROCESS_LOG_SIZE];
 	struct helper_reply reply;
 	int r;
@@ -265,53 +175,69 @@ static int run_mount(struct real_mounter *m, const struct mount_request *q, cons
 	(void)snprintf(mode, sizeof(mode), "%o", q->mode);
 	r = run_helper(m,
 		       (const char *const[HELPER_FIELDS]){
-			       [HELPER_OPERATION] = "mount",
+			       [HELPER_OPERATION] = operation,
 			       [HELPER_DRIVER] = driver,
 			       [HELPER_TARGET] = q->target,
 			       [HELPER_SERVER] = q->server,
-			       [HELPER_PATH] = q->path,
+			       [HELPER_PATH] = top_of(q),
+			       [HELPER_BELOW] = below_of(q),
 			       [HELPER_OPTIONS] = q->options,
 			       [HELPER_READ_ONLY] = q->read_only ? "1" : "",
 			       [HELPER_MODE] = mode,
 		       },
-		       MOUNT_TIMEOUT_MS, &reply, log);
+		       compares ? MOUNT_COMPARE_TIMEOUT_MS : MOUNT_TIMEOUT_MS, &reply, log);
 	*ret_silent = r < 0 || reply.step == HELPER_RESOLVE || reply.step == HELPER_REACH;
 	if (r < 0) {
-		(void)helper_failed("mounting", r, log, err);
-		error_prefix(err, "'%s'", source);
+		(void)helper_failed(compares ? "looking at the mount" : "mounting", r, log, err);
+		error_prefix(err, "'%s'", s->whole);
 		return r;
 	}
 	if (reply.step == HELPER_DONE)
 		return 0;
-	r = reply_error(q, source, &reply, log, err);
-	tell_own_address(&reply, err);
+	if (compares && reply.step == HELPER_OTHER)
+		return 1;
+	return mount_reply_error(q, s, &reply, log, err);
+}
+
+/* As run_request(), where the server is known to answer. */
+static int ask_helper(struct real_mounter *m, const char *operation, const struct mount_request *q,
+		      struct error *err)
+{
+	cleanup_mount_options struct mount_options options = { .rest = NULL };
+	__attribute__((cleanup(sources_done))) struct mount_sources s = {
+		.whole = source_text(q->server, q->path),
+		.top = source_text(q->server, top_of(q)),
+	};
+	bool silent = true;
+	int r;
+
+	if (s.whole == NULL || s.top == NULL)
+		return error_oom(err);
+	r = mount_options_parse(&options, q->options, err);
+	if (r == -ENOMEM)
+		return error_oom(err);
+	if (r == 0)
+		r = enter_server(m, q, &options, err);
+	if (r < 0)
+		return r;
+	r = run_request(m, operation, q, &s, &silent, err);
+	net_breaker_leave(m->mounts, q->server, options.port, silent);
 	return r;
 }
 
 static int real_mount(struct mounter *mounter, const struct mount_request *q, struct error *err)
 {
-	struct real_mounter *m = (struct real_mounter *)mounter;
-	cleanup_mount_options struct mount_options options = { .rest = NULL };
-	cleanup_free char *source = NULL;
-	bool silent = true;
-	int r;
+	return ask_helper((struct real_mounter *)mounter, OP_MOUNT, q, err);
+}
 
-	r = mount_options_parse(&options, q->options, err);
-	if (r == -ENOMEM)
-		return error_oom(err);
-	if (r < 0)
-		return r;
-	if (asprintf(&source, strchr(q->server, ':') != NULL ? "[%s]:%s" : "%s:%s", q->server,
-		     q->path) < 0) {
-		source = NULL;
-		return error_oom(err);
-	}
-	r = enter_server(m, q, &options, err);
-	if (r < 0)
-		return r;
-	r = run_mount(m, q, source, &silent, err);
-	net_breaker_leave(m->mounts, q->server, options.port, silent);
-	return r;
+static int real_compare(struct mounter *mounter, const struct mount_request *q, bool *ret_same,
+			struct error *err)
+{
+	int r = ask_helper((struct real_mounter *)mounter, OP_COMPARE, q, err);
+
+	if (r >= 0)
+		*ret_same = r == 0;
+	return r < 0 ? r : 0;
 }
 
 /* -------- what is mounted -------- */
@@ -393,7 +319,7 @@ static int look(struct real_mounter *m, const char *operation, const char *targe
 	int r;
 
 	server_of(info, server);
-	r = net_breaker_enter(m->looks, server, 0, &ask, err);
+	r = net_breaker_enter(m->looks, server, info->port, &ask, err);
 	if (r < 0)
 		return r;
 	(void)snprintf(driver, sizeof(driver), "%d", (int)getpid());
@@ -412,12 +338,12 @@ static int look(struct real_mounter *m, const char *operation, const char *targe
 	else if (r < 0)
 		(void)helper_failed("looking at the mount", r, log, &why);
 	if (r == -ETIMEDOUT)
-		net_breaker_failed(m->looks, server, 0, &why);
+		net_breaker_failed(m->looks, server, info->port, &why);
 	else if (ask && r == 0)
-		net_breaker_answered(m->looks, server, 0);
+		net_breaker_answered(m->looks, server, info->port);
 	else if (ask)
-		net_breaker_gave_up(m->looks, server, 0);
-	net_breaker_leave(m->looks, server, 0, r < 0);
+		net_breaker_gave_up(m->looks, server, info->port);
+	net_breaker_leave(m->looks, server, info->port, r < 0);
 	if (r == 0 && reply->step != HELPER_DONE)
 		r = look_failed(info, server, reply, &why);
 	if (r < 0)
@@ -447,55 +373,87 @@ static int real_usage(struct mounter *mounter, const char *target, const struct 
 
 /* -------- unmounting -------- */
 
-static const struct {
-	int flags;
-	unsigned int timeout_ms;
-} umount_steps[] = {
-	{ 0, MOUNT_QUICK_TIMEOUT_MS },
-	{ 0, MOUNT_UMOUNT_TIMEOUT_MS },
-	{ MNT_FORCE, MOUNT_FORCE_TIMEOUT_MS },
-	{ MNT_DETACH, MOUNT_FORCE_TIMEOUT_MS },
-};
+/* Whether the server of a mount is there. Where that cannot be found out it counts as one that is. */
+static bool server_answers(const struct mount_info *info)
+{
+	const struct mount_options how = {
+		.major = info->major,
+		.minor = -1,
+		.port = info->port,
+		.no_ping = info->no_ping,
+	};
+	struct net_address addresses[NET_ADDRESSES_MAX];
+	uint32_t low, high;
+	size_t n;
+	int r;
+
+	if (info->address == NULL || net_resolve(info->address, addresses, &n, NULL) < 0)
+		return true;
+	r = mount_ping(&addresses[0], &how, &low, &high);
+	/* The last two are answers of an RPC service, if not the one that was hoped for. */
+	return r == 0 || r == -EPROTONOSUPPORT || r == -EPROTO;
+}
 
 /*
- * One mount off the top. Whether that went well is read from mountinfo alone: with a dead server
- * NFSv4.1 detaches the mount and does not return from the call.
+ * Runs umount2() with these flags. Returns 0 when the mount is gone; 1 when it is still there, with what
+ * happened in *ret_why; or a negative errno with the error set. Whether it is gone is read from mountinfo
+ * alone: with a dead server NFSv4.1 detaches the mount and does not return from the call.
  */
-static int run_umounts(struct real_mounter *m, const char *path, unsigned int depth,
-		       bool shares_superblock, struct error *err)
+static int umount_once(struct real_mounter *m, const char *path, unsigned int depth, int flags,
+		       unsigned int timeout_ms, int *ret_why, char log[PROCESS_LOG_SIZE],
+		       struct error *err)
 {
-	char driver[16], flags[16], log[PROCESS_LOG_SIZE] = "";
+	cleanup_mount_info struct mount_info *info = NULL;
 	struct helper_reply reply = { .error = 0 };
-	int r = 0;
-	size_t i;
+	char driver[16], text[16];
+	int r;
 
 	(void)snprintf(driver, sizeof(driver), "%d", (int)getpid());
-	for (i = 0; i < ARRAY_SIZE(umount_steps); i++) {
-		cleanup_mount_info struct mount_info *info = NULL;
-		int found;
-
-		/* It fails the calls in flight of every mount of that superblock: other volumes'. */
-		if ((umount_steps[i].flags & MNT_FORCE) && shares_superblock)
-			continue;
-		(void)snprintf(flags, sizeof(flags), "%d", umount_steps[i].flags);
-		r = run_helper(m,
-			       (const char *const[HELPER_FIELDS]){
-				       [HELPER_OPERATION] = "umount",
-				       [HELPER_DRIVER] = driver,
-				       [HELPER_TARGET] = path,
-				       [HELPER_FLAGS] = flags,
-			       },
-			       umount_steps[i].timeout_ms, &reply, log);
-		found = find_resolved(path, &info, err);
-		if (found < 0)
-			return found;
-		if (info == NULL || info->depth < depth)
-			return 0;
-	}
+	(void)snprintf(text, sizeof(text), "%d", flags);
+	*ret_why = run_helper(m,
+			      (const char *const[HELPER_FIELDS]){
+				      [HELPER_OPERATION] = "umount",
+				      [HELPER_DRIVER] = driver,
+				      [HELPER_TARGET] = path,
+				      [HELPER_FLAGS] = text,
+			      },
+			      timeout_ms, &reply, log);
+	if (*ret_why == 0)
+		*ret_why = reply.error;
+	r = find_resolved(path, &info, err);
 	if (r < 0)
-		return helper_failed("unmounting", r, log, err);
-	return error_sys(err, ERROR_ABORTED, reply.error != 0 ? reply.error : EBUSY,
-			 "cannot unmount '%s'", path);
+		return r;
+	return info != NULL && info->depth >= depth;
+}
+
+/*
+ * One mount off the top. One that is in use (EBUSY) is detached. MNT_FORCE fails the calls in flight of
+ * everybody who uses the file system, in whatever mount namespace: it is for a server that is gone, where
+ * they would wait for ever, and never for one that is slow, where they would lose data.
+ */
+static int run_umounts(struct real_mounter *m, const char *path, const struct mount_info *info,
+		       struct error *err)
+{
+	char log[PROCESS_LOG_SIZE] = "";
+	int why, r;
+
+	r = umount_once(m, path, info->depth, 0, MOUNT_QUICK_TIMEOUT_MS, &why, log, err);
+	if (r > 0 && why == -ETIMEDOUT) {
+		if (server_answers(info))
+			r = umount_once(m, path, info->depth, 0, MOUNT_UMOUNT_TIMEOUT_MS, &why, log,
+					err);
+		else if (!info->shares_superblock)
+			r = umount_once(m, path, info->depth, MNT_FORCE, MOUNT_FORCE_TIMEOUT_MS,
+					&why, log, err);
+	}
+	if (r > 0)
+		r = umount_once(m, path, info->depth, MNT_DETACH, MOUNT_FORCE_TIMEOUT_MS, &why, log,
+				err);
+	if (r <= 0)
+		return r;
+	if (why < 0)
+		return helper_failed("unmounting", why, log, err);
+	return error_sys(err, ERROR_ABORTED, why != 0 ? why : EBUSY, "cannot unmount '%s'", path);
 }
 
 static int unmount_top(struct real_mounter *m, const char *path, const struct mount_info *info,
@@ -505,11 +463,11 @@ static int unmount_top(struct real_mounter *m, const char *path, const struct mo
 	int r;
 
 	server_of(info, server);
-	r = net_breaker_take(m->umounts, server, 0, err);
+	r = net_breaker_take(m->umounts, server, info->port, err);
 	if (r < 0)
 		return r;
-	r = run_umounts(m, path, info->depth, info->shares_superblock, err);
-	net_breaker_leave(m->umounts, server, 0, r < 0);
+	r = run_umounts(m, path, info, err);
+	net_breaker_leave(m->umounts, server, info->port, r < 0);
 	return r;
 }
 
@@ -545,6 +503,7 @@ static int real_unmount(struct mounter *mounter, const char *target, struct erro
 
 static const struct mounter_ops real_ops = {
 	.mount = real_mount,
+	.compare = real_compare,
 	.unmount = real_unmount,
 	.verify = real_verify,
 	.usage = real_usage,

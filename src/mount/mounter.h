@@ -27,6 +27,7 @@
 #define MOUNT_QUICK_TIMEOUT_MS 1000
 #define MOUNT_UMOUNT_TIMEOUT_MS 3500
 #define MOUNT_FORCE_TIMEOUT_MS 1500 /* of umount with MNT_FORCE, and then with MNT_DETACH */
+#define MOUNT_COMPARE_TIMEOUT_MS 15000
 #define MOUNT_STAT_TIMEOUT_MS 2500 /* of looking at a mount */
 
 /* Calls at work on one server, so that a dead one leaves workers to others. */
@@ -40,10 +41,19 @@ struct mounter;
 struct mount_request {
 	const char *server; /* host name or address, IPv6 without brackets */
 	const char *path; /* absolute path on the server */
+	/*
+	 * The path or a directory above it that nobody but the administrator chooses: the server is asked for
+	 * this one, and what comes after it is walked without following symbolic links. NULL: the path itself.
+	 */
+	const char *top;
 	const char *target; /* an existing directory */
 	const char *options; /* comma-separated, as in mount(8); may hold secrets */
 	bool read_only;
-	uint32_t mode; /* for the mounted directory, where it has another one; 0: leave */
+	/*
+	 * For the mounted directory, where it has another one; 0: leave. Without special bits (07000) it
+	 * leaves those that the directory has.
+	 */
+	uint32_t mode;
 };
 
 /* What is mounted at a path: the topmost mount, if several are stacked there. */
@@ -51,6 +61,9 @@ struct mount_info {
 	char *source;
 	char *fstype;
 	char *address; /* of the server, numeric; NULL where mountinfo does not tell */
+	uint16_t port; /* of the server; 0: the usual one */
+	unsigned int major; /* version of NFS, 3 or 4 */
+	bool no_ping; /* a transport other than TCP: the server cannot be asked whether it is there */
 	bool read_only; /* of this mount, not of the file system below it */
 	unsigned int depth; /* mounts that are stacked there */
 	bool shares_superblock; /* with a mount elsewhere */
@@ -66,12 +79,24 @@ struct mounter_ops {
 	/*
 	 * Mounts the request. Errors: UNAVAILABLE (server unknown or not answering), NOT_FOUND (no
 	 * such path on it), PERMISSION_DENIED, INVALID_ARGUMENT (options), FAILED_PRECONDITION (the
-	 * node or the server lacks something), DEADLINE_EXCEEDED (unknown whether it is mounted).
-	 * With every other code nothing is mounted.
+	 * node or the server lacks something, or a symbolic link is below top), DEADLINE_EXCEEDED
+	 * (unknown whether it is mounted). With every other code nothing is mounted.
 	 */
 	int (*mount)(struct mounter *m, const struct mount_request *request, struct error *err);
 
-	/* Unmounts all NFS mounts at target, by force where it must. 0 where there is none. */
+	/*
+	 * Whether what is mounted at the request's target is the directory that the request would mount
+	 * now, whatever mountinfo calls it. Read-only or not is no part of that, nor is the mode. Errors
+	 * as mount().
+	 */
+	int (*compare)(struct mounter *m, const struct mount_request *request, bool *ret_same,
+		       struct error *err);
+
+	/*
+	 * Unmounts all NFS mounts at target; one that is in use is detached. MNT_FORCE, which breaks the
+	 * calls of whoever uses that file system, only where the server does not answer. 0 where there is
+	 * none.
+	 */
 	int (*unmount)(struct mounter *m, const char *target, struct error *err);
 
 	/*
@@ -124,6 +149,9 @@ bool mount_info_is_nfs(const struct mount_info *info);
  * look-up may block for some seconds. Any thread.
  */
 bool mount_info_is_of(const struct mount_info *info, const char *server, const char *path);
+
+/* Whether the mount is of that server, by name or address. May block likewise. Any thread. */
+bool mount_info_is_on(const struct mount_info *info, const char *server);
 
 /* Checks mount options without mounting: 0, or -EINVAL with INVALID_ARGUMENT. Any thread. */
 int mount_options_check(const char *options, struct error *err);

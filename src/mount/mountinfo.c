@@ -84,6 +84,40 @@ static char *copy_address(struct libmnt_fs *fs)
 	return strndup(value, len);
 }
 
+static bool has_value(const char *options, const char *key, const char *value)
+{
+	char *text;
+	size_t len;
+
+	return mnt_optstr_get_option(options, key, &text, &len) == 0 && len == strlen(value) &&
+	       strncmp(text, value, len) == 0;
+}
+
+/* How its server is asked whether it is there. */
+static void copy_service(struct mount_info *info, struct libmnt_fs *fs)
+{
+	const char *options = mnt_fs_get_fs_options(fs);
+	uint64_t port = 0;
+	char *value;
+	size_t len;
+
+	info->port = 0;
+	info->major = 4;
+	info->no_ping = false;
+	if (options == NULL)
+		return;
+	if (mnt_optstr_get_option(options, "port", &value, &len) == 0) {
+		cleanup_free char *text = strndup(value, len);
+
+		if (text != NULL && str_parse_u64(text, 10, UINT16_MAX, &port) == 0)
+			info->port = (uint16_t)port;
+	}
+	if (has_value(options, "vers", "3"))
+		info->major = 3;
+	info->no_ping = mnt_optstr_get_option(options, "proto", &value, &len) == 0 &&
+			!has_value(options, "proto", "tcp") && !has_value(options, "proto", "tcp6");
+}
+
 static int copy_info(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_device)
 {
 	const char *source = mnt_fs_get_source(fs), *fstype = mnt_fs_get_fstype(fs);
@@ -94,6 +128,7 @@ static int copy_info(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_d
 	info->fstype = strdup(fstype != NULL ? fstype : "");
 	free(info->address);
 	info->address = copy_address(fs);
+	copy_service(info, fs);
 	info->read_only = is_read_only(fs);
 	info->depth++;
 	*ret_device = mnt_fs_get_devno(fs);
@@ -187,18 +222,25 @@ static bool has_address(const char *server, const char *address)
 	return false;
 }
 
-bool mount_info_is_of(const struct mount_info *info, const char *server, const char *path)
+bool mount_info_is_on(const struct mount_info *info, const char *server)
 {
 	const bool v6 = info->source[0] == '[';
-	const char *have = path_of(info->source);
+	const char *path = path_of(info->source);
 	size_t len;
 
-	if (have == NULL || strcmp(have, path) != 0)
+	if (path == NULL)
 		return false;
-	len = (size_t)(have - info->source) - (v6 ? 3 : 1);
+	len = (size_t)(path - info->source) - (v6 ? 3 : 1);
 	if (strlen(server) == len && strncmp(info->source + v6, server, len) == 0)
 		return true;
 	return info->address != NULL && has_address(server, info->address);
+}
+
+bool mount_info_is_of(const struct mount_info *info, const char *server, const char *path)
+{
+	const char *have = path_of(info->source);
+
+	return have != NULL && strcmp(have, path) == 0 && mount_info_is_on(info, server);
 }
 
 bool mount_info_is_nfs(const struct mount_info *info)

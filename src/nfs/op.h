@@ -62,15 +62,24 @@ struct nfs_attr {
 	uint32_t uid, gid; /* only where one of these holds; NFS_ID_UNKNOWN: there is a name only */
 	uint32_t uid_name, gid_name; /* as nfs/owner.h numbers them; 0: the server sent a number */
 
+	/* The file system. It is always asked for, and a version 4 server may still leave it out. */
+	bool has_fsid;
+	uint64_t fsid, fsid_minor; /* fsid_minor: of version 4 */
+
 	/* Of a version 4 server only with nfs_op.full; the server may still leave one of them out. */
 	bool is_full; /* all that follows is known */
 	uint32_t links;
 	uint64_t size, used; /* bytes; used: on the disk */
 	uint64_t fileid; /* unique within fsid */
-	uint64_t fsid; /* version 4: the two halves of it, folded */
 	struct nfs_device device;
 	struct nfs_time atime, mtime;
 };
+
+/* Whether both are known to be on one file system. */
+static inline bool nfs_fsid_is_equal(const struct nfs_attr *a, const struct nfs_attr *b)
+{
+	return a->has_fsid && b->has_fsid && a->fsid == b->fsid && a->fsid_minor == b->fsid_minor;
+}
 
 /* What SETATTR changes, and what CREATE and MKNOD begin with, in one step: all of it or nothing. */
 struct nfs_change {

@@ -98,6 +98,7 @@ static void take_attr(struct nfs_attr *to, const fattr3 *from)
 	to->size = from->size;
 	to->used = from->used;
 	to->fileid = from->fileid;
+	to->has_fsid = true;
 	to->fsid = from->fsid;
 	to->device = (struct nfs_device){ from->rdev.specdata1, from->rdev.specdata2 };
 	to->atime = take_time(&from->atime);

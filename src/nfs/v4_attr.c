@@ -41,7 +41,7 @@
 #define NOBODY "nobody"
 
 #define BIT(number) (UINT64_C(1) << (number))
-#define PLAIN (BIT(ATTR_TYPE) | BIT(ATTR_MODE))
+#define PLAIN (BIT(ATTR_TYPE) | BIT(ATTR_FSID) | BIT(ATTR_MODE))
 #define OWNER (BIT(ATTR_OWNER) | BIT(ATTR_OWNER_GROUP))
 #define ENTRY (BIT(ATTR_RDATTR_ERROR) | BIT(ATTR_FILEHANDLE))
 #define TIMES (BIT(ATTR_TIME_ACCESS) | BIT(ATTR_TIME_MODIFY))
@@ -285,15 +285,10 @@ static bool take_size(struct reader *r)
 	return read_u64(r, &r->attr->size);
 }
 
-/* Servers number their file systems with small numbers or with all of the 128 bits. */
 static bool take_fsid(struct reader *r)
 {
-	uint64_t major, minor;
-
-	if (!read_u64(r, &major) || !read_u64(r, &minor))
-		return false;
-	r->attr->fsid = major ^ (minor << 32 | minor >> 32);
-	return true;
+	r->attr->has_fsid = read_u64(r, &r->attr->fsid) && read_u64(r, &r->attr->fsid_minor);
+	return r->attr->has_fsid;
 }
 
 /* An entry with an error is one without attributes. */

@@ -29,7 +29,7 @@ struct v4_compound {
 
 /* Attributes to ask for. Owners where they matter: a server may look up a name for each. */
 enum v4_attributes {
-	V4_PLAIN, /* type and mode */
+	V4_PLAIN, /* type, file system and mode */
 	V4_OWNER, /* and the owner */
 	V4_FULL, /* and all that nfs_attr has */
 	V4_ENTRY, /* V4_PLAIN for READDIR, with the handle */

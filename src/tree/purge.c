@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
+/* Which share has its turn, and on which thread. */
+
 #include "tree/purge.h"
 
 #include <errno.h>
@@ -10,32 +12,42 @@
 
 #include "base/clock.h"
 #include "base/list.h"
-#include "nfs/calls.h"
-#include "nfs/state.h"
-#include "tree/remove.h"
+#include "tree/purge_share.h"
 
-#define RETRY_FIRST_S 5
-#define RETRY_LAST_S 600
-#define DUE_NEVER UINT64_MAX
 #define START_DELAY_MS 100 /* DeleteVolume answers first: the purge would keep the server busy */
-#define BATCH_MAX 256 /* names taken from the trash at a time */
+#define FORGET_S 86400 /* a server that is gone, and that nobody has asked for since */
 
 struct job {
 	struct list link;
-	struct nfs_export export;
-	uint64_t due_ns; /* DUE_NEVER: its trash was empty when it was last looked at */
-	unsigned int retry_s; /* 0: the last attempt went well */
+	struct purge_share share; /* of who runs it */
+	uint64_t due_ns;
+	uint64_t used_ns; /* when it was last asked for */
+	bool running;
+	bool again; /* asked for meanwhile */
+};
+
+enum worker_state {
+	WORKER_NONE,
+	WORKER_ALIVE,
+	WORKER_ENDED, /* to be joined */
+};
+
+struct worker {
+	struct purger *purger;
+	pthread_t thread;
+	enum worker_state state;
 };
 
 struct purger {
 	struct nfs_pool *pool;
 	purger_report_fn report;
 	atomic_bool stop;
-	pthread_t thread;
 	pthread_mutex_t lock; /* guards what follows; never held across network traffic */
 	pthread_cond_t changed;
-	bool started;
+	struct worker workers[PURGE_WORKERS_MAX];
+	unsigned int waiting; /* workers that do */
 	struct list jobs;
+	size_t n_jobs;
 };
 
 int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn report)
@@ -57,9 +69,13 @@ int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn repo
 	return 0;
 }
 
-static void job_free(struct job *job)
+/* -------- shares, with the lock held -------- */
+
+static void job_free(struct purger *p, struct job *job)
 {
-	nfs_export_done(&job->export);
+	list_remove(&job->link);
+	p->n_jobs--;
+	purge_share_done(&job->share);
 	free(job);
 }
 
@@ -70,267 +86,270 @@ static struct job *find(struct purger *p, const struct nfs_export *e)
 	list_for_each(pos, &p->jobs) {
 		struct job *job = container_of(pos, struct job, link);
 
-		if (nfs_export_is_equal(&job->export, e))
+		if (nfs_export_is_equal(&job->share.export, e))
 			return job;
 	}
 	return NULL;
 }
 
-/* Waits for a job that is due, and takes it off the list. NULL: to stop. */
-static struct job *next_job(struct purger *p)
+/* The one that was not asked for the longest. It is looked at again when somebody uses it. */
+static int make_room(struct purger *p)
 {
-	struct job *due = NULL;
+	struct job *oldest = NULL;
+	struct list *pos;
 
-	pthread_mutex_lock(&p->lock);
-	while (due == NULL && !atomic_load(&p->stop)) {
-		uint64_t now = clock_now_ns(), first = UINT64_MAX;
-		struct list *pos;
+	if (p->n_jobs < PURGE_SHARES_MAX)
+		return 0;
+	list_for_each(pos, &p->jobs) {
+		struct job *job = container_of(pos, struct job, link);
 
-		list_for_each(pos, &p->jobs) {
-			struct job *job = container_of(pos, struct job, link);
-
-			if (job->due_ns < first) {
-				first = job->due_ns;
-				due = job;
-			}
-		}
-		if (due != NULL && first > now) {
-			const struct timespec until = {
-				.tv_sec = (time_t)(first / CLOCK_NS_PER_S),
-				.tv_nsec = (long)(first % CLOCK_NS_PER_S),
-			};
-
-			due = NULL;
-			(void)pthread_cond_timedwait(&p->changed, &p->lock, &until);
-		} else if (due == NULL) {
-			(void)pthread_cond_wait(&p->changed, &p->lock);
-		}
+		if (!job->running && (oldest == NULL || job->used_ns < oldest->used_ns))
+			oldest = job;
 	}
-	if (due != NULL)
-		list_remove(&due->link);
-	pthread_mutex_unlock(&p->lock);
-	return due;
-}
-
-struct batch {
-	struct purger *purger;
-	const struct nfs_export *export;
-	char *names[BATCH_MAX];
-	size_t n;
-};
-
-/* What was deleted with another identity is for a job with that one: this one may not remove it. */
-static int take_name(void *data, const struct nfs_entry *entry)
-{
-	struct batch *batch = data;
-	struct nfs_export owner = *batch->export;
-
-	if (batch->n == BATCH_MAX)
-		return 0; /* the next batch has it */
-	nfs_state_trash_identity(entry->name, &owner);
-	if (!nfs_export_is_equal(&owner, batch->export))
-		return purger_note(batch->purger, &owner);
-	batch->names[batch->n] = strdup(entry->name);
-	if (batch->names[batch->n] == NULL)
-		return -ENOMEM;
-	batch->n++;
+	if (oldest == NULL)
+		return -ENOSPC;
+	job_free(p, oldest);
 	return 0;
 }
 
-static int remove_batch(struct purger *p, struct nfs_client *c, const struct nfs_handle *trash,
-			struct batch *batch, struct tree_stats *stats, struct error *err)
+static int add_job(struct purger *p, const struct nfs_export *e, uint64_t now, struct job **ret)
 {
-	int result = 0;
-	size_t i;
-
-	for (i = 0; i < batch->n; i++) {
-		int r = result == -ECANCELED || c->broken
-				? 0
-				: tree_remove(c, trash, batch->names[i], &p->stop, stats, err);
-
-		/* One that cannot be removed does not keep the others. */
-		if (r < 0)
-			result = r;
-		free(batch->names[i]);
-	}
-	return result;
-}
-
-static int empty_trash(struct purger *p, struct nfs_client *c, struct tree_stats *stats,
-		       struct error *err)
-{
-	const struct nfs_handle *trash;
+	struct job *job;
 	int r;
 
-	r = nfs_state_folder(c, NFS_FOLDER_TRASH, false, &trash, err);
-	if (r == -ENOENT)
-		return 0;
+	r = make_room(p);
 	if (r < 0)
 		return r;
-	for (;;) {
-		struct batch batch = { .purger = p, .export = &c->export };
-		int read;
-
-		read = nfs_readdir(c, trash, take_name, &batch);
-		if (read == -ESTALE)
-			nfs_state_forget(c);
-		r = remove_batch(p, c, trash, &batch, stats, err);
-		if (read < 0)
-			return nfs_error_set(err, c, read, "reading the trash");
-		if (r < 0 || batch.n == 0)
-			return r;
+	job = calloc(1, sizeof(*job));
+	if (job == NULL || purge_share_init(&job->share, e) < 0) {
+		free(job);
+		return -ENOMEM;
 	}
+	job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
+	list_add_tail(&p->jobs, &job->link);
+	p->n_jobs++;
+	*ret = job;
+	return 0;
 }
 
-/* One try to empty a share's trash. */
-struct attempt {
-	const struct purger *purger;
-	const struct job *job;
-	uint64_t started_ns;
-};
-
-static void report(const struct attempt *a, const struct tree_stats *stats, const char *name,
-		   const struct error *err)
+static bool is_one_server(const struct job *a, const struct job *b)
 {
-	const struct purger_report report = {
-		.export = &a->job->export,
-		.name = name,
-		.files = stats->files,
-		.directories = stats->directories,
-		.ms = (clock_now_ns() - a->started_ns) / CLOCK_NS_PER_MS + 1,
-		.err = err,
+	const struct nfs_export *x = &a->share.export, *y = &b->share.export;
+
+	return x->port == y->port && strcmp(x->server, y->server) == 0;
+}
+
+/* One thread works on a server, whatever the number of its shares. */
+static bool is_server_busy(const struct purger *p, const struct job *job)
+{
+	const struct list *pos;
+
+	list_for_each(pos, &p->jobs) {
+		const struct job *other = container_of(pos, struct job, link);
+
+		if (other->running && is_one_server(job, other))
+			return true;
+	}
+	return false;
+}
+
+/* The one that is overdue the longest, or NULL, and then the time when to look again. */
+static struct job *next_job(struct purger *p, uint64_t *ret_until)
+{
+	const uint64_t now = clock_now_ns();
+	struct job *first = NULL;
+	struct list *pos;
+
+	*ret_until = UINT64_MAX;
+	list_for_each(pos, &p->jobs) {
+		struct job *job = container_of(pos, struct job, link);
+
+		if (job->running)
+			continue;
+		if (job->due_ns > now) {
+			if (job->due_ns < *ret_until)
+				*ret_until = job->due_ns;
+			continue;
+		}
+		if ((first == NULL || job->due_ns < first->due_ns) && !is_server_busy(p, job))
+			first = job;
+	}
+	return first;
+}
+
+static void job_ran(struct purger *p, struct job *job, uint64_t due_ns)
+{
+	const uint64_t now = clock_now_ns();
+
+	job->running = false;
+	job->due_ns = due_ns;
+	if (job->again)
+		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
+	job->again = false;
+	if (job->share.retry_s > 0 && now - job->used_ns > FORGET_S * CLOCK_NS_PER_S)
+		job_free(p, job);
+}
+
+/* -------- threads -------- */
+
+static void *purge_thread(void *data);
+
+/* Somebody has to watch the time while others work. With the lock held. 0 or -EAGAIN without a thread. */
+static int need_watcher(struct purger *p)
+{
+	size_t alive = 0, i;
+	int r = -EAGAIN;
+
+	if (atomic_load(&p->stop))
+		return 0;
+	if (p->waiting > 0) {
+		pthread_cond_signal(&p->changed);
+		return 0;
+	}
+	for (i = 0; i < PURGE_WORKERS_MAX; i++)
+		alive += p->workers[i].state == WORKER_ALIVE;
+	for (i = 0; i < PURGE_WORKERS_MAX && r != 0; i++) {
+		struct worker *worker = &p->workers[i];
+
+		if (worker->state == WORKER_ALIVE)
+			continue;
+		if (worker->state == WORKER_ENDED)
+			(void)pthread_join(worker->thread, NULL); /* it needs the lock no more */
+		worker->state = WORKER_NONE;
+		worker->purger = p;
+		r = -pthread_create(&worker->thread, NULL, purge_thread, worker);
+		if (r == 0)
+			worker->state = WORKER_ALIVE;
+	}
+	/* Those that work look for more when they have done. */
+	return alive > 0 ? 0 : r;
+}
+
+static int note(void *data, const struct nfs_export *e)
+{
+	return purger_note(data, e);
+}
+
+static void run(struct purger *p, struct job *job)
+{
+	const struct purge_turn turn = {
+		.stop = &p->stop,
+		.report = p->report,
+		.note = note,
+		.data = p,
 	};
+	uint64_t due_ns;
 
-	if (a->purger->report != NULL)
-		a->purger->report(&report);
-}
-
-static void report_progress(const struct tree_stats *stats, const char *name, void *data)
-{
-	report(data, stats, name, NULL);
-}
-
-static void run_job(struct purger *p, struct job *job)
-{
-	struct attempt a = { .purger = p, .job = job, .started_ns = clock_now_ns() };
-	struct tree_stats stats = {
-		.report = report_progress,
-		.data = &a,
-		.reported_ns = a.started_ns,
-	};
-	struct error err = { .code = ERROR_OK };
-	struct nfs_client *c;
-	int r;
-
-	r = nfs_pool_lease(p->pool, &job->export, &c, &err);
-	if (r == 0) {
-		r = empty_trash(p, c, &stats, &err);
-		nfs_pool_return(p->pool, c);
-	}
-	if (r == -ECANCELED)
-		return;
-	if (r < 0 || stats.files + stats.directories > 0)
-		report(&a, &stats, NULL, r < 0 ? &err : NULL);
-	if (r == 0)
-		job->retry_s = 0;
-	else if (job->retry_s == 0)
-		job->retry_s = RETRY_FIRST_S;
-	else
-		job->retry_s = job->retry_s * 2 > RETRY_LAST_S ? RETRY_LAST_S : job->retry_s * 2;
-}
-
-/* Back onto the list, which also remembers what has been done, unless it was asked for again. */
-static void put_back(struct purger *p, struct job *job)
-{
-	bool again;
-
-	pthread_mutex_lock(&p->lock);
-	again = find(p, &job->export) != NULL;
-	if (!again) {
-		job->due_ns = job->retry_s > 0 ? clock_now_ns() + job->retry_s * CLOCK_NS_PER_S
-					       : DUE_NEVER;
-		list_add_tail(&p->jobs, &job->link);
-	}
+	job->running = true;
+	if (p->n_jobs > 1)
+		(void)need_watcher(p);
 	pthread_mutex_unlock(&p->lock);
-	if (again)
-		job_free(job);
+	due_ns = purge_share_turn(&job->share, p->pool, &turn);
+	pthread_mutex_lock(&p->lock);
+	job_ran(p, job, due_ns);
+	/* Other shares of the server waited for that. */
+	pthread_cond_signal(&p->changed);
 }
 
+static void wait_until(struct purger *p, uint64_t until_ns)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(until_ns / CLOCK_NS_PER_S),
+		.tv_nsec = (long)(until_ns % CLOCK_NS_PER_S),
+	};
+
+	p->waiting++;
+	if (until_ns == UINT64_MAX)
+		(void)pthread_cond_wait(&p->changed, &p->lock);
+	else
+		(void)pthread_cond_timedwait(&p->changed, &p->lock, &until);
+	p->waiting--;
+}
+
+/* One of those that have nothing to do is enough. */
 static void *purge_thread(void *data)
 {
-	struct purger *p = data;
-	struct job *job;
+	struct worker *worker = data;
+	struct purger *p = worker->purger;
 
-	for (job = next_job(p); job != NULL; job = next_job(p)) {
-		run_job(p, job);
-		put_back(p, job);
+	pthread_mutex_lock(&p->lock);
+	while (!atomic_load(&p->stop)) {
+		uint64_t until;
+		struct job *job = next_job(p, &until);
+
+		if (job != NULL)
+			run(p, job);
+		else if (p->waiting == 0)
+			wait_until(p, until);
+		else
+			break;
 	}
+	worker->state = WORKER_ENDED;
+	pthread_mutex_unlock(&p->lock);
 	return NULL;
 }
 
-/* Called with the lock held. */
-static int start_thread(struct purger *p)
-{
-	int r = 0;
+/* -------- from outside -------- */
 
-	if (!p->started) {
-		r = -pthread_create(&p->thread, NULL, purge_thread, p);
-		p->started = r == 0;
-	}
-	pthread_cond_signal(&p->changed);
-	return r;
-}
-
+/* With the lock held. */
 static int add(struct purger *p, const struct nfs_export *e, bool known_too)
 {
-	const uint64_t due = clock_now_ns() + START_DELAY_MS * CLOCK_NS_PER_MS;
-	struct job *job = NULL, *known;
+	const uint64_t now = clock_now_ns();
+	struct job *job = find(p, e);
+	const bool is_new = job == NULL;
 	int r = 0;
 
-	pthread_mutex_lock(&p->lock);
-	known = find(p, e);
-	if (known != NULL && known_too)
-		known->due_ns = due;
-	if (known == NULL) {
-		job = calloc(1, sizeof(*job));
-		r = job != NULL ? nfs_export_copy(&job->export, e) : -ENOMEM;
-		if (r == 0) {
-			job->due_ns = due;
-			list_add_tail(&p->jobs, &job->link);
-		} else {
-			free(job);
-		}
+	if (is_new)
+		r = add_job(p, e, now, &job);
+	if (r < 0)
+		return r;
+	job->used_ns = now;
+	if (known_too) {
+		job->again = job->running;
+		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
 	}
-	if (r == 0 && (known == NULL || known_too))
-		r = start_thread(p);
-	pthread_mutex_unlock(&p->lock);
-	return r;
+	return is_new || known_too ? need_watcher(p) : 0;
 }
 
 int purger_add(struct purger *p, const struct nfs_export *e)
 {
-	return add(p, e, true);
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = add(p, e, true);
+	pthread_mutex_unlock(&p->lock);
+	return r;
 }
 
 int purger_note(struct purger *p, const struct nfs_export *e)
 {
-	return add(p, e, false);
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = add(p, e, false);
+	pthread_mutex_unlock(&p->lock);
+	return r;
 }
 
 void purger_free(struct purger *p)
 {
+	bool is_there[PURGE_WORKERS_MAX];
 	struct list *pos, *tmp;
+	size_t i;
 
 	if (p == NULL)
 		return;
 	atomic_store(&p->stop, true);
 	pthread_mutex_lock(&p->lock);
-	pthread_cond_signal(&p->changed);
+	pthread_cond_broadcast(&p->changed);
+	for (i = 0; i < PURGE_WORKERS_MAX; i++)
+		is_there[i] = p->workers[i].state != WORKER_NONE;
 	pthread_mutex_unlock(&p->lock);
-	if (p->started)
-		pthread_join(p->thread, NULL);
+	for (i = 0; i < PURGE_WORKERS_MAX; i++)
+		if (is_there[i])
+			pthread_join(p->workers[i].thread, NULL);
 	list_for_each_safe(pos, tmp, &p->jobs)
-		job_free(container_of(pos, struct job, link));
+		job_free(p, container_of(pos, struct job, link));
 	pthread_cond_destroy(&p->changed);
 	pthread_mutex_destroy(&p->lock);
 	free(p);

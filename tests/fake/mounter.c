@@ -71,11 +71,26 @@ static int fake_mount(struct mounter *base, const struct mount_request *request,
 		     strchr(request->server, ':') != NULL ? "[%s]:%s" : "%s:%s", request->server,
 		     request->path);
 	assert(n > 0 && (size_t)n < sizeof(mount->source));
+	(void)snprintf(mount->top, sizeof(mount->top), "%s",
+		       request->top != NULL ? request->top : "");
 	(void)snprintf(mount->options, sizeof(mount->options), "%s", request->options);
 	mount->read_only = request->read_only || has_ro(request->options);
 	mount->mode = request->mode;
 	m->n_mounted++;
 	m->stale = false;
+	return 0;
+}
+
+static int fake_compare(struct mounter *base, const struct mount_request *request, bool *ret_same,
+			struct error *err)
+{
+	struct fake_mounter *m = fake_of(base);
+
+	assert(fake_mounter_at(m, request->target) != NULL);
+	m->n_compared++;
+	if (m->mount_error != ERROR_OK)
+		return error_set(err, m->mount_error, "the fake mounter was told to fail");
+	*ret_same = m->same;
 	return 0;
 }
 
@@ -150,6 +165,7 @@ static int fake_usage(struct mounter *base, const char *target, const struct mou
 void fake_mounter_init(struct fake_mounter *m)
 {
 	static const struct mounter_ops ops = { .mount = fake_mount,
+						.compare = fake_compare,
 						.unmount = fake_unmount,
 						.verify = fake_verify,
 						.usage = fake_usage,

@@ -15,6 +15,7 @@
 struct fake_mount {
 	char target[256]; /* "": a free slot */
 	char source[256];
+	char top[256]; /* "": none */
 	char options[256];
 	bool read_only;
 	uint32_t mode;
@@ -28,6 +29,8 @@ struct fake_mounter {
 	enum error_code unmount_error;
 	enum error_code find_error;
 	enum error_code look_error; /* of verify() and usage() */
+	bool same; /* compare() finds what is mounted to be what is asked for */
+	unsigned int n_compared;
 	bool stale; /* both find what is mounted to be stale, until it is mounted anew */
 	uint32_t verified_mode; /* of the last verify() */
 	unsigned int n_looks;

@@ -29,7 +29,7 @@ struct inode {
 	unsigned int links;
 	enum nfs_type type;
 	uint32_t mode, uid, gid;
-	uint64_t fsid;
+	uint64_t fsid, fsid_minor;
 	struct nfs_time atime, mtime;
 	struct nfs_device device;
 	char *text; /* of a symbolic link */
@@ -284,7 +284,9 @@ static void describe(const struct fake_nfs *f, const struct inode *inode, struct
 		.size = inode->type == NFS_TYPE_DIRECTORY ? BLOCK : inode->size,
 		.used = inode->type == NFS_TYPE_DIRECTORY ? BLOCK : inode->used,
 		.fileid = inode->id,
+		.has_fsid = true,
 		.fsid = inode->fsid,
+		.fsid_minor = inode->fsid_minor,
 		.device = inode->device,
 		.atime = inode->atime,
 		.mtime = inode->mtime,
@@ -301,6 +303,14 @@ static int check_name(const char *name)
 	return strlen(name) > NFS_NAME_MAX ? -ENAMETOOLONG : 0;
 }
 
+/* As a version 4 server that leaves it out where it is not asked for alone, or that has none. */
+static void hide_fsid(const struct fake_nfs *f, enum nfs_op_type type, struct nfs_attr *attr)
+{
+	if (f->habits.fsid == FAKE_FSID_NEVER ||
+	    (f->habits.fsid == FAKE_FSID_ASKED && type != NFS_OP_GETATTR))
+		attr->has_fsid = false;
+}
+
 static int do_lookup(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 {
 	struct node *node = child(f, dir, op->name);
@@ -308,6 +318,7 @@ static int do_lookup(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	if (node == NULL)
 		return -ENOENT;
 	describe(f, node->inode, &op->handle, &op->attr);
+	hide_fsid(f, op->type, &op->attr);
 	if (f->habits.bare)
 		op->attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
 	return 0;
@@ -553,6 +564,7 @@ static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op
 
 		if (has_attributes(f, page[i]) && may(f, dir, op, MAY_SEARCH))
 			describe(f, page[i]->inode, &entry.handle, &entry.attr);
+		hide_fsid(f, op->type, &entry.attr);
 		op->cookie = entry.cookie;
 		op->entry(op, &entry);
 	}
@@ -647,6 +659,7 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 	switch (op->type) {
 	case NFS_OP_GETATTR:
 		describe(f, inode, &unused, &op->attr);
+		hide_fsid(f, op->type, &op->attr);
 		return 0;
 	case NFS_OP_SETATTR:
 		r = do_setattr(f, inode, op);
@@ -1035,6 +1048,8 @@ void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *a
 	inode->mtime = attr->mtime;
 	if (attr->fsid != 0)
 		inode->fsid = attr->fsid;
+	if (attr->fsid_minor != 0)
+		inode->fsid_minor = attr->fsid_minor;
 	pthread_mutex_unlock(&f->lock);
 }
 

@@ -38,6 +38,13 @@ enum fake_owners {
 	FAKE_OWNERS_NONE, /* it tells none */
 };
 
+/* Which replies tell the file system. */
+enum fake_fsid {
+	FAKE_FSID_ALL,
+	FAKE_FSID_ASKED, /* GETATTR alone */
+	FAKE_FSID_NEVER,
+};
+
 /* What servers may do as they like. */
 struct fake_habits {
 	unsigned int page; /* entries of a READDIR reply; 0: three */
@@ -46,6 +53,7 @@ struct fake_habits {
 	uint32_t transfer_max; /* bytes that a READ gives and a WRITE takes; 0: what is asked for */
 	bool empty; /* READs bring nothing, and are not at the end */
 	enum fake_owners owners;
+	enum fake_fsid fsid;
 	bool modes; /* the modes of directories count, for all but root */
 	bool folds; /* "A" is another name of "a" */
 	bool late; /* names are removed and looked up at once, and all else is answered before that */
@@ -99,7 +107,7 @@ void fake_nfs_read(struct fake_nfs *f, const char *path, uint64_t offset, char *
 /* Gives what is at path another name. */
 void fake_nfs_link(struct fake_nfs *f, const char *path, const char *as);
 
-/* Sets mode, owner and times, of a device which, and fsid where that is not 0. */
+/* Sets mode, owner and times, of a device which, and either half of fsid where that is not 0. */
 void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *attr);
 
 /* What a client would find at path; false: nothing. */

@@ -709,11 +709,16 @@ class Kernel(Base):
     def setUp(self):
         self.share = os.path.join(DISK, "share")
         os.makedirs(self.share, exist_ok=True)
-        self.before = sorted(os.listdir("/tmp"))
+        self.before = self.mount_points()
+
+    @staticmethod
+    def mount_points():
+        """Of the folder that a guest shares with its machine, no more than what is the driver's."""
+        return sorted(n for n in os.listdir("/tmp") if n.startswith("csi-nfs-check-"))
 
     def tearDown(self):
         self.assertEqual(os.listdir(self.share), [])
-        self.assertEqual(sorted(os.listdir("/tmp")), self.before)
+        self.assertEqual(self.mount_points(), self.before)
         with open("/proc/self/mountinfo", encoding="utf-8") as f:
             self.assertNotIn("csi-nfs-check", f.read())
 

@@ -451,6 +451,7 @@ class Controller(OnServer):
             self.assertLess(time.monotonic() - begun, 15)
         finally:
             self.server.thaw()
+        self.assertTrue(wait_for(self.is_reached), "the driver does not find its server again")
         other = self.create("frozen")
         self.delete(other.volume_id)
         self.delete(volume.volume_id)
@@ -509,8 +510,7 @@ class Controller(OnServer):
         for name, text in strange.items():
             os.symlink(text, os.path.join(volumes, name))
         os.mkdir(os.path.join(volumes, "r10"))
-        self.server.stop()  # which has not seen these yet
-        self.server.start()
+        self.server_looks_again()
         seen, token = [], ""
         while True:
             page = self.entries(max_entries=2, starting_token=token)
@@ -524,8 +524,7 @@ class Controller(OnServer):
         for name in strange:
             os.unlink(os.path.join(volumes, name))
         os.rmdir(os.path.join(volumes, "r10"))
-        self.server.stop()
-        self.server.start()
+        self.server_looks_again()
         for volume_id in made:
             self.delete(volume_id)
         self.is_clean()
@@ -604,8 +603,7 @@ class Controller(OnServer):
     def test_expand_what_another_driver_made(self):
         """A directory without a record gets one, and goes as its id says."""
         os.makedirs(self.path("team", "claim"))
-        self.server.stop()  # which has not seen that yet
-        self.server.start()
+        self.server_looks_again()
         volume_id = "%s#%s#team/claim#pvc-peer#" % (SERVER, self.share.strip("/"))
         self.assertEqual(self.expand(volume_id, 2 * GIB).capacity_bytes, 2 * GIB)
         shown = self.client.ControllerGetVolume(volume_id=volume_id).volume
@@ -635,8 +633,7 @@ class Controller(OnServer):
         os.makedirs(self.path(*parts))
         with open(self.path(*parts, "data"), "w", encoding="ascii") as f:
             f.write("theirs")
-        self.server.stop()
-        self.server.start()
+        self.server_looks_again()
 
     def test_existing_directory(self):
         self.peer_directory("old")

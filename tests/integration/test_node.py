@@ -3,8 +3,13 @@
 """The node service with real mounts: the running kernel's NFS client against its own NFS server,
 which exports an ext4 file system. Runs inside a lab with --kernel nfs --kernel nfsd."""
 import os
+import random
+import re
+import shutil
 import signal
+import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -25,6 +30,33 @@ DISK = os.environ["LAB_DISK"]
 CODE = grpc.StatusCode
 HOST = "127.0.0.1"
 
+# Writes with several threads, all the time, until its standard input ends; prints what fails.
+WRITER = """
+import os, sys, threading
+over = threading.Event()
+bad = []
+def write(number):
+    path = os.path.join(sys.argv[1], "writer-%d" % number)
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_SYNC)
+    try:
+        while not over.is_set():
+            os.pwrite(fd, b"x" * 262144, 0)
+    except OSError as e:
+        bad.append(e)
+    os.close(fd)
+threads = [threading.Thread(target=write, args=(i,)) for i in range(4)]
+for t in threads:
+    t.start()
+print("writing", flush=True)
+sys.stdin.read()
+over.set()
+for t in threads:
+    t.join()
+for e in bad:
+    print(e)
+sys.exit(1 if bad else 0)
+"""
+
 
 def mounts(target):
     """The lines of mountinfo about this target: options, type, source, super options."""
@@ -38,7 +70,8 @@ def mounts(target):
     return found
 
 
-class Node(unittest.TestCase):
+class Mounts:
+    """A server, a driver, and calls that name them."""
 
     @classmethod
     def setUpClass(cls):
@@ -56,6 +89,10 @@ class Node(unittest.TestCase):
             cls.server.done()
 
     def setUp(self):
+        """A server that answers, and a driver that does not know of a time when it did not."""
+        if not self.server.is_running():
+            self.server.start()
+        self.driver.restart()
         self.parent = os.path.join(LAB, "pods", self.id().rsplit(".", 1)[1])
         os.makedirs(self.parent, exist_ok=True)
         self.target = os.path.join(self.parent, "mount")
@@ -88,6 +125,15 @@ class Node(unittest.TestCase):
     def unpublish(self, target=None, volume="one", timeout=None):
         self.client.NodeUnpublishVolume(volume_id=HOST + "#share#" + volume + "##",
                                         target_path=target or self.target, timeout=timeout)
+
+    def is_published(self):
+        """Whether the server lets itself be mounted again. One that was down is tried after a while."""
+        try:
+            self.publish("4.2")
+        except grpc.RpcError as e:
+            self.assertEqual(e.code(), CODE.UNAVAILABLE, e.details())
+            return False
+        return True
 
     def fails(self, codes, call, *args, **fields):
         if not isinstance(codes, tuple):
@@ -130,6 +176,22 @@ class Node(unittest.TestCase):
 
     def _has_version(self, line, version):
         self.assertIn("vers=" + version, line[3])
+
+    def _answer(self, version, volume, **more):
+        try:
+            self.publish(version, volume=volume, **more)
+            return CODE.OK
+        except grpc.RpcError as e:
+            return e.code()
+
+    def is_another(self, version, volume, **more):
+        """Something else is mounted. A guest that is starved may first find its server silent."""
+        self.assertTrue(servers.wait_for(
+            lambda: self._answer(version, volume, **more) != CODE.UNAVAILABLE, 60, 1))
+        self.assertEqual(self._answer(version, volume, **more), CODE.ALREADY_EXISTS)
+
+
+class Node(Mounts, unittest.TestCase):
 
     # ---- volumes of csi-driver-nfs ----
 
@@ -201,14 +263,25 @@ class Node(unittest.TestCase):
 
     def test_read_only(self):
         for row, more in (("readonly", {"readonly": True}),
-                          ("access mode", {"mode": "MULTI_NODE_READER_ONLY"}),
-                          ("mount flag", {"flags": ["ro"]})):
+                          ("mount flag", {"flags": ["ro"]}),
+                          ("and kept by a later rw", {"readonly": True, "flags": ["rw"]})):
             with self.subTest(row=row):
                 self.publish(**more)
                 self.assertIn("ro", mounts(self.target)[0][0])
                 with self.assertRaises(OSError):
                     with open(os.path.join(self.target, "no"), "w", encoding="ascii"):
                         pass
+                self.unpublish()
+                self.is_gone()
+
+    def test_access_modes_do_not_make_read_only(self):
+        """Kubelet sends the first of a volume's modes: a claim of many may be used for writing."""
+        for mode in ("MULTI_NODE_READER_ONLY", "SINGLE_NODE_READER_ONLY"):
+            with self.subTest(mode=mode):
+                self.publish(mode=mode)
+                self.publish(mode=mode)
+                self.assertIn("rw", mounts(self.target)[0][0])
+                self.write_and_read()
                 self.unpublish()
                 self.is_gone()
 
@@ -249,6 +322,27 @@ class Node(unittest.TestCase):
         self.assertEqual(os.stat(os.path.join(DISK, "share", "one")).st_mode & 0o7777, 0o751)
         self.unpublish()
         self.is_gone()
+
+    def test_mount_permissions_leave_special_bits(self):
+        """Kubelet sets the set-group-id bit for fsGroup; without it, it goes over all files."""
+        place = os.path.join(DISK, "share", "special")
+        os.makedirs(os.path.join(place, "sub"), exist_ok=True)
+        for volume, at in (("special", place), ("special/sub", os.path.join(place, "sub"))):
+            for before, asked, after in ((0o2770, "0770", 0o2770), (0o3755, "0770", 0o3770),
+                                         (0o2770, "1777", 0o1777), (0o0755, "2770", 0o2770),
+                                         (0o2755, "0", 0o2755)):
+                with self.subTest(volume=volume, before=oct(before), asked=asked):
+                    os.chmod(at, before)
+                    changed = os.stat(at).st_ctime_ns
+                    self.publish(volume=volume, mountPermissions=asked)
+                    self.assertEqual(os.stat(at).st_mode & 0o7777, after)
+                    if before == after:
+                        self.assertEqual(os.stat(at).st_ctime_ns, changed)
+                    os.chmod(at, before)
+                    self.publish(volume=volume, mountPermissions=asked)
+                    self.assertEqual(os.stat(at).st_mode & 0o7777, after)
+                    self.unpublish(volume=volume)
+                    self.is_gone()
 
     # ---- targets ----
 
@@ -374,6 +468,8 @@ class Node(unittest.TestCase):
             self.is_gone()
         finally:
             self.server.start()
+        self.assertTrue(wait_for(self.is_published), "the driver does not find its server again")
+        self.unpublish()
         self.round_trip("4.2")
 
     def test_unpublish_with_the_server_stopped(self):
@@ -421,6 +517,86 @@ class Node(unittest.TestCase):
                 os.unlink(os.path.join(place, "new"))
                 os.rmdir(place)
 
+    # ---- names ----
+
+    def test_publish_again_where_the_server_has_a_link(self):
+        """mountinfo has the path that the link leads to."""
+        share = os.path.join(DISK, "share")
+        for name, to in ((share + "/link", "one"), (DISK + "/link", "share")):
+            if not os.path.islink(name):
+                os.symlink(to, name)
+        for version in ("3", "4.0", "4.2"):
+            top = DISK if version == "3" else ""
+            for row, more in (("subDir", {"volume": "link"}),
+                              ("share", {"share": top + "/link"})):
+                with self.subTest(version=version, row=row):
+                    for _ in range(3):
+                        self.publish(version, **more)
+                    self.assertEqual(len(mounts(self.target)), 1)
+                    self.write_and_read()
+                    self.fails(CODE.ALREADY_EXISTS, self.publish, version, readonly=True, **more)
+                    self.is_another(version, "two")
+                    self.is_another(version, "nobody")
+                    self.driver.restart()
+                    self.publish(version, **more)
+                    self.assertEqual(len(mounts(self.target)), 1)
+                    self.unpublish()
+                    self.is_gone()
+        os.unlink(DISK + "/link")
+        os.unlink(share + "/link")
+
+    def test_one_directory_under_two_names(self):
+        """In version 3 mounts of one directory all have the name of the first one."""
+        os.symlink("one", os.path.join(DISK, "share", "link"))
+        other = self.target + "2"
+        for version in ("3", "4.2"):
+            for first, second in (("one", "link"), ("link", "one")):
+                with self.subTest(version=version, first=first):
+                    for _ in range(2):
+                        self.publish(version, volume=first)
+                        self.publish(version, volume=second, target=other)
+                    self.assertEqual(len(mounts(self.target) + mounts(other)), 2)
+                    self.is_another(version, "two", target=other)
+                    self.unpublish()
+                    self.unpublish(target=other)
+                    self.is_gone()
+                    self.is_gone(other)
+        os.unlink(os.path.join(DISK, "share", "link"))
+
+    def test_link_that_leads_elsewhere_by_now(self):
+        link = os.path.join(DISK, "share", "moving")
+        os.symlink("one", link)
+        self.publish(volume="moving")
+        os.unlink(link)
+        os.symlink("two", link)
+        # The client may remember the link for a while.
+        self.assertTrue(servers.wait_for(
+            lambda: self._answer("4.2", "moving") == CODE.ALREADY_EXISTS, 90, 1))
+        self.assertEqual(len(mounts(self.target)), 1)
+        self.unpublish()
+        self.is_gone()
+        os.unlink(link)
+
+    # ---- users of a mount ----
+
+    def test_writer_in_another_namespace_outlives_an_unpublish(self):
+        """Somebody uses the mount here (EBUSY), and somebody writes through it elsewhere: umount by
+        force would break that writer's calls, on a server that is well."""
+        for version in ("3", "4.2"):
+            with self.subTest(version=version):
+                self.publish(version)
+                writer = subprocess.Popen(
+                    ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", WRITER,
+                     self.target], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                self.assertEqual(writer.stdout.readline(), b"writing\n")
+                with open(os.path.join(self.target, "in-use"), "wb"):
+                    self.unpublish()
+                    self.is_gone()
+                    time.sleep(0.5)
+                    out, _ = writer.communicate(b"", 60)
+                self.assertEqual(out, b"")
+                self.assertEqual(writer.returncode, 0)
+
     def test_driver_restarted_between(self):
         for how in (signal.SIGTERM, signal.SIGKILL):
             with self.subTest(signal=how.name):
@@ -442,6 +618,384 @@ class Node(unittest.TestCase):
 
     def test_node_mode_serves_no_controller(self):
         self.fails(CODE.UNIMPLEMENTED, self.client.CreateVolume, name="v")
+
+
+EPHEMERAL = {"csi.storage.k8s.io/ephemeral": "true"}
+VERSIONS = ("3", "4.0", "4.2")
+
+
+class Walk(Mounts, unittest.TestCase):
+    """Volumes below directories that pods may write: what they put there is not followed."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.driver.stop()
+        # Nothing is asked for by itself in version 4, where the export is the root.
+        cls.driver = Driver(
+            LAB, "--mode", "node", "--nodeid", "node-1",
+            "--inline-volumes=%s:/share/allowed,%s:%s/share/allowed" % (HOST, HOST, DISK),
+            name="walk").start()
+
+    def setUp(self):
+        super().setUp()
+        self.secret = os.path.join(DISK, "share", "secret")
+        self.allowed = os.path.join(DISK, "share", "allowed")
+        for place in (self.secret, self.allowed):
+            shutil.rmtree(place, ignore_errors=True)
+            os.makedirs(os.path.join(place, "dir", "deep"))
+        os.chmod(self.secret, 0o700)
+        os.chmod(os.path.join(self.secret, "dir"), 0o700)
+
+    def tearDown(self):
+        super().tearDown()
+        self.assertEqual(private_namespaces(), [])
+
+    def inline(self, version, volume, **more):
+        self.publish(version, volume="allowed" + volume, **EPHEMERAL, **more)
+
+    def is_refused(self, *args, **fields):
+        codes = (CODE.FAILED_PRECONDITION, CODE.PERMISSION_DENIED, CODE.NOT_FOUND)
+        text = self.fails(codes, *args, mountPermissions="0777", **fields)
+        self.is_gone()
+        for place in (self.secret, os.path.join(self.secret, "dir")):
+            self.assertEqual(os.stat(place).st_mode & 0o7777, 0o700)
+        return text
+
+    def test_inline_through_a_link(self):
+        for name, to in (("out", "../secret"), ("far", "/share/secret"),
+                         ("path", os.path.join(DISK, "share", "secret")), ("up", ".."),
+                         ("in", "dir"), ("chain", "out")):
+            os.symlink(to, os.path.join(self.allowed, name))
+        os.symlink("../../secret", os.path.join(self.allowed, "dir", "out"))
+        for version in VERSIONS + (("3 with locks",) if self.has_statd else ()):
+            flags = ["lock"] if version.endswith("locks") else []
+            for path in ("/out", "/far", "/path", "/in", "/chain", "/dir/out", "/out/dir",
+                         "/up/secret", "/up/secret/dir", "/up", "/dir/out/dir/deep"):
+                with self.subTest(version=version, path=path):
+                    text = self.is_refused(self.inline, version.split(" ", maxsplit=1)[0], path,
+                                           flags=flags)
+                    self.assertIn("symbolic link", text)
+
+    def test_volume_in_a_volume_through_a_link(self):
+        team = os.path.join(DISK, "share", "team")
+        os.makedirs(team, exist_ok=True)
+        os.symlink("../secret", os.path.join(team, "claim"))
+        os.symlink("secret", os.path.join(DISK, "share", "crew"))
+        try:
+            for version in VERSIONS:
+                for volume in ("team/claim", "team/claim/dir", "crew/dir", "crew/dir/deep"):
+                    with self.subTest(version=version, volume=volume):
+                        self.assertIn("symbolic link",
+                                      self.is_refused(self.publish, version, volume=volume))
+        finally:
+            os.unlink(os.path.join(DISK, "share", "crew"))
+            shutil.rmtree(team)
+
+    def test_what_is_there_is_mounted(self):
+        for version in VERSIONS + ("",) + (("3 with locks",) if self.has_statd else ()):
+            for row, volume, more in (("inline", "allowed/dir", EPHEMERAL),
+                                      ("deep", "allowed/dir/deep", EPHEMERAL),
+                                      ("all of it", "allowed", EPHEMERAL),
+                                      ("plain", "secret/dir", {}),
+                                      ("readonly", "allowed/dir/deep", {"readonly": True})):
+                with self.subTest(version=version, row=row):
+                    self._is_mounted(version, volume, more)
+
+    def _is_mounted(self, version, volume, more):
+        place = os.path.join(DISK, "share", volume)
+        flags = ["noexec"] + (["lock"] if version.endswith("locks") else [])
+        version = version.split(" ", maxsplit=1)[0]
+        for _ in range(2):
+            self.publish(version, volume=volume, flags=flags, **more)
+        line, = mounts(self.target)
+        self.assertTrue(line[2].endswith("/" + volume), line)
+        wanted = {"noexec"} | ({"nosuid", "nodev"} if "readonly" not in more and more else set())
+        self.assertLessEqual(wanted, set(line[0]))
+        self.assertEqual("ro" in line[0], "readonly" in more)
+        if version:
+            self._has_version(line, version)
+        self.assertEqual(nfs_mounts(), [self.target])
+        stats = self.client.NodeGetVolumeStats(volume_id="v", volume_path=self.target)
+        self.assertFalse(stats.volume_condition.abnormal, stats.volume_condition.message)
+        self.assertGreater(stats.usage[0].total, 0)
+        if "readonly" in more:
+            with self.assertRaises(OSError):
+                os.mkdir(os.path.join(self.target, "no"))
+        else:
+            self.write_and_read(volume)
+        self.assertEqual(sorted(os.listdir(self.target)), sorted(os.listdir(place)))
+        self.is_another(version, "one", flags=flags)
+        self.is_another(version, "secret/dir/deep", flags=flags)
+        self.unpublish(volume=volume)
+        self.is_gone()
+        self.assertEqual(nfs_mounts(), [])
+        self.assertTrue(servers.wait_for(lambda: not superblocks(), 10), superblocks())
+
+    def test_file_system_mounted_in_the_share(self):
+        """The server shows it below the share: its mount has the flags of the one above."""
+        place = os.path.join(self.allowed, "dir")
+        servers.run("mount", "-t", "tmpfs", "tmpfs", place)
+        try:
+            os.makedirs(os.path.join(place, "in", "it"))
+            servers.run("exportfs", "-i", "-o",
+                        "rw,no_root_squash,insecure,no_subtree_check,nohide,fsid=77", "*:" + place)
+            for version in VERSIONS:
+                for readonly in (False, True):
+                    with self.subTest(version=version, readonly=readonly):
+                        self._crosses(version, readonly)
+        finally:
+            servers.run("exportfs", "-u", "*:" + place, check=False)
+            servers.run("exportfs", "-f", check=False)
+            self.assertTrue(servers.wait_for(
+                lambda: servers.run("umount", place, check=False).returncode == 0, 20, 0.5))
+
+    def _crosses(self, version, readonly):
+        for _ in range(2):
+            self.inline(version, "/dir/in/it", readonly=readonly)
+        line, = mounts(self.target)
+        self.assertLessEqual({"nosuid", "nodev"}, set(line[0]))
+        self.assertEqual("ro" in line[0], readonly)
+        if readonly:
+            with self.assertRaises(OSError):
+                os.mkdir(os.path.join(self.target, "no"))
+        else:
+            self.write_and_read("allowed/dir/in/it")
+        self.unpublish()
+        self.is_gone()
+        self.assertEqual(nfs_mounts(), [])
+
+    def test_it_is_seen_where_mounts_are_shared(self):
+        """The driver's container shares the folder with the node, which sees what comes there."""
+        here, there = os.path.join(self.parent, "here"), os.path.join(self.parent, "there")
+        for place in (here, there):
+            os.mkdir(place)
+        servers.run("mount", "--bind", here, here)
+        try:
+            servers.run("mount", "--make-shared", here)
+            servers.run("mount", "--bind", here, there)
+            for volume in ("one", "secret/dir"):
+                with self.subTest(volume=volume):
+                    self.publish(volume=volume, target=here + "/t")
+                    self.assertEqual(len(mounts(here + "/t")), 1)
+                    self.assertEqual(len(mounts(there + "/t")), 1)
+                    self.assertTrue(os.path.samefile(here + "/t", there + "/t"))
+                    self.publish(volume=volume, target=here + "/t")
+                    self.unpublish(target=here + "/t")
+                    self.is_gone(here + "/t")
+                    self.is_gone(there + "/t")
+        finally:
+            servers.run("umount", there, check=False)
+            servers.run("umount", here, check=False)
+
+    def test_driver_killed_while_it_walks(self):
+        """At any moment: the mount that nobody sees goes too, and the next call does it all."""
+        chance = random.Random(11)
+        for number in range(10):
+            version = ("3", "4.2")[number % 2]
+            with self.subTest(number=number, version=version):
+                call = threading.Thread(target=self._answer, args=(version, "secret/dir"))
+                call.start()
+                time.sleep(chance.uniform(0, 0.25))
+                self.driver.kill()
+                call.join()
+                self.assertTrue(servers.wait_for(lambda: not self._processes(), 20))
+                self.assertEqual(private_namespaces(), [])
+                self.driver.start()
+                self.assertLessEqual(set(nfs_mounts()), {self.target})
+                self.publish(version, volume="secret/dir")
+                self.assertEqual(nfs_mounts(), [self.target])
+                self.unpublish()
+                self.is_gone()
+                self.assertEqual(nfs_mounts(), [])
+
+    def _processes(self):
+        """Of the driver and its helpers, also those that it has not yet made helpers."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/cmdline" % pid, "rb") as f:
+                    words = f.read()
+            except OSError:
+                continue  # it has ended
+            if self.driver.socket.encode() in words or b"mount-helper" in words:
+                found.append(pid)
+        return found
+
+    def test_directory_that_root_may_not_search(self):
+        """Where the server squashes root."""
+        export = os.path.join(DISK, "squashed")
+        shutil.rmtree(export, ignore_errors=True)
+        os.makedirs(os.path.join(export, "private", "vol"))
+        os.makedirs(os.path.join(export, "public", "vol"))
+        os.chmod(os.path.join(export, "private"), 0o700)
+        servers.run("exportfs", "-i", "-o",
+                    "rw,root_squash,insecure,no_subtree_check,fsid=78", "*:" + export)
+        try:
+            text = self.fails(CODE.PERMISSION_DENIED, self.publish, "3", share=export,
+                              volume="private/vol")
+            self.assertIn("search", text)
+            self.is_gone()
+            self.publish("3", share=export, volume="public/vol")
+            self.unpublish()
+            self.is_gone()
+        finally:
+            servers.run("exportfs", "-u", "*:" + export, check=False)
+
+    def test_top_that_is_not_there(self):
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                top = DISK if version == "3" else ""
+                text = self.fails((CODE.NOT_FOUND, CODE.PERMISSION_DENIED), self.publish, version,
+                                  share=top + "/nowhere", volume="a/b")
+                self.assertIn("/nowhere'", text)
+                self.is_gone()
+
+    def test_bind_mount_over_the_target(self):
+        """What somebody with the rights to do so has put there stays his."""
+        for volume in ("one", "secret/dir"):
+            with self.subTest(volume=volume):
+                os.makedirs(self.target, exist_ok=True)
+                servers.run("mount", "--bind", self.parent, self.target)
+                self.fails(CODE.ALREADY_EXISTS, self.publish, volume=volume)
+                self.assertEqual(nfs_mounts(), [])
+                self.fails(CODE.FAILED_PRECONDITION, self.unpublish)
+                self.assertEqual(len(mounts(self.target)), 1)
+                servers.run("umount", self.target)
+
+    def test_mode_is_set_where_it_was_walked(self):
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                place = os.path.join(self.allowed, "dir")
+                os.chmod(place, 0o755)
+                self.inline(version, "/dir", mountPermissions="0751")
+                self.assertEqual(os.stat(place).st_mode & 0o7777, 0o751)
+                self.unpublish()
+                self.is_gone()
+
+    def test_what_is_not_there(self):
+        with open(os.path.join(self.allowed, "file"), "w", encoding="ascii"):
+            pass
+        for version in VERSIONS:
+            for path in ("/none", "/dir/none/deep", "/file", "/file/dir"):
+                with self.subTest(version=version, path=path):
+                    text = self.fails(CODE.NOT_FOUND, self.inline, version, path)
+                    self.assertIn("allowed" + path, text)
+                    self.is_gone()
+
+    def test_renamed_below_a_mount(self):
+        """A pod may move what lies above its volume: the mount is still known for what it is."""
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                self.publish(version, volume="secret/dir/deep")
+                other = self.target + "2"
+                self.publish(version, volume="secret", target=other)
+                os.rename(other + "/dir", other + "/moved")
+                self.is_another(version, "secret/dir/deep")
+                os.rename(other + "/moved", other + "/dir")
+                self.publish(version, volume="secret/dir/deep")
+                self.assertEqual(len(mounts(self.target)), 1)
+                self.unpublish()
+                self.unpublish(target=other)
+                self.is_gone()
+
+    def test_swapped_while_it_is_published(self):
+        """Directory and link change places all the time: what is mounted is never the link's."""
+        over = threading.Event()
+        dirs, name = os.path.join(self.allowed, "dir"), os.path.join(self.allowed, "way")
+        os.makedirs(os.path.join(name, "deep"))
+        os.symlink("../secret/dir", os.path.join(self.allowed, "link"))
+
+        def swap():
+            while not over.is_set():
+                for a, b in (("way", "aside"), ("link", "way"), ("way", "link"),
+                             ("aside", "way")):
+                    os.rename(os.path.join(self.allowed, a), os.path.join(self.allowed, b))
+                time.sleep(0.001)
+        with open(os.path.join(self.secret, "dir", "deep", "mark"), "w", encoding="ascii"):
+            pass
+        thread = threading.Thread(target=swap)
+        thread.start()
+        good = 0
+        try:
+            for number in range(24):
+                try:
+                    self.inline(VERSIONS[number % 3], "/way/deep", mountPermissions="0777")
+                except grpc.RpcError as e:
+                    self.assertIn(e.code(), (CODE.FAILED_PRECONDITION, CODE.NOT_FOUND), e.details())
+                    continue
+                good += 1
+                self.assertEqual(os.listdir(self.target), [])
+                self.unpublish()
+        finally:
+            over.set()
+            thread.join()
+        self.assertGreater(good, 0)
+        self.assertEqual(os.stat(os.path.join(self.secret, "dir")).st_mode & 0o7777, 0o700)
+        self.assertTrue(os.path.isdir(dirs))
+
+    def test_publishes_and_unpublishes_at_once(self):
+        """Of one target path, from many sides: each has an answer, and nothing is left."""
+        errors = []
+
+        def calls(number):
+            for i in range(6):
+                try:
+                    if (number + i) % 2:
+                        self.inline(VERSIONS[number % 3], "/dir")
+                    else:
+                        self.unpublish()
+                except grpc.RpcError as e:
+                    if e.code() not in (CODE.ABORTED, CODE.UNAVAILABLE, CODE.ALREADY_EXISTS):
+                        errors.append(e)
+        threads = [threading.Thread(target=calls, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+        self.unpublish()
+        self.is_gone()
+        self.assertEqual(nfs_mounts(), [])
+
+    def test_target_that_is_a_link(self):
+        os.symlink(DISK, self.target)
+        for volume in ("one", "secret/dir"):
+            with self.subTest(volume=volume):
+                self.fails((CODE.NOT_FOUND, CODE.FAILED_PRECONDITION, CODE.INTERNAL), self.publish,
+                           volume=volume)
+                self.assertEqual(nfs_mounts(), [])
+        os.unlink(self.target)
+
+
+def superblocks():
+    """The NFS file systems that this kernel has, mounted anywhere or held by anything."""
+    with open("/proc/fs/nfsfs/volumes", encoding="ascii") as f:
+        return f.read().splitlines()[1:]
+
+
+def nfs_mounts():
+    """Where NFS is mounted, in every mount namespace that there is."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/mountinfo" % pid, encoding="utf-8") as f:
+                found |= {line.split(" ")[4] for line in f if re.search(r" - nfs4? ", line)}
+        except OSError:
+            pass  # it has ended
+    return sorted(found)
+
+
+def private_namespaces():
+    """Processes in another mount namespace than this one."""
+    def namespace(pid):
+        try:
+            os.readlink("/proc/%s/exe" % pid)
+            return os.readlink("/proc/%s/ns/mnt" % pid)
+        except OSError:
+            return None  # it has ended, or is the kernel's
+    pids = filter(str.isdigit, os.listdir("/proc"))
+    return [pid for pid in pids if namespace(pid) not in (None, namespace("self"))]
 
 
 if __name__ == "__main__":

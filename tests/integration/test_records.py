@@ -223,7 +223,8 @@ class Records(Asking):
                 self.fails((REFUSED, CODE.ABORTED), self.client.CreateVolume, "'parents'",
                            **self.request("pv", subDir="team/claim"))
                 retried = [USERS + "/team", USERS + "/team/pv", USERS + "/team%2Fclaim",
-                           USERS + "/team%2Fclaim/pv"]
+                           USERS + "/team%2Fclaim/pv", USERS + "/team%2Fclaim%",
+                           USERS + "/team%2Fclaim%/pv"]
                 self.stays(before, STATE + "/volumes/pv", *retried)  # which wait for a retry
                 self.lives()  # which needs no such folder
                 with self.server_down():

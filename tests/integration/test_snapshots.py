@@ -560,6 +560,35 @@ class SnapshotsOnVersion3(Snapshots, Base):
     protocols = "3"
     version = "3"
 
+    def test_pages_fit_into_a_message(self):
+        """More than the 4 MiB that a client of gRPC takes at once: pages, though none was asked for."""
+        source = self.source("plain")
+        made = self.snap("snap", source)
+        folder = self.path(STATE, "snapshots")
+        name, = [n for n in os.listdir(folder) if "~" not in n]
+        text = os.readlink(os.path.join(folder, name))
+        noted = ";source=" + source.replace("#", "%23")
+        self.assertIn(noted, text)
+        long = text.replace(noted, ";source=" + "x" * 640)
+        added = [os.path.join(folder, "copy-%04d" % i) for i in range(6800)]
+        with self.server_down():
+            for place in added:
+                os.symlink(long, place)
+        self.source("plain")
+        seen, token = 0, ""
+        for _ in range(10):
+            answer = self.list_snapshots(starting_token=token)
+            self.assertTrue(answer.entries)
+            seen += len(answer.entries)
+            token = answer.next_token
+            if not token:
+                break
+        self.assertEqual((seen, token), (len(added) + 1, ""))
+        with self.server_down():
+            for place in added:
+                os.unlink(place)
+        self.unsnap(made.snapshot_id)
+
 
 class SnapshotsOnVersion4(Snapshots, Base):
     protocols = "4"

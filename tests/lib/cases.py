@@ -6,6 +6,7 @@ folder, calls that name them, and looks into that folder. For use inside a lab o
 import contextlib
 import os
 import subprocess
+import sys
 import unittest
 
 import grpc
@@ -45,10 +46,13 @@ class Base(unittest.TestCase):
 
 
 class OnServer:
-    """A driver and an nfs-ganesha that exports a folder: mixed into a case beside Base."""
+    """A driver and an nfs-ganesha that exports a folder: mixed into a case beside Base. Each case
+    begins with a server that answers, and with a driver that has its usual options and has heard
+    from that server, whatever the case before it did."""
 
     protocols = "3, 4"
     version = "3"
+    options = ()  # of the driver
 
     @classmethod
     def more_exports(cls):
@@ -64,7 +68,7 @@ class OnServer:
                              [Export(cls.share, cls.protocols)] + cls.more_exports(),
                              protocols=cls.protocols)
         cls.server.start()
-        cls.driver = Driver(LAB, name=tag)
+        cls.driver = Driver(LAB, *cls.options, name=tag)
         try:
             cls.driver.start()
         except servers.Failure:
@@ -77,6 +81,28 @@ class OnServer:
             cls.driver.stop()
         finally:
             cls.server.stop()
+
+    def run(self, result=None):
+        """Not in setUp(), which every class has its own of."""
+        try:
+            self.begin_well()
+        except (servers.Failure, OSError):
+            result.startTest(self)
+            result.addError(self, sys.exc_info())
+            result.stopTest(self)
+            return result
+        return super().run(result)
+
+    def begin_well(self):
+        cls = type(self)
+        if not cls.server.is_running():
+            cls.server.start()
+        cls.server.thaw()
+        if not cls.driver.is_running() or cls.driver.options != cls.options:
+            cls.restart(*cls.options)
+        if not wait_for(self.is_reached):
+            raise servers.Failure("the driver does not reach its server:\n" + cls.driver.tail()
+                                  + cls.server.tail())
 
     @classmethod
     def restart(cls, *flags):
@@ -94,6 +120,12 @@ class OnServer:
         finally:
             self.server.start()
             self.assertTrue(wait_for(self.is_reached), "the driver does not find its server again")
+
+    def server_looks_again(self):
+        """After changes to the exported folder that the server has not made: it forgets what it had
+        cached."""
+        with self.server_down():
+            pass
 
     def is_reached(self):
         """Whether the driver speaks to the server. One that was down is tried again after a while."""

@@ -49,6 +49,9 @@ class Driver:
             raise Failure("csi-nfs fails Probe: %s\n%s" % (e, self.tail())) from e
         return self
 
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
     def _answers(self):
         """Somebody accepts. gRPC would not try again for seconds after a first refusal."""
         if self.process.poll() is not None:

@@ -254,6 +254,9 @@ LOG { Default_Log_Level = EVENT; }
     def kill(self):
         self._end(signal.SIGKILL, 15)
 
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
     def freeze(self):
         self.process.send_signal(signal.SIGSTOP)
 
@@ -298,6 +301,9 @@ class KernelServer:
         if not wait_for(lambda: rpc_null(self.port, 100003, 3) and rpc_null(self.port, 100003, 4)):
             raise Failure("the kernel's NFS server does not answer")
         return self
+
+    def is_running(self):
+        return rpc_null(self.port, 100003, 3)
 
     def stop(self):
         """Closes the port; the exports stay for the next start()."""

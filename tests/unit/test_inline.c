@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "check_util.h"
 #include "csi.pb-c.h"
 #include "csi/inline.h"
@@ -40,34 +41,37 @@ START_TEST(test_list)
 }
 END_TEST
 
-START_TEST(test_allowed)
+/* Of entries that hold one another the outermost counts, wherever it stands. */
+START_TEST(test_top)
 {
-	static const char list[] = "nfs.example:/a/b,[fd00::1]:/c/,other.example:/";
+	static const char list[] =
+		"nfs.example:/a/b,[fd00::1]:/c/,other.example:/,nfs.example:/d/e/f,nfs.example:/d/e,"
+		"nfs.example:/d/e/g";
 	static const struct {
 		const char *server, *path;
-		bool allowed;
+		const char *top; /* NULL: not allowed */
 	} rows[] = {
-		{ "nfs.example", "/a/b", true },
-		{ "NFS.example", "/a/b", true },
-		{ "nfs.example", "/a/b/c", true },
-		{ "nfs.example", "/a/bc", false },
-		{ "nfs.example", "/a", false },
-		{ "nfs.example", "/", false },
-		{ "fd00::1", "/c", true },
-		{ "fd00::1", "/c/d", true },
-		{ "fd00::2", "/c", false },
-		{ "other.example", "/", true },
-		{ "other.example", "/x/y", true },
-		{ "example", "/a/b", false },
-		{ "", "/", false },
+		{ "nfs.example", "/a/b", "/a/b" },     { "NFS.example", "/a/b", "/a/b" },
+		{ "nfs.example", "/a/b/c", "/a/b" },   { "nfs.example", "/a/bc", NULL },
+		{ "nfs.example", "/a", NULL },         { "nfs.example", "/", NULL },
+		{ "nfs.example", "/d/e/f/x", "/d/e" }, { "nfs.example", "/d/e/g", "/d/e" },
+		{ "nfs.example", "/d", NULL },         { "fd00::1", "/c", "/c" },
+		{ "fd00::1", "/c/d", "/c" },           { "fd00::2", "/c", NULL },
+		{ "other.example", "/", "/" },         { "other.example", "/x/y", "/" },
+		{ "example", "/a/b", NULL },           { "", "/", NULL },
 	};
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_free char *top = NULL, *none = NULL;
+
 		check_int(rows[i].path, rows[i].server,
-			  inline_is_allowed(list, rows[i].server, rows[i].path), rows[i].allowed);
+			  inline_top(list, rows[i].server, rows[i].path, &top), 0);
+		check_str(rows[i].path, rows[i].server, top != NULL ? top : "(none)",
+			  rows[i].top != NULL ? rows[i].top : "(none)");
 		check_int(rows[i].path, "no list",
-			  inline_is_allowed(NULL, rows[i].server, rows[i].path), false);
+			  inline_top(NULL, rows[i].server, rows[i].path, &none), 0);
+		check_that(rows[i].path, "that nothing is allowed without a list", none == NULL);
 	}
 }
 END_TEST
@@ -108,7 +112,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = { test_list, test_allowed, test_asked };
+	const TTest *const tests[] = { test_list, test_top, test_asked };
 
 	return check_run("inline", tests, ARRAY_SIZE(tests));
 }

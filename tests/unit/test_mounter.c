@@ -58,11 +58,12 @@ static void write_file(const char *path, const void *data, size_t len)
 /* With a transport that is not asked first whether the server answers. */
 #define OPTIONS "soft,proto=rdma,token=hunter2"
 
-static int mount_with(const char *options, const char *helper, struct error *err)
+static int mount_below(const char *top, const char *options, const char *helper, struct error *err)
 {
 	const struct mount_request q = {
 		.server = "nfs.example",
 		.path = "/share/dir",
+		.top = top,
 		.target = folder,
 		.options = options,
 		.read_only = true,
@@ -75,6 +76,11 @@ static int mount_with(const char *options, const char *helper, struct error *err
 	r = m->ops->mount(m, &q, err);
 	mounter_free(m);
 	return r;
+}
+
+static int mount_with(const char *options, const char *helper, struct error *err)
+{
+	return mount_below(NULL, options, helper, err);
 }
 
 static const struct {
@@ -117,6 +123,11 @@ static const struct {
 	  ERROR_UNAVAILABLE, "refused" },
 	{ "program: something else", HELPER_PROGRAM, 0, "mount.nfs: oh dear\nmore\n",
 	  ERROR_INTERNAL, "oh dear" },
+	{ "a link on the way", HELPER_WALK, ELOOP, "", ERROR_FAILED_PRECONDITION, "symbolic link" },
+	{ "an old kernel", HELPER_WALK, ENOSYS, "", ERROR_FAILED_PRECONDITION, "Linux 5.6" },
+	{ "may not search", HELPER_WALK, EACCES, "", ERROR_PERMISSION_DENIED, "search" },
+	{ "no capability", HELPER_WALK, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_CHROOT" },
+	{ "no directory below", HELPER_WALK, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
 	{ "mode", HELPER_CHMOD, EPERM, "", ERROR_PERMISSION_DENIED, "2770" },
 	{ "unknown step", 99, 0, "", ERROR_INTERNAL, "99" },
 };
@@ -171,36 +182,112 @@ START_TEST(test_no_reply)
 }
 END_TEST
 
-START_TEST(test_request)
+static void check_request(const char *name, const char *const fields[HELPER_FIELDS])
 {
-	const struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_DONE };
-	struct error err = { .code = ERROR_OK };
-	char data[1024], want[16];
+	FILE *f = fopen(request_file, "re");
+	char data[1024];
 	const char *p = data;
 	size_t len, i;
-	FILE *f;
-	const char *const fields[HELPER_FIELDS] = {
-		[HELPER_OPERATION] = "mount",    [HELPER_DRIVER] = want,
-		[HELPER_TARGET] = folder,        [HELPER_FLAGS] = "",
-		[HELPER_SERVER] = "nfs.example", [HELPER_PATH] = "/share/dir",
-		[HELPER_OPTIONS] = OPTIONS,      [HELPER_READ_ONLY] = "1",
-		[HELPER_MODE] = "2770",
-	};
 
-	write_file(log_file, "", 0);
-	write_file(reply_file, &reply, sizeof(reply));
-	ck_assert_int_eq(mount_with(OPTIONS, script, &err), 0);
-	f = fopen(request_file, "re");
 	ck_assert_ptr_nonnull(f);
 	len = fread(data, 1, sizeof(data), f);
 	fclose(f);
-	snprintf(want, sizeof(want), "%d", (int)getpid());
 	for (i = 0; i < HELPER_FIELDS; i++) {
 		ck_assert_ptr_nonnull(memchr(p, '\0', (size_t)(data + len - p)));
-		check_str("field", "text", p, fields[i]);
+		check_str(name, "text", p, fields[i]);
 		p += strlen(p) + 1;
 	}
 	ck_assert_ptr_eq(p, data + len);
+}
+
+START_TEST(test_request)
+{
+	static const struct {
+		const char *name;
+		const char *top, *path, *below;
+	} tops[] = {
+		{ "whole", NULL, "/share/dir", "" },
+		{ "top", "/share", "/share", "dir" },
+		{ "root", "/", "/", "share/dir" },
+		{ "top that is all", "/share/dir", "/share/dir", "" },
+	};
+	const struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_DONE };
+	struct error err = { .code = ERROR_OK };
+	char driver[16];
+	size_t i;
+
+	write_file(log_file, "", 0);
+	write_file(reply_file, &reply, sizeof(reply));
+	snprintf(driver, sizeof(driver), "%d", (int)getpid());
+	for (i = 0; i < ARRAY_SIZE(tops); i++) {
+		const char *const fields[HELPER_FIELDS] = {
+			[HELPER_OPERATION] = "mount",    [HELPER_DRIVER] = driver,
+			[HELPER_TARGET] = folder,        [HELPER_FLAGS] = "",
+			[HELPER_SERVER] = "nfs.example", [HELPER_PATH] = tops[i].path,
+			[HELPER_BELOW] = tops[i].below,  [HELPER_OPTIONS] = OPTIONS,
+			[HELPER_READ_ONLY] = "1",        [HELPER_MODE] = "2770",
+		};
+
+		ck_assert_int_eq(mount_below(tops[i].top, OPTIONS, script, &err), 0);
+		check_request(tops[i].name, fields);
+	}
+}
+END_TEST
+
+/* What the server was asked for is named where that failed, and the volume where it was not found in it. */
+START_TEST(test_names_in_errors)
+{
+	struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_MOUNT, .error = ENOENT };
+	struct error err = { .code = ERROR_OK };
+
+	write_file(log_file, "", 0);
+	write_file(reply_file, &reply, sizeof(reply));
+	ck_assert_int_lt(mount_below("/share", OPTIONS, script, &err), 0);
+	check_error("top", &err, ERROR_NOT_FOUND, "'nfs.example:/share'");
+	error_clear(&err);
+	reply.step = HELPER_WALK;
+	write_file(reply_file, &reply, sizeof(reply));
+	ck_assert_int_lt(mount_below("/share", OPTIONS, script, &err), 0);
+	check_error("below", &err, ERROR_NOT_FOUND, "'nfs.example:/share/dir'");
+}
+END_TEST
+
+START_TEST(test_compare)
+{
+	static const struct {
+		const char *name;
+		int32_t step, error;
+		enum error_code code;
+		bool same;
+	} answers[] = {
+		{ "same", HELPER_DONE, 0, ERROR_OK, true },
+		{ "other", HELPER_OTHER, 0, ERROR_OK, false },
+		{ "gone", HELPER_WALK, ENOENT, ERROR_NOT_FOUND, false },
+		{ "silent", HELPER_REACH, ETIMEDOUT, ERROR_UNAVAILABLE, false },
+	};
+	const struct mount_request q = {
+		.server = "nfs.example", .path = "/share/dir", .target = folder, .options = OPTIONS
+	};
+	struct error err = { .code = ERROR_OK };
+	struct mounter *m;
+	size_t i;
+
+	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
+	write_file(log_file, "", 0);
+	for (i = 0; i < ARRAY_SIZE(answers); i++) {
+		const struct helper_reply reply = { .magic = HELPER_MAGIC,
+						    .step = answers[i].step,
+						    .error = answers[i].error };
+		bool same = false;
+
+		error_clear(&err);
+		write_file(reply_file, &reply, sizeof(reply));
+		check_int(answers[i].name, "failure", m->ops->compare(m, &q, &same, &err) < 0,
+			  answers[i].code != ERROR_OK);
+		check_error(answers[i].name, &err, answers[i].code, NULL);
+		check_int(answers[i].name, "same", same, answers[i].same);
+	}
+	mounter_free(m);
 }
 END_TEST
 
@@ -245,6 +332,8 @@ int main(void)
 	tcase_add_test(tcase, test_replies);
 	tcase_add_test(tcase, test_no_reply);
 	tcase_add_test(tcase, test_request);
+	tcase_add_test(tcase, test_names_in_errors);
+	tcase_add_test(tcase, test_compare);
 	tcase_add_test(tcase, test_options);
 	tcase_add_test(tcase, test_nothing_mounted);
 	return check_run_case("mounter", tcase);

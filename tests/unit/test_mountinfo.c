@@ -279,6 +279,47 @@ START_TEST(test_resolve)
 }
 END_TEST
 
+/* What tells how the server is asked whether it is there. */
+START_TEST(test_service)
+{
+	static const struct {
+		const char *name;
+		const char *options;
+		unsigned int port, major;
+		bool no_ping;
+	} services[] = {
+		{ "version 4", V4_SUPER, 0, 4, false },
+		{ "version 3", V3_SUPER, 0, 3, false },
+		{ "port", "rw,vers=4.1,proto=tcp,port=12049,addr=192.0.2.1", 12049, 4, false },
+		{ "the other port", "rw,vers=3,mountport=20048,proto=tcp6,addr=fd00::1", 0, 3, false },
+		{ "not a port", "rw,vers=4.0,port=65536,proto=tcp", 0, 4, false },
+		{ "rdma", "rw,vers=4.2,proto=rdma,port=20049", 20049, 4, true },
+		{ "udp", "rw,vers=3,proto=udp", 0, 3, true },
+		{ "nothing told", "rw", 0, 4, false },
+	};
+	char *folder = make_folder();
+	char *file = in_folder("@/mountinfo", folder);
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(services); i++) {
+		struct mount_info *info = NULL;
+		FILE *f = fopen(file, "we");
+
+		ck_assert_ptr_nonnull(f);
+		fprintf(f, ROOT "40 22 0:51 / /t rw - nfs s:/a %s\n", services[i].options);
+		fclose(f);
+		check_int(services[i].name, "result", mountinfo_find(file, "/t", &info), 0);
+		check_int(services[i].name, "port", info->port, services[i].port);
+		check_int(services[i].name, "version", info->major, services[i].major);
+		check_int(services[i].name, "no ping", info->no_ping, services[i].no_ping);
+		mount_info_free(info);
+	}
+	unlink(file);
+	free(file);
+	remove_folder(folder);
+}
+END_TEST
+
 START_TEST(test_free_nothing)
 {
 	struct mount_info *info = calloc(1, sizeof(*info));
@@ -290,4 +331,4 @@ START_TEST(test_free_nothing)
 END_TEST
 
 CHECK_MAIN("mountinfo", test_find, test_find_among_many, test_find_no_file, test_find_real,
-	   test_resolve, test_free_nothing)
+	   test_service, test_resolve, test_free_nothing)

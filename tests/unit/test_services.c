@@ -880,7 +880,12 @@ START_TEST(test_publish)
 		  false,
 		  0 },
 		{ "readonly", { "v", "+t", MOUNT, NULL, { SRV }, true }, "s:/e", "", true, 0 },
-		{ "reader mode", { "v", "+t", READER, NULL, { SRV }, false }, "s:/e", "", true, 0 },
+		{ "kubelet sends the first mode of several",
+		  { "v", "+t", READER, NULL, { SRV }, false },
+		  "s:/e",
+		  "",
+		  false,
+		  0 },
 		{ "ro as a flag", { "v", "+t", MOUNT, "ro", { SRV }, false }, "s:/e", "ro", true, 0 },
 		{ "any id", { "fake-vol-id-1", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", false, 0 },
 	};
@@ -932,6 +937,134 @@ START_TEST(test_publish)
 		call_done(&call);
 	}
 	bench_done(&b);
+}
+END_TEST
+
+/* From where the path is walked: what a pod may have written on is not left to the server. */
+START_TEST(test_publish_top)
+{
+#define POD "csi.storage.k8s.io/ephemeral", "true"
+#define OPEN_MODE "mountPermissions", "0777"
+	static const struct {
+		const char *name;
+		struct publication in;
+		const char *source, *top;
+		uint32_t mode;
+	} rows[] = {
+		{ "the share", { "v", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", 0 },
+		{ "directly below",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a" }, false },
+		  "s:/e/a",
+		  "",
+		  0 },
+		{ "deeper",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b" }, false },
+		  "s:/e/a/b",
+		  "/e",
+		  0 },
+		{ "a share of many parts",
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "x/y/", "subDir", "a/b/c" }, false },
+		  "s:/x/y/a/b/c",
+		  "/x/y",
+		  0 },
+		{ "the server's root",
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "/", "subDir", "a/b" }, false },
+		  "s:/a/b",
+		  "/",
+		  0 },
+		{ "inline",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in/a", POD }, false },
+		  "s:/e/in/a",
+		  "/e/in",
+		  0 },
+		{ "inline, the entry itself",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in", OPEN_MODE, POD }, false },
+		  "s:/e/in",
+		  "/e/in",
+		  0 },
+		{ "inline, with a mode",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in/a", OPEN_MODE, POD }, false },
+		  "s:/e/in/a",
+		  "/e/in",
+		  0777 },
+		{ "inline, all as share",
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "/e/in/a/b", POD }, false },
+		  "s:/e/in/a/b",
+		  "/e/in",
+		  0 },
+	};
+	struct bench b;
+	char path[256];
+	size_t i;
+
+	bench_init(&b);
+	b.driver.inline_volumes = "s:/e/in/a,s:/e/in";
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_mount *mount;
+		struct call call;
+
+		publish(rows[i].name, &b, &rows[i].in, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		mount = fake_mounter_at(&b.mounter, target_of(&b, "+t", path));
+		check_that(rows[i].name, "it is mounted", mount != NULL);
+		check_str(rows[i].name, "source", mount->source, rows[i].source);
+		check_str(rows[i].name, "top", mount->top, rows[i].top);
+		check_int(rows[i].name, "mode", mount->mode, rows[i].mode);
+		unpublish(rows[i].name, &b, "v", "+t", &call);
+		call_done(&call);
+	}
+	bench_done(&b);
+#undef POD
+#undef OPEN_MODE
+}
+END_TEST
+
+/* The name that mountinfo has for a mount is not always the one that it was asked for by. */
+START_TEST(test_publish_again_under_another_name)
+{
+	static const struct {
+		const char *name;
+		const char *source; /* as mountinfo has it */
+		bool same, stale;
+		enum error_code compare_error, code;
+		unsigned int n_compared, n_mounted;
+	} rows[] = {
+		{ "a link led there", "s:/real", true, false, ERROR_OK, ERROR_OK, 1, 1 },
+		{ "another volume", "s:/other", false, false, ERROR_OK, ERROR_ALREADY_EXISTS, 1, 1 },
+		{ "what is asked for is gone", "s:/other", false, false, ERROR_NOT_FOUND,
+		  ERROR_ALREADY_EXISTS, 1, 1 },
+		{ "nobody can say", "s:/other", false, false, ERROR_UNAVAILABLE, ERROR_UNAVAILABLE,
+		  1, 1 },
+		{ "another server", "t:/e", true, false, ERROR_OK, ERROR_ALREADY_EXISTS, 0, 1 },
+		{ "stale", "s:/real", false, true, ERROR_OK, ERROR_OK, 0, 2 },
+		{ "its own name", "s:/e", false, false, ERROR_OK, ERROR_OK, 0, 1 },
+	};
+	static const struct publication in = { "v", "+t", MOUNT, NULL, { SRV }, false };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct bench b;
+		struct call call;
+
+		bench_init(&b);
+		publish(rows[i].name, &b, &in, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		(void)snprintf(b.mounter.mounts[0].source, sizeof(b.mounter.mounts[0].source), "%s",
+			       rows[i].source);
+		b.mounter.same = rows[i].same;
+		b.mounter.stale = rows[i].stale;
+		b.mounter.mount_error = rows[i].compare_error;
+		publish(rows[i].name, &b, &in, &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, NULL);
+		call_done(&call);
+		check_int(rows[i].name, "comparisons", b.mounter.n_compared, rows[i].n_compared);
+		check_int(rows[i].name, "mounts", b.mounter.n_mounted, rows[i].n_mounted);
+		unpublish(rows[i].name, &b, "v", "+t", &call);
+		call_done(&call);
+		bench_done(&b);
+	}
 }
 END_TEST
 
@@ -1016,10 +1149,14 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_unimplemented,  test_identity,        test_capabilities,    test_quick,
-		test_create_refused, test_create,          test_delete,          test_validate,
-		test_unreachable,    test_dead_connection, test_publish_refused, test_publish,
-		test_publish_failed, test_unpublish,
+		test_unimplemented,   test_identity,
+		test_capabilities,    test_quick,
+		test_create_refused,  test_create,
+		test_delete,          test_validate,
+		test_unreachable,     test_dead_connection,
+		test_publish_refused, test_publish,
+		test_publish_top,     test_publish_again_under_another_name,
+		test_publish_failed,  test_unpublish,
 	};
 
 	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

@@ -2,7 +2,11 @@
 /* Copyright the csi-nfs authors */
 
 #include <errno.h>
+#include <malloc.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "fake/nfs.h"
@@ -14,6 +18,29 @@
 #define FILES 100
 #define FOLDERS 30
 #define ALL_MODES UINT32_MAX
+
+/* By how much the monotonic clock is wrong: nothing has to be waited for. */
+static _Atomic int64_t later_s;
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	int r = (int)syscall(SYS_clock_gettime, id, ts);
+
+	if (id == CLOCK_MONOTONIC)
+		ts->tv_sec += atomic_load(&later_s);
+	return r;
+}
+
+/* Waits are counted. */
+static unsigned int waits;
+
+int nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	(void)wanted;
+	(void)left;
+	waits++;
+	return 0;
+}
 
 /* Directories of which the mode is in the way, each in its own manner. */
 static const struct {
@@ -126,18 +153,18 @@ static const struct {
 	unsigned int operations; /* that it takes at most */
 	struct fake_habits habits;
 } kinds[] = {
-	{ "3", 3, 260, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true } },
-	{ "3, late", 3, 259, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true, .late = true } },
-	{ "3, bare", 3, 402, { .page = 1000, .entries = FAKE_ENTRIES_BARE, .modes = true } },
+	{ "3", 3, 261, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true } },
+	{ "3, late", 3, 260, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true, .late = true } },
+	{ "3, bare", 3, 403, { .page = 1000, .entries = FAKE_ENTRIES_BARE, .modes = true } },
 	{ "3, bare, late",
 	  3,
-	  395,
+	  396,
 	  { .page = 50, .entries = FAKE_ENTRIES_BARE, .modes = true, .late = true } },
-	{ "3, small pages", 3, 319, { .modes = true } },
-	{ "4", 4, 115, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true } },
-	{ "4, late", 4, 145, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true, .late = true } },
-	{ "4, mixed", 4, 231, { .page = 50, .modes = true } },
-	{ "4, mixed, late", 4, 231, { .page = 50, .modes = true, .late = true } },
+	{ "3, small pages", 3, 320, { .modes = true } },
+	{ "4", 4, 116, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true } },
+	{ "4, late", 4, 146, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true, .late = true } },
+	{ "4, mixed", 4, 232, { .page = 50, .modes = true } },
+	{ "4, mixed, late", 4, 232, { .page = 50, .modes = true, .late = true } },
 };
 
 START_TEST(test_closed)
@@ -413,5 +440,406 @@ START_TEST(test_report)
 }
 END_TEST
 
+/* -------- borders -------- */
+
+static const struct {
+	const char *name;
+	struct fake_habits habits;
+	uint64_t fsid, fsid_minor; /* of what is mounted; the tree has 1, 0 */
+} borders[] = {
+	{ "entries tell", { .page = 1000, .entries = FAKE_ENTRIES_FULL }, 2, 0 },
+	{ "the other half", { .page = 1000, .entries = FAKE_ENTRIES_FULL }, 1, 9 },
+	{ "some entries tell", { .entries = FAKE_ENTRIES_MIXED }, 2, 0 },
+	{ "names tell", { .entries = FAKE_ENTRIES_BARE }, 2, 0 },
+	{ "handles tell", { .entries = FAKE_ENTRIES_BARE, .bare = true }, 2, 0 },
+	{ "asked alone", { .entries = FAKE_ENTRIES_FULL, .fsid = FAKE_FSID_ASKED }, 2, 0 },
+	{ "asked alone, names", { .entries = FAKE_ENTRIES_BARE, .fsid = FAKE_FSID_ASKED }, 2, 0 },
+};
+
+static struct fake_nfs *bordered_new(size_t row)
+{
+	struct fake_nfs *f = share_new(&borders[row].habits, false);
+
+	put(f, NFS_TYPE_FILE, "trash/tree/wide/in/mounted/in/canary");
+	put(f, NFS_TYPE_FILE, "trash/tree/wide/in/neighbour");
+	fake_nfs_set(f, "trash/tree/wide/in/mounted",
+		     &(struct nfs_attr){ .mode = 0755,
+					 .uid = OWNER,
+					 .fsid = borders[row].fsid,
+					 .fsid_minor = borders[row].fsid_minor });
+	/* What is below is on that file system, and so is not asked about. */
+	fake_nfs_set(f, "trash/tree/wide/in/mounted/in",
+		     &(struct nfs_attr){ .mode = 0755,
+					 .uid = OWNER,
+					 .fsid = borders[row].fsid,
+					 .fsid_minor = borders[row].fsid_minor });
+	return f;
+}
+
+START_TEST(test_border)
+{
+	size_t i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(borders); i++) {
+		const char *row = borders[i / 2].name;
+		struct fake_nfs *f = bordered_new(i / 2);
+		struct seen seen = { .chmods = 0 };
+		struct tree_stats stats = { .files = 0 };
+		struct error err;
+		char *list;
+
+		check_int(row, "result", remove_tree(f, 3 + i % 2, &seen, &stats, &err), -EXDEV);
+		check_error(row, &err, ERROR_FAILED_PRECONDITION, "'tree/wide/in/mounted'");
+		check_error(row, &err, ERROR_FAILED_PRECONDITION, "unmount");
+		check_int(row, "borders", stats.borders, 1);
+		check_int(row, "failed", stats.failed, 0);
+		list = fake_nfs_list(f, NULL);
+		check_str(row, "left", list,
+			  "trash/\ntrash/tree/\ntrash/tree/wide/\ntrash/tree/wide/in/\n"
+			  "trash/tree/wide/in/mounted/\ntrash/tree/wide/in/mounted/in/\n"
+			  "trash/tree/wide/in/mounted/in/canary\n");
+		free(list);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* The tree itself may be what is mounted; and a server may tell nothing. */
+START_TEST(test_border_of_all)
+{
+	static const struct {
+		const char *name;
+		enum fake_fsid fsid;
+		uint64_t mounted;
+		const char *word;
+	} rows[] = {
+		{ "the tree", FAKE_FSID_ALL, 2, "'tree'" },
+		{ "never told", FAKE_FSID_NEVER, 1, "fsid" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_habits habits = { .entries = FAKE_ENTRIES_FULL,
+						    .fsid = rows[i].fsid };
+		struct fake_nfs *f = share_new(&habits, false);
+		struct seen seen = { .chmods = 0 };
+		struct error err;
+		char *before, *after;
+
+		fake_nfs_set(f, "trash/tree",
+			     &(struct nfs_attr){ .mode = 0755, .uid = OWNER, .fsid = rows[i].mounted });
+		before = fake_nfs_dump(f, "trash");
+		check_int(rows[i].name, "result", remove_tree(f, 4, &seen, NULL, &err), -EXDEV);
+		check_error(rows[i].name, &err, ERROR_FAILED_PRECONDITION, rows[i].word);
+		after = fake_nfs_dump(f, "trash");
+		check_str(rows[i].name, "tree", after, before);
+		free(before);
+		free(after);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* -------- depth and width -------- */
+
+static size_t heap_bytes(void)
+{
+	return mallinfo2().uordblks;
+}
+
+struct heap {
+	size_t start, peak;
+	unsigned int operations;
+};
+
+static void watch_heap(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct heap *heap = data;
+	size_t now;
+
+	(void)f;
+	(void)op;
+	/* To ask takes as long as there are pieces of free memory. */
+	if (++heap->operations % 10000 != 0)
+		return;
+	now = heap_bytes();
+	if (now > heap->peak)
+		heap->peak = now;
+}
+
+/* "d/d/d/..." below path. The caller frees. */
+static char *deep_path(const char *path, size_t levels)
+{
+	size_t len = strlen(path), i;
+	char *deep = malloc(len + 2 * levels + 1);
+
+	ck_assert(deep != NULL);
+	memcpy(deep, path, len);
+	for (i = 0; i < levels; i++)
+		memcpy(deep + len + 2 * i, "/d", 2);
+	deep[len + 2 * levels] = '\0';
+	return deep;
+}
+
+#define DEPTH 300000
+#define HEAP_MAX (8 << 20) /* above what the share takes in the beginning */
+
+static const struct {
+	const char *name;
+	bool is_closed;
+	struct fake_failure failure;
+	size_t levels;
+	int result;
+	enum fake_entries entries;
+} depths[] = {
+	{ "deep", false, { .nth = 0 }, DEPTH, 0, FAKE_ENTRIES_FULL },
+	{ "deep, bare", false, { .nth = 0 }, DEPTH / 10, 0, FAKE_ENTRIES_BARE },
+	{ "closed", true, { .nth = 0 }, 1000, 0, FAKE_ENTRIES_FULL },
+	{ "a name that is taken",
+	  false,
+	  { .nth = 1, .error = -EEXIST, .types = 1U << NFS_OP_RENAME },
+	  1000,
+	  0,
+	  FAKE_ENTRIES_FULL },
+	{ "refused, and not too deep for that",
+	  false,
+	  { .nth = 1, .error = -EXDEV, .all = true, .types = 1U << NFS_OP_RENAME },
+	  10000,
+	  0,
+	  FAKE_ENTRIES_FULL },
+	{ "refused",
+	  false,
+	  { .nth = 1, .error = -EXDEV, .all = true, .types = 1U << NFS_OP_RENAME },
+	  30000,
+	  -EXDEV,
+	  FAKE_ENTRIES_FULL },
+};
+
+/* All of it is the owner's, and closed for him. */
+static void close_all(struct fake_nfs *f, char *path, size_t levels)
+{
+	size_t len = strlen(path), i;
+
+	for (i = 0; i <= levels; i++) {
+		path[len - 2 * i] = '\0';
+		own(f, path, OWNER, 0);
+	}
+}
+
+START_TEST(test_deep)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(depths); i++) {
+		const struct fake_habits habits = { .entries = depths[i].entries, .modes = true };
+		const char *row = depths[i].name;
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		char *path = deep_path("trash/tree", depths[i].levels);
+		struct tree_stats stats = { .files = 0 };
+		struct error err = { .code = ERROR_OK };
+		struct nfs_handle trash;
+		struct nfs_attr unused;
+		struct heap heap = { .operations = 0 };
+
+		fake_nfs_habits(f, &habits);
+		fake_nfs_put(f, path, NFS_TYPE_DIRECTORY, NULL);
+		own(f, "trash", 0, 01777);
+		if (depths[i].is_closed) {
+			c->export.uid = c->export.gid = OWNER;
+			close_all(f, path, depths[i].levels);
+		}
+		ck_assert(fake_nfs_get(f, "trash", &trash, &unused));
+		heap.start = heap.peak = heap_bytes();
+		fake_nfs_watch(f, watch_heap, &heap);
+		fake_nfs_fail(f, &depths[i].failure);
+		check_int(row, "result", tree_remove(c, &trash, "tree", NULL, &stats, &err),
+			  depths[i].result);
+		check_that(row, "heap", heap.peak - heap.start < HEAP_MAX);
+		if (depths[i].result == 0)
+			check_int(row, "directories", stats.directories, depths[i].levels + 1);
+		else
+			check_error(row, &err, nfs_error_code(depths[i].result), "too deep");
+		check_int(row, "tree", fake_nfs_type(f, "trash/tree"),
+			  depths[i].result == 0 ? NFS_TYPE_UNKNOWN : NFS_TYPE_DIRECTORY);
+		fake_nfs_remove(f, depths[i].result == 0 ? "none" : path);
+		fake_nfs_watch(f, NULL, NULL);
+		nfs_client_free(c);
+		free(path);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+#define BRANCHES 100
+#define LEAVES 10
+#define WIDE_MAX (3 << 20)
+
+/* Directories of many directories: those of all that are read at a time would be 7,000. */
+START_TEST(test_wide)
+{
+	const struct fake_habits habits = { .page = 1000, .entries = FAKE_ENTRIES_FULL };
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_stats stats = { .files = 0 };
+	struct error err = { .code = ERROR_OK };
+	struct heap heap = { .operations = 0 };
+	unsigned int i;
+
+	fake_nfs_habits(f, &habits);
+	for (i = 0; i < BRANCHES * BRANCHES * LEAVES; i++) {
+		char path[64];
+
+		(void)snprintf(path, sizeof(path), "tree/%u/%u/%u", i % BRANCHES,
+			       i / BRANCHES % BRANCHES, i / BRANCHES / BRANCHES);
+		fake_nfs_put(f, path, NFS_TYPE_DIRECTORY, NULL);
+	}
+	heap.start = heap.peak = heap_bytes();
+	fake_nfs_watch(f, watch_heap, &heap);
+	check_int("wide", "result", tree_remove(c, &c->root, "tree", NULL, &stats, &err), 0);
+	check_that("wide", "heap", heap.peak - heap.start < WIDE_MAX);
+	check_int("wide", "directories", stats.directories,
+		  BRANCHES * BRANCHES * (LEAVES + 1) + BRANCHES + 1);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- others who work on the tree -------- */
+
+struct mover {
+	unsigned int countdown; /* operations until it moves */
+	const char *from, *to;
+};
+
+/* Moves it, and then lets time pass with each operation. */
+static void move_away(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct mover *mover = data;
+
+	(void)op;
+	if (mover->countdown == 0) {
+		atomic_fetch_add(&later_s, 2);
+	} else if (--mover->countdown == 0) {
+		fake_nfs_link(f, mover->from, mover->to);
+		fake_nfs_remove(f, mover->from);
+	}
+}
+
+/* What is moved out of the tree is left alone, but for what was under way. */
+START_TEST(test_moved_out)
+{
+	static const char *const what[] = { "trash/tree", "trash/tree/wide", "trash/tree/wide/in" };
+	size_t i, lines;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(what); i++) {
+		const struct fake_habits habits = { .page = 20, .entries = FAKE_ENTRIES_FULL };
+		struct mover mover = { .countdown = 30, .from = what[i / 2], .to = "rescued" };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct error err = { .code = ERROR_OK };
+		struct nfs_handle trash;
+		struct nfs_attr unused;
+		char *list, *at;
+
+		fake_nfs_habits(f, &habits);
+		put_many(f, NFS_TYPE_FILE, "trash/tree/wide/in/file", 500);
+		put_many(f, NFS_TYPE_DIRECTORY, "trash/tree/wide/in/folder", 500);
+		ck_assert(fake_nfs_get(f, "trash", &trash, &unused));
+		c->version = 3 + i % 2;
+		fake_nfs_watch(f, move_away, &mover);
+		check_int(what[i / 2], "result", tree_remove(c, &trash, "tree", NULL, NULL, &err), 0);
+		fake_nfs_watch(f, NULL, NULL);
+		list = fake_nfs_list(f, NULL);
+		for (lines = 0, at = list; *at != '\0'; at++)
+			lines += *at == '\n';
+		free(list);
+		check_that(what[i / 2], "rescued", lines > 600);
+		check_int(what[i / 2], "tree", fake_nfs_type(f, "trash/tree"), NFS_TYPE_UNKNOWN);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Another purge is always faster: that is no failure. */
+static void be_faster(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *left = data;
+	char path[64];
+
+	if ((op->type != NFS_OP_REMOVE && op->type != NFS_OP_RMDIR) || *left == 0)
+		return;
+	--*left;
+	(void)snprintf(path, sizeof(path), "tree/%s", op->name);
+	fake_nfs_remove(f, path);
+}
+
+START_TEST(test_two_at_once)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_stats stats = { .files = 0 };
+	struct error err = { .code = ERROR_OK };
+	unsigned int left = 15;
+
+	put_many(f, NFS_TYPE_FILE, "tree/file", 20);
+	fake_nfs_watch(f, be_faster, &left);
+	check_int("two", "result", tree_remove(c, &c->root, "tree", NULL, &stats, &err), 0);
+	check_int("two", "left", left, 0);
+	check_int("two", "files", stats.files, 5);
+	check_int("two", "failed", stats.failed, 0);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- when it ends -------- */
+
+static void ask_to_wait(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	const struct fake_failure failure = { .nth = 1, .error = -EAGAIN };
+	unsigned int *n = data;
+
+	(void)op;
+	fake_nfs_fail(f, ++*n % 2 == 0 ? &failure : NULL);
+}
+
+/* The server asks to wait each second time: as long as it does something, it is waited for. */
+START_TEST(test_patience)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct error err = { .code = ERROR_OK };
+	unsigned int operations = 0;
+
+	waits = 0;
+	put_many(f, NFS_TYPE_FILE, "tree/file", 150);
+	fake_nfs_watch(f, ask_to_wait, &operations);
+	check_int("patience", "result", tree_remove(c, &c->root, "tree", NULL, NULL, &err), 0);
+	check_that("patience", "waits", waits > 130);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* The time is over before it is done: the rest goes next time. */
+START_TEST(test_until)
+{
+	struct fake_nfs *f = share_new(&kinds[0].habits, false);
+	struct seen seen = { .chmods = 0 };
+	struct tree_stats stats = { .until_ns = 1 };
+	struct error err;
+
+	check_int("until", "result", remove_tree(f, 3, &seen, &stats, &err), -ETIME);
+	check_error("until", &err, ERROR_ABORTED, "'tree'");
+	check_int("until", "tree", fake_nfs_type(f, "trash/tree"), NFS_TYPE_DIRECTORY);
+	stats.until_ns = 0;
+	check_int("until", "result", remove_tree(f, 3, &seen, &stats, &err), 0);
+	fake_nfs_free(f);
+}
+END_TEST
+
 CHECK_MAIN("tree/remove", test_closed, test_root, test_of_a_stranger, test_refused, test_ended,
-	   test_never_empty, test_report)
+	   test_never_empty, test_report, test_border, test_border_of_all, test_deep, test_wide,
+	   test_moved_out, test_two_at_once, test_patience, test_until)

@@ -183,26 +183,22 @@ START_TEST(test_capability)
 		enum access access;
 		int mode;
 		bool valid;
-		bool read_only;
 		const char *word;
 	} rows[] = {
-		{ "single node writer", MOUNT, MODE(SINGLE_NODE_WRITER), true, false, NULL },
-		{ "single node reader", MOUNT, MODE(SINGLE_NODE_READER_ONLY), true, true, NULL },
-		{ "multi node reader", MOUNT, MODE(MULTI_NODE_READER_ONLY), true, true, NULL },
-		{ "multi node single writer", MOUNT, MODE(MULTI_NODE_SINGLE_WRITER), true, false,
-		  NULL },
-		{ "multi node multi writer", MOUNT, MODE(MULTI_NODE_MULTI_WRITER), true, false, NULL },
-		{ "single node single writer", MOUNT, MODE(SINGLE_NODE_SINGLE_WRITER), true, false,
-		  NULL },
-		{ "single node multi writer", MOUNT, MODE(SINGLE_NODE_MULTI_WRITER), true, false,
-		  NULL },
-		{ "unknown mode", MOUNT, MODE(UNKNOWN), false, false, "access_mode" },
-		{ "no mode", MOUNT, -1, false, false, "access_mode" },
-		{ "mode of a later specification", MOUNT, 8, false, false, "access_mode" },
-		{ "huge mode", MOUNT, INT_MAX, false, false, "access_mode" },
-		{ "block", BLOCK, MODE(SINGLE_NODE_WRITER), false, false, "block" },
-		{ "no access type", NO_ACCESS, MODE(SINGLE_NODE_WRITER), false, false, "access_type" },
-		{ "nothing", NO_ACCESS, -1, false, false, "access_type" },
+		{ "single node writer", MOUNT, MODE(SINGLE_NODE_WRITER), true, NULL },
+		{ "single node reader", MOUNT, MODE(SINGLE_NODE_READER_ONLY), true, NULL },
+		{ "multi node reader", MOUNT, MODE(MULTI_NODE_READER_ONLY), true, NULL },
+		{ "multi node single writer", MOUNT, MODE(MULTI_NODE_SINGLE_WRITER), true, NULL },
+		{ "multi node multi writer", MOUNT, MODE(MULTI_NODE_MULTI_WRITER), true, NULL },
+		{ "single node single writer", MOUNT, MODE(SINGLE_NODE_SINGLE_WRITER), true, NULL },
+		{ "single node multi writer", MOUNT, MODE(SINGLE_NODE_MULTI_WRITER), true, NULL },
+		{ "unknown mode", MOUNT, MODE(UNKNOWN), false, "access_mode" },
+		{ "no mode", MOUNT, -1, false, "access_mode" },
+		{ "mode of a later specification", MOUNT, 8, false, "access_mode" },
+		{ "huge mode", MOUNT, INT_MAX, false, "access_mode" },
+		{ "block", BLOCK, MODE(SINGLE_NODE_WRITER), false, "block" },
+		{ "no access type", NO_ACCESS, MODE(SINGLE_NODE_WRITER), false, "access_type" },
+		{ "nothing", NO_ACCESS, -1, false, "access_type" },
 	};
 	struct error err = { .code = ERROR_OK };
 	size_t i;
@@ -222,9 +218,6 @@ START_TEST(test_capability)
 			   rows[i].valid || str_has_prefix(why.msg, "volume_capability"));
 		check_int(rows[i].name, "result in a list", validate_capabilities(list, 2, NULL),
 			  rows[i].valid ? 0 : -EINVAL);
-		if (rows[i].valid)
-			check_int(rows[i].name, "read-only", access_mode_is_read_only(&c.cap),
-				  rows[i].read_only);
 	}
 	check_int("none", "result", validate_capabilities(NULL, 0, &err), -EINVAL);
 	check_error("none", &err, ERROR_INVALID_ARGUMENT, "volume_capabilities");

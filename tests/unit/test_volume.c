@@ -23,14 +23,32 @@ struct volume {
 	const char *mode;
 	const char *size;
 	size_t extra; /* bytes of further parameters, to make the record long */
+	const char *claim; /* NULL: none */
+	const char *existing; /* NULL: not given */
 };
 
-static const struct volume flat = { "pvc-1", "pvc-1", "delete", "0000", "10", 0 };
-static const struct volume nested = { "pvc-1", "a/b/c/d", "delete", "0770", "10", 0 };
-static const struct volume archived = { "pvc-1", "a/b/d", "archive", "0000", "10", 0 };
-static const struct volume wordy = { "pvc-1", "pvc-1", "delete", "0000", "10", 3500 };
-static const struct volume *const kinds[] = { &flat, &nested, &archived, &wordy };
-static const char *const kind_names[] = { "flat", "nested", "archived", "long record" };
+static const struct volume flat = { "pvc-1", "pvc-1", "delete", "0000", "10", 0, NULL, NULL };
+static const struct volume nested = { "pvc-1", "a/b/c/d", "delete", "0770", "10", 0, NULL, NULL };
+static const struct volume archived = { "pvc-1", "a/b/d", "archive", "0000", "10", 0, NULL, NULL };
+static const struct volume wordy = { "pvc-1", "pvc-1", "delete", "0000", "10", 3500, NULL, NULL };
+static const struct volume claimed = {
+	"pvc-1", "a/b", "delete", "0770", "10", 0, VOLUME_CLAIM_EXCLUSIVE, NULL
+};
+static const struct volume claimed_archived = {
+	"pvc-1", "a/b", "archive", "0000", "10", 0, VOLUME_CLAIM_EXCLUSIVE, NULL
+};
+static const struct volume refusing = {
+	"pvc-1", "a/b", "delete", "0770", "10", 0, VOLUME_CLAIM_SHARED, "refuse"
+};
+static const struct volume refusing_long = {
+	"pvc-1", "pvc-1", "delete", "0000", "10", 3500, VOLUME_CLAIM_EXCLUSIVE, "refuse"
+};
+static const struct volume *const kinds[] = { &flat,    &nested,           &archived, &wordy,
+					      &claimed, &claimed_archived, &refusing, &refusing_long };
+static const char *const kind_names[] = { "flat",     "nested",
+					  "archived", "long record",
+					  "claimed",  "claimed and archived",
+					  "refusing", "refusing, long record" };
 
 static void describe(const struct volume *v, struct record *rec)
 {
@@ -43,6 +61,10 @@ static void describe(const struct volume *v, struct record *rec)
 	ck_assert(record_set(rec, VOLUME_KEY_MODE, v->mode) == 0);
 	ck_assert(record_set(rec, VOLUME_KEY_ON_DELETE, v->on_delete) == 0);
 	ck_assert(record_set(rec, VOLUME_CONTEXT_PREFIX "extra", extra) == 0);
+	if (v->claim != NULL)
+		ck_assert(record_set(rec, VOLUME_KEY_CLAIM, v->claim) == 0);
+	if (v->existing != NULL)
+		ck_assert(record_set(rec, VOLUME_KEY_EXISTING, v->existing) == 0);
 }
 
 /* One call, on a client of its own, as after a restart of the driver. */
@@ -147,7 +169,8 @@ START_TEST(test_left_behind)
 		  ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n" },
 		{ "archived", &archived,
 		  ".csi-nfs/\n.csi-nfs/parents/\n.csi-nfs/parents/archived-a\n"
-		  ".csi-nfs/parents/archived-a%2Fb\n.csi-nfs/users/\n.csi-nfs/volumes/\n"
+		  ".csi-nfs/parents/archived-a%2Fb\n"
+		  ".csi-nfs/users/\n.csi-nfs/volumes/\n"
 		  "archived-a/\narchived-a/b/\narchived-a/b/d/\n" },
 		{ "long record", &wordy, FOLDERS },
 	};
@@ -173,15 +196,24 @@ START_TEST(test_already_exists)
 		int64_t required;
 		const char *word; /* NULL: the same volume */
 	} rows[] = {
-		{ "the same", { "pvc-1", "pvc-1", "delete", "0000", "10", 0 }, 10, NULL },
-		{ "smaller", { "pvc-1", "pvc-1", "delete", "0000", "5", 0 }, 5, NULL },
-		{ "no size", { "pvc-1", "pvc-1", "delete", "0000", "0", 0 }, 0, NULL },
-		{ "larger", { "pvc-1", "pvc-1", "delete", "0000", "11", 0 }, 11, "size" },
-		{ "other directory", { "pvc-1", "a/b", "delete", "0000", "10", 0 }, 10, "subDir" },
-		{ "other policy", { "pvc-1", "pvc-1", "retain", "0000", "10", 0 }, 10, "onDelete" },
-		{ "other mode", { "pvc-1", "pvc-1", "delete", "0777", "10", 0 }, 10, "mountPermissions" },
+		{ "the same", { "pvc-1", "pvc-1", "delete", "0000", "10", 0, NULL, NULL }, 10, NULL },
+		{ "smaller", { "pvc-1", "pvc-1", "delete", "0000", "5", 0, NULL, NULL }, 5, NULL },
+		{ "no size", { "pvc-1", "pvc-1", "delete", "0000", "0", 0, NULL, NULL }, 0, NULL },
+		{ "larger", { "pvc-1", "pvc-1", "delete", "0000", "11", 0, NULL, NULL }, 11, "size" },
+		{ "other directory",
+		  { "pvc-1", "a/b", "delete", "0000", "10", 0, NULL, NULL },
+		  10,
+		  "subDir" },
+		{ "other policy",
+		  { "pvc-1", "pvc-1", "retain", "0000", "10", 0, NULL, NULL },
+		  10,
+		  "onDelete" },
+		{ "other mode",
+		  { "pvc-1", "pvc-1", "delete", "0777", "10", 0, NULL, NULL },
+		  10,
+		  "mountPermissions" },
 		{ "other mode, long record",
-		  { "pvc-1", "pvc-1", "delete", "0777", "10", 2000 },
+		  { "pvc-1", "pvc-1", "delete", "0777", "10", 2000, NULL, NULL },
 		  10,
 		  "mountPermissions" },
 	};
@@ -322,7 +354,7 @@ START_TEST(test_archive_long_name)
 {
 	cleanup_free char *name = check_repeat("n", 250);
 	struct fake_nfs *f = fake_nfs_new();
-	struct volume v = { "pvc-1", name, "archive", "0000", "10", 0 };
+	struct volume v = { "pvc-1", name, "archive", "0000", "10", 0, NULL, NULL };
 	struct error err = { .code = ERROR_OK };
 
 	check_int("long name", "create", create(f, &v, 0, &err), 0);
@@ -337,8 +369,10 @@ END_TEST
 /* Parents go with the last volume in them, and only those that the driver made. */
 START_TEST(test_parents)
 {
-	static const struct volume first = { "pvc-1", "ns/team/one", "delete", "0000", "0", 0 };
-	static const struct volume second = { "pvc-2", "ns/team/two", "delete", "0000", "0", 0 };
+	static const struct volume first = { "pvc-1", "ns/team/one", "delete", "0000", "0",
+					     0,       NULL,          NULL };
+	static const struct volume second = { "pvc-2", "ns/team/two", "delete", "0000", "0",
+					      0,       NULL,          NULL };
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
@@ -567,6 +601,22 @@ START_TEST(test_crash_delete_long)
 }
 END_TEST
 
+/* Those whose directory is decided on. */
+START_TEST(test_crash_claimed)
+{
+	interrupt_everywhere(create_step, "create", &claimed, "claimed");
+	interrupt_everywhere(delete, "delete", &claimed, "claimed");
+	interrupt_everywhere(delete, "delete", &claimed_archived, "claimed and archived");
+}
+END_TEST
+
+START_TEST(test_crash_refusing)
+{
+	interrupt_everywhere(create_step, "create", &refusing, "refusing");
+	interrupt_everywhere(delete, "delete", &refusing, "refusing");
+}
+END_TEST
+
 /*
  * The server refuses operation n with a code after which a CO never comes back: whatever of the
  * volume was made has to be gone. The driver's folders may stay.
@@ -643,6 +693,13 @@ START_TEST(test_refused_long)
 }
 END_TEST
 
+START_TEST(test_refused_claimed)
+{
+	refuse_everywhere(&claimed, "claimed", false);
+	refuse_everywhere(&refusing, "refusing", false);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -669,6 +726,9 @@ int main(void)
 		test_refused_mode,
 		test_refused_nested,
 		test_refused_long,
+		test_crash_claimed,
+		test_crash_refusing,
+		test_refused_claimed,
 	};
 
 	return check_run("volume", tests, ARRAY_SIZE(tests));

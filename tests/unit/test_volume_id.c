@@ -83,6 +83,48 @@ START_TEST(test_parse_brackets)
 }
 END_TEST
 
+/* Three fields are five when they are written again, and must be read then too. */
+START_TEST(test_parse_at_the_limit)
+{
+	static const struct {
+		const char *name;
+		const char *before, *after;
+		int extra; /* over what fits with five fields */
+		int want;
+	} rows[] = {
+		{ "three fields", "s#", "#a", 0, 0 },
+		{ "three fields, one too many", "s#", "#a", 1, -EINVAL },
+		{ "four fields", "s#", "#a#", 0, 0 },
+		{ "four fields, one too many", "s#", "#a#", 1, -EINVAL },
+		{ "five fields", "s#", "#a##", 0, 0 },
+		{ "five fields, one too many", "s#", "#a##", 1, -EINVAL },
+		{ "slash id", "s/", "/a", 0, 0 },
+		{ "slash id, one too many", "s/", "/a", 1, -EINVAL },
+		{ "what comes to nothing", "s#", "#////a", 0, 0 },
+	};
+	const int room = VOLUME_ID_TEXT_MAX - (int)strlen("s##a##");
+	char share[VOLUME_ID_TEXT_MAX + 2], text[VOLUME_ID_TEXT_MAX + 16];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_volume_id struct volume_id id = { .server = NULL },
+						   again = { .server = NULL };
+		cleanup_free char *written = NULL;
+		int k, n = room + rows[i].extra - (strlen(rows[i].after) > 4 ? 2 : 0);
+
+		for (k = 0; k < n; k++)
+			share[k] = k % 200 == 100 ? '/' : 'h';
+		share[n] = '\0';
+		(void)snprintf(text, sizeof(text), "%s%s%s", rows[i].before, share, rows[i].after);
+		check_int(rows[i].name, "result", volume_id_parse(&id, text), rows[i].want);
+		if (rows[i].want < 0)
+			continue;
+		written = volume_id_format(&id);
+		check_int(rows[i].name, "read again", volume_id_parse(&again, written), 0);
+	}
+}
+END_TEST
+
 START_TEST(test_parse_refused)
 {
 	static const struct {
@@ -335,5 +377,5 @@ START_TEST(test_key_limits)
 }
 END_TEST
 
-CHECK_MAIN("volume_id", test_parse, test_parse_brackets, test_parse_refused, test_format,
-	   test_key_escapes, test_key_injective, test_key_fits, test_key_limits)
+CHECK_MAIN("volume_id", test_parse, test_parse_brackets, test_parse_refused, test_parse_at_the_limit,
+	   test_format, test_key_escapes, test_key_injective, test_key_fits, test_key_limits)

@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""A proxy between csi-nfs and an NFS server that does what networks and servers do at the worst
+moment, by rules that count calls and not time: the same rules hit the same calls again.
+
+    with Proxy(server.port, server.mount_port) as proxy:   # proxy.port, proxy.mount_port
+        proxy.begin([Rule("MKDIR", 2, "cut-after")])       # ... calls ...
+        proxy.end()                                        # from here on it only passes on
+        print("\\n".join(proxy.trace(40)))
+
+Everything happens on one thread of its own, hooks included.
+"""
+import collections
+import heapq
+import itertools
+import selectors
+import socket
+import struct
+import threading
+import time
+
+import wire
+
+# What a rule can do. "status NAME" is the answer NAME in place of the server's.
+BEFORE = ("drop-call", "cut-before", "delay-call", "stall", "short-page", "short-read", "lose-write",
+          "hook")
+AFTER = ("drop-reply", "cut-after", "delay-reply", "double", "trickle", "hook-after")
+
+PIECE = 1 << 18
+HISTORY = 4000
+
+
+class Rule:
+    """From the nth call of a name on, count times: do what, with value. name: as in wire, or "any",
+    "changing" (those that change something) or "reading" (those that do not)."""
+
+    def __init__(self, name, nth, what, value=None, count=1):
+        if what not in BEFORE + AFTER and what.partition("status ")[2] not in wire.STATUS:
+            raise ValueError("no rule can do %s" % what)
+        self.name = name
+        self.nth = nth
+        self.what = what
+        self.value = value
+        self.count = count
+        self.seen = 0
+        self.hits = 0
+
+    def is_for(self, call):
+        if call.program != wire.NFS:
+            return self.name == call.name and call.name == "MNT"
+        if call.name in ("NULL", "?"):
+            return False
+        return self.name == "any" or self.name == call.name \
+            or self.name == "changing" and call.is_mutating \
+            or self.name == "reading" and not call.is_mutating \
+            or self.name == "READDIR" and call.name == "READDIRPLUS"
+
+    def takes(self, call):
+        """Counts the call, and tells whether it is one of those that are meant."""
+        if not self.is_for(call):
+            return False
+        self.seen += 1
+        return self.nth <= self.seen < self.nth + self.count
+
+    def __repr__(self):
+        value = "" if self.value is None or callable(self.value) else " %s" % self.value
+        count = "" if self.count == 1 else " x%d" % self.count
+        return "%s#%d%s: %s%s" % (self.name, self.nth, count, self.what, value)
+
+
+class Side:
+    """One of the two sockets of a connection."""
+
+    def __init__(self, link, sock):
+        self.link = link
+        self.socket = sock
+        self.input = bytearray()
+        self.output = bytearray()
+        self.is_open = False  # whether it is connected
+
+
+class Link:
+    """A connection of the driver's and ours to the server."""
+
+    def __init__(self, client, server):
+        self.client = Side(self, client)
+        self.server = Side(self, server)
+        self.pending = {}  # calls by xid
+        self.held = None  # what has to wait until a trickle has ended
+        self.closed = False
+
+
+class Proxy:
+    """See above. versions: what of NFS the server seems to have."""
+
+    def __init__(self, port, mount_port=None, host="127.0.0.1", listen="127.0.0.1"):
+        self.targets = {}
+        self.host = host
+        self.selector = selectors.DefaultSelector()
+        self.port = self._listen(listen, port)
+        self.mount_port = self._listen(listen, mount_port) if mount_port else None
+        self.versions = (3, 4)
+        self.lock = threading.RLock()
+        self.rules = []
+        self.calls = 0  # since begin()
+        self.changes = 0  # of them, those that change something
+        self.counts = collections.Counter()
+        self.history = collections.deque(maxlen=HISTORY)
+        self.on_call = None  # of every call, before it is passed on
+        self.problems = []  # calls that could not be read, hooks that failed
+        self.links = set()
+        self.timers = []
+        self.order = itertools.count()
+        self.stalled_until = 0
+        self.waker, self.wake = socket.socketpair()
+        self.waker.setblocking(False)
+        self.selector.register(self.waker, selectors.EVENT_READ, None)
+        self.ending = False
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _listen(self, host, target):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, 0))
+        sock.listen(64)
+        sock.setblocking(False)
+        self.targets[sock] = target
+        self.selector.register(sock, selectors.EVENT_READ, sock)
+        return sock.getsockname()[1]
+
+    # ---- from other threads ----
+
+    def start(self):
+        self.thread.start()
+        return self
+
+    def stop(self):
+        self.ending = True
+        self.wake.send(b"x")
+        self.thread.join()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *unused):
+        self.stop()
+
+    def begin(self, rules=(), on_call=None, versions=(3, 4)):
+        """Counts from here on, by these rules."""
+        with self.lock:
+            self.rules = list(rules)
+            self.on_call = on_call
+            self.versions = versions
+            self.calls = self.changes = 0
+            self.counts.clear()
+            self.history.clear()
+            self.problems.clear()
+            self.stalled_until = 0
+
+    def end(self):
+        """No more rules. What is held back is let go. What the rules did is told."""
+        with self.lock:
+            hits = [(rule, rule.hits) for rule in self.rules]
+            self.rules = []
+            self.on_call = None
+            self.stalled_until = 0
+            self.timers = [(0,) + timer[1:] for timer in self.timers]
+            heapq.heapify(self.timers)
+        self.wake.send(b"x")
+        return hits
+
+    def cut_all(self):
+        """Every connection."""
+        with self.lock:
+            for link in list(self.links):
+                self._close(link)
+
+    def trace(self, last=60):
+        """The last calls as text."""
+        with self.lock:
+            return ["%5d %s" % entry for entry in list(self.history)[-last:]]
+
+    # ---- the loop ----
+
+    def _run(self):
+        while not self.ending:
+            with self.lock:
+                wait = None
+                if self.timers:
+                    wait = max(0, self.timers[0][0] - time.monotonic())
+            for key, events in self.selector.select(wait):
+                with self.lock:
+                    self._event(key, events)
+            with self.lock:
+                self._run_timers()
+        for link in list(self.links):
+            self._close(link)
+        for sock in self.targets:
+            sock.close()
+        self.selector.close()
+        self.waker.close()
+        self.wake.close()
+
+    def _event(self, key, events):
+        if key.data is None:
+            self.waker.recv(4096)
+        elif key.data in self.targets:
+            self._accept(key.data)
+        else:
+            side = key.data
+            if side.link.closed:
+                return
+            if events & selectors.EVENT_WRITE:
+                self._writable(side)
+            if events & selectors.EVENT_READ and not side.link.closed:
+                self._receive(side)
+
+    def _run_timers(self):
+        now = time.monotonic()
+        while self.timers and self.timers[0][0] <= now:
+            link, run = heapq.heappop(self.timers)[2:]
+            if link is None or not link.closed:
+                run()
+
+    def _later(self, seconds, link, run):
+        heapq.heappush(self.timers, (time.monotonic() + seconds, next(self.order), link, run))
+
+    def _accept(self, listener):
+        try:
+            client = listener.accept()[0]
+        except OSError:
+            return
+        server = socket.socket()
+        for sock in (client, server):
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.connect_ex((self.host, self.targets[listener]))
+        link = Link(client, server)
+        link.client.is_open = True
+        self.links.add(link)
+        self.selector.register(client, selectors.EVENT_READ, link.client)
+        self.selector.register(server, selectors.EVENT_READ | selectors.EVENT_WRITE, link.server)
+
+    def _close(self, link, reset=False):
+        if link.closed:
+            return
+        link.closed = True
+        self.links.discard(link)
+        for side in (link.client, link.server):
+            self.selector.unregister(side.socket)
+            if reset:
+                side.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            side.socket.close()
+
+    def _send(self, side, data):
+        link = side.link
+        if link.closed:
+            return
+        data = struct.pack(">I", wire.LAST | len(data)) + data
+        if side is link.client and link.held is not None:
+            link.held += data
+            return
+        side.output += data
+        self._flush(side)
+
+    def _flush(self, side):
+        """Sends what it can. Of a side that is not connected yet: when it is."""
+        if side.link.closed or not side.is_open:
+            return
+        try:
+            while side.output:
+                sent = side.socket.send(side.output[:PIECE])
+                del side.output[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._close(side.link)
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if side.output else 0)
+        if self.selector.get_key(side.socket).events != wanted:
+            self.selector.modify(side.socket, wanted, side)
+
+    def _writable(self, side):
+        if not side.is_open:
+            if side.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0:
+                self._close(side.link, reset=True)
+                return
+            side.is_open = True
+        self._flush(side)
+
+    def _receive(self, side):
+        try:
+            data = side.socket.recv(PIECE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close(side.link)
+            return
+        side.input += data
+        for record in self._records(side.input):
+            if side.link.closed:
+                return
+            if side is side.link.client:
+                self._call(side.link, record)
+            else:
+                self._reply(side.link, record)
+
+    @staticmethod
+    def _records(data):
+        """Takes whole records off the front."""
+        at = 0
+        found = []
+        while True:
+            parts, here, last = [], at, False
+            while not last and len(data) - here >= 4:
+                mark = struct.unpack_from(">I", data, here)[0]
+                length = mark & ~wire.LAST
+                if len(data) - here - 4 < length:
+                    break
+                parts.append(bytes(data[here + 4:here + 4 + length]))
+                here += 4 + length
+                last = bool(mark & wire.LAST)
+            if not last:
+                break
+            found.append(parts[0] if len(parts) == 1 else b"".join(parts))
+            at = here
+        del data[:at]
+        return found
+
+    # ---- calls ----
+
+    def _call(self, link, data):
+        try:
+            call = wire.Call(data)
+        except wire.Malformed as e:
+            self.problems.append("a call that can't be read: %s" % e)
+            self._send(link.server, data)
+            return
+        if call.program == wire.NFS and call.version not in self.versions:
+            self._send(link.client, call.refuse_version(min(self.versions), max(self.versions)))
+            return
+        rules = self._count(call)
+        if self.on_call is not None:
+            self._hook(self.on_call, call)
+        wait = self.stalled_until - time.monotonic()
+        if wait > 0:
+            self._later(wait, link, lambda: self._decide(link, call, rules))
+        else:
+            self._decide(link, call, rules)
+
+    def _count(self, call):
+        """Numbers the call. The rules that are for it."""
+        if call.name in ("NULL", "?"):
+            return []
+        self.calls += 1
+        self.changes += call.is_mutating
+        self.counts[call.name] += 1
+        call.number = self.calls
+        taken = [rule for rule in self.rules if rule.takes(call)]
+        self.history.append((call.number, str(call)))
+        return taken
+
+    def _hook(self, hook, call):
+        try:
+            hook(call)
+        except Exception as e:  # pylint: disable=broad-except
+            self.problems.append("a hook failed at %s: %r" % (call, e))
+
+    def _note(self, call, rule):
+        rule.hits += 1
+        self.history.append((call.number, "   ^ %s" % rule))
+
+    def _decide(self, link, call, rules):
+        """What is done with a call, before the server sees it."""
+        for rule in rules:
+            what = rule.what
+            if what == "hook":
+                self._note(call, rule)
+                self._hook(rule.value, call)
+            elif what == "drop-call":
+                self._note(call, rule)
+                return
+            elif what == "cut-before":
+                self._note(call, rule)
+                self._close(link, reset=True)
+                return
+            elif what in ("delay-call", "stall"):
+                self._note(call, rule)
+                if what == "stall":
+                    self.stalled_until = time.monotonic() + rule.value
+                rest = rules[rules.index(rule) + 1:]
+                self._later(rule.value, link, lambda rest=rest: self._decide(link, call, rest))
+                return
+            elif self._answer(link, call, rule):
+                return
+            else:
+                self._change(call, rule)
+        call.action = next((rule for rule in rules if rule.what in AFTER), None)
+        link.pending[call.xid] = call
+        self._send(link.server, call.data)
+
+    def _answer(self, link, call, rule):
+        """Answers in place of the server, where the rule says so."""
+        reply = None
+        if rule.what.startswith("status "):
+            name = rule.what.split()[1]
+            if name == "NOT_SAME" and call.version == 3:
+                name = "NOT_SYNC"
+            if name in ("BAD_COOKIE", "NOT_SAME", "NOT_SYNC") and \
+                    (not call.name.startswith("READDIR") or call.cookie() == 0):
+                return False
+            if name in ("EXPIRED", "GRACE") and call.version == 3:
+                name = "JUKEBOX"
+            if call.name not in wire.POSSIBLE.get(name, (call.name,)):
+                return False
+            reply = call.fail(wire.STATUS[name])
+        elif rule.what == "lose-write" and call.name == "WRITE":
+            reply = call.forge_write(struct.pack(">II", 0xadadadad, rule.seen))
+        if reply is None:
+            return False
+        self._note(call, rule)
+        self._send(link.client, reply)
+        return True
+
+    def _change(self, call, rule):
+        if rule.what == "short-page" and call.name.startswith("READDIR"):
+            call.shorten_page(rule.value)
+            rule.hits += 1
+        elif rule.what == "short-read" and call.name == "READ":
+            call.shorten_read(rule.value)
+            rule.hits += 1
+
+    # ---- replies ----
+
+    def _reply(self, link, data):
+        call = link.pending.pop(struct.unpack_from(">I", data)[0], None)
+        wait = self.stalled_until - time.monotonic()
+        if wait > 0:
+            self._later(wait, link, lambda: self._return(link, call, data))
+        else:
+            self._return(link, call, data)
+
+    def _return(self, link, call, data):
+        if call is None:
+            self._send(link.client, data)
+            return
+        status = wire.reply_status(call, data)
+        if status and call.number:
+            self.history.append((call.number, "   %s: %s" % (call.name,
+                                                             wire.STATUS_NAMES.get(status, status))))
+        rule = call.action
+        if rule is None:
+            self._send(link.client, data)
+            return
+        self._note(call, rule)
+        if rule.what == "drop-reply":
+            return
+        if rule.what == "cut-after":
+            self._close(link, reset=True)
+        elif rule.what == "delay-reply":
+            self._later(rule.value, link, lambda: self._send(link.client, data))
+        elif rule.what == "double":
+            self._send(link.client, data)
+            self._send(link.client, data)
+        elif rule.what == "trickle":
+            whole = struct.pack(">I", wire.LAST | len(data)) + data
+            link.held = bytearray()
+            self._trickle(link, whole, rule.value)
+        elif rule.what == "hook-after":
+            self._hook(rule.value, call)
+            self._close(link)
+
+    def _trickle(self, link, data, pause):
+        """Byte by byte. Other answers wait behind it."""
+        link.client.output += data[:1]
+        if len(data) == 1:
+            link.client.output += link.held
+            link.held = None
+        self._flush(link.client)
+        if len(data) > 1:
+            self._later(pause, link, lambda: self._trickle(link, data[1:], pause))

@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""NFS calls as they are on the wire, parsed far enough to know what they do: versions 3 and 4.0 and
+MOUNT, over RPC records. Both versions' calls have one name, that of version 3 where there is one.
+"""
+import struct
+
+NFS, MOUNT = 100003, 100005
+LAST = 0x80000000  # of a record mark
+
+STATUS = {
+    "PERM": 1, "NOENT": 2, "IO": 5, "ACCES": 13, "EXIST": 17, "NOTDIR": 20, "FBIG": 27, "NOSPC": 28,
+    "ROFS": 30, "NOTEMPTY": 66, "DQUOT": 69, "STALE": 70, "BADHANDLE": 10001, "NOT_SYNC": 10002,
+    "BAD_COOKIE": 10003, "NOTSUPP": 10004, "SERVERFAULT": 10006, "DELAY": 10008, "EXPIRED": 10011,
+    "GRACE": 10013, "STALE_CLIENTID": 10022, "STALE_STATEID": 10023, "NOT_SAME": 10027, "RESOURCE": 10018}
+STATUS["JUKEBOX"] = STATUS["DELAY"]
+STATUS_NAMES = {number: name for name, number in STATUS.items() if name != "JUKEBOX"}
+
+V3 = ("NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR",
+      "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS", "FSSTAT",
+      "FSINFO", "PATHCONF", "COMMIT")
+MOUNT_NAMES = ("NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT")
+# What a failed call of version 3 answers behind its status, in words of zeros: post_op_attr is one,
+# wcc_data two. Where nothing is said: one.
+V3_FAILED = {"GETATTR": 0, "SETATTR": 2, "WRITE": 2, "CREATE": 2, "MKDIR": 2, "SYMLINK": 2, "MKNOD": 2,
+             "REMOVE": 2, "RMDIR": 2, "RENAME": 4, "LINK": 3, "COMMIT": 2}
+# Calls that change what is on the server. OPEN_CONFIRM and CLOSE change what it remembers only.
+MUTATING = frozenset(("SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR",
+                      "RENAME", "LINK", "COMMIT"))
+# What takes room, and so may find none; where nothing may be changed, everything that changes fails.
+GROWING = MUTATING - {"REMOVE", "RMDIR", "SETATTR"}
+POSSIBLE = {"NOSPC": GROWING, "DQUOT": GROWING, "ROFS": MUTATING}
+# Of version 4: their answers count, whatever the status, in a sequence that both sides keep.
+SEQUENCED = ("OPEN", "OPEN_CONFIRM", "CLOSE")
+
+V4 = {3: "ACCESS", 4: "CLOSE", 5: "COMMIT", 6: "CREATE", 9: "GETATTR", 10: "GETFH", 11: "LINK",
+      15: "LOOKUP", 16: "LOOKUPP", 17: "NVERIFY", 18: "OPEN", 20: "OPEN_CONFIRM", 22: "PUTFH",
+      23: "PUTPUBFH", 24: "PUTROOTFH", 25: "READ", 26: "READDIR", 27: "READLINK", 28: "REMOVE",
+      29: "RENAME", 30: "RENEW", 31: "RESTOREFH", 32: "SAVEFH", 34: "SETATTR", 35: "SETCLIENTID",
+      36: "SETCLIENTID_CONFIRM", 37: "VERIFY", 38: "WRITE"}
+V4_NUMBERS = {name: number for number, name in V4.items()}
+# Operations whose answer is the status alone when they succeed.
+SILENT = frozenset(("PUTFH", "PUTROOTFH", "PUTPUBFH", "SAVEFH", "RESTOREFH", "LOOKUP", "LOOKUPP",
+                    "VERIFY", "NVERIFY", "RENEW", "SETCLIENTID_CONFIRM"))
+# A compound is named after the first of these that it holds.
+TELLING = ("OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME", "LINK", "SETATTR", "WRITE",
+           "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID", "SETCLIENTID_CONFIRM", "RENEW",
+           "LOOKUP", "GETATTR", "PUTROOTFH")
+TYPES4 = {2: "MKDIR", 5: "SYMLINK"}
+
+
+class Malformed(Exception):
+    """Not a call that we can read."""
+
+
+class Reader:
+    """XDR, from a place on."""
+
+    def __init__(self, data, at=0):
+        self.data = data
+        self.at = at
+
+    def u32(self):
+        self.at += 4
+        return struct.unpack_from(">I", self.data, self.at - 4)[0]
+
+    def skip(self, length):
+        self.at += (length + 3) & ~3
+
+    def opaque(self):
+        length = self.u32()
+        begin = self.at
+        self.skip(length)
+        if self.at > len(self.data):
+            raise Malformed("an opaque of %d bytes" % length)
+        return self.data[begin:begin + length]
+
+    def attributes(self):
+        """A bitmap, and the values in an opaque."""
+        self.skip(4 * self.u32())
+        self.opaque()
+
+
+class Op:
+    """One operation of a compound: its name, where its arguments begin, and the names in them."""
+
+    def __init__(self, name, at):
+        self.name = name
+        self.at = at
+        self.names = ()
+        self.kind = None  # of CREATE
+
+    def __repr__(self):
+        return self.name
+
+
+def _read_open(r, op):
+    r.skip(20)  # seqid, access, deny, client id
+    r.opaque()
+    if r.u32() == 1:
+        if r.u32() == 2:
+            r.skip(8)
+        else:
+            r.attributes()
+    if r.u32() == 0:
+        op.names = (r.opaque(),)
+    else:
+        r.skip(4)
+
+
+def _read_create(r, op):
+    op.kind = r.u32()
+    if op.kind == 5:
+        r.opaque()
+    elif op.kind in (3, 4):
+        r.skip(8)
+    op.names = (r.opaque(),)
+    r.attributes()
+
+
+def _read_setclientid(r, op):
+    r.skip(8)
+    r.opaque()
+    r.skip(4)
+    r.opaque()
+    r.opaque()
+    r.skip(4)
+
+
+def _read_names(count):
+    def read(r, op):
+        op.names = tuple(r.opaque() for _ in range(count))
+    return read
+
+
+def _read_fixed(length):
+    return lambda r, op: r.skip(length)
+
+
+def _read_setattr(r, op):
+    r.skip(16)
+    r.attributes()
+
+
+def _read_write(r, op):
+    r.skip(28)
+    r.opaque()
+
+
+def _read_readdir(r, op):
+    r.skip(24)
+    r.skip(4 * r.u32())
+
+
+ARGUMENTS = {
+    "ACCESS": _read_fixed(4), "CLOSE": _read_fixed(20), "COMMIT": _read_fixed(12),
+    "CREATE": _read_create, "GETATTR": lambda r, op: r.skip(4 * r.u32()), "LINK": _read_names(1),
+    "LOOKUP": _read_names(1), "NVERIFY": lambda r, op: r.attributes(), "OPEN": _read_open,
+    "OPEN_CONFIRM": _read_fixed(20), "PUTFH": lambda r, op: r.opaque(), "READ": _read_fixed(28), "READDIR": _read_readdir,
+    "REMOVE": _read_names(1), "RENAME": _read_names(2), "RENEW": _read_fixed(8),
+    "SETATTR": _read_setattr, "SETCLIENTID": _read_setclientid, "SETCLIENTID_CONFIRM": _read_fixed(16),
+    "VERIFY": lambda r, op: r.attributes(), "WRITE": _read_write}
+
+# Where, behind the file handles, a call of version 3 has names.
+V3_NAMES = {"LOOKUP": 1, "CREATE": 1, "MKDIR": 1, "SYMLINK": 1, "MKNOD": 1, "REMOVE": 1, "RMDIR": 1}
+
+
+def _short(name):
+    """A name for somebody to read."""
+    text = repr(name.decode("utf-8", "backslashreplace"))[1:-1]
+    return text if len(text) <= 60 else text[:20] + "..." + text[-36:]
+
+
+class Call:
+    """A call. name: what it is, as in version 3; ops: those of a compound."""
+
+    def __init__(self, data):
+        try:
+            self._parse(data)
+        except (struct.error, IndexError) as e:
+            raise Malformed(str(e)) from e
+
+    def _parse(self, data):
+        self.data = data
+        (self.xid, kind, rpc, self.program, self.version, self.procedure, _, length) = \
+            struct.unpack_from(">8I", data)
+        if kind != 0 or rpc != 2:
+            raise Malformed("no RPC call")
+        at = 32 + ((length + 3) & ~3)
+        self.at = at + 8 + ((struct.unpack_from(">I", data, at + 4)[0] + 3) & ~3)  # of the arguments
+        self.ops = []
+        self.number = 0  # set by the proxy: which one it is
+        self.action = None
+        if self.program == MOUNT:
+            self.name = MOUNT_NAMES[self.procedure] if self.procedure < len(MOUNT_NAMES) else "MOUNT?"
+        elif self.program != NFS:
+            self.name = "?"
+        elif self.version == 3:
+            self.name = V3[self.procedure] if self.procedure < len(V3) else "?"
+        elif self.version == 4 and self.procedure == 1:
+            self._parse_compound()
+        else:
+            self.name = "NULL" if self.procedure == 0 else "?"
+
+    def _parse_compound(self):
+        r = Reader(self.data, self.at)
+        self.tag = r.opaque()
+        if r.u32() != 0:
+            self.name = "?"  # a later minor version
+            return
+        for _ in range(r.u32()):
+            name = V4.get(r.u32())
+            if name is None:
+                raise Malformed("an operation that is not known")
+            op = Op(name, r.at)
+            read = ARGUMENTS.get(name)
+            if read is not None:
+                read(r, op)
+            self.ops.append(op)
+        has = {op.name: op for op in reversed(self.ops)}
+        self.key = next((has[name] for name in TELLING if name in has), None)
+        self.name = self.key.name if self.key is not None else "NULL"
+        if self.name == "CREATE":
+            self.name = TYPES4.get(self.key.kind, "MKNOD")
+        elif self.name == "OPEN":
+            self.name = "CREATE"
+        elif self.name == "REMOVE" and "VERIFY" in has:
+            self.name = "RMDIR"
+
+    @property
+    def is_mutating(self):
+        return self.program == NFS and self.name in MUTATING
+
+    def names(self):
+        """The names that it gives."""
+        if self.ops:
+            return [name for op in self.ops for name in op.names]
+        if self.program == MOUNT:
+            return [Reader(self.data, self.at).opaque()] if self.name == "MNT" else []
+        r = Reader(self.data, self.at)
+        if self.name in V3_NAMES:
+            r.opaque()
+            return [r.opaque()]
+        if self.name == "RENAME":
+            r.opaque()
+            first = r.opaque()
+            r.opaque()
+            return [first, r.opaque()]
+        if self.name == "LINK":
+            r.opaque()
+            r.opaque()
+            return [r.opaque()]
+        return []
+
+    def __str__(self):
+        text = "v%d %s" % (self.version, self.name) if self.program == NFS else "MOUNT " + self.name
+        names = " ".join(_short(name) for name in self.names())
+        return (text + " " + names).rstrip()
+
+    # ---- arguments that are changed on the way ----
+
+    def _offset_of(self, name):
+        """Where the arguments behind a handle are: of READ, READDIR, READDIRPLUS and WRITE."""
+        if self.ops:
+            return next(op.at for op in self.ops if op.name == name)
+        r = Reader(self.data, self.at)
+        r.opaque()
+        return r.at
+
+    def _put(self, at, value):
+        self.data = self.data[:at] + struct.pack(">I", value) + self.data[at + 4:]
+
+    def _lower(self, at, value):
+        self._put(at, min(value, struct.unpack_from(">I", self.data, at)[0]))
+
+    def shorten_page(self, size):
+        """The directory page that it asks for."""
+        if self.ops:
+            at = self._offset_of("READDIR")
+            self._lower(at + 20, size)
+            self._lower(at + 16, size)
+        elif self.name == "READDIR":
+            self._lower(self._offset_of(self.name) + 16, size)
+        else:
+            at = self._offset_of(self.name)
+            self._lower(at + 16, size)
+            self._lower(at + 20, size)
+
+    def shorten_read(self, size):
+        at = self._offset_of("READ")
+        self._lower(at + (24 if self.ops else 8), size)
+
+    def cookie(self):
+        """Of READDIR and READDIRPLUS."""
+        return struct.unpack_from(">Q", self.data, self._offset_of("READDIR"))[0]
+
+    def write_arguments(self):
+        """Offset, how stable, and length of a WRITE."""
+        at = self._offset_of("WRITE")
+        if self.ops:
+            offset, stable, length = struct.unpack_from(">QII", self.data, at + 16)
+        else:
+            offset, length, stable = struct.unpack_from(">QII", self.data, at)
+        return offset, stable, length
+
+    # ---- answers that no server gave ----
+
+    def head(self):
+        return struct.pack(">6I", self.xid, 1, 0, 0, 0, 0)
+
+    def refuse_version(self, low, high):
+        """The program is not there in that version."""
+        return struct.pack(">8I", self.xid, 1, 0, 0, 0, 2, low, high)
+
+    def _compound_reply(self, status, failed, body=b""):
+        """The operations in front of failed did well; failed is the last that is answered."""
+        count = self.ops.index(failed) + 1
+        out = [struct.pack(">II", status, len(self.tag)), self.tag + bytes(-len(self.tag) % 4),
+               struct.pack(">I", count)]
+        for op in self.ops[:count - 1]:
+            out.append(struct.pack(">II", V4_NUMBERS[op.name], 0))
+        out.append(struct.pack(">II", V4_NUMBERS[failed.name], status) + body)
+        return self.head() + b"".join(out)
+
+    def _where(self, status):
+        """The operation that may fail that way, or None."""
+        if self.key is None:
+            return None
+        first = self.ops[0]
+        if status in (STATUS["STALE"], STATUS["DELAY"], STATUS["BADHANDLE"], STATUS["SERVERFAULT"]) \
+                and first.name == "PUTFH":
+            return first
+        if self.key.name in SEQUENCED:
+            return None
+        if not all(op.name in SILENT for op in self.ops[:self.ops.index(self.key)]):
+            return None
+        return self.key
+
+    def fail(self, status):
+        """An answer with that status, or None where this call can't be answered so."""
+        if self.name in ("NULL", "?", "MOUNT?"):
+            return None
+        if self.program == MOUNT:
+            return self.head() + struct.pack(">I", status) if self.name == "MNT" else None
+        if not self.ops:
+            return self.head() + struct.pack(">I", status) + bytes(4 * V3_FAILED.get(self.name, 1))
+        where = self._where(status)
+        if where is None:
+            return None
+        return self._compound_reply(status, where, bytes(4) if where.name == "SETATTR" else b"")
+
+    def forge_write(self, verifier):
+        """The data is said to be in the server's memory. None where it was to be on the disk at once."""
+        _, stable, length = self.write_arguments()
+        if stable != 0:
+            return None
+        body = struct.pack(">II", length, 0) + verifier
+        if not self.ops:
+            return self.head() + bytes(4 + 8) + body
+        if self.ops[-1].name != "WRITE":
+            return None
+        return self._compound_reply(0, self.ops[-1], body)
+
+
+def reply_status(call, data):
+    """The status in an answer, or None where there is none to be read."""
+    try:
+        kind, accepted, _, length = struct.unpack_from(">4I", data, 4)
+        at = 20 + ((length + 3) & ~3)
+        if kind != 1 or accepted != 0 or struct.unpack_from(">I", data, at)[0] != 0 \
+                or call.name == "NULL":
+            return None
+        return struct.unpack_from(">I", data, at + 4)[0]
+    except struct.error:
+        return None
