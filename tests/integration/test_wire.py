@@ -40,6 +40,7 @@ class Wired(Trees):
 
     numeric = True
     more = ""
+    proxy = None
 
     @classmethod
     def plant(cls):
@@ -64,9 +65,6 @@ class Wired(Trees):
         except servers.Failure:
             cls.server.stop()
             raise
-
-    def setUp(self):
-        self.proxy = None
 
     def shares(self):
         return [self.share]
