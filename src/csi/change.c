@@ -13,6 +13,7 @@
 #include "csi/owner.h"
 #include "csi/usage.h"
 #include "nfs/calls.h"
+#include "nfs/owner.h"
 #include "nfs/state.h"
 
 /* What csi-driver-nfs made has no record: what is known of it has to be kept from now on. */
@@ -203,11 +204,13 @@ static struct nfs_change change_of(const struct volume_params *changes, const st
 	}
 	*ret_old = (struct nfs_change){
 		.has_mode = change.has_mode && attr->has_mode,
-		.has_uid = change.has_uid && known,
-		.has_gid = change.has_gid && known,
+		.has_uid = change.has_uid && (known || attr->is_named),
+		.has_gid = change.has_gid && (known || attr->is_named),
 		.mode = attr->mode,
 		.uid = attr->uid,
 		.gid = attr->gid,
+		.uid_name = attr->uid_name,
+		.gid_name = attr->gid_name,
 	};
 	return change;
 }
@@ -221,6 +224,27 @@ static int change_directory(struct nfs_client *c, const char *dir, const struct 
 		return 0;
 	r = nfs_setattr(c, handle, change);
 	return r < 0 ? nfs_error_set(err, c, r, "setting mode and owner of '%s'", dir) : 0;
+}
+
+static bool is_as_before(const struct nfs_attr *now, const struct nfs_attr *before)
+{
+	return now->has_mode && now->mode == before->mode && now->has_owner == before->has_owner &&
+	       now->is_named == before->is_named &&
+	       nfs_owner_is_same(now->uid_name, now->uid, before->uid_name, before->uid) &&
+	       nfs_owner_is_same(now->gid_name, now->gid, before->gid_name, before->gid);
+}
+
+/* A change that failed may have been made in part: a server may set another owner than it is told to. */
+static void take_back(struct nfs_client *c, const char *dir, const struct nfs_handle *handle,
+		      const struct nfs_change *old, const struct nfs_attr *before, struct error *err)
+{
+	struct nfs_attr now;
+
+	if (nfs_getattr(c, handle, &now) == 0 && is_as_before(&now, before))
+		return;
+	/* Where that fails too, the CO has to come back. */
+	if (change_directory(c, dir, handle, old, NULL) < 0)
+		err->code = ERROR_ABORTED;
 }
 
 /* Mode and owner of a directory are those of every volume that has it, or lies in it. */
@@ -265,10 +289,13 @@ int volume_modify(struct nfs_client *c, const struct volume_id *id, struct recor
 		return nfs_error_set(err, c, r, "looking up the owner of '%s'", dir);
 	change = change_of(changes, &attr, &old);
 	r = check_others(c, id, rec, dir, &change, err);
-	if (r == 0)
-		r = change_directory(c, dir, &handle, &change, err);
 	if (r < 0)
 		return r;
+	r = change_directory(c, dir, &handle, &change, err);
+	if (r < 0) {
+		take_back(c, dir, &handle, &old, &attr, err);
+		return r;
+	}
 	if (fresh)
 		r = describe_foreign(rec, id, err);
 	if (r == 0)

@@ -299,6 +299,24 @@ static bool has_other_owner(const struct nfs_client *c, const struct nfs_attr *a
 	       gid != owner_of(owner->has_gid, owner->gid, gid);
 }
 
+/* A server that does not know an owner may have set another one. */
+static void give_back(struct nfs_client *c, const struct nfs_handle *handle,
+		      const struct nfs_attr *attr)
+{
+	const bool known = attr->has_owner || attr->is_named;
+	const struct nfs_change old = {
+		.has_uid = known,
+		.uid = attr->uid,
+		.uid_name = attr->uid_name,
+		.has_gid = known,
+		.gid = attr->gid,
+		.gid_name = attr->gid_name,
+	};
+
+	if (known)
+		(void)nfs_setattr(c, handle, &old); /* the caller's error tells more */
+}
+
 /*
  * MKDIR's mode goes through the server's umask and ACLs, and mkdir(2) there drops setgid: what the
  * reply shows to be other than wanted is set, in one step.
@@ -319,6 +337,8 @@ static int set_attributes(struct nfs_client *c, const char *path, const struct n
 	if (!change.has_mode && !change.has_uid && !change.has_gid)
 		return 0;
 	r = nfs_setattr(c, handle, &change);
+	if (r == -NFS_EOWNER)
+		give_back(c, handle, attr);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "setting mode and owner of '%s'", path);
 	return 0;

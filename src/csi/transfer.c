@@ -48,7 +48,8 @@ static void log_progress(const struct transfer *t, const struct tree_progress *p
 		 LOG_NUM("all_files", p->all_files), LOG_NUM("all_bytes", p->all_bytes),
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
 		 LOG_NUM("seconds_left", left_s), LOG_NUM("changed", p->changed),
-		 LOG_NUM("vanished", p->vanished), LOG_NUM("left_out", p->left_out));
+		 LOG_NUM("vanished", p->vanished), LOG_NUM("left_out", p->left_out),
+		 LOG_NUM("clamped", p->clamped));
 }
 
 static void log_end(const struct transfer *t)
@@ -60,7 +61,10 @@ static void log_end(const struct transfer *t)
 		 LOG_NUM("directories", p->directories), LOG_NUM("bytes", p->bytes),
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
 		 LOG_NUM("changed", p->changed), LOG_NUM("vanished", p->vanished),
-		 LOG_NUM("left_out", p->left_out));
+		 LOG_NUM("left_out", p->left_out), LOG_NUM("clamped", p->clamped));
+	if (p->clamped > 0)
+		log_warn("NFSv3 has no times before 1970 and after 2106: those were set to the nearest that it has",
+			 LOG_STR("what", t->what), LOG_NUM("entries", p->clamped));
 }
 
 /* For the time that is left. What cannot be counted is copied nevertheless, if it can be. */

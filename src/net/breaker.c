@@ -15,6 +15,9 @@
 #define WAIT_SILENT_MS 200
 #define WAIT_ANSWERING_MS 10000
 
+/* For the one that finds out whether a server is alive, which has limits of its own. */
+#define WAIT_ASKING_MS 10000
+
 #define FORGET_S 600
 
 struct server {
@@ -173,6 +176,8 @@ static int take_place(struct net_breaker *b, struct server *s, bool anyway, stru
 /* With a place: 0 where the server is alive, or the caller has been chosen to find out. */
 static int settle(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
 {
+	const uint64_t deadline = clock_now_ns() + WAIT_ASKING_MS * CLOCK_NS_PER_MS;
+
 	*ret_ask = false;
 	for (;;) {
 		if (is_down(s))
@@ -181,8 +186,11 @@ static int settle(struct net_breaker *b, struct server *s, bool *ret_ask, struct
 			return 0;
 		if (!s->asking)
 			break;
-		/* The one that asks has limits of its own, and tells in any case. */
-		(void)pthread_cond_wait(&b->changed, &b->lock);
+		if (clock_now_ns() >= deadline)
+			return error_set(err, ERROR_UNAVAILABLE,
+					 "server '%s': it is not known yet whether it answers; try again",
+					 s->name);
+		wait_until(b, deadline);
 	}
 	s->asking = true;
 	*ret_ask = true;

@@ -5,7 +5,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,8 +18,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "net/query.h"
 
 #define CONNECT_TRIES_MAX 5
+#define RESOLUTIONS_MAX 64 /* at a time: those that nobody waits for any more still have a thread */
 
 /*
  * A resolution in flight. getaddrinfo() cannot be given a deadline, so it runs on a thread of its
@@ -35,6 +36,8 @@ struct resolution {
 	struct addrinfo *list;
 	char name[256];
 };
+
+static _Atomic unsigned int resolutions; /* that have a thread */
 
 static const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 
@@ -67,6 +70,7 @@ static void *resolve_thread(void *data)
 	pthread_cond_signal(&r->changed);
 	pthread_mutex_unlock(&r->lock);
 	resolution_unref(r);
+	resolutions--;
 	return NULL;
 }
 
@@ -93,13 +97,19 @@ static int resolution_start(struct resolution *r)
 	pthread_t thread;
 	int e;
 
+	if (resolutions++ >= RESOLUTIONS_MAX) {
+		resolutions--;
+		return -EAGAIN;
+	}
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	r->users++;
 	e = pthread_create(&thread, &attr, resolve_thread, r);
 	pthread_attr_destroy(&attr);
-	if (e != 0)
+	if (e != 0) {
 		r->users--;
+		resolutions--;
+	}
 	return -e;
 }
 
@@ -160,7 +170,9 @@ int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, stru
 	status = resolution_start(r);
 	if (status < 0) {
 		resolution_unref(r);
-		return error_sys(err, ERROR_UNAVAILABLE, -status, "cannot start a resolver thread");
+		return error_sys(err, ERROR_UNAVAILABLE, -status,
+				 "server '%s': its name cannot be looked up now, as the name service has left too many look-ups unanswered",
+				 server);
 	}
 	if (!resolution_wait(r, clock_now_ns() + NET_RESOLVE_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
 		resolution_unref(r);
@@ -242,7 +254,8 @@ static int finish_connect(int fd, uint64_t deadline_ns)
 	return -e;
 }
 
-static int connect_once(const struct net_address *a, uint16_t port, bool reserved)
+static int connect_once(const struct net_address *a, uint16_t port, bool reserved,
+			uint64_t deadline_ns)
 {
 	/* A reset at close keeps the few reserved ports out of TIME_WAIT. */
 	const struct linger linger = { .l_onoff = 1, .l_linger = 0 };
@@ -262,20 +275,26 @@ static int connect_once(const struct net_address *a, uint16_t port, bool reserve
 	if (connect(fd, (struct sockaddr *)&to.addr, to.len) < 0) {
 		if (errno != EINPROGRESS)
 			return -errno;
-		r = finish_connect(fd, clock_now_ns() + NET_CONNECT_TIMEOUT_MS * CLOCK_NS_PER_MS);
+		r = finish_connect(fd, deadline_ns);
 		if (r < 0)
 			return r;
 	}
 	return steal_fd(&fd);
 }
 
+static uint64_t connect_deadline(void)
+{
+	return clock_now_ns() + NET_CONNECT_TIMEOUT_MS * CLOCK_NS_PER_MS;
+}
+
 /* A reserved port may still be in use towards this very server: the next one will do. */
 int net_connect(const struct net_address *a, uint16_t port)
 {
+	const uint64_t deadline = connect_deadline();
 	int attempt, r = -EADDRINUSE;
 
 	for (attempt = 0; attempt < CONNECT_TRIES_MAX; attempt++) {
-		r = connect_once(a, port, true);
+		r = connect_once(a, port, true, deadline);
 		if (r != -EADDRINUSE && r != -EADDRNOTAVAIL)
 			break;
 	}
@@ -284,7 +303,7 @@ int net_connect(const struct net_address *a, uint16_t port)
 
 int net_connect_unreserved(const struct net_address *a, uint16_t port)
 {
-	return connect_once(a, port, false);
+	return connect_once(a, port, false, connect_deadline());
 }
 
 bool net_may_reserve_port(const struct net_address *a)
@@ -295,80 +314,28 @@ bool net_may_reserve_port(const struct net_address *a)
 	return fd >= 0 && bindresvport_sa(fd, (struct sockaddr *)&any) == 0;
 }
 
-/* A libtirpc client on a connection of ours. The descriptor goes with the client. */
-static int client_new(CLIENT **ret, const struct net_address *a, uint16_t port, uint32_t program,
-		      uint32_t version)
+/* Connects and calls. *ret_ns is what the answer took once connected. */
+static int ask(const struct net_address *a, uint16_t port, const struct net_query *query,
+	       uint32_t *ret_low, uint32_t *ret_high, uint64_t *ret_ns)
 {
 	cleanup_close int fd = net_connect(a, port);
-	struct net_address to = *a;
-	struct netbuf peer;
-	CLIENT *client;
+	uint64_t begun;
+	int r;
 
 	if (fd < 0)
 		return fd;
-	/* libtirpc polls before it reads, and the socket buffer holds a call: it may block. */
-	if (fcntl(fd, F_SETFL, 0) < 0)
-		return -errno;
-	set_port(&to, port);
-	peer = (struct netbuf){ .maxlen = to.len, .len = to.len, .buf = &to.addr };
-	client = clnt_vc_create(fd, &peer, program, version, 0, 0);
-	if (client == NULL)
-		return -ENOMEM;
-	(void)clnt_control(client, CLSET_FD_CLOSE, NULL);
-	(void)steal_fd(&fd);
-	*ret = client;
-	return 0;
+	begun = clock_now_ns();
+	r = net_query(fd, query, begun + NET_PING_TIMEOUT_MS * CLOCK_NS_PER_MS, ret_low, ret_high);
+	*ret_ns = clock_now_ns() - begun;
+	return r;
 }
-
-static int call_error(CLIENT *client, enum clnt_stat stat, uint32_t *ret_low, uint32_t *ret_high)
-{
-	struct rpc_err e;
-
-	switch (stat) {
-	case RPC_SUCCESS:
-		return 0;
-	case RPC_TIMEDOUT:
-		return -ETIMEDOUT;
-	case RPC_PROGVERSMISMATCH:
-		clnt_geterr(client, &e);
-		*ret_low = (uint32_t)e.re_vers.low;
-		*ret_high = (uint32_t)e.re_vers.high;
-		return -EPROTONOSUPPORT;
-	case RPC_PROGUNAVAIL:
-		return -EPROTO;
-	case RPC_AUTHERROR:
-		return -EACCES;
-	default:
-		return -ECONNRESET;
-	}
-}
-
-/* xdr_void() is declared without the arguments that an xdrproc_t has. */
-static bool_t nothing(XDR *xdrs, ...)
-{
-	(void)xdrs;
-	return TRUE;
-}
-
-static const struct timeval ping_timeout = { .tv_sec = NET_PING_TIMEOUT_MS / 1000 };
 
 int net_ping_timed(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
 		   uint32_t *ret_low, uint32_t *ret_high, uint64_t *ret_ns)
 {
-	enum clnt_stat stat;
-	uint64_t begun;
-	CLIENT *client;
-	int r;
+	const struct net_query null = { .program = program, .version = version, .procedure = NULLPROC };
 
-	r = client_new(&client, a, port, program, version);
-	if (r < 0)
-		return r;
-	begun = clock_now_ns();
-	stat = clnt_call(client, NULLPROC, nothing, NULL, nothing, NULL, ping_timeout);
-	*ret_ns = clock_now_ns() - begun;
-	r = call_error(client, stat, ret_low, ret_high);
-	clnt_destroy(client);
-	return r;
+	return ask(a, port, &null, ret_low, ret_high, ret_ns);
 }
 
 int net_ping(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
@@ -378,6 +345,8 @@ int net_ping(const struct net_address *a, uint16_t port, uint32_t program, uint3
 
 	return net_ping_timed(a, port, program, version, ret_low, ret_high, &took);
 }
+
+#define UADDR_MAX 128
 
 /* Universal address, "192.0.2.1.8.1": the last two numbers are the port (RFC 5665, section 5.2.3). */
 static int port_of_uaddr(const char *uaddr, uint16_t *ret)
@@ -403,6 +372,12 @@ static int port_of_uaddr(const char *uaddr, uint16_t *ret)
 	return 0;
 }
 
+/* A length that a peer makes up must not be allocated. */
+static bool_t decode_uaddr(XDR *xdrs, char **uaddr)
+{
+	return xdr_string(xdrs, uaddr, UADDR_MAX);
+}
+
 int net_portmap(const struct net_address *a, uint32_t program, uint32_t version, uint16_t *ret)
 {
 	bool v6 = a->addr.ss_family == AF_INET6;
@@ -413,21 +388,20 @@ int net_portmap(const struct net_address *a, uint32_t program, uint32_t version,
 		       .r_addr = empty,
 		       .r_owner = empty };
 	char *uaddr = NULL;
-	enum clnt_stat stat;
+	const struct net_query getaddr = { .program = RPCBPROG,
+					   .version = RPCBVERS,
+					   .procedure = RPCBPROC_GETADDR,
+					   .encode = (xdrproc_t)xdr_rpcb,
+					   .args = &query,
+					   .decode = (xdrproc_t)decode_uaddr,
+					   .results = &uaddr };
 	uint32_t low, high;
-	CLIENT *client;
+	uint64_t took;
 	int r;
 
-	r = client_new(&client, a, PMAPPORT, RPCBPROG, RPCBVERS);
-	if (r < 0)
-		return r;
-	stat = clnt_call(client, (rpcproc_t)RPCBPROC_GETADDR, (xdrproc_t)xdr_rpcb, (char *)&query,
-			 (xdrproc_t)xdr_wrapstring, (char *)&uaddr, ping_timeout);
-	r = call_error(client, stat, &low, &high);
-	clnt_destroy(client);
-	if (r < 0)
-		return r;
-	r = uaddr != NULL && uaddr[0] != '\0' ? port_of_uaddr(uaddr, ret) : -ENOENT;
+	r = ask(a, PMAPPORT, &getaddr, &low, &high, &took);
+	if (r == 0)
+		r = uaddr != NULL && uaddr[0] != '\0' ? port_of_uaddr(uaddr, ret) : -ENOENT;
 	free(uaddr);
 	return r;
 }

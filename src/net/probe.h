@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Finding a server: its address, and whether and what it answers, by libtirpc's NULL calls on
- * sockets that we connected ourselves. libtirpc is never left to connect: it would wait for the
- * kernel's limit, two minutes. Worker threads; each call blocks for its limit at most.
+ * Finding a server: its address, and whether and what it answers, by NULL calls (net/query.h) on
+ * sockets that we connected ourselves. Worker threads; each call blocks for its limits at most, whatever
+ * the peer does: they are times on the clock, and no byte that arrives begins them anew.
  */
 #ifndef NET_PROBE_H
 #define NET_PROBE_H

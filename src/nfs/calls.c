@@ -13,6 +13,10 @@
 #define READDIR_PAUSE_MS 10
 #define READDIR_NAMES_MAX 1000000 /* of one directory: of more, none is remembered */
 
+#include "nfs/owner.h"
+
+#define SPECIAL_BITS 07000 /* setuid, setgid and sticky */
+
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
 {
@@ -51,11 +55,27 @@ int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_a
 	return r;
 }
 
+/* Whether setting the owner has left another mode than was asked for, or may have. */
+static bool has_lost_mode(const struct nfs_change *change, const struct nfs_attr *now)
+{
+	if (!change->has_mode)
+		return false;
+	return now->has_mode ? now->mode != change->mode : (change->mode & SPECIAL_BITS) != 0;
+}
+
 int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle, const struct nfs_change *change)
 {
-	struct nfs_op op = { .type = NFS_OP_SETATTR, .dir = handle, .change = *change };
+	const bool owner = change->has_uid || change->has_gid;
+	struct nfs_op op = { .type = NFS_OP_SETATTR, .dir = handle, .full = owner };
+	int r;
 
-	return nfs_client_call(c, &op);
+	op.change = *change;
+	r = nfs_client_call(c, &op);
+	if (r < 0 || !owner)
+		return r;
+	if (nfs_owner_is_other(change, &op.attr))
+		return -NFS_EOWNER;
+	return has_lost_mode(change, &op.attr) ? nfs_setmode(c, handle, change->mode) : 0;
 }
 
 int nfs_setmode(struct nfs_client *c, const struct nfs_handle *handle, uint32_t mode)

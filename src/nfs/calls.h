@@ -17,6 +17,11 @@ int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nf
 
 /* All attributes: nfs_attr.is_full, if the server has them all. */
 int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
+
+/*
+ * In one step. Where setting an owner has taken bits of the mode away, as servers do, they are set again.
+ * -NFS_EOWNER where the server does not know the owner, or has set another one.
+ */
 int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle,
 		const struct nfs_change *change);
 int nfs_setmode(struct nfs_client *c, const struct nfs_handle *handle, uint32_t mode);

@@ -43,9 +43,24 @@ int nfs_client_run(struct nfs_client *c)
 	return c->ops->run(c, clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
 }
 
+bool nfs_time_fits(const struct nfs_client *c, const struct nfs_time *time)
+{
+	return c->version != 3 || (time->sec >= 0 && time->sec <= UINT32_MAX);
+}
+
+static uint32_t transfer_max(uint32_t told)
+{
+	return told != 0 && told < NFS_TRANSFER_MAX ? told : NFS_TRANSFER_MAX;
+}
+
+uint32_t nfs_read_max(const struct nfs_client *c)
+{
+	return transfer_max(c->read_max);
+}
+
 uint32_t nfs_write_max(const struct nfs_client *c)
 {
-	return c->write_max != 0 && c->write_max < NFS_TRANSFER_MAX ? c->write_max : NFS_TRANSFER_MAX;
+	return transfer_max(c->write_max);
 }
 
 static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_ns)
@@ -58,6 +73,9 @@ static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_
 		r = c->ops->run(c, deadline_ns);
 		if (r < 0 && !op->finished)
 			return r;
+		/* The server is at work, or it would have failed. */
+		if (clock_now_ns() >= deadline_ns)
+			deadline_ns = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	}
 	return op->error;
 }
@@ -78,7 +96,7 @@ int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
 	}
 }
 
-static const struct {
+static const struct reason {
 	int error;
 	enum error_code code;
 	const char *hint; /* what to do; NULL: nothing more to say */
@@ -98,6 +116,7 @@ static const struct {
 	{ EILSEQ, ERROR_INVALID_ARGUMENT, "the server does not take these characters in a name" },
 	{ EINVAL, ERROR_INVALID_ARGUMENT, NULL },
 	{ EOPNOTSUPP, ERROR_FAILED_PRECONDITION, "the server does not support it" },
+	{ NFS_EOWNER, ERROR_FAILED_PRECONDITION, NFS_OWNER_HINT },
 	{ EREMOTE, ERROR_FAILED_PRECONDITION, "it is a referral to another server" },
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory; it will be looked up anew" },
@@ -111,29 +130,30 @@ static const struct {
 	{ EREMOTEIO, ERROR_UNAVAILABLE, "look into the server's log" },
 };
 
-enum error_code nfs_error_code(int error)
+static const struct reason *reason_of(int error)
 {
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(reasons); i++)
 		if (reasons[i].error == -error)
-			return reasons[i].code;
-	return ERROR_INTERNAL;
+			return &reasons[i];
+	return NULL;
 }
 
-static const char *hint_of(int error)
+enum error_code nfs_error_code(int error)
 {
-	size_t i;
+	const struct reason *reason = reason_of(error);
 
-	for (i = 0; i < ARRAY_SIZE(reasons); i++)
-		if (reasons[i].error == -error)
-			return reasons[i].hint;
-	return NULL;
+	return reason != NULL ? reason->code : ERROR_INTERNAL;
 }
 
 int nfs_error_set(struct error *err, const struct nfs_client *c, int error, const char *fmt, ...)
 {
-	const char *hint = hint_of(error);
+	const struct reason *reason = reason_of(error);
+	const char *hint = reason != NULL ? reason->hint : NULL;
+	/* There is no errno for it, so it has one of something else. */
+	const char *text =
+		error == -NFS_EOWNER ? "the server does not know this owner" : strerror(-error);
 	char what[256];
 	va_list ap;
 
@@ -141,8 +161,8 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
 	va_end(ap);
 	(void)error_set(err, nfs_error_code(error), "%s on %s:%s (NFSv%u, uid %u): %s%s%s", what,
-			c->export.server, c->export.share, c->version, c->export.uid,
-			strerror(-error), hint != NULL ? "; " : "", hint != NULL ? hint : "");
+			c->export.server, c->export.share, c->version, c->export.uid, text,
+			hint != NULL ? "; " : "", hint != NULL ? hint : "");
 	if (err != NULL && err->sys == 0)
 		err->sys = -error;
 	return error;

@@ -21,8 +21,18 @@
 #include "nfs/export.h"
 #include "nfs/op.h"
 
-/* A server that takes longer than this for one operation is treated as not answering. */
+/*
+ * A server that answers nothing for so long is treated as not answering; but one that is at work on a READ,
+ * WRITE, COMMIT or REMOVE, or on a change of a file's size, is asked by a NULL call, and waited for as long
+ * as it answers that.
+ */
 #define NFS_CALL_TIMEOUT_MS 10000
+
+/* No operation is waited for longer, whatever else the server answers. */
+#define NFS_OPERATION_MAX_MS 600000
+
+/* Nothing more is begun for a connection after this. */
+#define NFS_CONNECT_MAX_MS 15000
 
 /* Operations in flight on one client, for those who pipeline, where nothing else is asked for. */
 #define NFS_WINDOW 64
@@ -30,6 +40,10 @@
 
 /* How many folders nfs/state.h knows. */
 #define NFS_FOLDERS 8
+
+/* What to do where a server names owners. */
+#define NFS_OWNER_HINT                                                                             \
+	"have it number owners (nfs-ganesha: Only_Numeric_Owners = true; Linux: nfs4_disable_idmapping of nfsd), or use vers=3"
 
 struct nfs_client;
 
@@ -49,7 +63,8 @@ struct nfs_client {
 	struct nfs_export export; /* as asked for: version 0 stays 0 */
 	unsigned int version; /* spoken */
 	unsigned int window; /* see nfs_window() */
-	uint32_t write_max; /* bytes that the server takes in one WRITE; 0: not known */
+	uint32_t read_max; /* bytes that the server gives in one READ; 0: not known */
+	uint32_t write_max; /* and takes in one WRITE */
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of nfs/state.h, once known; len 0: not yet */
 	bool broken;
@@ -85,7 +100,10 @@ bool nfs_client_is_usable(struct nfs_client *c);
  */
 int nfs_client_start(struct nfs_client *c, struct nfs_op *op);
 
-/* Drives the operations in flight until one has finished. -ETIMEDOUT and -ECONNABORTED break c. */
+/*
+ * Drives the operations in flight until one has finished; it may also return without, while the server is
+ * at work. -ETIMEDOUT and -ECONNABORTED break c.
+ */
 int nfs_client_run(struct nfs_client *c);
 
 /*
@@ -94,12 +112,20 @@ int nfs_client_run(struct nfs_client *c);
  */
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b);
 
-/* The most bytes that one WRITE on c takes. */
+/* Ends all operations in flight with -ECONNABORTED, and the connection: for who cannot wait for them. */
+void nfs_client_abort(struct nfs_client *c);
+
+/* Whether the server can be told such a time: version 3 has those from 1970 to 2106. */
+bool nfs_time_fits(const struct nfs_client *c, const struct nfs_time *time);
+
+/* The most bytes that one READ on c gives, and that one WRITE takes. */
+uint32_t nfs_read_max(const struct nfs_client *c);
 uint32_t nfs_write_max(const struct nfs_client *c);
 
 /*
  * Starts op and runs until it has finished, trying again while the server asks for patience
  * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY, NFS4ERR_GRACE), for NFS_CALL_TIMEOUT_MS in all. Returns op->error.
+ * Where the server is at work on something slow, see NFS_CALL_TIMEOUT_MS, it takes as long as that.
  */
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op);
 

@@ -37,6 +37,7 @@ static const struct {
 	{ 10027, ENOTDIR }, /* NOT_SAME: RMDIR asks whether it is a directory, nothing else is asked */
 	{ 10021, EPROTONOSUPPORT }, /* MINOR_VERS_MISMATCH */
 	{ 10029, ELOOP }, /* SYMLINK: a component of a path is one */
+	{ 10039, NFS_EOWNER }, /* BADOWNER */
 	{ 10040, EILSEQ }, /* BADCHAR */
 	{ 10041, EINVAL }, /* BADNAME */
 	{ 10046, EBUSY }, /* FILE_OPEN */
@@ -64,11 +65,35 @@ int nfs_op_take_data(struct nfs_op *op, const char *data, uint32_t len, bool eof
 	return 0;
 }
 
+uint32_t nfs_read_count(const struct nfs_op *op)
+{
+	const uint32_t max = nfs_read_max(op->client);
+
+	return op->count < max ? op->count : max;
+}
+
+/* What reads or writes much, or frees what a file took. */
+static bool is_slow(const struct nfs_op *op)
+{
+	switch (op->type) {
+	case NFS_OP_READ:
+	case NFS_OP_WRITE:
+	case NFS_OP_COMMIT:
+	case NFS_OP_REMOVE:
+		return true;
+	case NFS_OP_SETATTR:
+		return op->change.has_size;
+	default:
+		return false;
+	}
+}
+
 void nfs_op_finish(struct nfs_op *op, int error)
 {
 	struct nfs_connection *conn = nfs_op_connection(op);
 
 	conn->in_flight--;
+	conn->slow -= is_slow(op);
 	conn->finished++;
 	op->error = error;
 	op->finished = true;
@@ -80,7 +105,7 @@ void nfs_op_finish(struct nfs_op *op, int error)
  * What is in flight ends through the ordinary callbacks, so nothing that is on somebody's stack is
  * ever written to later.
  */
-static void break_connection(struct nfs_connection *conn, int failure)
+void nfs_connection_break(struct nfs_connection *conn, int failure)
 {
 	if (conn->rpc == NULL)
 		return;
@@ -99,29 +124,27 @@ static int connection_start(struct nfs_client *c, struct nfs_op *op)
 	if (!nfs_connection_is_up(conn))
 		return -ECONNABORTED;
 	r = conn->protocol->start(conn, op);
-	if (r == 0)
+	if (r == 0) {
 		conn->in_flight++;
+		conn->slow += is_slow(op);
+	}
 	return r;
 }
 
 static int connection_run(struct nfs_client *c, uint64_t deadline_ns)
 {
 	struct nfs_connection *conn = (struct nfs_connection *)c;
-	int r;
 
 	if (conn->rpc == NULL)
 		return -ECONNABORTED;
-	r = nfs_rpc_run(conn->rpc, &conn->finished, deadline_ns);
-	if (r < 0)
-		break_connection(conn, r);
-	return r;
+	return nfs_connection_drive(&conn, 1, deadline_ns);
 }
 
 static void connection_free(struct nfs_client *c)
 {
 	struct nfs_connection *conn = (struct nfs_connection *)c;
 
-	break_connection(conn, -ECONNABORTED);
+	nfs_connection_break(conn, -ECONNABORTED);
 	nfs_export_done(&c->export);
 	free(conn);
 }
@@ -132,56 +155,6 @@ static const struct nfs_client_ops connection_ops = {
 	.free = connection_free,
 };
 
-#define PAIR 2
-
-/* Sends, waits once, and receives. What failed is broken; both are when neither answers. */
-static int step_both(struct nfs_connection *const conns[PAIR], uint64_t deadline_ns)
-{
-	struct pollfd p[PAIR];
-	size_t i;
-	int r;
-
-	for (i = 0; i < PAIR; i++) {
-		r = nfs_rpc_send(conns[i]->rpc, &p[i]);
-		if (r < 0) {
-			break_connection(conns[i], r);
-			return r;
-		}
-	}
-	r = nfs_rpc_wait(p, PAIR, deadline_ns);
-	if (r < 0) {
-		for (i = 0; i < PAIR; i++)
-			break_connection(conns[i], r);
-		return r;
-	}
-	for (i = 0; i < PAIR; i++) {
-		r = p[i].revents != 0 ? nfs_rpc_receive(conns[i]->rpc) : 0;
-		if (r < 0) {
-			break_connection(conns[i], r);
-			return r;
-		}
-	}
-	return 0;
-}
-
-static int run_both(struct nfs_connection *a, struct nfs_connection *b, uint64_t deadline_ns)
-{
-	struct nfs_connection *const conns[PAIR] = { a, b };
-	const unsigned int before = a->finished + b->finished;
-	int r;
-
-	for (;;) {
-		r = step_both(conns, deadline_ns);
-		if (r < 0 || a->finished + b->finished != before)
-			return r;
-		if (clock_now_ns() >= deadline_ns) {
-			break_connection(a, -ETIMEDOUT);
-			break_connection(b, -ETIMEDOUT);
-			return -ETIMEDOUT;
-		}
-	}
-}
-
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b)
 {
 	struct nfs_connection *ca = (struct nfs_connection *)a, *cb = (struct nfs_connection *)b;
@@ -191,7 +164,15 @@ int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b)
 		return nfs_client_run(a);
 	if (a->ops != &connection_ops || ca->rpc == NULL || ca->in_flight == 0)
 		return nfs_client_run(b);
-	return run_both(ca, cb, clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+	return nfs_connection_drive((struct nfs_connection *const[]){ ca, cb }, NFS_DRIVEN_MAX,
+				    clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+}
+
+void nfs_client_abort(struct nfs_client *c)
+{
+	/* Others have nothing in flight for long. */
+	if (c->ops == &connection_ops)
+		nfs_connection_break((struct nfs_connection *)c, -ECONNABORTED);
 }
 
 bool nfs_client_is_usable(struct nfs_client *c)
@@ -245,9 +226,17 @@ static int version_refused(struct error *err, const struct nfs_export *e, unsign
 			 e->server, version, low, high);
 }
 
+uint64_t nfs_connection_deadline(const struct nfs_connection *conn)
+{
+	uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
+
+	return deadline < conn->deadline_ns ? deadline : conn->deadline_ns;
+}
+
+/* The deadline is for all steps together, of which each has a limit of its own. */
 static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *protocol,
 			const struct nfs_export *e, const struct net_address *address,
-			struct error *err)
+			uint64_t deadline_ns, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = NULL;
 	uint16_t port = port_of(e);
@@ -255,6 +244,8 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	uint32_t low = 0, high = 0;
 	int r;
 
+	if (clock_now_ns() >= deadline_ns)
+		return server_is_down(err, e, port, -ETIMEDOUT);
 	r = net_ping(address, port, NET_NFS_PROGRAM, protocol->version, &low, &high);
 	if (r == -EPROTONOSUPPORT) {
 		(void)version_refused(err, e, protocol->version, low, high);
@@ -268,6 +259,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	conn->client.ops = &connection_ops;
 	conn->protocol = protocol;
 	conn->address = *address;
+	conn->deadline_ns = deadline_ns;
 	c = &conn->client;
 	c->version = protocol->version;
 	net_address_text(address, c->address, sizeof(c->address));
@@ -290,36 +282,37 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
  * says that there is no version 4.
  */
 static int negotiate(struct nfs_client **ret, const struct nfs_export *e,
-		     const struct net_address *address, struct error *err)
+		     const struct net_address *address, uint64_t deadline_ns, struct error *err)
 {
 	struct error first = { .code = ERROR_OK }, second = { .code = ERROR_OK };
 	int r;
 
-	r = try_protocol(ret, &nfs_protocol_v4, e, address, &first);
+	r = try_protocol(ret, &nfs_protocol_v4, e, address, deadline_ns, &first);
 	if (r == 0)
 		return 0;
 	if (first.code == ERROR_UNAVAILABLE) {
 		*err = first;
 		return r;
 	}
-	if (try_protocol(ret, &nfs_protocol_v3, e, address, &second) == 0)
+	if (try_protocol(ret, &nfs_protocol_v3, e, address, deadline_ns, &second) == 0)
 		return 0;
 	*err = r == -EPROTONOSUPPORT && second.code != ERROR_FAILED_PRECONDITION ? second : first;
 	return r;
 }
 
 static int connect_address(struct nfs_client **ret, const struct nfs_export *e,
-			   const struct net_address *address, struct error *err)
+			   const struct net_address *address, uint64_t deadline_ns, struct error *err)
 {
 	if (e->version == 3)
-		return try_protocol(ret, &nfs_protocol_v3, e, address, err);
+		return try_protocol(ret, &nfs_protocol_v3, e, address, deadline_ns, err);
 	if (e->version == 4)
-		return try_protocol(ret, &nfs_protocol_v4, e, address, err);
-	return negotiate(ret, e, address, err);
+		return try_protocol(ret, &nfs_protocol_v4, e, address, deadline_ns, err);
+	return negotiate(ret, e, address, deadline_ns, err);
 }
 
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
 {
+	const uint64_t deadline = clock_now_ns() + NFS_CONNECT_MAX_MS * CLOCK_NS_PER_MS;
 	struct net_address addresses[NET_ADDRESSES_MAX];
 	struct error last = { .code = ERROR_OK };
 	size_t n, i;
@@ -330,9 +323,9 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 		return -EHOSTDOWN;
 	for (i = 0; i < n; i++) {
 		error_clear(&last);
-		r = connect_address(ret, e, &addresses[i], &last);
+		r = connect_address(ret, e, &addresses[i], deadline, &last);
 		/* Another address of the same server only helps against one that is not reachable. */
-		if (r == 0 || last.code != ERROR_UNAVAILABLE)
+		if (r == 0 || last.code != ERROR_UNAVAILABLE || clock_now_ns() >= deadline)
 			break;
 	}
 	if (r < 0)

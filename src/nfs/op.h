@@ -9,6 +9,7 @@
 #ifndef NFS_OP_H
 #define NFS_OP_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,13 @@
 #define NFS_HANDLE_MAX 128 /* NFS4_FHSIZE, RFC 7530 section 2.1; version 3 has 64 */
 #define NFS_LINK_MAX 4095 /* longest symbolic link of Linux file systems; XFS stores 1,024 */
 #define NFS_NAME_MAX 255
+#define NFS_OWNER_MAX 255 /* bytes of an owner's name */
+
+/* In place of a uid or gid that has only a name: what many servers have for nobody. */
+#define NFS_ID_UNKNOWN ((uint32_t)-2)
+
+/* The errno of a server that does not know the owner that is set, or sets another one. */
+#define NFS_EOWNER EKEYREJECTED
 
 struct nfs_client;
 
@@ -49,8 +57,10 @@ struct nfs_attr {
 	enum nfs_type type;
 	bool has_mode;
 	uint32_t mode; /* permission bits with setuid, setgid and sticky */
-	bool has_owner; /* of a version 4 server only where it is asked for, and sent as numbers */
-	uint32_t uid, gid;
+	bool has_owner; /* in numbers; of a version 4 server only where it is asked for */
+	bool is_named; /* not so, but each of the two is known, by number or by name */
+	uint32_t uid, gid; /* only where one of these holds; NFS_ID_UNKNOWN: there is a name only */
+	uint32_t uid_name, gid_name; /* as nfs/owner.h numbers them; 0: the server sent a number */
 
 	/* The file system. It is always asked for, and a version 4 server may still leave it out. */
 	bool has_fsid;
@@ -78,6 +88,7 @@ static inline bool nfs_fsid_is_equal(const struct nfs_attr *a, const struct nfs_
 struct nfs_change {
 	bool has_mode, has_uid, has_gid, has_size, has_times;
 	uint32_t mode, uid, gid;
+	uint32_t uid_name, gid_name; /* for version 4, in place of the number; 0: the number */
 	uint64_t size;
 	struct nfs_time atime, mtime;
 };
@@ -107,7 +118,7 @@ enum nfs_op_type {
 	NFS_OP_LINK, /* dir, the file -> to_dir, to_name */
 	NFS_OP_READ, /* dir, offset, count, buffer -> count, eof; with full -> attr afterwards, if told */
 	NFS_OP_WRITE, /* dir, offset, count, buffer, stable -> count, verifier */
-	NFS_OP_COMMIT, /* dir -> verifier */
+	NFS_OP_COMMIT, /* dir, offset, count (0: to the end) -> verifier */
 	NFS_OPS,
 };
 
@@ -117,7 +128,7 @@ enum nfs_op_type {
  */
 #define NFS_REMOVE_MAX 15
 
-/* Bytes that one READ or WRITE asks for at most; a server may take fewer, see nfs_write_max(). */
+/* Bytes that one READ or WRITE asks for at most; servers may allow fewer, see nfs_read_max(). */
 #define NFS_TRANSFER_MAX (256 * 1024)
 
 /* A directory entry, borrowed during the entry() call. "." and ".." are left out. */

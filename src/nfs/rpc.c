@@ -5,8 +5,10 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,6 +41,7 @@ struct buffer {
 struct call {
 	const struct nfs_rpc_procedure *procedure; /* NULL: not in flight */
 	uint32_t xid;
+	uint64_t since_ns; /* when it was queued */
 	nfs_rpc_replied *replied;
 	void *data;
 };
@@ -269,6 +272,7 @@ int nfs_rpc_call(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure,
 	if (r < 0)
 		return r;
 	call->procedure = procedure;
+	call->since_ns = clock_now_ns();
 	call->replied = replied;
 	call->data = data;
 	rpc->in_flight++;
@@ -305,9 +309,11 @@ static int take_header(ZDR *zdr)
 		return -EACCES;
 	if (stat != MSG_ACCEPTED || !zdr_u_int(zdr, &verifier.oa_flavor) ||
 	    !zdr_bytes(zdr, &verifier.oa_base, &verifier.oa_length, UINT32_MAX) ||
-	    !zdr_u_int(zdr, &stat) || stat != SUCCESS)
+	    !zdr_u_int(zdr, &stat))
 		return -EREMOTEIO;
-	return 0;
+	if (stat == PROC_UNAVAIL)
+		return -EOPNOTSUPP;
+	return stat == SUCCESS ? 0 : -EREMOTEIO;
 }
 
 static int take_reply(struct nfs_rpc *rpc, char *text, size_t len)
@@ -469,6 +475,31 @@ int nfs_rpc_run(struct nfs_rpc *rpc, const unsigned int *counter, uint64_t deadl
 		if (clock_now_ns() >= deadline_ns)
 			return -ETIMEDOUT;
 	}
+}
+
+uint64_t nfs_rpc_oldest_ns(const struct nfs_rpc *rpc)
+{
+	uint64_t oldest = 0;
+	uint32_t i;
+
+	for (i = 0; i < rpc->n_calls; i++)
+		if (rpc->calls[i].procedure != NULL &&
+		    (oldest == 0 || rpc->calls[i].since_ns < oldest))
+			oldest = rpc->calls[i].since_ns;
+	return oldest;
+}
+
+bool nfs_rpc_is_midway(const struct nfs_rpc *rpc)
+{
+	return rpc->in.start != rpc->in.end;
+}
+
+bool nfs_rpc_is_taken(const struct nfs_rpc *rpc)
+{
+	int unsent = 0;
+
+	return rpc->out.start == rpc->out.end && ioctl(rpc->fd, SIOCOUTQ, &unsent) == 0 &&
+	       unsent == 0;
 }
 
 bool nfs_rpc_is_quiet(const struct nfs_rpc *rpc)

@@ -51,8 +51,9 @@ struct nfs_rpc_procedure {
 
 /*
  * Called once for each call: with its results, borrowed and only where error is 0, or with -EACCES
- * (the server refuses the credential, or the port that we come from), -EREMOTEIO (it does not have
- * the procedure, or answers what cannot be read), or whatever ended the connection. May queue calls.
+ * (the server refuses the credential, or the port that we come from), -EOPNOTSUPP (it does not have
+ * the procedure), -EREMOTEIO (it answers what cannot be read), or whatever ended the connection. May
+ * queue calls.
  */
 typedef void nfs_rpc_replied(void *data, int error, const void *results);
 
@@ -90,6 +91,15 @@ int nfs_rpc_receive(struct nfs_rpc *rpc);
 
 /* poll(2) until the deadline, and once if it has passed. 0, -ETIMEDOUT or -ECONNABORTED. */
 int nfs_rpc_wait(struct pollfd *p, nfds_t n, uint64_t deadline_ns);
+
+/* When the call was queued that is in flight for longest, on the clock; 0: none is. */
+uint64_t nfs_rpc_oldest_ns(const struct nfs_rpc *rpc);
+
+/* Whether a record has come in part. */
+bool nfs_rpc_is_midway(const struct nfs_rpc *rpc);
+
+/* Whether the peer's system has taken all that was queued. */
+bool nfs_rpc_is_taken(const struct nfs_rpc *rpc);
 
 /* Whether nothing at all has arrived that was not yet taken: no bytes, no end, no reset. */
 bool nfs_rpc_is_quiet(const struct nfs_rpc *rpc);

@@ -6,7 +6,6 @@
 
 #include <nfsc/libnfs-raw-mount.h>
 
-#include "base/clock.h"
 #include "base/str.h"
 #include "nfs/connection.h"
 /* After libnfs-zdr.h, whose types it uses. */
@@ -14,6 +13,7 @@
 
 /* A page of READDIRPLUS; servers cut it to what they like. */
 #define READDIR_BYTES 32768
+#define READDIR_LEAST 4096 /* an entry of READDIRPLUS may be near to 1,000 */
 
 #define AUTH_FLAVOR_SYS 1 /* RFC 5531, section 8.2 */
 
@@ -41,6 +41,23 @@ static void take_handle_if(struct nfs_handle *to, const post_op_fh3 *from)
 {
 	if (from->handle_follows)
 		take_handle(to, &from->post_op_fh3_u.handle);
+}
+
+/*
+ * Version 3 counts seconds in 32 bits, from 1970 (RFC 1813, section 2.5), and servers send the lower 32
+ * bits of what they have: 1960 and 2096 look the same. Of the years that this leaves open, the later half,
+ * 2072 to 2106, is taken for 1936 to 1970: there are files of that age, and none of those years.
+ */
+#define TIME_NEGATIVE 0xc0000000U
+
+static struct nfs_time take_time(const nfstime3 *from)
+{
+	const int64_t sec = from->seconds;
+
+	return (struct nfs_time){
+		.sec = from->seconds >= TIME_NEGATIVE ? sec - (INT64_C(1) << 32) : sec,
+		.nsec = from->nseconds,
+	};
 }
 
 static void take_attr(struct nfs_attr *to, const fattr3 *from)
@@ -84,9 +101,9 @@ static void take_attr(struct nfs_attr *to, const fattr3 *from)
 	to->has_fsid = true;
 	to->fsid = from->fsid;
 	to->device = (struct nfs_device){ from->rdev.specdata1, from->rdev.specdata2 };
-	to->atime = (struct nfs_time){ from->atime.seconds, from->atime.nseconds };
-	to->mtime = (struct nfs_time){ from->mtime.seconds, from->mtime.nseconds };
-	to->ctime = (struct nfs_time){ from->ctime.seconds, from->ctime.nseconds };
+	to->atime = take_time(&from->atime);
+	to->mtime = take_time(&from->mtime);
+	to->ctime = take_time(&from->ctime);
 }
 
 static void take_attr_if(struct nfs_attr *to, const post_op_attr *from)
@@ -101,14 +118,14 @@ static void set_mode(sattr3 *to, uint32_t mode)
 	to->mode.set_mode3_u.mode = mode;
 }
 
-/* Version 3 counts seconds in 32 bits, from 1970 (RFC 1813, section 2.5). */
+/* What does not fit becomes the nearest that does, see nfs_time_fits(). */
 static nfstime3 time_of(const struct nfs_time *from)
 {
 	nfstime3 to = { .nseconds = from->nsec };
 
-	if (from->sec < 0)
+	if (from->sec < 0 || from->sec > UINT32_MAX)
 		to.nseconds = 0;
-	else
+	if (from->sec >= 0)
 		to.seconds = from->sec > UINT32_MAX ? UINT32_MAX : (uint32_t)from->sec;
 	return to;
 }
@@ -193,6 +210,23 @@ static void take_readdir(struct nfs_op *op, const void *data)
 	}
 }
 
+/* Names without handles and attributes: who wants those looks them up. */
+static void take_names(struct nfs_op *op, const void *data)
+{
+	const READDIR3resok *ok = &((const READDIR3res *)data)->READDIR3res_u.resok;
+	const entry3 *e;
+
+	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
+	op->eof = ok->reply.eof;
+	for (e = ok->reply.entries; e != NULL; e = e->nextentry) {
+		const struct nfs_entry entry = { .name = e->name, .cookie = e->cookie };
+
+		op->cookie = e->cookie;
+		if (strcmp(e->name, ".") != 0 && strcmp(e->name, "..") != 0)
+			op->entry(op, &entry);
+	}
+}
+
 static void take_fsstat(struct nfs_op *op, const void *data)
 {
 	const FSSTAT3resok *ok = &((const FSSTAT3res *)data)->FSSTAT3res_u.resok;
@@ -253,6 +287,7 @@ union args {
 	RMDIR3args rmdir;
 	RENAME3args rename;
 	READDIRPLUS3args readdir;
+	READDIR3args names;
 	FSSTAT3args fsstat;
 	CREATE3args create;
 	MKNOD3args mknod;
@@ -312,13 +347,31 @@ static void put_rename(union args *args, const struct nfs_op *op)
 	put_name(&args->rename.to, op->to_dir, op->to_name);
 }
 
+/* A server with small buffers may have no room for more. */
+static uint32_t page_bytes(const struct nfs_op *op)
+{
+	const uint32_t max = nfs_op_connection(op)->page_max;
+
+	if (max == 0 || max >= READDIR_BYTES)
+		return READDIR_BYTES;
+	return max > READDIR_LEAST ? max : READDIR_LEAST;
+}
+
 static void put_readdir(union args *args, const struct nfs_op *op)
 {
 	put_handle(&args->readdir.dir, op->dir);
 	args->readdir.cookie = op->cookie;
 	memcpy(args->readdir.cookieverf, op->verifier, sizeof(args->readdir.cookieverf));
-	args->readdir.dircount = READDIR_BYTES / 4;
-	args->readdir.maxcount = READDIR_BYTES;
+	args->readdir.dircount = page_bytes(op) / 4;
+	args->readdir.maxcount = page_bytes(op);
+}
+
+static void put_names(union args *args, const struct nfs_op *op)
+{
+	put_handle(&args->names.dir, op->dir);
+	args->names.cookie = op->cookie;
+	memcpy(args->names.cookieverf, op->verifier, sizeof(args->names.cookieverf));
+	args->names.count = page_bytes(op);
 }
 
 static void put_fsstat(union args *args, const struct nfs_op *op)
@@ -358,7 +411,7 @@ static void put_read(union args *args, const struct nfs_op *op)
 {
 	put_handle(&args->read.file, op->dir);
 	args->read.offset = op->offset;
-	args->read.count = op->count;
+	args->read.count = nfs_read_count(op);
 }
 
 static void put_write(union args *args, const struct nfs_op *op)
@@ -373,18 +426,22 @@ static void put_write(union args *args, const struct nfs_op *op)
 
 static void put_commit(union args *args, const struct nfs_op *op)
 {
-	put_handle(&args->commit.file, op->dir); /* all of it: offset and count are 0 */
+	put_handle(&args->commit.file, op->dir);
+	args->commit.offset = op->offset;
+	args->commit.count = op->count;
 }
 
 #define PROCEDURE(NAME)                                                                            \
 	NFS_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
 			  NAME##3res)
 
-static const struct {
+struct procedure {
 	struct nfs_rpc_procedure call;
 	void (*put)(union args *args, const struct nfs_op *op); /* into zeros */
 	void (*take)(struct nfs_op *op, const void *data); /* from a successful reply */
-} procedures[NFS_OPS] = {
+};
+
+static const struct procedure procedures[NFS_OPS] = {
 	[NFS_OP_LOOKUP] = { PROCEDURE(LOOKUP), put_lookup, take_lookup },
 	[NFS_OP_GETATTR] = { PROCEDURE(GETATTR), put_getattr, take_getattr },
 	[NFS_OP_SETATTR] = { PROCEDURE(SETATTR), put_setattr, take_setattr },
@@ -404,24 +461,46 @@ static const struct {
 	[NFS_OP_COMMIT] = { PROCEDURE(COMMIT), put_commit, take_commit },
 };
 
+static const struct procedure names_only = { PROCEDURE(READDIR), put_names, take_names };
+
 /* All replies start with their status. */
+static void take(struct nfs_op *op, const struct procedure *procedure, int error, const void *results)
+{
+	op->error = error == 0 ? nfs_status_errno(*(const nfsstat3 *)results) : error;
+	if (op->error == 0)
+		procedure->take(op, results);
+}
+
+static void names_replied(void *data, int error, const void *results)
+{
+	struct nfs_op *op = data;
+
+	take(op, &names_only, error, results);
+	nfs_op_finish(op, op->error);
+}
+
+/* Some servers have READDIR only; what was asked for has to be asked for again. */
 static void replied(void *data, int error, const void *results)
 {
 	struct nfs_op *op = data;
 
-	op->error = error == 0 ? nfs_status_errno(*(const nfsstat3 *)results) : error;
-	if (op->error == 0)
-		procedures[op->type].take(op, results);
+	take(op, &procedures[op->type], error, results);
+	if (op->type == NFS_OP_READDIR && op->error == -EOPNOTSUPP) {
+		nfs_op_connection(op)->no_readdirplus = true;
+		op->error = -EAGAIN;
+	}
 	nfs_op_finish(op, op->error);
 }
 
 static int v3_start(struct nfs_connection *conn, struct nfs_op *op)
 {
+	const bool names = op->type == NFS_OP_READDIR && conn->no_readdirplus;
+	const struct procedure *procedure = names ? &names_only : &procedures[op->type];
 	union args args;
 
 	memset(&args, 0, sizeof(args));
-	procedures[op->type].put(&args, op);
-	return nfs_rpc_call(conn->rpc, &procedures[op->type].call, &args, replied, op);
+	procedure->put(&args, op);
+	return nfs_rpc_call(conn->rpc, &procedure->call, &args, names ? names_replied : replied, op);
 }
 
 struct mnt_call {
@@ -498,18 +577,23 @@ static void fsinfo_replied(void *data, int error, const void *results)
 {
 	struct nfs_connection *conn = data;
 	const FSINFO3res *res = results;
+	const FSINFO3resok *ok = &res->FSINFO3res_u.resok;
 
 	conn->in_flight--;
 	conn->finished++;
-	if (error == 0 && res->status == NFS3_OK)
-		conn->client.write_max = res->FSINFO3res_u.resok.wtmax;
+	if (error < 0 || res->status != NFS3_OK)
+		return;
+	conn->client.read_max = ok->rtmax;
+	conn->client.write_max = ok->wtmax;
+	/* What is preferred of directories is a page of memory with some: not the most. */
+	conn->page_max = ok->dtpref > ok->rtmax ? ok->dtpref : ok->rtmax;
 }
 
 /*
- * How much one WRITE may have. The Linux server closes the connection on one that has more, and
+ * How much one READ or WRITE may have. The Linux server closes the connection on one that has more, and
  * with less than a GiB of memory it takes less than others. Who does not say takes what we have.
  */
-static int ask_write_max(struct nfs_connection *conn, struct error *err)
+static int ask_limits(struct nfs_connection *conn, struct error *err)
 {
 	static const struct nfs_rpc_procedure fsinfo = PROCEDURE(FSINFO);
 	FSINFO3args args;
@@ -520,8 +604,7 @@ static int ask_write_max(struct nfs_connection *conn, struct error *err)
 	if (r < 0)
 		return error_oom(err);
 	conn->in_flight++;
-	r = conn->client.ops->run(&conn->client,
-				  clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+	r = conn->client.ops->run(&conn->client, nfs_connection_deadline(conn));
 	return r < 0 ? nfs_error_set(err, &conn->client, r, "asking for limits") : 0;
 }
 
@@ -548,8 +631,7 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 				 e->server, port);
 	r = nfs_rpc_call(rpc, &mnt, &path, mnt_replied, &call);
 	if (r == 0)
-		r = nfs_rpc_run(rpc, &call.finished,
-				clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+		r = nfs_rpc_run(rpc, &call.finished, nfs_connection_deadline(conn));
 	nfs_rpc_free(rpc, -ECONNABORTED);
 	if (r == 0)
 		r = call.error;
@@ -560,11 +642,15 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 				 "export %s:%s does not take AUTH_SYS (sec=sys), which is all that the controller has",
 				 e->server, e->share);
 	conn->client.root = call.root;
-	return ask_write_max(conn, err);
+	return ask_limits(conn, err);
 }
+
+static const struct nfs_rpc_procedure null =
+	NFS_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_NULL, zdr_void, zdr_void, uint32_t);
 
 const struct nfs_protocol nfs_protocol_v3 = {
 	.version = 3,
+	.null = &null,
 	.attach = v3_attach,
 	.start = v3_start,
 };

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/v4_compound.h"
@@ -160,7 +159,7 @@ static void encode_read(struct v4_compound *c, const struct nfs_op *op)
 	v4_add_putfh(c, op->dir);
 	args = &v4_add(c, OP_READ)->nfs_argop4_u.opread;
 	args->offset = op->offset;
-	args->count = op->count;
+	args->count = nfs_read_count(op);
 	if (op->full)
 		v4_add_getattr(c, V4_STATE);
 }
@@ -179,8 +178,12 @@ static void encode_write(struct v4_compound *c, const struct nfs_op *op)
 
 static void encode_commit(struct v4_compound *c, const struct nfs_op *op)
 {
+	COMMIT4args *args;
+
 	v4_add_putfh(c, op->dir);
-	v4_add(c, OP_COMMIT); /* all of the file: offset and count are 0 */
+	args = &v4_add(c, OP_COMMIT)->nfs_argop4_u.opcommit;
+	args->offset = op->offset;
+	args->count = op->count;
 }
 
 static void take_link(struct nfs_op *op, const nfs_resop4 *res)
@@ -370,8 +373,8 @@ static void attached(void *data, int error, const void *results)
 		const nfs_resop4 *last = &res->resarray.resarray_val[res->resarray.resarray_len - 1];
 
 		if (last->resop == OP_GETATTR)
-			v4_take_write_max(&last->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
-					  &client->write_max);
+			v4_take_limits(&last->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
+				       client);
 	}
 	replied(data, error, results);
 }
@@ -397,13 +400,12 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 		if (parts.items[i][0] != '\0')
 			v4_add_lookup(&c, parts.items[i]);
 	v4_add(&c, OP_GETFH);
-	v4_add_getattr(&c, V4_WRITE_MAX);
+	v4_add_getattr(&c, V4_LIMITS);
 	r = v4_send(conn, &c, attached, &op);
 	if (r < 0)
 		return error_oom(err);
 	conn->in_flight++;
-	r = conn->client.ops->run(&conn->client,
-				  clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+	r = conn->client.ops->run(&conn->client, nfs_connection_deadline(conn));
 	if (r == 0)
 		r = op.error;
 	if (r == 0 && op.handle.len == 0)
@@ -414,8 +416,12 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 	return 0;
 }
 
+static const struct nfs_rpc_procedure null =
+	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_NULL, zdr_void, zdr_void, uint32_t);
+
 const struct nfs_protocol nfs_protocol_v4 = {
 	.version = 4,
+	.null = &null,
 	.attach = v4_attach,
 	.start = v4_start,
 	.broken = v4_open_broken,

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "nfs/owner.h"
 #include "nfs/v4_compound.h"
 
 /* Numbers, RFC 7530 sections 5.6 to 5.8. */
@@ -23,6 +24,7 @@
 #define ATTR_RDATTR_ERROR 11
 #define ATTR_FILEHANDLE 19
 #define ATTR_FILEID 20
+#define ATTR_MAXREAD 30
 #define ATTR_MAXWRITE 31
 #define ATTR_MODE 33
 #define ATTR_NUMLINKS 35
@@ -38,6 +40,8 @@
 #define ATTR_TIME_MODIFY 53
 #define ATTR_TIME_MODIFY_SET 54
 
+#define NOBODY "nobody"
+
 #define BIT(number) (UINT64_C(1) << (number))
 #define PLAIN (BIT(ATTR_TYPE) | BIT(ATTR_FSID) | BIT(ATTR_MODE))
 #define OWNER (BIT(ATTR_OWNER) | BIT(ATTR_OWNER_GROUP))
@@ -48,6 +52,7 @@
 #define FULL                                                                                       \
 	(BIT(ATTR_SIZE) | BIT(ATTR_FSID) | BIT(ATTR_FILEID) | BIT(ATTR_NUMLINKS) |                 \
 	 BIT(ATTR_RAWDEV) | BIT(ATTR_SPACE_USED) | TIMES)
+#define LIMITS (BIT(ATTR_MAXREAD) | BIT(ATTR_MAXWRITE))
 #define SPACE (BIT(ATTR_SPACE_AVAIL) | BIT(ATTR_SPACE_TOTAL))
 
 /* The two words of a mask. libnfs takes them as not const and only reads them. */
@@ -64,7 +69,7 @@ static const uint32_t masks[][2] = {
 	[V4_ENTRY_FULL] = WORDS(PLAIN | OWNER | FULL | CHANGE | ENTRY),
 	[V4_STATE] = WORDS(PLAIN | FULL | CHANGE),
 	[V4_SPACE] = WORDS(SPACE),
-	[V4_WRITE_MAX] = WORDS(BIT(ATTR_MAXWRITE)),
+	[V4_LIMITS] = WORDS(LIMITS),
 };
 
 bitmap4 v4_mask(enum v4_attributes what)
@@ -94,16 +99,25 @@ static void put_u64(struct v4_compound *c, uint64_t value)
 	put_u32(c, (uint32_t)value);
 }
 
-/* A number in digits: what servers take from clients without id mapping (RFC 7530, section 5.9). */
-static void put_owner(struct v4_compound *c, unsigned int number, uint32_t id)
+static void put_bytes(struct v4_compound *c, const char *bytes, size_t n)
+{
+	put_u32(c, (uint32_t)n);
+	memcpy(c->values + c->values_len, bytes, n);
+	c->values_len += (n + 3) & ~(size_t)3;
+}
+
+/* A number goes in digits: what servers take from clients without id mapping (RFC 7530, section 5.9). */
+static void put_owner(struct v4_compound *c, unsigned int number, uint32_t name, uint32_t id)
 {
 	char digits[V4_OWNER_DIGITS_MAX + 1];
-	int n = snprintf(digits, sizeof(digits), "%" PRIu32, id);
+	const char *text = digits;
 
+	if (name != 0)
+		text = nfs_owner_name(name);
+	else
+		(void)snprintf(digits, sizeof(digits), "%" PRIu32, id);
 	put_bit(c, number);
-	put_u32(c, (uint32_t)n);
-	memcpy(c->values + c->values_len, digits, (size_t)n);
-	c->values_len += ((size_t)n + 3) & ~(size_t)3;
+	put_bytes(c, text, strlen(text));
 }
 
 static void put_time(struct v4_compound *c, unsigned int number, const struct nfs_time *time)
@@ -134,9 +148,9 @@ fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change)
 		put_u32(c, change->mode);
 	}
 	if (change->has_uid)
-		put_owner(c, ATTR_OWNER, change->uid);
+		put_owner(c, ATTR_OWNER, change->uid_name, change->uid);
 	if (change->has_gid)
-		put_owner(c, ATTR_OWNER_GROUP, change->gid);
+		put_owner(c, ATTR_OWNER_GROUP, change->gid_name, change->gid);
 	if (change->has_times) {
 		put_time(c, ATTR_TIME_ACCESS_SET, &change->atime);
 		put_time(c, ATTR_TIME_MODIFY_SET, &change->mtime);
@@ -157,8 +171,8 @@ struct reader {
 	struct nfs_attr *attr;
 	struct nfs_handle *handle;
 	struct nfs_space *space;
-	uint32_t *write_max;
-	bool has_uid;
+	struct nfs_client *client;
+	bool has_uid, has_gid; /* the server knows them */
 };
 
 static bool read_u32(struct reader *r, uint32_t *ret)
@@ -212,8 +226,17 @@ static bool read_bytes(struct reader *r, const char **ret, uint32_t *ret_len)
 	return true;
 }
 
-/* "1000", and for the superuser also "root@domain". Other names mean nothing here. */
-static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret)
+/* Whether it is the superuser, whom all servers call so, with or without a domain. */
+static bool is_root(const char *name, size_t len)
+{
+	return len >= 4 && memcmp(name, "root", 4) == 0 && (len == 4 || name[4] == '@');
+}
+
+/*
+ * "1000" or "alice@example.org". A plain "nobody" is what a server sends that has no name for an owner
+ * (RFC 7530, section 5.9), and must not be taken for one; neither is what the table has no room for.
+ */
+static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret_name, uint32_t *ret)
 {
 	char digits[V4_OWNER_DIGITS_MAX + 1];
 	const char *name;
@@ -221,19 +244,26 @@ static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret)
 	uint64_t id;
 
 	*ret_known = false;
+	*ret_name = 0;
+	*ret = NFS_ID_UNKNOWN;
 	if (!read_bytes(r, &name, &len))
 		return false;
 	if (len < sizeof(digits)) {
 		memcpy(digits, name, len);
 		digits[len] = '\0';
-		*ret_known = str_parse_u64(digits, 10, UINT32_MAX, &id) == 0;
+		if (str_parse_u64(digits, 10, UINT32_MAX, &id) == 0) {
+			*ret_known = true;
+			*ret = (uint32_t)id;
+			return true;
+		}
 	}
-	if (len >= 4 && memcmp(name, "root", 4) == 0 && (len == 4 || name[4] == '@')) {
+	if (len == strlen(NOBODY) && memcmp(name, NOBODY, len) == 0)
+		return true;
+	*ret_known = nfs_owner_intern(name, len, ret_name) == 0;
+	if (is_root(name, len)) {
 		*ret_known = true;
-		id = 0;
+		*ret = 0;
 	}
-	if (*ret_known)
-		*ret = (uint32_t)id;
 	return true;
 }
 
@@ -297,14 +327,24 @@ static bool take_fileid(struct reader *r)
 	return read_u64(r, &r->attr->fileid);
 }
 
-static bool take_maxwrite(struct reader *r)
+static bool read_limit(struct reader *r, uint32_t *ret)
 {
 	uint64_t bytes;
 
 	if (!read_u64(r, &bytes))
 		return false;
-	*r->write_max = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
+	*ret = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
 	return true;
+}
+
+static bool take_maxread(struct reader *r)
+{
+	return read_limit(r, &r->client->read_max);
+}
+
+static bool take_maxwrite(struct reader *r)
+{
+	return read_limit(r, &r->client->write_max);
 }
 
 static bool take_mode(struct reader *r)
@@ -325,17 +365,12 @@ static bool take_numlinks(struct reader *r)
 
 static bool take_owner(struct reader *r)
 {
-	return read_owner(r, &r->has_uid, &r->attr->uid);
+	return read_owner(r, &r->has_uid, &r->attr->uid_name, &r->attr->uid);
 }
 
 static bool take_owner_group(struct reader *r)
 {
-	bool has_gid;
-
-	if (!read_owner(r, &has_gid, &r->attr->gid))
-		return false;
-	r->attr->has_owner = r->has_uid && has_gid;
-	return true;
+	return read_owner(r, &r->has_gid, &r->attr->gid_name, &r->attr->gid);
 }
 
 static bool take_rawdev(struct reader *r)
@@ -381,6 +416,7 @@ static bool (*const takers[64])(struct reader *r) = {
 	[ATTR_RDATTR_ERROR] = take_rdattr_error,
 	[ATTR_FILEHANDLE] = take_filehandle,
 	[ATTR_FILEID] = take_fileid,
+	[ATTR_MAXREAD] = take_maxread,
 	[ATTR_MAXWRITE] = take_maxwrite,
 	[ATTR_MODE] = take_mode,
 	[ATTR_NUMLINKS] = take_numlinks,
@@ -425,6 +461,11 @@ void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *
 	uint64_t taken = take_all(&r, from, PLAIN | OWNER | FULL | CHANGE | ENTRY);
 
 	attr->is_full = (taken & FULL) == FULL;
+	if (!r.has_uid || !r.has_gid)
+		return;
+	attr->has_owner = !(attr->uid_name != 0 && attr->uid == NFS_ID_UNKNOWN) &&
+			  !(attr->gid_name != 0 && attr->gid == NFS_ID_UNKNOWN);
+	attr->is_named = !attr->has_owner;
 }
 
 /* A server leaves out what it does not have: then the space stays 0, "not known". */
@@ -435,9 +476,9 @@ void v4_take_space(const fattr4 *from, struct nfs_space *space)
 	(void)take_all(&r, from, SPACE); /* cut short: stays 0 */
 }
 
-void v4_take_write_max(const fattr4 *from, uint32_t *write_max)
+void v4_take_limits(const fattr4 *from, struct nfs_client *client)
 {
-	struct reader r = { .write_max = write_max };
+	struct reader r = { .client = client };
 
-	(void)take_all(&r, from, BIT(ATTR_MAXWRITE)); /* left out: stays 0, "not known" */
+	(void)take_all(&r, from, LIMITS); /* left out: stays 0, "not known" */
 }

@@ -17,7 +17,7 @@
 #define V4_OWNER_DIGITS_MAX 10 /* of a 32-bit number */
 
 /* All that nfs_change has, with padding: size, mode, owner and group, two times. */
-#define V4_VALUES_MAX (8 + 4 + 2 * (4 + 12) + 2 * (4 + 8 + 4))
+#define V4_VALUES_MAX (8 + 4 + 2 * (4 + NFS_OWNER_MAX + 1) + 2 * (4 + 8 + 4))
 
 struct v4_compound {
 	nfs_argop4 ops[V4_OPERATIONS_MAX];
@@ -36,7 +36,7 @@ enum v4_attributes {
 	V4_ENTRY_FULL,
 	V4_STATE, /* V4_FULL without the owner: whether something has changed */
 	V4_SPACE, /* of the file system */
-	V4_WRITE_MAX, /* bytes that one WRITE may have */
+	V4_LIMITS, /* bytes that one READ or WRITE may have */
 };
 
 /* Another operation, its arguments zeroed. */
@@ -65,7 +65,7 @@ int v4_send(struct nfs_connection *conn, struct v4_compound *c, nfs_rpc_replied 
  */
 void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle);
 void v4_take_space(const fattr4 *from, struct nfs_space *space);
-void v4_take_write_max(const fattr4 *from, uint32_t *write_max);
+void v4_take_limits(const fattr4 *from, struct nfs_client *client);
 void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to);
 
 #endif

@@ -65,6 +65,24 @@ static int clear_name(struct nfs_client *c, const struct nfs_handle *dir, const 
 	return r == -ENOENT ? 0 : r;
 }
 
+/* What has come under the name before goes, unless it is the file itself. */
+static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target,
+			   const struct nfs_handle *dir, const char *name)
+{
+	struct nfs_handle there;
+	enum nfs_type type;
+	int r = nfs_lookup(c, dir, name, &there, NULL);
+
+	if (r < 0)
+		return r;
+	if (nfs_handle_is_equal(&there, target))
+		return 0;
+	r = look_at(c, dir, name, &type);
+	if (r == 0)
+		r = clear_name(c, dir, name, type);
+	return r < 0 ? r : nfs_link(c, target, dir, name);
+}
+
 /* The later one stays, and directories are merged. */
 static int come_again(struct tree_builder *b, struct builder_node *node)
 {
@@ -73,6 +91,12 @@ static int come_again(struct tree_builder *b, struct builder_node *node)
 	int r;
 
 	list_remove(&node->link);
+	if (node->is_link) {
+		r = replace_by_link(b->work->to, &node->target->handle, dir, node->name);
+		if (r == 0)
+			builder_node_linked(node);
+		return r;
+	}
 	r = look_at(b->work->to, dir, node->name, &there);
 	node->state = NODE_MAKE;
 	if (r == 0 && node->attr.type != NFS_TYPE_DIRECTORY)
@@ -158,40 +182,38 @@ static int find(struct tree_builder *b, const char *path, struct nfs_handle *ret
 	return 0;
 }
 
-/* What has come under the name before goes, unless it is the file itself. */
-static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target,
-			   const struct nfs_handle *dir, const char *name)
+/*
+ * What a link is to. Where that was made long ago, it takes a walk, for which all has to be there. The
+ * caller releases it.
+ */
+static int find_target(struct tree_builder *b, const char *path, struct builder_target **ret,
+		       struct error *err)
 {
-	struct nfs_handle there;
-	enum nfs_type type;
-	int r = nfs_lookup(c, dir, name, &there, NULL);
-
-	if (r < 0)
-		return r;
-	if (nfs_handle_is_equal(&there, target))
-		return 0;
-	r = look_at(c, dir, name, &type);
-	if (r == 0)
-		r = clear_name(c, dir, name, type);
-	return r < 0 ? r : nfs_link(c, target, dir, name);
-}
-
-static int make_link(struct tree_builder *b, const struct tree_entry *entry, struct error *err)
-{
-	struct nfs_handle target = { .len = 0 };
+	struct nfs_handle handle = { .len = 0 };
 	int r;
 
+	*ret = builder_target_find(&b->targets, path);
+	if (*ret != NULL) {
+		builder_target_use(*ret);
+		return 0;
+	}
 	r = flush(b, err);
 	if (r == 0)
-		r = find(b, entry->same_as, &target, err);
+		r = find(b, path, &handle, err);
 	if (r < 0)
 		return r;
-	r = nfs_link(b->work->to, &target, &b->current->handle, entry->name);
-	if (r == -EEXIST)
-		r = replace_by_link(b->work->to, &target, &b->current->handle, entry->name);
-	if (r < 0)
-		builder_fail(b, r, "linking", entry->path);
-	return r < 0 ? failure(b, err) : 0;
+	*ret = builder_target_add(&b->targets, path);
+	if (*ret == NULL)
+		return error_oom(err);
+	(*ret)->handle = handle;
+	return 0;
+}
+
+/* Archives do not say how many names a file has. */
+static bool may_get_links(const struct tree_entry *entry)
+{
+	return entry->attr.type != NFS_TYPE_DIRECTORY && entry->same_as == NULL &&
+	       entry->attr.links != 1;
 }
 
 /* The number of those that are open is the depth of the tree. */
@@ -216,6 +238,7 @@ static bool is_in_the_making(struct tree_builder *b, const char *name)
 static int begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
 {
 	struct tree_builder *b = builder_of(sink);
+	struct builder_target *target = NULL;
 	struct builder_node *node;
 	int r;
 
@@ -224,18 +247,27 @@ static int begin(struct tree_sink *sink, const struct tree_entry *entry, struct 
 	if (r == 0 && (!entry->attr.is_full || is_in_the_making(b, entry->name)))
 		r = flush(b, err);
 	if (r == 0 && entry->same_as != NULL)
-		r = make_link(b, entry, err);
+		r = find_target(b, entry->same_as, &target, err);
 	if (r < 0)
 		return r;
-	node = builder_node_new(b, entry);
-	if (node == NULL)
+	/* Of what was there by that name before, nothing is known any more. */
+	if (entry->attr.type != NFS_TYPE_DIRECTORY)
+		builder_target_forget(&b->targets, entry->path);
+	if (may_get_links(entry))
+		target = builder_target_add(&b->targets, entry->path);
+	node = may_get_links(entry) && target == NULL ? NULL : builder_node_new(b, entry);
+	if (node == NULL) {
+		builder_target_release(target);
 		return error_oom(err);
+	}
+	node->target = target;
 	b->current = node;
 	if (node->parent != NULL)
 		node->parent->pending++;
-	if (entry->same_as != NULL)
+	node->is_link = entry->same_as != NULL;
+	if (node->is_link)
 		node->state = NODE_LINK;
-	else if (node->parent == NULL || node->parent->handle.len > 0)
+	if (node->parent == NULL || node->parent->handle.len > 0)
 		builder_node_ready(node);
 	else
 		list_add_tail(&node->parent->waiting, &node->link);
@@ -281,7 +313,7 @@ static int end(struct tree_sink *sink, struct error *err)
 	b->current = node->parent;
 	b->n_closing++;
 	node->ended = true;
-	if (node->state == NODE_LINK)
+	if (node->state == NODE_DONE)
 		builder_node_finish(node);
 	else
 		builder_node_settle(node);
@@ -344,6 +376,7 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 	list_init(&b->ready);
 	list_init(&b->turns);
 	list_init(&b->all);
+	builder_targets_init(&b->targets);
 	*ret = b;
 	return 0;
 }
@@ -371,5 +404,6 @@ void tree_builder_free(struct tree_builder *b)
 	tree_drain(b->work);
 	while (!list_is_empty(&b->all))
 		builder_node_free(container_of(b->all.next, struct builder_node, all));
+	builder_targets_done(&b->targets);
 	free(b);
 }

@@ -10,10 +10,11 @@
 #include "base/str.h"
 #include "tree/checksum.h"
 
+#define COMMIT_BYTES                                                                               \
+	(64U * 1024 * 1024) /* that are committed at a time: a slow disk has to get on */
 #define VERIFY_BYTES 32768 /* that are read again at a time, of each file that is verified */
-#define SET_ID_BITS 06000
+#define SET_ID_BITS (BUILDER_SET_UID | BUILDER_SET_GID)
 #define DIRECTORY_MODE 0700 /* while it is being filled */
-#define ROOT_UID 0
 
 void builder_fail(struct tree_builder *b, int r, const char *verb, const char *name)
 {
@@ -43,7 +44,11 @@ void builder_node_ready(struct builder_node *node)
 	struct builder_node *parent = node->parent;
 
 	list_remove(&node->link);
-	if (node->state != NODE_MAKE || parent == NULL) {
+	if (node->state == NODE_LINK && node->target->handle.len == 0) {
+		list_add_tail(&node->target->waiting, &node->link);
+		return;
+	}
+	if ((node->state != NODE_MAKE && node->state != NODE_LINK) || parent == NULL) {
 		list_add_tail(&node->builder->ready, &node->link);
 		return;
 	}
@@ -149,6 +154,7 @@ void builder_node_free(struct builder_node *node)
 	list_remove(&node->turn);
 	list_remove(&node->link);
 	list_remove(&node->all);
+	builder_target_release(node->target);
 	free(node->text);
 	free(node->again);
 	free(node);
@@ -169,28 +175,14 @@ void builder_node_finish(struct builder_node *node)
 	builder_node_free(node);
 }
 
-/* Owners that cannot be kept do not make anybody else's program setuid for us. */
-static uint32_t wanted_mode(const struct builder_node *node)
-{
-	const struct tree_builder *b = node->builder;
-	uint32_t mode = node->attr.mode & 07777;
-
-	if (b->owners || node->attr.type == NFS_TYPE_DIRECTORY || node->attr.uid == b->uid)
-		return mode;
-	return mode & ~(uint32_t)SET_ID_BITS;
-}
-
-static bool has_owner(const struct builder_node *node)
-{
-	return node->made.has_owner && node->made.uid == node->attr.uid &&
-	       node->made.gid == node->attr.gid;
-}
-
 static bool needs_mode(const struct builder_node *node)
 {
-	if (node->attr.type == NFS_TYPE_DIRECTORY || node->attr.type == NFS_TYPE_SYMLINK)
+	if (node->attr.type == NFS_TYPE_SYMLINK)
 		return false;
-	return !node->made.has_mode || node->made.mode != wanted_mode(node);
+	/* Of a directory it was set with the owner. */
+	if (node->attr.type == NFS_TYPE_DIRECTORY && !node->op.attr.has_mode)
+		return false;
+	return !node->made.has_mode || node->made.mode != builder_owner_mode(node);
 }
 
 /* Before the attributes, since reading sets the time of access. */
@@ -221,21 +213,21 @@ static void take_handle(struct builder_node *node, const struct nfs_handle *hand
 		b->root = *handle;
 	while (!list_is_empty(&node->waiting))
 		builder_node_ready(container_of(node->waiting.next, struct builder_node, link));
+	if (node->target != NULL) {
+		node->target->handle = *handle;
+		while (!list_is_empty(&node->target->waiting))
+			builder_node_ready(container_of(node->target->waiting.next,
+							struct builder_node, link));
+	}
 	if (!list_is_empty(&node->chunks))
 		builder_node_ready(node);
 	builder_node_settle(node);
 }
 
-/* The root tells who we are on the server. */
 static void take_made(struct builder_node *node)
 {
-	struct tree_builder *b = node->builder;
-
-	if (node->parent == NULL && node->made.has_owner) {
-		b->uid = node->made.uid;
-		b->owners = node->made.uid == ROOT_UID;
-	}
-	take_handle(node, &node->found);
+	if (node->parent != NULL || builder_owner_look(node->builder, &node->made) == 0)
+		take_handle(node, &node->found);
 }
 
 /* -------- replies -------- */
@@ -267,7 +259,7 @@ static void made(struct builder_node *node, int r)
 	if (op->handle.len == 0) {
 		node->state = NODE_FIND; /* the handle is optional in a version 3 reply */
 		builder_node_ready(node);
-	} else if (node->parent == NULL && !op->attr.has_owner) {
+	} else if (node->parent == NULL && !op->attr.has_owner && !op->attr.is_named) {
 		look(node);
 	} else {
 		take_made(node);
@@ -299,7 +291,10 @@ static void committed(struct builder_node *node, int r)
 		builder_fail(node->builder, r, "writing", node->name);
 		return;
 	}
-	node->state = after_commit(node);
+	if (node->size - node->committed > COMMIT_BYTES)
+		node->committed += COMMIT_BYTES;
+	else
+		node->state = after_commit(node);
 	builder_node_ready(node);
 }
 
@@ -342,6 +337,8 @@ static void attributes_set(struct builder_node *node, int r)
 	/* Not every server has owners and times of symbolic links. */
 	if (node->attr.type == NFS_TYPE_SYMLINK && (r == -EOPNOTSUPP || r == -EINVAL))
 		r = 0;
+	if (r == 0)
+		r = builder_owner_check(node);
 	if (r < 0) {
 		builder_fail(node->builder, r, "setting the attributes of", node->name);
 		return;
@@ -361,6 +358,27 @@ static void attributes_set(struct builder_node *node, int r)
 		return;
 	}
 	builder_node_finish(node);
+}
+
+void builder_node_linked(struct builder_node *node)
+{
+	node->state = NODE_DONE;
+	if (node->ended)
+		builder_node_finish(node);
+}
+
+static void linked(struct builder_node *node, int r)
+{
+	if (r == -EEXIST && !node->was_there) {
+		node->was_there = true;
+		node->state = NODE_THERE;
+		builder_node_ready(node);
+		return;
+	}
+	if (r < 0)
+		builder_fail(node->builder, r, "linking", node->name);
+	else
+		builder_node_linked(node);
 }
 
 static void replied(struct nfs_op *op)
@@ -399,9 +417,12 @@ static void replied(struct nfs_op *op)
 	case NODE_MODE:
 		attributes_set(node, r);
 		break;
+	case NODE_LINK:
+		linked(node, r);
+		break;
 	case NODE_THERE:
 	case NODE_FILL:
-	case NODE_LINK:
+	case NODE_DONE:
 		break; /* have no operation */
 	}
 }
@@ -419,7 +440,7 @@ static void prepare_make(struct builder_node *node, struct nfs_op *op)
 	/* The owner comes with the times: knfsd writes the journal for each CREATE that sets one. */
 	*change = (struct nfs_change){
 		.has_mode = true,
-		.mode = wanted_mode(node) & ~(uint32_t)SET_ID_BITS,
+		.mode = builder_owner_mode(node) & ~(uint32_t)SET_ID_BITS,
 	};
 	switch (node->attr.type) {
 	case NFS_TYPE_DIRECTORY:
@@ -440,30 +461,30 @@ static void prepare_make(struct builder_node *node, struct nfs_op *op)
 	}
 }
 
-static void prepare_attributes(struct builder_node *node, struct nfs_change *change)
+static int prepare_attributes(struct builder_node *node, struct nfs_change *change)
 {
 	const struct tree_builder *b = node->builder;
-
-	const bool owner = b->owners && !node->plain && !has_owner(node);
 
 	*change = (struct nfs_change){
 		.has_times = !node->plain,
 		.atime = node->attr.atime,
 		.mtime = node->attr.mtime,
-		.has_uid = owner,
-		.uid = node->attr.uid,
-		.has_gid = owner,
-		.gid = node->attr.gid,
 		.has_mode = node->attr.type == NFS_TYPE_DIRECTORY,
-		.mode = wanted_mode(node),
+		.mode = builder_owner_mode(node),
 		.has_size = node->has_holes, /* one at the end is not written */
 		.size = node->attr.size,
 	};
+	if (change->has_times && !node->clamped && !nfs_time_fits(b->work->to, &node->attr.mtime)) {
+		node->clamped = true;
+		b->work->progress.clamped++;
+	}
+	return builder_owner_put(node, change);
 }
 
-static void prepare(struct builder_node *node)
+static int prepare(struct builder_node *node)
 {
 	struct nfs_op *op = &node->op;
+	int r = 0;
 
 	*op = (struct nfs_op){ .dir = &node->handle, .done = replied, .full = true };
 	switch (node->state) {
@@ -481,6 +502,9 @@ static void prepare(struct builder_node *node)
 		break;
 	case NODE_COMMIT:
 		op->type = NFS_OP_COMMIT;
+		op->offset = node->committed;
+		if (node->size - node->committed > COMMIT_BYTES)
+			op->count = COMMIT_BYTES;
 		break;
 	case NODE_VERIFY:
 		op->type = NFS_OP_READ;
@@ -490,13 +514,21 @@ static void prepare(struct builder_node *node)
 		break;
 	case NODE_ATTRIBUTES:
 		op->type = NFS_OP_SETATTR;
-		prepare_attributes(node, &op->change);
+		r = prepare_attributes(node, &op->change);
+		break;
+	case NODE_LINK:
+		op->type = NFS_OP_LINK;
+		op->dir = &node->target->handle;
+		op->to_dir = &node->parent->handle;
+		op->to_name = node->name;
 		break;
 	default:
 		op->type = NFS_OP_SETATTR;
-		op->change = (struct nfs_change){ .has_mode = true, .mode = wanted_mode(node) };
+		op->change =
+			(struct nfs_change){ .has_mode = true, .mode = builder_owner_mode(node) };
 		break;
 	}
+	return r;
 }
 
 int builder_node_start(struct builder_node *node)
@@ -510,7 +542,9 @@ int builder_node_start(struct builder_node *node)
 	if (node->state == NODE_VERIFY && node->again == NULL)
 		return -ENOMEM;
 	list_remove(&node->link);
-	prepare(node);
+	r = prepare(node);
+	if (r < 0)
+		return r;
 	node->busy = true;
 	r = nfs_client_start(node->builder->work->to, &node->op);
 	if (r < 0)

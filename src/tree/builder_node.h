@@ -11,6 +11,10 @@
 
 #include "base/list.h"
 #include "tree/builder.h"
+#include "tree/builder_target.h"
+
+#define BUILDER_SET_UID 04000
+#define BUILDER_SET_GID 02000
 
 #define BUILDER_BUCKETS 2048 /* of the nodes, which are a thousand or so at a time */
 
@@ -24,7 +28,8 @@ enum builder_node_state {
 	NODE_VERIFY,
 	NODE_ATTRIBUTES,
 	NODE_MODE, /* after the owner, which takes setuid away on some servers */
-	NODE_LINK, /* another name of something; made at once */
+	NODE_LINK, /* another name of something is to be made */
+	NODE_DONE, /* and was */
 };
 
 struct builder_node {
@@ -38,11 +43,14 @@ struct builder_node {
 	bool ended;
 	bool plain; /* without attributes of its own: keeps what it has */
 	bool was_there; /* before it was begun */
+	bool is_link; /* another name of target */
+	bool clamped; /* has a time that the server cannot be told */
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
 	bool has_holes;
 	char verifier[8];
 	uint64_t size; /* of a file, as far as data has come */
+	uint64_t committed; /* bytes before what is being committed */
 	uint64_t verified; /* bytes before that piece */
 	uint64_t sum, sum_again; /* checksums of what came, and of what was read again */
 	char *again; /* a piece of VERIFY_BYTES that is read again */
@@ -58,6 +66,7 @@ struct builder_node {
 	struct nfs_attr attr; /* wanted */
 	struct nfs_attr made; /* as the server made it, as far as it said */
 	char *text; /* of a symbolic link */
+	struct builder_target *target; /* what it is to links, or a link to; NULL: neither */
 	char name[];
 };
 
@@ -87,7 +96,8 @@ struct tree_builder {
 	struct nfs_handle root;
 	bool finished; /* the root is */
 	bool owners; /* we are root on the server */
-	uint32_t uid; /* that we are */
+	struct nfs_attr me; /* whom the server takes us for: the owner of the root */
+	struct builder_targets targets;
 	int error; /* the first one; nothing is started after it */
 	struct error err;
 };
@@ -119,6 +129,24 @@ void builder_node_finish(struct builder_node *node);
 
 /* Starts the next operation. A negative errno where that cannot be. */
 int builder_node_start(struct builder_node *node);
+
+/* The link that it is has been made. */
+void builder_node_linked(struct builder_node *node);
+
+/* The root tells who we are on the server. Fails where that takes away what a copy has to keep. */
+int builder_owner_look(struct tree_builder *b, const struct nfs_attr *made);
+
+/* The mode that a node may have: without set-id bits, where its owner is not kept. */
+uint32_t builder_owner_mode(const struct builder_node *node);
+
+/* Whether it was made with its owner. */
+bool builder_owner_is_set(const struct builder_node *node);
+
+/* Puts the owner into change where it has to be set. Fails, reported, where it cannot be. */
+int builder_owner_put(const struct builder_node *node, struct nfs_change *change);
+
+/* Whether the server did what change says: 0 or -NFS_EOWNER. */
+int builder_owner_check(const struct builder_node *node);
 
 /* Data to be written: a part of a piece. -ENOMEM, or 0. */
 int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at,

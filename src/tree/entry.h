@@ -64,6 +64,7 @@ struct tree_progress {
 	uint64_t all_files, all_directories, all_bytes; /* that there are; 0: they were not counted */
 	uint64_t changed; /* files that were written to each time they were read, and kept so */
 	uint64_t vanished; /* entries that went away meanwhile */
+	uint64_t clamped; /* entries whose time NFSv3 cannot tell, and that have the nearest one */
 	uint64_t left_out; /* what cannot be kept: sockets in archives, other file systems */
 	uint64_t done, total; /* bytes of an archive that is read; 0: there is none */
 };
@@ -102,7 +103,10 @@ int tree_check_cancel(const struct tree_work *work, struct error *err);
  */
 int tree_pump(struct tree_work *work, struct error *err);
 
-/* Waits for all operations of this work that are in flight, which point into what is about to be freed. */
+/*
+ * Waits for all operations of this work that are in flight, which point into what is about to be freed. They
+ * are cut off, with their connections, when that takes long or the work has been cancelled.
+ */
 void tree_drain(struct tree_work *work);
 
 /* For each operation that was counted by in_flight, which is reading or writing, in its reply. */

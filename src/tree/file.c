@@ -71,7 +71,9 @@ static bool next_part(struct tree_file *f, size_t *ret)
 	}
 	if (f->at_end || f->next >= end)
 		return false;
-	*ret = end - f->next < NFS_TRANSFER_MAX ? (size_t)(end - f->next) : NFS_TRANSFER_MAX;
+	*ret = nfs_read_max(f->work->from);
+	if (end - f->next < *ret)
+		*ret = (size_t)(end - f->next);
 	return true;
 }
 

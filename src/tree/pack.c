@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "nfs/owner.h"
 #include "tree/archive.h"
 #include "tree/builder.h"
 #include "tree/locale.h"
@@ -130,6 +131,10 @@ static void put_entry(struct packer *p, const struct tree_entry *from)
 	archive_entry_set_mode(e, type_bits(attr->type) | (attr->mode & 07777));
 	archive_entry_set_uid(e, attr->uid);
 	archive_entry_set_gid(e, attr->gid);
+	if (attr->uid_name != 0)
+		archive_entry_set_uname(e, nfs_owner_name(attr->uid_name));
+	if (attr->gid_name != 0)
+		archive_entry_set_gname(e, nfs_owner_name(attr->gid_name));
 	archive_entry_set_mtime(e, (time_t)attr->mtime.sec, (long)attr->mtime.nsec);
 	archive_entry_set_atime(e, (time_t)attr->atime.sec, (long)attr->atime.nsec);
 	archive_entry_set_size(e, p->has_data ? (la_int64_t)attr->size : 0);
@@ -194,6 +199,10 @@ static int begin(struct tree_sink *sink, const struct tree_entry *from, struct e
 		log_debug("A socket has no place in an archive", LOG_STR("path", from->path));
 		return 0;
 	}
+	if (!from->attr.has_owner && !from->attr.is_named)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "archiving '%s': the server does not tell its owner; %s",
+				 from->path, NFS_OWNER_HINT);
 	p->has_data = from->attr.type == NFS_TYPE_FILE && from->same_as == NULL;
 	p->is_mapped = from->is_mapped;
 	p->position = 0;
@@ -291,6 +300,7 @@ static int begin_output(struct tree_sink *output, const char *file, struct error
 	entry.attr = (struct nfs_attr){
 		.type = NFS_TYPE_DIRECTORY,
 		.mode = FOLDER_MODE,
+		.has_owner = true, /* root, where that is ours to say */
 		.mtime = { now.tv_sec, (uint32_t)now.tv_nsec },
 		.atime = { now.tv_sec, (uint32_t)now.tv_nsec },
 		.is_full = true,

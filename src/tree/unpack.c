@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 #include "nfs/calls.h"
+#include "nfs/owner.h"
 #include "tree/archive.h"
 #include "tree/builder.h"
 #include "tree/file.h"
@@ -267,13 +268,40 @@ static enum nfs_type type_of(mode_t mode)
 	}
 }
 
-static void take_attributes(struct archive_entry *e, struct nfs_attr *ret)
+/*
+ * Who has a name only (tree/pack.c) is told by that. Other names come from other systems, and their numbers
+ * count, as they always have.
+ */
+static int take_name(const char *name, uint32_t id, uint32_t *ret)
+{
+	if (id != NFS_ID_UNKNOWN || str_is_empty(name))
+		return 0;
+	return nfs_owner_intern(name, strlen(name), ret);
+}
+
+static int take_owner(struct archive_entry *e, struct nfs_attr *ret, struct error *err)
+{
+	int r;
+
+	ret->uid = (uint32_t)archive_entry_uid(e);
+	ret->gid = (uint32_t)archive_entry_gid(e);
+	r = take_name(archive_entry_uname(e), ret->uid, &ret->uid_name);
+	if (r == 0)
+		r = take_name(archive_entry_gname(e), ret->gid, &ret->gid_name);
+	if (r < 0)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "the archive is refused: the owner of '%s' has a name that cannot be kept: %s",
+				 archive_entry_pathname(e), strerror(-r));
+	ret->is_named = ret->uid_name != 0 || ret->gid_name != 0;
+	ret->has_owner = !ret->is_named;
+	return 0;
+}
+
+static int take_attributes(struct archive_entry *e, struct nfs_attr *ret, struct error *err)
 {
 	*ret = (struct nfs_attr){
 		.type = type_of(archive_entry_mode(e)),
 		.mode = archive_entry_mode(e) & 07777,
-		.uid = (uint32_t)archive_entry_uid(e),
-		.gid = (uint32_t)archive_entry_gid(e),
 		.is_full = true,
 		.size = (uint64_t)archive_entry_size(e),
 		.device = { (uint32_t)archive_entry_rdevmajor(e),
@@ -284,6 +312,7 @@ static void take_attributes(struct archive_entry *e, struct nfs_attr *ret)
 	if (archive_entry_atime_is_set(e))
 		ret->atime = (struct nfs_time){ archive_entry_atime(e),
 						(uint32_t)archive_entry_atime_nsec(e) };
+	return take_owner(e, ret, err);
 }
 
 static int copy_data(struct unpacker *u, const struct tree_entry *entry, struct error *err)
@@ -341,9 +370,10 @@ static int take_entry(struct unpacker *u, struct archive_entry *e, struct error 
 	r = clean_path(archive_entry_pathname(e), &path, err);
 	if (r == 0 && archive_entry_hardlink(e) != NULL)
 		r = clean_path(archive_entry_hardlink(e), &same_as, err);
+	if (r == 0)
+		r = take_attributes(e, &entry.attr, err);
 	if (r < 0)
 		return r;
-	take_attributes(e, &entry.attr);
 	entry.path = text_of(&path);
 	slash = strrchr(entry.path, '/');
 	entry.name = slash != NULL ? slash + 1 : entry.path;

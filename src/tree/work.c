@@ -88,10 +88,17 @@ int tree_pump(struct tree_work *work, struct error *err)
 
 void tree_drain(struct tree_work *work)
 {
+	const uint64_t begun = clock_now_ns();
 	int failures = 0;
 
 	/* A client that breaks ends what is in flight on it; there are two of them. */
 	while (is_in_flight(work) && failures < 2) {
+		/* What takes a server's disk long is not worth waiting for any more. */
+		if (is_cancelled(work) ||
+		    clock_now_ns() - begun > NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS) {
+			nfs_client_abort(work->from);
+			nfs_client_abort(work->to);
+		}
 		/* Reads of files start themselves again, when the server has asked to wait. */
 		(void)be_patient(work);
 		if (nfs_client_run_pair(work->from, work->to) < 0)

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "nfs/owner.h"
 
 #define DIRECTORY_PAGE 3 /* entries of a READDIR reply: small, so that there are several */
 #define DIRECTORY_PAGE_MAX 1024
@@ -223,6 +224,48 @@ static struct inode *by_handle(struct fake_nfs *f, const struct nfs_handle *hand
 	return f->inodes[id];
 }
 
+/* Names as those of servers that map ids, of all but numbers that it has been told to keep. */
+static uint32_t name_of(uint32_t id)
+{
+	char name[32];
+	uint32_t number;
+	int n = id == 0 ? snprintf(name, sizeof(name), "root@fake")
+			: snprintf(name, sizeof(name), "u%u@fake", id);
+
+	if (nfs_owner_intern(name, (size_t)n, &number) < 0)
+		abort();
+	return number;
+}
+
+/* What a name stands for; one that is not its own is nobody's. */
+static uint32_t id_of(const struct fake_nfs *f, uint32_t name, uint32_t id)
+{
+	const char *text = name != 0 ? nfs_owner_name(name) : NULL;
+
+	if (text == NULL)
+		return id;
+	if (f->habits.owners == FAKE_OWNERS_STRANGE)
+		return FAKE_NFS_NOBODY;
+	return text[0] == 'u' ? (uint32_t)strtoul(text + 1, NULL, 10) : 0;
+}
+
+/* As a server of version 4 sends them, where it does not send numbers. */
+static void name_owners(const struct fake_nfs *f, struct nfs_attr *attr)
+{
+	if (f->habits.owners == FAKE_OWNERS_NONE)
+		attr->has_owner = false;
+	if (f->habits.owners != FAKE_OWNERS_NAMED)
+		return;
+	attr->uid_name = name_of(attr->uid);
+	attr->gid_name = name_of(attr->gid);
+	if (attr->uid != 0)
+		attr->uid = NFS_ID_UNKNOWN;
+	if (attr->gid != 0)
+		attr->gid = NFS_ID_UNKNOWN;
+	attr->has_owner = attr->uid == 0 && attr->gid == 0;
+	attr->is_named = !attr->has_owner;
+}
+
 static void describe(const struct fake_nfs *f, const struct inode *inode, struct nfs_handle *handle,
 		     struct nfs_attr *attr)
 {
@@ -251,6 +294,7 @@ static void describe(const struct fake_nfs *f, const struct inode *inode, struct
 	};
 	if (f->habits.used_lags && inode->type == NFS_TYPE_FILE)
 		attr->used = 0;
+	name_owners(f, attr);
 }
 
 /* -------- operations -------- */
@@ -303,9 +347,9 @@ static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_
 	if (change->has_mode)
 		inode->mode = change->mode;
 	if (change->has_uid)
-		inode->uid = change->uid;
+		inode->uid = id_of(f, change->uid_name, change->uid);
 	if (change->has_gid)
-		inode->gid = change->gid;
+		inode->gid = id_of(f, change->gid_name, change->gid);
 	if ((change->has_uid || change->has_gid) && inode->type != NFS_TYPE_DIRECTORY)
 		inode->mode &= ~(uint32_t)SET_ID_BITS;
 	if (change->has_size && inode->type != NFS_TYPE_FILE)
@@ -594,6 +638,8 @@ static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op 
 		op->count = f->habits.transfer_max;
 	if (op->count > left)
 		op->count = (uint32_t)left;
+	if (f->habits.empty)
+		op->count = 0;
 	op->eof = op->count == left;
 	read_from(inode, op->offset, op->buffer, op->count);
 	if (op->full && !f->habits.bare)
@@ -615,6 +661,7 @@ static int do_write(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 {
 	struct nfs_handle unused;
+	int r;
 
 	switch (op->type) {
 	case NFS_OP_GETATTR:
@@ -622,7 +669,10 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 		hide_fsid(f, op->type, &op->attr);
 		return 0;
 	case NFS_OP_SETATTR:
-		return do_setattr(f, inode, op);
+		r = do_setattr(f, inode, op);
+		if (r == 0 && op->full && !f->habits.bare)
+			describe(f, inode, &unused, &op->attr);
+		return r;
 	case NFS_OP_FSSTAT:
 		op->space = (struct nfs_space){ .total = 1 << 30, .available = 1 << 29 };
 		return 0;

@@ -30,6 +30,14 @@ enum fake_entries {
 	FAKE_ENTRIES_BARE,
 };
 
+/* How it tells and takes owners. */
+enum fake_owners {
+	FAKE_OWNERS_NUMBERED,
+	FAKE_OWNERS_NAMED, /* "u1000@fake", which it takes back */
+	FAKE_OWNERS_STRANGE, /* in numbers; whom it is given by name it takes for nobody */
+	FAKE_OWNERS_NONE, /* it tells none */
+};
+
 /* Which replies tell the file system. */
 enum fake_fsid {
 	FAKE_FSID_ALL,
@@ -43,6 +51,8 @@ struct fake_habits {
 	enum fake_entries entries;
 	bool bare; /* no reply has a handle or attributes where version 3 allows that */
 	uint32_t transfer_max; /* bytes that a READ gives and a WRITE takes; 0: what is asked for */
+	bool empty; /* READs bring nothing, and are not at the end */
+	enum fake_owners owners;
 	enum fake_fsid fsid;
 	bool modes; /* the modes of directories count, for all but root */
 	bool folds; /* "A" is another name of "a" */

@@ -34,7 +34,7 @@
 #define DATA_BYTES 300007
 #define READ_BYTES 65536
 #define MODE 0640
-#define SIGNED_MAX 4000000000 /* seconds: in version 3 these are not negative */
+#define SIGNED_MAX 3000000000 /* seconds: in version 3 these are not negative */
 
 struct files {
 	struct nfs_export export;

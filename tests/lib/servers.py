@@ -127,11 +127,12 @@ class Image:
 
 class Export:
     """One exported folder. protocols, access and squash as in ganesha's configuration; pseudo is its
-    path in version 4; privileged: only for source ports below 1024."""
+    path in version 4; privileged: only for source ports below 1024; more: other words of its block."""
 
     def __init__(self, path, protocols="3, 4", access="RW", squash="No_Root_Squash", clients=None,
-                 pseudo=None, privileged=False):
+                 pseudo=None, privileged=False, more=""):
         self.path = path
+        self.more = more
         self.protocols = protocols
         self.access = access
         self.squash = squash
@@ -152,14 +153,16 @@ class Export:
 	FSAL { Name = VFS; }
 }
 """ % (number, self.path, self.pseudo, self.protocols, access, self.squash,
-       "true" if self.privileged else "false", client)
+       "true" if self.privileged else "false", self.more + client)
 
 
 class Ganesha:
-    """nfs-ganesha with the VFS FSAL. Files and folders of its own under home."""
+    """nfs-ganesha with the VFS FSAL. Files and folders of its own under home. numeric: owners of
+    version 4 are numbers, not names; None: and no number is taken, either."""
 
-    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2"):
+    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2", numeric=True):
         self.home = home
+        self.numeric = numeric
         self.minor_versions = minor_versions
         self.exports = exports
         self.protocols = protocols
@@ -189,12 +192,13 @@ class Ganesha:
 	mount_path_pseudo = true; NSM_Use_Caller_Name = false; allow_set_io_flusher_fail = true;
 }
 NFSV4 {
-	Only_Numeric_Owners = true; Graceless = true; RecoveryRoot = "%s/recovery";
+	Only_Numeric_Owners = %s; Allow_Numeric_Owners = %s; Graceless = true; RecoveryRoot = "%s/recovery";
 	minor_versions = %s; Lease_Lifetime = 10; Grace_Period = 10;
 }
 NFS_KRB5 { Active_krb5 = false; }
 LOG { Default_Log_Level = EVENT; }
-""" % (self.protocols, self.port, self.mount_port, self.home, self.minor_versions))
+""" % (self.protocols, self.port, self.mount_port, "true" if self.numeric else "false",
+       "false" if self.numeric is None else "true", self.home, self.minor_versions))
             for number, export in enumerate(self.exports, 1):
                 f.write(export.block(number))
         return path

@@ -169,6 +169,26 @@ static void *visit(void *data)
 }
 
 /* One asks, the others wait for what it finds, and all have their turn. */
+/* The one that finds out whether a server is alive does not come back. */
+START_TEST(test_no_verdict)
+{
+	struct net_breaker *x = new_breaker();
+	struct error err = { .code = ERROR_OK };
+	bool ask = false;
+
+	check_int("asker", "result", net_breaker_enter(x, a.name, a.port, &ask, &err), 0);
+	check_that("asker", "ask", ask);
+	check_that("waiter", "result", net_breaker_enter(x, a.name, a.port, &ask, &err) < 0);
+	check_error("waiter", &err, ERROR_UNAVAILABLE, "not known yet");
+	net_breaker_gave_up(x, a.name, a.port);
+	net_breaker_leave(x, a.name, a.port, true);
+	error_clear(&err);
+	enter_alive("after it", x, &a, true);
+	net_breaker_leave(x, a.name, a.port, false);
+	net_breaker_free(x);
+}
+END_TEST
+
 START_TEST(test_crowd)
 {
 	struct crowd c = { .x = new_breaker() };
@@ -189,7 +209,8 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = { test_alive, test_down, test_share, test_crowd };
+	const TTest *const tests[] = { test_alive, test_down, test_share, test_crowd,
+				       test_no_verdict };
 
 	return check_run("breaker", tests, ARRAY_SIZE(tests));
 }

@@ -271,7 +271,7 @@ static const struct {
 } answers[] = {
 	{ "no such program", { LAST | 24, X, 1, 0, 0, 0, 1 }, 7, -EREMOTEIO, false },
 	{ "other versions", { LAST | 32, X, 1, 0, 0, 0, 2, 3, 4 }, 9, -EREMOTEIO, false },
-	{ "no such procedure", { LAST | 24, X, 1, 0, 0, 0, 3 }, 7, -EREMOTEIO, false },
+	{ "no such procedure", { LAST | 24, X, 1, 0, 0, 0, 3 }, 7, -EOPNOTSUPP, false },
 	{ "garbage arguments", { LAST | 24, X, 1, 0, 0, 0, 4 }, 7, -EREMOTEIO, false },
 	{ "system error", { LAST | 24, X, 1, 0, 0, 0, 5 }, 7, -EREMOTEIO, false },
 	{ "credential refused", { LAST | 20, X, 1, 1, 1, 1 }, 6, -EACCES, false },

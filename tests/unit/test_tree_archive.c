@@ -75,6 +75,72 @@ static void check_unpack(const char *row, struct fake_nfs *f)
 	ck_assert_msg(r == 0, "%s: %s", row, err.msg);
 }
 
+/* On a server that names owners, as clients of this version. */
+static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, struct error *err)
+{
+	static const struct fake_habits named = { .page = 5, .owners = FAKE_OWNERS_NAMED };
+	static const struct fake_habits numbered = { .page = 5 };
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c };
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+	int r;
+
+	c->version = version;
+	error_clear(err);
+	fake_nfs_habits(f, version == 4 ? &named : &numbered);
+	ck_assert(fake_nfs_get(f, back ? ARCHIVE : "tree", &handle, &attr));
+	if (back)
+		r = tree_unpack(&work, &handle, attr.size, &c->root, "back", &made, err);
+	else
+		r = tree_pack(&work, &handle, &attr, &c->root, "out", FILE_NAME,
+			      TREE_COMPRESSION_NONE, err);
+	check_work(&work, r, err);
+	fake_nfs_habits(f, &numbered);
+	return r;
+}
+
+/* Owners that have a name only come back by it, and are not given to anybody else. */
+START_TEST(test_named_owners)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	int r;
+
+	tree_fill_file(f, "tree/file", 0, 10);
+	tree_fill_file(f, "tree/of root", 0, 10);
+	fake_nfs_put(f, "tree/link", NFS_TYPE_SYMLINK, "target");
+	tree_mark(f, "tree/file", 06755, 3);
+	tree_mark(f, "tree/link", 0777, 4);
+	fake_nfs_set(f, "tree/of root", &(struct nfs_attr){ .mode = 04711 });
+	r = transfer_named(f, 4, false, &err);
+	ck_assert_msg(r == 0, "pack: %s", err.msg);
+	r = transfer_named(f, 4, true, &err);
+	ck_assert_msg(r == 0, "unpack: %s", err.msg);
+	tree_check_same("named", f, "tree", f, "back");
+	fake_nfs_remove(f, "back");
+	check_that("version 3", "result", transfer_named(f, 3, true, &err) < 0);
+	check_error("version 3", &err, ERROR_FAILED_PRECONDITION, "by name only");
+	check_int("version 3", "set-id", fake_nfs_mode(f, "back/file") & 06000, 0);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* An archive without owners would belong to root. */
+START_TEST(test_no_owners)
+{
+	static const struct fake_habits habits = { .owners = FAKE_OWNERS_NONE };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	tree_fill_file(f, "tree/file", 0, 10);
+	fake_nfs_habits(f, &habits);
+	check_that("no owners", "result", pack(f, TREE_COMPRESSION_NONE, &err) < 0);
+	check_error("no owners", &err, ERROR_FAILED_PRECONDITION, "owner");
+	fake_nfs_free(f);
+}
+END_TEST
+
 START_TEST(test_compressions)
 {
 	enum tree_compression c;
@@ -787,6 +853,7 @@ int main(void)
 		test_depth,        test_directory_again_soon,
 		test_file_again,   test_bomb,
 		test_changes,      test_cut_before_compression,
+		test_named_owners, test_no_owners,
 	};
 	TCase *tcase = tcase_create("tree_archive");
 	size_t i;

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "tree/builder_target.h"
 #include "tree/copy.h"
 #include "tree/reader.h"
 #include "tree_util.h"
@@ -143,6 +144,161 @@ START_TEST(test_not_root)
 }
 END_TEST
 
+/* -------- owners that a server names -------- */
+
+static void serve_owners(struct fake_nfs *f, enum fake_owners owners)
+{
+	const struct fake_habits habits = { .page = 5, .owners = owners };
+
+	fake_nfs_habits(f, &habits);
+}
+
+/* As copy_with(), of clients that speak these versions, from a server that names owners. */
+static int copy_named(struct fake_nfs *f, unsigned int from_version, struct fake_nfs *g,
+		      unsigned int to_version, enum fake_owners owners, struct error *err)
+{
+	struct nfs_client *from = fake_nfs_connect(f);
+	struct nfs_client *to = f != g ? fake_nfs_connect(g) : from;
+	struct tree_work work = { .from = from, .to = to };
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+	int r;
+
+	if (from != to)
+		fake_nfs_pair(from, to);
+	from->version = from_version;
+	to->version = to_version;
+	serve_owners(g, owners);
+	serve_owners(f, FAKE_OWNERS_NAMED);
+	error_clear(err);
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	r = tree_copy(&work, &handle, &attr, &to->root, "copy", false, &made, err);
+	serve_owners(f, FAKE_OWNERS_NUMBERED);
+	serve_owners(g, FAKE_OWNERS_NUMBERED);
+	if (from != to)
+		nfs_client_free(to);
+	nfs_client_free(from);
+	return r;
+}
+
+/* What is set-id and somebody's, everybody's name included that is known by number, too. */
+static void put_owned(struct fake_nfs *f)
+{
+	fake_nfs_put(f, "tree/folder", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_put(f, "tree/link", NFS_TYPE_SYMLINK, "target");
+	tree_fill_file(f, "tree/of somebody", 0, 10);
+	tree_fill_file(f, "tree/of root", 0, 10);
+	tree_mark(f, "tree/folder", 02770, 1);
+	tree_mark(f, "tree/link", 0777, 2);
+	tree_mark(f, "tree/of somebody", 06755, 3);
+	fake_nfs_set(f, "tree/of root", &(struct nfs_attr){ .mode = 04711 });
+}
+
+START_TEST(test_named_owners)
+{
+	static const struct {
+		const char *name;
+		bool other; /* server */
+		unsigned int from, to;
+		enum fake_owners owners;
+		int want;
+	} rows[] = {
+		{ "one server", false, 4, 4, FAKE_OWNERS_NAMED, 0 },
+		{ "one that knows them", true, 4, 4, FAKE_OWNERS_NAMED, 0 },
+		{ "one that does not", true, 4, 4, FAKE_OWNERS_STRANGE, -NFS_EOWNER },
+		{ "version 3", true, 4, 3, FAKE_OWNERS_NUMBERED, -EINVAL },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new(), *g = rows[i].other ? fake_nfs_new() : f;
+		struct error err = { .code = ERROR_OK };
+		int r;
+
+		put_owned(f);
+		r = copy_named(f, rows[i].from, g, rows[i].to, rows[i].owners, &err);
+		ck_assert_msg((r == 0) == (rows[i].want == 0), "%s: %d: %s", rows[i].name, r,
+			      err.msg);
+		if (r == 0) {
+			tree_check_same(rows[i].name, f, "tree", g, "copy");
+		} else {
+			check_error(rows[i].name, &err, ERROR_FAILED_PRECONDITION,
+				    "Only_Numeric_Owners");
+			/* Nothing is set-id for somebody else. */
+			check_int(rows[i].name, "set-id",
+				  fake_nfs_mode(g, "copy/of somebody") & 06000, 0);
+		}
+		if (g != f)
+			fake_nfs_free(g);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A server that tells no owners cannot be copied from, nor to, by root. */
+START_TEST(test_no_owners)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	put_owned(f);
+	serve_owners(f, FAKE_OWNERS_NONE);
+	check_that("no owners", "result", copy(f, NULL, &err) < 0);
+	check_error("no owners", &err, ERROR_FAILED_PRECONDITION, "does not tell");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Where owners are not kept, a set-group-ID program of another group is not left to ours. */
+START_TEST(test_not_root_group)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_work work = { .cancel = NULL };
+	struct error err = { .code = ERROR_OK };
+
+	tree_fill_file(f, "tree/file", 0, 10);
+	tree_mark(f, "tree/file", 06755, 234);
+	check_int("group", "result", copy_with(f, f, 1234, &work, &err), 0);
+	check_int("group", "mode", fake_nfs_mode(f, "copy/file"), 04755);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* A server that gives nothing, and does not say that there is nothing, is not asked for ever. */
+START_TEST(test_empty_reads)
+{
+	static const struct fake_habits habits = { .empty = true };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	tree_fill_file(f, "tree/file", 0, 10);
+	fake_nfs_habits(f, &habits);
+	check_int("empty", "result", copy(f, NULL, &err), -EIO);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Times that version 3 does not have are counted, once each. */
+START_TEST(test_times)
+{
+	static const int64_t seconds[] = { -315619200, -1, 0, UINT32_MAX, INT64_C(1) << 32 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_progress p;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(seconds); i++) {
+		char name[32];
+
+		(void)snprintf(name, sizeof(name), "tree/%zu", i);
+		tree_fill_file(f, name, 0, 10);
+		fake_nfs_set(f, name, &(struct nfs_attr){ .mode = 0644, .mtime = { seconds[i], 0 } });
+	}
+	check_copy("times", f, &p);
+	check_int("times", "clamped", p.clamped, 3);
+	fake_nfs_free(f);
+}
+END_TEST
+
 START_TEST(test_other_file_system)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -211,6 +367,74 @@ START_TEST(test_hard_links)
 	}
 	check_copy("hard links", f, NULL);
 	tree_check_same("hard links", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
+struct crowd {
+	const struct tree_work *work;
+	size_t most; /* operations that were in flight with a LINK */
+	unsigned int lookups;
+};
+
+static void count_crowd(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct crowd *crowd = data;
+
+	(void)f;
+	crowd->lookups += op->type == NFS_OP_LOOKUP;
+	if (op->type == NFS_OP_LINK && crowd->work->writing > crowd->most)
+		crowd->most = crowd->work->writing;
+}
+
+/* They are made like everything else, many at a time, and nothing is looked up for them. */
+START_TEST(test_links_in_flight)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_work work = { .cancel = NULL };
+	struct crowd crowd = { .work = &work };
+	struct error err = { .code = ERROR_OK };
+	unsigned int i;
+
+	tree_fill_file(f, "tree/a/b/c/file", 0, 10);
+	for (i = 0; i < 500; i++) {
+		char name[32];
+
+		(void)snprintf(name, sizeof(name), "tree/z/%u", i);
+		fake_nfs_link(f, "tree/a/b/c/file", name);
+	}
+	fake_nfs_habits(f, &full);
+	fake_nfs_watch(f, count_crowd, &crowd);
+	check_int("in flight", "result", copy_with(f, f, 0, &work, &err), 0);
+	fake_nfs_watch(f, NULL, NULL);
+	check_that("in flight", "together", crowd.most > 10);
+	check_int("in flight", "looked up", crowd.lookups, 0);
+	tree_check_same("in flight", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* More files with links than can be remembered, first all of them and then the links. */
+START_TEST(test_links_forgotten)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	const unsigned int n = BUILDER_TARGET_BYTES / 1000 + 200; /* of nearly 1,000 bytes */
+	char deep[251];
+	unsigned int i;
+
+	memset(deep, 'd', sizeof(deep));
+	for (i = 0; i < n; i++) {
+		char first[1024], name[64];
+
+		(void)snprintf(first, sizeof(first), "tree/a/%.250s/%.250s/%.250s/%.200s%u", deep,
+			       deep, deep, deep, i);
+		(void)snprintf(name, sizeof(name), "tree/z/%u", i);
+		tree_fill_file(f, first, 0, 1 + i % 3);
+		fake_nfs_link(f, first, name);
+	}
+	fake_nfs_habits(f, &full);
+	check_copy("forgotten", f, NULL);
+	tree_check_same("forgotten", f, "tree", f, "copy");
 	fake_nfs_free(f);
 }
 END_TEST
@@ -816,11 +1040,19 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_kinds,        test_two_shares,     test_not_root,     test_other_file_system,
-		test_large_files,  test_hard_links,     test_many_entries, test_chain,
-		test_dropped,      test_memory,         test_changes,      test_shorter,
-		test_cancel,       test_cancel_patient, test_later,        test_count,
-		test_folded_names, test_not_gone,
+		test_kinds,           test_two_shares,
+		test_not_root,        test_other_file_system,
+		test_large_files,     test_hard_links,
+		test_many_entries,    test_chain,
+		test_dropped,         test_memory,
+		test_changes,         test_shorter,
+		test_cancel,          test_cancel_patient,
+		test_later,           test_count,
+		test_folded_names,    test_not_gone,
+		test_named_owners,    test_no_owners,
+		test_not_root_group,  test_times,
+		test_links_in_flight, test_links_forgotten,
+		test_empty_reads,
 	};
 	TCase *tcase = tcase_create("tree_copy");
 	size_t i;

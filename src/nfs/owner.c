@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/owner.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/str.h"
+
+#define BUCKETS 4096
+#define NOBODY 65534 /* of Linux */
+
+static struct {
+	pthread_mutex_t lock; /* guards what follows; innermost */
+	char *names[NFS_OWNERS_MAX]; /* that of number n is at n - 1 */
+	uint32_t next[NFS_OWNERS_MAX]; /* number of the next one in its bucket */
+	uint32_t buckets[BUCKETS]; /* number of the first one; 0: none */
+	uint32_t n;
+	size_t bytes;
+} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static bool is_name(const char *name, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+			return false;
+	return len > 0 && len <= NFS_OWNER_MAX;
+}
+
+/* With the lock held. */
+static int add(const char *name, size_t len, uint32_t *bucket, uint32_t *ret)
+{
+	char *copy;
+
+	if (table.n == NFS_OWNERS_MAX || table.bytes + len > NFS_OWNER_BYTES_MAX)
+		return -EOVERFLOW;
+	copy = strndup(name, len);
+	if (copy == NULL)
+		return -ENOMEM;
+	table.names[table.n] = copy;
+	table.next[table.n] = *bucket;
+	table.bytes += len;
+	*ret = *bucket = ++table.n;
+	return 0;
+}
+
+int nfs_owner_intern(const char *name, size_t len, uint32_t *ret)
+{
+	uint32_t *bucket = &table.buckets[str_hash(name, len) % BUCKETS];
+	uint32_t number;
+	int r = 0;
+
+	if (!is_name(name, len))
+		return -EINVAL;
+	pthread_mutex_lock(&table.lock);
+	for (number = *bucket; number != 0; number = table.next[number - 1])
+		if (strncmp(table.names[number - 1], name, len) == 0 &&
+		    table.names[number - 1][len] == '\0')
+			break;
+	if (number == 0)
+		r = add(name, len, bucket, &number);
+	pthread_mutex_unlock(&table.lock);
+	if (r == 0)
+		*ret = number;
+	return r;
+}
+
+const char *nfs_owner_name(uint32_t number)
+{
+	const char *name;
+
+	pthread_mutex_lock(&table.lock);
+	assert(number > 0 && number <= table.n);
+	name = table.names[number - 1];
+	pthread_mutex_unlock(&table.lock);
+	return name;
+}
+
+/* Domains are compared as those of the DNS. */
+static bool is_same_name(uint32_t a, uint32_t b)
+{
+	const char *x, *y;
+	size_t len;
+
+	if (a == b)
+		return true;
+	x = nfs_owner_name(a);
+	y = nfs_owner_name(b);
+	len = strcspn(x, "@");
+	return len == strcspn(y, "@") && memcmp(x, y, len) == 0 && strcasecmp(x + len, y + len) == 0;
+}
+
+bool nfs_owner_is_same(uint32_t name, uint32_t id, uint32_t other_name, uint32_t other_id)
+{
+	if (name != 0 && other_name != 0)
+		return is_same_name(name, other_name);
+	if (name == 0 && other_name == 0)
+		return id == other_id;
+	return id == other_id && id != NFS_ID_UNKNOWN;
+}
+
+/* What servers call those whom they don't know. */
+static bool is_nobody(uint32_t number)
+{
+	static const char *const nobodies[] = { "nobody", "nogroup", "nfsnobody" };
+	const char *name = nfs_owner_name(number);
+	size_t i, len = strcspn(name, "@");
+
+	for (i = 0; i < ARRAY_SIZE(nobodies); i++)
+		if (strlen(nobodies[i]) == len && memcmp(nobodies[i], name, len) == 0)
+			return true;
+	return false;
+}
+
+static bool is_other(uint32_t name, uint32_t id, uint32_t got_name, uint32_t got_id)
+{
+	if (name != 0)
+		return !nfs_owner_is_same(name, id, got_name, got_id);
+	/* What a number is called cannot be told, but that it was not taken. */
+	return got_name != 0 && is_nobody(got_name) && id != NOBODY && id != NFS_ID_UNKNOWN;
+}
+
+bool nfs_owner_is_other(const struct nfs_change *change, const struct nfs_attr *attr)
+{
+	if (!attr->has_owner && !attr->is_named)
+		return false; /* not told */
+	return (change->has_uid &&
+		is_other(change->uid_name, change->uid, attr->uid_name, attr->uid)) ||
+	       (change->has_gid && is_other(change->gid_name, change->gid, attr->gid_name, attr->gid));
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Owners of what is made. One that a server names instead of numbering passes as the name that it came
+ * by: back to the same server, or to another one of version 4, which may know it. Nobody else gets a file
+ * in place of an owner that cannot be set.
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "nfs/owner.h"
+#include "tree/builder_node.h"
+
+#define ROOT_UID 0
+
+static bool is_known(const struct nfs_attr *attr)
+{
+	return attr->has_owner || attr->is_named;
+}
+
+/* Also by name, where there is a number: the server that calls somebody so knows whom it means. */
+static bool is_same_server(const struct tree_work *work)
+{
+	const struct nfs_export *from = &work->from->export, *to = &work->to->export;
+
+	if (work->from == work->to)
+		return true;
+	return work->from->version == 4 && from->port == to->port && from->server != NULL &&
+	       to->server != NULL && strcmp(from->server, to->server) == 0;
+}
+
+/* me, my_name: the owner of the root, whose number is perhaps not taken where it is named. */
+static uint32_t name_for(const struct tree_work *work, uint32_t name, uint32_t id, uint32_t my_name,
+			 uint32_t me)
+{
+	if (work->to->version != 4)
+		return 0;
+	if (name != 0 && (id == NFS_ID_UNKNOWN || is_same_server(work)))
+		return name;
+	return id == me && me != NFS_ID_UNKNOWN ? my_name : 0;
+}
+
+int builder_owner_look(struct tree_builder *b, const struct nfs_attr *made)
+{
+	b->me = *made;
+	b->owners = is_known(made) && made->uid == ROOT_UID;
+	/* Whom a server has no name for is not root there. */
+	if (is_known(made) || made->uid == NFS_ID_UNKNOWN || b->work->to->export.uid != ROOT_UID)
+		return 0;
+	if (b->error == 0)
+		b->error =
+			error_set(&b->err, ERROR_FAILED_PRECONDITION,
+				  "making '%s' on %s:%s: the server does not tell whom it belongs to; %s",
+				  b->options->root, b->work->to->export.server,
+				  b->work->to->export.share, NFS_OWNER_HINT);
+	return b->error;
+}
+
+bool builder_owner_is_set(const struct builder_node *node)
+{
+	const struct nfs_attr *made = &node->made, *attr = &node->attr;
+
+	return is_known(made) && is_known(attr) &&
+	       nfs_owner_is_same(made->uid_name, made->uid, attr->uid_name, attr->uid) &&
+	       nfs_owner_is_same(made->gid_name, made->gid, attr->gid_name, attr->gid);
+}
+
+/* Of set-id bits, those that let nobody be anybody else than before. */
+uint32_t builder_owner_mode(const struct builder_node *node)
+{
+	const struct nfs_attr *me = &node->builder->me, *attr = &node->attr;
+	const bool known = is_known(me) && is_known(attr);
+	uint32_t mode = attr->mode & 07777;
+
+	if (node->builder->owners || attr->type == NFS_TYPE_DIRECTORY)
+		return mode;
+	if (!known || !nfs_owner_is_same(me->uid_name, me->uid, attr->uid_name, attr->uid))
+		mode &= ~(uint32_t)BUILDER_SET_UID;
+	if (!known || !nfs_owner_is_same(me->gid_name, me->gid, attr->gid_name, attr->gid))
+		mode &= ~(uint32_t)BUILDER_SET_GID;
+	return mode;
+}
+
+static int refuse(const struct builder_node *node, const char *why)
+{
+	struct tree_builder *b = node->builder;
+
+	if (b->error == 0)
+		b->error = error_set(&b->err, ERROR_FAILED_PRECONDITION,
+				     "making '%s' on %s:%s: its owner %s; %s", node->name,
+				     b->work->to->export.server, b->work->to->export.share, why,
+				     NFS_OWNER_HINT);
+	return b->error;
+}
+
+int builder_owner_put(const struct builder_node *node, struct nfs_change *change)
+{
+	const struct tree_builder *b = node->builder;
+	const struct nfs_attr *attr = &node->attr;
+
+	if (!b->owners || node->plain || builder_owner_is_set(node))
+		return 0;
+	if (!is_known(attr))
+		return refuse(node, "is not known, as the server that it is read from tells none");
+	change->has_uid = change->has_gid = true;
+	change->uid = attr->uid;
+	change->gid = attr->gid;
+	change->uid_name = name_for(b->work, attr->uid_name, attr->uid, b->me.uid_name, b->me.uid);
+	change->gid_name = name_for(b->work, attr->gid_name, attr->gid, b->me.gid_name, b->me.gid);
+	if (attr->is_named && b->work->to->version != 4)
+		return refuse(node, "is known by name only, and NFSv3 has no names");
+	return 0;
+}
+
+int builder_owner_check(const struct builder_node *node)
+{
+	return nfs_owner_is_other(&node->op.change, &node->op.attr) ? -NFS_EOWNER : 0;
+}

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""What servers and networks do that a healthy nfs-ganesha does not: a disk that is slow, replies that
+come byte by byte or in half, READs and WRITEs that have to be small, directories without attributes,
+owners that have names, and times that do not fit.
+
+Runs inside a lab, with CSI_NFS naming the driver.
+"""
+import concurrent.futures
+import os
+import stat
+import sys
+import time
+
+import grpc
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import servers
+import trees
+from cases import CODE, DISK, GIB, LAB, SERVER, Base
+from copies import NOT_FINAL, Trees
+from csi_client import capability
+from driver import Driver
+from servers import Export, Ganesha, wait_for
+from wire import COMMIT3, COMMIT4, READDIR3, READDIRPLUS3, WRITE3, WRITE4, Proxy, Trickle
+
+SLOW = 15  # seconds, more than a server that answers nothing is waited for
+LONG = 45  # seconds, in which a server that is dead has to be found out
+SMALL = 4096  # bytes
+MEGABYTE = bytes(range(1, 251)) * 4195  # nowhere zero
+SET_ID = stat.S_ISUID | stat.S_ISGID
+
+
+class Wired(Trees):
+    """Everything goes through a proxy, from a test's through() on. Each is another server to the driver."""
+
+    numeric = True
+    more = ""
+    proxy = None
+
+    @classmethod
+    def plant(cls):
+        trees.make(os.path.join(cls.share, "small"), depth=5, many=10, megabytes=1, sockets=False)
+        os.makedirs(os.path.join(cls.share, "big"))
+        trees.write(os.path.join(cls.share, "big", "file"), MEGABYTE * 3)
+
+    @classmethod
+    def setUpClass(cls):
+        tag = cls.__name__
+        cls.place = os.path.join(DISK, tag)
+        cls.share = os.path.join(cls.place, "share")
+        os.makedirs(cls.share)
+        cls.plant()
+        cls.sources = {n: trees.survey(os.path.join(cls.share, n)) for n in os.listdir(cls.share)}
+        cls.server = Ganesha(os.path.join(LAB, tag),
+                             [Export(cls.share, cls.protocols, more=cls.more)],
+                             protocols=cls.protocols, numeric=cls.numeric).start()
+        cls.driver = Driver(LAB, *cls.options, name=tag)
+        try:
+            cls.driver.start()
+        except servers.Failure:
+            cls.server.stop()
+            raise
+
+    def shares(self):
+        return [self.share]
+
+    def through(self, **how):
+        self.proxy = Proxy(self.server.port, **how)
+        self.addCleanup(self.proxy.stop)
+
+    @property
+    def flags(self):
+        flags = self.server.flags(self.version)
+        if self.proxy is not None:
+            flags[1] = "port=%d" % self.proxy.port
+        return flags
+
+    @property
+    def secrets(self):
+        return {"mountOptions": ",".join(self.flags)}
+
+    def request(self, name, size=GIB, cap=None, share=None, **parameters):
+        cap = cap or capability(flags=self.flags)
+        return super().request(name, size, cap, share, **parameters)
+
+
+class Small:
+    """A server that promises no more than a few KiB in a READ or a WRITE."""
+
+    def test_small_transfers(self):
+        self.through(limit=SMALL)
+        for name in ("small", "big"):
+            volume = self.clone("copy", self.source(name), timeout=120)
+            self.is_copy(name, "copy")
+            self.delete(volume.volume_id)
+        self.assertGreater(self.proxy.most, 0)
+        self.assertLessEqual(self.proxy.most, SMALL)
+
+
+class Wire:
+    """Cases of both versions."""
+
+    commit = write = None
+
+    def copies_big(self):
+        volume = self.clone("copy", self.source("big"), timeout=120)
+        self.is_copy("big", "copy")
+        self.delete(volume.volume_id)
+
+    def test_slow_commit(self):
+        """A disk that takes longer than a dead server is waited for: one attempt is enough."""
+        self.through(delays={self.commit: SLOW})
+        self.copies_big()
+        self.assertEqual(self.proxy.counts[self.commit], 1)
+
+    def test_slow_writes(self):
+        self.through(delays={self.write: SLOW})
+        self.copies_big()
+
+    def test_dies_at_work(self):
+        """A server that is at work on something slow, and dies over it."""
+        for way in ("mute", "half"):
+            with self.subTest(way=way), concurrent.futures.ThreadPoolExecutor(1) as pool:
+                self.through(delays={self.commit: 3600})
+                call = pool.submit(self.clone, "copy", self.source("big"), timeout=120)
+                self.assertTrue(wait_for(lambda: self.proxy.counts[self.commit]))
+                setattr(self.proxy, way, True)
+                begun = time.monotonic()
+                self.fails(NOT_FINAL, call.result)
+                self.assertLess(time.monotonic() - begun, LONG)
+                self.proxy.mute = False
+                self.proxy.delays = {}
+                self.delete(self.until_ok(lambda: self.clone("copy", self.source("big"))).volume_id)
+                self.is_tidy()
+
+    def test_replies_that_trickle(self):
+        """Half a minute a reply is no answer, though something comes all the time."""
+        self.through()
+        self.source("small")
+        self.proxy.trickle = 1.5
+        begun = time.monotonic()
+        self.fails(CODE.UNAVAILABLE, self.create, name="never")
+        self.assertLess(time.monotonic() - begun, LONG)
+        self.proxy.trickle = None
+        self.delete(self.until_ok(lambda: self.create("never")).volume_id)
+        self.is_tidy()
+
+    def test_owner_of_a_volume(self):
+        self.through()
+        volume = self.create("owned", uid="1", gid="2", mountPermissions="02770")
+        found = os.stat(self.path("owned"))
+        self.assertEqual((found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)), (1, 2, 0o2770))
+        self.delete(volume.volume_id)
+
+
+class OnVersion3(Wire, Small, Wired, Base):
+    """Of version 3."""
+
+    protocols = "3"
+    version = "3"
+    commit = (3, COMMIT3)
+    write = (3, WRITE3)
+
+    @classmethod
+    def plant(cls):
+        super().plant()
+        os.makedirs(os.path.join(cls.share, "old"))
+        for name, when in (("1960", -315619200), ("1969", -1), ("1970", 0), ("2070", 3155760000)):
+            path = os.path.join(cls.share, "old", name)
+            trees.write(path)
+            os.utime(path, (when, when))
+
+    def test_without_readdirplus(self):
+        self.through(without=((3, READDIRPLUS3),))
+        volume = self.clone("copy", self.source("small"), timeout=120)
+        self.is_copy("small", "copy")
+        self.delete(volume.volume_id)
+        self.is_tidy()  # what is deleted is listed, too
+        self.assertGreater(self.proxy.counts[(3, READDIR3)], 0)
+        # Each connection finds out by what it has in flight.
+        self.assertLess(self.proxy.counts[(3, READDIRPLUS3)], self.proxy.counts[(3, READDIR3)])
+
+    def test_times_before_1970(self):
+        """Version 3 has none: they become the first that it has, and that is said."""
+        source = self.source("old")
+        snapshot = self.snap("snap", source).snapshot_id
+        made = [self.clone("copy", source), self.restore("back", snapshot)]
+        for name in ("copy", "back"):
+            for file, when in (("1960", 0), ("1969", 0), ("1970", 0), ("2070", 3155760000)):
+                self.assertEqual(os.stat(self.path(name, file)).st_mtime, when, name + "/" + file)
+        log = self.driver.tail(200)
+        self.assertEqual(log.count("clamped=2"), 2, log)
+        self.assertIn("no times before 1970", log)
+        for volume in made:
+            self.delete(volume.volume_id)
+        self.unsnap(snapshot)
+
+
+class OnVersion4(Wire, Wired, Base):
+    """Of version 4."""
+
+    protocols = "4"
+    version = "4"
+    commit = (4, COMMIT4)
+    write = (4, WRITE4)
+
+    @classmethod
+    def plant(cls):
+        super().plant()
+        os.makedirs(os.path.join(cls.share, "old"))
+        trees.write(os.path.join(cls.share, "old", "1960"))
+        os.utime(os.path.join(cls.share, "old", "1960"), (-315619200, -315619200))
+
+    def test_times_before_1970(self):
+        source = self.source("old")
+        snapshot = self.snap("snap", source).snapshot_id
+        made = [self.clone("copy", source), self.restore("back", snapshot)]
+        self.is_copy("old", "copy")
+        self.is_copy("old", "back")
+        for volume in made:
+            self.delete(volume.volume_id)
+        self.unsnap(snapshot)
+
+
+class SmallOnVersion4(Small, Wired, Base):
+    """Of version 4, which the proxy leaves alone."""
+
+    protocols = "4"
+    version = "4"
+    more = "MaxRead = %d; MaxWrite = %d; " % (SMALL, SMALL)
+
+
+class Named(Wired, Base):
+    """A server of version 4 alone that sends owners by name."""
+
+    protocols = "4"
+    version = "4"
+    numeric = False
+
+    @classmethod
+    def plant(cls):
+        here = os.path.join(cls.share, "owned")
+        os.makedirs(os.path.join(here, "folder"))
+        os.symlink("file", os.path.join(here, "link"))
+        os.mkfifo(os.path.join(here, "fifo"))
+        for name, uid, gid, mode in (("file", 1, 1, 0o6755), ("of root", 0, 0, 0o4711),
+                                     ("mixed", 0, 2, 0o2755), ("other", 2, 0, 0o640)):
+            path = os.path.join(here, name)
+            trees.write(path)
+            os.chown(path, uid, gid)
+            os.chmod(path, mode)
+        for name, mode in (("folder", 0o2775), ("link", None), ("fifo", 0o644)):
+            path = os.path.join(here, name)
+            os.lchown(path, 2, 1)
+            if mode is not None:
+                os.chmod(path, mode)
+
+    def test_copies(self):
+        source = self.source("owned")
+        snapshot = self.snap("snap", source).snapshot_id
+        made = [self.clone("copy", source), self.restore("back", snapshot)]
+        self.is_copy("owned", "copy")
+        self.is_copy("owned", "back")
+        for volume in made:
+            self.delete(volume.volume_id)
+        self.unsnap(snapshot)
+
+    def test_owner_of_a_volume(self):
+        """By number, which such a server may take; if not, nobody else gets it."""
+        volume = self.create("owned by one", uid="1", gid="1", mountPermissions="02770")
+        found = os.stat(self.path("owned by one"))
+        self.assertEqual((found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)), (1, 1, 0o2770))
+        self.delete(volume.volume_id)
+
+
+class Strict(Named):
+    """It takes no numbers either."""
+
+    numeric = None
+
+    def test_owner_of_a_volume(self):
+        """Nobody else gets it: what cannot be given away is not there, or as it was before."""
+        self.fails(CODE.FAILED_PRECONDITION, self.create, "Only_Numeric_Owners", name="never",
+                   uid="1", gid="1")
+        self.assertEqual(self.leftovers(), [])
+        os.mkdir(self.path("there"))
+        os.chown(self.path("there"), 2, 2)
+        self.fails(CODE.FAILED_PRECONDITION, self.create, "Only_Numeric_Owners", name="there",
+                   uid="1", gid="1")
+        found = os.stat(self.path("there"))
+        self.assertEqual((found.st_uid, found.st_gid), (2, 2))
+        os.rmdir(self.path("there"))
+
+
+class Trickled(Base):
+    """Peers that send a byte now and then hold nobody up for long, and nobody else at all."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.share = os.path.join(DISK, cls.__name__)
+        cls.server = Ganesha(os.path.join(LAB, cls.__name__), [Export(cls.share, "4")],
+                             protocols="4").start()
+        cls.driver = Driver(LAB, name=cls.__name__).start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.driver.stop()
+        cls.server.stop()
+
+    def create(self, name, *flags):
+        return self.driver.client.CreateVolume(
+            name=name, parameters={"server": SERVER, "share": self.share},
+            volume_capabilities=[capability(flags=list(flags))],
+            secrets={"mountOptions": ",".join(flags)}, timeout=300)
+
+    def holds_up_nobody(self, *flags):
+        def call(number):
+            begun = time.monotonic()
+            try:
+                self.create("slow-%d" % number, *flags)
+            except grpc.RpcError as e:
+                return e.code(), time.monotonic() - begun
+            return None, 0
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            calls = [pool.submit(call, n) for n in range(16)]
+            time.sleep(1)
+            begun = time.monotonic()
+            self.create("quick", *self.server.flags("4"))
+            self.assertLess(time.monotonic() - begun, LONG / 2)
+            answers = [c.result() for c in calls]
+        self.assertEqual({code for code, _ in answers}, {CODE.UNAVAILABLE}, answers)
+        self.assertLess(max(took for _, took in answers), LONG, answers)
+
+    def test_null_call(self):
+        for version in ("3", "4"):
+            with self.subTest(version=version):
+                peer = Trickle()
+                self.addCleanup(peer.stop)
+                self.holds_up_nobody("vers=" + version, "port=%d" % peer.port)
+                self.assertGreater(peer.calls, 0)
+
+    def test_portmapper_and_mount_service(self):
+        """Of a server that answers NULL calls as it should."""
+        servers.Rpcbind.stop()
+        portmapper = Trickle(address=("127.0.0.1", 111))
+        self.addCleanup(portmapper.stop)
+        peers = [Trickle(seconds=0), Trickle(seconds=0), Trickle()]
+        for peer in peers:
+            self.addCleanup(peer.stop)
+        self.holds_up_nobody("vers=3", "port=%d" % peers[0].port)
+        self.assertGreater(portmapper.calls, 0)
+        self.holds_up_nobody("vers=3", "port=%d" % peers[1].port, "mountport=%d" % peers[2].port)
+        self.assertGreater(peers[2].calls, 0)
+
+
+if __name__ == "__main__":
+    harness.main("wire")

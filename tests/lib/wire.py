@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""Peers on the wire between the driver and a server: one that passes RPC calls on and changes what a
+test wants to be otherwise, and one that answers byte by byte.
+"""
+import collections
+import contextlib
+import socket
+import socketserver
+import struct
+import threading
+import time
+
+NFS = 100003
+NULL3, READ3, WRITE3, READDIR3, READDIRPLUS3, FSINFO3, COMMIT3 = 0, 6, 7, 16, 17, 19, 21
+COMMIT4, READ4, WRITE4 = 5, 25, 38
+NOTSUPP = 10004
+
+
+def receive(connection, length):
+    data = b""
+    while len(data) < length:
+        try:
+            got = connection.recv(length - len(data))
+        except OSError:
+            return None
+        if not got:
+            return None
+        data += got
+    return data
+
+
+def record(connection):
+    """The next one, whole; None at the end."""
+    data = b""
+    while True:
+        mark = receive(connection, 4)
+        if mark is None:
+            return None
+        mark = struct.unpack(">I", mark)[0]
+        part = receive(connection, mark & 0x7fffffff)
+        if part is None:
+            return None
+        data += part
+        if mark >> 31:
+            return data
+
+
+def framed(data):
+    return struct.pack(">I", 0x80000000 | len(data)) + data
+
+
+class Call:
+    """What a call says of itself."""
+
+    def __init__(self, data):
+        self.xid, _, _, self.program, self.version, self.procedure = struct.unpack_from(">6I", data)
+        at = 24
+        for _ in range(2):  # credential and verifier
+            at += 8 + ((struct.unpack_from(">I", data, at + 4)[0] + 3) & ~3)
+        self.arguments = data[at:]
+
+    def opaque(self, at):
+        """Where what follows an opaque begins."""
+        return at + 4 + ((struct.unpack_from(">I", self.arguments, at)[0] + 3) & ~3)
+
+    @property
+    def kind(self):
+        """(version, procedure) of NFS, for version 4 the operation behind PUTFH."""
+        if self.program != NFS:
+            return None
+        if self.version != 4 or self.procedure != 1:
+            return (self.version, self.procedure)
+        at = self.opaque(0)
+        _, count, first = struct.unpack_from(">3I", self.arguments, at)
+        if count < 2 or first != 22:
+            return (4, None)
+        return (4, struct.unpack_from(">I", self.arguments, self.opaque(at + 12))[0])
+
+    @property
+    def count(self):
+        """Bytes that a READ or WRITE is about."""
+        if self.version == 3:
+            at = self.opaque(0) + 8
+        else:
+            at = self.opaque(self.opaque(0) + 12) + 4 + 16 + 8
+            if self.kind[1] == WRITE4:
+                at += 4
+        return struct.unpack_from(">I", self.arguments, at)[0]
+
+
+class Proxy:
+    """Passes calls on to a port of this host. delays: seconds that the replies to a kind of call are
+    held back; without: kinds that the server is said not to have; limits: the most bytes that
+    FSINFO promises. It counts the calls of each kind, and the most bytes of READs and WRITEs."""
+
+    def __init__(self, port, delays=None, without=(), limit=None, host="127.0.0.1"):
+        self.to = port
+        self.delays = delays or {}
+        self.without = without
+        self.limit = limit
+        self.counts = collections.Counter()
+        self.most = 0
+        self.mute = False  # nothing more is answered
+        self.trickle = None  # seconds between the bytes of all that is answered
+        self.half = False  # where a reply is held back, the next one is cut, and none follows
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind((host, 0))
+        self.socket.listen(64)
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stop(self):
+        self.socket.close()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        server = socket.socket()
+        with contextlib.suppress(OSError):  # an export may want a port below 1024
+            for port in range(1023, 600, -1):
+                try:
+                    server.bind(("127.0.0.1", port))
+                    break
+                except OSError:
+                    continue
+        try:
+            server.connect(("127.0.0.1", self.to))
+        except OSError:
+            client.close()
+            return
+        link = Link(self, client, server)
+        threading.Thread(target=link.replies, daemon=True).start()
+        link.calls()
+
+
+class Link:
+    """One connection."""
+
+    def __init__(self, proxy, client, server):
+        self.proxy = proxy
+        self.client = client
+        self.server = server
+        self.lock = threading.Lock()  # of what is sent to the client
+        self.kinds = {}  # by xid
+        self.dead = False
+        self.holds_back = False
+
+    def calls(self):
+        while True:
+            data = record(self.client)
+            if data is None:
+                break
+            call = Call(data)
+            kind = call.kind
+            self.proxy.counts[kind] += 1
+            if kind in ((3, READ3), (3, WRITE3), (4, READ4), (4, WRITE4)):
+                self.proxy.most = max(self.proxy.most, call.count)
+            if kind in self.proxy.without:
+                self.say(struct.pack(">7I", call.xid, 1, 0, 0, 0, 0, NOTSUPP) + bytes(4))
+                continue
+            self.kinds[call.xid] = kind
+            try:
+                self.server.sendall(framed(data))
+            except OSError:
+                break
+        self.close()
+
+    def replies(self):
+        while True:
+            data = record(self.server)
+            if data is None:
+                break
+            kind = self.kinds.pop(struct.unpack_from(">I", data)[0], None)
+            if kind == (3, FSINFO3) and self.proxy.limit:
+                data = self.limited(data)
+            delay = self.proxy.delays.get(kind)
+            if delay:
+                self.holds_back = True
+                timer = threading.Timer(delay, self.say, (data,))
+                timer.daemon = True
+                timer.start()
+            else:
+                self.say(data)
+        self.close()
+
+    def limited(self, data):
+        at = 24 + 4  # behind the header and the status
+        at += 4 + 84 * struct.unpack_from(">I", data, at)[0]
+        limit = struct.pack(">I", self.proxy.limit)
+        return (data[:at] + limit * 2 + data[at + 8:at + 12] + limit * 2 + data[at + 20:at + 24] +
+                limit + data[at + 28:])
+
+    def say(self, data):
+        proxy = self.proxy
+        data = framed(data)
+        with self.lock, contextlib.suppress(OSError):
+            if proxy.mute or self.dead:
+                return
+            if proxy.half and self.holds_back:
+                proxy.half = False
+                self.dead = True
+                data = data[:len(data) // 2]
+            if not proxy.trickle:
+                self.client.sendall(data)
+                return
+            for byte in data:
+                self.client.sendall(bytes([byte]))
+                time.sleep(proxy.trickle)
+
+    def close(self):
+        for s in (self.client, self.server):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+            s.close()
+
+
+class Trickle:
+    """A server of whatever is asked that sends each byte of its answers seconds after the one before:
+    an accepted call without results."""
+
+    def __init__(self, seconds=1.5, address=("127.0.0.1", 0)):
+        outer = self
+        self.calls = 0
+
+        class Handler(socketserver.BaseRequestHandler):
+            """One connection."""
+
+            def handle(self):
+                with contextlib.suppress(OSError):
+                    while True:
+                        data = record(self.request)
+                        if data is None:
+                            return
+                        outer.calls += 1
+                        for byte in framed(data[:4] + struct.pack(">5I", 1, 0, 0, 0, 0)):
+                            self.request.sendall(bytes([byte]))
+                            time.sleep(seconds)
+
+        class Server(socketserver.ThreadingTCPServer):
+            """As many connections as come."""
+
+            allow_reuse_address = True
+            daemon_threads = True
+            request_queue_size = 64
+
+        self.tcp = Server(address, Handler)
+        self.port = self.tcp.server_address[1]
+        threading.Thread(target=self.tcp.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self):
+        self.tcp.shutdown()
+        self.tcp.server_close()
