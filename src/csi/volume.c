@@ -479,7 +479,7 @@ static int dispose(struct nfs_client *c, const struct tombstone *t,
 	const struct record *rec = &t->record;
 	const struct owner_question q = {
 		.volume = key,
-		.has_record = rec->n > 0,
+		.has_record = rec->n > 0 && record_get(rec, TOMBSTONE_KEY_NEW) == NULL,
 		.scope = OWNER_ALL,
 		.finished = true,
 		.exclusive = owner_has_decided(key, rec),
