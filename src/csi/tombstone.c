@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "csi/owner.h"
 #include "nfs/calls.h"
 #include "nfs/state.h"
 
@@ -298,7 +299,10 @@ static int has_come_back(struct nfs_client *c, struct tombstone *t,
 	r = record_read(c, records, t->key, &rec, err);
 	if (r == -ENOENT)
 		return 0;
-	return r < 0 ? r : record_get(&rec, RECORD_KEY_BY) != NULL;
+	if (r < 0 || record_get(&rec, RECORD_KEY_BY) == NULL)
+		return r;
+	/* On a share that folds case it may be that of another volume. */
+	return t->kind != NOTE_VOLUME_GONE || owner_check_record(c, t->key, &rec, NULL) <= 0;
 }
 
 static int remove_record(struct nfs_client *c, const struct tombstone *t, struct error *err)

@@ -555,6 +555,22 @@ static int is_anothers_record(struct nfs_client *c, const struct nfs_handle *fol
 	return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
+/* Takes the notes of use back, but for those that a share which folds case has under another's key. */
+static int forget_usage(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	const struct nfs_handle *folder;
+	int r = 0;
+
+	if (record_get(&t->record, TOMBSTONE_KEY_NEW) != NULL && volume_key_can_have_record(t->key)) {
+		r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
+		if (r == 0)
+			r = is_anothers_record(c, folder, t->key, err);
+	}
+	if (r > 0)
+		return 0;
+	return r < 0 && r != -ENOENT ? r : usage_forget(c, t->key, t->dir, err);
+}
+
 /*
  * What there is to do once the tombstone is set. Returns 1 where the record came back, or as
  * volume_delete(). What is being built for the record goes first: it cannot get into its place then.
@@ -576,7 +592,7 @@ static int carry_out(struct nfs_client *c, struct tombstone *t, const struct vol
 	if (r == 0 && strcmp(t->key, t->dir) != 0)
 		r = tombstone_check(c, t, err);
 	if (r == 0)
-		r = usage_forget(c, t->key, t->dir, err);
+		r = forget_usage(c, t, err);
 	return r < 0 ? r : tombstone_finish(c, t, err);
 }
 
