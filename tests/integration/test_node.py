@@ -468,7 +468,7 @@ class Node(Mounts, unittest.TestCase):
             self.is_gone()
         finally:
             self.server.start()
-        self.assertTrue(wait_for(self.is_published), "the driver does not find its server again")
+        self.assertTrue(servers.wait_for(self.is_published), "the driver does not find its server again")
         self.unpublish()
         self.round_trip("4.2")
 
