@@ -109,6 +109,12 @@ int tree_pump(struct tree_work *work, struct error *err);
  */
 void tree_drain(struct tree_work *work);
 
+/*
+ * Waits for the reads alone. Writes go on, however long they take: so the connections are not cut off for
+ * the time that it takes, but where soon is set, as what is read is of no use any more.
+ */
+void tree_drain_reads(struct tree_work *work, bool soon);
+
 /* For each operation that was counted by in_flight, which is reading or writing, in its reply. */
 void tree_op_returned(struct tree_work *work, size_t *in_flight, const struct nfs_op *op);
 

@@ -174,7 +174,7 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 	/* Transport and memory, which nobody has reported yet. */
 	if (r < 0)
 		(void)nfs_error_set(err, work->from, r, "reading the tree");
-	tree_drain(work);
+	tree_drain_reads(work, r < 0);
 	while (!list_is_empty(&rd.items))
 		reader_item_free(container_of(rd.items.next, struct reader_item, link));
 	tree_links_free(rd.links);

@@ -220,7 +220,7 @@ int reader_look_again(struct reader *rd, struct reader_item *item, struct error 
 {
 	int r;
 
-	tree_drain(rd->work); /* further data may have been asked for */
+	tree_drain_reads(rd->work, false); /* further data may have been asked for */
 	if (rd->options->count) {
 		rd->work->progress.vanished++;
 		return 0;
@@ -346,7 +346,7 @@ int reader_list_again(struct reader *rd, struct reader_item *rest, struct error 
 {
 	int r;
 
-	tree_drain(rd->work);
+	tree_drain_reads(rd->work, false);
 	if (rd->options->count) {
 		rd->work->progress.vanished++;
 		return 0;

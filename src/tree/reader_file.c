@@ -88,7 +88,7 @@ static int find_segments(struct reader *rd, struct reader_item *item,
 		tree_file_release(&f, chunk);
 	} while (r == 0);
 	if (r < 0)
-		tree_drain(rd->work);
+		tree_drain_reads(rd->work, false);
 	tree_file_done(&f);
 	item->file.changed = f.changed;
 	item->file.unsure = f.unsure;
@@ -208,7 +208,7 @@ static int send_whole(struct reader *rd, struct reader_item *item, struct tree_e
 	if (r == 0) {
 		r = rd->sink->end(rd->sink, err);
 	} else if ((reader_is_gone(r) || r == -ERESTART) && err->code == ERROR_OK) {
-		tree_drain(rd->work);
+		tree_drain_reads(rd->work, false);
 		dropped = rd->sink->drop(rd->sink, err);
 		r = dropped < 0 ? dropped : r;
 		rd->work->progress.bytes = bytes;
@@ -216,7 +216,7 @@ static int send_whole(struct reader *rd, struct reader_item *item, struct tree_e
 out:
 	/* What is read ahead points to them. */
 	if (segments.n > 0)
-		tree_drain(rd->work);
+		tree_drain_reads(rd->work, false);
 	tree_segments_done(&segments);
 	return r;
 }

@@ -86,16 +86,16 @@ int tree_pump(struct tree_work *work, struct error *err)
 	return r;
 }
 
-void tree_drain(struct tree_work *work)
+static void drain(struct tree_work *work, bool with_writes, bool soon)
 {
 	const uint64_t begun = clock_now_ns();
 	int failures = 0;
 
 	/* A client that breaks ends what is in flight on it; there are two of them. */
-	while (is_in_flight(work) && failures < 2) {
+	while ((work->reading > 0 || (with_writes && work->writing > 0)) && failures < 2) {
 		/* What takes a server's disk long is not worth waiting for any more. */
 		if (is_cancelled(work) ||
-		    clock_now_ns() - begun > NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS) {
+		    (soon && clock_now_ns() - begun > NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
 			nfs_client_abort(work->from);
 			nfs_client_abort(work->to);
 		}
@@ -104,4 +104,14 @@ void tree_drain(struct tree_work *work)
 		if (nfs_client_run_pair(work->from, work->to) < 0)
 			failures++;
 	}
+}
+
+void tree_drain(struct tree_work *work)
+{
+	drain(work, true, true);
+}
+
+void tree_drain_reads(struct tree_work *work, bool soon)
+{
+	drain(work, false, soon);
 }
