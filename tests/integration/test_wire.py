@@ -26,7 +26,7 @@ from copies import NOT_FINAL, Trees
 from csi_client import capability
 from driver import Driver
 from servers import Export, Ganesha, wait_for
-from wire import COMMIT3, COMMIT4, READDIR3, READDIRPLUS3, WRITE3, WRITE4, Proxy, Trickle
+from rpc_proxy import COMMIT3, COMMIT4, READDIR3, READDIRPLUS3, WRITE3, WRITE4, Proxy, Trickle
 
 SLOW = 15  # seconds, more than a server that answers nothing is waited for
 LONG = 45  # seconds, in which a server that is dead has to be found out
