@@ -45,7 +45,7 @@ static int read_again(struct nfs_client *c, struct tombstone *t, const struct nf
 
 	record_done(&t->record);
 	r = record_read_buried(c, records, t->key, busy, t->name, &t->record, err);
-	return r < 0 || !can_have_record(t) ? r : record_forget_draft(c, records, t->key, err);
+	return r < 0 || !can_have_record(t) ? r : record_forget_draft(c, records, t->key, &t->record, err);
 }
 
 /* A full share has to be emptied, if need be without other replicas knowing of it. */
@@ -314,7 +314,7 @@ static int remove_record(struct nfs_client *c, const struct tombstone *t, struct
 		return 0;
 	r = folder_of(c, t, false, &records, err);
 	if (r == 0)
-		r = record_forget_draft(c, records, t->key, err);
+		r = record_forget_draft(c, records, t->key, NULL, err);
 	if (r == 0)
 		r = record_remove(c, records, t->key, &t->record, err);
 	return r == -ENOENT ? 0 : r;

@@ -75,7 +75,8 @@ static int check_same(const struct record *have, const struct record *want,
 
 /* The name is taken: *rec becomes what is on the share, if that is the same volume. */
 static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 struct record *rec, const Csi__V1__CapacityRange *range, struct error *err)
+		 struct record *rec, const Csi__V1__CapacityRange *range, bool *ret_is_anothers,
+		 struct error *err)
 {
 	struct record have = { .n = 0 };
 	int r;
@@ -83,10 +84,13 @@ static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const ch
 	r = record_read(c, folder, key, &have, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
-	if (r < 0)
+	if (r < 0) {
+		*ret_is_anothers = err != NULL && err->sys == 0; /* it cannot be read by anybody */
 		return r;
+	}
 	r = check_same(&have, rec, range, err);
 	if (r < 0) {
+		*ret_is_anothers = true;
 		record_done(&have);
 		return r;
 	}
@@ -95,28 +99,72 @@ static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const ch
 	return 0;
 }
 
+/* Whether the error says nothing of the request: the same one may succeed the next moment, elsewhere. */
+static bool is_passing(const struct error *err)
+{
+	return err->sys != 0 && err->code != ERROR_PERMISSION_DENIED &&
+	       err->code != ERROR_FAILED_PRECONDITION && err->code != ERROR_INVALID_ARGUMENT;
+}
+
+/* Whether a directory that is there may be what an attempt has made, of this replica or of another one. */
+static bool may_be_own(const struct error *err, bool begun, bool created)
+{
+	return !begun || is_passing(err) || (!created && err->sys != 0);
+}
+
+/*
+ * No tombstone is set for that: whoever met it would finish the deletion of a directory that may be a
+ * stranger's. Another replica that deletes the volume meanwhile has renamed the record, and finds nothing;
+ * one that creates it has found the record. Each writes before it reads: if the other made the directory
+ * after we looked for it, it sees that there is no record (check_still_there()), and if it made that before,
+ * we see the directory, and put the record back. What is passing may hit one of two replicas only; all else
+ * the other one is told too.
+ */
+static int check_untouched(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+			   struct record *rec, const char *dir, struct error *err)
+{
+	int r = directory_is_gone(c, dir, err);
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = usage_note(c, key, dir, err);
+	if (r == 0)
+		r = record_create(c, folder, key, rec, err);
+	return r == 0 ? -EAGAIN : r;
+}
+
 /*
  * Takes back what was made for a volume, after a failure. Where that fails too, the CO has to come
  * back: the code becomes one that makes it do so.
  */
 static void undo(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 const struct record *rec, const char *dir, bool begun, struct error *err)
+		 struct record *rec, const char *dir, bool begun, bool created, bool *ret_trashed,
+		 struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
+	int r;
 
 	if (err == NULL || !error_is_final(err->code))
 		return;
 	/* A volume that was there before keeps its record, whatever has become of its directory. */
-	if (!begun && directory_is_gone(c, dir, &second) != 1)
-		return;
+	r = may_be_own(err, begun, created) ? directory_is_gone(c, dir, &second) : 1;
 	/* What was built, and is in its place, needs little more: the next attempt finds it. */
-	if (volume_is_built(rec) && build_is_in_place(c, rec, dir, &second) != 0) {
-		err->code = ERROR_ABORTED;
+	if (r > 0 && volume_is_built(rec))
+		r = build_is_in_place(c, rec, dir, &second) == 0;
+	if (r <= 0)
 		return;
-	}
-	if (directory_remove_parents(c, dir, &second) < 0 || usage_forget(c, key, dir, &second) < 0 ||
-	    (is_replaced(rec) && record_forget_draft(c, folder, key, &second) < 0) ||
-	    record_remove(c, folder, key, rec, &second) < 0)
+	r = volume_is_built(rec) ? build_discard(c, key, ret_trashed, &second) : 0;
+	if (r == 0)
+		r = directory_remove_parents(c, dir, &second);
+	if (r == 0)
+		r = usage_forget(c, key, dir, &second);
+	if (r == 0 && is_replaced(rec))
+		r = record_forget_draft(c, folder, key, NULL, &second);
+	if (r == 0)
+		r = record_remove(c, folder, key, rec, &second);
+	if (r == 0 && is_passing(err))
+		r = check_untouched(c, folder, key, rec, dir, &second);
+	if (r < 0)
 		err->code = ERROR_ABORTED;
 }
 
@@ -188,7 +236,7 @@ static int make_directory(const struct making *m, enum volume_existing existing,
 	if (r == 0 && owner_is_open(m->rec)) {
 		r = decide(m, err);
 		if (r < 0 && made)
-			directory_unmake(m->c, m->dir, &wish);
+			directory_unmake(m->c, m->dir, &wish, err);
 	}
 	return r;
 }
@@ -434,14 +482,15 @@ static int check_still_there(struct nfs_client *c, const struct nfs_handle *fold
 	return -EAGAIN;
 }
 
-int volume_create(struct nfs_client *c, const char *key, struct record *rec,
+/* *ret_is_anothers: the record that is there is another volume's, or damaged, and not this one's. */
+static int create(struct nfs_client *c, const char *key, struct record *rec,
 		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
-		  struct error *err)
+		  bool *ret_is_anothers, struct error *err)
 {
 	bool made = false;
 	struct making m = { .c = c, .key = key, .rec = rec, .made = &made };
 	const struct nfs_handle *busy;
-	bool begun;
+	bool begun, trashed = false;
 	char version[8];
 	int r;
 
@@ -454,7 +503,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	r = record_create(c, m.folder, key, rec, err);
 	m.created = r == 0;
 	if (r == -EEXIST)
-		r = adopt(c, m.folder, key, rec, range, err);
+		r = adopt(c, m.folder, key, rec, range, ret_is_anothers, err);
 	if (r == 0)
 		r = volume_dir_of(c, rec, key, &m.dir, err);
 	if (r < 0)
@@ -473,6 +522,19 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	if (r == 0)
 		r = check_still_there(c, m.folder, key, m.dir, rec, made, err);
 	if (r < 0 && r != -ESTALE)
-		undo(c, m.folder, key, rec, m.dir, begun, err);
+		undo(c, m.folder, key, rec, m.dir, begun, m.created,
+		     filler != NULL ? filler->ret_trashed : &trashed, err);
+	return r;
+}
+
+int volume_create(struct nfs_client *c, const char *key, struct record *rec,
+		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
+		  struct error *err)
+{
+	bool is_anothers = false;
+	int r = create(c, key, rec, range, filler, &is_anothers, err);
+
+	if (r < 0 && r != -ESTALE && !is_anothers)
+		build_check_final(c, NFS_FOLDER_VOLUMES, key, err);
 	return r;
 }

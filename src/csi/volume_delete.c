@@ -333,7 +333,7 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 	if (r > 0)
 		return 0;
 	if (r == 0)
-		r = record_forget_draft(c, folder, t.key, err);
+		r = record_forget_draft(c, folder, t.key, NULL, err);
 	if (r == 0)
 		r = record_forget(c, folder, t.key, err);
 	return r == -ENOENT ? 0 : r;
