@@ -316,22 +316,22 @@ static int check_still_there(struct archiving *x, struct nfs_client *c,
 
 /* What an attempt has begun while there was such a volume, comes to nothing. */
 static int answer_without_source(struct archiving *x, struct nfs_client *c, const struct build *b,
-				 bool *ret_is_anothers, struct error *err)
+				 struct error *err)
 {
 	struct error unused = { .code = ERROR_OK };
 	int r = check_same(x, c, b->records, &unused);
 
 	if (r == 0 && build_is_ready(&x->record))
 		return 0;
-	*ret_is_anothers = r < 0 && unused.sys == 0;
 	*err = unused.code == ERROR_ALREADY_EXISTS ? unused : x->missing;
 	if (r == 0)
 		undo(c, b, &x->trash.is_used, err);
 	return -ENOENT;
 }
 
-static int make(struct archiving *x, struct nfs_client *c, bool *ret_is_anothers, struct error *err)
+static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
+	struct archiving *x = data;
 	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	const struct owner_question others = { .snapshot = x->id.subdir, .scope = OWNER_VOLUMES };
 	struct build b = { .key = x->id.subdir,
@@ -352,7 +352,7 @@ static int make(struct archiving *x, struct nfs_client *c, bool *ret_is_anothers
 	if (r < 0)
 		return r;
 	if (x->missing.code != ERROR_OK)
-		return answer_without_source(x, c, &b, ret_is_anothers, err);
+		return answer_without_source(x, c, &b, err);
 	r = record_create(c, b.records, b.key, &x->record, err);
 	is_ours = created = r == 0;
 	if (r == 0) {
@@ -362,7 +362,6 @@ static int make(struct archiving *x, struct nfs_client *c, bool *ret_is_anothers
 	} else if (r == -EEXIST) {
 		r = check_same(x, c, b.records, err);
 		is_ours = r == 0;
-		*ret_is_anothers = r < 0 && err->sys == 0;
 		if (r == 0)
 			r = snapshot_finish_deletions(c, x->id.subdir, err);
 	}
@@ -374,17 +373,6 @@ static int make(struct archiving *x, struct nfs_client *c, bool *ret_is_anothers
 	/* One that is finished keeps its record. */
 	if (r < 0 && is_ours && (created || !build_is_ready(&x->record)))
 		undo(c, &b, &x->trash.is_used, err);
-	return r;
-}
-
-static int create_work(struct nfs_client *c, void *data, struct error *err)
-{
-	struct archiving *x = data;
-	bool is_anothers = false;
-	int r = make(x, c, &is_anothers, err);
-
-	if (r < 0 && r != -ESTALE && !is_anothers)
-		build_check_final(c, NFS_FOLDER_SNAPSHOTS, x->id.subdir, err);
 	return r;
 }
 
@@ -444,6 +432,9 @@ static int create(struct archiving *x, struct error *err)
 	if (r < 0)
 		return r;
 	r = csi_with_owner(x->driver, &x->export, &owner, create_work, x, err);
+	if (r < 0)
+		csi_check_final(x->driver, &x->export, &owner, NFS_FOLDER_SNAPSHOTS, x->id.subdir,
+				err);
 	csi_purge(x->driver, &x->trash);
 	return r;
 }

@@ -137,22 +137,6 @@ int build_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed,
 	return r;
 }
 
-void build_check_final(struct nfs_client *c, enum nfs_folder records, const char *key,
-		       struct error *err)
-{
-	struct error unused = { .code = ERROR_OK };
-	const struct nfs_handle *folder;
-	int r;
-
-	if (err == NULL || err->code == ERROR_OK || !error_is_final(err->code))
-		return;
-	r = nfs_state_folder(c, records, false, &folder, &unused);
-	if (r == 0)
-		r = record_is_begun(c, folder, key, &unused);
-	if (r != 0 && r != -ENOENT)
-		err->code = ERROR_ABORTED;
-}
-
 /* -------- making -------- */
 
 static int in_the_way(struct nfs_client *c, const struct build *b, struct error *err)

@@ -22,7 +22,6 @@
 #include "csi/owner.h"
 #include "nfs/client.h"
 #include "nfs/record.h"
-#include "nfs/state.h"
 
 #define BUILD_KEY_BUILT "built" /* fileid of the directory, in hexadecimal */
 #define BUILD_KEY_HANDLE "handle" /* hash of its handle: a fileid is used again, a handle is not */
@@ -61,14 +60,6 @@ int build_make(struct nfs_client *c, struct build *b, struct error *err);
 /* Whether the directory at path is what was built for the record. 1, 0 or a negative errno. */
 int build_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
 		      struct error *err);
-
-/*
- * A CO may forget what it asked for after a final code, so nothing of it may be there: where the record
- * or its draft is, or nobody can tell, the code becomes ABORTED. This attempt need not have made it; one
- * before it may have, that was killed, or could not take back what it did.
- */
-void build_check_final(struct nfs_client *c, enum nfs_folder records, const char *key,
-		       struct error *err);
 
 /* Moves what is left of attempts to the trash. *ret_trashed becomes true where there was something. */
 int build_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed, struct error *err);

@@ -75,8 +75,7 @@ static int check_same(const struct record *have, const struct record *want,
 
 /* The name is taken: *rec becomes what is on the share, if that is the same volume. */
 static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 struct record *rec, const Csi__V1__CapacityRange *range, bool *ret_is_anothers,
-		 struct error *err)
+		 struct record *rec, const Csi__V1__CapacityRange *range, struct error *err)
 {
 	struct record have = { .n = 0 };
 	int r;
@@ -84,13 +83,10 @@ static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const ch
 	r = record_read(c, folder, key, &have, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
-	if (r < 0) {
-		*ret_is_anothers = err != NULL && err->sys == 0; /* it cannot be read by anybody */
+	if (r < 0)
 		return r;
-	}
 	r = check_same(&have, rec, range, err);
 	if (r < 0) {
-		*ret_is_anothers = true;
 		record_done(&have);
 		return r;
 	}
@@ -148,11 +144,16 @@ static void undo(struct nfs_client *c, const struct nfs_handle *folder, const ch
 		return;
 	/* A volume that was there before keeps its record, whatever has become of its directory. */
 	r = may_be_own(err, begun, created) ? directory_is_gone(c, dir, &second) : 1;
-	/* What was built, and is in its place, needs little more: the next attempt finds it. */
-	if (r > 0 && volume_is_built(rec))
-		r = build_is_in_place(c, rec, dir, &second) == 0;
-	if (r <= 0)
+	if (r <= 0) {
+		if (err->sys != 0)
+			err->code = ERROR_ABORTED;
 		return;
+	}
+	/* What was built, and is in its place, needs little more: the next attempt finds it. */
+	if (volume_is_built(rec) && build_is_in_place(c, rec, dir, &second) != 0) {
+		err->code = ERROR_ABORTED;
+		return;
+	}
 	r = volume_is_built(rec) ? build_discard(c, key, ret_trashed, &second) : 0;
 	if (r == 0)
 		r = directory_remove_parents(c, dir, &second);
@@ -482,10 +483,9 @@ static int check_still_there(struct nfs_client *c, const struct nfs_handle *fold
 	return -EAGAIN;
 }
 
-/* *ret_is_anothers: the record that is there is another volume's, or damaged, and not this one's. */
-static int create(struct nfs_client *c, const char *key, struct record *rec,
+int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
-		  bool *ret_is_anothers, struct error *err)
+		  struct error *err)
 {
 	bool made = false;
 	struct making m = { .c = c, .key = key, .rec = rec, .made = &made };
@@ -503,7 +503,7 @@ static int create(struct nfs_client *c, const char *key, struct record *rec,
 	r = record_create(c, m.folder, key, rec, err);
 	m.created = r == 0;
 	if (r == -EEXIST)
-		r = adopt(c, m.folder, key, rec, range, ret_is_anothers, err);
+		r = adopt(c, m.folder, key, rec, range, err);
 	if (r == 0)
 		r = volume_dir_of(c, rec, key, &m.dir, err);
 	if (r < 0)
@@ -524,17 +524,5 @@ static int create(struct nfs_client *c, const char *key, struct record *rec,
 	if (r < 0 && r != -ESTALE)
 		undo(c, m.folder, key, rec, m.dir, begun, m.created,
 		     filler != NULL ? filler->ret_trashed : &trashed, err);
-	return r;
-}
-
-int volume_create(struct nfs_client *c, const char *key, struct record *rec,
-		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
-		  struct error *err)
-{
-	bool is_anothers = false;
-	int r = create(c, key, rec, range, filler, &is_anothers, err);
-
-	if (r < 0 && r != -ESTALE && !is_anothers)
-		build_check_final(c, NFS_FOLDER_VOLUMES, key, err);
 	return r;
 }
