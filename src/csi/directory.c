@@ -728,6 +728,8 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	if (r != 0)
 		return r < 0 ? r : 0; /* a volume has made it its own since */
 	r = directory_locate(c, path, &place, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
 	if (r == 0)
 		r = nfs_rmdir(c, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)

@@ -65,13 +65,14 @@ static int bury(struct nfs_client *c, struct tombstone *t, const struct nfs_hand
 	const struct nfs_handle *busy;
 	int r;
 
-	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
-	if (r < 0)
-		return r;
 	if (t->name[0] == '\0')
 		note_name(t->name, t->kind, t->dir);
-	r = record_bury(c, records, t->key, busy, t->name, err);
-	return r < 0 ? r : read_again(c, t, records, busy, err);
+	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
+	if (r == 0)
+		r = record_bury(c, records, t->key, busy, t->name, err);
+	/* Once it is set, it is there, whatever there is no room for. */
+	r = go_without(t, r, err);
+	return r < 0 || t->no_room ? r : read_again(c, t, records, busy, err);
 }
 
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
@@ -82,7 +83,7 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	r = folder_of(c, t, false, &records, err);
 	if (r < 0)
 		return r;
-	r = go_without(t, bury(c, t, records, err), err);
+	r = bury(c, t, records, err);
 	if (r < 0 || !t->no_room)
 		return r;
 	record_done(&t->record);

@@ -679,5 +679,8 @@ int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const cha
 	rec->hash = s.hash;
 	rec->base = str_hash(link, strlen(link));
 	/* What stays of the old one means nothing without its link. */
-	return old_parts > 0 ? finish_removal(c, dir, key, 0, err) : 0;
+	r = old_parts > 0 ? finish_removal(c, dir, key, 0, err) : 0;
+	if (r < 0 && err != NULL && error_is_final(err->code))
+		err->code = ERROR_ABORTED; /* the record is there, and there is something left to do */
+	return r;
 }
