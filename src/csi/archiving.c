@@ -288,13 +288,16 @@ static int adopt(struct archiving *x, struct nfs_client *c, const struct nfs_han
 }
 
 /* Of a snapshot that is not made nothing stays behind; else a CO has to come back for it. */
-static void undo(struct nfs_client *c, const struct build *b, struct error *err)
+static void undo(struct nfs_client *c, const struct build *b, bool *ret_trashed, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
 
 	if (!error_is_final(err->code))
 		return;
+	/* An attempt before this one may have left work. */
 	if (build_is_in_place(c, b->rec, b->path, &second) != 0 ||
+	    build_discard(c, b->work_key, ret_trashed, &second) < 0 ||
+	    record_forget_draft(c, b->records, b->key, NULL, &second) < 0 ||
 	    record_remove(c, b->records, b->key, b->rec, &second) < 0)
 		err->code = ERROR_ABORTED;
 }
@@ -311,22 +314,25 @@ static int check_still_there(struct archiving *x, struct nfs_client *c,
 	return -EAGAIN;
 }
 
-static int answer_without_source(struct archiving *x, struct nfs_client *c,
-				 const struct nfs_handle *folder, struct error *err)
+/* What an attempt has begun while there was such a volume, comes to nothing. */
+static int answer_without_source(struct archiving *x, struct nfs_client *c, const struct build *b,
+				 struct error *err)
 {
 	struct error unused = { .code = ERROR_OK };
-	int r = check_same(x, c, folder, &unused);
+	int r = check_same(x, c, b->records, &unused);
 
 	if (r == 0 && build_is_ready(&x->record))
 		return 0;
 	*err = unused.code == ERROR_ALREADY_EXISTS ? unused : x->missing;
+	if (r == 0)
+		undo(c, b, &x->trash.is_used, err);
 	return -ENOENT;
 }
 
 static int create_work(struct nfs_client *c, void *data, struct error *err)
 {
-	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	struct archiving *x = data;
+	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	const struct owner_question others = { .snapshot = x->id.subdir, .scope = OWNER_VOLUMES };
 	struct build b = { .key = x->id.subdir,
 			   .path = x->id.subdir,
@@ -337,7 +343,7 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 			   .fill = fill,
 			   .describe = put_now,
 			   .data = x };
-	bool is_ours = true;
+	bool created, is_ours;
 	int r;
 
 	snapshot_work_key(work_key, x->id.subdir);
@@ -346,8 +352,9 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 	if (r < 0)
 		return r;
 	if (x->missing.code != ERROR_OK)
-		return answer_without_source(x, c, b.records, err);
+		return answer_without_source(x, c, &b, err);
 	r = record_create(c, b.records, b.key, &x->record, err);
+	is_ours = created = r == 0;
 	if (r == 0) {
 		r = snapshot_finish_deletions(c, x->id.subdir, err);
 		if (r == 0)
@@ -363,8 +370,9 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 	if (r == 0)
 		r = check_still_there(x, c, b.records, err);
 	x->trash.is_used = x->trash.is_used || b.trashed;
-	if (r < 0 && is_ours)
-		undo(c, &b, err);
+	/* One that is finished keeps its record. */
+	if (r < 0 && is_ours && (created || !build_is_ready(&x->record)))
+		undo(c, &b, &x->trash.is_used, err);
 	return r;
 }
 
@@ -424,6 +432,9 @@ static int create(struct archiving *x, struct error *err)
 	if (r < 0)
 		return r;
 	r = csi_with_owner(x->driver, &x->export, &owner, create_work, x, err);
+	if (r < 0)
+		csi_check_final(x->driver, &x->export, &owner, NFS_FOLDER_SNAPSHOTS, x->id.subdir,
+				err);
 	csi_purge(x->driver, &x->trash);
 	return r;
 }

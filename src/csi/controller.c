@@ -90,6 +90,8 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 		return r;
 	p->source.make = make;
 	r = csi_with_owner(driver, &x->export, &x->params.owner, create_work, p, err);
+	if (r < 0)
+		csi_check_final(driver, &x->export, &x->params.owner, NFS_FOLDER_VOLUMES, x->key, err);
 	csi_purge(driver, &p->trash);
 	return r;
 }

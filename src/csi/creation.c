@@ -210,6 +210,13 @@ static int put_claim(struct creation *x)
 			  exclusive ? VOLUME_CLAIM_EXCLUSIVE : VOLUME_CLAIM_SHARED);
 }
 
+static int compare_pairs(const void *a, const void *b)
+{
+	const struct record_pair *one = a, *other = b;
+
+	return strcmp(one->key, other->key);
+}
+
 static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, int64_t size,
 		    struct error *err)
 {
@@ -218,6 +225,7 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 	cleanup_free char *id = creation_volume_id(x);
 	struct record *rec = &x->record;
 	char number[32], mode[8];
+	size_t first;
 	int r;
 
 	(void)snprintf(number, sizeof(number), "%" PRId64, size);
@@ -237,8 +245,12 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 		r = put_claim(x);
 	if (r == 0)
 		r = put_way(x);
+	first = rec->n;
 	if (r == 0)
 		r = put_contexts(x, &map, dir);
+	/* A retry has the map in any order, and its record is to be the same. */
+	if (r == 0)
+		qsort(rec->pairs + first, rec->n - first, sizeof(*rec->pairs), compare_pairs);
 	return r < 0 ? error_oom(err) : 0;
 }
 

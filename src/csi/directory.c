@@ -209,6 +209,13 @@ int directory_find(struct nfs_client *c, const char *path, struct directory_plac
 	return check_not_own(c, ret, path, strlen(path), err);
 }
 
+bool directory_is_anothers(struct nfs_client *c, const struct nfs_handle *dir)
+{
+	struct nfs_attr attr;
+
+	return nfs_getattr(c, dir, &attr) == 0 && (!attr.has_owner || attr.uid != c->export.uid);
+}
+
 /* -------- file systems within the share -------- */
 
 /* All of the attributes, which a LOOKUP of version 4 does not bring. */
@@ -411,17 +418,24 @@ static int check_found(struct nfs_client *c, const char *path, const struct dire
 	return r <= 0 ? r : owner_refuse(c, path, &owner, wish->others->volume, err);
 }
 
-void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish)
+void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		      struct error *err)
 {
 	struct owner_question q = *wish->others;
 	struct error unused = { .code = ERROR_OK };
 	struct directory_place place;
 	struct owner owner;
+	int r;
 
 	q.scope = OWNER_VOLUMES;
-	if (owner_find(c, path, &q, &owner, &unused) == 0 &&
-	    directory_locate(c, path, &place, &unused) == 0)
-		(void)nfs_rmdir(c, &place.parent, place.base);
+	r = owner_find(c, path, &q, &owner, &unused);
+	if (r == 0)
+		r = directory_locate(c, path, &place, &unused);
+	if (r == 0)
+		r = nfs_rmdir(c, &place.parent, place.base);
+	if (r < 0 && r != -ENOENT && r != -ENOTEMPTY && r != -EEXIST && err != NULL &&
+	    error_is_final(err->code))
+		err->code = ERROR_ABORTED;
 }
 
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
@@ -451,7 +465,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	else
 		r = set_attributes(c, path, &handle, &attr, mode, found, &wish->owner, err);
 	if (r < 0 && !found)
-		directory_unmake(c, path, wish); /* the request fails as a whole */
+		directory_unmake(c, path, wish, err); /* the request fails as a whole */
 	*ret_made = r == 0 && !found;
 	return r;
 }
@@ -682,6 +696,15 @@ int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)
 	return r < 0 ? nfs_error_set(err, c, r, "looking up '%s'", path) : 0;
 }
 
+static bool is_anothers_parent(struct nfs_client *c, const struct directory_place *place)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+
+	return nfs_lookup(c, &place->parent, place->base, &handle, &attr) == 0 &&
+	       (directory_is_anothers(c, &handle) || directory_is_anothers(c, &place->parent));
+}
+
 /* Returns 1 when the directory went, or had gone before, and 0 when it has to stay. */
 static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
 			 struct error *err)
@@ -705,12 +728,14 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	if (r != 0)
 		return r < 0 ? r : 0; /* a volume has made it its own since */
 	r = directory_locate(c, path, &place, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
 	if (r == 0)
 		r = nfs_rmdir(c, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
 	/* Another identity made it for an earlier volume: it stays, empty. */
-	if (r == -EACCES || r == -EPERM)
+	if ((r == -EACCES || r == -EPERM) && is_anothers_parent(c, &place))
 		return 0;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "removing directory '%s'", path);

@@ -45,6 +45,9 @@ int directory_locate(struct nfs_client *c, const char *path, struct directory_pl
 int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
 		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err);
 
+/* Whether it belongs to another identity than the client's: it may never be ours to remove. */
+bool directory_is_anothers(struct nfs_client *c, const struct nfs_handle *dir);
+
 /* FAILED_PRECONDITION for a rename that the server does not do: -EXDEV. */
 int directory_apart(struct nfs_client *c, const char *path, struct error *err);
 
@@ -71,14 +74,19 @@ struct directory_wish {
 
 /*
  * Makes the directory at path, with parents, or finds it. Errors: FAILED_PRECONDITION where one is
- * there, or is not, against the wish, otherwise as nfs_error_set(). What was made is gone after one.
+ * there, or is not, against the wish, otherwise as nfs_error_set(). What was made is gone after one that is
+ * final.
  * *ret_made tells whether it was made just now.
  */
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
 		   bool *ret_made, struct error *err);
 
-/* Takes back what directory_make() has made, unless somebody has it since, or something is in it. */
-void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish);
+/*
+ * Takes back what directory_make() has made, unless somebody has it since, or something is in it, after the
+ * error in err. Where that fails, the error becomes ABORTED: a CO has to come back for it.
+ */
+void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		      struct error *err);
 
 /*
  * Removes the directory at place: at once when it is empty, else by a move into the trash under a

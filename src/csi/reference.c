@@ -111,6 +111,45 @@ int csi_with_owner(const struct csi_driver *driver, const struct nfs_export *e,
 	return r;
 }
 
+struct look {
+	enum nfs_folder folder;
+	const char *key;
+	bool begun;
+};
+
+static int look_for_record(struct nfs_client *c, void *data, struct error *err)
+{
+	const struct nfs_handle *folder;
+	struct look *look = data;
+	int r;
+
+	r = nfs_state_folder(c, look->folder, false, &folder, err);
+	if (r == 0)
+		r = record_is_begun(c, folder, look->key, err);
+	look->begun = r > 0;
+	return r == -ENOENT || r > 0 ? 0 : r;
+}
+
+void csi_check_final(const struct csi_driver *driver, const struct nfs_export *e,
+		     const struct volume_owner *owner, enum nfs_folder folder, const char *key,
+		     struct error *err)
+{
+	struct look look = { .folder = folder, .key = key };
+	struct error second = { .code = ERROR_OK };
+	int r;
+
+	if (err->sys == 0 || !error_is_final(err->code))
+		return;
+	r = csi_with_owner(driver, e, owner, look_for_record, &look, &second);
+	if (r == 0 && !look.begun)
+		return;
+	/* Where there is not even a client, the server has refused the share: nobody waits for that to change. */
+	if (r < 0 && second.code == err->code && second.sys == err->sys &&
+	    strcmp(second.msg, err->msg) == 0)
+		return;
+	err->code = ERROR_ABORTED;
+}
+
 struct volume_work {
 	struct reference *ref;
 	csi_volume_fn work;

@@ -15,6 +15,7 @@
 #include "csi/services.h"
 #include "csi/volume_id.h"
 #include "nfs/record.h"
+#include "nfs/state.h"
 
 struct reference {
 	struct volume_id id;
@@ -66,6 +67,16 @@ int csi_with_reader(const struct csi_driver *driver, struct nfs_export *e, csi_w
  */
 int csi_with_owner(const struct csi_driver *driver, const struct nfs_export *e,
 		   const struct volume_owner *owner, csi_work_fn work, void *data, struct error *err);
+
+/*
+ * A CO may forget what it asked for after a final code, so nothing of it may be there: where the record of
+ * that key in that folder is, or its draft, or nobody can tell, the code becomes ABORTED. The attempt that
+ * failed need not have made it; one before it may have, that was killed, or could not take back what it
+ * did. A refusal of the driver's own (no sys) is left alone: it knows what is there. Worker threads; blocks.
+ */
+void csi_check_final(const struct csi_driver *driver, const struct nfs_export *e,
+		     const struct volume_owner *owner, enum nfs_folder folder, const char *key,
+		     struct error *err);
 
 /* Something to do with a volume, whose record has been read. */
 typedef int (*csi_volume_fn)(struct nfs_client *c, struct reference *ref, void *data,

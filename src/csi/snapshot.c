@@ -300,7 +300,7 @@ static int remove_work(struct nfs_client *c, void *data, struct error *err)
 	/* Of versions before this one. */
 	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
 	if (r == 0)
-		r = record_forget_draft(c, folder, t.key, err);
+		r = record_forget_draft(c, folder, t.key, NULL, err);
 	if (r == 0)
 		r = record_forget(c, folder, t.key, err);
 	return r == -ENOENT ? 0 : r;

@@ -45,7 +45,7 @@ static int read_again(struct nfs_client *c, struct tombstone *t, const struct nf
 
 	record_done(&t->record);
 	r = record_read_buried(c, records, t->key, busy, t->name, &t->record, err);
-	return r < 0 || !can_have_record(t) ? r : record_forget_draft(c, records, t->key, err);
+	return r < 0 || !can_have_record(t) ? r : record_forget_draft(c, records, t->key, &t->record, err);
 }
 
 /* A full share has to be emptied, if need be without other replicas knowing of it. */
@@ -65,13 +65,14 @@ static int bury(struct nfs_client *c, struct tombstone *t, const struct nfs_hand
 	const struct nfs_handle *busy;
 	int r;
 
-	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
-	if (r < 0)
-		return r;
 	if (t->name[0] == '\0')
 		note_name(t->name, t->kind, t->dir);
-	r = record_bury(c, records, t->key, busy, t->name, err);
-	return r < 0 ? r : read_again(c, t, records, busy, err);
+	r = nfs_state_folder(c, NFS_FOLDER_BUSY, true, &busy, err);
+	if (r == 0)
+		r = record_bury(c, records, t->key, busy, t->name, err);
+	/* Once it is set, it is there, whatever there is no room for. */
+	r = go_without(t, r, err);
+	return r < 0 || t->no_room ? r : read_again(c, t, records, busy, err);
 }
 
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
@@ -82,7 +83,7 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	r = folder_of(c, t, false, &records, err);
 	if (r < 0)
 		return r;
-	r = go_without(t, bury(c, t, records, err), err);
+	r = bury(c, t, records, err);
 	if (r < 0 || !t->no_room)
 		return r;
 	record_done(&t->record);
@@ -314,7 +315,7 @@ static int remove_record(struct nfs_client *c, const struct tombstone *t, struct
 		return 0;
 	r = folder_of(c, t, false, &records, err);
 	if (r == 0)
-		r = record_forget_draft(c, records, t->key, err);
+		r = record_forget_draft(c, records, t->key, NULL, err);
 	if (r == 0)
 		r = record_remove(c, records, t->key, &t->record, err);
 	return r == -ENOENT ? 0 : r;

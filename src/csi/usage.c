@@ -75,8 +75,13 @@ static int take_note(struct nfs_client *c, const struct nfs_handle *folder, cons
 	r = nfs_remove(c, &users, key);
 	if (r < 0 && r != -ENOENT)
 		return failed(c, r, dir, err);
-	(void)nfs_rmdir(c, folder, name); /* the last user takes it along; others keep it */
-	return 0;
+	r = nfs_rmdir(c, folder, name); /* the last user takes it along; others keep it */
+	if (r == 0 || r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
+		return 0;
+	/* Another identity's stays, empty: nothing else can remove it. */
+	if ((r == -EACCES || r == -EPERM) && directory_is_anothers(c, &users))
+		return 0;
+	return failed(c, r, dir, err);
 }
 
 /* One note for the directory alone, and one for it and each directory above. */

@@ -215,15 +215,6 @@ static int remove_unused_parts(struct nfs_client *c, const struct nfs_handle *di
 	return r < 0 ? r : 0;
 }
 
-/* Of a record that did not come to be. */
-static void drop_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		       const struct split *mine)
-{
-	struct error ignored = { .code = ERROR_OK };
-
-	(void)remove_unused_parts(c, dir, key, mine, &ignored);
-}
-
 /*
  * A record that is being removed and has parts is first renamed, so that it is gone at once and what
  * is left can still be found: by the retry of the removal, or by a new record of that name, whose
@@ -234,8 +225,9 @@ static void grave_name(char name[PART_NAME_SIZE], const char *key)
 	(void)snprintf(name, PART_NAME_SIZE, "%s~removed", key);
 }
 
+/* keep: the hash of parts that are still needed, of a record that was buried; 0: none. */
 static int finish_removal(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			  struct error *err)
+			  uint64_t keep, struct error *err)
 {
 	cleanup_record struct record head = { .n = 0 };
 	struct split s = { 0, 0 };
@@ -249,25 +241,38 @@ static int finish_removal(struct nfs_client *c, const struct nfs_handle *dir, co
 	if (r < 0)
 		return r;
 	/* A new record of the same text has the same parts. */
-	r = remove_unused_parts(c, dir, key, &s, err);
+	if (keep == 0 || s.hash != keep)
+		r = remove_unused_parts(c, dir, key, &s, err);
 	if (r < 0)
 		return r;
 	r = nfs_remove(c, dir, grave);
 	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
 }
 
-int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		  const struct record *rec, struct error *err)
+/* A replacement that was cut short has left the parts of the record before it, and its grave. */
+static int make_grave(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      const struct nfs_handle *from, const char *name, const struct record *rec,
+		      struct error *err)
 {
 	char grave[PART_NAME_SIZE];
 	int r;
 
+	r = finish_removal(c, dir, key, rec->hash, err);
+	if (r < 0)
+		return r;
+	grave_name(grave, key);
+	r = nfs_rename(c, from, name, dir, grave);
+	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
+}
+
+int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		  const struct record *rec, struct error *err)
+{
+	int r;
+
 	if (rec != NULL && rec->parts > 0) {
-		grave_name(grave, key);
-		r = nfs_rename(c, dir, key, dir, grave);
-		if (r < 0 && r != -ENOENT)
-			return link_failed(c, r, "removing", key, err);
-		return finish_removal(c, dir, key, err);
+		r = make_grave(c, dir, key, dir, key, rec, err);
+		return r < 0 ? r : finish_removal(c, dir, key, 0, err);
 	}
 	r = nfs_remove(c, dir, key);
 	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
@@ -292,7 +297,6 @@ int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 			 const struct nfs_handle *in, const char *name, const struct record *rec,
 			 struct error *err)
 {
-	char grave[PART_NAME_SIZE];
 	int r;
 
 	if (rec->parts == 0) {
@@ -300,17 +304,14 @@ int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 		return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
 	}
 	/* What has lost a part already could not be read there by a retry. */
-	grave_name(grave, key);
-	r = nfs_rename(c, in, name, dir, grave);
-	if (r < 0 && r != -ENOENT)
-		return link_failed(c, r, "removing", key, err);
-	return finish_removal(c, dir, key, err);
+	r = make_grave(c, dir, key, in, name, rec, err);
+	return r < 0 ? r : finish_removal(c, dir, key, 0, err);
 }
 
 int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct error *err)
 {
-	return finish_removal(c, dir, key, err);
+	return finish_removal(c, dir, key, 0, err);
 }
 
 /* -------- writing -------- */
@@ -345,30 +346,222 @@ static int encode_to_fit(const struct record *rec, char **ret, struct error *err
 	return r < 0 ? error_oom(err) : 0;
 }
 
+/* -------- drafts -------- */
+
+static void draft_name(char ret[PART_NAME_SIZE], const char *key)
+{
+	(void)snprintf(ret, PART_NAME_SIZE, "%s~new", key);
+}
+
+/*
+ * Removes a draft, and before it the parts that were written for it. It may tell nobody and nothing: then
+ * it has none.
+ */
+static int remove_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			const struct split *s, struct error *err)
+{
+	char draft[PART_NAME_SIZE];
+	int r = 0;
+
+	if (s->parts > 0)
+		r = remove_unused_parts(c, dir, key, s, err);
+	if (r < 0)
+		return r;
+	draft_name(draft, key);
+	r = nfs_remove(c, dir, draft);
+	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", draft, err) : 0;
+}
+
+/* What the draft says: 1, or 0 where there is none. What is no record says nothing. */
+static int read_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      struct record *ret, struct split *ret_split, char link[NFS_LINK_MAX + 1],
+		      struct error *err)
+{
+	char draft[PART_NAME_SIZE];
+	int r;
+
+	draft_name(draft, key);
+	link[0] = '\0';
+	r = nfs_readlink(c, dir, draft, link);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 && r != -EINVAL)
+		return link_failed(c, r, "reading", draft, err);
+	if (r < 0)
+		link[0] = '\0';
+	if (r == 0 && record_decode(ret, link) == 0 && split_of(ret, ret_split) < 0)
+		*ret_split = (struct split){ 0, 0 };
+	return 1;
+}
+
+int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			const struct record *buried, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	char link[NFS_LINK_MAX + 1];
+	struct split s = { 0, 0 };
+	int r;
+
+	r = read_draft(c, dir, key, &rec, &s, link, err);
+	/* A creation that was cut short may have left it beside the record that it made. */
+	if (buried != NULL && buried->parts > 0 && s.hash == buried->hash)
+		s.parts = 0;
+	return r <= 0 ? r : remove_draft(c, dir, key, &s, err);
+}
+
+int record_is_begun(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		    struct error *err)
+{
+	char draft[PART_NAME_SIZE];
+	int r;
+
+	r = record_is_there(c, dir, key, err);
+	if (r != 0)
+		return r;
+	draft_name(draft, key);
+	return record_is_there(c, dir, draft, err);
+}
+
+static int is_busy(struct nfs_client *c, const char *key, struct error *err)
+{
+	(void)error_set(err, ERROR_ABORTED,
+			"another controller is changing record '%s' on %s:%s; try again", key,
+			c->export.server, c->export.share);
+	return -EAGAIN;
+}
+
+/* Whether the draft is of a creation that had nothing more to do than to remove it. */
+static int is_done(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		   const struct split *draft, struct error *err)
+{
+	cleanup_record struct record head = { .n = 0 };
+	struct split s = { 0, 0 };
+	int r;
+
+	if (draft->parts == 0)
+		return 0;
+	r = read_head(c, dir, key, key, &head, &s, err);
+	return r < 0 && r != -ENOENT ? r : r > 0 && s.hash == draft->hash;
+}
+
+/*
+ * The draft that is there. Of this process, no other call works on the record: it is of one that was cut
+ * short, or of the process before this one. Another replica's counts for as long as that may be alive. One
+ * that tells nobody is of a version before this one, which takes what it finds for a crash's, too.
+ */
+static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			   struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	char link[NFS_LINK_MAX + 1];
+	cleanup_buf struct buf seen = { 0 };
+	struct split s = { 0, 0 };
+	const char *by;
+	int r;
+
+	r = read_draft(c, dir, key, &rec, &s, link, err);
+	if (r > 0)
+		r = is_done(c, dir, key, &s, err);
+	if (r != 0 || link[0] == '\0')
+		return r < 0 ? r : remove_draft(c, dir, key, &s, err);
+	by = record_get(&rec, RECORD_KEY_BY);
+	if (buf_printf(&seen, "%s~new=%s", key, link) < 0)
+		return error_oom(err);
+	if (by != NULL && !nfs_holder_is_own(by) &&
+	    !nfs_holder_is_dead(c->export.server, c->export.share, seen.data))
+		return is_busy(c, key, err);
+	return remove_draft(c, dir, key, &s, err);
+}
+
+static int put_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		     const char *text, struct error *err)
+{
+	char draft[PART_NAME_SIZE];
+	int r;
+
+	draft_name(draft, key);
+	r = nfs_symlink(c, dir, draft, text);
+	if (r == -EEXIST) {
+		r = take_draft_over(c, dir, key, err);
+		if (r < 0)
+			return r;
+		r = nfs_symlink(c, dir, draft, text);
+	}
+	if (r == -EEXIST)
+		return is_busy(c, key, err);
+	return r < 0 ? link_failed(c, r, "writing", key, err) : 0;
+}
+
+/*
+ * Takes one's own draft back, with its parts, after a failure. Where that fails too the next attempt finds
+ * it, and a CO has to come back for it.
+ */
+static void withdraw(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		     const struct split *s, struct error *err)
+{
+	struct error second = { .code = ERROR_OK };
+
+	if (remove_draft(c, dir, key, s, &second) < 0 && err != NULL && error_is_final(err->code))
+		err->code = ERROR_ABORTED;
+}
+
+/* -------- creating -------- */
+
+/* The record is there: -EEXIST, and what is left of a call that made or replaced it, and was cut short, goes. */
+static int tidy(struct nfs_client *c, const struct nfs_handle *dir, const char *key, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	char link[NFS_LINK_MAX + 1];
+	struct split s = { 0, 0 };
+	int r;
+
+	r = finish_removal(c, dir, key, 0, err);
+	if (r == 0)
+		r = read_draft(c, dir, key, &rec, &s, link, err);
+	if (r > 0)
+		r = is_done(c, dir, key, &s, err);
+	if (r > 0)
+		r = remove_draft(c, dir, key, &s, err);
+	return r < 0 ? r : -EEXIST;
+}
+
+/* The draft goes before the parts: by it the next attempt finds them, whatever its own text is. */
 static int create_split(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			const char *text, struct record *rec, struct error *err)
 {
+	char head[RECORD_LINK_BYTES + 1], draft[RECORD_LINK_BYTES + 1], tag[NFS_HOLDER_TAG_MAX];
 	const struct split s = split_for(text);
-	char head[RECORD_LINK_BYTES + 1];
 	int r;
 
-	r = finish_removal(c, dir, key, err);
-	if (r == 0)
-		r = write_parts(c, dir, key, text, &s, err);
-	if (r < 0) {
-		drop_parts(c, dir, key, &s);
+	r = record_is_there(c, dir, key, err);
+	if (r != 0)
+		return r < 0 ? r : tidy(c, dir, key, err);
+	r = finish_removal(c, dir, key, 0, err);
+	if (r < 0)
 		return r;
-	}
+	nfs_holder_tag(tag);
+	format_head(draft, &s, tag);
 	format_head(head, &s, NULL);
-	r = nfs_symlink(c, dir, key, head);
+	r = put_draft(c, dir, key, draft, err);
+	if (r < 0)
+		return r;
+	r = write_parts(c, dir, key, text, &s, err);
+	if (r == 0) {
+		r = nfs_symlink(c, dir, key, head);
+		if (r < 0 && r != -EEXIST)
+			r = link_failed(c, r, "writing", key, err);
+	}
 	if (r < 0) {
-		drop_parts(c, dir, key, &s);
-		return r != -EEXIST ? link_failed(c, r, "writing", key, err) : r;
+		withdraw(c, dir, key, &s, err);
+		return r;
 	}
 	rec->parts = s.parts;
 	rec->hash = s.hash;
 	rec->base = str_hash(head, strlen(head));
-	return 0;
+	r = remove_draft(c, dir, key, &s, err);
+	if (r < 0 && err != NULL && error_is_final(err->code))
+		err->code = ERROR_ABORTED; /* the next attempt finds the record */
+	return r;
 }
 
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
@@ -390,81 +583,6 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 
 /* -------- replacing -------- */
 
-static void draft_name(char ret[PART_NAME_SIZE], const char *key)
-{
-	(void)snprintf(ret, PART_NAME_SIZE, "%s~new", key);
-}
-
-int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			struct error *err)
-{
-	char draft[PART_NAME_SIZE];
-	int r;
-
-	draft_name(draft, key);
-	r = nfs_remove(c, dir, draft);
-	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", draft, err) : 0;
-}
-
-static int is_busy(struct nfs_client *c, const char *key, struct error *err)
-{
-	(void)error_set(err, ERROR_ABORTED,
-			"another controller is changing record '%s' on %s:%s; try again", key,
-			c->export.server, c->export.share);
-	return -EAGAIN;
-}
-
-/*
- * The draft that is there. Of this process, no other call works on the record: it is of one that was cut
- * short, or of the process before this one. Another replica's counts for as long as that may be alive. One
- * that tells nobody is of a version before this one, which takes what it finds for a crash's, too.
- */
-static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			   const char *draft, struct error *err)
-{
-	cleanup_record struct record rec = { .n = 0 };
-	char link[NFS_LINK_MAX + 1];
-	cleanup_buf struct buf seen = { 0 };
-	const char *by;
-	int r;
-
-	r = nfs_readlink(c, dir, draft, link);
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0 && r != -EINVAL)
-		return link_failed(c, r, "reading", draft, err);
-	if (r == 0)
-		(void)record_decode(&rec, link); /* what is no record tells nobody */
-	else
-		link[0] = '\0';
-	by = record_get(&rec, RECORD_KEY_BY);
-	if (buf_printf(&seen, "%s=%s", draft, link) < 0)
-		return error_oom(err);
-	if (by != NULL && !nfs_holder_is_own(by) &&
-	    !nfs_holder_is_dead(c->export.server, c->export.share, seen.data))
-		return is_busy(c, key, err);
-	return record_forget_draft(c, dir, key, err);
-}
-
-static int put_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		     const char *text, struct error *err)
-{
-	char draft[PART_NAME_SIZE];
-	int r;
-
-	draft_name(draft, key);
-	r = nfs_symlink(c, dir, draft, text);
-	if (r == -EEXIST) {
-		r = take_draft_over(c, dir, key, draft, err);
-		if (r < 0)
-			return r;
-		r = nfs_symlink(c, dir, draft, text);
-	}
-	if (r == -EEXIST)
-		return is_busy(c, key, err);
-	return r < 0 ? link_failed(c, r, "writing", key, err) : 0;
-}
-
 /* Whether the record is still the one that was read: 0, or the error. */
 static int check_base(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		      const struct record *rec, struct error *err)
@@ -480,24 +598,48 @@ static int check_base(struct nfs_client *c, const struct nfs_handle *dir, const 
 	return r == 0 && str_hash(link, strlen(link)) == rec->base ? 0 : is_busy(c, key, err);
 }
 
+/* By the grave the parts of the record that is replaced are found, whoever goes on after a crash. */
+static int mark_old_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			  const struct split *old, struct error *err)
+{
+	char head[RECORD_LINK_BYTES + 1], grave[PART_NAME_SIZE];
+	int r;
+
+	if (old->parts == 0)
+		return 0;
+	r = finish_removal(c, dir, key, 0, err);
+	if (r < 0)
+		return r;
+	grave_name(grave, key);
+	format_head(head, old, NULL);
+	r = nfs_symlink(c, dir, grave, head);
+	return r < 0 && r != -EEXIST ? link_failed(c, r, "writing", key, err) : 0;
+}
+
 /* The draft is looked for by the RENAME itself: where another replica has removed it, nothing is done. */
 static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			     const struct record *rec, const char *text, struct error *err)
+			     const struct record *rec, const char *text, const struct split *s,
+			     struct error *err)
 {
+	const struct split old = { rec->parts, rec->hash };
 	struct error ignored = { .code = ERROR_OK };
 	char draft[PART_NAME_SIZE];
 	int r;
 
-	r = put_draft(c, dir, key, text, err);
+	if (s->parts > 0) {
+		r = write_parts(c, dir, key, text, s, err);
+		if (r < 0)
+			return r;
+	}
+	r = check_base(c, dir, key, rec, err);
+	if (r == 0)
+		r = mark_old_parts(c, dir, key, &old, err);
 	if (r < 0)
 		return r;
 	draft_name(draft, key);
-	r = check_base(c, dir, key, rec, err);
-	if (r < 0) {
-		(void)record_forget_draft(c, dir, key, &ignored);
-		return r;
-	}
 	r = nfs_rename(c, dir, draft, dir, key);
+	if (r < 0 && old.parts > 0)
+		(void)finish_removal(c, dir, key, 0, &ignored); /* which is of the record that stays */
 	if (r == -ENOENT)
 		return is_busy(c, key, err);
 	return r < 0 ? link_failed(c, r, "writing", key, err) : 0;
@@ -506,14 +648,14 @@ static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir,
 int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		   struct record *rec, struct error *err)
 {
-	const struct split old = { rec->parts, rec->hash };
+	const uint64_t old_parts = rec->parts;
 	char head[RECORD_LINK_BYTES + 1], tag[NFS_HOLDER_TAG_MAX];
 	struct split s = { 0, 0 };
 	cleanup_free char *text = NULL;
 	const char *link;
 	int r;
 
-	nfs_holder_tag(tag);
+	nfs_holder_tag(tag); /* no two texts are the same */
 	if (record_set(rec, RECORD_KEY_BY, tag) < 0)
 		return error_oom(err);
 	r = encode_to_fit(rec, &text, err);
@@ -522,21 +664,23 @@ int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const cha
 	link = text;
 	if (strlen(text) > RECORD_LINK_BYTES) {
 		s = split_for(text);
-		r = write_parts(c, dir, key, text, &s, err);
-		if (r < 0)
-			return r;
 		format_head(head, &s, tag);
 		link = head;
 	}
-	r = rename_into_place(c, dir, key, rec, link, err);
+	r = put_draft(c, dir, key, link, err);
+	if (r < 0)
+		return r;
+	r = rename_into_place(c, dir, key, rec, text, &s, err);
 	if (r < 0) {
-		if (s.parts > 0)
-			drop_parts(c, dir, key, &s);
+		withdraw(c, dir, key, &s, err);
 		return r;
 	}
 	rec->parts = s.parts;
 	rec->hash = s.hash;
 	rec->base = str_hash(link, strlen(link));
 	/* What stays of the old one means nothing without its link. */
-	return old.parts > 0 && old.hash != s.hash ? remove_parts(c, dir, key, &old, err) : 0;
+	r = old_parts > 0 ? finish_removal(c, dir, key, 0, err) : 0;
+	if (r < 0 && err != NULL && error_is_final(err->code))
+		err->code = ERROR_ABORTED; /* the record is there, and there is something left to do */
+	return r;
 }

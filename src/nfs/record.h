@@ -7,7 +7,11 @@
  * call in NFSv3 and NFSv4 alike, and "ls -l" shows it. The text is a list of key=value, first of
  * them the version ("v=1"), separated by ';', with every other byte than letters, digits and
  * -_.,:/+@ written as %XX. A text over RECORD_LINK_BYTES goes on in further links, whose names hold
- * a hash of the whole text: writers of the same name never mix their parts.
+ * a hash of the whole text: writers of the same name never mix their parts. Parts that no record leads to
+ * yet, or any more, can be found nevertheless, by one link each that says what they are:
+ *
+ *   <key>~new       the draft: of a record that is being created, when it has parts, or replaced
+ *   <key>~removed   the grave: of a record that is being removed or replaced, when it has parts
  *
  * Readers keep keys that they do not know. Not shared between threads.
  */
@@ -54,7 +58,8 @@ int record_decode(struct record *ret, const char *text);
 
 /*
  * Creates the record under a key, exclusively: -EEXIST, unreported, where there is one. Everything
- * else is reported. On success rec knows its parts, for record_remove().
+ * else is reported: ABORTED also where another replica is creating it, or something stays behind. On
+ * success rec knows its parts, for record_remove().
  */
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct record *rec, struct error *err);
@@ -109,12 +114,17 @@ int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 			 struct error *err);
 
 /*
- * Removes the draft of a replacement, which cannot be finished then: one that was cut short, or that
- * another replica is about to make. After the record itself has gone, so that no new one is begun. 0 too
- * where there is none. Errors are reported.
+ * Removes the draft of a creation or a replacement, with its parts; that cannot be finished then: one that
+ * was cut short, or that another replica is about to make. After the record itself has gone, so that no new
+ * one is begun. buried, which may be NULL, is the record where it was moved: its parts stay. 0 too where
+ * there is none. Errors are reported.
  */
 int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			struct error *err);
+			const struct record *buried, struct error *err);
+
+/* Whether there is a record, or the draft of one. 1, 0, or a negative errno. */
+int record_is_begun(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		    struct error *err);
 
 void record_done(struct record *rec);
 #define cleanup_record __attribute__((cleanup(record_done)))

@@ -348,6 +348,77 @@ START_TEST(test_share_refused)
 }
 END_TEST
 
+/* What is there under names of k, without its draft, grave and parts of no record: "k", and its parts. */
+static void check_links(const char *row, struct fake_nfs *f, struct nfs_client *c)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	cleanup_free char *list = fake_nfs_list(f, NULL);
+	struct error err = { .code = ERROR_OK };
+	size_t lines = 0, want = 0;
+	const char *p;
+	int r = record_read(c, &c->root, "k", &rec, &err);
+
+	for (p = list; *p != '\0'; p++)
+		lines += *p == '\n';
+	check_that(row, "whole, or gone", r == 0 || r == -ENOENT);
+	if (r == 0)
+		want = 1 + rec.parts;
+	ck_assert_msg(lines == want, "%s: there should be %zu links: %s", row, want, list);
+}
+
+/*
+ * A process is killed while it creates a record of several links. The next attempt's text may differ, where
+ * a client sends its maps in any order, and so do the names of its parts.
+ */
+START_TEST(test_parts_of_a_killed_creation)
+{
+	unsigned int n, way;
+
+	for (n = 1; n <= 20; n++) {
+		for (way = 0; way < 2; way++) {
+			const struct fake_failure failure = { .nth = n,
+							      .error = -ECONNABORTED,
+							      .after = n % 2 == 1,
+							      .all = true };
+			cleanup_record struct record first = { .n = 0 }, second = { .n = 0 };
+			struct fake_nfs *f = fake_nfs_new();
+			struct nfs_client *c = fake_nfs_connect(f);
+			struct error err = { .code = ERROR_OK };
+			char row[64];
+			int r;
+
+			(void)snprintf(row, sizeof(row), "killed at %u, %s", n,
+				       way == 0 ? "created again" : "deleted");
+			fill(&first, 2500);
+			fill(&second, 2501);
+			fake_nfs_fail(f, &failure);
+			(void)record_create(c, &c->root, "k", &first, &err);
+			fake_nfs_fail(f, NULL);
+			nfs_client_free(c);
+			c = fake_nfs_connect(f);
+			error_clear(&err);
+			if (way == 0) {
+				r = record_create(c, &c->root, "k", &second, &err);
+				check_that(row, "created or there", r == 0 || r == -EEXIST);
+			} else {
+				cleanup_record struct record back = { .n = 0 };
+
+				r = record_read(c, &c->root, "k", &back, &err);
+				check_that(row, "read", r == 0 || r == -ENOENT);
+				check_int(row, "remove",
+					  record_remove(c, &c->root, "k", &back, &err), 0);
+				check_int(row, "draft",
+					  record_forget_draft(c, &c->root, "k", NULL, &err), 0);
+				check_int(row, "grave", record_forget(c, &c->root, "k", &err), 0);
+			}
+			check_links(row, f, c);
+			nfs_client_free(c);
+			fake_nfs_free(f);
+		}
+	}
+}
+END_TEST
+
 /* -------- replacing -------- */
 
 /* A share with a record of that many bytes, which is read. */
@@ -503,6 +574,74 @@ START_TEST(test_replace_changed)
 }
 END_TEST
 
+/* Refused at any operation, a replacement leaves neither parts nor a draft, or says that it has to be repeated. */
+START_TEST(test_parts_of_a_refused_replacement)
+{
+	static const size_t lengths[] = { 10, 2500 };
+	static const int errors[] = { -ENOSPC, -EACCES, -EIO };
+	size_t k, i;
+	unsigned int n;
+
+	for (k = 0; k < ARRAY_SIZE(lengths); k++) {
+		for (i = 0; i < ARRAY_SIZE(errors); i++) {
+			for (n = 1; n <= 20; n++) {
+				const struct fake_failure failure = { .nth = n,
+								      .error = errors[i] };
+				cleanup_record struct record rec = { .n = 0 };
+				struct error err = { .code = ERROR_OK };
+				struct nfs_client *c;
+				struct fake_nfs *f = with_record(lengths[k], &c, &rec);
+				char row[64];
+				int r;
+
+				(void)snprintf(row, sizeof(row), "%zu bytes, operation %u: %d",
+					       lengths[k], n, errors[i]);
+				fake_nfs_fail(f, &failure);
+				r = record_replace(c, &c->root, "k", &rec, &err);
+				fake_nfs_fail(f, NULL);
+				if (r == 0 || error_is_final(err.code))
+					check_links(row, f, c);
+				nfs_client_free(c);
+				fake_nfs_free(f);
+			}
+		}
+	}
+}
+END_TEST
+
+/* Killed at any operation, and then deleted. */
+START_TEST(test_parts_of_a_killed_replacement)
+{
+	unsigned int n;
+
+	for (n = 1; n <= 24; n++) {
+		const struct fake_failure failure = { .nth = n,
+						      .error = -ECONNABORTED,
+						      .after = n % 2 == 1,
+						      .all = true };
+		cleanup_record struct record rec = { .n = 0 }, back = { .n = 0 };
+		struct error err = { .code = ERROR_OK };
+		struct nfs_client *c;
+		struct fake_nfs *f = with_record(2500, &c, &rec);
+		char row[64];
+
+		(void)snprintf(row, sizeof(row), "killed at %u", n);
+		fake_nfs_fail(f, &failure);
+		(void)record_replace(c, &c->root, "k", &rec, &err);
+		fake_nfs_fail(f, NULL);
+		nfs_client_free(c);
+		c = fake_nfs_connect(f);
+		error_clear(&err);
+		check_int(row, "read", record_read(c, &c->root, "k", &back, &err), 0);
+		check_int(row, "remove", record_remove(c, &c->root, "k", &back, &err), 0);
+		check_int(row, "draft", record_forget_draft(c, &c->root, "k", NULL, &err), 0);
+		check_links(row, f, c);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* Killed at each operation, a replacement is the old record or the new one, and the next one works. */
 START_TEST(test_replace_killed)
 {
@@ -549,6 +688,9 @@ int main(void)
 		test_limit,       test_share,         test_share_taken, test_share_damaged,
 		test_share_parts, test_share_refused, test_replace_draft, test_replace_patience,
 		test_replace_changed, test_replace_killed,
+		test_parts_of_a_killed_creation,
+		test_parts_of_a_refused_replacement,
+		test_parts_of_a_killed_replacement,
 	};
 
 	return check_run("record", tests, ARRAY_SIZE(tests));

@@ -553,6 +553,73 @@ START_TEST(test_create)
 }
 END_TEST
 
+/*
+ * A volume whose creation was cut short is asked for again, and the server refuses: that is no end, for the
+ * CO would forget what is there.
+ */
+START_TEST(test_create_refused_after_an_attempt)
+{
+	static const struct {
+		const char *name;
+		int error;
+		unsigned int types;
+	} rows[] = {
+		{ "no space for the record", -ENOSPC, 1U << NFS_OP_SYMLINK },
+		{ "read-only", -EROFS, 1U << NFS_OP_SYMLINK },
+		{ "denied", -EACCES, 1U << NFS_OP_SYMLINK },
+		{ "the folder cannot be looked up", -EACCES, 1U << NFS_OP_LOOKUP },
+	};
+	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_failure failure = {
+			.nth = 1, .error = rows[i].error, .types = rows[i].types, .all = true
+		};
+		cleanup_call struct call call = { .answers = 0 };
+		struct bench b;
+
+		bench_init(&b);
+		fake_nfs_put(b.nfs, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+			     "v=1;name=pvc-1;dir=pvc-1");
+		fake_nfs_put(b.nfs, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_fail(b.nfs, &failure);
+		create_volume(rows[i].name, &b, &in, &call);
+		fake_nfs_fail(b.nfs, NULL);
+		check_error(rows[i].name, &call.req.err, ERROR_ABORTED, NULL);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+/* Clients send maps in any order. The record is the same. */
+START_TEST(test_create_in_any_order)
+{
+	static const struct creation orders[] = {
+		{ "pvc-1", MOUNT, { SRV, "onDelete", "delete", "subDir", "x" }, 10, 0 },
+		{ "pvc-1", MOUNT, { "subDir", "x", "onDelete", "delete", SRV }, 10, 0 },
+	};
+	cleanup_free char *first = NULL;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(orders); i++) {
+		cleanup_call struct call call = { .answers = 0 };
+		cleanup_free char *dump = NULL;
+		struct bench b;
+
+		bench_init(&b);
+		create_volume("order", &b, &orders[i], &call);
+		check_error("order", &call.req.err, ERROR_OK, NULL);
+		dump = fake_nfs_dump(b.nfs, ".csi-nfs/volumes");
+		if (first == NULL)
+			first = steal_ptr(&dump);
+		else
+			check_str("order", "record", strstr(dump, "v=1"), strstr(first, "v=1"));
+		bench_done(&b);
+	}
+}
+END_TEST
+
 START_TEST(test_delete)
 {
 	static const struct {
@@ -1153,6 +1220,8 @@ int main(void)
 		test_unimplemented,   test_identity,
 		test_capabilities,    test_quick,
 		test_create_refused,  test_create,
+		test_create_refused_after_an_attempt,
+		test_create_in_any_order,
 		test_delete,          test_validate,
 		test_unreachable,     test_dead_connection,
 		test_publish_refused, test_publish,

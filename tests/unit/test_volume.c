@@ -877,6 +877,88 @@ START_TEST(test_refused_claimed)
 }
 END_TEST
 
+/* The directory was made, its mode was refused, and so was its removal: a CO has to come back for it. */
+START_TEST(test_directory_that_cannot_be_taken_back)
+{
+	const struct fake_failure failure = {
+		.nth = 1,
+		.error = -EACCES,
+		.all = true,
+		.types = 1U << NFS_OP_SETATTR | 1U << NFS_OP_RMDIR,
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_umask(f, 0077);
+	fake_nfs_fail(f, &failure);
+	check_that("refused", "the call fails", create(f, &flat, 0, &err) < 0);
+	fake_nfs_fail(f, NULL);
+	check_error("refused", &err, ERROR_ABORTED, NULL);
+	check_int("refused", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int("again", "create", create(f, &flat, 0, &err), 0);
+	check_int("again", "delete", delete (f, &flat, &err), 0);
+	check_int("again", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* A deletion is not answered OK while something of it is there, whichever operation the server failed. */
+START_TEST(test_deleted_without_a_rest)
+{
+	static const int errors[] = { -EIO, -EACCES, -ENOSPC };
+	cleanup_free char *clean = NULL;
+	unsigned int total = undisturbed(delete, &nested, &clean), n;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		for (n = 1; n <= total; n++) {
+			const struct fake_failure failure = { .nth = n, .error = errors[i] };
+			struct fake_nfs *f = prepared(delete, &nested);
+			struct error err = { .code = ERROR_OK };
+			char row[64];
+
+			(void)snprintf(row, sizeof(row), "operation %u of %u: %s", n, total,
+				       strerror(-errors[i]));
+			fake_nfs_fail(f, &failure);
+			if (delete (f, &nested, &err) < 0) {
+				fake_nfs_fail(f, NULL);
+				check_int(row, "again", delete (f, &nested, &err), 0);
+			}
+			check_share(row, f, NULL, clean);
+			fake_nfs_free(f);
+		}
+	}
+}
+END_TEST
+
+/* What of a volume is written only if nobody else is at it: another replica makes it just as it is undone. */
+static void made_by_another(struct fake_nfs *f)
+{
+	fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+}
+
+START_TEST(test_undone_while_another_makes_it)
+{
+	const struct fake_failure failure = {
+		.nth = 1, .error = -ENOSPC, .types = 1U << NFS_OP_MKDIR, .all = true
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	struct meanwhile m = { .type = NFS_OP_REMOVE, .name = "pvc-1", .act = made_by_another };
+
+	check_int("folders", "create", create(f, &flat, 0, &err), 0);
+	check_int("folders", "delete", delete (f, &flat, &err), 0);
+	fake_nfs_watch(f, act_once, &m);
+	fake_nfs_fail(f, &failure);
+	check_that("refused", "the call fails", create(f, &flat, 0, &err) < 0);
+	fake_nfs_fail(f, NULL);
+	check_error("refused", &err, ERROR_ABORTED, NULL);
+	check_int("refused", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int("refused", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_DIRECTORY);
+	fake_nfs_free(f);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -909,6 +991,9 @@ int main(void)
 		test_crash_claimed,
 		test_crash_refusing,
 		test_refused_claimed,
+		test_directory_that_cannot_be_taken_back,
+		test_deleted_without_a_rest,
+		test_undone_while_another_makes_it,
 	};
 
 	return check_run("volume", tests, ARRAY_SIZE(tests));
