@@ -270,8 +270,7 @@ static int complete(struct nfs_client *c, const struct nfs_handle *folder, const
 	struct error why = { .code = ERROR_OK };
 	int r;
 
-	if (read == -ENOENT || read == -ESTALE)
-		return 0;
+	/* Of a handle no error says that the record has gone: its name does. */
 	if (read < 0 || record_get(rec, "parts") != NULL) {
 		record_done(rec);
 		r = record_read(c, folder, key, rec, &why);

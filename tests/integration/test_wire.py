@@ -26,7 +26,8 @@ from copies import NOT_FINAL, Trees
 from csi_client import capability
 from driver import Driver
 from servers import Export, Ganesha, wait_for
-from rpc_proxy import COMMIT3, COMMIT4, READDIR3, READDIRPLUS3, WRITE3, WRITE4, Proxy, Trickle
+from rpc_proxy import (COMMIT3, COMMIT4, LOOKUP4, READDIR3, READDIRPLUS3, READLINK3, READLINK4,
+                       WRITE3, WRITE4, Proxy, Trickle)
 
 SLOW = 15  # seconds, more than a server that answers nothing is waited for
 LONG = 45  # seconds, in which a server that is dead has to be found out
@@ -105,7 +106,7 @@ class Small:
 class Wire:
     """Cases of both versions."""
 
-    commit = write = None
+    commit = write = readlink = named = None
 
     def copies_big(self):
         volume = self.clone("copy", self.source("big"), timeout=120)
@@ -121,6 +122,27 @@ class Wire:
     def test_slow_writes(self):
         self.through(delays={self.write: SLOW})
         self.copies_big()
+
+    def test_stale_for_a_moment_while_listing(self):
+        """As after a failover: no volume and no snapshot is missing in a list that answers OK."""
+        self.through()
+        volumes = [self.create("listed-%d" % i).volume_id for i in range(4)]
+        snapshot = self.client.CreateSnapshot(source_volume_id=volumes[0], name="listed",
+                                              secrets=self.secrets).snapshot.snapshot_id
+        for times in (1, 2, 3):
+            self.proxy.stale[self.readlink] = times
+            listed = [e.volume.volume_id for e in self.client.ListVolumes().entries]
+            self.assertEqual([v for v in volumes if v not in listed], [], times)
+        self.proxy.stale[self.named] = 1
+        listed = [e.snapshot.snapshot_id for e in self.client.ListSnapshots().entries]
+        self.assertIn(snapshot, listed)
+        self.proxy.stale.update({self.readlink: 1000, self.named: 1000})
+        for call in (self.client.ListVolumes, self.client.ListSnapshots):
+            self.fails(CODE.UNAVAILABLE, call)
+        self.proxy.stale.clear()
+        self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
+        for volume in volumes:
+            self.delete(volume)
 
     def test_dies_at_work(self):
         """A server that is at work on something slow, and dies over it."""
@@ -165,6 +187,7 @@ class OnVersion3(Wire, Small, Wired, Base):
     version = "3"
     commit = (3, COMMIT3)
     write = (3, WRITE3)
+    readlink = named = (3, READLINK3)
 
     @classmethod
     def plant(cls):
@@ -208,6 +231,8 @@ class OnVersion4(Wire, Wired, Base):
     version = "4"
     commit = (4, COMMIT4)
     write = (4, WRITE4)
+    readlink = (4, READLINK4)
+    named = (4, LOOKUP4)  # what a READLINK by name begins with
 
     @classmethod
     def plant(cls):
