@@ -256,6 +256,8 @@ static int run_pipeline(struct pipeline *p)
 			break;
 	}
 	/* What is in flight writes into the slots. */
+	if (p->in_flight > 0)
+		nfs_client_abort(p->client);
 	while (p->in_flight > 0 && nfs_client_run(p->client) == 0)
 		;
 	return r;

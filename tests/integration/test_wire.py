@@ -27,9 +27,10 @@ from csi_client import capability
 from driver import Driver
 from servers import Export, Ganesha, wait_for
 from rpc_proxy import (COMMIT3, COMMIT4, LOOKUP4, READDIR3, READDIRPLUS3, READLINK3, READLINK4,
-                       WRITE3, WRITE4, Proxy, Trickle)
+                       REMOVE3, REMOVE4, WRITE3, WRITE4, Proxy, Trickle)
 
 SLOW = 15  # seconds, more than a server that answers nothing is waited for
+ENDS = 12  # seconds, more than a driver takes that has been told to end
 LONG = 45  # seconds, in which a server that is dead has to be found out
 SMALL = 4096  # bytes
 MEGABYTE = bytes(range(1, 251)) * 4195  # nowhere zero
@@ -106,7 +107,7 @@ class Small:
 class Wire:
     """Cases of both versions."""
 
-    commit = write = readlink = named = None
+    commit = write = remove = readlink = named = None
 
     def copies_big(self):
         volume = self.clone("copy", self.source("big"), timeout=120)
@@ -160,6 +161,48 @@ class Wire:
                 self.delete(self.until_ok(lambda: self.clone("copy", self.source("big"))).volume_id)
                 self.is_tidy()
 
+    def ends(self, what):
+        """SIGTERM while something waits for the server: kubelet gives 30 s, for all of a pod."""
+        begun = time.monotonic()
+        try:
+            self.assertEqual(self.driver.stop(), 0, what)
+            self.assertLess(time.monotonic() - begun, ENDS, what)
+        finally:
+            self.proxy.mute = False
+            self.proxy.delays = {}
+            self.driver.start()
+
+    def test_ends_while_a_copy_waits(self):
+        for what in ("slow write", "slow commit", "dead server"):
+            with self.subTest(what=what), concurrent.futures.ThreadPoolExecutor(1) as pool:
+                kind = self.commit if what == "slow commit" else self.write
+                self.through(delays={kind: 3600})
+                call = pool.submit(self.clone, "copy", self.source("big"), timeout=120)
+                self.assertTrue(wait_for(lambda kind=kind: self.proxy.counts[kind]))
+                self.proxy.mute = what == "dead server"
+                self.ends(what)
+                self.fails(NOT_FINAL, call.result)
+                self.delete(self.until_ok(lambda: self.clone("copy", self.source("big"))).volume_id)
+                self.is_tidy()
+
+    def test_ends_while_a_purge_waits(self):
+        for what in ("slow removal", "dead server"):
+            with self.subTest(what=what):
+                self.through()
+                volume = self.create("full")
+                for number in range(5000):
+                    with open(self.path("full", str(number)), "wb"):
+                        pass
+                self.delete(volume.volume_id)
+                # The call has removed its notes; from now on it is the purge that removes.
+                before = self.proxy.counts[self.remove]
+                self.proxy.delays = {self.remove: 3600}
+                self.assertTrue(wait_for(lambda n=before: self.proxy.counts[self.remove] > n))
+                self.proxy.mute = what == "dead server"
+                self.ends(what)
+                self.delete(self.until_ok(lambda: self.create("next")).volume_id)
+                self.is_tidy()
+
     def test_replies_that_trickle(self):
         """Half a minute a reply is no answer, though something comes all the time."""
         self.through()
@@ -187,6 +230,7 @@ class OnVersion3(Wire, Small, Wired, Base):
     version = "3"
     commit = (3, COMMIT3)
     write = (3, WRITE3)
+    remove = (3, REMOVE3)
     readlink = named = (3, READLINK3)
 
     @classmethod
@@ -231,6 +275,7 @@ class OnVersion4(Wire, Wired, Base):
     version = "4"
     commit = (4, COMMIT4)
     write = (4, WRITE4)
+    remove = (4, REMOVE4)
     readlink = (4, READLINK4)
     named = (4, LOOKUP4)  # what a READLINK by name begins with
 
