@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdnoreturn.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,7 +31,8 @@
 #define WORKERS "48"
 
 /* How long calls may go on after SIGTERM: kubelet waits 30 s before it kills. */
-#define SHUTDOWN_GRACE_MS 20000
+#define SHUTDOWN_GRACE_MS 5000 /* for calls that are on their way */
+#define PURGER_GRACE_MS 1000 /* and then for the purger, which has stopped with them */
 
 #define SWEEP_INTERVAL_MS 30000
 
@@ -215,6 +217,8 @@ static void on_signal(uv_signal_t *handle, int signum)
 		return;
 	app->stopping = true;
 	atomic_store(&app->end_work, true);
+	if (app->driver.purger != NULL)
+		(void)purger_stop(app->driver.purger, 0); /* serve() waits for it */
 	log_info("Stopping", LOG_NUM("signal", signum));
 	grpc_server_shutdown(app->server, SHUTDOWN_GRACE_MS, on_stopped, app);
 }
@@ -265,6 +269,13 @@ static int listen_on(struct app *app, const char *path, struct error *err)
 	return r < 0 ? r : grpc_server_listen(app->server, path, err);
 }
 
+/* Threads that wait for a server cannot be joined. */
+static noreturn void leave_at_once(const char *why)
+{
+	log_warn(why);
+	_exit(EXIT_SUCCESS);
+}
+
 static int serve(struct app *app, struct error *err)
 {
 	cleanup_free char *path = NULL;
@@ -289,11 +300,11 @@ static int serve(struct app *app, struct error *err)
 	(void)uv_run(&app->loop, UV_RUN_DEFAULT); /* until on_stopped() */
 	grpc_server_free(app->server);
 	(void)uv_run(&app->loop, UV_RUN_NOWAIT); /* for the callbacks of what was closed */
-	if (uv_loop_close(&app->loop) < 0) {
-		/* Their clients are gone and the grace is over; the next process goes on with it. */
-		log_warn("Stopped with calls that still wait for a server");
-		_exit(EXIT_SUCCESS);
-	}
+	/* The grace is over; the next process goes on with it, as after a crash. */
+	if (uv_loop_close(&app->loop) < 0)
+		leave_at_once("Stopped with calls that still wait for a server");
+	if (app->driver.purger != NULL && !purger_stop(app->driver.purger, PURGER_GRACE_MS))
+		leave_at_once("Stopped while a deletion still waits for a server");
 	done_driver(app);
 	log_info("Stopped");
 	return 0;

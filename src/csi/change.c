@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
+#include "base/mode.h"
 #include "csi/directory.h"
 #include "csi/note.h"
 #include "csi/owner.h"
@@ -193,13 +194,15 @@ static struct nfs_change change_of(const struct volume_params *changes, const st
 	};
 	bool known = attr->has_owner;
 
+	if (attr->has_mode)
+		change.mode = mode_for_existing(changes->mode, attr->mode);
 	change.has_uid = changes->owner.has_uid && !(known && attr->uid == change.uid);
 	change.has_gid = changes->owner.has_gid && !(known && attr->gid == change.gid);
 	change.has_mode = (changes->given & MUTABLE_MODE) && changes->mode != 0 &&
 			  !(attr->has_mode && attr->mode == change.mode);
 	/* chown(2) on the server drops setuid and setgid. */
 	if ((change.has_uid || change.has_gid) && !change.has_mode && attr->has_mode) {
-		change.has_mode = (attr->mode & 07000) != 0;
+		change.has_mode = (attr->mode & MODE_SPECIAL) != 0;
 		change.mode = attr->mode;
 	}
 	*ret_old = (struct nfs_change){

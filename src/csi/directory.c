@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mode.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
@@ -388,11 +389,13 @@ static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode,
 	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", path) : 0;
 }
 
-/* LOOKUP of version 4 leaves the owner out. */
-static int complete_owner(struct nfs_client *c, const struct nfs_handle *handle,
-			  const struct volume_owner *owner, struct nfs_attr *attr)
+/* LOOKUP of version 4 leaves the owner out, and one of version 3 may leave out all. */
+static int complete_settings(struct nfs_client *c, const struct nfs_handle *handle,
+			     const struct directory_wish *wish, struct nfs_attr *attr)
 {
-	if (attr->has_owner || (!owner->has_uid && !owner->has_gid))
+	const bool has_owner = attr->has_owner || (!wish->owner.has_uid && !wish->owner.has_gid);
+
+	if (has_owner && (attr->has_mode || wish->mode == 0))
 		return 0;
 	return nfs_getattr(c, handle, attr);
 }
@@ -457,9 +460,9 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	r = found ? check_found(c, path, wish, &handle, &attr, err) : 0;
 	if (r < 0)
 		return r;
-	if (found && wish->mode == 0)
-		mode = 0;
-	r = complete_owner(c, &handle, &wish->owner, &attr);
+	r = complete_settings(c, &handle, wish, &attr);
+	if (found)
+		mode = wish->mode == 0 ? 0 : mode_for_existing(wish->mode, attr.mode);
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "looking up the owner of '%s'", path);
 	else

@@ -28,8 +28,8 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 void known_exports_apply(struct known_exports *k, struct nfs_export *e);
 
 /*
- * Copies of all, with the process's own identity, ordered by server and share. The caller frees by known_exports_list_free(). Returns 0
- * or -ENOMEM.
+ * Copies of all, with the process's own identity, ordered by server and share. The caller frees by
+ * known_exports_list_free(). Returns 0 or -ENOMEM.
  */
 int known_exports_list(struct known_exports *k, struct nfs_export **ret, size_t *ret_n);
 void known_exports_list_free(struct nfs_export *list, size_t n);

@@ -256,6 +256,8 @@ static int run_pipeline(struct pipeline *p)
 			break;
 	}
 	/* What is in flight writes into the slots. */
+	if (p->in_flight > 0)
+		nfs_client_abort(p->client);
 	while (p->in_flight > 0 && nfs_client_run(p->client) == 0)
 		;
 	return r;
@@ -270,8 +272,7 @@ static int complete(struct nfs_client *c, const struct nfs_handle *folder, const
 	struct error why = { .code = ERROR_OK };
 	int r;
 
-	if (read == -ENOENT || read == -ESTALE)
-		return 0;
+	/* Of a handle no error says that the record has gone: its name does. */
 	if (read < 0 || record_get(rec, "parts") != NULL) {
 		record_done(rec);
 		r = record_read(c, folder, key, rec, &why);

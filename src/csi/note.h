@@ -33,8 +33,8 @@ enum note_kind {
 void note_name(char ret[NFS_NAME_MAX + 1], enum note_kind kind, const char *dir);
 
 /*
- * What is noted about directories that overlap with dir, or about all where that is NULL, given to found() one after the other; what is not
- * 0 ends it and is returned.
+ * What is noted about directories that overlap with dir, or about all where that is NULL, given to
+ * found() one after the other; what is not 0 ends it and is returned.
  */
 typedef int (*note_fn)(struct nfs_client *c, const char *name, enum note_kind kind, void *data,
 		       struct error *err);

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/mode.h"
 #include "base/str.h"
 #include "mount/attempt.h"
 #include "mount/mounter.h"
@@ -57,28 +58,23 @@ static int read_request(struct helper_request *q)
 	return 0;
 }
 
-/*
- * Special bits that are there stay, unless some are asked for: kubelet sets the set-group-id bit for a pod's
- * fsGroup, and goes over the whole volume again where it is gone. Read-only: the mode is somebody else's
- * to set. dir may have been opened with O_PATH.
- */
+/* Read-only: the mode is somebody else's to set. dir may have been opened with O_PATH. */
 static int set_mode(const struct helper_request *q, int dir, struct helper_reply *reply)
 {
-	const mode_t special = S_ISUID | S_ISGID | S_ISVTX;
 	char path[64];
-	uint64_t mode = 0;
+	uint64_t asked = 0;
 	struct stat st;
+	mode_t mode;
 
-	if (str_parse_u64(q->fields[HELPER_MODE], 8, 07777, &mode) < 0)
+	if (str_parse_u64(q->fields[HELPER_MODE], 8, MODE_ALL, &asked) < 0)
 		return helper_fail(reply, HELPER_REQUEST, EINVAL);
-	if (mode == 0)
+	if (asked == 0)
 		return 0;
 	if (fstat(dir, &st) < 0)
 		return helper_fail(reply, HELPER_CHMOD, errno);
-	if ((mode & special) == 0)
-		mode |= st.st_mode & special;
+	mode = mode_for_existing((uint32_t)asked, st.st_mode);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", dir);
-	if ((st.st_mode & 07777) == mode || chmod(path, (mode_t)mode) == 0 || errno == EROFS)
+	if ((st.st_mode & MODE_ALL) == mode || chmod(path, mode) == 0 || errno == EROFS)
 		return 0;
 	return helper_fail(reply, HELPER_CHMOD, errno);
 }

@@ -51,7 +51,7 @@ struct mount_request {
 	bool read_only;
 	/*
 	 * For the mounted directory, where it has another one; 0: leave. Without special bits (07000) it
-	 * leaves those that the directory has.
+	 * leaves those that the directory has, see base/mode.h.
 	 */
 	uint32_t mode;
 };

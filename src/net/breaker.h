@@ -2,10 +2,11 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A circuit breaker for each server, for NFS calls and for mounts alike, so that one that does not answer costs the others nothing:
- * each server has a number of places, and no more calls are at work on it or wait for it; one that has been silent for
- * a while is asked by a NULL call before it gets more work; and one that did not answer that is not
- * asked again before its time, and until then every call is refused at once. Any thread.
+ * A circuit breaker for each server, for NFS calls and for mounts alike, so that one that does not
+ * answer costs the others nothing: each server has a number of places, and no more calls are at
+ * work on it or wait for it; one that has been silent for a while is asked by a NULL call before it
+ * gets more work; and one that did not answer that is not asked again before its time, and until
+ * then every call is refused at once. Any thread.
  */
 #ifndef NET_BREAKER_H
 #define NET_BREAKER_H
@@ -29,11 +30,12 @@ int net_breaker_new(struct net_breaker **ret, unsigned int places);
 void net_breaker_free(struct net_breaker *b);
 
 /*
- * Asks for one of a server's places; port tells servers on one host apart, and 0 is one as well. It may wait for one that is in use: for seconds
- * while the server answers others, else for a fraction of one. On success the caller owes
- * net_breaker_leave(), and where *ret_ask is set net_breaker_answered(), _failed() or
- * _gave_up() first: it has to find out whether the server is alive, while others wait for that. Errors:
- * UNAVAILABLE (down, with the time of the next try; or its places are taken), -ENOMEM.
+ * Asks for one of a server's places; port tells servers on one host apart, and 0 is one as well. It
+ * may wait for one that is in use: for seconds while the server answers others, else for a fraction
+ * of one. On success the caller owes net_breaker_leave(), and where *ret_ask is set
+ * net_breaker_answered(), _failed() or _gave_up() first: it has to find out whether the server is
+ * alive, while others wait for that. Errors: UNAVAILABLE (down, with the time of the next try; or
+ * its places are taken), -ENOMEM.
  */
 int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,
 		      struct error *err);

@@ -7,15 +7,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mode.h"
 #include "nfs/names.h"
+#include "nfs/owner.h"
 
 #define READDIR_TIMES_MAX 16 /* that a directory is begun again */
 #define READDIR_PAUSE_MS 10
 #define READDIR_NAMES_MAX 1000000 /* of one directory: of more, none is remembered */
-
-#include "nfs/owner.h"
-
-#define SPECIAL_BITS 07000 /* setuid, setgid and sticky */
 
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
@@ -60,7 +58,7 @@ static bool has_lost_mode(const struct nfs_change *change, const struct nfs_attr
 {
 	if (!change->has_mode)
 		return false;
-	return now->has_mode ? now->mode != change->mode : (change->mode & SPECIAL_BITS) != 0;
+	return now->has_mode ? now->mode != change->mode : (change->mode & MODE_SPECIAL) != 0;
 }
 
 int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle, const struct nfs_change *change)

@@ -3,11 +3,12 @@
 
 /*
  * A sink that makes the tree on an export, many operations in flight, on work->to. Directories get
- * their modes and times when all that is in them is there; data is on the server's disk before the file
- * is finished, and that the file has the size that was written is checked. Owners are set where the client
- * is root on the server, as nobody else may: by number, or by the name that they came by (nfs/owner.h), and one
- * that cannot be set is an error. Without them no file becomes setuid or setgid for somebody else than its owner.
- * Times that the protocol cannot tell become the nearest that it can, and are counted.
+ * their modes and times when all that is in them is there; data is on the server's disk before the
+ * file is finished, and that the file has the size that was written is checked. Owners are set
+ * where the client is root on the server, as nobody else may: by number, or by the name that they
+ * came by (nfs/owner.h), and one that cannot be set is an error. Without them no file becomes
+ * setuid or setgid for somebody else than its owner. Times that the protocol cannot tell become the
+ * nearest that it can, and are counted.
  *
  * A directory may come again after it has been ended, and one may come without attributes (attr is not
  * full): archives need not be in order. Of anything else that comes twice the later one stays: servers may

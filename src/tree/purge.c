@@ -285,6 +285,8 @@ static void *purge_thread(void *data)
 			break;
 	}
 	worker->state = WORKER_ENDED;
+	if (atomic_load(&p->stop))
+		pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	return NULL;
 }
@@ -329,6 +331,32 @@ int purger_note(struct purger *p, const struct nfs_export *e)
 	r = add(p, e, false);
 	pthread_mutex_unlock(&p->lock);
 	return r;
+}
+
+/* With the lock held. */
+static bool is_at_work(const struct purger *p)
+{
+	size_t i;
+
+	for (i = 0; i < PURGE_WORKERS_MAX; i++)
+		if (p->workers[i].state == WORKER_ALIVE)
+			return true;
+	return false;
+}
+
+bool purger_stop(struct purger *p, unsigned int ms)
+{
+	const uint64_t until = clock_now_ns() + ms * CLOCK_NS_PER_MS;
+	bool ended;
+
+	atomic_store(&p->stop, true);
+	pthread_mutex_lock(&p->lock);
+	pthread_cond_broadcast(&p->changed);
+	while (is_at_work(p) && clock_now_ns() < until)
+		wait_until(p, until);
+	ended = !is_at_work(p);
+	pthread_mutex_unlock(&p->lock);
+	return ended;
 }
 
 void purger_free(struct purger *p)

@@ -71,7 +71,13 @@ int purger_add(struct purger *p, const struct nfs_export *e);
  */
 int purger_note(struct purger *p, const struct nfs_export *e);
 
-/* Stops between two operations, waits for that (at most NFS_CALL_TIMEOUT_MS) and frees. */
+/*
+ * Tells the threads to stop, and waits up to so many milliseconds for that. Whether they have: one that
+ * waits for a server takes as long as nfs_client_run() does. Any thread, any number of times.
+ */
+bool purger_stop(struct purger *p, unsigned int ms);
+
+/* Stops, however long that takes, and frees. */
 void purger_free(struct purger *p);
 
 #endif

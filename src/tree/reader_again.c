@@ -78,8 +78,8 @@ static char *name_of(const struct reader *rd, const struct reader_folder *folder
 }
 
 /*
- * From a folder that is alive to the one in it on the way to the other, or to what has taken its place. -ENOENT:
- * there is no directory.
+ * From a folder that is alive to the one in it on the way to the other, or to what has taken its
+ * place. -ENOENT: there is no directory.
  */
 static int step_down(struct reader *rd, const struct reader_folder *from, struct reader_folder *to)
 {

@@ -154,8 +154,9 @@ int reader_failed(struct reader *rd, int r, const char *verb, const char *path, 
 int reader_look_again(struct reader *rd, struct reader_item *item, struct error *err);
 
 /*
- * The directory that the sink is in could not be read on: rest->error; or it was, and has been replaced. Returns 1: it, or what is under its
- * name now, comes again; 0: it ends here, as it is gone; or a negative errno with the error set.
+ * The directory that the sink is in could not be read on: rest->error; or it was, and has been
+ * replaced. Returns 1: it, or what is under its name now, comes again; 0: it ends here, as it is
+ * gone; or a negative errno with the error set.
  */
 int reader_list_again(struct reader *rd, struct reader_item *rest, struct error *err);
 

@@ -208,8 +208,16 @@ static int drive(struct engine *e)
 /* What is in flight points into nodes: it has to come back before they are freed. */
 static void drain(struct engine *e)
 {
-	while (e->in_flight > 0 && nfs_client_run(e->client) == 0)
-		;
+	const uint64_t begun = clock_now_ns();
+
+	while (e->in_flight > 0) {
+		/* What takes a server's disk long is not worth waiting for any more. */
+		if ((e->cancel != NULL && atomic_load(e->cancel)) ||
+		    clock_now_ns() - begun > NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS)
+			nfs_client_abort(e->client);
+		if (nfs_client_run(e->client) < 0)
+			break;
+	}
 }
 
 static void free_all(struct engine *e)

@@ -207,6 +207,26 @@ class Settings(OnServer):
         self.assertEqual(self.client.ControllerGetVolume(volume_id=volume.volume_id).volume, volume)
         self.delete(volume.volume_id)
 
+    def test_special_bits_of_kubelet_stay(self):
+        """It sets the set-group-id bit for fsGroup; without it, it goes over all files."""
+        for before, asked, after in (("2770", "0770", 0o2770), ("3755", "0770", 0o3770),
+                                     ("2770", "1777", 0o1777)):
+            with self.subTest(before=before, asked=asked):
+                # The server would not notice at once what changes on its disk.
+                volume = self.create("special", mountPermissions="0700")
+                self.modify(volume, mountPermissions=before)
+                self.assertEqual(self.status("special")[2], int(before, 8))
+                self.modify(volume, mountPermissions=asked)
+                self.assertEqual(self.status("special")[2], after)
+                self.modify(volume, mountPermissions="0" + asked[1:], uid=str(OWNER))
+                self.assertEqual(self.status("special")[2], after)
+                self.delete(volume.volume_id)
+                os.mkdir(self.path("special"))
+                os.chmod(self.path("special"), int(before, 8))
+                volume = self.create("special", mountPermissions=asked)
+                self.assertEqual(self.status("special")[2], after)
+                self.delete(volume.volume_id)
+
     def test_modify_the_policy(self):
         volume = self.create("kept")
         self.modify(volume, onDelete="retain")

@@ -26,9 +26,11 @@ from copies import NOT_FINAL, Trees
 from csi_client import capability
 from driver import Driver
 from servers import Export, Ganesha, wait_for
-from rpc_proxy import COMMIT3, COMMIT4, READDIR3, READDIRPLUS3, WRITE3, WRITE4, Proxy, Trickle
+from rpc_proxy import (COMMIT3, COMMIT4, LOOKUP4, READDIR3, READDIRPLUS3, READLINK3, READLINK4,
+                       REMOVE3, REMOVE4, WRITE3, WRITE4, Proxy, Trickle)
 
 SLOW = 15  # seconds, more than a server that answers nothing is waited for
+ENDS = 12  # seconds, more than a driver takes that has been told to end
 LONG = 45  # seconds, in which a server that is dead has to be found out
 SMALL = 4096  # bytes
 MEGABYTE = bytes(range(1, 251)) * 4195  # nowhere zero
@@ -105,7 +107,7 @@ class Small:
 class Wire:
     """Cases of both versions."""
 
-    commit = write = None
+    commit = write = remove = readlink = named = None
 
     def copies_big(self):
         volume = self.clone("copy", self.source("big"), timeout=120)
@@ -122,6 +124,27 @@ class Wire:
         self.through(delays={self.write: SLOW})
         self.copies_big()
 
+    def test_stale_for_a_moment_while_listing(self):
+        """As after a failover: no volume and no snapshot is missing in a list that answers OK."""
+        self.through()
+        volumes = [self.create("listed-%d" % i).volume_id for i in range(4)]
+        snapshot = self.client.CreateSnapshot(source_volume_id=volumes[0], name="listed",
+                                              secrets=self.secrets).snapshot.snapshot_id
+        for times in (1, 2, 3):
+            self.proxy.stale[self.readlink] = times
+            listed = [e.volume.volume_id for e in self.client.ListVolumes().entries]
+            self.assertEqual([v for v in volumes if v not in listed], [], times)
+        self.proxy.stale[self.named] = 1
+        listed = [e.snapshot.snapshot_id for e in self.client.ListSnapshots().entries]
+        self.assertIn(snapshot, listed)
+        self.proxy.stale.update({self.readlink: 1000, self.named: 1000})
+        for call in (self.client.ListVolumes, self.client.ListSnapshots):
+            self.fails(CODE.UNAVAILABLE, call)
+        self.proxy.stale.clear()
+        self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
+        for volume in volumes:
+            self.delete(volume)
+
     def test_dies_at_work(self):
         """A server that is at work on something slow, and dies over it."""
         for way in ("mute", "half"):
@@ -136,6 +159,48 @@ class Wire:
                 self.proxy.mute = False
                 self.proxy.delays = {}
                 self.delete(self.until_ok(lambda: self.clone("copy", self.source("big"))).volume_id)
+                self.is_tidy()
+
+    def ends(self, what):
+        """SIGTERM while something waits for the server: kubelet gives 30 s, for all of a pod."""
+        begun = time.monotonic()
+        try:
+            self.assertEqual(self.driver.stop(), 0, what)
+            self.assertLess(time.monotonic() - begun, ENDS, what)
+        finally:
+            self.proxy.mute = False
+            self.proxy.delays = {}
+            self.driver.start()
+
+    def test_ends_while_a_copy_waits(self):
+        for what in ("slow write", "slow commit", "dead server"):
+            with self.subTest(what=what), concurrent.futures.ThreadPoolExecutor(1) as pool:
+                kind = self.commit if what == "slow commit" else self.write
+                self.through(delays={kind: 3600})
+                call = pool.submit(self.clone, "copy", self.source("big"), timeout=120)
+                self.assertTrue(wait_for(lambda kind=kind: self.proxy.counts[kind]))
+                self.proxy.mute = what == "dead server"
+                self.ends(what)
+                self.fails(NOT_FINAL, call.result)
+                self.delete(self.until_ok(lambda: self.clone("copy", self.source("big"))).volume_id)
+                self.is_tidy()
+
+    def test_ends_while_a_purge_waits(self):
+        for what in ("slow removal", "dead server"):
+            with self.subTest(what=what):
+                self.through()
+                volume = self.create("full")
+                for number in range(5000):
+                    with open(self.path("full", str(number)), "wb"):
+                        pass
+                self.delete(volume.volume_id)
+                # The call has removed its notes; from now on it is the purge that removes.
+                before = self.proxy.counts[self.remove]
+                self.proxy.delays = {self.remove: 3600}
+                self.assertTrue(wait_for(lambda n=before: self.proxy.counts[self.remove] > n))
+                self.proxy.mute = what == "dead server"
+                self.ends(what)
+                self.delete(self.until_ok(lambda: self.create("next")).volume_id)
                 self.is_tidy()
 
     def test_replies_that_trickle(self):
@@ -165,6 +230,8 @@ class OnVersion3(Wire, Small, Wired, Base):
     version = "3"
     commit = (3, COMMIT3)
     write = (3, WRITE3)
+    remove = (3, REMOVE3)
+    readlink = named = (3, READLINK3)
 
     @classmethod
     def plant(cls):
@@ -208,6 +275,9 @@ class OnVersion4(Wire, Wired, Base):
     version = "4"
     commit = (4, COMMIT4)
     write = (4, WRITE4)
+    remove = (4, REMOVE4)
+    readlink = (4, READLINK4)
+    named = (4, LOOKUP4)  # what a READLINK by name begins with
 
     @classmethod
     def plant(cls):

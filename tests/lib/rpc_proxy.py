@@ -13,7 +13,10 @@ import time
 
 NFS = 100003
 NULL3, READ3, WRITE3, READDIR3, READDIRPLUS3, FSINFO3, COMMIT3 = 0, 6, 7, 16, 17, 19, 21
+READLINK3, REMOVE3, LOOKUP4, READLINK4, REMOVE4 = 5, 12, 15, 27, 28
 COMMIT4, READ4, WRITE4 = 5, 25, 38
+PUTFH = 22
+STALE = 70
 NOTSUPP = 10004
 
 
@@ -77,6 +80,11 @@ class Call:
             return (4, None)
         return (4, struct.unpack_from(">I", self.arguments, self.opaque(at + 12))[0])
 
+    def stale(self):
+        """The reply that says so: of version 3 without attributes, of version 4 by PUTFH."""
+        reply = struct.pack(">7I", self.xid, 1, 0, 0, 0, 0, STALE)
+        return reply + (bytes(4) if self.version == 3 else struct.pack(">4I", 0, 1, PUTFH, STALE))
+
     @property
     def count(self):
         """Bytes that a READ or WRITE is about."""
@@ -100,6 +108,7 @@ class Proxy:
         self.without = without
         self.limit = limit
         self.counts = collections.Counter()
+        self.stale = collections.Counter()  # of each kind, how many are answered STALE from now on
         self.most = 0
         self.mute = False  # nothing more is answered
         self.trickle = None  # seconds between the bytes of all that is answered
@@ -165,6 +174,10 @@ class Link:
                 self.proxy.most = max(self.proxy.most, call.count)
             if kind in self.proxy.without:
                 self.say(struct.pack(">7I", call.xid, 1, 0, 0, 0, 0, NOTSUPP) + bytes(4))
+                continue
+            if self.proxy.stale[kind] > 0:
+                self.proxy.stale[kind] -= 1
+                self.say(call.stale())
                 continue
             self.kinds[call.xid] = kind
             try:

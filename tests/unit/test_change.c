@@ -46,14 +46,9 @@ static int create(struct fake_nfs *f)
 }
 
 /* One ControllerModifyVolume, on a client of its own, as the given uid. */
-static int modify(struct fake_nfs *f, uint32_t uid, struct error *err)
+static int modify_to(struct fake_nfs *f, const struct volume_params *changes, uint32_t uid,
+		     struct error *err)
 {
-	const struct volume_params changes = {
-		.given = MUTABLE_MODE | MUTABLE_OWNER | MUTABLE_ON_DELETE,
-		.mode = 02711,
-		.owner = { .has_uid = true, .uid = OTHER },
-		.on_delete = ON_DELETE_RETAIN,
-	};
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	cleanup_record struct record rec = { .n = 0 };
@@ -66,7 +61,19 @@ static int modify(struct fake_nfs *f, uint32_t uid, struct error *err)
 	id.uuid = strdup("");
 	id.on_delete = strdup("");
 	r = volume_read(c, &id, &rec, err);
-	return r < 0 ? r : volume_modify(c, &id, &rec, &changes, err);
+	return r < 0 ? r : volume_modify(c, &id, &rec, changes, err);
+}
+
+static int modify(struct fake_nfs *f, uint32_t uid, struct error *err)
+{
+	static const struct volume_params changes = {
+		.given = MUTABLE_MODE | MUTABLE_OWNER | MUTABLE_ON_DELETE,
+		.mode = 02711,
+		.owner = { .has_uid = true, .uid = OTHER },
+		.on_delete = ON_DELETE_RETAIN,
+	};
+
+	return modify_to(f, &changes, uid, err);
 }
 
 static bool is_final(const struct error *err)
@@ -106,6 +113,42 @@ START_TEST(test_modify)
 	check_int("again", "result", modify(f, 0, &err), 0);
 	check_whole("again", f, true);
 	fake_nfs_free(f);
+}
+END_TEST
+
+/* kubelet sets the setgid bit for fsGroup: it goes over the whole volume again where it is gone. */
+START_TEST(test_modify_keeps_special_bits)
+{
+	static const struct {
+		const char *name;
+		uint32_t before, asked, after;
+		bool owner; /* is changed, too */
+	} rows[] = {
+		{ "setgid of kubelet", 02770, 0770, 02770, false },
+		{ "other permissions", 03755, 0770, 03770, false },
+		{ "a special bit is asked for", 02770, 01777, 01777, false },
+		{ "one more is asked for", 0755, 02770, 02770, false },
+		{ "another owner", 02770, 0700, 02700, true },
+		{ "none there", 0750, 0700, 0700, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct nfs_attr before = { .has_mode = true, .mode = rows[i].before };
+		const struct volume_params changes = {
+			.given = MUTABLE_MODE | (rows[i].owner ? MUTABLE_OWNER : 0),
+			.mode = rows[i].asked,
+			.owner = { .has_uid = rows[i].owner, .uid = OTHER },
+		};
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f), 0);
+		fake_nfs_set(f, "v", &before);
+		check_int(rows[i].name, "modify", modify_to(f, &changes, 0, &err), 0);
+		check_int(rows[i].name, "mode", fake_nfs_mode(f, "v"), rows[i].after);
+		fake_nfs_free(f);
+	}
 }
 END_TEST
 
@@ -210,8 +253,8 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = { test_modify, test_modify_interrupted, test_overlap,
-				       test_locks };
+	const TTest *const tests[] = { test_modify, test_modify_keeps_special_bits,
+				       test_modify_interrupted, test_overlap, test_locks };
 
 	return check_run("change", tests, ARRAY_SIZE(tests));
 }

@@ -242,6 +242,44 @@ START_TEST(test_already_exists)
 }
 END_TEST
 
+/* kubelet sets the setgid bit for fsGroup, and the CO may ask again for what it has. */
+START_TEST(test_special_bits_stay)
+{
+	static const struct {
+		const char *name, *asked;
+		uint32_t before, after;
+		bool bare; /* replies have no mode */
+	} rows[] = {
+		{ "setgid of kubelet", "0770", 02770, 02770, false },
+		{ "setgid, bare replies", "0770", 02770, 02770, true },
+		{ "other permissions", "0770", 03755, 03770, false },
+		{ "a special bit is asked for", "1777", 02770, 01777, false },
+		{ "none there", "0770", 0755, 0770, true },
+		{ "no mode is asked for", "0000", 02755, 02755, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct nfs_attr before = { .has_mode = true, .mode = rows[i].before };
+		const struct fake_habits habits = { .bare = rows[i].bare };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct volume v = flat;
+
+		v.mode = rows[i].asked;
+		fake_nfs_habits(f, &habits);
+		fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_set(f, "pvc-1", &before);
+		check_int(rows[i].name, "adopt", create(f, &v, 0, &err), 0);
+		check_int(rows[i].name, "adopted", fake_nfs_mode(f, "pvc-1"), rows[i].after);
+		fake_nfs_set(f, "pvc-1", &before);
+		check_int(rows[i].name, "again", create(f, &v, 0, &err), 0);
+		check_int(rows[i].name, "asked for again", fake_nfs_mode(f, "pvc-1"), rows[i].after);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 START_TEST(test_contents)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -965,6 +1003,7 @@ int main(void)
 		test_life,
 		test_left_behind,
 		test_already_exists,
+		test_special_bits_stay,
 		test_contents,
 		test_policy,
 		test_archive_collision,
