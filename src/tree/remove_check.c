@@ -36,7 +36,9 @@ static void check_result(struct engine *e, struct node *node, const struct nfs_o
 		memset(node->verifier, 0, sizeof(node->verifier));
 		return;
 	}
-	if (op->error < 0 && op->error != -ENOENT && op->error != -ESTALE) {
+	/* A stale handle says nothing of what the tree lies in; below, RMDIR finds what is still there. */
+	if (op->error < 0 && op->error != -ENOENT &&
+	    (op->error != -ESTALE || node->parent == NULL)) {
 		engine_fail(e, op->error, "looking up", node->name);
 		node->failed = true;
 	}

@@ -97,7 +97,7 @@ static const struct {
 	{ "other versions", HELPER_VERSION, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION, "2 to 3" },
 	{ "no directory", HELPER_MOUNT, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
 	{ "a file", HELPER_MOUNT, ENOTDIR, "", ERROR_NOT_FOUND, "directory" },
-	{ "stale", HELPER_MOUNT, ESTALE, "", ERROR_NOT_FOUND, "removed" },
+	{ "stale", HELPER_MOUNT, ESTALE, "", ERROR_UNAVAILABLE, "removed" },
 	{ "denied", HELPER_MOUNT, EACCES, "", ERROR_PERMISSION_DENIED, "export" },
 	{ "not permitted", HELPER_MOUNT, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_ADMIN" },
 	{ "bad option", HELPER_MOUNT, EINVAL, "", ERROR_INVALID_ARGUMENT, "options" },
