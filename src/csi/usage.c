@@ -76,6 +76,8 @@ static int take_note(struct nfs_client *c, const struct nfs_handle *folder, cons
 	if (r < 0 && r != -ENOENT)
 		return failed(c, r, dir, err);
 	r = nfs_rmdir(c, folder, name); /* the last user takes it along; others keep it */
+	if (r == -ESTALE)
+		r = nfs_lookup(c, folder, name, &users, NULL); /* another replica was at it just now */
 	if (r == 0 || r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
 	/* Another identity's stays, empty: nothing else can remove it. */

@@ -76,7 +76,9 @@ class Run:
                 Rule("changing", self.point, "cut-before")]
 
     def go(self, server, number):
-        with Case(server, "crash-%d" % number, self.version, self.scenario.options,
+        # Who is killed is dead: nobody needs the time to find out.
+        options = self.scenario.options + ("--replica-timeout=1",)
+        with Case(server, "crash-%d" % number, self.version, options,
                   replicas=2 if self.way == "other" else 1) as self.case:
             try:
                 self.steps(self.scenario(self.case))
