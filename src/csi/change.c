@@ -128,6 +128,15 @@ static int expanded_size(int64_t have, const Csi__V1__CapacityRange *range, int6
 	return 0;
 }
 
+/* An attempt before this one may have ended between the new record and the parts of the old one. */
+static int tidy_record(struct nfs_client *c, const struct volume_id *id, struct error *err)
+{
+	const struct nfs_handle *folder;
+	int r = nfs_state_folder(c, NFS_FOLDER_VOLUMES, false, &folder, err);
+
+	return r < 0 ? r : record_forget(c, folder, volume_id_key(id), err);
+}
+
 int volume_expand(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		  const Csi__V1__CapacityRange *range, int64_t *ret_size, struct error *err)
 {
@@ -144,7 +153,7 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 		return r;
 	*ret_size = size;
 	if (size == volume_size(rec))
-		return 0;
+		return fresh ? 0 : tidy_record(c, id, err);
 	r = check_quota(c, dir, &handle, size, err);
 	if (r < 0 || !volume_key_can_have_record(volume_id_key(id)))
 		return r; /* an id of early csi-driver-nfs; there is nowhere to keep it */

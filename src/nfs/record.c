@@ -265,6 +265,13 @@ static int make_grave(struct nfs_client *c, const struct nfs_handle *dir, const 
 	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
 }
 
+/* Of a record without parts, which may have taken the place of one that had some. */
+static int finish_replacement(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			      const struct record *rec, struct error *err)
+{
+	return record_get(rec, RECORD_KEY_BY) != NULL ? finish_removal(c, dir, key, 0, err) : 0;
+}
+
 int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  const struct record *rec, struct error *err)
 {
@@ -274,6 +281,9 @@ int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char
 		r = make_grave(c, dir, key, dir, key, rec, err);
 		return r < 0 ? r : finish_removal(c, dir, key, 0, err);
 	}
+	r = rec != NULL ? finish_replacement(c, dir, key, rec, err) : 0;
+	if (r < 0)
+		return r;
 	r = nfs_remove(c, dir, key);
 	return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
 }
@@ -300,6 +310,9 @@ int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 	int r;
 
 	if (rec->parts == 0) {
+		r = finish_replacement(c, dir, key, rec, err);
+		if (r < 0)
+			return r;
 		r = nfs_remove(c, in, name);
 		return r < 0 && r != -ENOENT ? link_failed(c, r, "removing", key, err) : 0;
 	}

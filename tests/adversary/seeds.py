@@ -349,6 +349,11 @@ class Run:
         if failure is not None:
             answer = self.case.must("ControllerModifyVolume", **fields)
         del answer
+        # Special bits that a directory has stay, where none are asked for.
+        mode = int(mutable["mountPermissions"], 8)
+        if not mode & 0o7000:
+            mode |= int(volume.parameters.get("mountPermissions", "0"), 8) & 0o7000
+        mutable["mountPermissions"] = "%04o" % mode
         volume.parameters = dict(volume.parameters, **mutable)
         volume.on_delete = volume.parameters.get("onDelete", "delete")
         self.check_attributes(volume.directory, volume.parameters)

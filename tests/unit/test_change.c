@@ -94,6 +94,61 @@ static void check_whole(const char *row, struct fake_nfs *f, bool changed)
 	check_that(row, "the mode of the creation stays", strstr(text, ";mode=0750") != NULL);
 }
 
+/* One ControllerExpandVolume to 20 bytes, on a client of its own. */
+static int expand(struct fake_nfs *f, struct error *err)
+{
+	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	int64_t size;
+	int r;
+
+	range.required_bytes = 20;
+	id.server = strdup("fake");
+	id.share = strdup("share");
+	id.subdir = strdup("v");
+	id.uuid = strdup("");
+	id.on_delete = strdup("");
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_expand(c, &id, &rec, &range, &size, err);
+}
+
+/* A record that is longer than a link is replaced in several steps: a retry takes away what is left. */
+START_TEST(test_expand_again_leaves_no_parts)
+{
+	unsigned int n;
+
+	for (n = 1; n <= 40; n++) {
+		const struct fake_failure failure = { .nth = n, .error = -EIO };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		cleanup_record struct record rec = { .n = 0 };
+		cleanup_free char *text = NULL, *tree = NULL;
+		struct error err = { .code = ERROR_OK };
+		char row[32];
+
+		(void)snprintf(row, sizeof(row), "operation %u", n);
+		text = check_repeat("x", 2500);
+		check_int(row, "name", record_set(&rec, VOLUME_KEY_NAME, "v"), 0);
+		check_int(row, "dir", record_set(&rec, VOLUME_KEY_DIR, "v"), 0);
+		check_int(row, "size", record_set(&rec, VOLUME_KEY_SIZE, "10"), 0);
+		check_int(row, "long", record_set(&rec, "long", text), 0);
+		check_int(row, "create", volume_create(c, "v", &rec, NULL, NULL, NULL), 0);
+		nfs_client_free(c);
+		fake_nfs_fail(f, &failure);
+		(void)expand(f, &err);
+		fake_nfs_fail(f, NULL);
+		error_clear(&err);
+		check_int(row, "again", expand(f, &err), 0);
+		tree = fake_nfs_list(f, NULL);
+		check_that(row, "nothing is left of the old record",
+			   strstr(tree, "v~removed") == NULL && strstr(tree, "v~new") == NULL);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 START_TEST(test_modify)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -253,7 +308,8 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = { test_modify, test_modify_keeps_special_bits,
+	const TTest *const tests[] = { test_expand_again_leaves_no_parts,
+				       test_modify, test_modify_keeps_special_bits,
 				       test_modify_interrupted, test_overlap, test_locks };
 
 	return check_run("change", tests, ARRAY_SIZE(tests));
