@@ -28,8 +28,12 @@
  */
 #define NFS_CALL_TIMEOUT_MS 10000
 
-/* No operation is waited for longer, whatever else the server answers. */
+/*
+ * No operation is waited for longer, whatever else the server answers; and where none is under way but
+ * those that move a piece of data, not so long: a server that has lost such a call is not at work on it.
+ */
 #define NFS_OPERATION_MAX_MS 600000
+#define NFS_DATA_MAX_MS 60000
 
 /* Nothing more is begun for a connection after this. */
 #define NFS_CONNECT_MAX_MS 15000

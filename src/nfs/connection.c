@@ -72,20 +72,17 @@ uint32_t nfs_read_count(const struct nfs_op *op)
 	return op->count < max ? op->count : max;
 }
 
-/* What reads or writes much, or frees what a file took. */
+/* What frees what a file took, or writes what the server has kept back. */
+static bool is_unbounded(const struct nfs_op *op)
+{
+	return op->type == NFS_OP_COMMIT || op->type == NFS_OP_REMOVE ||
+	       (op->type == NFS_OP_SETATTR && op->change.has_size);
+}
+
+/* That, and what reads or writes a piece of data. */
 static bool is_slow(const struct nfs_op *op)
 {
-	switch (op->type) {
-	case NFS_OP_READ:
-	case NFS_OP_WRITE:
-	case NFS_OP_COMMIT:
-	case NFS_OP_REMOVE:
-		return true;
-	case NFS_OP_SETATTR:
-		return op->change.has_size;
-	default:
-		return false;
-	}
+	return op->type == NFS_OP_READ || op->type == NFS_OP_WRITE || is_unbounded(op);
 }
 
 void nfs_op_finish(struct nfs_op *op, int error)
@@ -94,6 +91,7 @@ void nfs_op_finish(struct nfs_op *op, int error)
 
 	conn->in_flight--;
 	conn->slow -= is_slow(op);
+	conn->unbounded -= is_unbounded(op);
 	conn->finished++;
 	op->error = error;
 	op->finished = true;
@@ -127,6 +125,7 @@ static int connection_start(struct nfs_client *c, struct nfs_op *op)
 	if (r == 0) {
 		conn->in_flight++;
 		conn->slow += is_slow(op);
+		conn->unbounded += is_unbounded(op);
 	}
 	return r;
 }

@@ -22,6 +22,7 @@ struct nfs_connection {
 	uint64_t deadline_ns; /* of attach() */
 	unsigned int in_flight;
 	unsigned int slow; /* of them, those that may take the server's disk long */
+	unsigned int unbounded; /* of these, those of which nobody knows how much the disk has to do */
 	unsigned int finished; /* operations ever; wraps */
 	bool asking; /* a NULL call is in flight */
 	bool answered; /* the last one was */

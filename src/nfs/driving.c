@@ -4,7 +4,8 @@
 /*
  * How long a connection waits for its server. A stretch without any answer ends it, unless the
  * server is at work on something that takes its disk long and still answers a NULL call: such a stretch
- * is followed by another one, until a call is older than NFS_OPERATION_MAX_MS.
+ * is followed by another one, until a call is older than NFS_OPERATION_MAX_MS or
+ * NFS_DATA_MAX_MS.
  */
 
 #include <errno.h>
@@ -91,13 +92,14 @@ static int end_stretch(struct nfs_connection *const conns[], size_t n)
 /* A call that is passed over while others are answered does not wait for ever. */
 static int check_age(struct nfs_connection *conn)
 {
+	const uint64_t max_ms = conn->unbounded > 0 ? NFS_OPERATION_MAX_MS : NFS_DATA_MAX_MS;
 	uint64_t now = clock_now_ns(), oldest;
 
 	if (now - conn->looked_ns < AGE_MS * CLOCK_NS_PER_MS)
 		return 0;
 	conn->looked_ns = now;
 	oldest = nfs_rpc_oldest_ns(conn->rpc);
-	if (oldest == 0 || now - oldest < NFS_OPERATION_MAX_MS * CLOCK_NS_PER_MS)
+	if (oldest == 0 || now - oldest < max_ms * CLOCK_NS_PER_MS)
 		return 0;
 	nfs_connection_break(conn, -ETIMEDOUT);
 	return -ETIMEDOUT;

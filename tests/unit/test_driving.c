@@ -87,18 +87,20 @@ static void worked(void *data, int error, const void *results)
 static const struct row {
 	const char *name;
 	enum manner manner;
-	bool slow;
+	bool slow, unbounded;
 	time_t pause_s; /* before the stretch */
 	int want;
 } rows[] = {
-	{ "done", DONE, true, 0, 0 },
-	{ "at work", ANSWERS, true, 0, 0 },
-	{ "at work for long", ANSWERS, true, NFS_OPERATION_MAX_MS / 1000 - 60, 0 },
-	{ "at work for too long", ANSWERS, true, NFS_OPERATION_MAX_MS / 1000 + 1, -ETIMEDOUT },
-	{ "nothing that takes long", ANSWERS, false, 0, -ETIMEDOUT },
-	{ "alive on another connection", LISTENS, true, 0, 0 },
-	{ "gone", DEAF, true, 0, -ETIMEDOUT },
-	{ "half a reply", HALVES, true, 0, -ETIMEDOUT },
+	{ "done", DONE, true, false, 0, 0 },
+	{ "at work", ANSWERS, true, false, 0, 0 },
+	{ "a piece of data for long", ANSWERS, true, false, NFS_DATA_MAX_MS / 1000 - 20, 0 },
+	{ "a piece of data for too long", ANSWERS, true, false, NFS_DATA_MAX_MS / 1000 + 1, -ETIMEDOUT },
+	{ "at work for long", ANSWERS, true, true, NFS_OPERATION_MAX_MS / 1000 - 60, 0 },
+	{ "at work for too long", ANSWERS, true, true, NFS_OPERATION_MAX_MS / 1000 + 1, -ETIMEDOUT },
+	{ "nothing that takes long", ANSWERS, false, false, 0, -ETIMEDOUT },
+	{ "alive on another connection", LISTENS, true, false, 0, 0 },
+	{ "gone", DEAF, true, false, 0, -ETIMEDOUT },
+	{ "half a reply", HALVES, true, false, 0, -ETIMEDOUT },
 };
 
 START_TEST(test_stretch)
@@ -116,6 +118,7 @@ START_TEST(test_stretch)
 	ck_assert_int_eq(nfs_rpc_new(&conn.rpc, fds[0], 0, 0), 0);
 	check_int(row->name, "call", nfs_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
 	conn.slow = row->slow;
+	conn.unbounded = row->unbounded;
 	ahead_s += row->pause_s;
 	check_int(row->name, "result",
 		  nfs_connection_drive(conns, 1, clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS),
