@@ -23,6 +23,7 @@
 #include "csi/volume.h"
 
 struct provision {
+	const struct csi_driver *driver;
 	struct creation x;
 	struct content source;
 	struct trash trash;
@@ -35,6 +36,7 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 		.fill = p->source.kind != CONTENT_NONE ? content_fill : NULL,
 		.data = &p->source,
 		.ret_trashed = &p->trash.is_used,
+		.replace_archive = p->driver->replace_archive,
 	};
 
 	csi_trash_of(&p->trash, &p->x.export, c);
@@ -100,7 +102,7 @@ static void controller_create_volume(Csi__V1__Controller_Service *service,
 				     const Csi__V1__CreateVolumeRequest *in,
 				     Csi__V1__CreateVolumeResponse_Closure closure, void *data)
 {
-	struct provision p = { .x = { .key = NULL } };
+	struct provision p = { .driver = csi_controller_driver(service), .x = { .key = NULL } };
 	struct request *req = data;
 	cleanup_free char *id = NULL;
 	int r;

@@ -55,6 +55,7 @@ struct volume_filler {
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	void *data;
 	bool *ret_trashed; /* becomes true when there is something to purge */
+	bool replace_archive; /* where a deletion that was cut short is finished, as volume_disposal has it */
 };
 
 /*

@@ -273,10 +273,43 @@ static int check_required(const struct making *m, struct error *err)
 				  m->dir, m->c->export.server, m->c->export.share);
 }
 
-/* What has a source, or must not be there, is built elsewhere; it gets its mode and owner in its place. */
+struct filling {
+	const struct volume_filler *filler;
+	uint32_t mode; /* 0: leave it as the contents have it */
+};
+
+/*
+ * The special bits of the source are not the new volume's, where a mode was asked for; once it is in its
+ * place its bits may be somebody's who uses it.
+ */
+static int fill(struct nfs_client *c, const char *name, void *data, struct error *err)
+{
+	const struct filling *f = data;
+	const struct nfs_handle *work;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = f->filler->fill(c, name, f->filler->data, err);
+	if (r < 0 || f->mode == 0)
+		return r;
+	r = nfs_state_folder(c, NFS_FOLDER_WORK, false, &work, err);
+	if (r < 0)
+		return r;
+	r = nfs_lookup(c, work, name, &handle, &attr);
+	if (r == 0 && !(attr.has_mode && attr.mode == f->mode))
+		r = nfs_setmode(c, &handle, f->mode);
+	/* Whose work another attempt has taken learns that when it is to get its place. */
+	if (r == 0 || r == -ENOENT)
+		return 0;
+	return nfs_error_set(err, c, r, "setting the mode of '%s'", name);
+}
+
+/* What has a source, or must not be there, is built elsewhere; it gets its owner in its place. */
 static int make_contents(const struct making *m, const struct volume_filler *filler, struct error *err)
 {
 	const bool refuses = volume_existing_of(m->rec) == EXISTING_REFUSE;
+	struct filling filling = { .filler = filler, .mode = mode_of(m->rec) };
 	const struct owner_question others = {
 		.volume = m->key,
 		.has_record = true,
@@ -292,8 +325,8 @@ static int make_contents(const struct making *m, const struct volume_filler *fil
 		.refusal = refuses ? "existingDirectory is 'refuse'"
 				   : "is not empty or somebody else's",
 		.others = &others,
-		.fill = filler->fill,
-		.data = filler->data,
+		.fill = fill,
+		.data = &filling,
 	};
 	int r;
 
@@ -357,6 +390,7 @@ static int make(const struct making *m, const struct volume_filler *filler, stru
 struct arrival {
 	const char *key, *dir;
 	bool finished; /* a deletion, which may have taken our note of use with it */
+	bool replace_archive;
 	bool trashed; /* there is something to purge */
 };
 
@@ -399,6 +433,7 @@ static int finish_deletion(struct nfs_client *c, const char *name, enum note_kin
 	if (strcmp(t.key, a->key) != 0 && !note_is_left(c, name))
 		return not_yet(a->dir, err);
 	how.policy = volume_policy_of(&t.record, &id, none.policy);
+	how.replace_archive = a->replace_archive;
 	r = volume_dir_of(c, &t.record, t.key, &t.dir, err);
 	if (r == 0)
 		r = volume_carry_out(c, &t, &how, &trashed, err);
@@ -410,7 +445,11 @@ static int finish_deletion(struct nfs_client *c, const char *name, enum note_kin
 static int finish_deletions(struct nfs_client *c, const char *key, const char *dir,
 			    const struct volume_filler *filler, struct error *err)
 {
-	struct arrival a = { .key = key, .dir = dir };
+	struct arrival a = {
+		.key = key,
+		.dir = dir,
+		.replace_archive = filler != NULL && filler->replace_archive,
+	};
 	int r;
 
 	r = note_each(c, dir, finish_deletion, &a, err);

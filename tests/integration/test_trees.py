@@ -43,6 +43,15 @@ class Content(Trees):
         super().plant()
         trees.make(os.path.join(cls.share, "full"))
 
+    def test_mode_of_a_clone(self):
+        """A clone has just the mode that its class asks for, whatever bits its source has."""
+        source = self.create("moded", mountPermissions="2770").volume_id
+        for mode in ("0700", "1777"):
+            volume = self.clone("copy", source, mountPermissions=mode)
+            self.assertEqual(os.stat(self.path("copy")).st_mode & 0o7777, int(mode, 8))
+            self.delete(volume.volume_id)
+        self.delete(source)
+
     def test_clone(self):
         source = self.source("full")
         volume = self.clone("clone", source)
