@@ -775,8 +775,9 @@ class Unwritable(Asking):
                 with self.server_down():
                     os.chown(path, 0, 0)
                     os.chmod(path, 0o700)
+                # A caller that creates must not think that there is nothing: it is there.
                 self.are_refused(self.calls("pv", volume_id, share), "squash",
-                                 code=CODE.PERMISSION_DENIED)
+                                 code=CODE.PERMISSION_DENIED, creating=CODE.ABORTED)
                 self.assertNotIn(volume_id, self.entries())  # and other shares are listed
                 with self.server_down():
                     os.chown(path, before.st_uid, before.st_gid)
