@@ -8,22 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/str.h"
 
 #define BUCKETS 4096
+#define DONE_MAX 4096 /* files of which all names seem to have come */
 #define PATH_BYTES_MAX (6U * 1024 * 1024) /* of all paths that are remembered */
 
 struct known {
 	struct known *next;
 	struct tree_link_id id;
-	uint32_t left; /* names that are still to come */
+	uint32_t left; /* names that are still to come, by the server's count */
+	struct list done; /* in tree_links.done once none is */
 	char path[];
 };
 
 struct tree_links {
 	struct known *buckets[BUCKETS];
-	struct known *last; /* whose last name has come: its path is in the caller's hands */
-	size_t n, max;
+	struct known *last; /* that was taken out: its path may be in the caller's hands */
+	struct list done; /* those that no more names should come of, the oldest first */
+	size_t n, max, n_done;
 	size_t bytes;
 };
 
@@ -34,6 +38,7 @@ int tree_links_new(struct tree_links **ret, size_t max)
 	if (l == NULL)
 		return -ENOMEM;
 	l->max = max;
+	list_init(&l->done);
 	*ret = l;
 	return 0;
 }
@@ -54,27 +59,6 @@ void tree_links_free(struct tree_links *l)
 	}
 	free(l->last);
 	free(l);
-}
-
-static int add(struct tree_links *l, struct known **bucket, const struct tree_link_id *id,
-	       uint32_t names, const char *path)
-{
-	size_t len = strlen(path);
-	struct known *k;
-
-	if (l->n >= l->max || l->bytes + len > PATH_BYTES_MAX)
-		return 0;
-	k = malloc(sizeof(*k) + len + 1);
-	if (k == NULL)
-		return -ENOMEM;
-	k->next = *bucket;
-	k->id = *id;
-	k->left = names - 1;
-	memcpy(k->path, path, len + 1);
-	*bucket = k;
-	l->n++;
-	l->bytes += len;
-	return 0;
 }
 
 static bool is_same(const struct tree_link_id *a, const struct tree_link_id *b)
@@ -98,10 +82,48 @@ static void take_out(struct tree_links *l, struct known **at)
 	struct known *k = *at;
 
 	*at = k->next;
+	if (!list_is_empty(&k->done))
+		l->n_done--;
+	list_remove(&k->done);
 	l->n--;
 	l->bytes -= strlen(k->path);
 	free(l->last);
 	l->last = k;
+}
+
+/*
+ * A server whose count of names is old has it too low, while links are made or just after. So what should
+ * be done stays a while longer, as long as there is room.
+ */
+static void make_room(struct tree_links *l, size_t len)
+{
+	while (l->n_done > DONE_MAX ||
+	       (l->n_done > 0 && (l->n >= l->max || l->bytes + len > PATH_BYTES_MAX)))
+		take_out(l, find(l, &container_of(l->done.next, struct known, done)->id));
+}
+
+static int add(struct tree_links *l, const struct tree_link_id *id, uint32_t names, const char *path)
+{
+	struct known **bucket;
+	size_t len = strlen(path);
+	struct known *k;
+
+	make_room(l, len);
+	bucket = find(l, id); /* which what was taken out may have stood before */
+	if (l->n >= l->max || l->bytes + len > PATH_BYTES_MAX)
+		return 0;
+	k = malloc(sizeof(*k) + len + 1);
+	if (k == NULL)
+		return -ENOMEM;
+	k->next = *bucket;
+	k->id = *id;
+	k->left = names - 1;
+	list_init(&k->done);
+	memcpy(k->path, path, len + 1);
+	*bucket = k;
+	l->n++;
+	l->bytes += len;
+	return 0;
 }
 
 struct tree_link_id tree_link_id_of(const struct nfs_handle *handle, const struct nfs_attr *attr)
@@ -125,10 +147,12 @@ int tree_links_find(struct tree_links *l, const struct tree_link_id *id, uint32_
 
 	*ret = NULL;
 	if (k == NULL)
-		return add(l, at, id, names, path);
+		return add(l, id, names, path);
 	*ret = k->path;
-	if (--k->left == 0)
-		take_out(l, at);
+	if (k->left > 0 && --k->left == 0) {
+		list_add_tail(&l->done, &k->done);
+		l->n_done++;
+	}
 	return 0;
 }
 

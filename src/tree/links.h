@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Files that have several names in a tree: where the first one was. Forgotten with the last name. */
+/*
+ * Files that have several names in a tree: where the first one was. Those of which all names have come are
+ * forgotten first, but not at once: servers may count too few.
+ */
 #ifndef TREE_LINKS_H
 #define TREE_LINKS_H
 
@@ -27,7 +30,8 @@ void tree_links_free(struct tree_links *l);
 
 /*
  * *ret is the path under which the file came first, valid until the next call; NULL when this is the
- * first time, and path is remembered, or when there are too many. names: how many it has. 0 or -ENOMEM.
+ * first time, and path is remembered, or when there are too many. names: how many it has, 2 at least, as the
+ * server says. 0 or -ENOMEM.
  */
 int tree_links_find(struct tree_links *l, const struct tree_link_id *id, uint32_t names,
 		    const char *path, const char **ret);
