@@ -83,6 +83,11 @@ class Report:
         return {s["name"]: s["status"] for s in self.object["steps"]}
 
 
+def mount_points():
+    """Of a folder that a lab shares with its machine, no more than what is the driver's."""
+    return sorted(n for n in os.listdir("/tmp") if n.startswith("csi-nfs-check-"))
+
+
 class Base(unittest.TestCase):
     maxDiff = None
 
@@ -375,11 +380,11 @@ class Exports(Base):
 
     @unittest.skipIf(has_client(), "this kernel has an NFS client: the class Kernel mounts")
     def test_mount_without_a_client(self):
-        before = os.listdir("/tmp")
+        before = mount_points()
         report = self.on("plain", "--mount")
         self.states(report, mount="failed")
         self.holds(report["mount"]["text"], "kernel", "NFS")
-        self.assertEqual(os.listdir("/tmp"), before)
+        self.assertEqual(mount_points(), before)
 
     # ---- servers that do not answer ----
 
@@ -709,16 +714,11 @@ class Kernel(Base):
     def setUp(self):
         self.share = os.path.join(DISK, "share")
         os.makedirs(self.share, exist_ok=True)
-        self.before = self.mount_points()
-
-    @staticmethod
-    def mount_points():
-        """Of the folder that a guest shares with its machine, no more than what is the driver's."""
-        return sorted(n for n in os.listdir("/tmp") if n.startswith("csi-nfs-check-"))
+        self.before = mount_points()
 
     def tearDown(self):
         self.assertEqual(os.listdir(self.share), [])
-        self.assertEqual(self.mount_points(), self.before)
+        self.assertEqual(mount_points(), self.before)
         with open("/proc/self/mountinfo", encoding="utf-8") as f:
             self.assertNotIn("csi-nfs-check", f.read())
 
