@@ -25,7 +25,7 @@ from proxy import Rule  # noqa: E402
 from scenarios import (  # noqa: E402
     KERNEL, REFUSED, SCENARIOS, Changed, Delete, Refused, RefuseLate, RequireLate)
 from servers import Failure  # noqa: E402
-from world import Broken, Case, Server  # noqa: E402
+from world import Broken, Case, Server, settled  # noqa: E402
 
 # What the caller does once the driver was killed: asks again the same driver or another one, deletes
 # what it never heard of, or creates what it wanted to delete.
@@ -130,16 +130,16 @@ class Run:
         if failure is None or hasattr(x, "is_refused") and failure.code().name == REFUSED:
             return answer, failure
         case.note("the answer is final")
-        self.settled(x.is_as_before)
+        settled(x.is_as_before, 3)
         case.check_strangers()
         return case.settle(method, **fields)
 
     def is_answered(self, x, answer, failure):
         self.case.check_strangers()
         if failure is None:
-            self.settled(lambda: x.is_done(answer))
+            settled(lambda: x.is_done(answer), 3)
         elif hasattr(x, "is_refused"):
-            self.settled(lambda: x.is_refused(failure))
+            settled(lambda: x.is_refused(failure), 3)
         else:
             raise Broken("it is answered %s: %s" % (failure.code().name, failure.details()))
         if failure is None and not x.deletes:
@@ -150,18 +150,6 @@ class Run:
                 raise Broken("repeated after a restart it is answered %s: %s" % (
                     failure.code().name, failure.details()))
             x.is_done(again)
-
-    @staticmethod
-    def settled(look):
-        """What goes on in the background has a moment's time."""
-        end = time.monotonic() + 3
-        while True:
-            try:
-                return look()
-            except (Broken, OSError):
-                if time.monotonic() > end:
-                    raise
-            time.sleep(0.05)
 
 
 class Matrix:

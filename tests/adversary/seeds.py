@@ -24,7 +24,7 @@ import trees  # noqa: E402
 from changing import Changing  # noqa: E402
 from faults import make_rules  # noqa: E402
 from servers import Failure  # noqa: E402
-from world import MIB, Broken, Case, Server, listed, mode_of, plant  # noqa: E402
+from world import MIB, Broken, Case, Server, listed, mode_of, plant, settled  # noqa: E402
 
 STEPS_MAX = 40  # changes of a tree that changes while it is copied
 
@@ -107,7 +107,7 @@ class Run:
         """CreateVolume. A final error leaves nothing behind; asked once more without faults it is OK."""
         answer, failure = self.call("CreateVolume", **fields)
         if failure is not None:
-            self.settled(self.check_state)
+            settled(self.check_state, 2)
             if self.r.random() < 0.4:
                 self.case.note("the caller gives up")
                 return None
@@ -190,7 +190,7 @@ class Run:
         for other in self.volumes.values():
             if other.directory == directory:
                 other.content = made.content
-        self.settled(self.check_state)
+        settled(self.check_state, 2)
         return made
 
     def check_attributes(self, directory, parameters):
@@ -242,7 +242,7 @@ class Run:
                   "parameters": {"compression": kind}}
         answer, failure = self.call("CreateSnapshot", on_call, **fields)
         if failure is not None:
-            self.settled(self.check_state)
+            settled(self.check_state, 2)
             answer = case.must("CreateSnapshot", **fields)
         found = listed(case.path(name))
         if len(found) != 1 or not found[0].endswith(".tar" if kind == "none" else ".tar.gz"):
@@ -252,7 +252,7 @@ class Run:
         if lines:
             raise Broken("the archive of %s: %s" % (source.name, trees.told(lines)))
         self.snapshots[name] = (answer.snapshot.snapshot_id, trees.read_archive(path), source.size)
-        self.settled(self.check_state)
+        settled(self.check_state, 2)
 
     def do_restore(self):
         if not self.snapshots:
@@ -298,12 +298,12 @@ class Run:
         answer, failure = self.call("CreateVolume", on_call, **fields)
         made.content = trees.survey(case.path(made.directory))
         if failure is not None:
-            self.settled(self.check_state)
+            settled(self.check_state, 2)
             answer = case.must("CreateVolume", **fields)
         tree.check(case.path(name))
         clone = self.volumes[name] = Volume(name, answer.volume.volume_id, name, {})
         clone.content = trees.survey(case.path(name))
-        self.settled(self.check_state)
+        settled(self.check_state, 2)
 
     def changing_snapshot(self, tree, made, on_call):
         case = self.case
@@ -381,7 +381,7 @@ class Run:
             self.retained["archived-" + volume.directory] = volume.content
         elif not last:
             return
-        self.settled(self.check_state)
+        settled(self.check_state, 2)
 
     def do_unsnap(self):
         if not self.snapshots:
@@ -389,7 +389,7 @@ class Run:
         name = self.r.choice(sorted(self.snapshots))
         self.call("DeleteSnapshot", snapshot_id=self.snapshots[name][0], secrets=self.case.secrets)
         del self.snapshots[name]
-        self.settled(self.check_state)
+        settled(self.check_state, 2)
 
     def do_list(self):
         self.call("ListVolumes")
@@ -399,18 +399,6 @@ class Run:
         return volumes[self.r.choice(sorted(volumes))] if volumes else None
 
     # ---- looks ----
-
-    @staticmethod
-    def settled(look):
-        """What goes on in the background has a moment's time."""
-        end = time.monotonic() + 2
-        while True:
-            try:
-                return look()
-            except (Broken, OSError):
-                if time.monotonic() > end:
-                    raise
-            time.sleep(0.05)
 
     def check_state(self):
         self.case.check_state(volumes={n: v.directory for n, v in self.volumes.items()},

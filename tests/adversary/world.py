@@ -35,6 +35,18 @@ class Broken(Exception):
     """A promise that was not kept."""
 
 
+def settled(look, seconds):
+    """What look() returns. What goes on in the background has so long until it does not fail."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return look()
+        except (Broken, OSError):
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.05)
+
+
 class Fresh(Export):
     """An export of which the server remembers nothing, so that it sees what others do on its disk."""
 
