@@ -214,6 +214,13 @@ static int read_pages(struct nfs_client *c, struct nfs_op *op, struct readdir_wa
 			begin_again(op, ++times);
 			continue;
 		}
+		/* nfs-ganesha says so of an entry that is removed while it lists the directory. */
+		if (r == -ENOENT && times < READDIR_TIMES_MAX) {
+			clock_sleep_ms(READDIR_PAUSE_MS * ++times);
+			continue;
+		}
+		if (r == -ENOENT)
+			return -ESTALE; /* a handle has no name that could be missing: the directory has gone */
 		if (r < 0)
 			return r;
 		if (walk->result < 0)

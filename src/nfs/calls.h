@@ -47,7 +47,8 @@ int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs
 /*
  * Calls entry for each entry of the directory; a negative value from it ends the walk and is
  * returned. No operation may be issued on c inside entry. Each name is given once, also where the server
- * has the listing begin again, as the directory changed: -ERESTART where it does so all the time.
+ * has the listing begin again, as the directory changed: -ERESTART where it does so all the time. Never
+ * -ENOENT: a directory that has gone is -ESTALE.
  */
 int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 		int (*entry)(void *data, const struct nfs_entry *entry), void *data);
