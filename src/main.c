@@ -19,10 +19,10 @@
 #include "base/str.h"
 #include "check/check.h"
 #include "csi/services.h"
-#include "csi/stats.h"
+#include "node/stats.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
-#include "nfs/holder.h"
+#include "store/holder.h"
 #include "options.h"
 
 #define EXIT_USAGE 2
@@ -282,9 +282,9 @@ static int serve(struct app *app, struct error *err)
 	int r;
 
 	r = grpc_endpoint_parse(app->options.endpoint, &path, err);
-	nfs_holder_set_patience(app->options.replica_timeout);
+	store_holder_set_patience(app->options.replica_timeout);
 	if (r == 0 && (app->options.mode & MODE_CONTROLLER))
-		nfs_holder_init(path);
+		store_holder_init(path);
 	if (r == 0)
 		r = init_loop(app, err);
 	if (r == 0)

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "csi/inline.h"
+#include "node/inline.h"
 #include "nfs/client.h"
 #include "nfs/export.h"
-#include "nfs/holder.h"
+#include "store/holder.h"
 
 #define DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
 #define DEFAULT_DRIVER_NAME "nfs.csi.k8s.io"
@@ -447,7 +447,7 @@ int options_parse(struct options *o, int argc, char **argv, struct error *err)
 	*o = (struct options){
 		.compression = TREE_COMPRESSION_GZIP,
 		.window = NFS_WINDOW,
-		.replica_timeout = NFS_HOLDER_PATIENCE_S,
+		.replica_timeout = STORE_HOLDER_PATIENCE_S,
 		.endpoint = DEFAULT_ENDPOINT,
 		.driver_name = DEFAULT_DRIVER_NAME,
 		.state_dir = DEFAULT_STATE_DIR,

@@ -41,7 +41,7 @@ struct options {
 	enum tree_compression compression;
 	bool get_snapshot;
 	bool verify_clones;
-	unsigned int replica_timeout; /* seconds; see nfs/holder.h */
+	unsigned int replica_timeout; /* seconds; see store/holder.h */
 	unsigned int window; /* operations in flight on a connection */
 	const char *state_dir;
 	const char *inline_volumes; /* NULL: none */

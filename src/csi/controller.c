@@ -10,17 +10,17 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "csi/content.h"
+#include "csi/volume_source.h"
 #include "csi/creation.h"
 #include "csi/inventory.h"
-#include "csi/listing.h"
-#include "csi/reference.h"
+#include "csi/list_volumes.h"
+#include "csi/session.h"
 #include "csi/services.h"
 #include "csi/snapshot.h"
 #include "csi/unimplemented.h"
-#include "csi/usage.h"
+#include "store/users.h"
 #include "csi/validate.h"
-#include "csi/volume.h"
+#include "store/volume.h"
 
 struct provision {
 	const struct csi_driver *driver;
@@ -86,14 +86,14 @@ static int create(const struct csi_driver *driver, const Csi__V1__CreateVolumeRe
 		return r;
 	/* What takes long, other replicas have to know of. */
 	if (p->source.kind != CONTENT_NONE && p->source.missing.code == ERROR_OK)
-		r = claim_take(&make, driver, &x->export, &x->params.owner, NOTE_MAKE,
+		r = claim_take(&make, driver, &x->export, &x->params.owner, BUSY_MAKE,
 			       creation_directory(x), err);
 	if (r < 0)
 		return r;
 	p->source.make = make;
 	r = csi_with_owner(driver, &x->export, &x->params.owner, create_work, p, err);
 	if (r < 0)
-		csi_check_final(driver, &x->export, &x->params.owner, NFS_FOLDER_VOLUMES, x->key, err);
+		csi_check_final(driver, &x->export, &x->params.owner, STORE_VOLUMES, x->key, err);
 	csi_purge(driver, &p->trash);
 	return r;
 }

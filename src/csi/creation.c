@@ -11,7 +11,7 @@
 
 #include "base/path.h"
 #include "base/str.h"
-#include "csi/volume.h"
+#include "store/volume.h"
 
 void creation_done(struct creation *x)
 {

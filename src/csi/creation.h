@@ -9,16 +9,16 @@
 #ifndef CSI_CREATION_H
 #define CSI_CREATION_H
 
-#include "csi/content.h"
+#include "csi/volume_source.h"
 #include "csi/driver.h"
 #include "csi/validate.h"
 #include "nfs/export.h"
-#include "nfs/record.h"
+#include "store/record.h"
 
 struct creation {
 	struct volume_params params;
 	struct nfs_export export;
-	char *key; /* of the volume on its share, see csi/volume_id.h */
+	char *key; /* of the volume on its share, see store/volume_id.h */
 	char *sec; /* security flavour of the mounts; NULL: none was named */
 	struct record record; /* as wanted; volume_create() makes it what is there */
 	const Csi__V1__CapacityRange *range; /* the request's; may be NULL */

@@ -11,13 +11,13 @@
 #include <stdint.h>
 
 #include "csi/inflight.h"
-#include "csi/known.h"
+#include "csi/exports.h"
 #include "csi/params.h"
-#include "csi/publications.h"
-#include "csi/usage.h"
+#include "node/published.h"
+#include "store/users.h"
 #include "mount/mounter.h"
 #include "nfs/pool.h"
-#include "tree/purge.h"
+#include "store/purge.h"
 
 struct node_stats;
 
@@ -44,7 +44,7 @@ struct csi_driver {
 	struct mounter *mounter; /* node */
 	struct publications *publications; /* node */
 	struct node_stats *stats; /* node */
-	const char *inline_volumes; /* node: see csi/inline.h; NULL: none */
+	const char *inline_volumes; /* node: see node/inline.h; NULL: none */
 };
 
 #endif

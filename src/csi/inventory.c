@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include "csi/content.h"
+#include "csi/volume_source.h"
 #include "csi/inventory.h"
 
 #include <errno.h>
 
 #include "base/list.h"
 #include "base/str.h"
-#include "csi/change.h"
+#include "store/volume_change.h"
 #include "csi/creation.h"
-#include "csi/reference.h"
-#include "csi/volume.h"
+#include "csi/session.h"
+#include "store/volume.h"
 #include "nfs/calls.h"
 
 /* -------- GetCapacity -------- */

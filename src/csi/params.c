@@ -12,7 +12,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/export.h"
-#include "nfs/state.h"
+#include "store/layout.h"
 
 #define MODE_MAX 07777
 #define SIDECAR_PREFIX "csi.storage.k8s.io/"

@@ -9,16 +9,16 @@
 
 #include "base/list.h"
 #include "base/str.h"
-#include "csi/build.h"
-#include "csi/directory.h"
-#include "csi/note.h"
-#include "csi/tombstone.h"
-#include "csi/owner.h"
-#include "csi/usage.h"
+#include "store/staging.h"
+#include "store/directory.h"
+#include "store/busy.h"
+#include "store/tombstone.h"
+#include "store/owner.h"
+#include "store/users.h"
 #include "csi/validate.h"
-#include "csi/volume.h"
+#include "store/volume.h"
 #include "nfs/calls.h"
-#include "nfs/state.h"
+#include "store/layout.h"
 #include "tree/archive.h"
 
 /* -------- one that an id names -------- */
@@ -158,7 +158,7 @@ static int read_work(struct nfs_client *c, void *data, struct error *err)
 	int r;
 
 	record_done(&s->record);
-	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
+	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
 	if (r == 0)
 		r = record_read(c, folder, s->id.subdir, &s->record, err);
 	if (r < 0 && r != -ENOENT)
@@ -181,7 +181,7 @@ int snapshot_read(struct snapshot *s, const struct csi_driver *driver, struct er
 
 bool snapshot_is_ready(const struct snapshot *s)
 {
-	return s->has_archive && (s->record.n == 0 || build_is_ready(&s->record));
+	return s->has_archive && (s->record.n == 0 || staging_is_ready(&s->record));
 }
 
 int64_t snapshot_size(const struct snapshot *s)
@@ -208,7 +208,7 @@ static int remove_directory(struct nfs_client *c, const struct tombstone *t, boo
 	int r = has_archive;
 
 	if (r == 0)
-		r = build_is_in_place(c, &t->record, t->dir, err);
+		r = staging_is_in_place(c, &t->record, t->dir, err);
 	if (r <= 0)
 		return r;
 	r = owner_find(c, t->dir, &q, &owner, err);
@@ -230,19 +230,19 @@ static int carry_out(struct nfs_client *c, struct tombstone *t, bool has_archive
 	int r;
 
 	snapshot_work_key(work_key, t->dir);
-	r = build_discard(c, work_key, ret_trashed, err);
+	r = staging_discard(c, work_key, ret_trashed, err);
 	if (r == 0)
 		r = remove_directory(c, t, has_archive, ret_trashed, err);
 	return r < 0 ? r : tombstone_finish(c, t, err);
 }
 
-static int find_tombstone(struct nfs_client *c, const char *name, enum note_kind kind, void *data,
+static int find_tombstone(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
 			  struct error *err)
 {
 	struct tombstone *t = data;
 	int r;
 
-	if (kind != NOTE_SNAPSHOT_GONE || !note_is_of(name, t->dir))
+	if (kind != BUSY_SNAPSHOT_GONE || !busy_is_of(name, t->dir))
 		return 0;
 	r = tombstone_adopt(c, t, name, err);
 	if (r == -ENOENT)
@@ -265,7 +265,7 @@ static int bury(struct nfs_client *c, const struct snapshot *s, struct tombstone
 			return r;
 		t->name[0] = '\0';
 	}
-	r = note_each(c, t->dir, find_tombstone, t, err);
+	r = busy_each(c, t->dir, find_tombstone, t, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (s->record.n == 0)
@@ -276,7 +276,7 @@ static int bury(struct nfs_client *c, const struct snapshot *s, struct tombstone
 
 static int remove_work(struct nfs_client *c, void *data, struct error *err)
 {
-	cleanup_tombstone struct tombstone t = { .kind = NOTE_SNAPSHOT_GONE };
+	cleanup_tombstone struct tombstone t = { .kind = BUSY_SNAPSHOT_GONE };
 	struct removal *x = data;
 	struct snapshot *s = x->snapshot;
 	const struct nfs_handle *folder;
@@ -284,7 +284,7 @@ static int remove_work(struct nfs_client *c, void *data, struct error *err)
 
 	t.key = t.dir = s->id.subdir;
 	csi_trash_of(&x->trash, &s->export, c);
-	r = note_check_unused(c, t.dir, err);
+	r = busy_check_unused(c, t.dir, err);
 	if (r == 0)
 		r = bury(c, s, &t, err);
 	if (r == 0)
@@ -298,7 +298,7 @@ static int remove_work(struct nfs_client *c, void *data, struct error *err)
 	if (r < 0 || s->record.n > 0)
 		return r;
 	/* Of versions before this one. */
-	r = nfs_state_folder(c, NFS_FOLDER_SNAPSHOTS, false, &folder, err);
+	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
 	if (r == 0)
 		r = record_forget_draft(c, folder, t.key, NULL, err);
 	if (r == 0)
@@ -306,7 +306,7 @@ static int remove_work(struct nfs_client *c, void *data, struct error *err)
 	return r == -ENOENT ? 0 : r;
 }
 
-static int finish_deletion(struct nfs_client *c, const char *name, enum note_kind kind, void *data,
+static int finish_deletion(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
 			   struct error *err)
 {
 	cleanup_tombstone struct tombstone t = { .kind = kind, .key = data, .dir = data };
@@ -317,7 +317,7 @@ static int finish_deletion(struct nfs_client *c, const char *name, enum note_kin
 	const char *text;
 	int r;
 
-	if (kind == NOTE_SNAPSHOT_GONE && note_is_of(name, data)) {
+	if (kind == BUSY_SNAPSHOT_GONE && busy_is_of(name, data)) {
 		r = tombstone_adopt(c, &t, name, err);
 		if (r == -ENOENT)
 			return 0;
@@ -329,7 +329,7 @@ static int finish_deletion(struct nfs_client *c, const char *name, enum note_kin
 		}
 		if (r <= 0)
 			return r;
-	} else if (kind != NOTE_VOLUME_GONE) {
+	} else if (kind != BUSY_VOLUME_GONE) {
 		return 0;
 	}
 	(void)error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again",
@@ -339,7 +339,7 @@ static int finish_deletion(struct nfs_client *c, const char *name, enum note_kin
 
 int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err)
 {
-	return note_each(c, name, finish_deletion, (void *)(uintptr_t)name, err);
+	return busy_each(c, name, finish_deletion, (void *)(uintptr_t)name, err);
 }
 
 static int delete_snapshot(const struct csi_driver *driver, const Csi__V1__DeleteSnapshotRequest *in,

@@ -13,10 +13,10 @@
 #ifndef CSI_SNAPSHOT_H
 #define CSI_SNAPSHOT_H
 
-#include "csi/reference.h"
+#include "csi/session.h"
 #include "csi/services.h"
 
-/* Keys of a snapshot's record, beside those of csi/build.h, and uid and gid as a volume has them. */
+/* Keys of a snapshot's record, beside those of store/staging.h, and uid and gid as a volume has them. */
 #define SNAPSHOT_KEY_NAME "name"
 #define SNAPSHOT_KEY_ID "id"
 #define SNAPSHOT_KEY_SOURCE "source" /* id of the volume */

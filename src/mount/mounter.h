@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Mounting, the seam between csi/node.c and the kernel. Whatever may touch a server, or a path that
+ * Mounting, the seam between node/node.c and the kernel. Whatever may touch a server, or a path that
  * is mounted from one, runs in a helper process with a deadline, since a system call that waits for
  * a dead NFS server can only be ended by ending its process. What is mounted where is read from
  * mountinfo, never by looking at the path.

@@ -42,7 +42,7 @@
 #define NFS_WINDOW 64
 #define NFS_WINDOW_MAX 256
 
-/* How many folders nfs/state.h knows. */
+/* How many folders store/layout.h knows. */
 #define NFS_FOLDERS 8
 
 /* What to do where a server names owners. */
@@ -70,7 +70,7 @@ struct nfs_client {
 	uint32_t read_max; /* bytes that the server gives in one READ; 0: not known */
 	uint32_t write_max; /* and takes in one WRITE */
 	struct nfs_handle root;
-	struct nfs_handle folders[NFS_FOLDERS]; /* of nfs/state.h, once known; len 0: not yet */
+	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h, once known; len 0: not yet */
 	bool broken;
 	bool silent; /* broken, since the server let an operation wait for too long */
 	char address[64]; /* of the server, numeric, for messages */

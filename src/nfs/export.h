@@ -17,7 +17,7 @@
 
 #define NFS_SERVER_MAX 255
 
-/* The driver's own folder on a share, see nfs/state.h. */
+/* The driver's own folder on a share, see store/layout.h. */
 #define NFS_STATE_DIR ".csi-nfs"
 
 struct nfs_export {

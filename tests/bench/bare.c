@@ -31,7 +31,7 @@
 #include "base/str.h"
 #include "libnfs.h"
 #include "nfs/calls.h"
-#include "nfs/state.h"
+#include "store/layout.h"
 #include "transfer.h"
 
 #define WINDOW_MAX TRANSFER_WINDOW_MAX
@@ -233,9 +233,9 @@ static int prepare(struct bare *b, struct error *err)
 		r = nfs_lookup(b->client, &b->client->root, "bare-from", &b->from, &attr);
 		return r < 0 ? nfs_error_set(err, b->client, r, "lookup 'bare-from'") : 0;
 	}
-	r = nfs_state_folder(b->client, NFS_FOLDER_VOLUMES, true, &b->records, err);
+	r = store_folder(b->client, STORE_VOLUMES, true, &b->records, err);
 	if (r == 0)
-		r = nfs_state_folder(b->client, NFS_FOLDER_TOP, true, &b->top, err);
+		r = store_folder(b->client, STORE_TOP, true, &b->top, err);
 	memset(b->record, 'x', RECORD_BYTES);
 	return r;
 }

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "csi.pb-c.h"
 #include "csi/params.h"
-#include "csi/volume_id.h"
+#include "store/volume_id.h"
 #include "nfs/export.h"
 
 #define ENTRIES_MAX 16

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
-#include "nfs/record.h"
+#include "store/record.h"
 
 /* What is taken for a record is written again as text that means the same, and stays the same. */
 static void check_record(const struct record *rec)

@@ -6,9 +6,9 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "csi/volume_id.h"
+#include "store/volume_id.h"
 #include "nfs/export.h"
-#include "nfs/record.h"
+#include "store/record.h"
 
 /* What is taken for an id stays within the share, and says the same when it is written again. */
 static void check_id(const struct volume_id *id)

@@ -6,16 +6,16 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
-#include "csi/build.h"
-#include "csi/volume.h"
+#include "store/staging.h"
+#include "store/volume.h"
 #include "nfs/calls.h"
-#include "nfs/state.h"
+#include "store/layout.h"
 #include "tree/copy.h"
 #include "tree_util.h"
 
 static const char *const paths[] = { "pvc-1", "a/b/pvc-1" };
 
-/* As csi/content.c does it, on the client of the call. */
+/* As csi/volume_source.c does it, on the client of the call. */
 static int fill(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
 	struct tree_work tree = { .from = c, .to = c };
@@ -25,7 +25,7 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 	int r;
 
 	(void)data;
-	r = nfs_state_folder(c, NFS_FOLDER_WORK, true, &work, err);
+	r = store_folder(c, STORE_WORK, true, &work, err);
 	if (r < 0)
 		return r;
 	r = nfs_lookup(c, &c->root, "tree", &handle, &attr);
@@ -53,7 +53,7 @@ static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struc
 	error_clear(err);
 	r = volume_create(c, "pvc-1", &rec, NULL, &filler, err);
 	if (r == 0)
-		check_that("create", "the record is complete", build_is_ready(&rec));
+		check_that("create", "the record is complete", staging_is_ready(&rec));
 	else
 		check_that("create", "the error is reported", err->code != ERROR_OK);
 	if (ret_trashed != NULL)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "csi/change.h"
-#include "csi/usage.h"
+#include "store/volume_change.h"
+#include "store/users.h"
 #include "fake/nfs.h"
 #include "check_util.h"
 

@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "check_util.h"
 #include "csi.pb-c.h"
-#include "csi/inline.h"
+#include "node/inline.h"
 
 #define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "csi/note.h"
+#include "store/busy.h"
 #include "fake/nfs.h"
-#include "nfs/holder.h"
+#include "store/holder.h"
 #include "check_util.h"
 
 #define OTHER "0123456789abcdef.1"
@@ -100,11 +100,11 @@ START_TEST(test_overlap)
 		struct bench b;
 
 		bench_init(&b);
-		note_name(name, NOTE_USE, rows[i].noted);
+		busy_name(name, BUSY_USE, rows[i].noted);
 		tag = strrchr(name, '~') + 1;
-		memcpy(tag, "0123456789abcdef", NFS_HOLDER_LEN);
+		memcpy(tag, "0123456789abcdef", STORE_HOLDER_LEN);
 		put_note(&b, name);
-		(void)note_check_unused(b.client, rows[i].dir, &err);
+		(void)busy_check_unused(b.client, rows[i].dir, &err);
 		check_error(rows[i].name, &err, rows[i].overlaps ? ERROR_ABORTED : ERROR_OK, NULL);
 		bench_done(&b);
 	}
@@ -135,14 +135,14 @@ START_TEST(test_unused)
 		struct bench b;
 
 		bench_init(&b);
-		nfs_holder_set_patience(rows[i].patient ? NFS_HOLDER_PATIENCE_S : 0);
+		store_holder_set_patience(rows[i].patient ? STORE_HOLDER_PATIENCE_S : 0);
 		(void)snprintf(name, sizeof(name), "pvc-1~%s~%s.1", rows[i].kind,
-			       rows[i].own ? nfs_holder() : "0123456789abcdef");
+			       rows[i].own ? store_holder() : "0123456789abcdef");
 		put_note(&b, name);
-		(void)note_check_unused(b.client, "pvc-1", &err);
+		(void)busy_check_unused(b.client, "pvc-1", &err);
 		check_error(rows[i].name, &err, rows[i].refused ? ERROR_ABORTED : ERROR_OK, NULL);
 		check_int(rows[i].name, "stays", is_there(&b, name), rows[i].stays);
-		nfs_holder_set_patience(NFS_HOLDER_PATIENCE_S);
+		store_holder_set_patience(STORE_HOLDER_PATIENCE_S);
 		bench_done(&b);
 	}
 }
@@ -153,15 +153,15 @@ START_TEST(test_claims)
 	static const struct {
 		const char *name;
 		const char *there; /* a note of another one */
-		enum note_kind kind;
+		enum busy_kind kind;
 		bool refused;
 	} rows[] = {
-		{ "used by two", "pvc-1~u~" OTHER, NOTE_USE, false },
-		{ "made by two", "pvc-1~m~" OTHER, NOTE_MAKE, true },
-		{ "made in one that is made", "pvc-1%2Fa~m~" OTHER, NOTE_MAKE, false },
-		{ "used while it is deleted", "pvc-1~d~" OTHER, NOTE_USE, true },
-		{ "used while what is around it is deleted", "pvc-1~s~" OTHER, NOTE_USE, true },
-		{ "made after it was deleted", "pvc-1~d~" OTHER, NOTE_MAKE, false },
+		{ "used by two", "pvc-1~u~" OTHER, BUSY_USE, false },
+		{ "made by two", "pvc-1~m~" OTHER, BUSY_MAKE, true },
+		{ "made in one that is made", "pvc-1%2Fa~m~" OTHER, BUSY_MAKE, false },
+		{ "used while it is deleted", "pvc-1~d~" OTHER, BUSY_USE, true },
+		{ "used while what is around it is deleted", "pvc-1~s~" OTHER, BUSY_USE, true },
+		{ "made after it was deleted", "pvc-1~d~" OTHER, BUSY_MAKE, false },
 	};
 	size_t i;
 
@@ -197,14 +197,14 @@ START_TEST(test_lost)
 
 	bench_init(&b);
 	check_int("lost", "take",
-		  claim_take(&claim, &b.driver, &b.export, NULL, NOTE_USE, "pvc-1", &err), 0);
+		  claim_take(&claim, &b.driver, &b.export, NULL, BUSY_USE, "pvc-1", &err), 0);
 	check_int("lost", "renew", claim_renew(claim, b.client, &err), 0);
 	check_int("lost", "renew again", claim_renew(claim, b.client, &err), 0);
 	/* Of this process, and at work: it keeps its directory however long it lasts. */
-	nfs_holder_set_patience(0);
-	check_that("lost", "kept", note_check_unused(b.client, "pvc-1", &err) < 0);
+	store_holder_set_patience(0);
+	check_that("lost", "kept", busy_check_unused(b.client, "pvc-1", &err) < 0);
 	error_clear(&err);
-	nfs_holder_set_patience(NFS_HOLDER_PATIENCE_S);
+	store_holder_set_patience(STORE_HOLDER_PATIENCE_S);
 	remove_notes(&b);
 	check_that("lost", "renewed", claim_renew(claim, b.client, &err) < 0);
 	error_clear(&err);
@@ -233,11 +233,11 @@ START_TEST(test_killed)
 		(void)snprintf(row, sizeof(row), "operation %u", n);
 		bench_init(&b);
 		fake_nfs_fail(b.nfs, &failure);
-		(void)claim_take(&claim, &b.driver, &b.export, NULL, NOTE_USE, "pvc-1", &err);
+		(void)claim_take(&claim, &b.driver, &b.export, NULL, BUSY_USE, "pvc-1", &err);
 		claim_drop(claim);
 		fake_nfs_fail(b.nfs, NULL);
 		error_clear(&err);
-		check_int(row, "check", note_check_unused(b.client, "pvc-1", &err), 0);
+		check_int(row, "check", busy_check_unused(b.client, "pvc-1", &err), 0);
 		list = fake_nfs_list(b.nfs, NULL);
 		check_that(row, "nothing is left", strstr(list, "~") == NULL);
 		bench_done(&b);

@@ -12,13 +12,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "csi/change.h"
-#include "csi/directory.h"
-#include "csi/owner.h"
-#include "csi/usage.h"
-#include "csi/volume.h"
+#include "store/volume_change.h"
+#include "store/directory.h"
+#include "store/owner.h"
+#include "store/users.h"
+#include "store/volume.h"
 #include "fake/nfs.h"
-#include "nfs/state.h"
+#include "store/layout.h"
 #include "check_util.h"
 
 struct volume {

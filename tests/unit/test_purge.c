@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "fake/nfs.h"
-#include "nfs/state.h"
+#include "store/layout.h"
 #include "tree/entry.h"
-#include "tree/purge_share.h"
+#include "store/purge_share.h"
 #include "check_util.h"
 
 #define FILES 50

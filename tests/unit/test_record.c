@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "fake/nfs.h"
-#include "nfs/holder.h"
-#include "nfs/record.h"
+#include "store/holder.h"
+#include "store/record.h"
 #include "check_util.h"
 
 START_TEST(test_encode)
@@ -467,12 +467,12 @@ START_TEST(test_replace_draft)
 		for (k = 0; k < ARRAY_SIZE(lengths); k++) {
 			cleanup_record struct record rec = { .n = 0 };
 			struct error err = { .code = ERROR_OK };
-			char tag[NFS_HOLDER_TAG_MAX], text[128];
+			char tag[STORE_HOLDER_TAG_MAX], text[128];
 			struct nfs_client *c;
 			struct fake_nfs *f = with_record(lengths[k], &c, &rec);
 			int r;
 
-			nfs_holder_tag(tag);
+			store_holder_tag(tag);
 			(void)snprintf(text, sizeof(text), "v=1;name=x;by=%s",
 				       rows[i].by != NULL ? rows[i].by : tag);
 			fake_nfs_put(f, "k~new", NFS_TYPE_SYMLINK,
@@ -501,7 +501,7 @@ START_TEST(test_replace_patience)
 
 	fake_nfs_put(f, "k~new", NFS_TYPE_SYMLINK, "v=1;by=0123456789abcdef.1");
 	check_that("alive", "refused", record_replace(c, &c->root, "k", &rec, &err) < 0);
-	nfs_holder_set_patience(0);
+	store_holder_set_patience(0);
 	error_clear(&err);
 	check_int("dead", "result", record_replace(c, &c->root, "k", &rec, &err), 0);
 	check_value("dead", c, "size", "2");

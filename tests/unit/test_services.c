@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/request.h"
 #include "csi/services.h"
-#include "csi/stats.h"
+#include "node/stats.h"
 #include "fake/mounter.h"
 #include "fake/nfs.h"
 #include "check_util.h"

@@ -8,10 +8,10 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "csi/directory.h"
-#include "csi/volume.h"
+#include "store/directory.h"
+#include "store/volume.h"
 #include "fake/nfs.h"
-#include "nfs/state.h"
+#include "store/layout.h"
 #include "check_util.h"
 
 /* What the driver leaves on a share without volumes. */

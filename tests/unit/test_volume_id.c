@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "csi/volume_id.h"
-#include "nfs/record.h"
+#include "store/volume_id.h"
+#include "store/record.h"
 #include "check_util.h"
 
 #define UID "pvc-4bcb2f4e-8f3c-4f3e-9d5b-0a1b2c3d4e5f"

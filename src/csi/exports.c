@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/exports.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct known_exports {
+	pthread_mutex_t lock; /* guards what follows; innermost */
+	struct nfs_export *list; /* ordered */
+	size_t n, cap;
+};
+
+int known_exports_new(struct known_exports **ret)
+{
+	struct known_exports *k = calloc(1, sizeof(*k));
+
+	if (k == NULL)
+		return -ENOMEM;
+	pthread_mutex_init(&k->lock, NULL);
+	*ret = k;
+	return 0;
+}
+
+void known_exports_list_free(struct nfs_export *list, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		nfs_export_done(&list[i]);
+	free(list);
+}
+
+void known_exports_free(struct known_exports *k)
+{
+	if (k == NULL)
+		return;
+	known_exports_list_free(k->list, k->n);
+	pthread_mutex_destroy(&k->lock);
+	free(k);
+}
+
+static int compare(const struct nfs_export *a, const struct nfs_export *b)
+{
+	int r = strcmp(a->server, b->server);
+
+	return r != 0 ? r : strcmp(a->share, b->share);
+}
+
+/* Where e is, or belongs. Called with the lock held. */
+static size_t position(const struct known_exports *k, const struct nfs_export *e, bool *ret_found)
+{
+	size_t low = 0, high = k->n;
+
+	*ret_found = false;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int r = compare(&k->list[middle], e);
+
+		if (r == 0) {
+			*ret_found = true;
+			return middle;
+		}
+		if (r < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Called with the lock held. Without memory the export stays unknown. */
+static void insert(struct known_exports *k, size_t at, const struct nfs_export *e)
+{
+	struct nfs_export copy, *list;
+
+	if (k->n == KNOWN_EXPORTS_MAX)
+		return;
+	if (k->n == k->cap) {
+		size_t cap = k->cap == 0 ? 8 : k->cap * 2;
+
+		list = reallocarray(k->list, cap, sizeof(*list));
+		if (list == NULL)
+			return;
+		k->list = list;
+		k->cap = cap;
+	}
+	if (nfs_export_copy(&copy, e) < 0)
+		return;
+	nfs_export_set_own(&copy); /* an owner is of one volume, not of the export */
+	memmove(&k->list[at + 1], &k->list[at], (k->n - at) * sizeof(*k->list));
+	k->list[at] = copy;
+	k->n++;
+}
+
+void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
+{
+	bool found;
+	size_t at;
+
+	pthread_mutex_lock(&k->lock);
+	at = position(k, e, &found);
+	if (found) {
+		k->list[at].version = e->version;
+		k->list[at].port = e->port;
+		k->list[at].mount_port = e->mount_port;
+	} else {
+		insert(k, at, e);
+	}
+	pthread_mutex_unlock(&k->lock);
+}
+
+void known_exports_apply(struct known_exports *k, struct nfs_export *e)
+{
+	bool found;
+	size_t at;
+
+	if (e->version != 0 || e->port != 0 || e->mount_port != 0)
+		return;
+	pthread_mutex_lock(&k->lock);
+	at = position(k, e, &found);
+	if (found) {
+		e->version = k->list[at].version;
+		e->port = k->list[at].port;
+		e->mount_port = k->list[at].mount_port;
+	}
+	pthread_mutex_unlock(&k->lock);
+}
+
+int known_exports_list(struct known_exports *k, struct nfs_export **ret, size_t *ret_n)
+{
+	struct nfs_export *list;
+	size_t n = 0;
+	int r = 0;
+
+	pthread_mutex_lock(&k->lock);
+	list = calloc(k->n + 1, sizeof(*list));
+	if (list == NULL)
+		r = -ENOMEM;
+	while (r == 0 && n < k->n) {
+		r = nfs_export_copy(&list[n], &k->list[n]);
+		if (r == 0)
+			n++;
+	}
+	pthread_mutex_unlock(&k->lock);
+	if (r < 0) {
+		if (list != NULL)
+			known_exports_list_free(list, n);
+		return r;
+	}
+	*ret = list;
+	*ret_n = n;
+	return 0;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "node/published.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#define FOLDER_MODE 0700
+#define HALF_LENGTH 16
+#define NAME_LENGTH (2 * HALF_LENGTH + 1)
+#define NAME_SIZE (NAME_LENGTH + 1)
+#define FILE_MAX 8192
+
+struct publications {
+	const char *folder;
+	pthread_mutex_t lock; /* of two calls for one volume, the second one sees the first one's note */
+};
+
+/* What a file says, line by line. */
+struct note {
+	char text[FILE_MAX];
+	const char *volume, *target;
+	bool exclusive;
+};
+
+int publications_new(struct publications **ret, const char *folder)
+{
+	struct publications *p = calloc(1, sizeof(*p));
+
+	if (p == NULL)
+		return -ENOMEM;
+	p->folder = folder;
+	pthread_mutex_init(&p->lock, NULL);
+	*ret = p;
+	return 0;
+}
+
+void publications_free(struct publications *p)
+{
+	if (p == NULL)
+		return;
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+/* "<hash of the volume>.<hash of the target>": each half finds what is of that one. */
+static void busy_name(char name[NAME_SIZE], const char *volume, const char *target)
+{
+	(void)snprintf(name, NAME_SIZE, "%016" PRIx64 ".%016" PRIx64,
+		       str_hash(volume, strlen(volume)), str_hash(target, strlen(target)));
+}
+
+static bool is_of_volume(const char *name, const char *wanted)
+{
+	return strlen(name) == NAME_LENGTH && strncmp(name, wanted, HALF_LENGTH) == 0;
+}
+
+static bool is_of_target(const char *name, const char *wanted)
+{
+	return strlen(name) == NAME_LENGTH && strcmp(name + HALF_LENGTH, wanted + HALF_LENGTH) == 0;
+}
+
+static int make_folder(const char *path)
+{
+	cleanup_free char *copy = strdup(path);
+	char *p;
+
+	if (copy == NULL)
+		return -ENOMEM;
+	for (p = strchr(copy + 1, '/'); p != NULL; p = strchr(p + 1, '/')) {
+		*p = '\0';
+		if (mkdir(copy, 0755) < 0 && errno != EEXIST)
+			return -errno;
+		*p = '/';
+	}
+	return mkdir(copy, FOLDER_MODE) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* Returns the folder, which the caller closes, or a negative errno. */
+static int open_folder(struct publications *p)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	int fd = open(p->folder, flags);
+	int r;
+
+	if (fd < 0 && errno == ENOENT) {
+		r = make_folder(p->folder);
+		if (r < 0)
+			return r;
+		fd = open(p->folder, flags);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+/* The volume, the target, and "exclusive" or "shared". -EINVAL: not one of ours. */
+static int read_note(int folder, const char *name, struct note *note)
+{
+	cleanup_close int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	char *second, *third, *end;
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, note->text, sizeof(note->text) - 1);
+	if (n < 0)
+		return -errno;
+	note->text[n] = '\0';
+	second = strchr(note->text, '\n');
+	third = second != NULL ? strchr(second + 1, '\n') : NULL;
+	end = third != NULL ? strchr(third + 1, '\n') : NULL;
+	if (end == NULL)
+		return -EINVAL;
+	*second = *third = *end = '\0';
+	note->volume = note->text;
+	note->target = second + 1;
+	note->exclusive = strcmp(third + 1, "exclusive") == 0;
+	return 0;
+}
+
+static int write_note(int folder, const char *name, const char *volume, const char *target,
+		      bool exclusive)
+{
+	cleanup_buf struct buf text = { .max = FILE_MAX - 1 };
+	cleanup_close int fd = -EBADF;
+	char fresh[NAME_SIZE + 8];
+	int r;
+
+	r = buf_printf(&text, "%s\n%s\n%s\n", volume, target, exclusive ? "exclusive" : "shared");
+	if (r < 0)
+		return r;
+	/* Only one call at a time is about a target, so nobody else writes under this name. */
+	(void)snprintf(fresh, sizeof(fresh), "%s.new", name);
+	fd = openat(folder, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text.data, text.len) != (ssize_t)text.len)
+		return errno != 0 ? -errno : -EIO;
+	return renameat(folder, fresh, folder, name) < 0 ? -errno : 0;
+}
+
+/*
+ * Returns 1 when the note is of another target where the volume is mounted, and one of the two wants to
+ * be alone; else 0 or an error.
+ */
+static int conflicts(int folder, const char *name, struct mounter *m, const char *volume,
+		     const char *target, bool exclusive, struct note *note, struct error *err)
+{
+	cleanup_mount_info struct mount_info *info = NULL;
+	int r;
+
+	if (read_note(folder, name, note) < 0)
+		return 0;
+	/* The rest is of other volumes that have the same hash. */
+	if (strcmp(note->volume, volume) != 0 || strcmp(note->target, target) == 0)
+		return 0;
+	if (!exclusive && !note->exclusive)
+		return 0;
+	/* One without a mount may be of a call under way: it is left alone. */
+	r = m->ops->find(m, note->target, &info, err);
+	return r < 0 ? r : info != NULL;
+}
+
+static DIR *list_folder(int folder)
+{
+	cleanup_close int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+
+	if (dir != NULL)
+		(void)steal_fd(&copy);
+	return dir;
+}
+
+static int check_notes(int folder, struct mounter *m, const char *volume, const char *target,
+		       bool exclusive, struct error *err)
+{
+	const struct dirent *entry;
+	char name[NAME_SIZE];
+	struct note note;
+	DIR *dir = list_folder(folder);
+	int r = 0;
+
+	if (dir == NULL)
+		return -errno;
+	busy_name(name, volume, target);
+	while (r == 0 && (entry = readdir(dir)) != NULL) {
+		if (!is_of_volume(entry->d_name, name))
+			continue;
+		r = conflicts(folder, entry->d_name, m, volume, target, exclusive, &note, err);
+		if (r > 0)
+			r = error_set(err, ERROR_FAILED_PRECONDITION,
+				      "the volume is published at '%.300s' already, and its access mode SINGLE_NODE_SINGLE_WRITER allows one place only",
+				      note.target);
+	}
+	closedir(dir);
+	return r;
+}
+
+static int add(struct publications *p, int folder, struct mounter *m, const char *volume,
+	       const char *target, bool exclusive, struct error *err)
+{
+	char name[NAME_SIZE];
+	int r;
+
+	busy_name(name, volume, target);
+	pthread_mutex_lock(&p->lock);
+	r = check_notes(folder, m, volume, target, exclusive, err);
+	if (r == 0)
+		r = write_note(folder, name, volume, target, exclusive);
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
+int publications_add(struct publications *p, struct mounter *m, const char *volume,
+		     const char *target, bool exclusive, struct error *err)
+{
+	cleanup_close int folder = open_folder(p);
+	int r = folder;
+
+	if (r >= 0)
+		r = add(p, folder, m, volume, target, exclusive, err);
+	if (r >= 0 || (err != NULL && err->code != ERROR_OK))
+		return r;
+	if (exclusive)
+		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
+				 "access mode SINGLE_NODE_SINGLE_WRITER needs the state folder '%s' (--state-dir)",
+				 p->folder);
+	log_warn("Cannot note where a volume is published: SINGLE_NODE_SINGLE_WRITER will not see it",
+		 LOG_STR("state_dir", p->folder), LOG_STR("reason", strerror(-r)));
+	return 0;
+}
+
+void publications_remove(struct publications *p, const char *target)
+{
+	cleanup_close int folder = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = folder >= 0 ? list_folder(folder) : NULL;
+	const struct dirent *entry;
+	char name[NAME_SIZE];
+
+	if (dir == NULL)
+		return;
+	busy_name(name, "", target);
+	/* One that stays counts for nothing. */
+	while ((entry = readdir(dir)) != NULL)
+		if (is_of_target(entry->d_name, name))
+			(void)unlinkat(folder, entry->d_name, 0);
+	closedir(dir);
+}

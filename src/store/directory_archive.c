@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* What becomes of a volume's directory with onDelete=archive. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "store/directory.h"
+#include "store/owner.h"
+#include "nfs/calls.h"
+
+#define ARCHIVE_TRIES 10
+#define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
+#define ARCHIVE_HASH 17 /* "-" and 16 digits */
+
+/*
+ * "archived-" goes before the first component, as csi-driver-nfs has it. One that becomes too long is
+ * cut and told from others by a hash.
+ */
+static int put_archive_top(struct buf *b, const char *path, size_t first, bool dated)
+{
+	size_t room = PATH_COMPONENT_MAX - strlen(DIRECTORY_ARCHIVE_PREFIX) -
+		      (dated ? ARCHIVE_DATE_MAX : 0);
+
+	if (first <= room)
+		return buf_printf(b, "%s%.*s", DIRECTORY_ARCHIVE_PREFIX, (int)first, path);
+	return buf_printf(b, "%s%.*s-%016" PRIx64, DIRECTORY_ARCHIVE_PREFIX,
+			  (int)str_utf8_cut(path, room - ARCHIVE_HASH), path, str_hash(path, first));
+}
+
+static int put_date(struct buf *b, int attempt)
+{
+	char when[ARCHIVE_DATE_MAX];
+	struct timespec now;
+	struct tm tm;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	if (gmtime_r(&now.tv_sec, &tm) == NULL)
+		return -ENOMEM;
+	(void)strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
+	if (attempt > 1)
+		return buf_printf(b, ".%s.%d", when, attempt);
+	return buf_printf(b, ".%s", when);
+}
+
+/* The first attempt has no date; aside: it goes behind the first component, where others have the rest. */
+static char *archive_path(const char *path, int attempt, bool aside)
+{
+	const size_t first = strcspn(path, "/");
+	cleanup_buf struct buf b = { 0 };
+	int r;
+
+	r = put_archive_top(&b, path, first, aside || path[first] == '\0');
+	if (r == 0 && attempt > 0 && aside)
+		r = put_date(&b, attempt);
+	if (r == 0)
+		r = buf_puts(&b, path + first);
+	if (r == 0 && attempt > 0 && !aside)
+		r = put_date(&b, attempt);
+	return r < 0 ? NULL : buf_steal(&b);
+}
+
+/* An archive of before may be replaced; what is a volume's or a snapshot's is not even looked into. */
+static int check_archive_place(struct nfs_client *c, const char *archive, const char *key,
+			       struct error *err)
+{
+	const struct owner_question q = { .volume = key, .scope = OWNER_ALL };
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, archive, &q, &owner, err);
+	if (r <= 0)
+		return r;
+	log_info("A volume is archived under another name, where it would go is another's",
+		 LOG_STR("volume", key), LOG_STR("directory", archive), LOG_STR("of", owner.key));
+	return -EBUSY;
+}
+
+/* RENAME would replace an empty directory of that name, so the name is looked up first. */
+static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
+		      const struct nfs_handle *known, const char *archive, struct error *err)
+{
+	struct directory_place to;
+	struct nfs_handle handle;
+	int r;
+
+	r = directory_make_parents(c, archive, &to, err);
+	if (r < 0)
+		return r;
+	r = nfs_lookup(c, &to.parent, to.base, &handle, NULL);
+	if (r == 0)
+		return -EEXIST;
+	if (r == -ENOENT)
+		r = nfs_rename(c, &from->parent, from->base, &to.parent, to.base);
+	if (r == -ENOTEMPTY)
+		return -EEXIST;
+	if (r == -EXDEV)
+		return directory_apart(c, path, err);
+	if (r < 0 && r != -ENOENT)
+		return nfs_error_set(err, c, r, "archiving '%s' as '%s'", path, archive);
+	return r < 0 ? 0 : directory_check_moved(c, from, known, &to.parent, to.base, err);
+}
+
+static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
+			  struct error *err)
+{
+	struct directory_place place;
+	int r;
+
+	r = directory_locate(c, archive, &place, err);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? r : directory_remove(c, &place, place.base, ret_trashed, err);
+}
+
+/* -EEXIST where the name is taken, -EBUSY where others have something there. */
+static int archive_once(struct nfs_client *c, const struct directory_place *from, const char *path,
+			const struct nfs_handle *known, const char *archive, const char *key,
+			bool replace, bool *ret_trashed, struct error *err)
+{
+	int r;
+
+	r = check_archive_place(c, archive, key, err);
+	if (r == 0)
+		r = archive_as(c, from, path, known, archive, err);
+	if (r != -EEXIST || !replace)
+		return r;
+	r = remove_archive(c, archive, ret_trashed, err);
+	return r < 0 ? r : archive_as(c, from, path, known, archive, err);
+}
+
+int directory_archive(struct nfs_client *c, const char *path, const char *key,
+		      const struct nfs_handle *known, bool replace, bool *ret_trashed,
+		      struct error *err)
+{
+	struct directory_place from;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	bool aside = false;
+	int r, attempt;
+
+	r = directory_find(c, path, &from, &handle, &attr, err);
+	if (r == -ENOENT)
+		return 0; /* archived before */
+	if (r == 0)
+		r = directory_check_file_system(c, path, err);
+	if (r < 0)
+		return r;
+	for (attempt = 0; attempt < ARCHIVE_TRIES; attempt++) {
+		cleanup_free char *archive = archive_path(path, attempt, aside);
+
+		if (archive == NULL)
+			return error_oom(err);
+		r = archive_once(c, &from, path, known, archive, key, replace && attempt == 0,
+				 ret_trashed, err);
+		if (r != -EEXIST && r != -EBUSY)
+			return r;
+		aside = aside || r == -EBUSY;
+	}
+	return error_set(err, ERROR_ABORTED, "no free name for the archive of '%s' on %s:%s", path,
+			 c->export.server, c->export.share);
+}

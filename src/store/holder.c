@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "store/holder.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+
+#define SEEN_MAX 256 /* names that are watched at one time; the oldest goes first */
+
+static char id[STORE_HOLDER_LEN + 1];
+static pthread_once_t made = PTHREAD_ONCE_INIT;
+static _Atomic uint64_t number;
+
+static void make_id(void)
+{
+	struct timespec now;
+	uint64_t bits;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
+	/* Two processes of one id, one after the other, use no number twice. */
+	atomic_store(&number, (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec);
+	if (id[0] != '\0')
+		return;
+	if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
+		bits = str_hash((const char *)&now, sizeof(now)) + (uint64_t)getpid();
+	(void)snprintf(id, sizeof(id), "%0*" PRIx64, STORE_HOLDER_LEN, bits);
+}
+
+static bool is_id(const char *text, ssize_t len)
+{
+	uint64_t bits;
+	char copy[STORE_HOLDER_LEN + 1];
+
+	if (len != STORE_HOLDER_LEN)
+		return false;
+	memcpy(copy, text, STORE_HOLDER_LEN);
+	copy[STORE_HOLDER_LEN] = '\0';
+	return str_parse_u64(copy, 16, UINT64_MAX, &bits) == 0;
+}
+
+void store_holder_init(const char *path)
+{
+	cleanup_buf struct buf name = { 0 };
+	char text[STORE_HOLDER_LEN + 1];
+	struct stat st;
+	int fd;
+
+	if (buf_printf(&name, "%s.holder", path) < 0)
+		return;
+	fd = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return;
+	/* The descriptor stays open: the lock is as long as the process. */
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		return;
+	}
+	if (is_id(text, pread(fd, text, sizeof(text), 0)))
+		memcpy(id, text, STORE_HOLDER_LEN);
+	/* One that could not be written: the next process gets an id of its own. */
+	if (ftruncate(fd, 0) == 0 && pwrite(fd, store_holder(), STORE_HOLDER_LEN, 0) != STORE_HOLDER_LEN)
+		return;
+}
+
+const char *store_holder(void)
+{
+	(void)pthread_once(&made, make_id);
+	return id;
+}
+
+void store_holder_tag(char ret[STORE_HOLDER_TAG_MAX])
+{
+	const char *own = store_holder();
+
+	(void)snprintf(ret, STORE_HOLDER_TAG_MAX, "%s.%" PRIx64, own, atomic_fetch_add(&number, 1));
+}
+
+bool store_holder_is_own(const char *tag)
+{
+	return strncmp(tag, store_holder(), STORE_HOLDER_LEN) == 0 && tag[STORE_HOLDER_LEN] == '.';
+}
+
+/* -------- patience -------- */
+
+struct seen {
+	uint64_t hash; /* of server, share and name; 0: free */
+	uint64_t since_ns;
+	uint64_t last_ns;
+};
+
+static uint64_t patience_ns = STORE_HOLDER_PATIENCE_S * CLOCK_NS_PER_S;
+static struct seen table[SEEN_MAX];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards table; innermost */
+
+static struct seen *find(uint64_t hash)
+{
+	struct seen *oldest = &table[0];
+	size_t i;
+
+	for (i = 0; i < SEEN_MAX; i++) {
+		if (table[i].hash == hash)
+			return &table[i];
+		if (table[i].last_ns < oldest->last_ns)
+			oldest = &table[i];
+	}
+	*oldest = (struct seen){ .hash = hash };
+	return oldest;
+}
+
+bool store_holder_is_dead(const char *server, const char *share, const char *name)
+{
+	cleanup_buf struct buf b = { 0 };
+	const uint64_t now = clock_now_ns();
+	struct seen *seen;
+	bool dead;
+
+	if (buf_printf(&b, "%s#%s#%s", server, share, name) < 0)
+		return false;
+	pthread_mutex_lock(&lock);
+	seen = find(str_hash(b.data, b.len) | 1);
+	if (seen->since_ns == 0)
+		seen->since_ns = now;
+	seen->last_ns = now;
+	dead = now - seen->since_ns >= patience_ns;
+	pthread_mutex_unlock(&lock);
+	return dead;
+}
+
+void store_holder_set_patience(unsigned int seconds)
+{
+	patience_ns = seconds * CLOCK_NS_PER_S;
+}

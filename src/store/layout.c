@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "store/layout.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+
+#define FOLDER_MODE 0700
+#define FOLDER_MODE_SHARED 01777
+
+static const char *const names[] = {
+	[STORE_TOP] = NFS_STATE_DIR,     [STORE_VOLUMES] = "volumes",
+	[STORE_PARENTS] = "parents",     [STORE_USERS] = "users",
+	[STORE_SNAPSHOTS] = "snapshots", [STORE_WORK] = "work",
+	[STORE_TRASH] = "trash",         [STORE_BUSY] = "busy",
+};
+
+static_assert(ARRAY_SIZE(names) == NFS_FOLDERS, "a client has a slot for each folder");
+
+/* A link or file of that name is somebody else's, and nothing below it may be trusted. */
+static int check_directory(struct nfs_client *c, const char *name, const struct nfs_attr *attr,
+			   struct error *err)
+{
+	if (attr->type == NFS_TYPE_DIRECTORY)
+		return 0;
+	return nfs_error_set(err, c, -ENOTDIR, "'%s' is not a directory: remove it", name);
+}
+
+/*
+ * Root that turns out to be somebody else on the server has been squashed. Without the mode the folder
+ * still works for the identity that made it.
+ */
+static int make_directory(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			  struct nfs_handle *ret, struct nfs_attr *ret_attr)
+{
+	uint32_t mode = c->export.uid == 0 ? FOLDER_MODE : FOLDER_MODE_SHARED;
+	int r;
+
+	r = nfs_mkdir(c, dir, name, mode, ret, ret_attr);
+	if (r < 0)
+		return r;
+	if (ret_attr->has_owner && ret_attr->uid != 0)
+		mode = FOLDER_MODE_SHARED;
+	if (ret_attr->mode != mode)
+		(void)nfs_setmode(c, ret, mode);
+	return 0;
+}
+
+int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		   bool create, struct nfs_handle *ret, struct error *err)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = nfs_lookup(c, dir, name, &handle, &attr);
+	if (r == -ENOENT && create) {
+		r = make_directory(c, dir, name, &handle, &attr);
+		/* Somebody else made it in between. */
+		if (r == -EEXIST)
+			r = nfs_lookup(c, dir, name, &handle, &attr);
+		if (r == -ENOENT)
+			r = -ESTALE; /* and it vanished again: not what ENOENT means to callers */
+	}
+	if (r == -ENOENT)
+		return r;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "%s '%s'", create ? "making" : "opening", name);
+	r = check_directory(c, name, &attr, err);
+	if (r < 0)
+		return r;
+	*ret = handle;
+	return 0;
+}
+
+int store_folder(struct nfs_client *c, enum store_place folder, bool create,
+		     const struct nfs_handle **ret, struct error *err)
+{
+	struct nfs_handle *top = &c->folders[STORE_TOP], *handle = &c->folders[folder];
+	int r = 0;
+
+	if (top->len == 0)
+		r = store_open(c, &c->root, NFS_STATE_DIR, create, top, err);
+	if (r == 0 && handle->len == 0)
+		r = store_open(c, top, names[folder], create, handle, err);
+	if (r == 0)
+		*ret = handle;
+	return r;
+}
+
+void store_forget(struct nfs_client *c)
+{
+	memset(c->folders, 0, sizeof(c->folders));
+}
+
+void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key)
+{
+	size_t len = strlen(key);
+
+	if (len > STORE_TRASH_KEY_MAX)
+		len = str_utf8_cut(key, STORE_TRASH_KEY_MAX);
+	memcpy(ret, key, len);
+	ret[len] = '\0';
+}
+
+void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key)
+{
+	static _Atomic unsigned int counter;
+	char prefix[STORE_TRASH_KEY_MAX + 1];
+	struct timespec now;
+	int n;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	store_trash_key(prefix, key);
+	n = snprintf(name, NFS_NAME_MAX + 1, "%s.%" PRIx64 ".%x.%x", prefix,
+		     (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec,
+		     (unsigned int)getpid(), counter++);
+	if (!nfs_export_is_own(&c->export))
+		(void)snprintf(name + n, NFS_NAME_MAX + 1 - (size_t)n, "@%" PRIu32 ":%" PRIu32,
+			       c->export.uid, c->export.gid);
+}
+
+#define TRASH_FIELDS 3 /* behind the key, each after a dot */
+
+bool store_trash_name_is_of(const char *name, const char *key)
+{
+	char prefix[STORE_TRASH_KEY_MAX + 1];
+	size_t dots = 0, len = strlen(name);
+
+	store_trash_key(prefix, key);
+	while (len > 0 && dots < TRASH_FIELDS)
+		if (name[--len] == '.')
+			dots++;
+	return dots == TRASH_FIELDS && len == strlen(prefix) && memcmp(name, prefix, len) == 0;
+}
+
+void store_trash_identity(const char *name, struct nfs_export *e)
+{
+	const char *at = strrchr(name, '@');
+	uint64_t uid, gid;
+	char number[16];
+	size_t len;
+
+	nfs_export_set_own(e);
+	if (at == NULL)
+		return;
+	len = strcspn(at + 1, ":");
+	if (at[1 + len] == '\0' || len >= sizeof(number))
+		return;
+	memcpy(number, at + 1, len);
+	number[len] = '\0';
+	if (str_parse_u64(number, 10, UINT32_MAX, &uid) < 0 ||
+	    str_parse_u64(at + 2 + len, 10, UINT32_MAX, &gid) < 0)
+		return;
+	e->uid = (uint32_t)uid;
+	e->gid = (uint32_t)gid;
+}

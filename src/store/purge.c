@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Which share has its turn, and on which thread. */
+
+#include "store/purge.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "store/purge_share.h"
+
+#define START_DELAY_MS 100 /* DeleteVolume answers first: the purge would keep the server busy */
+#define FORGET_S 86400 /* a server that is gone, and that nobody has asked for since */
+
+struct job {
+	struct list link;
+	struct purge_share share; /* of who runs it */
+	uint64_t due_ns;
+	uint64_t used_ns; /* when it was last asked for */
+	bool running;
+	bool again; /* asked for meanwhile */
+};
+
+enum worker_state {
+	WORKER_NONE,
+	WORKER_ALIVE,
+	WORKER_ENDED, /* to be joined */
+};
+
+struct worker {
+	struct purger *purger;
+	pthread_t thread;
+	enum worker_state state;
+};
+
+struct purger {
+	struct nfs_pool *pool;
+	purger_report_fn report;
+	atomic_bool stop;
+	pthread_mutex_t lock; /* guards what follows; never held across network traffic */
+	pthread_cond_t changed;
+	struct worker workers[PURGE_WORKERS_MAX];
+	unsigned int waiting; /* workers that do */
+	struct list jobs;
+	size_t n_jobs;
+};
+
+int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn report)
+{
+	struct purger *p = calloc(1, sizeof(*p));
+	pthread_condattr_t attr;
+
+	if (p == NULL)
+		return -ENOMEM;
+	p->pool = pool;
+	p->report = report;
+	list_init(&p->jobs);
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	*ret = p;
+	return 0;
+}
+
+/* -------- shares, with the lock held -------- */
+
+static void job_free(struct purger *p, struct job *job)
+{
+	list_remove(&job->link);
+	p->n_jobs--;
+	purge_share_done(&job->share);
+	free(job);
+}
+
+static struct job *find(struct purger *p, const struct nfs_export *e)
+{
+	struct list *pos;
+
+	list_for_each(pos, &p->jobs) {
+		struct job *job = container_of(pos, struct job, link);
+
+		if (nfs_export_is_equal(&job->share.export, e))
+			return job;
+	}
+	return NULL;
+}
+
+/* The one that was not asked for the longest. It is looked at again when somebody uses it. */
+static int make_room(struct purger *p)
+{
+	struct job *oldest = NULL;
+	struct list *pos;
+
+	if (p->n_jobs < PURGE_SHARES_MAX)
+		return 0;
+	list_for_each(pos, &p->jobs) {
+		struct job *job = container_of(pos, struct job, link);
+
+		if (!job->running && (oldest == NULL || job->used_ns < oldest->used_ns))
+			oldest = job;
+	}
+	if (oldest == NULL)
+		return -ENOSPC;
+	job_free(p, oldest);
+	return 0;
+}
+
+static int add_job(struct purger *p, const struct nfs_export *e, uint64_t now, struct job **ret)
+{
+	struct job *job;
+	int r;
+
+	r = make_room(p);
+	if (r < 0)
+		return r;
+	job = calloc(1, sizeof(*job));
+	if (job == NULL || purge_share_init(&job->share, e) < 0) {
+		free(job);
+		return -ENOMEM;
+	}
+	job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
+	list_add_tail(&p->jobs, &job->link);
+	p->n_jobs++;
+	*ret = job;
+	return 0;
+}
+
+static bool is_one_server(const struct job *a, const struct job *b)
+{
+	const struct nfs_export *x = &a->share.export, *y = &b->share.export;
+
+	return x->port == y->port && strcmp(x->server, y->server) == 0;
+}
+
+/* One thread works on a server, whatever the number of its shares. */
+static bool is_server_busy(const struct purger *p, const struct job *job)
+{
+	const struct list *pos;
+
+	list_for_each(pos, &p->jobs) {
+		const struct job *other = container_of(pos, struct job, link);
+
+		if (other->running && is_one_server(job, other))
+			return true;
+	}
+	return false;
+}
+
+/* The one that is overdue the longest, or NULL, and then the time when to look again. */
+static struct job *next_job(struct purger *p, uint64_t *ret_until)
+{
+	const uint64_t now = clock_now_ns();
+	struct job *first = NULL;
+	struct list *pos;
+
+	*ret_until = UINT64_MAX;
+	list_for_each(pos, &p->jobs) {
+		struct job *job = container_of(pos, struct job, link);
+
+		if (job->running)
+			continue;
+		if (job->due_ns > now) {
+			if (job->due_ns < *ret_until)
+				*ret_until = job->due_ns;
+			continue;
+		}
+		if ((first == NULL || job->due_ns < first->due_ns) && !is_server_busy(p, job))
+			first = job;
+	}
+	return first;
+}
+
+static void job_ran(struct purger *p, struct job *job, uint64_t due_ns)
+{
+	const uint64_t now = clock_now_ns();
+
+	job->running = false;
+	job->due_ns = due_ns;
+	if (job->again)
+		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
+	job->again = false;
+	if (job->share.retry_s > 0 && now - job->used_ns > FORGET_S * CLOCK_NS_PER_S)
+		job_free(p, job);
+}
+
+/* -------- threads -------- */
+
+static void *purge_thread(void *data);
+
+/* Somebody has to watch the time while others work. With the lock held. 0 or -EAGAIN without a thread. */
+static int need_watcher(struct purger *p)
+{
+	size_t alive = 0, i;
+	int r = -EAGAIN;
+
+	if (atomic_load(&p->stop))
+		return 0;
+	if (p->waiting > 0) {
+		pthread_cond_signal(&p->changed);
+		return 0;
+	}
+	for (i = 0; i < PURGE_WORKERS_MAX; i++)
+		alive += p->workers[i].state == WORKER_ALIVE;
+	for (i = 0; i < PURGE_WORKERS_MAX && r != 0; i++) {
+		struct worker *worker = &p->workers[i];
+
+		if (worker->state == WORKER_ALIVE)
+			continue;
+		if (worker->state == WORKER_ENDED)
+			(void)pthread_join(worker->thread, NULL); /* it needs the lock no more */
+		worker->state = WORKER_NONE;
+		worker->purger = p;
+		r = -pthread_create(&worker->thread, NULL, purge_thread, worker);
+		if (r == 0)
+			worker->state = WORKER_ALIVE;
+	}
+	/* Those that work look for more when they have done. */
+	return alive > 0 ? 0 : r;
+}
+
+static int note(void *data, const struct nfs_export *e)
+{
+	return purger_note(data, e);
+}
+
+static void run(struct purger *p, struct job *job)
+{
+	const struct purge_turn turn = {
+		.stop = &p->stop,
+		.report = p->report,
+		.note = note,
+		.data = p,
+	};
+	uint64_t due_ns;
+
+	job->running = true;
+	if (p->n_jobs > 1)
+		(void)need_watcher(p);
+	pthread_mutex_unlock(&p->lock);
+	due_ns = purge_share_turn(&job->share, p->pool, &turn);
+	pthread_mutex_lock(&p->lock);
+	job_ran(p, job, due_ns);
+	/* Other shares of the server waited for that. */
+	pthread_cond_signal(&p->changed);
+}
+
+static void wait_until(struct purger *p, uint64_t until_ns)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(until_ns / CLOCK_NS_PER_S),
+		.tv_nsec = (long)(until_ns % CLOCK_NS_PER_S),
+	};
+
+	p->waiting++;
+	if (until_ns == UINT64_MAX)
+		(void)pthread_cond_wait(&p->changed, &p->lock);
+	else
+		(void)pthread_cond_timedwait(&p->changed, &p->lock, &until);
+	p->waiting--;
+}
+
+/* One of those that have nothing to do is enough. */
+static void *purge_thread(void *data)
+{
+	struct worker *worker = data;
+	struct purger *p = worker->purger;
+
+	pthread_mutex_lock(&p->lock);
+	while (!atomic_load(&p->stop)) {
+		uint64_t until;
+		struct job *job = next_job(p, &until);
+
+		if (job != NULL)
+			run(p, job);
+		else if (p->waiting == 0)
+			wait_until(p, until);
+		else
+			break;
+	}
+	worker->state = WORKER_ENDED;
+	if (atomic_load(&p->stop))
+		pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* -------- from outside -------- */
+
+/* With the lock held. */
+static int add(struct purger *p, const struct nfs_export *e, bool known_too)
+{
+	const uint64_t now = clock_now_ns();
+	struct job *job = find(p, e);
+	const bool is_new = job == NULL;
+	int r = 0;
+
+	if (is_new)
+		r = add_job(p, e, now, &job);
+	if (r < 0)
+		return r;
+	job->used_ns = now;
+	if (known_too) {
+		job->again = job->running;
+		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
+	}
+	return is_new || known_too ? need_watcher(p) : 0;
+}
+
+int purger_add(struct purger *p, const struct nfs_export *e)
+{
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = add(p, e, true);
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
+int purger_note(struct purger *p, const struct nfs_export *e)
+{
+	int r;
+
+	pthread_mutex_lock(&p->lock);
+	r = add(p, e, false);
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
+/* With the lock held. */
+static bool is_at_work(const struct purger *p)
+{
+	size_t i;
+
+	for (i = 0; i < PURGE_WORKERS_MAX; i++)
+		if (p->workers[i].state == WORKER_ALIVE)
+			return true;
+	return false;
+}
+
+bool purger_stop(struct purger *p, unsigned int ms)
+{
+	const uint64_t until = clock_now_ns() + ms * CLOCK_NS_PER_MS;
+	bool ended;
+
+	atomic_store(&p->stop, true);
+	pthread_mutex_lock(&p->lock);
+	pthread_cond_broadcast(&p->changed);
+	while (is_at_work(p) && clock_now_ns() < until)
+		wait_until(p, until);
+	ended = !is_at_work(p);
+	pthread_mutex_unlock(&p->lock);
+	return ended;
+}
+
+void purger_free(struct purger *p)
+{
+	bool is_there[PURGE_WORKERS_MAX];
+	struct list *pos, *tmp;
+	size_t i;
+
+	if (p == NULL)
+		return;
+	atomic_store(&p->stop, true);
+	pthread_mutex_lock(&p->lock);
+	pthread_cond_broadcast(&p->changed);
+	for (i = 0; i < PURGE_WORKERS_MAX; i++)
+		is_there[i] = p->workers[i].state != WORKER_NONE;
+	pthread_mutex_unlock(&p->lock);
+	for (i = 0; i < PURGE_WORKERS_MAX; i++)
+		if (is_there[i])
+			pthread_join(p->workers[i].thread, NULL);
+	list_for_each_safe(pos, tmp, &p->jobs)
+		job_free(p, container_of(pos, struct job, link));
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "store/users.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/list.h"
+#include "base/str.h"
+#include "store/directory.h"
+#include "nfs/calls.h"
+#include "store/record.h"
+#include "store/layout.h"
+
+#define NOTE_TEXT "v=1" /* what there is to say is in the volume's record */
+
+bool usage_overlaps(const char *a, const char *b)
+{
+	size_t n = strlen(a), m = strlen(b);
+	size_t shorter = n < m ? n : m;
+
+	/* Some servers fold case; to keep apart what is apart costs nothing here. */
+	if (strncasecmp(a, b, shorter) != 0)
+		return false;
+	return n == m || (n < m ? b[n] : a[m]) == '/';
+}
+
+static int failed(struct nfs_client *c, int r, const char *dir, struct error *err)
+{
+	return nfs_error_set(err, c, r, "noting who uses '%s'", dir);
+}
+
+size_t users_next_prefix(const char *dir, size_t len)
+{
+	if (len > 0)
+		len++;
+	return len + strcspn(dir + len, "/");
+}
+
+void users_exact_name(char name[USERS_EXACT_MAX], const char *dir, size_t len)
+{
+	directory_key(name, dir, len);
+	(void)strcat(name, "%"); /* no key of a directory ends so */
+}
+
+/* Leaves a note in that folder. */
+static int put_note(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
+		    const char *key, const char *dir, struct error *err)
+{
+	struct nfs_handle users;
+	int r;
+
+	r = store_open(c, folder, name, true, &users, err);
+	if (r < 0)
+		return r;
+	r = nfs_symlink(c, &users, key, NOTE_TEXT);
+	if (r == -ENOENT)
+		r = -ESTALE; /* its last user has just gone, and it with him */
+	return r < 0 && r != -EEXIST ? failed(c, r, dir, err) : 0;
+}
+
+static int take_note(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
+		     const char *key, const char *dir, struct error *err)
+{
+	struct nfs_handle users;
+	int r;
+
+	r = store_open(c, folder, name, false, &users, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_remove(c, &users, key);
+	if (r < 0 && r != -ENOENT)
+		return failed(c, r, dir, err);
+	r = nfs_rmdir(c, folder, name); /* the last user takes it along; others keep it */
+	if (r == -ESTALE)
+		r = nfs_lookup(c, folder, name, &users, NULL); /* another replica was at it just now */
+	if (r == 0 || r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
+		return 0;
+	/* Another identity's stays, empty: nothing else can remove it. */
+	if ((r == -EACCES || r == -EPERM) && directory_is_anothers(c, &users))
+		return 0;
+	return failed(c, r, dir, err);
+}
+
+/* One note for the directory alone, and one for it and each directory above. */
+static int for_each_note(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+			 const char *dir,
+			 int (*fn)(struct nfs_client *c, const struct nfs_handle *folder,
+				   const char *name, const char *key, const char *dir,
+				   struct error *err),
+			 struct error *err)
+{
+	char name[USERS_EXACT_MAX];
+	size_t len = 0;
+	int r;
+
+	users_exact_name(name, dir, strlen(dir));
+	r = fn(c, folder, name, key, dir, err);
+	while (r == 0 && dir[len] != '\0') {
+		len = users_next_prefix(dir, len);
+		directory_key(name, dir, len);
+		r = fn(c, folder, name, key, dir, err);
+	}
+	return r;
+}
+
+int users_add(struct nfs_client *c, const char *key, const char *dir, struct error *err)
+{
+	const struct nfs_handle *folder;
+	int r;
+
+	if (strcmp(key, dir) == 0)
+		return 0;
+	r = store_folder(c, STORE_USERS, true, &folder, err);
+	return r < 0 ? r : for_each_note(c, folder, key, dir, put_note, err);
+}
+
+int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err)
+{
+	const struct nfs_handle *folder;
+	int r;
+
+	if (strcmp(key, dir) == 0)
+		return 0;
+	r = store_folder(c, STORE_USERS, false, &folder, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return for_each_note(c, folder, key, dir, take_note, err);
+}
+
+/* -------- in this process -------- */
+
+struct usage_lock {
+	struct list link;
+	struct usage_table *table;
+	struct nfs_export export;
+	char *dir;
+	bool deleting;
+};
+
+struct usage_table {
+	pthread_mutex_t lock; /* guards what follows; innermost */
+	struct list locks; /* one for each call at work: few */
+};
+
+int usage_table_new(struct usage_table **ret)
+{
+	struct usage_table *t = calloc(1, sizeof(*t));
+
+	if (t == NULL)
+		return -ENOMEM;
+	pthread_mutex_init(&t->lock, NULL);
+	list_init(&t->locks);
+	*ret = t;
+	return 0;
+}
+
+void usage_table_free(struct usage_table *t)
+{
+	if (t == NULL)
+		return;
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+static void lock_free(struct usage_lock *lock)
+{
+	nfs_export_done(&lock->export);
+	free(lock->dir);
+	free(lock);
+}
+
+static bool excludes(const struct usage_lock *a, const struct usage_lock *b)
+{
+	return (a->deleting || b->deleting) && strcmp(a->export.server, b->export.server) == 0 &&
+	       strcmp(a->export.share, b->export.share) == 0 && usage_overlaps(a->dir, b->dir);
+}
+
+int usage_acquire(struct usage_table *t, const struct nfs_export *e, const char *dir, bool deleting,
+		  struct usage_lock **ret, struct error *err)
+{
+	struct usage_lock *lock = calloc(1, sizeof(*lock));
+	struct list *pos;
+	bool taken = false;
+
+	if (lock == NULL)
+		return error_oom(err);
+	lock->table = t;
+	lock->deleting = deleting;
+	lock->dir = strdup(dir);
+	if (lock->dir == NULL || nfs_export_copy(&lock->export, e) < 0) {
+		lock_free(lock);
+		return error_oom(err);
+	}
+	pthread_mutex_lock(&t->lock);
+	list_for_each(pos, &t->locks)
+		taken = taken || excludes(container_of(pos, struct usage_lock, link), lock);
+	if (!taken)
+		list_add_tail(&t->locks, &lock->link);
+	pthread_mutex_unlock(&t->lock);
+	if (taken) {
+		lock_free(lock);
+		(void)error_set(err, ERROR_ABORTED,
+				"another call is at work on a volume in directory '%s'; try again",
+				dir);
+		return -EAGAIN;
+	}
+	*ret = lock;
+	return 0;
+}
+
+void usage_release(struct usage_lock *lock)
+{
+	if (lock == NULL)
+		return;
+	pthread_mutex_lock(&lock->table->lock);
+	list_remove(&lock->link);
+	pthread_mutex_unlock(&lock->table->lock);
+	lock_free(lock);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "store/volume_id.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "nfs/export.h"
+#include "store/record.h"
+#include "store/layout.h"
+
+#define FIELDS_MIN 3 /* of five; further ones are ignored, as csi-driver-nfs does */
+#define ON_DELETE_BYTES 7 /* "archive" and "retain" fit */
+#define URL_PREFIX "nfs://"
+#define SEPARATORS 4
+#define HASH_CHARS 16
+#define KEY_MIN (HASH_CHARS + 8)
+
+void volume_id_done(struct volume_id *id)
+{
+	free(id->server);
+	free(id->share);
+	free(id->subdir);
+	free(id->uuid);
+	free(id->on_delete);
+	*id = (struct volume_id){ .server = NULL };
+}
+
+const char *volume_id_key(const struct volume_id *id)
+{
+	return id->uuid[0] != '\0' ? id->uuid : id->subdir;
+}
+
+char *volume_id_format(const struct volume_id *id)
+{
+	cleanup_buf struct buf b = { 0 };
+
+	if (buf_printf(&b, "%s#%s#%s#%s#%s", id->server, id->share, id->subdir, id->uuid,
+		       id->on_delete) < 0)
+		return NULL;
+	return buf_steal(&b);
+}
+
+static void split_fields(const struct strv *v, struct volume_id *id)
+{
+	cleanup_free char *server = path_trim(v->items[0]);
+
+	id->server = server != NULL ? nfs_server_without_brackets(server) : NULL;
+	id->share = path_trim(v->items[1]);
+	id->subdir = path_trim(v->items[2]);
+	id->uuid = strdup(v->n > 3 ? v->items[3] : "");
+	id->on_delete = strdup(v->n > 4 ? v->items[4] : "");
+}
+
+/* Up to its version 3.0: {server}/{share, maybe with slashes}/{subDir}. */
+static int split_legacy(const char *text, struct volume_id *id)
+{
+	const char *first = strchr(text, '/');
+	const char *last = strrchr(text, '/');
+	cleanup_free char *server = NULL;
+
+	if (strchr(text, '#') != NULL)
+		return -EINVAL;
+	if (first == NULL || first == text || first == last || last[1] == '\0')
+		return -EINVAL;
+	server = strndup(text, (size_t)(first - text));
+	id->server = server != NULL ? nfs_server_without_brackets(server) : NULL;
+	id->share = strndup(first + 1, (size_t)(last - first - 1));
+	id->subdir = strdup(last + 1);
+	id->uuid = strdup("");
+	id->on_delete = strdup("");
+	return 0;
+}
+
+/* An id of three fields gets two more '#' when it is written again, and it has to be read then. */
+static bool is_writable(const struct volume_id *id)
+{
+	return strlen(id->server) + strlen(id->share) + strlen(id->subdir) + strlen(id->uuid) +
+		       strlen(id->on_delete) + SEPARATORS <=
+	       VOLUME_ID_TEXT_MAX;
+}
+
+static bool is_safe(const struct volume_id *id)
+{
+	if (nfs_server_check(id->server, NULL) < 0)
+		return false;
+	if (id->share[0] != '\0' && (path_check_relative(id->share, "share", NULL) < 0 ||
+				     path_has_component(id->share, NFS_STATE_DIR)))
+		return false;
+	if (path_check_relative(id->subdir, "subDir", NULL) < 0 ||
+	    path_has_component(id->subdir, NFS_STATE_DIR))
+		return false;
+	if (id->uuid[0] == '\0')
+		return true;
+	return strchr(id->uuid, '/') == NULL && path_check_relative(id->uuid, "uuid", NULL) == 0;
+}
+
+int volume_id_parse(struct volume_id *ret, const char *text)
+{
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_strv struct strv v = { NULL, 0 };
+	int r;
+
+	if (strlen(text) > VOLUME_ID_TEXT_MAX)
+		return -EINVAL;
+	/* As tutorials write the handle of a volume that was made by hand. */
+	if (str_has_prefix(text, URL_PREFIX) && strchr(text, '#') == NULL)
+		text += strlen(URL_PREFIX);
+	r = strv_split(&v, text, '#');
+	if (r < 0)
+		return r;
+	if (v.n >= FIELDS_MIN)
+		split_fields(&v, &id);
+	else
+		r = split_legacy(text, &id);
+	if (r < 0)
+		return r;
+	if (id.server == NULL || id.share == NULL || id.subdir == NULL || id.uuid == NULL ||
+	    id.on_delete == NULL)
+		return -ENOMEM;
+	if (!is_safe(&id) || !is_writable(&id))
+		return -EINVAL;
+	*ret = id;
+	id = (struct volume_id){ .server = NULL };
+	return 0;
+}
+
+/*
+ * '%' is escaped too, so that no two names share a key, and '~', which parts of records have. A
+ * leading '.' would make hidden directories, the driver's own among them.
+ */
+static int escape(const char *name, struct buf *b)
+{
+	const char *p;
+	int r = 0;
+
+	for (p = name; *p != '\0' && r == 0; p++) {
+		unsigned char c = (unsigned char)*p;
+
+		if (c < 0x20 || c == 0x7f || strchr("/#%~", c) != NULL || (c == '.' && p == name))
+			r = buf_printf(b, "%%%02X", c);
+		else
+			r = buf_append(b, p, 1);
+	}
+	return r;
+}
+
+/* Not in the middle of a UTF-8 character or of a %XX. */
+static size_t cut_at(const char *s, size_t max)
+{
+	size_t n = str_utf8_cut(s, max);
+
+	if (n >= 1 && s[n - 1] == '%')
+		return n - 1;
+	if (n >= 2 && s[n - 2] == '%')
+		return n - 2;
+	return n;
+}
+
+int volume_key(const char *name, const char *server, const char *share, char **ret, struct error *err)
+{
+	size_t taken = strlen(server) + strlen(share) + SEPARATORS + ON_DELETE_BYTES;
+	size_t max = taken < VOLUME_ID_MAX ? VOLUME_ID_MAX - taken : 0;
+	cleanup_buf struct buf b = { 0 };
+	int r;
+
+	if (max < KEY_MIN)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "server and share: together too long for a volume id (%zu bytes; at most %d fit)",
+				 strlen(server) + strlen(share),
+				 VOLUME_ID_MAX - SEPARATORS - ON_DELETE_BYTES - KEY_MIN);
+	if (max > RECORD_NAME_MAX)
+		max = RECORD_NAME_MAX;
+	r = escape(name, &b);
+	if (r == 0 && b.len > max) {
+		b.len = cut_at(b.data, max - HASH_CHARS - 1);
+		r = buf_printf(&b, "-%016" PRIx64, str_hash(name, strlen(name)));
+	}
+	if (r < 0)
+		return error_oom(err);
+	*ret = buf_steal(&b);
+	return *ret != NULL ? 0 : error_oom(err);
+}
