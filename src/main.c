@@ -19,11 +19,11 @@
 #include "base/str.h"
 #include "check/check.h"
 #include "csi/services.h"
-#include "node/stats.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
-#include "store/holder.h"
+#include "node/stats.h"
 #include "options.h"
+#include "store/holder.h"
 
 #define EXIT_USAGE 2
 

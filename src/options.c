@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "node/inline.h"
 #include "nfs/client.h"
 #include "nfs/export.h"
+#include "node/inline.h"
 #include "store/holder.h"
 
 #define DEFAULT_ENDPOINT "unix:///tmp/csi.sock"

@@ -13,18 +13,18 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "store/staging.h"
-#include "store/directory.h"
-#include "store/busy.h"
-#include "store/owner.h"
+#include "csi/copy_job.h"
 #include "csi/params.h"
 #include "csi/snapshot.h"
-#include "csi/copy_job.h"
-#include "store/users.h"
 #include "csi/validate.h"
-#include "store/volume.h"
 #include "nfs/calls.h"
+#include "store/busy.h"
+#include "store/directory.h"
 #include "store/layout.h"
+#include "store/owner.h"
+#include "store/staging.h"
+#include "store/users.h"
+#include "store/volume.h"
 #include "tree/archive.h"
 
 struct archiving {
@@ -335,14 +335,14 @@ static int create_work(struct nfs_client *c, void *data, struct error *err)
 	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	const struct owner_question others = { .snapshot = x->id.subdir, .scope = OWNER_VOLUMES };
 	struct staging b = { .key = x->id.subdir,
-			   .path = x->id.subdir,
-			   .work_key = work_key,
-			   .others = &others,
-			   .refusal = "is no snapshot",
-			   .rec = &x->record,
-			   .fill = fill,
-			   .describe = put_now,
-			   .data = x };
+			     .path = x->id.subdir,
+			     .work_key = work_key,
+			     .others = &others,
+			     .refusal = "is no snapshot",
+			     .rec = &x->record,
+			     .fill = fill,
+			     .describe = put_now,
+			     .data = x };
 	bool created, is_ours;
 	int r;
 
@@ -433,8 +433,7 @@ static int create(struct archiving *x, struct error *err)
 		return r;
 	r = csi_with_owner(x->driver, &x->export, &owner, create_work, x, err);
 	if (r < 0)
-		csi_check_final(x->driver, &x->export, &owner, STORE_SNAPSHOTS, x->id.subdir,
-				err);
+		csi_check_final(x->driver, &x->export, &owner, STORE_SNAPSHOTS, x->id.subdir, err);
 	csi_purge(x->driver, &x->trash);
 	return r;
 }

@@ -9,9 +9,9 @@
 #ifndef CSI_CREATION_H
 #define CSI_CREATION_H
 
-#include "csi/volume_source.h"
 #include "csi/driver.h"
 #include "csi/validate.h"
+#include "csi/volume_source.h"
 #include "nfs/export.h"
 #include "store/record.h"
 

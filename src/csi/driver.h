@@ -10,14 +10,14 @@
 
 #include <stdint.h>
 
-#include "csi/inflight.h"
 #include "csi/exports.h"
+#include "csi/inflight.h"
 #include "csi/params.h"
-#include "node/published.h"
-#include "store/users.h"
 #include "mount/mounter.h"
 #include "nfs/pool.h"
+#include "node/published.h"
 #include "store/purge.h"
+#include "store/users.h"
 
 struct node_stats;
 

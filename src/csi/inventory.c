@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include "csi/volume_source.h"
 #include "csi/inventory.h"
+#include "csi/volume_source.h"
 
 #include <errno.h>
 
 #include "base/list.h"
 #include "base/str.h"
-#include "store/volume_change.h"
 #include "csi/creation.h"
 #include "csi/session.h"
-#include "store/volume.h"
 #include "nfs/calls.h"
+#include "store/volume.h"
+#include "store/volume_change.h"
 
 /* -------- GetCapacity -------- */
 

@@ -14,12 +14,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "store/staging.h"
 #include "csi/snapshot.h"
 #include "csi/validate.h"
-#include "store/volume.h"
 #include "nfs/calls.h"
 #include "store/layout.h"
+#include "store/staging.h"
+#include "store/volume.h"
 
 /* What clients of gRPC take at once is 4 MiB; an entry is over when it has passed this. */
 #define PAGE_BYTES_MAX (3500 * 1024)

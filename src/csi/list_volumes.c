@@ -11,12 +11,12 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "csi/volume_source.h"
-#include "store/directory.h"
 #include "csi/session.h"
-#include "store/volume.h"
+#include "csi/volume_source.h"
 #include "nfs/calls.h"
+#include "store/directory.h"
 #include "store/layout.h"
+#include "store/volume.h"
 
 /* What clients of gRPC take at once is 4 MiB; an entry is over when it has passed this. */
 #define PAGE_BYTES_MAX (3500 * 1024)

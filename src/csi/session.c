@@ -10,8 +10,8 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/str.h"
-#include "store/volume.h"
 #include "nfs/calls.h"
+#include "store/volume.h"
 
 const struct csi_driver *csi_controller_driver(Csi__V1__Controller_Service *service)
 {

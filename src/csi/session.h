@@ -13,9 +13,9 @@
 #include "csi/driver.h"
 #include "csi/map.h"
 #include "csi/services.h"
-#include "store/volume_id.h"
-#include "store/record.h"
 #include "store/layout.h"
+#include "store/record.h"
+#include "store/volume_id.h"
 
 struct reference {
 	struct volume_id id;

@@ -9,16 +9,16 @@
 
 #include "base/list.h"
 #include "base/str.h"
-#include "store/staging.h"
-#include "store/directory.h"
-#include "store/busy.h"
-#include "store/tombstone.h"
-#include "store/owner.h"
-#include "store/users.h"
 #include "csi/validate.h"
-#include "store/volume.h"
 #include "nfs/calls.h"
+#include "store/busy.h"
+#include "store/directory.h"
 #include "store/layout.h"
+#include "store/owner.h"
+#include "store/staging.h"
+#include "store/tombstone.h"
+#include "store/users.h"
+#include "store/volume.h"
 #include "tree/archive.h"
 
 /* -------- one that an id names -------- */

@@ -13,8 +13,8 @@
 #ifndef CSI_SNAPSHOT_H
 #define CSI_SNAPSHOT_H
 
-#include "csi/session.h"
 #include "csi/services.h"
+#include "csi/session.h"
 
 /* Keys of a snapshot's record, beside those of store/staging.h, and uid and gid as a volume has them. */
 #define SNAPSHOT_KEY_NAME "name"

@@ -10,12 +10,12 @@
 
 #include "base/buf.h"
 #include "base/str.h"
-#include "store/directory.h"
 #include "csi/copy_job.h"
 #include "csi/validate.h"
-#include "store/volume.h"
 #include "nfs/calls.h"
+#include "store/directory.h"
 #include "store/layout.h"
+#include "store/volume.h"
 #include "tree/archive.h"
 #include "tree/copy.h"
 

@@ -8,9 +8,9 @@
 #ifndef CSI_VOLUME_SOURCE_H
 #define CSI_VOLUME_SOURCE_H
 
-#include "store/busy.h"
 #include "csi/session.h"
 #include "csi/snapshot.h"
+#include "store/busy.h"
 #include "store/users.h"
 
 enum content_kind { CONTENT_NONE, CONTENT_VOLUME, CONTENT_SNAPSHOT };

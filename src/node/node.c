@@ -12,11 +12,11 @@
 #include "base/list.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "node/inline.h"
 #include "csi/services.h"
-#include "node/stats.h"
 #include "csi/unimplemented.h"
 #include "csi/validate.h"
+#include "node/inline.h"
+#include "node/stats.h"
 
 #define TARGET_MODE 0750 /* of the empty directory below the mount */
 

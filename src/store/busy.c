@@ -13,13 +13,13 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "store/directory.h"
 #include "csi/session.h"
-#include "store/users.h"
 #include "nfs/calls.h"
+#include "store/directory.h"
 #include "store/holder.h"
-#include "store/record.h"
 #include "store/layout.h"
+#include "store/record.h"
+#include "store/users.h"
 
 /* -------- names -------- */
 

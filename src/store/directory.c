@@ -16,8 +16,8 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
-#include "store/record.h"
 #include "store/layout.h"
+#include "store/record.h"
 #include "tree/remove.h"
 
 /* The same hash for what a server may take for the same name. */

@@ -9,9 +9,9 @@
 #ifndef STORE_DIRECTORY_H
 #define STORE_DIRECTORY_H
 
-#include "store/owner.h"
 #include "csi/params.h"
 #include "nfs/client.h"
+#include "store/owner.h"
 #include "store/record.h"
 
 /* Where a path ends: the directory that holds it, and its last component. */

@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/owner.h"
-#include "nfs/calls.h"
 
 #define ARCHIVE_TRIES 10
 #define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */

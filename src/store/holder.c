@@ -73,7 +73,8 @@ void store_holder_init(const char *path)
 	if (is_id(text, pread(fd, text, sizeof(text), 0)))
 		memcpy(id, text, STORE_HOLDER_LEN);
 	/* One that could not be written: the next process gets an id of its own. */
-	if (ftruncate(fd, 0) == 0 && pwrite(fd, store_holder(), STORE_HOLDER_LEN, 0) != STORE_HOLDER_LEN)
+	if (ftruncate(fd, 0) == 0 &&
+	    pwrite(fd, store_holder(), STORE_HOLDER_LEN, 0) != STORE_HOLDER_LEN)
 		return;
 }
 

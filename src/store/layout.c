@@ -19,10 +19,9 @@
 #define FOLDER_MODE_SHARED 01777
 
 static const char *const names[] = {
-	[STORE_TOP] = NFS_STATE_DIR,     [STORE_VOLUMES] = "volumes",
-	[STORE_PARENTS] = "parents",     [STORE_USERS] = "users",
-	[STORE_SNAPSHOTS] = "snapshots", [STORE_WORK] = "work",
-	[STORE_TRASH] = "trash",         [STORE_BUSY] = "busy",
+	[STORE_TOP] = NFS_STATE_DIR, [STORE_VOLUMES] = "volumes",     [STORE_PARENTS] = "parents",
+	[STORE_USERS] = "users",     [STORE_SNAPSHOTS] = "snapshots", [STORE_WORK] = "work",
+	[STORE_TRASH] = "trash",     [STORE_BUSY] = "busy",
 };
 
 static_assert(ARRAY_SIZE(names) == NFS_FOLDERS, "a client has a slot for each folder");
@@ -56,8 +55,8 @@ static int make_directory(struct nfs_client *c, const struct nfs_handle *dir, co
 	return 0;
 }
 
-int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		   bool create, struct nfs_handle *ret, struct error *err)
+int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
+	       struct nfs_handle *ret, struct error *err)
 {
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -84,7 +83,7 @@ int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 }
 
 int store_folder(struct nfs_client *c, enum store_place folder, bool create,
-		     const struct nfs_handle **ret, struct error *err)
+		 const struct nfs_handle **ret, struct error *err)
 {
 	struct nfs_handle *top = &c->folders[STORE_TOP], *handle = &c->folders[folder];
 	int r = 0;

@@ -42,14 +42,14 @@ enum store_place {
  * exist; with it, it is made. Errors are reported, but for -ENOENT without create.
  */
 int store_folder(struct nfs_client *c, enum store_place folder, bool create,
-		     const struct nfs_handle **ret, struct error *err);
+		 const struct nfs_handle **ret, struct error *err);
 
 /* Forgets the handles, after -ESTALE. */
 void store_forget(struct nfs_client *c);
 
 /* As a folder of the state directory, with the mode that such folders have. Errors as store_folder(). */
-int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		   bool create, struct nfs_handle *ret, struct error *err);
+int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
+	       struct nfs_handle *ret, struct error *err);
 
 #define STORE_TRASH_KEY_MAX 150 /* what stands behind it in the trash has less than 100 bytes */
 

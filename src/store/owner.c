@@ -9,13 +9,13 @@
 #include <strings.h>
 
 #include "base/str.h"
-#include "store/staging.h"
+#include "nfs/calls.h"
 #include "store/directory.h"
+#include "store/layout.h"
+#include "store/staging.h"
 #include "store/users.h"
 #include "store/volume.h"
 #include "store/volume_id.h"
-#include "nfs/calls.h"
-#include "store/layout.h"
 
 #define NOTES_FIRST 64 /* notes that are looked at before the rest is read */
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "store/directory.h"
 #include "nfs/calls.h"
+#include "store/directory.h"
 #include "store/layout.h"
 #include "tree/remove.h"
 
@@ -53,7 +53,7 @@ static int identify(struct nfs_client *c, const struct nfs_handle *dir, const ch
 }
 
 int staging_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
-		      struct error *err)
+			struct error *err)
 {
 	const char *built = record_get(rec, STAGING_KEY_BUILT);
 	const char *handle = record_get(rec, STAGING_KEY_HANDLE);

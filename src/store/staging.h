@@ -19,12 +19,13 @@
 
 #include <stdbool.h>
 
-#include "store/owner.h"
 #include "nfs/client.h"
+#include "store/owner.h"
 #include "store/record.h"
 
 #define STAGING_KEY_BUILT "built" /* fileid of the directory, in hexadecimal */
-#define STAGING_KEY_HANDLE "handle" /* hash of its handle: a fileid is used again, a handle is not */
+#define STAGING_KEY_HANDLE                                                                         \
+	"handle" /* hash of its handle: a fileid is used again, a handle is not */
 #define STAGING_KEY_READY "ready"
 
 struct staging {
@@ -59,7 +60,7 @@ int staging_make(struct nfs_client *c, struct staging *b, struct error *err);
 
 /* Whether the directory at path is what was built for the record. 1, 0 or a negative errno. */
 int staging_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
-		      struct error *err);
+			struct error *err);
 
 /* Moves what is left of attempts to the trash. *ret_trashed becomes true where there was something. */
 int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed, struct error *err);

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "store/owner.h"
 #include "nfs/calls.h"
 #include "store/layout.h"
+#include "store/owner.h"
 
 void tombstone_done(struct tombstone *t)
 {
@@ -20,10 +20,8 @@ void tombstone_done(struct tombstone *t)
 static int folder_of(struct nfs_client *c, const struct tombstone *t, bool create,
 		     const struct nfs_handle **ret, struct error *err)
 {
-	return store_folder(c,
-				t->kind == BUSY_SNAPSHOT_GONE ? STORE_SNAPSHOTS
-							      : STORE_VOLUMES,
-				create, ret, err);
+	return store_folder(c, t->kind == BUSY_SNAPSHOT_GONE ? STORE_SNAPSHOTS : STORE_VOLUMES,
+			    create, ret, err);
 }
 
 static int failed(struct nfs_client *c, int r, const struct tombstone *t, struct error *err)
@@ -45,7 +43,9 @@ static int read_again(struct nfs_client *c, struct tombstone *t, const struct nf
 
 	record_done(&t->record);
 	r = record_read_buried(c, records, t->key, busy, t->name, &t->record, err);
-	return r < 0 || !can_have_record(t) ? r : record_forget_draft(c, records, t->key, &t->record, err);
+	return r < 0 || !can_have_record(t)
+		       ? r
+		       : record_forget_draft(c, records, t->key, &t->record, err);
 }
 
 /* A full share has to be emptied, if need be without other replicas knowing of it. */

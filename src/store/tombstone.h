@@ -19,8 +19,8 @@
 #ifndef STORE_TOMBSTONE_H
 #define STORE_TOMBSTONE_H
 
-#include "store/directory.h"
 #include "store/busy.h"
+#include "store/directory.h"
 #include "store/record.h"
 
 /* In a tombstone that was not a record before: there is none to put back. */

@@ -11,10 +11,10 @@
 
 #include "base/list.h"
 #include "base/str.h"
-#include "store/directory.h"
 #include "nfs/calls.h"
-#include "store/record.h"
+#include "store/directory.h"
 #include "store/layout.h"
+#include "store/record.h"
 
 #define NOTE_TEXT "v=1" /* what there is to say is in the volume's record */
 

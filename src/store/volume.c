@@ -10,11 +10,11 @@
 
 #include "base/path.h"
 #include "base/str.h"
+#include "nfs/calls.h"
 #include "store/directory.h"
+#include "store/layout.h"
 #include "store/owner.h"
 #include "store/volume_parts.h"
-#include "nfs/calls.h"
-#include "store/layout.h"
 
 int64_t volume_size(const struct record *rec)
 {
@@ -93,7 +93,8 @@ int volume_dir_of(struct nfs_client *c, const struct record *rec, const char *ke
 bool volume_is_built(const struct record *rec)
 {
 	return record_get(rec, VOLUME_KEY_SOURCE) != NULL ||
-	       (record_get(rec, VOLUME_KEY_CLAIM) != NULL && volume_existing_of(rec) == EXISTING_REFUSE);
+	       (record_get(rec, VOLUME_KEY_CLAIM) != NULL &&
+		volume_existing_of(rec) == EXISTING_REFUSE);
 }
 
 bool volume_key_can_have_record(const char *key)

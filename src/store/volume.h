@@ -13,9 +13,9 @@
 
 #include "csi/params.h"
 #include "csi/validate.h"
-#include "store/volume_id.h"
 #include "nfs/client.h"
 #include "store/record.h"
+#include "store/volume_id.h"
 
 /* Key of the secret that holds mount options, as csi-driver-nfs has it. */
 #define SECRET_MOUNT_OPTIONS "mountOptions"

@@ -9,13 +9,13 @@
 
 #include "base/cleanup.h"
 #include "base/mode.h"
-#include "store/directory.h"
-#include "store/busy.h"
-#include "store/owner.h"
-#include "store/users.h"
 #include "nfs/calls.h"
 #include "nfs/owner.h"
+#include "store/busy.h"
+#include "store/directory.h"
 #include "store/layout.h"
+#include "store/owner.h"
+#include "store/users.h"
 
 /* What csi-driver-nfs made has no record: what is known of it has to be kept from now on. */
 static int describe_foreign(struct record *rec, const struct volume_id *id, struct error *err)

@@ -10,16 +10,16 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "store/staging.h"
-#include "store/directory.h"
+#include "nfs/calls.h"
 #include "store/busy.h"
+#include "store/directory.h"
+#include "store/layout.h"
 #include "store/owner.h"
+#include "store/staging.h"
 #include "store/tombstone.h"
 #include "store/users.h"
 #include "store/volume.h"
 #include "store/volume_parts.h"
-#include "nfs/calls.h"
-#include "store/layout.h"
 
 static uint32_t mode_of(const struct record *rec)
 {

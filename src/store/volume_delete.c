@@ -8,16 +8,16 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "store/staging.h"
-#include "store/directory.h"
+#include "nfs/calls.h"
 #include "store/busy.h"
+#include "store/directory.h"
+#include "store/layout.h"
 #include "store/owner.h"
+#include "store/staging.h"
 #include "store/tombstone.h"
 #include "store/users.h"
 #include "store/volume.h"
 #include "store/volume_parts.h"
-#include "nfs/calls.h"
-#include "store/layout.h"
 
 /* Of a tombstone there is no record under the key: one that is there is a new one. */
 static int is_used_by_others(struct nfs_client *c, const struct tombstone *t, struct error *err)

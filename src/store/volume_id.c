@@ -14,8 +14,8 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/export.h"
-#include "store/record.h"
 #include "store/layout.h"
+#include "store/record.h"
 
 #define FIELDS_MIN 3 /* of five; further ones are ignored, as csi-driver-nfs does */
 #define ON_DELETE_BYTES 7 /* "archive" and "retain" fit */

@@ -37,8 +37,7 @@ static void check_result(struct engine *e, struct node *node, const struct nfs_o
 		return;
 	}
 	/* A stale handle says nothing of what the tree lies in; below, RMDIR finds what is still there. */
-	if (op->error < 0 && op->error != -ENOENT &&
-	    (op->error != -ESTALE || node->parent == NULL)) {
+	if (op->error < 0 && op->error != -ENOENT && (op->error != -ESTALE || node->parent == NULL)) {
 		engine_fail(e, op->error, "looking up", node->name);
 		node->failed = true;
 	}

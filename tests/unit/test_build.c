@@ -134,7 +134,8 @@ START_TEST(test_in_the_way)
 	check_int("full", "create", create(f, "pvc-1", NULL, &err) < 0, 1);
 	check_error("full", &err, ERROR_FAILED_PRECONDITION, "pvc-1");
 	list = remains(f);
-	check_str("full", "what is left", list, ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/volumes/\npvc-1/\npvc-1/file\n");
+	check_str("full", "what is left", list,
+		  ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/volumes/\npvc-1/\npvc-1/file\n");
 	fake_nfs_remove(f, "pvc-1/file");
 	check_int("empty", "create", create(f, "pvc-1", NULL, &err), 0);
 	check_volume("empty", f, "pvc-1");

@@ -308,9 +308,10 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = { test_expand_again_leaves_no_parts,
-				       test_modify, test_modify_keeps_special_bits,
-				       test_modify_interrupted, test_overlap, test_locks };
+	const TTest *const tests[] = {
+		test_expand_again_leaves_no_parts, test_modify,  test_modify_keeps_special_bits,
+		test_modify_interrupted,           test_overlap, test_locks
+	};
 
 	return check_run("change", tests, ARRAY_SIZE(tests));
 }

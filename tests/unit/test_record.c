@@ -376,10 +376,9 @@ START_TEST(test_parts_of_a_killed_creation)
 
 	for (n = 1; n <= 20; n++) {
 		for (way = 0; way < 2; way++) {
-			const struct fake_failure failure = { .nth = n,
-							      .error = -ECONNABORTED,
-							      .after = n % 2 == 1,
-							      .all = true };
+			const struct fake_failure failure = {
+				.nth = n, .error = -ECONNABORTED, .after = n % 2 == 1, .all = true
+			};
 			cleanup_record struct record first = { .n = 0 }, second = { .n = 0 };
 			struct fake_nfs *f = fake_nfs_new();
 			struct nfs_client *c = fake_nfs_connect(f);
@@ -585,8 +584,7 @@ START_TEST(test_parts_of_a_refused_replacement)
 	for (k = 0; k < ARRAY_SIZE(lengths); k++) {
 		for (i = 0; i < ARRAY_SIZE(errors); i++) {
 			for (n = 1; n <= 20; n++) {
-				const struct fake_failure failure = { .nth = n,
-								      .error = errors[i] };
+				const struct fake_failure failure = { .nth = n, .error = errors[i] };
 				cleanup_record struct record rec = { .n = 0 };
 				struct error err = { .code = ERROR_OK };
 				struct nfs_client *c;
@@ -615,10 +613,9 @@ START_TEST(test_parts_of_a_killed_replacement)
 	unsigned int n;
 
 	for (n = 1; n <= 24; n++) {
-		const struct fake_failure failure = { .nth = n,
-						      .error = -ECONNABORTED,
-						      .after = n % 2 == 1,
-						      .all = true };
+		const struct fake_failure failure = {
+			.nth = n, .error = -ECONNABORTED, .after = n % 2 == 1, .all = true
+		};
 		cleanup_record struct record rec = { .n = 0 }, back = { .n = 0 };
 		struct error err = { .code = ERROR_OK };
 		struct nfs_client *c;
@@ -651,10 +648,9 @@ START_TEST(test_replace_killed)
 
 	for (k = 0; k < ARRAY_SIZE(lengths); k++) {
 		for (n = 1; n <= 20; n++) {
-			const struct fake_failure failure = { .nth = n,
-							      .error = -ECONNABORTED,
-							      .after = n % 2 == 1,
-							      .all = true };
+			const struct fake_failure failure = {
+				.nth = n, .error = -ECONNABORTED, .after = n % 2 == 1, .all = true
+			};
 			cleanup_record struct record rec = { .n = 0 }, again = { .n = 0 };
 			struct error err = { .code = ERROR_OK };
 			struct nfs_client *c, *next;
@@ -684,10 +680,20 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_encode,      test_decode,        test_set,         test_truncated,
-		test_limit,       test_share,         test_share_taken, test_share_damaged,
-		test_share_parts, test_share_refused, test_replace_draft, test_replace_patience,
-		test_replace_changed, test_replace_killed,
+		test_encode,
+		test_decode,
+		test_set,
+		test_truncated,
+		test_limit,
+		test_share,
+		test_share_taken,
+		test_share_damaged,
+		test_share_parts,
+		test_share_refused,
+		test_replace_draft,
+		test_replace_patience,
+		test_replace_changed,
+		test_replace_killed,
 		test_parts_of_a_killed_creation,
 		test_parts_of_a_refused_replacement,
 		test_parts_of_a_killed_replacement,

@@ -1217,16 +1217,24 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_unimplemented,   test_identity,
-		test_capabilities,    test_quick,
-		test_create_refused,  test_create,
+		test_unimplemented,
+		test_identity,
+		test_capabilities,
+		test_quick,
+		test_create_refused,
+		test_create,
 		test_create_refused_after_an_attempt,
 		test_create_in_any_order,
-		test_delete,          test_validate,
-		test_unreachable,     test_dead_connection,
-		test_publish_refused, test_publish,
-		test_publish_top,     test_publish_again_under_another_name,
-		test_publish_failed,  test_unpublish,
+		test_delete,
+		test_validate,
+		test_unreachable,
+		test_dead_connection,
+		test_publish_refused,
+		test_publish,
+		test_publish_top,
+		test_publish_again_under_another_name,
+		test_publish_failed,
+		test_unpublish,
 	};
 
 	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

@@ -327,10 +327,9 @@ END_TEST
 /* A directory that has gone is no name that has. */
 START_TEST(test_listing_of_what_has_gone)
 {
-	struct outage o = { .from = 1,
-			    .until = UINT32_MAX,
-			    .error = -ENOENT,
-			    .types = 1U << NFS_OP_READDIR };
+	struct outage o = {
+		.from = 1, .until = UINT32_MAX, .error = -ENOENT, .types = 1U << NFS_OP_READDIR
+	};
 	struct fake_nfs *f = fake_nfs_new();
 	struct nfs_client *c = fake_nfs_connect(f);
 	struct listed l = { .n = 0 };
@@ -838,8 +837,11 @@ int main(void)
 {
 	const TTest *const tests[] = { test_begin_again, test_listing_of_what_has_gone, test_links,
 				       test_archive_depth };
-	const TTest *const both[] = { test_listing_begins_again, test_replaced_again_and_again,
-				      test_replaced_for_ever, test_directory_moves, test_all_hole,
+	const TTest *const both[] = { test_listing_begins_again,
+				      test_replaced_again_and_again,
+				      test_replaced_for_ever,
+				      test_directory_moves,
+				      test_all_hole,
 				      test_used_lags };
 	TCase *tcase = tcase_create("tree_live");
 	size_t i;
