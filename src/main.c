@@ -21,6 +21,7 @@
 #include "csi/services.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
+#include "node/node.h"
 #include "node/stats.h"
 #include "options.h"
 #include "store/holder.h"
@@ -38,10 +39,12 @@
 
 struct app {
 	struct options options;
-	struct csi_driver driver;
+	struct csi_driver controller_driver;
+	struct node_driver node_driver;
+	struct inflight *inflight; /* of both */
 	struct csi_identity identity;
 	struct csi_controller controller;
-	struct csi_node node;
+	struct node_service node;
 	Csi__V1__GroupController_Service group;
 	Csi__V1__SnapshotMetadata_Service metadata;
 	struct grpc_service services[5];
@@ -99,35 +102,59 @@ static int resume_purge(struct app *app, struct error *err)
 	r = nfs_export_init(&e, app->options.server, app->options.share, err);
 	if (r < 0)
 		return r;
-	r = purger_note(app->driver.purger, &e);
+	r = purger_note(app->controller_driver.purger, &e);
 	nfs_export_done(&e);
 	return r < 0 ? error_sys(err, ERROR_INTERNAL, -r, "cannot start the purger") : 0;
 }
 
 static int init_controller(struct app *app, struct error *err)
 {
+	const struct options *o = &app->options;
 	int r;
 
-	r = nfs_pool_new(&app->driver.pool, nfs_client_connect, app->options.window);
+	app->controller_driver = (struct csi_driver){
+		.server = o->server,
+		.share = o->share,
+		.mount_permissions = o->mount_permissions,
+		.on_delete = o->on_delete,
+		.replace_archive = o->replace_archive,
+		.purge_now = o->purge_now,
+		.inflight = app->inflight,
+		.compression = o->compression,
+		.get_snapshot = o->get_snapshot,
+		.verify_clones = o->verify_clones,
+		.transfers = &app->transfers,
+		.stopping = &app->end_work,
+	};
+	r = nfs_pool_new(&app->controller_driver.pool, nfs_client_connect, o->window);
 	if (r == 0)
-		r = usage_table_new(&app->driver.usage);
+		r = usage_table_new(&app->controller_driver.usage);
 	if (r == 0)
-		r = known_exports_new(&app->driver.known);
+		r = known_exports_new(&app->controller_driver.known);
 	if (r == 0)
-		r = purger_new(&app->driver.purger, app->driver.pool, report_purge);
+		r = purger_new(&app->controller_driver.purger, app->controller_driver.pool, report_purge);
 	return r < 0 ? error_oom(err) : resume_purge(app, err);
 }
 
 static int init_node(struct app *app, struct error *err)
 {
+	const struct options *o = &app->options;
 	int r;
 
-	r = mounter_new(&app->driver.mounter, NULL, err);
+	app->node_driver = (struct node_driver){
+		.node_id = o->node_id,
+		.server = o->server,
+		.share = o->share,
+		.mount_permissions = o->mount_permissions,
+		.inflight = app->inflight,
+		.inline_volumes = o->inline_volumes,
+	};
+	r = mounter_new(&app->node_driver.mounter, NULL, err);
 	if (r < 0)
 		return r;
-	r = publications_new(&app->driver.publications, app->options.state_dir);
+	r = publications_new(&app->node_driver.publications, o->state_dir);
 	if (r == 0)
-		r = node_stats_new(&app->driver.stats);
+		r = node_stats_new(&app->node_driver.stats);
 	return r < 0 ? error_oom(err) : 0;
 }
 
@@ -136,24 +163,7 @@ static int init_driver(struct app *app, struct error *err)
 	const struct options *o = &app->options;
 	int r;
 
-	app->driver = (struct csi_driver){
-		.name = o->driver_name,
-		.version = PACKAGE_VERSION,
-		.node_id = o->node_id,
-		.server = o->server,
-		.share = o->share,
-		.mount_permissions = o->mount_permissions,
-		.on_delete = o->on_delete,
-		.replace_archive = o->replace_archive,
-		.purge_now = o->purge_now,
-		.compression = o->compression,
-		.get_snapshot = o->get_snapshot,
-		.verify_clones = o->verify_clones,
-		.transfers = &app->transfers,
-		.stopping = &app->end_work,
-		.inline_volumes = o->inline_volumes,
-	};
-	r = inflight_new(&app->driver.inflight);
+	r = inflight_new(&app->inflight);
 	if (r < 0)
 		return error_oom(err);
 	if (o->mode & MODE_CONTROLLER)
@@ -165,14 +175,14 @@ static int init_driver(struct app *app, struct error *err)
 
 static void done_driver(struct app *app)
 {
-	purger_free(app->driver.purger);
-	nfs_pool_free(app->driver.pool);
-	known_exports_free(app->driver.known);
-	usage_table_free(app->driver.usage);
-	mounter_free(app->driver.mounter);
-	publications_free(app->driver.publications);
-	node_stats_free(app->driver.stats);
-	inflight_free(app->driver.inflight);
+	purger_free(app->controller_driver.purger);
+	nfs_pool_free(app->controller_driver.pool);
+	known_exports_free(app->controller_driver.known);
+	usage_table_free(app->controller_driver.usage);
+	mounter_free(app->node_driver.mounter);
+	publications_free(app->node_driver.publications);
+	node_stats_free(app->node_driver.stats);
+	inflight_free(app->inflight);
 }
 
 static void add_service(struct app *app, ProtobufCService *service)
@@ -183,10 +193,10 @@ static void add_service(struct app *app, ProtobufCService *service)
 
 static void init_services(struct app *app)
 {
-	csi_identity_init(&app->identity, &app->driver);
+	csi_identity_init(&app->identity, app->options.driver_name, PACKAGE_VERSION);
 	add_service(app, &app->identity.service.base);
 	if (app->options.mode & MODE_CONTROLLER) {
-		csi_controller_init(&app->controller, &app->driver);
+		csi_controller_init(&app->controller, &app->controller_driver);
 		add_service(app, &app->controller.service.base);
 		csi_group_controller_init(&app->group);
 		add_service(app, &app->group.base);
@@ -194,7 +204,7 @@ static void init_services(struct app *app)
 		add_service(app, &app->metadata.base);
 	}
 	if (app->options.mode & MODE_NODE) {
-		csi_node_init(&app->node, &app->driver);
+		node_service_init(&app->node, &app->node_driver);
 		add_service(app, &app->node.service.base);
 	}
 }
@@ -217,8 +227,8 @@ static void on_signal(uv_signal_t *handle, int signum)
 		return;
 	app->stopping = true;
 	atomic_store(&app->end_work, true);
-	if (app->driver.purger != NULL)
-		(void)purger_stop(app->driver.purger, 0); /* serve() waits for it */
+	if (app->controller_driver.purger != NULL)
+		(void)purger_stop(app->controller_driver.purger, 0); /* serve() waits for it */
 	log_info("Stopping", LOG_NUM("signal", signum));
 	grpc_server_shutdown(app->server, SHUTDOWN_GRACE_MS, on_stopped, app);
 }
@@ -227,11 +237,11 @@ static void on_sweep(uv_timer_t *handle)
 {
 	struct app *app = handle->data;
 
-	if (app->driver.pool != NULL)
-		nfs_pool_sweep(app->driver.pool);
-	if (app->driver.mounter != NULL) {
-		mounter_sweep(app->driver.mounter);
-		node_stats_sweep(app->driver.stats);
+	if (app->controller_driver.pool != NULL)
+		nfs_pool_sweep(app->controller_driver.pool);
+	if (app->node_driver.mounter != NULL) {
+		mounter_sweep(app->node_driver.mounter);
+		node_stats_sweep(app->node_driver.stats);
 	}
 	/* Back to the system what a burst of calls needed. */
 	(void)malloc_trim(0);
@@ -303,7 +313,7 @@ static int serve(struct app *app, struct error *err)
 	/* The grace is over; the next process goes on with it, as after a crash. */
 	if (uv_loop_close(&app->loop) < 0)
 		leave_at_once("Stopped with calls that still wait for a server");
-	if (app->driver.purger != NULL && !purger_stop(app->driver.purger, PURGER_GRACE_MS))
+	if (app->controller_driver.purger != NULL && !purger_stop(app->controller_driver.purger, PURGER_GRACE_MS))
 		leave_at_once("Stopped while a deletion still waits for a server");
 	done_driver(app);
 	log_info("Stopped");

@@ -17,6 +17,7 @@
 #include "csi/params.h"
 #include "csi/snapshot.h"
 #include "csi/validate.h"
+#include "net/address.h"
 #include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
@@ -75,7 +76,7 @@ static int make_id(struct archiving *x, struct error *err)
 	struct volume_id *id = &x->id;
 	int r;
 
-	id->server = nfs_server_without_brackets(server);
+	id->server = net_server_without_brackets(server);
 	id->share = path_trim(share);
 	id->on_delete = source_name(&x->source.id);
 	if (id->server == NULL || id->share == NULL || id->on_delete == NULL)

@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What the services share: who the driver is, its defaults, and the rooms below. Made by main.c,
+ * What the controller's calls work with: its settings, its locks and the rooms below. Made by main.c,
  * read-only afterwards, outlives every call.
  */
 #ifndef CSI_DRIVER_H
@@ -13,18 +13,11 @@
 #include "csi/exports.h"
 #include "csi/inflight.h"
 #include "csi/params.h"
-#include "mount/mounter.h"
 #include "nfs/pool.h"
-#include "node/published.h"
 #include "store/purge.h"
 #include "store/users.h"
 
-struct node_stats;
-
 struct csi_driver {
-	const char *name;
-	const char *version;
-	const char *node_id;
 	const char *server; /* default where a StorageClass gives none; NULL: none */
 	const char *share;
 	uint32_t mount_permissions; /* default; 0: leave what the server gives */
@@ -32,19 +25,15 @@ struct csi_driver {
 	bool purge_now; /* what is deleted, within the call */
 	bool replace_archive; /* by a new one of the same name */
 	struct inflight *inflight;
-	struct usage_table *usage; /* controller */
-	struct nfs_pool *pool; /* controller */
-	struct purger *purger; /* controller */
-	struct known_exports *known; /* controller */
+	struct usage_table *usage;
+	struct nfs_pool *pool;
+	struct purger *purger;
+	struct known_exports *known;
 	enum tree_compression compression; /* default, of snapshots */
 	bool get_snapshot; /* advertise GetSnapshot */
 	bool verify_clones; /* read them again, and compare checksums */
-	atomic_uint *transfers; /* controller: copies and archives that are being made */
+	atomic_uint *transfers; /* copies and archives that are being made */
 	const atomic_bool *stopping; /* long work is to end */
-	struct mounter *mounter; /* node */
-	struct publications *publications; /* node */
-	struct node_stats *stats; /* node */
-	const char *inline_volumes; /* node: see node/inline.h; NULL: none */
 };
 
 #endif

@@ -7,21 +7,16 @@
 #include "base/str.h"
 #include "csi/services.h"
 
-static const struct csi_driver *driver_of(Csi__V1__Identity_Service *service)
-{
-	return container_of(service, struct csi_identity, service)->driver;
-}
-
 static void identity_get_plugin_info(Csi__V1__Identity_Service *service,
 				     const Csi__V1__GetPluginInfoRequest *in,
 				     Csi__V1__GetPluginInfoResponse_Closure closure, void *data)
 {
 	Csi__V1__GetPluginInfoResponse out = CSI__V1__GET_PLUGIN_INFO_RESPONSE__INIT;
-	const struct csi_driver *driver = driver_of(service);
+	const struct csi_identity *s = container_of(service, struct csi_identity, service);
 
 	(void)in;
-	out.name = (char *)(uintptr_t)driver->name; /* only read while it is packed */
-	out.vendor_version = (char *)(uintptr_t)driver->version;
+	out.name = (char *)(uintptr_t)s->name; /* only read while it is packed */
+	out.vendor_version = (char *)(uintptr_t)s->version;
 	closure(&out, data);
 }
 
@@ -68,12 +63,13 @@ static void identity_probe(Csi__V1__Identity_Service *service, const Csi__V1__Pr
 	closure(&out, data);
 }
 
-void csi_identity_init(struct csi_identity *s, const struct csi_driver *driver)
+void csi_identity_init(struct csi_identity *s, const char *name, const char *version)
 {
 	const Csi__V1__Identity_Service methods = CSI__V1__IDENTITY__INIT(identity_);
 
 	s->service = methods;
-	s->driver = driver;
+	s->name = name;
+	s->version = version;
 }
 
 bool csi_is_quick(const char *method)

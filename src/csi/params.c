@@ -11,39 +11,12 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "net/address.h"
 #include "nfs/export.h"
 #include "store/layout.h"
 
 #define MODE_MAX 07777
 #define SIDECAR_PREFIX "csi.storage.k8s.io/"
-
-static const char *const on_delete_names[] = {
-	[ON_DELETE_DELETE] = "delete",
-	[ON_DELETE_RETAIN] = "retain",
-	[ON_DELETE_ARCHIVE] = "archive",
-};
-
-const char *on_delete_name(enum volume_on_delete value)
-{
-	return on_delete_names[value];
-}
-
-int on_delete_parse(const char *text, enum volume_on_delete *ret)
-{
-	size_t i;
-
-	if (text[0] == '\0') {
-		*ret = ON_DELETE_DELETE;
-		return 0;
-	}
-	for (i = 0; i < ARRAY_SIZE(on_delete_names); i++) {
-		if (str_eq_nocase(text, on_delete_names[i])) {
-			*ret = (enum volume_on_delete)i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
 
 void volume_params_done(struct volume_params *p)
 {
@@ -67,7 +40,7 @@ static int take_server(struct volume_params *p, const char *value, const struct 
 {
 	(void)map;
 	free(p->server);
-	p->server = nfs_server_without_brackets(value);
+	p->server = net_server_without_brackets(value);
 	return p->server != NULL ? 0 : error_oom(err);
 }
 
@@ -290,30 +263,6 @@ static int take_subdir(struct volume_params *p, const char *value, const struct 
 	return 0;
 }
 
-static const char *const existing_names[] = {
-	[EXISTING_ADOPT] = "adopt",
-	[EXISTING_REQUIRE] = "require",
-	[EXISTING_REFUSE] = "refuse",
-};
-
-const char *existing_name(enum volume_existing value)
-{
-	return existing_names[value];
-}
-
-int existing_parse(const char *text, enum volume_existing *ret)
-{
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(existing_names); i++) {
-		if (str_eq_nocase(text, existing_names[i])) {
-			*ret = (enum volume_existing)i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 static int take_existing(struct volume_params *p, const char *value, const struct csi_map *map,
 			 struct error *err)
 {
@@ -460,6 +409,13 @@ static int parse(struct volume_params *ret, const struct csi_map *map, unsigned 
 	return 0;
 }
 
+int volume_location_check(const char *server, const char *share, struct error *err)
+{
+	int r = net_server_check(server, err);
+
+	return r < 0 ? r : nfs_share_check(share, err);
+}
+
 static int check_location(const struct volume_params *p, const char *where, struct error *err)
 {
 	if (p->server == NULL)
@@ -470,7 +426,7 @@ static int check_location(const struct volume_params *p, const char *where, stru
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "share: missing in the %s, and csi-nfs has no default (--share)",
 				 where);
-	return nfs_server_check(p->server, err);
+	return net_server_check(p->server, err);
 }
 
 static int parse_located(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
@@ -562,7 +518,7 @@ int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map
 			r = take_snapshot_entry(ret, key, value, err);
 	}
 	if (r == 0 && location.server != NULL)
-		r = nfs_server_check(location.server, err);
+		r = net_server_check(location.server, err);
 	ret->server = steal_ptr(&location.server);
 	ret->share = steal_ptr(&location.share);
 	return r;

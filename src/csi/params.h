@@ -14,22 +14,8 @@
 
 #include "base/error.h"
 #include "csi/map.h"
+#include "store/settings.h"
 #include "tree/archive.h"
-
-enum volume_on_delete { ON_DELETE_DELETE, ON_DELETE_RETAIN, ON_DELETE_ARCHIVE };
-
-/* What a directory that is there already, of a subDir, means to a new volume. */
-enum volume_existing {
-	EXISTING_ADOPT, /* it becomes the volume, with what is in it, as csi-driver-nfs does */
-	EXISTING_REQUIRE, /* it has to be there: none is made */
-	EXISTING_REFUSE, /* it must not be there */
-};
-
-/* Who a volume's directory belongs to, and so the identity of the calls about it. */
-struct volume_owner {
-	bool has_uid, has_gid; /* what is not given is the process's own */
-	uint32_t uid, gid;
-};
 
 /* What a VolumeAttributesClass may set and change. */
 enum volume_mutable {
@@ -77,6 +63,9 @@ int volume_mutable_parse(struct volume_params *ret, const struct csi_map *map, s
 int volume_location_parse(struct volume_params *ret, const struct csi_map *map,
 			  const struct volume_defaults *defaults, struct error *err);
 
+/* Whether a server and a path on it can be an export. Errors as volume_params_parse(). */
+int volume_location_check(const char *server, const char *share, struct error *err);
+
 /* Reads a volume's attributes (volume_context): unknown keys are left alone, COs add their own. */
 int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
 			    const struct volume_defaults *defaults, struct error *err);
@@ -95,14 +84,6 @@ void snapshot_params_done(struct snapshot_params *p);
 
 /* "", "nfs" and "nfs4": there is nothing to choose. */
 bool fs_type_is_nfs(const char *type);
-
-/* "delete", "retain" or "archive", in any case; "" is delete. Returns 0 or -EINVAL. */
-int on_delete_parse(const char *text, enum volume_on_delete *ret);
-const char *on_delete_name(enum volume_on_delete value);
-
-/* "adopt", "require" or "refuse", in any case. Returns 0 or -EINVAL. */
-int existing_parse(const char *text, enum volume_existing *ret);
-const char *existing_name(enum volume_existing value);
 
 void volume_params_done(struct volume_params *p);
 #define cleanup_volume_params __attribute__((cleanup(volume_params_done)))

@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The five services of CSI as protobuf-c service vtables. A method gets its reply or its error through
+ * The services of CSI, but for that of the node (node/node.h), as protobuf-c service vtables. A method gets its reply or its error through
  * a struct request (base/request.h) as closure_data. Methods of which csi_is_quick() is true never
  * block and may run on the loop thread; all others run on workers.
  */
@@ -16,7 +16,8 @@
 
 struct csi_identity {
 	Csi__V1__Identity_Service service;
-	const struct csi_driver *driver;
+	const char *name; /* of the driver */
+	const char *version;
 };
 
 struct csi_controller {
@@ -24,15 +25,9 @@ struct csi_controller {
 	const struct csi_driver *driver;
 };
 
-struct csi_node {
-	Csi__V1__Node_Service service;
-	const struct csi_driver *driver;
-};
-
-/* Fill in a service; the driver is borrowed for as long as the service is used. */
-void csi_identity_init(struct csi_identity *s, const struct csi_driver *driver);
+/* Fill in a service. What is given is borrowed for as long as the service is used. */
+void csi_identity_init(struct csi_identity *s, const char *name, const char *version);
 void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver);
-void csi_node_init(struct csi_node *s, const struct csi_driver *driver);
 
 /* Services that plain NFS has no use for: every method answers UNIMPLEMENTED, or nothing. */
 void csi_group_controller_init(Csi__V1__GroupController_Service *s);

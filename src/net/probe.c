@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "net/address.h"
 #include "net/query.h"
 
 #define CONNECT_TRIES_MAX 5
@@ -81,7 +82,7 @@ static struct resolution *resolution_new(const char *name)
 
 	if (r == NULL)
 		return NULL;
-	(void)strncpy(r->name, name, sizeof(r->name) - 1); /* at most NFS_SERVER_MAX bytes */
+	(void)strncpy(r->name, name, sizeof(r->name) - 1); /* at most NET_SERVER_MAX bytes */
 	r->users = 1;
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_condattr_init(&attr);

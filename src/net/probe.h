@@ -14,12 +14,12 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "net/address.h"
 
 #define NET_RESOLVE_TIMEOUT_MS 3000
 #define NET_CONNECT_TIMEOUT_MS 3000
 #define NET_PING_TIMEOUT_MS 2000
 
-#define NET_SERVER_MAX 255 /* bytes of a host name */
 #define NET_NFS_PORT 2049 /* RFC 7530, section 3.1 */
 #define NET_NFS_PROGRAM 100003 /* RFC 1813, section 3 */
 #define NET_MOUNT_PROGRAM 100005 /* RFC 1813, section 5 */

@@ -3,7 +3,6 @@
 
 #include "nfs/export.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,74 +12,9 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "net/address.h"
 
-static bool is_name(const char *s)
-{
-	const char *p;
-
-	for (p = s; *p != '\0'; p++)
-		if (!isalnum((unsigned char)*p) && strchr("-._", *p) == NULL)
-			return false;
-	return p != s;
-}
-
-static bool is_ipv6(const char *s)
-{
-	struct in6_addr addr;
-	char copy[NFS_SERVER_MAX + 1];
-	size_t len = strcspn(s, "%");
-
-	if (len >= sizeof(copy))
-		return false;
-	/* A zone may follow: fe80::1%eth0. */
-	if (s[len] == '%' && !is_name(s + len + 1))
-		return false;
-	memcpy(copy, s, len);
-	copy[len] = '\0';
-	return inet_pton(AF_INET6, copy, &addr) == 1;
-}
-
-char *nfs_server_without_brackets(const char *server)
-{
-	size_t len = strlen(server);
-	cleanup_free char *inner = NULL;
-
-	if (len <= 2 || server[0] != '[' || server[len - 1] != ']')
-		return strdup(server);
-	inner = strndup(server + 1, len - 2);
-	if (inner == NULL)
-		return NULL;
-	return is_ipv6(inner) ? steal_ptr(&inner) : strdup(server);
-}
-
-static bool is_bracketed(const char *s)
-{
-	cleanup_free char *inner = nfs_server_without_brackets(s);
-
-	return inner != NULL && strcmp(inner, s) != 0 && is_ipv6(inner);
-}
-
-int nfs_server_check(const char *server, struct error *err)
-{
-	size_t len = strlen(server);
-
-	if (len == 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not be empty");
-	if (len > NFS_SERVER_MAX)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "server: has %zu bytes, the limit is %d", len, NFS_SERVER_MAX);
-	if (server[0] == '-' || server[0] == '.')
-		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not start with '%c'",
-				 server[0]);
-	if (is_ipv6(server) || is_bracketed(server))
-		return 0;
-	if (!is_name(server))
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "server: must be a host name or an IP address, without port or path");
-	return 0;
-}
-
-static int check_share(const char *share, struct error *err)
+int nfs_share_check(const char *share, struct error *err)
 {
 	cleanup_free char *trimmed = path_trim(share);
 
@@ -100,14 +34,14 @@ int nfs_export_init(struct nfs_export *e, const char *server, const char *share,
 	int r;
 
 	nfs_export_set_own(&x);
-	x.server = nfs_server_without_brackets(server);
+	x.server = net_server_without_brackets(server);
 	x.share = path_join_root(share, NULL);
 	if (x.server == NULL || x.share == NULL)
 		return error_oom(err);
-	r = nfs_server_check(x.server, err);
+	r = net_server_check(x.server, err);
 	if (r < 0)
 		return r;
-	r = check_share(share, err);
+	r = nfs_share_check(share, err);
 	if (r < 0)
 		return r;
 	*e = x;

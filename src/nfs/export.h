@@ -15,8 +15,6 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-#define NFS_SERVER_MAX 255
-
 /* The driver's own folder on a share, see store/layout.h. */
 #define NFS_STATE_DIR ".csi-nfs"
 
@@ -31,16 +29,10 @@ struct nfs_export {
 };
 
 /*
- * Checks a server name: letters, digits, '-', '.', '_' or an IPv6 literal, with or without square
- * brackets. Returns 0 or -EINVAL with INVALID_ARGUMENT.
+ * Checks the path of an export: no "..", no empty component, nothing of the driver's own folder.
+ * Slashes around it do not matter. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
  */
-int nfs_server_check(const char *server, struct error *err);
-
-/*
- * A copy of the server, of "[fd00::1]", as users of mount(8) write an IPv6 address, without the
- * brackets; of everything else as it is. NULL without memory. The caller frees.
- */
-char *nfs_server_without_brackets(const char *server);
+int nfs_share_check(const char *share, struct error *err);
 
 /*
  * Fills e for server and share (slashes around it do not matter). Copies both. The identity is that

@@ -10,7 +10,8 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "nfs/export.h"
+#include "csi/params.h"
+#include "net/address.h"
 
 #define EPHEMERAL_KEY "csi.storage.k8s.io/ephemeral" /* set by kubelet */
 #define ID_PREFIX "csi-" /* and a SHA-256, for inline volumes alone */
@@ -24,7 +25,7 @@ static int split(const char *entry, char **ret_server, char **ret_path)
 
 	if (colon == NULL)
 		return -EINVAL;
-	*ret_server = server != NULL ? nfs_server_without_brackets(server) : NULL;
+	*ret_server = server != NULL ? net_server_without_brackets(server) : NULL;
 	*ret_path = path_join_root(colon + 1, NULL);
 	return *ret_server != NULL && *ret_path != NULL ? 0 : -ENOMEM;
 }
@@ -40,7 +41,6 @@ int inline_list_check(const char *list, struct error *err)
 		return error_oom(err);
 	for (i = 0; i < entries.n; i++) {
 		cleanup_free char *server = NULL, *path = NULL;
-		cleanup_nfs_export struct nfs_export e = { .server = NULL };
 
 		r = split(entries.items[i], &server, &path);
 		if (r == -ENOMEM)
@@ -48,7 +48,7 @@ int inline_list_check(const char *list, struct error *err)
 		if (r < 0)
 			return error_set(err, ERROR_INVALID_ARGUMENT,
 					 "'%s' is not of the form server:/path", entries.items[i]);
-		r = nfs_export_init(&e, server, path, err);
+		r = volume_location_check(server, path, err);
 		if (r < 0)
 			return r;
 	}

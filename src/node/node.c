@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
+#include "node/node.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +13,9 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/path.h"
+#include "base/request.h"
 #include "base/str.h"
-#include "csi/services.h"
+#include "csi/params.h"
 #include "csi/unimplemented.h"
 #include "csi/validate.h"
 #include "node/inline.h"
@@ -20,9 +23,9 @@
 
 #define TARGET_MODE 0750 /* of the empty directory below the mount */
 
-static const struct csi_driver *driver_of(Csi__V1__Node_Service *service)
+static const struct node_driver *driver_of(Csi__V1__Node_Service *service)
 {
-	return container_of(service, struct csi_node, service)->driver;
+	return container_of(service, struct node_service, service)->driver;
 }
 
 /* What NodePublishVolume works with, taken from the request. */
@@ -76,7 +79,7 @@ static char *join_options(const char *flags, const char *attribute, const char *
 }
 
 /* A pod may name what it mounts only where the administrator has said so. */
-static int take_inline_top(const struct csi_driver *driver, struct publication *x, struct error *err)
+static int take_inline_top(const struct node_driver *driver, struct publication *x, struct error *err)
 {
 	int r = inline_top(driver->inline_volumes, x->params.server, x->path, &x->top);
 
@@ -98,7 +101,7 @@ static int take_top(struct publication *x, struct error *err)
 	return x->top != NULL ? 0 : error_oom(err);
 }
 
-static int prepare(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
+static int prepare(const struct node_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
 		   struct publication *x, struct error *err)
 {
 	const struct volume_defaults defaults = { .server = driver->server,
@@ -251,7 +254,7 @@ static int check_target(struct mounter *m, const struct publication *x, const ch
 	return m->ops->unmount(m, target, err);
 }
 
-static int mount_volume(const struct csi_driver *driver, const struct publication *x,
+static int mount_volume(const struct node_driver *driver, const struct publication *x,
 			const char *target, struct error *err)
 {
 	const struct mount_request request = request_of(x, target);
@@ -269,7 +272,7 @@ static int mount_volume(const struct csi_driver *driver, const struct publicatio
 }
 
 /* A mount that was given up may have come about. */
-static void forget_unmounted(const struct csi_driver *driver, const char *target)
+static void forget_unmounted(const struct node_driver *driver, const char *target)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
 	struct mounter *m = driver->mounter;
@@ -278,7 +281,7 @@ static void forget_unmounted(const struct csi_driver *driver, const char *target
 		publications_remove(driver->publications, target);
 }
 
-static int publish(const struct csi_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
+static int publish(const struct node_driver *driver, const Csi__V1__NodePublishVolumeRequest *in,
 		   struct publication *x, struct error *err)
 {
 	cleanup_inflight_lock struct inflight_lock *lock = NULL, *volume = NULL;
@@ -332,7 +335,7 @@ static int remove_target(const char *target, struct error *err)
 			 "target_path: cannot remove '%s'; look at what is in it", target);
 }
 
-static int unpublish(const struct csi_driver *driver, const Csi__V1__NodeUnpublishVolumeRequest *in,
+static int unpublish(const struct node_driver *driver, const Csi__V1__NodeUnpublishVolumeRequest *in,
 		     struct error *err)
 {
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;
@@ -419,7 +422,7 @@ UNIMPLEMENTED(Node, node, node_stage_volume, NodeStageVolume, NO_STAGE)
 UNIMPLEMENTED(Node, node, node_unstage_volume, NodeUnstageVolume, NO_STAGE)
 UNIMPLEMENTED(Node, node, node_expand_volume, NodeExpandVolume, NO_EXPAND)
 
-void csi_node_init(struct csi_node *s, const struct csi_driver *driver)
+void node_service_init(struct node_service *s, const struct node_driver *driver)
 {
 	const Csi__V1__Node_Service methods = CSI__V1__NODE__INIT(node_);
 

@@ -206,7 +206,7 @@ static int find_mount(struct mounter *m, const char *path, struct mount_info **r
 	return r;
 }
 
-static int collect(const struct csi_driver *driver, const Csi__V1__NodeGetVolumeStatsRequest *in,
+static int collect(const struct node_driver *driver, const Csi__V1__NodeGetVolumeStatsRequest *in,
 		   struct stats *x, struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
@@ -272,7 +272,7 @@ void node_node_get_volume_stats(Csi__V1__Node_Service *service,
 				const Csi__V1__NodeGetVolumeStatsRequest *in,
 				Csi__V1__NodeGetVolumeStatsResponse_Closure closure, void *data)
 {
-	const struct csi_driver *driver = container_of(service, struct csi_node, service)->driver;
+	const struct node_driver *driver = container_of(service, struct node_service, service)->driver;
 	struct stats x = { .condition = { .code = ERROR_OK } };
 	struct request *req = data;
 

@@ -10,7 +10,7 @@
 #ifndef NODE_STATS_H
 #define NODE_STATS_H
 
-#include "csi/services.h"
+#include "node/node.h"
 
 #define STATS_FRESH_MS 5000
 #define STATS_FORGET_S 900 /* kubelet asks every minute */

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "net/address.h"
 #include "nfs/export.h"
 #include "store/layout.h"
 #include "store/record.h"
@@ -53,7 +54,7 @@ static void split_fields(const struct strv *v, struct volume_id *id)
 {
 	cleanup_free char *server = path_trim(v->items[0]);
 
-	id->server = server != NULL ? nfs_server_without_brackets(server) : NULL;
+	id->server = server != NULL ? net_server_without_brackets(server) : NULL;
 	id->share = path_trim(v->items[1]);
 	id->subdir = path_trim(v->items[2]);
 	id->uuid = strdup(v->n > 3 ? v->items[3] : "");
@@ -72,7 +73,7 @@ static int split_legacy(const char *text, struct volume_id *id)
 	if (first == NULL || first == text || first == last || last[1] == '\0')
 		return -EINVAL;
 	server = strndup(text, (size_t)(first - text));
-	id->server = server != NULL ? nfs_server_without_brackets(server) : NULL;
+	id->server = server != NULL ? net_server_without_brackets(server) : NULL;
 	id->share = strndup(first + 1, (size_t)(last - first - 1));
 	id->subdir = strdup(last + 1);
 	id->uuid = strdup("");
@@ -90,7 +91,7 @@ static bool is_writable(const struct volume_id *id)
 
 static bool is_safe(const struct volume_id *id)
 {
-	if (nfs_server_check(id->server, NULL) < 0)
+	if (net_server_check(id->server, NULL) < 0)
 		return false;
 	if (id->share[0] != '\0' && (path_check_relative(id->share, "share", NULL) < 0 ||
 				     path_has_component(id->share, NFS_STATE_DIR)))

@@ -17,7 +17,7 @@ static void check_id(const struct volume_id *id)
 	cleanup_free char *text = volume_id_format(id);
 	int r;
 
-	assert(nfs_server_check(id->server, NULL) == 0);
+	assert(net_server_check(id->server, NULL) == 0);
 	assert(!str_has_control(id->server) && strpbrk(id->server, "/#,") == NULL);
 	assert(id->share[0] == '\0' || path_check_relative(id->share, "share", NULL) == 0);
 	assert(path_check_relative(id->subdir, "subDir", NULL) == 0);

@@ -55,13 +55,13 @@ START_TEST(test_server)
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct error err = { .code = ERROR_OK };
 
-		check_int(rows[i].name, "result", nfs_server_check(rows[i].server, &err),
+		check_int(rows[i].name, "result", net_server_check(rows[i].server, &err),
 			  rows[i].valid ? 0 : -EINVAL);
 		check_error(rows[i].name, &err, rows[i].valid ? ERROR_OK : ERROR_INVALID_ARGUMENT,
 			    "server");
 	}
-	check_int("255 bytes", "result", nfs_server_check(longest, NULL), 0);
-	check_int("256 bytes", "result", nfs_server_check(too_long, NULL), -EINVAL);
+	check_int("255 bytes", "result", net_server_check(longest, NULL), 0);
+	check_int("256 bytes", "result", net_server_check(too_long, NULL), -EINVAL);
 }
 END_TEST
 

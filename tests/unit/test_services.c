@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/request.h"
 #include "csi/services.h"
+#include "node/node.h"
 #include "node/stats.h"
 #include "fake/mounter.h"
 #include "fake/nfs.h"
@@ -23,9 +24,10 @@
 /* A driver with everything fake below it. */
 struct bench {
 	struct csi_driver driver;
+	struct node_driver node_driver;
 	struct csi_identity identity;
 	struct csi_controller controller;
-	struct csi_node node;
+	struct node_service node;
 	Csi__V1__GroupController_Service group;
 	Csi__V1__SnapshotMetadata_Service metadata;
 	struct fake_nfs *nfs;
@@ -36,8 +38,7 @@ struct bench {
 
 static void bench_init(struct bench *b)
 {
-	*b = (struct bench){ .driver = {
-				     .name = "nfs.test", .version = "1.2.3", .node_id = "node-1" } };
+	*b = (struct bench){ .node_driver = { .node_id = "node-1" } };
 	(void)snprintf(b->dir, sizeof(b->dir), "/tmp/csi-nfs-services-XXXXXX");
 	ck_assert(mkdtemp(b->dir) != NULL);
 	(void)snprintf(b->state, sizeof(b->state), "/tmp/csi-nfs-state-XXXXXX");
@@ -45,17 +46,18 @@ static void bench_init(struct bench *b)
 	b->nfs = fake_nfs_new();
 	fake_nfs_serve(b->nfs);
 	fake_mounter_init(&b->mounter);
-	b->driver.mounter = &b->mounter.mounter;
+	b->node_driver.mounter = &b->mounter.mounter;
 	ck_assert(inflight_new(&b->driver.inflight) == 0);
 	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
 	ck_assert(usage_table_new(&b->driver.usage) == 0);
-	ck_assert(publications_new(&b->driver.publications, b->state) == 0);
-	ck_assert(node_stats_new(&b->driver.stats) == 0);
+	ck_assert(publications_new(&b->node_driver.publications, b->state) == 0);
+	ck_assert(node_stats_new(&b->node_driver.stats) == 0);
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
-	csi_identity_init(&b->identity, &b->driver);
+	csi_identity_init(&b->identity, "nfs.test", "1.2.3");
 	csi_controller_init(&b->controller, &b->driver);
-	csi_node_init(&b->node, &b->driver);
+	b->node_driver.inflight = b->driver.inflight;
+	node_service_init(&b->node, &b->node_driver);
 	csi_group_controller_init(&b->group);
 	csi_snapshot_metadata_init(&b->metadata);
 }
@@ -65,8 +67,8 @@ static void bench_done(struct bench *b)
 	purger_free(b->driver.purger);
 	nfs_pool_free(b->driver.pool);
 	usage_table_free(b->driver.usage);
-	publications_free(b->driver.publications);
-	node_stats_free(b->driver.stats);
+	publications_free(b->node_driver.publications);
+	node_stats_free(b->node_driver.stats);
 	known_exports_free(b->driver.known);
 	inflight_free(b->driver.inflight);
 	fake_nfs_free(b->nfs);
@@ -1066,7 +1068,7 @@ START_TEST(test_publish_top)
 	size_t i;
 
 	bench_init(&b);
-	b.driver.inline_volumes = "s:/e/in/a,s:/e/in";
+	b.node_driver.inline_volumes = "s:/e/in/a,s:/e/in";
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct fake_mount *mount;
 		struct call call;
