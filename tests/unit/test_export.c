@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "net/address.h"
 #include "nfs/export.h"
 #include "check_util.h"
 
