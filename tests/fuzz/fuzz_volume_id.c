@@ -7,7 +7,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "store/volume_id.h"
-#include "nfs/export.h"
+#include "net/address.h"
 #include "store/record.h"
 
 /* What is taken for an id stays within the share, and says the same when it is written again. */
