@@ -35,7 +35,7 @@ class Thing:
 
     def __init__(self, kind, data=b"", mode=0o644, uid=0, gid=0, mtime=None):
         self.kind = kind  # as in trees.Entry
-        self.datas = [data]
+        self.versions = [data]
         self.modes = {mode}
         self.owners = {(uid, gid)}
         self.mtime = mtime  # None: it has changed
@@ -46,12 +46,12 @@ class Thing:
 
     @property
     def data(self):
-        return self.datas[-1]
+        return self.versions[-1]
 
     def set_data(self, data):
         if len(data) < len(self.data):
             self.shrank = True
-        self.datas.append(data)
+        self.versions.append(data)
         self.is_written = True
         self.mtime = None
 
@@ -354,15 +354,15 @@ class Changing:
     @staticmethod
     def _patched(thing, data, archived):
         """Of a file that was written in place: why it can't be of it, or None."""
-        sizes = [len(d) for d in thing.datas]
+        sizes = [len(d) for d in thing.versions]
         if not min(sizes) <= len(data) <= max(sizes):
             return "it has %d bytes, and had %s" % (len(data), sorted(set(sizes)))
         for at in range(0, len(data), CHUNK):
             piece = data[at:at + CHUNK]
-            if any(d[at:at + len(piece)] == piece for d in thing.datas):
+            if any(d[at:at + len(piece)] == piece for d in thing.versions):
                 continue
             for i, byte in enumerate(piece, at):
-                if any(i < len(d) and d[i] == byte for d in thing.datas):
+                if any(i < len(d) and d[i] == byte for d in thing.versions):
                     continue
                 if archived and byte == 0 and thing.shrank:
                     continue

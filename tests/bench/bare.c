@@ -2,21 +2,23 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The baseline of what the driver does on a share: the same NFS operations, in its order, with a number
- * of volumes, files or pieces in flight on one connection. No gRPC, no checks, no threads: what the
- * server and the wire allow.
+ * The baseline for the driver's work on a share: the same NFS operations, in the same order, with a
+ * number of volumes, files or pieces in flight on one connection. It has no gRPC, no checks and no
+ * threads, so it measures what the server and the wire allow.
  *
  *   bare [-l] HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT WINDOW
  *
- * The calls are moved by the driver's own client, so that only the driver around it is missing; with -l
- * by libnfs's RPC engine (see libnfs.h), as by somebody who copies with libnfs and nothing else.
+ * The driver's own NFS client moves the calls; with -l, libnfs's RPC engine does (see libnfs.h), as
+ * in a program that copies with libnfs and nothing else.
  *
- * OPTIONS are mount options, with the version; only 4 has a deletion that is the driver's, and -l
- * has only 3. create and delete are of volumes. unlink removes files bare-0, bare-1, ... of the share:
- * with a window of 1, as programs do it that know nothing of pipelining. copy does what is needed to
- * copy a small file: it copies bare-from into those. transfer copies COUNT MiB of bare-from into
- * bare-to. Output: the operation and volumes, files or MB per second. Exit status 1 where an operation
- * failed.
+ * OPTIONS are mount options, including the version. Only version 4 has the driver's own deletion,
+ * and -l has only version 3.
+ *   create, delete  make and delete volumes
+ *   unlink          removes the files bare-0, bare-1, ... of the share; a window of 1 is a program
+ *                   that does not pipeline
+ *   copy            copies bare-from into those files, with the calls that a small file needs
+ *   transfer        copies COUNT MiB of bare-from into bare-to
+ * Output: the operation, and volumes, files or MB per second. Exit status 1 if an operation failed.
  */
 
 #include <errno.h>
@@ -258,14 +260,16 @@ static int measure(struct bare *b, unsigned int window, struct error *err)
 	if (r < 0)
 		return nfs_error_set(err, b->client, r, "%s", b->work->name);
 	seconds = (double)(clock_now_ns() - start) / CLOCK_NS_PER_S;
-	printf("%s %.1f\n", b->work->name, (is_transfer ? b->count * 1.048576 : b->count) / seconds);
+	printf("%s %.1f\n", b->work->name,
+	       (is_transfer ? b->count * 1.048576 : b->count) / seconds);
 	return 0;
 }
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: bare [-l] HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT "
-			"WINDOW\n");
+	fprintf(stderr,
+		"usage: bare [-l] HOST SHARE OPTIONS create|delete|unlink|copy|transfer COUNT "
+		"WINDOW\n");
 	return 2;
 }
 

@@ -128,7 +128,8 @@ static void on_timer(uv_timer_t *timer)
 		list_remove(&chunk->link);
 		s->held_bytes -= chunk->len;
 		chunk->write.data = s;
-		if (uv_write(&chunk->write, (uv_stream_t *)&s->other->tcp, &buf, 1, on_written) < 0) {
+		if (uv_write(&chunk->write, (uv_stream_t *)&s->other->tcp, &buf, 1, on_written) <
+		    0) {
 			free(chunk);
 			close_connection(s->connection);
 		}
@@ -165,7 +166,8 @@ static void hold(struct side *s, struct chunk *chunk, size_t len)
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
 	struct side *s = container_of((uv_tcp_t *)stream, struct side, tcp);
-	struct chunk *chunk = buf->base != NULL ? container_of(buf->base, struct chunk, data) : NULL;
+	struct chunk *chunk =
+		buf->base != NULL ? container_of(buf->base, struct chunk, data) : NULL;
 
 	if (n > 0) {
 		hold(s, chunk, (size_t)n);

@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Waits until a folder is empty, and takes no time of the CPU meanwhile, which whoever empties it may need.
+ * Wait until a folder is empty, without using CPU time that the program that empties it may need.
  *
  *   emptied FOLDER
  */

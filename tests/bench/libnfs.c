@@ -256,8 +256,8 @@ static int start(struct nfs_client *c, struct nfs_op *op)
 }
 
 /*
- * One turn of the loop that libnfs.h describes. To send before waiting, which spares a poll, or to have the
- * socket with TCP_NODELAY, which libnfs does not ask for, makes it no faster, here or in a guest.
+ * Run one turn of the loop that libnfs.h describes. Sending before waiting (which saves a poll) or
+ * TCP_NODELAY (which libnfs does not set) makes it no faster, on a host or in a guest.
  */
 static int serve(struct rpc_context *rpc, uint64_t deadline_ns)
 {
@@ -321,9 +321,9 @@ static void connected(struct rpc_context *rpc, int status, void *data, void *pri
 }
 
 /*
- * libnfs has a block of memory for each call and each reply. Those with a piece of a file are large enough
- * for glibc to give them back to the kernel, and to take the pages of the next one anew: in a guest that
- * would take three quarters of the time, and it says nothing about libnfs.
+ * libnfs allocates a block for each call and each reply. A block with a piece of a file is so large
+ * that glibc returns it to the kernel and faults in new pages for the next one. In a guest that
+ * takes three quarters of the time, and it says nothing about libnfs.
  */
 static void keep_memory(void)
 {

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A client whose calls are moved by libnfs's own RPC engine, driven as libnfs's headers say: poll(2) and
- * rpc_service(). It is what bare measures as "bare libnfs". NFSv3, and of the operations those that
- * bare has for it; others fail with -EOPNOTSUPP.
+ * A client on libnfs's own RPC engine, driven as libnfs's headers say: poll(2) and rpc_service().
+ * bare reports it as "bare libnfs". NFSv3 only, with the operations that bare needs; others fail
+ * with -EOPNOTSUPP.
  */
 #ifndef BENCH_LIBNFS_H
 #define BENCH_LIBNFS_H

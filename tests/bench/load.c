@@ -2,19 +2,21 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A load generator: many CSI calls over one connection, a given number of them at once, and what came of
- * them in one line. In C, since in a slow guest a client in Python would measure itself.
+ * A load generator: many CSI calls over one connection, a given number of them at once, and one
+ * line of results. It is in C because a Python client in a slow guest would measure itself.
  *
  *   load [-n NAME] [-o SOURCE] [-c COMPRESSION] SOCKET OPERATION COUNT CALLERS
  *        [SERVER SHARE [TARGET-DIRECTORY [FLAGS]]]
  *
  * OPERATION is probe, create, delete, list, publish, unpublish, clone, snapshot, forget or restore.
- * What is made is named NAME-0, NAME-1, ...: bench-0 and so on without -n. list asks for all pages of
- * ListVolumes, one after the other, and counts a call for each. clone makes copies of the volume SOURCE,
- * snapshot makes snapshots of it, with that compression, and forget deletes them; restore makes volumes
- * of the snapshot SOURCE, which has to be one of bench-0.
- * Output: operation, callers, calls, failures, calls per second, the median and 99th percentile and
- * the whole in milliseconds, and how many volumes were listed. Exit status 1 where a call failed; the first message goes to stderr.
+ * New objects are named NAME-0, NAME-1, ...; NAME is bench without -n. list reads all pages of
+ * ListVolumes, one after the other, and counts a call for each page. clone copies the volume
+ * SOURCE. snapshot makes snapshots of SOURCE with the given compression, and forget deletes them.
+ * restore makes volumes from the snapshot SOURCE, which must be a snapshot of bench-0.
+ *
+ * Output: operation, callers, calls, failures, calls per second, the median, the 99th percentile
+ * and the total in milliseconds, and how many volumes were listed. Exit status 1 if a call failed;
+ * the first message goes to stderr.
  */
 
 #include <errno.h>
@@ -240,7 +242,8 @@ static void put_publish(struct load *l, unsigned int i, struct buf *b)
 	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry server =
 		CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__VOLUME_CONTEXT_ENTRY__INIT;
 	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry share = server, dir = server;
-	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry *context[] = { &server, &share, &dir };
+	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry *context[] = { &server, &share,
+									     &dir };
 	Csi__V1__NodePublishVolumeRequest in = CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__INIT;
 	struct capability c;
 	char id[512], target[512], name[64];

@@ -10,9 +10,9 @@
 #define TRANSFER_WINDOW_MAX 64
 
 /*
- * Copies the first bytes of the file from in the root of the export to a new one named to: pieces as
- * large as the server takes, of which bytes is a multiple, window of them being read or written at a
- * time, and one COMMIT at the end. Returns 0 or a negative errno, unreported.
+ * Copy the first bytes of the file from, in the root of the export, to a new file to. bytes must be
+ * a multiple of the server's transfer size. Up to window reads and writes are in flight, and one
+ * COMMIT ends the copy. Returns 0 or a negative errno; reports nothing.
  */
 int transfer_file(struct nfs_client *c, const char *from, const char *to, uint64_t bytes,
 		  unsigned int window);

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A mounter that keeps a list instead of mounting, so that the node service is tested without a kernel
- * NFS client and without privileges. Not shared between threads.
+ * A mounter that keeps a list instead of mounting: it tests the node service without privileges and
+ * without a kernel NFS client. Not thread-safe.
  */
 #ifndef FAKE_MOUNTER_H
 #define FAKE_MOUNTER_H

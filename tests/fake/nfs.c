@@ -333,8 +333,8 @@ static bool is_root(const struct fake_nfs *f, const struct nfs_op *op)
 }
 
 /*
- * As chmod(2), chown(2) and truncate(2): only root gives away, the owner sets the mode. Whose owner is set
- * loses setuid, as with Linux.
+ * Set attributes as chmod(2), chown(2) and truncate(2) do: only root changes the owner, and only
+ * the owner sets the mode. A new owner clears setuid, as on Linux.
  */
 static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_op *op)
 {
@@ -975,7 +975,8 @@ static struct inode *step(struct fake_nfs *f, struct inode *dir, const char *nam
 }
 
 /* What is at path, or NULL; with make, directories are made on the way, and the last one too. */
-static struct inode *resolve(struct fake_nfs *f, const char *path, bool make, struct node **ret_node)
+static struct inode *resolve(struct fake_nfs *f, const char *path, bool make,
+			     struct node **ret_node)
 {
 	struct inode *inode = f->root;
 	struct node *node = NULL;

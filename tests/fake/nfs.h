@@ -2,10 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A share in memory, and clients of it that behave as nfs/client.h says, so that what stands on
- * that seam is tested without a server. Failures are set by number: "the third operation from now,
- * -ECONNABORTED, after it took effect". The share outlives its clients, as a server does. Any number of
- * clients and threads.
+ * A share in memory, with clients that behave as nfs/client.h says: tests code above that seam
+ * without a server. Failures are set by number: "the third operation from now, -ECONNABORTED, after
+ * it took effect". The share outlives its clients, as a server does. It may have any number of
+ * clients, on any threads.
  */
 #ifndef FAKE_NFS_H
 #define FAKE_NFS_H
@@ -14,7 +14,7 @@
 
 struct fake_nfs;
 
-/* Which operation fails, and how. */
+/* The operation that fails, and how. */
 struct fake_failure {
 	unsigned int nth; /* the first operation from now is 1; 0: none fails */
 	int error; /* negative; -ECONNABORTED and -ETIMEDOUT break the client */
@@ -23,115 +23,115 @@ struct fake_failure {
 	unsigned int types; /* 1 << enum nfs_op_type: only these count; 0: all */
 };
 
-/* What a READDIR reply has of its entries, beside their names. */
+/* What a READDIR reply has for each entry besides its name. */
 enum fake_entries {
-	FAKE_ENTRIES_MIXED, /* handle and attributes of every second one */
+	FAKE_ENTRIES_MIXED, /* handle and attributes for every second entry */
 	FAKE_ENTRIES_FULL,
 	FAKE_ENTRIES_BARE,
 };
 
-/* How it tells and takes owners. */
+/* How the server sends owners, and accepts them. */
 enum fake_owners {
 	FAKE_OWNERS_NUMBERED,
-	FAKE_OWNERS_NAMED, /* "u1000@fake", which it takes back */
-	FAKE_OWNERS_STRANGE, /* in numbers; whom it is given by name it takes for nobody */
-	FAKE_OWNERS_NONE, /* it tells none */
+	FAKE_OWNERS_NAMED, /* "u1000@fake", accepted in the same form */
+	FAKE_OWNERS_STRANGE, /* sends numbers; maps any name to nobody */
+	FAKE_OWNERS_NONE, /* sends no owners */
 };
 
-/* Which replies tell the file system. */
+/* The replies that have a file system ID. */
 enum fake_fsid {
 	FAKE_FSID_ALL,
-	FAKE_FSID_ASKED, /* GETATTR alone */
+	FAKE_FSID_ASKED, /* only GETATTR */
 	FAKE_FSID_NEVER,
 };
 
-/* What servers may do as they like. */
+/* Behavior that the protocol leaves to the server. */
 struct fake_habits {
 	unsigned int page; /* entries of a READDIR reply; 0: three */
 	enum fake_entries entries;
-	bool bare; /* no reply has a handle or attributes where version 3 allows that */
-	uint32_t transfer_max; /* bytes that a READ gives and a WRITE takes; 0: what is asked for */
-	bool empty; /* READs bring nothing, and are not at the end */
+	bool bare; /* replies lack handles and attributes wherever version 3 allows it */
+	uint32_t transfer_max; /* bytes of one READ or WRITE; 0: as requested */
+	bool empty; /* READs return no data and no EOF */
 	enum fake_owners owners;
 	enum fake_fsid fsid;
-	bool modes; /* the modes of directories count, for all but root */
+	bool modes; /* enforce the modes of directories for all but root */
 	bool folds; /* "A" is another name of "a" */
-	bool used_lags; /* no room is taken by what has been written */
-	bool late; /* names are removed and looked up at once, and all else is answered before that */
+	bool used_lags; /* written data does not count as used space */
+	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
 
-/* Called before each operation: where a test changes the share under way. Operations may not be started. */
+/* Called before each operation, so that a test can change the share. Must not start operations. */
 typedef void (*fake_nfs_watch_fn)(struct fake_nfs *f, const struct nfs_op *op, void *data);
 
-/* An empty root directory. The caller frees, after all clients. */
+/* Create a share with an empty root directory. The caller frees it, after all clients. */
 struct fake_nfs *fake_nfs_new(void);
 void fake_nfs_free(struct fake_nfs *f);
 
-/* A new client: nfs_client_free() frees it. */
+/* Connect a new client. nfs_client_free() frees it. */
 struct nfs_client *fake_nfs_connect(struct fake_nfs *f);
 
-/* Has nfs_client_run_pair(a, b) drive b, too. */
+/* Make nfs_client_run_pair(a, b) drive b, too. */
 void fake_nfs_pair(struct nfs_client *a, struct nfs_client *b);
 
-/* For nfs_pool_new(): connects to the share that fake_nfs_serve() named last. */
+/* For nfs_pool_new(): connect to the share of the last fake_nfs_serve(). */
 int fake_nfs_connect_fn(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 void fake_nfs_serve(struct fake_nfs *f);
 
 void fake_nfs_fail(struct fake_nfs *f, const struct fake_failure *failure);
 
-/* Operations since the last fake_nfs_fail(), those of its types only. */
+/* Count the operations since the last fake_nfs_fail(), only those of its types. */
 unsigned int fake_nfs_operations(struct fake_nfs *f);
 
-/* Permission bits that the server takes away from MKDIR's mode, as a umask does. */
+/* Set the bits that the server clears in MKDIR's mode, as a umask does. */
 void fake_nfs_umask(struct fake_nfs *f, uint32_t mask);
 
-/* Treats root as nobody from now on. */
+/* Treat root as nobody from now on. */
 #define FAKE_NFS_NOBODY 65534
 void fake_nfs_squash(struct fake_nfs *f);
 
 void fake_nfs_habits(struct fake_nfs *f, const struct fake_habits *habits);
 
-/* Another verifier of writes, as after a crash. */
+/* Change the write verifier, as a server crash does. */
 void fake_nfs_restart(struct fake_nfs *f);
 
 void fake_nfs_watch(struct fake_nfs *f, fake_nfs_watch_fn watch, void *data);
 
-/* Makes a directory, a file or a link, with all directories above it. text NULL: not a link. */
+/* Create an object, with all directories above it. text is a link's target, else NULL. */
 void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, const char *text);
 
-/* Data of a file, which is made. What was never written is a hole. */
+/* Write to a file, creating it if needed. Parts never written are holes. */
 void fake_nfs_write(struct fake_nfs *f, const char *path, uint64_t offset, const char *data,
 		    size_t len);
 void fake_nfs_truncate(struct fake_nfs *f, const char *path, uint64_t size);
 void fake_nfs_read(struct fake_nfs *f, const char *path, uint64_t offset, char *data, size_t len);
 
-/* Gives what is at path another name. */
+/* Add the name as to the object at path. */
 void fake_nfs_link(struct fake_nfs *f, const char *path, const char *as);
 
-/* Sets mode, owner and times, of a device which, and either half of fsid where that is not 0. */
+/* Set mode, owner, times, a device's numbers, and each half of fsid that is not 0. */
 void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *attr);
 
-/* What a client would find at path; false: nothing. */
+/* Look up path as a client would. Returns false if nothing is there. */
 bool fake_nfs_get(struct fake_nfs *f, const char *path, struct nfs_handle *ret_handle,
 		  struct nfs_attr *ret_attr);
 
-/* Takes away what is at path, with all that is in it. */
+/* Remove the object at path, with everything in it. */
 void fake_nfs_remove(struct fake_nfs *f, const char *path);
 
-/* Whether there is something at path, and what. */
-enum nfs_type fake_nfs_type(struct fake_nfs *f, const char *path); /* UNKNOWN: nothing */
+/* Type, mode and owner of the object at path. */
+enum nfs_type fake_nfs_type(struct fake_nfs *f, const char *path); /* UNKNOWN: no object */
 uint32_t fake_nfs_mode(struct fake_nfs *f, const char *path);
 uint32_t fake_nfs_owner(struct fake_nfs *f, const char *path);
 
 /*
- * All paths of the share, sorted, a line each: directories with a slash at the end. skip leaves out a
- * path and what is below it; it may be NULL. The caller frees.
+ * Return all paths of the share, sorted, one a line; directories end with a slash. skip, if not
+ * NULL, leaves out a path and everything below it. The caller frees.
  */
 char *fake_nfs_list(struct fake_nfs *f, const char *skip);
 
 /*
- * All that there is to know of the tree at path, but for where it is: two trees are the same where their
- * dumps are. The caller frees.
+ * Describe the tree at path completely, except for its location: two trees are equal if their dumps
+ * are. The caller frees.
  */
 char *fake_nfs_dump(struct fake_nfs *f, const char *path);
 

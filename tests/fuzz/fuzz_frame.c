@@ -25,7 +25,8 @@ static struct outcome feed(const uint8_t *data, size_t size, size_t piece, bool 
 	size_t i;
 
 	for (i = 0; i < size && out.result == 0; i += piece)
-		out.result = grpc_frame_feed(&f, data + i, size - i < piece ? size - i : piece, &err);
+		out.result =
+			grpc_frame_feed(&f, data + i, size - i < piece ? size - i : piece, &err);
 	if (out.result == 0)
 		out.result = grpc_frame_end(&f, &err);
 	if (out.result == 0)
@@ -51,7 +52,8 @@ static void check(const uint8_t *data, size_t size, bool encoded)
 	for (i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
 		struct outcome cut = feed(data, size, pieces[i], encoded);
 
-		assert(cut.result == whole.result && cut.code == whole.code && cut.len == whole.len);
+		assert(cut.result == whole.result && cut.code == whole.code &&
+		       cut.len == whole.len);
 		assert(cut.len == 0 || memcmp(cut.message, whole.message, cut.len) == 0);
 		free(cut.message);
 	}

@@ -24,7 +24,8 @@ static void check_strings(const ProtobufCMessage *message, const uint8_t *data, 
 		const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
 		const char *s;
 
-		if (field->type != PROTOBUF_C_TYPE_STRING || field->label == PROTOBUF_C_LABEL_REPEATED)
+		if (field->type != PROTOBUF_C_TYPE_STRING ||
+		    field->label == PROTOBUF_C_LABEL_REPEATED)
 			continue;
 		memcpy(&s, (const char *)message + field->offset, sizeof(s));
 		assert(str_is_utf8(s, strlen(s)));

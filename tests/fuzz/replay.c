@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * main() of a fuzzer that is built without libFuzzer: runs the inputs in the directories, and the files,
- * that its arguments name, and the empty input. One that fails ends the program by an assert().
+ * main() of a fuzzer that is built without libFuzzer: run the files, and the files of the
+ * directories, that the arguments name, and the empty input. A failed input aborts in an assert().
  */
 #include "fuzz.h"
 
@@ -31,7 +31,8 @@ static int run_file(const char *path)
 		r = -EIO;
 	(void)fclose(stream); /* it was only read */
 	if (r == 0)
-		(void)LLVMFuzzerTestOneInput((const uint8_t *)(b.data != NULL ? b.data : ""), b.len);
+		(void)LLVMFuzzerTestOneInput((const uint8_t *)(b.data != NULL ? b.data : ""),
+					     b.len);
 	return r;
 }
 

@@ -2,19 +2,21 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The operations on files against a real server, many of them in flight; test_files.py runs it.
+ * Run file operations, many in flight, against a real server, for test_files.py.
  *
  *   files HOST SHARE OPTIONS check DIRECTORY
  *   files HOST SHARE OPTIONS create DIRECTORY COUNT WINDOW
  *   files HOST SHARE OPTIONS idle DIRECTORY
  *   files HOST SHARE OPTIONS endless DIRECTORY
  *
- * OPTIONS are mount options; DIRECTORY is made below the share. check goes through all operations,
- * prints a line for each thing that is right, and at the end what it knows of each file there. create
- * measures: it prints files per second. idle creates a file, says "idle", and creates another one
- * after each line of its input; for a connection that is not usable it takes a new one and says so.
- * endless creates and writes until that fails. The exit status is 1 after the first thing that is
- * wrong, which stderr tells.
+ * OPTIONS are mount options; DIRECTORY is created below the share.
+ *   check    runs all operations and prints a line for each correct result, then the attributes of
+ *            each file
+ *   create   prints files created per second
+ *   idle     creates a file, prints "idle", and creates another file after each line of its input;
+ *            if the connection is unusable, it opens a new one and says so
+ *   endless  creates and writes files until that fails
+ * The exit status is 1 after the first wrong result, which goes to stderr.
  */
 
 #include <errno.h>
@@ -179,7 +181,8 @@ static struct nfs_attr full_of(struct files *f, const struct nfs_handle *handle)
 	return op.attr;
 }
 
-static struct nfs_handle make_directory(struct files *f, const struct nfs_handle *in, const char *name)
+static struct nfs_handle make_directory(struct files *f, const struct nfs_handle *in,
+					const char *name)
 {
 	struct nfs_op op = { .type = NFS_OP_MKDIR, .dir = in, .name = name, .mode = 0755 };
 
@@ -255,7 +258,8 @@ static void check_create(struct files *f)
 	create_many(f, &f->handles[0], NFS_WINDOW, NFS_WINDOW, -ENOTDIR);
 	right("files in a file");
 	short_lived = make_directory(f, &f->top, "gone");
-	call(f, "rmdir", &(struct nfs_op){ .type = NFS_OP_RMDIR, .dir = &f->top, .name = "gone" }, 0);
+	call(f, "rmdir", &(struct nfs_op){ .type = NFS_OP_RMDIR, .dir = &f->top, .name = "gone" },
+	     0);
 	create_many(f, &short_lived, NFS_WINDOW, NFS_WINDOW, -ESTALE);
 	right("files in a directory that is gone");
 	create_many(f, &many, 1, 1, -EEXIST);
@@ -324,7 +328,8 @@ static void check_create_with_all(struct files *f)
 }
 
 /* Writes f->data in steps, all in flight at once. Returns the verifier. */
-static void write_data(struct files *f, const struct nfs_handle *file, bool stable, char *ret_verifier)
+static void write_data(struct files *f, const struct nfs_handle *file, bool stable,
+		       char *ret_verifier)
 {
 	uint32_t step = nfs_write_max(f->client);
 	struct nfs_op *ops = clear_ops(f);
@@ -437,7 +442,9 @@ static void check_longest_write(struct files *f)
 static void check_link(struct files *f)
 {
 	struct nfs_handle file, other;
-	struct nfs_op op = { .type = NFS_OP_LINK, .dir = &file, .to_dir = &f->top, .to_name = "link" };
+	struct nfs_op op = {
+		.type = NFS_OP_LINK, .dir = &file, .to_dir = &f->top, .to_name = "link"
+	};
 	struct nfs_attr attr;
 
 	is_error("lookup", nfs_lookup(f->client, &f->top, "data", &file, NULL), 0);

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the csi-nfs authors
+
 //go:build tools
 
 package tools
