@@ -7,7 +7,7 @@
  * allocated by a product of 32 bits, and lists are decoded by as deep a recursion as they are long,
  * so that some bytes of a broken server could end the driver. What they allocate may also lie
  * unaligned. The dynamic linker prefers what the program defines to what a library does; that it has
- * is shown by tests/unit/test_rpc.c.
+ * is shown by tests/unit/nfs/test_rpc.c.
  */
 
 #include <stddef.h>

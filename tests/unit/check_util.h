@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What the unit tests share: assertions that name the row of the table they are about and print
- * both values, and main()'s part of a Check program. CK_FORK is Check's own affair.
+ * Shared by the unit tests: assertions that name the row of the table under test and print both
+ * values, and main(). Check reads CK_FORK and CK_RUN_CASE from the environment.
  */
 #ifndef CHECK_UTIL_H
 #define CHECK_UTIL_H
@@ -38,7 +38,7 @@ static inline const char *check_text(const char *s)
 #define check_that(row, what, condition)                                                           \
 	ck_assert_msg((condition), "%s: %s does not hold", (row), (what))
 
-/* The code, and that the message, which is never empty, has the word; word NULL: any. */
+/* Check the code, and that the message is not empty and contains word, unless that is NULL. */
 static inline void check_error(const char *row, const struct error *err, enum error_code code,
 			       const char *word)
 {
@@ -51,7 +51,7 @@ static inline void check_error(const char *row, const struct error *err, enum er
 		      "%s: message '%s' does not name '%s'", row, err->msg, check_text(word));
 }
 
-/* n times c, in memory that the caller frees. */
+/* Return s repeated n times. The caller frees. */
 static inline char *check_repeat(const char *s, size_t n)
 {
 	size_t len = strlen(s), i;
@@ -64,40 +64,36 @@ static inline char *check_repeat(const char *s, size_t n)
 	return text;
 }
 
-/* Runs the tests of a case, which it takes, as one suite. Returns the exit status. */
-static inline int check_run_case(const char *name, TCase *tcase)
-{
-	Suite *suite = suite_create(name);
-	SRunner *runner;
-	int failed;
+/* A test that runs once for each _i from 0 to n - 1. */
+struct check_loop {
+	const TTest *test;
+	int n;
+};
 
-	tcase_set_timeout(tcase, 500); /* for what hangs, on a machine with other work, too */
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+/* The tests of a program, each run in a process of its own between setup and teardown. */
+struct check_suite {
+	const char *name;
+	void (*setup)(void), (*teardown)(void); /* either may be NULL */
+	const TTest *tests[48]; /* up to the first NULL */
+	struct check_loop loops[16]; /* up to the first without a test */
+};
 
-/* The same for n tests that have neither fixtures nor rows of their own. */
-static inline int check_run(const char *name, const TTest *const *tests, size_t n)
-{
-	TCase *tcase = tcase_create(name);
-	size_t i;
+/* Run the suite. Returns the exit status. */
+int check_run(const struct check_suite *suite);
 
-	for (i = 0; i < n; i++)
-		tcase_add_test(tcase, tests[i]);
-	return check_run_case(name, tcase);
-}
-
-/* main() of a program that has such tests only: CHECK_MAIN("name", test_one, test_two) */
-#define CHECK_MAIN(name, ...)                                                                      \
+/*
+ * Define main() of a unit test. The arguments after the name are designated initializers of struct
+ * check_suite:
+ *
+ *   CHECK_MAIN("buf", .tests = { test_limits, test_growth },
+ *		.loops = { { test_rows, ARRAY_SIZE(rows) } })
+ */
+#define CHECK_MAIN(suite_name, ...)                                                                \
 	int main(void)                                                                             \
 	{                                                                                          \
-		const TTest *const tests[] = { __VA_ARGS__ };                                      \
+		const struct check_suite suite = { .name = (suite_name), __VA_ARGS__ };            \
                                                                                                    \
-		return check_run((name), tests, ARRAY_SIZE(tests));                                \
+		return check_run(&suite);                                                          \
 	}
 
 #endif

@@ -338,11 +338,12 @@ START_TEST(test_environment)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = { test_defaults,   test_spellings, test_values,
-				       test_actions,    test_refused,   test_permissions,
-				       test_environment };
-
-	return check_run("options", tests, ARRAY_SIZE(tests));
-}
+CHECK_MAIN("options", .tests = {
+			      test_defaults,
+			      test_spellings,
+			      test_values,
+			      test_actions,
+			      test_refused,
+			      test_permissions,
+			      test_environment,
+		      })

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "check_util.h"
+
+#define TIMEOUT_S 500 /* for a test that hangs, not for a slow machine */
+
+int check_run(const struct check_suite *suite)
+{
+	Suite *s = suite_create(suite->name);
+	TCase *tcase = tcase_create(suite->name);
+	SRunner *runner;
+	size_t i;
+	int failed;
+
+	tcase_set_timeout(tcase, TIMEOUT_S);
+	tcase_add_checked_fixture(tcase, suite->setup, suite->teardown);
+	for (i = 0; i < ARRAY_SIZE(suite->tests) && suite->tests[i] != NULL; i++)
+		tcase_add_test(tcase, suite->tests[i]);
+	for (i = 0; i < ARRAY_SIZE(suite->loops) && suite->loops[i].test != NULL; i++)
+		tcase_add_loop_test(tcase, suite->loops[i].test, 0, suite->loops[i].n);
+	suite_add_tcase(s, tcase);
+	runner = srunner_create(s);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,1244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/request.h"
+#include "csi/services.h"
+#include "node/node.h"
+#include "node/stats.h"
+#include "fake/mounter.h"
+#include "fake/nfs.h"
+#include "check_util.h"
+
+#define MODE(name) CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__##name
+#define PAIRS_MAX 6
+
+/* A driver with everything fake below it. */
+struct bench {
+	struct csi_driver driver;
+	struct node_driver node_driver;
+	struct csi_identity identity;
+	struct csi_controller controller;
+	struct node_service node;
+	Csi__V1__GroupController_Service group;
+	Csi__V1__SnapshotMetadata_Service metadata;
+	struct fake_nfs *nfs;
+	struct fake_mounter mounter;
+	char dir[64]; /* an empty directory, for targets */
+	char state[64]; /* the node's state folder */
+};
+
+static void bench_init(struct bench *b)
+{
+	*b = (struct bench){ .node_driver = { .node_id = "node-1" } };
+	(void)snprintf(b->dir, sizeof(b->dir), "/tmp/csi-nfs-services-XXXXXX");
+	ck_assert(mkdtemp(b->dir) != NULL);
+	(void)snprintf(b->state, sizeof(b->state), "/tmp/csi-nfs-state-XXXXXX");
+	ck_assert(mkdtemp(b->state) != NULL);
+	b->nfs = fake_nfs_new();
+	fake_nfs_serve(b->nfs);
+	fake_mounter_init(&b->mounter);
+	b->node_driver.mounter = &b->mounter.mounter;
+	ck_assert(inflight_new(&b->driver.inflight) == 0);
+	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
+	ck_assert(known_exports_new(&b->driver.known) == 0);
+	ck_assert(usage_table_new(&b->driver.usage) == 0);
+	ck_assert(publications_new(&b->node_driver.publications, b->state) == 0);
+	ck_assert(node_stats_new(&b->node_driver.stats) == 0);
+	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
+	csi_identity_init(&b->identity, "nfs.test", "1.2.3");
+	csi_controller_init(&b->controller, &b->driver);
+	b->node_driver.inflight = b->driver.inflight;
+	node_service_init(&b->node, &b->node_driver);
+	csi_group_controller_init(&b->group);
+	csi_snapshot_metadata_init(&b->metadata);
+}
+
+static void bench_done(struct bench *b)
+{
+	purger_free(b->driver.purger);
+	nfs_pool_free(b->driver.pool);
+	usage_table_free(b->driver.usage);
+	publications_free(b->node_driver.publications);
+	node_stats_free(b->node_driver.stats);
+	known_exports_free(b->driver.known);
+	inflight_free(b->driver.inflight);
+	fake_nfs_free(b->nfs);
+	/* What was unpublished has left no note. */
+	ck_assert_msg(rmdir(b->state) == 0, "something is left in '%s'", b->state);
+	ck_assert_msg(rmdir(b->dir) == 0, "something is left in '%s': %s", b->dir, strerror(errno));
+}
+
+/* One call: how it ended, and a copy of the reply. */
+struct call {
+	struct request req; /* first: it is the closure's data */
+	ProtobufCMessage *reply;
+	unsigned int answers;
+};
+
+static void answered(const ProtobufCMessage *reply, void *data)
+{
+	struct call *call = data;
+	size_t size;
+	uint8_t *bytes;
+
+	call->answers++;
+	if (reply == NULL)
+		return;
+	size = protobuf_c_message_get_packed_size(reply);
+	bytes = malloc(size + 1);
+	ck_assert(bytes != NULL);
+	(void)protobuf_c_message_pack(reply, bytes);
+	call->reply = protobuf_c_message_unpack(reply->descriptor, NULL, size, bytes);
+	free(bytes);
+	ck_assert_msg(call->reply != NULL, "the reply does not unpack");
+}
+
+static void call_done(struct call *call)
+{
+	if (call->reply != NULL)
+		protobuf_c_message_free_unpacked(call->reply, NULL);
+	call->reply = NULL;
+}
+
+#define cleanup_call __attribute__((cleanup(call_done)))
+
+/* Calls a method by its name, and checks what holds for every answer. */
+static void invoke(const char *row, ProtobufCService *service, const char *method, const void *in,
+		   struct call *call)
+{
+	const ProtobufCMethodDescriptor *m =
+		protobuf_c_service_descriptor_get_method_by_name(service->descriptor, method);
+
+	ck_assert_msg(m != NULL, "%s: there is no method %s", row, method);
+	*call = (struct call){ .answers = 0 };
+	service->invoke(service, (unsigned int)(m - service->descriptor->methods), in, answered,
+			&call->req);
+	check_int(row, "answers", call->answers, 1);
+	check_int(row, "error and no reply", call->req.err.code != ERROR_OK, call->reply == NULL);
+	check_that(row, "an error has a message",
+		   call->reply != NULL || call->req.err.msg[0] != '\0');
+}
+
+static char *text(const char *s)
+{
+	return (char *)(uintptr_t)s;
+}
+
+START_TEST(test_unimplemented)
+{
+	static const char *const implemented[] = {
+		"GetPluginInfo",
+		"GetPluginCapabilities",
+		"Probe",
+		"CreateVolume",
+		"DeleteVolume",
+		"ValidateVolumeCapabilities",
+		"ControllerGetCapabilities",
+		"ListVolumes",
+		"GetCapacity",
+		"ControllerGetVolume",
+		"ControllerModifyVolume",
+		"ControllerExpandVolume",
+		"CreateSnapshot",
+		"DeleteSnapshot",
+		"ListSnapshots",
+		"NodePublishVolume",
+		"NodeUnpublishVolume",
+		"NodeGetInfo",
+		"NodeGetCapabilities",
+		"NodeGetVolumeStats",
+		"GroupControllerGetCapabilities",
+	};
+	struct bench b;
+	ProtobufCService *const services[] = { &b.identity.service.base, &b.controller.service.base,
+					       &b.node.service.base, &b.group.base,
+					       &b.metadata.base };
+	size_t i, k, m, methods = 0;
+
+	bench_init(&b);
+	for (i = 0; i < ARRAY_SIZE(services); i++) {
+		const ProtobufCServiceDescriptor *desc = services[i]->descriptor;
+
+		for (m = 0; m < desc->n_methods; m++) {
+			const ProtobufCMethodDescriptor *method = &desc->methods[m];
+			cleanup_free ProtobufCMessage *in = calloc(1, method->input->sizeof_message);
+			cleanup_call struct call call = { .answers = 0 };
+			bool is_there = false;
+
+			methods++;
+			for (k = 0; k < ARRAY_SIZE(implemented); k++)
+				is_there = is_there || strcmp(method->name, implemented[k]) == 0;
+			ck_assert(in != NULL);
+			protobuf_c_message_init(method->input, in);
+			invoke(method->name, services[i], method->name, in, &call);
+			check_int(method->name, "UNIMPLEMENTED",
+				  call.req.err.code == ERROR_UNIMPLEMENTED, !is_there);
+			if (!is_there)
+				check_error(method->name, &call.req.err, ERROR_UNIMPLEMENTED,
+					    method->name);
+		}
+	}
+	check_int("all services", "methods", methods, 3 + 15 + 8 + 4 + 2);
+	bench_done(&b);
+}
+END_TEST
+
+START_TEST(test_identity)
+{
+	const Csi__V1__GetPluginInfoRequest in = CSI__V1__GET_PLUGIN_INFO_REQUEST__INIT;
+	const Csi__V1__GetPluginCapabilitiesRequest caps =
+		CSI__V1__GET_PLUGIN_CAPABILITIES_REQUEST__INIT;
+	const Csi__V1__ProbeRequest probe = CSI__V1__PROBE_REQUEST__INIT;
+	const Csi__V1__GetPluginInfoResponse *info;
+	const Csi__V1__GetPluginCapabilitiesResponse *list;
+	const Csi__V1__ProbeResponse *ready;
+	struct call call;
+	struct bench b;
+
+	bench_init(&b);
+	invoke("info", &b.identity.service.base, "GetPluginInfo", &in, &call);
+	info = (const void *)call.reply;
+	check_str("info", "name", info->name, "nfs.test");
+	check_str("info", "version", info->vendor_version, "1.2.3");
+	call_done(&call);
+	invoke("capabilities", &b.identity.service.base, "GetPluginCapabilities", &caps, &call);
+	list = (const void *)call.reply;
+	check_int("capabilities", "number", list->n_capabilities, 2);
+	check_int("capabilities", "case", list->capabilities[0]->type_case,
+		  CSI__V1__PLUGIN_CAPABILITY__TYPE_SERVICE);
+	check_int("capabilities", "service", list->capabilities[0]->service->type,
+		  CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__CONTROLLER_SERVICE);
+	check_int("capabilities", "second case", list->capabilities[1]->type_case,
+		  CSI__V1__PLUGIN_CAPABILITY__TYPE_VOLUME_EXPANSION);
+	check_int("capabilities", "expansion", list->capabilities[1]->volume_expansion->type,
+		  CSI__V1__PLUGIN_CAPABILITY__VOLUME_EXPANSION__TYPE__ONLINE);
+	call_done(&call);
+	fake_nfs_serve(NULL); /* an outage is no reason to restart the driver */
+	invoke("probe", &b.identity.service.base, "Probe", &probe, &call);
+	ready = (const void *)call.reply;
+	check_that("probe", "ready, in so many words", ready->ready != NULL && ready->ready->value);
+	call_done(&call);
+	bench_done(&b);
+}
+END_TEST
+
+START_TEST(test_capabilities)
+{
+	const Csi__V1__ControllerGetCapabilitiesRequest controller =
+		CSI__V1__CONTROLLER_GET_CAPABILITIES_REQUEST__INIT;
+	const Csi__V1__NodeGetCapabilitiesRequest node = CSI__V1__NODE_GET_CAPABILITIES_REQUEST__INIT;
+	const Csi__V1__NodeGetInfoRequest info = CSI__V1__NODE_GET_INFO_REQUEST__INIT;
+	const Csi__V1__GroupControllerGetCapabilitiesRequest group =
+		CSI__V1__GROUP_CONTROLLER_GET_CAPABILITIES_REQUEST__INIT;
+	const Csi__V1__ControllerGetCapabilitiesResponse *list;
+	const Csi__V1__NodeGetCapabilitiesResponse *node_list;
+	const Csi__V1__NodeGetInfoResponse *node_info;
+	const Csi__V1__GroupControllerGetCapabilitiesResponse *group_list;
+	struct call call;
+	struct bench b;
+
+	bench_init(&b);
+	invoke("controller", &b.controller.service.base, "ControllerGetCapabilities", &controller,
+	       &call);
+	list = (const void *)call.reply;
+	check_int("controller", "number", list->n_capabilities, 11);
+	check_int("controller", "case", list->capabilities[0]->type_case,
+		  CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC);
+	check_int("controller", "type", list->capabilities[0]->rpc->type,
+		  CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__TYPE__CREATE_DELETE_VOLUME);
+	call_done(&call);
+	b.driver.get_snapshot = true;
+	invoke("controller with GetSnapshot", &b.controller.service.base,
+	       "ControllerGetCapabilities", &controller, &call);
+	list = (const void *)call.reply;
+	check_int("controller with GetSnapshot", "number", list->n_capabilities, 12);
+	call_done(&call);
+	invoke("node", &b.node.service.base, "NodeGetCapabilities", &node, &call);
+	node_list = (const void *)call.reply;
+	check_int("node", "number", node_list->n_capabilities, 3);
+	call_done(&call);
+	invoke("node info", &b.node.service.base, "NodeGetInfo", &info, &call);
+	node_info = (const void *)call.reply;
+	check_str("node info", "node_id", node_info->node_id, "node-1");
+	check_int("node info", "max_volumes_per_node", node_info->max_volumes_per_node, 0);
+	check_that("node info", "no topology", node_info->accessible_topology == NULL);
+	call_done(&call);
+	invoke("group", &b.group.base, "GroupControllerGetCapabilities", &group, &call);
+	group_list = (const void *)call.reply;
+	check_int("group", "number", group_list->n_capabilities, 0);
+	call_done(&call);
+	bench_done(&b);
+}
+END_TEST
+
+START_TEST(test_quick)
+{
+	static const char *const quick[] = { "GetPluginInfo",
+					     "GetPluginCapabilities",
+					     "Probe",
+					     "ControllerGetCapabilities",
+					     "NodeGetCapabilities",
+					     "NodeGetInfo",
+					     "GroupControllerGetCapabilities" };
+	static const char *const slow[] = { "CreateVolume",
+					    "DeleteVolume",
+					    "NodePublishVolume",
+					    "NodeUnpublishVolume",
+					    "ValidateVolumeCapabilities",
+					    "",
+					    "probe" };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(quick); i++)
+		check_that(quick[i], "is quick", csi_is_quick(quick[i]));
+	for (i = 0; i < ARRAY_SIZE(slow); i++)
+		check_that(slow[i], "is not quick", !csi_is_quick(slow[i]));
+}
+END_TEST
+
+enum capability { MOUNT, NONE, BLOCK, NO_TYPE, NO_MODE, UNKNOWN_MODE, LATER_MODE, READER };
+
+/* One capability and the messages in it. */
+struct capability_box {
+	Csi__V1__VolumeCapability cap;
+	Csi__V1__VolumeCapability__MountVolume mount;
+	Csi__V1__VolumeCapability__BlockVolume block;
+	Csi__V1__VolumeCapability__AccessMode mode;
+	Csi__V1__VolumeCapability *list[1];
+	char *flags[1];
+};
+
+static void fill_capability(struct capability_box *x, enum capability kind, const char *flags)
+{
+	csi__v1__volume_capability__init(&x->cap);
+	csi__v1__volume_capability__mount_volume__init(&x->mount);
+	csi__v1__volume_capability__block_volume__init(&x->block);
+	csi__v1__volume_capability__access_mode__init(&x->mode);
+	x->cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT;
+	x->cap.mount = &x->mount;
+	x->cap.access_mode = &x->mode;
+	x->mode.mode = MODE(MULTI_NODE_MULTI_WRITER);
+	if (kind == BLOCK) {
+		x->cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_BLOCK;
+		x->cap.block = &x->block;
+	}
+	if (kind == NO_TYPE) {
+		x->cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE__NOT_SET;
+		x->cap.mount = NULL;
+	}
+	if (kind == NO_MODE)
+		x->cap.access_mode = NULL;
+	if (kind == UNKNOWN_MODE)
+		x->mode.mode = MODE(UNKNOWN);
+	if (kind == LATER_MODE)
+		x->mode.mode = (Csi__V1__VolumeCapability__AccessMode__Mode)99;
+	if (kind == READER)
+		x->mode.mode = MODE(MULTI_NODE_READER_ONLY);
+	x->list[0] = &x->cap;
+	x->flags[0] = text(flags);
+	x->mount.mount_flags = x->flags;
+	x->mount.n_mount_flags = flags != NULL ? 1 : 0;
+}
+
+struct creation {
+	const char *name; /* of the volume */
+	enum capability capability;
+	const char *pairs[2 * PAIRS_MAX + 1];
+	int64_t required, limit;
+};
+
+static void create_volume(const char *row, struct bench *b, const struct creation *x,
+			  struct call *call)
+{
+	Csi__V1__CreateVolumeRequest in = CSI__V1__CREATE_VOLUME_REQUEST__INIT;
+	Csi__V1__CreateVolumeRequest__ParametersEntry entries[PAIRS_MAX], *list[PAIRS_MAX];
+	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+	struct capability_box box;
+	size_t n;
+
+	for (n = 0; n < PAIRS_MAX && x->pairs[2 * n] != NULL; n++) {
+		csi__v1__create_volume_request__parameters_entry__init(&entries[n]);
+		entries[n].key = text(x->pairs[2 * n]);
+		entries[n].value = text(x->pairs[2 * n + 1]);
+		list[n] = &entries[n];
+	}
+	in.parameters = list;
+	in.n_parameters = n;
+	in.name = text(x->name);
+	fill_capability(&box, x->capability, NULL);
+	in.volume_capabilities = box.list;
+	in.n_volume_capabilities = x->capability == NONE ? 0 : 1;
+	range.required_bytes = x->required;
+	range.limit_bytes = x->limit;
+	if (x->required != 0 || x->limit != 0)
+		in.capacity_range = &range;
+	invoke(row, &b->controller.service.base, "CreateVolume", &in, call);
+}
+
+#define SRV "server", "s", "share", "/e"
+
+START_TEST(test_create_refused)
+{
+	static const struct {
+		const char *name;
+		struct creation in;
+		enum error_code code;
+		const char *word;
+	} rows[] = {
+		{ "no name", { "", MOUNT, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "name" },
+		{ "control in the name",
+		  { "a\x01", MOUNT, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "name" },
+		{ "no capabilities",
+		  { "a", NONE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "volume_capabilities" },
+		{ "block", { "a", BLOCK, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "block" },
+		{ "no access type",
+		  { "a", NO_TYPE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "access_type" },
+		{ "no access mode",
+		  { "a", NO_MODE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "access_mode" },
+		{ "unknown access mode",
+		  { "a", UNKNOWN_MODE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "access_mode" },
+		{ "later access mode",
+		  { "a", LATER_MODE, { SRV }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "access_mode" },
+		{ "no parameters", { "a", MOUNT, { NULL }, 0, 0 }, ERROR_INVALID_ARGUMENT, "server" },
+		{ "no share", { "a", MOUNT, { "server", "s" }, 0, 0 }, ERROR_INVALID_ARGUMENT, "share" },
+		{ "unknown parameter",
+		  { "a", MOUNT, { SRV, "x", "y" }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "x" },
+		{ "dot dot",
+		  { "a", MOUNT, { SRV, "subDir", "../a" }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "subDir" },
+		{ "bad octal",
+		  { "a", MOUNT, { SRV, "mountPermissions", "9" }, 0, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "mountPermissions" },
+		{ "negative size",
+		  { "a", MOUNT, { SRV }, -1, 0 },
+		  ERROR_INVALID_ARGUMENT,
+		  "required_bytes" },
+		{ "negative limit",
+		  { "a", MOUNT, { SRV }, 0, -1 },
+		  ERROR_INVALID_ARGUMENT,
+		  "limit_bytes" },
+		{ "limit below", { "a", MOUNT, { SRV }, 2, 1 }, ERROR_OUT_OF_RANGE, "limit_bytes" },
+	};
+	struct bench b;
+	size_t i;
+
+	bench_init(&b);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_call struct call call = { .answers = 0 };
+		cleanup_free char *left = NULL;
+
+		create_volume(rows[i].name, &b, &rows[i].in, &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		left = fake_nfs_list(b.nfs, NULL);
+		check_str(rows[i].name, "what is on the share", left, "");
+	}
+	bench_done(&b);
+}
+END_TEST
+
+static const char *context_get(const Csi__V1__Volume *volume, const char *key)
+{
+	size_t i;
+
+	for (i = 0; i < volume->n_volume_context; i++)
+		if (strcmp(volume->volume_context[i]->key, key) == 0)
+			return volume->volume_context[i]->value;
+	return NULL;
+}
+
+static void delete_volume(const char *row, struct bench *b, const char *id, struct call *call)
+{
+	Csi__V1__DeleteVolumeRequest in = CSI__V1__DELETE_VOLUME_REQUEST__INIT;
+
+	in.volume_id = text(id);
+	invoke(row, &b->controller.service.base, "DeleteVolume", &in, call);
+}
+
+START_TEST(test_create)
+{
+	static const struct {
+		const char *name;
+		struct creation in;
+		const char *id, *dir;
+		const char *context[4]; /* a key and its value, twice */
+	} rows[] = {
+		{ "plain",
+		  { "pvc-1", MOUNT, { SRV }, 10, 0 },
+		  "s#e#pvc-1##",
+		  "pvc-1",
+		  { "server", "s", "subdir", "pvc-1" } },
+		{ "hidden and nested name",
+		  { "../a/b", MOUNT, { SRV }, 10, 10 },
+		  "s#e#%2E.%2Fa%2Fb##",
+		  "%2E.%2Fa%2Fb",
+		  { "share", "/e", "subdir", "%2E.%2Fa%2Fb" } },
+		{ "subDir",
+		  { "pvc-2", MOUNT, { SRV, "SubDir", "/ns/x/", "onDelete", "Delete" }, 0, 0 },
+		  "s#e#ns/x#pvc-2#",
+		  "ns/x",
+		  { "SubDir", "ns/x", "onDelete", "Delete" } },
+		{ "template",
+		  { "pvc-3",
+		    MOUNT,
+		    { SRV, "subDir", "${pvc.metadata.name}", "csi.storage.k8s.io/pvc/name", "claim" },
+		    0,
+		    0 },
+		  "s#e#claim#pvc-3#",
+		  "claim",
+		  { "subDir", "claim", "csi.storage.k8s.io/pvc/name", "claim" } },
+		{ "IPv6 and root",
+		  { "pvc-4", MOUNT, { "server", "[fd00::1]", "share", "/" }, 0, 7 },
+		  "fd00::1##pvc-4##",
+		  "pvc-4",
+		  { "share", "/", "subdir", "pvc-4" } },
+	};
+	struct bench b;
+	size_t i, k;
+
+	bench_init(&b);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct creation larger = rows[i].in;
+		const Csi__V1__CreateVolumeResponse *out;
+		struct call call;
+
+		for (k = 0; k < 2; k++) {
+			create_volume(rows[i].name, &b, &rows[i].in, &call);
+			check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+			out = (const void *)call.reply;
+			check_str(rows[i].name, "id", out->volume->volume_id, rows[i].id);
+			check_int(rows[i].name, "size", out->volume->capacity_bytes,
+				  rows[i].in.required != 0 ? rows[i].in.required : rows[i].in.limit);
+			check_str(rows[i].name, "context",
+				  context_get(out->volume, rows[i].context[0]), rows[i].context[1]);
+			check_str(rows[i].name, "second context",
+				  context_get(out->volume, rows[i].context[2]), rows[i].context[3]);
+			call_done(&call);
+		}
+		check_int(rows[i].name, "type", fake_nfs_type(b.nfs, rows[i].dir),
+			  NFS_TYPE_DIRECTORY);
+		larger.required = 1000;
+		larger.limit = 0;
+		create_volume(rows[i].name, &b, &larger, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_ALREADY_EXISTS, NULL);
+		call_done(&call);
+		delete_volume(rows[i].name, &b, rows[i].id, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		check_int(rows[i].name, "gone", fake_nfs_type(b.nfs, rows[i].dir), NFS_TYPE_UNKNOWN);
+		call_done(&call);
+	}
+	bench_done(&b);
+}
+END_TEST
+
+/*
+ * A volume whose creation was cut short is asked for again, and the server refuses: that is no end, for the
+ * CO would forget what is there.
+ */
+START_TEST(test_create_refused_after_an_attempt)
+{
+	static const struct {
+		const char *name;
+		int error;
+		unsigned int types;
+	} rows[] = {
+		{ "no space for the record", -ENOSPC, 1U << NFS_OP_SYMLINK },
+		{ "read-only", -EROFS, 1U << NFS_OP_SYMLINK },
+		{ "denied", -EACCES, 1U << NFS_OP_SYMLINK },
+		{ "the folder cannot be looked up", -EACCES, 1U << NFS_OP_LOOKUP },
+	};
+	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_failure failure = {
+			.nth = 1, .error = rows[i].error, .types = rows[i].types, .all = true
+		};
+		cleanup_call struct call call = { .answers = 0 };
+		struct bench b;
+
+		bench_init(&b);
+		fake_nfs_put(b.nfs, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+			     "v=1;name=pvc-1;dir=pvc-1");
+		fake_nfs_put(b.nfs, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_fail(b.nfs, &failure);
+		create_volume(rows[i].name, &b, &in, &call);
+		fake_nfs_fail(b.nfs, NULL);
+		check_error(rows[i].name, &call.req.err, ERROR_ABORTED, NULL);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+/* Clients send maps in any order. The record is the same. */
+START_TEST(test_create_in_any_order)
+{
+	static const struct creation orders[] = {
+		{ "pvc-1", MOUNT, { SRV, "onDelete", "delete", "subDir", "x" }, 10, 0 },
+		{ "pvc-1", MOUNT, { "subDir", "x", "onDelete", "delete", SRV }, 10, 0 },
+	};
+	cleanup_free char *first = NULL;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(orders); i++) {
+		cleanup_call struct call call = { .answers = 0 };
+		cleanup_free char *dump = NULL;
+		struct bench b;
+
+		bench_init(&b);
+		create_volume("order", &b, &orders[i], &call);
+		check_error("order", &call.req.err, ERROR_OK, NULL);
+		dump = fake_nfs_dump(b.nfs, ".csi-nfs/volumes");
+		if (first == NULL)
+			first = steal_ptr(&dump);
+		else
+			check_str("order", "record", strstr(dump, "v=1"), strstr(first, "v=1"));
+		bench_done(&b);
+	}
+}
+END_TEST
+
+START_TEST(test_delete)
+{
+	static const struct {
+		const char *name;
+		const char *id;
+		enum error_code code;
+		const char *word;
+	} rows[] = {
+		{ "no id", "", ERROR_INVALID_ARGUMENT, "volume_id" },
+		{ "csi-sanity's garbage", "fake-vol-id-1a2b3c4d-5", ERROR_OK, NULL },
+		{ "separators", "####", ERROR_OK, NULL },
+		{ "dot dot", "s#e#..##", ERROR_OK, NULL },
+		{ "dot dot in the share", "s#..#precious##", ERROR_OK, NULL },
+		{ "the driver's folder", "s#e#.csi-nfs##", ERROR_OK, NULL },
+		{ "not there", "s#e#pvc-9##", ERROR_OK, NULL },
+		{ "not there, nested", "s#e#a/b/c#pvc-9#", ERROR_OK, NULL },
+		{ "a file", "s#e#file##", ERROR_FAILED_PRECONDITION, "file" },
+	};
+	struct bench b;
+	size_t i;
+
+	bench_init(&b);
+	fake_nfs_put(b.nfs, "precious/data", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(b.nfs, "file", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(b.nfs, ".csi-nfs/volumes/pvc-8", NFS_TYPE_SYMLINK, "v=1;dir=pvc-8");
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_call struct call call = { .answers = 0 };
+		cleanup_free char *left = NULL;
+
+		delete_volume(rows[i].name, &b, rows[i].id, &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		fake_nfs_put(b.nfs, ".csi-nfs/busy", NFS_TYPE_DIRECTORY, NULL);
+		left = fake_nfs_list(b.nfs, NULL);
+		check_str(rows[i].name, "what is on the share", left,
+			  ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/volumes/\n.csi-nfs/volumes/pvc-8\nfile\nprecious/\nprecious/data\n");
+	}
+	bench_done(&b);
+}
+END_TEST
+
+START_TEST(test_validate)
+{
+	static const struct {
+		const char *name;
+		const char *id;
+		enum capability capability;
+		const char *context[2];
+		enum error_code code;
+		const char *word;
+		bool confirmed;
+	} rows[] = {
+		{ "no id", "", MOUNT, { NULL }, ERROR_INVALID_ARGUMENT, "volume_id", false },
+		{ "no capabilities",
+		  "s#e#pvc-1##",
+		  NONE,
+		  { NULL },
+		  ERROR_INVALID_ARGUMENT,
+		  "volume_capabilities",
+		  false },
+		{ "garbage", "fake-vol-id-1", MOUNT, { NULL }, ERROR_NOT_FOUND, "fake-vol-id-1", false },
+		{ "dot dot", "s#e#..##", MOUNT, { NULL }, ERROR_NOT_FOUND, NULL, false },
+		{ "not there", "s#e#pvc-2##", MOUNT, { NULL }, ERROR_NOT_FOUND, "pvc-2", false },
+		{ "there", "s#e#pvc-1##", MOUNT, { NULL }, ERROR_OK, NULL, true },
+		{ "read-only", "s#e#pvc-1##", READER, { NULL }, ERROR_OK, NULL, true },
+		{ "its context", "s#e#pvc-1##", MOUNT, { "subdir", "pvc-1" }, ERROR_OK, NULL, true },
+		{ "another context", "s#e#pvc-1##", MOUNT, { "subdir", "pvc-2" }, ERROR_OK, NULL, false },
+		{ "context of the CO",
+		  "s#e#pvc-1##",
+		  MOUNT,
+		  { "storage.kubernetes.io/csiProvisionerIdentity", "x" },
+		  ERROR_OK,
+		  NULL,
+		  true },
+		{ "block", "s#e#pvc-1##", BLOCK, { NULL }, ERROR_OK, NULL, false },
+		{ "later mode", "s#e#pvc-1##", LATER_MODE, { NULL }, ERROR_OK, NULL, false },
+	};
+	static const struct creation volume = { "pvc-1", MOUNT, { SRV }, 0, 0 };
+	struct call created;
+	struct bench b;
+	size_t i;
+
+	bench_init(&b);
+	create_volume("volume", &b, &volume, &created);
+	call_done(&created);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		Csi__V1__ValidateVolumeCapabilitiesRequest in =
+			CSI__V1__VALIDATE_VOLUME_CAPABILITIES_REQUEST__INIT;
+		Csi__V1__ValidateVolumeCapabilitiesRequest__VolumeContextEntry entry =
+			CSI__V1__VALIDATE_VOLUME_CAPABILITIES_REQUEST__VOLUME_CONTEXT_ENTRY__INIT;
+		Csi__V1__ValidateVolumeCapabilitiesRequest__VolumeContextEntry *entries[] = { &entry };
+		const Csi__V1__ValidateVolumeCapabilitiesResponse *out;
+		cleanup_call struct call call = { .answers = 0 };
+		struct capability_box box;
+
+		fill_capability(&box, rows[i].capability, NULL);
+		in.volume_id = text(rows[i].id);
+		in.volume_capabilities = box.list;
+		in.n_volume_capabilities = rows[i].capability == NONE ? 0 : 1;
+		entry.key = text(rows[i].context[0]);
+		entry.value = text(rows[i].context[1]);
+		in.volume_context = entries;
+		in.n_volume_context = rows[i].context[0] != NULL ? 1 : 0;
+		invoke(rows[i].name, &b.controller.service.base, "ValidateVolumeCapabilities", &in,
+		       &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		if (call.reply == NULL)
+			continue;
+		out = (const void *)call.reply;
+		check_int(rows[i].name, "confirmed", out->confirmed != NULL, rows[i].confirmed);
+		if (rows[i].confirmed)
+			check_int(rows[i].name, "capabilities",
+				  out->confirmed->n_volume_capabilities, 1);
+		else
+			check_that(rows[i].name, "a message says why", out->message[0] != '\0');
+	}
+	bench_done(&b);
+}
+END_TEST
+
+START_TEST(test_unreachable)
+{
+	static const struct creation volume = { "pvc-1", MOUNT, { SRV }, 0, 0 };
+	struct call call;
+	struct bench b;
+
+	bench_init(&b);
+	fake_nfs_serve(NULL);
+	create_volume("create", &b, &volume, &call);
+	check_error("create", &call.req.err, ERROR_UNAVAILABLE, "'s'");
+	delete_volume("delete", &b, "s#e#pvc-1##", &call);
+	check_error("delete", &call.req.err, ERROR_UNAVAILABLE, "'s'");
+	bench_done(&b);
+}
+END_TEST
+
+/* A connection that turns out to be dead is no error of the call: it is made once more. */
+START_TEST(test_dead_connection)
+{
+	static const int errors[] = { -ECONNABORTED, -ESTALE };
+	static const struct creation volume = { "pvc-1", MOUNT, { SRV }, 0, 0 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		const struct fake_failure failure = { .nth = 1, .error = errors[i] };
+		struct call call;
+		struct bench b;
+
+		bench_init(&b);
+		fake_nfs_fail(b.nfs, &failure);
+		create_volume(strerror(-errors[i]), &b, &volume, &call);
+		check_error(strerror(-errors[i]), &call.req.err, ERROR_OK, NULL);
+		check_int(strerror(-errors[i]), "type", fake_nfs_type(b.nfs, "pvc-1"),
+			  NFS_TYPE_DIRECTORY);
+		call_done(&call);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+struct publication {
+	const char *id;
+	const char *target; /* below the bench's directory when it starts with '+' */
+	enum capability capability;
+	const char *flags;
+	const char *pairs[2 * PAIRS_MAX + 1];
+	bool read_only;
+};
+
+static const char *target_of(const struct bench *b, const char *target, char path[256])
+{
+	if (target[0] != '+')
+		return target;
+	(void)snprintf(path, 256, "%s/%s", b->dir, target + 1);
+	return path;
+}
+
+static void publish(const char *row, struct bench *b, const struct publication *x, struct call *call)
+{
+	Csi__V1__NodePublishVolumeRequest in = CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__INIT;
+	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry entries[PAIRS_MAX], *list[PAIRS_MAX];
+	struct capability_box box;
+	char path[256];
+	size_t n;
+
+	for (n = 0; n < PAIRS_MAX && x->pairs[2 * n] != NULL; n++) {
+		csi__v1__node_publish_volume_request__volume_context_entry__init(&entries[n]);
+		entries[n].key = text(x->pairs[2 * n]);
+		entries[n].value = text(x->pairs[2 * n + 1]);
+		list[n] = &entries[n];
+	}
+	in.volume_context = list;
+	in.n_volume_context = n;
+	in.volume_id = text(x->id);
+	in.target_path = text(target_of(b, x->target, path));
+	in.readonly = x->read_only;
+	fill_capability(&box, x->capability, x->flags);
+	if (x->capability != NONE)
+		in.volume_capability = &box.cap;
+	invoke(row, &b->node.service.base, "NodePublishVolume", &in, call);
+}
+
+static void unpublish(const char *row, struct bench *b, const char *id, const char *target,
+		      struct call *call)
+{
+	Csi__V1__NodeUnpublishVolumeRequest in = CSI__V1__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
+	char path[256];
+
+	in.volume_id = text(id);
+	in.target_path = text(target_of(b, target, path));
+	invoke(row, &b->node.service.base, "NodeUnpublishVolume", &in, call);
+}
+
+static bool exists(const struct bench *b, const char *target)
+{
+	char path[256];
+
+	return access(target_of(b, target, path), F_OK) == 0;
+}
+
+START_TEST(test_publish_refused)
+{
+	static const struct {
+		const char *name;
+		struct publication in;
+		enum error_code code;
+		const char *word;
+	} rows[] = {
+		{ "no id",
+		  { "", "+t", MOUNT, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "volume_id" },
+		{ "no target",
+		  { "v", "", MOUNT, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "target_path" },
+		{ "relative target",
+		  { "v", "a/b", MOUNT, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "target_path" },
+		{ "target with dot dot",
+		  { "v", "+a/../t", MOUNT, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "target_path" },
+		{ "no capability",
+		  { "v", "+t", NONE, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "volume_capability" },
+		{ "block", { "v", "+t", BLOCK, NULL, { SRV }, false }, ERROR_INVALID_ARGUMENT, "block" },
+		{ "no access mode",
+		  { "v", "+t", NO_MODE, NULL, { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "access_mode" },
+		{ "no server",
+		  { "v", "+t", MOUNT, NULL, { "share", "/e" }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "server" },
+		{ "no share",
+		  { "v", "+t", MOUNT, NULL, { "server", "s" }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "share" },
+		{ "dot dot",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "../x" }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "subDir" },
+		{ "bad octal",
+		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "9" }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "mountPermissions" },
+		{ "control in flags",
+		  { "v", "+t", MOUNT, "a\nb", { SRV }, false },
+		  ERROR_INVALID_ARGUMENT,
+		  "mount_flags" },
+		{ "no directory above",
+		  { "v", "+a/b/t", MOUNT, NULL, { SRV }, false },
+		  ERROR_FAILED_PRECONDITION,
+		  "target_path" },
+	};
+	struct bench b;
+	size_t i;
+
+	bench_init(&b);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_call struct call call = { .answers = 0 };
+
+		publish(rows[i].name, &b, &rows[i].in, &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		check_int(rows[i].name, "mounts", b.mounter.n_mounted, 0);
+		check_that(rows[i].name, "no directory is left", !exists(&b, "+t"));
+	}
+	bench_done(&b);
+}
+END_TEST
+
+START_TEST(test_publish)
+{
+	static const struct {
+		const char *name;
+		struct publication in;
+		const char *source, *options;
+		bool read_only;
+		uint32_t mode;
+	} rows[] = {
+		{ "plain", { "v", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", false, 0 },
+		{ "subDir and mode",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b", "mountPermissions", "0770" }, false },
+		  "s:/e/a/b",
+		  "",
+		  false,
+		  0770 },
+		{ "the root's mode is not ours",
+		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "0770" }, false },
+		  "s:/e",
+		  "",
+		  false,
+		  0 },
+		{ "IPv6",
+		  { "v", "+t", MOUNT, NULL, { "server", "fd00::1", "share", "/" }, false },
+		  "[fd00::1]:/",
+		  "",
+		  false,
+		  0 },
+		{ "flags and attribute",
+		  { "v", "+t", MOUNT, "vers=4.1", { SRV, "mountOptions", "soft,timeo=5" }, false },
+		  "s:/e",
+		  "vers=4.1,soft,timeo=5",
+		  false,
+		  0 },
+		{ "readonly", { "v", "+t", MOUNT, NULL, { SRV }, true }, "s:/e", "", true, 0 },
+		{ "kubelet sends the first mode of several",
+		  { "v", "+t", READER, NULL, { SRV }, false },
+		  "s:/e",
+		  "",
+		  false,
+		  0 },
+		{ "ro as a flag", { "v", "+t", MOUNT, "ro", { SRV }, false }, "s:/e", "ro", true, 0 },
+		{ "any id", { "fake-vol-id-1", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", false, 0 },
+	};
+	struct bench b;
+	char path[256];
+	size_t i;
+
+	bench_init(&b);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct publication *in = &rows[i].in;
+		struct publication other = *in;
+		const struct fake_mount *mount;
+		struct call call;
+
+		b.mounter.n_mounted = 0;
+		publish(rows[i].name, &b, in, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		mount = fake_mounter_at(&b.mounter, target_of(&b, "+t", path));
+		check_that(rows[i].name, "it is mounted", mount != NULL);
+		check_str(rows[i].name, "source", mount->source, rows[i].source);
+		check_str(rows[i].name, "options", mount->options, rows[i].options);
+		check_int(rows[i].name, "read-only", mount->read_only, rows[i].read_only);
+		check_int(rows[i].name, "mode", mount->mode, rows[i].mode);
+		publish(rows[i].name, &b, in, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		check_int(rows[i].name, "mounts after the second call", b.mounter.n_mounted, 1);
+		other.pairs[0] = "server";
+		other.pairs[1] = "other";
+		publish(rows[i].name, &b, &other, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_ALREADY_EXISTS, "target_path");
+		other = *in;
+		other.capability = MOUNT;
+		other.flags = rows[i].read_only ? "rw" : "ro";
+		other.read_only = false;
+		publish(rows[i].name, &b, &other, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_ALREADY_EXISTS, "read-only");
+		check_int(rows[i].name, "mounts after all", b.mounter.n_mounted, 1);
+		check_that(rows[i].name, "it is still mounted",
+			   fake_mounter_at(&b.mounter, path) != NULL && exists(&b, "+t"));
+		unpublish(rows[i].name, &b, "v", "+t", &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		check_that(rows[i].name, "nothing is mounted",
+			   fake_mounter_at(&b.mounter, path) == NULL && !exists(&b, "+t"));
+		unpublish(rows[i].name, &b, "v", "+t", &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+	}
+	bench_done(&b);
+}
+END_TEST
+
+/* From where the path is walked: what a pod may have written on is not left to the server. */
+START_TEST(test_publish_top)
+{
+#define POD "csi.storage.k8s.io/ephemeral", "true"
+#define OPEN_MODE "mountPermissions", "0777"
+	static const struct {
+		const char *name;
+		struct publication in;
+		const char *source, *top;
+		uint32_t mode;
+	} rows[] = {
+		{ "the share", { "v", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", 0 },
+		{ "directly below",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a" }, false },
+		  "s:/e/a",
+		  "",
+		  0 },
+		{ "deeper",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b" }, false },
+		  "s:/e/a/b",
+		  "/e",
+		  0 },
+		{ "a share of many parts",
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "x/y/", "subDir", "a/b/c" }, false },
+		  "s:/x/y/a/b/c",
+		  "/x/y",
+		  0 },
+		{ "the server's root",
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "/", "subDir", "a/b" }, false },
+		  "s:/a/b",
+		  "/",
+		  0 },
+		{ "inline",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in/a", POD }, false },
+		  "s:/e/in/a",
+		  "/e/in",
+		  0 },
+		{ "inline, the entry itself",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in", OPEN_MODE, POD }, false },
+		  "s:/e/in",
+		  "/e/in",
+		  0 },
+		{ "inline, with a mode",
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in/a", OPEN_MODE, POD }, false },
+		  "s:/e/in/a",
+		  "/e/in",
+		  0777 },
+		{ "inline, all as share",
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "/e/in/a/b", POD }, false },
+		  "s:/e/in/a/b",
+		  "/e/in",
+		  0 },
+	};
+	struct bench b;
+	char path[256];
+	size_t i;
+
+	bench_init(&b);
+	b.node_driver.inline_volumes = "s:/e/in/a,s:/e/in";
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_mount *mount;
+		struct call call;
+
+		publish(rows[i].name, &b, &rows[i].in, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		mount = fake_mounter_at(&b.mounter, target_of(&b, "+t", path));
+		check_that(rows[i].name, "it is mounted", mount != NULL);
+		check_str(rows[i].name, "source", mount->source, rows[i].source);
+		check_str(rows[i].name, "top", mount->top, rows[i].top);
+		check_int(rows[i].name, "mode", mount->mode, rows[i].mode);
+		unpublish(rows[i].name, &b, "v", "+t", &call);
+		call_done(&call);
+	}
+	bench_done(&b);
+#undef POD
+#undef OPEN_MODE
+}
+END_TEST
+
+/* The name that mountinfo has for a mount is not always the one that it was asked for by. */
+START_TEST(test_publish_again_under_another_name)
+{
+	static const struct {
+		const char *name;
+		const char *source; /* as mountinfo has it */
+		bool same, stale;
+		enum error_code compare_error, code;
+		unsigned int n_compared, n_mounted;
+	} rows[] = {
+		{ "a link led there", "s:/real", true, false, ERROR_OK, ERROR_OK, 1, 1 },
+		{ "another volume", "s:/other", false, false, ERROR_OK, ERROR_ALREADY_EXISTS, 1, 1 },
+		{ "what is asked for is gone", "s:/other", false, false, ERROR_NOT_FOUND,
+		  ERROR_ALREADY_EXISTS, 1, 1 },
+		{ "nobody can say", "s:/other", false, false, ERROR_UNAVAILABLE, ERROR_UNAVAILABLE,
+		  1, 1 },
+		{ "another server", "t:/e", true, false, ERROR_OK, ERROR_ALREADY_EXISTS, 0, 1 },
+		{ "stale", "s:/real", false, true, ERROR_OK, ERROR_OK, 0, 2 },
+		{ "its own name", "s:/e", false, false, ERROR_OK, ERROR_OK, 0, 1 },
+	};
+	static const struct publication in = { "v", "+t", MOUNT, NULL, { SRV }, false };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct bench b;
+		struct call call;
+
+		bench_init(&b);
+		publish(rows[i].name, &b, &in, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		(void)snprintf(b.mounter.mounts[0].source, sizeof(b.mounter.mounts[0].source), "%s",
+			       rows[i].source);
+		b.mounter.same = rows[i].same;
+		b.mounter.stale = rows[i].stale;
+		b.mounter.mount_error = rows[i].compare_error;
+		publish(rows[i].name, &b, &in, &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, NULL);
+		call_done(&call);
+		check_int(rows[i].name, "comparisons", b.mounter.n_compared, rows[i].n_compared);
+		check_int(rows[i].name, "mounts", b.mounter.n_mounted, rows[i].n_mounted);
+		unpublish(rows[i].name, &b, "v", "+t", &call);
+		call_done(&call);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+START_TEST(test_publish_failed)
+{
+	static const struct publication in = { "v", "+t", MOUNT, NULL, { SRV }, false };
+	static const enum error_code codes[] = { ERROR_UNAVAILABLE, ERROR_NOT_FOUND,
+						 ERROR_PERMISSION_DENIED, ERROR_DEADLINE_EXCEEDED };
+	struct bench b;
+	char path[256];
+	size_t i;
+
+	bench_init(&b);
+	for (i = 0; i < ARRAY_SIZE(codes); i++) {
+		const char *row = error_code_name(codes[i]);
+		struct call call;
+
+		b.mounter.mount_error = codes[i];
+		publish(row, &b, &in, &call);
+		check_error(row, &call.req.err, codes[i], NULL);
+		check_that(row, "the directory that was made is gone", !exists(&b, "+t"));
+		ck_assert(mkdir(target_of(&b, "+t", path), 0755) == 0);
+		publish(row, &b, &in, &call);
+		check_error(row, &call.req.err, codes[i], NULL);
+		check_that(row, "the directory that was there stays", exists(&b, "+t"));
+		b.mounter.mount_error = ERROR_OK;
+		b.mounter.find_error = codes[i];
+		publish(row, &b, &in, &call);
+		check_error(row, &call.req.err, codes[i], NULL);
+		b.mounter.find_error = ERROR_OK;
+		ck_assert(rmdir(path) == 0);
+	}
+	check_int("all", "mounts", b.mounter.n_mounted, 0);
+	bench_done(&b);
+}
+END_TEST
+
+START_TEST(test_unpublish)
+{
+	static const struct {
+		const char *name;
+		const char *id, *target;
+		enum error_code code;
+		const char *word;
+	} rows[] = {
+		{ "no id", "", "+t", ERROR_INVALID_ARGUMENT, "volume_id" },
+		{ "no target", "v", "", ERROR_INVALID_ARGUMENT, "target_path" },
+		{ "relative target", "v", "a", ERROR_INVALID_ARGUMENT, "target_path" },
+		{ "garbage id", "fake-vol-id-1", "+t", ERROR_OK, NULL },
+		{ "not there", "v", "+a/b/c", ERROR_OK, NULL },
+	};
+	struct call call;
+	struct bench b;
+	char path[256], file[512];
+	FILE *stream;
+	size_t i;
+
+	bench_init(&b);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		unpublish(rows[i].name, &b, rows[i].id, rows[i].target, &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		call_done(&call);
+	}
+	/* Data in the directory below the mount are somebody's: never removed. */
+	ck_assert(mkdir(target_of(&b, "+t", path), 0755) == 0);
+	(void)snprintf(file, sizeof(file), "%s/file", path);
+	stream = fopen(file, "w");
+	ck_assert(stream != NULL && fclose(stream) == 0);
+	unpublish("not empty", &b, "v", "+t", &call);
+	check_error("not empty", &call.req.err, ERROR_INTERNAL, "target_path");
+	check_that("not empty", "the file is there", access(file, F_OK) == 0);
+	ck_assert(unlink(file) == 0);
+	b.mounter.unmount_error = ERROR_UNAVAILABLE;
+	unpublish("unmount fails", &b, "v", "+t", &call);
+	check_error("unmount fails", &call.req.err, ERROR_UNAVAILABLE, NULL);
+	check_that("unmount fails", "the directory stays", exists(&b, "+t"));
+	ck_assert(rmdir(path) == 0);
+	bench_done(&b);
+}
+END_TEST
+
+static void setup(void)
+{
+	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+}
+
+CHECK_MAIN("services", .setup = setup,
+	   .tests = {
+		   test_unimplemented,
+		   test_identity,
+		   test_capabilities,
+		   test_quick,
+		   test_create_refused,
+		   test_create,
+		   test_create_refused_after_an_attempt,
+		   test_create_in_any_order,
+		   test_delete,
+		   test_validate,
+		   test_unreachable,
+		   test_dead_connection,
+		   test_publish_refused,
+		   test_publish,
+		   test_publish_top,
+		   test_publish_again_under_another_name,
+		   test_publish_failed,
+		   test_unpublish,
+	   })

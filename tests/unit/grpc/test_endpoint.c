@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "grpc/listener.h"
+#include "grpc/server.h"
+#include "check_util.h"
+
+#define TEN "aaaaaaaaaa"
+#define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+
+/* ---- Endpoints ---- */
+
+static const struct {
+	const char *endpoint;
+	const char *path; /* NULL: refused */
+	const char *text; /* in the message */
+} endpoints[] = {
+	{ "unix:///csi/csi.sock", "/csi/csi.sock", NULL },
+	{ "unix://csi/csi.sock", "/csi/csi.sock", NULL },
+	{ "unix:/csi/csi.sock", "/csi/csi.sock", NULL },
+	{ "unix:csi.sock", "csi.sock", NULL },
+	{ "UNIX:///csi/csi.sock", "/csi/csi.sock", NULL },
+	{ "/csi/csi.sock", "/csi/csi.sock", NULL },
+	{ "unix:@file", "./@file", NULL },
+	{ "unix-abstract:name", "@name", NULL },
+	{ "@name", "@name", NULL },
+	{ "unix:///" HUNDRED "/aaaaa", "/" HUNDRED "/aaaaa", NULL },
+	{ "unix:///" HUNDRED "/aaaaaa", NULL, "108 bytes" },
+	{ "unix-abstract:" HUNDRED "aaaaaaa", NULL, "108 bytes" },
+	{ "tcp://127.0.0.1:10000", NULL, "no authentication" },
+	{ "TCP:127.0.0.1:10000", NULL, "no authentication" },
+	{ "http://x/csi.sock", NULL, "unix:///path/csi.sock" },
+	{ "csi.sock", NULL, "unix:///path/csi.sock" },
+	{ "", NULL, "unix:///path/csi.sock" },
+	{ "@", NULL, "unix:///path/csi.sock" },
+	{ "unix-abstract:", NULL, "unix:///path/csi.sock" },
+	{ "unix:", NULL, "names no socket" },
+	{ "unix://", NULL, "names no socket" },
+	{ "unix:///", NULL, "names no socket" },
+	{ "/", NULL, "names no socket" },
+};
+
+START_TEST(test_endpoint)
+{
+	struct error err = { .code = ERROR_OK };
+	const char *endpoint = endpoints[_i].endpoint;
+	char *path = NULL;
+	int r = grpc_endpoint_parse(endpoint, &path, &err);
+
+	ck_assert_msg(str_eq(path, endpoints[_i].path), "'%s': got %s, want %s", endpoint,
+		      path != NULL ? path : "nothing",
+		      endpoints[_i].path != NULL ? endpoints[_i].path : "nothing");
+	if (endpoints[_i].path != NULL) {
+		ck_assert_int_eq(r, 0);
+	} else {
+		ck_assert_int_lt(r, 0);
+		ck_assert_int_eq(err.code, ERROR_INVALID_ARGUMENT);
+		ck_assert_msg(strstr(err.msg, endpoints[_i].text) != NULL, "'%s': %s", endpoint,
+			      err.msg);
+	}
+	free(path);
+}
+END_TEST
+
+/* ---- The socket's file ---- */
+
+static char directory[64];
+static char path[96];
+
+static void setup(void)
+{
+	(void)snprintf(directory, sizeof(directory), "/tmp/test-grpc-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	(void)snprintf(path, sizeof(path), "%s/csi.sock", directory);
+}
+
+static void teardown(void)
+{
+	(void)unlink(path); /* there only if the test left it */
+	ck_assert_int_eq(rmdir(directory), 0);
+}
+
+static bool exists(void)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0;
+}
+
+static int connect_to(const char *name)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	int r;
+
+	memcpy(address.sun_path, name, strlen(name));
+	if (name[0] == '@')
+		address.sun_path[0] = '\0';
+	r = connect(fd, (struct sockaddr *)&address, len);
+	(void)close(fd);
+	return r;
+}
+
+START_TEST(test_open_and_close)
+{
+	struct grpc_listener l;
+	struct error err = { .code = ERROR_OK };
+	struct stat st;
+	mode_t mask = umask(0);
+
+	ck_assert_msg(grpc_listener_open(&l, path, &err) == 0, "%s", err.msg);
+	ck_assert_int_eq(lstat(path, &st), 0);
+	ck_assert_msg((st.st_mode & 07777) == 0600, "mode %o", st.st_mode & 07777);
+	ck_assert_msg(umask(mask) == 0, "the umask was changed");
+	ck_assert_int_eq(connect_to(path), 0);
+	grpc_listener_close(&l);
+	ck_assert(!exists());
+	grpc_listener_close(&l);
+}
+END_TEST
+
+START_TEST(test_stale)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	struct grpc_listener l;
+	struct error err = { .code = ERROR_OK };
+
+	memcpy(address.sun_path, path, strlen(path));
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	(void)close(fd);
+	ck_assert_msg(grpc_listener_open(&l, path, &err) == 0, "%s", err.msg);
+	ck_assert_int_eq(connect_to(path), 0);
+	grpc_listener_close(&l);
+}
+END_TEST
+
+START_TEST(test_alive)
+{
+	struct grpc_listener first, second;
+	struct error err = { .code = ERROR_OK };
+
+	ck_assert_int_eq(grpc_listener_open(&first, path, NULL), 0);
+	ck_assert_int_eq(grpc_listener_open(&second, path, &err), -EADDRINUSE);
+	ck_assert_msg(strstr(err.msg, "another process is serving") != NULL, "%s", err.msg);
+	ck_assert_int_eq(connect_to(path), 0);
+	grpc_listener_close(&first);
+}
+END_TEST
+
+START_TEST(test_not_a_socket)
+{
+	struct grpc_listener l;
+	struct error err = { .code = ERROR_OK };
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	(void)close(fd);
+	ck_assert_int_eq(grpc_listener_open(&l, path, &err), -ENOTSOCK);
+	ck_assert_int_eq(err.code, ERROR_FAILED_PRECONDITION);
+	ck_assert(exists());
+}
+END_TEST
+
+START_TEST(test_no_directory)
+{
+	struct grpc_listener l;
+	struct error err = { .code = ERROR_OK };
+	char deep[128];
+
+	(void)snprintf(deep, sizeof(deep), "%s/none/csi.sock", directory);
+	ck_assert_int_eq(grpc_listener_open(&l, deep, &err), -ENOENT);
+	ck_assert_msg(strstr(err.msg, "directory does not exist") != NULL, "%s", err.msg);
+}
+END_TEST
+
+START_TEST(test_too_long)
+{
+	struct grpc_listener l;
+	struct error err = { .code = ERROR_OK };
+
+	ck_assert_int_eq(grpc_listener_open(&l, "/tmp/" HUNDRED TEN, &err), -ENAMETOOLONG);
+	ck_assert_int_eq(grpc_listener_open(&l, "", NULL), -ENAMETOOLONG);
+}
+END_TEST
+
+START_TEST(test_replaced_file_is_not_removed)
+{
+	struct grpc_listener first, second;
+	char old[128];
+
+	ck_assert_int_eq(grpc_listener_open(&first, path, NULL), 0);
+	(void)snprintf(old, sizeof(old), "%s.old", path);
+	ck_assert_int_eq(rename(path, old), 0);
+	ck_assert_int_eq(grpc_listener_open(&second, path, NULL), 0);
+	grpc_listener_close(&first);
+	ck_assert(exists());
+	ck_assert_int_eq(connect_to(path), 0);
+	grpc_listener_close(&second);
+	ck_assert_int_eq(unlink(old), 0);
+}
+END_TEST
+
+START_TEST(test_abstract)
+{
+	struct grpc_listener l, second;
+	struct error err = { .code = ERROR_OK };
+	char name[64];
+
+	(void)snprintf(name, sizeof(name), "@test-grpc-%d", (int)getpid());
+	ck_assert_msg(grpc_listener_open(&l, name, &err) == 0, "%s", err.msg);
+	ck_assert_int_eq(connect_to(name), 0);
+	ck_assert_int_eq(grpc_listener_open(&second, name, &err), -EADDRINUSE);
+	grpc_listener_close(&l);
+	ck_assert_int_eq(connect_to(name), -1);
+}
+END_TEST
+
+CHECK_MAIN("grpc_endpoint", .setup = setup, .teardown = teardown, .tests = { test_open_and_close, test_stale, test_alive, test_not_a_socket, test_no_directory, test_too_long, test_replaced_file_is_not_removed, test_abstract, }, .loops = { { test_endpoint, ARRAY_SIZE(endpoints) } })

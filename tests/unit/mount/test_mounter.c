@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* The driver's side of mounting: a shell script plays the helper and gives the reply of a row. */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "check_util.h"
+#include "mount/helper.h"
+#include "mount/mounter.h"
+
+static char folder[] = "/tmp/test-mounter-XXXXXX";
+static char script[64], reply_file[64], log_file[64], request_file[64];
+
+static void setup(void)
+{
+	FILE *f;
+
+	strcpy(folder, "/tmp/test-mounter-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(script, sizeof(script), "%s/helper", folder);
+	snprintf(reply_file, sizeof(reply_file), "%s/reply", folder);
+	snprintf(log_file, sizeof(log_file), "%s/log", folder);
+	snprintf(request_file, sizeof(request_file), "%s/request", folder);
+	f = fopen(script, "we");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "#!/bin/sh\ncd %s && cat >request && cat log >&2 && cat reply\n", folder);
+	fclose(f);
+	ck_assert_int_eq(chmod(script, 0700), 0);
+	(void)signal(SIGPIPE, SIG_IGN); /* as the driver */
+}
+
+static void teardown(void)
+{
+	unlink(script);
+	unlink(reply_file);
+	unlink(log_file);
+	unlink(request_file);
+	rmdir(folder);
+}
+
+static void write_file(const char *path, const void *data, size_t len)
+{
+	FILE *f = fopen(path, "we");
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_uint_eq(fwrite(data, 1, len, f), len);
+	fclose(f);
+}
+
+/* With a transport that is not asked first whether the server answers. */
+#define OPTIONS "soft,proto=rdma,token=hunter2"
+
+static int mount_below(const char *top, const char *options, const char *helper, struct error *err)
+{
+	const struct mount_request q = {
+		.server = "nfs.example",
+		.path = "/share/dir",
+		.top = top,
+		.target = folder,
+		.options = options,
+		.read_only = true,
+		.mode = 02770,
+	};
+	struct mounter *m;
+	int r;
+
+	ck_assert_int_eq(mounter_new(&m, helper, err), 0);
+	r = m->ops->mount(m, &q, err);
+	mounter_free(m);
+	return r;
+}
+
+static int mount_with(const char *options, const char *helper, struct error *err)
+{
+	return mount_below(NULL, options, helper, err);
+}
+
+static const struct {
+	const char *name;
+	int32_t step, error;
+	const char *log;
+	enum error_code code;
+	const char *word; /* in the message */
+} rows[] = {
+	{ "done", HELPER_DONE, 0, "", ERROR_OK, NULL },
+	{ "unknown name", HELPER_RESOLVE, EHOSTUNREACH, "", ERROR_UNAVAILABLE, "the text" },
+	{ "silent server", HELPER_REACH, ETIMEDOUT, "", ERROR_UNAVAILABLE, "nfs.example" },
+	{ "closed port", HELPER_REACH, ECONNREFUSED, "", ERROR_UNAVAILABLE, "192.0.2.1" },
+	{ "other versions", HELPER_VERSION, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION, "2 to 3" },
+	{ "no directory", HELPER_MOUNT, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
+	{ "a file", HELPER_MOUNT, ENOTDIR, "", ERROR_NOT_FOUND, "directory" },
+	{ "stale", HELPER_MOUNT, ESTALE, "", ERROR_UNAVAILABLE, "removed" },
+	{ "denied", HELPER_MOUNT, EACCES, "", ERROR_PERMISSION_DENIED, "export" },
+	{ "not permitted", HELPER_MOUNT, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_ADMIN" },
+	{ "bad option", HELPER_MOUNT, EINVAL, "", ERROR_INVALID_ARGUMENT, "options" },
+	{ "bad version", HELPER_MOUNT, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION, "version" },
+	{ "no NFS", HELPER_MOUNT, ENODEV, "", ERROR_FAILED_PRECONDITION, "module" },
+	{ "taken", HELPER_MOUNT, EBUSY, "", ERROR_FAILED_PRECONDITION, "already" },
+	{ "refused", HELPER_MOUNT, ECONNREFUSED, "", ERROR_UNAVAILABLE, "listens" },
+	{ "no route", HELPER_MOUNT, EHOSTUNREACH, "", ERROR_UNAVAILABLE, "route" },
+	{ "timed out", HELPER_MOUNT, ETIMEDOUT, "", ERROR_UNAVAILABLE, "answer" },
+	{ "no memory", HELPER_MOUNT, ENOMEM, "", ERROR_RESOURCE_EXHAUSTED, "memory" },
+	{ "something else", HELPER_MOUNT, EXDEV, "", ERROR_INTERNAL, "nfs.example" },
+	{ "no mount.nfs", HELPER_PROGRAM, ENOENT, "", ERROR_FAILED_PRECONDITION, "nolock" },
+	{ "no statd", HELPER_PROGRAM, 0,
+	  "mount.nfs: rpc.statd is not running but is required for remote locking.\nmore\n",
+	  ERROR_FAILED_PRECONDITION, "nolock" },
+	{ "program: denied", HELPER_PROGRAM, 0,
+	  "mount.nfs: access denied by server while mounting nfs.example:/share/dir\n",
+	  ERROR_PERMISSION_DENIED, "access denied" },
+	{ "program: no directory", HELPER_PROGRAM, 0,
+	  "mount.nfs: mounting x failed, reason given by server: No such file or directory\n",
+	  ERROR_NOT_FOUND, "No such file" },
+	{ "program: refused", HELPER_PROGRAM, 0, "mount.nfs: Connection refused\n",
+	  ERROR_UNAVAILABLE, "refused" },
+	{ "program: something else", HELPER_PROGRAM, 0, "mount.nfs: oh dear\nmore\n",
+	  ERROR_INTERNAL, "oh dear" },
+	{ "a link on the way", HELPER_WALK, ELOOP, "", ERROR_FAILED_PRECONDITION, "symbolic link" },
+	{ "an old kernel", HELPER_WALK, ENOSYS, "", ERROR_FAILED_PRECONDITION, "Linux 5.6" },
+	{ "may not search", HELPER_WALK, EACCES, "", ERROR_PERMISSION_DENIED, "search" },
+	{ "no capability", HELPER_WALK, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_CHROOT" },
+	{ "no directory below", HELPER_WALK, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
+	{ "mode", HELPER_CHMOD, EPERM, "", ERROR_PERMISSION_DENIED, "2770" },
+	{ "unknown step", 99, 0, "", ERROR_INTERNAL, "99" },
+};
+
+START_TEST(test_replies)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct helper_reply reply = {
+			.magic = HELPER_MAGIC,
+			.step = rows[i].step,
+			.error = rows[i].error,
+			.low = 2,
+			.high = 3,
+			.address = "192.0.2.1",
+			.text = "the text",
+		};
+		struct error err = { .code = ERROR_OK };
+		int r;
+
+		write_file(reply_file, &reply, sizeof(reply));
+		write_file(log_file, rows[i].log, strlen(rows[i].log));
+		r = mount_with(OPTIONS, script, &err);
+		check_int(rows[i].name, "failure", r < 0, rows[i].code != ERROR_OK);
+		check_error(rows[i].name, &err, rows[i].code, rows[i].word);
+		check_that(rows[i].name, "that options stay out of the message",
+			   strstr(err.msg, "hunter2") == NULL);
+		check_that(rows[i].name, "that the message is one line",
+			   strchr(err.msg, '\n') == NULL);
+	}
+}
+END_TEST
+
+/* Whether it is mounted is unknown then: no final code may come of it. */
+START_TEST(test_no_reply)
+{
+	struct helper_reply reply = { .magic = HELPER_MAGIC + 1 };
+	struct error err = { .code = ERROR_OK };
+
+	write_file(log_file, "crashed here\n", 13);
+	write_file(reply_file, &reply, sizeof(reply));
+	ck_assert_int_lt(mount_with(OPTIONS, script, &err), 0);
+	check_error("garbage", &err, ERROR_ABORTED, "crashed here");
+	error_clear(&err);
+	write_file(reply_file, &reply, sizeof(reply) - 1);
+	ck_assert_int_lt(mount_with(OPTIONS, script, &err), 0);
+	check_error("short", &err, ERROR_ABORTED, "helper");
+	error_clear(&err);
+	ck_assert_int_lt(mount_with(OPTIONS, "/nonexistent/helper", &err), 0);
+	check_error("no helper", &err, ERROR_ABORTED, "helper");
+}
+END_TEST
+
+static void check_request(const char *name, const char *const fields[HELPER_FIELDS])
+{
+	FILE *f = fopen(request_file, "re");
+	char data[1024];
+	const char *p = data;
+	size_t len, i;
+
+	ck_assert_ptr_nonnull(f);
+	len = fread(data, 1, sizeof(data), f);
+	fclose(f);
+	for (i = 0; i < HELPER_FIELDS; i++) {
+		ck_assert_ptr_nonnull(memchr(p, '\0', (size_t)(data + len - p)));
+		check_str(name, "text", p, fields[i]);
+		p += strlen(p) + 1;
+	}
+	ck_assert_ptr_eq(p, data + len);
+}
+
+START_TEST(test_request)
+{
+	static const struct {
+		const char *name;
+		const char *top, *path, *below;
+	} tops[] = {
+		{ "whole", NULL, "/share/dir", "" },
+		{ "top", "/share", "/share", "dir" },
+		{ "root", "/", "/", "share/dir" },
+		{ "top that is all", "/share/dir", "/share/dir", "" },
+	};
+	const struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_DONE };
+	struct error err = { .code = ERROR_OK };
+	char driver[16];
+	size_t i;
+
+	write_file(log_file, "", 0);
+	write_file(reply_file, &reply, sizeof(reply));
+	snprintf(driver, sizeof(driver), "%d", (int)getpid());
+	for (i = 0; i < ARRAY_SIZE(tops); i++) {
+		const char *const fields[HELPER_FIELDS] = {
+			[HELPER_OPERATION] = "mount",    [HELPER_DRIVER] = driver,
+			[HELPER_TARGET] = folder,        [HELPER_FLAGS] = "",
+			[HELPER_SERVER] = "nfs.example", [HELPER_PATH] = tops[i].path,
+			[HELPER_BELOW] = tops[i].below,  [HELPER_OPTIONS] = OPTIONS,
+			[HELPER_READ_ONLY] = "1",        [HELPER_MODE] = "2770",
+		};
+
+		ck_assert_int_eq(mount_below(tops[i].top, OPTIONS, script, &err), 0);
+		check_request(tops[i].name, fields);
+	}
+}
+END_TEST
+
+/* What the server was asked for is named where that failed, and the volume where it was not found in it. */
+START_TEST(test_names_in_errors)
+{
+	struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_MOUNT, .error = ENOENT };
+	struct error err = { .code = ERROR_OK };
+
+	write_file(log_file, "", 0);
+	write_file(reply_file, &reply, sizeof(reply));
+	ck_assert_int_lt(mount_below("/share", OPTIONS, script, &err), 0);
+	check_error("top", &err, ERROR_NOT_FOUND, "'nfs.example:/share'");
+	error_clear(&err);
+	reply.step = HELPER_WALK;
+	write_file(reply_file, &reply, sizeof(reply));
+	ck_assert_int_lt(mount_below("/share", OPTIONS, script, &err), 0);
+	check_error("below", &err, ERROR_NOT_FOUND, "'nfs.example:/share/dir'");
+}
+END_TEST
+
+START_TEST(test_compare)
+{
+	static const struct {
+		const char *name;
+		int32_t step, error;
+		enum error_code code;
+		bool same;
+	} answers[] = {
+		{ "same", HELPER_DONE, 0, ERROR_OK, true },
+		{ "other", HELPER_OTHER, 0, ERROR_OK, false },
+		{ "gone", HELPER_WALK, ENOENT, ERROR_NOT_FOUND, false },
+		{ "silent", HELPER_REACH, ETIMEDOUT, ERROR_UNAVAILABLE, false },
+	};
+	const struct mount_request q = {
+		.server = "nfs.example", .path = "/share/dir", .target = folder, .options = OPTIONS
+	};
+	struct error err = { .code = ERROR_OK };
+	struct mounter *m;
+	size_t i;
+
+	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
+	write_file(log_file, "", 0);
+	for (i = 0; i < ARRAY_SIZE(answers); i++) {
+		const struct helper_reply reply = { .magic = HELPER_MAGIC,
+						    .step = answers[i].step,
+						    .error = answers[i].error };
+		bool same = false;
+
+		error_clear(&err);
+		write_file(reply_file, &reply, sizeof(reply));
+		check_int(answers[i].name, "failure", m->ops->compare(m, &q, &same, &err) < 0,
+			  answers[i].code != ERROR_OK);
+		check_error(answers[i].name, &err, answers[i].code, NULL);
+		check_int(answers[i].name, "same", same, answers[i].same);
+	}
+	mounter_free(m);
+}
+END_TEST
+
+/* Bad options never get as far as a helper. */
+START_TEST(test_options)
+{
+	struct error err = { .code = ERROR_OK };
+
+	ck_assert_int_lt(mount_with("bind", script, &err), 0);
+	check_error("bind", &err, ERROR_INVALID_ARGUMENT, "bind");
+	ck_assert_int_ne(access(request_file, F_OK), 0);
+}
+END_TEST
+
+START_TEST(test_nothing_mounted)
+{
+	struct error err = { .code = ERROR_OK };
+	struct mount_info *info = (struct mount_info *)folder; /* has to be overwritten */
+	struct mounter *m;
+
+	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
+	ck_assert_int_eq(m->ops->find(m, folder, &info, &err), 0);
+	ck_assert_ptr_null(info);
+	ck_assert_int_eq(m->ops->find(m, "/nonexistent/a/b", &info, &err), 0);
+	ck_assert_ptr_null(info);
+	ck_assert_int_eq(m->ops->unmount(m, folder, &err), 0);
+	ck_assert_int_eq(m->ops->unmount(m, "/nonexistent/a/b", &err), 0);
+	ck_assert_int_ne(access(request_file, F_OK), 0); /* no helper for that */
+	/* What others have mounted is left alone. */
+	ck_assert_int_lt(m->ops->unmount(m, "/proc", &err), 0);
+	check_error("/proc", &err, ERROR_FAILED_PRECONDITION, "proc");
+	mounter_free(m);
+	mounter_free(NULL);
+}
+END_TEST
+
+CHECK_MAIN("mounter", .setup = setup, .teardown = teardown,
+	   .tests = {
+		   test_replies,
+		   test_no_reply,
+		   test_request,
+		   test_names_in_errors,
+		   test_compare,
+		   test_options,
+		   test_nothing_mounted,
+	   })

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* net/query.c: one call, against a peer that answers byte by byte, or not at all. */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/query.h"
+#include "check_util.h"
+
+#define PROGRAM 400122
+#define PROGRAM_VERSION 7
+#define LAST 0x80000000U
+#define CALL_BYTES 44 /* without arguments, with its mark */
+#define X 0x58585858 /* put in for the xid */
+#define WORDS_MAX 12
+#define DEADLINE_MS 400
+#define PAUSE_MS 60
+
+struct peer {
+	int fd;
+	const uint32_t *words;
+	size_t n;
+	bool trickles;
+	atomic_bool stopped;
+};
+
+static void *answer(void *data)
+{
+	struct peer *peer = data;
+	uint32_t call[CALL_BYTES / 4], be[WORDS_MAX];
+	size_t i;
+
+	if (recv(peer->fd, call, sizeof(call), MSG_WAITALL) != sizeof(call))
+		return NULL;
+	for (i = 0; i < peer->n; i++)
+		be[i] = peer->words[i] == X ? call[1] : htonl(peer->words[i]);
+	for (i = 0; i < peer->n * 4 && !peer->stopped; i++) {
+		if (peer->trickles)
+			clock_sleep_ms(PAUSE_MS);
+		if (send(peer->fd, (char *)be + i, 1, MSG_NOSIGNAL) != 1)
+			break;
+	}
+	return NULL;
+}
+
+static int ask(struct peer *peer, uint32_t *ret_low, uint32_t *ret_high)
+{
+	const struct net_query query = { .program = PROGRAM, .version = PROGRAM_VERSION };
+	pthread_t thread;
+	int fds[2], r;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	peer->fd = fds[1];
+	ck_assert_int_eq(pthread_create(&thread, NULL, answer, peer), 0);
+	r = net_query(fds[0], &query, clock_now_ns() + DEADLINE_MS * CLOCK_NS_PER_MS, ret_low,
+		      ret_high);
+	peer->stopped = true;
+	close(fds[0]);
+	pthread_join(thread, NULL);
+	close(fds[1]);
+	return r;
+}
+
+static const struct {
+	const char *row;
+	uint32_t words[WORDS_MAX];
+	size_t n;
+	int want;
+} answers[] = {
+	{ "accepted", { LAST | 24, X, 1, 0, 0, 0, 0 }, 7, 0 },
+	{ "in two fragments", { 8, X, 1, LAST | 16, 0, 0, 0, 0 }, 8, 0 },
+	{ "other versions", { LAST | 32, X, 1, 0, 0, 0, 2, 3, 4 }, 9, -EPROTONOSUPPORT },
+	{ "no such program", { LAST | 24, X, 1, 0, 0, 0, 1 }, 7, -EPROTO },
+	{ "refused", { LAST | 20, X, 1, 1, 1, 1 }, 6, -EACCES },
+	{ "another call's", { LAST | 24, X + 1, 1, 0, 0, 0, 0 }, 7, -ECONNRESET },
+	{ "cut", { LAST | 12, X, 1, 0 }, 4, -ECONNRESET },
+	{ "too long", { LAST | 4100, X, 1, 0, 0, 0, 0 }, 7, -ECONNRESET },
+	{ "half of it", { LAST | 24, X, 1, 0 }, 4, -ETIMEDOUT },
+	{ "nothing", { 0 }, 0, -ETIMEDOUT },
+};
+
+START_TEST(test_answer)
+{
+	struct peer peer = { .words = answers[_i].words, .n = answers[_i].n };
+	uint32_t low = 0, high = 0;
+
+	check_int(answers[_i].row, "result", ask(&peer, &low, &high), answers[_i].want);
+	check_int(answers[_i].row, "low", low, answers[_i].want == -EPROTONOSUPPORT ? 3 : 0);
+	check_int(answers[_i].row, "high", high, answers[_i].want == -EPROTONOSUPPORT ? 4 : 0);
+}
+END_TEST
+
+/* Each byte comes well before the deadline, all of them far behind it. */
+START_TEST(test_trickle)
+{
+	struct peer peer = { .words = answers[0].words, .n = answers[0].n, .trickles = true };
+	uint64_t begun = clock_now_ns();
+	uint32_t low, high;
+
+	check_int("trickle", "result", ask(&peer, &low, &high), -ETIMEDOUT);
+	check_that("trickle", "waited", clock_now_ns() - begun >= DEADLINE_MS * CLOCK_NS_PER_MS);
+}
+END_TEST
+
+CHECK_MAIN("query", .tests = { test_trickle }, .loops = { { test_answer, ARRAY_SIZE(answers) } })

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* nfs/driving.c: how long a server is waited for, against a peer that does as it is told. */
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+
+#include "base/clock.h"
+#include "nfs/connection.h"
+#include "check_util.h"
+
+#define PROGRAM 400122
+#define PROGRAM_VERSION 7
+#define WORK 9 /* takes long */
+#define LAST 0x80000000U
+#define CALL_WORDS 18 /* without arguments, with its mark */
+#define STRETCH_MS 300
+
+static const struct nfs_rpc_procedure null =
+	NFS_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, 0, zdr_void, zdr_void, uint32_t);
+static const struct nfs_rpc_procedure work =
+	NFS_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, WORK, zdr_void, zdr_void, uint32_t);
+static const struct nfs_protocol protocol = { .version = 4, .null = &null };
+
+/* Hours go by at once. */
+static _Atomic time_t ahead_s;
+
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+	int r = (int)syscall(SYS_clock_gettime, id, ret);
+
+	ret->tv_sec += ahead_s;
+	return r;
+}
+
+enum manner {
+	ANSWERS, /* NULL calls */
+	LISTENS, /* and says nothing */
+	DEAF, /* does not even read */
+	HALVES, /* says half of the reply */
+	DONE, /* answers the work, too */
+};
+
+struct peer {
+	int fd;
+	enum manner manner;
+	uint32_t nulls; /* calls, that were answered */
+};
+
+static void *serve(void *data)
+{
+	struct peer *peer = data;
+	uint32_t call[CALL_WORDS];
+
+	while (peer->manner != DEAF &&
+	       recv(peer->fd, call, sizeof(call), MSG_WAITALL) == sizeof(call)) {
+		const uint32_t reply[] = { htonl(LAST | 24), call[1], htonl(1), 0, 0, 0, 0 };
+		const bool is_null = ntohl(call[6]) == 0;
+
+		if (peer->manner == DONE || (peer->manner == ANSWERS && is_null))
+			(void)!send(peer->fd, reply, sizeof(reply), MSG_NOSIGNAL);
+		if (peer->manner == HALVES && !is_null)
+			(void)!send(peer->fd, reply, sizeof(reply) / 2, MSG_NOSIGNAL);
+		peer->nulls += is_null;
+	}
+	return NULL;
+}
+
+static void worked(void *data, int error, const void *results)
+{
+	struct nfs_connection *conn = data;
+
+	(void)results;
+	(void)error;
+	conn->finished++;
+}
+
+static const struct row {
+	const char *name;
+	enum manner manner;
+	bool slow, unbounded;
+	time_t pause_s; /* before the stretch */
+	int want;
+} rows[] = {
+	{ "done", DONE, true, false, 0, 0 },
+	{ "at work", ANSWERS, true, false, 0, 0 },
+	{ "a piece of data for long", ANSWERS, true, false, NFS_DATA_MAX_MS / 1000 - 20, 0 },
+	{ "a piece of data for too long", ANSWERS, true, false, NFS_DATA_MAX_MS / 1000 + 1,
+	  -ETIMEDOUT },
+	{ "at work for long", ANSWERS, true, true, NFS_OPERATION_MAX_MS / 1000 - 60, 0 },
+	{ "at work for too long", ANSWERS, true, true, NFS_OPERATION_MAX_MS / 1000 + 1, -ETIMEDOUT },
+	{ "nothing that takes long", ANSWERS, false, false, 0, -ETIMEDOUT },
+	{ "alive on another connection", LISTENS, true, false, 0, 0 },
+	{ "gone", DEAF, true, false, 0, -ETIMEDOUT },
+	{ "half a reply", HALVES, true, false, 0, -ETIMEDOUT },
+};
+
+START_TEST(test_stretch)
+{
+	const struct row *row = &rows[_i];
+	struct nfs_connection conn = { .protocol = &protocol };
+	struct nfs_connection *const conns[] = { &conn };
+	struct peer peer = { .manner = row->manner };
+	pthread_t thread;
+	int fds[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	peer.fd = fds[1];
+	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
+	ck_assert_int_eq(nfs_rpc_new(&conn.rpc, fds[0], 0, 0), 0);
+	check_int(row->name, "call", nfs_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	conn.slow = row->slow;
+	conn.unbounded = row->unbounded;
+	ahead_s += row->pause_s;
+	check_int(row->name, "result",
+		  nfs_connection_drive(conns, 1, clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS),
+		  row->want);
+	check_int(row->name, "broken", conn.client.broken, row->want < 0);
+	check_int(row->name, "finished", conn.finished, row->manner == DONE || row->want < 0);
+	nfs_connection_break(&conn, -ECONNABORTED);
+	shutdown(fds[1], SHUT_RDWR);
+	pthread_join(thread, NULL);
+	close(fds[1]);
+}
+END_TEST
+
+/* Stretch after stretch, and each begins with a question. */
+START_TEST(test_stretches)
+{
+	struct nfs_connection conn = { .protocol = &protocol, .slow = 1 };
+	struct nfs_connection *const conns[] = { &conn };
+	struct peer peer = { .manner = ANSWERS };
+	pthread_t thread;
+	unsigned int i;
+	int fds[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	peer.fd = fds[1];
+	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
+	ck_assert_int_eq(nfs_rpc_new(&conn.rpc, fds[0], 0, 0), 0);
+	check_int("stretches", "call", nfs_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	for (i = 0; i < 5; i++)
+		check_int("stretches", "result",
+			  nfs_connection_drive(conns, 1,
+					       clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS),
+			  0);
+	nfs_connection_break(&conn, -ECONNABORTED);
+	shutdown(fds[1], SHUT_RDWR);
+	pthread_join(thread, NULL);
+	check_int("stretches", "NULL calls", peer.nulls, 5);
+	close(fds[1]);
+}
+END_TEST
+
+CHECK_MAIN("driving", .tests = { test_stretches }, .loops = { { test_stretch, ARRAY_SIZE(rows) } })

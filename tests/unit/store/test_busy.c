@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/busy.h"
+#include "fake/nfs.h"
+#include "store/holder.h"
+#include "check_util.h"
+
+#define OTHER "0123456789abcdef.1"
+
+/* What claims need of a driver. */
+struct bench {
+	struct fake_nfs *nfs;
+	struct nfs_client *client;
+	struct csi_driver driver;
+	struct nfs_export export;
+};
+
+static void bench_init(struct bench *b)
+{
+	struct error err = { .code = ERROR_OK };
+
+	*b = (struct bench){ .nfs = fake_nfs_new() };
+	fake_nfs_serve(b->nfs);
+	b->client = fake_nfs_connect(b->nfs);
+	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
+	ck_assert(known_exports_new(&b->driver.known) == 0);
+	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
+	ck_assert(nfs_export_init(&b->export, "s", "/e", &err) == 0);
+}
+
+static void bench_done(struct bench *b)
+{
+	purger_free(b->driver.purger);
+	nfs_client_free(b->client);
+	nfs_pool_free(b->driver.pool);
+	known_exports_free(b->driver.known);
+	nfs_export_done(&b->export);
+	fake_nfs_free(b->nfs);
+}
+
+static void put_note(struct bench *b, const char *name)
+{
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), ".csi-nfs/busy/%s", name);
+	fake_nfs_put(b->nfs, path, NFS_TYPE_SYMLINK, "v=1");
+}
+
+static bool is_there(struct bench *b, const char *name)
+{
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), ".csi-nfs/busy/%s", name);
+	return fake_nfs_type(b->nfs, path) != NFS_TYPE_UNKNOWN;
+}
+
+static void remove_notes(struct bench *b)
+{
+	static const char folder[] = ".csi-nfs/busy/";
+	cleanup_free char *list = fake_nfs_list(b->nfs, NULL);
+	char *line, *rest = list;
+
+	while ((line = strsep(&rest, "\n")) != NULL)
+		if (strncmp(line, folder, strlen(folder)) == 0 && line[strlen(folder)] != '\0')
+			fake_nfs_remove(b->nfs, line);
+}
+
+START_TEST(test_overlap)
+{
+	cleanup_free char *long_name = check_repeat("n", 250);
+	cleanup_free char *longer = check_repeat("n", 251);
+	const struct {
+		const char *name;
+		const char *noted, *dir;
+		bool overlaps;
+	} rows[] = {
+		{ "the same", "a/b", "a/b", true },
+		{ "above", "a", "a/b", true },
+		{ "below", "a/b", "a", true },
+		{ "beside", "a/b", "a/c", false },
+		{ "the beginning of its name", "a/b", "a/bc", false },
+		{ "a longer name", "a/bc", "a/b", false },
+		{ "a name with a percent sign", "a%2Fb", "a", false },
+		{ "a name with a tilde", "a~u~b", "a~u~b", true },
+		{ "a long name", long_name, long_name, true },
+		{ "another one", long_name, "n", false },
+		{ "one that cannot be told from it by its name", long_name, longer, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct error err = { .code = ERROR_OK };
+		char name[NFS_NAME_MAX + 1], *tag;
+		struct bench b;
+
+		bench_init(&b);
+		busy_name(name, BUSY_USE, rows[i].noted);
+		tag = strrchr(name, '~') + 1;
+		memcpy(tag, "0123456789abcdef", STORE_HOLDER_LEN);
+		put_note(&b, name);
+		(void)busy_check_unused(b.client, rows[i].dir, &err);
+		check_error(rows[i].name, &err, rows[i].overlaps ? ERROR_ABORTED : ERROR_OK, NULL);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+/* Which notes keep a directory, and what becomes of the others. */
+START_TEST(test_unused)
+{
+	static const struct {
+		const char *name;
+		const char *kind;
+		bool own, patient;
+		bool refused, stays;
+	} rows[] = {
+		{ "used by another replica", "u", false, true, true, true },
+		{ "made by another replica", "m", false, true, true, true },
+		{ "used by a replica that is dead", "u", false, false, false, false },
+		{ "used by the process before this one", "u", true, true, false, false },
+		{ "a tombstone", "d", false, true, false, true },
+		{ "something else", "x", false, true, false, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct error err = { .code = ERROR_OK };
+		char name[NFS_NAME_MAX + 1];
+		struct bench b;
+
+		bench_init(&b);
+		store_holder_set_patience(rows[i].patient ? STORE_HOLDER_PATIENCE_S : 0);
+		(void)snprintf(name, sizeof(name), "pvc-1~%s~%s.1", rows[i].kind,
+			       rows[i].own ? store_holder() : "0123456789abcdef");
+		put_note(&b, name);
+		(void)busy_check_unused(b.client, "pvc-1", &err);
+		check_error(rows[i].name, &err, rows[i].refused ? ERROR_ABORTED : ERROR_OK, NULL);
+		check_int(rows[i].name, "stays", is_there(&b, name), rows[i].stays);
+		store_holder_set_patience(STORE_HOLDER_PATIENCE_S);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+START_TEST(test_claims)
+{
+	static const struct {
+		const char *name;
+		const char *there; /* a note of another one */
+		enum busy_kind kind;
+		bool refused;
+	} rows[] = {
+		{ "used by two", "pvc-1~u~" OTHER, BUSY_USE, false },
+		{ "made by two", "pvc-1~m~" OTHER, BUSY_MAKE, true },
+		{ "made in one that is made", "pvc-1%2Fa~m~" OTHER, BUSY_MAKE, false },
+		{ "used while it is deleted", "pvc-1~d~" OTHER, BUSY_USE, true },
+		{ "used while what is around it is deleted", "pvc-1~s~" OTHER, BUSY_USE, true },
+		{ "made after it was deleted", "pvc-1~d~" OTHER, BUSY_MAKE, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_free char *list = NULL;
+		struct error err = { .code = ERROR_OK };
+		struct claim *claim;
+		struct bench b;
+		char want[128];
+		int r;
+
+		bench_init(&b);
+		put_note(&b, rows[i].there);
+		r = claim_take(&claim, &b.driver, &b.export, NULL, rows[i].kind, "pvc-1", &err);
+		check_int(rows[i].name, "refused", r < 0, rows[i].refused);
+		check_error(rows[i].name, &err, rows[i].refused ? ERROR_ABORTED : ERROR_OK, NULL);
+		claim_drop(claim);
+		list = fake_nfs_list(b.nfs, NULL);
+		(void)snprintf(want, sizeof(want), ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/busy/%s\n",
+			       rows[i].there);
+		check_str(rows[i].name, "what is left", list, want);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+/* Who was taken for dead finds out, and has no way back. */
+START_TEST(test_lost)
+{
+	struct error err = { .code = ERROR_OK };
+	struct claim *claim;
+	struct bench b;
+
+	bench_init(&b);
+	check_int("lost", "take",
+		  claim_take(&claim, &b.driver, &b.export, NULL, BUSY_USE, "pvc-1", &err), 0);
+	check_int("lost", "renew", claim_renew(claim, b.client, &err), 0);
+	check_int("lost", "renew again", claim_renew(claim, b.client, &err), 0);
+	/* Of this process, and at work: it keeps its directory however long it lasts. */
+	store_holder_set_patience(0);
+	check_that("lost", "kept", busy_check_unused(b.client, "pvc-1", &err) < 0);
+	error_clear(&err);
+	store_holder_set_patience(STORE_HOLDER_PATIENCE_S);
+	remove_notes(&b);
+	check_that("lost", "renewed", claim_renew(claim, b.client, &err) < 0);
+	error_clear(&err);
+	check_that("lost", "renewed later", claim_renew(claim, b.client, &err) < 0);
+	check_error("lost", &err, ERROR_ABORTED, "took this one for dead");
+	claim_drop(claim);
+	bench_done(&b);
+}
+END_TEST
+
+/* Killed at any operation, a claim leaves at most a note, which the next process removes. */
+START_TEST(test_killed)
+{
+	unsigned int n;
+
+	for (n = 1; n <= 12; n++) {
+		const struct fake_failure failure = {
+			.nth = n, .error = -ECONNABORTED, .after = true, .all = true
+		};
+		cleanup_free char *list = NULL;
+		struct error err = { .code = ERROR_OK };
+		struct claim *claim;
+		struct bench b;
+		char row[32];
+
+		(void)snprintf(row, sizeof(row), "operation %u", n);
+		bench_init(&b);
+		fake_nfs_fail(b.nfs, &failure);
+		(void)claim_take(&claim, &b.driver, &b.export, NULL, BUSY_USE, "pvc-1", &err);
+		claim_drop(claim);
+		fake_nfs_fail(b.nfs, NULL);
+		error_clear(&err);
+		check_int(row, "check", busy_check_unused(b.client, "pvc-1", &err), 0);
+		list = fake_nfs_list(b.nfs, NULL);
+		check_that(row, "nothing is left", strstr(list, "~") == NULL);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+CHECK_MAIN("note", .tests = {
+			   test_overlap,
+			   test_unused,
+			   test_claims,
+			   test_lost,
+			   test_killed,
+		   })

@@ -1,0 +1,895 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Whose directories are: volumes that meet, policies that a crash must not forget, and shares that fold
+ * case. Calls are cut off, and other calls come in between, at every single operation.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "store/volume_change.h"
+#include "store/directory.h"
+#include "store/owner.h"
+#include "store/users.h"
+#include "store/volume.h"
+#include "fake/nfs.h"
+#include "store/layout.h"
+#include "check_util.h"
+
+struct volume {
+	const char *key;
+	const char *dir;
+	const char *claim; /* NULL: none */
+	const char *existing; /* NULL: not given */
+	const char *on_delete; /* NULL: delete */
+};
+
+#define PLAIN(name)                                                                                \
+	{                                                                                          \
+		name, name, NULL, NULL, NULL                                                       \
+	}
+#define CLASS(name, dir)                                                                           \
+	{                                                                                          \
+		name, dir, VOLUME_CLAIM_EXCLUSIVE, NULL, NULL                                      \
+	} /* variables in the subDir */
+#define CONSTANT(name, dir)                                                                        \
+	{                                                                                          \
+		name, dir, NULL, NULL, NULL                                                        \
+	}
+#define ADOPT(name, dir)                                                                           \
+	{                                                                                          \
+		name, dir, NULL, "adopt", NULL                                                     \
+	}
+
+static void describe(const struct volume *v, struct record *rec)
+{
+	bool own = strcmp(v->key, v->dir) == 0;
+	char id[256];
+
+	*rec = (struct record){ .n = 0 };
+	(void)snprintf(id, sizeof(id), "fake#share#%s#%s#%s", v->dir, own ? "" : v->key,
+		       v->on_delete != NULL ? v->on_delete : "");
+	ck_assert(record_set(rec, VOLUME_KEY_NAME, v->key) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_ID, id) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_DIR, v->dir) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_SIZE, "0") == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_MODE, "0000") == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_ON_DELETE,
+			     v->on_delete != NULL ? v->on_delete : "delete") == 0);
+	if (v->existing != NULL)
+		ck_assert(record_set(rec, VOLUME_KEY_EXISTING, v->existing) == 0);
+	if (v->claim != NULL)
+		ck_assert(record_set(rec, VOLUME_KEY_CLAIM, v->claim) == 0);
+}
+
+static int create(struct fake_nfs *f, const struct volume *v, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 };
+
+	describe(v, &rec);
+	error_clear(err);
+	return volume_create(c, v->key, &rec, NULL, NULL, err);
+}
+
+static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool replace_archive,
+		     struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	const struct volume_disposal how = { .policy = ON_DELETE_DELETE,
+					     .replace_archive = replace_archive };
+	cleanup_record struct record rec = { .n = 0 };
+	bool trashed;
+	int r;
+
+	id.server = strdup("fake");
+	id.share = strdup("share");
+	id.subdir = strdup(dir);
+	id.uuid = strdup(strcmp(key, dir) == 0 ? "" : key);
+	id.on_delete = strdup("");
+	error_clear(err);
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_delete(c, &id, &rec, &how, &trashed, err);
+}
+
+static int delete (struct fake_nfs *f, const struct volume *v, struct error *err)
+{
+	return delete_by(f, v->key, v->dir, false, err);
+}
+
+static bool is_there(struct fake_nfs *f, const char *path)
+{
+	return fake_nfs_type(f, path) != NFS_TYPE_UNKNOWN;
+}
+
+static bool has_record(struct fake_nfs *f, const char *key)
+{
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), ".csi-nfs/volumes/%s", key);
+	return is_there(f, path);
+}
+
+static void put_file(struct fake_nfs *f, const char *dir)
+{
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/file", dir);
+	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+}
+
+static bool has_file(struct fake_nfs *f, const char *dir)
+{
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/file", dir);
+	return is_there(f, path);
+}
+
+/* -------- volumes that meet -------- */
+
+static const struct meeting {
+	const char *name;
+	struct volume first, second;
+	bool allowed;
+} meetings[] = {
+	{ "two claims, one directory", CLASS("pvc-1", "a-b-c"), CLASS("pvc-2", "a-b-c"), false },
+	{ "one in the other", CLASS("pvc-1", "a"), CLASS("pvc-2", "a/b"), false },
+	{ "deep in the other", CLASS("pvc-1", "a"), CLASS("pvc-2", "a/b/c/d"), false },
+	{ "one around the other", CLASS("pvc-1", "a/b"), CLASS("pvc-2", "a"), false },
+	{ "beside the other", CLASS("pvc-1", "a/b"), CLASS("pvc-2", "a/c"), true },
+	{ "another's beginning", CLASS("pvc-1", "a/b"), CLASS("pvc-2", "a/bc"), true },
+	{ "a key, first", PLAIN("pvc-1"), CLASS("pvc-2", "pvc-1"), false },
+	{ "a key, last", CLASS("pvc-2", "pvc-1"), PLAIN("pvc-1"), false },
+	{ "in a key", PLAIN("pvc-1"), CLASS("pvc-2", "pvc-1/x"), false },
+	{ "a key around", CLASS("pvc-2", "pvc-1/x"), PLAIN("pvc-1"), false },
+	{ "a key that was adopted", CONSTANT("pvc-2", "pvc-1"), PLAIN("pvc-1"), false },
+	{ "constant", CONSTANT("pvc-1", "shared"), CONSTANT("pvc-2", "shared"), true },
+	{ "constant in a claim's", CLASS("pvc-1", "a"), CONSTANT("pvc-2", "a/b"), true },
+	{ "claim in a constant one", CONSTANT("pvc-1", "a"), CLASS("pvc-2", "a/b"), false },
+	{ "claim of a constant one", CONSTANT("pvc-1", "a"), CLASS("pvc-2", "a"), false },
+	{ "adopting what is a claim's", CLASS("pvc-1", "a"), ADOPT("pvc-2", "a"), true },
+	{ "claim of an adopted one", ADOPT("pvc-1", "a"), CLASS("pvc-2", "a"), false },
+	{ "case makes the difference", CLASS("pvc-1", "Team/x"), CLASS("pvc-2", "team/x"), true },
+};
+
+START_TEST(test_meeting)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(meetings); i++) {
+		const struct meeting *m = &meetings[i];
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(m->name, "first", create(f, &m->first, &err), 0);
+		put_file(f, m->first.dir);
+		check_int(m->name, "second", create(f, &m->second, &err) == 0, m->allowed);
+		if (!m->allowed) {
+			check_error(m->name, &err, ERROR_FAILED_PRECONDITION, m->first.key);
+			check_error(m->name, &err, ERROR_FAILED_PRECONDITION, m->second.key);
+			check_that(m->name, "no record is left", !has_record(f, m->second.key));
+			check_int(m->name, "second again", create(f, &m->second, &err) == 0, 0);
+		}
+		check_int(m->name, "first again", create(f, &m->first, &err) == 0, 1);
+		check_int(m->name, "deletion of the second", delete (f, &m->second, &err), 0);
+		check_that(m->name, "the first has its data", has_file(f, m->first.dir));
+		check_int(m->name, "deletion of the first", delete (f, &m->first, &err), 0);
+		check_that(m->name, "nothing is left", !is_there(f, m->first.dir));
+		check_that(m->name, "no records", !has_record(f, m->first.key));
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* An unrecorded directory is taken, as csi-driver-nfs does, but for an archive. */
+START_TEST(test_unrecorded)
+{
+	static const struct volume claim = CLASS("pvc-1", "a/b");
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	put_file(f, "a/b");
+	check_int("unrecorded", "create", create(f, &claim, &err), 0);
+	check_that("unrecorded", "its data", has_file(f, "a/b"));
+	check_int("unrecorded", "delete", delete (f, &claim, &err), 0);
+	check_that("unrecorded", "gone", !is_there(f, "a/b"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Two that begin at once: the second's whole call comes in before each operation of the first. */
+struct intruder {
+	const struct volume *volume;
+	unsigned int before; /* operation of the first */
+	unsigned int seen;
+	bool inside;
+	int result;
+	enum error_code code;
+};
+
+static void intrude(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct error err = { .code = ERROR_OK };
+	struct intruder *x = data;
+
+	(void)op;
+	if (x->inside || ++x->seen != x->before)
+		return;
+	x->inside = true;
+	x->result = create(f, x->volume, &err);
+	x->code = err.code;
+	x->inside = false;
+}
+
+static bool race(const struct meeting *m, const struct volume *first, const struct volume *second,
+		 unsigned int before)
+{
+	struct intruder x = { .volume = second, .before = before, .result = 1 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	char row[128];
+	int r;
+
+	(void)snprintf(row, sizeof(row), "%s, %s comes before operation %u of %s", m->name,
+		       second->key, before, first->key);
+	fake_nfs_watch(f, intrude, &x);
+	r = create(f, first, &err);
+	fake_nfs_watch(f, NULL, NULL);
+	if (x.result > 0) {
+		fake_nfs_free(f);
+		return false; /* the first was done by then */
+	}
+	check_that(row, "not both succeed", r < 0 || x.result < 0);
+	if (r < 0)
+		check_that(row, "the first's code",
+			   err.code == ERROR_FAILED_PRECONDITION || err.code == ERROR_ABORTED ||
+				   err.code == ERROR_UNAVAILABLE || r == -ESTALE);
+	if (x.result < 0)
+		check_int(row, "the second's code", x.code, ERROR_FAILED_PRECONDITION);
+	if (r == 0)
+		check_int(row, "the first is there", is_there(f, first->dir), 1);
+	if (x.result == 0)
+		check_int(row, "the second is there", is_there(f, second->dir), 1);
+	/* Who comes again after both have failed gets it. */
+	if (r < 0 && x.result < 0)
+		check_int(row, "again", create(f, first, &err), 0);
+	fake_nfs_free(f);
+	return true;
+}
+
+START_TEST(test_race)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(meetings); i++) {
+		const struct meeting *m = &meetings[i];
+		bool both = m->second.claim != NULL || strcmp(m->second.key, m->second.dir) == 0;
+		unsigned int n;
+
+		/* What may share does, in whatever order it comes. */
+		if (m->allowed || !both || m->first.claim == NULL)
+			continue;
+		for (n = 1; race(m, &m->first, &m->second, n); n++)
+			;
+		check_that(m->name, "there were some", n > 5);
+		for (n = 1; race(m, &m->second, &m->first, n); n++)
+			;
+	}
+}
+END_TEST
+
+/* -------- policies and crashes -------- */
+
+static const struct volume refusing = { "pvc-1", "a/b", VOLUME_CLAIM_SHARED, "refuse", NULL };
+static const struct volume refusing_plain = { "pvc-1", "pvc-1", VOLUME_CLAIM_EXCLUSIVE, "refuse",
+					      NULL };
+static const struct volume requiring = { "pvc-1", "a/b", VOLUME_CLAIM_SHARED, "require", NULL };
+
+START_TEST(test_policies)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("require", "without", create(f, &requiring, &err) < 0, 1);
+	check_error("require", &err, ERROR_FAILED_PRECONDITION, "require");
+	check_that("require", "no record", !has_record(f, "pvc-1"));
+	put_file(f, "a/b");
+	check_int("require", "with", create(f, &requiring, &err), 0);
+	check_int("require", "again", create(f, &requiring, &err), 0);
+	fake_nfs_remove(f, "a");
+	check_int("require", "again, and it has gone", create(f, &requiring, &err) < 0, 1);
+	check_error("require", &err, ERROR_FAILED_PRECONDITION, "require");
+	check_that("require", "none is made", !is_there(f, "a"));
+	put_file(f, "a/b");
+	check_int("require", "with another", create(f, &requiring, &err), 0);
+	check_int("require", "delete", delete (f, &requiring, &err), 0);
+	check_that("require", "gone", !is_there(f, "a/b"));
+	put_file(f, "a/b");
+	check_int("refuse", "with", create(f, &refusing, &err) < 0, 1);
+	check_error("refuse", &err, ERROR_FAILED_PRECONDITION, "a/b");
+	check_that("refuse", "no record", !has_record(f, "pvc-1"));
+	fake_nfs_remove(f, "a/b");
+	fake_nfs_put(f, "a/b", NFS_TYPE_DIRECTORY, NULL);
+	check_int("refuse", "with an empty one", create(f, &refusing, &err) < 0, 1);
+	fake_nfs_remove(f, "a");
+	check_int("refuse", "without", create(f, &refusing, &err), 0);
+	check_int("refuse", "mode", fake_nfs_mode(f, "a/b"), 0755);
+	check_int("refuse", "again", create(f, &refusing, &err), 0);
+	check_int("refuse", "delete", delete (f, &refusing, &err), 0);
+	check_that("refuse", "gone", !is_there(f, "a"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/*
+ * The call is cut off at operation n. Then a stranger makes the directory, unless it is there. Whatever comes
+ * after, the stranger's data stays: the retry is refused, and a deletion leaves it alone.
+ */
+static bool cut_off(const char *name, const struct volume *v, unsigned int n, bool after, bool retry)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	bool stranger;
+	char row[128];
+	int r;
+
+	(void)snprintf(row, sizeof(row), "%s, cut off %s operation %u%s", name,
+		       after ? "after" : "before", n, retry ? ", tried again" : "");
+	fake_nfs_fail(f, &failure);
+	r = create(f, v, &err);
+	fake_nfs_fail(f, NULL);
+	if (r == 0) {
+		fake_nfs_free(f);
+		return false;
+	}
+	stranger = !is_there(f, v->dir);
+	if (stranger)
+		put_file(f, v->dir);
+	if (retry) {
+		r = create(f, v, &err);
+		check_int(row, "the retry succeeds", r == 0, !stranger);
+		if (r < 0)
+			check_error(row, &err, ERROR_FAILED_PRECONDITION, v->dir);
+	}
+	/* An id that leads to no record is csi-driver-nfs's, and was never handed out by this driver. */
+	if (has_record(f, v->key))
+		check_int(row, "delete", delete (f, v, &err), 0);
+	check_int(row, "what is there", has_file(f, v->dir), stranger);
+	check_int(row, "the directory", is_there(f, v->dir), stranger);
+	check_that(row, "no record", !has_record(f, v->key));
+	fake_nfs_free(f);
+	return true;
+}
+
+static void cut_off_everywhere(const char *name, const struct volume *v)
+{
+	unsigned int n, i;
+
+	for (i = 0; i < 4; i++) {
+		for (n = 1; cut_off(name, v, n, i & 1, i & 2); n++)
+			;
+		check_that(name, "there was something to cut off", n > 5);
+	}
+}
+
+START_TEST(test_refuse_is_not_forgotten)
+{
+	cut_off_everywhere("refuse", &refusing);
+	cut_off_everywhere("refuse, named by default", &refusing_plain);
+}
+END_TEST
+
+/*
+ * A directory that was there, and one that is there no more: a retry makes none, and what a deletion takes was
+ * decided on before.
+ */
+static bool cut_off_requiring(unsigned int n, bool after)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	bool decided = false;
+	char row[64], *list;
+	int r;
+
+	(void)snprintf(row, sizeof(row), "cut off %s operation %u", after ? "after" : "before", n);
+	put_file(f, "a/b");
+	fake_nfs_fail(f, &failure);
+	r = create(f, &requiring, &err);
+	fake_nfs_fail(f, NULL);
+	if (has_record(f, "pvc-1")) {
+		struct nfs_client *c = fake_nfs_connect(f);
+		cleanup_volume_id struct volume_id id = { .server = NULL };
+		cleanup_record struct record rec = { .n = 0 };
+
+		check_int(row, "id", volume_id_parse(&id, "fake#share#a/b#pvc-1#"), 0);
+		check_int(row, "record", volume_read(c, &id, &rec, &err), 0);
+		decided = !owner_is_open(&rec);
+		nfs_client_free(c);
+		check_int(row, "delete", delete (f, &requiring, &err), 0);
+		check_int(row, "what stays", has_file(f, "a/b"), !decided);
+	}
+	fake_nfs_remove(f, "a");
+	list = fake_nfs_list(f, ".csi-nfs");
+	check_int(row, "a directory is made", create(f, &requiring, &err) == 0, 0);
+	check_error(row, &err, ERROR_FAILED_PRECONDITION, "require");
+	check_str(row, "what is there", list, "");
+	free(list);
+	fake_nfs_free(f);
+	return r < 0;
+}
+
+START_TEST(test_require_is_not_forgotten)
+{
+	unsigned int n, after;
+
+	for (after = 0; after < 2; after++) {
+		for (n = 1; cut_off_requiring(n, after != 0); n++)
+			;
+		check_that("require", "there was something to cut off", n > 5);
+	}
+}
+END_TEST
+
+/* A retry of require after a crash makes no directory. */
+START_TEST(test_require_again)
+{
+	const struct fake_failure failure = { .nth = 6, .error = -ECONNABORTED };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_fail(f, &failure);
+	check_int("require again", "first", create(f, &requiring, &err), -ECONNABORTED);
+	fake_nfs_fail(f, NULL);
+	check_that("require again", "there is a record", has_record(f, "pvc-1"));
+	check_int("require again", "second", create(f, &requiring, &err) == 0, 0);
+	check_that("require again", "no directory", !is_there(f, "a/b"));
+	check_that("require again", "no record", !has_record(f, "pvc-1"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/*
+ * A claim that is refused, and whose call ends before its record is gone: when the owner's volume is deleted,
+ * its directory goes, and the claim that is tried again finds nothing of it.
+ */
+START_TEST(test_refused_claim_waits)
+{
+	static const struct volume owner = CLASS("pvc-1", "a-b-c"), late = CLASS("pvc-2", "a-b-c");
+	unsigned int n;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		bool cut;
+
+		check_int("late", "owner", create(f, &owner, &err), 0);
+		put_file(f, owner.dir);
+		fake_nfs_fail(f, &failure);
+		check_that("late", "it is refused", create(f, &late, &err) < 0);
+		cut = err.code != ERROR_FAILED_PRECONDITION;
+		fake_nfs_fail(f, NULL);
+		check_int("late", "owner again", create(f, &owner, &err), 0);
+		check_int("late", "deletion of the owner's", delete (f, &owner, &err), 0);
+		check_that("late", "the data is gone", !has_file(f, owner.dir));
+		check_int("late", "tried again", create(f, &late, &err), 0);
+		check_that("late", "it is empty", !has_file(f, late.dir));
+		fake_nfs_free(f);
+		if (!cut)
+			break;
+	}
+	check_that("late", "there was something to cut off", n > 5);
+}
+END_TEST
+
+/* -------- archives -------- */
+
+START_TEST(test_archive_spares_others)
+{
+	static const struct volume old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL,
+					   "archive" };
+	static const struct volume lives[] = {
+		CLASS("pvc-2", "archived-shop/data"),
+		CLASS("pvc-2", "archived-shop"),
+		CLASS("pvc-2", "archived-shop/data/deep"),
+		PLAIN("archived-shop"),
+	};
+	size_t i, replace;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(lives); i++) {
+		const struct volume *live = &lives[i / 2];
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *list = NULL;
+
+		replace = i % 2;
+		check_int(live->dir, "old", create(f, &old, &err), 0);
+		put_file(f, old.dir);
+		check_int(live->dir, "live", create(f, live, &err), 0);
+		put_file(f, live->dir);
+		check_int(live->dir, "delete", delete_by(f, old.key, old.dir, replace, &err), 0);
+		check_that(live->dir, "the live volume has its data", has_file(f, live->dir));
+		list = fake_nfs_list(f, live->dir);
+		check_that(live->dir, "the old one is archived elsewhere",
+			   strstr(list, "archived-shop.2") != NULL &&
+				   strstr(list, "/data/file") != NULL);
+		check_int(live->dir, "delete", delete (f, live, &err), 0);
+		check_that(live->dir, "the live volume is gone", !has_file(f, live->dir));
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* What was archived does not become another volume's by its name. */
+START_TEST(test_archive_is_not_adopted)
+{
+	static const struct volume old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL,
+					   "archive" };
+	static const struct volume late = CLASS("pvc-2", "archived-shop/data");
+	static const struct volume adopter = ADOPT("pvc-3", "archived-shop/data");
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("archive", "old", create(f, &old, &err), 0);
+	put_file(f, old.dir);
+	check_int("archive", "delete", delete (f, &old, &err), 0);
+	check_int("archive", "adopted", create(f, &late, &err) == 0, 0);
+	check_error("archive", &err, ERROR_FAILED_PRECONDITION, "archive");
+	check_that("archive", "stays", has_file(f, "archived-shop/data"));
+	check_int("archive", "adopted on purpose", create(f, &adopter, &err), 0);
+	check_that("archive", "stays", has_file(f, "archived-shop/data"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* A parent that a volume has made its own is not removed with the last volume in it. */
+START_TEST(test_parent_became_a_volume)
+{
+	static const struct volume inner = CONSTANT("pvc-1", "a/b"), outer = CONSTANT("pvc-2", "a");
+	static const struct volume again = CONSTANT("pvc-3", "a/x");
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("parent", "inner", create(f, &inner, &err), 0);
+	check_int("parent", "outer", create(f, &outer, &err), 0);
+	check_int("parent", "delete inner", delete (f, &inner, &err), 0);
+	fake_nfs_remove(f, "a/b");
+	fake_nfs_put(f, "a/x", NFS_TYPE_SYMLINK, "nowhere");
+	check_int("parent", "one that fails", create(f, &again, &err) == 0, 0);
+	fake_nfs_remove(f, "a/x");
+	check_that("parent", "outer is there", is_there(f, "a"));
+	fake_nfs_put(f, "a/x", NFS_TYPE_FILE, NULL);
+	check_int("parent", "one that fails", create(f, &again, &err) == 0, 0);
+	check_that("parent", "outer is there", is_there(f, "a"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- shares that fold case -------- */
+
+static struct fake_nfs *folding(void)
+{
+	const struct fake_habits habits = { .folds = true };
+	struct fake_nfs *f = fake_nfs_new();
+
+	fake_nfs_habits(f, &habits);
+	return f;
+}
+
+START_TEST(test_folded_directories)
+{
+	static const struct {
+		struct volume first, second;
+		bool allowed;
+	} rows[] = {
+		{ CLASS("pvc-1", "Team/x"), CLASS("pvc-2", "team/x"), false },
+		{ CLASS("pvc-1", "Team"), CLASS("pvc-2", "team/x"), false },
+		{ CLASS("pvc-1", "team/x"), CLASS("pvc-2", "TEAM"), false },
+		{ PLAIN("Team"), CLASS("pvc-2", "team/x"), false },
+		{ CLASS("pvc-2", "team/x"), PLAIN("Team"), false },
+		{ CONSTANT("pvc-1", "Team/x"), CONSTANT("pvc-2", "team/x"), true },
+		{ CONSTANT("pvc-1", "Team"), CONSTANT("pvc-2", "team/x"), true },
+		{ PLAIN("Team"), CONSTANT("pvc-2", "team"), true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct volume *first = &rows[i].first, *second = &rows[i].second;
+		struct fake_nfs *f = folding();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(first->dir, "first", create(f, first, &err), 0);
+		put_file(f, first->dir);
+		check_int(second->dir, "second", create(f, second, &err) == 0, rows[i].allowed);
+		check_int(second->dir, "delete the second", delete (f, second, &err), 0);
+		check_that(second->dir, "the first has its data", has_file(f, first->dir));
+		check_int(first->dir, "first again", create(f, first, &err), 0);
+		check_int(first->dir, "delete the first", delete (f, first, &err), 0);
+		check_that(first->dir, "all is gone", !is_there(f, first->dir));
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* One record under two keys: it is the one's whose name is in it. */
+START_TEST(test_folded_keys)
+{
+	static const struct volume big = PLAIN("PVC-1"), small = PLAIN("pvc-1");
+	static const struct volume big_named = CLASS("PVC-1", "team/x"),
+				   other = CLASS("pvc-1", "team/y");
+	struct fake_nfs *f = folding();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("keys", "first", create(f, &big, &err), 0);
+	put_file(f, "PVC-1");
+	check_int("keys", "second", create(f, &small, &err) == 0, 0);
+	check_error("keys", &err, ERROR_ALREADY_EXISTS, "pvc-1");
+	check_int("keys", "delete the second", delete (f, &small, &err), 0);
+	check_that("keys", "the first has its data", has_file(f, "PVC-1"));
+	check_that("keys", "the first has its record", has_record(f, "PVC-1"));
+	check_int("keys", "delete the first", delete (f, &big, &err), 0);
+	check_that("keys", "no record", !has_record(f, "PVC-1"));
+	check_int("named", "first", create(f, &big_named, &err), 0);
+	put_file(f, "team/x");
+	check_int("named", "second", create(f, &other, &err) == 0, 0);
+	check_int("named", "delete the second", delete_by(f, "pvc-1", "team/x", false, &err), 0);
+	check_that("named", "the first has its data", has_file(f, "team/x"));
+	check_that("named", "and its note", is_there(f, ".csi-nfs/users/team%2Fx/PVC-1"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* By whatever name, the driver's own folder is no volume's, nor is anything in it. */
+START_TEST(test_own_folder)
+{
+	static const char *const paths[] = { ".CSI-NFS", ".Csi-nfs/volumes", ".csi-NFS/x/y" };
+	struct fake_nfs *f = folding();
+	struct nfs_client *c = fake_nfs_connect(f);
+	static const struct volume v = PLAIN("pvc-1");
+	struct error err = { .code = ERROR_OK };
+	size_t i;
+
+	check_int("own", "create", create(f, &v, &err), 0);
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		const struct volume bad = CLASS("pvc-2", paths[i]);
+		struct directory_place place;
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+
+		error_clear(&err);
+		check_that(paths[i], "found",
+			   directory_find(c, paths[i], &place, &handle, &attr, &err) < 0);
+		check_error(paths[i], &err, ERROR_FAILED_PRECONDITION, ".csi-nfs");
+		check_that(paths[i], "create", create(f, &bad, &err) < 0);
+		if (strcmp(paths[i], ".csi-NFS/x/y") != 0)
+			check_that(paths[i], "delete",
+				   delete_by(f, "pvc-2", paths[i], false, &err) < 0);
+		check_that(paths[i], "the record is there", has_record(f, "pvc-1"));
+	}
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* A record that somebody has copied speaks for nobody. */
+START_TEST(test_copied_record)
+{
+	static const struct volume good = PLAIN("pvc-1"), bad = PLAIN("pvc-2");
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("copied", "create", create(f, &good, &err), 0);
+	put_file(f, "pvc-1");
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-2", NFS_TYPE_SYMLINK,
+		     "v=1;name=pvc-1;id=fake%23share%23pvc-1%23%23;dir=pvc-1;size=0;mode=0000");
+	check_that("copied", "delete", delete (f, &bad, &err) < 0);
+	check_error("copied", &err, ERROR_FAILED_PRECONDITION, "pvc-1");
+	check_that("copied", "create", create(f, &bad, &err) < 0);
+	check_that("copied", "the data is there", has_file(f, "pvc-1"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* What a damaged record may own stays. */
+START_TEST(test_damaged_record)
+{
+	static const struct volume inner = CLASS("pvc-1", "ns/data"), outer = CONSTANT("pvc-2", "ns");
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("damaged", "inner", create(f, &inner, &err), 0);
+	put_file(f, "ns/data");
+	check_int("damaged", "outer", create(f, &outer, &err), 0);
+	fake_nfs_remove(f, ".csi-nfs/volumes/pvc-1");
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+		     "v=1;parts=2;hash=0123456789abcdef");
+	check_that("damaged", "delete", delete (f, &outer, &err) < 0);
+	check_error("damaged", &err, ERROR_FAILED_PRECONDITION, "pvc-1");
+	check_that("damaged", "the data is there", has_file(f, "ns/data"));
+	check_that("damaged", "the record is there", has_record(f, "pvc-2"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Ids without a record lead to what has one: it stays. */
+START_TEST(test_foreign_ids)
+{
+	static const struct volume inner = CLASS("pvc-1", "ns/data"), plain = PLAIN("pvc-2");
+	static const char *const paths[] = { "ns",      "ns/data", "ns/data/x", "pvc-2",
+					     "pvc-2/x", "snap-1",  "snap-1/x" };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	size_t i;
+
+	check_int("foreign", "inner", create(f, &inner, &err), 0);
+	check_int("foreign", "plain", create(f, &plain, &err), 0);
+	put_file(f, "ns/data/x");
+	put_file(f, "pvc-2/x");
+	put_file(f, "snap-1/x");
+	fake_nfs_put(f, ".csi-nfs/snapshots/snap-1", NFS_TYPE_SYMLINK, "v=1;name=snap-1");
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		check_int(paths[i], "delete", delete_by(f, "foreign", paths[i], false, &err), 0);
+		check_that(paths[i], "all is there",
+			   has_file(f, "ns/data/x") && has_file(f, "pvc-2/x") &&
+				   has_file(f, "snap-1/x"));
+	}
+	check_int("foreign", "its own", delete_by(f, "foreign", "nobody", false, &err), 0);
+	put_file(f, "nobody");
+	check_int("foreign", "its own", delete_by(f, "foreign", "nobody", false, &err), 0);
+	check_that("foreign", "its own is gone", !is_there(f, "nobody"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Many volumes in one folder: a new one, and a deletion, take as many operations as with few. */
+START_TEST(test_number_does_not_count)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	unsigned int few[2] = { 0 }, many[2] = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < 200; i++) {
+		char key[32], dir[48];
+		struct volume v = CLASS(key, dir);
+
+		(void)snprintf(key, sizeof(key), "pvc-%u", i);
+		(void)snprintf(dir, sizeof(dir), "team/claim-%u", i);
+		fake_nfs_fail(f, NULL);
+		check_int(key, "create", create(f, &v, &err), 0);
+		if (i == 3)
+			few[0] = fake_nfs_operations(f);
+		if (i == 199)
+			many[0] = fake_nfs_operations(f);
+		if (i != 3 && i != 199)
+			continue;
+		fake_nfs_fail(f, NULL);
+		check_int(key, "delete", delete (f, &v, &err), 0);
+		if (i == 3)
+			few[1] = fake_nfs_operations(f);
+		else
+			many[1] = fake_nfs_operations(f);
+	}
+	check_int("create", "operations", many[0], few[0]);
+	check_int("delete", "operations", many[1], few[1]);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/*
+ * A volume named by default costs three looks more than its record and its directory: for a snapshot there,
+ * for deletions before, and whether its record is still there after.
+ */
+START_TEST(test_plain_is_cheap)
+{
+	static const struct volume first = PLAIN("pvc-1"), second = PLAIN("pvc-2");
+	static const struct volume claim = CLASS("pvc-3", "a/b");
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 }, other = { .n = 0 };
+	struct error err = { .code = ERROR_OK };
+
+	check_int("cheap", "claim", create(f, &claim, &err), 0);
+	describe(&first, &rec);
+	check_int("cheap", "first", volume_create(c, first.key, &rec, NULL, NULL, &err), 0);
+	describe(&second, &other);
+	fake_nfs_fail(f, NULL); /* the client knows the folders now */
+	check_int("cheap", "second", volume_create(c, second.key, &other, NULL, NULL, &err), 0);
+	check_int("cheap", "operations", fake_nfs_operations(f), 5);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Expanding gives a volume of csi-driver-nfs a record: at no time is it overlooked by others. */
+START_TEST(test_expanded_foreign)
+{
+	static const struct volume claim = CLASS("pvc-2", "ns/data");
+	unsigned int n;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+		cleanup_volume_id struct volume_id id = { .server = NULL };
+		cleanup_record struct record rec = { .n = 0 };
+		struct error err = { .code = ERROR_OK };
+		bool recorded, cut;
+		int64_t size;
+
+		put_file(f, "ns/data");
+		check_int("foreign", "id", volume_id_parse(&id, "fake#share#ns/data#pvc-1#"), 0);
+		range.required_bytes = 10;
+		fake_nfs_fail(f, &failure);
+		cut = volume_expand(c, &id, &rec, &range, &size, &err) < 0;
+		fake_nfs_fail(f, NULL);
+		recorded = has_record(f, "pvc-1");
+		check_int("foreign", "a claim is refused", create(f, &claim, &err) < 0, recorded);
+		check_that("foreign", "the data is there", has_file(f, "ns/data"));
+		nfs_client_free(c);
+		fake_nfs_free(f);
+		if (!cut)
+			break;
+	}
+	check_that("foreign", "there was something to cut off", n > 5);
+}
+END_TEST
+
+/* -------- another file system -------- */
+
+START_TEST(test_inner_file_system)
+{
+	static const struct nfs_attr other = { .mode = 0755, .fsid = 7 };
+	static const struct volume rows[] = { CLASS("pvc-1", "inner/x"), CONSTANT("pvc-1", "inner"),
+					      CONSTANT("pvc-1", "inner/deep/x") };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		fake_nfs_put(f, "inner/deep", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_set(f, "inner", &other);
+		fake_nfs_set(f, "inner/deep", &other);
+		check_that(rows[i].dir, "create", create(f, &rows[i], &err) < 0);
+		check_error(rows[i].dir, &err, ERROR_FAILED_PRECONDITION, "as the share");
+		check_that(rows[i].dir, "no record", !has_record(f, "pvc-1"));
+		check_that(rows[i].dir, "nothing was made", !is_there(f, "inner/x"));
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+CHECK_MAIN("owner", .tests = {
+			    test_meeting,
+			    test_unrecorded,
+			    test_race,
+			    test_policies,
+			    test_refuse_is_not_forgotten,
+			    test_require_is_not_forgotten,
+			    test_require_again,
+			    test_refused_claim_waits,
+			    test_archive_spares_others,
+			    test_archive_is_not_adopted,
+			    test_parent_became_a_volume,
+			    test_folded_directories,
+			    test_folded_keys,
+			    test_own_folder,
+			    test_copied_record,
+			    test_damaged_record,
+			    test_foreign_ids,
+			    test_number_does_not_count,
+			    test_plain_is_cheap,
+			    test_expanded_foreign,
+			    test_inner_file_system,
+		    })

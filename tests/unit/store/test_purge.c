@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "fake/nfs.h"
+#include "store/layout.h"
+#include "tree/entry.h"
+#include "store/purge_share.h"
+#include "check_util.h"
+
+#define FILES 50
+#define TRASH NFS_STATE_DIR "/trash"
+#define PATIENCE_S 60
+#define STRANGER 4321
+#define POKE "poke" /* a server that is gone */
+#define DEAD "dead" /* one that keeps whoever asks it */
+
+/* By how much the monotonic clock is wrong: a purge that lasts has not to be waited for. */
+static _Atomic int64_t later_s;
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	int r = (int)syscall(SYS_clock_gettime, id, ts);
+
+	if (id == CLOCK_MONOTONIC)
+		ts->tv_sec += atomic_load(&later_s);
+	return r;
+}
+
+/* What the purger has said. */
+static struct {
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	unsigned int progress; /* reports while it went on */
+	unsigned int ends; /* and of attempts that were over */
+	uint64_t files, directories, ms;
+	unsigned int left_events; /* reports of what stays */
+	uint64_t failed, left;
+	char name[64], share[64];
+	struct error err;
+} said = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static void note(const struct purger_report *report)
+{
+	if (strcmp(report->export->server, POKE) == 0)
+		return;
+	pthread_mutex_lock(&said.lock);
+	if (report->event == PURGE_LEFT) {
+		said.left_events++;
+	} else if (report->event == PURGE_GOES_ON) {
+		said.progress++;
+		(void)snprintf(said.name, sizeof(said.name), "%s", report->name);
+	} else {
+		said.ends++;
+	}
+	(void)snprintf(said.share, sizeof(said.share), "%s", report->export->share);
+	said.files = report->files;
+	said.directories = report->directories;
+	said.failed = report->failed;
+	said.left = report->left;
+	said.ms = report->ms;
+	if (report->err != NULL)
+		said.err = *report->err;
+	pthread_cond_signal(&said.changed);
+	pthread_mutex_unlock(&said.lock);
+}
+
+/* Purges the share until the first attempt is over. */
+static void purge(const char *row, struct fake_nfs *f)
+{
+	char server[] = "fake", share[] = "/share";
+	struct nfs_export e = { .server = server, .share = share };
+	struct timespec until;
+	struct nfs_pool *pool;
+	struct purger *p;
+
+	nfs_export_set_own(&e);
+	said.progress = said.ends = 0;
+	error_clear(&said.err);
+	fake_nfs_serve(f);
+	ck_assert(nfs_pool_new(&pool, fake_nfs_connect_fn, 0) == 0);
+	ck_assert(purger_new(&p, pool, note) == 0);
+	ck_assert(purger_add(p, &e) == 0);
+	(void)clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
+	pthread_mutex_lock(&said.lock);
+	while (said.ends == 0)
+		if (pthread_cond_timedwait(&said.changed, &said.lock, &until) == ETIMEDOUT)
+			break;
+	pthread_mutex_unlock(&said.lock);
+	purger_free(p);
+	nfs_pool_free(pool);
+	check_int(row, "ends", said.ends, 1);
+	check_str(row, "share", said.share, "/share");
+	check_that(row, "time", said.ms > 0);
+}
+
+static struct fake_nfs *share_new(void)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	unsigned int i;
+
+	for (i = 0; i < FILES; i++) {
+		char path[64];
+
+		(void)snprintf(path, sizeof(path), TRASH "/gone.1.2.3/in/%u", i);
+		fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	}
+	return f;
+}
+
+START_TEST(test_done)
+{
+	struct fake_nfs *f = share_new();
+
+	purge("done", f);
+	check_int("done", "progress", said.progress, 0);
+	check_int("done", "files", said.files, FILES);
+	check_int("done", "directories", said.directories, 2);
+	check_int("done", "error", said.err.code, ERROR_OK);
+	fake_nfs_free(f);
+}
+END_TEST
+
+START_TEST(test_failed)
+{
+	const struct fake_failure failure = {
+		.nth = 1, .error = -EACCES, .all = true, .types = 1U << NFS_OP_RMDIR
+	};
+	struct fake_nfs *f = share_new();
+
+	fake_nfs_fail(f, &failure);
+	purge("failed", f);
+	check_int("failed", "files", said.files, FILES);
+	check_int("failed", "directories", said.directories, 0);
+	check_error("failed", &said.err, ERROR_PERMISSION_DENIED, "'in'");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Each removal of a file takes a second. */
+static void be_slow(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)f;
+	(void)data;
+	if (op->type == NFS_OP_REMOVE)
+		atomic_fetch_add(&later_s, 1);
+}
+
+START_TEST(test_progress)
+{
+	struct fake_nfs *f = share_new();
+
+	fake_nfs_watch(f, be_slow, NULL);
+	purge("progress", f);
+	check_int("progress", "reports", said.progress, FILES / TREE_REPORT_S);
+	check_str("progress", "name", said.name, "gone.1.2.3");
+	check_int("progress", "files", said.files, FILES);
+	check_int("progress", "seconds", said.ms / 1000, FILES);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- several attempts, shares and servers -------- */
+
+/* Who is at the dead server, and whether it lets them go. */
+static struct {
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	unsigned int inside, most;
+	bool open;
+} dead = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static int connect_fn(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
+{
+	if (strcmp(e->server, DEAD) == 0) {
+		pthread_mutex_lock(&dead.lock);
+		dead.inside++;
+		if (dead.inside > dead.most)
+			dead.most = dead.inside;
+		while (!dead.open)
+			(void)pthread_cond_wait(&dead.changed, &dead.lock);
+		dead.inside--;
+		pthread_mutex_unlock(&dead.lock);
+	}
+	if (strcmp(e->server, "fake") == 0)
+		return fake_nfs_connect_fn(ret, e, err);
+	return error_set(err, ERROR_UNAVAILABLE, "server '%s' is gone", e->server);
+}
+
+struct bench {
+	struct nfs_pool *pool;
+	struct purger *purger;
+};
+
+static void add(struct bench *b, const char *server_name, unsigned int share_number)
+{
+	char server[32], share[32];
+	struct nfs_export e = { .server = server, .share = share };
+
+	(void)snprintf(server, sizeof(server), "%s", server_name);
+	(void)snprintf(share, sizeof(share), "/share%u", share_number);
+	nfs_export_set_own(&e);
+	ck_assert(purger_add(b->purger, &e) == 0);
+}
+
+static void begin(struct bench *b, struct fake_nfs *f)
+{
+	said.progress = said.ends = said.left_events = 0;
+	error_clear(&said.err);
+	fake_nfs_serve(f);
+	ck_assert(nfs_pool_new(&b->pool, connect_fn, 0) == 0);
+	ck_assert(purger_new(&b->purger, b->pool, note) == 0);
+}
+
+static void end(struct bench *b, struct fake_nfs *f)
+{
+	purger_free(b->purger);
+	nfs_pool_free(b->pool);
+	fake_nfs_free(f);
+}
+
+/* Waits for it. The purger's clock may be far ahead of the one that wakes it: it is poked. */
+static bool comes(struct bench *b, struct fake_nfs *f, bool (*is_there)(struct fake_nfs *f))
+{
+	unsigned int i;
+
+	for (i = 0; i < PATIENCE_S * 50; i++) {
+		bool there;
+
+		pthread_mutex_lock(&said.lock);
+		there = is_there(f);
+		pthread_mutex_unlock(&said.lock);
+		if (there)
+			return true;
+		add(b, POKE, 0);
+		clock_sleep_ms(20);
+	}
+	return false;
+}
+
+/* Time for what should not come. */
+static void pause_a_little(struct bench *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < 15; i++) {
+		add(b, POKE, 0);
+		clock_sleep_ms(20);
+	}
+}
+
+static bool has_ended_once(struct fake_nfs *f)
+{
+	(void)f;
+	return said.ends >= 1;
+}
+
+static bool has_ended_twice(struct fake_nfs *f)
+{
+	(void)f;
+	return said.ends >= 2;
+}
+
+static void put_in_trash(struct fake_nfs *f, const char *key, unsigned int n, bool is_held)
+{
+	unsigned int i;
+
+	fake_nfs_put(f, TRASH, NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_set(f, TRASH, &(struct nfs_attr){ .mode = 0777 });
+	for (i = 0; i < n; i++) {
+		char path[64];
+
+		(void)snprintf(path, sizeof(path), TRASH "/%s-%03u.1.2.3/file", key, i);
+		fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+		*strrchr(path, '/') = '\0';
+		fake_nfs_set(f, path,
+			     &(struct nfs_attr){ .mode = is_held ? 0555 : 0777,
+						 .uid = is_held ? STRANGER : 0 });
+	}
+}
+
+static size_t entries_of(struct fake_nfs *f, const char *key)
+{
+	char *list = fake_nfs_list(f, NULL), *at;
+	char file[64];
+	size_t n = 0;
+
+	(void)snprintf(file, sizeof(file), "/trash/%s-", key);
+	for (at = strstr(list, file); at != NULL; at = strstr(at + 1, file))
+		n++;
+	free(list);
+	return n / 2; /* the directory, and the file in it */
+}
+
+#define HELD 300
+#define GONE 700
+
+/* However many there are that cannot be removed: all others are. */
+START_TEST(test_fair)
+{
+	const struct fake_habits habits = { .page = 100, .entries = FAKE_ENTRIES_FULL, .modes = true };
+	struct fake_nfs *f = fake_nfs_new();
+	struct bench b;
+
+	fake_nfs_habits(f, &habits);
+	fake_nfs_squash(f);
+	put_in_trash(f, "held", HELD, true);
+	put_in_trash(f, "gone", GONE, false);
+	begin(&b, f);
+	add(&b, "fake", 0);
+	check_that("fair", "the first attempt ends", comes(&b, f, has_ended_once));
+	check_int("fair", "gone", entries_of(f, "gone"), 0);
+	check_int("fair", "held", entries_of(f, "held"), HELD);
+	check_int("fair", "failed", said.failed, HELD);
+	check_int("fair", "left", said.left, HELD);
+	check_error("fair", &said.err, ERROR_PERMISSION_DENIED, "'file'");
+	/* They are tried again together, and not before their time, whatever else is asked for. */
+	add(&b, "fake", 0);
+	pause_a_little(&b);
+	check_int("fair", "attempts", said.ends, 1);
+	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S + 1);
+	check_that("fair", "the second attempt ends", comes(&b, f, has_ended_twice));
+	check_int("fair", "failed", said.failed, HELD);
+	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S + 1);
+	pause_a_little(&b);
+	check_int("fair", "attempts", said.ends, 2);
+	end(&b, f);
+}
+END_TEST
+
+/* More than are remembered: they hold up nobody, either. */
+START_TEST(test_more_than_remembered)
+{
+	const struct fake_habits habits = { .page = 100, .entries = FAKE_ENTRIES_FULL, .modes = true };
+	const unsigned int many = PURGE_STUCK_MAX + 50;
+	struct fake_nfs *f = fake_nfs_new();
+	struct bench b;
+
+	fake_nfs_habits(f, &habits);
+	fake_nfs_squash(f);
+	put_in_trash(f, "held", many, true);
+	put_in_trash(f, "gone", GONE, false);
+	begin(&b, f);
+	add(&b, "fake", 0);
+	check_that("many", "the first attempt ends", comes(&b, f, has_ended_once));
+	check_int("many", "gone", entries_of(f, "gone"), 0);
+	check_int("many", "failed", said.failed, many);
+	check_int("many", "left", said.left, many);
+	end(&b, f);
+}
+END_TEST
+
+static bool is_trash_empty(struct fake_nfs *f)
+{
+	return entries_of(f, "late") == 0;
+}
+
+/* What another process has put there is found. */
+START_TEST(test_looks_again)
+{
+	struct fake_nfs *f = share_new();
+	struct bench b;
+
+	begin(&b, f);
+	add(&b, "fake", 0);
+	check_that("again", "the first attempt ends", comes(&b, f, has_ended_once));
+	put_in_trash(f, "late", 10, false);
+	pause_a_little(&b);
+	check_int("again", "not yet", entries_of(f, "late"), 10);
+	atomic_fetch_add(&later_s, PURGE_IDLE_S + PURGE_IDLE_S / 4);
+	check_that("again", "found", comes(&b, f, is_trash_empty));
+	end(&b, f);
+}
+END_TEST
+
+static bool has_left(struct fake_nfs *f)
+{
+	(void)f;
+	return said.left_events > 0;
+}
+
+/* What is mounted in a deleted volume is told of once, and rarely looked at. */
+START_TEST(test_border)
+{
+	const struct fake_habits habits = { .page = 100, .entries = FAKE_ENTRIES_FULL };
+	struct fake_nfs *f = share_new();
+	struct bench b;
+	unsigned int i, operations;
+
+	fake_nfs_habits(f, &habits);
+	fake_nfs_put(f, TRASH "/gone.1.2.3/mounted/canary", NFS_TYPE_FILE, NULL);
+	fake_nfs_set(f, TRASH "/gone.1.2.3/mounted", &(struct nfs_attr){ .mode = 0755, .fsid = 2 });
+	begin(&b, f);
+	add(&b, "fake", 0);
+	check_that("border", "told", comes(&b, f, has_left));
+	check_that("border", "the first attempt ends", comes(&b, f, has_ended_once));
+	check_int("border", "left", said.left, 1);
+	check_int("border", "failed", said.failed, 0);
+	fake_nfs_fail(f, NULL); /* counts from here */
+	for (i = 0; i < 6; i++) {
+		atomic_fetch_add(&later_s, PURGE_IDLE_S + PURGE_IDLE_S / 4);
+		pause_a_little(&b);
+	}
+	operations = fake_nfs_operations(f);
+	check_that("border", "looks", operations >= 6 && operations <= 6 * 4);
+	for (i = 0; i < 6; i++) {
+		atomic_fetch_add(&later_s, PURGE_RETRY_BORDER_S);
+		pause_a_little(&b);
+	}
+	check_that("border", "tries", fake_nfs_operations(f) >= operations + 6 * 3);
+	check_int("border", "told", said.left_events, 1);
+	check_int("border", "canary", fake_nfs_type(f, TRASH "/gone.1.2.3/mounted/canary"),
+		  NFS_TYPE_FILE);
+	/* Unmounted, it goes. */
+	fake_nfs_set(f, TRASH "/gone.1.2.3/mounted", &(struct nfs_attr){ .mode = 0755, .fsid = 1 });
+	atomic_fetch_add(&later_s, PURGE_RETRY_BORDER_S + 1);
+	check_that("border", "the next attempt ends", comes(&b, f, has_ended_twice));
+	check_int("border", "tree", fake_nfs_type(f, TRASH "/gone.1.2.3"), NFS_TYPE_UNKNOWN);
+	end(&b, f);
+}
+END_TEST
+
+#define DEAD_SHARES 30
+
+/* A server that keeps whoever asks it keeps one thread, and no other server. */
+START_TEST(test_dead_server)
+{
+	struct fake_nfs *f = share_new();
+	struct bench b;
+	unsigned int i;
+
+	dead.most = 0;
+	dead.open = false;
+	begin(&b, f);
+	for (i = 0; i < DEAD_SHARES; i++)
+		add(&b, DEAD, i);
+	clock_sleep_ms(300);
+	add(&b, "fake", 0);
+	check_that("dead", "the other one is purged", comes(&b, f, has_ended_once));
+	check_int("dead", "files", said.files, FILES);
+	pthread_mutex_lock(&dead.lock);
+	check_int("dead", "threads", dead.most, 1);
+	dead.open = true;
+	pthread_cond_broadcast(&dead.changed);
+	pthread_mutex_unlock(&dead.lock);
+	end(&b, f);
+}
+END_TEST
+
+/* Somebody fills it faster than it is emptied. */
+static void refill(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	atomic_uint *n = data;
+	char path[64];
+	unsigned int i;
+
+	if (op->type != NFS_OP_REMOVE || atomic_load(n) > 5000)
+		return;
+	atomic_fetch_add(&later_s, 1);
+	for (i = 0; i < 2; i++) {
+		(void)snprintf(path, sizeof(path), TRASH "/endless-000.1.2.3/more-%u",
+			       atomic_fetch_add(n, 1));
+		fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	}
+}
+
+static bool is_rest_gone(struct fake_nfs *f)
+{
+	return entries_of(f, "other") == 0;
+}
+
+/* A directory without an end gets its turns, as others do. */
+START_TEST(test_turns)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	atomic_uint n = 0;
+	struct bench b;
+
+	put_in_trash(f, "endless", 1, false);
+	put_in_trash(f, "other", 20, false);
+	fake_nfs_watch(f, refill, &n);
+	begin(&b, f);
+	add(&b, "fake", 0);
+	check_that("turns", "others go", comes(&b, f, is_rest_gone));
+	check_that("turns", "and it is still being filled", atomic_load(&n) <= 5000);
+	check_that("turns", "it had its turn", atomic_load(&n) > PURGE_TURN_S / 2);
+	end(&b, f);
+}
+END_TEST
+
+CHECK_MAIN("tree/purge", .tests = {
+				 test_done,
+				 test_failed,
+				 test_progress,
+				 test_fair,
+				 test_more_than_remembered,
+				 test_looks_again,
+				 test_border,
+				 test_dead_server,
+				 test_turns,
+			 })

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Volumes that begin with the contents of another, where the server or the driver fails meanwhile. */
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "store/staging.h"
+#include "store/volume.h"
+#include "nfs/calls.h"
+#include "store/layout.h"
+#include "tree/copy.h"
+#include "tree_util.h"
+
+static const char *const paths[] = { "pvc-1", "a/b/pvc-1" };
+
+/* As csi/volume_source.c does it, on the client of the call. */
+static int fill(struct nfs_client *c, const char *name, void *data, struct error *err)
+{
+	struct tree_work tree = { .from = c, .to = c };
+	const struct nfs_handle *work;
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+	int r;
+
+	(void)data;
+	r = store_folder(c, STORE_WORK, true, &work, err);
+	if (r < 0)
+		return r;
+	r = nfs_lookup(c, &c->root, "tree", &handle, &attr);
+	if (r == 0)
+		r = nfs_stat(c, &handle, &attr);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking for the source");
+	return tree_copy(&tree, &handle, &attr, work, name, false, &made, err);
+}
+
+/* One CreateVolume, on a client of its own, as after a restart of the driver. */
+static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 };
+	bool trashed = false;
+	const struct volume_filler filler = { .fill = fill, .ret_trashed = &trashed };
+	int r;
+
+	ck_assert(record_set(&rec, VOLUME_KEY_NAME, "pvc-1") == 0);
+	ck_assert(record_set(&rec, VOLUME_KEY_DIR, path) == 0);
+	ck_assert(record_set(&rec, VOLUME_KEY_MODE, "2771") == 0);
+	ck_assert(record_set(&rec, VOLUME_KEY_ON_DELETE, "delete") == 0);
+	ck_assert(record_set(&rec, VOLUME_KEY_SOURCE, VOLUME_SOURCE_VOLUME "tree") == 0);
+	error_clear(err);
+	r = volume_create(c, "pvc-1", &rec, NULL, &filler, err);
+	if (r == 0)
+		check_that("create", "the record is complete", staging_is_ready(&rec));
+	else
+		check_that("create", "the error is reported", err->code != ERROR_OK);
+	if (ret_trashed != NULL)
+		*ret_trashed = *ret_trashed || trashed;
+	return r;
+}
+
+static int delete (struct fake_nfs *f, const char *path, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = strdup("fake"),
+						  .share = strdup("share"),
+						  .subdir = strdup(path),
+						  .uuid = strdup("pvc-1"),
+						  .on_delete = strdup("") };
+	const struct volume_disposal how = { .policy = ON_DELETE_DELETE };
+	cleanup_record struct record rec = { .n = 0 };
+	bool trashed;
+	int r;
+
+	error_clear(err);
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_delete(c, &id, &rec, &how, &trashed, err);
+}
+
+static struct fake_nfs *prepared(void)
+{
+	struct fake_nfs *f = fake_nfs_new();
+
+	tree_put(f);
+	return f;
+}
+
+/* All that the purger does not take. */
+static char *remains(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, ".csi-nfs/trash");
+	fake_nfs_remove(f, ".csi-nfs/work");
+	return fake_nfs_list(f, "tree");
+}
+
+static void check_volume(const char *row, struct fake_nfs *f, const char *path)
+{
+	check_int(row, "mode", fake_nfs_mode(f, path), 02771);
+	tree_mark(f, path, 0, 0);
+	tree_mark(f, "tree", 0, 0);
+	tree_check_same(row, f, "tree", f, path);
+}
+
+START_TEST(test_create)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		struct fake_nfs *f = prepared();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *before = NULL, *after = NULL;
+
+		check_int(paths[i], "create", create(f, paths[i], NULL, &err), 0);
+		before = fake_nfs_list(f, NULL);
+		check_int(paths[i], "again", create(f, paths[i], NULL, &err), 0);
+		after = fake_nfs_list(f, NULL);
+		check_str(paths[i], "what is there", after, before);
+		check_volume(paths[i], f, paths[i]);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* An empty directory gives way; what is in another one stays. */
+START_TEST(test_in_the_way)
+{
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *list = NULL;
+
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	check_int("full", "create", create(f, "pvc-1", NULL, &err) < 0, 1);
+	check_error("full", &err, ERROR_FAILED_PRECONDITION, "pvc-1");
+	list = remains(f);
+	check_str("full", "what is left", list,
+		  ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/volumes/\npvc-1/\npvc-1/file\n");
+	fake_nfs_remove(f, "pvc-1/file");
+	check_int("empty", "create", create(f, "pvc-1", NULL, &err), 0);
+	check_volume("empty", f, "pvc-1");
+	fake_nfs_free(f);
+}
+END_TEST
+
+static const struct way {
+	const char *name;
+	int error;
+	bool after;
+} ways[] = {
+	{ "input/output error", -EIO, false },
+	{ "input/output error after it took effect", -EIO, true },
+	{ "no space", -ENOSPC, false },
+	{ "no space after it took effect", -ENOSPC, true },
+	{ "refused", -EACCES, false },
+	{ "refused after it took effect", -EACCES, true },
+	{ "cut off", -ECONNABORTED, false },
+	{ "cut off after it took effect", -ECONNABORTED, true },
+};
+
+/* After a final code nobody comes back: nothing of the volume is left, but for what the purger takes. */
+static void check_undone(const char *row, struct fake_nfs *f, const char *path)
+{
+	cleanup_free char *list = NULL;
+	const char *p;
+
+	check_int(row, "the directory after a final error", fake_nfs_type(f, path), NFS_TYPE_UNKNOWN);
+	list = fake_nfs_list(f, "tree");
+	for (p = list; *p != '\0'; p += strcspn(p, "\n") + 1)
+		ck_assert_msg(p[strcspn(p, "\n") - 1] == '/' ||
+				      strncmp(p, ".csi-nfs/trash/", strlen(".csi-nfs/trash/")) == 0 ||
+				      strncmp(p, ".csi-nfs/work/", strlen(".csi-nfs/work/")) == 0,
+			      "%s: '%.*s' is left", row, (int)strcspn(p, "\n"), p);
+}
+
+/* The nth operation fails; the call is made again. False: there are fewer. */
+static bool fail_at(const struct way *way, const char *path, unsigned int n, const char *want)
+{
+	const struct fake_failure failure = { .nth = n, .error = way->error, .after = way->after };
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *list = NULL, *left = NULL;
+	bool trashed = false;
+	char row[128];
+	int r;
+
+	(void)snprintf(row, sizeof(row), "%s, %s, operation %u", path, way->name, n);
+	fake_nfs_fail(f, &failure);
+	r = create(f, path, &trashed, &err);
+	if (fake_nfs_operations(f) < n) {
+		check_int(row, "result", r, 0);
+		fake_nfs_free(f);
+		return false;
+	}
+	fake_nfs_fail(f, NULL);
+	if (r < 0 && error_is_final(err.code) && !way->after)
+		check_undone(row, f, path);
+	left = fake_nfs_list(f, "tree");
+	check_int(row, "there is something to purge", trashed,
+		  strstr(left, ".csi-nfs/trash/pvc-1") != NULL);
+	if (n % 2 == 0) {
+		/* The CO gives up instead. */
+		check_int(row, "delete", delete (f, path, &err), 0);
+		check_undone(row, f, path);
+		fake_nfs_free(f);
+		return true;
+	}
+	r = create(f, path, NULL, &err);
+	ck_assert_msg(r == 0, "%s: again: %s", row, err.msg);
+	list = remains(f);
+	check_str(row, "what is on the share", list, want);
+	check_volume(row, f, path);
+	fake_nfs_free(f);
+	return true;
+}
+
+START_TEST(test_failures)
+{
+	const struct way *way = &ways[_i];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		struct fake_nfs *f = prepared();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *want = NULL;
+		unsigned int n;
+
+		check_int("undisturbed", "result", create(f, paths[i], NULL, &err), 0);
+		want = remains(f);
+		fake_nfs_free(f);
+		for (n = 1; fail_at(way, paths[i], n, want); n++)
+			;
+		check_that(way->name, "there were operations", n > 80);
+	}
+}
+END_TEST
+
+CHECK_MAIN("build", .tests = { test_create, test_in_the_way },
+	   .loops = { { test_failures, ARRAY_SIZE(ways) } })

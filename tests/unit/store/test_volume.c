@@ -1,0 +1,1034 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "store/directory.h"
+#include "store/volume.h"
+#include "fake/nfs.h"
+#include "store/layout.h"
+#include "check_util.h"
+
+/* What the driver leaves on a share without volumes. */
+#define FOLDERS ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/volumes/\n"
+
+struct volume {
+	const char *key;
+	const char *dir;
+	const char *on_delete;
+	const char *mode;
+	const char *size;
+	size_t extra; /* bytes of further parameters, to make the record long */
+	const char *claim; /* NULL: none */
+	const char *existing; /* NULL: not given */
+};
+
+static const struct volume flat = { "pvc-1", "pvc-1", "delete", "0000", "10", 0, NULL, NULL };
+static const struct volume nested = { "pvc-1", "a/b/c/d", "delete", "0770", "10", 0, NULL, NULL };
+static const struct volume archived = { "pvc-1", "a/b/d", "archive", "0000", "10", 0, NULL, NULL };
+static const struct volume wordy = { "pvc-1", "pvc-1", "delete", "0000", "10", 3500, NULL, NULL };
+static const struct volume claimed = {
+	"pvc-1", "a/b", "delete", "0770", "10", 0, VOLUME_CLAIM_EXCLUSIVE, NULL
+};
+static const struct volume claimed_archived = {
+	"pvc-1", "a/b", "archive", "0000", "10", 0, VOLUME_CLAIM_EXCLUSIVE, NULL
+};
+static const struct volume refusing = {
+	"pvc-1", "a/b", "delete", "0770", "10", 0, VOLUME_CLAIM_SHARED, "refuse"
+};
+static const struct volume refusing_long = {
+	"pvc-1", "pvc-1", "delete", "0000", "10", 3500, VOLUME_CLAIM_EXCLUSIVE, "refuse"
+};
+static const struct volume *const kinds[] = { &flat,    &nested,           &archived, &wordy,
+					      &claimed, &claimed_archived, &refusing, &refusing_long };
+static const char *const kind_names[] = { "flat",     "nested",
+					  "archived", "long record",
+					  "claimed",  "claimed and archived",
+					  "refusing", "refusing, long record" };
+
+static void describe(const struct volume *v, struct record *rec)
+{
+	cleanup_free char *extra = check_repeat("x", v->extra);
+
+	char id[1024];
+
+	(void)snprintf(id, sizeof(id), "fake#share#%s#%s#", v->dir,
+		       strcmp(v->key, v->dir) != 0 ? v->key : "");
+	*rec = (struct record){ .n = 0 };
+	ck_assert(record_set(rec, VOLUME_KEY_NAME, v->key) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_ID, id) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_DIR, v->dir) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_SIZE, v->size) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_MODE, v->mode) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_ON_DELETE, v->on_delete) == 0);
+	ck_assert(record_set(rec, VOLUME_CONTEXT_PREFIX "extra", extra) == 0);
+	if (v->claim != NULL)
+		ck_assert(record_set(rec, VOLUME_KEY_CLAIM, v->claim) == 0);
+	if (v->existing != NULL)
+		ck_assert(record_set(rec, VOLUME_KEY_EXISTING, v->existing) == 0);
+}
+
+/* One call, on a client of its own, as after a restart of the driver. */
+static int create(struct fake_nfs *f, const struct volume *v, int64_t required, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+	cleanup_record struct record rec = { .n = 0 };
+
+	range.required_bytes = required;
+	describe(v, &rec);
+	error_clear(err);
+	return volume_create(c, v->key, &rec, required != 0 ? &range : NULL, NULL, err);
+}
+
+static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid, const char *on_delete,
+		     enum volume_on_delete policy, bool *ret_trashed, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	const struct volume_disposal how = { .policy = policy };
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
+
+	id.server = strdup("fake");
+	id.share = strdup("share");
+	id.subdir = strdup(subdir);
+	id.uuid = strdup(uuid);
+	id.on_delete = strdup(on_delete);
+	error_clear(err);
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_delete(c, &id, &rec, &how, ret_trashed, err);
+}
+
+static int delete (struct fake_nfs *f, const struct volume *v, struct error *err)
+{
+	bool own = strcmp(v->key, v->dir) == 0, trashed;
+
+	return delete_as(f, v->dir, own ? "" : v->key,
+			 strcmp(v->on_delete, "delete") == 0 ? "" : v->on_delete, ON_DELETE_DELETE,
+			 &trashed, err);
+}
+
+static int find(struct fake_nfs *f, const struct volume *v, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
+
+	id.server = strdup("fake");
+	id.share = strdup("share");
+	id.subdir = strdup(v->dir);
+	id.uuid = strdup(v->key);
+	id.on_delete = strdup("");
+	error_clear(err);
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_find(c, &id, &rec, err);
+}
+
+static void check_share(const char *row, struct fake_nfs *f, const char *skip, const char *want)
+{
+	cleanup_free char *got = fake_nfs_list(f, skip);
+
+	check_str(row, "what is on the share", got, want);
+}
+
+START_TEST(test_life)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		const char *row = kind_names[i];
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(row, "find before", find(f, kinds[i], &err), -ENOENT);
+		check_error(row, &err, ERROR_NOT_FOUND, NULL);
+		check_share(row, f, NULL, "");
+		check_int(row, "create", create(f, kinds[i], 10, &err), 0);
+		check_int(row, "type", fake_nfs_type(f, kinds[i]->dir), NFS_TYPE_DIRECTORY);
+		check_int(row, "create again", create(f, kinds[i], 10, &err), 0);
+		check_int(row, "find", find(f, kinds[i], &err), 0);
+		check_int(row, "delete", delete (f, kinds[i], &err), 0);
+		check_int(row, "delete again", delete (f, kinds[i], &err), 0);
+		check_int(row, "find afterwards", find(f, kinds[i], &err), -ENOENT);
+		check_int(row, "type afterwards", fake_nfs_type(f, kinds[i]->dir), NFS_TYPE_UNKNOWN);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+START_TEST(test_left_behind)
+{
+	static const struct {
+		const char *name;
+		const struct volume *volume;
+		const char *left;
+	} rows[] = {
+		{ "flat", &flat, FOLDERS },
+		{ "nested", &nested,
+		  ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n" },
+		{ "archived", &archived,
+		  ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/parents/\n.csi-nfs/parents/archived-a\n"
+		  ".csi-nfs/parents/archived-a%2Fb\n"
+		  ".csi-nfs/users/\n.csi-nfs/volumes/\n"
+		  "archived-a/\narchived-a/b/\narchived-a/b/d/\n" },
+		{ "long record", &wordy, FOLDERS },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f, rows[i].volume, 0, &err), 0);
+		check_int(rows[i].name, "delete", delete (f, rows[i].volume, &err), 0);
+		check_share(rows[i].name, f, NULL, rows[i].left);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+START_TEST(test_already_exists)
+{
+	static const struct {
+		const char *name;
+		struct volume volume;
+		int64_t required;
+		const char *word; /* NULL: the same volume */
+	} rows[] = {
+		{ "the same", { "pvc-1", "pvc-1", "delete", "0000", "10", 0, NULL, NULL }, 10, NULL },
+		{ "smaller", { "pvc-1", "pvc-1", "delete", "0000", "5", 0, NULL, NULL }, 5, NULL },
+		{ "no size", { "pvc-1", "pvc-1", "delete", "0000", "0", 0, NULL, NULL }, 0, NULL },
+		{ "larger", { "pvc-1", "pvc-1", "delete", "0000", "11", 0, NULL, NULL }, 11, "size" },
+		{ "other directory",
+		  { "pvc-1", "a/b", "delete", "0000", "10", 0, NULL, NULL },
+		  10,
+		  "subDir" },
+		{ "other policy",
+		  { "pvc-1", "pvc-1", "retain", "0000", "10", 0, NULL, NULL },
+		  10,
+		  "onDelete" },
+		{ "other mode",
+		  { "pvc-1", "pvc-1", "delete", "0777", "10", 0, NULL, NULL },
+		  10,
+		  "mountPermissions" },
+		{ "other mode, long record",
+		  { "pvc-1", "pvc-1", "delete", "0777", "10", 2000, NULL, NULL },
+		  10,
+		  "mountPermissions" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		cleanup_free char *before = NULL;
+		struct error err = { .code = ERROR_OK };
+		bool same = rows[i].word == NULL;
+
+		check_int(rows[i].name, "first", create(f, &flat, 10, &err), 0);
+		before = fake_nfs_list(f, NULL);
+		check_int(rows[i].name, "second",
+			  create(f, &rows[i].volume, rows[i].required, &err), same ? 0 : -EEXIST);
+		check_error(rows[i].name, &err, same ? ERROR_OK : ERROR_ALREADY_EXISTS, rows[i].word);
+		check_share(rows[i].name, f, NULL, before);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* kubelet sets the setgid bit for fsGroup, and the CO may ask again for what it has. */
+START_TEST(test_special_bits_stay)
+{
+	static const struct {
+		const char *name, *asked;
+		uint32_t before, after;
+		bool bare; /* replies have no mode */
+	} rows[] = {
+		{ "setgid of kubelet", "0770", 02770, 02770, false },
+		{ "setgid, bare replies", "0770", 02770, 02770, true },
+		{ "other permissions", "0770", 03755, 03770, false },
+		{ "a special bit is asked for", "1777", 02770, 01777, false },
+		{ "none there", "0770", 0755, 0770, true },
+		{ "no mode is asked for", "0000", 02755, 02755, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct nfs_attr before = { .has_mode = true, .mode = rows[i].before };
+		const struct fake_habits habits = { .bare = rows[i].bare };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct volume v = flat;
+
+		v.mode = rows[i].asked;
+		fake_nfs_habits(f, &habits);
+		fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_set(f, "pvc-1", &before);
+		check_int(rows[i].name, "adopt", create(f, &v, 0, &err), 0);
+		check_int(rows[i].name, "adopted", fake_nfs_mode(f, "pvc-1"), rows[i].after);
+		fake_nfs_set(f, "pvc-1", &before);
+		check_int(rows[i].name, "again", create(f, &v, 0, &err), 0);
+		check_int(rows[i].name, "asked for again", fake_nfs_mode(f, "pvc-1"), rows[i].after);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+START_TEST(test_contents)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	cleanup_free char *trash = NULL;
+	struct error err = { .code = ERROR_OK };
+	bool trashed = false;
+
+	check_int("create", "result", create(f, &nested, 0, &err), 0);
+	check_int("create", "mode", fake_nfs_mode(f, "a/b/c/d"), 0770);
+	fake_nfs_put(f, "a/b/c/d/file", NFS_TYPE_FILE, NULL);
+	check_int("delete", "result",
+		  delete_as(f, "a/b/c/d", "pvc-1", "", ON_DELETE_DELETE, &trashed, &err), 0);
+	check_that("delete", "something is to be purged", trashed);
+	check_share("delete", f, ".csi-nfs", "");
+	trash = fake_nfs_list(f, NULL);
+	check_that("delete", "the file is in the trash",
+		   strstr(trash, ".csi-nfs/trash/d.") != NULL && strstr(trash, "/file\n") != NULL);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Which policy counts: the record's, the id's where there is no record, the default's last. */
+START_TEST(test_policy)
+{
+	static const struct {
+		const char *name;
+		const char *recorded; /* NULL: the volume has no record */
+		const char *in_id;
+		enum volume_on_delete fallback;
+		bool stays, archived;
+	} rows[] = {
+		{ "default delete", NULL, "", ON_DELETE_DELETE, false, false },
+		{ "default retain", NULL, "", ON_DELETE_RETAIN, true, false },
+		{ "default archive", NULL, "", ON_DELETE_ARCHIVE, false, true },
+		{ "id says retain", NULL, "Retain", ON_DELETE_DELETE, true, false },
+		{ "id says archive", NULL, "ARCHIVE", ON_DELETE_DELETE, false, true },
+		{ "id says nonsense", NULL, "later", ON_DELETE_RETAIN, true, false },
+		{ "record says delete", "delete", "retain", ON_DELETE_RETAIN, false, false },
+		{ "record says retain", "retain", "", ON_DELETE_DELETE, true, false },
+		{ "record says archive", "archive", "", ON_DELETE_DELETE, false, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct volume v = flat;
+		struct error err = { .code = ERROR_OK };
+		bool trashed;
+
+		if (rows[i].recorded != NULL) {
+			v.on_delete = rows[i].recorded;
+			check_int(rows[i].name, "create", create(f, &v, 0, &err), 0);
+		}
+		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+		check_int(rows[i].name, "delete",
+			  delete_as(f, "pvc-1", "", rows[i].in_id, rows[i].fallback, &trashed, &err),
+			  0);
+		check_int(rows[i].name, "still there",
+			  fake_nfs_type(f, "pvc-1/file") != NFS_TYPE_UNKNOWN, rows[i].stays);
+		check_int(rows[i].name, "archived",
+			  fake_nfs_type(f, "archived-pvc-1/file") != NFS_TYPE_UNKNOWN,
+			  rows[i].archived);
+		check_int(rows[i].name, "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
+			  NFS_TYPE_UNKNOWN);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Names that are taken, two and three times over: nothing that was archived is lost. */
+START_TEST(test_archive_collision)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct volume v = flat;
+	cleanup_free char *list = NULL;
+	struct error err = { .code = ERROR_OK };
+	const char *p;
+	size_t n = 0, i;
+
+	v.on_delete = "archive";
+	for (i = 0; i < 4; i++) {
+		check_int("collision", "create", create(f, &v, 0, &err), 0);
+		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+		check_int("collision", "delete", delete (f, &v, &err), 0);
+		check_int("collision", "delete again", delete (f, &v, &err), 0);
+	}
+	list = fake_nfs_list(f, ".csi-nfs");
+	for (p = strstr(list, "/file\n"); p != NULL; p = strstr(p + 1, "/file\n"))
+		n++;
+	check_int("collision", "archives", n, 4);
+	check_int("collision", "first name", fake_nfs_type(f, "archived-pvc-1/file"), NFS_TYPE_FILE);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* An empty directory that somebody else made counts as taken too: RENAME would replace it. */
+START_TEST(test_archive_empty_there)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct volume v = flat;
+	struct error err = { .code = ERROR_OK };
+
+	v.on_delete = "archive";
+	fake_nfs_put(f, "archived-pvc-1", NFS_TYPE_DIRECTORY, NULL);
+	check_int("empty", "create", create(f, &v, 0, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	check_int("empty", "delete", delete (f, &v, &err), 0);
+	check_int("empty", "still there", fake_nfs_type(f, "archived-pvc-1"), NFS_TYPE_DIRECTORY);
+	check_int("empty", "untouched", fake_nfs_type(f, "archived-pvc-1/file"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* "archived-" and a name of 250 bytes are more than a name may have. */
+START_TEST(test_archive_long_name)
+{
+	cleanup_free char *name = check_repeat("n", 250);
+	struct fake_nfs *f = fake_nfs_new();
+	struct volume v = { "pvc-1", name, "archive", "0000", "10", 0, NULL, NULL };
+	struct error err = { .code = ERROR_OK };
+
+	check_int("long name", "create", create(f, &v, 0, &err), 0);
+	fake_nfs_put(f, name, NFS_TYPE_DIRECTORY, NULL);
+	check_int("long name", "delete", delete (f, &v, &err), 0);
+	check_error("long name", &err, ERROR_OK, NULL);
+	check_int("long name", "gone", fake_nfs_type(f, name), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Parents go with the last volume in them, and only those that the driver made. */
+START_TEST(test_parents)
+{
+	static const struct volume first = { "pvc-1", "ns/team/one", "delete", "0000", "0",
+					     0,       NULL,          NULL };
+	static const struct volume second = { "pvc-2", "ns/team/two", "delete", "0000", "0",
+					      0,       NULL,          NULL };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_put(f, "ns", NFS_TYPE_DIRECTORY, NULL);
+	check_int("first", "create", create(f, &first, 0, &err), 0);
+	check_int("second", "create", create(f, &second, 0, &err), 0);
+	check_int("first", "delete", delete (f, &first, &err), 0);
+	check_share("first", f, ".csi-nfs", "ns/\nns/team/\nns/team/two/\n");
+	check_int("second", "delete", delete (f, &second, &err), 0);
+	check_share("second", f, ".csi-nfs", "ns/\n");
+	check_share("all", f, "ns",
+		    ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/parents/\n.csi-nfs/users/\n.csi-nfs/volumes/\n");
+	check_int("third", "create", create(f, &first, 0, &err), 0);
+	fake_nfs_put(f, "ns/team/of-somebody", NFS_TYPE_FILE, NULL);
+	check_int("third", "delete", delete (f, &first, &err), 0);
+	check_share("third", f, ".csi-nfs", "ns/\nns/team/\nns/team/of-somebody\n");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* What stands in the way is neither followed nor replaced, and nothing stays of the attempt. */
+START_TEST(test_in_the_way)
+{
+	static const struct {
+		const char *name;
+		const struct volume *volume;
+		const char *path;
+		enum nfs_type type;
+		const char *text;
+	} rows[] = {
+		{ "file", &flat, "pvc-1", NFS_TYPE_FILE, NULL },
+		{ "link", &flat, "pvc-1", NFS_TYPE_SYMLINK, "/etc" },
+		{ "link above", &nested, "a", NFS_TYPE_SYMLINK, "." },
+		{ "file above", &nested, "a", NFS_TYPE_FILE, NULL },
+		{ "file two above", &nested, "a/b", NFS_TYPE_FILE, NULL },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *before = NULL;
+
+		fake_nfs_put(f, rows[i].path, rows[i].type, rows[i].text);
+		before = fake_nfs_list(f, NULL);
+		check_that(rows[i].name, "create fails", create(f, rows[i].volume, 0, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_FAILED_PRECONDITION, rows[i].path);
+		check_share(rows[i].name, f, ".csi-nfs", before);
+		check_int(rows[i].name, "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
+			  NFS_TYPE_UNKNOWN);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A directory that was there, with what is in it and its mode, is adopted. */
+START_TEST(test_adopted)
+{
+	struct volume v = flat;
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	check_int("mode left", "create", create(f, &v, 0, &err), 0);
+	check_int("mode left", "mode", fake_nfs_mode(f, "pvc-1"), 0755);
+	check_int("mode left", "file", fake_nfs_type(f, "pvc-1/file"), NFS_TYPE_FILE);
+	check_int("mode left", "delete", delete (f, &v, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	v.mode = "2770";
+	check_int("mode set", "create", create(f, &v, 0, &err), 0);
+	check_int("mode set", "mode", fake_nfs_mode(f, "pvc-1"), 02770);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Records that somebody wrote or damaged lead nowhere. */
+START_TEST(test_bad_record)
+{
+	static const struct {
+		const char *name;
+		const char *text;
+	} rows[] = {
+		{ "way out", "v=1;name=pvc-1;dir=../../etc" },
+		{ "absolute", "v=1;name=pvc-1;dir=/etc" },
+		{ "the driver's folder", "v=1;name=pvc-1;dir=.csi-nfs/volumes" },
+		{ "no directory", "v=1;name=pvc-1" },
+		{ "empty directory", "v=1;name=pvc-1;dir=" },
+		{ "not a record", "/etc/passwd" },
+		{ "of a later version", "v=2;dir=pvc-1" },
+		{ "parts that are not there", "v=1;parts=2;hash=0123456789abcdef" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *before = NULL;
+
+		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+		fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK, rows[i].text);
+		before = fake_nfs_list(f, NULL);
+		check_that(rows[i].name, "delete fails", delete (f, &flat, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_FAILED_PRECONDITION, "pvc-1");
+		check_that(rows[i].name, "create fails", create(f, &flat, 0, &err) < 0);
+		check_that(rows[i].name, "find fails", find(f, &flat, &err) < 0);
+		check_share(rows[i].name, f, NULL, before);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+typedef int step_fn(struct fake_nfs *f, const struct volume *v, struct error *err);
+
+static int create_step(struct fake_nfs *f, const struct volume *v, struct error *err)
+{
+	return create(f, v, 0, err);
+}
+
+/* A share as it is before the step that is to be interrupted. */
+static struct fake_nfs *prepared(step_fn *step, const struct volume *v)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	if (step == delete) {
+		check_int("preparation", "create", create(f, v, 0, &err), 0);
+		fake_nfs_fail(f, NULL);
+	}
+	return f;
+}
+
+/* How many operations a step takes, and what is on the share after it. */
+static unsigned int undisturbed(step_fn *step, const struct volume *v, char **ret_list)
+{
+	struct fake_nfs *f = prepared(step, v);
+	struct error err = { .code = ERROR_OK };
+	unsigned int n;
+
+	check_int("undisturbed", "result", step(f, v, &err), 0);
+	n = fake_nfs_operations(f);
+	*ret_list = fake_nfs_list(f, NULL);
+	fake_nfs_free(f);
+	return n;
+}
+
+/* The connection breaks at operation n; the call is made again; then the volume is deleted. */
+static void interrupt(const char *row, step_fn *step, const struct volume *v, unsigned int n,
+		      bool after, const char *want)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
+	struct fake_nfs *f = prepared(step, v);
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *clean = NULL, *got = NULL;
+
+	fake_nfs_fail(f, &failure);
+	check_int(row, "interrupted", step(f, v, &err), -ECONNABORTED);
+	check_error(row, &err, ERROR_UNAVAILABLE, NULL);
+	fake_nfs_fail(f, NULL);
+	check_int(row, "again", step(f, v, &err), 0);
+	check_share(row, f, NULL, want);
+	check_int(row, "delete", delete (f, v, &err), 0);
+	got = fake_nfs_list(f, NULL);
+	fake_nfs_free(f);
+	(void)undisturbed(delete, v, &clean);
+	check_str(row, "what is on the share after the deletion", got, clean);
+}
+
+static void interrupt_everywhere(step_fn *step, const char *name, const struct volume *v,
+				 const char *kind)
+{
+	cleanup_free char *want = NULL;
+	unsigned int total = undisturbed(step, v, &want), n;
+
+	check_that(kind, "there is something to interrupt", total > 2);
+	for (n = 1; n <= total; n++) {
+		char row[128];
+
+		(void)snprintf(row, sizeof(row), "%s %s, operation %u of %u fails before it", name,
+			       kind, n, total);
+		interrupt(row, step, v, n, false, want);
+		(void)snprintf(row, sizeof(row), "%s %s, operation %u of %u fails after it", name,
+			       kind, n, total);
+		interrupt(row, step, v, n, true, want);
+	}
+}
+
+START_TEST(test_crash_create_flat)
+{
+	interrupt_everywhere(create_step, "create", &flat, "flat");
+}
+END_TEST
+
+START_TEST(test_crash_create_nested)
+{
+	interrupt_everywhere(create_step, "create", &nested, "nested");
+}
+END_TEST
+
+START_TEST(test_crash_create_long)
+{
+	interrupt_everywhere(create_step, "create", &wordy, "long record");
+}
+END_TEST
+
+START_TEST(test_crash_delete_flat)
+{
+	interrupt_everywhere(delete, "delete", &flat, "flat");
+}
+END_TEST
+
+START_TEST(test_crash_delete_nested)
+{
+	interrupt_everywhere(delete, "delete", &nested, "nested");
+}
+END_TEST
+
+START_TEST(test_crash_delete_archived)
+{
+	interrupt_everywhere(delete, "delete", &archived, "archived");
+}
+END_TEST
+
+START_TEST(test_crash_delete_long)
+{
+	interrupt_everywhere(delete, "delete", &wordy, "long record");
+}
+END_TEST
+
+/* A deletion dies at operation n; then somebody makes a volume of that name, which finds nothing of the old. */
+static void delete_then_create(const char *row, const struct volume *v, unsigned int n, bool after)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
+	struct fake_nfs *f = prepared(delete, v);
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *path = NULL, *clean = NULL, *got = NULL;
+	bool begun;
+
+	ck_assert(asprintf(&path, "%s/file", v->dir) > 0);
+	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	fake_nfs_fail(f, &failure);
+	check_int(row, "interrupted", delete (f, v, &err), -ECONNABORTED);
+	fake_nfs_fail(f, NULL);
+	begun = fake_nfs_type(f, ".csi-nfs/volumes/pvc-1") == NFS_TYPE_UNKNOWN;
+	check_int(row, "create", create(f, v, 0, &err), 0);
+	check_int(row, "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int(row, "directory", fake_nfs_type(f, v->dir), NFS_TYPE_DIRECTORY);
+	check_int(row, "old data", fake_nfs_type(f, path) != NFS_TYPE_UNKNOWN, !begun);
+	check_int(row, "delete", delete (f, v, &err), 0);
+	fake_nfs_remove(f, ".csi-nfs/trash");
+	got = fake_nfs_list(f, NULL);
+	fake_nfs_free(f);
+	(void)undisturbed(delete, v, &clean);
+	check_str(row, "what is on the share after the deletion", got, clean);
+}
+
+START_TEST(test_crash_delete_then_create)
+{
+	static const struct volume *const volumes[] = { &flat, &nested, &wordy };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(volumes); i++) {
+		cleanup_free char *unused = NULL;
+		unsigned int total = undisturbed(delete, volumes[i], &unused), n;
+
+		for (n = 1; n <= total; n++) {
+			char row[128];
+
+			(void)snprintf(row, sizeof(row), "kind %zu, operation %u of %u", i, n, total);
+			delete_then_create(row, volumes[i], n, false);
+			delete_then_create(row, volumes[i], n, true);
+		}
+	}
+}
+END_TEST
+
+/* What another replica does just before an operation of ours that has that type and name. */
+struct meanwhile {
+	enum nfs_op_type type;
+	const char *name;
+	void (*act)(struct fake_nfs *f);
+	unsigned int pass; /* so many of them before */
+};
+
+static void act_once(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct meanwhile *m = data;
+
+	if (m->act == NULL || op->type != m->type || op->name == NULL ||
+	    strcmp(op->name, m->name) != 0)
+		return;
+	if (m->pass > 0) {
+		m->pass--;
+		return;
+	}
+	m->act(f);
+	m->act = NULL;
+}
+
+static void remove_notes(struct fake_nfs *f)
+{
+	static const char folder[] = ".csi-nfs/busy/";
+	cleanup_free char *list = fake_nfs_list(f, NULL);
+	char *line, *rest = list;
+
+	while ((line = strsep(&rest, "\n")) != NULL)
+		if (str_has_prefix(line, folder) && line[strlen(folder)] != '\0')
+			fake_nfs_remove(f, line);
+}
+
+/* Another replica finishes the deletion, and a volume of that name is made anew. */
+static void made_anew(struct fake_nfs *f)
+{
+	remove_notes(f);
+	fake_nfs_remove(f, "pvc-1");
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK, "v=1;name=pvc-1;dir=pvc-1");
+	fake_nfs_put(f, "pvc-1/new", NFS_TYPE_FILE, NULL);
+}
+
+/* The same, without data: RMDIR does not tell the two apart. */
+static void made_anew_empty(struct fake_nfs *f)
+{
+	made_anew(f);
+	fake_nfs_remove(f, "pvc-1/new");
+}
+
+/* It finishes the deletion after a time, and another volume has begun to use what is there. */
+static void taken_as_it_is(struct fake_nfs *f)
+{
+	remove_notes(f);
+	fake_nfs_put(f, ".csi-nfs/volumes/other", NFS_TYPE_SYMLINK, "v=1;name=other;dir=pvc-1");
+	fake_nfs_put(f, ".csi-nfs/users/pvc-1/other", NFS_TYPE_SYMLINK, "v=1");
+}
+
+/* A deletion that is paused between its last look and what it does then. */
+START_TEST(test_delete_late)
+{
+	static const struct {
+		const char *name;
+		void (*act)(struct fake_nfs *f);
+		enum nfs_op_type type;
+		const char *data; /* of the volume */
+		const char *left;
+	} rows[] = {
+		{ "made anew", made_anew, NFS_OP_RENAME, "pvc-1/file", "pvc-1/new" },
+		{ "made anew, was empty", made_anew, NFS_OP_RMDIR, NULL, "pvc-1/new" },
+		{ "made anew, empty", made_anew_empty, NFS_OP_RMDIR, "pvc-1/file", "pvc-1" },
+		{ "taken", taken_as_it_is, NFS_OP_RENAME, "pvc-1/file", "pvc-1/file" },
+		{ "taken, empty", taken_as_it_is, NFS_OP_RMDIR, NULL, "pvc-1" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		/* The first RENAME of that name is that of the record. */
+		struct meanwhile m = { rows[i].type, "pvc-1", rows[i].act,
+				       rows[i].type == NFS_OP_RENAME };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f, &flat, 0, &err), 0);
+		if (rows[i].data != NULL)
+			fake_nfs_put(f, rows[i].data, NFS_TYPE_FILE, NULL);
+		fake_nfs_watch(f, act_once, &m);
+		check_that(rows[i].name, "delete fails", delete (f, &flat, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_ABORTED, "another controller");
+		check_that(rows[i].name, "it happened", m.act == NULL);
+		check_that(rows[i].name, "what is new is there",
+			   fake_nfs_type(f, rows[i].left) != NFS_TYPE_UNKNOWN);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Another replica deletes the volume that is being made, or has made it as well. */
+static void deleted(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, ".csi-nfs/volumes/pvc-1");
+}
+
+START_TEST(test_create_deleted)
+{
+	static const struct volume *const volumes[] = { &flat, &wordy };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(volumes); i++) {
+		struct meanwhile m = { NFS_OP_MKDIR, "pvc-1", deleted, 0 };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		fake_nfs_watch(f, act_once, &m);
+		check_that("deleted", "create fails", create(f, volumes[i], 0, &err) < 0);
+		check_error("deleted", &err, ERROR_ABORTED, NULL);
+		check_int("deleted", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+		check_int("deleted", "create again", create(f, volumes[i], 0, &err), 0);
+		check_int("deleted", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_DIRECTORY);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Those whose directory is decided on. */
+START_TEST(test_crash_claimed)
+{
+	interrupt_everywhere(create_step, "create", &claimed, "claimed");
+	interrupt_everywhere(delete, "delete", &claimed, "claimed");
+	interrupt_everywhere(delete, "delete", &claimed_archived, "claimed and archived");
+}
+END_TEST
+
+START_TEST(test_crash_refusing)
+{
+	interrupt_everywhere(create_step, "create", &refusing, "refusing");
+	interrupt_everywhere(delete, "delete", &refusing, "refusing");
+}
+END_TEST
+
+/*
+ * The server refuses operation n with a code after which a CO never comes back: whatever of the
+ * volume was made has to be gone. The driver's folders may stay.
+ */
+static void refuse(const char *row, const struct volume *v, unsigned int n, int error, bool umask)
+{
+	const struct fake_failure failure = { .nth = n, .error = error };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *outside = NULL, *all = NULL;
+	const char *p;
+	int r;
+
+	if (umask)
+		fake_nfs_umask(f, 0077);
+	fake_nfs_fail(f, &failure);
+	r = create(f, v, 0, &err);
+	fake_nfs_fail(f, NULL);
+	if (r < 0 && (err.code == ERROR_ABORTED || err.code == ERROR_UNAVAILABLE)) {
+		fake_nfs_free(f);
+		return; /* the CO comes back: the other loop is about that */
+	}
+	check_that(row, "the call fails", r < 0);
+	outside = fake_nfs_list(f, ".csi-nfs");
+	check_str(row, "what is left outside the driver's folder", outside, "");
+	all = fake_nfs_list(f, NULL);
+	for (p = all; *p != '\0'; p += strcspn(p, "\n") + 1)
+		ck_assert_msg(p[strcspn(p, "\n") - 1] == '/', "%s: '%.*s' is left", row,
+			      (int)strcspn(p, "\n"), p);
+	fake_nfs_free(f);
+}
+
+static void refuse_everywhere(const struct volume *v, const char *kind, bool umask)
+{
+	static const int errors[] = { -EACCES, -ENOSPC, -EROFS, -EPERM };
+	cleanup_free char *unused = NULL;
+	unsigned int total = undisturbed(create_step, v, &unused), n;
+	size_t i;
+
+	if (umask)
+		total++; /* for SETATTR */
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		for (n = 1; n <= total; n++) {
+			char row[128];
+
+			(void)snprintf(row, sizeof(row), "%s, operation %u of %u: %s", kind, n,
+				       total, strerror(-errors[i]));
+			refuse(row, v, n, errors[i], umask);
+		}
+	}
+}
+
+START_TEST(test_refused_flat)
+{
+	refuse_everywhere(&flat, "flat", false);
+}
+END_TEST
+
+START_TEST(test_refused_mode)
+{
+	refuse_everywhere(&flat, "flat, mode to be set", true);
+}
+END_TEST
+
+START_TEST(test_refused_nested)
+{
+	refuse_everywhere(&nested, "nested", false);
+}
+END_TEST
+
+START_TEST(test_refused_long)
+{
+	refuse_everywhere(&wordy, "long record", false);
+}
+END_TEST
+
+START_TEST(test_refused_claimed)
+{
+	refuse_everywhere(&claimed, "claimed", false);
+	refuse_everywhere(&refusing, "refusing", false);
+}
+END_TEST
+
+/* The directory was made, its mode was refused, and so was its removal: a CO has to come back for it. */
+START_TEST(test_directory_that_cannot_be_taken_back)
+{
+	const struct fake_failure failure = {
+		.nth = 1,
+		.error = -EACCES,
+		.all = true,
+		.types = 1U << NFS_OP_SETATTR | 1U << NFS_OP_RMDIR,
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_umask(f, 0077);
+	fake_nfs_fail(f, &failure);
+	check_that("refused", "the call fails", create(f, &flat, 0, &err) < 0);
+	fake_nfs_fail(f, NULL);
+	check_error("refused", &err, ERROR_ABORTED, NULL);
+	check_int("refused", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int("again", "create", create(f, &flat, 0, &err), 0);
+	check_int("again", "delete", delete (f, &flat, &err), 0);
+	check_int("again", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* A deletion is not answered OK while something of it is there, whichever operation the server failed. */
+START_TEST(test_deleted_without_a_rest)
+{
+	static const int errors[] = { -EIO, -EACCES, -ENOSPC };
+	cleanup_free char *clean = NULL;
+	unsigned int total = undisturbed(delete, &nested, &clean), n;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		for (n = 1; n <= total; n++) {
+			const struct fake_failure failure = { .nth = n, .error = errors[i] };
+			struct fake_nfs *f = prepared(delete, &nested);
+			struct error err = { .code = ERROR_OK };
+			char row[64];
+
+			(void)snprintf(row, sizeof(row), "operation %u of %u: %s", n, total,
+				       strerror(-errors[i]));
+			fake_nfs_fail(f, &failure);
+			if (delete (f, &nested, &err) < 0) {
+				fake_nfs_fail(f, NULL);
+				check_int(row, "again", delete (f, &nested, &err), 0);
+			}
+			check_share(row, f, NULL, clean);
+			fake_nfs_free(f);
+		}
+	}
+}
+END_TEST
+
+/* What of a volume is written only if nobody else is at it: another replica makes it just as it is undone. */
+static void made_by_another(struct fake_nfs *f)
+{
+	fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+}
+
+START_TEST(test_undone_while_another_makes_it)
+{
+	const struct fake_failure failure = {
+		.nth = 1, .error = -ENOSPC, .types = 1U << NFS_OP_MKDIR, .all = true
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	struct meanwhile m = { .type = NFS_OP_REMOVE, .name = "pvc-1", .act = made_by_another };
+
+	check_int("folders", "create", create(f, &flat, 0, &err), 0);
+	check_int("folders", "delete", delete (f, &flat, &err), 0);
+	fake_nfs_watch(f, act_once, &m);
+	fake_nfs_fail(f, &failure);
+	check_that("refused", "the call fails", create(f, &flat, 0, &err) < 0);
+	fake_nfs_fail(f, NULL);
+	check_error("refused", &err, ERROR_ABORTED, NULL);
+	check_int("refused", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int("refused", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_DIRECTORY);
+	fake_nfs_free(f);
+}
+END_TEST
+
+CHECK_MAIN("volume", .tests = {
+			     test_life,
+			     test_left_behind,
+			     test_already_exists,
+			     test_special_bits_stay,
+			     test_contents,
+			     test_policy,
+			     test_archive_collision,
+			     test_archive_empty_there,
+			     test_archive_long_name,
+			     test_parents,
+			     test_in_the_way,
+			     test_adopted,
+			     test_bad_record,
+			     test_crash_create_flat,
+			     test_crash_create_nested,
+			     test_crash_create_long,
+			     test_crash_delete_flat,
+			     test_crash_delete_nested,
+			     test_crash_delete_archived,
+			     test_crash_delete_long,
+			     test_crash_delete_then_create,
+			     test_delete_late,
+			     test_create_deleted,
+			     test_refused_flat,
+			     test_refused_mode,
+			     test_refused_nested,
+			     test_refused_long,
+			     test_crash_claimed,
+			     test_crash_refusing,
+			     test_refused_claimed,
+			     test_directory_that_cannot_be_taken_back,
+			     test_deleted_without_a_rest,
+			     test_undone_while_another_makes_it,
+		     })

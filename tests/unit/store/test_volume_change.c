@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "store/volume_change.h"
+#include "store/users.h"
+#include "fake/nfs.h"
+#include "check_util.h"
+
+#define UID 1000
+#define OTHER 2000
+
+/* The record of a volume: which, and whether the change has come to it. */
+static char *record_text(struct fake_nfs *f)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	char *text = NULL;
+
+	id.server = strdup("fake");
+	id.share = strdup("share");
+	id.subdir = strdup("v");
+	id.uuid = strdup("");
+	id.on_delete = strdup("");
+	check_int("record", "read", volume_read(c, &id, &rec, NULL), 0);
+	check_int("record", "encode", record_encode(&rec, &text), 0);
+	return text;
+}
+
+static int create(struct fake_nfs *f)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 };
+
+	check_int("create", "name", record_set(&rec, VOLUME_KEY_NAME, "v"), 0);
+	check_int("create", "dir", record_set(&rec, VOLUME_KEY_DIR, "v"), 0);
+	check_int("create", "mode", record_set(&rec, VOLUME_KEY_MODE, "0750"), 0);
+	check_int("create", "size", record_set(&rec, VOLUME_KEY_SIZE, "10"), 0);
+	return volume_create(c, "v", &rec, NULL, NULL, NULL);
+}
+
+/* One ControllerModifyVolume, on a client of its own, as the given uid. */
+static int modify_to(struct fake_nfs *f, const struct volume_params *changes, uint32_t uid,
+		     struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
+
+	c->export.uid = uid;
+	id.server = strdup("fake");
+	id.share = strdup("share");
+	id.subdir = strdup("v");
+	id.uuid = strdup("");
+	id.on_delete = strdup("");
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_modify(c, &id, &rec, changes, err);
+}
+
+static int modify(struct fake_nfs *f, uint32_t uid, struct error *err)
+{
+	static const struct volume_params changes = {
+		.given = MUTABLE_MODE | MUTABLE_OWNER | MUTABLE_ON_DELETE,
+		.mode = 02711,
+		.owner = { .has_uid = true, .uid = OTHER },
+		.on_delete = ON_DELETE_RETAIN,
+	};
+
+	return modify_to(f, &changes, uid, err);
+}
+
+static bool is_final(const struct error *err)
+{
+	return err->code != ERROR_ABORTED && err->code != ERROR_UNAVAILABLE;
+}
+
+/* The record and the directory tell the same, whatever has happened. */
+static void check_whole(const char *row, struct fake_nfs *f, bool changed)
+{
+	cleanup_free char *text = record_text(f);
+
+	check_int(row, "mode", fake_nfs_mode(f, "v"), changed ? 02711 : 0750);
+	check_int(row, "owner", fake_nfs_owner(f, "v"), changed ? OTHER : 0);
+	check_int(row, "mode in the record", strstr(text, "m.mode=2711") != NULL, changed);
+	check_int(row, "owner in the record", strstr(text, "m.uid=2000") != NULL, changed);
+	check_int(row, "policy in the record", strstr(text, "m.ondelete=retain") != NULL, changed);
+	check_that(row, "the mode of the creation stays", strstr(text, ";mode=0750") != NULL);
+}
+
+/* One ControllerExpandVolume to 20 bytes, on a client of its own. */
+static int expand(struct fake_nfs *f, struct error *err)
+{
+	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	int64_t size;
+	int r;
+
+	range.required_bytes = 20;
+	id.server = strdup("fake");
+	id.share = strdup("share");
+	id.subdir = strdup("v");
+	id.uuid = strdup("");
+	id.on_delete = strdup("");
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_expand(c, &id, &rec, &range, &size, err);
+}
+
+/* A record that is longer than a link is replaced in several steps: a retry takes away what is left. */
+START_TEST(test_expand_again_leaves_no_parts)
+{
+	unsigned int n;
+
+	for (n = 1; n <= 40; n++) {
+		const struct fake_failure failure = { .nth = n, .error = -EIO };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		cleanup_record struct record rec = { .n = 0 };
+		cleanup_free char *text = NULL, *tree = NULL;
+		struct error err = { .code = ERROR_OK };
+		char row[32];
+
+		(void)snprintf(row, sizeof(row), "operation %u", n);
+		text = check_repeat("x", 2500);
+		check_int(row, "name", record_set(&rec, VOLUME_KEY_NAME, "v"), 0);
+		check_int(row, "dir", record_set(&rec, VOLUME_KEY_DIR, "v"), 0);
+		check_int(row, "size", record_set(&rec, VOLUME_KEY_SIZE, "10"), 0);
+		check_int(row, "long", record_set(&rec, "long", text), 0);
+		check_int(row, "create", volume_create(c, "v", &rec, NULL, NULL, NULL), 0);
+		nfs_client_free(c);
+		fake_nfs_fail(f, &failure);
+		(void)expand(f, &err);
+		fake_nfs_fail(f, NULL);
+		error_clear(&err);
+		check_int(row, "again", expand(f, &err), 0);
+		tree = fake_nfs_list(f, NULL);
+		check_that(row, "nothing is left of the old record",
+			   strstr(tree, "v~removed") == NULL && strstr(tree, "v~new") == NULL);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+START_TEST(test_modify)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("none", "result", modify(f, 0, &err) < 0, 1);
+	check_error("none", &err, ERROR_NOT_FOUND, "'v'");
+	error_clear(&err);
+	check_int("create", "result", create(f), 0);
+	check_whole("before", f, false);
+	check_int("refused", "result", modify(f, UID, &err) < 0, 1);
+	check_error("refused", &err, ERROR_PERMISSION_DENIED, "uid 1000");
+	check_whole("refused", f, false);
+	error_clear(&err);
+	check_int("change", "result", modify(f, 0, &err), 0);
+	check_whole("change", f, true);
+	check_int("again", "result", modify(f, 0, &err), 0);
+	check_whole("again", f, true);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* kubelet sets the setgid bit for fsGroup: it goes over the whole volume again where it is gone. */
+START_TEST(test_modify_keeps_special_bits)
+{
+	static const struct {
+		const char *name;
+		uint32_t before, asked, after;
+		bool owner; /* is changed, too */
+	} rows[] = {
+		{ "setgid of kubelet", 02770, 0770, 02770, false },
+		{ "other permissions", 03755, 0770, 03770, false },
+		{ "a special bit is asked for", 02770, 01777, 01777, false },
+		{ "one more is asked for", 0755, 02770, 02770, false },
+		{ "another owner", 02770, 0700, 02700, true },
+		{ "none there", 0750, 0700, 0700, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct nfs_attr before = { .has_mode = true, .mode = rows[i].before };
+		const struct volume_params changes = {
+			.given = MUTABLE_MODE | (rows[i].owner ? MUTABLE_OWNER : 0),
+			.mode = rows[i].asked,
+			.owner = { .has_uid = rows[i].owner, .uid = OTHER },
+		};
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f), 0);
+		fake_nfs_set(f, "v", &before);
+		check_int(rows[i].name, "modify", modify_to(f, &changes, 0, &err), 0);
+		check_int(rows[i].name, "mode", fake_nfs_mode(f, "v"), rows[i].after);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Each operation fails once: refused, or cut off before or after it took effect. */
+START_TEST(test_modify_interrupted)
+{
+	static const struct {
+		const char *name;
+		int error;
+		bool after;
+	} ways[] = {
+		{ "refused", -EACCES, false },
+		{ "full", -ENOSPC, false },
+		{ "cut off before", -ECONNABORTED, false },
+		{ "cut off after", -ECONNABORTED, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		unsigned int n;
+
+		for (n = 1;; n++) {
+			const struct fake_failure failure = { .nth = n,
+							      .error = ways[i].error,
+							      .after = ways[i].after };
+			struct fake_nfs *f = fake_nfs_new();
+			struct error err = { .code = ERROR_OK };
+			char row[64];
+			int r;
+
+			(void)snprintf(row, sizeof(row), "%s, operation %u", ways[i].name, n);
+			check_int(row, "create", create(f), 0);
+			fake_nfs_fail(f, &failure);
+			r = modify(f, 0, &err);
+			if (r == 0 && fake_nfs_operations(f) < n) {
+				check_that(row, "there were operations", n > 5);
+				fake_nfs_free(f);
+				break;
+			}
+			fake_nfs_fail(f, NULL);
+			if (r < 0 && is_final(&err))
+				check_whole(row, f, false);
+			error_clear(&err);
+			check_int(row, "retry", modify(f, 0, &err), 0);
+			check_whole(row, f, true);
+			fake_nfs_free(f);
+		}
+	}
+}
+END_TEST
+
+START_TEST(test_overlap)
+{
+	static const struct {
+		const char *a, *b;
+		bool overlap;
+	} rows[] = {
+		{ "a", "a", true },      { "a", "b", false },         { "a", "a/b", true },
+		{ "a", "ab", false },    { "a/b", "a/b/c", true },    { "a/b", "a/bc", false },
+		{ "a/b", "a/c", false }, { "a/b/c", "a/b/d", false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		check_int(rows[i].a, rows[i].b, usage_overlaps(rows[i].a, rows[i].b),
+			  rows[i].overlap);
+		check_int(rows[i].b, rows[i].a, usage_overlaps(rows[i].b, rows[i].a),
+			  rows[i].overlap);
+	}
+}
+END_TEST
+
+START_TEST(test_locks)
+{
+	char server[] = "s", share[] = "/s", other[] = "/t";
+	const struct nfs_export e = { .server = server, .share = share };
+	const struct nfs_export elsewhere = { .server = server, .share = other };
+	struct usage_lock *first, *second, *third, *refused = NULL;
+	struct error err = { .code = ERROR_OK };
+	struct usage_table *t;
+
+	check_int("new", "result", usage_table_new(&t), 0);
+	check_int("one", "create", usage_acquire(t, &e, "a/b", false, &first, NULL), 0);
+	check_int("two", "create", usage_acquire(t, &e, "a", false, &second, NULL), 0);
+	check_int("below", "delete", usage_acquire(t, &e, "a/b/c", true, &refused, &err), -EAGAIN);
+	check_error("below", &err, ERROR_ABORTED, "a/b/c");
+	check_that("below", "nothing is given", refused == NULL);
+	check_int("other share", "delete", usage_acquire(t, &elsewhere, "a", true, &third, NULL), 0);
+	usage_release(third);
+	usage_release(first);
+	usage_release(second);
+	check_int("free", "delete", usage_acquire(t, &e, "a/b", true, &first, NULL), 0);
+	check_int("above", "create", usage_acquire(t, &e, "a", false, &second, NULL), -EAGAIN);
+	check_int("beside", "delete", usage_acquire(t, &e, "a/c", true, &second, NULL), 0);
+	usage_release(first);
+	usage_release(second);
+	usage_release(NULL);
+	usage_table_free(t);
+	usage_table_free(NULL);
+}
+END_TEST
+
+CHECK_MAIN("change", .tests = {
+			     test_expand_again_leaves_no_parts,
+			     test_modify,
+			     test_modify_keeps_special_bits,
+			     test_modify_interrupted,
+			     test_overlap,
+			     test_locks,
+		     })

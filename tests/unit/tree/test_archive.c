@@ -1,0 +1,847 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "tree/archive.h"
+#include "tree_util.h"
+
+static const char *const compressions[] = {
+	[TREE_COMPRESSION_NONE] = "none",
+	[TREE_COMPRESSION_GZIP] = "gzip",
+	[TREE_COMPRESSION_ZSTD] = "zstd",
+};
+
+#define FILE_NAME "archive"
+#define ARCHIVE "out/" FILE_NAME
+
+static void check_work(const struct tree_work *work, int r, const struct error *err)
+{
+	check_int("work", "operations left in flight", work->reading + work->writing, 0);
+	check_int("work", "bytes left", work->fetched, 0);
+	check_that("work", "the error is reported", (r == 0) == (err->code == ERROR_OK));
+}
+
+/* Packs "tree" into "out". */
+static int pack(struct fake_nfs *f, enum tree_compression compression, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	error_clear(err);
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	r = tree_pack(&work, &handle, &attr, &c->root, "out", FILE_NAME, compression, err);
+	check_work(&work, r, err);
+	return r;
+}
+
+/* Unpacks the archive into "back". */
+static int unpack(struct fake_nfs *f, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c };
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+	int r;
+
+	error_clear(err);
+	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
+	r = tree_unpack(&work, &handle, attr.size, &c->root, "back", &made, err);
+	check_work(&work, r, err);
+	return r;
+}
+
+static void check_pack(const char *row, struct fake_nfs *f, enum tree_compression compression)
+{
+	struct error err = { .code = ERROR_OK };
+	int r = pack(f, compression, &err);
+
+	ck_assert_msg(r == 0, "%s: %s", row, err.msg);
+}
+
+static void check_unpack(const char *row, struct fake_nfs *f)
+{
+	struct error err = { .code = ERROR_OK };
+	int r = unpack(f, &err);
+
+	ck_assert_msg(r == 0, "%s: %s", row, err.msg);
+}
+
+/* On a server that names owners, as clients of this version. */
+static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, struct error *err)
+{
+	static const struct fake_habits named = { .page = 5, .owners = FAKE_OWNERS_NAMED };
+	static const struct fake_habits numbered = { .page = 5 };
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c };
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+	int r;
+
+	c->version = version;
+	error_clear(err);
+	fake_nfs_habits(f, version == 4 ? &named : &numbered);
+	ck_assert(fake_nfs_get(f, back ? ARCHIVE : "tree", &handle, &attr));
+	if (back)
+		r = tree_unpack(&work, &handle, attr.size, &c->root, "back", &made, err);
+	else
+		r = tree_pack(&work, &handle, &attr, &c->root, "out", FILE_NAME,
+			      TREE_COMPRESSION_NONE, err);
+	check_work(&work, r, err);
+	fake_nfs_habits(f, &numbered);
+	return r;
+}
+
+/* Owners that have a name only come back by it, and are not given to anybody else. */
+START_TEST(test_named_owners)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	int r;
+
+	tree_fill_file(f, "tree/file", 0, 10);
+	tree_fill_file(f, "tree/of root", 0, 10);
+	fake_nfs_put(f, "tree/link", NFS_TYPE_SYMLINK, "target");
+	tree_mark(f, "tree/file", 06755, 3);
+	tree_mark(f, "tree/link", 0777, 4);
+	fake_nfs_set(f, "tree/of root", &(struct nfs_attr){ .mode = 04711 });
+	r = transfer_named(f, 4, false, &err);
+	ck_assert_msg(r == 0, "pack: %s", err.msg);
+	r = transfer_named(f, 4, true, &err);
+	ck_assert_msg(r == 0, "unpack: %s", err.msg);
+	tree_check_same("named", f, "tree", f, "back");
+	fake_nfs_remove(f, "back");
+	check_that("version 3", "result", transfer_named(f, 3, true, &err) < 0);
+	check_error("version 3", &err, ERROR_FAILED_PRECONDITION, "by name only");
+	check_int("version 3", "set-id", fake_nfs_mode(f, "back/file") & 06000, 0);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* An archive without owners would belong to root. */
+START_TEST(test_no_owners)
+{
+	static const struct fake_habits habits = { .owners = FAKE_OWNERS_NONE };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	tree_fill_file(f, "tree/file", 0, 10);
+	fake_nfs_habits(f, &habits);
+	check_that("no owners", "result", pack(f, TREE_COMPRESSION_NONE, &err) < 0);
+	check_error("no owners", &err, ERROR_FAILED_PRECONDITION, "owner");
+	fake_nfs_free(f);
+}
+END_TEST
+
+START_TEST(test_compressions)
+{
+	enum tree_compression c;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(compressions); i++) {
+		check_int(compressions[i], "parse", tree_compression_parse(compressions[i], &c), 0);
+		check_int(compressions[i], "parsed", c, i);
+	}
+	check_int("GZip", "parse", tree_compression_parse("GZip", &c), 0);
+	check_int("xz", "parse", tree_compression_parse("xz", &c), -EINVAL);
+	check_str("suffix", "zstd", tree_compression_suffix(TREE_COMPRESSION_ZSTD), ".tar.zst");
+}
+END_TEST
+
+START_TEST(test_same)
+{
+	static const struct {
+		const char *name;
+		struct fake_habits habits;
+	} rows[] = {
+		{ "plain", { .page = 0 } },
+		{ "full", { .page = 100, .entries = FAKE_ENTRIES_FULL } },
+		{ "bare", { .page = 4, .entries = FAKE_ENTRIES_BARE, .bare = true } },
+		{ "short transfers", { .page = 4, .transfer_max = 777 } },
+	};
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows) * ARRAY_SIZE(compressions); i++) {
+		const char *row = rows[i / 3].name;
+		struct fake_nfs *f = fake_nfs_new();
+
+		tree_put(f);
+		fake_nfs_habits(f, &rows[i / 3].habits);
+		check_pack(row, f, (enum tree_compression)(i % 3));
+		check_int(row, "mode", fake_nfs_mode(f, ARCHIVE), 0600);
+		check_int(row, "mode of the folder", fake_nfs_mode(f, "out"), 0700);
+		check_unpack(row, f);
+		tree_check_same(row, f, "tree", f, "back");
+		/* Holes are not in it. */
+		ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
+		check_that(row, "the archive is small", attr.size < MIB);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+START_TEST(test_sockets)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	cleanup_free char *list = NULL;
+
+	fake_nfs_put(f, "tree/socket", NFS_TYPE_SOCKET, NULL);
+	fake_nfs_link(f, "tree/socket", "tree/the same");
+	tree_fill_file(f, "tree/behind", 0, 10);
+	check_pack("sockets", f, TREE_COMPRESSION_NONE);
+	check_unpack("sockets", f);
+	list = fake_nfs_list(f, "tree");
+	check_str("sockets", "what is there", list, "back/\nback/behind\nout/\n" ARCHIVE "\n");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Names that need pax headers, and those that are no UTF-8. */
+START_TEST(test_names)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	cleanup_free char *name = check_repeat("n", NFS_NAME_MAX);
+	struct buf path = { 0 };
+	unsigned int i;
+
+	ck_assert(buf_printf(&path, "tree") == 0);
+	for (i = 0; i < 20; i++)
+		ck_assert(buf_printf(&path, "/%s", name) == 0);
+	fake_nfs_put(f, path.data, NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, "tree/\377\376 not UTF-8", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, "tree/new\nline", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, "tree/ . ", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, "tree/...", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, "tree/back\\slash", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, "tree/to \377", NFS_TYPE_SYMLINK, "../\377");
+	fake_nfs_link(f, "tree/\377\376 not UTF-8", "tree/\377 again");
+	check_pack("names", f, TREE_COMPRESSION_NONE);
+	check_unpack("names", f);
+	tree_check_same("names", f, "tree", f, "back");
+	buf_done(&path);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- archives that others have made -------- */
+
+struct member {
+	const char *path;
+	mode_t mode; /* with the type; 0: a hard link */
+	const char *text; /* where a link leads; data of a file */
+};
+
+static la_ssize_t put_block(struct archive *a, void *data, const void *block, size_t len)
+{
+	(void)a;
+	ck_assert(buf_append(data, block, len) == 0);
+	return (la_ssize_t)len;
+}
+
+static void add_member(struct archive *a, const struct member *m)
+{
+	struct archive_entry *e = archive_entry_new();
+	size_t len = S_ISREG(m->mode) && m->text != NULL ? strlen(m->text) : 0;
+
+	archive_entry_set_pathname(e, m->path);
+	archive_entry_set_mode(e, m->mode != 0 ? m->mode : S_IFREG | 0644);
+	archive_entry_set_mtime(e, 1234567890, 0);
+	archive_entry_set_size(e, (la_int64_t)len);
+	if (m->mode == 0)
+		archive_entry_set_hardlink(e, m->text);
+	else if (S_ISLNK(m->mode))
+		archive_entry_set_symlink(e, m->text);
+	ck_assert_msg(archive_write_header(a, e) >= ARCHIVE_WARN, "%s: %s", m->path,
+		      archive_error_string(a));
+	ck_assert(len == 0 || archive_write_data(a, m->text, len) == (la_ssize_t)len);
+	archive_entry_free(e);
+}
+
+static void put_archive(struct fake_nfs *f, const struct member *members)
+{
+	struct archive *a = archive_write_new();
+	struct buf b = { 0 };
+
+	ck_assert(archive_write_set_format_pax(a) == ARCHIVE_OK);
+	ck_assert(archive_write_open(a, &b, NULL, put_block, NULL) == ARCHIVE_OK);
+	for (; members->path != NULL; members++)
+		add_member(a, members);
+	ck_assert(archive_write_free(a) == ARCHIVE_OK);
+	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+	buf_done(&b);
+}
+
+#define DIR (S_IFDIR | 0750)
+#define REG (S_IFREG | 0640)
+#define LNK (S_IFLNK | 0777)
+#define HARD 0
+
+static const struct {
+	const char *name;
+	struct member members[8];
+	enum error_code code;
+	const char *want; /* what is in it then */
+} foreign[] = {
+	{ "empty", { { NULL, 0, NULL } }, ERROR_OK, "" },
+	{ "absolute", { { "/etc/passwd", REG, "x" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "up", { { "../x", REG, "x" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "up in the middle", { { "a/../../x", REG, "x" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "up at the end", { { "a/..", DIR, NULL } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "nearly up",
+	  { { "..a/b..", REG, "x" }, { ".../x", REG, "x" } },
+	  ERROR_OK,
+	  "back/.../\nback/.../x\nback/..a/\nback/..a/b..\n" },
+	{ "below a link",
+	  { { "a", LNK, "../tree" }, { "a/x", REG, "x" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
+	{ "below a link, directory first",
+	  { { "a", LNK, "../tree" }, { "a/", DIR, NULL }, { "a/x", REG, "x" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
+	{ "below a file", { { "a", REG, "x" }, { "a/x", REG, "x" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "hard link up", { { "a", HARD, "../tree/secret" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "hard link, absolute", { { "a", HARD, "/tree/secret" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "hard link by a link",
+	  { { "a", LNK, "../tree" }, { "b", HARD, "a/secret" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
+	{ "hard link to nothing", { { "a", HARD, "b" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "hard link to itself", { { "a", HARD, "a" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "hard link to a directory",
+	  { { "d", DIR, NULL }, { "a", HARD, "d" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
+	{ "hard link to the root", { { "a", HARD, "." } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "hard link to a link",
+	  { { "a", LNK, "../tree/secret" }, { "b", HARD, "a" } },
+	  ERROR_OK,
+	  "back/a\nback/b\n" },
+	{ "hard link",
+	  { { "./d/a", REG, "x" }, { "./b", HARD, "./d/a" } },
+	  ERROR_OK,
+	  "back/b\nback/d/\nback/d/a\n" },
+	{ "file twice", { { "a", REG, "x" }, { "a", REG, "y" } }, ERROR_OK, "back/a\n" },
+	{ "link twice", { { "a", LNK, "x" }, { "a", LNK, "y" } }, ERROR_OK, "back/a\n" },
+	{ "file for a link",
+	  { { "a", LNK, "../tree/secret" }, { "a", REG, "evil!!" } },
+	  ERROR_OK,
+	  "back/a\n" },
+	{ "file for a directory",
+	  { { "a", DIR, NULL }, { "a", REG, "x" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
+	{ "hard link twice",
+	  { { "b", REG, "x" }, { "a", HARD, "b" }, { "a", HARD, "b" } },
+	  ERROR_OK,
+	  "back/a\nback/b\n" },
+	{ "hard link for a link",
+	  { { "b", REG, "x" }, { "a", LNK, "../tree/secret" }, { "a", HARD, "b" } },
+	  ERROR_OK,
+	  "back/a\nback/b\n" },
+	{ "hard link for a directory",
+	  { { "b", REG, "x" }, { "a", DIR, NULL }, { "a", HARD, "b" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
+	{ "root that is a file", { { ".", REG, "x" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "root that is a link", { { "./", LNK, "../tree" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "no root", { { "a/b/c", REG, "x" } }, ERROR_OK, "back/a/\nback/a/b/\nback/a/b/c\n" },
+	{ "out of order",
+	  { { "a/b", REG, "x" }, { "c", REG, "x" }, { "a/d/e", REG, "x" }, { "a", DIR, NULL } },
+	  ERROR_OK,
+	  "back/a/\nback/a/b\nback/a/d/\nback/a/d/e\nback/c\n" },
+	{ "slashes", { { "./", DIR, NULL }, { ".//a/.//b", REG, "x" } }, ERROR_OK, "back/a/\nback/a/b\n" },
+};
+
+/* Nothing outside of the directory changes, whatever is in the archive. */
+static void check_outside(const char *row, struct fake_nfs *f, const char *before)
+{
+	cleanup_free char *after = fake_nfs_list(f, "back");
+	char data[8] = "";
+
+	check_str(row, "what is outside", after, before);
+	fake_nfs_read(f, "tree/secret", 0, data, 6);
+	check_str(row, "what is in a file outside", data, "secret");
+	check_int(row, "mode of what is outside", fake_nfs_mode(f, "tree"), 0711);
+}
+
+static struct fake_nfs *with_secret(void)
+{
+	struct fake_nfs *f = fake_nfs_new();
+
+	fake_nfs_write(f, "tree/secret", 0, "secret", 6);
+	fake_nfs_set(f, "tree", &(struct nfs_attr){ .mode = 0711 });
+	return f;
+}
+
+START_TEST(test_foreign)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(foreign); i++) {
+		const char *row = foreign[i].name;
+		struct fake_nfs *f = with_secret();
+		cleanup_free char *before = NULL, *want = NULL, *got = NULL;
+		struct error err = { .code = ERROR_OK };
+
+		put_archive(f, foreign[i].members);
+		before = fake_nfs_list(f, NULL);
+		(void)unpack(f, &err);
+		check_error(row, &err, foreign[i].code, NULL);
+		check_outside(row, f, before);
+		if (foreign[i].want != NULL) {
+			struct buf b = { 0 };
+
+			got = fake_nfs_list(f, NULL);
+			ck_assert(buf_printf(&b, "back/\n%s%s", foreign[i].want, before) == 0);
+			want = buf_steal(&b);
+			check_str(row, "what is in it", got, want);
+		}
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* The later one stays, also where the earlier one is still being written. */
+START_TEST(test_file_again)
+{
+	cleanup_free char *big = check_repeat("first", 300 * KIB);
+	const struct member members[] = {
+		{ "a", REG, big },
+		{ "a", S_IFREG | 0600, "second" },
+		{ NULL, 0, NULL },
+	};
+	/* The server may put off what is done for the first of them. */
+	static const enum nfs_op_type later[] = { NFS_OPS, NFS_OP_CREATE, NFS_OP_WRITE,
+						  NFS_OP_SETATTR };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(later); i++) {
+		const struct fake_failure failure = { .nth = later[i] != NFS_OPS,
+						      .error = -EAGAIN,
+						      .types = 1U << later[i] };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+		char row[32], data[8] = "";
+
+		(void)snprintf(row, sizeof(row), "again, %d later", (int)later[i]);
+		put_archive(f, members);
+		fake_nfs_fail(f, &failure);
+		check_unpack(row, f);
+		ck_assert(fake_nfs_get(f, "back/a", &handle, &attr));
+		check_int(row, "size", attr.size, 6);
+		check_int(row, "mode", attr.mode, 0600);
+		fake_nfs_read(f, "back/a", 0, data, 6);
+		check_str(row, "data", data, "second");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* The attributes of a directory are those that came last, and its time is not that of the making. */
+START_TEST(test_directory_again)
+{
+	static const struct {
+		const char *name;
+		struct member members[8];
+	} rows[] = {
+		{ "once", { { ".", DIR, NULL }, { "a", DIR, NULL }, { "a/b", REG, "x" } } },
+		{ "at the end", { { "a/b", REG, "x" }, { "a", DIR, NULL } } },
+		{ "twice",
+		  { { "a", S_IFDIR | 0700, NULL }, { "a/b", REG, "x" }, { "a", DIR, NULL } } },
+		{ "twice in a row",
+		  { { "a", S_IFDIR | 0700, NULL }, { "a", DIR, NULL }, { "a/b", REG, "x" } } },
+		{ "more in it later", { { "a", DIR, NULL }, { "b", REG, "x" }, { "a/b", REG, "x" } } },
+		{ "and later",
+		  { { "a", DIR, NULL }, { "b", REG, "x" }, { "a/c/d", REG, "x" }, { "a/b", REG, "x" } } },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+
+		put_archive(f, rows[i].members);
+		check_unpack(rows[i].name, f);
+		check_int(rows[i].name, "type", fake_nfs_type(f, "back/a/b"), NFS_TYPE_FILE);
+		check_int(rows[i].name, "mode", fake_nfs_mode(f, "back/a"), 0750);
+		ck_assert(fake_nfs_get(f, "back/a", &handle, &attr));
+		check_int(rows[i].name, "time", attr.mtime.sec, 1234567890);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* The first part of a directory is not finished when it comes again. */
+START_TEST(test_directory_again_soon)
+{
+	cleanup_free char *big = check_repeat("data", 300 * KIB);
+	const struct member members[] = {
+		{ "a", S_IFDIR | 0700, NULL },
+		{ "a/1", REG, big },
+		{ "a/2", REG, big },
+		{ "a", DIR, NULL },
+		{ NULL, 0, NULL },
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+
+	put_archive(f, members);
+	check_unpack("soon", f);
+	check_int("soon", "mode", fake_nfs_mode(f, "back/a"), 0750);
+	ck_assert(fake_nfs_get(f, "back/a", &handle, &attr));
+	check_int("soon", "time", attr.mtime.sec, 1234567890);
+	fake_nfs_free(f);
+}
+END_TEST
+
+START_TEST(test_depth)
+{
+	static const struct {
+		size_t directories;
+		enum error_code code;
+	} rows[] = {
+		{ 4000, ERROR_OK },
+		{ 4096, ERROR_FAILED_PRECONDITION },
+		{ 100000, ERROR_FAILED_PRECONDITION },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_free char *path = check_repeat("d/", rows[i].directories);
+		const struct member members[] = { { path, DIR, NULL }, { NULL, 0, NULL } };
+		struct fake_nfs *f = with_secret();
+		cleanup_free char *before = NULL;
+		struct error err = { .code = ERROR_OK };
+
+		put_archive(f, members);
+		before = fake_nfs_list(f, NULL);
+		(void)unpack(f, &err);
+		check_error("depth", &err, rows[i].code, NULL);
+		check_outside("depth", f, before);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* -------- damage -------- */
+
+/* Files that are all zeros look like the end of an archive where they are cut. */
+static void put_small(struct fake_nfs *f)
+{
+	static const char zeros[1024];
+
+	fake_nfs_write(f, "tree/0 zeros", 0, zeros, sizeof(zeros));
+	tree_fill_file(f, "tree/a", 0, 700);
+	fake_nfs_write(f, "tree/b zeros", 0, zeros, 512);
+	fake_nfs_put(f, "tree/c", NFS_TYPE_SYMLINK, "text");
+	fake_nfs_link(f, "tree/a", "tree/d/e");
+	tree_fill_file(f, "tree/h", 40 * KIB, 100);
+	fake_nfs_truncate(f, "tree/h", 100 * KIB);
+	fake_nfs_write(f, "tree/z zeros", 0, zeros, sizeof(zeros));
+	fake_nfs_write(f, "tree/zz", 0, "", 0);
+	tree_mark(f, "tree", 0755, 1);
+}
+
+/* Unpacks what stands in its place now: done, and right, or refused. */
+static bool check_damaged(const char *row, struct fake_nfs *f, bool exact)
+{
+	struct error err = { .code = ERROR_OK };
+	int r = unpack(f, &err);
+
+	if (r == 0 && exact)
+		tree_check_same(row, f, "tree", f, "back");
+	if (r < 0)
+		check_that(row, "the error is about the archive",
+			   err.code == ERROR_DATA_LOSS || err.code == ERROR_FAILED_PRECONDITION ||
+				   err.code == ERROR_INVALID_ARGUMENT);
+	fake_nfs_remove(f, "back");
+	return r == 0;
+}
+
+START_TEST(test_cut)
+{
+	enum tree_compression compression = (enum tree_compression)_i;
+	size_t step = compression == TREE_COMPRESSION_NONE ? 512 : 1, cut, good = 0;
+	struct fake_nfs *f = fake_nfs_new();
+	cleanup_free char *data = NULL;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+
+	put_small(f);
+	check_pack("cut", f, compression);
+	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
+	data = malloc(attr.size);
+	ck_assert(data != NULL);
+	fake_nfs_read(f, ARCHIVE, 0, data, attr.size);
+	for (cut = 0; cut < attr.size; cut += step) {
+		char row[64];
+
+		(void)snprintf(row, sizeof(row), "%s, cut after %zu of %zu bytes",
+			       compressions[compression], cut, (size_t)attr.size);
+		fake_nfs_truncate(f, ARCHIVE, cut);
+		good += check_damaged(row, f, true);
+		fake_nfs_write(f, ARCHIVE, 0, data, attr.size);
+	}
+	check_that("cut", "few are taken for whole", good < 20);
+	check_that("cut", "the whole one is good", check_damaged("whole", f, true));
+	fake_nfs_free(f);
+}
+END_TEST
+
+static void compress(struct fake_nfs *f, const char *data, size_t len)
+{
+	struct archive *a = archive_write_new();
+	struct archive_entry *e = archive_entry_new();
+	struct buf b = { 0 };
+
+	ck_assert(archive_write_set_format_raw(a) == ARCHIVE_OK);
+	ck_assert(archive_write_add_filter_gzip(a) == ARCHIVE_OK);
+	ck_assert(archive_write_open(a, &b, NULL, put_block, NULL) == ARCHIVE_OK);
+	archive_entry_set_mode(e, REG);
+	ck_assert(archive_write_header(a, e) == ARCHIVE_OK);
+	ck_assert(archive_write_data(a, data, len) == (la_ssize_t)len);
+	ck_assert(archive_write_free(a) == ARCHIVE_OK);
+	archive_entry_free(e);
+	fake_nfs_truncate(f, ARCHIVE, 0);
+	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+	buf_done(&b);
+}
+
+/* tar was killed, and gzip did not notice. */
+START_TEST(test_cut_before_compression)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	cleanup_free char *data = NULL;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	size_t cut, good = 0;
+
+	put_small(f);
+	check_pack("cut", f, TREE_COMPRESSION_NONE);
+	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
+	data = malloc(attr.size);
+	ck_assert(data != NULL);
+	fake_nfs_read(f, ARCHIVE, 0, data, attr.size);
+	for (cut = 512; cut < attr.size; cut += 512) {
+		char row[64];
+
+		(void)snprintf(row, sizeof(row), "cut after %zu of %zu bytes", cut,
+			       (size_t)attr.size);
+		compress(f, data, cut);
+		good += check_damaged(row, f, true);
+	}
+	check_that("cut", "few are taken for whole", good < 20);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* What a bit makes of it may be another archive, but harms nothing. */
+START_TEST(test_flipped)
+{
+	enum tree_compression compression = (enum tree_compression)_i;
+	struct fake_nfs *f = with_secret();
+	cleanup_free char *before = NULL;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	uint64_t at;
+
+	put_small(f);
+	tree_mark(f, "tree", 0711, 0);
+	check_pack("flipped", f, compression);
+	before = fake_nfs_list(f, NULL);
+	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
+	for (at = 0; at < attr.size; at += compression == TREE_COMPRESSION_NONE ? 5 : 1) {
+		char byte, flipped;
+
+		fake_nfs_read(f, ARCHIVE, at, &byte, 1);
+		flipped = (char)(byte ^ 1 << at % 8);
+		fake_nfs_write(f, ARCHIVE, at, &flipped, 1);
+		(void)check_damaged("flipped", f, false);
+		check_outside("flipped", f, before);
+		fake_nfs_write(f, ARCHIVE, at, &byte, 1);
+	}
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Compressed to nothing: a gigabyte and more that is no hole. */
+START_TEST(test_bomb)
+{
+	static const char block[MIB] = { [0 ... MIB - 1] = 'x' };
+	struct archive *a = archive_write_new();
+	struct archive_entry *e = archive_entry_new();
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	struct buf b = { 0 };
+	unsigned int i;
+
+	ck_assert(archive_write_set_format_pax(a) == ARCHIVE_OK);
+	ck_assert(archive_write_add_filter_zstd(a) == ARCHIVE_OK);
+	ck_assert(archive_write_open(a, &b, NULL, put_block, NULL) == ARCHIVE_OK);
+	for (i = 0; i < 20; i++) {
+		char name[16];
+		unsigned int k;
+
+		(void)snprintf(name, sizeof(name), "%u", i);
+		archive_entry_clear(e);
+		archive_entry_set_pathname(e, name);
+		archive_entry_set_mode(e, REG);
+		archive_entry_set_size(e, 80 * MIB);
+		ck_assert(archive_write_header(a, e) == ARCHIVE_OK);
+		for (k = 0; k < 80; k++)
+			ck_assert(archive_write_data(a, block, MIB) == MIB);
+	}
+	ck_assert(archive_write_free(a) == ARCHIVE_OK);
+	archive_entry_free(e);
+	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+	buf_done(&b);
+	(void)unpack(f, &err);
+	check_error("bomb", &err, ERROR_FAILED_PRECONDITION, "more than can be right");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- what changes meanwhile -------- */
+
+struct event {
+	enum nfs_op_type type; /* before the first operation of that type */
+	bool happened;
+	void (*happen)(struct fake_nfs *f);
+};
+
+static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct event *e = data;
+
+	if (op->type != e->type || e->happened)
+		return;
+	e->happened = true;
+	e->happen(f);
+}
+
+static void remove_both(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, "tree/a");
+	fake_nfs_remove(f, "tree/b");
+}
+
+static void shorten(struct fake_nfs *f)
+{
+	fake_nfs_truncate(f, "tree/a", 10);
+}
+
+/* An archive of a tree that changes can be unpacked. */
+START_TEST(test_changes)
+{
+	static void (*const happen[])(struct fake_nfs * f) = { remove_both, shorten };
+	static const bool hole[] = { false, true };
+	size_t i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(happen); i++) {
+		const struct fake_habits habits = { .page = 100, .entries = FAKE_ENTRIES_FULL };
+		struct event event = { .type = NFS_OP_READ, .happen = happen[i / 2] };
+		struct fake_nfs *f = fake_nfs_new();
+
+		tree_fill_file(f, "tree/a", 0, 300 * KIB);
+		if (hole[i % 2])
+			fake_nfs_truncate(f, "tree/a", MIB);
+		fake_nfs_link(f, "tree/a", "tree/b");
+		tree_fill_file(f, "tree/c", 0, 10);
+		fake_nfs_habits(f, &habits);
+		fake_nfs_watch(f, watch, &event);
+		check_pack("changes", f, TREE_COMPRESSION_NONE);
+		check_that("changes", "it happened", event.happened);
+		fake_nfs_watch(f, NULL, NULL);
+		check_unpack("changes", f);
+		tree_check_same("changes", f, "tree/c", f, "back/c");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* -------- every operation fails once -------- */
+
+static const struct way {
+	const char *name;
+	int error;
+	bool after;
+} ways[] = {
+	{ "input/output error", -EIO, false },
+	{ "no space", -ENOSPC, false },
+	{ "refused", -EACCES, false },
+	{ "cut off", -ECONNABORTED, false },
+	{ "cut off after it took effect", -ECONNABORTED, true },
+	{ "no space after it took effect", -ENOSPC, true },
+};
+
+static int pack_step(struct fake_nfs *f, struct error *err)
+{
+	return pack(f, TREE_COMPRESSION_GZIP, err);
+}
+
+static void fail_everywhere(const char *step_name, int (*step)(struct fake_nfs *f, struct error *err),
+			    const struct way *way, const char *made)
+{
+	unsigned int n;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = { .nth = n,
+						      .error = way->error,
+						      .after = way->after };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		char row[128];
+		int r;
+
+		(void)snprintf(row, sizeof(row), "%s, %s, operation %u", step_name, way->name, n);
+		tree_put(f);
+		if (step != pack_step)
+			check_pack(row, f, TREE_COMPRESSION_NONE);
+		fake_nfs_fail(f, &failure);
+		r = step(f, &err);
+		if (fake_nfs_operations(f) < n) {
+			check_int(row, "result", r, 0);
+			check_that(row, "there were operations", n > 20);
+			fake_nfs_free(f);
+			return;
+		}
+		check_int(row, "result", r, way->error);
+		check_error(row, &err, nfs_error_code(way->error), NULL);
+		fake_nfs_fail(f, NULL);
+		fake_nfs_remove(f, made);
+		r = step(f, &err);
+		ck_assert_msg(r == 0, "%s: again: %s", row, err.msg);
+		if (step == pack_step)
+			check_unpack(row, f);
+		tree_check_same(row, f, "tree", f, "back");
+		fake_nfs_free(f);
+	}
+}
+
+START_TEST(test_pack_failures)
+{
+	fail_everywhere("pack", pack_step, &ways[_i], "out");
+}
+END_TEST
+
+START_TEST(test_unpack_failures)
+{
+	fail_everywhere("unpack", unpack, &ways[_i], "back");
+}
+END_TEST
+
+CHECK_MAIN("tree_archive", .tests = { test_compressions, test_same, test_sockets, test_names, test_foreign, test_directory_again, test_depth, test_directory_again_soon, test_file_again, test_bomb, test_changes, test_cut_before_compression, test_named_owners, test_no_owners, }, .loops = { { test_cut, ARRAY_SIZE(compressions) }, { test_flipped, ARRAY_SIZE(compressions) }, { test_pack_failures, ARRAY_SIZE(ways) }, { test_unpack_failures, ARRAY_SIZE(ways) } })

@@ -1,0 +1,850 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Trees that others change, and servers that forget handles, while they are copied or archived. */
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "nfs/calls.h"
+#include "tree/archive.h"
+#include "tree/copy.h"
+#include "tree/links.h"
+#include "tree/reader.h"
+#include "tree_util.h"
+
+#define BIG (4 * MIB)
+
+static const struct fake_habits full = { .page = 100, .entries = FAKE_ENTRIES_FULL };
+
+static const struct {
+	const char *name;
+	struct fake_habits habits;
+} kinds[] = {
+	{ "full", { .page = 100, .entries = FAKE_ENTRIES_FULL } },
+	{ "mixed", { .page = 3 } },
+	{ "bare", { .page = 4, .entries = FAKE_ENTRIES_BARE, .bare = true } },
+};
+
+/* What is done with "tree" of one share; what comes of it is "copy" on the other. */
+struct job {
+	struct fake_nfs *f, *g;
+	struct nfs_client *from, *to;
+	struct tree_work work;
+	struct error err;
+	int result;
+};
+
+static void job_init(struct job *j, const struct fake_habits *habits)
+{
+	*j = (struct job){ .f = fake_nfs_new(), .g = fake_nfs_new() };
+	j->from = fake_nfs_connect(j->f);
+	j->to = fake_nfs_connect(j->g);
+	fake_nfs_pair(j->from, j->to);
+	fake_nfs_habits(j->f, habits);
+	j->work = (struct tree_work){ .from = j->from, .to = j->to };
+}
+
+static void job_done(struct job *j)
+{
+	nfs_client_free(j->from);
+	nfs_client_free(j->to);
+	fake_nfs_free(j->f);
+	fake_nfs_free(j->g);
+}
+
+static void check_ended(const char *row, const struct job *j)
+{
+	check_int(row, "operations left in flight", j->work.reading + j->work.writing, 0);
+	check_int(row, "bytes left", j->work.fetched, 0);
+	check_int(row, "an error is reported", j->err.code != ERROR_OK, j->result < 0);
+}
+
+static void copy(const char *row, struct job *j)
+{
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+
+	ck_assert(fake_nfs_get(j->f, "tree", &handle, &attr));
+	j->result = tree_copy(&j->work, &handle, &attr, &j->to->root, "copy", true, &made, &j->err);
+	check_ended(row, j);
+}
+
+/* By an archive, which is made once. */
+static void archive(const char *row, struct job *j)
+{
+	struct tree_work back = { .from = j->to, .to = j->to };
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+
+	ck_assert(fake_nfs_get(j->f, "tree", &handle, &attr));
+	j->result = tree_pack(&j->work, &handle, &attr, &j->to->root, "out", "archive",
+			      TREE_COMPRESSION_NONE, &j->err);
+	check_ended(row, j);
+	if (j->result < 0)
+		return;
+	ck_assert(fake_nfs_get(j->g, "out/archive", &handle, &attr));
+	j->result = tree_unpack(&back, &handle, attr.size, &j->to->root, "copy", &made, &j->err);
+	ck_assert_msg(j->result == 0, "%s: %s", row, j->err.msg);
+}
+
+static void (*const jobs[])(const char *row, struct job *j) = { copy, archive };
+static const char *const job_names[] = { "copy", "archive" };
+
+static void check_whole(const char *row, struct job *j)
+{
+	ck_assert_msg(j->result == 0, "%s: %s", row, j->err.msg);
+	tree_check_same(row, j->f, "tree", j->g, "copy");
+}
+
+/* -------- handles that are stale, and are not -------- */
+
+#define FROM_OPS                                                                                   \
+	(1U << NFS_OP_LOOKUP | 1U << NFS_OP_GETATTR | 1U << NFS_OP_READDIR |                       \
+	 1U << NFS_OP_READLINK | 1U << NFS_OP_READ)
+
+/* The server forgets all handles before an operation, and knows them again some operations later. */
+struct outage {
+	unsigned int n, from, until;
+	int error;
+	unsigned int types;
+};
+
+static void fail_meanwhile(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct outage *o = data;
+	const struct fake_failure failure = {
+		.nth = 1, .error = o->error, .all = true, .types = o->types
+	};
+
+	o->n += (1U << op->type & o->types) != 0;
+	if (o->n == o->from)
+		fake_nfs_fail(f, &failure);
+	if (o->n == o->until)
+		fake_nfs_fail(f, NULL);
+}
+
+/* Returns whether it came so far. */
+static bool is_whole_despite(const char *row, size_t job, size_t kind, struct outage o)
+{
+	struct job j;
+
+	job_init(&j, &kinds[kind].habits);
+	tree_put(j.f);
+	tree_fill_file(j.f, "tree/large", 0, 2 * MIB + 1);
+	fake_nfs_watch(j.f, fail_meanwhile, &o);
+	jobs[job](row, &j);
+	fake_nfs_watch(j.f, NULL, NULL);
+	fake_nfs_fail(j.f, NULL);
+	check_whole(row, &j);
+	check_int(row, "vanished", j.work.progress.vanished, 0);
+	job_done(&j);
+	return o.n >= o.from;
+}
+
+/* At each operation, for one of them or for many. */
+START_TEST(test_stale)
+{
+	static const unsigned int lengths[] = { 1, 3, 15 };
+	const size_t job = (size_t)_i % 2, kind = (size_t)_i / 2;
+	bool more = true;
+	unsigned int n;
+	size_t i;
+
+	for (n = 1; more; n++) {
+		for (i = 0, more = false; i < ARRAY_SIZE(lengths); i++) {
+			const struct outage o = { .from = n,
+						  .until = n + lengths[i],
+						  .error = -ESTALE,
+						  .types = FROM_OPS };
+			char row[64];
+
+			(void)snprintf(row, sizeof(row), "%s, %s, %u operations from %u",
+				       job_names[job], kinds[kind].name, lengths[i], n);
+			/* Being patient takes its time. */
+			if (i == 0 || n % (lengths[i] * lengths[i] / 4) == 1)
+				more = is_whole_despite(row, job, kind, o) || more;
+		}
+	}
+	check_that("stale", "there were operations", n > 20);
+}
+END_TEST
+
+/* What a handle leads to is gone; the name says that it is not. */
+START_TEST(test_not_gone)
+{
+	const size_t job = (size_t)_i % 2, kind = (size_t)_i / 2;
+	bool more = true;
+	unsigned int n;
+
+	for (n = 1; more; n++) {
+		const struct outage o = { .from = n,
+					  .until = n + 1,
+					  .error = -ENOENT,
+					  .types = FROM_OPS &
+						   ~(1U << NFS_OP_LOOKUP | 1U << NFS_OP_GETATTR) };
+		char row[64];
+
+		(void)snprintf(row, sizeof(row), "%s, %s, operation %u", job_names[job],
+			       kinds[kind].name, n);
+		more = is_whole_despite(row, job, kind, o);
+	}
+	check_that("not gone", "there were operations", n > 10);
+}
+END_TEST
+
+/* It does not pass: nothing that is OK and has less in it. */
+START_TEST(test_stale_for_ever)
+{
+	static const unsigned int at[] = { 1, 20 };
+	struct job j;
+	struct outage o = {
+		.from = at[_i / 2], .until = UINT32_MAX, .error = -ESTALE, .types = FROM_OPS
+	};
+
+	job_init(&j, &full);
+	tree_put(j.f);
+	fake_nfs_watch(j.f, fail_meanwhile, &o);
+	jobs[_i % 2]("for ever", &j);
+	check_that("for ever", "it happened", o.n >= o.from);
+	check_that("for ever", "it fails", j.result < 0);
+	check_that("for ever", "it may pass",
+		   j.err.code == ERROR_UNAVAILABLE || j.err.code == ERROR_ABORTED);
+	job_done(&j);
+}
+END_TEST
+
+/* -------- directories that begin again -------- */
+
+#define SIBLINGS 700
+#define LEVELS 6
+
+static unsigned int put_levels(struct fake_nfs *f)
+{
+	char path[256] = "tree";
+	unsigned int level, i;
+
+	for (level = 0; level < LEVELS; level++) {
+		for (i = 0; i < SIBLINGS; i++) {
+			char name[300];
+
+			(void)snprintf(name, sizeof(name), "%s/%s%u", path,
+				       i % 100 == 7 ? "g/" : "f", i);
+			fake_nfs_put(f, name, NFS_TYPE_FILE, NULL);
+		}
+		ck_assert(strlen(path) + 2 < sizeof(path));
+		strcat(path, "/d");
+	}
+	return LEVELS * SIBLINGS;
+}
+
+/* The server has lost its place at each page in turn: each name comes once, wherever it was dropped. */
+START_TEST(test_begin_again)
+{
+	const struct fake_habits habits = { .page = 300, .entries = FAKE_ENTRIES_FULL };
+	bool more = true;
+	unsigned int n;
+
+	for (n = 1; more; n++) {
+		const struct outage o = { .from = n,
+					  .until = n + 1 + n % 3,
+					  .error = -ERESTART,
+					  .types = 1U << NFS_OP_READDIR };
+		struct outage at = o;
+		unsigned int files;
+		struct job j;
+		char row[32];
+
+		(void)snprintf(row, sizeof(row), "READDIR %u", n);
+		job_init(&j, &habits);
+		files = put_levels(j.f);
+		fake_nfs_watch(j.f, fail_meanwhile, &at);
+		copy(row, &j);
+		fake_nfs_watch(j.f, NULL, NULL);
+		fake_nfs_fail(j.f, NULL);
+		check_whole(row, &j);
+		check_int(row, "files", j.work.progress.files, files);
+		more = at.n >= at.from;
+		job_done(&j);
+	}
+	check_that("begin again", "there were pages", n > LEVELS * 2);
+}
+END_TEST
+
+struct listed {
+	unsigned int n;
+	bool seen[SIBLINGS];
+};
+
+static int see(void *data, const struct nfs_entry *entry)
+{
+	struct listed *l = data;
+	unsigned int i = (unsigned int)atoi(entry->name + 1);
+
+	check_that(entry->name, "comes once", i < SIBLINGS && !l->seen[i]);
+	l->seen[i] = true;
+	l->n++;
+	return 0;
+}
+
+/*
+ * The driver's own listings, too. nfs-ganesha answers NOENT when an entry is removed while it lists: a
+ * restore from a snapshot failed with NOT_FOUND by that, under many copies at once.
+ */
+START_TEST(test_listing_begins_again)
+{
+	static const int errors[] = { -ERESTART, -ENOENT };
+	unsigned int n;
+
+	for (n = 1; n < 30; n++) {
+		struct outage o = { .from = n,
+				    .until = n + 1 + n % 3,
+				    .error = errors[_i],
+				    .types = 1U << NFS_OP_READDIR };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct listed l = { .n = 0 };
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+		unsigned int i;
+		char name[32];
+
+		for (i = 0; i < SIBLINGS; i++) {
+			(void)snprintf(name, sizeof(name), "d/f%u", i);
+			fake_nfs_put(f, name, NFS_TYPE_FILE, NULL);
+		}
+		fake_nfs_habits(f, &(struct fake_habits){ .page = 50 });
+		ck_assert(fake_nfs_get(f, "d", &handle, &attr));
+		fake_nfs_watch(f, fail_meanwhile, &o);
+		check_int("listing", "result", nfs_readdir(c, &handle, see, &l), 0);
+		check_int("listing", "names", l.n, SIBLINGS);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A directory that has gone is no name that has. */
+START_TEST(test_listing_of_what_has_gone)
+{
+	struct outage o = {
+		.from = 1, .until = UINT32_MAX, .error = -ENOENT, .types = 1U << NFS_OP_READDIR
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct listed l = { .n = 0 };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+
+	fake_nfs_put(f, "d/f0", NFS_TYPE_FILE, NULL);
+	ck_assert(fake_nfs_get(f, "d", &handle, &attr));
+	fake_nfs_watch(f, fail_meanwhile, &o);
+	check_int("listing", "result", nfs_readdir(c, &handle, see, &l), -ESTALE);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- what others do meanwhile -------- */
+
+/* Before operations of a type, from the first to the last of them. */
+struct event {
+	enum nfs_op_type type;
+	unsigned int first, last;
+	void (*happen)(struct fake_nfs *f, unsigned int n);
+	unsigned int seen, happened;
+};
+
+static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct event *e = data;
+
+	if (op->type != e->type)
+		return;
+	e->seen++;
+	if (e->seen >= e->first && e->seen <= e->last) {
+		e->happened++;
+		e->happen(f, e->happened);
+	}
+}
+
+static void write_version(struct fake_nfs *f, const char *path, unsigned int n)
+{
+	const size_t len = BIG + n % 5 * 4096 - n % 3 * 100;
+	char *data = malloc(len);
+
+	ck_assert(data != NULL);
+	memset(data, 'a' + (int)n % 20, len);
+	fake_nfs_write(f, path, 0, data, len);
+	free(data);
+}
+
+static void replace_big(struct fake_nfs *f, unsigned int n)
+{
+	fake_nfs_remove(f, "tree/big");
+	write_version(f, "tree/big", n);
+}
+
+static void write_into_big(struct fake_nfs *f, unsigned int n)
+{
+	tree_fill_file(f, "tree/big", n % 40 * 100 * KIB, 3 * KIB);
+}
+
+static void grow_big(struct fake_nfs *f, unsigned int n)
+{
+	tree_fill_file(f, "tree/big", BIG, 3 * n * KIB);
+}
+
+static void cut_big(struct fake_nfs *f, unsigned int n)
+{
+	fake_nfs_truncate(f, "tree/big", BIG / 2 - n * 1000);
+}
+
+static void remove_big(struct fake_nfs *f, unsigned int n)
+{
+	(void)n;
+	fake_nfs_remove(f, "tree/big");
+}
+
+static void big_becomes_directory(struct fake_nfs *f, unsigned int n)
+{
+	remove_big(f, n);
+	tree_fill_file(f, "tree/big/inside", 0, 100);
+}
+
+static void big_becomes_link(struct fake_nfs *f, unsigned int n)
+{
+	remove_big(f, n);
+	fake_nfs_put(f, "tree/big", NFS_TYPE_SYMLINK, "elsewhere");
+}
+
+static void big_becomes_small(struct fake_nfs *f, unsigned int n)
+{
+	remove_big(f, n);
+	tree_fill_file(f, "tree/big", 0, 5);
+}
+
+static void big_becomes_hole(struct fake_nfs *f, unsigned int n)
+{
+	remove_big(f, n);
+	fake_nfs_write(f, "tree/big", 0, "", 0);
+	fake_nfs_truncate(f, "tree/big", BIG);
+	tree_fill_file(f, "tree/big", MIB, 10);
+}
+
+/* Another file takes the name, and this one another, which comes later. */
+static void swap_links(struct fake_nfs *f, unsigned int n)
+{
+	(void)n;
+	fake_nfs_remove(f, "tree/z");
+	fake_nfs_link(f, "tree/big", "tree/z");
+	fake_nfs_remove(f, "tree/big");
+	write_version(f, "tree/big", 3);
+	fake_nfs_link(f, "tree/big", "tree/zz");
+}
+
+static void put_live(struct fake_nfs *f)
+{
+	unsigned int i;
+	char name[32];
+
+	write_version(f, "tree/big", 0);
+	for (i = 0; i < 8; i++) {
+		(void)snprintf(name, sizeof(name), "tree/f%u", i);
+		tree_fill_file(f, name, 0, 1000);
+		(void)snprintf(name, sizeof(name), "tree/dir/%u", i);
+		tree_fill_file(f, name, 0, 1000);
+	}
+	fake_nfs_write(f, "tree/z", 0, "z", 1);
+}
+
+#define READS (BIG / NFS_TRANSFER_MAX)
+
+/* Whatever happens at whichever READ, and then no more: the copy is that of the tree as it is then. */
+START_TEST(test_happens_once)
+{
+	static const struct {
+		const char *name;
+		void (*happen)(struct fake_nfs *f, unsigned int n);
+		bool archive_too; /* else it may have to be made anew */
+	} rows[] = {
+		{ "replaced", replace_big, true },
+		{ "written in place", write_into_big, true },
+		{ "longer", grow_big, true },
+		{ "shorter", cut_big, true },
+		{ "a link", big_becomes_link, true },
+		{ "small", big_becomes_small, true },
+		{ "a hole", big_becomes_hole, true },
+		{ "links swapped", swap_links, true },
+		{ "removed", remove_big, false },
+		{ "a directory", big_becomes_directory, false },
+	};
+	size_t row = (size_t)_i / 2, job = (size_t)_i % 2;
+	unsigned int at;
+
+	for (at = 1; at < READS + 10; at += 5) {
+		struct event e = { NFS_OP_READ, at, at, rows[row].happen, 0, 0 };
+		struct job j;
+		char text[64];
+
+		(void)snprintf(text, sizeof(text), "%s, %s, READ %u", job_names[job],
+			       rows[row].name, at);
+		job_init(&j, &kinds[at % ARRAY_SIZE(kinds)].habits);
+		put_live(j.f);
+		fake_nfs_watch(j.f, watch, &e);
+		jobs[job](text, &j);
+		fake_nfs_watch(j.f, NULL, NULL);
+		check_that(text, "it happened", e.happened == 1);
+		if (job == 1 && !rows[row].archive_too && j.result == -ERESTART) {
+			check_error(text, &j.err, ERROR_ABORTED, NULL);
+			fake_nfs_remove(j.g, "out");
+			error_clear(&j.err);
+			jobs[job](text, &j);
+		}
+		if (j.result != 0 || fake_nfs_type(j.g, "copy/big") != NFS_TYPE_FILE ||
+		    fake_nfs_type(j.f, "tree/big") == NFS_TYPE_FILE)
+			ck_assert_msg(j.result == 0, "%s: %s", text, j.err.msg);
+		check_int(text, "changed", j.work.progress.changed, 0);
+		fake_nfs_remove(j.f, "tree/dir"); /* what was read before it happened, or not */
+		fake_nfs_remove(j.g, "copy/dir");
+		if (e.seen > at + READS || fake_nfs_type(j.f, "tree/big") == NFS_TYPE_FILE)
+			tree_check_same(text, j.f, "tree/f7", j.g, "copy/f7");
+		job_done(&j);
+	}
+}
+END_TEST
+
+/* All of it has the same byte, and it has the size of a version with that byte. */
+static void check_version(const char *row, struct fake_nfs *g, const char *path)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	size_t i;
+	char *data;
+
+	ck_assert_msg(fake_nfs_get(g, path, &handle, &attr), "%s: it is not there", row);
+	check_that(row, "size", attr.size > BIG - MIB);
+	data = malloc(attr.size);
+	ck_assert(data != NULL);
+	fake_nfs_read(g, path, 0, data, attr.size);
+	for (i = 0; i < attr.size && data[i] == data[0]; i++)
+		;
+	ck_assert_msg(i == attr.size && data[0] != '\0', "%s: another byte at %zu", row, i);
+	free(data);
+}
+
+/* Some READs apart, and at last for so long that all of it can be read. */
+static void replace_sometimes(struct fake_nfs *f, unsigned int n)
+{
+	if (n % 10 == 0)
+		replace_big(f, n);
+}
+
+START_TEST(test_replaced_again_and_again)
+{
+	struct event e = { NFS_OP_READ, 1, 55, replace_sometimes, 0, 0 };
+	const char *row = job_names[_i];
+	struct job j;
+
+	job_init(&j, &full);
+	put_live(j.f);
+	fake_nfs_watch(j.f, watch, &e);
+	jobs[_i](row, &j);
+	fake_nfs_watch(j.f, NULL, NULL);
+	ck_assert_msg(j.result == 0, "%s: %s", row, j.err.msg);
+	check_version(row, j.g, "copy/big");
+	check_int(row, "it was to the end", e.happened, 55);
+	job_done(&j);
+}
+END_TEST
+
+/* One that is never there for long enough. */
+START_TEST(test_replaced_for_ever)
+{
+	struct event e = { NFS_OP_READ, 1, UINT32_MAX, replace_big, 0, 0 };
+	const char *row = job_names[_i];
+	struct job j;
+
+	job_init(&j, &full);
+	put_live(j.f);
+	fake_nfs_watch(j.f, watch, &e);
+	jobs[_i](row, &j);
+	check_int(row, "result", j.result, -ERESTART);
+	check_error(row, &j.err, ERROR_ABORTED, "tree/big" + 5);
+	job_done(&j);
+}
+END_TEST
+
+/* A log, or a database: written to all the time, it is in the copy, and counted. */
+START_TEST(test_written_for_ever)
+{
+	static void (*const happen[])(struct fake_nfs * f, unsigned int n) = { write_into_big,
+									       grow_big };
+	struct event e = { NFS_OP_READ, 1, UINT32_MAX, happen[_i / 2], 0, 0 };
+	const char *row = job_names[_i % 2];
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	struct job j;
+
+	job_init(&j, &full);
+	put_live(j.f);
+	fake_nfs_watch(j.f, watch, &e);
+	jobs[_i % 2](row, &j);
+	fake_nfs_watch(j.f, NULL, NULL);
+	ck_assert_msg(j.result == 0, "%s: %s", row, j.err.msg);
+	check_int(row, "changed", j.work.progress.changed, 1);
+	check_that(row, "read again three times", e.seen > 4 * READS && e.seen < 5 * READS + 40);
+	ck_assert(fake_nfs_get(j.g, "copy/big", &handle, &attr));
+	check_that(row, "size", attr.size >= BIG);
+	tree_check_same(row, j.f, "tree/f7", j.g, "copy/f7");
+	job_done(&j);
+}
+END_TEST
+
+/* -------- directories -------- */
+
+static void dir_becomes_link(struct fake_nfs *f, unsigned int n)
+{
+	(void)n;
+	fake_nfs_remove(f, "tree/dir");
+	fake_nfs_put(f, "tree/dir", NFS_TYPE_SYMLINK, "/elsewhere");
+}
+
+static void dir_becomes_file(struct fake_nfs *f, unsigned int n)
+{
+	(void)n;
+	fake_nfs_remove(f, "tree/dir");
+	tree_fill_file(f, "tree/dir", 0, 700);
+}
+
+static void dir_becomes_another(struct fake_nfs *f, unsigned int n)
+{
+	(void)n;
+	fake_nfs_remove(f, "tree/dir");
+	tree_fill_file(f, "tree/dir/3", 0, 77);
+	tree_fill_file(f, "tree/dir/other", 0, 77);
+}
+
+static void remove_dir(struct fake_nfs *f, unsigned int n)
+{
+	(void)n;
+	fake_nfs_remove(f, "tree/dir");
+}
+
+/* At its first page, and at later ones. What comes of it is one of what there was, and all else is whole. */
+START_TEST(test_directory_replaced)
+{
+	static const struct {
+		const char *name;
+		void (*happen)(struct fake_nfs *f, unsigned int n);
+		enum nfs_type type;
+	} rows[] = {
+		{ "a link", dir_becomes_link, NFS_TYPE_SYMLINK },
+		{ "a file", dir_becomes_file, NFS_TYPE_FILE },
+		{ "another", dir_becomes_another, NFS_TYPE_DIRECTORY },
+		{ "removed", remove_dir, NFS_TYPE_UNKNOWN },
+	};
+	size_t row = (size_t)_i / 2, job = (size_t)_i % 2;
+	unsigned int at;
+
+	for (at = 1; at < 14; at++) {
+		struct event e = { NFS_OP_READDIR, at, at, rows[row].happen, 0, 0 };
+		struct job j;
+		enum nfs_type type;
+		char text[64];
+
+		(void)snprintf(text, sizeof(text), "%s, %s, READDIR %u", job_names[job],
+			       rows[row].name, at);
+		job_init(&j, &(struct fake_habits){ .page = 2, .entries = FAKE_ENTRIES_FULL });
+		put_live(j.f);
+		fake_nfs_watch(j.f, watch, &e);
+		jobs[job](text, &j);
+		fake_nfs_watch(j.f, NULL, NULL);
+		if (j.result == -ERESTART && job == 1) {
+			error_clear(&j.err);
+			fake_nfs_remove(j.g, "out");
+			jobs[job](text, &j);
+		}
+		ck_assert_msg(j.result == 0, "%s: %s", text, j.err.msg);
+		type = fake_nfs_type(j.g, "copy/dir");
+		check_that(text, "the directory, or what came",
+			   type == NFS_TYPE_DIRECTORY || type == rows[row].type);
+		if (rows[row].type == NFS_TYPE_DIRECTORY && e.happened > 0)
+			check_that(text, "what is new in it",
+				   fake_nfs_type(j.g, "copy/dir/other") == NFS_TYPE_FILE ||
+					   fake_nfs_type(j.g, "copy/dir/7") == NFS_TYPE_FILE);
+		tree_check_same(text, j.f, "tree/f7", j.g, "copy/f7");
+		tree_check_same(text, j.f, "tree/big", j.g, "copy/big");
+		job_done(&j);
+	}
+}
+END_TEST
+
+static void move_dirs(struct fake_nfs *f, unsigned int n)
+{
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct nfs_handle from, to;
+	struct nfs_attr attr;
+	const char *a = n % 2 == 1 ? "tree/a" : "tree/x", *b = n % 2 == 1 ? "tree/x" : "tree/a";
+
+	if (fake_nfs_get(f, a, &from, &attr) && fake_nfs_get(f, b, &to, &attr))
+		(void)nfs_rename(c, &from, "moving", &to, "moving");
+	nfs_client_free(c);
+}
+
+/* What stays where it is is there, whatever moves from here to there. */
+START_TEST(test_directory_moves)
+{
+	struct event e = { NFS_OP_READDIR, 2, UINT32_MAX, NULL, 0, 0 };
+	const char *row = job_names[_i];
+	struct job j;
+	unsigned int i;
+	char name[40];
+
+	job_init(&j, &(struct fake_habits){ .page = 2, .entries = FAKE_ENTRIES_FULL });
+	for (i = 0; i < 30; i++) {
+		(void)snprintf(name, sizeof(name), "tree/a/moving/%u", i);
+		tree_fill_file(j.f, name, 0, 10);
+		(void)snprintf(name, sizeof(name), "tree/a/stays/%u", i);
+		tree_fill_file(j.f, name, 0, 10);
+		(void)snprintf(name, sizeof(name), "tree/x/stays/%u", i);
+		tree_fill_file(j.f, name, 0, 10);
+	}
+	e.happen = move_dirs;
+	fake_nfs_watch(j.f, watch, &e);
+	jobs[_i](row, &j);
+	fake_nfs_watch(j.f, NULL, NULL);
+	ck_assert_msg(j.result == 0, "%s: %s", row, j.err.msg);
+	check_that(row, "it happened", e.happened > 10);
+	tree_check_same(row, j.f, "tree/a/stays", j.g, "copy/a/stays");
+	tree_check_same(row, j.f, "tree/x/stays", j.g, "copy/x/stays");
+	job_done(&j);
+}
+END_TEST
+
+/* -------- what is too much -------- */
+
+START_TEST(test_all_hole)
+{
+	const char *row = job_names[_i];
+	struct job j;
+
+	job_init(&j, &full);
+	tree_fill_file(j.f, "tree/a", 0, 10);
+	fake_nfs_write(j.f, "tree/petabyte", 0, "x", 1);
+	fake_nfs_truncate(j.f, "tree/petabyte", UINT64_C(1) << 50);
+	jobs[_i](row, &j);
+	check_that(row, "it is refused", j.result < 0);
+	check_error(row, &j.err, ERROR_FAILED_PRECONDITION, "'petabyte'");
+	job_done(&j);
+}
+END_TEST
+
+/* No room is taken by what was written a moment ago, and yet it is there. */
+START_TEST(test_used_lags)
+{
+	const char *row = job_names[_i];
+	struct job j;
+
+	job_init(&j, &(struct fake_habits){
+			     .page = 100, .entries = FAKE_ENTRIES_FULL, .used_lags = true });
+	tree_fill_file(j.f, "tree/a", 0, 10);
+	tree_fill_file(j.f, "tree/b", 0, 3 * MIB);
+	jobs[_i](row, &j);
+	fake_nfs_habits(j.f, &full);
+	check_whole(row, &j);
+	job_done(&j);
+}
+END_TEST
+
+/* Two files with one number, on subvolumes of one file system. */
+START_TEST(test_links)
+{
+	const struct nfs_attr attr = { .fileid = 257,
+				       .fsid = 7,
+				       .links = 2,
+				       .size = 5,
+				       .mtime = { 1000, 0 },
+				       .ctime = { 2000, 0 } };
+	const struct nfs_handle handles[] = { { 2, "ab" }, { 2, "cd" } };
+	struct nfs_attr other = attr;
+	struct tree_link_id a = tree_link_id_of(&handles[0], &attr), b;
+	const char *same;
+	struct tree_links *l;
+
+	ck_assert_int_eq(tree_links_new(&l, 100), 0);
+	other.ctime.nsec = 1;
+	b = tree_link_id_of(&handles[1], &other);
+	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
+	ck_assert_ptr_null(same);
+	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/1", &same), 0);
+	ck_assert_ptr_null(same);
+	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/2", &same), 0);
+	check_str("links", "of the second", same, "b/1");
+	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/2", &same), 0);
+	check_str("links", "of the first", same, "a/1");
+	/* With subtree_check the handle is that of a name. */
+	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
+	b = tree_link_id_of(&handles[1], &attr);
+	ck_assert_int_eq(tree_links_find(l, &b, 2, "a/2", &same), 0);
+	check_str("links", "by another handle", same, "a/1");
+	/* Two file systems whose numbers are the same when folded. */
+	other = attr;
+	other.fsid_minor = 9;
+	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
+	b = tree_link_id_of(&handles[0], &other);
+	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/1", &same), 0);
+	ck_assert_ptr_null(same);
+	tree_links_free(l);
+}
+END_TEST
+
+START_TEST(test_archive_depth)
+{
+	static const struct {
+		size_t levels;
+		const char *level;
+		enum error_code code;
+	} rows[] = {
+		{ 1000, "d/", ERROR_OK },
+		{ 1100, "d/", ERROR_FAILED_PRECONDITION },
+		{ 100,
+		  "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789/",
+		  ERROR_OK },
+		{ 200,
+		  "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789/",
+		  ERROR_FAILED_PRECONDITION },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_free char *path = check_repeat(rows[i].level, rows[i].levels);
+		cleanup_free char *all = malloc(strlen(path) + 6);
+		struct job j;
+
+		ck_assert(all != NULL);
+		(void)sprintf(all, "tree/%s", path);
+		job_init(&j, &full);
+		fake_nfs_put(j.f, all, NFS_TYPE_DIRECTORY, NULL);
+		archive("depth", &j);
+		check_error("depth", &j.err, rows[i].code, NULL);
+		job_done(&j);
+	}
+}
+END_TEST
+
+CHECK_MAIN("tree_live",
+	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
+		      test_archive_depth },
+	   .loops = { { test_listing_begins_again, 2 },
+		      { test_replaced_again_and_again, 2 },
+		      { test_replaced_for_ever, 2 },
+		      { test_directory_moves, 2 },
+		      { test_all_hole, 2 },
+		      { test_used_lags, 2 },
+		      { test_stale, 2 * ARRAY_SIZE(kinds) },
+		      { test_not_gone, 2 * ARRAY_SIZE(kinds) },
+		      { test_stale_for_ever, 4 },
+		      { test_happens_once, 20 },
+		      { test_written_for_ever, 4 },
+		      { test_directory_replaced, 8 } })
