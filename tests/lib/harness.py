@@ -1,13 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Runs a module's unittest cases and prints one line of counts at the end, for tests/run to add up.
+"""Run a module's unittest cases and print one line of counts at the end, for tests/run to add up.
 
-The line is "NAME: N passed, N failed, N skipped"; the exit status is 1 where something failed, and
-77 where nothing but skips came out.
+The line is "NAME: N passed, N failed, N skipped". The exit status is 1 if something failed, and 77
+if every case was skipped.
+
+Classes that differ in the protocol version only, as NameOnVersion3, NameOnVersion4 and NameOnBoth,
+share their cases: each case runs in one of them, in turn, so that every version is used in every
+area. LAB_LONG=1 (make check-long) runs each case in all of them.
 """
+import os
+import re
 import sys
 import time
 import unittest
+
+
+LONG = bool(os.environ.get("LAB_LONG"))
+VERSION = re.compile(r"(On)?(Version[34]|Both|(?<=[a-z])[34])$")
+
+
+def one_of(values, turn):
+    """A list of all values in a long run, else of one: the value whose turn it is."""
+    return list(values) if LONG else [values[turn % len(values)]]
 
 
 class Result(unittest.TestResult):
@@ -60,9 +75,35 @@ class Result(unittest.TestResult):
         self._line("skip", test, ": " + reason)
 
 
+class Loader(unittest.TestLoader):
+    """Load of each class only the cases whose turn it is there; a case by its name, always."""
+
+    def getTestCaseNames(self, testCaseClass):
+        names = super().getTestCaseNames(testCaseClass)
+        return names if LONG else [n for n in names if self._is_its_turn(testCaseClass, n)]
+
+    @staticmethod
+    def _is_its_turn(cls, name):
+        """Whether this class runs the case, of all that inherit the same method. Cases take turns in
+        the order in which they are written, from one class to the next."""
+        def area(other):
+            return VERSION.sub("", other.__name__)
+
+        method = getattr(cls, name)
+        classes = [c for c in vars(sys.modules[cls.__module__]).values()
+                   if isinstance(c, type) and issubclass(c, unittest.TestCase)
+                   and VERSION.search(c.__name__) and area(c) == area(cls)
+                   and getattr(c, name, None) is method]
+        if cls not in classes:
+            return True
+        owner = next(c for c in cls.__mro__ if name in vars(c))
+        cases = [n for n in vars(owner) if n.startswith("test")]
+        return classes[cases.index(name) % len(classes)] is cls
+
+
 def main(name, module="__main__"):
     """Names on the command line choose tests: Class or Class.test."""
-    loader = unittest.defaultTestLoader
+    loader = Loader()
     if len(sys.argv) > 1:
         suite = loader.loadTestsFromNames(sys.argv[1:], sys.modules[module])
     else:
