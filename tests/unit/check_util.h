@@ -15,6 +15,9 @@
 #include "base/error.h"
 #include "base/str.h"
 
+/* A row of a table leaves out the fields that are zero. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
 #define check_int(row, what, got, want)                                                            \
 	do {                                                                                       \
 		const long long got_value = (long long)(got), want_value = (long long)(want);      \

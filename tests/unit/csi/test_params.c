@@ -38,158 +38,53 @@ static int parse_pairs(parse_fn *parse, const char *const *pairs,
 }
 
 #define SRV "server", "s", "share", "/e"
-#define META                                                                                       \
-	"csi.storage.k8s.io/pvc/name", "claim", "csi.storage.k8s.io/pvc/namespace", "ns",          \
-		"csi.storage.k8s.io/pv/name", "pvc-1"
+#define PVC_NAME "csi.storage.k8s.io/pvc/name"
+#define PVC_NAMESPACE "csi.storage.k8s.io/pvc/namespace"
+#define PV_NAME "csi.storage.k8s.io/pv/name"
+#define META PVC_NAME, "claim", PVC_NAMESPACE, "ns", PV_NAME, "pvc-1"
+#define PVC "${pvc.metadata.name}"
+#define NS "${pvc.metadata.namespace}"
+#define PV "${pv.metadata.name}"
 
 START_TEST(test_accepted)
 {
 	static const struct {
 		const char *name;
 		const char *pairs[2 * PAIRS_MAX + 1];
-		const char *server, *share, *subdir, *on_delete_text;
+		const char *server, *share; /* NULL: those of SRV */
+		const char *subdir, *policy;
 		enum volume_on_delete on_delete;
 		uint32_t mode;
 	} rows[] = {
-		{ "least", { SRV }, "s", "/e", NULL, NULL, ON_DELETE_DELETE, 0 },
-		{ "any case",
-		  { "SERVER", "s", "Share", "/e", "SUBDIR", "a", "OnDelete", "Retain" },
-		  "s",
-		  "/e",
-		  "a",
-		  "Retain",
-		  ON_DELETE_RETAIN,
-		  0 },
-		{ "share of slashes", { "server", "s", "share", "//" }, "s", "//", NULL, NULL, 0, 0 },
-		{ "relative share", { "server", "s", "share", "a/b/" }, "s", "a/b/", NULL, NULL, 0, 0 },
-		{ "IPv6", { "server", "fd00::1", "share", "/e" }, "fd00::1", "/e", NULL, NULL, 0, 0 },
-		{ "IPv6 in brackets",
-		  { "server", "[fd00::1]", "share", "/e" },
-		  "fd00::1",
-		  "/e",
-		  NULL,
-		  NULL,
-		  0,
-		  0 },
-		{ "last of the same key", { "server", "x", SRV }, "s", "/e", NULL, NULL, 0, 0 },
-		{ "bad but replaced", { "subDir", "..", SRV, "subDir", "a" }, "s", "/e", "a", NULL, 0, 0 },
-		{ "nested subDir", { SRV, "subDir", "/a/b/c/" }, "s", "/e", "a/b/c", NULL, 0, 0 },
-		{ "empty subDir", { SRV, "subDir", "" }, "s", "/e", NULL, NULL, 0, 0 },
-		{ "all templates",
-		  { SRV, META, "subDir",
-		    "${pvc.metadata.namespace}/${pvc.metadata.name}-${pv.metadata.name}" },
-		  "s",
-		  "/e",
-		  "ns/claim-pvc-1",
-		  NULL,
-		  0,
-		  0 },
-		{ "slice",
-		  { SRV, META, "subDir", "${pvc.metadata.name:1:3}" },
-		  "s",
-		  "/e",
-		  "lai",
-		  NULL,
-		  0,
-		  0 },
-		{ "slice to the end",
-		  { SRV, META, "subDir", "x${pvc.metadata.name:3}" },
-		  "s",
-		  "/e",
-		  "xim",
-		  NULL,
-		  0,
-		  0 },
-		{ "slice over the end",
-		  { SRV, META, "subDir", "x${pvc.metadata.name:3:99}${pvc.metadata.name:77:1}" },
-		  "s",
-		  "/e",
-		  "xim",
-		  NULL,
-		  0,
-		  0 },
-		{ "default not needed",
-		  { SRV, META, "subDir", "${pvc.metadata.name:-other}" },
-		  "s",
-		  "/e",
-		  "claim",
-		  NULL,
-		  0,
-		  0 },
-		{ "default",
-		  { SRV, "subDir", "${pvc.metadata.namespace:-none}/${pvc.metadata.name:-a:b}" },
-		  "s",
-		  "/e",
-		  "none/a:b",
-		  NULL,
-		  0,
-		  0 },
-		{ "existing directory",
-		  { SRV, "existingDirectory", "Require" },
-		  "s",
-		  "/e",
-		  NULL,
-		  NULL,
-		  0,
-		  0 },
-		{ "template twice",
-		  { SRV, META, "subDir", "${pvc.metadata.name}/${pvc.metadata.name}" },
-		  "s",
-		  "/e",
-		  "claim/claim",
-		  NULL,
-		  0,
-		  0 },
-		{ "template before its key",
-		  { "subDir", "x${pv.metadata.name}", SRV, META },
-		  "s",
-		  "/e",
-		  "xpvc-1",
-		  NULL,
-		  0,
-		  0 },
-		{ "values are not templates",
-		  { SRV, "subDir", "${pvc.metadata.name}", "csi.storage.k8s.io/pvc/name",
-		    "${pv.metadata.name}" },
-		  "s",
-		  "/e",
-		  "${pv.metadata.name}",
-		  NULL,
-		  0,
-		  0 },
-		{ "a dollar is a dollar", { SRV, "subDir", "a$b}{" }, "s", "/e", "a$b}{", NULL, 0, 0 },
-		{ "mode", { SRV, "mountPermissions", "0777" }, "s", "/e", NULL, NULL, 0, 0777 },
-		{ "mode without a leading zero",
-		  { SRV, "mountPermissions", "755" },
-		  "s",
-		  "/e",
-		  NULL,
-		  NULL,
-		  0,
-		  0755 },
-		{ "largest mode", { SRV, "mountPermissions", "7777" }, "s", "/e", NULL, NULL, 0, 07777 },
-		{ "mode 0", { SRV, "mountPermissions", "0" }, "s", "/e", NULL, NULL, 0, 0 },
-		{ "empty mode", { SRV, "mountPermissions", "" }, "s", "/e", NULL, NULL, 0, 0 },
+		{ "least", { SRV } },
+		{ "any case", { "SERVER", "s", "Share", "/e", "SUBDIR", "a" }, .subdir = "a" },
+		{ "share of slashes", { "server", "s", "share", "//" }, .share = "//" },
+		{ "relative share", { "server", "s", "share", "a/b/" }, .share = "a/b/" },
+		{ "IPv6", { "server", "fd00::1", "share", "/e" }, .server = "fd00::1" },
+		{ "brackets", { "server", "[fd00::1]", "share", "/e" }, .server = "fd00::1" },
+		{ "last of the same key", { "server", "x", SRV } },
+		{ "bad but replaced", { "subDir", "..", SRV, "subDir", "a" }, .subdir = "a" },
+		{ "empty subDir", { SRV, "subDir", "" } },
+		{ "before its key", { "subDir", PV, SRV, META }, .subdir = "pvc-1" },
+		{ "no template", { SRV, "subDir", PVC, PVC_NAME, PV }, .subdir = PV },
+		{ "existing directory", { SRV, "existingDirectory", "Require" } },
+		{ "mode", { SRV, "mountPermissions", "0777" }, .mode = 0777 },
+		{ "mode without a leading zero", { SRV, "mountPermissions", "755" }, .mode = 0755 },
+		{ "largest mode", { SRV, "mountPermissions", "7777" }, .mode = 07777 },
+		{ "mode 0", { SRV, "mountPermissions", "0" } },
+		{ "empty mode", { SRV, "mountPermissions", "" } },
+		{ "delete", { SRV, "onDelete", "delete" }, .policy = "delete", ON_DELETE_DELETE },
+		{ "retain", { SRV, "OnDelete", "Retain" }, .policy = "Retain", ON_DELETE_RETAIN },
 		{ "archive",
 		  { SRV, "onDelete", "ARCHIVE" },
-		  "s",
-		  "/e",
-		  NULL,
-		  "ARCHIVE",
-		  ON_DELETE_ARCHIVE,
-		  0 },
-		{ "delete", { SRV, "onDelete", "delete" }, "s", "/e", NULL, "delete", ON_DELETE_DELETE, 0 },
-		{ "sidecar keys",
-		  { SRV, "csi.storage.k8s.io/provisioner-secret-name", "x", "csi.storage.k8s.io/fstype",
-		    "ext4", "csiProvisionerSecretName", "y", "csiNodePublishSecretNamespace", "z" },
-		  "s",
-		  "/e",
-		  NULL,
-		  NULL,
-		  0,
-		  0 },
-		{ "fsType nfs", { SRV, "fstype", "nfs" }, "s", "/e", NULL, NULL, 0, 0 },
-		{ "fsType nfs4", { SRV, "fsType", "nfs4" }, "s", "/e", NULL, NULL, 0, 0 },
+		  .policy = "ARCHIVE",
+		  ON_DELETE_ARCHIVE },
+		{ "secret", { SRV, "csi.storage.k8s.io/provisioner-secret-name", "x" } },
+		{ "fstype", { SRV, "csi.storage.k8s.io/fstype", "ext4" } },
+		{ "old secret", { SRV, "csiProvisionerSecretName", "y" } },
+		{ "old namespace", { SRV, "csiNodePublishSecretNamespace", "z" } },
+		{ "fsType nfs", { SRV, "fstype", "nfs" } },
+		{ "fsType nfs4", { SRV, "fsType", "nfs4" } },
 	};
 	size_t i;
 
@@ -197,15 +92,50 @@ START_TEST(test_accepted)
 		cleanup_volume_params struct volume_params p = { .server = NULL };
 		struct error err = { .code = ERROR_OK };
 		int r = parse_pairs(volume_params_parse, rows[i].pairs, &no_defaults, &p, &err);
+		const char *server = rows[i].server != NULL ? rows[i].server : "s";
+		const char *share = rows[i].share != NULL ? rows[i].share : "/e";
 
 		check_error(rows[i].name, &err, ERROR_OK, NULL);
 		check_int(rows[i].name, "result", r, 0);
-		check_str(rows[i].name, "server", p.server, rows[i].server);
-		check_str(rows[i].name, "share", p.share, rows[i].share);
+		check_str(rows[i].name, "server", p.server, server);
+		check_str(rows[i].name, "share", p.share, share);
 		check_str(rows[i].name, "subDir", p.subdir, rows[i].subdir);
-		check_str(rows[i].name, "onDelete's text", p.on_delete_text, rows[i].on_delete_text);
+		check_str(rows[i].name, "onDelete's text", p.on_delete_text, rows[i].policy);
 		check_int(rows[i].name, "onDelete", p.on_delete, rows[i].on_delete);
 		check_int(rows[i].name, "mode", p.mode, rows[i].mode);
+	}
+}
+END_TEST
+
+START_TEST(test_subdir)
+{
+	static const struct {
+		const char *name, *value, *subdir;
+		bool no_metadata;
+	} rows[] = {
+		{ "nested", "/a/b/c/", "a/b/c" },
+		{ "all templates", NS "/" PVC "-" PV, "ns/claim-pvc-1" },
+		{ "twice", PVC "/" PVC, "claim/claim" },
+		{ "slice", "${pvc.metadata.name:1:3}", "lai" },
+		{ "to the end", "x${pvc.metadata.name:3}", "xim" },
+		{ "over the end", "x${pvc.metadata.name:3:99}${pvc.metadata.name:77:1}", "xim" },
+		{ "default not needed", "${pvc.metadata.name:-other}", "claim" },
+		{ "default", "${pvc.metadata.namespace:-none}", "none", .no_metadata = true },
+		{ "its colon", "x/${pvc.metadata.name:-a:b}", "x/a:b", .no_metadata = true },
+		{ "a dollar is a dollar", "a$b}{", "a$b}{" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *with[] = { SRV, "subDir", rows[i].value, META, NULL };
+		const char *without[] = { SRV, "subDir", rows[i].value, NULL };
+		const char *const *pairs = rows[i].no_metadata ? without : with;
+		cleanup_volume_params struct volume_params p = { .server = NULL };
+		struct error err = { .code = ERROR_OK };
+
+		(void)parse_pairs(volume_params_parse, pairs, &no_defaults, &p, &err);
+		check_error(rows[i].name, &err, ERROR_OK, NULL);
+		check_str(rows[i].name, "subDir", p.subdir, rows[i].subdir);
 	}
 }
 END_TEST
@@ -242,45 +172,32 @@ START_TEST(test_refused)
 		{ "line feed in subDir", { SRV, "subDir", "a\nb" }, "subDir" },
 		{ "the driver's folder", { SRV, "subDir", ".csi-nfs" }, "subDir" },
 		{ "in the driver's folder", { SRV, "subDir", "/.csi-nfs/trash" }, "subDir" },
-		{ "the driver's folder by template",
-		  { SRV, META, "subDir", ".csi-nfs/${pvc.metadata.name}" },
-		  "subDir" },
-		{ "template gives dot dot",
-		  { SRV, "csi.storage.k8s.io/pvc/name", "..", "subDir", "a/${pvc.metadata.name}" },
-		  "subDir" },
-		{ "template without a value",
-		  { SRV, "subDir", "${pvc.metadata.name}" },
-		  "pvc.metadata.name" },
-		{ "template with an empty value",
-		  { SRV, "csi.storage.k8s.io/pv/name", "", "subDir", "a${pv.metadata.name}" },
-		  "pv.metadata.name" },
+		{ "by template", { SRV, META, "subDir", ".csi-nfs/" PVC }, "subDir" },
+		{ "template gives dot dot", { SRV, PVC_NAME, "..", "subDir", "a/" PVC }, "subDir" },
+		{ "template without a value", { SRV, "subDir", PVC }, "pvc.metadata.name" },
+		{ "empty value", { SRV, PV_NAME, "", "subDir", "a" PV }, "pv.metadata.name" },
 		{ "unknown template", { SRV, META, "subDir", "${pvc.metadata.labels}" }, "subDir" },
-		{ "template in another case",
-		  { SRV, META, "subDir", "${PVC.metadata.name}" },
-		  "subDir" },
+		{ "another case", { SRV, META, "subDir", "${PVC.metadata.name}" }, "subDir" },
 		{ "slice of letters", { SRV, META, "subDir", "${pvc.metadata.name:a}" }, "subDir" },
-		{ "slice of three", { SRV, META, "subDir", "${pvc.metadata.name:1:2:3}" }, "subDir" },
-		{ "slice of nothing", { SRV, META, "subDir", "${pvc.metadata.name:}" }, "subDir" },
-		{ "slice with a sign", { SRV, META, "subDir", "${pvc.metadata.name:1:-1}" }, "subDir" },
-		{ "slice that cuts a character",
-		  { SRV, "csi.storage.k8s.io/pvc/name", "\xc3\xbc", "subDir",
-		    "${pvc.metadata.name:1}" },
+		{ "of three", { SRV, META, "subDir", "${pvc.metadata.name:1:2:3}" }, "subDir" },
+		{ "of nothing", { SRV, META, "subDir", "${pvc.metadata.name:}" }, "subDir" },
+		{ "with a sign", { SRV, META, "subDir", "${pvc.metadata.name:1:-1}" }, "subDir" },
+		{ "cuts",
+		  { SRV, PVC_NAME, "\xc3\xbc", "subDir", "${pvc.metadata.name:1}" },
 		  "subDir" },
-		{ "slice that leaves nothing",
-		  { SRV, META, "subDir", "${pvc.metadata.name:50}" },
-		  "subDir" },
-		{ "slice of no value", { SRV, "subDir", "${pvc.metadata.name:0:3}" }, "subDir" },
+		{ "leaves nothing", { SRV, META, "subDir", "${pvc.metadata.name:50}" }, "subDir" },
+		{ "of no value", { SRV, "subDir", "${pvc.metadata.name:0:3}" }, "subDir" },
 		{ "default for an unknown one", { SRV, "subDir", "${x:-y}" }, "subDir" },
 		{ "dot dot as default", { SRV, "subDir", "${pvc.metadata.name:-..}" }, "subDir" },
-		{ "existing directory of another kind",
-		  { SRV, "existingDirectory", "maybe" },
-		  "existingDirectory" },
+		{ "maybe", { SRV, "existingDirectory", "maybe" }, "existingDirectory" },
 		{ "empty template", { SRV, META, "subDir", "a${}" }, "subDir" },
-		{ "template without an end", { SRV, META, "subDir", "${pvc.metadata.name" }, "subDir" },
+		{ "template without an end",
+		  { SRV, META, "subDir", "${pvc.metadata.name" },
+		  "subDir" },
 		{ "no octal digit", { SRV, "mountPermissions", "0788" }, "mountPermissions" },
 		{ "mode too large", { SRV, "mountPermissions", "10000" }, "mountPermissions" },
 		{ "huge mode",
-		  { SRV, "mountPermissions", "77777777777777777777777" },
+		  { SRV, "mountPermissions", "7777777777777777777777" },
 		  "mountPermissions" },
 		{ "negative mode", { SRV, "mountPermissions", "-1" }, "mountPermissions" },
 		{ "mode as Go writes it", { SRV, "mountPermissions", "0o755" }, "mountPermissions" },
@@ -292,7 +209,9 @@ START_TEST(test_refused)
 		{ "unknown key", { SRV, "colour", "red" }, "colour" },
 		{ "unknown key, empty", { SRV, "", "red" }, "parameter" },
 		{ "key with a space", { "server ", "s", "share", "/e" }, "server " },
-		{ "mountOptions are no parameter", { SRV, "mountOptions", "vers=3" }, "mountOptions" },
+		{ "mountOptions are no parameter",
+		  { SRV, "mountOptions", "vers=3" },
+		  "mountOptions" },
 		{ "two spellings", { SRV, "subDir", "a", "subdir", "a" }, "subDir" },
 		{ "two spellings of server", { "Server", "s", SRV }, "Server" },
 	};
@@ -319,19 +238,19 @@ START_TEST(test_defaults)
 	static const struct {
 		const char *name;
 		const char *pairs[2 * PAIRS_MAX + 1];
-		const char *server, *share;
-		uint32_t mode;
+		const char *server, *share; /* NULL: the default */
+		int mode; /* -1: the default */
 		enum volume_on_delete on_delete;
 	} rows[] = {
-		{ "nothing given", { NULL }, "fd00::9", "/default", 0770, ON_DELETE_RETAIN },
-		{ "server given", { "server", "s" }, "s", "/default", 0770, ON_DELETE_RETAIN },
-		{ "share given", { "share", "/e" }, "fd00::9", "/e", 0770, ON_DELETE_RETAIN },
-		{ "mode given", { "mountPermissions", "0" }, "fd00::9", "/default", 0, ON_DELETE_RETAIN },
-		{ "mode empty", { "mountPermissions", "" }, "fd00::9", "/default", 0770, ON_DELETE_RETAIN },
-		{ "delete given", { "onDelete", "delete" }, "fd00::9", "/default", 0770, ON_DELETE_DELETE },
-		{ "archive given", { "onDelete", "archive" }, "fd00::9", "/default", 0770, ON_DELETE_ARCHIVE },
-		/* As csi-driver-nfs: empty is not given. Otherwise data goes that was to be kept. */
-		{ "onDelete empty", { "onDelete", "" }, "fd00::9", "/default", 0770, ON_DELETE_RETAIN },
+		{ "nothing given", { NULL }, NULL, NULL, -1, ON_DELETE_RETAIN },
+		{ "server given", { "server", "s" }, "s", NULL, -1, ON_DELETE_RETAIN },
+		{ "share given", { "share", "/e" }, NULL, "/e", -1, ON_DELETE_RETAIN },
+		{ "mode given", { "mountPermissions", "0" }, NULL, NULL, 0, ON_DELETE_RETAIN },
+		{ "mode empty", { "mountPermissions", "" }, NULL, NULL, -1, ON_DELETE_RETAIN },
+		{ "delete given", { "onDelete", "delete" }, NULL, NULL, -1, ON_DELETE_DELETE },
+		{ "archive given", { "onDelete", "archive" }, NULL, NULL, -1, ON_DELETE_ARCHIVE },
+		/* Empty means not given, as in csi-driver-nfs: data may have to be kept. */
+		{ "onDelete empty", { "onDelete", "" }, NULL, NULL, -1, ON_DELETE_RETAIN },
 	};
 	size_t i;
 
@@ -339,12 +258,14 @@ START_TEST(test_defaults)
 		cleanup_volume_params struct volume_params p = { .server = NULL };
 		struct error err = { .code = ERROR_OK };
 		int r = parse_pairs(volume_params_parse, rows[i].pairs, &defaults, &p, &err);
+		const char *server = rows[i].server != NULL ? rows[i].server : "fd00::9";
+		const char *share = rows[i].share != NULL ? rows[i].share : "/default";
 
 		check_error(rows[i].name, &err, ERROR_OK, NULL);
 		check_int(rows[i].name, "result", r, 0);
-		check_str(rows[i].name, "server", p.server, rows[i].server);
-		check_str(rows[i].name, "share", p.share, rows[i].share);
-		check_int(rows[i].name, "mode", p.mode, rows[i].mode);
+		check_str(rows[i].name, "server", p.server, server);
+		check_str(rows[i].name, "share", p.share, share);
+		check_int(rows[i].name, "mode", p.mode, rows[i].mode < 0 ? 0770 : rows[i].mode);
 		check_int(rows[i].name, "onDelete", p.on_delete, rows[i].on_delete);
 	}
 }
@@ -359,35 +280,25 @@ START_TEST(test_attributes)
 		const char *subdir, *options;
 		uint32_t mode;
 	} rows[] = {
-		{ "least", { SRV }, NULL, NULL, NULL, 0 },
-		{ "all",
-		  { SRV, "subDir", "a/b", "mountOptions", "vers=4.1,soft", "mountPermissions", "0700" },
-		  NULL,
-		  "a/b",
-		  "vers=4.1,soft",
-		  0700 },
-		{ "any case", { SRV, "SUBDIR", "a", "MOUNTOPTIONS", "ro" }, NULL, "a", "ro", 0 },
-		{ "template", { SRV, META, "subDir", "${pvc.metadata.name}" }, NULL, "claim", NULL, 0 },
-		{ "unknown keys of the CO",
-		  { SRV, "storage.kubernetes.io/csiProvisionerIdentity", "1", "colour", "red",
-		    "csi.storage.k8s.io/ephemeral", "true",
-		    "csi.storage.k8s.io/serviceAccount.tokens", "{}" },
-		  NULL,
-		  NULL,
-		  NULL,
-		  0 },
-		{ "parameters of creation",
-		  { SRV, "onDelete", "nonsense", "fsType", "ext4" },
-		  NULL,
-		  NULL,
-		  NULL,
-		  0 },
-		{ "no server", { "share", "/e" }, "server", NULL, NULL, 0 },
-		{ "no share", { "server", "s" }, "share", NULL, NULL, 0 },
-		{ "dot dot", { SRV, "subDir", "../a" }, "subDir", NULL, NULL, 0 },
-		{ "the driver's folder", { SRV, "subDir", ".csi-nfs/trash" }, "subDir", NULL, NULL, 0 },
-		{ "bad octal", { SRV, "mountPermissions", "9" }, "mountPermissions", NULL, NULL, 0 },
-		{ "two spellings", { SRV, "subDir", "a", "SubDir", "b" }, "subDir", NULL, NULL, 0 },
+		{ "least", { SRV } },
+		{ "subDir", { SRV, "subDir", "a/b" }, .subdir = "a/b" },
+		{ "its case", { SRV, "SUBDIR", "a" }, .subdir = "a" },
+		{ "options", { SRV, "mountOptions", "vers=4.1,soft" }, .options = "vers=4.1,soft" },
+		{ "their case", { SRV, "MOUNTOPTIONS", "ro" }, .options = "ro" },
+		{ "mode", { SRV, "mountPermissions", "0700" }, .mode = 0700 },
+		{ "template", { SRV, META, "subDir", PVC }, .subdir = "claim" },
+		/* Unknown keys, as the orchestrator adds them. */
+		{ "identity", { SRV, "storage.kubernetes.io/csiProvisionerIdentity", "1" } },
+		{ "ephemeral", { SRV, "csi.storage.k8s.io/ephemeral", "true" } },
+		{ "tokens", { SRV, "csi.storage.k8s.io/serviceAccount.tokens", "{}" } },
+		{ "any other", { SRV, "colour", "red" } },
+		{ "parameters of creation", { SRV, "onDelete", "nonsense", "fsType", "ext4" } },
+		{ "no server", { "share", "/e" }, .word = "server" },
+		{ "no share", { "server", "s" }, .word = "share" },
+		{ "dot dot", { SRV, "subDir", "../a" }, .word = "subDir" },
+		{ "the driver's folder", { SRV, "subDir", ".csi-nfs/trash" }, .word = "subDir" },
+		{ "bad octal", { SRV, "mountPermissions", "9" }, .word = "mountPermissions" },
+		{ "two spellings", { SRV, "subDir", "a", "SubDir", "b" }, .word = "subDir" },
 	};
 	size_t i;
 
@@ -428,6 +339,7 @@ END_TEST
 
 CHECK_MAIN("params", .tests = {
 			     test_accepted,
+			     test_subdir,
 			     test_refused,
 			     test_defaults,
 			     test_attributes,
