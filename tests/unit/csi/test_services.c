@@ -386,63 +386,41 @@ static void create_volume(const char *row, struct bench *b, const struct creatio
 
 #define SRV "server", "s", "share", "/e"
 
+/* The code of a row whose call is refused. */
+static enum error_code code_of(enum error_code code)
+{
+	return code != ERROR_OK ? code : ERROR_INVALID_ARGUMENT;
+}
+
 START_TEST(test_create_refused)
 {
 	static const struct {
 		const char *name;
 		struct creation in;
-		enum error_code code;
+		enum error_code code; /* 0: INVALID_ARGUMENT */
 		const char *word;
 	} rows[] = {
-		{ "no name", { "", MOUNT, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "name" },
-		{ "control in the name",
-		  { "a\x01", MOUNT, { SRV }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "name" },
-		{ "no capabilities",
-		  { "a", NONE, { SRV }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "volume_capabilities" },
-		{ "block", { "a", BLOCK, { SRV }, 0, 0 }, ERROR_INVALID_ARGUMENT, "block" },
-		{ "no access type",
-		  { "a", NO_TYPE, { SRV }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "access_type" },
-		{ "no access mode",
-		  { "a", NO_MODE, { SRV }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "access_mode" },
-		{ "unknown access mode",
-		  { "a", UNKNOWN_MODE, { SRV }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "access_mode" },
-		{ "later access mode",
-		  { "a", LATER_MODE, { SRV }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "access_mode" },
-		{ "no parameters", { "a", MOUNT, { NULL }, 0, 0 }, ERROR_INVALID_ARGUMENT, "server" },
-		{ "no share", { "a", MOUNT, { "server", "s" }, 0, 0 }, ERROR_INVALID_ARGUMENT, "share" },
-		{ "unknown parameter",
-		  { "a", MOUNT, { SRV, "x", "y" }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "x" },
-		{ "dot dot",
-		  { "a", MOUNT, { SRV, "subDir", "../a" }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "subDir" },
+		{ "no name", { "", MOUNT, { SRV } }, .word = "name" },
+		{ "control in the name", { "a\x01", MOUNT, { SRV } }, .word = "name" },
+		{ "no capabilities", { "a", NONE, { SRV } }, .word = "volume_capabilities" },
+		{ "block", { "a", BLOCK, { SRV } }, .word = "block" },
+		{ "no access type", { "a", NO_TYPE, { SRV } }, .word = "access_type" },
+		{ "no access mode", { "a", NO_MODE, { SRV } }, .word = "access_mode" },
+		{ "unknown access mode", { "a", UNKNOWN_MODE, { SRV } }, .word = "access_mode" },
+		{ "later access mode", { "a", LATER_MODE, { SRV } }, .word = "access_mode" },
+		{ "no parameters", { "a", MOUNT }, .word = "server" },
+		{ "no share", { "a", MOUNT, { "server", "s" } }, .word = "share" },
+		{ "unknown parameter", { "a", MOUNT, { SRV, "x", "y" } }, .word = "x" },
+		{ "dot dot", { "a", MOUNT, { SRV, "subDir", "../a" } }, .word = "subDir" },
 		{ "bad octal",
-		  { "a", MOUNT, { SRV, "mountPermissions", "9" }, 0, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "mountPermissions" },
-		{ "negative size",
-		  { "a", MOUNT, { SRV }, -1, 0 },
-		  ERROR_INVALID_ARGUMENT,
-		  "required_bytes" },
-		{ "negative limit",
-		  { "a", MOUNT, { SRV }, 0, -1 },
-		  ERROR_INVALID_ARGUMENT,
-		  "limit_bytes" },
-		{ "limit below", { "a", MOUNT, { SRV }, 2, 1 }, ERROR_OUT_OF_RANGE, "limit_bytes" },
+		  { "a", MOUNT, { SRV, "mountPermissions", "9" } },
+		  .word = "mountPermissions" },
+		{ "negative size", { "a", MOUNT, { SRV }, -1 }, .word = "required_bytes" },
+		{ "negative limit", { "a", MOUNT, { SRV }, 0, -1 }, .word = "limit_bytes" },
+		{ "limit below",
+		  { "a", MOUNT, { SRV }, 2, 1 },
+		  .code = ERROR_OUT_OF_RANGE,
+		  .word = "limit_bytes" },
 	};
 	struct bench b;
 	size_t i;
@@ -453,7 +431,7 @@ START_TEST(test_create_refused)
 		cleanup_free char *left = NULL;
 
 		create_volume(rows[i].name, &b, &rows[i].in, &call);
-		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		check_error(rows[i].name, &call.req.err, code_of(rows[i].code), rows[i].word);
 		left = fake_nfs_list(b.nfs, NULL);
 		check_str(rows[i].name, "what is on the share", left, "");
 	}
@@ -488,34 +466,33 @@ START_TEST(test_create)
 		const char *context[4]; /* a key and its value, twice */
 	} rows[] = {
 		{ "plain",
-		  { "pvc-1", MOUNT, { SRV }, 10, 0 },
-		  "s#e#pvc-1##",
-		  "pvc-1",
-		  { "server", "s", "subdir", "pvc-1" } },
+		  { "pvc-1", MOUNT, { SRV }, 10 },
+		  .id = "s#e#pvc-1##",
+		  .dir = "pvc-1",
+		  .context = { "server", "s", "subdir", "pvc-1" } },
 		{ "hidden and nested name",
 		  { "../a/b", MOUNT, { SRV }, 10, 10 },
-		  "s#e#%2E.%2Fa%2Fb##",
-		  "%2E.%2Fa%2Fb",
-		  { "share", "/e", "subdir", "%2E.%2Fa%2Fb" } },
+		  .id = "s#e#%2E.%2Fa%2Fb##",
+		  .dir = "%2E.%2Fa%2Fb",
+		  .context = { "share", "/e", "subdir", "%2E.%2Fa%2Fb" } },
 		{ "subDir",
-		  { "pvc-2", MOUNT, { SRV, "SubDir", "/ns/x/", "onDelete", "Delete" }, 0, 0 },
-		  "s#e#ns/x#pvc-2#",
-		  "ns/x",
-		  { "SubDir", "ns/x", "onDelete", "Delete" } },
+		  { "pvc-2", MOUNT, { SRV, "SubDir", "/ns/x/", "onDelete", "Delete" } },
+		  .id = "s#e#ns/x#pvc-2#",
+		  .dir = "ns/x",
+		  .context = { "SubDir", "ns/x", "onDelete", "Delete" } },
 		{ "template",
 		  { "pvc-3",
 		    MOUNT,
-		    { SRV, "subDir", "${pvc.metadata.name}", "csi.storage.k8s.io/pvc/name", "claim" },
-		    0,
-		    0 },
-		  "s#e#claim#pvc-3#",
-		  "claim",
-		  { "subDir", "claim", "csi.storage.k8s.io/pvc/name", "claim" } },
+		    { SRV, "subDir", "${pvc.metadata.name}", "csi.storage.k8s.io/pvc/name",
+		      "claim" } },
+		  .id = "s#e#claim#pvc-3#",
+		  .dir = "claim",
+		  .context = { "subDir", "claim", "csi.storage.k8s.io/pvc/name", "claim" } },
 		{ "IPv6 and root",
 		  { "pvc-4", MOUNT, { "server", "[fd00::1]", "share", "/" }, 0, 7 },
-		  "fd00::1##pvc-4##",
-		  "pvc-4",
-		  { "share", "/", "subdir", "pvc-4" } },
+		  .id = "fd00::1##pvc-4##",
+		  .dir = "pvc-4",
+		  .context = { "share", "/", "subdir", "pvc-4" } },
 	};
 	struct bench b;
 	size_t i, k;
@@ -673,30 +650,22 @@ START_TEST(test_validate)
 		const char *word;
 		bool confirmed;
 	} rows[] = {
-		{ "no id", "", MOUNT, { NULL }, ERROR_INVALID_ARGUMENT, "volume_id", false },
-		{ "no capabilities",
-		  "s#e#pvc-1##",
-		  NONE,
-		  { NULL },
-		  ERROR_INVALID_ARGUMENT,
-		  "volume_capabilities",
-		  false },
-		{ "garbage", "fake-vol-id-1", MOUNT, { NULL }, ERROR_NOT_FOUND, "fake-vol-id-1", false },
-		{ "dot dot", "s#e#..##", MOUNT, { NULL }, ERROR_NOT_FOUND, NULL, false },
-		{ "not there", "s#e#pvc-2##", MOUNT, { NULL }, ERROR_NOT_FOUND, "pvc-2", false },
-		{ "there", "s#e#pvc-1##", MOUNT, { NULL }, ERROR_OK, NULL, true },
-		{ "read-only", "s#e#pvc-1##", READER, { NULL }, ERROR_OK, NULL, true },
-		{ "its context", "s#e#pvc-1##", MOUNT, { "subdir", "pvc-1" }, ERROR_OK, NULL, true },
-		{ "another context", "s#e#pvc-1##", MOUNT, { "subdir", "pvc-2" }, ERROR_OK, NULL, false },
-		{ "context of the CO",
-		  "s#e#pvc-1##",
-		  MOUNT,
-		  { "storage.kubernetes.io/csiProvisionerIdentity", "x" },
-		  ERROR_OK,
-		  NULL,
-		  true },
-		{ "block", "s#e#pvc-1##", BLOCK, { NULL }, ERROR_OK, NULL, false },
-		{ "later mode", "s#e#pvc-1##", LATER_MODE, { NULL }, ERROR_OK, NULL, false },
+		{ "no id", "", .code = ERROR_INVALID_ARGUMENT, .word = "volume_id" },
+		{ "no capabilities", "s#e#pvc-1##", .capability = NONE,
+		  .code = ERROR_INVALID_ARGUMENT, .word = "volume_capabilities" },
+		{ "garbage", "fake-vol-id-1", .code = ERROR_NOT_FOUND, .word = "fake-vol-id-1" },
+		{ "dot dot", "s#e#..##", .code = ERROR_NOT_FOUND },
+		{ "not there", "s#e#pvc-2##", .code = ERROR_NOT_FOUND, .word = "pvc-2" },
+		{ "there", "s#e#pvc-1##", .confirmed = true },
+		{ "read-only", "s#e#pvc-1##", .capability = READER, .confirmed = true },
+		{ "its context", "s#e#pvc-1##", .context = { "subdir", "pvc-1" },
+		  .confirmed = true },
+		{ "another context", "s#e#pvc-1##", .context = { "subdir", "pvc-2" } },
+		{ "context of the CO", "s#e#pvc-1##",
+		  .context = { "storage.kubernetes.io/csiProvisionerIdentity", "x" },
+		  .confirmed = true },
+		{ "block", "s#e#pvc-1##", .capability = BLOCK },
+		{ "later mode", "s#e#pvc-1##", .capability = LATER_MODE },
 	};
 	static const struct creation volume = { "pvc-1", MOUNT, { SRV }, 0, 0 };
 	struct call created;
@@ -846,58 +815,31 @@ START_TEST(test_publish_refused)
 	static const struct {
 		const char *name;
 		struct publication in;
-		enum error_code code;
+		enum error_code code; /* 0: INVALID_ARGUMENT */
 		const char *word;
 	} rows[] = {
-		{ "no id",
-		  { "", "+t", MOUNT, NULL, { SRV }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "volume_id" },
-		{ "no target",
-		  { "v", "", MOUNT, NULL, { SRV }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "target_path" },
-		{ "relative target",
-		  { "v", "a/b", MOUNT, NULL, { SRV }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "target_path" },
+		{ "no id", { "", "+t", MOUNT, NULL, { SRV } }, .word = "volume_id" },
+		{ "no target", { "v", "", MOUNT, NULL, { SRV } }, .word = "target_path" },
+		{ "relative target", { "v", "a/b", MOUNT, NULL, { SRV } }, .word = "target_path" },
 		{ "target with dot dot",
-		  { "v", "+a/../t", MOUNT, NULL, { SRV }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "target_path" },
-		{ "no capability",
-		  { "v", "+t", NONE, NULL, { SRV }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "volume_capability" },
-		{ "block", { "v", "+t", BLOCK, NULL, { SRV }, false }, ERROR_INVALID_ARGUMENT, "block" },
-		{ "no access mode",
-		  { "v", "+t", NO_MODE, NULL, { SRV }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "access_mode" },
-		{ "no server",
-		  { "v", "+t", MOUNT, NULL, { "share", "/e" }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "server" },
-		{ "no share",
-		  { "v", "+t", MOUNT, NULL, { "server", "s" }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "share" },
+		  { "v", "+a/../t", MOUNT, NULL, { SRV } },
+		  .word = "target_path" },
+		{ "no capability", { "v", "+t", NONE, NULL, { SRV } }, .word = "volume_capability" },
+		{ "block", { "v", "+t", BLOCK, NULL, { SRV } }, .word = "block" },
+		{ "no access mode", { "v", "+t", NO_MODE, NULL, { SRV } }, .word = "access_mode" },
+		{ "no server", { "v", "+t", MOUNT, NULL, { "share", "/e" } }, .word = "server" },
+		{ "no share", { "v", "+t", MOUNT, NULL, { "server", "s" } }, .word = "share" },
 		{ "dot dot",
-		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "../x" }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "subDir" },
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "../x" } },
+		  .word = "subDir" },
 		{ "bad octal",
-		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "9" }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "mountPermissions" },
-		{ "control in flags",
-		  { "v", "+t", MOUNT, "a\nb", { SRV }, false },
-		  ERROR_INVALID_ARGUMENT,
-		  "mount_flags" },
+		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "9" } },
+		  .word = "mountPermissions" },
+		{ "control in flags", { "v", "+t", MOUNT, "a\nb", { SRV } }, .word = "mount_flags" },
 		{ "no directory above",
-		  { "v", "+a/b/t", MOUNT, NULL, { SRV }, false },
-		  ERROR_FAILED_PRECONDITION,
-		  "target_path" },
+		  { "v", "+a/b/t", MOUNT, NULL, { SRV } },
+		  .code = ERROR_FAILED_PRECONDITION,
+		  .word = "target_path" },
 	};
 	struct bench b;
 	size_t i;
@@ -907,7 +849,7 @@ START_TEST(test_publish_refused)
 		cleanup_call struct call call = { .answers = 0 };
 
 		publish(rows[i].name, &b, &rows[i].in, &call);
-		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		check_error(rows[i].name, &call.req.err, code_of(rows[i].code), rows[i].word);
 		check_int(rows[i].name, "mounts", b.mounter.n_mounted, 0);
 		check_that(rows[i].name, "no directory is left", !exists(&b, "+t"));
 	}
@@ -920,44 +862,30 @@ START_TEST(test_publish)
 	static const struct {
 		const char *name;
 		struct publication in;
-		const char *source, *options;
+		const char *source, *options; /* NULL: "s:/e" and none */
 		bool read_only;
 		uint32_t mode;
 	} rows[] = {
-		{ "plain", { "v", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", false, 0 },
+		{ "plain", { "v", "+t", MOUNT, NULL, { SRV } } },
 		{ "subDir and mode",
-		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b", "mountPermissions", "0770" }, false },
-		  "s:/e/a/b",
-		  "",
-		  false,
-		  0770 },
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b", "mountPermissions", "0770" } },
+		  .source = "s:/e/a/b",
+		  .mode = 0770 },
 		{ "the root's mode is not ours",
-		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "0770" }, false },
-		  "s:/e",
-		  "",
-		  false,
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "0770" } } },
 		{ "IPv6",
-		  { "v", "+t", MOUNT, NULL, { "server", "fd00::1", "share", "/" }, false },
-		  "[fd00::1]:/",
-		  "",
-		  false,
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { "server", "fd00::1", "share", "/" } },
+		  .source = "[fd00::1]:/" },
 		{ "flags and attribute",
-		  { "v", "+t", MOUNT, "vers=4.1", { SRV, "mountOptions", "soft,timeo=5" }, false },
-		  "s:/e",
-		  "vers=4.1,soft,timeo=5",
-		  false,
-		  0 },
-		{ "readonly", { "v", "+t", MOUNT, NULL, { SRV }, true }, "s:/e", "", true, 0 },
-		{ "kubelet sends the first mode of several",
-		  { "v", "+t", READER, NULL, { SRV }, false },
-		  "s:/e",
-		  "",
-		  false,
-		  0 },
-		{ "ro as a flag", { "v", "+t", MOUNT, "ro", { SRV }, false }, "s:/e", "ro", true, 0 },
-		{ "any id", { "fake-vol-id-1", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", false, 0 },
+		  { "v", "+t", MOUNT, "vers=4.1", { SRV, "mountOptions", "soft,timeo=5" } },
+		  .options = "vers=4.1,soft,timeo=5" },
+		{ "readonly", { "v", "+t", MOUNT, NULL, { SRV }, true }, .read_only = true },
+		{ "kubelet sends the first mode of several", { "v", "+t", READER, NULL, { SRV } } },
+		{ "ro as a flag",
+		  { "v", "+t", MOUNT, "ro", { SRV } },
+		  .options = "ro",
+		  .read_only = true },
+		{ "any id", { "fake-vol-id-1", "+t", MOUNT, NULL, { SRV } } },
 	};
 	struct bench b;
 	char path[256];
@@ -976,8 +904,10 @@ START_TEST(test_publish)
 		call_done(&call);
 		mount = fake_mounter_at(&b.mounter, target_of(&b, "+t", path));
 		check_that(rows[i].name, "it is mounted", mount != NULL);
-		check_str(rows[i].name, "source", mount->source, rows[i].source);
-		check_str(rows[i].name, "options", mount->options, rows[i].options);
+		check_str(rows[i].name, "source", mount->source,
+			  rows[i].source != NULL ? rows[i].source : "s:/e");
+		check_str(rows[i].name, "options", mount->options,
+			  rows[i].options != NULL ? rows[i].options : "");
 		check_int(rows[i].name, "read-only", mount->read_only, rows[i].read_only);
 		check_int(rows[i].name, "mode", mount->mode, rows[i].mode);
 		publish(rows[i].name, &b, in, &call);
@@ -1021,47 +951,40 @@ START_TEST(test_publish_top)
 		const char *source, *top;
 		uint32_t mode;
 	} rows[] = {
-		{ "the share", { "v", "+t", MOUNT, NULL, { SRV }, false }, "s:/e", "", 0 },
+		{ "the share", { "v", "+t", MOUNT, NULL, { SRV } }, .source = "s:/e", .top = "" },
 		{ "directly below",
-		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a" }, false },
-		  "s:/e/a",
-		  "",
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a" } },
+		  .source = "s:/e/a",
+		  .top = "" },
 		{ "deeper",
-		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b" }, false },
-		  "s:/e/a/b",
-		  "/e",
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b" } },
+		  .source = "s:/e/a/b",
+		  .top = "/e" },
 		{ "a share of many parts",
-		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "x/y/", "subDir", "a/b/c" }, false },
-		  "s:/x/y/a/b/c",
-		  "/x/y",
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "x/y/", "subDir", "a/b/c" } },
+		  .source = "s:/x/y/a/b/c",
+		  .top = "/x/y" },
 		{ "the server's root",
-		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "/", "subDir", "a/b" }, false },
-		  "s:/a/b",
-		  "/",
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "/", "subDir", "a/b" } },
+		  .source = "s:/a/b",
+		  .top = "/" },
 		{ "inline",
-		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in/a", POD }, false },
-		  "s:/e/in/a",
-		  "/e/in",
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in/a", POD } },
+		  .source = "s:/e/in/a",
+		  .top = "/e/in" },
 		{ "inline, the entry itself",
-		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in", OPEN_MODE, POD }, false },
-		  "s:/e/in",
-		  "/e/in",
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in", OPEN_MODE, POD } },
+		  .source = "s:/e/in",
+		  .top = "/e/in" },
 		{ "inline, with a mode",
-		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in/a", OPEN_MODE, POD }, false },
-		  "s:/e/in/a",
-		  "/e/in",
-		  0777 },
+		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "in/a", OPEN_MODE, POD } },
+		  .source = "s:/e/in/a",
+		  .top = "/e/in",
+		  .mode = 0777 },
 		{ "inline, all as share",
-		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "/e/in/a/b", POD }, false },
-		  "s:/e/in/a/b",
-		  "/e/in",
-		  0 },
+		  { "v", "+t", MOUNT, NULL, { "server", "s", "share", "/e/in/a/b", POD } },
+		  .source = "s:/e/in/a/b",
+		  .top = "/e/in" },
 	};
 	struct bench b;
 	char path[256];
@@ -1100,15 +1023,19 @@ START_TEST(test_publish_again_under_another_name)
 		enum error_code compare_error, code;
 		unsigned int n_compared, n_mounted;
 	} rows[] = {
-		{ "a link led there", "s:/real", true, false, ERROR_OK, ERROR_OK, 1, 1 },
-		{ "another volume", "s:/other", false, false, ERROR_OK, ERROR_ALREADY_EXISTS, 1, 1 },
-		{ "what is asked for is gone", "s:/other", false, false, ERROR_NOT_FOUND,
-		  ERROR_ALREADY_EXISTS, 1, 1 },
-		{ "nobody can say", "s:/other", false, false, ERROR_UNAVAILABLE, ERROR_UNAVAILABLE,
-		  1, 1 },
-		{ "another server", "t:/e", true, false, ERROR_OK, ERROR_ALREADY_EXISTS, 0, 1 },
-		{ "stale", "s:/real", false, true, ERROR_OK, ERROR_OK, 0, 2 },
-		{ "its own name", "s:/e", false, false, ERROR_OK, ERROR_OK, 0, 1 },
+		{ "a link led there", .source = "s:/real", .same = true, .n_compared = 1,
+		  .n_mounted = 1 },
+		{ "another volume", .source = "s:/other", .code = ERROR_ALREADY_EXISTS,
+		  .n_compared = 1, .n_mounted = 1 },
+		{ "what is asked for is gone", .source = "s:/other",
+		  .compare_error = ERROR_NOT_FOUND, .code = ERROR_ALREADY_EXISTS, .n_compared = 1,
+		  .n_mounted = 1 },
+		{ "nobody can say", .source = "s:/other", .compare_error = ERROR_UNAVAILABLE,
+		  .code = ERROR_UNAVAILABLE, .n_compared = 1, .n_mounted = 1 },
+		{ "another server", .source = "t:/e", .same = true, .code = ERROR_ALREADY_EXISTS,
+		  .n_mounted = 1 },
+		{ "stale", .source = "s:/real", .stale = true, .n_mounted = 2 },
+		{ "its own name", .source = "s:/e", .n_mounted = 1 },
 	};
 	static const struct publication in = { "v", "+t", MOUNT, NULL, { SRV }, false };
 	size_t i;
