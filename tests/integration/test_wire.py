@@ -38,10 +38,9 @@ SET_ID = stat.S_ISUID | stat.S_ISGID
 
 
 class Wired(Trees):
-    """Everything goes through a proxy, from a test's through() on. Each is another server to the driver."""
+    """After a test's through(), everything goes through a new proxy, a new server to the driver."""
 
-    numeric = True
-    more = ""
+    folders = ("share",)
     proxy = None
 
     @classmethod
@@ -49,27 +48,6 @@ class Wired(Trees):
         trees.make(os.path.join(cls.share, "small"), depth=5, many=10, megabytes=1, sockets=False)
         os.makedirs(os.path.join(cls.share, "big"))
         trees.write(os.path.join(cls.share, "big", "file"), MEGABYTE * 3)
-
-    @classmethod
-    def setUpClass(cls):
-        tag = cls.__name__
-        cls.place = os.path.join(DISK, tag)
-        cls.share = os.path.join(cls.place, "share")
-        os.makedirs(cls.share)
-        cls.plant()
-        cls.sources = {n: trees.survey(os.path.join(cls.share, n)) for n in os.listdir(cls.share)}
-        cls.server = Ganesha(os.path.join(LAB, tag),
-                             [Export(cls.share, cls.protocols, more=cls.more)],
-                             protocols=cls.protocols, numeric=cls.numeric).start()
-        cls.driver = Driver(LAB, *cls.options, name=tag)
-        try:
-            cls.driver.start()
-        except servers.Failure:
-            cls.server.stop()
-            raise
-
-    def shares(self):
-        return [self.share]
 
     def through(self, **how):
         self.proxy = Proxy(self.server.port, **how)
@@ -302,7 +280,7 @@ class SmallOnVersion4(Small, Wired, Base):
 
     protocols = "4"
     version = "4"
-    more = "MaxRead = %d; MaxWrite = %d; " % (SMALL, SMALL)
+    export_options = "MaxRead = %d; MaxWrite = %d; " % (SMALL, SMALL)
 
 
 class Named(Wired, Base):

@@ -24,14 +24,17 @@ SUFFIXES = {"none": ".tar", "gzip": ".tar.gz", "zstd": ".tar.zst"}
 
 
 class Trees(OnServer):
-    """A server with a share, another one, and one that is used as FAR_SERVER's. Sources are folders
-    on the share, made before the server looked; any test may use, none change them."""
+    """A server with a share, another share, and one that FAR_SERVER is used for. Sources are folders
+    on the share, made before the server starts; any test may use them, and none may change them."""
 
     options = (GET_SNAPSHOT,)
+    folders = ("share", "other", "far")  # attributes and names of the exported folders
+    numeric = True  # owners in version 4
+    export_options = ""
 
     @classmethod
     def plant(cls):
-        """Makes the folders."""
+        """Makes the sources."""
         trees.make(os.path.join(cls.share, "small"), depth=5, many=10, megabytes=1)
         trees.make_plain(os.path.join(cls.share, "plain"))
 
@@ -39,15 +42,15 @@ class Trees(OnServer):
     def setUpClass(cls):
         tag = cls.__name__
         cls.place = os.path.join(DISK, tag)
-        cls.share, cls.other, cls.far = (os.path.join(cls.place, n)
-                                         for n in ("share", "other", "far"))
-        for path in (cls.share, cls.other, cls.far):
-            os.makedirs(path)
+        for name in cls.folders:
+            setattr(cls, name, os.path.join(cls.place, name))
+            os.makedirs(getattr(cls, name))
         cls.plant()
         cls.sources = {n: trees.survey(os.path.join(cls.share, n)) for n in os.listdir(cls.share)}
-        exports = [Export(p, cls.protocols) for p in (cls.share, cls.other, cls.far)]
+        exports = [Export(getattr(cls, n), cls.protocols, more=cls.export_options)
+                   for n in cls.folders]
         cls.server = Ganesha(os.path.join(LAB, tag), exports + cls.more_exports(),
-                             protocols=cls.protocols).start()
+                             protocols=cls.protocols, numeric=cls.numeric).start()
         cls.driver = Driver(LAB, *cls.options, name=tag)
         try:
             cls.driver.start()
@@ -56,7 +59,7 @@ class Trees(OnServer):
             raise
 
     def shares(self):
-        return [self.share, self.other, self.far]
+        return [getattr(self, name) for name in self.folders]
 
     def tearDown(self):
         try:
