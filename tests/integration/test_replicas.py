@@ -27,9 +27,9 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 # pylint: disable=wrong-import-position
 import harness
-import hold
 from csi_client import capability
 from driver import Driver
+from rpc_proxy import CHANGES3, CREATE3, LOOKUP3, READDIR3, READDIRPLUS3, WRITE3, Proxy
 from servers import Export, Ganesha, wait_for
 
 LAB = os.environ["LAB_DIR"]
@@ -122,7 +122,7 @@ class Base(unittest.TestCase):
         tag = cls.__name__
         cls.share = os.path.join(DISK, tag, "share")
         cls.server = Ganesha(os.path.join(LAB, tag), [Export(cls.share)]).start()
-        cls.proxy = hold.Proxy(cls.server.port)
+        cls.proxy = Proxy(cls.server.port)
         direct = cls.server.flags("3")
         held = ["port=%d" % cls.proxy.port if f.startswith("port=") else f for f in direct]
         cls.replicas = []
@@ -139,7 +139,7 @@ class Base(unittest.TestCase):
                     replica.driver.process.send_signal(signal.SIGCONT)
                 replica.driver.stop()
         finally:
-            cls.proxy.close()
+            cls.proxy.stop()
             cls.server.stop()
 
     @classmethod
@@ -220,7 +220,7 @@ class Pairs(Base):
             if "~" not in name:
                 until_answered(self.other.delete, name, seconds=10)
 
-    def at_each_point(self, prepare, first, second, check, procedures=hold.CHANGES):
+    def at_each_point(self, prepare, first, second, check, procedures=CHANGES3):
         """first is held at each of its operations, in turn: for each, prepare(), second() in the
         middle of first(), and check() with their answers. The names are new ones each time."""
         for point in range(1, POINTS_MAX):
@@ -467,7 +467,7 @@ class Pairs(Base):
 
         self.at_each_point(prepare, lambda n: unsnap(self.held, n),
                            lambda n: unsnap(self.other, n), check,
-                           hold.CHANGES + (hold.LOOKUP,) + hold.LISTS)
+                           CHANGES3 + (LOOKUP3, READDIR3, READDIRPLUS3))
 
     def test_snapshot_and_snapshot(self):
         self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
@@ -495,7 +495,7 @@ class Exclusion(Pairs):
         locals()[_name] = None
     del _name
 
-    def while_held(self, call, *args, procedures=(hold.WRITE, hold.CREATE)):
+    def while_held(self, call, *args, procedures=(WRITE3, CREATE3)):
         """Runs a call of the first replica up to its data; an iterator that goes on with it."""
         pool = concurrent.futures.ThreadPoolExecutor(1)
         context = self.proxy.hold(1, procedures)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Peers on the wire between the driver and a server: one that passes RPC calls on and changes what a
-test wants to be otherwise, and one that answers byte by byte.
+"""Peers on the wire between the driver and a server: a proxy that passes RPC calls on, changes
+replies or holds a call back, and a server that answers byte by byte.
 """
 import collections
 import contextlib
@@ -12,10 +12,11 @@ import threading
 import time
 
 NFS = 100003
-NULL3, READ3, WRITE3, READDIR3, READDIRPLUS3, FSINFO3, COMMIT3 = 0, 6, 7, 16, 17, 19, 21
-READLINK3, REMOVE3, LOOKUP4, READLINK4, REMOVE4 = 5, 12, 15, 27, 28
-COMMIT4, READ4, WRITE4 = 5, 25, 38
-PUTFH = 22
+SETATTR3, LOOKUP3, READLINK3, READ3, WRITE3, CREATE3, MKDIR3, SYMLINK3 = 2, 3, 5, 6, 7, 8, 9, 10
+REMOVE3, RMDIR3, RENAME3, LINK3 = 12, 13, 14, 15
+READDIR3, READDIRPLUS3, FSINFO3, COMMIT3 = 16, 17, 19, 21
+CHANGES3 = (SETATTR3, WRITE3, CREATE3, MKDIR3, SYMLINK3, REMOVE3, RMDIR3, RENAME3, LINK3)
+COMMIT4, LOOKUP4, PUTFH, READ4, READLINK4, REMOVE4, WRITE4 = 5, 15, 22, 25, 27, 28, 38
 STALE = 70
 NOTSUPP = 10004
 
@@ -97,10 +98,33 @@ class Call:
         return struct.unpack_from(">I", self.arguments, at)[0]
 
 
+class Held:
+    """A call of version 3 that is held back once happened is set, until release(). Its connection
+    waits, too: this is how a replica looks that is paused at that point."""
+
+    def __init__(self, number, procedures, text):
+        self.number = number  # of the calls that match; the first is 1
+        self.procedures = procedures
+        self.text = text  # in the call, as a name
+        self.seen = 0
+        self.happened = threading.Event()
+        self.released = threading.Event()
+
+    def matches(self, call):
+        if (call.program, call.version) != (NFS, 3) or call.procedure not in self.procedures \
+                or self.text not in call.arguments:
+            return False
+        self.seen += 1
+        return self.seen == self.number
+
+    def release(self):
+        self.released.set()
+
+
 class Proxy:
-    """Passes calls on to a port of this host. delays: seconds that the replies to a kind of call are
-    held back; without: kinds that the server is said not to have; limits: the most bytes that
-    FSINFO promises. It counts the calls of each kind, and the most bytes of READs and WRITEs."""
+    """Passes calls on to a port of this host. delays: seconds by which the replies to a kind of call
+    are late; without: kinds that the server seems not to have; limit: the most bytes that FSINFO
+    promises. It counts the calls of each kind, and the most bytes of a READ or WRITE."""
 
     def __init__(self, port, delays=None, without=(), limit=None, host="127.0.0.1"):
         self.to = port
@@ -112,7 +136,9 @@ class Proxy:
         self.most = 0
         self.mute = False  # nothing more is answered
         self.trickle = None  # seconds between the bytes of all that is answered
-        self.half = False  # where a reply is held back, the next one is cut, and none follows
+        self.half = False  # where a reply is late, the next one is cut, and none follows
+        self.held = None
+        self.lock = threading.Lock()  # of held
         self.socket = socket.socket()
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind((host, 0))
@@ -122,6 +148,27 @@ class Proxy:
 
     def stop(self):
         self.socket.close()
+
+    @contextlib.contextmanager
+    def hold(self, number=1, procedures=CHANGES3, text=b""):
+        """Hold back the call of that number of these procedures."""
+        held = Held(number, procedures, text)
+        with self.lock:
+            self.held = held
+        try:
+            yield held
+        finally:
+            with self.lock:
+                self.held = None
+            held.release()
+
+    def wait_while_held(self, call):
+        with self.lock:
+            held = self.held
+            if held is None or not held.matches(call):
+                return
+        held.happened.set()
+        held.released.wait()
 
     def _accept(self):
         while True:
@@ -145,6 +192,8 @@ class Proxy:
         except OSError:
             client.close()
             return
+        for sock in (client, server):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = Link(self, client, server)
         threading.Thread(target=link.replies, daemon=True).start()
         link.calls()
@@ -180,6 +229,7 @@ class Link:
                 self.say(call.stale())
                 continue
             self.kinds[call.xid] = kind
+            self.proxy.wait_while_held(call)
             try:
                 self.server.sendall(framed(data))
             except OSError:
