@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""What the tests of the controller against real servers share: a driver, a server with an exported
+"""Shared by the tests of the controller against real servers: a driver, a server with an exported
 folder, calls that name them, and looks into that folder. For use inside a lab only.
 """
 import contextlib
@@ -25,12 +25,12 @@ SERVER = "127.0.0.1"
 
 
 class Base(unittest.TestCase):
-    """Helpers that every case uses."""
+    """Helpers of every case."""
 
     maxDiff = None
 
     def fails(self, codes, call, *words, **fields):
-        """The call fails with one of these codes, and a message that holds these words."""
+        """Check that the call fails with one of these codes, and a message with these words."""
         if not isinstance(codes, tuple):
             codes = (codes,)
         try:
@@ -46,9 +46,9 @@ class Base(unittest.TestCase):
 
 
 class OnServer:
-    """A driver and an nfs-ganesha that exports a folder: mixed into a case beside Base. Each case
-    begins with a server that answers, and with a driver that has its usual options and has heard
-    from that server, whatever the case before it did."""
+    """A driver and an nfs-ganesha that exports a folder, as a mix-in beside Base. Each case starts
+    with a server that answers and a driver that has its usual options and has reached that server,
+    whatever the previous case did."""
 
     protocols = "3, 4"
     version = "3"
@@ -56,7 +56,7 @@ class OnServer:
 
     @classmethod
     def more_exports(cls):
-        """What is exported beside the share. cls.place is a folder for it."""
+        """Return further exports. cls.place is a folder for them."""
         return []
 
     @classmethod
@@ -83,7 +83,7 @@ class OnServer:
             cls.server.stop()
 
     def run(self, result=None):
-        """Not in setUp(), which every class has its own of."""
+        """Begin well. Not in setUp(), which the classes override."""
         try:
             self.begin_well()
         except (servers.Failure, OSError):
@@ -106,14 +106,14 @@ class OnServer:
 
     @classmethod
     def restart(cls, *flags):
-        """The driver anew, as after an upgrade: what it only remembered is gone."""
+        """Start a new driver, as after an upgrade: its memory is gone."""
         cls.driver.stop()
         cls.driver = Driver(LAB, *flags, name=cls.__name__)
         cls.driver.start()
 
     @contextlib.contextmanager
     def server_down(self):
-        """For changes to the exported folder, of which a server that runs would not know."""
+        """Stop the server while the exported folder changes: it would not notice."""
         self.server.stop()
         try:
             yield
@@ -122,13 +122,12 @@ class OnServer:
             self.assertTrue(wait_for(self.is_reached), "the driver does not find its server again")
 
     def server_looks_again(self):
-        """After changes to the exported folder that the server has not made: it forgets what it had
-        cached."""
+        """Drop the server's caches after a change to the exported folder behind its back."""
         with self.server_down():
             pass
 
     def is_reached(self):
-        """Whether the driver speaks to the server. One that was down is tried again after a while."""
+        """Return whether the driver reaches the server. After an outage it retries with a delay."""
         try:
             self.client.ValidateVolumeCapabilities(
                 volume_id=self.volume_id("none"), secrets=self.secrets,
@@ -146,7 +145,7 @@ class OnServer:
         return {"mountOptions": ",".join(self.server.flags(self.version))}
 
     def request(self, name, size=GIB, cap=None, share=None, **parameters):
-        """The fields of a CreateVolume call; parameters that are None are left out."""
+        """Return the fields of a CreateVolume call, without parameters that are None."""
         given = {"server": SERVER, "share": share or self.share}
         given.update({k.replace("__", "/"): v for k, v in parameters.items()})
         given = {k: v for k, v in given.items() if v is not None}
@@ -164,26 +163,26 @@ class OnServer:
         self.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
 
     def volume_id(self, directory, key="", policy="", share=None):
-        """As csi-driver-nfs has it: the key where it is another word than the directory."""
+        """Return an id as csi-driver-nfs makes it. The key is set if it is not the directory."""
         return "#".join((SERVER, (share or self.share).strip("/"), directory, key, policy))
 
     def path(self, *parts):
         return os.path.join(self.share, *parts)
 
     def listed(self, share=None):
-        """What is on the share, but for the state folder."""
+        """List the share without the state folder."""
         return sorted(n for n in os.listdir(share or self.share) if n != STATE)
 
     def records(self, share=None):
-        """Everything that lies below the state folder and is not a folder."""
-        # Trees may be deeper than os.walk can go, and the purger takes things away meanwhile.
+        """List everything below the state folder except folders."""
+        # Trees may be too deep for os.walk, and the purger removes entries meanwhile.
         found = subprocess.run(["find", os.path.join(share or self.share, STATE), "!", "-type",
                                 "d", "-print0"], stdout=subprocess.PIPE, check=False,
                                stderr=subprocess.DEVNULL).stdout
         return sorted(set(os.fsdecode(name) for name in found.split(b"\0") if name))
 
     def is_clean(self, share=None):
-        """Waits until nothing is left, the purge in the background done."""
+        """Wait for the purge in the background, and check that nothing is left."""
         wait_for(lambda: not self.listed(share) and not self.records(share), 15)
         self.assertEqual(self.listed(share), [])
         self.assertEqual(self.records(share), [])

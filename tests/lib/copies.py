@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""What the tests of clones and snapshots share: a server with sources on it, calls that make
-something of a source, and comparisons. For use inside a lab only.
+"""Shared by the tests of clones and snapshots: a server with sources, calls that copy a source, and
+comparisons. For use inside a lab only.
 """
 import os
 import time
@@ -18,14 +18,14 @@ from servers import Export, Ganesha, wait_for
 FAR_SERVER = "127.0.0.2"  # another one, for all that the driver knows
 GET_SNAPSHOT = "--enable-get-snapshot"
 BUSY = (CODE.ABORTED, CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED)  # ask again
-# What external-provisioner takes for "it may yet come to be", and what says nothing.
+# Codes that external-provisioner does not take as final, and those that say nothing.
 NOT_FINAL = BUSY + (CODE.CANCELLED, CODE.UNKNOWN)
 SUFFIXES = {"none": ".tar", "gzip": ".tar.gz", "zstd": ".tar.zst"}
 
 
 class Trees(OnServer):
-    """A server with a share, another share, and one that FAR_SERVER is used for. Sources are folders
-    on the share, made before the server starts; any test may use them, and none may change them."""
+    """A server with a share, another share, and one that FAR_SERVER is used for. Sources are
+    folders on the share, made before the server starts. No test may change them."""
 
     options = (GET_SNAPSHOT,)
     folders = ("share", "other", "far")  # attributes and names of the exported folders
@@ -34,7 +34,7 @@ class Trees(OnServer):
 
     @classmethod
     def plant(cls):
-        """Makes the sources."""
+        """Make the sources."""
         trees.make(os.path.join(cls.share, "small"), depth=5, many=10, megabytes=1)
         trees.make_plain(os.path.join(cls.share, "plain"))
 
@@ -69,7 +69,7 @@ class Trees(OnServer):
             raise
 
     def leftovers(self):
-        """What is on the shares but for the sources, their records and folders of the driver's."""
+        """List the shares without the sources, their records and the driver's folders."""
         found = []
         for share in self.shares():
             found += [os.path.join(share, n) for n in self.listed(share) if n not in self.sources]
@@ -82,13 +82,13 @@ class Trees(OnServer):
         return sorted(set(found))
 
     def is_tidy(self):
-        """Waits until all that is deleted is gone, and what was half done too."""
+        """Wait until deleted and half-made objects are gone."""
         wait_for(lambda: not self.leftovers(), 40)
         self.assertEqual(self.leftovers(), [], "left on the shares; the driver's log:\n"
                          + self.driver.tail(10))
 
     def start_over(self):
-        """So that one test's leftovers are not the next one's failure."""
+        """Clean the shares, so that leftovers do not fail the next case."""
         self.driver.stop()
         self.server.stop()
         for share in self.shares():
@@ -100,7 +100,7 @@ class Trees(OnServer):
         wait_for(self.is_reached)
 
     def is_reached(self):
-        """Whether the server shows its exports, which comes a moment after its first answers."""
+        """Return whether the server shows its exports, a moment after its first answers."""
         try:
             self.source(next(n for n in self.sources if os.path.isdir(self.path(n))))
         except grpc.RpcError:
@@ -110,7 +110,7 @@ class Trees(OnServer):
     # ---- calls ----
 
     def source(self, name):
-        """The id of the volume that a folder is."""
+        """Adopt a source's folder as a volume. Return its id."""
         volume_id = self.create(name).volume_id
         self.assertEqual(volume_id, self.volume_id(name))
         return volume_id
@@ -119,7 +119,7 @@ class Trees(OnServer):
         return "#".join((server, (share or self.share).strip("/"), name, name, source))
 
     def from_source(self, name, content, client=None, timeout=None, **more):
-        """The answer to a CreateVolume call with a source."""
+        """Call CreateVolume with a source. Return the volume."""
         fields = self.request(name, **more)
         return (client or self.client).CreateVolume(
             timeout=timeout, volume_content_source=content, **fields).volume
@@ -131,7 +131,7 @@ class Trees(OnServer):
         return self.from_source(name, {"snapshot": {"snapshot_id": snapshot_id}}, **more)
 
     def snap(self, name, volume_id, client=None, timeout=None, **parameters):
-        """The answer to a CreateSnapshot call."""
+        """Call CreateSnapshot. Return the snapshot."""
         return (client or self.client).CreateSnapshot(
             timeout=timeout, name=name, source_volume_id=volume_id, parameters=parameters,
             secrets=self.secrets).snapshot
@@ -143,7 +143,7 @@ class Trees(OnServer):
         return self.client.ListSnapshots(secrets=self.secrets, **filters)
 
     def until_ok(self, call, seconds=60):
-        """The answer, when it comes: as a CO asks again."""
+        """Repeat the call, as an orchestrator does, until it succeeds. Return its answer."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -161,7 +161,7 @@ class Trees(OnServer):
         self.assertFalse(found, "%s: %s" % (what, trees.told(found)))
 
     def is_copy(self, source, name, share=None, **how):
-        """The volume's directory holds what the source does."""
+        """Check that the volume's directory equals the source."""
         path = os.path.join(share or self.share, name)
         self.is_same(self.sources[source], trees.survey(path), path, **how)
 
@@ -169,7 +169,7 @@ class Trees(OnServer):
         self.is_copy(source, name, share, sockets=False)
 
     def archive(self, name, source, compression="gzip", share=None):
-        """The path of a snapshot's archive, which is all that is in its folder."""
+        """Return the path of a snapshot's archive, and check that its folder has nothing else."""
         folder = os.path.join(share or self.share, name)
         file = source + SUFFIXES[compression]
         self.assertTrue(os.path.isdir(folder), "there is no folder " + folder)
@@ -180,13 +180,13 @@ class Trees(OnServer):
         self.is_same(self.sources[source], trees.read_archive(path), path, sockets=False)
 
     def at_work(self, share=None):
-        """Whether something is being made."""
+        """Return whether a copy is in progress."""
         path = os.path.join(share or self.share, STATE, "work")
         return os.path.isdir(path) and bool(os.listdir(path))
 
 
 class Chosen:
-    """No version asked for: the driver chooses."""
+    """Asks for no version: the driver chooses one."""
 
     protocols = "3, 4"
 

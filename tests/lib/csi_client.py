@@ -39,7 +39,7 @@ OK = grpc.StatusCode.OK
 
 
 def capability(mode="MULTI_NODE_MULTI_WRITER", flags=(), block=False, fs_type=""):
-    """A VolumeCapability, for a file system unless block is asked for."""
+    """Return a VolumeCapability for a file system, or for a block device."""
     cap = pb.VolumeCapability(access_mode={"mode": mode})
     if block:
         cap.block.SetInParent()
@@ -51,11 +51,11 @@ def capability(mode="MULTI_NODE_MULTI_WRITER", flags=(), block=False, fs_type=""
 
 
 class Client:
-    """One channel. Calls fail after timeout seconds unless they say otherwise."""
+    """A channel. Calls have a default timeout, in seconds."""
 
     def __init__(self, endpoint, timeout=60):
         self.timeout = timeout
-        # A connection of its own, not one that another Client waits to have repaired.
+        # Don't share the connection of another Client, which may be in backoff.
         self.channel = grpc.insecure_channel(endpoint, options=[
             ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)])
         self._calls = {}
@@ -100,7 +100,7 @@ class Client:
 
 
 def to_json(message):
-    """The message as one short line."""
+    """Return the message as a short line."""
     return json.dumps(json_format.MessageToDict(message, preserving_proto_field_name=True),
                       sort_keys=True, ensure_ascii=False)
 

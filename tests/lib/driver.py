@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Starts and ends csi-nfs for a test. The binary is the one that CSI_NFS names."""
+"""Start and stop csi-nfs for a test. CSI_NFS names the binary."""
 import os
 import signal
 import socket
@@ -20,7 +20,7 @@ def binary():
 
 
 class Driver:
-    """csi-nfs on a socket of its own, under home."""
+    """A csi-nfs process, with its socket and log in home."""
 
     def __init__(self, home, *options, name="csi"):
         self.socket = os.path.join(home, name + ".sock")
@@ -31,7 +31,7 @@ class Driver:
         self.client = None
 
     def start(self):
-        """Starts it and waits until Probe answers."""
+        """Start it and wait until Probe answers."""
         environment = {k: v for k, v in os.environ.items()
                        if k not in ("CSI_ENDPOINT", "NODE_ID", "NFS_SERVER", "NFS_SHARE")}
         with open(self.log, "ab") as log:
@@ -53,9 +53,9 @@ class Driver:
         return self.process is not None and self.process.poll() is None
 
     def _answers(self):
-        """Somebody accepts. gRPC would not try again for seconds after a first refusal."""
+        """Return whether the socket accepts: after a refusal gRPC would wait for seconds."""
         if self.process.poll() is not None:
-            return True  # no use to wait on; start() looks why
+            return True  # it has exited; start() reports why
         with socket.socket(socket.AF_UNIX) as s:
             return s.connect_ex(self.socket) == 0
 
@@ -66,7 +66,7 @@ class Driver:
             return "".join(f.readlines()[-lines:])
 
     def _end(self, how):
-        """Its exit status, negative for a signal; None when it was not running."""
+        """Stop it. Return the exit status, negative for a signal, or None if it was not running."""
         if self.client is not None:
             self.client.close()
             self.client = None
@@ -95,7 +95,7 @@ class Driver:
         return self.start()
 
     def memory_kib(self):
-        """Resident memory of the process."""
+        """Return its resident memory."""
         with open("/proc/%d/status" % self.process.pid, encoding="ascii") as f:
             for line in f:
                 if line.startswith("VmRSS:"):

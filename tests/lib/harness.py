@@ -84,8 +84,8 @@ class Loader(unittest.TestLoader):
 
     @staticmethod
     def _is_its_turn(cls, name):
-        """Whether this class runs the case, of all that inherit the same method. Cases take turns in
-        the order in which they are written, from one class to the next."""
+        """Return whether this class runs the case, of all that inherit the same method. The cases go
+        round the classes in the order in which they are written."""
         def area(other):
             return VERSION.sub("", other.__name__)
 

@@ -122,8 +122,8 @@ class Held:
 
 
 class Proxy:
-    """Passes calls on to a port of this host. delays: seconds by which the replies to a kind of call
-    are late; without: kinds that the server seems not to have; limit: the most bytes that FSINFO
+    """Passes calls on to a port of this host. delays: seconds by which replies to a kind of call are
+    late; without: kinds that the server seems not to have; limit: the most bytes that FSINFO
     promises. It counts the calls of each kind, and the most bytes of a READ or WRITE."""
 
     def __init__(self, port, delays=None, without=(), limit=None, host="127.0.0.1"):
@@ -286,8 +286,8 @@ class Link:
 
 
 class Trickle:
-    """A server of whatever is asked that sends each byte of its answers seconds after the one before:
-    an accepted call without results."""
+    """A server that accepts every call and sends its reply, without results, byte by byte, with
+    seconds between the bytes."""
 
     def __init__(self, seconds=1.5, address=("127.0.0.1", 0)):
         outer = self

@@ -55,8 +55,8 @@ class Error(Exception):
 
 
 class Server:
-    """say(OPEN, [DELAY, OK]) has the next OPEN fail, and the one behind it not. What it found to be
-    wrong with the client is in complaints."""
+    """say(OPEN, [DELAY, OK]) makes the next OPEN fail, and the one after it succeed. complaints
+    lists the client's violations of the protocol."""
 
     def __init__(self, asks_to_confirm=True):
         self.asks_to_confirm = asks_to_confirm
@@ -95,7 +95,7 @@ class Server:
         self.script[operation] += statuses
 
     def forget_clients(self):
-        """As a server does that was restarted."""
+        """Forget all clients, as a restarted server does."""
         self.clients.clear()
         self.owners.clear()
         self.states.clear()
@@ -167,7 +167,7 @@ class Server:
         return do[operation](call)
 
     def scripted(self, operation):
-        """The status that the test wants of this one."""
+        """Return the status that the test asked for."""
         statuses = self.script[operation]
         return statuses.pop(0) if statuses else OK
 
@@ -194,7 +194,7 @@ class Server:
         return opaque(self.handle[:128])
 
     def getattr(self, call):
-        """Type and mode, of what the client asks for."""
+        """Send type and mode, if requested."""
         call.bitmap()
         self.refuse_if_scripted(GETATTR)
         kind = 1 if self.handle in self.files else 2
@@ -230,7 +230,7 @@ class Server:
         return b""
 
     def counted(self, owner, seqid, operation):
-        """Checks the number of an owner's request, and counts it by what will be answered."""
+        """Check the sequence number of an owner's request. The status says if it advances."""
         known = self.owners.get(owner)
         if known is not None and known["seqid"] is not None and seqid != known["seqid"]:
             self.complaints.append("operation %d with seqid %d, not %d"

@@ -14,11 +14,11 @@ import time
 
 
 class Failure(Exception):
-    """A server did not come up; the message holds its log."""
+    """A server did not start; the message has its log."""
 
 
 def run(*command, check=True):
-    """Runs a program; its words are part of the exception when it fails."""
+    """Run a program. If it fails, the exception has its output."""
     got = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                          stdin=subprocess.DEVNULL, check=False)
     if check and got.returncode != 0:
@@ -27,7 +27,7 @@ def run(*command, check=True):
 
 
 def wait_for(condition, seconds=20, step=0.02):
-    """True as soon as condition() is, False when it is not within these seconds."""
+    """Wait until condition() is true. Return False if it is not within these seconds."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -37,7 +37,7 @@ def wait_for(condition, seconds=20, step=0.02):
 
 
 def free_port(family=socket.AF_INET):
-    """One that the kernel gives to nobody who asks for any: a server can be restarted on it."""
+    """Return a port outside the range of automatic ports: a server can be restarted on it."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
         end = int(f.read().split()[0])
     while True:
@@ -51,7 +51,7 @@ def free_port(family=socket.AF_INET):
 
 
 def rpc_null(port, program, version, host="127.0.0.1", timeout=1.0):
-    """True when the RPC program answers a NULL call at this TCP port."""
+    """Return whether the RPC program answers a NULL call at this TCP port."""
     call = struct.pack(">11I", 0x80000000 | 40, 0x2a, 0, 2, program, version, 0, 0, 0, 0, 0)
     try:
         with socket.create_connection((host, port), timeout) as s:
@@ -69,7 +69,7 @@ def rpc_null(port, program, version, host="127.0.0.1", timeout=1.0):
 
 
 class Rpcbind:
-    """The lab's own rpcbind. NFSv3 servers register with it."""
+    """The lab's rpcbind, with which NFSv3 servers register."""
 
     process = None
 
@@ -81,7 +81,7 @@ class Rpcbind:
     def start(cls):
         if cls.answers():
             return
-        # Not -w: there is nothing to restore, and it would want a folder for it.
+        # Without -w: there is nothing to restore, and it would need a folder.
         cls.process = subprocess.Popen(["rpcbind", "-f"], stdin=subprocess.DEVNULL,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                        start_new_session=True)
@@ -90,7 +90,7 @@ class Rpcbind:
 
     @classmethod
     def stop(cls):
-        """Registrations are lost: for servers that do without, or that start later."""
+        """Stop it and lose its registrations: for servers that need none, or start later."""
         if cls.process is not None:
             cls.process.terminate()
             cls.process.wait()
@@ -102,7 +102,7 @@ def rpcbind():
 
 
 class Image:
-    """A small file system of its own, in a file that is mounted by loop."""
+    """A small file system in a file, mounted through a loop device."""
 
     def __init__(self, path, mebibytes, *mkfs, options="loop"):
         self.path = path
@@ -112,7 +112,7 @@ class Image:
         self.options = options
 
     def mount(self):
-        """Makes it anew and mounts it."""
+        """Create the file system and mount it."""
         os.makedirs(self.path, exist_ok=True)
         with open(self.file, "wb") as f:
             f.truncate(self.mebibytes << 20)
@@ -126,8 +126,8 @@ class Image:
 
 
 class Export:
-    """One exported folder. protocols, access and squash as in ganesha's configuration; pseudo is its
-    path in version 4; privileged: only for source ports below 1024; more: other words of its block."""
+    """An exported folder. protocols, access and squash: as in ganesha's configuration; pseudo: its
+    path in version 4; privileged: require source ports below 1024; more: other settings."""
 
     def __init__(self, path, protocols="3, 4", access="RW", squash="No_Root_Squash", clients=None,
                  pseudo=None, privileged=False, more=""):
@@ -157,8 +157,8 @@ class Export:
 
 
 class Ganesha:
-    """nfs-ganesha with the VFS FSAL. Files and folders of its own under home. numeric: owners of
-    version 4 are numbers, not names; None: and no number is taken, either."""
+    """nfs-ganesha with the VFS FSAL. Its own files are in home. numeric: True sends and accepts
+    owners of version 4 as numbers, False sends names, None sends names and refuses numbers."""
 
     def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2", numeric=True):
         self.home = home
@@ -178,7 +178,7 @@ class Ganesha:
         return "3" in self.protocols
 
     def flags(self, version):
-        """Mount options that reach it: version is 3, 4, 4.1 ..."""
+        """Mount options for this server. version is 3, 4, 4.1 ..."""
         if version == "3":
             return ["vers=3", "port=%d" % self.port, "mountport=%d" % self.mount_port]
         return ["vers=%s" % version, "port=%d" % self.port]
@@ -211,7 +211,7 @@ LOG { Default_Log_Level = EVENT; }
         return rpc_null(self.port, 100003, 3 if self.has_v3 else 4)
 
     def start(self):
-        """Starts it and waits until it answers. Raises Failure, with its log."""
+        """Start it and wait until it answers. Raise Failure, with its log."""
         os.makedirs(os.path.join(self.home, "recovery"), exist_ok=True)
         for export in self.exports:
             os.makedirs(export.path, exist_ok=True)
@@ -275,8 +275,7 @@ LOG { Default_Log_Level = EVENT; }
 
 
 class KernelServer:
-    """The kernel's NFS server with one export, over NFSv3 (path) and NFSv4 (path relative to the
-    export, which is the root of the version 4 tree)."""
+    """The kernel's NFS server with one export. NFSv3 uses its path; in NFSv4 it is the root."""
 
     port = 2049
 
@@ -294,7 +293,7 @@ class KernelServer:
             self.mountd = subprocess.Popen(
                 ["rpc.mountd", "--foreground"], stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        # A version 4 server lets nobody write before its grace period is over: 90 s by default.
+        # A version 4 server accepts no writes in its grace period, 90 s by default.
         run("rpc.nfsd", "--lease-time", "10", "--grace-time", "10", "8")
         with open("/proc/fs/nfsd/v4_end_grace", "w", encoding="ascii") as f:
             f.write("Y")
@@ -306,7 +305,7 @@ class KernelServer:
         return rpc_null(self.port, 100003, 3)
 
     def stop(self):
-        """Closes the port; the exports stay for the next start()."""
+        """Close the port. The exports stay for the next start()."""
         run("rpc.nfsd", "0")
 
     def done(self):
@@ -325,7 +324,7 @@ class KernelServer:
 
 
 def statd():
-    """Starts the lab's rpc.statd, which NFSv3 locks need. False where it does not work."""
+    """Start the lab's rpc.statd, which NFSv3 locks need. Return False if that fails."""
     if shutil.which("rpc.statd") is None:
         return False
     rpcbind()

@@ -37,15 +37,15 @@ NAMES = (
     b"n" * 255, ("\u00e9" * 127 + "x").encode(), b"\xff" * 255, b"m" * 100, b"m" * 101, b"m" * 99,
     b"lost+found", b".nfs0000000000000001", b".snapshot", b"PaxHeaders.0", b"x.tar.gz")
 
-# kind: a letter as ls -l shows it; data: what is in it, where it leads to, or which device it is;
-# links: all names of it within the tree; blocks: what it takes on the disk, None in an archive.
+# kind: the letter of ls -l; data: the content, the target of a link, or the numbers of a device;
+# links: all names in the tree; blocks: the space on disk, None in an archive.
 Entry = collections.namedtuple("Entry", "kind mode uid gid size mtime data links nlink blocks")
 KINDS = {stat.S_IFREG: "-", stat.S_IFDIR: "d", stat.S_IFLNK: "l", stat.S_IFIFO: "p",
          stat.S_IFCHR: "c", stat.S_IFBLK: "b", stat.S_IFSOCK: "s"}
 
 
 def write(path, data=b"data\n", mode=None):
-    """A file. The folder is there already."""
+    """Write a file. The folder must exist."""
     with open(path, "wb") as f:
         f.write(data)
     if mode is not None:
@@ -53,7 +53,7 @@ def write(path, data=b"data\n", mode=None):
 
 
 def walk(root):
-    """Every name below root, folders before what is in them. Goes as deep as a path can."""
+    """Yield every name below root, a folder before its entries, as deep as a path can be."""
     waiting = [b""]
     while waiting:
         here = waiting.pop()
@@ -67,7 +67,7 @@ def walk(root):
 
 
 class Maker:
-    """The parts of a tree, each in a folder of its own."""
+    """Makes the parts of a tree, each in its own folder."""
 
     def __init__(self, root, seed):
         self.root = os.fsencode(root)
@@ -83,7 +83,7 @@ class Maker:
         for i, name in enumerate(NAMES):
             write(os.path.join(self.folder(b"names"), name), b"%d" % i)
             write(os.path.join(self.folder(os.path.join(b"names of folders", name)), b"in"), b"in")
-        # As the driver's own: it is a user's here.
+        # Named like the driver's folder, but a user's here.
         os.symlink("v=1;name=x;dir=y", os.path.join(self.folder(b".csi-nfs/volumes"), b"x"))
         write(os.path.join(self.folder(b".csi-nfs/trash/x"), b"file"))
 
@@ -148,7 +148,7 @@ class Maker:
 
     @staticmethod
     def socket(path):
-        """Bound by a short name, which is all that an address takes."""
+        """Bind by a short name: a socket address has no room for a long one."""
         folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
         try:
             with socket.socket(socket.AF_UNIX) as s:
@@ -203,7 +203,7 @@ class Maker:
             write(os.path.join(here, b"file-%05d" % i), b"%d\n" % i * (i % 50))
 
     def times(self):
-        """A time of its own for everything, folders last: who changes them gives them a new one."""
+        """Give everything a different time, folders last: a change in one sets its time."""
         names = [b"."] + list(walk(self.root))
         for i, name in enumerate(reversed(names)):
             when = 1500000000 * SECOND + i * 20011 * SECOND + i * 1000003 % SECOND
@@ -219,7 +219,7 @@ class Maker:
 
 
 def make(root, depth=1000, many=3000, megabytes=4, sockets=True, seed=1):
-    """A tree with all that survey() can tell apart, at root, which is there or not."""
+    """Make a tree with everything that survey() can tell apart. root may exist."""
     maker = Maker(root, seed)
     maker.folder(b"")
     maker.names()
@@ -238,7 +238,7 @@ def make(root, depth=1000, many=3000, megabytes=4, sockets=True, seed=1):
 
 
 def make_plain(root, count=300, size=2000, seed=2):
-    """Nothing but files in folders of a hundred: for what is about when, not about what."""
+    """Make files in folders of a hundred, for tests where only their number matters."""
     maker = Maker(root, seed)
     for i in range(count):
         here = maker.folder(b"folder-%03d" % (i // 100))
@@ -249,7 +249,7 @@ def make_plain(root, count=300, size=2000, seed=2):
 # ---- what is there ----
 
 def _digest(f):
-    """Of a file's content. Holes are read as zeros."""
+    """Return the digest of a file's content. Holes read as zeros."""
     got = hashlib.sha256()
     while True:
         data = f.read(1 << 20)
@@ -263,7 +263,7 @@ def _device(number):
 
 
 def _with_links(entries, groups):
-    """Puts the names that are of one file together."""
+    """Group the names of each file."""
     for names in groups.values():
         names = tuple(sorted(names))
         for name in names:
@@ -272,7 +272,7 @@ def _with_links(entries, groups):
 
 
 def survey(root):
-    """Every Entry of a tree, by name. What goes away meanwhile is left out."""
+    """Return every Entry of a tree, by name. Leave out what is removed meanwhile."""
     root = os.fsencode(root)
     entries, groups = {}, collections.defaultdict(list)
     for name in [b"."] + list(walk(root)):
@@ -298,7 +298,7 @@ def survey(root):
 
 
 def unpacked(path):
-    """An archive without its compression, as a file to read. The caller closes it."""
+    """Open an archive for reading, decompressed. The caller closes it."""
     if not path.endswith(".zst"):
         return open(path, "rb")
     plain = tempfile.TemporaryFile()
@@ -308,14 +308,14 @@ def unpacked(path):
 
 
 def opened(f):
-    """The tarfile in f, whose compression it finds out."""
+    """Open the tar archive in f, with any compression."""
     tar = tarfile.open(fileobj=f, mode="r:*", encoding="utf-8", errors="surrogateescape")
     tar.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
     return tar
 
 
 def clean_name(name):
-    """A member's name as survey() has it, without what may stand before and after it."""
+    """Return a member's name as survey() has it, without a leading ./ or a trailing slash."""
     if isinstance(name, str):
         name = os.fsencode(name)
     while name.startswith(b"./"):
@@ -329,7 +329,7 @@ def _mtime(member):
 
 
 def _data(tar, member, kind):
-    """A member's size and data."""
+    """Return a member's size and data."""
     if kind == "-":
         with tar.extractfile(member) as f:
             return member.size, _digest(f)
@@ -341,7 +341,7 @@ def _data(tar, member, kind):
 
 
 def read_archive(path):
-    """Every Entry of a tar archive, by name, as survey() would find it when it is unpacked."""
+    """Return every Entry of a tar archive, by name, as survey() finds it once unpacked."""
     kinds = {tarfile.DIRTYPE: "d", tarfile.SYMTYPE: "l", tarfile.FIFOTYPE: "p",
              tarfile.CHRTYPE: "c", tarfile.BLKTYPE: "b"}
     entries, groups, firsts = {}, collections.defaultdict(list), {}
@@ -366,7 +366,7 @@ def read_archive(path):
 # ---- what they differ in ----
 
 def _facts(entry):
-    """What is compared of an Entry, by name. Times of what is neither file nor folder are not."""
+    """Return the compared fields of an Entry: times only of files and folders."""
     facts = {"kind": entry.kind, "owner": (entry.uid, entry.gid), "data": entry.data}
     if entry.kind != "l":
         facts["mode"] = "%04o" % entry.mode
@@ -385,13 +385,13 @@ def _is_same(fact, was, now, precision):
 
 
 def _short(name):
-    """A name that fits into a message."""
+    """Shorten a name for a message."""
     return repr(name) if len(name) < 80 else "%r...%r" % (name[:36], name[-36:])
 
 
 def differences(wanted, got, sockets=True, root=False, precision=0):
-    """What got differs in, in lines of text. sockets=False: got has none; root: the folders
-    themselves are compared too; precision: nanoseconds that times may be off."""
+    """Return how got differs, as lines of text. sockets=False: got has none; root: compare the two
+    folders, too; precision: nanoseconds by which times may differ."""
     found = []
 
     def tell(name, text, *values):
@@ -423,7 +423,7 @@ def differences(wanted, got, sockets=True, root=False, precision=0):
 
 
 def told(lines, limit=25):
-    """Differences for a message that somebody reads."""
+    """Return the differences as text for a message."""
     more = ["and %d more" % (len(lines) - limit)] if len(lines) > limit else []
     return "\n".join(["%d differences:" % len(lines)] + lines[:limit] + more)
 
