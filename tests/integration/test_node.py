@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 # pylint: disable=wrong-import-position
 import harness
 import servers
-from csi_client import capability, pb
+from csi_client import capability, patiently, pb
 from driver import Driver
 from servers import KernelServer
 
@@ -127,16 +127,8 @@ class Mounts:
             volume_capability=capability(mode or "MULTI_NODE_MULTI_WRITER", flags), timeout=timeout)
 
     def again(self, call, **fields):
-        """The answer. Asks again, as kubelet does, where UNAVAILABLE is not what the case is about: a
-        starved guest may find its server silent."""
-        end = time.monotonic() + 60
-        while True:
-            try:
-                return call(**fields)
-            except grpc.RpcError as e:
-                if e.code() != CODE.UNAVAILABLE or not self.patient or time.monotonic() > end:
-                    raise
-            time.sleep(1)
+        """Calls until a slow server answers, unless that is what the case is about."""
+        return patiently(call, **fields) if self.patient else call(**fields)
 
     @contextlib.contextmanager
     def impatient(self):
@@ -148,8 +140,8 @@ class Mounts:
             self.patient = before
 
     def unpublish(self, target=None, volume="one", timeout=None):
-        self.client.NodeUnpublishVolume(volume_id=HOST + "#share#" + volume + "##",
-                                        target_path=target or self.target, timeout=timeout)
+        self.again(self.client.NodeUnpublishVolume, volume_id=HOST + "#share#" + volume + "##",
+                   target_path=target or self.target, timeout=timeout)
 
     def is_published(self):
         """Whether the server lets itself be mounted again. One that was down is tried after a while."""

@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 # pylint: disable=wrong-import-position
 import harness
 import servers
-from csi_client import capability, pb
+from csi_client import capability, patiently, pb
 from driver import Driver
 from servers import Export, Ganesha, wait_for
 
@@ -414,9 +414,9 @@ class Faults(unittest.TestCase):
         """How long a volume of the live server takes from its publish to its unpublish."""
         name = "live%d" % number
         begun = time.monotonic()
-        self.publish(self.live, target=name, volume="v%d" % number, version="3")
+        patiently(self.publish, server=self.live, target=name, volume="v%d" % number, version="3")
         self.is_well(name)
-        self.unpublish(name)
+        patiently(self.unpublish, target=name)
         self.client.Probe(timeout=30)
         return time.monotonic() - begun
 

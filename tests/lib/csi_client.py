@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 import grpc
 from google.protobuf import json_format, symbol_database
@@ -36,6 +37,7 @@ def _load():
 pb = _load()
 MODES = pb.VolumeCapability.AccessMode
 OK = grpc.StatusCode.OK
+SLOW = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def capability(mode="MULTI_NODE_MULTI_WRITER", flags=(), block=False, fs_type=""):
@@ -48,6 +50,19 @@ def capability(mode="MULTI_NODE_MULTI_WRITER", flags=(), block=False, fs_type=""
         cap.mount.fs_type = fs_type
         cap.mount.mount_flags.extend(flags)
     return cap
+
+
+def patiently(call, seconds=60, **fields):
+    """Repeat the call, as kubelet does, while the driver says that a server is slow: in a starved
+    guest any server may be. Return the answer."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return call(**fields)
+        except grpc.RpcError as e:
+            if e.code() not in SLOW or time.monotonic() > end:
+                raise
+        time.sleep(1)
 
 
 class Client:

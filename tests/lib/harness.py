@@ -75,30 +75,30 @@ class Result(unittest.TestResult):
         self._line("skip", test, ": " + reason)
 
 
+def is_its_turn(cls, name):
+    """Return whether this class runs the case, of all that inherit the same method. The cases go
+    round the classes in the order in which they are written."""
+    def area(other):
+        return VERSION.sub("", other.__name__)
+
+    method = getattr(cls, name)
+    classes = [c for c in vars(sys.modules[cls.__module__]).values()
+               if isinstance(c, type) and issubclass(c, unittest.TestCase)
+               and VERSION.search(c.__name__) and area(c) == area(cls)
+               and getattr(c, name, None) is method]
+    if cls not in classes:
+        return True
+    owner = next(c for c in cls.__mro__ if name in vars(c))
+    cases = [n for n in vars(owner) if n.startswith("test")]
+    return classes[cases.index(name) % len(classes)] is cls
+
+
 class Loader(unittest.TestLoader):
     """Load of each class only the cases whose turn it is there; a case by its name, always."""
 
     def getTestCaseNames(self, testCaseClass):
         names = super().getTestCaseNames(testCaseClass)
-        return names if LONG else [n for n in names if self._is_its_turn(testCaseClass, n)]
-
-    @staticmethod
-    def _is_its_turn(cls, name):
-        """Return whether this class runs the case, of all that inherit the same method. The cases go
-        round the classes in the order in which they are written."""
-        def area(other):
-            return VERSION.sub("", other.__name__)
-
-        method = getattr(cls, name)
-        classes = [c for c in vars(sys.modules[cls.__module__]).values()
-                   if isinstance(c, type) and issubclass(c, unittest.TestCase)
-                   and VERSION.search(c.__name__) and area(c) == area(cls)
-                   and getattr(c, name, None) is method]
-        if cls not in classes:
-            return True
-        owner = next(c for c in cls.__mro__ if name in vars(c))
-        cases = [n for n in vars(owner) if n.startswith("test")]
-        return classes[cases.index(name) % len(classes)] is cls
+        return names if LONG else [n for n in names if is_its_turn(testCaseClass, n)]
 
 
 def main(name, module="__main__"):
