@@ -22,18 +22,6 @@ void creation_done(struct creation *x)
 	record_done(&x->record);
 }
 
-struct volume_defaults csi_defaults_of(const struct csi_driver *driver)
-{
-	struct volume_defaults d = {
-		.server = driver->server,
-		.share = driver->share,
-		.mode = driver->mount_permissions,
-		.on_delete = driver->on_delete,
-	};
-
-	return d;
-}
-
 /* NFS has no file system type to choose; what says "NFS" anyway is harmless. */
 static int check_fs_types(const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
@@ -255,7 +243,7 @@ static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, 
 }
 
 /* What is copied has to fit; and where no size is asked for, it is the source's. */
-static void check_source_size(struct content *source, int64_t *size)
+static void check_source_size(struct volume_source *source, int64_t *size)
 {
 	if (*size == 0)
 		*size = source->size;
@@ -267,19 +255,19 @@ static void check_source_size(struct content *source, int64_t *size)
 }
 
 int creation_init(struct creation *x, const struct csi_driver *driver,
-		  const Csi__V1__CreateVolumeRequest *in, struct content *source, struct error *err)
+		  const Csi__V1__CreateVolumeRequest *in, struct volume_source *source, struct error *err)
 {
-	const struct volume_defaults defaults = csi_defaults_of(driver);
+	const struct volume_defaults defaults = csi_driver_defaults(driver);
 	const struct csi_map map = csi_map_of(in, parameters);
 	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
 	cleanup_free char *share = NULL;
 	int64_t size;
 	int r;
 
-	*x = (struct creation){ .range = in->capacity_range };
+	*x = (struct creation){ .capacity = capacity_of(in->capacity_range) };
 	r = check_create(in, err);
 	if (r == 0)
-		r = validate_capacity(in->capacity_range, &size, err);
+		r = validate_capacity(&x->capacity, &size, err);
 	if (r == 0)
 		check_source_size(source, &size);
 	if (r == 0)

@@ -21,7 +21,7 @@ struct creation {
 	char *key; /* of the volume on its share, see store/volume_id.h */
 	char *sec; /* security flavour of the mounts; NULL: none was named */
 	struct record record; /* as wanted; volume_create() makes it what is there */
-	const Csi__V1__CapacityRange *range; /* the request's; may be NULL */
+	struct volume_capacity capacity; /* as asked for */
 };
 
 /*
@@ -29,12 +29,9 @@ struct creation {
  * negative errno with the error of the CSI specification. creation_done() is due in either case.
  */
 int creation_init(struct creation *x, const struct csi_driver *driver,
-		  const Csi__V1__CreateVolumeRequest *in, struct content *source, struct error *err);
+		  const Csi__V1__CreateVolumeRequest *in, struct volume_source *source, struct error *err);
 
 void creation_done(struct creation *x);
-
-/* What a StorageClass may leave out. */
-struct volume_defaults csi_defaults_of(const struct csi_driver *driver);
 
 /* The volume's directory, below the root of the share. Borrowed from x. */
 const char *creation_directory(const struct creation *x);

@@ -17,13 +17,6 @@
 #include "store/settings.h"
 #include "tree/archive.h"
 
-/* What a VolumeAttributesClass may set and change. */
-enum volume_mutable {
-	MUTABLE_MODE = 1 << 0,
-	MUTABLE_OWNER = 1 << 1,
-	MUTABLE_ON_DELETE = 1 << 2,
-};
-
 struct volume_params {
 	char *server; /* without brackets; the default where none is given; NULL: neither */
 	char *share; /* likewise, as given */

@@ -173,30 +173,28 @@ char *capability_options(const Csi__V1__VolumeCapability *cap)
 	return buf_steal(&b);
 }
 
-int validate_capacity(const Csi__V1__CapacityRange *range, int64_t *ret, struct error *err)
+struct volume_capacity capacity_of(const Csi__V1__CapacityRange *range)
 {
-	if (range == NULL) {
-		*ret = 0;
-		return 0;
+	struct volume_capacity capacity = { .required = 0 };
+
+	if (range != NULL) {
+		capacity.required = range->required_bytes;
+		capacity.limit = range->limit_bytes;
 	}
-	if (range->required_bytes < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "capacity_range: required_bytes must not be negative");
-	if (range->limit_bytes < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "capacity_range: limit_bytes must not be negative");
-	if (range->limit_bytes > 0 && range->limit_bytes < range->required_bytes)
-		return error_set(err, ERROR_OUT_OF_RANGE,
-				 "capacity_range: limit_bytes is below required_bytes");
-	*ret = range->required_bytes > 0 ? range->required_bytes : range->limit_bytes;
-	return 0;
+	return capacity;
 }
 
-bool capacity_is_compatible(int64_t size, const Csi__V1__CapacityRange *range)
+int validate_capacity(const struct volume_capacity *capacity, int64_t *ret_size, struct error *err)
 {
-	if (range == NULL)
-		return true;
-	if (size < range->required_bytes)
-		return false;
-	return range->limit_bytes == 0 || size <= range->limit_bytes;
+	if (capacity->required < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "capacity_range: required_bytes must not be negative");
+	if (capacity->limit < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "capacity_range: limit_bytes must not be negative");
+	if (capacity->limit > 0 && capacity->limit < capacity->required)
+		return error_set(err, ERROR_OUT_OF_RANGE,
+				 "capacity_range: limit_bytes is below required_bytes");
+	*ret_size = capacity->required > 0 ? capacity->required : capacity->limit;
+	return 0;
 }

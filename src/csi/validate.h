@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "csi.pb-c.h"
 #include "csi/map.h"
+#include "store/settings.h"
 
 #define CSI_STRING_MAX 128 /* CSI specification, "Size Limits" */
 #define CSI_MAP_MAX 4096
@@ -44,13 +45,13 @@ bool access_mode_is_exclusive(const Csi__V1__VolumeCapability *cap);
 /* The capability's mount flags joined by commas; "" for none. NULL without memory. */
 char *capability_options(const Csi__V1__VolumeCapability *cap);
 
-/*
- * The size to provision for a range, which may be NULL: what is required, else the limit, else 0.
- * Errors: INVALID_ARGUMENT for negative sizes, OUT_OF_RANGE for a limit below what is required.
- */
-int validate_capacity(const Csi__V1__CapacityRange *range, int64_t *ret, struct error *err);
+/* The range of a request, which may be NULL. */
+struct volume_capacity capacity_of(const Csi__V1__CapacityRange *range);
 
-/* Whether a volume of that size is what the range asks for. */
-bool capacity_is_compatible(int64_t size, const Csi__V1__CapacityRange *range);
+/*
+ * The size to provision: what is required, else the limit, else 0. Errors: INVALID_ARGUMENT for
+ * negative sizes, OUT_OF_RANGE for a limit below what is required.
+ */
+int validate_capacity(const struct volume_capacity *capacity, int64_t *ret_size, struct error *err);
 
 #endif

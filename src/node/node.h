@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "csi.pb-c.h"
-#include "csi/inflight.h"
+#include "csi/locks.h"
 #include "mount/mounter.h"
 #include "node/published.h"
 

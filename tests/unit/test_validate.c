@@ -298,13 +298,15 @@ START_TEST(test_capacity)
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+		struct volume_capacity capacity;
 		struct error err = { .code = ERROR_OK };
 		int64_t got = 4711;
 		int r;
 
 		range.required_bytes = rows[i].required;
 		range.limit_bytes = rows[i].limit;
-		r = validate_capacity(&range, &got, &err);
+		capacity = capacity_of(&range);
+		r = validate_capacity(&capacity, &got, &err);
 		check_int(rows[i].name, "result", r, rows[i].result);
 		check_error(rows[i].name, &err, rows[i].code, rows[i].word);
 		if (r == 0)
@@ -333,17 +335,21 @@ START_TEST(test_compatible)
 		{ "nothing asked", 5, 0, 0, true },
 		{ "unknown size", 0, 10, 0, false },
 	};
+	struct volume_capacity none;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+		struct volume_capacity capacity;
 
 		range.required_bytes = rows[i].required;
 		range.limit_bytes = rows[i].limit;
-		check_int(rows[i].name, "compatible", capacity_is_compatible(rows[i].size, &range),
-			  rows[i].compatible);
+		capacity = capacity_of(&range);
+		check_int(rows[i].name, "compatible",
+			  capacity_is_compatible(rows[i].size, &capacity), rows[i].compatible);
 	}
-	check_that("no range", "compatible", capacity_is_compatible(5, NULL));
+	none = capacity_of(NULL);
+	check_that("no range", "compatible", capacity_is_compatible(5, &none));
 }
 END_TEST
 
