@@ -293,6 +293,7 @@ START_TEST(test_capacity)
 		{ "both negative", INT64_MIN, INT64_MIN, 0, -EINVAL, ERROR_INVALID_ARGUMENT,
 		  "required_bytes" },
 	};
+	struct volume_capacity none;
 	int64_t size = 4711;
 	size_t i;
 
@@ -314,7 +315,8 @@ START_TEST(test_capacity)
 		else
 			check_int(rows[i].name, "size, untouched", got, 4711);
 	}
-	check_int("no range", "result", validate_capacity(NULL, &size, NULL), 0);
+	none = capacity_of(NULL);
+	check_int("no range", "result", validate_capacity(&none, &size, NULL), 0);
 	check_int("no range", "size", size, 0);
 }
 END_TEST
