@@ -29,7 +29,8 @@ static bool share_takes_no_note(enum error_code code)
 }
 
 int claim_take(struct claim **ret, const struct csi_driver *driver, const struct nfs_export *e,
-	       const struct volume_owner *owner, enum busy_kind kind, const char *dir, struct error *err)
+	       const struct volume_owner *owner, enum busy_kind kind, const char *dir,
+	       struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
 	struct claim *claim = calloc(1, sizeof(*claim));

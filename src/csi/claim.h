@@ -15,9 +15,10 @@
 struct claim;
 
 /*
- * Write a note for a directory of the export, with the identity of owner where that is given. Return 0
- * with *ret NULL on a share that takes no note: nothing can be deleted from such a share either.
- * Errors: ABORTED where another replica is deleting or making the directory, else as nfs_error_set().
+ * Write a note for a directory of the export, with the identity of owner where that is given.
+ * Return 0 with *ret NULL on a share that takes no note: nothing can be deleted from such a share
+ * either. Errors: ABORTED where another replica is deleting or making the directory, else as
+ * nfs_error_set().
  */
 int claim_take(struct claim **ret, const struct csi_driver *driver, const struct nfs_export *e,
 	       const struct volume_owner *owner, enum busy_kind kind, const char *dir,

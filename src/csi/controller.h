@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The methods of the controller service, each in a file of its own. A method gets
- * its reply or its error through a struct request (base/request.h) as closure_data. Worker threads, but
- * for controller_controller_get_capabilities(), which never blocks.
+ * The methods of the controller service, each in a file of its own. A method gets its reply or its
+ * error through a struct request (base/request.h) as closure_data. Worker threads, but for
+ * controller_controller_get_capabilities(), which never blocks.
  */
 #ifndef CSI_CONTROLLER_H
 #define CSI_CONTROLLER_H

@@ -15,10 +15,10 @@
 #include "tree/remove.h"
 
 #define ATTEMPTS_MAX 4
-#define BYTES_PER_ENTRY 65536 /* an entry takes about as long as so much data */
+#define BYTES_PER_ENTRY 65536 /* creating an entry takes about as long as writing this much */
 
-/* Of everything that has to be done: the part of an archive, or of a tree that was counted. */
-static double done_part(const struct tree_progress *p)
+/* The part that is done, of an archive or of a counted tree; 0: unknown. */
+static double part_done(const struct tree_progress *p)
 {
 	const double all =
 		(double)p->all_bytes + (double)(p->all_files + p->all_directories) * BYTES_PER_ENTRY;
@@ -29,7 +29,7 @@ static double done_part(const struct tree_progress *p)
 	else if (all > 0)
 		part = ((double)p->bytes + (double)(p->files + p->directories) * BYTES_PER_ENTRY) /
 		       all;
-	return part < 1 ? part : 1; /* the tree may have grown meanwhile */
+	return part < 1 ? part : 1; /* the tree may have grown */
 }
 
 static uint64_t ms_since_start(const struct copy_job *job)
@@ -37,10 +37,11 @@ static uint64_t ms_since_start(const struct copy_job *job)
 	return (clock_now_ns() - job->started_ns) / CLOCK_NS_PER_MS + 1;
 }
 
-static void log_progress(const struct copy_job *job, const struct tree_progress *p, const char *message)
+static void log_progress(const struct copy_job *job, const struct tree_progress *p,
+			 const char *message)
 {
 	uint64_t ms = ms_since_start(job);
-	double part = done_part(p);
+	double part = part_done(p);
 	uint64_t left_s = part > 0 ? (uint64_t)((1 - part) / part * (double)ms / 1000) : 0;
 
 	log_info(message, LOG_STR("what", job->what), LOG_NUM("files", p->files),
@@ -67,7 +68,7 @@ static void log_end(const struct copy_job *job)
 			 LOG_STR("what", job->what), LOG_NUM("entries", p->clamped));
 }
 
-/* For the time that is left. What cannot be counted is copied nevertheless, if it can be. */
+/* A tree that cannot be counted may still be copied: ignore errors. */
 static void count_tree(struct copy_job *job)
 {
 	struct error ignored = { .code = ERROR_OK };
@@ -81,25 +82,24 @@ static void count_tree(struct copy_job *job)
 static void report(const struct tree_progress *progress, void *data)
 {
 	struct copy_job *job = data;
-	const bool counting = progress != &job->work.progress; /* which has a progress of its own */
+	const bool counting = progress != &job->work.progress; /* tree_count() has its own */
 	struct error ignored = { .code = ERROR_OK };
 	struct nfs_attr unused;
 	size_t i;
 
 	count_tree(job);
 	log_progress(job, progress, counting ? "Counting" : "Copying");
-	/* A connection that breaks shows when it is used again. */
+	/* Keep the call's connections alive. A broken one shows when it is used again. */
 	for (i = 0; i < ARRAY_SIZE(job->idle); i++)
 		(void)nfs_getattr(job->idle[i], &job->idle[i]->root, &unused);
-	/* One that is lost is found to be so at the end. */
+	/* A lost note fails copy_job_renew_claims() at the end. */
 	(void)copy_job_renew_claims(job, &ignored);
 	if (counting)
-		(void)nfs_getattr(job->work.to, &job->work.to->root, &unused); /* nothing is written to it */
+		(void)nfs_getattr(job->work.to, &job->work.to->root, &unused); /* idle while counting */
 }
 
-/* Two versions may give one name to different directories (fsid=0): the roots have to be the same. */
-static bool is_same(struct nfs_client *a, const struct nfs_handle *in_a, struct nfs_client *b,
-		    const struct nfs_handle *in_b)
+static bool is_same_directory(struct nfs_client *a, const struct nfs_handle *in_a,
+			      struct nfs_client *b, const struct nfs_handle *in_b)
 {
 	struct nfs_attr x, y;
 
@@ -107,19 +107,22 @@ static bool is_same(struct nfs_client *a, const struct nfs_handle *in_a, struct 
 	       x.fileid == y.fileid;
 }
 
-/* The driver's own folder, too, where there is one: roots have the same number on many file systems. */
+/*
+ * A path may name different directories in two versions of NFS (fsid=0), so compare the roots. Many
+ * file systems have the same fileid for their root, so compare the driver's own folders, too.
+ */
 static bool is_same_share(struct nfs_client *a, struct nfs_client *b)
 {
 	struct nfs_handle in_a, in_b;
 	int r;
 
-	if (!is_same(a, &a->root, b, &b->root))
+	if (!is_same_directory(a, &a->root, b, &b->root))
 		return false;
 	r = nfs_lookup(a, &a->root, NFS_STATE_DIR, &in_a, NULL);
 	if (r < 0)
 		return r == -ENOENT && nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == r;
 	return nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == 0 &&
-	       is_same(a, &in_a, b, &in_b);
+	       is_same_directory(a, &in_a, b, &in_b);
 }
 
 static int lease_like(const struct csi_driver *driver, struct nfs_client *c,
@@ -195,7 +198,8 @@ bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)
 	return true;
 }
 
-void copy_job_set_tree(struct copy_job *job, const struct nfs_handle *tree, const struct nfs_attr *attr)
+void copy_job_set_tree(struct copy_job *job, const struct nfs_handle *tree,
+		       const struct nfs_attr *attr)
 {
 	job->tree = tree;
 	job->attr = attr;

@@ -285,8 +285,7 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 
 CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 {
-	cleanup_archiving struct archiving a = { .driver = csi_driver_of(service),
-						 .name = in->name };
+	cleanup_archiving struct archiving a = { .driver = csi_driver_of(service), .name = in->name };
 	Csi__V1__CreateSnapshotResponse out = CSI__V1__CREATE_SNAPSHOT_RESPONSE__INIT;
 	struct snapshot_message message;
 	struct request *req = data;

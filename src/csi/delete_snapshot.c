@@ -8,8 +8,8 @@
 #include "csi/validate.h"
 #include "store/volume.h"
 
-static int delete_snapshot(const struct csi_driver *driver, const Csi__V1__DeleteSnapshotRequest *in,
-			   struct error *err)
+static int delete_snapshot(const struct csi_driver *driver,
+			   const Csi__V1__DeleteSnapshotRequest *in, struct error *err)
 {
 	cleanup_snapshot_ref struct snapshot_ref ref = { .export = { .server = NULL } };
 	cleanup_inflight_lock struct inflight_lock *lock = NULL;

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What the controller's calls work with: its settings, its locks and the rooms below. Made by main.c,
- * read-only afterwards, outlives every call.
+ * What the controller's calls work with: its settings, its locks and the rooms below. Made by
+ * main.c, read-only afterwards, outlives every call.
  */
 #ifndef CSI_DRIVER_H
 #define CSI_DRIVER_H

@@ -39,8 +39,8 @@ static int get_space(const struct csi_driver *driver, const Csi__V1__GetCapacity
 	while (session_next(&s)) {
 		s.result = nfs_fsstat(s.client, &s.client->root, space);
 		if (s.result < 0)
-			s.result = nfs_error_set(err, s.client, s.result,
-						 "asking for the free space");
+			s.result =
+				nfs_error_set(err, s.client, s.result, "asking for the free space");
 	}
 	return s.result;
 }

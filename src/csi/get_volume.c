@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* ControllerGetVolume. A server that cannot be reached is a condition of the volume, not an error. */
+/*
+ * ControllerGetVolume. A server that cannot be reached is a condition of the volume, not an error.
+ */
 
 #include "csi/controller.h"
 #include "csi/validate.h"

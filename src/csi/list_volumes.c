@@ -26,8 +26,8 @@ static size_t volume_bytes(const struct record *rec)
 }
 
 /* Most volumes lie in the root of the share, which is read in one call for all of them. */
-static int volume_look_at_directory(struct listing *l, struct nfs_client *c, struct listing_entry *entry,
-				    struct error *err)
+static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
+				    struct listing_entry *entry, struct error *err)
 {
 	const char *dir = record_get(&entry->record, VOLUME_KEY_DIR);
 	int r;
@@ -61,10 +61,10 @@ static int volume_reply_init(struct volume_reply *reply, const struct listing_en
 
 	if (volume_message_init(&reply->message, id, &entry->record) < 0)
 		return -1;
-	volume_message_set_condition(
-		&reply->message, entry->has_directory
-					 ? NULL
-					 : "the volume's directory is missing; its record is there");
+	volume_message_set_condition(&reply->message,
+				     entry->has_directory
+					     ? NULL
+					     : "the volume's directory is missing; its record is there");
 	csi__v1__list_volumes_response__volume_status__init(&reply->status);
 	csi__v1__list_volumes_response__entry__init(&reply->entry);
 	reply->status.volume_condition = &reply->message.condition;
@@ -105,7 +105,7 @@ CONTROLLER_METHOD(list_volumes, ListVolumes)
 	struct request *req = data;
 
 	if (listing_read(&l, csi_driver_of(service), &volumes, NULL, in->max_entries,
-		      in->starting_token, &req->err) < 0 ||
+			 in->starting_token, &req->err) < 0 ||
 	    reply(&l, closure, data, &req->err) < 0)
 		closure(NULL, data);
 }

@@ -35,7 +35,8 @@ static void names_clear(struct listing_name *names, size_t *n)
 	*n = 0;
 }
 
-static int names_add(struct listing_name **names, size_t *n, size_t *cap, const struct nfs_entry *entry)
+static int names_add(struct listing_name **names, size_t *n, size_t *cap,
+		     const struct nfs_entry *entry)
 {
 	struct listing_name *more;
 
@@ -233,8 +234,8 @@ static int batch_run(struct record_batch *batch)
 /* -------- one share -------- */
 
 /*
- * Read a record by name where its link alone does not tell all of it. Return 1, 0 for a record that is
- * gone or damaged, or a negative errno with the error set.
+ * Read a record by name where its link alone does not tell all of it. Return 1, 0 for a record that
+ * is gone or damaged, or a negative errno with the error set.
  */
 static int complete_record(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
 			   int result, struct record *rec, struct error *err)
@@ -448,7 +449,7 @@ static int format_token(struct listing *l, struct error *err)
 }
 
 int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
-	      const void *data, int32_t max_entries, const char *starting_token, struct error *err)
+		 const void *data, int32_t max_entries, const char *starting_token, struct error *err)
 {
 	cleanup_strv struct strv token = { NULL, 0 };
 	size_t start;

@@ -2,10 +2,11 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A list of records, of volumes or of snapshots: those on the default share and on every share that this
- * process has worked on, ordered by server, share and key. A page ends with a token that names its last
- * entry, so the next page goes on behind that place, whatever is deleted or created meanwhile. A share
- * that cannot be reached is left out and logged, unless all of them are. Worker threads; blocks.
+ * A list of records, of volumes or of snapshots: those on the default share and on every share that
+ * this process has worked on, ordered by server, share and key. A page ends with a token that names
+ * its last entry, so the next page goes on behind that place, whatever is deleted or created
+ * meanwhile. A share that cannot be reached is left out and logged, unless all of them are. Worker
+ * threads; blocks.
  */
 #ifndef CSI_LISTING_H
 #define CSI_LISTING_H
@@ -57,11 +58,12 @@ struct listing {
 
 /*
  * Read a page of at most max_entries entries, 0 for as many as a gRPC message holds. Errors:
- * INVALID_ARGUMENT, ABORTED for a token that is not of this list, else those of the first share where
- * none was reached. listing_done() is due in any case.
+ * INVALID_ARGUMENT, ABORTED for a token that is not of this list, else those of the first share
+ * where none was reached. listing_done() is due in any case.
  */
 int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
-	      const void *data, int32_t max_entries, const char *starting_token, struct error *err);
+		 const void *data, int32_t max_entries, const char *starting_token,
+		 struct error *err);
 
 /* Whether there is something of that name in the root of the share that is being read. */
 bool listing_root_has(const struct listing *l, const char *name);

@@ -175,7 +175,8 @@ int usage_acquire(struct usage_table *t, const char *server, const char *share, 
 	}
 	pthread_mutex_lock(&t->lock);
 	list_for_each(pos, &t->locks)
-		taken = taken || usage_lock_excludes(container_of(pos, struct usage_lock, link), lock);
+		taken = taken ||
+			usage_lock_excludes(container_of(pos, struct usage_lock, link), lock);
 	if (!taken)
 		list_add_tail(&t->locks, &lock->link);
 	pthread_mutex_unlock(&t->lock);

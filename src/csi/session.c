@@ -46,8 +46,7 @@ void session_begin_reader(struct session *s, const struct csi_driver *driver, st
 	s->reads = true;
 }
 
-void session_prefer_version(struct session *s, unsigned int version,
-			    const struct nfs_export *fallback)
+void session_prefer_version(struct session *s, unsigned int version, const struct nfs_export *fallback)
 {
 	s->any_version = fallback;
 	s->export.version = version;

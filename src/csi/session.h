@@ -4,10 +4,10 @@
 /*
  * A session is what a call does on one export, written as a loop whose body may run more than once:
  *
- *	session_begin(&s, driver, &export, err);
- *	while (session_next(&s))
- *		s.result = something(s.client, ..., err);
- *	return s.result;
+ * 	session_begin(&s, driver, &export, err);
+ * 	while (session_next(&s))
+ * 		s.result = something(s.client, ..., err);
+ * 	return s.result;
  *
  * session_next() leases a client for each round and gives it back. It asks for another round
  *
@@ -16,8 +16,8 @@
  *  - with the next identity, after PERMISSION_DENIED;
  *  - over any version of NFS, after -EPROTONOSUPPORT, where one version was preferred.
  *
- * The error of a round that is repeated is cleared, so the body reports to the err that the session was
- * begun with. The body must not leave the loop early. Worker threads; session_next() blocks.
+ * The error of a round that is repeated is cleared, so the body reports to the err that the session
+ * was begun with. The body must not leave the loop early. Worker threads; session_next() blocks.
  */
 #ifndef CSI_SESSION_H
 #define CSI_SESSION_H
@@ -47,16 +47,16 @@ void session_begin(struct session *s, const struct csi_driver *driver, const str
 		   struct error *err);
 
 /*
- * Begin with the identity of owner, then that of the export: an export that squashes root may let only
- * the owner work, and only root may give files away where it is not squashed. A refusal of both names the
- * owner. owner is borrowed until the loop ends.
+ * Begin with the identity of owner, then that of the export: an export that squashes root may let
+ * only the owner work, and only root may give files away where it is not squashed. A refusal of
+ * both names the owner. owner is borrowed until the loop ends.
  */
 void session_begin_as(struct session *s, const struct csi_driver *driver, const struct nfs_export *e,
 		      const struct volume_owner *owner, struct error *err);
 
 /*
- * Begin with the identity of the export, then that of the owner of the export's root. For calls that only
- * read. The identity that was used last is left in e, unless it was refused.
+ * Begin with the identity of the export, then that of the owner of the export's root. For calls
+ * that only read. The identity that was used last is left in e, unless it was refused.
  */
 void session_begin_reader(struct session *s, const struct csi_driver *driver, struct nfs_export *e,
 			  struct error *err);
@@ -72,11 +72,11 @@ void session_prefer_version(struct session *s, unsigned int version,
 bool session_next(struct session *s);
 
 /*
- * A CO may forget what it asked for after a final code, so nothing of the request may be left then. After
- * the loop of a session begun with session_begin_as() has failed, turn the code of its error into ABORTED
- * where a record of that key, or its draft, is in the folder, or where nobody can tell. The attempt that
- * failed need not have made it: an earlier one may have been killed. Errors that the driver itself made
- * up (no sys) are left alone: it knows what is there.
+ * A CO may forget what it asked for after a final code, so nothing of the request may be left then.
+ * After the loop of a session begun with session_begin_as() has failed, turn the code of its error
+ * into ABORTED where a record of that key, or its draft, is in the folder, or where nobody can
+ * tell. The attempt that failed need not have made it: an earlier one may have been killed. Errors
+ * that the driver itself made up (no sys) are left alone: it knows what is there.
  */
 void session_check_final(const struct session *failed, enum store_place folder, const char *key);
 

@@ -48,7 +48,10 @@ bool snapshot_record_is_complete(const struct record *rec)
 	       record_get(rec, SNAPSHOT_KEY_SOURCE) != NULL && staging_is_ready(rec);
 }
 
-/* A snapshot that csi-driver-nfs made: its id tells the key of the volume, and its archive the time. */
+/*
+ * A snapshot that csi-driver-nfs made: its id tells the key of the volume, and its archive the
+ * time.
+ */
 static int describe_foreign(struct snapshot *s, const char *id, struct error *err)
 {
 	cleanup_buf struct buf source = { 0 }, time = { 0 };

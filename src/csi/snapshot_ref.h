@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A snapshot that a request names by its id: where it is, and what is there. And a snapshot in a reply.
- * Worker threads.
+ * A snapshot that a request names by its id: where it is, and what is there. And a snapshot in a
+ * reply. Worker threads.
  */
 #ifndef CSI_SNAPSHOT_REF_H
 #define CSI_SNAPSHOT_REF_H
@@ -19,8 +19,8 @@ struct snapshot_ref {
 };
 
 /*
- * Parse an id and find out how to reach its export, as volume_ref_init(). Return 0; -EINVAL, unreported,
- * for an id that cannot be a snapshot's; or another negative errno with the error set.
+ * Parse an id and find out how to reach its export, as volume_ref_init(). Return 0; -EINVAL,
+ * unreported, for an id that cannot be a snapshot's; or another negative errno with the error set.
  * snapshot_ref_done() is due in either case.
  */
 int snapshot_ref_init(struct snapshot_ref *ref, const struct csi_driver *driver, const char *id,
@@ -30,8 +30,9 @@ int snapshot_ref_init(struct snapshot_ref *ref, const struct csi_driver *driver,
 int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver, struct error *err);
 
 /*
- * Find a complete snapshot by its id, whoever made it: its record is filled in where it has none. Return
- * 1, 0 where there is none, or a negative errno with the error set. Blocks. snapshot_ref_done() is due.
+ * Find a complete snapshot by its id, whoever made it: its record is filled in where it has none.
+ * Return 1, 0 where there is none, or a negative errno with the error set. Blocks.
+ * snapshot_ref_done() is due.
  */
 int snapshot_ref_find(struct snapshot_ref *ref, const struct csi_driver *driver, const char *id,
 		      const struct csi_map *secrets, struct error *err);

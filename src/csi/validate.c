@@ -15,8 +15,8 @@ int validate_required(const char *value, const char *field, struct error *err)
 	return 0;
 }
 
-/* Control characters but for tab, line feed and carriage return; and U+0080 to U+009F. */
-static bool is_banned(const unsigned char *p)
+/* Control characters except tab, line feed and carriage return; and U+0080 to U+009F. */
+static bool is_banned_character(const unsigned char *p)
 {
 	if (p[0] < 0x20)
 		return p[0] != '\t' && p[0] != '\n' && p[0] != '\r';
@@ -38,13 +38,13 @@ int validate_name(const char *name, struct error *err)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "name: has %zu bytes, the limit is %d", len, CSI_STRING_MAX);
 	for (p = name; *p != '\0'; p++)
-		if (is_banned((const unsigned char *)p))
+		if (is_banned_character((const unsigned char *)p))
 			return error_set(err, ERROR_INVALID_ARGUMENT,
 					 "name: holds a control character");
 	return 0;
 }
 
-/* Whatever its length and form: an id that is none of ours is unknown, not invalid. */
+/* Any length and form is valid: an id that csi-nfs cannot have made is unknown, not invalid. */
 int validate_volume_id(const char *id, struct error *err)
 {
 	return validate_required(id, "volume_id", err);

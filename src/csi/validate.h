@@ -23,26 +23,26 @@
 
 int validate_required(const char *value, const char *field, struct error *err);
 
-/* A volume's name: required, its length, and the characters that the specification bans. */
+/* Check a volume's name: present, not too long, without characters that the specification bans. */
 int validate_name(const char *name, struct error *err);
 
 int validate_volume_id(const char *id, struct error *err);
 
-/* An absolute path without ".." of at most CSI_PATH_MAX bytes. */
+/* Check for an absolute path without ".." of at most CSI_PATH_MAX bytes. */
 int validate_path(const char *path, const char *field, struct error *err);
 
 int validate_map(const struct csi_map *map, const char *field, struct error *err);
 
-/* A capability that is well-formed: both parts are there and known. */
+/* Check that access type and access mode are present and supported. */
 int validate_capability(const Csi__V1__VolumeCapability *cap, struct error *err);
 
-/* All of them, and at least one. */
+/* Check all capabilities; there must be at least one. */
 int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, struct error *err);
 
-/* Whether the mode lets one target path of one node have the volume. */
+/* Whether the access mode allows a single target path (SINGLE_NODE_SINGLE_WRITER). */
 bool access_mode_is_exclusive(const Csi__V1__VolumeCapability *cap);
 
-/* The capability's mount flags joined by commas; "" for none. NULL without memory. */
+/* Join the mount flags with commas; "" for none. NULL without memory. The caller frees. */
 char *capability_options(const Csi__V1__VolumeCapability *cap);
 
 /* The range of a request, which may be NULL. */

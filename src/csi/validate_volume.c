@@ -30,7 +30,9 @@ static int find_volume(const struct csi_driver *driver,
 	return r < 0 ? r : volume_ref_check(ref, driver, err);
 }
 
-/* Whether the context names the volume's own server, share and subDir, where it names them at all. */
+/*
+ * Whether the context names the volume's own server, share and subDir, where it names them at all.
+ */
 static bool context_matches(const struct record *rec, const struct csi_map *context)
 {
 	static const char *const keys[] = { "server", "share", "subDir" };

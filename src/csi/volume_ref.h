@@ -22,9 +22,9 @@ struct volume_ref {
 };
 
 /*
- * Parse an id and find out how to reach its export: by the mount options in the secrets, else as earlier
- * calls did. Return 0; -EINVAL, unreported, for an id that csi-nfs cannot have made; or another
- * negative errno with the error set. volume_ref_done() is due in any case.
+ * Parse an id and find out how to reach its export: by the mount options in the secrets, else as
+ * earlier calls did. Return 0; -EINVAL, unreported, for an id that csi-nfs cannot have made; or
+ * another negative errno with the error set. volume_ref_done() is due in any case.
  */
 int volume_ref_init(struct volume_ref *ref, const struct csi_driver *driver, const char *id,
 		    const struct csi_map *secrets, struct error *err);
@@ -40,8 +40,9 @@ int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, str
 const char *volume_ref_directory(const struct volume_ref *ref);
 
 /*
- * Begin a session for a volume whose record was read: as its owner, over the version of NFS that it was
- * created with where the export's options name none. ref and err are borrowed until the loop ends.
+ * Begin a session for a volume whose record was read: as its owner, over the version of NFS that it
+ * was created with where the export's options name none. ref and err are borrowed until the loop
+ * ends.
  */
 void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct volume_ref *ref,
 		      struct error *err);

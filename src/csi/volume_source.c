@@ -19,8 +19,7 @@
 
 /* -------- finding the source -------- */
 
-static int set_text(struct volume_source *source, const char *kind, const char *id,
-		    struct error *err)
+static int set_text(struct volume_source *source, const char *kind, const char *id, struct error *err)
 {
 	cleanup_buf struct buf b = { 0 };
 
@@ -31,8 +30,8 @@ static int set_text(struct volume_source *source, const char *kind, const char *
 }
 
 /*
- * The mount options of the request are meant for the new volume's server. They speak for the source's
- * server only where no earlier call has found out how to reach that.
+ * The mount options of the request are meant for the new volume's server. They speak for the
+ * source's server only where no earlier call has found out how to reach that.
  */
 static int apply_options_to_source(struct nfs_export *e, const struct csi_map *secrets,
 				   struct error *err)
@@ -75,8 +74,8 @@ static int init_volume(struct volume_source *source, const char *id, const struc
 	return r < 0 ? r : volume_ref_check(ref, driver, err);
 }
 
-static int init_snapshot(struct volume_source *source, const char *id, const struct csi_map *secrets,
-			 struct error *err)
+static int init_snapshot(struct volume_source *source, const char *id,
+			 const struct csi_map *secrets, struct error *err)
 {
 	const struct csi_map none = csi_map_of_entries(NULL, 0);
 	const struct csi_driver *driver = source->driver;

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What a new volume begins with: the contents of another volume, or of a snapshot, on the same server or
- * another. Worker threads; blocks, for as long as copying takes.
+ * What a new volume begins with: the contents of another volume, or of a snapshot, on the same
+ * server or another. Worker threads; blocks, for as long as copying takes.
  */
 #ifndef CSI_VOLUME_SOURCE_H
 #define CSI_VOLUME_SOURCE_H
@@ -29,14 +29,16 @@ struct volume_source {
 };
 
 /*
- * Find the source that the request names, if it names one. Errors: INVALID_ARGUMENT, or ABORTED where the
- * source is being deleted. A source that is missing or unfinished is reported by volume_source_fill(),
- * as NOT_FOUND. volume_source_done() is due in either case.
+ * Find the source that the request names, if it names one. Errors: INVALID_ARGUMENT, or ABORTED
+ * where the source is being deleted. A source that is missing or unfinished is reported by
+ * volume_source_fill(), as NOT_FOUND. volume_source_done() is due in either case.
  */
 int volume_source_init(struct volume_source *source, const struct csi_driver *driver,
 		       const Csi__V1__CreateVolumeRequest *in, struct error *err);
 
-/* The fill() of store/staging.h, for a struct volume_source. Blocks for as long as copying takes. */
+/*
+ * The fill() of store/staging.h, for a struct volume_source. Blocks for as long as copying takes.
+ */
 int volume_source_fill(struct nfs_client *c, const char *name, void *data, struct error *err);
 
 void volume_source_done(struct volume_source *source);
