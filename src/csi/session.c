@@ -176,8 +176,9 @@ void session_check_final(const struct session *failed, enum store_place folder, 
 	}
 	if (s.result == 0 && !is_begun)
 		return;
-	/* The server refuses the share and always has: no client, so no record. */
-	if (s.result < 0 && failed->rounds == 0 && s.rounds == 0 && error_is_final(second.code))
+	/* The look meets the very same refusal: neither attempt got as far as a record. */
+	if (s.result < 0 && second.code == err->code && second.sys == err->sys &&
+	    strcmp(second.msg, err->msg) == 0)
 		return;
 	err->code = ERROR_ABORTED;
 }
