@@ -6,13 +6,13 @@
 #include "base/str.h"
 #include "csi/unimplemented.h"
 
-static void node_get_info(Csi__V1__Node_Service *node, const Csi__V1__NodeGetInfoRequest *in,
+static void node_get_info(Csi__V1__Node_Service *s, const Csi__V1__NodeGetInfoRequest *in,
 			  Csi__V1__NodeGetInfoResponse_Closure closure, void *data)
 {
 	Csi__V1__NodeGetInfoResponse out = CSI__V1__NODE_GET_INFO_RESPONSE__INIT;
 
 	(void)in;
-	out.node_id = (char *)(uintptr_t)node_driver_of(node)->node_id; /* packed, not changed */
+	out.node_id = (char *)(uintptr_t)node_driver_of(s)->node_id; /* packed, not changed */
 	closure(&out, data);
 }
 
@@ -24,7 +24,7 @@ static const Csi__V1__NodeServiceCapability__RPC__Type capabilities[] = {
 	CAPABILITY(SINGLE_NODE_MULTI_WRITER),
 };
 
-static void node_get_capabilities(Csi__V1__Node_Service *node,
+static void node_get_capabilities(Csi__V1__Node_Service *s,
 				  const Csi__V1__NodeGetCapabilitiesRequest *in,
 				  Csi__V1__NodeGetCapabilitiesResponse_Closure closure, void *data)
 {
@@ -34,7 +34,7 @@ static void node_get_capabilities(Csi__V1__Node_Service *node,
 	Csi__V1__NodeGetCapabilitiesResponse out = CSI__V1__NODE_GET_CAPABILITIES_RESPONSE__INIT;
 	size_t i;
 
-	(void)node;
+	(void)s;
 	(void)in;
 	for (i = 0; i < ARRAY_SIZE(capabilities); i++) {
 		csi__v1__node_service_capability__rpc__init(&rpcs[i]);

@@ -40,20 +40,20 @@ struct node_service {
 /* Fill in the service. It borrows the driver for as long as it is used. */
 void node_service_init(struct node_service *s, const struct node_driver *driver);
 
-static inline const struct node_driver *node_driver_of(Csi__V1__Node_Service *node)
+static inline const struct node_driver *node_driver_of(Csi__V1__Node_Service *s)
 {
-	return container_of(node, struct node_service, service)->driver;
+	return container_of(s, struct node_service, service)->driver;
 }
 
 /* Handlers that have a file of their own. Workers only. */
 
-void node_publish_volume(Csi__V1__Node_Service *node, const Csi__V1__NodePublishVolumeRequest *in,
+void node_publish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodePublishVolumeRequest *in,
 			 Csi__V1__NodePublishVolumeResponse_Closure closure, void *data);
 
-void node_unpublish_volume(Csi__V1__Node_Service *node, const Csi__V1__NodeUnpublishVolumeRequest *in,
+void node_unpublish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodeUnpublishVolumeRequest *in,
 			   Csi__V1__NodeUnpublishVolumeResponse_Closure closure, void *data);
 
-void node_get_volume_stats(Csi__V1__Node_Service *node, const Csi__V1__NodeGetVolumeStatsRequest *in,
+void node_get_volume_stats(Csi__V1__Node_Service *s, const Csi__V1__NodeGetVolumeStatsRequest *in,
 			   Csi__V1__NodeGetVolumeStatsResponse_Closure closure, void *data);
 
 #endif

@@ -293,7 +293,7 @@ static int publish_volume(const struct node_driver *driver,
 	return r;
 }
 
-void node_publish_volume(Csi__V1__Node_Service *node, const Csi__V1__NodePublishVolumeRequest *in,
+void node_publish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodePublishVolumeRequest *in,
 			 Csi__V1__NodePublishVolumeResponse_Closure closure, void *data)
 {
 	const Csi__V1__NodePublishVolumeResponse out = CSI__V1__NODE_PUBLISH_VOLUME_RESPONSE__INIT;
@@ -302,7 +302,7 @@ void node_publish_volume(Csi__V1__Node_Service *node, const Csi__V1__NodePublish
 	int r;
 
 	(void)snprintf(call->subject, sizeof(call->subject), "%s", in->volume_id);
-	r = publish_volume(node_driver_of(node), in, &publication, &call->err);
+	r = publish_volume(node_driver_of(s), in, &publication, &call->err);
 	publication_done(&publication);
 	closure(r < 0 ? NULL : &out, data);
 }

@@ -200,8 +200,8 @@ static int volume_find_mount(struct mounter *m, const char *path, struct mount_i
  * Get the usage now or, from a mount that does not answer, when it last did (zeros if that is not
  * known); condition then says why.
  */
-static int stats_look(const struct node_driver *driver, const Csi__V1__NodeGetVolumeStatsRequest *in,
-		      struct mount_usage *usage, struct error *condition, struct error *err)
+static int usage_get(const struct node_driver *driver, const Csi__V1__NodeGetVolumeStatsRequest *in,
+		     struct mount_usage *usage, struct error *condition, struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
 	struct mounter *m = driver->mounter;
@@ -243,7 +243,7 @@ static void usage_init(Csi__V1__VolumeUsage *usage, Csi__V1__VolumeUsage__Unit u
 	usage->available = usage_number(available);
 }
 
-void node_get_volume_stats(Csi__V1__Node_Service *node, const Csi__V1__NodeGetVolumeStatsRequest *in,
+void node_get_volume_stats(Csi__V1__Node_Service *s, const Csi__V1__NodeGetVolumeStatsRequest *in,
 			   Csi__V1__NodeGetVolumeStatsResponse_Closure closure, void *data)
 {
 	Csi__V1__NodeGetVolumeStatsResponse out = CSI__V1__NODE_GET_VOLUME_STATS_RESPONSE__INIT;
@@ -254,7 +254,7 @@ void node_get_volume_stats(Csi__V1__Node_Service *node, const Csi__V1__NodeGetVo
 	struct request *call = data;
 
 	(void)snprintf(call->subject, sizeof(call->subject), "%s", in->volume_id);
-	if (stats_look(node_driver_of(node), in, &usage, &trouble, &call->err) < 0) {
+	if (usage_get(node_driver_of(s), in, &usage, &trouble, &call->err) < 0) {
 		closure(NULL, data);
 		return;
 	}

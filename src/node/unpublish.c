@@ -50,7 +50,7 @@ static int unpublish_volume(const struct node_driver *driver,
 	return 0;
 }
 
-void node_unpublish_volume(Csi__V1__Node_Service *node, const Csi__V1__NodeUnpublishVolumeRequest *in,
+void node_unpublish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodeUnpublishVolumeRequest *in,
 			   Csi__V1__NodeUnpublishVolumeResponse_Closure closure, void *data)
 {
 	const Csi__V1__NodeUnpublishVolumeResponse out =
@@ -59,6 +59,6 @@ void node_unpublish_volume(Csi__V1__Node_Service *node, const Csi__V1__NodeUnpub
 	int r;
 
 	(void)snprintf(call->subject, sizeof(call->subject), "%s", in->volume_id);
-	r = unpublish_volume(node_driver_of(node), in, &call->err);
+	r = unpublish_volume(node_driver_of(s), in, &call->err);
 	closure(r < 0 ? NULL : &out, data);
 }
