@@ -41,7 +41,7 @@ START_TEST(test_list)
 }
 END_TEST
 
-/* Of entries that hold one another the outermost counts, wherever it stands. */
+/* Of nested entries the outermost counts, in any order. */
 START_TEST(test_top)
 {
 	static const char list[] =
