@@ -9,10 +9,10 @@
 
 #include "mount/call.h"
 
-/* What is mounted, in words: "server:/path". */
+/* Names for messages: "server:/path". */
 struct mount_sources {
-	char *whole;
-	char *top; /* the part that the server is asked for */
+	char *whole; /* the volume */
+	char *top; /* the path that the server is asked for */
 };
 
 /* An address of the server that was not reached, with a positive errno. Returns a negative one. */

@@ -38,7 +38,7 @@ static const struct version versions[] = {
 	{ 3, "vers=3" },
 };
 
-/* As mount.nfs: the newest first; only the one that is given; "4" means any of its minor versions. */
+/* As in mount.nfs: without a version all, newest first; "4" means any of its minor versions. */
 static bool version_is_wanted(const struct mount_options *o, const struct version *v)
 {
 	char exact[24];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* One request to a helper process, and its answer. Worker threads; blocks until the timeout. */
+/* Send a request to a helper process and get its answer. Worker threads; blocks for its timeout. */
 #ifndef MOUNT_CALL_H
 #define MOUNT_CALL_H
 
 #include "mount/frame.h"
 #include "mount/process.h"
 
-/* Where the calls of a mounter are made. */
+/* The callers of one mounter share it. */
 struct mount_caller {
 	const char *helper; /* program to run, borrowed */
 	struct mount_reaper reaper;

@@ -91,13 +91,13 @@ int mount_frame_decode(struct mount_frame *ret, const void *data, size_t len)
 		return -EPROTO;
 	if (ret->target[0] != '/' || ret->below[0] == '/')
 		return -EPROTO;
-	/* A mount has a source; nothing else has. */
+	/* These two have a source, the others have none. */
 	if (ret->operation == MOUNT_OP_MOUNT || ret->operation == MOUNT_OP_COMPARE)
 		return ret->server[0] != '\0' && ret->top[0] == '/' ? 0 : -EPROTO;
-	return ret->server[0] == '\0' && ret->top[0] == '\0' && ret->below[0] == '\0' &&
-			       ret->options[0] == '\0'
-		       ? 0
-		       : -EPROTO;
+	if (ret->server[0] != '\0' || ret->top[0] != '\0' || ret->below[0] != '\0' ||
+	    ret->options[0] != '\0')
+		return -EPROTO;
+	return 0;
 }
 
 int mount_reply_check(const struct mount_reply *reply)

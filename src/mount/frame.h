@@ -66,7 +66,7 @@ int mount_frame_decode(struct mount_frame *ret, const void *data, size_t len);
 /* The path that the server is asked for. Borrowed from the request. */
 const char *mount_request_top(const struct mount_request *request);
 
-/* Where a helper failed. */
+/* The step at which a helper failed. */
 enum mount_step {
 	MOUNT_STEP_DONE, /* nowhere */
 	MOUNT_STEP_REQUEST, /* the request is malformed */

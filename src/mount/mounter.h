@@ -23,8 +23,8 @@
 #define MOUNT_HELPER_COMMAND "mount-helper"
 
 #define MOUNT_TIMEOUT_MS 45000 /* kubelet waits for two minutes */
-/* Of the first umount: on a dead server NFSv4.1 does not return from it. */
-#define MOUNT_QUICK_TIMEOUT_MS 1000
+#define MOUNT_QUICK_TIMEOUT_MS                                                                     \
+	1000 /* of the first umount: on a dead server NFSv4.1 never returns */
 #define MOUNT_UMOUNT_TIMEOUT_MS 3500
 #define MOUNT_FORCE_TIMEOUT_MS 1500 /* of umount with MNT_FORCE, and of that with MNT_DETACH */
 #define MOUNT_COMPARE_TIMEOUT_MS 15000
@@ -57,7 +57,7 @@ struct mount_request {
 	uint32_t mode;
 };
 
-/* What is mounted at a path: the topmost mount if several are stacked. */
+/* The mount at a path: the topmost one if several are stacked. */
 struct mount_info {
 	char *source;
 	char *fstype;

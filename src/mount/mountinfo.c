@@ -17,18 +17,18 @@
 
 #define MOUNTINFO "/proc/self/mountinfo"
 
-static void unref_table(struct libmnt_table *table)
+static void table_unref(struct libmnt_table *table)
 {
 	mnt_unref_table(table);
 }
 
-static void free_iter(struct libmnt_iter *iter)
+static void iter_free(struct libmnt_iter *iter)
 {
 	mnt_free_iter(iter);
 }
 
-DEFINE_CLEANUP(table, struct libmnt_table *, unref_table)
-DEFINE_CLEANUP(iter, struct libmnt_iter *, free_iter)
+DEFINE_CLEANUP(table, struct libmnt_table *, table_unref)
+DEFINE_CLEANUP(iter, struct libmnt_iter *, iter_free)
 
 void mount_info_free(struct mount_info *info)
 {

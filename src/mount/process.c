@@ -19,7 +19,7 @@
 #define KILL_WAIT_MS 500 /* for the end of a process that was killed */
 #define EXIT_WAIT_MS 2000 /* for the end of one that has replied */
 
-/* Not the driver's environment: the helper needs nothing of it, and answer.c reads English. */
+/* The helper needs nothing of the driver's environment. LC_ALL: answer.c reads English messages. */
 static char path_variable[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 static char locale_variable[] = "LC_ALL=C";
 static char *const environment[] = { path_variable, locale_variable, NULL };

@@ -19,7 +19,7 @@
 
 struct node_stats;
 
-/* What the handlers work with. Filled in by main.c, then read-only; must outlive every call. */
+/* Shared by all handlers. Filled in by main.c, then read-only; must outlive every call. */
 struct node_driver {
 	const char *node_id;
 	const char *server; /* default if the volume attributes name none; may be NULL */

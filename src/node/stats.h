@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What NodeGetVolumeStats remembers: the last known usage of each volume. For a few seconds it is
+ * The memory of NodeGetVolumeStats: the last known usage of each volume. For a few seconds it is
  * the answer itself. Later it is reported for a mount that does not answer, together with a
  * condition that says so. Any thread; none of these functions blocks.
  */

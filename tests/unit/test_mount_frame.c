@@ -26,11 +26,11 @@ static const struct mount_request full = {
 };
 
 /* Encode a request that must be good. The caller frees. */
-static struct mount_frame *encode(enum mount_operation operation, const struct mount_request *request)
+static struct mount_frame *encode(enum mount_operation op, const struct mount_request *request)
 {
 	struct mount_frame *frame = NULL;
 
-	ck_assert_int_eq(mount_frame_new(&frame, operation, request), 0);
+	ck_assert_int_eq(mount_frame_new(&frame, op, request), 0);
 	ck_assert_ptr_nonnull(frame);
 	return frame;
 }
