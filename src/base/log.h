@@ -36,7 +36,7 @@ int log_format_parse(const char *s, enum log_format *ret);
 bool log_is_enabled(enum log_level level);
 void log_write(enum log_level level, const char *msg, const struct log_field *fields, size_t n);
 
-/* log_info("Listening", LOG_STR("endpoint", path)). Evaluate fields only if the level is enabled. */
+/* log_info("Listening", LOG_STR("endpoint", path)). Evaluates fields only if enabled. */
 #define log_at(level, msg, ...)                                                                    \
 	do {                                                                                       \
 		if (log_is_enabled(level)) {                                                       \

@@ -92,9 +92,9 @@ static int init(struct check *c, struct error *err)
 	r = nfs_export_init(&c->export, c->options.server, c->options.share, err);
 	if (r < 0)
 		return r;
-	if (c->options.has_uid)
+	if (c->options.uid != CHECK_NO_ID)
 		c->export.uid = c->options.uid;
-	if (c->options.has_gid)
+	if (c->options.gid != CHECK_NO_ID)
 		c->export.gid = c->options.gid;
 	return nfs_export_apply_options(&c->export, c->options.mount_options, err);
 }
