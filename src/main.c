@@ -58,7 +58,7 @@ struct app {
 	atomic_uint transfers;
 };
 
-static void log_purge(const struct purger_report *p)
+static void log_purger_report(const struct purger_report *p)
 {
 	const struct nfs_export *e = p->export;
 	uint64_t per_second = (p->files + p->directories) * 1000 / p->ms;
@@ -129,7 +129,7 @@ static int init_controller(struct app *app, struct error *err)
 	};
 	if (nfs_pool_new(&d->pool, nfs_client_connect, o->window) < 0 ||
 	    usage_table_new(&d->usage) < 0 || known_exports_new(&d->known) < 0 ||
-	    purger_new(&d->purger, d->pool, log_purge) < 0)
+	    purger_new(&d->purger, d->pool, log_purger_report) < 0)
 		return error_oom(err);
 	return resume_purge(app, err);
 }
@@ -329,7 +329,7 @@ static void open_standard_files(void)
 static void init_process(void)
 {
 	open_standard_files();
-	/* Peers may close while we write; grpc-go always does so at its end. */
+	/* Peers may close while we write, as grpc-go does at the end of each connection. */
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)setenv("UV_THREADPOOL_SIZE", WORKERS, 0); /* on failure, libuv's default */
 	/* Share one heap: with a heap per thread, idle workers would hold megabytes. */

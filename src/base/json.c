@@ -8,7 +8,7 @@
 
 #include "base/str.h"
 
-static int put_escaped(struct buf *b, const char *s, bool utf8)
+static int append_escaped(struct buf *b, const char *s, bool utf8)
 {
 	const unsigned char c = (unsigned char)*s;
 
@@ -28,7 +28,7 @@ int json_put_quoted(struct buf *b, const char *s)
 
 	r = buf_puts(b, "\"");
 	for (; r == 0 && *s != '\0'; s++)
-		r = put_escaped(b, s, utf8);
+		r = append_escaped(b, s, utf8);
 	return r == 0 ? buf_puts(b, "\"") : r;
 }
 

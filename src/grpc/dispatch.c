@@ -59,7 +59,7 @@ int grpc_dispatch_find(const struct grpc_service *services, size_t n_services, c
 
 struct budget {
 	size_t left;
-	bool exceeded; /* by the request, or the system's memory: either way it did not fit */
+	bool exceeded; /* an allocation failed: over budget, or out of memory */
 };
 
 static void *budget_alloc(void *data, size_t size)

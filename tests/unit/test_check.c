@@ -68,7 +68,7 @@ START_TEST(test_environment)
 }
 END_TEST
 
-/* Help wins over what is lacking or comes after it. */
+/* --help wins over missing options and whatever follows it. */
 START_TEST(test_help)
 {
 	static const char *const rows[][3] = { { "--help" }, { "-h" }, { "--help", "--nonsense" } };
