@@ -405,7 +405,7 @@ START_TEST(test_path_parts)
 }
 END_TEST
 
-/* Return the standard error output of write(data), for the caller to free. */
+/* Return the standard error output of write_log(data), for the caller to free. */
 static char *captured(void (*write_log)(const void *data), const void *data)
 {
 	int saved = dup(STDERR_FILENO), fds[2];
