@@ -3,13 +3,13 @@
 
 /*
  * Whether the server of a mount answers, by a NULL call as the mount options would have it. Blocks
- * for the limits of net/probe.h. Worker threads and the helper process.
+ * for the limits of net/ping.h. Worker threads and the helper process.
  */
 #ifndef MOUNT_REACH_H
 #define MOUNT_REACH_H
 
 #include "mount/options.h"
-#include "net/probe.h"
+#include "net/ping.h"
 
 /* The port of the NFS service. */
 uint16_t mount_port_of(const struct mount_options *o);

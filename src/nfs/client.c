@@ -128,6 +128,8 @@ static const struct reason {
 	/* Input/output and server faults may pass, and may have left something behind. */
 	{ EIO, ERROR_UNAVAILABLE, "look into the server's log" },
 	{ EREMOTEIO, ERROR_UNAVAILABLE, "look into the server's log" },
+	{ EPROTO, ERROR_UNAVAILABLE, "the server has stopped serving NFS" },
+	{ EPROTONOSUPPORT, ERROR_UNAVAILABLE, "the server has stopped serving this NFS version" },
 };
 
 static const struct reason *reason_of(int error)

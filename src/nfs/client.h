@@ -8,7 +8,7 @@
  * only be freed.
  *
  * A client belongs to one thread at a time (nfs/pool.h leases it). Nothing here blocks for longer
- * than its deadline. Of libnfs only the XDR of its protocols is used (nfs/rpc.h): its calls have
+ * than its deadline. Of libnfs only the XDR of its protocols is used (net/rpc.h): its calls have
  * no deadline, or leave the stack exposed to late replies.
  */
 #ifndef NFS_CLIENT_H

@@ -109,7 +109,7 @@ void nfs_connection_break(struct nfs_connection *conn, int failure)
 		return;
 	conn->client.broken = true;
 	conn->client.silent = failure == -ETIMEDOUT;
-	nfs_rpc_free(steal_ptr(&conn->rpc), failure);
+	net_rpc_free(steal_ptr(&conn->rpc), failure);
 	if (conn->protocol->broken != NULL)
 		conn->protocol->broken(conn, failure);
 }
@@ -181,7 +181,7 @@ bool nfs_client_is_usable(struct nfs_client *c)
 	if (c->broken)
 		return false;
 	/* Nothing is in flight, so whatever arrived is a reset or the end. */
-	return c->ops != &connection_ops || nfs_rpc_is_quiet(conn->rpc);
+	return c->ops != &connection_ops || net_rpc_is_quiet(conn->rpc);
 }
 
 static int server_is_down(struct error *err, const struct nfs_export *e, uint16_t port, int r)
@@ -194,6 +194,15 @@ static int server_is_down(struct error *err, const struct nfs_export *e, uint16_
 		(void)error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
 				e->server, port);
 	return -EHOSTDOWN;
+}
+
+int nfs_connect_rpc(struct net_rpc **ret, const struct net_address *address, uint16_t port,
+		    const struct nfs_export *e)
+{
+	const struct net_rpc_user user = { .uid = e->uid, .gid = e->gid };
+	int fd = e->any_port ? net_connect_unreserved(address, port) : net_connect(address, port);
+
+	return fd < 0 ? fd : net_rpc_new(ret, fd, &user);
 }
 
 static uint16_t port_of(const struct nfs_export *e)
@@ -265,7 +274,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	r = nfs_export_copy(&c->export, e);
 	if (r < 0)
 		return error_oom(err);
-	r = nfs_rpc_connect(&conn->rpc, address, port, e);
+	r = nfs_connect_rpc(&conn->rpc, address, port, e);
 	if (r < 0)
 		return server_is_down(err, e, port, r);
 	r = protocol->attach(conn, address, err);

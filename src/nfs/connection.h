@@ -8,15 +8,17 @@
 #ifndef NFS_CONNECTION_H
 #define NFS_CONNECTION_H
 
-#include "net/probe.h"
+#include "net/ping.h"
+#include "net/rpc.h"
 #include "nfs/client.h"
-#include "nfs/rpc.h"
 
 struct v4_opener;
 
+_Static_assert(NFS_TRANSFER_MAX <= NET_RPC_DATA_MAX, "a WRITE fits into a buffer of net/rpc.c");
+
 struct nfs_connection {
 	struct nfs_client client; /* first: the two are the same pointer */
-	struct nfs_rpc *rpc; /* NULL once broken */
+	struct net_rpc *rpc; /* NULL once broken */
 	const struct nfs_protocol *protocol;
 	struct net_address address;
 	uint64_t deadline_ns; /* of attach() */
@@ -34,7 +36,7 @@ struct nfs_connection {
 
 struct nfs_protocol {
 	unsigned int version;
-	const struct nfs_rpc_procedure *null;
+	const struct net_rpc_procedure *null;
 
 	/* Gets the handle of the export's root. Reports errors itself, nothing with version 0 tried. */
 	int (*attach)(struct nfs_connection *conn, const struct net_address *address,
@@ -57,6 +59,13 @@ extern const struct nfs_protocol nfs_protocol_v4;
  */
 #define NFS_DRIVEN_MAX 2
 int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns);
+
+/*
+ * Connect to port, with the export's identity, from a reserved port unless the export says
+ * otherwise. Returns 0 or a negative errno. The caller frees.
+ */
+int nfs_connect_rpc(struct net_rpc **ret, const struct net_address *address, uint16_t port,
+		    const struct nfs_export *e);
 
 /* Ends all that is in flight with failure. */
 void nfs_connection_break(struct nfs_connection *conn, int failure);

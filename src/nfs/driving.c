@@ -58,7 +58,7 @@ static void ask(struct nfs_connection *conn)
 	conn->answered = false;
 	if (!conn->asking)
 		conn->asking =
-			nfs_rpc_call(conn->rpc, conn->protocol->null, NULL, null_replied, conn) == 0;
+			net_rpc_call(conn->rpc, conn->protocol->null, NULL, null_replied, conn) == 0;
 }
 
 /*
@@ -67,11 +67,11 @@ static void ask(struct nfs_connection *conn)
  */
 static bool is_alive(struct nfs_connection *conn)
 {
-	if (nfs_rpc_is_midway(conn->rpc))
+	if (net_rpc_is_midway(conn->rpc))
 		return false;
 	if (conn->answered)
 		return true;
-	return nfs_rpc_is_taken(conn->rpc) && nfs_client_ping(&conn->client, NULL) == 0;
+	return net_rpc_is_taken(conn->rpc) && nfs_client_ping(&conn->client, NULL) == 0;
 }
 
 static int end_stretch(struct nfs_connection *const conns[], size_t n)
@@ -98,7 +98,7 @@ static int check_age(struct nfs_connection *conn)
 	if (now - conn->looked_ns < AGE_MS * CLOCK_NS_PER_MS)
 		return 0;
 	conn->looked_ns = now;
-	oldest = nfs_rpc_oldest_ns(conn->rpc);
+	oldest = net_rpc_oldest_ns(conn->rpc);
 	if (oldest == 0 || now - oldest < max_ms * CLOCK_NS_PER_MS)
 		return 0;
 	nfs_connection_break(conn, -ETIMEDOUT);
@@ -115,20 +115,20 @@ static int step(struct nfs_connection *const conns[], size_t n, uint64_t deadlin
 	int r;
 
 	for (i = 0; i < n; i++) {
-		r = nfs_rpc_send(conns[i]->rpc, &p[i]);
+		r = net_rpc_send(conns[i]->rpc, &p[i]);
 		if (r < 0) {
 			nfs_connection_break(conns[i], r);
 			return r;
 		}
 	}
-	r = nfs_rpc_wait(p, n, deadline_ns);
+	r = net_rpc_wait(p, n, deadline_ns);
 	if (r == -ETIMEDOUT)
 		return r;
 	for (i = 0; i < n; i++) {
 		if (r == 0 && p[i].revents == 0)
 			continue;
 		if (r == 0)
-			r = nfs_rpc_receive(conns[i]->rpc);
+			r = net_rpc_receive(conns[i]->rpc);
 		if (r < 0) {
 			nfs_connection_break(conns[i], r);
 			return r;

@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #include "base/str.h"
-#include "net/probe.h"
+#include "net/ping.h"
 #include "nfs/export.h"
 
 #define NFS_SURVEY_TIMEOUT_MS 3000

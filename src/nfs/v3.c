@@ -432,11 +432,11 @@ static void put_commit(union args *args, const struct nfs_op *op)
 }
 
 #define PROCEDURE(NAME)                                                                            \
-	NFS_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
+	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
 			  NAME##3res)
 
 struct procedure {
-	struct nfs_rpc_procedure call;
+	struct net_rpc_procedure call;
 	void (*put)(union args *args, const struct nfs_op *op); /* into zeros */
 	void (*take)(struct nfs_op *op, const void *data); /* from a successful reply */
 };
@@ -500,45 +500,33 @@ static int v3_start(struct nfs_connection *conn, struct nfs_op *op)
 
 	memset(&args, 0, sizeof(args));
 	procedure->put(&args, op);
-	return nfs_rpc_call(conn->rpc, &procedure->call, &args, names ? names_replied : replied, op);
+	return net_rpc_call(conn->rpc, &procedure->call, &args, names ? names_replied : replied, op);
 }
 
-struct mnt_call {
-	unsigned int finished;
-	int error;
-	bool has_sys;
+struct mnt_results {
+	bool has_sys; /* the export takes AUTH_SYS */
 	struct nfs_handle root;
 };
 
-static void take_mnt(struct mnt_call *call, const mountres3 *res)
+static int take_mnt(void *data, const void *results)
 {
+	struct mnt_results *mnt = data;
+	const mountres3 *res = results;
 	const mountres3_ok *ok = &res->mountres3_u.mountinfo;
 	u_int i;
 
-	call->error = nfs_status_errno(res->fhs_status);
-	if (call->error != 0)
-		return;
-	if (ok->fhandle.fhandle3_len > sizeof(call->root.data)) {
-		call->error = -EREMOTEIO;
-		return;
-	}
-	call->root.len = ok->fhandle.fhandle3_len;
-	memcpy(call->root.data, ok->fhandle.fhandle3_val, call->root.len);
-	/* An empty list means that the server does not care. */
-	call->has_sys = ok->auth_flavors.auth_flavors_len == 0;
+	if (res->fhs_status != MNT3_OK)
+		return nfs_status_errno(res->fhs_status);
+	if (ok->fhandle.fhandle3_len > sizeof(mnt->root.data))
+		return -EREMOTEIO;
+	mnt->root.len = ok->fhandle.fhandle3_len;
+	memcpy(mnt->root.data, ok->fhandle.fhandle3_val, mnt->root.len);
+	/* An empty list means that the server takes any flavor. */
+	mnt->has_sys = ok->auth_flavors.auth_flavors_len == 0;
 	for (i = 0; i < ok->auth_flavors.auth_flavors_len; i++)
 		if (ok->auth_flavors.auth_flavors_val[i] == AUTH_FLAVOR_SYS)
-			call->has_sys = true;
-}
-
-static void mnt_replied(void *data, int error, const void *results)
-{
-	struct mnt_call *call = data;
-
-	call->finished++;
-	call->error = error;
-	if (error == 0)
-		take_mnt(call, results);
+			mnt->has_sys = true;
+	return 0;
 }
 
 static int mount_port(const struct nfs_connection *conn, const struct net_address *address,
@@ -595,12 +583,12 @@ static void fsinfo_replied(void *data, int error, const void *results)
  */
 static int ask_limits(struct nfs_connection *conn, struct error *err)
 {
-	static const struct nfs_rpc_procedure fsinfo = PROCEDURE(FSINFO);
+	static const struct net_rpc_procedure fsinfo = PROCEDURE(FSINFO);
 	FSINFO3args args;
 	int r;
 
 	put_handle(&args.fsroot, &conn->client.root);
-	r = nfs_rpc_call(conn->rpc, &fsinfo, &args, fsinfo_replied, conn);
+	r = net_rpc_call(conn->rpc, &fsinfo, &args, fsinfo_replied, conn);
 	if (r < 0)
 		return error_oom(err);
 	conn->in_flight++;
@@ -611,42 +599,38 @@ static int ask_limits(struct nfs_connection *conn, struct error *err)
 /* MNT on a connection of its own: the service has its own port. */
 static int v3_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
 {
-	static const struct nfs_rpc_procedure mnt =
-		NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_dirpath, zdr_mountres3,
+	static const struct net_rpc_procedure mnt_procedure =
+		NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_dirpath, zdr_mountres3,
 				  mountres3);
 	const struct nfs_export *e = &conn->client.export;
 	dirpath path = e->share; /* only read by the encoder */
-	struct mnt_call call = { .finished = 0 };
-	struct nfs_rpc *rpc;
+	struct mnt_results mnt = { .has_sys = false };
+	struct net_rpc *rpc;
 	uint16_t port;
 	int r;
 
 	r = mount_port(conn, address, &port, err);
 	if (r < 0)
 		return r;
-	r = nfs_rpc_connect(&rpc, address, port, e);
+	r = nfs_connect_rpc(&rpc, address, port, e);
 	if (r < 0)
 		return error_sys(err, ERROR_UNAVAILABLE, -r,
 				 "cannot reach the mount service of server '%s' on port %u",
 				 e->server, port);
-	r = nfs_rpc_call(rpc, &mnt, &path, mnt_replied, &call);
-	if (r == 0)
-		r = nfs_rpc_run(rpc, &call.finished, nfs_connection_deadline(conn));
-	nfs_rpc_free(rpc, -ECONNABORTED);
-	if (r == 0)
-		r = call.error;
+	r = net_rpc_ask(rpc, &mnt_procedure, &path, take_mnt, &mnt, nfs_connection_deadline(conn));
+	net_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)
 		return mnt_failed(conn, r, err);
-	if (!call.has_sys)
+	if (!mnt.has_sys)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "export %s:%s does not take AUTH_SYS (sec=sys), which is all that the controller has",
 				 e->server, e->share);
-	conn->client.root = call.root;
+	conn->client.root = mnt.root;
 	return ask_limits(conn, err);
 }
 
-static const struct nfs_rpc_procedure null =
-	NFS_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_NULL, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_procedure null =
+	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_NULL, zdr_void, zdr_void, uint32_t);
 
 const struct nfs_protocol nfs_protocol_v3 = {
 	.version = 3,

@@ -416,8 +416,8 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 	return 0;
 }
 
-static const struct nfs_rpc_procedure null =
-	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_NULL, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_procedure null =
+	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_NULL, zdr_void, zdr_void, uint32_t);
 
 const struct nfs_protocol nfs_protocol_v4 = {
 	.version = 4,

@@ -54,10 +54,10 @@ fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change);
 /* Only the type, to be compared. */
 fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type);
 
-extern const struct nfs_rpc_procedure v4_procedure;
+extern const struct net_rpc_procedure v4_procedure;
 
-/* Queues it; its results are a COMPOUND4res. Errors as nfs_rpc_call(). */
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, nfs_rpc_replied *replied, void *data);
+/* Queues it; its results are a COMPOUND4res. Errors as net_rpc_call(). */
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied, void *data);
 
 /*
  * What a server answered with. What it leaves out, and all that follows something that was not

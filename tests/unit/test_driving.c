@@ -25,10 +25,11 @@
 #define CALL_WORDS 18 /* without arguments, with its mark */
 #define STRETCH_MS 300
 
-static const struct nfs_rpc_procedure null =
-	NFS_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, 0, zdr_void, zdr_void, uint32_t);
-static const struct nfs_rpc_procedure work =
-	NFS_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, WORK, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_procedure null =
+	NET_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, 0, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_procedure work =
+	NET_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, WORK, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_user root = { .uid = 0 };
 static const struct nfs_protocol protocol = { .version = 4, .null = &null };
 
 /* Hours go by at once. */
@@ -116,8 +117,8 @@ START_TEST(test_stretch)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	peer.fd = fds[1];
 	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
-	ck_assert_int_eq(nfs_rpc_new(&conn.rpc, fds[0], 0, 0), 0);
-	check_int(row->name, "call", nfs_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
+	check_int(row->name, "call", net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
 	conn.slow = row->slow;
 	conn.unbounded = row->unbounded;
 	ahead_s += row->pause_s;
@@ -146,8 +147,8 @@ START_TEST(test_stretches)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	peer.fd = fds[1];
 	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
-	ck_assert_int_eq(nfs_rpc_new(&conn.rpc, fds[0], 0, 0), 0);
-	check_int("stretches", "call", nfs_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
+	check_int("stretches", "call", net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
 	for (i = 0; i < 5; i++)
 		check_int("stretches", "result",
 			  nfs_connection_drive(conns, 1,
