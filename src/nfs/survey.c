@@ -123,7 +123,7 @@ static int take_exports(struct nfs_listing *l, const exportnode *e)
 	return r;
 }
 
-static int take_results(void *data, const void *results)
+static int take_export_list(void *data, const void *results)
 {
 	return take_exports(data, *(const exports *)results);
 }
@@ -141,7 +141,7 @@ int nfs_survey_exports(const struct net_address *address, uint16_t port, const s
 	r = nfs_connect_rpc(&rpc, address, port, e);
 	if (r < 0)
 		return r;
-	r = net_rpc_ask(rpc, &export_procedure, NULL, take_results, &listing, survey_deadline());
+	r = net_rpc_ask(rpc, &export_procedure, NULL, take_export_list, &listing, survey_deadline());
 	net_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)
 		return r;
