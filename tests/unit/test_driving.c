@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* nfs/driving.c: how long a server is waited for, against a peer that does as it is told. */
+/* nfs/driving.c: how long connections wait for a server, with a scripted peer. */
 
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 
 #define PROGRAM 400122
 #define PROGRAM_VERSION 7
-#define WORK 9 /* takes long */
+#define WORK 9 /* slow procedure */
 #define LAST 0x80000000U
 #define CALL_WORDS 18 /* without arguments, with its mark */
 #define STRETCH_MS 300
@@ -32,7 +32,7 @@ static const struct net_rpc_procedure work =
 static const struct net_rpc_user root = { .uid = 0 };
 static const struct nfs_protocol protocol = { .version = 4, .null = &null };
 
-/* Hours go by at once. */
+/* Replaces the C library's, to skip hours. */
 static _Atomic time_t ahead_s;
 
 int clock_gettime(clockid_t id, struct timespec *ret)
@@ -44,17 +44,17 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 }
 
 enum manner {
-	ANSWERS, /* NULL calls */
-	LISTENS, /* and says nothing */
+	ANSWERS, /* answers NULL calls */
+	LISTENS, /* reads, never answers */
 	DEAF, /* does not even read */
-	HALVES, /* says half of the reply */
-	DONE, /* answers the work, too */
+	HALVES, /* sends half of the reply */
+	DONE, /* answers everything */
 };
 
 struct peer {
 	int fd;
 	enum manner manner;
-	uint32_t nulls; /* calls, that were answered */
+	uint32_t nulls; /* NULL calls received */
 };
 
 static void *serve(void *data)
@@ -134,7 +134,7 @@ START_TEST(test_stretch)
 }
 END_TEST
 
-/* Stretch after stretch, and each begins with a question. */
+/* Each stretch has its own NULL call. */
 START_TEST(test_stretches)
 {
 	struct nfs_connection conn = { .protocol = &protocol, .slow = 1 };

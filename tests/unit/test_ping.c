@@ -19,7 +19,7 @@
 #define PROGRAM_VERSION 7
 #define LAST 0x80000000U
 #define CALL_BYTES 44 /* without arguments, with its mark */
-#define X 0x58585858 /* put in for the xid */
+#define X 0x58585858 /* stands for the xid */
 #define WORDS_MAX 12
 #define DEADLINE_MS 400
 #define PAUSE_MS 60
@@ -97,7 +97,7 @@ START_TEST(test_answer)
 }
 END_TEST
 
-/* Each byte comes well before the deadline, all of them far behind it. */
+/* Each byte comes well before the deadline, the last one far after it. */
 START_TEST(test_trickle)
 {
 	struct peer peer = { .words = answers[0].words, .n = answers[0].n, .trickles = true };

@@ -24,9 +24,9 @@
 
 #define WORDS_MAX 64
 #define LAST 0x80000000U
-#define CALL_WORDS 19 /* of a call of number, with its mark */
+#define CALL_WORDS 19 /* a call of number, with its mark */
 
-/* One number in, one number out. */
+/* A procedure with a number as argument and as result. */
 static const struct net_rpc_procedure number =
 	NET_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, PROCEDURE, zdr_u_int, zdr_u_int, uint32_t);
 
@@ -61,7 +61,7 @@ static void set_up(void)
 	ck_assert_int_eq(net_rpc_new(&rpc, fds[0], &(struct net_rpc_user){ 1000, 2000 }), 0);
 }
 
-/* Also by tests whose calls would not live until then. */
+/* Called by tests too whose calls are on their stack. */
 static void end(void)
 {
 	net_rpc_free(rpc, -ECONNABORTED);
@@ -99,7 +99,7 @@ static void send_all(void)
 	check_int("send", "events", p.events, POLLIN);
 }
 
-/* n words of what was sent, in our byte order. */
+/* Receive n words, in host byte order. */
 static void hear(uint32_t *words, size_t n)
 {
 	size_t i;
@@ -129,7 +129,7 @@ static void say(const uint32_t *words, size_t n)
 	ck_assert_int_eq(send(peer, be, n * 4, 0), (ssize_t)n * 4);
 }
 
-/* Accepted, without a verifier, and successful. */
+/* Send a successful reply without a verifier. */
 static void say_number(uint32_t xid, uint32_t result)
 {
 	const uint32_t words[] = { LAST | 28, xid, 1, 0, 0, 0, 0, result };
@@ -182,7 +182,7 @@ START_TEST(test_call)
 }
 END_TEST
 
-/* More than there is room for at first; answered from the last to the first. */
+/* More calls than slots at first; answered in reverse order. */
 START_TEST(test_many)
 {
 	static struct call calls[1000];
@@ -208,7 +208,7 @@ START_TEST(test_many)
 }
 END_TEST
 
-/* All that has arrived is taken at once, however the bytes are cut. */
+/* Whole replies are taken at once, wherever the bytes are cut. */
 START_TEST(test_cut)
 {
 	struct call calls[3];
@@ -261,14 +261,14 @@ START_TEST(test_fragments)
 }
 END_TEST
 
-/* What a server may answer; X is put in for the xid. */
+/* Replies; X stands for the xid. */
 #define X 0x58585858
 static const struct {
 	const char *row;
 	uint32_t words[10];
 	size_t n;
-	int want; /* of the call */
-	bool ends; /* the connection */
+	int want; /* error of the call */
+	bool ends; /* ends the connection */
 } answers[] = {
 	{ "no such program", { LAST | 24, X, 1, 0, 0, 0, 1 }, 7, -EPROTO, false },
 	{ "other versions", { LAST | 32, X, 1, 0, 0, 0, 2, 3, 4 }, 9, -EPROTONOSUPPORT, false },
@@ -315,7 +315,7 @@ START_TEST(test_answer)
 }
 END_TEST
 
-/* -------- what a server may do to those who believe it -------- */
+/* -------- hostile results -------- */
 
 static const struct net_rpc_procedure mnt =
 	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, zdr_mountres3, mountres3);
@@ -325,10 +325,10 @@ static const struct net_rpc_procedure compound =
 static const struct net_rpc_procedure export_list =
 	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports, exports);
 
-#define TIMES 0x54494d45 /* then: how often what follows comes, and how many words of it */
+#define TIMES 0x54494d45 /* followed by: count, n, and n words to repeat */
 #define MANY_WORDS (NET_RPC_RECORD_MAX / 4)
 
-/* Results, which libnfs 4.0 would follow to where there is nothing. */
+/* Results on which libnfs 4.0 reads or writes out of bounds. */
 static const struct {
 	const char *row;
 	const struct net_rpc_procedure *procedure;
@@ -356,7 +356,7 @@ static const struct {
 	{ "as many exports as are believed", &export_list, { TIMES, 4096, 3, 1, 0, 0, 0 }, 7, 0 },
 };
 
-/* Returns how many words it comes to. */
+/* Expand TIMES. Returns the number of words. */
 static size_t spell(const uint32_t *from, size_t n, uint32_t *to)
 {
 	size_t i, j, at = 0;
@@ -399,7 +399,7 @@ START_TEST(test_lie)
 	}
 	check_int(row, "finished", call.finished, 1);
 	check_int(row, "error", call.error, lies[_i].want);
-	/* And the connection goes on. */
+	/* The connection still works. */
 	start(&call, 1);
 	send_all();
 	say_number(hear_xid(), 2);
@@ -444,7 +444,7 @@ START_TEST(test_zdr_check)
 }
 END_TEST
 
-/* A call that is asked and not answered leaves nothing behind on the stack. */
+/* A call that timed out is forgotten: a late reply must not write to the stack. */
 START_TEST(test_ask)
 {
 	uint32_t argument = 1;
@@ -459,7 +459,7 @@ START_TEST(test_ask)
 }
 END_TEST
 
-/* A server that sends ever more of what never ends gets no memory for it, and no time. */
+/* Endless fragments without data end the connection. */
 START_TEST(test_endless_fragments)
 {
 	const uint32_t fragment[] = { 4, 0 };
@@ -483,7 +483,7 @@ START_TEST(test_deadline)
 	struct call call;
 
 	start(&call, 0);
-	/* There is always something to read, and it is never a reply. */
+	/* There is something to read, but never a whole reply. */
 	say((uint32_t[]){ LAST | 1000 }, 1);
 	check_int("deadline", "result",
 		  net_rpc_run(rpc, &call.finished, begun + 50 * CLOCK_NS_PER_MS), -ETIMEDOUT);
@@ -495,7 +495,7 @@ START_TEST(test_deadline)
 }
 END_TEST
 
-/* We were held up, not the server. */
+/* The reply was there in time; only we were late. */
 START_TEST(test_late)
 {
 	struct call call;
@@ -522,7 +522,7 @@ START_TEST(test_end)
 }
 END_TEST
 
-/* Who hears of the end may try to go on, which is refused. */
+/* A callback at the end may queue another call, which is refused. */
 static void try_again(void *data, int error, const void *results)
 {
 	struct call *call = data;
