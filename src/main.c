@@ -153,7 +153,7 @@ static int init_node(struct app *app, struct error *err)
 	r = mounter_new(&app->node_driver.mounter, NULL, err);
 	if (r < 0)
 		return r;
-	r = publications_new(&app->node_driver.publications, o->state_dir);
+	r = node_published_new(&app->node_driver.published, o->state_dir);
 	if (r == 0)
 		r = node_stats_new(&app->node_driver.stats);
 	return r < 0 ? error_oom(err) : 0;
@@ -181,7 +181,7 @@ static void done_driver(struct app *app)
 	known_exports_free(app->controller_driver.known);
 	usage_table_free(app->controller_driver.usage);
 	mounter_free(app->node_driver.mounter);
-	publications_free(app->node_driver.publications);
+	node_published_free(app->node_driver.published);
 	node_stats_free(app->node_driver.stats);
 	inflight_free(app->inflight);
 }

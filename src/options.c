@@ -240,7 +240,7 @@ static int take_inline_volumes(struct options *o, const char *value, struct erro
 
 	if (value[0] == '\0')
 		return 0;
-	r = inline_list_check(value, err);
+	r = node_inline_list_check(value, err);
 	if (r < 0) {
 		error_prefix(err, "--inline-volumes");
 		return r;
