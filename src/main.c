@@ -21,6 +21,7 @@
 #include "csi/services.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
+#include "net/zdr.h"
 #include "node/node.h"
 #include "node/stats.h"
 #include "options.h"
@@ -285,6 +286,9 @@ static int serve(struct app *app, struct error *err)
 	store_holder_set_patience(app->options.replica_timeout);
 	if (app->options.mode & MODE_CONTROLLER)
 		store_holder_init(path);
+	r = net_zdr_check(err);
+	if (r < 0)
+		return r;
 	r = init_loop(app, err);
 	if (r < 0)
 		return r;

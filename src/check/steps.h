@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "check/options.h"
-#include "net/probe.h"
+#include "net/ping.h"
 #include "nfs/client.h"
 #include "nfs/survey.h"
 

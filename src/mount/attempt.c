@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "mount/options.h"
 #include "mount/reach.h"
-#include "net/probe.h"
+#include "net/ping.h"
 
 #define MOUNT_DATA_MAX 4095
 #define MOUNT_PROGRAM "/sbin/mount.nfs"

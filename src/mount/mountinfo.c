@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "net/probe.h"
+#include "net/ping.h"
 
 #define MOUNTINFO "/proc/self/mountinfo"
 

@@ -3,14 +3,14 @@
 
 /*
  * Ask the server of a mount whether it answers, by a NULL call over the transport and port that the
- * mount options name. Blocks within the limits of net/probe.h. Worker threads and the helper
+ * mount options name. Blocks within the limits of net/ping.h. Worker threads and the helper
  * process.
  */
 #ifndef MOUNT_REACH_H
 #define MOUNT_REACH_H
 
 #include "mount/options.h"
-#include "net/probe.h"
+#include "net/ping.h"
 
 /* The port of the NFS service. */
 uint16_t mount_port_of(const struct mount_options *o);
