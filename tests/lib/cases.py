@@ -183,6 +183,6 @@ class OnServer:
 
     def is_clean(self, share=None):
         """Wait for the purge in the background, and check that nothing is left."""
-        wait_for(lambda: not self.listed(share) and not self.records(share), 15)
+        wait_for(lambda: not self.listed(share) and not self.records(share), 120)
         self.assertEqual(self.listed(share), [])
         self.assertEqual(self.records(share), [])
