@@ -11,7 +11,7 @@
 
 #include "csi/driver.h"
 #include "store/busy.h"
-#include "tree/entry.h"
+#include "tree/work.h"
 
 #define TRANSFERS_MAX 3 /* of four clients each at most: servers have NFS_SERVER_PLACES */
 

@@ -16,10 +16,7 @@
 #ifndef TREE_REMOVE_H
 #define TREE_REMOVE_H
 
-#include <stdatomic.h>
-#include <stdint.h>
-
-#include "tree/entry.h"
+#include "tree/work.h"
 
 /* What has been removed, by several calls if it is given to them. */
 struct tree_stats {

@@ -23,7 +23,7 @@ static const char *const compressions[] = {
 static void check_work(const struct tree_work *work, int r, const struct error *err)
 {
 	check_int("work", "operations left in flight", work->reading + work->writing, 0);
-	check_int("work", "bytes left", work->fetched, 0);
+	check_int("work", "bytes left", work->readahead, 0);
 	check_that("work", "the error is reported", (r == 0) == (err->code == ERROR_OK));
 }
 
@@ -710,7 +710,7 @@ START_TEST(test_bomb)
 	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
 	buf_done(&b);
 	(void)unpack(f, &err);
-	check_error("bomb", &err, ERROR_FAILED_PRECONDITION, "more than can be right");
+	check_error("bomb", &err, ERROR_FAILED_PRECONDITION, "more data than its size allows");
 	fake_nfs_free(f);
 }
 END_TEST

@@ -31,7 +31,7 @@ static int copy_with(struct fake_nfs *f, struct fake_nfs *g, uint32_t uid, struc
 	error_clear(err);
 	r = tree_copy(work, &handle, &attr, &to->root, "copy", true, &made, err);
 	check_int("copy", "operations left in flight", work->reading + work->writing, 0);
-	check_int("copy", "bytes left", work->fetched, 0);
+	check_int("copy", "bytes left", work->readahead, 0);
 	if (r == 0) {
 		ck_assert(fake_nfs_get(g, "copy", &there, &attr));
 		check_that("copy", "the handle is the root's",
@@ -244,7 +244,7 @@ START_TEST(test_no_owners)
 	put_owned(f);
 	serve_owners(f, FAKE_OWNERS_NONE);
 	check_that("no owners", "result", copy(f, NULL, &err) < 0);
-	check_error("no owners", &err, ERROR_FAILED_PRECONDITION, "does not tell");
+	check_error("no owners", &err, ERROR_FAILED_PRECONDITION, "does not report");
 	fake_nfs_free(f);
 }
 END_TEST

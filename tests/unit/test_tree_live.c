@@ -9,7 +9,7 @@
 #include "nfs/calls.h"
 #include "tree/archive.h"
 #include "tree/copy.h"
-#include "tree/links.h"
+#include "tree/hardlinks.h"
 #include "tree/reader.h"
 #include "tree_util.h"
 
@@ -56,7 +56,7 @@ static void job_done(struct job *j)
 static void check_ended(const char *row, const struct job *j)
 {
 	check_int(row, "operations left in flight", j->work.reading + j->work.writing, 0);
-	check_int(row, "bytes left", j->work.fetched, 0);
+	check_int(row, "bytes left", j->work.readahead, 0);
 	check_int(row, "an error is reported", j->err.code != ERROR_OK, j->result < 0);
 }
 
@@ -768,34 +768,34 @@ START_TEST(test_links)
 				       .ctime = { 2000, 0 } };
 	const struct nfs_handle handles[] = { { 2, "ab" }, { 2, "cd" } };
 	struct nfs_attr other = attr;
-	struct tree_link_id a = tree_link_id_of(&handles[0], &attr), b;
+	struct tree_hardlink_id a = tree_hardlink_id_of(&handles[0], &attr), b;
 	const char *same;
-	struct tree_links *l;
+	struct tree_hardlinks *l;
 
-	ck_assert_int_eq(tree_links_new(&l, 100), 0);
+	ck_assert_int_eq(tree_hardlinks_new(&l, 100), 0);
 	other.ctime.nsec = 1;
-	b = tree_link_id_of(&handles[1], &other);
-	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
+	b = tree_hardlink_id_of(&handles[1], &other);
+	ck_assert_int_eq(tree_hardlinks_find(l, &a, 2, "a/1", &same), 0);
 	ck_assert_ptr_null(same);
-	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/1", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &b, 2, "b/1", &same), 0);
 	ck_assert_ptr_null(same);
-	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/2", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &b, 2, "b/2", &same), 0);
 	check_str("links", "of the second", same, "b/1");
-	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/2", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &a, 2, "a/2", &same), 0);
 	check_str("links", "of the first", same, "a/1");
 	/* With subtree_check the handle is that of a name. */
-	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
-	b = tree_link_id_of(&handles[1], &attr);
-	ck_assert_int_eq(tree_links_find(l, &b, 2, "a/2", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &a, 2, "a/1", &same), 0);
+	b = tree_hardlink_id_of(&handles[1], &attr);
+	ck_assert_int_eq(tree_hardlinks_find(l, &b, 2, "a/2", &same), 0);
 	check_str("links", "by another handle", same, "a/1");
 	/* Two file systems whose numbers are the same when folded. */
 	other = attr;
 	other.fsid_minor = 9;
-	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
-	b = tree_link_id_of(&handles[0], &other);
-	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/1", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &a, 2, "a/1", &same), 0);
+	b = tree_hardlink_id_of(&handles[0], &other);
+	ck_assert_int_eq(tree_hardlinks_find(l, &b, 2, "b/1", &same), 0);
 	ck_assert_ptr_null(same);
-	tree_links_free(l);
+	tree_hardlinks_free(l);
 }
 END_TEST
 
