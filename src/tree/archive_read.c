@@ -183,7 +183,7 @@ static bool is_open_above(const struct unpacker *u, const char *path)
 
 /* -------- directories -------- */
 
-static int leave_folder(struct unpacker *u, struct error *err)
+static int pop_folder(struct unpacker *u, struct error *err)
 {
 	const char *slash = u->path.len > 0 ? strrchr(u->path.data, '/') : NULL;
 
@@ -194,7 +194,7 @@ static int leave_folder(struct unpacker *u, struct error *err)
 	return u->sink->end(u->sink, err);
 }
 
-static int open_folder(struct unpacker *u, struct tree_entry *entry, struct error *err)
+static int push_folder(struct unpacker *u, struct tree_entry *entry, struct error *err)
 {
 	if (u->depth == TREE_DEPTH_MAX)
 		return refuse_entry(entry->path, "is too deep in it", err);
@@ -209,7 +209,7 @@ static int open_folder(struct unpacker *u, struct tree_entry *entry, struct erro
 }
 
 /* Open a directory that has no entry in the archive, or that came before. */
-static int open_implied_folder(struct unpacker *u, const char *path, size_t len, struct error *err)
+static int push_implied_folder(struct unpacker *u, const char *path, size_t len, struct error *err)
 {
 	cleanup_free char *copy = strndup(path, len);
 	struct tree_entry entry = { .attr = { .type = NFS_TYPE_DIRECTORY, .mode = IMPLIED_MODE } };
@@ -220,24 +220,24 @@ static int open_implied_folder(struct unpacker *u, const char *path, size_t len,
 	slash = strrchr(copy, '/');
 	entry.path = copy;
 	entry.name = slash != NULL ? slash + 1 : copy;
-	return open_folder(u, &entry, err);
+	return push_folder(u, &entry, err);
 }
 
 /* Close and open directories until the one that holds path is open. */
-static int open_parent_of(struct unpacker *u, const char *path, struct error *err)
+static int seek_parent_of(struct unpacker *u, const char *path, struct error *err)
 {
 	const char *slash = strrchr(path, '/');
 	const size_t wanted = slash != NULL ? (size_t)(slash - path) : 0;
 	int r = 0;
 
 	if (u->depth == 0)
-		r = open_implied_folder(u, "", 0, err);
+		r = push_implied_folder(u, "", 0, err);
 	while (r == 0 && u->path.len > 0 && (u->path.len > wanted || !is_open_above(u, path)))
-		r = leave_folder(u, err);
+		r = pop_folder(u, err);
 	while (r == 0 && u->path.len < wanted) {
 		size_t len = u->path.len > 0 ? u->path.len + 1 : 0;
 
-		r = open_implied_folder(u, path, len + strcspn(path + len, "/"), err);
+		r = push_implied_folder(u, path, len + strcspn(path + len, "/"), err);
 	}
 	return r;
 }
@@ -332,7 +332,7 @@ static int unpack_data(struct unpacker *u, const struct tree_entry *entry, struc
 	}
 }
 
-static int deliver_entry(struct unpacker *u, struct tree_entry *entry, struct error *err)
+static int unpack_to_sink(struct unpacker *u, struct tree_entry *entry, struct error *err)
 {
 	const bool is_directory = entry->attr.type == NFS_TYPE_DIRECTORY;
 	int r;
@@ -341,12 +341,12 @@ static int deliver_entry(struct unpacker *u, struct tree_entry *entry, struct er
 		return refuse_entry(".", "is no directory", err);
 	/* The root is begun once; a second entry for it is ignored. */
 	if (entry->path[0] == '\0')
-		return u->depth == 0 ? open_folder(u, entry, err) : 0;
-	r = open_parent_of(u, entry->path, err);
+		return u->depth == 0 ? push_folder(u, entry, err) : 0;
+	r = seek_parent_of(u, entry->path, err);
 	if (r < 0)
 		return r;
 	if (is_directory)
-		return open_folder(u, entry, err);
+		return push_folder(u, entry, err);
 	r = u->sink->begin(u->sink, entry, err);
 	if (r == 0 && entry->attr.type == NFS_TYPE_FILE && entry->hardlink_to == NULL)
 		r = unpack_data(u, entry, err);
@@ -388,7 +388,7 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 		u->work->progress.left_out++;
 		return 0;
 	}
-	return deliver_entry(u, &entry, err);
+	return unpack_to_sink(u, &entry, err);
 }
 
 /* Extract the entries and close all directories. */
@@ -415,9 +415,9 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 	if (archive_filter_bytes(u->archive, 0) <= archive_read_header_position(u->archive))
 		return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: its end is missing");
 	if (u->depth == 0)
-		r = open_implied_folder(u, "", 0, err);
+		r = push_implied_folder(u, "", 0, err);
 	while (r == 0 && u->depth > 0)
-		r = leave_folder(u, err);
+		r = pop_folder(u, err);
 	return r;
 }
 

@@ -358,7 +358,7 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 		r = write_archive(&p, tree, attr, err);
 	if (r == 0)
 		r = tree_builder_finish(b, &made, err);
-	/* Closing frees what zlib allocated. Fail first, or the unfinished entry would be padded. */
+	/* Closing frees zlib's memory. Fail first, or the unfinished entry would be padded. */
 	if (r < 0 && p.archive != NULL) {
 		p.error = r;
 		(void)archive_write_fail(p.archive);

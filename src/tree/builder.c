@@ -83,7 +83,7 @@ static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target
 	return r < 0 ? r : nfs_link(c, target, dir, name);
 }
 
-/* The state BUILD_EXISTS: the new entry replaces the old one, except that directories are merged. */
+/* Leave BUILD_EXISTS: the new entry replaces the old one, but directories are merged. */
 static int resolve_taken_name(struct tree_builder *b, struct builder_node *node)
 {
 	const struct nfs_handle *dir = &node->parent->handle;

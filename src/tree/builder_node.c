@@ -166,7 +166,7 @@ void builder_node_finish(struct builder_node *node)
 
 /* -------- states -------- */
 
-static void node_set_state(struct builder_node *node, enum builder_node_state state)
+static void node_enter_state(struct builder_node *node, enum builder_node_state state)
 {
 	node->state = state;
 	builder_node_ready(node);
@@ -176,7 +176,7 @@ static void node_leave_data_states(struct builder_node *node)
 {
 	const bool verify = node->builder->options->verify && node->size > 0;
 
-	node_set_state(node, verify ? BUILD_VERIFY : BUILD_SETATTR);
+	node_enter_state(node, verify ? BUILD_VERIFY : BUILD_SETATTR);
 }
 
 void builder_node_settle(struct builder_node *node)
@@ -184,7 +184,7 @@ void builder_node_settle(struct builder_node *node)
 	if (!node->ended || node->busy || node->pending > 0 || node->state != BUILD_FILL)
 		return;
 	if (node->unstable)
-		node_set_state(node, BUILD_COMMIT);
+		node_enter_state(node, BUILD_COMMIT);
 	else
 		node_leave_data_states(node);
 }
@@ -233,12 +233,12 @@ static const struct nfs_handle *parent_handle(const struct builder_node *node)
 	return node->parent != NULL ? &node->parent->handle : node->builder->parent;
 }
 
-static int create_prepare(struct builder_node *node, struct nfs_op *op)
+static int prepare_create(struct builder_node *node, struct nfs_op *op)
 {
 	op->dir = parent_handle(node);
 	op->name = node->name;
 	op->mode = DIRECTORY_MODE;
-	/* The owner is set with the times: knfsd writes the journal for each CREATE that sets one. */
+	/* SETATTR sets the owner: knfsd writes the journal for each CREATE that sets one. */
 	op->change = (struct nfs_change){
 		.has_mode = true,
 		.mode = builder_owner_mode(node) & ~(uint32_t)SET_ID_BITS,
@@ -263,12 +263,12 @@ static int create_prepare(struct builder_node *node, struct nfs_op *op)
 	return 0;
 }
 
-static int create_replied(struct builder_node *node, const struct nfs_op *op, int r)
+static int after_create(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	if (r == -EEXIST && node->parent != NULL && !node->existed) {
 		node->existed = true;
-		/* Archives name a directory without attributes only on the way to an entry in it. */
-		node_set_state(node, node->no_attr ? BUILD_LOOKUP : BUILD_EXISTS);
+		/* A directory without attributes is only on the way to another entry. */
+		node_enter_state(node, node->no_attr ? BUILD_LOOKUP : BUILD_EXISTS);
 		return 0;
 	}
 	if (r < 0)
@@ -277,22 +277,22 @@ static int create_replied(struct builder_node *node, const struct nfs_op *op, in
 	node->found = op->handle;
 	/* The handle is optional in a version 3 reply. */
 	if (op->handle.len == 0)
-		node_set_state(node, BUILD_LOOKUP);
+		node_enter_state(node, BUILD_LOOKUP);
 	else if (node->parent == NULL && !op->attr.has_owner && !op->attr.is_named)
-		node_set_state(node, BUILD_GETATTR);
+		node_enter_state(node, BUILD_GETATTR);
 	else
 		return node_enter_fill(node);
 	return 0;
 }
 
-static int getattr_prepare(struct builder_node *node, struct nfs_op *op)
+static int prepare_getattr(struct builder_node *node, struct nfs_op *op)
 {
 	op->type = NFS_OP_GETATTR;
 	op->dir = &node->found;
 	return 0;
 }
 
-static int getattr_replied(struct builder_node *node, const struct nfs_op *op, int r)
+static int after_getattr(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	if (r < 0)
 		return r;
@@ -306,7 +306,7 @@ static int getattr_replied(struct builder_node *node, const struct nfs_op *op, i
 	return node_enter_fill(node);
 }
 
-static int lookup_prepare(struct builder_node *node, struct nfs_op *op)
+static int prepare_lookup(struct builder_node *node, struct nfs_op *op)
 {
 	op->type = NFS_OP_LOOKUP;
 	op->dir = parent_handle(node);
@@ -314,19 +314,19 @@ static int lookup_prepare(struct builder_node *node, struct nfs_op *op)
 	return 0;
 }
 
-static int lookup_replied(struct builder_node *node, const struct nfs_op *op, int r)
+static int after_lookup(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	if (r < 0)
 		return r;
 	node->found = op->handle;
 	/* Attributes are optional in a version 3 reply. */
 	if (op->attr.type != NFS_TYPE_UNKNOWN)
-		return getattr_replied(node, op, 0);
-	node_set_state(node, BUILD_GETATTR);
+		return after_getattr(node, op, 0);
+	node_enter_state(node, BUILD_GETATTR);
 	return 0;
 }
 
-static int commit_prepare(struct builder_node *node, struct nfs_op *op)
+static int prepare_commit(struct builder_node *node, struct nfs_op *op)
 {
 	op->type = NFS_OP_COMMIT;
 	op->offset = node->committed;
@@ -335,7 +335,7 @@ static int commit_prepare(struct builder_node *node, struct nfs_op *op)
 	return 0;
 }
 
-static int commit_replied(struct builder_node *node, const struct nfs_op *op, int r)
+static int after_commit(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	if (r < 0)
 		return r;
@@ -351,7 +351,7 @@ static int commit_replied(struct builder_node *node, const struct nfs_op *op, in
 	return 0;
 }
 
-static int verify_prepare(struct builder_node *node, struct nfs_op *op)
+static int prepare_verify(struct builder_node *node, struct nfs_op *op)
 {
 	if (node->reread == NULL)
 		node->reread = malloc(VERIFY_BYTES);
@@ -365,7 +365,7 @@ static int verify_prepare(struct builder_node *node, struct nfs_op *op)
 }
 
 /* Servers may return less than they are asked for: the checksum is taken of full parts. */
-static int verify_replied(struct builder_node *node, const struct nfs_op *op, int r)
+static int after_verify(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	const uint64_t end = node->verified + node->n_reread + op->count;
 
@@ -384,11 +384,11 @@ static int verify_replied(struct builder_node *node, const struct nfs_op *op, in
 	else if (node->sum_reread != node->sum)
 		return fail_data_loss(node, "the data read back is not what was written");
 	else
-		node_set_state(node, BUILD_SETATTR);
+		node_enter_state(node, BUILD_SETATTR);
 	return 0;
 }
 
-static int setattr_prepare(struct builder_node *node, struct nfs_op *op)
+static int prepare_setattr(struct builder_node *node, struct nfs_op *op)
 {
 	struct tree_work *work = node->builder->work;
 
@@ -409,7 +409,7 @@ static int setattr_prepare(struct builder_node *node, struct nfs_op *op)
 	return builder_owner_put(node, &op->change);
 }
 
-static int chmod_prepare(struct builder_node *node, struct nfs_op *op)
+static int prepare_chmod(struct builder_node *node, struct nfs_op *op)
 {
 	op->type = NFS_OP_SETATTR;
 	op->change = (struct nfs_change){ .has_mode = true, .mode = builder_owner_mode(node) };
@@ -426,7 +426,7 @@ static bool needs_chmod(const struct builder_node *node)
 	return !node->made.has_mode || node->made.mode != builder_owner_mode(node);
 }
 
-static int setattr_replied(struct builder_node *node, const struct nfs_op *op, int r)
+static int after_setattr(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	const struct nfs_attr *attr = &op->attr;
 
@@ -446,13 +446,13 @@ static int setattr_replied(struct builder_node *node, const struct nfs_op *op, i
 		node->made.mode = attr->mode;
 	}
 	if (needs_chmod(node))
-		node_set_state(node, BUILD_CHMOD);
+		node_enter_state(node, BUILD_CHMOD);
 	else
 		builder_node_finish(node);
 	return 0;
 }
 
-static int link_prepare(struct builder_node *node, struct nfs_op *op)
+static int prepare_link(struct builder_node *node, struct nfs_op *op)
 {
 	op->type = NFS_OP_LINK;
 	op->dir = &node->target->handle;
@@ -461,12 +461,12 @@ static int link_prepare(struct builder_node *node, struct nfs_op *op)
 	return 0;
 }
 
-static int link_replied(struct builder_node *node, const struct nfs_op *op, int r)
+static int after_link(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	(void)op;
 	if (r == -EEXIST && !node->existed) {
 		node->existed = true;
-		node_set_state(node, BUILD_EXISTS);
+		node_enter_state(node, BUILD_EXISTS);
 		return 0;
 	}
 	if (r == 0)
@@ -474,27 +474,27 @@ static int link_replied(struct builder_node *node, const struct nfs_op *op, int 
 	return r;
 }
 
-/* replied() may free the node if it returns 0. The states that are missing have no operation here. */
+/* after() may free the node if it returns 0. States that are missing have no operation here. */
 static const struct {
 	const char *verb; /* for messages */
 	int (*prepare)(struct builder_node *node, struct nfs_op *op);
-	int (*replied)(struct builder_node *node, const struct nfs_op *op, int r);
-} node_steps[] = {
-	[BUILD_CREATE] = { "making", create_prepare, create_replied },
-	[BUILD_LOOKUP] = { "making", lookup_prepare, lookup_replied },
-	[BUILD_GETATTR] = { "making", getattr_prepare, getattr_replied },
-	[BUILD_COMMIT] = { "writing", commit_prepare, commit_replied },
-	[BUILD_VERIFY] = { "reading back", verify_prepare, verify_replied },
-	[BUILD_SETATTR] = { "setting the attributes of", setattr_prepare, setattr_replied },
-	[BUILD_CHMOD] = { "setting the attributes of", chmod_prepare, setattr_replied },
-	[BUILD_LINK] = { "linking", link_prepare, link_replied },
+	int (*after)(struct builder_node *node, const struct nfs_op *op, int r);
+} build_steps[] = {
+	[BUILD_CREATE] = { "making", prepare_create, after_create },
+	[BUILD_LOOKUP] = { "making", prepare_lookup, after_lookup },
+	[BUILD_GETATTR] = { "making", prepare_getattr, after_getattr },
+	[BUILD_COMMIT] = { "writing", prepare_commit, after_commit },
+	[BUILD_VERIFY] = { "reading back", prepare_verify, after_verify },
+	[BUILD_SETATTR] = { "setting the attributes of", prepare_setattr, after_setattr },
+	[BUILD_CHMOD] = { "setting the attributes of", prepare_chmod, after_setattr },
+	[BUILD_LINK] = { "linking", prepare_link, after_link },
 };
 
-static void node_replied(struct nfs_op *op)
+static void step_replied(struct nfs_op *op)
 {
 	struct builder_node *node = container_of(op, struct builder_node, op);
 	struct tree_builder *b = node->builder;
-	const char *verb = node_steps[node->state].verb;
+	const char *verb = build_steps[node->state].verb;
 	int r = op->error;
 
 	tree_op_returned(b->work, &b->work->writing, op);
@@ -503,7 +503,7 @@ static void node_replied(struct nfs_op *op)
 		builder_node_ready(node);
 		return;
 	}
-	r = node_steps[node->state].replied(node, op, r);
+	r = build_steps[node->state].after(node, op, r);
 	if (r < 0)
 		builder_fail(b, r, verb, node->name);
 }
@@ -516,8 +516,8 @@ int builder_node_start(struct builder_node *node)
 	if (node->state == BUILD_FILL)
 		return builder_chunk_start(node);
 	list_remove(&node->link);
-	*op = (struct nfs_op){ .dir = &node->handle, .done = node_replied, .full = true };
-	r = node_steps[node->state].prepare(node, op);
+	*op = (struct nfs_op){ .dir = &node->handle, .done = step_replied, .full = true };
+	r = build_steps[node->state].prepare(node, op);
 	if (r < 0)
 		return r;
 	node->busy = true;

@@ -8,8 +8,8 @@
  *
  * State    Operation             Next state
  * CREATE   MKDIR, CREATE, ...    FILL; LOOKUP if the reply has no handle; GETATTR if it is the root
- *                                and the reply has no owner; EXISTS if the name is taken (LOOKUP for
- *                                a directory without attributes)
+ *                                and the reply has no owner; EXISTS if the name is taken (LOOKUP
+ *                                for a directory without attributes)
  * EXISTS   (calls in builder.c)  CREATE after the old entry was removed; LOOKUP to merge
  *                                directories; LINKED
  * LOOKUP   LOOKUP                FILL; GETATTR if the reply has no attributes
@@ -53,7 +53,7 @@ enum builder_node_state {
 };
 
 struct builder_node {
-	struct list link; /* in builder.ready, parent->creates, parent->waiting or target->waiting */
+	struct list link; /* in builder.ready, or creates or waiting of the parent or the target */
 	struct list all;
 	struct builder_node *next_in_bucket;
 	struct tree_builder *builder;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Reads a file sequentially with readahead. Part of a tree_work; runs on its thread and work->from. */
+/* Reads a file sequentially with readahead, on the thread of a tree_work and on work->from. */
 #ifndef TREE_FILE_H
 #define TREE_FILE_H
 
@@ -22,7 +22,7 @@ struct tree_file {
 	bool at_end; /* the file turned out to be shorter than size */
 	uint64_t end; /* its end then */
 	bool started;
-	const struct nfs_attr *before; /* attributes to compare with, borrowed; NULL: don't compare */
+	const struct nfs_attr *before; /* to compare with, borrowed; NULL: don't compare */
 	bool changed; /* they differed from before during the reading */
 	bool unsure; /* the server did not return attributes with the data */
 };

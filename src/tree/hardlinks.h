@@ -15,9 +15,9 @@ struct tree_hardlinks;
 
 /*
  * Identifies a file. fileid is not enough: it is reused after a file is removed, and two file
- * systems under one fsid (btrfs subvolumes) may both have it. In both cases handle and state differ.
- * If only one of them differs, it is the same file: exports with subtree_check have a handle for
- * each name, and the state changes when a file is written.
+ * systems under one fsid (btrfs subvolumes) may both have it. Then both handle and state differ. If
+ * only one of them differs, it is the same file: exports with subtree_check have a handle for each
+ * name, and the state changes when a file is written.
  */
 struct tree_hardlink_id {
 	uint64_t fileid, fsid, fsid_minor;

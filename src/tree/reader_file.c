@@ -19,13 +19,14 @@
 #define REREADS_MAX 3 /* of a file that is written to; then it is kept as it came */
 #define CUTS_MAX 8 /* reads that find the file shorter than its attributes say */
 
-/* A file that uses less than 1/HOLES_PART of its size counts as all holes; the limit is for their sum. */
+/* Files that use at most 1/HOLES_PART of their size are all holes; HOLES_MAX limits their sum. */
 #define HOLES_PART 1024
 #define HOLES_MAX (UINT64_C(4) << 40)
 
 /*
  * Holes are read as zeros, at the speed of data: a file of a petabyte would take weeks. The space
- * used does not prove that a file is empty, as servers update it late, only that it is not all data.
+ * used, which servers update late, does not prove that a file has no data, only that it is not full
+ * of it.
  */
 static int check_holes(struct reader *rd, const struct reader_item *item, struct error *err)
 {

@@ -9,7 +9,7 @@
  *
  * State    Meaning                             Next state
  * WAITING  something is to be fetched          BUSY
- * BUSY     item->fetch is in flight            WAITING for the next operation; READY, also on errors
+ * BUSY     item->fetch is in flight            WAITING for the next operation; READY, or on errors
  * READY    can be delivered, or item->error    delivered and freed; WAITING if it is read again
  */
 #ifndef TREE_READER_ITEM_H
@@ -61,7 +61,7 @@ struct reader_item {
 	struct reader *reader;
 	enum reader_item_kind kind;
 	enum reader_item_state state;
-	struct reader_folder *folder; /* entry: its directory, NULL for the root. Rest: the directory */
+	struct reader_folder *folder; /* that holds the entry, NULL for the root; or of the rest */
 	struct reader_item *rest; /* entry of a directory: its ITEM_REST */
 	uint64_t before; /* cookie that leads to it */
 	int error;

@@ -29,7 +29,7 @@
 int reader_fail(struct reader *rd, int r, const char *verb, const char *path, struct error *err)
 {
 	(void)nfs_error_set(err, rd->work->from, r, "%s '%s'", verb, path != NULL ? path : "");
-	/* It is not the tree that was not found; the next attempt may succeed. */
+	/* NOT_FOUND would be the tree itself. An entry may be there at the next attempt. */
 	if (err != NULL && err->code == ERROR_NOT_FOUND)
 		err->code = ERROR_ABORTED;
 	return r;
@@ -183,7 +183,7 @@ static int find_name(struct reader *rd, struct reader_folder *folder, const char
 
 /* -------- entries -------- */
 
-/* A server that keeps reporting a size that the file does not have: stop at the end that was read. */
+/* Stop at the end that was read if the server keeps reporting a larger size. */
 static void retry_limit_size(struct reader_item *item)
 {
 	if (item->cuts > 1 && item->attr.type == NFS_TYPE_FILE && item->attr.size > item->end)

@@ -14,7 +14,7 @@
 
 #define CHECK_MS 1000
 
-/* The period grows with depth and latency, so that all lookups on the way up fit in several times. */
+/* Return a period in which all lookups on the way up fit several times. */
 static uint64_t check_period_ns(const struct remover *rm, const struct remove_node *node)
 {
 	return CHECK_MS * CLOCK_NS_PER_MS * (1 + node->depth / TREE_LEVELS) +

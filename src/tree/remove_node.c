@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-/* Listings of which nothing is removed: another purge of the tree may be faster for some of them. */
+/* Listings without a removal: another purge of the tree may be faster for some of them. */
 #define IDLE_PASSES_MAX 10
 
 struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent, const char *name)

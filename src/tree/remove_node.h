@@ -20,7 +20,7 @@
  *                               start
  * EMPTY    REMOVE in batches,   once all is finished: RMDIR at the end of the directory; else READ;
  *          children             finished, and stays, after a failure at the end of the directory
- * CHMOD    SETATTR mode 0700    EMPTY if entries are unfinished, else node->after_chmod, well or not
+ * CHMOD    SETATTR mode 0700    EMPTY if entries are unfinished, else node->after_chmod
  * RMDIR    RMDIR in parent      finished; READ from the start if it is not empty
  * UNLINK   REMOVE in parent     finished
  *

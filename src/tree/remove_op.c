@@ -193,7 +193,7 @@ static int node_add_child(struct remover *rm, struct remove_node *node, const st
 	return 0;
 }
 
-static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
+static void readdir_entry(struct nfs_op *op, const struct nfs_entry *entry)
 {
 	struct remove_node *node = container_of(op, struct remove_call, op)->node;
 	struct remover *rm = op->data;
@@ -224,7 +224,7 @@ static int read_prepare(struct remover *rm, struct remove_node *node, struct rem
 
 	(void)rm;
 	call->before = node->cookie;
-	op->entry = entry_found;
+	op->entry = readdir_entry;
 	op->cookie = node->cookie;
 	memcpy(op->verifier, node->verifier, sizeof(op->verifier));
 	node->seen_entry = node->seen_directory = node->is_cut = false;
@@ -397,7 +397,7 @@ static const struct {
 	bool in_parent; /* removes or looks up the name in the parent */
 	int (*prepare)(struct remover *rm, struct remove_node *node, struct remove_call *call);
 	void (*replied)(struct remover *rm, struct remove_node *node, struct remove_call *call);
-} node_steps[] = {
+} remove_steps[] = {
 	[REMOVE_LOOKUP] = { NFS_OP_LOOKUP, true, NULL, lookup_replied },
 	[REMOVE_GETATTR] = { NFS_OP_GETATTR, false, NULL, getattr_replied },
 	[REMOVE_CHMOD] = { NFS_OP_SETATTR, false, chmod_prepare, chmod_replied },
@@ -417,11 +417,11 @@ static void node_replied(struct nfs_op *op)
 	node->active = false;
 	if (tree_should_retry(&rm->work, op->error))
 		remove_node_ready(rm, node);
-	else if (node_steps[node->state].in_parent &&
+	else if (remove_steps[node->state].in_parent &&
 		 chmod_may_help(rm, node->parent, op->error, call->opened))
 		remove_node_hold(rm, node, node->parent);
 	else
-		node_steps[node->state].replied(rm, node, call);
+		remove_steps[node->state].replied(rm, node, call);
 	remove_call_free(call);
 }
 
@@ -434,11 +434,12 @@ int remove_node_start(struct remover *rm, struct remove_node *node)
 	call = remove_call_new(rm, node, node_replied);
 	if (call == NULL)
 		return -ENOMEM;
-	call->op.type = node_steps[node->state].type;
+	call->op.type = remove_steps[node->state].type;
 	call->op.name = node->name;
-	call->op.dir = node_steps[node->state].in_parent ? remove_node_dir(rm, node) : &node->handle;
-	if (node_steps[node->state].prepare != NULL) {
-		int r = node_steps[node->state].prepare(rm, node, call);
+	call->op.dir =
+		remove_steps[node->state].in_parent ? remove_node_dir(rm, node) : &node->handle;
+	if (remove_steps[node->state].prepare != NULL) {
+		int r = remove_steps[node->state].prepare(rm, node, call);
 
 		if (r < 0) {
 			remove_call_free(call);

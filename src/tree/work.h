@@ -24,7 +24,7 @@ struct tree_progress {
 	uint64_t changed; /* files kept although they were written to during each read */
 	uint64_t vanished; /* entries that were removed meanwhile */
 	uint64_t clamped; /* entries whose time is out of range for NFSv3 and was moved into it */
-	uint64_t left_out; /* entries that cannot be kept: sockets in archives, other file systems */
+	uint64_t left_out; /* entries not kept: sockets in archives, other file systems */
 	uint64_t done, total; /* bytes of the archive that is read; total 0: none */
 };
 
@@ -41,7 +41,7 @@ struct tree_work {
 	unsigned int patience; /* consecutive waits because the server asked to try later */
 	bool wait; /* the server asked to try later */
 	bool progressed; /* an operation has finished since tree_pump() last looked */
-	struct tree_work *outer; /* work whose report() runs this one; its replies come in here too */
+	struct tree_work *outer; /* work whose report() runs this one; replies of both come in */
 };
 
 /* Return whether TREE_REPORT_S have passed since *reported_ns, and if so set it to now. */
