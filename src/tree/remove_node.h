@@ -19,7 +19,8 @@
  * READ     READDIR              EMPTY; CHMOD if not permitted; RMDIR if gone or to be read from the
  *                               start
  * EMPTY    REMOVE in batches,   once all is finished: RMDIR at the end of the directory; else READ;
- *          children             finished, and stays, after a failure at the end of the directory
+ *          children             finished, and stays, at the end after a failure; CHMOD if an entry may
+ *                               not be removed
  * CHMOD    SETATTR mode 0700    EMPTY if entries are unfinished, else node->after_chmod
  * RMDIR    RMDIR in parent      finished; READ from the start if it is not empty
  * UNLINK   REMOVE in parent     finished

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* tree/sparse.c and tree/hardlinks.c: what a copy remembers of holes, and of files with several names. */
+/* tree/sparse.c and tree/hardlinks.c: holes, and files with several names. */
 
 #include <stdio.h>
 
@@ -14,7 +14,7 @@
 #define BLOCK 4096U
 #define SEGMENTS_MAX 65536U
 
-/* "x" is a block of data, "." one of zeros, "-" one that is zeros but for its last byte. */
+/* "x": a block of data; ".": of zeros; "-": of zeros except for the last byte. */
 static char *blocks_of(const char *map, size_t *ret_len)
 {
 	size_t n = strlen(map), i;
@@ -31,7 +31,7 @@ static char *blocks_of(const char *map, size_t *ret_len)
 	return data;
 }
 
-/* In pieces of that length, as short reads bring it. */
+/* Add the data in pieces, as short reads deliver it. */
 static void add_all(struct tree_segments *s, const char *data, size_t len, size_t piece)
 {
 	size_t at;
@@ -78,7 +78,7 @@ START_TEST(test_segments)
 }
 END_TEST
 
-/* Every second block, of a file that is too large for that: no data is lost, and memory is bounded. */
+/* Too many segments: they are merged, no data is lost and memory is bounded. */
 START_TEST(test_many_segments)
 {
 	cleanup_free char *block = check_repeat("x", BLOCK);
@@ -142,7 +142,8 @@ START_TEST(test_send)
 		const struct tree_piece piece = { 0, data, len, &block };
 
 		memset(c.got, '.', len / BLOCK);
-		check_int(rows[i].map, "send", tree_sparse_send(&c.sink, &piece, rows[i].skip, NULL), 0);
+		check_int(rows[i].map, "send",
+			  tree_sparse_send(&c.sink, &piece, rows[i].skip, NULL), 0);
 		check_str(rows[i].map, "sent", c.got, rows[i].want);
 		check_int(rows[i].map, "shared", c.shared, rows[i].shared);
 	}
@@ -152,8 +153,8 @@ END_TEST
 #define LINK_ID(n, of_handle, of_state)                                                            \
 	((struct tree_hardlink_id){ .fileid = (n), .handle = (of_handle), .state = (of_state) })
 
-static void check_link_id(struct tree_hardlinks *l, const struct tree_hardlink_id *id, uint32_t names,
-			  const char *path, const char *want)
+static void check_link_id(struct tree_hardlinks *l, const struct tree_hardlink_id *id,
+			  uint32_t names, const char *path, const char *want)
 {
 	const char *got = "unset";
 
@@ -213,7 +214,7 @@ static int find_number(struct tree_hardlinks *l, uint64_t i, const char *path, c
 	return tree_hardlinks_find(l, &LINK_ID(i, i, i), 2, path, ret);
 }
 
-/* Long paths are remembered up to some megabytes; of the others the further names become copies. */
+/* Long paths are remembered up to some megabytes; files beyond become copies. */
 START_TEST(test_links_bytes)
 {
 	cleanup_free char *path = check_repeat("p", 4095);
