@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Wiring: options, the rooms, the loop, and the exit status. */
+/* Wire the rooms together: options, services, event loop, exit status. */
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -21,6 +21,7 @@
 #include "csi/services.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
+#include "net/zdr.h"
 #include "node/node.h"
 #include "node/stats.h"
 #include "options.h"
@@ -28,12 +29,12 @@
 
 #define EXIT_USAGE 2
 
-/* Threads for calls that wait. One server may have 16 (NFS_SERVER_PLACES), and 20 more on a node. */
+/* Worker threads. A server can occupy 16 (NFS_SERVER_PLACES), and 20 more on a node. */
 #define WORKERS "48"
 
-/* How long calls may go on after SIGTERM: kubelet waits 30 s before it kills. */
-#define SHUTDOWN_GRACE_MS 5000 /* for calls that are on their way */
-#define PURGER_GRACE_MS 1000 /* and then for the purger, which has stopped with them */
+/* Time to finish after SIGTERM; kubelet sends SIGKILL after 30 s. */
+#define SHUTDOWN_GRACE_MS 5000 /* for calls */
+#define PURGER_GRACE_MS 1000 /* after that, for the purger, which stops with the calls */
 
 #define SWEEP_INTERVAL_MS 30000
 
@@ -41,7 +42,7 @@ struct app {
 	struct options options;
 	struct csi_driver controller_driver;
 	struct node_driver node_driver;
-	struct inflight *inflight; /* of both */
+	struct inflight *inflight; /* shared by both drivers */
 	struct csi_identity identity;
 	struct csi_controller controller;
 	struct node_service node;
@@ -54,21 +55,22 @@ struct app {
 	uv_signal_t signals[2];
 	uv_timer_t sweep;
 	bool stopping;
-	atomic_bool end_work; /* tells long work in workers that we are stopping */
+	atomic_bool end_work; /* tells workers to end long operations */
 	atomic_uint transfers;
 };
 
-static void report_purge(const struct purger_report *p)
+static void log_purger_report(const struct purger_report *p)
 {
 	const struct nfs_export *e = p->export;
 	uint64_t per_second = (p->files + p->directories) * 1000 / p->ms;
+	uint64_t seconds = p->ms / 1000;
 
 	switch (p->event) {
 	case PURGE_GOES_ON:
 		log_info("Purging", LOG_STR("what", p->name), LOG_STR("server", e->server),
 			 LOG_STR("share", e->share), LOG_NUM("files", p->files),
 			 LOG_NUM("directories", p->directories),
-			 LOG_NUM("entries_per_second", per_second), LOG_NUM("seconds", p->ms / 1000));
+			 LOG_NUM("entries_per_second", per_second), LOG_NUM("seconds", seconds));
 		break;
 	case PURGE_LEFT:
 		log_warn("Part of a deleted volume stays in the trash", LOG_STR("what", p->name),
@@ -86,12 +88,12 @@ static void report_purge(const struct purger_report *p)
 		log_info("Purged deleted volumes", LOG_STR("server", e->server),
 			 LOG_STR("share", e->share), LOG_NUM("files", p->files),
 			 LOG_NUM("directories", p->directories), LOG_NUM("left", p->left),
-			 LOG_NUM("entries_per_second", per_second), LOG_NUM("seconds", p->ms / 1000));
+			 LOG_NUM("entries_per_second", per_second), LOG_NUM("seconds", seconds));
 		break;
 	}
 }
 
-/* What an earlier process left in the trash of the default share. */
+/* Purge what an earlier process left in the trash of the default share. */
 static int resume_purge(struct app *app, struct error *err)
 {
 	struct nfs_export e;
@@ -109,10 +111,10 @@ static int resume_purge(struct app *app, struct error *err)
 
 static int init_controller(struct app *app, struct error *err)
 {
+	struct csi_driver *d = &app->controller_driver;
 	const struct options *o = &app->options;
-	int r;
 
-	app->controller_driver = (struct csi_driver){
+	*d = (struct csi_driver){
 		.server = o->server,
 		.share = o->share,
 		.mount_permissions = o->mount_permissions,
@@ -126,22 +128,20 @@ static int init_controller(struct app *app, struct error *err)
 		.transfers = &app->transfers,
 		.stopping = &app->end_work,
 	};
-	r = nfs_pool_new(&app->controller_driver.pool, nfs_client_connect, o->window);
-	if (r == 0)
-		r = usage_table_new(&app->controller_driver.usage);
-	if (r == 0)
-		r = known_exports_new(&app->controller_driver.known);
-	if (r == 0)
-		r = purger_new(&app->controller_driver.purger, app->controller_driver.pool, report_purge);
-	return r < 0 ? error_oom(err) : resume_purge(app, err);
+	if (nfs_pool_new(&d->pool, nfs_client_connect, o->window) < 0 ||
+	    usage_table_new(&d->usage) < 0 || known_exports_new(&d->known) < 0 ||
+	    purger_new(&d->purger, d->pool, log_purger_report) < 0)
+		return error_oom(err);
+	return resume_purge(app, err);
 }
 
 static int init_node(struct app *app, struct error *err)
 {
+	struct node_driver *d = &app->node_driver;
 	const struct options *o = &app->options;
 	int r;
 
-	app->node_driver = (struct node_driver){
+	*d = (struct node_driver){
 		.node_id = o->node_id,
 		.server = o->server,
 		.share = o->share,
@@ -149,38 +149,36 @@ static int init_node(struct app *app, struct error *err)
 		.inflight = app->inflight,
 		.inline_volumes = o->inline_volumes,
 	};
-	r = mounter_new(&app->node_driver.mounter, NULL, err);
+	r = mounter_new(&d->mounter, NULL, err);
 	if (r < 0)
 		return r;
-	r = publications_new(&app->node_driver.publications, o->state_dir);
-	if (r == 0)
-		r = node_stats_new(&app->node_driver.stats);
-	return r < 0 ? error_oom(err) : 0;
+	if (node_published_new(&d->published, o->state_dir) < 0 || node_stats_new(&d->stats) < 0)
+		return error_oom(err);
+	return 0;
 }
 
-static int init_driver(struct app *app, struct error *err)
+static int init_drivers(struct app *app, struct error *err)
 {
-	const struct options *o = &app->options;
 	int r;
 
-	r = inflight_new(&app->inflight);
-	if (r < 0)
+	if (inflight_new(&app->inflight) < 0)
 		return error_oom(err);
-	if (o->mode & MODE_CONTROLLER)
+	if (app->options.mode & MODE_CONTROLLER) {
 		r = init_controller(app, err);
-	if (r == 0 && (o->mode & MODE_NODE))
-		r = init_node(app, err);
-	return r;
+		if (r < 0)
+			return r;
+	}
+	return app->options.mode & MODE_NODE ? init_node(app, err) : 0;
 }
 
-static void done_driver(struct app *app)
+static void done_drivers(struct app *app)
 {
 	purger_free(app->controller_driver.purger);
 	nfs_pool_free(app->controller_driver.pool);
 	known_exports_free(app->controller_driver.known);
 	usage_table_free(app->controller_driver.usage);
 	mounter_free(app->node_driver.mounter);
-	publications_free(app->node_driver.publications);
+	node_published_free(app->node_driver.published);
 	node_stats_free(app->node_driver.stats);
 	inflight_free(app->inflight);
 }
@@ -243,7 +241,7 @@ static void on_sweep(uv_timer_t *handle)
 		mounter_sweep(app->node_driver.mounter);
 		node_stats_sweep(app->node_driver.stats);
 	}
-	/* Back to the system what a burst of calls needed. */
+	/* Return memory that a burst of calls needed to the system. */
 	(void)malloc_trim(0);
 }
 
@@ -257,7 +255,7 @@ static int init_loop(struct app *app, struct error *err)
 	if (r < 0)
 		return error_sys(err, ERROR_INTERNAL, -r, "cannot make an event loop");
 	for (i = 0; i < ARRAY_SIZE(signums); i++) {
-		(void)uv_signal_init(&app->loop, &app->signals[i]); /* fails on an unusable loop only */
+		(void)uv_signal_init(&app->loop, &app->signals[i]); /* cannot fail now */
 		app->signals[i].data = app;
 		r = uv_signal_start(&app->signals[i], on_signal, signums[i]);
 		if (r < 0)
@@ -269,17 +267,7 @@ static int init_loop(struct app *app, struct error *err)
 	return r < 0 ? error_sys(err, ERROR_INTERNAL, -r, "cannot start a timer") : 0;
 }
 
-static int listen_on(struct app *app, const char *path, struct error *err)
-{
-	const struct grpc_server_config config = { .services = app->services,
-						   .n_services = app->n_services };
-	int r;
-
-	r = grpc_server_new(&app->server, &app->loop, &config, err);
-	return r < 0 ? r : grpc_server_listen(app->server, path, err);
-}
-
-/* Threads that wait for a server cannot be joined. */
+/* Exit without joining threads: some wait for a server. */
 static noreturn void leave_at_once(const char *why)
 {
 	log_warn(why);
@@ -288,39 +276,50 @@ static noreturn void leave_at_once(const char *why)
 
 static int serve(struct app *app, struct error *err)
 {
+	struct grpc_server_config config;
 	cleanup_free char *path = NULL;
 	int r;
 
 	r = grpc_endpoint_parse(app->options.endpoint, &path, err);
+	if (r < 0)
+		return r;
 	store_holder_set_patience(app->options.replica_timeout);
-	if (r == 0 && (app->options.mode & MODE_CONTROLLER))
+	if (app->options.mode & MODE_CONTROLLER)
 		store_holder_init(path);
-	if (r == 0)
-		r = init_loop(app, err);
-	if (r == 0)
-		r = init_driver(app, err);
+	r = net_zdr_check(err);
+	if (r < 0)
+		return r;
+	r = init_loop(app, err);
+	if (r < 0)
+		return r;
+	r = init_drivers(app, err);
 	if (r < 0)
 		return r;
 	init_services(app);
-	r = listen_on(app, path, err);
+	config = (struct grpc_server_config){ app->services, app->n_services };
+	r = grpc_server_new(&app->server, &app->loop, &config, err);
+	if (r < 0)
+		return r;
+	r = grpc_server_listen(app->server, path, err);
 	if (r < 0)
 		return r;
 	log_info("Serving", LOG_STR("endpoint", path), LOG_STR("driver", app->options.driver_name),
 		 LOG_STR("version", PACKAGE_VERSION), LOG_STR("node_id", app->options.node_id));
 	(void)uv_run(&app->loop, UV_RUN_DEFAULT); /* until on_stopped() */
 	grpc_server_free(app->server);
-	(void)uv_run(&app->loop, UV_RUN_NOWAIT); /* for the callbacks of what was closed */
-	/* The grace is over; the next process goes on with it, as after a crash. */
+	(void)uv_run(&app->loop, UV_RUN_NOWAIT); /* for close callbacks */
+	/* The grace is over. The next process continues the operations, as after a crash. */
 	if (uv_loop_close(&app->loop) < 0)
 		leave_at_once("Stopped with calls that still wait for a server");
-	if (app->controller_driver.purger != NULL && !purger_stop(app->controller_driver.purger, PURGER_GRACE_MS))
+	if (app->controller_driver.purger != NULL &&
+	    !purger_stop(app->controller_driver.purger, PURGER_GRACE_MS))
 		leave_at_once("Stopped while a deletion still waits for a server");
-	done_driver(app);
+	done_drivers(app);
 	log_info("Stopped");
 	return 0;
 }
 
-/* libuv and pipes expect the first three descriptors to be open. */
+/* Open the first three descriptors if they are closed: libuv and pipes rely on them. */
 static void open_standard_files(void)
 {
 	int fd = open("/dev/null", O_RDWR);
@@ -331,17 +330,17 @@ static void open_standard_files(void)
 		close(fd);
 }
 
-static void prepare_process(void)
+static void init_process(void)
 {
 	open_standard_files();
-	/* A peer that closes while we write is an everyday event: grpc-go does so at every end. */
+	/* Peers may close while we write, as grpc-go does at the end of each connection. */
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)setenv("UV_THREADPOOL_SIZE", WORKERS, 0); /* without memory: libuv's own default */
-	/* One heap for all threads: with one for each, workers would hold megabytes while idle. */
+	(void)setenv("UV_THREADPOOL_SIZE", WORKERS, 0); /* on failure, libuv's default */
+	/* Share one heap: with a heap per thread, idle workers would hold megabytes. */
 	(void)mallopt(M_ARENA_MAX, 1);
 	/*
-	 * Pieces of files are malloc'd and freed all the time: without these each would cost the kernel its
-	 * pages anew. What is free goes back in on_sweep().
+	 * Keep freed memory until on_sweep() trims it: copies allocate and free file blocks all the
+	 * time, and the kernel would have to map and clear pages for each.
 	 */
 	(void)mallopt(M_MMAP_THRESHOLD, 1024 * 1024);
 	(void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
@@ -369,7 +368,7 @@ int main(int argc, char **argv)
 		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 	}
 	log_init(app.options.log_level, app.options.log_format);
-	prepare_process();
+	init_process();
 	if (serve(&app, &err) < 0) {
 		fprintf(stderr, "csi-nfs: %s\n", err.msg);
 		return EXIT_FAILURE;

@@ -5,11 +5,10 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cmdline.h"
 #include "base/str.h"
 #include "nfs/client.h"
 #include "nfs/export.h"
@@ -18,431 +17,223 @@
 
 #define DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
 #define DEFAULT_DRIVER_NAME "nfs.csi.k8s.io"
-#define DEFAULT_STATE_DIR "/run/csi-nfs" /* it vanishes with the node's mounts, at a reboot */
+#define DEFAULT_STATE_DIR "/run/csi-nfs" /* lost at a reboot, like the mounts it describes */
 #define DRIVER_NAME_MAX 63 /* CSI specification, GetPluginInfoResponse */
 #define NODE_ID_MAX 192 /* what Kubernetes stores; the specification allows 256 */
+#define REPLICA_TIMEOUT_MAX_S 3600
 
-static int take_endpoint(struct options *o, const char *value, struct error *err)
+static int check_endpoint(const char *value, struct error *err)
 {
 	if (value[0] == '\0')
-		return error_set(err, ERROR_INVALID_ARGUMENT, "--endpoint: must not be empty");
-	o->endpoint = value;
+		return error_set(err, ERROR_INVALID_ARGUMENT, "must not be empty");
 	return 0;
 }
 
-static int take_node_id(struct options *o, const char *value, struct error *err)
+static int check_node_id(const char *value, struct error *err)
 {
 	if (strlen(value) > NODE_ID_MAX)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "--nodeid: longer than %d bytes",
-				 NODE_ID_MAX);
+		return error_set(err, ERROR_INVALID_ARGUMENT, "longer than %d bytes", NODE_ID_MAX);
 	if (str_has_control(value))
-		return error_set(err, ERROR_INVALID_ARGUMENT, "--nodeid: holds a control character");
-	o->node_id = value;
+		return error_set(err, ERROR_INVALID_ARGUMENT, "holds a control character");
 	return 0;
 }
 
-static int take_mode(struct options *o, const char *value, struct error *err)
+static int check_server(const char *value, struct error *err)
 {
-	if (strcmp(value, "controller") == 0)
-		o->mode = MODE_CONTROLLER;
-	else if (strcmp(value, "node") == 0)
-		o->mode = MODE_NODE;
-	else if (strcmp(value, "all") == 0)
-		o->mode = MODE_ALL;
-	else
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--mode: must be controller, node or all, not '%s'", value);
-	return 0;
+	cleanup_nfs_export struct nfs_export e = { .server = NULL };
+
+	return nfs_export_init(&e, value, "/", err);
 }
 
-static int take_server(struct options *o, const char *value, struct error *err)
+static int check_share(const char *value, struct error *err)
 {
-	struct nfs_export e;
-	int r;
+	cleanup_nfs_export struct nfs_export e = { .server = NULL };
 
-	if (value[0] == '\0')
-		return 0;
-	r = nfs_export_init(&e, value, "/", err);
-	if (r < 0) {
-		error_prefix(err, "--server");
-		return r;
-	}
-	nfs_export_done(&e);
-	o->server = value;
-	return 0;
+	return nfs_export_init(&e, "localhost", value, err);
 }
 
-static int take_share(struct options *o, const char *value, struct error *err)
-{
-	struct nfs_export e;
-	int r;
-
-	if (value[0] == '\0')
-		return 0;
-	r = nfs_export_init(&e, "localhost", value, err);
-	if (r < 0) {
-		error_prefix(err, "--share");
-		return r;
-	}
-	nfs_export_done(&e);
-	o->share = value;
-	return 0;
-}
-
-/* As the specification and csi-sanity want it: letters at both ends, '-' and '.' between. */
-static int take_driver_name(struct options *o, const char *value, struct error *err)
+/* Accept what the specification and csi-sanity do: '-' and '.' only between letters and digits. */
+static int check_driver_name(const char *value, struct error *err)
 {
 	size_t len = strlen(value), i;
 
 	if (len == 0 || len > DRIVER_NAME_MAX)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--drivername: must have 1 to %d characters", DRIVER_NAME_MAX);
+		return error_set(err, ERROR_INVALID_ARGUMENT, "must have 1 to %d characters",
+				 DRIVER_NAME_MAX);
 	for (i = 0; i < len; i++)
 		if (!isalnum((unsigned char)value[i]) && strchr("-.", value[i]) == NULL)
 			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "--drivername: only letters, digits, '-' and '.' are allowed");
+					 "only letters, digits, '-' and '.' are allowed");
 	if (!isalnum((unsigned char)value[0]) || !isalnum((unsigned char)value[len - 1]))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--drivername: must start and end with a letter or digit");
-	o->driver_name = value;
+				 "must start and end with a letter or digit");
 	return 0;
 }
 
-/* csi-driver-nfs reads it as Go does: octal with a leading 0, else decimal. */
-static int take_mount_permissions(struct options *o, const char *value, struct error *err)
+static int check_state_dir(const char *value, struct error *err)
 {
-	const char *digits = value;
+	if (value[0] != '/')
+		return error_set(err, ERROR_INVALID_ARGUMENT, "must be an absolute path, not '%s'",
+				 value);
+	return 0;
+}
+
+static int parse_mode(const char *value, void *field)
+{
+	enum options_mode *mode = field;
+
+	if (strcmp(value, "controller") == 0)
+		*mode = MODE_CONTROLLER;
+	else if (strcmp(value, "node") == 0)
+		*mode = MODE_NODE;
+	else if (strcmp(value, "all") == 0)
+		*mode = MODE_ALL;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+/* Parse a mode as csi-driver-nfs does, by Go's rules: octal with a leading 0, else decimal. */
+static int parse_mount_permissions(const char *value, void *field)
+{
 	unsigned int base = 10;
 	uint64_t mode;
 
-	if (digits[0] == '0' && digits[1] != '\0') {
+	if (value[0] == '0' && value[1] != '\0') {
 		base = 8;
-		digits += digits[1] == 'o' ? 2 : 1;
+		value += value[1] == 'o' ? 2 : 1;
 	}
-	if (str_parse_u64(digits, base, 07777, &mode) < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--mount-permissions: must be a mode such as 0770 (octal with the leading 0), not '%s'",
-				 value);
-	o->mount_permissions = (uint32_t)mode;
+	if (str_parse_u64(value, base, 07777, &mode) < 0)
+		return -EINVAL;
+	*(uint32_t *)field = (uint32_t)mode;
 	return 0;
 }
 
-static int take_on_delete(struct options *o, const char *value, struct error *err)
+static int parse_on_delete(const char *value, void *field)
 {
-	if (on_delete_parse(value, &o->on_delete) < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--default-ondelete-policy: must be delete, retain or archive, not '%s'",
-				 value);
+	return on_delete_parse(value, field);
+}
+
+static int parse_delete_mode(const char *value, void *field)
+{
+	bool *purge_now = field;
+
+	*purge_now = strcmp(value, "inline") == 0;
+	return *purge_now || strcmp(value, "background") == 0 ? 0 : -EINVAL;
+}
+
+static int parse_compression(const char *value, void *field)
+{
+	return tree_compression_parse(value, field);
+}
+
+/* csi-driver-nfs has a switch because it knows gzip only. */
+static int parse_enable_compression(const char *value, void *field)
+{
+	enum tree_compression *compression = field;
+	bool enabled;
+
+	if (cmdline_parse_bool(value, &enabled) < 0)
+		return -EINVAL;
+	*compression = enabled ? TREE_COMPRESSION_GZIP : TREE_COMPRESSION_NONE;
 	return 0;
 }
 
-/* As Go reads its boolean flags; none is true. */
-/* As Go reads it; without a value it is true. */
-static int parse_bool(const char *option, const char *value, bool *ret, struct error *err)
+static int parse_log_level(const char *value, void *field)
 {
-	static const char *const yes[] = { "", "1", "t", "true" }, *const no[] = { "0", "f", "false" };
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(yes); i++) {
-		if (str_eq_nocase(value, yes[i])) {
-			*ret = true;
-			return 0;
-		}
-	}
-	for (i = 0; i < ARRAY_SIZE(no); i++) {
-		if (str_eq_nocase(value, no[i])) {
-			*ret = false;
-			return 0;
-		}
-	}
-	return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must be true or false, not '%s'", option,
-			 value);
+	return log_level_parse(value, field);
 }
 
-static int take_replace_archive(struct options *o, const char *value, struct error *err)
+static int parse_log_format(const char *value, void *field)
 {
-	return parse_bool("--remove-archived-volume-path", value, &o->replace_archive, err);
+	return log_format_parse(value, field);
 }
 
-static int take_get_snapshot(struct options *o, const char *value, struct error *err)
-{
-	return parse_bool("--enable-get-snapshot", value, &o->get_snapshot, err);
-}
+#define FIELD(name) offsetof(struct options, name)
 
-static int take_verify_clones(struct options *o, const char *value, struct error *err)
-{
-	return parse_bool("--verify-clones", value, &o->verify_clones, err);
-}
-
-static int take_replica_timeout(struct options *o, const char *value, struct error *err)
-{
-	uint64_t n;
-
-	if (str_parse_u64(value, 10, 3600, &n) < 0 || n == 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--replica-timeout: must be 1 to 3600 seconds");
-	o->replica_timeout = (unsigned int)n;
-	return 0;
-}
-
-static int take_window(struct options *o, const char *value, struct error *err)
-{
-	uint64_t n;
-
-	if (str_parse_u64(value, 10, NFS_WINDOW_MAX, &n) < 0 || n == 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "--window: must be 1 to %d",
-				 NFS_WINDOW_MAX);
-	o->window = (unsigned int)n;
-	return 0;
-}
-
-static int take_compression(struct options *o, const char *value, struct error *err)
-{
-	if (tree_compression_parse(value, &o->compression) < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--snapshot-compression: must be none, gzip or zstd, not '%s'",
-				 value);
-	return 0;
-}
-
-/* csi-driver-nfs knows gzip and none. */
-static int take_enable_compression(struct options *o, const char *value, struct error *err)
-{
-	bool enabled = true;
-	int r = parse_bool("--enable-snapshot-compression", value, &enabled, err);
-
-	if (r == 0)
-		o->compression = enabled ? TREE_COMPRESSION_GZIP : TREE_COMPRESSION_NONE;
-	return r;
-}
-
-static int take_delete_mode(struct options *o, const char *value, struct error *err)
-{
-	if (strcmp(value, "background") != 0 && strcmp(value, "inline") != 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--delete-mode: must be background or inline, not '%s'", value);
-	o->purge_now = strcmp(value, "inline") == 0;
-	return 0;
-}
-
-static int take_state_dir(struct options *o, const char *value, struct error *err)
-{
-	if (value[0] != '/')
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--state-dir: must be an absolute path, not '%s'", value);
-	o->state_dir = value;
-	return 0;
-}
-
-static int take_inline_volumes(struct options *o, const char *value, struct error *err)
-{
-	int r;
-
-	if (value[0] == '\0')
-		return 0;
-	r = inline_list_check(value, err);
-	if (r < 0) {
-		error_prefix(err, "--inline-volumes");
-		return r;
-	}
-	o->inline_volumes = value;
-	return 0;
-}
-
-static int take_log_level(struct options *o, const char *value, struct error *err)
-{
-	if (log_level_parse(value, &o->log_level) < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--log-level: must be error, warn, info or debug, not '%s'", value);
-	return 0;
-}
-
-static int take_log_format(struct options *o, const char *value, struct error *err)
-{
-	if (log_format_parse(value, &o->log_format) < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--log-format: must be text or json, not '%s'", value);
-	return 0;
-}
-
-static int take_version(struct options *o, const char *value, struct error *err)
-{
-	(void)value;
-	(void)err;
-	o->action = ACTION_VERSION;
-	return 0;
-}
-
-static int take_help(struct options *o, const char *value, struct error *err)
-{
-	(void)value;
-	(void)err;
-	o->action = ACTION_HELP;
-	return 0;
-}
-
-/* Taken for the sake of manifests that were written for csi-driver-nfs. */
-static int take_nothing(struct options *o, const char *value, struct error *err)
-{
-	(void)o;
-	(void)value;
-	(void)err;
-	return 0;
-}
-
-enum option_flags {
-	OPTION_SWITCH = 1 << 0, /* a value only after '=', as Go's boolean flags */
-};
-
-static const struct option_spec {
-	const char *name;
-	const char *argument; /* in --help */
-	const char *help;
-	unsigned int flags;
-	int (*take)(struct options *o, const char *value, struct error *err);
-} specs[] = {
-	{ "endpoint", "URL", "unix socket to serve, unix:///path/csi.sock (CSI_ENDPOINT)", 0,
-	  take_endpoint },
-	{ "nodeid", "ID", "name of this node (NODE_ID; default: the host name)", 0, take_node_id },
-	{ "mode", "MODE", "controller, node or all (default: all)", 0, take_mode },
-	{ "server", "HOST", "NFS server where a StorageClass gives none (NFS_SERVER)", 0,
-	  take_server },
-	{ "share", "PATH", "exported path where a StorageClass gives none (NFS_SHARE)", 0,
-	  take_share },
-	{ "drivername", "NAME", "name of the driver (default: " DEFAULT_DRIVER_NAME ")", 0,
-	  take_driver_name },
-	{ "mount-permissions", "MODE", "mode of volume directories, 0770 (default: 0, leave)", 0,
-	  take_mount_permissions },
-	{ "default-ondelete-policy", "POLICY", "delete, retain or archive (default: delete)", 0,
-	  take_on_delete },
-	{ "delete-mode", "MODE",
-	  "background or inline: when the space is free (default: background)", 0, take_delete_mode },
+static const struct cmdline_opt options[] = {
+	{ "endpoint", "URL", "unix socket to serve, unix:///path/csi.sock (CSI_ENDPOINT)",
+	  .kind = CMDLINE_TEXT, .field = FIELD(endpoint), .check = check_endpoint,
+	  .variable = "CSI_ENDPOINT" },
+	{ "nodeid", "ID", "name of this node (NODE_ID; default: host name)", .kind = CMDLINE_TEXT,
+	  .field = FIELD(node_id), .check = check_node_id, .variable = "NODE_ID" },
+	{ "mode", "MODE", "controller, node or all (default: all)", .kind = CMDLINE_WORD,
+	  .field = FIELD(mode), .parse = parse_mode, .expects = "controller, node or all" },
+	{ "server", "HOST", "NFS server if a StorageClass has none (NFS_SERVER)",
+	  .kind = CMDLINE_OPTIONAL, .field = FIELD(server), .check = check_server,
+	  .variable = "NFS_SERVER" },
+	{ "share", "PATH", "exported path if a StorageClass has none (NFS_SHARE)",
+	  .kind = CMDLINE_OPTIONAL, .field = FIELD(share), .check = check_share,
+	  .variable = "NFS_SHARE" },
+	{ "drivername", "NAME", "name of the driver (default: " DEFAULT_DRIVER_NAME ")",
+	  .kind = CMDLINE_TEXT, .field = FIELD(driver_name), .check = check_driver_name },
+	{ "mount-permissions", "MODE", "mode of volume directories, 0770 (default: 0, leave)",
+	  .kind = CMDLINE_WORD, .field = FIELD(mount_permissions), .parse = parse_mount_permissions,
+	  .expects = "a mode such as 0770 (octal with the leading 0)" },
+	{ "default-ondelete-policy", "POLICY", "delete, retain or archive (default: delete)",
+	  .kind = CMDLINE_WORD, .field = FIELD(on_delete), .parse = parse_on_delete,
+	  .expects = "delete, retain or archive" },
+	{ "delete-mode", "MODE", "background or inline: when to free space (default: background)",
+	  .kind = CMDLINE_WORD, .field = FIELD(purge_now), .parse = parse_delete_mode,
+	  .expects = "background or inline" },
 	{ "remove-archived-volume-path", NULL,
 	  "replace an archive of the same name (default: give the new one a dated name)",
-	  OPTION_SWITCH, take_replace_archive },
+	  .kind = CMDLINE_BOOL, .field = FIELD(replace_archive) },
 	{ "snapshot-compression", "KIND",
-	  "none, gzip or zstd where a VolumeSnapshotClass gives none (default: gzip)", 0,
-	  take_compression },
+	  "none, gzip or zstd, unless a VolumeSnapshotClass says (default: gzip)",
+	  .kind = CMDLINE_WORD, .field = FIELD(compression), .parse = parse_compression,
+	  .expects = "none, gzip or zstd" },
 	{ "enable-snapshot-compression", NULL,
-	  "the same, as csi-driver-nfs has it: true is gzip, false is none", OPTION_SWITCH,
-	  take_enable_compression },
+	  "the same, for csi-driver-nfs manifests: true is gzip, false is none",
+	  .kind = CMDLINE_WORD, .field = FIELD(compression), .parse = parse_enable_compression,
+	  .expects = "true or false" },
 	{ "verify-clones", NULL, "read clones again and compare checksums (default: sizes only)",
-	  OPTION_SWITCH, take_verify_clones },
+	  .kind = CMDLINE_BOOL, .field = FIELD(verify_clones) },
 	{ "replica-timeout", "SECONDS",
-	  "when another controller that does nothing more counts as dead (default: 30)", 0,
-	  take_replica_timeout },
-	{ "window", "NUMBER", "operations of a copy or removal in flight at once (default: 64)", 0,
-	  take_window },
+	  "idle time after which another controller counts as dead (default: 30)",
+	  .kind = CMDLINE_NUMBER, .field = FIELD(replica_timeout), .min = 1,
+	  .max = REPLICA_TIMEOUT_MAX_S },
+	{ "window", "NUMBER", "operations that a copy or removal keeps in flight (default: 64)",
+	  .kind = CMDLINE_NUMBER, .field = FIELD(window), .min = 1, .max = NFS_WINDOW_MAX },
 	{ "enable-get-snapshot", NULL, "advertise GetSnapshot, which older sidecars do not know",
-	  OPTION_SWITCH, take_get_snapshot },
+	  .kind = CMDLINE_BOOL, .field = FIELD(get_snapshot) },
 	{ "state-dir", "PATH",
-	  "where a node notes what it has published (default: " DEFAULT_STATE_DIR ")", 0,
-	  take_state_dir },
+	  "where a node notes what it has published (default: " DEFAULT_STATE_DIR ")",
+	  .kind = CMDLINE_TEXT, .field = FIELD(state_dir), .check = check_state_dir },
 	{ "inline-volumes", "LIST", "server:/path,... that pods may mount inline (default: none)",
-	  0, take_inline_volumes },
-	{ "log-level", "LEVEL", "error, warn, info or debug (default: info)", 0, take_log_level },
-	{ "log-format", "FORMAT", "text or json (default: text)", 0, take_log_format },
-	{ "version", NULL, "print the version and exit", OPTION_SWITCH, take_version },
-	{ "help", NULL, "print this text and exit", OPTION_SWITCH, take_help },
-	{ "working-mount-dir", "PATH", NULL, 0, take_nothing },
-	{ "vol-stats-cache-expire-in-minutes", "N", NULL, 0, take_nothing },
-	{ "use-tar-command-in-snapshot", NULL, NULL, OPTION_SWITCH, take_nothing },
-	{ "v", "N", NULL, 0, take_nothing },
-	{ "vmodule", "LIST", NULL, 0, take_nothing },
-	{ "logtostderr", NULL, NULL, OPTION_SWITCH, take_nothing },
-	{ "alsologtostderr", NULL, NULL, OPTION_SWITCH, take_nothing },
-	{ "stderrthreshold", "N", NULL, 0, take_nothing },
-	{ "log-dir", "PATH", NULL, 0, take_nothing },
+	  .kind = CMDLINE_OPTIONAL, .field = FIELD(inline_volumes), .check = node_inline_list_check },
+	{ "log-level", "LEVEL", "error, warn, info or debug (default: info)", .kind = CMDLINE_WORD,
+	  .field = FIELD(log_level), .parse = parse_log_level,
+	  .expects = "error, warn, info or debug" },
+	{ "log-format", "FORMAT", "text or json (default: text)", .kind = CMDLINE_WORD,
+	  .field = FIELD(log_format), .parse = parse_log_format, .expects = "text or json" },
+	{ "version", NULL, "print the version and exit", .kind = CMDLINE_END },
+	{ "help", NULL, "print this text and exit", .kind = CMDLINE_END },
+	{ "working-mount-dir", "PATH", NULL, .kind = CMDLINE_IGNORED },
+	{ "vol-stats-cache-expire-in-minutes", "N", NULL, .kind = CMDLINE_IGNORED },
+	{ "use-tar-command-in-snapshot", NULL, NULL, .kind = CMDLINE_IGNORED },
+	{ "v", "N", NULL, .kind = CMDLINE_IGNORED },
+	{ "vmodule", "LIST", NULL, .kind = CMDLINE_IGNORED },
+	{ "logtostderr", NULL, NULL, .kind = CMDLINE_IGNORED },
+	{ "alsologtostderr", NULL, NULL, .kind = CMDLINE_IGNORED },
+	{ "stderrthreshold", "N", NULL, .kind = CMDLINE_IGNORED },
+	{ "log-dir", "PATH", NULL, .kind = CMDLINE_IGNORED },
 };
 
-/* "log_dir" is the same as "log-dir": klog has both spellings in use. */
-static bool name_is(const char *name, size_t len, const char *spec)
-{
-	size_t i;
-
-	for (i = 0; i < len && spec[i] != '\0'; i++)
-		if (name[i] != spec[i] && !(name[i] == '_' && spec[i] == '-'))
-			return false;
-	return i == len && spec[i] == '\0';
-}
-
-static const struct option_spec *find(const char *name, size_t len)
-{
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(specs); i++)
-		if (name_is(name, len, specs[i].name))
-			return &specs[i];
-	if (len == 1 && name[0] == 'h')
-		return find("help", 4);
-	return NULL;
-}
-
-/* Reads the option at argv[*i], and its value, which may be the next word. */
-static int take_option(struct options *o, int argc, char **argv, int *i, struct error *err)
-{
-	const char *word = argv[*i];
-	const char *name = word + (word[1] == '-' ? 2 : 1);
-	size_t len = strcspn(name, "=");
-	const struct option_spec *spec = find(name, len);
-	const char *value = "";
-
-	if (spec == NULL)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "unknown option '%.*s'",
-				 (int)(len + (size_t)(name - word)), word);
-	if (name[len] == '=') {
-		value = name + len + 1;
-	} else if (!(spec->flags & OPTION_SWITCH)) {
-		if (*i + 1 >= argc)
-			return error_set(err, ERROR_INVALID_ARGUMENT, "--%s: needs a value",
-					 spec->name);
-		value = argv[++*i];
-	}
-	return spec->take(o, value, err);
-}
-
-static int take_environment(struct options *o, struct error *err)
-{
-	static const struct {
-		const char *variable;
-		int (*take)(struct options *o, const char *value, struct error *err);
-	} variables[] = {
-		{ "CSI_ENDPOINT", take_endpoint },
-		{ "NODE_ID", take_node_id },
-		{ "NFS_SERVER", take_server },
-		{ "NFS_SHARE", take_share },
-	};
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(variables); i++) {
-		const char *value = getenv(variables[i].variable);
-		int r;
-
-		if (str_is_empty(value))
-			continue;
-		r = variables[i].take(o, value, err);
-		if (r < 0) {
-			error_prefix(err, "environment variable %s", variables[i].variable);
-			return r;
-		}
-	}
-	return 0;
-}
-
-static int fill_node_id(struct options *o, struct error *err)
-{
-	if (!str_is_empty(o->node_id))
-		return 0;
-	if (gethostname(o->host_name, sizeof(o->host_name) - 1) < 0 || o->host_name[0] == '\0')
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "--nodeid: this machine has no host name to use; give one");
-	o->node_id = o->host_name;
-	return 0;
-}
+static const struct cmdline cmdline = {
+	.intro = "Usage: csi-nfs [OPTION]...\n"
+		 "Serves the Container Storage Interface for NFS volumes on a unix socket.\n",
+	.outro = "To find out what is wrong with an NFS export: csi-nfs check --help\n"
+		 "See csi-nfs(8).\n",
+	.width = 34,
+	.options = options,
+	.n = ARRAY_SIZE(options),
+};
 
 int options_parse(struct options *o, int argc, char **argv, struct error *err)
 {
-	int r, i;
+	const struct cmdline_opt *end;
+	int r;
 
 	*o = (struct options){
 		.compression = TREE_COMPRESSION_GZIP,
@@ -454,46 +245,23 @@ int options_parse(struct options *o, int argc, char **argv, struct error *err)
 		.mode = MODE_ALL,
 		.log_level = LOG_LEVEL_INFO,
 	};
-	r = take_environment(o, err);
-	for (i = 1; i < argc && r == 0; i++) {
-		if (argv[i][0] != '-' || argv[i][1] == '\0')
-			r = error_set(err, ERROR_INVALID_ARGUMENT, "unexpected argument '%s'",
-				      argv[i]);
-		else
-			r = take_option(o, argc, argv, &i, err);
-		if (r == 0 && o->action != ACTION_SERVE)
-			return 0;
+	r = cmdline_parse(&cmdline, o, argc, argv, &end, err);
+	if (r < 0)
+		return r;
+	if (end != NULL) {
+		o->action = strcmp(end->name, "help") == 0 ? ACTION_HELP : ACTION_VERSION;
+		return 0;
 	}
-	return r < 0 ? r : fill_node_id(o, err);
-}
-
-static void print_option(const struct option_spec *spec)
-{
-	char left[64];
-
-	(void)snprintf(left, sizeof(left), "--%s%s%s", spec->name, spec->argument != NULL ? "=" : "",
-		       spec->argument != NULL ? spec->argument : "");
-	if (spec->help != NULL)
-		printf("  %-34s %s\n", left, spec->help);
-	else
-		printf("  %s\n", left);
+	if (!str_is_empty(o->node_id))
+		return 0;
+	if (gethostname(o->host_name, sizeof(o->host_name) - 1) < 0 || o->host_name[0] == '\0')
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "--nodeid: must be given, as this machine has no host name");
+	o->node_id = o->host_name;
+	return 0;
 }
 
 int options_print_help(void)
 {
-	bool ignored;
-	size_t i;
-
-	printf("Usage: csi-nfs [OPTION]...\n"
-	       "Serves the Container Storage Interface for NFS volumes on a unix socket.\n\n");
-	for (i = 0, ignored = false; i < ARRAY_SIZE(specs); i++) {
-		if (specs[i].help == NULL && !ignored) {
-			ignored = true;
-			printf("\nOf csi-driver-nfs, taken and ignored:\n");
-		}
-		print_option(&specs[i]);
-	}
-	printf("\nTo find out what is wrong with an NFS export: csi-nfs check --help\n"
-	       "See csi-nfs(8).\n");
-	return fflush(stdout) == 0 ? 0 : -errno;
+	return cmdline_print_help(&cmdline);
 }

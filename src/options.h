@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The command line. Every option of csi-driver-nfs is taken, also those that mean nothing here, so
- * that its manifests work as they are; so is Go's way of writing them, "-v=5" and "-endpoint x".
+ * The daemon's command line. Accepts every option of csi-driver-nfs, some of them to ignore, so
+ * that its manifests work unchanged.
  */
 #ifndef OPTIONS_H
 #define OPTIONS_H
@@ -26,7 +26,7 @@ enum options_action {
 	ACTION_VERSION,
 };
 
-/* Strings are borrowed from argv, the environment or this object. */
+/* Strings are borrowed from argv or the environment; node_id may point to host_name. */
 struct options {
 	enum options_action action;
 	const char *endpoint;
@@ -41,8 +41,8 @@ struct options {
 	enum tree_compression compression;
 	bool get_snapshot;
 	bool verify_clones;
-	unsigned int replica_timeout; /* seconds; see store/holder.h */
-	unsigned int window; /* operations in flight on a connection */
+	uint32_t replica_timeout; /* seconds; see store/holder.h */
+	uint32_t window; /* operations in flight on a connection */
 	const char *state_dir;
 	const char *inline_volumes; /* NULL: none */
 	enum log_level log_level;
@@ -51,12 +51,12 @@ struct options {
 };
 
 /*
- * Reads the command line and the environment. Returns 0, or -EINVAL with INVALID_ARGUMENT that
- * names the option. Not thread-safe.
+ * Read the environment and the command line. Return 0, or -EINVAL with INVALID_ARGUMENT and a
+ * message that names the option. Not thread-safe.
  */
 int options_parse(struct options *o, int argc, char **argv, struct error *err);
 
-/* The text of --help, to stdout. Returns 0 or a negative errno. */
+/* Print --help to stdout. Return 0 or a negative errno. */
 int options_print_help(void);
 
 #endif

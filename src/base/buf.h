@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A growable byte buffer with a ceiling. data stays NULL until something is appended; text
- * buffers are kept terminated (the terminator is not counted in len). Not shared between threads.
+ * A growable byte buffer with an optional limit. data is NULL until something is appended, and
+ * NUL-terminated after that; len does not count the terminator. Not shared between threads.
  */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
@@ -18,22 +18,22 @@ struct buf {
 	size_t max; /* 0: no limit */
 };
 
-/* Appends n bytes. Returns 0, -ENOMEM, or -EMSGSIZE when len would pass max. */
+/* Append n bytes. Return 0, -ENOMEM, or -EMSGSIZE if len would exceed max. */
 int buf_append(struct buf *b, const void *data, size_t n);
 
-/* Appends a string. Errors as buf_append(). */
+/* Append a string. Errors as for buf_append(). */
 int buf_puts(struct buf *b, const char *s);
 
-/* Appends formatted text. Errors as buf_append(). */
+/* Append formatted text. Errors as for buf_append(). */
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Drops the first n bytes, n <= len. */
+/* Remove the first n bytes, n <= len. */
 void buf_consume(struct buf *b, size_t n);
 
-/* Hands the bytes over as a terminated string ("" where nothing was appended); NULL without memory. */
+/* Return the contents as a string for the caller to free, "" if empty; NULL if out of memory. */
 char *buf_steal(struct buf *b);
 
-/* Frees the contents; b may be used again. */
+/* Free the contents; b may be used again. */
 void buf_done(struct buf *b);
 
 #define cleanup_buf __attribute__((cleanup(buf_done)))

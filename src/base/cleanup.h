@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Scope-bound ownership. A cleanup variable is initialised where it is declared and given away
- * only through steal_ptr() or steal_fd(), which leave it empty.
+ * Variables that release what they own at the end of their scope. Initialize a cleanup variable
+ * where it is declared, and give it away only by steal_ptr() or steal_fd(), which empty it.
  */
 #ifndef BASE_CLEANUP_H
 #define BASE_CLEANUP_H
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Generates cleanup_ptr_<name>(), for use in a cleanup attribute, from a free function. */
+/* Define cleanup_ptr_<name>() for the cleanup attribute. It calls free_function and keeps errno. */
 #define DEFINE_CLEANUP(name, type, free_function)                                                  \
 	static inline void cleanup_ptr_##name(type *p)                                             \
 	{                                                                                          \
@@ -31,7 +31,7 @@ static inline void cleanup_ptr_free(void *p)
 	errno = saved;
 }
 
-/* close() is not retried: on Linux the descriptor is gone even after EINTR. */
+/* Don't retry close(): on Linux the descriptor is closed even after EINTR. */
 static inline void cleanup_ptr_close(int *fd)
 {
 	int saved = errno;

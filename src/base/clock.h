@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Monotonic time in nanoseconds: deadlines are points on this clock. Any thread. */
+/* Monotonic time in nanoseconds, for deadlines. Any thread. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -19,7 +19,7 @@ static inline uint64_t clock_now_ns(void)
 	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* Under a second. A signal may end it early, which here only means that something is tried again early. */
+/* Sleep for less than a second. May return early on a signal: for delays between retries only. */
 static inline void clock_sleep_ms(unsigned int ms)
 {
 	const struct timespec ts = { .tv_nsec = (long)(ms * CLOCK_NS_PER_MS) };
@@ -27,7 +27,7 @@ static inline void clock_sleep_ms(unsigned int ms)
 	(void)nanosleep(&ts, NULL);
 }
 
-/* Milliseconds left until deadline, rounded up, as poll() wants them: 0 once it has passed. */
+/* Return the milliseconds until the deadline, rounded up for poll(); 0 once it has passed. */
 static inline int clock_left_ms(uint64_t deadline_ns)
 {
 	uint64_t now = clock_now_ns();

@@ -11,7 +11,7 @@
 
 static const struct {
 	const char *name;
-	int sys; /* what error_set() returns for it, negated */
+	int sys; /* errno whose negative error_set() returns */
 } codes[] = {
 	[ERROR_OK] = { "OK", EINVAL },
 	[ERROR_CANCELLED] = { "CANCELLED", ECANCELED },
@@ -32,24 +32,24 @@ static const struct {
 	[ERROR_UNAUTHENTICATED] = { "UNAUTHENTICATED", EPERM },
 };
 
-static bool known(enum error_code code)
+static bool is_known_code(enum error_code code)
 {
 	return (unsigned int)code <= ERROR_CODE_LAST;
 }
 
 const char *error_code_name(enum error_code code)
 {
-	return known(code) ? codes[code].name : codes[ERROR_UNKNOWN].name;
+	return is_known_code(code) ? codes[code].name : codes[ERROR_UNKNOWN].name;
 }
 
-__attribute__((format(printf, 4, 0))) static void set(struct error *err, enum error_code code,
-						      int sys, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void set_first(struct error *err, enum error_code code,
+							    int sys, const char *fmt, va_list ap)
 {
 	if (err == NULL || err->code != ERROR_OK)
 		return;
 	err->code = code;
 	err->sys = sys;
-	(void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap); /* cut when too long */
+	(void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap); /* truncates */
 }
 
 int error_set(struct error *err, enum error_code code, const char *fmt, ...)
@@ -57,9 +57,9 @@ int error_set(struct error *err, enum error_code code, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	set(err, code, 0, fmt, ap);
+	set_first(err, code, 0, fmt, ap);
 	va_end(ap);
-	return known(code) ? -codes[code].sys : -EIO;
+	return is_known_code(code) ? -codes[code].sys : -EIO;
 }
 
 int error_sys(struct error *err, enum error_code code, int sys, const char *fmt, ...)
@@ -69,7 +69,7 @@ int error_sys(struct error *err, enum error_code code, int sys, const char *fmt,
 	va_list ap;
 
 	va_start(ap, fmt);
-	set(err, code, sys, fmt, ap);
+	set_first(err, code, sys, fmt, ap);
 	va_end(ap);
 	if (first) {
 		len = strlen(err->msg);

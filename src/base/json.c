@@ -8,7 +8,7 @@
 
 #include "base/str.h"
 
-static int put_char(struct buf *b, const char *s, bool utf8)
+static int append_escaped(struct buf *b, const char *s, bool utf8)
 {
 	const unsigned char c = (unsigned char)*s;
 
@@ -28,11 +28,11 @@ int json_put_quoted(struct buf *b, const char *s)
 
 	r = buf_puts(b, "\"");
 	for (; r == 0 && *s != '\0'; s++)
-		r = put_char(b, s, utf8);
+		r = append_escaped(b, s, utf8);
 	return r == 0 ? buf_puts(b, "\"") : r;
 }
 
-static void note(struct json *j, int r)
+static void note_error(struct json *j, int r)
 {
 	if (r < 0 && j->error == 0)
 		j->error = r;
@@ -41,35 +41,35 @@ static void note(struct json *j, int r)
 static void put_key(struct json *j, const char *key)
 {
 	if (j->comma)
-		note(j, buf_puts(&j->text, ","));
+		note_error(j, buf_puts(&j->text, ","));
 	if (key != NULL)
-		note(j, buf_printf(&j->text, "\"%s\":", key));
+		note_error(j, buf_printf(&j->text, "\"%s\":", key));
 	j->comma = true;
 }
 
 void json_open(struct json *j, const char *key, char bracket)
 {
 	put_key(j, key);
-	note(j, buf_append(&j->text, &bracket, 1));
+	note_error(j, buf_append(&j->text, &bracket, 1));
 	j->comma = false;
 }
 
 void json_close(struct json *j, char bracket)
 {
-	note(j, buf_append(&j->text, &bracket, 1));
+	note_error(j, buf_append(&j->text, &bracket, 1));
 	j->comma = true;
 }
 
 void json_string(struct json *j, const char *key, const char *value)
 {
 	put_key(j, key);
-	note(j, json_put_quoted(&j->text, value));
+	note_error(j, json_put_quoted(&j->text, value));
 }
 
 void json_number(struct json *j, const char *key, uint64_t value)
 {
 	put_key(j, key);
-	note(j, buf_printf(&j->text, "%" PRIu64, value));
+	note_error(j, buf_printf(&j->text, "%" PRIu64, value));
 }
 
 void json_bool(struct json *j, const char *key, bool value)
@@ -80,7 +80,7 @@ void json_bool(struct json *j, const char *key, bool value)
 void json_raw(struct json *j, const char *key, const char *value)
 {
 	put_key(j, key);
-	note(j, buf_puts(&j->text, value));
+	note_error(j, buf_puts(&j->text, value));
 }
 
 void json_done(struct json *j)

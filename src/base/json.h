@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Writes JSON: brackets, keys and values in the order of the calls; commas come by themselves. A
- * failed allocation is kept in error, so that only the end has to look. Not shared between threads.
+ * A JSON writer: appends brackets, keys and values in the order of the calls, and inserts commas.
+ * Check error once, at the end. Initialize to zero. Not shared between threads.
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -15,28 +15,28 @@
 
 struct json {
 	struct buf text;
-	bool comma; /* a value stands before, within the same brackets */
-	int error; /* the first failure: -ENOMEM; the text is of no use then */
+	bool comma; /* the next value in these brackets needs a comma before it */
+	int error; /* 0, or -ENOMEM: the text is incomplete */
 };
 
-/* bracket is '{' or '['. key: NULL within '[' and for the outermost value; else not escaped. */
+/* Append '{' or '['. key is NULL for the outermost value and within '['. Keys are not escaped. */
 void json_open(struct json *j, const char *key, char bracket);
 
-/* bracket is '}' or ']'. */
+/* Append '}' or ']'. */
 void json_close(struct json *j, char bracket);
 
 void json_string(struct json *j, const char *key, const char *value);
 void json_number(struct json *j, const char *key, uint64_t value);
 void json_bool(struct json *j, const char *key, bool value);
 
-/* Takes a finished JSON text over as a value. */
+/* Append JSON text as a value. */
 void json_raw(struct json *j, const char *key, const char *value);
 
 void json_done(struct json *j);
 
 /*
- * Appends s as a JSON string, with its quotes. Where s is not UTF-8 the bytes above 127 become
- * question marks: they would break a reader. Errors as buf_append().
+ * Append s as a JSON string, with quotes. If s is not UTF-8, replace each byte above 127 by '?',
+ * since parsers reject other encodings. Errors as for buf_append().
  */
 int json_put_quoted(struct buf *b, const char *s);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Intrusive doubly linked list. The head is a struct list too; an empty one points to itself. */
+/* Intrusive doubly linked list. The head is a struct list too; it points to itself when empty. */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 
@@ -16,7 +16,7 @@ struct list {
 
 #define list_for_each(pos, head) for (pos = (head)->next; pos != (head); pos = pos->next)
 
-/* pos may be removed in the body. */
+/* The body may remove pos. */
 #define list_for_each_safe(pos, tmp, head)                                                         \
 	for (pos = (head)->next, tmp = pos->next; pos != (head); pos = tmp, tmp = pos->next)
 
@@ -38,7 +38,7 @@ static inline void list_add_tail(struct list *head, struct list *item)
 	head->prev = item;
 }
 
-/* The item may be removed again: it is left pointing to itself. */
+/* Leave the item pointing to itself, so that it can be removed again. */
 static inline void list_remove(struct list *item)
 {
 	item->prev->next = item->next;

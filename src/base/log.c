@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/str.h"
 
-/* Set once by log_init() before threads start, read-only afterwards. */
+/* Read-only once threads run, so without a lock. */
 static enum log_level log_level = LOG_LEVEL_INFO;
 static enum log_format log_format = LOG_FORMAT_TEXT;
 
@@ -60,12 +60,6 @@ bool log_is_enabled(enum log_level level)
 	return level <= log_level;
 }
 
-/* JSON string syntax serves both formats. What does not fit is cut, see log_write(). */
-static void put_quoted(struct buf *b, const char *s)
-{
-	(void)json_put_quoted(b, s);
-}
-
 static void put_fields(struct buf *b, const struct log_field *fields, size_t n)
 {
 	size_t i;
@@ -76,7 +70,7 @@ static void put_fields(struct buf *b, const struct log_field *fields, size_t n)
 		else
 			(void)buf_printf(b, " %s=", fields[i].key);
 		if (fields[i].str != NULL)
-			put_quoted(b, fields[i].str);
+			(void)json_put_quoted(b, fields[i].str);
 		else
 			(void)buf_printf(b, "%" PRId64, fields[i].num);
 	}
@@ -94,22 +88,22 @@ void log_write(enum log_level level, const char *msg, const struct log_field *fi
 	if (gmtime_r(&ts.tv_sec, &tm) == NULL)
 		memset(&tm, 0, sizeof(tm));
 	(void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
-	/* A line that does not fit is cut; a log that cannot be written is lost: both by design. */
+	/* Ignore errors: a line that is too long is truncated. Both formats quote as JSON does. */
 	if (log_format == LOG_FORMAT_JSON) {
 		(void)buf_printf(&b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"msg\":", when,
 				 ts.tv_nsec / 1000000, level_names[level]);
-		put_quoted(&b, msg);
+		(void)json_put_quoted(&b, msg);
 		put_fields(&b, fields, n);
 		(void)buf_puts(&b, "}");
 	} else {
 		(void)buf_printf(&b, "time=%s.%03ldZ level=%s msg=", when, ts.tv_nsec / 1000000,
 				 level_names[level]);
-		put_quoted(&b, msg);
+		(void)json_put_quoted(&b, msg);
 		put_fields(&b, fields, n);
 	}
-	b.max = 0; /* the end of the line has to fit in any case */
+	b.max = 0; /* the newline must fit */
 	(void)buf_puts(&b, "\n");
 	if (b.len > 0 && write(STDERR_FILENO, b.data, b.len) < 0)
-		errno = 0;
+		errno = 0; /* nowhere left to report it */
 	errno = saved;
 }

@@ -2,10 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * One line an event on standard error, as key=value text or as JSON. Only main.c, grpc/call.c and
- * csi/ log above debug; everything below returns an error instead. Messages start with a capital
- * and have no final stop; foreign strings go into fields, where they are quoted and escaped.
- * Any thread; a line is written by a single write().
+ * Log one line per event to standard error, as key=value text or JSON. Only main.c, grpc/call.c and
+ * csi/ log above debug; lower layers return an error instead. Messages start with a capital and
+ * have no final period. Pass foreign strings as fields, which are quoted and escaped. Any thread;
+ * each line is a single write().
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -19,24 +19,24 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 
 struct log_field {
 	const char *key;
-	const char *str; /* NULL: the field is the number */
+	const char *str; /* NULL: use num */
 	int64_t num;
 };
 
 #define LOG_STR(k, v) ((struct log_field){ .key = (k), .str = (v) != NULL ? (v) : "" })
 #define LOG_NUM(k, v) ((struct log_field){ .key = (k), .num = (int64_t)(v) })
 
-/* Call once, before threads start. */
+/* Set level and format. Call before threads start. */
 void log_init(enum log_level level, enum log_format format);
 
-/* "error", "warn", "info", "debug"; "text", "json". Return 0 or -EINVAL. */
+/* Parse "error", "warn", "info" or "debug"; "text" or "json". Return 0 or -EINVAL. */
 int log_level_parse(const char *s, enum log_level *ret);
 int log_format_parse(const char *s, enum log_format *ret);
 
 bool log_is_enabled(enum log_level level);
 void log_write(enum log_level level, const char *msg, const struct log_field *fields, size_t n);
 
-/* log_info("Listening", LOG_STR("endpoint", path)): the fields are evaluated only when enabled. */
+/* log_info("Listening", LOG_STR("endpoint", path)). Evaluates fields only if enabled. */
 #define log_at(level, msg, ...)                                                                    \
 	do {                                                                                       \
 		if (log_is_enabled(level)) {                                                       \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* The mode of a volume's directory. Any thread. */
+/* Modes of volume directories. Any thread. */
 #ifndef BASE_MODE_H
 #define BASE_MODE_H
 
@@ -11,9 +11,9 @@
 #define MODE_ALL 07777
 
 /*
- * The mode that a directory with the mode have gets when wanted is asked for. Special bits that are there
- * stay, unless some are asked for: kubelet sets the setgid bit for a pod's fsGroup, and goes over the whole
- * volume again where it is gone.
+ * Return the mode to set on a directory that has mode have, if wanted is requested. Keep special
+ * bits unless wanted has some: kubelet sets the setgid bit for a pod's fsGroup, and changes the
+ * whole volume again if the bit is missing.
  */
 static inline uint32_t mode_for_existing(uint32_t wanted, uint32_t have)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-static unsigned int digit(char c)
+static unsigned int digit_value(char c)
 {
 	if (c >= '0' && c <= '9')
 		return (unsigned int)(c - '0');
@@ -26,7 +26,7 @@ int str_parse_u64(const char *s, unsigned int base, uint64_t max, uint64_t *ret)
 	if (str_is_empty(s))
 		return -EINVAL;
 	for (; *s != '\0'; s++) {
-		unsigned int d = digit(*s);
+		unsigned int d = digit_value(*s);
 
 		if (d >= base)
 			return -EINVAL;
@@ -66,7 +66,7 @@ bool str_has_control(const char *s)
 	return false;
 }
 
-/* Length of the sequence at s, 0 where it is malformed. */
+/* Return the length of the sequence at s, or 0 if it is malformed. */
 static size_t utf8_len(const unsigned char *s, size_t left)
 {
 	unsigned char lo = 0x80, hi = 0xbf;
@@ -84,7 +84,7 @@ static size_t utf8_len(const unsigned char *s, size_t left)
 		return 0;
 	if (n > left)
 		return 0;
-	/* The second byte rules out overlong forms, surrogates and what lies above U+10FFFF. */
+	/* Narrow the second byte: no overlong forms, surrogates or code points > U+10FFFF. */
 	if (s[0] == 0xe0)
 		lo = 0xa0;
 	if (s[0] == 0xed)

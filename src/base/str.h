@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Strict text helpers: numbers are parsed whole or not at all, bytes are checked, not assumed. */
+/* String helpers. Any thread. */
 #ifndef BASE_STR_H
 #define BASE_STR_H
 
@@ -11,7 +11,10 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Parses digits of the base only: no sign, no space, no prefix. -EINVAL; -ERANGE above max. */
+/*
+ * Parse a number that is all digits of the base, 2 to 36: no sign, space or prefix. Return 0,
+ * -EINVAL, or -ERANGE above max.
+ */
 int str_parse_u64(const char *s, unsigned int base, uint64_t max, uint64_t *ret);
 
 static inline bool str_is_empty(const char *s)
@@ -23,27 +26,26 @@ bool str_eq(const char *a, const char *b); /* NULL equals NULL only */
 bool str_eq_nocase(const char *a, const char *b); /* ASCII; neither may be NULL */
 bool str_has_prefix(const char *s, const char *prefix);
 
-/* Any byte below 0x20, or 0x7f. */
+/* Find a byte below 0x20, or 0x7f. */
 bool str_has_control(const char *s);
 
-/* Well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). */
+/* Check for well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). */
 bool str_is_utf8(const char *s, size_t len);
 
-/* The largest n <= max at which s, which is longer, can be cut without splitting a character. */
+/* Return the largest n <= max at which s can be cut between characters. s is longer than max. */
 size_t str_utf8_cut(const char *s, size_t max);
 
-/* A string list that is split at sep; empty pieces are kept. */
 struct strv {
 	char **items;
 	size_t n;
 };
 
-/* Splits s. Returns 0 or -ENOMEM. */
+/* Split s at sep, keeping empty pieces. Return 0 or -ENOMEM. Free with strv_done(). */
 int strv_split(struct strv *ret, const char *s, char sep);
 void strv_done(struct strv *v);
 #define cleanup_strv __attribute__((cleanup(strv_done)))
 
-/* FNV-1a, 64 bits: names short things; no protection against somebody who looks for collisions. */
+/* Return the 64-bit FNV-1a hash. Not safe against deliberate collisions. */
 uint64_t str_hash(const void *data, size_t len);
 
 #endif

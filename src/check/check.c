@@ -10,14 +10,15 @@
 
 #include "base/str.h"
 #include "check/steps.h"
+#include "net/zdr.h"
 
 #define EXIT_USAGE 2
 
-/* What has to be there for a step to make sense. */
+/* Prerequisites of a step; each includes those above it. */
 enum need {
 	NEED_NOTHING,
 	NEED_ADDRESS,
-	NEED_SERVER, /* one that answers */
+	NEED_SERVER, /* that answers */
 	NEED_CLIENT, /* connected to the export */
 };
 
@@ -25,7 +26,7 @@ static const struct {
 	const char *name;
 	void (*run)(struct check *c, struct check_step *s);
 	enum need need;
-	bool guarded; /* leaves something behind when it is cut off: signals wait */
+	bool guarded; /* blocks signals, since an interruption would leave something behind */
 } steps[] = {
 	{ "resolve", check_resolve, NEED_NOTHING, false },
 	{ "nfs", check_reach, NEED_ADDRESS, false },
@@ -38,8 +39,8 @@ static const struct {
 	{ "mount", check_mount, NEED_SERVER, true },
 };
 
-/* Why a step cannot be run, or NULL. */
-static const char *lacking(const struct check *c, enum need need)
+/* Return why a step cannot run, or NULL. */
+static const char *missing_need(const struct check *c, enum need need)
 {
 	if (need >= NEED_ADDRESS && c->n_addresses == 0)
 		return "the server has no address";
@@ -52,8 +53,8 @@ static const char *lacking(const struct check *c, enum need need)
 	return NULL;
 }
 
-/* Those by which people and systems end a process. */
-static void hold_signals(int how)
+/* Block or unblock the signals that usually end a process. */
+static void mask_signals(int how)
 {
 	sigset_t set;
 
@@ -62,50 +63,52 @@ static void hold_signals(int how)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGQUIT);
 	sigaddset(&set, SIGTERM);
-	(void)pthread_sigmask(how, &set, NULL); /* fails for a wrong "how" only */
+	(void)pthread_sigmask(how, &set, NULL); /* fails only for an invalid how */
 }
 
 static void run_step(struct check *c, size_t i, struct check_report *report)
 {
 	struct check_step s = { .name = steps[i].name };
-	const char *lack = lacking(c, steps[i].need);
+	const char *missing = missing_need(c, steps[i].need);
 
 	json_open(&s.data, NULL, '{');
 	if (steps[i].guarded)
-		hold_signals(SIG_BLOCK);
-	if (lack != NULL)
-		check_say(&s, CHECK_SKIPPED, "%s", lack);
+		mask_signals(SIG_BLOCK);
+	if (missing != NULL)
+		check_say(&s, CHECK_SKIPPED, "%s", missing);
 	else
 		steps[i].run(c, &s);
 	check_report_step(report, &s);
 	if (steps[i].guarded)
-		hold_signals(SIG_UNBLOCK);
+		mask_signals(SIG_UNBLOCK);
 	buf_done(&s.text);
 	buf_done(&s.hint);
 	json_done(&s.data);
 }
 
-static int init(struct check *c, struct error *err)
+static int init_export(struct check *c, struct error *err)
 {
 	int r;
 
 	r = nfs_export_init(&c->export, c->options.server, c->options.share, err);
 	if (r < 0)
 		return r;
-	if (c->options.has_uid)
+	if (c->options.uid != CHECK_NO_ID)
 		c->export.uid = c->options.uid;
-	if (c->options.has_gid)
+	if (c->options.gid != CHECK_NO_ID)
 		c->export.gid = c->options.gid;
 	return nfs_export_apply_options(&c->export, c->options.mount_options, err);
 }
 
-static int run(struct check *c, struct error *err)
+static int run_steps(struct check *c, struct error *err)
 {
 	struct check_report report;
 	size_t i;
 	int r;
 
-	r = init(c, err);
+	r = net_zdr_check(err);
+	if (r == 0)
+		r = init_export(c, err);
 	if (r < 0)
 		return r;
 	check_report_begin(&report, c);
@@ -129,8 +132,8 @@ int check_main(int argc, char **argv)
 	}
 	if (c.options.help)
 		return check_options_print_help() < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
-	(void)signal(SIGPIPE, SIG_IGN); /* servers close connections */
-	r = run(&c, &err);
+	(void)signal(SIGPIPE, SIG_IGN); /* servers may close connections */
+	r = run_steps(&c, &err);
 	nfs_client_free(c.client);
 	nfs_export_done(&c.export);
 	if (r < 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* The step that makes a directory on the share, as volumes are made, and removes it again. */
+/* A step that makes a directory on the share, like a volume's, and removes it again. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,16 +16,16 @@
 
 #define NAME_SIZE 64
 #define FIRST_MODE 0700
-#define SECOND_MODE 0750 /* what it is changed to */
+#define SECOND_MODE 0750
 
-/* The directory that is made, and what is known of it. */
+/* The directory. */
 struct trial {
 	char name[NAME_SIZE];
-	const struct nfs_export *wanted; /* with the identity that it shall belong to */
-	struct nfs_client *client; /* borrowed: that made it */
+	const struct nfs_export *wanted; /* has the uid and gid that should own it */
+	struct nfs_client *client; /* borrowed; made the directory */
 	struct nfs_handle handle;
-	struct nfs_attr attr; /* in the end */
-	bool left; /* may be there, and could not be removed */
+	struct nfs_attr attr; /* after the change of its mode */
+	bool left; /* could not be removed and may still exist */
 };
 
 static bool is_transport(int error)
@@ -33,20 +33,20 @@ static bool is_transport(int error)
 	return error == -ETIMEDOUT || error == -ECONNABORTED;
 }
 
-/* owner: of the exported directory. */
+/* owner holds the attributes of the exported directory. */
 static void hint_squashed(struct check_step *s, const struct nfs_attr *owner)
 {
 	if (owner->has_owner && owner->uid != 0)
 		check_hint(s,
-			   "the server squashes root, it seems: give uid %" PRIu32 " and gid %" PRIu32
+			   "the server probably squashes root: set uid %" PRIu32 " and gid %" PRIu32
 			   ", the directory's owner, in the StorageClass (here --uid and --gid), or export with no_root_squash",
 			   owner->uid, owner->gid);
 	else
 		check_hint(s,
-			   "the server squashes root, it seems: export with no_root_squash, or give the directory to a user (chown on the server) and name that uid and gid in the StorageClass (here --uid and --gid)");
+			   "the server probably squashes root: export with no_root_squash, or chown the directory on the server and set its new uid and gid in the StorageClass (here --uid and --gid)");
 }
 
-static void refused(const struct check *c, struct check_step *s, const struct trial *t)
+static void trial_refused(const struct check *c, struct check_step *s, const struct trial *t)
 {
 	struct nfs_attr owner = { .has_owner = false };
 
@@ -54,7 +54,6 @@ static void refused(const struct check *c, struct check_step *s, const struct tr
 		check_hint_refused(c, s);
 		return;
 	}
-	/* What is not known is left out. */
 	if (owner.has_owner && owner.has_mode)
 		(void)buf_printf(&s->text,
 				 "; the exported directory belongs to uid %" PRIu32 ", gid %" PRIu32
@@ -65,7 +64,7 @@ static void refused(const struct check *c, struct check_step *s, const struct tr
 	else
 		check_hint(s,
 			   "let uid %" PRIu32
-			   " write there (chown or chmod on the server), or give uid and gid of somebody who may in the StorageClass (here --uid and --gid)",
+			   " write there (chown or chmod on the server), or set the uid and gid of a user who may in the StorageClass (here --uid and --gid)",
 			   t->wanted->uid);
 }
 
@@ -75,21 +74,22 @@ static void trial_failed(const struct check *c, struct check_step *s, const stru
 	check_say(s, CHECK_FAILED, "%s '%s' as uid %" PRIu32 ", gid %" PRIu32 ": %s", what, t->name,
 		  t->wanted->uid, t->wanted->gid, check_reason(error));
 	if (check_is_refused(error))
-		refused(c, s, t);
+		trial_refused(c, s, t);
 	else if (error == -EROFS)
-		check_hint(s, "export it with 'rw', and see that the file system is mounted so");
+		check_hint(s,
+			   "export it with 'rw', and mount its file system on the server read-write");
 	else if (error == -ENOSPC || error == -EDQUOT)
-		check_hint(s, "make room on the server's file system, or raise the quota");
+		check_hint(s, "free space on the server's file system, or raise the quota");
 	else
-		check_hint(s, "look into the server's log%s",
-			   t->left ? ", and remove the directory by hand if it is there" : "");
+		check_hint(s, "check the server's log%s",
+			   t->left ? ", and remove the directory by hand if it exists" : "");
 }
 
-/* Removes it, if need be over another connection. */
+/* Remove the directory, over a new connection if the old one broke. */
 static int trial_remove(const struct trial *t)
 {
 	cleanup_nfs_client struct nfs_client *fresh = NULL;
-	struct error ignored = { .code = ERROR_OK }; /* the errno says enough */
+	struct error ignored = { .code = ERROR_OK }; /* the errno is enough */
 	int r;
 
 	r = check_result(t->client, nfs_rmdir(t->client, &t->client->root, t->name));
@@ -102,8 +102,8 @@ static int trial_remove(const struct trial *t)
 }
 
 /*
- * Makes it, and gives it away where the client has another identity. After a failure nothing is
- * there: what the server made without saying so is removed, too.
+ * Make the directory, and change its owner if the client has another identity. After a failure,
+ * remove it: the server may have made it although its reply was lost.
  */
 static int trial_make(struct trial *t)
 {
@@ -119,13 +119,13 @@ static int trial_make(struct trial *t)
 	if (r == 0 && (as->uid != owner.uid || as->gid != owner.gid))
 		r = nfs_setattr(t->client, &t->handle, &owner);
 	r = check_result(t->client, r);
-	/* The first failure tells more than that of the removal. */
+	/* Return the first error, not that of the removal. */
 	if (r < 0 && r != -EEXIST && trial_remove(t) < 0)
 		t->left = made || is_transport(r);
 	return r;
 }
 
-/* As the controller: where the owner may not write, its own identity makes it and gives it away. */
+/* If the owner may not write, make it as the controller's own identity and chown it, as it does. */
 static int trial_make_as_either(struct trial *t, struct nfs_client **ret_other)
 {
 	struct nfs_client *first = t->client;
@@ -144,7 +144,7 @@ static int trial_make_as_either(struct trial *t, struct nfs_client **ret_other)
 	return check_is_refused(second) ? r : second;
 }
 
-/* Whom it belongs to, and what that says of the export. */
+/* Report the owner of the directory, and whether the export squashes users. */
 static void say_owner(struct check_step *s, const struct trial *t)
 {
 	const struct nfs_attr *attr = &t->attr;
@@ -152,8 +152,8 @@ static void say_owner(struct check_step *s, const struct trial *t)
 
 	if (!attr->has_owner) {
 		check_say(s, CHECK_WARNING,
-			  "made, changed and removed; whether root is squashed is not known, as the server names owners instead of numbering them");
-		check_hint(s, "have the server send numbers (knfsd: nfs4_disable_idmapping=Y)");
+			  "made, changed and removed; cannot tell whether root is squashed, because the server sends owners as names");
+		check_hint(s, "let the server send numeric owners (knfsd: nfs4_disable_idmapping=Y)");
 		return;
 	}
 	json_number(&s->data, "owner_uid", attr->uid);
@@ -164,7 +164,7 @@ static void say_owner(struct check_step *s, const struct trial *t)
 			  t->client->export.uid,
 			  uid == 0                       ? "root is not squashed"
 			  : t->client->export.uid == uid ? "it belonged to that uid"
-							 : "it was given to the uid asked for");
+							 : "its owner was changed to --uid");
 		return;
 	}
 	check_say(s, CHECK_WARNING,
@@ -173,11 +173,11 @@ static void say_owner(struct check_step *s, const struct trial *t)
 		  t->client->export.uid, attr->uid, uid == 0 ? "root" : "users");
 	check_hint(s,
 		   "volumes will belong to uid %" PRIu32 ", gid %" PRIu32
-		   ": where pods run as somebody else give uid and gid in the StorageClass, or mountPermissions",
+		   ": for pods that run as another user, set uid and gid or mountPermissions in the StorageClass",
 		   attr->uid, attr->gid);
 }
 
-static void examine(const struct check *c, struct check_step *s, struct trial *t)
+static void trial_examine(const struct check *c, struct check_step *s, struct trial *t)
 {
 	int r;
 
@@ -198,7 +198,7 @@ void check_directory(struct check *c, struct check_step *s)
 	struct timespec now;
 	int r;
 
-	/* Not only seconds: in containers everybody is process 1. */
+	/* Nanoseconds make the name unique: in containers, every process id may be 1. */
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	(void)snprintf(t.name, sizeof(t.name), ".csi-nfs-check-%d-%lld.%09ld", (int)getpid(),
 		       (long long)now.tv_sec, now.tv_nsec);
@@ -210,11 +210,11 @@ void check_directory(struct check *c, struct check_step *s)
 		trial_failed(c, s, &t, "making directory", r);
 		return;
 	}
-	examine(c, s, &t);
+	trial_examine(c, s, &t);
 	r = trial_remove(&t);
 	if (r == 0)
 		return;
-	check_say(s, CHECK_FAILED, "directory '%s' was made and is not removed: %s", t.name,
+	check_say(s, CHECK_FAILED, "directory '%s' was made but cannot be removed: %s", t.name,
 		  check_reason(r));
-	check_hint(s, "remove it by hand, and look into the server's log");
+	check_hint(s, "remove it by hand, and check the server's log");
 }

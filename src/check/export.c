@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* The steps that use the export, but for the directory: connection, capacity, ports, a mount. */
+/* Steps that use the export: connect, capacity, port, mount. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,10 +21,9 @@ DEFINE_CLEANUP(mounter, struct mounter *, mounter_free)
 
 static const char *version_text(const struct nfs_client *client)
 {
-	return client->version == 3 ? "3" : "4.0"; /* all that the controller speaks */
+	return client->version == 3 ? "3" : "4.0"; /* the controller uses no others */
 }
 
-/* What was under way when a connection broke ends like any call that failed. */
 int check_result(const struct nfs_client *client, int r)
 {
 	if (r == 0 || !client->broken)
@@ -41,7 +40,7 @@ const char *check_reason(int error)
 {
 	switch (error) {
 	case -EROFS:
-		return "the export, or the file system below it, is read-only";
+		return "the export or its file system is read-only";
 	case -ETIMEDOUT:
 	case -EHOSTDOWN:
 		return "the server stopped answering";
@@ -55,11 +54,11 @@ const char *check_reason(int error)
 void check_hint_refused(const struct check *c, struct check_step *s)
 {
 	check_hint(s,
-		   "the export refuses calls: it has to take this machine's address (%s)%s and sec=sys",
+		   "the export refuses calls: it must allow this machine's address (%s)%s and sec=sys",
 		   c->source,
 		   c->reserved_port
 			   ? ""
-			   : ", source ports above 1023 (option 'insecure'; this process may not use others)");
+			   : ", source ports above 1023 (option 'insecure'; this process cannot use others)");
 }
 
 /* -------- connect -------- */
@@ -69,31 +68,30 @@ static void hint_connect(const struct check *c, struct check_step *s, enum error
 	const char *ports =
 		c->reserved_port
 			? ""
-			: ", and for source ports above 1023 (option 'insecure'), since this process may not use others";
+			: ", with source ports above 1023 (option 'insecure'), since this process cannot use others";
 
 	switch (code) {
 	case ERROR_NOT_FOUND:
 		check_hint(s,
-			   "export the path to this machine (%s unless something on the way translates it)%s, or spell it as the server does (showmount -e); with version 4 it starts at the pseudo root, which is the export with fsid=0 where there is one",
+			   "export the path to this machine (%s unless NAT translates it)%s, or spell it as the server does (showmount -e); in version 4 it starts at the pseudo root, which is the export with fsid=0 if there is one",
 			   c->source, ports);
 		break;
 	case ERROR_PERMISSION_DENIED:
 		check_hint(s,
-			   "export the path to this machine (%s unless something on the way translates it)%s, with sec=sys; look into the server's log",
+			   "export the path to this machine (%s unless NAT translates it)%s, with sec=sys; check the server's log",
 			   c->source, ports);
 		break;
 	case ERROR_FAILED_PRECONDITION:
-		check_hint(s,
-			   "change the server, or vers= in the mount options, as the message says");
+		check_hint(s, "follow the message: change the server, or vers= in the mount options");
 		break;
 	default:
 		check_hint(s,
-			   "the server answered before: look into its log, and at firewalls for the other ports that NFSv3 uses");
+			   "the server answered before: check its log, and firewalls for the other ports that NFSv3 uses");
 		break;
 	}
 }
 
-/* The controller may go on with 3; nodes do so only where they are told. */
+/* Warn if version 4 does not work: the controller falls back to 3, but nodes don't. */
 static void say_version_4(const struct check *c, struct check_step *s)
 {
 	cleanup_nfs_client struct nfs_client *second = NULL;
@@ -102,11 +100,11 @@ static void say_version_4(const struct check *c, struct check_step *s)
 
 	e.version = 4;
 	if (nfs_client_connect(&second, &e, &err) == 0)
-		return; /* it has come up meanwhile */
+		return; /* it works now */
 	s->status = CHECK_WARNING;
 	(void)buf_printf(&s->text, "; not over version 4: %s", err.msg);
 	check_hint(s,
-		   "nodes mount with version 4 unless told otherwise: give vers=3 in the mount options, or as share the path below the server's pseudo root");
+		   "nodes mount with version 4 by default: set vers=3 in the mount options, or set share to the path below the server's pseudo root");
 }
 
 static void say_connected(const struct check *c, struct check_step *s)
@@ -125,7 +123,7 @@ static void say_connected(const struct check *c, struct check_step *s)
 		say_version_4(c, s);
 }
 
-/* As the controller: where the owner of a volume is refused, its own identity may do. */
+/* If the owner of volumes is refused, connect as the controller's own identity, as it does. */
 static int connect_as_either(struct check *c, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
@@ -164,11 +162,11 @@ void check_capacity(struct check *c, struct check_step *s)
 
 	r = check_result(c->client, nfs_fsstat(c->client, &c->client->root, &space));
 	if (r < 0) {
-		check_say(s, CHECK_FAILED, "asking for the free space: %s", check_reason(r));
+		check_say(s, CHECK_FAILED, "cannot read the free space: %s", check_reason(r));
 		if (check_is_refused(r))
 			check_hint_refused(c, s);
 		else
-			check_hint(s, "look into the server's log");
+			check_hint(s, "check the server's log");
 		return;
 	}
 	json_number(&s->data, "total_bytes", space.total);
@@ -176,20 +174,20 @@ void check_capacity(struct check *c, struct check_step *s)
 	check_bytes_text(space.total, total, sizeof(total));
 	check_bytes_text(space.available, available, sizeof(available));
 	if (space.total == 0) {
-		check_say(s, CHECK_WARNING, "the server does not tell its free space");
-		check_hint(s, "GetCapacity answers 0: storage capacity tracking has to stay off");
+		check_say(s, CHECK_WARNING, "the server does not report its free space");
+		check_hint(s, "leave storage capacity tracking off, since GetCapacity returns 0");
 		return;
 	}
-	check_say(s, CHECK_OK, "%s, of which %s are free", total, available);
+	check_say(s, CHECK_OK, "%s, %s free", total, available);
 	if (space.available > 0)
 		return;
 	s->status = CHECK_WARNING;
-	check_hint(s, "the file system is full, or a quota is used up");
+	check_hint(s, "the file system is full, or a quota is exhausted");
 }
 
 /* -------- port -------- */
 
-/* An attach alone would not do: some servers look at the port at later calls only. */
+/* Connect from an unreserved port and make a call: some servers check the port only then. */
 static int try_any_port(const struct nfs_client *client, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *other = NULL;
@@ -203,16 +201,16 @@ static int try_any_port(const struct nfs_client *client, struct error *err)
 	if (r < 0)
 		return r;
 	r = nfs_getattr(other, &other->root, &attr);
-	return r < 0 ? nfs_error_set(err, other, r, "looking at the share") : 0;
+	return r < 0 ? nfs_error_set(err, other, r, "getattr of the share") : 0;
 }
 
 static void say_wants_reserved(const struct check *c, struct check_step *s)
 {
 	check_say(s, c->reserved_port ? CHECK_WARNING : CHECK_FAILED,
-		  "the export wants a source port below 1024 (option 'secure'), which this process %s",
-		  c->reserved_port ? "may use" : "may not use");
+		  "the export requires a source port below 1024 (option 'secure'), which this process %s use",
+		  c->reserved_port ? "can" : "cannot");
 	check_hint(s,
-		   "a controller without privileges may not: give its pod the sysctl net.ipv4.ip_unprivileged_port_start=0, or export with 'insecure'");
+		   "an unprivileged controller cannot: set the sysctl net.ipv4.ip_unprivileged_port_start=0 in its pod, or export with 'insecure'");
 }
 
 void check_port(struct check *c, struct check_step *s)
@@ -220,14 +218,14 @@ void check_port(struct check *c, struct check_step *s)
 	struct error err = { .code = ERROR_OK };
 
 	json_bool(&s->data, "may_reserve", c->reserved_port);
-	/* To those that it refuses a server may not even show the export. */
+	/* Servers may hide an export from clients that they refuse: NOT_FOUND. */
 	if (try_any_port(c->client, &err) == 0) {
-		check_say(s, CHECK_OK, "the export takes source ports above 1023%s",
-			  c->reserved_port ? ", too" : "; this process may not use others");
+		check_say(s, CHECK_OK, "the export accepts source ports above 1023%s",
+			  c->reserved_port ? "" : "; this process cannot use others");
 		json_bool(&s->data, "wants_reserved", false);
 	} else if (err.code != ERROR_PERMISSION_DENIED && err.code != ERROR_NOT_FOUND) {
 		check_say(s, CHECK_FAILED, "connecting from a source port above 1023: %s", err.msg);
-		check_hint(s, "try again; look into the server's log");
+		check_hint(s, "try again; check the server's log");
 	} else {
 		say_wants_reserved(c, s);
 		json_bool(&s->data, "wants_reserved", true);
@@ -241,23 +239,24 @@ static void hint_mount(struct check_step *s, enum error_code code)
 	switch (code) {
 	case ERROR_FAILED_PRECONDITION:
 	case ERROR_INVALID_ARGUMENT:
-		check_hint(s, "change this node, or the mount options, as the message says");
+		check_hint(s, "follow the message: change this node, or the mount options");
 		break;
 	case ERROR_NOT_FOUND:
 		check_hint(s,
-			   "spell the share as the server does; with version 4 it starts at the pseudo root");
+			   "spell the share as the server does; in version 4 it starts at the pseudo root");
 		break;
 	case ERROR_PERMISSION_DENIED:
 		check_hint(s,
-			   "name this node's address in the export; a container that mounts has to be privileged");
+			   "export to this node's address; a container that mounts must be privileged");
 		break;
 	default:
-		check_hint(s, "look into the logs of the server and of this kernel (dmesg)");
+		check_hint(s, "check the logs of the server and of this kernel (dmesg)");
 		break;
 	}
 }
 
-static void mount_at(struct check *c, struct check_step *s, struct mounter *m, const char *target)
+static void mount_and_unmount(struct check *c, struct check_step *s, struct mounter *m,
+			      const char *target)
 {
 	const struct mount_request q = {
 		.server = c->export.server,
@@ -279,7 +278,7 @@ static void mount_at(struct check *c, struct check_step *s, struct mounter *m, c
 		check_say(s, CHECK_OK, "mounted in %" PRIu64 " ms, and unmounted", took);
 		json_number(&s->data, "mount_ms", took);
 	}
-	/* Also after a failure: one by the deadline leaves open whether it is mounted. */
+	/* Also after a failure: a mount that timed out may have succeeded. */
 	if (m->ops->unmount(m, target, &second) < 0) {
 		check_say(s, CHECK_FAILED, "unmounting: %s", second.msg);
 		check_hint(s, "unmount '%s' by hand and remove it", target);
@@ -293,11 +292,11 @@ void check_mount(struct check *c, struct check_step *s)
 	struct error err = { .code = ERROR_OK };
 
 	if (!c->options.mount) {
-		check_say(s, CHECK_SKIPPED, "not asked for by --mount");
+		check_say(s, CHECK_SKIPPED, "--mount is not set");
 		return;
 	}
 	if (geteuid() != 0) {
-		check_say(s, CHECK_SKIPPED, "only root may mount");
+		check_say(s, CHECK_SKIPPED, "only root can mount");
 		return;
 	}
 	if (mounter_new(&m, NULL, &err) < 0) {
@@ -307,9 +306,9 @@ void check_mount(struct check *c, struct check_step *s)
 	}
 	if (mkdtemp(target) == NULL) {
 		check_say(s, CHECK_FAILED, "cannot make a directory in /tmp: %s", strerror(errno));
-		check_hint(s, "csi-nfs check --mount needs a /tmp that it may write to");
+		check_hint(s, "make /tmp writable for csi-nfs check --mount");
 		return;
 	}
-	mount_at(c, s, m, target);
-	(void)rmdir(target); /* stays where something is mounted still, which was said */
+	mount_and_unmount(c, s, m, target);
+	(void)rmdir(target); /* fails after a failed unmount, which was reported */
 }

@@ -10,24 +10,25 @@
 
 #include "base/error.h"
 
+#define CHECK_NO_ID UINT32_MAX /* no user has this id; chown(2) ignores it */
+
 /* Strings are borrowed from argv or the environment. */
 struct check_options {
 	bool help;
 	const char *server, *share;
 	bool mount;
-	const char *mount_options; /* "" where none are given; may hold secrets */
-	bool has_uid, has_gid;
-	uint32_t uid, gid;
+	const char *mount_options; /* "": none; may hold secrets */
+	uint32_t uid, gid; /* CHECK_NO_ID: not given */
 	bool json;
 };
 
 /*
- * Reads the command line, argv[0] being the name of the command, and the environment. Returns 0,
- * or -EINVAL with INVALID_ARGUMENT that names the option. Not thread-safe.
+ * Read the environment and the command line; argv[0] is CHECK_COMMAND. Return 0, or a negative
+ * errno with INVALID_ARGUMENT and a message that names the option. Not thread-safe.
  */
 int check_options_parse(struct check_options *o, int argc, char **argv, struct error *err);
 
-/* The text of --help, to stdout. Returns 0 or a negative errno. */
+/* Print --help to stdout. Return 0 or a negative errno. */
 int check_options_print_help(void);
 
 #endif

@@ -24,13 +24,13 @@ static const struct {
 	[CHECK_SKIPPED] = { "skipped", "skipped", "" },
 };
 
-static void replace(struct buf *b, const char *fmt, va_list ap)
+static void format_text(struct buf *b, const char *fmt, va_list ap)
 {
 	char *text = NULL;
 
 	buf_done(b);
 	if (vasprintf(&text, fmt, ap) < 0)
-		return; /* the status alone has to do */
+		return; /* out of memory: report the status only */
 	(void)buf_puts(b, text);
 	free(text);
 }
@@ -41,7 +41,7 @@ void check_say(struct check_step *s, enum check_status status, const char *fmt, 
 
 	s->status = status;
 	va_start(ap, fmt);
-	replace(&s->text, fmt, ap);
+	format_text(&s->text, fmt, ap);
 	va_end(ap);
 }
 
@@ -50,7 +50,7 @@ void check_hint(struct check_step *s, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	replace(&s->hint, fmt, ap);
+	format_text(&s->hint, fmt, ap);
 	va_end(ap);
 }
 
@@ -71,7 +71,7 @@ void check_bytes_text(uint64_t bytes, char *text, size_t size)
 			       units[unit]);
 }
 
-/* C1 controls, U+0080 to U+009F, are 0xc2 and one byte more in UTF-8. */
+/* Return the length of a control character at p, else 0. In UTF-8, C1 controls have two bytes. */
 static size_t control_len(const char *p, bool utf8)
 {
 	const unsigned char *u = (const unsigned char *)p;
@@ -114,34 +114,34 @@ void check_report_begin(struct check_report *r, const struct check *c)
 	json_open(&r->out, "steps", '[');
 }
 
-static const char *text_of(const struct buf *b)
+static const char *buf_text(const struct buf *b)
 {
 	return b->data != NULL ? b->data : "";
 }
 
 static void print_step(const struct check_report *r, const struct check_step *s)
 {
-	cleanup_free char *text = check_plain(text_of(&s->text));
-	cleanup_free char *hint = check_plain(text_of(&s->hint));
+	cleanup_free char *text = check_plain(buf_text(&s->text));
+	cleanup_free char *hint = check_plain(buf_text(&s->hint));
 	const char *colour = r->colour ? statuses[s->status].colour : "";
 
 	printf("%s%-7s%s  %-9s  %s\n", colour, statuses[s->status].word,
 	       colour[0] != '\0' ? "\033[0m" : "", s->name, text != NULL ? text : "");
 	if (!str_is_empty(hint))
 		printf("%20s-> %s\n", "", hint);
-	(void)fflush(stdout); /* an error stays, for the end to find */
+	(void)fflush(stdout); /* check_report_end() reports errors */
 }
 
-static void add_step(struct check_report *r, struct check_step *s)
+static void add_json_step(struct check_report *r, struct check_step *s)
 {
 	json_close(&s->data, '}');
 	json_open(&r->out, NULL, '{');
 	json_string(&r->out, "name", s->name);
 	json_string(&r->out, "status", statuses[s->status].name);
-	json_string(&r->out, "text", text_of(&s->text));
-	json_string(&r->out, "hint", text_of(&s->hint));
+	json_string(&r->out, "text", buf_text(&s->text));
+	json_string(&r->out, "hint", buf_text(&s->hint));
 	if (s->data.error == 0)
-		json_raw(&r->out, "data", text_of(&s->data.text));
+		json_raw(&r->out, "data", buf_text(&s->data.text));
 	else
 		r->out.error = s->data.error;
 	json_close(&r->out, '}');
@@ -151,7 +151,7 @@ void check_report_step(struct check_report *r, struct check_step *s)
 {
 	r->counts[s->status]++;
 	if (r->json)
-		add_step(r, s);
+		add_json_step(r, s);
 	else
 		print_step(r, s);
 }

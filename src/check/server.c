@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* The steps that ask a server what it has: name, versions, mount service, list of exports. */
+/* Steps that query the server: resolve, nfs, rpcbind, exports. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 
 #define MOUNT_VERSION 3 /* RFC 1813, appendix I */
 #define ADDRESS_TEXT 64
-#define LISTED_TEXT_MAX 8 /* exports or clients in a line of text */
+#define LISTED_TEXT_MAX 8 /* exports or clients listed in a text */
 
 /* -------- resolve -------- */
 
@@ -34,7 +34,7 @@ void check_resolve(struct check *c, struct check_step *s)
 		c->n_addresses = 0;
 		check_say(s, CHECK_FAILED, "%s", err.msg);
 		check_hint(s,
-			   "check the spelling, and the name service where csi-nfs runs (/etc/resolv.conf; in a pod its dnsPolicy), or give an address");
+			   "check the spelling and the name service where csi-nfs runs (/etc/resolv.conf; in a pod its dnsPolicy), or use an address");
 		return;
 	}
 	json_open(&s->data, "addresses", '[');
@@ -54,38 +54,38 @@ static uint16_t nfs_port(const struct check *c)
 	return c->export.port != 0 ? c->export.port : NET_NFS_PORT;
 }
 
-/* What one address has to say. */
-struct reply {
-	int error; /* 0, -EPROTONOSUPPORT: it has neither version; another: it did not answer */
+/* Answers of an address to a NULL call of each version. */
+struct answers {
+	int error; /* 0; -EPROTONOSUPPORT: serves neither version; another errno: no answer */
 	bool serves[2]; /* versions 3 and 4 */
-	uint64_t ns[2]; /* until the answer */
-	uint32_t low, high; /* what it has instead */
+	uint64_t ns[2]; /* time to the answer */
+	uint32_t low, high; /* versions that it serves instead */
 };
 
-/* Failures after which there is no use in asking for another version. */
-static bool is_silent(int error)
+/* Return whether an error makes it useless to try another version. */
+static bool is_unreachable(int error)
 {
 	return error != 0 && error != -EPROTONOSUPPORT && error != -EPROTO &&
 	       error != -ECONNRESET && error != -EACCES;
 }
 
-static void ask(const struct net_address *a, uint16_t port, struct reply *reply)
+static void ping_versions(const struct net_address *a, uint16_t port, struct answers *ret)
 {
 	uint32_t i;
 	int r;
 
-	*reply = (struct reply){ .error = 0 };
-	for (i = 0; i < ARRAY_SIZE(reply->serves); i++) {
-		r = net_ping_timed(a, port, NET_NFS_PROGRAM, 3 + i, &reply->low, &reply->high,
-				   &reply->ns[i]);
-		reply->serves[i] = r == 0;
+	*ret = (struct answers){ .error = 0 };
+	for (i = 0; i < ARRAY_SIZE(ret->serves); i++) {
+		r = net_ping_timed(a, port, NET_NFS_PROGRAM, 3 + i, &ret->low, &ret->high,
+				   &ret->ns[i]);
+		ret->serves[i] = r == 0;
 		if (i == 0 || r == -EPROTONOSUPPORT)
-			reply->error = r;
-		if (is_silent(r))
+			ret->error = r;
+		if (is_unreachable(r))
 			break;
 	}
-	if (reply->serves[0] || reply->serves[1])
-		reply->error = 0;
+	if (ret->serves[0] || ret->serves[1])
+		ret->error = 0;
 }
 
 static const char *reach_text(int error)
@@ -94,7 +94,7 @@ static const char *reach_text(int error)
 	case -ETIMEDOUT:
 		return "no answer";
 	case -EPROTO:
-		return "there is an RPC service, but not NFS";
+		return "an RPC service, but not NFS";
 	default:
 		return strerror(-error);
 	}
@@ -107,52 +107,52 @@ static void hint_unreachable(const struct check *c, struct check_step *s, int er
 	switch (error) {
 	case -ETIMEDOUT:
 		check_hint(s,
-			   "is the server running, and does every firewall on the way let TCP port %u through?",
+			   "check that the server runs, and that firewalls on the way pass TCP port %u",
 			   port);
 		break;
 	case -ECONNREFUSED:
 		check_hint(s,
-			   "nothing listens at TCP port %u: start the NFS server, or give its port by --mount-options port=",
+			   "nothing listens on TCP port %u: start the NFS server, or set its port by --mount-options port=",
 			   port);
 		break;
 	case -EPROTO:
 	case -ECONNRESET:
 		check_hint(s,
-			   "is TCP port %u that of the NFS server? Another one is given by --mount-options port=",
+			   "check that TCP port %u is the NFS server's; set another by --mount-options port=",
 			   port);
 		break;
 	default:
-		check_hint(s, "check the network, its routes and firewalls, to TCP port %u", port);
+		check_hint(s, "check routes and firewalls to TCP port %u", port);
 		break;
 	}
 }
 
-/* Addresses of the name that did not answer. */
+/* Addresses of the server that did not answer. */
 struct silence {
 	struct buf text;
-	int first; /* errno of the first one; 0: there is none */
-	bool slow; /* one of them let us wait */
+	int first; /* errno of the first; 0: none */
+	bool slow; /* one of them timed out */
 };
 
-/* The first address that answers. */
-static void find_address(struct check *c, struct reply *reply, struct silence *silence)
+/* Set c->address to the first address that answers. */
+static void find_address(struct check *c, struct answers *answers, struct silence *silence)
 {
 	uint64_t deadline = clock_now_ns() + CHECK_STEP_MS * CLOCK_NS_PER_MS;
 	char text[ADDRESS_TEXT];
 	size_t i;
 
 	for (i = 0; i < c->n_addresses && clock_left_ms(deadline) > 0; i++) {
-		ask(&c->addresses[i], nfs_port(c), reply);
-		if (reply->error == 0 || reply->error == -EPROTONOSUPPORT) {
+		ping_versions(&c->addresses[i], nfs_port(c), answers);
+		if (answers->error == 0 || answers->error == -EPROTONOSUPPORT) {
 			c->address = &c->addresses[i];
 			return;
 		}
 		if (silence->first == 0)
-			silence->first = reply->error;
-		silence->slow = silence->slow || reply->error == -ETIMEDOUT;
+			silence->first = answers->error;
+		silence->slow = silence->slow || answers->error == -ETIMEDOUT;
 		net_address_text(&c->addresses[i], text, sizeof(text));
 		(void)buf_printf(&silence->text, "%s%s: %s", i > 0 ? "; " : "", text,
-				 reach_text(reply->error));
+				 reach_text(answers->error));
 	}
 }
 
@@ -164,9 +164,9 @@ static void add_version(struct buf *list, struct check_step *s, const char *vers
 
 static const char *const minor_names[NFS_MINORS] = { "4.0", "4.1", "4.2" };
 
-/* "3, 4.0, 4.1" */
-static void list_versions(const struct check *c, const struct reply *reply, struct check_step *s,
-			  struct buf *list)
+/* Write "3, 4.0, 4.1" to list, and the versions to the data. */
+static void list_versions(const struct check *c, const struct answers *answers,
+			  struct check_step *s, struct buf *list)
 {
 	size_t i;
 
@@ -181,18 +181,18 @@ static void list_versions(const struct check *c, const struct reply *reply, stru
 	json_close(&s->data, ']');
 	json_open(&s->data, "answer_us", '{');
 	if (c->serves_3)
-		json_number(&s->data, "3", reply->ns[0] / 1000);
+		json_number(&s->data, "3", answers->ns[0] / 1000);
 	if (c->serves_4)
-		json_number(&s->data, "4", reply->ns[1] / 1000);
+		json_number(&s->data, "4", answers->ns[1] / 1000);
 	json_close(&s->data, '}');
 }
 
-/* The minor version that nodes are told to mount with; -1: none. */
+/* Return the minor version in the mount options; -1: none. */
 static int wanted_minor(const struct check *c)
 {
 	cleanup_mount_options struct mount_options o = { .minor = -1 };
 
-	/* They were parsed before, for the usage error. */
+	/* Cannot be invalid: the command line was checked. */
 	if (mount_options_parse(&o, c->options.mount_options, NULL) < 0)
 		return -1;
 	return o.minor;
@@ -207,7 +207,7 @@ static void judge_versions(const struct check *c, struct check_step *s)
 		s->status = CHECK_FAILED;
 		(void)buf_puts(&s->text, "; the controller needs 4.0 or 3");
 		check_hint(s,
-			   "enable NFSv4.0 or NFSv3 on the server: nodes may mount with others, but no volume can be made");
+			   "enable NFSv4.0 or NFSv3 on the server: nodes can mount with other versions, but the controller can make no volumes");
 		return;
 	}
 	if (c->export.version == 3 && !c->serves_3)
@@ -223,7 +223,7 @@ static void judge_versions(const struct check *c, struct check_step *s)
 	check_hint(s, "enable that version on the server, or change vers= in the mount options");
 }
 
-/* One that refuses at once, as IPv6 where there is none, is only worth a word. */
+/* Warn about a slow address only: others, such as IPv6 without a route, fail at once. */
 static void note_silence(struct check_step *s, const struct silence *silence)
 {
 	if (silence->text.len == 0)
@@ -233,37 +233,38 @@ static void note_silence(struct check_step *s, const struct silence *silence)
 		return;
 	s->status = CHECK_WARNING;
 	check_hint(s,
-		   "every connection tries the addresses of the name in this order and waits for each: take out those that do not answer");
+		   "each connection tries the addresses of the name in this order and waits for each: remove those that do not answer");
 }
 
-static void reach(struct check *c, struct check_step *s, struct silence *silence, struct buf *list)
+static void reach_server(struct check *c, struct check_step *s, struct silence *silence,
+			 struct buf *list)
 {
 	char text[ADDRESS_TEXT];
-	struct reply reply;
+	struct answers answers;
 
-	find_address(c, &reply, silence);
+	find_address(c, &answers, silence);
 	if (c->address == NULL) {
 		check_say(s, CHECK_FAILED, "port %u of %s", nfs_port(c),
 			  silence->text.data != NULL ? silence->text.data : "no address");
 		hint_unreachable(c, s, silence->first);
 		return;
 	}
-	c->serves_3 = reply.serves[0];
-	c->serves_4 = reply.serves[1];
+	c->serves_3 = answers.serves[0];
+	c->serves_4 = answers.serves[1];
 	c->minors_known = c->serves_4 &&
 			  nfs_survey_minors(c->address, nfs_port(c), &c->export, c->minors) == 0;
 	net_address_text(c->address, text, sizeof(text));
 	net_source_text(c->address, c->source, sizeof(c->source));
 	json_string(&s->data, "address", text);
 	json_string(&s->data, "source", c->source);
-	list_versions(c, &reply, s, list);
+	list_versions(c, &answers, s, list);
 	if (list->len > 0)
 		check_say(s, CHECK_OK, "%s port %u serves NFS versions %s; answers in %.2f ms",
 			  text, nfs_port(c), list->data,
-			  (double)reply.ns[c->serves_3 ? 0 : 1] / (double)CLOCK_NS_PER_MS);
+			  (double)answers.ns[c->serves_3 ? 0 : 1] / (double)CLOCK_NS_PER_MS);
 	else
 		check_say(s, CHECK_OK, "%s port %u serves NFS versions %" PRIu32 " to %" PRIu32,
-			  text, nfs_port(c), reply.low, reply.high);
+			  text, nfs_port(c), answers.low, answers.high);
 	judge_versions(c, s);
 	note_silence(s, silence);
 }
@@ -274,15 +275,15 @@ void check_reach(struct check *c, struct check_step *s)
 	struct buf list = { .data = NULL };
 
 	json_number(&s->data, "port", nfs_port(c));
-	reach(c, s, &silence, &list);
+	reach_server(c, s, &silence, &list);
 	buf_done(&silence.text);
 	buf_done(&list);
 }
 
 /* -------- rpcbind -------- */
 
-/* Version 4 goes without; who has to use 3 does not. */
-static enum check_status without_mount_service(const struct check *c)
+/* Only version 3 needs the mount service: fail if it must be used, else warn. */
+static enum check_status no_mount_service_status(const struct check *c)
 {
 	return c->export.version == 3 || !check_has_v4(c) ? CHECK_FAILED : CHECK_WARNING;
 }
@@ -290,7 +291,7 @@ static enum check_status without_mount_service(const struct check *c)
 static void hint_mount_service(struct check_step *s)
 {
 	check_hint(s,
-		   "NFSv3 needs rpcbind (port 111) and the mount service (rpc.mountd), running and let through by firewalls; mountport= in the mount options saves rpcbind. NFSv4 needs neither");
+		   "for NFSv3, run rpcbind (port 111) and the mount service (rpc.mountd), and let firewalls pass both; mountport= in the mount options makes rpcbind unnecessary. NFSv4 needs neither");
 }
 
 static const char *portmap_text(int error)
@@ -314,7 +315,7 @@ void check_rpcbind(struct check *c, struct check_step *s)
 	if (port == 0)
 		r = net_portmap(c->address, NET_MOUNT_PROGRAM, MOUNT_VERSION, &port);
 	if (r < 0) {
-		check_say(s, without_mount_service(c), "rpcbind, port 111: %s; NFSv3 needs it",
+		check_say(s, no_mount_service_status(c), "rpcbind, port 111: %s; NFSv3 needs it",
 			  portmap_text(r));
 		hint_mount_service(s);
 		return;
@@ -323,20 +324,20 @@ void check_rpcbind(struct check *c, struct check_step *s)
 	json_bool(&s->data, "from_rpcbind", c->export.mount_port == 0);
 	r = net_ping(c->address, port, NET_MOUNT_PROGRAM, MOUNT_VERSION, &low, &high);
 	if (r < 0) {
-		check_say(s, without_mount_service(c), "mount service, port %u: %s", port,
+		check_say(s, no_mount_service_status(c), "mount service, port %u: %s", port,
 			  r == -EPROTO ? "something else answers" : reach_text(r));
 		hint_mount_service(s);
 		return;
 	}
 	c->mount_port = port;
-	check_say(s, CHECK_OK, "the mount service for NFSv3 answers at port %u, which %s", port,
-		  c->export.mount_port == 0 ? "rpcbind tells" : "the mount options give");
+	check_say(s, CHECK_OK, "the mount service for NFSv3 answers on port %u, which %s", port,
+		  c->export.mount_port == 0 ? "rpcbind reports" : "the mount options set");
 }
 
 /* -------- exports -------- */
 
-/* Whether share is path or below it. */
-static bool covers(const char *path, const char *share)
+/* Return whether share is path or below it. */
+static bool path_covers(const char *path, const char *share)
 {
 	size_t len = strlen(path);
 
@@ -345,14 +346,14 @@ static bool covers(const char *path, const char *share)
 	return strncmp(path, share, len) == 0 && (share[len] == '\0' || share[len] == '/');
 }
 
-/* The listed export that the share is of: the longest path wins. */
+/* Return the listed export that contains the share: the one with the longest path. */
 static const struct nfs_listed *find_listed(const struct nfs_listing *l, const char *share)
 {
 	const struct nfs_listed *best = NULL;
 	size_t i;
 
 	for (i = 0; i < l->n; i++)
-		if (covers(l->items[i].path, share) &&
+		if (path_covers(l->items[i].path, share) &&
 		    (best == NULL || strlen(l->items[i].path) > strlen(best->path)))
 			best = &l->items[i];
 	return best;
@@ -394,8 +395,8 @@ static void say_listed(struct check_step *s, const struct nfs_listed *found, con
 		check_say(s, CHECK_OK, "'%s' is exported, to %s", share,
 			  list.data != NULL ? list.data : "everybody");
 	else
-		check_say(s, CHECK_OK, "'%s' lies in the export '%s', to %s", share, found->path,
-			  list.data != NULL ? list.data : "everybody");
+		check_say(s, CHECK_OK, "'%s' lies in '%s', which is exported to %s", share,
+			  found->path, list.data != NULL ? list.data : "everybody");
 }
 
 static void say_not_listed(struct check_step *s, const struct nfs_listing *l, const char *share)
@@ -408,7 +409,7 @@ static void say_not_listed(struct check_step *s, const struct nfs_listing *l, co
 	check_say(s, CHECK_WARNING, "'%s' is not in the list of exports: %s", share,
 		  list.data != NULL ? list.data : "it is empty");
 	check_hint(s,
-		   "for NFSv3 export it, or spell it as the list does; NFSv4 paths start at the server's pseudo root and may be others than those listed");
+		   "for NFSv3, export it, or spell it as in the list; NFSv4 paths start at the server's pseudo root and may differ from the list");
 }
 
 void check_exports(struct check *c, struct check_step *s)
@@ -418,14 +419,14 @@ void check_exports(struct check *c, struct check_step *s)
 	int r;
 
 	if (c->mount_port == 0) {
-		check_say(s, CHECK_SKIPPED, "the mount service would tell, and there is none");
+		check_say(s, CHECK_SKIPPED, "there is no mount service to list them");
 		return;
 	}
 	r = nfs_survey_exports(c->address, c->mount_port, &c->export, &listing);
 	if (r < 0) {
-		check_say(s, CHECK_WARNING, "the server does not tell its exports: %s",
+		check_say(s, CHECK_WARNING, "the server does not list its exports: %s",
 			  reach_text(r));
-		check_hint(s, "none needed, where the next step succeeds");
+		check_hint(s, "ignore this if the next step succeeds");
 		return;
 	}
 	put_listing(s, &listing);

@@ -15,10 +15,10 @@
 #include "tree/remove.h"
 
 #define ATTEMPTS_MAX 4
-#define BYTES_PER_ENTRY 65536 /* an entry takes about as long as so much data */
+#define BYTES_PER_ENTRY 65536 /* creating an entry takes about as long as writing this much */
 
-/* Of everything that has to be done: the part of an archive, or of a tree that was counted. */
-static double done_part(const struct tree_progress *p)
+/* The part that is done, of an archive or of a counted tree; 0: unknown. */
+static double part_done(const struct tree_progress *p)
 {
 	const double all =
 		(double)p->all_bytes + (double)(p->all_files + p->all_directories) * BYTES_PER_ENTRY;
@@ -29,21 +29,22 @@ static double done_part(const struct tree_progress *p)
 	else if (all > 0)
 		part = ((double)p->bytes + (double)(p->files + p->directories) * BYTES_PER_ENTRY) /
 		       all;
-	return part < 1 ? part : 1; /* the tree may have grown meanwhile */
+	return part < 1 ? part : 1; /* the tree may have grown */
 }
 
-static uint64_t ms_since_start(const struct transfer *t)
+static uint64_t ms_since_start(const struct copy_job *job)
 {
-	return (clock_now_ns() - t->started_ns) / CLOCK_NS_PER_MS + 1;
+	return (clock_now_ns() - job->started_ns) / CLOCK_NS_PER_MS + 1;
 }
 
-static void log_progress(const struct transfer *t, const struct tree_progress *p, const char *message)
+static void log_progress(const struct copy_job *job, const struct tree_progress *p,
+			 const char *message)
 {
-	uint64_t ms = ms_since_start(t);
-	double part = done_part(p);
+	uint64_t ms = ms_since_start(job);
+	double part = part_done(p);
 	uint64_t left_s = part > 0 ? (uint64_t)((1 - part) / part * (double)ms / 1000) : 0;
 
-	log_info(message, LOG_STR("what", t->what), LOG_NUM("files", p->files),
+	log_info(message, LOG_STR("what", job->what), LOG_NUM("files", p->files),
 		 LOG_NUM("directories", p->directories), LOG_NUM("bytes", p->bytes),
 		 LOG_NUM("all_files", p->all_files), LOG_NUM("all_bytes", p->all_bytes),
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
@@ -52,54 +53,53 @@ static void log_progress(const struct transfer *t, const struct tree_progress *p
 		 LOG_NUM("clamped", p->clamped));
 }
 
-static void log_end(const struct transfer *t)
+static void log_end(const struct copy_job *job)
 {
-	const struct tree_progress *p = &t->work.progress;
-	uint64_t ms = ms_since_start(t);
+	const struct tree_progress *p = &job->work.progress;
+	uint64_t ms = ms_since_start(job);
 
-	log_info("Copied", LOG_STR("what", t->what), LOG_NUM("files", p->files),
+	log_info("Copied", LOG_STR("what", job->what), LOG_NUM("files", p->files),
 		 LOG_NUM("directories", p->directories), LOG_NUM("bytes", p->bytes),
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
 		 LOG_NUM("changed", p->changed), LOG_NUM("vanished", p->vanished),
 		 LOG_NUM("left_out", p->left_out), LOG_NUM("clamped", p->clamped));
 	if (p->clamped > 0)
 		log_warn("NFSv3 has no times before 1970 and after 2106: those were set to the nearest that it has",
-			 LOG_STR("what", t->what), LOG_NUM("entries", p->clamped));
+			 LOG_STR("what", job->what), LOG_NUM("entries", p->clamped));
 }
 
-/* For the time that is left. What cannot be counted is copied nevertheless, if it can be. */
-static void count_tree(struct transfer *t)
+/* A tree that cannot be counted may still be copied: ignore errors. */
+static void count_tree(struct copy_job *job)
 {
 	struct error ignored = { .code = ERROR_OK };
-	const struct nfs_handle *tree = t->tree;
+	const struct nfs_handle *tree = job->tree;
 
-	t->tree = NULL;
+	job->tree = NULL;
 	if (tree != NULL)
-		(void)tree_count(&t->work, tree, t->attr, &ignored);
+		(void)tree_count(&job->work, tree, job->attr, &ignored);
 }
 
 static void report(const struct tree_progress *progress, void *data)
 {
-	struct transfer *t = data;
-	const bool counting = progress != &t->work.progress; /* which has a progress of its own */
+	struct copy_job *job = data;
+	const bool counting = progress != &job->work.progress; /* tree_count() has its own */
 	struct error ignored = { .code = ERROR_OK };
 	struct nfs_attr unused;
 	size_t i;
 
-	count_tree(t);
-	log_progress(t, progress, counting ? "Counting" : "Copying");
-	/* A connection that breaks shows when it is used again. */
-	for (i = 0; i < ARRAY_SIZE(t->idle); i++)
-		(void)nfs_getattr(t->idle[i], &t->idle[i]->root, &unused);
-	/* One that is lost is found to be so at the end. */
-	(void)transfer_renew_claims(t, &ignored);
+	count_tree(job);
+	log_progress(job, progress, counting ? "Counting" : "Copying");
+	/* Keep the call's connections alive. A broken one shows when it is used again. */
+	for (i = 0; i < ARRAY_SIZE(job->idle); i++)
+		(void)nfs_getattr(job->idle[i], &job->idle[i]->root, &unused);
+	/* A lost note fails copy_job_renew_claims() at the end. */
+	(void)copy_job_renew_claims(job, &ignored);
 	if (counting)
-		(void)nfs_getattr(t->work.to, &t->work.to->root, &unused); /* nothing is written to it */
+		(void)nfs_getattr(job->work.to, &job->work.to->root, &unused); /* idle while counting */
 }
 
-/* Two versions may give one name to different directories (fsid=0): the roots have to be the same. */
-static bool is_same(struct nfs_client *a, const struct nfs_handle *in_a, struct nfs_client *b,
-		    const struct nfs_handle *in_b)
+static bool is_same_directory(struct nfs_client *a, const struct nfs_handle *in_a,
+			      struct nfs_client *b, const struct nfs_handle *in_b)
 {
 	struct nfs_attr x, y;
 
@@ -107,19 +107,22 @@ static bool is_same(struct nfs_client *a, const struct nfs_handle *in_a, struct 
 	       x.fileid == y.fileid;
 }
 
-/* The driver's own folder, too, where there is one: roots have the same number on many file systems. */
+/*
+ * A path may name different directories in two versions of NFS (fsid=0), so compare the roots. Many
+ * file systems have the same fileid for their root, so compare the driver's own folders, too.
+ */
 static bool is_same_share(struct nfs_client *a, struct nfs_client *b)
 {
 	struct nfs_handle in_a, in_b;
 	int r;
 
-	if (!is_same(a, &a->root, b, &b->root))
+	if (!is_same_directory(a, &a->root, b, &b->root))
 		return false;
 	r = nfs_lookup(a, &a->root, NFS_STATE_DIR, &in_a, NULL);
 	if (r < 0)
 		return r == -ENOENT && nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == r;
 	return nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == 0 &&
-	       is_same(a, &in_a, b, &in_b);
+	       is_same_directory(a, &in_a, b, &in_b);
 }
 
 static int lease_like(const struct csi_driver *driver, struct nfs_client *c,
@@ -140,71 +143,72 @@ static int lease_like(const struct csi_driver *driver, struct nfs_client *c,
 	return nfs_pool_lease(driver->pool, &c->export, ret, err);
 }
 
-static int take_place(struct transfer *t, struct error *err)
+static int take_place(struct copy_job *job, struct error *err)
 {
-	t->has_place = atomic_fetch_add(t->driver->transfers, 1) < TRANSFERS_MAX;
-	if (t->has_place)
+	job->has_place = atomic_fetch_add(job->driver->transfers, 1) < COPY_JOBS_MAX;
+	if (job->has_place)
 		return 0;
-	atomic_fetch_sub(t->driver->transfers, 1);
+	atomic_fetch_sub(job->driver->transfers, 1);
 	return error_set(err, ERROR_ABORTED,
 			 "%d copies and archives are being made already; try again later",
-			 TRANSFERS_MAX);
+			 COPY_JOBS_MAX);
 }
 
-int transfer_open(struct transfer *t, const struct csi_driver *driver, const char *what,
+int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct error *err)
 {
 	int r;
 
-	*t = (struct transfer){ .driver = driver, .what = what, .idle = { from, to } };
-	t->started_ns = t->work.reported_ns = clock_now_ns();
-	t->work.report = report;
-	t->work.data = t;
-	t->work.cancel = driver->stopping;
-	r = take_place(t, err);
+	*job = (struct copy_job){ .driver = driver, .what = what, .idle = { from, to } };
+	job->started_ns = job->work.reported_ns = clock_now_ns();
+	job->work.report = report;
+	job->work.data = job;
+	job->work.cancel = driver->stopping;
+	r = take_place(job, err);
 	if (r == 0)
-		r = lease_like(driver, to, &t->work.to, err);
+		r = lease_like(driver, to, &job->work.to, err);
 	if (r < 0)
 		return r;
 	if (nfs_export_is_equal(&from->export, &to->export)) {
-		t->work.from = t->work.to;
+		job->work.from = job->work.to;
 		return 0;
 	}
-	return lease_like(driver, from, &t->work.from, err);
+	return lease_like(driver, from, &job->work.from, err);
 }
 
-int transfer_begin(struct transfer *t, const char *name, const struct nfs_handle **ret_work,
+int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,
 		   struct error *err)
 {
-	int r = store_folder(t->work.to, STORE_WORK, true, ret_work, err);
+	int r = store_folder(job->work.to, STORE_WORK, true, ret_work, err);
 
-	return r < 0 ? r : tree_remove(t->work.to, *ret_work, name, NULL, NULL, err);
+	return r < 0 ? r : tree_remove(job->work.to, *ret_work, name, NULL, NULL, err);
 }
 
-bool transfer_is_to_be_retried(struct transfer *t, int r, struct error *err)
+bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)
 {
 	const struct tree_progress none = { .files = 0 };
 	struct error unused = { .code = ERROR_OK };
 
-	if (r != -ERESTART || ++t->attempts >= ATTEMPTS_MAX ||
-	    tree_check_cancel(&t->work, &unused) < 0)
+	if (r != -ERESTART || ++job->attempts >= ATTEMPTS_MAX ||
+	    tree_check_cancel(&job->work, &unused) < 0)
 		return false;
-	log_info("A copy is begun again", LOG_STR("what", t->what), LOG_STR("reason", err->msg));
+	log_info("A copy is begun again", LOG_STR("what", job->what), LOG_STR("reason", err->msg));
 	error_clear(err);
-	t->work.progress = none;
+	job->work.progress = none;
 	return true;
 }
 
-void transfer_set_tree(struct transfer *t, const struct nfs_handle *tree, const struct nfs_attr *attr)
+void copy_job_set_tree(struct copy_job *job, const struct nfs_handle *tree,
+		       const struct nfs_attr *attr)
 {
-	t->tree = tree;
-	t->attr = attr;
+	job->tree = tree;
+	job->attr = attr;
 }
 
-int transfer_check_source(struct transfer *t, const char *path, const struct nfs_handle *handle,
+int copy_job_check_source(struct copy_job *job, const char *path, const struct nfs_handle *handle,
 			  struct error *err)
 {
-	struct nfs_client *c = t->work.from;
+	struct nfs_client *c = job->work.from;
 	struct directory_place place;
 	struct nfs_handle now;
 	int r;
@@ -220,27 +224,27 @@ int transfer_check_source(struct transfer *t, const char *path, const struct nfs
 			 path);
 }
 
-void transfer_set_claims(struct transfer *t, struct claim *source, struct claim *made)
+void copy_job_set_claims(struct copy_job *job, struct claim *source, struct claim *made)
 {
-	t->claims[0] = source;
-	t->claims[1] = made;
+	job->claims[0] = source;
+	job->claims[1] = made;
 }
 
-int transfer_renew_claims(struct transfer *t, struct error *err)
+int copy_job_renew_claims(struct copy_job *job, struct error *err)
 {
 	int r;
 
-	r = claim_renew(t->claims[0], t->idle[0], err);
-	return r < 0 ? r : claim_renew(t->claims[1], t->idle[1], err);
+	r = claim_renew(job->claims[0], job->idle[0], err);
+	return r < 0 ? r : claim_renew(job->claims[1], job->idle[1], err);
 }
 
-void transfer_close(struct transfer *t, int r)
+void copy_job_close(struct copy_job *job, int r)
 {
-	if (t->work.from != t->work.to)
-		nfs_pool_return(t->driver->pool, t->work.from);
-	nfs_pool_return(t->driver->pool, t->work.to);
-	if (t->has_place)
-		atomic_fetch_sub(t->driver->transfers, 1);
+	if (job->work.from != job->work.to)
+		nfs_pool_return(job->driver->pool, job->work.from);
+	nfs_pool_return(job->driver->pool, job->work.to);
+	if (job->has_place)
+		atomic_fetch_sub(job->driver->transfers, 1);
 	if (r == 0)
-		log_end(t);
+		log_end(job);
 }

@@ -13,28 +13,16 @@
 #include "base/str.h"
 #include "store/volume.h"
 
-void creation_done(struct creation *x)
+void creation_done(struct creation *creation)
 {
-	volume_params_done(&x->params);
-	nfs_export_done(&x->export);
-	free(x->key);
-	free(x->sec);
-	record_done(&x->record);
+	volume_params_done(&creation->params);
+	nfs_export_done(&creation->export);
+	free(creation->key);
+	free(creation->sec);
+	record_done(&creation->record);
 }
 
-struct volume_defaults csi_defaults_of(const struct csi_driver *driver)
-{
-	struct volume_defaults d = {
-		.server = driver->server,
-		.share = driver->share,
-		.mode = driver->mount_permissions,
-		.on_delete = driver->on_delete,
-	};
-
-	return d;
-}
-
-/* NFS has no file system type to choose; what says "NFS" anyway is harmless. */
+/* NFS has no file system type to choose. Accept a type that says NFS. */
 static int check_fs_types(const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
 	size_t i;
@@ -70,49 +58,47 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 	return 0;
 }
 
-/* The security flavour of the mounts: the record tells it, the controller itself has sec=sys only. */
-static int take_sec(struct creation *x, const char *options, struct error *err)
+/* The security flavor of mounts is for the record: the controller itself speaks sec=sys only. */
+static int take_options(struct creation *creation, const char *options, struct error *err)
 {
 	cleanup_strv struct strv v = { NULL, 0 };
 	size_t i;
+	int r;
 
 	if (str_is_empty(options))
 		return 0;
+	r = nfs_export_apply_options(&creation->export, options, err);
+	if (r < 0)
+		return r;
 	if (strv_split(&v, options, ',') < 0)
 		return error_oom(err);
 	for (i = 0; i < v.n; i++) {
 		if (!str_has_prefix(v.items[i], "sec="))
 			continue;
-		free(x->sec);
-		x->sec = strdup(v.items[i] + strlen("sec="));
-		if (x->sec == NULL)
+		free(creation->sec);
+		creation->sec = strdup(v.items[i] + strlen("sec="));
+		if (creation->sec == NULL)
 			return error_oom(err);
 	}
 	return 0;
 }
 
 /*
- * Which version and ports to use: of the provisioner secret, as csi-driver-nfs has it, then of the
- * mount flags of the capabilities, which speak for this volume.
+ * Take NFS version, ports and security flavor from the mount options in the provisioner secret, as
+ * csi-driver-nfs does, then from the mount flags of the capabilities, which are about this volume.
  */
-static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation *x, struct error *err)
+static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation *creation,
+			 struct error *err)
 {
-	struct nfs_export *e = &x->export;
 	const struct csi_map secrets = csi_map_of(in, secrets);
 	size_t i;
 	int r;
 
-	r = nfs_export_apply_options(e, csi_map_get(&secrets, SECRET_MOUNT_OPTIONS), err);
-	if (r == 0)
-		r = take_sec(x, csi_map_get(&secrets, SECRET_MOUNT_OPTIONS), err);
+	r = take_options(creation, csi_map_get(&secrets, SECRET_MOUNT_OPTIONS), err);
 	for (i = 0; i < in->n_volume_capabilities && r == 0; i++) {
 		cleanup_free char *options = capability_options(in->volume_capabilities[i]);
 
-		if (options == NULL)
-			return error_oom(err);
-		r = nfs_export_apply_options(e, options, err);
-		if (r == 0)
-			r = take_sec(x, options, err);
+		r = options != NULL ? take_options(creation, options, err) : error_oom(err);
 	}
 	return r;
 }
@@ -125,7 +111,7 @@ static int put_context(struct record *rec, const char *key, const char *value)
 	return record_set(rec, prefixed, value);
 }
 
-/* The spelling that the StorageClass has for a key, or the one given. */
+/* The spelling of a key in the StorageClass, else the given one. */
 static const char *spelling(const struct csi_map *map, const char *key, const char *otherwise)
 {
 	size_t i;
@@ -137,29 +123,30 @@ static const char *spelling(const struct csi_map *map, const char *key, const ch
 }
 
 /*
- * The volume_context: all parameters as they were given, with the subDir filled in, as
- * csi-driver-nfs returns them, and the defaults where the StorageClass leaves them out.
+ * Record the volume_context: all parameters as given, as csi-driver-nfs returns them, but with the
+ * subDir filled in and with defaults for server and share.
  */
-static int put_contexts(struct creation *x, const struct csi_map *map, const char *dir)
+static int put_volume_context(struct creation *creation, const struct csi_map *map, const char *dir)
 {
 	size_t i;
 	int r = 0;
 
 	for (i = 0; i < map->n && r == 0; i++)
 		if (!csi_map_is_replaced(map, i))
-			r = put_context(&x->record, csi_map_key(map, i), csi_map_value(map, i));
+			r = put_context(&creation->record, csi_map_key(map, i),
+					csi_map_value(map, i));
 	if (r == 0)
-		r = put_context(&x->record, spelling(map, "subDir", "subdir"), dir);
+		r = put_context(&creation->record, spelling(map, "subDir", "subdir"), dir);
 	if (r == 0 && csi_map_get(map, "server") == NULL)
-		r = put_context(&x->record, "server", x->params.server);
+		r = put_context(&creation->record, "server", creation->params.server);
 	if (r == 0 && csi_map_get(map, "share") == NULL)
-		r = put_context(&x->record, "share", x->params.share);
+		r = put_context(&creation->record, "share", creation->params.share);
 	return r;
 }
 
-const char *creation_directory(const struct creation *x)
+const char *creation_directory(const struct creation *creation)
 {
-	return x->params.subdir != NULL ? x->params.subdir : x->key;
+	return creation->params.subdir != NULL ? creation->params.subdir : creation->key;
 }
 
 static int put_number(struct record *rec, const char *key, uint32_t value)
@@ -170,36 +157,36 @@ static int put_number(struct record *rec, const char *key, uint32_t value)
 	return record_set(rec, key, number);
 }
 
-/* The owner, and how the server was spoken to; the version is put there by volume_create(). */
-static int put_way(struct creation *x)
+/* Record the owner and how to reach the server. volume_create() adds the NFS version. */
+static int put_connection(struct creation *creation)
 {
-	const struct volume_owner *owner = &x->params.owner;
-	struct record *rec = &x->record;
+	const struct volume_owner *owner = &creation->params.owner;
+	struct record *rec = &creation->record;
 	int r = 0;
 
 	if (owner->has_uid)
 		r = put_number(rec, VOLUME_KEY_UID, owner->uid);
 	if (r == 0 && owner->has_gid)
 		r = put_number(rec, VOLUME_KEY_GID, owner->gid);
-	if (r == 0 && x->export.port != 0)
-		r = put_number(rec, VOLUME_KEY_PORT, x->export.port);
-	if (r == 0 && x->export.mount_port != 0)
-		r = put_number(rec, VOLUME_KEY_MOUNT_PORT, x->export.mount_port);
-	if (r == 0 && x->sec != NULL)
-		r = record_set(rec, VOLUME_KEY_SEC, x->sec);
+	if (r == 0 && creation->export.port != 0)
+		r = put_number(rec, VOLUME_KEY_PORT, creation->export.port);
+	if (r == 0 && creation->export.mount_port != 0)
+		r = put_number(rec, VOLUME_KEY_MOUNT_PORT, creation->export.mount_port);
+	if (r == 0 && creation->sec != NULL)
+		r = record_set(rec, VOLUME_KEY_SEC, creation->sec);
 	return r;
 }
 
 /*
- * What the volume's directory may be. A claim costs one more write when it is decided, which volumes
- * named by default do without.
+ * Record what the volume's directory may be. Deciding a claim costs one more write, so volumes with
+ * a default name do without.
  */
-static int put_claim(struct creation *x)
+static int put_claim(struct creation *creation)
 {
-	const struct volume_params *p = &x->params;
+	const struct volume_params *p = &creation->params;
 	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
 	const bool exclusive = !takes_any && (p->subdir == NULL || p->has_variables);
-	struct record *rec = &x->record;
+	struct record *rec = &creation->record;
 	int r = 0;
 
 	if (p->has_existing)
@@ -217,100 +204,92 @@ static int compare_pairs(const void *a, const void *b)
 	return strcmp(one->key, other->key);
 }
 
-static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, int64_t size,
+static int describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in, int64_t size,
 		    struct error *err)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
-	const char *dir = creation_directory(x);
-	cleanup_free char *id = creation_volume_id(x);
-	struct record *rec = &x->record;
+	const char *dir = creation_directory(creation);
+	cleanup_free char *id = creation_volume_id(creation);
+	struct record *rec = &creation->record;
 	char number[32], mode[8];
 	size_t first;
-	int r;
 
 	(void)snprintf(number, sizeof(number), "%" PRId64, size);
-	(void)snprintf(mode, sizeof(mode), "%04o", x->params.mode);
-	r = id != NULL ? record_set(rec, VOLUME_KEY_NAME, in->name) : -ENOMEM;
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_ID, id);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_DIR, dir);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_SIZE, number);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_MODE, mode);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(x->params.on_delete));
-	if (r == 0)
-		r = put_claim(x);
-	if (r == 0)
-		r = put_way(x);
+	(void)snprintf(mode, sizeof(mode), "%04o", creation->params.mode);
+	if (id == NULL || record_set(rec, VOLUME_KEY_NAME, in->name) < 0 ||
+	    record_set(rec, VOLUME_KEY_ID, id) < 0 || record_set(rec, VOLUME_KEY_DIR, dir) < 0 ||
+	    record_set(rec, VOLUME_KEY_SIZE, number) < 0 ||
+	    record_set(rec, VOLUME_KEY_MODE, mode) < 0 ||
+	    record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(creation->params.on_delete)) < 0 ||
+	    put_claim(creation) < 0 || put_connection(creation) < 0)
+		return error_oom(err);
 	first = rec->n;
-	if (r == 0)
-		r = put_contexts(x, &map, dir);
-	/* A retry has the map in any order, and its record is to be the same. */
-	if (r == 0)
-		qsort(rec->pairs + first, rec->n - first, sizeof(*rec->pairs), compare_pairs);
-	return r < 0 ? error_oom(err) : 0;
+	if (put_volume_context(creation, &map, dir) < 0)
+		return error_oom(err);
+	/* Sort: a retry may have the map in another order and must get the same record. */
+	qsort(rec->pairs + first, rec->n - first, sizeof(*rec->pairs), compare_pairs);
+	return 0;
 }
 
-/* What is copied has to fit; and where no size is asked for, it is the source's. */
-static void check_source_size(struct content *source, int64_t *size)
+/* Default to the size of the source, and refuse a smaller one. */
+static void check_source_size(struct volume_source *source, int64_t *size)
 {
 	if (*size == 0)
 		*size = source->size;
-	/* A volume that is finished may be smaller than its source is now. */
+	/* Not an error yet: a finished volume may be smaller than its source has become. */
 	if (*size < source->size)
 		(void)error_set(&source->missing, ERROR_OUT_OF_RANGE,
 				"capacity_range: the source has %" PRId64 " bytes, which is more",
 				source->size);
 }
 
-int creation_init(struct creation *x, const struct csi_driver *driver,
-		  const Csi__V1__CreateVolumeRequest *in, struct content *source, struct error *err)
+int creation_init(struct creation *creation, const struct csi_driver *driver,
+		  const Csi__V1__CreateVolumeRequest *in, struct volume_source *source,
+		  struct error *err)
 {
-	const struct volume_defaults defaults = csi_defaults_of(driver);
+	const struct volume_defaults defaults = csi_driver_defaults(driver);
 	const struct csi_map map = csi_map_of(in, parameters);
 	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
 	cleanup_free char *share = NULL;
 	int64_t size;
 	int r;
 
-	*x = (struct creation){ .range = in->capacity_range };
+	*creation = (struct creation){ .capacity = capacity_of(in->capacity_range) };
 	r = check_create(in, err);
 	if (r == 0)
-		r = validate_capacity(in->capacity_range, &size, err);
+		r = validate_capacity(&creation->capacity, &size, err);
 	if (r == 0)
 		check_source_size(source, &size);
 	if (r == 0)
-		r = volume_params_parse(&x->params, &map, &defaults, err);
-	/* Those of the VolumeAttributesClass win (CSI specification, CreateVolumeRequest). */
+		r = volume_params_parse(&creation->params, &map, &defaults, err);
+	/* The VolumeAttributesClass wins (CSI specification, CreateVolumeRequest). */
 	if (r == 0)
-		r = volume_mutable_parse(&x->params, &mutable, err);
+		r = volume_mutable_parse(&creation->params, &mutable, err);
 	if (r == 0)
-		r = nfs_export_init(&x->export, x->params.server, x->params.share, err);
+		r = nfs_export_init(&creation->export, creation->params.server,
+				    creation->params.share, err);
 	if (r == 0)
-		r = apply_options(in, x, err);
+		r = apply_options(in, creation, err);
 	if (r < 0)
 		return r;
-	share = path_trim(x->params.share);
+	share = path_trim(creation->params.share);
 	if (share == NULL)
 		return error_oom(err);
-	r = volume_key(in->name, x->params.server, share, &x->key, err);
+	r = volume_key(in->name, creation->params.server, share, &creation->key, err);
 	if (r < 0)
 		return r;
-	if (source->text != NULL && record_set(&x->record, VOLUME_KEY_SOURCE, source->text) < 0)
+	if (source->text != NULL && record_set(&creation->record, VOLUME_KEY_SOURCE, source->text) < 0)
 		return error_oom(err);
-	return describe(x, in, size, err);
+	return describe(creation, in, size, err);
 }
 
 /*
- * The id in full, as csi-driver-nfs makes it; where that is too long for an id, with the key in place
- * of the subDir, which the record then tells.
+ * Format the id as csi-driver-nfs does. If that is too long, put the key in place of the subDir,
+ * which is in the record.
  */
-char *creation_volume_id(const struct creation *x)
+char *creation_volume_id(const struct creation *creation)
 {
-	const struct volume_params *p = &x->params;
+	const struct volume_params *p = &creation->params;
 	const bool keeps = p->on_delete != ON_DELETE_DELETE;
 	const char *on_delete =
 		p->on_delete_text != NULL ? p->on_delete_text : on_delete_name(p->on_delete);
@@ -318,15 +297,15 @@ char *creation_volume_id(const struct creation *x)
 	struct volume_id id = {
 		.server = p->server,
 		.share = share,
-		.subdir = p->subdir != NULL ? p->subdir : x->key,
-		.uuid = p->subdir != NULL ? x->key : (char *)(uintptr_t) "",
+		.subdir = p->subdir != NULL ? p->subdir : creation->key,
+		.uuid = p->subdir != NULL ? creation->key : (char *)(uintptr_t) "",
 		.on_delete = (char *)(uintptr_t)(keeps ? on_delete : ""),
 	};
 	cleanup_free char *text = share != NULL ? volume_id_format(&id) : NULL;
 
 	if (text == NULL || strlen(text) <= VOLUME_ID_MAX)
 		return steal_ptr(&text);
-	id.subdir = x->key;
+	id.subdir = creation->key;
 	id.uuid = (char *)(uintptr_t) "";
 	return volume_id_format(&id);
 }

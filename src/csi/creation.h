@@ -2,9 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A CreateVolume request as what is to be made of it: parameters checked and filled in, the export
- * and how to speak to it, and the record that will stand for the volume. Pure but for the
- * identity of the process; any thread.
+ * A CreateVolume request, parsed: the parameters, the export and how to reach it, and the record of
+ * the volume to be. Pure functions, except that they read the identity of the process; any thread.
  */
 #ifndef CSI_CREATION_H
 #define CSI_CREATION_H
@@ -18,28 +17,26 @@
 struct creation {
 	struct volume_params params;
 	struct nfs_export export;
-	char *key; /* of the volume on its share, see store/volume_id.h */
-	char *sec; /* security flavour of the mounts; NULL: none was named */
-	struct record record; /* as wanted; volume_create() makes it what is there */
-	const Csi__V1__CapacityRange *range; /* the request's; may be NULL */
+	char *key; /* the volume's, see store/volume_id.h */
+	char *sec; /* security flavor for mounts; NULL: none was named */
+	struct record record; /* as requested; volume_create() replaces it by what is on the share */
+	struct volume_capacity capacity; /* as requested */
 };
 
 /*
- * Checks a request and takes what is needed from it. The request has to outlive x. Returns 0 or a
- * negative errno with the error of the CSI specification. creation_done() is due in either case.
+ * Check a request and parse it. It is borrowed while the creation is used. Return 0 or a negative
+ * errno with an error of the CSI specification. creation_done() is due in either case.
  */
-int creation_init(struct creation *x, const struct csi_driver *driver,
-		  const Csi__V1__CreateVolumeRequest *in, struct content *source, struct error *err);
+int creation_init(struct creation *creation, const struct csi_driver *driver,
+		  const Csi__V1__CreateVolumeRequest *in, struct volume_source *source,
+		  struct error *err);
 
-void creation_done(struct creation *x);
+void creation_done(struct creation *creation);
 
-/* What a StorageClass may leave out. */
-struct volume_defaults csi_defaults_of(const struct csi_driver *driver);
-
-/* The volume's directory, below the root of the share. Borrowed from x. */
-const char *creation_directory(const struct creation *x);
+/* The volume's directory below the root of the share. Borrowed from the creation. */
+const char *creation_directory(const struct creation *creation);
 
 /* The volume's id. The caller frees; NULL without memory. */
-char *creation_volume_id(const struct creation *x);
+char *creation_volume_id(const struct creation *creation);
 
 #endif

@@ -2,16 +2,18 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What the controller's calls work with: its settings, its locks and the rooms below. Made by main.c,
- * read-only afterwards, outlives every call.
+ * What the controller's calls work with: its settings, its locks and the rooms below. Made by
+ * main.c, read-only afterwards, outlives every call.
  */
 #ifndef CSI_DRIVER_H
 #define CSI_DRIVER_H
 
 #include <stdint.h>
 
+#include "base/request.h"
+#include "csi.pb-c.h"
 #include "csi/exports.h"
-#include "csi/inflight.h"
+#include "csi/locks.h"
 #include "csi/params.h"
 #include "nfs/pool.h"
 #include "store/purge.h"
@@ -35,5 +37,33 @@ struct csi_driver {
 	atomic_uint *transfers; /* copies and archives that are being made */
 	const atomic_bool *stopping; /* long work is to end */
 };
+
+/* The driver that a service was made for. */
+const struct csi_driver *csi_driver_of(Csi__V1__Controller_Service *service);
+
+/* Set what the log says the call is about. Cut where it is too long. */
+void csi_set_subject(struct request *req, const char *subject);
+
+/* What a StorageClass may leave out. */
+struct volume_defaults csi_driver_defaults(const struct csi_driver *driver);
+
+/*
+ * Lock a volume or snapshot, as what says, against other calls of this process. Errors as
+ * inflight_acquire().
+ */
+int csi_driver_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
+		    const char *key, struct inflight_lock **ret, struct error *err);
+
+/* A trash that may have to be purged after a call, and the identity that has to do it. */
+struct trash {
+	struct nfs_export export; /* borrows its strings from what it was made of */
+	bool is_used; /* the call has put something there */
+};
+
+/* Note the identity of c, which works on export e. */
+void trash_init(struct trash *t, const struct nfs_export *e, const struct nfs_client *c);
+
+/* Hand the trash to the purger, if it is used. */
+void trash_purge(const struct trash *t, const struct csi_driver *driver);
 
 #endif

@@ -9,8 +9,8 @@
 #include <string.h>
 
 struct known_exports {
-	pthread_mutex_t lock; /* guards what follows; innermost */
-	struct nfs_export *list; /* ordered */
+	pthread_mutex_t lock; /* guards all fields below; innermost */
+	struct nfs_export *list; /* sorted by server and share */
 	size_t n, cap;
 };
 
@@ -43,22 +43,22 @@ void known_exports_free(struct known_exports *k)
 	free(k);
 }
 
-static int compare(const struct nfs_export *a, const struct nfs_export *b)
+static int compare_exports(const struct nfs_export *a, const struct nfs_export *b)
 {
 	int r = strcmp(a->server, b->server);
 
 	return r != 0 ? r : strcmp(a->share, b->share);
 }
 
-/* Where e is, or belongs. Called with the lock held. */
-static size_t position(const struct known_exports *k, const struct nfs_export *e, bool *ret_found)
+/* The index of e, or where it belongs. Called with the lock held. */
+static size_t find_position(const struct known_exports *k, const struct nfs_export *e, bool *ret_found)
 {
 	size_t low = 0, high = k->n;
 
 	*ret_found = false;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		int r = compare(&k->list[middle], e);
+		int r = compare_exports(&k->list[middle], e);
 
 		if (r == 0) {
 			*ret_found = true;
@@ -72,8 +72,8 @@ static size_t position(const struct known_exports *k, const struct nfs_export *e
 	return low;
 }
 
-/* Called with the lock held. Without memory the export stays unknown. */
-static void insert(struct known_exports *k, size_t at, const struct nfs_export *e)
+/* Called with the lock held. Without memory the export is not remembered. */
+static void insert_export(struct known_exports *k, size_t at, const struct nfs_export *e)
 {
 	struct nfs_export copy, *list;
 
@@ -90,7 +90,7 @@ static void insert(struct known_exports *k, size_t at, const struct nfs_export *
 	}
 	if (nfs_export_copy(&copy, e) < 0)
 		return;
-	nfs_export_set_own(&copy); /* an owner is of one volume, not of the export */
+	nfs_export_set_own(&copy); /* the owner belongs to one volume, not to the export */
 	memmove(&k->list[at + 1], &k->list[at], (k->n - at) * sizeof(*k->list));
 	k->list[at] = copy;
 	k->n++;
@@ -102,13 +102,13 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 	size_t at;
 
 	pthread_mutex_lock(&k->lock);
-	at = position(k, e, &found);
+	at = find_position(k, e, &found);
 	if (found) {
 		k->list[at].version = e->version;
 		k->list[at].port = e->port;
 		k->list[at].mount_port = e->mount_port;
 	} else {
-		insert(k, at, e);
+		insert_export(k, at, e);
 	}
 	pthread_mutex_unlock(&k->lock);
 }
@@ -121,7 +121,7 @@ void known_exports_apply(struct known_exports *k, struct nfs_export *e)
 	if (e->version != 0 || e->port != 0 || e->mount_port != 0)
 		return;
 	pthread_mutex_lock(&k->lock);
-	at = position(k, e, &found);
+	at = find_position(k, e, &found);
 	if (found) {
 		e->version = k->list[at].version;
 		e->port = k->list[at].port;

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The exports that this process has worked on, and how each was spoken to. Calls that bring no mount
- * options of their own (CSI gives ControllerGetVolume and ListVolumes no secrets) go by what the
- * last call that had some used; ListVolumes lists what is on all of them. Any thread.
+ * The exports that this process has worked on, and the options that reached them. Calls without
+ * mount options of their own (CSI gives ControllerGetVolume and ListVolumes no secrets) use those
+ * of the last call that had some. ListVolumes and ListSnapshots go over all of them. Any thread.
  */
 #ifndef CSI_EXPORTS_H
 #define CSI_EXPORTS_H
@@ -13,23 +13,23 @@
 
 #include "nfs/export.h"
 
-#define KNOWN_EXPORTS_MAX 1024 /* servers and shares; further ones are served and not remembered */
+#define KNOWN_EXPORTS_MAX 1024 /* further exports are served but not remembered */
 
 struct known_exports;
 
-/* Returns 0 or -ENOMEM. The caller frees. */
+/* Return 0 or -ENOMEM. The caller frees. */
 int known_exports_new(struct known_exports **ret);
 void known_exports_free(struct known_exports *k);
 
-/* Notes an export on which a call succeeded, in place of what was known of its server and share. */
+/* Remember the options of an export on which a call succeeded, in place of earlier ones. */
 void known_exports_remember(struct known_exports *k, const struct nfs_export *e);
 
-/* Fills in version and ports from what is known, where e leaves all of them open. */
+/* Fill in version and ports where e leaves all of them open. */
 void known_exports_apply(struct known_exports *k, struct nfs_export *e);
 
 /*
- * Copies of all, with the process's own identity, ordered by server and share. The caller frees by
- * known_exports_list_free(). Returns 0 or -ENOMEM.
+ * Copy all exports, with the identity of the process, ordered by server and share. Return 0 or
+ * -ENOMEM. The caller frees with known_exports_list_free().
  */
 int known_exports_list(struct known_exports *k, struct nfs_export **ret, size_t *ret_n);
 void known_exports_list_free(struct nfs_export *list, size_t n);

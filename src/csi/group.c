@@ -7,7 +7,7 @@
 #define NO_GROUPS "NFS cannot snapshot several volumes at one point in time"
 #define NO_BLOCKS "NFS volumes have files, not blocks"
 
-/* Answered, though the service is not advertised: csi-snapshotter asks and takes an error badly. */
+/* Answer although the service is not advertised: csi-snapshotter asks and fails on an error. */
 static void group_group_controller_get_capabilities(
 	Csi__V1__GroupController_Service *service,
 	const Csi__V1__GroupControllerGetCapabilitiesRequest *in,

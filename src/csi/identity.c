@@ -20,7 +20,7 @@ static void identity_get_plugin_info(Csi__V1__Identity_Service *service,
 	closure(&out, data);
 }
 
-/* The same for every mode: all instances of a version have to agree (CSI specification). */
+/* Don't depend on the mode: all instances of a version must agree (CSI specification). */
 static void identity_get_plugin_capabilities(Csi__V1__Identity_Service *service,
 					     const Csi__V1__GetPluginCapabilitiesRequest *in,
 					     Csi__V1__GetPluginCapabilitiesResponse_Closure closure,
@@ -46,10 +46,7 @@ static void identity_get_plugin_capabilities(Csi__V1__Identity_Service *service,
 	closure(&out, data);
 }
 
-/*
- * Ready as soon as it is asked: no server has to be reachable for that, or its outage would get
- * every pod of the driver restarted.
- */
+/* Always ready: if it depended on a server, an outage would restart every pod of the driver. */
 static void identity_probe(Csi__V1__Identity_Service *service, const Csi__V1__ProbeRequest *in,
 			   Csi__V1__ProbeResponse_Closure closure, void *data)
 {

@@ -14,7 +14,7 @@ struct csi_map csi_map_of_entries(const void *entries, size_t n)
 	return map;
 }
 
-/* Entries are messages with the fields key (1) and value (2); their descriptor says where. */
+/* An entry is a message with the fields key (1) and value (2); its descriptor has their offsets. */
 static const char *string_field(const ProtobufCMessage *entry, unsigned int number)
 {
 	const ProtobufCFieldDescriptor *field =

@@ -2,8 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Map fields of a message. protobuf-c has them as arrays of entries, each a message type of its
- * own, possibly with the same key several times, of which the last counts. Borrowed from the message.
+ * Map fields of a message. protobuf-c stores them as arrays of entries, with one message type per
+ * field. A key may occur several times; its last entry counts. All strings are borrowed from the
+ * message.
  */
 #ifndef CSI_MAP_H
 #define CSI_MAP_H
@@ -25,14 +26,14 @@ struct csi_map {
 
 struct csi_map csi_map_of_entries(const void *entries, size_t n);
 
-/* Never NULL; "" where an entry has none. */
+/* Key and value of entry i. Never NULL; "" where the entry has none. */
 const char *csi_map_key(const struct csi_map *map, size_t i);
 const char *csi_map_value(const struct csi_map *map, size_t i);
 
-/* Whether a later entry has the same key, and so replaces entry i. */
+/* Whether a later entry has the same key and overrides entry i. */
 bool csi_map_is_replaced(const struct csi_map *map, size_t i);
 
-/* The value of a key, compared without regard to ASCII case as csi-driver-nfs does; or NULL. */
+/* The value of a key, or NULL. ASCII case is ignored, as in csi-driver-nfs. */
 const char *csi_map_get(const struct csi_map *map, const char *key);
 
 #endif

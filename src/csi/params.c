@@ -47,19 +47,13 @@ static int take_server(struct volume_params *p, const char *value, const struct 
 static int take_share(struct volume_params *p, const char *value, const struct csi_map *map,
 		      struct error *err)
 {
-	cleanup_free char *trimmed = path_trim(value);
+	int r;
 
 	(void)map;
-	if (trimmed == NULL)
-		return error_oom(err);
 	if (value[0] == '\0')
 		return error_set(err, ERROR_INVALID_ARGUMENT, "share: must not be empty");
-	if (trimmed[0] != '\0' && path_check_relative(trimmed, "share", err) < 0)
-		return -EINVAL;
-	if (path_has_component(trimmed, NFS_STATE_DIR))
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "share: %s is where csi-nfs keeps its records", NFS_STATE_DIR);
-	return set_string(&p->share, value, err);
+	r = nfs_share_check(value, err);
+	return r < 0 ? r : set_string(&p->share, value, err);
 }
 
 static int take_on_delete(struct volume_params *p, const char *value, const struct csi_map *map,
@@ -91,7 +85,7 @@ static int take_mode(struct volume_params *p, const char *value, const struct cs
 	return 0;
 }
 
-/* The highest number stands for "none" in the kernel. */
+/* UINT32_MAX means "no id" to the kernel. */
 static int parse_id(const char *key, const char *value, bool *ret_has, uint32_t *ret,
 		    struct error *err)
 {
@@ -123,7 +117,7 @@ static int take_gid(struct volume_params *p, const char *value, const struct csi
 	return parse_id("gid", value, &p->owner.has_gid, &p->owner.gid, err);
 }
 
-/* What the sidecar adds to the parameters with --extra-create-metadata. */
+/* Parameters that csi-provisioner adds with --extra-create-metadata. */
 static const struct {
 	const char *variable;
 	const char *key;
@@ -133,7 +127,7 @@ static const struct {
 	{ "pv.metadata.name", SIDECAR_PREFIX "pv/name" },
 };
 
-/* NULL with the error set where it is unknown; "" where the sidecar gave no value. */
+/* Return NULL with the error set for an unknown variable, "" where the sidecar gave no value. */
 static const char *variable_value(const char *name, size_t len, const struct csi_map *map,
 				  struct error *err)
 {
@@ -153,7 +147,7 @@ static const char *variable_value(const char *name, size_t len, const struct csi
 	return NULL;
 }
 
-/* ":OFFSET" or ":OFFSET:LENGTH", in bytes, as the shell has it. */
+/* Append a slice ("OFFSET" or "OFFSET:LENGTH" in bytes, as in the shell) of value. */
 static int put_slice(struct buf *b, const char *value, const char *slice, struct error *err)
 {
 	cleanup_strv struct strv numbers = { NULL, 0 };
@@ -176,7 +170,7 @@ static int put_slice(struct buf *b, const char *value, const char *slice, struct
 	return buf_append(b, value + offset, (size_t)length) < 0 ? error_oom(err) : 0;
 }
 
-/* What stands between "${" and "}": a variable, maybe with a slice or a default. */
+/* Append the text between "${" and "}": a variable, optionally with a slice or a default. */
 static int put_variable(struct buf *b, const char *text, size_t len, const struct csi_map *map,
 			struct error *err)
 {
@@ -203,7 +197,8 @@ static int put_variable(struct buf *b, const char *text, size_t len, const struc
 	return buf_puts(b, value) < 0 ? error_oom(err) : 0;
 }
 
-static int fill_in(const char *template, const struct csi_map *map, struct buf *b, struct error *err)
+static int fill_template(const char *template, const struct csi_map *map, struct buf *b,
+			 struct error *err)
 {
 	const char *p = template;
 
@@ -227,9 +222,8 @@ static int fill_in(const char *template, const struct csi_map *map, struct buf *
 
 static int check_subdir(const char *subdir, struct error *err)
 {
-	int r;
+	int r = path_check_relative(subdir, "subDir", err);
 
-	r = path_check_relative(subdir, "subDir", err);
 	if (r < 0)
 		return r;
 	if (path_has_component(subdir, NFS_STATE_DIR))
@@ -247,7 +241,7 @@ static int take_subdir(struct volume_params *p, const char *value, const struct 
 
 	if (value[0] == '\0')
 		return 0;
-	r = fill_in(value, map, &b, err);
+	r = fill_template(value, map, &b, err);
 	if (r < 0)
 		return r;
 	filled = buf_steal(&b);
@@ -297,10 +291,10 @@ static int take_fstype(struct volume_params *p, const char *value, const struct 
 }
 
 enum param_flags {
-	PARAM_CREATE = 1 << 0, /* of a StorageClass */
-	PARAM_ATTRIBUTE = 1 << 1, /* of a volume */
-	PARAM_LOCATION = 1 << 2, /* says where the share is */
-	PARAM_MUTABLE = 1 << 3, /* of a VolumeAttributesClass */
+	PARAM_CREATE = 1 << 0, /* allowed in a StorageClass */
+	PARAM_ATTRIBUTE = 1 << 1, /* read from volume attributes */
+	PARAM_LOCATION = 1 << 2, /* names the share */
+	PARAM_MUTABLE = 1 << 3, /* allowed in a VolumeAttributesClass */
 };
 
 static const struct {
@@ -321,7 +315,7 @@ static const struct {
 	{ "fstype", PARAM_CREATE, take_fstype },
 };
 
-/* Keys that sidecars add or leave in: the prefixed ones, and secrets' names of the time before. */
+/* Keys that sidecars add or pass on: prefixed keys, and the older names of secrets. */
 static bool is_sidecar_key(const char *key)
 {
 	static const char *const prefixes[] = {
@@ -337,7 +331,7 @@ static bool is_sidecar_key(const char *key)
 	return false;
 }
 
-/* Two spellings of one key: which of them counts could only be guessed. */
+/* Refuse two spellings of one key: there is no telling which of them counts. */
 static int check_spelling(const struct csi_map *map, size_t i, struct error *err)
 {
 	size_t j;
@@ -469,7 +463,7 @@ int volume_mutable_parse(struct volume_params *ret, const struct csi_map *map, s
 	return take_entries(ret, map, PARAM_MUTABLE, err);
 }
 
-/* -------- of snapshots -------- */
+/* -------- snapshots -------- */
 
 void snapshot_params_done(struct snapshot_params *p)
 {

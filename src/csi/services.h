@@ -2,9 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The services of CSI, but for that of the node (node/node.h), as protobuf-c service vtables. A method gets its reply or its error through
- * a struct request (base/request.h) as closure_data. Methods of which csi_is_quick() is true never
- * block and may run on the loop thread; all others run on workers.
+ * The services of CSI except that of the node (node/node.h), as protobuf-c service vtables. A
+ * method gets its reply or its error through a struct request (base/request.h) as closure_data.
+ * Methods of which csi_is_quick() is true never block and may run on the loop thread; all others
+ * run on workers.
  */
 #ifndef CSI_SERVICES_H
 #define CSI_SERVICES_H
@@ -29,7 +30,7 @@ struct csi_controller {
 void csi_identity_init(struct csi_identity *s, const char *name, const char *version);
 void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver);
 
-/* Services that plain NFS has no use for: every method answers UNIMPLEMENTED, or nothing. */
+/* Services that NFS cannot offer: methods answer UNIMPLEMENTED, or an empty list. */
 void csi_group_controller_init(Csi__V1__GroupController_Service *s);
 void csi_snapshot_metadata_init(Csi__V1__SnapshotMetadata_Service *s);
 

@@ -4,331 +4,181 @@
 #include "csi/session.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/list.h"
-#include "base/str.h"
 #include "nfs/calls.h"
-#include "store/volume.h"
+#include "store/record.h"
 
-const struct csi_driver *csi_controller_driver(Csi__V1__Controller_Service *service)
+void session_begin(struct session *s, const struct csi_driver *driver, const struct nfs_export *e,
+		   struct error *err)
 {
-	return container_of(service, struct csi_controller, service)->driver;
+	*s = (struct session){ .driver = driver, .export = *e, .err = err };
 }
 
-void csi_set_subject(struct request *req, const char *subject)
+static void session_start_as(struct session *s, const struct nfs_export *e)
 {
-	(void)snprintf(req->subject, sizeof(req->subject), "%s", subject);
+	struct nfs_export as = *e;
+
+	if (s->owner != NULL && s->owner->has_uid)
+		as.uid = s->owner->uid;
+	if (s->owner != NULL && s->owner->has_gid)
+		as.gid = s->owner->gid;
+	s->export = as;
+	s->next = *e;
+	s->has_next = !nfs_export_is_equal(&as, e);
+	s->was_refused = false;
+	s->reconnected = false;
 }
 
-int csi_with_client(const struct csi_driver *driver, const struct nfs_export *e, csi_work_fn work,
-		    void *data, struct error *err)
+void session_begin_as(struct session *s, const struct csi_driver *driver, const struct nfs_export *e,
+		      const struct volume_owner *owner, struct error *err)
 {
-	int attempt, r;
-
-	for (attempt = 0;; attempt++) {
-		struct nfs_client *c;
-
-		r = nfs_pool_lease(driver->pool, e, &c, err);
-		if (r < 0)
-			return r;
-		r = work(c, data, err);
-		if (r == -ESTALE)
-			c->broken = true; /* with the handles that it holds */
-		nfs_pool_return(driver->pool, c);
-		if (r == -ESTALE)
-			nfs_pool_drop(driver->pool, e);
-		if ((r != -ESTALE && r != -ECONNABORTED) || attempt > 0)
-			break;
-		error_clear(err);
-	}
-	if (r == 0) {
-		known_exports_remember(driver->known, e);
-		/* Of what another process left there. Without memory the next call asks again. */
-		(void)purger_note(driver->purger, e);
-	}
-	return r;
+	session_begin(s, driver, e, err);
+	s->owner = owner;
+	session_start_as(s, e);
 }
 
-static int take_root_owner(struct nfs_client *c, void *data, struct error *err)
+void session_begin_reader(struct session *s, const struct csi_driver *driver, struct nfs_export *e,
+			  struct error *err)
 {
-	struct nfs_attr *attr = data;
-	int r = nfs_getattr(c, &c->root, attr);
-
-	return r < 0 ? nfs_error_set(err, c, r, "looking up the owner of the share") : 0;
+	session_begin(s, driver, e, err);
+	s->identity_of = e;
+	s->reads = true;
 }
 
-int csi_with_reader(const struct csi_driver *driver, struct nfs_export *e, csi_work_fn work,
-		    void *data, struct error *err)
+void session_prefer_version(struct session *s, unsigned int version, const struct nfs_export *fallback)
 {
-	struct error first = { .code = ERROR_OK }, second = { .code = ERROR_OK };
+	s->any_version = fallback;
+	s->export.version = version;
+	s->next.version = version;
+}
+
+/* Give the client back. Return whether the round is to be repeated on a new connection. */
+static bool session_return_client(struct session *s)
+{
+	const bool is_stale = s->result == -ESTALE;
+
+	if (s->client == NULL)
+		return false;
+	if (is_stale)
+		s->client->broken = true; /* it holds the handles */
+	nfs_pool_return(s->driver->pool, s->client);
+	s->client = NULL;
+	if (is_stale)
+		nfs_pool_drop(s->driver->pool, &s->export);
+	if ((!is_stale && s->result != -ECONNABORTED) || s->reconnected)
+		return false;
+	s->reconnected = true;
+	return true;
+}
+
+/* Return whether the root of the export has an owner that is not the identity that was refused. */
+static bool session_ask_root_owner(struct session *s)
+{
+	struct error ignored = { .code = ERROR_OK };
 	struct nfs_attr attr = { .has_owner = false };
-	struct nfs_export own = *e;
-	int r;
+	struct session ask;
 
-	r = csi_with_client(driver, e, work, data, &first);
-	if (first.code != ERROR_PERMISSION_DENIED ||
-	    csi_with_client(driver, e, take_root_owner, &attr, &second) < 0 || !attr.has_owner ||
-	    attr.uid == e->uid) {
-		*err = first;
-		return r;
+	session_begin(&ask, s->driver, &s->export, &ignored);
+	while (session_next(&ask)) {
+		ask.result = nfs_getattr(ask.client, &ask.client->root, &attr);
+		if (ask.result < 0)
+			ask.result = nfs_error_set(&ignored, ask.client, ask.result,
+						   "looking up the owner of the share");
 	}
-	e->uid = attr.uid;
-	e->gid = attr.gid;
-	r = csi_with_client(driver, e, work, data, &second);
-	if (r < 0 && second.code == ERROR_PERMISSION_DENIED) {
-		e->uid = own.uid;
-		e->gid = own.gid;
-		*err = first;
-	} else {
-		*err = second;
-	}
-	return r;
+	if (ask.result < 0 || !attr.has_owner || attr.uid == s->export.uid)
+		return false;
+	s->next = s->export;
+	s->next.uid = attr.uid;
+	s->next.gid = attr.gid;
+	return true;
 }
 
-int csi_with_owner(const struct csi_driver *driver, const struct nfs_export *e,
-		   const struct volume_owner *owner, csi_work_fn work, void *data, struct error *err)
+/* After PERMISSION_DENIED: go on with the other identity, if there is one. */
+static bool session_change_identity(struct session *s)
 {
-	struct error first = { .code = ERROR_OK };
-	struct nfs_export as = *e; /* borrows its strings */
-	int r;
+	if (s->was_refused)
+		return false;
+	s->refusal = *s->err;
+	if (s->reads)
+		s->has_next = session_ask_root_owner(s);
+	if (!s->has_next)
+		return false;
+	s->was_refused = true;
+	s->export = s->next;
+	s->reconnected = false;
+	return true;
+}
 
-	if (owner->has_uid)
-		as.uid = owner->uid;
-	if (owner->has_gid)
-		as.gid = owner->gid;
-	if (nfs_export_is_equal(&as, e))
-		return csi_with_client(driver, e, work, data, err);
-	r = csi_with_client(driver, &as, work, data, &first);
-	if (first.code == ERROR_PERMISSION_DENIED) {
-		r = csi_with_client(driver, e, work, data, err);
-		if (err->code != ERROR_PERMISSION_DENIED)
-			return r;
+/* Look at how the round ended. Return whether there is another one. */
+static bool session_ends_round(struct session *s)
+{
+	if (session_return_client(s))
+		return true;
+	if (s->result == 0) {
+		known_exports_remember(s->driver->known, &s->export);
+		/* For what other processes left there. Without memory the next call asks again. */
+		(void)purger_note(s->driver->purger, &s->export);
+	} else if (s->err->code == ERROR_PERMISSION_DENIED) {
+		if (session_change_identity(s))
+			return true;
+		if (s->was_refused) {
+			*s->err = s->refusal;
+			return false;
+		}
+	} else if (s->result == -EPROTONOSUPPORT && s->any_version != NULL) {
+		/* The server has lost the version since. */
+		session_start_as(s, s->any_version);
+		s->any_version = NULL;
+		return true;
 	}
-	*err = first; /* it names the identity that was asked for */
-	return r;
+	if (s->identity_of != NULL) {
+		s->identity_of->uid = s->export.uid;
+		s->identity_of->gid = s->export.gid;
+	}
+	return false;
 }
 
-struct look {
-	enum store_place folder;
-	const char *key;
-	bool begun;
-};
-
-static int look_for_record(struct nfs_client *c, void *data, struct error *err)
+bool session_next(struct session *s)
 {
-	const struct nfs_handle *folder;
-	struct look *look = data;
-	int r;
-
-	r = store_folder(c, look->folder, false, &folder, err);
-	if (r == 0)
-		r = record_is_begun(c, folder, look->key, err);
-	look->begun = r > 0;
-	return r == -ENOENT || r > 0 ? 0 : r;
+	for (;;) {
+		if (s->began && !session_ends_round(s))
+			return false;
+		if (s->began)
+			error_clear(s->err);
+		s->began = true;
+		s->result = nfs_pool_lease(s->driver->pool, &s->export, &s->client, s->err);
+		if (s->result == 0) {
+			s->rounds++;
+			return true;
+		}
+		s->client = NULL;
+	}
 }
 
-void csi_check_final(const struct csi_driver *driver, const struct nfs_export *e,
-		     const struct volume_owner *owner, enum store_place folder, const char *key,
-		     struct error *err)
+void session_check_final(const struct session *failed, enum store_place folder, const char *key)
 {
-	struct look look = { .folder = folder, .key = key };
-	struct error second = { .code = ERROR_OK };
-	int r;
+	struct error second = { .code = ERROR_OK }, *err = failed->err;
+	const struct nfs_handle *handle;
+	bool is_begun = false;
+	struct session s;
 
 	if (err->sys == 0 || !error_is_final(err->code))
 		return;
-	r = csi_with_owner(driver, e, owner, look_for_record, &look, &second);
-	if (r == 0 && !look.begun)
+	session_begin_as(&s, failed->driver, &failed->next, failed->owner, &second);
+	while (session_next(&s)) {
+		s.result = store_folder(s.client, folder, false, &handle, &second);
+		if (s.result == 0)
+			s.result = record_is_begun(s.client, handle, key, &second);
+		is_begun = s.result > 0;
+		if (s.result > 0 || s.result == -ENOENT)
+			s.result = 0;
+	}
+	if (s.result == 0 && !is_begun)
 		return;
-	/* Where there is not even a client, the server has refused the share: nobody waits for that to change. */
-	if (r < 0 && second.code == err->code && second.sys == err->sys &&
+	/* The look meets the very same refusal: neither attempt got as far as a record. */
+	if (s.result < 0 && second.code == err->code && second.sys == err->sys &&
 	    strcmp(second.msg, err->msg) == 0)
 		return;
 	err->code = ERROR_ABORTED;
-}
-
-struct volume_work {
-	struct reference *ref;
-	csi_volume_fn work;
-	void *data;
-	bool again;
-};
-
-static int read_record(struct nfs_client *c, void *data, struct error *err)
-{
-	struct reference *ref = data;
-
-	record_done(&ref->record);
-	ref->version = c->version;
-	return volume_read(c, &ref->id, &ref->record, err);
-}
-
-static int run_volume_work(struct nfs_client *c, void *data, struct error *err)
-{
-	struct volume_work *x = data;
-	int r = x->again ? read_record(c, x->ref, err) : 0;
-
-	x->again = true;
-	return r < 0 ? r : x->work(c, x->ref, x->data, err);
-}
-
-int csi_with_volume(const struct csi_driver *driver, struct reference *ref, csi_volume_fn work,
-		    void *data, struct error *err)
-{
-	const struct volume_owner owner = volume_owner_of(&ref->record);
-	struct volume_work x = { .ref = ref, .work = work, .data = data };
-	const unsigned int version = volume_version_of(&ref->record);
-	struct nfs_export e = ref->export; /* borrows its strings */
-	int r;
-
-	if (e.version == 0 && version != ref->version)
-		e.version = version;
-	r = csi_with_owner(driver, &e, &owner, run_volume_work, &x, err);
-	if (r != -EPROTONOSUPPORT || nfs_export_is_equal(&e, &ref->export))
-		return r;
-	/* The server has lost that version since. */
-	error_clear(err);
-	return csi_with_owner(driver, &ref->export, &owner, run_volume_work, &x, err);
-}
-
-int csi_find_volume_work(struct nfs_client *c, struct reference *ref, void *data, struct error *err)
-{
-	(void)data;
-	return volume_find(c, &ref->id, &ref->record, err);
-}
-
-int csi_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
-	     const char *key, struct inflight_lock **ret, struct error *err)
-{
-	cleanup_buf struct buf b = { 0 };
-
-	if (buf_printf(&b, "%s#%s#%s#%s", what, e->server, e->share, key) < 0)
-		return error_oom(err);
-	return inflight_acquire(driver->inflight, what, b.data, ret, err);
-}
-
-int csi_lock_volume(const struct csi_driver *driver, const struct nfs_export *e, const char *key,
-		    struct inflight_lock **ret, struct error *err)
-{
-	return csi_lock(driver, "volume", e, key, ret, err);
-}
-
-void reference_done(struct reference *ref)
-{
-	volume_id_done(&ref->id);
-	nfs_export_done(&ref->export);
-	record_done(&ref->record);
-}
-
-int reference_init(struct reference *ref, const struct csi_driver *driver, const char *id,
-		   const struct csi_map *secrets, struct error *err)
-{
-	int r;
-
-	*ref = (struct reference){ .record = { .n = 0 } };
-	r = volume_id_parse(&ref->id, id);
-	if (r == -EINVAL)
-		return r;
-	if (r < 0)
-		return error_oom(err);
-	r = nfs_export_init(&ref->export, ref->id.server, ref->id.share, err);
-	if (r < 0)
-		return r;
-	r = nfs_export_apply_options(&ref->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
-	if (r == -EINVAL)
-		return -EBADMSG; /* that is the secret's fault, not the id's */
-	if (r == 0)
-		known_exports_apply(driver->known, &ref->export);
-	return r;
-}
-
-int reference_read(struct reference *ref, const struct csi_driver *driver, struct error *err)
-{
-	return csi_with_reader(driver, &ref->export, read_record, ref, err);
-}
-
-int reference_find(struct reference *ref, const struct csi_driver *driver, const char *id,
-		   const struct csi_map *secrets, struct error *err)
-{
-	int r = reference_init(ref, driver, id, secrets, err);
-
-	if (r == -EINVAL)
-		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist", id);
-	return r;
-}
-
-size_t csi_context_of(const struct record *rec, Csi__V1__Volume__VolumeContextEntry *entries,
-		      Csi__V1__Volume__VolumeContextEntry **list)
-{
-	const size_t prefix = strlen(VOLUME_CONTEXT_PREFIX);
-	size_t n = 0, i;
-
-	for (i = 0; i < rec->n && n < CSI_CONTEXT_MAX; i++) {
-		if (!str_has_prefix(rec->pairs[i].key, VOLUME_CONTEXT_PREFIX))
-			continue;
-		csi__v1__volume__volume_context_entry__init(&entries[n]);
-		entries[n].key = rec->pairs[i].key + prefix;
-		entries[n].value = rec->pairs[i].value;
-		list[n] = &entries[n];
-		n++;
-	}
-	return n;
-}
-
-int csi_known_exports(const struct csi_driver *driver, struct nfs_export **ret, size_t *ret_n,
-		      struct error *err)
-{
-	struct nfs_export e;
-	int r;
-
-	if (driver->server != NULL && driver->share != NULL) {
-		r = nfs_export_init(&e, driver->server, driver->share, err);
-		if (r < 0)
-			return r;
-		known_exports_apply(driver->known, &e);
-		known_exports_remember(driver->known, &e);
-		nfs_export_done(&e);
-	}
-	r = known_exports_list(driver->known, ret, ret_n);
-	return r < 0 ? error_oom(err) : 0;
-}
-
-int csi_list_start(const char *starting_token, const struct nfs_export *exports, size_t n,
-		   struct strv *token, size_t *ret_start, const char **ret_after, struct error *err)
-{
-	size_t i;
-
-	*ret_start = 0;
-	*ret_after = NULL;
-	if (starting_token[0] == '\0')
-		return 0;
-	if (strv_split(token, starting_token, '#') < 0)
-		return error_oom(err);
-	for (i = 0; token->n == 3 && i < n; i++) {
-		if (strcmp(exports[i].server, token->items[0]) != 0 ||
-		    strcmp(exports[i].share, token->items[1]) != 0)
-			continue;
-		*ret_after = token->items[2];
-		*ret_start = i;
-		return 0;
-	}
-	return error_set(err, ERROR_ABORTED,
-			 "starting_token: is not of this list; begin again without one");
-}
-
-void csi_trash_of(struct trash *t, const struct nfs_export *e, const struct nfs_client *c)
-{
-	t->export = *e;
-	t->export.uid = c->export.uid;
-	t->export.gid = c->export.gid;
-}
-
-void csi_purge(const struct csi_driver *driver, const struct trash *t)
-{
-	/* Without memory: the next call on this share, or the next process, does it. */
-	if (t->is_used)
-		(void)purger_add(driver->purger, &t->export);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* A service method that csi-nfs does not have. Included by the services of this folder only. */
+/* Methods that csi-nfs does not implement. For the files that define services. */
 #ifndef CSI_UNIMPLEMENTED_H
 #define CSI_UNIMPLEMENTED_H
 
 #include "base/request.h"
 
 /*
- * Defines <prefix>_<method>() for a method of a service, which answers UNIMPLEMENTED with why.
- * A CO does not call it again (CSI specification, "Error Scheme").
+ * Define <prefix>_<method>() for a method of a service: it answers UNIMPLEMENTED with the reason. A
+ * CO does not call it again (CSI specification, "Error Scheme").
  */
 #define UNIMPLEMENTED(Service, prefix, method, Message, why)                                       \
 	static void prefix##_##method(Csi__V1__##Service##_Service *service,                       \

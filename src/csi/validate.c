@@ -15,8 +15,8 @@ int validate_required(const char *value, const char *field, struct error *err)
 	return 0;
 }
 
-/* Control characters but for tab, line feed and carriage return; and U+0080 to U+009F. */
-static bool is_banned(const unsigned char *p)
+/* Control characters except tab, line feed and carriage return; and U+0080 to U+009F. */
+static bool is_banned_character(const unsigned char *p)
 {
 	if (p[0] < 0x20)
 		return p[0] != '\t' && p[0] != '\n' && p[0] != '\r';
@@ -38,13 +38,13 @@ int validate_name(const char *name, struct error *err)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "name: has %zu bytes, the limit is %d", len, CSI_STRING_MAX);
 	for (p = name; *p != '\0'; p++)
-		if (is_banned((const unsigned char *)p))
+		if (is_banned_character((const unsigned char *)p))
 			return error_set(err, ERROR_INVALID_ARGUMENT,
 					 "name: holds a control character");
 	return 0;
 }
 
-/* Whatever its length and form: an id that is none of ours is unknown, not invalid. */
+/* Any length and form is valid: an id that csi-nfs cannot have made is unknown, not invalid. */
 int validate_volume_id(const char *id, struct error *err)
 {
 	return validate_required(id, "volume_id", err);
@@ -173,30 +173,28 @@ char *capability_options(const Csi__V1__VolumeCapability *cap)
 	return buf_steal(&b);
 }
 
-int validate_capacity(const Csi__V1__CapacityRange *range, int64_t *ret, struct error *err)
+struct volume_capacity capacity_of(const Csi__V1__CapacityRange *range)
 {
-	if (range == NULL) {
-		*ret = 0;
-		return 0;
+	struct volume_capacity capacity = { .required = 0 };
+
+	if (range != NULL) {
+		capacity.required = range->required_bytes;
+		capacity.limit = range->limit_bytes;
 	}
-	if (range->required_bytes < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "capacity_range: required_bytes must not be negative");
-	if (range->limit_bytes < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "capacity_range: limit_bytes must not be negative");
-	if (range->limit_bytes > 0 && range->limit_bytes < range->required_bytes)
-		return error_set(err, ERROR_OUT_OF_RANGE,
-				 "capacity_range: limit_bytes is below required_bytes");
-	*ret = range->required_bytes > 0 ? range->required_bytes : range->limit_bytes;
-	return 0;
+	return capacity;
 }
 
-bool capacity_is_compatible(int64_t size, const Csi__V1__CapacityRange *range)
+int validate_capacity(const struct volume_capacity *capacity, int64_t *ret_size, struct error *err)
 {
-	if (range == NULL)
-		return true;
-	if (size < range->required_bytes)
-		return false;
-	return range->limit_bytes == 0 || size <= range->limit_bytes;
+	if (capacity->required < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "capacity_range: required_bytes must not be negative");
+	if (capacity->limit < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "capacity_range: limit_bytes must not be negative");
+	if (capacity->limit > 0 && capacity->limit < capacity->required)
+		return error_set(err, ERROR_OUT_OF_RANGE,
+				 "capacity_range: limit_bytes is below required_bytes");
+	*ret_size = capacity->required > 0 ? capacity->required : capacity->limit;
+	return 0;
 }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "csi.pb-c.h"
 #include "csi/map.h"
+#include "store/settings.h"
 
 #define CSI_STRING_MAX 128 /* CSI specification, "Size Limits" */
 #define CSI_MAP_MAX 4096
@@ -22,35 +23,35 @@
 
 int validate_required(const char *value, const char *field, struct error *err);
 
-/* A volume's name: required, its length, and the characters that the specification bans. */
+/* Check a volume's name: present, not too long, without characters that the specification bans. */
 int validate_name(const char *name, struct error *err);
 
 int validate_volume_id(const char *id, struct error *err);
 
-/* An absolute path without ".." of at most CSI_PATH_MAX bytes. */
+/* Check for an absolute path without ".." of at most CSI_PATH_MAX bytes. */
 int validate_path(const char *path, const char *field, struct error *err);
 
 int validate_map(const struct csi_map *map, const char *field, struct error *err);
 
-/* A capability that is well-formed: both parts are there and known. */
+/* Check that access type and access mode are present and supported. */
 int validate_capability(const Csi__V1__VolumeCapability *cap, struct error *err);
 
-/* All of them, and at least one. */
+/* Check all capabilities; there must be at least one. */
 int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, struct error *err);
 
-/* Whether the mode lets one target path of one node have the volume. */
+/* Whether the access mode allows a single target path (SINGLE_NODE_SINGLE_WRITER). */
 bool access_mode_is_exclusive(const Csi__V1__VolumeCapability *cap);
 
-/* The capability's mount flags joined by commas; "" for none. NULL without memory. */
+/* Join the mount flags with commas; "" for none. NULL without memory. The caller frees. */
 char *capability_options(const Csi__V1__VolumeCapability *cap);
 
-/*
- * The size to provision for a range, which may be NULL: what is required, else the limit, else 0.
- * Errors: INVALID_ARGUMENT for negative sizes, OUT_OF_RANGE for a limit below what is required.
- */
-int validate_capacity(const Csi__V1__CapacityRange *range, int64_t *ret, struct error *err);
+/* The range of a request, which may be NULL. */
+struct volume_capacity capacity_of(const Csi__V1__CapacityRange *range);
 
-/* Whether a volume of that size is what the range asks for. */
-bool capacity_is_compatible(int64_t size, const Csi__V1__CapacityRange *range);
+/*
+ * The size to provision: what is required, else the limit, else 0. Errors: INVALID_ARGUMENT for
+ * negative sizes, OUT_OF_RANGE for a limit below what is required.
+ */
+int validate_capacity(const struct volume_capacity *capacity, int64_t *ret_size, struct error *err);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "grpc/call.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 
 /* ---- Logging ---- */
 
-/* The subject is the handler's to write: it is looked at only where no handler is running. */
+/* Leave out the subject while a worker has the call: its handler may be writing it. */
 static void log_call(const struct grpc_call *call, const char *text, enum log_level level,
 		     enum error_code code, const char *message)
 {
@@ -51,22 +52,15 @@ static void log_answer(const struct grpc_call *call, enum error_code code, const
 
 /* ---- Memory ---- */
 
-static void count_received(struct grpc_call *call, size_t now)
+static void call_count_received(struct grpc_call *call, size_t now)
 {
 	call->server->received -= call->received;
 	call->server->received += now;
 	call->received = now;
 }
 
-static void drop_request(struct grpc_call *call)
-{
-	grpc_frame_done(&call->frame);
-	if (!call->working)
-		count_received(call, 0);
-}
-
-/* Call it while the call still has its connection. */
-static void drop_reply(struct grpc_call *call)
+/* Needs call->conn. */
+static void call_drop_reply(struct grpc_call *call)
 {
 	if (call->invocation.reply == NULL)
 		return;
@@ -76,7 +70,7 @@ static void drop_reply(struct grpc_call *call)
 
 static void call_free(struct grpc_call *call)
 {
-	count_received(call, 0);
+	call_count_received(call, 0);
 	grpc_frame_done(&call->frame);
 	free(call->data);
 	free(call->invocation.reply);
@@ -85,10 +79,10 @@ static void call_free(struct grpc_call *call)
 
 /* ---- Answering ---- */
 
-static nghttp2_nv field(const char *name, const char *value)
+static nghttp2_nv header_field(const char *name, const char *value)
 {
 	return (nghttp2_nv){
-		.name = (uint8_t *)(uintptr_t)name, /* nghttp2 copies, and only reads */
+		.name = (uint8_t *)(uintptr_t)name, /* nghttp2 copies name and value */
 		.value = (uint8_t *)(uintptr_t)value,
 		.namelen = strlen(name),
 		.valuelen = strlen(value),
@@ -96,15 +90,15 @@ static nghttp2_nv field(const char *name, const char *value)
 	};
 }
 
-static void reset(struct grpc_call *call, uint32_t code)
+static void reset_stream(struct grpc_call *call, uint32_t code)
 {
-	call->phase = GRPC_CALL_ANSWERED;
+	call->state = GRPC_CALL_ANSWERED;
 	if (nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->stream_id,
 				      code) != 0)
-		call->conn->failed = true;
+		grpc_conn_fail(call->conn, "cannot reset a stream");
 }
 
-/* Trailers only: one header block that ends the stream. */
+/* Send a gRPC "Trailers-Only" response: one header block, which ends the stream. */
 static void answer_error(struct grpc_call *call, int http_status, const struct error *err)
 {
 	char http[HTTP_STATUS_SIZE], code[GRPC_STATUS_CODE_SIZE];
@@ -113,23 +107,26 @@ static void answer_error(struct grpc_call *call, int http_status, const struct e
 	nghttp2_nv nv[5];
 	size_t n = 0;
 
+	assert(call->state < GRPC_CALL_ANSWERED);
 	(void)snprintf(http, sizeof(http), "%d", http_status);
 	grpc_status_code(err->code, code);
 	(void)grpc_status_message(text, message, sizeof(message));
-	nv[n++] = field(":status", http);
-	nv[n++] = field("content-type", "application/grpc");
-	nv[n++] = field("grpc-status", code);
-	nv[n++] = field("grpc-message", message);
+	nv[n++] = header_field(":status", http);
+	nv[n++] = header_field("content-type", "application/grpc");
+	nv[n++] = header_field("grpc-status", code);
+	nv[n++] = header_field("grpc-message", message);
 	if (call->headers.encoded)
-		nv[n++] = field("grpc-accept-encoding", "identity");
-	drop_request(call);
-	call->phase = GRPC_CALL_ANSWERED;
+		nv[n++] = header_field("grpc-accept-encoding", "identity");
+	grpc_frame_done(&call->frame);
+	if (!call->working)
+		call_count_received(call, 0);
+	call->state = GRPC_CALL_ANSWERED;
 	log_answer(call, err->code, text);
 	if (nghttp2_submit_response(call->conn->session, call->stream_id, nv, n, NULL) != 0)
-		call->conn->failed = true;
+		grpc_conn_fail(call->conn, "cannot submit a status");
 }
 
-static void answer_now(struct grpc_call *call, enum error_code code, const char *text)
+static void answer_code(struct grpc_call *call, enum error_code code, const char *text)
 {
 	struct error err = { .code = ERROR_OK };
 
@@ -137,13 +134,13 @@ static void answer_now(struct grpc_call *call, enum error_code code, const char 
 	answer_error(call, HTTP_OK, &err);
 }
 
-/* nghttp2 wants up to len bytes of the reply. The trailers follow the last one. */
+/* Give nghttp2 up to len bytes of the reply; after the last one submit the trailers. */
 static ssize_t read_reply(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t len,
 			  uint32_t *data_flags, nghttp2_data_source *source, void *data)
 {
 	struct grpc_call *call = source->ptr;
 	size_t left = call->invocation.reply_len - call->reply_sent;
-	nghttp2_nv nv = field("grpc-status", "0");
+	nghttp2_nv nv = header_field("grpc-status", "0");
 
 	(void)data;
 	if (len > left)
@@ -155,30 +152,31 @@ static ssize_t read_reply(nghttp2_session *session, int32_t stream_id, uint8_t *
 	*data_flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
 	if (nghttp2_submit_trailer(session, stream_id, &nv, 1) != 0)
 		return NGHTTP2_ERR_CALLBACK_FAILURE;
-	drop_reply(call);
+	call_drop_reply(call);
 	return (ssize_t)len;
 }
 
 static void answer_reply(struct grpc_call *call)
 {
 	const nghttp2_nv nv[] = {
-		field(":status", "200"),
-		field("content-type", "application/grpc"),
+		header_field(":status", "200"),
+		header_field("content-type", "application/grpc"),
 	};
 	nghttp2_data_provider provider = {
 		.source.ptr = call,
 		.read_callback = read_reply,
 	};
 
-	call->phase = GRPC_CALL_ANSWERED;
+	assert(call->state < GRPC_CALL_ANSWERED);
+	call->state = GRPC_CALL_ANSWERED;
 	call->conn->reply_bytes += call->invocation.reply_len;
 	log_answer(call, ERROR_OK, "");
 	if (nghttp2_submit_response(call->conn->session, call->stream_id, nv, ARRAY_SIZE(nv),
 				    &provider) != 0)
-		call->conn->failed = true;
+		grpc_conn_fail(call->conn, "cannot submit a reply");
 }
 
-static void answer(struct grpc_call *call)
+static void answer_result(struct grpc_call *call)
 {
 	if (call->invocation.reply != NULL)
 		answer_reply(call);
@@ -186,95 +184,91 @@ static void answer(struct grpc_call *call)
 		answer_error(call, HTTP_OK, &call->invocation.request.err);
 }
 
-/* ---- Running ---- */
+/* ---- Running the handler ---- */
 
-static bool is_past(const struct request *request)
+static bool is_past_deadline(const struct request *request)
 {
 	return request->deadline_ns != 0 && request->deadline_ns <= clock_now_ns();
 }
 
-/* Worker. */
-static void work(uv_work_t *req)
+/* Worker, may block. */
+static void run_in_worker(uv_work_t *req)
 {
 	struct grpc_call *call = req->data;
 	struct request *request = &call->invocation.request;
 
-	if (atomic_load(&request->cancelled) || is_past(request)) {
+	if (atomic_load(&request->cancelled) || is_past_deadline(request)) {
 		call->skipped = true;
 		return;
 	}
 	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len, &call->invocation);
 }
 
-/* Nobody is waiting any more; what came of it is worth knowing all the same. */
-static void log_late(const struct grpc_call *call, int status)
-{
-	const struct error *err = &call->invocation.request.err;
-
-	if (status == 0 && !call->skipped)
-		log_call(call, "Call finished after its client had gone", LOG_LEVEL_INFO, err->code,
-			 err->msg);
-}
-
-static void after_work(uv_work_t *req, int status)
+static void on_worker_done(uv_work_t *req, int status)
 {
 	struct grpc_call *call = req->data;
+	const struct error *err = &call->invocation.request.err;
 	struct grpc_server *s = call->server;
 	struct grpc_conn *conn = call->conn;
 
 	call->working = false;
-	count_received(call, 0);
+	call_count_received(call, 0);
 	free(steal_ptr(&call->data));
-	if (call->phase == GRPC_CALL_ANSWERED || conn == NULL) {
-		log_late(call, status);
-		free(steal_ptr(&call->invocation.reply));
-		if (conn == NULL)
-			call_free(call);
-	} else {
+	if (call->state == GRPC_CALL_RUNNING) {
 		if (status < 0 || call->skipped)
-			answer_now(call, ERROR_DEADLINE_EXCEEDED,
-				   "deadline exceeded before a worker was free");
+			answer_code(call, ERROR_DEADLINE_EXCEEDED,
+				    "deadline exceeded before a worker was free");
 		else
-			answer(call);
+			answer_result(call);
 		grpc_conn_flush(conn);
+		grpc_server_work_gone(s);
+		return;
 	}
+	/* The client no longer gets the result, but operators may need it. */
+	if (status == 0 && !call->skipped)
+		log_call(call, "Call finished after its client had gone", LOG_LEVEL_INFO, err->code,
+			 err->msg);
+	if (call->state == GRPC_CALL_CLOSED)
+		call_free(call);
+	else
+		free(steal_ptr(&call->invocation.reply));
 	grpc_server_work_gone(s);
 }
 
-static void start_work(struct grpc_call *call)
+static void start_worker(struct grpc_call *call)
 {
 	if (call->server->n_working >= GRPC_WORKING_MAX) {
-		answer_now(call, ERROR_UNAVAILABLE, "too many calls are in progress");
+		answer_code(call, ERROR_UNAVAILABLE, "too many calls are in progress");
 		return;
 	}
 	call->work.data = call;
-	if (uv_queue_work(call->server->loop, &call->work, work, after_work) < 0) {
-		answer_now(call, ERROR_UNAVAILABLE, "no worker takes the call");
+	if (uv_queue_work(call->server->loop, &call->work, run_in_worker, on_worker_done) < 0) {
+		answer_code(call, ERROR_UNAVAILABLE, "cannot queue the call for a worker");
 		return;
 	}
+	call->state = GRPC_CALL_RUNNING;
 	call->working = true;
 	call->server->n_working++;
 	grpc_server_ref(call->server);
 }
 
-static void start(struct grpc_call *call)
+static void run_handler(struct grpc_call *call)
 {
-	call->phase = GRPC_CALL_RUNNING;
 	call->expires_ns = GRPC_NEVER;
 	if (call->headers.has_timeout)
 		call->expires_ns = call->invocation.request.deadline_ns;
-	if (is_past(&call->invocation.request)) {
-		answer_now(call, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
+	if (is_past_deadline(&call->invocation.request)) {
+		answer_code(call, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
 		return;
 	}
 	call->data = grpc_frame_steal(&call->frame, &call->data_len);
 	if (!call->method.quick) {
-		start_work(call);
+		start_worker(call);
 		return;
 	}
 	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len, &call->invocation);
-	count_received(call, 0);
-	answer(call);
+	call_count_received(call, 0);
+	answer_result(call);
 }
 
 /* ---- The request ---- */
@@ -299,11 +293,11 @@ int grpc_call_new(struct grpc_call **ret, struct grpc_conn *conn, int32_t stream
 void grpc_call_header(struct grpc_call *call, const char *name, size_t name_len, const char *value,
 		      size_t value_len)
 {
-	if (call->phase == GRPC_CALL_HEADERS)
+	if (call->state == GRPC_CALL_HEADERS)
 		grpc_headers_add(&call->headers, name, name_len, value, value_len);
 }
 
-static void set_deadline(struct grpc_call *call)
+static void call_set_deadline(struct grpc_call *call)
 {
 	struct request *request = &call->invocation.request;
 
@@ -321,12 +315,12 @@ void grpc_call_headers_end(struct grpc_call *call, bool end_stream)
 	int http_status = HTTP_OK;
 	int r;
 
-	if (call->phase != GRPC_CALL_HEADERS)
+	if (call->state != GRPC_CALL_HEADERS)
 		return;
 	r = grpc_headers_check(&call->headers, &http_status, &err);
 	if (r == -EPROTO) {
 		log_debug("Malformed request", LOG_STR("method", call->headers.path));
-		reset(call, NGHTTP2_PROTOCOL_ERROR);
+		reset_stream(call, NGHTTP2_PROTOCOL_ERROR);
 		return;
 	}
 	if (r == 0)
@@ -337,49 +331,51 @@ void grpc_call_headers_end(struct grpc_call *call, bool end_stream)
 		return;
 	}
 	call->frame.encoded = call->headers.encoded;
-	call->phase = GRPC_CALL_BODY;
-	set_deadline(call);
-	/* Past already: answered here, unless the end of the request is about to find out. */
-	if (!end_stream && is_past(&call->invocation.request))
-		answer_now(call, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
+	call->state = GRPC_CALL_BODY;
+	call_set_deadline(call);
+	/* With END_STREAM, grpc_call_end() comes next and answers this. */
+	if (!end_stream && is_past_deadline(&call->invocation.request))
+		answer_code(call, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
 }
 
 void grpc_call_data(struct grpc_call *call, const uint8_t *data, size_t len)
 {
 	struct error err = { .code = ERROR_OK };
 
-	if (call->phase != GRPC_CALL_BODY)
+	if (call->state != GRPC_CALL_BODY)
 		return;
 	if (call->server->received + len > GRPC_RECEIVED_MAX) {
-		answer_now(call, ERROR_RESOURCE_EXHAUSTED, "too many requests are being received");
+		answer_code(call, ERROR_RESOURCE_EXHAUSTED, "too many requests are being received");
 		return;
 	}
-	if (grpc_frame_feed(&call->frame, data, len, &err) < 0)
+	if (grpc_frame_feed(&call->frame, data, len, &err) < 0) {
 		answer_error(call, HTTP_OK, &err);
-	else
-		count_received(call, call->frame.cap);
+		return;
+	}
+	call_count_received(call, call->frame.cap);
 }
 
 void grpc_call_end(struct grpc_call *call)
 {
 	struct error err = { .code = ERROR_OK };
 
-	if (call->phase != GRPC_CALL_BODY)
+	if (call->state != GRPC_CALL_BODY)
 		return;
-	if (grpc_frame_end(&call->frame, &err) < 0)
+	if (grpc_frame_end(&call->frame, &err) < 0) {
 		answer_error(call, HTTP_OK, &err);
-	else
-		start(call);
+		return;
+	}
+	run_handler(call);
 }
 
-/* ---- Endings ---- */
+/* ---- Ending ---- */
 
 /*
- * A client whose deadline is over resets the stream at the moment at which our own timer fires:
- * what the log says must not depend on who was first. Only what had begun is worth a line; a flood
- * of resets is not to fill the log.
+ * At the deadline a client resets the stream while our own timer fires; log the same code whichever
+ * comes first. Log cancelled calls at info only if they had begun, so that a flood of resets does
+ * not fill the log.
  */
-static void log_gone(const struct grpc_call *call)
+static void log_cancelled(const struct grpc_call *call)
 {
 	uint64_t deadline_ns = call->invocation.request.deadline_ns;
 
@@ -387,64 +383,62 @@ static void log_gone(const struct grpc_call *call)
 		log_answer(call, ERROR_DEADLINE_EXCEEDED, "client gave up at its deadline");
 	else
 		log_call(call, "Call cancelled by its client",
-			 call->phase == GRPC_CALL_RUNNING ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+			 call->state == GRPC_CALL_RUNNING ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
 			 ERROR_CANCELLED, "");
 }
 
 void grpc_call_detach(struct grpc_call *call)
 {
-	if (call->phase != GRPC_CALL_ANSWERED) {
+	if (call->state != GRPC_CALL_ANSWERED) {
 		atomic_store(&call->invocation.request.cancelled, true);
-		log_gone(call);
+		log_cancelled(call);
 	}
 	if (!call->working)
-		drop_reply(call);
+		call_drop_reply(call);
 	list_remove(&call->link);
 	call->conn = NULL;
+	call->state = GRPC_CALL_CLOSED;
 	if (!call->working) {
 		call_free(call);
 		return;
 	}
-	/* Takes it out of the queue; one that runs already comes back by itself. */
+	/* Take it out of the queue; fails if the handler runs, which then ends by itself. */
 	(void)uv_cancel((uv_req_t *)&call->work);
 }
 
 void grpc_call_abort(struct grpc_call *call)
 {
-	if (call->phase != GRPC_CALL_BODY && call->phase != GRPC_CALL_RUNNING)
+	if (call->state != GRPC_CALL_BODY && call->state != GRPC_CALL_RUNNING)
 		return;
 	atomic_store(&call->invocation.request.cancelled, true);
-	answer_now(call, ERROR_UNAVAILABLE,
-		   "the server is shutting down; the operation may still be running");
-}
-
-/* Called with the deadline gone by, or the time for the body. */
-static void expire(struct grpc_call *call)
-{
-	call->expires_ns = GRPC_NEVER;
-	switch (call->phase) {
-	case GRPC_CALL_HEADERS:
-		/* Nothing else can be sent on a connection within a header block. */
-		call->conn->failed = true;
-		break;
-	case GRPC_CALL_BODY:
-		answer_now(call, ERROR_DEADLINE_EXCEEDED, "request did not arrive in time");
-		break;
-	case GRPC_CALL_RUNNING:
-		answer_now(call, ERROR_DEADLINE_EXCEEDED,
-			   "deadline exceeded; the operation may still be running");
-		(void)uv_cancel((uv_req_t *)&call->work);
-		break;
-	case GRPC_CALL_ANSWERED:
-		/* The client has given up on a reply that it does not take. */
-		reset(call, NGHTTP2_CANCEL);
-		break;
-	}
+	answer_code(call, ERROR_UNAVAILABLE,
+		    "the server is shutting down; the operation may still be running");
 }
 
 uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
 {
-	if (call->expires_ns <= now_ns)
-		expire(call);
-	return call->expires_ns;
+	if (call->expires_ns > now_ns)
+		return call->expires_ns;
+	call->expires_ns = GRPC_NEVER;
+	switch (call->state) {
+	case GRPC_CALL_HEADERS:
+		/* HTTP/2 allows no other frame within a header block: nothing can be answered. */
+		grpc_conn_fail(call->conn, "request headers did not arrive in time");
+		break;
+	case GRPC_CALL_BODY:
+		answer_code(call, ERROR_DEADLINE_EXCEEDED, "request did not arrive in time");
+		break;
+	case GRPC_CALL_RUNNING:
+		answer_code(call, ERROR_DEADLINE_EXCEEDED,
+			    "deadline exceeded; the operation may still be running");
+		(void)uv_cancel((uv_req_t *)&call->work);
+		break;
+	case GRPC_CALL_ANSWERED:
+		/* The client does not read the reply. */
+		reset_stream(call, NGHTTP2_CANCEL);
+		break;
+	case GRPC_CALL_CLOSED:
+		break;
+	}
+	return GRPC_NEVER;
 }

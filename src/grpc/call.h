@@ -2,10 +2,31 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * One call: the bytes of a request come in, the handler runs, one answer goes out. A call belongs
- * to its stream, and to the worker that runs its handler; it is freed when it has lost both. It
- * reaches its stream through conn only, which is NULL once the stream is gone. Loop thread only,
- * except that a worker uses method and invocation while working is set.
+ * A call: receive the request, run the handler, send one answer. Its stream holds a call until the
+ * stream closes, and a worker holds it from start_worker() to on_worker_done(); the call is freed
+ * when neither does. Loop thread only, without locks: while working is set the worker uses method,
+ * data and invocation, and shares only invocation.request.cancelled, an atomic, with the loop.
+ *
+ * States only move down this table, so a call is answered at most once.
+ *
+ *   state     event                                      next      sent to the client
+ *   --------  -----------------------------------------  --------  --------------------------
+ *   HEADERS   headers complete, request accepted         BODY
+ *             headers complete, request refused          ANSWERED  status
+ *             headers complete, not legal in HTTP/2      ANSWERED  RST_STREAM PROTOCOL_ERROR
+ *             time is up                                 HEADERS   nothing: connection fails
+ *   BODY      request complete, a worker will run it     RUNNING
+ *             request complete, method is quick          ANSWERED  reply or status
+ *             bad data, a limit, time is up, shutdown    ANSWERED  status
+ *   RUNNING   handler returned                           ANSWERED  reply or status
+ *             deadline passed, shutdown                  ANSWERED  status; the handler runs on
+ *   ANSWERED  handler returned                           ANSWERED  nothing: result is dropped
+ *             time is up, answer is not read             ANSWERED  RST_STREAM CANCEL
+ *             stream closed                              CLOSED
+ *   others    stream closed                              CLOSED    nothing: request is cancelled
+ *   CLOSED    handler returned, or no worker holds it    freed
+ *
+ * An event that is not listed for a state is ignored. Time is up at expires_ns.
  */
 #ifndef GRPC_CALL_H
 #define GRPC_CALL_H
@@ -15,38 +36,39 @@
 #include "grpc/headers.h"
 #include "grpc/state.h"
 
-enum grpc_call_phase {
+enum grpc_call_state {
 	GRPC_CALL_HEADERS,
 	GRPC_CALL_BODY,
 	GRPC_CALL_RUNNING,
-	GRPC_CALL_ANSWERED, /* whatever still arrives is ignored */
+	GRPC_CALL_ANSWERED,
+	GRPC_CALL_CLOSED,
 };
 
 struct grpc_call {
 	struct list link; /* in the connection's calls */
 	struct grpc_server *server;
-	struct grpc_conn *conn; /* NULL: the stream is gone */
+	struct grpc_conn *conn; /* NULL in CLOSED */
 	int32_t stream_id;
-	enum grpc_call_phase phase;
-	bool working; /* a worker has it, or will */
-	bool skipped; /* the worker found nobody waiting */
+	enum grpc_call_state state;
+	bool working; /* queued for a worker, or running in one */
+	bool skipped; /* set by the worker: cancelled or late, so the handler did not run */
 	uint64_t started_ns;
-	uint64_t expires_ns; /* the deadline, or when the body has to be there; or GRPC_NEVER */
+	uint64_t expires_ns; /* deadline, or time limit for the request; GRPC_NEVER: none */
 	struct grpc_headers headers;
 	struct grpc_frame frame;
 	struct grpc_method method;
 	struct grpc_invocation invocation;
-	uint8_t *data; /* the request on its way to the worker */
+	uint8_t *data; /* request message for the handler */
 	size_t data_len;
-	size_t received; /* our part of the server's received */
-	size_t reply_sent; /* how much of the reply nghttp2 has taken */
+	size_t received; /* this call's share of the server's received */
+	size_t reply_sent; /* reply bytes that nghttp2 has taken */
 	uv_work_t work;
 };
 
-/* Makes a call for a new stream. Returns 0 or -ENOMEM. Ends with grpc_call_detach(). */
+/* Make a call for a new stream. Return 0 or -ENOMEM. Release with grpc_call_detach(). */
 int grpc_call_new(struct grpc_call **ret, struct grpc_conn *conn, int32_t stream_id);
 
-/* The request, as it arrives. Each may submit the answer to the session, and starts no sending. */
+/* Take in the request as it arrives. May submit an answer to the session, but does not send it. */
 void grpc_call_header(struct grpc_call *call, const char *name, size_t name_len, const char *value,
 		      size_t value_len);
 void grpc_call_headers_end(struct grpc_call *call, bool end_stream);
@@ -54,15 +76,15 @@ void grpc_call_data(struct grpc_call *call, const uint8_t *data, size_t len);
 void grpc_call_end(struct grpc_call *call);
 
 /*
- * The stream is gone, by whatever way. A handler that runs is told that it is cancelled, one that
- * waits is not started. The call must not be used afterwards.
+ * Handle the end of the stream, however it came. Tell a running handler that it is cancelled; do
+ * not start a queued one. The caller must not use the call afterwards.
  */
 void grpc_call_detach(struct grpc_call *call);
 
-/* The server goes: answers UNAVAILABLE where nothing was answered yet. Does not free the call. */
+/* Answer UNAVAILABLE unless already answered: the server is closing. Does not free the call. */
 void grpc_call_abort(struct grpc_call *call);
 
-/* Answers where time is up. Returns when to call next, or GRPC_NEVER. Does not free the call. */
+/* Answer if time is up. Return when to check again, or GRPC_NEVER. Does not free the call. */
 uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns);
 
 #endif

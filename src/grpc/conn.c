@@ -14,12 +14,12 @@
 #include "grpc/call.h"
 #include "grpc/session.h"
 
-/* The most that nghttp2 hands over at once: a frame of 16 KiB with header and padding. */
+/* Upper bound for one nghttp2 chunk, which is a frame: 16 KiB, header and padding. */
 #define CHUNK_MAX (GRPC_WRITE_SIZE / 2)
 
 /* ---- Closing ---- */
 
-static void on_closed(uv_handle_t *handle)
+static void on_poll_closed(uv_handle_t *handle)
 {
 	struct grpc_conn *conn = handle->data;
 	struct grpc_server *s = conn->server;
@@ -28,7 +28,8 @@ static void on_closed(uv_handle_t *handle)
 	grpc_server_handle_closed(s);
 }
 
-void grpc_conn_close(struct grpc_conn *conn)
+/* Close at once and cancel the calls. Not from an nghttp2 callback. */
+static void conn_close(struct grpc_conn *conn)
 {
 	struct list *pos, *tmp;
 
@@ -38,22 +39,21 @@ void grpc_conn_close(struct grpc_conn *conn)
 	conn->session = NULL;
 	free(steal_ptr(&conn->out));
 	list_remove(&conn->link);
-	uv_close((uv_handle_t *)&conn->poll, on_closed);
+	uv_close((uv_handle_t *)&conn->poll, on_poll_closed);
 	(void)close(steal_fd(&conn->fd));
 	grpc_server_conn_gone(conn->server);
 }
 
-/* Clients come and go; how they went is for debugging only. */
-static void fail(struct grpc_conn *conn, const char *why)
+void grpc_conn_fail(struct grpc_conn *conn, const char *why)
 {
-	if (!conn->failed)
+	if (conn->state != GRPC_CONN_FAILED)
 		log_debug("Connection failed", LOG_STR("reason", why));
-	conn->failed = true;
+	conn->state = GRPC_CONN_FAILED;
 }
 
 /* ---- Sending ---- */
 
-/* Returns true once nothing is left over. */
+/* Return whether the socket has taken everything. */
 static bool send_leftover(struct grpc_conn *conn)
 {
 	ssize_t n;
@@ -63,7 +63,7 @@ static bool send_leftover(struct grpc_conn *conn)
 			 MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0) {
 			if (errno != EAGAIN && errno != EINTR)
-				fail(conn, strerror(errno));
+				grpc_conn_fail(conn, strerror(errno));
 			return false;
 		}
 		conn->out_sent += (size_t)n;
@@ -77,7 +77,7 @@ static void keep_leftover(struct grpc_conn *conn, const uint8_t *data, size_t le
 {
 	conn->out = malloc(len);
 	if (conn->out == NULL) {
-		fail(conn, "out of memory");
+		grpc_conn_fail(conn, "out of memory");
 		return;
 	}
 	memcpy(conn->out, data, len);
@@ -85,8 +85,8 @@ static void keep_leftover(struct grpc_conn *conn, const uint8_t *data, size_t le
 	conn->out_sent = 0;
 }
 
-/* Asks nghttp2 for bytes until there is no room for another chunk. */
-static size_t gather(struct grpc_conn *conn, uint8_t *buf)
+/* Collect bytes from nghttp2 while another chunk is sure to fit. Return their number. */
+static size_t gather_output(struct grpc_conn *conn, uint8_t *buf)
 {
 	const uint8_t *chunk;
 	size_t len = 0;
@@ -97,7 +97,7 @@ static size_t gather(struct grpc_conn *conn, uint8_t *buf)
 		if (n == 0)
 			break;
 		if (n < 0 || (size_t)n > CHUNK_MAX) {
-			fail(conn, n < 0 ? nghttp2_strerror((int)n) : "oversized frame");
+			grpc_conn_fail(conn, n < 0 ? nghttp2_strerror((int)n) : "oversized frame");
 			break;
 		}
 		memcpy(buf + len, chunk, (size_t)n);
@@ -106,19 +106,19 @@ static size_t gather(struct grpc_conn *conn, uint8_t *buf)
 	return len;
 }
 
-static void send_all(struct grpc_conn *conn)
+static void send_output(struct grpc_conn *conn)
 {
 	uint8_t *buf = conn->server->write_buf;
 	size_t len;
 	ssize_t n;
 
-	while (!conn->failed && send_leftover(conn)) {
-		len = gather(conn, buf);
+	while (conn->state != GRPC_CONN_FAILED && send_leftover(conn)) {
+		len = gather_output(conn, buf);
 		if (len == 0)
 			return;
 		n = send(conn->fd, buf, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0 && errno != EAGAIN && errno != EINTR) {
-			fail(conn, strerror(errno));
+			grpc_conn_fail(conn, strerror(errno));
 			return;
 		}
 		if (n < 0)
@@ -128,17 +128,17 @@ static void send_all(struct grpc_conn *conn)
 	}
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events);
+static void on_socket_event(uv_poll_t *poll, int status, int events);
 
-/* While the client does not take what it was sent, nothing more is read from it. */
-static void wait_for_more(struct grpc_conn *conn)
+/* Read nothing from a client while it does not take our output. */
+static void poll_socket(struct grpc_conn *conn)
 {
 	int events = conn->out != NULL ? UV_WRITABLE : UV_READABLE;
 
 	if (events == conn->events)
 		return;
-	if (uv_poll_start(&conn->poll, events, on_poll) < 0)
-		fail(conn, "poll");
+	if (uv_poll_start(&conn->poll, events, on_socket_event) < 0)
+		grpc_conn_fail(conn, "cannot poll the socket");
 	conn->events = events;
 }
 
@@ -148,24 +148,24 @@ void grpc_conn_abort(struct grpc_conn *conn)
 
 	list_for_each(pos, &conn->calls)
 		grpc_call_abort(container_of(pos, struct grpc_call, link));
-	send_all(conn); /* may free calls, but not the connection */
-	grpc_conn_close(conn);
+	send_output(conn); /* may free calls, but not the connection */
+	conn_close(conn);
 }
 
 void grpc_conn_flush(struct grpc_conn *conn)
 {
-	if (!conn->failed)
-		send_all(conn);
-	if (!conn->failed)
-		wait_for_more(conn);
-	if (conn->failed || (conn->out == NULL && nghttp2_session_want_read(conn->session) == 0 &&
-			     nghttp2_session_want_write(conn->session) == 0))
-		grpc_conn_close(conn);
+	send_output(conn);
+	if (conn->state != GRPC_CONN_FAILED)
+		poll_socket(conn);
+	if (conn->state == GRPC_CONN_FAILED ||
+	    (conn->out == NULL && nghttp2_session_want_read(conn->session) == 0 &&
+	     nghttp2_session_want_write(conn->session) == 0))
+		conn_close(conn);
 }
 
 /* ---- Receiving ---- */
 
-static void receive(struct grpc_conn *conn)
+static void receive_input(struct grpc_conn *conn)
 {
 	uint8_t *buf = conn->server->read_buf;
 	ssize_t n, used;
@@ -173,26 +173,26 @@ static void receive(struct grpc_conn *conn)
 	n = recv(conn->fd, buf, GRPC_READ_SIZE, MSG_DONTWAIT);
 	if (n < 0) {
 		if (errno != EAGAIN && errno != EINTR)
-			fail(conn, strerror(errno));
+			grpc_conn_fail(conn, strerror(errno));
 		return;
 	}
 	if (n == 0) {
-		conn->failed = true; /* how every connection ends: not worth a line */
+		conn->state = GRPC_CONN_FAILED; /* the usual end: not logged */
 		return;
 	}
 	used = nghttp2_session_mem_recv(conn->session, buf, (size_t)n);
 	if (used < 0)
-		fail(conn, nghttp2_strerror((int)used));
+		grpc_conn_fail(conn, nghttp2_strerror((int)used));
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void on_socket_event(uv_poll_t *poll, int status, int events)
 {
 	struct grpc_conn *conn = poll->data;
 
 	if (status < 0)
-		fail(conn, "connection reset"); /* libuv turns POLLERR into EBADF */
+		grpc_conn_fail(conn, "connection reset"); /* libuv turns POLLERR into EBADF */
 	else if ((events & UV_READABLE) != 0)
-		receive(conn);
+		receive_input(conn);
 	grpc_conn_flush(conn);
 }
 
@@ -208,8 +208,7 @@ int grpc_conn_new(struct grpc_server *s, int fd)
 		return -ENOMEM;
 	conn->server = s;
 	conn->fd = fd;
-	conn->drain_ns = GRPC_NEVER;
-	conn->preface_ns = clock_now_ns() + GRPC_PREFACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	conn->due_ns = clock_now_ns() + GRPC_PREFACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	list_init(&conn->calls);
 	r = grpc_session_new(conn);
 	if (r < 0)
@@ -223,50 +222,48 @@ int grpc_conn_new(struct grpc_server *s, int fd)
 	list_add_tail(&s->conns, &conn->link);
 	s->n_conns++;
 	grpc_server_handle_opened(s);
-	grpc_server_arm(s, conn->preface_ns);
+	grpc_server_arm(s, conn->due_ns);
 	(void)steal_fd(&owned);
-	/* grpc-go is not ready before the first frame it reads is our SETTINGS. */
+	/* Send SETTINGS at once: grpc-go waits for it before it sends a request. */
 	grpc_conn_flush(steal_ptr(&conn));
 	return 0;
 }
 
-/* ---- Time ---- */
+/* ---- Draining and deadlines ---- */
 
-static void final_goaway(struct grpc_conn *conn)
+static void submit_final_goaway(struct grpc_conn *conn)
 {
-	if (conn->drained)
-		return;
-	conn->drained = true;
-	conn->drain_ns = GRPC_NEVER;
+	conn->state = GRPC_CONN_DRAINED;
+	conn->due_ns = GRPC_NEVER;
 	if (nghttp2_submit_goaway(conn->session, NGHTTP2_FLAG_NONE,
 				  nghttp2_session_get_last_proc_stream_id(conn->session),
 				  NGHTTP2_NO_ERROR, NULL, 0) != 0)
-		fail(conn, "GOAWAY");
+		grpc_conn_fail(conn, "cannot submit GOAWAY");
 }
 
 /*
- * The notice lets requests that are on their way arrive; after a round trip there are none, and
- * the final GOAWAY can name the last stream. RFC 9113, section 6.8.
+ * The notice tells the client to open no more streams; those it has opened arrive within a round
+ * trip. After that the final GOAWAY can name the last stream. RFC 9113, section 6.8.
  */
 void grpc_conn_drain(struct grpc_conn *conn)
 {
+	conn->state = GRPC_CONN_DRAINING;
+	conn->due_ns = clock_now_ns() + GRPC_DRAIN_MS * CLOCK_NS_PER_MS;
+	grpc_server_arm(conn->server, conn->due_ns);
 	if (nghttp2_submit_shutdown_notice(conn->session) != 0 ||
 	    nghttp2_submit_ping(conn->session, NGHTTP2_FLAG_NONE, NULL) != 0)
-		fail(conn, "GOAWAY");
-	conn->drain_ns = clock_now_ns() + GRPC_DRAIN_MS * CLOCK_NS_PER_MS;
-	grpc_server_arm(conn->server, conn->drain_ns);
+		grpc_conn_fail(conn, "cannot submit GOAWAY");
 	grpc_conn_flush(conn);
 }
 
-void grpc_conn_on_pong(struct grpc_conn *conn)
+void grpc_conn_on_frame(struct grpc_conn *conn, bool pong)
 {
-	if (conn->drain_ns != GRPC_NEVER)
-		final_goaway(conn);
-}
-
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
+	if (conn->state == GRPC_CONN_PREFACE) {
+		conn->state = GRPC_CONN_OPEN;
+		conn->due_ns = GRPC_NEVER;
+	}
+	if (conn->state == GRPC_CONN_DRAINING && pong)
+		submit_final_goaway(conn);
 }
 
 uint64_t grpc_conn_check(struct grpc_conn *conn, uint64_t now_ns)
@@ -274,18 +271,20 @@ uint64_t grpc_conn_check(struct grpc_conn *conn, uint64_t now_ns)
 	uint64_t next = GRPC_NEVER;
 	struct list *pos, *tmp;
 
-	if (!conn->greeted && conn->preface_ns <= now_ns)
-		fail(conn, "no HTTP/2 preface");
-	if (conn->drain_ns <= now_ns)
-		final_goaway(conn);
-	list_for_each_safe(pos, tmp, &conn->calls) {
-		struct grpc_call *call = container_of(pos, struct grpc_call, link);
-
-		next = earlier(next, grpc_call_check(call, now_ns));
+	if (conn->due_ns <= now_ns) {
+		if (conn->state == GRPC_CONN_DRAINING)
+			submit_final_goaway(conn);
+		else
+			grpc_conn_fail(conn, "no HTTP/2 preface");
 	}
-	if (!conn->greeted)
-		next = earlier(next, conn->preface_ns);
-	next = earlier(next, conn->drain_ns);
+	list_for_each_safe(pos, tmp, &conn->calls) {
+		uint64_t when = grpc_call_check(container_of(pos, struct grpc_call, link), now_ns);
+
+		if (when < next)
+			next = when;
+	}
+	if (conn->due_ns < next)
+		next = conn->due_ns;
 	grpc_conn_flush(conn);
 	return next;
 }

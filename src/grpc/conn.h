@@ -2,37 +2,38 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * One client: a socket and the HTTP/2 session on it. An idle connection is never closed and never
- * sent a GOAWAY, because sidecars exit when they lose theirs. Loop thread only.
+ * A client connection: a socket and the HTTP/2 session on it. Its states are in state.h. Never
+ * close an idle connection or send it a GOAWAY: sidecars exit when they lose theirs. Loop thread
+ * only.
  */
 #ifndef GRPC_CONN_H
 #define GRPC_CONN_H
 
 #include "grpc/state.h"
 
-/* Begins to serve fd, which it takes, and sends SETTINGS. Returns 0 or a negative errno. */
+/* Serve fd, which it takes also on failure, and send SETTINGS. Return 0 or a negative errno. */
 int grpc_conn_new(struct grpc_server *s, int fd);
 
 /*
- * Sends what nghttp2 has to say, as far as the socket takes it, and waits for what comes next.
- * Closes and frees the connection where it has failed or is finished. Call it after anything was
- * submitted to the session, never from within a callback of nghttp2.
+ * Send what nghttp2 has queued, as far as the socket takes it, and poll for the next event. Close
+ * and free the connection if it has failed or is finished. Call it after submitting anything to the
+ * session, but never from an nghttp2 callback.
  */
 void grpc_conn_flush(struct grpc_conn *conn);
 
-/* Closes at once: calls that are running are told that they are cancelled. Not within nghttp2. */
-void grpc_conn_close(struct grpc_conn *conn);
+/* Mark the connection as failed, for the next flush to close. why is for the debug log. */
+void grpc_conn_fail(struct grpc_conn *conn, const char *why);
 
-/* Answers every open call UNAVAILABLE, as far as the socket takes it now, and closes. */
+/* Answer every open call UNAVAILABLE, as far as the socket takes it now, and close. */
 void grpc_conn_abort(struct grpc_conn *conn);
 
-/* Begins to close gracefully: GOAWAY now, the final one a round trip later. May close. */
+/* Start a graceful close: a GOAWAY now, the final one a round trip later. May close. */
 void grpc_conn_drain(struct grpc_conn *conn);
 
-/* The client has answered a PING. Within nghttp2. */
-void grpc_conn_on_pong(struct grpc_conn *conn);
+/* Note that a frame has arrived; pong: it answers our PING. For nghttp2 callbacks. */
+void grpc_conn_on_frame(struct grpc_conn *conn, bool pong);
 
-/* Acts on what is due. Returns when it wants to be called next, or GRPC_NEVER. May close. */
+/* Act on deadlines that have passed. Return when to check again, or GRPC_NEVER. May close. */
 uint64_t grpc_conn_check(struct grpc_conn *conn, uint64_t now_ns);
 
 #endif

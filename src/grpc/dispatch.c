@@ -12,7 +12,7 @@
 #include "grpc/limits.h"
 #include "grpc/scan.h"
 
-/* ---- Finding ---- */
+/* ---- Finding a method ---- */
 
 static const struct grpc_service *find_service(const struct grpc_service *services, size_t n,
 					       const char *name, size_t len)
@@ -59,7 +59,7 @@ int grpc_dispatch_find(const struct grpc_service *services, size_t n_services, c
 
 struct budget {
 	size_t left;
-	bool exceeded; /* by the request, or the system's memory: either way it did not fit */
+	bool exceeded; /* an allocation failed: over budget, or out of memory */
 };
 
 static void *budget_alloc(void *data, size_t size)
@@ -78,7 +78,7 @@ static void *budget_alloc(void *data, size_t size)
 
 static void budget_free(void *data, void *p)
 {
-	(void)data; /* the budget is for all that a request makes us allocate, not for its peak */
+	(void)data; /* the budget limits the sum of all allocations, not the peak: return nothing */
 	free(p);
 }
 
@@ -91,8 +91,8 @@ static ProtobufCAllocator budget_allocator(struct budget *budget)
 	};
 }
 
-static ProtobufCMessage *unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
-				size_t len, struct budget *budget, struct error *err)
+static ProtobufCMessage *unpack_request(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+					size_t len, struct budget *budget, struct error *err)
 {
 	ProtobufCAllocator allocator = budget_allocator(budget);
 	ProtobufCMessage *message;
@@ -111,9 +111,9 @@ static ProtobufCMessage *unpack(const ProtobufCMessageDescriptor *desc, const ui
 	return message;
 }
 
-/* ---- Running ---- */
+/* ---- Running it ---- */
 
-static void pack(struct grpc_invocation *inv, const ProtobufCMessage *message)
+static void pack_reply(struct grpc_invocation *inv, const ProtobufCMessage *message)
 {
 	struct error *err = &inv->request.err;
 	size_t len = protobuf_c_message_get_packed_size(message);
@@ -134,8 +134,8 @@ static void pack(struct grpc_invocation *inv, const ProtobufCMessage *message)
 	inv->reply_len = GRPC_FRAME_PREFIX_SIZE + len;
 }
 
-/* What the handler calls, with the struct request it was given. */
-static void reply(const ProtobufCMessage *message, void *data)
+/* The handler's closure; data is its struct request. */
+static void on_reply(const ProtobufCMessage *message, void *data)
 {
 	struct request *request = data;
 	struct grpc_invocation *inv = container_of(request, struct grpc_invocation, request);
@@ -144,7 +144,7 @@ static void reply(const ProtobufCMessage *message, void *data)
 	if (message == NULL || request->err.code != ERROR_OK)
 		return;
 	assert(message->descriptor == inv->output);
-	pack(inv, message);
+	pack_reply(inv, message);
 }
 
 void grpc_dispatch_run(const struct grpc_method *method, uint8_t *data, size_t len,
@@ -154,12 +154,12 @@ void grpc_dispatch_run(const struct grpc_method *method, uint8_t *data, size_t l
 	ProtobufCAllocator allocator = budget_allocator(&budget);
 	ProtobufCMessage *message;
 
-	message = unpack(method->descriptor->input, data, len, &budget, &inv->request.err);
+	message = unpack_request(method->descriptor->input, data, len, &budget, &inv->request.err);
 	free(data);
 	if (message == NULL)
 		return;
 	inv->output = method->descriptor->output;
-	method->service->invoke(method->service, method->index, message, reply, &inv->request);
+	method->service->invoke(method->service, method->index, message, on_reply, &inv->request);
 	protobuf_c_message_free_unpacked(message, &allocator);
 	if (inv->reply == NULL && inv->request.err.code == ERROR_OK)
 		(void)error_set(&inv->request.err, ERROR_INTERNAL,

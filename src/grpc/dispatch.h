@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * From a path to a method of a protobuf-c service, and from request bytes to reply bytes. Knows
- * descriptors only, no service by name, and nothing of HTTP/2.
+ * Find the protobuf-c service method for a path, and run it: request bytes in, reply bytes out.
+ * Works on descriptors, so it knows no service by name and nothing of HTTP/2.
  */
 #ifndef GRPC_DISPATCH_H
 #define GRPC_DISPATCH_H
@@ -23,28 +23,27 @@ struct grpc_method {
 	bool quick; /* runs on the loop thread */
 };
 
-/* One run of a method. All zero to begin with, save for the request's deadline. */
+/* One run of a method. Initialize to zero, except for the request's deadline. */
 struct grpc_invocation {
-	struct request request; /* err is the status where reply is NULL */
+	struct request request; /* err is the status if reply is NULL */
 	const ProtobufCMessageDescriptor *output;
-	uint8_t *reply; /* prefix and message; whoever owns the invocation frees it */
+	uint8_t *reply; /* prefix and message; freed by the owner of the invocation */
 	size_t reply_len;
 };
 
 /*
- * Finds "/package.Service/Method". Returns 0, or a negative errno and UNIMPLEMENTED for a path
- * that is malformed or names nothing. Pure, any thread.
+ * Find "/package.Service/Method". Return 0, or a negative errno with UNIMPLEMENTED if the path is
+ * malformed or unknown. Any thread.
  */
 int grpc_dispatch_find(const struct grpc_service *services, size_t n_services, const char *path,
 		       struct grpc_method *ret, struct error *err);
 
 /*
- * Checks and unpacks the len bytes at data (which it takes, and frees as early as it can), calls
- * the method, packs its reply. Afterwards either inv->reply is there or inv->request.err is set;
- * besides the handler's own errors INTERNAL and INVALID_ARGUMENT as grpc_scan() has them,
- * RESOURCE_EXHAUSTED for a request that unpacks to more than GRPC_UNPACK_MAX or a reply over
- * GRPC_MESSAGE_MAX, INTERNAL for a handler that left neither reply nor error. Runs the handler in
- * the calling thread: worker, may block; the loop thread for quick methods.
+ * Check and unpack the len bytes at data, which it takes and frees before the handler runs; call
+ * the method; pack its reply. Sets either inv->reply or inv->request.err: the handler's error, one
+ * of grpc_scan(), RESOURCE_EXHAUSTED for a request that unpacks to more than GRPC_UNPACK_MAX or a
+ * reply over GRPC_MESSAGE_MAX, or INTERNAL if the handler left neither reply nor error. The handler
+ * runs in the calling thread: a worker, or the loop thread for quick methods.
  */
 void grpc_dispatch_run(const struct grpc_method *method, uint8_t *data, size_t len,
 		       struct grpc_invocation *inv);

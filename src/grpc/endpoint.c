@@ -14,36 +14,36 @@
 
 #define SUN_PATH_SIZE sizeof(((struct sockaddr_un *)NULL)->sun_path)
 
-/* What follows the scheme, NULL where the endpoint has another one. */
-static const char *after(const char *endpoint, const char *scheme)
+/* Return the part after the scheme, or NULL if the endpoint has another scheme. */
+static const char *after_scheme(const char *endpoint, const char *scheme)
 {
 	size_t len = strlen(scheme);
 
 	return strncasecmp(endpoint, scheme, len) == 0 ? endpoint + len : NULL;
 }
 
-/* prefix and rest are what the path is put together from. */
-static int split(const char *endpoint, const char **ret_prefix, const char **ret_rest,
-		 struct error *err)
+/* Split the endpoint so that the path is prefix + rest. */
+static int split_endpoint(const char *endpoint, const char **ret_prefix, const char **ret_rest,
+			  struct error *err)
 {
 	const char *rest;
 
 	*ret_prefix = "";
-	rest = after(endpoint, "unix://");
+	rest = after_scheme(endpoint, "unix://");
 	if (rest != NULL) {
 		if (rest[0] != '/' && rest[0] != '\0')
 			*ret_prefix = "/";
 		*ret_rest = rest;
 		return 0;
 	}
-	rest = after(endpoint, "unix:");
+	rest = after_scheme(endpoint, "unix:");
 	if (rest != NULL) {
-		if (rest[0] == '@') /* the name of a file, not of an abstract socket */
+		if (rest[0] == '@') /* a file name, not an abstract socket */
 			*ret_prefix = "./";
 		*ret_rest = rest;
 		return 0;
 	}
-	rest = after(endpoint, "unix-abstract:");
+	rest = after_scheme(endpoint, "unix-abstract:");
 	if (rest != NULL && rest[0] != '\0') {
 		*ret_prefix = "@";
 		*ret_rest = rest;
@@ -53,7 +53,7 @@ static int split(const char *endpoint, const char **ret_prefix, const char **ret
 		*ret_rest = endpoint;
 		return 0;
 	}
-	if (after(endpoint, "tcp:") != NULL)
+	if (after_scheme(endpoint, "tcp:") != NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "endpoint '%s' is refused: CSI over TCP has no authentication, "
 				 "use unix:///path/csi.sock",
@@ -68,7 +68,7 @@ int grpc_endpoint_parse(const char *endpoint, char **ret_path, struct error *err
 	const char *prefix = "", *rest = "";
 	int r;
 
-	r = split(endpoint, &prefix, &rest, err);
+	r = split_endpoint(endpoint, &prefix, &rest, err);
 	if (r < 0)
 		return r;
 	if (str_is_empty(rest) || strcmp(rest, "/") == 0)

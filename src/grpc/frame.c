@@ -17,7 +17,7 @@ static uint32_t message_len(const struct grpc_frame *f)
 	       (uint32_t)f->prefix[3] << 8 | f->prefix[4];
 }
 
-/* The status codes are those of gRPC's compression document and of grpc-go. */
+/* Status codes as in gRPC's compression document and grpc-go. */
 static int check_flag(const struct grpc_frame *f, struct error *err)
 {
 	if (f->prefix[0] == 0)
@@ -43,8 +43,8 @@ static int check_prefix(const struct grpc_frame *f, struct error *err)
 	return 0;
 }
 
-/* len + n is at most the message's length. */
-static int append(struct grpc_frame *f, const uint8_t *data, size_t n, struct error *err)
+/* f->len + n must not exceed the message's length. */
+static int append_message(struct grpc_frame *f, const uint8_t *data, size_t n, struct error *err)
 {
 	size_t cap = f->cap < FIRST_ALLOCATION ? FIRST_ALLOCATION : 2 * f->cap;
 	uint8_t *p;
@@ -88,7 +88,7 @@ int grpc_frame_feed(struct grpc_frame *f, const uint8_t *data, size_t n, struct 
 	if (n > message_len(f) - f->len)
 		return error_set(err, ERROR_INTERNAL,
 				 "more than one message in the request of a unary call");
-	return n > 0 ? append(f, data, n, err) : 0;
+	return n > 0 ? append_message(f, data, n, err) : 0;
 }
 
 int grpc_frame_end(const struct grpc_frame *f, struct error *err)

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Puts the one message of a unary call together from the bytes of DATA frames, whose borders mean
- * nothing: a flag, four bytes of length, the message. Memory grows as bytes arrive, not by what
- * the length claims. Pure: knows no socket and no stream. Not shared between threads.
+ * Assemble the message of a unary call from the bytes of DATA frames, whose boundaries carry no
+ * meaning: a flag, four bytes of length, the message. Memory grows with the bytes that arrive, not
+ * with the length that the prefix claims. Not shared between threads.
  */
 #ifndef GRPC_FRAME_H
 #define GRPC_FRAME_H
@@ -17,9 +17,9 @@
 
 #define GRPC_FRAME_PREFIX_SIZE 5
 
-/* All zero is an empty one. */
+/* Initialize to zero. */
 struct grpc_frame {
-	bool encoded; /* set by the caller: grpc-encoding names something other than identity */
+	bool encoded; /* set by the caller: grpc-encoding is not identity */
 	uint8_t prefix[GRPC_FRAME_PREFIX_SIZE];
 	size_t n_prefix;
 	uint8_t *data; /* NULL while the message is empty */
@@ -28,23 +28,23 @@ struct grpc_frame {
 };
 
 /*
- * Adds bytes. Returns 0, or a negative errno with the status that the call has earned: INTERNAL
- * (unknown flag, compressed without an encoding, more than one message), UNIMPLEMENTED (compressed
- * in a way that is not supported) or RESOURCE_EXHAUSTED (over GRPC_MESSAGE_MAX, or no memory).
- * After an error the frame is good for grpc_frame_done() only.
+ * Add bytes. Return 0, or a negative errno with the status of the call: INTERNAL (unknown flag,
+ * compressed without an encoding, more than one message), UNIMPLEMENTED (compressed, with an
+ * encoding) or RESOURCE_EXHAUSTED (over GRPC_MESSAGE_MAX, or out of memory). After an error only
+ * grpc_frame_done() may be called.
  */
 int grpc_frame_feed(struct grpc_frame *f, const uint8_t *data, size_t n, struct error *err);
 
-/* The peer is through. Returns 0 if exactly one message is there, otherwise as above: INTERNAL. */
+/* End the request. Return 0 if the message is complete, or a negative errno with INTERNAL. */
 int grpc_frame_end(const struct grpc_frame *f, struct error *err);
 
-/* Hands the message over: the caller frees it. NULL where it is empty. */
+/* Return the message, for the caller to free; NULL if it is empty. Empties the frame. */
 uint8_t *grpc_frame_steal(struct grpc_frame *f, size_t *ret_len);
 
-/* Frees the bytes; f is empty afterwards. */
+/* Free the bytes and empty the frame. */
 void grpc_frame_done(struct grpc_frame *f);
 
-/* Writes the prefix of an uncompressed message. */
+/* Write the prefix of an uncompressed message of len bytes. */
 void grpc_frame_prefix(uint8_t prefix[GRPC_FRAME_PREFIX_SIZE], uint32_t len);
 
 #endif

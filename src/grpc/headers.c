@@ -32,8 +32,8 @@ static bool text_is(struct text t, const char *s)
 	return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
 }
 
-/* Sets the bit. Returns false where it was set. */
-static bool first(struct grpc_headers *h, enum seen which)
+/* Set the bit. Return false if it was set before. */
+static bool note_first(struct grpc_headers *h, enum seen which)
 {
 	if ((h->seen & which) != 0)
 		return false;
@@ -41,23 +41,23 @@ static bool first(struct grpc_headers *h, enum seen which)
 	return true;
 }
 
-static void on_method(struct grpc_headers *h, struct text value)
+static void add_method(struct grpc_headers *h, struct text value)
 {
-	if (!first(h, SEEN_METHOD))
+	if (!note_first(h, SEEN_METHOD))
 		h->malformed = true;
 	h->is_post = text_is(value, "POST");
 }
 
-static void on_scheme(struct grpc_headers *h, struct text value)
+static void add_scheme(struct grpc_headers *h, struct text value)
 {
-	(void)value; /* http and https mean the same on a socket of ours */
-	if (!first(h, SEEN_SCHEME))
+	(void)value; /* http or https makes no difference on a unix socket */
+	if (!note_first(h, SEEN_SCHEME))
 		h->malformed = true;
 }
 
-static void on_path(struct grpc_headers *h, struct text value)
+static void add_path(struct grpc_headers *h, struct text value)
 {
-	if (!first(h, SEEN_PATH))
+	if (!note_first(h, SEEN_PATH))
 		h->malformed = true;
 	if (value.len > GRPC_PATH_MAX)
 		value.len = GRPC_PATH_MAX;
@@ -65,28 +65,28 @@ static void on_path(struct grpc_headers *h, struct text value)
 	h->path[value.len] = '\0';
 }
 
-static void on_authority(struct grpc_headers *h, struct text value)
+static void add_authority(struct grpc_headers *h, struct text value)
 {
-	(void)value; /* a path, nothing at all, localhost: clients send what they were dialled */
-	if (!first(h, SEEN_AUTHORITY))
+	(void)value; /* clients send a path, nothing, or localhost, depending on their target */
+	if (!note_first(h, SEEN_AUTHORITY))
 		h->bad = "more than one :authority";
 }
 
-static void on_host(struct grpc_headers *h, struct text value)
+static void add_host(struct grpc_headers *h, struct text value)
 {
 	(void)value;
-	if (!first(h, SEEN_HOST))
+	if (!note_first(h, SEEN_HOST))
 		h->bad = "more than one host";
 }
 
-static void on_forbidden(struct grpc_headers *h, struct text value)
+static void add_forbidden(struct grpc_headers *h, struct text value)
 {
-	(void)value; /* connection-specific fields of HTTP/1: RFC 9113, section 8.2.2 */
+	(void)value; /* HTTP/1's connection-specific fields: RFC 9113, section 8.2.2 */
 	h->malformed = true;
 }
 
-/* application/grpc, +proto, and parameters after a semicolon. */
-static void on_content_type(struct grpc_headers *h, struct text value)
+/* Accept application/grpc, optionally with "+proto" and parameters after a semicolon. */
+static void add_content_type(struct grpc_headers *h, struct text value)
 {
 	static const char proto[] = "+proto";
 	size_t n = strlen(CONTENT_TYPE);
@@ -99,7 +99,7 @@ static void on_content_type(struct grpc_headers *h, struct text value)
 	h->is_grpc = value.len == n || value.s[n] == ';' || value.s[n] == ' ';
 }
 
-static void on_timeout(struct grpc_headers *h, struct text value)
+static void add_timeout(struct grpc_headers *h, struct text value)
 {
 	if (grpc_timeout_parse(value.s, value.len, &h->timeout_ns) < 0)
 		h->bad = "malformed grpc-timeout";
@@ -107,7 +107,7 @@ static void on_timeout(struct grpc_headers *h, struct text value)
 		h->has_timeout = true;
 }
 
-static void on_encoding(struct grpc_headers *h, struct text value)
+static void add_encoding(struct grpc_headers *h, struct text value)
 {
 	h->encoded = value.len > 0 && !text_is(value, "identity");
 }
@@ -116,26 +116,26 @@ static const struct {
 	const char *name;
 	void (*handle)(struct grpc_headers *h, struct text value);
 } fields[] = {
-	{ ":method", on_method },
-	{ ":scheme", on_scheme },
-	{ ":path", on_path },
-	{ ":authority", on_authority },
-	{ "host", on_host },
-	{ "content-type", on_content_type },
-	{ "grpc-timeout", on_timeout },
-	{ "grpc-encoding", on_encoding },
-	{ "connection", on_forbidden },
-	{ "keep-alive", on_forbidden },
-	{ "proxy-connection", on_forbidden },
-	{ "transfer-encoding", on_forbidden },
-	{ "upgrade", on_forbidden },
+	{ ":method", add_method },
+	{ ":scheme", add_scheme },
+	{ ":path", add_path },
+	{ ":authority", add_authority },
+	{ "host", add_host },
+	{ "content-type", add_content_type },
+	{ "grpc-timeout", add_timeout },
+	{ "grpc-encoding", add_encoding },
+	{ "connection", add_forbidden },
+	{ "keep-alive", add_forbidden },
+	{ "proxy-connection", add_forbidden },
+	{ "transfer-encoding", add_forbidden },
+	{ "upgrade", add_forbidden },
 };
 
 static bool is_base64(struct text t)
 {
 	size_t i, run = 0, pad = 0;
 
-	/* A list of values is joined by commas; padding is optional. */
+	/* Commas join several values; padding is optional. */
 	for (i = 0; i < t.len; i++) {
 		char c = t.s[i];
 		bool digit = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
@@ -197,7 +197,7 @@ void grpc_headers_add(struct grpc_headers *h, const char *name_s, size_t name_le
 		h->bad = "malformed base64 in a -bin header";
 }
 
-/* The order is grpc-go's. te is not looked at: some proxies drop it. */
+/* Check in grpc-go's order. Don't require "te": some proxies drop it. */
 int grpc_headers_check(const struct grpc_headers *h, int *ret_http_status, struct error *err)
 {
 	const unsigned int required = SEEN_METHOD | SEEN_SCHEME | SEEN_PATH;

@@ -2,9 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Every quantity that a peer controls, and where it ends. The peers are a handful of sidecars and
- * the kubelet on one node, all trusted with the socket; the limits are there so that a broken one
- * cannot take the driver down.
+ * Limits for every quantity that a peer controls. The peers are the kubelet and a few sidecars on
+ * one node, all trusted with the socket; the limits keep a broken one from taking the driver down.
  */
 #ifndef GRPC_LIMITS_H
 #define GRPC_LIMITS_H
@@ -14,68 +13,67 @@
 
 /* ---- Messages ---- */
 
-/* One request or reply: what grpc-go and grpc-js accept by default. CSI needs some KiB. */
+/* Size of a request or reply; the default of grpc-go and grpc-js. CSI needs a few KiB. */
 #define GRPC_MESSAGE_MAX (4U * GRPC_MIB)
 
-/* What a request may take once unpacked: 2 bytes on the wire can be 60 on the heap. */
+/* Memory of an unpacked request: 2 bytes on the wire can take 60 on the heap. */
 #define GRPC_UNPACK_MAX (8U * GRPC_MIB)
 
-/* Request bytes held over all calls, unpacked ones not counted. */
+/* Bytes of all requests being held, before they are unpacked. */
 #define GRPC_RECEIVED_MAX (64U * GRPC_MIB)
 
-/* Messages within messages. CSI has four levels; the scanner's stack is what this guards. */
+/* Depth of nested messages, to bound the scanner's stack. CSI has four levels. */
 #define GRPC_SCAN_DEPTH_MAX 16U
 
 /* ---- Headers ---- */
 
-/* Names, values and 32 bytes each, as HTTP/2 counts them; announced to the peer. */
+/* Names, values and 32 bytes for each field, as HTTP/2 counts them. Announced to the peer. */
 #define GRPC_HEADER_LIST_MAX (16U * GRPC_KIB)
 
-/* ":path" that is kept; a longer one cannot name a method. */
+/* Bytes kept of ":path"; a longer one cannot name a method. */
 #define GRPC_PATH_MAX 255U
 
-/* grpc-message once percent-encoded. gRPC's C core takes 8 KiB of trailers in all. */
+/* Length of grpc-message after percent-encoding. gRPC's C core accepts 8 KiB of trailers. */
 #define GRPC_STATUS_MESSAGE_MAX 2048U
 
 /* ---- Calls ---- */
 
-/* Streams of a connection; the provisioner alone runs up to 200 calls at once on one. */
+/* Concurrent streams on a connection; the external-provisioner runs up to 200 calls on one. */
 #define GRPC_STREAMS_MAX 512U
 
 /*
- * Handlers queued or running over all connections, whether or not their streams are still open:
- * resetting a stream gives no room for another handler (the point of the rapid reset attack).
+ * Handlers queued or running for all connections, also those whose streams are closed: resetting a
+ * stream must not make room for another handler (the HTTP/2 rapid reset attack).
  */
 #define GRPC_WORKING_MAX 1024U
 
-/* A request has to be complete after this, where it names no earlier deadline. */
+/* Time for a request to arrive completely, unless its deadline is earlier. */
 #define GRPC_BODY_TIMEOUT_MS 60000U
 
 /* ---- Connections ---- */
 
-/* Further ones wait in the listen backlog. Kubelet opens one a call, sidecars one each. */
+/* More wait in the listen backlog. Kubelet opens one per call, each sidecar one. */
 #define GRPC_CONNECTIONS_MAX 256U
 
-/* For a connection that has not sent the HTTP/2 preface; any other one may idle for ever. */
+/* Time for the HTTP/2 preface to arrive; after that a connection may idle forever. */
 #define GRPC_PREFACE_TIMEOUT_MS 10000U
 
 /*
- * Bytes read at a time. Small, so that the acknowledgements which one read can ask for (a PING
- * takes 17 bytes) stay below the 1,000 at which nghttp2 suspects a flood; they are sent before
- * the next read.
+ * Bytes per read. One read of PINGs, at 17 bytes each, asks for fewer than the 1,000 queued
+ * acknowledgements that nghttp2 takes for a flood; they are sent before the next read.
  */
 #define GRPC_READ_SIZE (16U * GRPC_KIB)
 
-/* Bytes gathered for one write. While some of them are refused by the socket, nothing is read. */
+/* Bytes per write. While the socket takes only a part of them, nothing is read. */
 #define GRPC_WRITE_SIZE (64U * GRPC_KIB)
 
-/* Replies waiting on one connection for the peer's window; above it new calls are refused. */
+/* Bytes of replies that wait for the peer's window on a connection; above it, refuse calls. */
 #define GRPC_REPLIES_MAX (16U * GRPC_MIB)
 
-/* Out of descriptors: accepting is tried again after this. */
+/* Delay before accepting again after running out of descriptors. */
 #define GRPC_ACCEPT_RETRY_MS 1000U
 
-/* Shutting down: the final GOAWAY follows the notice after a round trip, or after this. */
+/* At shutdown, time to wait for the round trip between the notice and the final GOAWAY. */
 #define GRPC_DRAIN_MS 1000U
 
 #endif

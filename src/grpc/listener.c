@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 
-/* Leading '@' is how people write an abstract name; the kernel wants a NUL there. */
+/* A leading '@' stands for the NUL byte of an abstract address. */
 static int make_address(const char *path, struct sockaddr_un *ret, socklen_t *ret_len,
 			struct error *err)
 {
@@ -35,22 +35,22 @@ static int make_address(const char *path, struct sockaddr_un *ret, socklen_t *re
 	return 0;
 }
 
-static int in_use(const char *path, struct error *err)
+static int set_in_use(const char *path, struct error *err)
 {
 	(void)error_set(err, ERROR_FAILED_PRECONDITION, "another process is serving '%s'", path);
 	return -EADDRINUSE;
 }
 
-/* 0: nobody answers there, or nothing is there any more. */
-static int check_dead(const char *path, const struct sockaddr_un *address, socklen_t len,
-		      struct error *err)
+/* Return 0 if nobody listens on the socket or it is gone. */
+static int check_stale(const char *path, const struct sockaddr_un *address, socklen_t len,
+		       struct error *err)
 {
 	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return error_sys(err, ERROR_INTERNAL, errno, "socket");
 	if (connect(fd, (const struct sockaddr *)address, len) == 0 || errno == EAGAIN)
-		return in_use(path, err); /* EAGAIN: its backlog is full */
+		return set_in_use(path, err); /* EAGAIN: the backlog is full */
 	if (errno == ECONNREFUSED || errno == ENOENT)
 		return 0;
 	return error_sys(err, ERROR_FAILED_PRECONDITION, errno,
@@ -58,8 +58,8 @@ static int check_dead(const char *path, const struct sockaddr_un *address, sockl
 }
 
 /*
- * A container that was killed leaves its socket in the host's directory: the common case. The file
- * is compared once more before it goes, in case another instance has just put its own there.
+ * Remove a socket file that nobody serves; a killed container leaves one in the host's directory.
+ * Compare the file again before removing it: another instance may have just replaced it.
  */
 static int remove_stale(const char *path, const struct sockaddr_un *address, socklen_t len,
 			struct error *err)
@@ -68,19 +68,19 @@ static int remove_stale(const char *path, const struct sockaddr_un *address, soc
 	int r;
 
 	if (lstat(path, &before) < 0)
-		return 0; /* bind() has the better message for whatever is wrong */
+		return 0; /* bind() reports other errors */
 	if (!S_ISSOCK(before.st_mode)) {
 		(void)error_set(err, ERROR_FAILED_PRECONDITION,
 				"'%s' exists and is not a socket: not touching it", path);
 		return -ENOTSOCK;
 	}
-	r = check_dead(path, address, len, err);
+	r = check_stale(path, address, len, err);
 	if (r < 0)
 		return r;
 	if (lstat(path, &now) < 0)
 		return 0;
 	if (now.st_dev != before.st_dev || now.st_ino != before.st_ino)
-		return in_use(path, err);
+		return set_in_use(path, err);
 	if (unlink(path) < 0 && errno != ENOENT)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, errno,
 				 "cannot remove the stale socket '%s'", path);
@@ -98,15 +98,14 @@ static int bind_address(int fd, const char *path, const struct sockaddr_un *addr
 	if (r == 0)
 		return 0;
 	if (sys == EADDRINUSE)
-		return in_use(path, err);
+		return set_in_use(path, err);
 	if (sys == ENOENT)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, sys,
 				 "cannot create socket '%s': its directory does not exist", path);
 	return error_sys(err, ERROR_FAILED_PRECONDITION, sys, "cannot create socket '%s'", path);
 }
 
-/* Notes which file it is. */
-static int remember_file(struct grpc_listener *l, const char *path, struct error *err)
+static int note_file(struct grpc_listener *l, const char *path, struct error *err)
 {
 	struct stat st;
 
@@ -141,7 +140,7 @@ int grpc_listener_open(struct grpc_listener *ret, const char *path, struct error
 		return error_sys(err, ERROR_INTERNAL, errno, "socket");
 	r = bind_address(l.fd, path, &address, len, err);
 	if (r == 0 && !abstract)
-		r = remember_file(&l, path, err);
+		r = note_file(&l, path, err);
 	if (r == 0 && listen(l.fd, SOMAXCONN) < 0)
 		r = error_sys(err, ERROR_FAILED_PRECONDITION, errno, "listen on '%s'", path);
 	if (r < 0) {
@@ -155,11 +154,12 @@ int grpc_listener_open(struct grpc_listener *ret, const char *path, struct error
 void grpc_listener_close(struct grpc_listener *l)
 {
 	struct stat st;
+	bool ours = l->path != NULL && lstat(l->path, &st) == 0 && st.st_dev == l->dev &&
+		    st.st_ino == l->ino;
 
-	if (l->path != NULL && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
-		(void)unlink(l->path); /* nothing to be done about it while going down */
-	free(l->path);
-	l->path = NULL;
+	if (ours)
+		(void)unlink(l->path); /* a file that stays is removed at the next start */
+	free(steal_ptr(&l->path));
 	if (l->fd >= 0)
 		(void)close(steal_fd(&l->fd));
 }

@@ -11,15 +11,15 @@
 
 struct grpc_listener {
 	int fd; /* non-blocking; negative: not listening */
-	char *path; /* the file that was bound, NULL: abstract */
-	dev_t dev; /* of that file, so that nobody else's is removed */
+	char *path; /* socket file; NULL: abstract */
+	dev_t dev; /* with ino, identifies the file, so that no other one is removed */
 	ino_t ino;
 };
 
-/* Contract and errors as grpc_server_listen(). The caller closes. */
+/* Open the socket, see grpc_server_listen(). The caller closes the listener. */
 int grpc_listener_open(struct grpc_listener *ret, const char *path, struct error *err);
 
-/* Removes the file if it is still the one bound here, closes the socket. May be called again. */
+/* Remove the file if it is still ours, and close the socket. May be called again. */
 void grpc_listener_close(struct grpc_listener *l);
 
 #endif

@@ -14,7 +14,7 @@
 #define WIRE_TYPE_BITS 3
 #define FIELD_NAME_SIZE 256
 
-/* Where we are: the message's own name is NULL at the top. */
+/* Path to a field; name is NULL for the outermost message. */
 struct place {
 	const struct place *parent;
 	const char *name;
@@ -29,14 +29,14 @@ struct cursor {
 static int scan_message(const struct place *at, const ProtobufCMessageDescriptor *desc,
 			struct cursor c, struct error *err);
 
-/* "a.b.c". A name that does not fit is cut: descriptors are ours, so it does. */
-static size_t put_name(const struct place *at, char *name, size_t size)
+/* Write "a.b.c", truncated to size; the names in our descriptors fit. Return the length. */
+static size_t put_place(const struct place *at, char *name, size_t size)
 {
 	size_t len = 0;
 	int n;
 
 	if (at->parent != NULL)
-		len = put_name(at->parent, name, size);
+		len = put_place(at->parent, name, size);
 	if (at->name == NULL)
 		return len;
 	n = snprintf(name + len, size - len, "%s%s", len > 0 ? "." : "", at->name);
@@ -45,16 +45,16 @@ static size_t put_name(const struct place *at, char *name, size_t size)
 	return (size_t)n < size - len ? len + (size_t)n : size - 1;
 }
 
-static int malformed(const struct place *at, struct error *err)
+static int set_malformed(const struct place *at, struct error *err)
 {
 	char name[FIELD_NAME_SIZE] = "";
 
-	(void)put_name(at, name, sizeof(name));
+	(void)put_place(at, name, sizeof(name));
 	return error_set(err, ERROR_INTERNAL, "request is not a valid protobuf message%s%s",
 			 name[0] != '\0' ? ", at " : "", name);
 }
 
-static bool skip(struct cursor *c, uint64_t n)
+static bool skip_bytes(struct cursor *c, uint64_t n)
 {
 	if (n > c->left)
 		return false;
@@ -74,7 +74,7 @@ static bool take_varint(struct cursor *c, uint64_t *ret)
 		value |= (uint64_t)(byte & 0x7f) << (7 * i);
 		if ((byte & 0x80) == 0) {
 			*ret = value;
-			return skip(c, i + 1);
+			return skip_bytes(c, i + 1);
 		}
 	}
 	return false;
@@ -87,17 +87,17 @@ static int scan_string(const struct place *at, struct cursor c, struct error *er
 	if (c.left == 0)
 		return 0;
 	if (memchr(c.p, '\0', c.left) != NULL) {
-		(void)put_name(at, name, sizeof(name));
+		(void)put_place(at, name, sizeof(name));
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s contains a NUL character", name);
 	}
 	if (!str_is_utf8((const char *)c.p, c.left)) {
-		(void)put_name(at, name, sizeof(name));
+		(void)put_place(at, name, sizeof(name));
 		return error_set(err, ERROR_INTERNAL, "%s is not valid UTF-8", name);
 	}
 	return 0;
 }
 
-/* A field with a length: field is NULL where the descriptor does not know it. */
+/* Scan a length-delimited field; field is NULL if the descriptor does not know it. */
 static int scan_bytes(const struct place *at, const ProtobufCFieldDescriptor *field,
 		      struct cursor c, struct error *err)
 {
@@ -113,41 +113,40 @@ static int scan_bytes(const struct place *at, const ProtobufCFieldDescriptor *fi
 	return 0;
 }
 
-/* Groups (wire types 3 and 4) are malformed here because they are to protobuf-c. */
+/* Reject groups (wire types 3 and 4), as protobuf-c does. */
 static int scan_field(const struct place *at, const ProtobufCMessageDescriptor *desc,
 		      struct cursor *c, struct error *err)
 {
+	const ProtobufCFieldDescriptor *field;
 	struct cursor value;
 	uint64_t tag, n;
 	bool ok;
 
 	if (!take_varint(c, &tag) || tag > UINT32_MAX || tag >> WIRE_TYPE_BITS == 0)
-		return malformed(at, err);
+		return set_malformed(at, err);
 	switch (tag & ((1U << WIRE_TYPE_BITS) - 1)) {
 	case PROTOBUF_C_WIRE_TYPE_VARINT:
 		ok = take_varint(c, &n);
 		break;
 	case PROTOBUF_C_WIRE_TYPE_64BIT:
-		ok = skip(c, sizeof(uint64_t));
+		ok = skip_bytes(c, sizeof(uint64_t));
 		break;
 	case PROTOBUF_C_WIRE_TYPE_32BIT:
-		ok = skip(c, sizeof(uint32_t));
+		ok = skip_bytes(c, sizeof(uint32_t));
 		break;
 	case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
 		if (!take_varint(c, &n) || n > c->left)
-			return malformed(at, err);
+			return set_malformed(at, err);
 		value = (struct cursor){ c->p, (size_t)n };
-		(void)skip(c, n); /* checked above */
-		return scan_bytes(at,
-				  protobuf_c_message_descriptor_get_field(desc,
-									  (unsigned int)(tag >>
-											 WIRE_TYPE_BITS)),
-				  value, err);
+		(void)skip_bytes(c, n); /* checked above */
+		tag >>= WIRE_TYPE_BITS;
+		field = protobuf_c_message_descriptor_get_field(desc, (unsigned int)tag);
+		return scan_bytes(at, field, value, err);
 	default:
 		ok = false;
 		break;
 	}
-	return ok ? 0 : malformed(at, err);
+	return ok ? 0 : set_malformed(at, err);
 }
 
 static int scan_message(const struct place *at, const ProtobufCMessageDescriptor *desc,

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Looks through a message before protobuf-c unpacks it. protobuf-c hands out char * and checks
- * neither UTF-8 nor embedded NULs, which would silently cut a name short: "a\0b" would delete "a".
- * Pure, any thread.
+ * Check a message before protobuf-c unpacks it. protobuf-c returns strings as char * and checks
+ * neither for UTF-8 nor for embedded NULs, which would silently truncate a name: "a\0b" would
+ * delete "a". Any thread.
  */
 #ifndef GRPC_SCAN_H
 #define GRPC_SCAN_H
@@ -16,10 +16,10 @@
 #include "base/error.h"
 
 /*
- * Walks the len bytes at data as a message of type desc, and the messages within. Returns 0, or a
- * negative errno and INVALID_ARGUMENT for a NUL in a string field, INTERNAL for one that is not
- * UTF-8, for malformed bytes and for messages nested too deep. The text names the field, as in
- * "volume_capabilities.mount.fs_type", and never shows a value.
+ * Walk the len bytes at data as a message of type desc, with its submessages. Return 0, or a
+ * negative errno with INVALID_ARGUMENT for a NUL in a string field, or INTERNAL for a string that
+ * is not UTF-8, malformed bytes, or messages nested too deeply. The error names the field, such as
+ * "volume_capabilities.mount.fs_type", but never its value.
  */
 int grpc_scan(const ProtobufCMessageDescriptor *desc, const uint8_t *data, size_t len,
 	      struct error *err);

@@ -16,7 +16,7 @@
 #include "grpc/session.h"
 #include "grpc/state.h"
 
-/* Connections taken at a time, so that those that are there already get their turn. */
+/* Connections accepted in a row before open ones get their turn. */
 #define ACCEPT_BURST 32
 
 /* ---- Lifetime ---- */
@@ -49,7 +49,7 @@ void grpc_server_handle_closed(struct grpc_server *s)
 	void (*done)(void *data);
 
 	s->n_handles--;
-	if (s->phase == GRPC_SERVER_CLOSED && s->n_handles == 0 && s->done != NULL) {
+	if (s->state == GRPC_SERVER_CLOSED && s->n_handles == 0 && s->done != NULL) {
 		done = steal_ptr(&s->done);
 		done(s->done_data);
 	}
@@ -61,31 +61,26 @@ static void on_handle_closed(uv_handle_t *handle)
 	grpc_server_handle_closed(handle->data);
 }
 
-/* Nothing may be left that a peer could still reach. */
+/* Sockets must be closed already. */
 static void close_server(struct grpc_server *s)
 {
-	if (s->phase == GRPC_SERVER_CLOSED)
+	if (s->state == GRPC_SERVER_CLOSED)
 		return;
-	s->phase = GRPC_SERVER_CLOSED;
+	s->state = GRPC_SERVER_CLOSED;
 	uv_close((uv_handle_t *)&s->timer, on_handle_closed);
 }
 
-static bool is_past_grace(const struct grpc_server *s)
+static void close_if_drained(struct grpc_server *s)
 {
-	return s->grace_ns <= clock_now_ns();
-}
-
-static void check_drained(struct grpc_server *s)
-{
-	if (s->phase == GRPC_SERVER_DRAINING && s->n_conns == 0 &&
-	    (s->n_working == 0 || is_past_grace(s)))
+	if (s->state == GRPC_SERVER_DRAINING && s->n_conns == 0 &&
+	    (s->n_working == 0 || s->grace_ns <= clock_now_ns()))
 		close_server(s);
 }
 
 void grpc_server_work_gone(struct grpc_server *s)
 {
 	s->n_working--;
-	check_drained(s);
+	close_if_drained(s);
 	grpc_server_unref(s);
 }
 
@@ -104,7 +99,7 @@ static void start_accepting(struct grpc_server *s)
 		log_error("Cannot wait for connections", LOG_STR("reason", uv_strerror(r)));
 }
 
-/* They wait in the backlog meanwhile. */
+/* Connections wait in the listen backlog meanwhile. */
 static void pause_accepting(struct grpc_server *s, uint64_t retry_ns)
 {
 	(void)uv_poll_stop(&s->accept_poll); /* always succeeds */
@@ -127,10 +122,10 @@ void grpc_server_conn_gone(struct grpc_server *s)
 	s->n_conns--;
 	if (s->listener.fd >= 0 && s->accept_paused)
 		start_accepting(s);
-	check_drained(s);
+	close_if_drained(s);
 }
 
-/* Returns false where there is none to take now. */
+/* Return false if no more connections can be accepted now. */
 static bool accept_one(struct grpc_server *s)
 {
 	int fd, r;
@@ -173,7 +168,7 @@ int grpc_server_listen(struct grpc_server *s, const char *path, struct error *er
 {
 	int r;
 
-	assert(s->listener.fd < 0 && s->phase == GRPC_SERVER_OPEN);
+	assert(s->listener.fd < 0 && s->state == GRPC_SERVER_OPEN);
 	r = grpc_listener_open(&s->listener, path, err);
 	if (r < 0)
 		return r;
@@ -188,9 +183,9 @@ int grpc_server_listen(struct grpc_server *s, const char *path, struct error *er
 	return 0;
 }
 
-/* ---- Time ---- */
+/* ---- Timer ---- */
 
-static void close_conns(struct grpc_server *s)
+static void abort_conns(struct grpc_server *s)
 {
 	struct list *pos, *tmp;
 
@@ -206,9 +201,9 @@ static void on_timer(uv_timer_t *timer)
 	struct list *pos, *tmp;
 
 	s->timer_ns = GRPC_NEVER;
-	if (s->phase == GRPC_SERVER_DRAINING && s->grace_ns <= now) {
-		close_conns(s);
-		check_drained(s);
+	if (s->state == GRPC_SERVER_DRAINING && s->grace_ns <= now) {
+		abort_conns(s);
+		close_if_drained(s);
 		return;
 	}
 	if (s->accept_retry_ns <= now)
@@ -221,21 +216,21 @@ static void on_timer(uv_timer_t *timer)
 	}
 	if (s->accept_retry_ns < next)
 		next = s->accept_retry_ns;
-	if (s->phase == GRPC_SERVER_DRAINING && s->grace_ns < next)
+	if (s->state == GRPC_SERVER_DRAINING && s->grace_ns < next)
 		next = s->grace_ns;
 	grpc_server_arm(s, next);
 }
 
 void grpc_server_arm(struct grpc_server *s, uint64_t when_ns)
 {
-	if (s->phase == GRPC_SERVER_CLOSED || when_ns >= s->timer_ns)
+	if (s->state == GRPC_SERVER_CLOSED || when_ns >= s->timer_ns)
 		return;
 	s->timer_ns = when_ns;
-	uv_update_time(s->loop); /* delays count from the loop's idea of now, which may be old */
+	uv_update_time(s->loop); /* the delay counts from the loop's cached time */
 	(void)uv_timer_start(&s->timer, on_timer, (uint64_t)clock_left_ms(when_ns), 0);
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Start and shutdown ---- */
 
 static int copy_services(struct grpc_server *s, const struct grpc_server_config *config)
 {
@@ -284,9 +279,9 @@ void grpc_server_shutdown(struct grpc_server *s, unsigned int grace_ms, void (*d
 	uint64_t grace_ns = clock_now_ns() + grace_ms * CLOCK_NS_PER_MS;
 	struct list *pos, *tmp;
 
-	if (s->phase == GRPC_SERVER_CLOSED)
+	if (s->state == GRPC_SERVER_CLOSED)
 		return;
-	if (s->phase == GRPC_SERVER_DRAINING) {
+	if (s->state == GRPC_SERVER_DRAINING) {
 		if (grace_ns < s->grace_ns)
 			s->grace_ns = grace_ns;
 		grpc_server_arm(s, s->grace_ns);
@@ -298,9 +293,9 @@ void grpc_server_shutdown(struct grpc_server *s, unsigned int grace_ms, void (*d
 	stop_accepting(s);
 	list_for_each_safe(pos, tmp, &s->conns)
 		grpc_conn_drain(container_of(pos, struct grpc_conn, link));
-	s->phase = GRPC_SERVER_DRAINING;
+	s->state = GRPC_SERVER_DRAINING;
 	grpc_server_arm(s, grace_ns);
-	check_drained(s);
+	close_if_drained(s);
 }
 
 void grpc_server_free(struct grpc_server *s)
@@ -309,7 +304,7 @@ void grpc_server_free(struct grpc_server *s)
 		return;
 	s->done = NULL;
 	stop_accepting(s);
-	close_conns(s);
+	abort_conns(s);
 	close_server(s);
 	grpc_server_unref(s);
 }

@@ -9,16 +9,16 @@
 #include "grpc/call.h"
 #include "grpc/conn.h"
 
-static struct grpc_call *find_call(nghttp2_session *session, int32_t stream_id)
+static struct grpc_call *stream_call(nghttp2_session *session, int32_t stream_id)
 {
 	return nghttp2_session_get_stream_user_data(session, stream_id);
 }
 
-/* Resets a stream that no call stands for. */
-static int refuse(struct grpc_conn *conn, int32_t stream_id, uint32_t code)
+/* Reset a stream without its call. Return 0, for nghttp2 callbacks. */
+static int submit_reset(struct grpc_conn *conn, int32_t stream_id, uint32_t code)
 {
 	if (nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, stream_id, code) != 0)
-		conn->failed = true;
+		grpc_conn_fail(conn, "cannot reset a stream");
 	return 0;
 }
 
@@ -30,14 +30,12 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 
 	if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
 		return 0;
-	/* REFUSED_STREAM promises that nothing was done, so clients try again by themselves. */
-	if (conn->reply_bytes > GRPC_REPLIES_MAX)
-		return refuse(conn, stream_id, NGHTTP2_REFUSED_STREAM);
-	if (grpc_call_new(&call, conn, stream_id) < 0)
-		return refuse(conn, stream_id, NGHTTP2_REFUSED_STREAM);
+	/* REFUSED_STREAM promises that nothing was done, so gRPC clients retry on their own. */
+	if (conn->reply_bytes > GRPC_REPLIES_MAX || grpc_call_new(&call, conn, stream_id) < 0)
+		return submit_reset(conn, stream_id, NGHTTP2_REFUSED_STREAM);
 	if (nghttp2_session_set_stream_user_data(session, stream_id, call) != 0) {
 		grpc_call_detach(call);
-		conn->failed = true;
+		grpc_conn_fail(conn, "cannot attach a call to its stream");
 	}
 	return 0;
 }
@@ -46,20 +44,21 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 		     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
 		     void *data)
 {
-	struct grpc_call *call = find_call(session, frame->hd.stream_id);
+	struct grpc_call *call = stream_call(session, frame->hd.stream_id);
 
 	(void)flags;
 	(void)data;
-	/* Request trailers are legal and mean nothing to a unary call. */
-	if (call != NULL && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
-		grpc_call_header(call, (const char *)name, name_len, (const char *)value, value_len);
+	/* Ignore request trailers: they are legal, and no unary call uses them. */
+	if (call == NULL || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+		return 0;
+	grpc_call_header(call, (const char *)name, name_len, (const char *)value, value_len);
 	return 0;
 }
 
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *bytes,
 		   size_t len, void *data)
 {
-	struct grpc_call *call = find_call(session, stream_id);
+	struct grpc_call *call = stream_call(session, stream_id);
 
 	(void)flags;
 	(void)data;
@@ -76,7 +75,7 @@ static void on_headers_frame(struct grpc_conn *conn, struct grpc_call *call,
 	if (frame->headers.cat == NGHTTP2_HCAT_REQUEST)
 		grpc_call_headers_end(call, end);
 	else if (!end)
-		(void)refuse(conn, frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR);
+		(void)submit_reset(conn, frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR);
 }
 
 static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *data)
@@ -84,12 +83,11 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
 	struct grpc_conn *conn = data;
 	struct grpc_call *call;
 
-	conn->greeted = true;
-	if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0)
-		grpc_conn_on_pong(conn);
+	grpc_conn_on_frame(conn, frame->hd.type == NGHTTP2_PING &&
+					 (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0);
 	if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
 		return 0;
-	call = find_call(session, frame->hd.stream_id);
+	call = stream_call(session, frame->hd.stream_id);
 	if (call == NULL)
 		return 0;
 	if (frame->hd.type == NGHTTP2_HEADERS)
@@ -100,20 +98,20 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
 }
 
 /*
- * An answer that overtakes the request: the stream is reset once the answer is out, never before,
- * and with NO_ERROR, so that the client stops sending and keeps the status.
+ * When an answer has ended the stream before the request was complete, reset the stream. NO_ERROR,
+ * and only after the answer is sent: the client stops sending and keeps the status.
  */
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
 	if (frame->hd.type == NGHTTP2_HEADERS && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
 	    nghttp2_session_get_stream_remote_close(session, frame->hd.stream_id) == 0)
-		return refuse(data, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+		return submit_reset(data, frame->hd.stream_id, NGHTTP2_NO_ERROR);
 	return 0;
 }
 
 static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t code, void *data)
 {
-	struct grpc_call *call = find_call(session, stream_id);
+	struct grpc_call *call = stream_call(session, stream_id);
 
 	(void)code;
 	(void)data;
@@ -141,7 +139,7 @@ int grpc_session_setup(nghttp2_session_callbacks **ret_callbacks, nghttp2_option
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
 	/* See headers.h. */
 	nghttp2_option_set_no_http_messaging(options, 1);
-	/* Closed streams serve priorities only, which gRPC does not use. */
+	/* nghttp2 keeps closed streams only for priorities, which gRPC does not use. */
 	nghttp2_option_set_no_closed_streams(options, 1);
 	*ret_callbacks = callbacks;
 	*ret_options = options;

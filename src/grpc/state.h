@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The server as its own files see it; nobody outside this room includes it. A server has
- * connections, a connection has calls; a call outlives its stream while a worker holds it, and the
- * server's memory outlives both. Loop thread only.
+ * The server and its connections, for this room's files only. A server owns connections, and a
+ * connection owns calls. A call outlives its stream while a worker holds it; the server's memory
+ * outlives both. Loop thread only, so there are no locks here.
  */
 #ifndef GRPC_STATE_H
 #define GRPC_STATE_H
@@ -20,22 +20,34 @@
 #include "grpc/listener.h"
 #include "grpc/server.h"
 
-/* A point in time that never comes. */
+/* As a point in time: never. */
 #define GRPC_NEVER UINT64_MAX
 
-enum grpc_server_phase {
+/*
+ * States of a server:
+ *
+ *   state     event                                                 next
+ *   --------  ----------------------------------------------------  --------
+ *   OPEN      grpc_server_shutdown()                                DRAINING
+ *   DRAINING  no connection left, and no handler or the grace over  CLOSED
+ *   any       grpc_server_free()                                    CLOSED
+ *
+ * A server accepts connections in OPEN only. In CLOSED it calls done after libuv's last close
+ * callback; its memory is freed with the last reference, which a handler that hangs may hold.
+ */
+enum grpc_server_state {
 	GRPC_SERVER_OPEN,
-	GRPC_SERVER_DRAINING, /* grpc_server_shutdown() was called */
-	GRPC_SERVER_CLOSED, /* only close callbacks and hung handlers are outstanding */
+	GRPC_SERVER_DRAINING,
+	GRPC_SERVER_CLOSED,
 };
 
 struct grpc_server {
-	enum grpc_server_phase phase;
-	size_t refs; /* the owner, each open libuv handle, each handler in the pool */
-	size_t n_handles; /* libuv handles whose close callback has not run */
+	enum grpc_server_state state;
+	size_t refs; /* one each for the owner, open libuv handles and handlers in the pool */
+	size_t n_handles; /* libuv handles whose close callback has not run yet */
 	size_t n_conns;
 	size_t n_working; /* handlers queued or running in the pool */
-	size_t received; /* request bytes held over all calls */
+	size_t received; /* request bytes held by all calls */
 	uv_loop_t *loop;
 	struct grpc_service *services;
 	size_t n_services;
@@ -44,15 +56,40 @@ struct grpc_server {
 	struct list conns;
 	struct grpc_listener listener;
 	uv_poll_t accept_poll; /* open while listener.fd is not negative */
-	bool accept_paused; /* no room, or out of descriptors */
-	uint64_t accept_retry_ns; /* GRPC_NEVER: not out of descriptors */
-	uv_timer_t timer; /* for whatever comes next of all deadlines */
-	uint64_t timer_ns; /* when that is; GRPC_NEVER: not running */
-	uint64_t grace_ns; /* draining ends then */
+	bool accept_paused; /* too many connections, or out of descriptors */
+	uint64_t accept_retry_ns; /* when to accept again; GRPC_NEVER: not out of descriptors */
+	uv_timer_t timer; /* for the earliest of all deadlines */
+	uint64_t timer_ns; /* when it fires; GRPC_NEVER: not running */
+	uint64_t grace_ns; /* end of DRAINING */
 	void (*done)(void *data);
 	void *done_data;
 	uint8_t read_buf[GRPC_READ_SIZE]; /* filled and emptied within one callback */
 	uint8_t write_buf[GRPC_WRITE_SIZE]; /* likewise */
+};
+
+/*
+ * States of a connection:
+ *
+ *   state     event                                                next
+ *   --------  ---------------------------------------------------  --------
+ *   PREFACE   first frame received, after the HTTP/2 preface       OPEN
+ *             due_ns (GRPC_PREFACE_TIMEOUT_MS)                     FAILED
+ *   PREFACE,  shutdown: send the shutdown notice and a PING        DRAINING
+ *    OPEN
+ *   DRAINING  PING answered, or due_ns (GRPC_DRAIN_MS): send the   DRAINED
+ *             final GOAWAY
+ *   any       socket error, end of file, out of memory             FAILED
+ *   FAILED    next grpc_conn_flush()                               closed
+ *   any       nghttp2 neither reads nor writes any more            closed
+ *
+ * FAILED exists because a session cannot be deleted while nghttp2 is on the stack.
+ */
+enum grpc_conn_state {
+	GRPC_CONN_PREFACE,
+	GRPC_CONN_OPEN,
+	GRPC_CONN_DRAINING,
+	GRPC_CONN_DRAINED,
+	GRPC_CONN_FAILED,
 };
 
 struct grpc_conn {
@@ -61,30 +98,27 @@ struct grpc_conn {
 	nghttp2_session *session;
 	int fd;
 	uv_poll_t poll;
-	int events; /* what poll waits for */
-	bool greeted; /* the peer's preface and first frame have come */
-	bool failed; /* to be closed as soon as nghttp2 is not on the stack */
-	bool drained; /* the final GOAWAY is submitted */
-	uint64_t preface_ns; /* to be closed then, unless greeted */
-	uint64_t drain_ns; /* the final GOAWAY follows then; GRPC_NEVER: not draining */
+	int events; /* that poll waits for */
+	enum grpc_conn_state state;
+	uint64_t due_ns; /* time limit of PREFACE and DRAINING; else GRPC_NEVER */
 	struct list calls;
-	size_t reply_bytes; /* of replies that nghttp2 has not taken yet */
-	uint8_t *out; /* what the socket refused, NULL: nothing */
+	size_t reply_bytes; /* size of the replies that nghttp2 has not taken completely */
+	uint8_t *out; /* bytes that the socket did not take yet; NULL: none */
 	size_t out_len;
 	size_t out_sent;
 };
 
-/* Has the timer fire at when_ns, or before. */
+/* Make the timer fire at when_ns or earlier. */
 void grpc_server_arm(struct grpc_server *s, uint64_t when_ns);
 
 void grpc_server_ref(struct grpc_server *s);
 void grpc_server_unref(struct grpc_server *s);
 
-/* A connection's handle was made, and its close callback has run. */
+/* Count a libuv handle that was initialized, and one whose close callback has run. */
 void grpc_server_handle_opened(struct grpc_server *s);
 void grpc_server_handle_closed(struct grpc_server *s);
 
-/* A connection or a handler is gone: there is room for another, or nothing left to wait for. */
+/* Uncount a closed connection or an ended handler; accept again, or finish draining. */
 void grpc_server_conn_gone(struct grpc_server *s);
 void grpc_server_work_gone(struct grpc_server *s);
 

@@ -9,7 +9,7 @@
 
 #include "base/str.h"
 
-/* error.h speaks gRPC's numbers without knowing gRPC; here is where that is held to be true. */
+/* base/error.h uses gRPC's numbers without including gRPC. */
 _Static_assert(ERROR_OK == 0, "gRPC status codes");
 _Static_assert(ERROR_CANCELLED == 1, "gRPC status codes");
 _Static_assert(ERROR_UNKNOWN == 2, "gRPC status codes");
@@ -41,7 +41,7 @@ void grpc_status_code(enum error_code code, char ret[GRPC_STATUS_CODE_SIZE])
 	(void)snprintf(ret, GRPC_STATUS_CODE_SIZE, "%u", n);
 }
 
-/* Length of the character at s, 0 where none begins there. left > 0. */
+/* Return the length of the character at s, or 0 if none begins there. left > 0. */
 static size_t char_len(const char *s, size_t left)
 {
 	size_t n;
@@ -52,8 +52,8 @@ static size_t char_len(const char *s, size_t left)
 	return 0;
 }
 
-/* Whether the left bytes at s, which are no character, are the beginning of one. */
-static bool is_cut(const char *s, size_t left)
+/* Return whether the left bytes at s are the start of a character that is cut off. */
+static bool is_incomplete_char(const char *s, size_t left)
 {
 	static const char tails[][UTF8_MAX] = { "\x80\x80\x80", "\xa0\x80\x80", "\x90\x80\x80" };
 	char whole[2 * UTF8_MAX];
@@ -71,8 +71,8 @@ static bool is_cut(const char *s, size_t left)
 	return false;
 }
 
-/* Encodes one character. Returns the bytes written, 0 where they do not fit into room. */
-static size_t put_char(const char *s, size_t n, char *out, size_t room)
+/* Encode a character. Return the bytes written, 0 if they do not fit into room. */
+static size_t put_encoded(const char *s, size_t n, char *out, size_t room)
 {
 	static const char hex[] = "0123456789ABCDEF";
 	size_t i;
@@ -105,12 +105,13 @@ size_t grpc_status_message(const char *message, char *ret, size_t size)
 		size_t put;
 
 		if (n > 0) {
-			put = put_char(message, n, ret + len, size - 1 - len);
+			put = put_encoded(message, n, ret + len, size - 1 - len);
 		} else {
-			if (is_cut(message, left))
+			if (is_incomplete_char(message, left))
 				break;
 			n = 1;
-			put = put_char(REPLACEMENT, strlen(REPLACEMENT), ret + len, size - 1 - len);
+			put = put_encoded(REPLACEMENT, strlen(REPLACEMENT), ret + len,
+					  size - 1 - len);
 		}
 		if (put == 0)
 			break;

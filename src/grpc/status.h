@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* How a status is written into trailers. Pure functions, any thread. */
+/* Encode a status for trailers. Any thread. */
 #ifndef GRPC_STATUS_H
 #define GRPC_STATUS_H
 
@@ -14,18 +14,17 @@
 #define GRPC_STATUS_CODE_SIZE 4
 #define GRPC_STATUS_MESSAGE_SIZE (GRPC_STATUS_MESSAGE_MAX + 1)
 
-/* The value of grpc-status: decimal, no leading zeros; UNKNOWN for a number outside the table. */
+/* Write grpc-status: decimal, without leading zeros; UNKNOWN for a code that gRPC lacks. */
 void grpc_status_code(enum error_code code, char ret[GRPC_STATUS_CODE_SIZE]);
 
 /*
- * The value of grpc-message: what is not printable ASCII, and '%', percent-encoded; bytes that are
- * not UTF-8 as U+FFFD, save for a character that was cut off at the end, which is dropped. What
- * does not fit into size bytes (at least 1, the terminator counts) is cut between characters.
- * Returns the length.
+ * Write grpc-message: percent-encode '%' and everything but printable ASCII; replace bytes that are
+ * not UTF-8 by U+FFFD; drop an incomplete character at the end. Truncate between characters to fit
+ * size, which includes the terminator and is at least 1. Return the length.
  */
 size_t grpc_status_message(const char *message, char *ret, size_t size);
 
-/* How loud a call that ended so is logged: warn where the driver or the server is in trouble. */
+/* Return the level for logging a call's status: warn for a problem of the driver or server. */
 enum log_level grpc_status_log_level(enum error_code code);
 
 #endif

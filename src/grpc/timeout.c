@@ -9,7 +9,7 @@
 
 #define DIGITS_MAX 8
 
-/* Nanoseconds in a unit, 0 for what is none. */
+/* Return the nanoseconds in a unit, 0 for an unknown unit. */
 static uint64_t unit_ns(char unit)
 {
 	switch (unit) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* The grpc-timeout header. Pure functions, any thread. */
+/* Parse the grpc-timeout header. Any thread. */
 #ifndef GRPC_TIMEOUT_H
 #define GRPC_TIMEOUT_H
 
@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 /*
- * One to eight digits and one of H M S m u n, nothing else. A value that nanoseconds cannot hold
- * becomes UINT64_MAX. Returns 0, or -EINVAL with *ret_ns untouched.
+ * Parse one to eight digits and a unit, one of H M S m u n. A value too large for nanoseconds
+ * becomes UINT64_MAX. Return 0, or -EINVAL with *ret_ns untouched.
  */
 int grpc_timeout_parse(const char *s, size_t len, uint64_t *ret_ns);
 
-/* The point in time, as in request.h, that lies timeout after now: never 0, which means none. */
+/* Return the deadline, as in request.h: now plus timeout, but never 0, which means none. */
 uint64_t grpc_timeout_deadline(uint64_t now_ns, uint64_t timeout_ns);
 
 #endif

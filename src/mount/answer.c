@@ -15,26 +15,26 @@ static const struct {
 	const char *hint;
 } mount_errors[] = {
 	{ ENOENT, ERROR_NOT_FOUND,
-	  "there is no such export or directory, or it is not shown to this node" },
+	  "there is no such export or directory, or the server does not show it to this node" },
 	{ ENOTDIR, ERROR_NOT_FOUND, "the path on the server, or the target path, is not a directory" },
 	{ ESTALE, ERROR_UNAVAILABLE,
-	  "the server has just lost its handle of the directory: it was removed, or the server is being moved" },
+	  "the server no longer knows the directory's handle: it was removed, or the server is being moved" },
 	{ EACCES, ERROR_PERMISSION_DENIED,
-	  "the export does not allow this node's address, or wants another sec= or the option 'insecure'" },
+	  "the export does not allow this node's address, or needs another sec= or the export option 'insecure'" },
 	{ EPERM, ERROR_PERMISSION_DENIED,
-	  "the server refuses this node, or csi-nfs may not mount here (it needs CAP_SYS_ADMIN)" },
-	{ E2BIG, ERROR_INVALID_ARGUMENT, "the mount options are longer than the kernel takes" },
-	{ EINVAL, ERROR_INVALID_ARGUMENT, "the kernel does not take these mount options" },
+	  "the server refuses this node, or csi-nfs may not mount (it needs CAP_SYS_ADMIN)" },
+	{ E2BIG, ERROR_INVALID_ARGUMENT, "the mount options are longer than the kernel accepts" },
+	{ EINVAL, ERROR_INVALID_ARGUMENT, "the kernel does not accept these mount options" },
 	{ EPROTONOSUPPORT, ERROR_FAILED_PRECONDITION,
-	  "server and node have no NFS version in common, of those asked for" },
+	  "server and node have none of the requested NFS versions in common" },
 	{ ENODEV, ERROR_FAILED_PRECONDITION, "the kernel has no NFS client: load the module nfs" },
-	{ EBUSY, ERROR_FAILED_PRECONDITION, "this is mounted there already" },
+	{ EBUSY, ERROR_FAILED_PRECONDITION, "this is already mounted there" },
 	{ ECONNREFUSED, ERROR_UNAVAILABLE, "nothing listens there" },
 	{ EHOSTUNREACH, ERROR_UNAVAILABLE, "no route to it" },
 	{ ENETUNREACH, ERROR_UNAVAILABLE, "no route to it" },
 	{ ETIMEDOUT, ERROR_UNAVAILABLE, "no answer" },
-	{ ECONNRESET, ERROR_UNAVAILABLE, "it closed the connection" },
-	{ EIO, ERROR_UNAVAILABLE, "the server failed; look into its log" },
+	{ ECONNRESET, ERROR_UNAVAILABLE, "the server closed the connection" },
+	{ EIO, ERROR_UNAVAILABLE, "the server failed; see its log" },
 	{ ENOMEM, ERROR_RESOURCE_EXHAUSTED, "the node is out of memory" },
 };
 
@@ -49,32 +49,32 @@ static int mount_error(const char *source, int e, struct error *err)
 	return error_sys(err, ERROR_INTERNAL, e, "mounting '%s'", source);
 }
 
-/* The rest of the path, which was walked here. */
+/* A failure on the way from the top to the volume. */
 static int walk_error(const char *source, int e, struct error *err)
 {
 	switch (e) {
 	case ELOOP:
 		return error_sys(err, ERROR_FAILED_PRECONDITION, e,
-				 "mounting '%s': a symbolic link is on the way, and those that users can make are not followed; name the directory itself",
+				 "mounting '%s': a symbolic link is on the way; links that users can make are not followed, name the directory itself",
 				 source);
 	case ENOSYS:
 		return error_sys(err, ERROR_FAILED_PRECONDITION, e,
-				 "mounting '%s': inline volumes, and those several directories below their share, need Linux 5.6 or later",
+				 "mounting '%s': inline volumes, and volumes several directories below their share, need Linux 5.6 or later",
 				 source);
 	case EACCES:
 		return error_sys(err, ERROR_PERMISSION_DENIED, e,
-				 "mounting '%s': root, or whom the server squashes it to, must be let search the directories above it",
+				 "mounting '%s': root, or the user that the server squashes it to, must be able to search the directories above it",
 				 source);
 	case EPERM:
 		return error_sys(err, ERROR_PERMISSION_DENIED, e,
-				 "mounting '%s': csi-nfs needs CAP_SYS_ADMIN and CAP_SYS_CHROOT for that, or the server refuses",
+				 "mounting '%s': csi-nfs needs CAP_SYS_ADMIN and CAP_SYS_CHROOT for that, or the server refuses it",
 				 source);
 	default:
 		return mount_error(source, e, err);
 	}
 }
 
-/* What mount.nfs says, in its own words: it has no other way to say it. */
+/* Messages of mount.nfs: its exit status alone does not tell why it failed. */
 static const struct {
 	const char *text;
 	enum error_code code;
@@ -95,13 +95,13 @@ static const struct {
 	{ "Stale file handle", ERROR_NOT_FOUND, "; the directory was removed on the server" },
 };
 
-static int program_error(const char *source, const struct helper_reply *reply, const char *log,
-			 struct error *err)
+static int program_error(const char *source, const struct mount_answer *answer, struct error *err)
 {
-	int len = (int)strcspn(log, "\n");
+	const char *log = answer->log;
+	const int len = (int)strcspn(log, "\n");
 	size_t i;
 
-	if (reply->error == ENOENT)
+	if (answer->reply.error == ENOENT)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "mounting '%s': NFSv3 with locks needs mount.nfs, which is not installed: install nfs-common, or add the mount option nolock",
 				 source);
@@ -112,61 +112,57 @@ static int program_error(const char *source, const struct helper_reply *reply, c
 	return error_set(err, ERROR_INTERNAL, "mounting '%s' by mount.nfs: %.*s", source, len, log);
 }
 
-int mount_reach_error(const struct mount_request *q, const char *address, int e, struct error *err)
+int mount_reach_error(const struct mount_request *request, const char *address, int e,
+		      struct error *err)
 {
 	if (e == ETIMEDOUT)
 		return error_set(err, ERROR_UNAVAILABLE,
 				 "NFS server '%s' (%s) does not answer; is it running, and does a firewall let us through?",
-				 q->server, address);
-	return error_sys(err, ERROR_UNAVAILABLE, e, "cannot reach NFS server '%s' (%s)", q->server,
-			 address);
+				 request->server, address);
+	return error_sys(err, ERROR_UNAVAILABLE, e, "cannot reach NFS server '%s' (%s)",
+			 request->server, address);
 }
 
-static int reply_error(const struct mount_request *q, const struct mount_sources *s,
-		       const struct helper_reply *reply, const char *log, struct error *err)
+static int step_error(const struct mount_request *request, const struct mount_sources *sources,
+		      const struct mount_answer *answer, struct error *err)
 {
-	const char *source = s->whole;
+	const struct mount_reply *reply = &answer->reply;
 
 	switch (reply->step) {
-	case HELPER_RESOLVE:
+	case MOUNT_STEP_RESOLVE:
 		return error_set(err, ERROR_UNAVAILABLE, "%s", reply->text);
-	case HELPER_REACH:
-		return mount_reach_error(q, reply->address, reply->error, err);
-	case HELPER_VERSION:
+	case MOUNT_STEP_REACH:
+		return mount_reach_error(request, reply->address, reply->error, err);
+	case MOUNT_STEP_VERSION:
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "NFS server '%s' (%s) speaks versions %u to %u, which is not what the mount options ask for",
-				 q->server, reply->address, reply->low, reply->high);
-	case HELPER_MOUNT:
-		return mount_error(s->top, reply->error, err);
-	case HELPER_PROGRAM:
-		return program_error(s->top, reply, log, err);
-	case HELPER_WALK:
-		return walk_error(source, reply->error, err);
-	case HELPER_CHMOD:
+				 "NFS server '%s' (%s) has versions %u to %u, which is not what the mount options ask for",
+				 request->server, reply->address, reply->low, reply->high);
+	case MOUNT_STEP_MOUNT:
+		return mount_error(sources->top, reply->error, err);
+	case MOUNT_STEP_PROGRAM:
+		return program_error(sources->top, answer, err);
+	case MOUNT_STEP_WALK:
+		return walk_error(sources->whole, reply->error, err);
+	case MOUNT_STEP_CHMOD:
 		return error_sys(err, ERROR_PERMISSION_DENIED, reply->error,
 				 "setting mountPermissions %04o on '%s', was root squashed? It was unmounted again",
-				 q->mode, source);
+				 request->mode, sources->whole);
 	default:
 		return error_set(err, ERROR_INTERNAL, "mounting '%s': the helper failed at step %d",
-				 source, reply->step);
+				 sources->whole, reply->step);
 	}
 }
 
-static void tell_own_address(const struct helper_reply *reply, struct error *err)
+int mount_reply_error(const struct mount_request *request, const struct mount_sources *sources,
+		      const struct mount_answer *answer, struct error *err)
 {
-	size_t len = strlen(err->msg);
+	const int r = step_error(request, sources, answer, err);
+	const size_t len = strlen(err->msg);
 
-	if (reply->client[0] != '\0' &&
+	/* An administrator who has to allow this node needs its address. */
+	if (answer->reply.client[0] != '\0' &&
 	    (err->code == ERROR_PERMISSION_DENIED || err->code == ERROR_NOT_FOUND))
 		(void)snprintf(err->msg + len, sizeof(err->msg) - len,
-			       "; this node's address there is %.63s", reply->client);
-}
-
-int mount_reply_error(const struct mount_request *q, const struct mount_sources *s,
-		      const struct helper_reply *reply, const char *log, struct error *err)
-{
-	int r = reply_error(q, s, reply, log, err);
-
-	tell_own_address(reply, err);
+			       "; this node's address there is %.63s", answer->reply.client);
 	return r;
 }

@@ -2,28 +2,25 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What a helper's reply to "mount" or "compare" means in words and as an error code. Pure functions, any
- * thread.
+ * Turn a helper's reply to a mount or a compare into an error. Pure functions, any thread.
  */
 #ifndef MOUNT_ANSWER_H
 #define MOUNT_ANSWER_H
 
-#include "mount/helper.h"
+#include "mount/call.h"
 
-/* What is mounted, in words: "server:/path". */
+/* Names for messages: "server:/path". */
 struct mount_sources {
-	char *whole;
-	char *top; /* what the server was asked for */
+	char *whole; /* the volume */
+	char *top; /* the path that the server is asked for */
 };
 
-/* A server that was not reached, by this errno. Returns a negative errno with UNAVAILABLE. */
-int mount_reach_error(const struct mount_request *q, const char *address, int e, struct error *err);
+/* An address of the server that was not reached, with a positive errno. Returns a negative one. */
+int mount_reach_error(const struct mount_request *request, const char *address, int e,
+		      struct error *err);
 
-/*
- * A reply that is a failure. log is what the helper wrote to stderr. Returns a negative errno with one of
- * the codes of mounter_ops.mount.
- */
-int mount_reply_error(const struct mount_request *q, const struct mount_sources *s,
-		      const struct helper_reply *reply, const char *log, struct error *err);
+/* A reply that is a failure. Returns a negative errno with a code of mounter_ops.mount. */
+int mount_reply_error(const struct mount_request *request, const struct mount_sources *sources,
+		      const struct mount_answer *answer, struct error *err);
 
 #endif

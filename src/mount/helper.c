@@ -2,18 +2,15 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The helper process. It may hang at any call: nothing waits for it but its deadline, and it holds
- * nothing that anybody else needs.
+ * The helper process. Any call here may hang for ever: only the driver's deadline waits for this
+ * process, and it holds nothing that another one needs.
  */
-
-#include "mount/helper.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,106 +18,94 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/mode.h"
-#include "base/str.h"
 #include "mount/attempt.h"
+#include "mount/frame.h"
 #include "mount/mounter.h"
 #include "mount/walk.h"
 
-/* mount.nfs and rpc.statd make tables as large as the limit allows: 51 MB for half a million. */
+/* mount.nfs and rpc.statd allocate tables of the size of the limit: 51 MB for half a million. */
 #define FILES_MAX 1024
 
-static int read_request(struct helper_request *q)
+/* Read stdin to its end and decode it. One byte more than a request shows a longer one. */
+static int helper_read(struct mount_frame *ret)
 {
-	size_t len = 0, i;
-	char *p = q->data;
+	static char data[sizeof(*ret) + 1];
+	size_t len = 0;
 	ssize_t n;
 
-	for (;;) {
-		n = read(STDIN_FILENO, q->data + len, sizeof(q->data) - len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		len += (size_t)n;
-		if (len == sizeof(q->data))
-			return -EMSGSIZE;
-	}
-	for (i = 0; i < HELPER_FIELDS; i++) {
-		char *end = memchr(p, '\0', (size_t)(q->data + len - p));
-
-		if (end == NULL)
-			return -EPROTO;
-		q->fields[i] = p;
-		p = end + 1;
-	}
-	return 0;
-}
-
-/* Read-only: the mode is somebody else's to set. dir may have been opened with O_PATH. */
-static int set_mode(const struct helper_request *q, int dir, struct helper_reply *reply)
-{
-	char path[64];
-	uint64_t asked = 0;
-	struct stat st;
-	mode_t mode;
-
-	if (str_parse_u64(q->fields[HELPER_MODE], 8, MODE_ALL, &asked) < 0)
-		return helper_fail(reply, HELPER_REQUEST, EINVAL);
-	if (asked == 0)
-		return 0;
-	if (fstat(dir, &st) < 0)
-		return helper_fail(reply, HELPER_CHMOD, errno);
-	mode = mode_for_existing((uint32_t)asked, st.st_mode);
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", dir);
-	if ((st.st_mode & MODE_ALL) == mode || chmod(path, mode) == 0 || errno == EROFS)
-		return 0;
-	return helper_fail(reply, HELPER_CHMOD, errno);
+	do {
+		n = read(STDIN_FILENO, data + len, sizeof(data) - len);
+		if (n > 0)
+			len += (size_t)n;
+	} while ((n > 0 && len < sizeof(data)) || (n < 0 && errno == EINTR));
+	return n < 0 ? -errno : mount_frame_decode(ret, data, len);
 }
 
 /*
- * Asks the server for the directory itself: it may be gone. stat() may answer from the cache, and so may
- * statvfs() for what it says of the directory; opening it never does (close-to-open consistency).
+ * Give the directory the mode of the request. A read-only file system is left as it is. dir may be
+ * an O_PATH descriptor, for which fchmod() fails.
  */
-static int open_target(const char *target)
+static int helper_set_mode(const struct mount_frame *frame, int dir, struct mount_reply *reply)
+{
+	char path[64];
+	struct stat st;
+	mode_t mode;
+
+	if (frame->mode == 0)
+		return 0;
+	if (fstat(dir, &st) < 0)
+		return mount_reply_fail(reply, MOUNT_STEP_CHMOD, errno);
+	mode = mode_for_existing(frame->mode, st.st_mode);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", dir);
+	if ((st.st_mode & MODE_ALL) == mode || chmod(path, mode) == 0 || errno == EROFS)
+		return 0;
+	return mount_reply_fail(reply, MOUNT_STEP_CHMOD, errno);
+}
+
+/*
+ * Ask the server whether the mounted directory still exists. stat() may answer from the cache, and
+ * statvfs() likewise as far as the directory is concerned; open() never does (close-to-open
+ * consistency).
+ */
+static int helper_open_target(const char *target)
 {
 	cleanup_close int fd = open(target, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
-	/* A directory that root may not read is there. */
+	/* If root may not read it, it exists. */
 	return fd < 0 && errno != EACCES && errno != EPERM ? -errno : 0;
 }
 
-/* What is mounted at the target may be stale, or lack its mode after a crash. */
-static int do_verify(const struct helper_request *q, struct helper_reply *reply)
+/* Check that the mount is not stale, and set a mode that a crash has left unset. */
+static int do_verify(const struct mount_frame *frame, struct mount_reply *reply)
 {
-	const char *target = q->fields[HELPER_TARGET];
+	const char *target = frame->target;
 	cleanup_close int dir = -EBADF;
 	struct stat st;
 	int r;
 
-	r = open_target(target);
+	r = helper_open_target(target);
 	if (r < 0)
-		return helper_fail(reply, HELPER_STAT, r);
-	dir = walk_open(target, "");
+		return mount_reply_fail(reply, MOUNT_STEP_STAT, r);
+	dir = mount_walk_open(target, "");
 	if (dir < 0)
-		return helper_fail(reply, HELPER_STAT, dir);
+		return mount_reply_fail(reply, MOUNT_STEP_STAT, dir);
 	if (fstat(dir, &st) < 0)
-		return helper_fail(reply, HELPER_STAT, errno);
-	return set_mode(q, dir, reply);
+		return mount_reply_fail(reply, MOUNT_STEP_STAT, errno);
+	return helper_set_mode(frame, dir, reply);
 }
 
-static int do_statvfs(const struct helper_request *q, struct helper_reply *reply)
+static int do_usage(const struct mount_frame *frame, struct mount_reply *reply)
 {
 	struct mount_usage *u = &reply->usage;
 	struct statvfs vfs;
 	int r;
 
-	r = open_target(q->fields[HELPER_TARGET]);
+	r = helper_open_target(frame->target);
 	if (r < 0)
-		return helper_fail(reply, HELPER_STAT, r);
-	if (statvfs(q->fields[HELPER_TARGET], &vfs) < 0)
-		return helper_fail(reply, HELPER_STAT, errno);
+		return mount_reply_fail(reply, MOUNT_STEP_STAT, r);
+	if (statvfs(frame->target, &vfs) < 0)
+		return mount_reply_fail(reply, MOUNT_STEP_STAT, errno);
 	u->bytes_total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
 	u->bytes_used = (uint64_t)(vfs.f_blocks - vfs.f_bfree) * vfs.f_frsize;
 	u->bytes_available = (uint64_t)vfs.f_bavail * vfs.f_frsize;
@@ -130,154 +115,132 @@ static int do_statvfs(const struct helper_request *q, struct helper_reply *reply
 	return 0;
 }
 
-/* The server is asked for the whole path. */
-static int mount_whole(const struct helper_request *q, struct helper_reply *reply)
+/* The server resolves the whole path. */
+static int do_mount_whole(const struct mount_frame *frame, struct mount_reply *reply)
 {
-	const char *target = q->fields[HELPER_TARGET];
+	const char *target = frame->target;
 	cleanup_close int dir = -EBADF;
 	struct stat st;
 	int r;
 
-	/* mount(2) would follow a link, and mountinfo then show another path than the one asked for. */
+	/* mount(2) would follow a link, and mountinfo would show the path that it leads to. */
 	if (lstat(target, &st) < 0)
-		return helper_fail(reply, HELPER_MOUNT, errno);
+		return mount_reply_fail(reply, MOUNT_STEP_MOUNT, errno);
 	if (!S_ISDIR(st.st_mode))
-		return helper_fail(reply, HELPER_MOUNT, ENOTDIR);
-	r = mount_attempt(q, NULL, reply);
+		return mount_reply_fail(reply, MOUNT_STEP_MOUNT, ENOTDIR);
+	r = mount_attempt(frame, NULL, reply);
 	if (r < 0)
 		return r;
-	/* The mount is there, so its directory answers: only now may the path be touched. */
-	dir = walk_open(target, "");
-	r = dir < 0 ? helper_fail(reply, HELPER_CHMOD, dir) : set_mode(q, dir, reply);
+	/* The path may be touched from here on: a fresh mount has a server that answers. */
+	dir = mount_walk_open(target, "");
+	r = dir < 0 ? mount_reply_fail(reply, MOUNT_STEP_CHMOD, dir)
+		    : helper_set_mode(frame, dir, reply);
+	/* A request that failed leaves nothing mounted. */
 	if (r < 0)
-		/* The request has failed as a whole. */
 		(void)umount2(target, MNT_DETACH | UMOUNT_NOFOLLOW);
 	return r;
 }
 
-/* Nothing is at the target before the directory has been found, and has its mode. */
-static int mount_below(const struct helper_request *q, struct helper_reply *reply)
+/* Nothing appears at the target before the directory is found and has its mode. */
+static int do_mount_below(const struct mount_frame *frame, struct mount_reply *reply)
 {
-	const char *target = q->fields[HELPER_TARGET];
-	cleanup_walk struct walk w = WALK_NONE;
+	const char *target = frame->target;
+	cleanup_mount_walk struct mount_walk w = MOUNT_WALK_NONE;
 	cleanup_close int dir = -EBADF;
 	int r;
 
-	r = walk_begin(&w, target);
+	r = mount_walk_begin(&w, target);
 	if (r < 0)
-		return helper_fail(reply, HELPER_WALK, r);
-	r = mount_attempt(q, &w, reply);
+		return mount_reply_fail(reply, MOUNT_STEP_WALK, r);
+	r = mount_attempt(frame, &w, reply);
 	if (r < 0)
 		return r;
-	dir = walk_open(target, q->fields[HELPER_BELOW]);
+	dir = mount_walk_open(target, frame->below);
 	if (dir < 0)
-		return helper_fail(reply, HELPER_WALK, dir);
-	r = set_mode(q, dir, reply);
+		return mount_reply_fail(reply, MOUNT_STEP_WALK, dir);
+	r = helper_set_mode(frame, dir, reply);
 	if (r < 0)
 		return r;
-	r = walk_finish(&w, target, dir);
-	return r < 0 ? helper_fail(reply, HELPER_WALK, r) : 0;
+	r = mount_walk_finish(&w, target, dir);
+	return r < 0 ? mount_reply_fail(reply, MOUNT_STEP_WALK, r) : 0;
 }
 
-static int do_mount(const struct helper_request *q, struct helper_reply *reply)
+static int do_mount(const struct mount_frame *frame, struct mount_reply *reply)
 {
-	return q->fields[HELPER_BELOW][0] != '\0' ? mount_below(q, reply) : mount_whole(q, reply);
+	if (frame->below[0] == '\0')
+		return do_mount_whole(frame, reply);
+	return do_mount_below(frame, reply);
 }
 
 /*
- * Whether what is mounted at the target is what a mount of the request would be now. It is made once
- * more, where nobody else sees it: names do not tell, since a server resolves symbolic links in them.
+ * Compare the directory mounted at the target with the one that the request names now. Mount the
+ * latter once more, where nobody else sees it: paths do not tell, since a server resolves symbolic
+ * links in them.
  */
-static int do_compare(const struct helper_request *q, struct helper_reply *reply)
+static int do_compare(const struct mount_frame *frame, struct mount_reply *reply)
 {
-	const char *target = q->fields[HELPER_TARGET];
-	cleanup_walk struct walk w = WALK_NONE;
+	const char *target = frame->target;
+	cleanup_mount_walk struct mount_walk w = MOUNT_WALK_NONE;
 	cleanup_close int dir = -EBADF;
 	int r;
 
-	r = walk_begin(&w, target);
+	r = mount_walk_begin(&w, target);
 	if (r == 0)
-		r = walk_clear(target);
+		r = mount_walk_clear(target);
 	if (r < 0)
-		return helper_fail(reply, HELPER_WALK, r);
-	r = mount_attempt(q, &w, reply);
+		return mount_reply_fail(reply, MOUNT_STEP_WALK, r);
+	r = mount_attempt(frame, &w, reply);
 	if (r < 0)
 		return r;
-	dir = walk_open(target, q->fields[HELPER_BELOW]);
+	dir = mount_walk_open(target, frame->below);
 	if (dir < 0)
-		return helper_fail(reply, HELPER_WALK, dir);
-	r = walk_is_same(dir, w.place) ? 0 : helper_fail(reply, HELPER_OTHER, 0);
-	(void)walk_clear(target); /* it goes with the namespace, where that goes */
+		return mount_reply_fail(reply, MOUNT_STEP_WALK, dir);
+	r = mount_walk_is_same(dir, w.place) ? 0 : mount_reply_fail(reply, MOUNT_STEP_OTHER, 0);
+	/* Else it stays mounted if mount.nfs has left a process in the namespace. */
+	(void)mount_walk_clear(target);
 	return r;
 }
 
-/*
- * umount2() itself: libmount would look at the path before, which is what must not be done where
- * the server is dead.
- */
-static int do_umount(const struct helper_request *q, struct helper_reply *reply)
+/* umount2() itself: libmount looks at the path first, which hangs on a dead server. */
+static int do_umount(const struct mount_frame *frame, struct mount_reply *reply)
 {
-	uint64_t flags;
+	int flags = UMOUNT_NOFOLLOW;
 
-	if (str_parse_u64(q->fields[HELPER_FLAGS], 10, INT32_MAX, &flags) < 0)
-		return helper_fail(reply, HELPER_REQUEST, EINVAL);
-	if (umount2(q->fields[HELPER_TARGET], (int)flags | UMOUNT_NOFOLLOW) < 0)
-		return helper_fail(reply, HELPER_UMOUNT, errno);
-	return 0;
+	if (frame->operation == MOUNT_OP_UMOUNT_FORCE)
+		flags |= MNT_FORCE;
+	if (frame->operation == MOUNT_OP_UMOUNT_DETACH)
+		flags |= MNT_DETACH;
+	return umount2(frame->target, flags) < 0 ? mount_reply_fail(reply, MOUNT_STEP_UMOUNT, errno)
+						 : 0;
 }
 
-static void prepare_process(void)
-{
-	const struct rlimit files = { .rlim_cur = FILES_MAX, .rlim_max = FILES_MAX };
-
-	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* cannot fail for a valid signal */
-	(void)setrlimit(RLIMIT_NOFILE, &files); /* without it mount.nfs only takes more memory */
-	(void)umask(0022);
-}
-
-/* Nobody reads the reply of a helper whose driver died before it could ask to die with it. */
-static bool is_orphan(const struct helper_request *q)
-{
-	uint64_t driver;
-
-	return str_parse_u64(q->fields[HELPER_DRIVER], 10, INT32_MAX, &driver) < 0 ||
-	       (uint64_t)getppid() != driver;
-}
-
-static const struct {
-	const char *name;
-	int (*run)(const struct helper_request *q, struct helper_reply *reply);
-} operations[] = {
-	{ "mount", do_mount },   { "compare", do_compare }, { "umount", do_umount },
-	{ "verify", do_verify }, { "statvfs", do_statvfs },
+static int (*const helper_operations[MOUNT_OP_END])(const struct mount_frame *frame,
+						    struct mount_reply *reply) = {
+	[MOUNT_OP_MOUNT] = do_mount,          [MOUNT_OP_COMPARE] = do_compare,
+	[MOUNT_OP_VERIFY] = do_verify,        [MOUNT_OP_USAGE] = do_usage,
+	[MOUNT_OP_UMOUNT] = do_umount,        [MOUNT_OP_UMOUNT_FORCE] = do_umount,
+	[MOUNT_OP_UMOUNT_DETACH] = do_umount,
 };
-
-static int run_operation(const struct helper_request *q, struct helper_reply *reply)
-{
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(operations); i++)
-		if (strcmp(q->fields[HELPER_OPERATION], operations[i].name) == 0)
-			return operations[i].run(q, reply);
-	return helper_fail(reply, HELPER_REQUEST, EINVAL);
-}
 
 int mount_helper_main(void)
 {
-	static struct helper_request q;
-	struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_DONE };
+	static struct mount_frame frame;
+	const struct rlimit files = { .rlim_cur = FILES_MAX, .rlim_max = FILES_MAX };
+	struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC, .step = MOUNT_STEP_DONE };
 	int out;
 
-	prepare_process();
-	/* What mount.nfs prints is no part of the reply, and what it starts must not hold the pipe. */
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* cannot fail for a valid signal */
+	(void)setrlimit(RLIMIT_NOFILE, &files); /* if it fails, mount.nfs only needs more memory */
+	(void)umask(0022);
+	/* Keep the reply's pipe from mount.nfs and its children: they write to stderr instead. */
 	out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 		return EXIT_FAILURE;
-	if (read_request(&q) < 0)
-		(void)helper_fail(&reply, HELPER_REQUEST, EPROTO);
-	else if (is_orphan(&q))
-		return EXIT_FAILURE;
+	if (helper_read(&frame) < 0)
+		(void)mount_reply_fail(&reply, MOUNT_STEP_REQUEST, EPROTO);
+	else if (getppid() != frame.driver)
+		return EXIT_FAILURE; /* the driver died before PR_SET_PDEATHSIG was in force */
 	else
-		(void)run_operation(&q, &reply); /* its failure is in the reply */
+		(void)helper_operations[frame.operation](&frame, &reply);
 	return write(out, &reply, sizeof(reply)) == sizeof(reply) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -13,20 +13,22 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "net/probe.h"
+#include "net/ping.h"
 
-static void unref_table(struct libmnt_table *table)
+#define MOUNTINFO "/proc/self/mountinfo"
+
+static void table_unref(struct libmnt_table *table)
 {
 	mnt_unref_table(table);
 }
 
-static void free_iter(struct libmnt_iter *iter)
+static void iter_free(struct libmnt_iter *iter)
 {
 	mnt_free_iter(iter);
 }
 
-DEFINE_CLEANUP(table, struct libmnt_table *, unref_table)
-DEFINE_CLEANUP(iter, struct libmnt_iter *, free_iter)
+DEFINE_CLEANUP(table, struct libmnt_table *, table_unref)
+DEFINE_CLEANUP(iter, struct libmnt_iter *, iter_free)
 
 void mount_info_free(struct mount_info *info)
 {
@@ -61,19 +63,27 @@ int mountinfo_resolve(const char *target, char **ret)
 	return 0;
 }
 
-/*
- * "ro" among the options of the mount itself; those of the file system, which other mounts share,
- * stand in a field of their own.
- */
-static bool is_read_only(struct libmnt_fs *fs)
+int mountinfo_resolve_target(const char *target, char **ret, struct error *err)
+{
+	int r = mountinfo_resolve(target, ret);
+
+	if (r == 0 || r == -ENOENT)
+		return r;
+	if (r == -ENOTDIR)
+		return -ENOENT;
+	return error_sys(err, ERROR_INTERNAL, -r, "cannot resolve the directory above '%s'", target);
+}
+
+/* Look at the options of this mount, not at those of the file system, which mounts share. */
+static bool fs_is_read_only(struct libmnt_fs *fs)
 {
 	const char *options = mnt_fs_get_vfs_options(fs);
 
 	return options != NULL && mnt_optstr_get_option(options, "ro", NULL, NULL) == 0;
 }
 
-/* NFS shows the address of its server as an option of the file system. */
-static char *copy_address(struct libmnt_fs *fs)
+/* NFS shows the address of the server as an option of the file system. */
+static char *fs_copy_address(struct libmnt_fs *fs)
 {
 	const char *options = mnt_fs_get_fs_options(fs);
 	char *value;
@@ -84,7 +94,7 @@ static char *copy_address(struct libmnt_fs *fs)
 	return strndup(value, len);
 }
 
-static bool has_value(const char *options, const char *key, const char *value)
+static bool options_have_value(const char *options, const char *key, const char *value)
 {
 	char *text;
 	size_t len;
@@ -93,8 +103,8 @@ static bool has_value(const char *options, const char *key, const char *value)
 	       strncmp(text, value, len) == 0;
 }
 
-/* How its server is asked whether it is there. */
-static void copy_service(struct mount_info *info, struct libmnt_fs *fs)
+/* Port, version and transport, by which the server can be pinged. */
+static void info_copy_service(struct mount_info *info, struct libmnt_fs *fs)
 {
 	const char *options = mnt_fs_get_fs_options(fs);
 	uint64_t port = 0;
@@ -112,13 +122,14 @@ static void copy_service(struct mount_info *info, struct libmnt_fs *fs)
 		if (text != NULL && str_parse_u64(text, 10, UINT16_MAX, &port) == 0)
 			info->port = (uint16_t)port;
 	}
-	if (has_value(options, "vers", "3"))
+	if (options_have_value(options, "vers", "3"))
 		info->major = 3;
 	info->no_ping = mnt_optstr_get_option(options, "proto", &value, &len) == 0 &&
-			!has_value(options, "proto", "tcp") && !has_value(options, "proto", "tcp6");
+			!options_have_value(options, "proto", "tcp") &&
+			!options_have_value(options, "proto", "tcp6");
 }
 
-static int copy_info(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_device)
+static int info_copy(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_device)
 {
 	const char *source = mnt_fs_get_source(fs), *fstype = mnt_fs_get_fstype(fs);
 
@@ -127,17 +138,17 @@ static int copy_info(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_d
 	info->source = strdup(source != NULL ? source : "");
 	info->fstype = strdup(fstype != NULL ? fstype : "");
 	free(info->address);
-	info->address = copy_address(fs);
-	copy_service(info, fs);
-	info->read_only = is_read_only(fs);
+	info->address = fs_copy_address(fs);
+	info_copy_service(info, fs);
+	info->read_only = fs_is_read_only(fs);
 	info->depth++;
 	*ret_device = mnt_fs_get_devno(fs);
 	return info->source != NULL && info->fstype != NULL ? 0 : -ENOMEM;
 }
 
-/* The kernel lists mounts in the order in which they were made: the last one is on top. */
-static int collect(struct libmnt_table *table, struct libmnt_iter *iter, const char *path,
-		   struct mount_info *info, dev_t *ret_device)
+/* The kernel lists mounts in the order in which they were made, so the last one is on top. */
+static int info_collect(struct libmnt_table *table, struct libmnt_iter *iter, const char *path,
+			struct mount_info *info, dev_t *ret_device)
 {
 	struct libmnt_fs *fs;
 	int r;
@@ -148,15 +159,15 @@ static int collect(struct libmnt_table *table, struct libmnt_iter *iter, const c
 			return r > 0 ? 0 : r;
 		if (!str_eq(mnt_fs_get_target(fs), path))
 			continue;
-		r = copy_info(info, fs, ret_device);
+		r = info_copy(info, fs, ret_device);
 		if (r < 0)
 			return r;
 	}
 }
 
-/* Mounts of one export have one superblock, wherever they are. */
-static bool is_elsewhere(struct libmnt_table *table, struct libmnt_iter *iter, const char *path,
-			 dev_t device)
+/* Whether a mount at another path shares the superblock, as mounts of one export do. */
+static bool device_is_elsewhere(struct libmnt_table *table, struct libmnt_iter *iter,
+				const char *path, dev_t device)
 {
 	struct libmnt_fs *fs;
 
@@ -184,8 +195,8 @@ int mountinfo_find(const char *file, const char *path, struct mount_info **ret)
 	info = calloc(1, sizeof(*info));
 	if (info == NULL)
 		return -ENOMEM;
-	r = collect(table, iter, path, info, &device);
-	info->shares_superblock = r == 0 && is_elsewhere(table, iter, path, device);
+	r = info_collect(table, iter, path, info, &device);
+	info->shares_superblock = r == 0 && device_is_elsewhere(table, iter, path, device);
 	if (r < 0 || info->depth == 0) {
 		mount_info_free(info);
 		info = NULL;
@@ -195,8 +206,24 @@ int mountinfo_find(const char *file, const char *path, struct mount_info **ret)
 	return r;
 }
 
-/* The path in "host:/path" or "[address]:/path". NULL where there is none. */
-static const char *path_of(const char *source)
+int mountinfo_find_mounted(const char *path, struct mount_info **ret, struct error *err)
+{
+	int r = mountinfo_find(MOUNTINFO, path, ret);
+
+	return r < 0 ? error_sys(err, ERROR_INTERNAL, -r, "cannot read %s", MOUNTINFO) : 0;
+}
+
+void mount_info_server(const struct mount_info *info, char server[NET_SERVER_MAX + 1])
+{
+	const char *name = info->address != NULL ? info->address : info->source;
+	const char *end = info->address != NULL ? NULL : strstr(name, ":/");
+
+	(void)snprintf(server, NET_SERVER_MAX + 1, "%.*s",
+		       end != NULL ? (int)(end - name) : NET_SERVER_MAX, name);
+}
+
+/* The path in "host:/path" or "[address]:/path"; NULL if there is none. */
+static const char *source_path(const char *source)
 {
 	const char *end = source[0] == '[' ? strstr(source, "]:/") : strstr(source, ":/");
 
@@ -205,7 +232,7 @@ static const char *path_of(const char *source)
 	return end + (source[0] == '[' ? 2 : 1);
 }
 
-static bool has_address(const char *server, const char *address)
+static bool server_has_address(const char *server, const char *address)
 {
 	struct net_address addresses[NET_ADDRESSES_MAX];
 	size_t n, i;
@@ -225,7 +252,7 @@ static bool has_address(const char *server, const char *address)
 bool mount_info_is_on(const struct mount_info *info, const char *server)
 {
 	const bool v6 = info->source[0] == '[';
-	const char *path = path_of(info->source);
+	const char *path = source_path(info->source);
 	size_t len;
 
 	if (path == NULL)
@@ -233,12 +260,12 @@ bool mount_info_is_on(const struct mount_info *info, const char *server)
 	len = (size_t)(path - info->source) - (v6 ? 3 : 1);
 	if (strlen(server) == len && strncmp(info->source + v6, server, len) == 0)
 		return true;
-	return info->address != NULL && has_address(server, info->address);
+	return info->address != NULL && server_has_address(server, info->address);
 }
 
 bool mount_info_is_of(const struct mount_info *info, const char *server, const char *path)
 {
-	const char *have = path_of(info->source);
+	const char *have = source_path(info->source);
 
 	return have != NULL && strcmp(have, path) == 0 && mount_info_is_on(info, server);
 }

@@ -2,24 +2,34 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What is mounted at a path, from the kernel's own list. The path itself is never looked at: on a
- * dead server that would wait for ever. Only the directory above it is resolved, which is local.
+ * Find what is mounted at a path in the kernel's own list. The path itself is never touched, since
+ * that hangs on a dead server. Only the directory above it is resolved, which is local. Any thread.
  */
 #ifndef MOUNT_MOUNTINFO_H
 #define MOUNT_MOUNTINFO_H
 
 #include "mount/mounter.h"
+#include "net/address.h"
 
 /*
- * The path as mountinfo has it: the directory above with all symbolic links resolved. Returns 0,
- * -ENOENT where that directory does not exist, or another negative errno. The caller frees.
+ * Resolve all symbolic links in the directory above target, as in mountinfo. Returns 0, -ENOENT if
+ * that directory does not exist, or another negative errno. The caller frees.
  */
 int mountinfo_resolve(const char *target, char **ret);
 
+/* As mountinfo_resolve(), with INTERNAL for every error but -ENOENT. */
+int mountinfo_resolve_target(const char *target, char **ret, struct error *err);
+
 /*
- * Looks a resolved path up in a mountinfo file, normally /proc/self/mountinfo. *ret is NULL where
- * nothing is mounted. Returns 0 or a negative errno. The caller frees.
+ * Look up a resolved path in a mountinfo file. *ret is NULL if nothing is mounted there. Returns 0
+ * or a negative errno. The caller frees.
  */
 int mountinfo_find(const char *file, const char *path, struct mount_info **ret);
+
+/* As mountinfo_find(), in the list of this process. Errors: INTERNAL. */
+int mountinfo_find_mounted(const char *path, struct mount_info **ret, struct error *err);
+
+/* The server of a mount: its address, or its name if mountinfo does not show the address. */
+void mount_info_server(const struct mount_info *info, char server[NET_SERVER_MAX + 1]);
 
 #endif

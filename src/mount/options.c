@@ -17,8 +17,8 @@ void mount_options_done(struct mount_options *o)
 	*o = (struct mount_options){ .minor = -1 };
 }
 
-/* A key ends at '='; "x-" and "X-mount." match every key that starts so. */
-static bool key_is(const char *option, const char *key)
+/* Compare the key of an option, up to '='. A key that ends in '-' or '.' matches as a prefix. */
+static bool option_has_key(const char *option, const char *key)
 {
 	const char last = key[strlen(key) - 1];
 	size_t len = strcspn(option, "=");
@@ -28,18 +28,18 @@ static bool key_is(const char *option, const char *key)
 	return strlen(key) == len && strncmp(option, key, len) == 0;
 }
 
-static bool is_among(const char *option, const char *const *keys, size_t n)
+static bool option_is_among(const char *option, const char *const *keys, size_t n)
 {
 	size_t i;
 
 	for (i = 0; i < n; i++)
-		if (key_is(option, keys[i]))
+		if (option_has_key(option, keys[i]))
 			return true;
 	return false;
 }
 
-/* What would mount something else, somewhere else, or run a program of the user's choice. */
-static bool is_refused(const char *option)
+/* Options that mount something else, or elsewhere, or run a program of the user's choice. */
+static bool option_is_refused(const char *option)
 {
 	static const char *const keys[] = {
 		"bind",       "rbind",      "move",        "remount",    "loop",      "offset",
@@ -49,27 +49,20 @@ static bool is_refused(const char *option)
 		"unbindable", "X-mount.",   "runbindable", "make-",
 	};
 
-	return is_among(option, keys, ARRAY_SIZE(keys));
+	return option_is_among(option, keys, ARRAY_SIZE(keys));
 }
 
-/* For fstab and for mount.nfs's patience: without meaning here, and no reason to fail. */
-static bool is_ignored(const char *option)
+/* Options for fstab, and for how long mount.nfs retries: meaningless here, but harmless. */
+static bool option_is_ignored(const char *option)
 {
 	static const char *const keys[] = {
 		"nofail", "_netdev", "bg", "fg", "retry", "auto", "noauto", "x-", "X-", "comment",
 	};
 
-	return is_among(option, keys, ARRAY_SIZE(keys));
+	return option_is_among(option, keys, ARRAY_SIZE(keys));
 }
 
-static int refused(const char *option, struct error *err)
-{
-	return error_set(err, ERROR_INVALID_ARGUMENT,
-			 "mount options: '%.*s' is not allowed for a volume",
-			 (int)strcspn(option, "="), option);
-}
-
-static int parse_version(struct mount_options *o, const char *value, struct error *err)
+static int options_parse_version(struct mount_options *o, const char *value, struct error *err)
 {
 	static const struct {
 		const char *text;
@@ -91,8 +84,8 @@ static int parse_version(struct mount_options *o, const char *value, struct erro
 			 "mount options: the NFS version must be 3, 4, 4.0, 4.1 or 4.2");
 }
 
-/* Returns 1 when the option was about the version. */
-static int take_version(struct mount_options *o, const char *option, struct error *err)
+/* Returns 1 if the option names the version, 0 if not, or a negative errno. */
+static int options_take_version(struct mount_options *o, const char *option, struct error *err)
 {
 	const char *value = NULL;
 	uint64_t minor;
@@ -105,7 +98,7 @@ static int take_version(struct mount_options *o, const char *option, struct erro
 	else if (option[0] == 'v' && isdigit((unsigned char)option[1]))
 		value = option + 1;
 	if (value != NULL) {
-		r = parse_version(o, value, err);
+		r = options_parse_version(o, value, err);
 		return r < 0 ? r : 1;
 	}
 	if (!str_has_prefix(option, "minorversion="))
@@ -118,17 +111,19 @@ static int take_version(struct mount_options *o, const char *option, struct erro
 	return 1;
 }
 
-static int take_option(struct mount_options *o, const char *option, struct buf *rest,
-		       struct error *err)
+static int options_take(struct mount_options *o, const char *option, struct buf *rest,
+			struct error *err)
 {
 	uint64_t port;
 	int r;
 
-	if (option[0] == '\0' || is_ignored(option))
+	if (option[0] == '\0' || option_is_ignored(option))
 		return 0;
-	if (option[0] == '-' || is_refused(option))
-		return refused(option, err);
-	r = take_version(o, option, err);
+	if (option[0] == '-' || option_is_refused(option))
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "mount options: '%.*s' is not allowed for a volume",
+				 (int)strcspn(option, "="), option);
+	r = options_take_version(o, option, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (str_has_prefix(option, "port=")) {
@@ -141,7 +136,7 @@ static int take_option(struct mount_options *o, const char *option, struct buf *
 		o->no_lock = true;
 	if (strcmp(option, "lock") == 0)
 		o->no_lock = false;
-	if (key_is(option, "rdma") || key_is(option, "udp") ||
+	if (option_has_key(option, "rdma") || option_has_key(option, "udp") ||
 	    str_has_prefix(option, "proto=rdma") || str_has_prefix(option, "proto=udp"))
 		o->no_ping = true;
 	if (buf_printf(rest, "%s%s", rest->len > 0 ? "," : "", option) < 0)
@@ -159,16 +154,16 @@ int mount_options_parse(struct mount_options *ret, const char *text, struct erro
 
 	if (strlen(text) > MOUNT_OPTIONS_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "mount options: have %zu bytes, the limit is %d", strlen(text),
+				 "mount options: %zu bytes, the limit is %d", strlen(text),
 				 MOUNT_OPTIONS_MAX);
 	if (str_has_control(text))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "mount options: hold a control character");
+				 "mount options: contain a control character");
 	r = strv_split(&v, text, ',');
 	if (r < 0)
 		return error_oom(err);
 	for (i = 0; i < v.n; i++) {
-		r = take_option(&o, v.items[i], &rest, err);
+		r = options_take(&o, v.items[i], &rest, err);
 		if (r < 0)
 			return r;
 	}

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * NFS mount options as users write them: checked, the few that decide how to mount taken out, the
- * rest passed on to the kernel. Pure functions, any thread.
+ * NFS mount options as users write them: check them, extract the few that decide how to mount, and
+ * pass the rest on to the kernel. Pure functions, any thread.
  */
 #ifndef MOUNT_OPTIONS_H
 #define MOUNT_OPTIONS_H
@@ -13,22 +13,22 @@
 
 #include "base/error.h"
 
-#define MOUNT_OPTIONS_MAX 4096 /* bytes; the kernel takes a page */
+#define MOUNT_OPTIONS_MAX 4096 /* bytes; the kernel accepts one page */
 
 struct mount_options {
 	unsigned int major; /* 3 or 4; 0: not given */
 	int minor; /* of version 4; -1: not given */
 	uint16_t port; /* 0: not given */
-	bool no_lock; /* "nolock" is among rest */
-	bool no_ping; /* rdma or udp: a TCP ping would tell nothing */
+	bool no_lock; /* rest has "nolock" */
+	bool no_ping; /* rdma or udp: a TCP ping tells nothing */
 	char *rest; /* all but the version, comma-separated */
 };
 
 /*
- * Parses options. Refuses what would mount something else than NFS, or elsewhere, or run another
- * program: bind, move, remount, loop, propagation flags, helper=, and addresses of our finding.
- * Returns 0, -EINVAL with INVALID_ARGUMENT that names the option's key but never its value, or
- * -ENOMEM.
+ * Parse options. Refuse those that mount something other than NFS, or elsewhere, or run another
+ * program (bind, move, remount, loop, propagation flags, helper=), and the addresses that we
+ * resolve ourselves. Returns 0; -EINVAL with INVALID_ARGUMENT, which names the option's key but
+ * never its value; or -ENOMEM.
  */
 int mount_options_parse(struct mount_options *ret, const char *text, struct error *err);
 

@@ -16,22 +16,22 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define KILL_WAIT_MS 500 /* for a killed process to be gone */
-#define EXIT_WAIT_MS 2000 /* for one that has replied */
+#define KILL_WAIT_MS 500 /* for the end of a process that was killed */
+#define EXIT_WAIT_MS 2000 /* for the end of one that has replied */
 
-/* The helper needs nothing of the driver's environment, and mount.nfs speaks to us in English. */
+/* The helper needs nothing of the driver's environment. LC_ALL: answer.c reads English messages. */
 static char path_variable[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 static char locale_variable[] = "LC_ALL=C";
 static char *const environment[] = { path_variable, locale_variable, NULL };
 
-void process_reaper_init(struct process_reaper *reaper)
+void mount_reaper_init(struct mount_reaper *reaper)
 {
 	memset(reaper, 0, sizeof(*reaper));
 	pthread_mutex_init(&reaper->lock, NULL);
 }
 
 /* Called with the lock held. */
-static void reap(struct process_reaper *reaper)
+static void reaper_reap(struct mount_reaper *reaper)
 {
 	size_t i = 0;
 
@@ -43,33 +43,33 @@ static void reap(struct process_reaper *reaper)
 	}
 }
 
-void process_reaper_done(struct process_reaper *reaper)
+void mount_reaper_done(struct mount_reaper *reaper)
 {
-	reap(reaper);
+	reaper_reap(reaper);
 	pthread_mutex_destroy(&reaper->lock);
 }
 
-static bool has_room(struct process_reaper *reaper)
+static bool reaper_has_room(struct mount_reaper *reaper)
 {
 	bool room;
 
 	pthread_mutex_lock(&reaper->lock);
-	reap(reaper);
-	room = reaper->n < PROCESS_LINGERING_MAX / 2;
+	reaper_reap(reaper);
+	room = reaper->n < MOUNT_LINGERING_MAX / 2;
 	pthread_mutex_unlock(&reaper->lock);
 	return room;
 }
 
-static void linger(struct process_reaper *reaper, pid_t pid)
+static void reaper_add(struct mount_reaper *reaper, pid_t pid)
 {
 	pthread_mutex_lock(&reaper->lock);
-	reap(reaper);
-	if (reaper->n < PROCESS_LINGERING_MAX)
+	reaper_reap(reaper);
+	if (reaper->n < MOUNT_LINGERING_MAX)
 		reaper->lingering[reaper->n++] = pid;
 	pthread_mutex_unlock(&reaper->lock);
 }
 
-/* The three pipes: [0] is the end that is read. */
+/* [0] is the reading end. */
 struct pipes {
 	int in[2], out[2], err[2];
 };
@@ -97,8 +97,8 @@ static int pipes_init(struct pipes *p)
 	return 0;
 }
 
-/* A process group of its own, so that mount.nfs below it goes with it. */
-static int set_attributes(posix_spawnattr_t *attr)
+/* Its own process group, so that mount.nfs below it is killed with it. */
+static int spawn_set_attributes(posix_spawnattr_t *attr)
 {
 	sigset_t none, all;
 	int e;
@@ -116,7 +116,7 @@ static int set_attributes(posix_spawnattr_t *attr)
 	return e;
 }
 
-static int set_files(posix_spawn_file_actions_t *files, const struct pipes *p)
+static int spawn_set_files(posix_spawn_file_actions_t *files, const struct pipes *p)
 {
 	int e;
 
@@ -128,7 +128,7 @@ static int set_files(posix_spawn_file_actions_t *files, const struct pipes *p)
 	return e;
 }
 
-static int spawn(const struct process *p, const struct pipes *pipes, pid_t *ret)
+static int process_spawn(const struct mount_process *p, const struct pipes *pipes, pid_t *ret)
 {
 	char *argv[] = { (char *)(uintptr_t) "csi-nfs", (char *)(uintptr_t)p->argument, NULL };
 	posix_spawn_file_actions_t files;
@@ -140,9 +140,9 @@ static int spawn(const struct process *p, const struct pipes *pipes, pid_t *ret)
 		return -e;
 	e = posix_spawn_file_actions_init(&files);
 	if (e == 0) {
-		e = set_attributes(&attr);
+		e = spawn_set_attributes(&attr);
 		if (e == 0)
-			e = set_files(&files, pipes);
+			e = spawn_set_files(&files, pipes);
 		if (e == 0)
 			e = posix_spawn(ret, p->path, &files, &attr, argv, environment);
 		posix_spawn_file_actions_destroy(&files);
@@ -151,8 +151,11 @@ static int spawn(const struct process *p, const struct pipes *pipes, pid_t *ret)
 	return -e;
 }
 
-/* Reads on until n bytes are there. Returns 1 while more may come, 0 at the end, or -errno. */
-static int read_some(int fd, char *data, size_t n, size_t *have)
+/*
+ * Read once, keeping the first n bytes of all. Returns 1 while more may come, 0 at the end of the
+ * file, or a negative errno.
+ */
+static int pipe_read(int fd, char *data, size_t n, size_t *have)
 {
 	char rest[512];
 	ssize_t got;
@@ -160,7 +163,7 @@ static int read_some(int fd, char *data, size_t n, size_t *have)
 	if (*have < n)
 		got = read(fd, data + *have, n - *have);
 	else
-		got = read(fd, rest, sizeof(rest)); /* keeps the writer from blocking */
+		got = read(fd, rest, sizeof(rest)); /* so that the writer does not block */
 	if (got < 0)
 		return errno == EINTR || errno == EAGAIN ? 1 : -errno;
 	if (*have < n)
@@ -168,8 +171,8 @@ static int read_some(int fd, char *data, size_t n, size_t *have)
 	return got > 0;
 }
 
-/* Collects reply and log until the process has closed its stdout. */
-static int converse(struct process *p, struct pipes *pipes, uint64_t deadline_ns)
+/* Collect reply and log until the process closes its stdout. */
+static int process_converse(struct mount_process *p, struct pipes *pipes, uint64_t deadline_ns)
 {
 	size_t reply = 0, log = 0;
 	int out = 1, r;
@@ -182,7 +185,7 @@ static int converse(struct process *p, struct pipes *pipes, uint64_t deadline_ns
 		};
 		int n;
 
-		/* A process that never stops talking keeps poll() from ever timing out. */
+		/* poll() never times out while the process keeps writing. */
 		if (left == 0)
 			return -ETIMEDOUT;
 		n = poll(fds, 2, left);
@@ -191,12 +194,12 @@ static int converse(struct process *p, struct pipes *pipes, uint64_t deadline_ns
 		if (n == 0)
 			return -ETIMEDOUT;
 		if (fds[0].revents != 0)
-			out = read_some(pipes->out[0], p->reply, p->reply_len, &reply);
+			out = pipe_read(pipes->out[0], p->reply, p->reply_len, &reply);
 		if (fds[1].revents != 0) {
-			r = read_some(pipes->err[0], p->log, sizeof(p->log) - 1, &log);
+			r = pipe_read(pipes->err[0], p->log, sizeof(p->log) - 1, &log);
 			p->log[log] = '\0';
 			if (r <= 0)
-				cleanup_ptr_close(&pipes->err[0]); /* poll() skips it from now on */
+				cleanup_ptr_close(&pipes->err[0]); /* poll() skips it then */
 		}
 	}
 	if (out < 0)
@@ -204,8 +207,8 @@ static int converse(struct process *p, struct pipes *pipes, uint64_t deadline_ns
 	return reply == p->reply_len ? 0 : -EPROTO;
 }
 
-/* Waits for the end of the process. False: it is still there. */
-static bool wait_for(pid_t pid, int ms)
+/* Wait for the end of the process and reap it. Returns false if it is still there. */
+static bool process_wait(pid_t pid, int ms)
 {
 	cleanup_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -219,19 +222,19 @@ static bool wait_for(pid_t pid, int ms)
 	return waitpid(pid, NULL, WNOHANG) != 0;
 }
 
-int process_run(struct process_reaper *reaper, struct process *p, uint64_t deadline_ns)
+int mount_process_run(struct mount_reaper *reaper, struct mount_process *p, uint64_t deadline_ns)
 {
 	struct pipes pipes;
 	pid_t pid;
 	int r;
 
 	p->log[0] = '\0';
-	if (!has_room(reaper))
+	if (!reaper_has_room(reaper))
 		return -EAGAIN;
 	r = pipes_init(&pipes);
 	if (r < 0)
 		return r;
-	r = spawn(p, &pipes, &pid);
+	r = process_spawn(p, &pipes, &pid);
 	if (r < 0) {
 		pipes_done(&pipes);
 		return r;
@@ -239,16 +242,16 @@ int process_run(struct process_reaper *reaper, struct process *p, uint64_t deadl
 	cleanup_ptr_close(&pipes.in[0]);
 	cleanup_ptr_close(&pipes.out[1]);
 	cleanup_ptr_close(&pipes.err[1]);
-	/* A helper that is gone already has no reply either, which converse() finds out. */
+	/* If the helper has died (EPIPE), process_converse() finds no reply. */
 	if (write(pipes.in[1], p->request, p->request_len) < 0)
 		errno = 0;
 	cleanup_ptr_close(&pipes.in[1]);
-	r = converse(p, &pipes, deadline_ns);
+	r = process_converse(p, &pipes, deadline_ns);
 	pipes_done(&pipes);
-	if (r == 0 && wait_for(pid, EXIT_WAIT_MS))
+	if (r == 0 && process_wait(pid, EXIT_WAIT_MS))
 		return 0;
 	(void)kill(-pid, SIGKILL);
-	if (!wait_for(pid, KILL_WAIT_MS))
-		linger(reaper, pid);
+	if (!process_wait(pid, KILL_WAIT_MS))
+		reaper_add(reaper, pid);
 	return r;
 }

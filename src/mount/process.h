@@ -2,9 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Running a helper process with a deadline: a request on its stdin, a reply of fixed size from its
- * stdout, what it says on stderr. Past the deadline its whole process group gets SIGKILL. A
- * process that the kernel does not let die yet is not waited for: it is reaped by a later call.
+ * Run a helper process with a deadline: a request on its stdin, a reply of fixed size from its
+ * stdout, diagnostics on its stderr. At the deadline its whole process group gets SIGKILL. A
+ * process that does not die at once, because a system call holds it in the kernel, is left
+ * lingering: a later call reaps it. Any thread.
  */
 #ifndef MOUNT_PROCESS_H
 #define MOUNT_PROCESS_H
@@ -14,33 +15,34 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PROCESS_LINGERING_MAX 256
-#define PROCESS_LOG_SIZE 512
+#define MOUNT_LINGERING_MAX 256
+#define MOUNT_LOG_SIZE 512
 
-/* Processes that were killed and had not ended when that was last looked at. */
-struct process_reaper {
+/* Processes that were killed and had not yet died when last looked at. */
+struct mount_reaper {
 	pthread_mutex_t lock; /* guards the list; innermost */
-	pid_t lingering[PROCESS_LINGERING_MAX];
+	pid_t lingering[MOUNT_LINGERING_MAX];
 	size_t n;
 };
 
-struct process {
-	const char *path; /* program, called with argument as its only one */
-	const char *argument;
+struct mount_process {
+	const char *path; /* of the program */
+	const char *argument; /* its only one */
 	const void *request;
-	size_t request_len; /* at most what a pipe takes at once, 64 KiB */
+	size_t request_len; /* at most 64 KiB, which a pipe takes without a reader */
 	void *reply;
 	size_t reply_len;
-	char log[PROCESS_LOG_SIZE]; /* beginning of its stderr, terminated */
+	char log[MOUNT_LOG_SIZE]; /* beginning of its stderr, terminated */
 };
 
-void process_reaper_init(struct process_reaper *reaper);
-void process_reaper_done(struct process_reaper *reaper);
+void mount_reaper_init(struct mount_reaper *reaper);
+void mount_reaper_done(struct mount_reaper *reaper);
 
 /*
- * Runs the process to its reply. Returns 0, -ETIMEDOUT (it was killed), -EPROTO (it ended without a
- * whole reply), -EAGAIN (too many are lingering), or another negative errno (it was not started).
+ * Run the process until it has replied. Returns 0; -ETIMEDOUT if it was killed; -EPROTO if it ended
+ * without a whole reply; -EAGAIN if too many processes linger; or another negative errno if it was
+ * not started.
  */
-int process_run(struct process_reaper *reaper, struct process *p, uint64_t deadline_ns);
+int mount_process_run(struct mount_reaper *reaper, struct mount_process *p, uint64_t deadline_ns);
 
 #endif

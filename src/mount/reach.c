@@ -13,13 +13,14 @@ uint16_t mount_port_of(const struct mount_options *o)
 int mount_ping(const struct net_address *a, const struct mount_options *o, uint32_t *ret_low,
 	       uint32_t *ret_high)
 {
+	const uint32_t version = o->major == 3 ? 3 : 4;
 	uint16_t port;
 	int r;
 
 	if (o->no_ping)
 		return 0;
-	r = net_ping(a, mount_port_of(o), NET_NFS_PROGRAM, o->major == 3 ? 3 : 4, ret_low, ret_high);
-	/* Without a port, version 3 asks rpcbind for it: the server may be elsewhere. */
+	r = net_ping(a, mount_port_of(o), NET_NFS_PROGRAM, version, ret_low, ret_high);
+	/* Without a port option, NFSv3 gets the port from rpcbind: it may be another one. */
 	if (r == -ECONNREFUSED && o->major == 3 && o->port == 0 &&
 	    net_portmap(a, NET_NFS_PROGRAM, 3, &port) == 0)
 		return 0;

@@ -18,15 +18,15 @@
 #include "base/cleanup.h"
 
 #define OWN_NAMESPACE "/proc/self/ns/mnt"
-#define STACK_MAX 32 /* mounts that are taken off the target */
+#define STACK_MAX 32 /* mounts at the target */
 
-void walk_done(struct walk *w)
+void mount_walk_done(struct mount_walk *w)
 {
 	cleanup_ptr_close(&w->home);
 	cleanup_ptr_close(&w->place);
 }
 
-int walk_begin(struct walk *w, const char *target)
+int mount_walk_begin(struct mount_walk *w, const char *target)
 {
 	w->place = open(target, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (w->place < 0)
@@ -34,11 +34,11 @@ int walk_begin(struct walk *w, const char *target)
 	w->home = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
 	if (w->home < 0 || unshare(CLONE_NEWNS) < 0)
 		return -errno;
-	/* What is unmounted at home goes here too, and nothing that is mounted here is seen there. */
+	/* A slave: unmounts at home take effect here too, mounts made here are not seen at home. */
 	return mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0 ? -errno : 0;
 }
 
-int walk_clear(const char *target)
+int mount_walk_clear(const char *target)
 {
 	int i;
 
@@ -48,7 +48,7 @@ int walk_clear(const char *target)
 	return -EBUSY;
 }
 
-int walk_open(const char *target, const char *below)
+int mount_walk_open(const char *target, const char *below)
 {
 	const struct open_how how = {
 		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
@@ -65,7 +65,7 @@ int walk_open(const char *target, const char *below)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-int walk_finish(struct walk *w, const char *target, int dir)
+int mount_walk_finish(struct mount_walk *w, const char *target, int dir)
 {
 	cleanup_close int tree =
 		open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
@@ -73,8 +73,8 @@ int walk_finish(struct walk *w, const char *target, int dir)
 
 	if (tree < 0)
 		return -errno;
-	/* The namespace goes with this process, unless mount.nfs has left a process in it. */
-	r = walk_clear(target);
+	/* The namespace ends with this process, unless mount.nfs has left another one in it. */
+	r = mount_walk_clear(target);
 	if (r < 0)
 		return r;
 	if (setns(w->home, CLONE_NEWNS) < 0 ||
@@ -83,7 +83,7 @@ int walk_finish(struct walk *w, const char *target, int dir)
 	return 0;
 }
 
-void walk_run_at_home(const struct walk *w, const char *program)
+void mount_walk_run_at_home(const struct mount_walk *w, const char *program)
 {
 	pid_t pid = fork();
 
@@ -96,8 +96,8 @@ void walk_run_at_home(const struct walk *w, const char *program)
 		;
 }
 
-/* The handle that the server gave is what NFS calls a file by; it holds over superblocks. */
-static bool have_one_handle(int a, int b)
+/* Compare the file handles that the server gave: the same in every superblock. */
+static bool walk_has_same_handle(int a, int b)
 {
 	union {
 		struct file_handle handle;
@@ -114,7 +114,7 @@ static bool have_one_handle(int a, int b)
 	       memcmp(one.handle.f_handle, two.handle.f_handle, one.handle.handle_bytes) == 0;
 }
 
-bool walk_is_same(int a, int b)
+bool mount_walk_is_same(int a, int b)
 {
 	struct stat one, two;
 
@@ -122,5 +122,5 @@ bool walk_is_same(int a, int b)
 		return false;
 	if (one.st_dev == two.st_dev)
 		return one.st_ino == two.st_ino;
-	return have_one_handle(a, b);
+	return walk_has_same_handle(a, b);
 }

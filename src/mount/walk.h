@@ -2,58 +2,59 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Mounting a directory that lies below others which pods may write. A server, or a kernel that is given
- * the whole path, follows symbolic links on the way: a pod could make one and have any directory of the
- * server mounted. So the directory that the administrator has named is mounted where nobody else sees it,
- * in a mount namespace of this process, and the rest is walked there, component by component, without
- * following anything. What was found is then put at the target path.
+ * Mount a directory that lies below directories which pods can write. A server, or a kernel that is
+ * given the whole path, follows symbolic links on the way, so a pod could plant one and have any
+ * directory of the server mounted. Instead, mount the directory that the administrator has named
+ * (the top) in a mount namespace of this process, where nobody else sees it; walk the rest of the
+ * path there, component by component, without following anything; and attach the directory that was
+ * found to the target path outside.
  *
- * Only for the helper process: it has one thread, and what is in its namespace goes when it ends. Linux
- * 5.6 and later; -ENOSYS before that.
+ * Only for the helper process: it has one thread, and its namespace goes when it ends. Needs Linux
+ * 5.6; -ENOSYS before that.
  */
 #ifndef MOUNT_WALK_H
 #define MOUNT_WALK_H
 
 #include <stdbool.h>
 
-struct walk {
+struct mount_walk {
 	int home; /* the mount namespace that the process came from */
-	int place; /* the target path there */
+	int place; /* the target path, opened at home */
 };
 
-/* Before walk_begin(). */
-#define WALK_NONE ((struct walk){ .home = -EBADF, .place = -EBADF })
+/* Initial value, before mount_walk_begin(). */
+#define MOUNT_WALK_NONE ((struct mount_walk){ .home = -EBADF, .place = -EBADF })
 
 /*
- * Opens the target, an existing directory and no symbolic link, and enters a namespace of its own.
- * Mounts that are made from here on are seen by this process and its children only. Returns 0 or a
- * negative errno; the caller calls walk_done() in either case.
+ * Open the target, which must be a directory and no symbolic link, and enter a new namespace. From
+ * here on, mounts are seen only by this process and its children. Returns 0 or a negative errno;
+ * the caller calls mount_walk_done() in either case.
  */
-int walk_begin(struct walk *w, const char *target);
+int mount_walk_begin(struct mount_walk *w, const char *target);
 
-/* Takes what is mounted at the target away, in the namespace of the walk. 0 or a negative errno. */
-int walk_clear(const char *target);
+/* Unmount everything at the target, in the current namespace. Returns 0 or a negative errno. */
+int mount_walk_clear(const char *target);
 
 /*
- * Opens the directory "below", a relative path that may be empty, from what is mounted at target. Returns a
- * descriptor made with O_PATH, which the caller closes; -ELOOP where a symbolic link is on the way,
- * -ENOENT, -ENOTDIR, or another negative errno.
+ * Open the directory "below", a relative path that may be empty, under what is mounted at target.
+ * Returns an O_PATH descriptor, which the caller closes; -ELOOP if a symbolic link is on the way;
+ * -ENOENT, -ENOTDIR or another negative errno.
  */
-int walk_open(const char *target, const char *below);
+int mount_walk_open(const char *target, const char *below);
 
 /*
- * Leaves the namespace, with all that is mounted in it, and mounts dir, which was opened in it, at the
- * target path, with the flags that its mount has. Returns 0 or a negative errno.
+ * Return to the home namespace and mount there, at the target path, dir, which was opened in the
+ * other one. It keeps the flags of its mount. Returns 0 or a negative errno.
  */
-int walk_finish(struct walk *w, const char *target, int dir);
+int mount_walk_finish(struct mount_walk *w, const char *target, int dir);
 
-/* Runs a program without arguments where the process came from, and waits for it. */
-void walk_run_at_home(const struct walk *w, const char *program);
+/* Run a program without arguments in the home namespace, and wait for it. */
+void mount_walk_run_at_home(const struct mount_walk *w, const char *program);
 
-/* Whether two descriptors are of one directory, also where it is mounted twice. */
-bool walk_is_same(int a, int b);
+/* Whether two descriptors are of the same directory, even if through two mounts of it. */
+bool mount_walk_is_same(int a, int b);
 
-void walk_done(struct walk *w);
-#define cleanup_walk __attribute__((cleanup(walk_done)))
+void mount_walk_done(struct mount_walk *w);
+#define cleanup_mount_walk __attribute__((cleanup(mount_walk_done)))
 
 #endif

@@ -5,13 +5,20 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/str.h"
 
-static bool is_name(const char *s)
+/* Resolutions at a time, counting those whose callers gave up but whose threads still run. */
+#define RESOLUTIONS_MAX 64
+
+static bool is_host_name(const char *s)
 {
 	const char *p;
 
@@ -29,8 +36,8 @@ static bool is_ipv6(const char *s)
 
 	if (len >= sizeof(copy))
 		return false;
-	/* A zone may follow: fe80::1%eth0. */
-	if (s[len] == '%' && !is_name(s + len + 1))
+	/* A zone may follow the address: fe80::1%eth0. */
+	if (s[len] == '%' && !is_host_name(s + len + 1))
 		return false;
 	memcpy(copy, s, len);
 	copy[len] = '\0';
@@ -71,8 +78,188 @@ int net_server_check(const char *server, struct error *err)
 				 server[0]);
 	if (is_ipv6(server) || is_bracketed(server))
 		return 0;
-	if (!is_name(server))
+	if (!is_host_name(server))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "server: must be a host name or an IP address, without port or path");
 	return 0;
+}
+
+/* -------- resolution -------- */
+
+/*
+ * A resolution in flight. getaddrinfo() takes no deadline, so it runs on a thread of its own.
+ * Whichever of the two sides leaves last frees the object.
+ */
+struct resolution {
+	pthread_mutex_t lock; /* guards the fields below; innermost, not held during the lookup */
+	pthread_cond_t changed;
+	unsigned int users;
+	bool finished;
+	int status; /* of getaddrinfo() */
+	struct addrinfo *list;
+	char name[NET_SERVER_MAX + 1];
+};
+
+static _Atomic unsigned int resolution_threads;
+
+static const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+
+static void resolution_unref(struct resolution *res)
+{
+	bool last;
+
+	pthread_mutex_lock(&res->lock);
+	last = --res->users == 0;
+	pthread_mutex_unlock(&res->lock);
+	if (!last)
+		return;
+	if (res->list != NULL)
+		freeaddrinfo(res->list);
+	pthread_cond_destroy(&res->changed);
+	pthread_mutex_destroy(&res->lock);
+	free(res);
+}
+
+static void *resolution_thread(void *data)
+{
+	struct resolution *res = data;
+	struct addrinfo *list = NULL;
+	int status = getaddrinfo(res->name, NULL, &hints, &list);
+
+	pthread_mutex_lock(&res->lock);
+	res->status = status;
+	res->list = status == 0 ? list : NULL;
+	res->finished = true;
+	pthread_cond_signal(&res->changed);
+	pthread_mutex_unlock(&res->lock);
+	resolution_unref(res);
+	resolution_threads--;
+	return NULL;
+}
+
+static struct resolution *resolution_new(const char *name)
+{
+	struct resolution *res = calloc(1, sizeof(*res));
+	pthread_condattr_t attr;
+
+	if (res == NULL)
+		return NULL;
+	(void)strncpy(res->name, name, sizeof(res->name) - 1); /* at most NET_SERVER_MAX bytes */
+	res->users = 1;
+	pthread_mutex_init(&res->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&res->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	return res;
+}
+
+static int resolution_start(struct resolution *res)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int e;
+
+	if (resolution_threads++ >= RESOLUTIONS_MAX) {
+		resolution_threads--;
+		return -EAGAIN;
+	}
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	res->users++;
+	e = pthread_create(&thread, &attr, resolution_thread, res);
+	pthread_attr_destroy(&attr);
+	if (e != 0) {
+		res->users--;
+		resolution_threads--;
+	}
+	return -e;
+}
+
+static bool resolution_wait(struct resolution *res, uint64_t deadline_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(deadline_ns / CLOCK_NS_PER_S),
+		.tv_nsec = (long)(deadline_ns % CLOCK_NS_PER_S),
+	};
+	bool finished;
+
+	pthread_mutex_lock(&res->lock);
+	while (!res->finished && pthread_cond_timedwait(&res->changed, &res->lock, &until) == 0)
+		;
+	finished = res->finished;
+	pthread_mutex_unlock(&res->lock);
+	return finished;
+}
+
+static void copy_addresses(const struct addrinfo *list, struct net_address *ret, size_t *ret_n)
+{
+	size_t n = 0;
+
+	for (; list != NULL && n < NET_ADDRESSES_MAX; list = list->ai_next) {
+		if (list->ai_addrlen > sizeof(ret[n].addr))
+			continue;
+		memset(&ret[n], 0, sizeof(ret[n]));
+		memcpy(&ret[n].addr, list->ai_addr, list->ai_addrlen);
+		ret[n].len = list->ai_addrlen;
+		n++;
+	}
+	*ret_n = n;
+}
+
+/* Literals need neither a thread nor a lookup that could fail. */
+static bool resolve_literal(const char *server, struct net_address *ret, size_t *ret_n)
+{
+	struct addrinfo numeric = hints, *list;
+
+	numeric.ai_flags = AI_NUMERICHOST;
+	if (getaddrinfo(server, NULL, &numeric, &list) != 0)
+		return false;
+	copy_addresses(list, ret, ret_n);
+	freeaddrinfo(list);
+	return *ret_n > 0;
+}
+
+int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, struct error *err)
+{
+	struct resolution *res;
+	int status;
+
+	if (resolve_literal(server, ret, ret_n))
+		return 0;
+	res = resolution_new(server);
+	if (res == NULL)
+		return error_oom(err);
+	status = resolution_start(res);
+	if (status < 0) {
+		resolution_unref(res);
+		return error_sys(err, ERROR_UNAVAILABLE, -status,
+				 "server '%s': cannot look up its name now, too many earlier lookups are still unanswered by the name service",
+				 server);
+	}
+	if (!resolution_wait(res, clock_now_ns() + NET_RESOLVE_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
+		resolution_unref(res);
+		return error_set(err, ERROR_UNAVAILABLE,
+				 "server '%s': the name service did not answer within %d s", server,
+				 NET_RESOLVE_TIMEOUT_MS / 1000);
+	}
+	status = res->status;
+	*ret_n = 0;
+	if (status == 0)
+		copy_addresses(res->list, ret, ret_n);
+	resolution_unref(res);
+	if (status != 0)
+		return error_set(err, ERROR_UNAVAILABLE, "server '%s': cannot resolve the name: %s",
+				 server, gai_strerror(status));
+	if (*ret_n == 0)
+		return error_set(err, ERROR_UNAVAILABLE, "server '%s': the name has no address",
+				 server);
+	return 0;
+}
+
+void net_address_text(const struct net_address *a, char *text, size_t size)
+{
+	if (size > 0 && getnameinfo((const struct sockaddr *)&a->addr, a->len, text,
+				    (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+		text[0] = '\0';
 }

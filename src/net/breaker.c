@@ -11,31 +11,38 @@
 #include "base/clock.h"
 #include "base/list.h"
 
-/* For a place, while nothing is heard of the server, and while it answers. */
-#define WAIT_SILENT_MS 200
-#define WAIT_ANSWERING_MS 10000
+/* How long a caller waits for a place, which keeps its worker from other servers. */
+#define PLACE_SILENT_MS 200
+#define PLACE_ALIVE_MS 10000
 
-/* For the one that finds out whether a server is alive, which has limits of its own. */
-#define WAIT_ASKING_MS 10000
+/* How long a caller waits for the one that asks, whose call has limits of its own. */
+#define ASKED_MS 10000
 
 #define FORGET_S 600
+
+enum server_state {
+	SERVER_SILENT,
+	SERVER_ASKED,
+	SERVER_ALIVE,
+	SERVER_DOWN,
+};
 
 struct server {
 	struct list link;
 	char *name;
 	uint16_t port;
 	unsigned int busy; /* places in use */
-	bool asking; /* one of them finds out whether it is alive */
-	uint64_t heard_ns; /* 0: not known to be alive */
+	bool asked; /* a caller is finding out whether it is alive */
+	uint64_t heard_ns; /* 0: not heard from */
 	uint64_t used_ns;
-	uint64_t next_try_ns; /* 0: not down */
-	uint64_t pause_ms; /* until the next try, the last time */
-	struct error why; /* it is down */
+	uint64_t next_try_ns; /* DOWN until then */
+	uint64_t pause_ms; /* last time in DOWN; 0: has answered since */
+	struct error why; /* it is DOWN */
 };
 
 struct net_breaker {
 	unsigned int places;
-	pthread_mutex_t lock; /* guards what follows; innermost */
+	pthread_mutex_t lock; /* guards all below, servers included; innermost */
 	pthread_cond_t changed;
 	struct list servers;
 };
@@ -80,68 +87,59 @@ void net_breaker_free(struct net_breaker *b)
 
 /* -------- with the lock held -------- */
 
-static struct server *find(struct net_breaker *b, const char *server, uint16_t port)
+static struct server *find_server(struct net_breaker *b, const char *name, uint16_t port)
 {
 	struct list *pos;
 
 	list_for_each(pos, &b->servers) {
 		struct server *s = container_of(pos, struct server, link);
 
-		if (s->port == port && strcmp(s->name, server) == 0)
+		if (s->port == port && strcmp(s->name, name) == 0)
 			return s;
 	}
 	return NULL;
 }
 
-static struct server *find_or_add(struct net_breaker *b, const char *server, uint16_t port)
+static struct server *find_or_add_server(struct net_breaker *b, const char *name, uint16_t port)
 {
-	struct server *s = find(b, server, port);
+	struct server *s = find_server(b, name, port);
 
-	if (s != NULL)
-		return s;
-	s = calloc(1, sizeof(*s));
-	if (s == NULL)
-		return NULL;
-	s->name = strdup(server);
-	if (s->name == NULL) {
-		free(s);
-		return NULL;
+	if (s == NULL) {
+		s = calloc(1, sizeof(*s));
+		if (s == NULL)
+			return NULL;
+		s->name = strdup(name);
+		if (s->name == NULL) {
+			free(s);
+			return NULL;
+		}
+		s->port = port;
+		list_add_tail(&b->servers, &s->link);
 	}
-	s->port = port;
-	list_add_tail(&b->servers, &s->link);
+	s->used_ns = clock_now_ns();
 	return s;
 }
 
-static bool is_fresh(const struct server *s)
+static enum server_state server_state(const struct server *s)
 {
-	return s->heard_ns != 0 &&
-	       clock_now_ns() - s->heard_ns < NET_BREAKER_FRESH_MS * CLOCK_NS_PER_MS;
+	uint64_t now = clock_now_ns();
+
+	if (s->next_try_ns > now)
+		return SERVER_DOWN;
+	if (s->heard_ns != 0 && now - s->heard_ns < NET_BREAKER_FRESH_MS * CLOCK_NS_PER_MS)
+		return SERVER_ALIVE;
+	return s->asked ? SERVER_ASKED : SERVER_SILENT;
 }
 
 static int refuse_down(const struct server *s, struct error *err)
 {
-	uint64_t now = clock_now_ns();
-	unsigned int left = (unsigned int)((s->next_try_ns - now) / CLOCK_NS_PER_S) + 1;
+	uint64_t now = clock_now_ns(), left = s->next_try_ns > now ? s->next_try_ns - now : 0;
 
 	return error_set(err, ERROR_UNAVAILABLE, "%.400s; it will be tried again in %u s",
-			 s->why.msg, left);
+			 s->why.msg, (unsigned int)(left / CLOCK_NS_PER_S) + 1);
 }
 
-static bool is_down(const struct server *s)
-{
-	return s->next_try_ns > clock_now_ns();
-}
-
-static void put_down(struct server *s, const struct error *why)
-{
-	s->pause_ms = s->pause_ms == 0 ? NET_BREAKER_FIRST_MS : s->pause_ms * 2;
-	if (s->pause_ms > NET_BREAKER_LAST_MS)
-		s->pause_ms = NET_BREAKER_LAST_MS;
-	s->next_try_ns = clock_now_ns() + s->pause_ms * CLOCK_NS_PER_MS;
-	s->why = *why;
-}
-
-static void wait_until(struct net_breaker *b, uint64_t deadline_ns)
+static void wait_for_change(struct net_breaker *b, uint64_t deadline_ns)
 {
 	const struct timespec until = {
 		.tv_sec = (time_t)(deadline_ns / CLOCK_NS_PER_S),
@@ -151,71 +149,78 @@ static void wait_until(struct net_breaker *b, uint64_t deadline_ns)
 	(void)pthread_cond_timedwait(&b->changed, &b->lock, &until);
 }
 
-/* Waiting for a place keeps a worker from other servers: not long, when nothing is heard. */
-static int take_place(struct net_breaker *b, struct server *s, bool anyway, struct error *err)
+static int take_place(struct net_breaker *b, struct server *s, bool even_if_down, struct error *err)
 {
 	uint64_t start = clock_now_ns();
 
 	while (s->busy >= b->places) {
-		uint64_t limit_ms = is_fresh(s) ? WAIT_ANSWERING_MS : WAIT_SILENT_MS;
+		enum server_state state = server_state(s);
+		uint64_t limit_ms = state == SERVER_ALIVE ? PLACE_ALIVE_MS : PLACE_SILENT_MS;
 		uint64_t deadline = start + limit_ms * CLOCK_NS_PER_MS;
-		uint64_t step = clock_now_ns() + WAIT_SILENT_MS * CLOCK_NS_PER_MS;
+		uint64_t step = clock_now_ns() + PLACE_SILENT_MS * CLOCK_NS_PER_MS;
 
-		if (is_down(s) && !anyway)
+		if (state == SERVER_DOWN && !even_if_down)
 			return refuse_down(s, err);
 		if (clock_now_ns() >= deadline)
 			return error_set(err, ERROR_UNAVAILABLE,
 					 "server '%s': %u calls wait for it already; try again",
 					 s->name, b->places);
-		wait_until(b, step < deadline ? step : deadline);
+		/* Look at the state again now and then: ALIVE ends without a signal. */
+		wait_for_change(b, step < deadline ? step : deadline);
 	}
 	s->busy++;
 	return 0;
 }
 
-/* With a place: 0 where the server is alive, or the caller has been chosen to find out. */
-static int settle(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
+static void give_place_back(struct net_breaker *b, struct server *s)
 {
-	const uint64_t deadline = clock_now_ns() + WAIT_ASKING_MS * CLOCK_NS_PER_MS;
+	s->busy--;
+	pthread_cond_broadcast(&b->changed);
+}
 
-	*ret_ask = false;
+/* Return 0 if the server is ALIVE, or if it is up to the caller to ask. */
+static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
+{
+	const uint64_t deadline = clock_now_ns() + ASKED_MS * CLOCK_NS_PER_MS;
+
 	for (;;) {
-		if (is_down(s))
+		switch (server_state(s)) {
+		case SERVER_DOWN:
 			return refuse_down(s, err);
-		if (is_fresh(s))
+		case SERVER_ALIVE:
+			*ret_ask = false;
 			return 0;
-		if (!s->asking)
+		case SERVER_SILENT:
+			s->asked = true;
+			*ret_ask = true;
+			return 0;
+		case SERVER_ASKED:
 			break;
+		}
 		if (clock_now_ns() >= deadline)
 			return error_set(err, ERROR_UNAVAILABLE,
 					 "server '%s': it is not known yet whether it answers; try again",
 					 s->name);
-		wait_until(b, deadline);
+		wait_for_change(b, deadline);
 	}
-	s->asking = true;
-	*ret_ask = true;
-	return 0;
 }
 
-static int enter(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
+static int server_enter(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
 {
 	int r;
 
-	s->used_ns = clock_now_ns();
-	if (is_down(s))
+	if (server_state(s) == SERVER_DOWN)
 		return refuse_down(s, err);
 	r = take_place(b, s, false, err);
 	if (r < 0)
 		return r;
-	r = settle(b, s, ret_ask, err);
-	if (r < 0) {
-		s->busy--;
-		pthread_cond_broadcast(&b->changed);
-	}
+	r = wait_until_known(b, s, ret_ask, err);
+	if (r < 0)
+		give_place_back(b, s);
 	return r;
 }
 
-/* -------- from outside -------- */
+/* -------- public -------- */
 
 int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,
 		      struct error *err)
@@ -223,9 +228,10 @@ int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, 
 	struct server *s;
 	int r;
 
+	*ret_ask = false;
 	pthread_mutex_lock(&b->lock);
-	s = find_or_add(b, server, port);
-	r = s != NULL ? enter(b, s, ret_ask, err) : error_oom(err);
+	s = find_or_add_server(b, server, port);
+	r = s != NULL ? server_enter(b, s, ret_ask, err) : error_oom(err);
 	pthread_mutex_unlock(&b->lock);
 	return r;
 }
@@ -236,13 +242,8 @@ int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, s
 	int r;
 
 	pthread_mutex_lock(&b->lock);
-	s = find_or_add(b, server, port);
-	if (s != NULL) {
-		s->used_ns = clock_now_ns();
-		r = take_place(b, s, true, err);
-	} else {
-		r = error_oom(err);
-	}
+	s = find_or_add_server(b, server, port);
+	r = s != NULL ? take_place(b, s, true, err) : error_oom(err);
 	pthread_mutex_unlock(&b->lock);
 	return r;
 }
@@ -250,7 +251,7 @@ int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, s
 void net_breaker_gave_up(struct net_breaker *b, const char *server, uint16_t port)
 {
 	pthread_mutex_lock(&b->lock);
-	find(b, server, port)->asking = false;
+	find_server(b, server, port)->asked = false;
 	pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
 }
@@ -260,9 +261,9 @@ void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t po
 	struct server *s;
 
 	pthread_mutex_lock(&b->lock);
-	s = find(b, server, port);
+	s = find_server(b, server, port);
 	s->heard_ns = clock_now_ns();
-	s->asking = false;
+	s->asked = false;
 	s->next_try_ns = 0;
 	s->pause_ms = 0;
 	pthread_cond_broadcast(&b->changed);
@@ -275,12 +276,17 @@ void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port
 	struct server *s;
 
 	pthread_mutex_lock(&b->lock);
-	s = find(b, server, port);
-	s->asking = false;
+	s = find_server(b, server, port);
+	s->asked = false;
 	s->heard_ns = 0;
-	/* Calls that were at work when it went down count as one failure. */
-	if (!is_down(s))
-		put_down(s, why);
+	/* Calls that were under way when it went down count as one failure. */
+	if (server_state(s) != SERVER_DOWN) {
+		s->pause_ms = s->pause_ms == 0 ? NET_BREAKER_FIRST_MS : s->pause_ms * 2;
+		if (s->pause_ms > NET_BREAKER_LAST_MS)
+			s->pause_ms = NET_BREAKER_LAST_MS;
+		s->next_try_ns = clock_now_ns() + s->pause_ms * CLOCK_NS_PER_MS;
+		s->why = *why;
+	}
 	pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
 }
@@ -290,10 +296,9 @@ void net_breaker_leave(struct net_breaker *b, const char *server, uint16_t port,
 	struct server *s;
 
 	pthread_mutex_lock(&b->lock);
-	s = find(b, server, port);
-	s->busy--;
+	s = find_server(b, server, port);
 	s->heard_ns = silent ? 0 : clock_now_ns();
-	pthread_cond_broadcast(&b->changed);
+	give_place_back(b, s);
 	pthread_mutex_unlock(&b->lock);
 }
 

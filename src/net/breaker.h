@@ -2,11 +2,31 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A circuit breaker for each server, for NFS calls and for mounts alike, so that one that does not
- * answer costs the others nothing: each server has a number of places, and no more calls are at
- * work on it or wait for it; one that has been silent for a while is asked by a NULL call before it
- * gets more work; and one that did not answer that is not asked again before its time, and until
- * then every call is refused at once. Any thread.
+ * A circuit breaker per server, for NFS calls and for mounts, so that a server that does not answer
+ * costs the others nothing. A server has a number of places, one for each caller at work; a caller
+ * holds one from enter or take to leave. Its state says who may enter:
+ *
+ *   SILENT   not heard from for NET_BREAKER_FRESH_MS, or ever: the next caller asks it (NULL call)
+ *   ASKED    that caller is asking; the others wait for the result
+ *   ALIVE    heard from within NET_BREAKER_FRESH_MS
+ *   DOWN     did not answer, and it is too early for the next try
+ *
+ *                    SILENT            ASKED             ALIVE             DOWN
+ *   enter            ASKED, *ret_ask   wait for change   -                 refuse
+ *   take             -                 -                 -                 -
+ *   answered         ALIVE             ALIVE             -                 ALIVE
+ *   failed           DOWN              DOWN              DOWN              -
+ *   gave_up          -                 SILENT            -                 -
+ *   leave            ALIVE             ALIVE             -                 -
+ *   leave, silent    -                 -                 SILENT            -
+ *   time             -                 -                 SILENT            SILENT
+ *
+ * "-": no change. A server that leaves ALIVE while a caller is still asking is ASKED, not SILENT. A
+ * leave in DOWN counts as heard from once DOWN is over.
+ * The time in DOWN doubles with each failure, from NET_BREAKER_FIRST_MS to NET_BREAKER_LAST_MS, and
+ * starts over once the server has answered.
+ *
+ * Any thread. One lock per breaker, innermost: no other lock is taken and no call made under it.
  */
 #ifndef NET_BREAKER_H
 #define NET_BREAKER_H
@@ -16,50 +36,43 @@
 
 #include "base/error.h"
 
-/* A server that was heard of within this time is taken for alive. */
 #define NET_BREAKER_FRESH_MS 2000
-
-/* Time between two tries of a server that is down: doubles from the first to the last. */
 #define NET_BREAKER_FIRST_MS 1000
 #define NET_BREAKER_LAST_MS 30000
 
 struct net_breaker;
 
-/* places: of each server. Returns 0 or -ENOMEM. The caller frees. */
+/* places: per server. Returns 0 or -ENOMEM. The caller frees. */
 int net_breaker_new(struct net_breaker **ret, unsigned int places);
 void net_breaker_free(struct net_breaker *b);
 
 /*
- * Asks for one of a server's places; port tells servers on one host apart, and 0 is one as well. It
- * may wait for one that is in use: for seconds while the server answers others, else for a fraction
- * of one. On success the caller owes net_breaker_leave(), and where *ret_ask is set
- * net_breaker_answered(), _failed() or _gave_up() first: it has to find out whether the server is
- * alive, while others wait for that. Errors: UNAVAILABLE (down, with the time of the next try; or
- * its places are taken), -ENOMEM.
+ * Get one of the server's places. Each port is a separate entry; port 0 is a separate entry too.
+ * Waits for a free place: seconds if the server is ALIVE, else a fraction of a second. On success
+ * the caller owes net_breaker_leave(). If *ret_ask is set, it must find out whether the server is
+ * alive, while others wait, and first call net_breaker_answered(), _failed() or _gave_up().
+ * Errors: UNAVAILABLE (DOWN, with the time of the next try; or all places are taken), -ENOMEM.
  */
 int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,
 		      struct error *err);
 
-/*
- * As net_breaker_enter(), for what has to be tried whatever is known of the server: nobody is asked, and
- * it is not refused for being down.
- */
+/* Like net_breaker_enter(), for work that must be tried in any state: never asks, never refuses. */
 int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, struct error *err);
 
-/* The server was heard of. */
+/* The server was heard from. */
 void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t port);
 
-/* Asked whether it is alive, the server did not answer; why is what callers are told until it does. */
+/* The server did not answer. why is the message for callers that are refused until it does. */
 void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port,
 			const struct error *why);
 
-/* It could not be asked whether it is alive: the next one does. */
+/* The server could not be asked, through no fault of its own: the next caller asks. */
 void net_breaker_gave_up(struct net_breaker *b, const char *server, uint16_t port);
 
-/* Gives the place back. silent: the server let a call wait for too long, so it is asked next time. */
+/* Give the place back. silent: the server kept a call waiting for too long. */
 void net_breaker_leave(struct net_breaker *b, const char *server, uint16_t port, bool silent);
 
-/* Forgets servers that nothing was asked of for long. */
+/* Forget servers that have been unused for ten minutes. */
 void net_breaker_sweep(struct net_breaker *b);
 
 #endif

@@ -11,9 +11,9 @@
 #include "nfs/names.h"
 #include "nfs/owner.h"
 
-#define READDIR_TIMES_MAX 16 /* that a directory is begun again */
+#define READDIR_RESTARTS_MAX 16 /* of one listing */
 #define READDIR_PAUSE_MS 10
-#define READDIR_NAMES_MAX 1000000 /* of one directory: of more, none is remembered */
+#define READDIR_NAMES_MAX 1000000 /* remembered; larger directories cannot start over */
 
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
@@ -53,7 +53,7 @@ int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_a
 	return r;
 }
 
-/* Whether setting the owner has left another mode than was asked for, or may have. */
+/* Check whether setting the owner changed the mode, or may have. */
 static bool has_lost_mode(const struct nfs_change *change, const struct nfs_attr *now)
 {
 	if (!change->has_mode)
@@ -173,59 +173,59 @@ struct readdir_walk {
 	int (*entry)(void *data, const struct nfs_entry *entry);
 	void *data;
 	struct nfs_names given;
-	bool forgets; /* there are too many to remember: it cannot begin again */
+	bool is_huge; /* too many names to remember: the listing cannot start over */
 	int result;
 };
 
-static void on_entry(struct nfs_op *op, const struct nfs_entry *entry)
+static void readdir_entry(struct nfs_op *op, const struct nfs_entry *entry)
 {
 	struct readdir_walk *walk = op->data;
-
 	int r = 1;
 
 	if (walk->result < 0)
 		return;
-	walk->forgets = walk->forgets || walk->given.n == READDIR_NAMES_MAX;
-	if (!walk->forgets)
+	walk->is_huge = walk->is_huge || walk->given.n == READDIR_NAMES_MAX;
+	if (!walk->is_huge)
 		r = nfs_names_add(&walk->given, entry->name);
 	if (r == 1)
 		r = walk->entry(walk->data, entry);
 	walk->result = r;
 }
 
-/* The server has lost its place, as the directory changed: what was given is passed over then. */
-static void begin_again(struct nfs_op *op, unsigned int times)
+/* The directory changed and the server lost its place. Names passed already are skipped. */
+static void restart_readdir(struct nfs_op *op, unsigned int restarts)
 {
 	op->cookie = 0;
 	op->eof = false;
 	memset(op->verifier, 0, sizeof(op->verifier));
-	clock_sleep_ms(READDIR_PAUSE_MS * times);
+	clock_sleep_ms(READDIR_PAUSE_MS * restarts);
 }
 
-static int read_pages(struct nfs_client *c, struct nfs_op *op, struct readdir_walk *walk)
+static int readdir_pages(struct nfs_client *c, struct nfs_op *op, struct readdir_walk *walk)
 {
-	unsigned int times = 0;
+	unsigned int restarts = 0;
 
 	do {
 		uint64_t before = op->cookie;
 		int r = nfs_client_call(c, op);
 
-		if (r == -ERESTART && !walk->forgets && times < READDIR_TIMES_MAX) {
-			begin_again(op, ++times);
+		if (r == -ERESTART && !walk->is_huge && restarts < READDIR_RESTARTS_MAX) {
+			restart_readdir(op, ++restarts);
 			continue;
 		}
-		/* nfs-ganesha says so of an entry that is removed while it lists the directory. */
-		if (r == -ENOENT && times < READDIR_TIMES_MAX) {
-			clock_sleep_ms(READDIR_PAUSE_MS * ++times);
+		/* nfs-ganesha fails so if an entry is removed while it lists the directory. */
+		if (r == -ENOENT && restarts < READDIR_RESTARTS_MAX) {
+			clock_sleep_ms(READDIR_PAUSE_MS * ++restarts);
 			continue;
 		}
+		/* A handle has no name that could be missing: the directory is gone. */
 		if (r == -ENOENT)
-			return -ESTALE; /* a handle has no name that could be missing: the directory has gone */
+			return -ESTALE;
 		if (r < 0)
 			return r;
 		if (walk->result < 0)
 			return walk->result;
-		/* A server that neither ends nor moves on would keep us here for ever. */
+		/* A server that neither ends nor advances would keep us here forever. */
 		if (!op->eof && op->cookie == before)
 			return -EIO;
 	} while (!op->eof);
@@ -236,8 +236,8 @@ int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 		int (*entry)(void *data, const struct nfs_entry *entry), void *data)
 {
 	struct readdir_walk walk = { .entry = entry, .data = data };
-	struct nfs_op op = { .type = NFS_OP_READDIR, .dir = dir, .entry = on_entry, .data = &walk };
-	int r = read_pages(c, &op, &walk);
+	struct nfs_op op = { .type = NFS_OP_READDIR, .dir = dir, .entry = readdir_entry, .data = &walk };
+	int r = readdir_pages(c, &op, &walk);
 
 	nfs_names_done(&walk.given);
 	return r;

@@ -2,9 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The operations as plain functions that wait: each issues one nfs_op and returns 0 or its
- * negative errno, unreported (nfs_error_set() makes the message, where the caller knows the
- * context). Same thread rules as nfs/client.h.
+ * The operations as blocking functions. Each returns 0 or a negative errno and sets no error: the
+ * caller knows the context, and reports by nfs_error_set(). Same thread rules as nfs/client.h.
  */
 #ifndef NFS_CALLS_H
 #define NFS_CALLS_H
@@ -15,12 +14,12 @@ int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
 
-/* All attributes: nfs_attr.is_full, if the server has them all. */
+/* Get all attributes; nfs_attr.is_full if the server has them all. */
 int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
 
 /*
- * In one step. Where setting an owner has taken bits of the mode away, as servers do, they are set again.
- * -NFS_EOWNER where the server does not know the owner, or has set another one.
+ * Change attributes in one step. Servers clear setuid and setgid when the owner changes; set the
+ * mode again then. Returns -NFS_EOWNER if the server does not know the owner, or set another one.
  */
 int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle,
 		const struct nfs_change *change);
@@ -30,7 +29,7 @@ int nfs_mkdir(struct nfs_client *c, const struct nfs_handle *dir, const char *na
 int nfs_symlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		const char *text);
 
-/* Looks name up and reads it; -EINVAL where it is no symbolic link. link: NFS_LINK_MAX + 1 bytes. */
+/* Read the symbolic link name into link, NFS_LINK_MAX + 1 bytes. -EINVAL if it is not one. */
 int nfs_readlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name, char *link);
 
 int nfs_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name);
@@ -38,17 +37,17 @@ int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *na
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       const struct nfs_handle *to_dir, const char *to_name);
 
-/* Another name for what is at the handle. */
+/* Add a hardlink to file. */
 int nfs_link(struct nfs_client *c, const struct nfs_handle *file, const struct nfs_handle *dir,
 	     const char *name);
 
 int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_space *ret);
 
 /*
- * Calls entry for each entry of the directory; a negative value from it ends the walk and is
- * returned. No operation may be issued on c inside entry. Each name is given once, also where the server
- * has the listing begin again, as the directory changed: -ERESTART where it does so all the time. Never
- * -ENOENT: a directory that has gone is -ESTALE.
+ * Call entry for each entry of the directory; a negative value from it ends the listing and is
+ * returned. entry must not issue operations on c. Each name is passed once, even if the directory
+ * changes and the server makes the listing start over; -ERESTART if that never ends. Never returns
+ * -ENOENT: a directory that is gone is -ESTALE.
  */
 int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 		int (*entry)(void *data, const struct nfs_entry *entry), void *data);

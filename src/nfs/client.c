@@ -73,7 +73,7 @@ static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_
 		r = c->ops->run(c, deadline_ns);
 		if (r < 0 && !op->finished)
 			return r;
-		/* The server is at work, or it would have failed. */
+		/* No error past the deadline: the server is alive and at work. */
 		if (clock_now_ns() >= deadline_ns)
 			deadline_ns = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	}
@@ -99,7 +99,7 @@ int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
 static const struct reason {
 	int error;
 	enum error_code code;
-	const char *hint; /* what to do; NULL: nothing more to say */
+	const char *hint; /* what to do; NULL: none */
 } reasons[] = {
 	{ ENOENT, ERROR_NOT_FOUND, NULL },
 	{ EACCES, ERROR_PERMISSION_DENIED,
@@ -119,18 +119,20 @@ static const struct reason {
 	{ NFS_EOWNER, ERROR_FAILED_PRECONDITION, NFS_OWNER_HINT },
 	{ EREMOTE, ERROR_FAILED_PRECONDITION, "it is a referral to another server" },
 	{ ESTALE, ERROR_UNAVAILABLE,
-	  "the server no longer knows the directory; it will be looked up anew" },
-	{ ERESTART, ERROR_ABORTED, "it was changed meanwhile; try again" },
+	  "the server no longer knows the directory; it will be looked up again" },
+	{ ERESTART, ERROR_ABORTED, "it changed meanwhile; try again" },
 	{ ETIMEDOUT, ERROR_UNAVAILABLE, "the server stopped answering" },
 	{ ECONNABORTED, ERROR_UNAVAILABLE, "the connection broke" },
-	{ EAGAIN, ERROR_UNAVAILABLE, "the server asks to try later, it may be in its grace period" },
+	{ EAGAIN, ERROR_UNAVAILABLE, "the server asks to retry later; it may be in its grace period" },
 	{ ENOMEM, ERROR_RESOURCE_EXHAUSTED, NULL },
-	/* Input/output and server faults may pass, and may have left something behind. */
+	/* I/O errors and server faults may be temporary, and may have left something behind. */
 	{ EIO, ERROR_UNAVAILABLE, "look into the server's log" },
 	{ EREMOTEIO, ERROR_UNAVAILABLE, "look into the server's log" },
+	{ EPROTO, ERROR_UNAVAILABLE, "the server has stopped serving NFS" },
+	{ EPROTONOSUPPORT, ERROR_UNAVAILABLE, "the server has stopped serving this NFS version" },
 };
 
-static const struct reason *reason_of(int error)
+static const struct reason *find_reason(int error)
 {
 	size_t i;
 
@@ -142,16 +144,16 @@ static const struct reason *reason_of(int error)
 
 enum error_code nfs_error_code(int error)
 {
-	const struct reason *reason = reason_of(error);
+	const struct reason *reason = find_reason(error);
 
 	return reason != NULL ? reason->code : ERROR_INTERNAL;
 }
 
 int nfs_error_set(struct error *err, const struct nfs_client *c, int error, const char *fmt, ...)
 {
-	const struct reason *reason = reason_of(error);
+	const struct reason *reason = find_reason(error);
 	const char *hint = reason != NULL ? reason->hint : NULL;
-	/* There is no errno for it, so it has one of something else. */
+	/* NFS_EOWNER borrows an errno whose text is about something else. */
 	const char *text =
 		error == -NFS_EOWNER ? "the server does not know this owner" : strerror(-error);
 	char what[256];

@@ -2,14 +2,13 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * One connection to one export. Many operations may be in flight; they make progress while
- * somebody is inside nfs_client_run() or nfs_client_call(). After any failure of the transport the
- * client is broken: every operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and it can
- * only be freed.
+ * One connection to one export. Many operations may be in flight; they make progress inside
+ * nfs_client_run() and nfs_client_call(). After a transport failure the client is broken: every
+ * operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and the client can only be freed.
  *
  * A client belongs to one thread at a time (nfs/pool.h leases it). Nothing here blocks for longer
- * than its deadline. Of libnfs only the XDR of its protocols is used (nfs/rpc.h): its calls have
- * no deadline, or leave the stack exposed to late replies.
+ * than its deadline. Only libnfs's XDR is used (net/rpc.h): its own calls have no deadline, or
+ * leave the stack exposed to late replies.
  */
 #ifndef NFS_CLIENT_H
 #define NFS_CLIENT_H
@@ -22,39 +21,39 @@
 #include "nfs/op.h"
 
 /*
- * A server that answers nothing for so long is treated as not answering; but one that is at work on a READ,
- * WRITE, COMMIT or REMOVE, or on a change of a file's size, is asked by a NULL call, and waited for as long
- * as it answers that.
+ * A server that answers nothing for this long counts as dead. While a READ, WRITE, COMMIT, REMOVE
+ * or change of a file's size is in flight, which its disk may delay, it is asked by a NULL call
+ * first, and waited for as long as it answers that.
  */
 #define NFS_CALL_TIMEOUT_MS 10000
 
 /*
- * No operation is waited for longer, whatever else the server answers; and where none is under way but
- * those that move a piece of data, not so long: a server that has lost such a call is not at work on it.
+ * Longest wait for one operation, whatever else the server answers. NFS_DATA_MAX_MS applies unless
+ * an operation is in flight whose work on disk has no bound (COMMIT, REMOVE, a change of a size): a
+ * server that has worked on one READ or WRITE for so long has lost it.
  */
 #define NFS_OPERATION_MAX_MS 600000
 #define NFS_DATA_MAX_MS 60000
 
-/* Nothing more is begun for a connection after this. */
+/* A connection attempt starts no further step after this. */
 #define NFS_CONNECT_MAX_MS 15000
 
-/* Operations in flight on one client, for those who pipeline, where nothing else is asked for. */
+/* Default number of operations that pipelining callers keep in flight on one client. */
 #define NFS_WINDOW 64
 #define NFS_WINDOW_MAX 256
 
-/* How many folders store/layout.h knows. */
+/* Folders that store/layout.h defines. */
 #define NFS_FOLDERS 8
 
-/* What to do where a server names owners. */
+/* Advice for servers that send owners by name. */
 #define NFS_OWNER_HINT                                                                             \
 	"have it number owners (nfs-ganesha: Only_Numeric_Owners = true; Linux: nfs4_disable_idmapping of nfsd), or use vers=3"
 
 struct nfs_client;
 
 /*
- * The seam for tests, and what the protocol versions implement. start() queues op, or fails
- * without having called done(). run() drives the operations in flight until one of them has
- * finished or the deadline has passed (-ETIMEDOUT).
+ * The seam for tests. start() queues op, or fails without calling done(). run() drives the
+ * operations in flight until one has finished or the deadline has passed (-ETIMEDOUT).
  */
 struct nfs_client_ops {
 	int (*start)(struct nfs_client *c, struct nfs_op *op);
@@ -64,24 +63,24 @@ struct nfs_client_ops {
 
 struct nfs_client {
 	const struct nfs_client_ops *ops;
-	struct nfs_export export; /* as asked for: version 0 stays 0 */
-	unsigned int version; /* spoken */
+	struct nfs_export export; /* as requested: version 0 stays 0 */
+	unsigned int version; /* in use */
 	unsigned int window; /* see nfs_window() */
-	uint32_t read_max; /* bytes that the server gives in one READ; 0: not known */
-	uint32_t write_max; /* and takes in one WRITE */
+	uint32_t read_max; /* bytes that the server returns in one READ; 0: not known */
+	uint32_t write_max; /* bytes that it takes in one WRITE; 0: not known */
 	struct nfs_handle root;
-	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h, once known; len 0: not yet */
+	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */
 	bool broken;
-	bool silent; /* broken, since the server let an operation wait for too long */
+	bool silent; /* broken because the server kept an operation waiting for too long */
 	char address[64]; /* of the server, numeric, for messages */
 };
 
 /*
- * Connects to the export: resolves the name, asks the server by a NULL call whether it is alive
- * and which versions it speaks, and gets the root handle. Blocks for some seconds at most.
- * Errors: UNAVAILABLE (server not reachable, not answering, name not resolvable), NOT_FOUND (no
- * such share), PERMISSION_DENIED (the export refuses us), FAILED_PRECONDITION (version not
- * served). Returns -EHOSTDOWN where the server itself did not answer. The caller frees.
+ * Connect to the export: resolve the name, ask by a NULL call whether the server is alive and
+ * which versions it has, and get the root handle. Blocks for NFS_CONNECT_MAX_MS and the step under
+ * way. Errors: UNAVAILABLE (server not reachable, not answering, name not resolvable), NOT_FOUND
+ * (no such share), PERMISSION_DENIED (the export refuses us), FAILED_PRECONDITION (version not
+ * served). Returns -EHOSTDOWN if the server itself did not answer. The caller frees.
  */
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 
@@ -89,56 +88,53 @@ void nfs_client_free(struct nfs_client *c);
 
 bool nfs_handle_is_equal(const struct nfs_handle *a, const struct nfs_handle *b);
 
-/* How many operations may be in flight on it: what the pool was told, or NFS_WINDOW. */
+/* The number of operations to keep in flight: the pool's setting, or NFS_WINDOW. */
 unsigned int nfs_window(const struct nfs_client *c);
 
-/* Asks the server by a NULL call whether it is alive. -EHOSTDOWN with UNAVAILABLE where it is not. */
+/* Ask by a NULL call whether the server is alive. Returns -EHOSTDOWN with UNAVAILABLE if not. */
 int nfs_client_ping(struct nfs_client *c, struct error *err);
 
-/* Whether an idle client may still be used: not broken and nothing arrived on its socket. */
+/* Check that an idle client may still be used: not broken, nothing arrived on its socket. */
 bool nfs_client_is_usable(struct nfs_client *c);
 
-/*
- * Queues op; it must stay in place until finished. Returns 0, -ENOMEM, -EMSGSIZE or
- * -ECONNABORTED.
- */
+/* Queue op, which must stay in place. Returns 0, -ENOMEM, -EMSGSIZE or -ECONNABORTED. */
 int nfs_client_start(struct nfs_client *c, struct nfs_op *op);
 
 /*
- * Drives the operations in flight until one has finished; it may also return without, while the server is
- * at work. -ETIMEDOUT and -ECONNABORTED break c.
+ * Drive the operations in flight until one has finished. May return early; call in a loop. Returns
+ * 0, or -ETIMEDOUT or -ECONNABORTED, which break c.
  */
 int nfs_client_run(struct nfs_client *c);
 
 /*
- * As nfs_client_run(), for two clients that one thread drives: until an operation of either has
- * finished. The same client twice, and NULL for the second, are fine. The client that broke says so.
+ * Like nfs_client_run(), for two clients of one thread, until an operation of either has finished.
+ * b may be a or NULL. After an error, see which of them is broken.
  */
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b);
 
-/* Ends all operations in flight with -ECONNABORTED, and the connection: for who cannot wait for them. */
+/* End all operations in flight with -ECONNABORTED, and the connection, without waiting. */
 void nfs_client_abort(struct nfs_client *c);
 
-/* Whether the server can be told such a time: version 3 has those from 1970 to 2106. */
+/* Check whether the protocol can carry such a time: version 3 has 1970 to 2106. */
 bool nfs_time_fits(const struct nfs_client *c, const struct nfs_time *time);
 
-/* The most bytes that one READ on c gives, and that one WRITE takes. */
+/* Bytes that one READ returns, and that one WRITE takes, at most. */
 uint32_t nfs_read_max(const struct nfs_client *c);
 uint32_t nfs_write_max(const struct nfs_client *c);
 
 /*
- * Starts op and runs until it has finished, trying again while the server asks for patience
- * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY, NFS4ERR_GRACE), for NFS_CALL_TIMEOUT_MS in all. Returns op->error.
- * Where the server is at work on something slow, see NFS_CALL_TIMEOUT_MS, it takes as long as that.
+ * Start op and run until it has finished. Retries while the server asks for patience
+ * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY, NFS4ERR_GRACE), for NFS_CALL_TIMEOUT_MS in total; slow
+ * operations may take longer, see there. Returns op->error.
  */
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op);
 
-/* The code that an operation's errno means to a CO. */
+/* Map an operation's errno to the code for the CO. */
 enum error_code nfs_error_code(int error);
 
 /*
- * Reports a failed operation as "<what> on <server>:<share>: <reason and what to do>". what is
- * like "mkdir 'pvc-1'". Returns error.
+ * Report a failed operation as "<what> on <server>:<share>: <reason and what to do>", where fmt
+ * gives what, like "mkdir 'pvc-1'". Returns error.
  */
 int nfs_error_set(struct error *err, const struct nfs_client *c, int error, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -14,29 +14,29 @@ static const struct {
 	unsigned int status;
 	int error;
 } statuses[] = {
-	/* RFC 1813 section 2.6 and RFC 7530 section 13.1. Below 63 they are errno values of Unix. */
+	/* RFC 1813 section 2.6 and RFC 7530 section 13.1. Numbers below 63 are Unix errno values. */
 	{ 63, ENAMETOOLONG },
 	{ 66, ENOTEMPTY },
 	{ 69, EDQUOT },
 	{ 70, ESTALE },
 	{ 71, EREMOTE },
 	{ 10001, ESTALE }, /* BADHANDLE */
-	{ 10002, ERESTART }, /* NOT_SYNC, of a directory that changed under the cookie */
-	{ 10003, ERESTART }, /* BAD_COOKIE, too */
+	{ 10002, ERESTART }, /* NOT_SYNC: the directory changed under the cookie */
+	{ 10003, ERESTART }, /* BAD_COOKIE: likewise */
 	{ 10004, EOPNOTSUPP }, /* NOTSUPP */
 	{ 10005, ERANGE }, /* TOOSMALL */
 	{ 10006, EREMOTEIO }, /* SERVERFAULT */
-	{ 10007, EOPNOTSUPP }, /* BADTYPE: a type of node */
+	{ 10007, EOPNOTSUPP }, /* BADTYPE: MKNOD of this type */
 	{ 10008, EAGAIN }, /* JUKEBOX, DELAY */
-	{ 10012, EBUSY }, /* LOCKED: somebody has the file open and shares it with nobody */
+	{ 10012, EBUSY }, /* LOCKED: another client has the file open and denies sharing */
 	{ 10013, EAGAIN }, /* GRACE */
 	{ 10014, ESTALE }, /* FHEXPIRED */
-	{ 10016, EACCES }, /* WRONGSEC: the export wants another security flavour */
+	{ 10016, EACCES }, /* WRONGSEC: the export requires another security flavor */
 	{ 10018, EREMOTEIO }, /* RESOURCE */
 	{ 10019, EREMOTE }, /* MOVED */
-	{ 10027, ENOTDIR }, /* NOT_SAME: RMDIR asks whether it is a directory, nothing else is asked */
+	{ 10027, ENOTDIR }, /* NOT_SAME: only RMDIR verifies, that it is a directory */
 	{ 10021, EPROTONOSUPPORT }, /* MINOR_VERS_MISMATCH */
-	{ 10029, ELOOP }, /* SYMLINK: a component of a path is one */
+	{ 10029, ELOOP }, /* SYMLINK: a path component is one */
 	{ 10039, NFS_EOWNER }, /* BADOWNER */
 	{ 10040, EILSEQ }, /* BADCHAR */
 	{ 10041, EINVAL }, /* BADNAME */
@@ -72,14 +72,14 @@ uint32_t nfs_read_count(const struct nfs_op *op)
 	return op->count < max ? op->count : max;
 }
 
-/* What frees what a file took, or writes what the server has kept back. */
+/* Operations with no bound on disk work: they free a file's blocks or flush the server's cache. */
 static bool is_unbounded(const struct nfs_op *op)
 {
 	return op->type == NFS_OP_COMMIT || op->type == NFS_OP_REMOVE ||
 	       (op->type == NFS_OP_SETATTR && op->change.has_size);
 }
 
-/* That, and what reads or writes a piece of data. */
+/* Operations that the server's disk may delay. */
 static bool is_slow(const struct nfs_op *op)
 {
 	return op->type == NFS_OP_READ || op->type == NFS_OP_WRITE || is_unbounded(op);
@@ -100,8 +100,8 @@ void nfs_op_finish(struct nfs_op *op, int error)
 }
 
 /*
- * What is in flight ends through the ordinary callbacks, so nothing that is on somebody's stack is
- * ever written to later.
+ * Operations in flight end through their ordinary callbacks, so a late reply can never write to a
+ * caller's stack.
  */
 void nfs_connection_break(struct nfs_connection *conn, int failure)
 {
@@ -109,7 +109,7 @@ void nfs_connection_break(struct nfs_connection *conn, int failure)
 		return;
 	conn->client.broken = true;
 	conn->client.silent = failure == -ETIMEDOUT;
-	nfs_rpc_free(steal_ptr(&conn->rpc), failure);
+	net_rpc_free(steal_ptr(&conn->rpc), failure);
 	if (conn->protocol->broken != NULL)
 		conn->protocol->broken(conn, failure);
 }
@@ -119,15 +119,15 @@ static int connection_start(struct nfs_client *c, struct nfs_op *op)
 	struct nfs_connection *conn = (struct nfs_connection *)c;
 	int r;
 
-	if (!nfs_connection_is_up(conn))
+	if (conn->rpc == NULL)
 		return -ECONNABORTED;
 	r = conn->protocol->start(conn, op);
-	if (r == 0) {
-		conn->in_flight++;
-		conn->slow += is_slow(op);
-		conn->unbounded += is_unbounded(op);
-	}
-	return r;
+	if (r < 0)
+		return r;
+	conn->in_flight++;
+	conn->slow += is_slow(op);
+	conn->unbounded += is_unbounded(op);
+	return 0;
 }
 
 static int connection_run(struct nfs_client *c, uint64_t deadline_ns)
@@ -156,20 +156,22 @@ static const struct nfs_client_ops connection_ops = {
 
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b)
 {
-	struct nfs_connection *ca = (struct nfs_connection *)a, *cb = (struct nfs_connection *)b;
+	struct nfs_connection *first = (struct nfs_connection *)a;
+	struct nfs_connection *second = (struct nfs_connection *)b;
 
-	/* Clients that are not connections answer at once. */
-	if (b == NULL || a == b || b->ops != &connection_ops || cb->rpc == NULL || cb->in_flight == 0)
+	/* Fake clients answer at once. */
+	if (b == NULL || a == b || b->ops != &connection_ops || second->rpc == NULL ||
+	    second->in_flight == 0)
 		return nfs_client_run(a);
-	if (a->ops != &connection_ops || ca->rpc == NULL || ca->in_flight == 0)
+	if (a->ops != &connection_ops || first->rpc == NULL || first->in_flight == 0)
 		return nfs_client_run(b);
-	return nfs_connection_drive((struct nfs_connection *const[]){ ca, cb }, NFS_DRIVEN_MAX,
+	return nfs_connection_drive((struct nfs_connection *const[]){ first, second }, NFS_DRIVEN_MAX,
 				    clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
 }
 
 void nfs_client_abort(struct nfs_client *c)
 {
-	/* Others have nothing in flight for long. */
+	/* Fake clients have nothing in flight for long. */
 	if (c->ops == &connection_ops)
 		nfs_connection_break((struct nfs_connection *)c, -ECONNABORTED);
 }
@@ -180,15 +182,15 @@ bool nfs_client_is_usable(struct nfs_client *c)
 
 	if (c->broken)
 		return false;
-	/* Nothing is in flight, so whatever arrived is a reset or the end. */
-	return c->ops != &connection_ops || nfs_rpc_is_quiet(conn->rpc);
+	/* With nothing in flight, anything that arrived is a reset or the end. */
+	return c->ops != &connection_ops || net_rpc_is_quiet(conn->rpc);
 }
 
 static int server_is_down(struct error *err, const struct nfs_export *e, uint16_t port, int r)
 {
 	if (r == -ETIMEDOUT)
 		(void)error_set(err, ERROR_UNAVAILABLE,
-				"server '%s' does not answer on port %u; is it running, and does a firewall let us through?",
+				"server '%s' does not answer on port %u; is it running, and does the firewall let us through?",
 				e->server, port);
 	else
 		(void)error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
@@ -196,7 +198,16 @@ static int server_is_down(struct error *err, const struct nfs_export *e, uint16_
 	return -EHOSTDOWN;
 }
 
-static uint16_t port_of(const struct nfs_export *e)
+int nfs_connect_rpc(struct net_rpc **ret, const struct net_address *address, uint16_t port,
+		    const struct nfs_export *e)
+{
+	const struct net_rpc_user user = { .uid = e->uid, .gid = e->gid };
+	int fd = e->any_port ? net_connect_unreserved(address, port) : net_connect(address, port);
+
+	return fd < 0 ? fd : net_rpc_new(ret, fd, &user);
+}
+
+static uint16_t nfs_port(const struct nfs_export *e)
 {
 	return e->port != 0 ? e->port : NET_NFS_PORT;
 }
@@ -209,14 +220,13 @@ int nfs_client_ping(struct nfs_client *c, struct error *err)
 
 	if (c->ops != &connection_ops)
 		return 0;
-	r = net_ping(&conn->address, port_of(&c->export), NET_NFS_PROGRAM, c->version, &low, &high);
-	/* Other versions than before are an answer, too. */
+	r = net_ping(&conn->address, nfs_port(&c->export), NET_NFS_PROGRAM, c->version, &low, &high);
+	/* A refusal of the version is an answer too. */
 	if (r == 0 || r == -EPROTONOSUPPORT)
 		return 0;
-	return server_is_down(err, &c->export, port_of(&c->export), r);
+	return server_is_down(err, &c->export, nfs_port(&c->export), r);
 }
 
-/* Which versions the server speaks, from an answer that refuses one. */
 static int version_refused(struct error *err, const struct nfs_export *e, unsigned int version,
 			   uint32_t low, uint32_t high)
 {
@@ -232,13 +242,13 @@ uint64_t nfs_connection_deadline(const struct nfs_connection *conn)
 	return deadline < conn->deadline_ns ? deadline : conn->deadline_ns;
 }
 
-/* The deadline is for all steps together, of which each has a limit of its own. */
+/* deadline_ns limits all steps together; each has a limit of its own. */
 static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *protocol,
 			const struct nfs_export *e, const struct net_address *address,
 			uint64_t deadline_ns, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = NULL;
-	uint16_t port = port_of(e);
+	uint16_t port = nfs_port(e);
 	struct nfs_connection *conn;
 	uint32_t low = 0, high = 0;
 	int r;
@@ -265,7 +275,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	r = nfs_export_copy(&c->export, e);
 	if (r < 0)
 		return error_oom(err);
-	r = nfs_rpc_connect(&conn->rpc, address, port, e);
+	r = nfs_connect_rpc(&conn->rpc, address, port, e);
 	if (r < 0)
 		return server_is_down(err, e, port, r);
 	r = protocol->attach(conn, address, err);
@@ -276,9 +286,9 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 }
 
 /*
- * Version 4 first, 3 where the server does not have 4 or does not have the export there: the two
- * may name an export differently (fsid=0). When both fail the first error tells more, unless it only
- * says that there is no version 4.
+ * Try version 4, then 3 if the server does not have 4, or not this export in 4: the two may name an
+ * export differently (fsid=0). If both fail, the first error is more useful, unless it only says
+ * that there is no version 4.
  */
 static int negotiate(struct nfs_client **ret, const struct nfs_export *e,
 		     const struct net_address *address, uint64_t deadline_ns, struct error *err)
@@ -323,7 +333,7 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 	for (i = 0; i < n; i++) {
 		error_clear(&last);
 		r = connect_address(ret, e, &addresses[i], deadline, &last);
-		/* Another address of the same server only helps against one that is not reachable. */
+		/* Another address of the server only helps if this one is not reachable. */
 		if (r == 0 || last.code != ERROR_UNAVAILABLE || clock_now_ns() >= deadline)
 			break;
 	}

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * How long a connection waits for its server. A stretch without any answer ends it, unless the
- * server is at work on something that takes its disk long and still answers a NULL call: such a stretch
- * is followed by another one, until a call is older than NFS_OPERATION_MAX_MS or
+ * Driving connections, and how long they wait for their server. A stretch of time without any
+ * answer breaks a connection, unless a slow operation is in flight and the server still answers a
+ * NULL call: then another stretch follows, until a call is older than NFS_OPERATION_MAX_MS or
  * NFS_DATA_MAX_MS.
  */
 
@@ -13,13 +13,13 @@
 #include "base/clock.h"
 #include "nfs/connection.h"
 
-/* Before the end of a stretch: when the NULL call is sent, which has so long to be answered. */
+/* The NULL call is sent this long before the end of a stretch. */
 #define ASK_MS 5000
 
-/* Between two looks at how old the calls in flight are. */
-#define AGE_MS 1000
+/* Time between two checks of the age of the calls in flight. */
+#define AGE_CHECK_MS 1000
 
-static unsigned int finished_of(struct nfs_connection *const conns[], size_t n)
+static unsigned int count_finished(struct nfs_connection *const conns[], size_t n)
 {
 	unsigned int finished = 0;
 	size_t i;
@@ -29,8 +29,8 @@ static unsigned int finished_of(struct nfs_connection *const conns[], size_t n)
 	return finished;
 }
 
-/* One of two is enough: what is copied is often read from the disk that it is written to. */
-static bool is_slow(struct nfs_connection *const conns[], size_t n)
+/* One slow connection is enough: copies often read from the disk that they write to. */
+static bool any_is_slow(struct nfs_connection *const conns[], size_t n)
 {
 	size_t i;
 
@@ -48,35 +48,36 @@ static void null_replied(void *data, int error, const void *results)
 
 	(void)results;
 	conn->asking = false;
-	/* That it does not like the call is an answer, too. */
+	/* An RPC error is an answer too. */
 	conn->answered = error != -ECONNABORTED && error != -ETIMEDOUT;
 }
 
-/* Without memory it is asked on another connection, later. */
-static void ask(struct nfs_connection *conn)
+/* If this fails, is_alive() asks on another connection. */
+static void send_null(struct nfs_connection *conn)
 {
 	conn->answered = false;
 	if (!conn->asking)
 		conn->asking =
-			nfs_rpc_call(conn->rpc, conn->protocol->null, NULL, null_replied, conn) == 0;
+			net_rpc_call(conn->rpc, conn->protocol->null, NULL, null_replied, conn) == 0;
 }
 
 /*
- * A server may answer the calls of a connection one after the other; then it is asked on another one, if its
- * system still takes what is sent on this one. After half a reply no other one can come.
+ * A server may answer the calls of a connection in order, and the NULL call last. So ask again on a
+ * new connection, provided that the server's system still acknowledges data on this one. A server
+ * that stopped within a reply cannot send another one.
  */
 static bool is_alive(struct nfs_connection *conn)
 {
-	if (nfs_rpc_is_midway(conn->rpc))
+	if (net_rpc_is_midway(conn->rpc))
 		return false;
 	if (conn->answered)
 		return true;
-	return nfs_rpc_is_taken(conn->rpc) && nfs_client_ping(&conn->client, NULL) == 0;
+	return net_rpc_is_taken(conn->rpc) && nfs_client_ping(&conn->client, NULL) == 0;
 }
 
 static int end_stretch(struct nfs_connection *const conns[], size_t n)
 {
-	const bool slow = is_slow(conns, n);
+	const bool slow = any_is_slow(conns, n);
 	size_t i;
 	int r = 0;
 
@@ -89,16 +90,16 @@ static int end_stretch(struct nfs_connection *const conns[], size_t n)
 	return r;
 }
 
-/* A call that is passed over while others are answered does not wait for ever. */
+/* Break the connection if a call has been passed over for too long while others were answered. */
 static int check_age(struct nfs_connection *conn)
 {
 	const uint64_t max_ms = conn->unbounded > 0 ? NFS_OPERATION_MAX_MS : NFS_DATA_MAX_MS;
 	uint64_t now = clock_now_ns(), oldest;
 
-	if (now - conn->looked_ns < AGE_MS * CLOCK_NS_PER_MS)
+	if (now - conn->age_checked_ns < AGE_CHECK_MS * CLOCK_NS_PER_MS)
 		return 0;
-	conn->looked_ns = now;
-	oldest = nfs_rpc_oldest_ns(conn->rpc);
+	conn->age_checked_ns = now;
+	oldest = net_rpc_oldest_ns(conn->rpc);
 	if (oldest == 0 || now - oldest < max_ms * CLOCK_NS_PER_MS)
 		return 0;
 	nfs_connection_break(conn, -ETIMEDOUT);
@@ -107,28 +108,28 @@ static int check_age(struct nfs_connection *conn)
 
 /* -------- driving -------- */
 
-/* Sends, waits once, and receives. What failed is broken, but for -ETIMEDOUT. */
-static int step(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns)
+/* Send, wait once, and receive. Breaks the connection that fails, but not on -ETIMEDOUT. */
+static int drive_once(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns)
 {
 	struct pollfd p[NFS_DRIVEN_MAX];
 	size_t i;
 	int r;
 
 	for (i = 0; i < n; i++) {
-		r = nfs_rpc_send(conns[i]->rpc, &p[i]);
+		r = net_rpc_send(conns[i]->rpc, &p[i]);
 		if (r < 0) {
 			nfs_connection_break(conns[i], r);
 			return r;
 		}
 	}
-	r = nfs_rpc_wait(p, n, deadline_ns);
+	r = net_rpc_wait(p, n, deadline_ns);
 	if (r == -ETIMEDOUT)
 		return r;
 	for (i = 0; i < n; i++) {
 		if (r == 0 && p[i].revents == 0)
 			continue;
 		if (r == 0)
-			r = nfs_rpc_receive(conns[i]->rpc);
+			r = net_rpc_receive(conns[i]->rpc);
 		if (r < 0) {
 			nfs_connection_break(conns[i], r);
 			return r;
@@ -139,27 +140,29 @@ static int step(struct nfs_connection *const conns[], size_t n, uint64_t deadlin
 
 int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns)
 {
-	const unsigned int before = finished_of(conns, n);
+	const unsigned int before = count_finished(conns, n);
 	const uint64_t ask_ns = deadline_ns - ASK_MS * CLOCK_NS_PER_MS;
 	bool asked = false;
 	size_t i;
-	int r = 0;
+	int r;
 
-	for (i = 0; i < n && r == 0; i++) {
+	for (i = 0; i < n; i++) {
 		conns[i]->answered = false;
 		r = check_age(conns[i]);
+		if (r < 0)
+			return r;
 	}
-	while (r == 0) {
-		r = step(conns, n, asked || !is_slow(conns, n) ? deadline_ns : ask_ns);
-		if ((r < 0 && r != -ETIMEDOUT) || finished_of(conns, n) != before)
-			return r == -ETIMEDOUT ? 0 : r;
-		r = 0;
-		/* Who only sends a byte now and then does not answer, either. */
+	for (;;) {
+		r = drive_once(conns, n, asked || !any_is_slow(conns, n) ? deadline_ns : ask_ns);
+		if (r < 0 && r != -ETIMEDOUT)
+			return r;
+		if (count_finished(conns, n) != before)
+			return 0;
+		/* Bytes that trickle in are no answer. */
 		if (clock_now_ns() >= deadline_ns)
 			return end_stretch(conns, n);
 		for (i = 0; !asked && clock_now_ns() >= ask_ns && i < n; i++)
-			ask(conns[i]);
+			send_null(conns[i]);
 		asked = asked || clock_now_ns() >= ask_ns;
 	}
-	return r;
 }

@@ -30,26 +30,26 @@ int nfs_share_check(const char *share, struct error *err)
 
 int nfs_export_init(struct nfs_export *e, const char *server, const char *share, struct error *err)
 {
-	cleanup_nfs_export struct nfs_export x = { .server = NULL };
+	cleanup_nfs_export struct nfs_export export = { .server = NULL };
 	int r;
 
-	nfs_export_set_own(&x);
-	x.server = net_server_without_brackets(server);
-	x.share = path_join_root(share, NULL);
-	if (x.server == NULL || x.share == NULL)
+	nfs_export_set_own(&export);
+	export.server = net_server_without_brackets(server);
+	export.share = path_join_root(share, NULL);
+	if (export.server == NULL || export.share == NULL)
 		return error_oom(err);
-	r = net_server_check(x.server, err);
+	r = net_server_check(export.server, err);
 	if (r < 0)
 		return r;
 	r = nfs_share_check(share, err);
 	if (r < 0)
 		return r;
-	*e = x;
-	x = (struct nfs_export){ .server = NULL };
+	*e = export;
+	export = (struct nfs_export){ .server = NULL };
 	return 0;
 }
 
-/* Minor versions are the kernel's business: over 4.x the controller speaks 4.0. */
+/* Minor versions only matter to kernel mounts: the controller always uses 4.0. */
 static int parse_version(const char *value, unsigned int *ret, struct error *err)
 {
 	static const char *const four[] = { "4", "4.0", "4.1", "4.2" };
@@ -127,15 +127,15 @@ void nfs_export_set_own(struct nfs_export *e)
 
 int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e)
 {
-	struct nfs_export x = *e;
+	struct nfs_export copy = *e;
 
-	x.server = strdup(e->server);
-	x.share = strdup(e->share);
-	if (x.server == NULL || x.share == NULL) {
-		nfs_export_done(&x);
+	copy.server = strdup(e->server);
+	copy.share = strdup(e->share);
+	if (copy.server == NULL || copy.share == NULL) {
+		nfs_export_done(&copy);
 		return -ENOMEM;
 	}
-	*ret = x;
+	*ret = copy;
 	return 0;
 }
 

@@ -2,9 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What is needed to reach one export: the server, the path that it exports, and how to speak to
- * it. The NFS part of a mount option string is read into it; what only matters to a kernel mount
- * is passed over. Plain data, any thread.
+ * How to reach one export: server, exported path, protocol version, ports and identity. Mount
+ * options that only matter to a kernel mount are ignored. Plain data, any thread.
  */
 #ifndef NFS_EXPORT_H
 #define NFS_EXPORT_H
@@ -21,36 +20,36 @@
 struct nfs_export {
 	char *server; /* host name, IPv4 or bare IPv6 literal */
 	char *share; /* absolute path of the export on the server, "/" or "/a/b" */
-	unsigned int version; /* 3 or 4; 0: 4 where the server has it, else 3 */
+	unsigned int version; /* 3 or 4; 0: 4 if the server has it, else 3 */
 	uint16_t port; /* NFS; 0: 2049 */
-	uint16_t mount_port; /* MOUNT, for version 3; 0: rpcbind is asked */
+	uint16_t mount_port; /* MOUNT, for version 3; 0: ask rpcbind */
 	uint32_t uid, gid; /* AUTH_SYS identity of the calls */
-	bool any_port; /* do not try for a source port below 1024 */
+	bool any_port; /* do not try to get a source port below 1024 */
 };
 
 /*
- * Checks the path of an export: no "..", no empty component, nothing of the driver's own folder.
- * Slashes around it do not matter. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
+ * Check the path of an export: no "..", no empty component, not within the driver's own folder.
+ * Leading and trailing slashes are ignored. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
  */
 int nfs_share_check(const char *share, struct error *err);
 
 /*
- * Fills e for server and share (slashes around it do not matter). Copies both. The identity is that
- * of the process. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
+ * Set e to copies of server and share, checked, with the identity of the process. Returns 0,
+ * -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
  */
 int nfs_export_init(struct nfs_export *e, const char *server, const char *share, struct error *err);
 
 /*
- * Takes vers/nfsvers/vN.M, port and mountport out of comma-separated mount options; the last one
- * of a kind wins, as in mount(8). Returns 0 or -EINVAL with INVALID_ARGUMENT that names the
+ * Apply vers/nfsvers/vN.M, port and mountport from comma-separated mount options; the last one of
+ * a kind wins, as in mount(8). Returns 0 or -EINVAL with INVALID_ARGUMENT. The message names the
  * option, never its value: options may be secret.
  */
 int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err);
 
-/* Whether any of these has been set. */
+/* Check whether any of these options was applied. */
 bool nfs_export_has_options(const struct nfs_export *e);
 
-/* Whether the identity is the process's own; and sets it to that. */
+/* Check whether the identity is that of the process; set it to that. */
 bool nfs_export_is_own(const struct nfs_export *e);
 void nfs_export_set_own(struct nfs_export *e);
 

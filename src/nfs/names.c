@@ -10,8 +10,8 @@
 
 #define SIZE_FIRST 16
 
-/* FNV-1a from a start that nobody knows, and its bits spread. Never 0. */
-static uint64_t hash_of(const struct nfs_names *names, const char *name)
+/* FNV-1a with a random start, then a mix of the bits. Never 0. */
+static uint64_t hash_name(const struct nfs_names *names, const char *name)
 {
 	uint64_t h = names->key;
 
@@ -25,8 +25,8 @@ static uint64_t hash_of(const struct nfs_names *names, const char *name)
 	return h != 0 ? h : 1;
 }
 
-/* Where it is, or where it would be. */
-static size_t find(const struct nfs_names *names, uint64_t hash)
+/* Find the slot of the hash, or the free slot for it. */
+static size_t find_slot(const struct nfs_names *names, uint64_t hash)
 {
 	size_t i = hash & (names->size - 1);
 
@@ -35,12 +35,12 @@ static size_t find(const struct nfs_names *names, uint64_t hash)
 	return i;
 }
 
-static int grow(struct nfs_names *names)
+static int grow_slots(struct nfs_names *names)
 {
 	struct nfs_names larger = { .n = names->n, .key = names->key };
 	size_t i;
 
-	/* Without chance it is a hash all the same. */
+	/* Without random bytes the hash still works, but names that collide can be chosen. */
 	if (names->size == 0 && getrandom(&larger.key, sizeof(larger.key), GRND_NONBLOCK) < 0)
 		larger.key = UINT64_C(14695981039346656037);
 	larger.size = names->size > 0 ? names->size * 2 : SIZE_FIRST;
@@ -49,7 +49,7 @@ static int grow(struct nfs_names *names)
 		return -ENOMEM;
 	for (i = 0; i < names->size; i++)
 		if (names->slots[i] != 0)
-			larger.slots[find(&larger, names->slots[i])] = names->slots[i];
+			larger.slots[find_slot(&larger, names->slots[i])] = names->slots[i];
 	free(names->slots);
 	*names = larger;
 	return 0;
@@ -60,10 +60,10 @@ int nfs_names_add(struct nfs_names *names, const char *name)
 	uint64_t hash;
 	size_t i;
 
-	if (names->n >= names->size / 4 * 3 && grow(names) < 0)
+	if (names->n >= names->size / 4 * 3 && grow_slots(names) < 0)
 		return -ENOMEM;
-	hash = hash_of(names, name);
-	i = find(names, hash);
+	hash = hash_name(names, name);
+	i = find_slot(names, hash);
 	if (names->slots[i] == hash)
 		return 0;
 	names->slots[i] = hash;
@@ -71,7 +71,7 @@ int nfs_names_add(struct nfs_names *names, const char *name)
 	return 1;
 }
 
-/* What stands behind it may have found its place taken: it moves up. */
+/* Free a slot. Hashes after it that were displaced by it move up. */
 static void close_gap(struct nfs_names *names, size_t gap)
 {
 	const size_t mask = names->size - 1;
@@ -95,8 +95,8 @@ void nfs_names_forget(struct nfs_names *names, const char *name)
 
 	if (names->n == 0)
 		return;
-	hash = hash_of(names, name);
-	i = find(names, hash);
+	hash = hash_name(names, name);
+	i = find_slot(names, hash);
 	if (names->slots[i] != hash)
 		return;
 	close_gap(names, i);

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * One NFS operation, the same for every protocol version: what goes in, what comes out, and a
- * function that is called when it is finished. Objects are named by file handle and one name below
- * it, never by path: nothing is resolved twice and symbolic links are never followed.
+ * One NFS operation, the same for every protocol version: arguments, results, and a completion
+ * callback. Objects are named by file handle and one name below it, never by path, so nothing is
+ * resolved twice and symbolic links are never followed.
  */
 #ifndef NFS_OP_H
 #define NFS_OP_H
@@ -15,14 +15,14 @@
 #include <stdint.h>
 
 #define NFS_HANDLE_MAX 128 /* NFS4_FHSIZE, RFC 7530 section 2.1; version 3 has 64 */
-#define NFS_LINK_MAX 4095 /* longest symbolic link of Linux file systems; XFS stores 1,024 */
+#define NFS_LINK_MAX 4095 /* longest symbolic link on Linux; XFS stores up to 1,024 */
 #define NFS_NAME_MAX 255
-#define NFS_OWNER_MAX 255 /* bytes of an owner's name */
+#define NFS_OWNER_MAX 255 /* bytes in an owner's name */
 
-/* In place of a uid or gid that has only a name: what many servers have for nobody. */
+/* uid or gid of an owner known by name only; many servers use this number for nobody. */
 #define NFS_ID_UNKNOWN ((uint32_t)-2)
 
-/* The errno of a server that does not know the owner that is set, or sets another one. */
+/* The server does not know the owner to set, or set another one. */
 #define NFS_EOWNER EKEYREJECTED
 
 struct nfs_client;
@@ -41,7 +41,7 @@ enum nfs_type {
 	NFS_TYPE_SOCKET,
 	NFS_TYPE_BLOCK, /* device */
 	NFS_TYPE_CHARACTER,
-	NFS_TYPE_OTHER, /* something of version 4 that no file system of Linux has */
+	NFS_TYPE_OTHER, /* a version 4 type that no Linux file system has */
 };
 
 struct nfs_time {
@@ -57,43 +57,48 @@ struct nfs_attr {
 	enum nfs_type type;
 	bool has_mode;
 	uint32_t mode; /* permission bits with setuid, setgid and sticky */
-	bool has_owner; /* in numbers; of a version 4 server only where it is asked for */
-	bool is_named; /* not so, but each of the two is known, by number or by name */
-	uint32_t uid, gid; /* only where one of these holds; NFS_ID_UNKNOWN: there is a name only */
-	uint32_t uid_name, gid_name; /* as nfs/owner.h numbers them; 0: the server sent a number */
+	/*
+	 * A version 4 server sends owners only if asked. has_owner: both uid and gid are known.
+	 * is_named: both owners are known, at least one only by name. Neither: the four fields below
+	 * are not valid.
+	 */
+	bool has_owner;
+	bool is_named;
+	uint32_t uid, gid; /* NFS_ID_UNKNOWN: sent as a name only */
+	uint32_t uid_name, gid_name; /* numbers from nfs/owner.h; 0: sent as a number */
 
-	/* The file system. It is always asked for, and a version 4 server may still leave it out. */
+	/* File system id: always asked for, but a version 4 server may leave it out. */
 	bool has_fsid;
-	uint64_t fsid, fsid_minor; /* fsid_minor: of version 4 */
+	uint64_t fsid, fsid_minor; /* fsid_minor: version 4 only */
 
-	/* Of a version 4 server only with nfs_op.full; the server may still leave one of them out. */
-	bool is_full; /* all that follows is known */
+	/* From a version 4 server only with nfs_op.full, and it may leave some out. */
+	bool is_full; /* all fields below are known, except perhaps ctime and change */
 	uint32_t links;
-	uint64_t size, used; /* bytes; used: on the disk */
+	uint64_t size, used; /* bytes; used: on disk */
 	uint64_t fileid; /* unique within fsid */
 	struct nfs_device device;
 	struct nfs_time atime, mtime;
-	struct nfs_time ctime; /* of the last change of data or attributes, by the server's clock */
+	struct nfs_time ctime; /* last change of data or attributes, by the server's clock */
 	bool has_change;
-	uint64_t change; /* version 4: another value after each change */
+	uint64_t change; /* version 4: differs after each change */
 };
 
-/* Whether both are known to be on one file system. */
+/* Check whether both are known to be on the same file system. */
 static inline bool nfs_fsid_is_equal(const struct nfs_attr *a, const struct nfs_attr *b)
 {
 	return a->has_fsid && b->has_fsid && a->fsid == b->fsid && a->fsid_minor == b->fsid_minor;
 }
 
-/* What SETATTR changes, and what CREATE and MKNOD begin with, in one step: all of it or nothing. */
+/* Attributes that SETATTR, CREATE and MKNOD set, in one step: all or none. */
 struct nfs_change {
 	bool has_mode, has_uid, has_gid, has_size, has_times;
 	uint32_t mode, uid, gid;
-	uint32_t uid_name, gid_name; /* for version 4, in place of the number; 0: the number */
+	uint32_t uid_name, gid_name; /* version 4: sent instead of uid and gid; 0: none */
 	uint64_t size;
 	struct nfs_time atime, mtime;
 };
 
-/* Of the file system that an object is on, or of the quota that the server applies to it. */
+/* Space in an object's file system, or in the quota that the server applies to it. */
 struct nfs_space {
 	uint64_t total; /* bytes */
 	uint64_t available; /* to us */
@@ -102,36 +107,38 @@ struct nfs_space {
 enum nfs_op_type {
 	NFS_OP_LOOKUP, /* dir, name -> handle, attr */
 	NFS_OP_GETATTR, /* dir -> attr with owner */
-	NFS_OP_SETATTR, /* dir, change; with full -> attr afterwards, if the server tells */
+	NFS_OP_SETATTR, /* dir, change; with full -> new attr, if the server sends it */
 	NFS_OP_MKDIR, /* dir, name, mode -> handle, attr with owner */
 	NFS_OP_SYMLINK, /* dir, name, text; fails with -EEXIST rather than replace */
-	NFS_OP_READLINK, /* dir -> link; version 4 with a name: of what is there */
-	NFS_OP_REMOVE, /* dir, name or names -> count: anything but directories, up to the first failure */
-	NFS_OP_RMDIR, /* dir, name: an empty directory; -ENOTDIR for anything else */
+	NFS_OP_READLINK, /* dir -> link; in version 4 also dir, name -> link */
+	/* dir, name or names -> count removed before the first failure; no directories */
+	NFS_OP_REMOVE,
+	NFS_OP_RMDIR, /* dir, name; -ENOTDIR for anything but a directory */
 	NFS_OP_RENAME, /* dir, name, to_dir, to_name */
-	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof; -ERESTART: begin at cookie 0 */
+	NFS_OP_READDIR, /* dir, cookie -> entry() for each, cookie, eof; -ERESTART: start over */
 	NFS_OP_FSSTAT, /* dir -> space */
 
-	/* Files. dir is the file, where there is no name. */
-	NFS_OP_CREATE, /* dir, name, change -> handle, attr; -EEXIST where there is something */
+	/* Files. Without a name, dir is the file itself. */
+	NFS_OP_CREATE, /* dir, name, change -> handle, attr; -EEXIST if the name is taken */
 	NFS_OP_MKNOD, /* dir, name, node, device, change -> handle */
 	NFS_OP_LINK, /* dir, the file -> to_dir, to_name */
-	NFS_OP_READ, /* dir, offset, count, buffer -> count, eof; with full -> attr afterwards, if told */
+	/* dir, offset, count, buffer -> count, eof; with full -> attr, if the server sends it */
+	NFS_OP_READ,
 	NFS_OP_WRITE, /* dir, offset, count, buffer, stable -> count, verifier */
 	NFS_OP_COMMIT, /* dir, offset, count (0: to the end) -> verifier */
 	NFS_OPS,
 };
 
 /*
- * Names that one REMOVE takes of version 4, where a server allows 16 operations in a compound: Linux before
- * 5.17 does.
+ * Names in one REMOVE of version 4. Linux before 5.17 allows 16 operations in a compound; one of
+ * them is PUTFH.
  */
 #define NFS_REMOVE_MAX 15
 
-/* Bytes that one READ or WRITE asks for at most; servers may allow fewer, see nfs_read_max(). */
+/* Bytes in one READ or WRITE at most; servers may allow fewer, see nfs_read_max(). */
 #define NFS_TRANSFER_MAX (256 * 1024)
 
-/* A directory entry, borrowed during the entry() call. "." and ".." are left out. */
+/* A directory entry, borrowed for the entry() call. "." and ".." are left out. */
 struct nfs_entry {
 	const char *name;
 	uint64_t cookie;
@@ -142,39 +149,41 @@ struct nfs_entry {
 struct nfs_op {
 	enum nfs_op_type type;
 
-	/* In; pointers are borrowed until the operation is started. */
+	/* Arguments. Pointers are borrowed until the operation is started. */
 	const struct nfs_handle *dir; /* the directory, or the object itself */
 	const char *name;
-	const char *const *names; /* REMOVE of version 4: n_names of them, NFS_REMOVE_MAX at most, for name */
-	size_t n_names;
+	const char *const *names; /* version 4 REMOVE: instead of name */
+	size_t n_names; /* NFS_REMOVE_MAX at most */
 	const struct nfs_handle *to_dir;
 	const char *to_name;
 	const char *text;
 	uint32_t mode;
 	struct nfs_change change;
-	uint64_t cookie; /* where to go on; 0: from the start */
-	char verifier[8]; /* READDIR: of the previous page; zeros for the first. WRITE, COMMIT: out */
-	bool full; /* LOOKUP, GETATTR, READDIR, SETATTR: all attributes, with the owner. READ: but for it */
-	enum nfs_type node; /* of MKNOD */
+	uint64_t cookie; /* where to continue; 0: the start */
+	char verifier[8]; /* READDIR: of the previous page, zeros for the first. WRITE, COMMIT: out */
+	/* LOOKUP, GETATTR, READDIR, SETATTR: all attributes and the owner. READ: without the owner. */
+	bool full;
+	enum nfs_type node; /* MKNOD */
 	struct nfs_device device;
 	uint64_t offset;
-	uint32_t count; /* READ, WRITE: bytes, in and out. REMOVE: names that are gone, of names */
-	char *buffer; /* READ: the caller's, of count bytes. WRITE: only read, until it is finished */
-	bool stable; /* WRITE: on the disk before the answer, with all that belongs to the file */
+	uint32_t count; /* READ, WRITE: bytes, in and out. REMOVE: names removed, out */
+	/* READ: the caller's, of count bytes, borrowed until finished. WRITE: only read from. */
+	char *buffer;
+	bool stable; /* WRITE: data and attributes are on disk before the reply */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);
 
-	/* Out. */
+	/* Results. */
 	bool finished;
-	int error; /* 0 or a negative errno; -EAGAIN: the server asks to try later */
+	int error; /* 0 or a negative errno; -EAGAIN: the server asks to retry later */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	struct nfs_space space;
-	char *link; /* READLINK: NFS_LINK_MAX + 1 bytes of the caller's */
+	char *link; /* READLINK: the caller's buffer of NFS_LINK_MAX + 1 bytes */
 	bool eof;
 
 	struct nfs_client *client; /* set by nfs_client_start() */
 
-	/* Called on the thread that drives the client, once, when finished. May be NULL. */
+	/* Called once when finished, on the thread that drives the client. May be NULL. */
 	void (*done)(struct nfs_op *op);
 	void *data; /* the caller's */
 };

@@ -13,18 +13,18 @@
 #include "base/str.h"
 
 #define BUCKETS 4096
-#define NOBODY 65534 /* of Linux */
+#define NOBODY 65534 /* on Linux */
 
 static struct {
-	pthread_mutex_t lock; /* guards what follows; innermost */
-	char *names[NFS_OWNERS_MAX]; /* that of number n is at n - 1 */
-	uint32_t next[NFS_OWNERS_MAX]; /* number of the next one in its bucket */
-	uint32_t buckets[BUCKETS]; /* number of the first one; 0: none */
+	pthread_mutex_t lock; /* guards all below; innermost */
+	char *names[NFS_OWNERS_MAX]; /* the name of number n is at n - 1 */
+	uint32_t next[NFS_OWNERS_MAX]; /* number of the next name in the bucket; 0: none */
+	uint32_t buckets[BUCKETS]; /* number of the first name; 0: none */
 	uint32_t n;
 	size_t bytes;
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static bool is_name(const char *name, size_t len)
+static bool is_owner_name(const char *name, size_t len)
 {
 	size_t i;
 
@@ -34,8 +34,8 @@ static bool is_name(const char *name, size_t len)
 	return len > 0 && len <= NFS_OWNER_MAX;
 }
 
-/* With the lock held. */
-static int add(const char *name, size_t len, uint32_t *bucket, uint32_t *ret)
+/* Called with the lock held. */
+static int table_add(const char *name, size_t len, uint32_t *bucket, uint32_t *ret)
 {
 	char *copy;
 
@@ -57,7 +57,7 @@ int nfs_owner_intern(const char *name, size_t len, uint32_t *ret)
 	uint32_t number;
 	int r = 0;
 
-	if (!is_name(name, len))
+	if (!is_owner_name(name, len))
 		return -EINVAL;
 	pthread_mutex_lock(&table.lock);
 	for (number = *bucket; number != 0; number = table.next[number - 1])
@@ -65,7 +65,7 @@ int nfs_owner_intern(const char *name, size_t len, uint32_t *ret)
 		    table.names[number - 1][len] == '\0')
 			break;
 	if (number == 0)
-		r = add(name, len, bucket, &number);
+		r = table_add(name, len, bucket, &number);
 	pthread_mutex_unlock(&table.lock);
 	if (r == 0)
 		*ret = number;
@@ -83,18 +83,19 @@ const char *nfs_owner_name(uint32_t number)
 	return name;
 }
 
-/* Domains are compared as those of the DNS. */
+/* Domains ignore case, as in the DNS. */
 static bool is_same_name(uint32_t a, uint32_t b)
 {
-	const char *x, *y;
+	const char *first, *second;
 	size_t len;
 
 	if (a == b)
 		return true;
-	x = nfs_owner_name(a);
-	y = nfs_owner_name(b);
-	len = strcspn(x, "@");
-	return len == strcspn(y, "@") && memcmp(x, y, len) == 0 && strcasecmp(x + len, y + len) == 0;
+	first = nfs_owner_name(a);
+	second = nfs_owner_name(b);
+	len = strcspn(first, "@");
+	return len == strcspn(second, "@") && memcmp(first, second, len) == 0 &&
+	       strcasecmp(first + len, second + len) == 0;
 }
 
 bool nfs_owner_is_same(uint32_t name, uint32_t id, uint32_t other_name, uint32_t other_id)
@@ -106,7 +107,7 @@ bool nfs_owner_is_same(uint32_t name, uint32_t id, uint32_t other_name, uint32_t
 	return id == other_id && id != NFS_ID_UNKNOWN;
 }
 
-/* What servers call those whom they don't know. */
+/* Names that servers give to owners that they do not know. */
 static bool is_nobody(uint32_t number)
 {
 	static const char *const nobodies[] = { "nobody", "nogroup", "nfsnobody" };
@@ -123,14 +124,14 @@ static bool is_other(uint32_t name, uint32_t id, uint32_t got_name, uint32_t got
 {
 	if (name != 0)
 		return !nfs_owner_is_same(name, id, got_name, got_id);
-	/* What a number is called cannot be told, but that it was not taken. */
+	/* We cannot tell the name of a number, but "nobody" means that it was not accepted. */
 	return got_name != 0 && is_nobody(got_name) && id != NOBODY && id != NFS_ID_UNKNOWN;
 }
 
 bool nfs_owner_is_other(const struct nfs_change *change, const struct nfs_attr *attr)
 {
 	if (!attr->has_owner && !attr->is_named)
-		return false; /* not told */
+		return false; /* the server did not send owners */
 	return (change->has_uid &&
 		is_other(change->uid_name, change->uid, attr->uid_name, attr->uid)) ||
 	       (change->has_gid && is_other(change->gid_name, change->gid, attr->gid_name, attr->gid));

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Owners by name: a version 4 server may send "alice@example.org" where another one sends "1000", and
- * takes the same text back. What number it stands for, only the server knows, so the text is kept. As
- * attributes are copied a lot, they have a small number for it: its place in a table of the process, which
+ * Owners by name: a version 4 server may send "alice@example.org" instead of "1000", and takes the
+ * same text back. Only the server knows the uid behind it, so keep the text. Attributes are copied
+ * a lot, so they hold a small number instead: the name's index in a table of the process, which
  * only grows, to a limit. Any thread.
  */
 #ifndef NFS_OWNER_H
@@ -13,23 +13,23 @@
 #include "nfs/op.h"
 
 #define NFS_OWNERS_MAX 16384
-#define NFS_OWNER_BYTES_MAX (1024 * 1024) /* of all of them */
+#define NFS_OWNER_BYTES_MAX (1024 * 1024) /* all names together */
 
 /*
- * The number of a name; it is never 0. -EINVAL for what is no name: empty, longer than
- * NFS_OWNER_MAX, or with control characters. -EOVERFLOW when the table is full, -ENOMEM.
+ * Get the number of a name, which is never 0. Returns 0; -EINVAL for a bad name: empty, longer than
+ * NFS_OWNER_MAX, or with control characters; -EOVERFLOW if the table is full; or -ENOMEM.
  */
 int nfs_owner_intern(const char *name, size_t len, uint32_t *ret);
 
-/* The text of a number that is not 0; it stays. */
+/* Get the name of a number that is not 0. It lives as long as the process. */
 const char *nfs_owner_name(uint32_t number);
 
-/* Whether both stand for the same owner: name is 0 where there is only id, see struct nfs_attr. */
+/* Check whether both are the same owner. name 0: known by id only, see struct nfs_attr. */
 bool nfs_owner_is_same(uint32_t name, uint32_t id, uint32_t other_name, uint32_t other_id);
 
 /*
- * Whether owners were set to somebody else than change says, as servers do with those that they don't
- * know: attr is what the server answered afterwards.
+ * Check whether the server set another owner than change asks for, as servers do with owners that
+ * they do not know. attr: the attributes after the change.
  */
 bool nfs_owner_is_other(const struct nfs_change *change, const struct nfs_attr *attr);
 

@@ -22,8 +22,8 @@ struct nfs_pool {
 	nfs_connect_fn connect;
 	unsigned int window; /* of clients */
 	struct net_breaker *breaker;
-	pthread_mutex_t lock; /* guards what follows; innermost */
-	struct list idle; /* of struct idle_client, the longest unused first */
+	pthread_mutex_t lock; /* guards all below; innermost, never held with the breaker's */
+	struct list idle; /* struct idle_client, longest unused first */
 	size_t n_idle;
 };
 
@@ -45,7 +45,7 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect, unsigned int win
 	return 0;
 }
 
-static void idle_free(struct list *chain)
+static void free_idle_clients(struct list *chain)
 {
 	struct list *pos, *tmp;
 
@@ -61,21 +61,21 @@ void nfs_pool_free(struct nfs_pool *pool)
 {
 	if (pool == NULL)
 		return;
-	idle_free(&pool->idle);
+	free_idle_clients(&pool->idle);
 	net_breaker_free(pool->breaker);
 	pthread_mutex_destroy(&pool->lock);
 	free(pool);
 }
 
-static void move(struct nfs_pool *pool, struct idle_client *idle, struct list *to)
+static void move_idle_client(struct nfs_pool *pool, struct idle_client *idle, struct list *to)
 {
 	list_remove(&idle->link);
 	list_add_tail(to, &idle->link);
 	pool->n_idle--;
 }
 
-/* The most recently used one: what is not needed may grow old and be closed. */
-static struct nfs_client *take_idle(struct nfs_pool *pool, const struct nfs_export *e)
+/* Take the most recently used client, so that spare ones grow old and are closed. */
+static struct nfs_client *take_idle_client(struct nfs_pool *pool, const struct nfs_export *e)
 {
 	struct nfs_client *client = NULL;
 	struct list *pos;
@@ -112,34 +112,34 @@ void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 		struct idle_client *idle = container_of(pos, struct idle_client, link);
 
 		if (is_of_server(idle->client, e))
-			move(pool, idle, &dropped);
+			move_idle_client(pool, idle, &dropped);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	idle_free(&dropped);
+	free_idle_clients(&dropped);
 }
 
-/* ask: the server has to be asked whether it is alive. A new connection begins with that anyway. */
+/* ask: find out whether the server is alive. A new connection starts with that anyway. */
 static int take_or_connect(struct nfs_pool *pool, const struct nfs_export *e, bool ask,
 			   struct nfs_client **ret, struct error *err)
 {
 	struct nfs_client *client;
-	int r = 0;
+	int r;
 
 	for (;;) {
-		client = take_idle(pool, e);
+		client = take_idle_client(pool, e);
 		if (client == NULL)
 			return pool->connect(ret, e, err);
 		if (nfs_client_is_usable(client))
 			break;
 		nfs_client_free(client);
 	}
-	if (ask)
-		r = nfs_client_ping(client, err);
-	if (r < 0)
+	r = ask ? nfs_client_ping(client, err) : 0;
+	if (r < 0) {
 		nfs_client_free(client);
-	else
-		*ret = client;
-	return r;
+		return r;
+	}
+	*ret = client;
+	return 0;
 }
 
 int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client **ret,
@@ -163,7 +163,7 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 		return 0;
 	}
 	net_breaker_leave(pool->breaker, e->server, e->port, down);
-	/* When it is back, it may be under another address. */
+	/* The server may come back at another address. */
 	if (down)
 		nfs_pool_drop(pool, e);
 	if (err != NULL)
@@ -191,9 +191,10 @@ void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
 	list_add_tail(&pool->idle, &idle->link);
 	pool->n_idle++;
 	if (pool->n_idle > NFS_POOL_IDLE_MAX)
-		move(pool, container_of(pool->idle.next, struct idle_client, link), &extra);
+		move_idle_client(pool, container_of(pool->idle.next, struct idle_client, link),
+				 &extra);
 	pthread_mutex_unlock(&pool->lock);
-	idle_free(&extra);
+	free_idle_clients(&extra);
 }
 
 void nfs_pool_sweep(struct nfs_pool *pool)
@@ -208,9 +209,9 @@ void nfs_pool_sweep(struct nfs_pool *pool)
 
 		if (now - idle->since_ns < NFS_POOL_IDLE_S * CLOCK_NS_PER_S)
 			break;
-		move(pool, idle, &old);
+		move_idle_client(pool, idle, &old);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	idle_free(&old);
+	free_idle_clients(&old);
 	net_breaker_sweep(pool->breaker);
 }

@@ -14,70 +14,54 @@
 
 #define MINOR_VERS_MISMATCH 10021 /* NFS4ERR_, RFC 7530 section 13.1 */
 
-/* A call on a connection that is no client's. */
-struct call {
-	unsigned int finished;
-	int error;
-	uint32_t status; /* of the compound */
-	struct nfs_listing *listing;
-};
-
-static int drive(struct nfs_rpc *rpc, struct call *call, int queued)
+static uint64_t survey_deadline(void)
 {
-	int r;
-
-	if (queued < 0)
-		return queued;
-	r = nfs_rpc_run(rpc, &call->finished,
-			clock_now_ns() + NFS_SURVEY_TIMEOUT_MS * CLOCK_NS_PER_MS);
-	return r < 0 ? r : call->error;
+	return clock_now_ns() + NFS_SURVEY_TIMEOUT_MS * CLOCK_NS_PER_MS;
 }
 
 /* -------- minor versions -------- */
 
-static void on_compound(void *data, int error, const void *results)
+static int take_status(void *data, const void *results)
 {
-	struct call *call = data;
+	uint32_t *status = data;
 
-	call->finished++;
-	call->error = error;
-	if (error == 0)
-		call->status = ((const COMPOUND4res *)results)->status;
+	*status = ((const COMPOUND4res *)results)->status;
+	return 0;
 }
 
 /*
- * With 4.1 an operation outside of a session is an error, but another one than that there is no such
- * version (RFC 8881, section 2.10.3).
+ * PUTROOTFH outside a session is an error in 4.1, but not the one for a missing version (RFC 8881,
+ * section 2.10.3).
  */
-static int ask_minor(struct nfs_rpc *rpc, struct call *call, uint32_t minor, bool *ret)
+static int ask_minor(struct net_rpc *rpc, uint32_t minor, bool *ret)
 {
 	nfs_argop4 op = { .argop = OP_PUTROOTFH };
 	COMPOUND4args args = { .minorversion = minor };
+	uint32_t status;
 	int r;
 
 	args.argarray.argarray_len = 1;
 	args.argarray.argarray_val = &op;
-	r = drive(rpc, call, nfs_rpc_call(rpc, &v4_procedure, &args, on_compound, call));
+	r = net_rpc_ask(rpc, &v4_procedure, &args, take_status, &status, survey_deadline());
 	if (r < 0)
 		return r;
-	*ret = call->status != MINOR_VERS_MISMATCH;
+	*ret = status != MINOR_VERS_MISMATCH;
 	return 0;
 }
 
 int nfs_survey_minors(const struct net_address *address, uint16_t port, const struct nfs_export *e,
 		      bool ret[NFS_MINORS])
 {
-	struct call call = { .finished = 0 }; /* outlives rpc, which ends the calls in flight */
-	struct nfs_rpc *rpc;
+	struct net_rpc *rpc;
 	uint32_t minor;
 	int r;
 
-	r = nfs_rpc_connect(&rpc, address, port, e);
+	r = nfs_connect_rpc(&rpc, address, port, e);
 	if (r < 0)
 		return r;
 	for (minor = 0; minor < NFS_MINORS && r == 0; minor++)
-		r = ask_minor(rpc, &call, minor, &ret[minor]);
-	nfs_rpc_free(rpc, -ECONNABORTED);
+		r = ask_minor(rpc, minor, &ret[minor]);
+	net_rpc_free(rpc, -ECONNABORTED);
 	return r;
 }
 
@@ -139,30 +123,26 @@ static int take_exports(struct nfs_listing *l, const exportnode *e)
 	return r;
 }
 
-static void on_exports(void *data, int error, const void *results)
+static int take_export_list(void *data, const void *results)
 {
-	struct call *call = data;
-
-	call->finished++;
-	call->error = error == 0 ? take_exports(call->listing, *(const exports *)results) : error;
+	return take_exports(data, *(const exports *)results);
 }
 
 int nfs_survey_exports(const struct net_address *address, uint16_t port, const struct nfs_export *e,
 		       struct nfs_listing *ret)
 {
 	cleanup_nfs_listing struct nfs_listing listing = { .n = 0 };
-	static const struct nfs_rpc_procedure exports_of =
-		NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports,
+	static const struct net_rpc_procedure export_procedure =
+		NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports,
 				  exports);
-	struct call call = { .listing = &listing };
-	struct nfs_rpc *rpc;
+	struct net_rpc *rpc;
 	int r;
 
-	r = nfs_rpc_connect(&rpc, address, port, e);
+	r = nfs_connect_rpc(&rpc, address, port, e);
 	if (r < 0)
 		return r;
-	r = drive(rpc, &call, nfs_rpc_call(rpc, &exports_of, NULL, on_exports, &call));
-	nfs_rpc_free(rpc, -ECONNABORTED);
+	r = net_rpc_ask(rpc, &export_procedure, NULL, take_export_list, &listing, survey_deadline());
+	net_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)
 		return r;
 	*ret = listing;

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What a server offers, beyond what a client of one export has to know: for people who look for
- * what is wrong. Each call makes a connection of its own and blocks for NFS_SURVEY_TIMEOUT_MS and
- * the time to connect.
+ * Features of a server that a client of one export does not need to know, for diagnosis by
+ * "csi-nfs check". Each call makes its own connection, and blocks for the time to connect and
+ * NFS_SURVEY_TIMEOUT_MS per question. Any thread.
  */
 #ifndef NFS_SURVEY_H
 #define NFS_SURVEY_H
@@ -13,32 +13,32 @@
 #include <stddef.h>
 
 #include "base/str.h"
-#include "net/probe.h"
+#include "net/ping.h"
 #include "nfs/export.h"
 
 #define NFS_SURVEY_TIMEOUT_MS 3000
 #define NFS_MINORS 3 /* 4.0, 4.1 and 4.2 */
 
-/* More than that are counted, not kept. */
+/* Exports beyond this are counted, not kept. */
 #define NFS_LISTED_MAX 512
 
-/* One line of what showmount -e prints. */
+/* A line of showmount -e. */
 struct nfs_listed {
 	char *path;
-	struct strv clients; /* as the server writes them; none: everybody */
+	struct strv clients; /* as the server writes them; none: everyone */
 };
 
 struct nfs_listing {
 	struct nfs_listed *items;
 	size_t n;
-	size_t more; /* that were not kept */
+	size_t more; /* exports that were not kept */
 };
 
-/* Which minor versions of NFSv4 the server has, at its NFS port. Returns 0 or a negative errno. */
+/* Find out which minor versions of NFSv4 the server has. Returns 0 or a negative errno. */
 int nfs_survey_minors(const struct net_address *address, uint16_t port, const struct nfs_export *e,
 		      bool ret[NFS_MINORS]);
 
-/* The exports that the mount service at port tells of. Returns 0 or a negative errno. */
+/* List the exports from the mount service at port. Returns 0 or a negative errno. */
 int nfs_survey_exports(const struct net_address *address, uint16_t port, const struct nfs_export *e,
 		       struct nfs_listing *ret);
 

@@ -11,9 +11,8 @@
 /* After libnfs-zdr.h, whose types it uses. */
 #include <nfsc/libnfs-raw-nfs.h>
 
-/* A page of READDIRPLUS; servers cut it to what they like. */
-#define READDIR_BYTES 32768
-#define READDIR_LEAST 4096 /* an entry of READDIRPLUS may be near to 1,000 */
+#define READDIR_BYTES 32768 /* per page; servers may return less */
+#define READDIR_BYTES_MIN 4096 /* an entry of READDIRPLUS may have nearly 1,000 */
 
 #define AUTH_FLAVOR_SYS 1 /* RFC 5531, section 8.2 */
 
@@ -32,7 +31,7 @@ static void put_name(diropargs3 *to, const struct nfs_handle *dir, const char *n
 static void take_handle(struct nfs_handle *to, const nfs_fh3 *from)
 {
 	if (from->data.data_len > sizeof(to->data))
-		return; /* no server has one */
+		return; /* over the protocol's limit: as if none was sent */
 	to->len = from->data.data_len;
 	memcpy(to->data, from->data.data_val, to->len);
 }
@@ -44,9 +43,9 @@ static void take_handle_if(struct nfs_handle *to, const post_op_fh3 *from)
 }
 
 /*
- * Version 3 counts seconds in 32 bits, from 1970 (RFC 1813, section 2.5), and servers send the lower 32
- * bits of what they have: 1960 and 2096 look the same. Of the years that this leaves open, the later half,
- * 2072 to 2106, is taken for 1936 to 1970: there are files of that age, and none of those years.
+ * Version 3 counts seconds since 1970 in 32 bits (RFC 1813, section 2.5), and servers send the low
+ * 32 bits of their time: 1960 and 2096 look the same. Read the last quarter of the range, 2072 to
+ * 2106, as 1936 to 1970: there are files with dates of that age, and none from the future.
  */
 #define TIME_NEGATIVE 0xc0000000U
 
@@ -118,8 +117,8 @@ static void set_mode(sattr3 *to, uint32_t mode)
 	to->mode.set_mode3_u.mode = mode;
 }
 
-/* What does not fit becomes the nearest that does, see nfs_time_fits(). */
-static nfstime3 time_of(const struct nfs_time *from)
+/* Clamp to the times that the protocol can carry, see nfs_time_fits(). */
+static nfstime3 make_time(const struct nfs_time *from)
 {
 	nfstime3 to = { .nseconds = from->nsec };
 
@@ -143,9 +142,9 @@ static void set_attr(sattr3 *to, const struct nfs_change *from)
 	if (!from->has_times)
 		return;
 	to->atime.set_it = SET_TO_CLIENT_TIME;
-	to->atime.set_atime_u.atime = time_of(&from->atime);
+	to->atime.set_atime_u.atime = make_time(&from->atime);
 	to->mtime.set_it = SET_TO_CLIENT_TIME;
-	to->mtime.set_mtime_u.mtime = time_of(&from->mtime);
+	to->mtime.set_mtime_u.mtime = make_time(&from->mtime);
 }
 
 static void take_lookup(struct nfs_op *op, const void *data)
@@ -210,7 +209,7 @@ static void take_readdir(struct nfs_op *op, const void *data)
 	}
 }
 
-/* Names without handles and attributes: who wants those looks them up. */
+/* READDIR: no handles and attributes; the caller looks them up. */
 static void take_names(struct nfs_op *op, const void *data)
 {
 	const READDIR3resok *ok = &((const READDIR3res *)data)->READDIR3res_u.resok;
@@ -347,14 +346,14 @@ static void put_rename(union args *args, const struct nfs_op *op)
 	put_name(&args->rename.to, op->to_dir, op->to_name);
 }
 
-/* A server with small buffers may have no room for more. */
+/* Ask for no more than a server with small buffers can return. */
 static uint32_t page_bytes(const struct nfs_op *op)
 {
 	const uint32_t max = nfs_op_connection(op)->page_max;
 
 	if (max == 0 || max >= READDIR_BYTES)
 		return READDIR_BYTES;
-	return max > READDIR_LEAST ? max : READDIR_LEAST;
+	return max > READDIR_BYTES_MIN ? max : READDIR_BYTES_MIN;
 }
 
 static void put_readdir(union args *args, const struct nfs_op *op)
@@ -388,7 +387,7 @@ static void put_create(union args *args, const struct nfs_op *op)
 
 static void put_mknod(union args *args, const struct nfs_op *op)
 {
-	/* All members begin with the attributes, and only a device's has more. */
+	/* All union members begin with the attributes; only a device's has more. */
 	devicedata3 *device = &args->mknod.what.mknoddata3_u.chr_device;
 
 	put_name(&args->mknod.where, op->dir, op->name);
@@ -432,13 +431,13 @@ static void put_commit(union args *args, const struct nfs_op *op)
 }
 
 #define PROCEDURE(NAME)                                                                            \
-	NFS_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
+	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
 			  NAME##3res)
 
 struct procedure {
-	struct nfs_rpc_procedure call;
-	void (*put)(union args *args, const struct nfs_op *op); /* into zeros */
-	void (*take)(struct nfs_op *op, const void *data); /* from a successful reply */
+	struct net_rpc_procedure call;
+	void (*put)(union args *args, const struct nfs_op *op); /* args is zeroed */
+	void (*take)(struct nfs_op *op, const void *data); /* data: a successful reply */
 };
 
 static const struct procedure procedures[NFS_OPS] = {
@@ -464,27 +463,28 @@ static const struct procedure procedures[NFS_OPS] = {
 static const struct procedure names_only = { PROCEDURE(READDIR), put_names, take_names };
 
 /* All replies start with their status. */
-static void take(struct nfs_op *op, const struct procedure *procedure, int error, const void *results)
+static void v3_take_reply(struct nfs_op *op, const struct procedure *procedure, int error,
+			  const void *results)
 {
 	op->error = error == 0 ? nfs_status_errno(*(const nfsstat3 *)results) : error;
 	if (op->error == 0)
 		procedure->take(op, results);
 }
 
-static void names_replied(void *data, int error, const void *results)
+static void v3_names_replied(void *data, int error, const void *results)
 {
 	struct nfs_op *op = data;
 
-	take(op, &names_only, error, results);
+	v3_take_reply(op, &names_only, error, results);
 	nfs_op_finish(op, op->error);
 }
 
-/* Some servers have READDIR only; what was asked for has to be asked for again. */
-static void replied(void *data, int error, const void *results)
+/* Some servers have only READDIR: -EAGAIN makes the caller ask again, with that. */
+static void v3_replied(void *data, int error, const void *results)
 {
 	struct nfs_op *op = data;
 
-	take(op, &procedures[op->type], error, results);
+	v3_take_reply(op, &procedures[op->type], error, results);
 	if (op->type == NFS_OP_READDIR && op->error == -EOPNOTSUPP) {
 		nfs_op_connection(op)->no_readdirplus = true;
 		op->error = -EAGAIN;
@@ -500,45 +500,34 @@ static int v3_start(struct nfs_connection *conn, struct nfs_op *op)
 
 	memset(&args, 0, sizeof(args));
 	procedure->put(&args, op);
-	return nfs_rpc_call(conn->rpc, &procedure->call, &args, names ? names_replied : replied, op);
+	return net_rpc_call(conn->rpc, &procedure->call, &args,
+			    names ? v3_names_replied : v3_replied, op);
 }
 
-struct mnt_call {
-	unsigned int finished;
-	int error;
-	bool has_sys;
+struct mnt_results {
+	bool has_sys; /* the export takes AUTH_SYS */
 	struct nfs_handle root;
 };
 
-static void take_mnt(struct mnt_call *call, const mountres3 *res)
+static int take_mnt(void *data, const void *results)
 {
+	struct mnt_results *mnt = data;
+	const mountres3 *res = results;
 	const mountres3_ok *ok = &res->mountres3_u.mountinfo;
 	u_int i;
 
-	call->error = nfs_status_errno(res->fhs_status);
-	if (call->error != 0)
-		return;
-	if (ok->fhandle.fhandle3_len > sizeof(call->root.data)) {
-		call->error = -EREMOTEIO;
-		return;
-	}
-	call->root.len = ok->fhandle.fhandle3_len;
-	memcpy(call->root.data, ok->fhandle.fhandle3_val, call->root.len);
-	/* An empty list means that the server does not care. */
-	call->has_sys = ok->auth_flavors.auth_flavors_len == 0;
+	if (res->fhs_status != MNT3_OK)
+		return nfs_status_errno(res->fhs_status);
+	if (ok->fhandle.fhandle3_len > sizeof(mnt->root.data))
+		return -EREMOTEIO;
+	mnt->root.len = ok->fhandle.fhandle3_len;
+	memcpy(mnt->root.data, ok->fhandle.fhandle3_val, mnt->root.len);
+	/* An empty list means that the server takes any flavor. */
+	mnt->has_sys = ok->auth_flavors.auth_flavors_len == 0;
 	for (i = 0; i < ok->auth_flavors.auth_flavors_len; i++)
 		if (ok->auth_flavors.auth_flavors_val[i] == AUTH_FLAVOR_SYS)
-			call->has_sys = true;
-}
-
-static void mnt_replied(void *data, int error, const void *results)
-{
-	struct mnt_call *call = data;
-
-	call->finished++;
-	call->error = error;
-	if (error == 0)
-		take_mnt(call, results);
+			mnt->has_sys = true;
+	return 0;
 }
 
 static int mount_port(const struct nfs_connection *conn, const struct net_address *address,
@@ -555,11 +544,11 @@ static int mount_port(const struct nfs_connection *conn, const struct net_addres
 	if (r == 0)
 		return 0;
 	return error_sys(err, ERROR_UNAVAILABLE, -r,
-			 "server '%s': NFSv3 needs the port of its mount service, and rpcbind does not tell it; set mountport= in the mount options, or use NFSv4",
+			 "server '%s': NFSv3 needs the port of the mount service, which rpcbind did not give; set mountport= in the mount options, or use NFSv4",
 			 e->server);
 }
 
-static int mnt_failed(const struct nfs_connection *conn, int r, struct error *err)
+static int set_mnt_error(const struct nfs_connection *conn, int r, struct error *err)
 {
 	const struct nfs_export *e = &conn->client.export;
 
@@ -568,7 +557,7 @@ static int mnt_failed(const struct nfs_connection *conn, int r, struct error *er
 				 e->server, e->share);
 	if (r == -EACCES || r == -EPERM)
 		return error_sys(err, ERROR_PERMISSION_DENIED, -r,
-				 "server '%s' does not let this client mount '%s': there is no such export, or it has to allow our address, and for source ports above 1023 the option 'insecure'",
+				 "server '%s' does not let this client mount '%s': there is no such export, or it must allow our address, and have the option 'insecure' for source ports above 1023",
 				 e->server, e->share);
 	return nfs_error_set(err, &conn->client, r, "mounting");
 }
@@ -585,22 +574,22 @@ static void fsinfo_replied(void *data, int error, const void *results)
 		return;
 	conn->client.read_max = ok->rtmax;
 	conn->client.write_max = ok->wtmax;
-	/* What is preferred of directories is a page of memory with some: not the most. */
+	/* Some servers set dtpref to one page of memory, far below what they can return. */
 	conn->page_max = ok->dtpref > ok->rtmax ? ok->dtpref : ok->rtmax;
 }
 
 /*
- * How much one READ or WRITE may have. The Linux server closes the connection on one that has more, and
- * with less than a GiB of memory it takes less than others. Who does not say takes what we have.
+ * Ask for the limits of READ and WRITE. The Linux server closes the connection on a longer one, and
+ * with less than 1 GiB of memory its limits are low. Without an answer, use our own limits.
  */
-static int ask_limits(struct nfs_connection *conn, struct error *err)
+static int get_limits(struct nfs_connection *conn, struct error *err)
 {
-	static const struct nfs_rpc_procedure fsinfo = PROCEDURE(FSINFO);
+	static const struct net_rpc_procedure fsinfo = PROCEDURE(FSINFO);
 	FSINFO3args args;
 	int r;
 
 	put_handle(&args.fsroot, &conn->client.root);
-	r = nfs_rpc_call(conn->rpc, &fsinfo, &args, fsinfo_replied, conn);
+	r = net_rpc_call(conn->rpc, &fsinfo, &args, fsinfo_replied, conn);
 	if (r < 0)
 		return error_oom(err);
 	conn->in_flight++;
@@ -608,45 +597,41 @@ static int ask_limits(struct nfs_connection *conn, struct error *err)
 	return r < 0 ? nfs_error_set(err, &conn->client, r, "asking for limits") : 0;
 }
 
-/* MNT on a connection of its own: the service has its own port. */
+/* MNT goes over a connection of its own: the mount service has its own port. */
 static int v3_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
 {
-	static const struct nfs_rpc_procedure mnt =
-		NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_dirpath, zdr_mountres3,
+	static const struct net_rpc_procedure mnt_procedure =
+		NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_dirpath, zdr_mountres3,
 				  mountres3);
 	const struct nfs_export *e = &conn->client.export;
 	dirpath path = e->share; /* only read by the encoder */
-	struct mnt_call call = { .finished = 0 };
-	struct nfs_rpc *rpc;
+	struct mnt_results mnt = { .has_sys = false };
+	struct net_rpc *rpc;
 	uint16_t port;
 	int r;
 
 	r = mount_port(conn, address, &port, err);
 	if (r < 0)
 		return r;
-	r = nfs_rpc_connect(&rpc, address, port, e);
+	r = nfs_connect_rpc(&rpc, address, port, e);
 	if (r < 0)
 		return error_sys(err, ERROR_UNAVAILABLE, -r,
 				 "cannot reach the mount service of server '%s' on port %u",
 				 e->server, port);
-	r = nfs_rpc_call(rpc, &mnt, &path, mnt_replied, &call);
-	if (r == 0)
-		r = nfs_rpc_run(rpc, &call.finished, nfs_connection_deadline(conn));
-	nfs_rpc_free(rpc, -ECONNABORTED);
-	if (r == 0)
-		r = call.error;
+	r = net_rpc_ask(rpc, &mnt_procedure, &path, take_mnt, &mnt, nfs_connection_deadline(conn));
+	net_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)
-		return mnt_failed(conn, r, err);
-	if (!call.has_sys)
+		return set_mnt_error(conn, r, err);
+	if (!mnt.has_sys)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "export %s:%s does not take AUTH_SYS (sec=sys), which is all that the controller has",
+				 "export %s:%s does not accept AUTH_SYS (sec=sys), the only one that the controller supports",
 				 e->server, e->share);
-	conn->client.root = call.root;
-	return ask_limits(conn, err);
+	conn->client.root = mnt.root;
+	return get_limits(conn, err);
 }
 
-static const struct nfs_rpc_procedure null =
-	NFS_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_NULL, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_procedure null =
+	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_NULL, zdr_void, zdr_void, uint32_t);
 
 const struct nfs_protocol nfs_protocol_v3 = {
 	.version = 3,

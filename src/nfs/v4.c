@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * NFSv4.0 by compounds of our own: libnfs 4.0's path calls fail for directories, and need many
- * calls for a file. All of it goes by file handle and without open files, by the stateid that says
- * so; only the creation of a file cannot, see v4_open.h.
+ * NFSv4.0 with compounds of our own: libnfs 4.0's path functions fail for directories, and need
+ * many calls for a file. Everything uses file handles and the all-zero stateid, without opening
+ * files; only creating one needs an OPEN, see v4_open.h.
  */
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static void encode_getattr(struct v4_compound *c, const struct nfs_op *op)
 static void encode_setattr(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
-	/* The all-zero stateid: for the size as in WRITE, and nothing else has one. */
+	/* The all-zero stateid: only a change of size uses it, like WRITE. */
 	v4_add(c, OP_SETATTR)->nfs_argop4_u.opsetattr.obj_attributes = v4_change(c, &op->change);
 	if (op->full)
 		v4_add_getattr(c, V4_FULL);
@@ -85,7 +85,7 @@ static void encode_remove(struct v4_compound *c, const struct nfs_op *op)
 		v4_add(c, OP_REMOVE)->nfs_argop4_u.opremove.target = v4_text(op->names[i]);
 }
 
-/* REMOVE takes files as well, and what comes after a VERIFY that does not hold is not done. */
+/* REMOVE removes files too, so VERIFY the type first: the server stops there if it differs. */
 static void encode_rmdir(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
@@ -135,7 +135,7 @@ static void encode_mknod(struct v4_compound *c, const struct nfs_op *op)
 			     : op->node == NFS_TYPE_SOCKET ? NF4SOCK
 			     : op->node == NFS_TYPE_BLOCK  ? NF4BLK
 							   : NF4CHR;
-	/* Encoded of devices only. */
+	/* Only encoded for devices. */
 	args->objtype.createtype4_u.devdata.specdata1 = op->device.major;
 	args->objtype.createtype4_u.devdata.specdata2 = op->device.minor;
 	args->objname = v4_text(op->name);
@@ -151,7 +151,7 @@ static void encode_link(struct v4_compound *c, const struct nfs_op *op)
 	v4_add(c, OP_LINK)->nfs_argop4_u.oplink.newname = v4_text(op->to_name);
 }
 
-/* READ and WRITE with the all-zero stateid: nobody has opened the file (RFC 7530, 9.1.4.3). */
+/* READ and WRITE use the all-zero stateid: the file is not open (RFC 7530, section 9.1.4.3). */
 static void encode_read(struct v4_compound *c, const struct nfs_op *op)
 {
 	READ4args *args;
@@ -204,7 +204,7 @@ static void take_entry(struct nfs_op *op, const entry4 *e)
 	char name[PATH_COMPONENT_MAX + 1];
 
 	op->cookie = e->cookie;
-	/* No Linux file system has a longer name; one that is cut must not be acted upon, nor be missing. */
+	/* No Linux file system has longer names. Fail: a cut name is wrong, a missing one too. */
 	if (e->name.utf8string_len > PATH_COMPONENT_MAX) {
 		op->error = -ENAMETOOLONG;
 		return;
@@ -265,7 +265,7 @@ static void take_getfh(struct nfs_op *op, const nfs_resop4 *res)
 	v4_take_handle(res, &op->handle);
 }
 
-/* What is read from a successful reply. */
+/* Operations whose results are read from a successful reply. */
 static const struct {
 	nfs_opnum4 opnum;
 	void (*take)(struct nfs_op *op, const nfs_resop4 *res);
@@ -289,7 +289,7 @@ static void take_results(struct nfs_op *op, const COMPOUND4res *res)
 	}
 }
 
-/* A server stops at the first operation that fails, and answers those before it. */
+/* The server stops at the first operation that fails, and returns the results up to it. */
 static void count_removed(struct nfs_op *op, const COMPOUND4res *res)
 {
 	u_int i;
@@ -303,7 +303,7 @@ static void count_removed(struct nfs_op *op, const COMPOUND4res *res)
 	}
 }
 
-static void replied(void *data, int error, const void *results)
+static void v4_replied(void *data, int error, const void *results)
 {
 	struct nfs_op *op = data;
 	const COMPOUND4res *res = results;
@@ -313,7 +313,7 @@ static void replied(void *data, int error, const void *results)
 		return;
 	}
 	op->error = nfs_status_errno(res->status);
-	/* RMDIR compares types; in READDIR it is the verifier that is not the same any more. */
+	/* In READDIR, unlike RMDIR, it is the cookie verifier that no longer matches. */
 	if (res->status == NFS4ERR_NOT_SAME && op->type == NFS_OP_READDIR)
 		op->error = -ERESTART;
 	if (op->type == NFS_OP_REMOVE)
@@ -341,16 +341,16 @@ static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
 	if (op->type == NFS_OP_CREATE)
 		return v4_open_start(conn, op);
 	encoders[op->type](&c, op);
-	return v4_send(conn, &c, replied, op);
+	return v4_send(conn, &c, v4_replied, op);
 }
 
-static int attach_failed(const struct nfs_connection *conn, int r, struct error *err)
+static int set_attach_error(const struct nfs_connection *conn, int r, struct error *err)
 {
 	const struct nfs_export *e = &conn->client.export;
 
 	if (r == -EPROTONOSUPPORT)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
-				 "server '%s' has NFSv4 but not minor version 0, the only one that the controller speaks; enable 4.0 or version 3 on the server",
+				 "server '%s' has NFSv4 but not minor version 0, the only one that the controller supports; enable 4.0 or version 3 on the server",
 				 e->server);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return error_sys(err, ERROR_NOT_FOUND, -r,
@@ -358,13 +358,13 @@ static int attach_failed(const struct nfs_connection *conn, int r, struct error 
 				 e->server, e->share);
 	if (r == -EACCES || r == -EPERM)
 		return error_sys(err, ERROR_PERMISSION_DENIED, -r,
-				 "server '%s' refuses '%s' to this client: allow its address in the export, and with a source port above 1023 the export option 'insecure'; the controller has sec=sys only",
+				 "server '%s' refuses '%s' to this client: allow its address in the export, with the option 'insecure' for source ports above 1023; the controller supports only sec=sys",
 				 e->server, e->share);
 	return nfs_error_set(err, &conn->client, r, "looking up the export");
 }
 
-/* The last thing that is asked for: without it all is well, too. */
-static void attached(void *data, int error, const void *results)
+/* The limits are the last, optional result. */
+static void v4_attach_replied(void *data, int error, const void *results)
 {
 	struct nfs_client *client = ((struct nfs_op *)data)->client;
 	const COMPOUND4res *res = results;
@@ -376,10 +376,10 @@ static void attached(void *data, int error, const void *results)
 			v4_take_limits(&last->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
 				       client);
 	}
-	replied(data, error, results);
+	v4_replied(data, error, results);
 }
 
-/* Walks from the pseudo root to the export in one compound. */
+/* Walk from the pseudo root to the export in one compound. */
 static int v4_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
 {
 	cleanup_strv struct strv parts = { NULL, 0 };
@@ -388,7 +388,7 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 	size_t i;
 	int r;
 
-	(void)address; /* version 4 has one port for everything */
+	(void)address; /* version 4 uses one port for everything */
 	r = strv_split(&parts, conn->client.export.share + 1, '/');
 	if (r < 0)
 		return error_oom(err);
@@ -401,7 +401,7 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 			v4_add_lookup(&c, parts.items[i]);
 	v4_add(&c, OP_GETFH);
 	v4_add_getattr(&c, V4_LIMITS);
-	r = v4_send(conn, &c, attached, &op);
+	r = v4_send(conn, &c, v4_attach_replied, &op);
 	if (r < 0)
 		return error_oom(err);
 	conn->in_flight++;
@@ -411,13 +411,13 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 	if (r == 0 && op.handle.len == 0)
 		r = -EREMOTEIO;
 	if (r < 0)
-		return attach_failed(conn, r, err);
+		return set_attach_error(conn, r, err);
 	conn->client.root = op.handle;
 	return 0;
 }
 
-static const struct nfs_rpc_procedure null =
-	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_NULL, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_procedure null =
+	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_NULL, zdr_void, zdr_void, uint32_t);
 
 const struct nfs_protocol nfs_protocol_v4 = {
 	.version = 4,

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Attributes of version 4. Their values follow each other in the order of their numbers, behind a
- * mask of these numbers, so every attribute that a server may answer with has to be known here; it
- * may only send what was asked for.
+ * Attributes of version 4: a mask of their numbers, then the values in the order of the numbers,
+ * without lengths. So every attribute that we ask for must be known here; servers may not send
+ * others.
  */
 
 #include <arpa/inet.h>
@@ -47,15 +47,14 @@
 #define OWNER (BIT(ATTR_OWNER) | BIT(ATTR_OWNER_GROUP))
 #define ENTRY (BIT(ATTR_RDATTR_ERROR) | BIT(ATTR_FILEHANDLE))
 #define TIMES (BIT(ATTR_TIME_ACCESS) | BIT(ATTR_TIME_MODIFY))
-#define CHANGE                                                                                     \
-	(BIT(ATTR_CHANGE) | BIT(ATTR_TIME_METADATA)) /* of which a server may lack the time */
+#define CHANGE (BIT(ATTR_CHANGE) | BIT(ATTR_TIME_METADATA)) /* servers may lack the time */
 #define FULL                                                                                       \
 	(BIT(ATTR_SIZE) | BIT(ATTR_FSID) | BIT(ATTR_FILEID) | BIT(ATTR_NUMLINKS) |                 \
 	 BIT(ATTR_RAWDEV) | BIT(ATTR_SPACE_USED) | TIMES)
 #define LIMITS (BIT(ATTR_MAXREAD) | BIT(ATTR_MAXWRITE))
 #define SPACE (BIT(ATTR_SPACE_AVAIL) | BIT(ATTR_SPACE_TOTAL))
 
-/* The two words of a mask. libnfs takes them as not const and only reads them. */
+/* The two words of a mask. libnfs only reads them, but takes no const pointer. */
 #define WORDS(mask)                                                                                \
 	{                                                                                          \
 		(uint32_t)(mask), (uint32_t)((mask) >> 32)                                         \
@@ -106,7 +105,7 @@ static void put_bytes(struct v4_compound *c, const char *bytes, size_t n)
 	c->values_len += (n + 3) & ~(size_t)3;
 }
 
-/* A number goes in digits: what servers take from clients without id mapping (RFC 7530, section 5.9). */
+/* Send a number as digits, which servers accept without id mapping (RFC 7530, section 5.9). */
 static void put_owner(struct v4_compound *c, unsigned int number, uint32_t name, uint32_t id)
 {
 	char digits[V4_OWNER_DIGITS_MAX + 1];
@@ -128,7 +127,7 @@ static void put_time(struct v4_compound *c, unsigned int number, const struct nf
 	put_u32(c, time->nsec);
 }
 
-static fattr4 finish(struct v4_compound *c)
+static fattr4 make_fattr(struct v4_compound *c)
 {
 	fattr4 attr = { .attrmask = { .bitmap4_len = 2, .bitmap4_val = c->mask } };
 
@@ -155,14 +154,14 @@ fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change)
 		put_time(c, ATTR_TIME_ACCESS_SET, &change->atime);
 		put_time(c, ATTR_TIME_MODIFY_SET, &change->mtime);
 	}
-	return finish(c);
+	return make_fattr(c);
 }
 
 fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type)
 {
 	put_bit(c, ATTR_TYPE);
 	put_u32(c, type);
-	return finish(c);
+	return make_fattr(c);
 }
 
 struct reader {
@@ -172,7 +171,7 @@ struct reader {
 	struct nfs_handle *handle;
 	struct nfs_space *space;
 	struct nfs_client *client;
-	bool has_uid, has_gid; /* the server knows them */
+	bool has_uid, has_gid; /* the server sent a usable one */
 };
 
 static bool read_u32(struct reader *r, uint32_t *ret)
@@ -208,7 +207,7 @@ static bool read_time(struct reader *r, struct nfs_time *ret)
 	return true;
 }
 
-/* Borrows the bytes and steps over their padding. */
+/* Borrow the bytes and skip their padding. */
 static bool read_bytes(struct reader *r, const char **ret, uint32_t *ret_len)
 {
 	size_t padded;
@@ -226,15 +225,15 @@ static bool read_bytes(struct reader *r, const char **ret, uint32_t *ret_len)
 	return true;
 }
 
-/* Whether it is the superuser, whom all servers call so, with or without a domain. */
+/* Check for the superuser, whom all servers call "root", with or without a domain. */
 static bool is_root(const char *name, size_t len)
 {
 	return len >= 4 && memcmp(name, "root", 4) == 0 && (len == 4 || name[4] == '@');
 }
 
 /*
- * "1000" or "alice@example.org". A plain "nobody" is what a server sends that has no name for an owner
- * (RFC 7530, section 5.9), and must not be taken for one; neither is what the table has no room for.
+ * Read "1000" or "alice@example.org". A plain "nobody" means that the server has no name for the
+ * owner (RFC 7530, section 5.9): unknown. A name for which nfs/owner.h has no room is unknown too.
  */
 static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret_name, uint32_t *ret)
 {
@@ -302,7 +301,7 @@ static bool take_fsid(struct reader *r)
 	return r->attr->has_fsid;
 }
 
-/* An entry with an error is one without attributes. */
+/* Skip the error: the entry then has no attributes. */
 static bool take_rdattr_error(struct reader *r)
 {
 	uint32_t status;
@@ -431,8 +430,8 @@ static bool (*const takers[64])(struct reader *r) = {
 	[ATTR_TIME_MODIFY] = take_time_modify,
 };
 
-/* Reads those of allowed. Returns which it has read. */
-static uint64_t take_all(struct reader *r, const fattr4 *from, uint64_t allowed)
+/* Read the attributes in allowed. Returns the mask of those that were read. */
+static uint64_t take_attributes(struct reader *r, const fattr4 *from, uint64_t allowed)
 {
 	const bitmap4 *words = &from->attrmask;
 	uint64_t mask = 0, taken = 0;
@@ -447,7 +446,7 @@ static uint64_t take_all(struct reader *r, const fattr4 *from, uint64_t allowed)
 	for (number = 0; number < ARRAY_SIZE(takers); number++) {
 		if (!(mask & BIT(number)))
 			continue;
-		/* Of something unasked for the length is not known. */
+		/* The length of other attributes is not known. */
 		if (!(allowed & BIT(number)) || !takers[number](r))
 			break;
 		taken |= BIT(number);
@@ -458,7 +457,7 @@ static uint64_t take_all(struct reader *r, const fattr4 *from, uint64_t allowed)
 void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle)
 {
 	struct reader r = { .attr = attr, .handle = handle };
-	uint64_t taken = take_all(&r, from, PLAIN | OWNER | FULL | CHANGE | ENTRY);
+	uint64_t taken = take_attributes(&r, from, PLAIN | OWNER | FULL | CHANGE | ENTRY);
 
 	attr->is_full = (taken & FULL) == FULL;
 	if (!r.has_uid || !r.has_gid)
@@ -468,17 +467,17 @@ void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *
 	attr->is_named = !attr->has_owner;
 }
 
-/* A server leaves out what it does not have: then the space stays 0, "not known". */
+/* Servers leave out what they do not have: the space then stays 0, "not known". */
 void v4_take_space(const fattr4 *from, struct nfs_space *space)
 {
 	struct reader r = { .space = space };
 
-	(void)take_all(&r, from, SPACE); /* cut short: stays 0 */
+	(void)take_attributes(&r, from, SPACE);
 }
 
 void v4_take_limits(const fattr4 *from, struct nfs_client *client)
 {
 	struct reader r = { .client = client };
 
-	(void)take_all(&r, from, LIMITS); /* left out: stays 0, "not known" */
+	(void)take_attributes(&r, from, LIMITS); /* those left out stay 0, "not known" */
 }

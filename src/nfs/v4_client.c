@@ -17,8 +17,8 @@
 #define HOST_MAX 64
 
 /*
- * Two clients of one name would end each other's open files, so no two connections have the same,
- * in all containers that share a host name and a process number.
+ * Two clients with the same name would end each other's open files, so make the name unique among
+ * connections and among containers with the same host name and pid.
  */
 void v4_client_init(struct v4_client *client, struct nfs_connection *conn,
 		    void (*answered)(struct v4_client *client, int error))
@@ -28,16 +28,16 @@ void v4_client_init(struct v4_client *client, struct nfs_connection *conn,
 	struct timespec now;
 
 	*client = (struct v4_client){ .conn = conn, .answered = answered };
-	(void)gethostname(host, sizeof(host) - 1); /* only for who reads the server's log */
+	(void)gethostname(host, sizeof(host) - 1); /* only for readers of the server's log */
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
-	/* So few bytes come at once and whole, and without them the time is left. */
+	/* getrandom() returns so few bytes at once; if it fails, the time has to do. */
 	(void)!getrandom(random, sizeof(random), 0);
 	(void)snprintf(client->name, sizeof(client->name),
 		       "csi-nfs/%s/%ld/%lld.%09ld/%016" PRIx64 "%016" PRIx64, host, (long)getpid(),
 		       (long long)now.tv_sec, now.tv_nsec, random[0], random[1]);
 }
 
-static void end(struct v4_client *client, int error)
+static void end_request(struct v4_client *client, int error)
 {
 	client->asked = false;
 	if (error < 0)
@@ -45,18 +45,17 @@ static void end(struct v4_client *client, int error)
 	client->answered(client, error);
 }
 
-/* The errno of a reply to one of the two requests below. */
-static int error_of(int error, const void *results)
+static int reply_errno(int error, const void *results)
 {
 	return error < 0 ? error : nfs_status_errno(((const COMPOUND4res *)results)->status);
 }
 
-static void confirmed(void *data, int error, const void *results)
+static void confirm_replied(void *data, int error, const void *results)
 {
-	end(data, error_of(error, results));
+	end_request(data, reply_errno(error, results));
 }
 
-static int confirm(struct v4_client *client, const COMPOUND4res *res)
+static int send_confirm(struct v4_client *client, const COMPOUND4res *res)
 {
 	struct v4_compound c = { .n = 0 };
 	SETCLIENTID_CONFIRM4args *args;
@@ -69,25 +68,25 @@ static int confirm(struct v4_client *client, const COMPOUND4res *res)
 	args = &v4_add(&c, OP_SETCLIENTID_CONFIRM)->nfs_argop4_u.opsetclientid_confirm;
 	args->clientid = ok->clientid;
 	memcpy(args->setclientid_confirm, ok->setclientid_confirm, sizeof(args->setclientid_confirm));
-	return v4_send(client->conn, &c, confirmed, client);
+	return v4_send(client->conn, &c, confirm_replied, client);
 }
 
-static void got_id(void *data, int error, const void *results)
+static void setclientid_replied(void *data, int error, const void *results)
 {
 	struct v4_client *client = data;
-	int r = error_of(error, results);
+	int r = reply_errno(error, results);
 
 	if (r == 0)
-		r = confirm(client, results);
+		r = send_confirm(client, results);
 	if (r < 0)
-		end(client, r);
+		end_request(client, r);
 }
 
 /*
- * The verifier is another one each time: to the server we have started anew, and what we may have
- * left open is closed. It is told no address to call back at, so it delegates nothing.
+ * A new verifier each time tells the server that we have restarted, so it closes what we may have
+ * left open. Without a callback address it grants no delegations.
  */
-static int ask(struct v4_client *client)
+static int send_setclientid(struct v4_client *client)
 {
 	struct v4_compound c = { .n = 0 };
 	uint64_t now = clock_now_ns();
@@ -100,17 +99,18 @@ static int ask(struct v4_client *client)
 	args->client.id.id_val = client->name;
 	args->callback.cb_location.r_netid = (char *)(uintptr_t) "tcp"; /* only read */
 	args->callback.cb_location.r_addr = (char *)(uintptr_t) "0.0.0.0.0.0";
-	r = v4_send(client->conn, &c, got_id, client);
-	if (r == 0)
-		client->asked = true;
-	return r;
+	r = v4_send(client->conn, &c, setclientid_replied, client);
+	if (r < 0)
+		return r;
+	client->asked = true;
+	return 0;
 }
 
 int v4_client_get(struct v4_client *client)
 {
 	if (client->asked)
 		return 0;
-	return client->id != 0 ? 1 : ask(client);
+	return client->id != 0 ? 1 : send_setclientid(client);
 }
 
 void v4_client_lost(struct v4_client *client, uint64_t id)

@@ -2,10 +2,15 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The client id of a connection, which a version 4 server wants to know of whoever opens files
- * (RFC 7530, section 9.1.1). It is asked for when it is first needed, and anew once it was lost.
+ * The client id of a connection, which a version 4 server requires for opening files (RFC 7530,
+ * section 9.1.1). Requested when first needed, and again if the server has lost it. Part of a
+ * connection, on its thread; must stay in place.
  *
- * Belongs to a connection, on its thread; must stay in place.
+ *   state           v4_client_get()        reply                    v4_client_lost(id)
+ *   none            SETCLIENTID, asked     -                        -
+ *   asked           -                      CONFIRM, then ready;     -
+ *                                          none if either fails
+ *   ready           returns 1              -                        none, if id is current
  */
 #ifndef NFS_V4_CLIENT_H
 #define NFS_V4_CLIENT_H
@@ -19,20 +24,20 @@
 
 struct v4_client {
 	uint64_t id; /* valid once v4_client_get() returns 1; 0: none */
-	bool asked; /* the answer is not there yet */
+	bool asked; /* the reply is outstanding */
 	struct nfs_connection *conn;
 	void (*answered)(struct v4_client *client, int error);
 	char name[V4_CLIENT_NAME_MAX];
 };
 
-/* answered() tells once what came of asking: 0 or a negative errno, also when the connection breaks. */
+/* answered() is called once per request: 0 or a negative errno, also if the connection breaks. */
 void v4_client_init(struct v4_client *client, struct nfs_connection *conn,
 		    void (*answered)(struct v4_client *client, int error));
 
-/* 1: there is one. 0: it is being asked for, answered() tells. Or a negative errno. */
+/* Returns 1 if id is valid, 0 if it was requested and answered() follows, or a negative errno. */
 int v4_client_get(struct v4_client *client);
 
-/* The server no longer knows id. Those that were sent meanwhile will all be told so. */
+/* The server no longer knows id. May be called for several requests that used it. */
 void v4_client_lost(struct v4_client *client, uint64_t id);
 
 #endif

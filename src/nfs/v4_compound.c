@@ -43,17 +43,17 @@ utf8string v4_text(const char *s)
 	return u;
 }
 
-const struct nfs_rpc_procedure v4_procedure =
-	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_COMPOUND4args,
+const struct net_rpc_procedure v4_procedure =
+	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_COMPOUND4args,
 			  zdr_COMPOUND4res, COMPOUND4res);
 
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, nfs_rpc_replied *replied, void *data)
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied, void *data)
 {
 	COMPOUND4args args = { .minorversion = 0 };
 
 	args.argarray.argarray_len = c->n;
 	args.argarray.argarray_val = c->ops;
-	return nfs_rpc_call(conn->rpc, &v4_procedure, &args, replied, data);
+	return net_rpc_call(conn->rpc, &v4_procedure, &args, replied, data);
 }
 
 void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to)

@@ -2,9 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * NFSv4.0 compounds, put together operation by operation, and the attributes that they set and
- * answer with. For the files of version 4 only. What a compound points to has to live until it is
- * sent: it is encoded then and there.
+ * NFSv4.0 compounds, built operation by operation, and the attributes that they set and return.
+ * Internal to version 4. Pointers in a compound must live until v4_send(), which encodes it.
  */
 #ifndef NFS_V4_COMPOUND_H
 #define NFS_V4_COMPOUND_H
@@ -14,32 +13,32 @@
 #include <nfsc/libnfs-raw-nfs4.h>
 
 #define V4_OPERATIONS_MAX 72 /* in one compound */
-#define V4_OWNER_DIGITS_MAX 10 /* of a 32-bit number */
+#define V4_OWNER_DIGITS_MAX 10 /* digits of a 32-bit number */
 
-/* All that nfs_change has, with padding: size, mode, owner and group, two times. */
+/* Bytes of all attributes in nfs_change with padding: size, mode, owner and group, two times. */
 #define V4_VALUES_MAX (8 + 4 + 2 * (4 + NFS_OWNER_MAX + 1) + 2 * (4 + 8 + 4))
 
 struct v4_compound {
 	nfs_argop4 ops[V4_OPERATIONS_MAX];
 	unsigned int n;
-	uint32_t mask[2]; /* of the attributes that are set */
-	char values[V4_VALUES_MAX]; /* and what they are */
+	uint32_t mask[2]; /* attributes that are set */
+	char values[V4_VALUES_MAX]; /* their values */
 	size_t values_len;
 };
 
-/* Attributes to ask for. Owners where they matter: a server may look up a name for each. */
+/* Attributes to ask for. Ask for owners only if needed: servers may look up a name for each. */
 enum v4_attributes {
 	V4_PLAIN, /* type, file system and mode */
-	V4_OWNER, /* and the owner */
-	V4_FULL, /* and all that nfs_attr has */
+	V4_OWNER, /* V4_PLAIN and the owner */
+	V4_FULL, /* all of nfs_attr */
 	V4_ENTRY, /* V4_PLAIN for READDIR, with the handle */
-	V4_ENTRY_FULL,
-	V4_STATE, /* V4_FULL without the owner: whether something has changed */
+	V4_ENTRY_FULL, /* V4_FULL for READDIR, with the handle */
+	V4_STATE, /* V4_FULL without the owner, to see whether something has changed */
 	V4_SPACE, /* of the file system */
-	V4_LIMITS, /* bytes that one READ or WRITE may have */
+	V4_LIMITS, /* bytes in one READ and WRITE */
 };
 
-/* Another operation, its arguments zeroed. */
+/* Append an operation with zeroed arguments. */
 nfs_argop4 *v4_add(struct v4_compound *c, nfs_opnum4 opnum);
 void v4_add_putfh(struct v4_compound *c, const struct nfs_handle *handle);
 void v4_add_getattr(struct v4_compound *c, enum v4_attributes what);
@@ -48,20 +47,20 @@ void v4_add_lookup(struct v4_compound *c, const char *name);
 utf8string v4_text(const char *s);
 bitmap4 v4_mask(enum v4_attributes what);
 
-/* The attributes that one operation of c sets; one per compound. */
+/* Encode the attributes that an operation of c sets; once per compound. */
 fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change);
 
-/* Only the type, to be compared. */
+/* Encode only the type, for VERIFY; once per compound. */
 fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type);
 
-extern const struct nfs_rpc_procedure v4_procedure;
+extern const struct net_rpc_procedure v4_procedure;
 
-/* Queues it; its results are a COMPOUND4res. Errors as nfs_rpc_call(). */
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, nfs_rpc_replied *replied, void *data);
+/* Queue the compound; the results are a COMPOUND4res. Errors as net_rpc_call(). */
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied, void *data);
 
 /*
- * What a server answered with. What it leaves out, and all that follows something that was not
- * asked for, stays as it was.
+ * Decode the server's attributes. Fields that it leaves out stay unchanged, as do all after an
+ * attribute that was not asked for, whose length is not known.
  */
 void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle);
 void v4_take_space(const fattr4 *from, struct nfs_space *space);

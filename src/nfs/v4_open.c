@@ -14,31 +14,31 @@
 #include "nfs/v4_compound.h"
 
 /*
- * As many OPENs at a time: over a network half of them are half as many files. An owner costs the
- * server a little memory until the lease is over, and is only made for what is in flight.
+ * OPENs in flight: over a network, half of them create half as many files per second. An owner
+ * costs the server a little memory until the lease ends, and is only made when needed.
  */
 #define OWNERS_MAX NFS_WINDOW
 
-/* How often an OPEN may meet a lost lease or an owner that the server has other ideas of. */
+/* Tries of an OPEN that finds its lease lost or its sequence number refused. */
 #define TRIES_MAX 3
 
-/* One file that is being created. */
+/* A file being created. */
 struct creation {
-	struct list waiting; /* in v4_opener.waiting, while it has no owner */
+	struct list waiting; /* link in v4_opener.waiting, while WAITING */
 	struct nfs_op *op;
 	struct v4_opener *opener;
-	struct owner *owner; /* while it is in flight */
+	struct owner *owner; /* NULL while WAITING */
 	unsigned int tries;
 	stateid4 stateid; /* of the open file */
 	struct nfs_handle dir;
-	char name[]; /* both copied: the caller's may be gone when its turn comes */
+	char name[]; /* dir and name are copies: the caller's may be gone when the turn comes */
 };
 
-/* An open-owner: a name and the number of its next request. */
+/* An open-owner: a name and the sequence number of its next request. */
 struct owner {
 	bool busy;
-	uint64_t clientid; /* that it was made for; 0: it has to be made anew */
-	uint32_t number; /* its name */
+	uint64_t clientid; /* it was made for this one; 0: discarded, make a new one */
+	uint32_t number; /* its name, in digits */
 	uint32_t seqid;
 };
 
@@ -52,7 +52,7 @@ struct v4_opener {
 
 static void client_answered(struct v4_client *client, int error);
 
-static int opener_of(struct nfs_connection *conn, struct v4_opener **ret)
+static int get_opener(struct nfs_connection *conn, struct v4_opener **ret)
 {
 	struct v4_opener *o = conn->opener;
 
@@ -85,7 +85,7 @@ static int new_creation(struct creation **ret, struct v4_opener *o, struct nfs_o
 	return 0;
 }
 
-static struct owner *take_owner(struct v4_opener *o)
+static struct owner *claim_owner(struct v4_opener *o)
 {
 	struct owner *owner;
 
@@ -110,13 +110,13 @@ static void release_owner(struct creation *c)
 	c->owner = NULL;
 }
 
-/* The server's idea of its next number is not known, or not ours: it goes on under a new name. */
-static void forget_owner(struct creation *c)
+/* Discard the owner's name, as the sequence number that the server expects is not known. */
+static void discard_owner(struct creation *c)
 {
 	c->owner->clientid = 0;
 }
 
-static void finish(struct creation *c, int error)
+static void finish_creation(struct creation *c, int error)
 {
 	struct nfs_op *op = c->op;
 
@@ -129,7 +129,7 @@ static void finish_waiting(struct v4_opener *o, int error)
 {
 	struct list all, *item, *next;
 
-	/* Whoever hears of it may start others, which are none of these. */
+	/* Take the whole list first: the callbacks may start other creations. */
 	list_init(&all);
 	list_for_each_safe(item, next, &o->waiting) {
 		list_remove(item);
@@ -138,7 +138,7 @@ static void finish_waiting(struct v4_opener *o, int error)
 	while (!list_is_empty(&all)) {
 		item = all.next;
 		list_remove(item);
-		finish(container_of(item, struct creation, waiting), error);
+		finish_creation(container_of(item, struct creation, waiting), error);
 	}
 }
 
@@ -156,16 +156,16 @@ static void client_answered(struct v4_client *client, int error)
 
 /* -------- OPEN, OPEN_CONFIRM, CLOSE -------- */
 
-/* A creation has its result: what waits goes on before the caller hears of it. */
-static void end(struct creation *c, int error)
+/* A creation has its result. Send the next one before the caller's callback. */
+static void end_creation(struct creation *c, int error)
 {
 	release_owner(c);
 	send_waiting(c->opener);
-	finish(c, error);
+	finish_creation(c, error);
 }
 
-/* Whether the server counts a request of an owner that it answers so (RFC 7530, section 9.1.7). */
-static bool is_counted(nfsstat4 status)
+/* Check whether this status advances the owner's sequence number (RFC 7530, section 9.1.7). */
+static bool advances_seqid(nfsstat4 status)
 {
 	switch (status) {
 	case NFS4ERR_STALE_CLIENTID:
@@ -198,34 +198,34 @@ static bool find_result(const COMPOUND4res *res, nfs_opnum4 opnum, nfs_resop4 *r
 }
 
 /*
- * Finds the result of the owner's request, and counts it. False where the server did not get that
- * far: then the owner is as before.
+ * Find the result of the owner's request and advance its sequence number. Returns false if the
+ * server did not get that far, and the owner is unchanged.
  */
-static bool take_counted(struct creation *c, const COMPOUND4res *res, nfs_opnum4 opnum,
-			 nfs_resop4 *ret)
+static bool take_owner_result(struct creation *c, const COMPOUND4res *res, nfs_opnum4 opnum,
+			      nfs_resop4 *ret)
 {
 	if (!find_result(res, opnum, ret))
 		return false;
 	/* All results begin with their status. */
-	if (is_counted(ret->nfs_resop4_u.opopen.status))
+	if (advances_seqid(ret->nfs_resop4_u.opopen.status))
 		c->owner->seqid++;
 	return true;
 }
 
 /*
- * The file is there, and that is all that the caller wants to know. What the server may still hold
- * open it closes with the lease.
+ * The file exists, which is all that the caller needs. If the server still holds it open, it closes
+ * it when the lease ends.
  */
 static void end_without_close(struct creation *c)
 {
-	forget_owner(c);
-	end(c, 0);
+	discard_owner(c);
+	end_creation(c, 0);
 }
 
 static void end_broken(struct creation *c, int error)
 {
-	forget_owner(c);
-	end(c, error);
+	discard_owner(c);
+	end_creation(c, error);
 }
 
 static void close_replied(void *data, int error, const void *results)
@@ -235,11 +235,11 @@ static void close_replied(void *data, int error, const void *results)
 
 	if (error < 0)
 		end_broken(c, error);
-	else if (!take_counted(c, results, OP_CLOSE, &one) ||
+	else if (!take_owner_result(c, results, OP_CLOSE, &one) ||
 		 one.nfs_resop4_u.opclose.status != NFS4_OK)
 		end_without_close(c);
 	else
-		end(c, 0);
+		end_creation(c, 0);
 }
 
 static void send_close(struct creation *c)
@@ -268,7 +268,7 @@ static void open_confirm_replied(void *data, int error, const void *results)
 		return;
 	}
 	confirm = &one.nfs_resop4_u.opopen_confirm;
-	if (!take_counted(c, results, OP_OPEN_CONFIRM, &one) || confirm->status != NFS4_OK) {
+	if (!take_owner_result(c, results, OP_OPEN_CONFIRM, &one) || confirm->status != NFS4_OK) {
 		end_without_close(c);
 		return;
 	}
@@ -291,20 +291,20 @@ static void send_open_confirm(struct creation *c)
 		end_broken(c, r);
 }
 
-static void retry(struct creation *c, int error)
+static void retry_open(struct creation *c, int error)
 {
 	struct v4_opener *o = c->opener;
 
 	if (++c->tries == TRIES_MAX) {
-		end(c, error);
+		end_creation(c, error);
 		return;
 	}
 	release_owner(c);
-	list_add_tail(o->waiting.next, &c->waiting); /* before all others */
+	list_add_tail(o->waiting.next, &c->waiting); /* first in the list */
 	send_waiting(o);
 }
 
-static void open_failed(struct creation *c, nfsstat4 status)
+static void take_open_error(struct creation *c, nfsstat4 status)
 {
 	struct v4_opener *o = c->opener;
 	int error = nfs_status_errno(status);
@@ -313,20 +313,20 @@ static void open_failed(struct creation *c, nfsstat4 status)
 	case NFS4ERR_STALE_CLIENTID:
 	case NFS4ERR_EXPIRED:
 		v4_client_lost(&o->client, c->owner->clientid);
-		retry(c, error);
+		retry_open(c, error);
 		break;
 	case NFS4ERR_BAD_SEQID:
-		forget_owner(c);
-		retry(c, error);
+		discard_owner(c);
+		retry_open(c, error);
 		break;
 	default:
-		end(c, error);
+		end_creation(c, error);
 		break;
 	}
 }
 
-/* The attributes are a courtesy, without the handle nothing goes on. */
-static void opened(struct creation *c, const COMPOUND4res *res, const OPEN4resok *ok)
+/* Attributes are optional; the handle is required. */
+static void take_open(struct creation *c, const COMPOUND4res *res, const OPEN4resok *ok)
 {
 	struct nfs_op *op = c->op;
 	nfs_resop4 one;
@@ -358,12 +358,12 @@ static void open_replied(void *data, int error, const void *results)
 		return;
 	}
 	open = &one.nfs_resop4_u.opopen;
-	if (!take_counted(c, res, OP_OPEN, &one))
-		end(c, nfs_status_errno(res->status));
+	if (!take_owner_result(c, res, OP_OPEN, &one))
+		end_creation(c, nfs_status_errno(res->status));
 	else if (open->status != NFS4_OK)
-		open_failed(c, open->status);
+		take_open_error(c, open->status);
 	else
-		opened(c, res, &open->OPEN4res_u.resok4);
+		take_open(c, res, &open->OPEN4res_u.resok4);
 }
 
 static int send_open(struct creation *c)
@@ -391,7 +391,7 @@ static int send_open(struct creation *c)
 	return v4_send(c->opener->conn, &compound, open_replied, c);
 }
 
-/* Sends what waits, as far as there are owners for it. */
+/* Send waiting creations while there are free owners. */
 static void send_waiting(struct v4_opener *o)
 {
 	while (!list_is_empty(&o->waiting) && nfs_connection_is_up(o->conn)) {
@@ -403,17 +403,17 @@ static void send_waiting(struct v4_opener *o)
 			finish_waiting(o, r);
 		if (r != 1)
 			return;
-		c->owner = take_owner(o);
+		c->owner = claim_owner(o);
 		if (c->owner == NULL)
 			return;
 		list_remove(&c->waiting);
 		r = send_open(c);
 		if (r < 0)
-			finish(c, r);
+			finish_creation(c, r);
 	}
 }
 
-/* As send_waiting() for this one, but nothing has ended when it fails. */
+/* Like send_waiting() for c, but on failure c is left to the caller. */
 static int send_or_wait(struct v4_opener *o, struct creation *c)
 {
 	int r;
@@ -422,7 +422,7 @@ static int send_or_wait(struct v4_opener *o, struct creation *c)
 	if (r < 0)
 		return r;
 	if (r == 1)
-		c->owner = take_owner(o);
+		c->owner = claim_owner(o);
 	if (c->owner == NULL) {
 		list_add_tail(&o->waiting, &c->waiting);
 		return 0;
@@ -439,7 +439,7 @@ int v4_open_start(struct nfs_connection *conn, struct nfs_op *op)
 	struct creation *c;
 	int r;
 
-	r = opener_of(conn, &o);
+	r = get_opener(conn, &o);
 	if (r < 0)
 		return r;
 	r = new_creation(&c, o, op);

@@ -2,23 +2,37 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Creates files over NFSv4.0, where nothing but OPEN does: OPEN, OPEN_CONFIRM where the server asks
- * for it, CLOSE. That needs a client id, and owners whose requests the server wants one by one
- * (RFC 7530, section 9.1.7): a connection has several, and what they cannot take on waits here.
- * Both are made when they are first needed. A lease is never renewed: it only matters between an
- * OPEN and its CLOSE, and who has lost it asks for another client id.
+ * Creation of files over NFSv4.0, which takes OPEN, OPEN_CONFIRM if the server asks for it, and
+ * CLOSE. That needs a client id, and open-owners, whose requests must come one at a time (RFC 7530,
+ * section 9.1.7): a connection has several, and creations wait here for a free one. Both are made
+ * when first needed. The lease is never renewed: it only matters between OPEN and CLOSE, and if it
+ * is lost, we request another client id.
  *
- * Belongs to a connection, on its thread.
+ * Part of a connection, on its thread.
+ *
+ *   a creation   event                              next
+ *   WAITING      an owner is free                   OPENING: OPEN sent
+ *   OPENING      OK, but no handle                  done with an error; the owner is discarded
+ *                OK, the server wants a confirm     CONFIRMING: OPEN_CONFIRM sent
+ *                OK                                 CLOSING: CLOSE sent
+ *                STALE_CLIENTID, EXPIRED            WAITING, first, with a new client id
+ *                BAD_SEQID                          WAITING, first, with a new owner
+ *                another error, or TRIES_MAX        done with the error
+ *   CONFIRMING   OK                                 CLOSING: CLOSE sent
+ *                an error of the server             done, created; the owner is discarded
+ *   CLOSING      OK                                 done, created
+ *                an error of the server             done, created; the owner is discarded
+ *   any          an RPC error                       done with the error; the owner is discarded
  */
 #ifndef NFS_V4_OPEN_H
 #define NFS_V4_OPEN_H
 
 #include "nfs/connection.h"
 
-/* Starts op, an NFS_OP_CREATE. Copies what its pointers point to. 0 or a negative errno. */
+/* Start op, an NFS_OP_CREATE. Copies its dir and name. Returns 0 or a negative errno. */
 int v4_open_start(struct nfs_connection *conn, struct nfs_op *op);
 
-/* The connection is gone: ends what still waits with failure, and frees everything. */
+/* The connection is gone: end the waiting creations with failure, and free everything. */
 void v4_open_broken(struct nfs_connection *conn, int failure);
 
 #endif

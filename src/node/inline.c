@@ -14,11 +14,13 @@
 #include "net/address.h"
 
 #define EPHEMERAL_KEY "csi.storage.k8s.io/ephemeral" /* set by kubelet */
-#define ID_PREFIX "csi-" /* and a SHA-256, for inline volumes alone */
+
+/* kubelet gives inline volumes, and no others, ids of this form: the digits are a SHA-256. */
+#define ID_PREFIX "csi-"
 #define ID_DIGITS 64
 
-/* Takes an entry apart at ":/". The parts are the caller's to free. */
-static int split(const char *entry, char **ret_server, char **ret_path)
+/* Split an entry at ":/". The caller frees both parts, also after a failure. */
+static int inline_entry_split(const char *entry, char **ret_server, char **ret_path)
 {
 	const char *colon = strstr(entry, ":/");
 	cleanup_free char *server = colon != NULL ? strndup(entry, (size_t)(colon - entry)) : NULL;
@@ -30,7 +32,7 @@ static int split(const char *entry, char **ret_server, char **ret_path)
 	return *ret_server != NULL && *ret_path != NULL ? 0 : -ENOMEM;
 }
 
-int inline_list_check(const char *list, struct error *err)
+int node_inline_list_check(const char *list, struct error *err)
 {
 	cleanup_strv struct strv entries = { NULL, 0 };
 	size_t i;
@@ -42,7 +44,7 @@ int inline_list_check(const char *list, struct error *err)
 	for (i = 0; i < entries.n; i++) {
 		cleanup_free char *server = NULL, *path = NULL;
 
-		r = split(entries.items[i], &server, &path);
+		r = inline_entry_split(entries.items[i], &server, &path);
 		if (r == -ENOMEM)
 			return error_oom(err);
 		if (r < 0)
@@ -55,7 +57,7 @@ int inline_list_check(const char *list, struct error *err)
 	return 0;
 }
 
-bool inline_is_asked(const char *volume_id, const struct csi_map *context)
+bool node_inline_is_asked(const char *volume_id, const struct csi_map *context)
 {
 	const char *value = csi_map_get(context, EPHEMERAL_KEY);
 
@@ -66,7 +68,7 @@ bool inline_is_asked(const char *volume_id, const struct csi_map *context)
 	       strlen(volume_id) == strlen(ID_PREFIX) + ID_DIGITS;
 }
 
-static bool is_below(const char *path, const char *top)
+static bool inline_is_below(const char *path, const char *top)
 {
 	size_t n = strlen(top);
 
@@ -75,27 +77,31 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-int inline_top(const char *list, const char *server, const char *path, char **ret)
+int node_inline_top(const char *list, const char *server, const char *path, char **ret)
 {
 	cleanup_strv struct strv entries = { NULL, 0 };
 	cleanup_free char *outermost = NULL;
 	size_t i;
 	int r;
 
-	r = list != NULL ? strv_split(&entries, list, ',') : 0;
-	for (i = 0; r == 0 && i < entries.n; i++) {
+	if (list != NULL) {
+		r = strv_split(&entries, list, ',');
+		if (r < 0)
+			return r;
+	}
+	for (i = 0; i < entries.n; i++) {
 		cleanup_free char *host = NULL, *top = NULL;
 
-		r = split(entries.items[i], &host, &top);
-		if (r < 0 || !str_eq_nocase(host, server) || !is_below(path, top))
+		r = inline_entry_split(entries.items[i], &host, &top);
+		if (r < 0)
+			return r;
+		if (!str_eq_nocase(host, server) || !inline_is_below(path, top))
 			continue;
 		if (outermost != NULL && strlen(outermost) <= strlen(top))
 			continue;
 		free(outermost);
 		outermost = steal_ptr(&top);
 	}
-	if (r < 0)
-		return r;
 	*ret = steal_ptr(&outermost);
 	return 0;
 }

@@ -2,8 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Inline ephemeral volumes: a pod names server, share and subDir itself, so whoever may create a pod
- * may mount what the list of the administrator holds, and nothing else. Pure functions, any thread.
+ * Inline ephemeral volumes. The pod itself names server, share and subDir, so anybody who may
+ * create a pod could mount anything: only what the administrator has listed is allowed. Pure
+ * functions, any thread.
  */
 #ifndef NODE_INLINE_H
 #define NODE_INLINE_H
@@ -13,23 +14,27 @@
 #include "base/error.h"
 #include "csi/map.h"
 
-/* What is added to the mount options of such a volume: a pod may not choose these. */
-#define INLINE_OPTIONS "nosuid,nodev"
-
-/* "server:/path[,server:/path]...", an IPv6 address in brackets. 0, or -EINVAL with INVALID_ARGUMENT. */
-int inline_list_check(const char *list, struct error *err);
+/* Appended to the mount options of an inline volume, so that a pod cannot override them. */
+#define NODE_INLINE_OPTIONS "nosuid,nodev"
 
 /*
- * Whether the volume is one: kubelet says so in the attributes, but only where the CSIDriver object has
- * podInfoOnMount, and always gives it an id of its own making.
+ * Check a list "server:/path[,server:/path]...", with brackets around an IPv6 address. Returns 0,
+ * or -EINVAL with INVALID_ARGUMENT.
  */
-bool inline_is_asked(const char *volume_id, const struct csi_map *context);
+int node_inline_list_check(const char *list, struct error *err);
 
 /*
- * The path of the list's entry that has the path on that server, or a directory above it: of several the
- * outermost one, since a pod that may mount that one may have written all below it. *ret is NULL where
- * none has, as with a list that is NULL. Returns 0 or -ENOMEM. The caller frees.
+ * Whether the volume is inline. kubelet sets an attribute that says so, but only if the CSIDriver
+ * object has podInfoOnMount; the form of the volume id, which kubelet makes up, always tells.
  */
-int inline_top(const char *list, const char *server, const char *path, char **ret);
+bool node_inline_is_asked(const char *volume_id, const struct csi_map *context);
+
+/*
+ * Find the entry of the list that is the path on that server, or a directory above it, and return
+ * its path. If several match, the outermost one is returned: a pod that may mount that one may have
+ * written everything below it. *ret is NULL if none matches or list is NULL. Returns 0 or -ENOMEM.
+ * The caller frees.
+ */
+int node_inline_top(const char *list, const char *server, const char *path, char **ret);
 
 #endif

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The node service: publishes volumes by mounting them, and tells how full they are. Its methods get their
- * reply or their error through a struct request (base/request.h) as closure_data. Methods of which
+ * The node service: publish volumes by mounting them, and report their usage. The methods follow
+ * base/request.h: closure_data is a struct request, which receives the error. Methods for which
  * csi_is_quick() is true never block and may run on the loop thread; all others run on workers.
  */
 #ifndef NODE_NODE_H
@@ -11,24 +11,25 @@
 
 #include <stdint.h>
 
+#include "base/list.h"
 #include "csi.pb-c.h"
-#include "csi/inflight.h"
+#include "csi/locks.h"
 #include "mount/mounter.h"
 #include "node/published.h"
 
 struct node_stats;
 
-/* What the node's calls work with. Made by main.c, read-only afterwards, outlives every call. */
+/* Shared by all handlers. Filled in by main.c, then read-only; must outlive every call. */
 struct node_driver {
 	const char *node_id;
-	const char *server; /* default where the volume attributes give none; NULL: none */
-	const char *share;
-	uint32_t mount_permissions; /* default; 0: leave what the server gives */
+	const char *server; /* default if the volume attributes name none; may be NULL */
+	const char *share; /* likewise */
+	uint32_t mount_permissions; /* default; 0: keep the mode that the server reports */
 	struct inflight *inflight;
 	struct mounter *mounter;
-	struct publications *publications;
+	struct node_published *published;
 	struct node_stats *stats;
-	const char *inline_volumes; /* see node/inline.h; NULL: none */
+	const char *inline_volumes; /* see node/inline.h; NULL: none are allowed */
 };
 
 struct node_service {
@@ -36,7 +37,23 @@ struct node_service {
 	const struct node_driver *driver;
 };
 
-/* Fills in the service; the driver is borrowed for as long as the service is used. */
+/* Fill in the service. It borrows the driver for as long as it is used. */
 void node_service_init(struct node_service *s, const struct node_driver *driver);
+
+static inline const struct node_driver *node_driver_of(Csi__V1__Node_Service *s)
+{
+	return container_of(s, struct node_service, service)->driver;
+}
+
+/* Handlers that have a file of their own. Workers only. */
+
+void node_publish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodePublishVolumeRequest *in,
+			 Csi__V1__NodePublishVolumeResponse_Closure closure, void *data);
+
+void node_unpublish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodeUnpublishVolumeRequest *in,
+			   Csi__V1__NodeUnpublishVolumeResponse_Closure closure, void *data);
+
+void node_get_volume_stats(Csi__V1__Node_Service *s, const Csi__V1__NodeGetVolumeStatsRequest *in,
+			   Csi__V1__NodeGetVolumeStatsResponse_Closure closure, void *data);
 
 #endif

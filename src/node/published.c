@@ -20,26 +20,31 @@
 #include "base/str.h"
 
 #define FOLDER_MODE 0700
-#define HALF_LENGTH 16
+#define HALF_LENGTH 16 /* of a note's name, in digits */
 #define NAME_LENGTH (2 * HALF_LENGTH + 1)
 #define NAME_SIZE (NAME_LENGTH + 1)
-#define FILE_MAX 8192
+#define NOTE_MAX 8192
 
-struct publications {
+struct node_published {
 	const char *folder;
-	pthread_mutex_t lock; /* of two calls for one volume, the second one sees the first one's note */
+	/*
+	 * Makes "check the notes, then write one" atomic: of two calls for one volume the second
+	 * sees the note of the first. Taken after the locks of csi/inflight.h; no other is taken
+	 * inside.
+	 */
+	pthread_mutex_t lock;
 };
 
-/* What a file says, line by line. */
+/* The lines of a file. */
 struct note {
-	char text[FILE_MAX];
+	char text[NOTE_MAX];
 	const char *volume, *target;
 	bool exclusive;
 };
 
-int publications_new(struct publications **ret, const char *folder)
+int node_published_new(struct node_published **ret, const char *folder)
 {
-	struct publications *p = calloc(1, sizeof(*p));
+	struct node_published *p = calloc(1, sizeof(*p));
 
 	if (p == NULL)
 		return -ENOMEM;
@@ -49,7 +54,7 @@ int publications_new(struct publications **ret, const char *folder)
 	return 0;
 }
 
-void publications_free(struct publications *p)
+void node_published_free(struct node_published *p)
 {
 	if (p == NULL)
 		return;
@@ -57,24 +62,24 @@ void publications_free(struct publications *p)
 	free(p);
 }
 
-/* "<hash of the volume>.<hash of the target>": each half finds what is of that one. */
-static void busy_name(char name[NAME_SIZE], const char *volume, const char *target)
+/* "<hash of the volume>.<hash of the target>": the notes of either can be listed by name. */
+static void note_name(char name[NAME_SIZE], const char *volume, const char *target)
 {
 	(void)snprintf(name, NAME_SIZE, "%016" PRIx64 ".%016" PRIx64,
 		       str_hash(volume, strlen(volume)), str_hash(target, strlen(target)));
 }
 
-static bool is_of_volume(const char *name, const char *wanted)
+static bool note_is_of_volume(const char *name, const char *wanted)
 {
 	return strlen(name) == NAME_LENGTH && strncmp(name, wanted, HALF_LENGTH) == 0;
 }
 
-static bool is_of_target(const char *name, const char *wanted)
+static bool note_is_of_target(const char *name, const char *wanted)
 {
 	return strlen(name) == NAME_LENGTH && strcmp(name + HALF_LENGTH, wanted + HALF_LENGTH) == 0;
 }
 
-static int make_folder(const char *path)
+static int folder_make(const char *path)
 {
 	cleanup_free char *copy = strdup(path);
 	char *p;
@@ -90,15 +95,15 @@ static int make_folder(const char *path)
 	return mkdir(copy, FOLDER_MODE) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* Returns the folder, which the caller closes, or a negative errno. */
-static int open_folder(struct publications *p)
+/* Returns a descriptor, which the caller closes, or a negative errno. */
+static int folder_open(struct node_published *p)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 	int fd = open(p->folder, flags);
 	int r;
 
 	if (fd < 0 && errno == ENOENT) {
-		r = make_folder(p->folder);
+		r = folder_make(p->folder);
 		if (r < 0)
 			return r;
 		fd = open(p->folder, flags);
@@ -106,8 +111,8 @@ static int open_folder(struct publications *p)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The volume, the target, and "exclusive" or "shared". -EINVAL: not one of ours. */
-static int read_note(int folder, const char *name, struct note *note)
+/* Lines: volume, target, "exclusive" or "shared". Returns -EINVAL for a file that is not a note. */
+static int note_read(int folder, const char *name, struct note *note)
 {
 	cleanup_close int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	char *second, *third, *end;
@@ -131,50 +136,54 @@ static int read_note(int folder, const char *name, struct note *note)
 	return 0;
 }
 
-static int write_note(int folder, const char *name, const char *volume, const char *target,
+static int note_write(int folder, const char *name, const char *volume, const char *target,
 		      bool exclusive)
 {
-	cleanup_buf struct buf text = { .max = FILE_MAX - 1 };
+	cleanup_buf struct buf text = { .max = NOTE_MAX - 1 };
 	cleanup_close int fd = -EBADF;
 	char fresh[NAME_SIZE + 8];
+	ssize_t n;
 	int r;
 
 	r = buf_printf(&text, "%s\n%s\n%s\n", volume, target, exclusive ? "exclusive" : "shared");
 	if (r < 0)
 		return r;
-	/* Only one call at a time is about a target, so nobody else writes under this name. */
+	/* No other call writes this name: the caller holds the lock of the target path. */
 	(void)snprintf(fresh, sizeof(fresh), "%s.new", name);
 	fd = openat(folder, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	if (write(fd, text.data, text.len) != (ssize_t)text.len)
-		return errno != 0 ? -errno : -EIO;
+	n = write(fd, text.data, text.len);
+	if (n < 0)
+		return -errno;
+	if ((size_t)n != text.len)
+		return -EIO;
 	return renameat(folder, fresh, folder, name) < 0 ? -errno : 0;
 }
 
 /*
- * Returns 1 when the note is of another target where the volume is mounted, and one of the two wants to
- * be alone; else 0 or an error.
+ * Returns 1 if the volume is mounted at another target, as the note says, and either of the two is
+ * exclusive; else 0 or a negative errno.
  */
-static int conflicts(int folder, const char *name, struct mounter *m, const char *volume,
-		     const char *target, bool exclusive, struct note *note, struct error *err)
+static int note_conflicts(int folder, const char *name, struct mounter *m, const char *volume,
+			  const char *target, bool exclusive, struct note *note, struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
 	int r;
 
-	if (read_note(folder, name, note) < 0)
+	if (note_read(folder, name, note) < 0)
 		return 0;
-	/* The rest is of other volumes that have the same hash. */
+	/* Another volume may have the same hash. */
 	if (strcmp(note->volume, volume) != 0 || strcmp(note->target, target) == 0)
 		return 0;
 	if (!exclusive && !note->exclusive)
 		return 0;
-	/* One without a mount may be of a call under way: it is left alone. */
+	/* Leave a note without a mount alone: its call may still be running. */
 	r = m->ops->find(m, note->target, &info, err);
 	return r < 0 ? r : info != NULL;
 }
 
-static DIR *list_folder(int folder)
+static DIR *folder_list(int folder)
 {
 	cleanup_close int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
@@ -184,22 +193,22 @@ static DIR *list_folder(int folder)
 	return dir;
 }
 
-static int check_notes(int folder, struct mounter *m, const char *volume, const char *target,
+static int notes_check(int folder, struct mounter *m, const char *volume, const char *target,
 		       bool exclusive, struct error *err)
 {
 	const struct dirent *entry;
 	char name[NAME_SIZE];
 	struct note note;
-	DIR *dir = list_folder(folder);
+	DIR *dir = folder_list(folder);
 	int r = 0;
 
 	if (dir == NULL)
 		return -errno;
-	busy_name(name, volume, target);
+	note_name(name, volume, target);
 	while (r == 0 && (entry = readdir(dir)) != NULL) {
-		if (!is_of_volume(entry->d_name, name))
+		if (!note_is_of_volume(entry->d_name, name))
 			continue;
-		r = conflicts(folder, entry->d_name, m, volume, target, exclusive, &note, err);
+		r = note_conflicts(folder, entry->d_name, m, volume, target, exclusive, &note, err);
 		if (r > 0)
 			r = error_set(err, ERROR_FAILED_PRECONDITION,
 				      "the volume is published at '%.300s' already, and its access mode SINGLE_NODE_SINGLE_WRITER allows one place only",
@@ -209,31 +218,24 @@ static int check_notes(int folder, struct mounter *m, const char *volume, const 
 	return r;
 }
 
-static int add(struct publications *p, int folder, struct mounter *m, const char *volume,
-	       const char *target, bool exclusive, struct error *err)
+int node_published_add(struct node_published *p, struct mounter *m, const char *volume,
+		       const char *target, bool exclusive, struct error *err)
 {
+	cleanup_close int folder = folder_open(p);
 	char name[NAME_SIZE];
-	int r;
-
-	busy_name(name, volume, target);
-	pthread_mutex_lock(&p->lock);
-	r = check_notes(folder, m, volume, target, exclusive, err);
-	if (r == 0)
-		r = write_note(folder, name, volume, target, exclusive);
-	pthread_mutex_unlock(&p->lock);
-	return r;
-}
-
-int publications_add(struct publications *p, struct mounter *m, const char *volume,
-		     const char *target, bool exclusive, struct error *err)
-{
-	cleanup_close int folder = open_folder(p);
 	int r = folder;
 
-	if (r >= 0)
-		r = add(p, folder, m, volume, target, exclusive, err);
-	if (r >= 0 || (err != NULL && err->code != ERROR_OK))
+	if (folder >= 0) {
+		note_name(name, volume, target);
+		pthread_mutex_lock(&p->lock);
+		r = notes_check(folder, m, volume, target, exclusive, err);
+		if (r == 0)
+			r = note_write(folder, name, volume, target, exclusive);
+		pthread_mutex_unlock(&p->lock);
+	}
+	if (r == 0 || (err != NULL && err->code != ERROR_OK))
 		return r;
+	/* Without an error set, it is the folder that failed. */
 	if (exclusive)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
 				 "access mode SINGLE_NODE_SINGLE_WRITER needs the state folder '%s' (--state-dir)",
@@ -243,19 +245,19 @@ int publications_add(struct publications *p, struct mounter *m, const char *volu
 	return 0;
 }
 
-void publications_remove(struct publications *p, const char *target)
+void node_published_remove(struct node_published *p, const char *target)
 {
 	cleanup_close int folder = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = folder >= 0 ? list_folder(folder) : NULL;
+	DIR *dir = folder >= 0 ? folder_list(folder) : NULL;
 	const struct dirent *entry;
 	char name[NAME_SIZE];
 
 	if (dir == NULL)
 		return;
-	busy_name(name, "", target);
-	/* One that stays counts for nothing. */
+	note_name(name, "", target);
+	/* A note that cannot be removed has no mount, and is ignored. */
 	while ((entry = readdir(dir)) != NULL)
-		if (is_of_target(entry->d_name, name))
+		if (note_is_of_target(entry->d_name, name))
 			(void)unlinkat(folder, entry->d_name, 0);
 	closedir(dir);
 }

@@ -2,11 +2,14 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Which volume is published where on this node, for the access mode SINGLE_NODE_SINGLE_WRITER: mountinfo
- * tells what is mounted, but not as which volume, and several volumes may be one directory. One
- * file for each target path, in a folder that outlives the driver and not the node (its mounts end with
- * it): written before the mount and removed after the unmount. A file without a mount is of a call that
- * was cut off, and counts for nothing. Any thread; files are local.
+ * Notes of which volume is published where on this node, for the access mode
+ * SINGLE_NODE_SINGLE_WRITER. mountinfo lists the mounts but not their volume ids, and several
+ * volumes may be one directory.
+ *
+ * There is one file for each target path, in a folder that survives a restart of the driver but not
+ * of the node, as mounts do. A note is written before the mount and removed after the unmount. A
+ * note without a mount belongs to a call that was cut off, and is ignored. Any thread; the files
+ * are local.
  */
 #ifndef NODE_PUBLISHED_H
 #define NODE_PUBLISHED_H
@@ -16,22 +19,22 @@
 #include "base/error.h"
 #include "mount/mounter.h"
 
-struct publications;
+struct node_published;
 
-/* folder is made where it is missing, when it is first needed; borrowed. 0 or -ENOMEM. */
-int publications_new(struct publications **ret, const char *folder);
-void publications_free(struct publications *p);
+/* Borrows folder, which is made when it is first needed. Returns 0 or -ENOMEM. */
+int node_published_new(struct node_published **ret, const char *folder);
+void node_published_free(struct node_published *p);
 
 /*
- * Notes that volume is to be published at target, to it alone where exclusive. Errors: FAILED_PRECONDITION
- * where it is mounted at another target, and this publication or that one is exclusive; or where an
- * exclusive one cannot be noted. Others are published without a note where the folder cannot be written,
- * and the log says so.
+ * Note that the volume is about to be published at target; exclusive: there and nowhere else.
+ * Errors: FAILED_PRECONDITION if it is mounted at another target and either of the two is
+ * exclusive, or if an exclusive one cannot be noted. If the folder cannot be written, a volume that
+ * is not exclusive is published without a note, and a warning is logged.
  */
-int publications_add(struct publications *p, struct mounter *m, const char *volume,
-		     const char *target, bool exclusive, struct error *err);
+int node_published_add(struct node_published *p, struct mounter *m, const char *volume,
+		       const char *target, bool exclusive, struct error *err);
 
-/* Nothing is mounted at target any more. */
-void publications_remove(struct publications *p, const char *target);
+/* Remove the note of a target at which nothing is mounted any more. */
+void node_published_remove(struct node_published *p, const char *target);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
+/* NodeGetVolumeStats: report how full a volume is, and whether its mount works. */
+
 #include "node/stats.h"
 
 #include <errno.h>
@@ -14,20 +16,21 @@
 #include "base/request.h"
 #include "base/str.h"
 #include "csi/validate.h"
+#include "node/node.h"
 
 #define BUCKETS 256
 
 struct sample {
 	struct list link; /* in its bucket */
-	char *path;
-	char *source; /* what was mounted there */
+	char *path; /* of the mount */
+	char *source; /* of the mount, "server:/path" */
 	struct mount_usage usage;
 	uint64_t taken_ns, asked_ns;
 };
 
 struct node_stats {
-	pthread_mutex_t lock; /* guards what follows; innermost */
-	struct list buckets[BUCKETS];
+	pthread_mutex_t lock; /* guards the buckets and n; innermost */
+	struct list buckets[BUCKETS]; /* of samples, by path */
 	size_t n;
 };
 
@@ -52,7 +55,7 @@ static void sample_free(struct sample *sample)
 	free(sample);
 }
 
-static void drop(struct node_stats *s, struct sample *sample)
+static void sample_drop(struct node_stats *s, struct sample *sample)
 {
 	list_remove(&sample->link);
 	sample_free(sample);
@@ -69,7 +72,7 @@ void node_stats_free(struct node_stats *s)
 		struct list *pos, *tmp;
 
 		list_for_each_safe(pos, tmp, &s->buckets[i])
-			drop(s, container_of(pos, struct sample, link));
+			sample_drop(s, container_of(pos, struct sample, link));
 	}
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -87,61 +90,61 @@ void node_stats_sweep(struct node_stats *s)
 		list_for_each_safe(pos, tmp, &s->buckets[i]) {
 			struct sample *sample = container_of(pos, struct sample, link);
 
-			if (now - sample->asked_ns > STATS_FORGET_S * CLOCK_NS_PER_S)
-				drop(s, sample);
+			if (now - sample->asked_ns > NODE_STATS_FORGET_S * CLOCK_NS_PER_S)
+				sample_drop(s, sample);
 		}
 	}
 	pthread_mutex_unlock(&s->lock);
 }
 
-static struct list *bucket_of(struct node_stats *s, const char *path)
+static struct list *stats_bucket(struct node_stats *s, const char *path)
 {
 	return &s->buckets[str_hash(path, strlen(path)) % BUCKETS];
 }
 
-/* Called with the lock held. What was mounted there before tells nothing of what is there now. */
-static struct sample *find(struct node_stats *s, const char *path, const char *source)
+/* Called with the lock held. Drops a sample of another source: that mount is gone. */
+static struct sample *sample_find(struct node_stats *s, const char *path, const char *source)
 {
 	struct list *pos;
 
-	list_for_each(pos, bucket_of(s, path)) {
+	list_for_each(pos, stats_bucket(s, path)) {
 		struct sample *sample = container_of(pos, struct sample, link);
 
 		if (strcmp(sample->path, path) != 0)
 			continue;
 		if (strcmp(sample->source, source) == 0)
 			return sample;
-		drop(s, sample);
+		sample_drop(s, sample);
 		return NULL;
 	}
 	return NULL;
 }
 
-/* What is remembered, if anything; *ret_fresh: it may be told as it is. */
-static bool recall(struct node_stats *s, const char *path, const char *source,
-		   struct mount_usage *ret, bool *ret_fresh)
+/* Returns whether a sample is remembered. *ret_fresh: it is new enough to be the answer. */
+static bool stats_recall(struct node_stats *s, const char *path, const char *source,
+			 struct mount_usage *ret, bool *ret_fresh)
 {
 	uint64_t now = clock_now_ns();
 	struct sample *sample;
 
 	*ret_fresh = false;
 	pthread_mutex_lock(&s->lock);
-	sample = find(s, path, source);
+	sample = sample_find(s, path, source);
 	if (sample != NULL) {
 		sample->asked_ns = now;
 		*ret = sample->usage;
-		*ret_fresh = now - sample->taken_ns < STATS_FRESH_MS * CLOCK_NS_PER_MS;
+		*ret_fresh = now - sample->taken_ns < NODE_STATS_FRESH_MS * CLOCK_NS_PER_MS;
 	}
 	pthread_mutex_unlock(&s->lock);
 	return sample != NULL;
 }
 
-/* Called with the lock held. NULL without memory or room: then the next call looks again. */
-static struct sample *add(struct node_stats *s, const char *path, const char *source)
+/* Called with the lock held. Returns NULL without memory or room; the next call will look again. */
+static struct sample *sample_add(struct node_stats *s, const char *path, const char *source)
 {
 	struct sample *sample;
 
-	if (s->n == STATS_MAX)
+	if (s->n == NODE_STATS_MAX)
 		return NULL;
 	sample = calloc(1, sizeof(*sample));
 	if (sample == NULL)
@@ -152,20 +155,20 @@ static struct sample *add(struct node_stats *s, const char *path, const char *so
 		sample_free(sample);
 		return NULL;
 	}
-	list_add_tail(bucket_of(s, path), &sample->link);
+	list_add_tail(stats_bucket(s, path), &sample->link);
 	s->n++;
 	return sample;
 }
 
-static void remember(struct node_stats *s, const char *path, const char *source,
-		     const struct mount_usage *usage)
+static void stats_remember(struct node_stats *s, const char *path, const char *source,
+			   const struct mount_usage *usage)
 {
 	struct sample *sample;
 
 	pthread_mutex_lock(&s->lock);
-	sample = find(s, path, source);
+	sample = sample_find(s, path, source);
 	if (sample == NULL)
-		sample = add(s, path, source);
+		sample = sample_add(s, path, source);
 	if (sample != NULL) {
 		sample->usage = *usage;
 		sample->taken_ns = sample->asked_ns = clock_now_ns();
@@ -173,112 +176,97 @@ static void remember(struct node_stats *s, const char *path, const char *source,
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* What a volume's mount is like. */
-struct stats {
-	struct mount_usage usage; /* now, or when it last answered; zeros where that is not known */
-	struct error condition; /* ERROR_OK: it answers */
-};
-
-static int check(const Csi__V1__NodeGetVolumeStatsRequest *in, struct error *err)
-{
-	int r;
-
-	r = validate_volume_id(in->volume_id, err);
-	return r < 0 ? r : validate_required(in->volume_path, "volume_path", err);
-}
-
-static int not_mounted(const char *path, struct error *err)
+static int volume_not_mounted(const char *path, struct error *err)
 {
 	return error_set(err, ERROR_NOT_FOUND, "volume_path: no NFS volume is mounted at '%.512s'",
 			 path);
 }
 
-static int find_mount(struct mounter *m, const char *path, struct mount_info **ret, struct error *err)
+static int volume_find_mount(struct mounter *m, const char *path, struct mount_info **ret,
+			     struct error *err)
 {
 	int r;
 
 	*ret = NULL;
 	if (path[0] != '/' || strlen(path) > CSI_PATH_MAX)
-		return not_mounted(path, err);
+		return volume_not_mounted(path, err);
 	r = m->ops->find(m, path, ret, err);
 	if (r == 0 && (*ret == NULL || !mount_info_is_nfs(*ret)))
-		return not_mounted(path, err);
+		return volume_not_mounted(path, err);
 	return r;
 }
 
-static int collect(const struct node_driver *driver, const Csi__V1__NodeGetVolumeStatsRequest *in,
-		   struct stats *x, struct error *err)
+/*
+ * Get the usage now or, from a mount that does not answer, when it last did (zeros if that is not
+ * known); condition then says why.
+ */
+static int usage_get(const struct node_driver *driver, const Csi__V1__NodeGetVolumeStatsRequest *in,
+		     struct mount_usage *usage, struct error *condition, struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
 	struct mounter *m = driver->mounter;
 	const char *path = in->volume_path;
 	struct mount_usage now;
-	bool fresh, known;
+	bool is_fresh;
 	int r;
 
-	r = check(in, err);
-	if (r == 0)
-		r = find_mount(m, path, &info, err);
+	r = validate_volume_id(in->volume_id, err);
 	if (r < 0)
 		return r;
-	known = recall(driver->stats, path, info->source, &x->usage, &fresh);
-	if (known && fresh)
+	r = validate_required(path, "volume_path", err);
+	if (r < 0)
+		return r;
+	r = volume_find_mount(m, path, &info, err);
+	if (r < 0)
+		return r;
+	if (stats_recall(driver->stats, path, info->source, usage, &is_fresh) && is_fresh)
 		return 0;
-	if (m->ops->usage(m, path, info, &now, &x->condition) == 0) {
-		x->usage = now;
-		remember(driver->stats, path, info->source, &now);
+	if (m->ops->usage(m, path, info, &now, condition) == 0) {
+		*usage = now;
+		stats_remember(driver->stats, path, info->source, &now);
 	}
 	return 0;
 }
 
-static int64_t cut(uint64_t n)
+static int64_t usage_number(uint64_t n)
 {
 	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
 }
 
-static void fill_in(Csi__V1__VolumeUsage *usage, Csi__V1__VolumeUsage__Unit unit, uint64_t total,
-		    uint64_t used, uint64_t available)
+static void usage_init(Csi__V1__VolumeUsage *usage, Csi__V1__VolumeUsage__Unit unit, uint64_t total,
+		       uint64_t used, uint64_t available)
 {
 	csi__v1__volume_usage__init(usage);
 	usage->unit = unit;
-	usage->total = cut(total);
-	usage->used = cut(used);
-	usage->available = cut(available);
+	usage->total = usage_number(total);
+	usage->used = usage_number(used);
+	usage->available = usage_number(available);
 }
 
-static void reply(const struct stats *x, Csi__V1__NodeGetVolumeStatsResponse_Closure closure,
-		  void *data)
+void node_get_volume_stats(Csi__V1__Node_Service *s, const Csi__V1__NodeGetVolumeStatsRequest *in,
+			   Csi__V1__NodeGetVolumeStatsResponse_Closure closure, void *data)
 {
 	Csi__V1__NodeGetVolumeStatsResponse out = CSI__V1__NODE_GET_VOLUME_STATS_RESPONSE__INIT;
 	Csi__V1__VolumeCondition condition = CSI__V1__VOLUME_CONDITION__INIT;
-	const struct mount_usage *u = &x->usage;
-	Csi__V1__VolumeUsage usages[2];
-	Csi__V1__VolumeUsage *list[2] = { &usages[0], &usages[1] };
+	Csi__V1__VolumeUsage entries[2], *list[2] = { &entries[0], &entries[1] };
+	struct error trouble = { .code = ERROR_OK };
+	struct mount_usage usage = { 0 };
+	struct request *call = data;
 
-	fill_in(&usages[0], CSI__V1__VOLUME_USAGE__UNIT__BYTES, u->bytes_total, u->bytes_used,
-		u->bytes_available);
-	fill_in(&usages[1], CSI__V1__VOLUME_USAGE__UNIT__INODES, u->inodes_total, u->inodes_used,
-		u->inodes_available);
-	condition.abnormal = x->condition.code != ERROR_OK;
+	(void)snprintf(call->subject, sizeof(call->subject), "%s", in->volume_id);
+	if (usage_get(node_driver_of(s), in, &usage, &trouble, &call->err) < 0) {
+		closure(NULL, data);
+		return;
+	}
+	usage_init(&entries[0], CSI__V1__VOLUME_USAGE__UNIT__BYTES, usage.bytes_total,
+		   usage.bytes_used, usage.bytes_available);
+	usage_init(&entries[1], CSI__V1__VOLUME_USAGE__UNIT__INODES, usage.inodes_total,
+		   usage.inodes_used, usage.inodes_available);
+	condition.abnormal = trouble.code != ERROR_OK;
 	condition.message =
-		(char *)(uintptr_t)(condition.abnormal ? x->condition.msg : "the volume answers");
+		(char *)(uintptr_t)(condition.abnormal ? trouble.msg : "the volume answers");
 	out.usage = list;
 	out.n_usage = ARRAY_SIZE(list);
 	out.volume_condition = &condition;
 	closure(&out, data);
-}
-
-void node_node_get_volume_stats(Csi__V1__Node_Service *service,
-				const Csi__V1__NodeGetVolumeStatsRequest *in,
-				Csi__V1__NodeGetVolumeStatsResponse_Closure closure, void *data)
-{
-	const struct node_driver *driver = container_of(service, struct node_service, service)->driver;
-	struct stats x = { .condition = { .code = ERROR_OK } };
-	struct request *req = data;
-
-	(void)snprintf(req->subject, sizeof(req->subject), "%s", in->volume_id);
-	if (collect(driver, in, &x, &req->err) < 0)
-		closure(NULL, data);
-	else
-		reply(&x, closure, data);
 }

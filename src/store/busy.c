@@ -4,7 +4,6 @@
 #include "store/busy.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +12,11 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "csi/session.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/holder.h"
 #include "store/layout.h"
 #include "store/record.h"
-#include "store/users.h"
 
 /* -------- names -------- */
 
@@ -133,40 +130,27 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 	return r;
 }
 
-/* -------- of this process -------- */
+/* -------- notes of this process -------- */
 
-struct claim {
-	struct list link; /* of those that are at work */
-	const struct csi_driver *driver;
-	struct nfs_export export;
-	struct volume_owner owner;
-	enum busy_kind kind;
-	char *dir;
-	char first[NFS_NAME_MAX + 1];
-	char name[NFS_NAME_MAX + 1]; /* now */
-	unsigned int renewals;
-	bool lost;
-};
+static struct list own_notes = { &own_notes, &own_notes };
+static pthread_mutex_t own_notes_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; innermost */
 
-static struct list claims = { &claims, &claims };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; innermost */
-
-/* Whether a claim of this process has that tag, which the renewals follow. */
-static bool is_at_work(const char *tag)
+/* Whether a call of this process holds the note with that tag. Renewals add to the tag. */
+static bool tag_is_held(const char *tag)
 {
 	struct list *pos;
 	bool found = false;
 
-	pthread_mutex_lock(&lock);
-	list_for_each(pos, &claims) {
-		const struct claim *claim = container_of(pos, struct claim, link);
-		const char *own = strrchr(claim->first, '~') + 1;
+	pthread_mutex_lock(&own_notes_lock);
+	list_for_each(pos, &own_notes) {
+		const struct busy_note *note = container_of(pos, struct busy_note, link);
+		const char *own = strrchr(note->first, '~') + 1;
 		const size_t len = strlen(own);
 
 		found = found ||
 			(strncmp(tag, own, len) == 0 && (tag[len] == '\0' || tag[len] == '.'));
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&own_notes_lock);
 	return found;
 }
 
@@ -174,7 +158,7 @@ static bool is_at_work(const char *tag)
 static bool is_left(struct nfs_client *c, const char *name, const struct parts *parts)
 {
 	if (store_holder_is_own(parts->tag))
-		return !is_at_work(parts->tag);
+		return !tag_is_held(parts->tag);
 	return store_holder_is_dead(c->export.server, c->export.share, name);
 }
 
@@ -245,158 +229,101 @@ int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err)
 	return busy_each(c, dir, refuse_tombstones, (void *)(uintptr_t)dir, err);
 }
 
-/* -------- claims -------- */
+/* -------- notes of calls that last -------- */
+
+int busy_note_init(struct busy_note *note, enum busy_kind kind, const char *dir)
+{
+	*note = (struct busy_note){ .kind = kind, .dir = strdup(dir) };
+	if (note->dir == NULL)
+		return -ENOMEM;
+	busy_name(note->name, kind, dir);
+	memcpy(note->first, note->name, sizeof(note->first));
+	pthread_mutex_lock(&own_notes_lock);
+	list_add_tail(&own_notes, &note->link);
+	pthread_mutex_unlock(&own_notes_lock);
+	return 0;
+}
+
+void busy_note_done(struct busy_note *note)
+{
+	if (note->dir == NULL)
+		return;
+	pthread_mutex_lock(&own_notes_lock);
+	list_remove(&note->link);
+	pthread_mutex_unlock(&own_notes_lock);
+	free(note->dir);
+	note->dir = NULL;
+}
 
 static int refuse_others(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
 			 struct error *err)
 {
-	struct claim *claim = data;
+	struct busy_note *note = data;
 
-	if (kind == BUSY_MAKE && claim->kind == BUSY_MAKE && strcmp(name, claim->name) != 0 &&
-	    busy_is_of(name, claim->dir))
-		return give_way(c, name, claim->dir, err);
-	/* What is made finishes the deletion of what was there. */
-	return claim->kind == BUSY_USE ? refuse_tombstones(c, name, kind, claim->dir, err) : 0;
+	if (kind == BUSY_MAKE && note->kind == BUSY_MAKE && strcmp(name, note->name) != 0 &&
+	    busy_is_of(name, note->dir))
+		return give_way(c, name, note->dir, err);
+	/* A creation finishes the deletion of what was there; a use must not begin. */
+	return note->kind == BUSY_USE ? refuse_tombstones(c, name, kind, note->dir, err) : 0;
 }
 
-/* The note comes first, then the look: of two replicas at once, one at least sees the other's. */
-static int write_work(struct nfs_client *c, void *data, struct error *err)
+int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *err)
 {
 	const struct nfs_handle *folder;
-	struct claim *claim = data;
 	int r;
 
 	r = store_folder(c, STORE_BUSY, true, &folder, err);
 	if (r < 0)
 		return r;
-	r = nfs_symlink(c, folder, claim->name, "v=1"); /* the name says all */
+	r = nfs_symlink(c, folder, note->name, "v=1"); /* the name says everything */
 	if (r == -ENOENT)
 		r = -ESTALE;
-	if (r < 0 && r != -EEXIST) /* of an attempt whose answer was lost */
+	if (r < 0 && r != -EEXIST) /* EEXIST: the answer of an earlier attempt was lost */
 		return nfs_error_set(err, c, r, "noting what is used");
-	r = busy_each(c, claim->dir, refuse_others, claim, err);
+	/* Write first, then look: of two replicas at once, at least one sees the other's note. */
+	r = busy_each(c, note->dir, refuse_others, note, err);
 	if (r < 0 && r != -ESTALE)
-		(void)nfs_remove(c, folder, claim->name);
+		(void)nfs_remove(c, folder, note->name);
 	return r;
 }
 
-static int remove_work(struct nfs_client *c, void *data, struct error *err)
+static int note_lost(struct busy_note *note, struct error *err)
 {
-	const struct nfs_handle *folder;
-	struct claim *claim = data;
-	int r;
-
-	r = store_folder(c, STORE_BUSY, false, &folder, err);
-	if (r == 0)
-		r = nfs_remove(c, folder, claim->name);
-	return r == -ENOENT ? 0 : r;
-}
-
-static int with_client(struct claim *claim, csi_work_fn work, struct error *err)
-{
-	return csi_with_owner(claim->driver, &claim->export, &claim->owner, work, claim, err);
-}
-
-static void claim_free(struct claim *claim)
-{
-	nfs_export_done(&claim->export);
-	free(claim->dir);
-	free(claim);
-}
-
-static void leave(struct claim *claim)
-{
-	pthread_mutex_lock(&lock);
-	list_remove(&claim->link);
-	pthread_mutex_unlock(&lock);
-}
-
-/* A share that takes no note: nothing on it can be deleted by this way either, or nothing at all be made. */
-static bool is_unwritable(enum error_code code)
-{
-	return code == ERROR_PERMISSION_DENIED || code == ERROR_FAILED_PRECONDITION ||
-	       code == ERROR_RESOURCE_EXHAUSTED;
-}
-
-int claim_take(struct claim **ret, const struct csi_driver *driver, const struct nfs_export *e,
-	       const struct volume_owner *owner, enum busy_kind kind, const char *dir,
-	       struct error *err)
-{
-	struct error why = { .code = ERROR_OK };
-	struct claim *claim = calloc(1, sizeof(*claim));
-	int r;
-
-	*ret = NULL;
-	if (claim == NULL)
-		return error_oom(err);
-	claim->driver = driver;
-	claim->kind = kind;
-	if (owner != NULL)
-		claim->owner = *owner;
-	claim->dir = strdup(dir);
-	if (claim->dir == NULL || nfs_export_copy(&claim->export, e) < 0) {
-		claim_free(claim);
-		return error_oom(err);
-	}
-	busy_name(claim->name, kind, dir);
-	memcpy(claim->first, claim->name, sizeof(claim->first));
-	pthread_mutex_lock(&lock);
-	list_add_tail(&claims, &claim->link);
-	pthread_mutex_unlock(&lock);
-	r = with_client(claim, write_work, &why);
-	if (r == 0) {
-		*ret = claim;
-		return 0;
-	}
-	leave(claim);
-	claim_free(claim);
-	if (is_unwritable(why.code))
-		return 0;
-	if (err != NULL)
-		*err = why;
-	return r;
-}
-
-static int lost(struct claim *claim, struct error *err)
-{
-	claim->lost = true;
+	note->lost = true;
 	(void)error_set(err, ERROR_ABORTED,
 			"another controller took this one for dead, and may have deleted directory '%s'; try again",
-			claim->dir);
+			note->dir);
 	return -EAGAIN;
 }
 
-int claim_renew(struct claim *claim, struct nfs_client *c, struct error *err)
+int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err)
 {
 	const struct nfs_handle *folder;
 	char next[NFS_NAME_MAX + 1];
 	int r;
 
-	if (claim == NULL)
-		return 0;
-	if (claim->lost)
-		return lost(claim, err);
-	(void)snprintf(next, sizeof(next), "%.*s.%x", NFS_NAME_MAX - 9, claim->first,
-		       ++claim->renewals);
+	if (note->lost)
+		return note_lost(note, err);
+	(void)snprintf(next, sizeof(next), "%.*s.%x", NFS_NAME_MAX - 9, note->first,
+		       ++note->renewals);
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r == 0)
-		r = nfs_rename(c, folder, claim->name, folder, next);
+		r = nfs_rename(c, folder, note->name, folder, next);
 	if (r == -ENOENT)
-		return lost(claim, err);
+		return note_lost(note, err);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "renewing a note of what is used");
-	memcpy(claim->name, next, sizeof(claim->name));
+	memcpy(note->name, next, sizeof(note->name));
 	return 0;
 }
 
-void claim_drop(struct claim *claim)
+int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *err)
 {
-	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *folder;
+	int r;
 
-	if (claim == NULL)
-		return;
-	/* One that stays is taken for that of a dead replica, when it is in somebody's way. */
-	(void)with_client(claim, remove_work, &ignored);
-	leave(claim);
-	claim_free(claim);
+	r = store_folder(c, STORE_BUSY, false, &folder, err);
+	if (r == 0)
+		r = nfs_remove(c, folder, note->name);
+	return r == -ENOENT ? 0 : r;
 }

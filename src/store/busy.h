@@ -18,8 +18,7 @@
 #ifndef STORE_BUSY_H
 #define STORE_BUSY_H
 
-#include "csi/driver.h"
-#include "csi/params.h"
+#include "base/list.h"
 #include "nfs/client.h"
 
 enum busy_kind {
@@ -52,28 +51,34 @@ int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 /* Whether no overlapping directory is being deleted: 0, or ABORTED. */
 int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err);
 
-/* -------- of calls that last -------- */
+/* -------- notes of calls that last -------- */
 
-struct claim;
+struct busy_note {
+	struct list link; /* in the list of this process's notes */
+	enum busy_kind kind;
+	char *dir;
+	char first[NFS_NAME_MAX + 1]; /* its name before any renewal */
+	char name[NFS_NAME_MAX + 1]; /* its name now */
+	unsigned int renewals;
+	bool lost; /* another replica has removed it */
+};
+
+/* Register a note of this process; nothing is on the share yet. Return 0 or -ENOMEM. */
+int busy_note_init(struct busy_note *note, enum busy_kind kind, const char *dir);
+
+/* Unregister and free. Accepts a zeroed note. */
+void busy_note_done(struct busy_note *note);
 
 /*
- * Notes that a directory on the export is used, or made; with the identity of owner, where that is given.
- * 0 too, with *ret NULL, on a share that cannot be written: there nothing can be deleted either. Errors:
- * ABORTED where another replica is deleting it, or making it; else as nfs_error_set().
+ * Write the note, then look for others. ABORTED where another replica is deleting the directory, or
+ * making it; then the note is removed again. Else as nfs_error_set().
  */
-int claim_take(struct claim **ret, const struct csi_driver *driver, const struct nfs_export *e,
-	       const struct volume_owner *owner, enum busy_kind kind, const char *dir,
-	       struct error *err);
+int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *err);
 
-/*
- * Renews the note, with a client of its export. ABORTED where another replica has removed it. Accepts NULL.
- */
-int claim_renew(struct claim *claim, struct nfs_client *c, struct error *err);
+/* Rename the note to its next name. ABORTED where another replica has removed it. */
+int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err);
 
-/* Removes the note and frees. Accepts NULL. */
-void claim_drop(struct claim *claim);
-
-DEFINE_CLEANUP(claim, struct claim *, claim_drop)
-#define cleanup_claim __attribute__((cleanup(cleanup_ptr_claim)))
+/* Remove the note. A note that stays is taken for a dead replica's once it is in somebody's way. */
+int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *err);
 
 #endif

@@ -9,10 +9,10 @@
 #ifndef STORE_DIRECTORY_H
 #define STORE_DIRECTORY_H
 
-#include "csi/params.h"
 #include "nfs/client.h"
 #include "store/owner.h"
 #include "store/record.h"
+#include "store/settings.h"
 
 /* Where a path ends: the directory that holds it, and its last component. */
 struct directory_place {

@@ -58,3 +58,8 @@ int existing_parse(const char *text, enum volume_existing *ret)
 	}
 	return -EINVAL;
 }
+
+bool capacity_is_compatible(int64_t size, const struct volume_capacity *capacity)
+{
+	return size >= capacity->required && (capacity->limit == 0 || size <= capacity->limit);
+}

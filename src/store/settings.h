@@ -25,6 +25,29 @@ struct volume_owner {
 	uint32_t uid, gid;
 };
 
+/* Settings that may change during the life of a volume. */
+enum volume_mutable {
+	MUTABLE_MODE = 1 << 0,
+	MUTABLE_OWNER = 1 << 1,
+	MUTABLE_ON_DELETE = 1 << 2,
+};
+
+struct volume_settings {
+	unsigned int given; /* of enum volume_mutable: only these change */
+	uint32_t mode; /* 0: leave that of the directory alone */
+	struct volume_owner owner;
+	enum volume_on_delete on_delete;
+};
+
+/* A size that is asked for, in bytes. */
+struct volume_capacity {
+	int64_t required; /* 0: none */
+	int64_t limit; /* 0: none */
+};
+
+/* Whether a volume of that size is what was asked for. */
+bool capacity_is_compatible(int64_t size, const struct volume_capacity *capacity);
+
 /* "delete", "retain" or "archive", in any case; "" is delete. Returns 0 or -EINVAL. */
 int on_delete_parse(const char *text, enum volume_on_delete *ret);
 const char *on_delete_name(enum volume_on_delete value);

@@ -4,12 +4,8 @@
 #include "store/users.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-#include "base/list.h"
 #include "base/str.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
@@ -17,17 +13,6 @@
 #include "store/record.h"
 
 #define NOTE_TEXT "v=1" /* what there is to say is in the volume's record */
-
-bool usage_overlaps(const char *a, const char *b)
-{
-	size_t n = strlen(a), m = strlen(b);
-	size_t shorter = n < m ? n : m;
-
-	/* Some servers fold case; to keep apart what is apart costs nothing here. */
-	if (strncasecmp(a, b, shorter) != 0)
-		return false;
-	return n == m || (n < m ? b[n] : a[m]) == '/';
-}
 
 static int failed(struct nfs_client *c, int r, const char *dir, struct error *err)
 {
@@ -130,95 +115,4 @@ int users_remove(struct nfs_client *c, const char *key, const char *dir, struct 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	return for_each_note(c, folder, key, dir, take_note, err);
-}
-
-/* -------- in this process -------- */
-
-struct usage_lock {
-	struct list link;
-	struct usage_table *table;
-	struct nfs_export export;
-	char *dir;
-	bool deleting;
-};
-
-struct usage_table {
-	pthread_mutex_t lock; /* guards what follows; innermost */
-	struct list locks; /* one for each call at work: few */
-};
-
-int usage_table_new(struct usage_table **ret)
-{
-	struct usage_table *t = calloc(1, sizeof(*t));
-
-	if (t == NULL)
-		return -ENOMEM;
-	pthread_mutex_init(&t->lock, NULL);
-	list_init(&t->locks);
-	*ret = t;
-	return 0;
-}
-
-void usage_table_free(struct usage_table *t)
-{
-	if (t == NULL)
-		return;
-	pthread_mutex_destroy(&t->lock);
-	free(t);
-}
-
-static void lock_free(struct usage_lock *lock)
-{
-	nfs_export_done(&lock->export);
-	free(lock->dir);
-	free(lock);
-}
-
-static bool excludes(const struct usage_lock *a, const struct usage_lock *b)
-{
-	return (a->deleting || b->deleting) && strcmp(a->export.server, b->export.server) == 0 &&
-	       strcmp(a->export.share, b->export.share) == 0 && usage_overlaps(a->dir, b->dir);
-}
-
-int usage_acquire(struct usage_table *t, const struct nfs_export *e, const char *dir, bool deleting,
-		  struct usage_lock **ret, struct error *err)
-{
-	struct usage_lock *lock = calloc(1, sizeof(*lock));
-	struct list *pos;
-	bool taken = false;
-
-	if (lock == NULL)
-		return error_oom(err);
-	lock->table = t;
-	lock->deleting = deleting;
-	lock->dir = strdup(dir);
-	if (lock->dir == NULL || nfs_export_copy(&lock->export, e) < 0) {
-		lock_free(lock);
-		return error_oom(err);
-	}
-	pthread_mutex_lock(&t->lock);
-	list_for_each(pos, &t->locks)
-		taken = taken || excludes(container_of(pos, struct usage_lock, link), lock);
-	if (!taken)
-		list_add_tail(&t->locks, &lock->link);
-	pthread_mutex_unlock(&t->lock);
-	if (taken) {
-		lock_free(lock);
-		(void)error_set(err, ERROR_ABORTED,
-				"another call is at work on a volume in directory '%s'; try again",
-				dir);
-		return -EAGAIN;
-	}
-	*ret = lock;
-	return 0;
-}
-
-void usage_release(struct usage_lock *lock)
-{
-	if (lock == NULL)
-		return;
-	pthread_mutex_lock(&lock->table->lock);
-	list_remove(&lock->link);
-	pthread_mutex_unlock(&lock->table->lock);
-	lock_free(lock);
 }

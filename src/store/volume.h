@@ -11,10 +11,9 @@
 
 #include <stdint.h>
 
-#include "csi/params.h"
-#include "csi/validate.h"
 #include "nfs/client.h"
 #include "store/record.h"
+#include "store/settings.h"
 #include "store/volume_id.h"
 
 /* Key of the secret that holds mount options, as csi-driver-nfs has it. */
@@ -61,11 +60,11 @@ struct volume_filler {
 /*
  * Makes the volume that rec describes, or finishes one that was begun, or finds that it is there
  * already; then rec becomes the record on the share. filler may be NULL for one that begins empty. Errors: ALREADY_EXISTS (same name, other
- * parameters, or a size that range does not take), otherwise as nfs_error_set(); nothing is left
+ * parameters, or a size that capacity does not take), otherwise as nfs_error_set(); nothing is left
  * behind after a final code.
  */
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
-		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
+		  const struct volume_capacity *capacity, const struct volume_filler *filler,
 		  struct error *err);
 
 /* Whether a record may have that name. Ids of volumes that csi-driver-nfs made may hold what may not. */

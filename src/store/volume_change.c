@@ -116,15 +116,15 @@ static int check_quota(struct nfs_client *c, const char *dir, const struct nfs_h
 }
 
 /* The size that a volume gets: what is required, exactly, and never less than it has. */
-static int expanded_size(int64_t have, const Csi__V1__CapacityRange *range, int64_t *ret,
+static int expanded_size(int64_t have, const struct volume_capacity *capacity, int64_t *ret,
 			 struct error *err)
 {
-	if (range->limit_bytes > 0 && have > range->limit_bytes)
+	if (capacity->limit > 0 && have > capacity->limit)
 		return error_set(err, ERROR_OUT_OF_RANGE,
 				 "capacity_range: limit_bytes is below the size that the volume has, %" PRId64
 				 " bytes",
 				 have);
-	*ret = range->required_bytes > have ? range->required_bytes : have;
+	*ret = capacity->required > have ? capacity->required : have;
 	return 0;
 }
 
@@ -138,7 +138,7 @@ static int tidy_record(struct nfs_client *c, const struct volume_id *id, struct 
 }
 
 int volume_expand(struct nfs_client *c, const struct volume_id *id, struct record *rec,
-		  const Csi__V1__CapacityRange *range, int64_t *ret_size, struct error *err)
+		  const struct volume_capacity *capacity, int64_t *ret_size, struct error *err)
 {
 	bool fresh = rec->n == 0;
 	struct nfs_handle handle;
@@ -148,7 +148,7 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 
 	r = open_directory(c, id, rec, &dir, &handle, err);
 	if (r == 0)
-		r = expanded_size(volume_size(rec), range, &size, err);
+		r = expanded_size(volume_size(rec), capacity, &size, err);
 	if (r < 0)
 		return r;
 	*ret_size = size;
@@ -174,7 +174,7 @@ static int set_id(struct record *rec, const char *key, uint32_t id)
 	return record_set(rec, key, number);
 }
 
-static int set_changes(struct record *rec, const struct volume_params *changes, struct error *err)
+static int set_changes(struct record *rec, const struct volume_settings *changes, struct error *err)
 {
 	char mode[8];
 	int r = 0;
@@ -193,7 +193,7 @@ static int set_changes(struct record *rec, const struct volume_params *changes, 
 }
 
 /* What the server has to change; *ret_old takes it back. */
-static struct nfs_change change_of(const struct volume_params *changes, const struct nfs_attr *attr,
+static struct nfs_change change_of(const struct volume_settings *changes, const struct nfs_attr *attr,
 				   struct nfs_change *ret_old)
 {
 	struct nfs_change change = {
@@ -281,7 +281,7 @@ static int check_others(struct nfs_client *c, const struct volume_id *id, const 
 }
 
 int volume_modify(struct nfs_client *c, const struct volume_id *id, struct record *rec,
-		  const struct volume_params *changes, struct error *err)
+		  const struct volume_settings *changes, struct error *err)
 {
 	struct nfs_change change, old;
 	bool fresh = rec->n == 0;

@@ -17,13 +17,13 @@
  * as nfs_error_set().
  */
 int volume_expand(struct nfs_client *c, const struct volume_id *id, struct record *rec,
-		  const Csi__V1__CapacityRange *range, int64_t *ret_size, struct error *err);
+		  const struct volume_capacity *capacity, int64_t *ret_size, struct error *err);
 
 /*
  * Sets what changes->given says, on the directory and in the record: all of it or nothing. rec as
  * above. Errors: NOT_FOUND, otherwise as nfs_error_set().
  */
 int volume_modify(struct nfs_client *c, const struct volume_id *id, struct record *rec,
-		  const struct volume_params *changes, struct error *err);
+		  const struct volume_settings *changes, struct error *err);
 
 #endif

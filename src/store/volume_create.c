@@ -45,7 +45,7 @@ static int differs(const char *name, const char *what, struct error *err)
 }
 
 static int check_same(const struct record *have, const struct record *want,
-		      const Csi__V1__CapacityRange *range, struct error *err)
+		      const struct volume_capacity *capacity, struct error *err)
 {
 	static const struct {
 		const char *key;
@@ -65,7 +65,7 @@ static int check_same(const struct record *have, const struct record *want,
 	for (i = 0; i < ARRAY_SIZE(keys); i++)
 		if (!str_eq(record_get(have, keys[i].key), record_get(want, keys[i].key)))
 			return differs(name, keys[i].what, err);
-	if (!capacity_is_compatible(volume_size(have), range))
+	if (!capacity_is_compatible(volume_size(have), capacity))
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "a volume named '%s' exists with a size of %" PRId64
 				 " bytes, which is not what is asked for",
@@ -75,7 +75,7 @@ static int check_same(const struct record *have, const struct record *want,
 
 /* The name is taken: *rec becomes what is on the share, if that is the same volume. */
 static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 struct record *rec, const Csi__V1__CapacityRange *range, struct error *err)
+		 struct record *rec, const struct volume_capacity *capacity, struct error *err)
 {
 	struct record have = { .n = 0 };
 	int r;
@@ -85,7 +85,7 @@ static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const ch
 		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
 	if (r < 0)
 		return r;
-	r = check_same(&have, rec, range, err);
+	r = check_same(&have, rec, capacity, err);
 	if (r < 0) {
 		record_done(&have);
 		return r;
@@ -523,7 +523,7 @@ static int check_still_there(struct nfs_client *c, const struct nfs_handle *fold
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
-		  const Csi__V1__CapacityRange *range, const struct volume_filler *filler,
+		  const struct volume_capacity *capacity, const struct volume_filler *filler,
 		  struct error *err)
 {
 	bool made = false;
@@ -542,7 +542,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	r = record_create(c, m.folder, key, rec, err);
 	m.created = r == 0;
 	if (r == -EEXIST)
-		r = adopt(c, m.folder, key, rec, range, err);
+		r = adopt(c, m.folder, key, rec, capacity, err);
 	if (r == 0)
 		r = volume_dir_of(c, rec, key, &m.dir, err);
 	if (r < 0)

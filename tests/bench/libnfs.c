@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "net/probe.h"
+#include "net/ping.h"
 
 /* More than any piece of a file, and more than all that are in flight. */
 #define MALLOC_BLOCK_BYTES (1 << 20)

@@ -18,7 +18,7 @@ static struct fake_mounter *fake_of(struct mounter *m)
 	return container_of(m, struct fake_mounter, mounter);
 }
 
-static struct fake_mount *slot(struct fake_mounter *m, const char *target)
+static struct fake_mount *fake_slot(struct fake_mounter *m, const char *target)
 {
 	size_t i;
 
@@ -38,7 +38,7 @@ const struct fake_mount *fake_mounter_at(const struct fake_mounter *m, const cha
 	return NULL;
 }
 
-static bool has_ro(const char *options)
+static bool options_have_ro(const char *options)
 {
 	struct strv v;
 	bool ro = false;
@@ -64,7 +64,7 @@ static int fake_mount(struct mounter *base, const struct mount_request *request,
 	if (m->mount_error != ERROR_OK)
 		return error_set(err, m->mount_error, "the fake mounter was told to fail");
 	assert(stat(request->target, &st) == 0 && S_ISDIR(st.st_mode));
-	mount = slot(m, "");
+	mount = fake_slot(m, "");
 	assert(mount != NULL);
 	(void)snprintf(mount->target, sizeof(mount->target), "%s", request->target);
 	n = snprintf(mount->source, sizeof(mount->source),
@@ -74,7 +74,7 @@ static int fake_mount(struct mounter *base, const struct mount_request *request,
 	(void)snprintf(mount->top, sizeof(mount->top), "%s",
 		       request->top != NULL ? request->top : "");
 	(void)snprintf(mount->options, sizeof(mount->options), "%s", request->options);
-	mount->read_only = request->read_only || has_ro(request->options);
+	mount->read_only = request->read_only || options_have_ro(request->options);
 	mount->mode = request->mode;
 	m->n_mounted++;
 	m->stale = false;
@@ -97,7 +97,7 @@ static int fake_compare(struct mounter *base, const struct mount_request *reques
 static int fake_unmount(struct mounter *base, const char *target, struct error *err)
 {
 	struct fake_mounter *m = fake_of(base);
-	struct fake_mount *mount = slot(m, target);
+	struct fake_mount *mount = fake_slot(m, target);
 
 	if (m->unmount_error != ERROR_OK)
 		return error_set(err, m->unmount_error, "the fake mounter was told to fail");
@@ -126,7 +126,7 @@ static int fake_find(struct mounter *base, const char *target, struct mount_info
 	return 0;
 }
 
-static int look(struct fake_mounter *m, struct error *err)
+static int fake_look(struct fake_mounter *m, struct error *err)
 {
 	m->n_looks++;
 	if (m->look_error != ERROR_OK)
@@ -144,7 +144,7 @@ static int fake_verify(struct mounter *base, const char *target, const struct mo
 
 	assert(fake_mounter_at(m, target) != NULL && info != NULL);
 	m->verified_mode = mode;
-	return look(m, err);
+	return fake_look(m, err);
 }
 
 static int fake_usage(struct mounter *base, const char *target, const struct mount_info *info,
@@ -159,7 +159,7 @@ static int fake_usage(struct mounter *base, const char *target, const struct mou
 				     .inodes_total = 10,
 				     .inodes_used = 4,
 				     .inodes_available = 6 };
-	return look(m, err);
+	return fake_look(m, err);
 }
 
 void fake_mounter_init(struct fake_mounter *m)

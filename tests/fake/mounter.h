@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A mounter that keeps a list instead of mounting, so that the node service is tested without a kernel
- * NFS client and without privileges. Not shared between threads.
+ * A mounter that keeps a list instead of mounting, so that the node service can be tested without a
+ * kernel NFS client and without privileges. Single thread.
  */
 #ifndef FAKE_MOUNTER_H
 #define FAKE_MOUNTER_H
@@ -13,7 +13,7 @@
 #define FAKE_MOUNTS_MAX 8
 
 struct fake_mount {
-	char target[256]; /* "": a free slot */
+	char target[256]; /* "": free */
 	char source[256];
 	char top[256]; /* "": none */
 	char options[256];
@@ -25,20 +25,20 @@ struct fake_mounter {
 	struct mounter mounter;
 	struct fake_mount mounts[FAKE_MOUNTS_MAX];
 	unsigned int n_mounted; /* calls of mount() that mounted */
-	enum error_code mount_error; /* what the next calls fail with; ERROR_OK: nothing */
+	enum error_code mount_error; /* of the next mount() and compare(); ERROR_OK: succeed */
 	enum error_code unmount_error;
 	enum error_code find_error;
 	enum error_code look_error; /* of verify() and usage() */
-	bool same; /* compare() finds what is mounted to be what is asked for */
+	bool same; /* result of compare() */
 	unsigned int n_compared;
-	bool stale; /* both find what is mounted to be stale, until it is mounted anew */
+	bool stale; /* verify() and usage() find a stale mount, until the next mount() */
 	uint32_t verified_mode; /* of the last verify() */
 	unsigned int n_looks;
 };
 
 void fake_mounter_init(struct fake_mounter *m);
 
-/* What is mounted at target; NULL: nothing. */
+/* The mount at target, or NULL. */
 const struct fake_mount *fake_mounter_at(const struct fake_mounter *m, const char *target);
 
 #endif

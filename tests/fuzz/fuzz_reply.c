@@ -13,20 +13,20 @@
 #include <nfsc/libnfs-raw-mount.h>
 #include <nfsc/libnfs-raw-nfs4.h>
 
-#include "nfs/rpc.h"
+#include "net/rpc.h"
 
 #define MARK_BYTES 4
 #define LAST 0x80000000U
 
-static const struct nfs_rpc_procedure procedures[] = {
-	NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, zdr_mountres3, mountres3),
-	NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports, exports),
-	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_void, zdr_COMPOUND4res,
+static const struct net_rpc_procedure procedures[] = {
+	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, zdr_mountres3, mountres3),
+	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports, exports),
+	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_void, zdr_COMPOUND4res,
 			  COMPOUND4res),
 };
 
 struct outcome {
-	const struct nfs_rpc_procedure *procedure;
+	const struct net_rpc_procedure *procedure;
 	unsigned int finished;
 	int error;
 	size_t seen; /* bytes, so that they are looked at */
@@ -69,32 +69,32 @@ static void replied(void *data, int error, const void *results)
 }
 
 /* The mark and the xid are right, unless raw; all else is the input's. In two parts. */
-static struct outcome answer(const struct nfs_rpc_procedure *procedure, const uint8_t *data,
+static struct outcome answer(const struct net_rpc_procedure *procedure, const uint8_t *data,
 			     size_t size, size_t first, bool raw)
 {
 	struct outcome o = { .procedure = procedure };
-	struct nfs_rpc *rpc;
+	struct net_rpc *rpc;
 	struct pollfd p;
 	uint32_t call[2], head[2];
 	int fds[2], r;
 
 	assert(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-	assert(nfs_rpc_new(&rpc, fds[0], 0, 0) == 0);
-	assert(nfs_rpc_call(rpc, procedure, NULL, replied, &o) == 0);
-	assert(nfs_rpc_send(rpc, &p) == 0);
+	assert(net_rpc_new(&rpc, fds[0], NULL) == 0);
+	assert(net_rpc_call(rpc, procedure, NULL, replied, &o) == 0);
+	assert(net_rpc_send(rpc, &p) == 0);
 	assert(recv(fds[1], call, sizeof(call), 0) == sizeof(call));
 	head[0] = htonl(LAST | (uint32_t)(size + sizeof(head) - MARK_BYTES));
 	head[1] = call[1];
 	if (!raw)
 		assert(send(fds[1], head, sizeof(head), 0) == sizeof(head));
 	assert(send(fds[1], data, first, 0) == (ssize_t)first);
-	r = nfs_rpc_receive(rpc);
+	r = net_rpc_receive(rpc);
 	if (r == 0 && size > first) {
 		assert(send(fds[1], data + first, size - first, 0) == (ssize_t)(size - first));
-		r = nfs_rpc_receive(rpc);
+		r = net_rpc_receive(rpc);
 	}
 	assert(r == 0 || r == -ECONNABORTED);
-	nfs_rpc_free(rpc, -ECONNABORTED);
+	net_rpc_free(rpc, -ECONNABORTED);
 	close(fds[1]);
 	assert(o.finished == 1);
 	return o;
@@ -103,7 +103,7 @@ static struct outcome answer(const struct nfs_rpc_procedure *procedure, const ui
 /* A first byte chooses the procedure, and where the rest is cut. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct nfs_rpc_procedure *procedure;
+	const struct net_rpc_procedure *procedure;
 	struct outcome whole, cut;
 	size_t n = sizeof(procedures) / sizeof(procedures[0]);
 

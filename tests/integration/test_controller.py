@@ -765,7 +765,9 @@ class Controller(OnServer):
                 os.chmod(here, mode)
         self.delete(volume.volume_id)
         self.is_clean(share)
-        self.assertEqual(os.listdir(os.path.join(share, STATE, "trash")), [])
+        trash = os.path.join(share, STATE, "trash")
+        servers.wait_for(lambda: not os.listdir(trash), 120)
+        self.assertEqual(os.listdir(trash), [])
         self.assertEqual(stat.S_IMODE(os.stat(share).st_mode), 0o755)
 
     def _give(self, share, owner):

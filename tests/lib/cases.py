@@ -184,6 +184,6 @@ class OnServer:
 
     def is_clean(self, share=None):
         """Waits until nothing is left, the purge in the background done."""
-        wait_for(lambda: not self.listed(share) and not self.records(share), 15)
+        wait_for(lambda: not self.listed(share) and not self.records(share), 120)
         self.assertEqual(self.listed(share), [])
         self.assertEqual(self.records(share), [])

@@ -241,7 +241,7 @@ START_TEST(test_str_utf8)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		/* A copy without a byte behind it, so that a sanitizer sees reading too far. */
+		/* An unterminated copy, so that a sanitizer finds reads past its end. */
 		cleanup_free char *copy = malloc(rows[i].len > 0 ? rows[i].len : 1);
 
 		ck_assert(copy != NULL);
@@ -301,7 +301,7 @@ START_TEST(test_str_split)
 }
 END_TEST
 
-/* Values of the published FNV-1a test suite: record names on shares depend on them for ever. */
+/* From the published FNV-1a test suite. Names of records on shares depend on the hash. */
 START_TEST(test_str_hash)
 {
 	ck_assert_msg(str_hash("", 0) == UINT64_C(0xcbf29ce484222325), "empty");
@@ -405,7 +405,7 @@ START_TEST(test_path_parts)
 }
 END_TEST
 
-/* What write(), called with data, puts on standard error, as a string that the caller frees. */
+/* Return the standard error output of write_log(data), for the caller to free. */
 static char *captured(void (*write_log)(const void *data), const void *data)
 {
 	int saved = dup(STDERR_FILENO), fds[2];
@@ -444,7 +444,7 @@ static void log_levels(const void *data)
 	log_debug("D");
 }
 
-/* Checks "2026-11-21T05:20:04.123Z" and returns what follows it. */
+/* Check "2026-11-21T05:20:04.123Z" and return the rest. */
 static const char *skip_time(const char *row, const char *s)
 {
 	static const char shape[] = "dddd-dd-ddTdd:dd:dd.dddZ";
@@ -570,7 +570,7 @@ static void log_long(const void *data)
 	log_info("Second");
 }
 
-/* A line that is cut is a line all the same: what comes after it has one of its own. */
+/* A truncated line still ends with a newline. */
 START_TEST(test_log_cut)
 {
 	static const enum log_format formats[] = { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };

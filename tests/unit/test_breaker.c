@@ -28,118 +28,119 @@ static void sleep_ms(long ms)
 
 static struct net_breaker *new_breaker(void)
 {
-	struct net_breaker *x;
+	struct net_breaker *breaker;
 
-	check_int("new", "result", net_breaker_new(&x, PLACES), 0);
-	return x;
+	check_int("new", "result", net_breaker_new(&breaker, PLACES), 0);
+	return breaker;
 }
 
-/* Enters, and finds the server alive where that is asked for. */
-static void enter_alive(const char *row, struct net_breaker *x, const struct server *s, bool want_ask)
+/* Enter, and report the server alive if asked to find out. */
+static void enter_alive(const char *row, struct net_breaker *breaker, const struct server *s,
+			bool want_ask)
 {
 	struct error err = { .code = ERROR_OK };
 	bool ask;
 
-	check_int(row, "result", net_breaker_enter(x, s->name, s->port, &ask, &err), 0);
+	check_int(row, "result", net_breaker_enter(breaker, s->name, s->port, &ask, &err), 0);
 	check_int(row, "ask", ask, want_ask);
 	if (ask)
-		net_breaker_answered(x, s->name, s->port);
+		net_breaker_answered(breaker, s->name, s->port);
 }
 
-static void go_down(struct net_breaker *x, const struct server *s)
+static void go_down(struct net_breaker *breaker, const struct server *s)
 {
 	const struct error why = { .code = ERROR_UNAVAILABLE, .msg = "nobody there" };
 	bool ask = false;
 
-	check_int("fail", "result", net_breaker_enter(x, s->name, s->port, &ask, NULL), 0);
+	check_int("fail", "result", net_breaker_enter(breaker, s->name, s->port, &ask, NULL), 0);
 	check_that("fail", "ask", ask);
-	net_breaker_failed(x, s->name, s->port, &why);
-	net_breaker_leave(x, s->name, s->port, true);
+	net_breaker_failed(breaker, s->name, s->port, &why);
+	net_breaker_leave(breaker, s->name, s->port, true);
 }
 
 START_TEST(test_alive)
 {
-	struct net_breaker *x = new_breaker();
+	struct net_breaker *breaker = new_breaker();
 
-	enter_alive("first", x, &a, true);
-	enter_alive("second", x, &a, false);
-	enter_alive("other server", x, &b, true);
-	enter_alive("other port", x, &a_port, true);
-	net_breaker_leave(x, a.name, a.port, false);
-	net_breaker_leave(x, a.name, a.port, true);
-	enter_alive("after silence", x, &a, true);
-	net_breaker_leave(x, a.name, a.port, false);
+	enter_alive("first", breaker, &a, true);
+	enter_alive("second", breaker, &a, false);
+	enter_alive("other server", breaker, &b, true);
+	enter_alive("other port", breaker, &a_port, true);
+	net_breaker_leave(breaker, a.name, a.port, false);
+	net_breaker_leave(breaker, a.name, a.port, true);
+	enter_alive("after silence", breaker, &a, true);
+	net_breaker_leave(breaker, a.name, a.port, false);
 	sleep_ms(NET_BREAKER_FRESH_MS + 50);
-	enter_alive("after a pause", x, &a, true);
-	net_breaker_leave(x, a.name, a.port, false);
-	net_breaker_sweep(x);
-	enter_alive("kept", x, &a, false);
-	net_breaker_free(x);
+	enter_alive("after a pause", breaker, &a, true);
+	net_breaker_leave(breaker, a.name, a.port, false);
+	net_breaker_sweep(breaker);
+	enter_alive("kept", breaker, &a, false);
+	net_breaker_free(breaker);
 	net_breaker_free(NULL);
 }
 END_TEST
 
 START_TEST(test_down)
 {
-	struct net_breaker *x = new_breaker();
+	struct net_breaker *breaker = new_breaker();
 	struct error err = { .code = ERROR_OK };
 	uint64_t start;
 	bool ask;
 
-	go_down(x, &a);
+	go_down(breaker, &a);
 	start = clock_now_ns();
-	check_int("down", "result", net_breaker_enter(x, a.name, a.port, &ask, &err) < 0, 1);
+	check_int("down", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0, 1);
 	check_that("down", "at once", clock_now_ns() - start < 100 * CLOCK_NS_PER_MS);
 	check_error("down", &err, ERROR_UNAVAILABLE, "nobody there; it will be tried again in 1 s");
-	enter_alive("other server", x, &b, true);
-	check_int("anyway", "result", net_breaker_take(x, a.name, a.port, NULL), 0);
-	net_breaker_leave(x, a.name, a.port, true);
+	enter_alive("other server", breaker, &b, true);
+	check_int("anyway", "result", net_breaker_take(breaker, a.name, a.port, NULL), 0);
+	net_breaker_leave(breaker, a.name, a.port, true);
 	sleep_ms(NET_BREAKER_FIRST_MS + 50);
-	check_int("gives up", "result", net_breaker_enter(x, a.name, a.port, &ask, NULL), 0);
-	net_breaker_gave_up(x, a.name, a.port);
-	net_breaker_leave(x, a.name, a.port, true);
-	go_down(x, &a);
+	check_int("gives up", "result", net_breaker_enter(breaker, a.name, a.port, &ask, NULL), 0);
+	net_breaker_gave_up(breaker, a.name, a.port);
+	net_breaker_leave(breaker, a.name, a.port, true);
+	go_down(breaker, &a);
 	error_clear(&err);
-	(void)net_breaker_enter(x, a.name, a.port, &ask, &err);
+	(void)net_breaker_enter(breaker, a.name, a.port, &ask, &err);
 	check_error("down again", &err, ERROR_UNAVAILABLE, "in 2 s");
 	sleep_ms(2 * NET_BREAKER_FIRST_MS + 50);
-	enter_alive("back", x, &a, true);
-	enter_alive("back", x, &a, false);
-	net_breaker_leave(x, a.name, a.port, true);
+	enter_alive("back", breaker, &a, true);
+	enter_alive("back", breaker, &a, false);
+	net_breaker_leave(breaker, a.name, a.port, true);
 	/* It was alive in between: the pause starts small. */
-	go_down(x, &a);
+	go_down(breaker, &a);
 	error_clear(&err);
-	(void)net_breaker_enter(x, a.name, a.port, &ask, &err);
+	(void)net_breaker_enter(breaker, a.name, a.port, &ask, &err);
 	check_error("down anew", &err, ERROR_UNAVAILABLE, "in 1 s");
-	net_breaker_free(x);
+	net_breaker_free(breaker);
 }
 END_TEST
 
 START_TEST(test_share)
 {
-	struct net_breaker *x = new_breaker();
+	struct net_breaker *breaker = new_breaker();
 	struct error err = { .code = ERROR_OK };
 	uint64_t start, took;
 	bool ask;
 	int i;
 
 	for (i = 0; i < PLACES; i++)
-		enter_alive("place", x, &a, i == 0);
+		enter_alive("place", breaker, &a, i == 0);
 	sleep_ms(NET_BREAKER_FRESH_MS + 50);
 	start = clock_now_ns();
-	check_that("too many", "refused", net_breaker_enter(x, a.name, a.port, &ask, &err) < 0);
+	check_that("too many", "refused", net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
 	took = clock_now_ns() - start;
 	check_that("too many", "soon", took < CLOCK_NS_PER_S);
 	check_error("too many", &err, ERROR_UNAVAILABLE, "wait for it already");
-	enter_alive("other server", x, &b, true);
-	net_breaker_leave(x, a.name, a.port, false);
-	enter_alive("a place is free", x, &a, false);
-	net_breaker_free(x);
+	enter_alive("other server", breaker, &b, true);
+	net_breaker_leave(breaker, a.name, a.port, false);
+	enter_alive("a place is free", breaker, &a, false);
+	net_breaker_free(breaker);
 }
 END_TEST
 
 struct crowd {
-	struct net_breaker *x;
+	struct net_breaker *breaker;
 	atomic_int inside, most, asked, refused;
 };
 
@@ -149,14 +150,14 @@ static void *visit(void *data)
 	bool ask;
 	int n, most;
 
-	if (net_breaker_enter(c->x, a.name, a.port, &ask, NULL) < 0) {
+	if (net_breaker_enter(c->breaker, a.name, a.port, &ask, NULL) < 0) {
 		c->refused++;
 		return NULL;
 	}
 	if (ask) {
 		c->asked++;
 		sleep_ms(100);
-		net_breaker_answered(c->x, a.name, a.port);
+		net_breaker_answered(c->breaker, a.name, a.port);
 	}
 	n = ++c->inside;
 	most = atomic_load(&c->most);
@@ -164,34 +165,34 @@ static void *visit(void *data)
 		;
 	sleep_ms(20);
 	c->inside--;
-	net_breaker_leave(c->x, a.name, a.port, false);
+	net_breaker_leave(c->breaker, a.name, a.port, false);
 	return NULL;
 }
 
-/* One asks, the others wait for what it finds, and all have their turn. */
-/* The one that finds out whether a server is alive does not come back. */
+/* The caller that asks does not come back for a while. */
 START_TEST(test_no_verdict)
 {
-	struct net_breaker *x = new_breaker();
+	struct net_breaker *breaker = new_breaker();
 	struct error err = { .code = ERROR_OK };
 	bool ask = false;
 
-	check_int("asker", "result", net_breaker_enter(x, a.name, a.port, &ask, &err), 0);
+	check_int("asker", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err), 0);
 	check_that("asker", "ask", ask);
-	check_that("waiter", "result", net_breaker_enter(x, a.name, a.port, &ask, &err) < 0);
+	check_that("waiter", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
 	check_error("waiter", &err, ERROR_UNAVAILABLE, "not known yet");
-	net_breaker_gave_up(x, a.name, a.port);
-	net_breaker_leave(x, a.name, a.port, true);
+	net_breaker_gave_up(breaker, a.name, a.port);
+	net_breaker_leave(breaker, a.name, a.port, true);
 	error_clear(&err);
-	enter_alive("after it", x, &a, true);
-	net_breaker_leave(x, a.name, a.port, false);
-	net_breaker_free(x);
+	enter_alive("after it", breaker, &a, true);
+	net_breaker_leave(breaker, a.name, a.port, false);
+	net_breaker_free(breaker);
 }
 END_TEST
 
+/* One caller asks, the others wait for the result, and all have their turn. */
 START_TEST(test_crowd)
 {
-	struct crowd c = { .x = new_breaker() };
+	struct crowd c = { .breaker = new_breaker() };
 	pthread_t threads[4 * PLACES];
 	size_t i;
 
@@ -203,7 +204,7 @@ START_TEST(test_crowd)
 	check_int("crowd", "asked", c.asked, 1);
 	check_that("crowd", "no more than the share at once", c.most <= PLACES);
 	check_that("crowd", "several at once", c.most > 1);
-	net_breaker_free(c.x);
+	net_breaker_free(c.breaker);
 }
 END_TEST
 

@@ -51,7 +51,7 @@ static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struc
 	ck_assert(record_set(&rec, VOLUME_KEY_ON_DELETE, "delete") == 0);
 	ck_assert(record_set(&rec, VOLUME_KEY_SOURCE, VOLUME_SOURCE_VOLUME "tree") == 0);
 	error_clear(err);
-	r = volume_create(c, "pvc-1", &rec, NULL, &filler, err);
+	r = volume_create(c, "pvc-1", &rec, &(struct volume_capacity){ 0 }, &filler, err);
 	if (r == 0)
 		check_that("create", "the record is complete", staging_is_ready(&rec));
 	else

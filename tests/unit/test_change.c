@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "csi/locks.h"
+#include "nfs/export.h"
 #include "store/volume_change.h"
-#include "store/users.h"
 #include "fake/nfs.h"
 #include "check_util.h"
 
@@ -42,11 +43,11 @@ static int create(struct fake_nfs *f)
 	check_int("create", "dir", record_set(&rec, VOLUME_KEY_DIR, "v"), 0);
 	check_int("create", "mode", record_set(&rec, VOLUME_KEY_MODE, "0750"), 0);
 	check_int("create", "size", record_set(&rec, VOLUME_KEY_SIZE, "10"), 0);
-	return volume_create(c, "v", &rec, NULL, NULL, NULL);
+	return volume_create(c, "v", &rec, &(struct volume_capacity){ 0 }, NULL, NULL);
 }
 
 /* One ControllerModifyVolume, on a client of its own, as the given uid. */
-static int modify_to(struct fake_nfs *f, const struct volume_params *changes, uint32_t uid,
+static int modify_to(struct fake_nfs *f, const struct volume_settings *changes, uint32_t uid,
 		     struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
@@ -66,7 +67,7 @@ static int modify_to(struct fake_nfs *f, const struct volume_params *changes, ui
 
 static int modify(struct fake_nfs *f, uint32_t uid, struct error *err)
 {
-	static const struct volume_params changes = {
+	static const struct volume_settings changes = {
 		.given = MUTABLE_MODE | MUTABLE_OWNER | MUTABLE_ON_DELETE,
 		.mode = 02711,
 		.owner = { .has_uid = true, .uid = OTHER },
@@ -97,21 +98,20 @@ static void check_whole(const char *row, struct fake_nfs *f, bool changed)
 /* One ControllerExpandVolume to 20 bytes, on a client of its own. */
 static int expand(struct fake_nfs *f, struct error *err)
 {
-	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+	const struct volume_capacity capacity = { .required = 20 };
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	cleanup_record struct record rec = { .n = 0 };
 	int64_t size;
 	int r;
 
-	range.required_bytes = 20;
 	id.server = strdup("fake");
 	id.share = strdup("share");
 	id.subdir = strdup("v");
 	id.uuid = strdup("");
 	id.on_delete = strdup("");
 	r = volume_read(c, &id, &rec, err);
-	return r < 0 ? r : volume_expand(c, &id, &rec, &range, &size, err);
+	return r < 0 ? r : volume_expand(c, &id, &rec, &capacity, &size, err);
 }
 
 /* A record that is longer than a link is replaced in several steps: a retry takes away what is left. */
@@ -134,7 +134,8 @@ START_TEST(test_expand_again_leaves_no_parts)
 		check_int(row, "dir", record_set(&rec, VOLUME_KEY_DIR, "v"), 0);
 		check_int(row, "size", record_set(&rec, VOLUME_KEY_SIZE, "10"), 0);
 		check_int(row, "long", record_set(&rec, "long", text), 0);
-		check_int(row, "create", volume_create(c, "v", &rec, NULL, NULL, NULL), 0);
+		check_int(row, "create",
+			  volume_create(c, "v", &rec, &(struct volume_capacity){ 0 }, NULL, NULL), 0);
 		nfs_client_free(c);
 		fake_nfs_fail(f, &failure);
 		(void)expand(f, &err);
@@ -190,7 +191,7 @@ START_TEST(test_modify_keeps_special_bits)
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct nfs_attr before = { .has_mode = true, .mode = rows[i].before };
-		const struct volume_params changes = {
+		const struct volume_settings changes = {
 			.given = MUTABLE_MODE | (rows[i].owner ? MUTABLE_OWNER : 0),
 			.mode = rows[i].asked,
 			.owner = { .has_uid = rows[i].owner, .uid = OTHER },
@@ -286,18 +287,24 @@ START_TEST(test_locks)
 	struct usage_table *t;
 
 	check_int("new", "result", usage_table_new(&t), 0);
-	check_int("one", "create", usage_acquire(t, &e, "a/b", false, &first, NULL), 0);
-	check_int("two", "create", usage_acquire(t, &e, "a", false, &second, NULL), 0);
-	check_int("below", "delete", usage_acquire(t, &e, "a/b/c", true, &refused, &err), -EAGAIN);
+	check_int("one", "create", usage_acquire(t, e.server, e.share, "a/b", false, &first, NULL),
+		  0);
+	check_int("two", "create", usage_acquire(t, e.server, e.share, "a", false, &second, NULL), 0);
+	check_int("below", "delete",
+		  usage_acquire(t, e.server, e.share, "a/b/c", true, &refused, &err), -EAGAIN);
 	check_error("below", &err, ERROR_ABORTED, "a/b/c");
 	check_that("below", "nothing is given", refused == NULL);
-	check_int("other share", "delete", usage_acquire(t, &elsewhere, "a", true, &third, NULL), 0);
+	check_int("other share", "delete",
+		  usage_acquire(t, elsewhere.server, elsewhere.share, "a", true, &third, NULL), 0);
 	usage_release(third);
 	usage_release(first);
 	usage_release(second);
-	check_int("free", "delete", usage_acquire(t, &e, "a/b", true, &first, NULL), 0);
-	check_int("above", "create", usage_acquire(t, &e, "a", false, &second, NULL), -EAGAIN);
-	check_int("beside", "delete", usage_acquire(t, &e, "a/c", true, &second, NULL), 0);
+	check_int("free", "delete", usage_acquire(t, e.server, e.share, "a/b", true, &first, NULL),
+		  0);
+	check_int("above", "create", usage_acquire(t, e.server, e.share, "a", false, &second, NULL),
+		  -EAGAIN);
+	check_int("beside", "delete",
+		  usage_acquire(t, e.server, e.share, "a/c", true, &second, NULL), 0);
 	usage_release(first);
 	usage_release(second);
 	usage_release(NULL);

@@ -39,8 +39,8 @@ START_TEST(test_options)
 	check_int("all", "result", parse(words, &o, &err), 0);
 	check_str("all", "server", o.server, "a");
 	check_str("all", "share", o.share, "/b");
-	check_that("all", "uid", o.has_uid && o.uid == 7);
-	check_that("all", "gid", o.has_gid && o.gid == 8);
+	check_int("all", "uid", o.uid, 7);
+	check_int("all", "gid", o.gid, 8);
 	check_that("all", "mount", o.mount);
 	check_that("all", "format", o.json);
 	check_str("all", "mount options", o.mount_options, "");
@@ -59,7 +59,8 @@ START_TEST(test_environment)
 	check_int("none", "result", parse(none, &o, &err), 0);
 	check_str("none", "server", o.server, "host");
 	check_str("none", "share", o.share, "/share");
-	check_that("none", "defaults", !o.has_uid && !o.has_gid && !o.mount && !o.json && !o.help);
+	check_that("none", "ids", o.uid == CHECK_NO_ID && o.gid == CHECK_NO_ID);
+	check_that("none", "defaults", !o.mount && !o.json && !o.help);
 	check_int("one", "result", parse(one, &o, &err), 0);
 	check_str("one", "server", o.server, "other");
 	check_str("one", "share", o.share, "/share");
@@ -67,7 +68,7 @@ START_TEST(test_environment)
 }
 END_TEST
 
-/* Help wins over what is lacking or comes after it. */
+/* --help wins over missing options and whatever follows it. */
 START_TEST(test_help)
 {
 	static const char *const rows[][3] = { { "--help" }, { "-h" }, { "--help", "--nonsense" } };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* nfs/driving.c: how long a server is waited for, against a peer that does as it is told. */
+/* nfs/driving.c: how long connections wait for a server, with a scripted peer. */
 
 #include <errno.h>
 #include <poll.h>
@@ -20,18 +20,19 @@
 
 #define PROGRAM 400122
 #define PROGRAM_VERSION 7
-#define WORK 9 /* takes long */
+#define WORK 9 /* slow procedure */
 #define LAST 0x80000000U
 #define CALL_WORDS 18 /* without arguments, with its mark */
 #define STRETCH_MS 300
 
-static const struct nfs_rpc_procedure null =
-	NFS_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, 0, zdr_void, zdr_void, uint32_t);
-static const struct nfs_rpc_procedure work =
-	NFS_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, WORK, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_procedure null =
+	NET_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, 0, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_procedure work =
+	NET_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, WORK, zdr_void, zdr_void, uint32_t);
+static const struct net_rpc_user root = { .uid = 0 };
 static const struct nfs_protocol protocol = { .version = 4, .null = &null };
 
-/* Hours go by at once. */
+/* Replaces the C library's, to skip hours. */
 static _Atomic time_t ahead_s;
 
 int clock_gettime(clockid_t id, struct timespec *ret)
@@ -43,17 +44,17 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 }
 
 enum manner {
-	ANSWERS, /* NULL calls */
-	LISTENS, /* and says nothing */
+	ANSWERS, /* answers NULL calls */
+	LISTENS, /* reads, never answers */
 	DEAF, /* does not even read */
-	HALVES, /* says half of the reply */
-	DONE, /* answers the work, too */
+	HALVES, /* sends half of the reply */
+	DONE, /* answers everything */
 };
 
 struct peer {
 	int fd;
 	enum manner manner;
-	uint32_t nulls; /* calls, that were answered */
+	uint32_t nulls; /* NULL calls received */
 };
 
 static void *serve(void *data)
@@ -116,8 +117,8 @@ START_TEST(test_stretch)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	peer.fd = fds[1];
 	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
-	ck_assert_int_eq(nfs_rpc_new(&conn.rpc, fds[0], 0, 0), 0);
-	check_int(row->name, "call", nfs_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
+	check_int(row->name, "call", net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
 	conn.slow = row->slow;
 	conn.unbounded = row->unbounded;
 	ahead_s += row->pause_s;
@@ -133,7 +134,7 @@ START_TEST(test_stretch)
 }
 END_TEST
 
-/* Stretch after stretch, and each begins with a question. */
+/* Each stretch has its own NULL call. */
 START_TEST(test_stretches)
 {
 	struct nfs_connection conn = { .protocol = &protocol, .slow = 1 };
@@ -146,8 +147,8 @@ START_TEST(test_stretches)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	peer.fd = fds[1];
 	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
-	ck_assert_int_eq(nfs_rpc_new(&conn.rpc, fds[0], 0, 0), 0);
-	check_int("stretches", "call", nfs_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
+	check_int("stretches", "call", net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
 	for (i = 0; i < 5; i++)
 		check_int("stretches", "result",
 			  nfs_connection_drive(conns, 1,

@@ -72,7 +72,7 @@ START_TEST(test_init)
 		const char *name;
 		const char *server, *share;
 		const char *want_server, *want_share;
-		const char *word; /* of the error; NULL: fine */
+		const char *word; /* in the error; NULL: success */
 	} rows[] = {
 		{ "plain", "nas", "/a/b", "nas", "/a/b", NULL },
 		{ "root", "nas", "/", "nas", "/", NULL },
@@ -117,7 +117,7 @@ START_TEST(test_options)
 		const char *options;
 		unsigned int version;
 		unsigned int port, mount_port;
-		const char *word; /* of the error; NULL: fine */
+		const char *word; /* in the error; NULL: success */
 	} rows[] = {
 		{ "none", NULL, 0, 0, 0, NULL },
 		{ "empty", "", 0, 0, 0, NULL },
@@ -160,7 +160,7 @@ START_TEST(test_options)
 }
 END_TEST
 
-/* Options come from a secret: their values are in no message. */
+/* Options may be secret: messages must not show their values. */
 START_TEST(test_options_secret)
 {
 	static const char *const options[] = { "vers=hunter2", "port=hunter2", "mountport=hunter2",

@@ -87,7 +87,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	(void)unlink(path); /* there only if the test left it */
+	(void)unlink(path); /* exists only after a failure */
 	ck_assert_int_eq(rmdir(directory), 0);
 }
 

@@ -9,7 +9,7 @@
 #include "grpc/limits.h"
 #include "check_util.h"
 
-/* What the bytes of a whole request come to, fed in pieces of every size. */
+/* Feed the bytes of a whole request in pieces of every size. */
 static const struct row {
 	const char *name;
 	const char *bytes;

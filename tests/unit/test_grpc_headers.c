@@ -8,7 +8,7 @@
 #include "grpc/headers.h"
 #include "check_util.h"
 
-#define RESET (-1) /* as HTTP status: the stream is reset instead */
+#define RESET (-1) /* HTTP status that stands for a reset of the stream */
 #define GOOD 0
 #define PLAIN                                                                                      \
 	":method: POST\n:scheme: http\n:path: /a.B/C\n:authority: localhost\n"                     \
@@ -71,7 +71,7 @@ static void add_lines(struct grpc_headers *h, const char *lines)
 {
 	while (lines[0] != '\0') {
 		size_t len = strcspn(lines, "\n");
-		/* The colon that ends the name, not the one that begins a pseudo field's. */
+		/* Find the colon after the name, not the first one of a pseudo-header. */
 		size_t colon = 1 + strcspn(lines + 1, ":");
 
 		grpc_headers_add(h, lines, colon, lines + colon + 2, len - colon - 2);

@@ -93,7 +93,7 @@ START_TEST(test_rows)
 {
 	const struct row *row = &rows[_i];
 	struct error err = { .code = ERROR_OK };
-	/* Exactly as long as the message, so that a read beyond it is found. */
+	/* Exactly as long as the message, so that a sanitizer finds reads past its end. */
 	uint8_t *copy = malloc(row->n > 0 ? row->n : 1);
 	int r;
 
@@ -109,7 +109,7 @@ START_TEST(test_rows)
 }
 END_TEST
 
-/* A message within itself, as no descriptor of CSI has it. */
+/* A message that contains itself; CSI has none. */
 static const ProtobufCMessageDescriptor nest_descriptor;
 static const ProtobufCFieldDescriptor nest_field = {
 	.name = "nest",
@@ -151,7 +151,7 @@ START_TEST(test_depth)
 }
 END_TEST
 
-/* ---- Dispatching, with an Identity service that does as its request's bytes say ---- */
+/* ---- Dispatching, to an Identity service controlled by the request's bytes ---- */
 
 static unsigned int n_probes;
 
@@ -240,7 +240,7 @@ START_TEST(test_find)
 }
 END_TEST
 
-/* Runs a method of Identity on a copy of the bytes. */
+/* Run a method of Identity on a copy of the bytes. */
 static struct grpc_invocation run(const char *path, const void *bytes, size_t n)
 {
 	struct grpc_invocation inv = { .reply = NULL };

@@ -59,7 +59,7 @@ START_TEST(test_longest_message)
 {
 	char message[ERROR_MESSAGE_SIZE], out[GRPC_STATUS_MESSAGE_SIZE];
 
-	memset(message, 0xff, sizeof(message)); /* nine bytes each once encoded */
+	memset(message, 0xff, sizeof(message)); /* each takes nine bytes encoded */
 	message[sizeof(message) - 1] = '\0';
 	ck_assert_uint_le(grpc_status_message(message, out, sizeof(out)), GRPC_STATUS_MESSAGE_MAX);
 	memset(message, '\n', sizeof(message) - 1);

@@ -33,7 +33,7 @@ START_TEST(test_list)
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct error err = { .code = ERROR_OK };
 
-		check_int(rows[i].list, "result", inline_list_check(rows[i].list, &err),
+		check_int(rows[i].list, "result", node_inline_list_check(rows[i].list, &err),
 			  rows[i].word == NULL ? 0 : -EINVAL);
 		check_error(rows[i].list, &err,
 			    rows[i].word == NULL ? ERROR_OK : ERROR_INVALID_ARGUMENT, rows[i].word);
@@ -41,7 +41,7 @@ START_TEST(test_list)
 }
 END_TEST
 
-/* Of entries that hold one another the outermost counts, wherever it stands. */
+/* Of nested entries the outermost counts, in any order. */
 START_TEST(test_top)
 {
 	static const char list[] =
@@ -66,11 +66,11 @@ START_TEST(test_top)
 		cleanup_free char *top = NULL, *none = NULL;
 
 		check_int(rows[i].path, rows[i].server,
-			  inline_top(list, rows[i].server, rows[i].path, &top), 0);
+			  node_inline_top(list, rows[i].server, rows[i].path, &top), 0);
 		check_str(rows[i].path, rows[i].server, top != NULL ? top : "(none)",
 			  rows[i].top != NULL ? rows[i].top : "(none)");
 		check_int(rows[i].path, "no list",
-			  inline_top(NULL, rows[i].server, rows[i].path, &none), 0);
+			  node_inline_top(NULL, rows[i].server, rows[i].path, &none), 0);
 		check_that(rows[i].path, "that nothing is allowed without a list", none == NULL);
 	}
 }
@@ -104,7 +104,7 @@ START_TEST(test_asked)
 
 		entry.key = (char *)(uintptr_t)rows[i].key;
 		entry.value = (char *)(uintptr_t)rows[i].value;
-		check_int(rows[i].id, rows[i].value, inline_is_asked(rows[i].id, &context),
+		check_int(rows[i].id, rows[i].value, node_inline_is_asked(rows[i].id, &context),
 			  rows[i].asked);
 	}
 }

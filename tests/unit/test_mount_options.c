@@ -50,13 +50,13 @@ static const struct {
 	{ "proto=udp6", "proto=udp6", 0, -1, 0, false, true, "proto=udp6" },
 	{ "rdma", "rdma", 0, -1, 0, false, true, "rdma" },
 	{ "proto=rdma", "proto=rdma", 0, -1, 0, false, true, "proto=rdma" },
-	/* About booting, or for other programs: the kernel does not know them all. */
+	/* For booting or for other programs; the kernel does not know all of them. */
 	{ "for fstab", "nofail,_netdev,soft,auto,noauto,comment=x", 0, -1, 0, false, false, "soft" },
 	{ "in the background", "bg,soft,fg", 0, -1, 0, false, false, "soft" },
 	{ "retry", "retry=10,soft", 0, -1, 0, false, false, "soft" },
 	{ "for other programs", "x-systemd.automount,X-note=y,soft", 0, -1, 0, false, false, "soft" },
 	{ "retrans is not retry", "retrans=2", 0, -1, 0, false, false, "retrans=2" },
-	/* What kubelet gives for SELinux: the commas are part of the value. */
+	/* As kubelet sends it for SELinux: the commas are part of the value. */
 	{ "context", "context=\"u:r:t:s0:c1,c2\",soft", 0, -1, 0, false, false,
 	  "context=\"u:r:t:s0:c1,c2\",soft" },
 	{ "keys that only begin like refused ones", "binder,mover,addressed,owners=1", 0, -1, 0,
@@ -89,7 +89,7 @@ START_TEST(test_good)
 }
 END_TEST
 
-/* word: what the message has to name, so that the user finds the option. */
+/* word: must be in the message, so that the user finds the option. */
 static const struct {
 	const char *name;
 	const char *text;
@@ -156,7 +156,7 @@ START_TEST(test_bad)
 }
 END_TEST
 
-/* Values may be secret, and every refusal ends up in a status and in a log. */
+/* Values may be secret, and a refusal goes into a status and a log. */
 START_TEST(test_values_are_not_shown)
 {
 	static const char *const texts[] = {
@@ -194,7 +194,7 @@ START_TEST(test_length)
 }
 END_TEST
 
-/* The helper parses again what the driver has parsed: both have to see the same. */
+/* Driver and helper both parse the options, and must agree. */
 START_TEST(test_rest_is_stable)
 {
 	size_t i;

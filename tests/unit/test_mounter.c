@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* The driver's side of mounting: a shell script plays the helper and gives the reply of a row. */
+/* The driver's side of mounting: a shell script plays the helper and sends the reply of a row. */
 
 #include <errno.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #include "base/str.h"
 #include "check_util.h"
-#include "mount/helper.h"
+#include "mount/frame.h"
 #include "mount/mounter.h"
 
 static char folder[] = "/tmp/test-mounter-XXXXXX";
@@ -55,7 +55,7 @@ static void write_file(const char *path, const void *data, size_t len)
 	fclose(f);
 }
 
-/* With a transport that is not asked first whether the server answers. */
+/* A transport over which the server is not pinged first. */
 #define OPTIONS "soft,proto=rdma,token=hunter2"
 
 static int mount_below(const char *top, const char *options, const char *helper, struct error *err)
@@ -90,45 +90,48 @@ static const struct {
 	enum error_code code;
 	const char *word; /* in the message */
 } rows[] = {
-	{ "done", HELPER_DONE, 0, "", ERROR_OK, NULL },
-	{ "unknown name", HELPER_RESOLVE, EHOSTUNREACH, "", ERROR_UNAVAILABLE, "the text" },
-	{ "silent server", HELPER_REACH, ETIMEDOUT, "", ERROR_UNAVAILABLE, "nfs.example" },
-	{ "closed port", HELPER_REACH, ECONNREFUSED, "", ERROR_UNAVAILABLE, "192.0.2.1" },
-	{ "other versions", HELPER_VERSION, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION, "2 to 3" },
-	{ "no directory", HELPER_MOUNT, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
-	{ "a file", HELPER_MOUNT, ENOTDIR, "", ERROR_NOT_FOUND, "directory" },
-	{ "stale", HELPER_MOUNT, ESTALE, "", ERROR_UNAVAILABLE, "removed" },
-	{ "denied", HELPER_MOUNT, EACCES, "", ERROR_PERMISSION_DENIED, "export" },
-	{ "not permitted", HELPER_MOUNT, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_ADMIN" },
-	{ "bad option", HELPER_MOUNT, EINVAL, "", ERROR_INVALID_ARGUMENT, "options" },
-	{ "bad version", HELPER_MOUNT, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION, "version" },
-	{ "no NFS", HELPER_MOUNT, ENODEV, "", ERROR_FAILED_PRECONDITION, "module" },
-	{ "taken", HELPER_MOUNT, EBUSY, "", ERROR_FAILED_PRECONDITION, "already" },
-	{ "refused", HELPER_MOUNT, ECONNREFUSED, "", ERROR_UNAVAILABLE, "listens" },
-	{ "no route", HELPER_MOUNT, EHOSTUNREACH, "", ERROR_UNAVAILABLE, "route" },
-	{ "timed out", HELPER_MOUNT, ETIMEDOUT, "", ERROR_UNAVAILABLE, "answer" },
-	{ "no memory", HELPER_MOUNT, ENOMEM, "", ERROR_RESOURCE_EXHAUSTED, "memory" },
-	{ "something else", HELPER_MOUNT, EXDEV, "", ERROR_INTERNAL, "nfs.example" },
-	{ "no mount.nfs", HELPER_PROGRAM, ENOENT, "", ERROR_FAILED_PRECONDITION, "nolock" },
-	{ "no statd", HELPER_PROGRAM, 0,
+	{ "done", MOUNT_STEP_DONE, 0, "", ERROR_OK, NULL },
+	{ "unknown name", MOUNT_STEP_RESOLVE, EHOSTUNREACH, "", ERROR_UNAVAILABLE, "the text" },
+	{ "silent server", MOUNT_STEP_REACH, ETIMEDOUT, "", ERROR_UNAVAILABLE, "nfs.example" },
+	{ "closed port", MOUNT_STEP_REACH, ECONNREFUSED, "", ERROR_UNAVAILABLE, "192.0.2.1" },
+	{ "other versions", MOUNT_STEP_VERSION, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION,
+	  "2 to 3" },
+	{ "no directory", MOUNT_STEP_MOUNT, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
+	{ "a file", MOUNT_STEP_MOUNT, ENOTDIR, "", ERROR_NOT_FOUND, "directory" },
+	{ "stale", MOUNT_STEP_MOUNT, ESTALE, "", ERROR_UNAVAILABLE, "removed" },
+	{ "denied", MOUNT_STEP_MOUNT, EACCES, "", ERROR_PERMISSION_DENIED, "export" },
+	{ "not permitted", MOUNT_STEP_MOUNT, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_ADMIN" },
+	{ "bad option", MOUNT_STEP_MOUNT, EINVAL, "", ERROR_INVALID_ARGUMENT, "options" },
+	{ "bad version", MOUNT_STEP_MOUNT, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION, "version" },
+	{ "no NFS", MOUNT_STEP_MOUNT, ENODEV, "", ERROR_FAILED_PRECONDITION, "module" },
+	{ "taken", MOUNT_STEP_MOUNT, EBUSY, "", ERROR_FAILED_PRECONDITION, "already" },
+	{ "refused", MOUNT_STEP_MOUNT, ECONNREFUSED, "", ERROR_UNAVAILABLE, "listens" },
+	{ "no route", MOUNT_STEP_MOUNT, EHOSTUNREACH, "", ERROR_UNAVAILABLE, "route" },
+	{ "timed out", MOUNT_STEP_MOUNT, ETIMEDOUT, "", ERROR_UNAVAILABLE, "answer" },
+	{ "no memory", MOUNT_STEP_MOUNT, ENOMEM, "", ERROR_RESOURCE_EXHAUSTED, "memory" },
+	{ "something else", MOUNT_STEP_MOUNT, EXDEV, "", ERROR_INTERNAL, "nfs.example" },
+	{ "no mount.nfs", MOUNT_STEP_PROGRAM, ENOENT, "", ERROR_FAILED_PRECONDITION, "nolock" },
+	{ "no statd", MOUNT_STEP_PROGRAM, 0,
 	  "mount.nfs: rpc.statd is not running but is required for remote locking.\nmore\n",
 	  ERROR_FAILED_PRECONDITION, "nolock" },
-	{ "program: denied", HELPER_PROGRAM, 0,
+	{ "program: denied", MOUNT_STEP_PROGRAM, 0,
 	  "mount.nfs: access denied by server while mounting nfs.example:/share/dir\n",
 	  ERROR_PERMISSION_DENIED, "access denied" },
-	{ "program: no directory", HELPER_PROGRAM, 0,
+	{ "program: no directory", MOUNT_STEP_PROGRAM, 0,
 	  "mount.nfs: mounting x failed, reason given by server: No such file or directory\n",
 	  ERROR_NOT_FOUND, "No such file" },
-	{ "program: refused", HELPER_PROGRAM, 0, "mount.nfs: Connection refused\n",
+	{ "program: refused", MOUNT_STEP_PROGRAM, 0, "mount.nfs: Connection refused\n",
 	  ERROR_UNAVAILABLE, "refused" },
-	{ "program: something else", HELPER_PROGRAM, 0, "mount.nfs: oh dear\nmore\n",
+	{ "program: something else", MOUNT_STEP_PROGRAM, 0, "mount.nfs: oh dear\nmore\n",
 	  ERROR_INTERNAL, "oh dear" },
-	{ "a link on the way", HELPER_WALK, ELOOP, "", ERROR_FAILED_PRECONDITION, "symbolic link" },
-	{ "an old kernel", HELPER_WALK, ENOSYS, "", ERROR_FAILED_PRECONDITION, "Linux 5.6" },
-	{ "may not search", HELPER_WALK, EACCES, "", ERROR_PERMISSION_DENIED, "search" },
-	{ "no capability", HELPER_WALK, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_CHROOT" },
-	{ "no directory below", HELPER_WALK, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
-	{ "mode", HELPER_CHMOD, EPERM, "", ERROR_PERMISSION_DENIED, "2770" },
+	{ "a link on the way", MOUNT_STEP_WALK, ELOOP, "", ERROR_FAILED_PRECONDITION,
+	  "symbolic link" },
+	{ "an old kernel", MOUNT_STEP_WALK, ENOSYS, "", ERROR_FAILED_PRECONDITION, "Linux 5.6" },
+	{ "may not search", MOUNT_STEP_WALK, EACCES, "", ERROR_PERMISSION_DENIED, "search" },
+	{ "no capability", MOUNT_STEP_WALK, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_CHROOT" },
+	{ "no directory below", MOUNT_STEP_WALK, ENOENT, "", ERROR_NOT_FOUND,
+	  "nfs.example:/share/dir" },
+	{ "mode", MOUNT_STEP_CHMOD, EPERM, "", ERROR_PERMISSION_DENIED, "2770" },
 	{ "unknown step", 99, 0, "", ERROR_INTERNAL, "99" },
 };
 
@@ -137,8 +140,8 @@ START_TEST(test_replies)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct helper_reply reply = {
-			.magic = HELPER_MAGIC,
+		const struct mount_reply reply = {
+			.magic = MOUNT_REPLY_MAGIC,
 			.step = rows[i].step,
 			.error = rows[i].error,
 			.low = 2,
@@ -162,10 +165,10 @@ START_TEST(test_replies)
 }
 END_TEST
 
-/* Whether it is mounted is unknown then: no final code may come of it. */
+/* It is unknown whether it is mounted, so the code must not be final. */
 START_TEST(test_no_reply)
 {
-	struct helper_reply reply = { .magic = HELPER_MAGIC + 1 };
+	struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC + 1 };
 	struct error err = { .code = ERROR_OK };
 
 	write_file(log_file, "crashed here\n", 13);
@@ -182,22 +185,16 @@ START_TEST(test_no_reply)
 }
 END_TEST
 
-static void check_request(const char *name, const char *const fields[HELPER_FIELDS])
+static void read_request(struct mount_frame *ret)
 {
 	FILE *f = fopen(request_file, "re");
-	char data[1024];
-	const char *p = data;
-	size_t len, i;
+	char data[sizeof(*ret) + 1];
+	size_t len;
 
 	ck_assert_ptr_nonnull(f);
 	len = fread(data, 1, sizeof(data), f);
 	fclose(f);
-	for (i = 0; i < HELPER_FIELDS; i++) {
-		ck_assert_ptr_nonnull(memchr(p, '\0', (size_t)(data + len - p)));
-		check_str(name, "text", p, fields[i]);
-		p += strlen(p) + 1;
-	}
-	ck_assert_ptr_eq(p, data + len);
+	ck_assert_int_eq(mount_frame_decode(ret, data, len), 0);
 }
 
 START_TEST(test_request)
@@ -211,33 +208,35 @@ START_TEST(test_request)
 		{ "root", "/", "/", "share/dir" },
 		{ "top that is all", "/share/dir", "/share/dir", "" },
 	};
-	const struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_DONE };
+	const struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC, .step = MOUNT_STEP_DONE };
 	struct error err = { .code = ERROR_OK };
-	char driver[16];
+	struct mount_frame frame;
 	size_t i;
 
 	write_file(log_file, "", 0);
 	write_file(reply_file, &reply, sizeof(reply));
-	snprintf(driver, sizeof(driver), "%d", (int)getpid());
 	for (i = 0; i < ARRAY_SIZE(tops); i++) {
-		const char *const fields[HELPER_FIELDS] = {
-			[HELPER_OPERATION] = "mount",    [HELPER_DRIVER] = driver,
-			[HELPER_TARGET] = folder,        [HELPER_FLAGS] = "",
-			[HELPER_SERVER] = "nfs.example", [HELPER_PATH] = tops[i].path,
-			[HELPER_BELOW] = tops[i].below,  [HELPER_OPTIONS] = OPTIONS,
-			[HELPER_READ_ONLY] = "1",        [HELPER_MODE] = "2770",
-		};
-
 		ck_assert_int_eq(mount_below(tops[i].top, OPTIONS, script, &err), 0);
-		check_request(tops[i].name, fields);
+		read_request(&frame);
+		check_int(tops[i].name, "operation", frame.operation, MOUNT_OP_MOUNT);
+		check_int(tops[i].name, "driver", frame.driver, getpid());
+		check_int(tops[i].name, "mode", frame.mode, 02770);
+		check_int(tops[i].name, "read_only", frame.read_only, 1);
+		check_str(tops[i].name, "server", frame.server, "nfs.example");
+		check_str(tops[i].name, "top", frame.top, tops[i].path);
+		check_str(tops[i].name, "below", frame.below, tops[i].below);
+		check_str(tops[i].name, "target", frame.target, folder);
+		check_str(tops[i].name, "options", frame.options, OPTIONS);
 	}
 }
 END_TEST
 
-/* What the server was asked for is named where that failed, and the volume where it was not found in it. */
+/* An error names the path that the server was asked for, or the volume if the walk failed. */
 START_TEST(test_names_in_errors)
 {
-	struct helper_reply reply = { .magic = HELPER_MAGIC, .step = HELPER_MOUNT, .error = ENOENT };
+	struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC,
+				     .step = MOUNT_STEP_MOUNT,
+				     .error = ENOENT };
 	struct error err = { .code = ERROR_OK };
 
 	write_file(log_file, "", 0);
@@ -245,7 +244,7 @@ START_TEST(test_names_in_errors)
 	ck_assert_int_lt(mount_below("/share", OPTIONS, script, &err), 0);
 	check_error("top", &err, ERROR_NOT_FOUND, "'nfs.example:/share'");
 	error_clear(&err);
-	reply.step = HELPER_WALK;
+	reply.step = MOUNT_STEP_WALK;
 	write_file(reply_file, &reply, sizeof(reply));
 	ck_assert_int_lt(mount_below("/share", OPTIONS, script, &err), 0);
 	check_error("below", &err, ERROR_NOT_FOUND, "'nfs.example:/share/dir'");
@@ -260,10 +259,10 @@ START_TEST(test_compare)
 		enum error_code code;
 		bool same;
 	} answers[] = {
-		{ "same", HELPER_DONE, 0, ERROR_OK, true },
-		{ "other", HELPER_OTHER, 0, ERROR_OK, false },
-		{ "gone", HELPER_WALK, ENOENT, ERROR_NOT_FOUND, false },
-		{ "silent", HELPER_REACH, ETIMEDOUT, ERROR_UNAVAILABLE, false },
+		{ "same", MOUNT_STEP_DONE, 0, ERROR_OK, true },
+		{ "other", MOUNT_STEP_OTHER, 0, ERROR_OK, false },
+		{ "gone", MOUNT_STEP_WALK, ENOENT, ERROR_NOT_FOUND, false },
+		{ "silent", MOUNT_STEP_REACH, ETIMEDOUT, ERROR_UNAVAILABLE, false },
 	};
 	const struct mount_request q = {
 		.server = "nfs.example", .path = "/share/dir", .target = folder, .options = OPTIONS
@@ -275,9 +274,9 @@ START_TEST(test_compare)
 	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
 	write_file(log_file, "", 0);
 	for (i = 0; i < ARRAY_SIZE(answers); i++) {
-		const struct helper_reply reply = { .magic = HELPER_MAGIC,
-						    .step = answers[i].step,
-						    .error = answers[i].error };
+		const struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC,
+						   .step = answers[i].step,
+						   .error = answers[i].error };
 		bool same = false;
 
 		error_clear(&err);
@@ -291,7 +290,25 @@ START_TEST(test_compare)
 }
 END_TEST
 
-/* Bad options never get as far as a helper. */
+/* Mount options may be secret, and any user can read an argument list. */
+START_TEST(test_options_are_not_in_argv)
+{
+	const struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC, .step = MOUNT_STEP_DONE };
+	struct error err = { .code = ERROR_OK };
+	FILE *f = fopen(script, "we");
+
+	ck_assert_ptr_nonnull(f);
+	fprintf(f,
+		"#!/bin/sh\ncd %s && cat >request && grep -q hunter2 request || exit 1\n"
+		"! grep -q hunter2 /proc/$$/cmdline /proc/$$/environ && cat reply\n",
+		folder);
+	fclose(f);
+	write_file(reply_file, &reply, sizeof(reply));
+	ck_assert_int_eq(mount_with(OPTIONS, script, &err), 0);
+}
+END_TEST
+
+/* Bad options never reach a helper. */
 START_TEST(test_options)
 {
 	struct error err = { .code = ERROR_OK };
@@ -305,7 +322,7 @@ END_TEST
 START_TEST(test_nothing_mounted)
 {
 	struct error err = { .code = ERROR_OK };
-	struct mount_info *info = (struct mount_info *)folder; /* has to be overwritten */
+	struct mount_info *info = (struct mount_info *)folder; /* must be overwritten */
 	struct mounter *m;
 
 	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
@@ -316,7 +333,7 @@ START_TEST(test_nothing_mounted)
 	ck_assert_int_eq(m->ops->unmount(m, folder, &err), 0);
 	ck_assert_int_eq(m->ops->unmount(m, "/nonexistent/a/b", &err), 0);
 	ck_assert_int_ne(access(request_file, F_OK), 0); /* no helper for that */
-	/* What others have mounted is left alone. */
+	/* Leave mounts of others alone. */
 	ck_assert_int_lt(m->ops->unmount(m, "/proc", &err), 0);
 	check_error("/proc", &err, ERROR_FAILED_PRECONDITION, "proc");
 	mounter_free(m);
@@ -334,6 +351,7 @@ int main(void)
 	tcase_add_test(tcase, test_request);
 	tcase_add_test(tcase, test_names_in_errors);
 	tcase_add_test(tcase, test_compare);
+	tcase_add_test(tcase, test_options_are_not_in_argv);
 	tcase_add_test(tcase, test_options);
 	tcase_add_test(tcase, test_nothing_mounted);
 	return check_run_case("mounter", tcase);

@@ -114,7 +114,7 @@ START_TEST(test_find)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct mount_info *info = (struct mount_info *)&file; /* has to be overwritten */
+		struct mount_info *info = (struct mount_info *)&file; /* must be overwritten */
 
 		write_file(file, rows[i].text);
 		check_int(rows[i].name, "result", mountinfo_find(file, rows[i].path, &info), 0);
@@ -125,7 +125,7 @@ START_TEST(test_find)
 }
 END_TEST
 
-/* As many as a node with 5,000 volumes has, ours in the middle. */
+/* A node with 5,000 volumes, ours in the middle. */
 START_TEST(test_find_among_many)
 {
 	struct mount_info *info = NULL;
@@ -158,7 +158,7 @@ START_TEST(test_find_no_file)
 }
 END_TEST
 
-/* The kernel's own: where it can be read, "/proc" is mounted. */
+/* The kernel's own list: if it can be read, "/proc" is mounted. */
 START_TEST(test_find_real)
 {
 	struct mount_info *info = NULL;
@@ -188,7 +188,7 @@ static const struct {
 	{ "the target is a link, which is not followed", "@/real/away", 0, "@/real/away" },
 	{ "the directory above is missing", "@/none/t", -ENOENT, NULL },
 	{ "the directory above is a dangling link", "@/dangling/t", -ENOENT, NULL },
-	/* Nothing is mounted below a file, which is what a look-up then says. */
+	/* Nothing is mounted below a file, as a lookup then finds. */
 	{ "the directory above is a file", "@/file/t", 0, "@/file/t" },
 	{ "the directory above is a loop", "@/loop/t", -ELOOP, NULL },
 	{ "below the root", "/t", 0, "/t" },
@@ -197,7 +197,7 @@ static const struct {
 	{ "empty", "", -EINVAL, NULL },
 };
 
-/* The text with the folder put in for "@". */
+/* Replace a leading "@" with the folder. The caller frees. */
 static char *in_folder(const char *text, const char *folder)
 {
 	char *path = NULL;
@@ -210,7 +210,7 @@ static char *in_folder(const char *text, const char *folder)
 	return path;
 }
 
-/* A folder with the entries that targets[] speaks of; its own path has no links in it. */
+/* Make a folder with the entries that targets[] needs; its own path contains no links. */
 static char *make_folder(void)
 {
 	static const struct {
@@ -279,7 +279,7 @@ START_TEST(test_resolve)
 }
 END_TEST
 
-/* What tells how the server is asked whether it is there. */
+/* Port, version and transport, by which the server can be pinged. */
 START_TEST(test_service)
 {
 	static const struct {

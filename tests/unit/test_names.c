@@ -32,7 +32,7 @@ START_TEST(test_once)
 }
 END_TEST
 
-/* What is taken out leaves all others where they can be found. */
+/* Names can still be found after others were removed. */
 START_TEST(test_forget)
 {
 	struct nfs_names names = { .n = 0 };

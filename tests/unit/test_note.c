@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "csi/claim.h"
 #include "store/busy.h"
 #include "fake/nfs.h"
 #include "store/holder.h"

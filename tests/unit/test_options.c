@@ -57,7 +57,7 @@ START_TEST(test_defaults)
 }
 END_TEST
 
-/* Every option as "--name=value", "--name value", "-name=value" and "-name value". */
+/* Write each option as "--name=value", "--name value", "-name=value" and "-name value". */
 START_TEST(test_spellings)
 {
 	static const struct {

@@ -74,7 +74,7 @@ static int create(struct fake_nfs *f, const struct volume *v, struct error *err)
 
 	describe(v, &rec);
 	error_clear(err);
-	return volume_create(c, v->key, &rec, NULL, NULL, err);
+	return volume_create(c, v->key, &rec, &(struct volume_capacity){ 0 }, NULL, err);
 }
 
 static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool replace_archive,
@@ -800,10 +800,13 @@ START_TEST(test_plain_is_cheap)
 
 	check_int("cheap", "claim", create(f, &claim, &err), 0);
 	describe(&first, &rec);
-	check_int("cheap", "first", volume_create(c, first.key, &rec, NULL, NULL, &err), 0);
+	check_int("cheap", "first",
+		  volume_create(c, first.key, &rec, &(struct volume_capacity){ 0 }, NULL, &err), 0);
 	describe(&second, &other);
 	fake_nfs_fail(f, NULL); /* the client knows the folders now */
-	check_int("cheap", "second", volume_create(c, second.key, &other, NULL, NULL, &err), 0);
+	check_int("cheap", "second",
+		  volume_create(c, second.key, &other, &(struct volume_capacity){ 0 }, NULL, &err),
+		  0);
 	check_int("cheap", "operations", fake_nfs_operations(f), 5);
 	nfs_client_free(c);
 	fake_nfs_free(f);
@@ -820,7 +823,7 @@ START_TEST(test_expanded_foreign)
 		const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED };
 		struct fake_nfs *f = fake_nfs_new();
 		struct nfs_client *c = fake_nfs_connect(f);
-		Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+		const struct volume_capacity capacity = { .required = 10 };
 		cleanup_volume_id struct volume_id id = { .server = NULL };
 		cleanup_record struct record rec = { .n = 0 };
 		struct error err = { .code = ERROR_OK };
@@ -829,9 +832,8 @@ START_TEST(test_expanded_foreign)
 
 		put_file(f, "ns/data");
 		check_int("foreign", "id", volume_id_parse(&id, "fake#share#ns/data#pvc-1#"), 0);
-		range.required_bytes = 10;
 		fake_nfs_fail(f, &failure);
-		cut = volume_expand(c, &id, &rec, &range, &size, &err) < 0;
+		cut = volume_expand(c, &id, &rec, &capacity, &size, &err) < 0;
 		fake_nfs_fail(f, NULL);
 		recorded = has_record(f, "pvc-1");
 		check_int("foreign", "a claim is refused", create(f, &claim, &err) < 0, recorded);

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The helper is a shell script here. A scenario is the body of one; it has the request on its
- * standard input, and the folder of the test in $1, which stands where the subcommand would.
+ * A shell script plays the helper. A scenario is the body of a script; it gets the request on
+ * stdin, and the folder of the test as $1, in place of the subcommand.
  */
 
 #include <errno.h>
@@ -23,9 +23,9 @@
 #include "mount/process.h"
 
 #define REPLY_LEN 8
-#define LONG_MS 20000 /* far more than a scenario takes, on a busy machine too */
+#define LONG_MS 20000 /* far more than a scenario takes, even on a busy machine */
 #define SHORT_MS 300
-#define SLACK_MS 5000 /* what "at once" may take on a busy machine */
+#define SLACK_MS 5000 /* longest "at once" on a busy machine */
 
 static char folder[] = "/tmp/test-process-XXXXXX";
 static char script[64], pid_file[64];
@@ -57,8 +57,8 @@ static void write_script(const char *body)
 }
 
 struct run {
-	struct process_reaper reaper;
-	struct process process;
+	struct mount_reaper reaper;
+	struct mount_process process;
 	char reply[REPLY_LEN];
 	int r;
 	uint64_t ms; /* how long it took */
@@ -71,8 +71,8 @@ static void run_request(struct run *run, const char *body, const void *request, 
 
 	write_script(body);
 	memset(run, 0, sizeof(*run));
-	process_reaper_init(&run->reaper);
-	run->process = (struct process){
+	mount_reaper_init(&run->reaper);
+	run->process = (struct mount_process){
 		.path = script,
 		.argument = folder,
 		.request = request,
@@ -81,7 +81,7 @@ static void run_request(struct run *run, const char *body, const void *request, 
 		.reply_len = REPLY_LEN,
 	};
 	start = clock_now_ns();
-	run->r = process_run(&run->reaper, &run->process, start + timeout_ms * CLOCK_NS_PER_MS);
+	run->r = mount_process_run(&run->reaper, &run->process, start + timeout_ms * CLOCK_NS_PER_MS);
 	run->ms = (clock_now_ns() - start) / CLOCK_NS_PER_MS;
 }
 
@@ -90,13 +90,13 @@ static void run_script(struct run *run, const char *body, unsigned int timeout_m
 	run_request(run, body, "request", 7, timeout_ms);
 }
 
-/* Whatever came of it, nobody of ours may be left to reap. */
+/* No child process may be left, whatever the result. */
 static void check_reaped(const char *name, struct run *run)
 {
 	check_int(name, "processes that linger", run->reaper.n, 0);
 	check_int(name, "waitpid", waitpid(-1, NULL, WNOHANG), -1);
 	check_int(name, "errno of waitpid", errno, ECHILD);
-	process_reaper_done(&run->reaper);
+	mount_reaper_done(&run->reaper);
 }
 
 static const struct {
@@ -104,7 +104,7 @@ static const struct {
 	const char *body;
 	int r;
 	const char *reply; /* with r 0 */
-	const char *log; /* the whole of it */
+	const char *log; /* complete */
 } endings[] = {
 	{ "reply", "printf 12345678", 0, "12345678", "" },
 	{ "reply in pieces", "printf 123; sleep 0.1; printf 45; sleep 0.1; printf 678", 0,
@@ -155,7 +155,7 @@ START_TEST(test_noise)
 	ck_assert_int_eq(run.r, 0);
 	ck_assert_int_eq(memcmp(run.reply, "12345678", REPLY_LEN), 0);
 	len = strlen(run.process.log);
-	ck_assert_uint_eq(len, PROCESS_LOG_SIZE - 1);
+	ck_assert_uint_eq(len, MOUNT_LOG_SIZE - 1);
 	ck_assert_uint_eq(strspn(run.process.log, "e"), len);
 	check_reaped("standard error", &run);
 
@@ -187,7 +187,7 @@ START_TEST(test_request)
 }
 END_TEST
 
-/* Terminators inside a request are what it consists of. */
+/* A request may contain zero bytes. */
 START_TEST(test_request_bytes)
 {
 	struct run run;
@@ -206,10 +206,10 @@ START_TEST(test_not_there)
 	run_script(&run, "printf 12345678", LONG_MS);
 	ck_assert_int_eq(run.r, 0);
 	run.process.path = "/nonexistent/helper";
-	ck_assert_int_eq(process_run(&run.reaper, &run.process, UINT64_MAX), -ENOENT);
+	ck_assert_int_eq(mount_process_run(&run.reaper, &run.process, UINT64_MAX), -ENOENT);
 	ck_assert_int_eq(chmod(script, 0600), 0);
 	run.process.path = script;
-	ck_assert_int_eq(process_run(&run.reaper, &run.process, UINT64_MAX), -EACCES);
+	ck_assert_int_eq(mount_process_run(&run.reaper, &run.process, UINT64_MAX), -EACCES);
 	check_reaped("not there", &run);
 }
 END_TEST
@@ -273,7 +273,7 @@ static char state_of(pid_t pid)
 	return end != NULL && end[1] == ' ' ? end[2] : 0;
 }
 
-/* Gone, or a zombie that whoever inherited it has not reaped yet. */
+/* Gone, or a zombie that its new parent has not reaped yet. */
 static bool is_dead(pid_t pid)
 {
 	char state = state_of(pid);
@@ -301,7 +301,7 @@ static void check_dies(const char *name, pid_t pid)
 	check_that(name, "that the process below the helper is dead", is_dead(pid));
 }
 
-/* mount.nfs below a helper must not go on mounting once the caller has been told otherwise. */
+/* mount.nfs below a helper must not mount any more once the caller has got an error. */
 START_TEST(test_grandchild)
 {
 	struct run run;
@@ -318,7 +318,7 @@ START_TEST(test_grandchild)
 }
 END_TEST
 
-/* rpc.statd, which mount.nfs starts, may keep standard error: only the reply is waited for. */
+/* rpc.statd, started by mount.nfs, may keep stderr open: wait for the reply alone. */
 START_TEST(test_daemon_keeps_stderr)
 {
 	struct run run;
@@ -333,7 +333,7 @@ START_TEST(test_daemon_keeps_stderr)
 }
 END_TEST
 
-/* What the helper starts from: signals as new, its own group, nothing of the driver open. */
+/* The helper starts with default signals, in its own group, without files of the driver. */
 START_TEST(test_surroundings)
 {
 	sigset_t blocked, before;
@@ -360,8 +360,8 @@ START_TEST(test_surroundings)
 	check_int("process group", "result", run.r, 0);
 	check_reaped("process group", &run);
 
-	/* Of pipes it has its own ends alone: with another end open somebody would wait for ever. */
-	ck_assert_int_eq(close_range(3, ~0U, CLOSE_RANGE_CLOEXEC), 0); /* what the test was given */
+	/* It has only its own ends of the pipes: another open end would hide the end of file. */
+	ck_assert_int_eq(close_range(3, ~0U, CLOSE_RANGE_CLOEXEC), 0); /* files inherited by the test */
 	run_script(&run,
 		   "ls -l /proc/self/fd >$1/pid; test $(grep -c pipe: $1/pid) = 2 && printf 12345678",
 		   LONG_MS);
@@ -403,13 +403,13 @@ START_TEST(test_no_file_is_left_open)
 
 	for (i = 0; i < ARRAY_SIZE(bodies); i++) {
 		run_script(&run, bodies[i], i == 2 ? SHORT_MS : LONG_MS);
-		process_reaper_done(&run.reaper);
+		mount_reaper_done(&run.reaper);
 		check_int(bodies[i], "open files", count_files(), before);
 	}
 	run.process.path = "/nonexistent/helper";
-	process_reaper_init(&run.reaper);
-	ck_assert_int_lt(process_run(&run.reaper, &run.process, UINT64_MAX), 0);
-	process_reaper_done(&run.reaper);
+	mount_reaper_init(&run.reaper);
+	ck_assert_int_lt(mount_process_run(&run.reaper, &run.process, UINT64_MAX), 0);
+	mount_reaper_done(&run.reaper);
 	check_int("no helper", "open files", count_files(), before);
 }
 END_TEST
@@ -419,12 +419,12 @@ END_TEST
 
 struct worker {
 	pthread_t thread;
-	struct process_reaper *reaper;
+	struct mount_reaper *reaper;
 	int number;
-	int wrong; /* replies that were not this worker's own, or errors */
+	int wrong; /* replies to another worker, or errors */
 };
 
-/* Every worker sends its number and wants it back; every third one also lets a helper hang. */
+/* Each worker expects its own number back; every third one also lets a helper hang. */
 static void *work(void *data)
 {
 	struct worker *w = data;
@@ -432,7 +432,7 @@ static void *work(void *data)
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
-		struct process p = {
+		struct mount_process p = {
 			.path = script,
 			.argument = folder,
 			.request = request,
@@ -443,8 +443,8 @@ static void *work(void *data)
 		bool hang = w->number % 3 == 0 && i == 0;
 
 		snprintf(request, sizeof(request), "%c%07d", hang ? 'h' : 'r', w->number * 100 + i);
-		if (process_run(w->reaper, &p,
-				clock_now_ns() + (hang ? SHORT_MS : LONG_MS) * CLOCK_NS_PER_MS) !=
+		if (mount_process_run(w->reaper, &p,
+				      clock_now_ns() + (hang ? SHORT_MS : LONG_MS) * CLOCK_NS_PER_MS) !=
 		    (hang ? -ETIMEDOUT : 0))
 			w->wrong++;
 		else if (!hang && memcmp(request, reply, REPLY_LEN) != 0)
@@ -456,11 +456,11 @@ static void *work(void *data)
 START_TEST(test_many_threads)
 {
 	struct worker workers[THREADS];
-	struct process_reaper reaper;
+	struct mount_reaper reaper;
 	int i;
 
 	write_script("read -r line; case $line in h*) exec sleep 1000;; esac; printf %s \"$line\"");
-	process_reaper_init(&reaper);
+	mount_reaper_init(&reaper);
 	for (i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){ .reaper = &reaper, .number = i };
 		ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
@@ -469,12 +469,12 @@ START_TEST(test_many_threads)
 		ck_assert_int_eq(pthread_join(workers[i].thread, NULL), 0);
 		check_int("worker", "wrong answers", workers[i].wrong, 0);
 	}
-	process_reaper_done(&reaper);
+	mount_reaper_done(&reaper);
 	check_int("workers", "waitpid", waitpid(-1, NULL, WNOHANG), -1);
 }
 END_TEST
 
-/* As if a process had not died when it was killed: a later run reaps it. */
+/* A process that did not die when it was killed is reaped by a later run. */
 START_TEST(test_lingering)
 {
 	struct run run;
@@ -487,12 +487,12 @@ START_TEST(test_lingering)
 		usleep(1000);
 	run_script(&run, "printf 12345678", LONG_MS);
 	run.reaper.lingering[run.reaper.n++] = pid;
-	ck_assert_int_eq(process_run(&run.reaper, &run.process, UINT64_MAX), 0);
+	ck_assert_int_eq(mount_process_run(&run.reaper, &run.process, UINT64_MAX), 0);
 	check_reaped("lingering", &run);
 }
 END_TEST
 
-/* A node full of helpers that hang gets no more of them. */
+/* A node full of hanging helpers starts no more of them. */
 START_TEST(test_too_many_linger)
 {
 	struct run run;
@@ -505,13 +505,13 @@ START_TEST(test_too_many_linger)
 		pause();
 		_exit(0);
 	}
-	while (run.reaper.n < PROCESS_LINGERING_MAX / 2)
+	while (run.reaper.n < MOUNT_LINGERING_MAX / 2)
 		run.reaper.lingering[run.reaper.n++] = pid;
-	ck_assert_int_eq(process_run(&run.reaper, &run.process, UINT64_MAX), -EAGAIN);
+	ck_assert_int_eq(mount_process_run(&run.reaper, &run.process, UINT64_MAX), -EAGAIN);
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);
 	while (!is_dead(pid))
 		usleep(1000);
-	ck_assert_int_eq(process_run(&run.reaper, &run.process, UINT64_MAX), 0);
+	ck_assert_int_eq(mount_process_run(&run.reaper, &run.process, UINT64_MAX), 0);
 	check_reaped("too many", &run);
 }
 END_TEST

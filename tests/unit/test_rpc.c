@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* nfs/rpc.c: what goes over the wire, against a peer that speaks byte by byte. */
+/* net/rpc.c and net/zdr.c, against a peer that sends byte by byte. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +14,8 @@
 #include <nfsc/libnfs-raw-nfs4.h>
 
 #include "base/clock.h"
-#include "nfs/rpc.h"
+#include "net/rpc.h"
+#include "net/zdr.h"
 #include "check_util.h"
 
 #define PROGRAM 400122
@@ -23,11 +24,11 @@
 
 #define WORDS_MAX 64
 #define LAST 0x80000000U
-#define CALL_WORDS 19 /* of a call of number, with its mark */
+#define CALL_WORDS 19 /* a call of number, with its mark */
 
-/* One number in, one number out. */
-static const struct nfs_rpc_procedure number =
-	NFS_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, PROCEDURE, zdr_u_int, zdr_u_int, uint32_t);
+/* A procedure with a number as argument and as result. */
+static const struct net_rpc_procedure number =
+	NET_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, PROCEDURE, zdr_u_int, zdr_u_int, uint32_t);
 
 struct text {
 	char *data;
@@ -39,8 +40,8 @@ static uint32_t encode_text(ZDR *zdr, struct text *t)
 	return zdr_bytes(zdr, &t->data, &t->len, UINT32_MAX);
 }
 
-static const struct nfs_rpc_procedure texts =
-	NFS_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, PROCEDURE, encode_text, zdr_void, uint32_t);
+static const struct net_rpc_procedure texts =
+	NET_RPC_PROCEDURE(PROGRAM, PROGRAM_VERSION, PROCEDURE, encode_text, zdr_void, uint32_t);
 
 struct call {
 	unsigned int finished;
@@ -48,7 +49,7 @@ struct call {
 	uint32_t result;
 };
 
-static struct nfs_rpc *rpc;
+static struct net_rpc *rpc;
 static int peer = -1;
 
 static void set_up(void)
@@ -57,13 +58,13 @@ static void set_up(void)
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	peer = fds[1];
-	ck_assert_int_eq(nfs_rpc_new(&rpc, fds[0], 1000, 2000), 0);
+	ck_assert_int_eq(net_rpc_new(&rpc, fds[0], &(struct net_rpc_user){ 1000, 2000 }), 0);
 }
 
-/* Also by tests whose calls would not live until then. */
+/* Called by tests too whose calls are on their stack. */
 static void end(void)
 {
-	nfs_rpc_free(rpc, -ECONNABORTED);
+	net_rpc_free(rpc, -ECONNABORTED);
 	rpc = NULL;
 }
 
@@ -87,18 +88,18 @@ static void replied(void *data, int error, const void *results)
 static void start(struct call *call, uint32_t argument)
 {
 	*call = (struct call){ .error = 1 };
-	check_int("start", "result", nfs_rpc_call(rpc, &number, &argument, replied, call), 0);
+	check_int("start", "result", net_rpc_call(rpc, &number, &argument, replied, call), 0);
 }
 
 static void send_all(void)
 {
 	struct pollfd p;
 
-	check_int("send", "result", nfs_rpc_send(rpc, &p), 0);
+	check_int("send", "result", net_rpc_send(rpc, &p), 0);
 	check_int("send", "events", p.events, POLLIN);
 }
 
-/* n words of what was sent, in our byte order. */
+/* Receive n words, in host byte order. */
 static void hear(uint32_t *words, size_t n)
 {
 	size_t i;
@@ -128,7 +129,7 @@ static void say(const uint32_t *words, size_t n)
 	ck_assert_int_eq(send(peer, be, n * 4, 0), (ssize_t)n * 4);
 }
 
-/* Accepted, without a verifier, and successful. */
+/* Send a successful reply without a verifier. */
 static void say_number(uint32_t xid, uint32_t result)
 {
 	const uint32_t words[] = { LAST | 28, xid, 1, 0, 0, 0, 0, result };
@@ -138,7 +139,7 @@ static void say_number(uint32_t xid, uint32_t result)
 
 static void receive(int want)
 {
-	check_int("receive", "result", nfs_rpc_receive(rpc), want);
+	check_int("receive", "result", net_rpc_receive(rpc), want);
 }
 
 /* RFC 5531, sections 9, 11 and appendix A. */
@@ -181,7 +182,7 @@ START_TEST(test_call)
 }
 END_TEST
 
-/* More than there is room for at first; answered from the last to the first. */
+/* More calls than slots at first; answered in reverse order. */
 START_TEST(test_many)
 {
 	static struct call calls[1000];
@@ -207,7 +208,7 @@ START_TEST(test_many)
 }
 END_TEST
 
-/* All that has arrived is taken at once, however the bytes are cut. */
+/* Whole replies are taken at once, wherever the bytes are cut. */
 START_TEST(test_cut)
 {
 	struct call calls[3];
@@ -256,21 +257,22 @@ START_TEST(test_fragments)
 	receive(0);
 	check_int("all", "finished", call.finished, 1);
 	check_int("all", "result", call.result, 5);
-	check_that("all", "nothing left", nfs_rpc_is_quiet(rpc));
+	check_that("all", "nothing left", net_rpc_is_quiet(rpc));
 }
 END_TEST
 
-/* What a server may answer; X is put in for the xid. */
+/* Replies; X stands for the xid. */
 #define X 0x58585858
 static const struct {
 	const char *row;
 	uint32_t words[10];
 	size_t n;
-	int want; /* of the call */
-	bool ends; /* the connection */
+	int want; /* error of the call */
+	bool ends; /* ends the connection */
 } answers[] = {
-	{ "no such program", { LAST | 24, X, 1, 0, 0, 0, 1 }, 7, -EREMOTEIO, false },
-	{ "other versions", { LAST | 32, X, 1, 0, 0, 0, 2, 3, 4 }, 9, -EREMOTEIO, false },
+	{ "no such program", { LAST | 24, X, 1, 0, 0, 0, 1 }, 7, -EPROTO, false },
+	{ "other versions", { LAST | 32, X, 1, 0, 0, 0, 2, 3, 4 }, 9, -EPROTONOSUPPORT, false },
+	{ "other versions, cut", { LAST | 28, X, 1, 0, 0, 0, 2, 3 }, 8, -EREMOTEIO, false },
 	{ "no such procedure", { LAST | 24, X, 1, 0, 0, 0, 3 }, 7, -EOPNOTSUPP, false },
 	{ "garbage arguments", { LAST | 24, X, 1, 0, 0, 0, 4 }, 7, -EREMOTEIO, false },
 	{ "system error", { LAST | 24, X, 1, 0, 0, 0, 5 }, 7, -EREMOTEIO, false },
@@ -286,8 +288,8 @@ static const struct {
 	{ "a call", { LAST | 28, X, 0, 2, 0, 0, 0, 9 }, 8, -ECONNABORTED, true },
 	{ "xid only", { LAST | 4, X }, 2, -ECONNABORTED, true },
 	{ "empty", { LAST }, 1, -ECONNABORTED, true },
-	{ "too long", { LAST | (NFS_RPC_RECORD_MAX + 4), X }, 2, -ECONNABORTED, true },
-	{ "too long in all", { 4, X, LAST | NFS_RPC_RECORD_MAX }, 3, -ECONNABORTED, true },
+	{ "too long", { LAST | (NET_RPC_RECORD_MAX + 4), X }, 2, -ECONNABORTED, true },
+	{ "too long in all", { 4, X, LAST | NET_RPC_RECORD_MAX }, 3, -ECONNABORTED, true },
 };
 
 START_TEST(test_answer)
@@ -305,7 +307,7 @@ START_TEST(test_answer)
 		words[i] = answers[_i].words[i] - X <= 16 ? xid + answers[_i].words[i] - X
 							  : answers[_i].words[i];
 	say(words, answers[_i].n);
-	check_int(row, "receive", nfs_rpc_receive(rpc), answers[_i].ends ? -ECONNABORTED : 0);
+	check_int(row, "receive", net_rpc_receive(rpc), answers[_i].ends ? -ECONNABORTED : 0);
 	check_int(row, "finished", call.finished, !answers[_i].ends);
 	end();
 	check_int(row, "finished at last", call.finished, 1);
@@ -313,23 +315,23 @@ START_TEST(test_answer)
 }
 END_TEST
 
-/* -------- what a server may do to those who believe it -------- */
+/* -------- hostile results -------- */
 
-static const struct nfs_rpc_procedure mnt =
-	NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, zdr_mountres3, mountres3);
-static const struct nfs_rpc_procedure compound =
-	NFS_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_void, zdr_COMPOUND4res,
+static const struct net_rpc_procedure mnt =
+	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, zdr_mountres3, mountres3);
+static const struct net_rpc_procedure compound =
+	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_void, zdr_COMPOUND4res,
 			  COMPOUND4res);
-static const struct nfs_rpc_procedure export_list =
-	NFS_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports, exports);
+static const struct net_rpc_procedure export_list =
+	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports, exports);
 
-#define TIMES 0x54494d45 /* then: how often what follows comes, and how many words of it */
-#define MANY_WORDS (NFS_RPC_RECORD_MAX / 4)
+#define TIMES 0x54494d45 /* followed by: count, n, and n words to repeat */
+#define MANY_WORDS (NET_RPC_RECORD_MAX / 4)
 
-/* Results, which libnfs 4.0 would follow to where there is nothing. */
+/* Results on which libnfs 4.0 reads or writes out of bounds. */
 static const struct {
 	const char *row;
-	const struct nfs_rpc_procedure *procedure;
+	const struct net_rpc_procedure *procedure;
 	uint32_t words[16];
 	size_t n;
 	int want;
@@ -354,7 +356,7 @@ static const struct {
 	{ "as many exports as are believed", &export_list, { TIMES, 4096, 3, 1, 0, 0, 0 }, 7, 0 },
 };
 
-/* Returns how many words it comes to. */
+/* Expand TIMES. Returns the number of words. */
 static size_t spell(const uint32_t *from, size_t n, uint32_t *to)
 {
 	size_t i, j, at = 0;
@@ -378,7 +380,7 @@ START_TEST(test_lie)
 	struct call call = { .error = 1 };
 	size_t n, sent = 0;
 
-	check_int(row, "call", nfs_rpc_call(rpc, lies[_i].procedure, NULL, replied, &call), 0);
+	check_int(row, "call", net_rpc_call(rpc, lies[_i].procedure, NULL, replied, &call), 0);
 	send_all();
 	{
 		uint32_t words[CALL_WORDS - 1];
@@ -393,11 +395,11 @@ START_TEST(test_lie)
 
 		if (part > 0)
 			sent += (size_t)part;
-		check_int(row, "receive", nfs_rpc_receive(rpc), 0);
+		check_int(row, "receive", net_rpc_receive(rpc), 0);
 	}
 	check_int(row, "finished", call.finished, 1);
 	check_int(row, "error", call.error, lies[_i].want);
-	/* And the connection goes on. */
+	/* The connection still works. */
 	start(&call, 1);
 	send_all();
 	say_number(hear_xid(), 2);
@@ -406,7 +408,58 @@ START_TEST(test_lie)
 }
 END_TEST
 
-/* A server that sends ever more of what never ends gets no memory for it, and no time. */
+/* A decoder that was bound to other primitives than ours. */
+static uint32_t decode_unchecked(ZDR *zdr, void *data)
+{
+	(void)data;
+	return zdr->pos + 4 <= zdr->size;
+}
+
+static uint32_t decode_anything(ZDR *zdr, void *data)
+{
+	(void)zdr;
+	(void)data;
+	return TRUE;
+}
+
+START_TEST(test_zdr_check)
+{
+	const struct net_zdr_decoder ours = { "libnfs_zdr_opaque", (zdrproc_t)zdr_verifier4 };
+	const struct net_zdr_decoder rows[][2] = {
+		{ ours, { "libnfs_zdr_array", (zdrproc_t)decode_unchecked } },
+		{ ours, { "libnfs_zdr_array", (zdrproc_t)decode_anything } },
+	};
+	struct error err = { .code = ERROR_OK };
+	size_t i;
+
+	(void)net_zdr_check(&err);
+	check_error("libnfs", &err, ERROR_OK, NULL); /* prints the message */
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		error_clear(&err);
+		check_int("bound elsewhere", "result", net_zdr_check_decoders(rows[i], 2, &err),
+			  -ELIBBAD);
+		check_error("bound elsewhere", &err, ERROR_FAILED_PRECONDITION, "libnfs_zdr_array");
+		check_error("bound elsewhere", &err, ERROR_FAILED_PRECONDITION, "-Bsymbolic");
+	}
+}
+END_TEST
+
+/* A call that timed out is forgotten: a late reply must not write to the stack. */
+START_TEST(test_ask)
+{
+	uint32_t argument = 1;
+	int r;
+
+	r = net_rpc_ask(rpc, &number, &argument, NULL, NULL, clock_now_ns() + 20 * CLOCK_NS_PER_MS);
+	check_int("silence", "result", r, -ETIMEDOUT);
+	check_int("silence", "in flight", net_rpc_oldest_ns(rpc), 0);
+	say_number(hear_xid(), 2);
+	receive(-ECONNABORTED);
+	end();
+}
+END_TEST
+
+/* Endless fragments without data end the connection. */
 START_TEST(test_endless_fragments)
 {
 	const uint32_t fragment[] = { 4, 0 };
@@ -416,7 +469,7 @@ START_TEST(test_endless_fragments)
 	start(&call, 0);
 	for (i = 0; i < 1000 && r == 0; i++) {
 		say(fragment, 2);
-		r = nfs_rpc_receive(rpc);
+		r = net_rpc_receive(rpc);
 	}
 	check_int("fragments", "result", r, -ECONNABORTED);
 	check_that("fragments", "early", i < 100);
@@ -430,19 +483,19 @@ START_TEST(test_deadline)
 	struct call call;
 
 	start(&call, 0);
-	/* There is always something to read, and it is never a reply. */
+	/* There is something to read, but never a whole reply. */
 	say((uint32_t[]){ LAST | 1000 }, 1);
 	check_int("deadline", "result",
-		  nfs_rpc_run(rpc, &call.finished, begun + 50 * CLOCK_NS_PER_MS), -ETIMEDOUT);
+		  net_rpc_run(rpc, &call.finished, begun + 50 * CLOCK_NS_PER_MS), -ETIMEDOUT);
 	check_that("deadline", "waited for", clock_now_ns() - begun >= 50 * CLOCK_NS_PER_MS);
 	say((uint32_t[]){ 0 }, 1);
-	check_int("over", "result", nfs_rpc_run(rpc, &call.finished, begun), -ETIMEDOUT);
+	check_int("over", "result", net_rpc_run(rpc, &call.finished, begun), -ETIMEDOUT);
 	check_int("over", "finished", call.finished, 0);
 	end();
 }
 END_TEST
 
-/* We were held up, not the server. */
+/* The reply was there in time; only we were late. */
 START_TEST(test_late)
 {
 	struct call call;
@@ -450,7 +503,7 @@ START_TEST(test_late)
 	start(&call, 0);
 	send_all();
 	say_number(hear_xid(), 6);
-	check_int("late", "result", nfs_rpc_run(rpc, &call.finished, clock_now_ns() - 1), 0);
+	check_int("late", "result", net_rpc_run(rpc, &call.finished, clock_now_ns() - 1), 0);
 	check_int("late", "result", call.result, 6);
 }
 END_TEST
@@ -463,19 +516,19 @@ START_TEST(test_end)
 	close(peer);
 	peer = -1;
 	check_int("end", "result",
-		  nfs_rpc_run(rpc, &call.finished, clock_now_ns() + CLOCK_NS_PER_S), -ECONNABORTED);
-	check_that("end", "heard of", !nfs_rpc_is_quiet(rpc));
+		  net_rpc_run(rpc, &call.finished, clock_now_ns() + CLOCK_NS_PER_S), -ECONNABORTED);
+	check_that("end", "heard of", !net_rpc_is_quiet(rpc));
 	end();
 }
 END_TEST
 
-/* Who hears of the end may try to go on, which is refused. */
+/* A callback at the end may queue another call, which is refused. */
 static void try_again(void *data, int error, const void *results)
 {
 	struct call *call = data;
 	uint32_t argument = 1;
 
-	check_int("end", "again", nfs_rpc_call(rpc, &number, &argument, try_again, data),
+	check_int("end", "again", net_rpc_call(rpc, &number, &argument, try_again, data),
 		  -ECONNABORTED);
 	replied(call, error, results);
 }
@@ -489,9 +542,9 @@ START_TEST(test_free)
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
 		calls[i] = (struct call){ .error = 1 };
 		check_int("start", "result",
-			  nfs_rpc_call(rpc, &number, &argument, try_again, &calls[i]), 0);
+			  net_rpc_call(rpc, &number, &argument, try_again, &calls[i]), 0);
 	}
-	nfs_rpc_free(rpc, -ETIMEDOUT);
+	net_rpc_free(rpc, -ETIMEDOUT);
 	rpc = NULL;
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
 		check_int("end", "finished", calls[i].finished, 1);
@@ -515,10 +568,10 @@ START_TEST(test_long)
 		struct text text = { lengths[i] > 0 ? data : NULL, lengths[i] };
 
 		calls[i] = (struct call){ .error = 1 };
-		check_int("long", "result", nfs_rpc_call(rpc, &texts, &text, replied, &calls[i]), 0);
+		check_int("long", "result", net_rpc_call(rpc, &texts, &text, replied, &calls[i]), 0);
 	}
 	do {
-		check_int("long", "send", nfs_rpc_send(rpc, &p), 0);
+		check_int("long", "send", net_rpc_send(rpc, &p), 0);
 		while ((n = recv(peer, got + have, 2000000 - have, MSG_DONTWAIT)) > 0)
 			have += (size_t)n;
 	} while (p.events & POLLOUT);
@@ -541,12 +594,12 @@ END_TEST
 
 START_TEST(test_too_long)
 {
-	char *data = check_repeat("x", NFS_RPC_RECORD_MAX);
-	struct text text = { data, NFS_RPC_RECORD_MAX };
+	char *data = check_repeat("x", NET_RPC_RECORD_MAX);
+	struct text text = { data, NET_RPC_RECORD_MAX };
 	struct call call;
 	uint32_t xid;
 
-	check_int("too long", "result", nfs_rpc_call(rpc, &texts, &text, replied, &call), -EMSGSIZE);
+	check_int("too long", "result", net_rpc_call(rpc, &texts, &text, replied, &call), -EMSGSIZE);
 	start(&call, 0);
 	send_all();
 	xid = hear_xid();
@@ -560,9 +613,9 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_call,     test_many, test_cut, test_fragments, test_endless_fragments,
-		test_deadline, test_late, test_end, test_free,      test_long,
-		test_too_long
+		test_call,     test_many,      test_cut, test_fragments, test_endless_fragments,
+		test_deadline, test_late,      test_end, test_free,      test_long,
+		test_too_long, test_zdr_check, test_ask
 	};
 	TCase *tcase = tcase_create("rpc");
 	size_t i;

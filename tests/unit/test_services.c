@@ -51,7 +51,7 @@ static void bench_init(struct bench *b)
 	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
 	ck_assert(usage_table_new(&b->driver.usage) == 0);
-	ck_assert(publications_new(&b->node_driver.publications, b->state) == 0);
+	ck_assert(node_published_new(&b->node_driver.published, b->state) == 0);
 	ck_assert(node_stats_new(&b->node_driver.stats) == 0);
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
 	csi_identity_init(&b->identity, "nfs.test", "1.2.3");
@@ -67,7 +67,7 @@ static void bench_done(struct bench *b)
 	purger_free(b->driver.purger);
 	nfs_pool_free(b->driver.pool);
 	usage_table_free(b->driver.usage);
-	publications_free(b->node_driver.publications);
+	node_published_free(b->node_driver.published);
 	node_stats_free(b->node_driver.stats);
 	known_exports_free(b->driver.known);
 	inflight_free(b->driver.inflight);
@@ -781,7 +781,7 @@ START_TEST(test_dead_connection)
 }
 END_TEST
 
-struct publication {
+struct publish_row {
 	const char *id;
 	const char *target; /* below the bench's directory when it starts with '+' */
 	enum capability capability;
@@ -798,7 +798,8 @@ static const char *target_of(const struct bench *b, const char *target, char pat
 	return path;
 }
 
-static void publish(const char *row, struct bench *b, const struct publication *x, struct call *call)
+static void publish(const char *row, struct bench *b, const struct publish_row *asked,
+		    struct call *call)
 {
 	Csi__V1__NodePublishVolumeRequest in = CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__INIT;
 	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry entries[PAIRS_MAX], *list[PAIRS_MAX];
@@ -806,19 +807,19 @@ static void publish(const char *row, struct bench *b, const struct publication *
 	char path[256];
 	size_t n;
 
-	for (n = 0; n < PAIRS_MAX && x->pairs[2 * n] != NULL; n++) {
+	for (n = 0; n < PAIRS_MAX && asked->pairs[2 * n] != NULL; n++) {
 		csi__v1__node_publish_volume_request__volume_context_entry__init(&entries[n]);
-		entries[n].key = text(x->pairs[2 * n]);
-		entries[n].value = text(x->pairs[2 * n + 1]);
+		entries[n].key = text(asked->pairs[2 * n]);
+		entries[n].value = text(asked->pairs[2 * n + 1]);
 		list[n] = &entries[n];
 	}
 	in.volume_context = list;
 	in.n_volume_context = n;
-	in.volume_id = text(x->id);
-	in.target_path = text(target_of(b, x->target, path));
-	in.readonly = x->read_only;
-	fill_capability(&box, x->capability, x->flags);
-	if (x->capability != NONE)
+	in.volume_id = text(asked->id);
+	in.target_path = text(target_of(b, asked->target, path));
+	in.readonly = asked->read_only;
+	fill_capability(&box, asked->capability, asked->flags);
+	if (asked->capability != NONE)
 		in.volume_capability = &box.cap;
 	invoke(row, &b->node.service.base, "NodePublishVolume", &in, call);
 }
@@ -845,7 +846,7 @@ START_TEST(test_publish_refused)
 {
 	static const struct {
 		const char *name;
-		struct publication in;
+		struct publish_row in;
 		enum error_code code;
 		const char *word;
 	} rows[] = {
@@ -919,7 +920,7 @@ START_TEST(test_publish)
 {
 	static const struct {
 		const char *name;
-		struct publication in;
+		struct publish_row in;
 		const char *source, *options;
 		bool read_only;
 		uint32_t mode;
@@ -965,8 +966,8 @@ START_TEST(test_publish)
 
 	bench_init(&b);
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct publication *in = &rows[i].in;
-		struct publication other = *in;
+		const struct publish_row *in = &rows[i].in;
+		struct publish_row other = *in;
 		const struct fake_mount *mount;
 		struct call call;
 
@@ -1010,14 +1011,14 @@ START_TEST(test_publish)
 }
 END_TEST
 
-/* From where the path is walked: what a pod may have written on is not left to the server. */
+/* The directory from which the path is walked: the server must not resolve what a pod can write. */
 START_TEST(test_publish_top)
 {
 #define POD "csi.storage.k8s.io/ephemeral", "true"
 #define OPEN_MODE "mountPermissions", "0777"
 	static const struct {
 		const char *name;
-		struct publication in;
+		struct publish_row in;
 		const char *source, *top;
 		uint32_t mode;
 	} rows[] = {
@@ -1090,7 +1091,7 @@ START_TEST(test_publish_top)
 }
 END_TEST
 
-/* The name that mountinfo has for a mount is not always the one that it was asked for by. */
+/* mountinfo may show a mount under another name than the one it was requested by. */
 START_TEST(test_publish_again_under_another_name)
 {
 	static const struct {
@@ -1110,7 +1111,7 @@ START_TEST(test_publish_again_under_another_name)
 		{ "stale", "s:/real", false, true, ERROR_OK, ERROR_OK, 0, 2 },
 		{ "its own name", "s:/e", false, false, ERROR_OK, ERROR_OK, 0, 1 },
 	};
-	static const struct publication in = { "v", "+t", MOUNT, NULL, { SRV }, false };
+	static const struct publish_row in = { "v", "+t", MOUNT, NULL, { SRV }, false };
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -1140,7 +1141,7 @@ END_TEST
 
 START_TEST(test_publish_failed)
 {
-	static const struct publication in = { "v", "+t", MOUNT, NULL, { SRV }, false };
+	static const struct publish_row in = { "v", "+t", MOUNT, NULL, { SRV }, false };
 	static const enum error_code codes[] = { ERROR_UNAVAILABLE, ERROR_NOT_FOUND,
 						 ERROR_PERMISSION_DENIED, ERROR_DEADLINE_EXCEEDED };
 	struct bench b;
@@ -1198,7 +1199,7 @@ START_TEST(test_unpublish)
 		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
 		call_done(&call);
 	}
-	/* Data in the directory below the mount are somebody's: never removed. */
+	/* Never remove data in the directory below the mount. */
 	ck_assert(mkdir(target_of(&b, "+t", path), 0755) == 0);
 	(void)snprintf(file, sizeof(file), "%s/file", path);
 	stream = fopen(file, "w");

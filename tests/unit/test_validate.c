@@ -293,18 +293,21 @@ START_TEST(test_capacity)
 		{ "both negative", INT64_MIN, INT64_MIN, 0, -EINVAL, ERROR_INVALID_ARGUMENT,
 		  "required_bytes" },
 	};
+	struct volume_capacity none;
 	int64_t size = 4711;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+		struct volume_capacity capacity;
 		struct error err = { .code = ERROR_OK };
 		int64_t got = 4711;
 		int r;
 
 		range.required_bytes = rows[i].required;
 		range.limit_bytes = rows[i].limit;
-		r = validate_capacity(&range, &got, &err);
+		capacity = capacity_of(&range);
+		r = validate_capacity(&capacity, &got, &err);
 		check_int(rows[i].name, "result", r, rows[i].result);
 		check_error(rows[i].name, &err, rows[i].code, rows[i].word);
 		if (r == 0)
@@ -312,7 +315,8 @@ START_TEST(test_capacity)
 		else
 			check_int(rows[i].name, "size, untouched", got, 4711);
 	}
-	check_int("no range", "result", validate_capacity(NULL, &size, NULL), 0);
+	none = capacity_of(NULL);
+	check_int("no range", "result", validate_capacity(&none, &size, NULL), 0);
 	check_int("no range", "size", size, 0);
 }
 END_TEST
@@ -333,17 +337,21 @@ START_TEST(test_compatible)
 		{ "nothing asked", 5, 0, 0, true },
 		{ "unknown size", 0, 10, 0, false },
 	};
+	struct volume_capacity none;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+		struct volume_capacity capacity;
 
 		range.required_bytes = rows[i].required;
 		range.limit_bytes = rows[i].limit;
-		check_int(rows[i].name, "compatible", capacity_is_compatible(rows[i].size, &range),
-			  rows[i].compatible);
+		capacity = capacity_of(&range);
+		check_int(rows[i].name, "compatible",
+			  capacity_is_compatible(rows[i].size, &capacity), rows[i].compatible);
 	}
-	check_that("no range", "compatible", capacity_is_compatible(5, NULL));
+	none = capacity_of(NULL);
+	check_that("no range", "compatible", capacity_is_compatible(5, &none));
 }
 END_TEST
 

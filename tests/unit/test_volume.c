@@ -77,13 +77,12 @@ static void describe(const struct volume *v, struct record *rec)
 static int create(struct fake_nfs *f, const struct volume *v, int64_t required, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
-	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+	const struct volume_capacity capacity = { .required = required };
 	cleanup_record struct record rec = { .n = 0 };
 
-	range.required_bytes = required;
 	describe(v, &rec);
 	error_clear(err);
-	return volume_create(c, v->key, &rec, required != 0 ? &range : NULL, NULL, err);
+	return volume_create(c, v->key, &rec, &capacity, NULL, err);
 }
 
 static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid, const char *on_delete,

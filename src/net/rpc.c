@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include "nfs/rpc.h"
+#include "net/rpc.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,8 +15,9 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "net/zdr.h"
 
-/* A record is made of fragments, each behind a mark: its length, and a bit in the last one. */
+/* A record is a sequence of fragments. A mark before each has its length, and a bit on the last. */
 #define MARK_BYTES 4
 #define MARK_LAST 0x80000000U
 #define FRAGMENTS_MAX 64
@@ -25,13 +26,13 @@
 #define MACHINE_BYTES 8 /* with its padding */
 #define AUTH_SYS_BYTES (5 * 4 + MACHINE_BYTES)
 
-#define ROOM_FIRST 4096 /* that is read at first */
-#define ROOM_READ_MAX ((size_t)256 * 1024)
-#define KEEP ((size_t)16 * 1024) /* of a buffer, while nothing is in flight */
-#define SEND_AT ((size_t)256 * 1024) /* queued bytes that do not wait for the rest */
+#define READ_FIRST 4096 /* bytes that the first read asks for */
+#define READ_MAX ((size_t)256 * 1024)
+#define BUFFER_KEEP ((size_t)16 * 1024) /* bytes kept while nothing is in flight */
+#define SEND_AT ((size_t)256 * 1024) /* send at once when so many bytes are queued */
 #define CALLS_FIRST 16
 
-/* Bytes that wait in data[start..end). */
+/* Unsent or unread bytes are data[start..end). */
 struct buffer {
 	char *data;
 	size_t size; /* allocated */
@@ -39,31 +40,33 @@ struct buffer {
 };
 
 struct call {
-	const struct nfs_rpc_procedure *procedure; /* NULL: not in flight */
+	const struct net_rpc_procedure *procedure; /* NULL: not in flight */
 	uint32_t xid;
 	uint64_t since_ns; /* when it was queued */
-	nfs_rpc_replied *replied;
+	net_rpc_replied *replied;
 	void *data;
 };
 
-struct nfs_rpc {
+struct net_rpc {
 	int fd;
-	bool ending;
-	uint32_t uid, gid;
-	struct call *calls; /* the one with some xid is at xid % n_calls */
+	bool ending; /* net_rpc_free() is at work */
+	bool has_user; /* AUTH_SYS, else AUTH_NONE */
+	struct net_rpc_user user;
+	uint32_t low, high; /* see net_rpc_versions() */
+	struct call *calls; /* hash table: the call with some xid is at xid % n_calls */
 	uint32_t n_calls; /* a power of two */
 	uint32_t in_flight;
 	uint32_t next_xid;
 	struct buffer out, in;
-	size_t room; /* to read into */
+	size_t read_size; /* bytes that the next read asks for */
 };
 
 /* -------- buffers -------- */
 
-/* Makes room for n bytes behind the end. What waits may move. */
+/* Make room for n bytes after the end. The data may move. */
 static int buffer_reserve(struct buffer *b, size_t n)
 {
-	size_t cut = b->start & ~(size_t)3; /* XDR stays aligned */
+	size_t cut = b->start & ~(size_t)3; /* keep XDR aligned */
 	size_t size;
 	char *data;
 
@@ -76,7 +79,7 @@ static int buffer_reserve(struct buffer *b, size_t n)
 	}
 	if (b->data != NULL && b->size - b->end >= n)
 		return 0;
-	/* Not twice as much: with many WRITEs that wait it comes to megabytes. */
+	/* Do not double: with many WRITEs queued this is megabytes. */
 	size = b->size + b->size / 4;
 	if (size < b->end + n)
 		size = b->end + n;
@@ -97,7 +100,7 @@ static void buffer_consume(struct buffer *b, size_t n)
 
 static void buffer_trim(struct buffer *b)
 {
-	if (b->start != b->end || b->size <= KEEP)
+	if (b->start != b->end || b->size <= BUFFER_KEEP)
 		return;
 	free(b->data);
 	*b = (struct buffer){ .data = NULL };
@@ -120,13 +123,13 @@ static void store_u32(char *p, uint32_t value)
 
 /* -------- calls in flight -------- */
 
-static struct call *call_at(const struct nfs_rpc *rpc, uint32_t xid)
+static struct call *call_at(const struct net_rpc *rpc, uint32_t xid)
 {
 	return &rpc->calls[xid & (rpc->n_calls - 1)];
 }
 
-/* Two that differ in the lower bits of their xids still do with one bit more. */
-static int grow_calls(struct nfs_rpc *rpc)
+/* Entries cannot collide: xids that differ in the low bits still differ with one more bit. */
+static int grow_calls(struct net_rpc *rpc)
 {
 	uint32_t i, n = rpc->n_calls;
 	struct call *old = rpc->calls;
@@ -143,8 +146,8 @@ static int grow_calls(struct nfs_rpc *rpc)
 	return 0;
 }
 
-/* A place for another call: half of them are free, so that few xids are passed over. */
-static int next_call(struct nfs_rpc *rpc, struct call **ret)
+/* Find a free slot and its xid. Half of the slots are free, so few xids are skipped. */
+static int next_call(struct net_rpc *rpc, struct call **ret)
 {
 	if (2 * rpc->in_flight >= rpc->n_calls) {
 		int r = grow_calls(rpc);
@@ -159,11 +162,11 @@ static int next_call(struct nfs_rpc *rpc, struct call **ret)
 	return 0;
 }
 
-static void end_call(struct nfs_rpc *rpc, struct call *call, int error, const void *results)
+static void end_call(struct net_rpc *rpc, struct call *call, int error, const void *results)
 {
 	struct call ended = *call;
 
-	/* Whoever hears of it may start others. */
+	/* Free the slot first: the callback may start other calls. */
 	call->procedure = NULL;
 	rpc->in_flight--;
 	ended.replied(ended.data, error, results);
@@ -181,65 +184,65 @@ static bool put_words(ZDR *zdr, uint32_t *words, size_t n)
 	return true;
 }
 
-static bool put_header(const struct nfs_rpc *rpc, ZDR *zdr,
-		       const struct nfs_rpc_procedure *procedure, uint32_t xid)
+static bool put_header(const struct net_rpc *rpc, ZDR *zdr,
+		       const struct net_rpc_procedure *procedure, uint32_t xid)
 {
-	uint32_t before[] = { xid,
-			      CALL,
-			      RPC_MSG_VERSION,
-			      procedure->program,
-			      procedure->version,
-			      procedure->number,
-			      AUTH_UNIX,
-			      AUTH_SYS_BYTES,
-			      0,
-			      strlen(MACHINE) };
-	uint32_t after[] = { rpc->uid, rpc->gid, 0, AUTH_NONE, 0 }; /* no further groups, no verifier */
+	uint32_t call[] = { xid,
+			    CALL,
+			    RPC_MSG_VERSION,
+			    procedure->program,
+			    procedure->version,
+			    procedure->number };
+	uint32_t none[] = { AUTH_NONE, 0, AUTH_NONE, 0 };
+	uint32_t sys[] = { AUTH_UNIX, AUTH_SYS_BYTES, 0, strlen(MACHINE) };
+	uint32_t user[] = { rpc->user.uid, rpc->user.gid, 0, AUTH_NONE, 0 };
 	char machine[MACHINE_BYTES] = MACHINE;
 
-	return put_words(zdr, before, ARRAY_SIZE(before)) &&
-	       zdr_opaque(zdr, machine, sizeof(machine)) && put_words(zdr, after, ARRAY_SIZE(after));
+	if (!put_words(zdr, call, ARRAY_SIZE(call)))
+		return false;
+	if (!rpc->has_user)
+		return put_words(zdr, none, ARRAY_SIZE(none));
+	return put_words(zdr, sys, ARRAY_SIZE(sys)) && zdr_opaque(zdr, machine, sizeof(machine)) &&
+	       put_words(zdr, user, ARRAY_SIZE(user));
 }
 
-static bool encode_into(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure,
-			uint32_t xid, void *args, size_t room, size_t *ret_len)
+static bool encode_into(struct net_rpc *rpc, const struct net_rpc_procedure *procedure,
+			uint32_t xid, void *args, size_t room)
 {
 	struct buffer *out = &rpc->out;
+	char *mark = out->data + out->end;
 	bool fits;
 	ZDR zdr;
 
-	zdrmem_create(&zdr, out->data + out->end + MARK_BYTES, (uint32_t)(room - MARK_BYTES),
-		      ZDR_ENCODE);
+	zdrmem_create(&zdr, mark + MARK_BYTES, (uint32_t)(room - MARK_BYTES), ZDR_ENCODE);
 	fits = put_header(rpc, &zdr, procedure, xid) && procedure->encode(&zdr, args);
-	*ret_len = zdr_getpos(&zdr);
+	if (fits) {
+		store_u32(mark, MARK_LAST | zdr_getpos(&zdr));
+		out->end += MARK_BYTES + zdr_getpos(&zdr);
+	}
 	zdr_destroy(&zdr);
 	return fits;
 }
 
-/* The next one is tried where it does not fit: most calls are short, and WRITEs of one length. */
-static const size_t rooms[] = { 4096, 32768, NFS_TRANSFER_MAX + 4096, NFS_RPC_RECORD_MAX };
-
-static int encode(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure, uint32_t xid,
-		  void *args)
+static int encode_call(struct net_rpc *rpc, const struct net_rpc_procedure *procedure, uint32_t xid,
+		       void *args)
 {
-	struct buffer *out = &rpc->out;
-	size_t i, len;
+	/* Most calls are short, and WRITEs have one length. */
+	static const size_t rooms[] = { 4096, 32768, NET_RPC_DATA_MAX + 4096, NET_RPC_RECORD_MAX };
+	size_t i;
 	int r;
 
 	for (i = 0; i < ARRAY_SIZE(rooms); i++) {
-		r = buffer_reserve(out, rooms[i]);
+		r = buffer_reserve(&rpc->out, rooms[i]);
 		if (r < 0)
 			return r;
-		if (encode_into(rpc, procedure, xid, args, rooms[i], &len)) {
-			store_u32(out->data + out->end, MARK_LAST | (uint32_t)len);
-			out->end += MARK_BYTES + len;
+		if (encode_into(rpc, procedure, xid, args, rooms[i]))
 			return 0;
-		}
 	}
 	return -EMSGSIZE;
 }
 
-static int send_some(struct nfs_rpc *rpc)
+static int send_queued(struct net_rpc *rpc)
 {
 	struct buffer *out = &rpc->out;
 	ssize_t n;
@@ -257,8 +260,8 @@ static int send_some(struct nfs_rpc *rpc)
 	return 0;
 }
 
-int nfs_rpc_call(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure, void *args,
-		 nfs_rpc_replied *replied, void *data)
+int net_rpc_call(struct net_rpc *rpc, const struct net_rpc_procedure *procedure, void *args,
+		 net_rpc_replied *replied, void *data)
 {
 	struct call *call;
 	int r;
@@ -268,7 +271,7 @@ int nfs_rpc_call(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure,
 	r = next_call(rpc, &call);
 	if (r < 0)
 		return r;
-	r = encode(rpc, procedure, call->xid, args);
+	r = encode_call(rpc, procedure, call->xid, args);
 	if (r < 0)
 		return r;
 	call->procedure = procedure;
@@ -276,16 +279,16 @@ int nfs_rpc_call(struct nfs_rpc *rpc, const struct nfs_rpc_procedure *procedure,
 	call->replied = replied;
 	call->data = data;
 	rpc->in_flight++;
-	/* An error comes back when the rest is sent. */
+	/* An error shows up again in net_rpc_send(). */
 	if (rpc->out.end - rpc->out.start >= SEND_AT)
-		(void)send_some(rpc);
+		(void)send_queued(rpc);
 	return 0;
 }
 
 /* -------- in -------- */
 
-/* What is not the reply to a call in flight was not sent by an NFS server. */
-static struct call *find_call(const struct nfs_rpc *rpc, ZDR *zdr)
+/* Find the call of a reply. NULL: no NFS server sent this. */
+static struct call *find_call(const struct net_rpc *rpc, ZDR *zdr)
 {
 	uint32_t xid, direction;
 	struct call *call;
@@ -297,8 +300,8 @@ static struct call *find_call(const struct nfs_rpc *rpc, ZDR *zdr)
 	return call->procedure != NULL && call->xid == xid ? call : NULL;
 }
 
-/* The rest of the header. 0 where results follow. */
-static int take_header(ZDR *zdr)
+/* Decode the rest of the reply header. Returns 0 if results follow. */
+static int take_header(struct net_rpc *rpc, ZDR *zdr)
 {
 	struct opaque_auth verifier = { .oa_base = NULL };
 	uint32_t stat, why;
@@ -311,14 +314,25 @@ static int take_header(ZDR *zdr)
 	    !zdr_bytes(zdr, &verifier.oa_base, &verifier.oa_length, UINT32_MAX) ||
 	    !zdr_u_int(zdr, &stat))
 		return -EREMOTEIO;
-	if (stat == PROC_UNAVAIL)
+	switch (stat) {
+	case SUCCESS:
+		return 0;
+	case PROG_UNAVAIL:
+		return -EPROTO;
+	case PROG_MISMATCH:
+		if (!zdr_u_int(zdr, &rpc->low) || !zdr_u_int(zdr, &rpc->high))
+			return -EREMOTEIO;
+		return -EPROTONOSUPPORT;
+	case PROC_UNAVAIL:
 		return -EOPNOTSUPP;
-	return stat == SUCCESS ? 0 : -EREMOTEIO;
+	default:
+		return -EREMOTEIO;
+	}
 }
 
-static int take_reply(struct nfs_rpc *rpc, char *text, size_t len)
+static int take_reply(struct net_rpc *rpc, char *text, size_t len)
 {
-	_Alignas(max_align_t) char results[NFS_RPC_RESULTS_MAX];
+	_Alignas(max_align_t) char results[NET_RPC_RESULTS_MAX];
 	struct call *call;
 	int error;
 	ZDR zdr;
@@ -328,7 +342,7 @@ static int take_reply(struct nfs_rpc *rpc, char *text, size_t len)
 	if (call == NULL)
 		return -ECONNABORTED;
 	memset(results, 0, call->procedure->size);
-	error = take_header(&zdr);
+	error = take_header(rpc, &zdr);
 	if (error == 0 && !call->procedure->decode(&zdr, results))
 		error = -EREMOTEIO;
 	end_call(rpc, call, error, error == 0 ? results : NULL);
@@ -336,8 +350,8 @@ static int take_reply(struct nfs_rpc *rpc, char *text, size_t len)
 	return 0;
 }
 
-/* The text of a record of several fragments, put together from the first mark on. */
-static void join(char *first, unsigned int fragments)
+/* Join the fragments of a record in place: its text begins after the first mark. */
+static void join_fragments(char *first, unsigned int fragments)
 {
 	char *to = first + MARK_BYTES, *from = first;
 
@@ -351,10 +365,10 @@ static void join(char *first, unsigned int fragments)
 }
 
 /*
- * Finds the record at the start. Returns 1 with its text and how many bytes it takes of the buffer, 0
- * if there is more to come, or -ECONNABORTED.
+ * Find a whole record at the start of the buffer. Returns 1, with the length of its text and the
+ * bytes that it takes in the buffer; 0 if more has to come; or -ECONNABORTED.
  */
-static int find_record(struct nfs_rpc *rpc, size_t *ret_len, size_t *ret_taken)
+static int find_record(struct net_rpc *rpc, size_t *ret_len, size_t *ret_taken)
 {
 	const struct buffer *in = &rpc->in;
 	unsigned int fragments = 0;
@@ -366,28 +380,28 @@ static int find_record(struct nfs_rpc *rpc, size_t *ret_len, size_t *ret_taken)
 			return 0;
 		mark = load_u32(in->data + at);
 		size = mark & ~MARK_LAST;
-		if (size > NFS_RPC_RECORD_MAX - len || ++fragments > FRAGMENTS_MAX)
+		if (size > NET_RPC_RECORD_MAX - len || ++fragments > FRAGMENTS_MAX)
 			return -ECONNABORTED;
 		at += MARK_BYTES;
 		if (in->end - at < size) {
-			/* All of it by the next read, and what follows with it. */
-			if (rpc->room < size)
-				rpc->room = size;
+			/* Get all of it with the next read. */
+			if (rpc->read_size < size)
+				rpc->read_size = size;
 			return 0;
 		}
 		at += size;
 		len += size;
 	} while (!(mark & MARK_LAST));
 	if (len % 4 != 0)
-		return -ECONNABORTED; /* no XDR */
+		return -ECONNABORTED; /* XDR comes in words */
 	if (fragments > 1)
-		join(in->data + in->start, fragments);
+		join_fragments(in->data + in->start, fragments);
 	*ret_len = len;
 	*ret_taken = at - in->start;
 	return 1;
 }
 
-static int take_records(struct nfs_rpc *rpc)
+static int take_records(struct net_rpc *rpc)
 {
 	size_t len, taken;
 	int r;
@@ -401,7 +415,7 @@ static int take_records(struct nfs_rpc *rpc)
 	return r;
 }
 
-int nfs_rpc_receive(struct nfs_rpc *rpc)
+int net_rpc_receive(struct net_rpc *rpc)
 {
 	struct buffer *in = &rpc->in;
 	size_t asked;
@@ -409,7 +423,7 @@ int nfs_rpc_receive(struct nfs_rpc *rpc)
 	int r;
 
 	do {
-		if (buffer_reserve(in, rpc->room) < 0)
+		if (buffer_reserve(in, rpc->read_size) < 0)
 			return -ECONNABORTED;
 		asked = in->size - in->end;
 		n = recv(rpc->fd, in->data + in->end, asked, MSG_DONTWAIT);
@@ -418,15 +432,15 @@ int nfs_rpc_receive(struct nfs_rpc *rpc)
 		if (n <= 0)
 			return -ECONNABORTED;
 		in->end += (size_t)n;
-		/* There is more than was asked for. */
-		if ((size_t)n == asked && rpc->room < ROOM_READ_MAX)
-			rpc->room *= 2;
+		/* The read was filled: more is waiting. */
+		if ((size_t)n == asked && rpc->read_size < READ_MAX)
+			rpc->read_size *= 2;
 		r = take_records(rpc);
 		if (r < 0)
 			return r;
 	} while ((size_t)n == asked);
 	if (rpc->in_flight == 0) {
-		rpc->room = ROOM_FIRST;
+		rpc->read_size = READ_FIRST;
 		buffer_trim(in);
 		buffer_trim(&rpc->out);
 	}
@@ -435,9 +449,9 @@ int nfs_rpc_receive(struct nfs_rpc *rpc)
 
 /* -------- driving -------- */
 
-int nfs_rpc_send(struct nfs_rpc *rpc, struct pollfd *ret)
+int net_rpc_send(struct net_rpc *rpc, struct pollfd *ret)
 {
-	int r = send_some(rpc);
+	int r = send_queued(rpc);
 
 	*ret = (struct pollfd){ .fd = rpc->fd, .events = POLLIN };
 	if (rpc->out.start < rpc->out.end)
@@ -445,7 +459,7 @@ int nfs_rpc_send(struct nfs_rpc *rpc, struct pollfd *ret)
 	return r;
 }
 
-int nfs_rpc_wait(struct pollfd *p, nfds_t n, uint64_t deadline_ns)
+int net_rpc_wait(struct pollfd *p, nfds_t n, uint64_t deadline_ns)
 {
 	int found;
 
@@ -457,27 +471,80 @@ int nfs_rpc_wait(struct pollfd *p, nfds_t n, uint64_t deadline_ns)
 	return found == 0 ? -ETIMEDOUT : 0;
 }
 
-int nfs_rpc_run(struct nfs_rpc *rpc, const unsigned int *counter, uint64_t deadline_ns)
+int net_rpc_run(struct net_rpc *rpc, const unsigned int *counter, uint64_t deadline_ns)
 {
 	unsigned int before = *counter;
 	struct pollfd p;
 	int r;
 
 	for (;;) {
-		r = nfs_rpc_send(rpc, &p);
+		r = net_rpc_send(rpc, &p);
 		if (r == 0)
-			r = nfs_rpc_wait(&p, 1, deadline_ns);
+			r = net_rpc_wait(&p, 1, deadline_ns);
 		if (r == 0)
-			r = nfs_rpc_receive(rpc);
+			r = net_rpc_receive(rpc);
 		if (r < 0 || *counter != before)
 			return r;
-		/* Who only sends a byte now and then does not answer, either. */
+		/* Bytes that trickle in are no answer. */
 		if (clock_now_ns() >= deadline_ns)
 			return -ETIMEDOUT;
 	}
 }
 
-uint64_t nfs_rpc_oldest_ns(const struct nfs_rpc *rpc)
+struct question {
+	unsigned int finished;
+	int error;
+	int (*take)(void *data, const void *results);
+	void *data;
+};
+
+static void question_replied(void *data, int error, const void *results)
+{
+	struct question *question = data;
+
+	question->finished++;
+	question->error = error;
+	if (error == 0 && question->take != NULL)
+		question->error = question->take(question->data, results);
+}
+
+/* Drop a call without its callback: a reply would then end the connection. */
+static void forget_call(struct net_rpc *rpc, const void *data)
+{
+	uint32_t i;
+
+	for (i = 0; i < rpc->n_calls; i++) {
+		if (rpc->calls[i].procedure == NULL || rpc->calls[i].data != data)
+			continue;
+		rpc->calls[i].procedure = NULL;
+		rpc->in_flight--;
+	}
+}
+
+int net_rpc_ask(struct net_rpc *rpc, const struct net_rpc_procedure *procedure, void *args,
+		int (*take)(void *data, const void *results), void *data, uint64_t deadline_ns)
+{
+	struct question question = { .take = take, .data = data };
+	int r;
+
+	r = net_rpc_call(rpc, procedure, args, question_replied, &question);
+	if (r < 0)
+		return r;
+	r = net_rpc_run(rpc, &question.finished, deadline_ns);
+	if (question.finished == 0)
+		forget_call(rpc, &question); /* it is on our stack */
+	else
+		r = question.error;
+	return r;
+}
+
+void net_rpc_versions(const struct net_rpc *rpc, uint32_t *ret_low, uint32_t *ret_high)
+{
+	*ret_low = rpc->low;
+	*ret_high = rpc->high;
+}
+
+uint64_t net_rpc_oldest_ns(const struct net_rpc *rpc)
 {
 	uint64_t oldest = 0;
 	uint32_t i;
@@ -489,12 +556,12 @@ uint64_t nfs_rpc_oldest_ns(const struct nfs_rpc *rpc)
 	return oldest;
 }
 
-bool nfs_rpc_is_midway(const struct nfs_rpc *rpc)
+bool net_rpc_is_midway(const struct net_rpc *rpc)
 {
 	return rpc->in.start != rpc->in.end;
 }
 
-bool nfs_rpc_is_taken(const struct nfs_rpc *rpc)
+bool net_rpc_is_taken(const struct net_rpc *rpc)
 {
 	int unsent = 0;
 
@@ -502,30 +569,38 @@ bool nfs_rpc_is_taken(const struct nfs_rpc *rpc)
 	       unsent == 0;
 }
 
-bool nfs_rpc_is_quiet(const struct nfs_rpc *rpc)
+bool net_rpc_is_quiet(const struct net_rpc *rpc)
 {
 	struct pollfd p = { .fd = rpc->fd, .events = POLLIN | POLLRDHUP };
 
 	return rpc->in.start == rpc->in.end && poll(&p, 1, 0) == 0;
 }
 
-/* -------- its life -------- */
+/* -------- lifetime -------- */
 
-int nfs_rpc_new(struct nfs_rpc **ret, int fd, uint32_t uid, uint32_t gid)
+int net_rpc_new(struct net_rpc **ret, int fd, const struct net_rpc_user *user)
 {
-	struct nfs_rpc *rpc = calloc(1, sizeof(*rpc));
+	struct net_rpc *rpc;
+	int r;
 
+	r = net_zdr_check(NULL);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	rpc = calloc(1, sizeof(*rpc));
 	if (rpc == NULL) {
 		close(fd);
 		return -ENOMEM;
 	}
 	rpc->fd = fd;
-	rpc->uid = uid;
-	rpc->gid = gid;
-	rpc->room = ROOM_FIRST;
+	rpc->has_user = user != NULL;
+	if (user != NULL)
+		rpc->user = *user;
+	rpc->read_size = READ_FIRST;
 	/*
-	 * A server remembers replies by client, port and xid: not what it had of us before. So few bytes
-	 * come at once and whole, and without them the time is left.
+	 * Servers cache replies by client, port and xid: do not repeat the xids of an earlier
+	 * connection. getrandom() returns so few bytes at once; if it fails, the time has to do.
 	 */
 	rpc->next_xid = (uint32_t)clock_now_ns();
 	(void)!getrandom(&rpc->next_xid, sizeof(rpc->next_xid), 0);
@@ -533,15 +608,7 @@ int nfs_rpc_new(struct nfs_rpc **ret, int fd, uint32_t uid, uint32_t gid)
 	return 0;
 }
 
-int nfs_rpc_connect(struct nfs_rpc **ret, const struct net_address *address, uint16_t port,
-		    const struct nfs_export *e)
-{
-	int fd = e->any_port ? net_connect_unreserved(address, port) : net_connect(address, port);
-
-	return fd < 0 ? fd : nfs_rpc_new(ret, fd, e->uid, e->gid);
-}
-
-void nfs_rpc_free(struct nfs_rpc *rpc, int error)
+void net_rpc_free(struct net_rpc *rpc, int error)
 {
 	uint32_t i;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* net/query.c: one call, against a peer that answers byte by byte, or not at all. */
+/* net/ping.c: a NULL call to a peer that answers byte by byte, or not at all. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,14 +11,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "net/query.h"
+#include "net/ping.h"
+#include "net/rpc.h"
 #include "check_util.h"
 
 #define PROGRAM 400122
 #define PROGRAM_VERSION 7
 #define LAST 0x80000000U
 #define CALL_BYTES 44 /* without arguments, with its mark */
-#define X 0x58585858 /* put in for the xid */
+#define X 0x58585858 /* stands for the xid */
 #define WORDS_MAX 12
 #define DEADLINE_MS 400
 #define PAUSE_MS 60
@@ -52,17 +53,15 @@ static void *answer(void *data)
 
 static int ask(struct peer *peer, uint32_t *ret_low, uint32_t *ret_high)
 {
-	const struct net_query query = { .program = PROGRAM, .version = PROGRAM_VERSION };
 	pthread_t thread;
 	int fds[2], r;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	peer->fd = fds[1];
 	ck_assert_int_eq(pthread_create(&thread, NULL, answer, peer), 0);
-	r = net_query(fds[0], &query, clock_now_ns() + DEADLINE_MS * CLOCK_NS_PER_MS, ret_low,
-		      ret_high);
+	r = net_ping_socket(fds[0], PROGRAM, PROGRAM_VERSION,
+			    clock_now_ns() + DEADLINE_MS * CLOCK_NS_PER_MS, ret_low, ret_high);
 	peer->stopped = true;
-	close(fds[0]);
 	pthread_join(thread, NULL);
 	close(fds[1]);
 	return r;
@@ -78,10 +77,11 @@ static const struct {
 	{ "in two fragments", { 8, X, 1, LAST | 16, 0, 0, 0, 0 }, 8, 0 },
 	{ "other versions", { LAST | 32, X, 1, 0, 0, 0, 2, 3, 4 }, 9, -EPROTONOSUPPORT },
 	{ "no such program", { LAST | 24, X, 1, 0, 0, 0, 1 }, 7, -EPROTO },
+	{ "no such procedure", { LAST | 24, X, 1, 0, 0, 0, 3 }, 7, -ECONNRESET },
 	{ "refused", { LAST | 20, X, 1, 1, 1, 1 }, 6, -EACCES },
 	{ "another call's", { LAST | 24, X + 1, 1, 0, 0, 0, 0 }, 7, -ECONNRESET },
 	{ "cut", { LAST | 12, X, 1, 0 }, 4, -ECONNRESET },
-	{ "too long", { LAST | 4100, X, 1, 0, 0, 0, 0 }, 7, -ECONNRESET },
+	{ "too long", { LAST | (NET_RPC_RECORD_MAX + 4), X, 1, 0, 0, 0, 0 }, 7, -ECONNRESET },
 	{ "half of it", { LAST | 24, X, 1, 0 }, 4, -ETIMEDOUT },
 	{ "nothing", { 0 }, 0, -ETIMEDOUT },
 };
@@ -97,7 +97,7 @@ START_TEST(test_answer)
 }
 END_TEST
 
-/* Each byte comes well before the deadline, all of them far behind it. */
+/* Each byte comes well before the deadline, the last one far after it. */
 START_TEST(test_trickle)
 {
 	struct peer peer = { .words = answers[0].words, .n = answers[0].n, .trickles = true };
@@ -111,9 +111,9 @@ END_TEST
 
 int main(void)
 {
-	TCase *tcase = tcase_create("query");
+	TCase *tcase = tcase_create("ping");
 
 	tcase_add_loop_test(tcase, test_answer, 0, ARRAY_SIZE(answers));
 	tcase_add_test(tcase, test_trickle);
-	return check_run_case("query", tcase);
+	return check_run_case("ping", tcase);
 }

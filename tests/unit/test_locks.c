@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "csi/inflight.h"
+#include "csi/locks.h"
 #include "check_util.h"
 
 #define THREADS 4

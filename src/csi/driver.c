@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/driver.h"
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "csi/services.h"
+
+const struct csi_driver *csi_driver_of(Csi__V1__Controller_Service *service)
+{
+	return container_of(service, struct csi_controller, service)->driver;
+}
+
+void csi_set_subject(struct request *req, const char *subject)
+{
+	(void)snprintf(req->subject, sizeof(req->subject), "%s", subject);
+}
+
+struct volume_defaults csi_driver_defaults(const struct csi_driver *driver)
+{
+	return (struct volume_defaults){
+		.server = driver->server,
+		.share = driver->share,
+		.mode = driver->mount_permissions,
+		.on_delete = driver->on_delete,
+	};
+}
+
+int csi_driver_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
+		    const char *key, struct inflight_lock **ret, struct error *err)
+{
+	cleanup_buf struct buf b = { 0 };
+
+	if (buf_printf(&b, "%s#%s#%s#%s", what, e->server, e->share, key) < 0)
+		return error_oom(err);
+	return inflight_acquire(driver->inflight, what, b.data, ret, err);
+}
+
+void trash_init(struct trash *t, const struct nfs_export *e, const struct nfs_client *c)
+{
+	t->export = *e;
+	t->export.uid = c->export.uid;
+	t->export.gid = c->export.gid;
+}
+
+void trash_purge(const struct trash *t, const struct csi_driver *driver)
+{
+	/* Without memory the next call on this share, or the next process, does it. */
+	if (t->is_used)
+		(void)purger_add(driver->purger, &t->export);
+}

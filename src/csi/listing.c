@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/listing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+
+/* gRPC clients accept messages of 4 MiB by default. A page is full once it has passed this. */
+#define PAGE_BYTES_MAX (3500 * 1024)
+
+/* Records that are read before they become entries. */
+#define BATCH_MAX 4096
+
+struct listing_name {
+	char *name;
+	struct nfs_handle handle; /* len 0: the listing did not tell it */
+};
+
+/* -------- names -------- */
+
+static void names_clear(struct listing_name *names, size_t *n)
+{
+	size_t i;
+
+	for (i = 0; i < *n; i++)
+		free(names[i].name);
+	*n = 0;
+}
+
+static int names_add(struct listing_name **names, size_t *n, size_t *cap,
+		     const struct nfs_entry *entry)
+{
+	struct listing_name *more;
+
+	if (*n == *cap) {
+		size_t larger = *cap == 0 ? 64 : *cap * 2;
+
+		more = reallocarray(*names, larger, sizeof(*more));
+		if (more == NULL)
+			return -ENOMEM;
+		*names = more;
+		*cap = larger;
+	}
+	(*names)[*n].handle = entry->handle;
+	(*names)[*n].name = strdup(entry->name);
+	if ((*names)[*n].name == NULL)
+		return -ENOMEM;
+	(*n)++;
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct listing_name *one = a, *other = b;
+
+	return strcmp(one->name, other->name);
+}
+
+/* Names with '~' are parts of records, or records that are being written or removed. */
+static int take_record_name(void *data, const struct nfs_entry *entry)
+{
+	struct listing *l = data;
+
+	if (strchr(entry->name, '~') != NULL)
+		return 0;
+	if (l->after != NULL && strcmp(entry->name, l->after) <= 0)
+		return 0;
+	return names_add(&l->names, &l->n_names, &l->names_cap, entry);
+}
+
+static int take_root_name(void *data, const struct nfs_entry *entry)
+{
+	struct listing *l = data;
+
+	return names_add(&l->root, &l->n_root, &l->root_cap, entry);
+}
+
+bool listing_root_has(const struct listing *l, const char *name)
+{
+	const struct listing_name want = { .name = (char *)(uintptr_t)name }; /* only compared */
+
+	return l->n_root > 0 &&
+	       bsearch(&want, l->root, l->n_root, sizeof(want), compare_names) != NULL;
+}
+
+/* -------- entries -------- */
+
+static void drop_entries(struct listing *l, size_t from)
+{
+	for (; l->n > from; l->n--) {
+		struct listing_entry *entry = &l->entries[l->n - 1];
+
+		l->bytes -= l->ops->bytes(&entry->record);
+		record_done(&entry->record);
+		free(entry->key);
+	}
+}
+
+int listing_add(struct listing *l, const char *key, struct record *rec)
+{
+	struct listing_entry *entry;
+
+	if (l->n == l->cap) {
+		size_t cap = l->cap == 0 ? 64 : l->cap * 2;
+
+		entry = reallocarray(l->entries, cap, sizeof(*entry));
+		if (entry == NULL)
+			return -ENOMEM;
+		l->entries = entry;
+		l->cap = cap;
+	}
+	entry = &l->entries[l->n];
+	*entry = (struct listing_entry){ .export = l->current, .key = strdup(key) };
+	if (entry->key == NULL)
+		return -ENOMEM;
+	entry->record = *rec;
+	*rec = (struct record){ .n = 0 };
+	l->bytes += l->ops->bytes(&entry->record);
+	l->n++;
+	return 0;
+}
+
+void listing_done(struct listing *l)
+{
+	names_clear(l->names, &l->n_names);
+	free(l->names);
+	names_clear(l->root, &l->n_root);
+	free(l->root);
+	drop_entries(l, 0);
+	free(l->entries);
+	free(l->next_token);
+	known_exports_list_free(l->exports, l->n_exports);
+}
+
+/* -------- reading records, many in flight -------- */
+
+struct record_read_slot {
+	struct nfs_op op;
+	char link[NFS_LINK_MAX + 1];
+	size_t index; /* in names */
+	bool is_busy;
+};
+
+struct record_batch {
+	struct nfs_client *client;
+	const struct listing_name *names; /* n of them, borrowed from the list */
+	struct record *records; /* one for each */
+	int *results; /* likewise */
+	struct record_read_slot slots[NFS_WINDOW];
+	size_t next, n, in_flight;
+};
+
+static void slot_done(struct nfs_op *op)
+{
+	struct record_read_slot *slot = container_of(op, struct record_read_slot, op);
+	struct record_batch *batch = op->data;
+	int r = op->error;
+
+	slot->is_busy = false;
+	batch->in_flight--;
+	if (r == 0)
+		r = record_decode(&batch->records[slot->index], slot->link);
+	batch->results[slot->index] = r;
+}
+
+static int slot_start(struct record_batch *batch, struct record_read_slot *slot)
+{
+	int r;
+
+	slot->index = batch->next++;
+	slot->op = (struct nfs_op){
+		.type = NFS_OP_READLINK,
+		.dir = &batch->names[slot->index].handle,
+		.link = slot->link,
+		.done = slot_done,
+		.data = batch,
+	};
+	r = nfs_client_start(batch->client, &slot->op);
+	if (r < 0)
+		return r;
+	slot->is_busy = true;
+	batch->in_flight++;
+	return 0;
+}
+
+static int batch_fill_window(struct record_batch *batch)
+{
+	size_t i;
+	int r;
+
+	for (i = 0; i < NFS_WINDOW && batch->next < batch->n; i++) {
+		if (batch->slots[i].is_busy)
+			continue;
+		/* Without a handle the record is read by name, later. */
+		while (batch->next < batch->n && batch->names[batch->next].handle.len == 0)
+			batch->results[batch->next++] = -EAGAIN;
+		if (batch->next == batch->n)
+			break;
+		r = slot_start(batch, &batch->slots[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int batch_run(struct record_batch *batch)
+{
+	int r;
+
+	for (;;) {
+		r = batch_fill_window(batch);
+		if (r < 0 || batch->in_flight == 0)
+			break;
+		r = nfs_client_run(batch->client);
+		if (r < 0)
+			break;
+	}
+	/* Operations in flight write into the slots: end them before the slots go. */
+	if (batch->in_flight > 0)
+		nfs_client_abort(batch->client);
+	while (batch->in_flight > 0 && nfs_client_run(batch->client) == 0)
+		;
+	return r;
+}
+
+/* -------- one share -------- */
+
+/*
+ * Read a record by name where its link alone does not tell all of it. Return 1, 0 for a record that
+ * is gone or damaged, or a negative errno with the error set.
+ */
+static int complete_record(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
+			   int result, struct record *rec, struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	int r;
+
+	/* No error of a handle says that the record is gone: only its name can. */
+	if (result == 0 && record_get(rec, "parts") == NULL)
+		return 1;
+	record_done(rec);
+	r = record_read(c, folder, key, rec, &why);
+	if (r == 0)
+		return 1;
+	if (r == -ENOENT)
+		return 0;
+	if (why.code == ERROR_FAILED_PRECONDITION) {
+		log_warn("A record is passed over", LOG_STR("reason", why.msg));
+		return 0;
+	}
+	*err = why;
+	return r;
+}
+
+static int add_batch(struct listing *l, struct nfs_client *c, const struct nfs_handle *folder,
+		     struct record_batch *batch, struct error *err)
+{
+	size_t i;
+	int r;
+
+	for (i = 0; i < batch->n; i++) {
+		struct record *rec = &batch->records[i];
+
+		r = complete_record(c, folder, batch->names[i].name, batch->results[i], rec, err);
+		if (r < 0)
+			return r;
+		if (r == 0 || !l->ops->accepts(rec, l->data))
+			continue;
+		if (l->n == l->max || l->bytes > PAGE_BYTES_MAX) {
+			l->is_full = true;
+			return 0;
+		}
+		if (listing_add(l, batch->names[i].name, rec) < 0)
+			return error_oom(err);
+		if (l->ops->look == NULL)
+			continue;
+		r = l->ops->look(l, c, &l->entries[l->n - 1], err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int read_batch(struct listing *l, struct nfs_client *c, const struct nfs_handle *folder,
+		      size_t first, size_t n, struct error *err)
+{
+	struct record_batch *batch = calloc(1, sizeof(*batch));
+	size_t i;
+	int r;
+
+	if (batch == NULL)
+		return error_oom(err);
+	batch->client = c;
+	batch->names = &l->names[first];
+	batch->n = n;
+	batch->records = calloc(n, sizeof(*batch->records));
+	batch->results = calloc(n, sizeof(*batch->results));
+	if (batch->records == NULL || batch->results == NULL)
+		r = error_oom(err);
+	else
+		r = batch_run(batch);
+	if (r < 0 && err->code == ERROR_OK)
+		(void)nfs_error_set(err, c, r, "reading records");
+	if (r == 0)
+		r = add_batch(l, c, folder, batch, err);
+	for (i = 0; batch->records != NULL && i < n; i++)
+		record_done(&batch->records[i]);
+	free(batch->records);
+	free(batch->results);
+	free(batch);
+	return r;
+}
+
+/* mark: entries before this share, where an earlier round of the session may have added some. */
+static int read_share(struct listing *l, struct nfs_client *c, size_t mark, struct error *err)
+{
+	const struct nfs_handle *folder;
+	size_t first = 0;
+	int r;
+
+	names_clear(l->names, &l->n_names);
+	names_clear(l->root, &l->n_root);
+	drop_entries(l, mark);
+	r = store_folder(c, l->ops->folder, false, &folder, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_readdir(c, folder, take_record_name, l);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "reading the records' folder");
+	if (l->n_names == 0)
+		return 0;
+	qsort(l->names, l->n_names, sizeof(*l->names), compare_names);
+	if (l->ops->reads_root) {
+		r = nfs_readdir(c, &c->root, take_root_name, l);
+		if (r < 0)
+			return nfs_error_set(err, c, r, "reading the share");
+		if (l->n_root > 0)
+			qsort(l->root, l->n_root, sizeof(*l->root), compare_names);
+	}
+	while (first < l->n_names && !l->is_full) {
+		size_t n = l->n_names - first, room = l->max - l->n;
+
+		if (n > BATCH_MAX)
+			n = BATCH_MAX;
+		if (room < n)
+			n = room + 1; /* one more tells whether there is another page */
+		r = read_batch(l, c, folder, first, n, err);
+		if (r < 0)
+			return r;
+		first += n;
+	}
+	return 0;
+}
+
+/* -------- all shares -------- */
+
+static int read_shares(struct listing *l, const struct csi_driver *driver, size_t start,
+		       struct error *err)
+{
+	struct error first = { .code = ERROR_OK };
+	size_t i, reached = 0;
+
+	for (i = start; i < l->n_exports && !l->is_full; i++) {
+		struct error why = { .code = ERROR_OK };
+		const size_t mark = l->n;
+		struct session s;
+
+		l->current = &l->exports[i];
+		session_begin_reader(&s, driver, l->current, &why);
+		while (session_next(&s))
+			s.result = read_share(l, s.client, mark, &why);
+		l->after = NULL;
+		if (s.result == 0) {
+			reached++;
+			continue;
+		}
+		if (why.code == ERROR_RESOURCE_EXHAUSTED) {
+			*err = why;
+			return s.result;
+		}
+		log_warn("A share is left out of the list", LOG_STR("server", l->current->server),
+			 LOG_STR("share", l->current->share), LOG_STR("reason", why.msg));
+		if (first.code == ERROR_OK)
+			first = why;
+	}
+	if (reached == 0 && first.code != ERROR_OK)
+		return error_set(err, first.code, "%s", first.msg);
+	return 0;
+}
+
+/* The exports that this process knows, and the default one. */
+static int listing_exports(struct listing *l, const struct csi_driver *driver, struct error *err)
+{
+	struct nfs_export e;
+	int r;
+
+	if (driver->server != NULL && driver->share != NULL) {
+		r = nfs_export_init(&e, driver->server, driver->share, err);
+		if (r < 0)
+			return r;
+		known_exports_apply(driver->known, &e);
+		known_exports_remember(driver->known, &e);
+		nfs_export_done(&e);
+	}
+	r = known_exports_list(driver->known, &l->exports, &l->n_exports);
+	return r < 0 ? error_oom(err) : 0;
+}
+
+/* A token is "server#share#key": find the export and the key to go on behind. */
+static int parse_token(struct listing *l, const char *text, struct strv *parts, size_t *ret_start,
+		       struct error *err)
+{
+	size_t i;
+
+	*ret_start = 0;
+	if (text[0] == '\0')
+		return 0;
+	if (strv_split(parts, text, '#') < 0)
+		return error_oom(err);
+	for (i = 0; parts->n == 3 && i < l->n_exports; i++) {
+		if (strcmp(l->exports[i].server, parts->items[0]) != 0 ||
+		    strcmp(l->exports[i].share, parts->items[1]) != 0)
+			continue;
+		l->after = parts->items[2];
+		*ret_start = i;
+		return 0;
+	}
+	return error_set(err, ERROR_ABORTED,
+			 "starting_token: is not of this list; begin again without one");
+}
+
+static int format_token(struct listing *l, struct error *err)
+{
+	const struct listing_entry *last = &l->entries[l->n - 1];
+	cleanup_buf struct buf b = { 0 };
+
+	if (buf_printf(&b, "%s#%s#%s", last->export->server, last->export->share, last->key) < 0)
+		return error_oom(err);
+	l->next_token = buf_steal(&b);
+	return l->next_token != NULL ? 0 : error_oom(err);
+}
+
+int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
+		 const void *data, int32_t max_entries, const char *starting_token, struct error *err)
+{
+	cleanup_strv struct strv token = { NULL, 0 };
+	size_t start;
+	int r;
+
+	*l = (struct listing){ .ops = ops, .data = data };
+	if (max_entries < 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT, "max_entries: must not be negative");
+	l->max = max_entries > 0 ? (size_t)max_entries : SIZE_MAX;
+	r = listing_exports(l, driver, err);
+	if (r == 0)
+		r = parse_token(l, starting_token, &token, &start, err);
+	if (r == 0)
+		r = read_shares(l, driver, start, err);
+	if (r == 0 && l->is_full && l->n > 0)
+		r = format_token(l, err);
+	l->after = NULL;
+	return r;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * A list of records, of volumes or of snapshots: those on the default share and on every share that
+ * this process has worked on, ordered by server, share and key. A page ends with a token that names
+ * its last entry, so the next page goes on behind that place, whatever is deleted or created
+ * meanwhile. A share that cannot be reached is left out and logged, unless all of them are. Worker
+ * threads; blocks.
+ */
+#ifndef CSI_LISTING_H
+#define CSI_LISTING_H
+
+#include "csi/session.h"
+#include "store/record.h"
+
+struct listing;
+
+struct listing_entry {
+	struct record record;
+	char *key;
+	const struct nfs_export *export; /* of the list */
+	bool has_directory; /* of a volume */
+};
+
+/* What is listed. */
+struct listing_ops {
+	enum store_place folder;
+	/* Whether a record is on the list. data is that of listing_read(). */
+	bool (*accepts)(const struct record *rec, const void *data);
+	/* Bytes of its entry in a reply. */
+	size_t (*bytes)(const struct record *rec);
+	/* Look at what an entry is about, before it is added. NULL: nothing to look at. */
+	int (*look)(struct listing *l, struct nfs_client *c, struct listing_entry *entry,
+		    struct error *err);
+	bool reads_root; /* look() asks listing_root_has() */
+};
+
+struct listing {
+	struct listing_entry *entries;
+	size_t n;
+	char *next_token; /* NULL: this is the last page */
+
+	/* Private. */
+	const struct listing_ops *ops;
+	const void *data;
+	struct nfs_export *exports;
+	size_t n_exports;
+	struct nfs_export *current;
+	const char *after; /* key behind which the current export starts; NULL: at its beginning */
+	size_t cap, max, bytes;
+	bool is_full; /* there are more entries than fit */
+	struct listing_name *names; /* of the records on the current export, sorted */
+	size_t n_names, names_cap;
+	struct listing_name *root; /* names in the root of the share, sorted */
+	size_t n_root, root_cap;
+};
+
+/*
+ * Read a page of at most max_entries entries, 0 for as many as a gRPC message holds. Errors:
+ * INVALID_ARGUMENT, ABORTED for a token that is not of this list, else those of the first share
+ * where none was reached. listing_done() is due in any case.
+ */
+int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
+		 const void *data, int32_t max_entries, const char *starting_token,
+		 struct error *err);
+
+/* Whether there is something of that name in the root of the share that is being read. */
+bool listing_root_has(const struct listing *l, const char *name);
+
+/* Add an entry; takes the record. Return 0 or -ENOMEM. */
+int listing_add(struct listing *l, const char *key, struct record *rec);
+
+void listing_done(struct listing *l);
+#define cleanup_listing __attribute__((cleanup(listing_done)))
+
+#endif

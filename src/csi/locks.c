@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/locks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/list.h"
+#include "base/str.h"
+
+#define BUCKETS 256
+
+struct inflight_lock {
+	struct list link;
+	struct inflight *owner;
+	char key[];
+};
+
+struct inflight {
+	pthread_mutex_t lock; /* guards the buckets; innermost */
+	struct list buckets[BUCKETS];
+};
+
+int inflight_new(struct inflight **ret)
+{
+	struct inflight *f = calloc(1, sizeof(*f));
+	size_t i;
+
+	if (f == NULL)
+		return -ENOMEM;
+	pthread_mutex_init(&f->lock, NULL);
+	for (i = 0; i < BUCKETS; i++)
+		list_init(&f->buckets[i]);
+	*ret = f;
+	return 0;
+}
+
+void inflight_free(struct inflight *f)
+{
+	if (f == NULL)
+		return;
+	pthread_mutex_destroy(&f->lock);
+	free(f);
+}
+
+static bool bucket_has(const struct list *bucket, const char *key)
+{
+	const struct list *pos;
+
+	list_for_each(pos, bucket)
+		if (strcmp(container_of(pos, struct inflight_lock, link)->key, key) == 0)
+			return true;
+	return false;
+}
+
+int inflight_acquire(struct inflight *f, const char *what, const char *key,
+		     struct inflight_lock **ret, struct error *err)
+{
+	size_t len = strlen(key);
+	struct list *bucket = &f->buckets[str_hash(key, len) % BUCKETS];
+	struct inflight_lock *lock = malloc(sizeof(*lock) + len + 1);
+	bool held;
+
+	if (lock == NULL)
+		return error_oom(err);
+	lock->owner = f;
+	memcpy(lock->key, key, len + 1);
+	pthread_mutex_lock(&f->lock);
+	held = bucket_has(bucket, key);
+	if (!held)
+		list_add_tail(bucket, &lock->link);
+	pthread_mutex_unlock(&f->lock);
+	if (held) {
+		free(lock);
+		return error_set(err, ERROR_ABORTED,
+				 "another operation on this %s is under way; try again", what);
+	}
+	*ret = lock;
+	return 0;
+}
+
+void inflight_release(struct inflight_lock *lock)
+{
+	struct inflight *f;
+
+	if (lock == NULL)
+		return;
+	f = lock->owner;
+	pthread_mutex_lock(&f->lock);
+	list_remove(&lock->link);
+	pthread_mutex_unlock(&f->lock);
+	free(lock);
+}
+
+/* -------- directories -------- */
+
+bool usage_overlaps(const char *a, const char *b)
+{
+	size_t n = strlen(a), m = strlen(b);
+	size_t shorter = n < m ? n : m;
+
+	if (strncasecmp(a, b, shorter) != 0)
+		return false;
+	return n == m || (n < m ? b[n] : a[m]) == '/';
+}
+
+struct usage_lock {
+	struct list link;
+	struct usage_table *table;
+	char *server, *share, *dir;
+	bool deleting;
+};
+
+struct usage_table {
+	pthread_mutex_t lock; /* guards the list; innermost */
+	struct list locks; /* one per running call: few enough to search */
+};
+
+int usage_table_new(struct usage_table **ret)
+{
+	struct usage_table *t = calloc(1, sizeof(*t));
+
+	if (t == NULL)
+		return -ENOMEM;
+	pthread_mutex_init(&t->lock, NULL);
+	list_init(&t->locks);
+	*ret = t;
+	return 0;
+}
+
+void usage_table_free(struct usage_table *t)
+{
+	if (t == NULL)
+		return;
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+static void usage_lock_free(struct usage_lock *lock)
+{
+	free(lock->server);
+	free(lock->share);
+	free(lock->dir);
+	free(lock);
+}
+
+static bool usage_lock_excludes(const struct usage_lock *a, const struct usage_lock *b)
+{
+	return (a->deleting || b->deleting) && strcmp(a->server, b->server) == 0 &&
+	       strcmp(a->share, b->share) == 0 && usage_overlaps(a->dir, b->dir);
+}
+
+int usage_acquire(struct usage_table *t, const char *server, const char *share, const char *dir,
+		  bool deleting, struct usage_lock **ret, struct error *err)
+{
+	struct usage_lock *lock = calloc(1, sizeof(*lock));
+	struct list *pos;
+	bool taken = false;
+
+	if (lock == NULL)
+		return error_oom(err);
+	lock->table = t;
+	lock->deleting = deleting;
+	lock->server = strdup(server);
+	lock->share = strdup(share);
+	lock->dir = strdup(dir);
+	if (lock->server == NULL || lock->share == NULL || lock->dir == NULL) {
+		usage_lock_free(lock);
+		return error_oom(err);
+	}
+	pthread_mutex_lock(&t->lock);
+	list_for_each(pos, &t->locks)
+		taken = taken ||
+			usage_lock_excludes(container_of(pos, struct usage_lock, link), lock);
+	if (!taken)
+		list_add_tail(&t->locks, &lock->link);
+	pthread_mutex_unlock(&t->lock);
+	if (taken) {
+		usage_lock_free(lock);
+		(void)error_set(err, ERROR_ABORTED,
+				"another call is at work on a volume in directory '%s'; try again",
+				dir);
+		return -EAGAIN;
+	}
+	*ret = lock;
+	return 0;
+}
+
+void usage_release(struct usage_lock *lock)
+{
+	if (lock == NULL)
+		return;
+	pthread_mutex_lock(&lock->table->lock);
+	list_remove(&lock->link);
+	pthread_mutex_unlock(&lock->table->lock);
+	usage_lock_free(lock);
+}

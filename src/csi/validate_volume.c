@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* ValidateVolumeCapabilities. */
+
+#include <string.h>
+
+#include "base/str.h"
+#include "csi/controller.h"
+#include "csi/validate.h"
+#include "csi/volume_ref.h"
+#include "store/volume.h"
+
+static int find_volume(const struct csi_driver *driver,
+		       const Csi__V1__ValidateVolumeCapabilitiesRequest *in, struct volume_ref *ref,
+		       struct error *err)
+{
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r < 0)
+		return r;
+	if (in->n_volume_capabilities == 0)
+		return validate_capabilities(NULL, 0, err);
+	r = volume_ref_find(ref, driver, in->volume_id, &secrets, err);
+	if (r < 0)
+		return r;
+	r = volume_ref_read(ref, driver, err);
+	return r < 0 ? r : volume_ref_check(ref, driver, err);
+}
+
+/*
+ * Whether the context names the volume's own server, share and subDir, where it names them at all.
+ */
+static bool context_matches(const struct record *rec, const struct csi_map *context)
+{
+	static const char *const keys[] = { "server", "share", "subDir" };
+	size_t i, k;
+
+	for (i = 0; i < rec->n; i++) {
+		const char *key = rec->pairs[i].key;
+		const char *given;
+
+		if (!str_has_prefix(key, VOLUME_CONTEXT_PREFIX))
+			continue;
+		key += strlen(VOLUME_CONTEXT_PREFIX);
+		for (k = 0; k < ARRAY_SIZE(keys); k++) {
+			given = str_eq_nocase(key, keys[k]) ? csi_map_get(context, key) : NULL;
+			if (given != NULL && strcmp(given, rec->pairs[i].value) != 0)
+				return false;
+		}
+	}
+	return true;
+}
+
+static void reply(const Csi__V1__ValidateVolumeCapabilitiesRequest *in, const struct record *rec,
+		  Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure, void *data)
+{
+	Csi__V1__ValidateVolumeCapabilitiesResponse out =
+		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__INIT;
+	Csi__V1__ValidateVolumeCapabilitiesResponse__Confirmed confirmed =
+		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__CONFIRMED__INIT;
+	const struct csi_map context = csi_map_of(in, volume_context);
+	struct error why = { .code = ERROR_OK };
+
+	/* "Not supported" is an answer, not an error. */
+	(void)validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, &why);
+	if (why.code == ERROR_OK && !context_matches(rec, &context))
+		(void)error_set(&why, ERROR_INVALID_ARGUMENT,
+				"volume_context: is not that of the volume");
+	if (why.code != ERROR_OK) {
+		out.message = why.msg;
+		closure(&out, data);
+		return;
+	}
+	confirmed.volume_capabilities = in->volume_capabilities;
+	confirmed.n_volume_capabilities = in->n_volume_capabilities;
+	out.confirmed = &confirmed;
+	closure(&out, data);
+}
+
+CONTROLLER_METHOD(validate_volume_capabilities, ValidateVolumeCapabilities)
+{
+	cleanup_volume_ref struct volume_ref ref = { .version = 0 };
+	struct request *req = data;
+
+	csi_set_subject(req, in->volume_id);
+	if (find_volume(csi_driver_of(service), in, &ref, &req->err) < 0)
+		closure(NULL, data);
+	else
+		reply(in, &ref.record, closure, data);
+}

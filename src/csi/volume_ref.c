@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/volume_ref.h"
+
+#include <errno.h>
+
+#include "store/volume.h"
+
+int volume_ref_init(struct volume_ref *ref, const struct csi_driver *driver, const char *id,
+		    const struct csi_map *secrets, struct error *err)
+{
+	int r;
+
+	*ref = (struct volume_ref){ .version = 0 };
+	r = volume_id_parse(&ref->id, id);
+	if (r == -EINVAL)
+		return r;
+	if (r < 0)
+		return error_oom(err);
+	r = nfs_export_init(&ref->export, ref->id.server, ref->id.share, err);
+	if (r < 0)
+		return r;
+	r = nfs_export_apply_options(&ref->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
+	if (r == -EINVAL)
+		return -EBADMSG; /* the secret is wrong, not the id */
+	if (r < 0)
+		return r;
+	known_exports_apply(driver->known, &ref->export);
+	return 0;
+}
+
+int volume_ref_find(struct volume_ref *ref, const struct csi_driver *driver, const char *id,
+		    const struct csi_map *secrets, struct error *err)
+{
+	int r = volume_ref_init(ref, driver, id, secrets, err);
+
+	if (r == -EINVAL)
+		return error_set(err, ERROR_NOT_FOUND, "volume '%.128s' does not exist", id);
+	return r;
+}
+
+static int volume_ref_read_with(struct volume_ref *ref, struct nfs_client *c, struct error *err)
+{
+	record_done(&ref->record);
+	ref->version = c->version;
+	return volume_read(c, &ref->id, &ref->record, err);
+}
+
+int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, struct error *err)
+{
+	struct session s;
+
+	session_begin_reader(&s, driver, &ref->export, err);
+	while (session_next(&s))
+		s.result = volume_ref_read_with(ref, s.client, err);
+	return s.result;
+}
+
+const char *volume_ref_directory(const struct volume_ref *ref)
+{
+	const char *dir = record_get(&ref->record, VOLUME_KEY_DIR);
+
+	return dir != NULL ? dir : ref->id.subdir;
+}
+
+void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct volume_ref *ref,
+		      struct error *err)
+{
+	const unsigned int version = volume_version_of(&ref->record);
+
+	ref->owner = volume_owner_of(&ref->record);
+	session_begin_as(s, driver, &ref->export, &ref->owner, err);
+	if (ref->export.version == 0 && version != ref->version)
+		session_prefer_version(s, version, &ref->export);
+}
+
+bool volume_ref_next(struct volume_ref *ref, struct session *s)
+{
+	while (session_next(s)) {
+		if (s->rounds == 1)
+			return true;
+		s->result = volume_ref_read_with(ref, s->client, s->err);
+		if (s->result == 0)
+			return true;
+	}
+	return false;
+}
+
+int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, struct error *err)
+{
+	struct session s;
+
+	volume_ref_begin(&s, driver, ref, err);
+	while (volume_ref_next(ref, &s))
+		s.result = volume_find(s.client, &ref->id, &ref->record, err);
+	return s.result;
+}
+
+int volume_ref_lock(const struct volume_ref *ref, const struct csi_driver *driver,
+		    struct inflight_lock **ret, struct error *err)
+{
+	return csi_driver_lock(driver, "volume", &ref->export, volume_id_key(&ref->id), ret, err);
+}
+
+void volume_ref_done(struct volume_ref *ref)
+{
+	volume_id_done(&ref->id);
+	nfs_export_done(&ref->export);
+	record_done(&ref->record);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * A volume that a request names by its id: where it is, and its record. Worker threads.
+ */
+#ifndef CSI_VOLUME_REF_H
+#define CSI_VOLUME_REF_H
+
+#include "csi/map.h"
+#include "csi/session.h"
+#include "store/record.h"
+#include "store/settings.h"
+#include "store/volume_id.h"
+
+struct volume_ref {
+	struct volume_id id;
+	struct nfs_export export; /* as it was reached to read the record */
+	struct record record; /* by volume_ref_read(); empty where the volume has none */
+	unsigned int version; /* of NFS, that the record was read over */
+	struct volume_owner owner; /* for the session */
+};
+
+/*
+ * Parse an id and find out how to reach its export: by the mount options in the secrets, else as
+ * earlier calls did. Return 0; -EINVAL, unreported, for an id that csi-nfs cannot have made; or
+ * another negative errno with the error set. volume_ref_done() is due in any case.
+ */
+int volume_ref_init(struct volume_ref *ref, const struct csi_driver *driver, const char *id,
+		    const struct csi_map *secrets, struct error *err);
+
+/* As volume_ref_init(), with NOT_FOUND for an id that csi-nfs cannot have made. */
+int volume_ref_find(struct volume_ref *ref, const struct csi_driver *driver, const char *id,
+		    const struct csi_map *secrets, struct error *err);
+
+/* Read the record. Blocks. Errors as session_begin_reader() and record_read(). */
+int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, struct error *err);
+
+/* The volume's directory: that of the record, else of the id. Borrowed; not checked yet. */
+const char *volume_ref_directory(const struct volume_ref *ref);
+
+/*
+ * Begin a session for a volume whose record was read: as its owner, over the version of NFS that it
+ * was created with where the export's options name none. ref and err are borrowed until the loop
+ * ends.
+ */
+void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct volume_ref *ref,
+		      struct error *err);
+
+/* session_next() for that session: reads the record again before a second round. */
+bool volume_ref_next(struct volume_ref *ref, struct session *s);
+
+/* Check that the volume's directory is there, and finished: 0, or NOT_FOUND. Blocks. */
+int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, struct error *err);
+
+/* Lock the volume against other calls of this process. Errors as inflight_acquire(). */
+int volume_ref_lock(const struct volume_ref *ref, const struct csi_driver *driver,
+		    struct inflight_lock **ret, struct error *err);
+
+void volume_ref_done(struct volume_ref *ref);
+#define cleanup_volume_ref __attribute__((cleanup(volume_ref_done)))
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * NULL calls and rpcbind lookups, each on a connection of its own: is the server there, and what
+ * does it serve? Worker threads. A call blocks for NET_CONNECT_TIMEOUT_MS and NET_PING_TIMEOUT_MS
+ * at most: both are absolute deadlines, so a peer that trickles bytes cannot extend them.
+ */
+#ifndef NET_PING_H
+#define NET_PING_H
+
+#include <stdint.h>
+
+#include "net/address.h"
+#include "net/connect.h"
+
+#define NET_PING_TIMEOUT_MS 2000
+
+#define NET_NFS_PROGRAM 100003 /* RFC 1813, section 3 */
+#define NET_MOUNT_PROGRAM 100005 /* RFC 1813, section 5 */
+
+/*
+ * Send a NULL call to a program. Returns 0; -EPROTONOSUPPORT if the server has only other versions,
+ * stored in *ret_low and *ret_high; -EPROTO if it does not have the program; -EACCES if it refuses
+ * the call; -ECONNRESET if it closes the connection or does not speak RPC; -ETIMEDOUT if it does
+ * not answer; or another negative errno if it cannot be reached.
+ */
+int net_ping(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
+	     uint32_t *ret_low, uint32_t *ret_high);
+
+/* Like net_ping(); if connected, *ret_ns is the time from the call to its answer or failure. */
+int net_ping_timed(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
+		   uint32_t *ret_low, uint32_t *ret_high, uint64_t *ret_ns);
+
+/* Like net_ping() on a connected socket, which it closes, with the caller's deadline. */
+int net_ping_socket(int fd, uint32_t program, uint32_t version, uint64_t deadline_ns,
+		    uint32_t *ret_low, uint32_t *ret_high);
+
+/*
+ * Ask rpcbind for the TCP port of a program. Returns 0, -ENOENT if it is not registered, or the
+ * errors of net_ping().
+ */
+int net_portmap(const struct net_address *a, uint32_t program, uint32_t version, uint16_t *ret);
+
+#endif

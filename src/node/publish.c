@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* NodePublishVolume: mount a volume at its target path. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/path.h"
+#include "base/request.h"
+#include "base/str.h"
+#include "csi/params.h"
+#include "csi/validate.h"
+#include "node/inline.h"
+#include "node/node.h"
+
+#define TARGET_MODE 0750 /* of the empty directory below the mount */
+
+/* A parsed request. */
+struct publication {
+	struct volume_params params;
+	char *path, *top, *options; /* owned; mount points to them */
+	struct mount_request mount;
+	bool exclusive; /* access mode SINGLE_NODE_SINGLE_WRITER */
+};
+
+static void publication_done(struct publication *p)
+{
+	volume_params_done(&p->params);
+	free(p->path);
+	free(p->top);
+	free(p->options);
+}
+
+static int publication_check(const Csi__V1__NodePublishVolumeRequest *in, struct error *err)
+{
+	const struct csi_map context = csi_map_of(in, volume_context);
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r < 0)
+		return r;
+	r = validate_path(in->target_path, "target_path", err);
+	if (r < 0)
+		return r;
+	if (in->volume_capability == NULL)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "volume_capability: missing, it is required");
+	r = validate_capability(in->volume_capability, err);
+	if (r < 0)
+		return r;
+	return validate_map(&context, "volume_context", err);
+}
+
+/* Join mount options, skipping empty parts. The last option of a kind wins. NULL without memory. */
+static char *publication_options(const char *flags, const char *attribute, const char *forced)
+{
+	const char *const parts[] = { flags, attribute, forced };
+	cleanup_buf struct buf b = { 0 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++)
+		if (!str_is_empty(parts[i]) &&
+		    buf_printf(&b, "%s%s", b.len > 0 ? "," : "", parts[i]) < 0)
+			return NULL;
+	return buf_steal(&b);
+}
+
+/* Choose the directory from which the path is walked (mount_request.top). */
+static int publication_set_top(struct publication *p, const struct node_driver *driver,
+			       bool is_inline, struct error *err)
+{
+	const char *subdir = p->params.subdir;
+
+	if (is_inline) {
+		/* A pod may mount only what the administrator has listed. */
+		if (node_inline_top(driver->inline_volumes, p->params.server, p->path, &p->top) < 0)
+			return error_oom(err);
+		if (p->top == NULL)
+			return error_set(err, ERROR_PERMISSION_DENIED,
+					 "inline volumes of '%s:%s' are not allowed on this node; see --inline-volumes",
+					 p->params.server, p->path);
+		return 0;
+	}
+	/* A directory between share and volume may be a volume too, which a pod can write. */
+	if (subdir != NULL && strchr(subdir, '/') != NULL) {
+		p->top = path_join_root(p->params.share, NULL);
+		if (p->top == NULL)
+			return error_oom(err);
+	}
+	return 0;
+}
+
+static int publication_parse(struct publication *p, const struct node_driver *driver,
+			     const Csi__V1__NodePublishVolumeRequest *in, struct error *err)
+{
+	const struct volume_defaults defaults = { .server = driver->server,
+						  .share = driver->share,
+						  .mode = driver->mount_permissions };
+	const struct csi_map context = csi_map_of(in, volume_context);
+	const bool is_inline = node_inline_is_asked(in->volume_id, &context);
+	cleanup_free char *flags = NULL;
+	bool mode_is_ours;
+	int r;
+
+	r = publication_check(in, err);
+	if (r < 0)
+		return r;
+	r = volume_attributes_parse(&p->params, &context, &defaults, err);
+	if (r < 0)
+		return r;
+	flags = capability_options(in->volume_capability);
+	p->path = path_join_root(p->params.share, p->params.subdir != NULL ? p->params.subdir : "",
+				 NULL);
+	if (flags == NULL || p->path == NULL)
+		return error_oom(err);
+	p->options = publication_options(flags, p->params.mount_options,
+					 is_inline ? NODE_INLINE_OPTIONS : NULL);
+	if (p->options == NULL)
+		return error_oom(err);
+	r = publication_set_top(p, driver, is_inline, err);
+	if (r < 0)
+		return r;
+	p->exclusive = access_mode_is_exclusive(in->volume_capability);
+	/* The root of the export, and an entry of --inline-volumes itself, keep their mode. */
+	mode_is_ours = p->params.subdir != NULL && (p->top == NULL || strcmp(p->path, p->top) != 0);
+	p->mount = (struct mount_request){
+		.server = p->params.server,
+		.path = p->path,
+		.top = p->top,
+		.target = in->target_path,
+		.options = p->options,
+		/* Not from the access mode: if a volume has several, kubelet sends the first. */
+		.read_only = in->readonly,
+		.mode = mode_is_ours ? p->params.mode : 0,
+	};
+	return mount_options_check(p->options, err);
+}
+
+/* Whether the mount flags alone make the mount read-only. */
+static bool options_are_read_only(const char *options)
+{
+	bool read_only = false;
+
+	for (;;) {
+		size_t n = strcspn(options, ",");
+
+		if (n == 2 && strncmp(options, "ro", n) == 0)
+			read_only = true;
+		if (n == 2 && strncmp(options, "rw", n) == 0)
+			read_only = false;
+		if (options[n] == '\0')
+			return read_only;
+		options += n + 1;
+	}
+}
+
+/*
+ * Find out whether the mount at the target shows the volume. mountinfo may name another path if the
+ * server resolved a symbolic link or the directory was renamed: then mount the volume's path once
+ * more, unseen, and compare. Returns 0 or a negative errno, -ESTALE for a stale mount.
+ */
+static int target_has_volume(struct mounter *m, const struct mount_request *wanted,
+			     const struct mount_info *info, bool *ret, struct error *err)
+{
+	int r;
+
+	*ret = mount_info_is_of(info, wanted->server, wanted->path);
+	if (*ret || !mount_info_is_nfs(info) || !mount_info_is_on(info, wanted->server))
+		return 0;
+	/* A stale mount is replaced, not compared. */
+	r = m->ops->verify(m, wanted->target, info, 0, err);
+	if (r < 0)
+		return r;
+	r = m->ops->compare(m, wanted, ret, err);
+	/* If the volume's path does not exist, something else is mounted. */
+	if (r < 0 && err->code == ERROR_NOT_FOUND) {
+		error_clear(err);
+		return 0;
+	}
+	return r;
+}
+
+/* Refuse a target that has another volume mounted, or this one with the other access. */
+static int target_check_mount(struct mounter *m, const struct mount_request *wanted,
+			      const struct mount_info *info, struct error *err)
+{
+	const bool read_only = wanted->read_only || options_are_read_only(wanted->options);
+	bool same;
+	int r;
+
+	r = target_has_volume(m, wanted, info, &same, err);
+	if (r < 0)
+		return r;
+	if (!same)
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "target_path: '%s' has another volume mounted, from '%s'",
+				 wanted->target, info->source);
+	if (info->read_only != read_only)
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "target_path: '%s' is already mounted %s, the request asks for %s",
+				 wanted->target, info->read_only ? "read-only" : "read-write",
+				 read_only ? "read-only" : "read-write");
+	return 0;
+}
+
+/*
+ * Look at what is mounted at the target. Returns 1 if it is the volume and works, 0 if nothing is
+ * mounted there or a stale mount was taken away, or a negative errno.
+ */
+static int target_check(struct mounter *m, const struct mount_request *wanted, struct error *err)
+{
+	cleanup_mount_info struct mount_info *info = NULL;
+	int r;
+
+	r = m->ops->find(m, wanted->target, &info, err);
+	if (r < 0 || info == NULL)
+		return r;
+	r = target_check_mount(m, wanted, info, err);
+	if (r == 0)
+		r = m->ops->verify(m, wanted->target, info, wanted->mode, err);
+	if (r == 0)
+		return 1;
+	if (r != -ESTALE)
+		return r;
+	error_clear(err);
+	return m->ops->unmount(m, wanted->target, err);
+}
+
+/* Returns 1 if the directory was made, 0 if it existed. Nothing is mounted on it. */
+static int target_make(const char *target, struct error *err)
+{
+	if (mkdir(target, TARGET_MODE) == 0)
+		return 1;
+	if (errno == EEXIST)
+		return 0;
+	if (errno == ENOENT)
+		return error_sys(err, ERROR_FAILED_PRECONDITION, errno,
+				 "target_path: the directory above '%s' does not exist", target);
+	return error_sys(err, ERROR_INTERNAL, errno, "cannot make target_path '%s'", target);
+}
+
+static int target_mount(struct mounter *m, const struct mount_request *wanted, struct error *err)
+{
+	int r, made;
+
+	made = target_make(wanted->target, err);
+	if (made < 0)
+		return made;
+	r = m->ops->mount(m, wanted, err);
+	/* rmdir() fails with EBUSY if the mount happened after all; the retry will find it. */
+	if (r < 0 && made > 0)
+		(void)rmdir(wanted->target);
+	return r;
+}
+
+static int publish_volume(const struct node_driver *driver,
+			  const Csi__V1__NodePublishVolumeRequest *in, struct publication *p,
+			  struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *target_lock = NULL, *volume_lock = NULL;
+	cleanup_mount_info struct mount_info *info = NULL;
+	struct mounter *m = driver->mounter;
+	const char *target = in->target_path;
+	int r, is_mounted;
+
+	r = publication_parse(p, driver, in, err);
+	if (r < 0)
+		return r;
+	r = inflight_acquire(driver->inflight, "target path", target, &target_lock, err);
+	if (r < 0)
+		return r;
+	if (p->exclusive) {
+		r = inflight_acquire(driver->inflight, "volume", in->volume_id, &volume_lock, err);
+		if (r < 0)
+			return r;
+	}
+	is_mounted = target_check(m, &p->mount, err);
+	if (is_mounted < 0)
+		return is_mounted;
+	r = node_published_add(driver->published, m, in->volume_id, target, p->exclusive, err);
+	if (r < 0 || is_mounted > 0)
+		return r;
+	r = target_mount(m, &p->mount, err);
+	/* Keep the note if the failed call has left a mount, as after a timeout. */
+	if (r < 0 && m->ops->find(m, target, &info, NULL) == 0 && info == NULL)
+		node_published_remove(driver->published, target);
+	return r;
+}
+
+void node_publish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodePublishVolumeRequest *in,
+			 Csi__V1__NodePublishVolumeResponse_Closure closure, void *data)
+{
+	const Csi__V1__NodePublishVolumeResponse out = CSI__V1__NODE_PUBLISH_VOLUME_RESPONSE__INIT;
+	struct publication publication = { .path = NULL };
+	struct request *call = data;
+	int r;
+
+	(void)snprintf(call->subject, sizeof(call->subject), "%s", in->volume_id);
+	r = publish_volume(node_driver_of(s), in, &publication, &call->err);
+	publication_done(&publication);
+	closure(r < 0 ? NULL : &out, data);
+}

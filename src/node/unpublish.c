@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* NodeUnpublishVolume: unmount a volume and remove its target path. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/request.h"
+#include "csi/validate.h"
+#include "node/node.h"
+
+/* Remove an empty directory only: unpublishing never deletes data. */
+static int target_remove(const char *target, struct error *err)
+{
+	if (rmdir(target) == 0 || errno == ENOENT)
+		return 0;
+	if (errno == EBUSY)
+		return error_sys(err, ERROR_ABORTED, errno,
+				 "target_path: '%s' is still mounted; try again", target);
+	return error_sys(err, ERROR_INTERNAL, errno,
+			 "target_path: cannot remove '%s'; look at what is in it", target);
+}
+
+static int unpublish_volume(const struct node_driver *driver,
+			    const Csi__V1__NodeUnpublishVolumeRequest *in, struct error *err)
+{
+	cleanup_inflight_lock struct inflight_lock *target_lock = NULL;
+	struct mounter *m = driver->mounter;
+	const char *target = in->target_path;
+	int r;
+
+	r = validate_volume_id(in->volume_id, err);
+	if (r < 0)
+		return r;
+	r = validate_path(target, "target_path", err);
+	if (r < 0)
+		return r;
+	r = inflight_acquire(driver->inflight, "target path", target, &target_lock, err);
+	if (r < 0)
+		return r;
+	r = m->ops->unmount(m, target, err);
+	if (r < 0)
+		return r;
+	r = target_remove(target, err);
+	if (r < 0)
+		return r;
+	node_published_remove(driver->published, target);
+	return 0;
+}
+
+void node_unpublish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodeUnpublishVolumeRequest *in,
+			   Csi__V1__NodeUnpublishVolumeResponse_Closure closure, void *data)
+{
+	const Csi__V1__NodeUnpublishVolumeResponse out =
+		CSI__V1__NODE_UNPUBLISH_VOLUME_RESPONSE__INIT;
+	struct request *call = data;
+	int r;
+
+	(void)snprintf(call->subject, sizeof(call->subject), "%s", in->volume_id);
+	r = unpublish_volume(node_driver_of(s), in, &call->err);
+	closure(r < 0 ? NULL : &out, data);
+}
