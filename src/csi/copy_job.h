@@ -12,7 +12,7 @@
 
 #include "csi/claim.h"
 #include "csi/driver.h"
-#include "tree/entry.h"
+#include "tree/work.h"
 
 #define COPY_JOBS_MAX 3 /* each has up to four clients; a server takes NFS_SERVER_PLACES */
 

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Data of a file on its way from a READ to a WRITE, which is freed by the last of those who share it. All
- * on one thread.
+ * A counted buffer for file data on its way from a READ to a WRITE. The count is not atomic: all
+ * users are on one thread.
  */
 #ifndef TREE_BLOCK_H
 #define TREE_BLOCK_H
@@ -16,7 +16,7 @@ struct tree_block {
 	char data[];
 };
 
-/* With one share, the caller's; the data is not set. NULL: no memory. */
+/* Allocate a block with uninitialized data and one share, the caller's. NULL: no memory. */
 static inline struct tree_block *tree_block_new(size_t len)
 {
 	struct tree_block *block = malloc(sizeof(*block) + len);

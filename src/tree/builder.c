@@ -13,81 +13,81 @@
 #include "tree/builder_node.h"
 #include "tree/checksum.h"
 
-#define NODES_MAX 640 /* entries that are being made, without those that are still open */
-#define BYTES_MAX (4U * 1024 * 1024) /* data that waits to be written */
+#define NODES_MAX 640 /* nodes that are ended and not finished */
+#define BYTES_MAX (4U * 1024 * 1024) /* of data waiting to be written */
 
-static int failure(const struct tree_builder *b, struct error *err)
+static int builder_error(const struct tree_builder *b, struct error *err)
 {
 	(void)error_set(err, b->err.code, "%s", b->err.msg);
 	return b->error;
 }
 
-struct wanted {
+/* -------- names that are taken -------- */
+
+struct name_search {
 	const char *name;
 	bool found;
 };
 
-static int look_for(void *data, const struct nfs_entry *entry)
+static int match_name(void *data, const struct nfs_entry *entry)
 {
-	struct wanted *w = data;
+	struct name_search *search = data;
 
-	w->found = w->found || strcmp(entry->name, w->name) == 0;
+	search->found = search->found || strcmp(entry->name, search->name) == 0;
 	return 0;
 }
 
 /*
- * What is there by that name, and has come before. Not what is only the same to a server that folds names:
- * that is another file of the tree.
+ * Return the type of the entry that has the name. -EEXIST if the directory lists no such name: the
+ * server folds names, so the entry is another file of the tree.
  */
-static int look_at(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		   enum nfs_type *ret)
+static int find_old_entry(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			  enum nfs_type *ret)
 {
-	struct wanted w = { .name = name };
-	struct nfs_handle there;
+	struct name_search search = { .name = name };
+	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
-	r = nfs_lookup(c, dir, name, &there, &attr);
+	r = nfs_lookup(c, dir, name, &handle, &attr);
 	if (r == 0 && attr.type == NFS_TYPE_UNKNOWN)
-		r = nfs_getattr(c, &there, &attr);
+		r = nfs_getattr(c, &handle, &attr);
 	if (r == 0)
-		r = nfs_readdir(c, dir, look_for, &w);
+		r = nfs_readdir(c, dir, match_name, &search);
 	*ret = attr.type;
-	return r == 0 && !w.found ? -EEXIST : r;
+	return r == 0 && !search.found ? -EEXIST : r;
 }
 
-/* Makes room for what is no directory. */
-static int clear_name(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		      enum nfs_type there)
+static int remove_old_entry(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			    enum nfs_type type)
 {
-	int r = there == NFS_TYPE_DIRECTORY ? -EEXIST : nfs_remove(c, dir, name);
+	int r = type == NFS_TYPE_DIRECTORY ? -EEXIST : nfs_remove(c, dir, name);
 
 	return r == -ENOENT ? 0 : r;
 }
 
-/* What has come under the name before goes, unless it is the file itself. */
 static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target,
 			   const struct nfs_handle *dir, const char *name)
 {
-	struct nfs_handle there;
+	struct nfs_handle handle;
 	enum nfs_type type;
-	int r = nfs_lookup(c, dir, name, &there, NULL);
+	int r = nfs_lookup(c, dir, name, &handle, NULL);
 
 	if (r < 0)
 		return r;
-	if (nfs_handle_is_equal(&there, target))
+	if (nfs_handle_is_equal(&handle, target))
 		return 0;
-	r = look_at(c, dir, name, &type);
+	r = find_old_entry(c, dir, name, &type);
 	if (r == 0)
-		r = clear_name(c, dir, name, type);
+		r = remove_old_entry(c, dir, name, type);
 	return r < 0 ? r : nfs_link(c, target, dir, name);
 }
 
-/* The later one stays, and directories are merged. */
-static int come_again(struct tree_builder *b, struct builder_node *node)
+/* Leave BUILD_EXISTS: the new entry replaces the old one, but directories are merged. */
+static int resolve_taken_name(struct tree_builder *b, struct builder_node *node)
 {
 	const struct nfs_handle *dir = &node->parent->handle;
-	enum nfs_type there;
+	enum nfs_type type;
 	int r;
 
 	list_remove(&node->link);
@@ -97,26 +97,29 @@ static int come_again(struct tree_builder *b, struct builder_node *node)
 			builder_node_linked(node);
 		return r;
 	}
-	r = look_at(b->work->to, dir, node->name, &there);
-	node->state = NODE_MAKE;
+	r = find_old_entry(b->work->to, dir, node->name, &type);
+	node->state = BUILD_CREATE;
 	if (r == 0 && node->attr.type != NFS_TYPE_DIRECTORY)
-		r = clear_name(b->work->to, dir, node->name, there);
+		r = remove_old_entry(b->work->to, dir, node->name, type);
 	else if (r == 0)
-		node->state = NODE_FIND;
-	if (r == 0 || r == -ENOENT)
-		builder_node_ready(node);
-	return r == -ENOENT ? 0 : r;
+		node->state = BUILD_LOOKUP;
+	if (r < 0 && r != -ENOENT)
+		return r;
+	builder_node_ready(node);
+	return 0;
 }
 
-static int fill(struct tree_builder *b, struct error *err)
+/* -------- the loop -------- */
+
+static int builder_fill(struct tree_builder *b, struct error *err)
 {
 	struct builder_node *node;
 	int r;
 
 	while (b->error == 0 && b->work->writing < nfs_window(b->work->to) &&
 	       (node = builder_node_next(b)) != NULL) {
-		if (node->state == NODE_THERE) {
-			r = come_again(b, node);
+		if (node->state == BUILD_EXISTS) {
+			r = resolve_taken_name(b, node);
 		} else {
 			r = builder_node_start(node);
 			b->work->writing += r == 0;
@@ -124,40 +127,46 @@ static int fill(struct tree_builder *b, struct error *err)
 		if (r < 0)
 			builder_fail(b, r, "making", node->name);
 	}
-	return b->error == 0 ? 0 : failure(b, err);
+	return b->error == 0 ? 0 : builder_error(b, err);
 }
 
-static int wait(struct tree_builder *b, struct error *err)
+static int builder_wait(struct tree_builder *b, struct error *err)
 {
-	int r = fill(b, err);
+	int r = builder_fill(b, err);
 
 	if (r < 0)
 		return r;
 	r = tree_pump(b->work, err);
 	if (r < 0)
-		(void)nfs_error_set(err, b->work->to, r, "making the tree");
-	return r < 0 ? r : fill(b, err);
+		return nfs_error_set(err, b->work->to, r, "making the tree");
+	return builder_fill(b, err);
 }
 
-/* -------- the sink -------- */
-
-static struct tree_builder *builder_of(struct tree_sink *sink)
+/* Wait until all nodes that are ended are finished, and the current one has its handle. */
+static int builder_flush(struct tree_builder *b, struct error *err)
 {
-	return container_of(sink, struct tree_builder, sink);
-}
-
-/* Until nothing is left that is not open. */
-static int flush(struct tree_builder *b, struct error *err)
-{
-	int r = fill(b, err);
+	int r = builder_fill(b, err);
 
 	while (r == 0 && (b->n_closing > 0 || (b->current != NULL && b->current->handle.len == 0)))
-		r = wait(b, err);
+		r = builder_wait(b, err);
 	return r;
 }
 
-/* By handle, as everything: a symbolic link on the way is not followed, so nothing leads out. */
-static int find(struct tree_builder *b, const char *path, struct nfs_handle *ret, struct error *err)
+/* Nodes that are open do not count: there are only as many as the tree is deep. */
+static int builder_wait_for_room(struct tree_builder *b, struct error *err)
+{
+	int r = builder_fill(b, err);
+
+	while (r == 0 && (b->n_closing > NODES_MAX || b->bytes > BYTES_MAX))
+		r = builder_wait(b, err);
+	return r;
+}
+
+/* -------- hard links -------- */
+
+/* Walk by handle and follow no symbolic link, so that the path cannot lead out of the tree. */
+static int walk_to_target(struct tree_builder *b, const char *path, struct nfs_handle *ret,
+			  struct error *err)
 {
 	cleanup_strv struct strv parts = { NULL, 0 };
 	struct nfs_handle handle = b->root;
@@ -182,12 +191,9 @@ static int find(struct tree_builder *b, const char *path, struct nfs_handle *ret
 	return 0;
 }
 
-/*
- * What a link is to. Where that was made long ago, it takes a walk, for which all has to be there. The
- * caller releases it.
- */
-static int find_target(struct tree_builder *b, const char *path, struct builder_target **ret,
-		       struct error *err)
+/* Return the target of a link; the caller releases it. A walk needs the whole tree to be there. */
+static int find_link_target(struct tree_builder *b, const char *path, struct builder_target **ret,
+			    struct error *err)
 {
 	struct nfs_handle handle = { .len = 0 };
 	int r;
@@ -197,9 +203,9 @@ static int find_target(struct tree_builder *b, const char *path, struct builder_
 		builder_target_use(*ret);
 		return 0;
 	}
-	r = flush(b, err);
+	r = builder_flush(b, err);
 	if (r == 0)
-		r = find(b, path, &handle, err);
+		r = walk_to_target(b, path, &handle, err);
 	if (r < 0)
 		return r;
 	*ret = builder_target_add(&b->targets, path);
@@ -209,53 +215,36 @@ static int find_target(struct tree_builder *b, const char *path, struct builder_
 	return 0;
 }
 
-/* Archives do not say how many names a file has. */
-static bool may_get_links(const struct tree_entry *entry)
-{
-	return entry->attr.type != NFS_TYPE_DIRECTORY && entry->same_as == NULL &&
-	       entry->attr.links != 1;
-}
+/* -------- the sink -------- */
 
-/* The number of those that are open is the depth of the tree. */
-static int make_room(struct tree_builder *b, struct error *err)
+static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
 {
-	int r = fill(b, err);
-
-	while (r == 0 && (b->n_closing > NODES_MAX || b->bytes > BYTES_MAX))
-		r = wait(b, err);
-	return r;
-}
-
-/*
- * Two in the making would not be in order. So, of what is found to be there, nothing is under way that came
- * before.
- */
-static bool is_in_the_making(struct tree_builder *b, const char *name)
-{
-	return b->current != NULL && builder_node_find(b, name) != NULL;
-}
-
-static int begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
-{
-	struct tree_builder *b = builder_of(sink);
+	struct tree_builder *b = container_of(sink, struct tree_builder, sink);
+	const bool is_directory = entry->attr.type == NFS_TYPE_DIRECTORY;
+	const bool is_link = entry->hardlink_to != NULL;
+	/* Archives do not report link counts: then links is 0. */
+	const bool is_target = !is_directory && !is_link && entry->attr.links != 1;
 	struct builder_target *target = NULL;
 	struct builder_node *node;
 	int r;
 
-	r = make_room(b, err);
-	/* What comes without attributes has those that it was left with, once they are set. */
-	if (r == 0 && (!entry->attr.is_full || is_in_the_making(b, entry->name)))
-		r = flush(b, err);
-	if (r == 0 && entry->same_as != NULL)
-		r = find_target(b, entry->same_as, &target, err);
+	r = builder_wait_for_room(b, err);
+	/*
+	 * An earlier entry of that name must be finished: two nodes of one name would race. A
+	 * directory without attributes keeps those of its earlier entry, so they must be set.
+	 */
+	if (r == 0 && (!entry->attr.is_full ||
+		       (b->current != NULL && builder_node_find(b, entry->name) != NULL)))
+		r = builder_flush(b, err);
+	if (r == 0 && is_link)
+		r = find_link_target(b, entry->hardlink_to, &target, err);
 	if (r < 0)
 		return r;
-	/* Of what was there by that name before, nothing is known any more. */
-	if (entry->attr.type != NFS_TYPE_DIRECTORY)
+	if (!is_directory)
 		builder_target_forget(&b->targets, entry->path);
-	if (may_get_links(entry))
+	if (is_target)
 		target = builder_target_add(&b->targets, entry->path);
-	node = may_get_links(entry) && target == NULL ? NULL : builder_node_new(b, entry);
+	node = is_target && target == NULL ? NULL : builder_node_new(b, entry);
 	if (node == NULL) {
 		builder_target_release(target);
 		return error_oom(err);
@@ -264,22 +253,22 @@ static int begin(struct tree_sink *sink, const struct tree_entry *entry, struct 
 	b->current = node;
 	if (node->parent != NULL)
 		node->parent->pending++;
-	node->is_link = entry->same_as != NULL;
-	if (node->is_link)
-		node->state = NODE_LINK;
+	node->is_link = is_link;
+	if (is_link)
+		node->state = BUILD_LINK;
 	if (node->parent == NULL || node->parent->handle.len > 0)
 		builder_node_ready(node);
 	else
 		list_add_tail(&node->parent->waiting, &node->link);
-	return fill(b, err);
+	return builder_fill(b, err);
 }
 
-static int data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
+static int builder_data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
 {
-	struct tree_builder *b = builder_of(sink);
+	struct tree_builder *b = container_of(sink, struct tree_builder, sink);
 	struct builder_node *node = b->current;
 	size_t max = nfs_write_max(b->work->to);
-	size_t at = 0;
+	size_t at, n;
 	int r;
 
 	b->data += piece->len;
@@ -289,38 +278,37 @@ static int data(struct tree_sink *sink, const struct tree_piece *piece, struct e
 		node->sum += tree_checksum(piece->offset, piece->data, piece->len);
 	if (b->options->data_max > 0 && b->data > b->options->data_max)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "'%s': the archive unpacks to more than can be right", node->name);
-	r = make_room(b, err);
-	while (r == 0 && at < piece->len) {
-		size_t n = piece->len - at < max ? piece->len - at : max;
-
-		if (builder_chunk_add(node, piece, at, n) < 0)
-			return error_oom(err);
-		at += n;
-	}
+				 "'%s': the archive unpacks to more data than its size allows",
+				 node->name);
+	r = builder_wait_for_room(b, err);
 	if (r < 0)
 		return r;
+	for (at = 0; at < piece->len; at += n) {
+		n = piece->len - at < max ? piece->len - at : max;
+		if (builder_chunk_add(node, piece, at, n) < 0)
+			return error_oom(err);
+	}
 	if (node->handle.len > 0)
 		builder_node_ready(node);
-	return fill(b, err);
+	return builder_fill(b, err);
 }
 
-static int end(struct tree_sink *sink, struct error *err)
+static int builder_end(struct tree_sink *sink, struct error *err)
 {
-	struct tree_builder *b = builder_of(sink);
+	struct tree_builder *b = container_of(sink, struct tree_builder, sink);
 	struct builder_node *node = b->current;
 
 	b->current = node->parent;
 	b->n_closing++;
 	node->ended = true;
-	if (node->state == NODE_DONE)
+	if (node->state == BUILD_LINKED)
 		builder_node_finish(node);
 	else
 		builder_node_settle(node);
-	return fill(b, err);
+	return builder_fill(b, err);
 }
 
-/* What waits to be written is not, and what is on its way is waited for. */
+/* Discard data that is not being written yet, and wait for the operations in flight. */
 static int stop_node(struct tree_builder *b, struct builder_node *node, struct error *err)
 {
 	int r;
@@ -329,22 +317,22 @@ static int stop_node(struct tree_builder *b, struct builder_node *node, struct e
 		builder_chunk_free(container_of(node->chunks.next, struct builder_chunk, link));
 		node->pending--;
 	}
-	if (node->state == NODE_FILL)
-		list_remove(&node->link); /* it was ready to write them */
-	r = fill(b, err);
+	if (node->state == BUILD_FILL)
+		list_remove(&node->link); /* it was ready to write the chunks */
+	r = builder_fill(b, err);
 	while (r == 0 && (node->busy || node->pending > 0 || node->handle.len == 0))
-		r = wait(b, err);
+		r = builder_wait(b, err);
 	return r;
 }
 
-static int drop(struct tree_sink *sink, struct error *err)
+static int builder_drop(struct tree_sink *sink, struct error *err)
 {
-	struct tree_builder *b = builder_of(sink);
+	struct tree_builder *b = container_of(sink, struct tree_builder, sink);
 	struct builder_node *node = b->current, *parent = node->parent;
 	int r;
 
 	if (parent == NULL)
-		return error_set(err, ERROR_ABORTED, "what was to be copied was replaced meanwhile");
+		return error_set(err, ERROR_ABORTED, "the source was replaced while it was copied");
 	r = stop_node(b, node, err);
 	if (r < 0)
 		return r;
@@ -354,7 +342,7 @@ static int drop(struct tree_sink *sink, struct error *err)
 		r = nfs_remove(b->work->to, &parent->handle, node->name);
 	if (r < 0 && r != -ENOENT) {
 		builder_fail(b, r, "removing", node->name);
-		return failure(b, err);
+		return builder_error(b, err);
 	}
 	b->current = parent;
 	parent->pending--;
@@ -369,7 +357,7 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 
 	if (b == NULL)
 		return -ENOMEM;
-	b->sink = (struct tree_sink){ .begin = begin, .data = data, .end = end, .drop = drop };
+	b->sink = (struct tree_sink){ builder_begin, builder_data, builder_end, builder_drop };
 	b->work = work;
 	b->parent = parent;
 	b->options = options;
@@ -388,13 +376,14 @@ struct tree_sink *tree_builder_sink(struct tree_builder *b)
 
 int tree_builder_finish(struct tree_builder *b, struct nfs_handle *ret_root, struct error *err)
 {
-	int r = 0;
+	while (!b->finished) {
+		int r = builder_wait(b, err);
 
-	while (r == 0 && !b->finished)
-		r = wait(b, err);
-	if (r == 0)
-		*ret_root = b->root;
-	return r;
+		if (r < 0)
+			return r;
+	}
+	*ret_root = b->root;
+	return 0;
 }
 
 void tree_builder_free(struct tree_builder *b)

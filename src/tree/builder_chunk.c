@@ -15,7 +15,8 @@ void builder_chunk_free(struct builder_chunk *chunk)
 	free(chunk);
 }
 
-static int check_verifier(struct builder_node *node, const struct nfs_op *op)
+/* Writes with different verifiers: the server was restarted and may have lost the earlier ones. */
+static int check_write_verifier(struct builder_node *node, const struct nfs_op *op)
 {
 	if (op->stable)
 		return 0;
@@ -26,7 +27,7 @@ static int check_verifier(struct builder_node *node, const struct nfs_op *op)
 	return memcmp(node->verifier, op->verifier, sizeof(node->verifier)) == 0 ? 0 : -EIO;
 }
 
-static void written(struct nfs_op *op)
+static void write_replied(struct nfs_op *op)
 {
 	struct builder_chunk *chunk = container_of(op, struct builder_chunk, op);
 	struct builder_node *node = chunk->node;
@@ -36,11 +37,11 @@ static void written(struct nfs_op *op)
 
 	tree_op_returned(b->work, &b->work->writing, op);
 	if (r == 0)
-		r = check_verifier(node, op);
+		r = check_write_verifier(node, op);
 	if (r == 0 && op->count == 0)
 		r = -EIO;
-	if ((r == 0 && done < chunk->len) || (r < 0 && tree_is_to_be_retried(b->work, r))) {
-		/* Servers may take less than they are given: op.offset tells how far it got. */
+	if ((r == 0 && done < chunk->len) || tree_should_retry(b->work, r)) {
+		/* A server may take less than it is given; op.offset is where the rest begins. */
 		if (r == 0)
 			chunk->op.offset += op->count;
 		list_add_tail(&node->chunks, &chunk->link);
@@ -54,7 +55,7 @@ static void written(struct nfs_op *op)
 	builder_node_settle(node);
 }
 
-static int set_data(struct builder_chunk *chunk, const struct tree_piece *piece, size_t at)
+static int chunk_set_data(struct builder_chunk *chunk, const struct tree_piece *piece, size_t at)
 {
 	if (piece->block != NULL) {
 		chunk->block = tree_block_share(piece->block);
@@ -79,21 +80,20 @@ int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece,
 	chunk->node = node;
 	chunk->offset = offset;
 	chunk->len = len;
-	if (set_data(chunk, piece, at) < 0) {
+	if (chunk_set_data(chunk, piece, at) < 0) {
 		free(chunk);
 		return -ENOMEM;
 	}
 	chunk->op.type = NFS_OP_WRITE;
 	chunk->op.dir = &node->handle;
 	chunk->op.offset = offset;
-	chunk->op.done = written;
+	chunk->op.done = write_replied;
 	list_add_tail(&node->chunks, &chunk->link);
 	node->builder->bytes += len;
 	node->pending++;
 	return 0;
 }
 
-/* One that fits into a single operation need not be committed by another. */
 int builder_chunk_start(struct builder_node *node)
 {
 	struct builder_chunk *chunk = container_of(node->chunks.next, struct builder_chunk, link);
@@ -107,6 +107,7 @@ int builder_chunk_start(struct builder_node *node)
 		list_remove(&node->link);
 	op->count = (uint32_t)(chunk->len - done);
 	op->buffer = chunk->data + done;
+	/* Data of a file that fits into one WRITE needs no COMMIT. */
 	op->stable = !node->has_holes && node->attr.size == chunk->len;
 	r = nfs_client_start(work->to, op);
 	if (r < 0)

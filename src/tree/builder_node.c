@@ -10,11 +10,10 @@
 #include "base/str.h"
 #include "tree/checksum.h"
 
-#define COMMIT_BYTES                                                                               \
-	(64U * 1024 * 1024) /* that are committed at a time: a slow disk has to get on */
-#define VERIFY_BYTES 32768 /* that are read again at a time, of each file that is verified */
+#define COMMIT_BYTES (64U * 1024 * 1024) /* per COMMIT, which must not time out on a slow disk */
+#define VERIFY_BYTES 32768 /* read back at a time; each file that is verified has such a buffer */
 #define SET_ID_BITS (BUILDER_SET_UID | BUILDER_SET_GID)
-#define DIRECTORY_MODE 0700 /* while it is being filled */
+#define DIRECTORY_MODE 0700 /* while it is filled */
 
 void builder_fail(struct tree_builder *b, int r, const char *verb, const char *name)
 {
@@ -29,7 +28,7 @@ void builder_fail(struct tree_builder *b, int r, const char *verb, const char *n
 		(void)nfs_error_set(&b->err, b->work->to, r, "%s '%s'", verb, name);
 }
 
-static void fail_differs(const struct builder_node *node, const char *why)
+static int fail_data_loss(const struct builder_node *node, const char *why)
 {
 	struct tree_builder *b = node->builder;
 
@@ -37,22 +36,25 @@ static void fail_differs(const struct builder_node *node, const char *why)
 		b->error =
 			error_set(&b->err, ERROR_DATA_LOSS, "writing '%s' on %s:%s: %s", node->name,
 				  b->work->to->export.server, b->work->to->export.share, why);
+	return b->error;
 }
+
+/* -------- nodes -------- */
 
 void builder_node_ready(struct builder_node *node)
 {
 	struct builder_node *parent = node->parent;
 
 	list_remove(&node->link);
-	if (node->state == NODE_LINK && node->target->handle.len == 0) {
+	if (node->state == BUILD_LINK && node->target->handle.len == 0) {
 		list_add_tail(&node->target->waiting, &node->link);
 		return;
 	}
-	if ((node->state != NODE_MAKE && node->state != NODE_LINK) || parent == NULL) {
+	if ((node->state != BUILD_CREATE && node->state != BUILD_LINK) || parent == NULL) {
 		list_add_tail(&node->builder->ready, &node->link);
 		return;
 	}
-	list_add_tail(&parent->makes, &node->link);
+	list_add_tail(&parent->creates, &node->link);
 	if (list_is_empty(&parent->turn))
 		list_add_tail(&node->builder->turns, &parent->turn);
 }
@@ -67,43 +69,24 @@ struct builder_node *builder_node_next(struct tree_builder *b)
 	if (list_is_empty(&b->turns))
 		return NULL;
 	folder = container_of(b->turns.next, struct builder_node, turn);
-	first = folder->makes.next;
+	first = folder->creates.next;
 	list_remove(&folder->turn);
-	if (first->next != &folder->makes)
+	if (first->next != &folder->creates)
 		list_add_tail(&b->turns, &folder->turn);
 	return container_of(first, struct builder_node, link);
 }
 
-/* -------- nodes -------- */
-
-static struct builder_node **bucket(struct tree_builder *b, const struct builder_node *parent,
-				    const char *name)
+static struct builder_node **node_bucket(struct tree_builder *b, const struct builder_node *parent,
+					 const char *name)
 {
 	uint64_t hash = str_hash(name, strlen(name)) + (uintptr_t)parent / sizeof(*parent);
 
 	return &b->buckets[hash % BUILDER_BUCKETS];
 }
 
-static void add_to_bucket(struct builder_node *node)
-{
-	struct builder_node **first = bucket(node->builder, node->parent, node->name);
-
-	node->next_in_bucket = *first;
-	*first = node;
-}
-
-static void remove_from_bucket(struct builder_node *node)
-{
-	struct builder_node **pos = bucket(node->builder, node->parent, node->name);
-
-	while (*pos != node)
-		pos = &(*pos)->next_in_bucket;
-	*pos = node->next_in_bucket;
-}
-
 struct builder_node *builder_node_find(struct tree_builder *b, const char *name)
 {
-	struct builder_node *node = *bucket(b, b->current, name);
+	struct builder_node *node = *node_bucket(b, b->current, name);
 
 	while (node != NULL && (node->parent != b->current || strcmp(node->name, name) != 0))
 		node = node->next_in_bucket;
@@ -114,7 +97,7 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 {
 	const char *name = b->current != NULL ? entry->name : b->options->root;
 	size_t len = strlen(name);
-	struct builder_node *node = calloc(1, sizeof(*node) + len + 1);
+	struct builder_node *node = calloc(1, sizeof(*node) + len + 1), **bucket;
 
 	if (node == NULL)
 		return NULL;
@@ -129,34 +112,40 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 	node->builder = b;
 	node->parent = b->current;
 	node->attr = entry->attr;
-	node->plain = !entry->attr.is_full;
+	node->no_attr = !entry->attr.is_full;
 	node->has_holes = entry->has_holes;
 	list_init(&node->link);
 	list_init(&node->waiting);
-	list_init(&node->makes);
+	list_init(&node->creates);
 	list_init(&node->turn);
 	list_init(&node->chunks);
 	list_add_tail(&b->all, &node->all);
-	add_to_bucket(node);
+	bucket = node_bucket(b, node->parent, node->name);
+	node->next_in_bucket = *bucket;
+	*bucket = node;
 	return node;
 }
 
 void builder_node_free(struct builder_node *node)
 {
-	remove_from_bucket(node);
+	struct builder_node **slot = node_bucket(node->builder, node->parent, node->name);
+
+	while (*slot != node)
+		slot = &(*slot)->next_in_bucket;
+	*slot = node->next_in_bucket;
 	while (!list_is_empty(&node->chunks))
 		builder_chunk_free(container_of(node->chunks.next, struct builder_chunk, link));
-	/* Children outlive it where the making of it has failed. */
+	/* After a failure children may outlive their parent. */
 	while (!list_is_empty(&node->waiting))
 		list_remove(node->waiting.next);
-	while (!list_is_empty(&node->makes))
-		list_remove(node->makes.next);
+	while (!list_is_empty(&node->creates))
+		list_remove(node->creates.next);
 	list_remove(&node->turn);
 	list_remove(&node->link);
 	list_remove(&node->all);
 	builder_target_release(node->target);
 	free(node->text);
-	free(node->again);
+	free(node->reread);
 	free(node);
 }
 
@@ -175,270 +164,82 @@ void builder_node_finish(struct builder_node *node)
 	builder_node_free(node);
 }
 
-static bool needs_mode(const struct builder_node *node)
-{
-	if (node->attr.type == NFS_TYPE_SYMLINK)
-		return false;
-	/* Of a directory it was set with the owner. */
-	if (node->attr.type == NFS_TYPE_DIRECTORY && !node->op.attr.has_mode)
-		return false;
-	return !node->made.has_mode || node->made.mode != builder_owner_mode(node);
-}
+/* -------- states -------- */
 
-/* Before the attributes, since reading sets the time of access. */
-static enum builder_node_state after_commit(const struct builder_node *node)
+static void node_enter_state(struct builder_node *node, enum builder_node_state state)
 {
-	return node->builder->options->verify && node->size > 0 ? NODE_VERIFY : NODE_ATTRIBUTES;
-}
-
-/* What comes next for a node that nothing is left to be done in. */
-void builder_node_settle(struct builder_node *node)
-{
-	if (!node->ended || node->busy || node->pending > 0 || node->state != NODE_FILL)
-		return;
-	if (node->unstable)
-		node->state = NODE_COMMIT;
-	else
-		node->state = after_commit(node);
+	node->state = state;
 	builder_node_ready(node);
 }
 
-static void take_handle(struct builder_node *node, const struct nfs_handle *handle)
+static void node_leave_data_states(struct builder_node *node)
+{
+	const bool verify = node->builder->options->verify && node->size > 0;
+
+	node_enter_state(node, verify ? BUILD_VERIFY : BUILD_SETATTR);
+}
+
+void builder_node_settle(struct builder_node *node)
+{
+	if (!node->ended || node->busy || node->pending > 0 || node->state != BUILD_FILL)
+		return;
+	if (node->unstable)
+		node_enter_state(node, BUILD_COMMIT);
+	else
+		node_leave_data_states(node);
+}
+
+static void nodes_wake(struct list *waiting)
+{
+	while (!list_is_empty(waiting))
+		builder_node_ready(container_of(waiting->next, struct builder_node, link));
+}
+
+static int node_enter_fill(struct builder_node *node)
 {
 	struct tree_builder *b = node->builder;
 
-	node->handle = *handle;
-	node->state = NODE_FILL;
-	if (node->parent == NULL)
-		b->root = *handle;
-	while (!list_is_empty(&node->waiting))
-		builder_node_ready(container_of(node->waiting.next, struct builder_node, link));
+	if (node->parent == NULL) {
+		int r = builder_owner_learn(b, &node->made);
+
+		if (r < 0)
+			return r;
+		b->root = node->found;
+	}
+	node->handle = node->found;
+	node->state = BUILD_FILL;
+	nodes_wake(&node->waiting);
 	if (node->target != NULL) {
-		node->target->handle = *handle;
-		while (!list_is_empty(&node->target->waiting))
-			builder_node_ready(container_of(node->target->waiting.next,
-							struct builder_node, link));
+		node->target->handle = node->handle;
+		nodes_wake(&node->target->waiting);
 	}
 	if (!list_is_empty(&node->chunks))
 		builder_node_ready(node);
 	builder_node_settle(node);
-}
-
-static void take_made(struct builder_node *node)
-{
-	if (node->parent != NULL || builder_owner_look(node->builder, &node->made) == 0)
-		take_handle(node, &node->found);
-}
-
-/* -------- replies -------- */
-
-static void look(struct builder_node *node)
-{
-	node->state = NODE_LOOK;
-	builder_node_ready(node);
-}
-
-static void made(struct builder_node *node, int r)
-{
-	struct tree_builder *b = node->builder;
-	const struct nfs_op *op = &node->op;
-
-	if (r == -EEXIST && node->parent != NULL && !node->was_there) {
-		node->was_there = true;
-		/* A directory without attributes is one that leads to something in an archive. */
-		node->state = node->plain ? NODE_FIND : NODE_THERE;
-		builder_node_ready(node);
-		return;
-	}
-	if (r < 0) {
-		builder_fail(b, r, "making", node->name);
-		return;
-	}
-	node->made = op->attr;
-	node->found = op->handle;
-	if (op->handle.len == 0) {
-		node->state = NODE_FIND; /* the handle is optional in a version 3 reply */
-		builder_node_ready(node);
-	} else if (node->parent == NULL && !op->attr.has_owner && !op->attr.is_named) {
-		look(node);
-	} else {
-		take_made(node);
-	}
-}
-
-static void found(struct builder_node *node, int r)
-{
-	if (r == 0 && node->op.attr.type != node->attr.type)
-		r = -EEXIST;
-	if (r < 0) {
-		builder_fail(node->builder, r, "making", node->name);
-		return;
-	}
-	if (node->plain && node->was_there) {
-		node->attr = node->op.attr;
-		node->plain = !node->attr.is_full;
-	}
-	node->made = node->op.attr;
-	take_made(node);
-}
-
-static void committed(struct builder_node *node, int r)
-{
-	/* Another verifier than with the writes: the server was restarted, and may have lost them. */
-	if (r == 0 && memcmp(node->verifier, node->op.verifier, sizeof(node->verifier)) != 0)
-		r = -EIO;
-	if (r < 0) {
-		builder_fail(node->builder, r, "writing", node->name);
-		return;
-	}
-	if (node->size - node->committed > COMMIT_BYTES)
-		node->committed += COMMIT_BYTES;
-	else
-		node->state = after_commit(node);
-	builder_node_ready(node);
-}
-
-/* Some of a piece has been read again: servers may give less than they are asked for. */
-static void verified(struct builder_node *node, int r)
-{
-	const uint64_t end = node->verified + node->n_again + node->op.count;
-
-	if (r == 0 && node->op.count == 0)
-		r = -EIO; /* the file is shorter than what was written */
-	if (r < 0) {
-		builder_fail(node->builder, r, "reading again", node->name);
-		return;
-	}
-	node->n_again += node->op.count;
-	if (node->n_again == VERIFY_BYTES || end >= node->size) {
-		node->sum_again += tree_checksum(node->verified, node->again, node->n_again);
-		node->verified = end;
-		node->n_again = 0;
-	}
-	if (node->verified >= node->size && node->sum_again != node->sum) {
-		fail_differs(node, "the data that is read again is not what was written");
-		return;
-	}
-	if (node->verified >= node->size)
-		node->state = NODE_ATTRIBUTES;
-	builder_node_ready(node);
-}
-
-static bool has_wrong_size(const struct builder_node *node)
-{
-	const struct nfs_attr *attr = &node->op.attr;
-
-	return node->attr.type == NFS_TYPE_FILE && attr->is_full &&
-	       attr->size != (node->has_holes ? node->attr.size : node->size);
-}
-
-static void attributes_set(struct builder_node *node, int r)
-{
-	/* Not every server has owners and times of symbolic links. */
-	if (node->attr.type == NFS_TYPE_SYMLINK && (r == -EOPNOTSUPP || r == -EINVAL))
-		r = 0;
-	if (r == 0)
-		r = builder_owner_check(node);
-	if (r < 0) {
-		builder_fail(node->builder, r, "setting the attributes of", node->name);
-		return;
-	}
-	if (has_wrong_size(node)) {
-		fail_differs(node, "the file has not got the size that was written");
-		return;
-	}
-	/* Setting the owner may have taken bits away. */
-	if (node->op.attr.has_mode) {
-		node->made.has_mode = true;
-		node->made.mode = node->op.attr.mode;
-	}
-	if (node->state == NODE_ATTRIBUTES && needs_mode(node)) {
-		node->state = NODE_MODE;
-		builder_node_ready(node);
-		return;
-	}
-	builder_node_finish(node);
+	return 0;
 }
 
 void builder_node_linked(struct builder_node *node)
 {
-	node->state = NODE_DONE;
+	node->state = BUILD_LINKED;
 	if (node->ended)
 		builder_node_finish(node);
 }
 
-static void linked(struct builder_node *node, int r)
+/* -------- an operation and its reply, for each state -------- */
+
+static const struct nfs_handle *parent_handle(const struct builder_node *node)
 {
-	if (r == -EEXIST && !node->was_there) {
-		node->was_there = true;
-		node->state = NODE_THERE;
-		builder_node_ready(node);
-		return;
-	}
-	if (r < 0)
-		builder_fail(node->builder, r, "linking", node->name);
-	else
-		builder_node_linked(node);
+	return node->parent != NULL ? &node->parent->handle : node->builder->parent;
 }
 
-static void replied(struct nfs_op *op)
+static int prepare_create(struct builder_node *node, struct nfs_op *op)
 {
-	struct builder_node *node = container_of(op, struct builder_node, op);
-	struct tree_builder *b = node->builder;
-	int r = op->error;
-
-	tree_op_returned(b->work, &b->work->writing, op);
-	node->busy = false;
-	if (r < 0 && tree_is_to_be_retried(b->work, r)) {
-		builder_node_ready(node);
-		return;
-	}
-	switch (node->state) {
-	case NODE_MAKE:
-		made(node, r);
-		break;
-	case NODE_FIND:
-		node->found = op->handle;
-		if (r == 0 && op->attr.type == NFS_TYPE_UNKNOWN)
-			look(node);
-		else
-			found(node, r);
-		break;
-	case NODE_LOOK:
-		found(node, r);
-		break;
-	case NODE_COMMIT:
-		committed(node, r);
-		break;
-	case NODE_VERIFY:
-		verified(node, r);
-		break;
-	case NODE_ATTRIBUTES:
-	case NODE_MODE:
-		attributes_set(node, r);
-		break;
-	case NODE_LINK:
-		linked(node, r);
-		break;
-	case NODE_THERE:
-	case NODE_FILL:
-	case NODE_DONE:
-		break; /* have no operation */
-	}
-}
-
-/* -------- what is started -------- */
-
-static void prepare_make(struct builder_node *node, struct nfs_op *op)
-{
-	const struct tree_builder *b = node->builder;
-	struct nfs_change *change = &op->change;
-
-	op->dir = node->parent != NULL ? &node->parent->handle : b->parent;
+	op->dir = parent_handle(node);
 	op->name = node->name;
 	op->mode = DIRECTORY_MODE;
-	/* The owner comes with the times: knfsd writes the journal for each CREATE that sets one. */
-	*change = (struct nfs_change){
+	/* SETATTR sets the owner: knfsd writes the journal for each CREATE that sets one. */
+	op->change = (struct nfs_change){
 		.has_mode = true,
 		.mode = builder_owner_mode(node) & ~(uint32_t)SET_ID_BITS,
 	};
@@ -459,94 +260,268 @@ static void prepare_make(struct builder_node *node, struct nfs_op *op)
 		op->device = node->attr.device;
 		break;
 	}
+	return 0;
 }
 
-static int prepare_attributes(struct builder_node *node, struct nfs_change *change)
+static int after_create(struct builder_node *node, const struct nfs_op *op, int r)
 {
-	const struct tree_builder *b = node->builder;
+	if (r == -EEXIST && node->parent != NULL && !node->existed) {
+		node->existed = true;
+		/* A directory without attributes is only on the way to another entry. */
+		node_enter_state(node, node->no_attr ? BUILD_LOOKUP : BUILD_EXISTS);
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	node->made = op->attr;
+	node->found = op->handle;
+	/* The handle is optional in a version 3 reply. */
+	if (op->handle.len == 0)
+		node_enter_state(node, BUILD_LOOKUP);
+	else if (node->parent == NULL && !op->attr.has_owner && !op->attr.is_named)
+		node_enter_state(node, BUILD_GETATTR);
+	else
+		return node_enter_fill(node);
+	return 0;
+}
 
-	*change = (struct nfs_change){
-		.has_times = !node->plain,
+static int prepare_getattr(struct builder_node *node, struct nfs_op *op)
+{
+	op->type = NFS_OP_GETATTR;
+	op->dir = &node->found;
+	return 0;
+}
+
+static int after_getattr(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	if (r < 0)
+		return r;
+	if (op->attr.type != node->attr.type)
+		return -EEXIST;
+	if (node->no_attr && node->existed) {
+		node->attr = op->attr;
+		node->no_attr = !node->attr.is_full;
+	}
+	node->made = op->attr;
+	return node_enter_fill(node);
+}
+
+static int prepare_lookup(struct builder_node *node, struct nfs_op *op)
+{
+	op->type = NFS_OP_LOOKUP;
+	op->dir = parent_handle(node);
+	op->name = node->name;
+	return 0;
+}
+
+static int after_lookup(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	if (r < 0)
+		return r;
+	node->found = op->handle;
+	/* Attributes are optional in a version 3 reply. */
+	if (op->attr.type != NFS_TYPE_UNKNOWN)
+		return after_getattr(node, op, 0);
+	node_enter_state(node, BUILD_GETATTR);
+	return 0;
+}
+
+static int prepare_commit(struct builder_node *node, struct nfs_op *op)
+{
+	op->type = NFS_OP_COMMIT;
+	op->offset = node->committed;
+	if (node->size - node->committed > COMMIT_BYTES)
+		op->count = COMMIT_BYTES;
+	return 0;
+}
+
+static int after_commit(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	if (r < 0)
+		return r;
+	/* If the verifier changed, the server was restarted and may have lost the writes. */
+	if (memcmp(node->verifier, op->verifier, sizeof(node->verifier)) != 0)
+		return -EIO;
+	if (node->size - node->committed <= COMMIT_BYTES) {
+		node_leave_data_states(node);
+		return 0;
+	}
+	node->committed += COMMIT_BYTES;
+	builder_node_ready(node);
+	return 0;
+}
+
+static int prepare_verify(struct builder_node *node, struct nfs_op *op)
+{
+	if (node->reread == NULL)
+		node->reread = malloc(VERIFY_BYTES);
+	if (node->reread == NULL)
+		return -ENOMEM;
+	op->type = NFS_OP_READ;
+	op->offset = node->verified + node->n_reread;
+	op->count = VERIFY_BYTES - node->n_reread;
+	op->buffer = node->reread + node->n_reread;
+	return 0;
+}
+
+/* Servers may return less than they are asked for: the checksum is taken of full parts. */
+static int after_verify(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	const uint64_t end = node->verified + node->n_reread + op->count;
+
+	if (r < 0)
+		return r;
+	if (op->count == 0)
+		return -EIO; /* the file is shorter than what was written */
+	node->n_reread += op->count;
+	if (node->n_reread == VERIFY_BYTES || end >= node->size) {
+		node->sum_reread += tree_checksum(node->verified, node->reread, node->n_reread);
+		node->verified = end;
+		node->n_reread = 0;
+	}
+	if (node->verified < node->size)
+		builder_node_ready(node);
+	else if (node->sum_reread != node->sum)
+		return fail_data_loss(node, "the data read back is not what was written");
+	else
+		node_enter_state(node, BUILD_SETATTR);
+	return 0;
+}
+
+static int prepare_setattr(struct builder_node *node, struct nfs_op *op)
+{
+	struct tree_work *work = node->builder->work;
+
+	op->type = NFS_OP_SETATTR;
+	op->change = (struct nfs_change){
+		.has_times = !node->no_attr,
 		.atime = node->attr.atime,
 		.mtime = node->attr.mtime,
 		.has_mode = node->attr.type == NFS_TYPE_DIRECTORY,
 		.mode = builder_owner_mode(node),
-		.has_size = node->has_holes, /* one at the end is not written */
+		.has_size = node->has_holes, /* a hole at the end is not written */
 		.size = node->attr.size,
 	};
-	if (change->has_times && !node->clamped && !nfs_time_fits(b->work->to, &node->attr.mtime)) {
+	if (!node->no_attr && !node->clamped && !nfs_time_fits(work->to, &node->attr.mtime)) {
 		node->clamped = true;
-		b->work->progress.clamped++;
+		work->progress.clamped++;
 	}
-	return builder_owner_put(node, change);
+	return builder_owner_put(node, &op->change);
 }
 
-static int prepare(struct builder_node *node)
+static int prepare_chmod(struct builder_node *node, struct nfs_op *op)
 {
-	struct nfs_op *op = &node->op;
-	int r = 0;
+	op->type = NFS_OP_SETATTR;
+	op->change = (struct nfs_change){ .has_mode = true, .mode = builder_owner_mode(node) };
+	return 0;
+}
 
-	*op = (struct nfs_op){ .dir = &node->handle, .done = replied, .full = true };
-	switch (node->state) {
-	case NODE_MAKE:
-		prepare_make(node, op);
-		break;
-	case NODE_FIND:
-		op->type = NFS_OP_LOOKUP;
-		op->dir = node->parent != NULL ? &node->parent->handle : node->builder->parent;
-		op->name = node->name;
-		break;
-	case NODE_LOOK:
-		op->type = NFS_OP_GETATTR;
-		op->dir = &node->found;
-		break;
-	case NODE_COMMIT:
-		op->type = NFS_OP_COMMIT;
-		op->offset = node->committed;
-		if (node->size - node->committed > COMMIT_BYTES)
-			op->count = COMMIT_BYTES;
-		break;
-	case NODE_VERIFY:
-		op->type = NFS_OP_READ;
-		op->offset = node->verified + node->n_again;
-		op->count = VERIFY_BYTES - node->n_again;
-		op->buffer = node->again + node->n_again;
-		break;
-	case NODE_ATTRIBUTES:
-		op->type = NFS_OP_SETATTR;
-		r = prepare_attributes(node, &op->change);
-		break;
-	case NODE_LINK:
-		op->type = NFS_OP_LINK;
-		op->dir = &node->target->handle;
-		op->to_dir = &node->parent->handle;
-		op->to_name = node->name;
-		break;
-	default:
-		op->type = NFS_OP_SETATTR;
-		op->change =
-			(struct nfs_change){ .has_mode = true, .mode = builder_owner_mode(node) };
-		break;
+static bool needs_chmod(const struct builder_node *node)
+{
+	if (node->state == BUILD_CHMOD || node->attr.type == NFS_TYPE_SYMLINK)
+		return false;
+	/* SETATTR has set the mode of a directory. */
+	if (node->attr.type == NFS_TYPE_DIRECTORY && !node->op.attr.has_mode)
+		return false;
+	return !node->made.has_mode || node->made.mode != builder_owner_mode(node);
+}
+
+static int after_setattr(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	const struct nfs_attr *attr = &op->attr;
+
+	/* Not every server keeps owners and times of symbolic links. */
+	if (node->attr.type == NFS_TYPE_SYMLINK && (r == -EOPNOTSUPP || r == -EINVAL))
+		r = 0;
+	if (r == 0)
+		r = builder_owner_check(node);
+	if (r < 0)
+		return r;
+	if (node->attr.type == NFS_TYPE_FILE && attr->is_full &&
+	    attr->size != (node->has_holes ? node->attr.size : node->size))
+		return fail_data_loss(node, "the file does not have the size that was written");
+	/* Setting the owner may have cleared bits. */
+	if (attr->has_mode) {
+		node->made.has_mode = true;
+		node->made.mode = attr->mode;
 	}
+	if (needs_chmod(node))
+		node_enter_state(node, BUILD_CHMOD);
+	else
+		builder_node_finish(node);
+	return 0;
+}
+
+static int prepare_link(struct builder_node *node, struct nfs_op *op)
+{
+	op->type = NFS_OP_LINK;
+	op->dir = &node->target->handle;
+	op->to_dir = &node->parent->handle;
+	op->to_name = node->name;
+	return 0;
+}
+
+static int after_link(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	(void)op;
+	if (r == -EEXIST && !node->existed) {
+		node->existed = true;
+		node_enter_state(node, BUILD_EXISTS);
+		return 0;
+	}
+	if (r == 0)
+		builder_node_linked(node);
 	return r;
+}
+
+/* after() may free the node if it returns 0. States that are missing have no operation here. */
+static const struct {
+	const char *verb; /* for messages */
+	int (*prepare)(struct builder_node *node, struct nfs_op *op);
+	int (*after)(struct builder_node *node, const struct nfs_op *op, int r);
+} build_steps[] = {
+	[BUILD_CREATE] = { "making", prepare_create, after_create },
+	[BUILD_LOOKUP] = { "making", prepare_lookup, after_lookup },
+	[BUILD_GETATTR] = { "making", prepare_getattr, after_getattr },
+	[BUILD_COMMIT] = { "writing", prepare_commit, after_commit },
+	[BUILD_VERIFY] = { "reading back", prepare_verify, after_verify },
+	[BUILD_SETATTR] = { "setting the attributes of", prepare_setattr, after_setattr },
+	[BUILD_CHMOD] = { "setting the attributes of", prepare_chmod, after_setattr },
+	[BUILD_LINK] = { "linking", prepare_link, after_link },
+};
+
+static void step_replied(struct nfs_op *op)
+{
+	struct builder_node *node = container_of(op, struct builder_node, op);
+	struct tree_builder *b = node->builder;
+	const char *verb = build_steps[node->state].verb;
+	int r = op->error;
+
+	tree_op_returned(b->work, &b->work->writing, op);
+	node->busy = false;
+	if (tree_should_retry(b->work, r)) {
+		builder_node_ready(node);
+		return;
+	}
+	r = build_steps[node->state].after(node, op, r);
+	if (r < 0)
+		builder_fail(b, r, verb, node->name);
 }
 
 int builder_node_start(struct builder_node *node)
 {
+	struct nfs_op *op = &node->op;
 	int r;
 
-	if (node->state == NODE_FILL)
+	if (node->state == BUILD_FILL)
 		return builder_chunk_start(node);
-	if (node->state == NODE_VERIFY && node->again == NULL)
-		node->again = malloc(VERIFY_BYTES);
-	if (node->state == NODE_VERIFY && node->again == NULL)
-		return -ENOMEM;
 	list_remove(&node->link);
-	r = prepare(node);
+	*op = (struct nfs_op){ .dir = &node->handle, .done = step_replied, .full = true };
+	r = build_steps[node->state].prepare(node, op);
 	if (r < 0)
 		return r;
 	node->busy = true;
-	r = nfs_client_start(node->builder->work->to, &node->op);
+	r = nfs_client_start(node->builder->work->to, op);
 	if (r < 0)
 		node->busy = false;
 	return r;

@@ -2,9 +2,29 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * One entry of a tree that is being made, and the data that is written to it: what tree/builder.h consists
- * of, and of no use elsewhere. Replies move an entry on from one state to the next; builder.ready holds those
- * that have something to start.
+ * Internals of tree/builder.h: a node for each entry that is being created, and a chunk for each
+ * piece of data that is being written. Replies move a node from state to state; builder_node_next()
+ * returns nodes that have an operation to start.
+ *
+ * State    Operation             Next state
+ * CREATE   MKDIR, CREATE, ...    FILL; LOOKUP if the reply has no handle; GETATTR if it is the root
+ *                                and the reply has no owner; EXISTS if the name is taken (LOOKUP
+ *                                for a directory without attributes)
+ * EXISTS   (calls in builder.c)  CREATE after the old entry was removed; LOOKUP to merge
+ *                                directories; LINKED
+ * LOOKUP   LOOKUP                FILL; GETATTR if the reply has no attributes
+ * GETATTR  GETATTR               FILL
+ * FILL     WRITE, by chunk       once ended and nothing is pending: COMMIT if data is not on the
+ *                                disk, else VERIFY or SETATTR
+ * COMMIT   COMMIT                COMMIT for the next part; VERIFY or SETATTR
+ * VERIFY   READ                  VERIFY for the next part; SETATTR
+ * SETATTR  SETATTR               CHMOD if the mode is not as wanted; else finished
+ * CHMOD    SETATTR               finished
+ * LINK     LINK                  LINKED; EXISTS if the name is taken
+ * LINKED   none                  finished, once ended
+ *
+ * Entries begin in CREATE, further names of a file in LINK. Any other error ends the build, see
+ * builder_fail(). Children and data wait for FILL. A node is freed when it is finished.
  */
 #ifndef TREE_BUILDER_NODE_H
 #define TREE_BUILDER_NODE_H
@@ -16,57 +36,57 @@
 #define BUILDER_SET_UID 04000
 #define BUILDER_SET_GID 02000
 
-#define BUILDER_BUCKETS 2048 /* of the nodes, which are a thousand or so at a time */
+#define BUILDER_BUCKETS 2048 /* for about a thousand nodes at a time */
 
 enum builder_node_state {
-	NODE_MAKE,
-	NODE_THERE, /* something is: the builder sees to it, not in a reply */
-	NODE_FIND, /* its handle is not known */
-	NODE_LOOK, /* what it is, or whose: attributes are optional in version 3 replies */
-	NODE_FILL, /* open for children and data */
-	NODE_COMMIT,
-	NODE_VERIFY,
-	NODE_ATTRIBUTES,
-	NODE_MODE, /* after the owner, which takes setuid away on some servers */
-	NODE_LINK, /* another name of something is to be made */
-	NODE_DONE, /* and was */
+	BUILD_CREATE,
+	BUILD_EXISTS,
+	BUILD_LOOKUP,
+	BUILD_GETATTR,
+	BUILD_FILL,
+	BUILD_COMMIT,
+	BUILD_VERIFY, /* before SETATTR, because reading changes the access time */
+	BUILD_SETATTR,
+	BUILD_CHMOD, /* some servers clear setuid and setgid when the owner is set */
+	BUILD_LINK,
+	BUILD_LINKED,
 };
 
 struct builder_node {
-	struct list link; /* in builder.ready, in parent->makes, or in parent->waiting */
+	struct list link; /* in builder.ready, or creates or waiting of the parent or the target */
 	struct list all;
 	struct builder_node *next_in_bucket;
 	struct tree_builder *builder;
-	struct builder_node *parent;
+	struct builder_node *parent; /* NULL: the root */
 	enum builder_node_state state;
 	bool busy; /* op is in flight */
-	bool ended;
-	bool plain; /* without attributes of its own: keeps what it has */
-	bool was_there; /* before it was begun */
-	bool is_link; /* another name of target */
-	bool clamped; /* has a time that the server cannot be told */
+	bool ended; /* by the sink's end() */
+	bool no_attr; /* came without attributes: keeps those that it has */
+	bool existed; /* the name was taken */
+	bool is_link; /* a further name of target */
+	bool clamped; /* its time is out of range for the server */
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
 	bool has_holes;
-	char verifier[8];
-	uint64_t size; /* of a file, as far as data has come */
-	uint64_t committed; /* bytes before what is being committed */
-	uint64_t verified; /* bytes before that piece */
-	uint64_t sum, sum_again; /* checksums of what came, and of what was read again */
-	char *again; /* a piece of VERIFY_BYTES that is read again */
-	uint32_t n_again; /* bytes of it that have come */
-	size_t pending; /* children or chunks that are not finished */
+	char verifier[8]; /* of the first unstable WRITE */
+	uint64_t size; /* end of the data so far */
+	uint64_t committed; /* offset of the next COMMIT */
+	uint64_t verified; /* offset of the part in reread */
+	uint64_t sum, sum_reread; /* checksums of the data that came, and of the data read back */
+	char *reread; /* part of the file that is read back, of VERIFY_BYTES */
+	uint32_t n_reread; /* bytes in it */
+	size_t pending; /* unfinished children or chunks */
 	struct list waiting; /* children, until the handle is known */
-	struct list makes; /* children that are to be made */
-	struct list turn; /* in builder.turns, while there are such */
+	struct list creates; /* children to be created or linked */
+	struct list turn; /* in builder.turns while creates is not empty */
 	struct list chunks; /* to be written */
 	struct nfs_op op;
-	struct nfs_handle handle; /* len 0: it cannot be used yet */
-	struct nfs_handle found; /* until it can */
+	struct nfs_handle handle; /* len 0 before FILL */
+	struct nfs_handle found; /* handle of the new entry before FILL */
 	struct nfs_attr attr; /* wanted */
-	struct nfs_attr made; /* as the server made it, as far as it said */
+	struct nfs_attr made; /* as created, as far as the server said */
 	char *text; /* of a symbolic link */
-	struct builder_target *target; /* what it is to links, or a link to; NULL: neither */
+	struct builder_target *target; /* itself, for later links; or what it links to; or NULL */
 	char name[];
 };
 
@@ -85,72 +105,79 @@ struct tree_builder {
 	struct tree_work *work;
 	const struct nfs_handle *parent;
 	const struct tree_builder_options *options;
-	struct builder_node *current; /* begun last, and not ended */
-	struct list ready; /* nodes with something to start, that are made already */
-	struct list turns; /* directories with something to be made in them */
+	struct builder_node *current; /* begun last and not ended */
+	struct list ready; /* nodes with an operation to start, but for creates and links */
+	struct list turns; /* directories with nodes in creates */
 	struct list all;
-	size_t n_closing; /* nodes that have been ended and are not finished */
-	struct builder_node *buckets[BUILDER_BUCKETS]; /* of all, by parent and name */
+	size_t n_closing; /* nodes that are ended and not finished */
+	struct builder_node *buckets[BUILDER_BUCKETS]; /* all nodes by parent and name */
 	size_t bytes; /* of chunks */
-	uint64_t data; /* bytes taken */
+	uint64_t data; /* bytes taken so far */
 	struct nfs_handle root;
 	bool finished; /* the root is */
-	bool owners; /* we are root on the server */
-	struct nfs_attr me; /* whom the server takes us for: the owner of the root */
+	bool owners; /* we are root on the server and set owners */
+	struct nfs_attr me; /* owner of the new root: who we are to the server */
 	struct builder_targets targets;
 	int error; /* the first one; nothing is started after it */
 	struct error err;
 };
 
-/* The first error is the one that is told; nothing is started after it. */
+/* Record the first error. Nothing is started after it. */
 void builder_fail(struct tree_builder *b, int r, const char *verb, const char *name);
 
-/* Below builder.current; NULL: no memory. */
+/* Create a node below builder.current. NULL: no memory. */
 struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_entry *entry);
 
-/* The one of that name below builder.current; NULL: there is none. */
+/* Return the node of that name below builder.current, or NULL. */
 struct builder_node *builder_node_find(struct tree_builder *b, const char *name);
 void builder_node_free(struct builder_node *node);
 
+/* Queue the node for the operation of its state. */
 void builder_node_ready(struct builder_node *node);
 
 /*
- * The one to be started next, NULL where there is none. The directories that something is made in take
- * turns: in one directory a server makes one entry at a time, and where it has to be on the disk before the
- * answer (knfsd's "sync"), a write to the journal serves all that are made meanwhile.
+ * Return the node to start next, or NULL. Directories with entries to create take turns: a server
+ * creates one entry at a time in a directory, and if each must be on the disk before the reply
+ * (knfsd's "sync"), one write to the journal serves all creates that came meanwhile.
  */
 struct builder_node *builder_node_next(struct tree_builder *b);
 
-/* Decides what comes next for a node that nothing is left to be done in. */
+/* Leave FILL if nothing more is to be done in the node. */
 void builder_node_settle(struct builder_node *node);
 
-/* It is complete: its parent may have waited for that. */
+/* Free a complete node; its parent may have waited for it. */
 void builder_node_finish(struct builder_node *node);
 
-/* Starts the next operation. A negative errno where that cannot be. */
+/* Start the operation of the node's state. Returns 0 or a negative errno. */
 int builder_node_start(struct builder_node *node);
 
-/* The link that it is has been made. */
+/* Enter LINKED, and finish the node if it has ended. */
 void builder_node_linked(struct builder_node *node);
 
-/* The root tells who we are on the server. Fails where that takes away what a copy has to keep. */
-int builder_owner_look(struct tree_builder *b, const struct nfs_attr *made);
+/* -------- builder_owner.c -------- */
 
-/* The mode that a node may have: without set-id bits, where its owner is not kept. */
+/* Learn from the new root who we are on the server. Fails if the copy could not keep owners. */
+int builder_owner_learn(struct tree_builder *b, const struct nfs_attr *made);
+
+/* Return the wanted mode, without setuid and setgid bits if the owner is not kept. */
 uint32_t builder_owner_mode(const struct builder_node *node);
 
-/* Whether it was made with its owner. */
+/* Return whether the server created the node with the wanted owner. */
 bool builder_owner_is_set(const struct builder_node *node);
 
-/* Puts the owner into change where it has to be set. Fails, reported, where it cannot be. */
+/* Add the owner to change if it must be set. Fails, with builder.err set, if it cannot be. */
 int builder_owner_put(const struct builder_node *node, struct nfs_change *change);
 
-/* Whether the server did what change says: 0 or -NFS_EOWNER. */
+/* Compare the reply with the owner asked for. Returns 0 or -NFS_EOWNER. */
 int builder_owner_check(const struct builder_node *node);
 
-/* Data to be written: a part of a piece. -ENOMEM, or 0. */
+/* -------- builder_chunk.c -------- */
+
+/* Queue len bytes at offset at of a piece for writing. Returns 0 or -ENOMEM. */
 int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at,
 		      size_t len);
+
+/* Start to write the first chunk of the node. Returns 0 or a negative errno. */
 int builder_chunk_start(struct builder_node *node);
 void builder_chunk_free(struct builder_chunk *chunk);
 

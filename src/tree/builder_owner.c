@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Owners of what is made. One that a server names instead of numbering passes as the name that it came
- * by: back to the same server, or to another one of version 4, which may know it. Nobody else gets a file
- * in place of an owner that cannot be set.
+ * Owners of new entries. An owner that the source server sent as a name is set by that name: on the
+ * same server, or on another one of version 4, which may know it. If an owner cannot be set, the
+ * build fails rather than give the file to somebody else.
  */
 
 #include <errno.h>
@@ -15,12 +15,12 @@
 
 #define ROOT_UID 0
 
-static bool is_known(const struct nfs_attr *attr)
+static bool owner_is_known(const struct nfs_attr *attr)
 {
 	return attr->has_owner || attr->is_named;
 }
 
-/* Also by name, where there is a number: the server that calls somebody so knows whom it means. */
+/* On the same server, names are set even if there is a number: it knows whom it means by them. */
 static bool is_same_server(const struct tree_work *work)
 {
 	const struct nfs_export *from = &work->from->export, *to = &work->to->export;
@@ -31,9 +31,12 @@ static bool is_same_server(const struct tree_work *work)
 	       to->server != NULL && strcmp(from->server, to->server) == 0;
 }
 
-/* me, my_name: the owner of the root, whose number is perhaps not taken where it is named. */
-static uint32_t name_for(const struct tree_work *work, uint32_t name, uint32_t id, uint32_t my_name,
-			 uint32_t me)
+/*
+ * Return the name to set for an owner, 0 for the number. me, my_name: our own, by the owner of the
+ * root; a server that sends it as a name may not take its number.
+ */
+static uint32_t owner_name_to_set(const struct tree_work *work, uint32_t name, uint32_t id,
+				  uint32_t my_name, uint32_t me)
 {
 	if (work->to->version != 4)
 		return 0;
@@ -42,19 +45,18 @@ static uint32_t name_for(const struct tree_work *work, uint32_t name, uint32_t i
 	return id == me && me != NFS_ID_UNKNOWN ? my_name : 0;
 }
 
-int builder_owner_look(struct tree_builder *b, const struct nfs_attr *made)
+int builder_owner_learn(struct tree_builder *b, const struct nfs_attr *made)
 {
 	b->me = *made;
-	b->owners = is_known(made) && made->uid == ROOT_UID;
-	/* Whom a server has no name for is not root there. */
-	if (is_known(made) || made->uid == NFS_ID_UNKNOWN || b->work->to->export.uid != ROOT_UID)
+	b->owners = owner_is_known(made) && made->uid == ROOT_UID;
+	/* A user without a name on the server (NFS_ID_UNKNOWN) is not root there. */
+	if (owner_is_known(made) || made->uid == NFS_ID_UNKNOWN || b->work->to->export.uid != ROOT_UID)
 		return 0;
 	if (b->error == 0)
-		b->error =
-			error_set(&b->err, ERROR_FAILED_PRECONDITION,
-				  "making '%s' on %s:%s: the server does not tell whom it belongs to; %s",
-				  b->options->root, b->work->to->export.server,
-				  b->work->to->export.share, NFS_OWNER_HINT);
+		b->error = error_set(&b->err, ERROR_FAILED_PRECONDITION,
+				     "making '%s' on %s:%s: the server does not report its owner; %s",
+				     b->options->root, b->work->to->export.server,
+				     b->work->to->export.share, NFS_OWNER_HINT);
 	return b->error;
 }
 
@@ -62,16 +64,15 @@ bool builder_owner_is_set(const struct builder_node *node)
 {
 	const struct nfs_attr *made = &node->made, *attr = &node->attr;
 
-	return is_known(made) && is_known(attr) &&
+	return owner_is_known(made) && owner_is_known(attr) &&
 	       nfs_owner_is_same(made->uid_name, made->uid, attr->uid_name, attr->uid) &&
 	       nfs_owner_is_same(made->gid_name, made->gid, attr->gid_name, attr->gid);
 }
 
-/* Of set-id bits, those that let nobody be anybody else than before. */
 uint32_t builder_owner_mode(const struct builder_node *node)
 {
 	const struct nfs_attr *me = &node->builder->me, *attr = &node->attr;
-	const bool known = is_known(me) && is_known(attr);
+	const bool known = owner_is_known(me) && owner_is_known(attr);
 	uint32_t mode = attr->mode & 07777;
 
 	if (node->builder->owners || attr->type == NFS_TYPE_DIRECTORY)
@@ -83,7 +84,7 @@ uint32_t builder_owner_mode(const struct builder_node *node)
 	return mode;
 }
 
-static int refuse(const struct builder_node *node, const char *why)
+static int refuse_owner(const struct builder_node *node, const char *why)
 {
 	struct tree_builder *b = node->builder;
 
@@ -100,17 +101,20 @@ int builder_owner_put(const struct builder_node *node, struct nfs_change *change
 	const struct tree_builder *b = node->builder;
 	const struct nfs_attr *attr = &node->attr;
 
-	if (!b->owners || node->plain || builder_owner_is_set(node))
+	if (!b->owners || node->no_attr || builder_owner_is_set(node))
 		return 0;
-	if (!is_known(attr))
-		return refuse(node, "is not known, as the server that it is read from tells none");
+	if (!owner_is_known(attr))
+		return refuse_owner(node,
+				    "is not known, because the source server does not report it");
 	change->has_uid = change->has_gid = true;
 	change->uid = attr->uid;
 	change->gid = attr->gid;
-	change->uid_name = name_for(b->work, attr->uid_name, attr->uid, b->me.uid_name, b->me.uid);
-	change->gid_name = name_for(b->work, attr->gid_name, attr->gid, b->me.gid_name, b->me.gid);
+	change->uid_name =
+		owner_name_to_set(b->work, attr->uid_name, attr->uid, b->me.uid_name, b->me.uid);
+	change->gid_name =
+		owner_name_to_set(b->work, attr->gid_name, attr->gid, b->me.gid_name, b->me.gid);
 	if (attr->is_named && b->work->to->version != 4)
-		return refuse(node, "is known by name only, and NFSv3 has no names");
+		return refuse_owner(node, "is known by name only, and NFSv3 has no names");
 	return 0;
 }
 

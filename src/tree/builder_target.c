@@ -8,19 +8,20 @@
 
 #include "base/str.h"
 
-static size_t size_of(const struct builder_target *target)
+static size_t target_size(const struct builder_target *target)
 {
 	return sizeof(*target) + strlen(target->path) + 1;
 }
 
-static struct builder_target **place_of(struct builder_targets *targets, const char *path)
+/* Return the link of its bucket that points to the target, or the last one of the bucket. */
+static struct builder_target **target_slot(struct builder_targets *targets, const char *path)
 {
-	struct builder_target **pos =
+	struct builder_target **slot =
 		&targets->buckets[str_hash(path, strlen(path)) % BUILDER_TARGET_BUCKETS];
 
-	while (*pos != NULL && strcmp((*pos)->path, path) != 0)
-		pos = &(*pos)->next_in_bucket;
-	return pos;
+	while (*slot != NULL && strcmp((*slot)->path, path) != 0)
+		slot = &(*slot)->next_in_bucket;
+	return slot;
 }
 
 void builder_targets_init(struct builder_targets *targets)
@@ -28,32 +29,37 @@ void builder_targets_init(struct builder_targets *targets)
 	list_init(&targets->age);
 }
 
-static void forget(struct builder_targets *targets, struct builder_target **pos)
+void builder_target_forget(struct builder_targets *targets, const char *path)
 {
-	struct builder_target *target = *pos;
+	struct builder_target **slot = target_slot(targets, path);
+	struct builder_target *target = *slot;
 
-	*pos = target->next_in_bucket;
+	if (target == NULL)
+		return;
+	*slot = target->next_in_bucket;
 	target->next_in_bucket = NULL;
 	target->forgotten = true;
 	list_remove(&target->age);
-	targets->bytes -= size_of(target);
+	targets->bytes -= target_size(target);
 	if (target->users == 0)
 		free(target);
 }
 
+static void targets_forget_oldest(struct builder_targets *targets)
+{
+	builder_target_forget(targets,
+			      container_of(targets->age.next, struct builder_target, age)->path);
+}
+
 void builder_targets_done(struct builder_targets *targets)
 {
-	while (!list_is_empty(&targets->age)) {
-		struct builder_target *first =
-			container_of(targets->age.next, struct builder_target, age);
-
-		forget(targets, place_of(targets, first->path));
-	}
+	while (!list_is_empty(&targets->age))
+		targets_forget_oldest(targets);
 }
 
 struct builder_target *builder_target_find(struct builder_targets *targets, const char *path)
 {
-	struct builder_target *target = *place_of(targets, path);
+	struct builder_target *target = *target_slot(targets, path);
 
 	if (target != NULL) {
 		list_remove(&target->age);
@@ -62,19 +68,10 @@ struct builder_target *builder_target_find(struct builder_targets *targets, cons
 	return target;
 }
 
-void builder_target_forget(struct builder_targets *targets, const char *path)
-{
-	struct builder_target **pos = place_of(targets, path);
-
-	if (*pos != NULL)
-		forget(targets, pos);
-}
-
 struct builder_target *builder_target_add(struct builder_targets *targets, const char *path)
 {
 	size_t len = strlen(path);
 	struct builder_target *target = calloc(1, sizeof(*target) + len + 1);
-	struct builder_target **pos;
 
 	if (target == NULL)
 		return NULL;
@@ -82,15 +79,10 @@ struct builder_target *builder_target_add(struct builder_targets *targets, const
 	list_init(&target->waiting);
 	target->users = 1;
 	builder_target_forget(targets, path);
-	targets->bytes += size_of(target);
-	while (targets->bytes > BUILDER_TARGET_BYTES && !list_is_empty(&targets->age)) {
-		struct builder_target *first =
-			container_of(targets->age.next, struct builder_target, age);
-
-		forget(targets, place_of(targets, first->path));
-	}
-	pos = place_of(targets, path);
-	*pos = target;
+	targets->bytes += target_size(target);
+	while (targets->bytes > BUILDER_TARGET_BYTES && !list_is_empty(&targets->age))
+		targets_forget_oldest(targets);
+	*target_slot(targets, path) = target;
 	list_add_tail(&targets->age, &target->age);
 	return target;
 }

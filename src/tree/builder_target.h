@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Files of a tree that is being made which may get further names: by path, with the handle as soon as
- * there is one, so that a link needs no walk and waits for nothing else. Those that were used longest ago
- * are forgotten where they take too much; a link to one of them walks. On the builder's thread.
+ * Targets of hard links in a tree that is being built: files by path, each with its handle once it
+ * is created, so that a link needs no walk and waits for nothing else. The least recently used are
+ * forgotten when memory is short; a link to one of those needs a walk. On the builder's thread.
  */
 #ifndef TREE_BUILDER_TARGET_H
 #define TREE_BUILDER_TARGET_H
@@ -12,37 +12,37 @@
 #include "base/list.h"
 #include "nfs/op.h"
 
-#define BUILDER_TARGET_BYTES (4U * 1024 * 1024) /* of all */
+#define BUILDER_TARGET_BYTES (4U * 1024 * 1024) /* of all targets */
 #define BUILDER_TARGET_BUCKETS 4096
 
 struct builder_target {
-	struct list age; /* the one used last is last */
-	struct builder_target *next_in_bucket; /* NULL also for one that was forgotten */
-	struct list waiting; /* nodes that are to be links to it */
-	struct nfs_handle handle; /* len 0: it is not made yet */
-	unsigned int users; /* nodes: the file itself, and links */
-	bool forgotten; /* freed by its last user */
+	struct list age;
+	struct builder_target *next_in_bucket;
+	struct list waiting; /* nodes to be linked to it */
+	struct nfs_handle handle; /* len 0: not created yet */
+	unsigned int users; /* nodes: the file itself and links */
+	bool forgotten; /* not in the buckets; freed by its last user */
 	char path[];
 };
 
 struct builder_targets {
-	struct list age;
+	struct list age; /* least recently used first */
 	size_t bytes;
 	struct builder_target *buckets[BUILDER_TARGET_BUCKETS];
 };
 
 void builder_targets_init(struct builder_targets *targets);
 
-/* Nodes are gone. */
+/* Free the targets. All users must be gone. */
 void builder_targets_done(struct builder_targets *targets);
 
-/* NULL: there is none. */
+/* Return the target at path, or NULL. */
 struct builder_target *builder_target_find(struct builder_targets *targets, const char *path);
 
-/* In place of the one at path, if there is one. With one user. NULL: no memory. */
+/* Add a target with one user in place of the one at path, if any. NULL: no memory. */
 struct builder_target *builder_target_add(struct builder_targets *targets, const char *path);
 
-/* Something else comes to be at path. */
+/* Forget the target at path, because something else takes its place. */
 void builder_target_forget(struct builder_targets *targets, const char *path);
 
 void builder_target_use(struct builder_target *target);

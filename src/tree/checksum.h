@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Checksums of files that are the same in whatever pieces and order the data comes, with holes and with
- * zeros in their place: the sum of those of all blocks that are not zero. Pieces have to begin and end at
- * blocks, but for the end of the file. Against accidents, not against malice. Pure, any thread.
+ * File checksums that depend neither on the order and size of the pieces nor on whether a range of
+ * zeros is a hole: the sum of the checksums of all nonzero blocks. Pieces must begin and end at
+ * block boundaries, except at the end of the file. Detects accidents, not malice. Any thread.
  */
 #ifndef TREE_CHECKSUM_H
 #define TREE_CHECKSUM_H
@@ -14,7 +14,7 @@
 
 #define TREE_CHECKSUM_BLOCK 4096
 
-/* Of one piece: add up those of all of them. */
+/* Return the checksum of one piece; add up those of all pieces. */
 uint64_t tree_checksum(uint64_t offset, const char *data, size_t len);
 
 #endif

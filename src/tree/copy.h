@@ -5,12 +5,12 @@
 #ifndef TREE_COPY_H
 #define TREE_COPY_H
 
-#include "tree/entry.h"
+#include "tree/work.h"
 
 /*
- * Makes a copy of the tree at the handle as root in parent; verify: reads its files again, and compares
- * checksums. Returns 0, or a negative errno with the
- * error set; then something of it may be left.
+ * Copy the tree at the handle to a new directory or file named root in parent. verify: read the
+ * copied files back and compare checksums. Returns 0, or a negative errno with the error set; then
+ * parts of the copy may be left behind.
  */
 int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
 	      const struct nfs_handle *parent, const char *root, bool verify,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_BESIDE 1024 /* that a read takes besides its data: files of a few bytes are many */
+#define READ_OVERHEAD 1024 /* bytes of memory for each read besides its data */
 
 void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nfs_handle *handle,
 		    uint64_t size)
@@ -21,29 +21,18 @@ void tree_file_watch(struct tree_file *f, const struct nfs_attr *before)
 	f->before = before;
 }
 
-static bool is_same_time(const struct nfs_time *a, const struct nfs_time *b)
+static bool time_is_equal(const struct nfs_time *a, const struct nfs_time *b)
 {
 	return a->sec == b->sec && a->nsec == b->nsec;
 }
 
 bool tree_file_is_same(const struct nfs_attr *before, const struct nfs_attr *after)
 {
-	if (before->size != after->size || !is_same_time(&before->mtime, &after->mtime) ||
-	    !is_same_time(&before->ctime, &after->ctime))
+	if (before->size != after->size || !time_is_equal(&before->mtime, &after->mtime) ||
+	    !time_is_equal(&before->ctime, &after->ctime))
 		return false;
 	return !before->has_change || !after->has_change || before->change == after->change ||
-	       !is_same_time(&before->atime, &after->atime);
-}
-
-/* What came with every piece is compared: whatever the order in which the server has read them. */
-static void compare(struct tree_file *f, const struct nfs_attr *after)
-{
-	if (f->before == NULL)
-		return;
-	if (!after->is_full)
-		f->unsure = true;
-	else if (!tree_file_is_same(f->before, after))
-		f->changed = true;
+	       !time_is_equal(&before->atime, &after->atime);
 }
 
 void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments, size_t n)
@@ -54,8 +43,8 @@ void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments
 	f->n_segments = n;
 }
 
-/* The next part that is to be read, from f->next on; false: there is none. */
-static bool next_part(struct tree_file *f, size_t *ret)
+/* Find the next range to read, at or after f->next. Returns false if there is none. */
+static bool file_next_range(struct tree_file *f, size_t *ret)
 {
 	uint64_t end = f->size;
 
@@ -77,15 +66,15 @@ static bool next_part(struct tree_file *f, size_t *ret)
 	return true;
 }
 
-static void chunk_free(struct tree_chunk *chunk)
+void tree_file_release(struct tree_chunk *chunk)
 {
-	chunk->file->work->fetched -= chunk->want + BYTES_BESIDE;
+	chunk->file->work->readahead -= chunk->want + READ_OVERHEAD;
 	list_remove(&chunk->link);
 	tree_block_drop(chunk->block);
 	free(chunk);
 }
 
-static int start(struct tree_chunk *chunk)
+static int chunk_start(struct tree_chunk *chunk)
 {
 	struct tree_work *work = chunk->file->work;
 	int r;
@@ -101,85 +90,95 @@ static int start(struct tree_chunk *chunk)
 	return r;
 }
 
-/* Servers may give less than they are asked for, but not nothing. */
-static int take(struct tree_chunk *chunk, bool *ret_again)
+/* Servers may return less than they are asked for, but not nothing: then *ret_more is set. */
+static int chunk_take_data(struct tree_chunk *chunk, bool *ret_more)
 {
 	const struct nfs_op *op = &chunk->op;
-
 	struct tree_file *f = chunk->file;
 	const uint64_t end = chunk->offset + chunk->got + op->count;
 
-	compare(f, &op->attr);
+	/* Each reply is compared, because the server may execute the reads in any order. */
+	if (f->before != NULL && !op->attr.is_full)
+		f->unsure = true;
+	else if (f->before != NULL && !tree_file_is_same(f->before, &op->attr))
+		f->changed = true;
 	chunk->got += op->count;
 	if (op->eof && chunk->got < chunk->want) {
 		f->end = f->at_end && f->end < end ? f->end : end;
 		f->at_end = true;
 	}
-	*ret_again = !op->eof && chunk->got < chunk->want;
-	return *ret_again && op->count == 0 ? -EIO : 0;
+	*ret_more = !op->eof && chunk->got < chunk->want;
+	return *ret_more && op->count == 0 ? -EIO : 0;
 }
 
-static void replied(struct nfs_op *op)
+static void chunk_replied(struct nfs_op *op)
 {
 	struct tree_chunk *chunk = container_of(op, struct tree_chunk, op);
 	struct tree_work *work = chunk->file->work;
 	int r = op->error;
-	bool again;
+	bool more = false;
 
 	tree_op_returned(work, &work->reading, op);
 	if (r == 0)
-		r = take(chunk, &again);
-	else
-		again = tree_is_to_be_retried(work, r);
-	if (again && r != -EIO)
-		r = start(chunk);
-	if (again && r == 0)
-		return;
+		r = chunk_take_data(chunk, &more);
+	if ((r == 0 && more) || tree_should_retry(work, r)) {
+		r = chunk_start(chunk);
+		if (r == 0)
+			return;
+	}
 	chunk->error = r;
 	chunk->finished = true;
 }
 
+/* Add a chunk of want bytes at f->next. */
+static int file_start_chunk(struct tree_file *f, size_t want)
+{
+	struct tree_chunk *chunk = calloc(1, sizeof(*chunk));
+	int r;
+
+	if (chunk == NULL)
+		return -ENOMEM;
+	chunk->block = tree_block_new(want);
+	if (chunk->block == NULL) {
+		free(chunk);
+		return -ENOMEM;
+	}
+	chunk->file = f;
+	chunk->offset = f->next;
+	chunk->want = want;
+	chunk->op.type = NFS_OP_READ;
+	chunk->op.dir = f->handle;
+	chunk->op.done = chunk_replied;
+	list_add_tail(&f->chunks, &chunk->link);
+	f->work->readahead += want + READ_OVERHEAD;
+	f->next += want;
+	r = chunk_start(chunk);
+	if (r < 0)
+		tree_file_release(chunk);
+	return r;
+}
+
 int tree_file_fill(struct tree_file *f, bool must)
 {
-	struct tree_work *work = f->work;
+	const struct tree_work *work = f->work;
 	size_t want;
 
 	f->started = true;
-	while (next_part(f, &want)) {
-		struct tree_chunk *chunk;
+	while (file_next_range(f, &want)) {
 		int r;
 
 		if (!must && (work->reading >= nfs_window(work->from) ||
-			      work->fetched + want + BYTES_BESIDE > TREE_FETCHED_MAX))
+			      work->readahead + want + READ_OVERHEAD > TREE_READAHEAD_MAX))
 			return 0;
-		chunk = calloc(1, sizeof(*chunk));
-		if (chunk == NULL)
-			return -ENOMEM;
-		chunk->block = tree_block_new(want);
-		if (chunk->block == NULL) {
-			free(chunk);
-			return -ENOMEM;
-		}
-		chunk->file = f;
-		chunk->offset = f->next;
-		chunk->want = want;
-		chunk->op.type = NFS_OP_READ;
-		chunk->op.dir = f->handle;
-		chunk->op.done = replied;
-		list_add_tail(&f->chunks, &chunk->link);
-		work->fetched += want + BYTES_BESIDE;
-		f->next += want;
-		r = start(chunk);
-		if (r < 0) {
-			chunk_free(chunk);
+		r = file_start_chunk(f, want);
+		if (r < 0)
 			return r;
-		}
 		must = false;
 	}
 	return 0;
 }
 
-static struct tree_chunk *first_of(const struct tree_file *f)
+static struct tree_chunk *file_first_chunk(const struct tree_file *f)
 {
 	return container_of(f->chunks.next, struct tree_chunk, link);
 }
@@ -188,12 +187,12 @@ int tree_file_wait_first(struct tree_file *f, struct error *err)
 {
 	int r = tree_file_fill(f, list_is_empty(&f->chunks));
 
-	while (r == 0 && !list_is_empty(&f->chunks) && !first_of(f)->finished) {
+	while (r == 0 && !list_is_empty(&f->chunks) && !file_first_chunk(f)->finished) {
 		r = tree_pump(f->work, err);
 		if (r == 0)
 			r = tree_file_fill(f, false);
 	}
-	return r == 0 && !list_is_empty(&f->chunks) ? first_of(f)->error : r;
+	return r == 0 && !list_is_empty(&f->chunks) ? file_first_chunk(f)->error : r;
 }
 
 int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *err)
@@ -205,7 +204,7 @@ int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *e
 	r = tree_file_fill(f, list_is_empty(&f->chunks));
 	if (r < 0 || list_is_empty(&f->chunks))
 		return r;
-	chunk = first_of(f);
+	chunk = file_first_chunk(f);
 	while (!chunk->finished) {
 		r = tree_pump(f->work, err);
 		if (r == 0)
@@ -226,17 +225,11 @@ int tree_file_wait(struct tree_file *f, struct error *err)
 	while (r == 0 && tree_file_is_busy(f)) {
 		r = tree_pump(f->work, err);
 		if (r == 0)
-			r = tree_file_fill(f, next_part(f, &want) && !tree_file_is_busy(f));
+			r = tree_file_fill(f, file_next_range(f, &want) && !tree_file_is_busy(f));
 	}
 	for (pos = f->chunks.next; r == 0 && pos != &f->chunks; pos = pos->next)
 		r = container_of(pos, struct tree_chunk, link)->error;
 	return r;
-}
-
-void tree_file_release(struct tree_file *f, struct tree_chunk *chunk)
-{
-	(void)f;
-	chunk_free(chunk);
 }
 
 bool tree_file_is_busy(const struct tree_file *f)
@@ -252,5 +245,5 @@ bool tree_file_is_busy(const struct tree_file *f)
 void tree_file_done(struct tree_file *f)
 {
 	while (!list_is_empty(&f->chunks))
-		chunk_free(container_of(f->chunks.next, struct tree_chunk, link));
+		tree_file_release(file_first_chunk(f));
 }

@@ -9,18 +9,18 @@
 #include <zlib.h>
 
 #define PIECE_BYTES (64 * 1024)
-#define GZIP_ONLY (16 + MAX_WBITS) /* zlib's way to ask for a gzip header and trailer */
+#define GZIP_ONLY (16 + MAX_WBITS) /* zlib: expect a gzip header and trailer */
 #define MAGIC_1 '\x1f'
 #define MAGIC_2 '\x8b'
 
 struct tree_gunzip {
 	z_stream z;
 	bool in_member;
-	bool over; /* what follows the last member is padding */
+	bool padding; /* the last member has ended; ignore the rest */
 	char piece[PIECE_BYTES];
 };
 
-bool tree_gunzip_is_for(const char *data, size_t len)
+bool tree_gunzip_matches(const char *data, size_t len)
 {
 	return len >= 2 && data[0] == MAGIC_1 && data[1] == MAGIC_2;
 }
@@ -43,7 +43,7 @@ void tree_gunzip_free(struct tree_gunzip *g)
 {
 	if (g == NULL)
 		return;
-	(void)inflateEnd(&g->z); /* tells of data that was not used up */
+	(void)inflateEnd(&g->z); /* fails only for unused data */
 	free(g);
 }
 
@@ -53,13 +53,13 @@ void tree_gunzip_feed(struct tree_gunzip *g, const char *data, size_t len)
 	g->z.avail_in = (uInt)len;
 }
 
-/* Whether there is a member to go on with. */
+/* Return whether the input belongs to a member, the current or a new one. */
 static bool begin_member(struct tree_gunzip *g)
 {
 	if (g->in_member)
 		return true;
-	g->over = g->over || (char)g->z.next_in[0] != MAGIC_1;
-	g->in_member = !g->over && inflateReset(&g->z) == Z_OK;
+	g->padding = g->padding || (char)g->z.next_in[0] != MAGIC_1;
+	g->in_member = !g->padding && inflateReset(&g->z) == Z_OK;
 	return g->in_member;
 }
 

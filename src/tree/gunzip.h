@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Unpacks gzip by zlib, which compares the checksum at the end of the data: libarchive's reader does
- * not. Any number of members, one after the other (RFC 1952, section 2.2).
+ * Decompresses gzip with zlib, which verifies the checksum at the end of the data; libarchive's
+ * reader does not. Handles any number of members in a row (RFC 1952, section 2.2).
  */
 #ifndef TREE_GUNZIP_H
 #define TREE_GUNZIP_H
@@ -13,8 +13,8 @@
 
 struct tree_gunzip;
 
-/* What data begins with that this is for. */
-bool tree_gunzip_is_for(const char *data, size_t len);
+/* Return whether data begins like gzip. */
+bool tree_gunzip_matches(const char *data, size_t len);
 
 /* Returns 0 or -ENOMEM. The caller frees. */
 int tree_gunzip_new(struct tree_gunzip **ret);
@@ -22,16 +22,16 @@ int tree_gunzip_new(struct tree_gunzip **ret);
 /* Accepts NULL. */
 void tree_gunzip_free(struct tree_gunzip *g);
 
-/* Hands over more of the file, borrowed until all of it has been used. */
+/* Add input, borrowed until tree_gunzip_next() returns length 0. Don't call it before that. */
 void tree_gunzip_feed(struct tree_gunzip *g, const char *data, size_t len);
 
 /*
- * The next piece of what was packed, valid until the next call; len 0: more has to be fed, or, at the end
- * of the file, there is no more. -EBADMSG where the data or its checksum is wrong.
+ * Return the next piece of output, valid until the next call. Length 0: the input is used up.
+ * Returns 0, -ENOMEM, or -EBADMSG if the data or its checksum is wrong.
  */
 int tree_gunzip_next(struct tree_gunzip *g, const char **ret, size_t *ret_len);
 
-/* Whether the end of the file may be here: between two members. */
+/* Return whether the input so far ends between two members, where the file may end. */
 bool tree_gunzip_is_complete(const struct tree_gunzip *g);
 
 #endif

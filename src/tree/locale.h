@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Inside of tree/: libarchive takes names to be in the locale's encoding, and pax wants UTF-8. */
+/* For src/tree only: libarchive takes names as encoded by the locale, and pax wants UTF-8. */
 #ifndef TREE_LOCALE_H
 #define TREE_LOCALE_H
 
 #include <locale.h>
 #include <stddef.h>
 
-/* Makes this thread's locale UTF-8. Returns the one before; (locale_t)0 where there is none to be had. */
+/* Switch this thread to UTF-8. Returns its locale before; (locale_t)0 if UTF-8 is not available. */
 static inline locale_t tree_locale_enter(void)
 {
 	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);

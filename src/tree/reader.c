@@ -10,37 +10,22 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "tree/reader_item.h"
-#include "tree/segments.h"
+#include "tree/sparse.h"
 
-/* As TREE_LINKS_MAX, while something is counted: beside the copy's own, and it may be wrong. */
-#define COUNT_LINKS_MAX 4096
+/* TREE_HARDLINKS_MAX for counting, which runs beside a copy with its own and need not be exact. */
+#define COUNT_HARDLINKS_MAX 4096
 
-/* -------- what is delivered -------- */
-
-/* The path of something in the folder that the sink is in. */
+/* Set rd->path to that of an entry in rd->folder. */
 static int set_path(struct reader *rd, const char *name)
 {
-	size_t above = rd->folder != NULL ? rd->folder->path_len : 0;
-	int r = 0;
-
-	rd->path.len = above;
-	if (above > 0)
-		r = buf_puts(&rd->path, "/");
-	return r == 0 ? buf_puts(&rd->path, name) : r;
+	rd->path.len = rd->folder != NULL ? rd->folder->path_len : 0;
+	if (rd->path.len > 0 && buf_puts(&rd->path, "/") < 0)
+		return -ENOMEM;
+	return buf_puts(&rd->path, name);
 }
 
-/* Several names of one file: the first of them is the file. */
-static int find_same(struct reader *rd, const struct reader_item *item, const char **ret)
-{
-	const struct tree_link_id id = tree_link_id_of(&item->handle, &item->attr);
-
-	if (item->attr.links < 2 || item->attr.type == NFS_TYPE_DIRECTORY)
-		return 0;
-	return tree_links_find(rd->links, &id, item->attr.links, rd->path.data, ret);
-}
-
-static int enter(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
-		 struct error *err)
+static int enter_folder(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
+			struct error *err)
 {
 	struct reader_folder *folder = item->rest->folder;
 
@@ -63,29 +48,35 @@ static int enter(struct reader *rd, struct reader_item *item, const struct tree_
 static int deliver_entry(struct reader *rd, struct reader_item *item, struct error *err)
 {
 	struct tree_entry entry = { .name = item->name, .attr = item->attr, .link = item->text };
+	const enum nfs_type type = item->attr.type;
 	int r = item->error;
 
 	if (set_path(rd, item->name) < 0)
 		return error_oom(err);
 	if (reader_is_gone(r))
-		return reader_look_again(rd, item, err);
+		return reader_retry_entry(rd, item, err);
 	if (r < 0)
-		return reader_failed(rd, r, "reading", rd->path.data, err);
+		return reader_fail(rd, r, "reading", rd->path.data, err);
 	entry.path = rd->path.data != NULL ? rd->path.data : "";
 	entry.has_holes = tree_has_holes(&item->attr);
-	if (find_same(rd, item, &entry.same_as) < 0)
-		return error_oom(err);
-	if (item->attr.type == NFS_TYPE_DIRECTORY)
-		return enter(rd, item, &entry, err);
+	if (item->attr.links > 1 && type != NFS_TYPE_DIRECTORY) {
+		const struct tree_hardlink_id id = tree_hardlink_id_of(&item->handle, &item->attr);
+
+		if (tree_hardlinks_find(rd->links, &id, item->attr.links, rd->path.data,
+					&entry.hardlink_to) < 0)
+			return error_oom(err);
+	}
+	if (type == NFS_TYPE_DIRECTORY)
+		return enter_folder(rd, item, &entry, err);
 	if (rd->options->count) {
 		rd->work->progress.files++;
-		if (item->attr.type == NFS_TYPE_FILE && entry.same_as == NULL)
+		if (type == NFS_TYPE_FILE && entry.hardlink_to == NULL)
 			rd->work->progress.bytes += item->attr.size;
 		return 0;
 	}
-	if (item->attr.type == NFS_TYPE_FILE)
+	if (type == NFS_TYPE_FILE)
 		return reader_send_file(rd, item, &entry, err);
-	if (item->attr.type == NFS_TYPE_OTHER) {
+	if (type == NFS_TYPE_OTHER) {
 		rd->work->progress.left_out++;
 		return 0;
 	}
@@ -104,46 +95,34 @@ static int deliver_end(struct reader *rd, struct reader_item *rest, struct error
 	if (rd->path.data != NULL)
 		rd->path.data[rd->path.len] = '\0';
 	if (reader_is_gone(r) || r == -ERESTART || rest->folder->replaced) {
-		r = reader_list_again(rd, rest, err);
+		r = reader_retry_folder(rd, rest, err);
 		if (r != 0)
 			return r;
 	} else if (r < 0) {
-		return reader_failed(rd, r, "reading directory", rd->path.data, err);
+		return reader_fail(rd, r, "reading directory", rd->path.data, err);
 	}
 	rd->folder = rest->folder->parent;
 	return rd->sink->end(rd->sink, err);
 }
 
-static int read_items(struct reader *rd, struct error *err)
+/* Deliver the first item, or wait for it. */
+static int read_item(struct reader *rd, struct error *err)
 {
+	struct reader_item *item = container_of(rd->items.next, struct reader_item, link);
 	int r;
 
-	while (!list_is_empty(&rd->items)) {
-		struct reader_item *item;
-
-		if (rd->n_items > READER_ITEMS_MAX)
-			reader_drop_some(rd);
-		item = container_of(rd->items.next, struct reader_item, link);
-		/* It may have been passed over while it was not the first. */
-		if (item->state == ITEM_WAITING)
-			reader_rewind(rd);
-		r = reader_fill(rd);
-		if (r == 0 && item->state != ITEM_READY) {
-			r = tree_pump(rd->work, err);
-			if (r == 0)
-				continue; /* a page may have come before it */
-		} else if (r == 0) {
-			r = item->kind == ITEM_ENTRY ? deliver_entry(rd, item, err)
-						     : deliver_end(rd, item, err);
-			if (r == 0)
-				reader_item_free(item);
-			if (r > 0)
-				r = 0; /* it comes again */
-		}
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	/* The cursor may have passed it while it was not the first. */
+	if (item->state == ITEM_WAITING)
+		reader_rewind(rd);
+	r = reader_fill(rd);
+	if (r < 0)
+		return r;
+	if (item->state != ITEM_READY)
+		return tree_pump(rd->work, err);
+	r = item->kind == ITEM_ENTRY ? deliver_entry(rd, item, err) : deliver_end(rd, item, err);
+	if (r == 0)
+		reader_item_free(item);
+	return r < 0 ? r : 0; /* 1: it comes again */
 }
 
 static int add_root(struct reader *rd, const struct nfs_handle *root, const struct nfs_attr *attr)
@@ -166,18 +145,21 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 	int r;
 
 	list_init(&rd.items);
-	r = tree_links_new(&rd.links, options->count ? COUNT_LINKS_MAX : TREE_LINKS_MAX);
+	r = tree_hardlinks_new(&rd.links, options->count ? COUNT_HARDLINKS_MAX : TREE_HARDLINKS_MAX);
 	if (r == 0)
 		r = add_root(&rd, root, attr);
-	if (r == 0)
-		r = read_items(&rd, err);
-	/* Transport and memory, which nobody has reported yet. */
+	while (r == 0 && !list_is_empty(&rd.items)) {
+		if (rd.n_items > READER_ITEMS_MAX)
+			reader_drop_some(&rd);
+		r = read_item(&rd, err);
+	}
+	/* For errors of the transport and of memory; others are set already. */
 	if (r < 0)
 		(void)nfs_error_set(err, work->from, r, "reading the tree");
 	tree_drain_reads(work, r < 0);
 	while (!list_is_empty(&rd.items))
 		reader_item_free(container_of(rd.items.next, struct reader_item, link));
-	tree_links_free(rd.links);
+	tree_hardlinks_free(rd.links);
 	buf_done(&rd.path);
 	return r;
 }

@@ -2,10 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Files, which others may write to, cut or replace while they are read. What the server tells with each piece
- * of data is compared with what the file was like before the first: one that has changed is read again, from
- * what its name leads to by then. Small ones are read before they are begun, so that nothing has to be taken
- * back.
+ * Files may be written to, truncated or replaced while they are read. The attributes that come with
+ * each piece of data are compared with those before the first. A file that has changed is read
+ * again, as whatever its name leads to by then. Small files are read in full before they are begun,
+ * so that nothing has to be taken back.
  */
 
 #include <errno.h>
@@ -13,19 +13,20 @@
 #include "base/log.h"
 #include "nfs/calls.h"
 #include "tree/reader_item.h"
-#include "tree/segments.h"
+#include "tree/sparse.h"
 
-#define WHOLE_MAX (1024U * 1024) /* bytes of a file that is read before it is begun */
+#define WHOLE_MAX (1024U * 1024) /* bytes of a file that is read in full before it is begun */
 #define REREADS_MAX 3 /* of a file that is written to; then it is kept as it came */
-#define CUTS_MAX 8 /* of a file that is shorter each time than it was said to be */
+#define CUTS_MAX 8 /* reads that find the file shorter than its attributes say */
 
-/* Files of less than a part of HOLES_PART of what they seem to be are holes, and of those that much is read. */
+/* Files that use at most 1/HOLES_PART of their size are all holes; HOLES_MAX limits their sum. */
 #define HOLES_PART 1024
 #define HOLES_MAX (UINT64_C(4) << 40)
 
 /*
- * Holes are read as zeros, as fast as any data: a file of a petabyte would take weeks. How much room a file
- * takes does not tell that there is nothing in it, as servers count late; only that it is not all data.
+ * Holes are read as zeros, at the speed of data: a file of a petabyte would take weeks. The space
+ * used, which servers update late, does not prove that a file has no data, only that it is not full
+ * of it.
  */
 static int check_holes(struct reader *rd, const struct reader_item *item, struct error *err)
 {
@@ -58,11 +59,11 @@ static int send_chunks(struct reader *rd, struct reader_item *item, struct error
 			.offset = chunk->offset,
 			.data = chunk->block->data,
 			.len = chunk->got,
-			/* What was read of a file that has become shorter shall not keep all of it. */
+			/* Don't pin a full block for a short read. */
 			.block = chunk->got == chunk->want ? chunk->block : NULL,
 		};
-		r = tree_send(rd->sink, &piece, skip, err);
-		tree_file_release(&item->file, chunk);
+		r = tree_sparse_send(rd->sink, &piece, skip, err);
+		tree_file_release(chunk);
 		if (r == 0)
 			r = reader_fill(rd);
 		if (r < 0)
@@ -70,7 +71,7 @@ static int send_chunks(struct reader *rd, struct reader_item *item, struct error
 	}
 }
 
-/* Where the holes of a file are takes a reading of it. */
+/* Read the file once to find its segments. */
 static int find_segments(struct reader *rd, struct reader_item *item,
 			 struct tree_segments *segments, struct error *err)
 {
@@ -85,7 +86,7 @@ static int find_segments(struct reader *rd, struct reader_item *item,
 		if (r < 0 || chunk == NULL)
 			break;
 		r = tree_segments_add(segments, chunk->offset, chunk->block->data, chunk->got);
-		tree_file_release(&f, chunk);
+		tree_file_release(chunk);
 	} while (r == 0);
 	if (r < 0)
 		tree_drain_reads(rd->work, false);
@@ -97,66 +98,61 @@ static int find_segments(struct reader *rd, struct reader_item *item,
 	return r;
 }
 
-/* -------- whether it was the same all the time -------- */
+/* -------- files that change -------- */
 
-static int keep(struct reader *rd, struct reader_item *item)
+/* Deliver the file as it was read. */
+static void keep_as_read(struct reader *rd, struct reader_item *item)
 {
 	if (item->kept)
-		return 0;
+		return;
 	item->kept = true;
 	rd->work->progress.changed++;
 	log_info("A file was written to each time it was read", LOG_STR("path", rd->path.data),
 		 LOG_NUM("times", item->rereads + 1));
-	return 0;
 }
 
-/* A server need not tell with the data. */
-static int ask(struct reader *rd, const struct reader_item *item, bool *ret_changed)
-{
-	struct nfs_attr attr;
-	int r = nfs_stat(rd->work->from, &item->handle, &attr);
-
-	if (r == 0)
-		*ret_changed = !attr.is_full || !tree_file_is_same(&item->attr, &attr);
-	return r;
-}
-
-static int is_cut(struct reader *rd, struct reader_item *item, struct error *err)
-{
-	item->end = item->file.end;
-	if (++item->cuts <= CUTS_MAX)
-		return -ERESTART;
-	(void)error_set(err, ERROR_ABORTED, "'%s' becomes shorter each time it is read; try again",
-			rd->path.data);
-	return -ERESTART;
-}
-
-/* All of it has been read. -ERESTART: it is to be read again; with the error set, it is not. */
-static int check_same(struct reader *rd, struct reader_item *item, struct error *err)
+/* Check a file that was read to its end. -ERESTART: read it again, unless the error is set. */
+static int check_unchanged(struct reader *rd, struct reader_item *item, struct error *err)
 {
 	bool changed = item->file.changed;
-	int r = 0;
 
-	if (item->file.at_end)
-		return is_cut(rd, item, err);
-	/* Its size is not the server's: what is there behind that was written meanwhile. */
-	if (item->cuts > 1)
-		return keep(rd, item);
-	if (!changed && item->file.unsure)
-		r = ask(rd, item, &changed);
-	if (r < 0 || !changed)
-		return r;
-	if (item->rereads == REREADS_MAX)
-		return keep(rd, item);
+	if (item->file.at_end) {
+		item->end = item->file.end;
+		if (++item->cuts > CUTS_MAX)
+			(void)error_set(err, ERROR_ABORTED,
+					"'%s' becomes shorter each time it is read; try again",
+					rd->path.data);
+		return -ERESTART;
+	}
+	/* The size is ours (retry_limit_size()), so data behind it was written meanwhile. */
+	if (item->cuts > 1) {
+		keep_as_read(rd, item);
+		return 0;
+	}
+	/* Servers need not return attributes with the data. */
+	if (!changed && item->file.unsure) {
+		struct nfs_attr attr;
+		int r = nfs_stat(rd->work->from, &item->handle, &attr);
+
+		if (r < 0)
+			return r;
+		changed = !attr.is_full || !tree_file_is_same(&item->attr, &attr);
+	}
+	if (!changed)
+		return 0;
+	if (item->rereads == REREADS_MAX) {
+		keep_as_read(rd, item);
+		return 0;
+	}
 	item->rereads++;
 	return -ERESTART;
 }
 
 /* -------- delivering -------- */
 
-/* What is known before the entry is begun. */
-static int prepare(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
-		   struct tree_segments *segments, bool *ret_whole, struct error *err)
+/* Read what must be known before the entry is begun. *ret_whole: all of its data was read. */
+static int read_before_begin(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
+			     struct tree_segments *segments, bool *ret_whole, struct error *err)
 {
 	int r;
 
@@ -177,44 +173,44 @@ static int prepare(struct reader *rd, struct reader_item *item, struct tree_entr
 	} else {
 		return tree_file_wait_first(&item->file, err);
 	}
-	return r == 0 ? check_same(rd, item, err) : r;
+	return r == 0 ? check_unchanged(rd, item, err) : r;
 }
 
-static int send_data(struct reader *rd, struct reader_item *item, bool is_whole, struct error *err)
+/* Return whether the file is to be delivered again. */
+static bool file_must_retry(int r, const struct error *err)
 {
-	int r;
-
-	if (item->attr.size == 0)
-		return 0;
-	r = send_chunks(rd, item, err);
-	return r == 0 && !is_whole ? check_same(rd, item, err) : r;
+	return (reader_is_gone(r) || r == -ERESTART) && err->code == ERROR_OK;
 }
 
-static int send_whole(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
-		      struct error *err)
+static int send_data(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
+		     struct error *err)
 {
 	const uint64_t bytes = rd->work->progress.bytes;
 	struct tree_segments segments = { .n = 0 };
 	bool is_whole;
 	int r, dropped;
 
-	r = prepare(rd, item, entry, &segments, &is_whole, err);
+	r = read_before_begin(rd, item, entry, &segments, &is_whole, err);
 	if (r < 0)
 		goto out;
 	r = rd->sink->begin(rd->sink, entry, err);
 	if (r < 0)
 		goto out;
-	r = send_data(rd, item, is_whole, err);
+	if (item->attr.size > 0) {
+		r = send_chunks(rd, item, err);
+		if (r == 0 && !is_whole)
+			r = check_unchanged(rd, item, err);
+	}
 	if (r == 0) {
 		r = rd->sink->end(rd->sink, err);
-	} else if ((reader_is_gone(r) || r == -ERESTART) && err->code == ERROR_OK) {
+	} else if (file_must_retry(r, err)) {
 		tree_drain_reads(rd->work, false);
 		dropped = rd->sink->drop(rd->sink, err);
 		r = dropped < 0 ? dropped : r;
 		rd->work->progress.bytes = bytes;
 	}
 out:
-	/* What is read ahead points to them. */
+	/* Reads in flight point to the segments. */
 	if (segments.n > 0)
 		tree_drain_reads(rd->work, false);
 	tree_segments_done(&segments);
@@ -224,25 +220,25 @@ out:
 int reader_send_file(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
 		     struct error *err)
 {
-	const struct tree_link_id id = tree_link_id_of(&item->handle, &item->attr);
+	const struct tree_hardlink_id id = tree_hardlink_id_of(&item->handle, &item->attr);
 	int r;
 
-	if (entry->same_as != NULL) {
+	if (entry->hardlink_to != NULL) {
 		r = rd->sink->begin(rd->sink, entry, err);
 		if (r == 0)
 			r = rd->sink->end(rd->sink, err);
 	} else {
 		r = check_holes(rd, item, err);
 		if (r == 0)
-			r = send_whole(rd, item, entry, err);
+			r = send_data(rd, item, entry, err);
 	}
-	if ((reader_is_gone(r) || r == -ERESTART) && err->code == ERROR_OK) {
+	if (file_must_retry(r, err)) {
 		if (item->attr.links > 1)
-			tree_links_forget(rd->links, &id);
-		return reader_look_again(rd, item, err);
+			tree_hardlinks_forget(rd->links, &id);
+		return reader_retry_entry(rd, item, err);
 	}
 	if (r < 0 && err->code == ERROR_OK)
-		return reader_failed(rd, r, "reading", rd->path.data, err);
+		return reader_fail(rd, r, "reading", rd->path.data, err);
 	if (r == 0)
 		rd->work->progress.files++;
 	return r;

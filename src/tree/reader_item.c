@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/segments.h"
+#include "tree/sparse.h"
 
-#define MAP_FROM 65536 /* bytes of a file that is worth a map */
-#define ITEMS_AHEAD 1024 /* entries that wait or are on their way: no more pages are read ahead */
-#define BYTES_AHEAD (1024U * 1024) /* no file that has not been begun is read while these wait */
+#define MAP_FROM 65536 /* size of the smallest file whose segments are reported */
+#define ITEMS_AHEAD 1024 /* no page is read ahead beyond that many items, queued or expected */
+#define BYTES_AHEAD (1024U * 1024) /* only the file that is delivered is read beyond it */
 
 struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kind,
 				    struct reader_folder *folder, const char *name)
@@ -31,26 +31,20 @@ struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kin
 	return item;
 }
 
-static void forget_names(struct reader *rd, struct reader_folder *folder)
+static void folder_forget_names(struct reader *rd, struct reader_folder *folder)
 {
 	rd->names -= folder->names.n;
 	nfs_names_done(&folder->names);
 }
 
-static void folder_free(struct reader *rd, struct reader_folder *folder)
-{
-	forget_names(rd, folder);
-	free(folder);
-}
-
-/* 1: it is new, as far as is known. Of what is only counted, nothing has to be exact. */
-static int remember_name(struct reader *rd, struct reader_folder *folder, const char *name)
+/* Returns 1 if the name is new, as far as known; 0 if it came before. Counts need not be exact. */
+static int folder_add_name(struct reader *rd, struct reader_folder *folder, const char *name)
 {
 	int r;
 
 	if (rd->names >= READER_NAMES_MAX || rd->options->count) {
 		folder->forgets = true;
-		forget_names(rd, folder);
+		folder_forget_names(rd, folder);
 	}
 	if (folder->forgets)
 		return 1;
@@ -59,8 +53,8 @@ static int remember_name(struct reader *rd, struct reader_folder *folder, const 
 	return r;
 }
 
-/* It has been dropped from the line, and will be read again. */
-static void forget_name(struct reader *rd, struct reader_folder *folder, const char *name)
+/* Forget a name whose item was dropped, because it will be read again. */
+static void folder_drop_name(struct reader *rd, struct reader_folder *folder, const char *name)
 {
 	const size_t before = folder->names.n;
 
@@ -83,8 +77,10 @@ void reader_item_free(struct reader_item *item)
 	rd->n_items--;
 	list_remove(&item->link);
 	tree_file_done(&item->file);
-	if (item->kind == ITEM_REST)
-		folder_free(rd, item->folder);
+	if (item->kind == ITEM_REST) {
+		folder_forget_names(rd, item->folder);
+		free(item->folder);
+	}
 	free(item->fetch);
 	free(item->text);
 	free(item);
@@ -92,11 +88,11 @@ void reader_item_free(struct reader_item *item)
 
 static void insert_before(struct list *pos, struct reader_item *item)
 {
-	list_add_tail(pos, &item->link); /* the tail of the part of the list that ends at pos */
+	list_add_tail(pos, &item->link); /* the tail of a list that begins at pos */
 }
 
-/* Fills in what is to come behind a directory's entry. */
-static int add_rest(struct reader *rd, struct reader_item *entry)
+/* Insert the ITEM_REST of a directory behind its entry. */
+static int insert_rest(struct reader *rd, struct reader_item *entry)
 {
 	struct reader_folder *folder = calloc(1, sizeof(*folder));
 	struct reader_item *rest;
@@ -111,7 +107,7 @@ static int add_rest(struct reader *rd, struct reader_item *entry)
 		free(folder);
 		return -ENOMEM;
 	}
-	/* What is left out has no contents. */
+	/* A directory of another file system is delivered empty. */
 	folder->eof = !nfs_fsid_is_equal(&entry->attr, rd->root);
 	if (folder->eof)
 		rest->state = ITEM_READY;
@@ -120,14 +116,13 @@ static int add_rest(struct reader *rd, struct reader_item *entry)
 	return 0;
 }
 
-/* -------- what is fetched -------- */
+/* -------- fetching -------- */
 
-static bool is_known(const struct reader_item *item)
+static bool item_is_known(const struct reader_item *item)
 {
 	return item->handle.len > 0 && item->attr.is_full;
 }
 
-/* Nothing is left to be fetched before the entry can begin; a file's data may follow it. */
 int reader_item_settle(struct reader *rd, struct reader_item *item)
 {
 	if (item->attr.type == NFS_TYPE_SYMLINK && item->text == NULL && !rd->options->count) {
@@ -136,17 +131,15 @@ int reader_item_settle(struct reader *rd, struct reader_item *item)
 		return 0;
 	}
 	item->state = ITEM_READY;
-	if (item->attr.type == NFS_TYPE_DIRECTORY)
-		return add_rest(rd, item);
-	return 0;
+	return item->attr.type == NFS_TYPE_DIRECTORY ? insert_rest(rd, item) : 0;
 }
 
-static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
+static void fetch_add_entry(struct nfs_op *op, const struct nfs_entry *entry)
 {
 	struct reader_fetch *fetch = container_of(op, struct reader_fetch, op);
 	struct reader_item *rest = fetch->item, *item;
 
-	/* No name that a file system has; what is made of one could be anywhere. */
+	/* No file system has such a name, and it could lead out of the copy. */
 	if (entry->name[0] == '\0' || strchr(entry->name, '/') != NULL) {
 		rest->reader->work->progress.left_out++;
 		return;
@@ -164,26 +157,19 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 	list_add_tail(&fetch->entries, &item->link);
 }
 
-/* Most directories of a tree are alike. */
-static void learn_page(struct reader *rd, const struct reader_fetch *fetch)
-{
-	rd->pages--;
-	if (fetch->op.error != 0)
-		return;
-	if (rd->page_entries < fetch->n_entries)
-		rd->page_entries = fetch->n_entries;
-	else
-		rd->page_entries -= (rd->page_entries - fetch->n_entries) / 8;
-}
-
-/* A page has come: its entries stand before the rest of the directory. */
-static int take_page(struct reader *rd, struct reader_fetch *fetch)
+/* Move the entries of the page to the queue, in front of the rest of the directory. */
+static int fetch_take_page(struct reader *rd, struct reader_fetch *fetch)
 {
 	struct reader_item *rest = fetch->item;
 	struct reader_folder *folder = rest->folder;
 	int r = rest->error;
 
-	/* A server that neither ends nor moves on would keep us here for ever. */
+	/* The expected number of entries: most directories of a tree are alike. */
+	if (rd->page_entries < fetch->n_entries)
+		rd->page_entries = fetch->n_entries;
+	else
+		rd->page_entries -= (rd->page_entries - fetch->n_entries) / 8;
+	/* The server neither ends the directory nor moves on: this would loop forever. */
 	if (!fetch->op.eof && fetch->op.cookie == folder->cookie)
 		return -EIO;
 	folder->cookie = fetch->op.cookie;
@@ -195,35 +181,35 @@ static int take_page(struct reader *rd, struct reader_fetch *fetch)
 		struct reader_item *item =
 			container_of(fetch->entries.next, struct reader_item, link);
 
-		r = remember_name(rd, folder, item->name);
+		r = folder_add_name(rd, folder, item->name);
 		if (r <= 0) {
 			reader_item_free(item);
 			continue;
 		}
 		list_remove(&item->link);
 		insert_before(&rest->link, item);
-		if (is_known(item))
+		if (item_is_known(item))
 			r = reader_item_settle(rd, item);
 	}
 	return r < 0 ? r : 0;
 }
 
-static int take(struct reader *rd, struct reader_item *item, struct reader_fetch *fetch)
+static int fetch_take_reply(struct reader *rd, struct reader_item *item, struct reader_fetch *fetch)
 {
 	switch (fetch->op.type) {
 	case NFS_OP_READDIR:
-		return take_page(rd, fetch);
+		return fetch_take_page(rd, fetch);
 	case NFS_OP_READLINK:
 		item->text = strdup(fetch->link);
 		return item->text != NULL ? reader_item_settle(rd, item) : -ENOMEM;
 	case NFS_OP_LOOKUP:
 		item->handle = fetch->op.handle;
 		item->attr = fetch->op.attr;
-		/* Attributes are optional in a version 3 reply, but for GETATTR. */
-		return is_known(item) ? reader_item_settle(rd, item) : 0;
+		/* Attributes are optional in version 3 replies, except in that of GETATTR. */
+		return item_is_known(item) ? reader_item_settle(rd, item) : 0;
 	default:
 		item->attr = fetch->op.attr;
-		return is_known(item) ? reader_item_settle(rd, item) : -EREMOTEIO;
+		return item_is_known(item) ? reader_item_settle(rd, item) : -EREMOTEIO;
 	}
 }
 
@@ -234,7 +220,7 @@ static void fetch_free(struct reader_fetch *fetch)
 	free(fetch);
 }
 
-static void replied(struct nfs_op *op)
+static void fetch_replied(struct nfs_op *op)
 {
 	struct reader_fetch *fetch = container_of(op, struct reader_fetch, op);
 	struct reader_item *item = fetch->item;
@@ -244,11 +230,10 @@ static void replied(struct nfs_op *op)
 	tree_op_returned(rd->work, &rd->work->reading, op);
 	item->fetch = NULL;
 	item->state = ITEM_WAITING;
-	if (fetch->op.type == NFS_OP_READDIR)
-		learn_page(rd, fetch);
+	rd->pages -= fetch->op.type == NFS_OP_READDIR;
 	if (r == 0)
-		r = take(rd, item, fetch);
-	else if (tree_is_to_be_retried(rd->work, r))
+		r = fetch_take_reply(rd, item, fetch);
+	else if (tree_should_retry(rd->work, r))
 		r = 0;
 	fetch_free(fetch);
 	reader_rewind(rd);
@@ -258,57 +243,46 @@ static void replied(struct nfs_op *op)
 	}
 }
 
-static struct reader_fetch *fetch_new(struct reader_item *item, enum nfs_op_type type)
+static enum nfs_op_type fetch_type(const struct reader_item *item)
 {
+	if (item->kind == ITEM_REST)
+		return NFS_OP_READDIR;
+	if (item->handle.len == 0)
+		return NFS_OP_LOOKUP;
+	return item_is_known(item) ? NFS_OP_READLINK : NFS_OP_GETATTR;
+}
+
+static struct reader_fetch *fetch_new(struct reader_item *item)
+{
+	const enum nfs_op_type type = fetch_type(item);
 	const size_t text = type == NFS_OP_READLINK ? NFS_LINK_MAX + 1 : 0;
 	struct reader_fetch *fetch = calloc(1, sizeof(*fetch) + text);
+	struct nfs_op *op = &fetch->op;
 
 	if (fetch == NULL)
 		return NULL;
 	fetch->item = item;
 	list_init(&fetch->entries);
-	fetch->op.type = type;
-	fetch->op.done = replied;
-	fetch->op.full = true;
-	return fetch;
-}
-
-static struct reader_fetch *fetch_for(struct reader_item *item)
-{
-	struct reader_fetch *fetch;
-
-	if (item->kind == ITEM_REST) {
-		fetch = fetch_new(item, NFS_OP_READDIR);
-		if (fetch == NULL)
-			return NULL;
-		fetch->op.dir = &item->folder->handle;
-		fetch->op.entry = entry_found;
-		fetch->op.cookie = fetch->last = item->folder->cookie;
-		/* From the start there is none: what was read of it may have been dropped. */
-		if (item->folder->cookie != 0)
-			memcpy(fetch->op.verifier, item->folder->verifier,
-			       sizeof(fetch->op.verifier));
-		return fetch;
-	}
-	if (item->handle.len == 0) {
-		fetch = fetch_new(item, NFS_OP_LOOKUP);
-		if (fetch != NULL) {
-			fetch->op.dir = &item->folder->handle;
-			fetch->op.name = item->name;
-		}
-		return fetch;
-	}
-	fetch = fetch_new(item, is_known(item) ? NFS_OP_READLINK : NFS_OP_GETATTR);
-	if (fetch != NULL) {
-		fetch->op.dir = &item->handle;
-		fetch->op.link = fetch->link;
+	op->type = type;
+	op->done = fetch_replied;
+	op->full = true;
+	op->dir = type == NFS_OP_READDIR || type == NFS_OP_LOOKUP ? &item->folder->handle
+								  : &item->handle;
+	op->name = type == NFS_OP_LOOKUP ? item->name : NULL;
+	op->link = type == NFS_OP_READLINK ? fetch->link : NULL;
+	if (type == NFS_OP_READDIR) {
+		op->entry = fetch_add_entry;
+		op->cookie = fetch->last = item->folder->cookie;
+		/* A listing from the start needs no verifier, even if it was begun before. */
+		if (op->cookie != 0)
+			memcpy(op->verifier, item->folder->verifier, sizeof(op->verifier));
 	}
 	return fetch;
 }
 
-static int start(struct reader *rd, struct reader_item *item)
+static int fetch_start(struct reader *rd, struct reader_item *item)
 {
-	struct reader_fetch *fetch = fetch_for(item);
+	struct reader_fetch *fetch = fetch_new(item);
 	int r;
 
 	if (fetch == NULL)
@@ -327,14 +301,14 @@ static int start(struct reader *rd, struct reader_item *item)
 	return r;
 }
 
-/* Not those that a server has compressed: reading takes longer than writing some zeros. */
+/* Not if few blocks are saved, as on a server that compresses: reading twice costs more. */
 bool reader_maps(const struct reader *rd, const struct nfs_attr *attr)
 {
 	return rd->options->map && tree_has_holes(attr) && attr->size >= MAP_FROM &&
 	       attr->used < attr->size / 4;
 }
 
-/* One with several names may not be read at all. */
+/* Return whether to read data ahead; of a file with several names, it may not be needed. */
 static bool is_read_ahead(const struct reader *rd, const struct reader_item *item)
 {
 	return !rd->options->count && item->kind == ITEM_ENTRY && item->state == ITEM_READY &&
@@ -342,13 +316,13 @@ static bool is_read_ahead(const struct reader *rd, const struct reader_item *ite
 	       !reader_maps(rd, &item->attr);
 }
 
-/* Data of a file that begins soon. Returns 1 where the limits kept some of it back. */
-static int fill_file(struct reader *rd, struct reader_item *item)
+/* Read data of a file ahead. Returns 1 if the limits did not allow all of it. */
+static int read_file_ahead(struct reader *rd, struct reader_item *item)
 {
 	struct tree_file *f = &item->file;
 	int r;
 
-	if (rd->work->fetched >= BYTES_AHEAD)
+	if (rd->work->readahead >= BYTES_AHEAD)
 		return 1;
 	if (!f->started)
 		reader_item_open(item);
@@ -356,10 +330,10 @@ static int fill_file(struct reader *rd, struct reader_item *item)
 	return r == 0 && f->next < f->size && !f->at_end ? 1 : r;
 }
 
-/* Other entries may come to stand in front of what follows: of a directory, or of what may be one. */
-static bool may_grow(const struct reader_item *item)
+/* Return whether entries may be inserted behind the item: it is a directory, or may be one. */
+static bool item_may_grow(const struct reader_item *item)
 {
-	return item->state != ITEM_READY && (item->kind == ITEM_REST || !is_known(item));
+	return item->state != ITEM_READY && (item->kind == ITEM_REST || !item_is_known(item));
 }
 
 static bool may_start(const struct reader *rd, const struct reader_item *item)
@@ -376,18 +350,18 @@ int reader_fill(struct reader *rd)
 		struct reader_item *item = container_of(rd->cursor, struct reader_item, link);
 
 		if (item->state == ITEM_WAITING)
-			r = may_start(rd, item) ? start(rd, item) : 1;
-		else if (!rd->behind && is_read_ahead(rd, item))
-			r = fill_file(rd, item);
+			r = may_start(rd, item) ? fetch_start(rd, item) : 1;
+		else if (!rd->may_grow && is_read_ahead(rd, item))
+			r = read_file_ahead(rd, item);
 		if (r != 0)
 			break;
-		rd->behind = rd->behind || may_grow(item);
+		rd->may_grow = rd->may_grow || item_may_grow(item);
 		rd->cursor = rd->cursor->next;
 	}
 	return r < 0 ? r : 0;
 }
 
-/* -------- what is dropped when there is too much of it -------- */
+/* -------- dropping -------- */
 
 static bool may_drop(const struct reader_item *item, const struct reader_folder *folder)
 {
@@ -398,8 +372,8 @@ static bool may_drop(const struct reader_item *item, const struct reader_folder 
 }
 
 /*
- * From the end of the line, which is the rest of the root: the entries in front of the rest of a
- * directory are those of that directory, or the end of one that is in it.
+ * The last item is the ITEM_REST of the root. In front of the rest of a directory stand the entries
+ * of that directory, or the rest of a directory in it: go backwards and drop whole entries.
  */
 void reader_drop_some(struct reader *rd)
 {
@@ -413,7 +387,7 @@ void reader_drop_some(struct reader *rd)
 			return;
 		for (pos = pos->prev; pos != &rd->items; pos = rest->link.prev) {
 			item = container_of(pos, struct reader_item, link);
-			/* The end of a directory that nothing has been read of goes with its entry. */
+			/* The rest of a directory of which nothing was read goes with its entry. */
 			if (item->kind == ITEM_REST && item->state != ITEM_BUSY &&
 			    pos->prev != &rd->items &&
 			    container_of(pos->prev, struct reader_item, link)->rest == item)
@@ -421,12 +395,12 @@ void reader_drop_some(struct reader *rd)
 			if (!may_drop(item, rest->folder))
 				break;
 			rest->folder->cookie = item->before;
-			if (item->before == 0) /* then the verifier has to be zero, too */
+			if (item->before == 0) /* cookie 0 needs verifier 0 */
 				memset(rest->folder->verifier, 0, sizeof(rest->folder->verifier));
 			rest->folder->eof = false;
-			rest->error = 0; /* of a page behind these */
+			rest->error = 0; /* of a later page */
 			rest->state = ITEM_WAITING;
-			forget_name(rd, rest->folder, item->name);
+			folder_drop_name(rd, rest->folder, item->name);
 			if (item->rest != NULL)
 				reader_item_free(item->rest);
 			reader_item_free(item);

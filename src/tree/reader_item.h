@@ -2,8 +2,15 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The line of what is to come in tree/reader.h, and how it is fetched ahead; of no use elsewhere. An entry
- * stands in it until it is delivered, and behind a directory's entry what is left of that directory.
+ * Internals of tree/reader.h: the queue of items to deliver, and how they are fetched ahead. An
+ * entry stays in the queue until it is delivered. A directory's entry is followed by its ITEM_REST,
+ * which stands for the pages that are not read yet and then for the directory's end; entries of a
+ * page are inserted in front of it.
+ *
+ * State    Meaning                             Next state
+ * WAITING  something is to be fetched          BUSY
+ * BUSY     item->fetch is in flight            WAITING for the next operation; READY, or on errors
+ * READY    can be delivered, or item->error    delivered and freed; WAITING if it is read again
  */
 #ifndef TREE_READER_ITEM_H
 #define TREE_READER_ITEM_H
@@ -14,69 +21,68 @@
 #include "base/list.h"
 #include "nfs/names.h"
 #include "tree/file.h"
-#include "tree/links.h"
+#include "tree/hardlinks.h"
 #include "tree/reader.h"
 
-#define READER_ITEMS_MAX 8192 /* entries far down the line are dropped, to be read again */
+#define READER_ITEMS_MAX 8192 /* beyond it, items at the end of the queue are dropped */
 
-/* Names that are remembered, of all directories that are open: of more, none can begin again. */
+/* Names remembered for all open directories; beyond it, a directory cannot be listed again. */
 #define READER_NAMES_MAX 200000
 
-/* A directory that has been begun and not ended. */
+/* A directory that is begun and not ended. */
 struct reader_folder {
 	struct reader_folder *parent;
 	struct nfs_handle handle;
-	uint64_t fileid; /* by which it is known where its handle is not */
-	struct nfs_names names; /* that stand in the line, or have been delivered */
-	bool forgets; /* there are more than can be remembered */
-	unsigned int times; /* that it has begun again */
-	bool replaced; /* its name leads to another directory by now, whose handle this is: it has to */
+	uint64_t fileid; /* identifies it when its handle is stale */
+	struct nfs_names names; /* entries in the queue or delivered */
+	bool forgets; /* has more names than can be remembered */
+	unsigned int restarts; /* how often its listing began again */
+	bool replaced; /* its name leads to another directory now, and handle is that one's */
 	char verifier[8];
-	uint64_t cookie; /* where the next page starts */
+	uint64_t cookie; /* of the next page */
 	bool eof;
-	size_t path_len; /* of its path */
+	size_t path_len; /* length of its path in reader.path */
 	size_t depth;
 };
 
 enum reader_item_kind {
 	ITEM_ENTRY,
-	ITEM_REST, /* of a directory: further pages, and then its end */
+	ITEM_REST, /* of a directory: further pages, then its end */
 };
 
 enum reader_item_state {
 	ITEM_WAITING,
-	ITEM_BUSY, /* an operation is in flight */
+	ITEM_BUSY,
 	ITEM_READY,
 };
 
-/* Something to come, in the order in which it will. */
 struct reader_item {
-	struct list link;
+	struct list link; /* in reader.items, in the order of delivery */
 	struct reader *reader;
 	enum reader_item_kind kind;
 	enum reader_item_state state;
-	struct reader_folder *folder; /* it is in; of ITEM_REST: it is about. NULL for the root */
-	struct reader_item *rest; /* of a directory's entry: its ITEM_REST */
+	struct reader_folder *folder; /* that holds the entry, NULL for the root; or of the rest */
+	struct reader_item *rest; /* entry of a directory: its ITEM_REST */
 	uint64_t before; /* cookie that leads to it */
 	int error;
-	unsigned int looks; /* again, by name, at what had gone or was changed; at a directory */
+	unsigned int looks; /* how often it was looked up again by name, or its page read again */
 	unsigned int rereads; /* of a file that was written to meanwhile */
-	unsigned int cuts; /* of a file that turned out to be shorter than it was said to be */
-	uint64_t end; /* where it ended then */
-	bool kept; /* though it was written to meanwhile */
+	unsigned int cuts; /* reads that found the file shorter than its attributes said */
+	uint64_t end; /* its end then */
+	bool kept; /* although it was written to during each read */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
-	struct reader_fetch *fetch; /* while BUSY */
+	struct reader_fetch *fetch; /* BUSY */
 	char *text; /* of a symbolic link */
-	struct tree_file file; /* of a file */
+	struct tree_file file;
 	char name[];
 };
 
-/* An operation on behalf of an item. */
+/* An operation for an item. */
 struct reader_fetch {
 	struct nfs_op op;
 	struct reader_item *item;
-	struct list entries; /* READDIR: items that were found */
+	struct list entries; /* READDIR: new items */
 	size_t n_entries;
 	uint64_t last; /* cookie of the last of them */
 	char link[]; /* READLINK */
@@ -89,75 +95,75 @@ struct reader {
 	struct list items;
 	size_t n_items;
 	size_t pages; /* of directories, in flight */
-	size_t page_entries; /* that such a page is expected to have */
-	struct list *cursor; /* where to go on starting: of what is before it, nothing can be */
-	bool behind; /* the cursor is behind something that grows: data would wait for too long */
+	size_t page_entries; /* expected number of entries in a page */
+	struct list *cursor; /* nothing can be started in front of it */
+	bool may_grow; /* items may be inserted in front of the cursor: don't read file data yet */
 	struct reader_folder *folder; /* that the sink is in */
 	struct buf path;
-	const struct nfs_attr *root; /* on its file system all of the tree is */
-	size_t names; /* that are remembered */
-	uint64_t holes; /* bytes of files that are next to nothing else */
-	struct tree_links *links;
+	const struct nfs_attr *root;
+	size_t names; /* remembered in all folders */
+	uint64_t holes; /* bytes of files that are almost only holes */
+	struct tree_hardlinks *links;
 };
 
-/* Not in the line yet. NULL: no memory. */
+/* Create an item outside of the queue. NULL: no memory. */
 struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kind,
 				    struct reader_folder *folder, const char *name);
 void reader_item_free(struct reader_item *item);
 
-/* Of an entry whose handle and attributes are known: what else has to be fetched, or that it is ready. */
+/* Handle and attributes are known: fetch what else is needed, or make it READY. 0 or -ENOMEM. */
 int reader_item_settle(struct reader *rd, struct reader_item *item);
 
-/* Reading of its data begins: what it is like is known. */
+/* Begin to read the file's data, and remember the attributes to compare with. */
 void reader_item_open(struct reader_item *item);
 
-/* Whether the data of the file is to be told apart from its holes. */
+/* Return whether the segments of the file are to be found before it is delivered. */
 bool reader_maps(const struct reader *rd, const struct nfs_attr *attr);
 
-/* Starts what the limits allow, from the cursor on. */
+/* Start operations from the cursor on, as far as the limits allow. */
 int reader_fill(struct reader *rd);
 
-/* Something in the line may have become one to be started. */
+/* Start over with the queue, because an item in it may have become WAITING. */
 static inline void reader_rewind(struct reader *rd)
 {
 	rd->cursor = rd->items.next;
-	rd->behind = false;
+	rd->may_grow = false;
 }
 
-/* Where there are more than READER_ITEMS_MAX. */
+/* Drop items from the end of the queue; call it if there are more than READER_ITEMS_MAX. */
 void reader_drop_some(struct reader *rd);
 
 /* -------- reader_file.c -------- */
 
 /*
- * Delivers a file. Returns 0; 1 where it has to be looked at again, as it went away or was written to; or a
- * negative errno with the error set. rd->path is that of the entry.
+ * Deliver a file; rd->path is its path. Returns 0; 1 if the item must be delivered again, because
+ * the file vanished or was written to; or a negative errno with the error set.
  */
 int reader_send_file(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
 		     struct error *err);
 
-/* -------- reader_again.c: what was not there any more, or not the same -------- */
+/* -------- reader_retry.c: entries that vanished or changed -------- */
 
-/* That of a name or handle which leads to nothing. It may be the truth, and it may pass. */
+/* Return whether the error says that a name or handle leads nowhere. It may be temporary. */
 static inline bool reader_is_gone(int error)
 {
 	return error == -ENOENT || error == -ESTALE;
 }
 
-/* Reports what was answered about something in the tree. Returns r. */
-int reader_failed(struct reader *rd, int r, const char *verb, const char *path, struct error *err);
+/* Set the error for an operation on an entry of the tree. Returns r. */
+int reader_fail(struct reader *rd, int r, const char *verb, const char *path, struct error *err);
 
 /*
- * Looks the name up, in a directory that is proved to be alive. Returns 1: something is there, and the item
- * comes again; 0: nothing is; or a negative errno with the error set. Only of what is in rd->folder.
+ * Look the name of an entry in rd->folder up again. Returns 1 if something is there, and the item
+ * is to be delivered again; 0 if nothing is; or a negative errno with the error set.
  */
-int reader_look_again(struct reader *rd, struct reader_item *item, struct error *err);
+int reader_retry_entry(struct reader *rd, struct reader_item *item, struct error *err);
 
 /*
- * The directory that the sink is in could not be read on: rest->error; or it was, and has been
- * replaced. Returns 1: it, or what is under its name now, comes again; 0: it ends here, as it is
- * gone; or a negative errno with the error set.
+ * rd->folder could not be listed on (rest->error), or has been replaced. Returns 1 if it, or what
+ * has its name now, is to be delivered again; 0 if it has vanished and ends here; or a negative
+ * errno with the error set.
  */
-int reader_list_again(struct reader *rd, struct reader_item *rest, struct error *err);
+int reader_retry_folder(struct reader *rd, struct reader_item *rest, struct error *err);
 
 #endif

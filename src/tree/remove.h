@@ -2,48 +2,46 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Removes a directory with all that is in it, many operations in flight. It works by handle: paths
- * are not resolved again, symbolic links are removed and not followed, entries that vanish
- * meanwhile are fine. A directory of the tree whose mode is in the way gets mode 0700, once.
+ * Removes a directory with its contents, with many operations in flight. Everything goes by handle:
+ * paths are not resolved again, symbolic links are removed and not followed, and entries that
+ * vanish meanwhile are fine. If the mode of a directory of the tree is in the way, it is set to
+ * 0700, once.
  *
- * It ends at the border of the file system that the tree is on: the file system id of every directory is
- * known before it is entered, and one of another file system stays, with those above it. A directory
- * that somebody has moved out of the tree is left alone from about a second later on.
+ * The file system of each directory is known before the directory is entered. One on another file
+ * system than the tree stays, with those above it. A directory that somebody moves out of the tree
+ * is left alone from about a second later on.
  *
- * Memory is bounded for every depth and width: directories that are deep are moved up into the root of
- * the tree, where they are found again if the work is interrupted.
+ * Memory is bounded for any depth and width: deep directories are moved up into the root of the
+ * tree, where they are found again if the work is interrupted.
  */
 #ifndef TREE_REMOVE_H
 #define TREE_REMOVE_H
 
-#include <stdatomic.h>
-#include <stdint.h>
+#include "tree/work.h"
 
-#include "tree/entry.h"
-
-/* What has been removed, by several calls if it is given to them. */
+/* May be passed to several calls in a row, which add to the counts. */
 struct tree_stats {
-	uint64_t files; /* and everything else that is no directory */
+	uint64_t files; /* everything but directories */
 	uint64_t directories;
-	uint64_t failed; /* entries that could not be removed; not those that stay because of them */
-	uint64_t borders; /* directories of other file systems, which stay */
+	uint64_t failed; /* entries that could not be removed, without those above them */
+	uint64_t borders; /* directories on other file systems, which stay */
+	uint64_t until_ns; /* when to stop, on clock_now_ns(); 0: when finished */
 
-	/* When to end, finished or not; 0: never. On clock_now_ns(). */
-	uint64_t until_ns;
-
-	/* Called every TREE_REPORT_S seconds after reported_ns; name is tree_remove()'s. May be NULL. */
+	/* Called every TREE_REPORT_S seconds; name is tree_remove()'s. May be NULL. */
 	void (*report)(const struct tree_stats *stats, const char *name, void *data);
 	void *data;
-	uint64_t reported_ns;
+	uint64_t reported_ns; /* when report was called last */
 };
 
 /*
- * Removes the directory name in dir; 0 too where there is none. cancel, which may be NULL, is looked
- * at between operations: once it is true, nothing more is started and -ECANCELED is returned
- * with CANCELLED; -ETIME with ABORTED where the time is over. What could not be removed is reported, and
- * the rest is removed anyway: the first error is returned, or -EXDEV with FAILED_PRECONDITION where nothing
- * but other file systems was in the way. stats may be NULL. On the client's thread; blocks as long as it
- * takes, but for no single operation longer than NFS_CALL_TIMEOUT_MS.
+ * Remove the directory name in dir. Returns 0, also if there is none, or a negative errno with the
+ * error set:
+ *  -ECANCELED with CANCELLED once *cancel is true (cancel may be NULL)
+ *  -ETIME with ABORTED after stats->until_ns
+ *  -EXDEV with FAILED_PRECONDITION if nothing but other file systems is in the way
+ *  the first error otherwise; what can be removed is removed anyway
+ * stats may be NULL. On the client's thread. Blocks as long as it takes, but for no single
+ * operation longer than NFS_CALL_TIMEOUT_MS.
  */
 int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		const atomic_bool *cancel, struct tree_stats *stats, struct error *err);

@@ -2,43 +2,42 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Whether a directory that is being emptied is still part of the tree. The work goes by handle, and a handle
- * follows its directory: whoever moves one out of the trash, to rescue what is in it, must not find it
- * emptied there. So what is open is looked up under its name from time to time, all the way up.
+ * Check that a directory is still part of the tree. A handle follows its directory: if somebody
+ * moves one out of the trash to rescue its contents, it must not be emptied there. So each open
+ * directory is looked up under its name from time to time, and so are those above it.
  */
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "tree/remove_node.h"
 
 #define CHECK_MS 1000
 
-/* As long as all above the node can be looked for several times, however deep it is and slow the server. */
-static uint64_t period_ns(const struct engine *e, const struct node *node)
+/* Return a period in which all lookups on the way up fit several times. */
+static uint64_t check_period_ns(const struct remover *rm, const struct remove_node *node)
 {
-	return CHECK_MS * CLOCK_NS_PER_MS * (1 + node->depth / TREE_LEVELS) + e->slowest_check_ns * 4;
+	return CHECK_MS * CLOCK_NS_PER_MS * (1 + node->depth / TREE_LEVELS) +
+	       rm->slowest_check_ns * 4;
 }
 
-/*
- * A server may have several handles for one directory: what is there under the name now is what is removed,
- * where it is a directory of that file system.
- */
-static void check_result(struct engine *e, struct node *node, const struct nfs_op *op)
+static void check_take_reply(struct remover *rm, struct remove_node *node, const struct nfs_op *op)
 {
 	if (op->error == 0 && nfs_handle_is_equal(&op->handle, &node->handle))
 		return;
+	/*
+	 * A server may have several handles for one directory: go on with a directory of our file
+	 * system that has the name now.
+	 */
 	if (op->error == 0 && op->attr.type == NFS_TYPE_DIRECTORY &&
-	    nfs_fsid_is_equal(&op->attr, &e->fs)) {
+	    nfs_fsid_is_equal(&op->attr, &rm->fs)) {
 		node->handle = op->handle;
-		node->cookie = 0;
-		memset(node->verifier, 0, sizeof(node->verifier));
+		remove_node_rewind(node);
 		return;
 	}
-	/* A stale handle says nothing of what the tree lies in; below, RMDIR finds what is still there. */
+	/* Below the root, a stale handle is no error: RMDIR finds out what is still there. */
 	if (op->error < 0 && op->error != -ENOENT && (op->error != -ESTALE || node->parent == NULL)) {
-		engine_fail(e, op->error, "looking up", node->name);
+		remover_fail(rm, op->error, "looking up", node->name);
 		node->failed = true;
 	}
 	node->lost = true;
@@ -46,77 +45,73 @@ static void check_result(struct engine *e, struct node *node, const struct nfs_o
 
 static void check_replied(struct nfs_op *op)
 {
-	struct call *call = container_of(op, struct call, op);
-	struct node *node = call->node;
-	struct engine *e = op->data;
+	struct remove_call *call = container_of(op, struct remove_call, op);
+	struct remove_node *node = call->node;
+	struct remover *rm = op->data;
 
+	tree_op_returned(&rm->work, &rm->work.writing, op);
 	node->checking = false;
-	if (!call_is_back(e, op, false)) {
+	if (!tree_should_retry(&rm->work, op->error)) {
 		node->checked_ns = clock_now_ns();
-		if (node->checked_ns - call->started_ns > e->slowest_check_ns)
-			e->slowest_check_ns = node->checked_ns - call->started_ns;
-		check_result(e, node, op);
+		if (node->checked_ns - call->started_ns > rm->slowest_check_ns)
+			rm->slowest_check_ns = node->checked_ns - call->started_ns;
+		check_take_reply(rm, node, op);
 	}
-	call_free(call);
-	while (!list_is_empty(&e->waiting))
-		node_make_ready(e, container_of(e->waiting.next, struct node, queue));
+	remove_call_free(call);
+	while (!list_is_empty(&rm->waiting))
+		remove_node_ready(rm, container_of(rm->waiting.next, struct remove_node, queue));
 	if (node->over)
-		node_finish(e, node);
+		remove_node_finish(rm, node);
 	else
-		node_settle(e, node);
+		remove_node_settle(rm, node);
 }
 
-static int start_check(struct engine *e, struct node *node)
+static int check_start(struct remover *rm, struct remove_node *node)
 {
-	struct call *call = call_new(e, node, check_replied);
+	struct remove_call *call = remove_call_new(rm, node, check_replied);
 	int r;
 
 	if (call == NULL)
 		return -ENOMEM;
 	call->op.type = NFS_OP_LOOKUP;
-	call->op.dir = node_parent_handle(e, node);
+	call->op.dir = remove_node_dir(rm, node);
 	call->op.name = node->name;
 	call->started_ns = clock_now_ns();
-	r = call_start(e, call);
+	r = remove_call_start(rm, call);
 	node->checking = r == 0;
 	return r;
 }
 
-/* Its names are left alone. What is in flight in it, or below it, comes to its own end. */
-static void give_up(struct engine *e, struct node *node)
+/* Leave the node's entries alone. Operations in flight in it or below it still finish. */
+static void node_give_up(struct remover *rm, struct remove_node *node)
 {
 	list_remove(&node->queue);
-	node_drop_names(node);
-	node_release(e, node);
+	remove_node_drop_names(node);
+	remove_node_release(rm, node);
 	node->lost = true;
-	node->state = NODE_BUSY;
-	node_settle(e, node);
+	node->state = REMOVE_EMPTY;
+	remove_node_settle(rm, node);
 }
 
-/* The node itself, too, once its handle is known. */
-static struct node *first_link(struct node *node)
+int remove_node_check(struct remover *rm, struct remove_node *node)
 {
-	return node->state == NODE_LOOKUP || node->state == NODE_REMOVE ? node->parent : node;
-}
-
-int node_check(struct engine *e, struct node *node)
-{
-	const uint64_t now = clock_now_ns(), period = period_ns(e, node);
+	const uint64_t now = clock_now_ns(), period = check_period_ns(rm, node);
+	const bool has_handle = node->state != REMOVE_LOOKUP && node->state != REMOVE_UNLINK;
+	struct remove_node *above;
 	bool wait = false;
-	struct node *link;
 
-	for (link = node; link != NULL; link = link->parent) {
-		if (link->lost) {
-			give_up(e, node);
+	for (above = node; above != NULL; above = above->parent) {
+		if (above->lost) {
+			node_give_up(rm, node);
 			return 0;
 		}
 	}
-	for (link = first_link(node); link != NULL; link = link->parent) {
-		if (now - link->checked_ns < period)
+	for (above = has_handle ? node : node->parent; above != NULL; above = above->parent) {
+		if (now - above->checked_ns < period)
 			continue;
 		wait = true;
-		if (!link->checking && e->in_flight < nfs_window(e->client)) {
-			int r = start_check(e, link);
+		if (!above->checking && rm->work.writing < nfs_window(rm->work.to)) {
+			int r = check_start(rm, above);
 
 			if (r < 0)
 				return r;
@@ -125,6 +120,6 @@ int node_check(struct engine *e, struct node *node)
 	if (!wait)
 		return 1;
 	list_remove(&node->queue);
-	list_add_tail(&e->waiting, &node->queue);
+	list_add_tail(&rm->waiting, &node->queue);
 	return 0;
 }

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Nodes and calls: what they own, and how the end of one leads to the end of those above it. */
+/* Nodes and calls: what they own, and how the end of a node leads to the end of those above it. */
+
+#include "tree/remove_node.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "tree/remove_node.h"
 
-/* Readings of a directory that lead to no removal. Another purge of the same tree may be faster for a few. */
+/* Listings without a removal: another purge of the tree may be faster for some of them. */
 #define IDLE_PASSES_MAX 10
 
-#define PATIENCE_MAX 100 /* waits while the server asks to try later, and answers nothing else */
-
-struct node *node_new(struct engine *e, struct node *parent, const char *name)
+struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent, const char *name)
 {
-	struct node *node = calloc(1, sizeof(*node));
+	struct remove_node *node = calloc(1, sizeof(*node));
 
 	if (node == NULL)
 		return NULL;
@@ -29,91 +28,90 @@ struct node *node_new(struct engine *e, struct node *parent, const char *name)
 	node->parent = parent;
 	node->depth = parent != NULL ? parent->depth + 1 : 0;
 	node->checked_ns = clock_now_ns();
-	list_add_tail(&e->all, &node->all);
+	list_add_tail(&rm->all, &node->all);
 	list_init(&node->queue);
 	list_init(&node->names);
-	e->n_nodes++;
+	rm->n_nodes++;
 	return node;
 }
 
-void node_free(struct engine *e, struct node *node)
+void remove_node_free(struct remover *rm, struct remove_node *node)
 {
-	struct list *pos, *tmp;
-
-	list_for_each_safe(pos, tmp, &node->names)
-		free(container_of(pos, struct name, link));
+	remove_node_drop_names(node);
 	list_remove(&node->queue);
 	list_remove(&node->all);
-	e->n_nodes--;
+	rm->n_nodes--;
 	free(node->name);
 	free(node);
 }
 
-const struct nfs_handle *node_parent_handle(const struct engine *e, const struct node *node)
+const struct nfs_handle *remove_node_dir(const struct remover *rm, const struct remove_node *node)
 {
-	return node->parent != NULL ? &node->parent->handle : e->dir;
+	return node->parent != NULL ? &node->parent->handle : rm->dir;
 }
 
-void node_make_ready(struct engine *e, struct node *node)
+void remove_node_ready(struct remover *rm, struct remove_node *node)
 {
 	list_remove(&node->queue);
-	list_add_tail(&e->ready, &node->queue);
+	list_add_tail(&rm->ready, &node->queue);
 }
 
-void node_hold(struct engine *e, struct node *node, const struct node *dir)
+void remove_node_hold(struct remover *rm, struct remove_node *node, const struct remove_node *dir)
 {
-	node_make_ready(e, node);
+	remove_node_ready(rm, node);
 	if (dir->chmod_done)
 		return;
 	list_remove(&node->queue);
-	list_add_tail(&e->held, &node->queue);
+	list_add_tail(&rm->held, &node->queue);
 	node->held_by = dir;
 }
 
-void node_release(struct engine *e, const struct node *dir)
+void remove_node_release(struct remover *rm, const struct remove_node *dir)
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe(pos, tmp, &e->held) {
-		struct node *node = container_of(pos, struct node, queue);
+	list_for_each_safe(pos, tmp, &rm->held) {
+		struct remove_node *node = container_of(pos, struct remove_node, queue);
 
 		if (node->held_by == dir)
-			node_make_ready(e, node);
+			remove_node_ready(rm, node);
 	}
 }
 
-int node_add_name(struct node *node, const char *text)
+void remove_node_rewind(struct remove_node *node)
+{
+	node->cookie = 0;
+	memset(node->verifier, 0, sizeof(node->verifier));
+}
+
+int remove_node_add_name(struct remove_node *node, const char *text)
 {
 	size_t len = strlen(text);
-	struct name *name = calloc(1, sizeof(*name) + len + 1);
+	struct remove_name *name = calloc(1, sizeof(*name) + len + 1);
 
 	if (name == NULL)
 		return -ENOMEM;
 	memcpy(name->name, text, len + 1);
 	list_add_tail(&node->names, &name->link);
+	node->outstanding++;
 	return 0;
 }
 
-void node_drop_name(struct name *name)
+void remove_name_free(struct remove_name *name)
 {
 	list_remove(&name->link);
 	free(name);
 }
 
-void node_drop_names(struct node *node)
+void remove_node_drop_names(struct remove_node *node)
 {
 	while (!list_is_empty(&node->names)) {
-		node_drop_name(container_of(node->names.next, struct name, link));
+		remove_name_free(container_of(node->names.next, struct remove_name, link));
 		node->outstanding--;
 	}
 }
 
-bool node_is_room(const struct engine *e)
-{
-	return e->n_nodes < TREE_NODES_MAX;
-}
-
-void node_path(const struct node *node, char *ret, size_t size)
+void remove_node_path(const struct remove_node *node, char *ret, size_t size)
 {
 	size_t at = size - 1;
 
@@ -121,7 +119,7 @@ void node_path(const struct node *node, char *ret, size_t size)
 	for (; node != NULL; node = node->parent) {
 		size_t len = strlen(node->name);
 
-		if (len + 5 > at) { /* with a slash, and room for what stands for the rest */
+		if (len + 5 > at) { /* with a slash, and room for ".../" */
 			at -= 4;
 			memcpy(ret + at, ".../", 4);
 			break;
@@ -134,60 +132,45 @@ void node_path(const struct node *node, char *ret, size_t size)
 	memmove(ret, ret + at, size - at);
 }
 
-void engine_fail(struct engine *e, int r, const char *verb, const char *name)
-{
-	e->stats->failed++;
-	if (e->error != 0)
-		return;
-	e->error = r;
-	(void)nfs_error_set(e->err, e->client, r, "%s '%s'", verb, name);
-}
-
-static void start_over(struct node *node)
-{
-	node->cookie = 0;
-	memset(node->verifier, 0, sizeof(node->verifier));
-}
-
-/* Whether the node is finished; else it is ready for what comes next, or something is awaited. */
-static bool is_settled(struct engine *e, struct node *node)
+/* Return whether the node is finished. If not, it is queued, or it waits for a reply. */
+static bool node_is_settled(struct remover *rm, struct remove_node *node)
 {
 	if (node->outstanding > 0 || node->active || node->checking ||
-	    !list_is_empty(&node->names) || node->state != NODE_BUSY)
+	    !list_is_empty(&node->names) || node->state != REMOVE_EMPTY)
 		return false;
 	if (node->lost || (node->failed && node->eof))
 		return true;
+	/* All that was listed is gone. RMDIR tells if there is more. */
+	if (!node->failed && node->eof && (!node->seen_entry || node->removed > 0)) {
+		node->state = REMOVE_RMDIR;
+		remove_node_ready(rm, node);
+		return false;
+	}
+	/* After a failure, go on behind the entries that stay; else list from the start again. */
 	if (!node->failed) {
-		/* All that there was is gone. If it is not so, RMDIR tells. */
-		if (node->eof && (!node->seen_entry || node->removed > 0)) {
-			node->state = NODE_RMDIR;
-			node_make_ready(e, node);
-			return false;
-		}
 		node->idle_passes =
 			node->seen_entry && node->removed == 0 ? node->idle_passes + 1 : 0;
 		if (node->idle_passes >= IDLE_PASSES_MAX) {
-			engine_fail(e, -ENOTEMPTY, "emptying", node->name);
+			remover_fail(rm, -ENOTEMPTY, "emptying", node->name);
 			node->failed = true;
 			return true;
 		}
-		/* What was there is gone: from the start again. After a failure go on behind it. */
 		if (node->seen_entry)
-			start_over(node);
+			remove_node_rewind(node);
 	}
-	node->state = NODE_READ;
-	node_make_ready(e, node);
+	node->state = REMOVE_READ;
+	remove_node_ready(rm, node);
 	return false;
 }
 
-/* Returns the node above it, which may have waited for that. */
-static struct node *end(struct engine *e, struct node *node)
+/* Free a finished node. Returns its parent, which may have waited for it. */
+static struct remove_node *node_end(struct remover *rm, struct remove_node *node)
 {
-	struct node *parent = node->parent;
+	struct remove_node *parent = node->parent;
 
 	if (parent == NULL) {
-		e->finished = true;
-		e->root = NULL;
+		rm->finished = true;
+		rm->root = NULL;
 	} else {
 		parent->outstanding--;
 		if (node->failed)
@@ -195,66 +178,54 @@ static struct node *end(struct engine *e, struct node *node)
 		else
 			parent->removed++;
 	}
-	node_free(e, node);
+	remove_node_free(rm, node);
 	return parent;
 }
 
-void node_settle(struct engine *e, struct node *node)
+void remove_node_settle(struct remover *rm, struct remove_node *node)
 {
-	/* A loop: a tree may be deeper than the stack. */
-	while (node != NULL && is_settled(e, node))
-		node = end(e, node);
+	/* A loop, because a tree may be deeper than the stack. */
+	while (node != NULL && node_is_settled(rm, node))
+		node = node_end(rm, node);
 }
 
-void node_finish(struct engine *e, struct node *node)
+void remove_node_finish(struct remover *rm, struct remove_node *node)
 {
 	if (node->checking)
 		node->over = true;
 	else
-		node_settle(e, end(e, node));
+		remove_node_settle(rm, node_end(rm, node));
 }
 
-struct call *call_new(struct engine *e, struct node *node, void (*done)(struct nfs_op *op))
+struct remove_call *remove_call_new(struct remover *rm, struct remove_node *node,
+				    void (*done)(struct nfs_op *op))
 {
-	struct call *call = calloc(1, sizeof(*call));
+	struct remove_call *call = calloc(1, sizeof(*call));
 
 	if (call == NULL)
 		return NULL;
 	list_init(&call->names);
 	call->node = node;
-	call->op.data = e;
+	call->op.data = rm;
 	call->op.done = done;
 	return call;
 }
 
-void call_free(struct call *call)
+void remove_call_free(struct remove_call *call)
 {
-	struct list *pos, *tmp;
-
-	list_for_each_safe(pos, tmp, &call->names)
-		free(container_of(pos, struct name, link));
+	while (!list_is_empty(&call->names))
+		remove_name_free(container_of(call->names.next, struct remove_name, link));
 	free(call->to_name);
 	free(call);
 }
 
-int call_start(struct engine *e, struct call *call)
+int remove_call_start(struct remover *rm, struct remove_call *call)
 {
-	int r = nfs_client_start(e->client, &call->op);
+	int r = nfs_client_start(rm->work.to, &call->op);
 
 	if (r < 0)
-		call_free(call);
+		remove_call_free(call);
 	else
-		e->in_flight++;
+		rm->work.writing++;
 	return r;
-}
-
-bool call_is_back(struct engine *e, const struct nfs_op *op, bool did_something)
-{
-	e->in_flight--;
-	if (op->error != -EAGAIN || did_something)
-		e->moved = true;
-	if (op->error != -EAGAIN || e->patience >= PATIENCE_MAX)
-		return false;
-	e->wait = true;
-	return true;
 }

@@ -2,12 +2,31 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What tree/remove.h works with: a node for each directory that is being emptied, and a call for each
- * operation in flight. For the files of tree/remove*.c only. On the client's thread.
+ * Internals of tree/remove.h: a node for each directory that is being emptied, and a call for each
+ * operation in flight. On the client's thread.
  *
- * Memory is bounded whatever the tree looks like. A directory that is TREE_LEVELS deep is moved up into the
- * root of the tree before it is entered, so that few levels are open at a time; and where there are
- * TREE_NODES_MAX nodes, the rest of a page of a directory is left for later.
+ * Memory is bounded for any tree. A directory at a depth of TREE_LEVELS is moved up into the root
+ * of the tree before it is entered, so few levels are open at a time. Beyond TREE_NODES_MAX nodes,
+ * the rest of a directory's page is left for later.
+ *
+ * State    Operation            Next state
+ * LOOKUP   LOOKUP in parent     as "enter" below; GETATTR if the type is unknown; UNLINK if it is no
+ *                               directory
+ * GETATTR  GETATTR              as "enter"; UNLINK if it is no directory; RMDIR if stale
+ *  enter                        GETATTR if the file system is unknown; finished, and stays, on
+ *                               another one; LIFT every TREE_LEVELS levels; else READ
+ * LIFT     RENAME into root     READ, also if refused; CHMOD if its own mode may be in the way
+ * READ     READDIR              EMPTY; CHMOD if not permitted; RMDIR if gone or to be read from the
+ *                               start
+ * EMPTY    REMOVE in batches,   once all is finished: RMDIR at the end of the directory; else READ;
+ *          children             finished, and stays, at the end after a failure; CHMOD if an entry may
+ *                               not be removed
+ * CHMOD    SETATTR mode 0700    EMPTY if entries are unfinished, else node->after_chmod
+ * RMDIR    RMDIR in parent      finished; READ from the start if it is not empty
+ * UNLINK   REMOVE in parent     finished
+ *
+ * Names found by READDIR begin in LOOKUP, or in "enter" if the reply has all that is needed. A node
+ * is finished, too, if its name is gone or an operation fails, and is freed then.
  */
 #ifndef TREE_REMOVE_NODE_H
 #define TREE_REMOVE_NODE_H
@@ -15,156 +34,147 @@
 #include "base/list.h"
 #include "tree/remove.h"
 
-#define TREE_LEVELS 64 /* between two tries to move a directory up */
-#define TREE_LEVELS_LAST 16384 /* how deep it goes where the server refuses that */
+#define TREE_LEVELS 64 /* between two attempts to move a directory up */
+#define TREE_LEVELS_LAST 16384 /* depth limit if the server refuses that */
 #define TREE_NODES_MAX 4096
 
-enum node_state {
-	NODE_LOOKUP, /* its handle or type is not known */
-	NODE_GETATTR, /* nor its file system */
-	NODE_CHMOD, /* its mode kept us from reading it, or from removing what is in it */
-	NODE_LIFT, /* it is to be moved up */
-	NODE_READ,
-	NODE_BUSY, /* entries are being removed */
-	NODE_RMDIR,
-	NODE_REMOVE, /* it turned out to be no directory */
+enum remove_state {
+	REMOVE_LOOKUP,
+	REMOVE_GETATTR,
+	REMOVE_CHMOD,
+	REMOVE_LIFT,
+	REMOVE_READ,
+	REMOVE_EMPTY,
+	REMOVE_RMDIR,
+	REMOVE_UNLINK,
 };
 
-/* A directory that is being emptied; what it holds is removed before itself. */
-struct node {
+struct remove_node {
 	struct list all;
-	struct list queue; /* in a list of the engine: ready, held or waiting */
-	struct node *parent; /* NULL: the root of the tree */
-	const struct node *held_by; /* whose new mode it waits for */
-	enum node_state state, after_chmod;
+	struct list queue; /* in remover.ready, held or waiting */
+	struct remove_node *parent; /* NULL: the root of the tree */
+	const struct remove_node *held_by; /* held until that node has its new mode */
+	enum remove_state state, after_chmod;
 	unsigned int depth;
 	struct nfs_handle handle;
-	uint64_t cookie; /* where reading goes on */
+	uint64_t cookie; /* of the next page */
 	char verifier[8];
 	uint64_t checked_ns; /* when it was last seen under its name */
-	struct list names; /* entries of the page that was read, to be removed */
-	size_t outstanding; /* entries and subdirectories that are not finished */
-	size_t removed; /* since the last reading */
-	unsigned int idle_passes;
+	struct list names; /* struct remove_name: entries of the page, to be removed */
+	size_t outstanding; /* unfinished entries and children */
+	size_t removed; /* of them since the last READDIR */
+	unsigned int idle_passes; /* listings in a row of which nothing was removed */
 	unsigned int rmdir_tries, lift_tries;
 	bool eof;
-	bool active; /* an operation of its own is in flight */
-	bool checking; /* and one that looks for it under its name */
-	bool over; /* finished but for that */
+	bool active; /* the operation of its state is in flight */
+	bool checking; /* a lookup of its name is in flight, see remove_node_check() */
+	bool over; /* finished, except that checking is set */
 	bool lost; /* it is no longer there */
-	bool seen_entry, seen_directory; /* of the page */
-	bool is_cut; /* the rest of the page has to be read again */
+	bool seen_entry, seen_directory; /* in the page */
+	bool is_cut; /* the rest of the page must be read again */
 	bool chmod_tried;
-	bool chmod_done; /* answered, well or not: who is refused from now on stays refused */
+	bool chmod_done; /* answered, well or not: what is refused from now on stays refused */
 	bool failed;
 	char *name;
 };
 
-/* An entry that is not a directory. */
-struct name {
+/* An entry that is no directory. */
+struct remove_name {
 	struct list link;
 	char name[];
 };
 
 /* An operation in flight. */
-struct call {
+struct remove_call {
 	struct nfs_op op;
-	struct node *node;
-	bool opened; /* it was started when the directory that it is in had its new mode */
-	bool root_opened; /* and the root had */
-	struct list names; /* that it removes: one, or several over version 4 */
+	struct remove_node *node;
+	bool opened; /* the directory of the names had its new mode when the call was started */
+	bool root_opened; /* so had the root */
+	struct list names; /* of a batch: one, or several with version 4 */
 	const char *texts[NFS_REMOVE_MAX];
-	char *to_name; /* of a directory that is moved up */
-	uint64_t before; /* READDIR: the cookie that it began with */
-	uint64_t started_ns; /* of a look for the node under its name */
+	char *to_name; /* LIFT */
+	uint64_t before; /* READ: cookie that it began with */
+	uint64_t started_ns; /* of a lookup by remove_node_check() */
 };
 
-struct engine {
-	struct nfs_client *client;
-	const struct nfs_handle *dir; /* of the root */
+struct remover {
+	struct tree_work work; /* from and to are the client; all operations count as writing */
+	const struct nfs_handle *dir; /* holds the root */
 	const char *name; /* of the root */
-	struct nfs_attr fs; /* of dir: what is on another file system stays */
-	const atomic_bool *cancel;
+	struct nfs_attr fs; /* attributes of dir: other file systems stay */
 	struct tree_stats *stats;
-	struct node *root;
+	struct remove_node *root;
 	struct list all; /* every node */
 	struct list ready; /* last in, first out: depth before breadth bounds the memory */
-	struct list held; /* nodes that wait for the new mode of another */
-	struct list waiting; /* nodes that wait until others have been looked for */
+	struct list held; /* nodes that wait for the new mode of another node */
+	struct list waiting; /* nodes that wait for lookups by remove_node_check() */
 	size_t n_nodes;
-	size_t in_flight;
-	uint64_t slowest_check_ns; /* that a look for a node took */
-	unsigned int patience; /* how often the server asked to try later, and nothing else came */
-	bool wait; /* the server asked to try later */
-	bool moved; /* something else was answered */
+	uint64_t slowest_check_ns;
 	bool finished; /* the root is */
-	int ending; /* -ECANCELED or -ETIME: nothing more is started */
 	uint64_t borders; /* directories on other file systems */
 	char border[256]; /* path of the first */
 	int error; /* the first one */
 	struct error *err;
 };
 
-/* A child of parent, or the root. Takes nothing. NULL without memory. */
-struct node *node_new(struct engine *e, struct node *parent, const char *name);
-void node_free(struct engine *e, struct node *node);
+/* Record what could not be removed. The first error is returned by tree_remove(). */
+void remover_fail(struct remover *rm, int r, const char *verb, const char *name);
 
-/* The directory that holds it. */
-const struct nfs_handle *node_parent_handle(const struct engine *e, const struct node *node);
+/* -------- remove_node.c -------- */
 
-/* Puts it in front of all that can be started. */
-void node_make_ready(struct engine *e, struct node *node);
+/* Create a child of parent, or the root, in LOOKUP. NULL: no memory. */
+struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent, const char *name);
+void remove_node_free(struct remover *rm, struct remove_node *node);
 
-/* To be tried again, but not before dir has its new mode. */
-void node_hold(struct engine *e, struct node *node, const struct node *dir);
+/* Return the handle of the directory that holds the node. */
+const struct nfs_handle *remove_node_dir(const struct remover *rm, const struct remove_node *node);
 
-/* What waited for the new mode of dir goes on. */
-void node_release(struct engine *e, const struct node *dir);
+/* Queue the node, to be started next. */
+void remove_node_ready(struct remover *rm, struct remove_node *node);
 
-/* Entries that are to be removed from it. */
-int node_add_name(struct node *node, const char *text);
-void node_drop_name(struct name *name);
-void node_drop_names(struct node *node);
+/* Queue the node, but start it only when dir has its new mode. */
+void remove_node_hold(struct remover *rm, struct remove_node *node, const struct remove_node *dir);
 
-/* Whether there is room for one more node. */
-bool node_is_room(const struct engine *e);
+/* Queue the nodes that are held by dir. */
+void remove_node_release(struct remover *rm, const struct remove_node *dir);
 
-/* The path of a node from the root of the tree on, its end where it is too long. */
-void node_path(const struct node *node, char *ret, size_t size);
+/* Read the directory from its first page next time. */
+void remove_node_rewind(struct remove_node *node);
 
-/* Notes what could not be removed; the first error is the one that is reported. */
-void engine_fail(struct engine *e, int r, const char *verb, const char *name);
+/* Add an entry to be removed. Returns 0 or -ENOMEM. */
+int remove_node_add_name(struct remove_node *node, const char *text);
+void remove_name_free(struct remove_name *name);
+void remove_node_drop_names(struct remove_node *node);
 
-/* The node is gone, or has to stay. All above it that only waited for it is finished, too, or goes on. */
-void node_finish(struct engine *e, struct node *node);
+/* Write the path of a node from the root of the tree; the end of it, if it is too long. */
+void remove_node_path(const struct remove_node *node, char *ret, size_t size);
 
-/* Decides what comes next for a node of which nothing may be left to start or to wait for. */
-void node_settle(struct engine *e, struct node *node);
+/* Finish a node that is removed or has to stay, and those above that only waited for it. */
+void remove_node_finish(struct remover *rm, struct remove_node *node);
+
+/* Decide what comes next for a node in EMPTY if nothing in it is unfinished. */
+void remove_node_settle(struct remover *rm, struct remove_node *node);
+
+/* Create a call. NULL: no memory. */
+struct remove_call *remove_call_new(struct remover *rm, struct remove_node *node,
+				    void (*done)(struct nfs_op *op));
+void remove_call_free(struct remove_call *call);
+
+/* Start the call, or free it and return a negative errno. */
+int remove_call_start(struct remover *rm, struct remove_call *call);
+
+/* -------- remove_check.c -------- */
 
 /*
- * Whether the node and all above it were still under their names a moment ago. Otherwise they are looked
- * for, and the node waits for that; or it is given up, and may be freed. Nothing that somebody has moved
- * out of the tree is touched from then on. Returns 1, 0 or a negative errno.
+ * Return 1 if the node and all above it were under their names a moment ago. Otherwise return 0:
+ * the node waits until they are looked up, or was given up and perhaps freed, because somebody has
+ * moved it or one above out of the tree. Or a negative errno.
  */
-int node_check(struct engine *e, struct node *node);
+int remove_node_check(struct remover *rm, struct remove_node *node);
 
-/* Starts what is next for the node. A failure is one of the connection, or of memory: nothing goes on. */
-int node_start(struct engine *e, struct node *node);
+/* -------- remove_op.c -------- */
 
-/* The callback of READDIR. */
-void node_entry_found(struct nfs_op *op, const struct nfs_entry *entry);
-
-/* The callback of an operation that node_start() has started. */
-void node_replied(struct nfs_op *op);
-
-/* A call for the node, zeroed but for what every call has. NULL without memory. */
-struct call *call_new(struct engine *e, struct node *node, void (*done)(struct nfs_op *op));
-void call_free(struct call *call);
-
-/* Starts it, or frees it. */
-int call_start(struct engine *e, struct call *call);
-
-/* In each callback, first: whether the operation is to be tried again after a while. */
-bool call_is_back(struct engine *e, const struct nfs_op *op, bool did_something);
+/* Start the operation of the node's state. Errors are of the connection or of memory, and final. */
+int remove_node_start(struct remover *rm, struct remove_node *node);
 
 #endif

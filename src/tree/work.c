@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
+#include "tree/work.h"
+
 #include <errno.h>
 
 #include "base/clock.h"
-#include "tree/entry.h"
 
-#define PATIENCE_MAX 300 /* waits of PATIENCE_MS while a server asks to try later */
+#define PATIENCE_MAX 300 /* consecutive waits of PATIENCE_MS for a server that asks to try later */
 #define PATIENCE_MS 100
 
 static bool is_cancelled(const struct tree_work *work)
@@ -14,19 +15,14 @@ static bool is_cancelled(const struct tree_work *work)
 	return work->cancel != NULL && atomic_load(work->cancel);
 }
 
-static bool is_in_flight(const struct tree_work *work)
-{
-	return work->reading > 0 || work->writing > 0;
-}
-
 void tree_op_returned(struct tree_work *work, size_t *in_flight, const struct nfs_op *op)
 {
 	--*in_flight;
 	if (op->error != -EAGAIN)
-		work->moved = true;
+		work->progressed = true;
 }
 
-bool tree_is_to_be_retried(struct tree_work *work, int error)
+bool tree_should_retry(struct tree_work *work, int error)
 {
 	if (error != -EAGAIN || work->patience >= PATIENCE_MAX || is_cancelled(work))
 		return false;
@@ -36,9 +32,9 @@ bool tree_is_to_be_retried(struct tree_work *work, int error)
 
 int tree_check_cancel(const struct tree_work *work, struct error *err)
 {
-	return is_cancelled(work)
-		       ? error_set(err, ERROR_CANCELLED, "interrupted, the driver is being stopped")
-		       : 0;
+	if (!is_cancelled(work))
+		return 0;
+	return error_set(err, ERROR_CANCELLED, "interrupted, the driver is being stopped");
 }
 
 bool tree_is_report_due(uint64_t *reported_ns)
@@ -51,8 +47,8 @@ bool tree_is_report_due(uint64_t *reported_ns)
 	return true;
 }
 
-/* Waits where the server has asked to, by an operation of this work or of one outside it. */
-static bool be_patient(struct tree_work *work)
+/* Sleep if the server asked an operation of this work, or of one outside it, to wait. */
+static bool wait_if_asked(struct tree_work *work)
 {
 	while (work != NULL && !work->wait)
 		work = work->outer;
@@ -72,35 +68,37 @@ int tree_pump(struct tree_work *work, struct error *err)
 		return r;
 	if (work->report != NULL && tree_is_report_due(&work->reported_ns)) {
 		work->report(&work->progress, work->data);
-		return 0; /* it may have waited for what is in flight */
+		return 0; /* it may have waited for our operations */
 	}
-	if (be_patient(work))
+	if (wait_if_asked(work))
 		return 0;
-	if (!is_in_flight(work))
-		return -EIO; /* waiting for nothing: cannot be */
+	if (work->reading == 0 && work->writing == 0)
+		return -EIO; /* a bug: nothing to wait for */
 	r = nfs_client_run_pair(work->from, work->to);
-	/* But once it is over for one operation, the others shall not wait as long. */
-	if (work->moved && work->patience < PATIENCE_MAX)
+	/*
+	 * A server that still answers other operations gets new patience. Once it is used up it
+	 * stays so: each operation in flight would wait as long again.
+	 */
+	if (work->progressed && work->patience < PATIENCE_MAX)
 		work->patience = 0;
-	work->moved = false;
+	work->progressed = false;
 	return r;
 }
 
-static void drain(struct tree_work *work, bool with_writes, bool soon)
+static void drain(struct tree_work *work, bool with_writes, bool abort_slow)
 {
 	const uint64_t begun = clock_now_ns();
 	int failures = 0;
 
-	/* A client that breaks ends what is in flight on it; there are two of them. */
+	/* A client that fails ends what is in flight on it; there are two of them. */
 	while ((work->reading > 0 || (with_writes && work->writing > 0)) && failures < 2) {
-		/* What takes a server's disk long is not worth waiting for any more. */
 		if (is_cancelled(work) ||
-		    (soon && clock_now_ns() - begun > NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
+		    (abort_slow && clock_now_ns() - begun > NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
 			nfs_client_abort(work->from);
 			nfs_client_abort(work->to);
 		}
-		/* Reads of files start themselves again, when the server has asked to wait. */
-		(void)be_patient(work);
+		/* Reads of files start themselves again if the server asked to wait. */
+		(void)wait_if_asked(work);
 		if (nfs_client_run_pair(work->from, work->to) < 0)
 			failures++;
 	}
@@ -111,7 +109,7 @@ void tree_drain(struct tree_work *work)
 	drain(work, true, true);
 }
 
-void tree_drain_reads(struct tree_work *work, bool soon)
+void tree_drain_reads(struct tree_work *work, bool abort_slow)
 {
-	drain(work, false, soon);
+	drain(work, false, abort_slow);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* What the tests of tree/ share: a tree with all that there is in it, on a share in memory. */
+/* Shared by the tests of tree/: a tree with entries of every kind, on a share in memory. */
 #ifndef TREE_UTIL_H
 #define TREE_UTIL_H
 
@@ -16,7 +16,7 @@
 #define KIB 1024U
 #define MIB (1024U * KIB)
 
-/* 0 where malloc() does not tell, as under the address sanitizer. */
+/* Return the bytes in use; 0 if malloc() does not report them, as under AddressSanitizer. */
 static inline size_t tree_heap_in_use(void)
 {
 #ifdef __GLIBC__
@@ -28,7 +28,7 @@ static inline size_t tree_heap_in_use(void)
 #endif
 }
 
-/* A sink that takes everything, and measures what it took to get it there. */
+/* A sink that accepts everything and measures the memory in use. */
 struct tree_meter {
 	struct tree_sink sink;
 	uint64_t begun, ended;
@@ -77,7 +77,7 @@ static inline int tree_meter_drop(struct tree_sink *sink, struct error *err)
 		.sink = { tree_meter_begin, tree_meter_data, tree_meter_end, tree_meter_drop }     \
 	}
 
-/* Data that is nowhere zero, and different everywhere. */
+/* Write data without zeros that differs from place to place. */
 static inline void tree_fill_file(struct fake_nfs *f, const char *path, uint64_t offset, size_t len)
 {
 	char *data = malloc(len > 0 ? len : 1);
@@ -90,7 +90,7 @@ static inline void tree_fill_file(struct fake_nfs *f, const char *path, uint64_t
 	free(data);
 }
 
-/* An owner, a mode and times that nothing has by itself. */
+/* Set an owner, a mode and times that no new entry has. */
 static inline void tree_mark(struct fake_nfs *f, const char *path, uint32_t mode, uint32_t n)
 {
 	const struct nfs_attr attr = {
@@ -116,7 +116,7 @@ static inline void tree_put_nodes(struct fake_nfs *f)
 	tree_mark(f, "tree/nodes/character", 0666, 4);
 }
 
-/* "tree", with one of each kind but sockets, which archives do not keep. */
+/* Create "tree" with entries of each kind but sockets, which archives do not keep. */
 static inline void tree_put(struct fake_nfs *f)
 {
 	static const char zeros[8 * KIB];
@@ -159,7 +159,7 @@ static inline void tree_put(struct fake_nfs *f)
 	tree_mark(f, "tree/nodes/link", 0777, 71);
 }
 
-/* Compares what is at the paths, and tells the first line that differs. */
+/* Compare the trees at the paths and report the first line that differs. */
 static inline void tree_check_same(const char *row, struct fake_nfs *f, const char *a,
 				   struct fake_nfs *g, const char *b)
 {

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "fake/nfs.h"
 #include "store/layout.h"
-#include "tree/entry.h"
+#include "tree/work.h"
 #include "store/purge_share.h"
 #include "check_util.h"
 

@@ -23,7 +23,7 @@ static const char *const compressions[] = {
 static void check_work(const struct tree_work *work, int r, const struct error *err)
 {
 	check_int("work", "operations left in flight", work->reading + work->writing, 0);
-	check_int("work", "bytes left", work->fetched, 0);
+	check_int("work", "bytes left", work->readahead, 0);
 	check_that("work", "the error is reported", (r == 0) == (err->code == ERROR_OK));
 }
 
@@ -75,7 +75,7 @@ static void check_unpack(const char *row, struct fake_nfs *f)
 	ck_assert_msg(r == 0, "%s: %s", row, err.msg);
 }
 
-/* On a server that names owners, as clients of this version. */
+/* Pack and unpack over this version on a server that sends owners as names. */
 static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, struct error *err)
 {
 	static const struct fake_habits named = { .page = 5, .owners = FAKE_OWNERS_NAMED };
@@ -100,7 +100,7 @@ static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, s
 	return r;
 }
 
-/* Owners that have a name only come back by it, and are not given to anybody else. */
+/* Owners known by name only are restored by name, or not at all. */
 START_TEST(test_named_owners)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -126,7 +126,7 @@ START_TEST(test_named_owners)
 }
 END_TEST
 
-/* An archive without owners would belong to root. */
+/* Refuse to archive without owners: extracted files would belong to root. */
 START_TEST(test_no_owners)
 {
 	static const struct fake_habits habits = { .owners = FAKE_OWNERS_NONE };
@@ -206,7 +206,7 @@ START_TEST(test_sockets)
 }
 END_TEST
 
-/* Names that need pax headers, and those that are no UTF-8. */
+/* Names that need pax headers, and names that are not UTF-8. */
 START_TEST(test_names)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -233,7 +233,7 @@ START_TEST(test_names)
 }
 END_TEST
 
-/* -------- archives that others have made -------- */
+/* -------- archives of other tools -------- */
 
 struct member {
 	const char *path;
@@ -363,7 +363,7 @@ static const struct {
 	{ "slashes", { { "./", DIR, NULL }, { ".//a/.//b", REG, "x" } }, ERROR_OK, "back/a/\nback/a/b\n" },
 };
 
-/* Nothing outside of the directory changes, whatever is in the archive. */
+/* No archive can change anything outside of the directory. */
 static void check_outside(const char *row, struct fake_nfs *f, const char *before)
 {
 	cleanup_free char *after = fake_nfs_list(f, "back");
@@ -412,7 +412,7 @@ START_TEST(test_foreign)
 }
 END_TEST
 
-/* The later one stays, also where the earlier one is still being written. */
+/* The later entry stays, even if the earlier one is still being written. */
 START_TEST(test_file_again)
 {
 	cleanup_free char *big = check_repeat("first", 300 * KIB);
@@ -449,7 +449,7 @@ START_TEST(test_file_again)
 }
 END_TEST
 
-/* The attributes of a directory are those that came last, and its time is not that of the making. */
+/* A directory gets the attributes that came last, not the time of the extraction. */
 START_TEST(test_directory_again)
 {
 	static const struct {
@@ -484,7 +484,7 @@ START_TEST(test_directory_again)
 }
 END_TEST
 
-/* The first part of a directory is not finished when it comes again. */
+/* A directory comes again while its first part is unfinished. */
 START_TEST(test_directory_again_soon)
 {
 	cleanup_free char *big = check_repeat("data", 300 * KIB);
@@ -539,7 +539,7 @@ END_TEST
 
 /* -------- damage -------- */
 
-/* Files that are all zeros look like the end of an archive where they are cut. */
+/* If an archive is truncated in a file of zeros, these look like its end. */
 static void put_small(struct fake_nfs *f)
 {
 	static const char zeros[1024];
@@ -556,7 +556,7 @@ static void put_small(struct fake_nfs *f)
 	tree_mark(f, "tree", 0755, 1);
 }
 
-/* Unpacks what stands in its place now: done, and right, or refused. */
+/* Unpack the damaged archive: it must be right or refused. */
 static bool check_damaged(const char *row, struct fake_nfs *f, bool exact)
 {
 	struct error err = { .code = ERROR_OK };
@@ -621,7 +621,7 @@ static void compress(struct fake_nfs *f, const char *data, size_t len)
 	buf_done(&b);
 }
 
-/* tar was killed, and gzip did not notice. */
+/* A truncated tar in intact gzip, as when tar is killed in a pipe to gzip. */
 START_TEST(test_cut_before_compression)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -649,7 +649,7 @@ START_TEST(test_cut_before_compression)
 }
 END_TEST
 
-/* What a bit makes of it may be another archive, but harms nothing. */
+/* A flipped bit may give another valid archive, but must do no harm. */
 START_TEST(test_flipped)
 {
 	enum tree_compression compression = (enum tree_compression)_i;
@@ -678,7 +678,7 @@ START_TEST(test_flipped)
 }
 END_TEST
 
-/* Compressed to nothing: a gigabyte and more that is no hole. */
+/* A bomb: more than a gigabyte of data, not holes, in a small archive. */
 START_TEST(test_bomb)
 {
 	static const char block[MIB] = { [0 ... MIB - 1] = 'x' };
@@ -710,12 +710,12 @@ START_TEST(test_bomb)
 	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
 	buf_done(&b);
 	(void)unpack(f, &err);
-	check_error("bomb", &err, ERROR_FAILED_PRECONDITION, "more than can be right");
+	check_error("bomb", &err, ERROR_FAILED_PRECONDITION, "more data than its size allows");
 	fake_nfs_free(f);
 }
 END_TEST
 
-/* -------- what changes meanwhile -------- */
+/* -------- changes during the work -------- */
 
 struct event {
 	enum nfs_op_type type; /* before the first operation of that type */
@@ -744,7 +744,7 @@ static void shorten(struct fake_nfs *f)
 	fake_nfs_truncate(f, "tree/a", 10);
 }
 
-/* An archive of a tree that changes can be unpacked. */
+/* An archive of a changing tree can be unpacked. */
 START_TEST(test_changes)
 {
 	static void (*const happen[])(struct fake_nfs * f) = { remove_both, shorten };

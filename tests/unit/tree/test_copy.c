@@ -12,7 +12,7 @@
 
 static const struct fake_habits full = { .page = 100, .entries = FAKE_ENTRIES_FULL };
 
-/* One copy of "tree" to "copy", on clients of its own; g may be f. */
+/* Copy "tree" to "copy" with new clients; g may be f. */
 static int copy_with(struct fake_nfs *f, struct fake_nfs *g, uint32_t uid, struct tree_work *work,
 		     struct error *err)
 {
@@ -31,7 +31,7 @@ static int copy_with(struct fake_nfs *f, struct fake_nfs *g, uint32_t uid, struc
 	error_clear(err);
 	r = tree_copy(work, &handle, &attr, &to->root, "copy", true, &made, err);
 	check_int("copy", "operations left in flight", work->reading + work->writing, 0);
-	check_int("copy", "bytes left", work->fetched, 0);
+	check_int("copy", "bytes left", work->readahead, 0);
 	if (r == 0) {
 		ck_assert(fake_nfs_get(g, "copy", &there, &attr));
 		check_that("copy", "the handle is the root's",
@@ -114,7 +114,7 @@ START_TEST(test_two_shares)
 }
 END_TEST
 
-/* Who is not root keeps no owner, and makes nobody else's program setuid. */
+/* A client that is not root keeps no owners and creates no setuid files of others. */
 START_TEST(test_not_root)
 {
 	static const bool bare[] = { false, true };
@@ -144,7 +144,7 @@ START_TEST(test_not_root)
 }
 END_TEST
 
-/* -------- owners that a server names -------- */
+/* -------- owners sent as names -------- */
 
 static void serve_owners(struct fake_nfs *f, enum fake_owners owners)
 {
@@ -153,7 +153,7 @@ static void serve_owners(struct fake_nfs *f, enum fake_owners owners)
 	fake_nfs_habits(f, &habits);
 }
 
-/* As copy_with(), of clients that speak these versions, from a server that names owners. */
+/* copy_with() over these versions, from a server that sends owners as names. */
 static int copy_named(struct fake_nfs *f, unsigned int from_version, struct fake_nfs *g,
 		      unsigned int to_version, enum fake_owners owners, struct error *err)
 {
@@ -181,7 +181,7 @@ static int copy_named(struct fake_nfs *f, unsigned int from_version, struct fake
 	return r;
 }
 
-/* What is set-id and somebody's, everybody's name included that is known by number, too. */
+/* Create setuid and setgid entries of root and of others. */
 static void put_owned(struct fake_nfs *f)
 {
 	fake_nfs_put(f, "tree/folder", NFS_TYPE_DIRECTORY, NULL);
@@ -235,7 +235,7 @@ START_TEST(test_named_owners)
 }
 END_TEST
 
-/* A server that tells no owners cannot be copied from, nor to, by root. */
+/* Root cannot copy from or to a server that does not report owners. */
 START_TEST(test_no_owners)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -244,12 +244,12 @@ START_TEST(test_no_owners)
 	put_owned(f);
 	serve_owners(f, FAKE_OWNERS_NONE);
 	check_that("no owners", "result", copy(f, NULL, &err) < 0);
-	check_error("no owners", &err, ERROR_FAILED_PRECONDITION, "does not tell");
+	check_error("no owners", &err, ERROR_FAILED_PRECONDITION, "does not report");
 	fake_nfs_free(f);
 }
 END_TEST
 
-/* Where owners are not kept, a set-group-ID program of another group is not left to ours. */
+/* If owners are not kept, a setgid file of another group does not become one of ours. */
 START_TEST(test_not_root_group)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -264,7 +264,7 @@ START_TEST(test_not_root_group)
 }
 END_TEST
 
-/* A server that gives nothing, and does not say that there is nothing, is not asked for ever. */
+/* Don't loop forever on a server that returns no data and no end of the file. */
 START_TEST(test_empty_reads)
 {
 	static const struct fake_habits habits = { .empty = true };
@@ -278,7 +278,7 @@ START_TEST(test_empty_reads)
 }
 END_TEST
 
-/* Times that version 3 does not have are counted, once each. */
+/* Times out of range for version 3 are counted, once for each entry. */
 START_TEST(test_times)
 {
 	static const int64_t seconds[] = { -315619200, -1, 0, UINT32_MAX, INT64_C(1) << 32 };
@@ -346,7 +346,7 @@ START_TEST(test_large_files)
 }
 END_TEST
 
-/* Names of one file in many directories, and more of them on the share than in the tree. */
+/* Hard links in many directories, with further names outside of the tree. */
 START_TEST(test_hard_links)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -387,7 +387,7 @@ static void count_crowd(struct fake_nfs *f, const struct nfs_op *op, void *data)
 		crowd->most = crowd->work->writing;
 }
 
-/* They are made like everything else, many at a time, and nothing is looked up for them. */
+/* Hard links are pipelined and need no lookups. */
 START_TEST(test_links_in_flight)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -414,7 +414,7 @@ START_TEST(test_links_in_flight)
 }
 END_TEST
 
-/* More files with links than can be remembered, first all of them and then the links. */
+/* More files with hard links than can be remembered: first the files, then the links. */
 START_TEST(test_links_forgotten)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -466,7 +466,7 @@ END_TEST
 #define LEVELS 1000
 #define SIBLINGS 40
 
-/* At each level files, links and directories, some of them before and some behind the way down. */
+/* Files, links and directories at each level, in front of and behind the next level. */
 static void put_chain(struct fake_nfs *f, unsigned int levels)
 {
 	struct buf path = { 0 };
@@ -500,7 +500,7 @@ static void put_chain(struct fake_nfs *f, unsigned int levels)
 	buf_done(&path);
 }
 
-/* Directories behind it, which are read ahead, dropped with all that is in them, and read again. */
+/* Directories that are read ahead, dropped with their contents and read again. */
 static void put_behind(struct fake_nfs *f, unsigned int directories, unsigned int files)
 {
 	unsigned int i, k;
@@ -536,7 +536,7 @@ START_TEST(test_chain)
 }
 END_TEST
 
-/* With chains of about as many entries as are kept: what was dropped last is read again. */
+/* Chains about as long as the queue: the items dropped last are read again. */
 START_TEST(test_dropped)
 {
 	const struct fake_habits habits = { .page = 1000, .entries = FAKE_ENTRIES_FULL };
@@ -557,7 +557,7 @@ START_TEST(test_dropped)
 }
 END_TEST
 
-/* 40,000 entries are on the way down, of half a kilobyte and more each; 8,192 are kept. */
+/* 40,000 entries of half a kilobyte or more on the way down, of which 8,192 are kept. */
 START_TEST(test_memory)
 {
 	const struct fake_habits habits = { .page = 1000, .entries = FAKE_ENTRIES_FULL };
@@ -585,7 +585,7 @@ START_TEST(test_memory)
 }
 END_TEST
 
-/* -------- what changes meanwhile -------- */
+/* -------- changes during the copy -------- */
 
 struct event {
 	enum nfs_op_type type; /* before the nth operation of that type */
@@ -792,7 +792,7 @@ START_TEST(test_changes)
 }
 END_TEST
 
-/* Of a file that became shorter, the copy has what was there, and no more. */
+/* The copy of a truncated file has the data that was there and no more. */
 START_TEST(test_shorter)
 {
 	struct event event = { NFS_OP_READ, 3, 0, shrink_big };
@@ -809,7 +809,7 @@ START_TEST(test_shorter)
 }
 END_TEST
 
-/* -------- cancelled, and told to wait -------- */
+/* -------- cancelling, and servers that ask to try later -------- */
 
 struct canceller {
 	atomic_bool cancel;
@@ -847,7 +847,7 @@ START_TEST(test_cancel)
 }
 END_TEST
 
-/* A server that says "later" to reads for ever keeps nobody from being stopped. */
+/* Cancelling works although the server answers each READ with "try later". */
 START_TEST(test_cancel_patient)
 {
 	const struct fake_failure failure = {
@@ -868,7 +868,7 @@ START_TEST(test_cancel_patient)
 }
 END_TEST
 
-/* The tree is copied whole, whatever fails. Frees f. */
+/* The copy is complete in spite of the failure. Frees f. */
 static void check_copy_despite(const char *row, struct fake_nfs *f, const struct fake_failure *failure)
 {
 	fake_nfs_fail(f, failure);
@@ -894,7 +894,7 @@ START_TEST(test_later)
 }
 END_TEST
 
-/* Two files of the source are one name here: neither may be lost without a word. */
+/* Two names of the source are the same on the target: an error, not a lost file. */
 START_TEST(test_folded_names)
 {
 	static const char *const rows[][2] = {
@@ -923,7 +923,7 @@ START_TEST(test_folded_names)
 }
 END_TEST
 
-/* -------- before it is copied -------- */
+/* -------- counting before the copy -------- */
 
 static void forbid_reads(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
@@ -965,7 +965,7 @@ START_TEST(test_count)
 }
 END_TEST
 
-/* Of each directory in turn the server says for once that it is gone, which it is not. */
+/* The server reports each directory in turn as gone once, although it is there. */
 START_TEST(test_not_gone)
 {
 	static const int errors[] = { -ENOENT, -ESTALE };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Trees that others change, and servers that forget handles, while they are copied or archived. */
+/* Copies and archives of trees that change, and of servers that forget handles. */
 
 #include <errno.h>
 
@@ -9,7 +9,7 @@
 #include "nfs/calls.h"
 #include "tree/archive.h"
 #include "tree/copy.h"
-#include "tree/links.h"
+#include "tree/hardlinks.h"
 #include "tree/reader.h"
 #include "tree_util.h"
 
@@ -26,7 +26,7 @@ static const struct {
 	{ "bare", { .page = 4, .entries = FAKE_ENTRIES_BARE, .bare = true } },
 };
 
-/* What is done with "tree" of one share; what comes of it is "copy" on the other. */
+/* A copy or archive of "tree" on one share, as "copy" on the other. */
 struct job {
 	struct fake_nfs *f, *g;
 	struct nfs_client *from, *to;
@@ -56,7 +56,7 @@ static void job_done(struct job *j)
 static void check_ended(const char *row, const struct job *j)
 {
 	check_int(row, "operations left in flight", j->work.reading + j->work.writing, 0);
-	check_int(row, "bytes left", j->work.fetched, 0);
+	check_int(row, "bytes left", j->work.readahead, 0);
 	check_int(row, "an error is reported", j->err.code != ERROR_OK, j->result < 0);
 }
 
@@ -70,7 +70,7 @@ static void copy(const char *row, struct job *j)
 	check_ended(row, j);
 }
 
-/* By an archive, which is made once. */
+/* Copy by way of an archive, in one attempt. */
 static void archive(const char *row, struct job *j)
 {
 	struct tree_work back = { .from = j->to, .to = j->to };
@@ -97,13 +97,13 @@ static void check_whole(const char *row, struct job *j)
 	tree_check_same(row, j->f, "tree", j->g, "copy");
 }
 
-/* -------- handles that are stale, and are not -------- */
+/* -------- handles that are stale for a while -------- */
 
 #define FROM_OPS                                                                                   \
 	(1U << NFS_OP_LOOKUP | 1U << NFS_OP_GETATTR | 1U << NFS_OP_READDIR |                       \
 	 1U << NFS_OP_READLINK | 1U << NFS_OP_READ)
 
-/* The server forgets all handles before an operation, and knows them again some operations later. */
+/* Make all handles stale before an operation and valid again some operations later. */
 struct outage {
 	unsigned int n, from, until;
 	int error;
@@ -124,7 +124,7 @@ static void fail_meanwhile(struct fake_nfs *f, const struct nfs_op *op, void *da
 		fake_nfs_fail(f, NULL);
 }
 
-/* Returns whether it came so far. */
+/* Return whether that operation was reached. */
 static bool is_whole_despite(const char *row, size_t job, size_t kind, struct outage o)
 {
 	struct job j;
@@ -142,7 +142,7 @@ static bool is_whole_despite(const char *row, size_t job, size_t kind, struct ou
 	return o.n >= o.from;
 }
 
-/* At each operation, for one of them or for many. */
+/* Stale handles at each operation, for one operation or for many. */
 START_TEST(test_stale)
 {
 	static const unsigned int lengths[] = { 1, 3, 15 };
@@ -170,7 +170,7 @@ START_TEST(test_stale)
 }
 END_TEST
 
-/* What a handle leads to is gone; the name says that it is not. */
+/* The server reports a handle as gone once, but its name still leads to it. */
 START_TEST(test_not_gone)
 {
 	const size_t job = (size_t)_i % 2, kind = (size_t)_i / 2;
@@ -193,7 +193,7 @@ START_TEST(test_not_gone)
 }
 END_TEST
 
-/* It does not pass: nothing that is OK and has less in it. */
+/* Handles stay stale: the result must not be OK and incomplete. */
 START_TEST(test_stale_for_ever)
 {
 	static const unsigned int at[] = { 1, 20 };
@@ -214,7 +214,7 @@ START_TEST(test_stale_for_ever)
 }
 END_TEST
 
-/* -------- directories that begin again -------- */
+/* -------- directories that are listed again -------- */
 
 #define SIBLINGS 700
 #define LEVELS 6
@@ -238,7 +238,7 @@ static unsigned int put_levels(struct fake_nfs *f)
 	return LEVELS * SIBLINGS;
 }
 
-/* The server has lost its place at each page in turn: each name comes once, wherever it was dropped. */
+/* The server loses its place at each page in turn: each name still comes once. */
 START_TEST(test_begin_again)
 {
 	const struct fake_habits habits = { .page = 300, .entries = FAKE_ENTRIES_FULL };
@@ -324,7 +324,7 @@ START_TEST(test_listing_begins_again)
 }
 END_TEST
 
-/* A directory that has gone is no name that has. */
+/* ENOENT for a directory does not mean that a name in it is gone. */
 START_TEST(test_listing_of_what_has_gone)
 {
 	struct outage o = {
@@ -345,9 +345,9 @@ START_TEST(test_listing_of_what_has_gone)
 }
 END_TEST
 
-/* -------- what others do meanwhile -------- */
+/* -------- changes by others -------- */
 
-/* Before operations of a type, from the first to the last of them. */
+/* Make a change before operations of a type, from the first to the last. */
 struct event {
 	enum nfs_op_type type;
 	unsigned int first, last;
@@ -432,7 +432,7 @@ static void big_becomes_hole(struct fake_nfs *f, unsigned int n)
 	tree_fill_file(f, "tree/big", MIB, 10);
 }
 
-/* Another file takes the name, and this one another, which comes later. */
+/* Another file takes the name, and this one is moved to a name that comes later. */
 static void swap_links(struct fake_nfs *f, unsigned int n)
 {
 	(void)n;
@@ -460,7 +460,7 @@ static void put_live(struct fake_nfs *f)
 
 #define READS (BIG / NFS_TRANSFER_MAX)
 
-/* Whatever happens at whichever READ, and then no more: the copy is that of the tree as it is then. */
+/* A single change at any READ: the copy equals the tree after the change. */
 START_TEST(test_happens_once)
 {
 	static const struct {
@@ -514,7 +514,7 @@ START_TEST(test_happens_once)
 }
 END_TEST
 
-/* All of it has the same byte, and it has the size of a version with that byte. */
+/* The file is one version: all bytes are the same, and it has that version's size. */
 static void check_version(const char *row, struct fake_nfs *g, const char *path)
 {
 	struct nfs_handle handle;
@@ -533,7 +533,7 @@ static void check_version(const char *row, struct fake_nfs *g, const char *path)
 	free(data);
 }
 
-/* Some READs apart, and at last for so long that all of it can be read. */
+/* Changes some READs apart; the last version stays long enough to be read. */
 static void replace_sometimes(struct fake_nfs *f, unsigned int n)
 {
 	if (n % 10 == 0)
@@ -558,7 +558,7 @@ START_TEST(test_replaced_again_and_again)
 }
 END_TEST
 
-/* One that is never there for long enough. */
+/* A file that is always replaced before it is read. */
 START_TEST(test_replaced_for_ever)
 {
 	struct event e = { NFS_OP_READ, 1, UINT32_MAX, replace_big, 0, 0 };
@@ -575,7 +575,7 @@ START_TEST(test_replaced_for_ever)
 }
 END_TEST
 
-/* A log, or a database: written to all the time, it is in the copy, and counted. */
+/* A log or a database, written to all the time, is copied and counted. */
 START_TEST(test_written_for_ever)
 {
 	static void (*const happen[])(struct fake_nfs * f, unsigned int n) = { write_into_big,
@@ -631,7 +631,7 @@ static void remove_dir(struct fake_nfs *f, unsigned int n)
 	fake_nfs_remove(f, "tree/dir");
 }
 
-/* At its first page, and at later ones. What comes of it is one of what there was, and all else is whole. */
+/* A change at any page: the copy has one of the versions, and the rest is complete. */
 START_TEST(test_directory_replaced)
 {
 	static const struct {
@@ -692,7 +692,7 @@ static void move_dirs(struct fake_nfs *f, unsigned int n)
 	nfs_client_free(c);
 }
 
-/* What stays where it is is there, whatever moves from here to there. */
+/* Entries that stay in place are copied while others are moved around. */
 START_TEST(test_directory_moves)
 {
 	struct event e = { NFS_OP_READDIR, 2, UINT32_MAX, NULL, 0, 0 };
@@ -722,7 +722,7 @@ START_TEST(test_directory_moves)
 }
 END_TEST
 
-/* -------- what is too much -------- */
+/* -------- limits -------- */
 
 START_TEST(test_all_hole)
 {
@@ -740,7 +740,7 @@ START_TEST(test_all_hole)
 }
 END_TEST
 
-/* No room is taken by what was written a moment ago, and yet it is there. */
+/* Fresh data that the server does not count as used space yet is copied. */
 START_TEST(test_used_lags)
 {
 	const char *row = job_names[_i];
@@ -757,7 +757,7 @@ START_TEST(test_used_lags)
 }
 END_TEST
 
-/* Two files with one number, on subvolumes of one file system. */
+/* Two files with one fileid, on subvolumes of one file system. */
 START_TEST(test_links)
 {
 	const struct nfs_attr attr = { .fileid = 257,
@@ -768,34 +768,34 @@ START_TEST(test_links)
 				       .ctime = { 2000, 0 } };
 	const struct nfs_handle handles[] = { { 2, "ab" }, { 2, "cd" } };
 	struct nfs_attr other = attr;
-	struct tree_link_id a = tree_link_id_of(&handles[0], &attr), b;
+	struct tree_hardlink_id a = tree_hardlink_id_of(&handles[0], &attr), b;
 	const char *same;
-	struct tree_links *l;
+	struct tree_hardlinks *l;
 
-	ck_assert_int_eq(tree_links_new(&l, 100), 0);
+	ck_assert_int_eq(tree_hardlinks_new(&l, 100), 0);
 	other.ctime.nsec = 1;
-	b = tree_link_id_of(&handles[1], &other);
-	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
+	b = tree_hardlink_id_of(&handles[1], &other);
+	ck_assert_int_eq(tree_hardlinks_find(l, &a, 2, "a/1", &same), 0);
 	ck_assert_ptr_null(same);
-	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/1", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &b, 2, "b/1", &same), 0);
 	ck_assert_ptr_null(same);
-	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/2", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &b, 2, "b/2", &same), 0);
 	check_str("links", "of the second", same, "b/1");
-	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/2", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &a, 2, "a/2", &same), 0);
 	check_str("links", "of the first", same, "a/1");
 	/* With subtree_check the handle is that of a name. */
-	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
-	b = tree_link_id_of(&handles[1], &attr);
-	ck_assert_int_eq(tree_links_find(l, &b, 2, "a/2", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &a, 2, "a/1", &same), 0);
+	b = tree_hardlink_id_of(&handles[1], &attr);
+	ck_assert_int_eq(tree_hardlinks_find(l, &b, 2, "a/2", &same), 0);
 	check_str("links", "by another handle", same, "a/1");
 	/* Two file systems whose numbers are the same when folded. */
 	other = attr;
 	other.fsid_minor = 9;
-	ck_assert_int_eq(tree_links_find(l, &a, 2, "a/1", &same), 0);
-	b = tree_link_id_of(&handles[0], &other);
-	ck_assert_int_eq(tree_links_find(l, &b, 2, "b/1", &same), 0);
+	ck_assert_int_eq(tree_hardlinks_find(l, &a, 2, "a/1", &same), 0);
+	b = tree_hardlink_id_of(&handles[0], &other);
+	ck_assert_int_eq(tree_hardlinks_find(l, &b, 2, "b/1", &same), 0);
 	ck_assert_ptr_null(same);
-	tree_links_free(l);
+	tree_hardlinks_free(l);
 }
 END_TEST
 

@@ -12,7 +12,7 @@
 
 static const struct fake_habits full = { .page = 150, .entries = FAKE_ENTRIES_FULL };
 
-/* Reads "tree"; returns how many entries it has. */
+/* Read "tree" and return the number of entries. */
 static uint64_t read_tree(const char *row, struct fake_nfs *f, struct tree_work *work)
 {
 	const struct tree_reader_options options = { .map = false };
@@ -24,14 +24,14 @@ static uint64_t read_tree(const char *row, struct fake_nfs *f, struct tree_work 
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
 	check_int(row, "result", tree_read(work, &handle, &attr, &options, &m.sink, &err), 0);
 	check_int(row, "operations left in flight", work->reading, 0);
-	check_int(row, "bytes left", work->fetched, 0);
+	check_int(row, "bytes left", work->readahead, 0);
 	check_int(row, "ended", m.ended, m.begun);
 	return m.begun;
 }
 
-/* -------- how long it takes on a slow network -------- */
+/* -------- round trips -------- */
 
-/* A client that answers all that is in flight in one go. */
+/* A client that answers all operations in flight at once. */
 struct slow {
 	const struct nfs_client_ops *real;
 	const struct tree_work *work;
@@ -51,7 +51,7 @@ static int run_slowly(struct nfs_client *c, uint64_t deadline_ns)
 	return r;
 }
 
-/* Files "<before><number><behind>". */
+/* Create files "<before><number><behind>". */
 static void put_each(struct fake_nfs *f, const char *before, unsigned int n, const char *behind)
 {
 	unsigned int i;
@@ -98,7 +98,7 @@ static void put_nested(struct fake_nfs *f)
 	put_each(f, "tree/", 2000, "/d/f");
 }
 
-/* The data of what comes later leaves room for that of what comes before it. */
+/* Data that is read ahead leaves room for the file that is delivered. */
 START_TEST(test_round_trips)
 {
 	static const struct {
@@ -135,12 +135,12 @@ START_TEST(test_round_trips)
 }
 END_TEST
 
-/* -------- what fails, or is another thing by the time it is read -------- */
+/* -------- failures and changes -------- */
 
 #define LEVELS 30
 #define SIBLINGS 700
 
-/* Returns the number of its entries, with the root. */
+/* Return the number of entries, with the root. */
 static unsigned int put_levels(struct fake_nfs *f)
 {
 	char path[256] = "tree";
@@ -161,7 +161,7 @@ static unsigned int put_levels(struct fake_nfs *f)
 	return LEVELS * (SIBLINGS + 1) + 1;
 }
 
-/* A page that the server takes for gone once, while what stands before it is dropped and read again. */
+/* A page fails as gone once, while items in front of it are dropped and read again. */
 START_TEST(test_page_fails)
 {
 	const struct fake_habits habits = { .page = 300, .entries = FAKE_ENTRIES_FULL };
@@ -215,7 +215,7 @@ static void cut_files(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	cut->start = tree_heap_in_use();
 }
 
-/* Little is read of what was to be much: it does not keep the room of that while it waits to be written. */
+/* A short read does not pin a full block while it waits to be written. */
 START_TEST(test_shorter)
 {
 	const struct fake_habits habits = { .page = CUT_FILES, .entries = FAKE_ENTRIES_FULL };
@@ -251,9 +251,9 @@ START_TEST(test_shorter)
 }
 END_TEST
 
-/* -------- counted while it is copied -------- */
+/* -------- counting during a copy -------- */
 
-/* A count in the middle of a copy of "tree". */
+/* A tree_count() in the middle of a copy of "tree". */
 struct meanwhile {
 	struct tree_work *work;
 	struct nfs_handle handle;
@@ -315,8 +315,8 @@ static const struct {
 };
 
 /*
- * Counts after so many operations, with trouble so many later. Returns whether the copy came that far. What
- * fails may be the count, which is nobody's error.
+ * Count after so many operations, with a failure so many later. Returns whether the copy came that
+ * far. A failure of the count is no error of the copy.
  */
 static bool is_counted_at(size_t trouble, unsigned int at, unsigned int later, bool two)
 {
@@ -349,7 +349,7 @@ static bool is_counted_at(size_t trouble, unsigned int at, unsigned int later, b
 	check_that(row, "result", r == 0 || r == troubles[trouble].result);
 	check_int(row, "an error is reported", err.code != ERROR_OK, r < 0);
 	check_int(row, "operations left in flight", work.reading + work.writing, 0);
-	check_int(row, "bytes left", work.fetched, 0);
+	check_int(row, "bytes left", work.readahead, 0);
 	counted = m.counts > 0;
 	if (counted && trouble == 0)
 		check_int(row, "count", m.result, 0);
@@ -384,7 +384,7 @@ END_TEST
 
 #define FILES 2
 
-/* Who is asked to try later does not ask all the time, while something else goes on. */
+/* An operation that was asked to try later is not repeated all the time while others go on. */
 START_TEST(test_patient_meanwhile)
 {
 	const struct fake_failure failure = {

@@ -19,7 +19,7 @@
 #define FOLDERS 30
 #define ALL_MODES UINT32_MAX
 
-/* By how much the monotonic clock is wrong: nothing has to be waited for. */
+/* Offset of the monotonic clock, so that the tests need not wait. */
 static _Atomic int64_t later_s;
 
 int clock_gettime(clockid_t id, struct timespec *ts)
@@ -31,7 +31,7 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 	return r;
 }
 
-/* Waits are counted. */
+/* Counts sleeps instead of sleeping. */
 static unsigned int waits;
 
 int nanosleep(const struct timespec *wanted, struct timespec *left)
@@ -42,7 +42,7 @@ int nanosleep(const struct timespec *wanted, struct timespec *left)
 	return 0;
 }
 
-/* Directories of which the mode is in the way, each in its own manner. */
+/* Directories whose modes are in the way in various manners. */
 static const struct {
 	const char *path;
 	uint32_t mode;
@@ -76,7 +76,7 @@ static void put_many(struct fake_nfs *f, enum nfs_type type, const char *path, u
 	}
 }
 
-/* "trash", which is everybody's, and in it "tree", which is the owner's; only the closed directories matter. */
+/* Create "trash", writable by all, with "tree" of OWNER in it. */
 static struct fake_nfs *share_new(const struct fake_habits *habits, bool with_closed)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -99,7 +99,7 @@ static struct fake_nfs *share_new(const struct fake_habits *habits, bool with_cl
 	return f;
 }
 
-/* What the watch has seen. */
+/* Recorded by watch(). */
 struct seen {
 	struct nfs_handle trash;
 	unsigned int chmods;
@@ -126,7 +126,7 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 			 memcmp(op->dir->data, op->client->root.data, op->client->root.len) == 0;
 }
 
-/* Removes "tree" as its owner. */
+/* Remove "tree" as its owner. */
 static int remove_tree(struct fake_nfs *f, unsigned int version, struct seen *seen,
 		       struct tree_stats *stats, struct error *err)
 {
@@ -182,7 +182,7 @@ START_TEST(test_closed)
 		check_int(row, "tree", fake_nfs_type(f, "trash/tree"), NFS_TYPE_UNKNOWN);
 		check_int(row, "mode of the trash", fake_nfs_mode(f, "trash"), 01777);
 		check_int(row, "modes set", seen.chmods, ARRAY_SIZE(closed));
-		/* What was refused waits for the mode, and is not asked for again and again. */
+		/* Refused operations wait for the new mode and are not repeated before. */
 		check_that(row, "operations", seen.operations <= kinds[i].operations);
 		check_int(row, "files", stats.files, FILES + 6);
 		check_int(row, "directories", stats.directories, FOLDERS + 2 + ARRAY_SIZE(closed));
@@ -191,7 +191,7 @@ START_TEST(test_closed)
 }
 END_TEST
 
-/* The tree itself may be what is closed; what it lies in may not be touched. */
+/* The root of the tree may be closed; the directory that holds it is not changed. */
 START_TEST(test_root)
 {
 	static const uint32_t modes[] = { 0555, 0444, 0 };
@@ -222,7 +222,7 @@ START_TEST(test_root)
 }
 END_TEST
 
-/* What cannot be opened stays, and the rest goes. */
+/* Directories that cannot be opened stay; the rest is removed. */
 START_TEST(test_of_a_stranger)
 {
 	size_t i;
@@ -325,7 +325,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* Wherever it ends, nothing is left in flight that points into what was freed: what is left goes next time. */
+/* After a failure at any operation nothing is left in flight, and the next call does the rest. */
 static bool is_ended_at(unsigned int nth, size_t kind, bool cancel)
 {
 	const struct fake_failure failure = { .nth = cancel ? 0 : nth, .error = -ECONNABORTED };
@@ -364,7 +364,7 @@ START_TEST(test_ended)
 }
 END_TEST
 
-/* Something is added whenever the directory is to go. */
+/* Add an entry before each RMDIR. */
 static void add_one(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	unsigned int *added = data;
@@ -409,7 +409,7 @@ static void count_report(const struct tree_stats *stats, const char *name, void 
 	reports->is_named = strcmp(name, "tree") == 0;
 }
 
-/* One that is due is made, and then there are TREE_REPORT_S seconds without. */
+/* A report that is due is made, the next one TREE_REPORT_S later. */
 START_TEST(test_report)
 {
 	const uint64_t now = clock_now_ns(), ago = TREE_REPORT_S * CLOCK_NS_PER_S;
@@ -467,7 +467,7 @@ static struct fake_nfs *bordered_new(size_t row)
 					 .uid = OWNER,
 					 .fsid = borders[row].fsid,
 					 .fsid_minor = borders[row].fsid_minor });
-	/* What is below is on that file system, and so is not asked about. */
+	/* Entries below are on that file system and never reached. */
 	fake_nfs_set(f, "trash/tree/wide/in/mounted/in",
 		     &(struct nfs_attr){ .mode = 0755,
 					 .uid = OWNER,
@@ -504,7 +504,7 @@ START_TEST(test_border)
 }
 END_TEST
 
-/* The tree itself may be what is mounted; and a server may tell nothing. */
+/* The root of the tree is a mount point, or the server sends no fsid. */
 START_TEST(test_border_of_all)
 {
 	static const struct {
@@ -567,7 +567,7 @@ static void watch_heap(struct fake_nfs *f, const struct nfs_op *op, void *data)
 		heap->peak = now;
 }
 
-/* "d/d/d/..." below path. The caller frees. */
+/* Return "d/d/d/..." below path. The caller frees. */
 static char *deep_path(const char *path, size_t levels)
 {
 	size_t len = strlen(path), i;
@@ -615,7 +615,7 @@ static const struct {
 	  FAKE_ENTRIES_FULL },
 };
 
-/* All of it is the owner's, and closed for him. */
+/* Everything belongs to OWNER and is closed to him. */
 static void close_all(struct fake_nfs *f, char *path, size_t levels)
 {
 	size_t len = strlen(path), i;
@@ -675,7 +675,7 @@ END_TEST
 #define LEAVES 10
 #define WIDE_MAX (3 << 20)
 
-/* Directories of many directories: those of all that are read at a time would be 7,000. */
+/* Wide directories: those read at a time hold 7,000 directories together. */
 START_TEST(test_wide)
 {
 	const struct fake_habits habits = { .page = 1000, .entries = FAKE_ENTRIES_FULL };
@@ -712,7 +712,7 @@ struct mover {
 	const char *from, *to;
 };
 
-/* Moves it, and then lets time pass with each operation. */
+/* Move a directory away, then advance the clock with each operation. */
 static void move_away(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	struct mover *mover = data;
@@ -726,7 +726,7 @@ static void move_away(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	}
 }
 
-/* What is moved out of the tree is left alone, but for what was under way. */
+/* A directory that is moved out of the tree is left alone, except for operations in flight. */
 START_TEST(test_moved_out)
 {
 	static const char *const what[] = { "trash/tree", "trash/tree/wide", "trash/tree/wide/in" };
@@ -762,7 +762,7 @@ START_TEST(test_moved_out)
 }
 END_TEST
 
-/* Another purge is always faster: that is no failure. */
+/* Another purge removing the same entries is no failure. */
 static void be_faster(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	unsigned int *left = data;
@@ -805,7 +805,7 @@ static void ask_to_wait(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	fake_nfs_fail(f, ++*n % 2 == 0 ? &failure : NULL);
 }
 
-/* The server asks to wait each second time: as long as it does something, it is waited for. */
+/* The server answers every second operation with "try later": keep waiting. */
 START_TEST(test_patience)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -823,7 +823,7 @@ START_TEST(test_patience)
 }
 END_TEST
 
-/* The time is over before it is done: the rest goes next time. */
+/* After until_ns the removal stops; the next call does the rest. */
 START_TEST(test_until)
 {
 	struct fake_nfs *f = share_new(&kinds[0].habits, false);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* tree/segments.c and tree/links.c: what a copy remembers of holes, and of files with several names. */
+/* tree/sparse.c and tree/hardlinks.c: holes, and files with several names. */
 
 #include <stdio.h>
 
 #include "base/cleanup.h"
 #include "base/list.h"
-#include "tree/links.h"
-#include "tree/segments.h"
+#include "tree/hardlinks.h"
+#include "tree/sparse.h"
 #include "check_util.h"
 
 #define BLOCK 4096U
 #define SEGMENTS_MAX 65536U
 
-/* "x" is a block of data, "." one of zeros, "-" one that is zeros but for its last byte. */
+/* "x": a block of data; ".": of zeros; "-": of zeros except for the last byte. */
 static char *blocks_of(const char *map, size_t *ret_len)
 {
 	size_t n = strlen(map), i;
@@ -31,7 +31,7 @@ static char *blocks_of(const char *map, size_t *ret_len)
 	return data;
 }
 
-/* In pieces of that length, as short reads bring it. */
+/* Add the data in pieces, as short reads deliver it. */
 static void add_all(struct tree_segments *s, const char *data, size_t len, size_t piece)
 {
 	size_t at;
@@ -78,7 +78,7 @@ START_TEST(test_segments)
 }
 END_TEST
 
-/* Every second block, of a file that is too large for that: no data is lost, and memory is bounded. */
+/* Too many segments: they are merged, no data is lost and memory is bounded. */
 START_TEST(test_many_segments)
 {
 	cleanup_free char *block = check_repeat("x", BLOCK);
@@ -142,7 +142,8 @@ START_TEST(test_send)
 		const struct tree_piece piece = { 0, data, len, &block };
 
 		memset(c.got, '.', len / BLOCK);
-		check_int(rows[i].map, "send", tree_send(&c.sink, &piece, rows[i].skip, NULL), 0);
+		check_int(rows[i].map, "send",
+			  tree_sparse_send(&c.sink, &piece, rows[i].skip, NULL), 0);
 		check_str(rows[i].map, "sent", c.got, rows[i].want);
 		check_int(rows[i].map, "shared", c.shared, rows[i].shared);
 	}
@@ -150,18 +151,18 @@ START_TEST(test_send)
 END_TEST
 
 #define LINK_ID(n, of_handle, of_state)                                                            \
-	((struct tree_link_id){ .fileid = (n), .handle = (of_handle), .state = (of_state) })
+	((struct tree_hardlink_id){ .fileid = (n), .handle = (of_handle), .state = (of_state) })
 
-static void check_link_id(struct tree_links *l, const struct tree_link_id *id, uint32_t names,
-			  const char *path, const char *want)
+static void check_link_id(struct tree_hardlinks *l, const struct tree_hardlink_id *id,
+			  uint32_t names, const char *path, const char *want)
 {
 	const char *got = "unset";
 
-	check_int(path, "find", tree_links_find(l, id, names, path, &got), 0);
+	check_int(path, "find", tree_hardlinks_find(l, id, names, path, &got), 0);
 	check_str(path, "first path", got, want);
 }
 
-static void check_link(struct tree_links *l, uint64_t id, uint32_t names, const char *path,
+static void check_link(struct tree_hardlinks *l, uint64_t id, uint32_t names, const char *path,
 		       const char *want)
 {
 	check_link_id(l, &LINK_ID(id, id, id), names, path, want);
@@ -169,23 +170,23 @@ static void check_link(struct tree_links *l, uint64_t id, uint32_t names, const 
 
 START_TEST(test_links_of_another)
 {
-	struct tree_links *l;
+	struct tree_hardlinks *l;
 
-	check_int("new", "result", tree_links_new(&l, 2), 0);
+	check_int("new", "result", tree_hardlinks_new(&l, 2), 0);
 	check_link_id(l, &LINK_ID(1, 10, 20), 4, "a", NULL);
 	check_link_id(l, &LINK_ID(1, 11, 20), 4, "handle for each name", "a");
 	check_link_id(l, &LINK_ID(1, 10, 21), 4, "written to", "a");
 	check_link_id(l, &LINK_ID(1, 12, 22), 2, "b", NULL);
 	check_link_id(l, &LINK_ID(1, 12, 22), 2, "c", "b");
-	tree_links_free(l);
+	tree_hardlinks_free(l);
 }
 END_TEST
 
 START_TEST(test_links)
 {
-	struct tree_links *l;
+	struct tree_hardlinks *l;
 
-	check_int("new", "result", tree_links_new(&l, 2), 0);
+	check_int("new", "result", tree_hardlinks_new(&l, 2), 0);
 	check_link(l, 1, 3, "a", NULL);
 	check_link(l, 4097, 2, "b", NULL);
 	check_link(l, 1, 3, "c", "a");
@@ -199,29 +200,29 @@ START_TEST(test_links)
 	/* More names than it was said to have: the server's count was old. */
 	check_link(l, 1, 3, "j", "a");
 	check_link(l, 1, 3, "k", "a");
-	tree_links_forget(l, &LINK_ID(1, 1, 1));
-	tree_links_forget(l, &LINK_ID(1, 1, 1));
+	tree_hardlinks_forget(l, &LINK_ID(1, 1, 1));
+	tree_hardlinks_forget(l, &LINK_ID(1, 1, 1));
 	check_link(l, 1, 3, "l", NULL);
 	check_link(l, 1, 3, "m", "l");
-	tree_links_free(l);
-	tree_links_free(NULL);
+	tree_hardlinks_free(l);
+	tree_hardlinks_free(NULL);
 }
 END_TEST
 
-static int find_number(struct tree_links *l, uint64_t i, const char *path, const char **ret)
+static int find_number(struct tree_hardlinks *l, uint64_t i, const char *path, const char **ret)
 {
-	return tree_links_find(l, &LINK_ID(i, i, i), 2, path, ret);
+	return tree_hardlinks_find(l, &LINK_ID(i, i, i), 2, path, ret);
 }
 
-/* Long paths are remembered up to some megabytes; of the others the further names become copies. */
+/* Long paths are remembered up to some megabytes; files beyond become copies. */
 START_TEST(test_links_bytes)
 {
 	cleanup_free char *path = check_repeat("p", 4095);
-	struct tree_links *l;
+	struct tree_hardlinks *l;
 	const char *first;
 	uint64_t i, known = 0;
 
-	check_int("new", "result", tree_links_new(&l, 65536), 0);
+	check_int("new", "result", tree_hardlinks_new(&l, 65536), 0);
 	for (i = 0; i < 65536; i++)
 		check_int("bytes", "find", find_number(l, i, path, &first), 0);
 	for (i = 0; i < 65536; i++) {
@@ -229,7 +230,7 @@ START_TEST(test_links_bytes)
 		known += first != NULL && strcmp(first, path) == 0;
 	}
 	check_that("bytes", "bounded", known > 1000 && known * 4096 < 8U * 1024 * 1024);
-	tree_links_free(l);
+	tree_hardlinks_free(l);
 }
 END_TEST
 

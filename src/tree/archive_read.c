@@ -16,14 +16,15 @@
 #include "tree/builder.h"
 #include "tree/file.h"
 #include "tree/gunzip.h"
-#include "tree/segments.h"
+#include "tree/sparse.h"
 
-#define EXPANSION_MAX 1100 /* gzip makes 1,032 bytes of one at most; blocks of zeros do not count */
+/* Limits of the contents by the size of an archive, with an allowance for small ones. */
+#define EXPANSION_MAX 1100 /* gzip expands at most 1,032 times; blocks of zeros do not count */
 #define EXPANSION_FREE (UINT64_C(1) << 30)
 #define ENTRIES_FREE UINT64_C(1000000)
-#define ENTRY_BYTES 4 /* of an archive, for each further entry */
-#define HOLES_FROM 65536 /* zeros in files of that size become holes */
-#define IMPLIED_MODE 0755 /* of directories that an archive does not name */
+#define ENTRY_BYTES 4 /* of the archive, for each further entry */
+#define HOLES_FROM 65536 /* in files of at least this size, blocks of zeros become holes */
+#define IMPLIED_MODE 0755 /* of directories without an entry */
 #define TAR_BLOCK 512
 
 struct unpacker {
@@ -31,23 +32,25 @@ struct unpacker {
 	struct tree_sink *sink;
 	struct archive *archive;
 	struct tree_file file;
-	struct tree_chunk *chunk; /* that libarchive has, or zlib */
-	struct tree_gunzip *gunzip; /* where it is gzip */
-	bool begun; /* reading */
-	struct buf path; /* of the directory that is open */
-	size_t depth; /* of open directories, the root among them */
+	struct tree_chunk *chunk; /* in use by libarchive or zlib */
+	struct tree_gunzip *gunzip; /* NULL: not gzip */
+	bool begun; /* the first piece was read */
+	struct buf path; /* of the open directory */
+	size_t depth; /* open directories, with the root */
 	uint64_t entries, entries_max;
-	struct error err; /* of the file */
-	int error;
+	int error; /* of reading the file */
+	struct error err;
 };
 
-/* As it is in the file. *ret_len becomes 0 at its end. */
-static int read_file(struct unpacker *u, const char **ret, size_t *ret_len)
+/* -------- the archive file -------- */
+
+/* Return the next piece of the file. Length 0: its end. */
+static int read_raw(struct unpacker *u, const char **ret, size_t *ret_len)
 {
 	int r;
 
 	if (u->chunk != NULL)
-		tree_file_release(&u->file, u->chunk);
+		tree_file_release(u->chunk);
 	r = tree_file_next(&u->file, &u->chunk, &u->err);
 	if (r < 0) {
 		u->chunk = NULL;
@@ -62,14 +65,6 @@ static int read_file(struct unpacker *u, const char **ret, size_t *ret_len)
 	return 0;
 }
 
-static int bad_gzip(struct unpacker *u, int r)
-{
-	if (r == -ENOMEM)
-		return error_oom(&u->err);
-	return error_set(&u->err, ERROR_DATA_LOSS,
-			 "the archive is damaged: its gzip data or checksum is wrong");
-}
-
 static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 {
 	const char *packed;
@@ -78,11 +73,14 @@ static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 
 	for (;;) {
 		r = tree_gunzip_next(u->gunzip, ret, ret_len);
+		if (r == -ENOMEM)
+			return error_oom(&u->err);
 		if (r < 0)
-			return bad_gzip(u, r);
+			return error_set(&u->err, ERROR_DATA_LOSS,
+					 "the archive is damaged: its gzip data or checksum is wrong");
 		if (*ret_len > 0)
 			return 0;
-		r = read_file(u, &packed, &len);
+		r = read_raw(u, &packed, &len);
 		if (r < 0)
 			return r;
 		if (len == 0)
@@ -91,28 +89,26 @@ static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 	}
 	if (tree_gunzip_is_complete(u->gunzip))
 		return 0;
-	return error_set(&u->err, ERROR_DATA_LOSS, "the archive is damaged: it was cut");
+	return error_set(&u->err, ERROR_DATA_LOSS, "the archive is damaged: it was truncated");
 }
 
-/* The first piece of the file tells whether it is gzip. */
-static int read_first(struct unpacker *u, const char **ret, size_t *ret_len)
+/* Return the next piece for libarchive. Length 0: the end. */
+static int read_next(struct unpacker *u, const char **ret, size_t *ret_len)
 {
-	int r = read_file(u, ret, ret_len);
+	int r;
 
-	u->begun = true;
-	if (r < 0 || !tree_gunzip_is_for(*ret, *ret_len))
+	if (u->gunzip != NULL)
+		return read_gzip(u, ret, ret_len);
+	r = read_raw(u, ret, ret_len);
+	if (r < 0 || u->begun)
 		return r;
+	u->begun = true;
+	if (!tree_gunzip_matches(*ret, *ret_len))
+		return 0;
 	if (tree_gunzip_new(&u->gunzip) < 0)
 		return error_oom(&u->err);
 	tree_gunzip_feed(u->gunzip, *ret, *ret_len);
 	return read_gzip(u, ret, ret_len);
-}
-
-static int read_next(struct unpacker *u, const char **ret, size_t *ret_len)
-{
-	if (!u->begun)
-		return read_first(u, ret, ret_len);
-	return u->gunzip != NULL ? read_gzip(u, ret, ret_len) : read_file(u, ret, ret_len);
 }
 
 static la_ssize_t read_block(struct archive *a, void *data, const void **ret)
@@ -130,7 +126,7 @@ static la_ssize_t read_block(struct archive *a, void *data, const void **ret)
 	return (la_ssize_t)len;
 }
 
-static int failed(const struct unpacker *u, struct error *err)
+static int unpacker_error(const struct unpacker *u, struct error *err)
 {
 	if (u->error < 0) {
 		(void)error_set(err, u->err.code, "%s", u->err.msg);
@@ -141,7 +137,7 @@ static int failed(const struct unpacker *u, struct error *err)
 								  : "unknown error");
 }
 
-static int refuse(const char *path, const char *why, struct error *err)
+static int refuse_entry(const char *path, const char *why, struct error *err)
 {
 	return error_set(err, ERROR_FAILED_PRECONDITION, "the archive is refused: '%s' %s", path,
 			 why);
@@ -149,18 +145,18 @@ static int refuse(const char *path, const char *why, struct error *err)
 
 /* -------- names -------- */
 
-/* As a path below the root: without "." and slashes that say nothing; "" is the root. */
+/* Normalize a path: remove "." and redundant slashes. "" is the root. */
 static int clean_path(const char *path, struct buf *ret, struct error *err)
 {
 	const char *at = path;
 
 	if (path == NULL || path[0] == '/')
-		return refuse(path != NULL ? path : "", "is no name below its root", err);
+		return refuse_entry(path != NULL ? path : "", "is no path below its root", err);
 	while (*at != '\0') {
 		size_t len = strcspn(at, "/");
 
 		if (len == 2 && memcmp(at, "..", 2) == 0)
-			return refuse(path, "leads out of it", err);
+			return refuse_entry(path, "leads out of it", err);
 		if (len > 0 && !(len == 1 && at[0] == '.'))
 			if ((ret->len > 0 && buf_puts(ret, "/") < 0) || buf_append(ret, at, len) < 0)
 				return error_oom(err);
@@ -170,12 +166,12 @@ static int clean_path(const char *path, struct buf *ret, struct error *err)
 	return 0;
 }
 
-static const char *text_of(const struct buf *b)
+static const char *buf_text(const struct buf *b)
 {
 	return b->data != NULL ? b->data : "";
 }
 
-/* Whether the directory that is open is path, or has it in it. */
+/* Return whether path is the open directory or below it. */
 static bool is_open_above(const struct unpacker *u, const char *path)
 {
 	size_t len = u->path.len;
@@ -187,7 +183,7 @@ static bool is_open_above(const struct unpacker *u, const char *path)
 
 /* -------- directories -------- */
 
-static int leave(struct unpacker *u, struct error *err)
+static int pop_folder(struct unpacker *u, struct error *err)
 {
 	const char *slash = u->path.len > 0 ? strrchr(u->path.data, '/') : NULL;
 
@@ -198,10 +194,10 @@ static int leave(struct unpacker *u, struct error *err)
 	return u->sink->end(u->sink, err);
 }
 
-static int enter(struct unpacker *u, struct tree_entry *entry, struct error *err)
+static int push_folder(struct unpacker *u, struct tree_entry *entry, struct error *err)
 {
 	if (u->depth == TREE_DEPTH_MAX)
-		return refuse(entry->path, "is too deep in it", err);
+		return refuse_entry(entry->path, "is too deep in it", err);
 	u->depth++;
 	u->work->progress.directories++;
 	if (entry->path != u->path.data) {
@@ -212,8 +208,8 @@ static int enter(struct unpacker *u, struct tree_entry *entry, struct error *err
 	return u->sink->begin(u->sink, entry, err);
 }
 
-/* A directory that the archive does not name, or that it has named before. */
-static int enter_implied(struct unpacker *u, const char *path, size_t len, struct error *err)
+/* Open a directory that has no entry in the archive, or that came before. */
+static int push_implied_folder(struct unpacker *u, const char *path, size_t len, struct error *err)
 {
 	cleanup_free char *copy = strndup(path, len);
 	struct tree_entry entry = { .attr = { .type = NFS_TYPE_DIRECTORY, .mode = IMPLIED_MODE } };
@@ -224,24 +220,24 @@ static int enter_implied(struct unpacker *u, const char *path, size_t len, struc
 	slash = strrchr(copy, '/');
 	entry.path = copy;
 	entry.name = slash != NULL ? slash + 1 : copy;
-	return enter(u, &entry, err);
+	return push_folder(u, &entry, err);
 }
 
-/* Opens the directory that path is in, and no other. */
-static int go_to(struct unpacker *u, const char *path, struct error *err)
+/* Close and open directories until the one that holds path is open. */
+static int seek_parent_of(struct unpacker *u, const char *path, struct error *err)
 {
 	const char *slash = strrchr(path, '/');
 	const size_t wanted = slash != NULL ? (size_t)(slash - path) : 0;
 	int r = 0;
 
 	if (u->depth == 0)
-		r = enter_implied(u, "", 0, err);
+		r = push_implied_folder(u, "", 0, err);
 	while (r == 0 && u->path.len > 0 && (u->path.len > wanted || !is_open_above(u, path)))
-		r = leave(u, err);
+		r = pop_folder(u, err);
 	while (r == 0 && u->path.len < wanted) {
 		size_t len = u->path.len > 0 ? u->path.len + 1 : 0;
 
-		r = enter_implied(u, path, len + strcspn(path + len, "/"), err);
+		r = push_implied_folder(u, path, len + strcspn(path + len, "/"), err);
 	}
 	return r;
 }
@@ -269,25 +265,25 @@ static enum nfs_type type_of(mode_t mode)
 }
 
 /*
- * Who has a name only (tree/pack.c) is told by that. Other names come from other systems, and their numbers
- * count, as they always have.
+ * tree_pack() sets NFS_ID_UNKNOWN for an owner that has only a name. In archives of other tools,
+ * the number counts and the name is ignored.
  */
-static int take_name(const char *name, uint32_t id, uint32_t *ret)
+static int convert_owner_name(const char *name, uint32_t id, uint32_t *ret)
 {
 	if (id != NFS_ID_UNKNOWN || str_is_empty(name))
 		return 0;
 	return nfs_owner_intern(name, strlen(name), ret);
 }
 
-static int take_owner(struct archive_entry *e, struct nfs_attr *ret, struct error *err)
+static int convert_owner(struct archive_entry *e, struct nfs_attr *ret, struct error *err)
 {
 	int r;
 
 	ret->uid = (uint32_t)archive_entry_uid(e);
 	ret->gid = (uint32_t)archive_entry_gid(e);
-	r = take_name(archive_entry_uname(e), ret->uid, &ret->uid_name);
+	r = convert_owner_name(archive_entry_uname(e), ret->uid, &ret->uid_name);
 	if (r == 0)
-		r = take_name(archive_entry_gname(e), ret->gid, &ret->gid_name);
+		r = convert_owner_name(archive_entry_gname(e), ret->gid, &ret->gid_name);
 	if (r < 0)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "the archive is refused: the owner of '%s' has a name that cannot be kept: %s",
@@ -297,7 +293,7 @@ static int take_owner(struct archive_entry *e, struct nfs_attr *ret, struct erro
 	return 0;
 }
 
-static int take_attributes(struct archive_entry *e, struct nfs_attr *ret, struct error *err)
+static int convert_attributes(struct archive_entry *e, struct nfs_attr *ret, struct error *err)
 {
 	*ret = (struct nfs_attr){
 		.type = type_of(archive_entry_mode(e)),
@@ -312,126 +308,125 @@ static int take_attributes(struct archive_entry *e, struct nfs_attr *ret, struct
 	if (archive_entry_atime_is_set(e))
 		ret->atime = (struct nfs_time){ archive_entry_atime(e),
 						(uint32_t)archive_entry_atime_nsec(e) };
-	return take_owner(e, ret, err);
+	return convert_owner(e, ret, err);
 }
 
-static int copy_data(struct unpacker *u, const struct tree_entry *entry, struct error *err)
+static int unpack_data(struct unpacker *u, const struct tree_entry *entry, struct error *err)
 {
-	struct tree_piece piece;
-	const void *data;
-	size_t len;
-	la_int64_t offset;
-	int r = 0;
-
-	while (r == 0) {
-		int status = archive_read_data_block(u->archive, &data, &len, &offset);
+	for (;;) {
+		struct tree_piece piece = { .block = NULL };
+		const void *data;
+		la_int64_t offset;
+		int r, status = archive_read_data_block(u->archive, &data, &piece.len, &offset);
 
 		if (status == ARCHIVE_EOF)
-			break;
+			return 0;
 		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
-			return failed(u, err);
-		u->work->progress.bytes += len;
-		piece = (struct tree_piece){ .offset = (uint64_t)offset, .data = data, .len = len };
-		r = tree_send(u->sink, &piece, entry->has_holes, err);
+			return unpacker_error(u, err);
+		u->work->progress.bytes += piece.len;
+		piece.offset = (uint64_t)offset;
+		piece.data = data;
+		r = tree_sparse_send(u->sink, &piece, entry->has_holes, err);
+		if (r < 0)
+			return r;
 	}
-	return r;
 }
 
-static int put(struct unpacker *u, struct tree_entry *entry, struct error *err)
+static int unpack_to_sink(struct unpacker *u, struct tree_entry *entry, struct error *err)
 {
+	const bool is_directory = entry->attr.type == NFS_TYPE_DIRECTORY;
 	int r;
 
-	if (entry->attr.type == NFS_TYPE_DIRECTORY && entry->path[0] == '\0')
-		/* The root is begun once; a second time has nothing to add. */
-		return u->depth == 0 ? enter(u, entry, err) : 0;
+	if (entry->path[0] == '\0' && !is_directory)
+		return refuse_entry(".", "is no directory", err);
+	/* The root is begun once; a second entry for it is ignored. */
 	if (entry->path[0] == '\0')
-		return refuse(".", "is no directory", err);
-	r = go_to(u, entry->path, err);
+		return u->depth == 0 ? push_folder(u, entry, err) : 0;
+	r = seek_parent_of(u, entry->path, err);
 	if (r < 0)
 		return r;
-	if (entry->attr.type == NFS_TYPE_DIRECTORY)
-		return enter(u, entry, err);
+	if (is_directory)
+		return push_folder(u, entry, err);
 	r = u->sink->begin(u->sink, entry, err);
-	if (r == 0 && entry->attr.type == NFS_TYPE_FILE && entry->same_as == NULL)
-		r = copy_data(u, entry, err);
+	if (r == 0 && entry->attr.type == NFS_TYPE_FILE && entry->hardlink_to == NULL)
+		r = unpack_data(u, entry, err);
 	u->work->progress.files++;
 	return r == 0 ? u->sink->end(u->sink, err) : r;
 }
 
-static int take_entry(struct unpacker *u, struct archive_entry *e, struct error *err)
+static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct error *err)
 {
-	cleanup_buf struct buf path = { .data = NULL }, same_as = { .data = NULL };
+	cleanup_buf struct buf path = { .data = NULL }, hardlink_to = { .data = NULL };
 	struct tree_entry entry = { .link = NULL };
 	const char *slash;
 	int r;
 
 	if (++u->entries > u->entries_max)
-		return refuse("", "and what follows are more entries than can be right", err);
+		return refuse_entry("", "and the rest are more entries than its size allows", err);
 	r = clean_path(archive_entry_pathname(e), &path, err);
 	if (r == 0 && archive_entry_hardlink(e) != NULL)
-		r = clean_path(archive_entry_hardlink(e), &same_as, err);
+		r = clean_path(archive_entry_hardlink(e), &hardlink_to, err);
 	if (r == 0)
-		r = take_attributes(e, &entry.attr, err);
+		r = convert_attributes(e, &entry.attr, err);
 	if (r < 0)
 		return r;
-	entry.path = text_of(&path);
+	entry.path = buf_text(&path);
 	slash = strrchr(entry.path, '/');
 	entry.name = slash != NULL ? slash + 1 : entry.path;
-	if (archive_entry_hardlink(e) != NULL && same_as.len == 0)
-		return refuse(entry.path, "is a link to its root", err);
+	if (archive_entry_hardlink(e) != NULL && hardlink_to.len == 0)
+		return refuse_entry(entry.path, "is a link to its root", err);
 	if (archive_entry_hardlink(e) != NULL) {
-		entry.same_as = text_of(&same_as);
-		entry.attr.type = NFS_TYPE_FILE; /* tar does not say what it is a link to */
+		entry.hardlink_to = buf_text(&hardlink_to);
+		entry.attr.type = NFS_TYPE_FILE; /* tar does not store the target's type */
 	}
 	entry.link = archive_entry_symlink(e);
 	entry.has_holes = entry.attr.type == NFS_TYPE_FILE &&
 			  (entry.attr.size >= HOLES_FROM || archive_entry_sparse_count(e) > 0);
 	if (entry.attr.type == NFS_TYPE_SYMLINK && entry.link == NULL)
-		return failed(u, err);
+		return unpacker_error(u, err);
 	if (entry.attr.type == NFS_TYPE_OTHER) {
 		u->work->progress.left_out++;
 		return 0;
 	}
-	return put(u, &entry, err);
+	return unpack_to_sink(u, &entry, err);
 }
 
-/*
- * What libarchive takes for the end is that of the data, too. The file may have been cut, and tar before
- * what it wrote was compressed.
- */
-static int check_mark(struct unpacker *u, struct error *err)
+/* Extract the entries and close all directories. */
+static int unpack_entries(struct unpacker *u, struct error *err)
 {
-	if (archive_filter_bytes(u->archive, 0) > archive_read_header_position(u->archive))
-		return 0;
-	return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: its end is missing");
-}
-
-static int take_entries(struct unpacker *u, struct error *err)
-{
-	struct archive_entry *e;
 	int r = 0;
 
-	while (r == 0) {
+	for (;;) {
+		struct archive_entry *e;
 		int status = archive_read_next_header(u->archive, &e);
 
 		if (status == ARCHIVE_EOF)
 			break;
 		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
-			return failed(u, err);
-		r = take_entry(u, e, err);
+			return unpacker_error(u, err);
+		r = unpack_entry(u, e, err);
+		if (r < 0)
+			return r;
 	}
-	if (r == 0)
-		r = check_mark(u, err);
-	if (r == 0 && u->depth == 0)
-		r = enter_implied(u, "", 0, err);
+	/*
+	 * libarchive takes the end of the data for the end of the archive, too. The file may have
+	 * been truncated, or the tar before it was compressed.
+	 */
+	if (archive_filter_bytes(u->archive, 0) <= archive_read_header_position(u->archive))
+		return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: its end is missing");
+	if (u->depth == 0)
+		r = push_implied_folder(u, "", 0, err);
 	while (r == 0 && u->depth > 0)
-		r = leave(u, err);
+		r = pop_folder(u, err);
 	return r;
 }
 
-/* -------- the archive -------- */
+/* -------- the whole archive -------- */
 
-/* libarchive takes the end of the file for the end of the archive; a tar that was cut has no zeros there. */
+/*
+ * libarchive takes the end of the file for the end of the archive. A tar ends with blocks of zeros;
+ * if it was truncated, they are missing.
+ */
 static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 {
 	char tail[TAR_BLOCK], zeros[TAR_BLOCK] = { 0 };
@@ -445,7 +440,7 @@ static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 	int r;
 
 	if (u->gunzip != NULL || archive_filter_code(u->archive, 0) != ARCHIVE_FILTER_NONE)
-		return 0; /* compressed data tells itself where it ends */
+		return 0; /* compressed data marks its end */
 	r = nfs_client_call(u->work->from, &op);
 	if (r < 0)
 		return nfs_error_set(err, u->work->from, r, "reading the archive");
@@ -454,7 +449,7 @@ static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 	return 0;
 }
 
-/* The checksum stands behind what libarchive wants to see. */
+/* Read on behind the part that libarchive needs, to the checksum at the end. */
 static int read_to_end(struct unpacker *u, struct error *err)
 {
 	const char *data;
@@ -463,10 +458,10 @@ static int read_to_end(struct unpacker *u, struct error *err)
 	do {
 		u->error = read_next(u, &data, &len);
 	} while (u->error == 0 && len > 0);
-	return u->error < 0 ? failed(u, err) : 0;
+	return u->error < 0 ? unpacker_error(u, err) : 0;
 }
 
-static int open_archive(struct unpacker *u, struct error *err)
+static int unpacker_open(struct unpacker *u, struct error *err)
 {
 	struct archive *a = archive_read_new();
 
@@ -476,7 +471,7 @@ static int open_archive(struct unpacker *u, struct error *err)
 	if (archive_read_support_filter_zstd(a) < ARCHIVE_WARN ||
 	    archive_read_support_format_tar(a) < ARCHIVE_WARN ||
 	    archive_read_open(a, u, NULL, read_block, NULL) != ARCHIVE_OK)
-		return failed(u, err);
+		return unpacker_error(u, err);
 	return 0;
 }
 
@@ -499,11 +494,11 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 	u.sink = tree_builder_sink(b);
 	work->progress.total = size;
 	tree_file_init(&u.file, work, archive, size);
-	r = open_archive(&u, err);
+	r = unpacker_open(&u, err);
 	if (r == 0)
 		r = check_end(&u, size, err);
 	if (r == 0)
-		r = take_entries(&u, err);
+		r = unpack_entries(&u, err);
 	if (r == 0 && u.gunzip != NULL)
 		r = read_to_end(&u, err);
 	if (r == 0)

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include "tree/segments.h"
+#include "tree/sparse.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 4096 /* what file systems allocate at least */
-#define SEGMENTS_MAX 65536 /* 1 MiB of them */
+#define BLOCK 4096 /* smallest allocation of common file systems */
+#define SEGMENTS_MAX 65536 /* 1 MiB of memory */
 
 static bool is_zero(const char *data, size_t len)
 {
 	return data[0] == '\0' && memcmp(data, data + 1, len - 1) == 0;
 }
 
-/* The length of what is at data: blocks that are all zero, or all not. Blocks are those of the file. */
+/* Return the length of the run of blocks at data that are all zero, or all nonzero. */
 static size_t run_length(uint64_t offset, const char *data, size_t len, bool *ret_zero)
 {
 	size_t end = 0;
 
 	do {
-		size_t block = BLOCK - (size_t)((offset + end) % BLOCK);
+		size_t block = BLOCK - (size_t)((offset + end) % BLOCK); /* aligned in the file */
 		bool zero;
 
 		if (block > len - end)
@@ -36,8 +36,8 @@ static size_t run_length(uint64_t offset, const char *data, size_t len, bool *re
 	return end;
 }
 
-/* Doubles the shortest hole that counts until half of the segments are gone. */
-static void join(struct tree_segments *s)
+/* Double the length of the shortest hole kept until half of the segments are gone. */
+static void segments_merge(struct tree_segments *s)
 {
 	while (s->n > SEGMENTS_MAX / 2) {
 		size_t i, kept = 0;
@@ -55,7 +55,7 @@ static void join(struct tree_segments *s)
 	}
 }
 
-static int append(struct tree_segments *s, uint64_t offset, uint64_t len)
+static int segments_append(struct tree_segments *s, uint64_t offset, uint64_t len)
 {
 	struct tree_segment *last = s->n > 0 ? &s->items[s->n - 1] : NULL;
 	struct tree_segment *items;
@@ -65,7 +65,7 @@ static int append(struct tree_segments *s, uint64_t offset, uint64_t len)
 		return 0;
 	}
 	if (s->n == SEGMENTS_MAX)
-		join(s);
+		segments_merge(s);
 	if (s->n == s->cap) {
 		items = reallocarray(s->items, s->cap > 0 ? s->cap * 2 : 64, sizeof(*items));
 		if (items == NULL)
@@ -84,7 +84,7 @@ int tree_segments_add(struct tree_segments *s, uint64_t offset, const char *data
 	while (len > 0) {
 		bool zero;
 		size_t n = run_length(offset, data, len, &zero);
-		int r = zero ? 0 : append(s, offset, n);
+		int r = zero ? 0 : segments_append(s, offset, n);
 
 		if (r < 0)
 			return r;
@@ -101,7 +101,8 @@ void tree_segments_done(struct tree_segments *s)
 	*s = (struct tree_segments){ .n = 0 };
 }
 
-int tree_send(struct tree_sink *sink, const struct tree_piece *piece, bool skip, struct error *err)
+int tree_sparse_send(struct tree_sink *sink, const struct tree_piece *piece, bool skip_zeros,
+		     struct error *err)
 {
 	size_t at = 0;
 
@@ -114,9 +115,9 @@ int tree_send(struct tree_sink *sink, const struct tree_piece *piece, bool skip,
 		bool zero = false;
 		int r;
 
-		if (skip)
+		if (skip_zeros)
 			part.len = run_length(part.offset, part.data, part.len, &zero);
-		/* A part would keep all of it for as long as it is needed itself. */
+		/* Don't pin the full block for a part of it. */
 		if (part.len == piece->len)
 			part.block = piece->block;
 		r = zero ? 0 : sink->data(sink, &part, err);

@@ -18,7 +18,7 @@
 #include "tree/locale.h"
 #include "tree/reader.h"
 
-#define BLOCK_BYTES (256 * 1024) /* that libarchive hands over at a time */
+#define BLOCK_BYTES (256 * 1024) /* of output that libarchive collects per write_block() */
 #define FOLDER_MODE 0700 /* archives hold what their volumes keep private */
 #define FILE_MODE 0600
 
@@ -52,17 +52,17 @@ const char *tree_compression_suffix(enum tree_compression compression)
 struct packer {
 	struct tree_sink sink;
 	struct tree_work *work;
-	struct tree_sink *output; /* of the file */
+	struct tree_sink *output; /* takes the archive file */
 	struct archive *archive;
 	struct archive_entry *entry;
-	uint64_t written; /* of the archive */
+	uint64_t written; /* bytes of the archive */
 	uint64_t position; /* in the entry's data */
 	uint64_t size; /* of the entry's data */
-	bool has_data; /* the entry takes data */
+	bool has_data; /* the entry is a file with data */
 	bool is_mapped;
-	char *dropped; /* path of an entry that is in the archive and must come again; NULL: none */
-	struct error err; /* of the output */
-	int error;
+	char *dropped; /* path of an archived entry that must come again; NULL: none */
+	int error; /* of the output */
+	struct error err;
 };
 
 static la_ssize_t write_block(struct archive *a, void *data, const void *block, size_t len)
@@ -80,7 +80,7 @@ static la_ssize_t write_block(struct archive *a, void *data, const void *block, 
 	return (la_ssize_t)len;
 }
 
-static int failed(const struct packer *p, struct error *err)
+static int packer_error(const struct packer *p, struct error *err)
 {
 	if (p->error < 0) {
 		(void)error_set(err, p->err.code, "%s", p->err.msg);
@@ -116,7 +116,7 @@ static void put_segments(struct archive_entry *e, const struct tree_entry *from)
 	for (i = 0; i < from->n_segments; i++)
 		archive_entry_sparse_add_entry(e, (la_int64_t)from->segments[i].offset,
 					       (la_int64_t)from->segments[i].len);
-	/* A file that is one hole has a map, too. */
+	/* A file that is one hole needs a map, too. */
 	if (from->n_segments == 0)
 		archive_entry_sparse_add_entry(e, (la_int64_t)from->attr.size, 0);
 }
@@ -138,8 +138,8 @@ static void put_entry(struct packer *p, const struct tree_entry *from)
 	archive_entry_set_mtime(e, (time_t)attr->mtime.sec, (long)attr->mtime.nsec);
 	archive_entry_set_atime(e, (time_t)attr->atime.sec, (long)attr->atime.nsec);
 	archive_entry_set_size(e, p->has_data ? (la_int64_t)attr->size : 0);
-	if (from->same_as != NULL)
-		archive_entry_copy_hardlink(e, from->same_as);
+	if (from->hardlink_to != NULL)
+		archive_entry_copy_hardlink(e, from->hardlink_to);
 	else if (attr->type == NFS_TYPE_SYMLINK)
 		archive_entry_copy_symlink(e, from->link);
 	archive_entry_set_rdevmajor(e, attr->device.major);
@@ -148,15 +148,18 @@ static void put_entry(struct packer *p, const struct tree_entry *from)
 		put_segments(e, from);
 }
 
-static int make_anew(const char *path, struct error *err)
+static int fail_start_over(const char *path, struct error *err)
 {
 	(void)error_set(err, ERROR_ABORTED,
-			"'%s' was replaced or removed while it was read: the archive has to be made anew",
+			"'%s' was replaced or removed while it was read: the archive must be started over",
 			path);
 	return -ERESTART;
 }
 
-/* Of two entries of one name who unpacks keeps the later one; but not where it is not there, or a directory. */
+/*
+ * A dropped entry cannot be taken out of the archive again. That is fine if the next entry has the
+ * same name, as extracting keeps the later one; but not if it is a directory or is not archived.
+ */
 static int check_dropped(struct packer *p, const struct tree_entry *from, struct error *err)
 {
 	const enum nfs_type type = from != NULL ? from->attr.type : NFS_TYPE_OTHER;
@@ -165,13 +168,13 @@ static int check_dropped(struct packer *p, const struct tree_entry *from, struct
 		return 0;
 	if (type == NFS_TYPE_DIRECTORY || type == NFS_TYPE_SOCKET || type == NFS_TYPE_OTHER ||
 	    strcmp(from->path, p->dropped) != 0)
-		return make_anew(p->dropped, err);
+		return fail_start_over(p->dropped, err);
 	free(p->dropped);
 	p->dropped = NULL;
 	return 0;
 }
 
-/* Each entry has all of its path: of a chain of directories that is the square of its length. */
+/* Each entry repeats its path: a chain of directories takes the square of its length. */
 static int check_path(const char *path, struct error *err)
 {
 	size_t depth = 0, i;
@@ -181,11 +184,11 @@ static int check_path(const char *path, struct error *err)
 	if (depth < TREE_ARCHIVE_DEPTH_MAX && i <= TREE_ARCHIVE_PATH_MAX)
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "an archive has no directories that are more than %d levels deep, nor paths of more than %d bytes: '%.200s...' is one",
+			 "an archive takes at most %d levels of directories and paths of %d bytes: '%.200s...' has more",
 			 TREE_ARCHIVE_DEPTH_MAX, TREE_ARCHIVE_PATH_MAX, path);
 }
 
-static int begin(struct tree_sink *sink, const struct tree_entry *from, struct error *err)
+static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, struct error *err)
 {
 	struct packer *p = container_of(sink, struct packer, sink);
 	int r = check_dropped(p, from, err);
@@ -201,42 +204,43 @@ static int begin(struct tree_sink *sink, const struct tree_entry *from, struct e
 	}
 	if (!from->attr.has_owner && !from->attr.is_named)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "archiving '%s': the server does not tell its owner; %s",
+				 "archiving '%s': the server does not report its owner; %s",
 				 from->path, NFS_OWNER_HINT);
-	p->has_data = from->attr.type == NFS_TYPE_FILE && from->same_as == NULL;
+	p->has_data = from->attr.type == NFS_TYPE_FILE && from->hardlink_to == NULL;
 	p->is_mapped = from->is_mapped;
 	p->position = 0;
 	p->size = from->attr.size;
 	put_entry(p, from);
-	return archive_write_header(p->archive, p->entry) >= ARCHIVE_WARN ? 0 : failed(p, err);
+	return archive_write_header(p->archive, p->entry) >= ARCHIVE_WARN ? 0 : packer_error(p, err);
 }
 
 static int put_data(struct packer *p, const char *data, size_t len, struct error *err)
 {
 	if (archive_write_data(p->archive, data, len) < 0)
-		return failed(p, err);
+		return packer_error(p, err);
 	p->position += len;
 	return 0;
 }
 
-/* libarchive wants the zeros of holes, too, and does not write them. */
+/* libarchive expects the zeros of holes, too, and does not write them. */
 static int put_zeros(struct packer *p, uint64_t end, struct error *err)
 {
 	static const char zeros[65536];
-	int r = 0;
 
-	while (p->position < end && r == 0) {
+	while (p->position < end) {
 		uint64_t left = end - p->position;
+		int r = tree_check_cancel(p->work, err);
 
-		r = tree_check_cancel(p->work, err);
 		if (r == 0)
 			r = put_data(p, zeros, left < sizeof(zeros) ? (size_t)left : sizeof(zeros),
 				     err);
+		if (r < 0)
+			return r;
 	}
-	return r;
+	return 0;
 }
 
-static int data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
+static int packer_data(struct tree_sink *sink, const struct tree_piece *piece, struct error *err)
 {
 	struct packer *p = container_of(sink, struct packer, sink);
 	int r = put_zeros(p, piece->offset, err);
@@ -244,8 +248,8 @@ static int data(struct tree_sink *sink, const struct tree_piece *piece, struct e
 	return r < 0 ? r : put_data(p, piece->data, piece->len, err);
 }
 
-/* What has become shorter since its header was written ends with zeros. */
-static int end(struct tree_sink *sink, struct error *err)
+/* Pad a file with zeros that was truncated after its header was written. */
+static int packer_end(struct tree_sink *sink, struct error *err)
 {
 	struct packer *p = container_of(sink, struct packer, sink);
 	int r = 0;
@@ -256,23 +260,22 @@ static int end(struct tree_sink *sink, struct error *err)
 	return r;
 }
 
-/* It cannot be taken out of the stream any more. */
-static int drop(struct tree_sink *sink, struct error *err)
+static int packer_drop(struct tree_sink *sink, struct error *err)
 {
 	struct packer *p = container_of(sink, struct packer, sink);
 	const char *path = archive_entry_pathname(p->entry);
 	bool is_file = p->has_data;
-	int r = end(sink, err);
+	int r = packer_end(sink, err);
 
 	if (r < 0)
 		return r;
 	if (!is_file || path == NULL)
-		return make_anew(path != NULL ? path : "", err);
+		return fail_start_over(path != NULL ? path : "", err);
 	p->dropped = strdup(path);
 	return p->dropped != NULL ? 0 : error_oom(err);
 }
 
-static int open_archive(struct packer *p, enum tree_compression compression, struct error *err)
+static int packer_open(struct packer *p, enum tree_compression compression, struct error *err)
 {
 	struct archive *a = archive_write_new();
 
@@ -280,13 +283,13 @@ static int open_archive(struct packer *p, enum tree_compression compression, str
 	p->entry = archive_entry_new();
 	if (a == NULL || p->entry == NULL)
 		return error_oom(err);
-	/* Names that are not UTF-8 are written as they are, and said to be binary. */
+	/* Names that are not UTF-8 are written as they are, and marked as binary. */
 	if (archive_write_set_format_pax(a) != ARCHIVE_OK ||
 	    compressions[compression].add_filter(a) != ARCHIVE_OK ||
 	    archive_write_set_bytes_per_block(a, BLOCK_BYTES) != ARCHIVE_OK ||
 	    archive_write_set_bytes_in_last_block(a, 1) != ARCHIVE_OK ||
 	    archive_write_open(a, p, NULL, write_block, NULL) != ARCHIVE_OK)
-		return failed(p, err);
+		return packer_error(p, err);
 	return 0;
 }
 
@@ -300,7 +303,7 @@ static int begin_output(struct tree_sink *output, const char *file, struct error
 	entry.attr = (struct nfs_attr){
 		.type = NFS_TYPE_DIRECTORY,
 		.mode = FOLDER_MODE,
-		.has_owner = true, /* root, where that is ours to say */
+		.has_owner = true, /* root, if we may set owners */
 		.mtime = { now.tv_sec, (uint32_t)now.tv_nsec },
 		.atime = { now.tv_sec, (uint32_t)now.tv_nsec },
 		.is_full = true,
@@ -319,16 +322,16 @@ static int write_archive(struct packer *p, const struct nfs_handle *tree,
 			 const struct nfs_attr *attr, struct error *err)
 {
 	const struct tree_reader_options options = { .map = true };
-	int r;
+	int r = tree_read(p->work, tree, attr, &options, &p->sink, err);
 
-	r = tree_read(p->work, tree, attr, &options, &p->sink, err);
 	if (r == 0)
 		r = check_dropped(p, NULL, err);
-	if (r == 0 && archive_write_close(p->archive) != ARCHIVE_OK)
-		r = failed(p, err);
-	if (r == 0)
-		r = p->output->end(p->output, err); /* the file, and the directory */
-	return r == 0 ? p->output->end(p->output, err) : r;
+	if (r < 0)
+		return r;
+	if (archive_write_close(p->archive) != ARCHIVE_OK)
+		return packer_error(p, err);
+	r = p->output->end(p->output, err); /* the file */
+	return r == 0 ? p->output->end(p->output, err) : r; /* the directory */
 }
 
 int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
@@ -338,7 +341,7 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 	const struct tree_builder_options options = { .root = folder };
 	cleanup_locale locale_t before = tree_locale_enter();
 	struct packer p = {
-		.sink = { .begin = begin, .data = data, .end = end, .drop = drop },
+		.sink = { packer_begin, packer_data, packer_end, packer_drop },
 		.work = work,
 	};
 	struct tree_builder *b;
@@ -348,14 +351,14 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 	if (tree_builder_new(&b, work, parent, &options) < 0)
 		return error_oom(err);
 	p.output = tree_builder_sink(b);
-	r = open_archive(&p, compression, err);
+	r = packer_open(&p, compression, err);
 	if (r == 0)
 		r = begin_output(p.output, file, err);
 	if (r == 0)
 		r = write_archive(&p, tree, attr, err);
 	if (r == 0)
 		r = tree_builder_finish(b, &made, err);
-	/* Only closing frees what zlib has; what an unfinished entry lacks is not to be written first. */
+	/* Closing frees zlib's memory. Fail first, or the unfinished entry would be padded. */
 	if (r < 0 && p.archive != NULL) {
 		p.error = r;
 		(void)archive_write_fail(p.archive);

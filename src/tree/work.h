@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * The pump of all work on trees: a thread starts operations up to the window of each client and
+ * calls tree_pump() to wait for replies. Cancelling, progress reports and waiting for a busy
+ * server are done here. One thread per tree_work.
+ */
+#ifndef TREE_WORK_H
+#define TREE_WORK_H
+
+#include <stdatomic.h>
+
+#include "nfs/client.h"
+
+#define TREE_REPORT_S 10
+#define TREE_DEPTH_MAX 4096 /* nested directories */
+
+struct tree_progress {
+	uint64_t files; /* everything but directories */
+	uint64_t directories;
+	uint64_t bytes; /* of data */
+	uint64_t all_files, all_directories, all_bytes; /* totals; 0: not counted */
+	uint64_t changed; /* files kept although they were written to during each read */
+	uint64_t vanished; /* entries that were removed meanwhile */
+	uint64_t clamped; /* entries whose time is out of range for NFSv3 and was moved into it */
+	uint64_t left_out; /* entries not kept: sockets in archives, other file systems */
+	uint64_t done, total; /* bytes of the archive that is read; total 0: none */
+};
+
+/* report may be NULL; it is called every TREE_REPORT_S seconds and may use the clients. */
+struct tree_work {
+	struct nfs_client *from, *to; /* may be the same */
+	const atomic_bool *cancel; /* may be NULL */
+	struct tree_progress progress;
+	void (*report)(const struct tree_progress *progress, void *data);
+	void *data;
+	uint64_t reported_ns;
+	size_t reading, writing; /* operations in flight; each has a window of its own */
+	size_t readahead; /* bytes of memory used by data that is read ahead */
+	unsigned int patience; /* consecutive waits because the server asked to try later */
+	bool wait; /* the server asked to try later */
+	bool progressed; /* an operation has finished since tree_pump() last looked */
+	struct tree_work *outer; /* work whose report() runs this one; replies of both come in */
+};
+
+/* Return whether TREE_REPORT_S have passed since *reported_ns, and if so set it to now. */
+bool tree_is_report_due(uint64_t *reported_ns);
+
+/*
+ * Return -ECANCELED with CANCELLED if the work was cancelled, else 0. Call it in long loops that
+ * do not call tree_pump().
+ */
+int tree_check_cancel(const struct tree_work *work, struct error *err);
+
+/*
+ * Wait until an operation has finished. May return early, after a report or a wait that the server
+ * asked for; call in a loop. Returns 0, the result of tree_check_cancel(), or the transport's
+ * errno without an error set.
+ */
+int tree_pump(struct tree_work *work, struct error *err);
+
+/*
+ * Wait for all operations in flight, because they point into memory that is about to be freed.
+ * Aborts the connections if that takes longer than NFS_CALL_TIMEOUT_MS or the work is cancelled.
+ */
+void tree_drain(struct tree_work *work);
+
+/*
+ * Wait for the reads only; writes go on. abort_slow: abort the connections as tree_drain() does.
+ * Pass it only if the writes in flight are useless too.
+ */
+void tree_drain_reads(struct tree_work *work, bool abort_slow);
+
+/* Account for a reply. in_flight is &work->reading or &work->writing. */
+void tree_op_returned(struct tree_work *work, size_t *in_flight, const struct nfs_op *op);
+
+/*
+ * Return whether to start an operation again that ended with this error: the server asked to try
+ * later and the patience is not used up. tree_pump() does the waiting.
+ */
+bool tree_should_retry(struct tree_work *work, int error);
+
+#endif
