@@ -32,14 +32,18 @@ bool str_is_utf8(const char *s, size_t len);
 /* The largest n <= max at which s, which is longer, can be cut without splitting a character. */
 size_t str_utf8_cut(const char *s, size_t max);
 
-/* A string list that is split at sep; empty pieces are kept. */
+/* A list of strings. */
 struct strv {
 	char **items;
 	size_t n;
 };
 
-/* Splits s. Returns 0 or -ENOMEM. */
+/* Split s at sep; empty pieces are kept. Return 0 or -ENOMEM. */
 int strv_split(struct strv *ret, const char *s, char sep);
+
+/* Append a copy of s. Return 0 or -ENOMEM; the list stays usable. */
+int strv_append(struct strv *v, const char *s);
+
 void strv_done(struct strv *v);
 #define cleanup_strv __attribute__((cleanup(strv_done)))
 

@@ -84,33 +84,19 @@ static bool overlaps(const char *name, size_t len, const char *key)
 
 /* -------- looking -------- */
 
-struct notes {
-	const char *key;
-	struct strv names;
-};
-
-static int take_name(void *data, const struct nfs_entry *entry)
+/* data: the key of a directory, or NULL for the notes of all. */
+static bool note_overlaps(const char *name, const void *data)
 {
-	struct notes *notes = data;
 	struct parts parts;
-	char **items;
 
-	if (!take_apart(entry->name, &parts) ||
-	    (notes->key != NULL && !overlaps(entry->name, parts.key_len, notes->key)))
-		return 0;
-	items = reallocarray(notes->names.items, notes->names.n + 1, sizeof(*items));
-	if (items == NULL)
-		return -ENOMEM;
-	notes->names.items = items;
-	items[notes->names.n] = strdup(entry->name);
-	return items[notes->names.n++] != NULL ? 0 : -ENOMEM;
+	return take_apart(name, &parts) && (data == NULL || overlaps(name, parts.key_len, data));
 }
 
 int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, struct error *err)
 {
-	char key[RECORD_NAME_MAX + 1];
-	struct notes notes = { .key = dir != NULL ? key : NULL };
+	cleanup_strv struct strv names = { NULL, 0 };
 	const struct nfs_handle *folder;
+	char key[RECORD_NAME_MAX + 1];
 	struct parts parts;
 	size_t i;
 	int r;
@@ -120,13 +106,12 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = nfs_readdir(c, folder, take_name, &notes);
+	r = store_list(c, folder, note_overlaps, dir != NULL ? key : NULL, SIZE_MAX, &names);
 	if (r < 0)
-		r = nfs_error_set(err, c, r, "reading what other controllers do");
-	for (i = 0; i < notes.names.n && r == 0; i++)
-		if (take_apart(notes.names.items[i], &parts))
-			r = found(c, notes.names.items[i], parts.kind, data, err);
-	strv_done(&notes.names);
+		return nfs_error_set(err, c, r, "reading what other controllers do");
+	for (i = 0; i < names.n && r == 0; i++)
+		if (take_apart(names.items[i], &parts))
+			r = found(c, names.items[i], parts.kind, data, err);
 	return r;
 }
 

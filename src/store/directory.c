@@ -605,29 +605,11 @@ struct purge {
 	uint64_t started_ns;
 };
 
-struct trash_names {
-	const char *key;
-	char **names;
-	size_t n;
-};
-
-static int take_trash(void *data, const struct nfs_entry *entry)
+static bool is_trash_of(const char *name, const void *data)
 {
-	struct trash_names *t = data;
-	size_t len = strlen(t->key);
-	char **names;
+	const char *key = data;
 
-	if (strncmp(entry->name, t->key, len) != 0 || entry->name[len] != '.')
-		return 0;
-	names = reallocarray(t->names, t->n + 1, sizeof(*names));
-	if (names == NULL)
-		return -ENOMEM;
-	t->names = names;
-	names[t->n] = strdup(entry->name);
-	if (names[t->n] == NULL)
-		return -ENOMEM;
-	t->n++;
-	return 0;
+	return str_has_prefix(name, key) && name[strlen(key)] == '.';
 }
 
 static void log_purge(const struct purge *p, const char *name, const char *message)
@@ -650,9 +632,9 @@ static void report_purge(const struct tree_stats *stats, const char *name, void 
 
 int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 {
-	char prefix[STORE_TRASH_KEY_MAX + 1];
-	struct trash_names t = { .key = prefix };
 	struct purge p = { .export = &c->export, .started_ns = clock_now_ns() };
+	cleanup_strv struct strv names = { NULL, 0 };
+	char prefix[STORE_TRASH_KEY_MAX + 1];
 	const struct nfs_handle *trash;
 	size_t i;
 	int r;
@@ -666,19 +648,15 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 		.reported_ns = p.started_ns,
 	};
 	store_trash_key(prefix, key);
-	r = nfs_readdir(c, trash, take_trash, &t);
+	r = store_list(c, trash, is_trash_of, prefix, SIZE_MAX, &names);
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "reading the trash");
-	for (i = 0; i < t.n; i++) {
-		/* One that cannot be removed does not keep the others. */
-		if (!c->broken) {
-			int one = tree_remove(c, trash, t.names[i], NULL, &p.stats, err);
+	/* One that cannot be removed does not keep the others. */
+	for (i = 0; i < names.n && !c->broken; i++) {
+		int one = tree_remove(c, trash, names.items[i], NULL, &p.stats, err);
 
-			r = r < 0 ? r : one;
-		}
-		free(t.names[i]);
+		r = r < 0 ? r : one;
 	}
-	free(t.names);
 	/* The call itself tells of one that did not last. */
 	if (r == 0 && p.stats.reported_ns != p.started_ns)
 		log_purge(&p, key, "Purged");

@@ -18,13 +18,13 @@
 #define FOLDER_MODE 0700
 #define FOLDER_MODE_SHARED 01777
 
-static const char *const names[] = {
+static const char *const folder_names[] = {
 	[STORE_TOP] = NFS_STATE_DIR, [STORE_VOLUMES] = "volumes",     [STORE_PARENTS] = "parents",
 	[STORE_USERS] = "users",     [STORE_SNAPSHOTS] = "snapshots", [STORE_WORK] = "work",
 	[STORE_TRASH] = "trash",     [STORE_BUSY] = "busy",
 };
 
-static_assert(ARRAY_SIZE(names) == NFS_FOLDERS, "a client has a slot for each folder");
+static_assert(ARRAY_SIZE(folder_names) == NFS_FOLDERS, "a client has a slot for each folder");
 
 /* A link or file of that name is somebody else's, and nothing below it may be trusted. */
 static int check_directory(struct nfs_client *c, const char *name, const struct nfs_attr *attr,
@@ -91,7 +91,7 @@ int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 	if (top->len == 0)
 		r = store_open(c, &c->root, NFS_STATE_DIR, create, top, err);
 	if (r == 0 && handle->len == 0)
-		r = store_open(c, top, names[folder], create, handle, err);
+		r = store_open(c, top, folder_names[folder], create, handle, err);
 	if (r == 0)
 		*ret = handle;
 	return r;
@@ -100,6 +100,32 @@ int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 void store_forget(struct nfs_client *c)
 {
 	memset(c->folders, 0, sizeof(c->folders));
+}
+
+struct name_list {
+	store_match_fn match;
+	const void *data;
+	size_t max;
+	struct strv *names;
+};
+
+static int add_matching_name(void *data, const struct nfs_entry *entry)
+{
+	struct name_list *list = data;
+
+	if (list->match != NULL && !list->match(entry->name, list->data))
+		return 0;
+	if (list->names->n == list->max)
+		return -ECANCELED;
+	return strv_append(list->names, entry->name);
+}
+
+int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_fn match,
+	       const void *data, size_t max, struct strv *names)
+{
+	struct name_list list = { .match = match, .data = data, .max = max, .names = names };
+
+	return nfs_readdir(c, dir, add_matching_name, &list);
 }
 
 void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key)

@@ -24,6 +24,7 @@
 #ifndef STORE_LAYOUT_H
 #define STORE_LAYOUT_H
 
+#include "base/str.h"
 #include "nfs/client.h"
 
 enum store_place {
@@ -50,6 +51,15 @@ void store_forget(struct nfs_client *c);
 /* As a folder of the state directory, with the mode that such folders have. Errors as store_folder(). */
 int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
 	       struct nfs_handle *ret, struct error *err);
+
+/*
+ * Append the names in a directory that match() accepts to names; a NULL match accepts all. Return 0;
+ * -ECANCELED where there are more than max, with the first max in names; or the errno of nfs_readdir(),
+ * with what was read until then. Errors are not reported.
+ */
+typedef bool (*store_match_fn)(const char *name, const void *data);
+int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_fn match,
+	       const void *data, size_t max, struct strv *names);
 
 #define STORE_TRASH_KEY_MAX 150 /* what stands behind it in the trash has less than 100 bytes */
 

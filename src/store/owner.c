@@ -159,44 +159,25 @@ static int check_volume(struct search *s, const char *key, unsigned int scope, b
 
 /* -------- notes -------- */
 
-struct notes {
-	const char *own;
-	struct strv keys;
-	size_t max;
-};
-
-static int take_note(void *data, const struct nfs_entry *entry)
+static bool is_note_of_others(const char *name, const void *own)
 {
-	struct notes *notes = data;
-	char **items;
-
-	if (notes->own != NULL && strcmp(entry->name, notes->own) == 0)
-		return 0;
-	if (notes->keys.n == notes->max)
-		return -ECANCELED;
-	items = reallocarray(notes->keys.items, notes->keys.n + 1, sizeof(*items));
-	if (items == NULL)
-		return -ENOMEM;
-	notes->keys.items = items;
-	items[notes->keys.n] = strdup(entry->name);
-	return items[notes->keys.n++] != NULL ? 0 : -ENOMEM;
+	return own == NULL || strcmp(name, own) != 0;
 }
 
 /* Up to max notes: -ECANCELED where there are more, and none of those counts. */
 static int check_some(struct search *s, const struct nfs_handle *users, unsigned int scope,
 		      size_t max, struct error *err)
 {
-	struct notes notes = { .own = s->q->volume, .max = max };
+	cleanup_strv struct strv keys = { NULL, 0 };
 	size_t i;
 	int r, found = 0;
 
-	r = nfs_readdir(s->c, users, take_note, &notes);
+	r = store_list(s->c, users, is_note_of_others, s->q->volume, max, &keys);
 	if (r < 0 && r != -ECANCELED)
-		found = nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
-	for (i = 0; i < notes.keys.n && found == 0; i++)
-		found = check_volume(s, notes.keys.items[i], scope, false, err);
-	strv_done(&notes.keys);
-	return found == 0 && r == -ECANCELED ? r : found;
+		return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
+	for (i = 0; i < keys.n && found == 0; i++)
+		found = check_volume(s, keys.items[i], scope, false, err);
+	return found != 0 ? found : r;
 }
 
 static int check_notes(struct search *s, const char *name, unsigned int scope, struct error *err)

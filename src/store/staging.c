@@ -76,24 +76,9 @@ int staging_is_in_place(struct nfs_client *c, const struct record *rec, const ch
 
 /* -------- what is left of earlier attempts -------- */
 
-struct leftovers {
-	const char *key;
-	struct strv names;
-};
-
-static int take_leftover(void *data, const struct nfs_entry *entry)
+static bool is_leftover(const char *name, const void *work_key)
 {
-	struct leftovers *l = data;
-	char **items;
-
-	if (!store_trash_name_is_of(entry->name, l->key))
-		return 0;
-	items = reallocarray(l->names.items, l->names.n + 1, sizeof(*items));
-	if (items == NULL)
-		return -ENOMEM;
-	l->names.items = items;
-	items[l->names.n] = strdup(entry->name);
-	return items[l->names.n++] != NULL ? 0 : -ENOMEM;
+	return store_trash_name_is_of(name, work_key);
 }
 
 static int discard(struct nfs_client *c, const struct nfs_handle *work, const char *name,
@@ -120,7 +105,7 @@ static int discard(struct nfs_client *c, const struct nfs_handle *work, const ch
 
 int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed, struct error *err)
 {
-	struct leftovers l = { .key = work_key };
+	cleanup_strv struct strv names = { NULL, 0 };
 	const struct nfs_handle *work;
 	size_t i;
 	int r;
@@ -128,12 +113,11 @@ int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashe
 	r = store_folder(c, STORE_WORK, false, &work, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = nfs_readdir(c, work, take_leftover, &l);
+	r = store_list(c, work, is_leftover, work_key, SIZE_MAX, &names);
 	if (r < 0)
-		r = nfs_error_set(err, c, r, "reading the folder of unfinished work");
-	for (i = 0; i < l.names.n && r == 0; i++)
-		r = discard(c, work, l.names.items[i], ret_trashed, err);
-	strv_done(&l.names);
+		return nfs_error_set(err, c, r, "reading the folder of unfinished work");
+	for (i = 0; i < names.n && r == 0; i++)
+		r = discard(c, work, names.items[i], ret_trashed, err);
 	return r;
 }
 

@@ -193,8 +193,8 @@ static int set_changes(struct record *rec, const struct volume_settings *changes
 }
 
 /* What the server has to change; *ret_old takes it back. */
-static struct nfs_change change_of(const struct volume_settings *changes, const struct nfs_attr *attr,
-				   struct nfs_change *ret_old)
+static struct nfs_change change_of(const struct volume_settings *changes,
+				   const struct nfs_attr *attr, struct nfs_change *ret_old)
 {
 	struct nfs_change change = {
 		.mode = changes->mode,
