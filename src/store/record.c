@@ -16,12 +16,6 @@
 
 #define PART_NAME_SIZE (RECORD_NAME_MAX + 32)
 
-static void record_move(struct record *to, struct record *from)
-{
-	*to = *from;
-	*from = (struct record){ .n = 0 };
-}
-
 /*
  * A text that does not fit into one link goes into parts, and the record's own link says how many
  * there are: "v=1;parts=3;hash=0123456789abcdef".
@@ -269,7 +263,7 @@ static int make_grave(struct nfs_client *c, const struct nfs_handle *dir, const 
 static int finish_replacement(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			      const struct record *rec, struct error *err)
 {
-	return record_get(rec, RECORD_KEY_BY) != NULL ? finish_removal(c, dir, key, 0, err) : 0;
+	return record_was_replaced(rec) ? finish_removal(c, dir, key, 0, err) : 0;
 }
 
 int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,

@@ -126,6 +126,12 @@ int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, cons
 int record_is_begun(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		    struct error *err);
 
+/* Whether the record has ever been replaced, not only created. */
+bool record_was_replaced(const struct record *rec);
+
+/* Move the contents of from, which becomes empty, to an empty record. */
+void record_move(struct record *to, struct record *from);
+
 void record_done(struct record *rec);
 #define cleanup_record __attribute__((cleanup(record_done)))
 

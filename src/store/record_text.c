@@ -25,6 +25,12 @@ void record_done(struct record *rec)
 	*rec = (struct record){ .n = 0 };
 }
 
+void record_move(struct record *to, struct record *from)
+{
+	*to = *from;
+	*from = (struct record){ .n = 0 };
+}
+
 static struct record_pair *find(const struct record *rec, const char *key)
 {
 	size_t i;
@@ -63,6 +69,11 @@ int record_set(struct record *rec, const char *key, const char *value)
 		return -ENOMEM;
 	pairs[rec->n++] = (struct record_pair){ steal_ptr(&k), steal_ptr(&v) };
 	return 0;
+}
+
+bool record_was_replaced(const struct record *rec)
+{
+	return record_get(rec, RECORD_KEY_BY) != NULL;
 }
 
 static bool is_plain(char c)
@@ -173,7 +184,6 @@ int record_decode(struct record *ret, const char *text)
 		r = decode_pair(&rec, items.items[i]);
 	if (r < 0)
 		return r;
-	*ret = rec;
-	rec = (struct record){ .n = 0 };
+	record_move(ret, &rec);
 	return 0;
 }

@@ -12,6 +12,13 @@
 #include "store/layout.h"
 #include "store/owner.h"
 
+#define TOMBSTONE_KEY_NEW "new" /* in a tombstone that was not a record before */
+
+bool tombstone_is_new(const struct tombstone *t)
+{
+	return record_get(&t->record, TOMBSTONE_KEY_NEW) != NULL;
+}
+
 void tombstone_done(struct tombstone *t)
 {
 	record_done(&t->record);
@@ -105,8 +112,7 @@ int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *
 	if (r < 0)
 		return r == -EEXIST ? failed(c, r, t, err) : r;
 	record_done(&t->record);
-	t->record = *rec;
-	*rec = (struct record){ .n = 0 };
+	record_move(&t->record, rec);
 	return 0;
 }
 
@@ -300,7 +306,7 @@ static int has_come_back(struct nfs_client *c, struct tombstone *t,
 	r = record_read(c, records, t->key, &rec, err);
 	if (r == -ENOENT)
 		return 0;
-	if (r < 0 || record_get(&rec, RECORD_KEY_BY) == NULL)
+	if (r < 0 || !record_was_replaced(&rec))
 		return r;
 	/* On a share that folds case it may be that of another volume. */
 	return t->kind != BUSY_VOLUME_GONE || owner_check_record(c, t->key, &rec, NULL) <= 0;
@@ -351,7 +357,7 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 	if (store_folder(c, STORE_BUSY, false, &busy, &ignored) < 0 ||
 	    folder_of(c, t, true, &records, &ignored) < 0)
 		return;
-	if (record_get(&t->record, TOMBSTONE_KEY_NEW) != NULL)
+	if (tombstone_is_new(t))
 		(void)nfs_remove(c, busy, t->name);
 	else
 		(void)nfs_rename(c, busy, t->name, records, t->key);

@@ -23,9 +23,6 @@
 #include "store/directory.h"
 #include "store/record.h"
 
-/* In a tombstone that was not a record before: there is none to put back. */
-#define TOMBSTONE_KEY_NEW "new"
-
 struct tombstone {
 	enum busy_kind kind;
 	const char *key; /* of the record */
@@ -34,6 +31,9 @@ struct tombstone {
 	bool no_room; /* for one: the share is full, and what is deleted makes room */
 	struct record record; /* what it says */
 };
+
+/* Whether there was no record before, so that there is none to put back. */
+bool tombstone_is_new(const struct tombstone *t);
 
 /*
  * Sets the tombstone of a record, which is read again by it. -ENOENT, unreported, where there is no record.
