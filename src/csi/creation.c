@@ -3,7 +3,6 @@
 
 #include "csi/creation.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,14 +104,6 @@ static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation
 	return r;
 }
 
-static int put_context(struct record *rec, const char *key, const char *value)
-{
-	char prefixed[CSI_MAP_MAX + sizeof(VOLUME_CONTEXT_PREFIX)];
-
-	(void)snprintf(prefixed, sizeof(prefixed), "%s%s", VOLUME_CONTEXT_PREFIX, key);
-	return record_set(rec, prefixed, value);
-}
-
 /* The spelling that the StorageClass has for a key, or the one given. */
 static const char *spelling(const struct csi_map *map, const char *key, const char *otherwise)
 {
@@ -135,13 +126,14 @@ static int put_contexts(struct creation *x, const struct csi_map *map, const cha
 
 	for (i = 0; i < map->n && r == 0; i++)
 		if (!csi_map_is_replaced(map, i))
-			r = put_context(&x->record, csi_map_key(map, i), csi_map_value(map, i));
+			r = volume_set_context(&x->record, csi_map_key(map, i),
+					       csi_map_value(map, i));
 	if (r == 0)
-		r = put_context(&x->record, spelling(map, "subDir", "subdir"), dir);
+		r = volume_set_context(&x->record, spelling(map, "subDir", "subdir"), dir);
 	if (r == 0 && csi_map_get(map, "server") == NULL)
-		r = put_context(&x->record, "server", x->params.server);
+		r = volume_set_context(&x->record, "server", x->params.server);
 	if (r == 0 && csi_map_get(map, "share") == NULL)
-		r = put_context(&x->record, "share", x->params.share);
+		r = volume_set_context(&x->record, "share", x->params.share);
 	return r;
 }
 
@@ -150,52 +142,17 @@ const char *creation_directory(const struct creation *x)
 	return x->params.subdir != NULL ? x->params.subdir : x->key;
 }
 
-static int put_number(struct record *rec, const char *key, uint32_t value)
-{
-	char number[16];
-
-	(void)snprintf(number, sizeof(number), "%" PRIu32, value);
-	return record_set(rec, key, number);
-}
-
-/* The owner, and how the server was spoken to; the version is put there by volume_create(). */
-static int put_way(struct creation *x)
-{
-	const struct volume_owner *owner = &x->params.owner;
-	struct record *rec = &x->record;
-	int r = 0;
-
-	if (owner->has_uid)
-		r = put_number(rec, VOLUME_KEY_UID, owner->uid);
-	if (r == 0 && owner->has_gid)
-		r = put_number(rec, VOLUME_KEY_GID, owner->gid);
-	if (r == 0 && x->export.port != 0)
-		r = put_number(rec, VOLUME_KEY_PORT, x->export.port);
-	if (r == 0 && x->export.mount_port != 0)
-		r = put_number(rec, VOLUME_KEY_MOUNT_PORT, x->export.mount_port);
-	if (r == 0 && x->sec != NULL)
-		r = record_set(rec, VOLUME_KEY_SEC, x->sec);
-	return r;
-}
-
 /*
  * What the volume's directory may be. A claim costs one more write when it is decided, which volumes
  * named by default do without.
  */
-static int put_claim(struct creation *x)
+static enum volume_claim claim_of(const struct volume_params *p)
 {
-	const struct volume_params *p = &x->params;
 	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
-	const bool exclusive = !takes_any && (p->subdir == NULL || p->has_variables);
-	struct record *rec = &x->record;
-	int r = 0;
 
-	if (p->has_existing)
-		r = record_set(rec, VOLUME_KEY_EXISTING, existing_name(p->existing));
-	if (r < 0 || takes_any || (!p->has_existing && !p->has_variables))
-		return r;
-	return record_set(rec, VOLUME_KEY_CLAIM,
-			  exclusive ? VOLUME_CLAIM_EXCLUSIVE : VOLUME_CLAIM_SHARED);
+	if (takes_any || (!p->has_existing && !p->has_variables))
+		return CLAIM_NONE;
+	return p->subdir == NULL || p->has_variables ? CLAIM_EXCLUSIVE : CLAIM_SHARED;
 }
 
 static int compare_pairs(const void *a, const void *b)
@@ -205,41 +162,39 @@ static int compare_pairs(const void *a, const void *b)
 	return strcmp(one->key, other->key);
 }
 
-static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, int64_t size,
-		    struct error *err)
+static int describe(struct creation *x, const Csi__V1__CreateVolumeRequest *in, const char *source,
+		    int64_t size, struct error *err)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
-	const char *dir = creation_directory(x);
+	const struct volume_params *p = &x->params;
 	cleanup_free char *id = creation_volume_id(x);
 	struct record *rec = &x->record;
-	char number[32], mode[8];
+	const struct volume v = {
+		.name = in->name,
+		.id = id,
+		.dir = creation_directory(x),
+		.size = size,
+		.mode = p->mode,
+		.owner = p->owner,
+		.on_delete = on_delete_name(p->on_delete),
+		.has_existing = p->has_existing,
+		.existing = p->existing,
+		.claim = claim_of(p),
+		.source = source,
+		.port = x->export.port,
+		.mount_port = x->export.mount_port,
+		.sec = x->sec,
+	};
 	size_t first;
-	int r;
 
-	(void)snprintf(number, sizeof(number), "%" PRId64, size);
-	(void)snprintf(mode, sizeof(mode), "%04o", x->params.mode);
-	r = id != NULL ? record_set(rec, VOLUME_KEY_NAME, in->name) : -ENOMEM;
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_ID, id);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_DIR, dir);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_SIZE, number);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_MODE, mode);
-	if (r == 0)
-		r = record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(x->params.on_delete));
-	if (r == 0)
-		r = put_claim(x);
-	if (r == 0)
-		r = put_way(x);
+	if (id == NULL || volume_describe(rec, &v) < 0)
+		return error_oom(err);
 	first = rec->n;
-	if (r == 0)
-		r = put_contexts(x, &map, dir);
+	if (put_contexts(x, &map, v.dir) < 0)
+		return error_oom(err);
 	/* A retry has the map in any order, and its record is to be the same. */
-	if (r == 0)
-		qsort(rec->pairs + first, rec->n - first, sizeof(*rec->pairs), compare_pairs);
-	return r < 0 ? error_oom(err) : 0;
+	qsort(rec->pairs + first, rec->n - first, sizeof(*rec->pairs), compare_pairs);
+	return 0;
 }
 
 /* What is copied has to fit; and where no size is asked for, it is the source's. */
@@ -287,9 +242,7 @@ int creation_init(struct creation *x, const struct csi_driver *driver,
 	r = volume_key(in->name, x->params.server, share, &x->key, err);
 	if (r < 0)
 		return r;
-	if (source->text != NULL && record_set(&x->record, VOLUME_KEY_SOURCE, source->text) < 0)
-		return error_oom(err);
-	return describe(x, in, size, err);
+	return describe(x, in, source->text, size, err);
 }
 
 /*
