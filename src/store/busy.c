@@ -63,8 +63,8 @@ bool busy_is_of(const char *name, const char *dir)
 #define CUT_KNOWN (RECORD_NAME_MAX - 17) /* bytes of the path in a name that was cut */
 
 /*
- * Whether the directory in the first len bytes of a name overlaps with that of key; in both a slash is %2F.
- * Of a name that was cut only the beginning is known: if that fits, assume so.
+ * Whether the directory in the first len bytes of a name overlaps with that of key; in both a slash
+ * is %2F. A name that was cut is known only by its beginning: if that fits, assume so.
  */
 static bool keys_overlap(const char *name, size_t len, const char *key)
 {

@@ -7,13 +7,13 @@
  *
  *   busy/<directory, with %2F for a slash>~<kind>~<holder>.<number>[.<renewals>]
  *
- * Notes of use and of making belong to calls that last. Their holder renews them by a RENAME to the next
- * name; one that has not been renewed for as long as store_holder_is_dead() says is removed by whoever it
- * is in the way of. A holder that was only paused learns this from its next RENAME, which fails: it renews
- * its notes once more before it puts its work into place.
+ * Notes of use and of making belong to calls that last. Their holder renews them by a RENAME to the
+ * next name; one that has not been renewed for as long as store_holder_is_dead() says is removed by
+ * whoever it is in the way of. A holder that was only paused learns this from its next RENAME,
+ * which fails: it renews its notes once more before it puts its work into place.
  *
- * Tombstones (store/tombstone.h) belong to deletions and stay as long as it takes. Another replica does not
- * wait for one to go; it finishes the deletion. Worker threads; blocks.
+ * Tombstones (store/tombstone.h) belong to deletions and stay as long as it takes. Another replica
+ * does not wait for one to go; it finishes the deletion. Worker threads; blocks.
  */
 #ifndef STORE_BUSY_H
 #define STORE_BUSY_H
@@ -32,8 +32,8 @@ enum busy_kind {
 void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir);
 
 /*
- * Call found() for each note about a directory that overlaps with dir, or for all notes where dir is NULL.
- * A result other than 0 ends the walk and is returned.
+ * Call found() for each note about a directory that overlaps with dir, or for all notes where dir
+ * is NULL. A result other than 0 ends the walk and is returned.
  */
 typedef int (*busy_fn)(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
 		       struct error *err);
@@ -42,12 +42,15 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 /* Whether a note is about exactly that directory. */
 bool busy_is_of(const char *name, const char *dir);
 
-/* Whether nobody alive holds a note: no call of this process, no replica that still renews its notes. */
+/*
+ * Whether nobody alive holds a note: no call of this process, no replica that still renews its
+ * notes.
+ */
 bool busy_is_left(struct nfs_client *c, const char *name);
 
 /*
- * Check that no other replica uses or makes an overlapping directory: 0, or ABORTED, which names the
- * replica. Notes that nobody alive holds are removed.
+ * Check that no other replica uses or makes an overlapping directory: 0, or ABORTED, which names
+ * the replica. Notes that nobody alive holds are removed.
  */
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 
@@ -73,15 +76,18 @@ int busy_note_init(struct busy_note *note, enum busy_kind kind, const char *dir)
 void busy_note_done(struct busy_note *note);
 
 /*
- * Write the note, then look for others. ABORTED where another replica is making the directory, or, for a
- * note of use, deleting it; then the note is removed again. Else as nfs_error_set().
+ * Write the note, then look for others. ABORTED where another replica is making the directory, or,
+ * for a note of use, deleting it; then the note is removed again. Else as nfs_error_set().
  */
 int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *err);
 
 /* Rename the note to its next name. ABORTED where another replica has removed it. */
 int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err);
 
-/* Remove the note. Where that fails, it is removed as a dead replica's once it is in somebody's way. */
+/*
+ * Remove the note. Where that fails, it is removed as a dead replica's once it is in somebody's
+ * way.
+ */
 int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *err);
 
 #endif

@@ -22,8 +22,8 @@
 #define ARCHIVE_HASH 17 /* "-" and 16 digits */
 
 /*
- * Put "archived-" before the first component, as csi-driver-nfs does. A component that becomes too long is
- * cut and gets a hash.
+ * Put "archived-" before the first component, as csi-driver-nfs does. A component that becomes too
+ * long is cut and gets a hash.
  */
 static int put_archive_top(struct buf *b, const char *path, size_t first, bool dated)
 {
@@ -52,8 +52,8 @@ static int put_date(struct buf *b, int attempt)
 }
 
 /*
- * Format the path of an archive. Attempts after the first have a date, at the end, or, with aside, behind
- * the first component, because others have the path below it.
+ * Format the path of an archive. Attempts after the first have a date, at the end, or, with aside,
+ * behind the first component, because others have the path below it.
  */
 static char *archive_path(const char *path, int attempt, bool aside)
 {
@@ -71,7 +71,10 @@ static char *archive_path(const char *path, int attempt, bool aside)
 	return r < 0 ? NULL : buf_steal(&b);
 }
 
-/* Keep away from the directories of volumes and snapshots: -EBUSY. Only an older archive may be replaced. */
+/*
+ * Keep away from the directories of volumes and snapshots: -EBUSY. Only an older archive may be
+ * replaced.
+ */
 static int check_archive_place(struct nfs_client *c, const char *archive, const char *key,
 			       struct error *err)
 {
@@ -87,7 +90,10 @@ static int check_archive_place(struct nfs_client *c, const char *archive, const 
 	return -EBUSY;
 }
 
-/* Look the name up first: RENAME would replace an empty directory of that name. -EEXIST where it is taken. */
+/*
+ * Look the name up first: RENAME would replace an empty directory of that name. -EEXIST where it is
+ * taken.
+ */
 static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
 		      const struct nfs_handle *known, const char *archive, struct error *err)
 {

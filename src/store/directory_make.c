@@ -13,8 +13,8 @@
 /* -------- mode and owner -------- */
 
 /*
- * Whether the owner has to be set. Where the server does not tell the owner of a directory that was found,
- * or tells a name, it has to; a new directory is the client's own.
+ * Whether the owner has to be set. Where the server does not tell the owner of a directory that was
+ * found, or tells a name, it has to; a new directory is the client's own.
  */
 static bool needs_owner(const struct nfs_client *c, const struct nfs_attr *attr, bool found,
 			const struct volume_owner *owner)
@@ -48,8 +48,8 @@ static void restore_owner(struct nfs_client *c, const struct nfs_handle *handle,
 }
 
 /*
- * Set in one step what the reply shows to be different: MKDIR's mode goes through the server's umask and
- * ACLs, and mkdir(2) there drops setgid.
+ * Set in one step what the reply shows to be different: MKDIR's mode goes through the server's
+ * umask and ACLs, and mkdir(2) there drops setgid.
  */
 static int set_attributes(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
 			  const struct nfs_attr *attr, uint32_t mode, bool found,
@@ -74,7 +74,10 @@ static int set_attributes(struct nfs_client *c, const char *path, const struct n
 	return 0;
 }
 
-/* Fetch what set_attributes() needs: LOOKUP of version 4 omits the owner, of version 3 maybe everything. */
+/*
+ * Fetch what set_attributes() needs: LOOKUP of version 4 omits the owner, of version 3 maybe
+ * everything.
+ */
 static int complete_settings(struct nfs_client *c, const struct nfs_handle *handle,
 			     const struct directory_wish *wish, struct nfs_attr *attr)
 {

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The directories above volumes. Each one that the driver makes has a record in .csi-nfs/parents/, so that
- * the last volume in it takes it along.
+ * The directories above volumes. Each one that the driver makes has a record in .csi-nfs/parents/,
+ * so that the last volume in it takes it along.
  */
 
 #include <errno.h>
@@ -37,7 +37,9 @@ static int note_parent(struct nfs_client *c, const char *path, size_t len, struc
 	return r == -EEXIST ? 0 : r; /* the directory was removed by hand */
 }
 
-/* Take back a note that turned out wrong. A leftover note could delete a foreign empty directory. */
+/*
+ * Take back a note that turned out wrong. A leftover note could delete a foreign empty directory.
+ */
 static void forget_parent(struct nfs_client *c, const char *path, size_t len)
 {
 	struct error ignored = { .code = ERROR_OK };
@@ -50,7 +52,10 @@ static void forget_parent(struct nfs_client *c, const char *path, size_t len)
 	(void)record_remove(c, folder, key, NULL, &ignored);
 }
 
-/* The note comes first: after a crash between the two, a retry could not tell who made the directory. */
+/*
+ * The note comes first: after a crash between the two, a retry could not tell who made the
+ * directory.
+ */
 int directory_make_parent(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 			  const char *path, size_t len, struct nfs_handle *ret,
 			  struct nfs_attr *ret_attr, struct error *err)

@@ -66,7 +66,9 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;
 }
 
-/* Refuse a mount point: what is in that file system was never put there through this share alone. */
+/*
+ * Refuse a mount point: what is in that file system was never put there through this share alone.
+ */
 static int check_no_mount(struct nfs_client *c, const struct directory_place *place, struct error *err)
 {
 	struct nfs_attr attr = { .is_full = false }, above = { .is_full = false };
@@ -102,7 +104,10 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 		return 0;
 	if (r == -ENOTDIR)
 		return refuse_non_directory(c, place, err);
-	/* Servers differ in the error for a directory that something is mounted on. The first error wins. */
+	/*
+	 * Servers differ in the error for a directory that something is mounted on. The first error
+	 * wins.
+	 */
 	if (r == -EBUSY || r == -EXDEV || r == -EACCES || r == -EPERM)
 		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)

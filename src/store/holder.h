@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The id of this process, for notes on shares that other replicas read. It is random and kept in a file
- * beside the socket, which the process locks for life: a process that gets the lock knows that the one
- * before it is dead, and takes over its id and what it left on shares. Any thread.
+ * The id of this process, for notes on shares that other replicas read. It is random and kept in a
+ * file beside the socket, which the process locks for life: a process that gets the lock knows that
+ * the one before it is dead, and takes over its id and what it left on shares. Any thread.
  */
 #ifndef STORE_HOLDER_H
 #define STORE_HOLDER_H
@@ -14,8 +14,8 @@
 #define STORE_HOLDER_LEN 16 /* hexadecimal digits */
 
 /*
- * Read the id from the file "<path>.holder", or write a new one there. Where that fails, or another process
- * holds the file, use a new id for this process alone. Call once, before there are threads.
+ * Read the id from the file "<path>.holder", or write a new one there. Where that fails, or another
+ * process holds the file, use a new id for this process alone. Call once, before there are threads.
  */
 void store_holder_init(const char *path);
 
@@ -33,8 +33,9 @@ bool store_holder_is_own(const char *tag);
 #define STORE_HOLDER_PATIENCE_S 30
 
 /*
- * Whether something of another replica has kept its name on that share for longer than our patience, by
- * our own clock. A live replica renames its things more often. The first call for a name starts the time.
+ * Whether something of another replica has kept its name on that share for longer than our
+ * patience, by our own clock. A live replica renames its things more often. The first call for a
+ * name starts the time.
  */
 bool store_holder_is_dead(const char *server, const char *share, const char *name);
 

@@ -13,13 +13,13 @@
  *     work/         copies and archives that are being made, see store/staging.h
  *     trash/        deleted directories that are being purged
  *
- * The folders have mode 0700 where the driver is root on the share. Elsewhere (the export squashes root, or
- * the driver is not root) volumes may be made with several identities, and each has to write here: mode
- * 1777, as for /tmp, so that nobody can remove what is another's.
+ * The folders have mode 0700 where the driver is root on the share. Elsewhere (the export squashes
+ * root, or the driver is not root) volumes may be made with several identities, and each has to
+ * write here: mode 1777, as for /tmp, so that nobody can remove what is another's.
  *
- * Handles of the folders are kept in the client, since every call needs them. A folder whose handle the
- * server has forgotten (-ESTALE) is looked up again by the next call, after store_forget(). Threads as for
- * nfs/client.h.
+ * Handles of the folders are kept in the client, since every call needs them. A folder whose handle
+ * the server has forgotten (-ESTALE) is looked up again by the next call, after store_forget().
+ * Threads as for nfs/client.h.
  */
 #ifndef STORE_LAYOUT_H
 #define STORE_LAYOUT_H
@@ -39,8 +39,8 @@ enum store_place {
 };
 
 /*
- * Get the handle of a folder, borrowed from the client, making the folder where create is set. -ENOENT,
- * unreported, where it does not exist and create is not set. Other errors are reported.
+ * Get the handle of a folder, borrowed from the client, making the folder where create is set.
+ * -ENOENT, unreported, where it does not exist and create is not set. Other errors are reported.
  */
 int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 		 const struct nfs_handle **ret, struct error *err);
@@ -48,14 +48,17 @@ int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 /* Forget the handles, after -ESTALE. */
 void store_forget(struct nfs_client *c);
 
-/* Likewise open any directory in dir, made with the mode of the driver's folders. Errors as store_folder(). */
+/*
+ * Likewise open any directory in dir, made with the mode of the driver's folders. Errors as
+ * store_folder().
+ */
 int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
 	       struct nfs_handle *ret, struct error *err);
 
 /*
- * Append the names in a directory that match() accepts to names; a NULL match accepts all. Return 0;
- * -ECANCELED where there are more than max, with the first max in names; or the errno of nfs_readdir(),
- * with what was read until then. Errors are not reported.
+ * Append the names in a directory that match() accepts to names; a NULL match accepts all. Return
+ * 0; -ECANCELED where there are more than max, with the first max in names; or the errno of
+ * nfs_readdir(), with what was read until then. Errors are not reported.
  */
 typedef bool (*store_match_fn)(const char *name, const void *data);
 int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_fn match,
@@ -69,8 +72,8 @@ int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_f
 void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 
 /*
- * Format a name, unique among all that are there at a time. It tells the identity of the client unless that
- * is the process's own.
+ * Format a name, unique among all that are there at a time. It tells the identity of the client
+ * unless that is the process's own.
  */
 void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key);
 

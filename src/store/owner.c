@@ -32,7 +32,7 @@ static bool may_be_same_name(const char *a, size_t n, const char *b, size_t m)
 	return n == m && strncasecmp(a, b, n) == 0;
 }
 
-/* Where theirs lies as seen from path: one of OWNER_VOLUMES, or 0 for elsewhere. */
+/* Return how theirs lies to path: one of OWNER_VOLUMES, or 0 for elsewhere. */
 static unsigned int path_relation(const char *theirs, const char *path)
 {
 	for (;;) {
@@ -86,8 +86,8 @@ static int owner_is(struct owner_search *s, enum owner_kind kind, const char *ke
 }
 
 /*
- * Check the record under a key that a note or the name of a directory has led to. plain: count only a
- * volume whose directory is its key; any other one has notes.
+ * Check the record under a key that a note or the name of a directory has led to. plain: count only
+ * a volume whose directory is its key; any other one has notes.
  */
 static int check_volume_record(struct owner_search *s, const char *key, unsigned int scope,
 			       bool plain, struct error *err)
@@ -172,7 +172,10 @@ static int check_volumes_within(struct owner_search *s, struct error *err)
 	return check_notes(s, name, OWNER_AT | OWNER_IN, err);
 }
 
-/* Volumes with a directory above it, or, where only OWNER_AT is asked for, with the directory itself. */
+/*
+ * Volumes with a directory above it, or, where only OWNER_AT is asked for, with the directory
+ * itself.
+ */
 static int check_volumes_around(struct owner_search *s, struct error *err)
 {
 	const size_t all = strlen(s->path);

@@ -2,15 +2,17 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Whose is it? Ask here before removing a directory of the share, renaming it or something over it, taking
- * it for a new volume, or changing its mode and owner. The answer comes from the records of volumes and
- * snapshots and the notes of store/users.h, with a few lookups however many volumes the share has.
+ * Whose is it? Ask here before removing a directory of the share, renaming it or something over it,
+ * taking it for a new volume, or changing its mode and owner. The answer comes from the records of
+ * volumes and snapshots and the notes of store/users.h, with a few lookups however many volumes the
+ * share has.
  *
- * The server compares names: a file system that does not tell "A" from "a" finds the notes of both. What
- * is found is compared again here, ignoring case and taking bytes beyond ASCII for equal, so that a wrong
- * answer can only leave something alone.
+ * The server compares names: a file system that does not tell "A" from "a" finds the notes of both.
+ * What is found is compared again here, ignoring case and taking bytes beyond ASCII for equal, so
+ * that a wrong answer can only leave something alone.
  *
- * A directory without a record is nobody's: csi-driver-nfs leaves no record. Worker threads; blocks.
+ * A directory without a record is nobody's: csi-driver-nfs leaves no record. Worker threads;
+ * blocks.
  */
 #ifndef STORE_OWNER_H
 #define STORE_OWNER_H
@@ -28,7 +30,7 @@ enum owner_scope {
 	OWNER_ALL = OWNER_VOLUMES | OWNER_SNAPSHOTS,
 };
 
-/* Who asks, and for what. What belongs to the asker does not count. */
+/* The asker, and what is asked for. The asker's own directories do not count. */
 struct owner_question {
 	const char *volume; /* key of the asking volume; NULL: none */
 	bool has_record; /* the asker's record is under that key, so nobody else's is */
@@ -46,8 +48,8 @@ struct owner {
 };
 
 /*
- * Find one owner whose directory overlaps with path. Return 1, 0 for nobody, or a negative errno with the
- * error set: a record that cannot be read may be the owner's.
+ * Find one owner whose directory overlaps with path. Return 1, 0 for nobody, or a negative errno
+ * with the error set: a record that cannot be read may be the owner's.
  */
 int owner_find(struct nfs_client *c, const char *path, const struct owner_question *q,
 	       struct owner *ret, struct error *err);
@@ -57,9 +59,10 @@ int owner_refuse(struct nfs_client *c, const char *path, const struct owner *own
 		 const char *wanted_by, struct error *err);
 
 /*
- * Check by the record itself that it belongs under the key it was found by. On a share that folds case the
- * record of "A" is found as "a" too. Return 0 where it belongs there, 1 where the server's folding has led
- * to another volume's record, and FAILED_PRECONDITION where somebody has copied it there.
+ * Check by the record itself that it belongs under the key it was found by. On a share that folds
+ * case the record of "A" is found as "a" too. Return 0 where it belongs there, 1 where the server's
+ * folding has led to another volume's record, and FAILED_PRECONDITION where somebody has copied it
+ * there.
  */
 int owner_check_record(struct nfs_client *c, const char *key, const struct record *rec,
 		       struct error *err);

@@ -17,10 +17,12 @@
 #define START_DELAY_MS 100 /* let DeleteVolume answer first: the purge keeps the server busy */
 #define FORGET_S 86400 /* after which a failing share that nobody asks for is dropped */
 
-/* See store/purge.h for its states. Guarded by purger.lock, except for share while the job is running. */
+/*
+ * See store/purge.h for its states. Guarded by purger.lock, except for share while it is running.
+ */
 struct job {
 	struct list link;
-	struct purge_share share; /* while running: of the thread that runs it, except for its export */
+	struct purge_share share; /* while running: the thread's, except for its export */
 	uint64_t due_ns;
 	uint64_t used_ns; /* when it was last asked for */
 	bool running;
@@ -44,7 +46,7 @@ struct purger {
 	purger_report_fn report;
 	atomic_bool stop;
 	pthread_mutex_t lock; /* guards all that follows; taken alone */
-	pthread_cond_t changed; /* a job is due earlier, a server is free, a thread has ended, or stop */
+	pthread_cond_t changed; /* an earlier job, a server is free, a thread has ended, or stop */
 	struct worker workers[PURGE_WORKERS_MAX];
 	unsigned int waiting; /* threads in wait_until() */
 	struct list jobs;
@@ -195,8 +197,8 @@ static void end_turn(struct purger *p, struct job *job, uint64_t due_ns)
 static void *purge_thread(void *data);
 
 /*
- * Make sure that a thread watches the time while others work. Called with the lock held. Return 0, or
- * -EAGAIN where there is no thread at all.
+ * Make sure that a thread watches the time while others work. Called with the lock held. Return 0,
+ * or -EAGAIN where there is no thread at all.
  */
 static int need_watcher(struct purger *p)
 {

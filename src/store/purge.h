@@ -2,29 +2,31 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The purger: threads that empty .csi-nfs/trash/ on shares. For DeleteVolume a deleted volume is only a
- * rename; the purger removes what is in it, whether this process put it into the trash, one that was
- * killed, or another one that serves the same shares: an idle trash is looked at again from time to time.
+ * The purger: threads that empty .csi-nfs/trash/ on shares. For DeleteVolume a deleted volume is
+ * only a rename; the purger removes what is in it, whether this process put it into the trash, one
+ * that was killed, or another one that serves the same shares: an idle trash is looked at again
+ * from time to time.
  *
- * It is fair. At most one thread works on a server, so that a slow server holds up no other. The shares of a
- * server take turns, and so do the directories in a trash. A directory that cannot be removed is remembered
- * and tried again at growing intervals, and keeps no other.
+ * It is fair. At most one thread works on a server, so that a slow server holds up no other. The
+ * shares of a server take turns, and so do the directories in a trash. A directory that cannot be
+ * removed is remembered and tried again at growing intervals, and keeps no other.
  *
- * A job is the trash of one share, as one identity. Its states, with purger.lock held for each transition:
+ * A job is the trash of one share, as one identity. Its states, with purger.lock held for each
+ * transition:
  *
- *   state     on                            goes to
- *   (none)    purger_add(), purger_note()   waiting, due in 0.1 s. Where there are PURGE_SHARES_MAX jobs, the
- *                                           waiting one that nobody has asked for the longest is dropped
- *   waiting   purger_add()                  waiting, due in 0.1 s
- *             purger_note()                 waiting, due as before
- *             due, and its server is free   running
- *   running   purger_add()                  running, to be repeated
- *             end of the turn               waiting: due in 0.1 s if it is to be repeated, else when
- *                                           purge_share_turn() says; or (none), if the last round did
- *                                           not go well and nobody has asked for a day
+ *   state    on                           goes to
+ *   (none)   purger_add(), purger_note()  waiting, due in 0.1 s. Beyond PURGE_SHARES_MAX jobs, the
+ *                                         waiting one not asked for the longest is dropped
+ *   waiting  purger_add()                 waiting, due in 0.1 s
+ *            purger_note()                waiting, due as before
+ *            due, and its server is free  running
+ *   running  purger_add()                 running, to be repeated
+ *            end of the turn              waiting: due in 0.1 s if it is to be repeated, else when
+ *                                         purge_share_turn() says; or (none), if the last round
+ *                                         did not go well and nobody has asked for a day
  *
- * When purge_share_turn() has a job due, by how its turn ended, is in store/purge_share.h. Threads wait for
- * the first job that is due; one of those without a job is enough, and the others end.
+ * When purge_share_turn() has a job due, by how its turn ended, is in store/purge_share.h. Threads
+ * wait for the first job that is due; one of those without a job is enough, and the others end.
  *
  * Lock order: purger.lock is taken alone, and never held across network traffic or a report.
  */
@@ -68,32 +70,32 @@ struct purger_report {
 };
 
 /*
- * Called on the purger's threads, several at a time: every TREE_REPORT_S seconds while an attempt lasts, and
- * after each one that did something or failed.
+ * Called on the purger's threads, several at a time: every TREE_REPORT_S seconds while an attempt
+ * lasts, and after each one that did something or failed.
  */
 typedef void (*purger_report_fn)(const struct purger_report *report);
 
 /*
- * Create a purger. It starts no thread until the first purger_add() or purger_note(). The pool is borrowed.
- * Return 0 or -ENOMEM.
+ * Create a purger. It starts no thread until the first purger_add() or purger_note(). The pool is
+ * borrowed. Return 0 or -ENOMEM.
  */
 int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn report);
 
 /*
- * Ask for a share's trash to be emptied. Any thread, does not block. Return 0, -ENOMEM, -EAGAIN without a
- * thread, or -ENOSPC where PURGE_SHARES_MAX jobs are running.
+ * Ask for a share's trash to be emptied. Any thread, does not block. Return 0, -ENOMEM, -EAGAIN
+ * without a thread, or -ENOSPC where PURGE_SHARES_MAX jobs are running.
  */
 int purger_add(struct purger *p, const struct nfs_export *e);
 
 /*
- * Tell the purger that a share is in use: an unknown trash is looked at now, and then from time to time. As
- * purger_add() otherwise.
+ * Tell the purger that a share is in use: an unknown trash is looked at now, and then from time to
+ * time. As purger_add() otherwise.
  */
 int purger_note(struct purger *p, const struct nfs_export *e);
 
 /*
- * Tell the threads to stop, wait up to ms milliseconds, and return whether they have. A thread that waits
- * for a server takes as long as nfs_client_run() does. Any thread, any number of times.
+ * Tell the threads to stop, wait up to ms milliseconds, and return whether they have. A thread that
+ * waits for a server takes as long as nfs_client_run() does. Any thread, any number of times.
  */
 bool purger_stop(struct purger *p, unsigned int ms);
 

@@ -115,8 +115,8 @@ static void forget_stuck(struct purge_share *s, const char *name)
 }
 
 /*
- * At the end of a round, forget the entries that are gone, and have those that were tried wait together.
- * Return when the first one is due.
+ * At the end of a round, forget the entries that are gone, and have those that were tried wait
+ * together. Return when the first one is due.
  */
 static uint64_t settle_stuck(struct purge_share *s, uint64_t now)
 {
@@ -166,7 +166,7 @@ static int add_to_batch(struct batch *batch, const struct nfs_entry *entry)
 
 	store_trash_identity(entry->name, &owner);
 	if (!nfs_export_is_equal(&owner, &batch->share->export)) {
-		/* Where the purger has no room, the next round tells again. */
+		/* If the purger has no room, the next round tells it again. */
 		(void)batch->turn->note(batch->turn->data, &owner);
 		return 0;
 	}

@@ -2,17 +2,19 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The trash of one share, as one identity: how far the purger has got in it, and what it could not remove.
- * Private to the purger. On the thread whose turn it is.
+ * The trash of one share, as one identity: how far the purger has got in it, and what it could not
+ * remove. Private to the purger. On the thread whose turn it is.
  *
- * A round goes through all of the trash once, by the cookies of its listing, in turns of PURGE_TURN_S. So no
- * directory, however large, and no number of directories that cannot be removed keeps the others waiting.
+ * A round goes through all of the trash once, by the cookies of its listing, in turns of
+ * PURGE_TURN_S. So no directory, however large, and no number of directories that cannot be removed
+ * keeps the others waiting.
  *
- *   a turn ends with      the round     next turn is due
- *   time is up, or stop   goes on       now
- *   the server fails      is dropped    after retry_s, which doubles each time
- *   end of the trash      is over       now, where something took longer than its turn (another round);
- *                                       else after PURGE_IDLE_S, or earlier when something stuck is due
+ *   a turn ends with     the round    next turn is due
+ *   time is up, or stop  goes on      now
+ *   the server fails     is dropped   after retry_s, which doubles each time
+ *   end of the trash     is over      now, where something took longer than its turn (another
+ *                                     round); else after PURGE_IDLE_S, or earlier when something
+ *                                     stuck is due
  */
 #ifndef STORE_PURGE_SHARE_H
 #define STORE_PURGE_SHARE_H

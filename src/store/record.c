@@ -210,8 +210,8 @@ int record_remove_unused_parts(struct nfs_client *c, const struct nfs_handle *di
 }
 
 /*
- * Remove the grave and the parts that it tells of. keep: the hash of parts that a buried record still
- * needs; 0: none.
+ * Remove the grave and the parts that it tells of. keep: the hash of parts that a buried record
+ * still needs; 0: none.
  */
 static int empty_grave(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		       uint64_t keep, struct error *err)
@@ -242,9 +242,9 @@ int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char
 }
 
 /*
- * Remove a record with parts, whose own link is name in the folder from. It becomes the grave first: the
- * record is gone at once, and a retry of the removal, or a new record of that name, whose parts may have
- * the same names, still finds what is left.
+ * Remove a record with parts, whose own link is name in the folder from. It becomes the grave
+ * first: the record is gone at once, and a retry of the removal, or a new record of that name,
+ * whose parts may have the same names, still finds what is left.
  */
 static int remove_with_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			     const struct nfs_handle *from, const char *name,

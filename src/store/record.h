@@ -2,20 +2,21 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Records: what the driver knows of a volume or snapshot, kept on the share beside it. A record is a
- * symbolic link whose target is the text of the record: creating one is a single atomic, exclusive call in
- * NFSv3 and NFSv4 alike, and "ls -l" shows it. The text is a list of key=value pairs separated by ';', first
- * the version ("v=1"); bytes other than letters, digits and -_.,:/+@ are written as %XX.
+ * Records: what the driver knows of a volume or snapshot, kept on the share beside it. A record is
+ * a symbolic link whose target is the text of the record: creating one is a single atomic,
+ * exclusive call in NFSv3 and NFSv4 alike, and "ls -l" shows it. The text is a list of key=value
+ * pairs separated by ';', first the version ("v=1"); bytes other than letters, digits and -_.,:/+@
+ * are written as %XX.
  *
- * A text over RECORD_LINK_BYTES continues in further links, its parts. Their names hold a hash of the whole
- * text, so that writers of the same name never mix their parts. Parts that no record leads to yet, or any
- * more, can still be found, by one link each that describes them:
+ * A text over RECORD_LINK_BYTES continues in further links, its parts. Their names hold a hash of
+ * the whole text, so that writers of the same name never mix their parts. Parts that no record
+ * leads to yet, or any more, can still be found, by one link each that describes them:
  *
  *   <key>~new       the draft of a record that is being replaced, or created with parts
  *   <key>~removed   the grave of a record with parts that is being removed or replaced
  *
- * Keys that a version does not know are kept. record_text.c is the codec (pure functions, any thread, a
- * record is not shared between threads); record.c the storage (worker threads; blocks).
+ * Keys that a version does not know are kept. record_text.c is the codec (pure functions, any
+ * thread, a record is not shared between threads); record.c the storage (worker threads; blocks).
  */
 #ifndef STORE_RECORD_H
 #define STORE_RECORD_H
@@ -40,7 +41,7 @@ struct record {
 	uint64_t base; /* hash of the link as it was read or written; 0: neither */
 };
 
-/* Who replaced it last: a tag of store/holder.h. A record that was only created has none. */
+/* Tag (store/holder.h) of the last replacement. A record that was only created has none. */
 #define RECORD_KEY_BY "by"
 
 /* -------- codec -------- */
@@ -58,8 +59,8 @@ bool record_was_replaced(const struct record *rec);
 int record_encode(const struct record *rec, char **ret);
 
 /*
- * Parse a text. -EINVAL: no record (foreign, truncated, malformed); -ENOTSUP: of a later version. ret is to
- * be freed with record_done().
+ * Parse a text. -EINVAL: no record (foreign, truncated, malformed); -ENOTSUP: of a later version.
+ * ret is to be freed with record_done().
  */
 int record_decode(struct record *ret, const char *text);
 
@@ -69,12 +70,12 @@ void record_move(struct record *to, struct record *from);
 void record_done(struct record *rec);
 #define cleanup_record __attribute__((cleanup(record_done)))
 
-/* -------- storage: dir is the folder of the record; errors are reported unless it says otherwise -------- */
+/* -------- storage; dir is the folder of the record, and errors are reported -------- */
 
 /*
- * Create the record, exclusively: -EEXIST, unreported, where there is one. ABORTED also where another
- * replica is creating it, or where something stays behind. On success rec knows its parts, for
- * record_remove().
+ * Create the record, exclusively: -EEXIST, unreported, where there is one. ABORTED also where
+ * another replica is creating it, or where something stays behind. On success rec knows its parts,
+ * for record_remove().
  */
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct record *rec, struct error *err);
@@ -92,41 +93,41 @@ int record_is_begun(struct nfs_client *c, const struct nfs_handle *dir, const ch
 		    struct error *err);
 
 /*
- * Replace a record that was read, in one step: readers find the old one or the new one. The draft of the
- * new one excludes other replicas. Whoever removes the draft fences this replacement off, so that the
- * record of a volume that another replica has deleted does not come back. The caller excludes other calls
- * of this process. ABORTED where the record has changed since it was read, or another replica is replacing
- * it. rec knows its parts afterwards.
+ * Replace a record that was read, in one step: readers find the old one or the new one. The draft
+ * of the new one excludes other replicas. Whoever removes the draft fences this replacement off, so
+ * that the record of a volume that another replica has deleted does not come back. The caller
+ * excludes other calls of this process. ABORTED where the record has changed since it was read, or
+ * another replica is replacing it. rec knows its parts afterwards.
  */
 int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		   struct record *rec, struct error *err);
 
 /*
- * Remove the record. Return 0 also where there is none. rec is what record_read() found, and tells which
- * parts to remove; NULL: none.
+ * Remove the record. Return 0 also where there is none. rec is what record_read() found, and tells
+ * which parts to remove; NULL: none.
  */
 int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  const struct record *rec, struct error *err);
 
 /*
- * Finish a removal or replacement that was cut short: remove the parts that it left. Return 0 also where
- * there is nothing to do.
+ * Finish a removal or replacement that was cut short: remove the parts that it left. Return 0 also
+ * where there is nothing to do.
  */
 int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct error *err);
 
 /*
- * Remove the draft of a creation or a replacement, with its parts, so that neither can finish: one that was
- * cut short, or one that another replica is doing. Call it after the record itself has gone, so that no
- * new one begins. buried, which may be NULL, is the record where it was moved to: its parts stay. Return 0
- * also where there is no draft.
+ * Remove the draft of a creation or a replacement, with its parts, so that neither can finish: one
+ * that was cut short, or one that another replica is doing. Call it after the record itself has
+ * gone, so that no new one begins. buried, which may be NULL, is the record where it was moved to:
+ * its parts stay. Return 0 also where there is no draft.
  */
 int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			const struct record *buried, struct error *err);
 
 /*
- * Rename the record's own link to another folder, in one step: where it was there is no record any more.
- * Its parts stay. -ENOENT, unreported, where there is none.
+ * Rename the record's own link to another folder, in one step: where it was there is no record any
+ * more. Its parts stay. -ENOENT, unreported, where there is none.
  */
 int record_bury(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		const struct nfs_handle *to, const char *name, struct error *err);

@@ -4,8 +4,8 @@
 /*
  * Private to record.c and record_write.c: the links that make up a record.
  *
- * The link of a record with parts is its head: "v=1;parts=3;hash=0123456789abcdef". Drafts and graves are
- * heads too. Errors are reported unless a function says otherwise.
+ * The link of a record with parts is its head: "v=1;parts=3;hash=0123456789abcdef". Drafts and
+ * graves are heads too. Errors are reported unless a function says otherwise.
  */
 #ifndef STORE_RECORD_LINKS_H
 #define STORE_RECORD_LINKS_H
@@ -31,7 +31,10 @@ int record_head_parts(const struct record *rec, struct record_parts *ret);
 int record_link_failed(struct nfs_client *c, int r, const char *verb, const char *key,
 		       struct error *err);
 
-/* Read the link name on behalf of the record key: 1 for a head, with its parts, 0, or -ENOENT, unreported. */
+/*
+ * Read the link name on behalf of the record key: 1 for a head, with its parts, 0, or -ENOENT,
+ * unreported.
+ */
 int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		     const char *key, struct record *ret, struct record_parts *ret_parts,
 		     struct error *err);

@@ -103,8 +103,8 @@ static int remove_draft(struct nfs_client *c, const struct nfs_handle *dir, cons
 }
 
 /*
- * Read the draft: 1, or 0 where there is none. link is its text, "" where it is no symbolic link; ret stays
- * empty where it is damaged.
+ * Read the draft: 1, or 0 where there is none. link is its text, "" where it is no symbolic link;
+ * ret stays empty where it is damaged.
  */
 static int read_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		      struct record *ret, struct record_parts *ret_parts,
@@ -161,10 +161,10 @@ static int draft_is_done(struct nfs_client *c, const struct nfs_handle *dir, con
 }
 
 /*
- * Remove the draft that is in the way, if nobody is at work on it. A draft of this process is of a call
- * that was cut short, or of the process before, since no other call works on the record. Another replica's
- * counts for as long as that may be alive. One that names nobody is of a version that takes every draft for
- * a crash's; so do we.
+ * Remove the draft that is in the way, if nobody is at work on it. A draft of this process is of a
+ * call that was cut short, or of the process before, since no other call works on the record.
+ * Another replica's counts for as long as that may be alive. One that names nobody is of a version
+ * that takes every draft for a crash's; so do we.
  */
 static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			   struct error *err)
@@ -335,7 +335,10 @@ static int mark_old_parts(struct nfs_client *c, const struct nfs_handle *dir, co
 	return r < 0 && r != -EEXIST ? record_link_failed(c, r, "writing", key, err) : 0;
 }
 
-/* The RENAME itself finds out whether the draft is still there: another replica may have removed it. */
+/*
+ * The RENAME itself finds out whether the draft is still there: another replica may have removed
+ * it.
+ */
 static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			     const struct record *rec, const char *text,
 			     const struct record_parts *parts, struct error *err)
@@ -356,7 +359,7 @@ static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir,
 	record_draft_name(draft, key);
 	r = nfs_rename(c, dir, draft, dir, key);
 	if (r < 0 && old.n > 0)
-		(void)record_forget(c, dir, key, &ignored); /* the old record stays, with its parts */
+		(void)record_forget(c, dir, key, &ignored); /* the old record keeps its parts */
 	if (r == -ENOENT)
 		return record_is_busy(c, key, err);
 	return r < 0 ? record_link_failed(c, r, "writing", key, err) : 0;
@@ -397,7 +400,9 @@ int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const cha
 	rec->base = str_hash(link, strlen(link));
 	if (old_parts == 0)
 		return 0;
-	/* Parts without their head mean nothing: the record is replaced, whatever becomes of them. */
+	/*
+	 * Parts without their head mean nothing: the record is replaced, whatever becomes of them.
+	 */
 	r = record_forget(c, dir, key, err);
 	if (r < 0)
 		make_not_final(err);

@@ -2,7 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The settings of a volume, which a StorageClass names and a record keeps. Pure functions, any thread.
+ * The settings of a volume, which a StorageClass names and a record keeps. Pure functions, any
+ * thread.
  */
 #ifndef STORE_SETTINGS_H
 #define STORE_SETTINGS_H
@@ -12,7 +13,7 @@
 
 enum volume_on_delete { ON_DELETE_DELETE, ON_DELETE_RETAIN, ON_DELETE_ARCHIVE };
 
-/* What an existing directory with the name of a subDir means to a new volume. */
+/* How a new volume treats an existing directory with the name of its subDir. */
 enum volume_existing {
 	EXISTING_ADOPT, /* it becomes the volume, with its contents, as in csi-driver-nfs */
 	EXISTING_REQUIRE, /* it must exist: none is made */

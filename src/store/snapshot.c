@@ -184,8 +184,9 @@ int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source
 
 /*
  * Set has_archive for a directory without a snapshot's record. An archive alone does not make it a
- * snapshot, since a volume may hold a file of that name: nothing else may be beside it, as csi-driver-nfs
- * leaves it, and the directory of a volume with a record is no snapshot, whatever is in it.
+ * snapshot, since a volume may hold a file of that name: nothing else may be beside it, as
+ * csi-driver-nfs leaves it, and the directory of a volume with a record is no snapshot, whatever is
+ * in it.
  */
 static int check_foreign_archive(struct nfs_client *c, struct snapshot *s, struct error *err)
 {

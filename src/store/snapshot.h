@@ -2,15 +2,15 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Snapshots on a share. They are archives, laid out as csi-driver-nfs does, so that each driver can restore
- * the other's:
+ * Snapshots on a share. They are archives, laid out as csi-driver-nfs does, so that each driver can
+ * restore the other's:
  *
  *   id        {server}#{share}#{name}#{name}#{source}
  *   archive   {share}/{name}/{source}.tar, .tar.gz or .tar.zst
  *
  * source is the key of the archived volume. Snapshots made by csi-nfs also have a record in
- * .csi-nfs/snapshots/, whose keys snapshot.c alone knows. Worker threads; blocks, except for the functions
- * that take only records and views.
+ * .csi-nfs/snapshots/, whose keys snapshot.c alone knows. Worker threads; blocks, except for the
+ * functions that take only records and views.
  */
 #ifndef STORE_SNAPSHOT_H
 #define STORE_SNAPSHOT_H
@@ -22,7 +22,10 @@
 
 /* -------- the record -------- */
 
-/* Keys, beside those of store/staging.h, and name, id, size, uid and gid, which are as in a volume's. */
+/*
+ * Keys, beside those of store/staging.h, and name, id, size, uid and gid, which are as in a
+ * volume's.
+ */
 #define SNAPSHOT_KEY_SOURCE "source" /* id of the volume */
 #define SNAPSHOT_KEY_FILE "file" /* name of the archive */
 #define SNAPSHOT_KEY_TIME "time" /* when it was complete, in nanoseconds since 1970 */
@@ -37,15 +40,15 @@ struct snapshot_info {
 	struct volume_owner owner; /* whose identity works on it */
 	bool ready;
 
-	/* For snapshot_describe() only: the record tells an administrator, nothing reads it back. */
+	/* For snapshot_describe() only: an administrator may read it, nothing reads it back. */
 	const char *file; /* name of the archive */
 };
 
 struct snapshot_info snapshot_info_of(const struct record *rec);
 
 /*
- * Write the record of a new snapshot. The owner is that of the volume's record, as the volume was created.
- * Return 0 or -ENOMEM.
+ * Write the record of a new snapshot. The owner is that of the volume's record, as the volume was
+ * created. Return 0 or -ENOMEM.
  */
 int snapshot_describe(struct record *rec, const struct snapshot_info *info,
 		      const struct record *volume);
@@ -64,8 +67,8 @@ struct snapshot {
 };
 
 /*
- * Parse an id. Return 0; -EINVAL, unreported, for an id that cannot be a snapshot's; or another negative
- * errno with the error set. snapshot_done() is due in either case.
+ * Parse an id. Return 0; -EINVAL, unreported, for an id that cannot be a snapshot's; or another
+ * negative errno with the error set. snapshot_done() is due in either case.
  */
 int snapshot_init(struct snapshot *s, const char *id, struct error *err);
 
@@ -76,8 +79,8 @@ int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err);
 bool snapshot_is_ready(const struct snapshot *s);
 
 /*
- * Describe a snapshot of csi-driver-nfs in s->record, in memory only: its id tells the key of the volume,
- * and its archive the time. Return 0 or -ENOMEM.
+ * Describe a snapshot of csi-driver-nfs in s->record, in memory only: its id tells the key of the
+ * volume, and its archive the time. Return 0 or -ENOMEM.
  */
 int snapshot_describe_foreign(struct snapshot *s, const char *id);
 
@@ -100,17 +103,17 @@ struct snapshot_filler {
 };
 
 /*
- * Make the snapshot that rec describes, finish one that was begun, adopt one of csi-driver-nfs, or find it
- * there already; rec becomes the record on the share. Errors: ALREADY_EXISTS for a snapshot of that name
- * of another volume, FAILED_PRECONDITION where something else is in its place, else as nfs_error_set().
- * Nothing is left behind after a final code.
+ * Make the snapshot that rec describes, finish one that was begun, adopt one of csi-driver-nfs, or
+ * find it there already; rec becomes the record on the share. Errors: ALREADY_EXISTS for a snapshot
+ * of that name of another volume, FAILED_PRECONDITION where something else is in its place, else as
+ * nfs_error_set(). Nothing is left behind after a final code.
  */
 int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		    const struct snapshot_filler *filler, struct error *err);
 
 /*
- * Delete a snapshot that was read. Return 0 also where it is gone. *ret_trashed is set where there is
- * something to purge.
+ * Delete a snapshot that was read. Return 0 also where it is gone. *ret_trashed is set where there
+ * is something to purge.
  */
 int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
 		    struct error *err);

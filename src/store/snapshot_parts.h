@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Private to the files of store/snapshot.h. snapshot_create.c needs snapshot_delete.c: a creation finishes
- * a deletion that was cut short.
+ * Private to the files of store/snapshot.h. snapshot_create.c needs snapshot_delete.c: a creation
+ * finishes a deletion that was cut short.
  */
 #ifndef STORE_SNAPSHOT_PARTS_H
 #define STORE_SNAPSHOT_PARTS_H
@@ -20,14 +20,14 @@ int snapshot_set_time(struct record *rec, struct nfs_time time);
 int snapshot_set_id(struct record *rec, const struct volume_id *id);
 
 /*
- * Whether the directory holds only archives of source, as csi-driver-nfs leaves it: without a record,
- * that alone makes a directory a snapshot. Return 1, 0 or a negative errno.
+ * Whether the directory holds only archives of source, as csi-driver-nfs leaves it: without a
+ * record, that alone makes a directory a snapshot. Return 1, 0 or a negative errno.
  */
 int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source, struct error *err);
 
 /*
- * Finish the deletions of a snapshot of that name that other replicas have begun, so that a new one can
- * be made. ABORTED where something else of that name is being deleted.
+ * Finish the deletions of a snapshot of that name that other replicas have begun, so that a new one
+ * can be made. ABORTED where something else of that name is being deleted.
  */
 int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err);
 

@@ -238,7 +238,7 @@ static int build_directory(struct nfs_client *c, struct staging *s, struct error
 		r = put_in_place(c, s, work, name, err);
 	if (r == 0 || c->broken)
 		return r;
-	/* What stays is found by the next attempt or the deletion, so the CO has to come back. */
+	/* The next attempt, or the deletion, finds what stays: the CO has to come back. */
 	if (discard_work(c, work, name, &s->trashed, &second) < 0 && error_is_final(err->code))
 		err->code = ERROR_ABORTED;
 	return r;

@@ -3,16 +3,17 @@
 
 /*
  * Directories that take long to make: clones, restored volumes, archives. They are built in
- * .csi-nfs/work/, each attempt under its own name, and renamed into place when they are complete. The
- * record comes first and tells how far it got:
+ * .csi-nfs/work/, each attempt under its own name, and renamed into place when they are complete.
+ * The record comes first and tells how far it got:
  *
  *   no "built"            being made, or the attempt died: the next one starts over
  *   "built", no "ready"   complete and maybe in place: it is if the directory there has the recorded
  *                         fileid and handle
  *   "ready"               done
  *
- * Of two attempts at once, as after a failover of the controller, the later one moves the work of the
- * earlier one to the trash; so a directory that is renamed into place is complete. Worker threads; blocks.
+ * Of two attempts at once, as after a failover of the controller, the later one moves the work of
+ * the earlier one to the trash; so a directory that is renamed into place is complete. Worker
+ * threads; blocks.
  */
 #ifndef STORE_STAGING_H
 #define STORE_STAGING_H
@@ -44,14 +45,14 @@ struct staging {
 	const char *key;
 	struct record *rec; /* read or created; kept as it is on the share */
 	const char *path; /* where the directory belongs */
-	const char *work_key; /* prefix of its names in .csi-nfs/work/, which differs for volumes and snapshots */
+	const char *work_key; /* prefix of names in .csi-nfs/work/; snapshots have their own */
 	const char *refusal; /* why something in its place is in the way */
 	bool replaces_empty; /* an empty directory in its place may go, unless others have it */
 	const struct owner_question *others; /* who must not have the place; see store/owner.h */
 
 	/*
-	 * Make the directory of that name in .csi-nfs/work/, with further clients as needed. Report errors;
-	 * the caller removes what is left after one.
+	 * Make the directory of that name in .csi-nfs/work/, with further clients as needed. Report
+	 * errors; the caller removes what is left after one.
 	 */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	/* Add what is known now to the record, before "ready". May be NULL. */
@@ -62,8 +63,8 @@ struct staging {
 };
 
 /*
- * Make what the record describes, or finish it. Errors: FAILED_PRECONDITION where something that is not
- * empty is in its place, else as fill() and nfs_error_set().
+ * Make what the record describes, or finish it. Errors: FAILED_PRECONDITION where something that is
+ * not empty is in its place, else as fill() and nfs_error_set().
  */
 int staging_make(struct nfs_client *c, struct staging *s, struct error *err);
 

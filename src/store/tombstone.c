@@ -37,7 +37,10 @@ static int tombstone_failed(struct nfs_client *c, int r, const struct tombstone 
 	return nfs_error_set(err, c, r, "noting that '%s' is deleted", t->dir);
 }
 
-/* Read the tombstone, and remove any draft: it began before the record went, and must not replace it. */
+/*
+ * Read the tombstone, and remove any draft: it began before the record went, and must not replace
+ * it.
+ */
 static int read_tombstone(struct nfs_client *c, struct tombstone *t, const struct nfs_handle *records,
 			  const struct nfs_handle *busy, struct error *err)
 {
@@ -50,7 +53,10 @@ static int read_tombstone(struct nfs_client *c, struct tombstone *t, const struc
 	return record_forget_draft(c, records, t->key, &t->record, err);
 }
 
-/* Deleting from a full share must work, if need be without a tombstone that other replicas could see. */
+/*
+ * Deleting from a full share must work, if need be without a tombstone that other replicas could
+ * see.
+ */
 static int accept_no_room(struct tombstone *t, int r, struct error *err)
 {
 	if (r != -ENOSPC && r != -EDQUOT)
@@ -134,7 +140,10 @@ static int tombstone_is_set(struct nfs_client *c, const struct tombstone *t, str
 	return r == -ENOENT ? 0 : tombstone_failed(c, r, t, err);
 }
 
-/* Report that another replica has finished the deletion. A CO that asks again learns how it stands now. */
+/*
+ * Report that another replica has finished the deletion. A CO that asks again learns how it stands
+ * now.
+ */
 static int deletion_was_finished(const struct tombstone *t, struct error *err)
 {
 	(void)error_set(err, ERROR_ABORTED,
@@ -156,8 +165,8 @@ int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct erro
 }
 
 /*
- * Find the directory first, then the tombstone: a new directory that takes the place from now on has
- * another handle. -ENOENT, unreported, where there is no directory.
+ * Find the directory first, then the tombstone: a new directory that takes the place from now on
+ * has another handle. -ENOENT, unreported, where there is no directory.
  */
 static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
 				 struct directory_place *place, struct nfs_handle *ret,
@@ -201,8 +210,8 @@ static int make_empty_again(struct nfs_client *c, const struct directory_place *
 }
 
 /*
- * The tombstone was gone when the directory went: somebody who came later may have found the directory, and
- * begun to use it. Put it back if so: 1. Else report that the deletion was finished.
+ * The tombstone was gone when the directory went: somebody who came later may have found the
+ * directory, and begun to use it. Put it back if so: 1. Else report that the deletion was finished.
  */
 static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 			      const struct directory_place *place, const struct nfs_attr *attr,
@@ -285,9 +294,9 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 /* -------- the end -------- */
 
 /*
- * Whether the record has come back: 1, 0 or a negative errno. A record that is there is either a new one,
- * whose creation sees the tombstone, or the old one, renamed into place by a change just before its draft
- * was removed. Only the latter was ever replaced.
+ * Whether the record has come back: 1, 0 or a negative errno. A record that is there is either a
+ * new one, whose creation sees the tombstone, or the old one, renamed into place by a change just
+ * before its draft was removed. Only the latter was ever replaced.
  */
 static int record_came_back(struct nfs_client *c, struct tombstone *t,
 			    const struct nfs_handle *records, struct error *err)

@@ -2,19 +2,21 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The deletion of a volume or a snapshot, where two replicas of the controller may be at work. The record is
- * renamed into .csi-nfs/busy/ first, and is the tombstone from then on: there is no record any more, one
- * deletion holds it, and everybody sees that the directory is on its way out. It goes last.
+ * The deletion of a volume or a snapshot, where two replicas of the controller may be at work. The
+ * record is renamed into .csi-nfs/busy/ first, and is the tombstone from then on: there is no
+ * record any more, one deletion holds it, and everybody sees that the directory is on its way out.
+ * It goes last.
  *
- *   deletion   set tombstone; who else uses the directory?; directory away; a new record of that key?;
- *              remove tombstone
- *   creation   write record and notes of use; tombstones?; make directory; is the record still there?
+ *   deletion   set tombstone; other users of the directory?; directory away; a new record of
+ *              that key?; remove tombstone
+ *   creation   write record and notes of use; tombstones?; make directory; record still there?
  *
  * Each of the two writes before it reads, so at least one of them knows of the other.
  *
- * A tombstone may belong to a replica that is dead or paused: whoever meets it does not wait, but finishes
- * the deletion. A replica that was only paused may find another directory in place of the one it knew, so
- * it compares handles after it has moved a directory, and moves a wrong one back. Worker threads; blocks.
+ * A tombstone may belong to a replica that is dead or paused: whoever meets it does not wait, but
+ * finishes the deletion. A replica that was only paused may find another directory in place of the
+ * one it knew, so it compares handles after it has moved a directory, and moves a wrong one back.
+ * Worker threads; blocks.
  */
 #ifndef STORE_TOMBSTONE_H
 #define STORE_TOMBSTONE_H
@@ -36,8 +38,8 @@ struct tombstone {
 bool tombstone_is_new(const struct tombstone *t);
 
 /*
- * Set the tombstone of a record, and read it. -ENOENT, unreported, where there is no record. Errors as
- * record_bury(). tombstone_done() is due in either case.
+ * Set the tombstone of a record, and read it. -ENOENT, unreported, where there is no record. Errors
+ * as record_bury(). tombstone_done() is due in either case.
  */
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err);
 
@@ -49,16 +51,17 @@ int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err);
 
 /*
- * Whether somebody uses the path by now: 1, 0 or a negative errno. was_empty: the directory was empty, so
- * that any user counts; else only those count who may have found it and taken it as it was.
+ * Whether somebody uses the path by now: 1, 0 or a negative errno. was_empty: the directory was
+ * empty, so that any user counts; else only those count who may have found it and taken it as it
+ * was.
  */
 typedef int (*tombstone_users_fn)(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 				  struct error *err);
 
 /*
- * Remove the directory at path, as directory_remove(), provided that it is still the one the tombstone is
- * about when it goes. A NULL users() means that nobody can have begun to use it. Return 0 also where the
- * directory is gone.
+ * Remove the directory at path, as directory_remove(), provided that it is still the one the
+ * tombstone is about when it goes. A NULL users() means that nobody can have begun to use it.
+ * Return 0 also where the directory is gone.
  */
 int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
 			       const char *trash_key, tombstone_users_fn users, bool *ret_trashed,
@@ -68,18 +71,21 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, 
 int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
 				bool replace, bool *ret_trashed, struct error *err);
 
-/* Check that the tombstone is still there: 0, or ABORTED where another replica has finished the deletion. */
+/*
+ * Check that the tombstone is still there: 0, or ABORTED where another replica has finished the
+ * deletion.
+ */
 int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct error *err);
 
 /*
- * Remove the tombstone, when all else is gone. Return 0 or a negative errno; or 1 where a change that was
- * under way has brought the record back, and the deletion has to be done again.
+ * Remove the tombstone, when all else is gone. Return 0 or a negative errno; or 1 where a change
+ * that was under way has brought the record back, and the deletion has to be done again.
  */
 int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *err);
 
 /*
- * Put the record back after a failure: the volume is as it was until the next attempt. Where that fails
- * too, the next attempt finds the tombstone.
+ * Put the record back after a failure: the volume is as it was until the next attempt. Where that
+ * fails too, the next attempt finds the tombstone.
  */
 void tombstone_restore(struct nfs_client *c, struct tombstone *t);
 

@@ -70,7 +70,9 @@ static int remove_user_note(struct nfs_client *c, const struct nfs_handle *folde
 	return user_note_failed(c, r, dir, err);
 }
 
-/* Call fn for the note about the directory alone, then for those about it and each directory above. */
+/*
+ * Call fn for the note about the directory alone, then for those about it and each directory above.
+ */
 static int for_each_user_note(struct nfs_client *c, const struct nfs_handle *folder,
 			      const char *key, const char *dir,
 			      int (*fn)(struct nfs_client *c, const struct nfs_handle *folder,

@@ -395,7 +395,9 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 	const char *key = volume_id_key(id);
 	int r;
 
-	/* Notes that lead to no record do no harm; a record without its notes would be overlooked. */
+	/*
+	 * Notes that lead to no record do no harm; a record without its notes would be overlooked.
+	 */
 	r = users_add(c, key, id->subdir, err);
 	if (r == 0)
 		r = record_create(c, folder, key, rec, err);
@@ -403,7 +405,10 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
 	if (r < 0)
 		return r;
-	/* A deletion sets its tombstone before it looks for a record: of the two, one sees the other. */
+	/*
+	 * A deletion sets its tombstone before it looks for a record: of the two, one sees the
+	 * other.
+	 */
 	r = busy_check_kept(c, id->subdir, err);
 	if (r < 0 && (users_remove(c, key, id->subdir, &ignored) < 0 ||
 		      record_remove(c, folder, key, rec, &ignored) < 0))

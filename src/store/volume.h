@@ -2,13 +2,14 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Volumes on a share: their records, and the calls that create, change and delete them, step by step and
- * by handle. A crash may follow any step. The record is written before the directory is made and removed
- * after the directory is gone, so a retry always finds what is left to do.
+ * Volumes on a share: their records, and the calls that create, change and delete them, step by
+ * step and by handle. A crash may follow any step. The record is written before the directory is
+ * made and removed after the directory is gone, so a retry always finds what is left to do.
  *
- * volume.c alone knows the keys of the record; everybody else uses struct volume and the setters.
- * volume_create.c, volume_expand.c, volume_modify.c and volume_delete.c each do the work of one call.
- * Worker threads; blocks, except for the functions that take only records and views.
+ * volume.c knows the keys of the record, and snapshot.c those that snapshots share; everybody else
+ * uses struct volume and the setters. volume_create.c, volume_expand.c, volume_modify.c and
+ * volume_delete.c each do the work of one call. Worker threads; blocks, except for the functions
+ * that take only records and views.
  */
 #ifndef STORE_VOLUME_H
 #define STORE_VOLUME_H
@@ -42,7 +43,10 @@
 #define VOLUME_KEY_PORT "port" /* only where the mount options named one */
 #define VOLUME_KEY_MOUNT_PORT "mountport"
 #define VOLUME_KEY_SEC "sec"
-/* Source of the contents: "volume " or "snapshot " and its id. Comes with the keys of store/staging.h. */
+/*
+ * Source of the contents: "volume " or "snapshot " and its id. Comes with the keys of
+ * store/staging.h.
+ */
 #define VOLUME_KEY_SOURCE "src"
 #define VOLUME_SOURCE_VOLUME "volume "
 #define VOLUME_SOURCE_SNAPSHOT "snapshot "
@@ -52,8 +56,9 @@
 #define VOLUME_CONTEXT_PREFIX "p."
 
 /*
- * How a volume stands to its directory. One with a claim is a volume of a class with existingDirectory,
- * or with variables in its subDir: its directory is not decided until the record says "ready".
+ * How a volume stands to its directory. One with a claim is a volume of a class with
+ * existingDirectory, or with variables in its subDir: its directory is not decided until the record
+ * says "ready".
  */
 enum volume_claim {
 	CLAIM_NONE,
@@ -80,7 +85,7 @@ struct volume {
 	const char *source;
 	struct staging_state staging;
 
-	/* For volume_describe() only: the record tells an administrator, nothing reads them back. */
+	/* For volume_describe() only: an administrator may read them, nothing reads them back. */
 	unsigned int port, mount_port; /* 0: none was named */
 	const char *sec;
 };
@@ -89,8 +94,8 @@ struct volume {
 struct volume volume_of(const struct record *rec);
 
 /*
- * Write the record of a new volume; the version is added by volume_create(). Setters copy what they are
- * given. Return 0 or -ENOMEM.
+ * Write the record of a new volume; the version is added by volume_create(). Setters copy what they
+ * are given. Return 0 or -ENOMEM.
  */
 int volume_describe(struct record *rec, const struct volume *v);
 int volume_set_context(struct record *rec, const char *key, const char *value);
@@ -107,10 +112,16 @@ bool volume_is_exclusive(const struct volume *v, const char *key);
 /* Whether it is exclusive by a claim, and was alone in its directory when that was decided. */
 bool volume_is_proven_exclusive(const struct volume *v, const char *key);
 
-/* The key in the recorded id; the caller frees. NULL without memory, or where the record has no valid id. */
+/*
+ * The key in the recorded id; the caller frees. NULL without memory, or where the record has no
+ * valid id.
+ */
 char *volume_recorded_key(const struct volume *v);
 
-/* Whether a record may have that name. Ids made by csi-driver-nfs may hold names that no record can have. */
+/*
+ * Whether a record may have that name. Ids made by csi-driver-nfs may hold names that no record can
+ * have.
+ */
 bool volume_key_can_have_record(const char *key);
 
 /* Read the volume's record. ret stays empty where it has none. */
@@ -135,31 +146,31 @@ struct volume_filler {
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	void *data;
 	bool *ret_trashed; /* set where there is something to purge */
-	bool replace_archive; /* as in volume_disposal, for a deletion that is finished on the way */
+	bool replace_archive; /* as in volume_disposal, for deletions that are finished first */
 };
 
 /*
- * Create the volume that rec describes, finish one that was begun, or find it there already; rec becomes
- * the record on the share. filler may be NULL for a volume that begins empty. Errors: ALREADY_EXISTS for
- * the same name with other parameters, or with a size that does not fit capacity; else as
- * nfs_error_set(). Nothing is left behind after a final code.
+ * Create the volume that rec describes, finish one that was begun, or find it there already; rec
+ * becomes the record on the share. filler may be NULL for a volume that begins empty. Errors:
+ * ALREADY_EXISTS for the same name with other parameters, or with a size that does not fit
+ * capacity; else as nfs_error_set(). Nothing is left behind after a final code.
  */
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const struct volume_capacity *capacity, const struct volume_filler *filler,
 		  struct error *err);
 
 /*
- * Record a larger size. *ret_size becomes what is required, or the present size if that is larger. rec is
- * what volume_read() found, and becomes the record on the share: a volume without one, as csi-driver-nfs
- * makes them, gets one. Errors: NOT_FOUND; OUT_OF_RANGE where the limit is below the present size, or a
- * quota of the server below the new one; else as nfs_error_set().
+ * Record a larger size. *ret_size becomes what is required, or the present size if that is larger.
+ * rec is what volume_read() found, and becomes the record on the share: a volume without one, as
+ * csi-driver-nfs makes them, gets one. Errors: NOT_FOUND; OUT_OF_RANGE where the limit is below the
+ * present size, or a quota of the server below the new one; else as nfs_error_set().
  */
 int volume_expand(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		  const struct volume_capacity *capacity, int64_t *ret_size, struct error *err);
 
 /*
- * Apply the settings in changes->given to the directory and the record: all of them or none. rec as for
- * volume_expand(). Errors: NOT_FOUND, else as nfs_error_set().
+ * Apply the settings in changes->given to the directory and the record: all of them or none. rec as
+ * for volume_expand(). Errors: NOT_FOUND, else as nfs_error_set().
  */
 int volume_modify(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		  const struct volume_settings *changes, struct error *err);
@@ -168,13 +179,13 @@ int volume_modify(struct nfs_client *c, const struct volume_id *id, struct recor
 struct volume_disposal {
 	enum volume_on_delete policy; /* where neither the record nor the id has one */
 	bool purge_now; /* purge deleted directories before the answer, not by the purger */
-	bool replace_archive; /* replace an archive of the same name; else the new one gets a dated name */
+	bool replace_archive; /* of the same name; else the new one gets a dated name */
 };
 
 /*
- * Delete, archive or retain the volume's directory, by the policy of its record, else of its id, else of
- * how, and remove the record. A directory that other volumes use stays. Return 0 also where the volume is
- * gone already. *ret_trashed tells whether there is something to purge.
+ * Delete, archive or retain the volume's directory, by the policy of its record, else of its id,
+ * else of how, and remove the record. A directory that other volumes use stays. Return 0 also where
+ * the volume is gone already. *ret_trashed tells whether there is something to purge.
  */
 int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		  const struct volume_disposal *how, bool *ret_trashed, struct error *err);

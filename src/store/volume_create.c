@@ -34,7 +34,10 @@ struct new_volume {
 
 /* -------- after a failure -------- */
 
-/* Whether the error says nothing about the request: the next attempt, or one elsewhere, may succeed. */
+/*
+ * Whether the error says nothing about the request: the next attempt, or one elsewhere, may
+ * succeed.
+ */
 static bool is_transient(const struct error *err)
 {
 	return err->sys != 0 && err->code != ERROR_PERMISSION_DENIED &&
@@ -45,11 +48,11 @@ static bool is_transient(const struct error *err)
  * Check that nobody has made the directory meanwhile; where somebody has, put the record back.
  *
  * No tombstone is set here: whoever met it would finish the deletion of a directory that may be a
- * stranger's. A replica that deletes the volume meanwhile has renamed the record, and finds nothing; one
- * that creates it has found the record. Each writes before it reads. If the other made the directory after
- * we looked for it, it sees that there is no record (check_still_there()); if it made it before, we see the
- * directory and put the record back. Only a transient error can hit one of two replicas alone; any other
- * error the other replica gets too.
+ * stranger's. A replica that deletes the volume meanwhile has renamed the record, and finds
+ * nothing; one that creates it has found the record. Each writes before it reads. If the other made
+ * the directory after we looked for it, it sees that there is no record (check_still_there()); if
+ * it made it before, we see the directory and put the record back. Only a transient error can hit
+ * one of two replicas alone; any other error the other replica gets too.
  */
 static int check_untouched(const struct new_volume *new, struct error *err)
 {
@@ -85,8 +88,8 @@ static int take_back_record(const struct new_volume *new, bool is_built, bool is
 }
 
 /*
- * Take back what was made for the volume. Where that fails too, the code becomes ABORTED, so that the CO
- * comes back.
+ * Take back what was made for the volume. Where that fails too, the code becomes ABORTED, so that
+ * the CO comes back.
  */
 static void undo_creation(const struct new_volume *new, bool *ret_trashed, struct error *err)
 {
@@ -98,7 +101,10 @@ static void undo_creation(const struct new_volume *new, bool *ret_trashed, struc
 
 	if (err == NULL || !error_is_final(err->code))
 		return;
-	/* A directory that is there may be one that an attempt made, by this replica or another one. */
+	/*
+	 * A directory that is there may be one that an attempt made, by this replica or another
+	 * one.
+	 */
 	may_be_ours = !new->begun || is_transient(err) || (!new->created && err->sys != 0);
 	if (may_be_ours)
 		r = directory_is_gone(new->c, new->dir, &second);
@@ -108,7 +114,9 @@ static void undo_creation(const struct new_volume *new, bool *ret_trashed, struc
 			err->code = ERROR_ABORTED;
 		return;
 	}
-	/* A directory that was built and is in place needs little more: the next attempt finds it. */
+	/*
+	 * A directory that was built and is in place needs little more: the next attempt finds it.
+	 */
 	if (volume_is_built(&v) && staging_is_in_place(new->c, new->rec, new->dir, &second) != 0) {
 		err->code = ERROR_ABORTED;
 		return;
@@ -121,8 +129,8 @@ static void undo_creation(const struct new_volume *new, bool *ret_trashed, struc
 /* -------- the directory -------- */
 
 /*
- * Refuse a directory that others have. The volume's own record and notes are on the share by now: of two
- * creations at once, each sees the other, or the later one sees the earlier.
+ * Refuse a directory that others have. The volume's own record and notes are on the share by now:
+ * of two creations at once, each sees the other, or the later one sees the earlier.
  */
 static int check_others(const struct new_volume *new, struct error *err)
 {
@@ -151,8 +159,8 @@ static int decide_directory(const struct new_volume *new, struct error *err)
 }
 
 /*
- * Make the directory or find it, with its mode and owner, and decide on it where that is due. own: a
- * directory that is there was made for this volume.
+ * Make the directory or find it, with its mode and owner, and decide on it where that is due. own:
+ * a directory that is there was made for this volume.
  */
 static int make_directory(struct new_volume *new, enum volume_existing existing, bool own,
 			  struct error *err)
@@ -188,8 +196,8 @@ static int make_directory(struct new_volume *new, enum volume_existing existing,
 }
 
 /*
- * A finished volume keeps its directory. Where that is gone, by a deletion that was cut short or by hand,
- * the contents have to be made again: remove the record, so that the next attempt does.
+ * A finished volume keeps its directory. Where that is gone, by a deletion that was cut short or by
+ * hand, the contents have to be made again: remove the record, so that the next attempt does.
  */
 static int check_finished(const struct new_volume *new, struct error *err)
 {
@@ -204,7 +212,10 @@ static int check_finished(const struct new_volume *new, struct error *err)
 			 "the directory of the volume is gone; try again to make it anew");
 }
 
-/* With existingDirectory=require, contents replace the directory; once they are built it need not be there. */
+/*
+ * With existingDirectory=require, contents replace the directory; once they are built it need not
+ * be there.
+ */
 static int check_required(const struct new_volume *new, const struct volume *v, struct error *err)
 {
 	int r;
@@ -225,8 +236,9 @@ struct filling {
 };
 
 /*
- * Fill the directory and set its mode. The source's special bits are not the new volume's where a mode was
- * asked for. This has to happen here: once the directory is in place, its bits may be those of a user.
+ * Fill the directory and set its mode. The source's special bits are not the new volume's where a
+ * mode was asked for. This has to happen here: once the directory is in place, its bits may be
+ * those of a user.
  */
 static int fill_with_mode(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
@@ -251,7 +263,10 @@ static int fill_with_mode(struct nfs_client *c, const char *name, void *data, st
 	return nfs_error_set(err, c, r, "setting the mode of '%s'", name);
 }
 
-/* Build a directory that has a source, or must not be there yet, elsewhere. It gets its owner in place. */
+/*
+ * Build a directory that has a source, or must not be there yet, elsewhere. It gets its owner in
+ * place.
+ */
 static int make_contents(struct new_volume *new, const struct volume_filler *filler, struct error *err)
 {
 	const struct volume v = volume_of(new->rec);
@@ -372,8 +387,8 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	if (v.id != NULL)
 		t.key = volume_id_key(&id);
 	/*
-	 * A slow deletion by a live replica could still take a directory that stays for us: it knows the
-	 * directory, and looked for other users before we came.
+	 * A slow deletion by a live replica could still take a directory that stays for us: it
+	 * knows the directory, and looked for other users before we came.
 	 */
 	if (strcmp(t.key, new->key) != 0 && !busy_is_left(c, name))
 		return refuse_while_deleted(new->dir, err);
@@ -400,8 +415,8 @@ static int finish_volume_deletions(const struct new_volume *new, struct error *e
 /* -------- deletions meanwhile -------- */
 
 /*
- * Remove the directory of a volume that was deleted while it was made, unless somebody has begun to use
- * it: a tombstone keeps away those who begin now.
+ * Remove the directory of a volume that was deleted while it was made, unless somebody has begun to
+ * use it: a tombstone keeps away those who begin now.
  */
 static int take_back_directory(const struct new_volume *new, struct error *err)
 {
@@ -548,7 +563,10 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	if (r < 0)
 		return r;
 	new.begun = new.created || volume_is_unfinished(&v);
-	/* A volume that is ready has its directory; one named by default does not record that it is. */
+	/*
+	 * A volume that is ready has its directory; one named by default does not record that it
+	 * is.
+	 */
 	new.exclusive = volume_is_exclusive(&v, key) && !v.staging.ready;
 	r = make_and_check(&new, err);
 	if (r < 0 && r != -ESTALE)

@@ -102,8 +102,8 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 
 /*
  * Dispose of what is left of a volume that was not finished: never of data that was there before. A
- * directory that was not built goes only where it is empty and nobody's, as a crash may leave it, and never
- * where one had to be there.
+ * directory that was not built goes only where it is empty and nobody's, as a crash may leave it,
+ * and never where one had to be there.
  */
 static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t,
 				 const struct volume_disposal *how, bool *ret_trashed,
@@ -145,8 +145,8 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 }
 
 /*
- * Remove the notes of use. A volume without a record may find one under its key: on a share that folds
- * case it is another volume's, and stays with its notes.
+ * Remove the notes of use. A volume without a record may find one under its key: on a share that
+ * folds case it is another volume's, and stays with its notes.
  */
 static int remove_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
@@ -167,7 +167,7 @@ int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct vol
 	bool trashed = false;
 	int r;
 
-	/* What is being built for the record goes first: then it cannot get into place any more. */
+	/* Unfinished work goes first: then it cannot get into place any more. */
 	if (volume_is_built(&v)) {
 		r = staging_discard(c, t->key, ret_trashed, err);
 		if (r < 0)
@@ -251,7 +251,9 @@ static int check_no_record(struct nfs_client *c, struct tombstone *t, struct err
 	return -EAGAIN;
 }
 
-/* Set a tombstone for a volume of csi-driver-nfs: it has no record, but others have to see it go. */
+/*
+ * Set a tombstone for a volume of csi-driver-nfs: it has no record, but others have to see it go.
+ */
 static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
 			       enum volume_on_delete policy, struct error *err)
 {
@@ -268,7 +270,10 @@ static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t, const 
 	return r < 0 ? r : check_no_record(c, t, err);
 }
 
-/* Set the tombstone, or adopt that of a deletion that was cut short or that another replica is doing. */
+/*
+ * Set the tombstone, or adopt that of a deletion that was cut short or that another replica is
+ * doing.
+ */
 static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
 		       const struct record *rec, enum volume_on_delete policy, struct error *err)
 {

@@ -53,7 +53,9 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 	if (larger == size) {
 		if (fresh)
 			return 0;
-		/* An earlier attempt may have ended before it removed the parts of the old record. */
+		/*
+		 * An earlier attempt may have ended before it removed the parts of the old record.
+		 */
 		r = store_folder(c, STORE_VOLUMES, false, &folder, err);
 		return r < 0 ? r : record_forget(c, folder, volume_id_key(id), err);
 	}

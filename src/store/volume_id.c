@@ -136,8 +136,9 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 }
 
 /*
- * Escape what cannot be in a key: also '%', so that no two names share a key, '~', which marks parts of
- * records, and a leading '.', which would hide the directory or even name the driver's own.
+ * Escape what cannot be in a key: also '%', so that no two names share a key, '~', which marks
+ * parts of records, and a leading '.', which would hide the directory or even name the driver's
+ * own.
  */
 static int escape_name(const char *name, struct buf *b)
 {

@@ -6,9 +6,10 @@
  *
  *   {server}#{share}#{subDir}#{uuid}#{onDelete}
  *
- * The slashes around server, share and subDir are trimmed; uuid is set only where a subDir parameter was
- * given, onDelete only where it is not "delete". Earlier versions made ids of three and four fields, and
- * "{server}/{share}/{subDir}", which tutorials show with "nfs://" before it. Pure functions, any thread.
+ * The slashes around server, share and subDir are trimmed; uuid is set only where a subDir
+ * parameter was given, onDelete only where it is not "delete". Earlier versions made ids of three
+ * and four fields, and "{server}/{share}/{subDir}", which tutorials show with "nfs://" before it.
+ * Pure functions, any thread.
  */
 #ifndef STORE_VOLUME_ID_H
 #define STORE_VOLUME_ID_H
@@ -17,7 +18,9 @@
 
 #define VOLUME_ID_MAX 128 /* CSI specification, "Size Limits": a string without another limit */
 
-/* Limit for reading: ids of csi-driver-nfs may be longer. Applies to the form with all five fields. */
+/*
+ * Limit for reading: ids of csi-driver-nfs may be longer. Applies to the form with all five fields.
+ */
 #define VOLUME_ID_TEXT_MAX 1024
 
 struct volume_id {
@@ -29,8 +32,9 @@ struct volume_id {
 };
 
 /*
- * Parse an id. Return 0; -EINVAL, unreported, for one that neither csi-nfs nor csi-driver-nfs can have made,
- * or that leads out of the share, where nothing may be touched; or -ENOMEM. volume_id_done() is due.
+ * Parse an id. Return 0; -EINVAL, unreported, for one that neither csi-nfs nor csi-driver-nfs can
+ * have made, or that leads out of the share, where nothing may be touched; or -ENOMEM.
+ * volume_id_done() is due.
  */
 int volume_id_parse(struct volume_id *ret, const char *text);
 
@@ -38,16 +42,19 @@ int volume_id_parse(struct volume_id *ret, const char *text);
 char *volume_id_format(const struct volume_id *id);
 
 /*
- * Make the key of a volume: the name of its record, its directory unless a subDir is given, and then its
- * uuid. It is the volume's name where that can be a file name and fits into the id; else offending bytes
- * become %XX, and a key that is too long is cut and gets a hash. The same name, server and share always
- * give the same key. Return 0, -ENOMEM, or -EINVAL with INVALID_ARGUMENT where server and share leave no
- * room.
+ * Make the key of a volume: the name of its record, its directory unless a subDir is given, and
+ * then its uuid. It is the volume's name where that can be a file name and fits into the id; else
+ * offending bytes become %XX, and a key that is too long is cut and gets a hash. The same name,
+ * server and share always give the same key. Return 0, -ENOMEM, or -EINVAL with INVALID_ARGUMENT
+ * where server and share leave no room.
  */
 int volume_key(const char *name, const char *server, const char *share, char **ret,
 	       struct error *err);
 
-/* The part of an id that identifies the volume on its share, borrowed: for our ids, what volume_key() made. */
+/*
+ * The part of an id that identifies the volume on its share, borrowed: for our ids, what
+ * volume_key() made.
+ */
 const char *volume_id_key(const struct volume_id *id);
 
 void volume_id_done(struct volume_id *id);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* ControllerModifyVolume, on the share: the directory first, then the record; all of it or nothing. */
+/*
+ * ControllerModifyVolume, on the share: the directory first, then the record; all of it or nothing.
+ */
 
 #include <errno.h>
 
@@ -122,7 +124,10 @@ int volume_modify(struct nfs_client *c, const struct volume_id *id, struct recor
 		return r;
 	r = change_directory(c, dir, &handle, &change, err);
 	if (r < 0) {
-		/* A failed change may be half made: a server may set another owner than it is told to. */
+		/*
+		 * A failed change may be half made: a server may set another owner than it is told
+		 * to.
+		 */
 		if (nfs_getattr(c, &handle, &now) < 0 || !is_unchanged(&now, &attr))
 			undo_change(c, dir, &handle, &old, err);
 		return r;

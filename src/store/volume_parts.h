@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Private to the files of store/volume.h. volume_create.c needs volume_delete.c: a creation finishes a
- * deletion that was cut short.
+ * Private to the files of store/volume.h. volume_create.c needs volume_delete.c: a creation
+ * finishes a deletion that was cut short.
  */
 #ifndef STORE_VOLUME_PARTS_H
 #define STORE_VOLUME_PARTS_H
@@ -32,10 +32,12 @@ int volume_check_same(const struct record *have, const struct record *want,
 int volume_recorded_directory(struct nfs_client *c, const struct volume *v, const char *key,
 			      const char **ret, struct error *err);
 
-/* Whether the directory is built elsewhere and renamed into place: it can be told from any other. */
+/*
+ * Whether the directory is built elsewhere and renamed into place: it can be told from any other.
+ */
 bool volume_is_built(const struct volume *v);
 
-/* What to do with the directory: by the record, else the id, else the default. */
+/* Return the policy for the directory: the record's, else the id's, else the default. */
 enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
 				    enum volume_on_delete default_policy);
 
@@ -52,14 +54,17 @@ int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct
 /* -------- volume_delete.c -------- */
 
 /*
- * Whether the path of a deleted volume is in use again: 1, 0 or a negative errno. A new volume of the same
- * key makes its own directory once the old one is gone, so it counts only where the directory was empty
- * and is no more; any other volume uses the directory that it finds.
+ * Whether the path of a deleted volume is in use again: 1, 0 or a negative errno. A new volume of
+ * the same key makes its own directory once the old one is gone, so it counts only where the
+ * directory was empty and is no more; any other volume uses the directory that it finds.
  */
 int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 			 struct error *err);
 
-/* Do what is left once the tombstone is set. Return 1 where the record came back, else as volume_delete(). */
+/*
+ * Do what is left once the tombstone is set. Return 1 where the record came back, else as
+ * volume_delete().
+ */
 int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct volume_disposal *how,
 		     bool *ret_trashed, struct error *err);
 
