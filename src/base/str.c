@@ -154,6 +154,20 @@ int strv_split(struct strv *ret, const char *s, char sep)
 	return 0;
 }
 
+int strv_append(struct strv *v, const char *s)
+{
+	char **items = reallocarray(v->items, v->n + 1, sizeof(*items));
+
+	if (items == NULL)
+		return -ENOMEM;
+	v->items = items;
+	items[v->n] = strdup(s);
+	if (items[v->n] == NULL)
+		return -ENOMEM;
+	v->n++;
+	return 0;
+}
+
 void strv_done(struct strv *v)
 {
 	size_t i;

@@ -42,6 +42,10 @@ struct strv {
 
 /* Split s at sep, keeping empty pieces. Return 0 or -ENOMEM. Free with strv_done(). */
 int strv_split(struct strv *ret, const char *s, char sep);
+
+/* Append a copy of s. Return 0 or -ENOMEM; the list stays usable. */
+int strv_append(struct strv *v, const char *s);
+
 void strv_done(struct strv *v);
 #define cleanup_strv __attribute__((cleanup(strv_done)))
 

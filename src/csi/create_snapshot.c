@@ -126,27 +126,15 @@ static int archiving_init(struct archiving *a, const Csi__V1__CreateSnapshotRequ
 
 static int describe(struct archiving *a, const char *source_id, struct error *err)
 {
-	/* Snapshots of a volume are worked on with its identity. */
-	static const char *const identity[] = { VOLUME_KEY_UID, VOLUME_KEY_GID };
-	const struct record *source = &a->source.record;
-	struct record *rec = &a->record;
-	char size[32];
-	size_t i;
+	const struct snapshot_info info = {
+		.name = a->name,
+		.id = a->id_text,
+		.source = source_id,
+		.size = volume_of(&a->source.record).size,
+		.file = a->file,
+	};
 
-	(void)snprintf(size, sizeof(size), "%" PRId64, volume_size(source));
-	if (record_set(rec, SNAPSHOT_KEY_NAME, a->name) < 0 ||
-	    record_set(rec, SNAPSHOT_KEY_ID, a->id_text) < 0 ||
-	    record_set(rec, SNAPSHOT_KEY_SOURCE, source_id) < 0 ||
-	    record_set(rec, SNAPSHOT_KEY_SIZE, size) < 0 ||
-	    record_set(rec, SNAPSHOT_KEY_FILE, a->file) < 0)
-		return error_oom(err);
-	for (i = 0; i < ARRAY_SIZE(identity); i++) {
-		const char *value = record_get(source, identity[i]);
-
-		if (value != NULL && record_set(rec, identity[i], value) < 0)
-			return error_oom(err);
-	}
-	return 0;
+	return snapshot_describe(&a->record, &info, &a->source.record) < 0 ? error_oom(err) : 0;
 }
 
 /* -------- the archive -------- */
@@ -260,7 +248,7 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 		r = describe(a, in->source_volume_id, err);
 	if (r < 0)
 		return r;
-	owner = volume_owner_of(&a->source.record);
+	owner = volume_of(&a->source.record).owner;
 	/* Tell other replicas what is archived, and where to. */
 	if (a->missing.code == ERROR_OK) {
 		r = claim_take(&use, a->driver, &a->source.export, &owner, BUSY_USE, dir, err);

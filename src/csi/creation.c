@@ -3,7 +3,6 @@
 
 #include "csi/creation.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,14 +102,6 @@ static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation
 	return r;
 }
 
-static int put_context(struct record *rec, const char *key, const char *value)
-{
-	char prefixed[CSI_MAP_MAX + sizeof(VOLUME_CONTEXT_PREFIX)];
-
-	(void)snprintf(prefixed, sizeof(prefixed), "%s%s", VOLUME_CONTEXT_PREFIX, key);
-	return record_set(rec, prefixed, value);
-}
-
 /* The spelling of a key in the StorageClass, else the given one. */
 static const char *spelling(const struct csi_map *map, const char *key, const char *otherwise)
 {
@@ -133,14 +124,14 @@ static int put_volume_context(struct creation *creation, const struct csi_map *m
 
 	for (i = 0; i < map->n && r == 0; i++)
 		if (!csi_map_is_replaced(map, i))
-			r = put_context(&creation->record, csi_map_key(map, i),
-					csi_map_value(map, i));
+			r = volume_set_context(&creation->record, csi_map_key(map, i),
+					       csi_map_value(map, i));
 	if (r == 0)
-		r = put_context(&creation->record, spelling(map, "subDir", "subdir"), dir);
+		r = volume_set_context(&creation->record, spelling(map, "subDir", "subdir"), dir);
 	if (r == 0 && csi_map_get(map, "server") == NULL)
-		r = put_context(&creation->record, "server", creation->params.server);
+		r = volume_set_context(&creation->record, "server", creation->params.server);
 	if (r == 0 && csi_map_get(map, "share") == NULL)
-		r = put_context(&creation->record, "share", creation->params.share);
+		r = volume_set_context(&creation->record, "share", creation->params.share);
 	return r;
 }
 
@@ -149,52 +140,17 @@ const char *creation_directory(const struct creation *creation)
 	return creation->params.subdir != NULL ? creation->params.subdir : creation->key;
 }
 
-static int put_number(struct record *rec, const char *key, uint32_t value)
-{
-	char number[16];
-
-	(void)snprintf(number, sizeof(number), "%" PRIu32, value);
-	return record_set(rec, key, number);
-}
-
-/* Record the owner and how to reach the server. volume_create() adds the NFS version. */
-static int put_connection(struct creation *creation)
-{
-	const struct volume_owner *owner = &creation->params.owner;
-	struct record *rec = &creation->record;
-	int r = 0;
-
-	if (owner->has_uid)
-		r = put_number(rec, VOLUME_KEY_UID, owner->uid);
-	if (r == 0 && owner->has_gid)
-		r = put_number(rec, VOLUME_KEY_GID, owner->gid);
-	if (r == 0 && creation->export.port != 0)
-		r = put_number(rec, VOLUME_KEY_PORT, creation->export.port);
-	if (r == 0 && creation->export.mount_port != 0)
-		r = put_number(rec, VOLUME_KEY_MOUNT_PORT, creation->export.mount_port);
-	if (r == 0 && creation->sec != NULL)
-		r = record_set(rec, VOLUME_KEY_SEC, creation->sec);
-	return r;
-}
-
 /*
  * Record what the volume's directory may be. Deciding a claim costs one more write, so volumes with
  * a default name do without.
  */
-static int put_claim(struct creation *creation)
+static enum volume_claim claim_of(const struct volume_params *p)
 {
-	const struct volume_params *p = &creation->params;
 	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
-	const bool exclusive = !takes_any && (p->subdir == NULL || p->has_variables);
-	struct record *rec = &creation->record;
-	int r = 0;
 
-	if (p->has_existing)
-		r = record_set(rec, VOLUME_KEY_EXISTING, existing_name(p->existing));
-	if (r < 0 || takes_any || (!p->has_existing && !p->has_variables))
-		return r;
-	return record_set(rec, VOLUME_KEY_CLAIM,
-			  exclusive ? VOLUME_CLAIM_EXCLUSIVE : VOLUME_CLAIM_SHARED);
+	if (takes_any || (!p->has_existing && !p->has_variables))
+		return CLAIM_NONE;
+	return p->subdir == NULL || p->has_variables ? CLAIM_EXCLUSIVE : CLAIM_SHARED;
 }
 
 static int compare_pairs(const void *a, const void *b)
@@ -204,27 +160,35 @@ static int compare_pairs(const void *a, const void *b)
 	return strcmp(one->key, other->key);
 }
 
-static int describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in, int64_t size,
-		    struct error *err)
+static int describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in, const char *source,
+		    int64_t size, struct error *err)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
-	const char *dir = creation_directory(creation);
+	const struct volume_params *p = &creation->params;
 	cleanup_free char *id = creation_volume_id(creation);
 	struct record *rec = &creation->record;
-	char number[32], mode[8];
+	const struct volume v = {
+		.name = in->name,
+		.id = id,
+		.dir = creation_directory(creation),
+		.size = size,
+		.mode = p->mode,
+		.owner = p->owner,
+		.on_delete = on_delete_name(p->on_delete),
+		.has_existing = p->has_existing,
+		.existing = p->existing,
+		.claim = claim_of(p),
+		.source = source,
+		.port = creation->export.port,
+		.mount_port = creation->export.mount_port,
+		.sec = creation->sec,
+	};
 	size_t first;
 
-	(void)snprintf(number, sizeof(number), "%" PRId64, size);
-	(void)snprintf(mode, sizeof(mode), "%04o", creation->params.mode);
-	if (id == NULL || record_set(rec, VOLUME_KEY_NAME, in->name) < 0 ||
-	    record_set(rec, VOLUME_KEY_ID, id) < 0 || record_set(rec, VOLUME_KEY_DIR, dir) < 0 ||
-	    record_set(rec, VOLUME_KEY_SIZE, number) < 0 ||
-	    record_set(rec, VOLUME_KEY_MODE, mode) < 0 ||
-	    record_set(rec, VOLUME_KEY_ON_DELETE, on_delete_name(creation->params.on_delete)) < 0 ||
-	    put_claim(creation) < 0 || put_connection(creation) < 0)
+	if (id == NULL || volume_describe(rec, &v) < 0)
 		return error_oom(err);
 	first = rec->n;
-	if (put_volume_context(creation, &map, dir) < 0)
+	if (put_volume_context(creation, &map, v.dir) < 0)
 		return error_oom(err);
 	/* Sort: a retry may have the map in another order and must get the same record. */
 	qsort(rec->pairs + first, rec->n - first, sizeof(*rec->pairs), compare_pairs);
@@ -278,9 +242,7 @@ int creation_init(struct creation *creation, const struct csi_driver *driver,
 	r = volume_key(in->name, creation->params.server, share, &creation->key, err);
 	if (r < 0)
 		return r;
-	if (source->text != NULL && record_set(&creation->record, VOLUME_KEY_SOURCE, source->text) < 0)
-		return error_oom(err);
-	return describe(creation, in, size, err);
+	return describe(creation, in, source->text, size, err);
 }
 
 /*

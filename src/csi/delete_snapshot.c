@@ -38,7 +38,7 @@ static int delete_snapshot(const struct csi_driver *driver,
 	r = snapshot_ref_read(&ref, driver, err);
 	if (r < 0 || ref.snapshot.is_other)
 		return r;
-	owner = volume_owner_of(&ref.snapshot.record);
+	owner = snapshot_info_of(&ref.snapshot.record).owner;
 	session_begin_as(&s, driver, &ref.export, &owner, err);
 	while (session_next(&s)) {
 		trash_init(&trash, &ref.export, s.client);

@@ -6,7 +6,7 @@
 #include "csi/controller.h"
 #include "csi/validate.h"
 #include "csi/volume_ref.h"
-#include "store/volume_change.h"
+#include "store/volume.h"
 
 static int check_request(const Csi__V1__ControllerExpandVolumeRequest *in,
 			 struct volume_capacity *ret, struct error *err)

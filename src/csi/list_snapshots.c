@@ -15,16 +15,18 @@
 /* data: the id of the volume whose snapshots are listed; NULL: of all volumes. */
 static bool snapshot_accepts(const struct record *rec, const void *data)
 {
+	const struct snapshot_info info = snapshot_info_of(rec);
 	const char *source = data;
 
-	return snapshot_record_is_complete(rec) &&
-	       (source == NULL || strcmp(record_get(rec, SNAPSHOT_KEY_SOURCE), source) == 0);
+	return snapshot_info_is_complete(&info) &&
+	       (source == NULL || strcmp(info.source, source) == 0);
 }
 
 static size_t snapshot_bytes(const struct record *rec)
 {
-	return ENTRY_BYTES + strlen(record_get(rec, SNAPSHOT_KEY_ID)) +
-	       strlen(record_get(rec, SNAPSHOT_KEY_SOURCE));
+	const struct snapshot_info info = snapshot_info_of(rec);
+
+	return ENTRY_BYTES + strlen(info.id) + strlen(info.source);
 }
 
 static const struct listing_ops snapshots = {

@@ -12,8 +12,10 @@
 
 static bool volume_accepts(const struct record *rec, const void *data)
 {
+	const struct volume v = volume_of(rec);
+
 	(void)data;
-	return record_get(rec, VOLUME_KEY_ID) != NULL && record_get(rec, VOLUME_KEY_DIR) != NULL;
+	return v.id != NULL && v.dir != NULL;
 }
 
 static size_t volume_bytes(const struct record *rec)
@@ -29,7 +31,7 @@ static size_t volume_bytes(const struct record *rec)
 static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
 				    struct listing_entry *entry, struct error *err)
 {
-	const char *dir = record_get(&entry->record, VOLUME_KEY_DIR);
+	const char *dir = volume_of(&entry->record).dir;
 	int r;
 
 	if (strchr(dir, '/') == NULL) {
@@ -57,7 +59,7 @@ struct volume_reply {
 
 static int volume_reply_init(struct volume_reply *reply, const struct listing_entry *entry)
 {
-	const char *id = record_get(&entry->record, VOLUME_KEY_ID);
+	const char *id = volume_of(&entry->record).id;
 
 	if (volume_message_init(&reply->message, id, &entry->record) < 0)
 		return -1;

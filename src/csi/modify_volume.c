@@ -6,7 +6,7 @@
 #include "csi/controller.h"
 #include "csi/validate.h"
 #include "csi/volume_ref.h"
-#include "store/volume_change.h"
+#include "store/volume.h"
 
 /* csi-sanity wants a missing volume reported before missing parameters. */
 static int refuse_no_parameters(struct volume_ref *ref, const struct csi_driver *driver,

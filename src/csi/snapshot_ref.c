@@ -5,10 +5,7 @@
 
 #include <errno.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
-#include "base/str.h"
-#include "store/staging.h"
 #include "store/volume.h"
 
 int snapshot_ref_init(struct snapshot_ref *ref, const struct csi_driver *driver, const char *id,
@@ -42,34 +39,11 @@ int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver,
 	return s.result;
 }
 
-bool snapshot_record_is_complete(const struct record *rec)
-{
-	return record_get(rec, SNAPSHOT_KEY_ID) != NULL &&
-	       record_get(rec, SNAPSHOT_KEY_SOURCE) != NULL && staging_is_ready(rec);
-}
-
-/*
- * A snapshot that csi-driver-nfs made: its id tells the key of the volume, and its archive the
- * time.
- */
-static int describe_foreign(struct snapshot *s, const char *id, struct error *err)
-{
-	cleanup_buf struct buf source = { 0 }, time = { 0 };
-
-	if (buf_printf(&source, "%s#%s#%s##", s->id.server, s->id.share, s->id.on_delete) < 0 ||
-	    buf_printf(&time, "%lld%09u", (long long)s->time.sec, s->time.nsec) < 0 ||
-	    record_set(&s->record, SNAPSHOT_KEY_ID, id) < 0 ||
-	    record_set(&s->record, SNAPSHOT_KEY_SOURCE, source.data) < 0 ||
-	    record_set(&s->record, SNAPSHOT_KEY_TIME, time.data) < 0 ||
-	    record_set(&s->record, STAGING_KEY_READY, "1") < 0)
-		return error_oom(err);
-	return 0;
-}
-
 int snapshot_ref_find(struct snapshot_ref *ref, const struct csi_driver *driver, const char *id,
 		      const struct csi_map *secrets, struct error *err)
 {
 	struct snapshot *s = &ref->snapshot;
+	struct snapshot_info info;
 	int r;
 
 	r = snapshot_ref_init(ref, driver, id, secrets, err);
@@ -80,12 +54,10 @@ int snapshot_ref_find(struct snapshot_ref *ref, const struct csi_driver *driver,
 		return r;
 	if (!snapshot_is_ready(s))
 		return 0;
-	if (s->record.n == 0) {
-		r = describe_foreign(s, id, err);
-		if (r < 0)
-			return r;
-	}
-	return snapshot_record_is_complete(&s->record);
+	if (s->record.n == 0 && snapshot_describe_foreign(s, id) < 0)
+		return error_oom(err);
+	info = snapshot_info_of(&s->record);
+	return snapshot_info_is_complete(&info);
 }
 
 void snapshot_ref_done(struct snapshot_ref *ref)
@@ -96,18 +68,15 @@ void snapshot_ref_done(struct snapshot_ref *ref)
 
 void snapshot_message_init(struct snapshot_message *m, const struct record *rec)
 {
-	const char *time = record_get(rec, SNAPSHOT_KEY_TIME);
-	uint64_t ns = 0;
+	const struct snapshot_info info = snapshot_info_of(rec);
 
 	google__protobuf__timestamp__init(&m->time);
 	csi__v1__snapshot__init(&m->snapshot);
-	if (time != NULL)
-		(void)str_parse_u64(time, 10, INT64_MAX, &ns); /* a damaged record says 1970 */
-	m->time.seconds = (int64_t)(ns / CLOCK_NS_PER_S);
-	m->time.nanos = (int32_t)(ns % CLOCK_NS_PER_S);
+	m->time.seconds = (int64_t)(info.time_ns / CLOCK_NS_PER_S); /* 1970 for a damaged record */
+	m->time.nanos = (int32_t)(info.time_ns % CLOCK_NS_PER_S);
 	m->snapshot.creation_time = &m->time;
-	m->snapshot.snapshot_id = (char *)(uintptr_t)record_get(rec, SNAPSHOT_KEY_ID);
-	m->snapshot.source_volume_id = (char *)(uintptr_t)record_get(rec, SNAPSHOT_KEY_SOURCE);
-	m->snapshot.size_bytes = volume_size(rec); /* the key is the same */
-	m->snapshot.ready_to_use = staging_is_ready(rec);
+	m->snapshot.snapshot_id = (char *)(uintptr_t)info.id;
+	m->snapshot.source_volume_id = (char *)(uintptr_t)info.source;
+	m->snapshot.size_bytes = info.size;
+	m->snapshot.ready_to_use = info.ready;
 }

@@ -40,9 +40,6 @@ int snapshot_ref_find(struct snapshot_ref *ref, const struct csi_driver *driver,
 void snapshot_ref_done(struct snapshot_ref *ref);
 #define cleanup_snapshot_ref __attribute__((cleanup(snapshot_ref_done)))
 
-/* Whether a record is that of a complete snapshot. */
-bool snapshot_record_is_complete(const struct record *rec);
-
 /* A snapshot in a reply; borrows from the record that it was made of. */
 struct snapshot_message {
 	Csi__V1__Snapshot snapshot;

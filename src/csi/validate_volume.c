@@ -39,13 +39,10 @@ static bool context_matches(const struct record *rec, const struct csi_map *cont
 	size_t i, k;
 
 	for (i = 0; i < rec->n; i++) {
-		const char *key = rec->pairs[i].key;
+		const char *key = volume_context_key(&rec->pairs[i]);
 		const char *given;
 
-		if (!str_has_prefix(key, VOLUME_CONTEXT_PREFIX))
-			continue;
-		key += strlen(VOLUME_CONTEXT_PREFIX);
-		for (k = 0; k < ARRAY_SIZE(keys); k++) {
+		for (k = 0; key != NULL && k < ARRAY_SIZE(keys); k++) {
 			given = str_eq_nocase(key, keys[k]) ? csi_map_get(context, key) : NULL;
 			if (given != NULL && strcmp(given, rec->pairs[i].value) != 0)
 				return false;

@@ -39,7 +39,7 @@ static void volume_message_set_source(struct volume_message *m, const char *sour
 
 int volume_message_init(struct volume_message *m, const char *id, const struct record *rec)
 {
-	const size_t prefix = strlen(VOLUME_CONTEXT_PREFIX);
+	const struct volume v = volume_of(rec);
 	size_t i, n = 0;
 
 	csi__v1__volume__init(&m->volume);
@@ -48,19 +48,21 @@ int volume_message_init(struct volume_message *m, const char *id, const struct r
 	if (m->context == NULL || m->context_list == NULL)
 		return -ENOMEM;
 	for (i = 0; i < rec->n; i++) {
-		if (!str_has_prefix(rec->pairs[i].key, VOLUME_CONTEXT_PREFIX))
+		const char *key = volume_context_key(&rec->pairs[i]);
+
+		if (key == NULL)
 			continue;
 		csi__v1__volume__volume_context_entry__init(&m->context[n]);
-		m->context[n].key = rec->pairs[i].key + prefix;
+		m->context[n].key = borrow(key);
 		m->context[n].value = rec->pairs[i].value;
 		m->context_list[n] = &m->context[n];
 		n++;
 	}
 	m->volume.volume_id = borrow(id);
-	m->volume.capacity_bytes = volume_size(rec);
+	m->volume.capacity_bytes = v.size;
 	m->volume.volume_context = m->context_list;
 	m->volume.n_volume_context = n;
-	volume_message_set_source(m, record_get(rec, VOLUME_KEY_SOURCE));
+	volume_message_set_source(m, v.source);
 	return 0;
 }
 

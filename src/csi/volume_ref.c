@@ -59,20 +59,18 @@ int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, str
 
 const char *volume_ref_directory(const struct volume_ref *ref)
 {
-	const char *dir = record_get(&ref->record, VOLUME_KEY_DIR);
-
-	return dir != NULL ? dir : ref->id.subdir;
+	return volume_named_directory(&ref->record, &ref->id);
 }
 
 void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct volume_ref *ref,
 		      struct error *err)
 {
-	const unsigned int version = volume_version_of(&ref->record);
+	const struct volume v = volume_of(&ref->record);
 
-	ref->owner = volume_owner_of(&ref->record);
+	ref->owner = v.owner;
 	session_begin_as(s, driver, &ref->export, &ref->owner, err);
-	if (ref->export.version == 0 && version != ref->version)
-		session_prefer_version(s, version, &ref->export);
+	if (ref->export.version == 0 && v.version != ref->version)
+		session_prefer_version(s, v.version, &ref->export);
 }
 
 bool volume_ref_next(struct volume_ref *ref, struct session *s)

@@ -63,9 +63,9 @@ static int init_volume(struct volume_source *source, const char *id, const struc
 		r = volume_ref_read(ref, driver, err);
 	if (r < 0)
 		return r;
-	source->size = volume_size(&ref->record);
+	source->size = volume_of(&ref->record).size;
 	dir = volume_ref_directory(ref);
-	owner = volume_owner_of(&ref->record);
+	owner = volume_of(&ref->record).owner;
 	r = usage_acquire(driver->usage, ref->export.server, ref->export.share, dir, false,
 			  &source->usage, err);
 	if (r < 0)
@@ -101,7 +101,7 @@ static int init_snapshot(struct volume_source *source, const char *id,
 		r = snapshot_ref_read(ref, driver, err);
 	if (r == 0 && snapshot_is_ready(&ref->snapshot)) {
 		/* It may be deleted until the note is there, so look once more. */
-		owner = volume_owner_of(&ref->snapshot.record);
+		owner = snapshot_info_of(&ref->snapshot.record).owner;
 		r = claim_take(&source->use, driver, &ref->export, &owner, BUSY_USE,
 			       ref->snapshot.id.subdir, err);
 		if (r == 0)
@@ -109,7 +109,7 @@ static int init_snapshot(struct volume_source *source, const char *id,
 	}
 	if (r < 0)
 		return r;
-	source->size = volume_size(&ref->snapshot.record); /* the key is the same */
+	source->size = snapshot_info_of(&ref->snapshot.record).size;
 	if (!snapshot_is_ready(&ref->snapshot))
 		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist", id);
 	return 0;

@@ -29,20 +29,20 @@ void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir)
 	(void)snprintf(ret, NFS_NAME_MAX + 1, "%s~%c~%s", key, (int)kind, tag);
 }
 
-/* A name taken apart; the parts point into it. */
-struct parts {
+/* A name, parsed; tag points into it. */
+struct busy_name {
 	size_t key_len;
 	enum busy_kind kind;
 	const char *tag;
 };
 
-static bool take_apart(const char *name, struct parts *ret)
+static bool parse_name(const char *name, struct busy_name *ret)
 {
 	const char *tag = strrchr(name, '~');
 
 	if (tag == NULL || tag - name < 3 || tag[-2] != '~' || strchr("umds", tag[-1]) == NULL)
 		return false;
-	*ret = (struct parts){
+	*ret = (struct busy_name){
 		.key_len = (size_t)(tag - name) - 2,
 		.kind = (enum busy_kind)tag[-1],
 		.tag = tag + 1,
@@ -53,20 +53,20 @@ static bool take_apart(const char *name, struct parts *ret)
 bool busy_is_of(const char *name, const char *dir)
 {
 	char key[RECORD_NAME_MAX + 1];
-	struct parts parts;
+	struct busy_name parsed;
 
 	directory_key(key, dir, strlen(dir));
-	return take_apart(name, &parts) && strlen(key) == parts.key_len &&
-	       memcmp(key, name, parts.key_len) == 0;
+	return parse_name(name, &parsed) && strlen(key) == parsed.key_len &&
+	       memcmp(key, name, parsed.key_len) == 0;
 }
 
-#define CUT_KNOWN (RECORD_NAME_MAX - 17) /* what a name that is cut has of its path */
+#define CUT_KNOWN (RECORD_NAME_MAX - 17) /* bytes of the path in a name that was cut */
 
 /*
- * Whether the directory in the first len bytes of a name overlaps with that of key: in names a slash is
- * %2F. Of one that was cut only its beginning is known: then it may.
+ * Whether the directory in the first len bytes of a name overlaps with that of key; in both a slash
+ * is %2F. A name that was cut is known only by its beginning: if that fits, assume so.
  */
-static bool overlaps(const char *name, size_t len, const char *key)
+static bool keys_overlap(const char *name, size_t len, const char *key)
 {
 	const size_t n = strlen(key), shorter = len < n ? len : n;
 	const size_t known = shorter < CUT_KNOWN ? shorter : CUT_KNOWN;
@@ -82,36 +82,23 @@ static bool overlaps(const char *name, size_t len, const char *key)
 	return strncmp((len < n ? key : name) + shorter, "%2F", 3) == 0;
 }
 
-/* -------- looking -------- */
+/* -------- looking at notes -------- */
 
-struct notes {
-	const char *key;
-	struct strv names;
-};
-
-static int take_name(void *data, const struct nfs_entry *entry)
+/* data: the key of a directory, or NULL for the notes of all. */
+static bool note_overlaps(const char *name, const void *data)
 {
-	struct notes *notes = data;
-	struct parts parts;
-	char **items;
+	struct busy_name parsed;
 
-	if (!take_apart(entry->name, &parts) ||
-	    (notes->key != NULL && !overlaps(entry->name, parts.key_len, notes->key)))
-		return 0;
-	items = reallocarray(notes->names.items, notes->names.n + 1, sizeof(*items));
-	if (items == NULL)
-		return -ENOMEM;
-	notes->names.items = items;
-	items[notes->names.n] = strdup(entry->name);
-	return items[notes->names.n++] != NULL ? 0 : -ENOMEM;
+	return parse_name(name, &parsed) &&
+	       (data == NULL || keys_overlap(name, parsed.key_len, data));
 }
 
 int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, struct error *err)
 {
-	char key[RECORD_NAME_MAX + 1];
-	struct notes notes = { .key = dir != NULL ? key : NULL };
+	cleanup_strv struct strv names = { NULL, 0 };
 	const struct nfs_handle *folder;
-	struct parts parts;
+	char key[RECORD_NAME_MAX + 1];
+	struct busy_name parsed;
 	size_t i;
 	int r;
 
@@ -120,22 +107,21 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = nfs_readdir(c, folder, take_name, &notes);
+	r = store_list(c, folder, note_overlaps, dir != NULL ? key : NULL, SIZE_MAX, &names);
 	if (r < 0)
-		r = nfs_error_set(err, c, r, "reading what other controllers do");
-	for (i = 0; i < notes.names.n && r == 0; i++)
-		if (take_apart(notes.names.items[i], &parts))
-			r = found(c, notes.names.items[i], parts.kind, data, err);
-	strv_done(&notes.names);
+		return nfs_error_set(err, c, r, "reading what other controllers do");
+	for (i = 0; i < names.n && r == 0; i++)
+		if (parse_name(names.items[i], &parsed))
+			r = found(c, names.items[i], parsed.kind, data, err);
 	return r;
 }
 
 /* -------- notes of this process -------- */
 
 static struct list own_notes = { &own_notes, &own_notes };
-static pthread_mutex_t own_notes_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; innermost */
+static pthread_mutex_t own_notes_lock = PTHREAD_MUTEX_INITIALIZER; /* guards own_notes; innermost */
 
-/* Whether a call of this process holds the note with that tag. Renewals add to the tag. */
+/* Whether a call of this process holds the note with that tag, which renewals have added to. */
 static bool tag_is_held(const char *tag)
 {
 	struct list *pos;
@@ -154,34 +140,30 @@ static bool tag_is_held(const char *tag)
 	return found;
 }
 
-/* Nobody at work holds it any more: of the process before this one, or of a replica that is dead. */
-static bool is_left(struct nfs_client *c, const char *name, const struct parts *parts)
+bool busy_is_left(struct nfs_client *c, const char *name)
 {
-	if (store_holder_is_own(parts->tag))
-		return !tag_is_held(parts->tag);
+	struct busy_name parsed;
+
+	if (!parse_name(name, &parsed))
+		return false;
+	if (store_holder_is_own(parsed.tag))
+		return !tag_is_held(parsed.tag);
 	return store_holder_is_dead(c->export.server, c->export.share, name);
 }
 
-bool busy_is_left(struct nfs_client *c, const char *name)
-{
-	struct parts parts;
-
-	return take_apart(name, &parts) && is_left(c, name, &parts);
-}
-
-/* Removes a note that nobody holds; -EAGAIN with ABORTED where somebody does. */
-static int give_way(struct nfs_client *c, const char *name, const char *dir, struct error *err)
+/* Remove a note that nobody holds; -EAGAIN with ABORTED where somebody does. */
+static int remove_or_refuse(struct nfs_client *c, const char *name, const char *dir, struct error *err)
 {
 	const struct nfs_handle *folder;
-	struct parts parts;
+	struct busy_name parsed;
 	int r;
 
-	if (!take_apart(name, &parts))
+	if (!parse_name(name, &parsed))
 		return 0;
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (is_left(c, name, &parts)) {
+	if (busy_is_left(c, name)) {
 		r = nfs_remove(c, folder, name);
 		if (r == 0) {
 			log_warn("A note of a controller that is gone is removed",
@@ -192,7 +174,7 @@ static int give_way(struct nfs_client *c, const char *name, const char *dir, str
 	}
 	(void)error_set(err, ERROR_ABORTED,
 			"another controller (%.*s) is at work on directory '%s' on %s:%s; try again",
-			STORE_HOLDER_LEN, parts.tag, dir, c->export.server, c->export.share);
+			STORE_HOLDER_LEN, parsed.tag, dir, c->export.server, c->export.share);
 	return -EAGAIN;
 }
 
@@ -201,7 +183,7 @@ static int refuse_users(struct nfs_client *c, const char *name, enum busy_kind k
 {
 	if (kind != BUSY_USE && kind != BUSY_MAKE)
 		return 0;
-	return give_way(c, name, data, err);
+	return remove_or_refuse(c, name, data, err);
 }
 
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err)
@@ -209,19 +191,18 @@ int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err)
 	return busy_each(c, dir, refuse_users, (void *)(uintptr_t)dir, err);
 }
 
-static int is_deleted(struct nfs_client *c, const char *dir, struct error *err)
+static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_kind kind,
+			     void *data, struct error *err)
 {
+	const char *dir = data;
+
+	(void)name;
+	if (kind != BUSY_VOLUME_GONE && kind != BUSY_SNAPSHOT_GONE)
+		return 0;
 	(void)error_set(err, ERROR_ABORTED,
 			"another controller is deleting directory '%s' on %s:%s; try again", dir,
 			c->export.server, c->export.share);
 	return -EAGAIN;
-}
-
-static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_kind kind,
-			     void *data, struct error *err)
-{
-	(void)name;
-	return kind == BUSY_VOLUME_GONE || kind == BUSY_SNAPSHOT_GONE ? is_deleted(c, data, err) : 0;
 }
 
 int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err)
@@ -255,15 +236,15 @@ void busy_note_done(struct busy_note *note)
 	note->dir = NULL;
 }
 
-static int refuse_others(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
-			 struct error *err)
+static int refuse_other_note(struct nfs_client *c, const char *name, enum busy_kind kind,
+			     void *data, struct error *err)
 {
 	struct busy_note *note = data;
 
 	if (kind == BUSY_MAKE && note->kind == BUSY_MAKE && strcmp(name, note->name) != 0 &&
 	    busy_is_of(name, note->dir))
-		return give_way(c, name, note->dir, err);
-	/* A creation finishes the deletion of what was there; a use must not begin. */
+		return remove_or_refuse(c, name, note->dir, err);
+	/* A creation finishes deletions itself; a use must not begin. */
 	return note->kind == BUSY_USE ? refuse_tombstones(c, name, kind, note->dir, err) : 0;
 }
 
@@ -275,19 +256,19 @@ int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *
 	r = store_folder(c, STORE_BUSY, true, &folder, err);
 	if (r < 0)
 		return r;
-	r = nfs_symlink(c, folder, note->name, "v=1"); /* the name says everything */
+	r = nfs_symlink(c, folder, note->name, "v=1"); /* the name says it all */
 	if (r == -ENOENT)
 		r = -ESTALE;
-	if (r < 0 && r != -EEXIST) /* EEXIST: the answer of an earlier attempt was lost */
+	if (r < 0 && r != -EEXIST) /* EEXIST: the reply to an earlier attempt was lost */
 		return nfs_error_set(err, c, r, "noting what is used");
-	/* Write first, then look: of two replicas at once, at least one sees the other's note. */
-	r = busy_each(c, note->dir, refuse_others, note, err);
+	/* Written first: of two replicas at once, at least one sees the other's note. */
+	r = busy_each(c, note->dir, refuse_other_note, note, err);
 	if (r < 0 && r != -ESTALE)
 		(void)nfs_remove(c, folder, note->name);
 	return r;
 }
 
-static int note_lost(struct busy_note *note, struct error *err)
+static int note_was_lost(struct busy_note *note, struct error *err)
 {
 	note->lost = true;
 	(void)error_set(err, ERROR_ABORTED,
@@ -303,14 +284,14 @@ int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *
 	int r;
 
 	if (note->lost)
-		return note_lost(note, err);
+		return note_was_lost(note, err);
 	(void)snprintf(next, sizeof(next), "%.*s.%x", NFS_NAME_MAX - 9, note->first,
 		       ++note->renewals);
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r == 0)
 		r = nfs_rename(c, folder, note->name, folder, next);
 	if (r == -ENOENT)
-		return note_lost(note, err);
+		return note_was_lost(note, err);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "renewing a note of what is used");
 	memcpy(note->name, next, sizeof(note->name));

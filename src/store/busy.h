@@ -2,18 +2,18 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What calls are at work on, for the other replicas of the controller: symbolic links in .csi-nfs/busy/,
- * one for each call, never more than there are calls.
+ * Notes about what calls are doing, for the other replicas of the controller: symbolic links in
+ * .csi-nfs/busy/, one for each call.
  *
  *   busy/<directory, with %2F for a slash>~<kind>~<holder>.<number>[.<renewals>]
  *
- * Notes of use and of making are for calls that last: their holder renews them, by a RENAME to the next
- * name, and one that is renewed no more for as long as store_holder_is_dead() says is removed by whoever
- * it is in the way of. The holder, if it was only paused, learns that from its next RENAME, which fails:
- * it renews its notes once more before it puts its work into place.
+ * Notes of use and of making belong to calls that last. Their holder renews them by a RENAME to the
+ * next name; one that has not been renewed for as long as store_holder_is_dead() says is removed by
+ * whoever it is in the way of. A holder that was only paused learns this from its next RENAME,
+ * which fails: it renews its notes once more before it puts its work into place.
  *
- * Tombstones (store/tombstone.h) are of deletions, and stand for as long as it takes: another replica does
- * not wait for them to end, it finishes the deletion. Worker threads; blocks.
+ * Tombstones (store/tombstone.h) belong to deletions and stay as long as it takes. Another replica
+ * does not wait for one to go; it finishes the deletion. Worker threads; blocks.
  */
 #ifndef STORE_BUSY_H
 #define STORE_BUSY_H
@@ -22,33 +22,39 @@
 #include "nfs/client.h"
 
 enum busy_kind {
-	BUSY_USE = 'u', /* is being copied, or archived, or restored from */
-	BUSY_MAKE = 'm', /* is being made, by one attempt at a time */
+	BUSY_USE = 'u', /* is being copied, archived or restored from */
+	BUSY_MAKE = 'm', /* is being made; by one attempt at a time */
 	BUSY_VOLUME_GONE = 'd', /* tombstone of a volume */
 	BUSY_SNAPSHOT_GONE = 's', /* tombstone of a snapshot */
 };
 
-/* A name for a new note of that directory. */
+/* Format a name for a new note about a directory. */
 void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir);
 
 /*
- * What is noted about directories that overlap with dir, or about all where that is NULL, given to
- * found() one after the other; what is not 0 ends it and is returned.
+ * Call found() for each note about a directory that overlaps with dir, or for all notes where dir
+ * is NULL. A result other than 0 ends the walk and is returned.
  */
 typedef int (*busy_fn)(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
 		       struct error *err);
 int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, struct error *err);
 
-/* Whether a note is of exactly that directory. */
+/* Whether a note is about exactly that directory. */
 bool busy_is_of(const char *name, const char *dir);
 
-/* Whether nobody who is alive holds a note that is not of this process any more. */
+/*
+ * Whether nobody alive holds a note: no call of this process, no replica that still renews its
+ * notes.
+ */
 bool busy_is_left(struct nfs_client *c, const char *name);
 
-/* Whether no other replica uses, or makes, an overlapping directory: 0, or ABORTED, which names it. */
+/*
+ * Check that no other replica uses or makes an overlapping directory: 0, or ABORTED, which names
+ * the replica. Notes that nobody alive holds are removed.
+ */
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 
-/* Whether no overlapping directory is being deleted: 0, or ABORTED. */
+/* Check that no overlapping directory is being deleted: 0, or ABORTED. */
 int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err);
 
 /* -------- notes of calls that last -------- */
@@ -66,19 +72,22 @@ struct busy_note {
 /* Register a note of this process; nothing is on the share yet. Return 0 or -ENOMEM. */
 int busy_note_init(struct busy_note *note, enum busy_kind kind, const char *dir);
 
-/* Unregister and free. Accepts a zeroed note. */
+/* Unregister the note and free what it holds. Accepts a zeroed note. */
 void busy_note_done(struct busy_note *note);
 
 /*
- * Write the note, then look for others. ABORTED where another replica is deleting the directory, or
- * making it; then the note is removed again. Else as nfs_error_set().
+ * Write the note, then look for others. ABORTED where another replica is making the directory, or,
+ * for a note of use, deleting it; then the note is removed again. Else as nfs_error_set().
  */
 int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *err);
 
 /* Rename the note to its next name. ABORTED where another replica has removed it. */
 int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err);
 
-/* Remove the note. A note that stays is taken for a dead replica's once it is in somebody's way. */
+/*
+ * Remove the note. Where that fails, it is removed as a dead replica's once it is in somebody's
+ * way.
+ */
 int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *err);
 
 #endif

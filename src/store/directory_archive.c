@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* What becomes of a volume's directory with onDelete=archive. */
+/* Archiving a volume's directory: onDelete=archive. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,8 +22,8 @@
 #define ARCHIVE_HASH 17 /* "-" and 16 digits */
 
 /*
- * "archived-" goes before the first component, as csi-driver-nfs has it. One that becomes too long is
- * cut and told from others by a hash.
+ * Put "archived-" before the first component, as csi-driver-nfs does. A component that becomes too
+ * long is cut and gets a hash.
  */
 static int put_archive_top(struct buf *b, const char *path, size_t first, bool dated)
 {
@@ -51,7 +51,10 @@ static int put_date(struct buf *b, int attempt)
 	return buf_printf(b, ".%s", when);
 }
 
-/* The first attempt has no date; aside: it goes behind the first component, where others have the rest. */
+/*
+ * Format the path of an archive. Attempts after the first have a date, at the end, or, with aside,
+ * behind the first component, because others have the path below it.
+ */
 static char *archive_path(const char *path, int attempt, bool aside)
 {
 	const size_t first = strcspn(path, "/");
@@ -68,7 +71,10 @@ static char *archive_path(const char *path, int attempt, bool aside)
 	return r < 0 ? NULL : buf_steal(&b);
 }
 
-/* An archive of before may be replaced; what is a volume's or a snapshot's is not even looked into. */
+/*
+ * Keep away from the directories of volumes and snapshots: -EBUSY. Only an older archive may be
+ * replaced.
+ */
 static int check_archive_place(struct nfs_client *c, const char *archive, const char *key,
 			       struct error *err)
 {
@@ -79,12 +85,15 @@ static int check_archive_place(struct nfs_client *c, const char *archive, const 
 	r = owner_find(c, archive, &q, &owner, err);
 	if (r <= 0)
 		return r;
-	log_info("A volume is archived under another name, where it would go is another's",
+	log_info("A volume is archived under another name, since others have the usual one",
 		 LOG_STR("volume", key), LOG_STR("directory", archive), LOG_STR("of", owner.key));
 	return -EBUSY;
 }
 
-/* RENAME would replace an empty directory of that name, so the name is looked up first. */
+/*
+ * Look the name up first: RENAME would replace an empty directory of that name. -EEXIST where it is
+ * taken.
+ */
 static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
 		      const struct nfs_handle *known, const char *archive, struct error *err)
 {
@@ -122,9 +131,9 @@ static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_t
 }
 
 /* -EEXIST where the name is taken, -EBUSY where others have something there. */
-static int archive_once(struct nfs_client *c, const struct directory_place *from, const char *path,
-			const struct nfs_handle *known, const char *archive, const char *key,
-			bool replace, bool *ret_trashed, struct error *err)
+static int try_archive(struct nfs_client *c, const struct directory_place *from, const char *path,
+		       const struct nfs_handle *known, const char *archive, const char *key,
+		       bool replace, bool *ret_trashed, struct error *err)
 {
 	int r;
 
@@ -149,7 +158,7 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key,
 
 	r = directory_find(c, path, &from, &handle, &attr, err);
 	if (r == -ENOENT)
-		return 0; /* archived before */
+		return 0; /* archived by an earlier attempt */
 	if (r == 0)
 		r = directory_check_file_system(c, path, err);
 	if (r < 0)
@@ -159,8 +168,8 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key,
 
 		if (archive == NULL)
 			return error_oom(err);
-		r = archive_once(c, &from, path, known, archive, key, replace && attempt == 0,
-				 ret_trashed, err);
+		r = try_archive(c, &from, path, known, archive, key, replace && attempt == 0,
+				ret_trashed, err);
 		if (r != -EEXIST && r != -EBUSY)
 			return r;
 		aside = aside || r == -EBUSY;

@@ -20,28 +20,29 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-#define SEEN_MAX 256 /* names that are watched at one time; the oldest goes first */
+#define SIGHTINGS_MAX                                                                              \
+	256 /* names watched at a time; the one not asked about the longest goes first */
 
-static char id[STORE_HOLDER_LEN + 1];
-static pthread_once_t made = PTHREAD_ONCE_INIT;
-static _Atomic uint64_t number;
+static char holder_id[STORE_HOLDER_LEN + 1];
+static pthread_once_t holder_once = PTHREAD_ONCE_INIT;
+static _Atomic uint64_t next_number;
 
-static void make_id(void)
+static void make_holder_id(void)
 {
 	struct timespec now;
 	uint64_t bits;
 
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
-	/* Two processes of one id, one after the other, use no number twice. */
-	atomic_store(&number, (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec);
-	if (id[0] != '\0')
+	/* Successive processes with the same id never use a number twice. */
+	atomic_store(&next_number, (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec);
+	if (holder_id[0] != '\0')
 		return;
 	if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
 		bits = str_hash((const char *)&now, sizeof(now)) + (uint64_t)getpid();
-	(void)snprintf(id, sizeof(id), "%0*" PRIx64, STORE_HOLDER_LEN, bits);
+	(void)snprintf(holder_id, sizeof(holder_id), "%0*" PRIx64, STORE_HOLDER_LEN, bits);
 }
 
-static bool is_id(const char *text, ssize_t len)
+static bool is_holder_id(const char *text, ssize_t len)
 {
 	uint64_t bits;
 	char copy[STORE_HOLDER_LEN + 1];
@@ -65,14 +66,14 @@ void store_holder_init(const char *path)
 	fd = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	if (fd < 0)
 		return;
-	/* The descriptor stays open: the lock is as long as the process. */
+	/* The descriptor stays open, so that the lock lasts as long as the process. */
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		close(fd);
 		return;
 	}
-	if (is_id(text, pread(fd, text, sizeof(text), 0)))
-		memcpy(id, text, STORE_HOLDER_LEN);
-	/* One that could not be written: the next process gets an id of its own. */
+	if (is_holder_id(text, pread(fd, text, sizeof(text), 0)))
+		memcpy(holder_id, text, STORE_HOLDER_LEN);
+	/* If this fails, the next process gets a new id. */
 	if (ftruncate(fd, 0) == 0 &&
 	    pwrite(fd, store_holder(), STORE_HOLDER_LEN, 0) != STORE_HOLDER_LEN)
 		return;
@@ -80,15 +81,16 @@ void store_holder_init(const char *path)
 
 const char *store_holder(void)
 {
-	(void)pthread_once(&made, make_id);
-	return id;
+	(void)pthread_once(&holder_once, make_holder_id);
+	return holder_id;
 }
 
 void store_holder_tag(char ret[STORE_HOLDER_TAG_MAX])
 {
 	const char *own = store_holder();
 
-	(void)snprintf(ret, STORE_HOLDER_TAG_MAX, "%s.%" PRIx64, own, atomic_fetch_add(&number, 1));
+	(void)snprintf(ret, STORE_HOLDER_TAG_MAX, "%s.%" PRIx64, own,
+		       atomic_fetch_add(&next_number, 1));
 }
 
 bool store_holder_is_own(const char *tag)
@@ -98,28 +100,30 @@ bool store_holder_is_own(const char *tag)
 
 /* -------- patience -------- */
 
-struct seen {
+/* A name that another replica left on a share, and when it was seen there. */
+struct sighting {
 	uint64_t hash; /* of server, share and name; 0: free */
-	uint64_t since_ns;
+	uint64_t first_ns;
 	uint64_t last_ns;
 };
 
 static uint64_t patience_ns = STORE_HOLDER_PATIENCE_S * CLOCK_NS_PER_S;
-static struct seen table[SEEN_MAX];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards table; innermost */
+static struct sighting sightings[SIGHTINGS_MAX];
+static pthread_mutex_t sightings_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the table; innermost */
 
-static struct seen *find(uint64_t hash)
+/* Find the sighting with that hash, or reuse the oldest. Called with the lock held. */
+static struct sighting *find_sighting(uint64_t hash)
 {
-	struct seen *oldest = &table[0];
+	struct sighting *oldest = &sightings[0];
 	size_t i;
 
-	for (i = 0; i < SEEN_MAX; i++) {
-		if (table[i].hash == hash)
-			return &table[i];
-		if (table[i].last_ns < oldest->last_ns)
-			oldest = &table[i];
+	for (i = 0; i < SIGHTINGS_MAX; i++) {
+		if (sightings[i].hash == hash)
+			return &sightings[i];
+		if (sightings[i].last_ns < oldest->last_ns)
+			oldest = &sightings[i];
 	}
-	*oldest = (struct seen){ .hash = hash };
+	*oldest = (struct sighting){ .hash = hash };
 	return oldest;
 }
 
@@ -127,18 +131,18 @@ bool store_holder_is_dead(const char *server, const char *share, const char *nam
 {
 	cleanup_buf struct buf b = { 0 };
 	const uint64_t now = clock_now_ns();
-	struct seen *seen;
+	struct sighting *sighting;
 	bool dead;
 
 	if (buf_printf(&b, "%s#%s#%s", server, share, name) < 0)
 		return false;
-	pthread_mutex_lock(&lock);
-	seen = find(str_hash(b.data, b.len) | 1);
-	if (seen->since_ns == 0)
-		seen->since_ns = now;
-	seen->last_ns = now;
-	dead = now - seen->since_ns >= patience_ns;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&sightings_lock);
+	sighting = find_sighting(str_hash(b.data, b.len) | 1);
+	if (sighting->first_ns == 0)
+		sighting->first_ns = now;
+	sighting->last_ns = now;
+	dead = now - sighting->first_ns >= patience_ns;
+	pthread_mutex_unlock(&sightings_lock);
 	return dead;
 }
 

@@ -2,10 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Who writes on a share: an id of this process, for notes that other replicas read. It is random, and
- * kept in a file beside the socket, which the process locks for as long as it lives: one that gets the
- * lock knows that the process before it is dead, takes its id over, and with it what it left on shares.
- * Any thread.
+ * The id of this process, for notes on shares that other replicas read. It is random and kept in a
+ * file beside the socket, which the process locks for life: a process that gets the lock knows that
+ * the one before it is dead, and takes over its id and what it left on shares. Any thread.
  */
 #ifndef STORE_HOLDER_H
 #define STORE_HOLDER_H
@@ -15,31 +14,32 @@
 #define STORE_HOLDER_LEN 16 /* hexadecimal digits */
 
 /*
- * Takes the id from the file "<path>.holder", or puts a new one there. Where that does not work, or
- * another process holds the file, the id is a new one, of this process alone. Once, before any thread.
+ * Read the id from the file "<path>.holder", or write a new one there. Where that fails, or another
+ * process holds the file, use a new id for this process alone. Call once, before there are threads.
  */
 void store_holder_init(const char *path);
 
-/* The id. Without store_holder_init() a random one. */
+/* Return the id; a random one without store_holder_init(). */
 const char *store_holder(void);
 
 #define STORE_HOLDER_TAG_MAX 40
 
-/* Something of ours on shares, told from all else: "<id>.<number>", of STORE_HOLDER_TAG_MAX bytes. */
+/* Format a tag, unique among all that is on shares: "<id>.<number>". */
 void store_holder_tag(char ret[STORE_HOLDER_TAG_MAX]);
 
-/* Whether a tag begins with our id: it is of this process, or of the one before it, which is dead. */
+/* Whether a tag has our id: it is of this process, or of the one before it, which is dead. */
 bool store_holder_is_own(const char *tag);
 
-/*
- * Whether what another replica left under that name, on a share of that server, has been seen there for
- * the time of our patience, by our own clock: who is alive changes the names of its things more often.
- * The first call for a name begins the time.
- */
 #define STORE_HOLDER_PATIENCE_S 30
+
+/*
+ * Whether something of another replica has kept its name on that share for longer than our
+ * patience, by our own clock. A live replica renames its things more often. The first call for a
+ * name starts the time.
+ */
 bool store_holder_is_dead(const char *server, const char *share, const char *name);
 
-/* Sets the patience, instead of STORE_HOLDER_PATIENCE_S. Before any thread. */
+/* Set the patience, instead of STORE_HOLDER_PATIENCE_S. Call before there are threads. */
 void store_holder_set_patience(unsigned int seconds);
 
 #endif

@@ -18,29 +18,20 @@
 #define FOLDER_MODE 0700
 #define FOLDER_MODE_SHARED 01777
 
-static const char *const names[] = {
+static const char *const folder_names[] = {
 	[STORE_TOP] = NFS_STATE_DIR, [STORE_VOLUMES] = "volumes",     [STORE_PARENTS] = "parents",
 	[STORE_USERS] = "users",     [STORE_SNAPSHOTS] = "snapshots", [STORE_WORK] = "work",
 	[STORE_TRASH] = "trash",     [STORE_BUSY] = "busy",
 };
 
-static_assert(ARRAY_SIZE(names) == NFS_FOLDERS, "a client has a slot for each folder");
-
-/* A link or file of that name is somebody else's, and nothing below it may be trusted. */
-static int check_directory(struct nfs_client *c, const char *name, const struct nfs_attr *attr,
-			   struct error *err)
-{
-	if (attr->type == NFS_TYPE_DIRECTORY)
-		return 0;
-	return nfs_error_set(err, c, -ENOTDIR, "'%s' is not a directory: remove it", name);
-}
+static_assert(ARRAY_SIZE(folder_names) == NFS_FOLDERS, "a client keeps a handle for each folder");
 
 /*
- * Root that turns out to be somebody else on the server has been squashed. Without the mode the folder
- * still works for the identity that made it.
+ * Make a folder. Root that turns out to be somebody else on the server has been squashed, and needs
+ * the shared mode. Without the right mode the folder still works for the identity that made it.
  */
-static int make_directory(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-			  struct nfs_handle *ret, struct nfs_attr *ret_attr)
+static int make_folder(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		       struct nfs_handle *ret, struct nfs_attr *ret_attr)
 {
 	uint32_t mode = c->export.uid == 0 ? FOLDER_MODE : FOLDER_MODE_SHARED;
 	int r;
@@ -64,20 +55,20 @@ int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 
 	r = nfs_lookup(c, dir, name, &handle, &attr);
 	if (r == -ENOENT && create) {
-		r = make_directory(c, dir, name, &handle, &attr);
+		r = make_folder(c, dir, name, &handle, &attr);
 		/* Somebody else made it in between. */
 		if (r == -EEXIST)
 			r = nfs_lookup(c, dir, name, &handle, &attr);
 		if (r == -ENOENT)
-			r = -ESTALE; /* and it vanished again: not what ENOENT means to callers */
+			r = -ESTALE; /* vanished again, which is not what ENOENT means to callers */
 	}
 	if (r == -ENOENT)
 		return r;
 	if (r < 0)
 		return nfs_error_set(err, c, r, "%s '%s'", create ? "making" : "opening", name);
-	r = check_directory(c, name, &attr, err);
-	if (r < 0)
-		return r;
+	/* A link or file of that name is somebody else's: nothing below it may be trusted. */
+	if (attr.type != NFS_TYPE_DIRECTORY)
+		return nfs_error_set(err, c, -ENOTDIR, "'%s' is not a directory: remove it", name);
 	*ret = handle;
 	return 0;
 }
@@ -86,20 +77,51 @@ int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 		 const struct nfs_handle **ret, struct error *err)
 {
 	struct nfs_handle *top = &c->folders[STORE_TOP], *handle = &c->folders[folder];
-	int r = 0;
+	int r;
 
-	if (top->len == 0)
+	if (top->len == 0) {
 		r = store_open(c, &c->root, NFS_STATE_DIR, create, top, err);
-	if (r == 0 && handle->len == 0)
-		r = store_open(c, top, names[folder], create, handle, err);
-	if (r == 0)
-		*ret = handle;
-	return r;
+		if (r < 0)
+			return r;
+	}
+	if (handle->len == 0) {
+		r = store_open(c, top, folder_names[folder], create, handle, err);
+		if (r < 0)
+			return r;
+	}
+	*ret = handle;
+	return 0;
 }
 
 void store_forget(struct nfs_client *c)
 {
 	memset(c->folders, 0, sizeof(c->folders));
+}
+
+struct name_list {
+	store_match_fn match;
+	const void *data;
+	size_t max;
+	struct strv *names;
+};
+
+static int add_matching_name(void *data, const struct nfs_entry *entry)
+{
+	struct name_list *list = data;
+
+	if (list->match != NULL && !list->match(entry->name, list->data))
+		return 0;
+	if (list->names->n == list->max)
+		return -ECANCELED;
+	return strv_append(list->names, entry->name);
+}
+
+int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_fn match,
+	       const void *data, size_t max, struct strv *names)
+{
+	struct name_list list = { .match = match, .data = data, .max = max, .names = names };
+
+	return nfs_readdir(c, dir, add_matching_name, &list);
 }
 
 void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key)
@@ -129,7 +151,7 @@ void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, c
 			       c->export.uid, c->export.gid);
 }
 
-#define TRASH_FIELDS 3 /* behind the key, each after a dot */
+#define TRASH_FIELDS 3 /* after the key, each with a dot before it */
 
 bool store_trash_name_is_of(const char *name, const char *key)
 {

@@ -5,25 +5,26 @@
  * The driver's own folder on a share:
  *
  *   .csi-nfs/
- *     volumes/           one record per volume, see store/record.h
- *     parents/           one symbolic link per parent directory that csi-nfs made for a subDir
- *     users/             which volumes use which directory, where that is not plain; store/users.h
- *     snapshots/         one record per snapshot
- *     work/              copies and archives that are being made, store/staging.h
- *     trash/             deleted directories that are being purged
- *     busy/              what calls are at work on, for other replicas to see; store/busy.h
+ *     volumes/      one record for each volume, see store/record.h
+ *     snapshots/    one record for each snapshot
+ *     parents/      one record for each directory that csi-nfs made above a subDir
+ *     users/        which volumes use which directory, see store/users.h
+ *     busy/         what calls are doing, for other replicas to see; store/busy.h
+ *     work/         copies and archives that are being made, see store/staging.h
+ *     trash/        deleted directories that are being purged
  *
  * The folders have mode 0700 where the driver is root on the share. Elsewhere (the export squashes
- * root, or the driver is not root) volumes may be made with several identities, and each has to write
- * here: mode 1777, as /tmp has, so that nobody removes what is another's.
+ * root, or the driver is not root) volumes may be made with several identities, and each has to
+ * write here: mode 1777, as for /tmp, so that nobody can remove what is another's.
  *
- * Handles of the folders are kept in the client, since every call needs them; one that the server
- * no longer knows (-ESTALE) is looked up anew by the next call. Same thread rules as
- * nfs/client.h.
+ * Handles of the folders are kept in the client, since every call needs them. A folder whose handle
+ * the server has forgotten (-ESTALE) is looked up again by the next call, after store_forget().
+ * Threads as for nfs/client.h.
  */
 #ifndef STORE_LAYOUT_H
 #define STORE_LAYOUT_H
 
+#include "base/str.h"
 #include "nfs/client.h"
 
 enum store_place {
@@ -38,34 +39,48 @@ enum store_place {
 };
 
 /*
- * The handle of a folder, borrowed from the client. Without create, -ENOENT where it does not
- * exist; with it, it is made. Errors are reported, but for -ENOENT without create.
+ * Get the handle of a folder, borrowed from the client, making the folder where create is set.
+ * -ENOENT, unreported, where it does not exist and create is not set. Other errors are reported.
  */
 int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 		 const struct nfs_handle **ret, struct error *err);
 
-/* Forgets the handles, after -ESTALE. */
+/* Forget the handles, after -ESTALE. */
 void store_forget(struct nfs_client *c);
 
-/* As a folder of the state directory, with the mode that such folders have. Errors as store_folder(). */
+/*
+ * Likewise open any directory in dir, made with the mode of the driver's folders. Errors as
+ * store_folder().
+ */
 int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
 	       struct nfs_handle *ret, struct error *err);
 
-#define STORE_TRASH_KEY_MAX 150 /* what stands behind it in the trash has less than 100 bytes */
+/*
+ * Append the names in a directory that match() accepts to names; a NULL match accepts all. Return
+ * 0; -ECANCELED where there are more than max, with the first max in names; or the errno of
+ * nfs_readdir(), with what was read until then. Errors are not reported.
+ */
+typedef bool (*store_match_fn)(const char *name, const void *data);
+int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_fn match,
+	       const void *data, size_t max, struct strv *names);
 
-/* The key as it begins a name in the trash. */
+/* -------- names in the trash: <key>.<time>.<pid>.<number>[@<uid>:<gid>] -------- */
+
+#define STORE_TRASH_KEY_MAX 150 /* the rest of a name has less than 100 bytes */
+
+/* Cut a key as in names. */
 void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 
 /*
- * A name for the trash, unique among everything that is there at one time: it begins with key, cut
- * when too long, and tells the identity of the client where that is not the process's own.
+ * Format a name, unique among all that are there at a time. It tells the identity of the client
+ * unless that is the process's own.
  */
 void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key);
 
-/* Whether a name was made of that key: so that what is left of earlier attempts is found. */
+/* Whether a name was made from that key: to find what earlier attempts left. */
 bool store_trash_name_is_of(const char *name, const char *key);
 
-/* The identity that a name in the trash tells, or the process's own, into e. */
+/* Set the identity of e to the one that a name tells, else to the process's own. */
 void store_trash_identity(const char *name, struct nfs_export *e);
 
 #endif

@@ -4,7 +4,6 @@
 #include "store/owner.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -12,51 +11,15 @@
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/layout.h"
-#include "store/staging.h"
 #include "store/users.h"
 #include "store/volume.h"
-#include "store/volume_id.h"
 
-#define NOTES_FIRST 64 /* notes that are looked at before the rest is read */
+#define NOTES_FIRST 64 /* notes that are checked before the rest is read */
 
-/* -------- records -------- */
+/* -------- comparing names -------- */
 
-bool owner_is_open(const struct record *rec)
-{
-	return (record_get(rec, VOLUME_KEY_SOURCE) != NULL ||
-		record_get(rec, VOLUME_KEY_CLAIM) != NULL) &&
-	       !staging_is_ready(rec);
-}
-
-bool owner_is_exclusive(const char *key, const struct record *rec)
-{
-	const char *claim = record_get(rec, VOLUME_KEY_CLAIM);
-
-	if (claim != NULL)
-		return strcmp(claim, VOLUME_CLAIM_EXCLUSIVE) == 0;
-	return str_eq(record_get(rec, VOLUME_KEY_DIR), key) &&
-	       !str_eq(record_get(rec, VOLUME_KEY_EXISTING), existing_name(EXISTING_ADOPT));
-}
-
-bool owner_has_decided(const char *key, const struct record *rec)
-{
-	return record_get(rec, VOLUME_KEY_CLAIM) != NULL && owner_is_exclusive(key, rec) &&
-	       staging_is_ready(rec);
-}
-
-/* NULL: the record does not tell, as one that somebody wrote by hand. */
-static char *key_of(const struct record *rec)
-{
-	cleanup_volume_id struct volume_id id = { .server = NULL };
-	const char *text = record_get(rec, VOLUME_KEY_ID);
-
-	if (text == NULL || volume_id_parse(&id, text) < 0)
-		return NULL;
-	return strdup(volume_id_key(&id));
-}
-
-/* Whether a server that folds names could take the one for the other. */
-static bool may_be_same(const char *a, size_t n, const char *b, size_t m)
+/* Whether a server that folds names could take one for the other. */
+static bool may_be_same_name(const char *a, size_t n, const char *b, size_t m)
 {
 	size_t i;
 
@@ -69,27 +32,13 @@ static bool may_be_same(const char *a, size_t n, const char *b, size_t m)
 	return n == m && strncasecmp(a, b, n) == 0;
 }
 
-int owner_check_record(struct nfs_client *c, const char *key, const struct record *rec,
-		       struct error *err)
-{
-	cleanup_free char *own = key_of(rec);
-
-	if (own == NULL || strcmp(own, key) == 0)
-		return 0;
-	if (may_be_same(own, strlen(own), key, strlen(key)))
-		return 1;
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "record '%s' in %s/volumes on %s:%s is that of volume '%s': somebody has copied it; look at it with ls -l",
-			 key, NFS_STATE_DIR, c->export.server, c->export.share, own);
-}
-
-/* Where theirs is, seen from path. 0: elsewhere. */
-static unsigned int relation(const char *theirs, const char *path)
+/* Return how theirs lies to path: one of OWNER_VOLUMES, or 0 for elsewhere. */
+static unsigned int path_relation(const char *theirs, const char *path)
 {
 	for (;;) {
 		size_t n = strcspn(theirs, "/"), m = strcspn(path, "/");
 
-		if (!may_be_same(theirs, n, path, m))
+		if (!may_be_same_name(theirs, n, path, m))
 			return 0;
 		theirs += n;
 		path += m;
@@ -102,14 +51,31 @@ static unsigned int relation(const char *theirs, const char *path)
 	}
 }
 
-struct search {
+int owner_check_record(struct nfs_client *c, const char *key, const struct record *rec,
+		       struct error *err)
+{
+	const struct volume v = volume_of(rec);
+	cleanup_free char *own = volume_recorded_key(&v);
+
+	if (own == NULL || strcmp(own, key) == 0)
+		return 0;
+	if (may_be_same_name(own, strlen(own), key, strlen(key)))
+		return 1;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "record '%s' in %s/volumes on %s:%s is that of volume '%s': somebody has copied it; look at it with ls -l",
+			 key, NFS_STATE_DIR, c->export.server, c->export.share, own);
+}
+
+/* -------- one record -------- */
+
+struct owner_search {
 	struct nfs_client *c;
 	const char *path;
 	const struct owner_question *q;
 	struct owner *owner; /* out */
 };
 
-static int found(struct search *s, enum owner_kind kind, const char *key)
+static int owner_is(struct owner_search *s, enum owner_kind kind, const char *key)
 {
 	size_t len = strnlen(key, RECORD_NAME_MAX);
 
@@ -119,22 +85,17 @@ static int found(struct search *s, enum owner_kind kind, const char *key)
 	return 1;
 }
 
-/* Whether the claim in that record counts for who asks. */
-static bool counts(const struct search *s, const char *key, const struct record *rec)
-{
-	if (s->q->finished && owner_is_open(rec))
-		return false;
-	return !(s->q->exclusive && owner_is_exclusive(key, rec));
-}
-
-/* The record under a key, which a note or a directory's name has led to. plain: it has to be that. */
-static int check_volume(struct search *s, const char *key, unsigned int scope, bool plain,
-			struct error *err)
+/*
+ * Check the record under a key that a note or the name of a directory has led to. plain: count only
+ * a volume whose directory is its key; any other one has notes.
+ */
+static int check_volume_record(struct owner_search *s, const char *key, unsigned int scope,
+			       bool plain, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	cleanup_free char *own = NULL;
 	const struct nfs_handle *folder;
-	const char *theirs;
+	struct volume v;
 	int r;
 
 	r = store_folder(s->c, STORE_VOLUMES, false, &folder, err);
@@ -142,64 +103,47 @@ static int check_volume(struct search *s, const char *key, unsigned int scope, b
 		r = record_read(s->c, folder, key, &rec, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	own = key_of(&rec);
-	if (s->q->volume != NULL && strcmp(own != NULL ? own : key, s->q->volume) == 0)
-		return 0;
-	theirs = record_get(&rec, VOLUME_KEY_DIR);
-	if (theirs == NULL || !(relation(theirs, s->path) & scope & s->q->scope))
-		return 0;
-	if (plain && strchr(theirs, '/') != NULL)
-		return 0;
-	if (plain && strcmp(theirs, own != NULL ? own : key) != 0)
-		return 0; /* it has notes */
+	v = volume_of(&rec);
+	own = volume_recorded_key(&v);
 	if (own != NULL)
 		key = own;
-	return counts(s, key, &rec) ? found(s, OWNER_IS_VOLUME, key) : 0;
-}
-
-/* -------- notes -------- */
-
-struct notes {
-	const char *own;
-	struct strv keys;
-	size_t max;
-};
-
-static int take_note(void *data, const struct nfs_entry *entry)
-{
-	struct notes *notes = data;
-	char **items;
-
-	if (notes->own != NULL && strcmp(entry->name, notes->own) == 0)
+	if (s->q->volume != NULL && strcmp(key, s->q->volume) == 0)
 		return 0;
-	if (notes->keys.n == notes->max)
-		return -ECANCELED;
-	items = reallocarray(notes->keys.items, notes->keys.n + 1, sizeof(*items));
-	if (items == NULL)
-		return -ENOMEM;
-	notes->keys.items = items;
-	items[notes->keys.n] = strdup(entry->name);
-	return items[notes->keys.n++] != NULL ? 0 : -ENOMEM;
+	if (v.dir == NULL || !(path_relation(v.dir, s->path) & scope & s->q->scope))
+		return 0;
+	if (plain && (strchr(v.dir, '/') != NULL || strcmp(v.dir, key) != 0))
+		return 0;
+	if (s->q->finished && volume_is_unfinished(&v))
+		return 0;
+	if (s->q->exclusive && volume_is_exclusive(&v, key))
+		return 0;
+	return owner_is(s, OWNER_IS_VOLUME, key);
 }
 
-/* Up to max notes: -ECANCELED where there are more, and none of those counts. */
-static int check_some(struct search *s, const struct nfs_handle *users, unsigned int scope,
-		      size_t max, struct error *err)
+/* -------- notes of use -------- */
+
+static bool is_note_of_others(const char *name, const void *own)
 {
-	struct notes notes = { .own = s->q->volume, .max = max };
-	size_t i;
-	int r, found = 0;
-
-	r = nfs_readdir(s->c, users, take_note, &notes);
-	if (r < 0 && r != -ECANCELED)
-		found = nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
-	for (i = 0; i < notes.keys.n && found == 0; i++)
-		found = check_volume(s, notes.keys.items[i], scope, false, err);
-	strv_done(&notes.keys);
-	return found == 0 && r == -ECANCELED ? r : found;
+	return own == NULL || strcmp(name, own) != 0;
 }
 
-static int check_notes(struct search *s, const char *name, unsigned int scope, struct error *err)
+/* Check up to max notes. -ECANCELED where there are more and none of those counts. */
+static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *users,
+			     unsigned int scope, size_t max, struct error *err)
+{
+	cleanup_strv struct strv keys = { NULL, 0 };
+	int r, found = 0;
+	size_t i;
+
+	r = store_list(s->c, users, is_note_of_others, s->q->volume, max, &keys);
+	if (r < 0 && r != -ECANCELED)
+		return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
+	for (i = 0; i < keys.n && found == 0; i++)
+		found = check_volume_record(s, keys.items[i], scope, false, err);
+	return found != 0 ? found : r;
+}
+
+static int check_notes(struct owner_search *s, const char *name, unsigned int scope, struct error *err)
 {
 	const struct nfs_handle *folder;
 	struct nfs_handle users;
@@ -210,27 +154,36 @@ static int check_notes(struct search *s, const char *name, unsigned int scope, s
 		r = store_open(s->c, folder, name, false, &users, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	/* The first one nearly always counts, and there may be as many as volumes. */
-	r = check_some(s, &users, scope, NOTES_FIRST, err);
-	return r == -ECANCELED ? check_some(s, &users, scope, SIZE_MAX, err) : r;
+	/* The first note nearly always counts, and there may be as many as volumes. */
+	r = check_notes_up_to(s, &users, scope, NOTES_FIRST, err);
+	return r == -ECANCELED ? check_notes_up_to(s, &users, scope, SIZE_MAX, err) : r;
 }
 
-/* The volumes in the directory, and those of it. */
-static int check_within(struct search *s, struct error *err)
+/* -------- the kinds of owners -------- */
+
+/* Volumes with the directory or in it. */
+static int check_volumes_within(struct owner_search *s, struct error *err)
 {
 	char name[RECORD_NAME_MAX + 1];
 
+	if (!(s->q->scope & OWNER_IN))
+		return 0;
 	directory_key(name, s->path, strlen(s->path));
 	return check_notes(s, name, OWNER_AT | OWNER_IN, err);
 }
 
-/* The volumes of each directory above it, or, where that alone is asked for, of its own. */
-static int check_exactly(struct search *s, struct error *err)
+/*
+ * Volumes with a directory above it, or, where only OWNER_AT is asked for, with the directory
+ * itself.
+ */
+static int check_volumes_around(struct owner_search *s, struct error *err)
 {
 	const size_t all = strlen(s->path);
 	size_t len = 0;
 	int r = 0;
 
+	if (!(s->q->scope & (OWNER_AT | OWNER_AROUND)))
+		return 0;
 	do {
 		char name[USERS_EXACT_MAX];
 
@@ -245,8 +198,8 @@ static int check_exactly(struct search *s, struct error *err)
 	return r;
 }
 
-/* The volume that has no note, since its directory is its key. */
-static int check_plain(struct search *s, struct error *err)
+/* The volume that has no notes because its directory is its key. */
+static int check_plain_volume(struct owner_search *s, struct error *err)
 {
 	char plain[RECORD_NAME_MAX + 1];
 	size_t len = users_next_prefix(s->path, 0);
@@ -257,10 +210,10 @@ static int check_plain(struct search *s, struct error *err)
 	plain[len] = '\0';
 	if (s->q->has_record && strcmp(plain, s->q->volume) == 0)
 		return 0;
-	return check_volume(s, plain, OWNER_AT | OWNER_AROUND, true, err);
+	return check_volume_record(s, plain, OWNER_AT | OWNER_AROUND, true, err);
 }
 
-static int check_snapshot(struct search *s, struct error *err)
+static int check_snapshot(struct owner_search *s, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	const size_t len = strcspn(s->path, "/");
@@ -277,20 +230,20 @@ static int check_snapshot(struct search *s, struct error *err)
 	r = store_folder(s->c, STORE_SNAPSHOTS, false, &folder, err);
 	if (r == 0)
 		r = record_read(s->c, folder, key, &rec, err);
-	if (r == -ENOENT)
-		return 0;
-	return r < 0 ? r : found(s, OWNER_IS_SNAPSHOT, key);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return owner_is(s, OWNER_IS_SNAPSHOT, key);
 }
 
-static int stop(void *data, const struct nfs_entry *entry)
+static int stop_at_first_entry(void *data, const struct nfs_entry *entry)
 {
 	(void)data;
 	(void)entry;
 	return -ECANCELED;
 }
 
-/* Archives have no record, csi-driver-nfs's neither: it is their name that tells them. */
-static int check_archive(struct search *s, struct error *err)
+/* Archives have no record, not those of csi-driver-nfs either: only the name tells them. */
+static int check_archive(struct owner_search *s, struct error *err)
 {
 	const size_t len = strlen(DIRECTORY_ARCHIVE_PREFIX);
 	struct directory_place place;
@@ -303,28 +256,29 @@ static int check_archive(struct search *s, struct error *err)
 	r = directory_find(s->c, s->path, &place, &handle, &attr, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = nfs_readdir(s->c, &handle, stop, NULL);
-	if (r < 0 && r != -ECANCELED)
+	r = nfs_readdir(s->c, &handle, stop_at_first_entry, NULL);
+	if (r == 0)
+		return 0;
+	if (r != -ECANCELED)
 		return nfs_error_set(err, s->c, r, "looking into '%s'", s->path);
-	return r < 0 ? found(s, OWNER_IS_ARCHIVE, "") : 0;
+	return owner_is(s, OWNER_IS_ARCHIVE, "");
 }
 
 int owner_find(struct nfs_client *c, const char *path, const struct owner_question *q,
 	       struct owner *ret, struct error *err)
 {
-	struct search s = { .c = c, .path = path, .q = q, .owner = ret };
+	static int (*const checks[])(struct owner_search * s, struct error * err) = {
+		check_volumes_within, check_volumes_around, check_plain_volume,
+		check_snapshot,       check_archive,
+	};
+	struct owner_search s = { .c = c, .path = path, .q = q, .owner = ret };
+	size_t i;
 	int r = 0;
 
 	*ret = (struct owner){ .kind = OWNER_IS_NOBODY };
-	if (q->scope & OWNER_IN)
-		r = check_within(&s, err);
-	if (r == 0 && (q->scope & (OWNER_AT | OWNER_AROUND)))
-		r = check_exactly(&s, err);
-	if (r == 0)
-		r = check_plain(&s, err);
-	if (r == 0)
-		r = check_snapshot(&s, err);
-	return r == 0 ? check_archive(&s, err) : r;
+	for (i = 0; i < ARRAY_SIZE(checks) && r == 0; i++)
+		r = checks[i](&s, err);
+	return r;
 }
 
 int owner_refuse(struct nfs_client *c, const char *path, const struct owner *owner,

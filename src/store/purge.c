@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Which share has its turn, and on which thread. */
+/* Scheduling: which share has its turn, and on which thread. */
 
 #include "store/purge.h"
 
@@ -14,16 +14,19 @@
 #include "base/list.h"
 #include "store/purge_share.h"
 
-#define START_DELAY_MS 100 /* DeleteVolume answers first: the purge would keep the server busy */
-#define FORGET_S 86400 /* a server that is gone, and that nobody has asked for since */
+#define START_DELAY_MS 100 /* let DeleteVolume answer first: the purge keeps the server busy */
+#define FORGET_S 86400 /* after which a failing share that nobody asks for is dropped */
 
+/*
+ * See store/purge.h for its states. Guarded by purger.lock, except for share while it is running.
+ */
 struct job {
 	struct list link;
-	struct purge_share share; /* of who runs it */
+	struct purge_share share; /* while running: the thread's, except for its export */
 	uint64_t due_ns;
 	uint64_t used_ns; /* when it was last asked for */
 	bool running;
-	bool again; /* asked for meanwhile */
+	bool again; /* to be repeated: it was asked for while it was running */
 };
 
 enum worker_state {
@@ -42,10 +45,10 @@ struct purger {
 	struct nfs_pool *pool;
 	purger_report_fn report;
 	atomic_bool stop;
-	pthread_mutex_t lock; /* guards what follows; never held across network traffic */
-	pthread_cond_t changed;
+	pthread_mutex_t lock; /* guards all that follows; taken alone */
+	pthread_cond_t changed; /* an earlier job, a server is free, a thread has ended, or stop */
 	struct worker workers[PURGE_WORKERS_MAX];
-	unsigned int waiting; /* workers that do */
+	unsigned int waiting; /* threads in wait_until() */
 	struct list jobs;
 	size_t n_jobs;
 };
@@ -69,7 +72,7 @@ int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn repo
 	return 0;
 }
 
-/* -------- shares, with the lock held -------- */
+/* -------- jobs; called with the lock held -------- */
 
 static void job_free(struct purger *p, struct job *job)
 {
@@ -79,7 +82,7 @@ static void job_free(struct purger *p, struct job *job)
 	free(job);
 }
 
-static struct job *find(struct purger *p, const struct nfs_export *e)
+static struct job *find_job(struct purger *p, const struct nfs_export *e)
 {
 	struct list *pos;
 
@@ -92,7 +95,7 @@ static struct job *find(struct purger *p, const struct nfs_export *e)
 	return NULL;
 }
 
-/* The one that was not asked for the longest. It is looked at again when somebody uses it. */
+/* Drop the waiting job not asked for the longest. It comes back when somebody uses the share. */
 static int make_room(struct purger *p)
 {
 	struct job *oldest = NULL;
@@ -132,14 +135,13 @@ static int add_job(struct purger *p, const struct nfs_export *e, uint64_t now, s
 	return 0;
 }
 
-static bool is_one_server(const struct job *a, const struct job *b)
+static bool is_same_server(const struct job *a, const struct job *b)
 {
-	const struct nfs_export *x = &a->share.export, *y = &b->share.export;
+	const struct nfs_export *one = &a->share.export, *other = &b->share.export;
 
-	return x->port == y->port && strcmp(x->server, y->server) == 0;
+	return one->port == other->port && strcmp(one->server, other->server) == 0;
 }
 
-/* One thread works on a server, whatever the number of its shares. */
 static bool is_server_busy(const struct purger *p, const struct job *job)
 {
 	const struct list *pos;
@@ -147,13 +149,13 @@ static bool is_server_busy(const struct purger *p, const struct job *job)
 	list_for_each(pos, &p->jobs) {
 		const struct job *other = container_of(pos, struct job, link);
 
-		if (other->running && is_one_server(job, other))
+		if (other->running && is_same_server(job, other))
 			return true;
 	}
 	return false;
 }
 
-/* The one that is overdue the longest, or NULL, and then the time when to look again. */
+/* Return the job that is overdue the longest, or NULL and the time when to look again. */
 static struct job *next_job(struct purger *p, uint64_t *ret_until)
 {
 	const uint64_t now = clock_now_ns();
@@ -177,7 +179,7 @@ static struct job *next_job(struct purger *p, uint64_t *ret_until)
 	return first;
 }
 
-static void job_ran(struct purger *p, struct job *job, uint64_t due_ns)
+static void end_turn(struct purger *p, struct job *job, uint64_t due_ns)
 {
 	const uint64_t now = clock_now_ns();
 
@@ -194,7 +196,10 @@ static void job_ran(struct purger *p, struct job *job, uint64_t due_ns)
 
 static void *purge_thread(void *data);
 
-/* Somebody has to watch the time while others work. With the lock held. 0 or -EAGAIN without a thread. */
+/*
+ * Make sure that a thread watches the time while others work. Called with the lock held. Return 0,
+ * or -EAGAIN where there is no thread at all.
+ */
 static int need_watcher(struct purger *p)
 {
 	size_t alive = 0, i;
@@ -214,28 +219,30 @@ static int need_watcher(struct purger *p)
 		if (worker->state == WORKER_ALIVE)
 			continue;
 		if (worker->state == WORKER_ENDED)
-			(void)pthread_join(worker->thread, NULL); /* it needs the lock no more */
+			(void)pthread_join(worker->thread,
+					   NULL); /* it does not take the lock any more */
 		worker->state = WORKER_NONE;
 		worker->purger = p;
 		r = -pthread_create(&worker->thread, NULL, purge_thread, worker);
 		if (r == 0)
 			worker->state = WORKER_ALIVE;
 	}
-	/* Those that work look for more when they have done. */
+	/* Threads at work look for more when they are done. */
 	return alive > 0 ? 0 : r;
 }
 
-static int note(void *data, const struct nfs_export *e)
+static int note_other_identity(void *data, const struct nfs_export *e)
 {
 	return purger_note(data, e);
 }
 
-static void run(struct purger *p, struct job *job)
+/* Run a turn, without the lock. */
+static void run_job(struct purger *p, struct job *job)
 {
 	const struct purge_turn turn = {
 		.stop = &p->stop,
 		.report = p->report,
-		.note = note,
+		.note = note_other_identity,
 		.data = p,
 	};
 	uint64_t due_ns;
@@ -246,8 +253,8 @@ static void run(struct purger *p, struct job *job)
 	pthread_mutex_unlock(&p->lock);
 	due_ns = purge_share_turn(&job->share, p->pool, &turn);
 	pthread_mutex_lock(&p->lock);
-	job_ran(p, job, due_ns);
-	/* Other shares of the server waited for that. */
+	end_turn(p, job, due_ns);
+	/* Other shares of the server have waited for this. */
 	pthread_cond_signal(&p->changed);
 }
 
@@ -266,7 +273,6 @@ static void wait_until(struct purger *p, uint64_t until_ns)
 	p->waiting--;
 }
 
-/* One of those that have nothing to do is enough. */
 static void *purge_thread(void *data)
 {
 	struct worker *worker = data;
@@ -278,11 +284,11 @@ static void *purge_thread(void *data)
 		struct job *job = next_job(p, &until);
 
 		if (job != NULL)
-			run(p, job);
+			run_job(p, job);
 		else if (p->waiting == 0)
 			wait_until(p, until);
 		else
-			break;
+			break; /* one thread without a job is enough */
 	}
 	worker->state = WORKER_ENDED;
 	if (atomic_load(&p->stop))
@@ -293,11 +299,11 @@ static void *purge_thread(void *data)
 
 /* -------- from outside -------- */
 
-/* With the lock held. */
-static int add(struct purger *p, const struct nfs_export *e, bool known_too)
+/* restarts: make a known job due, too. Called with the lock held. */
+static int ask_for_job(struct purger *p, const struct nfs_export *e, bool restarts)
 {
 	const uint64_t now = clock_now_ns();
-	struct job *job = find(p, e);
+	struct job *job = find_job(p, e);
 	const bool is_new = job == NULL;
 	int r = 0;
 
@@ -306,11 +312,11 @@ static int add(struct purger *p, const struct nfs_export *e, bool known_too)
 	if (r < 0)
 		return r;
 	job->used_ns = now;
-	if (known_too) {
+	if (restarts) {
 		job->again = job->running;
 		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
 	}
-	return is_new || known_too ? need_watcher(p) : 0;
+	return is_new || restarts ? need_watcher(p) : 0;
 }
 
 int purger_add(struct purger *p, const struct nfs_export *e)
@@ -318,7 +324,7 @@ int purger_add(struct purger *p, const struct nfs_export *e)
 	int r;
 
 	pthread_mutex_lock(&p->lock);
-	r = add(p, e, true);
+	r = ask_for_job(p, e, true);
 	pthread_mutex_unlock(&p->lock);
 	return r;
 }
@@ -328,13 +334,13 @@ int purger_note(struct purger *p, const struct nfs_export *e)
 	int r;
 
 	pthread_mutex_lock(&p->lock);
-	r = add(p, e, false);
+	r = ask_for_job(p, e, false);
 	pthread_mutex_unlock(&p->lock);
 	return r;
 }
 
-/* With the lock held. */
-static bool is_at_work(const struct purger *p)
+/* Called with the lock held. */
+static bool has_threads(const struct purger *p)
 {
 	size_t i;
 
@@ -352,9 +358,9 @@ bool purger_stop(struct purger *p, unsigned int ms)
 	atomic_store(&p->stop, true);
 	pthread_mutex_lock(&p->lock);
 	pthread_cond_broadcast(&p->changed);
-	while (is_at_work(p) && clock_now_ns() < until)
+	while (has_threads(p) && clock_now_ns() < until)
 		wait_until(p, until);
-	ended = !is_at_work(p);
+	ended = !has_threads(p);
 	pthread_mutex_unlock(&p->lock);
 	return ended;
 }

@@ -2,82 +2,104 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The purger: threads that empty .csi-nfs/trash/ on shares. A deleted volume is only a rename
- * for DeleteVolume; what is in it goes here, whether it was put there by this process, by one that
- * was killed, or by another one that serves the same shares: an idle trash is looked at again from time
- * to time.
+ * The purger: threads that empty .csi-nfs/trash/ on shares. For DeleteVolume a deleted volume is
+ * only a rename; the purger removes what is in it, whether this process put it into the trash, one
+ * that was killed, or another one that serves the same shares: an idle trash is looked at again
+ * from time to time.
  *
- * It is fair. One thread at most works on a server, so that a slow one holds up no other; shares of a server
- * take turns, and so do the directories in a trash. One that cannot be removed is remembered and tried
- * again ever more slowly, and keeps no other.
+ * It is fair. At most one thread works on a server, so that a slow server holds up no other. The
+ * shares of a server take turns, and so do the directories in a trash. A directory that cannot be
+ * removed is remembered and tried again at growing intervals, and keeps no other.
+ *
+ * A job is the trash of one share, as one identity. Its states, with purger.lock held for each
+ * transition:
+ *
+ *   state    on                           goes to
+ *   (none)   purger_add(), purger_note()  waiting, due in 0.1 s. Beyond PURGE_SHARES_MAX jobs, the
+ *                                         waiting one not asked for the longest is dropped
+ *   waiting  purger_add()                 waiting, due in 0.1 s
+ *            purger_note()                waiting, due as before
+ *            due, and its server is free  running
+ *   running  purger_add()                 running, to be repeated
+ *            end of the turn              waiting: due in 0.1 s if it is to be repeated, else when
+ *                                         purge_share_turn() says; or (none), if the last round
+ *                                         did not go well and nobody has asked for a day
+ *
+ * When purge_share_turn() has a job due, by how its turn ended, is in store/purge_share.h. Threads
+ * wait for the first job that is due; one of those without a job is enough, and the others end.
+ *
+ * Lock order: purger.lock is taken alone, and never held across network traffic or a report.
  */
 #ifndef STORE_PURGE_H
 #define STORE_PURGE_H
 
 #include "nfs/pool.h"
 
-#define PURGE_WORKERS_MAX 8 /* servers at a time */
-#define PURGE_SHARES_MAX 1024 /* that are remembered, with each identity */
+#define PURGE_WORKERS_MAX 8 /* threads: servers that are worked on at a time */
+#define PURGE_SHARES_MAX 1024 /* jobs that are remembered */
 
-/* When an empty trash is looked at again, give or take a fifth. */
+/* Interval at which an empty trash is looked at again, give or take a fifth. */
 #define PURGE_IDLE_S 300
 
-/* When what cannot be removed is tried again: doubles from the first to the last. */
+/* Interval at which a failed removal is tried again: doubles from the first to the last. */
 #define PURGE_RETRY_FIRST_S 5
 #define PURGE_RETRY_LAST_S 600
 
-/* And where another file system is mounted in it. */
+/* Likewise where another file system is mounted in the directory. */
 #define PURGE_RETRY_BORDER_S 3600
 
 struct purger;
 
 enum purger_event {
 	PURGE_GOES_ON, /* name is being removed */
-	PURGE_LEFT, /* name stays: err tells why, once, and what to do */
-	PURGE_FAILED, /* it is over for now: err tells why some of it, or all, could not be done */
-	PURGE_DONE, /* it is over for now; what is left has been told of before */
+	PURGE_LEFT, /* name stays; err tells why, once, and what to do */
+	PURGE_FAILED, /* over for now; err tells why some of it, or all, could not be done */
+	PURGE_DONE, /* over for now; what is left was reported before */
 };
 
-/* Of one attempt to empty the trash of a share. */
+/* Progress of one attempt to empty the trash of a share. */
 struct purger_report {
 	enum purger_event event;
 	const struct nfs_export *export;
 	const char *name; /* in the trash */
-	uint64_t files, directories; /* that are gone so far */
+	uint64_t files, directories; /* removed so far */
 	uint64_t failed; /* entries of the trash that could not be removed in this attempt */
-	uint64_t left; /* and all those that stay for now, with others tried before */
+	uint64_t left; /* entries that stay for now: those, and earlier ones that are not due */
 	uint64_t ms; /* since it began, never 0 */
 	const struct error *err;
 };
 
 /*
- * Called on the purger's threads, on several at a time: every TREE_REPORT_S seconds while an attempt lasts,
- * and after each one that did or failed to do something.
+ * Called on the purger's threads, several at a time: every TREE_REPORT_S seconds while an attempt
+ * lasts, and after each one that did something or failed.
  */
 typedef void (*purger_report_fn)(const struct purger_report *report);
 
-/* Starts no thread yet: the first purger_add() does. The pool is borrowed. 0 or -ENOMEM. */
+/*
+ * Create a purger. It starts no thread until the first purger_add() or purger_note(). The pool is
+ * borrowed. Return 0 or -ENOMEM.
+ */
 int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn report);
 
 /*
- * Asks for a share's trash to be emptied. Any thread, does not block. 0 or -ENOMEM, -EAGAIN; -ENOSPC where
- * PURGE_SHARES_MAX are at work.
+ * Ask for a share's trash to be emptied. Any thread, does not block. Return 0, -ENOMEM, -EAGAIN
+ * without a thread, or -ENOSPC where PURGE_SHARES_MAX jobs are running.
  */
 int purger_add(struct purger *p, const struct nfs_export *e);
 
 /*
- * Tells of a share that is in use: its trash is looked at now where it was not known, and from then on
- * from time to time. Otherwise as purger_add().
+ * Tell the purger that a share is in use: an unknown trash is looked at now, and then from time to
+ * time. As purger_add() otherwise.
  */
 int purger_note(struct purger *p, const struct nfs_export *e);
 
 /*
- * Tells the threads to stop, and waits up to so many milliseconds for that. Whether they have: one that
+ * Tell the threads to stop, wait up to ms milliseconds, and return whether they have. A thread that
  * waits for a server takes as long as nfs_client_run() does. Any thread, any number of times.
  */
 bool purger_stop(struct purger *p, unsigned int ms);
 
-/* Stops, however long that takes, and frees. */
+/* Stop, however long that takes, and free. */
 void purger_free(struct purger *p);
 
 #endif

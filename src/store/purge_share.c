@@ -25,21 +25,21 @@ void purge_share_done(struct purge_share *s)
 	free(s->stuck);
 }
 
-/* Processes that were started together do not come together. Give or take a fifth. */
+/* Give or take a fifth: processes that were started together must not come together. */
 static uint64_t in_about(uint64_t now, unsigned int seconds)
 {
 	return now + seconds * CLOCK_NS_PER_S / 100 * (80 + (now >> 10) % 41);
 }
 
-static uint32_t longer(uint32_t pause_s)
+static uint32_t next_pause(uint32_t pause_s)
 {
 	if (pause_s == 0)
 		return PURGE_RETRY_FIRST_S;
 	return pause_s * 2 > PURGE_RETRY_LAST_S ? PURGE_RETRY_LAST_S : pause_s * 2;
 }
 
-static void report(const struct purge_share *s, const struct purge_turn *turn,
-		   enum purger_event event, const char *name, const struct error *err)
+static void report_event(const struct purge_share *s, const struct purge_turn *turn,
+			 enum purger_event event, const char *name, const struct error *err)
 {
 	const struct purger_report r = {
 		.event = event,
@@ -57,16 +57,16 @@ static void report(const struct purge_share *s, const struct purge_turn *turn,
 		turn->report(&r);
 }
 
-/* -------- what could not be removed -------- */
+/* -------- entries that are stuck -------- */
 
-static uint64_t hash_of(const char *name)
+static uint64_t name_hash(const char *name)
 {
 	return str_hash(name, strlen(name));
 }
 
 static struct purge_stuck *find_stuck(struct purge_share *s, const char *name)
 {
-	const uint64_t hash = hash_of(name);
+	const uint64_t hash = name_hash(name);
 	size_t i;
 
 	for (i = 0; i < s->n_stuck; i++)
@@ -83,12 +83,12 @@ static struct purge_stuck *add_stuck(struct purge_share *s, const char *name)
 		s->stuck = calloc(PURGE_STUCK_MAX, sizeof(*s->stuck));
 	if (s->stuck == NULL)
 		return NULL;
-	s->stuck[s->n_stuck] = (struct purge_stuck){ .name = hash_of(name) };
+	s->stuck[s->n_stuck] = (struct purge_stuck){ .name = name_hash(name) };
 	return &s->stuck[s->n_stuck++];
 }
 
-/* Returns whether it is worth a word of its own. */
-static bool remember(struct purge_share *s, const char *name, bool is_border)
+/* Remember an entry as stuck. Return whether it is worth a report of its own. */
+static bool remember_stuck(struct purge_share *s, const char *name, bool is_border)
 {
 	struct purge_stuck *stuck = find_stuck(s, name);
 	bool is_news = stuck == NULL || stuck->is_border != is_border;
@@ -100,13 +100,13 @@ static bool remember(struct purge_share *s, const char *name, bool is_border)
 		return false;
 	}
 	stuck->is_border = is_border;
-	stuck->pause_s = is_border ? PURGE_RETRY_BORDER_S : longer(is_news ? 0 : stuck->pause_s);
+	stuck->pause_s = is_border ? PURGE_RETRY_BORDER_S : next_pause(is_news ? 0 : stuck->pause_s);
 	stuck->due_ns = clock_now_ns() + stuck->pause_s * CLOCK_NS_PER_S;
 	stuck->tried = stuck->seen = true;
 	return is_news && is_border;
 }
 
-static void forget(struct purge_share *s, const char *name)
+static void forget_stuck(struct purge_share *s, const char *name)
 {
 	struct purge_stuck *stuck = find_stuck(s, name);
 
@@ -115,8 +115,8 @@ static void forget(struct purge_share *s, const char *name)
 }
 
 /*
- * At the end of a round: those that are gone are forgotten, and those that were tried wait together. Returns
- * when the first is due.
+ * At the end of a round, forget the entries that are gone, and have those that were tried wait
+ * together. Return when the first one is due.
  */
 static uint64_t settle_stuck(struct purge_share *s, uint64_t now)
 {
@@ -154,19 +154,19 @@ struct batch {
 		uint64_t cookie;
 	} entries[BATCH_MAX];
 	size_t n;
-	uint64_t cookie; /* behind the last one that was looked at */
-	bool is_cut;
+	uint64_t cookie; /* of the last entry that was looked at */
+	bool is_cut; /* the page had more entries than there was room for */
 	int error;
 };
 
-/* What was deleted with another identity is for that one: this one may not remove it. */
-static int take(struct batch *batch, const struct nfs_entry *entry)
+/* Only the identity that deleted something can remove it. */
+static int add_to_batch(struct batch *batch, const struct nfs_entry *entry)
 {
 	struct nfs_export owner = batch->share->export;
 
 	store_trash_identity(entry->name, &owner);
 	if (!nfs_export_is_equal(&owner, &batch->share->export)) {
-		/* Without room for it: in the next round. */
+		/* If the purger has no room, the next round tells it again. */
 		(void)batch->turn->note(batch->turn->data, &owner);
 		return 0;
 	}
@@ -185,11 +185,11 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 		batch->is_cut = true;
 		return;
 	}
-	batch->error = take(batch, entry);
+	batch->error = add_to_batch(batch, entry);
 	batch->cookie = entry->cookie;
 }
 
-/* Returns 1 where there may be more behind it, 0 at the end, or a negative errno. */
+/* Return 1 where there may be more, 0 at the end, or a negative errno. */
 static int read_page(struct purge_share *s, struct nfs_client *c, const struct nfs_handle *trash,
 		     struct batch *batch)
 {
@@ -218,20 +218,20 @@ static int read_page(struct purge_share *s, struct nfs_client *c, const struct n
 
 /* -------- a turn -------- */
 
-struct work {
+struct turn_work {
 	struct purge_share *share;
 	const struct purge_turn *turn;
 };
 
 static void report_progress(const struct tree_stats *stats, const char *name, void *data)
 {
-	const struct work *work = data;
+	const struct turn_work *work = data;
 
-	(void)stats; /* the share's own */
-	report(work->share, work->turn, PURGE_GOES_ON, name, NULL);
+	(void)stats; /* they are the share's */
+	report_event(work->share, work->turn, PURGE_GOES_ON, name, NULL);
 }
 
-/* Negative: the turn is over. */
+/* Return 0, or a negative errno where the turn is over. */
 static int remove_entry(struct purge_share *s, struct nfs_client *c, const struct nfs_handle *trash,
 			const char *name, const struct purge_turn *turn)
 {
@@ -247,7 +247,7 @@ static int remove_entry(struct purge_share *s, struct nfs_client *c, const struc
 	if (r == -ECANCELED)
 		return r;
 	if (r == 0) {
-		forget(s, name);
+		forget_stuck(s, name);
 		return 0;
 	}
 	if (r == -ETIME) {
@@ -256,8 +256,8 @@ static int remove_entry(struct purge_share *s, struct nfs_client *c, const struc
 			stuck->seen = true;
 		return r;
 	}
-	if (remember(s, name, r == -EXDEV))
-		report(s, turn, PURGE_LEFT, name, &err);
+	if (remember_stuck(s, name, r == -EXDEV))
+		report_event(s, turn, PURGE_LEFT, name, &err);
 	if (r != -EXDEV) {
 		s->failed++;
 		if (s->err.code == ERROR_OK)
@@ -266,7 +266,7 @@ static int remove_entry(struct purge_share *s, struct nfs_client *c, const struc
 	return c->broken ? -ECONNABORTED : 0;
 }
 
-/* What was not tried is in front of the cookie again. */
+/* Remove the entries of a page. The cookie goes back to the first one that was not tried. */
 static int remove_page(struct purge_share *s, struct nfs_client *c, const struct nfs_handle *trash,
 		       struct batch *batch)
 {
@@ -286,8 +286,8 @@ static int remove_page(struct purge_share *s, struct nfs_client *c, const struct
 	return r;
 }
 
-/* Returns 0 at the end of the round, -ETIME at the end of the turn, or why it cannot go on. */
-static int go_on(struct purge_share *s, struct nfs_client *c, const struct purge_turn *turn)
+/* Return 0 at the end of the round, -ETIME at the end of the turn, else why it cannot go on. */
+static int continue_round(struct purge_share *s, struct nfs_client *c, const struct purge_turn *turn)
 {
 	const struct nfs_handle *trash;
 	int more, r;
@@ -313,16 +313,17 @@ static int go_on(struct purge_share *s, struct nfs_client *c, const struct purge
 	return r;
 }
 
-static int lease_and_go_on(struct purge_share *s, struct nfs_pool *pool, const struct purge_turn *turn)
+static int continue_with_client(struct purge_share *s, struct nfs_pool *pool,
+				const struct purge_turn *turn)
 {
 	struct nfs_client *c;
 	int r = nfs_pool_lease(pool, &s->export, &c, &s->err);
 
 	if (r < 0)
 		return r;
-	r = go_on(s, c, turn);
+	r = continue_round(s, c, turn);
 	if (r == -ESTALE)
-		c->broken = true; /* with the handles that it holds */
+		c->broken = true; /* it holds the handles */
 	nfs_pool_return(pool, c);
 	return r;
 }
@@ -334,7 +335,7 @@ static void begin_round(struct purge_share *s)
 	memset(s->verifier, 0, sizeof(s->verifier));
 	s->failed = s->untold = 0;
 	error_clear(&s->err);
-	/* What another round follows for counts as one. */
+	/* A round that another one had to follow counts as one with it. */
 	if (s->unfinished)
 		return;
 	s->stats = (struct tree_stats){ .files = 0 };
@@ -342,15 +343,15 @@ static void begin_round(struct purge_share *s)
 	s->stats.reported_ns = s->started_ns;
 }
 
-/* The trash could not be looked at, or not to its end. */
-static uint64_t fail_round(struct purge_share *s, const struct purge_turn *turn)
+/* Drop a round that could not look at all of the trash. */
+static uint64_t drop_round(struct purge_share *s, const struct purge_turn *turn)
 {
-	/* Nobody has to know twice that a server is gone of which nothing is wanted. */
+	/* Report only once that a server is gone if there is nothing to purge on it. */
 	if (s->has_work || s->retry_s == 0)
-		report(s, turn, PURGE_FAILED, NULL, &s->err);
+		report_event(s, turn, PURGE_FAILED, NULL, &s->err);
 	s->in_round = false;
 	s->unfinished = false;
-	s->retry_s = longer(s->retry_s);
+	s->retry_s = next_pause(s->retry_s);
 	return in_about(clock_now_ns(), s->retry_s);
 }
 
@@ -361,16 +362,16 @@ static uint64_t end_round(struct purge_share *s, const struct purge_turn *turn)
 
 	s->in_round = false;
 	if (s->failed > 0)
-		report(s, turn, PURGE_FAILED, NULL, &s->err);
+		report_event(s, turn, PURGE_FAILED, NULL, &s->err);
 	if (s->unfinished) {
 		begin_round(s);
 		s->unfinished = false;
 		return now;
 	}
 	s->has_work = s->n_stuck > 0 || s->untold > 0;
-	s->retry_s = s->untold > 0 ? longer(s->retry_s) : 0;
+	s->retry_s = s->untold > 0 ? next_pause(s->retry_s) : 0;
 	if (s->failed == 0 && s->stats.files + s->stats.directories > 0)
-		report(s, turn, PURGE_DONE, NULL, NULL);
+		report_event(s, turn, PURGE_DONE, NULL, NULL);
 	if (s->untold > 0 && in_about(now, s->retry_s) < due)
 		due = in_about(now, s->retry_s);
 	return due < idle ? due : idle;
@@ -378,7 +379,7 @@ static uint64_t end_round(struct purge_share *s, const struct purge_turn *turn)
 
 uint64_t purge_share_turn(struct purge_share *s, struct nfs_pool *pool, const struct purge_turn *turn)
 {
-	struct work work = { .share = s, .turn = turn };
+	struct turn_work work = { .share = s, .turn = turn };
 	int r;
 
 	if (!s->in_round)
@@ -386,9 +387,9 @@ uint64_t purge_share_turn(struct purge_share *s, struct nfs_pool *pool, const st
 	s->stats.report = report_progress;
 	s->stats.data = &work;
 	s->stats.until_ns = clock_now_ns() + PURGE_TURN_S * CLOCK_NS_PER_S;
-	r = lease_and_go_on(s, pool, turn);
+	r = continue_with_client(s, pool, turn);
 	s->stats.data = NULL;
 	if (r == -ETIME || r == -ECANCELED)
 		return clock_now_ns();
-	return r < 0 ? fail_round(s, turn) : end_round(s, turn);
+	return r < 0 ? drop_round(s, turn) : end_round(s, turn);
 }

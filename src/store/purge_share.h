@@ -3,10 +3,18 @@
 
 /*
  * The trash of one share, as one identity: how far the purger has got in it, and what it could not
- * remove. For the files of tree/purge*.c only. On the thread whose turn it is.
+ * remove. Private to the purger. On the thread whose turn it is.
  *
- * A round goes through all of the trash once, by the cookies of its listing, in turns of PURGE_TURN_S. So no
- * directory, however large, and no number of them that cannot be removed, keeps the others waiting.
+ * A round goes through all of the trash once, by the cookies of its listing, in turns of
+ * PURGE_TURN_S. So no directory, however large, and no number of directories that cannot be removed
+ * keeps the others waiting.
+ *
+ *   a turn ends with     the round    next turn is due
+ *   time is up, or stop  goes on      now
+ *   the server fails     is dropped   after retry_s, which doubles each time
+ *   end of the trash     is over      now, where something took longer than its turn (another
+ *                                     round); else after PURGE_IDLE_S, or earlier when something
+ *                                     stuck is due
  */
 #ifndef STORE_PURGE_SHARE_H
 #define STORE_PURGE_SHARE_H
@@ -15,52 +23,51 @@
 #include "tree/remove.h"
 
 #define PURGE_TURN_S 60
-#define PURGE_STUCK_MAX                                                                            \
-	1024 /* entries of one trash that are remembered; others are tried in each round */
+#define PURGE_STUCK_MAX 1024 /* stuck entries remembered; any others are tried in each round */
 
-/* What could not be removed. */
+/* An entry that could not be removed. */
 struct purge_stuck {
-	uint64_t name; /* hash */
+	uint64_t name; /* its hash */
 	uint64_t due_ns; /* when it is tried again */
 	uint32_t pause_s;
-	bool is_border;
+	bool is_border; /* another file system is mounted in it */
 	bool tried, seen; /* in this round */
 };
 
 struct purge_share {
 	struct nfs_export export;
 
-	/* The round, which goes on where the last turn ended. */
+	/* The round, which continues where the last turn ended. */
 	bool in_round;
 	uint64_t cookie;
 	char verifier[8];
 	bool unfinished; /* something took longer than the turn: another round follows */
-	uint64_t failed; /* entries of the trash */
-	uint64_t untold; /* of these, those for which there was no room in stuck */
+	uint64_t failed; /* entries that could not be removed */
+	uint64_t untold; /* of these, those without room in stuck */
 	struct tree_stats stats;
 	uint64_t started_ns;
 	struct error err; /* the first */
 
 	struct purge_stuck *stuck;
 	size_t n_stuck;
-	bool has_work; /* as far as we know */
+	bool has_work; /* the trash is not known to be empty */
 	unsigned int retry_s; /* 0: the last round went well */
 };
 
-/* What a turn needs from the purger. */
+/* The purger, as a turn sees it. */
 struct purge_turn {
 	const atomic_bool *stop;
 	purger_report_fn report; /* may be NULL */
-	/* Tells of a trash that is another identity's. */
+	/* Called for an entry that only another identity can remove. */
 	int (*note)(void *data, const struct nfs_export *e);
 	void *data;
 };
 
-/* Copies e. 0 or -ENOMEM. */
+/* Copy e. Return 0 or -ENOMEM. */
 int purge_share_init(struct purge_share *s, const struct nfs_export *e);
 void purge_share_done(struct purge_share *s);
 
-/* Works on it for a turn. Returns when it is to have the next one: on clock_now_ns(). */
+/* Work for one turn. Return when the next one is due, by clock_now_ns(). */
 uint64_t purge_share_turn(struct purge_share *s, struct nfs_pool *pool,
 			  const struct purge_turn *turn);
 

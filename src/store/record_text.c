@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Records as text. */
+/* The codec of records: pairs and their text. */
 
 #include "store/record.h"
 
@@ -25,7 +25,13 @@ void record_done(struct record *rec)
 	*rec = (struct record){ .n = 0 };
 }
 
-static struct record_pair *find(const struct record *rec, const char *key)
+void record_move(struct record *to, struct record *from)
+{
+	*to = *from;
+	*from = (struct record){ .n = 0 };
+}
+
+static struct record_pair *find_pair(const struct record *rec, const char *key)
 {
 	size_t i;
 
@@ -37,14 +43,14 @@ static struct record_pair *find(const struct record *rec, const char *key)
 
 const char *record_get(const struct record *rec, const char *key)
 {
-	const struct record_pair *pair = find(rec, key);
+	const struct record_pair *pair = find_pair(rec, key);
 
 	return pair != NULL ? pair->value : NULL;
 }
 
 int record_set(struct record *rec, const char *key, const char *value)
 {
-	struct record_pair *pair = find(rec, key), *pairs;
+	struct record_pair *pair = find_pair(rec, key), *pairs;
 	cleanup_free char *v = strdup(value);
 	cleanup_free char *k = NULL;
 
@@ -65,32 +71,23 @@ int record_set(struct record *rec, const char *key, const char *value)
 	return 0;
 }
 
-static bool is_plain(char c)
+bool record_was_replaced(const struct record *rec)
+{
+	return record_get(rec, RECORD_KEY_BY) != NULL;
+}
+
+static bool is_plain_byte(char c)
 {
 	return isalnum((unsigned char)c) || (c != '\0' && strchr("-_.,:/+@", c) != NULL);
 }
 
-static int put_escaped(struct buf *b, const char *s)
+static int put_escaped(struct buf *b, char separator, const char *s)
 {
-	int r = 0;
+	int r = buf_append(b, &separator, 1);
 
 	for (; *s != '\0' && r == 0; s++)
-		r = is_plain(*s) ? buf_append(b, s, 1)
-				 : buf_printf(b, "%%%02X", (unsigned int)(unsigned char)*s);
-	return r;
-}
-
-static int put_pair(struct buf *b, const struct record_pair *pair)
-{
-	int r;
-
-	r = buf_puts(b, ";");
-	if (r == 0)
-		r = put_escaped(b, pair->key);
-	if (r == 0)
-		r = buf_puts(b, "=");
-	if (r == 0)
-		r = put_escaped(b, pair->value);
+		r = is_plain_byte(*s) ? buf_append(b, s, 1)
+				      : buf_printf(b, "%%%02X", (unsigned int)(unsigned char)*s);
 	return r;
 }
 
@@ -101,15 +98,18 @@ int record_encode(const struct record *rec, char **ret)
 	int r;
 
 	r = buf_printf(&b, "v=%d", RECORD_VERSION);
-	for (i = 0; i < rec->n && r == 0; i++)
-		r = put_pair(&b, &rec->pairs[i]);
+	for (i = 0; i < rec->n && r == 0; i++) {
+		r = put_escaped(&b, ';', rec->pairs[i].key);
+		if (r == 0)
+			r = put_escaped(&b, '=', rec->pairs[i].value);
+	}
 	if (r < 0)
 		return r;
 	*ret = buf_steal(&b);
 	return *ret != NULL ? 0 : -ENOMEM;
 }
 
-static int unescape(char *s)
+static int unescape_in_place(char *s)
 {
 	char *to = s;
 
@@ -118,7 +118,7 @@ static int unescape(char *s)
 		char hex[3];
 
 		if (*s != '%') {
-			if (!is_plain(*s))
+			if (!is_plain_byte(*s))
 				return -EINVAL;
 			*to++ = *s;
 			continue;
@@ -141,12 +141,13 @@ static int decode_pair(struct record *rec, char *item)
 	if (value == NULL || value == item)
 		return -EINVAL;
 	*value++ = '\0';
-	if (unescape(item) < 0 || unescape(value) < 0 || find(rec, item) != NULL)
+	if (unescape_in_place(item) < 0 || unescape_in_place(value) < 0 ||
+	    find_pair(rec, item) != NULL)
 		return -EINVAL;
 	return record_set(rec, item, value);
 }
 
-/* "v=N" comes first, so that a later version may change everything behind it. */
+/* "v=N" comes first, so that a later version may change everything after it. */
 static int check_version(const char *item)
 {
 	uint64_t version;
@@ -173,7 +174,6 @@ int record_decode(struct record *ret, const char *text)
 		r = decode_pair(&rec, items.items[i]);
 	if (r < 0)
 		return r;
-	*ret = rec;
-	rec = (struct record){ .n = 0 };
+	record_move(ret, &rec);
 	return 0;
 }

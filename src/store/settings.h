@@ -2,7 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Settings of a volume that a StorageClass names and a record keeps. Pure functions, any thread.
+ * The settings of a volume, which a StorageClass names and a record keeps. Pure functions, any
+ * thread.
  */
 #ifndef STORE_SETTINGS_H
 #define STORE_SETTINGS_H
@@ -12,20 +13,20 @@
 
 enum volume_on_delete { ON_DELETE_DELETE, ON_DELETE_RETAIN, ON_DELETE_ARCHIVE };
 
-/* What a directory that is there already, of a subDir, means to a new volume. */
+/* How a new volume treats an existing directory with the name of its subDir. */
 enum volume_existing {
-	EXISTING_ADOPT, /* it becomes the volume, with what is in it, as csi-driver-nfs does */
-	EXISTING_REQUIRE, /* it has to be there: none is made */
-	EXISTING_REFUSE, /* it must not be there */
+	EXISTING_ADOPT, /* it becomes the volume, with its contents, as in csi-driver-nfs */
+	EXISTING_REQUIRE, /* it must exist: none is made */
+	EXISTING_REFUSE, /* it must not exist */
 };
 
-/* Who a volume's directory belongs to, and so the identity of the calls about it. */
+/* The owner of a volume's directory, whose identity the NFS calls about it use. */
 struct volume_owner {
-	bool has_uid, has_gid; /* what is not given is the process's own */
+	bool has_uid, has_gid; /* one that is not given is the process's own */
 	uint32_t uid, gid;
 };
 
-/* Settings that may change during the life of a volume. */
+/* Settings that ControllerModifyVolume can change. */
 enum volume_mutable {
 	MUTABLE_MODE = 1 << 0,
 	MUTABLE_OWNER = 1 << 1,
@@ -33,26 +34,26 @@ enum volume_mutable {
 };
 
 struct volume_settings {
-	unsigned int given; /* of enum volume_mutable: only these change */
-	uint32_t mode; /* 0: leave that of the directory alone */
+	unsigned int given; /* of enum volume_mutable: those to change */
+	uint32_t mode; /* 0: leave the directory's alone */
 	struct volume_owner owner;
 	enum volume_on_delete on_delete;
 };
 
-/* A size that is asked for, in bytes. */
+/* A requested size, in bytes. */
 struct volume_capacity {
 	int64_t required; /* 0: none */
 	int64_t limit; /* 0: none */
 };
 
-/* Whether a volume of that size is what was asked for. */
+/* Whether a volume of that size fits the request. */
 bool capacity_is_compatible(int64_t size, const struct volume_capacity *capacity);
 
-/* "delete", "retain" or "archive", in any case; "" is delete. Returns 0 or -EINVAL. */
+/* Parse "delete", "retain" or "archive", in any case; "" is delete. Return 0 or -EINVAL. */
 int on_delete_parse(const char *text, enum volume_on_delete *ret);
 const char *on_delete_name(enum volume_on_delete value);
 
-/* "adopt", "require" or "refuse", in any case. Returns 0 or -EINVAL. */
+/* Parse "adopt", "require" or "refuse", in any case. Return 0 or -EINVAL. */
 int existing_parse(const char *text, enum volume_existing *ret);
 const char *existing_name(enum volume_existing value);
 

@@ -2,40 +2,73 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Snapshots on a share: archives, as csi-driver-nfs has them, so that each driver restores the other's:
+ * Snapshots on a share. They are archives, laid out as csi-driver-nfs does, so that each driver can
+ * restore the other's:
  *
  *   id        {server}#{share}#{name}#{name}#{source}
  *   archive   {share}/{name}/{source}.tar, .tar.gz or .tar.zst
  *
- * source is the key of the volume that was archived. Snapshots that csi-nfs made also have a record in
- * .csi-nfs/snapshots/. Worker threads; blocks.
+ * source is the key of the archived volume. Snapshots made by csi-nfs also have a record in
+ * .csi-nfs/snapshots/, whose keys snapshot.c alone knows. Worker threads; blocks, except for the
+ * functions that take only records and views.
  */
 #ifndef STORE_SNAPSHOT_H
 #define STORE_SNAPSHOT_H
 
 #include "nfs/client.h"
 #include "store/record.h"
+#include "store/settings.h"
 #include "store/volume_id.h"
 
-/* Keys of a snapshot's record, beside those of store/staging.h, and uid and gid as a volume has them. */
-#define SNAPSHOT_KEY_NAME "name"
-#define SNAPSHOT_KEY_ID "id"
+/* -------- the record -------- */
+
+/*
+ * Keys, beside those of store/staging.h, and name, id, size, uid and gid, which are as in a
+ * volume's.
+ */
 #define SNAPSHOT_KEY_SOURCE "source" /* id of the volume */
-#define SNAPSHOT_KEY_SIZE "size" /* of the volume, in bytes */
 #define SNAPSHOT_KEY_FILE "file" /* name of the archive */
 #define SNAPSHOT_KEY_TIME "time" /* when it was complete, in nanoseconds since 1970 */
+
+/* A record, decoded. Strings are borrowed from the record and NULL where it has none. */
+struct snapshot_info {
+	const char *name; /* as CreateSnapshot was given it */
+	const char *id;
+	const char *source; /* id of the volume */
+	int64_t size; /* of the volume, in bytes; 0: not recorded */
+	uint64_t time_ns; /* when it was complete, since 1970; 0: not recorded */
+	struct volume_owner owner; /* whose identity works on it */
+	bool ready;
+
+	/* For snapshot_describe() only: an administrator may read it, nothing reads it back. */
+	const char *file; /* name of the archive */
+};
+
+struct snapshot_info snapshot_info_of(const struct record *rec);
+
+/*
+ * Write the record of a new snapshot. The owner is that of the volume's record, as the volume was
+ * created. Return 0 or -ENOMEM.
+ */
+int snapshot_describe(struct record *rec, const struct snapshot_info *info,
+		      const struct record *volume);
+
+/* Whether a record is that of a complete snapshot. */
+bool snapshot_info_is_complete(const struct snapshot_info *info);
+
+/* -------- one snapshot -------- */
 
 struct snapshot {
 	struct volume_id id; /* subdir: name, on_delete: source */
 	struct record record; /* empty where there is none */
 	bool has_archive;
-	bool is_other; /* a snapshot of that name is there, and has another id */
+	bool is_other; /* the snapshot of that name has another id */
 	struct nfs_time time; /* of the archive */
 };
 
 /*
- * Parse an id. Return 0; -EINVAL, unreported, for an id that cannot be a snapshot's; or another negative
- * errno with the error set. snapshot_done() is due in either case.
+ * Parse an id. Return 0; -EINVAL, unreported, for an id that cannot be a snapshot's; or another
+ * negative errno with the error set. snapshot_done() is due in either case.
  */
 int snapshot_init(struct snapshot *s, const char *id, struct error *err);
 
@@ -45,9 +78,20 @@ int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err);
 /* Whether it is there and complete. */
 bool snapshot_is_ready(const struct snapshot *s);
 
+/*
+ * Describe a snapshot of csi-driver-nfs in s->record, in memory only: its id tells the key of the
+ * volume, and its archive the time. Return 0 or -ENOMEM.
+ */
+int snapshot_describe_foreign(struct snapshot *s, const char *id);
+
 /* Find the archive. -ENOENT, unreported, where there is none. */
 int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id, struct nfs_handle *ret,
 			  struct nfs_attr *ret_attr, struct error *err);
+
+void snapshot_done(struct snapshot *s);
+#define cleanup_snapshot __attribute__((cleanup(snapshot_done)))
+
+/* -------- the calls -------- */
 
 /* How a snapshot is made. */
 struct snapshot_filler {
@@ -55,23 +99,23 @@ struct snapshot_filler {
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	void *data;
 	const struct error *missing; /* why there is no such volume; ERROR_OK: there is */
-	bool *ret_trashed; /* becomes true when there is something to purge */
+	bool *ret_trashed; /* set where there is something to purge */
 };
 
 /*
- * Make the snapshot that rec describes, finish one that was begun, adopt one that csi-driver-nfs made, or
- * find it there already; then rec becomes the record on the share. Errors: ALREADY_EXISTS for a snapshot
+ * Make the snapshot that rec describes, finish one that was begun, adopt one of csi-driver-nfs, or
+ * find it there already; rec becomes the record on the share. Errors: ALREADY_EXISTS for a snapshot
  * of that name of another volume, FAILED_PRECONDITION where something else is in its place, else as
  * nfs_error_set(). Nothing is left behind after a final code.
  */
 int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		    const struct snapshot_filler *filler, struct error *err);
 
-/* Delete the snapshot that was read. 0 too where it is gone. *ret_trashed: there is something to purge. */
+/*
+ * Delete a snapshot that was read. Return 0 also where it is gone. *ret_trashed is set where there
+ * is something to purge.
+ */
 int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
 		    struct error *err);
-
-void snapshot_done(struct snapshot *s);
-#define cleanup_snapshot __attribute__((cleanup(snapshot_done)))
 
 #endif

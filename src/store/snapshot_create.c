@@ -4,11 +4,8 @@
 /* CreateSnapshot, on the share. */
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/str.h"
 #include "nfs/calls.h"
 #include "store/layout.h"
@@ -16,52 +13,40 @@
 #include "store/snapshot_parts.h"
 #include "store/staging.h"
 
-static int put_time(struct record *rec, struct nfs_time time)
-{
-	char number[32];
-
-	(void)snprintf(number, sizeof(number), "%" PRIu64,
-		       (uint64_t)time.sec * CLOCK_NS_PER_S + time.nsec);
-	return record_set(rec, SNAPSHOT_KEY_TIME, number);
-}
-
-static int put_now(struct record *rec, void *data)
+static int describe_time(struct record *rec, void *data)
 {
 	struct timespec now;
 
 	(void)data;
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
-	return put_time(rec, (struct nfs_time){ now.tv_sec, (uint32_t)now.tv_nsec });
+	return snapshot_set_time(rec, (struct nfs_time){ now.tv_sec, (uint32_t)now.tv_nsec });
 }
 
-/* Read the record that is there; *rec becomes it, where it is that of the same snapshot. */
-static int adopt_record(struct nfs_client *c, const struct staging *b, struct error *err)
+/* Read the record that is there; the wanted one becomes it, if it is of the same snapshot. */
+static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, struct error *err)
 {
-	struct record *rec = b->rec, have = { .n = 0 };
-	const char *source;
+	cleanup_record struct record rec = { .n = 0 };
+	struct snapshot_info have, want;
 	int r;
 
-	r = record_read(c, b->records, b->key, &have, err);
+	r = record_read(c, s->records, s->key, &rec, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
 	if (r < 0)
 		return r;
-	source = record_get(&have, SNAPSHOT_KEY_SOURCE);
-	if (source == NULL || !str_eq(source, record_get(rec, SNAPSHOT_KEY_SOURCE)) ||
-	    !str_eq(record_get(&have, SNAPSHOT_KEY_NAME), record_get(rec, SNAPSHOT_KEY_NAME))) {
-		record_done(&have);
+	have = snapshot_info_of(&rec);
+	want = snapshot_info_of(s->rec);
+	if (have.source == NULL || !str_eq(have.source, want.source) || !str_eq(have.name, want.name))
 		return error_set(err, ERROR_ALREADY_EXISTS,
-				 "a snapshot named '%s' of another volume exists",
-				 record_get(rec, SNAPSHOT_KEY_NAME));
-	}
-	record_done(rec);
-	*rec = have;
+				 "a snapshot named '%s' of another volume exists", want.name);
+	record_done(s->rec);
+	record_move(s->rec, &rec);
 	return 0;
 }
 
-/* A snapshot that csi-driver-nfs made becomes ours. Anything else of that name is in the way. */
-static int adopt_foreign(struct nfs_client *c, const struct volume_id *id, const struct staging *b,
-			 struct error *err)
+/* A snapshot of csi-driver-nfs becomes ours. Anything else of that name is in the way. */
+static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *id,
+				  const struct staging *s, struct error *err)
 {
 	const struct owner_question q = { .snapshot = id->subdir, .scope = OWNER_VOLUMES };
 	struct nfs_handle handle;
@@ -76,8 +61,7 @@ static int adopt_foreign(struct nfs_client *c, const struct volume_id *id, const
 	if (r < 0)
 		return r;
 	if (r > 0)
-		return owner_refuse(c, id->subdir, &owner, record_get(b->rec, SNAPSHOT_KEY_NAME),
-				    err);
+		return owner_refuse(c, id->subdir, &owner, snapshot_info_of(s->rec).name, err);
 	r = snapshot_is_alone(c, id->subdir, id->on_delete, err);
 	if (r < 0)
 		return r;
@@ -85,28 +69,29 @@ static int adopt_foreign(struct nfs_client *c, const struct volume_id *id, const
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
 				 id->subdir, c->export.server, c->export.share);
-	if (put_time(b->rec, attr.mtime) < 0 || record_set(b->rec, STAGING_KEY_READY, "1") < 0)
+	if (snapshot_set_time(s->rec, attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
 		return error_oom(err);
-	return record_replace(c, b->records, b->key, b->rec, err);
+	return record_replace(c, s->records, s->key, s->rec, err);
 }
 
-/* Leave nothing behind of a snapshot that is not made; where that fails, the CO has to come back. */
-static void undo(struct nfs_client *c, const struct staging *b, bool *ret_trashed, struct error *err)
+/* Remove what is left of a snapshot that is not made. Where that fails, the CO has to come back. */
+static void undo_snapshot(struct nfs_client *c, const struct staging *s, bool *ret_trashed,
+			  struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
 
 	if (!error_is_final(err->code))
 		return;
-	if (staging_is_in_place(c, b->rec, b->path, &second) != 0 ||
-	    staging_discard(c, b->work_key, ret_trashed, &second) < 0 ||
-	    record_forget_draft(c, b->records, b->key, NULL, &second) < 0 ||
-	    record_remove(c, b->records, b->key, b->rec, &second) < 0)
+	if (staging_is_in_place(c, s->rec, s->path, &second) != 0 ||
+	    staging_discard(c, s->work_key, ret_trashed, &second) < 0 ||
+	    record_forget_draft(c, s->records, s->key, NULL, &second) < 0 ||
+	    record_remove(c, s->records, s->key, s->rec, &second) < 0)
 		err->code = ERROR_ABORTED;
 }
 
-static int check_record_remains(struct nfs_client *c, const struct staging *b, struct error *err)
+static int check_record_remains(struct nfs_client *c, const struct staging *s, struct error *err)
 {
-	int r = record_is_there(c, b->records, b->key, err);
+	int r = record_is_there(c, s->records, s->key, err);
 
 	if (r != 0)
 		return r < 0 ? r : 0;
@@ -116,18 +101,32 @@ static int check_record_remains(struct nfs_client *c, const struct staging *b, s
 }
 
 /* The volume is gone. A finished snapshot of it is an answer; a half-made one is taken back. */
-static int answer_without_source(struct nfs_client *c, const struct staging *b,
+static int answer_without_source(struct nfs_client *c, const struct staging *s,
 				 const struct snapshot_filler *filler, struct error *err)
 {
-	struct error unused = { .code = ERROR_OK };
-	int r = adopt_record(c, b, &unused);
+	struct error why = { .code = ERROR_OK };
+	int r = adopt_snapshot_record(c, s, &why);
 
-	if (r == 0 && staging_is_ready(b->rec))
+	if (r == 0 && staging_state_of(s->rec).ready)
 		return 0;
-	*err = unused.code == ERROR_ALREADY_EXISTS ? unused : *filler->missing;
+	*err = why.code == ERROR_ALREADY_EXISTS ? why : *filler->missing;
 	if (r == 0)
-		undo(c, b, filler->ret_trashed, err);
+		undo_snapshot(c, s, filler->ret_trashed, err);
 	return -ENOENT;
+}
+
+/* created: the record, by this call. */
+static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struct staging *s,
+			 bool created, struct error *err)
+{
+	int r;
+
+	r = snapshot_finish_deletions(c, id->subdir, err);
+	if (r == 0 && created)
+		r = adopt_foreign_snapshot(c, id, s, err);
+	if (r == 0)
+		r = staging_make(c, s, err);
+	return r < 0 ? r : check_record_remains(c, s, err);
 }
 
 int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct record *rec,
@@ -135,7 +134,7 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 {
 	const struct owner_question others = { .snapshot = id->subdir, .scope = OWNER_VOLUMES };
 	char work_key[SNAPSHOT_WORK_KEY_MAX];
-	struct staging b = {
+	struct staging s = {
 		.key = id->subdir,
 		.path = id->subdir,
 		.work_key = work_key,
@@ -143,34 +142,28 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 		.refusal = "is no snapshot",
 		.rec = rec,
 		.fill = filler->fill,
-		.describe = put_now,
+		.describe = describe_time,
 		.data = filler->data,
 	};
-	bool created, is_ours;
+	bool created;
 	int r;
 
 	snapshot_work_key(work_key, id->subdir);
-	r = store_folder(c, STORE_SNAPSHOTS, true, &b.records, err);
+	r = store_folder(c, STORE_SNAPSHOTS, true, &s.records, err);
 	if (r < 0)
 		return r;
 	if (filler->missing->code != ERROR_OK)
-		return answer_without_source(c, &b, filler, err);
-	r = record_create(c, b.records, b.key, rec, err);
+		return answer_without_source(c, &s, filler, err);
+	r = record_create(c, s.records, s.key, rec, err);
 	created = r == 0;
 	if (r == -EEXIST)
-		r = adopt_record(c, &b, err);
-	is_ours = r == 0;
-	if (r == 0)
-		r = snapshot_finish_deletions(c, id->subdir, err);
-	if (r == 0 && created)
-		r = adopt_foreign(c, id, &b, err);
-	if (r == 0)
-		r = staging_make(c, &b, err);
-	if (r == 0)
-		r = check_record_remains(c, &b, err);
-	*filler->ret_trashed = *filler->ret_trashed || b.trashed;
+		r = adopt_snapshot_record(c, &s, err);
+	if (r < 0)
+		return r;
+	r = make_snapshot(c, id, &s, created, err);
+	*filler->ret_trashed = *filler->ret_trashed || s.trashed;
 	/* A finished snapshot keeps its record. */
-	if (r < 0 && is_ours && (created || !staging_is_ready(rec)))
-		undo(c, &b, filler->ret_trashed, err);
+	if (r < 0 && (created || !staging_state_of(rec).ready))
+		undo_snapshot(c, &s, filler->ret_trashed, err);
 	return r;
 }

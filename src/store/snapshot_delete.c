@@ -4,7 +4,6 @@
 /* DeleteSnapshot, on the share. */
 
 #include <errno.h>
-#include <string.h>
 
 #include "nfs/calls.h"
 #include "store/busy.h"
@@ -14,21 +13,24 @@
 #include "store/staging.h"
 #include "store/tombstone.h"
 
-/* Only what holds the archive, or was built for the record, is a snapshot's directory. */
-static int remove_directory(struct nfs_client *c, const struct tombstone *t, bool has_archive,
-			    bool *ret_trashed, struct error *err)
+/* Only a directory that holds the archive, or was built for the record, is the snapshot's. */
+static int remove_snapshot_directory(struct nfs_client *c, const struct tombstone *t,
+				     bool has_archive, bool *ret_trashed, struct error *err)
 {
-	const struct owner_question q = { .snapshot = t->dir,
-					  .scope = OWNER_VOLUMES,
-					  .finished = true };
+	const struct owner_question q = {
+		.snapshot = t->dir,
+		.scope = OWNER_VOLUMES,
+		.finished = true,
+	};
 	struct owner owner;
 	bool trashed = false;
-	int r = has_archive;
+	int r;
 
-	if (r == 0)
+	if (!has_archive) {
 		r = staging_is_in_place(c, &t->record, t->dir, err);
-	if (r <= 0)
-		return r;
+		if (r <= 0)
+			return r;
+	}
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : owner_refuse(c, t->dir, &owner, t->dir, err);
@@ -37,25 +39,23 @@ static int remove_directory(struct nfs_client *c, const struct tombstone *t, boo
 	return r;
 }
 
-/*
- * What there is to do once the tombstone is set. Returns 1 where the record came back. What is being built
- * goes first: it cannot get into its place then.
- */
-static int carry_out(struct nfs_client *c, struct tombstone *t, bool has_archive, bool *ret_trashed,
-		     struct error *err)
+/* Do what is left once the tombstone is set. Return 1 where the record came back. */
+static int carry_out_deletion(struct nfs_client *c, struct tombstone *t, bool has_archive,
+			      bool *ret_trashed, struct error *err)
 {
 	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	int r;
 
+	/* Unfinished work goes first: then it cannot get into place any more. */
 	snapshot_work_key(work_key, t->dir);
 	r = staging_discard(c, work_key, ret_trashed, err);
 	if (r == 0)
-		r = remove_directory(c, t, has_archive, ret_trashed, err);
+		r = remove_snapshot_directory(c, t, has_archive, ret_trashed, err);
 	return r < 0 ? r : tombstone_finish(c, t, err);
 }
 
-static int find_tombstone(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
-			  struct error *err)
+static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum busy_kind kind,
+				void *data, struct error *err)
 {
 	struct tombstone *t = data;
 	int r;
@@ -63,19 +63,24 @@ static int find_tombstone(struct nfs_client *c, const char *name, enum busy_kind
 	if (kind != BUSY_SNAPSHOT_GONE || !busy_is_of(name, t->dir))
 		return 0;
 	r = tombstone_adopt(c, t, name, err);
-	if (r == -ENOENT)
+	if (r == -ENOENT) {
 		t->name[0] = '\0';
-	return r == -ENOENT ? 0 : r < 0 ? r : 1;
+		return 0;
+	}
+	return r < 0 ? r : 1;
 }
 
-/* Sets the tombstone, or finds that of a deletion that was cut short, or that another replica is at. */
-static int bury(struct nfs_client *c, const struct snapshot *s, struct tombstone *t, struct error *err)
+/*
+ * Set the tombstone, or adopt that of a deletion that was cut short or that another replica is
+ * doing.
+ */
+static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct tombstone *t,
+			 struct error *err)
 {
-	cleanup_free char *id = volume_id_format(&s->id);
 	cleanup_record struct record rec = { .n = 0 };
 	int r;
 
-	if (id == NULL || record_set(&rec, SNAPSHOT_KEY_ID, id) < 0)
+	if (snapshot_set_id(&rec, &s->id) < 0)
 		return error_oom(err);
 	if (s->record.n > 0) {
 		r = tombstone_set(c, t, err);
@@ -83,7 +88,7 @@ static int bury(struct nfs_client *c, const struct snapshot *s, struct tombstone
 			return r;
 		t->name[0] = '\0';
 	}
-	r = busy_each(c, t->dir, find_tombstone, t, err);
+	r = busy_each(c, t->dir, adopt_if_of_snapshot, t, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (s->record.n == 0)
@@ -95,16 +100,19 @@ static int bury(struct nfs_client *c, const struct snapshot *s, struct tombstone
 int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
 		    struct error *err)
 {
-	cleanup_tombstone struct tombstone t = { .kind = BUSY_SNAPSHOT_GONE };
+	cleanup_tombstone struct tombstone t = {
+		.kind = BUSY_SNAPSHOT_GONE,
+		.key = s->id.subdir,
+		.dir = s->id.subdir,
+	};
 	const struct nfs_handle *folder;
 	int r;
 
-	t.key = t.dir = s->id.subdir;
 	r = busy_check_unused(c, t.dir, err);
 	if (r == 0)
-		r = bury(c, s, &t, err);
+		r = bury_snapshot(c, s, &t, err);
 	if (r == 0)
-		r = carry_out(c, &t, s->has_archive, ret_trashed, err);
+		r = carry_out_deletion(c, &t, s->has_archive, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)
 		tombstone_restore(c, &t);
 	if (r > 0) {
@@ -113,7 +121,7 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	}
 	if (r < 0 || s->record.n > 0)
 		return r;
-	/* Of versions before this one. */
+	/* Remove what a version of csi-nfs without tombstones may have left where a record was. */
 	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
 	if (r == 0)
 		r = record_forget_draft(c, folder, t.key, NULL, err);
@@ -122,8 +130,8 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	return r == -ENOENT ? 0 : r;
 }
 
-static int finish_deletion(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
-			   struct error *err)
+static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,
+				    void *data, struct error *err)
 {
 	cleanup_tombstone struct tombstone t = { .kind = kind, .key = data, .dir = data };
 	cleanup_volume_id struct volume_id id = { NULL };
@@ -135,14 +143,14 @@ static int finish_deletion(struct nfs_client *c, const char *name, enum busy_kin
 
 	if (kind == BUSY_SNAPSHOT_GONE && busy_is_of(name, data)) {
 		r = tombstone_adopt(c, &t, name, err);
-		if (r == -ENOENT)
+		if (r < 0)
+			return r == -ENOENT ? 0 : r;
+		text = snapshot_info_of(&t.record).id;
+		if (text == NULL || volume_id_parse(&id, text) < 0)
 			return 0;
-		text = record_get(&t.record, SNAPSHOT_KEY_ID);
-		if (r == 0 && text != NULL && volume_id_parse(&id, text) == 0) {
-			r = snapshot_find_archive(c, &id, &handle, &attr, err);
-			if (r == 0 || r == -ENOENT)
-				r = carry_out(c, &t, r == 0, &trashed, err);
-		}
+		r = snapshot_find_archive(c, &id, &handle, &attr, err);
+		if (r == 0 || r == -ENOENT)
+			r = carry_out_deletion(c, &t, r == 0, &trashed, err);
 		if (r <= 0)
 			return r;
 	} else if (kind != BUSY_VOLUME_GONE) {
@@ -155,5 +163,5 @@ static int finish_deletion(struct nfs_client *c, const char *name, enum busy_kin
 
 int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err)
 {
-	return busy_each(c, name, finish_deletion, (void *)(uintptr_t)name, err);
+	return busy_each(c, name, finish_snapshot_deletion, (void *)(uintptr_t)name, err);
 }

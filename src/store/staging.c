@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -17,24 +16,33 @@
 
 #define HEX_BYTES 17
 
-bool staging_is_ready(const struct record *rec)
+struct staging_state staging_state_of(const struct record *rec)
 {
-	return record_get(rec, STAGING_KEY_READY) != NULL;
+	return (struct staging_state){
+		.built = record_get(rec, STAGING_KEY_BUILT),
+		.handle = record_get(rec, STAGING_KEY_HANDLE),
+		.ready = record_get(rec, STAGING_KEY_READY) != NULL,
+	};
 }
 
-static int failed(struct nfs_client *c, int r, const char *path, struct error *err)
+int staging_set_ready(struct record *rec)
+{
+	return record_set(rec, STAGING_KEY_READY, "1");
+}
+
+static int placing_failed(struct nfs_client *c, int r, const char *path, struct error *err)
 {
 	return nfs_error_set(err, c, r, "putting '%s' into its place", path);
 }
 
-/* What tells a directory from every other one, at any time. */
-struct identity {
+/* Tells a directory from every other one, at any time. */
+struct directory_identity {
 	char fileid[HEX_BYTES];
 	char handle[HEX_BYTES];
 };
 
-static int identify(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		    struct identity *ret)
+static int identify_directory(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			      struct directory_identity *ret)
 {
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -55,49 +63,33 @@ static int identify(struct nfs_client *c, const struct nfs_handle *dir, const ch
 int staging_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
 			struct error *err)
 {
-	const char *built = record_get(rec, STAGING_KEY_BUILT);
-	const char *handle = record_get(rec, STAGING_KEY_HANDLE);
+	const struct staging_state state = staging_state_of(rec);
+	struct directory_identity there;
 	struct directory_place place;
-	struct identity there;
 	int r;
 
-	if (built == NULL)
+	if (state.built == NULL)
 		return 0;
 	r = directory_locate(c, path, &place, err);
 	if (r == 0)
-		r = identify(c, &place.parent, place.base, &there);
+		r = identify_directory(c, &place.parent, place.base, &there);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return 0;
 	if (r < 0)
-		return failed(c, r, path, err);
-	return strcmp(there.fileid, built) == 0 &&
-	       (handle == NULL || strcmp(there.handle, handle) == 0);
+		return placing_failed(c, r, path, err);
+	return strcmp(there.fileid, state.built) == 0 &&
+	       (state.handle == NULL || strcmp(there.handle, state.handle) == 0);
 }
 
-/* -------- what is left of earlier attempts -------- */
+/* -------- what earlier attempts left -------- */
 
-struct leftovers {
-	const char *key;
-	struct strv names;
-};
-
-static int take_leftover(void *data, const struct nfs_entry *entry)
+static bool is_leftover(const char *name, const void *work_key)
 {
-	struct leftovers *l = data;
-	char **items;
-
-	if (!store_trash_name_is_of(entry->name, l->key))
-		return 0;
-	items = reallocarray(l->names.items, l->names.n + 1, sizeof(*items));
-	if (items == NULL)
-		return -ENOMEM;
-	l->names.items = items;
-	items[l->names.n] = strdup(entry->name);
-	return items[l->names.n++] != NULL ? 0 : -ENOMEM;
+	return store_trash_name_is_of(name, work_key);
 }
 
-static int discard(struct nfs_client *c, const struct nfs_handle *work, const char *name,
-		   bool *ret_trashed, struct error *err)
+static int discard_work(struct nfs_client *c, const struct nfs_handle *work, const char *name,
+			bool *ret_trashed, struct error *err)
 {
 	struct error unused = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
@@ -120,7 +112,7 @@ static int discard(struct nfs_client *c, const struct nfs_handle *work, const ch
 
 int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed, struct error *err)
 {
-	struct leftovers l = { .key = work_key };
+	cleanup_strv struct strv names = { NULL, 0 };
 	const struct nfs_handle *work;
 	size_t i;
 	int r;
@@ -128,143 +120,142 @@ int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashe
 	r = store_folder(c, STORE_WORK, false, &work, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = nfs_readdir(c, work, take_leftover, &l);
+	r = store_list(c, work, is_leftover, work_key, SIZE_MAX, &names);
 	if (r < 0)
-		r = nfs_error_set(err, c, r, "reading the folder of unfinished work");
-	for (i = 0; i < l.names.n && r == 0; i++)
-		r = discard(c, work, l.names.items[i], ret_trashed, err);
-	strv_done(&l.names);
+		return nfs_error_set(err, c, r, "reading the folder of unfinished work");
+	for (i = 0; i < names.n && r == 0; i++)
+		r = discard_work(c, work, names.items[i], ret_trashed, err);
 	return r;
 }
 
 /* -------- making -------- */
 
-static int in_the_way(struct nfs_client *c, const struct staging *b, struct error *err)
+static int refuse_place(struct nfs_client *c, const struct staging *s, struct error *err)
 {
 	return error_set(err, ERROR_FAILED_PRECONDITION, "'%s' on %s:%s exists, and %s: move it away",
-			 b->path, c->export.server, c->export.share, b->refusal);
+			 s->path, c->export.server, c->export.share, s->refusal);
 }
 
-/* Whether the place can be taken: nobody's, and of this file system. */
-static int check_free(struct nfs_client *c, const struct staging *b, struct error *err)
+/* Check that nobody else has the place, and that it is on this file system. */
+static int check_place_is_free(struct nfs_client *c, const struct staging *s, struct error *err)
 {
 	struct owner owner;
 	int r;
 
-	r = owner_find(c, b->path, b->others, &owner, err);
+	r = owner_find(c, s->path, s->others, &owner, err);
 	if (r > 0)
-		return owner_refuse(c, b->path, &owner,
-				    b->others->volume != NULL ? b->others->volume : b->key, err);
-	return r < 0 ? r : directory_check_file_system(c, b->path, err);
+		return owner_refuse(c, s->path, &owner,
+				    s->others->volume != NULL ? s->others->volume : s->key, err);
+	return r < 0 ? r : directory_check_file_system(c, s->path, err);
 }
 
-/* RENAME replaces an empty directory, as one is that a StorageClass's subDir may name. */
-static int check_place(struct nfs_client *c, const struct staging *b, struct error *err)
+/* Remove an empty directory from the place, such as one that a StorageClass's subDir names. */
+static int clear_place(struct nfs_client *c, const struct staging *s, struct error *err)
 {
-	const char *path = b->path;
 	struct directory_place place;
 	struct nfs_handle handle;
 	int r;
 
-	r = check_free(c, b, err);
+	r = check_place_is_free(c, s, err);
 	if (r < 0)
 		return r;
-	r = directory_locate(c, path, &place, err);
+	r = directory_locate(c, s->path, &place, err);
 	if (r == 0)
 		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0)
-		return failed(c, r, path, err);
-	r = b->replaces_empty ? nfs_rmdir(c, &place.parent, place.base) : -EEXIST;
+		return placing_failed(c, r, s->path, err);
+	r = s->replaces_empty ? nfs_rmdir(c, &place.parent, place.base) : -EEXIST;
 	if (r == 0 || r == -ENOENT)
 		return 0;
 	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
-		return in_the_way(c, b, err);
-	return failed(c, r, path, err);
+		return refuse_place(c, s, err);
+	return placing_failed(c, r, s->path, err);
 }
 
-/* Another attempt has begun, and has taken this one's work for what a crash left. */
-static int taken_over(const struct staging *b, struct error *err)
+/* A later attempt has taken this one's work for the remains of a crash. */
+static int work_was_taken(const struct staging *s, struct error *err)
 {
-	return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", b->path);
+	return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", s->path);
 }
 
-static int put_in_place(struct nfs_client *c, struct staging *b, const struct nfs_handle *work,
+static int put_in_place(struct nfs_client *c, struct staging *s, const struct nfs_handle *work,
 			const char *name, struct error *err)
 {
+	struct directory_identity own;
 	struct directory_place place;
 	struct nfs_handle handle;
-	struct identity own;
 	int r;
 
-	r = identify(c, work, name, &own);
+	r = identify_directory(c, work, name, &own);
 	if (r == -ENOENT)
-		return taken_over(b, err);
+		return work_was_taken(s, err);
 	if (r < 0)
-		return failed(c, r, b->path, err);
-	if (record_set(b->rec, STAGING_KEY_BUILT, own.fileid) < 0 ||
-	    record_set(b->rec, STAGING_KEY_HANDLE, own.handle) < 0)
+		return placing_failed(c, r, s->path, err);
+	if (record_set(s->rec, STAGING_KEY_BUILT, own.fileid) < 0 ||
+	    record_set(s->rec, STAGING_KEY_HANDLE, own.handle) < 0)
 		return error_oom(err);
-	r = record_replace(c, b->records, b->key, b->rec, err);
+	r = record_replace(c, s->records, s->key, s->rec, err);
 	if (r == 0)
-		r = directory_make_parents(c, b->path, &place, err);
+		r = directory_make_parents(c, s->path, &place, err);
 	if (r == 0)
-		r = check_free(c, b, err); /* the work may have taken hours */
+		r = check_place_is_free(c, s, err); /* again: the work may have taken hours */
 	if (r < 0)
 		return r;
+	/* RENAME would replace an empty directory, so look first. */
 	r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
 	if (r == 0)
 		r = -EEXIST;
 	else if (r == -ENOENT)
 		r = nfs_rename(c, work, name, &place.parent, place.base);
 	if (r == -EEXIST || r == -ENOTEMPTY)
-		return in_the_way(c, b, err);
+		return refuse_place(c, s, err);
 	if (r == -ENOENT)
-		return taken_over(b, err);
+		return work_was_taken(s, err);
 	if (r == -EXDEV)
-		return directory_apart(c, b->path, err);
-	return r < 0 ? failed(c, r, b->path, err) : 0;
+		return directory_apart(c, s->path, err);
+	return r < 0 ? placing_failed(c, r, s->path, err) : 0;
 }
 
-static int build(struct nfs_client *c, struct staging *b, struct error *err)
+static int build_directory(struct nfs_client *c, struct staging *s, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
 	const struct nfs_handle *work;
 	char name[NFS_NAME_MAX + 1];
 	int r;
 
-	r = staging_discard(c, b->work_key, &b->trashed, err);
+	r = staging_discard(c, s->work_key, &s->trashed, err);
 	if (r == 0)
-		r = check_place(c, b, err);
+		r = clear_place(c, s, err);
 	if (r == 0)
 		r = store_folder(c, STORE_WORK, true, &work, err);
 	if (r < 0)
 		return r;
-	store_trash_name(name, c, b->work_key);
-	r = b->fill(c, name, b->data, err);
+	store_trash_name(name, c, s->work_key);
+	r = s->fill(c, name, s->data, err);
 	if (r == 0)
-		r = put_in_place(c, b, work, name, err);
-	/* Where that fails, the next attempt, or the deletion, finds it: a CO has to come back. */
-	if (r < 0 && !c->broken && discard(c, work, name, &b->trashed, &second) < 0 &&
-	    error_is_final(err->code))
+		r = put_in_place(c, s, work, name, err);
+	if (r == 0 || c->broken)
+		return r;
+	/* The next attempt, or the deletion, finds what stays: the CO has to come back. */
+	if (discard_work(c, work, name, &s->trashed, &second) < 0 && error_is_final(err->code))
 		err->code = ERROR_ABORTED;
 	return r;
 }
 
-int staging_make(struct nfs_client *c, struct staging *b, struct error *err)
+int staging_make(struct nfs_client *c, struct staging *s, struct error *err)
 {
 	int r;
 
-	if (staging_is_ready(b->rec))
+	if (staging_state_of(s->rec).ready)
 		return 0;
-	r = staging_is_in_place(c, b->rec, b->path, err);
+	r = staging_is_in_place(c, s->rec, s->path, err);
 	if (r == 0)
-		r = build(c, b, err);
+		r = build_directory(c, s, err);
 	if (r < 0)
 		return r;
-	if ((b->describe != NULL && b->describe(b->rec, b->data) < 0) ||
-	    record_set(b->rec, STAGING_KEY_READY, "1") < 0)
+	if ((s->describe != NULL && s->describe(s->rec, s->data) < 0) || staging_set_ready(s->rec) < 0)
 		return error_oom(err);
-	return record_replace(c, b->records, b->key, b->rec, err);
+	return record_replace(c, s->records, s->key, s->rec, err);
 }

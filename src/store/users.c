@@ -12,9 +12,9 @@
 #include "store/layout.h"
 #include "store/record.h"
 
-#define NOTE_TEXT "v=1" /* what there is to say is in the volume's record */
+#define NOTE_TEXT "v=1" /* the volume's record says the rest */
 
-static int failed(struct nfs_client *c, int r, const char *dir, struct error *err)
+static int user_note_failed(struct nfs_client *c, int r, const char *dir, struct error *err)
 {
 	return nfs_error_set(err, c, r, "noting who uses '%s'", dir);
 }
@@ -29,12 +29,11 @@ size_t users_next_prefix(const char *dir, size_t len)
 void users_exact_name(char name[USERS_EXACT_MAX], const char *dir, size_t len)
 {
 	directory_key(name, dir, len);
-	(void)strcat(name, "%"); /* no key of a directory ends so */
+	(void)strcat(name, "%"); /* no key of a directory ends like this */
 }
 
-/* Leaves a note in that folder. */
-static int put_note(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
-		    const char *key, const char *dir, struct error *err)
+static int add_user_note(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
+			 const char *key, const char *dir, struct error *err)
 {
 	struct nfs_handle users;
 	int r;
@@ -44,12 +43,12 @@ static int put_note(struct nfs_client *c, const struct nfs_handle *folder, const
 		return r;
 	r = nfs_symlink(c, &users, key, NOTE_TEXT);
 	if (r == -ENOENT)
-		r = -ESTALE; /* its last user has just gone, and it with him */
-	return r < 0 && r != -EEXIST ? failed(c, r, dir, err) : 0;
+		r = -ESTALE; /* its last note has just gone, and it with the note */
+	return r < 0 && r != -EEXIST ? user_note_failed(c, r, dir, err) : 0;
 }
 
-static int take_note(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
-		     const char *key, const char *dir, struct error *err)
+static int remove_user_note(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
+			    const char *key, const char *dir, struct error *err)
 {
 	struct nfs_handle users;
 	int r;
@@ -59,25 +58,27 @@ static int take_note(struct nfs_client *c, const struct nfs_handle *folder, cons
 		return r == -ENOENT ? 0 : r;
 	r = nfs_remove(c, &users, key);
 	if (r < 0 && r != -ENOENT)
-		return failed(c, r, dir, err);
-	r = nfs_rmdir(c, folder, name); /* the last user takes it along; others keep it */
+		return user_note_failed(c, r, dir, err);
+	r = nfs_rmdir(c, folder, name); /* fails while there are other notes */
 	if (r == -ESTALE)
-		r = nfs_lookup(c, folder, name, &users, NULL); /* another replica was at it just now */
+		r = nfs_lookup(c, folder, name, &users, NULL); /* did another replica remove it? */
 	if (r == 0 || r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
-	/* Another identity's stays, empty: nothing else can remove it. */
+	/* Another identity's folder stays, empty: we cannot remove it. */
 	if ((r == -EACCES || r == -EPERM) && directory_is_anothers(c, &users))
 		return 0;
-	return failed(c, r, dir, err);
+	return user_note_failed(c, r, dir, err);
 }
 
-/* One note for the directory alone, and one for it and each directory above. */
-static int for_each_note(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-			 const char *dir,
-			 int (*fn)(struct nfs_client *c, const struct nfs_handle *folder,
-				   const char *name, const char *key, const char *dir,
-				   struct error *err),
-			 struct error *err)
+/*
+ * Call fn for the note about the directory alone, then for those about it and each directory above.
+ */
+static int for_each_user_note(struct nfs_client *c, const struct nfs_handle *folder,
+			      const char *key, const char *dir,
+			      int (*fn)(struct nfs_client *c, const struct nfs_handle *folder,
+					const char *name, const char *key, const char *dir,
+					struct error *err),
+			      struct error *err)
 {
 	char name[USERS_EXACT_MAX];
 	size_t len = 0;
@@ -101,7 +102,7 @@ int users_add(struct nfs_client *c, const char *key, const char *dir, struct err
 	if (strcmp(key, dir) == 0)
 		return 0;
 	r = store_folder(c, STORE_USERS, true, &folder, err);
-	return r < 0 ? r : for_each_note(c, folder, key, dir, put_note, err);
+	return r < 0 ? r : for_each_user_note(c, folder, key, dir, add_user_note, err);
 }
 
 int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err)
@@ -114,5 +115,5 @@ int users_remove(struct nfs_client *c, const char *key, const char *dir, struct 
 	r = store_folder(c, STORE_USERS, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	return for_each_note(c, folder, key, dir, take_note, err);
+	return for_each_user_note(c, folder, key, dir, remove_user_note, err);
 }

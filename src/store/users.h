@@ -2,17 +2,17 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Which volumes share a directory. A subDir may name the directory of another volume, one in it or
- * one around it; then what one volume deletes would be another's data. Each volume whose directory is
- * not simply its own key leaves a note under .csi-nfs/users/ for its directory and each one above it,
- * and one more for its directory alone, so that a few lookups tell who else is there, however many
- * volumes the share has:
+ * Which volumes use which directory. A subDir may name the directory of another volume, one in it
+ * or one around it; then what one volume deletes would be another's data. Each volume whose
+ * directory is not simply its own key leaves notes in .csi-nfs/users/: one for its directory and
+ * each one above it, and one for its directory alone. So a few lookups tell who else is there,
+ * however many volumes the share has:
  *
  *   users/<path, with %2F for a slash>/<key of the volume>     it is there, or in it
  *   users/<path, with %2F for a slash>%/<key of the volume>    it is there
  *
- * A note that leads to no record counts for nothing. store/owner.h reads them. Worker threads; what
- * takes a client blocks.
+ * A note that leads to no record counts for nothing. store/owner.h reads the notes. Worker threads;
+ * functions that take a client block.
  */
 #ifndef STORE_USERS_H
 #define STORE_USERS_H
@@ -20,16 +20,19 @@
 #include "nfs/client.h"
 #include "store/record.h"
 
-/* Leaves the notes of a volume. 0 too where they are there. Errors as nfs_error_set(). */
+/* Write the notes of a volume. Return 0 also where they are there. Errors as nfs_error_set(). */
 int users_add(struct nfs_client *c, const char *key, const char *dir, struct error *err);
 
-/* Takes them back. */
+/* Remove them. Likewise. */
 int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err);
 
-/* Where the path that starts after the first len bytes of dir ends: the next slash, or the end. */
+/*
+ * Return the length of the next longer prefix of dir that is a path: up to the next slash, or the
+ * end.
+ */
 size_t users_next_prefix(const char *dir, size_t len);
 
-/* The folder of the notes about the first len bytes of dir alone. */
+/* Format the name of the folder with the notes about the first len bytes of dir alone. */
 #define USERS_EXACT_MAX (RECORD_NAME_MAX + 2)
 void users_exact_name(char name[USERS_EXACT_MAX], const char *dir, size_t len);
 

@@ -8,26 +8,29 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
+#include "store/busy.h"
 #include "store/directory.h"
 #include "store/layout.h"
 #include "store/owner.h"
+#include "store/users.h"
 #include "store/volume_parts.h"
 
-int64_t volume_size(const struct record *rec)
-{
-	const char *text = record_get(rec, VOLUME_KEY_SIZE);
-	uint64_t size;
+/* -------- reading a record -------- */
 
-	if (text == NULL || str_parse_u64(text, 10, INT64_MAX, &size) < 0)
-		return 0;
-	return (int64_t)size;
+/* A damaged number counts as none. */
+static uint64_t number_or_0(const char *text, unsigned int base, uint64_t max)
+{
+	uint64_t number;
+
+	return str_parse_u64(text, base, max, &number) == 0 ? number : 0;
 }
 
-/* What ControllerModifyVolume has made of it, else what it was created with. */
-const char *volume_setting(const struct record *rec, const char *key)
+/* The value since ControllerModifyVolume, else the first one. */
+static const char *volume_setting(const struct record *rec, const char *key)
 {
 	char modified[32];
 	const char *value;
@@ -37,65 +40,247 @@ const char *volume_setting(const struct record *rec, const char *key)
 	return value != NULL ? value : record_get(rec, key);
 }
 
-static bool id_of(const struct record *rec, const char *key, uint32_t *ret)
+static bool volume_owner_id(const struct record *rec, const char *key, uint32_t *ret)
 {
-	const char *text = volume_setting(rec, key);
 	uint64_t id;
 
-	if (text == NULL || str_parse_u64(text, 10, UINT32_MAX - 1, &id) < 0)
+	if (str_parse_u64(volume_setting(rec, key), 10, UINT32_MAX - 1, &id) < 0)
 		return false;
 	*ret = (uint32_t)id;
 	return true;
 }
 
-struct volume_owner volume_owner_of(const struct record *rec)
+static unsigned int volume_version(const char *text)
 {
-	struct volume_owner owner = { .has_uid = false };
-
-	owner.has_uid = id_of(rec, VOLUME_KEY_UID, &owner.uid);
-	owner.has_gid = id_of(rec, VOLUME_KEY_GID, &owner.gid);
-	return owner;
+	if (str_eq(text, "3"))
+		return 3;
+	return str_eq(text, "4") ? 4 : 0;
 }
 
-unsigned int volume_version_of(const struct record *rec)
+static enum volume_claim volume_claim(const char *text)
 {
-	const char *text = record_get(rec, VOLUME_KEY_VERSION);
-
-	if (text == NULL || (strcmp(text, "3") != 0 && strcmp(text, "4") != 0))
-		return 0;
-	return (unsigned int)(text[0] - '0');
+	if (text == NULL)
+		return CLAIM_NONE;
+	return strcmp(text, VOLUME_CLAIM_EXCLUSIVE) == 0 ? CLAIM_EXCLUSIVE : CLAIM_SHARED;
 }
 
-enum volume_existing volume_existing_of(const struct record *rec)
+struct volume volume_of(const struct record *rec)
 {
-	const char *text = record_get(rec, VOLUME_KEY_EXISTING);
-	enum volume_existing value;
+	const char *existing = record_get(rec, VOLUME_KEY_EXISTING);
+	struct volume v = {
+		.name = record_get(rec, VOLUME_KEY_NAME),
+		.id = record_get(rec, VOLUME_KEY_ID),
+		.dir = record_get(rec, VOLUME_KEY_DIR),
+		.size = (int64_t)number_or_0(record_get(rec, VOLUME_KEY_SIZE), 10, INT64_MAX),
+		.mode = (uint32_t)number_or_0(volume_setting(rec, VOLUME_KEY_MODE), 8, 07777),
+		.version = volume_version(record_get(rec, VOLUME_KEY_VERSION)),
+		.on_delete = volume_setting(rec, VOLUME_KEY_ON_DELETE),
+		.existing = EXISTING_ADOPT,
+		.claim = volume_claim(record_get(rec, VOLUME_KEY_CLAIM)),
+		.source = record_get(rec, VOLUME_KEY_SOURCE),
+		.staging = staging_state_of(rec),
+	};
 
-	return text != NULL && existing_parse(text, &value) == 0 ? value : EXISTING_ADOPT;
+	v.owner.has_uid = volume_owner_id(rec, VOLUME_KEY_UID, &v.owner.uid);
+	v.owner.has_gid = volume_owner_id(rec, VOLUME_KEY_GID, &v.owner.gid);
+	v.has_existing = existing != NULL && existing_parse(existing, &v.existing) == 0;
+	return v;
 }
 
-/* Records come from a share that others may write to: a path in one is checked like any input. */
-int volume_dir_of(struct nfs_client *c, const struct record *rec, const char *key, const char **ret,
-		  struct error *err)
+const char *volume_context_key(const struct record_pair *pair)
 {
-	const char *dir = record_get(rec, VOLUME_KEY_DIR);
+	if (!str_has_prefix(pair->key, VOLUME_CONTEXT_PREFIX))
+		return NULL;
+	return pair->key + strlen(VOLUME_CONTEXT_PREFIX);
+}
 
-	if (dir == NULL || path_check_relative(dir, "dir", NULL) < 0 ||
-	    path_has_component(dir, NFS_STATE_DIR))
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "record '%s' on %s:%s does not name a directory: it is damaged, look at it in %s/volumes",
-				 key, c->export.server, c->export.share, NFS_STATE_DIR);
-	*ret = dir;
+bool volume_is_unfinished(const struct volume *v)
+{
+	return (v->source != NULL || v->claim != CLAIM_NONE) && !v->staging.ready;
+}
+
+bool volume_is_exclusive(const struct volume *v, const char *key)
+{
+	if (v->claim != CLAIM_NONE)
+		return v->claim == CLAIM_EXCLUSIVE;
+	return str_eq(v->dir, key) && !(v->has_existing && v->existing == EXISTING_ADOPT);
+}
+
+bool volume_is_proven_exclusive(const struct volume *v, const char *key)
+{
+	return v->claim != CLAIM_NONE && volume_is_exclusive(v, key) && v->staging.ready;
+}
+
+bool volume_is_built(const struct volume *v)
+{
+	return v->source != NULL || (v->claim != CLAIM_NONE && v->existing == EXISTING_REFUSE);
+}
+
+char *volume_recorded_key(const struct volume *v)
+{
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+
+	if (v->id == NULL || volume_id_parse(&id, v->id) < 0)
+		return NULL;
+	return strdup(volume_id_key(&id));
+}
+
+enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
+				    enum volume_on_delete default_policy)
+{
+	const char *text = v->on_delete != NULL ? v->on_delete : id->on_delete;
+	enum volume_on_delete policy;
+
+	if (text[0] == '\0' || on_delete_parse(text, &policy) < 0)
+		return default_policy;
+	return policy;
+}
+
+static int volume_differs(const char *name, const char *what, struct error *err)
+{
+	return error_set(err, ERROR_ALREADY_EXISTS, "a volume named '%s' exists with another %s",
+			 name, what);
+}
+
+/* The first values count: a volume that was modified is still the one that was asked for. */
+int volume_check_same(const struct record *have, const struct record *want,
+		      const struct volume_capacity *capacity, struct error *err)
+{
+	static const struct {
+		const char *key;
+		const char *what;
+	} keys[] = {
+		{ VOLUME_KEY_NAME, "name that has the same short form" },
+		{ VOLUME_KEY_DIR, "subDir" },
+		{ VOLUME_KEY_ON_DELETE, "onDelete" },
+		{ VOLUME_KEY_MODE, "mountPermissions" },
+		{ VOLUME_KEY_UID, "uid" },
+		{ VOLUME_KEY_GID, "gid" },
+		{ VOLUME_KEY_SOURCE, "volume_content_source" },
+	};
+	const char *name = record_get(want, VOLUME_KEY_NAME);
+	const int64_t size = volume_of(have).size;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		if (!str_eq(record_get(have, keys[i].key), record_get(want, keys[i].key)))
+			return volume_differs(name, keys[i].what, err);
+	if (!capacity_is_compatible(size, capacity))
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "a volume named '%s' exists with a size of %" PRId64
+				 " bytes, which does not fit the requested capacity",
+				 name, size);
 	return 0;
 }
 
-/* Whether the directory is made elsewhere and renamed into its place: it can be told from any other. */
-bool volume_is_built(const struct record *rec)
+/* -------- writing a record -------- */
+
+static int put_text(struct record *rec, const char *key, const char *value)
 {
-	return record_get(rec, VOLUME_KEY_SOURCE) != NULL ||
-	       (record_get(rec, VOLUME_KEY_CLAIM) != NULL &&
-		volume_existing_of(rec) == EXISTING_REFUSE);
+	return value != NULL ? record_set(rec, key, value) : 0;
 }
+
+static int put_number(struct record *rec, const char *key, uint64_t value)
+{
+	char number[24];
+
+	(void)snprintf(number, sizeof(number), "%" PRIu64, value);
+	return record_set(rec, key, number);
+}
+
+static int put_mode(struct record *rec, const char *key, uint32_t value)
+{
+	char mode[16];
+
+	(void)snprintf(mode, sizeof(mode), "%04" PRIo32, value);
+	return record_set(rec, key, mode);
+}
+
+int volume_describe(struct record *rec, const struct volume *v)
+{
+	static const char *const claims[] = {
+		[CLAIM_SHARED] = VOLUME_CLAIM_SHARED,
+		[CLAIM_EXCLUSIVE] = VOLUME_CLAIM_EXCLUSIVE,
+	};
+
+	if (put_text(rec, VOLUME_KEY_SOURCE, v->source) < 0 ||
+	    put_text(rec, VOLUME_KEY_NAME, v->name) < 0 ||
+	    put_text(rec, VOLUME_KEY_ID, v->id) < 0 || put_text(rec, VOLUME_KEY_DIR, v->dir) < 0 ||
+	    volume_set_size(rec, v->size) < 0 || put_mode(rec, VOLUME_KEY_MODE, v->mode) < 0 ||
+	    put_text(rec, VOLUME_KEY_ON_DELETE, v->on_delete) < 0 ||
+	    (v->has_existing && put_text(rec, VOLUME_KEY_EXISTING, existing_name(v->existing)) < 0) ||
+	    put_text(rec, VOLUME_KEY_CLAIM, claims[v->claim]) < 0 ||
+	    (v->owner.has_uid && put_number(rec, VOLUME_KEY_UID, v->owner.uid) < 0) ||
+	    (v->owner.has_gid && put_number(rec, VOLUME_KEY_GID, v->owner.gid) < 0) ||
+	    (v->port != 0 && put_number(rec, VOLUME_KEY_PORT, v->port) < 0) ||
+	    (v->mount_port != 0 && put_number(rec, VOLUME_KEY_MOUNT_PORT, v->mount_port) < 0) ||
+	    put_text(rec, VOLUME_KEY_SEC, v->sec) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int volume_set_context(struct record *rec, const char *key, const char *value)
+{
+	cleanup_buf struct buf prefixed = { 0 };
+
+	if (buf_printf(&prefixed, "%s%s", VOLUME_CONTEXT_PREFIX, key) < 0)
+		return -ENOMEM;
+	return record_set(rec, prefixed.data, value);
+}
+
+int volume_set_version(struct record *rec, unsigned int version)
+{
+	return put_number(rec, VOLUME_KEY_VERSION, version);
+}
+
+int volume_set_size(struct record *rec, int64_t size)
+{
+	return put_number(rec, VOLUME_KEY_SIZE, (uint64_t)size);
+}
+
+#define MODIFIED(key) VOLUME_MODIFIED_PREFIX key
+
+int volume_set_changes(struct record *rec, const struct volume_settings *changes)
+{
+	const struct volume_owner *owner = &changes->owner;
+
+	if (((changes->given & MUTABLE_MODE) &&
+	     put_mode(rec, MODIFIED(VOLUME_KEY_MODE), changes->mode) < 0) ||
+	    (owner->has_uid && put_number(rec, MODIFIED(VOLUME_KEY_UID), owner->uid) < 0) ||
+	    (owner->has_gid && put_number(rec, MODIFIED(VOLUME_KEY_GID), owner->gid) < 0) ||
+	    ((changes->given & MUTABLE_ON_DELETE) &&
+	     put_text(rec, MODIFIED(VOLUME_KEY_ON_DELETE), on_delete_name(changes->on_delete)) < 0))
+		return -ENOMEM;
+	return 0;
+}
+
+int volume_describe_foreign(struct record *rec, const struct volume_id *id)
+{
+	cleanup_free char *text = volume_id_format(id);
+	const char *on_delete = NULL;
+	enum volume_on_delete policy;
+
+	/* Without a policy, the driver's at the time of the deletion counts, as before. */
+	if (id->on_delete[0] != '\0' && on_delete_parse(id->on_delete, &policy) == 0)
+		on_delete = on_delete_name(policy);
+	if (text == NULL || put_text(rec, VOLUME_KEY_NAME, volume_id_key(id)) < 0 ||
+	    put_text(rec, VOLUME_KEY_ID, text) < 0 ||
+	    put_text(rec, VOLUME_KEY_DIR, id->subdir) < 0 || put_mode(rec, VOLUME_KEY_MODE, 0) < 0 ||
+	    put_text(rec, VOLUME_KEY_ON_DELETE, on_delete) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int volume_describe_deleted(struct record *rec, const char *id, const char *dir,
+			    enum volume_on_delete policy)
+{
+	if (put_text(rec, VOLUME_KEY_ID, id) < 0 || put_text(rec, VOLUME_KEY_DIR, dir) < 0 ||
+	    put_text(rec, VOLUME_KEY_ON_DELETE, on_delete_name(policy)) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+/* -------- on the share -------- */
 
 bool volume_key_can_have_record(const char *key)
 {
@@ -114,33 +299,43 @@ int volume_read(struct nfs_client *c, const struct volume_id *id, struct record 
 	r = store_folder(c, STORE_VOLUMES, false, &folder, err);
 	if (r == 0)
 		r = record_read(c, folder, key, ret, err);
-	if (r == 0)
-		r = owner_check_record(c, key, ret, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = owner_check_record(c, key, ret, err);
 	if (r > 0)
 		record_done(ret);
-	return r == -ENOENT || r > 0 ? 0 : r;
+	return r < 0 ? r : 0;
+}
+
+const char *volume_named_directory(const struct record *rec, const struct volume_id *id)
+{
+	const char *dir = record_get(rec, VOLUME_KEY_DIR);
+
+	return dir != NULL ? dir : id->subdir;
+}
+
+/* Others may be able to write records on the share, so the path is checked like any input. */
+int volume_recorded_directory(struct nfs_client *c, const struct volume *v, const char *key,
+			      const char **ret, struct error *err)
+{
+	if (v->dir == NULL || path_check_relative(v->dir, "dir", NULL) < 0 ||
+	    path_has_component(v->dir, NFS_STATE_DIR))
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "record '%s' on %s:%s does not name a directory: it is damaged, look at it in %s/volumes",
+				 key, c->export.server, c->export.share, NFS_STATE_DIR);
+	*ret = v->dir;
+	return 0;
 }
 
 int volume_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		     const char **ret, struct error *err)
 {
+	const struct volume v = volume_of(rec);
+
 	if (rec->n > 0)
-		return volume_dir_of(c, rec, volume_id_key(id), ret, err);
-	*ret = id->subdir;
+		return volume_recorded_directory(c, &v, volume_id_key(id), ret, err);
+	*ret = volume_named_directory(rec, id);
 	return 0;
-}
-
-enum volume_on_delete volume_policy_of(const struct record *rec, const struct volume_id *id,
-				       enum volume_on_delete default_policy)
-{
-	const char *text = volume_setting(rec, VOLUME_KEY_ON_DELETE);
-	enum volume_on_delete policy;
-
-	if (text == NULL)
-		text = id->on_delete;
-	if (text[0] == '\0' || on_delete_parse(text, &policy) < 0)
-		return default_policy;
-	return policy;
 }
 
 int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
@@ -150,8 +345,9 @@ int volume_look(struct nfs_client *c, const struct volume_id *id, const struct r
 	int r;
 
 	r = volume_directory(c, id, rec, &dir, err);
-	if (r == 0)
-		r = directory_is_gone(c, dir, err);
+	if (r < 0)
+		return r;
+	r = directory_is_gone(c, dir, err);
 	if (r < 0)
 		return r;
 	*ret_has_directory = r == 0;
@@ -161,14 +357,75 @@ int volume_look(struct nfs_client *c, const struct volume_id *id, const struct r
 int volume_find(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		struct error *err)
 {
+	const struct volume v = volume_of(rec);
 	bool has_directory;
 	int r;
 
 	r = volume_look(c, id, rec, &has_directory, err);
 	if (r < 0)
 		return r;
-	if (has_directory && !owner_is_open(rec))
+	if (has_directory && !volume_is_unfinished(&v))
 		return 0;
 	return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s", id->subdir,
 			 c->export.server, c->export.share);
+}
+
+int volume_open_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+			  const char **ret_dir, struct nfs_handle *ret, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_attr attr;
+	int r;
+
+	r = volume_directory(c, id, rec, ret_dir, err);
+	/* The record may have gone just now; its tombstone is there before it goes. */
+	if (r == 0 && rec->n == 0)
+		r = busy_check_kept(c, *ret_dir, err);
+	if (r < 0)
+		return r;
+	r = directory_find(c, *ret_dir, &place, ret, &attr, err);
+	return r < 0 ? nfs_error_set(err, c, r, "volume directory '%s'", *ret_dir) : 0;
+}
+
+/* Give a volume of csi-driver-nfs its first record. */
+static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *folder,
+				 const struct volume_id *id, struct record *rec, struct error *err)
+{
+	struct error ignored = { .code = ERROR_OK };
+	const char *key = volume_id_key(id);
+	int r;
+
+	/*
+	 * Notes that lead to no record do no harm; a record without its notes would be overlooked.
+	 */
+	r = users_add(c, key, id->subdir, err);
+	if (r == 0)
+		r = record_create(c, folder, key, rec, err);
+	if (r == -EEXIST)
+		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
+	if (r < 0)
+		return r;
+	/*
+	 * A deletion sets its tombstone before it looks for a record: of the two, one sees the
+	 * other.
+	 */
+	r = busy_check_kept(c, id->subdir, err);
+	if (r < 0 && (users_remove(c, key, id->subdir, &ignored) < 0 ||
+		      record_remove(c, folder, key, rec, &ignored) < 0))
+		err->code = ERROR_ABORTED;
+	return r;
+}
+
+int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct record *rec,
+			bool fresh, struct error *err)
+{
+	const struct nfs_handle *folder;
+	int r;
+
+	r = store_folder(c, STORE_VOLUMES, true, &folder, err);
+	if (r < 0)
+		return r;
+	if (fresh)
+		return create_foreign_record(c, folder, id, rec, err);
+	return record_replace(c, folder, volume_id_key(id), rec, err);
 }

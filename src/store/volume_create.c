@@ -4,9 +4,6 @@
 /* CreateVolume, on the share. */
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -21,268 +18,229 @@
 #include "store/volume.h"
 #include "store/volume_parts.h"
 
-static uint32_t mode_of(const struct record *rec)
-{
-	const char *text = volume_setting(rec, VOLUME_KEY_MODE);
-	uint64_t mode;
+/* A volume that is being created. */
+struct new_volume {
+	struct nfs_client *c;
+	const struct nfs_handle *folder; /* of the record */
+	const char *key;
+	const char *dir; /* borrowed from the record */
+	struct record *rec;
+	const struct volume_filler *filler; /* NULL: begins empty */
+	bool created; /* the record, by this call */
+	bool begun; /* the volume was not finished when this call came */
+	bool exclusive; /* the directory must be this volume's alone, which is not decided yet */
+	bool made; /* the directory, by this call */
+};
 
-	if (text == NULL || str_parse_u64(text, 8, 07777, &mode) < 0)
-		return 0;
-	return (uint32_t)mode;
-}
+/* -------- after a failure -------- */
 
-/* Whether the record is written again while the volume is made. */
-static bool is_replaced(const struct record *rec)
-{
-	return record_get(rec, VOLUME_KEY_SOURCE) != NULL ||
-	       record_get(rec, VOLUME_KEY_CLAIM) != NULL;
-}
-
-static int differs(const char *name, const char *what, struct error *err)
-{
-	return error_set(err, ERROR_ALREADY_EXISTS, "a volume named '%s' exists with another %s",
-			 name, what);
-}
-
-static int check_same(const struct record *have, const struct record *want,
-		      const struct volume_capacity *capacity, struct error *err)
-{
-	static const struct {
-		const char *key;
-		const char *what;
-	} keys[] = {
-		{ VOLUME_KEY_NAME, "name that has the same short form" },
-		{ VOLUME_KEY_DIR, "subDir" },
-		{ VOLUME_KEY_ON_DELETE, "onDelete" },
-		{ VOLUME_KEY_MODE, "mountPermissions" },
-		{ VOLUME_KEY_UID, "uid" },
-		{ VOLUME_KEY_GID, "gid" },
-		{ VOLUME_KEY_SOURCE, "volume_content_source" },
-	};
-	const char *name = record_get(want, VOLUME_KEY_NAME);
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(keys); i++)
-		if (!str_eq(record_get(have, keys[i].key), record_get(want, keys[i].key)))
-			return differs(name, keys[i].what, err);
-	if (!capacity_is_compatible(volume_size(have), capacity))
-		return error_set(err, ERROR_ALREADY_EXISTS,
-				 "a volume named '%s' exists with a size of %" PRId64
-				 " bytes, which is not what is asked for",
-				 name, volume_size(have));
-	return 0;
-}
-
-/* The name is taken: *rec becomes what is on the share, if that is the same volume. */
-static int adopt(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 struct record *rec, const struct volume_capacity *capacity, struct error *err)
-{
-	struct record have = { .n = 0 };
-	int r;
-
-	r = record_read(c, folder, key, &have, err);
-	if (r == -ENOENT)
-		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
-	if (r < 0)
-		return r;
-	r = check_same(&have, rec, capacity, err);
-	if (r < 0) {
-		record_done(&have);
-		return r;
-	}
-	record_done(rec);
-	*rec = have;
-	return 0;
-}
-
-/* Whether the error says nothing of the request: the same one may succeed the next moment, elsewhere. */
-static bool is_passing(const struct error *err)
+/*
+ * Whether the error says nothing about the request: the next attempt, or one elsewhere, may
+ * succeed.
+ */
+static bool is_transient(const struct error *err)
 {
 	return err->sys != 0 && err->code != ERROR_PERMISSION_DENIED &&
 	       err->code != ERROR_FAILED_PRECONDITION && err->code != ERROR_INVALID_ARGUMENT;
 }
 
-/* Whether a directory that is there may be what an attempt has made, of this replica or of another one. */
-static bool may_be_own(const struct error *err, bool begun, bool created)
-{
-	return !begun || is_passing(err) || (!created && err->sys != 0);
-}
-
 /*
- * No tombstone is set for that: whoever met it would finish the deletion of a directory that may be a
- * stranger's. Another replica that deletes the volume meanwhile has renamed the record, and finds nothing;
- * one that creates it has found the record. Each writes before it reads: if the other made the directory
- * after we looked for it, it sees that there is no record (check_still_there()), and if it made that before,
- * we see the directory, and put the record back. What is passing may hit one of two replicas only; all else
- * the other one is told too.
+ * Check that nobody has made the directory meanwhile; where somebody has, put the record back.
+ *
+ * No tombstone is set here: whoever met it would finish the deletion of a directory that may be a
+ * stranger's. A replica that deletes the volume meanwhile has renamed the record, and finds
+ * nothing; one that creates it has found the record. Each writes before it reads. If the other made
+ * the directory after we looked for it, it sees that there is no record (check_still_there()); if
+ * it made it before, we see the directory and put the record back. Only a transient error can hit
+ * one of two replicas alone; any other error the other replica gets too.
  */
-static int check_untouched(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-			   struct record *rec, const char *dir, struct error *err)
+static int check_untouched(const struct new_volume *new, struct error *err)
 {
-	int r = directory_is_gone(c, dir, err);
+	int r = directory_is_gone(new->c, new->dir, err);
 
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = users_add(c, key, dir, err);
+	r = users_add(new->c, new->key, new->dir, err);
 	if (r == 0)
-		r = record_create(c, folder, key, rec, err);
+		r = record_create(new->c, new->folder, new->key, new->rec, err);
 	return r == 0 ? -EAGAIN : r;
 }
 
-/*
- * Takes back what was made for a volume, after a failure. Where that fails too, the CO has to come
- * back: the code becomes one that makes it do so.
- */
-static void undo(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-		 struct record *rec, const char *dir, bool begun, bool created, bool *ret_trashed,
-		 struct error *err)
+static int take_back_record(const struct new_volume *new, bool is_built, bool is_replaced,
+			    bool transient, bool *ret_trashed, struct error *err)
 {
+	struct nfs_client *c = new->c;
+	int r = 0;
+
+	if (is_built)
+		r = staging_discard(c, new->key, ret_trashed, err);
+	if (r == 0)
+		r = directory_remove_parents(c, new->dir, err);
+	if (r == 0)
+		r = users_remove(c, new->key, new->dir, err);
+	if (r == 0 && is_replaced)
+		r = record_forget_draft(c, new->folder, new->key, NULL, err);
+	if (r == 0)
+		r = record_remove(c, new->folder, new->key, new->rec, err);
+	if (r == 0 && transient)
+		r = check_untouched(new, err);
+	return r;
+}
+
+/*
+ * Take back what was made for the volume. Where that fails too, the code becomes ABORTED, so that
+ * the CO comes back.
+ */
+static void undo_creation(const struct new_volume *new, bool *ret_trashed, struct error *err)
+{
+	const struct volume v = volume_of(new->rec);
+	const bool is_replaced = v.source != NULL || v.claim != CLAIM_NONE;
 	struct error second = { .code = ERROR_OK };
-	int r;
+	bool may_be_ours;
+	int r = 1;
 
 	if (err == NULL || !error_is_final(err->code))
 		return;
+	/*
+	 * A directory that is there may be one that an attempt made, by this replica or another
+	 * one.
+	 */
+	may_be_ours = !new->begun || is_transient(err) || (!new->created && err->sys != 0);
+	if (may_be_ours)
+		r = directory_is_gone(new->c, new->dir, &second);
 	/* A volume that was there before keeps its record, whatever has become of its directory. */
-	r = may_be_own(err, begun, created) ? directory_is_gone(c, dir, &second) : 1;
 	if (r <= 0) {
 		if (err->sys != 0)
 			err->code = ERROR_ABORTED;
 		return;
 	}
-	/* What was built, and is in its place, needs little more: the next attempt finds it. */
-	if (volume_is_built(rec) && staging_is_in_place(c, rec, dir, &second) != 0) {
+	/*
+	 * A directory that was built and is in place needs little more: the next attempt finds it.
+	 */
+	if (volume_is_built(&v) && staging_is_in_place(new->c, new->rec, new->dir, &second) != 0) {
 		err->code = ERROR_ABORTED;
 		return;
 	}
-	r = volume_is_built(rec) ? staging_discard(c, key, ret_trashed, &second) : 0;
-	if (r == 0)
-		r = directory_remove_parents(c, dir, &second);
-	if (r == 0)
-		r = users_remove(c, key, dir, &second);
-	if (r == 0 && is_replaced(rec))
-		r = record_forget_draft(c, folder, key, NULL, &second);
-	if (r == 0)
-		r = record_remove(c, folder, key, rec, &second);
-	if (r == 0 && is_passing(err))
-		r = check_untouched(c, folder, key, rec, dir, &second);
-	if (r < 0)
+	if (take_back_record(new, volume_is_built(&v), is_replaced, is_transient(err), ret_trashed,
+			     &second) < 0)
 		err->code = ERROR_ABORTED;
 }
 
-/* -------- making -------- */
-
-struct making {
-	struct nfs_client *c;
-	const struct nfs_handle *folder; /* of the record */
-	const char *key;
-	const char *dir;
-	struct record *rec;
-	bool exclusive; /* the directory has to be this volume's alone, and that is not decided yet */
-	bool created; /* the record, in this call */
-	bool *made; /* the directory was made by this call */
-};
+/* -------- the directory -------- */
 
 /*
- * Whether somebody is there. The volume's own record and notes are on the share by now: of two that begin
- * at once each sees the other, or the later one does.
+ * Refuse a directory that others have. The volume's own record and notes are on the share by now:
+ * of two creations at once, each sees the other, or the later one sees the earlier.
  */
-static int check_others(const struct making *m, struct error *err)
+static int check_others(const struct new_volume *new, struct error *err)
 {
-	const bool nested = strchr(m->dir, '/') != NULL;
-	const bool plain = strcmp(m->key, m->dir) == 0;
-	struct owner_question q = { .volume = m->key, .has_record = true };
+	const bool nested = strchr(new->dir, '/') != NULL;
+	const bool plain = strcmp(new->key, new->dir) == 0;
+	struct owner_question q = { .volume = new->key, .has_record = true };
 	struct owner owner;
 	int r;
 
-	/* Where a snapshot has the very directory, that is found there. */
+	/* A snapshot with the very same directory is found when that is made. */
 	q.scope = nested ? OWNER_SNAPSHOTS : 0;
-	if (m->exclusive)
+	if (new->exclusive)
 		q.scope |= plain ? OWNER_AT | OWNER_IN : OWNER_VOLUMES;
 	if (q.scope == 0)
 		return 0;
-	r = owner_find(m->c, m->dir, &q, &owner, err);
-	return r <= 0 ? r : owner_refuse(m->c, m->dir, &owner, m->key, err);
+	r = owner_find(new->c, new->dir, &q, &owner, err);
+	return r <= 0 ? r : owner_refuse(new->c, new->dir, &owner, new->key, err);
 }
 
-/* From here on the directory is the volume's, whatever becomes of the call. */
-static int decide(const struct making *m, struct error *err)
+/* Decide on the directory: from here on it is the volume's, whatever becomes of the call. */
+static int decide_directory(const struct new_volume *new, struct error *err)
 {
-	if (record_set(m->rec, STAGING_KEY_READY, "1") < 0)
+	if (staging_set_ready(new->rec) < 0)
 		return error_oom(err);
-	return record_replace(m->c, m->folder, m->key, m->rec, err);
+	return record_replace(new->c, new->folder, new->key, new->rec, err);
 }
 
-/* own: what is there was made for this volume. Then it is decided, where that is due. */
-static int make_directory(const struct making *m, enum volume_existing existing, bool own,
+/*
+ * Make the directory or find it, with its mode and owner, and decide on it where that is due. own:
+ * a directory that is there was made for this volume.
+ */
+static int make_directory(struct new_volume *new, enum volume_existing existing, bool own,
 			  struct error *err)
 {
-	/* One named by default may be finished: then it is its own data that is there. */
-	const bool fresh = m->exclusive && (m->created || owner_is_open(m->rec));
+	const struct volume v = volume_of(new->rec);
+	const bool undecided = volume_is_unfinished(&v);
+	/* A volume named by default may be finished: then it is its own data that is there. */
+	const bool fresh = new->exclusive && (new->created || undecided);
 	const struct owner_question others = {
-		.volume = m->key,
+		.volume = new->key,
 		.has_record = true,
 		.scope = own ? 0 : OWNER_SNAPSHOTS | (fresh ? OWNER_ARCHIVE : 0),
 	};
 	const struct directory_wish wish = {
-		.mode = mode_of(m->rec),
-		.owner = volume_owner_of(m->rec),
+		.mode = v.mode,
+		.owner = v.owner,
 		.existing = existing,
 		.others = &others,
 	};
 	bool made;
 	int r;
 
-	r = directory_make(m->c, m->dir, &wish, &made, err);
-	*m->made = *m->made || (r == 0 && made);
-	if (r == 0 && owner_is_open(m->rec)) {
-		r = decide(m, err);
-		if (r < 0 && made)
-			directory_unmake(m->c, m->dir, &wish, err);
-	}
+	r = directory_make(new->c, new->dir, &wish, &made, err);
+	if (r < 0)
+		return r;
+	new->made = new->made || made;
+	if (!undecided)
+		return 0;
+	r = decide_directory(new, err);
+	if (r < 0 && made)
+		directory_unmake(new->c, new->dir, &wish, err);
 	return r;
 }
 
 /*
- * A finished volume is as it is, but for one whose deletion was cut short, or that somebody has removed: it
- * is made anew, and not as an empty one.
+ * A finished volume keeps its directory. Where that is gone, by a deletion that was cut short or by
+ * hand, the contents have to be made again: remove the record, so that the next attempt does.
  */
-static int check_made(const struct making *m, struct error *err)
+static int check_finished(const struct new_volume *new, struct error *err)
 {
-	int r = directory_is_gone(m->c, m->dir, err);
+	int r = directory_is_gone(new->c, new->dir, err);
 
 	if (r <= 0)
 		return r;
-	r = record_remove(m->c, m->folder, m->key, m->rec, err);
-	return r < 0 ? r
-		     : error_set(err, ERROR_ABORTED,
-				 "the directory of the volume has gone; it is made anew when this is tried again");
+	r = record_remove(new->c, new->folder, new->key, new->rec, err);
+	if (r < 0)
+		return r;
+	return error_set(err, ERROR_ABORTED,
+			 "the directory of the volume is gone; try again to make it anew");
 }
 
-/* Contents take the place of the directory that has to be there; from then on it is not. */
-static int check_required(const struct making *m, struct error *err)
+/*
+ * With existingDirectory=require, contents replace the directory; once they are built it need not
+ * be there.
+ */
+static int check_required(const struct new_volume *new, const struct volume *v, struct error *err)
 {
 	int r;
 
-	if (volume_existing_of(m->rec) != EXISTING_REQUIRE ||
-	    record_get(m->rec, STAGING_KEY_BUILT) != NULL)
+	if (v->existing != EXISTING_REQUIRE || v->staging.built != NULL)
 		return 0;
-	r = directory_is_gone(m->c, m->dir, err);
-	return r <= 0 ? r
-		      : error_set(err, ERROR_FAILED_PRECONDITION,
-				  "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
-				  m->dir, m->c->export.server, m->c->export.share);
+	r = directory_is_gone(new->c, new->dir, err);
+	if (r <= 0)
+		return r;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
+			 new->dir, new->c->export.server, new->c->export.share);
 }
 
 struct filling {
 	const struct volume_filler *filler;
-	uint32_t mode; /* 0: leave it as the contents have it */
+	uint32_t mode; /* 0: keep that of the contents */
 };
 
 /*
- * The special bits of the source are not the new volume's, where a mode was asked for; once it is in its
- * place its bits may be somebody's who uses it.
+ * Fill the directory and set its mode. The source's special bits are not the new volume's where a
+ * mode was asked for. This has to happen here: once the directory is in place, its bits may be
+ * those of a user.
  */
-static int fill(struct nfs_client *c, const char *name, void *data, struct error *err)
+static int fill_with_mode(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
 	const struct filling *f = data;
 	const struct nfs_handle *work;
@@ -299,50 +257,54 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 	r = nfs_lookup(c, work, name, &handle, &attr);
 	if (r == 0 && !(attr.has_mode && attr.mode == f->mode))
 		r = nfs_setmode(c, &handle, f->mode);
-	/* Whose work another attempt has taken learns that when it is to get its place. */
+	/* Another attempt may have taken the work away; putting it into place reports that. */
 	if (r == 0 || r == -ENOENT)
 		return 0;
 	return nfs_error_set(err, c, r, "setting the mode of '%s'", name);
 }
 
-/* What has a source, or must not be there, is built elsewhere; it gets its owner in its place. */
-static int make_contents(const struct making *m, const struct volume_filler *filler, struct error *err)
+/*
+ * Build a directory that has a source, or must not be there yet, elsewhere. It gets its owner in
+ * place.
+ */
+static int make_contents(struct new_volume *new, const struct volume_filler *filler, struct error *err)
 {
-	const bool refuses = volume_existing_of(m->rec) == EXISTING_REFUSE;
-	struct filling filling = { .filler = filler, .mode = mode_of(m->rec) };
+	const struct volume v = volume_of(new->rec);
+	const bool refuses = v.existing == EXISTING_REFUSE;
+	struct filling filling = { .filler = filler, .mode = v.mode };
 	const struct owner_question others = {
-		.volume = m->key,
+		.volume = new->key,
 		.has_record = true,
-		.scope = m->exclusive ? OWNER_ALL : OWNER_AT | OWNER_IN | OWNER_SNAPSHOTS,
+		.scope = new->exclusive ? OWNER_ALL : OWNER_AT | OWNER_IN | OWNER_SNAPSHOTS,
 	};
-	struct staging b = {
-		.records = m->folder,
-		.key = m->key,
-		.rec = m->rec,
-		.path = m->dir,
-		.work_key = m->key,
+	struct staging staging = {
+		.records = new->folder,
+		.key = new->key,
+		.rec = new->rec,
+		.path = new->dir,
+		.work_key = new->key,
 		.replaces_empty = !refuses,
 		.refusal = refuses ? "existingDirectory is 'refuse'"
 				   : "is not empty or somebody else's",
 		.others = &others,
-		.fill = fill,
+		.fill = fill_with_mode,
 		.data = &filling,
 	};
 	int r;
 
-	if (staging_is_ready(m->rec)) {
-		r = check_made(m, err);
-		/* An attempt before this one may have ended before the mode was set. */
-		return r < 0 ? r : make_directory(m, EXISTING_ADOPT, true, err);
+	if (v.staging.ready) {
+		r = check_finished(new, err);
+		/* An earlier attempt may have ended before it set the mode. */
+		return r < 0 ? r : make_directory(new, EXISTING_ADOPT, true, err);
 	}
-	r = check_required(m, err);
+	r = check_required(new, &v, err);
 	if (r == 0)
-		r = staging_make(m->c, &b, err);
-	*filler->ret_trashed = *filler->ret_trashed || b.trashed;
-	return r < 0 ? r : make_directory(m, EXISTING_ADOPT, true, err);
+		r = staging_make(new->c, &staging, err);
+	*filler->ret_trashed = *filler->ret_trashed || staging.trashed;
+	return r < 0 ? r : make_directory(new, EXISTING_ADOPT, true, err);
 }
 
-/* The fill() of a volume that begins empty where there must be nothing. */
+/* The fill() of a volume that begins empty and must not be there yet. */
 static int fill_empty(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
 	const struct nfs_handle *work;
@@ -360,208 +322,254 @@ static int fill_empty(struct nfs_client *c, const char *name, void *data, struct
 	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", name) : 0;
 }
 
-static int make_empty(const struct making *m, struct error *err)
+static int make_volume(struct new_volume *new, struct error *err)
 {
-	enum volume_existing existing = volume_existing_of(m->rec);
-
-	/* Without a claim to decide on, what an attempt before this one may have made is not somebody else's. */
-	if (!owner_is_open(m->rec) && !m->created && existing != EXISTING_REQUIRE)
-		existing = EXISTING_ADOPT;
-	return make_directory(m, existing, false, err);
-}
-
-static int make(const struct making *m, const struct volume_filler *filler, struct error *err)
-{
-	bool trashed = false; /* empty */
+	bool trashed = false; /* what is empty goes without the trash */
 	const struct volume_filler empty = { .fill = fill_empty, .ret_trashed = &trashed };
+	const struct volume v = volume_of(new->rec);
+	enum volume_existing existing = v.existing;
 	int r;
 
-	r = check_others(m, err);
+	r = check_others(new, err);
 	if (r < 0)
 		return r;
-	if (filler != NULL && filler->fill != NULL)
-		return make_contents(m, filler, err);
-	return volume_is_built(m->rec) ? make_contents(m, &empty, err) : make_empty(m, err);
+	if (new->filler != NULL &&new->filler->fill != NULL)
+		return make_contents(new, new->filler, err);
+	if (volume_is_built(&v))
+		return make_contents(new, &empty, err);
+	/* Without a claim to decide, the directory may be one that an earlier attempt made. */
+	if (!volume_is_unfinished(&v) && !new->created && existing != EXISTING_REQUIRE)
+		existing = EXISTING_ADOPT;
+	return make_directory(new, existing, false, err);
 }
 
-/* -------- creating -------- */
+/* -------- deletions in the way -------- */
 
-/* In the way of a new volume: tombstones of replicas that are at work, or dead. */
+/* A new volume that meets tombstones, of replicas that are at work or dead. */
 struct arrival {
-	const char *key, *dir;
-	bool finished; /* a deletion, which may have taken our note of use with it */
-	bool replace_archive;
+	const struct new_volume *new;
+	bool finished; /* a deletion, which may have taken our notes of use along */
 	bool trashed; /* there is something to purge */
 };
 
-static int not_yet(const char *dir, struct error *err)
+static int refuse_while_deleted(const char *dir, struct error *err)
 {
 	(void)error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again", dir);
 	return -EAGAIN;
 }
 
-static int finish_deletion(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
-			   struct error *err)
+static int finish_volume_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,
+				  void *data, struct error *err)
 {
-	const struct volume_disposal none = { .policy = ON_DELETE_RETAIN };
 	cleanup_tombstone struct tombstone t = { .kind = kind };
 	cleanup_volume_id struct volume_id id = { NULL };
-	struct arrival *a = data;
-	struct volume_disposal how = none;
+	struct arrival *arrival = data;
+	const struct new_volume *new = arrival->new;
+	struct volume_disposal how = {
+		.replace_archive = new->filler != NULL &&new->filler->replace_archive,
+	};
 	bool trashed = false;
-	const char *text;
+	struct volume v;
 	int r;
 
+	if (kind == BUSY_SNAPSHOT_GONE)
+		return refuse_while_deleted(new->dir, err);
 	if (kind != BUSY_VOLUME_GONE)
-		return kind == BUSY_SNAPSHOT_GONE ? not_yet(a->dir, err) : 0;
-	t.key = busy_is_of(name, a->key) ? a->key : a->dir;
-	r = tombstone_adopt(c, &t, name, err);
-	if (r == -ENOENT)
 		return 0;
+	t.key = busy_is_of(name, new->key) ? new->key : new->dir;
+	r = tombstone_adopt(c, &t, name, err);
 	if (r < 0)
-		return r;
-	text = record_get(&t.record, VOLUME_KEY_ID);
-	if ((text != NULL && volume_id_parse(&id, text) < 0) ||
-	    volume_setting(&t.record, VOLUME_KEY_ON_DELETE) == NULL)
-		return not_yet(a->dir, err); /* its own deletion knows what is to become of it */
-	if (text != NULL)
+		return r == -ENOENT ? 0 : r;
+	v = volume_of(&t.record);
+	/* Without an id and a policy, only its own deletion knows what to do. */
+	if ((v.id != NULL && volume_id_parse(&id, v.id) < 0) || v.on_delete == NULL)
+		return refuse_while_deleted(new->dir, err);
+	if (v.id != NULL)
 		t.key = volume_id_key(&id);
 	/*
-	 * What stays there for us, a deletion that is only slow could still take away: it knows the directory,
-	 * and looked for others before we came.
+	 * A slow deletion by a live replica could still take a directory that stays for us: it
+	 * knows the directory, and looked for other users before we came.
 	 */
-	if (strcmp(t.key, a->key) != 0 && !busy_is_left(c, name))
-		return not_yet(a->dir, err);
-	how.policy = volume_policy_of(&t.record, &id, none.policy);
-	how.replace_archive = a->replace_archive;
-	r = volume_dir_of(c, &t.record, t.key, &t.dir, err);
+	if (strcmp(t.key, new->key) != 0 && !busy_is_left(c, name))
+		return refuse_while_deleted(new->dir, err);
+	how.policy = volume_policy(&v, &id, ON_DELETE_RETAIN);
+	r = volume_recorded_directory(c, &v, t.key, &t.dir, err);
 	if (r == 0)
 		r = volume_carry_out(c, &t, &how, &trashed, err);
-	a->finished = true;
-	a->trashed = a->trashed || trashed;
-	return r <= 0 ? r : not_yet(a->dir, err);
+	arrival->finished = true;
+	arrival->trashed = arrival->trashed || trashed;
+	return r <= 0 ? r : refuse_while_deleted(new->dir, err);
 }
 
-static int finish_deletions(struct nfs_client *c, const char *key, const char *dir,
-			    const struct volume_filler *filler, struct error *err)
+static int finish_volume_deletions(const struct new_volume *new, struct error *err)
 {
-	struct arrival a = {
-		.key = key,
-		.dir = dir,
-		.replace_archive = filler != NULL && filler->replace_archive,
-	};
+	struct arrival arrival = { .new = new };
 	int r;
 
-	r = busy_each(c, dir, finish_deletion, &a, err);
-	if (a.trashed && filler != NULL)
-		*filler->ret_trashed = true;
-	return r == 0 && a.finished ? users_add(c, key, dir, err) : r;
+	r = busy_each(new->c, new->dir, finish_volume_deletion, &arrival, err);
+	if (arrival.trashed && new->filler != NULL)
+		*new->filler->ret_trashed = true;
+	return r == 0 && arrival.finished ? users_add(new->c, new->key, new->dir, err) : r;
 }
 
+/* -------- deletions meanwhile -------- */
+
 /*
- * Takes a directory back whose volume was deleted while it was made, if nobody else has begun to use it: a
- * tombstone keeps those away who begin now.
+ * Remove the directory of a volume that was deleted while it was made, unless somebody has begun to
+ * use it: a tombstone keeps away those who begin now.
  */
-static int take_back(struct nfs_client *c, const char *key, const char *dir,
-		     const struct record *rec, struct error *err)
+static int take_back_directory(const struct new_volume *new, struct error *err)
 {
-	cleanup_tombstone struct tombstone t = { .kind = BUSY_VOLUME_GONE, .key = key, .dir = dir };
-	cleanup_record struct record copy = { .n = 0 };
-	const char *id = record_get(rec, VOLUME_KEY_ID);
+	cleanup_tombstone struct tombstone t = {
+		.kind = BUSY_VOLUME_GONE,
+		.key = new->key,
+		.dir = new->dir,
+	};
+	cleanup_record struct record rec = { .n = 0 };
+	struct nfs_client *c = new->c;
 	bool trashed;
 	int r;
 
-	if ((id != NULL && record_set(&copy, VOLUME_KEY_ID, id) < 0) ||
-	    record_set(&copy, VOLUME_KEY_DIR, dir) < 0 ||
-	    record_set(&copy, VOLUME_KEY_ON_DELETE, on_delete_name(ON_DELETE_DELETE)) < 0)
+	if (volume_describe_deleted(&rec, volume_of(new->rec).id, new->dir, ON_DELETE_DELETE) < 0)
 		return error_oom(err);
-	r = tombstone_set_new(c, &t, &copy, err);
+	r = tombstone_set_new(c, &t, &rec, err);
 	if (r == 0)
 		r = volume_is_used_again(c, &t, true, err);
 	if (r == 0)
-		r = tombstone_remove_directory(c, &t, dir, key, volume_is_used_again, &trashed, err);
+		r = tombstone_remove_directory(c, &t, new->dir, new->key, volume_is_used_again,
+					       &trashed, err);
 	if (r == 0)
-		r = directory_remove_parents(c, dir, err);
+		r = directory_remove_parents(c, new->dir, err);
 	if (r == 0)
-		r = users_remove(c, key, dir, err);
+		r = users_remove(c, new->key, new->dir, err);
 	return r < 0 ? r : tombstone_finish(c, &t, err);
 }
 
-/* Another replica may have deleted the volume while its directory was made. */
-static int check_still_there(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-			     const char *dir, const struct record *rec, bool made, struct error *err)
+/* Whether the record is there with all its parts: 1, 0 or a negative errno. */
+static int record_remains(const struct new_volume *new, struct error *err)
 {
 	cleanup_record struct record whole = { .n = 0 };
-	struct error ignored = { .code = ERROR_OK };
-	int r = record_is_there(c, folder, key, err);
+	int r = record_is_there(new->c, new->folder, new->key, err);
 
-	if (r > 0 && rec->parts > 0) {
-		r = record_read(c, folder, key, &whole, err);
-		r = r == -ENOENT ? 0 : r < 0 ? r : 1;
-	}
-	/* A deletion before this may have taken parts for its own that were written just now. */
-	if (r < 0 && err != NULL && err->code == ERROR_FAILED_PRECONDITION)
-		(void)record_remove(c, folder, key, rec, &ignored);
-	/* What could not be asked is asked by the next attempt: the volume is made. */
-	if (r < 0 && r != -ESTALE && err != NULL && error_is_final(err->code))
-		err->code = ERROR_ABORTED;
-	/* A deletion does not count a volume that is not decided on: it may have taken what was found. */
-	if (r > 0 && !made) {
-		r = busy_check_kept(c, dir, err);
-		if (r == 0)
-			r = directory_is_gone(c, dir, err);
-		r = r > 0 ? not_yet(dir, err) : r < 0 ? r : 1;
-	}
-	if (r != 0)
-		return r < 0 ? r : 0;
-	r = made ? take_back(c, key, dir, rec, err) : 0;
-	if (r < 0)
+	if (r <= 0 || new->rec->parts == 0)
 		return r;
+	r = record_read(new->c, new->folder, new->key, &whole, err);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? r : 1;
+}
+
+/* A deletion ignores volumes that are not decided: it may have taken a directory that was found. */
+static int check_directory_remains(const struct new_volume *new, struct error *err)
+{
+	int r;
+
+	r = busy_check_kept(new->c, new->dir, err);
+	if (r == 0)
+		r = directory_is_gone(new->c, new->dir, err);
+	return r > 0 ? refuse_while_deleted(new->dir, err) : r;
+}
+
+/* Another replica may have deleted the volume while its directory was made. */
+static int check_still_there(const struct new_volume *new, struct error *err)
+{
+	struct error ignored = { .code = ERROR_OK };
+	int r = record_remains(new, err);
+
+	if (r < 0) {
+		/* An earlier deletion may have mistaken the parts written just now for its own. */
+		if (err != NULL && err->code == ERROR_FAILED_PRECONDITION)
+			(void)record_remove(new->c, new->folder, new->key, new->rec, &ignored);
+		/* The volume is made; the next attempt asks again. */
+		if (r != -ESTALE && err != NULL && error_is_final(err->code))
+			err->code = ERROR_ABORTED;
+		return r;
+	}
+	if (r > 0)
+		return new->made ? 0 : check_directory_remains(new, err);
+	if (new->made) {
+		r = take_back_directory(new, err);
+		if (r < 0)
+			return r;
+	}
 	(void)error_set(err, ERROR_ABORTED,
 			"another controller has deleted the volume while it was made; try again");
 	return -EAGAIN;
+}
+
+/* -------- the call -------- */
+
+/* The name is taken: rec becomes the record on the share, if that is of the same volume. */
+static int adopt_volume_record(const struct new_volume *new, const struct volume_capacity *capacity,
+			       struct error *err)
+{
+	cleanup_record struct record have = { .n = 0 };
+	int r;
+
+	r = record_read(new->c, new->folder, new->key, &have, err);
+	if (r == -ENOENT)
+		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
+	if (r < 0)
+		return r;
+	r = volume_check_same(&have, new->rec, capacity, err);
+	if (r < 0)
+		return r;
+	record_done(new->rec);
+	record_move(new->rec, &have);
+	return 0;
+}
+
+static int make_and_check(struct new_volume *new, struct error *err)
+{
+	const struct nfs_handle *busy;
+	int r;
+
+	/* For the deletion, which may come when the share is full. */
+	r = store_folder(new->c, STORE_BUSY, true, &busy, err);
+	if (r < 0)
+		return r;
+	r = users_add(new->c, new->key, new->dir, err);
+	if (r < 0)
+		return r;
+	r = finish_volume_deletions(new, err);
+	if (r < 0)
+		return r;
+	r = make_volume(new, err);
+	return r < 0 ? r : check_still_there(new, err);
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const struct volume_capacity *capacity, const struct volume_filler *filler,
 		  struct error *err)
 {
-	bool made = false;
-	struct making m = { .c = c, .key = key, .rec = rec, .made = &made };
-	const struct nfs_handle *busy;
-	bool begun, trashed = false;
-	char version[8];
+	struct new_volume new = { .c = c, .key = key, .rec = rec, .filler = filler };
+	bool trashed = false;
+	struct volume v;
 	int r;
 
-	(void)snprintf(version, sizeof(version), "%u", c->version);
-	if (record_set(rec, VOLUME_KEY_VERSION, version) < 0)
+	if (volume_set_version(rec, c->version) < 0)
 		return error_oom(err);
-	r = store_folder(c, STORE_VOLUMES, true, &m.folder, err);
+	r = store_folder(c, STORE_VOLUMES, true, &new.folder, err);
 	if (r < 0)
 		return r;
-	r = record_create(c, m.folder, key, rec, err);
-	m.created = r == 0;
+	r = record_create(c, new.folder, key, rec, err);
+	new.created = r == 0;
 	if (r == -EEXIST)
-		r = adopt(c, m.folder, key, rec, capacity, err);
-	if (r == 0)
-		r = volume_dir_of(c, rec, key, &m.dir, err);
+		r = adopt_volume_record(&new, capacity, err);
 	if (r < 0)
 		return r;
-	begun = m.created || owner_is_open(rec);
-	/* One that is finished has its directory; one named by default does not tell whether it is. */
-	m.exclusive = owner_is_exclusive(key, rec) && !staging_is_ready(rec);
-	/* For the deletion, which may come when the share is full. */
-	r = store_folder(c, STORE_BUSY, true, &busy, err);
-	if (r == 0)
-		r = users_add(c, key, m.dir, err);
-	if (r == 0)
-		r = finish_deletions(c, key, m.dir, filler, err);
-	if (r == 0)
-		r = make(&m, filler, err);
-	if (r == 0)
-		r = check_still_there(c, m.folder, key, m.dir, rec, made, err);
+	v = volume_of(rec);
+	r = volume_recorded_directory(c, &v, key, &new.dir, err);
+	if (r < 0)
+		return r;
+	new.begun = new.created || volume_is_unfinished(&v);
+	/*
+	 * A volume that is ready has its directory; one named by default does not record that it
+	 * is.
+	 */
+	new.exclusive = volume_is_exclusive(&v, key) && !v.staging.ready;
+	r = make_and_check(&new, err);
 	if (r < 0 && r != -ESTALE)
-		undo(c, m.folder, key, rec, m.dir, begun, m.created,
-		     filler != NULL ? filler->ret_trashed : &trashed, err);
+		undo_creation(&new, filler != NULL ? filler->ret_trashed : &trashed, err);
 	return r;
 }

@@ -18,8 +18,8 @@
 #include "store/layout.h"
 #include "store/record.h"
 
-#define FIELDS_MIN 3 /* of five; further ones are ignored, as csi-driver-nfs does */
-#define ON_DELETE_BYTES 7 /* "archive" and "retain" fit */
+#define FIELDS_MIN 3 /* of five; any after the fifth are ignored, as in csi-driver-nfs */
+#define ON_DELETE_BYTES 7 /* for "archive" and "retain" */
 #define URL_PREFIX "nfs://"
 #define SEPARATORS 4
 #define HASH_CHARS 16
@@ -61,8 +61,8 @@ static void split_fields(const struct strv *v, struct volume_id *id)
 	id->on_delete = strdup(v->n > 4 ? v->items[4] : "");
 }
 
-/* Up to its version 3.0: {server}/{share, maybe with slashes}/{subDir}. */
-static int split_legacy(const char *text, struct volume_id *id)
+/* csi-driver-nfs up to 3.0: {server}/{share}/{subDir}, with slashes allowed in share. */
+static int split_slashed(const char *text, struct volume_id *id)
 {
 	const char *first = strchr(text, '/');
 	const char *last = strrchr(text, '/');
@@ -81,15 +81,16 @@ static int split_legacy(const char *text, struct volume_id *id)
 	return 0;
 }
 
-/* An id of three fields gets two more '#' when it is written again, and it has to be read then. */
-static bool is_writable(const struct volume_id *id)
+/* Whether the id can be read again after it is written with all five fields. */
+static bool id_is_writable(const struct volume_id *id)
 {
 	return strlen(id->server) + strlen(id->share) + strlen(id->subdir) + strlen(id->uuid) +
 		       strlen(id->on_delete) + SEPARATORS <=
 	       VOLUME_ID_TEXT_MAX;
 }
 
-static bool is_safe(const struct volume_id *id)
+/* Whether the id stays within its share, and out of the driver's own folder. */
+static bool id_is_safe(const struct volume_id *id)
 {
 	if (net_server_check(id->server, NULL) < 0)
 		return false;
@@ -112,7 +113,7 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 
 	if (strlen(text) > VOLUME_ID_TEXT_MAX)
 		return -EINVAL;
-	/* As tutorials write the handle of a volume that was made by hand. */
+	/* Tutorials write handles of volumes made by hand like this. */
 	if (str_has_prefix(text, URL_PREFIX) && strchr(text, '#') == NULL)
 		text += strlen(URL_PREFIX);
 	r = strv_split(&v, text, '#');
@@ -121,13 +122,13 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 	if (v.n >= FIELDS_MIN)
 		split_fields(&v, &id);
 	else
-		r = split_legacy(text, &id);
+		r = split_slashed(text, &id);
 	if (r < 0)
 		return r;
 	if (id.server == NULL || id.share == NULL || id.subdir == NULL || id.uuid == NULL ||
 	    id.on_delete == NULL)
 		return -ENOMEM;
-	if (!is_safe(&id) || !is_writable(&id))
+	if (!id_is_safe(&id) || !id_is_writable(&id))
 		return -EINVAL;
 	*ret = id;
 	id = (struct volume_id){ .server = NULL };
@@ -135,10 +136,11 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 }
 
 /*
- * '%' is escaped too, so that no two names share a key, and '~', which parts of records have. A
- * leading '.' would make hidden directories, the driver's own among them.
+ * Escape what cannot be in a key: also '%', so that no two names share a key, '~', which marks
+ * parts of records, and a leading '.', which would hide the directory or even name the driver's
+ * own.
  */
-static int escape(const char *name, struct buf *b)
+static int escape_name(const char *name, struct buf *b)
 {
 	const char *p;
 	int r = 0;
@@ -154,8 +156,8 @@ static int escape(const char *name, struct buf *b)
 	return r;
 }
 
-/* Not in the middle of a UTF-8 character or of a %XX. */
-static size_t cut_at(const char *s, size_t max)
+/* The longest cut that splits neither a UTF-8 character nor a %XX. */
+static size_t cut_escaped(const char *s, size_t max)
 {
 	size_t n = str_utf8_cut(s, max);
 
@@ -180,9 +182,9 @@ int volume_key(const char *name, const char *server, const char *share, char **r
 				 VOLUME_ID_MAX - SEPARATORS - ON_DELETE_BYTES - KEY_MIN);
 	if (max > RECORD_NAME_MAX)
 		max = RECORD_NAME_MAX;
-	r = escape(name, &b);
+	r = escape_name(name, &b);
 	if (r == 0 && b.len > max) {
-		b.len = cut_at(b.data, max - HASH_CHARS - 1);
+		b.len = cut_escaped(b.data, max - HASH_CHARS - 1);
 		r = buf_printf(&b, "-%016" PRIx64, str_hash(name, strlen(name)));
 	}
 	if (r < 0)

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What the files of store/volume.h share among them: volume.c reads records, volume_create.c and
- * volume_delete.c do the work. A creation that meets a deletion which was cut short finishes that.
+ * Private to the files of store/volume.h. volume_create.c needs volume_delete.c: a creation
+ * finishes a deletion that was cut short.
  */
 #ifndef STORE_VOLUME_PARTS_H
 #define STORE_VOLUME_PARTS_H
@@ -11,31 +11,58 @@
 #include "store/tombstone.h"
 #include "store/volume.h"
 
-/* A value of the record, borrowed: what ControllerModifyVolume has made of it, else the first one; or NULL. */
-const char *volume_setting(const struct record *rec, const char *key);
+/* -------- volume.c: the record. Setters return 0 or -ENOMEM. -------- */
 
-enum volume_existing volume_existing_of(const struct record *rec);
+int volume_set_version(struct record *rec, unsigned int version);
+int volume_set_size(struct record *rec, int64_t size);
+int volume_set_changes(struct record *rec, const struct volume_settings *changes);
 
-/* The directory that the record names, borrowed. FAILED_PRECONDITION where it names none that may be one. */
-int volume_dir_of(struct nfs_client *c, const struct record *rec, const char *key, const char **ret,
-		  struct error *err);
+/* Describe a volume without a record, as csi-driver-nfs makes them, by its id. */
+int volume_describe_foreign(struct record *rec, const struct volume_id *id);
 
-/* Whether the directory is made elsewhere and renamed into its place: it can be told from any other. */
-bool volume_is_built(const struct record *rec);
+/* Write a tombstone for a volume without a record. id may be NULL. */
+int volume_describe_deleted(struct record *rec, const char *id, const char *dir,
+			    enum volume_on_delete policy);
 
-/* What becomes of the directory: as the record says, or the id, or the default. */
-enum volume_on_delete volume_policy_of(const struct record *rec, const struct volume_id *id,
-				       enum volume_on_delete default_policy);
+/* Check that both records describe the same volume and that its size fits: 0, or ALREADY_EXISTS. */
+int volume_check_same(const struct record *have, const struct record *want,
+		      const struct volume_capacity *capacity, struct error *err);
+
+/* The recorded directory, borrowed. FAILED_PRECONDITION where it is missing or no valid path. */
+int volume_recorded_directory(struct nfs_client *c, const struct volume *v, const char *key,
+			      const char **ret, struct error *err);
 
 /*
- * Whether the path of a volume that is deleted is used by now: 1, 0 or a negative errno. A new volume of the
- * same key makes a directory of its own, when the old one has gone; another one takes what it finds.
+ * Whether the directory is built elsewhere and renamed into place: it can be told from any other.
+ */
+bool volume_is_built(const struct volume *v);
+
+/* Return the policy for the directory: the record's, else the id's, else the default. */
+enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
+				    enum volume_on_delete default_policy);
+
+/* -------- volume.c: for expand and modify -------- */
+
+/* Find the volume's directory: its path, borrowed, and its handle. */
+int volume_open_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+			  const char **ret_dir, struct nfs_handle *ret, struct error *err);
+
+/* Write a changed record. fresh: there is none on the share yet. */
+int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct record *rec,
+			bool fresh, struct error *err);
+
+/* -------- volume_delete.c -------- */
+
+/*
+ * Whether the path of a deleted volume is in use again: 1, 0 or a negative errno. A new volume of
+ * the same key makes its own directory once the old one is gone, so it counts only where the
+ * directory was empty and is no more; any other volume uses the directory that it finds.
  */
 int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 			 struct error *err);
 
 /*
- * What there is to do once the tombstone is set. Returns 1 where the record came back, or as
+ * Do what is left once the tombstone is set. Return 1 where the record came back, else as
  * volume_delete().
  */
 int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct volume_disposal *how,

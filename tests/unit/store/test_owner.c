@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "store/volume_change.h"
+#include "store/volume.h"
 #include "store/directory.h"
 #include "store/owner.h"
 #include "store/users.h"
@@ -21,7 +21,7 @@
 #include "store/layout.h"
 #include "check_util.h"
 
-struct volume {
+struct sample {
 	const char *key;
 	const char *dir;
 	const char *claim; /* NULL: none */
@@ -46,7 +46,7 @@ struct volume {
 		name, dir, NULL, "adopt", NULL                                                     \
 	}
 
-static void describe(const struct volume *v, struct record *rec)
+static void describe(const struct sample *v, struct record *rec)
 {
 	bool own = strcmp(v->key, v->dir) == 0;
 	char id[256];
@@ -67,7 +67,7 @@ static void describe(const struct volume *v, struct record *rec)
 		ck_assert(record_set(rec, VOLUME_KEY_CLAIM, v->claim) == 0);
 }
 
-static int create(struct fake_nfs *f, const struct volume *v, struct error *err)
+static int create(struct fake_nfs *f, const struct sample *v, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_record struct record rec = { .n = 0 };
@@ -98,7 +98,7 @@ static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool 
 	return r < 0 ? r : volume_delete(c, &id, &rec, &how, &trashed, err);
 }
 
-static int delete (struct fake_nfs *f, const struct volume *v, struct error *err)
+static int delete (struct fake_nfs *f, const struct sample *v, struct error *err)
 {
 	return delete_by(f, v->key, v->dir, false, err);
 }
@@ -136,7 +136,7 @@ static bool has_file(struct fake_nfs *f, const char *dir)
 
 static const struct meeting {
 	const char *name;
-	struct volume first, second;
+	struct sample first, second;
 	bool allowed;
 } meetings[] = {
 	{ "two claims, one directory", CLASS("pvc-1", "a-b-c"), CLASS("pvc-2", "a-b-c"), false },
@@ -191,7 +191,7 @@ END_TEST
 /* An unrecorded directory is taken, as csi-driver-nfs does, but for an archive. */
 START_TEST(test_unrecorded)
 {
-	static const struct volume claim = CLASS("pvc-1", "a/b");
+	static const struct sample claim = CLASS("pvc-1", "a/b");
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
@@ -206,7 +206,7 @@ END_TEST
 
 /* Two that begin at once: the second's whole call comes in before each operation of the first. */
 struct intruder {
-	const struct volume *volume;
+	const struct sample *volume;
 	unsigned int before; /* operation of the first */
 	unsigned int seen;
 	bool inside;
@@ -228,7 +228,7 @@ static void intrude(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	x->inside = false;
 }
 
-static bool race(const struct meeting *m, const struct volume *first, const struct volume *second,
+static bool race(const struct meeting *m, const struct sample *first, const struct sample *second,
 		 unsigned int before)
 {
 	struct intruder x = { .volume = second, .before = before, .result = 1 };
@@ -287,10 +287,10 @@ END_TEST
 
 /* -------- policies and crashes -------- */
 
-static const struct volume refusing = { "pvc-1", "a/b", VOLUME_CLAIM_SHARED, "refuse", NULL };
-static const struct volume refusing_plain = { "pvc-1", "pvc-1", VOLUME_CLAIM_EXCLUSIVE, "refuse",
+static const struct sample refusing = { "pvc-1", "a/b", VOLUME_CLAIM_SHARED, "refuse", NULL };
+static const struct sample refusing_plain = { "pvc-1", "pvc-1", VOLUME_CLAIM_EXCLUSIVE, "refuse",
 					      NULL };
-static const struct volume requiring = { "pvc-1", "a/b", VOLUME_CLAIM_SHARED, "require", NULL };
+static const struct sample requiring = { "pvc-1", "a/b", VOLUME_CLAIM_SHARED, "require", NULL };
 
 START_TEST(test_policies)
 {
@@ -332,7 +332,7 @@ END_TEST
  * The call is cut off at operation n. Then a stranger makes the directory, unless it is there. Whatever comes
  * after, the stranger's data stays: the retry is refused, and a deletion leaves it alone.
  */
-static bool cut_off(const char *name, const struct volume *v, unsigned int n, bool after, bool retry)
+static bool cut_off(const char *name, const struct sample *v, unsigned int n, bool after, bool retry)
 {
 	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
 	struct fake_nfs *f = fake_nfs_new();
@@ -369,7 +369,7 @@ static bool cut_off(const char *name, const struct volume *v, unsigned int n, bo
 	return true;
 }
 
-static void cut_off_everywhere(const char *name, const struct volume *v)
+static void cut_off_everywhere(const char *name, const struct sample *v)
 {
 	unsigned int n, i;
 
@@ -409,10 +409,12 @@ static bool cut_off_requiring(unsigned int n, bool after)
 		struct nfs_client *c = fake_nfs_connect(f);
 		cleanup_volume_id struct volume_id id = { .server = NULL };
 		cleanup_record struct record rec = { .n = 0 };
+		struct volume v;
 
 		check_int(row, "id", volume_id_parse(&id, "fake#share#a/b#pvc-1#"), 0);
 		check_int(row, "record", volume_read(c, &id, &rec, &err), 0);
-		decided = !owner_is_open(&rec);
+		v = volume_of(&rec);
+		decided = !volume_is_unfinished(&v);
 		nfs_client_free(c);
 		check_int(row, "delete", delete (f, &requiring, &err), 0);
 		check_int(row, "what stays", has_file(f, "a/b"), !decided);
@@ -463,7 +465,7 @@ END_TEST
  */
 START_TEST(test_refused_claim_waits)
 {
-	static const struct volume owner = CLASS("pvc-1", "a-b-c"), late = CLASS("pvc-2", "a-b-c");
+	static const struct sample owner = CLASS("pvc-1", "a-b-c"), late = CLASS("pvc-2", "a-b-c");
 	unsigned int n;
 
 	for (n = 1;; n++) {
@@ -495,9 +497,9 @@ END_TEST
 
 START_TEST(test_archive_spares_others)
 {
-	static const struct volume old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL,
+	static const struct sample old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL,
 					   "archive" };
-	static const struct volume lives[] = {
+	static const struct sample lives[] = {
 		CLASS("pvc-2", "archived-shop/data"),
 		CLASS("pvc-2", "archived-shop"),
 		CLASS("pvc-2", "archived-shop/data/deep"),
@@ -506,7 +508,7 @@ START_TEST(test_archive_spares_others)
 	size_t i, replace;
 
 	for (i = 0; i < 2 * ARRAY_SIZE(lives); i++) {
-		const struct volume *live = &lives[i / 2];
+		const struct sample *live = &lives[i / 2];
 		struct fake_nfs *f = fake_nfs_new();
 		struct error err = { .code = ERROR_OK };
 		cleanup_free char *list = NULL;
@@ -532,10 +534,10 @@ END_TEST
 /* What was archived does not become another volume's by its name. */
 START_TEST(test_archive_is_not_adopted)
 {
-	static const struct volume old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL,
+	static const struct sample old = { "pvc-1", "shop/data", VOLUME_CLAIM_EXCLUSIVE, NULL,
 					   "archive" };
-	static const struct volume late = CLASS("pvc-2", "archived-shop/data");
-	static const struct volume adopter = ADOPT("pvc-3", "archived-shop/data");
+	static const struct sample late = CLASS("pvc-2", "archived-shop/data");
+	static const struct sample adopter = ADOPT("pvc-3", "archived-shop/data");
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
@@ -554,8 +556,8 @@ END_TEST
 /* A parent that a volume has made its own is not removed with the last volume in it. */
 START_TEST(test_parent_became_a_volume)
 {
-	static const struct volume inner = CONSTANT("pvc-1", "a/b"), outer = CONSTANT("pvc-2", "a");
-	static const struct volume again = CONSTANT("pvc-3", "a/x");
+	static const struct sample inner = CONSTANT("pvc-1", "a/b"), outer = CONSTANT("pvc-2", "a");
+	static const struct sample again = CONSTANT("pvc-3", "a/x");
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
@@ -588,7 +590,7 @@ static struct fake_nfs *folding(void)
 START_TEST(test_folded_directories)
 {
 	static const struct {
-		struct volume first, second;
+		struct sample first, second;
 		bool allowed;
 	} rows[] = {
 		{ CLASS("pvc-1", "Team/x"), CLASS("pvc-2", "team/x"), false },
@@ -603,7 +605,7 @@ START_TEST(test_folded_directories)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct volume *first = &rows[i].first, *second = &rows[i].second;
+		const struct sample *first = &rows[i].first, *second = &rows[i].second;
 		struct fake_nfs *f = folding();
 		struct error err = { .code = ERROR_OK };
 
@@ -623,8 +625,8 @@ END_TEST
 /* One record under two keys: it is the one's whose name is in it. */
 START_TEST(test_folded_keys)
 {
-	static const struct volume big = PLAIN("PVC-1"), small = PLAIN("pvc-1");
-	static const struct volume big_named = CLASS("PVC-1", "team/x"),
+	static const struct sample big = PLAIN("PVC-1"), small = PLAIN("pvc-1");
+	static const struct sample big_named = CLASS("PVC-1", "team/x"),
 				   other = CLASS("pvc-1", "team/y");
 	struct fake_nfs *f = folding();
 	struct error err = { .code = ERROR_OK };
@@ -654,13 +656,13 @@ START_TEST(test_own_folder)
 	static const char *const paths[] = { ".CSI-NFS", ".Csi-nfs/volumes", ".csi-NFS/x/y" };
 	struct fake_nfs *f = folding();
 	struct nfs_client *c = fake_nfs_connect(f);
-	static const struct volume v = PLAIN("pvc-1");
+	static const struct sample v = PLAIN("pvc-1");
 	struct error err = { .code = ERROR_OK };
 	size_t i;
 
 	check_int("own", "create", create(f, &v, &err), 0);
 	for (i = 0; i < ARRAY_SIZE(paths); i++) {
-		const struct volume bad = CLASS("pvc-2", paths[i]);
+		const struct sample bad = CLASS("pvc-2", paths[i]);
 		struct directory_place place;
 		struct nfs_handle handle;
 		struct nfs_attr attr;
@@ -683,7 +685,7 @@ END_TEST
 /* A record that somebody has copied speaks for nobody. */
 START_TEST(test_copied_record)
 {
-	static const struct volume good = PLAIN("pvc-1"), bad = PLAIN("pvc-2");
+	static const struct sample good = PLAIN("pvc-1"), bad = PLAIN("pvc-2");
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
@@ -702,7 +704,7 @@ END_TEST
 /* What a damaged record may own stays. */
 START_TEST(test_damaged_record)
 {
-	static const struct volume inner = CLASS("pvc-1", "ns/data"), outer = CONSTANT("pvc-2", "ns");
+	static const struct sample inner = CLASS("pvc-1", "ns/data"), outer = CONSTANT("pvc-2", "ns");
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
@@ -723,7 +725,7 @@ END_TEST
 /* Ids without a record lead to what has one: it stays. */
 START_TEST(test_foreign_ids)
 {
-	static const struct volume inner = CLASS("pvc-1", "ns/data"), plain = PLAIN("pvc-2");
+	static const struct sample inner = CLASS("pvc-1", "ns/data"), plain = PLAIN("pvc-2");
 	static const char *const paths[] = { "ns",      "ns/data", "ns/data/x", "pvc-2",
 					     "pvc-2/x", "snap-1",  "snap-1/x" };
 	struct fake_nfs *f = fake_nfs_new();
@@ -760,7 +762,7 @@ START_TEST(test_number_does_not_count)
 
 	for (i = 0; i < 200; i++) {
 		char key[32], dir[48];
-		struct volume v = CLASS(key, dir);
+		struct sample v = CLASS(key, dir);
 
 		(void)snprintf(key, sizeof(key), "pvc-%u", i);
 		(void)snprintf(dir, sizeof(dir), "team/claim-%u", i);
@@ -791,8 +793,8 @@ END_TEST
  */
 START_TEST(test_plain_is_cheap)
 {
-	static const struct volume first = PLAIN("pvc-1"), second = PLAIN("pvc-2");
-	static const struct volume claim = CLASS("pvc-3", "a/b");
+	static const struct sample first = PLAIN("pvc-1"), second = PLAIN("pvc-2");
+	static const struct sample claim = CLASS("pvc-3", "a/b");
 	struct fake_nfs *f = fake_nfs_new();
 	struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_record struct record rec = { .n = 0 }, other = { .n = 0 };
@@ -816,7 +818,7 @@ END_TEST
 /* Expanding gives a volume of csi-driver-nfs a record: at no time is it overlooked by others. */
 START_TEST(test_expanded_foreign)
 {
-	static const struct volume claim = CLASS("pvc-2", "ns/data");
+	static const struct sample claim = CLASS("pvc-2", "ns/data");
 	unsigned int n;
 
 	for (n = 1;; n++) {
@@ -852,7 +854,7 @@ END_TEST
 START_TEST(test_inner_file_system)
 {
 	static const struct nfs_attr other = { .mode = 0755, .fsid = 7 };
-	static const struct volume rows[] = { CLASS("pvc-1", "inner/x"), CONSTANT("pvc-1", "inner"),
+	static const struct sample rows[] = { CLASS("pvc-1", "inner/x"), CONSTANT("pvc-1", "inner"),
 					      CONSTANT("pvc-1", "inner/deep/x") };
 	size_t i;
 

@@ -53,7 +53,7 @@ static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struc
 	error_clear(err);
 	r = volume_create(c, "pvc-1", &rec, &(struct volume_capacity){ 0 }, &filler, err);
 	if (r == 0)
-		check_that("create", "the record is complete", staging_is_ready(&rec));
+		check_that("create", "the record is complete", staging_state_of(&rec).ready);
 	else
 		check_that("create", "the error is reported", err->code != ERROR_OK);
 	if (ret_trashed != NULL)

@@ -17,7 +17,7 @@
 /* What the driver leaves on a share without volumes. */
 #define FOLDERS ".csi-nfs/\n.csi-nfs/busy/\n.csi-nfs/volumes/\n"
 
-struct volume {
+struct sample {
 	const char *key;
 	const char *dir;
 	const char *on_delete;
@@ -28,30 +28,30 @@ struct volume {
 	const char *existing; /* NULL: not given */
 };
 
-static const struct volume flat = { "pvc-1", "pvc-1", "delete", "0000", "10", 0, NULL, NULL };
-static const struct volume nested = { "pvc-1", "a/b/c/d", "delete", "0770", "10", 0, NULL, NULL };
-static const struct volume archived = { "pvc-1", "a/b/d", "archive", "0000", "10", 0, NULL, NULL };
-static const struct volume wordy = { "pvc-1", "pvc-1", "delete", "0000", "10", 3500, NULL, NULL };
-static const struct volume claimed = {
+static const struct sample flat = { "pvc-1", "pvc-1", "delete", "0000", "10", 0, NULL, NULL };
+static const struct sample nested = { "pvc-1", "a/b/c/d", "delete", "0770", "10", 0, NULL, NULL };
+static const struct sample archived = { "pvc-1", "a/b/d", "archive", "0000", "10", 0, NULL, NULL };
+static const struct sample wordy = { "pvc-1", "pvc-1", "delete", "0000", "10", 3500, NULL, NULL };
+static const struct sample claimed = {
 	"pvc-1", "a/b", "delete", "0770", "10", 0, VOLUME_CLAIM_EXCLUSIVE, NULL
 };
-static const struct volume claimed_archived = {
+static const struct sample claimed_archived = {
 	"pvc-1", "a/b", "archive", "0000", "10", 0, VOLUME_CLAIM_EXCLUSIVE, NULL
 };
-static const struct volume refusing = {
+static const struct sample refusing = {
 	"pvc-1", "a/b", "delete", "0770", "10", 0, VOLUME_CLAIM_SHARED, "refuse"
 };
-static const struct volume refusing_long = {
+static const struct sample refusing_long = {
 	"pvc-1", "pvc-1", "delete", "0000", "10", 3500, VOLUME_CLAIM_EXCLUSIVE, "refuse"
 };
-static const struct volume *const kinds[] = { &flat,    &nested,           &archived, &wordy,
+static const struct sample *const kinds[] = { &flat,    &nested,           &archived, &wordy,
 					      &claimed, &claimed_archived, &refusing, &refusing_long };
 static const char *const kind_names[] = { "flat",     "nested",
 					  "archived", "long record",
 					  "claimed",  "claimed and archived",
 					  "refusing", "refusing, long record" };
 
-static void describe(const struct volume *v, struct record *rec)
+static void describe(const struct sample *v, struct record *rec)
 {
 	cleanup_free char *extra = check_repeat("x", v->extra);
 
@@ -74,7 +74,7 @@ static void describe(const struct volume *v, struct record *rec)
 }
 
 /* One call, on a client of its own, as after a restart of the driver. */
-static int create(struct fake_nfs *f, const struct volume *v, int64_t required, struct error *err)
+static int create(struct fake_nfs *f, const struct sample *v, int64_t required, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	const struct volume_capacity capacity = { .required = required };
@@ -104,7 +104,7 @@ static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid, c
 	return r < 0 ? r : volume_delete(c, &id, &rec, &how, ret_trashed, err);
 }
 
-static int delete (struct fake_nfs *f, const struct volume *v, struct error *err)
+static int delete (struct fake_nfs *f, const struct sample *v, struct error *err)
 {
 	bool own = strcmp(v->key, v->dir) == 0, trashed;
 
@@ -113,7 +113,7 @@ static int delete (struct fake_nfs *f, const struct volume *v, struct error *err
 			 &trashed, err);
 }
 
-static int find(struct fake_nfs *f, const struct volume *v, struct error *err)
+static int find(struct fake_nfs *f, const struct sample *v, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
@@ -166,7 +166,7 @@ START_TEST(test_left_behind)
 {
 	static const struct {
 		const char *name;
-		const struct volume *volume;
+		const struct sample *volume;
 		const char *left;
 	} rows[] = {
 		{ "flat", &flat, FOLDERS },
@@ -197,7 +197,7 @@ START_TEST(test_already_exists)
 {
 	static const struct {
 		const char *name;
-		struct volume volume;
+		struct sample volume;
 		int64_t required;
 		const char *word; /* NULL: the same volume */
 	} rows[] = {
@@ -263,7 +263,7 @@ START_TEST(test_special_bits_stay)
 		const struct fake_habits habits = { .bare = rows[i].bare };
 		struct fake_nfs *f = fake_nfs_new();
 		struct error err = { .code = ERROR_OK };
-		struct volume v = flat;
+		struct sample v = flat;
 
 		v.mode = rows[i].asked;
 		fake_nfs_habits(f, &habits);
@@ -324,7 +324,7 @@ START_TEST(test_policy)
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct fake_nfs *f = fake_nfs_new();
-		struct volume v = flat;
+		struct sample v = flat;
 		struct error err = { .code = ERROR_OK };
 		bool trashed;
 
@@ -352,7 +352,7 @@ END_TEST
 START_TEST(test_archive_collision)
 {
 	struct fake_nfs *f = fake_nfs_new();
-	struct volume v = flat;
+	struct sample v = flat;
 	cleanup_free char *list = NULL;
 	struct error err = { .code = ERROR_OK };
 	const char *p;
@@ -378,7 +378,7 @@ END_TEST
 START_TEST(test_archive_empty_there)
 {
 	struct fake_nfs *f = fake_nfs_new();
-	struct volume v = flat;
+	struct sample v = flat;
 	struct error err = { .code = ERROR_OK };
 
 	v.on_delete = "archive";
@@ -397,7 +397,7 @@ START_TEST(test_archive_long_name)
 {
 	cleanup_free char *name = check_repeat("n", 250);
 	struct fake_nfs *f = fake_nfs_new();
-	struct volume v = { "pvc-1", name, "archive", "0000", "10", 0, NULL, NULL };
+	struct sample v = { "pvc-1", name, "archive", "0000", "10", 0, NULL, NULL };
 	struct error err = { .code = ERROR_OK };
 
 	check_int("long name", "create", create(f, &v, 0, &err), 0);
@@ -412,9 +412,9 @@ END_TEST
 /* Parents go with the last volume in them, and only those that the driver made. */
 START_TEST(test_parents)
 {
-	static const struct volume first = { "pvc-1", "ns/team/one", "delete", "0000", "0",
+	static const struct sample first = { "pvc-1", "ns/team/one", "delete", "0000", "0",
 					     0,       NULL,          NULL };
-	static const struct volume second = { "pvc-2", "ns/team/two", "delete", "0000", "0",
+	static const struct sample second = { "pvc-2", "ns/team/two", "delete", "0000", "0",
 					      0,       NULL,          NULL };
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
@@ -441,7 +441,7 @@ START_TEST(test_in_the_way)
 {
 	static const struct {
 		const char *name;
-		const struct volume *volume;
+		const struct sample *volume;
 		const char *path;
 		enum nfs_type type;
 		const char *text;
@@ -474,7 +474,7 @@ END_TEST
 /* A directory that was there, with what is in it and its mode, is adopted. */
 START_TEST(test_adopted)
 {
-	struct volume v = flat;
+	struct sample v = flat;
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
@@ -527,15 +527,15 @@ START_TEST(test_bad_record)
 }
 END_TEST
 
-typedef int step_fn(struct fake_nfs *f, const struct volume *v, struct error *err);
+typedef int step_fn(struct fake_nfs *f, const struct sample *v, struct error *err);
 
-static int create_step(struct fake_nfs *f, const struct volume *v, struct error *err)
+static int create_step(struct fake_nfs *f, const struct sample *v, struct error *err)
 {
 	return create(f, v, 0, err);
 }
 
 /* A share as it is before the step that is to be interrupted. */
-static struct fake_nfs *prepared(step_fn *step, const struct volume *v)
+static struct fake_nfs *prepared(step_fn *step, const struct sample *v)
 {
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
@@ -548,7 +548,7 @@ static struct fake_nfs *prepared(step_fn *step, const struct volume *v)
 }
 
 /* How many operations a step takes, and what is on the share after it. */
-static unsigned int undisturbed(step_fn *step, const struct volume *v, char **ret_list)
+static unsigned int undisturbed(step_fn *step, const struct sample *v, char **ret_list)
 {
 	struct fake_nfs *f = prepared(step, v);
 	struct error err = { .code = ERROR_OK };
@@ -562,7 +562,7 @@ static unsigned int undisturbed(step_fn *step, const struct volume *v, char **re
 }
 
 /* The connection breaks at operation n; the call is made again; then the volume is deleted. */
-static void interrupt(const char *row, step_fn *step, const struct volume *v, unsigned int n,
+static void interrupt(const char *row, step_fn *step, const struct sample *v, unsigned int n,
 		      bool after, const char *want)
 {
 	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
@@ -583,7 +583,7 @@ static void interrupt(const char *row, step_fn *step, const struct volume *v, un
 	check_str(row, "what is on the share after the deletion", got, clean);
 }
 
-static void interrupt_everywhere(step_fn *step, const char *name, const struct volume *v,
+static void interrupt_everywhere(step_fn *step, const char *name, const struct sample *v,
 				 const char *kind)
 {
 	cleanup_free char *want = NULL;
@@ -645,7 +645,7 @@ START_TEST(test_crash_delete_long)
 END_TEST
 
 /* A deletion dies at operation n; then somebody makes a volume of that name, which finds nothing of the old. */
-static void delete_then_create(const char *row, const struct volume *v, unsigned int n, bool after)
+static void delete_then_create(const char *row, const struct sample *v, unsigned int n, bool after)
 {
 	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
 	struct fake_nfs *f = prepared(delete, v);
@@ -673,7 +673,7 @@ static void delete_then_create(const char *row, const struct volume *v, unsigned
 
 START_TEST(test_crash_delete_then_create)
 {
-	static const struct volume *const volumes[] = { &flat, &nested, &wordy };
+	static const struct sample *const volumes[] = { &flat, &nested, &wordy };
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(volumes); i++) {
@@ -796,7 +796,7 @@ static void deleted(struct fake_nfs *f)
 
 START_TEST(test_create_deleted)
 {
-	static const struct volume *const volumes[] = { &flat, &wordy };
+	static const struct sample *const volumes[] = { &flat, &wordy };
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(volumes); i++) {
@@ -835,7 +835,7 @@ END_TEST
  * The server refuses operation n with a code after which a CO never comes back: whatever of the
  * volume was made has to be gone. The driver's folders may stay.
  */
-static void refuse(const char *row, const struct volume *v, unsigned int n, int error, bool umask)
+static void refuse(const char *row, const struct sample *v, unsigned int n, int error, bool umask)
 {
 	const struct fake_failure failure = { .nth = n, .error = error };
 	struct fake_nfs *f = fake_nfs_new();
@@ -863,7 +863,7 @@ static void refuse(const char *row, const struct volume *v, unsigned int n, int 
 	fake_nfs_free(f);
 }
 
-static void refuse_everywhere(const struct volume *v, const char *kind, bool umask)
+static void refuse_everywhere(const struct sample *v, const char *kind, bool umask)
 {
 	static const int errors[] = { -EACCES, -ENOSPC, -EROFS, -EPERM };
 	cleanup_free char *unused = NULL;

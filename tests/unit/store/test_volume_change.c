@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "csi/locks.h"
 #include "nfs/export.h"
-#include "store/volume_change.h"
+#include "store/volume.h"
 #include "fake/nfs.h"
 #include "check_util.h"
 

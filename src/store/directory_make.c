@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Making a volume's directory, or finding it, with its mode and owner. */
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mode.h"
+#include "nfs/calls.h"
+#include "store/directory_parts.h"
+
+/* -------- mode and owner -------- */
+
+/*
+ * Whether the owner has to be set. Where the server does not tell the owner of a directory that was
+ * found, or tells a name, it has to; a new directory is the client's own.
+ */
+static bool needs_owner(const struct nfs_client *c, const struct nfs_attr *attr, bool found,
+			const struct volume_owner *owner)
+{
+	uint32_t uid = attr->has_owner ? attr->uid : c->export.uid;
+	uint32_t gid = attr->has_owner ? attr->gid : c->export.gid;
+
+	if (!owner->has_uid && !owner->has_gid)
+		return false;
+	if (found && !attr->has_owner)
+		return true;
+	return (owner->has_uid && uid != owner->uid) || (owner->has_gid && gid != owner->gid);
+}
+
+/* Restore the owner: a server that does not know the new one may have set yet another one. */
+static void restore_owner(struct nfs_client *c, const struct nfs_handle *handle,
+			  const struct nfs_attr *attr)
+{
+	const bool known = attr->has_owner || attr->is_named;
+	const struct nfs_change old = {
+		.has_uid = known,
+		.uid = attr->uid,
+		.uid_name = attr->uid_name,
+		.has_gid = known,
+		.gid = attr->gid,
+		.gid_name = attr->gid_name,
+	};
+
+	if (known)
+		(void)nfs_setattr(c, handle, &old); /* the caller's error tells more */
+}
+
+/*
+ * Set in one step what the reply shows to be different: MKDIR's mode goes through the server's
+ * umask and ACLs, and mkdir(2) there drops setgid.
+ */
+static int set_attributes(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
+			  const struct nfs_attr *attr, uint32_t mode, bool found,
+			  const struct volume_owner *owner, struct error *err)
+{
+	struct nfs_change change = { .mode = mode, .uid = owner->uid, .gid = owner->gid };
+	int r;
+
+	change.has_mode = mode != 0 && !(attr->has_mode && attr->mode == mode);
+	if (needs_owner(c, attr, found, owner)) {
+		change.has_uid = owner->has_uid;
+		change.has_gid = owner->has_gid;
+		change.has_mode = mode != 0; /* chown(2) on the server drops setuid and setgid */
+	}
+	if (!change.has_mode && !change.has_uid && !change.has_gid)
+		return 0;
+	r = nfs_setattr(c, handle, &change);
+	if (r == -NFS_EOWNER)
+		restore_owner(c, handle, attr);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "setting mode and owner of '%s'", path);
+	return 0;
+}
+
+/*
+ * Fetch what set_attributes() needs: LOOKUP of version 4 omits the owner, of version 3 maybe
+ * everything.
+ */
+static int complete_settings(struct nfs_client *c, const struct nfs_handle *handle,
+			     const struct directory_wish *wish, struct nfs_attr *attr)
+{
+	const bool has_owner = attr->has_owner || (!wish->owner.has_uid && !wish->owner.has_gid);
+
+	if (has_owner && (attr->has_mode || wish->mode == 0))
+		return 0;
+	return nfs_getattr(c, handle, attr);
+}
+
+/* -------- the directory -------- */
+
+/* Find a directory that has to be there already. */
+static int find_required(struct nfs_client *c, const char *path, struct nfs_handle *ret,
+			 struct nfs_attr *ret_attr, struct error *err)
+{
+	struct directory_place place;
+	int r;
+
+	r = directory_find(c, path, &place, ret, ret_attr, err);
+	if (r == -ENOENT)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
+				 path, c->export.server, c->export.share);
+	return r;
+}
+
+static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode, struct nfs_handle *ret,
+			struct nfs_attr *ret_attr, bool *ret_found, struct error *err)
+{
+	struct nfs_attr parent = { .is_full = false };
+	struct directory_place place;
+	int r;
+
+	r = directory_make_parents(c, path, &place, err);
+	if (r == 0 && strchr(path, '/') != NULL)
+		r = directory_check_same_file_system(c, path, &place.parent, &parent, err);
+	if (r < 0)
+		return r;
+	r = nfs_mkdir(c, &place.parent, place.base, mode, ret, ret_attr);
+	*ret_found = r == -EEXIST;
+	if (r == -EEXIST)
+		r = nfs_lookup(c, &place.parent, place.base, ret, ret_attr);
+	if (r == -ENOENT)
+		r = -ESTALE; /* the directory above was removed meanwhile */
+	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", path) : 0;
+}
+
+/* Check that a volume may have the directory that was found. */
+static int check_found(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		       const struct nfs_handle *handle, struct nfs_attr *attr, struct error *err)
+{
+	struct owner owner;
+	int r;
+
+	if (attr->type != NFS_TYPE_DIRECTORY)
+		return directory_is_none(c, path, strlen(path), attr, err);
+	if (wish->existing == EXISTING_REFUSE)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",
+				 path, c->export.server, c->export.share);
+	r = directory_check_not_own(c, handle, path, strlen(path), err);
+	if (r == 0)
+		r = directory_check_same_file_system(c, path, handle, attr, err);
+	if (r == 0)
+		r = owner_find(c, path, wish->others, &owner, err);
+	return r <= 0 ? r : owner_refuse(c, path, &owner, wish->others->volume, err);
+}
+
+void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		      struct error *err)
+{
+	struct owner_question q = *wish->others;
+	struct error unused = { .code = ERROR_OK };
+	struct directory_place place;
+	struct owner owner;
+	int r;
+
+	q.scope = OWNER_VOLUMES;
+	r = owner_find(c, path, &q, &owner, &unused);
+	if (r == 0)
+		r = directory_locate(c, path, &place, &unused);
+	if (r == 0)
+		r = nfs_rmdir(c, &place.parent, place.base);
+	if (r < 0 && r != -ENOENT && r != -ENOTEMPTY && r != -EEXIST && err != NULL &&
+	    error_is_final(err->code))
+		err->code = ERROR_ABORTED;
+}
+
+int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+		   bool *ret_made, struct error *err)
+{
+	uint32_t mode = wish->mode != 0 ? wish->mode : DIRECTORY_MODE;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	bool found = true;
+	int r;
+
+	if (wish->existing == EXISTING_REQUIRE)
+		r = find_required(c, path, &handle, &attr, err);
+	else
+		r = make_or_find(c, path, mode, &handle, &attr, &found, err);
+	if (r < 0)
+		return r;
+	if (found) {
+		r = check_found(c, path, wish, &handle, &attr, err);
+		if (r < 0)
+			return r;
+	}
+	r = complete_settings(c, &handle, wish, &attr);
+	if (r < 0) {
+		r = nfs_error_set(err, c, r, "looking up the owner of '%s'", path);
+	} else {
+		if (found)
+			mode = wish->mode == 0 ? 0 : mode_for_existing(wish->mode, attr.mode);
+		r = set_attributes(c, path, &handle, &attr, mode, found, &wish->owner, err);
+	}
+	if (r < 0 && !found)
+		directory_unmake(c, path, wish, err); /* the request fails as a whole */
+	*ret_made = r == 0 && !found;
+	return r;
+}

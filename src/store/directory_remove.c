@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Removing a volume's directory: a rename into the trash, and the purge of it within a call. */
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+#include "store/directory_parts.h"
+#include "store/layout.h"
+#include "tree/remove.h"
+
+/* -------- into the trash -------- */
+
+static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
+			 char name[NFS_NAME_MAX + 1], struct error *err)
+{
+	const struct nfs_handle *trash;
+	int r;
+
+	r = store_folder(c, STORE_TRASH, true, &trash, err);
+	if (r < 0)
+		return r;
+	store_trash_name(name, c, key);
+	r = nfs_rename(c, &place->parent, place->base, trash, name);
+	/* Another file system below the share, or a directory that is not ours to move. */
+	if (r == -EXDEV || r == -EBUSY || r == -EACCES || r == -EPERM)
+		return -EXDEV;
+	if (r < 0 && r != -ENOENT)
+		return nfs_error_set(err, c, r, "moving '%s' into the trash", place->base);
+	return 0;
+}
+
+/* RMDIR has said that it is no directory: report it. 0 where it is gone by now. */
+static int refuse_non_directory(struct nfs_client *c, const struct directory_place *place,
+				struct error *err)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
+	return directory_is_none(c, place->base, strlen(place->base), &attr, err);
+}
+
+int directory_check_moved(struct nfs_client *c, const struct directory_place *from,
+			  const struct nfs_handle *known, const struct nfs_handle *to,
+			  const char *name, struct error *err)
+{
+	struct nfs_handle now;
+	int r;
+
+	r = nfs_lookup(c, to, name, &now, NULL);
+	if (r == -ENOENT || (r == 0 && nfs_handle_is_equal(&now, known)))
+		return 0;
+	if (r == 0)
+		r = nfs_rename(c, to, name, &from->parent, from->base);
+	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;
+}
+
+/*
+ * Refuse a mount point: what is in that file system was never put there through this share alone.
+ */
+static int check_no_mount(struct nfs_client *c, const struct directory_place *place, struct error *err)
+{
+	struct nfs_attr attr = { .is_full = false }, above = { .is_full = false };
+	struct nfs_handle handle;
+	int r;
+
+	r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
+	if (r == 0)
+		r = directory_complete_attr(c, &handle, &attr);
+	if (r == 0)
+		r = nfs_stat(c, &place->parent, &above);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
+	if (directory_is_same_file_system(&attr, &above))
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "on '%s' on %s:%s another file system is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
+			 place->base, c->export.server, c->export.share);
+}
+
+int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
+			   const struct nfs_handle *known, const char *key,
+			   char ret_name[NFS_NAME_MAX + 1], struct error *err)
+{
+	const struct nfs_handle *trash;
+	int r;
+
+	ret_name[0] = '\0';
+	r = nfs_rmdir(c, &place->parent, place->base);
+	if (r == 0 || r == -ENOENT)
+		return 0;
+	if (r == -ENOTDIR)
+		return refuse_non_directory(c, place, err);
+	/*
+	 * Servers differ in the error for a directory that something is mounted on. The first error
+	 * wins.
+	 */
+	if (r == -EBUSY || r == -EXDEV || r == -EACCES || r == -EPERM)
+		(void)check_no_mount(c, place, err);
+	if (r != -ENOTEMPTY && r != -EEXIST)
+		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
+	r = move_to_trash(c, place, key, ret_name, err);
+	if (r == 0 && known != NULL) {
+		r = store_folder(c, STORE_TRASH, true, &trash, err);
+		return r < 0 ? r : directory_check_moved(c, place, known, trash, ret_name, err);
+	}
+	if (r == 0)
+		return 0;
+	ret_name[0] = '\0';
+	if (r != -EXDEV)
+		return r;
+	/* There is no trash on that file system: remove it in place, within the call. */
+	r = check_no_mount(c, place, err);
+	return r < 0 ? r : tree_remove(c, &place->parent, place->base, NULL, NULL, err);
+}
+
+int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
+		     bool *ret_trashed, struct error *err)
+{
+	char name[NFS_NAME_MAX + 1];
+	int r = directory_remove_known(c, place, NULL, key, name, err);
+
+	*ret_trashed = r == 0 && name[0] != '\0';
+	return r;
+}
+
+/* -------- purging within a call -------- */
+
+/* A purge, for the log. */
+struct purge_log {
+	const struct nfs_export *export;
+	struct tree_stats stats;
+	uint64_t started_ns;
+};
+
+static bool is_trash_of(const char *name, const void *data)
+{
+	const char *key = data;
+
+	return str_has_prefix(name, key) && name[strlen(key)] == '.';
+}
+
+static void log_purge(const struct purge_log *purge, const char *name, const char *message)
+{
+	const struct tree_stats *s = &purge->stats;
+	uint64_t ms = (clock_now_ns() - purge->started_ns) / CLOCK_NS_PER_MS + 1;
+
+	log_info(message, LOG_STR("what", name), LOG_STR("server", purge->export->server),
+		 LOG_STR("share", purge->export->share), LOG_NUM("files", s->files),
+		 LOG_NUM("directories", s->directories),
+		 LOG_NUM("entries_per_second", (s->files + s->directories) * 1000 / ms),
+		 LOG_NUM("seconds", ms / 1000));
+}
+
+static void log_purge_progress(const struct tree_stats *stats, const char *name, void *data)
+{
+	(void)stats;
+	log_purge(data, name, "Purging");
+}
+
+int directory_purge(struct nfs_client *c, const char *key, struct error *err)
+{
+	struct purge_log purge = { .export = &c->export, .started_ns = clock_now_ns() };
+	cleanup_strv struct strv names = { NULL, 0 };
+	char prefix[STORE_TRASH_KEY_MAX + 1];
+	const struct nfs_handle *trash;
+	size_t i;
+	int r;
+
+	r = store_folder(c, STORE_TRASH, false, &trash, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	purge.stats = (struct tree_stats){
+		.report = log_purge_progress,
+		.data = &purge,
+		.reported_ns = purge.started_ns,
+	};
+	store_trash_key(prefix, key);
+	r = store_list(c, trash, is_trash_of, prefix, SIZE_MAX, &names);
+	if (r < 0)
+		r = nfs_error_set(err, c, r, "reading the trash");
+	/* Go on after a name that cannot be removed, and after a listing that broke off. */
+	for (i = 0; i < names.n && !c->broken; i++) {
+		int one = tree_remove(c, trash, names.items[i], NULL, &purge.stats, err);
+
+		r = r < 0 ? r : one;
+	}
+	/* A short purge is not worth a line: the call has its own. */
+	if (r == 0 && purge.stats.reported_ns != purge.started_ns)
+		log_purge(&purge, key, "Purged");
+	return r;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Private to record.c and record_write.c: the links that make up a record.
+ *
+ * The link of a record with parts is its head: "v=1;parts=3;hash=0123456789abcdef". Drafts and
+ * graves are heads too. Errors are reported unless a function says otherwise.
+ */
+#ifndef STORE_RECORD_LINKS_H
+#define STORE_RECORD_LINKS_H
+
+#include "store/record.h"
+
+#define RECORD_LINK_NAME_SIZE (RECORD_NAME_MAX + 32)
+
+struct record_parts {
+	uint64_t n; /* 0: the record fits into its own link */
+	uint64_t hash; /* of the whole text */
+};
+
+void record_part_name(char name[RECORD_LINK_NAME_SIZE], const char *key,
+		      const struct record_parts *parts, uint64_t i);
+void record_draft_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
+void record_grave_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
+
+/* The parts that a head tells of: 1, 0 where rec is no head, or -EINVAL. */
+int record_head_parts(const struct record *rec, struct record_parts *ret);
+
+/* Report a failed operation on a link. */
+int record_link_failed(struct nfs_client *c, int r, const char *verb, const char *key,
+		       struct error *err);
+
+/*
+ * Read the link name on behalf of the record key: 1 for a head, with its parts, 0, or -ENOENT,
+ * unreported.
+ */
+int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		     const char *key, struct record *ret, struct record_parts *ret_parts,
+		     struct error *err);
+
+/* Remove parts, unless they are those of the record that is there. */
+int record_remove_unused_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			       const struct record_parts *parts, struct error *err);
+
+#endif

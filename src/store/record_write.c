@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Creating and replacing records, and the drafts that this needs. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+#include "store/holder.h"
+#include "store/record.h"
+#include "store/record_links.h"
+
+/* -------- heads and parts -------- */
+
+static struct record_parts parts_for_text(const char *text)
+{
+	size_t len = strlen(text);
+	struct record_parts parts = {
+		.n = (len + RECORD_LINK_BYTES - 1) / RECORD_LINK_BYTES,
+		.hash = str_hash(text, len),
+	};
+
+	return parts;
+}
+
+/* by: the tag of who replaces the record; NULL for one that is created. */
+static void format_head(char head[RECORD_LINK_BYTES + 1], const struct record_parts *parts,
+			const char *by)
+{
+	(void)snprintf(head, RECORD_LINK_BYTES + 1,
+		       "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64 "%s%s", RECORD_VERSION, parts->n,
+		       parts->hash, by != NULL ? ";" RECORD_KEY_BY "=" : "", by != NULL ? by : "");
+}
+
+/* Write the parts, before the record's own link: that one makes the record exist. */
+static int write_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const char *text, const struct record_parts *parts, struct error *err)
+{
+	uint64_t i;
+
+	for (i = 0; i < parts->n; i++) {
+		char name[RECORD_LINK_NAME_SIZE], piece[RECORD_LINK_BYTES + 1];
+		int r;
+
+		record_part_name(name, key, parts, i);
+		(void)snprintf(piece, sizeof(piece), "%s", text + i * RECORD_LINK_BYTES);
+		r = nfs_symlink(c, dir, name, piece);
+		/* The name holds the hash of the text: an existing part says the same. */
+		if (r < 0 && r != -EEXIST)
+			return record_link_failed(c, r, "writing", key, err);
+	}
+	return 0;
+}
+
+static int encode_to_fit(const struct record *rec, char **ret, struct error *err)
+{
+	int r = record_encode(rec, ret);
+
+	if (r == -EMSGSIZE)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "parameters: too long for a record on the share, the limit is %d bytes",
+				 RECORD_BYTES_MAX);
+	return r < 0 ? error_oom(err) : 0;
+}
+
+static int record_is_busy(struct nfs_client *c, const char *key, struct error *err)
+{
+	(void)error_set(err, ERROR_ABORTED,
+			"another controller is changing record '%s' on %s:%s; try again", key,
+			c->export.server, c->export.share);
+	return -EAGAIN;
+}
+
+/* The record is on the share and something is left to do: the CO has to come back. */
+static void make_not_final(struct error *err)
+{
+	if (err != NULL && error_is_final(err->code))
+		err->code = ERROR_ABORTED;
+}
+
+/* -------- drafts -------- */
+
+/* Remove a draft after the parts that were written for it. A damaged draft tells of no parts. */
+static int remove_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			const struct record_parts *parts, struct error *err)
+{
+	char draft[RECORD_LINK_NAME_SIZE];
+	int r;
+
+	if (parts->n > 0) {
+		r = record_remove_unused_parts(c, dir, key, parts, err);
+		if (r < 0)
+			return r;
+	}
+	record_draft_name(draft, key);
+	r = nfs_remove(c, dir, draft);
+	return r < 0 && r != -ENOENT ? record_link_failed(c, r, "removing", draft, err) : 0;
+}
+
+/*
+ * Read the draft: 1, or 0 where there is none. link is its text, "" where it is no symbolic link;
+ * ret stays empty where it is damaged.
+ */
+static int read_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      struct record *ret, struct record_parts *ret_parts,
+		      char link[NFS_LINK_MAX + 1], struct error *err)
+{
+	char draft[RECORD_LINK_NAME_SIZE];
+	int r;
+
+	record_draft_name(draft, key);
+	link[0] = '\0';
+	r = nfs_readlink(c, dir, draft, link);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 && r != -EINVAL)
+		return record_link_failed(c, r, "reading", draft, err);
+	if (r < 0)
+		link[0] = '\0';
+	if (r == 0 && record_decode(ret, link) == 0 && record_head_parts(ret, ret_parts) < 0)
+		*ret_parts = (struct record_parts){ 0, 0 };
+	return 1;
+}
+
+int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			const struct record *buried, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	struct record_parts parts = { 0, 0 };
+	char link[NFS_LINK_MAX + 1];
+	int r;
+
+	r = read_draft(c, dir, key, &rec, &parts, link, err);
+	if (r <= 0)
+		return r;
+	/* A creation that was cut short may have left its draft beside the record that it made. */
+	if (buried != NULL && buried->parts > 0 && parts.hash == buried->hash)
+		parts.n = 0;
+	return remove_draft(c, dir, key, &parts, err);
+}
+
+/* Whether the draft is of a creation that was cut short just before it removed the draft. */
+static int draft_is_done(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			 const struct record_parts *draft, struct error *err)
+{
+	cleanup_record struct record head = { .n = 0 };
+	struct record_parts parts = { 0, 0 };
+	int r;
+
+	if (draft->n == 0)
+		return 0;
+	r = record_read_head(c, dir, key, key, &head, &parts, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return r > 0 && parts.hash == draft->hash;
+}
+
+/*
+ * Remove the draft that is in the way, if nobody is at work on it. A draft of this process is of a
+ * call that was cut short, or of the process before, since no other call works on the record.
+ * Another replica's counts for as long as that may be alive. One that names nobody is of a version
+ * that takes every draft for a crash's; so do we.
+ */
+static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			   struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	struct record_parts parts = { 0, 0 };
+	cleanup_buf struct buf seen = { 0 };
+	char link[NFS_LINK_MAX + 1];
+	const char *by;
+	int r;
+
+	r = read_draft(c, dir, key, &rec, &parts, link, err);
+	if (r > 0)
+		r = draft_is_done(c, dir, key, &parts, err);
+	if (r < 0)
+		return r;
+	if (r > 0 || link[0] == '\0')
+		return remove_draft(c, dir, key, &parts, err);
+	by = record_get(&rec, RECORD_KEY_BY);
+	if (buf_printf(&seen, "%s~new=%s", key, link) < 0)
+		return error_oom(err);
+	if (by != NULL && !store_holder_is_own(by) &&
+	    !store_holder_is_dead(c->export.server, c->export.share, seen.data))
+		return record_is_busy(c, key, err);
+	return remove_draft(c, dir, key, &parts, err);
+}
+
+static int write_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const char *text, struct error *err)
+{
+	char draft[RECORD_LINK_NAME_SIZE];
+	int r;
+
+	record_draft_name(draft, key);
+	r = nfs_symlink(c, dir, draft, text);
+	if (r == -EEXIST) {
+		r = take_draft_over(c, dir, key, err);
+		if (r < 0)
+			return r;
+		r = nfs_symlink(c, dir, draft, text);
+	}
+	if (r == -EEXIST)
+		return record_is_busy(c, key, err);
+	return r < 0 ? record_link_failed(c, r, "writing", key, err) : 0;
+}
+
+/* Remove our own draft with its parts after a failure, or leave both to the next attempt. */
+static void withdraw_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			   const struct record_parts *parts, struct error *err)
+{
+	struct error second = { .code = ERROR_OK };
+
+	if (remove_draft(c, dir, key, parts, &second) < 0)
+		make_not_final(err);
+}
+
+/* -------- creating -------- */
+
+/* The record is there: remove what a call that made or replaced it has left, and return -EEXIST. */
+static int tidy_existing(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			 struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	struct record_parts parts = { 0, 0 };
+	char link[NFS_LINK_MAX + 1];
+	int r;
+
+	r = record_forget(c, dir, key, err);
+	if (r == 0)
+		r = read_draft(c, dir, key, &rec, &parts, link, err);
+	if (r > 0)
+		r = draft_is_done(c, dir, key, &parts, err);
+	if (r > 0)
+		r = remove_draft(c, dir, key, &parts, err);
+	return r < 0 ? r : -EEXIST;
+}
+
+/* Write the draft before the parts: the next attempt finds them by it, whatever its own text is. */
+static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			     const char *text, struct record *rec, struct error *err)
+{
+	char head[RECORD_LINK_BYTES + 1], draft[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
+	const struct record_parts parts = parts_for_text(text);
+	int r;
+
+	r = record_is_there(c, dir, key, err);
+	if (r != 0)
+		return r < 0 ? r : tidy_existing(c, dir, key, err);
+	r = record_forget(c, dir, key, err);
+	if (r < 0)
+		return r;
+	store_holder_tag(tag);
+	format_head(draft, &parts, tag);
+	format_head(head, &parts, NULL);
+	r = write_draft(c, dir, key, draft, err);
+	if (r < 0)
+		return r;
+	r = write_parts(c, dir, key, text, &parts, err);
+	if (r == 0) {
+		r = nfs_symlink(c, dir, key, head);
+		if (r < 0 && r != -EEXIST)
+			r = record_link_failed(c, r, "writing", key, err);
+	}
+	if (r < 0) {
+		withdraw_draft(c, dir, key, &parts, err);
+		return r;
+	}
+	rec->parts = parts.n;
+	rec->hash = parts.hash;
+	rec->base = str_hash(head, strlen(head));
+	r = remove_draft(c, dir, key, &parts, err);
+	if (r < 0)
+		make_not_final(err);
+	return r;
+}
+
+int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		  struct record *rec, struct error *err)
+{
+	cleanup_free char *text = NULL;
+	int r;
+
+	r = encode_to_fit(rec, &text, err);
+	if (r < 0)
+		return r;
+	if (strlen(text) > RECORD_LINK_BYTES)
+		return create_with_parts(c, dir, key, text, rec, err);
+	r = nfs_symlink(c, dir, key, text);
+	if (r == 0)
+		rec->base = str_hash(text, strlen(text));
+	return r < 0 && r != -EEXIST ? record_link_failed(c, r, "writing", key, err) : r;
+}
+
+/* -------- replacing -------- */
+
+/* Check that the record is still the one that was read. */
+static int check_base(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      const struct record *rec, struct error *err)
+{
+	char link[NFS_LINK_MAX + 1];
+	int r;
+
+	if (rec->base == 0)
+		return 0;
+	r = nfs_readlink(c, dir, key, link);
+	if (r < 0 && r != -ENOENT)
+		return record_link_failed(c, r, "reading", key, err);
+	if (r < 0 || str_hash(link, strlen(link)) != rec->base)
+		return record_is_busy(c, key, err);
+	return 0;
+}
+
+/* Dig a grave for the parts of the old record, so that whoever goes on after a crash finds them. */
+static int mark_old_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			  const struct record_parts *old, struct error *err)
+{
+	char head[RECORD_LINK_BYTES + 1], grave[RECORD_LINK_NAME_SIZE];
+	int r;
+
+	if (old->n == 0)
+		return 0;
+	r = record_forget(c, dir, key, err);
+	if (r < 0)
+		return r;
+	record_grave_name(grave, key);
+	format_head(head, old, NULL);
+	r = nfs_symlink(c, dir, grave, head);
+	return r < 0 && r != -EEXIST ? record_link_failed(c, r, "writing", key, err) : 0;
+}
+
+/*
+ * The RENAME itself finds out whether the draft is still there: another replica may have removed
+ * it.
+ */
+static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			     const struct record *rec, const char *text,
+			     const struct record_parts *parts, struct error *err)
+{
+	const struct record_parts old = { rec->parts, rec->hash };
+	struct error ignored = { .code = ERROR_OK };
+	char draft[RECORD_LINK_NAME_SIZE];
+	int r;
+
+	r = write_parts(c, dir, key, text, parts, err);
+	if (r < 0)
+		return r;
+	r = check_base(c, dir, key, rec, err);
+	if (r == 0)
+		r = mark_old_parts(c, dir, key, &old, err);
+	if (r < 0)
+		return r;
+	record_draft_name(draft, key);
+	r = nfs_rename(c, dir, draft, dir, key);
+	if (r < 0 && old.n > 0)
+		(void)record_forget(c, dir, key, &ignored); /* the old record keeps its parts */
+	if (r == -ENOENT)
+		return record_is_busy(c, key, err);
+	return r < 0 ? record_link_failed(c, r, "writing", key, err) : 0;
+}
+
+int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		   struct record *rec, struct error *err)
+{
+	const uint64_t old_parts = rec->parts;
+	char head[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
+	struct record_parts parts = { 0, 0 };
+	cleanup_free char *text = NULL;
+	const char *link;
+	int r;
+
+	store_holder_tag(tag); /* makes every text different */
+	if (record_set(rec, RECORD_KEY_BY, tag) < 0)
+		return error_oom(err);
+	r = encode_to_fit(rec, &text, err);
+	if (r < 0)
+		return r;
+	link = text;
+	if (strlen(text) > RECORD_LINK_BYTES) {
+		parts = parts_for_text(text);
+		format_head(head, &parts, tag);
+		link = head;
+	}
+	r = write_draft(c, dir, key, link, err);
+	if (r < 0)
+		return r;
+	r = rename_into_place(c, dir, key, rec, text, &parts, err);
+	if (r < 0) {
+		withdraw_draft(c, dir, key, &parts, err);
+		return r;
+	}
+	rec->parts = parts.n;
+	rec->hash = parts.hash;
+	rec->base = str_hash(link, strlen(link));
+	if (old_parts == 0)
+		return 0;
+	/*
+	 * Parts without their head mean nothing: the record is replaced, whatever becomes of them.
+	 */
+	r = record_forget(c, dir, key, err);
+	if (r < 0)
+		make_not_final(err);
+	return r;
+}
