@@ -150,7 +150,8 @@ int cmdline_parse(const struct cmdline *c, void *fields, int argc, char **argv,
 		else if (o->argument != NULL && i + 1 < argc)
 			value = argv[++i];
 		else if (o->argument != NULL)
-			return error_set(err, ERROR_INVALID_ARGUMENT, "--%s: needs a value", o->name);
+			return error_set(err, ERROR_INVALID_ARGUMENT, "--%s: needs a value",
+					 o->name);
 		r = set_opt(o, fields, value, err);
 	}
 	return r;

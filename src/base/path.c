@@ -16,7 +16,8 @@ static int check_component(const char *c, size_t len, const char *field, struct 
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: empty path component", field);
 	if ((len == 1 && c[0] == '.') || (len == 2 && c[0] == '.' && c[1] == '.'))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "%s: '%.*s' is not allowed as a path component", field, (int)len, c);
+				 "%s: '%.*s' is not allowed as a path component", field, (int)len,
+				 c);
 	if (len > PATH_COMPONENT_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "%s: a path component has %zu bytes, the limit is %d", field, len,
@@ -35,7 +36,8 @@ int path_check_relative(const char *path, const char *field, struct error *err)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
 				 field, len, PATH_LENGTH_MAX);
 	if (str_has_control(path))
-		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: holds a control character", field);
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: holds a control character",
+				 field);
 	if (strchr(path, '#') != NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "%s: '#' is not allowed, it separates the fields of volume ids",

@@ -153,7 +153,8 @@ static void say_owner(struct check_step *s, const struct trial *t)
 	if (!attr->has_owner) {
 		check_say(s, CHECK_WARNING,
 			  "made, changed and removed; cannot tell whether root is squashed, because the server sends owners as names");
-		check_hint(s, "let the server send numeric owners (knfsd: nfs4_disable_idmapping=Y)");
+		check_hint(s,
+			   "let the server send numeric owners (knfsd: nfs4_disable_idmapping=Y)");
 		return;
 	}
 	json_number(&s->data, "owner_uid", attr->uid);

@@ -82,7 +82,8 @@ static void hint_connect(const struct check *c, struct check_step *s, enum error
 			   c->source, ports);
 		break;
 	case ERROR_FAILED_PRECONDITION:
-		check_hint(s, "follow the message: change the server, or vers= in the mount options");
+		check_hint(s,
+			   "follow the message: change the server, or vers= in the mount options");
 		break;
 	default:
 		check_hint(s,

@@ -20,8 +20,8 @@
 /* The part that is done, of an archive or of a counted tree; 0: unknown. */
 static double part_done(const struct tree_progress *p)
 {
-	const double all =
-		(double)p->all_bytes + (double)(p->all_files + p->all_directories) * BYTES_PER_ENTRY;
+	const double all = (double)p->all_bytes +
+			   (double)(p->all_files + p->all_directories) * BYTES_PER_ENTRY;
 	double part = 0;
 
 	if (p->total > 0)
@@ -95,7 +95,8 @@ static void report(const struct tree_progress *progress, void *data)
 	/* A lost note fails copy_job_renew_claims() at the end. */
 	(void)copy_job_renew_claims(job, &ignored);
 	if (counting)
-		(void)nfs_getattr(job->work.to, &job->work.to->root, &unused); /* idle while counting */
+		(void)nfs_getattr(job->work.to, &job->work.to->root,
+				  &unused); /* idle while counting */
 }
 
 static bool is_same_directory(struct nfs_client *a, const struct nfs_handle *in_a,

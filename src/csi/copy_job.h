@@ -22,7 +22,8 @@ struct copy_job {
 	struct tree_work work;
 	const struct nfs_handle *tree; /* to be counted at the first report; NULL: none */
 	const struct nfs_attr *attr;
-	struct nfs_client *idle[2]; /* of the call: source, target. Kept alive: servers close idle ones */
+	struct nfs_client
+		*idle[2]; /* of the call: source, target. Kept alive: servers close idle ones */
 	struct claim *claims[2]; /* on the exports of idle; NULL: none */
 	uint64_t started_ns;
 	bool has_place; /* counts towards COPY_JOBS_MAX */

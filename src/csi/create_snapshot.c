@@ -81,7 +81,8 @@ static int make_id(struct archiving *a, struct error *err)
 	a->file = malloc(strlen(id->on_delete) + 16);
 	if (a->id_text == NULL || a->file == NULL)
 		return error_oom(err);
-	(void)sprintf(a->file, "%s%s", id->on_delete, tree_compression_suffix(a->params.compression));
+	(void)sprintf(a->file, "%s%s", id->on_delete,
+		      tree_compression_suffix(a->params.compression));
 	return 0;
 }
 
@@ -273,7 +274,8 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 
 CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 {
-	cleanup_archiving struct archiving a = { .driver = csi_driver_of(service), .name = in->name };
+	cleanup_archiving struct archiving a = { .driver = csi_driver_of(service),
+						 .name = in->name };
 	Csi__V1__CreateSnapshotResponse out = CSI__V1__CREATE_SNAPSHOT_RESPONSE__INIT;
 	struct snapshot_message message;
 	struct request *req = data;

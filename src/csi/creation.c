@@ -160,8 +160,8 @@ static int compare_pairs(const void *a, const void *b)
 	return strcmp(one->key, other->key);
 }
 
-static int describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in, const char *source,
-		    int64_t size, struct error *err)
+static int describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
+		    const char *source, int64_t size, struct error *err)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
 	const struct volume_params *p = &creation->params;

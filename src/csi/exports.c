@@ -51,7 +51,8 @@ static int compare_exports(const struct nfs_export *a, const struct nfs_export *
 }
 
 /* The index of e, or where it belongs. Called with the lock held. */
-static size_t find_position(const struct known_exports *k, const struct nfs_export *e, bool *ret_found)
+static size_t find_position(const struct known_exports *k, const struct nfs_export *e,
+			    bool *ret_found)
 {
 	size_t low = 0, high = k->n;
 

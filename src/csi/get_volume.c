@@ -60,7 +60,8 @@ static int get_volume(const struct csi_driver *driver, const char *id, struct vo
 }
 
 static int reply(const struct volume_ref *ref, const char *id, const struct error *condition,
-		 Csi__V1__ControllerGetVolumeResponse_Closure closure, void *data, struct error *err)
+		 Csi__V1__ControllerGetVolumeResponse_Closure closure, void *data,
+		 struct error *err)
 {
 	Csi__V1__ControllerGetVolumeResponse out = CSI__V1__CONTROLLER_GET_VOLUME_RESPONSE__INIT;
 	Csi__V1__ControllerGetVolumeResponse__VolumeStatus status =
@@ -80,7 +81,9 @@ static int reply(const struct volume_ref *ref, const char *id, const struct erro
 CONTROLLER_METHOD(controller_get_volume, ControllerGetVolume)
 {
 	cleanup_volume_ref struct volume_ref ref = { .version = 0 };
-	struct error condition = { .code = ERROR_OK }; /* ERROR_OK: nothing is wrong with the volume */
+	struct error condition = {
+		.code = ERROR_OK
+	}; /* ERROR_OK: nothing is wrong with the volume */
 	struct request *req = data;
 	int r;
 

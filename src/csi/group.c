@@ -39,7 +39,8 @@ UNIMPLEMENTED(SnapshotMetadata, metadata, get_metadata_delta, GetMetadataDelta, 
 
 void csi_snapshot_metadata_init(Csi__V1__SnapshotMetadata_Service *s)
 {
-	const Csi__V1__SnapshotMetadata_Service methods = CSI__V1__SNAPSHOT_METADATA__INIT(metadata_);
+	const Csi__V1__SnapshotMetadata_Service methods =
+		CSI__V1__SNAPSHOT_METADATA__INIT(metadata_);
 
 	*s = methods;
 }

@@ -31,7 +31,8 @@ static void identity_get_plugin_capabilities(Csi__V1__Identity_Service *service,
 		CSI__V1__PLUGIN_CAPABILITY__VOLUME_EXPANSION__INIT;
 	Csi__V1__PluginCapability first = CSI__V1__PLUGIN_CAPABILITY__INIT, second = first;
 	Csi__V1__PluginCapability *list[] = { &first, &second };
-	Csi__V1__GetPluginCapabilitiesResponse out = CSI__V1__GET_PLUGIN_CAPABILITIES_RESPONSE__INIT;
+	Csi__V1__GetPluginCapabilitiesResponse out =
+		CSI__V1__GET_PLUGIN_CAPABILITIES_RESPONSE__INIT;
 
 	(void)service;
 	(void)in;

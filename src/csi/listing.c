@@ -449,7 +449,8 @@ static int format_token(struct listing *l, struct error *err)
 }
 
 int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
-		 const void *data, int32_t max_entries, const char *starting_token, struct error *err)
+		 const void *data, int32_t max_entries, const char *starting_token,
+		 struct error *err)
 {
 	cleanup_strv struct strv token = { NULL, 0 };
 	size_t start;

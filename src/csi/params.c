@@ -424,7 +424,8 @@ static int check_location(const struct volume_params *p, const char *where, stru
 }
 
 static int parse_located(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
-			 const struct volume_defaults *defaults, const char *where, struct error *err)
+			 const struct volume_defaults *defaults, const char *where,
+			 struct error *err)
 {
 	struct volume_params p;
 	int r;

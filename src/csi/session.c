@@ -30,8 +30,9 @@ static void session_start_as(struct session *s, const struct nfs_export *e)
 	s->reconnected = false;
 }
 
-void session_begin_as(struct session *s, const struct csi_driver *driver, const struct nfs_export *e,
-		      const struct volume_owner *owner, struct error *err)
+void session_begin_as(struct session *s, const struct csi_driver *driver,
+		      const struct nfs_export *e, const struct volume_owner *owner,
+		      struct error *err)
 {
 	session_begin(s, driver, e, err);
 	s->owner = owner;
@@ -46,7 +47,8 @@ void session_begin_reader(struct session *s, const struct csi_driver *driver, st
 	s->reads = true;
 }
 
-void session_prefer_version(struct session *s, unsigned int version, const struct nfs_export *fallback)
+void session_prefer_version(struct session *s, unsigned int version,
+			    const struct nfs_export *fallback)
 {
 	s->any_version = fallback;
 	s->export.version = version;

@@ -11,8 +11,8 @@
  *
  * session_next() leases a client for each round and gives it back. It asks for another round
  *
- *  - on a new connection, once, after -ESTALE (the server forgot a handle) or -ECONNABORTED (an idle
- *    connection turned out to be dead);
+ *  - on a new connection, once, after -ESTALE (the server forgot a handle) or -ECONNABORTED (an
+ *    idle connection turned out to be dead);
  *  - with the next identity, after PERMISSION_DENIED;
  *  - over any version of NFS, after -EPROTONOSUPPORT, where one version was preferred.
  *
@@ -51,8 +51,9 @@ void session_begin(struct session *s, const struct csi_driver *driver, const str
  * only the owner work, and only root may give files away where it is not squashed. A refusal of
  * both names the owner. owner is borrowed until the loop ends.
  */
-void session_begin_as(struct session *s, const struct csi_driver *driver, const struct nfs_export *e,
-		      const struct volume_owner *owner, struct error *err);
+void session_begin_as(struct session *s, const struct csi_driver *driver,
+		      const struct nfs_export *e, const struct volume_owner *owner,
+		      struct error *err);
 
 /*
  * Begin with the identity of the export, then that of the owner of the export's root. For calls

@@ -70,7 +70,8 @@ int validate_path(const char *path, const char *field, struct error *err)
 	if (r < 0)
 		return r;
 	if (path[0] != '/')
-		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must be an absolute path", field);
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must be an absolute path",
+				 field);
 	if (strlen(path) > CSI_PATH_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
 				 field, strlen(path), CSI_PATH_MAX);

@@ -19,7 +19,8 @@
 
 /* -------- finding the source -------- */
 
-static int set_text(struct volume_source *source, const char *kind, const char *id, struct error *err)
+static int set_text(struct volume_source *source, const char *kind, const char *id,
+		    struct error *err)
 {
 	cleanup_buf struct buf b = { 0 };
 

@@ -16,7 +16,8 @@ static const struct {
 } mount_errors[] = {
 	{ ENOENT, ERROR_NOT_FOUND,
 	  "there is no such export or directory, or the server does not show it to this node" },
-	{ ENOTDIR, ERROR_NOT_FOUND, "the path on the server, or the target path, is not a directory" },
+	{ ENOTDIR, ERROR_NOT_FOUND,
+	  "the path on the server, or the target path, is not a directory" },
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory's handle: it was removed, or the server is being moved" },
 	{ EACCES, ERROR_PERMISSION_DENIED,

@@ -26,7 +26,9 @@ struct mount_answer {
 int mount_call(struct mount_caller *caller, enum mount_operation operation,
 	       const struct mount_request *request, unsigned int ms, struct mount_answer *answer);
 
-/* Set the error for a mount_call() that returned r < 0; what: "mounting". Returns a negative errno. */
+/*
+ * Set the error for a mount_call() that returned r < 0; what: "mounting". Returns a negative errno.
+ */
 int mount_call_error(const char *what, int r, const struct mount_answer *answer, struct error *err);
 
 #endif

@@ -71,7 +71,8 @@ int mountinfo_resolve_target(const char *target, char **ret, struct error *err)
 		return r;
 	if (r == -ENOTDIR)
 		return -ENOENT;
-	return error_sys(err, ERROR_INTERNAL, -r, "cannot resolve the directory above '%s'", target);
+	return error_sys(err, ERROR_INTERNAL, -r, "cannot resolve the directory above '%s'",
+			 target);
 }
 
 /* Look at the options of this mount, not at those of the file system, which mounts share. */

@@ -78,7 +78,8 @@ int mount_walk_finish(struct mount_walk *w, const char *target, int dir)
 	if (r < 0)
 		return r;
 	if (setns(w->home, CLONE_NEWNS) < 0 ||
-	    move_mount(tree, "", w->place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+	    move_mount(tree, "", w->place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
+		    0)
 		return -errno;
 	return 0;
 }

@@ -179,7 +179,8 @@ static void give_place_back(struct net_breaker *b, struct server *s)
 }
 
 /* Return 0 if the server is ALIVE, or if it is up to the caller to ask. */
-static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
+static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_ask,
+			    struct error *err)
 {
 	const uint64_t deadline = clock_now_ns() + ASKED_MS * CLOCK_NS_PER_MS;
 

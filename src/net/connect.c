@@ -100,7 +100,9 @@ int net_connect(const struct net_address *a, uint16_t port)
 	const uint64_t deadline = connect_deadline();
 	int attempt, r = -EADDRINUSE;
 
-	/* A reserved port may still be connected to this very server; the next bind picks another. */
+	/*
+	 * A reserved port may still be connected to this very server; the next bind picks another.
+	 */
 	for (attempt = 0; attempt < CONNECT_TRIES_MAX; attempt++) {
 		r = connect_once(a, port, true, deadline);
 		if (r != -EADDRINUSE && r != -EADDRNOTAVAIL)

@@ -61,7 +61,8 @@ static bool has_lost_mode(const struct nfs_change *change, const struct nfs_attr
 	return now->has_mode ? now->mode != change->mode : (change->mode & MODE_SPECIAL) != 0;
 }
 
-int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle, const struct nfs_change *change)
+int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle,
+		const struct nfs_change *change)
 {
 	const bool owner = change->has_uid || change->has_gid;
 	struct nfs_op op = { .type = NFS_OP_SETATTR, .dir = handle, .full = owner };
@@ -99,7 +100,8 @@ int nfs_mkdir(struct nfs_client *c, const struct nfs_handle *dir, const char *na
 	return 0;
 }
 
-int nfs_symlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name, const char *text)
+int nfs_symlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		const char *text)
 {
 	struct nfs_op op = { .type = NFS_OP_SYMLINK, .dir = dir, .name = name, .text = text };
 
@@ -144,9 +146,11 @@ int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *na
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       const struct nfs_handle *to_dir, const char *to_name)
 {
-	struct nfs_op op = {
-		.type = NFS_OP_RENAME, .dir = dir, .name = name, .to_dir = to_dir, .to_name = to_name
-	};
+	struct nfs_op op = { .type = NFS_OP_RENAME,
+			     .dir = dir,
+			     .name = name,
+			     .to_dir = to_dir,
+			     .to_name = to_name };
 
 	return nfs_client_call(c, &op);
 }
@@ -236,7 +240,9 @@ int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 		int (*entry)(void *data, const struct nfs_entry *entry), void *data)
 {
 	struct readdir_walk walk = { .entry = entry, .data = data };
-	struct nfs_op op = { .type = NFS_OP_READDIR, .dir = dir, .entry = readdir_entry, .data = &walk };
+	struct nfs_op op = {
+		.type = NFS_OP_READDIR, .dir = dir, .entry = readdir_entry, .data = &walk
+	};
 	int r = readdir_pages(c, &op, &walk);
 
 	nfs_names_done(&walk.given);

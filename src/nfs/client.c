@@ -123,7 +123,8 @@ static const struct reason {
 	{ ERESTART, ERROR_ABORTED, "it changed meanwhile; try again" },
 	{ ETIMEDOUT, ERROR_UNAVAILABLE, "the server stopped answering" },
 	{ ECONNABORTED, ERROR_UNAVAILABLE, "the connection broke" },
-	{ EAGAIN, ERROR_UNAVAILABLE, "the server asks to retry later; it may be in its grace period" },
+	{ EAGAIN, ERROR_UNAVAILABLE,
+	  "the server asks to retry later; it may be in its grace period" },
 	{ ENOMEM, ERROR_RESOURCE_EXHAUSTED, NULL },
 	/* I/O errors and server faults may be temporary, and may have left something behind. */
 	{ EIO, ERROR_UNAVAILABLE, "look into the server's log" },

@@ -14,7 +14,9 @@ static const struct {
 	unsigned int status;
 	int error;
 } statuses[] = {
-	/* RFC 1813 section 2.6 and RFC 7530 section 13.1. Numbers below 63 are Unix errno values. */
+	/*
+	 * RFC 1813 section 2.6 and RFC 7530 section 13.1. Numbers below 63 are Unix errno values.
+	 */
 	{ 63, ENAMETOOLONG },
 	{ 66, ENOTEMPTY },
 	{ 69, EDQUOT },
@@ -165,7 +167,8 @@ int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b)
 		return nfs_client_run(a);
 	if (a->ops != &connection_ops || first->rpc == NULL || first->in_flight == 0)
 		return nfs_client_run(b);
-	return nfs_connection_drive((struct nfs_connection *const[]){ first, second }, NFS_DRIVEN_MAX,
+	return nfs_connection_drive((struct nfs_connection *const[]){ first, second },
+				    NFS_DRIVEN_MAX,
 				    clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
 }
 
@@ -220,7 +223,8 @@ int nfs_client_ping(struct nfs_client *c, struct error *err)
 
 	if (c->ops != &connection_ops)
 		return 0;
-	r = net_ping(&conn->address, nfs_port(&c->export), NET_NFS_PROGRAM, c->version, &low, &high);
+	r = net_ping(&conn->address, nfs_port(&c->export), NET_NFS_PROGRAM, c->version, &low,
+		     &high);
 	/* A refusal of the version is an answer too. */
 	if (r == 0 || r == -EPROTONOSUPPORT)
 		return 0;
@@ -310,7 +314,8 @@ static int negotiate(struct nfs_client **ret, const struct nfs_export *e,
 }
 
 static int connect_address(struct nfs_client **ret, const struct nfs_export *e,
-			   const struct net_address *address, uint64_t deadline_ns, struct error *err)
+			   const struct net_address *address, uint64_t deadline_ns,
+			   struct error *err)
 {
 	if (e->version == 3)
 		return try_protocol(ret, &nfs_protocol_v3, e, address, deadline_ns, err);

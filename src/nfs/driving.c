@@ -57,8 +57,8 @@ static void send_null(struct nfs_connection *conn)
 {
 	conn->answered = false;
 	if (!conn->asking)
-		conn->asking =
-			net_rpc_call(conn->rpc, conn->protocol->null, NULL, null_replied, conn) == 0;
+		conn->asking = net_rpc_call(conn->rpc, conn->protocol->null, NULL, null_replied,
+					    conn) == 0;
 }
 
 /*

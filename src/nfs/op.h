@@ -59,8 +59,8 @@ struct nfs_attr {
 	uint32_t mode; /* permission bits with setuid, setgid and sticky */
 	/*
 	 * A version 4 server sends owners only if asked. has_owner: both uid and gid are known.
-	 * is_named: both owners are known, at least one only by name. Neither: the four fields below
-	 * are not valid.
+	 * is_named: both owners are known, at least one only by name. Neither: the four fields
+	 * below are not valid.
 	 */
 	bool has_owner;
 	bool is_named;
@@ -160,8 +160,10 @@ struct nfs_op {
 	uint32_t mode;
 	struct nfs_change change;
 	uint64_t cookie; /* where to continue; 0: the start */
-	char verifier[8]; /* READDIR: of the previous page, zeros for the first. WRITE, COMMIT: out */
-	/* LOOKUP, GETATTR, READDIR, SETATTR: all attributes and the owner. READ: without the owner. */
+	char verifier[8]; /* READDIR: of the previous page, zeros first. WRITE, COMMIT: out */
+	/*
+	 * LOOKUP, GETATTR, READDIR, SETATTR: all attributes and the owner. READ: without the owner.
+	 */
 	bool full;
 	enum nfs_type node; /* MKNOD */
 	struct nfs_device device;

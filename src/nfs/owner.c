@@ -134,5 +134,6 @@ bool nfs_owner_is_other(const struct nfs_change *change, const struct nfs_attr *
 		return false; /* the server did not send owners */
 	return (change->has_uid &&
 		is_other(change->uid_name, change->uid, attr->uid_name, attr->uid)) ||
-	       (change->has_gid && is_other(change->gid_name, change->gid, attr->gid_name, attr->gid));
+	       (change->has_gid &&
+		is_other(change->gid_name, change->gid, attr->gid_name, attr->gid));
 }

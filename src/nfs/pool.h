@@ -21,7 +21,8 @@
 struct nfs_pool;
 
 /* Creates clients; tests pass a fake. */
-typedef int (*nfs_connect_fn)(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
+typedef int (*nfs_connect_fn)(struct nfs_client **ret, const struct nfs_export *e,
+			      struct error *err);
 
 /* window: see nfs_window(); 0: the default. Returns 0 or -ENOMEM. The caller frees. */
 int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect, unsigned int window);

@@ -141,7 +141,8 @@ int nfs_survey_exports(const struct net_address *address, uint16_t port, const s
 	r = nfs_connect_rpc(&rpc, address, port, e);
 	if (r < 0)
 		return r;
-	r = net_rpc_ask(rpc, &export_procedure, NULL, take_export_list, &listing, survey_deadline());
+	r = net_rpc_ask(rpc, &export_procedure, NULL, take_export_list, &listing,
+			survey_deadline());
 	net_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)
 		return r;

@@ -598,7 +598,8 @@ static int get_limits(struct nfs_connection *conn, struct error *err)
 }
 
 /* MNT goes over a connection of its own: the mount service has its own port. */
-static int v3_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
+static int v3_attach(struct nfs_connection *conn, const struct net_address *address,
+		     struct error *err)
 {
 	static const struct net_rpc_procedure mnt_procedure =
 		NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_dirpath, zdr_mountres3,

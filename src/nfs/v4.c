@@ -370,17 +370,20 @@ static void v4_attach_replied(void *data, int error, const void *results)
 	const COMPOUND4res *res = results;
 
 	if (error == 0 && res->status == NFS4_OK && res->resarray.resarray_len > 0) {
-		const nfs_resop4 *last = &res->resarray.resarray_val[res->resarray.resarray_len - 1];
+		const nfs_resop4 *last =
+			&res->resarray.resarray_val[res->resarray.resarray_len - 1];
 
 		if (last->resop == OP_GETATTR)
-			v4_take_limits(&last->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
+			v4_take_limits(&last->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4
+						.obj_attributes,
 				       client);
 	}
 	v4_replied(data, error, results);
 }
 
 /* Walk from the pseudo root to the export in one compound. */
-static int v4_attach(struct nfs_connection *conn, const struct net_address *address, struct error *err)
+static int v4_attach(struct nfs_connection *conn, const struct net_address *address,
+		     struct error *err)
 {
 	cleanup_strv struct strv parts = { NULL, 0 };
 	struct nfs_op op = { .type = NFS_OP_LOOKUP, .client = &conn->client };

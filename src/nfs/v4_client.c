@@ -67,7 +67,8 @@ static int send_confirm(struct v4_client *client, const COMPOUND4res *res)
 	client->id = ok->clientid;
 	args = &v4_add(&c, OP_SETCLIENTID_CONFIRM)->nfs_argop4_u.opsetclientid_confirm;
 	args->clientid = ok->clientid;
-	memcpy(args->setclientid_confirm, ok->setclientid_confirm, sizeof(args->setclientid_confirm));
+	memcpy(args->setclientid_confirm, ok->setclientid_confirm,
+	       sizeof(args->setclientid_confirm));
 	return v4_send(client->conn, &c, confirm_replied, client);
 }
 

@@ -47,7 +47,8 @@ const struct net_rpc_procedure v4_procedure =
 	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_COMPOUND4args,
 			  zdr_COMPOUND4res, COMPOUND4res);
 
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied, void *data)
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied,
+	    void *data)
 {
 	COMPOUND4args args = { .minorversion = 0 };
 

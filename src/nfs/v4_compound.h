@@ -56,7 +56,8 @@ fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type);
 extern const struct net_rpc_procedure v4_procedure;
 
 /* Queue the compound; the results are a COMPOUND4res. Errors as net_rpc_call(). */
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied, void *data);
+int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied,
+	    void *data);
 
 /*
  * Decode the server's attributes. Fields that it leaves out stay unchanged, as do all after an

@@ -379,11 +379,13 @@ static int send_open(struct creation *c)
 	args->share_access = OPEN4_SHARE_ACCESS_WRITE;
 	args->share_deny = OPEN4_SHARE_DENY_NONE;
 	args->owner.clientid = owner->clientid;
-	args->owner.owner.owner_len = (u_int)snprintf(name, sizeof(name), "%" PRIu32, owner->number);
+	args->owner.owner.owner_len =
+		(u_int)snprintf(name, sizeof(name), "%" PRIu32, owner->number);
 	args->owner.owner.owner_val = name;
 	args->openhow.opentype = OPEN4_CREATE;
 	args->openhow.openflag4_u.how.mode = GUARDED4;
-	args->openhow.openflag4_u.how.createhow4_u.createattrs = v4_change(&compound, &c->op->change);
+	args->openhow.openflag4_u.how.createhow4_u.createattrs =
+		v4_change(&compound, &c->op->change);
 	args->claim.claim = CLAIM_NULL;
 	args->claim.open_claim4_u.file = v4_text(c->name);
 	v4_add(&compound, OP_GETFH);

@@ -152,7 +152,8 @@ bool busy_is_left(struct nfs_client *c, const char *name)
 }
 
 /* Remove a note that nobody holds; -EAGAIN with ABORTED where somebody does. */
-static int remove_or_refuse(struct nfs_client *c, const char *name, const char *dir, struct error *err)
+static int remove_or_refuse(struct nfs_client *c, const char *name, const char *dir,
+			    struct error *err)
 {
 	const struct nfs_handle *folder;
 	struct busy_name parsed;

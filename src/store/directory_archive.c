@@ -33,7 +33,8 @@ static int put_archive_top(struct buf *b, const char *path, size_t first, bool d
 	if (first <= room)
 		return buf_printf(b, "%s%.*s", DIRECTORY_ARCHIVE_PREFIX, (int)first, path);
 	return buf_printf(b, "%s%.*s-%016" PRIx64, DIRECTORY_ARCHIVE_PREFIX,
-			  (int)str_utf8_cut(path, room - ARCHIVE_HASH), path, str_hash(path, first));
+			  (int)str_utf8_cut(path, room - ARCHIVE_HASH), path,
+			  str_hash(path, first));
 }
 
 static int put_date(struct buf *b, int attempt)

@@ -105,8 +105,9 @@ static int find_required(struct nfs_client *c, const char *path, struct nfs_hand
 	return r;
 }
 
-static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode, struct nfs_handle *ret,
-			struct nfs_attr *ret_attr, bool *ret_found, struct error *err)
+static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode,
+			struct nfs_handle *ret, struct nfs_attr *ret_attr, bool *ret_found,
+			struct error *err)
 {
 	struct nfs_attr parent = { .is_full = false };
 	struct directory_place place;

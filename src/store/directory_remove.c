@@ -69,7 +69,8 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 /*
  * Refuse a mount point: what is in that file system was never put there through this share alone.
  */
-static int check_no_mount(struct nfs_client *c, const struct directory_place *place, struct error *err)
+static int check_no_mount(struct nfs_client *c, const struct directory_place *place,
+			  struct error *err)
 {
 	struct nfs_attr attr = { .is_full = false }, above = { .is_full = false };
 	struct nfs_handle handle;

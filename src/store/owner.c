@@ -143,7 +143,8 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 	return found != 0 ? found : r;
 }
 
-static int check_notes(struct owner_search *s, const char *name, unsigned int scope, struct error *err)
+static int check_notes(struct owner_search *s, const char *name, unsigned int scope,
+		       struct error *err)
 {
 	const struct nfs_handle *folder;
 	struct nfs_handle users;
@@ -251,7 +252,8 @@ static int check_archive(struct owner_search *s, struct error *err)
 	struct nfs_attr attr;
 	int r;
 
-	if (!(s->q->scope & OWNER_ARCHIVE) || strncasecmp(s->path, DIRECTORY_ARCHIVE_PREFIX, len) != 0)
+	if (!(s->q->scope & OWNER_ARCHIVE) ||
+	    strncasecmp(s->path, DIRECTORY_ARCHIVE_PREFIX, len) != 0)
 		return 0;
 	r = directory_find(s->c, s->path, &place, &handle, &attr, err);
 	if (r < 0)

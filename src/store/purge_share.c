@@ -100,7 +100,8 @@ static bool remember_stuck(struct purge_share *s, const char *name, bool is_bord
 		return false;
 	}
 	stuck->is_border = is_border;
-	stuck->pause_s = is_border ? PURGE_RETRY_BORDER_S : next_pause(is_news ? 0 : stuck->pause_s);
+	stuck->pause_s =
+		is_border ? PURGE_RETRY_BORDER_S : next_pause(is_news ? 0 : stuck->pause_s);
 	stuck->due_ns = clock_now_ns() + stuck->pause_s * CLOCK_NS_PER_S;
 	stuck->tried = stuck->seen = true;
 	return is_news && is_border;
@@ -287,7 +288,8 @@ static int remove_page(struct purge_share *s, struct nfs_client *c, const struct
 }
 
 /* Return 0 at the end of the round, -ETIME at the end of the turn, else why it cannot go on. */
-static int continue_round(struct purge_share *s, struct nfs_client *c, const struct purge_turn *turn)
+static int continue_round(struct purge_share *s, struct nfs_client *c,
+			  const struct purge_turn *turn)
 {
 	const struct nfs_handle *trash;
 	int more, r;
@@ -377,7 +379,8 @@ static uint64_t end_round(struct purge_share *s, const struct purge_turn *turn)
 	return due < idle ? due : idle;
 }
 
-uint64_t purge_share_turn(struct purge_share *s, struct nfs_pool *pool, const struct purge_turn *turn)
+uint64_t purge_share_turn(struct purge_share *s, struct nfs_pool *pool,
+			  const struct purge_turn *turn)
 {
 	struct turn_work work = { .share = s, .turn = turn };
 	int r;

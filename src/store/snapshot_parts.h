@@ -23,7 +23,8 @@ int snapshot_set_id(struct record *rec, const struct volume_id *id);
  * Whether the directory holds only archives of source, as csi-driver-nfs leaves it: without a
  * record, that alone makes a directory a snapshot. Return 1, 0 or a negative errno.
  */
-int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source, struct error *err);
+int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source,
+		      struct error *err);
 
 /*
  * Finish the deletions of a snapshot of that name that other replicas have begun, so that a new one

@@ -110,7 +110,8 @@ static int discard_work(struct nfs_client *c, const struct nfs_handle *work, con
 	return tree_remove(c, work, name, NULL, NULL, err);
 }
 
-int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed, struct error *err)
+int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed,
+		    struct error *err)
 {
 	cleanup_strv struct strv names = { NULL, 0 };
 	const struct nfs_handle *work;
@@ -132,8 +133,9 @@ int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashe
 
 static int refuse_place(struct nfs_client *c, const struct staging *s, struct error *err)
 {
-	return error_set(err, ERROR_FAILED_PRECONDITION, "'%s' on %s:%s exists, and %s: move it away",
-			 s->path, c->export.server, c->export.share, s->refusal);
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%s' on %s:%s exists, and %s: move it away", s->path, c->export.server,
+			 c->export.share, s->refusal);
 }
 
 /* Check that nobody else has the place, and that it is on this file system. */
@@ -255,7 +257,8 @@ int staging_make(struct nfs_client *c, struct staging *s, struct error *err)
 		r = build_directory(c, s, err);
 	if (r < 0)
 		return r;
-	if ((s->describe != NULL && s->describe(s->rec, s->data) < 0) || staging_set_ready(s->rec) < 0)
+	if ((s->describe != NULL && s->describe(s->rec, s->data) < 0) ||
+	    staging_set_ready(s->rec) < 0)
 		return error_oom(err);
 	return record_replace(c, s->records, s->key, s->rec, err);
 }

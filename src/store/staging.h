@@ -7,8 +7,8 @@
  * The record comes first and tells how far it got:
  *
  *   no "built"            being made, or the attempt died: the next one starts over
- *   "built", no "ready"   complete and maybe in place: it is if the directory there has the recorded
- *                         fileid and handle
+ *   "built", no "ready"   complete and maybe in place: it is if the directory there has the
+ *                         recorded fileid and handle
  *   "ready"               done
  *
  * Of two attempts at once, as after a failover of the controller, the later one moves the work of
@@ -73,6 +73,7 @@ int staging_is_in_place(struct nfs_client *c, const struct record *rec, const ch
 			struct error *err);
 
 /* Move what attempts have left to the trash. *ret_trashed is set where there was something. */
-int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed, struct error *err);
+int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed,
+		    struct error *err);
 
 #endif

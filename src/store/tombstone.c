@@ -32,7 +32,8 @@ static int records_folder(struct nfs_client *c, const struct tombstone *t, bool 
 			    create, ret, err);
 }
 
-static int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t, struct error *err)
+static int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t,
+			    struct error *err)
 {
 	return nfs_error_set(err, c, r, "noting that '%s' is deleted", t->dir);
 }
@@ -41,8 +42,9 @@ static int tombstone_failed(struct nfs_client *c, int r, const struct tombstone 
  * Read the tombstone, and remove any draft: it began before the record went, and must not replace
  * it.
  */
-static int read_tombstone(struct nfs_client *c, struct tombstone *t, const struct nfs_handle *records,
-			  const struct nfs_handle *busy, struct error *err)
+static int read_tombstone(struct nfs_client *c, struct tombstone *t,
+			  const struct nfs_handle *records, const struct nfs_handle *busy,
+			  struct error *err)
 {
 	int r;
 
@@ -90,7 +92,8 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	return record_read(c, records, t->key, &t->record, err);
 }
 
-int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec, struct error *err)
+int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec,
+		      struct error *err)
 {
 	const struct nfs_handle *busy;
 	int r;
@@ -316,7 +319,8 @@ static int record_came_back(struct nfs_client *c, struct tombstone *t,
 }
 
 /* Remove a record that had no room for a tombstone. */
-static int remove_unburied_record(struct nfs_client *c, const struct tombstone *t, struct error *err)
+static int remove_unburied_record(struct nfs_client *c, const struct tombstone *t,
+				  struct error *err)
 {
 	const struct nfs_handle *records;
 	int r;

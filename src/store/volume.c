@@ -208,7 +208,8 @@ int volume_describe(struct record *rec, const struct volume *v)
 	    put_text(rec, VOLUME_KEY_ID, v->id) < 0 || put_text(rec, VOLUME_KEY_DIR, v->dir) < 0 ||
 	    volume_set_size(rec, v->size) < 0 || put_mode(rec, VOLUME_KEY_MODE, v->mode) < 0 ||
 	    put_text(rec, VOLUME_KEY_ON_DELETE, v->on_delete) < 0 ||
-	    (v->has_existing && put_text(rec, VOLUME_KEY_EXISTING, existing_name(v->existing)) < 0) ||
+	    (v->has_existing &&
+	     put_text(rec, VOLUME_KEY_EXISTING, existing_name(v->existing)) < 0) ||
 	    put_text(rec, VOLUME_KEY_CLAIM, claims[v->claim]) < 0 ||
 	    (v->owner.has_uid && put_number(rec, VOLUME_KEY_UID, v->owner.uid) < 0) ||
 	    (v->owner.has_gid && put_number(rec, VOLUME_KEY_GID, v->owner.gid) < 0) ||
@@ -265,7 +266,8 @@ int volume_describe_foreign(struct record *rec, const struct volume_id *id)
 		on_delete = on_delete_name(policy);
 	if (text == NULL || put_text(rec, VOLUME_KEY_NAME, volume_id_key(id)) < 0 ||
 	    put_text(rec, VOLUME_KEY_ID, text) < 0 ||
-	    put_text(rec, VOLUME_KEY_DIR, id->subdir) < 0 || put_mode(rec, VOLUME_KEY_MODE, 0) < 0 ||
+	    put_text(rec, VOLUME_KEY_DIR, id->subdir) < 0 ||
+	    put_mode(rec, VOLUME_KEY_MODE, 0) < 0 ||
 	    put_text(rec, VOLUME_KEY_ON_DELETE, on_delete) < 0)
 		return -ENOMEM;
 	return 0;
@@ -370,8 +372,9 @@ int volume_find(struct nfs_client *c, const struct volume_id *id, const struct r
 			 c->export.server, c->export.share);
 }
 
-int volume_open_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
-			  const char **ret_dir, struct nfs_handle *ret, struct error *err)
+int volume_open_directory(struct nfs_client *c, const struct volume_id *id,
+			  const struct record *rec, const char **ret_dir, struct nfs_handle *ret,
+			  struct error *err)
 {
 	struct directory_place place;
 	struct nfs_attr attr;

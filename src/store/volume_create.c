@@ -267,7 +267,8 @@ static int fill_with_mode(struct nfs_client *c, const char *name, void *data, st
  * Build a directory that has a source, or must not be there yet, elsewhere. It gets its owner in
  * place.
  */
-static int make_contents(struct new_volume *new, const struct volume_filler *filler, struct error *err)
+static int make_contents(struct new_volume *new, const struct volume_filler *filler,
+			 struct error *err)
 {
 	const struct volume v = volume_of(new->rec);
 	const bool refuses = v.existing == EXISTING_REFUSE;

@@ -94,7 +94,8 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 		return 0;
 	}
 	if (how->policy == ON_DELETE_ARCHIVE)
-		r = tombstone_archive_directory(c, t, t->dir, how->replace_archive, ret_trashed, err);
+		r = tombstone_archive_directory(c, t, t->dir, how->replace_archive, ret_trashed,
+						err);
 	else
 		r = delete_directory(c, t, how->purge_now, ret_trashed, err);
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
@@ -254,8 +255,9 @@ static int check_no_record(struct nfs_client *c, struct tombstone *t, struct err
 /*
  * Set a tombstone for a volume of csi-driver-nfs: it has no record, but others have to see it go.
  */
-static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
-			       enum volume_on_delete policy, struct error *err)
+static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
+			       const struct volume_id *id, enum volume_on_delete policy,
+			       struct error *err)
 {
 	cleanup_free char *text = volume_id_format(id);
 	cleanup_record struct record rec = { .n = 0 };
@@ -342,7 +344,8 @@ static int remove_record_remains(struct nfs_client *c, const char *key, struct e
 int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		  const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
-	cleanup_tombstone struct tombstone t = { .kind = BUSY_VOLUME_GONE, .key = volume_id_key(id) };
+	cleanup_tombstone struct tombstone t = { .kind = BUSY_VOLUME_GONE,
+						 .key = volume_id_key(id) };
 	int r;
 
 	*ret_trashed = false;

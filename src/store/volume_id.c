@@ -168,7 +168,8 @@ static size_t cut_escaped(const char *s, size_t max)
 	return n;
 }
 
-int volume_key(const char *name, const char *server, const char *share, char **ret, struct error *err)
+int volume_key(const char *name, const char *server, const char *share, char **ret,
+	       struct error *err)
 {
 	size_t taken = strlen(server) + strlen(share) + SEPARATORS + ON_DELETE_BYTES;
 	size_t max = taken < VOLUME_ID_MAX ? VOLUME_ID_MAX - taken : 0;

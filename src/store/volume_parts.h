@@ -44,8 +44,9 @@ enum volume_on_delete volume_policy(const struct volume *v, const struct volume_
 /* -------- volume.c: for expand and modify -------- */
 
 /* Find the volume's directory: its path, borrowed, and its handle. */
-int volume_open_directory(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
-			  const char **ret_dir, struct nfs_handle *ret, struct error *err);
+int volume_open_directory(struct nfs_client *c, const struct volume_id *id,
+			  const struct record *rec, const char **ret_dir, struct nfs_handle *ret,
+			  struct error *err);
 
 /* Write a changed record. fresh: there is none on the share yet. */
 int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct record *rec,

@@ -158,7 +158,8 @@ static int clean_path(const char *path, struct buf *ret, struct error *err)
 		if (len == 2 && memcmp(at, "..", 2) == 0)
 			return refuse_entry(path, "leads out of it", err);
 		if (len > 0 && !(len == 1 && at[0] == '.'))
-			if ((ret->len > 0 && buf_puts(ret, "/") < 0) || buf_append(ret, at, len) < 0)
+			if ((ret->len > 0 && buf_puts(ret, "/") < 0) ||
+			    buf_append(ret, at, len) < 0)
 				return error_oom(err);
 		at += len;
 		at += strspn(at, "/");
@@ -413,7 +414,8 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 	 * been truncated, or the tar before it was compressed.
 	 */
 	if (archive_filter_bytes(u->archive, 0) <= archive_read_header_position(u->archive))
-		return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: its end is missing");
+		return error_set(err, ERROR_DATA_LOSS,
+				 "the archive is damaged: its end is missing");
 	if (u->depth == 0)
 		r = push_implied_folder(u, "", 0, err);
 	while (r == 0 && u->depth > 0)
@@ -445,7 +447,8 @@ static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 	if (r < 0)
 		return nfs_error_set(err, u->work->from, r, "reading the archive");
 	if (op.count < sizeof(tail) || memcmp(tail, zeros, sizeof(tail)) != 0)
-		return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: its end is missing");
+		return error_set(err, ERROR_DATA_LOSS,
+				 "the archive is damaged: its end is missing");
 	return 0;
 }
 

@@ -211,7 +211,8 @@ static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, s
 	p->position = 0;
 	p->size = from->attr.size;
 	put_entry(p, from);
-	return archive_write_header(p->archive, p->entry) >= ARCHIVE_WARN ? 0 : packer_error(p, err);
+	return archive_write_header(p->archive, p->entry) >= ARCHIVE_WARN ? 0
+									  : packer_error(p, err);
 }
 
 static int put_data(struct packer *p, const char *data, size_t len, struct error *err)

@@ -70,7 +70,8 @@ static int chunk_set_data(struct builder_chunk *chunk, const struct tree_piece *
 	return 0;
 }
 
-int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at, size_t len)
+int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at,
+		      size_t len)
 {
 	const uint64_t offset = piece->offset + at;
 	struct builder_chunk *chunk = calloc(1, sizeof(*chunk));

@@ -50,13 +50,15 @@ int builder_owner_learn(struct tree_builder *b, const struct nfs_attr *made)
 	b->me = *made;
 	b->owners = owner_is_known(made) && made->uid == ROOT_UID;
 	/* A user without a name on the server (NFS_ID_UNKNOWN) is not root there. */
-	if (owner_is_known(made) || made->uid == NFS_ID_UNKNOWN || b->work->to->export.uid != ROOT_UID)
+	if (owner_is_known(made) || made->uid == NFS_ID_UNKNOWN ||
+	    b->work->to->export.uid != ROOT_UID)
 		return 0;
 	if (b->error == 0)
-		b->error = error_set(&b->err, ERROR_FAILED_PRECONDITION,
-				     "making '%s' on %s:%s: the server does not report its owner; %s",
-				     b->options->root, b->work->to->export.server,
-				     b->work->to->export.share, NFS_OWNER_HINT);
+		b->error =
+			error_set(&b->err, ERROR_FAILED_PRECONDITION,
+				  "making '%s' on %s:%s: the server does not report its owner; %s",
+				  b->options->root, b->work->to->export.server,
+				  b->work->to->export.share, NFS_OWNER_HINT);
 	return b->error;
 }
 

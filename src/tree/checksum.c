@@ -27,7 +27,8 @@ uint64_t tree_checksum(uint64_t offset, const char *data, size_t len)
 		size_t n = length_without_zeros(data, block);
 
 		if (n > 0)
-			sum += str_hash(data, n) * ((offset / TREE_CHECKSUM_BLOCK + 1) * SPREAD | 1);
+			sum += str_hash(data, n) *
+			       ((offset / TREE_CHECKSUM_BLOCK + 1) * SPREAD | 1);
 		offset += block;
 		data += block;
 		len -= block;

@@ -145,7 +145,8 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 	int r;
 
 	list_init(&rd.items);
-	r = tree_hardlinks_new(&rd.links, options->count ? COUNT_HARDLINKS_MAX : TREE_HARDLINKS_MAX);
+	r = tree_hardlinks_new(&rd.links,
+			       options->count ? COUNT_HARDLINKS_MAX : TREE_HARDLINKS_MAX);
 	if (r == 0)
 		r = add_root(&rd, root, attr);
 	while (r == 0 && !list_is_empty(&rd.items)) {

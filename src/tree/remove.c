@@ -63,7 +63,8 @@ static int remover_result(struct remover *rm, int r)
 	const struct nfs_client *c = rm->work.to;
 
 	if (r == -ECANCELED)
-		return error_set(rm->err, ERROR_CANCELLED, "removing '%s' was interrupted", rm->name);
+		return error_set(rm->err, ERROR_CANCELLED, "removing '%s' was interrupted",
+				 rm->name);
 	if (r == -ETIME && !rm->finished) {
 		(void)error_set(rm->err, ERROR_ABORTED, "removing '%s' is not finished", rm->name);
 		return r;

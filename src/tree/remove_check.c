@@ -36,7 +36,8 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 		return;
 	}
 	/* Below the root, a stale handle is no error: RMDIR finds out what is still there. */
-	if (op->error < 0 && op->error != -ENOENT && (op->error != -ESTALE || node->parent == NULL)) {
+	if (op->error < 0 && op->error != -ENOENT &&
+	    (op->error != -ESTALE || node->parent == NULL)) {
 		remover_fail(rm, op->error, "looking up", node->name);
 		node->failed = true;
 	}

@@ -14,7 +14,8 @@
 /* Listings without a removal: another purge of the tree may be faster for some of them. */
 #define IDLE_PASSES_MAX 10
 
-struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent, const char *name)
+struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent,
+				    const char *name)
 {
 	struct remove_node *node = calloc(1, sizeof(*node));
 

@@ -10,8 +10,8 @@
  * the rest of a directory's page is left for later.
  *
  * State    Operation            Next state
- * LOOKUP   LOOKUP in parent     as "enter" below; GETATTR if the type is unknown; UNLINK if it is no
- *                               directory
+ * LOOKUP   LOOKUP in parent     as "enter" below; GETATTR if the type is unknown; UNLINK if it is
+ *                               no directory
  * GETATTR  GETATTR              as "enter"; UNLINK if it is no directory; RMDIR if stale
  *  enter                        GETATTR if the file system is unknown; finished, and stays, on
  *                               another one; LIFT every TREE_LEVELS levels; else READ
@@ -19,8 +19,8 @@
  * READ     READDIR              EMPTY; CHMOD if not permitted; RMDIR if gone or to be read from the
  *                               start
  * EMPTY    REMOVE in batches,   once all is finished: RMDIR at the end of the directory; else READ;
- *          children             finished, and stays, at the end after a failure; CHMOD if an entry may
- *                               not be removed
+ *          children             finished, and stays, at the end after a failure; CHMOD if an
+ *                               entry may not be removed
  * CHMOD    SETATTR mode 0700    EMPTY if entries are unfinished, else node->after_chmod
  * RMDIR    RMDIR in parent      finished; READ from the start if it is not empty
  * UNLINK   REMOVE in parent     finished
@@ -123,7 +123,8 @@ void remover_fail(struct remover *rm, int r, const char *verb, const char *name)
 /* -------- remove_node.c -------- */
 
 /* Create a child of parent, or the root, in LOOKUP. NULL: no memory. */
-struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent, const char *name);
+struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent,
+				    const char *name);
 void remove_node_free(struct remover *rm, struct remove_node *node);
 
 /* Return the handle of the directory that holds the node. */

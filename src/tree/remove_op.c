@@ -178,7 +178,8 @@ static void lift_replied(struct remover *rm, struct remove_node *node, struct re
 
 /* -------- reading -------- */
 
-static int node_add_child(struct remover *rm, struct remove_node *node, const struct nfs_entry *entry)
+static int node_add_child(struct remover *rm, struct remove_node *node,
+			  const struct nfs_entry *entry)
 {
 	struct remove_node *child = remove_node_new(rm, node, entry->name);
 

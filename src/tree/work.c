@@ -93,7 +93,8 @@ static void drain(struct tree_work *work, bool with_writes, bool abort_slow)
 	/* A client that fails ends what is in flight on it; there are two of them. */
 	while ((work->reading > 0 || (with_writes && work->writing > 0)) && failures < 2) {
 		if (is_cancelled(work) ||
-		    (abort_slow && clock_now_ns() - begun > NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
+		    (abort_slow &&
+		     clock_now_ns() - begun > NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
 			nfs_client_abort(work->from);
 			nfs_client_abort(work->to);
 		}

@@ -79,7 +79,8 @@ START_TEST(test_error_first_wins)
 	check_str("prefix", "message", err.msg, "on server: no pvc-1");
 	error_clear(&err);
 	check_int("cleared", "code", err.code, ERROR_OK);
-	check_int("system error", "result", error_sys(&err, ERROR_INTERNAL, ENOENT, "open"), -ENOENT);
+	check_int("system error", "result", error_sys(&err, ERROR_INTERNAL, ENOENT, "open"),
+		  -ENOENT);
 	check_int("system error", "sys", err.sys, ENOENT);
 	check_error("system error", &err, ERROR_INTERNAL, "open: No such file");
 	error_clear(&err);
@@ -340,7 +341,8 @@ START_TEST(test_path_check)
 		{ "delete", "a\x7f", false },
 	};
 	cleanup_free char *name255 = check_repeat("x", 255), *name256 = check_repeat("x", 256);
-	cleanup_free char *path4095 = check_repeat("a/", 2047), *path4097 = check_repeat("a/", 2048);
+	cleanup_free char *path4095 = check_repeat("a/", 2047),
+			  *path4097 = check_repeat("a/", 2048);
 	struct error err = { .code = ERROR_OK };
 	size_t i;
 
@@ -481,11 +483,13 @@ START_TEST(test_log_text)
 		cleanup_free char *line = captured(log_value, log_rows[i].value);
 		cleanup_buf struct buf want = { 0 };
 
-		ck_assert(buf_printf(&want,
-				     " level=info msg=\"Something \\\"happened\\\"\" key=\"%s\" n=-5\n",
-				     log_rows[i].written) == 0);
+		ck_assert(
+			buf_printf(&want,
+				   " level=info msg=\"Something \\\"happened\\\"\" key=\"%s\" n=-5\n",
+				   log_rows[i].written) == 0);
 		check_that(log_rows[i].name, "starts with the time", str_has_prefix(line, "time="));
-		check_str(log_rows[i].name, "line", skip_time(log_rows[i].name, line + 5), want.data);
+		check_str(log_rows[i].name, "line", skip_time(log_rows[i].name, line + 5),
+			  want.data);
 	}
 }
 END_TEST
@@ -499,12 +503,14 @@ START_TEST(test_log_json)
 		cleanup_free char *line = captured(log_value, log_rows[i].value);
 		cleanup_buf struct buf want = { 0 };
 
-		ck_assert(buf_printf(&want,
-				     "\",\"level\":\"info\",\"msg\":\"Something \\\"happened\\\"\",\"key\":\"%s\",\"n\":-5}\n",
-				     log_rows[i].written) == 0);
+		ck_assert(
+			buf_printf(&want,
+				   "\",\"level\":\"info\",\"msg\":\"Something \\\"happened\\\"\",\"key\":\"%s\",\"n\":-5}\n",
+				   log_rows[i].written) == 0);
 		check_that(log_rows[i].name, "starts with the time",
 			   str_has_prefix(line, "{\"time\":\""));
-		check_str(log_rows[i].name, "line", skip_time(log_rows[i].name, line + 9), want.data);
+		check_str(log_rows[i].name, "line", skip_time(log_rows[i].name, line + 9),
+			  want.data);
 	}
 }
 END_TEST

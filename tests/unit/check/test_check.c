@@ -128,8 +128,9 @@ END_TEST
 
 START_TEST(test_secrets_stay_secret)
 {
-	static const char *const rows[] = { "vers=topsecret", "port=topsecret", "mountport=topsecret",
-					    "addr=topsecret", "helper=topsecret" };
+	static const char *const rows[] = { "vers=topsecret", "port=topsecret",
+					    "mountport=topsecret", "addr=topsecret",
+					    "helper=topsecret" };
 	size_t i;
 
 	set_environment("host", "/share");

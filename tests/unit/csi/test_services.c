@@ -170,7 +170,8 @@ START_TEST(test_unimplemented)
 
 		for (m = 0; m < desc->n_methods; m++) {
 			const ProtobufCMethodDescriptor *method = &desc->methods[m];
-			cleanup_free ProtobufCMessage *in = calloc(1, method->input->sizeof_message);
+			cleanup_free ProtobufCMessage *in =
+				calloc(1, method->input->sizeof_message);
 			cleanup_call struct call call = { .answers = 0 };
 			bool is_there = false;
 
@@ -235,7 +236,8 @@ START_TEST(test_capabilities)
 {
 	const Csi__V1__ControllerGetCapabilitiesRequest controller =
 		CSI__V1__CONTROLLER_GET_CAPABILITIES_REQUEST__INIT;
-	const Csi__V1__NodeGetCapabilitiesRequest node = CSI__V1__NODE_GET_CAPABILITIES_REQUEST__INIT;
+	const Csi__V1__NodeGetCapabilitiesRequest node =
+		CSI__V1__NODE_GET_CAPABILITIES_REQUEST__INIT;
 	const Csi__V1__NodeGetInfoRequest info = CSI__V1__NODE_GET_INFO_REQUEST__INIT;
 	const Csi__V1__GroupControllerGetCapabilitiesRequest group =
 		CSI__V1__GROUP_CONTROLLER_GET_CAPABILITIES_REQUEST__INIT;
@@ -509,7 +511,8 @@ START_TEST(test_create)
 			out = (const void *)call.reply;
 			check_str(rows[i].name, "id", out->volume->volume_id, rows[i].id);
 			check_int(rows[i].name, "size", out->volume->capacity_bytes,
-				  rows[i].in.required != 0 ? rows[i].in.required : rows[i].in.limit);
+				  rows[i].in.required != 0 ? rows[i].in.required
+							   : rows[i].in.limit);
 			check_str(rows[i].name, "context",
 				  context_get(out->volume, rows[i].context[0]), rows[i].context[1]);
 			check_str(rows[i].name, "second context",
@@ -525,7 +528,8 @@ START_TEST(test_create)
 		call_done(&call);
 		delete_volume(rows[i].name, &b, rows[i].id, &call);
 		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
-		check_int(rows[i].name, "gone", fake_nfs_type(b.nfs, rows[i].dir), NFS_TYPE_UNKNOWN);
+		check_int(rows[i].name, "gone", fake_nfs_type(b.nfs, rows[i].dir),
+			  NFS_TYPE_UNKNOWN);
 		call_done(&call);
 	}
 	bench_done(&b);
@@ -533,8 +537,8 @@ START_TEST(test_create)
 END_TEST
 
 /*
- * A volume whose creation was cut short is asked for again, and the server refuses: that is no end, for the
- * CO would forget what is there.
+ * A volume whose creation was cut short is asked for again, and the server refuses: that is no end,
+ * for the CO would forget what is there.
  */
 START_TEST(test_create_refused_after_an_attempt)
 {
@@ -680,7 +684,9 @@ START_TEST(test_validate)
 			CSI__V1__VALIDATE_VOLUME_CAPABILITIES_REQUEST__INIT;
 		Csi__V1__ValidateVolumeCapabilitiesRequest__VolumeContextEntry entry =
 			CSI__V1__VALIDATE_VOLUME_CAPABILITIES_REQUEST__VOLUME_CONTEXT_ENTRY__INIT;
-		Csi__V1__ValidateVolumeCapabilitiesRequest__VolumeContextEntry *entries[] = { &entry };
+		Csi__V1__ValidateVolumeCapabilitiesRequest__VolumeContextEntry *entries[] = {
+			&entry
+		};
 		const Csi__V1__ValidateVolumeCapabilitiesResponse *out;
 		cleanup_call struct call call = { .answers = 0 };
 		struct capability_box box;

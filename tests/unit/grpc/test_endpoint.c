@@ -227,4 +227,13 @@ START_TEST(test_abstract)
 }
 END_TEST
 
-CHECK_MAIN("grpc_endpoint", .setup = setup, .teardown = teardown, .tests = { test_open_and_close, test_stale, test_alive, test_not_a_socket, test_no_directory, test_too_long, test_replaced_file_is_not_removed, test_abstract, }, .loops = { { test_endpoint, ARRAY_SIZE(endpoints) } })
+/* clang-format off */
+CHECK_MAIN("grpc_endpoint", .setup = setup, .teardown = teardown,
+	   .tests = {
+		   test_open_and_close, test_stale, test_alive, test_not_a_socket,
+		   test_no_directory,
+		   test_too_long, test_replaced_file_is_not_removed, test_abstract,
+	   },
+	   .loops = {
+		   { test_endpoint, ARRAY_SIZE(endpoints) },
+	   })

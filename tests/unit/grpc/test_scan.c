@@ -65,7 +65,8 @@ static const struct row {
 	  ERROR_INTERNAL, "not a valid protobuf" },
 	{ "huge length", BYTES("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), ERROR_INTERNAL,
 	  "not a valid" },
-	{ "cut nested message", BYTES("\x1a\x02\x12\x05"), ERROR_INTERNAL, "at volume_capabilities" },
+	{ "cut nested message", BYTES("\x1a\x02\x12\x05"), ERROR_INTERNAL,
+	  "at volume_capabilities" },
 	{ "nested message longer than its parent",
 	  BYTES("\x1a\x02\x12\x03\x0a\x01"
 		"a"),

@@ -63,7 +63,8 @@ START_TEST(test_longest_message)
 	message[sizeof(message) - 1] = '\0';
 	ck_assert_uint_le(grpc_status_message(message, out, sizeof(out)), GRPC_STATUS_MESSAGE_MAX);
 	memset(message, '\n', sizeof(message) - 1);
-	ck_assert_uint_eq(grpc_status_message(message, out, sizeof(out)), 3 * (sizeof(message) - 1));
+	ck_assert_uint_eq(grpc_status_message(message, out, sizeof(out)),
+			  3 * (sizeof(message) - 1));
 }
 END_TEST
 

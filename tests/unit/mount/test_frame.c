@@ -336,7 +336,8 @@ START_TEST(test_helper)
 	check_int("good", "step", reply.step, MOUNT_STEP_UMOUNT);
 	/* Another process is its parent: the driver is dead. */
 	frame->driver = 1;
-	check_int("orphan", "status", run_helper(frame, sizeof(*frame), &reply, &len), EXIT_FAILURE);
+	check_int("orphan", "status", run_helper(frame, sizeof(*frame), &reply, &len),
+		  EXIT_FAILURE);
 	check_int("orphan", "size of the reply", len, 0);
 	free(frame);
 }

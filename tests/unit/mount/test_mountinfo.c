@@ -26,7 +26,8 @@ static const struct {
 	const char *source, *fstype;
 	bool read_only, is_nfs;
 } rows[] = {
-	{ "v4", ROOT "40 22 0:51 / " PODS "/pv/mount rw,relatime shared:9 - nfs4 s:/a " V4_SUPER "\n",
+	{ "v4",
+	  ROOT "40 22 0:51 / " PODS "/pv/mount rw,relatime shared:9 - nfs4 s:/a " V4_SUPER "\n",
 	  PODS "/pv/mount", 1, "s:/a", "nfs4", false, true },
 	{ "v3", ROOT "40 22 0:51 / /t rw,relatime - nfs s:/a " V3_SUPER "\n", "/t", 1, "s:/a",
 	  "nfs", false, true },
@@ -291,7 +292,8 @@ START_TEST(test_service)
 		{ "version 4", V4_SUPER, 0, 4, false },
 		{ "version 3", V3_SUPER, 0, 3, false },
 		{ "port", "rw,vers=4.1,proto=tcp,port=12049,addr=192.0.2.1", 12049, 4, false },
-		{ "the other port", "rw,vers=3,mountport=20048,proto=tcp6,addr=fd00::1", 0, 3, false },
+		{ "the other port", "rw,vers=3,mountport=20048,proto=tcp6,addr=fd00::1", 0, 3,
+		  false },
 		{ "not a port", "rw,vers=4.0,port=65536,proto=tcp", 0, 4, false },
 		{ "rdma", "rw,vers=4.2,proto=rdma,port=20049", 20049, 4, true },
 		{ "udp", "rw,vers=3,proto=udp", 0, 3, true },

@@ -51,10 +51,12 @@ static const struct {
 	{ "rdma", "rdma", 0, -1, 0, false, true, "rdma" },
 	{ "proto=rdma", "proto=rdma", 0, -1, 0, false, true, "proto=rdma" },
 	/* For booting or for other programs; the kernel does not know all of them. */
-	{ "for fstab", "nofail,_netdev,soft,auto,noauto,comment=x", 0, -1, 0, false, false, "soft" },
+	{ "for fstab", "nofail,_netdev,soft,auto,noauto,comment=x", 0, -1, 0, false, false,
+	  "soft" },
 	{ "in the background", "bg,soft,fg", 0, -1, 0, false, false, "soft" },
 	{ "retry", "retry=10,soft", 0, -1, 0, false, false, "soft" },
-	{ "for other programs", "x-systemd.automount,X-note=y,soft", 0, -1, 0, false, false, "soft" },
+	{ "for other programs", "x-systemd.automount,X-note=y,soft", 0, -1, 0, false, false,
+	  "soft" },
 	{ "retrans is not retry", "retrans=2", 0, -1, 0, false, false, "retrans=2" },
 	/* As kubelet sends it for SELinux: the commas are part of the value. */
 	{ "context", "context=\"u:r:t:s0:c1,c2\",soft", 0, -1, 0, false, false,
@@ -148,7 +150,8 @@ START_TEST(test_bad)
 		struct error err = { .code = ERROR_OK };
 		struct mount_options o = { .major = 77 };
 
-		check_int(bad[i].name, "result", mount_options_parse(&o, bad[i].text, &err), -EINVAL);
+		check_int(bad[i].name, "result", mount_options_parse(&o, bad[i].text, &err),
+			  -EINVAL);
 		check_error(bad[i].name, &err, ERROR_INVALID_ARGUMENT, bad[i].word);
 		check_int(bad[i].name, "output, which is to be left alone,", o.major, 77);
 		check_int(bad[i].name, "check", mount_options_check(bad[i].text, NULL), -EINVAL);

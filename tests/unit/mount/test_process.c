@@ -81,7 +81,8 @@ static void run_request(struct run *run, const char *body, const void *request, 
 		.reply_len = REPLY_LEN,
 	};
 	start = clock_now_ns();
-	run->r = mount_process_run(&run->reaper, &run->process, start + timeout_ms * CLOCK_NS_PER_MS);
+	run->r = mount_process_run(&run->reaper, &run->process,
+				   start + timeout_ms * CLOCK_NS_PER_MS);
 	run->ms = (clock_now_ns() - start) / CLOCK_NS_PER_MS;
 }
 
@@ -324,7 +325,8 @@ START_TEST(test_daemon_keeps_stderr)
 	struct run run;
 	pid_t pid;
 
-	run_script(&run, "setsid sleep 1000 >/dev/null & echo $! >$1/pid; printf 12345678", LONG_MS);
+	run_script(&run, "setsid sleep 1000 >/dev/null & echo $! >$1/pid; printf 12345678",
+		   LONG_MS);
 	ck_assert_int_eq(run.r, 0);
 	check_that("daemon", "that it was not waited for", run.ms < LONG_MS / 2);
 	pid = read_pid();
@@ -361,7 +363,8 @@ START_TEST(test_surroundings)
 	check_reaped("process group", &run);
 
 	/* It has only its own ends of the pipes: another open end would hide the end of file. */
-	ck_assert_int_eq(close_range(3, ~0U, CLOSE_RANGE_CLOEXEC), 0); /* files inherited by the test */
+	ck_assert_int_eq(close_range(3, ~0U, CLOSE_RANGE_CLOEXEC),
+			 0); /* files inherited by the test */
 	run_script(&run,
 		   "ls -l /proc/self/fd >$1/pid; test $(grep -c pipe: $1/pid) = 2 && printf 12345678",
 		   LONG_MS);
@@ -444,7 +447,8 @@ static void *work(void *data)
 
 		snprintf(request, sizeof(request), "%c%07d", hang ? 'h' : 'r', w->number * 100 + i);
 		if (mount_process_run(w->reaper, &p,
-				      clock_now_ns() + (hang ? SHORT_MS : LONG_MS) * CLOCK_NS_PER_MS) !=
+				      clock_now_ns() +
+					      (hang ? SHORT_MS : LONG_MS) * CLOCK_NS_PER_MS) !=
 		    (hang ? -ETIMEDOUT : 0))
 			w->wrong++;
 		else if (!hang && memcmp(request, reply, REPLY_LEN) != 0)

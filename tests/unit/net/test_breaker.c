@@ -128,7 +128,8 @@ START_TEST(test_share)
 		enter_alive("place", breaker, &a, i == 0);
 	sleep_ms(NET_BREAKER_FRESH_MS + 50);
 	start = clock_now_ns();
-	check_that("too many", "refused", net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
+	check_that("too many", "refused",
+		   net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
 	took = clock_now_ns() - start;
 	check_that("too many", "soon", took < CLOCK_NS_PER_S);
 	check_error("too many", &err, ERROR_UNAVAILABLE, "wait for it already");

@@ -338,7 +338,11 @@ static const struct {
 } lies[] = {
 	{ "length of a handle", &mnt, { 0, 0x80000000, 0 }, 3, -EREMOTEIO },
 	{ "it is padded beyond all", &mnt, { 0, 0xffffffff, 0 }, 3, -EREMOTEIO },
-	{ "number of flavours", &mnt, { 0, 4, 0, 0x40000001, TIMES, 200, 1, 0x41414141 }, 8, -EREMOTEIO },
+	{ "number of flavours",
+	  &mnt,
+	  { 0, 4, 0, 0x40000001, TIMES, 200, 1, 0x41414141 },
+	  8,
+	  -EREMOTEIO },
 	{ "number of results", &compound, { 0, 0, 0x80000000 }, 3, -EREMOTEIO },
 	{ "less by one", &compound, { 0, 0, 0x7fffffff, TIMES, 10, 1, 0 }, 7, -EREMOTEIO },
 	{ "memory of results", &compound, { 0, 0, 10000000, TIMES, 10, 1, 0 }, 7, -EREMOTEIO },
@@ -568,7 +572,8 @@ START_TEST(test_long)
 		struct text text = { lengths[i] > 0 ? data : NULL, lengths[i] };
 
 		calls[i] = (struct call){ .error = 1 };
-		check_int("long", "result", net_rpc_call(rpc, &texts, &text, replied, &calls[i]), 0);
+		check_int("long", "result", net_rpc_call(rpc, &texts, &text, replied, &calls[i]),
+			  0);
 	}
 	do {
 		check_int("long", "send", net_rpc_send(rpc, &p), 0);
@@ -599,7 +604,8 @@ START_TEST(test_too_long)
 	struct call call;
 	uint32_t xid;
 
-	check_int("too long", "result", net_rpc_call(rpc, &texts, &text, replied, &call), -EMSGSIZE);
+	check_int("too long", "result", net_rpc_call(rpc, &texts, &text, replied, &call),
+		  -EMSGSIZE);
 	start(&call, 0);
 	send_all();
 	xid = hear_xid();
@@ -610,4 +616,14 @@ START_TEST(test_too_long)
 }
 END_TEST
 
-CHECK_MAIN("rpc", .setup = set_up, .teardown = tear_down, .tests = { test_call, test_many, test_cut, test_fragments, test_endless_fragments, test_deadline, test_late, test_end, test_free, test_long, test_too_long, test_zdr_check, test_ask, }, .loops = { { test_answer, ARRAY_SIZE(answers) }, { test_lie, ARRAY_SIZE(lies) } })
+/* clang-format off */
+CHECK_MAIN("rpc", .setup = set_up, .teardown = tear_down,
+	   .tests = {
+		   test_call, test_many, test_cut, test_fragments, test_endless_fragments,
+		   test_deadline, test_late, test_end, test_free, test_long, test_too_long,
+		   test_zdr_check, test_ask,
+	   },
+	   .loops = {
+		   { test_answer, ARRAY_SIZE(answers) },
+		   { test_lie, ARRAY_SIZE(lies) },
+	   })

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Whose directories are: volumes that meet, policies that a crash must not forget, and shares that fold
- * case. Calls are cut off, and other calls come in between, at every single operation.
+ * Whose directories are: volumes that meet, policies that a crash must not forget, and shares that
+ * fold case. Calls are cut off, and other calls come in between, at every single operation.
  */
 
 #include <errno.h>
@@ -329,10 +329,12 @@ START_TEST(test_policies)
 END_TEST
 
 /*
- * The call is cut off at operation n. Then a stranger makes the directory, unless it is there. Whatever comes
- * after, the stranger's data stays: the retry is refused, and a deletion leaves it alone.
+ * The call is cut off at operation n. Then a stranger makes the directory, unless it is there.
+ * Whatever comes after, the stranger's data stays: the retry is refused, and a deletion leaves it
+ * alone.
  */
-static bool cut_off(const char *name, const struct sample *v, unsigned int n, bool after, bool retry)
+static bool cut_off(const char *name, const struct sample *v, unsigned int n, bool after,
+		    bool retry)
 {
 	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
 	struct fake_nfs *f = fake_nfs_new();
@@ -359,7 +361,10 @@ static bool cut_off(const char *name, const struct sample *v, unsigned int n, bo
 		if (r < 0)
 			check_error(row, &err, ERROR_FAILED_PRECONDITION, v->dir);
 	}
-	/* An id that leads to no record is csi-driver-nfs's, and was never handed out by this driver. */
+	/*
+	 * An id that leads to no record is csi-driver-nfs's, and was never handed out by this
+	 * driver.
+	 */
 	if (has_record(f, v->key))
 		check_int(row, "delete", delete (f, v, &err), 0);
 	check_int(row, "what is there", has_file(f, v->dir), stranger);
@@ -388,8 +393,8 @@ START_TEST(test_refuse_is_not_forgotten)
 END_TEST
 
 /*
- * A directory that was there, and one that is there no more: a retry makes none, and what a deletion takes was
- * decided on before.
+ * A directory that was there, and one that is there no more: a retry makes none, and what a
+ * deletion takes was decided on before.
  */
 static bool cut_off_requiring(unsigned int n, bool after)
 {
@@ -460,8 +465,8 @@ START_TEST(test_require_again)
 END_TEST
 
 /*
- * A claim that is refused, and whose call ends before its record is gone: when the owner's volume is deleted,
- * its directory goes, and the claim that is tried again finds nothing of it.
+ * A claim that is refused, and whose call ends before its record is gone: when the owner's volume
+ * is deleted, its directory goes, and the claim that is tried again finds nothing of it.
  */
 START_TEST(test_refused_claim_waits)
 {
@@ -704,7 +709,8 @@ END_TEST
 /* What a damaged record may own stays. */
 START_TEST(test_damaged_record)
 {
-	static const struct sample inner = CLASS("pvc-1", "ns/data"), outer = CONSTANT("pvc-2", "ns");
+	static const struct sample inner = CLASS("pvc-1", "ns/data"),
+				   outer = CONSTANT("pvc-2", "ns");
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
@@ -788,8 +794,8 @@ START_TEST(test_number_does_not_count)
 END_TEST
 
 /*
- * A volume named by default costs three looks more than its record and its directory: for a snapshot there,
- * for deletions before, and whether its record is still there after.
+ * A volume named by default costs three looks more than its record and its directory: for a
+ * snapshot there, for deletions before, and whether its record is still there after.
  */
 START_TEST(test_plain_is_cheap)
 {

@@ -306,7 +306,9 @@ static size_t entries_of(struct fake_nfs *f, const char *key)
 /* However many there are that cannot be removed: all others are. */
 START_TEST(test_fair)
 {
-	const struct fake_habits habits = { .page = 100, .entries = FAKE_ENTRIES_FULL, .modes = true };
+	const struct fake_habits habits = { .page = 100,
+					    .entries = FAKE_ENTRIES_FULL,
+					    .modes = true };
 	struct fake_nfs *f = fake_nfs_new();
 	struct bench b;
 
@@ -339,7 +341,9 @@ END_TEST
 /* More than are remembered: they hold up nobody, either. */
 START_TEST(test_more_than_remembered)
 {
-	const struct fake_habits habits = { .page = 100, .entries = FAKE_ENTRIES_FULL, .modes = true };
+	const struct fake_habits habits = { .page = 100,
+					    .entries = FAKE_ENTRIES_FULL,
+					    .modes = true };
 	const unsigned int many = PURGE_STUCK_MAX + 50;
 	struct fake_nfs *f = fake_nfs_new();
 	struct bench b;

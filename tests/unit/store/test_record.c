@@ -93,7 +93,8 @@ START_TEST(test_decode)
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		cleanup_record struct record rec = { .n = 0 };
 
-		check_int(rows[i].name, "result", record_decode(&rec, rows[i].text), rows[i].result);
+		check_int(rows[i].name, "result", record_decode(&rec, rows[i].text),
+			  rows[i].result);
 		check_int(rows[i].name, "pairs", rec.n, rows[i].n);
 		check_str(rows[i].name, "value", record_get(&rec, "k"), rows[i].value);
 	}
@@ -117,8 +118,8 @@ START_TEST(test_set)
 END_TEST
 
 /*
- * Cut anywhere, a text is refused, or gives the pairs that are whole and, of the last one, a beginning:
- * never a value that was not there. The hash of split records finds the rest.
+ * Cut anywhere, a text is refused, or gives the pairs that are whole and, of the last one, a
+ * beginning: never a value that was not there. The hash of split records finds the rest.
  */
 START_TEST(test_truncated)
 {
@@ -202,7 +203,8 @@ START_TEST(test_share)
 		check_int(row, "remove before", record_remove(c, &c->root, "k", NULL, &err), 0);
 		check_int(row, "create", record_create(c, &c->root, "k", &rec, &err), 0);
 		before = fake_nfs_list(f, NULL);
-		check_int(row, "create again", record_create(c, &c->root, "k", &rec, &err), -EEXIST);
+		check_int(row, "create again", record_create(c, &c->root, "k", &rec, &err),
+			  -EEXIST);
 		check_error(row, &err, ERROR_OK, NULL);
 		check_int(row, "read", record_read(c, &c->root, "k", &back, &err), 0);
 		check_int(row, "pairs", back.n, 2);
@@ -348,7 +350,10 @@ START_TEST(test_share_refused)
 }
 END_TEST
 
-/* What is there under names of k, without its draft, grave and parts of no record: "k", and its parts. */
+/*
+ * What is there under names of k, without its draft, grave and parts of no record: "k", and its
+ * parts.
+ */
 static void check_links(const char *row, struct fake_nfs *f, struct nfs_client *c)
 {
 	cleanup_record struct record rec = { .n = 0 };
@@ -367,8 +372,8 @@ static void check_links(const char *row, struct fake_nfs *f, struct nfs_client *
 }
 
 /*
- * A process is killed while it creates a record of several links. The next attempt's text may differ, where
- * a client sends its maps in any order, and so do the names of its parts.
+ * A process is killed while it creates a record of several links. The next attempt's text may
+ * differ, where a client sends its maps in any order, and so do the names of its parts.
  */
 START_TEST(test_parts_of_a_killed_creation)
 {
@@ -536,7 +541,9 @@ static void delete_it(struct fake_nfs *f)
 	fake_nfs_remove(f, "k~new");
 }
 
-/* The record of another replica's is not overwritten, and one that was deleted does not come back. */
+/*
+ * The record of another replica's is not overwritten, and one that was deleted does not come back.
+ */
 START_TEST(test_replace_changed)
 {
 	static const struct {
@@ -560,7 +567,8 @@ START_TEST(test_replace_changed)
 		struct fake_nfs *f = with_record(10, &c, &rec);
 
 		fake_nfs_watch(f, change_once, &change);
-		check_that(rows[i].name, "refused", record_replace(c, &c->root, "k", &rec, &err) < 0);
+		check_that(rows[i].name, "refused",
+			   record_replace(c, &c->root, "k", &rec, &err) < 0);
 		check_error(rows[i].name, &err, ERROR_ABORTED, "'k'");
 		check_that(rows[i].name, "it happened", change.act == NULL);
 		check_int(rows[i].name, "record", fake_nfs_type(f, "k"), rows[i].left);
@@ -573,7 +581,10 @@ START_TEST(test_replace_changed)
 }
 END_TEST
 
-/* Refused at any operation, a replacement leaves neither parts nor a draft, or says that it has to be repeated. */
+/*
+ * Refused at any operation, a replacement leaves neither parts nor a draft, or says that it has to
+ * be repeated.
+ */
 START_TEST(test_parts_of_a_refused_replacement)
 {
 	static const size_t lengths[] = { 10, 2500 };
@@ -584,7 +595,8 @@ START_TEST(test_parts_of_a_refused_replacement)
 	for (k = 0; k < ARRAY_SIZE(lengths); k++) {
 		for (i = 0; i < ARRAY_SIZE(errors); i++) {
 			for (n = 1; n <= 20; n++) {
-				const struct fake_failure failure = { .nth = n, .error = errors[i] };
+				const struct fake_failure failure = { .nth = n,
+								      .error = errors[i] };
 				cleanup_record struct record rec = { .n = 0 };
 				struct error err = { .code = ERROR_OK };
 				struct nfs_client *c;
@@ -639,7 +651,9 @@ START_TEST(test_parts_of_a_killed_replacement)
 }
 END_TEST
 
-/* Killed at each operation, a replacement is the old record or the new one, and the next one works. */
+/*
+ * Killed at each operation, a replacement is the old record or the new one, and the next one works.
+ */
 START_TEST(test_replace_killed)
 {
 	static const size_t lengths[] = { 10, 2500 };
@@ -663,7 +677,8 @@ START_TEST(test_replace_killed)
 			fake_nfs_fail(f, NULL);
 			error_clear(&err);
 			next = fake_nfs_connect(f);
-			check_int(row, "read", record_read(next, &next->root, "k", &again, &err), 0);
+			check_int(row, "read", record_read(next, &next->root, "k", &again, &err),
+				  0);
 			ck_assert(record_set(&again, "size", "4") == 0);
 			check_int(row, "again",
 				  record_replace(next, &next->root, "k", &again, &err), 0);

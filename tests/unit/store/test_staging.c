@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Volumes that begin with the contents of another, where the server or the driver fails meanwhile. */
+/*
+ * Volumes that begin with the contents of another, where the server or the driver fails meanwhile.
+ */
 
 #include <errno.h>
 
@@ -158,17 +160,22 @@ static const struct way {
 	{ "cut off after it took effect", -ECONNABORTED, true },
 };
 
-/* After a final code nobody comes back: nothing of the volume is left, but for what the purger takes. */
+/*
+ * After a final code nobody comes back: nothing of the volume is left, but for what the purger
+ * takes.
+ */
 static void check_undone(const char *row, struct fake_nfs *f, const char *path)
 {
 	cleanup_free char *list = NULL;
 	const char *p;
 
-	check_int(row, "the directory after a final error", fake_nfs_type(f, path), NFS_TYPE_UNKNOWN);
+	check_int(row, "the directory after a final error", fake_nfs_type(f, path),
+		  NFS_TYPE_UNKNOWN);
 	list = fake_nfs_list(f, "tree");
 	for (p = list; *p != '\0'; p += strcspn(p, "\n") + 1)
 		ck_assert_msg(p[strcspn(p, "\n") - 1] == '/' ||
-				      strncmp(p, ".csi-nfs/trash/", strlen(".csi-nfs/trash/")) == 0 ||
+				      strncmp(p, ".csi-nfs/trash/", strlen(".csi-nfs/trash/")) ==
+					      0 ||
 				      strncmp(p, ".csi-nfs/work/", strlen(".csi-nfs/work/")) == 0,
 			      "%s: '%.*s' is left", row, (int)strcspn(p, "\n"), p);
 }

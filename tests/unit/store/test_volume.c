@@ -44,8 +44,9 @@ static const struct sample refusing = {
 static const struct sample refusing_long = {
 	"pvc-1", "pvc-1", "delete", "0000", "10", 3500, VOLUME_CLAIM_EXCLUSIVE, "refuse"
 };
-static const struct sample *const kinds[] = { &flat,    &nested,           &archived, &wordy,
-					      &claimed, &claimed_archived, &refusing, &refusing_long };
+static const struct sample *const kinds[] = {
+	&flat, &nested, &archived, &wordy, &claimed, &claimed_archived, &refusing, &refusing_long
+};
 static const char *const kind_names[] = { "flat",     "nested",
 					  "archived", "long record",
 					  "claimed",  "claimed and archived",
@@ -85,8 +86,9 @@ static int create(struct fake_nfs *f, const struct sample *v, int64_t required, 
 	return volume_create(c, v->key, &rec, &capacity, NULL, err);
 }
 
-static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid, const char *on_delete,
-		     enum volume_on_delete policy, bool *ret_trashed, struct error *err)
+static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid,
+		     const char *on_delete, enum volume_on_delete policy, bool *ret_trashed,
+		     struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
@@ -156,7 +158,8 @@ START_TEST(test_life)
 		check_int(row, "delete", delete (f, kinds[i], &err), 0);
 		check_int(row, "delete again", delete (f, kinds[i], &err), 0);
 		check_int(row, "find afterwards", find(f, kinds[i], &err), -ENOENT);
-		check_int(row, "type afterwards", fake_nfs_type(f, kinds[i]->dir), NFS_TYPE_UNKNOWN);
+		check_int(row, "type afterwards", fake_nfs_type(f, kinds[i]->dir),
+			  NFS_TYPE_UNKNOWN);
 		fake_nfs_free(f);
 	}
 }
@@ -201,10 +204,16 @@ START_TEST(test_already_exists)
 		int64_t required;
 		const char *word; /* NULL: the same volume */
 	} rows[] = {
-		{ "the same", { "pvc-1", "pvc-1", "delete", "0000", "10", 0, NULL, NULL }, 10, NULL },
+		{ "the same",
+		  { "pvc-1", "pvc-1", "delete", "0000", "10", 0, NULL, NULL },
+		  10,
+		  NULL },
 		{ "smaller", { "pvc-1", "pvc-1", "delete", "0000", "5", 0, NULL, NULL }, 5, NULL },
 		{ "no size", { "pvc-1", "pvc-1", "delete", "0000", "0", 0, NULL, NULL }, 0, NULL },
-		{ "larger", { "pvc-1", "pvc-1", "delete", "0000", "11", 0, NULL, NULL }, 11, "size" },
+		{ "larger",
+		  { "pvc-1", "pvc-1", "delete", "0000", "11", 0, NULL, NULL },
+		  11,
+		  "size" },
 		{ "other directory",
 		  { "pvc-1", "a/b", "delete", "0000", "10", 0, NULL, NULL },
 		  10,
@@ -234,7 +243,8 @@ START_TEST(test_already_exists)
 		before = fake_nfs_list(f, NULL);
 		check_int(rows[i].name, "second",
 			  create(f, &rows[i].volume, rows[i].required, &err), same ? 0 : -EEXIST);
-		check_error(rows[i].name, &err, same ? ERROR_OK : ERROR_ALREADY_EXISTS, rows[i].word);
+		check_error(rows[i].name, &err, same ? ERROR_OK : ERROR_ALREADY_EXISTS,
+			    rows[i].word);
 		check_share(rows[i].name, f, NULL, before);
 		fake_nfs_free(f);
 	}
@@ -273,7 +283,8 @@ START_TEST(test_special_bits_stay)
 		check_int(rows[i].name, "adopted", fake_nfs_mode(f, "pvc-1"), rows[i].after);
 		fake_nfs_set(f, "pvc-1", &before);
 		check_int(rows[i].name, "again", create(f, &v, 0, &err), 0);
-		check_int(rows[i].name, "asked for again", fake_nfs_mode(f, "pvc-1"), rows[i].after);
+		check_int(rows[i].name, "asked for again", fake_nfs_mode(f, "pvc-1"),
+			  rows[i].after);
 		fake_nfs_free(f);
 	}
 }
@@ -334,7 +345,8 @@ START_TEST(test_policy)
 		}
 		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
 		check_int(rows[i].name, "delete",
-			  delete_as(f, "pvc-1", "", rows[i].in_id, rows[i].fallback, &trashed, &err),
+			  delete_as(f, "pvc-1", "", rows[i].in_id, rows[i].fallback, &trashed,
+				    &err),
 			  0);
 		check_int(rows[i].name, "still there",
 			  fake_nfs_type(f, "pvc-1/file") != NFS_TYPE_UNKNOWN, rows[i].stays);
@@ -369,7 +381,8 @@ START_TEST(test_archive_collision)
 	for (p = strstr(list, "/file\n"); p != NULL; p = strstr(p + 1, "/file\n"))
 		n++;
 	check_int("collision", "archives", n, 4);
-	check_int("collision", "first name", fake_nfs_type(f, "archived-pvc-1/file"), NFS_TYPE_FILE);
+	check_int("collision", "first name", fake_nfs_type(f, "archived-pvc-1/file"),
+		  NFS_TYPE_FILE);
 	fake_nfs_free(f);
 }
 END_TEST
@@ -644,7 +657,10 @@ START_TEST(test_crash_delete_long)
 }
 END_TEST
 
-/* A deletion dies at operation n; then somebody makes a volume of that name, which finds nothing of the old. */
+/*
+ * A deletion dies at operation n; then somebody makes a volume of that name, which finds nothing of
+ * the old.
+ */
 static void delete_then_create(const char *row, const struct sample *v, unsigned int n, bool after)
 {
 	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
@@ -683,7 +699,8 @@ START_TEST(test_crash_delete_then_create)
 		for (n = 1; n <= total; n++) {
 			char row[128];
 
-			(void)snprintf(row, sizeof(row), "kind %zu, operation %u of %u", i, n, total);
+			(void)snprintf(row, sizeof(row), "kind %zu, operation %u of %u", i, n,
+				       total);
 			delete_then_create(row, volumes[i], n, false);
 			delete_then_create(row, volumes[i], n, true);
 		}
@@ -914,7 +931,10 @@ START_TEST(test_refused_claimed)
 }
 END_TEST
 
-/* The directory was made, its mode was refused, and so was its removal: a CO has to come back for it. */
+/*
+ * The directory was made, its mode was refused, and so was its removal: a CO has to come back for
+ * it.
+ */
 START_TEST(test_directory_that_cannot_be_taken_back)
 {
 	const struct fake_failure failure = {
@@ -931,7 +951,8 @@ START_TEST(test_directory_that_cannot_be_taken_back)
 	check_that("refused", "the call fails", create(f, &flat, 0, &err) < 0);
 	fake_nfs_fail(f, NULL);
 	check_error("refused", &err, ERROR_ABORTED, NULL);
-	check_int("refused", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int("refused", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
+		  NFS_TYPE_SYMLINK);
 	check_int("again", "create", create(f, &flat, 0, &err), 0);
 	check_int("again", "delete", delete (f, &flat, &err), 0);
 	check_int("again", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
@@ -939,7 +960,10 @@ START_TEST(test_directory_that_cannot_be_taken_back)
 }
 END_TEST
 
-/* A deletion is not answered OK while something of it is there, whichever operation the server failed. */
+/*
+ * A deletion is not answered OK while something of it is there, whichever operation the server
+ * failed.
+ */
 START_TEST(test_deleted_without_a_rest)
 {
 	static const int errors[] = { -EIO, -EACCES, -ENOSPC };
@@ -968,7 +992,10 @@ START_TEST(test_deleted_without_a_rest)
 }
 END_TEST
 
-/* What of a volume is written only if nobody else is at it: another replica makes it just as it is undone. */
+/*
+ * What of a volume is written only if nobody else is at it: another replica makes it just as it is
+ * undone.
+ */
 static void made_by_another(struct fake_nfs *f)
 {
 	fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
@@ -990,7 +1017,8 @@ START_TEST(test_undone_while_another_makes_it)
 	check_that("refused", "the call fails", create(f, &flat, 0, &err) < 0);
 	fake_nfs_fail(f, NULL);
 	check_error("refused", &err, ERROR_ABORTED, NULL);
-	check_int("refused", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int("refused", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
+		  NFS_TYPE_SYMLINK);
 	check_int("refused", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_DIRECTORY);
 	fake_nfs_free(f);
 }

@@ -114,7 +114,10 @@ static int expand(struct fake_nfs *f, struct error *err)
 	return r < 0 ? r : volume_expand(c, &id, &rec, &capacity, &size, err);
 }
 
-/* A record that is longer than a link is replaced in several steps: a retry takes away what is left. */
+/*
+ * A record that is longer than a link is replaced in several steps: a retry takes away what is
+ * left.
+ */
 START_TEST(test_expand_again_leaves_no_parts)
 {
 	unsigned int n;
@@ -135,7 +138,8 @@ START_TEST(test_expand_again_leaves_no_parts)
 		check_int(row, "size", record_set(&rec, VOLUME_KEY_SIZE, "10"), 0);
 		check_int(row, "long", record_set(&rec, "long", text), 0);
 		check_int(row, "create",
-			  volume_create(c, "v", &rec, &(struct volume_capacity){ 0 }, NULL, NULL), 0);
+			  volume_create(c, "v", &rec, &(struct volume_capacity){ 0 }, NULL, NULL),
+			  0);
 		nfs_client_free(c);
 		fake_nfs_fail(f, &failure);
 		(void)expand(f, &err);
@@ -289,7 +293,8 @@ START_TEST(test_locks)
 	check_int("new", "result", usage_table_new(&t), 0);
 	check_int("one", "create", usage_acquire(t, e.server, e.share, "a/b", false, &first, NULL),
 		  0);
-	check_int("two", "create", usage_acquire(t, e.server, e.share, "a", false, &second, NULL), 0);
+	check_int("two", "create", usage_acquire(t, e.server, e.share, "a", false, &second, NULL),
+		  0);
 	check_int("below", "delete",
 		  usage_acquire(t, e.server, e.share, "a/b/c", true, &refused, &err), -EAGAIN);
 	check_error("below", &err, ERROR_ABORTED, "a/b/c");

@@ -23,7 +23,8 @@ START_TEST(test_parse)
 		const char *server, *share, *subdir, *uuid, *on_delete;
 		const char *key;
 	} rows[] = {
-		{ "share is the root", "nfs.example##" UID "##", "nfs.example", "", UID, "", "", UID },
+		{ "share is the root", "nfs.example##" UID "##", "nfs.example", "", UID, "", "",
+		  UID },
 		{ "archive", "10.0.0.1#export/k8s#" UID "##archive", "10.0.0.1", "export/k8s", UID,
 		  "", "archive", UID },
 		{ "subDir and retain", "nfs.example#share#ns/claim#" UID "#retain", "nfs.example",
@@ -31,7 +32,8 @@ START_TEST(test_parse)
 		{ "IPv6", "fd00::1#share#" UID "##", "fd00::1", "share", UID, "", "", UID },
 		{ "IPv6 with a zone", "fe80::1%eth0#share#a##", "fe80::1%eth0", "share", "a", "",
 		  "", "a" },
-		{ "policy as the user wrote it", "s#h#a##Archive", "s", "h", "a", "", "Archive", "a" },
+		{ "policy as the user wrote it", "s#h#a##Archive", "s", "h", "a", "", "Archive",
+		  "a" },
 		{ "unknown policy", "s#h#a##later", "s", "h", "a", "", "later", "a" },
 		{ "three fields", "s#export/k8s#" UID, "s", "export/k8s", UID, "", "", UID },
 		{ "three fields, documented for static volumes", "s#/export/#a/b/", "s", "export",
@@ -70,7 +72,9 @@ START_TEST(test_parse)
 }
 END_TEST
 
-/* Users write an IPv6 server with brackets in StorageClasses; csi-driver-nfs keeps them in its ids. */
+/*
+ * Users write an IPv6 server with brackets in StorageClasses; csi-driver-nfs keeps them in its ids.
+ */
 START_TEST(test_parse_brackets)
 {
 	cleanup_volume_id struct volume_id id = { .server = NULL };
@@ -183,13 +187,15 @@ START_TEST(test_parse_refused)
 		struct volume_id id = { .server = NULL };
 
 		check_int(rows[i].name, "result", volume_id_parse(&id, rows[i].text), -EINVAL);
-		check_that(rows[i].name, "nothing returned", id.server == NULL && id.subdir == NULL);
+		check_that(rows[i].name, "nothing returned",
+			   id.server == NULL && id.subdir == NULL);
 	}
 	(void)snprintf(text, sizeof(text), "s#h#%s##", name256);
 	check_int("long component", "result", volume_id_parse(&(struct volume_id){ 0 }, text),
 		  -EINVAL);
 	(void)snprintf(text, sizeof(text), "%s#h#a##", name300);
-	check_int("long server", "result", volume_id_parse(&(struct volume_id){ 0 }, text), -EINVAL);
+	check_int("long server", "result", volume_id_parse(&(struct volume_id){ 0 }, text),
+		  -EINVAL);
 }
 END_TEST
 

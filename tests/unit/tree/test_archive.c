@@ -309,9 +309,15 @@ static const struct {
 	  { { "a", LNK, "../tree" }, { "a/", DIR, NULL }, { "a/x", REG, "x" } },
 	  ERROR_FAILED_PRECONDITION,
 	  NULL },
-	{ "below a file", { { "a", REG, "x" }, { "a/x", REG, "x" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "below a file",
+	  { { "a", REG, "x" }, { "a/x", REG, "x" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
 	{ "hard link up", { { "a", HARD, "../tree/secret" } }, ERROR_FAILED_PRECONDITION, NULL },
-	{ "hard link, absolute", { { "a", HARD, "/tree/secret" } }, ERROR_FAILED_PRECONDITION, NULL },
+	{ "hard link, absolute",
+	  { { "a", HARD, "/tree/secret" } },
+	  ERROR_FAILED_PRECONDITION,
+	  NULL },
 	{ "hard link by a link",
 	  { { "a", LNK, "../tree" }, { "b", HARD, "a/secret" } },
 	  ERROR_FAILED_PRECONDITION,
@@ -360,7 +366,10 @@ static const struct {
 	  { { "a/b", REG, "x" }, { "c", REG, "x" }, { "a/d/e", REG, "x" }, { "a", DIR, NULL } },
 	  ERROR_OK,
 	  "back/a/\nback/a/b\nback/a/d/\nback/a/d/e\nback/c\n" },
-	{ "slashes", { { "./", DIR, NULL }, { ".//a/.//b", REG, "x" } }, ERROR_OK, "back/a/\nback/a/b\n" },
+	{ "slashes",
+	  { { "./", DIR, NULL }, { ".//a/.//b", REG, "x" } },
+	  ERROR_OK,
+	  "back/a/\nback/a/b\n" },
 };
 
 /* No archive can change anything outside of the directory. */
@@ -462,9 +471,13 @@ START_TEST(test_directory_again)
 		  { { "a", S_IFDIR | 0700, NULL }, { "a/b", REG, "x" }, { "a", DIR, NULL } } },
 		{ "twice in a row",
 		  { { "a", S_IFDIR | 0700, NULL }, { "a", DIR, NULL }, { "a/b", REG, "x" } } },
-		{ "more in it later", { { "a", DIR, NULL }, { "b", REG, "x" }, { "a/b", REG, "x" } } },
+		{ "more in it later",
+		  { { "a", DIR, NULL }, { "b", REG, "x" }, { "a/b", REG, "x" } } },
 		{ "and later",
-		  { { "a", DIR, NULL }, { "b", REG, "x" }, { "a/c/d", REG, "x" }, { "a/b", REG, "x" } } },
+		  { { "a", DIR, NULL },
+		    { "b", REG, "x" },
+		    { "a/c/d", REG, "x" },
+		    { "a/b", REG, "x" } } },
 	};
 	size_t i;
 
@@ -793,7 +806,8 @@ static int pack_step(struct fake_nfs *f, struct error *err)
 	return pack(f, TREE_COMPRESSION_GZIP, err);
 }
 
-static void fail_everywhere(const char *step_name, int (*step)(struct fake_nfs *f, struct error *err),
+static void fail_everywhere(const char *step_name,
+			    int (*step)(struct fake_nfs *f, struct error *err),
 			    const struct way *way, const char *made)
 {
 	unsigned int n;
@@ -844,4 +858,17 @@ START_TEST(test_unpack_failures)
 }
 END_TEST
 
-CHECK_MAIN("tree_archive", .tests = { test_compressions, test_same, test_sockets, test_names, test_foreign, test_directory_again, test_depth, test_directory_again_soon, test_file_again, test_bomb, test_changes, test_cut_before_compression, test_named_owners, test_no_owners, }, .loops = { { test_cut, ARRAY_SIZE(compressions) }, { test_flipped, ARRAY_SIZE(compressions) }, { test_pack_failures, ARRAY_SIZE(ways) }, { test_unpack_failures, ARRAY_SIZE(ways) } })
+/* clang-format off */
+CHECK_MAIN("tree_archive",
+	   .tests = {
+		   test_compressions, test_same, test_sockets, test_names, test_foreign,
+		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
+		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
+		   test_no_owners,
+	   },
+	   .loops = {
+		   { test_cut, ARRAY_SIZE(compressions) },
+		   { test_flipped, ARRAY_SIZE(compressions) },
+		   { test_pack_failures, ARRAY_SIZE(ways) },
+		   { test_unpack_failures, ARRAY_SIZE(ways) },
+	   })

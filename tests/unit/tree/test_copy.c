@@ -291,7 +291,8 @@ START_TEST(test_times)
 
 		(void)snprintf(name, sizeof(name), "tree/%zu", i);
 		tree_fill_file(f, name, 0, 10);
-		fake_nfs_set(f, name, &(struct nfs_attr){ .mode = 0644, .mtime = { seconds[i], 0 } });
+		fake_nfs_set(f, name,
+			     &(struct nfs_attr){ .mode = 0644, .mtime = { seconds[i], 0 } });
 	}
 	check_copy("times", f, &p);
 	check_int("times", "clamped", p.clamped, 3);
@@ -869,7 +870,8 @@ START_TEST(test_cancel_patient)
 END_TEST
 
 /* The copy is complete in spite of the failure. Frees f. */
-static void check_copy_despite(const char *row, struct fake_nfs *f, const struct fake_failure *failure)
+static void check_copy_despite(const char *row, struct fake_nfs *f,
+			       const struct fake_failure *failure)
 {
 	fake_nfs_fail(f, failure);
 	check_copy(row, f, NULL);
@@ -882,7 +884,9 @@ START_TEST(test_later)
 	unsigned int type;
 
 	for (type = 0; type < NFS_OPS; type++) {
-		const struct fake_failure failure = { .nth = 1, .error = -EAGAIN, .types = 1U << type };
+		const struct fake_failure failure = { .nth = 1,
+						      .error = -EAGAIN,
+						      .types = 1U << type };
 		struct fake_nfs *f = fake_nfs_new();
 		char row[32];
 
@@ -952,12 +956,14 @@ START_TEST(test_count)
 		fake_nfs_watch(f, forbid_reads, NULL);
 		work.from = work.to = c;
 		check_int(kinds[i].name, "result", tree_count(&work, &handle, &attr, &err), 0);
-		check_int(kinds[i].name, "operations left in flight", work.reading + work.writing, 0);
+		check_int(kinds[i].name, "operations left in flight", work.reading + work.writing,
+			  0);
 		check_int(kinds[i].name, "done", work.progress.files + work.progress.bytes, 0);
 		fake_nfs_watch(f, NULL, NULL);
 		check_copy(kinds[i].name, f, &p);
 		check_int(kinds[i].name, "files", work.progress.all_files, p.files);
-		check_int(kinds[i].name, "directories", work.progress.all_directories, p.directories);
+		check_int(kinds[i].name, "directories", work.progress.all_directories,
+			  p.directories);
 		check_int(kinds[i].name, "bytes", work.progress.all_bytes, p.bytes);
 		nfs_client_free(c);
 		fake_nfs_free(f);
@@ -1037,4 +1043,16 @@ START_TEST(test_failures)
 }
 END_TEST
 
-CHECK_MAIN("tree_copy", .tests = { test_kinds, test_two_shares, test_not_root, test_other_file_system, test_large_files, test_hard_links, test_many_entries, test_chain, test_dropped, test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient, test_later, test_count, test_folded_names, test_not_gone, test_named_owners, test_no_owners, test_not_root_group, test_times, test_links_in_flight, test_links_forgotten, test_empty_reads, }, .loops = { { test_failures, ARRAY_SIZE(ways) } })
+/* clang-format off */
+CHECK_MAIN("tree_copy",
+	   .tests = {
+		   test_kinds, test_two_shares, test_not_root, test_other_file_system,
+		   test_large_files, test_hard_links, test_many_entries, test_chain, test_dropped,
+		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
+		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
+		   test_no_owners, test_not_root_group, test_times, test_links_in_flight,
+		   test_links_forgotten, test_empty_reads,
+	   },
+	   .loops = {
+		   { test_failures, ARRAY_SIZE(ways) },
+	   })

@@ -288,8 +288,8 @@ static int see(void *data, const struct nfs_entry *entry)
 }
 
 /*
- * The driver's own listings, too. nfs-ganesha answers NOENT when an entry is removed while it lists: a
- * restore from a snapshot failed with NOT_FOUND by that, under many copies at once.
+ * The driver's own listings, too. nfs-ganesha answers NOENT when an entry is removed while it
+ * lists: a restore from a snapshot failed with NOT_FOUND by that, under many copies at once.
  */
 START_TEST(test_listing_begins_again)
 {

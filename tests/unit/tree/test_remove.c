@@ -103,7 +103,7 @@ static struct fake_nfs *share_new(const struct fake_habits *habits, bool with_cl
 struct seen {
 	struct nfs_handle trash;
 	unsigned int chmods;
-	bool is_wrong; /* something but mode 0700 was set, or it was set of what is above the tree */
+	bool is_wrong; /* a mode other than 0700 was set, or one above the tree */
 	unsigned int operations;
 	unsigned int cancel_at; /* 0: never */
 	atomic_bool cancel;
@@ -154,7 +154,10 @@ static const struct {
 	struct fake_habits habits;
 } kinds[] = {
 	{ "3", 3, 261, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true } },
-	{ "3, late", 3, 260, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true, .late = true } },
+	{ "3, late",
+	  3,
+	  260,
+	  { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true, .late = true } },
 	{ "3, bare", 3, 403, { .page = 1000, .entries = FAKE_ENTRIES_BARE, .modes = true } },
 	{ "3, bare, late",
 	  3,
@@ -162,7 +165,10 @@ static const struct {
 	  { .page = 50, .entries = FAKE_ENTRIES_BARE, .modes = true, .late = true } },
 	{ "3, small pages", 3, 320, { .modes = true } },
 	{ "4", 4, 116, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true } },
-	{ "4, late", 4, 146, { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true, .late = true } },
+	{ "4, late",
+	  4,
+	  146,
+	  { .page = 1000, .entries = FAKE_ENTRIES_FULL, .modes = true, .late = true } },
 	{ "4, mixed", 4, 232, { .page = 50, .modes = true } },
 	{ "4, mixed, late", 4, 232, { .page = 50, .modes = true, .late = true } },
 };
@@ -257,8 +263,16 @@ static const struct {
 	const char *word;
 } refusals[] = {
 	{ "one file", { .nth = 1, .error = -EACCES, .types = 1U << NFS_OP_REMOVE }, true, 1, NULL },
-	{ "one file, EPERM", { .nth = 1, .error = -EPERM, .types = 1U << NFS_OP_REMOVE }, true, 1, NULL },
-	{ "one directory", { .nth = 1, .error = -EPERM, .types = 1U << NFS_OP_RMDIR }, true, 1, NULL },
+	{ "one file, EPERM",
+	  { .nth = 1, .error = -EPERM, .types = 1U << NFS_OP_REMOVE },
+	  true,
+	  1,
+	  NULL },
+	{ "one directory",
+	  { .nth = 1, .error = -EPERM, .types = 1U << NFS_OP_RMDIR },
+	  true,
+	  1,
+	  NULL },
 	{ "one name", { .nth = 2, .error = -EACCES, .types = 1U << NFS_OP_LOOKUP }, true, 1, NULL },
 	{ "all files",
 	  { .nth = 1, .error = -EACCES, .all = true, .types = 1U << NFS_OP_REMOVE },
@@ -527,7 +541,8 @@ START_TEST(test_border_of_all)
 		char *before, *after;
 
 		fake_nfs_set(f, "trash/tree",
-			     &(struct nfs_attr){ .mode = 0755, .uid = OWNER, .fsid = rows[i].mounted });
+			     &(struct nfs_attr){
+				     .mode = 0755, .uid = OWNER, .fsid = rows[i].mounted });
 		before = fake_nfs_dump(f, "trash");
 		check_int(rows[i].name, "result", remove_tree(f, 4, &seen, NULL, &err), -EXDEV);
 		check_error(rows[i].name, &err, ERROR_FAILED_PRECONDITION, rows[i].word);
@@ -748,7 +763,8 @@ START_TEST(test_moved_out)
 		ck_assert(fake_nfs_get(f, "trash", &trash, &unused));
 		c->version = 3 + i % 2;
 		fake_nfs_watch(f, move_away, &mover);
-		check_int(what[i / 2], "result", tree_remove(c, &trash, "tree", NULL, NULL, &err), 0);
+		check_int(what[i / 2], "result", tree_remove(c, &trash, "tree", NULL, NULL, &err),
+			  0);
 		fake_nfs_watch(f, NULL, NULL);
 		list = fake_nfs_list(f, NULL);
 		for (lines = 0, at = list; *at != '\0'; at++)
