@@ -6,10 +6,10 @@
  * .csi-nfs/work/, each attempt under its own name, and renamed into place when they are complete.
  * The record comes first and tells how far it got:
  *
- *   no "built"            being made, or the attempt died: the next one starts over
- *   "built", no "ready"   complete and maybe in place: it is if the directory there has the recorded
- *                         fileid and handle
- *   "ready"               done
+ *   no "built"           being made, or the attempt died: the next one starts over
+ *   "built", no "ready"  complete and maybe in place: it is if the directory there has the recorded
+ *                        fileid and handle
+ *   "ready"              done
  *
  * Of two attempts at once, as after a failover of the controller, the later one moves the work of
  * the earlier one to the trash; so a directory that is renamed into place is complete. Worker
