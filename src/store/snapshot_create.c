@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "base/str.h"
-#include "nfs/calls.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/snapshot_parts.h"

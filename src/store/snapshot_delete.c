@@ -5,7 +5,6 @@
 
 #include <errno.h>
 
-#include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/layout.h"
 #include "store/owner.h"

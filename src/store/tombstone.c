@@ -4,11 +4,11 @@
 #include "store/tombstone.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "nfs/calls.h"
+#include "store/directory.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/volume.h"

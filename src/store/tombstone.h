@@ -22,7 +22,6 @@
 #define STORE_TOMBSTONE_H
 
 #include "store/busy.h"
-#include "store/directory.h"
 #include "store/record.h"
 
 struct tombstone {

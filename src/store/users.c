@@ -6,11 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/str.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/layout.h"
-#include "store/record.h"
 
 #define NOTE_TEXT "v=1" /* the volume's record says the rest */
 

@@ -11,7 +11,6 @@
 #include "base/buf.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
 #include "store/layout.h"

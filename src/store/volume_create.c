@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/str.h"
 #include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"

@@ -5,8 +5,6 @@
  * ControllerModifyVolume, on the share: the directory first, then the record; all of it or nothing.
  */
 
-#include <errno.h>
-
 #include "base/mode.h"
 #include "nfs/calls.h"
 #include "nfs/owner.h"
