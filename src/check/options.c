@@ -9,6 +9,7 @@
 #include "base/cmdline.h"
 #include "base/str.h"
 #include "mount/mounter.h"
+#include "mount/options.h"
 #include "nfs/export.h"
 
 static int parse_json(const char *value, void *field)

@@ -18,6 +18,7 @@
 #include "net/address.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
+#include "store/path_key.h"
 #include "store/volume.h"
 #include "tree/archive.h"
 
@@ -57,7 +58,7 @@ static char *source_file_name(const struct volume_id *id)
 	const char *key = volume_id_key(id);
 	char name[RECORD_NAME_MAX + 1];
 
-	directory_key(name, key, strlen(key));
+	path_key(name, key, strlen(key));
 	return strdup(name);
 }
 

@@ -7,7 +7,6 @@
 
 #include "base/buf.h"
 #include "base/list.h"
-#include "csi/services.h"
 
 const struct csi_driver *csi_driver_of(Csi__V1__Controller_Service *service)
 {

@@ -38,6 +38,12 @@ struct csi_driver {
 	const atomic_bool *stopping; /* long work is to end */
 };
 
+/* The controller service. */
+struct csi_controller {
+	Csi__V1__Controller_Service service;
+	const struct csi_driver *driver;
+};
+
 /* The driver that a service was made for. */
 const struct csi_driver *csi_driver_of(Csi__V1__Controller_Service *service);
 

@@ -21,11 +21,6 @@ struct csi_identity {
 	const char *version;
 };
 
-struct csi_controller {
-	Csi__V1__Controller_Service service;
-	const struct csi_driver *driver;
-};
-
 /* Fill in a service. What is given is borrowed for as long as the service is used. */
 void csi_identity_init(struct csi_identity *s, const char *name, const char *version);
 void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver);

@@ -14,7 +14,19 @@
 #include <stdint.h>
 
 #include "base/request.h"
-#include "grpc/server.h"
+
+struct grpc_service {
+	/*
+	 * The generated vtable (FOO__INIT) with every method set. Borrowed until
+	 * grpc_server_free(), or longer if a handler still runs then.
+	 */
+	ProtobufCService *service;
+	/*
+	 * Called for each call with the method's bare name ("Probe"). True: the handler never
+	 * blocks and runs on the loop thread, even if all workers are stuck. NULL: no method is.
+	 */
+	bool (*is_quick)(const char *method);
+};
 
 struct grpc_method {
 	ProtobufCService *service;

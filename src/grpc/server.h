@@ -27,21 +27,9 @@
 #include <uv.h>
 
 #include "base/error.h"
+#include "grpc/dispatch.h"
 
 struct grpc_server;
-
-struct grpc_service {
-	/*
-	 * The generated vtable (FOO__INIT) with every method set. Borrowed until
-	 * grpc_server_free(), or longer if a handler still runs then.
-	 */
-	ProtobufCService *service;
-	/*
-	 * Called for each call with the method's bare name ("Probe"). True: the handler never
-	 * blocks and runs on the loop thread, even if all workers are stuck. NULL: no method is.
-	 */
-	bool (*is_quick)(const char *method);
-};
 
 struct grpc_server_config {
 	const struct grpc_service *services; /* copied */

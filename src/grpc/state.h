@@ -16,9 +16,9 @@
 #include <uv.h>
 
 #include "base/list.h"
+#include "grpc/dispatch.h"
 #include "grpc/limits.h"
 #include "grpc/listener.h"
-#include "grpc/server.h"
 
 /* As a point in time: never. */
 #define GRPC_NEVER UINT64_MAX

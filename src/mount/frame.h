@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 #include "base/cleanup.h"
-#include "mount/mounter.h"
 #include "mount/options.h"
+#include "mount/request.h"
 #include "net/address.h"
 
 #define MOUNT_FRAME_MAGIC UINT32_C(0x6373696d)

@@ -8,7 +8,7 @@
 #ifndef MOUNT_MOUNTINFO_H
 #define MOUNT_MOUNTINFO_H
 
-#include "mount/mounter.h"
+#include "mount/request.h"
 #include "net/address.h"
 
 /*

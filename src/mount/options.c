@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
-#include "mount/mounter.h"
+#include "mount/request.h"
 
 void mount_options_done(struct mount_options *o)
 {

@@ -35,4 +35,7 @@ int mount_options_parse(struct mount_options *ret, const char *text, struct erro
 void mount_options_done(struct mount_options *o);
 #define cleanup_mount_options __attribute__((cleanup(mount_options_done)))
 
+/* Check mount options without mounting. Returns 0, or -EINVAL with INVALID_ARGUMENT. Any thread. */
+int mount_options_check(const char *options, struct error *err);
+
 #endif

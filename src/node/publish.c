@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "csi/params.h"
 #include "csi/validate.h"
+#include "mount/options.h"
 #include "node/inline.h"
 #include "node/node.h"
 

@@ -16,6 +16,7 @@
 #include "store/directory.h"
 #include "store/holder.h"
 #include "store/layout.h"
+#include "store/path_key.h"
 #include "store/record.h"
 
 /* -------- names -------- */
@@ -24,7 +25,7 @@ void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir)
 {
 	char key[RECORD_NAME_MAX + 1], tag[STORE_HOLDER_TAG_MAX];
 
-	directory_key(key, dir, strlen(dir));
+	path_key(key, dir, strlen(dir));
 	store_holder_tag(tag);
 	(void)snprintf(ret, NFS_NAME_MAX + 1, "%s~%c~%s", key, (int)kind, tag);
 }
@@ -55,7 +56,7 @@ bool busy_is_of(const char *name, const char *dir)
 	char key[RECORD_NAME_MAX + 1];
 	struct busy_name parsed;
 
-	directory_key(key, dir, strlen(dir));
+	path_key(key, dir, strlen(dir));
 	return parse_name(name, &parsed) && strlen(key) == parsed.key_len &&
 	       memcmp(key, name, parsed.key_len) == 0;
 }
@@ -103,7 +104,7 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 	int r;
 
 	if (dir != NULL)
-		directory_key(key, dir, strlen(dir));
+		path_key(key, dir, strlen(dir));
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;

@@ -13,32 +13,7 @@
 #include "nfs/calls.h"
 #include "store/directory_parts.h"
 #include "store/layout.h"
-
-/* Names that a server may take for the same have the same hash. */
-static uint64_t folded_hash(const char *path, size_t len)
-{
-	char lower[PATH_LENGTH_MAX];
-	size_t i;
-
-	for (i = 0; i < len && i < sizeof(lower); i++)
-		lower[i] = path[i] >= 'A' && path[i] <= 'Z' ? (char)(path[i] - 'A' + 'a') : path[i];
-	return str_hash(lower, i);
-}
-
-void directory_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
-{
-	size_t n = 0, i;
-
-	for (i = 0; i < len && n + 3 < RECORD_NAME_MAX; i++)
-		n += (size_t)snprintf(key + n, RECORD_NAME_MAX + 1 - n,
-				      path[i] == '/' || path[i] == '%' ? "%%%02X" : "%c",
-				      (unsigned int)(unsigned char)path[i]);
-	if (i < len)
-		(void)snprintf(key + RECORD_NAME_MAX - 17, 18, "-%016" PRIx64,
-			       folded_hash(path, len));
-}
-
-/* -------- walking -------- */
+#include "store/path_key.h"
 
 int directory_is_none(struct nfs_client *c, const char *path, size_t len,
 		      const struct nfs_attr *attr, struct error *err)
@@ -66,6 +41,64 @@ int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handl
 			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
+static int note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	cleanup_free char *dir = strndup(path, len);
+	const struct nfs_handle *folder;
+	char key[RECORD_NAME_MAX + 1];
+	int r;
+
+	if (dir == NULL || record_set(&rec, PARENT_KEY_DIR, dir) < 0)
+		return error_oom(err);
+	r = store_folder(c, STORE_PARENTS, true, &folder, err);
+	if (r < 0)
+		return r;
+	path_key(key, path, len);
+	r = record_create(c, folder, key, &rec, err);
+	return r == -EEXIST ? 0 : r; /* the directory was removed by hand */
+}
+
+/*
+ * Take back a note that turned out wrong. A leftover note could delete a foreign empty directory.
+ */
+static void forget_parent(struct nfs_client *c, const char *path, size_t len)
+{
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *folder;
+	char key[RECORD_NAME_MAX + 1];
+
+	if (store_folder(c, STORE_PARENTS, false, &folder, &ignored) < 0)
+		return;
+	path_key(key, path, len);
+	(void)record_remove(c, folder, key, NULL, &ignored);
+}
+
+/*
+ * Make a directory above a volume. Its note comes first: after a crash between the two, a retry
+ * could not tell who made the directory.
+ */
+static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		       const char *path, size_t len, struct nfs_handle *ret,
+		       struct nfs_attr *ret_attr, struct error *err)
+{
+	int r;
+
+	r = note_parent(c, path, len, err);
+	if (r < 0)
+		return r;
+	r = nfs_mkdir(c, dir, name, DIRECTORY_MODE, ret, ret_attr);
+	if (r == -EEXIST) {
+		forget_parent(c, path, len);
+		r = nfs_lookup(c, dir, name, ret, ret_attr);
+	}
+	if (r == -ENOENT)
+		r = -ESTALE; /* dir itself was removed meanwhile */
+	if (r < 0)
+		return nfs_error_set(err, c, r, "making directory '%.*s'", (int)len, path);
+	return 0;
+}
+
 /* Go from *dir to the directory name in it, whose path is path[0..len). */
 static int walk_step(struct nfs_client *c, struct nfs_handle *dir, const char *name,
 		     const char *path, size_t len, bool make, struct error *err)
@@ -78,7 +111,7 @@ static int walk_step(struct nfs_client *c, struct nfs_handle *dir, const char *n
 	if (r == -ENOENT && !make)
 		return r;
 	if (r == -ENOENT)
-		r = directory_make_parent(c, dir, name, path, len, &next, &attr, err);
+		r = make_parent(c, dir, name, path, len, &next, &attr, err);
 	else if (r < 0)
 		r = nfs_error_set(err, c, r, "directory '%.*s'", (int)len, path);
 	if (r < 0)

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
+#include "store/directory_change.h"
 #include "store/owner.h"
 
 #define ARCHIVE_TRIES 10

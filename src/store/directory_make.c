@@ -8,6 +8,7 @@
 
 #include "base/mode.h"
 #include "nfs/calls.h"
+#include "store/directory_change.h"
 #include "store/directory_parts.h"
 
 /* -------- mode and owner -------- */

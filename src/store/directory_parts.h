@@ -7,7 +7,7 @@
 
 #include "store/directory.h"
 
-/* -------- directory.c -------- */
+#define PARENT_KEY_DIR "dir" /* in records of .csi-nfs/parents/: the path */
 
 /* Report something that is no directory: FAILED_PRECONDITION. */
 int directory_is_none(struct nfs_client *c, const char *path, size_t len,
@@ -28,12 +28,5 @@ bool directory_is_same_file_system(const struct nfs_attr *a, const struct nfs_at
 int directory_check_same_file_system(struct nfs_client *c, const char *path,
 				     const struct nfs_handle *handle, struct nfs_attr *attr,
 				     struct error *err);
-
-/* -------- directory_parents.c -------- */
-
-/* Make a directory above a volume, in dir, and note that it is the driver's. */
-int directory_make_parent(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-			  const char *path, size_t len, struct nfs_handle *ret,
-			  struct nfs_attr *ret_attr, struct error *err);
 
 #endif

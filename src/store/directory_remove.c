@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "nfs/calls.h"
+#include "store/directory_change.h"
 #include "store/directory_parts.h"
 #include "store/layout.h"
 #include "tree/remove.h"

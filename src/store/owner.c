@@ -11,8 +11,9 @@
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/layout.h"
+#include "store/path_key.h"
 #include "store/users.h"
-#include "store/volume.h"
+#include "store/volume_record.h"
 
 #define NOTES_FIRST 64 /* notes that are checked before the rest is read */
 
@@ -169,7 +170,7 @@ static int check_volumes_within(struct owner_search *s, struct error *err)
 
 	if (!(s->q->scope & OWNER_IN))
 		return 0;
-	directory_key(name, s->path, strlen(s->path));
+	path_key(name, s->path, strlen(s->path));
 	return check_notes(s, name, OWNER_AT | OWNER_IN, err);
 }
 

@@ -16,20 +16,6 @@
 
 #define HEX_BYTES 17
 
-struct staging_state staging_state_of(const struct record *rec)
-{
-	return (struct staging_state){
-		.built = record_get(rec, STAGING_KEY_BUILT),
-		.handle = record_get(rec, STAGING_KEY_HANDLE),
-		.ready = record_get(rec, STAGING_KEY_READY) != NULL,
-	};
-}
-
-int staging_set_ready(struct record *rec)
-{
-	return record_set(rec, STAGING_KEY_READY, "1");
-}
-
 static int placing_failed(struct nfs_client *c, int r, const char *path, struct error *err)
 {
 	return nfs_error_set(err, c, r, "putting '%s' into its place", path);

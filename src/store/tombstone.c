@@ -9,9 +9,10 @@
 #include "base/log.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
+#include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
-#include "store/volume.h"
+#include "store/volume_record.h"
 
 #define TOMBSTONE_KEY_NEW "new" /* in a tombstone that was not a record before */
 

@@ -22,6 +22,7 @@
 #define STORE_TOMBSTONE_H
 
 #include "store/busy.h"
+#include "store/directory_change.h"
 #include "store/record.h"
 
 struct tombstone {

@@ -9,6 +9,7 @@
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/layout.h"
+#include "store/path_key.h"
 
 #define NOTE_TEXT "v=1" /* the volume's record says the rest */
 
@@ -26,7 +27,7 @@ size_t users_next_prefix(const char *dir, size_t len)
 
 void users_exact_name(char name[USERS_EXACT_MAX], const char *dir, size_t len)
 {
-	directory_key(name, dir, len);
+	path_key(name, dir, len);
 	(void)strcat(name, "%"); /* no key of a directory ends like this */
 }
 
@@ -86,7 +87,7 @@ static int for_each_user_note(struct nfs_client *c, const struct nfs_handle *fol
 	r = fn(c, folder, name, key, dir, err);
 	while (r == 0 && dir[len] != '\0') {
 		len = users_next_prefix(dir, len);
-		directory_key(name, dir, len);
+		path_key(name, dir, len);
 		r = fn(c, folder, name, key, dir, err);
 	}
 	return r;

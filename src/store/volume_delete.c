@@ -10,6 +10,7 @@
 #include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
+#include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/staging.h"

@@ -11,35 +11,9 @@
 #include "store/tombstone.h"
 #include "store/volume.h"
 
-/* -------- volume.c: the record. Setters return 0 or -ENOMEM. -------- */
-
-int volume_set_version(struct record *rec, unsigned int version);
-int volume_set_size(struct record *rec, int64_t size);
-int volume_set_changes(struct record *rec, const struct volume_settings *changes);
-
-/* Describe a volume without a record, as csi-driver-nfs makes them, by its id. */
-int volume_describe_foreign(struct record *rec, const struct volume_id *id);
-
-/* Write a tombstone for a volume without a record. id may be NULL. */
-int volume_describe_deleted(struct record *rec, const char *id, const char *dir,
-			    enum volume_on_delete policy);
-
-/* Check that both records describe the same volume and that its size fits: 0, or ALREADY_EXISTS. */
-int volume_check_same(const struct record *have, const struct record *want,
-		      const struct volume_capacity *capacity, struct error *err);
-
 /* The recorded directory, borrowed. FAILED_PRECONDITION where it is missing or no valid path. */
 int volume_recorded_directory(struct nfs_client *c, const struct volume *v, const char *key,
 			      const char **ret, struct error *err);
-
-/*
- * Whether the directory is built elsewhere and renamed into place: it can be told from any other.
- */
-bool volume_is_built(const struct volume *v);
-
-/* Return the policy for the directory: the record's, else the id's, else the default. */
-enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
-				    enum volume_on_delete default_policy);
 
 /* -------- volume.c: for expand and modify -------- */
 

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "check_util.h"
 #include "mount/frame.h"
+#include "mount/mounter.h"
 
 static const struct mount_request full = {
 	.server = "nfs.example",

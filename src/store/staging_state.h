@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * How far a directory that is built elsewhere has come, as its record says; see store/staging.h.
+ * Any thread; nothing blocks.
+ */
+#ifndef STORE_STAGING_STATE_H
+#define STORE_STAGING_STATE_H
+
+#include <stdbool.h>
+
+#include "store/record.h"
+
+#define STAGING_KEY_BUILT "built" /* fileid of the directory, in hexadecimal */
+#define STAGING_KEY_HANDLE "handle" /* hash of its handle: servers reuse fileids, never handles */
+#define STAGING_KEY_READY "ready"
+
+/* How far the directory of a record is. Strings are borrowed from the record. */
+struct staging_state {
+	const char *built; /* NULL: not built */
+	const char *handle; /* NULL: written by a version that did not record it */
+	bool ready;
+};
+
+struct staging_state staging_state_of(const struct record *rec);
+
+/* Mark the record as ready. Return 0 or -ENOMEM. */
+int staging_set_ready(struct record *rec);
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "store/volume_record.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+/* -------- reading a record -------- */
+
+/* A damaged number counts as none. */
+static uint64_t number_or_0(const char *text, unsigned int base, uint64_t max)
+{
+	uint64_t number;
+
+	return str_parse_u64(text, base, max, &number) == 0 ? number : 0;
+}
+
+/* The value since ControllerModifyVolume, else the first one. */
+static const char *volume_setting(const struct record *rec, const char *key)
+{
+	char modified[32];
+	const char *value;
+
+	(void)snprintf(modified, sizeof(modified), "%s%s", VOLUME_MODIFIED_PREFIX, key);
+	value = record_get(rec, modified);
+	return value != NULL ? value : record_get(rec, key);
+}
+
+static bool volume_owner_id(const struct record *rec, const char *key, uint32_t *ret)
+{
+	uint64_t id;
+
+	if (str_parse_u64(volume_setting(rec, key), 10, UINT32_MAX - 1, &id) < 0)
+		return false;
+	*ret = (uint32_t)id;
+	return true;
+}
+
+static unsigned int volume_version(const char *text)
+{
+	if (str_eq(text, "3"))
+		return 3;
+	return str_eq(text, "4") ? 4 : 0;
+}
+
+static enum volume_claim volume_claim(const char *text)
+{
+	if (text == NULL)
+		return CLAIM_NONE;
+	return strcmp(text, VOLUME_CLAIM_EXCLUSIVE) == 0 ? CLAIM_EXCLUSIVE : CLAIM_SHARED;
+}
+
+struct volume volume_of(const struct record *rec)
+{
+	const char *existing = record_get(rec, VOLUME_KEY_EXISTING);
+	struct volume v = {
+		.name = record_get(rec, VOLUME_KEY_NAME),
+		.id = record_get(rec, VOLUME_KEY_ID),
+		.dir = record_get(rec, VOLUME_KEY_DIR),
+		.size = (int64_t)number_or_0(record_get(rec, VOLUME_KEY_SIZE), 10, INT64_MAX),
+		.mode = (uint32_t)number_or_0(volume_setting(rec, VOLUME_KEY_MODE), 8, 07777),
+		.version = volume_version(record_get(rec, VOLUME_KEY_VERSION)),
+		.on_delete = volume_setting(rec, VOLUME_KEY_ON_DELETE),
+		.existing = EXISTING_ADOPT,
+		.claim = volume_claim(record_get(rec, VOLUME_KEY_CLAIM)),
+		.source = record_get(rec, VOLUME_KEY_SOURCE),
+		.staging = staging_state_of(rec),
+	};
+
+	v.owner.has_uid = volume_owner_id(rec, VOLUME_KEY_UID, &v.owner.uid);
+	v.owner.has_gid = volume_owner_id(rec, VOLUME_KEY_GID, &v.owner.gid);
+	v.has_existing = existing != NULL && existing_parse(existing, &v.existing) == 0;
+	return v;
+}
+
+const char *volume_context_key(const struct record_pair *pair)
+{
+	if (!str_has_prefix(pair->key, VOLUME_CONTEXT_PREFIX))
+		return NULL;
+	return pair->key + strlen(VOLUME_CONTEXT_PREFIX);
+}
+
+bool volume_is_unfinished(const struct volume *v)
+{
+	return (v->source != NULL || v->claim != CLAIM_NONE) && !v->staging.ready;
+}
+
+bool volume_is_exclusive(const struct volume *v, const char *key)
+{
+	if (v->claim != CLAIM_NONE)
+		return v->claim == CLAIM_EXCLUSIVE;
+	return str_eq(v->dir, key) && !(v->has_existing && v->existing == EXISTING_ADOPT);
+}
+
+bool volume_is_proven_exclusive(const struct volume *v, const char *key)
+{
+	return v->claim != CLAIM_NONE && volume_is_exclusive(v, key) && v->staging.ready;
+}
+
+bool volume_is_built(const struct volume *v)
+{
+	return v->source != NULL || (v->claim != CLAIM_NONE && v->existing == EXISTING_REFUSE);
+}
+
+char *volume_recorded_key(const struct volume *v)
+{
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+
+	if (v->id == NULL || volume_id_parse(&id, v->id) < 0)
+		return NULL;
+	return strdup(volume_id_key(&id));
+}
+
+enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
+				    enum volume_on_delete default_policy)
+{
+	const char *text = v->on_delete != NULL ? v->on_delete : id->on_delete;
+	enum volume_on_delete policy;
+
+	if (text[0] == '\0' || on_delete_parse(text, &policy) < 0)
+		return default_policy;
+	return policy;
+}
+
+static int volume_differs(const char *name, const char *what, struct error *err)
+{
+	return error_set(err, ERROR_ALREADY_EXISTS, "a volume named '%s' exists with another %s",
+			 name, what);
+}
+
+/* The first values count: a volume that was modified is still the one that was asked for. */
+int volume_check_same(const struct record *have, const struct record *want,
+		      const struct volume_capacity *capacity, struct error *err)
+{
+	static const struct {
+		const char *key;
+		const char *what;
+	} keys[] = {
+		{ VOLUME_KEY_NAME, "name that has the same short form" },
+		{ VOLUME_KEY_DIR, "subDir" },
+		{ VOLUME_KEY_ON_DELETE, "onDelete" },
+		{ VOLUME_KEY_MODE, "mountPermissions" },
+		{ VOLUME_KEY_UID, "uid" },
+		{ VOLUME_KEY_GID, "gid" },
+		{ VOLUME_KEY_SOURCE, "volume_content_source" },
+	};
+	const char *name = record_get(want, VOLUME_KEY_NAME);
+	const int64_t size = volume_of(have).size;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		if (!str_eq(record_get(have, keys[i].key), record_get(want, keys[i].key)))
+			return volume_differs(name, keys[i].what, err);
+	if (!capacity_is_compatible(size, capacity))
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "a volume named '%s' exists with a size of %" PRId64
+				 " bytes, which does not fit the requested capacity",
+				 name, size);
+	return 0;
+}
+
+/* -------- writing a record -------- */
+
+static int put_text(struct record *rec, const char *key, const char *value)
+{
+	return value != NULL ? record_set(rec, key, value) : 0;
+}
+
+static int put_number(struct record *rec, const char *key, uint64_t value)
+{
+	char number[24];
+
+	(void)snprintf(number, sizeof(number), "%" PRIu64, value);
+	return record_set(rec, key, number);
+}
+
+static int put_mode(struct record *rec, const char *key, uint32_t value)
+{
+	char mode[16];
+
+	(void)snprintf(mode, sizeof(mode), "%04" PRIo32, value);
+	return record_set(rec, key, mode);
+}
+
+int volume_describe(struct record *rec, const struct volume *v)
+{
+	static const char *const claims[] = {
+		[CLAIM_SHARED] = VOLUME_CLAIM_SHARED,
+		[CLAIM_EXCLUSIVE] = VOLUME_CLAIM_EXCLUSIVE,
+	};
+
+	if (put_text(rec, VOLUME_KEY_SOURCE, v->source) < 0 ||
+	    put_text(rec, VOLUME_KEY_NAME, v->name) < 0 ||
+	    put_text(rec, VOLUME_KEY_ID, v->id) < 0 || put_text(rec, VOLUME_KEY_DIR, v->dir) < 0 ||
+	    volume_set_size(rec, v->size) < 0 || put_mode(rec, VOLUME_KEY_MODE, v->mode) < 0 ||
+	    put_text(rec, VOLUME_KEY_ON_DELETE, v->on_delete) < 0 ||
+	    (v->has_existing &&
+	     put_text(rec, VOLUME_KEY_EXISTING, existing_name(v->existing)) < 0) ||
+	    put_text(rec, VOLUME_KEY_CLAIM, claims[v->claim]) < 0 ||
+	    (v->owner.has_uid && put_number(rec, VOLUME_KEY_UID, v->owner.uid) < 0) ||
+	    (v->owner.has_gid && put_number(rec, VOLUME_KEY_GID, v->owner.gid) < 0) ||
+	    (v->port != 0 && put_number(rec, VOLUME_KEY_PORT, v->port) < 0) ||
+	    (v->mount_port != 0 && put_number(rec, VOLUME_KEY_MOUNT_PORT, v->mount_port) < 0) ||
+	    put_text(rec, VOLUME_KEY_SEC, v->sec) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int volume_set_context(struct record *rec, const char *key, const char *value)
+{
+	cleanup_buf struct buf prefixed = { 0 };
+
+	if (buf_printf(&prefixed, "%s%s", VOLUME_CONTEXT_PREFIX, key) < 0)
+		return -ENOMEM;
+	return record_set(rec, prefixed.data, value);
+}
+
+int volume_set_version(struct record *rec, unsigned int version)
+{
+	return put_number(rec, VOLUME_KEY_VERSION, version);
+}
+
+int volume_set_size(struct record *rec, int64_t size)
+{
+	return put_number(rec, VOLUME_KEY_SIZE, (uint64_t)size);
+}
+
+#define MODIFIED(key) VOLUME_MODIFIED_PREFIX key
+
+int volume_set_changes(struct record *rec, const struct volume_settings *changes)
+{
+	const struct volume_owner *owner = &changes->owner;
+
+	if (((changes->given & MUTABLE_MODE) &&
+	     put_mode(rec, MODIFIED(VOLUME_KEY_MODE), changes->mode) < 0) ||
+	    (owner->has_uid && put_number(rec, MODIFIED(VOLUME_KEY_UID), owner->uid) < 0) ||
+	    (owner->has_gid && put_number(rec, MODIFIED(VOLUME_KEY_GID), owner->gid) < 0) ||
+	    ((changes->given & MUTABLE_ON_DELETE) &&
+	     put_text(rec, MODIFIED(VOLUME_KEY_ON_DELETE), on_delete_name(changes->on_delete)) < 0))
+		return -ENOMEM;
+	return 0;
+}
+
+int volume_describe_foreign(struct record *rec, const struct volume_id *id)
+{
+	cleanup_free char *text = volume_id_format(id);
+	const char *on_delete = NULL;
+	enum volume_on_delete policy;
+
+	/* Without a policy, the driver's at the time of the deletion counts, as before. */
+	if (id->on_delete[0] != '\0' && on_delete_parse(id->on_delete, &policy) == 0)
+		on_delete = on_delete_name(policy);
+	if (text == NULL || put_text(rec, VOLUME_KEY_NAME, volume_id_key(id)) < 0 ||
+	    put_text(rec, VOLUME_KEY_ID, text) < 0 ||
+	    put_text(rec, VOLUME_KEY_DIR, id->subdir) < 0 ||
+	    put_mode(rec, VOLUME_KEY_MODE, 0) < 0 ||
+	    put_text(rec, VOLUME_KEY_ON_DELETE, on_delete) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int volume_describe_deleted(struct record *rec, const char *id, const char *dir,
+			    enum volume_on_delete policy)
+{
+	if (put_text(rec, VOLUME_KEY_ID, id) < 0 || put_text(rec, VOLUME_KEY_DIR, dir) < 0 ||
+	    put_text(rec, VOLUME_KEY_ON_DELETE, on_delete_name(policy)) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+bool volume_key_can_have_record(const char *key)
+{
+	return strchr(key, '/') == NULL && strlen(key) <= RECORD_NAME_MAX;
+}

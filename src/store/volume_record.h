@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * The record of a volume: its keys, a decoded view, and setters. Only volume_record.c, and
+ * snapshot.c for the keys that snapshots share, know the keys; everybody else uses struct volume
+ * and the setters. Any thread; nothing blocks.
+ */
+#ifndef STORE_VOLUME_RECORD_H
+#define STORE_VOLUME_RECORD_H
+
+#include <stdint.h>
+
+#include "store/record.h"
+#include "store/settings.h"
+#include "store/staging_state.h"
+#include "store/volume_id.h"
+
+#define VOLUME_KEY_NAME "name"
+#define VOLUME_KEY_ID "id"
+#define VOLUME_KEY_DIR "dir"
+#define VOLUME_KEY_SIZE "size"
+#define VOLUME_KEY_MODE "mode"
+#define VOLUME_KEY_ON_DELETE "ondelete"
+#define VOLUME_KEY_EXISTING "existing" /* only where the class has existingDirectory */
+#define VOLUME_KEY_CLAIM "claim"
+#define VOLUME_CLAIM_EXCLUSIVE "exclusive"
+#define VOLUME_CLAIM_SHARED "shared"
+#define VOLUME_KEY_UID "uid" /* only where a uid was given; decimal */
+#define VOLUME_KEY_GID "gid"
+#define VOLUME_KEY_VERSION "vers" /* NFS version that created the volume: "3" or "4" */
+#define VOLUME_KEY_PORT "port" /* only where the mount options named one */
+#define VOLUME_KEY_MOUNT_PORT "mountport"
+#define VOLUME_KEY_SEC "sec"
+/*
+ * Source of the contents: "volume " or "snapshot " and its id. Comes with the keys of
+ * store/staging.h.
+ */
+#define VOLUME_KEY_SOURCE "src"
+#define VOLUME_SOURCE_VOLUME "volume "
+#define VOLUME_SOURCE_SNAPSHOT "snapshot "
+/* Before a key: its value since ControllerModifyVolume. The key itself keeps its first value. */
+#define VOLUME_MODIFIED_PREFIX "m."
+/* Before a key: an entry of the volume_context. */
+#define VOLUME_CONTEXT_PREFIX "p."
+
+/*
+ * How a volume stands to its directory. One with a claim is a volume of a class with
+ * existingDirectory, or with variables in its subDir: its directory is not decided until the record
+ * says "ready".
+ */
+enum volume_claim {
+	CLAIM_NONE,
+	CLAIM_SHARED,
+	CLAIM_EXCLUSIVE, /* no other volume may have the directory, or part of it */
+};
+
+/*
+ * A record, decoded. Strings are borrowed from the record and NULL where it has none; setters and
+ * record_set() invalidate them. Settings are those since the last ControllerModifyVolume.
+ */
+struct volume {
+	const char *name; /* as CreateVolume was given it */
+	const char *id;
+	const char *dir; /* not checked; see volume_directory() */
+	int64_t size; /* bytes; 0: not recorded */
+	uint32_t mode; /* 0: leave the directory's alone */
+	struct volume_owner owner;
+	unsigned int version; /* NFS version that created the volume; 0: not recorded */
+	const char *on_delete; /* text: a value that cannot be parsed means the caller's default */
+	bool has_existing;
+	enum volume_existing existing; /* EXISTING_ADOPT where the record has none */
+	enum volume_claim claim;
+	const char *source;
+	struct staging_state staging;
+
+	/* For volume_describe() only: an administrator may read them, nothing reads them back. */
+	unsigned int port, mount_port; /* 0: none was named */
+	const char *sec;
+};
+
+/* Decode a record. An empty one gives an empty view. */
+struct volume volume_of(const struct record *rec);
+
+/*
+ * Write the record of a new volume; the version is added by volume_create(). Setters copy what they
+ * are given. Return 0 or -ENOMEM.
+ */
+int volume_describe(struct record *rec, const struct volume *v);
+int volume_set_context(struct record *rec, const char *key, const char *value);
+
+/* The key of a volume_context entry, borrowed from the pair; NULL for any other pair. */
+const char *volume_context_key(const struct record_pair *pair);
+
+/* Whether the creation has not finished: the directory is not decided yet. */
+bool volume_is_unfinished(const struct volume *v);
+
+/* Whether the volume shares its directory only with volumes whose class names that directory. */
+bool volume_is_exclusive(const struct volume *v, const char *key);
+
+/* Whether it is exclusive by a claim, and was alone in its directory when that was decided. */
+bool volume_is_proven_exclusive(const struct volume *v, const char *key);
+
+/*
+ * The key in the recorded id; the caller frees. NULL without memory, or where the record has no
+ * valid id.
+ */
+char *volume_recorded_key(const struct volume *v);
+
+/*
+ * Whether a record may have that name. Ids made by csi-driver-nfs may hold names that no record can
+ * have.
+ */
+bool volume_key_can_have_record(const char *key);
+
+/* Setters return 0 or -ENOMEM. */
+int volume_set_version(struct record *rec, unsigned int version);
+int volume_set_size(struct record *rec, int64_t size);
+int volume_set_changes(struct record *rec, const struct volume_settings *changes);
+
+/* Describe a volume without a record, as csi-driver-nfs makes them, by its id. */
+int volume_describe_foreign(struct record *rec, const struct volume_id *id);
+
+/* Write a tombstone for a volume without a record. id may be NULL. */
+int volume_describe_deleted(struct record *rec, const char *id, const char *dir,
+			    enum volume_on_delete policy);
+
+/* Check that both records describe the same volume and that its size fits: 0, or ALREADY_EXISTS. */
+int volume_check_same(const struct record *have, const struct record *want,
+		      const struct volume_capacity *capacity, struct error *err);
+
+/*
+ * Whether the directory is built elsewhere and renamed into place: it can be told from any other.
+ */
+bool volume_is_built(const struct volume *v);
+
+/* Return the policy for the directory: the record's, else the id's, else the default. */
+enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
+				    enum volume_on_delete default_policy);
+
+#endif
