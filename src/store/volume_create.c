@@ -512,7 +512,17 @@ static int adopt_volume_record(const struct new_volume *new, const struct volume
 		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
 	if (r < 0)
 		return r;
-	r = volume_check_same(&have, new->rec, capacity, err);
+	if (!volume_is_foreign(&have)) {
+		r = volume_check_same(&have, new->rec, capacity, err);
+	} else {
+		/*
+		 * Another replica may have changed the volume after its deletion, while this creation
+		 * had made the directory anew: it took that for one of csi-driver-nfs.
+		 */
+		r = volume_complete_foreign(&have, new->rec, capacity, err);
+		if (r == 0)
+			r = record_replace(new->c, new->folder, new->key, &have, err);
+	}
 	if (r < 0)
 		return r;
 	record_done(new->rec);

@@ -135,6 +135,17 @@ static int volume_differs(const char *name, const char *what, struct error *err)
 }
 
 /* The first values count: a volume that was modified is still the one that was asked for. */
+static int volume_check_size(int64_t size, const char *name, const struct volume_capacity *capacity,
+			     struct error *err)
+{
+	if (capacity_is_compatible(size, capacity))
+		return 0;
+	return error_set(err, ERROR_ALREADY_EXISTS,
+			 "a volume named '%s' exists with a size of %" PRId64
+			 " bytes, which does not fit the requested capacity",
+			 name, size);
+}
+
 int volume_check_same(const struct record *have, const struct record *want,
 		      const struct volume_capacity *capacity, struct error *err)
 {
@@ -151,17 +162,40 @@ int volume_check_same(const struct record *have, const struct record *want,
 		{ VOLUME_KEY_SOURCE, "volume_content_source" },
 	};
 	const char *name = record_get(want, VOLUME_KEY_NAME);
-	const int64_t size = volume_of(have).size;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(keys); i++)
 		if (!str_eq(record_get(have, keys[i].key), record_get(want, keys[i].key)))
 			return volume_differs(name, keys[i].what, err);
-	if (!capacity_is_compatible(size, capacity))
-		return error_set(err, ERROR_ALREADY_EXISTS,
-				 "a volume named '%s' exists with a size of %" PRId64
-				 " bytes, which does not fit the requested capacity",
-				 name, size);
+	return volume_check_size(volume_of(have).size, name, capacity, err);
+}
+
+bool volume_is_foreign(const struct record *rec)
+{
+	return record_get(rec, VOLUME_KEY_VERSION) == NULL;
+}
+
+int volume_complete_foreign(struct record *have, const struct record *want,
+			    const struct volume_capacity *capacity, struct error *err)
+{
+	const char *name = record_get(want, VOLUME_KEY_NAME);
+	const int64_t size = volume_of(have).size;
+	size_t i;
+	int r;
+
+	if (!str_eq(record_get(have, VOLUME_KEY_DIR), record_get(want, VOLUME_KEY_DIR)))
+		return volume_differs(name, "subDir", err);
+	r = size > 0 ? volume_check_size(size, name, capacity, err) : 0;
+	if (r < 0)
+		return r;
+	for (i = 0; i < want->n; i++) {
+		const struct record_pair *pair = &want->pairs[i];
+
+		if (strcmp(pair->key, VOLUME_KEY_SIZE) == 0 && size > volume_of(want).size)
+			continue;
+		if (record_set(have, pair->key, pair->value) < 0)
+			return error_oom(err);
+	}
 	return 0;
 }
 

@@ -125,6 +125,19 @@ int volume_describe_foreign(struct record *rec, const struct volume_id *id);
 int volume_describe_deleted(struct record *rec, const char *id, const char *dir,
 			    enum volume_on_delete policy);
 
+/*
+ * Whether the record was written by ControllerExpandVolume or ControllerModifyVolume, for a
+ * directory that had none: csi-driver-nfs makes such volumes.
+ */
+bool volume_is_foreign(const struct record *rec);
+
+/*
+ * Add to a foreign record what CreateVolume wants. It keeps a larger size, and settings that were
+ * modified. Errors: ALREADY_EXISTS for another directory, or a size that does not fit.
+ */
+int volume_complete_foreign(struct record *have, const struct record *want,
+			    const struct volume_capacity *capacity, struct error *err);
+
 /* Check that both records describe the same volume and that its size fits: 0, or ALREADY_EXISTS. */
 int volume_check_same(const struct record *have, const struct record *want,
 		      const struct volume_capacity *capacity, struct error *err);

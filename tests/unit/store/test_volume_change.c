@@ -115,6 +115,31 @@ static int expand(struct fake_nfs *f, struct error *err)
 }
 
 /*
+ * Found by two replicas at once: one deleted and then changed the volume that the other was making
+ * anew. The creation was refused for ever with ALREADY_EXISTS, "another onDelete".
+ */
+START_TEST(test_create_after_change_of_a_foreign_directory)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *text = NULL;
+
+	fake_nfs_put(f, "v", NFS_TYPE_DIRECTORY, NULL);
+	check_int("foreign", "expand", expand(f, &err), 0);
+	check_int("foreign", "modify", modify(f, 0, &err), 0);
+	check_int("foreign", "create", create(f), 0);
+	check_int("foreign", "create again", create(f), 0);
+	text = record_text(f);
+	check_that("foreign", "keeps its size", strstr(text, ";size=20") != NULL);
+	check_that("foreign", "has the mode of the creation", strstr(text, ";mode=0750") != NULL);
+	check_that("foreign", "keeps what was modified", strstr(text, "m.mode=2711") != NULL);
+	check_that("foreign", "is foreign no more", strstr(text, ";vers=") != NULL);
+	check_int("foreign", "mode", fake_nfs_mode(f, "v"), 02711);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/*
  * A record that is longer than a link is replaced in several steps: a retry takes away what is
  * left.
  */
@@ -321,6 +346,7 @@ END_TEST
 CHECK_MAIN("change", .tests = {
 			     test_expand_again_leaves_no_parts,
 			     test_modify,
+			     test_create_after_change_of_a_foreign_directory,
 			     test_modify_keeps_special_bits,
 			     test_modify_interrupted,
 			     test_overlap,
