@@ -516,8 +516,8 @@ static int adopt_volume_record(const struct new_volume *new, const struct volume
 		r = volume_check_same(&have, new->rec, capacity, err);
 	} else {
 		/*
-		 * Another replica may have changed the volume after its deletion, while this creation
-		 * had made the directory anew: it took that for one of csi-driver-nfs.
+		 * Another replica may have deleted the volume and then changed it, while this
+		 * creation had made the directory anew: it took that for one of csi-driver-nfs.
 		 */
 		r = volume_complete_foreign(&have, new->rec, capacity, err);
 		if (r == 0)
