@@ -42,7 +42,7 @@ struct app {
 	struct options options;
 	struct csi_driver controller_driver;
 	struct node_driver node_driver;
-	struct inflight *inflight; /* shared by both drivers */
+	struct key_locks *key_locks; /* shared by both drivers */
 	struct csi_identity identity;
 	struct csi_controller controller;
 	struct node_service node;
@@ -121,7 +121,7 @@ static int init_controller(struct app *app, struct error *err)
 		.on_delete = o->on_delete,
 		.replace_archive = o->replace_archive,
 		.purge_now = o->purge_now,
-		.inflight = app->inflight,
+		.key_locks = app->key_locks,
 		.compression = o->compression,
 		.get_snapshot = o->get_snapshot,
 		.verify_clones = o->verify_clones,
@@ -129,7 +129,7 @@ static int init_controller(struct app *app, struct error *err)
 		.stopping = &app->end_work,
 	};
 	if (nfs_pool_new(&d->pool, nfs_client_connect, o->window) < 0 ||
-	    usage_table_new(&d->usage) < 0 || known_exports_new(&d->known) < 0 ||
+	    dir_locks_new(&d->dir_locks) < 0 || known_exports_new(&d->known) < 0 ||
 	    purger_new(&d->purger, d->pool, log_purger_report) < 0)
 		return error_oom(err);
 	return resume_purge(app, err);
@@ -146,7 +146,7 @@ static int init_node(struct app *app, struct error *err)
 		.server = o->server,
 		.share = o->share,
 		.mount_permissions = o->mount_permissions,
-		.inflight = app->inflight,
+		.key_locks = app->key_locks,
 		.inline_volumes = o->inline_volumes,
 	};
 	r = mounter_new(&d->mounter, NULL, err);
@@ -161,7 +161,7 @@ static int init_drivers(struct app *app, struct error *err)
 {
 	int r;
 
-	if (inflight_new(&app->inflight) < 0)
+	if (key_locks_new(&app->key_locks) < 0)
 		return error_oom(err);
 	if (app->options.mode & MODE_CONTROLLER) {
 		r = init_controller(app, err);
@@ -176,11 +176,11 @@ static void done_drivers(struct app *app)
 	purger_free(app->controller_driver.purger);
 	nfs_pool_free(app->controller_driver.pool);
 	known_exports_free(app->controller_driver.known);
-	usage_table_free(app->controller_driver.usage);
+	dir_locks_free(app->controller_driver.dir_locks);
 	mounter_free(app->node_driver.mounter);
 	node_published_free(app->node_driver.published);
 	node_stats_free(app->node_driver.stats);
-	inflight_free(app->inflight);
+	key_locks_free(app->key_locks);
 }
 
 static void add_service(struct app *app, ProtobufCService *service)

@@ -218,9 +218,9 @@ static int find_source(struct archiving *a, struct error *err)
 static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotRequest *in,
 			   struct error *err)
 {
-	cleanup_inflight_lock struct inflight_lock *lock = NULL;
-	cleanup_usage_lock struct usage_lock *source = NULL;
-	cleanup_usage_lock struct usage_lock *place = NULL;
+	cleanup_key_lock struct key_lock *lock = NULL;
+	cleanup_dir_lock struct dir_lock *source = NULL;
+	cleanup_dir_lock struct dir_lock *place = NULL;
 	cleanup_claim struct claim *use = NULL;
 	cleanup_claim struct claim *make = NULL;
 	struct trash trash = { .is_used = false };
@@ -241,11 +241,11 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 	if (r < 0)
 		return r;
 	dir = volume_ref_directory(&a->source);
-	r = usage_acquire(a->driver->usage, a->source.export.server, a->source.export.share, dir,
-			  false, &source, err);
+	r = dir_lock_take(a->driver->dir_locks, a->source.export.server, a->source.export.share,
+			  dir, false, &source, err);
 	if (r == 0)
-		r = usage_acquire(a->driver->usage, a->export.server, a->export.share, a->id.subdir,
-				  false, &place, err);
+		r = dir_lock_take(a->driver->dir_locks, a->export.server, a->export.share,
+				  a->id.subdir, false, &place, err);
 	if (r == 0)
 		r = describe(a, in->source_volume_id, err);
 	if (r < 0)

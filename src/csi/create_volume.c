@@ -12,8 +12,8 @@
 static int create_volume(const struct csi_driver *driver, struct creation *creation,
 			 struct volume_source *source, struct error *err)
 {
-	cleanup_inflight_lock struct inflight_lock *lock = NULL;
-	cleanup_usage_lock struct usage_lock *usage = NULL;
+	cleanup_key_lock struct key_lock *lock = NULL;
+	cleanup_dir_lock struct dir_lock *dir_lock = NULL;
 	cleanup_claim struct claim *make = NULL;
 	struct trash trash = { .is_used = false };
 	const struct volume_filler filler = {
@@ -28,8 +28,8 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 	r = csi_driver_lock(driver, "volume", &creation->export, creation->key, &lock, err);
 	if (r < 0)
 		return r;
-	r = usage_acquire(driver->usage, creation->export.server, creation->export.share,
-			  creation_directory(creation), false, &usage, err);
+	r = dir_lock_take(driver->dir_locks, creation->export.server, creation->export.share,
+			  creation_directory(creation), false, &dir_lock, err);
 	if (r < 0)
 		return r;
 	/* Tell other replicas about work that takes long. */

@@ -12,8 +12,8 @@ static int delete_snapshot(const struct csi_driver *driver,
 			   const Csi__V1__DeleteSnapshotRequest *in, struct error *err)
 {
 	cleanup_snapshot_ref struct snapshot_ref ref = { .export = { .server = NULL } };
-	cleanup_inflight_lock struct inflight_lock *lock = NULL;
-	cleanup_usage_lock struct usage_lock *usage = NULL;
+	cleanup_key_lock struct key_lock *lock = NULL;
+	cleanup_dir_lock struct dir_lock *dir_lock = NULL;
 	const struct csi_map secrets = csi_map_of(in, secrets);
 	struct trash trash = { .is_used = false };
 	struct volume_owner owner;
@@ -31,8 +31,8 @@ static int delete_snapshot(const struct csi_driver *driver,
 	r = csi_driver_lock(driver, "snapshot", &ref.export, name, &lock, err);
 	if (r < 0)
 		return r;
-	r = usage_acquire(driver->usage, ref.export.server, ref.export.share, name, true, &usage,
-			  err);
+	r = dir_lock_take(driver->dir_locks, ref.export.server, ref.export.share, name, true,
+			  &dir_lock, err);
 	if (r < 0)
 		return r;
 	r = snapshot_ref_read(&ref, driver, err);

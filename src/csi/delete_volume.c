@@ -13,8 +13,8 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 			 struct error *err)
 {
 	cleanup_volume_ref struct volume_ref ref = { .version = 0 };
-	cleanup_inflight_lock struct inflight_lock *lock = NULL;
-	cleanup_usage_lock struct usage_lock *usage = NULL;
+	cleanup_key_lock struct key_lock *lock = NULL;
+	cleanup_dir_lock struct dir_lock *dir_lock = NULL;
 	const struct csi_map secrets = csi_map_of(in, secrets);
 	const struct volume_disposal how = {
 		.policy = driver->on_delete,
@@ -43,8 +43,8 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 	r = volume_ref_read(&ref, driver, err);
 	if (r < 0)
 		return r;
-	r = usage_acquire(driver->usage, ref.export.server, ref.export.share,
-			  volume_ref_directory(&ref), true, &usage, err);
+	r = dir_lock_take(driver->dir_locks, ref.export.server, ref.export.share,
+			  volume_ref_directory(&ref), true, &dir_lock, err);
 	if (r < 0)
 		return r;
 	volume_ref_begin(&s, driver, &ref, err);

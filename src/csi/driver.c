@@ -29,13 +29,13 @@ struct volume_defaults csi_driver_defaults(const struct csi_driver *driver)
 }
 
 int csi_driver_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
-		    const char *key, struct inflight_lock **ret, struct error *err)
+		    const char *key, struct key_lock **ret, struct error *err)
 {
 	cleanup_buf struct buf b = { 0 };
 
 	if (buf_printf(&b, "%s#%s#%s#%s", what, e->server, e->share, key) < 0)
 		return error_oom(err);
-	return inflight_acquire(driver->inflight, what, b.data, ret, err);
+	return key_lock_take(driver->key_locks, what, b.data, ret, err);
 }
 
 void trash_init(struct trash *t, const struct nfs_export *e, const struct nfs_client *c)

@@ -26,8 +26,8 @@ struct csi_driver {
 	enum volume_on_delete on_delete; /* default */
 	bool purge_now; /* what is deleted, within the call */
 	bool replace_archive; /* by a new one of the same name */
-	struct inflight *inflight;
-	struct usage_table *usage;
+	struct key_locks *key_locks;
+	struct dir_locks *dir_locks;
 	struct nfs_pool *pool;
 	struct purger *purger;
 	struct known_exports *known;
@@ -55,10 +55,10 @@ struct volume_defaults csi_driver_defaults(const struct csi_driver *driver);
 
 /*
  * Lock a volume or snapshot, as what says, against other calls of this process. Errors as
- * inflight_acquire().
+ * key_lock_take().
  */
 int csi_driver_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
-		    const char *key, struct inflight_lock **ret, struct error *err);
+		    const char *key, struct key_lock **ret, struct error *err);
 
 /* A trash that may have to be purged after a call, and the identity that has to do it. */
 struct trash {

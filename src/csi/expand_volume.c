@@ -35,7 +35,7 @@ static int expand_volume(const struct csi_driver *driver,
 			 struct error *err)
 {
 	cleanup_volume_ref struct volume_ref ref = { .version = 0 };
-	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	cleanup_key_lock struct key_lock *lock = NULL;
 	const struct csi_map secrets = csi_map_of(in, secrets);
 	struct volume_capacity capacity;
 	struct session s;

@@ -15,20 +15,20 @@
 
 #define BUCKETS 256
 
-struct inflight_lock {
+struct key_lock {
 	struct list link;
-	struct inflight *owner;
+	struct key_locks *owner;
 	char key[];
 };
 
-struct inflight {
+struct key_locks {
 	pthread_mutex_t lock; /* guards the buckets; innermost */
 	struct list buckets[BUCKETS];
 };
 
-int inflight_new(struct inflight **ret)
+int key_locks_new(struct key_locks **ret)
 {
-	struct inflight *f = calloc(1, sizeof(*f));
+	struct key_locks *f = calloc(1, sizeof(*f));
 	size_t i;
 
 	if (f == NULL)
@@ -40,7 +40,7 @@ int inflight_new(struct inflight **ret)
 	return 0;
 }
 
-void inflight_free(struct inflight *f)
+void key_locks_free(struct key_locks *f)
 {
 	if (f == NULL)
 		return;
@@ -53,17 +53,17 @@ static bool bucket_has(const struct list *bucket, const char *key)
 	const struct list *pos;
 
 	list_for_each(pos, bucket)
-		if (strcmp(container_of(pos, struct inflight_lock, link)->key, key) == 0)
+		if (strcmp(container_of(pos, struct key_lock, link)->key, key) == 0)
 			return true;
 	return false;
 }
 
-int inflight_acquire(struct inflight *f, const char *what, const char *key,
-		     struct inflight_lock **ret, struct error *err)
+int key_lock_take(struct key_locks *f, const char *what, const char *key, struct key_lock **ret,
+		  struct error *err)
 {
 	size_t len = strlen(key);
 	struct list *bucket = &f->buckets[str_hash(key, len) % BUCKETS];
-	struct inflight_lock *lock = malloc(sizeof(*lock) + len + 1);
+	struct key_lock *lock = malloc(sizeof(*lock) + len + 1);
 	bool held;
 
 	if (lock == NULL)
@@ -84,9 +84,9 @@ int inflight_acquire(struct inflight *f, const char *what, const char *key,
 	return 0;
 }
 
-void inflight_release(struct inflight_lock *lock)
+void key_lock_drop(struct key_lock *lock)
 {
-	struct inflight *f;
+	struct key_locks *f;
 
 	if (lock == NULL)
 		return;
@@ -99,7 +99,7 @@ void inflight_release(struct inflight_lock *lock)
 
 /* -------- directories -------- */
 
-bool usage_overlaps(const char *a, const char *b)
+bool dir_locks_overlap(const char *a, const char *b)
 {
 	size_t n = strlen(a), m = strlen(b);
 	size_t shorter = n < m ? n : m;
@@ -109,21 +109,21 @@ bool usage_overlaps(const char *a, const char *b)
 	return n == m || (n < m ? b[n] : a[m]) == '/';
 }
 
-struct usage_lock {
+struct dir_lock {
 	struct list link;
-	struct usage_table *table;
+	struct dir_locks *table;
 	char *server, *share, *dir;
 	bool deleting;
 };
 
-struct usage_table {
+struct dir_locks {
 	pthread_mutex_t lock; /* guards the list; innermost */
 	struct list locks; /* one per running call: few enough to search */
 };
 
-int usage_table_new(struct usage_table **ret)
+int dir_locks_new(struct dir_locks **ret)
 {
-	struct usage_table *t = calloc(1, sizeof(*t));
+	struct dir_locks *t = calloc(1, sizeof(*t));
 
 	if (t == NULL)
 		return -ENOMEM;
@@ -133,7 +133,7 @@ int usage_table_new(struct usage_table **ret)
 	return 0;
 }
 
-void usage_table_free(struct usage_table *t)
+void dir_locks_free(struct dir_locks *t)
 {
 	if (t == NULL)
 		return;
@@ -141,7 +141,7 @@ void usage_table_free(struct usage_table *t)
 	free(t);
 }
 
-static void usage_lock_free(struct usage_lock *lock)
+static void dir_lock_free(struct dir_lock *lock)
 {
 	free(lock->server);
 	free(lock->share);
@@ -149,16 +149,16 @@ static void usage_lock_free(struct usage_lock *lock)
 	free(lock);
 }
 
-static bool usage_lock_excludes(const struct usage_lock *a, const struct usage_lock *b)
+static bool dir_lock_excludes(const struct dir_lock *a, const struct dir_lock *b)
 {
 	return (a->deleting || b->deleting) && strcmp(a->server, b->server) == 0 &&
-	       strcmp(a->share, b->share) == 0 && usage_overlaps(a->dir, b->dir);
+	       strcmp(a->share, b->share) == 0 && dir_locks_overlap(a->dir, b->dir);
 }
 
-int usage_acquire(struct usage_table *t, const char *server, const char *share, const char *dir,
-		  bool deleting, struct usage_lock **ret, struct error *err)
+int dir_lock_take(struct dir_locks *t, const char *server, const char *share, const char *dir,
+		  bool deleting, struct dir_lock **ret, struct error *err)
 {
-	struct usage_lock *lock = calloc(1, sizeof(*lock));
+	struct dir_lock *lock = calloc(1, sizeof(*lock));
 	struct list *pos;
 	bool taken = false;
 
@@ -170,18 +170,17 @@ int usage_acquire(struct usage_table *t, const char *server, const char *share, 
 	lock->share = strdup(share);
 	lock->dir = strdup(dir);
 	if (lock->server == NULL || lock->share == NULL || lock->dir == NULL) {
-		usage_lock_free(lock);
+		dir_lock_free(lock);
 		return error_oom(err);
 	}
 	pthread_mutex_lock(&t->lock);
 	list_for_each(pos, &t->locks)
-		taken = taken ||
-			usage_lock_excludes(container_of(pos, struct usage_lock, link), lock);
+		taken = taken || dir_lock_excludes(container_of(pos, struct dir_lock, link), lock);
 	if (!taken)
 		list_add_tail(&t->locks, &lock->link);
 	pthread_mutex_unlock(&t->lock);
 	if (taken) {
-		usage_lock_free(lock);
+		dir_lock_free(lock);
 		(void)error_set(err, ERROR_ABORTED,
 				"another call is at work on a volume in directory '%s'; try again",
 				dir);
@@ -191,12 +190,12 @@ int usage_acquire(struct usage_table *t, const char *server, const char *share, 
 	return 0;
 }
 
-void usage_release(struct usage_lock *lock)
+void dir_lock_drop(struct dir_lock *lock)
 {
 	if (lock == NULL)
 		return;
 	pthread_mutex_lock(&lock->table->lock);
 	list_remove(&lock->link);
 	pthread_mutex_unlock(&lock->table->lock);
-	usage_lock_free(lock);
+	dir_lock_free(lock);
 }

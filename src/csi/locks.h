@@ -16,25 +16,25 @@
 
 /* -------- keys: a volume, a snapshot, a target path -------- */
 
-struct inflight;
-struct inflight_lock;
+struct key_locks;
+struct key_lock;
 
 /* Return 0 or -ENOMEM. The caller frees. */
-int inflight_new(struct inflight **ret);
-void inflight_free(struct inflight *f);
+int key_locks_new(struct key_locks **ret);
+void key_locks_free(struct key_locks *f);
 
 /*
  * Take the lock of a key. what ("volume", "target path") names the kind of key in the message.
  * Return 0, -EAGAIN with ABORTED, or -ENOMEM.
  */
-int inflight_acquire(struct inflight *f, const char *what, const char *key,
-		     struct inflight_lock **ret, struct error *err);
+int key_lock_take(struct key_locks *f, const char *what, const char *key, struct key_lock **ret,
+		  struct error *err);
 
 /* Accepts NULL. */
-void inflight_release(struct inflight_lock *lock);
+void key_lock_drop(struct key_lock *lock);
 
-DEFINE_CLEANUP(inflight_lock, struct inflight_lock *, inflight_release)
-#define cleanup_inflight_lock __attribute__((cleanup(cleanup_ptr_inflight_lock)))
+DEFINE_CLEANUP(key_lock, struct key_lock *, key_lock_drop)
+#define cleanup_key_lock __attribute__((cleanup(cleanup_ptr_key_lock)))
 
 /* -------- directories on a share -------- */
 
@@ -42,30 +42,30 @@ DEFINE_CLEANUP(inflight_lock, struct inflight_lock *, inflight_release)
  * Calls that use overlapping directories don't exclude each other, but a deletion excludes all of
  * them: a volume that is created meanwhile could not tell whether the directory it found will stay.
  */
-struct usage_table;
-struct usage_lock;
+struct dir_locks;
+struct dir_lock;
 
 /* Return 0 or -ENOMEM. The caller frees. */
-int usage_table_new(struct usage_table **ret);
-void usage_table_free(struct usage_table *t);
+int dir_locks_new(struct dir_locks **ret);
+void dir_locks_free(struct dir_locks *t);
 
 /*
  * Lock a directory of a share, given as a path below the share's root. Copies all strings. Return
  * 0, -EAGAIN with ABORTED where another call excludes this one, or -ENOMEM.
  */
-int usage_acquire(struct usage_table *t, const char *server, const char *share, const char *dir,
-		  bool deleting, struct usage_lock **ret, struct error *err);
+int dir_lock_take(struct dir_locks *t, const char *server, const char *share, const char *dir,
+		  bool deleting, struct dir_lock **ret, struct error *err);
 
 /* Accepts NULL. */
-void usage_release(struct usage_lock *lock);
+void dir_lock_drop(struct dir_lock *lock);
 
 /*
  * Whether the paths are equal or one contains the other. ASCII case is ignored: some servers fold
  * it.
  */
-bool usage_overlaps(const char *a, const char *b);
+bool dir_locks_overlap(const char *a, const char *b);
 
-DEFINE_CLEANUP(usage_lock, struct usage_lock *, usage_release)
-#define cleanup_usage_lock __attribute__((cleanup(cleanup_ptr_usage_lock)))
+DEFINE_CLEANUP(dir_lock, struct dir_lock *, dir_lock_drop)
+#define cleanup_dir_lock __attribute__((cleanup(cleanup_ptr_dir_lock)))
 
 #endif

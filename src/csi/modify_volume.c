@@ -25,7 +25,7 @@ static int modify_volume(const struct csi_driver *driver,
 {
 	cleanup_volume_params struct volume_params changes = { .server = NULL };
 	cleanup_volume_ref struct volume_ref ref = { .version = 0 };
-	cleanup_inflight_lock struct inflight_lock *lock = NULL;
+	cleanup_key_lock struct key_lock *lock = NULL;
 	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
 	const struct csi_map secrets = csi_map_of(in, secrets);
 	struct volume_settings settings;

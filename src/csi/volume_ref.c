@@ -96,7 +96,7 @@ int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, st
 }
 
 int volume_ref_lock(const struct volume_ref *ref, const struct csi_driver *driver,
-		    struct inflight_lock **ret, struct error *err)
+		    struct key_lock **ret, struct error *err)
 {
 	return csi_driver_lock(driver, "volume", &ref->export, volume_id_key(&ref->id), ret, err);
 }

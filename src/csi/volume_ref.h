@@ -53,9 +53,9 @@ bool volume_ref_next(struct volume_ref *ref, struct session *s);
 /* Check that the volume's directory is there, and finished: 0, or NOT_FOUND. Blocks. */
 int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, struct error *err);
 
-/* Lock the volume against other calls of this process. Errors as inflight_acquire(). */
+/* Lock the volume against other calls of this process. Errors as key_lock_take(). */
 int volume_ref_lock(const struct volume_ref *ref, const struct csi_driver *driver,
-		    struct inflight_lock **ret, struct error *err);
+		    struct key_lock **ret, struct error *err);
 
 void volume_ref_done(struct volume_ref *ref);
 #define cleanup_volume_ref __attribute__((cleanup(volume_ref_done)))

@@ -67,8 +67,8 @@ static int init_volume(struct volume_source *source, const char *id, const struc
 	source->size = volume_of(&ref->record).size;
 	dir = volume_ref_directory(ref);
 	owner = volume_of(&ref->record).owner;
-	r = usage_acquire(driver->usage, ref->export.server, ref->export.share, dir, false,
-			  &source->usage, err);
+	r = dir_lock_take(driver->dir_locks, ref->export.server, ref->export.share, dir, false,
+			  &source->dir_lock, err);
 	if (r < 0)
 		return r;
 	r = claim_take(&source->use, driver, &ref->export, &owner, BUSY_USE, dir, err);
@@ -96,8 +96,8 @@ static int init_snapshot(struct volume_source *source, const char *id,
 	if (r == 0)
 		r = apply_options_to_source(&ref->export, secrets, err);
 	if (r == 0)
-		r = usage_acquire(driver->usage, ref->export.server, ref->export.share,
-				  ref->snapshot.id.subdir, false, &source->usage, err);
+		r = dir_lock_take(driver->dir_locks, ref->export.server, ref->export.share,
+				  ref->snapshot.id.subdir, false, &source->dir_lock, err);
 	if (r == 0)
 		r = snapshot_ref_read(ref, driver, err);
 	if (r == 0 && snapshot_is_ready(&ref->snapshot)) {
@@ -153,7 +153,7 @@ int volume_source_init(struct volume_source *source, const struct csi_driver *dr
 void volume_source_done(struct volume_source *source)
 {
 	claim_drop(source->use);
-	usage_release(source->usage);
+	dir_lock_drop(source->dir_lock);
 	volume_ref_done(&source->volume);
 	snapshot_ref_done(&source->snapshot);
 	free(source->text);

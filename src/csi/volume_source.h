@@ -20,7 +20,7 @@ struct volume_source {
 	const char *what; /* name of the new volume, for the log; borrowed */
 	struct volume_ref volume;
 	struct snapshot_ref snapshot;
-	struct usage_lock *usage; /* keeps other calls from deleting the source */
+	struct dir_lock *dir_lock; /* keeps other calls from deleting the source */
 	struct claim *use; /* keeps other replicas from deleting it */
 	struct claim *make; /* of the new volume; borrowed */
 	int64_t size; /* of the source, in bytes; 0: not known */

@@ -25,7 +25,7 @@ struct node_driver {
 	const char *server; /* default if the volume attributes name none; may be NULL */
 	const char *share; /* likewise */
 	uint32_t mount_permissions; /* default; 0: keep the mode that the server reports */
-	struct inflight *inflight;
+	struct key_locks *key_locks;
 	struct mounter *mounter;
 	struct node_published *published;
 	struct node_stats *stats;

@@ -264,7 +264,7 @@ static int publish_volume(const struct node_driver *driver,
 			  const Csi__V1__NodePublishVolumeRequest *in, struct publication *p,
 			  struct error *err)
 {
-	cleanup_inflight_lock struct inflight_lock *target_lock = NULL, *volume_lock = NULL;
+	cleanup_key_lock struct key_lock *target_lock = NULL, *volume_lock = NULL;
 	cleanup_mount_info struct mount_info *info = NULL;
 	struct mounter *m = driver->mounter;
 	const char *target = in->target_path;
@@ -273,11 +273,11 @@ static int publish_volume(const struct node_driver *driver,
 	r = publication_parse(p, driver, in, err);
 	if (r < 0)
 		return r;
-	r = inflight_acquire(driver->inflight, "target path", target, &target_lock, err);
+	r = key_lock_take(driver->key_locks, "target path", target, &target_lock, err);
 	if (r < 0)
 		return r;
 	if (p->exclusive) {
-		r = inflight_acquire(driver->inflight, "volume", in->volume_id, &volume_lock, err);
+		r = key_lock_take(driver->key_locks, "volume", in->volume_id, &volume_lock, err);
 		if (r < 0)
 			return r;
 	}

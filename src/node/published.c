@@ -29,7 +29,7 @@ struct node_published {
 	const char *folder;
 	/*
 	 * Makes "check the notes, then write one" atomic: of two calls for one volume the second
-	 * sees the note of the first. Taken after the locks of csi/inflight.h; no other is taken
+	 * sees the note of the first. Taken after the locks of csi/locks.h; no other is taken
 	 * inside.
 	 */
 	pthread_mutex_t lock;

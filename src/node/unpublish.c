@@ -26,7 +26,7 @@ static int target_remove(const char *target, struct error *err)
 static int unpublish_volume(const struct node_driver *driver,
 			    const Csi__V1__NodeUnpublishVolumeRequest *in, struct error *err)
 {
-	cleanup_inflight_lock struct inflight_lock *target_lock = NULL;
+	cleanup_key_lock struct key_lock *target_lock = NULL;
 	struct mounter *m = driver->mounter;
 	const char *target = in->target_path;
 	int r;
@@ -37,7 +37,7 @@ static int unpublish_volume(const struct node_driver *driver,
 	r = validate_path(target, "target_path", err);
 	if (r < 0)
 		return r;
-	r = inflight_acquire(driver->inflight, "target path", target, &target_lock, err);
+	r = key_lock_take(driver->key_locks, "target path", target, &target_lock, err);
 	if (r < 0)
 		return r;
 	r = m->ops->unmount(m, target, err);

@@ -16,52 +16,52 @@
 
 START_TEST(test_held)
 {
-	struct inflight_lock *first = NULL, *second = NULL, *third = NULL;
+	struct key_lock *first = NULL, *second = NULL, *third = NULL;
 	struct error err = { .code = ERROR_OK };
-	struct inflight *f;
+	struct key_locks *f;
 
-	check_int("new", "result", inflight_new(&f), 0);
-	check_int("free key", "result", inflight_acquire(f, "volume", "a", &first, &err), 0);
-	check_int("other key", "result", inflight_acquire(f, "volume", "b", &second, &err), 0);
+	check_int("new", "result", key_locks_new(&f), 0);
+	check_int("free key", "result", key_lock_take(f, "volume", "a", &first, &err), 0);
+	check_int("other key", "result", key_lock_take(f, "volume", "b", &second, &err), 0);
 	check_error("free keys", &err, ERROR_OK, NULL);
-	check_int("held key", "result", inflight_acquire(f, "volume", "a", &third, &err), -EAGAIN);
+	check_int("held key", "result", key_lock_take(f, "volume", "a", &third, &err), -EAGAIN);
 	check_error("held key", &err, ERROR_ABORTED, "volume");
 	check_that("held key", "nothing returned", third == NULL);
-	inflight_release(first);
-	inflight_release(NULL);
-	check_int("released key", "result", inflight_acquire(f, "volume", "a", &third, NULL), 0);
-	check_int("empty key", "result", inflight_acquire(f, "volume", "", &first, NULL), 0);
-	inflight_release(first);
-	inflight_release(second);
-	inflight_release(third);
-	inflight_free(f);
-	inflight_free(NULL);
+	key_lock_drop(first);
+	key_lock_drop(NULL);
+	check_int("released key", "result", key_lock_take(f, "volume", "a", &third, NULL), 0);
+	check_int("empty key", "result", key_lock_take(f, "volume", "", &first, NULL), 0);
+	key_lock_drop(first);
+	key_lock_drop(second);
+	key_lock_drop(third);
+	key_locks_free(f);
+	key_locks_free(NULL);
 }
 END_TEST
 
 /* More keys than buckets: those that share a bucket do not exclude each other. */
 START_TEST(test_many)
 {
-	struct inflight_lock *locks[1000], *again = NULL;
-	struct inflight *f;
+	struct key_lock *locks[1000], *again = NULL;
+	struct key_locks *f;
 	char key[32];
 	size_t i;
 
-	check_int("new", "result", inflight_new(&f), 0);
+	check_int("new", "result", key_locks_new(&f), 0);
 	for (i = 0; i < ARRAY_SIZE(locks); i++) {
 		(void)snprintf(key, sizeof(key), "pvc-%zu", i);
-		check_int(key, "first", inflight_acquire(f, "volume", key, &locks[i], NULL), 0);
+		check_int(key, "first", key_lock_take(f, "volume", key, &locks[i], NULL), 0);
 	}
 	for (i = 0; i < ARRAY_SIZE(locks); i++) {
 		(void)snprintf(key, sizeof(key), "pvc-%zu", i);
-		check_int(key, "second", inflight_acquire(f, "volume", key, &again, NULL), -EAGAIN);
-		inflight_release(locks[i]);
+		check_int(key, "second", key_lock_take(f, "volume", key, &again, NULL), -EAGAIN);
+		key_lock_drop(locks[i]);
 	}
-	inflight_free(f);
+	key_locks_free(f);
 }
 END_TEST
 
-static struct inflight *shared;
+static struct key_locks *shared;
 static atomic_int holders[KEYS];
 static atomic_int collisions;
 static atomic_int acquired;
@@ -73,16 +73,16 @@ static void *compete(void *data)
 
 	(void)data;
 	for (i = 0; i < ROUNDS; i++) {
-		struct inflight_lock *lock = NULL;
+		struct key_lock *lock = NULL;
 		size_t k = i % KEYS;
 
-		if (inflight_acquire(shared, "volume", keys[k], &lock, NULL) < 0)
+		if (key_lock_take(shared, "volume", keys[k], &lock, NULL) < 0)
 			continue;
 		if (atomic_fetch_add(&holders[k], 1) != 0)
 			atomic_fetch_add(&collisions, 1);
 		atomic_fetch_add(&acquired, 1);
 		atomic_fetch_sub(&holders[k], 1);
-		inflight_release(lock);
+		key_lock_drop(lock);
 	}
 	return NULL;
 }
@@ -92,7 +92,7 @@ START_TEST(test_threads)
 	pthread_t threads[THREADS];
 	size_t i;
 
-	check_int("new", "result", inflight_new(&shared), 0);
+	check_int("new", "result", key_locks_new(&shared), 0);
 	for (i = 0; i < THREADS; i++)
 		ck_assert(pthread_create(&threads[i], NULL, compete, NULL) == 0);
 	for (i = 0; i < THREADS; i++)
@@ -101,8 +101,8 @@ START_TEST(test_threads)
 	check_that("threads", "each key was got", atomic_load(&acquired) >= ROUNDS);
 	compete(NULL);
 	check_that("afterwards", "nothing is held", atomic_load(&acquired) >= 2 * ROUNDS);
-	inflight_free(shared);
+	key_locks_free(shared);
 }
 END_TEST
 
-CHECK_MAIN("inflight", .tests = { test_held, test_many, test_threads })
+CHECK_MAIN("key_locks", .tests = { test_held, test_many, test_threads })

@@ -47,16 +47,16 @@ static void bench_init(struct bench *b)
 	fake_nfs_serve(b->nfs);
 	fake_mounter_init(&b->mounter);
 	b->node_driver.mounter = &b->mounter.mounter;
-	ck_assert(inflight_new(&b->driver.inflight) == 0);
+	ck_assert(key_locks_new(&b->driver.key_locks) == 0);
 	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
-	ck_assert(usage_table_new(&b->driver.usage) == 0);
+	ck_assert(dir_locks_new(&b->driver.dir_locks) == 0);
 	ck_assert(node_published_new(&b->node_driver.published, b->state) == 0);
 	ck_assert(node_stats_new(&b->node_driver.stats) == 0);
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
 	csi_identity_init(&b->identity, "nfs.test", "1.2.3");
 	csi_controller_init(&b->controller, &b->driver);
-	b->node_driver.inflight = b->driver.inflight;
+	b->node_driver.key_locks = b->driver.key_locks;
 	node_service_init(&b->node, &b->node_driver);
 	csi_group_controller_init(&b->group);
 	csi_snapshot_metadata_init(&b->metadata);
@@ -66,11 +66,11 @@ static void bench_done(struct bench *b)
 {
 	purger_free(b->driver.purger);
 	nfs_pool_free(b->driver.pool);
-	usage_table_free(b->driver.usage);
+	dir_locks_free(b->driver.dir_locks);
 	node_published_free(b->node_driver.published);
 	node_stats_free(b->node_driver.stats);
 	known_exports_free(b->driver.known);
-	inflight_free(b->driver.inflight);
+	key_locks_free(b->driver.key_locks);
 	fake_nfs_free(b->nfs);
 	/* What was unpublished has left no note. */
 	ck_assert_msg(rmdir(b->state) == 0, "something is left in '%s'", b->state);

@@ -298,9 +298,9 @@ START_TEST(test_overlap)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		check_int(rows[i].a, rows[i].b, usage_overlaps(rows[i].a, rows[i].b),
+		check_int(rows[i].a, rows[i].b, dir_locks_overlap(rows[i].a, rows[i].b),
 			  rows[i].overlap);
-		check_int(rows[i].b, rows[i].a, usage_overlaps(rows[i].b, rows[i].a),
+		check_int(rows[i].b, rows[i].a, dir_locks_overlap(rows[i].b, rows[i].a),
 			  rows[i].overlap);
 	}
 }
@@ -311,35 +311,35 @@ START_TEST(test_locks)
 	char server[] = "s", share[] = "/s", other[] = "/t";
 	const struct nfs_export e = { .server = server, .share = share };
 	const struct nfs_export elsewhere = { .server = server, .share = other };
-	struct usage_lock *first, *second, *third, *refused = NULL;
+	struct dir_lock *first, *second, *third, *refused = NULL;
 	struct error err = { .code = ERROR_OK };
-	struct usage_table *t;
+	struct dir_locks *t;
 
-	check_int("new", "result", usage_table_new(&t), 0);
-	check_int("one", "create", usage_acquire(t, e.server, e.share, "a/b", false, &first, NULL),
+	check_int("new", "result", dir_locks_new(&t), 0);
+	check_int("one", "create", dir_lock_take(t, e.server, e.share, "a/b", false, &first, NULL),
 		  0);
-	check_int("two", "create", usage_acquire(t, e.server, e.share, "a", false, &second, NULL),
+	check_int("two", "create", dir_lock_take(t, e.server, e.share, "a", false, &second, NULL),
 		  0);
 	check_int("below", "delete",
-		  usage_acquire(t, e.server, e.share, "a/b/c", true, &refused, &err), -EAGAIN);
+		  dir_lock_take(t, e.server, e.share, "a/b/c", true, &refused, &err), -EAGAIN);
 	check_error("below", &err, ERROR_ABORTED, "a/b/c");
 	check_that("below", "nothing is given", refused == NULL);
 	check_int("other share", "delete",
-		  usage_acquire(t, elsewhere.server, elsewhere.share, "a", true, &third, NULL), 0);
-	usage_release(third);
-	usage_release(first);
-	usage_release(second);
-	check_int("free", "delete", usage_acquire(t, e.server, e.share, "a/b", true, &first, NULL),
+		  dir_lock_take(t, elsewhere.server, elsewhere.share, "a", true, &third, NULL), 0);
+	dir_lock_drop(third);
+	dir_lock_drop(first);
+	dir_lock_drop(second);
+	check_int("free", "delete", dir_lock_take(t, e.server, e.share, "a/b", true, &first, NULL),
 		  0);
-	check_int("above", "create", usage_acquire(t, e.server, e.share, "a", false, &second, NULL),
+	check_int("above", "create", dir_lock_take(t, e.server, e.share, "a", false, &second, NULL),
 		  -EAGAIN);
 	check_int("beside", "delete",
-		  usage_acquire(t, e.server, e.share, "a/c", true, &second, NULL), 0);
-	usage_release(first);
-	usage_release(second);
-	usage_release(NULL);
-	usage_table_free(t);
-	usage_table_free(NULL);
+		  dir_lock_take(t, e.server, e.share, "a/c", true, &second, NULL), 0);
+	dir_lock_drop(first);
+	dir_lock_drop(second);
+	dir_lock_drop(NULL);
+	dir_locks_free(t);
+	dir_locks_free(NULL);
 }
 END_TEST
 
