@@ -293,7 +293,7 @@ static int see(void *data, const struct nfs_entry *entry)
  */
 START_TEST(test_listing_begins_again)
 {
-	static const int errors[] = { -ERESTART, -ENOENT };
+	static const int errors[] = { -ERESTART, -ENOENT, -EREMOTEIO };
 	unsigned int n;
 
 	for (n = 1; n < 30; n++) {
@@ -836,7 +836,7 @@ END_TEST
 CHECK_MAIN("tree_live",
 	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
 		      test_archive_depth },
-	   .loops = { { test_listing_begins_again, 2 },
+	   .loops = { { test_listing_begins_again, 3 },
 		      { test_replaced_again_and_again, 2 },
 		      { test_replaced_for_ever, 2 },
 		      { test_directory_moves, 2 },
