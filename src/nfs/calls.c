@@ -217,11 +217,7 @@ static int readdir_pages(struct nfs_client *c, struct nfs_op *op, struct readdir
 			restart_readdir(op, ++restarts);
 			continue;
 		}
-		/*
-		 * nfs-ganesha fails with NOENT or SERVERFAULT if an entry is removed while it lists
-		 * the directory.
-		 */
-		if ((r == -ENOENT || r == -EREMOTEIO) && restarts < READDIR_RESTARTS_MAX) {
+		if (nfs_readdir_lost_entry(r) && restarts < READDIR_RESTARTS_MAX) {
 			clock_sleep_ms(READDIR_PAUSE_MS * ++restarts);
 			continue;
 		}

@@ -146,6 +146,15 @@ struct nfs_entry {
 	struct nfs_handle handle; /* len 0: the server sent none */
 };
 
+/*
+ * nfs-ganesha fails a READDIR with these if an entry is removed while it lists the directory:
+ * NOENT, over version 4 also SERVERFAULT. The page comes when it is asked for again.
+ */
+static inline bool nfs_readdir_lost_entry(int error)
+{
+	return error == -ENOENT || error == -EREMOTEIO;
+}
+
 struct nfs_op {
 	enum nfs_op_type type;
 

@@ -94,7 +94,8 @@ static int deliver_end(struct reader *rd, struct reader_item *rest, struct error
 	rd->path.len = rest->folder->path_len;
 	if (rd->path.data != NULL)
 		rd->path.data[rd->path.len] = '\0';
-	if (reader_is_gone(r) || r == -ERESTART || rest->folder->replaced) {
+	if (reader_is_gone(r) || nfs_readdir_lost_entry(r) || r == -ERESTART ||
+	    rest->folder->replaced) {
 		r = reader_retry_folder(rd, rest, err);
 		if (r != 0)
 			return r;

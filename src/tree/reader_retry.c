@@ -313,10 +313,16 @@ static int retry_listing(struct reader *rd, struct reader_item *rest, struct err
 	if (r == 0 && folder->replaced)
 		return list_successor(rd, rest, err);
 	if (++rest->looks > LOOKS_MAX)
-		return fail_changes_too_often(rd, err);
+		return r == -EREMOTEIO ? reader_fail(rd, r, "reading directory", rd->path.data, err)
+				       : fail_changes_too_often(rd, err);
 	r = prove_folder(rd, folder, err);
-	if (r >= 0)
-		return folder->replaced ? list_successor(rd, rest, err) : 1;
+	if (r >= 0 && folder->replaced)
+		return list_successor(rd, rest, err);
+	if (r >= 0) {
+		/* Asked again at once, the server may meet the next removal of the same writer. */
+		clock_sleep_ms(PAUSE_FIRST_MS * rest->looks);
+		return 1;
+	}
 	/* Never for the root, which cannot be proved gone. */
 	return r == -ENOENT && err->code == ERROR_OK ? list_successor(rd, rest, err) : r;
 }
