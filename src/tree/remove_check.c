@@ -35,7 +35,15 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 		remove_node_rewind(node);
 		return;
 	}
-	/* Below the root, a stale handle is no error: RMDIR finds out what is still there. */
+	/*
+	 * Below the root, a stale handle is no error: RMDIR finds out what is still there. The root
+	 * is looked up once more, since a server may say STALE for a name that just went.
+	 */
+	if (op->error == -ESTALE && node->parent == NULL &&
+	    ++node->stale_tries < REMOVE_STALE_TRIES_MAX) {
+		node->checked_ns = 0;
+		return;
+	}
 	if (op->error < 0 && op->error != -ENOENT &&
 	    (op->error != -ESTALE || node->parent == NULL)) {
 		remover_fail(rm, op->error, "looking up", node->name);

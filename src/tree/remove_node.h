@@ -26,7 +26,8 @@
  * UNLINK   REMOVE in parent     finished
  *
  * Names found by READDIR begin in LOOKUP, or in "enter" if the reply has all that is needed. A node
- * is finished, too, if its name is gone or an operation fails, and is freed then.
+ * is finished, too, if its name is gone or an operation fails, and is freed then. STALE counts as
+ * gone, as another purge may be at work, but brings the root back to LOOKUP a few times.
  */
 #ifndef TREE_REMOVE_NODE_H
 #define TREE_REMOVE_NODE_H
@@ -37,6 +38,7 @@
 #define TREE_LEVELS 64 /* between two attempts to move a directory up */
 #define TREE_LEVELS_LAST 16384 /* depth limit if the server refuses that */
 #define TREE_NODES_MAX 4096
+#define REMOVE_STALE_TRIES_MAX 5 /* operations on the root's name that fail with STALE */
 
 enum remove_state {
 	REMOVE_LOOKUP,
@@ -64,7 +66,8 @@ struct remove_node {
 	size_t outstanding; /* unfinished entries and children */
 	size_t removed; /* of them since the last READDIR */
 	unsigned int idle_passes; /* listings in a row of which nothing was removed */
-	unsigned int rmdir_tries, lift_tries;
+	unsigned int rmdir_tries, lift_tries, stale_tries;
+	int read_error; /* of the last READDIR that RMDIR was to explain */
 	bool eof;
 	bool active; /* the operation of its state is in flight */
 	bool checking; /* a lookup of its name is in flight, see remove_node_check() */

@@ -58,6 +58,25 @@ static void node_fail(struct remover *rm, struct remove_node *node, int r, const
 	remove_node_finish(rm, node);
 }
 
+/*
+ * Handle a failed operation on the node's name, where somebody else may have removed it at the same
+ * time: nfs-ganesha answers STALE for the name, too. Below the root that counts as gone, since
+ * RMDIR of the directory above finds out what is still there. The root is looked up again.
+ */
+static bool node_ends_if_gone(struct remover *rm, struct remove_node *node, int r)
+{
+	if (r == -ENOENT || (r == -ESTALE && node->parent != NULL)) {
+		remove_node_finish(rm, node);
+		return true;
+	}
+	if (r == -ESTALE && ++node->stale_tries < REMOVE_STALE_TRIES_MAX) {
+		remove_node_rewind(node);
+		node_set_state(rm, node, REMOVE_LOOKUP);
+		return true;
+	}
+	return false;
+}
+
 /* -------- lookup -------- */
 
 /* Leave a directory on another file system alone. */
@@ -86,12 +105,9 @@ static void lookup_replied(struct remover *rm, struct remove_node *node, struct 
 {
 	const struct nfs_op *op = &call->op;
 
-	if (op->error == -ENOENT) {
-		remove_node_finish(rm, node);
-		return;
-	}
 	if (op->error < 0) {
-		node_fail(rm, node, op->error, "looking up");
+		if (!node_ends_if_gone(rm, node, op->error))
+			node_fail(rm, node, op->error, "looking up");
 		return;
 	}
 	node->handle = op->handle;
@@ -158,8 +174,8 @@ static void lift_replied(struct remover *rm, struct remove_node *node, struct re
 		from->removed++;
 		node_set_state(rm, node, REMOVE_READ);
 		remove_node_settle(rm, from);
-	} else if (r == -ENOENT) {
-		remove_node_finish(rm, node);
+	} else if (node_ends_if_gone(rm, node, r)) {
+		return;
 	} else if ((r == -EACCES || r == -EPERM) && !node->chmod_tried) {
 		node_start_chmod(rm, node, REMOVE_LIFT);
 	} else if (chmod_may_help(rm, from, r, call->opened)) {
@@ -242,8 +258,9 @@ static void read_replied(struct remover *rm, struct remove_node *node, struct re
 		node_start_chmod(rm, node, REMOVE_READ);
 		return;
 	}
-	if (r == -ENOENT || r == -ESTALE || r == -ERESTART) {
+	if (nfs_readdir_lost_entry(r) || r == -ESTALE || r == -ERESTART) {
 		/* If it is not gone, or must be read from the start, RMDIR tells. */
+		node->read_error = r;
 		node_set_state(rm, node, REMOVE_RMDIR);
 		return;
 	}
@@ -298,24 +315,26 @@ static void rmdir_replied(struct remover *rm, struct remove_node *node, struct r
 		node_set_state(rm, node, REMOVE_READ);
 		return;
 	}
-	if (r < 0 && r != -ENOENT) {
+	if (r == 0) {
+		rm->stats->directories++;
+		remove_node_finish(rm, node);
+	} else if ((r == -ENOTEMPTY || r == -EEXIST) && node->read_error == -EREMOTEIO) {
+		node_fail(rm, node, node->read_error, "reading"); /* why it could not be emptied */
+	} else if (!node_ends_if_gone(rm, node, r)) {
 		node_fail(rm, node, r, "removing directory");
-		return;
 	}
-	rm->stats->directories += r == 0;
-	remove_node_finish(rm, node);
 }
 
 static void unlink_replied(struct remover *rm, struct remove_node *node, struct remove_call *call)
 {
 	const int r = call->op.error;
 
-	if (r < 0 && r != -ENOENT) {
+	if (r == 0) {
+		rm->stats->files++;
+		remove_node_finish(rm, node);
+	} else if (!node_ends_if_gone(rm, node, r)) {
 		node_fail(rm, node, r, "removing");
-		return;
 	}
-	rm->stats->files += r == 0;
-	remove_node_finish(rm, node);
 }
 
 /* -------- batches -------- */
@@ -338,12 +357,15 @@ static void batch_replied(struct nfs_op *op)
 		node->removed++;
 		node->outstanding--;
 	}
-	/* The first one left has failed; those behind it were not tried. */
+	/*
+	 * The first one left has failed; those behind it were not tried. RMDIR finds out whether
+	 * one that is gone or STALE is still there.
+	 */
 	if (op->error != 0 && !retry && !list_is_empty(&call->names) &&
 	    !chmod_may_help(rm, node, op->error, call->opened)) {
 		struct remove_name *name = container_of(call->names.next, struct remove_name, link);
 
-		if (op->error != -ENOENT) {
+		if (op->error != -ENOENT && op->error != -ESTALE) {
 			remover_fail(rm, op->error, "removing", name->name);
 			node->failed = true;
 		}

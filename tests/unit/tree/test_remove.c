@@ -778,33 +778,86 @@ START_TEST(test_moved_out)
 }
 END_TEST
 
-/* Another purge removing the same entries is no failure. */
+/* Another purge that removes the same entries. */
+struct rival {
+	unsigned int left; /* entries that it removes */
+	unsigned int types; /* operations that it comes before: 1 << enum nfs_op_type */
+	int error; /* the server's answer then; 0: the right one */
+	struct fake_failure failure;
+};
+
 static void be_faster(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
-	unsigned int *left = data;
+	struct rival *rival = data;
 	char path[64];
 
-	if ((op->type != NFS_OP_REMOVE && op->type != NFS_OP_RMDIR) || *left == 0)
+	fake_nfs_fail(f, NULL);
+	if ((rival->types & (1U << op->type)) == 0 || rival->left == 0)
 		return;
-	--*left;
-	(void)snprintf(path, sizeof(path), "tree/%s", op->name);
+	rival->left--;
+	(void)snprintf(path, sizeof(path), op->type == NFS_OP_RMDIR ? "%s" : "tree/%s", op->name);
 	fake_nfs_remove(f, path);
+	if (rival->error == 0)
+		return;
+	rival->failure = (struct fake_failure){ .nth = 1, .error = rival->error };
+	fake_nfs_fail(f, &rival->failure);
 }
 
+/* nfs-ganesha answers STALE if an entry goes while it removes it. */
 START_TEST(test_two_at_once)
 {
+	static const struct {
+		const char *row;
+		unsigned int types;
+		unsigned int times;
+		int error;
+	} rows[] = {
+		{ "files", 1U << NFS_OP_REMOVE, 15, 0 },
+		{ "stale files", 1U << NFS_OP_REMOVE, 15, -ESTALE },
+		{ "the root", 1U << NFS_OP_RMDIR, 1, 0 },
+		{ "the stale root", 1U << NFS_OP_RMDIR, 1, -ESTALE },
+	};
+	size_t i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(rows); i++) {
+		const char *row = rows[i / 2].row;
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct tree_stats stats = { .files = 0 };
+		struct error err = { .code = ERROR_OK };
+		struct rival rival = { .left = rows[i / 2].times,
+				       .types = rows[i / 2].types,
+				       .error = rows[i / 2].error };
+
+		c->version = 3 + i % 2;
+		put_many(f, NFS_TYPE_FILE, "tree/file", 20);
+		fake_nfs_watch(f, be_faster, &rival);
+		check_int(row, "result", tree_remove(c, &c->root, "tree", NULL, &stats, &err), 0);
+		fake_nfs_watch(f, NULL, NULL);
+		check_int(row, "left", rival.left, 0);
+		check_int(row, "failed", stats.failed, 0);
+		check_int(row, "tree", fake_nfs_type(f, "tree"), NFS_TYPE_UNKNOWN);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A server that keeps saying so is believed in the end. */
+START_TEST(test_stale_for_ever)
+{
+	const struct fake_failure failure = {
+		.nth = 1, .all = true, .error = -ESTALE, .types = 1U << NFS_OP_RMDIR
+	};
 	struct fake_nfs *f = fake_nfs_new();
 	struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_stats stats = { .files = 0 };
 	struct error err = { .code = ERROR_OK };
-	unsigned int left = 15;
 
-	put_many(f, NFS_TYPE_FILE, "tree/file", 20);
-	fake_nfs_watch(f, be_faster, &left);
-	check_int("two", "result", tree_remove(c, &c->root, "tree", NULL, &stats, &err), 0);
-	check_int("two", "left", left, 0);
-	check_int("two", "files", stats.files, 5);
-	check_int("two", "failed", stats.failed, 0);
+	put_many(f, NFS_TYPE_FILE, "tree/in/file", 3);
+	fake_nfs_fail(f, &failure);
+	check_int("stale", "result", tree_remove(c, &c->root, "tree", NULL, &stats, &err), -ESTALE);
+	check_error("stale", &err, ERROR_UNAVAILABLE, "removing directory 'tree'");
 	nfs_client_free(c);
 	fake_nfs_free(f);
 }
@@ -870,6 +923,7 @@ CHECK_MAIN("tree/remove", .tests = {
 				  test_wide,
 				  test_moved_out,
 				  test_two_at_once,
+				  test_stale_for_ever,
 				  test_patience,
 				  test_until,
 			  })
