@@ -44,9 +44,7 @@ class Controller(OnServer):
         os.chmod(os.path.join(cls.place, "squashed"), 0o755)
 
     def setUp(self):
-        if self.listed():  # a case failed before this one
-            with self.server_down():
-                servers.run("rm", "-rf", "--", *map(self.path, os.listdir(self.share)))
+        self.forget_failed_case(self.share)
 
     # ---- create ----
 
