@@ -27,6 +27,7 @@ struct new_volume {
 	struct record *rec;
 	const struct volume_filler *filler; /* NULL: begins empty */
 	bool created; /* the record, by this call */
+	bool is_foreign; /* the record on the share is one of volume_is_foreign() */
 	bool begun; /* the volume was not finished when this call came */
 	bool exclusive; /* the directory must be this volume's alone, which is not decided yet */
 	bool made; /* the directory, by this call */
@@ -54,36 +55,36 @@ static bool is_transient(const struct error *err)
  * it made it before, we see the directory and put the record back. Only a transient error can hit
  * one of two replicas alone; any other error the other replica gets too.
  */
-static int check_untouched(const struct new_volume *new, struct error *err)
+static int check_untouched(const struct new_volume *nv, struct error *err)
 {
-	int r = directory_is_gone(new->c, new->dir, err);
+	int r = directory_is_gone(nv->c, nv->dir, err);
 
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = users_add(new->c, new->key, new->dir, err);
+	r = users_add(nv->c, nv->key, nv->dir, err);
 	if (r == 0)
-		r = record_create(new->c, new->folder, new->key, new->rec, err);
+		r = record_create(nv->c, nv->folder, nv->key, nv->rec, err);
 	return r == 0 ? -EAGAIN : r;
 }
 
-static int take_back_record(const struct new_volume *new, bool is_built, bool is_replaced,
+static int take_back_record(const struct new_volume *nv, bool is_built, bool is_replaced,
 			    bool transient, bool *ret_trashed, struct error *err)
 {
-	struct nfs_client *c = new->c;
+	struct nfs_client *c = nv->c;
 	int r = 0;
 
 	if (is_built)
-		r = staging_discard(c, new->key, ret_trashed, err);
+		r = staging_discard(c, nv->key, ret_trashed, err);
 	if (r == 0)
-		r = directory_remove_parents(c, new->dir, err);
+		r = directory_remove_parents(c, nv->dir, err);
 	if (r == 0)
-		r = users_remove(c, new->key, new->dir, err);
+		r = users_remove(c, nv->key, nv->dir, err);
 	if (r == 0 && is_replaced)
-		r = record_forget_draft(c, new->folder, new->key, NULL, err);
+		r = record_forget_draft(c, nv->folder, nv->key, NULL, err);
 	if (r == 0)
-		r = record_remove(c, new->folder, new->key, new->rec, err);
+		r = record_remove(c, nv->folder, nv->key, nv->rec, err);
 	if (r == 0 && transient)
-		r = check_untouched(new, err);
+		r = check_untouched(nv, err);
 	return r;
 }
 
@@ -91,9 +92,9 @@ static int take_back_record(const struct new_volume *new, bool is_built, bool is
  * Take back what was made for the volume. Where that fails too, the code becomes ABORTED, so that
  * the CO comes back.
  */
-static void undo_creation(const struct new_volume *new, bool *ret_trashed, struct error *err)
+static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct error *err)
 {
-	const struct volume v = volume_of(new->rec);
+	const struct volume v = volume_of(nv->rec);
 	const bool is_replaced = v.source != NULL || v.claim != CLAIM_NONE;
 	struct error second = { .code = ERROR_OK };
 	bool may_be_ours;
@@ -105,9 +106,9 @@ static void undo_creation(const struct new_volume *new, bool *ret_trashed, struc
 	 * A directory that is there may be one that an attempt made, by this replica or another
 	 * one.
 	 */
-	may_be_ours = !new->begun || is_transient(err) || (!new->created && err->sys != 0);
+	may_be_ours = !nv->begun || is_transient(err) || (!nv->created && err->sys != 0);
 	if (may_be_ours)
-		r = directory_is_gone(new->c, new->dir, &second);
+		r = directory_is_gone(nv->c, nv->dir, &second);
 	/* A volume that was there before keeps its record, whatever has become of its directory. */
 	if (r <= 0) {
 		if (err->sys != 0)
@@ -117,11 +118,11 @@ static void undo_creation(const struct new_volume *new, bool *ret_trashed, struc
 	/*
 	 * A directory that was built and is in place needs little more: the next attempt finds it.
 	 */
-	if (volume_is_built(&v) && staging_is_in_place(new->c, new->rec, new->dir, &second) != 0) {
+	if (volume_is_built(&v) && staging_is_in_place(nv->c, nv->rec, nv->dir, &second) != 0) {
 		err->code = ERROR_ABORTED;
 		return;
 	}
-	if (take_back_record(new, volume_is_built(&v), is_replaced, is_transient(err), ret_trashed,
+	if (take_back_record(nv, volume_is_built(&v), is_replaced, is_transient(err), ret_trashed,
 			     &second) < 0)
 		err->code = ERROR_ABORTED;
 }
@@ -132,45 +133,45 @@ static void undo_creation(const struct new_volume *new, bool *ret_trashed, struc
  * Refuse a directory that others have. The volume's own record and notes are on the share by now:
  * of two creations at once, each sees the other, or the later one sees the earlier.
  */
-static int check_others(const struct new_volume *new, struct error *err)
+static int check_others(const struct new_volume *nv, struct error *err)
 {
-	const bool nested = strchr(new->dir, '/') != NULL;
-	const bool plain = strcmp(new->key, new->dir) == 0;
-	struct owner_question q = { .volume = new->key, .has_record = true };
+	const bool nested = strchr(nv->dir, '/') != NULL;
+	const bool plain = strcmp(nv->key, nv->dir) == 0;
+	struct owner_question q = { .volume = nv->key, .has_record = true };
 	struct owner owner;
 	int r;
 
 	/* A snapshot with the very same directory is found when that is made. */
 	q.scope = nested ? OWNER_SNAPSHOTS : 0;
-	if (new->exclusive)
+	if (nv->exclusive)
 		q.scope |= plain ? OWNER_AT | OWNER_IN : OWNER_VOLUMES;
 	if (q.scope == 0)
 		return 0;
-	r = owner_find(new->c, new->dir, &q, &owner, err);
-	return r <= 0 ? r : owner_refuse(new->c, new->dir, &owner, new->key, err);
+	r = owner_find(nv->c, nv->dir, &q, &owner, err);
+	return r <= 0 ? r : owner_refuse(nv->c, nv->dir, &owner, nv->key, err);
 }
 
 /* Decide on the directory: from here on it is the volume's, whatever becomes of the call. */
-static int decide_directory(const struct new_volume *new, struct error *err)
+static int decide_directory(const struct new_volume *nv, struct error *err)
 {
-	if (staging_set_ready(new->rec) < 0)
+	if (staging_set_ready(nv->rec) < 0)
 		return error_oom(err);
-	return record_replace(new->c, new->folder, new->key, new->rec, err);
+	return record_replace(nv->c, nv->folder, nv->key, nv->rec, err);
 }
 
 /*
  * Make the directory or find it, with its mode and owner, and decide on it where that is due. own:
  * a directory that is there was made for this volume.
  */
-static int make_directory(struct new_volume *new, enum volume_existing existing, bool own,
+static int make_directory(struct new_volume *nv, enum volume_existing existing, bool own,
 			  struct error *err)
 {
-	const struct volume v = volume_of(new->rec);
+	const struct volume v = volume_of(nv->rec);
 	const bool undecided = volume_is_unfinished(&v);
 	/* A volume named by default may be finished: then it is its own data that is there. */
-	const bool fresh = new->exclusive && (new->created || undecided);
+	const bool fresh = nv->exclusive && (nv->created || undecided);
 	const struct owner_question others = {
-		.volume = new->key,
+		.volume = nv->key,
 		.has_record = true,
 		.scope = own ? 0 : OWNER_SNAPSHOTS | (fresh ? OWNER_ARCHIVE : 0),
 	};
@@ -183,15 +184,15 @@ static int make_directory(struct new_volume *new, enum volume_existing existing,
 	bool made;
 	int r;
 
-	r = directory_make(new->c, new->dir, &wish, &made, err);
+	r = directory_make(nv->c, nv->dir, &wish, &made, err);
 	if (r < 0)
 		return r;
-	new->made = new->made || made;
+	nv->made = nv->made || made;
 	if (!undecided)
 		return 0;
-	r = decide_directory(new, err);
+	r = decide_directory(nv, err);
 	if (r < 0 && made)
-		directory_unmake(new->c, new->dir, &wish, err);
+		directory_unmake(nv->c, nv->dir, &wish, err);
 	return r;
 }
 
@@ -199,13 +200,13 @@ static int make_directory(struct new_volume *new, enum volume_existing existing,
  * A finished volume keeps its directory. Where that is gone, by a deletion that was cut short or by
  * hand, the contents have to be made again: remove the record, so that the next attempt does.
  */
-static int check_finished(const struct new_volume *new, struct error *err)
+static int check_finished(const struct new_volume *nv, struct error *err)
 {
-	int r = directory_is_gone(new->c, new->dir, err);
+	int r = directory_is_gone(nv->c, nv->dir, err);
 
 	if (r <= 0)
 		return r;
-	r = record_remove(new->c, new->folder, new->key, new->rec, err);
+	r = record_remove(nv->c, nv->folder, nv->key, nv->rec, err);
 	if (r < 0)
 		return r;
 	return error_set(err, ERROR_ABORTED,
@@ -216,18 +217,18 @@ static int check_finished(const struct new_volume *new, struct error *err)
  * With existingDirectory=require, contents replace the directory; once they are built it need not
  * be there.
  */
-static int check_required(const struct new_volume *new, const struct volume *v, struct error *err)
+static int check_required(const struct new_volume *nv, const struct volume *v, struct error *err)
 {
 	int r;
 
 	if (v->existing != EXISTING_REQUIRE || v->staging.built != NULL)
 		return 0;
-	r = directory_is_gone(new->c, new->dir, err);
+	r = directory_is_gone(nv->c, nv->dir, err);
 	if (r <= 0)
 		return r;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
-			 new->dir, new->c->export.server, new->c->export.share);
+			 nv->dir, nv->c->export.server, nv->c->export.share);
 }
 
 struct filling {
@@ -267,23 +268,23 @@ static int fill_with_mode(struct nfs_client *c, const char *name, void *data, st
  * Build a directory that has a source, or must not be there yet, elsewhere. It gets its owner in
  * place.
  */
-static int make_contents(struct new_volume *new, const struct volume_filler *filler,
+static int make_contents(struct new_volume *nv, const struct volume_filler *filler,
 			 struct error *err)
 {
-	const struct volume v = volume_of(new->rec);
+	const struct volume v = volume_of(nv->rec);
 	const bool refuses = v.existing == EXISTING_REFUSE;
 	struct filling filling = { .filler = filler, .mode = v.mode };
 	const struct owner_question others = {
-		.volume = new->key,
+		.volume = nv->key,
 		.has_record = true,
-		.scope = new->exclusive ? OWNER_ALL : OWNER_AT | OWNER_IN | OWNER_SNAPSHOTS,
+		.scope = nv->exclusive ? OWNER_ALL : OWNER_AT | OWNER_IN | OWNER_SNAPSHOTS,
 	};
 	struct staging staging = {
-		.records = new->folder,
-		.key = new->key,
-		.rec = new->rec,
-		.path = new->dir,
-		.work_key = new->key,
+		.records = nv->folder,
+		.key = nv->key,
+		.rec = nv->rec,
+		.path = nv->dir,
+		.work_key = nv->key,
 		.replaces_empty = !refuses,
 		.refusal = refuses ? "existingDirectory is 'refuse'"
 				   : "is not empty or somebody else's",
@@ -294,15 +295,15 @@ static int make_contents(struct new_volume *new, const struct volume_filler *fil
 	int r;
 
 	if (v.staging.ready) {
-		r = check_finished(new, err);
+		r = check_finished(nv, err);
 		/* An earlier attempt may have ended before it set the mode. */
-		return r < 0 ? r : make_directory(new, EXISTING_ADOPT, true, err);
+		return r < 0 ? r : make_directory(nv, EXISTING_ADOPT, true, err);
 	}
-	r = check_required(new, &v, err);
+	r = check_required(nv, &v, err);
 	if (r == 0)
-		r = staging_make(new->c, &staging, err);
+		r = staging_make(nv->c, &staging, err);
 	*filler->ret_trashed = *filler->ret_trashed || staging.trashed;
-	return r < 0 ? r : make_directory(new, EXISTING_ADOPT, true, err);
+	return r < 0 ? r : make_directory(nv, EXISTING_ADOPT, true, err);
 }
 
 /* The fill() of a volume that begins empty and must not be there yet. */
@@ -323,32 +324,32 @@ static int fill_empty(struct nfs_client *c, const char *name, void *data, struct
 	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", name) : 0;
 }
 
-static int make_volume(struct new_volume *new, struct error *err)
+static int make_volume(struct new_volume *nv, struct error *err)
 {
 	bool trashed = false; /* what is empty goes without the trash */
 	const struct volume_filler empty = { .fill = fill_empty, .ret_trashed = &trashed };
-	const struct volume v = volume_of(new->rec);
+	const struct volume v = volume_of(nv->rec);
 	enum volume_existing existing = v.existing;
 	int r;
 
-	r = check_others(new, err);
+	r = check_others(nv, err);
 	if (r < 0)
 		return r;
-	if (new->filler != NULL &&new->filler->fill != NULL)
-		return make_contents(new, new->filler, err);
+	if (nv->filler != NULL && nv->filler->fill != NULL)
+		return make_contents(nv, nv->filler, err);
 	if (volume_is_built(&v))
-		return make_contents(new, &empty, err);
+		return make_contents(nv, &empty, err);
 	/* Without a claim to decide, the directory may be one that an earlier attempt made. */
-	if (!volume_is_unfinished(&v) && !new->created && existing != EXISTING_REQUIRE)
+	if (!volume_is_unfinished(&v) && !nv->created && existing != EXISTING_REQUIRE)
 		existing = EXISTING_ADOPT;
-	return make_directory(new, existing, false, err);
+	return make_directory(nv, existing, false, err);
 }
 
 /* -------- deletions in the way -------- */
 
 /* A new volume that meets tombstones, of replicas that are at work or dead. */
 struct arrival {
-	const struct new_volume *new;
+	const struct new_volume *nv;
 	bool finished; /* a deletion, which may have taken our notes of use along */
 	bool trashed; /* there is something to purge */
 };
@@ -365,52 +366,52 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	cleanup_tombstone struct tombstone t = { .kind = kind };
 	cleanup_volume_id struct volume_id id = { NULL };
 	struct arrival *arrival = data;
-	const struct new_volume *new = arrival->new;
+	const struct new_volume *nv = arrival->nv;
 	struct volume_disposal how = {
-		.replace_archive = new->filler != NULL &&new->filler->replace_archive,
+		.replace_archive = nv->filler != NULL && nv->filler->replace_archive,
 	};
 	bool trashed = false;
 	struct volume v;
 	int r;
 
 	if (kind == BUSY_SNAPSHOT_GONE)
-		return refuse_while_deleted(new->dir, err);
+		return refuse_while_deleted(nv->dir, err);
 	if (kind != BUSY_VOLUME_GONE)
 		return 0;
-	t.key = busy_is_of(name, new->key) ? new->key : new->dir;
+	t.key = busy_is_of(name, nv->key) ? nv->key : nv->dir;
 	r = tombstone_adopt(c, &t, name, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&t.record);
 	/* Without an id and a policy, only its own deletion knows what to do. */
 	if ((v.id != NULL && volume_id_parse(&id, v.id) < 0) || v.on_delete == NULL)
-		return refuse_while_deleted(new->dir, err);
+		return refuse_while_deleted(nv->dir, err);
 	if (v.id != NULL)
 		t.key = volume_id_key(&id);
 	/*
 	 * A slow deletion by a live replica could still take a directory that stays for us: it
 	 * knows the directory, and looked for other users before we came.
 	 */
-	if (strcmp(t.key, new->key) != 0 && !busy_is_left(c, name))
-		return refuse_while_deleted(new->dir, err);
+	if (strcmp(t.key, nv->key) != 0 && !busy_is_left(c, name))
+		return refuse_while_deleted(nv->dir, err);
 	how.policy = volume_policy(&v, &id, ON_DELETE_RETAIN);
 	r = volume_recorded_directory(c, &v, t.key, &t.dir, err);
 	if (r == 0)
 		r = volume_carry_out(c, &t, &how, &trashed, err);
 	arrival->finished = true;
 	arrival->trashed = arrival->trashed || trashed;
-	return r <= 0 ? r : refuse_while_deleted(new->dir, err);
+	return r <= 0 ? r : refuse_while_deleted(nv->dir, err);
 }
 
-static int finish_volume_deletions(const struct new_volume *new, struct error *err)
+static int finish_volume_deletions(const struct new_volume *nv, struct error *err)
 {
-	struct arrival arrival = { .new = new };
+	struct arrival arrival = { .nv = nv };
 	int r;
 
-	r = busy_each(new->c, new->dir, finish_volume_deletion, &arrival, err);
-	if (arrival.trashed && new->filler != NULL)
-		*new->filler->ret_trashed = true;
-	return r == 0 && arrival.finished ? users_add(new->c, new->key, new->dir, err) : r;
+	r = busy_each(nv->c, nv->dir, finish_volume_deletion, &arrival, err);
+	if (arrival.trashed && nv->filler != NULL)
+		*nv->filler->ret_trashed = true;
+	return r == 0 && arrival.finished ? users_add(nv->c, nv->key, nv->dir, err) : r;
 }
 
 /* -------- deletions meanwhile -------- */
@@ -419,77 +420,77 @@ static int finish_volume_deletions(const struct new_volume *new, struct error *e
  * Remove the directory of a volume that was deleted while it was made, unless somebody has begun to
  * use it: a tombstone keeps away those who begin now.
  */
-static int take_back_directory(const struct new_volume *new, struct error *err)
+static int take_back_directory(const struct new_volume *nv, struct error *err)
 {
 	cleanup_tombstone struct tombstone t = {
 		.kind = BUSY_VOLUME_GONE,
-		.key = new->key,
-		.dir = new->dir,
+		.key = nv->key,
+		.dir = nv->dir,
 	};
 	cleanup_record struct record rec = { .n = 0 };
-	struct nfs_client *c = new->c;
+	struct nfs_client *c = nv->c;
 	bool trashed;
 	int r;
 
-	if (volume_describe_deleted(&rec, volume_of(new->rec).id, new->dir, ON_DELETE_DELETE) < 0)
+	if (volume_describe_deleted(&rec, volume_of(nv->rec).id, nv->dir, ON_DELETE_DELETE) < 0)
 		return error_oom(err);
 	r = tombstone_set_new(c, &t, &rec, err);
 	if (r == 0)
 		r = volume_is_used_again(c, &t, true, err);
 	if (r == 0)
-		r = tombstone_remove_directory(c, &t, new->dir, new->key, volume_is_used_again,
+		r = tombstone_remove_directory(c, &t, nv->dir, nv->key, volume_is_used_again,
 					       &trashed, err);
 	if (r == 0)
-		r = directory_remove_parents(c, new->dir, err);
+		r = directory_remove_parents(c, nv->dir, err);
 	if (r == 0)
-		r = users_remove(c, new->key, new->dir, err);
+		r = users_remove(c, nv->key, nv->dir, err);
 	return r < 0 ? r : tombstone_finish(c, &t, err);
 }
 
 /* Whether the record is there with all its parts: 1, 0 or a negative errno. */
-static int record_remains(const struct new_volume *new, struct error *err)
+static int record_remains(const struct new_volume *nv, struct error *err)
 {
 	cleanup_record struct record whole = { .n = 0 };
-	int r = record_is_there(new->c, new->folder, new->key, err);
+	int r = record_is_there(nv->c, nv->folder, nv->key, err);
 
-	if (r <= 0 || new->rec->parts == 0)
+	if (r <= 0 || nv->rec->parts == 0)
 		return r;
-	r = record_read(new->c, new->folder, new->key, &whole, err);
+	r = record_read(nv->c, nv->folder, nv->key, &whole, err);
 	if (r == -ENOENT)
 		return 0;
 	return r < 0 ? r : 1;
 }
 
 /* A deletion ignores volumes that are not decided: it may have taken a directory that was found. */
-static int check_directory_remains(const struct new_volume *new, struct error *err)
+static int check_directory_remains(const struct new_volume *nv, struct error *err)
 {
 	int r;
 
-	r = busy_check_kept(new->c, new->dir, err);
+	r = busy_check_kept(nv->c, nv->dir, err);
 	if (r == 0)
-		r = directory_is_gone(new->c, new->dir, err);
-	return r > 0 ? refuse_while_deleted(new->dir, err) : r;
+		r = directory_is_gone(nv->c, nv->dir, err);
+	return r > 0 ? refuse_while_deleted(nv->dir, err) : r;
 }
 
 /* Another replica may have deleted the volume while its directory was made. */
-static int check_still_there(const struct new_volume *new, struct error *err)
+static int check_still_there(const struct new_volume *nv, struct error *err)
 {
 	struct error ignored = { .code = ERROR_OK };
-	int r = record_remains(new, err);
+	int r = record_remains(nv, err);
 
 	if (r < 0) {
 		/* An earlier deletion may have mistaken the parts written just now for its own. */
 		if (err != NULL && err->code == ERROR_FAILED_PRECONDITION)
-			(void)record_remove(new->c, new->folder, new->key, new->rec, &ignored);
+			(void)record_remove(nv->c, nv->folder, nv->key, nv->rec, &ignored);
 		/* The volume is made; the next attempt asks again. */
 		if (r != -ESTALE && err != NULL && error_is_final(err->code))
 			err->code = ERROR_ABORTED;
 		return r;
 	}
 	if (r > 0)
-		return new->made ? 0 : check_directory_remains(new, err);
-	if (new->made) {
-		r = take_back_directory(new, err);
+		return nv->made ? 0 : check_directory_remains(nv, err);
+	if (nv->made) {
+		r = take_back_directory(nv, err);
 		if (r < 0)
 			return r;
 	}
@@ -501,86 +502,89 @@ static int check_still_there(const struct new_volume *new, struct error *err)
 /* -------- the call -------- */
 
 /* The name is taken: rec becomes the record on the share, if that is of the same volume. */
-static int adopt_volume_record(const struct new_volume *new, const struct volume_capacity *capacity,
+static int adopt_volume_record(struct new_volume *nv, const struct volume_capacity *capacity,
 			       struct error *err)
 {
 	cleanup_record struct record have = { .n = 0 };
 	int r;
 
-	r = record_read(new->c, new->folder, new->key, &have, err);
+	r = record_read(nv->c, nv->folder, nv->key, &have, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
 	if (r < 0)
 		return r;
 	if (!volume_is_foreign(&have)) {
-		r = volume_check_same(&have, new->rec, capacity, err);
+		r = volume_check_same(&have, nv->rec, capacity, err);
 	} else {
 		/*
 		 * Another replica may have deleted the volume and then changed it, while this
 		 * creation had made the directory anew: it took that for one of csi-driver-nfs.
+		 * What was changed may be all that keeps a volume of csi-driver-nfs, so the record
+		 * is written only once the volume is made.
 		 */
-		r = volume_complete_foreign(&have, new->rec, capacity, err);
-		if (r == 0)
-			r = record_replace(new->c, new->folder, new->key, &have, err);
+		nv->is_foreign = true;
+		r = volume_complete_foreign(&have, nv->rec, capacity, err);
 	}
 	if (r < 0)
 		return r;
-	record_done(new->rec);
-	record_move(new->rec, &have);
+	record_done(nv->rec);
+	record_move(nv->rec, &have);
 	return 0;
 }
 
-static int make_and_check(struct new_volume *new, struct error *err)
+static int make_and_check(struct new_volume *nv, struct error *err)
 {
 	const struct nfs_handle *busy;
 	int r;
 
 	/* For the deletion, which may come when the share is full. */
-	r = store_folder(new->c, STORE_BUSY, true, &busy, err);
+	r = store_folder(nv->c, STORE_BUSY, true, &busy, err);
 	if (r < 0)
 		return r;
-	r = users_add(new->c, new->key, new->dir, err);
+	r = users_add(nv->c, nv->key, nv->dir, err);
 	if (r < 0)
 		return r;
-	r = finish_volume_deletions(new, err);
+	r = finish_volume_deletions(nv, err);
 	if (r < 0)
 		return r;
-	r = make_volume(new, err);
-	return r < 0 ? r : check_still_there(new, err);
+	r = make_volume(nv, err);
+	if (r == 0 && nv->is_foreign)
+		r = record_replace(nv->c, nv->folder, nv->key, nv->rec, err);
+	return r < 0 ? r : check_still_there(nv, err);
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const struct volume_capacity *capacity, const struct volume_filler *filler,
 		  struct error *err)
 {
-	struct new_volume new = { .c = c, .key = key, .rec = rec, .filler = filler };
+	struct new_volume nv = { .c = c, .key = key, .rec = rec, .filler = filler };
 	bool trashed = false;
 	struct volume v;
 	int r;
 
 	if (volume_set_version(rec, c->version) < 0)
 		return error_oom(err);
-	r = store_folder(c, STORE_VOLUMES, true, &new.folder, err);
+	r = store_folder(c, STORE_VOLUMES, true, &nv.folder, err);
 	if (r < 0)
 		return r;
-	r = record_create(c, new.folder, key, rec, err);
-	new.created = r == 0;
+	r = record_create(c, nv.folder, key, rec, err);
+	nv.created = r == 0;
 	if (r == -EEXIST)
-		r = adopt_volume_record(&new, capacity, err);
+		r = adopt_volume_record(&nv, capacity, err);
 	if (r < 0)
 		return r;
 	v = volume_of(rec);
-	r = volume_recorded_directory(c, &v, key, &new.dir, err);
+	r = volume_recorded_directory(c, &v, key, &nv.dir, err);
 	if (r < 0)
 		return r;
-	new.begun = new.created || volume_is_unfinished(&v);
+	nv.begun = nv.created || (volume_is_unfinished(&v) && !nv.is_foreign);
 	/*
 	 * A volume that is ready has its directory; one named by default does not record that it
 	 * is.
 	 */
-	new.exclusive = volume_is_exclusive(&v, key) && !v.staging.ready;
-	r = make_and_check(&new, err);
+	nv.exclusive = volume_is_exclusive(&v, key) && !v.staging.ready;
+	r = make_and_check(&nv, err);
 	if (r < 0 && r != -ESTALE)
-		undo_creation(&new, filler != NULL ? filler->ret_trashed : &trashed, err);
+		undo_creation(&nv, filler != NULL ? filler->ret_trashed : &trashed, err);
 	return r;
 }

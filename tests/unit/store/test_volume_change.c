@@ -140,6 +140,52 @@ START_TEST(test_create_after_change_of_a_foreign_directory)
 END_TEST
 
 /*
+ * A creation that is refused leaves such a record alone: it may be all that says that the data of a
+ * volume of csi-driver-nfs is to stay.
+ */
+START_TEST(test_refused_creation_keeps_a_foreign_record)
+{
+	static const struct {
+		const char *row, *key, *value;
+		enum error_code code;
+	} rows[] = {
+		{ "refuse", VOLUME_KEY_EXISTING, "refuse", ERROR_FAILED_PRECONDITION },
+		{ "other directory", VOLUME_KEY_DIR, "elsewhere", ERROR_ALREADY_EXISTS },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		cleanup_record struct record rec = { .n = 0 };
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *before = NULL, *after = NULL;
+
+		fake_nfs_put(f, "v/data", NFS_TYPE_FILE, NULL);
+		check_int(rows[i].row, "modify", modify(f, 0, &err), 0);
+		before = record_text(f);
+		check_int(rows[i].row, "name", record_set(&rec, VOLUME_KEY_NAME, "v"), 0);
+		check_int(rows[i].row, "dir", record_set(&rec, VOLUME_KEY_DIR, "v"), 0);
+		check_int(rows[i].row, "claim",
+			  record_set(&rec, VOLUME_KEY_CLAIM, VOLUME_CLAIM_EXCLUSIVE), 0);
+		check_int(rows[i].row, "wish", record_set(&rec, rows[i].key, rows[i].value), 0);
+		check_that(rows[i].row, "refused",
+			   volume_create(c, "v", &rec, &(struct volume_capacity){ 0 }, NULL, &err) <
+				   0);
+		check_error(rows[i].row, &err, rows[i].code, NULL);
+		after = record_text(f);
+		check_that(rows[i].row, "policy in the record",
+			   strstr(after, "m.ondelete=retain") != NULL);
+		check_that(rows[i].row, "the record is as before", strcmp(before, after) == 0);
+		check_that(rows[i].row, "the data is there",
+			   fake_nfs_type(f, "v/data") == NFS_TYPE_FILE);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/*
  * A record that is longer than a link is replaced in several steps: a retry takes away what is
  * left.
  */
@@ -347,6 +393,7 @@ CHECK_MAIN("change", .tests = {
 			     test_expand_again_leaves_no_parts,
 			     test_modify,
 			     test_create_after_change_of_a_foreign_directory,
+			     test_refused_creation_keeps_a_foreign_record,
 			     test_modify_keeps_special_bits,
 			     test_modify_interrupted,
 			     test_overlap,
