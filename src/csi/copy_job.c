@@ -11,6 +11,7 @@
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/layout.h"
+#include "store/volume.h"
 #include "tree/reader.h"
 #include "tree/remove.h"
 
@@ -72,11 +73,18 @@ static void log_end(const struct copy_job *job)
 static void count_tree(struct copy_job *job)
 {
 	struct error ignored = { .code = ERROR_OK };
-	const struct nfs_handle *tree = job->tree;
 
-	job->tree = NULL;
-	if (tree != NULL)
-		(void)tree_count(&job->work, tree, job->attr, &ignored);
+	if (job->path == NULL || job->is_counted)
+		return;
+	job->is_counted = true; /* counting reports, too */
+	(void)tree_count(&job->work, &job->tree, &job->attr, &ignored);
+}
+
+static int renew_claims(struct copy_job *job, struct error *err)
+{
+	int r = claim_renew(job->claims[0], job->idle[0], err);
+
+	return r < 0 ? r : claim_renew(job->claims[1], job->idle[1], err);
 }
 
 static void report(const struct tree_progress *progress, void *data)
@@ -92,8 +100,8 @@ static void report(const struct tree_progress *progress, void *data)
 	/* Keep the call's connections alive. A broken one shows when it is used again. */
 	for (i = 0; i < ARRAY_SIZE(job->idle); i++)
 		(void)nfs_getattr(job->idle[i], &job->idle[i]->root, &unused);
-	/* A lost note fails copy_job_renew_claims() at the end. */
-	(void)copy_job_renew_claims(job, &ignored);
+	/* A lost note fails copy_job_close() at the end. */
+	(void)renew_claims(job, &ignored);
 	if (counting)
 		(void)nfs_getattr(job->work.to, &job->work.to->root,
 				  &unused); /* idle while counting */
@@ -156,11 +164,14 @@ static int take_place(struct copy_job *job, struct error *err)
 }
 
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
-		  struct nfs_client *from, struct nfs_client *to, struct error *err)
+		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
+		  struct error *err)
 {
 	int r;
 
-	*job = (struct copy_job){ .driver = driver, .what = what, .idle = { from, to } };
+	*job = (struct copy_job){
+		.driver = driver, .what = what, .idle = { from, to }, .claims = claims
+	};
 	job->started_ns = job->work.reported_ns = clock_now_ns();
 	job->work.report = report;
 	job->work.data = job;
@@ -196,51 +207,57 @@ bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)
 	log_info("A copy is begun again", LOG_STR("what", job->what), LOG_STR("reason", err->msg));
 	error_clear(err);
 	job->work.progress = none;
+	job->is_counted = false;
 	return true;
 }
 
-void copy_job_set_tree(struct copy_job *job, const struct nfs_handle *tree,
-		       const struct nfs_attr *attr)
+int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err)
 {
-	job->tree = tree;
-	job->attr = attr;
+	struct nfs_client *c = job->work.from;
+	struct directory_place place;
+	const char *path;
+	int r;
+
+	r = volume_directory(c, &ref->id, &ref->record, &path, err);
+	if (r < 0)
+		return r;
+	r = directory_locate(c, path, &place, err);
+	if (r == 0)
+		r = nfs_lookup(c, &place.parent, place.base, &job->tree, &job->attr);
+	if (r == 0)
+		r = nfs_stat(c, &job->tree, &job->attr);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "volume directory '%s'", path);
+	job->path = path;
+	return 0;
 }
 
-int copy_job_check_source(struct copy_job *job, const char *path, const struct nfs_handle *handle,
-			  struct error *err)
+static int check_source(struct copy_job *job, struct error *err)
 {
 	struct nfs_client *c = job->work.from;
 	struct directory_place place;
 	struct nfs_handle now;
 	int r;
 
-	r = directory_locate(c, path, &place, err);
+	if (job->path == NULL)
+		return 0;
+	r = directory_locate(c, job->path, &place, err);
 	if (r == 0)
 		r = nfs_lookup(c, &place.parent, place.base, &now, NULL);
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
-		return nfs_error_set(err, c, r, "volume directory '%s'", path);
-	if (r == 0 && nfs_handle_is_equal(&now, handle))
+		return nfs_error_set(err, c, r, "volume directory '%s'", job->path);
+	if (r == 0 && nfs_handle_is_equal(&now, &job->tree))
 		return 0;
 	return error_set(err, ERROR_ABORTED, "volume directory '%s' went away while it was read",
-			 path);
+			 job->path);
 }
 
-void copy_job_set_claims(struct copy_job *job, struct claim *source, struct claim *made)
+int copy_job_close(struct copy_job *job, int r, struct error *err)
 {
-	job->claims[0] = source;
-	job->claims[1] = made;
-}
-
-int copy_job_renew_claims(struct copy_job *job, struct error *err)
-{
-	int r;
-
-	r = claim_renew(job->claims[0], job->idle[0], err);
-	return r < 0 ? r : claim_renew(job->claims[1], job->idle[1], err);
-}
-
-void copy_job_close(struct copy_job *job, int r)
-{
+	if (r == 0)
+		r = check_source(job, err);
+	if (r == 0)
+		r = renew_claims(job, err);
 	if (job->work.from != job->work.to)
 		nfs_pool_return(job->driver->pool, job->work.from);
 	nfs_pool_return(job->driver->pool, job->work.to);
@@ -248,4 +265,5 @@ void copy_job_close(struct copy_job *job, int r)
 		atomic_fetch_sub(job->driver->transfers, 1);
 	if (r == 0)
 		log_end(job);
+	return r;
 }

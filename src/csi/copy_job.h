@@ -12,6 +12,7 @@
 
 #include "csi/claim.h"
 #include "csi/driver.h"
+#include "csi/volume_ref.h"
 #include "tree/work.h"
 
 #define COPY_JOBS_MAX 3 /* each has up to four clients; a server takes NFS_SERVER_PLACES */
@@ -20,22 +21,34 @@ struct copy_job {
 	const struct csi_driver *driver;
 	const char *what; /* name of what is made, for the log; borrowed */
 	struct tree_work work;
-	const struct nfs_handle *tree; /* to be counted at the first report; NULL: none */
-	const struct nfs_attr *attr;
-	struct nfs_client
-		*idle[2]; /* of the call: source, target. Kept alive: servers close idle ones */
-	struct claim *claims[2]; /* on the exports of idle; NULL: none */
+	const char *path; /* directory of the source volume; NULL: the source is a snapshot */
+	struct nfs_handle tree; /* likewise */
+	struct nfs_attr attr;
+	bool is_counted; /* the tree, to tell the time left */
+	/* Of the call: source and target. Keep them alive, since servers close idle connections. */
+	struct nfs_client *idle[2];
+	struct claim *const *claims; /* on the exports of idle; borrowed */
 	uint64_t started_ns;
 	bool has_place; /* counts towards COPY_JOBS_MAX */
 	unsigned int attempts; /* given up because the tree changed too much */
 };
 
 /*
- * Lease clients for the exports and identities of from and to. Errors: ABORTED where too many jobs
- * run, else as nfs_pool_lease(). copy_job_close() is due in either case.
+ * Lease clients for the exports and identities of from and to. claims are the notes on both that
+ * keep other replicas away, each may be NULL; they are renewed while the job lasts, and borrowed.
+ * Errors: ABORTED where too many jobs run, else as nfs_pool_lease(). copy_job_close() is due in
+ * either case.
  */
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
-		  struct nfs_client *from, struct nfs_client *to, struct error *err);
+		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
+		  struct error *err);
+
+/*
+ * Find the directory of the volume that is read: path, tree and attr. ref is borrowed. It is
+ * counted at the first progress report; most jobs have ended by then, so that their trees are not
+ * listed twice.
+ */
+int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err);
 
 /*
  * Get the folder of unfinished work on work.to, and remove what is in it under that name: the job
@@ -51,27 +64,11 @@ int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_hand
 bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err);
 
 /*
- * Set the tree that is copied; borrowed. It is counted at the first progress report, to tell the
- * time left. Most jobs have ended by then, so their trees are not listed twice.
+ * Give the clients back. r is the result of the job. Where it is 0, check first that the source is
+ * still the directory that was found, since parts of one that went away meanwhile may be missing,
+ * and renew the notes; then log what was done. Return r, or a negative errno with ABORTED where
+ * the source went away or a note was lost.
  */
-void copy_job_set_tree(struct copy_job *job, const struct nfs_handle *tree,
-		       const struct nfs_attr *attr);
-
-/*
- * Check, after reading, that the directory at path still has that handle: if it went away
- * meanwhile, by another controller or by hand, parts of it may be missing. ABORTED where it has
- * another one.
- */
-int copy_job_check_source(struct copy_job *job, const char *path, const struct nfs_handle *handle,
-			  struct error *err);
-
-/* Set the notes that keep other replicas away; borrowed. They are renewed while the job lasts. */
-void copy_job_set_claims(struct copy_job *job, struct claim *source, struct claim *made);
-
-/* Renew the notes before the result is put in place. ABORTED where one was lost. */
-int copy_job_renew_claims(struct copy_job *job, struct error *err);
-
-/* Give the clients back and, where the result r is 0, log what was done. */
-void copy_job_close(struct copy_job *job, int r);
+int copy_job_close(struct copy_job *job, int r, struct error *err);
 
 #endif

@@ -141,50 +141,26 @@ static int describe(struct archiving *a, const char *source_id, struct error *er
 
 /* -------- the archive -------- */
 
-static int pack_tree(struct archiving *a, struct copy_job *job, const char *name, struct error *err)
-{
-	struct nfs_client *from = job->work.from;
-	const struct nfs_handle *work;
-	struct directory_place place;
-	struct nfs_handle tree;
-	struct nfs_attr attr;
-	const char *dir;
-	int r;
-
-	r = volume_directory(from, &a->source.id, &a->source.record, &dir, err);
-	if (r < 0)
-		return r;
-	r = directory_locate(from, dir, &place, err);
-	if (r == 0)
-		r = nfs_lookup(from, &place.parent, place.base, &tree, &attr);
-	if (r == 0)
-		r = nfs_stat(from, &tree, &attr);
-	if (r < 0)
-		return nfs_error_set(err, from, r, "volume directory '%s'", dir);
-	do {
-		copy_job_set_tree(job, &tree, &attr);
-		r = copy_job_begin(job, name, &work, err);
-		if (r == 0)
-			r = tree_pack(&job->work, &tree, &attr, work, name, a->file,
-				      a->params.compression, err);
-	} while (copy_job_is_to_be_retried(job, r, err));
-	return r < 0 ? r : copy_job_check_source(job, dir, &tree, err);
-}
-
 static int pack_volume(struct archiving *a, struct nfs_client *from, struct nfs_client *to,
 		       const char *name, struct error *err)
 {
+	struct claim *const claims[] = { a->use, a->make };
+	const struct nfs_handle *work;
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, a->driver, a->name, from, to, err);
-	copy_job_set_claims(&job, a->use, a->make);
+	r = copy_job_open(&job, a->driver, a->name, from, to, claims, err);
 	if (r == 0)
-		r = pack_tree(a, &job, name, err);
-	if (r == 0)
-		r = copy_job_renew_claims(&job, err);
-	copy_job_close(&job, r);
-	return r;
+		r = copy_job_find_volume(&job, &a->source, err);
+	if (r == 0) {
+		do {
+			r = copy_job_begin(&job, name, &work, err);
+			if (r == 0)
+				r = tree_pack(&job.work, &job.tree, &job.attr, work, name, a->file,
+					      a->params.compression, err);
+		} while (copy_job_is_to_be_retried(&job, r, err));
+	}
+	return copy_job_close(&job, r, err);
 }
 
 static int archiving_fill(struct nfs_client *c, const char *name, void *data, struct error *err)

@@ -3,6 +3,7 @@
 
 #include "csi/driver.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -36,6 +37,23 @@ int csi_driver_lock(const struct csi_driver *driver, const char *what, const str
 	if (buf_printf(&b, "%s#%s#%s#%s", what, e->server, e->share, key) < 0)
 		return error_oom(err);
 	return key_lock_take(driver->key_locks, what, b.data, ret, err);
+}
+
+int csi_driver_export(const struct csi_driver *driver, struct nfs_export *e, const char *server,
+		      const char *share, const struct csi_map *secrets, struct error *err)
+{
+	int r;
+
+	r = nfs_export_init(e, server, share, err);
+	if (r < 0)
+		return r;
+	if (secrets != NULL) {
+		r = nfs_export_apply_options(e, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
+		if (r < 0)
+			return r == -EINVAL ? -EBADMSG : r; /* the secret is wrong, not the id */
+	}
+	known_exports_apply(driver->known, e);
+	return 0;
 }
 
 void trash_init(struct trash *t, const struct nfs_export *e, const struct nfs_client *c)

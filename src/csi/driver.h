@@ -60,6 +60,14 @@ struct volume_defaults csi_driver_defaults(const struct csi_driver *driver);
 int csi_driver_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
 		    const char *key, struct key_lock **ret, struct error *err);
 
+/*
+ * Fill in e for a server and a path of it, with the mount options in secrets (NULL: none), else as
+ * earlier calls reached it. nfs_export_done() is due in any case. Errors: -EBADMSG with
+ * INVALID_ARGUMENT for a bad option, else as nfs_export_init().
+ */
+int csi_driver_export(const struct csi_driver *driver, struct nfs_export *e, const char *server,
+		      const char *share, const struct csi_map *secrets, struct error *err);
+
 /* A trash that may have to be purged after a call, and the identity that has to do it. */
 struct trash {
 	struct nfs_export export; /* borrows its strings from what it was made of */

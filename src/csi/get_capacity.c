@@ -31,10 +31,9 @@ static int get_space(const struct csi_driver *driver, const Csi__V1__GetCapacity
 	r = volume_location_parse(&params, &parameters, &defaults, err);
 	if (r < 0)
 		return r;
-	r = nfs_export_init(&e, params.server, params.share, err);
+	r = csi_driver_export(driver, &e, params.server, params.share, NULL, err);
 	if (r < 0)
 		return r;
-	known_exports_apply(driver->known, &e);
 	session_begin(&s, driver, &e, err);
 	while (session_next(&s)) {
 		s.result = nfs_fsstat(s.client, &s.client->root, space);

@@ -403,10 +403,9 @@ static int listing_exports(struct listing *l, const struct csi_driver *driver, s
 	int r;
 
 	if (driver->server != NULL && driver->share != NULL) {
-		r = nfs_export_init(&e, driver->server, driver->share, err);
+		r = csi_driver_export(driver, &e, driver->server, driver->share, NULL, err);
 		if (r < 0)
 			return r;
-		known_exports_apply(driver->known, &e);
 		known_exports_remember(driver->known, &e);
 		nfs_export_done(&e);
 	}

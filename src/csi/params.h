@@ -16,6 +16,9 @@
 #include "store/settings.h"
 #include "tree/archive.h"
 
+/* Key of the secret that holds mount options, as in csi-driver-nfs. */
+#define SECRET_MOUNT_OPTIONS "mountOptions"
+
 struct volume_params {
 	char *server; /* without brackets, or the default; NULL: there is neither */
 	char *share; /* as given, or the default; NULL: there is neither */

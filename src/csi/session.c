@@ -44,7 +44,6 @@ void session_begin_reader(struct session *s, const struct csi_driver *driver, st
 {
 	session_begin(s, driver, e, err);
 	s->identity_of = e;
-	s->reads = true;
 }
 
 void session_prefer_version(struct session *s, unsigned int version,
@@ -102,7 +101,7 @@ static bool session_change_identity(struct session *s)
 	if (s->was_refused)
 		return false;
 	s->refusal = *s->err;
-	if (s->reads)
+	if (s->identity_of != NULL)
 		s->has_next = session_ask_root_owner(s);
 	if (!s->has_next)
 		return false;

@@ -39,7 +39,7 @@ struct session {
 	const struct volume_owner *owner;
 	struct error *err;
 	struct error refusal; /* of the first identity */
-	bool began, reads, has_next, was_refused, reconnected;
+	bool began, has_next, was_refused, reconnected;
 };
 
 /* Begin with the identity of the export. driver, e and err are borrowed until the loop ends. */

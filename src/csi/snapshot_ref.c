@@ -17,16 +17,8 @@ int snapshot_ref_init(struct snapshot_ref *ref, const struct csi_driver *driver,
 	r = snapshot_init(&ref->snapshot, id, err);
 	if (r < 0)
 		return r;
-	r = nfs_export_init(&ref->export, ref->snapshot.id.server, ref->snapshot.id.share, err);
-	if (r < 0)
-		return r;
-	r = nfs_export_apply_options(&ref->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
-	if (r == -EINVAL)
-		return -EBADMSG; /* the secret is wrong, not the id */
-	if (r < 0)
-		return r;
-	known_exports_apply(driver->known, &ref->export);
-	return 0;
+	return csi_driver_export(driver, &ref->export, ref->snapshot.id.server,
+				 ref->snapshot.id.share, secrets, err);
 }
 
 int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver, struct error *err)

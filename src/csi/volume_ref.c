@@ -18,16 +18,7 @@ int volume_ref_init(struct volume_ref *ref, const struct csi_driver *driver, con
 		return r;
 	if (r < 0)
 		return error_oom(err);
-	r = nfs_export_init(&ref->export, ref->id.server, ref->id.share, err);
-	if (r < 0)
-		return r;
-	r = nfs_export_apply_options(&ref->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
-	if (r == -EINVAL)
-		return -EBADMSG; /* the secret is wrong, not the id */
-	if (r < 0)
-		return r;
-	known_exports_apply(driver->known, &ref->export);
-	return 0;
+	return csi_driver_export(driver, &ref->export, ref->id.server, ref->id.share, secrets, err);
 }
 
 int volume_ref_find(struct volume_ref *ref, const struct csi_driver *driver, const char *id,

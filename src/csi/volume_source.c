@@ -164,33 +164,20 @@ void volume_source_done(struct volume_source *source)
 static int copy_volume(struct copy_job *job, struct volume_source *source, const char *name,
 		       struct error *err)
 {
-	const struct volume_ref *ref = &source->volume;
-	struct nfs_client *from = job->work.from;
 	const struct nfs_handle *work;
-	struct directory_place place;
-	struct nfs_handle handle, made;
-	struct nfs_attr attr;
-	const char *dir;
+	struct nfs_handle made;
 	int r;
 
-	r = volume_directory(from, &ref->id, &ref->record, &dir, err);
+	r = copy_job_find_volume(job, &source->volume, err);
 	if (r < 0)
 		return r;
-	r = directory_locate(from, dir, &place, err);
-	if (r == 0)
-		r = nfs_lookup(from, &place.parent, place.base, &handle, &attr);
-	if (r == 0)
-		r = nfs_stat(from, &handle, &attr);
-	if (r < 0)
-		return nfs_error_set(err, from, r, "volume directory '%s'", dir);
 	do {
-		copy_job_set_tree(job, &handle, &attr);
 		r = copy_job_begin(job, name, &work, err);
 		if (r == 0)
-			r = tree_copy(&job->work, &handle, &attr, work, name,
+			r = tree_copy(&job->work, &job->tree, &job->attr, work, name,
 				      source->driver->verify_clones, &made, err);
 	} while (copy_job_is_to_be_retried(job, r, err));
-	return r < 0 ? r : copy_job_check_source(job, dir, &handle, err);
+	return r;
 }
 
 static int restore_snapshot(struct copy_job *job, struct volume_source *source, const char *name,
@@ -216,19 +203,16 @@ static int restore_snapshot(struct copy_job *job, struct volume_source *source, 
 static int run_job(struct volume_source *source, struct nfs_client *from, struct nfs_client *to,
 		   const char *name, struct error *err)
 {
+	struct claim *const claims[] = { source->use, source->make };
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, source->driver, source->what, from, to, err);
-	copy_job_set_claims(&job, source->use, source->make);
+	r = copy_job_open(&job, source->driver, source->what, from, to, claims, err);
 	if (r == 0)
 		r = source->kind == VOLUME_SOURCE_IS_VOLUME
 			    ? copy_volume(&job, source, name, err)
 			    : restore_snapshot(&job, source, name, err);
-	if (r == 0)
-		r = copy_job_renew_claims(&job, err);
-	copy_job_close(&job, r);
-	return r;
+	return copy_job_close(&job, r, err);
 }
 
 int volume_source_fill(struct nfs_client *c, const char *name, void *data, struct error *err)

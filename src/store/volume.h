@@ -18,9 +18,6 @@
 #include "nfs/client.h"
 #include "store/volume_record.h"
 
-/* Key of the secret that holds mount options, as in csi-driver-nfs. */
-#define SECRET_MOUNT_OPTIONS "mountOptions"
-
 /* Read the volume's record. ret stays empty where it has none. */
 int volume_read(struct nfs_client *c, const struct volume_id *id, struct record *ret,
 		struct error *err);
