@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/cmdline.h"
+#include "base/mount_options.h"
 #include "base/str.h"
 #include "mount/mounter.h"
-#include "mount/options.h"
 #include "nfs/export.h"
 
 static int parse_json(const char *value, void *field)

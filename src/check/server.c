@@ -11,9 +11,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/mount_options.h"
 #include "base/str.h"
 #include "check/steps.h"
-#include "mount/options.h"
 
 #define MOUNT_VERSION 3 /* RFC 1813, appendix I */
 #define ADDRESS_TEXT 64

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mount_options.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "store/volume.h"
@@ -49,57 +50,34 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 		r = validate_map(&parameters, "parameters", err);
 	if (r == 0)
 		r = validate_map(&mutable, "mutable_parameters", err);
-	if (r < 0)
-		return r;
-	r = check_fs_types(in, err);
-	if (r < 0)
-		return r;
-	return 0;
-}
-
-/* The security flavor of mounts is for the record: the controller itself speaks sec=sys only. */
-static int take_options(struct creation *creation, const char *options, struct error *err)
-{
-	cleanup_strv struct strv v = { NULL, 0 };
-	size_t i;
-	int r;
-
-	if (str_is_empty(options))
-		return 0;
-	r = nfs_export_apply_options(&creation->export, options, err);
-	if (r < 0)
-		return r;
-	if (strv_split(&v, options, ',') < 0)
-		return error_oom(err);
-	for (i = 0; i < v.n; i++) {
-		if (!str_has_prefix(v.items[i], "sec="))
-			continue;
-		free(creation->sec);
-		creation->sec = strdup(v.items[i] + strlen("sec="));
-		if (creation->sec == NULL)
-			return error_oom(err);
-	}
-	return 0;
+	return r < 0 ? r : check_fs_types(in, err);
 }
 
 /*
  * Take NFS version, ports and security flavor from the mount options in the provisioner secret, as
  * csi-driver-nfs does, then from the mount flags of the capabilities, which are about this volume.
+ * The flavor is for the record: the controller itself speaks sec=sys only.
  */
 static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation *creation,
 			 struct error *err)
 {
+	cleanup_mount_options struct mount_options o = { .minor = -1 };
 	const struct csi_map secrets = csi_map_of(in, secrets);
+	const char *secret = csi_map_get(&secrets, SECRET_MOUNT_OPTIONS);
 	size_t i;
 	int r;
 
-	r = take_options(creation, csi_map_get(&secrets, SECRET_MOUNT_OPTIONS), err);
+	r = mount_options_read(&o, secret, err);
 	for (i = 0; i < in->n_volume_capabilities && r == 0; i++) {
-		cleanup_free char *options = capability_options(in->volume_capabilities[i]);
+		cleanup_free char *flags = capability_options(in->volume_capabilities[i]);
 
-		r = options != NULL ? take_options(creation, options, err) : error_oom(err);
+		r = flags != NULL ? mount_options_read(&o, flags, err) : error_oom(err);
 	}
-	return r;
+	if (r < 0)
+		return r;
+	nfs_export_set_options(&creation->export, &o);
+	creation->sec = steal_ptr(&o.sec);
+	return 0;
 }
 
 /* The spelling of a key in the StorageClass, else the given one. */

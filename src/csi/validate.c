@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/mount_options.h"
 #include "base/str.h"
 
 int validate_required(const char *value, const char *field, struct error *err)
@@ -165,12 +166,9 @@ char *capability_options(const Csi__V1__VolumeCapability *cap)
 	cleanup_buf struct buf b = { 0 };
 	size_t i;
 
-	for (i = 0; i < mount->n_mount_flags; i++) {
-		if (mount->mount_flags[i][0] == '\0')
-			continue;
-		if (buf_printf(&b, "%s%s", b.len > 0 ? "," : "", mount->mount_flags[i]) < 0)
+	for (i = 0; i < mount->n_mount_flags; i++)
+		if (mount_options_append(&b, mount->mount_flags[i]) < 0)
 			return NULL;
-	}
 	return buf_steal(&b);
 }
 

@@ -14,8 +14,8 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/mount_options.h"
 #include "base/str.h"
-#include "mount/options.h"
 #include "mount/reach.h"
 #include "net/ping.h"
 

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "base/cleanup.h"
-#include "mount/options.h"
+#include "base/mount_options.h"
 #include "mount/request.h"
 #include "net/address.h"
 

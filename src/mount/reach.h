@@ -9,7 +9,7 @@
 #ifndef MOUNT_REACH_H
 #define MOUNT_REACH_H
 
-#include "mount/options.h"
+#include "base/mount_options.h"
 #include "net/ping.h"
 
 /* The port of the NFS service. */

@@ -5,8 +5,8 @@
 
 #include <errno.h>
 
+#include "base/mount_options.h"
 #include "mount/mountinfo.h"
-#include "mount/options.h"
 #include "mount/reach.h"
 
 /* Mounts that one call takes off a target; a retry takes the next ones. */

@@ -3,7 +3,6 @@
 
 #include "nfs/export.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,69 +48,25 @@ int nfs_export_init(struct nfs_export *e, const char *server, const char *share,
 	return 0;
 }
 
-/* Minor versions only matter to kernel mounts: the controller always uses 4.0. */
-static int parse_version(const char *value, unsigned int *ret, struct error *err)
-{
-	static const char *const four[] = { "4", "4.0", "4.1", "4.2" };
-	size_t i;
-
-	if (strcmp(value, "3") == 0) {
-		*ret = 3;
-		return 0;
-	}
-	for (i = 0; i < ARRAY_SIZE(four); i++) {
-		if (strcmp(value, four[i]) == 0) {
-			*ret = 4;
-			return 0;
-		}
-	}
-	return error_set(err, ERROR_INVALID_ARGUMENT,
-			 "mount options: the NFS version must be 3, 4, 4.0, 4.1 or 4.2");
-}
-
-static int parse_port(const char *name, const char *value, uint16_t *ret, struct error *err)
-{
-	uint64_t n;
-
-	if (str_parse_u64(value, 10, UINT16_MAX, &n) < 0)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "mount options: %s must be a number from 0 to 65535", name);
-	*ret = (uint16_t)n;
-	return 0;
-}
-
-static int apply_option(struct nfs_export *e, const char *option, struct error *err)
-{
-	if (str_has_prefix(option, "vers="))
-		return parse_version(option + 5, &e->version, err);
-	if (str_has_prefix(option, "nfsvers="))
-		return parse_version(option + 8, &e->version, err);
-	if (option[0] == 'v' && isdigit((unsigned char)option[1]))
-		return parse_version(option + 1, &e->version, err);
-	if (str_has_prefix(option, "port="))
-		return parse_port("port", option + 5, &e->port, err);
-	if (str_has_prefix(option, "mountport="))
-		return parse_port("mountport", option + 10, &e->mount_port, err);
-	return 0;
-}
-
 int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err)
 {
-	cleanup_strv struct strv v = { NULL, 0 };
-	size_t i;
-	int r;
+	cleanup_mount_options struct mount_options o = {
+		.major = e->version,
+		.port = e->port,
+		.mount_port = e->mount_port,
+	};
+	int r = mount_options_read(&o, options, err);
 
-	if (str_is_empty(options))
-		return 0;
-	r = strv_split(&v, options, ',');
-	if (r < 0)
-		return error_oom(err);
-	for (i = 0; i < v.n; i++) {
-		r = apply_option(e, v.items[i], err);
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	if (r == 0)
+		nfs_export_set_options(e, &o);
+	return r;
+}
+
+void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o)
+{
+	e->version = o->major;
+	e->port = o->port;
+	e->mount_port = o->mount_port;
 }
 
 bool nfs_export_is_own(const struct nfs_export *e)

@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/mount_options.h"
 
 /* The driver's own folder on a share, see store/layout.h. */
 #define NFS_STATE_DIR ".csi-nfs"
@@ -40,11 +41,13 @@ int nfs_share_check(const char *share, struct error *err);
 int nfs_export_init(struct nfs_export *e, const char *server, const char *share, struct error *err);
 
 /*
- * Apply vers/nfsvers/vN.M, port and mountport from comma-separated mount options; the last one of
- * a kind wins, as in mount(8). Returns 0 or -EINVAL with INVALID_ARGUMENT. The message names the
- * option, never its value: options may be secret.
+ * Apply version, port and mountport of mount options, which may be NULL, over those that e has.
+ * Minor versions matter to kernel mounts only. Errors as mount_options_read(), leaving e as it was.
  */
 int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err);
+
+/* Replace version and ports by those of mount_options_read(). */
+void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o);
 
 /* Check whether any of these options was applied. */
 bool nfs_export_has_options(const struct nfs_export *e);

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/mount_options.h"
 #include "base/path.h"
 #include "base/request.h"
 #include "base/str.h"
 #include "csi/params.h"
 #include "csi/validate.h"
-#include "mount/options.h"
 #include "node/inline.h"
 #include "node/node.h"
 
@@ -58,7 +58,7 @@ static int publication_check(const Csi__V1__NodePublishVolumeRequest *in, struct
 	return validate_map(&context, "volume_context", err);
 }
 
-/* Join mount options, skipping empty parts. The last option of a kind wins. NULL without memory. */
+/* Join mount options. NULL without memory. */
 static char *publication_options(const char *flags, const char *attribute, const char *forced)
 {
 	const char *const parts[] = { flags, attribute, forced };
@@ -66,8 +66,7 @@ static char *publication_options(const char *flags, const char *attribute, const
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(parts); i++)
-		if (!str_is_empty(parts[i]) &&
-		    buf_printf(&b, "%s%s", b.len > 0 ? "," : "", parts[i]) < 0)
+		if (mount_options_append(&b, parts[i]) < 0)
 			return NULL;
 	return buf_steal(&b);
 }
@@ -105,6 +104,7 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 						  .mode = driver->mount_permissions };
 	const struct csi_map context = csi_map_of(in, volume_context);
 	const bool is_inline = node_inline_is_asked(in->volume_id, &context);
+	cleanup_mount_options struct mount_options options = { .minor = -1 };
 	cleanup_free char *flags = NULL;
 	bool mode_is_ours;
 	int r;
@@ -127,6 +127,9 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 	r = publication_set_top(p, driver, is_inline, err);
 	if (r < 0)
 		return r;
+	r = mount_options_parse(&options, p->options, err);
+	if (r < 0)
+		return r;
 	p->exclusive = access_mode_is_exclusive(in->volume_capability);
 	/* The root of the export, and an entry of --inline-volumes itself, keep their mode. */
 	mode_is_ours = p->params.subdir != NULL && (p->top == NULL || strcmp(p->path, p->top) != 0);
@@ -137,28 +140,10 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 		.target = in->target_path,
 		.options = p->options,
 		/* Not from the access mode: if a volume has several, kubelet sends the first. */
-		.read_only = in->readonly,
+		.read_only = in->readonly || options.read_only,
 		.mode = mode_is_ours ? p->params.mode : 0,
 	};
-	return mount_options_check(p->options, err);
-}
-
-/* Whether the mount flags alone make the mount read-only. */
-static bool options_are_read_only(const char *options)
-{
-	bool read_only = false;
-
-	for (;;) {
-		size_t n = strcspn(options, ",");
-
-		if (n == 2 && strncmp(options, "ro", n) == 0)
-			read_only = true;
-		if (n == 2 && strncmp(options, "rw", n) == 0)
-			read_only = false;
-		if (options[n] == '\0')
-			return read_only;
-		options += n + 1;
-	}
+	return 0;
 }
 
 /*
@@ -191,7 +176,6 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 static int target_check_mount(struct mounter *m, const struct mount_request *wanted,
 			      const struct mount_info *info, struct error *err)
 {
-	const bool read_only = wanted->read_only || options_are_read_only(wanted->options);
 	bool same;
 	int r;
 
@@ -202,11 +186,11 @@ static int target_check_mount(struct mounter *m, const struct mount_request *wan
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "target_path: '%s' has another volume mounted, from '%s'",
 				 wanted->target, info->source);
-	if (info->read_only != read_only)
+	if (info->read_only != wanted->read_only)
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "target_path: '%s' is already mounted %s, the request asks for %s",
 				 wanted->target, info->read_only ? "read-only" : "read-write",
-				 read_only ? "read-only" : "read-write");
+				 wanted->read_only ? "read-only" : "read-write");
 	return 0;
 }
 

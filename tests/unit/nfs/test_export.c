@@ -161,6 +161,21 @@ START_TEST(test_options)
 }
 END_TEST
 
+/* Options come from several places. The later ones are applied over the earlier ones, or not at all. */
+START_TEST(test_options_add_up)
+{
+	struct nfs_export e = { .server = NULL };
+
+	check_int("first", "result", nfs_export_apply_options(&e, "vers=3,port=2050", NULL), 0);
+	check_int("second", "result", nfs_export_apply_options(&e, "port=0,mountport=7", NULL), 0);
+	check_int("bad", "result", nfs_export_apply_options(&e, "vers=4,port=x", NULL), -EINVAL);
+	check_int("third", "result", nfs_export_apply_options(&e, NULL, NULL), 0);
+	check_int("all", "version", e.version, 3);
+	check_int("all", "port", e.port, 0);
+	check_int("all", "mountport", e.mount_port, 7);
+}
+END_TEST
+
 /* Options may be secret: messages must not show their values. */
 START_TEST(test_options_secret)
 {
@@ -212,6 +227,7 @@ CHECK_MAIN("export", .tests = {
 			     test_server,
 			     test_init,
 			     test_options,
+			     test_options_add_up,
 			     test_options_secret,
 			     test_equal,
 		     })

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+#include "base/mount_options.h"
 #include "base/str.h"
 #include "check_util.h"
-#include "mount/mounter.h"
-#include "mount/options.h"
 
 static const struct {
 	const char *name;
@@ -19,6 +19,8 @@ static const struct {
 	uint16_t port;
 	bool no_lock, no_ping;
 	const char *rest;
+	bool read_only;
+	const char *sec; /* NULL: not given */
 } good[] = {
 	{ "none", "", 0, -1, 0, false, false, "" },
 	{ "one for the kernel", "hard", 0, -1, 0, false, false, "hard" },
@@ -65,6 +67,17 @@ static const struct {
 	  false, false, "binder,mover,addressed,owners=1" },
 	{ "keys of which refused ones are the end", "noaddr,unbind", 0, -1, 0, false, false,
 	  "noaddr,unbind" },
+	{ "X-mount. is for other programs", "X-mount.mkdir=0777,soft", 0, -1, 0, false, false,
+	  "soft" },
+	{ "ro", "ro", 0, -1, 0, false, false, "ro", .read_only = true },
+	{ "rw after ro", "ro,rw", 0, -1, 0, false, false, "ro,rw" },
+	{ "ro after rw", "rw,ro,soft", 0, -1, 0, false, false, "rw,ro,soft", .read_only = true },
+	{ "keys that only begin like ro", "root,ro=1", 0, -1, 0, false, false, "root,ro=1" },
+	{ "sec", "sec=krb5", 0, -1, 0, false, false, "sec=krb5", .sec = "krb5" },
+	{ "last sec wins", "sec=krb5,soft,sec=sys", 0, -1, 0, false, false, "sec=krb5,soft,sec=sys",
+	  .sec = "sys" },
+	{ "mountport is the kernel's to check", "mountport=x", 0, -1, 0, false, false,
+	  "mountport=x" },
 	{ "bytes above 0x7f", "fsc=\xc3\xa4", 0, -1, 0, false, false, "fsc=\xc3\xa4" },
 };
 
@@ -85,6 +98,9 @@ START_TEST(test_good)
 		check_int(good[i].name, "no_lock", o.no_lock, good[i].no_lock);
 		check_int(good[i].name, "no_ping", o.no_ping, good[i].no_ping);
 		check_str(good[i].name, "rest", o.rest, good[i].rest);
+		check_int(good[i].name, "read_only", o.read_only, good[i].read_only);
+		check_str(good[i].name, "sec", o.sec, good[i].sec);
+		check_int(good[i].name, "mount_port", o.mount_port, 0);
 		mount_options_done(&o);
 		check_int(good[i].name, "check", mount_options_check(good[i].text, NULL), 0);
 	}
@@ -119,6 +135,14 @@ static const struct {
 	{ "rshared", "rshared", "'rshared'" },
 	{ "rslave", "rslave", "'rslave'" },
 	{ "unbindable", "unbindable", "'unbindable'" },
+	{ "sizelimit", "sizelimit=1", "'sizelimit'" },
+	{ "encryption", "encryption=x", "'encryption'" },
+	{ "group", "group", "'group'" },
+	{ "clientaddr", "clientaddr=192.0.2.1", "'clientaddr'" },
+	{ "shared", "shared", "'shared'" },
+	{ "slave", "slave", "'slave'" },
+	{ "rprivate", "rprivate", "'rprivate'" },
+	{ "runbindable", "runbindable", "'runbindable'" },
 	{ "make-private", "make-private", "'make-private'" },
 	{ "make-rshared", "make-rshared", "'make-rshared'" },
 	{ "dash", "-o", "'-o'" },
@@ -180,6 +204,97 @@ START_TEST(test_values_are_not_shown)
 }
 END_TEST
 
+/* What the controller reads: only how to reach the server, whatever nodes would refuse. */
+START_TEST(test_read)
+{
+	static const struct {
+		const char *name;
+		const char *text;
+		unsigned int major;
+		int minor;
+		uint16_t port, mount_port;
+		const char *sec; /* NULL: not given */
+		const char *word; /* in the error; NULL: success */
+	} rows[] = {
+		{ "no text", NULL, 4, 1, 2050, 20048, "krb5" },
+		{ "empty", "", 4, 1, 2050, 20048, "krb5" },
+		{ "for the kernel", "hard,,timeo=600,versions", 4, 1, 2050, 20048, "krb5" },
+		{ "version", "vers=3", 3, -1, 2050, 20048, "krb5" },
+		{ "last version wins", "v3,nfsvers=4.2", 4, 2, 2050, 20048, "krb5" },
+		{ "minorversion is for mounts", "minorversion=7", 4, 1, 2050, 20048, "krb5" },
+		{ "last port wins", "port=1,port=2", 4, 1, 2, 20048, "krb5" },
+		{ "default ports", "port=0,mountport=0", 4, 1, 0, 0, "krb5" },
+		{ "mountport", "mountport=65535", 4, 1, 2050, 65535, "krb5" },
+		{ "last sec wins", "sec=sys,sec=krb5p", 4, 1, 2050, 20048, "krb5p" },
+		{ "empty sec", "sec=", 4, 1, 2050, 20048, "" },
+		{ "sec without a value", "sec,second=1", 4, 1, 2050, 20048, "krb5" },
+		{ "what nodes refuse", "bind,-o,helper=sh,addr=x,vers=3", 3, -1, 2050, 20048,
+		  "krb5" },
+		{ "control characters", "soft\n,\tport=1", 4, 1, 2050, 20048, "krb5" },
+		{ "version 2", "vers=2", .word = "version" },
+		{ "version and a line feed", "vers=3\n", .word = "version" },
+		{ "port", "port=65536", .word = "port" },
+		{ "mountport in words", "mountport=x", .word = "mountport" },
+		{ "empty mountport", "mountport=", .word = "mountport" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_mount_options struct mount_options o = {
+			.major = 4, .minor = 1, .port = 2050, .mount_port = 20048
+		};
+		const enum error_code code =
+			rows[i].word == NULL ? ERROR_OK : ERROR_INVALID_ARGUMENT;
+		struct error err = { .code = ERROR_OK };
+
+		o.sec = strdup("krb5");
+		check_int(rows[i].name, "result", mount_options_read(&o, rows[i].text, &err),
+			  code == ERROR_OK ? 0 : -EINVAL);
+		check_error(rows[i].name, &err, code, rows[i].word);
+		if (code != ERROR_OK)
+			continue;
+		check_int(rows[i].name, "major", o.major, rows[i].major);
+		check_int(rows[i].name, "minor", o.minor, rows[i].minor);
+		check_int(rows[i].name, "port", o.port, rows[i].port);
+		check_int(rows[i].name, "mountport", o.mount_port, rows[i].mount_port);
+		check_str(rows[i].name, "sec", o.sec, rows[i].sec);
+		check_str(rows[i].name, "rest", o.rest, NULL);
+	}
+}
+END_TEST
+
+START_TEST(test_append)
+{
+	static const struct {
+		const char *name;
+		const char *parts[3];
+		const char *list;
+	} rows[] = {
+		{ "nothing", { NULL, "", NULL }, "" },
+		{ "one", { "", "hard", NULL }, "hard" },
+		{ "several", { "hard,soft", NULL, "ro" }, "hard,soft,ro" },
+	};
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_buf struct buf list = { 0 };
+		cleanup_free char *text = NULL;
+
+		for (k = 0; k < ARRAY_SIZE(rows[i].parts); k++)
+			check_int(rows[i].name, "result",
+				  mount_options_append(&list, rows[i].parts[k]), 0);
+		text = buf_steal(&list);
+		check_str(rows[i].name, "list", text, rows[i].list);
+	}
+}
+END_TEST
+
+START_TEST(test_no_options)
+{
+	check_int("NULL", "result", mount_options_check(NULL, NULL), 0);
+}
+END_TEST
+
 START_TEST(test_length)
 {
 	char *longest = check_repeat("a", MOUNT_OPTIONS_MAX);
@@ -233,6 +348,9 @@ CHECK_MAIN("mount_options", .tests = {
 				    test_good,
 				    test_bad,
 				    test_values_are_not_shown,
+				    test_read,
+				    test_append,
+				    test_no_options,
 				    test_length,
 				    test_rest_is_stable,
 				    test_done_twice,

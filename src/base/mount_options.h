@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * NFS mount options as users write them, comma-separated: the one reader for the controller, which
+ * mounts nothing, for nodes and for csi-nfs check. The last option of a kind wins, as in mount(8).
+ * Options may be secret: a message names an option's key but never its value. Pure functions, any
+ * thread.
+ */
+#ifndef BASE_MOUNT_OPTIONS_H
+#define BASE_MOUNT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+#define MOUNT_OPTIONS_MAX 4096 /* bytes; the kernel accepts one page */
+
+struct mount_options {
+	unsigned int major; /* 3 or 4; 0: not given */
+	int minor; /* of version 4; -1: not given */
+	uint16_t port; /* 0: not given */
+	uint16_t mount_port; /* mount_options_read() only; 0: not given */
+	char *sec; /* security flavor; NULL: not given */
+	/* mount_options_parse() only: */
+	bool read_only;
+	bool no_lock; /* rest has "nolock" */
+	bool no_ping; /* rdma or udp: a TCP ping tells nothing */
+	char *rest; /* all but the version, comma-separated */
+};
+
+/*
+ * Read how to reach the server: version, port, mountport and sec. What text does not name stays as
+ * it is in o, which the caller initializes. All other options are skipped, also those that nodes
+ * refuse. text may be NULL. Returns 0; -EINVAL with INVALID_ARGUMENT; or -ENOMEM. The caller calls
+ * mount_options_done() in each case.
+ */
+int mount_options_read(struct mount_options *o, const char *text, struct error *err);
+
+/*
+ * Parse the options of a mount. Refuse those that mount something other than NFS, or elsewhere, or
+ * run another program (bind, move, remount, loop, propagation flags, helper=), and the addresses
+ * that we resolve ourselves. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
+ */
+int mount_options_parse(struct mount_options *ret, const char *text, struct error *err);
+
+void mount_options_done(struct mount_options *o);
+#define cleanup_mount_options __attribute__((cleanup(mount_options_done)))
+
+/* Check that nodes would accept the options, which may be NULL. Errors as mount_options_parse(). */
+int mount_options_check(const char *text, struct error *err);
+
+/* Append options, which may be NULL or empty, to a list. Returns 0 or -ENOMEM. */
+int mount_options_append(struct buf *list, const char *options);
+
+#endif
