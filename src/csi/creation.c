@@ -67,7 +67,9 @@ static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation
 	size_t i;
 	int r;
 
-	r = mount_options_read(&o, secret, err);
+	r = mount_options_check(secret, err);
+	if (r == 0)
+		r = mount_options_read(&o, secret, err);
 	for (i = 0; i < in->n_volume_capabilities && r == 0; i++) {
 		cleanup_free char *flags = capability_options(in->volume_capabilities[i]);
 

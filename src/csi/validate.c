@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/mount_options.h"
 #include "base/str.h"
 
@@ -147,7 +148,13 @@ int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, stru
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "volume_capabilities: missing, at least one is required");
 	for (i = 0; i < n; i++) {
+		cleanup_free char *options = NULL;
+
 		r = validate_capability(caps[i], err);
+		if (r < 0)
+			return r;
+		options = capability_options(caps[i]);
+		r = options != NULL ? mount_options_check(options, err) : error_oom(err);
 		if (r < 0)
 			return r;
 	}

@@ -36,7 +36,10 @@ int validate_map(const struct csi_map *map, const char *field, struct error *err
 /* Check that access type and access mode are present and supported. */
 int validate_capability(const Csi__V1__VolumeCapability *cap, struct error *err);
 
-/* Check all capabilities; there must be at least one. */
+/*
+ * Check all capabilities, and their mount flags as a node would; there must be at least one. Also
+ * returns -ENOMEM.
+ */
 int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, struct error *err);
 
 /* Whether the access mode allows a single target path (SINGLE_NODE_SINGLE_WRITER). */

@@ -3,6 +3,7 @@
 
 /* ValidateVolumeCapabilities. */
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -60,9 +61,16 @@ static void reply(const Csi__V1__ValidateVolumeCapabilitiesRequest *in, const st
 		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__CONFIRMED__INIT;
 	const struct csi_map context = csi_map_of(in, volume_context);
 	struct error why = { .code = ERROR_OK };
+	struct request *req = data;
+	int r;
 
 	/* "Not supported" is an answer, not an error. */
-	(void)validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, &why);
+	r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, &why);
+	if (r == -ENOMEM) {
+		req->err = why;
+		closure(NULL, data);
+		return;
+	}
 	if (why.code == ERROR_OK && !context_matches(rec, &context))
 		(void)error_set(&why, ERROR_INVALID_ARGUMENT,
 				"volume_context: is not that of the volume");

@@ -317,6 +317,11 @@ class Controller(OnServer):
             secrets=self.secrets)
         self.assertFalse(got.HasField("confirmed"))
         self.assertTrue(got.message)
+        got = self.client.ValidateVolumeCapabilities(
+            volume_id=volume.volume_id, secrets=self.secrets,
+            volume_capabilities=[capability(), capability(flags=["hard", "helper=hush"])])
+        self.assertFalse(got.HasField("confirmed"))
+        self.assertEqual(got.message, "mount options: 'helper' is not allowed for a volume")
         self.delete(volume.volume_id)
         for volume_id in ("fake-vol-id", "#", volume.volume_id):
             with self.subTest(volume_id=volume_id):
@@ -391,6 +396,32 @@ class Controller(OnServer):
             with self.subTest(row=row):
                 self.fails(codes, self.client.CreateVolume, word, **fields)
                 self.assertEqual(self.listed(), [])
+        self.is_clean()
+
+    def test_mount_options_that_nodes_refuse(self):
+        """The claim shows at once what else the pod would, in the same words, without values."""
+        good = self.request("refused")
+        flags = list(good["volume_capabilities"][0].mount.mount_flags)
+        for option in ("bind", "remount", "helper=hush", "addr=192.0.2.1", "user", "-o",
+                       "minorversion=3", "vers=5", "port=x"):
+            with self.subTest(option=option):
+                refused = capability(flags=flags + [option])
+                told = self.fails(CODE.INVALID_ARGUMENT, self.client.NodePublishVolume,
+                                  volume_id="any", target_path=os.path.join(LAB, "no-target"),
+                                  volume_capability=refused, volume_context=good["parameters"])
+                self.assertNotIn("hush", told)
+                for fields in (dict(good, volume_capabilities=[capability(flags=flags), refused]),
+                               dict(good, secrets={"mountOptions": ",".join(flags + [option])})):
+                    text = self.fails(CODE.INVALID_ARGUMENT, self.client.CreateVolume, **fields)
+                    self.assertEqual(text, told)
+                    self.assertEqual(self.listed(), [])
+        self.is_clean()
+
+    def test_delete_reads_what_create_refuses(self):
+        """A secret that has changed must not keep a volume from being deleted."""
+        volume = self.create("changed")
+        self.client.DeleteVolume(volume_id=volume.volume_id, secrets={
+            "mountOptions": self.secrets["mountOptions"] + ",bind,minorversion=3"})
         self.is_clean()
 
     def test_missing_fields(self):

@@ -356,6 +356,7 @@ struct creation {
 	enum capability capability;
 	const char *pairs[2 * PAIRS_MAX + 1];
 	int64_t required, limit;
+	const char *flags, *secret; /* mount flag, and mountOptions in the secret; NULL: none */
 };
 
 static void create_volume(const char *row, struct bench *b, const struct creation *x,
@@ -363,6 +364,9 @@ static void create_volume(const char *row, struct bench *b, const struct creatio
 {
 	Csi__V1__CreateVolumeRequest in = CSI__V1__CREATE_VOLUME_REQUEST__INIT;
 	Csi__V1__CreateVolumeRequest__ParametersEntry entries[PAIRS_MAX], *list[PAIRS_MAX];
+	Csi__V1__CreateVolumeRequest__SecretsEntry secret =
+		CSI__V1__CREATE_VOLUME_REQUEST__SECRETS_ENTRY__INIT;
+	Csi__V1__CreateVolumeRequest__SecretsEntry *secrets[] = { &secret };
 	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
 	struct capability_box box;
 	size_t n;
@@ -375,8 +379,12 @@ static void create_volume(const char *row, struct bench *b, const struct creatio
 	}
 	in.parameters = list;
 	in.n_parameters = n;
+	secret.key = text("mountOptions");
+	secret.value = text(x->secret);
+	in.secrets = secrets;
+	in.n_secrets = x->secret != NULL ? 1 : 0;
 	in.name = text(x->name);
-	fill_capability(&box, x->capability, NULL);
+	fill_capability(&box, x->capability, x->flags);
 	in.volume_capabilities = box.list;
 	in.n_volume_capabilities = x->capability == NONE ? 0 : 1;
 	range.required_bytes = x->required;
@@ -419,6 +427,25 @@ START_TEST(test_create_refused)
 		  .word = "mountPermissions" },
 		{ "negative size", { "a", MOUNT, { SRV }, -1 }, .word = "required_bytes" },
 		{ "negative limit", { "a", MOUNT, { SRV }, 0, -1 }, .word = "limit_bytes" },
+		{ "bind among the flags",
+		  { "a", MOUNT, { SRV }, .flags = "hard,bind" },
+		  .word = "mount options: 'bind' is not allowed for a volume" },
+		{ "a flag with a value",
+		  { "a", MOUNT, { SRV }, .flags = "helper=hunter2" },
+		  .word = "mount options: 'helper' is not allowed for a volume" },
+		{ "minorversion",
+		  { "a", MOUNT, { SRV }, .flags = "minorversion=3" },
+		  .word = "minor" },
+		{ "port", { "a", MOUNT, { SRV }, .flags = "port=x" }, .word = "port" },
+		{ "mountport",
+		  { "a", MOUNT, { SRV }, .flags = "mountport=x" },
+		  .word = "mountport" },
+		{ "bind in the secret",
+		  { "a", MOUNT, { SRV }, .secret = "vers=4,bind" },
+		  .word = "mount options: 'bind' is not allowed for a volume" },
+		{ "an address in the secret",
+		  { "a", MOUNT, { SRV }, .secret = "addr=hunter2" },
+		  .word = "mount options: 'addr' is not allowed for a volume" },
 		{ "limit below",
 		  { "a", MOUNT, { SRV }, 2, 1 },
 		  .code = ERROR_OUT_OF_RANGE,
@@ -434,6 +461,8 @@ START_TEST(test_create_refused)
 
 		create_volume(rows[i].name, &b, &rows[i].in, &call);
 		check_error(rows[i].name, &call.req.err, code_of(rows[i].code), rows[i].word);
+		check_that(rows[i].name, "no value of an option is shown",
+			   strstr(call.req.err.msg, "hunter2") == NULL);
 		left = fake_nfs_list(b.nfs, NULL);
 		check_str(rows[i].name, "what is on the share", left, "");
 	}
@@ -650,8 +679,9 @@ START_TEST(test_validate)
 		const char *id;
 		enum capability capability;
 		const char *context[2];
+		const char *flags; /* NULL: none */
 		enum error_code code;
-		const char *word;
+		const char *word; /* in the error, or in the message of what is not confirmed */
 		bool confirmed;
 	} rows[] = {
 		{ "no id", "", .code = ERROR_INVALID_ARGUMENT, .word = "volume_id" },
@@ -668,6 +698,13 @@ START_TEST(test_validate)
 		{ "context of the CO", "s#e#pvc-1##",
 		  .context = { "storage.kubernetes.io/csiProvisionerIdentity", "x" },
 		  .confirmed = true },
+		{ "options for nodes", "s#e#pvc-1##", .flags = "hard,nofail,vers=4.1",
+		  .confirmed = true },
+		{ "bind", "s#e#pvc-1##", .flags = "hard,bind",
+		  .word = "mount options: 'bind' is not allowed for a volume" },
+		{ "helper", "s#e#pvc-1##", .flags = "helper=hunter2",
+		  .word = "mount options: 'helper' is not allowed for a volume" },
+		{ "bad version", "s#e#pvc-1##", .flags = "vers=hunter2", .word = "version" },
 		{ "block", "s#e#pvc-1##", .capability = BLOCK },
 		{ "later mode", "s#e#pvc-1##", .capability = LATER_MODE },
 	};
@@ -691,7 +728,7 @@ START_TEST(test_validate)
 		cleanup_call struct call call = { .answers = 0 };
 		struct capability_box box;
 
-		fill_capability(&box, rows[i].capability, NULL);
+		fill_capability(&box, rows[i].capability, rows[i].flags);
 		in.volume_id = text(rows[i].id);
 		in.volume_capabilities = box.list;
 		in.n_volume_capabilities = rows[i].capability == NONE ? 0 : 1;
@@ -706,11 +743,16 @@ START_TEST(test_validate)
 			continue;
 		out = (const void *)call.reply;
 		check_int(rows[i].name, "confirmed", out->confirmed != NULL, rows[i].confirmed);
-		if (rows[i].confirmed)
+		if (rows[i].confirmed) {
 			check_int(rows[i].name, "capabilities",
 				  out->confirmed->n_volume_capabilities, 1);
-		else
-			check_that(rows[i].name, "a message says why", out->message[0] != '\0');
+			continue;
+		}
+		check_that(rows[i].name, "a message says why",
+			   out->message[0] != '\0' &&
+				   (rows[i].word == NULL || strstr(out->message, rows[i].word)));
+		check_that(rows[i].name, "no value of an option is shown",
+			   strstr(out->message, "hunter2") == NULL);
 	}
 	bench_done(&b);
 }

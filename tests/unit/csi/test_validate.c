@@ -227,17 +227,19 @@ END_TEST
 START_TEST(test_flags)
 {
 	cleanup_free char *half = check_repeat("f", 2048), *more = check_repeat("f", 2049);
-	char vers[] = "vers=3", hard[] = "hard", empty[] = "", bad[] = "a\nb";
+	char vers[] = "vers=3", hard[] = "hard", empty[] = "", bad[] = "a\nb", bind[] = "bind";
 	const struct {
 		const char *name;
 		char *flags[3];
 		size_t n;
 		const char *options; /* joined; NULL: refused */
+		bool nodes_refuse;
 	} rows[] = {
 		{ "none", { NULL }, 0, "" },
 		{ "one", { vers }, 1, "vers=3" },
 		{ "two", { vers, hard }, 2, "vers=3,hard" },
 		{ "empty ones", { empty, hard, empty }, 3, "hard" },
+		{ "bind", { hard, bind }, 2, "hard,bind", .nodes_refuse = true },
 		{ "control", { vers, bad }, 2, NULL },
 		{ "too long", { half, more }, 2, NULL },
 	};
@@ -262,11 +264,18 @@ START_TEST(test_flags)
 
 			check_str(rows[i].name, "options", options, rows[i].options);
 		}
+		valid = valid && !rows[i].nodes_refuse;
+		check_int(rows[i].name, "result in a list",
+			  validate_capabilities(&(Csi__V1__VolumeCapability *){ &c.cap }, 1, NULL),
+			  valid ? 0 : -EINVAL);
 	}
 	capability_init(&c, MOUNT, MODE(SINGLE_NODE_WRITER));
 	c.mount.mount_flags = fitting;
 	c.mount.n_mount_flags = 2;
 	check_int("4096 bytes", "result", validate_capability(&c.cap, NULL), 0);
+	check_int("4096 bytes and a comma", "result in a list",
+		  validate_capabilities(&(Csi__V1__VolumeCapability *){ &c.cap }, 1, NULL),
+		  -EINVAL);
 }
 END_TEST
 
