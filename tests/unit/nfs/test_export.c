@@ -161,7 +161,7 @@ START_TEST(test_options)
 }
 END_TEST
 
-/* Options come from several places. The later ones are applied over the earlier ones, or not at all. */
+/* Later options are applied over earlier ones, or not at all. */
 START_TEST(test_options_add_up)
 {
 	struct nfs_export e = { .server = NULL };
