@@ -21,7 +21,7 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
-from proxy import Rule  # noqa: E402
+from rpc_proxy import Rule  # noqa: E402
 from scenarios import (  # noqa: E402
     KERNEL, REFUSED, SCENARIOS, Changed, Delete, Refused, RefuseLate, RequireLate)
 from servers import Failure  # noqa: E402

@@ -3,7 +3,7 @@
 """Faults that a seed makes up. Most come early in a call, where most of its steps are; those that cost
 seconds are rare.
 """
-from proxy import Rule
+from rpc_proxy import Rule
 
 # Errors that a server has for a reason of its own, and that go away.
 ERRORS = ("IO", "NOSPC", "DQUOT", "ACCES", "PERM", "ROFS", "SERVERFAULT")

@@ -4,11 +4,13 @@
 """Whether the adversary does what it says: each fault reaches the driver, the same rules hit the same
 calls, and the oracle finds what is wrong with a copy.
 """
+import concurrent.futures
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -19,7 +21,7 @@ import harness  # noqa: E402
 import trees  # noqa: E402
 import wire  # noqa: E402
 from changing import Changing  # noqa: E402
-from proxy import Rule  # noqa: E402
+from rpc_proxy import Rule  # noqa: E402
 from world import CODE, Broken, Case, Server, decode, plant  # noqa: E402
 
 LAB = os.environ["LAB_DIR"]
@@ -116,6 +118,19 @@ class Faults(unittest.TestCase):
                 begun = time.monotonic()
                 self.assertIsNone(self.under(case, [Rule("MKDIR", 1, what, value)])[0])
                 self.assertGreater(time.monotonic() - begun, 0.5)
+
+    def test_a_call_that_is_held(self):
+        case = self.case()
+        held = threading.Event()
+        case.proxy.begin([Rule("SYMLINK|MKDIR", 2, "hold", held.set)], versions=case.versions)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            call = pool.submit(case.once, "CreateVolume", **case.request("v"))
+            self.assertTrue(held.wait(20), case.proxy.trace())
+            time.sleep(0.3)
+            self.assertFalse(call.done() or os.path.exists(case.path("v")), case.proxy.trace())
+            case.proxy.end()
+            self.assertIsNone(call.result()[1])
+        self.assertTrue(os.path.isdir(case.path("v")))
 
     def test_an_answer_twice(self):
         case = self.case()

@@ -17,7 +17,7 @@ import grpc
 import trees
 from csi_client import capability
 from driver import Driver
-from proxy import Proxy
+from rpc_proxy import Proxy
 from servers import Export, Ganesha, KernelServer, run, wait_for
 
 CODE = grpc.StatusCode
