@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Whether the adversary does what it says: each fault reaches the driver, the same rules hit the same
-calls, and the oracle finds what is wrong with a copy.
+"""Whether the adversary does what it says: each fault reaches the driver, the same rules hit the
+same calls, and the oracle finds what is wrong with a copy.
 """
 import concurrent.futures
 import os
@@ -175,7 +175,8 @@ class Faults(unittest.TestCase):
                        case.request("v", subDir="a/b/v"))
             # What is done in the background, and when, is another matter.
             lines = [re.sub(r"^ *\d+ ", "", line) for line in case.proxy.trace()]
-            traces.append([line for line in lines if "^" in line or line.split()[1] in wire.MUTATING])
+            traces.append([line for line in lines
+                           if "^" in line or line.split()[1] in wire.MUTATING])
         self.assertEqual(*traces)
         self.assertIn("LOOKUP#2", str(traces[0]))
 
@@ -266,8 +267,9 @@ class Oracle(unittest.TestCase):
 
     def test_links(self):
         self.copied()
-        subprocess.run(["cp", "-a", "--remove-destination", os.path.join(self.tree.root, "busy/linked"),
-                        self.path("busy/linked")], check=True)
+        subprocess.run(["cp", "-a", "--remove-destination",
+                        os.path.join(self.tree.root, "busy/linked"), self.path("busy/linked")],
+                       check=True)
         self.is_wrong("is linked with")
 
 
@@ -280,7 +282,8 @@ class Wire(unittest.TestCase):
                 wire.Call(data)
 
     def test_records(self):
-        self.assertEqual(decode("v=1;name=a%3Bb;p.share=/x"), {"v": "1", "name": "a;b", "p.share": "/x"})
+        self.assertEqual(decode("v=1;name=a%3Bb;p.share=/x"),
+                         {"v": "1", "name": "a;b", "p.share": "/x"})
 
 
 if __name__ == "__main__":

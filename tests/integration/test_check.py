@@ -31,7 +31,8 @@ from servers import Export, Ganesha, KernelServer, wait_for
 LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
 HOST = "127.0.0.1"
-NAMES = ["resolve", "nfs", "rpcbind", "exports", "connect", "capacity", "directory", "port", "mount"]
+NAMES = ["resolve", "nfs", "rpcbind", "exports", "connect", "capacity", "directory", "port",
+         "mount"]
 STATUSES = ("ok", "failed", "warning", "skipped")
 TRACE = ".csi-nfs-check-"
 

@@ -2,9 +2,10 @@
 # Copyright the csi-nfs authors
 """Two controllers on one share, as the manifests have them, against a real nfs-ganesha.
 
-Pairs: one replica is held at each operation of a call that changes the share, in turn; the other one
-makes a call that conflicts with it; then the first goes on. Seeds: both are driven at once, with few
-names. Afterwards nothing may be on the share that a record does not name, and nothing be missing.
+Pairs: one replica is held at each operation of a call that changes the share, in turn; the other
+one makes a call that conflicts with it; then the first goes on. Seeds: both are driven at once,
+with few names. Afterwards nothing may be on the share that a record does not name, and nothing be
+missing.
 
     test_replicas.py [--seeds N] [--first SEED] [Class[.test]...]
 
@@ -221,8 +222,8 @@ class Pairs(Base):
                 until_answered(self.other.delete, name, seconds=10)
 
     def hold(self, calls, number):
-        """Hold the first replica at its call of that number of these, until self.proxy.end(). Return
-        an event: it is held."""
+        """Hold the first replica at its call of that number of these, until self.proxy.end().
+        Return an event: it is held."""
         held = threading.Event()
         self.proxy.begin([Rule(calls, number, "hold", held.set)])
         return held
@@ -315,8 +316,8 @@ class Pairs(Base):
                   lambda n: self.other.delete("v" + n), [])
 
     def test_delete_late(self):
-        """A deletion that waits while another replica finishes it, and makes the volume anew: the new
-        one keeps its directory, and what is in it."""
+        """A deletion that waits while another replica finishes it, and makes the volume anew: the
+        new one keeps its directory, and what is in it."""
         def again(n):
             until_answered(self.other.delete, "v" + n)
             code = until_answered(self.other.create, "v" + n)
@@ -502,7 +503,7 @@ class Exclusion(Pairs):
     del _name
 
     def while_held(self, call, *args):
-        """Run a call of the first replica up to its data. Return a function that goes on with it."""
+        """Run a call of the first replica up to its data. Return a function that continues it."""
         pool = concurrent.futures.ThreadPoolExecutor(1)
         held = self.hold("WRITE|CREATE", 1)
         self.addCleanup(self.proxy.end)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""What servers and networks do that a healthy nfs-ganesha does not: a disk that is slow, replies that
-come byte by byte or in half, READs and WRITEs that have to be small, directories without attributes,
-owners that have names, and times that do not fit.
+"""What servers and networks do that a healthy nfs-ganesha does not: a disk that is slow, replies
+that come byte by byte or in half, READs and WRITEs that have to be small, directories without
+attributes, owners that have names, and times that do not fit.
 
 Runs inside a lab, with CSI_NFS naming the driver.
 """

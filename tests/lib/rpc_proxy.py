@@ -22,9 +22,9 @@ import time
 
 import wire
 
-# What a rule can do before the server has the call. "status NAME" is the answer NAME in place of the
-# server's. "hold" holds the call and all that follow on its connection until end(), and calls value
-# once it does: a caller that is paused at that point looks like this.
+# What a rule can do before the server has the call. "status NAME" is the answer NAME in place of
+# the server's. "hold" holds the call and all that follow on its connection until end(), and calls
+# value once it does: a caller that is paused at that point looks like this.
 BEFORE = ("drop-call", "cut-before", "delay-call", "stall", "short-page", "short-read",
           "lose-write", "hook", "hold")
 # What it can do with the answer. "half" is the first half of it and nothing more on its connection.
@@ -455,8 +455,8 @@ class Proxy:
             return
         status = wire.reply_status(call, data)
         if status and call.number:
-            self.history.append((call.number, "   %s: %s" % (call.name,
-                                                             wire.STATUS_NAMES.get(status, status))))
+            name = wire.STATUS_NAMES.get(status, status)
+            self.history.append((call.number, "   %s: %s" % (call.name, name)))
         rule = call.action
         if rule is None:
             self._send(link.client, data)

@@ -28,7 +28,7 @@ V3_FAILED = {"GETATTR": 0, "SETATTR": 2, "WRITE": 2, "CREATE": 2, "MKDIR": 2, "S
 # Calls that change what is on the server. OPEN_CONFIRM and CLOSE change what it remembers only.
 MUTATING = frozenset(("SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR",
                       "RENAME", "LINK", "COMMIT"))
-# What takes room, and so may find none; where nothing may be changed, everything that changes fails.
+# What takes room, and so may find none. Where nothing may be changed, all of MUTATING fails.
 GROWING = MUTATING - {"REMOVE", "RMDIR", "SETATTR"}
 POSSIBLE = {"NOSPC": GROWING, "DQUOT": GROWING, "ROFS": MUTATING}
 # Of version 4: their answers count, whatever the status, in a sequence that both sides keep.
@@ -44,9 +44,9 @@ V4_NUMBERS = {name: number for number, name in V4.items()}
 SILENT = frozenset(("PUTFH", "PUTROOTFH", "PUTPUBFH", "SAVEFH", "RESTOREFH", "LOOKUP", "LOOKUPP",
                     "VERIFY", "NVERIFY", "RENEW", "SETCLIENTID_CONFIRM"))
 # A compound is named after the first of these that it holds.
-TELLING = ("OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME", "LINK", "SETATTR", "WRITE",
-           "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID", "SETCLIENTID_CONFIRM", "RENEW",
-           "LOOKUP", "GETATTR", "PUTROOTFH")
+TELLING = ("OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME", "LINK", "SETATTR",
+           "WRITE", "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID", "SETCLIENTID_CONFIRM",
+           "RENEW", "LOOKUP", "GETATTR", "PUTROOTFH")
 TYPES4 = {2: "MKDIR", 5: "SYMLINK"}
 
 
@@ -373,8 +373,8 @@ class Call:
         if self.key is None:
             return None
         first = self.ops[0]
-        if status in (STATUS["STALE"], STATUS["DELAY"], STATUS["BADHANDLE"], STATUS["SERVERFAULT"]) \
-                and first.name == "PUTFH":
+        if first.name == "PUTFH" and status in (
+                STATUS["STALE"], STATUS["DELAY"], STATUS["BADHANDLE"], STATUS["SERVERFAULT"]):
             return first
         if self.key.name in SEQUENCED:
             return None
