@@ -4,7 +4,7 @@
 file system mounted in them, with things in them that nobody can remove.
 
 Runs inside a lab. Deep3 and Deep4 are against a real nfs-ganesha; Kernel3 and Kernel4 need --kernel
-nfsd. LAB_LEVELS says how deep the trees of the former are.
+nfsd. LAB_LEVELS says how deep the trees of the former are, 100000 by default, 300000 in a long run.
 """
 import os
 import subprocess
@@ -23,8 +23,8 @@ from csi_client import capability
 from driver import Driver
 from servers import Image, KernelServer, wait_for
 
-MEMORY_KIB = 64 << 10  # what deploy/controller.yaml gives the driver
-LEVELS = int(os.environ.get("LAB_LEVELS", 300000))
+MEMORY_KIB = 24 << 10  # 8 MiB are usual; 160 bytes for each of 100000 levels would be too many
+LEVELS = int(os.environ.get("LAB_LEVELS", 300000 if harness.LONG else 100000))
 DIG = """
 import os, sys
 os.chdir(sys.argv[1])
