@@ -6,11 +6,11 @@
     tree.step()                      # one change, on the server's own disk; it notes what it did
     tree.check(copy)                 # raises Broken where the copy breaks a promise
 
-For each directory, wherever it was moved to, it knows every object that stood at each name since it was
-made, and for each object every content, mode and owner that it had. A copy that began after the tree was
-made has at each name one of these objects, whole where nobody wrote into it, else each byte one that
-stood there; a name may be missing where at some moment there was nothing. Steps come from the seed, so a
-run with the same calls has the same changes.
+For each directory, wherever it was moved to, it knows every object that stood at each name since it
+was made, and for each object every content, mode and owner that it had. A copy that began after the
+tree was made has at each name one of these objects, whole where nobody wrote into it, else each
+byte one that stood there; a name may be missing where at some moment there was nothing. Steps come
+from the seed, so a run with the same calls has the same changes.
 """
 import os
 import random
@@ -24,9 +24,10 @@ from world import Broken
 BLOCK = 4096
 BIG = 600000  # more than a server gives in one READ
 CHUNK = 512
-CHANGES = ("replace",) * 3 + ("write",) * 2 + ("append", "truncate", "create", "unlink", "link", "chmod",
-                                               "move", "rename", "mkdir")
-# A server sees by a directory's time that it has changed, and that goes by the kernel's clock ticks.
+CHANGES = ("replace",) * 3 + ("write",) * 2 + (
+    "append", "truncate", "create", "unlink", "link", "chmod", "move", "rename", "mkdir")
+# A server sees by a directory's time that it has changed, and that goes by the kernel's
+# clock ticks.
 TICKS = 0.01
 
 
@@ -92,7 +93,8 @@ class Changing:
         os.chown(self.path("still/cold-7"), 1000, 2000)
         for i, name in enumerate(sorted(trees.walk(os.fsencode(self.root)), reverse=True)):
             when = 1400000000 * trees.SECOND + i * 1000000007
-            os.utime(os.path.join(os.fsencode(self.root), name), ns=(when, when), follow_symlinks=False)
+            path = os.path.join(os.fsencode(self.root), name)
+            os.utime(path, ns=(when, when), follow_symlinks=False)
         self.now.clear()
         things = {}
         for name in sorted(os.fsdecode(n) for n in trees.walk(os.fsencode(self.root))):
@@ -315,9 +317,9 @@ class Changing:
             if reason is None:
                 return thing
             reasons.append(reason)
-        # The one that it is most like is told.
-        wrong.append("%s is none of the %d that it was: %s" % (os.path.relpath(path, self.root), len(
-            things), max(reasons, key=lambda r: int((re.findall(r"yte (\d+)", r) or [0])[0]))))
+        nearest = max(reasons, key=lambda r: int((re.findall(r"yte (\d+)", r) or [0])[0]))
+        wrong.append("%s is none of the %d that it was: %s" % (
+            os.path.relpath(path, self.root), len(things), nearest))
         # What is in a directory is looked at all the same.
         return things[0] if len(things) == 1 and things[0].kind == entry.kind == "d" else None
 
@@ -377,5 +379,6 @@ class Changing:
             thing = chosen[name]
             linked = [os.fsdecode(n) for n in entry.links]
             if thing.same_links and thing in self.first and sorted(linked) != self.first[thing]:
-                wrong.append("%s is linked with %s, not with %s" % (name, linked, self.first[thing]))
+                wrong.append("%s is linked with %s, not with %s" % (
+                    name, linked, self.first[thing]))
         return wrong

@@ -1,16 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""The crash matrix: for every mutating call, the controller gets SIGKILL at each NFS call that changes
-something, before the server has seen it or when the server has done it and the answer is on its way.
-Then the caller goes on in one of several ways, and all promises are looked at. The sweep: likewise,
-every call fails in turn, in each of several ways, and the caller asks until an answer is final.
+"""The crash matrix: for every mutating call, the controller gets SIGKILL at each NFS call that
+changes something, before the server has seen it or when the server has done it and the answer is on
+its way. Then the caller goes on in one of several ways, and all promises are looked at. The sweep:
+likewise, every call fails in turn, in each of several ways, and the caller asks until an answer is
+final.
 
     lab python3 crash.py [--stride N] [--offset N] [--scenario TEXT] [--version V] [--when TEXT]
         [--way TEXT] [--point N]
 
---stride 7 does every seventh run only, --offset says which. --point N with a scenario, a version and a
-way does one run. Ends with a line of counts.
+--stride 7 does every seventh run only, --offset says which. --point N with a scenario, a version
+and a way does one run. Ends with a line of counts.
 """
 import argparse
 import os
@@ -21,14 +22,14 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
-from proxy import Rule  # noqa: E402
+from rpc_proxy import Rule  # noqa: E402
 from scenarios import (  # noqa: E402
     KERNEL, REFUSED, SCENARIOS, Changed, Delete, Refused, RefuseLate, RequireLate)
 from servers import Failure  # noqa: E402
 from world import Broken, Case, Server, settled  # noqa: E402
 
-# What the caller does once the driver was killed: asks again the same driver or another one, deletes
-# what it never heard of, or creates what it wanted to delete.
+# What the caller does once the driver was killed: asks again the same driver or another one,
+# deletes what it never heard of, or creates what it wanted to delete.
 WAYS = ("same", "other", "give-up", "create-again")
 WHENS = ("before", "after")
 # The sweep. From one call on: which calls, what happens to them, and how many.
@@ -200,9 +201,10 @@ class Matrix:
                 for way in ways if when in WHENS else ("same",):
                     if self.due():
                         self.one(Run(scenario, version, when, point, way))
+        runs = self.passed + self.failed - count
         print("%s over version %s: %d calls, %d changes, %d runs, %.2f s a run" % (
-            scenario.__name__, version, first.calls, first.changes, self.passed + self.failed - count,
-            (time.monotonic() - begun) / max(1, self.passed + self.failed - count)), flush=True)
+            scenario.__name__, version, first.calls, first.changes, runs,
+            (time.monotonic() - begun) / max(1, runs)), flush=True)
 
 
 def main():

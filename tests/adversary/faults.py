@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Faults that a seed makes up. Most come early in a call, where most of its steps are; those that cost
-seconds are rare.
+"""Faults that a seed makes up. Most come early in a call, where most of its steps are; those that
+cost seconds are rare.
 """
-from proxy import Rule
+from rpc_proxy import Rule
 
 # Errors that a server has for a reason of its own, and that go away.
 ERRORS = ("IO", "NOSPC", "DQUOT", "ACCES", "PERM", "ROFS", "SERVERFAULT")
-FREQUENT = ("LOOKUP", "MKDIR", "SYMLINK", "READLINK", "RENAME", "REMOVE", "RMDIR", "SETATTR", "READDIR",
-            "READ", "WRITE", "CREATE", "COMMIT", "GETATTR", "changing", "any")
+FREQUENT = ("LOOKUP", "MKDIR", "SYMLINK", "READLINK", "RENAME", "REMOVE", "RMDIR", "SETATTR",
+            "READDIR", "READ", "WRITE", "CREATE", "COMMIT", "GETATTR", "changing", "any")
 
 
 def make_rules(r, kill):
@@ -25,7 +25,8 @@ def make_rules(r, kill):
         return [Rule(r.choice((name, "any")), nth, "status STALE", count=r.choice((1, 2, 5, 20)))]
     if kind < 0.52:
         return [Rule("READDIR", 1, "short-page", r.choice((1024, 1500, 2048)), 10000),
-                Rule("READDIR", r.randrange(2, 8), "status " + r.choice(("BAD_COOKIE", "NOT_SAME")))]
+                Rule("READDIR", r.randrange(2, 8),
+                     "status " + r.choice(("BAD_COOKIE", "NOT_SAME")))]
     if kind < 0.56:
         return [Rule("READ", 1, "short-read", r.choice((1000, 4096, 65536)), 300)]
     if kind < 0.60:

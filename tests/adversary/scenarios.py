@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""The mutating calls of the crash matrix: what each needs, what it has to have done, and what takes it
-back.
+"""The mutating calls of the crash matrix: what each needs, what it has to have done, and what takes
+it back.
 """
 import os
 import shutil
@@ -354,7 +354,8 @@ class Delete(Scenario):
 
     def prepare(self):
         case = self.case
-        self.id = case.must("CreateVolume", **case.request("v1", **self.parameters)).volume.volume_id
+        fields = case.request("v1", **self.parameters)
+        self.id = case.must("CreateVolume", **fields).volume.volume_id
         if self.full:
             plant(case.path(self.directory), big=1000)
         self.wanted = trees.survey(case.path(self.directory))
@@ -568,6 +569,7 @@ class Modify(Changed):
 SCENARIOS = (
     CreatePlain, CreateBelow, CreateBeside, CreateRefuse, CreateAdopt, CreateRequire, CreateMode,
     CreateRetain, CreateLong, RefuseExisting, RequireMissing, RefuseLate, RequireLate, Clone,
-    CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow, DeleteShared,
-    DeleteArchive, DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify)
+    CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
+    DeleteShared, DeleteArchive, DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot,
+    Expand, Modify)
 KERNEL = (DeleteCrossing,)  # of servers that show what is mounted in what they export

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Runs that a seed makes up: a sequence of calls, each with faults of its own, each repeated until its
-answer is final; then the faults end, the driver is started anew, and every promise is looked at.
+"""Runs that a seed makes up: a sequence of calls, each with faults of its own, each repeated until
+its answer is final; then the faults end, the driver is started anew, and every promise is checked.
 
     lab python3 seeds.py [--first K] [--count N] [--step J] [--verbose]
 
@@ -104,7 +104,7 @@ class Run:
         return answer, failure
 
     def create(self, name, fields, check):
-        """CreateVolume. A final error leaves nothing behind; asked once more without faults it is OK."""
+        """CreateVolume. A final error leaves nothing behind; without faults it is OK then."""
         answer, failure = self.call("CreateVolume", **fields)
         if failure is not None:
             settled(self.check_state, 2)
@@ -122,7 +122,7 @@ class Run:
         return "%s%d" % (kind, self.count)
 
     def parameters(self, name):
-        """Of a StorageClass, and the directory that they lead to. What is there already is planted."""
+        """Of a StorageClass, and the directory that they lead to. Plants what is there already."""
         r = self.r
         given = {}
         form = r.choice(("", "", "", "team", "deep", "claim", "long", "refuse", "adopt", "require",
@@ -168,8 +168,8 @@ class Run:
             self.retained[directory] = existing  # until it is a volume
 
         def check(volume):
-            found = trees.differences(content, trees.survey(case.path(directory)), sockets=source is None
-                                      or source[0] == "volume")
+            found = trees.differences(content, trees.survey(case.path(directory)),
+                                      sockets=source is None or source[0] == "volume")
             if found:
                 raise Broken("in the new volume %s: %s" % (name, trees.told(found)))
             if source is not None and getattr(
@@ -332,7 +332,8 @@ class Run:
         if failure is not None:
             answer = self.case.must("ControllerExpandVolume", **fields)
         if answer.capacity_bytes != size:
-            raise Broken("the size of %s is %d, not %d" % (volume.name, answer.capacity_bytes, size))
+            raise Broken("the size of %s is %d, not %d" % (
+                volume.name, answer.capacity_bytes, size))
         volume.size = size
 
     def do_modify(self):
@@ -344,7 +345,8 @@ class Run:
             mutable["uid"], mutable["gid"] = "1000", "2000"
         if self.r.random() < 0.3:
             mutable["onDelete"] = self.r.choice(("retain", "delete", "archive"))
-        fields = {"volume_id": volume.id, "mutable_parameters": mutable, "secrets": self.case.secrets}
+        fields = {"volume_id": volume.id, "mutable_parameters": mutable,
+                  "secrets": self.case.secrets}
         answer, failure = self.call("ControllerModifyVolume", **fields)
         if failure is not None:
             answer = self.case.must("ControllerModifyVolume", **fields)
@@ -414,7 +416,8 @@ class Run:
             if found:
                 raise Broken("%s has changed: %s" % (directory, trees.told(found)))
         for volume in self.volumes.values():
-            self.check_attributes(volume.directory, volume.parameters if not volume.is_shared else {})
+            self.check_attributes(volume.directory,
+                                  volume.parameters if not volume.is_shared else {})
         for name, (_, content, _) in self.snapshots.items():
             found = trees.differences(content, trees.read_archive(
                 case.path(name, listed(case.path(name))[0])), sockets=False)
@@ -424,7 +427,8 @@ class Run:
     def check_listed(self):
         case = self.case
         wanted = sorted([v.id for v in self.volumes.values()]
-                        + [case.volume_id(n, d if d != n else None) for n, d in case.neighbours.items()])
+                        + [case.volume_id(n, d if d != n else None)
+                           for n, d in case.neighbours.items()])
         found = sorted(e.volume.volume_id for e in case.must("ListVolumes").entries)
         if found != wanted:
             raise Broken("ListVolumes lists %s; there should be %s" % (found, wanted))
@@ -446,7 +450,8 @@ class Run:
     def go(self, server):
         with Case(server, "seed-%d" % self.seed, self.version, tuple(self.options),
                   self.replicas) as self.case:
-            self.plan.append("version %s, %s, %d drivers" % (self.version, self.options, self.replicas))
+            self.plan.append("version %s, %s, %d drivers" % (
+                self.version, self.options, self.replicas))
             self.trace = []
             try:
                 for _ in range(self.r.randrange(3, 8)):

@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Whether the adversary does what it says: each fault reaches the driver, the same rules hit the same
-calls, and the oracle finds what is wrong with a copy.
+"""Whether the adversary does what it says: each fault reaches the driver, the same rules hit the
+same calls, and the oracle finds what is wrong with a copy.
 """
+import concurrent.futures
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -19,7 +21,7 @@ import harness  # noqa: E402
 import trees  # noqa: E402
 import wire  # noqa: E402
 from changing import Changing  # noqa: E402
-from proxy import Rule  # noqa: E402
+from rpc_proxy import Rule  # noqa: E402
 from world import CODE, Broken, Case, Server, decode, plant  # noqa: E402
 
 LAB = os.environ["LAB_DIR"]
@@ -117,6 +119,19 @@ class Faults(unittest.TestCase):
                 self.assertIsNone(self.under(case, [Rule("MKDIR", 1, what, value)])[0])
                 self.assertGreater(time.monotonic() - begun, 0.5)
 
+    def test_a_call_that_is_held(self):
+        case = self.case()
+        held = threading.Event()
+        case.proxy.begin([Rule("SYMLINK|MKDIR", 2, "hold", held.set)], versions=case.versions)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            call = pool.submit(case.once, "CreateVolume", **case.request("v"))
+            self.assertTrue(held.wait(20), case.proxy.trace())
+            time.sleep(0.3)
+            self.assertFalse(call.done() or os.path.exists(case.path("v")), case.proxy.trace())
+            case.proxy.end()
+            self.assertIsNone(call.result()[1])
+        self.assertTrue(os.path.isdir(case.path("v")))
+
     def test_an_answer_twice(self):
         case = self.case()
         self.under(case, [Rule("SYMLINK", 1, "double")])
@@ -155,14 +170,15 @@ class Faults(unittest.TestCase):
         traces = []
         for _ in range(2):
             case = self.case()
-            self.under(case, [Rule("LOOKUP", 2, "status DELAY"),
+            # The purger may look at the share meanwhile, but it has nothing to change there.
+            self.under(case, [Rule("MKDIR", 3, "status DELAY"),
                               Rule("changing", 2, "delay-reply", 0.01)],
                        case.request("v", subDir="a/b/v"))
-            # What is done in the background, and when, is another matter.
             lines = [re.sub(r"^ *\d+ ", "", line) for line in case.proxy.trace()]
-            traces.append([line for line in lines if "^" in line or line.split()[1] in wire.MUTATING])
+            traces.append([line for line in lines
+                           if "^" in line or line.split()[1] in wire.MUTATING])
         self.assertEqual(*traces)
-        self.assertIn("LOOKUP#2", str(traces[0]))
+        self.assertIn("MKDIR#3", str(traces[0]))
 
 
 class Oracle(unittest.TestCase):
@@ -251,8 +267,9 @@ class Oracle(unittest.TestCase):
 
     def test_links(self):
         self.copied()
-        subprocess.run(["cp", "-a", "--remove-destination", os.path.join(self.tree.root, "busy/linked"),
-                        self.path("busy/linked")], check=True)
+        subprocess.run(["cp", "-a", "--remove-destination",
+                        os.path.join(self.tree.root, "busy/linked"), self.path("busy/linked")],
+                       check=True)
         self.is_wrong("is linked with")
 
 
@@ -265,7 +282,8 @@ class Wire(unittest.TestCase):
                 wire.Call(data)
 
     def test_records(self):
-        self.assertEqual(decode("v=1;name=a%3Bb;p.share=/x"), {"v": "1", "name": "a;b", "p.share": "/x"})
+        self.assertEqual(decode("v=1;name=a%3Bb;p.share=/x"),
+                         {"v": "1", "name": "a;b", "p.share": "/x"})
 
 
 if __name__ == "__main__":

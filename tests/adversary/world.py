@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Where an adversary's run takes place: a server behind the proxy, a share for each case, drivers that
-can be killed, a caller that asks again as Kubernetes' sidecars do, and looks at what is on the disk.
-For use inside a lab only.
+"""Where an adversary's run takes place: a server behind the proxy, a share for each case, drivers
+that can be killed, a caller that asks again as Kubernetes' sidecars do, and looks at what is on the
+disk. For use inside a lab only.
 """
 import os
 import shutil
@@ -17,7 +17,7 @@ import grpc
 import trees
 from csi_client import capability
 from driver import Driver
-from proxy import Proxy
+from rpc_proxy import Proxy
 from servers import Export, Ganesha, KernelServer, run, wait_for
 
 CODE = grpc.StatusCode
@@ -48,7 +48,7 @@ def settled(look, seconds):
 
 
 class Fresh(Export):
-    """An export of which the server remembers nothing, so that it sees what others do on its disk."""
+    """An export of which the server remembers nothing, so that it sees changes of its disk."""
 
     def block(self, number):
         return super().block(number).replace("FSAL {", "Attr_Expiration_Time = 0; FSAL {")
@@ -274,7 +274,8 @@ class Case:
 
     @property
     def mount_options(self):
-        return "vers=%s,port=%d,mountport=%d" % (self.version, self.proxy.port, self.proxy.mount_port)
+        return "vers=%s,port=%d,mountport=%d" % (
+            self.version, self.proxy.port, self.proxy.mount_port)
 
     @property
     def secrets(self):
@@ -397,7 +398,8 @@ class Case:
         for path, wanted in self.before[0].items():
             lines = trees.differences(wanted, trees_now.get(path, {}), root=True)
             if lines:
-                raise Broken("%s, which no call was about, has changed: %s" % (path, trees.told(lines)))
+                raise Broken("%s, which no call was about, has changed: %s" % (
+                    path, trees.told(lines)))
         for name, record in self.before[1].items():
             if records[name] != record:
                 raise Broken("the record of %s, which no call was about, was %s and is %s" % (
@@ -428,8 +430,8 @@ class Case:
         raise Broken("left behind:\n" + self.left("%y %p\n"))
 
     def find_server(self):
-        """nfs-ganesha may have lost its way in a directory that was changed on its disk: then it says
-        that a directory which is there is not, until it is started again. Whether it was."""
+        """nfs-ganesha may have lost its way in a directory that was changed on its disk: then it
+        says that a directory which is there is not, until it is started again. Whether it was."""
         if self.server.kernel or not any("READDIR" in line and "NOENT" in line
                                          for line in self.proxy.trace(30)):
             return False

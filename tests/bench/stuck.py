@@ -5,10 +5,10 @@
 
     stuck.py SOCKET FOLDER
 
-Starts nfs-ganesha, has VOLUMES volumes of it mounted through the driver, stops it with SIGSTOP, and then
-asks as many at once as there are volumes, again and again: half of them unpublish, half publish and ask
-for statistics. Prints "stuck" once that goes on. When its standard input ends, it lets the server go on,
-unmounts what is left and ends.
+Starts nfs-ganesha, has VOLUMES volumes of it mounted through the driver, stops it with SIGSTOP, and
+then asks as many at once as there are volumes, again and again: half of them unpublish, half
+publish and ask for statistics. Prints "stuck" once that goes on. When its standard input ends, it
+lets the server go on, unmounts what is left and ends.
 """
 import os
 import sys

@@ -25,12 +25,14 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 import servers
 from driver import binary
+from rpc_proxy import Proxy, Rule
 from servers import Export, Ganesha, KernelServer, wait_for
 
 LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
 HOST = "127.0.0.1"
-NAMES = ["resolve", "nfs", "rpcbind", "exports", "connect", "capacity", "directory", "port", "mount"]
+NAMES = ["resolve", "nfs", "rpcbind", "exports", "connect", "capacity", "directory", "port",
+         "mount"]
 STATUSES = ("ok", "failed", "warning", "skipped")
 TRACE = ".csi-nfs-check-"
 
@@ -432,7 +434,7 @@ class Exports(Base):
         with self.replaced("/etc/hosts", "127.0.0.8 pair\n127.0.0.9 pair\n"):
             first, second = [a[4][0] for a in
                              socket.getaddrinfo("pair", 0, type=socket.SOCK_STREAM)]
-            with Proxy(self.server.port, b"nothing", None, second) as proxy:
+            with Proxy(self.server.port, listen=second) as proxy:
                 options = ["port=%d" % proxy.port]
                 with socket.create_server((first, proxy.port)):
                     report = self.check(self.paths["plain"], server="pair", options=options)
@@ -504,72 +506,6 @@ class Exports(Base):
         self.holds(got.stderr, "report")
 
 
-class Proxy:
-    """Between check and a server's NFS port. When a call that holds the word passes, then() is called
-    with the connection's two ends before the call goes on; a true answer has the reply withheld and
-    the connection ended."""
-
-    def __init__(self, port, word, then, host=HOST):
-        self.to = port
-        self.word = word
-        self.then = then
-        self.seen = 0
-        self.listener = socket.create_server((host, 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                near = self.listener.accept()[0]
-            except OSError:
-                return
-            far = socket.create_connection((HOST, self.to))
-            cut = threading.Event()
-            threading.Thread(target=self._calls, args=(near, far, cut), daemon=True).start()
-            threading.Thread(target=self._replies, args=(near, far, cut), daemon=True).start()
-
-    def _calls(self, near, far, cut):
-        try:
-            while True:
-                data = near.recv(65536)
-                if not data:
-                    break
-                if self.word in data:
-                    self.seen += 1
-                    if self.seen == 1 and self.then():
-                        cut.set()
-                far.sendall(data)
-        except OSError:
-            pass
-        Proxy._end(far)
-
-    @staticmethod
-    def _replies(near, far, cut):
-        try:
-            while True:
-                data = far.recv(65536)
-                if not data or cut.is_set():
-                    break
-                near.sendall(data)
-        except OSError:
-            pass
-        Proxy._end(near)
-
-    @staticmethod
-    def _end(s):
-        try:
-            s.shutdown(socket.SHUT_RDWR)  # close() alone waits for the thread that reads
-        except OSError:
-            pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        self.listener.close()
-
-
 class Interrupted(Base):
     """The directory goes, whatever happens once it was asked for."""
 
@@ -590,12 +526,12 @@ class Interrupted(Base):
             for version in ("3", "4"):
                 started = []
 
-                def interrupt(signum=signum, started=started):
+                def interrupt(_, signum=signum, started=started):
                     started[0].send_signal(signum)
                     time.sleep(0.3)
-                    return False
 
-                with Proxy(self.server.port, TRACE.encode(), interrupt) as proxy:
+                with Proxy(self.server.port) as proxy:
+                    proxy.begin([Rule("MKDIR", 1, "hook", interrupt)])
                     options = "vers=%s,port=%d,mountport=%d" % (version, proxy.port,
                                                                 self.server.mount_port)
                     if version == "4":
@@ -608,8 +544,9 @@ class Interrupted(Base):
                         started.append(process)
                         out = process.communicate(timeout=30)[0]
                     self.assertEqual(process.returncode, -signum, out)
-                    # Made and removed.
-                    self.assertGreaterEqual(proxy.seen, 2)
+                    self.assertEqual(proxy.problems, [])
+                    self.assertEqual(proxy.counts["MKDIR"], 1)
+                    self.assertEqual(proxy.counts["RMDIR"] + proxy.counts["REMOVE"], 1)
                     self.assertEqual(os.listdir(self.share), [])
                     # What it found is told; it does not go on.
                     self.holds(out, "directory")
@@ -617,7 +554,8 @@ class Interrupted(Base):
 
     def test_connection_that_breaks(self):
         for version in ("3", "4"):
-            with Proxy(self.server.port, TRACE.encode(), lambda: True) as proxy:
+            with Proxy(self.server.port) as proxy:
+                proxy.begin([Rule("MKDIR", 1, "cut-after")])
                 flags = ["vers=" + version, "port=%d" % proxy.port]
                 if version == "3":
                     flags.append("mountport=%d" % self.server.mount_port)
@@ -627,12 +565,12 @@ class Interrupted(Base):
                 self.assertTrue(wait_for(lambda: not os.listdir(self.share), 5))
 
     def test_server_that_dies_on_the_way(self):
-        def freeze():
+        def freeze(_):
             self.server.freeze()
             time.sleep(0.3)  # until the last of its threads stands still
-            return False
 
-        with Proxy(self.server.port, TRACE.encode(), freeze) as proxy:
+        with Proxy(self.server.port) as proxy:
+            proxy.begin([Rule("MKDIR", 1, "hook", freeze)])
             begun = time.monotonic()
             try:
                 report = self.check(self.share, options=["vers=4", "port=%d" % proxy.port])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""The controller with many calls at once, against a real nfs-ganesha: one connection with 200 calls,
-one name from many callers, create against delete, two controllers on one share, a server that is
-stopped beside one that is not, and clones, snapshots and restores at once and against deletions.
-tests/run builds the driver with ThreadSanitizer for it.
+"""The controller with many calls at once, against a real nfs-ganesha: one connection with 200
+calls, one name from many callers, create against delete, two controllers on one share, a server
+that is stopped beside one that is not, and clones, snapshots and restores at once and against
+deletions. tests/run builds the driver with ThreadSanitizer for it.
 
 Runs inside a lab, with CSI_NFS naming the driver.
 """
@@ -159,15 +159,16 @@ class OnVersion4(Base):
             self.until_clean()
 
     def test_a_stopped_server_beside_a_live_one(self):
-        """Calls to a server that does not answer keep no others waiting, however many there are. Once
-        one has found out, the others are refused at once, and told when it is tried again."""
+        """Calls to a server that does not answer keep no others waiting, however many there are.
+        Once one has found out, the others are refused at once, and told when it is tried again."""
         other = Ganesha(os.path.join(LAB, self.id()), [Export(self.share + "-other")]).start()
         client = self.drivers[0].client
         try:
             self.assertEqual(self.create(client, "there", other).split("#")[2], "there")
             os.kill(other.process.pid, signal.SIGSTOP)
             with concurrent.futures.ThreadPoolExecutor(100) as pool:
-                stuck = [pool.submit(self.create, client, "stuck-%d" % i, other) for i in range(100)]
+                stuck = [pool.submit(self.create, client, "stuck-%d" % i, other)
+                         for i in range(100)]
                 begun = time.monotonic()
                 for i in range(50):
                     self.assertEqual(self.create(client, "live-%d" % i),

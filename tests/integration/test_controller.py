@@ -686,7 +686,8 @@ class Controller(OnServer):
 
     def test_slices_and_defaults_in_templates(self):
         volume = self.create("pvc-0123", subDir="${pvc.metadata.namespace:-none}/"
-                             "${pvc.metadata.name:0:3}", **{"csi.storage.k8s.io__pvc__name": "claim"})
+                             "${pvc.metadata.name:0:3}",
+                             **{"csi.storage.k8s.io__pvc__name": "claim"})
         self.assertEqual(volume.volume_context["subDir"], "none/cla")
         self.assertTrue(os.path.isdir(self.path("none", "cla")))
         self.delete(volume.volume_id)
@@ -883,7 +884,8 @@ class WithoutServer(Base):
 
     def _create(self, server, *flags):
         # A name of its own: the call of a case that gave up may go on beside the next case.
-        return {"name": self.id().rsplit(".", 1)[1], "volume_capabilities": [capability(flags=flags)],
+        return {"name": self.id().rsplit(".", 1)[1],
+                "volume_capabilities": [capability(flags=flags)],
                 "parameters": {"server": server, "share": "/x"}}
 
     def _fails_soon(self, codes, **fields):

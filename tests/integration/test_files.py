@@ -4,8 +4,8 @@
 NFSv4; and what becomes of them when the server is killed or restarted, or forgets its clients. What
 ganesha never answers, a scripted server does.
 
-Runs inside a lab (Kernel: with --kernel nfsd), with CSI_NFS naming the driver: the program is looked for where it was built with
-it, or CSI_NFS_FILES names it.
+Runs inside a lab (Kernel: with --kernel nfsd), with CSI_NFS naming the driver: the program is
+looked for where it was built with it, or CSI_NFS_FILES names it.
 """
 import os
 import stat
@@ -79,8 +79,8 @@ TICK_NS = 10000000  # file systems stamp with the clock of the last timer tick
 
 
 class Files(Runner):
-    """Cases that run once for each version of NFS: mixed into a case below. Each has a server of its
-    own, whose export is of one version alone."""
+    """Cases that run once for each version of NFS: mixed into a case below. Each has a server of
+    its own, whose export is of one version alone."""
 
     version = "3"
 

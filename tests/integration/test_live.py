@@ -101,9 +101,10 @@ class Live:
     def is_version(self, what, path):
         with open(path, "rb") as f:
             first = f.read(1 << 20)
-            self.assertEqual(first, first[:1] * (1 << 20), what + ": more than one version at the start")
+            self.assertEqual(first, first[:1] * (1 << 20), what + ": several versions at the start")
             for n in range(1, self.megabytes):
-                self.assertEqual(f.read(1 << 20), first, "%s: another version at %d MiB" % (what, n))
+                self.assertEqual(f.read(1 << 20), first,
+                                 "%s: another version at %d MiB" % (what, n))
             self.assertEqual(f.read(1), b"", what + ": longer than any version")
 
     def test_replaced_by_rename(self):

@@ -144,7 +144,7 @@ class Mounts:
                    target_path=target or self.target, timeout=timeout)
 
     def is_published(self):
-        """Whether the server lets itself be mounted again. One that was down is tried after a while."""
+        """Whether the server can be mounted again. One that was down is tried after a while."""
         try:
             with self.impatient():
                 self.publish("4.2")
@@ -215,8 +215,8 @@ class Node(Mounts, unittest.TestCase):
     # ---- volumes of csi-driver-nfs ----
 
     def test_volumes_of_csi_driver_nfs(self):
-        """Attributes as its versions made them, and as its manuals have people write them; the handle
-        is any string, and means nothing to a node."""
+        """Attributes as its versions made them, and as its manuals have people write them; the
+        handle is any string, and means nothing to a node."""
         claim = {"csi.storage.k8s.io/pvc/name": "one", "csi.storage.k8s.io/pvc/namespace": "ns",
                  "csi.storage.k8s.io/pv/name": "pvc-1"}
         added = {"storage.kubernetes.io/csiProvisionerIdentity": "1700000000-8081-nfs.csi.k8s.io",
@@ -487,7 +487,8 @@ class Node(Mounts, unittest.TestCase):
             self.is_gone()
         finally:
             self.server.start()
-        self.assertTrue(servers.wait_for(self.is_published), "the driver does not find its server again")
+        self.assertTrue(servers.wait_for(self.is_published),
+                        "the driver does not find its server again")
         self.unpublish()
         self.round_trip("4.2")
 
@@ -516,7 +517,7 @@ class Node(Mounts, unittest.TestCase):
         return got.volume_condition.message
 
     def test_directory_removed_below_a_mount(self):
-        """The mount is stale then; the next publish makes it anew, once there is a directory again."""
+        """The mount is stale then; the next publish replaces it, once there is a directory."""
         place = os.path.join(DISK, "share", "passing")
         for version in ("3", "4.1"):
             with self.subTest(version=version):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
 """The node service when things go wrong, with mounts of a real kernel: nfs-ganesha stopped, killed,
-restarted and emptied below mounted volumes; many volumes of a dead server beside those of a live one;
-the driver killed at any moment. And what a node tells and remembers of its volumes.
+restarted and emptied below mounted volumes; many volumes of a dead server beside those of a live
+one; the driver killed at any moment. And what a node tells and remembers of its volumes.
 
-Runs inside a lab with a kernel that has NFS, with CSI_NFS naming the driver. LAB_ROUNDS is the number
-of kills at random, 8 by default. Cases that wait for timeouts run on one version, unless LAB_LONG is
-set.
+Runs inside a lab with a kernel that has NFS, with CSI_NFS naming the driver. LAB_ROUNDS is the
+number of kills at random, 8 by default. Cases that wait for timeouts run on one version, unless
+LAB_LONG is set.
 """
 import concurrent.futures
 import os
@@ -78,7 +78,8 @@ class Faults(unittest.TestCase):
                   Export(os.path.join(DISK, name + "-denied"), clients="192.0.2.1"),
                   Export(os.path.join(DISK, name + "-v3"), "3"),
                   Export(os.path.join(DISK, name + "-v4"), "4")] if name == "live" else []
-        server = Ganesha(os.path.join(LAB, name), [Export(os.path.join(DISK, name))] + others).start()
+        exports = [Export(os.path.join(DISK, name))] + others
+        server = Ganesha(os.path.join(LAB, name), exports).start()
         for export in others:
             os.makedirs(os.path.join(export.path, "v0"), exist_ok=True)
         for i in range(MANY):
@@ -92,7 +93,7 @@ class Faults(unittest.TestCase):
             server.kill()
 
     def setUp(self):
-        """Servers that answer, and a driver that knows of no time when they did not, nor of volumes."""
+        """Servers that answer, and a driver that knows of no outage and of no volumes."""
         for server in (self.live, self.dying):
             if not server.is_running():
                 server.start()
@@ -120,8 +121,8 @@ class Faults(unittest.TestCase):
     def target(self, name):
         return os.path.join(self.parent, name)
 
-    def publish(self, server, version="4.2", volume="v0", target="t", mode=None, timeout=60, flags=(),
-                volume_id=None, host=HOST, **context):
+    def publish(self, server, version="4.2", volume="v0", target="t", mode=None, timeout=60,
+                flags=(), volume_id=None, host=HOST, **context):
         options = server.flags(version) + (["nolock"] if version == "3" else []) + list(flags)
         given = {"server": host, "share": server.exports[0].path, "subdir": volume}
         given.update(context)
@@ -384,7 +385,7 @@ class Faults(unittest.TestCase):
         self.unpublish()
 
     def test_many_volumes_of_a_dead_server(self):
-        """Volumes of a live server come, tell how they are and go, while those of a dead one wait."""
+        """Volumes of a live server come, report and go, while those of a dead one wait."""
         for i in range(MANY // 2):
             self.publish(self.dying, target="dead%d" % i, volume="v%d" % i)
         usual = max(self._live_round(i) for i in range(5))
@@ -421,8 +422,8 @@ class Faults(unittest.TestCase):
         return time.monotonic() - begun
 
     def is_well(self, target):
-        """On a machine that has no processor for it, the helper that looks may be late, which shows as
-        a server that does not answer: what counts is that this passes."""
+        """On a machine that has no processor for it, the helper that looks may be late, which shows
+        as a server that does not answer: what counts is that this passes."""
         self.assertTrue(wait_for(lambda: not self.stats(target).volume_condition.abnormal, 30, 0.2))
 
     def _patiently(self, call, target, done):

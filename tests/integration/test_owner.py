@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
 """Whose directory it is: what the driver removes, renames, archives and takes for a volume is never
-another's. Against a real nfs-ganesha, and with --kernel nfsd --kernel xfs (classes Folding and Inner)
-against the kernel's server: on an XFS that folds case, and with file systems mounted inside the share.
+another's. Against a real nfs-ganesha, and with --kernel nfsd --kernel xfs (classes Folding and
+Inner) against the kernel's server: on an XFS that folds case, and with file systems mounted inside
+the share.
 """
 import concurrent.futures
 import contextlib

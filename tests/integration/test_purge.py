@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""What becomes of deleted volumes whose trees are of the worst kind: deep beyond measure, with a file
-system mounted in them, with things in them that nobody can remove.
+"""What becomes of deleted volumes whose trees are of the worst kind: deep beyond measure, with a
+file system mounted in them, with things in them that nobody can remove.
 
-Runs inside a lab. Deep3 and Deep4 are against a real nfs-ganesha; Kernel3 and Kernel4 need --kernel nfsd.
-LAB_LEVELS says how deep the trees of the former are.
+Runs inside a lab. Deep3 and Deep4 are against a real nfs-ganesha; Kernel3 and Kernel4 need --kernel
+nfsd. LAB_LEVELS says how deep the trees of the former are, 100000 by default, 300000 in a long run.
 """
 import os
 import subprocess
@@ -23,8 +23,8 @@ from csi_client import capability
 from driver import Driver
 from servers import Image, KernelServer, wait_for
 
-MEMORY_KIB = 64 << 10  # what deploy/controller.yaml gives the driver
-LEVELS = int(os.environ.get("LAB_LEVELS", 300000))
+MEMORY_KIB = 24 << 10  # 8 MiB are usual; 160 bytes for each of 100000 levels would be too many
+LEVELS = int(os.environ.get("LAB_LEVELS", 300000 if harness.LONG else 100000))
 DIG = """
 import os, sys
 os.chdir(sys.argv[1])
@@ -37,7 +37,7 @@ with open("bottom", "w") as f:
 
 
 def dig(path, levels):
-    """Directories in directories, deeper than any path can be. In a process of its own: it goes there."""
+    """Nest directories deeper than any path can be. In a process of its own: it goes there."""
     subprocess.run([sys.executable, "-c", DIG, path, str(levels)], check=True)
 
 
@@ -100,8 +100,8 @@ class Deep(Trash, OnServer):
         with self.server_down():
             dig(os.path.join(share, "deep"), 1000)
             servers.run("chown", "-R", "1234:1234", os.path.join(share, "deep"))
-            servers.run("find", os.path.join(share, "deep"), "-mindepth", "1", "-depth", "-type", "d",
-                        "-exec", "chmod", "0", "{}", "+")
+            servers.run("find", os.path.join(share, "deep"), "-mindepth", "1", "-depth",
+                        "-type", "d", "-exec", "chmod", "0", "{}", "+")
         self.delete(volume_id)
         trash = os.path.join(share, STATE, "trash")
         self.assertTrue(wait_for(lambda: not os.listdir(trash), 60), self.driver.tail())
@@ -119,13 +119,14 @@ class Deep4(Deep, Base, unittest.TestCase):
 
 
 class Kernel(Trash):
-    """On Linux's own server, whose export shows what is mounted in it: mixed into a case beside Base."""
+    """On Linux's own server, whose export shows what is mounted in it: a mix-in beside Base."""
 
     version = None
 
     @classmethod
     def setUpClass(cls):
-        cls.image = Image(os.path.join(DISK, cls.__name__), 400, "mkfs.ext4", "-q", "-F", "-N", "60000")
+        cls.image = Image(os.path.join(DISK, cls.__name__), 400,
+                          "mkfs.ext4", "-q", "-F", "-N", "60000")
         cls.image.mount()
         cls.folder = cls.image.path
         cls.share = cls.folder if cls.version == "3" else "/"

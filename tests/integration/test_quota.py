@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Quotas that the server has for directories: project quotas of an XFS, exported by the kernel's own
-NFS server, which tells them by FSSTAT and by space_total. (nfs-ganesha tells the space of the whole
-file system for each of its directories.) Runs inside a lab with --kernel nfsd --kernel xfs.
+"""Quotas that the server has for directories: project quotas of an XFS, exported by the kernel's
+own NFS server, which tells them by FSSTAT and by space_total. (nfs-ganesha tells the space of the
+whole file system for each of its directories.) Runs inside a lab with --kernel nfsd --kernel xfs.
 """
 import errno
 import os

@@ -658,7 +658,7 @@ class Records(Asking):
 
 
 class Unwritable(Asking):
-    """Shares that take nothing, or nothing more: exported with squashing, on a small file system."""
+    """Shares that take nothing, or nothing more: squashed, on a small file system."""
 
     @classmethod
     def more_exports(cls):

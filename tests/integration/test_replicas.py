@@ -2,9 +2,10 @@
 # Copyright the csi-nfs authors
 """Two controllers on one share, as the manifests have them, against a real nfs-ganesha.
 
-Pairs: one replica is held at each operation of a call that changes the share, in turn; the other one
-makes a call that conflicts with it; then the first goes on. Seeds: both are driven at once, with few
-names. Afterwards nothing may be on the share that a record does not name, and nothing be missing.
+Pairs: one replica is held at each operation of a call that changes the share, in turn; the other
+one makes a call that conflicts with it; then the first goes on. Seeds: both are driven at once,
+with few names. Afterwards nothing may be on the share that a record does not name, and nothing be
+missing.
 
     test_replicas.py [--seeds N] [--first SEED] [Class[.test]...]
 
@@ -29,7 +30,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 from csi_client import capability
 from driver import Driver
-from rpc_proxy import CHANGES3, CREATE3, LOOKUP3, READDIR3, READDIRPLUS3, WRITE3, Proxy
+from rpc_proxy import Proxy, Rule
 from servers import Export, Ganesha, wait_for
 
 LAB = os.environ["LAB_DIR"]
@@ -122,7 +123,7 @@ class Base(unittest.TestCase):
         tag = cls.__name__
         cls.share = os.path.join(DISK, tag, "share")
         cls.server = Ganesha(os.path.join(LAB, tag), [Export(cls.share)]).start()
-        cls.proxy = Proxy(cls.server.port)
+        cls.proxy = Proxy(cls.server.port).start()
         direct = cls.server.flags("3")
         held = ["port=%d" % cls.proxy.port if f.startswith("port=") else f for f in direct]
         cls.replicas = []
@@ -220,21 +221,27 @@ class Pairs(Base):
             if "~" not in name:
                 until_answered(self.other.delete, name, seconds=10)
 
-    def at_each_point(self, prepare, first, second, check, procedures=CHANGES3):
+    def hold(self, calls, number):
+        """Hold the first replica at its call of that number of these, until self.proxy.end().
+        Return an event: it is held."""
+        held = threading.Event()
+        self.proxy.begin([Rule(calls, number, "hold", held.set)])
+        return held
+
+    def at_each_point(self, prepare, first, second, check, calls="changing"):
         """first is held at each of its operations, in turn: for each, prepare(), second() in the
         middle of first(), and check() with their answers. The names are new ones each time."""
         for point in range(1, POINTS_MAX):
             self.number += 1
             n = str(self.number)
             prepare(n)
-            with self.subTest(point=point), \
-                    concurrent.futures.ThreadPoolExecutor(1) as pool, \
-                    self.proxy.hold(point, procedures) as held:
+            with self.subTest(point=point), concurrent.futures.ThreadPoolExecutor(1) as pool:
+                held = self.hold(calls, point)
                 running = pool.submit(first, n)
-                wait_for(lambda: held.happened.is_set() or running.done(), 60)
-                reached = held.happened.is_set()
+                wait_for(lambda: held.is_set() or running.done(), 60)
+                reached = held.is_set()
                 code = second(n) if reached else None
-                held.release()
+                self.proxy.end()
                 check(n, running.result(), code)
             if not reached:
                 self.assertGreater(point, 1, "nothing was held")
@@ -309,8 +316,8 @@ class Pairs(Base):
                   lambda n: self.other.delete("v" + n), [])
 
     def test_delete_late(self):
-        """A deletion that waits while another replica finishes it, and makes the volume anew: the new
-        one keeps its directory, and what is in it."""
+        """A deletion that waits while another replica finishes it, and makes the volume anew: the
+        new one keeps its directory, and what is in it."""
         def again(n):
             until_answered(self.other.delete, "v" + n)
             code = until_answered(self.other.create, "v" + n)
@@ -467,7 +474,7 @@ class Pairs(Base):
 
         self.at_each_point(prepare, lambda n: unsnap(self.held, n),
                            lambda n: unsnap(self.other, n), check,
-                           CHANGES3 + (LOOKUP3, READDIR3, READDIRPLUS3))
+                           "changing|LOOKUP|READDIR")
 
     def test_snapshot_and_snapshot(self):
         self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
@@ -495,17 +502,17 @@ class Exclusion(Pairs):
         locals()[_name] = None
     del _name
 
-    def while_held(self, call, *args, procedures=(WRITE3, CREATE3)):
-        """Runs a call of the first replica up to its data; an iterator that goes on with it."""
+    def while_held(self, call, *args):
+        """Run a call of the first replica up to its data. Return a function that continues it."""
         pool = concurrent.futures.ThreadPoolExecutor(1)
-        context = self.proxy.hold(1, procedures)
-        held = context.__enter__()
+        held = self.hold("WRITE|CREATE", 1)
+        self.addCleanup(self.proxy.end)
         running = pool.submit(call, *args)
-        self.assertTrue(wait_for(lambda: held.happened.is_set() or running.done(), 30))
-        self.assertTrue(held.happened.is_set(), "it was over: %s" % running)
+        self.assertTrue(wait_for(lambda: held.is_set() or running.done(), 30))
+        self.assertTrue(held.is_set(), "it was over: %s" % running)
 
         def go_on():
-            context.__exit__(None, None, None)
+            self.proxy.end()
             code = running.result()
             pool.shutdown()
             return code

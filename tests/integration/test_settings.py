@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""What a volume is besides its name and size, against a real nfs-ganesha: its owner, on exports that
-squash root and on others; what ControllerModifyVolume changes; directories that several volumes use;
-what the record tells of the server.
+"""What a volume is besides its name and size, against a real nfs-ganesha: its owner, on exports
+that squash root and on others; what ControllerModifyVolume changes; directories that several
+volumes use; what the record tells of the server.
 
 Runs inside a lab, with CSI_NFS naming the driver.
 """

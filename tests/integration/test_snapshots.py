@@ -561,7 +561,7 @@ class SnapshotsOnVersion3(Snapshots, Base):
     version = "3"
 
     def test_pages_fit_into_a_message(self):
-        """More than the 4 MiB that a client of gRPC takes at once: pages, though none was asked for."""
+        """More than the 4 MiB that a gRPC client takes at once: pages, though none was asked."""
         source = self.source("plain")
         made = self.snap("snap", source)
         folder = self.path(STATE, "snapshots")

@@ -305,7 +305,7 @@ class Content(Trees):
         return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", lines[-1])}
 
     def stopped(self, call):
-        """The answer to a call in the middle of which the driver is stopped, until a report is due."""
+        """The answer to a call during which the driver is stopped, until a report is due."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             future = self.begins(pool, call)
             os.kill(self.driver.process.pid, signal.SIGSTOP)
@@ -316,7 +316,8 @@ class Content(Trees):
 
     def test_progress(self):
         source = self.source("full")
-        rows = (("slow", lambda: self.clone("slow", source)), ("snap", lambda: self.snap("snap", source)))
+        rows = (("slow", lambda: self.clone("slow", source)),
+                ("snap", lambda: self.snap("snap", source)))
         for name, call in rows:
             with self.subTest(making=name):
                 made = self.stopped(call)

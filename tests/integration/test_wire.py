@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""What servers and networks do that a healthy nfs-ganesha does not: a disk that is slow, replies that
-come byte by byte or in half, READs and WRITEs that have to be small, directories without attributes,
-owners that have names, and times that do not fit.
+"""What servers and networks do that a healthy nfs-ganesha does not: a disk that is slow, replies
+that come byte by byte or in half, READs and WRITEs that have to be small, directories without
+attributes, owners that have names, and times that do not fit.
 
 Runs inside a lab, with CSI_NFS naming the driver.
 """
 import concurrent.futures
+import contextlib
 import os
+import socketserver
 import stat
+import struct
 import sys
+import threading
 import time
 
 import grpc
@@ -21,13 +25,13 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 import servers
 import trees
+import wire
 from cases import CODE, DISK, GIB, LAB, SERVER, Base
 from copies import NOT_FINAL, Trees
 from csi_client import capability
 from driver import Driver
 from servers import Export, Ganesha, wait_for
-from rpc_proxy import (COMMIT3, COMMIT4, LOOKUP4, READDIR3, READDIRPLUS3, READLINK3, READLINK4,
-                       REMOVE3, REMOVE4, WRITE3, WRITE4, Proxy, Trickle)
+from rpc_proxy import ALWAYS, Proxy, Rule
 
 SLOW = 15  # seconds, more than a server that answers nothing is waited for
 ENDS = 12  # seconds, more than a driver takes that has been told to end
@@ -35,6 +39,10 @@ LONG = 45  # seconds, in which a server that is dead has to be found out
 SMALL = 4096  # bytes
 MEGABYTE = bytes(range(1, 251)) * 4195  # nowhere zero
 SET_ID = stat.S_ISUID | stat.S_ISGID
+
+
+def slow(call, seconds=3600):
+    return Rule(call, 1, "delay-reply", seconds, ALWAYS)
 
 
 class Wired(Trees):
@@ -49,9 +57,10 @@ class Wired(Trees):
         os.makedirs(os.path.join(cls.share, "big"))
         trees.write(os.path.join(cls.share, "big", "file"), MEGABYTE * 3)
 
-    def through(self, **how):
-        self.proxy = Proxy(self.server.port, **how)
+    def through(self, *rules, on_call=None):
+        self.proxy = Proxy(self.server.port).start()
         self.addCleanup(self.proxy.stop)
+        self.proxy.begin(rules, on_call)
 
     @property
     def flags(self):
@@ -73,19 +82,19 @@ class Small:
     """A server that promises no more than a few KiB in a READ or a WRITE."""
 
     def test_small_transfers(self):
-        self.through(limit=SMALL)
+        most = []  # bytes of each READ and WRITE
+        self.through(Rule("FSINFO", 1, "small-transfers", SMALL, ALWAYS),
+                     on_call=lambda call: most.append(call.transfer_length()))
         for name in ("small", "big"):
             volume = self.clone("copy", self.source(name), timeout=120)
             self.is_copy(name, "copy")
             self.delete(volume.volume_id)
-        self.assertGreater(self.proxy.most, 0)
-        self.assertLessEqual(self.proxy.most, SMALL)
+        self.assertGreater(max(most), 0)
+        self.assertLessEqual(max(most), SMALL)
 
 
 class Wire:
     """Cases of both versions."""
-
-    commit = write = remove = readlink = named = None
 
     def copies_big(self):
         volume = self.clone("copy", self.source("big"), timeout=120)
@@ -94,12 +103,12 @@ class Wire:
 
     def test_slow_commit(self):
         """A disk that takes longer than a dead server is waited for: one attempt is enough."""
-        self.through(delays={self.commit: SLOW})
+        self.through(slow("COMMIT", SLOW))
         self.copies_big()
-        self.assertEqual(self.proxy.counts[self.commit], 1)
+        self.assertEqual(self.proxy.counts["COMMIT"], 1)
 
     def test_slow_writes(self):
-        self.through(delays={self.write: SLOW})
+        self.through(slow("WRITE", SLOW))
         self.copies_big()
 
     def test_stale_for_a_moment_while_listing(self):
@@ -109,33 +118,34 @@ class Wire:
         snapshot = self.client.CreateSnapshot(source_volume_id=volumes[0], name="listed",
                                               secrets=self.secrets).snapshot.snapshot_id
         for times in (1, 2, 3):
-            self.proxy.stale[self.readlink] = times
+            self.proxy.begin([Rule("READLINK", 1, "status STALE", count=times)])
             listed = [e.volume.volume_id for e in self.client.ListVolumes().entries]
             self.assertEqual([v for v in volumes if v not in listed], [], times)
-        self.proxy.stale[self.named] = 1
+        self.proxy.begin([Rule("READLINK", 1, "status STALE")])
         listed = [e.snapshot.snapshot_id for e in self.client.ListSnapshots().entries]
         self.assertIn(snapshot, listed)
-        self.proxy.stale.update({self.readlink: 1000, self.named: 1000})
+        self.proxy.begin([Rule("READLINK", 1, "status STALE", count=ALWAYS)])
         for call in (self.client.ListVolumes, self.client.ListSnapshots):
             self.fails(CODE.UNAVAILABLE, call)
-        self.proxy.stale.clear()
+        self.proxy.end()
         self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
         for volume in volumes:
             self.delete(volume)
 
     def test_dies_at_work(self):
         """A server that is at work on something slow, and dies over it."""
-        for way in ("mute", "half"):
+        for way, answer in (("mute", Rule("every", 1, "drop-reply", count=ALWAYS)),
+                            ("half", Rule("NULL", 1, "half"))):
             with self.subTest(way=way), concurrent.futures.ThreadPoolExecutor(1) as pool:
-                self.through(delays={self.commit: 3600})
+                self.through(slow("COMMIT"))
                 call = pool.submit(self.clone, "copy", self.source("big"), timeout=120)
-                self.assertTrue(wait_for(lambda: self.proxy.counts[self.commit]))
-                setattr(self.proxy, way, True)
+                self.assertTrue(wait_for(lambda: self.proxy.counts["COMMIT"]))
+                self.proxy.begin([answer, slow("COMMIT")])
                 begun = time.monotonic()
                 self.fails(NOT_FINAL, call.result)
                 self.assertLess(time.monotonic() - begun, LONG)
-                self.proxy.mute = False
-                self.proxy.delays = {}
+                self.assertGreater(answer.hits, 0)
+                self.proxy.end()
                 self.delete(self.until_ok(lambda: self.clone("copy", self.source("big"))).volume_id)
                 self.is_tidy()
 
@@ -146,18 +156,21 @@ class Wire:
             self.assertEqual(self.driver.stop(), 0, what)
             self.assertLess(time.monotonic() - begun, ENDS, what)
         finally:
-            self.proxy.mute = False
-            self.proxy.delays = {}
+            self.proxy.end()
             self.driver.start()
+
+    def now_dead(self):
+        self.proxy.begin([Rule("every", 1, "drop-reply", count=ALWAYS)])
 
     def test_ends_while_a_copy_waits(self):
         for what in ("slow write", "slow commit", "dead server"):
             with self.subTest(what=what), concurrent.futures.ThreadPoolExecutor(1) as pool:
-                kind = self.commit if what == "slow commit" else self.write
-                self.through(delays={kind: 3600})
+                name = "COMMIT" if what == "slow commit" else "WRITE"
+                self.through(slow(name))
                 call = pool.submit(self.clone, "copy", self.source("big"), timeout=120)
-                self.assertTrue(wait_for(lambda kind=kind: self.proxy.counts[kind]))
-                self.proxy.mute = what == "dead server"
+                self.assertTrue(wait_for(lambda name=name: self.proxy.counts[name]))
+                if what == "dead server":
+                    self.now_dead()
                 self.ends(what)
                 self.fails(NOT_FINAL, call.result)
                 self.delete(self.until_ok(lambda: self.clone("copy", self.source("big"))).volume_id)
@@ -173,10 +186,10 @@ class Wire:
                         pass
                 self.delete(volume.volume_id)
                 # The call has removed its notes; from now on it is the purge that removes.
-                before = self.proxy.counts[self.remove]
-                self.proxy.delays = {self.remove: 3600}
-                self.assertTrue(wait_for(lambda n=before: self.proxy.counts[self.remove] > n))
-                self.proxy.mute = what == "dead server"
+                self.proxy.begin([slow("REMOVE")])
+                self.assertTrue(wait_for(lambda: self.proxy.counts["REMOVE"]))
+                if what == "dead server":
+                    self.now_dead()
                 self.ends(what)
                 self.delete(self.until_ok(lambda: self.create("next")).volume_id)
                 self.is_tidy()
@@ -185,11 +198,11 @@ class Wire:
         """Half a minute a reply is no answer, though something comes all the time."""
         self.through()
         self.source("small")
-        self.proxy.trickle = 1.5
+        self.proxy.begin([Rule("every", 1, "trickle", 1.5, ALWAYS)])
         begun = time.monotonic()
         self.fails(CODE.UNAVAILABLE, self.create, name="never")
         self.assertLess(time.monotonic() - begun, LONG)
-        self.proxy.trickle = None
+        self.proxy.end()
         self.delete(self.until_ok(lambda: self.create("never")).volume_id)
         self.is_tidy()
 
@@ -206,10 +219,6 @@ class OnVersion3(Wire, Small, Wired, Base):
 
     protocols = "3"
     version = "3"
-    commit = (3, COMMIT3)
-    write = (3, WRITE3)
-    remove = (3, REMOVE3)
-    readlink = named = (3, READLINK3)
 
     @classmethod
     def plant(cls):
@@ -221,14 +230,14 @@ class OnVersion3(Wire, Small, Wired, Base):
             os.utime(path, (when, when))
 
     def test_without_readdirplus(self):
-        self.through(without=((3, READDIRPLUS3),))
+        self.through(Rule("READDIRPLUS", 1, "status NOTSUPP", count=ALWAYS))
         volume = self.clone("copy", self.source("small"), timeout=120)
         self.is_copy("small", "copy")
         self.delete(volume.volume_id)
         self.is_tidy()  # what is deleted is listed, too
-        self.assertGreater(self.proxy.counts[(3, READDIR3)], 0)
+        self.assertGreater(self.proxy.counts["READDIR"], 0)
         # Each connection finds out by what it has in flight.
-        self.assertLess(self.proxy.counts[(3, READDIRPLUS3)], self.proxy.counts[(3, READDIR3)])
+        self.assertLess(self.proxy.counts["READDIRPLUS"], self.proxy.counts["READDIR"])
 
     def test_times_before_1970(self):
         """Version 3 has none: they become the first that it has, and that is said."""
@@ -251,11 +260,6 @@ class OnVersion4(Wire, Wired, Base):
 
     protocols = "4"
     version = "4"
-    commit = (4, COMMIT4)
-    write = (4, WRITE4)
-    remove = (4, REMOVE4)
-    readlink = (4, READLINK4)
-    named = (4, LOOKUP4)  # what a READLINK by name begins with
 
     @classmethod
     def plant(cls):
@@ -343,6 +347,41 @@ class Strict(Named):
         found = os.stat(self.path("there"))
         self.assertEqual((found.st_uid, found.st_gid), (2, 2))
         os.rmdir(self.path("there"))
+
+
+class Trickle:
+    """A server that accepts every call and sends its reply, without results, byte by byte, with
+    seconds between the bytes."""
+
+    def __init__(self, seconds=1.5, address=("127.0.0.1", 0)):
+        outer = self
+        self.calls = 0
+
+        class Handler(socketserver.BaseRequestHandler):
+            """One connection."""
+
+            def handle(self):
+                with contextlib.suppress(OSError):
+                    for call in wire.receive_records(self.request):
+                        outer.calls += 1
+                        for byte in wire.framed(call[:4] + struct.pack(">5I", 1, 0, 0, 0, 0)):
+                            self.request.sendall(bytes([byte]))
+                            time.sleep(seconds)
+
+        class Server(socketserver.ThreadingTCPServer):
+            """As many connections as come."""
+
+            allow_reuse_address = True
+            daemon_threads = True
+            request_queue_size = 64
+
+        self.tcp = Server(address, Handler)
+        self.port = self.tcp.server_address[1]
+        threading.Thread(target=self.tcp.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self):
+        self.tcp.shutdown()
+        self.tcp.server_close()
 
 
 class Trickled(Base):

@@ -1,323 +1,498 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Peers on the wire between the driver and a server: a proxy that passes RPC calls on, changes
-replies or holds a call back, and a server that answers byte by byte.
+"""A proxy between csi-nfs and an NFS server that does what networks and servers do at the worst
+moment, by rules that count calls and not time: the same rules hit the same calls again.
+
+    with Proxy(server.port, server.mount_port) as proxy:   # proxy.port, proxy.mount_port
+        proxy.begin([Rule("MKDIR", 2, "cut-after")])       # ... calls ...
+        proxy.end()                                        # from here on it only passes on
+        print("\\n".join(proxy.trace(40)))
+
+It has one thread, which also runs the hooks.
 """
 import collections
 import contextlib
+import heapq
+import itertools
+import selectors
 import socket
-import socketserver
 import struct
 import threading
 import time
 
-NFS = 100003
-SETATTR3, LOOKUP3, READLINK3, READ3, WRITE3, CREATE3, MKDIR3, SYMLINK3 = 2, 3, 5, 6, 7, 8, 9, 10
-REMOVE3, RMDIR3, RENAME3, LINK3 = 12, 13, 14, 15
-READDIR3, READDIRPLUS3, FSINFO3, COMMIT3 = 16, 17, 19, 21
-CHANGES3 = (SETATTR3, WRITE3, CREATE3, MKDIR3, SYMLINK3, REMOVE3, RMDIR3, RENAME3, LINK3)
-COMMIT4, LOOKUP4, PUTFH, READ4, READLINK4, REMOVE4, WRITE4 = 5, 15, 22, 25, 27, 28, 38
-STALE = 70
-NOTSUPP = 10004
+import wire
+
+# What a rule can do before the server has the call. "status NAME" is the answer NAME in place of
+# the server's. "hold" holds the call and all that follow on its connection until end(), and calls
+# value once it does: a caller that is paused at that point looks like this.
+BEFORE = ("drop-call", "cut-before", "delay-call", "stall", "short-page", "short-read",
+          "lose-write", "hook", "hold")
+# What it can do with the answer. "half" is the first half of it and nothing more on its connection.
+AFTER = ("drop-reply", "cut-after", "delay-reply", "double", "trickle", "half", "small-transfers",
+         "hook-after")
+
+HOST = "127.0.0.1"
+ALWAYS = 1 << 30  # a count
+HOLD = 86400  # seconds
+PIECE = 1 << 18
+HISTORY = 4000
 
 
-def receive(connection, length):
-    data = b""
-    while len(data) < length:
-        try:
-            got = connection.recv(length - len(data))
-        except OSError:
-            return None
-        if not got:
-            return None
-        data += got
-    return data
+class Rule:
+    """From the nth call of a name on, count times: do what, with value. name: as in wire, or "any",
+    "changing" (those that change something), "reading" (those that do not), "every" (NULL and other
+    programs as well), or several with "|"."""
 
-
-def record(connection):
-    """The next one, whole; None at the end."""
-    data = b""
-    while True:
-        mark = receive(connection, 4)
-        if mark is None:
-            return None
-        mark = struct.unpack(">I", mark)[0]
-        part = receive(connection, mark & 0x7fffffff)
-        if part is None:
-            return None
-        data += part
-        if mark >> 31:
-            return data
-
-
-def framed(data):
-    return struct.pack(">I", 0x80000000 | len(data)) + data
-
-
-class Call:
-    """What a call says of itself."""
-
-    def __init__(self, data):
-        self.xid, _, _, self.program, self.version, self.procedure = struct.unpack_from(">6I", data)
-        at = 24
-        for _ in range(2):  # credential and verifier
-            at += 8 + ((struct.unpack_from(">I", data, at + 4)[0] + 3) & ~3)
-        self.arguments = data[at:]
-
-    def opaque(self, at):
-        """Where what follows an opaque begins."""
-        return at + 4 + ((struct.unpack_from(">I", self.arguments, at)[0] + 3) & ~3)
-
-    @property
-    def kind(self):
-        """(version, procedure) of NFS, for version 4 the operation behind PUTFH."""
-        if self.program != NFS:
-            return None
-        if self.version != 4 or self.procedure != 1:
-            return (self.version, self.procedure)
-        at = self.opaque(0)
-        _, count, first = struct.unpack_from(">3I", self.arguments, at)
-        if count < 2 or first != 22:
-            return (4, None)
-        return (4, struct.unpack_from(">I", self.arguments, self.opaque(at + 12))[0])
-
-    def stale(self):
-        """The reply that says so: of version 3 without attributes, of version 4 by PUTFH."""
-        reply = struct.pack(">7I", self.xid, 1, 0, 0, 0, 0, STALE)
-        return reply + (bytes(4) if self.version == 3 else struct.pack(">4I", 0, 1, PUTFH, STALE))
-
-    @property
-    def count(self):
-        """Bytes that a READ or WRITE is about."""
-        if self.version == 3:
-            at = self.opaque(0) + 8
-        else:
-            at = self.opaque(self.opaque(0) + 12) + 4 + 16 + 8
-            if self.kind[1] == WRITE4:
-                at += 4
-        return struct.unpack_from(">I", self.arguments, at)[0]
-
-
-class Held:
-    """A call of version 3 that is held back once happened is set, until release(). Its connection
-    waits, too: this is how a replica looks that is paused at that point."""
-
-    def __init__(self, number, procedures, text):
-        self.number = number  # of the calls that match; the first is 1
-        self.procedures = procedures
-        self.text = text  # in the call, as a name
+    def __init__(self, name, nth, what, value=None, count=1):
+        if what not in BEFORE + AFTER and what.partition("status ")[2] not in wire.STATUS:
+            raise ValueError("no rule can do %s" % what)
+        self.name = name
+        self.names = name.split("|")
+        self.nth = nth
+        self.what = what
+        self.value = value
+        self.count = count
         self.seen = 0
-        self.happened = threading.Event()
-        self.released = threading.Event()
+        self.hits = 0
 
-    def matches(self, call):
-        if (call.program, call.version) != (NFS, 3) or call.procedure not in self.procedures \
-                or self.text not in call.arguments:
+    def is_for(self, call):
+        if call.name in self.names or "every" in self.names:
+            return True
+        if call.program != wire.NFS or call.name in ("NULL", "?"):
+            return False
+        return "any" in self.names \
+            or ("changing" if call.is_mutating else "reading") in self.names \
+            or call.name == "READDIRPLUS" and "READDIR" in self.names
+
+    def takes(self, call):
+        """Counts the call, and tells whether it is one of those that are meant."""
+        if not self.is_for(call):
             return False
         self.seen += 1
-        return self.seen == self.number
+        return self.nth <= self.seen < self.nth + self.count
 
-    def release(self):
-        self.released.set()
+    def __repr__(self):
+        value = "" if self.value is None or callable(self.value) else " %s" % self.value
+        count = "" if self.count == 1 else " x%d" % self.count
+        return "%s#%d%s: %s%s" % (self.name, self.nth, count, self.what, value)
 
 
-class Proxy:
-    """Passes calls on to a port of this host. delays: seconds by which replies to a kind of call are
-    late; without: kinds that the server seems not to have; limit: the most bytes that FSINFO
-    promises. It counts the calls of each kind, and the most bytes of a READ or WRITE."""
+class Side:
+    """One of the two sockets of a connection."""
 
-    def __init__(self, port, delays=None, without=(), limit=None, host="127.0.0.1"):
-        self.to = port
-        self.delays = delays or {}
-        self.without = without
-        self.limit = limit
-        self.counts = collections.Counter()
-        self.stale = collections.Counter()  # of each kind, how many are answered STALE from now on
-        self.most = 0
-        self.mute = False  # nothing more is answered
-        self.trickle = None  # seconds between the bytes of all that is answered
-        self.half = False  # where a reply is late, the next one is cut, and none follows
-        self.held = None
-        self.lock = threading.Lock()  # of held
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind((host, 0))
-        self.socket.listen(64)
-        self.port = self.socket.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def stop(self):
-        self.socket.close()
-
-    @contextlib.contextmanager
-    def hold(self, number=1, procedures=CHANGES3, text=b""):
-        """Hold back the call of that number of these procedures."""
-        held = Held(number, procedures, text)
-        with self.lock:
-            self.held = held
-        try:
-            yield held
-        finally:
-            with self.lock:
-                self.held = None
-            held.release()
-
-    def wait_while_held(self, call):
-        with self.lock:
-            held = self.held
-            if held is None or not held.matches(call):
-                return
-        held.happened.set()
-        held.released.wait()
-
-    def _accept(self):
-        while True:
-            try:
-                client, _ = self.socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client):
-        server = socket.socket()
-        with contextlib.suppress(OSError):  # an export may want a port below 1024
-            for port in range(1023, 600, -1):
-                try:
-                    server.bind(("127.0.0.1", port))
-                    break
-                except OSError:
-                    continue
-        try:
-            server.connect(("127.0.0.1", self.to))
-        except OSError:
-            client.close()
-            return
-        for sock in (client, server):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = Link(self, client, server)
-        threading.Thread(target=link.replies, daemon=True).start()
-        link.calls()
+    def __init__(self, link, sock):
+        self.link = link
+        self.socket = sock
+        self.input = bytearray()
+        self.output = bytearray()
+        self.is_open = False  # whether it is connected
 
 
 class Link:
-    """One connection."""
+    """A connection of the driver's and ours to the server."""
 
-    def __init__(self, proxy, client, server):
-        self.proxy = proxy
-        self.client = client
-        self.server = server
-        self.lock = threading.Lock()  # of what is sent to the client
-        self.kinds = {}  # by xid
-        self.dead = False
-        self.holds_back = False
-
-    def calls(self):
-        while True:
-            data = record(self.client)
-            if data is None:
-                break
-            call = Call(data)
-            kind = call.kind
-            self.proxy.counts[kind] += 1
-            if kind in ((3, READ3), (3, WRITE3), (4, READ4), (4, WRITE4)):
-                self.proxy.most = max(self.proxy.most, call.count)
-            if kind in self.proxy.without:
-                self.say(struct.pack(">7I", call.xid, 1, 0, 0, 0, 0, NOTSUPP) + bytes(4))
-                continue
-            if self.proxy.stale[kind] > 0:
-                self.proxy.stale[kind] -= 1
-                self.say(call.stale())
-                continue
-            self.kinds[call.xid] = kind
-            self.proxy.wait_while_held(call)
-            try:
-                self.server.sendall(framed(data))
-            except OSError:
-                break
-        self.close()
-
-    def replies(self):
-        while True:
-            data = record(self.server)
-            if data is None:
-                break
-            kind = self.kinds.pop(struct.unpack_from(">I", data)[0], None)
-            if kind == (3, FSINFO3) and self.proxy.limit:
-                data = self.limited(data)
-            delay = self.proxy.delays.get(kind)
-            if delay:
-                self.holds_back = True
-                timer = threading.Timer(delay, self.say, (data,))
-                timer.daemon = True
-                timer.start()
-            else:
-                self.say(data)
-        self.close()
-
-    def limited(self, data):
-        at = 24 + 4  # behind the header and the status
-        at += 4 + 84 * struct.unpack_from(">I", data, at)[0]
-        limit = struct.pack(">I", self.proxy.limit)
-        return (data[:at] + limit * 2 + data[at + 8:at + 12] + limit * 2 + data[at + 20:at + 24] +
-                limit + data[at + 28:])
-
-    def say(self, data):
-        proxy = self.proxy
-        data = framed(data)
-        with self.lock, contextlib.suppress(OSError):
-            if proxy.mute or self.dead:
-                return
-            if proxy.half and self.holds_back:
-                proxy.half = False
-                self.dead = True
-                data = data[:len(data) // 2]
-            if not proxy.trickle:
-                self.client.sendall(data)
-                return
-            for byte in data:
-                self.client.sendall(bytes([byte]))
-                time.sleep(proxy.trickle)
-
-    def close(self):
-        for s in (self.client, self.server):
-            with contextlib.suppress(OSError):
-                s.shutdown(socket.SHUT_RDWR)
-            s.close()
+    def __init__(self, client, server):
+        self.client = Side(self, client)
+        self.server = Side(self, server)
+        self.pending = {}  # calls by xid
+        self.paused = False  # a call is held, and so are those behind it
+        self.waiting = None  # answers behind one that trickles, or came in half
+        self.closed = False
 
 
-class Trickle:
-    """A server that accepts every call and sends its reply, without results, byte by byte, with
-    seconds between the bytes."""
+class Proxy:
+    """See above. versions: what of NFS the server seems to have."""
 
-    def __init__(self, seconds=1.5, address=("127.0.0.1", 0)):
-        outer = self
-        self.calls = 0
+    def __init__(self, port, mount_port=None, listen=HOST):
+        self.targets = {}
+        self.selector = selectors.DefaultSelector()
+        self.port = self._listen(listen, port)
+        self.mount_port = self._listen(listen, mount_port) if mount_port else None
+        self.versions = (3, 4)
+        self.lock = threading.RLock()
+        self.rules = []
+        self.calls = 0  # since begin()
+        self.changes = 0  # of them, those that change something
+        self.counts = collections.Counter()
+        self.history = collections.deque(maxlen=HISTORY)
+        self.on_call = None  # of every call, before it is passed on
+        self.problems = []  # calls that could not be read, hooks that failed
+        self.links = set()
+        self.timers = []
+        self.order = itertools.count()
+        self.stalled_until = 0
+        self.waker, self.wake = socket.socketpair()
+        self.waker.setblocking(False)
+        self.selector.register(self.waker, selectors.EVENT_READ, None)
+        self.ending = False
+        self.thread = threading.Thread(target=self._run, daemon=True)
 
-        class Handler(socketserver.BaseRequestHandler):
-            """One connection."""
+    def _listen(self, host, target):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, 0))
+        sock.listen(64)
+        sock.setblocking(False)
+        self.targets[sock] = target
+        self.selector.register(sock, selectors.EVENT_READ, sock)
+        return sock.getsockname()[1]
 
-            def handle(self):
-                with contextlib.suppress(OSError):
-                    while True:
-                        data = record(self.request)
-                        if data is None:
-                            return
-                        outer.calls += 1
-                        for byte in framed(data[:4] + struct.pack(">5I", 1, 0, 0, 0, 0)):
-                            self.request.sendall(bytes([byte]))
-                            time.sleep(seconds)
+    # ---- from other threads ----
 
-        class Server(socketserver.ThreadingTCPServer):
-            """As many connections as come."""
-
-            allow_reuse_address = True
-            daemon_threads = True
-            request_queue_size = 64
-
-        self.tcp = Server(address, Handler)
-        self.port = self.tcp.server_address[1]
-        threading.Thread(target=self.tcp.serve_forever, args=(0.05,), daemon=True).start()
+    def start(self):
+        self.thread.start()
+        return self
 
     def stop(self):
-        self.tcp.shutdown()
-        self.tcp.server_close()
+        self.ending = True
+        self.wake.send(b"x")
+        self.thread.join()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *unused):
+        self.stop()
+
+    def begin(self, rules=(), on_call=None, versions=(3, 4)):
+        """Counts from here on, by these rules."""
+        with self.lock:
+            self.rules = list(rules)
+            self.on_call = on_call
+            self.versions = versions
+            self.calls = self.changes = 0
+            self.counts.clear()
+            self.history.clear()
+            self.problems.clear()
+            self.stalled_until = 0
+
+    def end(self):
+        """No more rules. What is held back is let go. What the rules did is told."""
+        with self.lock:
+            hits = [(rule, rule.hits) for rule in self.rules]
+            self.rules = []
+            self.on_call = None
+            self.stalled_until = 0
+            self.timers = [(0,) + timer[1:] for timer in self.timers]
+            heapq.heapify(self.timers)
+        self.wake.send(b"x")
+        return hits
+
+    def cut_all(self):
+        """Every connection."""
+        with self.lock:
+            for link in list(self.links):
+                self._close(link)
+
+    def trace(self, last=60):
+        """The last calls as text."""
+        with self.lock:
+            return ["%5d %s" % entry for entry in list(self.history)[-last:]]
+
+    # ---- the loop ----
+
+    def _run(self):
+        while not self.ending:
+            with self.lock:
+                wait = None
+                if self.timers:
+                    wait = max(0, self.timers[0][0] - time.monotonic())
+            for key, events in self.selector.select(wait):
+                with self.lock:
+                    self._event(key, events)
+            with self.lock:
+                self._run_timers()
+        for link in list(self.links):
+            self._close(link)
+        for sock in self.targets:
+            sock.close()
+        self.selector.close()
+        self.waker.close()
+        self.wake.close()
+
+    def _event(self, key, events):
+        if key.data is None:
+            self.waker.recv(4096)
+        elif key.data in self.targets:
+            self._accept(key.data)
+        else:
+            side = key.data
+            if side.link.closed:
+                return
+            if events & selectors.EVENT_WRITE:
+                self._writable(side)
+            if events & selectors.EVENT_READ and not side.link.closed:
+                self._receive(side)
+
+    def _run_timers(self):
+        now = time.monotonic()
+        while self.timers and self.timers[0][0] <= now:
+            link, run = heapq.heappop(self.timers)[2:]
+            if link is None or not link.closed:
+                run()
+
+    def _later(self, seconds, link, run):
+        heapq.heappush(self.timers, (time.monotonic() + seconds, next(self.order), link, run))
+
+    def _accept(self, listener):
+        try:
+            client = listener.accept()[0]
+        except OSError:
+            return
+        server = socket.socket()
+        for sock in (client, server):
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.connect_ex((HOST, self.targets[listener]))
+        link = Link(client, server)
+        link.client.is_open = True
+        self.links.add(link)
+        self.selector.register(client, selectors.EVENT_READ, link.client)
+        self.selector.register(server, selectors.EVENT_READ | selectors.EVENT_WRITE, link.server)
+
+    def _close(self, link, reset=False):
+        if link.closed:
+            return
+        link.closed = True
+        self.links.discard(link)
+        for side in (link.client, link.server):
+            with contextlib.suppress(KeyError):
+                self.selector.unregister(side.socket)
+            if reset:
+                side.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            side.socket.close()
+
+    def _send(self, side, data):
+        link = side.link
+        if link.closed:
+            return
+        data = wire.framed(data)
+        if side is link.client and link.waiting is not None:
+            link.waiting += data
+            return
+        side.output += data
+        self._flush(side)
+
+    def _flush(self, side):
+        """Sends what it can. Of a side that is not connected yet: when it is."""
+        if side.link.closed or not side.is_open:
+            return
+        try:
+            while side.output:
+                sent = side.socket.send(side.output[:PIECE])
+                del side.output[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._close(side.link)
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if side.output else 0)
+        if self.selector.get_key(side.socket).events != wanted:
+            self.selector.modify(side.socket, wanted, side)
+
+    def _writable(self, side):
+        if not side.is_open:
+            if side.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0:
+                self._close(side.link, reset=True)
+                return
+            side.is_open = True
+        self._flush(side)
+
+    def _receive(self, side):
+        try:
+            data = side.socket.recv(PIECE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        link = side.link
+        if data:
+            side.input += data
+            self._take_records(side)
+        elif side is link.client and link.paused:
+            self.selector.unregister(side.socket)  # the call that is held is on its way already
+            side.is_open = False
+        else:
+            self._close(link)
+
+    def _take_records(self, side):
+        link = side.link
+        take = self._call if side is link.client else self._reply
+        records = wire.take_records(side.input)
+        while not link.closed and not (side is link.client and link.paused):
+            record = next(records, None)
+            if record is None:
+                return
+            take(link, record)
+
+    # ---- calls ----
+
+    def _call(self, link, data):
+        try:
+            call = wire.Call(data)
+        except wire.Malformed as e:
+            self.problems.append("a call that can't be read: %s" % e)
+            self._send(link.server, data)
+            return
+        if call.program == wire.NFS and call.version not in self.versions:
+            self._send(link.client, call.refuse_version(min(self.versions), max(self.versions)))
+            return
+        rules = self._count(call)
+        if self.on_call is not None:
+            self._hook(self.on_call, call)
+        wait = self.stalled_until - time.monotonic()
+        if wait > 0:
+            self._later(wait, link, lambda: self._decide(link, call, rules))
+        else:
+            self._decide(link, call, rules)
+
+    def _count(self, call):
+        """Number the call. Return the rules that are for it."""
+        if call.name not in ("NULL", "?"):
+            self.calls += 1
+            self.changes += call.is_mutating
+            self.counts[call.name] += 1
+            call.number = self.calls
+            self.history.append((call.number, str(call)))
+        return [rule for rule in self.rules if rule.takes(call)]
+
+    def _hook(self, hook, call):
+        try:
+            hook(call)
+        except Exception as e:  # pylint: disable=broad-except
+            self.problems.append("a hook failed at %s: %r" % (call, e))
+
+    def _note(self, call, rule):
+        rule.hits += 1
+        self.history.append((call.number, "   ^ %s" % rule))
+
+    def _decide(self, link, call, rules):
+        """What is done with a call, before the server sees it."""
+        for rule in rules:
+            what = rule.what
+            if what == "hook":
+                self._note(call, rule)
+                self._hook(rule.value, call)
+            elif what == "drop-call":
+                self._note(call, rule)
+                return
+            elif what == "cut-before":
+                self._note(call, rule)
+                self._close(link, reset=True)
+                return
+            elif what == "hold":
+                self._note(call, rule)
+                link.paused = True
+                rest = rules[rules.index(rule) + 1:]
+                self._later(HOLD, link, lambda rest=rest: self._go_on(link, call, rest))
+                rule.value()
+                return
+            elif what in ("delay-call", "stall"):
+                self._note(call, rule)
+                if what == "stall":
+                    self.stalled_until = time.monotonic() + rule.value
+                rest = rules[rules.index(rule) + 1:]
+                self._later(rule.value, link, lambda rest=rest: self._decide(link, call, rest))
+                return
+            elif self._answer(link, call, rule):
+                return
+            else:
+                self._change(call, rule)
+        call.action = next((rule for rule in rules if rule.what in AFTER), None)
+        link.pending[call.xid] = call
+        self._send(link.server, call.data)
+
+    def _go_on(self, link, call, rules):
+        """Let go of a call that was held, and of those behind it."""
+        link.paused = False
+        self._decide(link, call, rules)
+        self._take_records(link.client)
+
+    def _answer(self, link, call, rule):
+        """Answers in place of the server, where the rule says so."""
+        reply = None
+        if rule.what.startswith("status "):
+            name = rule.what.split()[1]
+            if name == "NOT_SAME" and call.version == 3:
+                name = "NOT_SYNC"
+            if name in ("BAD_COOKIE", "NOT_SAME", "NOT_SYNC") and \
+                    (not call.name.startswith("READDIR") or call.cookie() == 0):
+                return False
+            if name in ("EXPIRED", "GRACE") and call.version == 3:
+                name = "JUKEBOX"
+            if call.name not in wire.POSSIBLE.get(name, (call.name,)):
+                return False
+            reply = call.fail(wire.STATUS[name])
+        elif rule.what == "lose-write" and call.name == "WRITE":
+            reply = call.forge_write(struct.pack(">II", 0xadadadad, rule.seen))
+        if reply is None:
+            return False
+        self._note(call, rule)
+        self._send(link.client, reply)
+        return True
+
+    def _change(self, call, rule):
+        if rule.what == "short-page" and call.name.startswith("READDIR"):
+            call.shorten_page(rule.value)
+            rule.hits += 1
+        elif rule.what == "short-read" and call.name == "READ":
+            call.shorten_read(rule.value)
+            rule.hits += 1
+
+    # ---- replies ----
+
+    def _reply(self, link, data):
+        call = link.pending.pop(struct.unpack_from(">I", data)[0], None)
+        wait = self.stalled_until - time.monotonic()
+        if wait > 0:
+            self._later(wait, link, lambda: self._return(link, call, data))
+        else:
+            self._return(link, call, data)
+
+    def _return(self, link, call, data):
+        if call is None:
+            self._send(link.client, data)
+            return
+        status = wire.reply_status(call, data)
+        if status and call.number:
+            name = wire.STATUS_NAMES.get(status, status)
+            self.history.append((call.number, "   %s: %s" % (call.name, name)))
+        rule = call.action
+        if rule is None:
+            self._send(link.client, data)
+            return
+        self._note(call, rule)
+        if rule.what == "drop-reply":
+            return
+        if rule.what == "cut-after":
+            self._close(link, reset=True)
+        elif rule.what == "delay-reply":
+            self._later(rule.value, link, lambda: self._send(link.client, data))
+        elif rule.what == "double":
+            self._send(link.client, data)
+            self._send(link.client, data)
+        elif rule.what == "trickle" and link.waiting is None:
+            link.waiting = bytearray()
+            self._trickle(link, wire.framed(data), rule.value)
+        elif rule.what == "half" and link.waiting is None:
+            link.waiting = bytearray()
+            whole = wire.framed(data)
+            link.client.output += whole[:len(whole) // 2]
+            self._flush(link.client)
+        elif rule.what == "small-transfers":
+            self._send(link.client, wire.limit_fsinfo(data, rule.value))
+        elif rule.what == "hook-after":
+            self._hook(rule.value, call)
+            self._close(link)
+        else:
+            self._send(link.client, data)
+
+    def _trickle(self, link, data, pause):
+        """Send it byte by byte. Answers behind it wait, and then go at once."""
+        link.client.output += data[:1]
+        if len(data) == 1:
+            link.client.output += link.waiting
+            link.waiting = None
+        self._flush(link.client)
+        if len(data) > 1:
+            self._later(pause, link, lambda: self._trickle(link, data[1:], pause))

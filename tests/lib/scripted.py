@@ -10,6 +10,8 @@ import socketserver
 import struct
 import threading
 
+import wire
+
 OK, NOENT, EXIST = 0, 2, 17
 DELAY, EXPIRED, GRACE, STALE_CLIENTID = 10008, 10011, 10013, 10022
 BAD_STATEID, BAD_SEQID, NOTSUPP = 10025, 10026, 10004
@@ -103,28 +105,14 @@ class Server:
 
     # ---- RPC ----
 
-    @staticmethod
-    def receive(connection, length):
-        data = b""
-        while len(data) < length:
-            got = connection.recv(length - len(data))
-            if not got:
-                return None
-            data += got
-        return data
-
     def serve(self, connection):
-        while True:
-            mark = self.receive(connection, 4)
-            data = mark and self.receive(connection, struct.unpack(">I", mark)[0] & 0x7fffffff)
-            if not data:
-                return
+        for data in wire.receive_records(connection):
             with self.lock:
                 reply = self.answer(Call(data))
                 self.calls += 1
                 if self.drop_after is not None and self.calls > self.drop_after:
                     return
-            connection.sendall(struct.pack(">I", 0x80000000 | len(reply)) + reply)
+            connection.sendall(wire.framed(reply))
 
     def answer(self, call):
         xid = call.u32()

@@ -192,7 +192,8 @@ class Ganesha:
 	mount_path_pseudo = true; NSM_Use_Caller_Name = false; allow_set_io_flusher_fail = true;
 }
 NFSV4 {
-	Only_Numeric_Owners = %s; Allow_Numeric_Owners = %s; Graceless = true; RecoveryRoot = "%s/recovery";
+	Only_Numeric_Owners = %s; Allow_Numeric_Owners = %s;
+	Graceless = true; RecoveryRoot = "%s/recovery";
 	minor_versions = %s; Lease_Lifetime = 10; Grace_Period = 10;
 }
 NFS_KRB5 { Active_krb5 = false; }

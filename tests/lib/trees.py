@@ -344,7 +344,7 @@ def read_archive(path):
     """Return every Entry of a tar archive, by name, as survey() finds it once unpacked."""
     kinds = {tarfile.DIRTYPE: "d", tarfile.SYMTYPE: "l", tarfile.FIFOTYPE: "p",
              tarfile.CHRTYPE: "c", tarfile.BLKTYPE: "b"}
-    entries, groups, firsts = {}, collections.defaultdict(list), {}
+    entries, groups, firsts = {}, collections.defaultdict(set), {}
     with unpacked(path) as f, opened(f) as tar:
         for member in tar:
             name = clean_name(member.name)
@@ -357,9 +357,12 @@ def read_archive(path):
                 size, data = _data(tar, member, kind)
                 entries[name] = Entry(kind, member.mode & 0o7777, member.uid, member.gid, size,
                                       _mtime(member), data, (name,), None, None)
+            # A file that changed while it was read comes again, and the last one counts.
+            if firsts.get(name) in groups:
+                groups[firsts[name]].discard(name)
             firsts[name] = first
             if entries[name].kind == "-":
-                groups[first].append(name)
+                groups[first].add(name)
     return _with_links(entries, groups)
 
 

@@ -12,22 +12,23 @@ STATUS = {
     "PERM": 1, "NOENT": 2, "IO": 5, "ACCES": 13, "EXIST": 17, "NOTDIR": 20, "FBIG": 27, "NOSPC": 28,
     "ROFS": 30, "NOTEMPTY": 66, "DQUOT": 69, "STALE": 70, "BADHANDLE": 10001, "NOT_SYNC": 10002,
     "BAD_COOKIE": 10003, "NOTSUPP": 10004, "SERVERFAULT": 10006, "DELAY": 10008, "EXPIRED": 10011,
-    "GRACE": 10013, "STALE_CLIENTID": 10022, "STALE_STATEID": 10023, "NOT_SAME": 10027, "RESOURCE": 10018}
+    "GRACE": 10013, "RESOURCE": 10018, "STALE_CLIENTID": 10022, "STALE_STATEID": 10023,
+    "NOT_SAME": 10027}
 STATUS["JUKEBOX"] = STATUS["DELAY"]
 STATUS_NAMES = {number: name for name, number in STATUS.items() if name != "JUKEBOX"}
 
-V3 = ("NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR",
-      "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS", "FSSTAT",
-      "FSINFO", "PATHCONF", "COMMIT")
+V3 = ("NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE",
+      "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS",
+      "FSSTAT", "FSINFO", "PATHCONF", "COMMIT")
 MOUNT_NAMES = ("NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT")
 # What a failed call of version 3 answers behind its status, in words of zeros: post_op_attr is one,
 # wcc_data two. Where nothing is said: one.
-V3_FAILED = {"GETATTR": 0, "SETATTR": 2, "WRITE": 2, "CREATE": 2, "MKDIR": 2, "SYMLINK": 2, "MKNOD": 2,
-             "REMOVE": 2, "RMDIR": 2, "RENAME": 4, "LINK": 3, "COMMIT": 2}
+V3_FAILED = {"GETATTR": 0, "SETATTR": 2, "WRITE": 2, "CREATE": 2, "MKDIR": 2, "SYMLINK": 2,
+             "MKNOD": 2, "REMOVE": 2, "RMDIR": 2, "RENAME": 4, "LINK": 3, "COMMIT": 2}
 # Calls that change what is on the server. OPEN_CONFIRM and CLOSE change what it remembers only.
 MUTATING = frozenset(("SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR",
                       "RENAME", "LINK", "COMMIT"))
-# What takes room, and so may find none; where nothing may be changed, everything that changes fails.
+# What takes room, and so may find none. Where nothing may be changed, all of MUTATING fails.
 GROWING = MUTATING - {"REMOVE", "RMDIR", "SETATTR"}
 POSSIBLE = {"NOSPC": GROWING, "DQUOT": GROWING, "ROFS": MUTATING}
 # Of version 4: their answers count, whatever the status, in a sequence that both sides keep.
@@ -43,10 +44,43 @@ V4_NUMBERS = {name: number for number, name in V4.items()}
 SILENT = frozenset(("PUTFH", "PUTROOTFH", "PUTPUBFH", "SAVEFH", "RESTOREFH", "LOOKUP", "LOOKUPP",
                     "VERIFY", "NVERIFY", "RENEW", "SETCLIENTID_CONFIRM"))
 # A compound is named after the first of these that it holds.
-TELLING = ("OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME", "LINK", "SETATTR", "WRITE",
-           "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID", "SETCLIENTID_CONFIRM", "RENEW",
-           "LOOKUP", "GETATTR", "PUTROOTFH")
+TELLING = ("OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME", "LINK", "SETATTR",
+           "WRITE", "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID", "SETCLIENTID_CONFIRM",
+           "RENEW", "LOOKUP", "GETATTR", "PUTROOTFH")
 TYPES4 = {2: "MKDIR", 5: "SYMLINK"}
+
+
+def framed(data):
+    """A message as one record."""
+    return struct.pack(">I", LAST | len(data)) + data
+
+
+def take_records(data):
+    """Take whole records off the front of a bytearray, one at each step."""
+    while True:
+        parts, at, last = [], 0, False
+        while not last:
+            if len(data) - at < 4:
+                return
+            mark = struct.unpack_from(">I", data, at)[0]
+            end = at + 4 + (mark & ~LAST)
+            if len(data) < end:
+                return
+            parts.append(bytes(data[at + 4:end]))
+            at, last = end, mark & LAST
+        del data[:at]
+        yield b"".join(parts)
+
+
+def receive_records(connection):
+    """The records that come on a blocking socket, until it ends."""
+    data = bytearray()
+    while True:
+        got = connection.recv(1 << 16)
+        if not got:
+            return
+        data += got
+        yield from take_records(data)
 
 
 class Malformed(Exception):
@@ -156,10 +190,11 @@ ARGUMENTS = {
     "ACCESS": _read_fixed(4), "CLOSE": _read_fixed(20), "COMMIT": _read_fixed(12),
     "CREATE": _read_create, "GETATTR": lambda r, op: r.skip(4 * r.u32()), "LINK": _read_names(1),
     "LOOKUP": _read_names(1), "NVERIFY": lambda r, op: r.attributes(), "OPEN": _read_open,
-    "OPEN_CONFIRM": _read_fixed(20), "PUTFH": lambda r, op: r.opaque(), "READ": _read_fixed(28), "READDIR": _read_readdir,
-    "REMOVE": _read_names(1), "RENAME": _read_names(2), "RENEW": _read_fixed(8),
-    "SETATTR": _read_setattr, "SETCLIENTID": _read_setclientid, "SETCLIENTID_CONFIRM": _read_fixed(16),
-    "VERIFY": lambda r, op: r.attributes(), "WRITE": _read_write}
+    "OPEN_CONFIRM": _read_fixed(20), "PUTFH": lambda r, op: r.opaque(), "READ": _read_fixed(28),
+    "READDIR": _read_readdir, "REMOVE": _read_names(1), "RENAME": _read_names(2),
+    "RENEW": _read_fixed(8), "SETATTR": _read_setattr, "SETCLIENTID": _read_setclientid,
+    "SETCLIENTID_CONFIRM": _read_fixed(16), "VERIFY": lambda r, op: r.attributes(),
+    "WRITE": _read_write}
 
 # Where, behind the file handles, a call of version 3 has names.
 V3_NAMES = {"LOOKUP": 1, "CREATE": 1, "MKDIR": 1, "SYMLINK": 1, "MKNOD": 1, "REMOVE": 1, "RMDIR": 1}
@@ -187,12 +222,15 @@ class Call:
         if kind != 0 or rpc != 2:
             raise Malformed("no RPC call")
         at = 32 + ((length + 3) & ~3)
-        self.at = at + 8 + ((struct.unpack_from(">I", data, at + 4)[0] + 3) & ~3)  # of the arguments
+        # Of the arguments.
+        self.at = at + 8 + ((struct.unpack_from(">I", data, at + 4)[0] + 3) & ~3)
         self.ops = []
         self.number = 0  # set by the proxy: which one it is
         self.action = None
         if self.program == MOUNT:
-            self.name = MOUNT_NAMES[self.procedure] if self.procedure < len(MOUNT_NAMES) else "MOUNT?"
+            self.name = "MOUNT?"
+            if self.procedure < len(MOUNT_NAMES):
+                self.name = MOUNT_NAMES[self.procedure]
         elif self.program != NFS:
             self.name = "?"
         elif self.version == 3:
@@ -287,8 +325,16 @@ class Call:
             self._lower(at + 20, size)
 
     def shorten_read(self, size):
-        at = self._offset_of("READ")
-        self._lower(at + (24 if self.ops else 8), size)
+        self._lower(self._read_length_at(), size)
+
+    def _read_length_at(self):
+        return self._offset_of("READ") + (24 if self.ops else 8)
+
+    def transfer_length(self):
+        """Of READ and WRITE, in bytes; 0 of other calls."""
+        if self.name == "READ":
+            return struct.unpack_from(">I", self.data, self._read_length_at())[0]
+        return self.write_arguments()[2] if self.name == "WRITE" else 0
 
     def cookie(self):
         """Of READDIR and READDIRPLUS."""
@@ -327,8 +373,8 @@ class Call:
         if self.key is None:
             return None
         first = self.ops[0]
-        if status in (STATUS["STALE"], STATUS["DELAY"], STATUS["BADHANDLE"], STATUS["SERVERFAULT"]) \
-                and first.name == "PUTFH":
+        if first.name == "PUTFH" and status in (
+                STATUS["STALE"], STATUS["DELAY"], STATUS["BADHANDLE"], STATUS["SERVERFAULT"]):
             return first
         if self.key.name in SEQUENCED:
             return None
@@ -350,7 +396,8 @@ class Call:
         return self._compound_reply(status, where, bytes(4) if where.name == "SETATTR" else b"")
 
     def forge_write(self, verifier):
-        """The data is said to be in the server's memory. None where it was to be on the disk at once."""
+        """The answer that the data is in the server's memory. None where the call wants it on the
+        disk at once."""
         _, stable, length = self.write_arguments()
         if stable != 0:
             return None
@@ -373,3 +420,14 @@ def reply_status(call, data):
         return struct.unpack_from(">I", data, at + 4)[0]
     except struct.error:
         return None
+
+
+def limit_fsinfo(data, limit):
+    """An answer to FSINFO with the most and the preferred bytes of READ, WRITE and READDIR lowered
+    to this."""
+    at = 24 + 4  # behind the header and the status
+    at += 4 + 84 * struct.unpack_from(">I", data, at)[0]
+    words = list(struct.unpack_from(">7I", data, at))
+    for i in (0, 1, 3, 4, 6):  # rtmax, rtpref, wtmax, wtpref, dtpref
+        words[i] = limit
+    return data[:at] + struct.pack(">7I", *words) + data[at + 28:]
