@@ -56,7 +56,7 @@ struct app {
 	uv_timer_t sweep;
 	bool stopping;
 	atomic_bool end_work; /* tells workers to end long operations */
-	atomic_uint transfers;
+	struct tree_budget budget;
 };
 
 static void log_purger_report(const struct purger_report *p)
@@ -125,7 +125,7 @@ static int init_controller(struct app *app, struct error *err)
 		.compression = o->compression,
 		.get_snapshot = o->get_snapshot,
 		.verify_clones = o->verify_clones,
-		.transfers = &app->transfers,
+		.budget = &app->budget,
 		.stopping = &app->end_work,
 	};
 	if (nfs_pool_new(&d->pool, nfs_client_connect, o->window) < 0 ||

@@ -154,10 +154,9 @@ static int lease_like(const struct csi_driver *driver, struct nfs_client *c,
 
 static int take_place(struct copy_job *job, struct error *err)
 {
-	job->has_place = atomic_fetch_add(job->driver->transfers, 1) < COPY_JOBS_MAX;
+	job->has_place = tree_budget_enter(job->driver->budget, COPY_JOBS_MAX);
 	if (job->has_place)
 		return 0;
-	atomic_fetch_sub(job->driver->transfers, 1);
 	return error_set(err, ERROR_ABORTED,
 			 "%d copies and archives are being made already; try again later",
 			 COPY_JOBS_MAX);
@@ -176,6 +175,7 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 	job->work.report = report;
 	job->work.data = job;
 	job->work.cancel = driver->stopping;
+	job->work.ahead.budget = job->work.unwritten.budget = driver->budget;
 	r = take_place(job, err);
 	if (r == 0)
 		r = lease_like(driver, to, &job->work.to, err);
@@ -262,7 +262,7 @@ int copy_job_close(struct copy_job *job, int r, struct error *err)
 		nfs_pool_return(job->driver->pool, job->work.from);
 	nfs_pool_return(job->driver->pool, job->work.to);
 	if (job->has_place)
-		atomic_fetch_sub(job->driver->transfers, 1);
+		tree_budget_leave(job->driver->budget);
 	if (r == 0)
 		log_end(job);
 	return r;

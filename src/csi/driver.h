@@ -18,6 +18,7 @@
 #include "nfs/pool.h"
 #include "store/purge.h"
 #include "store/users.h"
+#include "tree/budget.h"
 
 struct csi_driver {
 	const char *server; /* default where a StorageClass gives none; NULL: none */
@@ -34,7 +35,7 @@ struct csi_driver {
 	enum tree_compression compression; /* default, of snapshots */
 	bool get_snapshot; /* advertise GetSnapshot */
 	bool verify_clones; /* read them again, and compare checksums */
-	atomic_uint *transfers; /* copies and archives that are being made */
+	struct tree_budget *budget; /* of copies and archives that are being made */
 	const atomic_bool *stopping; /* long work is to end */
 };
 

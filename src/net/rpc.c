@@ -556,6 +556,11 @@ uint64_t net_rpc_oldest_ns(const struct net_rpc *rpc)
 	return oldest;
 }
 
+size_t net_rpc_unsent(const struct net_rpc *rpc)
+{
+	return rpc->out.end - rpc->out.start;
+}
+
 bool net_rpc_is_midway(const struct net_rpc *rpc)
 {
 	return rpc->in.start != rpc->in.end;

@@ -111,6 +111,9 @@ int net_rpc_wait(struct pollfd *p, nfds_t n, uint64_t deadline_ns);
 /* Time on the clock when the oldest call in flight was queued; 0: there is none. */
 uint64_t net_rpc_oldest_ns(const struct net_rpc *rpc);
 
+/* Bytes that are queued and that the socket has not taken. */
+size_t net_rpc_unsent(const struct net_rpc *rpc);
+
 /* Check whether part of a record has arrived, and not yet its end. */
 bool net_rpc_is_midway(const struct net_rpc *rpc);
 

@@ -38,6 +38,9 @@
 /* A connection attempt starts no further step after this. */
 #define NFS_CONNECT_MAX_MS 15000
 
+/* Bytes that the socket has not taken and that make a client full, see nfs_client_is_full(). */
+#define NFS_UNSENT_MAX (512 * 1024)
+
 /* Default number of operations that pipelining callers keep in flight on one client. */
 #define NFS_WINDOW 64
 #define NFS_WINDOW_MAX 256
@@ -111,6 +114,12 @@ int nfs_client_run(struct nfs_client *c);
  * b may be a or NULL. After an error, see which of them is broken.
  */
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b);
+
+/*
+ * Check whether so much is queued that the server cannot take more for now. What is started then
+ * only uses memory. nfs_client_run() returns once that is over.
+ */
+bool nfs_client_is_full(const struct nfs_client *c);
 
 /* End all operations in flight with -ECONNABORTED, and the connection, without waiting. */
 void nfs_client_abort(struct nfs_client *c);

@@ -179,6 +179,13 @@ void nfs_client_abort(struct nfs_client *c)
 		nfs_connection_break((struct nfs_connection *)c, -ECONNABORTED);
 }
 
+bool nfs_client_is_full(const struct nfs_client *c)
+{
+	/* Fake clients answer at once. */
+	return c->ops == &connection_ops &&
+	       nfs_connection_is_full((const struct nfs_connection *)c);
+}
+
 bool nfs_client_is_usable(struct nfs_client *c)
 {
 	const struct nfs_connection *conn = (const struct nfs_connection *)c;

@@ -55,9 +55,10 @@ extern const struct nfs_protocol nfs_protocol_v4;
 #define NFS_DRIVEN_MAX 2
 
 /*
- * Drive up to NFS_DRIVEN_MAX connections of one thread until one of their operations has finished.
- * Returns 0 then, and also at the deadline if the server is busy but alive; call in a loop.
- * Otherwise returns -ETIMEDOUT or -ECONNABORTED, and the connection that failed is broken.
+ * Drive up to NFS_DRIVEN_MAX connections of one thread until one of their operations has finished,
+ * or until one that was full is not any more. Returns 0 then, and also at the deadline if the
+ * server is busy but alive; call in a loop. Otherwise returns -ETIMEDOUT or -ECONNABORTED, and the
+ * connection that failed is broken.
  */
 int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns);
 
@@ -78,6 +79,12 @@ uint64_t nfs_connection_deadline(const struct nfs_connection *conn);
 static inline bool nfs_connection_is_up(const struct nfs_connection *conn)
 {
 	return conn->rpc != NULL;
+}
+
+/* See nfs_client_is_full(). */
+static inline bool nfs_connection_is_full(const struct nfs_connection *conn)
+{
+	return conn->rpc != NULL && net_rpc_unsent(conn->rpc) >= NFS_UNSENT_MAX;
 }
 
 /* Map an nfsstat3 or nfsstat4, which share their numbers, to a negative errno; 0: success. */

@@ -29,6 +29,16 @@ static unsigned int count_finished(struct nfs_connection *const conns[], size_t 
 	return finished;
 }
 
+static unsigned int count_full(struct nfs_connection *const conns[], size_t n)
+{
+	unsigned int full = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		full += nfs_connection_is_full(conns[i]);
+	return full;
+}
+
 /* One slow connection is enough: copies often read from the disk that they write to. */
 static bool any_is_slow(struct nfs_connection *const conns[], size_t n)
 {
@@ -141,6 +151,7 @@ static int drive_once(struct nfs_connection *const conns[], size_t n, uint64_t d
 int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns)
 {
 	const unsigned int before = count_finished(conns, n);
+	const unsigned int full = count_full(conns, n);
 	const uint64_t ask_ns = deadline_ns - ASK_MS * CLOCK_NS_PER_MS;
 	bool asked = false;
 	size_t i;
@@ -156,7 +167,7 @@ int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_
 		r = drive_once(conns, n, asked || !any_is_slow(conns, n) ? deadline_ns : ask_ns);
 		if (r < 0 && r != -ETIMEDOUT)
 			return r;
-		if (count_finished(conns, n) != before)
+		if (count_finished(conns, n) != before || count_full(conns, n) < full)
 			return 0;
 		/* Bytes that trickle in are no answer. */
 		if (clock_now_ns() >= deadline_ns)

@@ -14,7 +14,6 @@
 #include "tree/checksum.h"
 
 #define NODES_MAX 640 /* nodes that are ended and not finished */
-#define BYTES_MAX (4U * 1024 * 1024) /* of data waiting to be written */
 
 static int builder_error(const struct tree_builder *b, struct error *err)
 {
@@ -117,7 +116,7 @@ static int builder_fill(struct tree_builder *b, struct error *err)
 	int r;
 
 	while (b->error == 0 && b->work->writing < nfs_window(b->work->to) &&
-	       (node = builder_node_next(b)) != NULL) {
+	       !nfs_client_is_full(b->work->to) && (node = builder_node_next(b)) != NULL) {
 		if (node->state == BUILD_EXISTS) {
 			r = resolve_taken_name(b, node);
 		} else {
@@ -157,8 +156,24 @@ static int builder_wait_for_room(struct tree_builder *b, struct error *err)
 {
 	int r = builder_fill(b, err);
 
-	while (r == 0 && (b->n_closing > NODES_MAX || b->bytes > BYTES_MAX))
+	while (r == 0 && b->n_closing > NODES_MAX)
 		r = builder_wait(b, err);
+	return r;
+}
+
+/* Take memory for n bytes of data. With nothing left to be written, waiting would gain nothing. */
+static int builder_wait_for_memory(struct tree_builder *b, size_t n, struct error *err)
+{
+	struct tree_purse *purse = &b->work->unwritten;
+	int r = builder_fill(b, err);
+
+	while (r == 0 && !tree_purse_take(purse, n)) {
+		if (purse->held == 0) {
+			tree_purse_force(purse, n);
+			break;
+		}
+		r = builder_wait(b, err);
+	}
 	return r;
 }
 
@@ -280,16 +295,16 @@ static int builder_data(struct tree_sink *sink, const struct tree_piece *piece, 
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s': the archive unpacks to more data than its size allows",
 				 node->name);
-	r = builder_wait_for_room(b, err);
-	if (r < 0)
-		return r;
 	for (at = 0; at < piece->len; at += n) {
 		n = piece->len - at < max ? piece->len - at : max;
+		r = builder_wait_for_memory(b, builder_chunk_size(n), err);
+		if (r < 0)
+			return r;
 		if (builder_chunk_add(node, piece, at, n) < 0)
 			return error_oom(err);
+		if (node->handle.len > 0)
+			builder_node_ready(node);
 	}
-	if (node->handle.len > 0)
-		builder_node_ready(node);
 	return builder_fill(b, err);
 }
 

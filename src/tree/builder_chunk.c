@@ -7,9 +7,14 @@
 
 #include "tree/builder_node.h"
 
+size_t builder_chunk_size(size_t len)
+{
+	return sizeof(struct builder_chunk) + len;
+}
+
 void builder_chunk_free(struct builder_chunk *chunk)
 {
-	chunk->node->builder->bytes -= chunk->len;
+	tree_purse_give(&chunk->node->builder->work->unwritten, builder_chunk_size(chunk->len));
 	list_remove(&chunk->link);
 	tree_block_drop(chunk->block);
 	free(chunk);
@@ -76,21 +81,20 @@ int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece,
 	const uint64_t offset = piece->offset + at;
 	struct builder_chunk *chunk = calloc(1, sizeof(*chunk));
 
-	if (chunk == NULL)
-		return -ENOMEM;
-	chunk->node = node;
-	chunk->offset = offset;
-	chunk->len = len;
-	if (chunk_set_data(chunk, piece, at) < 0) {
+	if (chunk != NULL)
+		chunk->len = len;
+	if (chunk == NULL || chunk_set_data(chunk, piece, at) < 0) {
+		tree_purse_give(&node->builder->work->unwritten, builder_chunk_size(len));
 		free(chunk);
 		return -ENOMEM;
 	}
+	chunk->node = node;
+	chunk->offset = offset;
 	chunk->op.type = NFS_OP_WRITE;
 	chunk->op.dir = &node->handle;
 	chunk->op.offset = offset;
 	chunk->op.done = write_replied;
 	list_add_tail(&node->chunks, &chunk->link);
-	node->builder->bytes += len;
 	node->pending++;
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include "tree/checksum.h"
 
 #define COMMIT_BYTES (64U * 1024 * 1024) /* per COMMIT, which must not time out on a slow disk */
-#define VERIFY_BYTES 32768 /* read back at a time; each file that is verified has such a buffer */
+#define VERIFY_BYTES 32768 /* read back at a time; each READ in flight has such a buffer */
 #define SET_ID_BITS (BUILDER_SET_UID | BUILDER_SET_GID)
 #define DIRECTORY_MODE 0700 /* while it is filled */
 
@@ -378,6 +378,8 @@ static int after_verify(struct builder_node *node, const struct nfs_op *op, int 
 		node->sum_reread += tree_checksum(node->verified, node->reread, node->n_reread);
 		node->verified = end;
 		node->n_reread = 0;
+		/* Nodes that wait for their turn need none. */
+		free(steal_ptr(&node->reread));
 	}
 	if (node->verified < node->size)
 		builder_node_ready(node);

@@ -111,7 +111,6 @@ struct tree_builder {
 	struct list all;
 	size_t n_closing; /* nodes that are ended and not finished */
 	struct builder_node *buckets[BUILDER_BUCKETS]; /* all nodes by parent and name */
-	size_t bytes; /* of chunks */
 	uint64_t data; /* bytes taken so far */
 	struct nfs_handle root;
 	bool finished; /* the root is */
@@ -173,7 +172,13 @@ int builder_owner_check(const struct builder_node *node);
 
 /* -------- builder_chunk.c -------- */
 
-/* Queue len bytes at offset at of a piece for writing. Returns 0 or -ENOMEM. */
+/* Return the memory that a chunk of len bytes takes. */
+size_t builder_chunk_size(size_t len);
+
+/*
+ * Queue len bytes at offset at of a piece for writing. The purse has paid; the chunk gives back.
+ * Returns 0 or -ENOMEM.
+ */
 int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at,
 		      size_t len);
 

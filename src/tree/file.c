@@ -68,7 +68,7 @@ static bool file_next_range(struct tree_file *f, size_t *ret)
 
 void tree_file_release(struct tree_chunk *chunk)
 {
-	chunk->file->work->readahead -= chunk->want + READ_OVERHEAD;
+	tree_purse_give(&chunk->file->work->ahead, chunk->want + READ_OVERHEAD);
 	list_remove(&chunk->link);
 	tree_block_drop(chunk->block);
 	free(chunk);
@@ -130,19 +130,20 @@ static void chunk_replied(struct nfs_op *op)
 	chunk->finished = true;
 }
 
-/* Add a chunk of want bytes at f->next. */
+/* Add a chunk of want bytes at f->next, for which the purse has paid. */
 static int file_start_chunk(struct tree_file *f, size_t want)
 {
 	struct tree_chunk *chunk = calloc(1, sizeof(*chunk));
+	struct tree_block *block = tree_block_new(want);
 	int r;
 
-	if (chunk == NULL)
-		return -ENOMEM;
-	chunk->block = tree_block_new(want);
-	if (chunk->block == NULL) {
+	if (chunk == NULL || block == NULL) {
+		tree_purse_give(&f->work->ahead, want + READ_OVERHEAD);
 		free(chunk);
+		free(block);
 		return -ENOMEM;
 	}
+	chunk->block = block;
 	chunk->file = f;
 	chunk->offset = f->next;
 	chunk->want = want;
@@ -150,7 +151,6 @@ static int file_start_chunk(struct tree_file *f, size_t want)
 	chunk->op.dir = f->handle;
 	chunk->op.done = chunk_replied;
 	list_add_tail(&f->chunks, &chunk->link);
-	f->work->readahead += want + READ_OVERHEAD;
 	f->next += want;
 	r = chunk_start(chunk);
 	if (r < 0)
@@ -160,15 +160,17 @@ static int file_start_chunk(struct tree_file *f, size_t want)
 
 int tree_file_fill(struct tree_file *f, bool must)
 {
-	const struct tree_work *work = f->work;
+	struct tree_work *work = f->work;
 	size_t want;
 
 	f->started = true;
 	while (file_next_range(f, &want)) {
 		int r;
 
-		if (!must && (work->reading >= nfs_window(work->from) ||
-			      work->readahead + want + READ_OVERHEAD > TREE_READAHEAD_MAX))
+		if (must)
+			tree_purse_force(&work->ahead, want + READ_OVERHEAD);
+		else if (work->reading >= nfs_window(work->from) ||
+			 !tree_purse_take(&work->ahead, want + READ_OVERHEAD))
 			return 0;
 		r = file_start_chunk(f, want);
 		if (r < 0)

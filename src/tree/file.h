@@ -9,8 +9,6 @@
 #include "tree/entry.h"
 #include "tree/work.h"
 
-#define TREE_READAHEAD_MAX (4U * 1024 * 1024) /* bytes, for all files of a tree_work together */
-
 struct tree_file {
 	struct tree_work *work;
 	const struct nfs_handle *handle; /* borrowed */

@@ -322,7 +322,7 @@ static int read_file_ahead(struct reader *rd, struct reader_item *item)
 	struct tree_file *f = &item->file;
 	int r;
 
-	if (rd->work->readahead >= BYTES_AHEAD)
+	if (rd->work->ahead.held >= BYTES_AHEAD)
 		return 1;
 	if (!f->started)
 		reader_item_open(item);

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "nfs/client.h"
+#include "tree/budget.h"
 
 #define TREE_REPORT_S 10
 #define TREE_DEPTH_MAX 4096 /* nested directories */
@@ -37,7 +38,8 @@ struct tree_work {
 	void *data;
 	uint64_t reported_ns;
 	size_t reading, writing; /* operations in flight; each has a window of its own */
-	size_t readahead; /* bytes of memory used by data that is read ahead */
+	struct tree_purse ahead; /* memory of data that is read ahead */
+	struct tree_purse unwritten; /* memory of data that waits to be written */
 	unsigned int patience; /* consecutive waits because the server asked to try later */
 	bool wait; /* the server asked to try later */
 	bool progressed; /* an operation has finished since tree_pump() last looked */

@@ -20,13 +20,14 @@ def binary():
 
 
 class Driver:
-    """A csi-nfs process, with its socket and log in home."""
+    """A csi-nfs process, with its socket and log in home. cgroup: a folder of cgroup2 to run in."""
 
-    def __init__(self, home, *options, name="csi"):
+    def __init__(self, home, *options, name="csi", cgroup=None):
         self.socket = os.path.join(home, name + ".sock")
         self.endpoint = "unix://" + self.socket
         self.log = os.path.join(home, name + ".log")
         self.options = options
+        self.cgroup = cgroup
         self.process = None
         self.client = None
 
@@ -37,7 +38,8 @@ class Driver:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [binary(), "--endpoint", self.endpoint, *self.options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                preexec_fn=self._join if self.cgroup else None)
         if not wait_for(self._answers) or self.process.poll() is not None:
             self.kill()
             raise Failure("csi-nfs does not answer. Its log:\n" + self.tail())
@@ -48,6 +50,10 @@ class Driver:
             self.kill()
             raise Failure("csi-nfs fails Probe: %s\n%s" % (e, self.tail())) from e
         return self
+
+    def _join(self):
+        with open(os.path.join(self.cgroup, "cgroup.procs"), "w", encoding="ascii") as f:
+            f.write("0")  # whoever writes it
 
     def is_running(self):
         return self.process is not None and self.process.poll() is None
@@ -94,11 +100,11 @@ class Driver:
         self._end(how)
         return self.start()
 
-    def memory_kib(self):
-        """Return its resident memory."""
+    def memory_kib(self, kind="VmRSS"):
+        """Return its resident memory, or another line of its status."""
         with open("/proc/%d/status" % self.process.pid, encoding="ascii") as f:
             for line in f:
-                if line.startswith("VmRSS:"):
+                if line.startswith(kind + ":"):
                     return int(line.split()[1])
         return 0
 

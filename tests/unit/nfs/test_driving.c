@@ -135,6 +135,33 @@ START_TEST(test_stretch)
 }
 END_TEST
 
+/* A connection that was full comes back without a reply, so that more is sent. */
+START_TEST(test_full)
+{
+	struct nfs_connection conn = { .protocol = &protocol, .slow = 1 };
+	struct nfs_connection *const conns[] = { &conn };
+	struct peer peer = { .manner = LISTENS };
+	pthread_t thread;
+	int fds[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	peer.fd = fds[1];
+	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
+	while (!nfs_connection_is_full(&conn))
+		ck_assert_int_eq(net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
+	/* The server answers no NULL call, so a stretch would end in an error. */
+	check_int("full", "result",
+		  nfs_connection_drive(conns, 1, clock_now_ns() + 60 * CLOCK_NS_PER_S), 0);
+	check_int("full", "finished", conn.finished, 0);
+	check_that("full", "there is room again", !nfs_connection_is_full(&conn));
+	nfs_connection_break(&conn, -ECONNABORTED);
+	shutdown(fds[1], SHUT_RDWR);
+	pthread_join(thread, NULL);
+	close(fds[1]);
+}
+END_TEST
+
 /* Each stretch has its own NULL call. */
 START_TEST(test_stretches)
 {
@@ -163,4 +190,5 @@ START_TEST(test_stretches)
 }
 END_TEST
 
-CHECK_MAIN("driving", .tests = { test_stretches }, .loops = { { test_stretch, ARRAY_SIZE(rows) } })
+CHECK_MAIN("driving", .tests = { test_stretches, test_full },
+	   .loops = { { test_stretch, ARRAY_SIZE(rows) } })

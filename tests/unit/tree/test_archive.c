@@ -23,7 +23,7 @@ static const char *const compressions[] = {
 static void check_work(const struct tree_work *work, int r, const struct error *err)
 {
 	check_int("work", "operations left in flight", work->reading + work->writing, 0);
-	check_int("work", "bytes left", work->readahead, 0);
+	check_int("work", "bytes left", work->ahead.held + work->unwritten.held, 0);
 	check_that("work", "the error is reported", (r == 0) == (err->code == ERROR_OK));
 }
 

@@ -31,7 +31,7 @@ static int copy_with(struct fake_nfs *f, struct fake_nfs *g, uint32_t uid, struc
 	error_clear(err);
 	r = tree_copy(work, &handle, &attr, &to->root, "copy", true, &made, err);
 	check_int("copy", "operations left in flight", work->reading + work->writing, 0);
-	check_int("copy", "bytes left", work->readahead, 0);
+	check_int("copy", "bytes left", work->ahead.held + work->unwritten.held, 0);
 	if (r == 0) {
 		ck_assert(fake_nfs_get(g, "copy", &there, &attr));
 		check_that("copy", "the handle is the root's",
@@ -111,6 +111,31 @@ START_TEST(test_two_shares)
 	tree_check_same("two shares", f, "tree", g, "copy");
 	fake_nfs_free(f);
 	fake_nfs_free(g);
+}
+END_TEST
+
+/* A copy needs nothing that other jobs may hold. */
+START_TEST(test_budget_is_used_up)
+{
+	struct tree_budget budget = { .jobs = 3, .pooled = TREE_POOL_BYTES };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct tree_work work = {
+			.ahead = { .budget = &budget },
+			.unwritten = { .budget = &budget },
+		};
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		tree_put(f);
+		tree_fill_file(f, "tree/large", 0, 5 * MIB);
+		fake_nfs_habits(f, &kinds[i].habits);
+		check_int(kinds[i].name, "result", copy_with(f, f, 0, &work, &err), 0);
+		tree_check_same(kinds[i].name, f, "tree", f, "copy");
+		check_int(kinds[i].name, "pooled", atomic_load(&budget.pooled), TREE_POOL_BYTES);
+		fake_nfs_free(f);
+	}
 }
 END_TEST
 
@@ -1046,7 +1071,8 @@ END_TEST
 /* clang-format off */
 CHECK_MAIN("tree_copy",
 	   .tests = {
-		   test_kinds, test_two_shares, test_not_root, test_other_file_system,
+		   test_kinds, test_two_shares,
+			       test_budget_is_used_up, test_not_root, test_other_file_system,
 		   test_large_files, test_hard_links, test_many_entries, test_chain, test_dropped,
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,

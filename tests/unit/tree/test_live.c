@@ -56,7 +56,7 @@ static void job_done(struct job *j)
 static void check_ended(const char *row, const struct job *j)
 {
 	check_int(row, "operations left in flight", j->work.reading + j->work.writing, 0);
-	check_int(row, "bytes left", j->work.readahead, 0);
+	check_int(row, "bytes left", j->work.ahead.held + j->work.unwritten.held, 0);
 	check_int(row, "an error is reported", j->err.code != ERROR_OK, j->result < 0);
 }
 

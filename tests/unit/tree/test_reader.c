@@ -24,7 +24,7 @@ static uint64_t read_tree(const char *row, struct fake_nfs *f, struct tree_work 
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
 	check_int(row, "result", tree_read(work, &handle, &attr, &options, &m.sink, &err), 0);
 	check_int(row, "operations left in flight", work->reading, 0);
-	check_int(row, "bytes left", work->readahead, 0);
+	check_int(row, "bytes left", work->ahead.held + work->unwritten.held, 0);
 	check_int(row, "ended", m.ended, m.begun);
 	return m.begun;
 }
@@ -349,7 +349,7 @@ static bool is_counted_at(size_t trouble, unsigned int at, unsigned int later, b
 	check_that(row, "result", r == 0 || r == troubles[trouble].result);
 	check_int(row, "an error is reported", err.code != ERROR_OK, r < 0);
 	check_int(row, "operations left in flight", work.reading + work.writing, 0);
-	check_int(row, "bytes left", work.readahead, 0);
+	check_int(row, "bytes left", work.ahead.held + work.unwritten.held, 0);
 	counted = m.counts > 0;
 	if (counted && trouble == 0)
 		check_int(row, "count", m.result, 0);
