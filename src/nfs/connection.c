@@ -334,7 +334,7 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 
 	r = net_resolve(e->server, addresses, &n, err);
 	if (r < 0)
-		return -EHOSTDOWN;
+		return r;
 	for (i = 0; i < n; i++) {
 		error_clear(&last);
 		r = connect_address(ret, e, &addresses[i], deadline, &last);
