@@ -192,12 +192,9 @@ bool nfs_client_is_usable(struct nfs_client *c)
 static int server_is_down(struct error *err, const struct nfs_export *e, uint16_t port, int r)
 {
 	if (r == -ETIMEDOUT)
-		(void)error_set(err, ERROR_UNAVAILABLE,
-				"server '%s' does not answer on port %u; is it running, and does the firewall let us through?",
-				e->server, port);
-	else
-		(void)error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
-				e->server, port);
+		return nfs_silent_error(err, e);
+	(void)error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
+			e->server, port);
 	return -EHOSTDOWN;
 }
 
