@@ -92,8 +92,9 @@ bool csi_is_quick(const char *method)
 /*
  * The sidecars make a limited number of calls at a time, and leave some of them for servers that
  * answer: csi-provisioner has 100 workers each for creations and deletions, csi-resizer and
- * csi-snapshotter 10. Kubelet has no such limit, but a connection for each call. Calls that report
- * are not held: whoever asks wants to know now.
+ * csi-snapshotter 10. Calls that report are not held: whoever asks wants to know now. Nor is
+ * NodePublishVolume: kubelet does one thing with a volume at a time, so a pod that is deleted would
+ * wait for it.
  */
 unsigned int csi_hold_max(const char *method)
 {
@@ -104,7 +105,6 @@ unsigned int csi_hold_max(const char *method)
 		{ "CreateVolume", 80 },          { "DeleteVolume", 80 },
 		{ "ControllerExpandVolume", 6 }, { "ControllerModifyVolume", 6 },
 		{ "CreateSnapshot", 6 },         { "DeleteSnapshot", 6 },
-		{ "NodePublishVolume", 64 },
 	};
 	size_t i;
 
