@@ -54,7 +54,7 @@
  * How long a call is held whose server does not answer, from its start: below its deadline by the
  * margin, or without a deadline GRPC_HOLD_ALONE_MS. A held call occupies no worker.
  */
-#define GRPC_HOLD_MS 10000U
+#define GRPC_HOLD_MS 20000U
 #define GRPC_HOLD_ALONE_MS 8000U
 #define GRPC_HOLD_MARGIN_MS 1000U
 

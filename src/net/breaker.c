@@ -43,6 +43,7 @@ struct server {
 	uint64_t next_try_ns; /* DOWN until then */
 	uint64_t pause_ms; /* last time in DOWN; 0: has answered since */
 	bool unknown; /* its name has no address */
+	bool seen; /* it has answered ever */
 	struct error why; /* it is DOWN */
 };
 
@@ -149,10 +150,13 @@ static int refuse(unsigned int retry_ms, const char *text, struct error *err)
 	return r;
 }
 
-/* Whoever mistyped a name does not correct it within seconds: such calls are not worth holding. */
+/*
+ * A server that was there will be there again. One that never was is probably the wrong address, and
+ * a wrong name is not corrected within seconds: whoever asks for these wants to know at once.
+ */
 static unsigned int retry_ms_of(const struct server *s)
 {
-	if (s->unknown)
+	if (s->unknown || !s->seen)
 		return 0;
 	return s->next_try_ns > clock_now_ns() ? (unsigned int)clock_left_ms(s->next_try_ns) + 1
 					       : RETRY_ASKED_MS;
@@ -305,6 +309,7 @@ void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t po
 	s->next_try_ns = 0;
 	s->pause_ms = 0;
 	s->unknown = false;
+	s->seen = true;
 	pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
 }

@@ -27,7 +27,8 @@
  * once the server has answered.
  *
  * Refusals carry the text of the last failure, the same one each time, and in err->retry_ms when the
- * caller would not be refused again, or would at least learn more. 0: an unknown name.
+ * caller would not be refused again, or would at least learn more. 0: an unknown name, or a server
+ * that has never answered.
  *
  * Any thread. One lock per breaker, innermost: no other lock is taken and no call made under it.
  */

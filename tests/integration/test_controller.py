@@ -447,7 +447,8 @@ class Controller(OnServer):
             self.assertLess(time.monotonic() - asked, 1)
             thread.join(40)
             self.assertEqual(len(got), 1)
-            self.assertLess(time.monotonic() - begun, 15)
+            # It is held for 20 seconds, and the last attempt may ask for 4.
+            self.assertLess(time.monotonic() - begun, 28)
         finally:
             self.server.thaw()
         self.assertTrue(wait_for(self.is_reached), "the driver does not find its server again")

@@ -56,13 +56,22 @@ static void fail_with(struct net_breaker *breaker, const struct server *s, int e
 	check_int("fail", "result", net_breaker_enter(breaker, s->name, s->port, &ask, NULL), 0);
 	check_that("fail", "ask", ask);
 	net_breaker_failed(breaker, s->name, s->port, error, &why);
-	check_int("fail", "retry", why.retry_ms > 0, error != -NET_ENAME);
 	net_breaker_leave(breaker, s->name, s->port, true);
 }
 
 static void go_down(struct net_breaker *breaker, const struct server *s)
 {
 	fail_with(breaker, s, -EHOSTDOWN);
+}
+
+/* It answers once, as one that was there before it went down. */
+static struct net_breaker *new_breaker_that_saw(const struct server *s)
+{
+	struct net_breaker *breaker = new_breaker();
+
+	enter_alive("seen", breaker, s, true);
+	net_breaker_leave(breaker, s->name, s->port, true);
+	return breaker;
 }
 
 /* Check that a caller is refused at once with the text of the failure, and for how long. */
@@ -105,7 +114,7 @@ END_TEST
 
 START_TEST(test_down)
 {
-	struct net_breaker *breaker = new_breaker();
+	struct net_breaker *breaker = new_breaker_that_saw(&a);
 	bool ask;
 
 	go_down(breaker, &a);
@@ -136,7 +145,7 @@ END_TEST
 /* While one caller asks a server that was down, the others neither wait nor say anything new. */
 START_TEST(test_asked_again)
 {
-	struct net_breaker *breaker = new_breaker();
+	struct net_breaker *breaker = new_breaker_that_saw(&a);
 	bool ask;
 
 	go_down(breaker, &a);
@@ -152,10 +161,29 @@ START_TEST(test_asked_again)
 }
 END_TEST
 
+/* A server that has never answered is probably the wrong one: its callers are told at once. */
+START_TEST(test_never_seen)
+{
+	struct net_breaker *breaker = new_breaker();
+	struct error why = { .code = ERROR_UNAVAILABLE, .msg = "nobody there" };
+	struct error err = { .code = ERROR_OK };
+	bool ask;
+
+	check_int("first", "result", net_breaker_enter(breaker, a.name, a.port, &ask, NULL), 0);
+	net_breaker_failed(breaker, a.name, a.port, -EHOSTDOWN, &why);
+	check_int("first", "retry", why.retry_ms, 0);
+	net_breaker_leave(breaker, a.name, a.port, true);
+	check_that("second", "refused", net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
+	check_str("second", "text", err.msg, "nobody there");
+	check_int("second", "retry", err.retry_ms, 0);
+	net_breaker_free(breaker);
+}
+END_TEST
+
 /* Nobody corrects a name within seconds: the pauses go on growing, and no call is held for it. */
 START_TEST(test_unknown_name)
 {
-	struct net_breaker *breaker = new_breaker();
+	struct net_breaker *breaker = new_breaker_that_saw(&a);
 	struct error err = { .code = ERROR_OK };
 	unsigned int pause_ms;
 	bool ask;
@@ -276,6 +304,7 @@ CHECK_MAIN("breaker", .tests = {
 			      test_alive,
 			      test_down,
 			      test_asked_again,
+			      test_never_seen,
 			      test_unknown_name,
 			      test_share,
 			      test_crowd,
