@@ -30,8 +30,8 @@
 #define EXIT_USAGE 2
 
 /*
- * Worker threads. A server can occupy 16 (NFS_SERVER_PLACES), and 20 more on a node. Calls that wait
- * for a server that is down occupy none (grpc/call.h).
+ * Worker threads. A server can occupy 16 (NFS_SERVER_PLACES), and 20 more on a node. Calls that
+ * wait for a server that is down occupy none (grpc/call.h).
  */
 #define WORKERS "48"
 

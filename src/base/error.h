@@ -40,8 +40,8 @@ enum error_code {
 #define ERROR_MESSAGE_SIZE 512
 
 /*
- * A message is the same text each time for the same cause: Kubernetes makes an event of each new
- * text. What changes from call to call (times, counters, ids that csi-nfs makes up) goes to the log.
+ * The same cause gives the same text each time: Kubernetes makes an event of each new text. What
+ * changes from call to call (times, counters, ids that csi-nfs makes up) is for the log.
  */
 
 struct error {

@@ -30,11 +30,12 @@
  * An event that is not listed for a state is ignored. Time is up at expires_ns.
  *
  * A call is held if its handler failed with an error that says when another try is worth it
- * (retry_ms), and there is time until then. It waits without a worker and runs again from its start,
- * as if the client had repeated it; the client learns of none of this, so that the pauses between
- * its own attempts do not grow while a server is away. Only so many calls of a method are held: a
- * client makes a limited number of calls at a time, and needs some for other servers. One too many
- * ends the hold of the call that has waited longest, which is answered with its last error.
+ * (retry_ms), and there is time until then. It waits without a worker and runs again from its
+ * start, as if the client had repeated it; the client learns of none of this, so that the pauses
+ * between its own attempts do not grow while a server is away. Only so many calls of a method are
+ * held: a client makes a limited number of calls at a time, and needs some for other servers. One
+ * too many ends the hold of the call that has waited longest, which is answered with its last
+ * error.
  */
 #ifndef GRPC_CALL_H
 #define GRPC_CALL_H

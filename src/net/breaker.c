@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,18 +142,25 @@ static enum server_state server_state(const struct server *s)
 }
 
 /* Refuse with a text. The caller need not give up: the answer may be known in a moment. */
-static int refuse(unsigned int retry_ms, const char *text, struct error *err)
+__attribute__((format(printf, 3, 4))) static int refuse(struct error *err, unsigned int retry_ms,
+							const char *fmt, ...)
 {
-	int r = error_set(err, ERROR_UNAVAILABLE, "%s", text);
+	char text[ERROR_MESSAGE_SIZE];
+	va_list ap;
+	int r;
 
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap); /* truncates */
+	va_end(ap);
+	r = error_set(err, ERROR_UNAVAILABLE, "%s", text);
 	if (err != NULL && err->code == ERROR_UNAVAILABLE)
 		err->retry_ms = retry_ms;
 	return r;
 }
 
 /*
- * A server that was there will be there again. One that never was is probably the wrong address, and
- * a wrong name is not corrected within seconds: whoever asks for these wants to know at once.
+ * A server that was there will be there again. One that never was is probably the wrong address,
+ * and a wrong name is not corrected within seconds: whoever asks for these wants to know at once.
  */
 static unsigned int retry_ms_of(const struct server *s)
 {
@@ -164,15 +172,7 @@ static unsigned int retry_ms_of(const struct server *s)
 
 static int refuse_down(const struct server *s, struct error *err)
 {
-	return refuse(retry_ms_of(s), s->why.msg, err);
-}
-
-static int refuse_unknown(const struct server *s, const char *what, struct error *err)
-{
-	char text[ERROR_MESSAGE_SIZE];
-
-	(void)snprintf(text, sizeof(text), "server '%s': %s; try again", s->name, what);
-	return refuse(RETRY_ASKED_MS, text, err);
+	return refuse(err, retry_ms_of(s), "%s", s->why.msg);
 }
 
 /* Check whether the server was down and has not answered since, so that one caller is enough. */
@@ -204,7 +204,9 @@ static int take_place(struct net_breaker *b, struct server *s, bool even_if_down
 		if (is_doubtful(s, state) && !even_if_down)
 			return refuse_down(s, err);
 		if (clock_now_ns() >= deadline)
-			return refuse_unknown(s, "too many calls wait for it already", err);
+			return refuse(err, RETRY_ASKED_MS,
+				      "server '%s': too many calls wait for it already; try again",
+				      s->name);
 		/* Look at the state again now and then: ALIVE ends without a signal. */
 		wait_for_change(b, step < deadline ? step : deadline);
 	}
@@ -242,7 +244,9 @@ static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_a
 			break;
 		}
 		if (clock_now_ns() >= deadline)
-			return refuse_unknown(s, "it is not known yet whether it answers", err);
+			return refuse(err, RETRY_ASKED_MS,
+				      "server '%s': it is not known yet whether it answers; try again",
+				      s->name);
 		wait_for_change(b, deadline);
 	}
 }

@@ -21,14 +21,15 @@
  *   leave, silent    -                 -                 SILENT            -
  *   time             -                 -                 SILENT            SILENT
  *
- * "-": no change. *: refuse if the server was DOWN and has not been heard from since. A server that leaves ALIVE while a caller is still asking is ASKED, not SILENT. A
- * leave in DOWN counts as heard from once DOWN is over.
+ * "-": no change. *: refuse if the server was DOWN and has not been heard from since. A server that
+ * leaves ALIVE while a caller is still asking is ASKED, not SILENT. A leave in DOWN counts as heard
+ * from once DOWN is over.
  * The time in DOWN doubles with each failure, from NET_BREAKER_FIRST_MS to a limit, and starts over
  * once the server has answered.
  *
- * Refusals carry the text of the last failure, the same one each time, and in err->retry_ms when the
- * caller would not be refused again, or would at least learn more. 0: an unknown name, or a server
- * that has never answered.
+ * Refusals carry the text of the last failure, the same one each time, and in err->retry_ms when
+ * the caller would not be refused again, or would at least learn more. 0: an unknown name, or a
+ * server that has never answered.
  *
  * Any thread. One lock per breaker, innermost: no other lock is taken and no call made under it.
  */
@@ -74,8 +75,8 @@ int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, s
 void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t port);
 
 /*
- * The server did not answer, or has no address (error is -NET_ENAME). why is the message for callers
- * that are refused until it does; sets why->retry_ms.
+ * The server did not answer, or has no address (error is -NET_ENAME). why is the message for
+ * callers that are refused until it does; sets why->retry_ms.
  */
 void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port, int error,
 			struct error *why);

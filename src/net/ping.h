@@ -3,14 +3,15 @@
 
 /*
  * NULL calls and rpcbind lookups, each on a connection of its own: is the server there, and what
- * does it serve? Worker threads. A peer that trickles bytes cannot extend the time that a call blocks:
- * NET_CONNECT_TIMEOUT_MS to connect, and then, for an answer,
+ * does it serve? Worker threads. A peer that trickles bytes cannot extend the time that a call
+ * blocks: NET_CONNECT_TIMEOUT_MS to connect, and then, for an answer,
  *
  *  - NET_PING_TIMEOUT_MS if the server's system does not even acknowledge the call;
  *  - NET_PING_TAKEN_MS if it does: then the host is up, and its NFS service may just not get the
  *    processor;
- *  - more if this process does not get the processor either: only time in which it could run counts,
- *    up to NET_PING_MAX_MS on the clock. On a node that starts many pods at once, everything is late.
+ *  - more if this process does not get the processor either: only time in which it could run
+ *    counts, up to NET_PING_MAX_MS on the clock. On a node that starts many pods, everything
+ *    is late.
  */
 #ifndef NET_PING_H
 #define NET_PING_H

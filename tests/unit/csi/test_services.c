@@ -307,7 +307,7 @@ START_TEST(test_quick)
 }
 END_TEST
 
-/* Of the sidecars' workers some stay free for servers that answer; what only reports is not held. */
+/* Some workers of the sidecars stay free for other servers; what only reports is not held. */
 START_TEST(test_hold_max)
 {
 	static const struct {
