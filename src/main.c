@@ -29,7 +29,10 @@
 
 #define EXIT_USAGE 2
 
-/* Worker threads. A server can occupy 16 (NFS_SERVER_PLACES), and 20 more on a node. */
+/*
+ * Worker threads. A server can occupy 16 (NFS_SERVER_PLACES), and 20 more on a node. Calls that
+ * wait for a server that is down occupy none (grpc/call.h).
+ */
 #define WORKERS "48"
 
 /* Time to finish after SIGTERM; kubelet sends SIGKILL after 30 s. */
@@ -185,8 +188,9 @@ static void done_drivers(struct app *app)
 
 static void add_service(struct app *app, ProtobufCService *service)
 {
-	app->services[app->n_services++] =
-		(struct grpc_service){ .service = service, .is_quick = csi_is_quick };
+	app->services[app->n_services++] = (struct grpc_service){ .service = service,
+								  .is_quick = csi_is_quick,
+								  .hold_max = csi_hold_max };
 }
 
 static void init_services(struct app *app)

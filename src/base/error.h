@@ -39,9 +39,15 @@ enum error_code {
 /* Longer messages are truncated: trailers must fit into 8 KiB with every byte percent-encoded. */
 #define ERROR_MESSAGE_SIZE 512
 
+/*
+ * The same cause gives the same text each time: Kubernetes makes an event of each new text. What
+ * changes from call to call (times, counters, ids that csi-nfs makes up) is for the log.
+ */
+
 struct error {
 	enum error_code code;
 	int sys; /* positive errno of the cause; 0: none */
+	unsigned int retry_ms; /* the same call is worth another try then; 0: not soon */
 	char msg[ERROR_MESSAGE_SIZE];
 };
 

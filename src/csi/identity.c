@@ -88,3 +88,28 @@ bool csi_is_quick(const char *method)
 			return true;
 	return false;
 }
+
+/*
+ * The sidecars make a limited number of calls at a time, and leave some of them for servers that
+ * answer: csi-provisioner has 100 workers each for creations and deletions, csi-resizer and
+ * csi-snapshotter 10. Calls that report are not held: whoever asks wants to know now. Nor is
+ * NodePublishVolume: kubelet does one thing with a volume at a time, so a pod that is deleted would
+ * wait for it.
+ */
+unsigned int csi_hold_max(const char *method)
+{
+	static const struct {
+		const char *method;
+		unsigned int max;
+	} held[] = {
+		{ "CreateVolume", 80 },          { "DeleteVolume", 80 },
+		{ "ControllerExpandVolume", 6 }, { "ControllerModifyVolume", 6 },
+		{ "CreateSnapshot", 6 },         { "DeleteSnapshot", 6 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(held); i++)
+		if (strcmp(method, held[i].method) == 0)
+			return held[i].max;
+	return 0;
+}

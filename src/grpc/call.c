@@ -29,7 +29,8 @@ static void log_call(const struct grpc_call *call, const char *text, enum log_le
 {
 	const char *subject = call->working ? "" : call->invocation.request.subject;
 	uint64_t duration_us = (clock_now_ns() - call->started_ns) / 1000;
-	struct log_field fields[5];
+	const unsigned int retry_ms = call->working ? 0 : call->invocation.request.err.retry_ms;
+	struct log_field fields[6];
 	size_t n = 0;
 
 	if (!log_is_enabled(level))
@@ -41,6 +42,8 @@ static void log_call(const struct grpc_call *call, const char *text, enum log_le
 	fields[n++] = LOG_NUM("duration_us", duration_us);
 	if (message[0] != '\0')
 		fields[n++] = LOG_STR("message", message);
+	if (retry_ms > 0)
+		fields[n++] = LOG_NUM("retry_ms", retry_ms);
 	log_write(level, text, fields, n);
 }
 
@@ -108,6 +111,7 @@ static void answer_error(struct grpc_call *call, int http_status, const struct e
 	size_t n = 0;
 
 	assert(call->state < GRPC_CALL_ANSWERED);
+	call->retry_ns = GRPC_NEVER;
 	(void)snprintf(http, sizeof(http), "%d", http_status);
 	grpc_status_code(err->code, code);
 	(void)grpc_status_message(text, message, sizeof(message));
@@ -196,12 +200,87 @@ static void run_in_worker(uv_work_t *req)
 {
 	struct grpc_call *call = req->data;
 	struct request *request = &call->invocation.request;
+	uint8_t *data = call->data;
 
 	if (atomic_load(&request->cancelled) || is_past_deadline(request)) {
 		call->skipped = true;
 		return;
 	}
-	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len, &call->invocation);
+	if (call->method.hold_max > 0 && data != NULL) {
+		data = malloc(call->data_len > 0 ? call->data_len : 1);
+		if (data != NULL)
+			memcpy(data, call->data, call->data_len);
+	}
+	/* Without memory for a copy the call is not held. */
+	if (data == NULL || data == call->data)
+		data = steal_ptr(&call->data);
+	grpc_dispatch_run(&call->method, data, call->data_len, &call->invocation);
+}
+
+static bool is_held(const struct grpc_call *call)
+{
+	return call->retry_ns != GRPC_NEVER;
+}
+
+static uint64_t hold_end(const struct grpc_call *call)
+{
+	const uint64_t deadline = call->invocation.request.deadline_ns;
+	const uint64_t margin = GRPC_HOLD_MARGIN_MS * CLOCK_NS_PER_MS;
+	uint64_t end;
+
+	if (deadline == 0)
+		return call->started_ns + GRPC_HOLD_ALONE_MS * CLOCK_NS_PER_MS;
+	end = call->started_ns + GRPC_HOLD_MS * CLOCK_NS_PER_MS;
+	return end + margin < deadline ? end : deadline - margin;
+}
+
+/* The call that is held longest, if there are more than the method allows. */
+static struct grpc_call *find_call_to_let_go(const struct grpc_call *newest)
+{
+	struct grpc_call *longest = NULL;
+	struct list *conn_pos, *call_pos;
+	unsigned int n = 0;
+
+	list_for_each(conn_pos, &newest->server->conns) {
+		struct grpc_conn *conn = container_of(conn_pos, struct grpc_conn, link);
+
+		list_for_each(call_pos, &conn->calls) {
+			struct grpc_call *call = container_of(call_pos, struct grpc_call, link);
+
+			if (!is_held(call) || call->method.descriptor != newest->method.descriptor)
+				continue;
+			n++;
+			if (longest == NULL || call->started_ns < longest->started_ns)
+				longest = call;
+		}
+	}
+	return n > newest->method.hold_max ? longest : NULL;
+}
+
+/* Hold the call if its handler's error allows. It may be answered and freed when this returns. */
+static bool call_hold(struct grpc_call *call)
+{
+	const struct error *err = &call->invocation.request.err;
+	uint64_t retry_ns = clock_now_ns() + err->retry_ms * CLOCK_NS_PER_MS;
+	struct grpc_call *other;
+	struct grpc_conn *conn;
+
+	if (call->invocation.reply != NULL || err->retry_ms == 0 || call->data == NULL ||
+	    call->server->state != GRPC_SERVER_OPEN || retry_ns >= hold_end(call))
+		return false;
+	log_call(call, "Call waits for its server", call->held ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO,
+		 err->code, err->msg);
+	call->held = true;
+	call->held_err = *err;
+	call->retry_ns = retry_ns;
+	grpc_server_arm(call->server, retry_ns);
+	other = find_call_to_let_go(call);
+	if (other != NULL) {
+		conn = other->conn;
+		answer_result(other);
+		grpc_conn_flush(conn);
+	}
+	return true;
 }
 
 static void on_worker_done(uv_work_t *req, int status)
@@ -212,6 +291,10 @@ static void on_worker_done(uv_work_t *req, int status)
 	struct grpc_conn *conn = call->conn;
 
 	call->working = false;
+	if (call->state == GRPC_CALL_RUNNING && status == 0 && !call->skipped && call_hold(call)) {
+		grpc_server_work_gone(s);
+		return;
+	}
 	call_count_received(call, 0);
 	free(steal_ptr(&call->data));
 	if (call->state == GRPC_CALL_RUNNING) {
@@ -282,6 +365,7 @@ int grpc_call_new(struct grpc_call **ret, struct grpc_conn *conn, int32_t stream
 	call->server = conn->server;
 	call->conn = conn;
 	call->stream_id = stream_id;
+	call->retry_ns = GRPC_NEVER;
 	call->started_ns = clock_now_ns();
 	call->expires_ns = call->started_ns + GRPC_BODY_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	list_add_tail(&conn->calls, &call->link);
@@ -415,10 +499,41 @@ void grpc_call_abort(struct grpc_call *call)
 		    "the server is shutting down; the operation may still be running");
 }
 
+static void run_again(struct grpc_call *call, uint64_t now_ns)
+{
+	const uint64_t deadline = call->invocation.request.deadline_ns;
+
+	call->retry_ns = GRPC_NEVER;
+	call->again_ns = now_ns;
+	if (deadline != 0)
+		call->expires_ns = deadline - GRPC_HOLD_MARGIN_MS * CLOCK_NS_PER_MS;
+	error_clear(&call->invocation.request.err);
+	start_worker(call);
+}
+
+/*
+ * The deadline is near, and the handler runs again. If it is still asking the server, repeat what
+ * the client was not told yet, rather than leave it to find words of its own.
+ */
+static void end_hold(struct grpc_call *call, uint64_t now_ns)
+{
+	call->expires_ns = call->invocation.request.deadline_ns;
+	if (now_ns - call->again_ns < GRPC_HOLD_ASKING_MS * CLOCK_NS_PER_MS)
+		answer_error(call, HTTP_OK, &call->held_err);
+}
+
 uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
 {
-	if (call->expires_ns > now_ns)
+	if (call->retry_ns <= now_ns && !is_past_deadline(&call->invocation.request)) {
+		run_again(call, now_ns);
 		return call->expires_ns;
+	}
+	if (call->expires_ns > now_ns)
+		return call->retry_ns < call->expires_ns ? call->retry_ns : call->expires_ns;
+	if (call->state == GRPC_CALL_RUNNING && call->invocation.request.deadline_ns > now_ns) {
+		end_hold(call, now_ns);
+		return call->expires_ns;
+	}
 	call->expires_ns = GRPC_NEVER;
 	switch (call->state) {
 	case GRPC_CALL_HEADERS:
@@ -431,7 +546,8 @@ uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
 	case GRPC_CALL_RUNNING:
 		answer_code(call, ERROR_DEADLINE_EXCEEDED,
 			    "deadline exceeded; the operation may still be running");
-		(void)uv_cancel((uv_req_t *)&call->work);
+		if (call->working)
+			(void)uv_cancel((uv_req_t *)&call->work);
 		break;
 	case GRPC_CALL_ANSWERED:
 		/* The client does not read the reply. */

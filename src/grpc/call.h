@@ -19,6 +19,7 @@
  *             request complete, method is quick          ANSWERED  reply or status
  *             bad data, a limit, time is up, shutdown    ANSWERED  status
  *   RUNNING   handler returned                           ANSWERED  reply or status
+ *             handler failed, the call is held           RUNNING   nothing: it runs again later
  *             deadline passed, shutdown                  ANSWERED  status; the handler runs on
  *   ANSWERED  handler returned                           ANSWERED  nothing: result is dropped
  *             time is up, answer is not read             ANSWERED  RST_STREAM CANCEL
@@ -27,6 +28,14 @@
  *   CLOSED    handler returned, or no worker holds it    freed
  *
  * An event that is not listed for a state is ignored. Time is up at expires_ns.
+ *
+ * A call is held if its handler failed with an error that says when another try is worth it
+ * (retry_ms), and there is time until then. It waits without a worker and runs again from its
+ * start, as if the client had repeated it; the client learns of none of this, so that the pauses
+ * between its own attempts do not grow while a server is away. Only so many calls of a method are
+ * held: a client makes a limited number of calls at a time, and needs some for other servers. One
+ * too many ends the hold of the call that has waited longest, which is answered with its last
+ * error.
  */
 #ifndef GRPC_CALL_H
 #define GRPC_CALL_H
@@ -52,13 +61,17 @@ struct grpc_call {
 	enum grpc_call_state state;
 	bool working; /* queued for a worker, or running in one */
 	bool skipped; /* set by the worker: cancelled or late, so the handler did not run */
+	bool held; /* has been held before, after held_err */
+	struct error held_err;
+	uint64_t again_ns; /* when the handler began again */
+	uint64_t retry_ns; /* held: when the handler runs again; GRPC_NEVER: not held */
 	uint64_t started_ns;
 	uint64_t expires_ns; /* deadline, or time limit for the request; GRPC_NEVER: none */
 	struct grpc_headers headers;
 	struct grpc_frame frame;
 	struct grpc_method method;
 	struct grpc_invocation invocation;
-	uint8_t *data; /* request message for the handler */
+	uint8_t *data; /* request message for the handler, kept while the call may be held */
 	size_t data_len;
 	size_t received; /* this call's share of the server's received */
 	size_t reply_sent; /* reply bytes that nghttp2 has taken */

@@ -51,6 +51,7 @@ int grpc_dispatch_find(const struct grpc_service *services, size_t n_services, c
 		.index = (unsigned int)(method - service->service->descriptor->methods),
 		.descriptor = method,
 		.quick = service->is_quick != NULL && service->is_quick(method->name),
+		.hold_max = service->hold_max != NULL ? service->hold_max(method->name) : 0,
 	};
 	return 0;
 }

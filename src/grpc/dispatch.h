@@ -26,6 +26,11 @@ struct grpc_service {
 	 * blocks and runs on the loop thread, even if all workers are stuck. NULL: no method is.
 	 */
 	bool (*is_quick)(const char *method);
+	/*
+	 * Called likewise: how many calls of the method may be held at a time (call.h). Running it
+	 * more than once for one call must be as good as once. NULL: 0 for all.
+	 */
+	unsigned int (*hold_max)(const char *method);
 };
 
 struct grpc_method {
@@ -33,6 +38,7 @@ struct grpc_method {
 	unsigned int index;
 	const ProtobufCMethodDescriptor *descriptor;
 	bool quick; /* runs on the loop thread */
+	unsigned int hold_max; /* calls held at a time */
 };
 
 /* One run of a method. Initialize to zero, except for the request's deadline. */

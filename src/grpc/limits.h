@@ -50,6 +50,17 @@
 /* Time for a request to arrive completely, unless its deadline is earlier. */
 #define GRPC_BODY_TIMEOUT_MS 60000U
 
+/*
+ * How long a call is held whose server does not answer, from its start: below its deadline by the
+ * margin, or without a deadline GRPC_HOLD_ALONE_MS. A held call occupies no worker.
+ */
+#define GRPC_HOLD_MS 20000U
+#define GRPC_HOLD_ALONE_MS 8000U
+#define GRPC_HOLD_MARGIN_MS 1000U
+
+/* A handler that was run again and is still busy after this has found its server. */
+#define GRPC_HOLD_ASKING_MS 10000U
+
 /* ---- Connections ---- */
 
 /* More wait in the listen backlog. Kubelet opens one per call, each sidecar one. */

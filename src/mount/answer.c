@@ -113,15 +113,15 @@ static int program_error(const char *source, const struct mount_answer *answer, 
 	return error_set(err, ERROR_INTERNAL, "mounting '%s' by mount.nfs: %.*s", source, len, log);
 }
 
-int mount_reach_error(const struct mount_request *request, const char *address, int e,
-		      struct error *err)
+int mount_reach_error(const struct mount_request *request, int e, struct error *err)
 {
+	/* Without the address that was tried last: the name service may list them in any order. */
 	if (e == ETIMEDOUT)
 		return error_set(err, ERROR_UNAVAILABLE,
-				 "NFS server '%s' (%s) does not answer; is it running, and does a firewall let us through?",
-				 request->server, address);
-	return error_sys(err, ERROR_UNAVAILABLE, e, "cannot reach NFS server '%s' (%s)",
-			 request->server, address);
+				 "NFS server '%s' does not answer; is it running, and does a firewall let us through?",
+				 request->server);
+	return error_sys(err, ERROR_UNAVAILABLE, e, "cannot reach NFS server '%s'",
+			 request->server);
 }
 
 static int step_error(const struct mount_request *request, const struct mount_sources *sources,
@@ -133,11 +133,11 @@ static int step_error(const struct mount_request *request, const struct mount_so
 	case MOUNT_STEP_RESOLVE:
 		return error_set(err, ERROR_UNAVAILABLE, "%s", reply->text);
 	case MOUNT_STEP_REACH:
-		return mount_reach_error(request, reply->address, reply->error, err);
+		return mount_reach_error(request, reply->error, err);
 	case MOUNT_STEP_VERSION:
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "NFS server '%s' (%s) has versions %u to %u, which is not what the mount options ask for",
-				 request->server, reply->address, reply->low, reply->high);
+				 "NFS server '%s' has versions %u to %u, which is not what the mount options ask for",
+				 request->server, reply->low, reply->high);
 	case MOUNT_STEP_MOUNT:
 		return mount_error(sources->top, reply->error, err);
 	case MOUNT_STEP_PROGRAM:

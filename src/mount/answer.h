@@ -15,9 +15,8 @@ struct mount_sources {
 	char *top; /* the path that the server is asked for */
 };
 
-/* An address of the server that was not reached, with a positive errno. Returns a negative one. */
-int mount_reach_error(const struct mount_request *request, const char *address, int e,
-		      struct error *err);
+/* The server was not reached, with a positive errno. Returns a negative one. */
+int mount_reach_error(const struct mount_request *request, int e, struct error *err);
 
 /* A reply that is a failure. Returns a negative errno with a code of mounter_ops.mount. */
 int mount_reply_error(const struct mount_request *request, const struct mount_sources *sources,

@@ -48,12 +48,14 @@ static char *mount_source_text(const char *server, const char *path)
 	return buf_steal(&b);
 }
 
-/* Check that an address of the server answers. Returns -EHOSTDOWN with UNAVAILABLE if none does. */
+/*
+ * Check that an address of the server answers. Returns -EHOSTDOWN with UNAVAILABLE if none does, or
+ * an error of net_resolve().
+ */
 static int server_ask(const struct mount_request *request, const struct mount_options *o,
 		      struct error *err)
 {
 	struct net_address addresses[NET_ADDRESSES_MAX];
-	char text[64] = "";
 	uint32_t low, high;
 	size_t n, i;
 	int r;
@@ -62,15 +64,14 @@ static int server_ask(const struct mount_request *request, const struct mount_op
 		return 0;
 	r = net_resolve(request->server, addresses, &n, err);
 	if (r < 0)
-		return -EHOSTDOWN;
+		return r;
 	for (i = 0; i < n; i++) {
 		r = mount_ping(&addresses[i], o, &low, &high);
 		/* A server without the version answers too; the helper finds another one. */
 		if (r == 0 || r == -EPROTONOSUPPORT)
 			return 0;
-		net_address_text(&addresses[i], text, sizeof(text));
 	}
-	(void)mount_reach_error(request, text, -r, err);
+	(void)mount_reach_error(request, -r, err);
 	return -EHOSTDOWN;
 }
 
@@ -90,7 +91,7 @@ static int server_enter(struct real_mounter *m, const struct mount_request *requ
 		net_breaker_answered(m->mounts, request->server, o->port);
 		return 0;
 	}
-	net_breaker_failed(m->mounts, request->server, o->port, &why);
+	net_breaker_failed(m->mounts, request->server, o->port, r, &why);
 	net_breaker_leave(m->mounts, request->server, o->port, true);
 	*err = why;
 	return r;
@@ -220,7 +221,7 @@ static int look(struct real_mounter *m, enum mount_operation operation, const ch
 	if (r == -ETIMEDOUT) {
 		(void)error_set(&why, ERROR_UNAVAILABLE,
 				"server %s does not answer; its mounts wait for it", server);
-		net_breaker_failed(m->looks, server, info->port, &why);
+		net_breaker_failed(m->looks, server, info->port, r, &why);
 	} else if (r < 0) {
 		(void)mount_call_error("looking at the mount", r, answer, &why);
 		if (ask)
@@ -283,9 +284,9 @@ int mounter_new(struct mounter **ret, const char *helper, struct error *err)
 	m->mounter.ops = &real_ops;
 	m->caller.helper = helper != NULL ? helper : SELF;
 	mount_reaper_init(&m->caller.reaper);
-	if (net_breaker_new(&m->mounts, MOUNT_SLOTS) < 0 ||
-	    net_breaker_new(&m->umounts, MOUNT_UMOUNT_SLOTS) < 0 ||
-	    net_breaker_new(&m->looks, MOUNT_STAT_SLOTS) < 0) {
+	if (net_breaker_new(&m->mounts, MOUNT_SLOTS, NET_BREAKER_OFTEN_MS) < 0 ||
+	    net_breaker_new(&m->umounts, MOUNT_UMOUNT_SLOTS, NET_BREAKER_RARELY_MS) < 0 ||
+	    net_breaker_new(&m->looks, MOUNT_STAT_SLOTS, NET_BREAKER_RARELY_MS) < 0) {
 		mounter_free(&m->mounter);
 		return error_oom(err);
 	}

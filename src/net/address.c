@@ -64,15 +64,57 @@ static bool is_bracketed(const char *s)
 	return inner != NULL && strcmp(inner, s) != 0 && is_ipv6(inner);
 }
 
+/* Four numbers and nothing else: no name of a host has this form, so it can only be an address. */
+static bool is_dotted_quad(const char *s)
+{
+	unsigned int dots = 0;
+	const char *p;
+
+	for (p = s; *p != '\0'; p++) {
+		if (*p != '.' && !isdigit((unsigned char)*p))
+			return false;
+		dots += *p == '.';
+	}
+	return dots == 3;
+}
+
+/* Check the labels of a host name, between its dots. One dot may end the name. */
+static int check_labels(const char *name, struct error *err)
+{
+	const char *label = name;
+	size_t len;
+
+	for (;;) {
+		len = strcspn(label, ".");
+		if (len == 0)
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "server: nothing is between two dots of the name");
+		if (len > NET_LABEL_MAX)
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "server: a label has %zu bytes, the limit is %d", len,
+					 NET_LABEL_MAX);
+		label += len;
+		if (label[0] == '\0' || label[1] == '\0')
+			break;
+		label++;
+	}
+	len = (size_t)(label - name);
+	if (len > NET_NAME_MAX)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "server: has %zu bytes, the limit is %d", len, NET_NAME_MAX);
+	return 0;
+}
+
 int net_server_check(const char *server, struct error *err)
 {
+	struct in_addr unused;
 	size_t len = strlen(server);
 
 	if (len == 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not be empty");
 	if (len > NET_SERVER_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "server: has %zu bytes, the limit is %d", len, NET_SERVER_MAX);
+				 "server: has %zu bytes, the limit is %d", len, NET_NAME_MAX);
 	if (server[0] == '-' || server[0] == '.')
 		return error_set(err, ERROR_INVALID_ARGUMENT, "server: must not start with '%c'",
 				 server[0]);
@@ -81,7 +123,11 @@ int net_server_check(const char *server, struct error *err)
 	if (!is_host_name(server))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "server: must be a host name or an IP address, without port or path");
-	return 0;
+	/* The resolver also takes numbers that C writes in octal and hexadecimal. */
+	if (is_dotted_quad(server) && inet_aton(server, &unused) == 0)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "server: looks like an IPv4 address, but is none");
+	return check_labels(server, err);
 }
 
 /* -------- resolution -------- */
@@ -220,6 +266,27 @@ static bool resolve_literal(const char *server, struct net_address *ret, size_t 
 	return *ret_n > 0;
 }
 
+/*
+ * One text for everything that a failing name service does, late answers and refusals in turn: a CO
+ * reports each new text once more. UNAVAILABLE in both cases: an earlier attempt may have been
+ * successful and its answer lost, so a name that is unknown today must not end the operation.
+ */
+static int no_name_service(const char *server, struct error *err)
+{
+	(void)error_set(err, ERROR_UNAVAILABLE,
+			"server '%s': the name service does not answer; check the DNS where csi-nfs runs",
+			server);
+	return -EHOSTDOWN;
+}
+
+static int no_address(const char *server, struct error *err)
+{
+	(void)error_set(err, ERROR_UNAVAILABLE,
+			"server '%s': cannot resolve the name: it has no address where csi-nfs runs; correct the name, or add it to the DNS",
+			server);
+	return -NET_ENAME;
+}
+
 int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, struct error *err)
 {
 	struct resolution *res;
@@ -233,28 +300,22 @@ int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, stru
 	status = resolution_start(res);
 	if (status < 0) {
 		resolution_unref(res);
-		return error_sys(err, ERROR_UNAVAILABLE, -status,
-				 "server '%s': cannot look up its name now, too many earlier lookups are still unanswered by the name service",
-				 server);
+		return status == -ENOMEM ? error_oom(err) : no_name_service(server, err);
 	}
 	if (!resolution_wait(res, clock_now_ns() + NET_RESOLVE_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
 		resolution_unref(res);
-		return error_set(err, ERROR_UNAVAILABLE,
-				 "server '%s': the name service did not answer within %d s", server,
-				 NET_RESOLVE_TIMEOUT_MS / 1000);
+		return no_name_service(server, err);
 	}
 	status = res->status;
 	*ret_n = 0;
 	if (status == 0)
 		copy_addresses(res->list, ret, ret_n);
 	resolution_unref(res);
-	if (status != 0)
-		return error_set(err, ERROR_UNAVAILABLE, "server '%s': cannot resolve the name: %s",
-				 server, gai_strerror(status));
-	if (*ret_n == 0)
-		return error_set(err, ERROR_UNAVAILABLE, "server '%s': the name has no address",
-				 server);
-	return 0;
+	if (status == EAI_MEMORY)
+		return error_oom(err);
+	if (status == EAI_AGAIN || status == EAI_SYSTEM || status == EAI_FAIL)
+		return no_name_service(server, err);
+	return *ret_n > 0 ? 0 : no_address(server, err);
 }
 
 void net_address_text(const struct net_address *a, char *text, size_t size)

@@ -5,11 +5,14 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "net/address.h"
 
 /* How long a caller waits for a place, which keeps its worker from other servers. */
 #define PLACE_SILENT_MS 200
@@ -17,6 +20,9 @@
 
 /* How long a caller waits for the one that asks, whose call has limits of its own. */
 #define ASKED_MS 10000
+
+/* When a caller that was refused tries again while another one asks. */
+#define RETRY_ASKED_MS 250
 
 #define FORGET_S 600
 
@@ -37,17 +43,20 @@ struct server {
 	uint64_t used_ns;
 	uint64_t next_try_ns; /* DOWN until then */
 	uint64_t pause_ms; /* last time in DOWN; 0: has answered since */
+	bool unknown; /* its name has no address */
+	bool seen; /* it has answered ever */
 	struct error why; /* it is DOWN */
 };
 
 struct net_breaker {
 	unsigned int places;
+	unsigned int last_ms; /* longest time in DOWN */
 	pthread_mutex_t lock; /* guards all below, servers included; innermost */
 	pthread_cond_t changed;
 	struct list servers;
 };
 
-int net_breaker_new(struct net_breaker **ret, unsigned int places)
+int net_breaker_new(struct net_breaker **ret, unsigned int places, unsigned int last_ms)
 {
 	struct net_breaker *b = calloc(1, sizeof(*b));
 	pthread_condattr_t attr;
@@ -55,6 +64,7 @@ int net_breaker_new(struct net_breaker **ret, unsigned int places)
 	if (b == NULL)
 		return -ENOMEM;
 	b->places = places;
+	b->last_ms = last_ms;
 	list_init(&b->servers);
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -131,12 +141,44 @@ static enum server_state server_state(const struct server *s)
 	return s->asked ? SERVER_ASKED : SERVER_SILENT;
 }
 
+/* Refuse with a text. The caller need not give up: the answer may be known in a moment. */
+__attribute__((format(printf, 3, 4))) static int refuse(struct error *err, unsigned int retry_ms,
+							const char *fmt, ...)
+{
+	char text[ERROR_MESSAGE_SIZE];
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap); /* truncates */
+	va_end(ap);
+	r = error_set(err, ERROR_UNAVAILABLE, "%s", text);
+	if (err != NULL && err->code == ERROR_UNAVAILABLE)
+		err->retry_ms = retry_ms;
+	return r;
+}
+
+/*
+ * A server that was there will be there again. One that never was is probably the wrong address,
+ * and a wrong name is not corrected within seconds: whoever asks for these wants to know at once.
+ */
+static unsigned int retry_ms_of(const struct server *s)
+{
+	if (s->unknown || !s->seen)
+		return 0;
+	return s->next_try_ns > clock_now_ns() ? (unsigned int)clock_left_ms(s->next_try_ns) + 1
+					       : RETRY_ASKED_MS;
+}
+
 static int refuse_down(const struct server *s, struct error *err)
 {
-	uint64_t now = clock_now_ns(), left = s->next_try_ns > now ? s->next_try_ns - now : 0;
+	return refuse(err, retry_ms_of(s), "%s", s->why.msg);
+}
 
-	return error_set(err, ERROR_UNAVAILABLE, "%.400s; it will be tried again in %u s",
-			 s->why.msg, (unsigned int)(left / CLOCK_NS_PER_S) + 1);
+/* Check whether the server was down and has not answered since, so that one caller is enough. */
+static bool is_doubtful(const struct server *s, enum server_state state)
+{
+	return state == SERVER_DOWN || (state == SERVER_ASKED && s->pause_ms > 0);
 }
 
 static void wait_for_change(struct net_breaker *b, uint64_t deadline_ns)
@@ -159,12 +201,12 @@ static int take_place(struct net_breaker *b, struct server *s, bool even_if_down
 		uint64_t deadline = start + limit_ms * CLOCK_NS_PER_MS;
 		uint64_t step = clock_now_ns() + PLACE_SILENT_MS * CLOCK_NS_PER_MS;
 
-		if (state == SERVER_DOWN && !even_if_down)
+		if (is_doubtful(s, state) && !even_if_down)
 			return refuse_down(s, err);
 		if (clock_now_ns() >= deadline)
-			return error_set(err, ERROR_UNAVAILABLE,
-					 "server '%s': %u calls wait for it already; try again",
-					 s->name, b->places);
+			return refuse(err, RETRY_ASKED_MS,
+				      "server '%s': too many calls wait for it already; try again",
+				      s->name);
 		/* Look at the state again now and then: ALIVE ends without a signal. */
 		wait_for_change(b, step < deadline ? step : deadline);
 	}
@@ -185,9 +227,12 @@ static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_a
 	const uint64_t deadline = clock_now_ns() + ASKED_MS * CLOCK_NS_PER_MS;
 
 	for (;;) {
-		switch (server_state(s)) {
-		case SERVER_DOWN:
+		enum server_state state = server_state(s);
+
+		if (is_doubtful(s, state))
 			return refuse_down(s, err);
+		switch (state) {
+		case SERVER_DOWN: /* is doubtful */
 		case SERVER_ALIVE:
 			*ret_ask = false;
 			return 0;
@@ -199,9 +244,9 @@ static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_a
 			break;
 		}
 		if (clock_now_ns() >= deadline)
-			return error_set(err, ERROR_UNAVAILABLE,
-					 "server '%s': it is not known yet whether it answers; try again",
-					 s->name);
+			return refuse(err, RETRY_ASKED_MS,
+				      "server '%s': it is not known yet whether it answers; try again",
+				      s->name);
 		wait_for_change(b, deadline);
 	}
 }
@@ -210,7 +255,7 @@ static int server_enter(struct net_breaker *b, struct server *s, bool *ret_ask, 
 {
 	int r;
 
-	if (server_state(s) == SERVER_DOWN)
+	if (is_doubtful(s, server_state(s)))
 		return refuse_down(s, err);
 	r = take_place(b, s, false, err);
 	if (r < 0)
@@ -267,13 +312,16 @@ void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t po
 	s->asked = false;
 	s->next_try_ns = 0;
 	s->pause_ms = 0;
+	s->unknown = false;
+	s->seen = true;
 	pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
 }
 
-void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port,
-			const struct error *why)
+void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port, int error,
+			struct error *why)
 {
+	const uint64_t last_ms = error == -NET_ENAME ? NET_BREAKER_NAME_LAST_MS : b->last_ms;
 	struct server *s;
 
 	pthread_mutex_lock(&b->lock);
@@ -283,11 +331,13 @@ void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port
 	/* Calls that were under way when it went down count as one failure. */
 	if (server_state(s) != SERVER_DOWN) {
 		s->pause_ms = s->pause_ms == 0 ? NET_BREAKER_FIRST_MS : s->pause_ms * 2;
-		if (s->pause_ms > NET_BREAKER_LAST_MS)
-			s->pause_ms = NET_BREAKER_LAST_MS;
+		if (s->pause_ms > last_ms)
+			s->pause_ms = last_ms;
 		s->next_try_ns = clock_now_ns() + s->pause_ms * CLOCK_NS_PER_MS;
+		s->unknown = error == -NET_ENAME;
 		s->why = *why;
 	}
+	why->retry_ms = retry_ms_of(s);
 	pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
 }

@@ -12,7 +12,7 @@
  *   DOWN     did not answer, and it is too early for the next try
  *
  *                    SILENT            ASKED             ALIVE             DOWN
- *   enter            ASKED, *ret_ask   wait for change   -                 refuse
+ *   enter            ASKED, *ret_ask   wait for change*  -                 refuse
  *   take             -                 -                 -                 -
  *   answered         ALIVE             ALIVE             -                 ALIVE
  *   failed           DOWN              DOWN              DOWN              -
@@ -21,10 +21,15 @@
  *   leave, silent    -                 -                 SILENT            -
  *   time             -                 -                 SILENT            SILENT
  *
- * "-": no change. A server that leaves ALIVE while a caller is still asking is ASKED, not SILENT. A
- * leave in DOWN counts as heard from once DOWN is over.
- * The time in DOWN doubles with each failure, from NET_BREAKER_FIRST_MS to NET_BREAKER_LAST_MS, and
- * starts over once the server has answered.
+ * "-": no change. *: refuse if the server was DOWN and has not been heard from since. A server that
+ * leaves ALIVE while a caller is still asking is ASKED, not SILENT. A leave in DOWN counts as heard
+ * from once DOWN is over.
+ * The time in DOWN doubles with each failure, from NET_BREAKER_FIRST_MS to a limit, and starts over
+ * once the server has answered.
+ *
+ * Refusals carry the text of the last failure, the same one each time, and in err->retry_ms when
+ * the caller would not be refused again, or would at least learn more. 0: an unknown name, or a
+ * server that has never answered.
  *
  * Any thread. One lock per breaker, innermost: no other lock is taken and no call made under it.
  */
@@ -38,12 +43,19 @@
 
 #define NET_BREAKER_FRESH_MS 2000
 #define NET_BREAKER_FIRST_MS 1000
-#define NET_BREAKER_LAST_MS 30000
+
+/*
+ * The longest time in DOWN. Calls that wait for a server are answered soon after it is back; asking
+ * costs one worker and a NULL call. Where each try costs a process, it is the rare one.
+ */
+#define NET_BREAKER_OFTEN_MS 2000
+#define NET_BREAKER_RARELY_MS 30000
+#define NET_BREAKER_NAME_LAST_MS 120000 /* of a name without an address */
 
 struct net_breaker;
 
-/* places: per server. Returns 0 or -ENOMEM. The caller frees. */
-int net_breaker_new(struct net_breaker **ret, unsigned int places);
+/* places: per server. last_ms: longest time in DOWN. Returns 0 or -ENOMEM. The caller frees. */
+int net_breaker_new(struct net_breaker **ret, unsigned int places, unsigned int last_ms);
 void net_breaker_free(struct net_breaker *b);
 
 /*
@@ -51,7 +63,7 @@ void net_breaker_free(struct net_breaker *b);
  * Waits for a free place: seconds if the server is ALIVE, else a fraction of a second. On success
  * the caller owes net_breaker_leave(). If *ret_ask is set, it must find out whether the server is
  * alive, while others wait, and first call net_breaker_answered(), _failed() or _gave_up().
- * Errors: UNAVAILABLE (DOWN, with the time of the next try; or all places are taken), -ENOMEM.
+ * Errors: UNAVAILABLE (DOWN, or all places are taken), -ENOMEM.
  */
 int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,
 		      struct error *err);
@@ -62,9 +74,12 @@ int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, s
 /* The server was heard from. */
 void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t port);
 
-/* The server did not answer. why is the message for callers that are refused until it does. */
-void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port,
-			const struct error *why);
+/*
+ * The server did not answer, or has no address (error is -NET_ENAME). why is the message for
+ * callers that are refused until it does; sets why->retry_ms.
+ */
+void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port, int error,
+			struct error *why);
 
 /* The server could not be asked, through no fault of its own: the next caller asks. */
 void net_breaker_gave_up(struct net_breaker *b, const char *server, uint16_t port);

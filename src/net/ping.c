@@ -16,6 +16,9 @@
 
 #define NULL_PROCEDURE 0 /* RFC 5531, section 12.1 */
 
+/* A wait of this length that takes longer was one in which the process could not run. */
+#define SLICE_MS 100
+
 static uint64_t ping_deadline(void)
 {
 	return clock_now_ns() + NET_PING_TIMEOUT_MS * CLOCK_NS_PER_MS;
@@ -52,6 +55,61 @@ int net_ping_socket(int fd, uint32_t program, uint32_t version, uint64_t deadlin
 	return ping_errno(r);
 }
 
+struct answer {
+	unsigned int finished;
+	int error;
+};
+
+static void null_replied(void *data, int error, const void *results)
+{
+	struct answer *answer = data;
+
+	(void)results;
+	answer->finished++;
+	answer->error = error;
+}
+
+static int await_answer(struct net_rpc *rpc, const struct answer *answer)
+{
+	const uint64_t slice_ns = SLICE_MS * CLOCK_NS_PER_MS, begun = clock_now_ns();
+	uint64_t counted_ms = 0, limit_ms, now;
+	int r;
+
+	for (;;) {
+		r = net_rpc_run(rpc, &answer->finished, clock_now_ns() + slice_ns);
+		if (answer->finished > 0)
+			return answer->error;
+		if (r != -ETIMEDOUT)
+			return r;
+		counted_ms += SLICE_MS;
+		limit_ms = net_rpc_is_taken(rpc) ? NET_PING_TAKEN_MS : NET_PING_TIMEOUT_MS;
+		now = clock_now_ns();
+		if (counted_ms >= limit_ms || now - begun >= NET_PING_MAX_MS * CLOCK_NS_PER_MS)
+			return -ETIMEDOUT;
+	}
+}
+
+static int ping_connected(int fd, uint32_t program, uint32_t version, uint32_t *ret_low,
+			  uint32_t *ret_high)
+{
+	const struct net_rpc_procedure null =
+		NET_RPC_PROCEDURE(program, version, NULL_PROCEDURE, zdr_void, zdr_void, uint32_t);
+	struct answer answer = { .finished = 0 };
+	struct net_rpc *rpc;
+	int r;
+
+	r = net_rpc_new(&rpc, fd, NULL);
+	if (r < 0)
+		return r;
+	r = net_rpc_call(rpc, &null, NULL, null_replied, &answer);
+	if (r == 0)
+		r = await_answer(rpc, &answer);
+	if (r == -EPROTONOSUPPORT)
+		net_rpc_versions(rpc, ret_low, ret_high);
+	net_rpc_free(rpc, -ECONNABORTED);
+	return ping_errno(r);
+}
+
 int net_ping_timed(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
 		   uint32_t *ret_low, uint32_t *ret_high, uint64_t *ret_ns)
 {
@@ -62,7 +120,7 @@ int net_ping_timed(const struct net_address *a, uint16_t port, uint32_t program,
 	if (fd < 0)
 		return fd;
 	begun = clock_now_ns();
-	r = net_ping_socket(fd, program, version, ping_deadline(), ret_low, ret_high);
+	r = ping_connected(fd, program, version, ret_low, ret_high);
 	*ret_ns = clock_now_ns() - begun;
 	return r;
 }

@@ -3,8 +3,15 @@
 
 /*
  * NULL calls and rpcbind lookups, each on a connection of its own: is the server there, and what
- * does it serve? Worker threads. A call blocks for NET_CONNECT_TIMEOUT_MS and NET_PING_TIMEOUT_MS
- * at most: both are absolute deadlines, so a peer that trickles bytes cannot extend them.
+ * does it serve? Worker threads. A peer that trickles bytes cannot extend the time that a call
+ * blocks: NET_CONNECT_TIMEOUT_MS to connect, and then, for an answer,
+ *
+ *  - NET_PING_TIMEOUT_MS if the server's system does not even acknowledge the call;
+ *  - NET_PING_TAKEN_MS if it does: then the host is up, and its NFS service may just not get the
+ *    processor;
+ *  - more if this process does not get the processor either: only time in which it could run
+ *    counts, up to NET_PING_MAX_MS on the clock. On a node that starts many pods, everything
+ *    is late.
  */
 #ifndef NET_PING_H
 #define NET_PING_H
@@ -15,6 +22,8 @@
 #include "net/connect.h"
 
 #define NET_PING_TIMEOUT_MS 2000
+#define NET_PING_TAKEN_MS 4000
+#define NET_PING_MAX_MS 10000
 
 #define NET_NFS_PROGRAM 100003 /* RFC 1813, section 3 */
 #define NET_MOUNT_PROGRAM 100005 /* RFC 1813, section 5 */

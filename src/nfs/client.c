@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "net/connect.h"
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
@@ -82,12 +83,16 @@ static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_
 
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
 {
-	uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	const uint64_t begun = clock_now_ns();
+	uint64_t deadline = begun + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	unsigned int wait_ms = RETRY_FIRST_MS;
 	int r;
 
+	c->in_grace = false;
 	for (;;) {
 		r = call_once(c, op, deadline);
+		if (r == -EAGAIN && c->in_grace)
+			deadline = begun + NFS_GRACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
 		if (r != -EAGAIN || clock_left_ms(deadline) <= (int)wait_ms)
 			return r;
 		clock_sleep_ms(wait_ms);
@@ -121,10 +126,9 @@ static const struct reason {
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory; it will be looked up again" },
 	{ ERESTART, ERROR_ABORTED, "it changed meanwhile; try again" },
-	{ ETIMEDOUT, ERROR_UNAVAILABLE, "the server stopped answering" },
+	{ ETIMEDOUT, ERROR_UNAVAILABLE, NULL }, /* nfs_silent_error() */
 	{ ECONNABORTED, ERROR_UNAVAILABLE, "the connection broke" },
-	{ EAGAIN, ERROR_UNAVAILABLE,
-	  "the server asks to retry later; it may be in its grace period" },
+	{ EAGAIN, ERROR_UNAVAILABLE, "the server asks to retry later" },
 	{ ENOMEM, ERROR_RESOURCE_EXHAUSTED, NULL },
 	/* I/O errors and server faults may be temporary, and may have left something behind. */
 	{ EIO, ERROR_UNAVAILABLE, "look into the server's log" },
@@ -150,6 +154,32 @@ enum error_code nfs_error_code(int error)
 	return reason != NULL ? reason->code : ERROR_INTERNAL;
 }
 
+int nfs_silent_error(struct error *err, const struct nfs_export *e)
+{
+	(void)error_set(err, ERROR_UNAVAILABLE,
+			"server '%s' does not answer on port %u; is it running, and does the firewall let us through?",
+			e->server, e->port != 0 ? e->port : NET_NFS_PORT);
+	return -EHOSTDOWN;
+}
+
+/* A CO is told the same whichever operation of the call the server did not do. */
+static int set_unanswered(struct error *err, const struct nfs_client *c, int error)
+{
+	const bool first = err != NULL && err->code == ERROR_OK;
+
+	if (error == -ETIMEDOUT)
+		(void)nfs_silent_error(err, &c->export);
+	else
+		(void)error_set(err, ERROR_UNAVAILABLE,
+				"server '%s' has just started and is in its grace period: until clients have claimed their open files again, it removes and renames nothing",
+				c->export.server);
+	if (first) {
+		err->sys = -error;
+		err->retry_ms = error == -EAGAIN ? NFS_GRACE_RETRY_MS : 0;
+	}
+	return error;
+}
+
 int nfs_error_set(struct error *err, const struct nfs_client *c, int error, const char *fmt, ...)
 {
 	const struct reason *reason = find_reason(error);
@@ -160,6 +190,8 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 	char what[256];
 	va_list ap;
 
+	if (error == -ETIMEDOUT || (error == -EAGAIN && c->in_grace))
+		return set_unanswered(err, c, error);
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
 	va_end(ap);

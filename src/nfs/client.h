@@ -27,6 +27,12 @@
  */
 #define NFS_CALL_TIMEOUT_MS 10000
 
+/* How long an operation is repeated that the server refuses in its grace period. */
+#define NFS_GRACE_TIMEOUT_MS 1000
+
+/* When a call that failed so is worth another try. */
+#define NFS_GRACE_RETRY_MS 2000
+
 /*
  * Longest wait for one operation, whatever else the server answers. NFS_DATA_MAX_MS applies unless
  * an operation is in flight whose work on disk has no bound (COMMIT, REMOVE, a change of a size): a
@@ -74,6 +80,7 @@ struct nfs_client {
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */
 	bool broken;
+	bool in_grace; /* its last refusal was that of a server in its grace period */
 	bool silent; /* broken because the server kept an operation waiting for too long */
 	char address[64]; /* of the server, numeric, for messages */
 };
@@ -83,7 +90,8 @@ struct nfs_client {
  * which versions it has, and get the root handle. Blocks for NFS_CONNECT_MAX_MS and the step under
  * way. Errors: UNAVAILABLE (server not reachable, not answering, name not resolvable), NOT_FOUND
  * (no such share), PERMISSION_DENIED (the export refuses us), FAILED_PRECONDITION (version not
- * served). Returns -EHOSTDOWN if the server itself did not answer. The caller frees.
+ * served). Returns -EHOSTDOWN if the server itself, or the name service, did not answer, and
+ * -NET_ENAME if the server's name has no address. The caller frees.
  */
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 
@@ -133,13 +141,18 @@ uint32_t nfs_write_max(const struct nfs_client *c);
 
 /*
  * Start op and run until it has finished. Retries while the server asks for patience
- * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY, NFS4ERR_GRACE), for NFS_CALL_TIMEOUT_MS in total; slow
- * operations may take longer, see there. Returns op->error.
+ * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY), for NFS_CALL_TIMEOUT_MS in total; slow operations may take
+ * longer, see there. A server that has just started refuses some operations with NFS4ERR_GRACE for
+ * longer than anybody should keep a connection waiting: that is retried for NFS_GRACE_TIMEOUT_MS
+ * only. Returns op->error.
  */
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op);
 
 /* Map an operation's errno to the code for the CO. */
 enum error_code nfs_error_code(int error);
+
+/* Report that the server does not answer. Returns -EHOSTDOWN. */
+int nfs_silent_error(struct error *err, const struct nfs_export *e);
 
 /*
  * Report a failed operation as "<what> on <server>:<share>: <reason and what to do>", where fmt

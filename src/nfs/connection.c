@@ -199,12 +199,9 @@ bool nfs_client_is_usable(struct nfs_client *c)
 static int server_is_down(struct error *err, const struct nfs_export *e, uint16_t port, int r)
 {
 	if (r == -ETIMEDOUT)
-		(void)error_set(err, ERROR_UNAVAILABLE,
-				"server '%s' does not answer on port %u; is it running, and does the firewall let us through?",
-				e->server, port);
-	else
-		(void)error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
-				e->server, port);
+		return nfs_silent_error(err, e);
+	(void)error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
+			e->server, port);
 	return -EHOSTDOWN;
 }
 
@@ -341,7 +338,7 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 
 	r = net_resolve(e->server, addresses, &n, err);
 	if (r < 0)
-		return -EHOSTDOWN;
+		return r;
 	for (i = 0; i < n; i++) {
 		error_clear(&last);
 		r = connect_address(ret, e, &addresses[i], deadline, &last);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "net/address.h"
 #include "net/breaker.h"
 
 struct idle_client {
@@ -33,7 +34,7 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect, unsigned int win
 
 	if (pool == NULL)
 		return -ENOMEM;
-	if (net_breaker_new(&pool->breaker, NFS_SERVER_PLACES) < 0) {
+	if (net_breaker_new(&pool->breaker, NFS_SERVER_PLACES, NET_BREAKER_OFTEN_MS) < 0) {
 		free(pool);
 		return -ENOMEM;
 	}
@@ -153,9 +154,9 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 	if (r < 0)
 		return r;
 	r = take_or_connect(pool, e, ask, ret, &why);
-	down = r == -EHOSTDOWN;
+	down = r == -EHOSTDOWN || r == -NET_ENAME;
 	if (down)
-		net_breaker_failed(pool->breaker, e->server, e->port, &why);
+		net_breaker_failed(pool->breaker, e->server, e->port, r, &why);
 	else if (ask)
 		net_breaker_answered(pool->breaker, e->server, e->port);
 	if (r == 0) {

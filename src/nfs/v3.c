@@ -615,10 +615,10 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 	if (r < 0)
 		return r;
 	r = nfs_connect_rpc(&rpc, address, port, e);
+	/* Without the port: most servers choose another one each time they start. */
 	if (r < 0)
 		return error_sys(err, ERROR_UNAVAILABLE, -r,
-				 "cannot reach the mount service of server '%s' on port %u",
-				 e->server, port);
+				 "cannot reach the mount service of server '%s'", e->server);
 	r = net_rpc_ask(rpc, &mnt_procedure, &path, take_mnt, &mnt, nfs_connection_deadline(conn));
 	net_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)

@@ -313,6 +313,7 @@ static void v4_replied(void *data, int error, const void *results)
 		return;
 	}
 	op->error = nfs_status_errno(res->status);
+	op->client->in_grace = res->status == NFS4ERR_GRACE;
 	/* In READDIR, unlike RMDIR, it is the cookie verifier that no longer matches. */
 	if (res->status == NFS4ERR_NOT_SAME && op->type == NFS_OP_READDIR)
 		op->error = -ERESTART;

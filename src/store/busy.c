@@ -174,9 +174,10 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 			return 0;
 		}
 	}
+	log_debug("Another controller's note is in the way", LOG_STR("note", name));
 	(void)error_set(err, ERROR_ABORTED,
-			"another controller (%.*s) is at work on directory '%s' on %s:%s; try again",
-			STORE_HOLDER_LEN, parsed.tag, dir, c->export.server, c->export.share);
+			"another controller is at work on directory '%s' on %s:%s; try again", dir,
+			c->export.server, c->export.share);
 	return -EAGAIN;
 }
 

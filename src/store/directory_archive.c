@@ -115,7 +115,7 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 	if (r == -EXDEV)
 		return directory_apart(c, path, err);
 	if (r < 0 && r != -ENOENT)
-		return nfs_error_set(err, c, r, "archiving '%s' as '%s'", path, archive);
+		return nfs_error_set(err, c, r, "archiving '%s'", path);
 	return r < 0 ? 0 : directory_check_moved(c, from, known, &to.parent, to.base, err);
 }
 

@@ -74,9 +74,8 @@ static int remover_result(struct remover *rm, int r)
 	if (rm->error != 0 || rm->borders == 0)
 		return rm->error;
 	(void)error_set(rm->err, ERROR_FAILED_PRECONDITION,
-			"'%s' on %s:%s is on another file system, which is left alone (%" PRIu64
-			" of them): unmount it on the server",
-			rm->border, c->export.server, c->export.share, rm->borders);
+			"'%s' on %s:%s is on another file system, which is left alone: unmount it on the server",
+			rm->border, c->export.server, c->export.share);
 	return -EXDEV;
 }
 

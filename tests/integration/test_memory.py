@@ -4,8 +4,8 @@
 them, in the limit that the manifest sets.
 
 Runs inside a lab, with CSI_NFS naming the driver. In a guest the driver has a cgroup of its own
-with that limit, and sockets and page cache count. Elsewhere its resident memory is compared with the
-same numbers.
+with that limit, and sockets and page cache count. Elsewhere its resident memory is compared with
+the same numbers.
 """
 import concurrent.futures
 import os

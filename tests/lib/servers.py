@@ -259,7 +259,18 @@ LOG { Default_Log_Level = EVENT; }
         return self.process is not None and self.process.poll() is None
 
     def freeze(self):
+        """Stop it, and wait until every thread has stopped: on a busy machine some work on."""
         self.process.send_signal(signal.SIGSTOP)
+        if not wait_for(self._is_stopped):
+            raise Failure("nfs-ganesha does not stop")
+
+    def _is_stopped(self):
+        tasks = "/proc/%d/task" % self.process.pid
+        for task in os.listdir(tasks):
+            with open(os.path.join(tasks, task, "stat"), encoding="ascii", errors="replace") as f:
+                if f.read().rpartition(")")[2].split()[0] != "T":
+                    return False
+        return True
 
     def thaw(self):
         self.process.send_signal(signal.SIGCONT)

@@ -307,6 +307,39 @@ START_TEST(test_quick)
 }
 END_TEST
 
+/* Some workers of the sidecars stay free for other servers; what only reports is not held. */
+START_TEST(test_hold_max)
+{
+	static const struct {
+		const char *method;
+		unsigned int workers; /* of the sidecar that calls it; 0: not held */
+	} rows[] = {
+		{ "CreateVolume", 100 },
+		{ "DeleteVolume", 100 },
+		{ "ControllerExpandVolume", 10 },
+		{ "ControllerModifyVolume", 10 },
+		{ "CreateSnapshot", 10 },
+		{ "DeleteSnapshot", 10 },
+		{ "NodePublishVolume", 0 },
+		{ "NodeUnpublishVolume", 0 },
+		{ "NodeGetVolumeStats", 0 },
+		{ "ListVolumes", 0 },
+		{ "GetCapacity", 0 },
+		{ "ControllerGetVolume", 0 },
+		{ "Probe", 0 },
+		{ "", 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		check_int(rows[i].method, "is held", csi_hold_max(rows[i].method) > 0,
+			  rows[i].workers > 0);
+		check_that(rows[i].method, "leaves workers",
+			   csi_hold_max(rows[i].method) * 10 <= rows[i].workers * 8);
+	}
+}
+END_TEST
+
 enum capability { MOUNT, NONE, BLOCK, NO_TYPE, NO_MODE, UNKNOWN_MODE, LATER_MODE, READER };
 
 /* One capability and the messages in it. */
@@ -1203,6 +1236,7 @@ CHECK_MAIN("services", .setup = setup,
 		   test_identity,
 		   test_capabilities,
 		   test_quick,
+		   test_hold_max,
 		   test_create_refused,
 		   test_create,
 		   test_create_refused_after_an_attempt,

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "check_util.h"
+#include "net/address.h"
 #include "net/breaker.h"
 
 #define PLACES 16
@@ -30,7 +31,7 @@ static struct net_breaker *new_breaker(void)
 {
 	struct net_breaker *breaker;
 
-	check_int("new", "result", net_breaker_new(&breaker, PLACES), 0);
+	check_int("new", "result", net_breaker_new(&breaker, PLACES, 2 * NET_BREAKER_FIRST_MS), 0);
 	return breaker;
 }
 
@@ -47,15 +48,46 @@ static void enter_alive(const char *row, struct net_breaker *breaker, const stru
 		net_breaker_answered(breaker, s->name, s->port);
 }
 
-static void go_down(struct net_breaker *breaker, const struct server *s)
+static void fail_with(struct net_breaker *breaker, const struct server *s, int error)
 {
-	const struct error why = { .code = ERROR_UNAVAILABLE, .msg = "nobody there" };
+	struct error why = { .code = ERROR_UNAVAILABLE, .msg = "nobody there" };
 	bool ask = false;
 
 	check_int("fail", "result", net_breaker_enter(breaker, s->name, s->port, &ask, NULL), 0);
 	check_that("fail", "ask", ask);
-	net_breaker_failed(breaker, s->name, s->port, &why);
+	net_breaker_failed(breaker, s->name, s->port, error, &why);
 	net_breaker_leave(breaker, s->name, s->port, true);
+}
+
+static void go_down(struct net_breaker *breaker, const struct server *s)
+{
+	fail_with(breaker, s, -EHOSTDOWN);
+}
+
+/* It answers once, as one that was there before it went down. */
+static struct net_breaker *new_breaker_that_saw(const struct server *s)
+{
+	struct net_breaker *breaker = new_breaker();
+
+	enter_alive("seen", breaker, s, true);
+	net_breaker_leave(breaker, s->name, s->port, true);
+	return breaker;
+}
+
+/* Check that a caller is refused at once with the text of the failure, and for how long. */
+static void check_refused(const char *row, struct net_breaker *breaker, const struct server *s,
+			  unsigned int pause_ms)
+{
+	struct error err = { .code = ERROR_OK };
+	uint64_t start = clock_now_ns();
+	bool ask;
+
+	check_that(row, "refused", net_breaker_enter(breaker, s->name, s->port, &ask, &err) < 0);
+	check_that(row, "at once", clock_now_ns() - start < 100 * CLOCK_NS_PER_MS);
+	check_int(row, "code", err.code, ERROR_UNAVAILABLE);
+	check_str(row, "text", err.msg, "nobody there");
+	check_that(row, "not too early", err.retry_ms > pause_ms / 2);
+	check_that(row, "not too late", err.retry_ms <= pause_ms + 1);
 }
 
 START_TEST(test_alive)
@@ -82,16 +114,11 @@ END_TEST
 
 START_TEST(test_down)
 {
-	struct net_breaker *breaker = new_breaker();
-	struct error err = { .code = ERROR_OK };
-	uint64_t start;
+	struct net_breaker *breaker = new_breaker_that_saw(&a);
 	bool ask;
 
 	go_down(breaker, &a);
-	start = clock_now_ns();
-	check_int("down", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0, 1);
-	check_that("down", "at once", clock_now_ns() - start < 100 * CLOCK_NS_PER_MS);
-	check_error("down", &err, ERROR_UNAVAILABLE, "nobody there; it will be tried again in 1 s");
+	check_refused("down", breaker, &a, NET_BREAKER_FIRST_MS);
 	enter_alive("other server", breaker, &b, true);
 	check_int("anyway", "result", net_breaker_take(breaker, a.name, a.port, NULL), 0);
 	net_breaker_leave(breaker, a.name, a.port, true);
@@ -100,18 +127,81 @@ START_TEST(test_down)
 	net_breaker_gave_up(breaker, a.name, a.port);
 	net_breaker_leave(breaker, a.name, a.port, true);
 	go_down(breaker, &a);
-	error_clear(&err);
-	(void)net_breaker_enter(breaker, a.name, a.port, &ask, &err);
-	check_error("down again", &err, ERROR_UNAVAILABLE, "in 2 s");
+	check_refused("down again", breaker, &a, 2 * NET_BREAKER_FIRST_MS);
+	sleep_ms(2 * NET_BREAKER_FIRST_MS + 50);
+	go_down(breaker, &a);
+	check_refused("no longer than the limit", breaker, &a, 2 * NET_BREAKER_FIRST_MS);
 	sleep_ms(2 * NET_BREAKER_FIRST_MS + 50);
 	enter_alive("back", breaker, &a, true);
 	enter_alive("back", breaker, &a, false);
 	net_breaker_leave(breaker, a.name, a.port, true);
 	/* It was alive in between: the pause starts small. */
 	go_down(breaker, &a);
-	error_clear(&err);
-	(void)net_breaker_enter(breaker, a.name, a.port, &ask, &err);
-	check_error("down anew", &err, ERROR_UNAVAILABLE, "in 1 s");
+	check_refused("down anew", breaker, &a, NET_BREAKER_FIRST_MS);
+	net_breaker_free(breaker);
+}
+END_TEST
+
+/* While one caller asks a server that was down, the others neither wait nor say anything new. */
+START_TEST(test_asked_again)
+{
+	struct net_breaker *breaker = new_breaker_that_saw(&a);
+	bool ask;
+
+	go_down(breaker, &a);
+	sleep_ms(NET_BREAKER_FIRST_MS + 50);
+	check_int("asks", "result", net_breaker_enter(breaker, a.name, a.port, &ask, NULL), 0);
+	check_that("asks", "ask", ask);
+	check_refused("meanwhile", breaker, &a, NET_BREAKER_FIRST_MS / 3);
+	net_breaker_answered(breaker, a.name, a.port);
+	enter_alive("answered", breaker, &a, false);
+	net_breaker_leave(breaker, a.name, a.port, false);
+	net_breaker_leave(breaker, a.name, a.port, false);
+	net_breaker_free(breaker);
+}
+END_TEST
+
+/* A server that has never answered is probably the wrong one: its callers are told at once. */
+START_TEST(test_never_seen)
+{
+	struct net_breaker *breaker = new_breaker();
+	struct error why = { .code = ERROR_UNAVAILABLE, .msg = "nobody there" };
+	struct error err = { .code = ERROR_OK };
+	bool ask;
+
+	check_int("first", "result", net_breaker_enter(breaker, a.name, a.port, &ask, NULL), 0);
+	net_breaker_failed(breaker, a.name, a.port, -EHOSTDOWN, &why);
+	check_int("first", "retry", why.retry_ms, 0);
+	net_breaker_leave(breaker, a.name, a.port, true);
+	check_that("second", "refused", net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
+	check_str("second", "text", err.msg, "nobody there");
+	check_int("second", "retry", err.retry_ms, 0);
+	net_breaker_free(breaker);
+}
+END_TEST
+
+/* Nobody corrects a name within seconds: the pauses go on growing, and no call is held for it. */
+START_TEST(test_unknown_name)
+{
+	struct net_breaker *breaker = new_breaker_that_saw(&a);
+	struct error err = { .code = ERROR_OK };
+	unsigned int pause_ms;
+	bool ask;
+
+	for (pause_ms = NET_BREAKER_FIRST_MS; pause_ms <= 4 * NET_BREAKER_FIRST_MS; pause_ms *= 2) {
+		fail_with(breaker, &a, -NET_ENAME);
+		sleep_ms(pause_ms - 200);
+		error_clear(&err);
+		check_that("unknown", "refused",
+			   net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
+		check_str("unknown", "text", err.msg, "nobody there");
+		check_int("unknown", "retry", err.retry_ms, 0);
+		sleep_ms(250);
+	}
+	enter_alive("known", breaker, &a, true);
+	net_breaker_leave(breaker, a.name, a.port, true);
+	go_down(breaker, &a);
+	check_refused("down", breaker, &a, NET_BREAKER_FIRST_MS);
 	net_breaker_free(breaker);
 }
 END_TEST
@@ -133,6 +223,7 @@ START_TEST(test_share)
 	took = clock_now_ns() - start;
 	check_that("too many", "soon", took < CLOCK_NS_PER_S);
 	check_error("too many", &err, ERROR_UNAVAILABLE, "wait for it already");
+	check_that("too many", "retry", err.retry_ms > 0);
 	enter_alive("other server", breaker, &b, true);
 	net_breaker_leave(breaker, a.name, a.port, false);
 	enter_alive("a place is free", breaker, &a, false);
@@ -212,6 +303,9 @@ END_TEST
 CHECK_MAIN("breaker", .tests = {
 			      test_alive,
 			      test_down,
+			      test_asked_again,
+			      test_never_seen,
+			      test_unknown_name,
 			      test_share,
 			      test_crowd,
 			      test_no_verdict,

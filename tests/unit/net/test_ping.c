@@ -6,8 +6,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -109,4 +111,90 @@ START_TEST(test_trickle)
 }
 END_TEST
 
-CHECK_MAIN("ping", .tests = { test_trickle }, .loops = { { test_answer, ARRAY_SIZE(answers) } })
+/* -------- a server that gets too little of the processor -------- */
+
+#define LATE_MS 3000 /* between NET_PING_TIMEOUT_MS and NET_PING_TAKEN_MS */
+#define STOPPED_MS 5000 /* longer than NET_PING_TAKEN_MS */
+
+static void sleep_long_ms(unsigned int ms)
+{
+	for (; ms > 0; ms -= ms < 500 ? ms : 500)
+		clock_sleep_ms(ms < 500 ? ms : 500);
+}
+
+static int listen_somewhere(uint16_t *ret_port)
+{
+	struct sockaddr_in own = { .sin_family = AF_INET };
+	socklen_t len = sizeof(own);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
+	ck_assert_int_eq(listen(fd, 1), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&own, &len), 0);
+	*ret_port = ntohs(own.sin_port);
+	return fd;
+}
+
+/* Ping from a process of its own, which exits with 0 if it was answered. */
+static pid_t start_ping(uint16_t port)
+{
+	struct net_address address;
+	uint32_t low, high;
+	size_t n;
+	pid_t pid;
+
+	ck_assert_int_eq(net_resolve("127.0.0.1", &address, &n, NULL), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
+		_exit(-net_ping(&address, port, PROGRAM, PROGRAM_VERSION, &low, &high));
+	return pid;
+}
+
+static int end_of_ping(pid_t pid)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static const struct {
+	const char *row;
+	unsigned int stopped_ms; /* the client */
+	unsigned int late_ms; /* the server, after that */
+	int want;
+} delays[] = {
+	{ "the server is late", 0, LATE_MS, 0 },
+	{ "the client could not run", STOPPED_MS, 1000, 0 },
+	{ "nobody answers", 0, NET_PING_MAX_MS, ETIMEDOUT },
+};
+
+START_TEST(test_late)
+{
+	struct peer peer = { .words = answers[0].words, .n = answers[0].n };
+	uint16_t port;
+	int listener = listen_somewhere(&port);
+	pid_t pid = start_ping(port);
+
+	peer.fd = accept(listener, NULL, NULL);
+	ck_assert_int_ge(peer.fd, 0);
+	if (delays[_i].stopped_ms > 0) {
+		ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+		sleep_long_ms(delays[_i].stopped_ms);
+		ck_assert_int_eq(kill(pid, SIGCONT), 0);
+	}
+	if (delays[_i].want == 0) {
+		sleep_long_ms(delays[_i].late_ms);
+		(void)answer(&peer);
+	}
+	check_int(delays[_i].row, "result", end_of_ping(pid), delays[_i].want);
+	close(peer.fd);
+	close(listener);
+}
+END_TEST
+
+CHECK_MAIN("ping", .tests = { test_trickle },
+	   .loops = { { test_answer, ARRAY_SIZE(answers) }, { test_late, ARRAY_SIZE(delays) } })

@@ -190,5 +190,55 @@ START_TEST(test_stretches)
 }
 END_TEST
 
+/* -------- a server that wants the call later -------- */
+
+struct later {
+	struct nfs_client client;
+	bool in_grace;
+};
+
+static int start_later(struct nfs_client *c, struct nfs_op *op)
+{
+	op->error = -EAGAIN;
+	op->finished = true;
+	c->in_grace = ((struct later *)c)->in_grace;
+	return 0;
+}
+
+static const struct nfs_client_ops later_ops = { .start = start_later };
+
+static const struct {
+	const char *row;
+	bool in_grace;
+	unsigned int min_ms, max_ms;
+	unsigned int retry_ms;
+	const char *word;
+} laters[] = {
+	{ "grace period", true, 0, 2 * NFS_GRACE_TIMEOUT_MS, NFS_GRACE_RETRY_MS, "grace period" },
+	{ "delay", false, NFS_CALL_TIMEOUT_MS / 2, NFS_CALL_TIMEOUT_MS, 0, "retry later" },
+};
+
+START_TEST(test_later)
+{
+	char server[] = "nas", share[] = "/";
+	struct later later = {
+		.client = { .ops = &later_ops, .export = { .server = server, .share = share } },
+		.in_grace = laters[_i].in_grace,
+	};
+	struct nfs_op op = { .type = NFS_OP_RENAME };
+	struct error err = { .code = ERROR_OK };
+	uint64_t begun = clock_now_ns(), took_ms;
+	int r = nfs_client_call(&later.client, &op);
+
+	took_ms = (clock_now_ns() - begun) / CLOCK_NS_PER_MS;
+	check_int(laters[_i].row, "result", r, -EAGAIN);
+	check_that(laters[_i].row, "not too early", took_ms >= laters[_i].min_ms);
+	check_that(laters[_i].row, "not too late", took_ms <= laters[_i].max_ms);
+	(void)nfs_error_set(&err, &later.client, r, "renaming 'a'");
+	check_error(laters[_i].row, &err, ERROR_UNAVAILABLE, laters[_i].word);
+	check_int(laters[_i].row, "retry", err.retry_ms, laters[_i].retry_ms);
+}
+END_TEST
+
 CHECK_MAIN("driving", .tests = { test_stretches, test_full },
-	   .loops = { { test_stretch, ARRAY_SIZE(rows) } })
+	   .loops = { { test_stretch, ARRAY_SIZE(rows) }, { test_later, ARRAY_SIZE(laters) } })

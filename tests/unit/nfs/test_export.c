@@ -37,6 +37,12 @@ START_TEST(test_server)
 		{ "path", "nas/export", false },
 		{ "option", "-o", false },
 		{ "leading dot", ".nas", false },
+		{ "empty label", "nas..example", false },
+		{ "two final dots", "nas.example..", false },
+		{ "address with too much", "10.0.0.256", false },
+		{ "address with an empty number", "10..0.1", false },
+		{ "address that C can write", "010.0.0.1", true },
+		{ "name of numbers and letters", "10.0.0.1a", true },
 		{ "separator", "nas#x", false },
 		{ "space", "na s", false },
 		{ "comma", "nas,ro", false },
@@ -50,7 +56,9 @@ START_TEST(test_server)
 		{ "zone with a bracket", "fe80::1%a]:/", false },
 		{ "zone with a line feed", "fe80::1%a\nb", false },
 	};
-	cleanup_free char *longest = check_repeat("n", 255), *too_long = check_repeat("n", 256);
+	cleanup_free char *label = check_repeat("n", 63), *long_label = check_repeat("n", 64);
+	cleanup_free char *name = check_repeat("n.", 126), *long_name = check_repeat("n.", 127);
+	char text[300];
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -61,8 +69,17 @@ START_TEST(test_server)
 		check_error(rows[i].name, &err, rows[i].valid ? ERROR_OK : ERROR_INVALID_ARGUMENT,
 			    "server");
 	}
-	check_int("255 bytes", "result", net_server_check(longest, NULL), 0);
-	check_int("256 bytes", "result", net_server_check(too_long, NULL), -EINVAL);
+	check_int("label of 63 bytes", "result", net_server_check(label, NULL), 0);
+	check_int("label of 64 bytes", "result", net_server_check(long_label, NULL), -EINVAL);
+	(void)snprintf(text, sizeof(text), "nas.%s", long_label);
+	check_int("later label of 64 bytes", "result", net_server_check(text, NULL), -EINVAL);
+	(void)snprintf(text, sizeof(text), "%sn", name);
+	check_int("253 bytes", "result", net_server_check(text, NULL), 0);
+	(void)snprintf(text, sizeof(text), "%sn.", name);
+	check_int("253 bytes and a dot", "result", net_server_check(text, NULL), 0);
+	(void)snprintf(text, sizeof(text), "%snn", name);
+	check_int("254 bytes", "result", net_server_check(text, NULL), -EINVAL);
+	check_int("127 labels and a dot", "result", net_server_check(long_name, NULL), 0);
 }
 END_TEST
 
