@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/clock.h"
-
 int mount_call(struct mount_caller *caller, enum mount_operation operation,
 	       const struct mount_request *request, unsigned int ms, struct mount_answer *answer)
 {
@@ -26,7 +24,7 @@ int mount_call(struct mount_caller *caller, enum mount_operation operation,
 	if (r < 0)
 		return r;
 	process.request = frame;
-	r = mount_process_run(&caller->reaper, &process, clock_now_ns() + ms * CLOCK_NS_PER_MS);
+	r = mount_process_run(&caller->reaper, &process, ms);
 	memcpy(answer->log, process.log, sizeof(answer->log));
 	return r < 0 ? r : mount_reply_check(&answer->reply);
 }

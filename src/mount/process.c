@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 
 #define KILL_WAIT_MS 500 /* for the end of a process that was killed */
 #define EXIT_WAIT_MS 2000 /* for the end of one that has replied */
+#define SLICE_MS 100 /* between two looks at the process */
 
 /* The helper needs nothing of the driver's environment. LC_ALL: answer.c reads English messages. */
 static char path_variable[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -171,28 +173,53 @@ static int pipe_read(int fd, char *data, size_t n, size_t *have)
 	return got > 0;
 }
 
-/* Collect reply and log until the process closes its stdout. */
-static int process_converse(struct mount_process *p, struct pipes *pipes, uint64_t deadline_ns)
+/* Check whether the process runs, or would if it got a processor. */
+static bool process_is_runnable(pid_t pid)
 {
+	cleanup_close int fd = -EBADF;
+	char path[32], text[512];
+	const char *end;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	if (n < 0)
+		return false;
+	text[n] = '\0';
+	end = strrchr(text, ')'); /* of the name; the state comes next, see proc(5) */
+	return end != NULL && strncmp(end, ") R", 3) == 0;
+}
+
+/* Collect reply and log until the process closes its stdout. */
+static int process_converse(struct mount_process *p, pid_t pid, struct pipes *pipes,
+			    unsigned int ms)
+{
+	const uint64_t last_ns = clock_now_ns() + (ms + MOUNT_STARVED_MS) * CLOCK_NS_PER_MS;
 	size_t reply = 0, log = 0;
+	unsigned int waited_ms = 0;
 	int out = 1, r;
 
 	while (out > 0) {
-		const int left = clock_left_ms(deadline_ns);
 		struct pollfd fds[2] = {
 			{ .fd = pipes->out[0], .events = POLLIN },
 			{ .fd = pipes->err[0], .events = POLLIN },
 		};
+		const unsigned int left = ms - waited_ms;
+		const int slice = (int)(left < SLICE_MS ? left : SLICE_MS);
 		int n;
 
-		/* poll() never times out while the process keeps writing. */
-		if (left == 0)
+		/* A process that keeps writing would never let poll() time out. */
+		if (waited_ms >= ms || clock_now_ns() >= last_ns)
 			return -ETIMEDOUT;
-		n = poll(fds, 2, left);
+		n = poll(fds, 2, slice);
 		if (n < 0 && errno != EINTR)
 			return -errno;
-		if (n == 0)
-			return -ETIMEDOUT;
+		if (n <= 0) {
+			if (n == 0 && !process_is_runnable(pid))
+				waited_ms += (unsigned int)slice;
+			continue;
+		}
 		if (fds[0].revents != 0)
 			out = pipe_read(pipes->out[0], p->reply, p->reply_len, &reply);
 		if (fds[1].revents != 0) {
@@ -222,7 +249,7 @@ static bool process_wait(pid_t pid, int ms)
 	return waitpid(pid, NULL, WNOHANG) != 0;
 }
 
-int mount_process_run(struct mount_reaper *reaper, struct mount_process *p, uint64_t deadline_ns)
+int mount_process_run(struct mount_reaper *reaper, struct mount_process *p, unsigned int ms)
 {
 	struct pipes pipes;
 	pid_t pid;
@@ -246,7 +273,7 @@ int mount_process_run(struct mount_reaper *reaper, struct mount_process *p, uint
 	if (write(pipes.in[1], p->request, p->request_len) < 0)
 		errno = 0;
 	cleanup_ptr_close(&pipes.in[1]);
-	r = process_converse(p, &pipes, deadline_ns);
+	r = process_converse(p, pid, &pipes, ms);
 	pipes_done(&pipes);
 	if (r == 0 && process_wait(pid, EXIT_WAIT_MS))
 		return 0;

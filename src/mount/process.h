@@ -2,10 +2,13 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Run a helper process with a deadline: a request on its stdin, a reply of fixed size from its
- * stdout, diagnostics on its stderr. At the deadline its whole process group gets SIGKILL. A
- * process that does not die at once, because a system call holds it in the kernel, is left
- * lingering: a later call reaps it. Any thread.
+ * Run a helper process with a time limit: a request on its stdin, a reply of fixed size from its
+ * stdout, diagnostics on its stderr. At the limit its whole process group gets SIGKILL. A process
+ * that does not die at once, because a system call holds it in the kernel, is left lingering: a
+ * later call reaps it. Any thread.
+ *
+ * Only time in which the process waits for something counts towards the limit. On a node that
+ * starts many pods it may wait for a processor for seconds, which says nothing of a server.
  */
 #ifndef MOUNT_PROCESS_H
 #define MOUNT_PROCESS_H
@@ -17,6 +20,7 @@
 
 #define MOUNT_LINGERING_MAX 256
 #define MOUNT_LOG_SIZE 512
+#define MOUNT_STARVED_MS 7500 /* longest time that does not count */
 
 /* Processes that were killed and had not yet died when last looked at. */
 struct mount_reaper {
@@ -39,10 +43,10 @@ void mount_reaper_init(struct mount_reaper *reaper);
 void mount_reaper_done(struct mount_reaper *reaper);
 
 /*
- * Run the process until it has replied. Returns 0; -ETIMEDOUT if it was killed; -EPROTO if it ended
- * without a whole reply; -EAGAIN if too many processes linger; or another negative errno if it was
- * not started.
+ * Run the process until it has replied, for ms milliseconds as counted above. Returns 0; -ETIMEDOUT
+ * if it was killed; -EPROTO if it ended without a whole reply; -EAGAIN if too many processes
+ * linger; or another negative errno if it was not started.
  */
-int mount_process_run(struct mount_reaper *reaper, struct mount_process *p, uint64_t deadline_ns);
+int mount_process_run(struct mount_reaper *reaper, struct mount_process *p, unsigned int ms);
 
 #endif

@@ -38,6 +38,7 @@ ROUNDS = int(os.environ.get("LAB_ROUNDS", "8"))
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 MANY = 50
 LIVE = MANY if harness.LONG else 15
+STATS_S = 12  # 2.5 s, and up to 7.5 in which the helper has no processor
 BYTES, INODES = pb.VolumeUsage.BYTES, pb.VolumeUsage.INODES
 
 
@@ -287,7 +288,7 @@ class Faults(unittest.TestCase):
             for _ in range(2):
                 begun = time.monotonic()
                 answer = self.stats()
-                self.assertLess(time.monotonic() - begun, 3.5)
+                self.assertLess(time.monotonic() - begun, STATS_S)
                 self.assertTrue(answer.volume_condition.abnormal)
                 self.assertIn(HOST, answer.volume_condition.message)
                 self.assertEqual(answer.usage, before.usage)
@@ -321,7 +322,7 @@ class Faults(unittest.TestCase):
                     servers.run("ip", "addr", "del", far + "/32", "dev", "lo")
                     begun = time.monotonic()
                     answer = self.stats()
-                    self.assertLess(time.monotonic() - begun, 3.5)
+                    self.assertLess(time.monotonic() - begun, STATS_S)
                     self.assertTrue(answer.volume_condition.abnormal)
                     words, took = self.fails((CODE.UNAVAILABLE,), self.publish, self.dying,
                                              version, host=far, target="other")
@@ -367,7 +368,7 @@ class Faults(unittest.TestCase):
                 time.sleep(5)
                 begun = time.monotonic()
                 self.assertTrue(self.stats().volume_condition.abnormal)
-                self.assertLess(time.monotonic() - begun, 3.5)
+                self.assertLess(time.monotonic() - begun, STATS_S)
                 self.dying.start()
                 self.assertTrue(wait_for(
                     lambda: not self.stats().volume_condition.abnormal, 90, 1))
