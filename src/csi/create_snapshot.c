@@ -35,7 +35,7 @@ struct archiving {
 	struct record record;
 	struct claim *use; /* of the volume; borrowed */
 	struct claim *make; /* of the snapshot; borrowed */
-	struct error missing; /* why there is no such volume. Ignored once the snapshot exists */
+	struct error missing; /* why it cannot be made. Ignored once the snapshot exists */
 };
 
 static void archiving_done(struct archiving *a)
@@ -176,14 +176,14 @@ static int archiving_fill(struct nfs_client *c, const char *name, void *data, st
 
 /* -------- the call -------- */
 
-/* Whether the source can be read. That it is missing is kept in a->missing. */
+/* Whether the source can be read. That it is missing, or refused, is kept in a->missing. */
 static int find_source(struct archiving *a, struct error *err)
 {
 	int r = volume_ref_read(&a->source, a->driver, err);
 
 	if (r == 0)
 		r = volume_ref_check(&a->source, a->driver, err);
-	if (r < 0 && err->code == ERROR_NOT_FOUND) {
+	if (r < 0 && error_is_final(err->code) && err->code != ERROR_INVALID_ARGUMENT) {
 		a->missing = *err;
 		error_clear(err);
 		return 0;
@@ -243,8 +243,6 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 		trash_init(&trash, &a->export, s.client);
 		s.result = snapshot_create(s.client, &a->id, &a->record, &filler, err);
 	}
-	if (s.result < 0)
-		session_check_final(&s, STORE_SNAPSHOTS, a->id.subdir);
 	trash_purge(&trash, a->driver);
 	return s.result;
 }
@@ -255,13 +253,19 @@ CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 						 .name = in->name };
 	Csi__V1__CreateSnapshotResponse out = CSI__V1__CREATE_SNAPSHOT_RESPONSE__INIT;
 	struct snapshot_message message;
+	struct volume_owner owner;
 	struct request *req = data;
 	int r;
 
 	csi_set_subject(req, in->name);
 	r = archiving_init(&a, in, &req->err);
-	if (r == 0)
+	if (r == 0) {
 		r = create_snapshot(&a, in, &req->err);
+		owner = volume_of(&a.source.record).owner;
+		if (r < 0)
+			session_check_final(a.driver, &a.export, &owner, STORE_SNAPSHOTS,
+					    a.id.subdir, &req->err);
+	}
 	if (r < 0) {
 		closure(NULL, data);
 		return;

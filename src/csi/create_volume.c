@@ -46,8 +46,6 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 		s.result = volume_create(s.client, creation->key, &creation->record,
 					 &creation->capacity, &filler, err);
 	}
-	if (s.result < 0)
-		session_check_final(&s, STORE_VOLUMES, creation->key);
 	trash_purge(&trash, driver);
 	return s.result;
 }
@@ -78,8 +76,12 @@ CONTROLLER_METHOD(create_volume, CreateVolume)
 	r = volume_source_init(&source, driver, in, &req->err);
 	if (r == 0)
 		r = creation_init(&creation, driver, in, &source, &req->err);
-	if (r == 0)
+	if (r == 0) {
 		r = create_volume(driver, &creation, &source, &req->err);
+		if (r < 0)
+			session_check_final(driver, &creation.export, &creation.params.owner,
+					    STORE_VOLUMES, creation.key, &req->err);
+	}
 	if (r == 0)
 		r = reply(&creation, closure, data, &req->err);
 	if (r < 0)

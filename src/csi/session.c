@@ -157,19 +157,22 @@ bool session_next(struct session *s)
 	}
 }
 
-void session_check_final(const struct session *failed, enum store_place folder, const char *key)
+void session_check_final(const struct csi_driver *driver, const struct nfs_export *e,
+			 const struct volume_owner *owner, enum store_place folder, const char *key,
+			 struct error *err)
 {
-	struct error second = { .code = ERROR_OK }, *err = failed->err;
+	bool has_folder = false, is_begun = false;
+	struct error second = { .code = ERROR_OK };
 	const struct nfs_handle *handle;
-	bool is_begun = false;
 	struct session s;
 
 	if (err->sys == 0 || !error_is_final(err->code))
 		return;
-	session_begin_as(&s, failed->driver, &failed->next, failed->owner, &second);
+	session_begin_as(&s, driver, e, owner, &second);
 	while (session_next(&s)) {
 		s.result = store_folder(s.client, folder, false, &handle, &second);
-		if (s.result == 0)
+		has_folder = s.result == 0;
+		if (has_folder)
 			s.result = record_is_begun(s.client, handle, key, &second);
 		is_begun = s.result > 0;
 		if (s.result > 0 || s.result == -ENOENT)
@@ -177,8 +180,11 @@ void session_check_final(const struct session *failed, enum store_place folder, 
 	}
 	if (s.result == 0 && !is_begun)
 		return;
-	/* The look meets the very same refusal: neither attempt got as far as a record. */
-	if (s.result < 0 && second.code == err->code && second.sys == err->sys &&
+	/*
+	 * The look meets the very same refusal before it comes to the folder: neither attempt got as
+	 * far as a record.
+	 */
+	if (s.result < 0 && !has_folder && second.code == err->code && second.sys == err->sys &&
 	    strcmp(second.msg, err->msg) == 0)
 		return;
 	err->code = ERROR_ABORTED;

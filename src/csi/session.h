@@ -74,11 +74,13 @@ bool session_next(struct session *s);
 
 /*
  * A CO may forget what it asked for after a final code, so nothing of the request may be left then.
- * After the loop of a session begun with session_begin_as() has failed, turn the code of its error
- * into ABORTED where a record of that key, or its draft, is in the folder, or where nobody can
- * tell. The attempt that failed need not have made it: an earlier one may have been killed. Errors
- * that the driver itself made up (no sys) are left alone: it knows what is there.
+ * After a creation has failed on export e with the error err, turn its code into ABORTED where a
+ * record of that key, or its draft, is in the folder, or where nobody can tell. The attempt that
+ * failed need not have made it: an earlier one may have been killed. Errors that the driver itself
+ * made up (no sys) are left alone: it knows what is there. owner as for session_begin_as().
  */
-void session_check_final(const struct session *failed, enum store_place folder, const char *key);
+void session_check_final(const struct csi_driver *driver, const struct nfs_export *e,
+			 const struct volume_owner *owner, enum store_place folder, const char *key,
+			 struct error *err);
 
 #endif

@@ -142,7 +142,8 @@ int volume_source_init(struct volume_source *source, const struct csi_driver *dr
 	if (in->volume_content_source == NULL)
 		return 0;
 	r = init_any(source, in, err);
-	if (r < 0 && err->code == ERROR_NOT_FOUND && source->text != NULL) {
+	if (r < 0 && error_is_final(err->code) && err->code != ERROR_INVALID_ARGUMENT &&
+	    source->text != NULL) {
 		source->missing = *err;
 		error_clear(err);
 		return 0;

@@ -25,13 +25,14 @@ struct volume_source {
 	struct claim *make; /* of the new volume; borrowed */
 	int64_t size; /* of the source, in bytes; 0: not known */
 	char *text; /* for the new volume's record */
-	struct error missing; /* why there is no such source. Ignored once the volume exists */
+	struct error missing; /* why it cannot be read. Ignored once the volume exists */
 };
 
 /*
  * Find the source that the request names, if it names one. Errors: INVALID_ARGUMENT, or ABORTED
- * where the source is being deleted. A source that is missing or unfinished is reported by
- * volume_source_fill(), as NOT_FOUND. volume_source_done() is due in either case.
+ * where the source is being deleted. A source that is missing, unfinished or refused is reported by
+ * volume_source_fill(), so that it counts only where the volume is not there yet.
+ * volume_source_done() is due in either case.
  */
 int volume_source_init(struct volume_source *source, const struct csi_driver *driver,
 		       const Csi__V1__CreateVolumeRequest *in, struct error *err);

@@ -608,18 +608,25 @@ START_TEST(test_create_refused_after_an_attempt)
 		const char *name;
 		int error;
 		unsigned int types;
+		unsigned int after; /* operations of these types that succeed */
 	} rows[] = {
 		{ "no space for the record", -ENOSPC, 1U << NFS_OP_SYMLINK },
 		{ "read-only", -EROFS, 1U << NFS_OP_SYMLINK },
 		{ "denied", -EACCES, 1U << NFS_OP_SYMLINK },
 		{ "the folder cannot be looked up", -EACCES, 1U << NFS_OP_LOOKUP },
+		/* The first two find .csi-nfs and volumes. */
+		{ "the record cannot be looked up", -EACCES, 1U << NFS_OP_LOOKUP, 2 },
+		{ "nor read", -EACCES, 1U << NFS_OP_READLINK },
 	};
 	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct fake_failure failure = {
-			.nth = 1, .error = rows[i].error, .types = rows[i].types, .all = true
+			.nth = rows[i].after + 1,
+			.error = rows[i].error,
+			.types = rows[i].types,
+			.all = true,
 		};
 		cleanup_call struct call call = { .answers = 0 };
 		struct bench b;
