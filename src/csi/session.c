@@ -181,8 +181,8 @@ void session_check_final(const struct csi_driver *driver, const struct nfs_expor
 	if (s.result == 0 && !is_begun)
 		return;
 	/*
-	 * The look meets the very same refusal before it comes to the folder: neither attempt got as
-	 * far as a record.
+	 * The look meets the very same refusal before it comes to the folder: neither attempt got
+	 * as far as a record.
 	 */
 	if (s.result < 0 && !has_folder && second.code == err->code && second.sys == err->sys &&
 	    strcmp(second.msg, err->msg) == 0)

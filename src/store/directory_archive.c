@@ -119,12 +119,38 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 	return r < 0 ? 0 : directory_check_moved(c, from, known, &to.parent, to.base, err);
 }
 
+/* Keep out of other archives: -EBUSY where a directory above is there and not the driver's. */
+static int check_archive_parents(struct nfs_client *c, const char *archive, struct error *err)
+{
+	const char *slash = archive;
+	int r;
+
+	while ((slash = strchr(slash, '/')) != NULL) {
+		cleanup_free char *above = strndup(archive, (size_t)(slash++ - archive));
+
+		if (above == NULL)
+			return error_oom(err);
+		r = directory_is_made_parent(c, above, err);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			continue;
+		r = directory_is_gone(c, above, err);
+		return r == 0 ? -EBUSY : r < 0 ? r : 0;
+	}
+	return 0;
+}
+
+/* -EEXIST where it is no archive but has those of other volumes in it. */
 static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
 			  struct error *err)
 {
 	struct directory_place place;
 	int r;
 
+	r = directory_is_made_parent(c, archive, err);
+	if (r != 0)
+		return r < 0 ? r : -EEXIST;
 	r = directory_locate(c, archive, &place, err);
 	if (r == -ENOENT)
 		return 0;
@@ -139,6 +165,8 @@ static int try_archive(struct nfs_client *c, const struct directory_place *from,
 	int r;
 
 	r = check_archive_place(c, archive, key, err);
+	if (r == 0)
+		r = check_archive_parents(c, archive, err);
 	if (r == 0)
 		r = archive_as(c, from, path, known, archive, err);
 	if (r != -EEXIST || !replace)

@@ -18,6 +18,9 @@
  */
 int directory_remove_parents(struct nfs_client *c, const char *path, struct error *err);
 
+/* Whether the driver made the directory above a volume or archive: 1, 0 or a negative errno. */
+int directory_is_made_parent(struct nfs_client *c, const char *path, struct error *err);
+
 /* -------- making -------- */
 
 /* Requirements for a volume's directory. */
@@ -72,8 +75,9 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 
 /*
  * Rename path, the directory of volume key, to archived-path. An archive of that name is removed
- * first where replace is set (*ret_trashed as above); else the new one gets a dated name. Where it
- * would touch what others have, the date goes behind the first component. Return 0 also where path
+ * first where replace is set (*ret_trashed as above); else the new one gets a dated name, also
+ * where archived-path has the archives of other volumes in it. Where it would touch what others
+ * have, or lie in another archive, the date goes behind the first component. Return 0 also where path
  * is gone; known as for directory_remove_known(), with its result.
  */
 int directory_archive(struct nfs_client *c, const char *path, const char *key,

@@ -26,6 +26,23 @@ static bool is_anothers_parent(struct nfs_client *c, const struct directory_plac
 	       (directory_is_anothers(c, &handle) || directory_is_anothers(c, &place->parent));
 }
 
+int directory_is_made_parent(struct nfs_client *c, const char *path, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	char key[RECORD_NAME_MAX + 1];
+	const struct nfs_handle *folder;
+	int r;
+
+	r = store_folder(c, STORE_PARENTS, false, &folder, err);
+	if (r == 0) {
+		path_key(key, path, strlen(path));
+		r = record_read(c, folder, key, &rec, err);
+	}
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return str_eq(record_get(&rec, PARENT_KEY_DIR), path);
+}
+
 /* Return 1 where the directory was removed, or was gone before; 0 where it has to stay. */
 static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
 			 struct error *err)

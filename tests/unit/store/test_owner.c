@@ -536,6 +536,42 @@ START_TEST(test_archive_spares_others)
 }
 END_TEST
 
+/* An archive replaces only an older archive of the same volume, and lies in no other. */
+START_TEST(test_archive_spares_archives)
+{
+	static const struct sample outer = { "pvc-1", "apps", VOLUME_CLAIM_EXCLUSIVE, NULL,
+					     "archive" };
+	static const struct sample inner = { "pvc-2", "apps/db", VOLUME_CLAIM_EXCLUSIVE, NULL,
+					     "archive" };
+	size_t i;
+
+	for (i = 0; i < 4; i++) {
+		const struct sample *first = i % 2 ? &outer : &inner;
+		const struct sample *second = i % 2 ? &inner : &outer;
+		const char *row = i % 2 ? "outer first" : "inner first";
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *list = NULL;
+		const char *at;
+		unsigned int files = 0;
+
+		check_int(row, "first", create(f, first, &err), 0);
+		put_file(f, first->dir);
+		put_file(f, "apps/db");
+		check_int(row, "delete", delete_by(f, first->key, first->dir, i / 2, &err), 0);
+		check_int(row, "second", create(f, second, &err), 0);
+		put_file(f, second->dir);
+		check_int(row, "delete", delete_by(f, second->key, second->dir, i / 2, &err), 0);
+		list = fake_nfs_list(f, NULL);
+		for (at = list; (at = strstr(at, "/file")) != NULL; at++)
+			files++;
+		check_int(row, "files", files, i % 2 ? 3 : 2);
+		check_that(row, "nothing is in the trash", strstr(list, "trash/") == NULL);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* What was archived does not become another volume's by its name. */
 START_TEST(test_archive_is_not_adopted)
 {
@@ -890,6 +926,7 @@ CHECK_MAIN("owner", .tests = {
 			    test_require_again,
 			    test_refused_claim_waits,
 			    test_archive_spares_others,
+			    test_archive_spares_archives,
 			    test_archive_is_not_adopted,
 			    test_parent_became_a_volume,
 			    test_folded_directories,
