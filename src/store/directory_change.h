@@ -77,8 +77,8 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
  * Rename path, the directory of volume key, to archived-path. An archive of that name is removed
  * first where replace is set (*ret_trashed as above); else the new one gets a dated name, also
  * where archived-path has the archives of other volumes in it. Where it would touch what others
- * have, or lie in another archive, the date goes behind the first component. Return 0 also where path
- * is gone; known as for directory_remove_known(), with its result.
+ * have, or lie in another archive, the date goes behind the first component. Return 0 also where
+ * path is gone; known as for directory_remove_known(), with its result.
  */
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
 		      const struct nfs_handle *known, bool replace, bool *ret_trashed,
