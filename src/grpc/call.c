@@ -219,7 +219,7 @@ static void run_in_worker(uv_work_t *req)
 
 static bool is_held(const struct grpc_call *call)
 {
-	return call->retry_ns != GRPC_NEVER;
+	return call->retry_ns != GRPC_NEVER && !call->starts;
 }
 
 static uint64_t hold_end(const struct grpc_call *call)
@@ -346,7 +346,10 @@ static void run_handler(struct grpc_call *call)
 	}
 	call->data = grpc_frame_steal(&call->frame, &call->data_len);
 	if (!call->method.quick) {
-		start_worker(call);
+		call->state = GRPC_CALL_RUNNING;
+		call->starts = true;
+		call->retry_ns = clock_now_ns();
+		grpc_server_arm(call->server, call->retry_ns);
 		return;
 	}
 	grpc_dispatch_run(&call->method, steal_ptr(&call->data), call->data_len, &call->invocation);
@@ -524,6 +527,12 @@ static void end_hold(struct grpc_call *call, uint64_t now_ns)
 
 uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
 {
+	if (call->starts) {
+		call->starts = false;
+		call->retry_ns = GRPC_NEVER;
+		start_worker(call);
+		return call->expires_ns;
+	}
 	if (call->retry_ns <= now_ns && !is_past_deadline(&call->invocation.request)) {
 		run_again(call, now_ns);
 		return call->expires_ns;

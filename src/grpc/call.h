@@ -29,6 +29,9 @@
  *
  * An event that is not listed for a state is ignored. Time is up at expires_ns.
  *
+ * A call starts once everything that has arrived from its client is read: a driver that was paused
+ * may find the end of a call behind its beginning, and must not do what nobody waits for any more.
+ *
  * A call is held if its handler failed with an error that says when another try is worth it
  * (retry_ms), and there is time until then. It waits without a worker and runs again from its
  * start, as if the client had repeated it; the client learns of none of this, so that the pauses
@@ -61,6 +64,7 @@ struct grpc_call {
 	enum grpc_call_state state;
 	bool working; /* queued for a worker, or running in one */
 	bool skipped; /* set by the worker: cancelled or late, so the handler did not run */
+	bool starts; /* waits for the rest of what has arrived; retry_ns is set */
 	bool held; /* has been held before, after held_err */
 	struct error held_err;
 	uint64_t again_ns; /* when the handler began again */

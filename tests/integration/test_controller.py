@@ -47,6 +47,29 @@ class Controller(OnServer):
     def setUp(self):
         self.forget_failed_case(self.share)
 
+    def test_calls_that_end_while_the_driver_is_paused(self):
+        """A driver that goes on after a pause does nothing that its callers have given up."""
+        volume = self.create("kept")
+        with open(self.path("kept", "data"), "w", encoding="ascii") as f:
+            f.write("data")
+        self.client.Probe()
+        self.driver.process.send_signal(signal.SIGSTOP)
+        try:
+            self.fails(CODE.DEADLINE_EXCEEDED, self.client.CreateVolume, timeout=1,
+                       **self.request("late"))
+            self.fails(CODE.DEADLINE_EXCEEDED, self.client.DeleteVolume, timeout=1,
+                       volume_id=volume.volume_id, secrets=self.secrets)
+            time.sleep(1)  # the client sends the end of a call when it is already over for us
+        finally:
+            self.driver.process.send_signal(signal.SIGCONT)
+        self.create("next")  # behind them on the same connection
+        time.sleep(1)
+        self.assertEqual(self.listed(), ["kept", "next"])
+        self.assertEqual(os.listdir(self.path("kept")), ["data"])
+        for name in ("kept", "next"):
+            self.delete(self.volume_id(name))
+        self.is_clean()
+
     # ---- create ----
 
     def test_create_and_delete(self):
