@@ -22,7 +22,7 @@ struct copy_job {
 	const char *what; /* name of what is made, for the log; borrowed */
 	struct tree_work work;
 	const char *path; /* directory of the source volume; NULL: the source is a snapshot */
-	struct nfs_handle tree; /* likewise */
+	struct nfs_handle tree; /* that directory; unused for a snapshot */
 	struct nfs_attr attr;
 	bool is_counted; /* the tree, to tell the time left */
 	/* Of the call: source and target. Keep them alive, since servers close idle connections. */

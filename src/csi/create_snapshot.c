@@ -15,6 +15,7 @@
 #include "csi/snapshot_ref.h"
 #include "csi/validate.h"
 #include "csi/volume_ref.h"
+#include "csi/volume_source.h"
 #include "net/address.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
@@ -183,7 +184,7 @@ static int find_source(struct archiving *a, struct error *err)
 
 	if (r == 0)
 		r = volume_ref_check(&a->source, a->driver, err);
-	if (r < 0 && error_is_final(err->code) && err->code != ERROR_INVALID_ARGUMENT) {
+	if (r < 0 && volume_source_is_refused(err)) {
 		a->missing = *err;
 		error_clear(err);
 		return 0;

@@ -142,8 +142,7 @@ int volume_source_init(struct volume_source *source, const struct csi_driver *dr
 	if (in->volume_content_source == NULL)
 		return 0;
 	r = init_any(source, in, err);
-	if (r < 0 && error_is_final(err->code) && err->code != ERROR_INVALID_ARGUMENT &&
-	    source->text != NULL) {
+	if (r < 0 && volume_source_is_refused(err) && source->text != NULL) {
 		source->missing = *err;
 		error_clear(err);
 		return 0;

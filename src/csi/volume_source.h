@@ -29,6 +29,15 @@ struct volume_source {
 };
 
 /*
+ * Whether the error of reading a source counts only where the copy is not there yet. The request
+ * itself is not wrong, so a finished copy is still the answer.
+ */
+static inline bool volume_source_is_refused(const struct error *err)
+{
+	return error_is_final(err->code) && err->code != ERROR_INVALID_ARGUMENT;
+}
+
+/*
  * Find the source that the request names, if it names one. Errors: INVALID_ARGUMENT, or ABORTED
  * where the source is being deleted. A source that is missing, unfinished or refused is reported by
  * volume_source_fill(), so that it counts only where the volume is not there yet.

@@ -219,7 +219,7 @@ static void run_in_worker(uv_work_t *req)
 
 static bool is_held(const struct grpc_call *call)
 {
-	return call->retry_ns != GRPC_NEVER && !call->starts;
+	return call->held && call->retry_ns != GRPC_NEVER;
 }
 
 static uint64_t hold_end(const struct grpc_call *call)
@@ -347,7 +347,6 @@ static void run_handler(struct grpc_call *call)
 	call->data = grpc_frame_steal(&call->frame, &call->data_len);
 	if (!call->method.quick) {
 		call->state = GRPC_CALL_RUNNING;
-		call->starts = true;
 		call->retry_ns = clock_now_ns();
 		grpc_server_arm(call->server, call->retry_ns);
 		return;
@@ -502,15 +501,18 @@ void grpc_call_abort(struct grpc_call *call)
 		    "the server is shutting down; the operation may still be running");
 }
 
-static void run_again(struct grpc_call *call, uint64_t now_ns)
+/* Run the handler: for the first time, or once more after the call was held. */
+static void run_now(struct grpc_call *call, uint64_t now_ns)
 {
 	const uint64_t deadline = call->invocation.request.deadline_ns;
 
 	call->retry_ns = GRPC_NEVER;
-	call->again_ns = now_ns;
-	if (deadline != 0)
-		call->expires_ns = deadline - GRPC_HOLD_MARGIN_MS * CLOCK_NS_PER_MS;
-	error_clear(&call->invocation.request.err);
+	if (call->held) {
+		call->again_ns = now_ns;
+		if (deadline != 0)
+			call->expires_ns = deadline - GRPC_HOLD_MARGIN_MS * CLOCK_NS_PER_MS;
+		error_clear(&call->invocation.request.err);
+	}
 	start_worker(call);
 }
 
@@ -527,14 +529,8 @@ static void end_hold(struct grpc_call *call, uint64_t now_ns)
 
 uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
 {
-	if (call->starts) {
-		call->starts = false;
-		call->retry_ns = GRPC_NEVER;
-		start_worker(call);
-		return call->expires_ns;
-	}
 	if (call->retry_ns <= now_ns && !is_past_deadline(&call->invocation.request)) {
-		run_again(call, now_ns);
+		run_now(call, now_ns);
 		return call->expires_ns;
 	}
 	if (call->expires_ns > now_ns)

@@ -64,11 +64,10 @@ struct grpc_call {
 	enum grpc_call_state state;
 	bool working; /* queued for a worker, or running in one */
 	bool skipped; /* set by the worker: cancelled or late, so the handler did not run */
-	bool starts; /* waits for the rest of what has arrived; retry_ns is set */
 	bool held; /* has been held before, after held_err */
 	struct error held_err;
 	uint64_t again_ns; /* when the handler began again */
-	uint64_t retry_ns; /* held: when the handler runs again; GRPC_NEVER: not held */
+	uint64_t retry_ns; /* when the handler runs, or runs again; GRPC_NEVER: it need not */
 	uint64_t started_ns;
 	uint64_t expires_ns; /* deadline, or time limit for the request; GRPC_NEVER: none */
 	struct grpc_headers headers;
