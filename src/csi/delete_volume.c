@@ -9,6 +9,18 @@
 #include "csi/volume_ref.h"
 #include "store/volume.h"
 
+/* Tell that a directory stays because nobody knows what was wanted. */
+static void warn_of_unknown_policy(const struct volume_ref *ref, const char *volume_id)
+{
+	const struct volume v = volume_of(&ref->record);
+	const char *text = volume_policy_text(&v, &ref->id);
+	enum volume_on_delete policy;
+
+	if (on_delete_parse(text, &policy) < 0)
+		log_warn("The volume has an unknown onDelete, its directory stays",
+			 LOG_STR("volume_id", volume_id), LOG_STR("on_delete", text));
+}
+
 static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteVolumeRequest *in,
 			 struct error *err)
 {
@@ -47,6 +59,7 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 			  volume_ref_directory(&ref), true, &dir_lock, err);
 	if (r < 0)
 		return r;
+	warn_of_unknown_policy(&ref, in->volume_id);
 	volume_ref_begin(&s, driver, &ref, err);
 	while (volume_ref_next(&ref, &s)) {
 		trash_init(&trash, &ref.export, s.client);

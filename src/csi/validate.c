@@ -65,6 +65,20 @@ static bool has_dot_dot(const char *path)
 	}
 }
 
+/* Whether the path has only empty and "." components. */
+static bool is_root(const char *path)
+{
+	for (;;) {
+		size_t n = strcspn(path, "/");
+
+		if (n > 1 || (n == 1 && path[0] != '.'))
+			return false;
+		if (path[n] == '\0')
+			return true;
+		path += n + 1;
+	}
+}
+
 int validate_path(const char *path, const char *field, struct error *err)
 {
 	int r = validate_required(path, field, err);
@@ -77,7 +91,7 @@ int validate_path(const char *path, const char *field, struct error *err)
 	if (strlen(path) > CSI_PATH_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
 				 field, strlen(path), CSI_PATH_MAX);
-	if (path[strspn(path, "/")] == '\0')
+	if (is_root(path))
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must not be the root directory",
 				 field);
 	if (has_dot_dot(path))

@@ -17,6 +17,22 @@
 #include "store/users.h"
 #include "store/volume_parts.h"
 
+/* An id made by hand may join the key of one volume with the directory of another. */
+static int check_same_directory(struct nfs_client *c, const struct volume_id *id,
+				const struct record *rec, struct error *err)
+{
+	const struct volume v = volume_of(rec);
+	const char *dir;
+
+	/* Damage is reported where the directory is needed. */
+	if (volume_recorded_directory(c, &v, volume_id_key(id), &dir, NULL) < 0 ||
+	    strcmp(dir, id->subdir) == 0)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "the volume id names directory '%s' on %s:%s, but volume '%s' has directory '%s': correct the id",
+			 id->subdir, c->export.server, c->export.share, volume_id_key(id), dir);
+}
+
 int volume_read(struct nfs_client *c, const struct volume_id *id, struct record *ret,
 		struct error *err)
 {
@@ -34,7 +50,7 @@ int volume_read(struct nfs_client *c, const struct volume_id *id, struct record 
 	r = owner_check_record(c, key, ret, err);
 	if (r > 0)
 		record_done(ret);
-	return r < 0 ? r : 0;
+	return r == 0 ? check_same_directory(c, id, ret, err) : r < 0 ? r : 0;
 }
 
 const char *volume_named_directory(const struct record *rec, const struct volume_id *id)

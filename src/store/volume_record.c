@@ -117,15 +117,20 @@ char *volume_recorded_key(const struct volume *v)
 	return strdup(volume_id_key(&id));
 }
 
+const char *volume_policy_text(const struct volume *v, const struct volume_id *id)
+{
+	return v->on_delete != NULL ? v->on_delete : id->on_delete;
+}
+
 enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
 				    enum volume_on_delete default_policy)
 {
-	const char *text = v->on_delete != NULL ? v->on_delete : id->on_delete;
+	const char *text = volume_policy_text(v, id);
 	enum volume_on_delete policy;
 
-	if (text[0] == '\0' || on_delete_parse(text, &policy) < 0)
+	if (text[0] == '\0')
 		return default_policy;
-	return policy;
+	return on_delete_parse(text, &policy) == 0 ? policy : ON_DELETE_RETAIN;
 }
 
 static int volume_differs(const char *name, const char *what, struct error *err)

@@ -147,7 +147,13 @@ int volume_check_same(const struct record *have, const struct record *want,
  */
 bool volume_is_built(const struct volume *v);
 
-/* Return the policy for the directory: the record's, else the id's, else the default. */
+/* Return the policy as it is written: in the record, else in the id; borrowed. */
+const char *volume_policy_text(const struct volume *v, const struct volume_id *id);
+
+/*
+ * Return the policy for the directory: the record's, else the id's, else the default. One that is
+ * not known may have been cut or misspelled: retain.
+ */
 enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
 				    enum volume_on_delete default_policy);
 

@@ -326,10 +326,11 @@ START_TEST(test_policy)
 		{ "default archive", NULL, "", ON_DELETE_ARCHIVE, false, true },
 		{ "id says retain", NULL, "Retain", ON_DELETE_DELETE, true, false },
 		{ "id says archive", NULL, "ARCHIVE", ON_DELETE_DELETE, false, true },
-		{ "id says nonsense", NULL, "later", ON_DELETE_RETAIN, true, false },
+		{ "id says nonsense", NULL, "later", ON_DELETE_DELETE, true, false },
 		{ "record says delete", "delete", "retain", ON_DELETE_RETAIN, false, false },
 		{ "record says retain", "retain", "", ON_DELETE_DELETE, true, false },
 		{ "record says archive", "archive", "", ON_DELETE_DELETE, false, true },
+		{ "record says nonsense", "ret", "", ON_DELETE_DELETE, true, false },
 	};
 	size_t i;
 
@@ -537,6 +538,29 @@ START_TEST(test_bad_record)
 		check_share(rows[i].name, f, NULL, before);
 		fake_nfs_free(f);
 	}
+}
+END_TEST
+
+/* An id that joins the key of one volume with the directory of another acts on neither. */
+START_TEST(test_id_of_another_directory)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	const struct sample mixed = { .key = "pvc-1", .dir = "other" };
+	cleanup_free char *before = NULL;
+	struct error err = { .code = ERROR_OK };
+	bool trashed;
+
+	check_int("mixed", "create", create(f, &flat, 0, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, "other/file", NFS_TYPE_FILE, NULL);
+	before = fake_nfs_list(f, NULL);
+	check_that("mixed", "delete fails",
+		   delete_as(f, "other", "pvc-1", "", ON_DELETE_DELETE, &trashed, &err) < 0);
+	check_error("mixed", &err, ERROR_FAILED_PRECONDITION, "'other'");
+	check_that("mixed", "find fails", find(f, &mixed, &err) < 0);
+	check_error("mixed", &err, ERROR_FAILED_PRECONDITION, "'other'");
+	check_share("mixed", f, NULL, before);
+	fake_nfs_free(f);
 }
 END_TEST
 
@@ -1031,6 +1055,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_special_bits_stay,
 			     test_contents,
 			     test_policy,
+			     test_id_of_another_directory,
 			     test_archive_collision,
 			     test_archive_empty_there,
 			     test_archive_long_name,
