@@ -47,7 +47,7 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
 			 struct error *err)
 {
-	const struct owner_question q = { .scope = OWNER_AT };
+	const struct owner_question q = { .scope = OWNER_AT, .kept = true };
 	cleanup_record struct record rec = { .n = 0 };
 	char key[RECORD_NAME_MAX + 1];
 	struct directory_place place;
@@ -65,6 +65,8 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	r = owner_find(c, path, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : 0; /* it has become a volume's directory */
+	if (owner.is_kept)
+		return 0; /* or had become one that was to be kept */
 	r = directory_locate(c, path, &place, err);
 	if (r < 0 && r != -ENOENT)
 		return r;

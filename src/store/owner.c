@@ -102,6 +102,8 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 	r = store_folder(s->c, STORE_VOLUMES, false, &folder, err);
 	if (r == 0)
 		r = record_read(s->c, folder, key, &rec, err);
+	if (r == -ENOENT && s->q->leaving && !plain)
+		return owner_is(s, OWNER_IS_VOLUME, key);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&rec);
@@ -118,6 +120,8 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 		return 0;
 	if (s->q->exclusive && volume_is_exclusive(&v, key))
 		return 0;
+	if (s->q->same != NULL && volume_wants_same_settings(&v, s->q->same))
+		return 0;
 	return owner_is(s, OWNER_IS_VOLUME, key);
 }
 
@@ -126,6 +130,36 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 static bool is_note_of_others(const char *name, const void *own)
 {
 	return own == NULL || strcmp(name, own) != 0;
+}
+
+/*
+ * Add the policy of a kept directory. In a directory that is deleted it counts only while it is
+ * there; the note of one that an administrator has removed stays behind.
+ */
+static int add_kept(struct owner_search *s, const struct nfs_handle *users, const char *name,
+		    struct error *err)
+{
+	enum volume_on_delete policy = ON_DELETE_DELETE;
+	cleanup_free char *dir = NULL;
+	unsigned int relation;
+	int r;
+
+	(void)users_name_is_kept(name, &policy);
+	r = users_read_kept(s->c, users, name, &dir, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	relation = dir != NULL ? path_relation(dir, s->path) : OWNER_AT;
+	if (relation == OWNER_AROUND)
+		s->owner->kept_around = on_delete_stricter(s->owner->kept_around, policy);
+	if (relation != OWNER_AT && relation != OWNER_IN)
+		return 0;
+	s->owner->has_kept = true;
+	if (relation == OWNER_AT)
+		s->owner->is_kept = true;
+	r = relation == OWNER_IN ? directory_is_gone(s->c, dir, err) : 0;
+	if (r == 0)
+		s->owner->kept = on_delete_stricter(s->owner->kept, policy);
+	return r < 0 ? r : 0;
 }
 
 /* Check up to max notes. -ECANCELED where there are more and none of those counts. */
@@ -140,7 +174,12 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 	if (r < 0 && r != -ECANCELED)
 		return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
 	for (i = 0; i < keys.n && found == 0; i++)
-		found = check_volume_record(s, keys.items[i], scope, false, err);
+		if (!users_name_is_kept(keys.items[i], NULL))
+			found = check_volume_record(s, keys.items[i], scope, false, err);
+	/* Most questions end before here, with an owner. */
+	for (i = 0; i < keys.n && found == 0 && r == 0 && s->q->kept; i++)
+		if (users_name_is_kept(keys.items[i], NULL))
+			found = add_kept(s, users, keys.items[i], err);
 	return found != 0 ? found : r;
 }
 

@@ -11,7 +11,15 @@
  *   users/<path, with %2F for a slash>/<key of the volume>     it is there, or in it
  *   users/<path, with %2F for a slash>%/<key of the volume>    it is there
  *
- * A note that leads to no record counts for nothing. store/owner.h reads the notes. Worker threads;
+ * A note that leads to no record counts for nothing. store/owner.h reads the notes.
+ *
+ * A volume with the policy retain or archive may be deleted while others still use its directory.
+ * It then leaves notes of a kept directory beside those of volumes, in the same folders:
+ *
+ *   users/.../<path, with %2F for a slash>~<policy>        the text has the directory, as dir=
+ *
+ * Keys of volumes that csi-nfs makes have no '~'. The notes stay as long as the directory stays:
+ * DeleteVolume may be repeated, and then finds a directory without a record. Worker threads;
  * functions that take a client block.
  */
 #ifndef STORE_USERS_H
@@ -19,12 +27,44 @@
 
 #include "nfs/client.h"
 #include "store/record.h"
+#include "store/settings.h"
 
-/* Write the notes of a volume. Return 0 also where they are there. Errors as nfs_error_set(). */
-int users_add(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+/*
+ * Write the notes of a volume. Return 0 also where they are there. *ret_noted tells whether the
+ * folder with the notes about the directory alone was there before. Errors as nfs_error_set().
+ */
+int users_add(struct nfs_client *c, const char *key, const char *dir, bool *ret_noted,
+	      struct error *err);
 
 /* Remove them. Likewise. */
 int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+
+/* -------- kept directories -------- */
+
+/* Write the notes of a kept directory; the policy is retain or archive. Errors likewise. */
+int users_keep(struct nfs_client *c, const char *dir, enum volume_on_delete policy,
+	       struct error *err);
+
+/* Whether a name is that of a note of a kept directory. ret_policy may be NULL. */
+bool users_name_is_kept(const char *name, enum volume_on_delete *ret_policy);
+
+/*
+ * Read which directory is kept, from a note in one of the folders. *ret is NULL where the note does
+ * not tell; the caller frees. -ENOENT, unreported, where the note is gone.
+ */
+int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const char *name,
+		    char **ret, struct error *err);
+
+/*
+ * Remove the notes of the kept directory, of either policy. Those of another identity, which we
+ * cannot remove, stay.
+ */
+int users_unkeep(struct nfs_client *c, const char *dir, struct error *err);
+
+/* Remove the notes of the kept directory and of all kept ones in it, which are gone. Likewise. */
+int users_unkeep_within(struct nfs_client *c, const char *dir, struct error *err);
+
+/* -------- names of folders -------- */
 
 /*
  * Return the length of the next longer prefix of dir that is a path: up to the next slash, or the
