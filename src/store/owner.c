@@ -74,6 +74,7 @@ struct owner_search {
 	const char *path;
 	const struct owner_question *q;
 	struct owner *owner; /* out */
+	bool missing; /* a note has led to no record */
 };
 
 static int owner_is(struct owner_search *s, enum owner_kind kind, const char *key)
@@ -102,6 +103,7 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 	r = store_folder(s->c, STORE_VOLUMES, false, &folder, err);
 	if (r == 0)
 		r = record_read(s->c, folder, key, &rec, err);
+	s->missing = s->missing || (r == -ENOENT && !plain);
 	if (r == -ENOENT && s->q->leaving && !plain)
 		return owner_is(s, OWNER_IS_VOLUME, key);
 	if (r < 0)
@@ -133,7 +135,7 @@ static bool is_note_of_others(const char *name, const void *own)
 }
 
 /*
- * Add the policy of a kept directory. In a directory that is deleted it counts only while it is
+ * Add what a deleted volume has left to others, and its policy. In a directory that is deleted it counts only while it is
  * there; the note of one that an administrator has removed stays behind.
  */
 static int add_kept(struct owner_search *s, const struct nfs_handle *users, const char *name,
@@ -149,13 +151,16 @@ static int add_kept(struct owner_search *s, const struct nfs_handle *users, cons
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	relation = dir != NULL ? path_relation(dir, s->path) : OWNER_AT;
+	s->owner->was_shared = s->owner->was_shared || relation != 0;
 	if (relation == OWNER_AROUND)
 		s->owner->kept_around = on_delete_stricter(s->owner->kept_around, policy);
 	if (relation != OWNER_AT && relation != OWNER_IN)
 		return 0;
-	s->owner->has_kept = true;
+	s->owner->has_notes = true;
 	if (relation == OWNER_AT)
-		s->owner->is_kept = true;
+		s->owner->is_noted = true;
+	if (policy == ON_DELETE_DELETE)
+		return 0;
 	r = relation == OWNER_IN ? directory_is_gone(s->c, dir, err) : 0;
 	if (r == 0)
 		s->owner->kept = on_delete_stricter(s->owner->kept, policy);
@@ -176,11 +181,20 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 	for (i = 0; i < keys.n && found == 0; i++)
 		if (!users_name_is_kept(keys.items[i], NULL))
 			found = check_volume_record(s, keys.items[i], scope, false, err);
-	/* Most questions end before here, with an owner. */
-	for (i = 0; i < keys.n && found == 0 && r == 0 && s->q->kept; i++)
+	if (found != 0 || r < 0 || !s->q->kept)
+		return found != 0 ? found : r;
+	/* A record that has just gone left its note here before it went, but after the list. */
+	if (s->missing) {
+		strv_done(&keys);
+		keys = (struct strv){ NULL, 0 };
+		r = store_list(s->c, users, is_note_of_others, s->q->volume, SIZE_MAX, &keys);
+		if (r < 0)
+			return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
+	}
+	for (i = 0; i < keys.n && r == 0; i++)
 		if (users_name_is_kept(keys.items[i], NULL))
-			found = add_kept(s, users, keys.items[i], err);
-	return found != 0 ? found : r;
+			r = add_kept(s, users, keys.items[i], err);
+	return r;
 }
 
 static int check_notes(struct owner_search *s, const char *name, unsigned int scope,
@@ -309,9 +323,10 @@ static int check_archive(struct owner_search *s, struct error *err)
 int owner_find(struct nfs_client *c, const char *path, const struct owner_question *q,
 	       struct owner *ret, struct error *err)
 {
+	/* First the records without notes: where one has just gone, its notes are there by now. */
 	static int (*const checks[])(struct owner_search * s, struct error * err) = {
-		check_volumes_within, check_volumes_around, check_plain_volume,
-		check_snapshot,       check_archive,
+		check_plain_volume, check_volumes_within, check_volumes_around,
+		check_snapshot,     check_archive,
 	};
 	struct owner_search s = { .c = c, .path = path, .q = q, .owner = ret };
 	size_t i;

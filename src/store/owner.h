@@ -55,8 +55,9 @@ struct owner {
 	/* Complete only where nobody was found. ON_DELETE_DELETE: nothing is kept. */
 	enum volume_on_delete kept; /* strictest policy for the directory, and what is in it */
 	enum volume_on_delete kept_around; /* for a directory that it lies in */
-	bool has_kept; /* notes at or in it; also of directories that are gone */
-	bool is_kept; /* a note of that very directory */
+	bool was_shared; /* a volume was deleted that left it, or one in or around it, to others */
+	bool has_notes; /* of such deletions, at or in it; also of directories that are gone */
+	bool is_noted; /* such a note is of that very directory */
 };
 
 /*

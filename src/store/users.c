@@ -153,7 +153,7 @@ int users_remove(struct nfs_client *c, const char *key, const char *dir, struct 
 	return for_each_user_note(c, folder, &note, remove_user_note, err);
 }
 
-/* -------- kept directories -------- */
+/* -------- directories that were left to others -------- */
 
 static void kept_name(char name[KEPT_NAME_MAX + 1], const char *dir, enum volume_on_delete policy)
 {
@@ -168,7 +168,7 @@ bool users_name_is_kept(const char *name, enum volume_on_delete *ret_policy)
 	const char *mark = strrchr(name, '~');
 	enum volume_on_delete policy;
 
-	if (mark == NULL || on_delete_parse(mark + 1, &policy) < 0 || policy == ON_DELETE_DELETE)
+	if (mark == NULL || on_delete_parse(mark + 1, &policy) < 0)
 		return false;
 	if (ret_policy != NULL)
 		*ret_policy = policy;
@@ -223,7 +223,7 @@ int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const 
 }
 
 /*
- * Remove one note of a kept directory from all its folders. last, if not NULL, is the folder to
+ * Remove the note that a directory was left to others from all its folders. last, if not NULL, is the folder to
  * remove it from last: there, a deletion that is cut short finds it again.
  */
 static int remove_kept(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
@@ -241,7 +241,11 @@ static int remove_kept(struct nfs_client *c, const struct nfs_handle *folder, co
 
 int users_unkeep(struct nfs_client *c, const char *dir, struct error *err)
 {
-	static const enum volume_on_delete policies[] = { ON_DELETE_RETAIN, ON_DELETE_ARCHIVE };
+	static const enum volume_on_delete policies[] = {
+		ON_DELETE_RETAIN,
+		ON_DELETE_ARCHIVE,
+		ON_DELETE_DELETE,
+	};
 	const struct nfs_handle *folder;
 	char name[KEPT_NAME_MAX + 1];
 	size_t i;

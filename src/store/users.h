@@ -13,13 +13,18 @@
  *
  * A note that leads to no record counts for nothing. store/owner.h reads the notes.
  *
- * A volume with the policy retain or archive may be deleted while others still use its directory.
- * It then leaves notes of a kept directory beside those of volumes, in the same folders:
+ * A volume that is deleted leaves its directory where others use it. It notes that there, beside
+ * the notes of volumes and in the same folders:
  *
  *   users/.../<path, with %2F for a slash>~<policy>        the text has the directory, as dir=
  *
+ * With the policy retain or archive the directory is kept: the deletions of the others go by that
+ * policy too. With delete, the note tells a volume with the policy retain that there were others,
+ * whose deletions may be repeated after it has gone.
+ *
  * Keys of volumes that csi-nfs makes have no '~'. The notes stay as long as the directory stays:
- * DeleteVolume may be repeated, and then finds a directory without a record. Worker threads;
+ * DeleteVolume may be repeated, and then finds a directory without a record. Earlier versions of
+ * csi-nfs find no record of that name, and ignore the notes. Worker threads;
  * functions that take a client block.
  */
 #ifndef STORE_USERS_H
@@ -39,29 +44,29 @@ int users_add(struct nfs_client *c, const char *key, const char *dir, bool *ret_
 /* Remove them. Likewise. */
 int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err);
 
-/* -------- kept directories -------- */
+/* -------- directories that were left to others -------- */
 
-/* Write the notes of a kept directory; the policy is retain or archive. Errors likewise. */
+/* Write the notes that a volume of that policy has left its directory. Errors likewise. */
 int users_keep(struct nfs_client *c, const char *dir, enum volume_on_delete policy,
 	       struct error *err);
 
-/* Whether a name is that of a note of a kept directory. ret_policy may be NULL. */
+/* Whether a name is that of such a note. ret_policy may be NULL. */
 bool users_name_is_kept(const char *name, enum volume_on_delete *ret_policy);
 
 /*
- * Read which directory is kept, from a note in one of the folders. *ret is NULL where the note does
+ * Read which directory such a note in one of the folders is about. *ret is NULL where the note does
  * not tell; the caller frees. -ENOENT, unreported, where the note is gone.
  */
 int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const char *name,
 		    char **ret, struct error *err);
 
 /*
- * Remove the notes of the kept directory, of either policy. Those of another identity, which we
+ * Remove such notes of the directory, of every policy. Those of another identity, which we
  * cannot remove, stay.
  */
 int users_unkeep(struct nfs_client *c, const char *dir, struct error *err);
 
-/* Remove the notes of the kept directory and of all kept ones in it, which are gone. Likewise. */
+/* Remove such notes of the directory and of all in it, which are gone. Likewise. */
 int users_unkeep_within(struct nfs_client *c, const char *dir, struct error *err);
 
 /* -------- names of folders -------- */

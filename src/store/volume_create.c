@@ -545,7 +545,7 @@ static void take_over_kept(const struct new_volume *nv)
 	int r;
 
 	r = owner_find(nv->c, nv->dir, &q, &owner, &ignored);
-	if (r != 0 || !owner.is_kept)
+	if (r != 0 || !owner.is_noted)
 		return;
 	r = busy_check_kept(nv->c, nv->dir, &ignored);
 	if (r == 0)

@@ -94,8 +94,8 @@ static int find_other_tombstone(struct nfs_client *c, const char *name, enum bus
 }
 
 /*
- * Note that the directory is kept, where others use it: their deletions go by this volume's policy
- * too. A deletion that has begun counts as well, since it may have to be done again.
+ * Note that the directory is kept, where others use it or have used it: their deletions go by this
+ * volume's policy too. They may be under way, or be repeated after they have succeeded.
  */
 static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
 			  enum volume_on_delete policy, struct error *err)
@@ -107,6 +107,8 @@ static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r > 0 && owner.kind != OWNER_IS_VOLUME)
 		return 0;
+	if (r == 0)
+		r = owner.was_shared;
 	if (r == 0)
 		r = busy_each(c, t->dir, find_other_tombstone, (void *)(uintptr_t)t->name, err);
 	return r > 0 ? users_keep(c, t->dir, policy, err) : r;
@@ -158,7 +160,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 		log_info("The directory of a deleted volume stays, it is not this volume's alone",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("of", owner.key));
-		if (policy == ON_DELETE_DELETE || owner.kind != OWNER_IS_VOLUME)
+		if (owner.kind != OWNER_IS_VOLUME)
 			return 0;
 		return users_keep(c, t->dir, policy, err);
 	}
@@ -169,7 +171,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 						err);
 	else
 		r = delete_directory(c, t, how->purge_now, ret_trashed, err);
-	if (r == 0 && owner.has_kept)
+	if (r == 0 && owner.has_notes)
 		r = users_unkeep_within(c, t->dir, err);
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
@@ -205,7 +207,7 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 	if (v.existing == EXISTING_REQUIRE)
 		return directory_remove_parents(c, t->dir, err);
 	r = owner_find(c, t->dir, &q, &owner, err);
-	if (r == 0 && owner.is_kept)
+	if (r == 0 && owner.is_noted && owner.kept != ON_DELETE_DELETE)
 		return directory_remove_parents(c, t->dir, err);
 	if (r == 0)
 		r = directory_find(c, t->dir, &place, &handle, &attr, err);
@@ -378,14 +380,19 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
  * others go on, the others find one or the other.
  */
 static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
-			      const struct record *rec, enum volume_on_delete policy,
+			      const struct record *rec, const struct volume_id *id,
+			      enum volume_on_delete policy, enum volume_on_delete default_policy,
 			      struct error *err)
 {
-	const struct volume v = volume_of(rec);
+	const struct volume v = volume_of(rec), unrecorded = { .name = NULL };
 
 	/* Without a record, an earlier attempt may have done it; nobody reckons with other volumes. */
 	if (rec->n == 0 || policy == ON_DELETE_DELETE || volume_is_unfinished(&v))
 		return 0;
+	/* Repeated after it has succeeded, the deletion goes by the policy of the id. */
+	if (policy == ON_DELETE_RETAIN &&
+	    volume_policy(&unrecorded, id, default_policy) != ON_DELETE_RETAIN)
+		return users_keep(c, t->dir, policy, err);
 	return keep_if_shared(c, t, rec, policy, err);
 }
 
@@ -400,7 +407,7 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	int r;
 
 	disposal.policy = volume_policy(&v, id, how->policy);
-	r = keep_before_burial(c, t, rec, disposal.policy, err);
+	r = keep_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
 	if (r == 0)
 		r = bury_volume(c, t, id, rec, disposal.policy, err);
 	if (r < 0)
