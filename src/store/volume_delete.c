@@ -151,8 +151,9 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	struct owner owner;
 	int r;
 
+	/* A volume without a record is not reckoned with: its id tells the others nothing. */
 	if (policy == ON_DELETE_RETAIN)
-		return keep_if_shared(c, t, &t->record, policy, err);
+		return q.has_record ? keep_if_shared(c, t, &t->record, policy, err) : 0;
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r < 0)
 		return r;
@@ -160,7 +161,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 		log_info("The directory of a deleted volume stays, it is not this volume's alone",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("of", owner.key));
-		if (owner.kind != OWNER_IS_VOLUME)
+		if (owner.kind != OWNER_IS_VOLUME || !q.has_record)
 			return 0;
 		return users_keep(c, t->dir, policy, err);
 	}
@@ -386,7 +387,7 @@ static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
 {
 	const struct volume v = volume_of(rec), unrecorded = { .name = NULL };
 
-	/* Without a record, an earlier attempt may have done it; nobody reckons with other volumes. */
+	/* Without a record, an earlier attempt has done it, or nobody reckons with the volume. */
 	if (rec->n == 0 || policy == ON_DELETE_DELETE || volume_is_unfinished(&v))
 		return 0;
 	/* Repeated after it has succeeded, the deletion goes by the policy of the id. */

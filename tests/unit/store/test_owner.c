@@ -77,8 +77,8 @@ static int create(struct fake_nfs *f, const struct sample *v, struct error *err)
 	return volume_create(c, v->key, &rec, &(struct volume_capacity){ 0 }, NULL, err);
 }
 
-static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool replace_archive,
-		     struct error *err)
+static int delete_with(struct fake_nfs *f, const char *key, const char *dir, const char *policy,
+		       bool replace_archive, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
@@ -92,15 +92,21 @@ static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool 
 	id.share = strdup("share");
 	id.subdir = strdup(dir);
 	id.uuid = strdup(strcmp(key, dir) == 0 ? "" : key);
-	id.on_delete = strdup("");
+	id.on_delete = strdup(policy);
 	error_clear(err);
 	r = volume_read(c, &id, &rec, err);
 	return r < 0 ? r : volume_delete(c, &id, &rec, &how, &trashed, err);
 }
 
+static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool replace_archive,
+		     struct error *err)
+{
+	return delete_with(f, key, dir, "", replace_archive, err);
+}
+
 static int delete (struct fake_nfs *f, const struct sample *v, struct error *err)
 {
-	return delete_by(f, v->key, v->dir, false, err);
+	return delete_with(f, v->key, v->dir, v->on_delete != NULL ? v->on_delete : "", false, err);
 }
 
 static bool is_there(struct fake_nfs *f, const char *path)
@@ -1125,7 +1131,7 @@ START_TEST(test_kept_race)
 }
 END_TEST
 
-/* A volume of csi-driver-nfs goes by the notes too, and leaves some. */
+/* A volume of csi-driver-nfs goes by the notes too. Its id puts no policy on others. */
 START_TEST(test_kept_foreign)
 {
 	static const struct pair pair = { "foreign", RETAIN("v1", "p"), CONSTANT("v2", "p") };
@@ -1139,6 +1145,21 @@ START_TEST(test_kept_foreign)
 	put_file(f, "p/x");
 	check_int("foreign", "in it", delete_by(f, "other", "p/x", false, &err), 0);
 	check_that("foreign", "kept", is_kept(f, &pair.first) && has_file(f, "p/x"));
+	fake_nfs_free(f);
+
+	f = make_pair(&pair);
+	check_int("foreign", "first", delete_with(f, "other", "p", "retain", false, &err), 0);
+	check_int("foreign", "second", delete (f, &pair.second, &err), 0);
+	check_int("foreign", "first, again", delete_with(f, "other", "p", "retain", false, &err),
+		  0);
+	check_that("foreign", "the recorded one's", is_kept(f, &pair.first));
+	fake_nfs_free(f);
+
+	f = fake_nfs_new();
+	check_int("foreign", "create", create(f, &pair.second, &err), 0);
+	check_int("foreign", "archive", delete_with(f, "other", "p", "archive", false, &err), 0);
+	check_int("foreign", "delete", delete (f, &pair.second, &err), 0);
+	check_that("foreign", "no archive", !is_there(f, "p") && !is_there(f, "archived-p"));
 	fake_nfs_free(f);
 }
 END_TEST
