@@ -151,7 +151,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	struct owner owner;
 	int r;
 
-	/* A volume without a record is not reckoned with: its id tells the others nothing. */
+	/* An id without a record puts no policy on the directories of others. */
 	if (policy == ON_DELETE_RETAIN)
 		return q.has_record ? keep_if_shared(c, t, &t->record, policy, err) : 0;
 	r = owner_find(c, t->dir, &q, &owner, err);
@@ -161,9 +161,9 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 		log_info("The directory of a deleted volume stays, it is not this volume's alone",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("of", owner.key));
-		if (owner.kind != OWNER_IS_VOLUME || !q.has_record)
+		if (owner.kind != OWNER_IS_VOLUME)
 			return 0;
-		return users_keep(c, t->dir, policy, err);
+		return users_keep(c, t->dir, q.has_record ? policy : ON_DELETE_DELETE, err);
 	}
 	if (go_by_kept(t, &q, &owner, &policy) > 0)
 		return 0;
