@@ -49,7 +49,10 @@ static void restore_owner(struct nfs_client *c, const struct nfs_handle *handle,
 		(void)nfs_setattr(c, handle, &old); /* the caller's error tells more */
 }
 
-/* Whether a directory that was found keeps its mode and owner, as another volume's: 1, 0 or a negative errno. */
+/*
+ * Whether a directory that was found keeps its mode and owner, as another volume's: 1, 0 or a
+ * negative errno.
+ */
 static int settings_are_anothers(struct nfs_client *c, const char *path,
 				 const struct directory_wish *wish, struct error *err)
 {

@@ -135,8 +135,8 @@ static bool is_note_of_others(const char *name, const void *own)
 }
 
 /*
- * Add what a deleted volume has left to others, and its policy. In a directory that is deleted it counts only while it is
- * there; the note of one that an administrator has removed stays behind.
+ * Add what a deleted volume has left to others, and its policy. In a directory that is deleted it
+ * counts only while it is there; the note of one that an administrator has removed stays behind.
  */
 static int add_kept(struct owner_search *s, const struct nfs_handle *users, const char *name,
 		    struct error *err)

@@ -43,7 +43,7 @@ struct owner_question {
 	bool exclusive; /* the asker was there first, alone: ignore other exclusive claims */
 	bool leaving; /* a note without a record counts: its deletion may be under way, or fail */
 	bool kept; /* gather the policies of kept directories, see store/users.h */
-	const struct volume *same; /* ignore volumes that want the same mode and owner; NULL: none */
+	const struct volume *same; /* ignore volumes that want its mode and owner; or NULL */
 };
 
 enum owner_kind { OWNER_IS_NOBODY, OWNER_IS_VOLUME, OWNER_IS_SNAPSHOT, OWNER_IS_ARCHIVE };

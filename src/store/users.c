@@ -223,8 +223,8 @@ int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const 
 }
 
 /*
- * Remove the note that a directory was left to others from all its folders. last, if not NULL, is the folder to
- * remove it from last: there, a deletion that is cut short finds it again.
+ * Remove the note that a directory was left to others from all its folders. last, if not NULL, is
+ * the folder to remove it from last: there, a deletion that is cut short finds it again.
  */
 static int remove_kept(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
 		       const char *dir, const char *last, struct error *err)

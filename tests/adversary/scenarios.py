@@ -156,6 +156,38 @@ class CreateLong(Create):
         return self.case.volume_id("v1")
 
 
+class CreateKept(Create):
+    """In a directory that one volume has and another, which is gone, wants to be retained."""
+    name = "v3"
+    directory = "common"
+    parameters = {"subDir": "common"}
+    retained = ("common",)
+    others = ("v2",)
+
+    def prepare(self):
+        case = self.case
+        self.first = case.must("CreateVolume", **case.request(
+            "v1", subDir="common", onDelete="retain")).volume.volume_id
+        case.must("CreateVolume", **case.request("v2", subDir="common"))
+        trees.write(case.path("common", "theirs"), b"there before\n")
+        case.must_delete(self.first)
+        self.existing = True
+
+    def expect(self, volumes=(), **state):
+        super().expect(volumes=dict(volumes, **{n: "common" for n in self.others}), **state)
+
+    def undo(self):
+        self.case.must_delete(self.case.volume_id("v2", "common"))
+        self.others = ()
+        super().undo()
+        self.case.must_delete(self.first)
+
+    def after_undo(self):
+        super().after_undo()
+        if listed(self.case.path("common")) != ["theirs"]:
+            raise Broken("what was to be kept is gone")
+
+
 class Refused(Create):
     """A call that fails for good, and leaves everything as it was."""
 
@@ -648,8 +680,8 @@ class Modify(Changed):
 
 SCENARIOS = (
     CreatePlain, CreateBelow, CreateBeside, CreateRefuse, CreateAdopt, CreateRequire, CreateMode,
-    CreateRetain, CreateLong, RefuseExisting, RequireMissing, RefuseLate, RequireLate, Clone,
-    CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
-    DeleteShared, DeleteKept, DeleteKeptAround, DeleteKeptLast, DeleteKeptArchive, DeleteArchive, DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot,
-    Expand, Modify)
+    CreateRetain, CreateLong, CreateKept, RefuseExisting, RequireMissing, RefuseLate, RequireLate,
+    Clone, CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
+    DeleteShared, DeleteKept, DeleteKeptAround, DeleteKeptLast, DeleteKeptArchive, DeleteArchive,
+    DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify)
 KERNEL = (DeleteCrossing,)  # of servers that show what is mounted in what they export
