@@ -97,6 +97,7 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 	cleanup_record struct record rec = { .n = 0 };
 	cleanup_free char *own = NULL;
 	const struct nfs_handle *folder;
+	enum volume_on_delete policy;
 	struct volume v;
 	int r;
 
@@ -124,6 +125,8 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 		return 0;
 	if (s->q->same != NULL && volume_wants_same_settings(&v, s->q->same))
 		return 0;
+	s->owner->may_retain = v.on_delete == NULL || on_delete_parse(v.on_delete, &policy) < 0 ||
+			       policy == ON_DELETE_RETAIN;
 	return owner_is(s, OWNER_IS_VOLUME, key);
 }
 

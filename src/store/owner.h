@@ -51,6 +51,7 @@ enum owner_kind { OWNER_IS_NOBODY, OWNER_IS_VOLUME, OWNER_IS_SNAPSHOT, OWNER_IS_
 struct owner {
 	enum owner_kind kind;
 	char key[RECORD_NAME_MAX + 1]; /* as the server spells it */
+	bool may_retain; /* a volume whose policy is retain, or is not recorded */
 
 	/* Complete only where nobody was found. ON_DELETE_DELETE: nothing is kept. */
 	enum volume_on_delete kept; /* strictest policy for the directory, and what is in it */

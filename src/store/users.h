@@ -24,8 +24,8 @@
  *
  * Keys of volumes that csi-nfs makes have no '~'. The notes stay as long as the directory stays:
  * DeleteVolume may be repeated, and then finds a directory without a record. Earlier versions of
- * csi-nfs find no record of that name, and ignore the notes. Worker threads;
- * functions that take a client block.
+ * csi-nfs find no record of that name, and ignore the notes. Worker threads; functions that take a
+ * client block.
  */
 #ifndef STORE_USERS_H
 #define STORE_USERS_H

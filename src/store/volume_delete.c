@@ -161,9 +161,13 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 		log_info("The directory of a deleted volume stays, it is not this volume's alone",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("of", owner.key));
-		if (owner.kind != OWNER_IS_VOLUME)
+		if (!q.has_record)
+			policy = ON_DELETE_DELETE;
+		/* The last of the others meets the one that may be retained, if there is any. */
+		if (owner.kind != OWNER_IS_VOLUME ||
+		    (policy == ON_DELETE_DELETE && !owner.may_retain))
 			return 0;
-		return users_keep(c, t->dir, q.has_record ? policy : ON_DELETE_DELETE, err);
+		return users_keep(c, t->dir, policy, err);
 	}
 	if (go_by_kept(t, &q, &owner, &policy) > 0)
 		return 0;
