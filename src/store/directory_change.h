@@ -29,6 +29,7 @@ struct directory_wish {
 	struct volume_owner owner;
 	enum volume_existing existing; /* whether it may, must or must not be there */
 	const struct owner_question *others; /* who must not have it; see store/owner.h */
+	const struct owner_question *users; /* who keeps mode and owner of one that is there */
 };
 
 /*

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mode.h"
 #include "nfs/calls.h"
 #include "store/directory_change.h"
@@ -49,13 +50,32 @@ static void restore_owner(struct nfs_client *c, const struct nfs_handle *handle,
 }
 
 /*
+ * Whether a directory that was found keeps its mode and owner, as another volume's: 1, 0 or a
+ * negative errno.
+ */
+static int settings_are_anothers(struct nfs_client *c, const char *path,
+				 const struct directory_wish *wish, struct error *err)
+{
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, path, wish->users, &owner, err);
+	if (r > 0)
+		log_info("A new volume's directory keeps mode and owner, another volume uses it",
+			 LOG_STR("volume", wish->users->volume), LOG_STR("directory", path),
+			 LOG_STR("of", owner.key));
+	return r;
+}
+
+/*
  * Set in one step what the reply shows to be different: MKDIR's mode goes through the server's
  * umask and ACLs, and mkdir(2) there drops setgid.
  */
 static int set_attributes(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
 			  const struct nfs_attr *attr, uint32_t mode, bool found,
-			  const struct volume_owner *owner, struct error *err)
+			  const struct directory_wish *wish, struct error *err)
 {
+	const struct volume_owner *owner = &wish->owner;
 	struct nfs_change change = { .mode = mode, .uid = owner->uid, .gid = owner->gid };
 	int r;
 
@@ -67,6 +87,11 @@ static int set_attributes(struct nfs_client *c, const char *path, const struct n
 	}
 	if (!change.has_mode && !change.has_uid && !change.has_gid)
 		return 0;
+	if (found) {
+		r = settings_are_anothers(c, path, wish, err);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
 	r = nfs_setattr(c, handle, &change);
 	if (r == -NFS_EOWNER)
 		restore_owner(c, handle, attr);
@@ -195,7 +220,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	} else {
 		if (found)
 			mode = wish->mode == 0 ? 0 : mode_for_existing(wish->mode, attr.mode);
-		r = set_attributes(c, path, &handle, &attr, mode, found, &wish->owner, err);
+		r = set_attributes(c, path, &handle, &attr, mode, found, wish, err);
 	}
 	if (r < 0 && !found)
 		directory_unmake(c, path, wish, err); /* the request fails as a whole */

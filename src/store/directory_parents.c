@@ -16,6 +16,7 @@
 #include "store/directory_parts.h"
 #include "store/layout.h"
 #include "store/path_key.h"
+#include "store/users.h"
 
 static bool is_anothers_parent(struct nfs_client *c, const struct directory_place *place)
 {
@@ -47,7 +48,7 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
 			 struct error *err)
 {
-	const struct owner_question q = { .scope = OWNER_AT };
+	const struct owner_question q = { .scope = OWNER_AT, .kept = true };
 	cleanup_record struct record rec = { .n = 0 };
 	char key[RECORD_NAME_MAX + 1];
 	struct directory_place place;
@@ -65,6 +66,8 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	r = owner_find(c, path, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : 0; /* it has become a volume's directory */
+	if (owner.kept != ON_DELETE_DELETE)
+		return 0; /* or had become one, which is to be kept */
 	r = directory_locate(c, path, &place, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
@@ -77,7 +80,9 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 		return 0;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "removing directory '%s'", path);
-	r = record_remove(c, folder, key, &rec, err);
+	r = owner.is_noted ? users_unkeep(c, path, err) : 0;
+	if (r == 0)
+		r = record_remove(c, folder, key, &rec, err);
 	return r < 0 ? r : 1;
 }
 

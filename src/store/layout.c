@@ -46,16 +46,18 @@ static int make_folder(struct nfs_client *c, const struct nfs_handle *dir, const
 	return 0;
 }
 
-int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
-	       struct nfs_handle *ret, struct error *err)
+static int open_or_make(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			bool create, struct nfs_handle *ret, bool *ret_made, struct error *err)
 {
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
+	*ret_made = false;
 	r = nfs_lookup(c, dir, name, &handle, &attr);
 	if (r == -ENOENT && create) {
 		r = make_folder(c, dir, name, &handle, &attr);
+		*ret_made = r == 0;
 		/* Somebody else made it in between. */
 		if (r == -EEXIST)
 			r = nfs_lookup(c, dir, name, &handle, &attr);
@@ -71,6 +73,20 @@ int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 		return nfs_error_set(err, c, -ENOTDIR, "'%s' is not a directory: remove it", name);
 	*ret = handle;
 	return 0;
+}
+
+int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
+	       struct nfs_handle *ret, struct error *err)
+{
+	bool made;
+
+	return open_or_make(c, dir, name, create, ret, &made, err);
+}
+
+int store_make(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+	       struct nfs_handle *ret, bool *ret_made, struct error *err)
+{
+	return open_or_make(c, dir, name, true, ret, ret_made, err);
 }
 
 int store_folder(struct nfs_client *c, enum store_place folder, bool create,

@@ -55,6 +55,10 @@ void store_forget(struct nfs_client *c);
 int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
 	       struct nfs_handle *ret, struct error *err);
 
+/* Open it, or make it where it does not exist. *ret_made tells which. */
+int store_make(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+	       struct nfs_handle *ret, bool *ret_made, struct error *err);
+
 /*
  * Append the names in a directory that match() accepts to names; a NULL match accepts all. Return
  * 0; -ECANCELED where there are more than max, with the first max in names; or the errno of

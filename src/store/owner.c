@@ -74,6 +74,7 @@ struct owner_search {
 	const char *path;
 	const struct owner_question *q;
 	struct owner *owner; /* out */
+	bool missing; /* a note has led to no record */
 };
 
 static int owner_is(struct owner_search *s, enum owner_kind kind, const char *key)
@@ -96,12 +97,16 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 	cleanup_record struct record rec = { .n = 0 };
 	cleanup_free char *own = NULL;
 	const struct nfs_handle *folder;
+	enum volume_on_delete policy;
 	struct volume v;
 	int r;
 
 	r = store_folder(s->c, STORE_VOLUMES, false, &folder, err);
 	if (r == 0)
 		r = record_read(s->c, folder, key, &rec, err);
+	s->missing = s->missing || (r == -ENOENT && !plain);
+	if (r == -ENOENT && s->q->leaving && !plain)
+		return owner_is(s, OWNER_IS_VOLUME, key);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&rec);
@@ -118,6 +123,10 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 		return 0;
 	if (s->q->exclusive && volume_is_exclusive(&v, key))
 		return 0;
+	if (s->q->same != NULL && volume_wants_same_settings(&v, s->q->same))
+		return 0;
+	s->owner->may_retain = v.on_delete == NULL || on_delete_parse(v.on_delete, &policy) < 0 ||
+			       policy == ON_DELETE_RETAIN;
 	return owner_is(s, OWNER_IS_VOLUME, key);
 }
 
@@ -126,6 +135,39 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 static bool is_note_of_others(const char *name, const void *own)
 {
 	return own == NULL || strcmp(name, own) != 0;
+}
+
+/*
+ * Add what a deleted volume has left to others, and its policy. In a directory that is deleted it
+ * counts only while it is there; the note of one that an administrator has removed stays behind.
+ */
+static int add_kept(struct owner_search *s, const struct nfs_handle *users, const char *name,
+		    struct error *err)
+{
+	enum volume_on_delete policy = ON_DELETE_DELETE;
+	cleanup_free char *dir = NULL;
+	unsigned int relation;
+	int r;
+
+	(void)users_name_is_kept(name, &policy);
+	r = users_read_kept(s->c, users, name, &dir, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	relation = dir != NULL ? path_relation(dir, s->path) : OWNER_AT;
+	s->owner->was_shared = s->owner->was_shared || relation != 0;
+	if (relation == OWNER_AROUND)
+		s->owner->kept_around = on_delete_stricter(s->owner->kept_around, policy);
+	if (relation != OWNER_AT && relation != OWNER_IN)
+		return 0;
+	s->owner->has_notes = true;
+	if (relation == OWNER_AT)
+		s->owner->is_noted = true;
+	if (policy == ON_DELETE_DELETE)
+		return 0;
+	r = relation == OWNER_IN ? directory_is_gone(s->c, dir, err) : 0;
+	if (r == 0)
+		s->owner->kept = on_delete_stricter(s->owner->kept, policy);
+	return r < 0 ? r : 0;
 }
 
 /* Check up to max notes. -ECANCELED where there are more and none of those counts. */
@@ -140,8 +182,22 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 	if (r < 0 && r != -ECANCELED)
 		return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
 	for (i = 0; i < keys.n && found == 0; i++)
-		found = check_volume_record(s, keys.items[i], scope, false, err);
-	return found != 0 ? found : r;
+		if (!users_name_is_kept(keys.items[i], NULL))
+			found = check_volume_record(s, keys.items[i], scope, false, err);
+	if (found != 0 || r < 0 || !s->q->kept)
+		return found != 0 ? found : r;
+	/* A record that has just gone left its note here before it went, but after the list. */
+	if (s->missing) {
+		strv_done(&keys);
+		keys = (struct strv){ NULL, 0 };
+		r = store_list(s->c, users, is_note_of_others, s->q->volume, SIZE_MAX, &keys);
+		if (r < 0)
+			return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
+	}
+	for (i = 0; i < keys.n && r == 0; i++)
+		if (users_name_is_kept(keys.items[i], NULL))
+			r = add_kept(s, users, keys.items[i], err);
+	return r;
 }
 
 static int check_notes(struct owner_search *s, const char *name, unsigned int scope,
@@ -270,9 +326,10 @@ static int check_archive(struct owner_search *s, struct error *err)
 int owner_find(struct nfs_client *c, const char *path, const struct owner_question *q,
 	       struct owner *ret, struct error *err)
 {
+	/* First the records without notes: where one has just gone, its notes are there by now. */
 	static int (*const checks[])(struct owner_search * s, struct error * err) = {
-		check_volumes_within, check_volumes_around, check_plain_volume,
-		check_snapshot,       check_archive,
+		check_plain_volume, check_volumes_within, check_volumes_around,
+		check_snapshot,     check_archive,
 	};
 	struct owner_search s = { .c = c, .path = path, .q = q, .owner = ret };
 	size_t i;

@@ -18,6 +18,13 @@ const char *on_delete_name(enum volume_on_delete value)
 	return on_delete_names[value];
 }
 
+enum volume_on_delete on_delete_stricter(enum volume_on_delete a, enum volume_on_delete b)
+{
+	if (a == ON_DELETE_RETAIN || b == ON_DELETE_RETAIN)
+		return ON_DELETE_RETAIN;
+	return a == ON_DELETE_ARCHIVE ? a : b;
+}
+
 int on_delete_parse(const char *text, enum volume_on_delete *ret)
 {
 	size_t i;

@@ -53,6 +53,9 @@ bool capacity_is_compatible(int64_t size, const struct volume_capacity *capacity
 int on_delete_parse(const char *text, enum volume_on_delete *ret);
 const char *on_delete_name(enum volume_on_delete value);
 
+/* The policy that keeps more: retain, then archive, then delete. */
+enum volume_on_delete on_delete_stricter(enum volume_on_delete a, enum volume_on_delete b);
+
 /* Parse "adopt", "require" or "refuse", in any case. Return 0 or -EINVAL. */
 int existing_parse(const char *text, enum volume_existing *ret);
 const char *existing_name(enum volume_existing value);

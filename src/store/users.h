@@ -11,20 +11,65 @@
  *   users/<path, with %2F for a slash>/<key of the volume>     it is there, or in it
  *   users/<path, with %2F for a slash>%/<key of the volume>    it is there
  *
- * A note that leads to no record counts for nothing. store/owner.h reads the notes. Worker threads;
- * functions that take a client block.
+ * A note that leads to no record counts for nothing. store/owner.h reads the notes.
+ *
+ * A volume that is deleted leaves its directory where others use it. It notes that there, beside
+ * the notes of volumes and in the same folders:
+ *
+ *   users/.../<path, with %2F for a slash>~<policy>        the text has the directory, as dir=
+ *
+ * With the policy retain or archive the directory is kept: the deletions of the others go by that
+ * policy too. With delete, the note tells a volume with the policy retain that there were others,
+ * whose deletions may be repeated after it has gone.
+ *
+ * Keys of volumes that csi-nfs makes have no '~'. The notes stay as long as the directory stays:
+ * DeleteVolume may be repeated, and then finds a directory without a record. Earlier versions of
+ * csi-nfs find no record of that name, and ignore the notes. Worker threads; functions that take a
+ * client block.
  */
 #ifndef STORE_USERS_H
 #define STORE_USERS_H
 
 #include "nfs/client.h"
 #include "store/record.h"
+#include "store/settings.h"
 
-/* Write the notes of a volume. Return 0 also where they are there. Errors as nfs_error_set(). */
-int users_add(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+/*
+ * Write the notes of a volume. Return 0 also where they are there. *ret_noted tells whether the
+ * folder with the notes about the directory alone was there before. Errors as nfs_error_set().
+ */
+int users_add(struct nfs_client *c, const char *key, const char *dir, bool *ret_noted,
+	      struct error *err);
 
 /* Remove them. Likewise. */
 int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+
+/* -------- directories that were left to others -------- */
+
+/* Write the notes that a volume of that policy has left its directory. Errors likewise. */
+int users_keep(struct nfs_client *c, const char *dir, enum volume_on_delete policy,
+	       struct error *err);
+
+/* Whether a name is that of such a note. ret_policy may be NULL. */
+bool users_name_is_kept(const char *name, enum volume_on_delete *ret_policy);
+
+/*
+ * Read which directory such a note in one of the folders is about. *ret is NULL where the note does
+ * not tell; the caller frees. -ENOENT, unreported, where the note is gone.
+ */
+int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const char *name,
+		    char **ret, struct error *err);
+
+/*
+ * Remove such notes of the directory, of every policy. Those of another identity, which we
+ * cannot remove, stay.
+ */
+int users_unkeep(struct nfs_client *c, const char *dir, struct error *err);
+
+/* Remove such notes of the directory and of all in it, which are gone. Likewise. */
+int users_unkeep_within(struct nfs_client *c, const char *dir, struct error *err);
+
+/* -------- names of folders -------- */
 
 /*
  * Return the length of the next longer prefix of dir that is a path: up to the next slash, or the

@@ -143,12 +143,13 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 {
 	struct error ignored = { .code = ERROR_OK };
 	const char *key = volume_id_key(id);
+	bool noted;
 	int r;
 
 	/*
 	 * Notes that lead to no record do no harm; a record without its notes would be overlooked.
 	 */
-	r = users_add(c, key, id->subdir, err);
+	r = users_add(c, key, id->subdir, &noted, err);
 	if (r == 0)
 		r = record_create(c, folder, key, rec, err);
 	if (r == -EEXIST)

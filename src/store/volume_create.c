@@ -31,6 +31,7 @@ struct new_volume {
 	bool begun; /* the volume was not finished when this call came */
 	bool exclusive; /* the directory must be this volume's alone, which is not decided yet */
 	bool made; /* the directory, by this call */
+	bool noted; /* others left notes about exactly this directory, before this call */
 };
 
 /* -------- after a failure -------- */
@@ -57,11 +58,12 @@ static bool is_transient(const struct error *err)
  */
 static int check_untouched(const struct new_volume *nv, struct error *err)
 {
+	bool noted;
 	int r = directory_is_gone(nv->c, nv->dir, err);
 
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = users_add(nv->c, nv->key, nv->dir, err);
+	r = users_add(nv->c, nv->key, nv->dir, &noted, err);
 	if (r == 0)
 		r = record_create(nv->c, nv->folder, nv->key, nv->rec, err);
 	return r == 0 ? -EAGAIN : r;
@@ -175,11 +177,19 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 		.has_record = true,
 		.scope = own ? 0 : OWNER_SNAPSHOTS | (fresh ? OWNER_ARCHIVE : 0),
 	};
+	/* Mode and owner of a directory are those of every volume that has it or lies in it. */
+	const struct owner_question users = {
+		.volume = nv->key,
+		.has_record = true,
+		.scope = own ? 0 : OWNER_AT | OWNER_AROUND,
+		.same = &v,
+	};
 	const struct directory_wish wish = {
 		.mode = v.mode,
 		.owner = v.owner,
 		.existing = existing,
 		.others = &others,
+		.users = &users,
 	};
 	bool made;
 	int r;
@@ -406,12 +416,15 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 static int finish_volume_deletions(const struct new_volume *nv, struct error *err)
 {
 	struct arrival arrival = { .nv = nv };
+	bool noted;
 	int r;
 
 	r = busy_each(nv->c, nv->dir, finish_volume_deletion, &arrival, err);
 	if (arrival.trashed && nv->filler != NULL)
 		*nv->filler->ret_trashed = true;
-	return r == 0 && arrival.finished ? users_add(nv->c, nv->key, nv->dir, err) : r;
+	if (r < 0 || !arrival.finished)
+		return r;
+	return users_add(nv->c, nv->key, nv->dir, &noted, err);
 }
 
 /* -------- deletions meanwhile -------- */
@@ -499,6 +512,46 @@ static int check_still_there(const struct new_volume *nv, struct error *err)
 	return -EAGAIN;
 }
 
+/* -------- a directory that was kept -------- */
+
+/*
+ * Whether there may be notes that the directory is kept, for volumes that were deleted. A volume
+ * named by default leaves no notes itself, so that it cannot tell from those.
+ */
+static bool may_have_kept(const struct new_volume *nv)
+{
+	const struct volume v = volume_of(nv->rec);
+
+	return nv->noted || (strcmp(nv->key, nv->dir) == 0 && !nv->made && !volume_is_built(&v));
+}
+
+/*
+ * The directory becomes that of the new volume, and goes by its policy, if nobody else uses it. Not
+ * in a repeated call: the volume may have been there when another one was deleted, which left the
+ * notes because of it. A deletion that is leaving notes still has its notes of use, or a tombstone.
+ * A note that stays, after an error too, only keeps data that could go.
+ */
+static void take_over_kept(const struct new_volume *nv)
+{
+	const struct owner_question q = {
+		.volume = nv->key,
+		.has_record = true,
+		.scope = OWNER_VOLUMES,
+		.leaving = true,
+		.kept = true,
+	};
+	struct error ignored = { .code = ERROR_OK };
+	struct owner owner;
+	int r;
+
+	r = owner_find(nv->c, nv->dir, &q, &owner, &ignored);
+	if (r != 0 || !owner.is_noted)
+		return;
+	r = busy_check_kept(nv->c, nv->dir, &ignored);
+	if (r == 0)
+		(void)users_unkeep(nv->c, nv->dir, &ignored);
+}
+
 /* -------- the call -------- */
 
 /* The name is taken: rec becomes the record on the share, if that is of the same volume. */
@@ -541,7 +594,7 @@ static int make_and_check(struct new_volume *nv, struct error *err)
 	r = store_folder(nv->c, STORE_BUSY, true, &busy, err);
 	if (r < 0)
 		return r;
-	r = users_add(nv->c, nv->key, nv->dir, err);
+	r = users_add(nv->c, nv->key, nv->dir, &nv->noted, err);
 	if (r < 0)
 		return r;
 	r = finish_volume_deletions(nv, err);
@@ -550,7 +603,11 @@ static int make_and_check(struct new_volume *nv, struct error *err)
 	r = make_volume(nv, err);
 	if (r == 0 && nv->is_foreign)
 		r = record_replace(nv->c, nv->folder, nv->key, nv->rec, err);
-	return r < 0 ? r : check_still_there(nv, err);
+	if (r == 0)
+		r = check_still_there(nv, err);
+	if (r == 0 && nv->created && may_have_kept(nv))
+		take_over_kept(nv);
+	return r;
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,

@@ -4,6 +4,7 @@
 /* DeleteVolume, on the share. */
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -67,24 +68,92 @@ static int delete_directory(struct nfs_client *c, const struct tombstone *t, boo
 	return directory_purge(c, base, err);
 }
 
-/* Dispose of the directory by the policy, unless others have it too. */
+/* Who else may have the directory of a volume that is deleted. */
+static struct owner_question question_of(const struct tombstone *t, const struct record *rec)
+{
+	const struct volume v = volume_of(rec);
+
+	return (struct owner_question){
+		.volume = t->key,
+		.has_record = rec->n > 0 && !tombstone_is_new(t),
+		.scope = OWNER_ALL,
+		.finished = true,
+		.exclusive = volume_is_proven_exclusive(&v, t->key),
+		.kept = true,
+	};
+}
+
+static int find_other_tombstone(struct nfs_client *c, const char *name, enum busy_kind kind,
+				void *data, struct error *err)
+{
+	const char *own = data;
+
+	(void)c;
+	(void)err;
+	return kind == BUSY_VOLUME_GONE && strcmp(name, own) != 0;
+}
+
+/*
+ * Note that the directory is kept, where others use it or have used it: their deletions go by this
+ * volume's policy too. They may be under way, or be repeated after they have succeeded.
+ */
+static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
+			  enum volume_on_delete policy, struct error *err)
+{
+	const struct owner_question q = question_of(t, rec);
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, t->dir, &q, &owner, err);
+	if (r > 0 && owner.kind != OWNER_IS_VOLUME)
+		return 0;
+	if (r == 0)
+		r = owner.was_shared;
+	if (r == 0)
+		r = busy_each(c, t->dir, find_other_tombstone, (void *)(uintptr_t)t->name, err);
+	return r > 0 ? users_keep(c, t->dir, policy, err) : r;
+}
+
+/*
+ * Return 1 where the directory stays as it is, because of kept directories around or in it. Else
+ * *policy becomes the strictest one.
+ */
+static int go_by_kept(const struct tombstone *t, const struct owner_question *q,
+		      const struct owner *owner, enum volume_on_delete *policy)
+{
+	const enum volume_on_delete own = *policy;
+
+	/* A proven exclusive directory was new, or empty: nothing in it is older. */
+	if (owner->kept_around != ON_DELETE_DELETE && !q->exclusive) {
+		log_info("The directory of a deleted volume stays, it lies in one that is kept",
+			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
+			 LOG_STR("policy", on_delete_name(owner->kept_around)));
+		return 1;
+	}
+	*policy = on_delete_stricter(own, owner->kept);
+	if (*policy != own)
+		log_info("A deleted volume goes by the policy of an earlier one with its directory",
+			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
+			 LOG_STR("policy", on_delete_name(*policy)));
+	return *policy == ON_DELETE_RETAIN;
+}
+
+/*
+ * Dispose of the directory by the strictest policy of this volume and those before it, unless
+ * others have it too.
+ */
 static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 				const struct volume_disposal *how, bool *ret_trashed,
 				struct error *err)
 {
-	const struct volume v = volume_of(&t->record);
-	const struct owner_question q = {
-		.volume = t->key,
-		.has_record = t->record.n > 0 && !tombstone_is_new(t),
-		.scope = OWNER_ALL,
-		.finished = true,
-		.exclusive = volume_is_proven_exclusive(&v, t->key),
-	};
+	const struct owner_question q = question_of(t, &t->record);
+	enum volume_on_delete policy = how->policy;
 	struct owner owner;
 	int r;
 
-	if (how->policy == ON_DELETE_RETAIN)
-		return 0;
+	/* An id without a record puts no policy on the directories of others. */
+	if (policy == ON_DELETE_RETAIN)
+		return q.has_record ? keep_if_shared(c, t, &t->record, policy, err) : 0;
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r < 0)
 		return r;
@@ -92,13 +161,23 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 		log_info("The directory of a deleted volume stays, it is not this volume's alone",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("of", owner.key));
-		return 0;
+		if (!q.has_record)
+			policy = ON_DELETE_DELETE;
+		/* The last of the others meets the one that may be retained, if there is any. */
+		if (owner.kind != OWNER_IS_VOLUME ||
+		    (policy == ON_DELETE_DELETE && !owner.may_retain))
+			return 0;
+		return users_keep(c, t->dir, policy, err);
 	}
-	if (how->policy == ON_DELETE_ARCHIVE)
+	if (go_by_kept(t, &q, &owner, &policy) > 0)
+		return 0;
+	if (policy == ON_DELETE_ARCHIVE)
 		r = tombstone_archive_directory(c, t, t->dir, how->replace_archive, ret_trashed,
 						err);
 	else
 		r = delete_directory(c, t, how->purge_now, ret_trashed, err);
+	if (r == 0 && owner.has_notes)
+		r = users_unkeep_within(c, t->dir, err);
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
 
@@ -116,6 +195,7 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 		.volume = t->key,
 		.has_record = true,
 		.scope = OWNER_ALL,
+		.kept = true,
 	};
 	struct directory_place place;
 	struct nfs_handle handle;
@@ -132,6 +212,8 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 	if (v.existing == EXISTING_REQUIRE)
 		return directory_remove_parents(c, t->dir, err);
 	r = owner_find(c, t->dir, &q, &owner, err);
+	if (r == 0 && owner.is_noted && owner.kept != ON_DELETE_DELETE)
+		return directory_remove_parents(c, t->dir, err);
 	if (r == 0)
 		r = directory_find(c, t->dir, &place, &handle, &attr, err);
 	if (r == 0)
@@ -298,6 +380,27 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
 	return -EAGAIN;
 }
 
+/*
+ * Leave the notes of a kept directory before the record goes: where this deletion is cut short and
+ * others go on, the others find one or the other.
+ */
+static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
+			      const struct record *rec, const struct volume_id *id,
+			      enum volume_on_delete policy, enum volume_on_delete default_policy,
+			      struct error *err)
+{
+	const struct volume v = volume_of(rec), unrecorded = { .name = NULL };
+
+	/* Without a record, an earlier attempt has done it, or nobody reckons with the volume. */
+	if (rec->n == 0 || policy == ON_DELETE_DELETE || volume_is_unfinished(&v))
+		return 0;
+	/* Repeated after it has succeeded, the deletion goes by the policy of the id. */
+	if (policy == ON_DELETE_RETAIN &&
+	    volume_policy(&unrecorded, id, default_policy) != ON_DELETE_RETAIN)
+		return users_keep(c, t->dir, policy, err);
+	return keep_if_shared(c, t, rec, policy, err);
+}
+
 /* -------- the call -------- */
 
 static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
@@ -308,7 +411,10 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	struct volume v = volume_of(rec);
 	int r;
 
-	r = bury_volume(c, t, id, rec, volume_policy(&v, id, how->policy), err);
+	disposal.policy = volume_policy(&v, id, how->policy);
+	r = keep_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
+	if (r == 0)
+		r = bury_volume(c, t, id, rec, disposal.policy, err);
 	if (r < 0)
 		return r;
 	/* The tombstone is newer than the record that was read before it was set. */

@@ -108,6 +108,14 @@ bool volume_is_built(const struct volume *v)
 	return v->source != NULL || (v->claim != CLAIM_NONE && v->existing == EXISTING_REFUSE);
 }
 
+bool volume_wants_same_settings(const struct volume *a, const struct volume *b)
+{
+	return a->mode == b->mode && a->owner.has_uid == b->owner.has_uid &&
+	       a->owner.has_gid == b->owner.has_gid &&
+	       (!a->owner.has_uid || a->owner.uid == b->owner.uid) &&
+	       (!a->owner.has_gid || a->owner.gid == b->owner.gid);
+}
+
 char *volume_recorded_key(const struct volume *v)
 {
 	cleanup_volume_id struct volume_id id = { .server = NULL };

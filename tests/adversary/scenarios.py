@@ -156,6 +156,38 @@ class CreateLong(Create):
         return self.case.volume_id("v1")
 
 
+class CreateKept(Create):
+    """In a directory that one volume has and another, which is gone, wants to be retained."""
+    name = "v3"
+    directory = "common"
+    parameters = {"subDir": "common"}
+    retained = ("common",)
+    others = ("v2",)
+
+    def prepare(self):
+        case = self.case
+        self.first = case.must("CreateVolume", **case.request(
+            "v1", subDir="common", onDelete="retain")).volume.volume_id
+        case.must("CreateVolume", **case.request("v2", subDir="common"))
+        trees.write(case.path("common", "theirs"), b"there before\n")
+        case.must_delete(self.first)
+        self.existing = True
+
+    def expect(self, volumes=(), **state):
+        super().expect(volumes=dict(volumes, **{n: "common" for n in self.others}), **state)
+
+    def undo(self):
+        self.case.must_delete(self.case.volume_id("v2", "common"))
+        self.others = ()
+        super().undo()
+        self.case.must_delete(self.first)
+
+    def after_undo(self):
+        super().after_undo()
+        if listed(self.case.path("common")) != ["theirs"]:
+            raise Broken("what was to be kept is gone")
+
+
 class Refused(Create):
     """A call that fails for good, and leaves everything as it was."""
 
@@ -423,6 +455,86 @@ class DeleteShared(Delete):
         super().expect(volumes=dict(volumes, v2="common"), **state)
 
 
+class DeleteKept(Delete):
+    """onDelete retain, in a directory that another volume has too, which goes by delete."""
+    directory = "common"
+    parameters = {"subDir": "common", "onDelete": "retain"}
+    on_delete = "retain"
+    retained = ("common",)
+    other_is_there = True
+
+    def prepare(self):
+        super().prepare()
+        self.other = self.case.must("CreateVolume", **self.case.request(
+            "v2", subDir="common")).volume.volume_id
+
+    def expect(self, volumes=(), **state):
+        other = {"v2": "common"} if self.other_is_there else {}
+        super().expect(volumes=dict(volumes, **other), **state)
+
+    def meanwhile(self):
+        """The other volume goes before the caller asks again."""
+        self.case.revive(other=False)
+        self.delete_other()
+
+    def delete_other(self):
+        self.case.must_delete(self.other)
+        self.other_is_there = False
+
+    def undo(self):
+        """In every order, and more often than need be."""
+        self.delete_other()
+        super().undo()
+        self.delete_other()
+
+
+class DeleteKeptAround(DeleteKept):
+    """The other volume is around it."""
+    directory = "common/v1"
+    parameters = {"subDir": "common/v1", "onDelete": "retain"}
+    retained = ("common/v1",)
+
+
+class DeleteKeptLast(DeleteKept):
+    """The volume that is retained has gone: what dies is the deletion of the other."""
+
+    def prepare(self):
+        super().prepare()
+        self.case.must_delete(self.id)
+        self.id, self.other = self.other, self.id
+        self.other_is_there = False
+
+    def meanwhile(self):
+        pass
+
+    def create_again(self):
+        """A volume of the same name, which finds what is retained."""
+        self.case.must("CreateVolume", **self.case.request("v2", subDir="common"))
+        self.expect(volumes={"v2": "common"})
+        found = trees.differences(self.wanted, trees.survey(self.case.path("common")), root=True)
+        if found:
+            raise Broken("what was to be kept has changed: " + trees.told(found))
+        self.retained = () if self.is_taken() else self.retained
+
+    def is_taken(self):
+        """Whether the new volume has it alone, so that its deletion takes it along."""
+        return not any("~" in name for names in self.case.state().users.values() for name in names)
+
+
+class DeleteKeptArchive(DeleteKeptLast):
+    """Likewise, where it is archived."""
+    parameters = {"subDir": "common", "onDelete": "archive"}
+    on_delete = "archive"
+    retained = ("archived-common",)
+
+    def create_again(self):
+        """A volume of the same name: the old one, or a new one beside the archive."""
+        case = self.case
+        case.must("CreateVolume", **case.request("v2", subDir="common"))
+        self.expect(volumes={"v2": "common"},
+                    retained=[n for n in self.retained if os.path.isdir(case.path(n))])
+
+
 class DeleteArchive(Delete):
     """onDelete archive."""
     parameters = {"onDelete": "archive"}
@@ -568,8 +680,8 @@ class Modify(Changed):
 
 SCENARIOS = (
     CreatePlain, CreateBelow, CreateBeside, CreateRefuse, CreateAdopt, CreateRequire, CreateMode,
-    CreateRetain, CreateLong, RefuseExisting, RequireMissing, RefuseLate, RequireLate, Clone,
-    CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
-    DeleteShared, DeleteArchive, DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot,
-    Expand, Modify)
+    CreateRetain, CreateLong, CreateKept, RefuseExisting, RequireMissing, RefuseLate, RequireLate,
+    Clone, CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
+    DeleteShared, DeleteKept, DeleteKeptAround, DeleteKeptLast, DeleteKeptArchive, DeleteArchive,
+    DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify)
 KERNEL = (DeleteCrossing,)  # of servers that show what is mounted in what they export

@@ -158,6 +158,10 @@ class State:
         self.work = listed(os.path.join(self.top, "work"))
         self.trash = listed(os.path.join(self.top, "trash"))
 
+    def left(self, folder, name):
+        """The directory that a note of one that was left to others is about."""
+        return read_record(os.path.join(self.top, "users", folder), name)["dir"]
+
     def records(self, folder):
         path = os.path.join(self.top, folder)
         return {n: read_record(path, n) for n in listed(path) if "~" not in n}
@@ -500,7 +504,13 @@ class Case:
                 raise Broken("parents/%s is of a directory that is not there" % name)
         for directory, keys in state.users.items():
             for key in keys:
-                if key not in volumes:
+                if "~" in key:
+                    # A volume that was deleted has left a directory to others: it is still there.
+                    left = state.left(directory, key)
+                    if not os.path.isdir(self.path(left)):
+                        raise Broken("users/%s/%s is of a directory that is not there" % (
+                            directory, key))
+                elif key not in volumes:
                     raise Broken("users/%s/%s is of a volume that is not there" % (directory, key))
             if not keys:
                 raise Broken("users/%s is empty" % directory)

@@ -165,6 +165,122 @@ class Owners(Calls, OnServer):
             self.delete(volume)
         self.is_clean()
 
+    # ---- several volumes, several policies ----
+
+    def kept(self, text):
+        """Whether a file with the text is anywhere on the share."""
+        for top, _, names in os.walk(self.share):
+            for name in names if STATE not in top.split(os.sep) else ():
+                with open(os.path.join(top, name), encoding="ascii") as f:
+                    if f.read() == text:
+                        return True
+        return False
+
+    def two_volumes(self, policy, first, second):
+        ids = [self.create("pv-1", subDir=first, onDelete=policy).volume_id,
+               self.create("pv-2", subDir=second).volume_id]
+        for number, directory in enumerate((first, second), 1):
+            self.write(directory, "file-%d" % number, text="of pv-%d" % number)
+        return ids
+
+    def test_strictest_policy_counts(self):
+        """Whichever volume is deleted first, whichever lies in the other, and if a deletion is
+        repeated after it has succeeded."""
+        for policy in ("retain", "archive"):
+            for first, second in (("p", "p"), ("p", "p/x"), ("p/x", "p"), ("p/x", "p/x")):
+                for order in ((0, 1), (1, 0)):
+                    with self.subTest(policy=policy, first=first, second=second, order=order):
+                        self.setUp()
+                        ids = self.two_volumes(policy, first, second)
+                        self.delete(ids[order[0]])
+                        self.assertTrue(self.kept("of pv-1"))
+                        self.assertTrue(self.kept("of pv-2"))
+                        for i in order[1:] + order + order:
+                            self.delete(ids[i])
+                            self.assertTrue(self.kept("of pv-1"))
+                        if policy == "archive" and first == second:
+                            self.assertEqual(self.listed(), ["archived-" + first.split("/")[0]])
+                            self.assertEqual([r for r in self.records() if "/users/" in r], [])
+
+    def test_new_volume_takes_what_was_kept(self):
+        """If it is alone; while another volume is there, the policy stays."""
+        ids = self.two_volumes("retain", "p", "p")
+        self.delete(ids[0])
+        self.delete(self.create("pv-3", subDir="p").volume_id)
+        self.delete(ids[1])
+        self.is_kept("p", "file-1", text="of pv-1")
+        alone = self.create("pv-3", subDir="p").volume_id
+        self.is_kept("p", "file-1", text="of pv-1")
+        self.delete(alone)
+        self.is_clean()
+
+    def test_ids_go_by_what_was_kept(self):
+        """Of volumes of csi-driver-nfs, which have no record."""
+        ids = self.two_volumes("retain", "p", "p")
+        self.delete(ids[0])
+        self.delete(ids[1])
+        for directory, key in (("p", ""), ("p", "pv-0"), ("p/inner", "pv-0")):
+            os.makedirs(self.path("p", "inner"), exist_ok=True)
+            self.delete(self.volume_id(directory, key))
+            self.is_kept("p", "file-1", text="of pv-1")
+
+    def test_policy_that_was_modified(self):
+        """The id still has the first one, and the deletion is repeated."""
+        volume = self.create("pv-1").volume_id
+        self.write("pv-1", "file")
+        self.client.ControllerModifyVolume(volume_id=volume, secrets=self.secrets,
+                                           mutable_parameters={"onDelete": "retain"})
+        for _ in range(3):
+            self.delete(volume)
+            self.is_kept("pv-1", "file")
+
+    def test_two_drivers_with_two_policies(self):
+        """Two deletions at once, by two drivers: what has to be retained stays."""
+        with Driver(LAB, name=type(self).__name__ + "-2") as other:
+            clients = (self.driver.client, other.client)
+            for turn in range(15):
+                directories = (("p", "p"), ("p", "p/x"), ("p/x", "p"))[turn % 3]
+                self.setUp()
+                ids = self.two_volumes("retain", *directories)
+                start = threading.Barrier(2)
+
+                def remove(i, start=start, ids=ids, turn=turn):
+                    start.wait()
+                    end = False
+                    while not end:
+                        try:
+                            clients[(i + turn) % 2].DeleteVolume(volume_id=ids[i],
+                                                                 secrets=self.secrets)
+                            end = True
+                        except grpc.RpcError as e:
+                            self.assertEqual(e.code(), CODE.ABORTED, e.details())
+
+                with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                    list(pool.map(remove, range(2)))
+                self.assertTrue(self.kept("of pv-1"))
+
+    def test_mode_of_another_volume_stays(self):
+        first = self.create("pv-1", mountPermissions="0700").volume_id
+        second = self.create("pv-2", subDir="pv-1", mountPermissions="0777", uid="1234",
+                             gid="1234").volume_id
+        status = os.stat(self.path("pv-1"))
+        self.assertEqual((status.st_mode & 0o7777, status.st_uid), (0o700, 0))
+        self.fails(REFUSED, self.client.ControllerModifyVolume, "pv-1", volume_id=second,
+                   secrets=self.secrets, mutable_parameters={"mountPermissions": "0777"})
+        self.delete(second)
+        os.chmod(self.path("pv-1"), 0o755)
+        self.server_looks_again()
+        self.assertEqual(self.create("pv-1", mountPermissions="0700").volume_id, first)
+        self.assertEqual(os.stat(self.path("pv-1")).st_mode & 0o7777, 0o700)
+        self.delete(first)
+        same = [self.create("pv-%d" % i, subDir="p", mountPermissions="2770", uid="1234")
+                for i in range(3)]
+        status = os.stat(self.path("p"))
+        self.assertEqual((status.st_mode & 0o7777, status.st_uid), (0o2770, 1234))
+        for volume in same:
+            self.delete(volume.volume_id)
+        self.is_clean()
+
     def test_unrecorded_is_adopted(self):
         """What csi-driver-nfs has left, and its volumes, which have no record."""
         with self.server_down():

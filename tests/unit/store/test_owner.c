@@ -77,8 +77,8 @@ static int create(struct fake_nfs *f, const struct sample *v, struct error *err)
 	return volume_create(c, v->key, &rec, &(struct volume_capacity){ 0 }, NULL, err);
 }
 
-static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool replace_archive,
-		     struct error *err)
+static int delete_with(struct fake_nfs *f, const char *key, const char *dir, const char *policy,
+		       bool replace_archive, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
@@ -92,15 +92,21 @@ static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool 
 	id.share = strdup("share");
 	id.subdir = strdup(dir);
 	id.uuid = strdup(strcmp(key, dir) == 0 ? "" : key);
-	id.on_delete = strdup("");
+	id.on_delete = strdup(policy);
 	error_clear(err);
 	r = volume_read(c, &id, &rec, err);
 	return r < 0 ? r : volume_delete(c, &id, &rec, &how, &trashed, err);
 }
 
+static int delete_by(struct fake_nfs *f, const char *key, const char *dir, bool replace_archive,
+		     struct error *err)
+{
+	return delete_with(f, key, dir, "", replace_archive, err);
+}
+
 static int delete (struct fake_nfs *f, const struct sample *v, struct error *err)
 {
-	return delete_by(f, v->key, v->dir, false, err);
+	return delete_with(f, v->key, v->dir, v->on_delete != NULL ? v->on_delete : "", false, err);
 }
 
 static bool is_there(struct fake_nfs *f, const char *path)
@@ -794,6 +800,410 @@ START_TEST(test_foreign_ids)
 }
 END_TEST
 
+/* -------- directories that are kept -------- */
+
+#define RETAIN(name, dir)                                                                          \
+	{                                                                                          \
+		name, dir, NULL, NULL, "retain"                                                    \
+	}
+#define ARCHIVE(name, dir)                                                                         \
+	{                                                                                          \
+		name, dir, NULL, NULL, "archive"                                                   \
+	}
+
+/* The first keeps its data, whatever becomes of the second. */
+static const struct pair {
+	const char *name;
+	struct sample first, second;
+} pairs[] = {
+	{ "retained, the same", RETAIN("v1", "p"), CONSTANT("v2", "p") },
+	{ "retained, around", RETAIN("v1", "p"), CONSTANT("v2", "p/x") },
+	{ "retained, in it", RETAIN("v1", "p/x"), CONSTANT("v2", "p") },
+	{ "retained, deep in it", RETAIN("v1", "p/x/y/z"), CONSTANT("v2", "p/x") },
+	{ "retained, deep and the same", RETAIN("v1", "p/x/y"), CONSTANT("v2", "p/x/y") },
+	{ "retained, a key", RETAIN("v1", "v1"), CONSTANT("v2", "v1") },
+	{ "retained, around, a key", RETAIN("v1", "v1"), CONSTANT("v2", "v1/x") },
+	{ "retained, of a key", RETAIN("v1", "v2"), ADOPT("v2", "v2") },
+	{ "retained, in a key", RETAIN("v1", "v2/x"), ADOPT("v2", "v2") },
+	{ "retained, the other is archived", RETAIN("v1", "p"), ARCHIVE("v2", "p") },
+	{ "archived, the same", ARCHIVE("v1", "p"), CONSTANT("v2", "p") },
+	{ "archived, around", ARCHIVE("v1", "p"), CONSTANT("v2", "p/x") },
+	{ "archived, in it", ARCHIVE("v1", "p/x"), CONSTANT("v2", "p") },
+	{ "archived, a key", ARCHIVE("v1", "v1"), CONSTANT("v2", "v1") },
+	{ "archived, of a key", ARCHIVE("v1", "v2"), ADOPT("v2", "v2") },
+};
+
+/* Whether the file of the volume is where it was, or in an archive. */
+static bool is_kept(struct fake_nfs *f, const struct sample *v)
+{
+	cleanup_free char *all = fake_nfs_list(f, ".csi-nfs");
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/of-%s\n", v->dir, v->key);
+	return strstr(all, path) != NULL;
+}
+
+static struct fake_nfs *make_pair(const struct pair *pair)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	char path[256];
+
+	check_int(pair->name, "first", create(f, &pair->first, &err), 0);
+	check_int(pair->name, "second", create(f, &pair->second, &err), 0);
+	(void)snprintf(path, sizeof(path), "%s/of-v1", pair->first.dir);
+	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	(void)snprintf(path, sizeof(path), "%s/of-v2", pair->second.dir);
+	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	return f;
+}
+
+/* Check what is left once both are deleted, then delete both again, as a CO may. */
+static void check_kept(const char *row, struct fake_nfs *f, const struct pair *pair)
+{
+	struct error err = { .code = ERROR_OK };
+
+	check_that(row, "no records", !has_record(f, "v1") && !has_record(f, "v2"));
+	check_that(row, "the first's data", is_kept(f, &pair->first));
+	check_int(row, "the second's deletion again", delete (f, &pair->second, &err), 0);
+	check_that(row, "the first's data, then", is_kept(f, &pair->first));
+	check_int(row, "the first's deletion again", delete (f, &pair->first, &err), 0);
+	check_that(row, "the first's data, after both", is_kept(f, &pair->first));
+	check_int(row, "the second's deletion once more", delete (f, &pair->second, &err), 0);
+	check_that(row, "the first's data, at last", is_kept(f, &pair->first));
+}
+
+START_TEST(test_kept)
+{
+	size_t i;
+	int order;
+
+	for (i = 0; i < ARRAY_SIZE(pairs); i++) {
+		for (order = 0; order < 2; order++) {
+			const struct pair *pair = &pairs[i];
+			const struct sample *one = order ? &pair->second : &pair->first;
+			const struct sample *two = order ? &pair->first : &pair->second;
+			struct fake_nfs *f = make_pair(pair);
+			struct error err = { .code = ERROR_OK };
+			char row[128];
+
+			(void)snprintf(row, sizeof(row), "%s, %s goes first", pair->name, one->key);
+			check_int(row, "the one", delete (f, one, &err), 0);
+			check_that(row, "all is there",
+				   is_kept(f, &pair->first) && is_kept(f, &pair->second));
+			check_int(row, "the other", delete (f, two, &err), 0);
+			check_kept(row, f, pair);
+			fake_nfs_free(f);
+		}
+	}
+}
+END_TEST
+
+/* What is archived, or goes with the directory around it, leaves no notes. */
+START_TEST(test_kept_ends)
+{
+	static const struct pair archived = { "archived", ARCHIVE("v1", "p/x"),
+					      CONSTANT("v2", "p/x") };
+	static const struct pair inner = { "inner", ARCHIVE("v1", "p/x"), CONSTANT("v2", "p") };
+	static const struct pair gone = { "gone by hand", RETAIN("v1", "p/x"),
+					  CONSTANT("v2", "p") };
+	const struct pair *const all[] = { &archived, &inner, &gone };
+	struct error err = { .code = ERROR_OK };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(all); i++) {
+		struct fake_nfs *f = make_pair(all[i]);
+		cleanup_free char *left = NULL;
+
+		check_int(all[i]->name, "first", delete (f, &all[i]->first, &err), 0);
+		if (all[i] == &gone)
+			fake_nfs_remove(f, "p/x");
+		check_int(all[i]->name, "second", delete (f, &all[i]->second, &err), 0);
+		check_int(all[i]->name, "archive", is_kept(f, &all[i]->first), all[i] != &gone);
+		check_that(all[i]->name, "is moved", !is_there(f, all[i]->second.dir));
+		left = fake_nfs_list(f, NULL);
+		check_that(all[i]->name, "no notes", strstr(left, "/users/p") == NULL);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A volume that was made later, of just that directory and alone, has it by its own policy. */
+START_TEST(test_kept_is_taken)
+{
+	static const struct sample later = CONSTANT("v3", "p"), inside = CONSTANT("v3", "p/y"),
+				   plain = ADOPT("v1", "v1"), claim = CLASS("v3", "p/y");
+	static const struct pair same = { "same", RETAIN("v1", "p"), CONSTANT("v2", "p") };
+	static const struct pair key = { "key", RETAIN("v1", "v1"), CONSTANT("v2", "v1") };
+	struct fake_nfs *f = make_pair(&same);
+	struct error err = { .code = ERROR_OK };
+
+	check_int("alone", "first", delete (f, &same.first, &err), 0);
+	check_int("alone", "second again", create(f, &same.second, &err), 0);
+	check_int("alone", "second", delete (f, &same.second, &err), 0);
+	check_that("alone", "kept", is_kept(f, &same.first));
+	check_int("in it", "create", create(f, &inside, &err), 0);
+	put_file(f, "p/y");
+	check_int("in it", "delete", delete (f, &inside, &err), 0);
+	check_that("in it", "stays", has_file(f, "p/y"));
+	fake_nfs_remove(f, "p/y");
+	check_int("claim", "create", create(f, &claim, &err), 0);
+	check_int("claim", "delete", delete (f, &claim, &err), 0);
+	check_that("claim", "is gone", !is_there(f, "p/y"));
+	check_that("claim", "the rest is kept", is_kept(f, &same.first));
+	check_int("alone", "third", create(f, &later, &err), 0);
+	check_that("alone", "its data", is_kept(f, &same.first));
+	check_int("alone", "delete", delete (f, &later, &err), 0);
+	check_that("alone", "is gone", !is_there(f, "p"));
+	fake_nfs_free(f);
+
+	f = make_pair(&same);
+	check_int("not alone", "first", delete (f, &same.first, &err), 0);
+	check_int("not alone", "third", create(f, &later, &err), 0);
+	check_int("not alone", "second", delete (f, &same.second, &err), 0);
+	check_int("not alone", "third again", create(f, &later, &err), 0);
+	check_int("not alone", "delete", delete (f, &later, &err), 0);
+	check_that("not alone", "kept", is_kept(f, &same.first));
+	fake_nfs_free(f);
+
+	f = make_pair(&key);
+	check_int("key", "first", delete (f, &key.first, &err), 0);
+	check_int("key", "second", delete (f, &key.second, &err), 0);
+	check_that("key", "kept", is_kept(f, &key.first));
+	check_int("key", "create", create(f, &plain, &err), 0);
+	check_int("key", "delete", delete (f, &plain, &err), 0);
+	check_that("key", "is gone", !is_there(f, "v1"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Neither deletion need come to its end: of what, and how it goes on. */
+struct cut_deletion {
+	bool second; /* the second volume's is cut off, after the first's */
+	bool after; /* the operation took effect */
+	bool other_first; /* the other volume is deleted, then the call comes again */
+};
+
+static bool cut_deletion(const struct pair *pair, const struct cut_deletion *cut, unsigned int n)
+{
+	const struct fake_failure failure = { .nth = n,
+					      .error = -ECONNABORTED,
+					      .after = cut->after };
+	const struct sample *v = cut->second ? &pair->second : &pair->first;
+	const struct sample *other = cut->second ? &pair->first : &pair->second;
+	struct fake_nfs *f = make_pair(pair);
+	struct error err = { .code = ERROR_OK };
+	char row[200];
+	int r;
+
+	(void)snprintf(row, sizeof(row), "%s, deletion of %s ends %s operation %u%s", pair->name,
+		       v->key, cut->after ? "after" : "before", n,
+		       cut->other_first ? ", the other comes first" : "");
+	if (cut->second && !cut->other_first)
+		check_int(row, "other", delete (f, other, &err), 0);
+	fake_nfs_fail(f, &failure);
+	r = delete (f, v, &err);
+	fake_nfs_fail(f, NULL);
+	if (cut->other_first || !cut->second)
+		check_int(row, "other", delete (f, other, &err), 0);
+	check_that(row, "the first's data", is_kept(f, &pair->first));
+	check_int(row, "again", delete (f, v, &err), 0);
+	check_kept(row, f, pair);
+	fake_nfs_free(f);
+	return r < 0;
+}
+
+START_TEST(test_kept_crash)
+{
+	size_t i;
+	unsigned int n, how;
+
+	for (i = 0; i < ARRAY_SIZE(pairs); i++) {
+		for (how = 0; how < 8; how++) {
+			const struct cut_deletion cut = { how & 1, how & 2, how & 4 };
+
+			for (n = 1; cut_deletion(&pairs[i], &cut, n); n++)
+				;
+			check_that(pairs[i].name, "there was something to cut off", n > 5);
+		}
+	}
+}
+END_TEST
+
+/* Two replicas: the other call comes in before an operation of the first one. */
+struct interloper {
+	int (*call)(struct fake_nfs *f, const struct sample *v, struct error *err);
+	const struct sample *volume;
+	unsigned int before, seen;
+	bool inside, done;
+};
+
+static void interlope(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct error err = { .code = ERROR_OK };
+	struct interloper *x = data;
+
+	(void)op;
+	if (x->inside || ++x->seen != x->before)
+		return;
+	x->inside = true;
+	x->done = true;
+	(void)x->call(f, x->volume, &err);
+	x->inside = false;
+}
+
+static void delete_at_last(const char *row, struct fake_nfs *f, const struct sample *v)
+{
+	struct error err = { .code = ERROR_OK };
+	int i, r = -1;
+
+	for (i = 0; i < 3 && r < 0; i++)
+		r = delete (f, v, &err);
+	check_int(row, v->key, r, 0);
+}
+
+static bool race_deletions(const struct pair *pair, bool swap, unsigned int before)
+{
+	const struct sample *v = swap ? &pair->second : &pair->first;
+	struct interloper x = { .call = delete, .before = before };
+	struct fake_nfs *f = make_pair(pair);
+	struct error err = { .code = ERROR_OK };
+	char row[128];
+
+	x.volume = swap ? &pair->first : &pair->second;
+	(void)snprintf(row, sizeof(row), "%s, %s goes before operation %u of the other's",
+		       pair->name, x.volume->key, before);
+	fake_nfs_watch(f, interlope, &x);
+	(void)delete (f, v, &err);
+	fake_nfs_watch(f, NULL, NULL);
+	delete_at_last(row, f, v);
+	delete_at_last(row, f, x.volume);
+	check_kept(row, f, pair);
+	fake_nfs_free(f);
+	return x.done;
+}
+
+/* A third volume comes while the first goes and the second is there. */
+static bool race_creation(const struct pair *pair, bool swap, unsigned int before)
+{
+	const struct sample third = { "v3", pair->first.dir, NULL, NULL, NULL };
+	struct interloper x = { .before = before };
+	struct fake_nfs *f = make_pair(pair);
+	struct error err = { .code = ERROR_OK };
+	char row[128];
+
+	x.call = swap ? delete : create;
+	x.volume = swap ? &pair->first : &third;
+	(void)snprintf(row, sizeof(row), "%s, a third %s operation %u", pair->name,
+		       swap ? "is made around" : "comes before", before);
+	fake_nfs_watch(f, interlope, &x);
+	if (swap)
+		(void)create(f, &third, &err);
+	else
+		(void)delete (f, &pair->first, &err);
+	fake_nfs_watch(f, NULL, NULL);
+	delete_at_last(row, f, &pair->first);
+	(void)create(f, &third, &err);
+	delete_at_last(row, f, &pair->second);
+	delete_at_last(row, f, &third);
+	check_that(row, "the first's data", is_kept(f, &pair->first));
+	fake_nfs_free(f);
+	return x.done;
+}
+
+START_TEST(test_kept_race)
+{
+	unsigned int n, swap;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(pairs); i++) {
+		for (swap = 0; swap < 2; swap++) {
+			for (n = 1; race_deletions(&pairs[i], swap, n); n++)
+				;
+			check_that(pairs[i].name, "there were some", n > 5);
+			if (strcmp(pairs[i].first.key, pairs[i].first.dir) == 0)
+				continue;
+			for (n = 1; race_creation(&pairs[i], swap, n); n++)
+				;
+			check_that(pairs[i].name, "there were some", n > 5);
+		}
+	}
+}
+END_TEST
+
+/* A volume of csi-driver-nfs goes by the notes too. Its id puts no policy on others. */
+START_TEST(test_kept_foreign)
+{
+	static const struct pair pair = { "foreign", RETAIN("v1", "p"), CONSTANT("v2", "p") };
+	struct fake_nfs *f = make_pair(&pair);
+	struct error err = { .code = ERROR_OK };
+
+	check_int("foreign", "first", delete (f, &pair.first, &err), 0);
+	check_int("foreign", "second", delete (f, &pair.second, &err), 0);
+	check_int("foreign", "the same", delete_by(f, "other", "p", false, &err), 0);
+	check_int("foreign", "its key", delete_by(f, "p", "p", false, &err), 0);
+	put_file(f, "p/x");
+	check_int("foreign", "in it", delete_by(f, "other", "p/x", false, &err), 0);
+	check_that("foreign", "kept", is_kept(f, &pair.first) && has_file(f, "p/x"));
+	fake_nfs_free(f);
+
+	f = make_pair(&pair);
+	check_int("foreign", "first", delete_with(f, "other", "p", "retain", false, &err), 0);
+	check_int("foreign", "second", delete (f, &pair.second, &err), 0);
+	check_int("foreign", "first, again", delete_with(f, "other", "p", "retain", false, &err),
+		  0);
+	check_that("foreign", "the recorded one's", is_kept(f, &pair.first));
+	fake_nfs_free(f);
+
+	f = fake_nfs_new();
+	check_int("foreign", "create", create(f, &pair.second, &err), 0);
+	check_int("foreign", "archive", delete_with(f, "other", "p", "archive", false, &err), 0);
+	check_int("foreign", "delete", delete (f, &pair.second, &err), 0);
+	check_that("foreign", "no archive", !is_there(f, "p") && !is_there(f, "archived-p"));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- mode and owner -------- */
+
+static int create_with_mode(struct fake_nfs *f, const char *key, const char *dir, const char *mode)
+{
+	const struct sample v = { key, dir, NULL, NULL, NULL };
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 };
+	struct error err = { .code = ERROR_OK };
+
+	describe(&v, &rec);
+	ck_assert(record_set(&rec, VOLUME_KEY_MODE, mode) == 0);
+	return volume_create(c, key, &rec, &(struct volume_capacity){ 0 }, NULL, &err);
+}
+
+START_TEST(test_mode_of_others)
+{
+	const struct nfs_attr changed = { .mode = 0711 };
+	struct fake_nfs *f = fake_nfs_new();
+
+	check_int("mode", "first", create_with_mode(f, "v1", "p", "0700"), 0);
+	check_int("mode", "set", fake_nfs_mode(f, "p"), 0700);
+	check_int("mode", "same", create_with_mode(f, "v2", "p", "0777"), 0);
+	check_int("mode", "same: stays", fake_nfs_mode(f, "p"), 0700);
+	fake_nfs_put(f, "p/old", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_set(f, "p/old", &changed);
+	check_int("mode", "in it", create_with_mode(f, "v3", "p/old", "0777"), 0);
+	check_int("mode", "in it: stays", fake_nfs_mode(f, "p/old"), 0711);
+	check_int("mode", "new in it", create_with_mode(f, "v4", "p/new", "0777"), 0);
+	check_int("mode", "new in it: set", fake_nfs_mode(f, "p/new"), 0777);
+	/* The only volume: a repeated call sets the mode again. */
+	check_int("mode", "only", create_with_mode(f, "v5", "q", "0750"), 0);
+	fake_nfs_set(f, "q", &changed);
+	check_int("mode", "only, again", create_with_mode(f, "v5", "q", "0750"), 0);
+	check_int("mode", "only: set", fake_nfs_mode(f, "q"), 0750);
+	check_int("mode", "same class", create_with_mode(f, "v6", "q", "0750"), 0);
+	check_int("mode", "same class: is right", fake_nfs_mode(f, "q"), 0750);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Many volumes in one folder: a new one, and a deletion, take as many operations as with few. */
 START_TEST(test_number_does_not_count)
 {
@@ -935,6 +1345,13 @@ CHECK_MAIN("owner", .tests = {
 			    test_copied_record,
 			    test_damaged_record,
 			    test_foreign_ids,
+			    test_kept,
+			    test_kept_ends,
+			    test_kept_is_taken,
+			    test_kept_crash,
+			    test_kept_race,
+			    test_kept_foreign,
+			    test_mode_of_others,
 			    test_number_does_not_count,
 			    test_plain_is_cheap,
 			    test_expanded_foreign,
