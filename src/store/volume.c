@@ -24,6 +24,9 @@ static int check_same_directory(struct nfs_client *c, const struct volume_id *id
 	const struct volume v = volume_of(rec);
 	const char *dir;
 
+	/* An id without a uuid has the key in place of the directory, which may be too long. */
+	if (id->uuid[0] == '\0')
+		return 0;
 	/* Damage is reported where the directory is needed. */
 	if (volume_recorded_directory(c, &v, volume_id_key(id), &dir, NULL) < 0 ||
 	    strcmp(dir, id->subdir) == 0)

@@ -564,6 +564,22 @@ START_TEST(test_id_of_another_directory)
 }
 END_TEST
 
+/* An id that would be too long has the volume's key in place of the directory. */
+START_TEST(test_id_without_its_directory)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	const struct sample deep = { .key = "pvc-1", .dir = "a/b/c", .on_delete = "delete" };
+	struct error err = { .code = ERROR_OK };
+	bool trashed;
+
+	check_int("short id", "create", create(f, &deep, 0, &err), 0);
+	check_int("short id", "delete",
+		  delete_as(f, "pvc-1", "", "", ON_DELETE_DELETE, &trashed, &err), 0);
+	check_int("short id", "directory", fake_nfs_type(f, "a"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 typedef int step_fn(struct fake_nfs *f, const struct sample *v, struct error *err);
 
 static int create_step(struct fake_nfs *f, const struct sample *v, struct error *err)
@@ -1056,6 +1072,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_contents,
 			     test_policy,
 			     test_id_of_another_directory,
+			     test_id_without_its_directory,
 			     test_archive_collision,
 			     test_archive_empty_there,
 			     test_archive_long_name,
