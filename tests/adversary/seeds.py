@@ -348,7 +348,7 @@ class Run:
         mutable = {"mountPermissions": self.r.choice(("2770", "0711"))}
         if self.r.random() < 0.5:
             mutable["uid"], mutable["gid"] = "1000", "2000"
-        if self.r.random() < 0.3:
+        if self.r.random() < 0.6:
             mutable["onDelete"] = self.r.choice(("retain", "delete", "archive"))
         fields = {"volume_id": volume.id, "mutable_parameters": mutable,
                   "secrets": self.case.secrets}
