@@ -43,6 +43,7 @@ class Volume:
         self.mode = None
         self.owner = None
         self.is_shared = False
+        self.request = None  # the fields of the CreateVolume that was answered OK
 
 
 class Run:
@@ -62,6 +63,8 @@ class Run:
         self.volumes = {}
         self.snapshots = {}  # entries by name, with the name of the source
         self.retained = {}  # directories that stay, with a survey
+        self.kept = set()  # directories that volumes share and one of them retained
+        self.deleted = []  # ids
         self.plan = []
         self.count = 0
         self.case = None
@@ -149,7 +152,8 @@ class Run:
             trees.write(self.case.path(directory, "theirs"), b"there before\n")
         elif form == "shared":
             directory = given["subDir"] = "shared"
-        if form != "shared":
+            given["onDelete"] = r.choice((None, None, "retain"))
+        else:
             given["onDelete"] = r.choice((None, None, "delete", "retain", "archive"))
             if r.random() < 0.3:
                 given["mountPermissions"] = r.choice(("0770", "2775", "0700"))
@@ -183,6 +187,7 @@ class Run:
         made = self.volumes[name] = Volume(name, volume.volume_id, directory, parameters)
         made.size = size
         made.is_shared = parameters.get("subDir") == "shared"
+        made.request = fields
         self.retained.pop(directory, None)
         if not made.is_shared and source is None and self.r.random() < 0.7:
             plant(case.path(directory), big=self.r.choice((1000, 100000, 600000)))
@@ -343,7 +348,7 @@ class Run:
         mutable = {"mountPermissions": self.r.choice(("2770", "0711"))}
         if self.r.random() < 0.5:
             mutable["uid"], mutable["gid"] = "1000", "2000"
-        if self.r.random() < 0.3:
+        if self.r.random() < 0.6:
             mutable["onDelete"] = self.r.choice(("retain", "delete", "archive"))
         fields = {"volume_id": volume.id, "mutable_parameters": mutable,
                   "secrets": self.case.secrets}
@@ -376,14 +381,33 @@ class Run:
         else:
             case.must("DeleteVolume", **fields)
         del self.volumes[volume.name]
+        self.deleted.append(volume.id)
         last = not any(v.directory == volume.directory for v in self.volumes.values())
-        if last and volume.on_delete == "retain":
+        if volume.on_delete == "retain" and not last:
+            self.kept.add(volume.directory)
+        if last and (volume.on_delete == "retain" or volume.directory in self.kept):
+            self.kept.discard(volume.directory)
             self.retained[volume.directory] = volume.content
         elif last and volume.on_delete == "archive":
             self.retained["archived-" + volume.directory] = volume.content
         elif not last:
             return
         settled(self.check_state, 2)
+
+    def do_repeat(self):
+        """A caller asks again for what was answered OK: it lost the answer."""
+        case = self.case
+        made = {n: v for n, v in self.volumes.items() if v.request is not None}
+        if made and self.r.random() < 0.4:
+            volume = self.some(made)
+            answer = case.must("CreateVolume", **volume.request)
+            if answer.volume.volume_id != volume.id:
+                raise Broken("%s is %s now, and was %s" % (
+                    volume.name, answer.volume.volume_id, volume.id))
+        elif self.deleted:
+            case.must("DeleteVolume", volume_id=self.r.choice(self.deleted), secrets=case.secrets)
+        settled(self.check_state, 2)
+        self.check_contents()
 
     def do_unsnap(self):
         if not self.snapshots:
@@ -445,7 +469,7 @@ class Run:
     # ---- all of it ----
 
     CALLS = ("create",) * 5 + ("clone",) * 3 + ("changing",) * 3 + ("snapshot", "restore") * 2 + (
-        "expand", "modify", "delete", "delete", "delete", "unsnap", "list")
+        "expand", "modify", "delete", "delete", "delete", "repeat", "repeat", "unsnap", "list")
 
     def go(self, server):
         with Case(server, "seed-%d" % self.seed, self.version, tuple(self.options),
@@ -476,6 +500,8 @@ class Run:
         for snapshot_id, _, _ in self.snapshots.values():
             case.must_unsnap(snapshot_id)
         self.snapshots.clear()
+        for volume_id in self.deleted:
+            case.must("DeleteVolume", volume_id=volume_id, secrets=case.secrets)
         case.converge()
         self.check_state()
         self.check_contents()
