@@ -33,6 +33,19 @@ int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 	return 0;
 }
 
+int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		    struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
+{
+	struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = dir, .name = name, .full = true };
+	int r = nfs_client_call(c, &op);
+
+	if (r < 0)
+		return r;
+	*ret_handle = op.handle;
+	*ret_attr = op.attr;
+	return op.attr.is_full ? 0 : nfs_stat(c, ret_handle, ret_attr);
+}
+
 int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr)
 {
 	struct nfs_op op = { .type = NFS_OP_GETATTR, .dir = handle };

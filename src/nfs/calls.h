@@ -12,6 +12,10 @@
 
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
+
+/* As nfs_lookup(), with all attributes and the owner, in one call where the server sends them. */
+int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		    struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
 
 /* Get all attributes; nfs_attr.is_full if the server has them all. */

@@ -108,7 +108,7 @@ enum nfs_op_type {
 	NFS_OP_LOOKUP, /* dir, name -> handle, attr */
 	NFS_OP_GETATTR, /* dir -> attr with owner */
 	NFS_OP_SETATTR, /* dir, change; with full -> new attr, if the server sends it */
-	NFS_OP_MKDIR, /* dir, name, mode -> handle, attr with owner */
+	NFS_OP_MKDIR, /* dir, name, mode -> handle, all attributes and the owner */
 	NFS_OP_SYMLINK, /* dir, name, text; fails with -EEXIST rather than replace */
 	NFS_OP_READLINK, /* dir -> link; in version 4 also dir, name -> link */
 	/* dir, name or names -> count removed before the first failure; no directories */

@@ -52,7 +52,7 @@ static void encode_mkdir(struct v4_compound *c, const struct nfs_op *op)
 	args->objname = v4_text(op->name);
 	args->createattrs = v4_change(c, &change);
 	v4_add(c, OP_GETFH);
-	v4_add_getattr(c, V4_OWNER);
+	v4_add_getattr(c, V4_FULL);
 }
 
 static void encode_symlink(struct v4_compound *c, const struct nfs_op *op)

@@ -13,7 +13,6 @@
 #include "nfs/calls.h"
 #include "store/directory_parts.h"
 #include "store/layout.h"
-#include "store/path_key.h"
 
 int directory_is_none(struct nfs_client *c, const char *path, size_t len,
 		      const struct nfs_attr *attr, struct error *err)
@@ -41,39 +40,6 @@ int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handl
 			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
-static int note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err)
-{
-	cleanup_record struct record rec = { .n = 0 };
-	cleanup_free char *dir = strndup(path, len);
-	const struct nfs_handle *folder;
-	char key[RECORD_NAME_MAX + 1];
-	int r;
-
-	if (dir == NULL || record_set(&rec, PARENT_KEY_DIR, dir) < 0)
-		return error_oom(err);
-	r = store_folder(c, STORE_PARENTS, true, &folder, err);
-	if (r < 0)
-		return r;
-	path_key(key, path, len);
-	r = record_create(c, folder, key, &rec, err);
-	return r == -EEXIST ? 0 : r; /* the directory was removed by hand */
-}
-
-/*
- * Take back a note that turned out wrong. A leftover note could delete a foreign empty directory.
- */
-static void forget_parent(struct nfs_client *c, const char *path, size_t len)
-{
-	struct error ignored = { .code = ERROR_OK };
-	const struct nfs_handle *folder;
-	char key[RECORD_NAME_MAX + 1];
-
-	if (store_folder(c, STORE_PARENTS, false, &folder, &ignored) < 0)
-		return;
-	path_key(key, path, len);
-	(void)record_remove(c, folder, key, NULL, &ignored);
-}
-
 /*
  * Make a directory above a volume. Its note comes first: after a crash between the two, a retry
  * could not tell who made the directory.
@@ -82,16 +48,22 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 		       const char *path, size_t len, struct nfs_handle *ret,
 		       struct nfs_attr *ret_attr, struct error *err)
 {
+	struct directory_note note;
 	int r;
 
-	r = note_parent(c, path, len, err);
+	r = directory_note_begin(c, &note, path, len, err);
 	if (r < 0)
 		return r;
 	r = nfs_mkdir(c, dir, name, DIRECTORY_MODE, ret, ret_attr);
-	if (r == -EEXIST) {
-		forget_parent(c, path, len);
+	if (r == 0 && !ret_attr->is_full)
+		r = nfs_stat(c, ret, ret_attr);
+	if (r == 0)
+		return directory_note_finish(c, &note, ret, ret_attr, err);
+	/* After other errors it may have been made: the undoing or the next attempt sees that. */
+	if (r == -EEXIST || r == -ENOENT)
+		directory_note_withdraw(c, &note);
+	if (r == -EEXIST)
 		r = nfs_lookup(c, dir, name, ret, ret_attr);
-	}
 	if (r == -ENOENT)
 		r = -ESTALE; /* dir itself was removed meanwhile */
 	if (r < 0)
@@ -161,7 +133,11 @@ int directory_locate(struct nfs_client *c, const char *path, struct directory_pl
 int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
 			   struct error *err)
 {
-	return walk_path(c, path, true, ret, err);
+	int r = walk_path(c, path, true, ret, err);
+
+	if (r == -ESTALE)
+		directory_note_sweep_above(c, path);
+	return r;
 }
 
 int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
@@ -172,7 +148,7 @@ int directory_find(struct nfs_client *c, const char *path, struct directory_plac
 	r = directory_locate(c, path, ret_place, err);
 	if (r < 0)
 		return r;
-	r = nfs_lookup(c, &ret_place->parent, ret_place->base, ret, ret_attr);
+	r = nfs_lookup_full(c, &ret_place->parent, ret_place->base, ret, ret_attr);
 	if (r == -ENOENT)
 		return r;
 	if (r < 0)

@@ -31,7 +31,7 @@ int directory_locate(struct nfs_client *c, const char *path, struct directory_pl
 		     struct error *err);
 
 /*
- * Find the directory at path, with its attributes. -ENOENT, unreported, where there is nothing;
+ * Find the directory at path, with all its attributes. -ENOENT, unreported, where there is nothing;
  * FAILED_PRECONDITION where there is something else, or the driver's own folder.
  */
 int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
@@ -62,5 +62,24 @@ int directory_apart(struct nfs_client *c, const char *path, struct error *err);
  */
 int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
 			   struct error *err);
+
+/* -------- notes about directories above, see directory_notes.c -------- */
+
+/* Remove the notes about a directory that was removed or moved, if it has any. attr
+ * has to be full (nfs_lookup_full()). */
+int directory_note_forget(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
+			  const struct nfs_attr *attr, struct error *err);
+
+/*
+ * Remove all notes of path that are not about the directory that is there now. Return 1 where none
+ * is there, else 0.
+ */
+int directory_note_sweep(struct nfs_client *c, const char *path, struct error *err);
+
+/*
+ * Likewise for the directories above path, the deepest first, up to one that is there: one that
+ * this call has made or found was removed again. Errors are ignored.
+ */
+void directory_note_sweep_above(struct nfs_client *c, const char *path);
 
 #endif

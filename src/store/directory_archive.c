@@ -21,6 +21,10 @@
 #define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
 #define ARCHIVE_HASH 17 /* "-" and 16 digits */
 
+/* Results besides 0, errors, and the 1 of directory_check_moved(): why a name cannot be used. */
+#define ARCHIVE_NAME_TAKEN 2
+#define ARCHIVE_NAME_OF_OTHERS 3 /* others have something there, in it or around it */
+
 /*
  * Put "archived-" before the first component, as csi-driver-nfs does. A component that becomes too
  * long is cut and gets a hash.
@@ -73,8 +77,8 @@ static char *archive_path(const char *path, int attempt, bool aside)
 }
 
 /*
- * Keep away from the directories of volumes and snapshots: -EBUSY. Only an older archive may be
- * replaced.
+ * Keep away from the directories of volumes and snapshots: ARCHIVE_NAME_OF_OTHERS. Only an older
+ * archive may be replaced.
  */
 static int check_archive_place(struct nfs_client *c, const char *archive, const char *key,
 			       struct error *err)
@@ -90,13 +94,22 @@ static int check_archive_place(struct nfs_client *c, const char *archive, const 
 		return 0;
 	log_info("A volume is archived under another name, since others have the usual one",
 		 LOG_STR("volume", key), LOG_STR("directory", archive), LOG_STR("of", owner.key));
-	return -EBUSY;
+	return ARCHIVE_NAME_OF_OTHERS;
 }
 
-/*
- * Look the name up first: RENAME would replace an empty directory of that name. -EEXIST where it is
- * taken.
- */
+/* RENAME found one of them missing: the directory itself, which is fine, or the one above it. */
+static int rename_found_none(struct nfs_client *c, const char *path, const char *archive,
+			     struct error *err)
+{
+	int r = directory_is_gone(c, path, err);
+
+	if (r != 0)
+		return r < 0 ? r : directory_remove_parents(c, archive, err);
+	directory_note_sweep_above(c, archive);
+	return nfs_error_set(err, c, -ESTALE, "archiving '%s'", path);
+}
+
+/* Look the name up first: RENAME would replace an empty directory of that name. */
 static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
 		      const struct nfs_handle *known, const char *archive, struct error *err)
 {
@@ -105,23 +118,32 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 	int r;
 
 	r = directory_make_parents(c, archive, &to, err);
+	if (r == -ENOSPC || r == -EDQUOT)
+		error_prefix(err, "archiving '%s' makes directories, so free some space", path);
 	if (r < 0)
 		return r;
 	r = nfs_lookup(c, &to.parent, to.base, &handle, NULL);
 	if (r == 0)
-		return -EEXIST;
+		return ARCHIVE_NAME_TAKEN;
 	if (r == -ENOENT)
 		r = nfs_rename(c, &from->parent, from->base, &to.parent, to.base);
-	if (r == -ENOTEMPTY)
-		return -EEXIST;
+	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
+		return ARCHIVE_NAME_TAKEN;
 	if (r == -EXDEV)
 		return directory_apart(c, path, err);
-	if (r < 0 && r != -ENOENT)
+	if (r == -ENOENT)
+		return rename_found_none(c, path, archive, err);
+	if (r == -ESTALE)
+		directory_note_sweep_above(c, archive);
+	if (r < 0)
 		return nfs_error_set(err, c, r, "archiving '%s'", path);
-	return r < 0 ? 0 : directory_check_moved(c, from, known, &to.parent, to.base, err);
+	return directory_check_moved(c, from, known, &to.parent, to.base, err);
 }
 
-/* Keep out of other archives: -EBUSY where a directory above is there and not the driver's. */
+/*
+ * Keep out of other archives: ARCHIVE_NAME_OF_OTHERS where a directory above is there and not the
+ * driver's.
+ */
 static int check_archive_parents(struct nfs_client *c, const char *archive, struct error *err)
 {
 	const char *slash = archive;
@@ -138,28 +160,39 @@ static int check_archive_parents(struct nfs_client *c, const char *archive, stru
 		if (r > 0)
 			continue;
 		r = directory_is_gone(c, above, err);
-		return r == 0 ? -EBUSY : r < 0 ? r : 0;
+		return r == 0 ? ARCHIVE_NAME_OF_OTHERS : r < 0 ? r : 0;
 	}
 	return 0;
 }
 
-/* -EEXIST where it is no archive but has those of other volumes in it. */
+/*
+ * Remove an older archive. ARCHIVE_NAME_TAKEN where it is none: no directory, or one that has the
+ * archives of other volumes in it.
+ */
 static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
 			  struct error *err)
 {
 	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
 	int r;
 
 	r = directory_is_made_parent(c, archive, err);
 	if (r != 0)
-		return r < 0 ? r : -EEXIST;
+		return r < 0 ? r : ARCHIVE_NAME_TAKEN;
 	r = directory_locate(c, archive, &place, err);
-	if (r == -ENOENT)
-		return 0;
-	return r < 0 ? r : directory_remove(c, &place, place.base, ret_trashed, err);
+	if (r == 0) {
+		r = nfs_lookup(c, &place.parent, place.base, &handle, &attr);
+		if (r < 0 && r != -ENOENT)
+			return nfs_error_set(err, c, r, "looking up '%s'", archive);
+	}
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (attr.type != NFS_TYPE_DIRECTORY)
+		return ARCHIVE_NAME_TAKEN;
+	return directory_remove(c, &place, place.base, ret_trashed, err);
 }
 
-/* -EEXIST where the name is taken, -EBUSY where others have something there. */
 static int try_archive(struct nfs_client *c, const struct directory_place *from, const char *path,
 		       const struct nfs_handle *known, const char *archive, const char *key,
 		       bool replace, bool *ret_trashed, struct error *err)
@@ -171,10 +204,10 @@ static int try_archive(struct nfs_client *c, const struct directory_place *from,
 		r = check_archive_parents(c, archive, err);
 	if (r == 0)
 		r = archive_as(c, from, path, known, archive, err);
-	if (r != -EEXIST || !replace)
+	if (r != ARCHIVE_NAME_TAKEN || !replace)
 		return r;
 	r = remove_archive(c, archive, ret_trashed, err);
-	return r < 0 ? r : archive_as(c, from, path, known, archive, err);
+	return r != 0 ? r : archive_as(c, from, path, known, archive, err);
 }
 
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
@@ -201,9 +234,9 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key,
 			return error_oom(err);
 		r = try_archive(c, &from, path, known, archive, key, replace && attempt == 0,
 				ret_trashed, err);
-		if (r != -EEXIST && r != -EBUSY)
+		if (r != ARCHIVE_NAME_TAKEN && r != ARCHIVE_NAME_OF_OTHERS)
 			return r;
-		aside = aside || r == -EBUSY;
+		aside = aside || r == ARCHIVE_NAME_OF_OTHERS;
 	}
 	return error_set(err, ERROR_ABORTED, "no free name for the archive of '%s' on %s:%s", path,
 			 c->export.server, c->export.share);

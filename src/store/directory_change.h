@@ -3,8 +3,8 @@
 
 /*
  * Making, archiving and removing the directory of a volume. Whose directory it is has to be settled
- * first, see store/owner.h. directory_make.c, directory_archive.c, directory_remove.c and
- * directory_parents.c do what their names say. Worker threads; blocks.
+ * first, see store/owner.h. directory_make.c, directory_archive.c, directory_remove.c,
+ * directory_parents.c and directory_notes.c do what their names say. Worker threads; blocks.
  */
 #ifndef STORE_DIRECTORY_CHANGE_H
 #define STORE_DIRECTORY_CHANGE_H

@@ -207,6 +207,9 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		r = find_required(c, path, &handle, &attr, err);
 	else
 		r = make_or_find(c, path, mode, &handle, &attr, &found, err);
+	/* The last volume above it went, and took along what this call has made or found. */
+	if (r == -ESTALE)
+		directory_note_sweep_above(c, path);
 	if (r < 0)
 		return r;
 	if (found) {

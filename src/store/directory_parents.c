@@ -2,21 +2,22 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Removing the directories above volumes. Each one that the driver made has a record in
- * .csi-nfs/parents/, so that the last volume in it takes it along.
+ * Removing the directories above volumes. Each one that the driver made has a note, see
+ * store/directory_notes.c. Of two removals at once, the one that looks into a directory last sees
+ * that what the other one has removed is gone, and removes the directory itself.
  */
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/str.h"
 #include "nfs/calls.h"
 #include "store/directory_change.h"
 #include "store/directory_parts.h"
 #include "store/layout.h"
-#include "store/path_key.h"
 #include "store/users.h"
+
+#define LINKS_OF_AN_EMPTY_DIRECTORY 2 /* its name and its "." */
 
 static bool is_anothers_parent(struct nfs_client *c, const struct directory_place *place)
 {
@@ -27,52 +28,72 @@ static bool is_anothers_parent(struct nfs_client *c, const struct directory_plac
 	       (directory_is_anothers(c, &handle) || directory_is_anothers(c, &place->parent));
 }
 
-int directory_is_made_parent(struct nfs_client *c, const char *path, struct error *err)
+/* Find what is at path. -ENOENT, unreported, where there is nothing. */
+static int find_parent(struct nfs_client *c, const char *path, struct directory_place *ret_place,
+		       struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
 {
-	cleanup_record struct record rec = { .n = 0 };
-	char key[RECORD_NAME_MAX + 1];
-	const struct nfs_handle *folder;
 	int r;
 
-	r = store_folder(c, STORE_PARENTS, false, &folder, err);
-	if (r == 0) {
-		path_key(key, path, strlen(path));
-		r = record_read(c, folder, key, &rec, err);
-	}
+	r = directory_locate(c, path, ret_place, err);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	return str_eq(record_get(&rec, PARENT_KEY_DIR), path);
+		return r;
+	r = nfs_lookup_full(c, &ret_place->parent, ret_place->base, ret, ret_attr);
+	return r < 0 && r != -ENOENT ? nfs_error_set(err, c, r, "looking up '%s'", path) : r;
+}
+
+int directory_is_made_parent(struct nfs_client *c, const char *path, struct error *err)
+{
+	struct directory_place place;
+	struct directory_note note;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = find_parent(c, path, &place, &handle, &attr, err);
+	if (r == 0)
+		r = directory_note_find(c, &note, path, &handle, &attr, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int stop_at_first_entry(void *data, const struct nfs_entry *entry)
+{
+	(void)data;
+	(void)entry;
+	return -ECANCELED;
 }
 
 /* Return 1 where the directory was removed, or was gone before; 0 where it has to stay. */
-static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
-			 struct error *err)
+static int remove_parent(struct nfs_client *c, const char *path, struct error *err)
 {
 	const struct owner_question q = { .scope = OWNER_AT, .kept = true };
-	cleanup_record struct record rec = { .n = 0 };
-	char key[RECORD_NAME_MAX + 1];
 	struct directory_place place;
+	struct directory_note note;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
 	struct owner owner;
 	int r;
 
-	path_key(key, path, strlen(path));
-	r = record_read(c, folder, key, &rec, err);
+	r = find_parent(c, path, &place, &handle, &attr, err);
 	if (r == -ENOENT)
-		return directory_is_gone(c, path, err); /* somebody else's, if it is there */
+		return directory_note_sweep(c, path, err);
 	if (r < 0)
 		return r;
-	if (!str_eq(record_get(&rec, PARENT_KEY_DIR), path))
+	/*
+	 * Most parents have other volumes in them, which is seen most cheaply by the link count:
+	 * most file systems count subdirectories there. Only the RMDIR decides.
+	 */
+	if (attr.links > LINKS_OF_AN_EMPTY_DIRECTORY ||
+	    nfs_readdir(c, &handle, stop_at_first_entry, NULL) == -ECANCELED)
 		return 0;
+	r = directory_note_find(c, &note, path, &handle, &attr, err);
+	if (r <= 0)
+		return r; /* somebody else's */
 	r = owner_find(c, path, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : 0; /* it has become a volume's directory */
 	if (owner.kept != ON_DELETE_DELETE)
 		return 0; /* or had become one, which is to be kept */
-	r = directory_locate(c, path, &place, err);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	if (r == 0)
-		r = nfs_rmdir(c, &place.parent, place.base);
+	r = nfs_rmdir(c, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
 	/* Made for an earlier volume by another identity: it stays, empty. */
@@ -82,7 +103,7 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 		return nfs_error_set(err, c, r, "removing directory '%s'", path);
 	r = owner.is_noted ? users_unkeep(c, path, err) : 0;
 	if (r == 0)
-		r = record_remove(c, folder, key, &rec, err);
+		r = directory_note_remove(c, &note, err);
 	return r < 0 ? r : 1;
 }
 
@@ -97,13 +118,13 @@ int directory_remove_parents(struct nfs_client *c, const char *path, struct erro
 		return 0;
 	r = store_folder(c, STORE_PARENTS, false, &folder, err);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return r == -ENOENT ? 0 : r; /* the driver has made none */
 	above = strdup(path);
 	if (above == NULL)
 		return error_oom(err);
 	while ((slash = strrchr(above, '/')) != NULL) {
 		*slash = '\0';
-		r = remove_parent(c, folder, above, err);
+		r = remove_parent(c, above, err);
 		if (r <= 0)
 			return r;
 	}

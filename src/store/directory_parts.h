@@ -7,8 +7,6 @@
 
 #include "store/directory.h"
 
-#define PARENT_KEY_DIR "dir" /* in records of .csi-nfs/parents/: the path */
-
 /* Report something that is no directory: FAILED_PRECONDITION. */
 int directory_is_none(struct nfs_client *c, const char *path, size_t len,
 		      const struct nfs_attr *attr, struct error *err);
@@ -28,5 +26,43 @@ bool directory_is_same_file_system(const struct nfs_attr *a, const struct nfs_at
 int directory_check_same_file_system(struct nfs_client *c, const char *path,
 				     const struct nfs_handle *handle, struct nfs_attr *attr,
 				     struct error *err);
+
+/* -------- notes about directories above, see directory_notes.c -------- */
+
+#define DIRECTORY_NOTE_MAX (RECORD_NAME_MAX + 40)
+
+/* The notes of one path. */
+struct directory_note {
+	const struct nfs_handle *folder; /* borrowed from the client */
+	const char *path; /* borrowed */
+	size_t len; /* of the path */
+	char key[RECORD_NAME_MAX + 1]; /* name of the pending note */
+	char name[DIRECTORY_NOTE_MAX]; /* of the final one; "" where there is none, or not yet */
+	bool begun; /* this call has written the pending note */
+};
+
+/* Write the pending note for path[0..len). */
+int directory_note_begin(struct nfs_client *c, struct directory_note *note, const char *path,
+			 size_t len, struct error *err);
+
+/* Write the final note about the directory that was made, instead of the pending one. */
+int directory_note_finish(struct nfs_client *c, struct directory_note *note,
+			  const struct nfs_handle *handle, const struct nfs_attr *attr,
+			  struct error *err);
+
+/* Remove the pending note, if this call has written it: the directory was not made. */
+void directory_note_withdraw(struct nfs_client *c, const struct directory_note *note);
+
+/*
+ * Find the note about the directory that is at path now: 1, 0 or a negative errno. attr has to be
+ * full (nfs_lookup_full()).
+ */
+int directory_note_find(struct nfs_client *c, struct directory_note *note, const char *path,
+			const struct nfs_handle *handle, const struct nfs_attr *attr,
+			struct error *err);
+
+/* Remove what directory_note_find() found, after the directory, and a pending note. */
+int directory_note_remove(struct nfs_client *c, const struct directory_note *note,
+			  struct error *err);
 
 #endif

@@ -24,6 +24,9 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 	int r;
 
 	r = store_folder(c, STORE_TRASH, true, &trash, err);
+	if (r == -ENOSPC || r == -EDQUOT)
+		error_prefix(err, "deleting '%s' makes a directory, so free some space",
+			     place->base);
 	if (r < 0)
 		return r;
 	store_trash_name(name, c, key);

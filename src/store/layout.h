@@ -7,7 +7,8 @@
  *   .csi-nfs/
  *     volumes/      one record for each volume, see store/record.h
  *     snapshots/    one record for each snapshot
- *     parents/      one record for each directory that csi-nfs made above a subDir
+ *     parents/      which directories above volumes csi-nfs made, see
+ *                   store/directory_notes.c
  *     users/        which volumes use which directory, see store/users.h
  *     busy/         what calls are doing, for other replicas to see; store/busy.h
  *     work/         copies and archives that are being made, see store/staging.h

@@ -142,6 +142,7 @@ static int clear_place(struct nfs_client *c, const struct staging *s, struct err
 {
 	struct directory_place place;
 	struct nfs_handle handle;
+	struct nfs_attr attr;
 	int r;
 
 	r = check_place_is_free(c, s, err);
@@ -149,13 +150,15 @@ static int clear_place(struct nfs_client *c, const struct staging *s, struct err
 		return r;
 	r = directory_locate(c, s->path, &place, err);
 	if (r == 0)
-		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
+		r = nfs_lookup_full(c, &place.parent, place.base, &handle, &attr);
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0)
 		return placing_failed(c, r, s->path, err);
 	r = s->replaces_empty ? nfs_rmdir(c, &place.parent, place.base) : -EEXIST;
-	if (r == 0 || r == -ENOENT)
+	if (r == 0)
+		return directory_note_forget(c, s->path, &handle, &attr, err);
+	if (r == -ENOENT)
 		return 0;
 	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
 		return refuse_place(c, s, err);
@@ -189,6 +192,8 @@ static int put_in_place(struct nfs_client *c, struct staging *s, const struct nf
 		r = directory_make_parents(c, s->path, &place, err);
 	if (r == 0)
 		r = check_place_is_free(c, s, err); /* again: the work may have taken hours */
+	if (r == -ESTALE)
+		directory_note_sweep_above(c, s->path);
 	if (r < 0)
 		return r;
 	/* RENAME would replace an empty directory, so look first. */
@@ -199,6 +204,9 @@ static int put_in_place(struct nfs_client *c, struct staging *s, const struct nf
 		r = nfs_rename(c, work, name, &place.parent, place.base);
 	if (r == -EEXIST || r == -ENOTEMPTY)
 		return refuse_place(c, s, err);
+	/* It may be the directory above that is gone, with the last volume in it. */
+	if (r == -ENOENT || r == -ESTALE)
+		directory_note_sweep_above(c, s->path);
 	if (r == -ENOENT)
 		return work_was_taken(s, err);
 	if (r == -EXDEV)

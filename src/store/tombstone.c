@@ -180,7 +180,7 @@ static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t
 
 	r = directory_locate(c, path, place, err);
 	if (r == 0)
-		r = nfs_lookup(c, &place->parent, place->base, ret, ret_attr);
+		r = nfs_lookup_full(c, &place->parent, place->base, ret, ret_attr);
 	if (r == -ENOENT)
 		return r;
 	if (r < 0)
@@ -245,6 +245,26 @@ static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
 }
 
+/*
+ * A directory that the driver had made above an earlier volume takes its note along. Nobody else
+ * has a directory named like a volume that got no subDir.
+ */
+static int forget_notes(struct nfs_client *c, const struct tombstone *t, const char *path,
+			const struct nfs_handle *handle, const struct nfs_attr *attr,
+			struct error *err)
+{
+	return strcmp(t->key, path) == 0 ? 0 : directory_note_forget(c, path, handle, attr, err);
+}
+
+/* There is no directory: an earlier attempt may not have come to its notes. */
+static int sweep_notes(struct nfs_client *c, const struct tombstone *t, const char *path,
+		       struct error *err)
+{
+	int r = strcmp(t->key, path) == 0 ? 0 : directory_note_sweep(c, path, err);
+
+	return r < 0 ? r : 0;
+}
+
 static int directory_was_new(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
 	log_warn("A directory that was made anew during its deletion has been put back",
@@ -266,7 +286,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, 
 	*ret_trashed = false;
 	r = find_doomed_directory(c, t, path, &place, &handle, &attr, err);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return r == -ENOENT ? sweep_notes(c, t, path, err) : r;
 	r = directory_remove_known(c, &place, &handle, trash_key, trashed, err);
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
@@ -277,7 +297,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, 
 			return directory_was_new(c, t, err);
 	}
 	*ret_trashed = trashed[0] != '\0';
-	return r < 0 ? r : 0;
+	return r < 0 ? r : forget_notes(c, t, path, &handle, &attr, err);
 }
 
 int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
@@ -290,9 +310,11 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 
 	r = find_doomed_directory(c, t, path, &place, &handle, &attr, err);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return r == -ENOENT ? sweep_notes(c, t, path, err) : r;
 	r = directory_archive(c, path, t->key, &handle, replace, ret_trashed, err);
-	return r > 0 ? directory_was_new(c, t, err) : r;
+	if (r != 0)
+		return r > 0 ? directory_was_new(c, t, err) : r;
+	return forget_notes(c, t, path, &handle, &attr, err);
 }
 
 /* -------- the end -------- */

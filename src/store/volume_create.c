@@ -587,13 +587,21 @@ static int adopt_volume_record(struct new_volume *nv, const struct volume_capaci
 
 static int make_and_check(struct new_volume *nv, struct error *err)
 {
-	const struct nfs_handle *busy;
+	const struct nfs_handle *unused;
+	struct error trash = { .code = ERROR_OK };
 	int r;
 
 	/* For the deletion, which may come when the share is full. */
-	r = store_folder(nv->c, STORE_BUSY, true, &busy, err);
+	r = store_folder(nv->c, STORE_BUSY, true, &unused, err);
 	if (r < 0)
 		return r;
+	r = store_folder(nv->c, STORE_TRASH, true, &unused, &trash);
+	/* Something else of that name is in the way of the deletion only. */
+	if (r < 0 && r != -ENOTDIR) {
+		if (err != NULL)
+			*err = trash;
+		return r;
+	}
 	r = users_add(nv->c, nv->key, nv->dir, &nv->noted, err);
 	if (r < 0)
 		return r;

@@ -224,6 +224,7 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 			return 0; /* it was somebody's before */
 		if (r < 0 && r != -ENOENT)
 			return nfs_error_set(err, c, r, "removing directory '%s'", t->dir);
+		r = directory_note_forget(c, t->dir, &handle, &attr, err);
 	}
 	return r < 0 && r != -ENOENT ? r : directory_remove_parents(c, t->dir, err);
 }

@@ -276,6 +276,46 @@ static int convert_owner_name(const char *name, uint32_t id, uint32_t *ret)
 	return nfs_owner_intern(name, strlen(name), ret);
 }
 
+/* The largest number stands for "leave it as it is" on servers: the owner would be the driver. */
+static bool is_owner_id(la_int64_t id)
+{
+	return id >= 0 && id < UINT32_MAX;
+}
+
+/* libarchive gives the first or last number for one beyond them. */
+static bool is_time(la_int64_t sec)
+{
+	return sec > INT64_MIN && sec < INT64_MAX;
+}
+
+static bool is_device_number(dev_t number)
+{
+	return number <= UINT32_MAX;
+}
+
+/* Refuse numbers that do not fit what NFS has for them: made to fit, they would be other ones. */
+static int check_numbers(struct archive_entry *e, struct error *err)
+{
+	const char *path = archive_entry_pathname(e);
+	const mode_t type = archive_entry_filetype(e);
+
+	if (!is_owner_id(archive_entry_uid(e)))
+		return refuse_entry(path, "has a user id that does not fit 32 bits", err);
+	if (!is_owner_id(archive_entry_gid(e)))
+		return refuse_entry(path, "has a group id that does not fit 32 bits", err);
+	if ((archive_entry_mode(e) & ~(mode_t)(S_IFMT | 07777)) != 0)
+		return refuse_entry(path, "has a mode that is none", err);
+	if (archive_entry_size(e) < 0)
+		return refuse_entry(path, "has a negative size", err);
+	if (!is_time(archive_entry_mtime(e)) || !is_time(archive_entry_atime(e)))
+		return refuse_entry(path, "has a time that does not fit 64 bits", err);
+	if ((type == AE_IFBLK || type == AE_IFCHR) &&
+	    (!is_device_number(archive_entry_rdevmajor(e)) ||
+	     !is_device_number(archive_entry_rdevminor(e))))
+		return refuse_entry(path, "has a device number that does not fit 32 bits", err);
+	return 0;
+}
+
 static int convert_owner(struct archive_entry *e, struct nfs_attr *ret, struct error *err)
 {
 	int r;
@@ -367,6 +407,8 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 	r = clean_path(archive_entry_pathname(e), &path, err);
 	if (r == 0 && archive_entry_hardlink(e) != NULL)
 		r = clean_path(archive_entry_hardlink(e), &hardlink_to, err);
+	if (r == 0)
+		r = check_numbers(e, err);
 	if (r == 0)
 		r = convert_attributes(e, &entry.attr, err);
 	if (r < 0)

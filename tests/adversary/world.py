@@ -5,6 +5,7 @@ that can be killed, a caller that asks again as Kubernetes' sidecars do, and loo
 disk. For use inside a lab only.
 """
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -151,8 +152,9 @@ class State:
         self.top = os.path.join(share, STATE)
         self.volumes, self.snapshots = self.records("volumes"), self.records("snapshots")
         self.strays = self.loose("volumes", self.volumes) + self.loose("snapshots", self.snapshots)
-        self.parents = self.records("parents")
-        self.strays += self.loose("parents", self.parents)
+        self.parents = self.records("parents")  # pending notes
+        self.noted, strays = self.final_notes()
+        self.strays += strays
         users = os.path.join(self.top, "users")
         self.users = {d: listed(os.path.join(users, d)) for d in listed(users)}
         self.work = listed(os.path.join(self.top, "work"))
@@ -165,6 +167,19 @@ class State:
     def records(self, folder):
         path = os.path.join(self.top, folder)
         return {n: read_record(path, n) for n in listed(path) if "~" not in n}
+
+    def final_notes(self):
+        """Notes about directories that were made, {name: (directory, inode number)}, and parts of
+        no pending one."""
+        path, noted, strays = os.path.join(self.top, "parents"), {}, []
+        for name in self.loose("parents", self.parents):
+            name = os.path.basename(name)
+            found = re.fullmatch(r".*~([0-9a-f]+)\.[34]\.[0-9a-f]+", name)
+            if found:
+                noted[name] = read_record(path, name)["dir"], int(found.group(1), 16)
+            else:
+                strays.append("parents/" + name)
+        return noted, strays
 
     def loose(self, folder, records):
         """Parts of no record, and drafts."""
@@ -498,10 +513,16 @@ class Case:
                 raise Broken("in %s: %s belongs to no volume" % (parent, sorted(extra)))
 
     def _check_notes(self, state, volumes):
-        for name, record in state.parents.items():
-            directory = record["dir"]
+        noted = {n: (r["dir"], None) for n, r in state.parents.items()}
+        noted.update(state.noted)
+        for name, (directory, number) in noted.items():
             if not os.path.isdir(self.path(directory)):
                 raise Broken("parents/%s is of a directory that is not there" % name)
+            if number not in (None, os.stat(self.path(directory)).st_ino):
+                raise Broken("parents/%s is of an earlier directory" % name)
+            if not listed(self.path(directory)) and directory not in volumes.values():
+                raise Broken("the directory %s, which parents/%s is of, is empty" % (
+                    directory, name))
         for directory, keys in state.users.items():
             for key in keys:
                 if "~" in key:

@@ -587,6 +587,98 @@ class Exclusion(Pairs):
         self.assertEqual((self.records(), self.directories()), ([], []))
 
 
+class Nested(Pairs):
+    """Two volumes in one directory, which the driver makes and removes. The first replica is held
+    at each of its operations, also those that only look."""
+
+    # Those of the class above once is enough.
+    for _name in [n for n in dir(Pairs) if n.startswith("test_")]:
+        locals()[_name] = None
+    del _name
+
+    def setUp(self):
+        super().setUp()
+        self.is_ok(until_answered(self.held.create, "warm", subDir="p/warm"),
+                   until_answered(self.held.delete, "warm", "p/warm"))
+
+    def tearDown(self):
+        for name in self.state("volumes"):
+            until_answered(self.other.delete, name, "p/" + name, seconds=10)
+
+    def is_left(self, *names):
+        """These volumes, and nothing else of their parent than they need."""
+        wait_for(lambda: not self.leftovers(), 20)
+        self.assertEqual(self.leftovers(), [], self.log())
+        self.assertEqual(self.state("volumes"), sorted(names), self.log())
+        self.assertEqual(self.directories(), ["p"] if names else [], self.log())
+        notes = self.state("parents")
+        if not names:
+            self.assertEqual(notes, [])
+            return
+        parent = os.path.join(self.share, "p")
+        self.assertEqual(sorted(os.listdir(parent)), sorted(names))
+        self.assertEqual([n.split(".")[0] for n in notes], ["p~%x" % os.stat(parent).st_ino])
+
+    def come(self, replica, name):
+        return until_answered(replica.create, name, subDir="p/" + name)
+
+    def go(self, replica, name):
+        return until_answered(replica.delete, name, "p/" + name)
+
+    def come_and_go(self, name):
+        """By the second replica."""
+        code = self.come(self.other, name)
+        return code if code != CODE.OK else self.go(self.other, name)
+
+    def nest(self, prepare, first, second, left):
+        def check(n, a, b):
+            if a in AGAIN:
+                a = until_answered(first, n)
+            self.is_ok(a, *([] if b is None else [b]))
+            if b is not None:
+                self.is_left(*(prefix + n for prefix in left))
+            for prefix in ("v", "w", "x"):
+                self.is_ok(self.go(self.other, prefix + n))
+            self.is_left()
+
+        self.at_each_point(prepare, first, second, check, "any")
+
+    def one(self, n):
+        self.is_ok(self.come(self.other, "v" + n))
+
+    def two(self, n):
+        self.is_ok(self.come(self.other, "v" + n), self.come(self.other, "w" + n))
+
+    def held_create(self, n):
+        return self.held.create("v" + n, subDir="p/v" + n)
+
+    def held_delete(self, n):
+        return self.held.delete("v" + n, "p/v" + n)
+
+    def test_create_and_create(self):
+        self.nest(self.nothing, self.held_create, lambda n: self.come(self.other, "w" + n), "vw")
+
+    def test_create_and_one_that_comes_and_goes(self):
+        self.nest(self.nothing, self.held_create, lambda n: self.come_and_go("w" + n), "v")
+
+    def test_delete_and_create(self):
+        self.nest(self.one, self.held_delete, lambda n: self.come(self.other, "w" + n), "w")
+
+    def test_delete_and_one_that_comes_and_goes(self):
+        self.nest(self.one, self.held_delete, lambda n: self.come_and_go("w" + n), "")
+
+    def test_delete_and_delete(self):
+        self.nest(self.two, self.held_delete, lambda n: self.go(self.other, "w" + n), "")
+
+    def test_delete_and_replacement(self):
+        """The other one goes, and the parent with it if it is the last; then a new one comes."""
+        def replace(n):
+            self.is_ok(self.go(self.other, "w" + n))
+            return self.come(self.other, "x" + n)
+
+        self.nest(self.two, self.held_delete, replace, "x")
+
+
 class Seeds(Base):
     """Both replicas at once, with few names, by seeds."""
 

@@ -313,7 +313,9 @@ class Settings(OnServer):
         """As an administrator does it."""
         self.assertEqual(self.listed(), [name])
         shutil.rmtree(self.path(name))
-        os.unlink(self.path(STATE, "parents", name))
+        notes = os.listdir(self.path(STATE, "parents"))
+        self.assertEqual([n.split("~")[0] for n in notes], [name])
+        os.unlink(self.path(STATE, "parents", notes[0]))
 
     def test_a_directory_in_another_volume(self):
         outer = self.create("outer", subDir="out")

@@ -3,6 +3,8 @@
 
 #include "check_util.h"
 
+#include <string.h>
+
 #define TIMEOUT_S 500 /* for a test that hangs, not for a slow machine */
 
 int check_run(const struct check_suite *suite)
@@ -25,4 +27,32 @@ int check_run(const struct check_suite *suite)
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void check_shorten_notes(char *list)
+{
+	static const char folder[] = ".csi-nfs/parents/";
+	char *copy = strdup(list), *line, *state = NULL, **lines;
+	size_t n = 0, i;
+
+	ck_assert(copy != NULL);
+	lines = calloc(strlen(list) + 1, sizeof(*lines));
+	ck_assert(lines != NULL);
+	for (line = strtok_r(copy, "\n", &state); line != NULL;
+	     line = strtok_r(NULL, "\n", &state)) {
+		if (strncmp(line, folder, sizeof(folder) - 1) == 0)
+			line[strcspn(line, "~")] = '\0';
+		lines[n++] = line;
+	}
+	qsort(lines, n, sizeof(*lines), compare_lines);
+	*list = '\0';
+	for (i = 0; i < n; i++)
+		list = stpcpy(stpcpy(list, lines[i]), "\n");
+	free(lines);
+	free(copy);
 }

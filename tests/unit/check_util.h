@@ -67,6 +67,12 @@ static inline char *check_repeat(const char *s, size_t n)
 	return text;
 }
 
+/*
+ * Shorten the names of notes in .csi-nfs/parents/ in a list of paths, one a line, by what tells one
+ * directory from another.
+ */
+void check_shorten_notes(char *list);
+
 /* A test that runs once for each _i from 0 to n - 1. */
 struct check_loop {
 	const TTest *test;

@@ -92,9 +92,13 @@ static struct fake_nfs *prepared(void)
 /* All that the purger does not take. */
 static char *remains(struct fake_nfs *f)
 {
+	char *list;
+
 	fake_nfs_remove(f, ".csi-nfs/trash");
 	fake_nfs_remove(f, ".csi-nfs/work");
-	return fake_nfs_list(f, "tree");
+	list = fake_nfs_list(f, "tree");
+	check_shorten_notes(list);
+	return list;
 }
 
 static void check_volume(const char *row, struct fake_nfs *f, const char *path)

@@ -421,6 +421,65 @@ START_TEST(test_foreign)
 }
 END_TEST
 
+/* Numbers beyond what NFS has for them: cut off, the user 4294967296 would be root. */
+START_TEST(test_numbers)
+{
+	static const struct {
+		const char *name;
+		mode_t mode;
+		int64_t uid, gid, mtime;
+		uint64_t major, minor;
+		const char *words; /* of the message; NULL: it is restored */
+	} rows[] = {
+		{ "largest", REG, 4294967293, 4294967293, 4294967295, 0, 0, NULL },
+		{ "uid 2^32", REG, INT64_C(1) << 32, 7, 1, 0, 0, "'some/entry' has a user id" },
+		{ "uid 2^32 - 1", REG, UINT32_MAX, 7, 1, 0, 0, "'some/entry' has a user id" },
+		{ "uid 2^63 - 1", REG, INT64_MAX, 7, 1, 0, 0, "'some/entry' has a user id" },
+		{ "gid 2^32", REG, 7, INT64_C(1) << 32, 1, 0, 0, "'some/entry' has a group id" },
+		{ "gid 2^32 - 1", LNK, 7, UINT32_MAX, 1, 0, 0, "'some/entry' has a group id" },
+		{ "mtime", REG, 7, 7, INT64_MAX, 0, 0, "'some/entry' has a time" },
+		{ "device", S_IFCHR | 0600, 7, 7, 1, UINT32_MAX, UINT32_MAX, NULL },
+		{ "major", S_IFCHR | 0600, 7, 7, 1, UINT64_C(1) << 32, 5, "has a device number" },
+		{ "minor", S_IFBLK | 0600, 7, 7, 1, 5, UINT64_C(1) << 32, "has a device number" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct archive_entry *e = archive_entry_new();
+		struct archive *a = archive_write_new();
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct buf b = { 0 };
+
+		archive_entry_set_pathname(e, "some/entry");
+		archive_entry_set_mode(e, rows[i].mode);
+		archive_entry_set_uid(e, rows[i].uid);
+		archive_entry_set_gid(e, rows[i].gid);
+		archive_entry_set_mtime(e, rows[i].mtime, 0);
+		archive_entry_set_rdevmajor(e, rows[i].major);
+		archive_entry_set_rdevminor(e, rows[i].minor);
+		archive_entry_set_size(e, 0);
+		if (S_ISLNK(rows[i].mode))
+			archive_entry_set_symlink(e, "x");
+		ck_assert(archive_write_set_format_pax(a) == ARCHIVE_OK);
+		ck_assert(archive_write_open(a, &b, NULL, put_block, NULL) == ARCHIVE_OK);
+		ck_assert(archive_write_header(a, e) >= ARCHIVE_WARN);
+		ck_assert(archive_write_free(a) == ARCHIVE_OK);
+		fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+		(void)unpack(f, &err);
+		check_error(rows[i].name, &err,
+			    rows[i].words != NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK,
+			    rows[i].words);
+		if (rows[i].words == NULL)
+			check_int(rows[i].name, "uid", fake_nfs_owner(f, "back/some/entry"),
+				  rows[i].uid);
+		buf_done(&b);
+		archive_entry_free(e);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* The later entry stays, even if the earlier one is still being written. */
 START_TEST(test_file_again)
 {
@@ -862,6 +921,7 @@ END_TEST
 CHECK_MAIN("tree_archive",
 	   .tests = {
 		   test_compressions, test_same, test_sockets, test_names, test_foreign,
+		   test_numbers,
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
 		   test_no_owners,
