@@ -231,8 +231,10 @@ int directory_note_begin(struct nfs_client *c, struct directory_note *note, cons
 		return error_oom(err);
 	r = record_create(c, note->folder, note->key, &rec, err);
 	note->begun = r == 0;
-	/* Another call is about to make it, or one was cut short, or the directory was removed by
-	 * hand. */
+	/*
+	 * Another call is about to make the directory, or one was cut short, or somebody has
+	 * removed the directory by hand.
+	 */
 	return r == -EEXIST ? 0 : r;
 }
 
