@@ -189,7 +189,7 @@ int snapshot_check_record(struct nfs_client *c, const char *key, const struct re
 				 "record '%s' in " NFS_STATE_DIR
 				 "/snapshots on %s:%s is damaged: look at it with ls -l; %s",
 				 key, c->export.server, c->export.share,
-				 "without it, the archive is a snapshot of csi-driver-nfs");
+				 "once it is removed, its archive counts as one of csi-driver-nfs");
 	return 0;
 }
 
