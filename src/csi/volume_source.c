@@ -184,15 +184,15 @@ static int copy_volume(struct copy_job *job, struct volume_source *source, const
 static void explain_damage(const struct nfs_client *c, const struct volume_id *id,
 			   const struct snapshot_archive *archive, bool has_sum, struct error *err)
 {
+	static const char on_purpose[] =
+		", or, if it was replaced on purpose, remove its record from " NFS_STATE_DIR
+		"/snapshots";
 	const struct error why = *err;
 
 	error_clear(err);
-	(void)error_set(err, why.code, "'%s/%s' on %s:%s: %s; put a good copy there%s%s",
-			id->subdir, archive->name, c->export.server, c->export.share, why.msg,
-			has_sum ? ", or, if it was replaced on purpose, remove record " NFS_STATE_DIR
-				  "/snapshots/"
-				: "",
-			has_sum ? id->subdir : "");
+	(void)error_set(err, why.code, "'%s/%s' on %s:%s: %s; put a good copy there%s", id->subdir,
+			archive->name, c->export.server, c->export.share, why.msg,
+			has_sum ? on_purpose : "");
 }
 
 static int restore_snapshot(struct copy_job *job, struct volume_source *source, const char *name,

@@ -42,7 +42,7 @@ struct snapshot_info {
 	int64_t size; /* of the volume, in bytes; 0: not recorded */
 	uint64_t time_ns; /* when it was complete, since 1970; 0: not recorded */
 	const char *file; /* name of the archive */
-	bool has_sum; /* csi-nfs made the archive, and recorded its sum */
+	bool has_sum;
 	struct tree_archive_sum sum;
 	struct volume_owner owner; /* whose identity works on it */
 	bool ready;
@@ -51,8 +51,8 @@ struct snapshot_info {
 struct snapshot_info snapshot_info_of(const struct record *rec);
 
 /*
- * Write the record of a new snapshot, without a sum. The owner is that of the volume's record, as the volume was
- * created. Return 0 or -ENOMEM.
+ * Write the record of a new snapshot, without a sum. The owner is that of the volume's record, as
+ * the volume was created. Return 0 or -ENOMEM.
  */
 int snapshot_describe(struct record *rec, const struct snapshot_info *info,
 		      const struct record *volume);

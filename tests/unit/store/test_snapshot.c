@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Records of snapshots: what was cut short is noticed, and a sum is that of the archive in place. */
+/* Records of snapshots: one that was cut is noticed; a sum is that of the archive in place. */
 
 #include <errno.h>
 #include <stdio.h>
