@@ -127,6 +127,7 @@ static int archiving_init(struct archiving *a, const Csi__V1__CreateSnapshotRequ
 	return r < 0 ? r : make_export(a, &secrets, err);
 }
 
+/* The record as requested, without what an earlier round of the session added to it. */
 static int describe(struct archiving *a, const char *source_id, struct error *err)
 {
 	const struct snapshot_info info = {
@@ -137,6 +138,7 @@ static int describe(struct archiving *a, const char *source_id, struct error *er
 		.file = a->file,
 	};
 
+	record_done(&a->record);
 	return snapshot_describe(&a->record, &info, &a->source.record) < 0 ? error_oom(err) : 0;
 }
 
@@ -146,6 +148,7 @@ static int pack_volume(struct archiving *a, struct nfs_client *from, struct nfs_
 		       const char *name, struct error *err)
 {
 	struct claim *const claims[] = { a->use, a->make };
+	struct tree_archive_sum sum = { 0 };
 	const struct nfs_handle *work;
 	struct copy_job job;
 	int r;
@@ -158,10 +161,13 @@ static int pack_volume(struct archiving *a, struct nfs_client *from, struct nfs_
 			r = copy_job_begin(&job, name, &work, err);
 			if (r == 0)
 				r = tree_pack(&job.work, &job.tree, &job.attr, work, name, a->file,
-					      a->params.compression, err);
+					      a->params.compression, &sum, err);
 		} while (copy_job_is_to_be_retried(&job, r, err));
 	}
-	return copy_job_close(&job, r, err);
+	r = copy_job_close(&job, r, err);
+	if (r == 0 && snapshot_set_archive(&a->record, a->file, &sum) < 0)
+		return error_oom(err);
+	return r;
 }
 
 static int archiving_fill(struct nfs_client *c, const char *name, void *data, struct error *err)
@@ -223,8 +229,6 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 	if (r == 0)
 		r = dir_lock_take(a->driver->dir_locks, a->export.server, a->export.share,
 				  a->id.subdir, false, &place, err);
-	if (r == 0)
-		r = describe(a, in->source_volume_id, err);
 	if (r < 0)
 		return r;
 	owner = volume_of(&a->source.record).owner;
@@ -242,7 +246,9 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 	session_begin_as(&s, a->driver, &a->export, &owner, err);
 	while (session_next(&s)) {
 		trash_init(&trash, &a->export, s.client);
-		s.result = snapshot_create(s.client, &a->id, &a->record, &filler, err);
+		s.result = describe(a, in->source_volume_id, err);
+		if (s.result == 0)
+			s.result = snapshot_create(s.client, &a->id, &a->record, &filler, err);
 	}
 	trash_purge(&trash, a->driver);
 	return s.result;

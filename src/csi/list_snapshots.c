@@ -31,6 +31,7 @@ static size_t snapshot_bytes(const struct record *rec)
 
 static const struct listing_ops snapshots = {
 	.folder = STORE_SNAPSHOTS,
+	.check = snapshot_check_record,
 	.accepts = snapshot_accepts,
 	.bytes = snapshot_bytes,
 };

@@ -45,6 +45,7 @@ static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
 
 static const struct listing_ops volumes = {
 	.folder = STORE_VOLUMES,
+	.check = volume_check_record,
 	.accepts = volume_accepts,
 	.bytes = volume_bytes,
 	.look = volume_look_at_directory,

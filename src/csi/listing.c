@@ -234,20 +234,23 @@ static int batch_run(struct record_batch *batch)
 /* -------- one share -------- */
 
 /*
- * Read a record by name where its link alone does not tell all of it. Return 1, 0 for a record that
- * is gone or damaged, or a negative errno with the error set.
+ * Read a record by name where its link alone does not tell all of it, and check it. Return 1, 0 for
+ * a record that is gone or damaged, or a negative errno with the error set.
  */
-static int complete_record(struct nfs_client *c, const struct nfs_handle *folder, const char *key,
-			   int result, struct record *rec, struct error *err)
+static int complete_record(const struct listing *l, struct nfs_client *c,
+			   const struct nfs_handle *folder, const char *key, int result,
+			   struct record *rec, struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
-	int r;
+	int r = 0;
 
 	/* No error of a handle says that the record is gone: only its name can. */
-	if (result == 0 && record_get(rec, "parts") == NULL)
-		return 1;
-	record_done(rec);
-	r = record_read(c, folder, key, rec, &why);
+	if (result < 0 || record_get(rec, "parts") != NULL) {
+		record_done(rec);
+		r = record_read(c, folder, key, rec, &why);
+	}
+	if (r == 0)
+		r = l->ops->check(c, key, rec, &why);
 	if (r == 0)
 		return 1;
 	if (r == -ENOENT)
@@ -269,7 +272,8 @@ static int add_batch(struct listing *l, struct nfs_client *c, const struct nfs_h
 	for (i = 0; i < batch->n; i++) {
 		struct record *rec = &batch->records[i];
 
-		r = complete_record(c, folder, batch->names[i].name, batch->results[i], rec, err);
+		r = complete_record(l, c, folder, batch->names[i].name, batch->results[i], rec,
+				    err);
 		if (r < 0)
 			return r;
 		if (r == 0 || !l->ops->accepts(rec, l->data))

@@ -26,6 +26,12 @@ struct listing_entry {
 /* What is listed. */
 struct listing_ops {
 	enum store_place folder;
+	/*
+	 * Check that a record is whole. One that is damaged, which is FAILED_PRECONDITION, is
+	 * logged and left out.
+	 */
+	int (*check)(struct nfs_client *c, const char *key, const struct record *rec,
+		     struct error *err);
 	/* Whether a record is on the list. data is that of listing_read(). */
 	bool (*accepts)(const struct record *rec, const void *data);
 	/* Bytes of its entry in a reply. */

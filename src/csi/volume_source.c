@@ -180,16 +180,34 @@ static int copy_volume(struct copy_job *job, struct volume_source *source, const
 	return r;
 }
 
+/* Tell which file is damaged and what to do about it. */
+static void explain_damage(const struct nfs_client *c, const struct volume_id *id,
+			   const struct snapshot_archive *archive, bool has_sum, struct error *err)
+{
+	static const char on_purpose[] =
+		", or, if it was replaced on purpose, remove its record from " NFS_STATE_DIR
+		"/snapshots";
+	const struct error why = *err;
+
+	error_clear(err);
+	(void)error_set(err, why.code, "'%s/%s' on %s:%s: %s; put a good copy there%s", id->subdir,
+			archive->name, c->export.server, c->export.share, why.msg,
+			has_sum ? on_purpose : "");
+}
+
 static int restore_snapshot(struct copy_job *job, struct volume_source *source, const char *name,
 			    struct error *err)
 {
+	const struct record *rec = &source->snapshot.snapshot.record;
 	const struct volume_id *id = &source->snapshot.snapshot.id;
+	const struct snapshot_info info = snapshot_info_of(rec);
+	const struct tree_archive_sum *sum;
+	struct snapshot_archive archive;
 	const struct nfs_handle *work;
-	struct nfs_handle archive, made;
-	struct nfs_attr attr;
+	struct nfs_handle made;
 	int r;
 
-	r = snapshot_find_archive(job->work.from, id, &archive, &attr, err);
+	r = snapshot_find_archive(job->work.from, id, rec, &archive, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_NOT_FOUND, "the archive of snapshot '%s' is gone",
 				 id->subdir);
@@ -197,7 +215,12 @@ static int restore_snapshot(struct copy_job *job, struct volume_source *source, 
 		r = copy_job_begin(job, name, &work, err);
 	if (r < 0)
 		return r;
-	return tree_unpack(&job->work, &archive, attr.size, work, name, &made, err);
+	sum = snapshot_archive_sum(&info, &archive);
+	r = tree_unpack(&job->work, &archive.handle, archive.attr.size, sum, work, name, &made,
+			err);
+	if (r < 0 && err->code == ERROR_DATA_LOSS)
+		explain_damage(job->work.from, id, &archive, sum != NULL, err);
+	return r;
 }
 
 static int run_job(struct volume_source *source, struct nfs_client *from, struct nfs_client *to,

@@ -113,6 +113,9 @@ int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const c
 	if (r < 0)
 		return record_link_failed(c, r, "reading", key, err);
 	r = record_decode(&rec, link);
+	/* Callers take an empty record for none. */
+	if (r == 0 && rec.n == 0)
+		r = -EINVAL;
 	if (r == 0)
 		r = record_head_parts(&rec, ret_parts);
 	if (r < 0)

@@ -18,7 +18,29 @@
 #include "store/volume.h"
 #include "tree/archive.h"
 
+#define CRC32_DIGITS 8
+
+/* Archives are looked for as csi-driver-nfs does, gzip first. */
+#define ARCHIVE_ORDER TREE_COMPRESSION_GZIP, TREE_COMPRESSION_NONE, TREE_COMPRESSION_ZSTD
+
 /* -------- the record -------- */
+
+/* Return 1, 0 where there is no sum, or -EINVAL for a damaged one. */
+static int parse_sum(const struct record *rec, struct tree_archive_sum *ret)
+{
+	const char *bytes = record_get(rec, SNAPSHOT_KEY_BYTES);
+	const char *crc32 = record_get(rec, SNAPSHOT_KEY_CRC32);
+	uint64_t n, sum;
+
+	if (bytes == NULL && crc32 == NULL)
+		return 0;
+	if (bytes == NULL || crc32 == NULL || strlen(crc32) != CRC32_DIGITS ||
+	    str_parse_u64(bytes, 10, INT64_MAX, &n) < 0 ||
+	    str_parse_u64(crc32, 16, UINT32_MAX, &sum) < 0)
+		return -EINVAL;
+	*ret = (struct tree_archive_sum){ .bytes = n, .crc32 = (uint32_t)sum };
+	return 1;
+}
 
 struct snapshot_info snapshot_info_of(const struct record *rec)
 {
@@ -28,12 +50,14 @@ struct snapshot_info snapshot_info_of(const struct record *rec)
 		.id = common.id,
 		.source = record_get(rec, SNAPSHOT_KEY_SOURCE),
 		.size = common.size,
+		.file = record_get(rec, SNAPSHOT_KEY_FILE),
 		.owner = common.owner,
 		.ready = common.staging.ready,
 	};
 
 	/* A damaged time stays 0. */
 	(void)str_parse_u64(record_get(rec, SNAPSHOT_KEY_TIME), 10, INT64_MAX, &info.time_ns);
+	info.has_sum = parse_sum(rec, &info.sum) > 0;
 	return info;
 }
 
@@ -65,6 +89,19 @@ int snapshot_describe(struct record *rec, const struct snapshot_info *info,
 	return 0;
 }
 
+int snapshot_set_archive(struct record *rec, const char *file, const struct tree_archive_sum *sum)
+{
+	char bytes[32], crc32[CRC32_DIGITS + 1];
+
+	(void)snprintf(bytes, sizeof(bytes), "%" PRIu64, sum->bytes);
+	(void)snprintf(crc32, sizeof(crc32), "%08" PRIx32, sum->crc32);
+	if (record_set(rec, SNAPSHOT_KEY_FILE, file) < 0 ||
+	    record_set(rec, SNAPSHOT_KEY_BYTES, bytes) < 0 ||
+	    record_set(rec, SNAPSHOT_KEY_CRC32, crc32) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
 int snapshot_set_time(struct record *rec, struct nfs_time time)
 {
 	char number[32];
@@ -93,6 +130,84 @@ int snapshot_describe_foreign(struct snapshot *s, const char *id)
 	return 0;
 }
 
+static bool is_archive_name(const char *name, const char *source, enum tree_compression compression)
+{
+	return str_has_prefix(name, source) &&
+	       strcmp(name + strlen(source), tree_compression_suffix(compression)) == 0;
+}
+
+/* Return 0, -EINVAL or -ENOMEM; volume_id_done() is due. */
+static int parse_snapshot_id(const char *text, struct volume_id *ret)
+{
+	int r = volume_id_parse(ret, text);
+
+	if (r < 0)
+		return r;
+	/* The name is there twice, and is a directory in the root of the share. */
+	if (ret->on_delete[0] == '\0' || strcmp(ret->subdir, ret->uuid) != 0 ||
+	    strchr(ret->subdir, '/') != NULL || strchr(ret->on_delete, '/') != NULL ||
+	    strlen(ret->subdir) > RECORD_NAME_MAX || strlen(ret->on_delete) > RECORD_NAME_MAX)
+		return -EINVAL;
+	return 0;
+}
+
+/*
+ * Whether a record is whole: 0, -EINVAL or -ENOMEM. snapshot_describe() writes the file's name
+ * last, so a record that was cut short lacks it or part of it.
+ */
+static int check_contents(const struct record *rec)
+{
+	cleanup_volume_id struct volume_id id = { NULL };
+	const struct snapshot_info info = snapshot_info_of(rec);
+	enum tree_compression order[] = { ARCHIVE_ORDER };
+	struct tree_archive_sum sum;
+	size_t i;
+	int r;
+
+	if (info.name == NULL || info.id == NULL || info.source == NULL || info.file == NULL)
+		return -EINVAL;
+	r = parse_snapshot_id(info.id, &id);
+	if (r == 0)
+		r = parse_sum(rec, &sum);
+	if (r < 0)
+		return r;
+	for (i = 0; i < ARRAY_SIZE(order); i++)
+		if (is_archive_name(info.file, id.on_delete, order[i]))
+			return 0;
+	return -EINVAL;
+}
+
+int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
+			  struct error *err)
+{
+	int r = check_contents(rec);
+
+	if (r == -ENOMEM)
+		return error_oom(err);
+	if (r < 0)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "record '%s' in " NFS_STATE_DIR
+				 "/snapshots on %s:%s is damaged: look at it with ls -l; %s",
+				 key, c->export.server, c->export.share,
+				 "once it is removed, its archive counts as one of csi-driver-nfs");
+	return 0;
+}
+
+int snapshot_check_found_record(struct nfs_client *c, const char *key, const struct record *rec,
+				struct error *err)
+{
+	int r = snapshot_check_record(c, key, rec, err);
+
+	if (r < 0)
+		return r;
+	if (owner_check_record(c, key, rec, NULL) < 0)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "record '%s' in " NFS_STATE_DIR
+				 "/snapshots on %s:%s is that of another snapshot: somebody has copied it; look at it with ls -l",
+				 key, c->export.server, c->export.share);
+	return 0;
+}
+
 /* -------- one snapshot -------- */
 
 int snapshot_init(struct snapshot *s, const char *id, struct error *err)
@@ -100,15 +215,8 @@ int snapshot_init(struct snapshot *s, const char *id, struct error *err)
 	int r;
 
 	*s = (struct snapshot){ .has_archive = false };
-	r = volume_id_parse(&s->id, id);
-	if (r == -ENOMEM)
-		return error_oom(err);
-	/* The name is there twice, and is a directory in the root of the share. */
-	if (r < 0 || s->id.on_delete[0] == '\0' || strcmp(s->id.subdir, s->id.uuid) != 0 ||
-	    strchr(s->id.subdir, '/') != NULL || strchr(s->id.on_delete, '/') != NULL ||
-	    strlen(s->id.subdir) > RECORD_NAME_MAX || strlen(s->id.on_delete) > RECORD_NAME_MAX)
-		return -EINVAL;
-	return 0;
+	r = parse_snapshot_id(id, &s->id);
+	return r == -ENOMEM ? error_oom(err) : r;
 }
 
 void snapshot_done(struct snapshot *s)
@@ -122,34 +230,44 @@ void snapshot_work_key(char ret[SNAPSHOT_WORK_KEY_MAX], const char *name)
 	(void)snprintf(ret, SNAPSHOT_WORK_KEY_MAX, "%s%s", SNAPSHOT_WORK_PREFIX, name);
 }
 
-int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id, struct nfs_handle *ret,
-			  struct nfs_attr *ret_attr, struct error *err)
+int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id,
+			  const struct record *rec, struct snapshot_archive *ret, struct error *err)
 {
-	static const enum tree_compression order[] = {
-		TREE_COMPRESSION_GZIP,
-		TREE_COMPRESSION_NONE,
-		TREE_COMPRESSION_ZSTD,
-	};
-	char name[NFS_NAME_MAX + 1];
+	const char *recorded = record_get(rec, SNAPSHOT_KEY_FILE);
+	enum tree_compression order[] = { ARCHIVE_ORDER };
 	struct nfs_handle folder;
 	size_t i;
 	int r;
 
-	r = nfs_lookup(c, &c->root, id->subdir, &folder, ret_attr);
-	if (r == 0 && ret_attr->type != NFS_TYPE_DIRECTORY)
+	for (i = 1; recorded != NULL && i < ARRAY_SIZE(order); i++) {
+		const enum tree_compression first = order[0];
+
+		if (!is_archive_name(recorded, id->on_delete, order[i]))
+			continue;
+		order[0] = order[i];
+		order[i] = first;
+	}
+	r = nfs_lookup(c, &c->root, id->subdir, &folder, &ret->attr);
+	if (r == 0 && ret->attr.type != NFS_TYPE_DIRECTORY)
 		r = -ENOENT;
 	for (i = 0; i < ARRAY_SIZE(order) && (r == 0 || (i > 0 && r == -ENOENT)); i++) {
-		(void)snprintf(name, sizeof(name), "%s%s", id->on_delete,
+		(void)snprintf(ret->name, sizeof(ret->name), "%s%s", id->on_delete,
 			       tree_compression_suffix(order[i]));
-		r = nfs_lookup(c, &folder, name, ret, ret_attr);
+		r = nfs_lookup(c, &folder, ret->name, &ret->handle, &ret->attr);
 		if (r == 0)
-			r = nfs_stat(c, ret, ret_attr);
-		if (r == 0 && ret_attr->type == NFS_TYPE_FILE)
+			r = nfs_stat(c, &ret->handle, &ret->attr);
+		if (r == 0 && ret->attr.type == NFS_TYPE_FILE)
 			return 0;
 		if (r == 0)
 			r = -ENOENT;
 	}
 	return r == -ENOENT ? r : nfs_error_set(err, c, r, "looking for snapshot '%s'", id->subdir);
+}
+
+const struct tree_archive_sum *snapshot_archive_sum(const struct snapshot_info *info,
+						    const struct snapshot_archive *archive)
+{
+	return info->has_sum && str_eq(info->file, archive->name) ? &info->sum : NULL;
 }
 
 struct archive_search {
@@ -206,9 +324,8 @@ static int check_foreign_archive(struct nfs_client *c, struct snapshot *s, struc
 int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
 {
 	cleanup_free char *id = volume_id_format(&s->id);
+	struct snapshot_archive archive;
 	const struct nfs_handle *folder;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
 	int r;
 
 	record_done(&s->record);
@@ -219,14 +336,19 @@ int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
 		return r;
 	if (id == NULL)
 		return error_oom(err);
+	if (s->record.n > 0) {
+		r = snapshot_check_found_record(c, s->id.subdir, &s->record, err);
+		if (r < 0)
+			return r;
+	}
 	s->is_other = s->record.n > 0 && !str_eq(snapshot_info_of(&s->record).id, id);
 	if (s->is_other)
 		return 0;
-	r = snapshot_find_archive(c, &s->id, &handle, &attr, err);
+	r = snapshot_find_archive(c, &s->id, &s->record, &archive, err);
 	s->has_archive = r == 0;
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	s->time = attr.mtime;
+	s->time = archive.attr.mtime;
 	return s->record.n == 0 ? check_foreign_archive(c, s, err) : 0;
 }
 

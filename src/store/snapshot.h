@@ -19,6 +19,7 @@
 #include "store/record.h"
 #include "store/settings.h"
 #include "store/volume_id.h"
+#include "tree/archive.h"
 
 /* -------- the record -------- */
 
@@ -28,6 +29,9 @@
  */
 #define SNAPSHOT_KEY_SOURCE "source" /* id of the volume */
 #define SNAPSHOT_KEY_FILE "file" /* name of the archive */
+/* Of the archive file, from when it is built, so together with STAGING_KEY_BUILT. */
+#define SNAPSHOT_KEY_BYTES "bytes" /* length */
+#define SNAPSHOT_KEY_CRC32 "crc32" /* 8 hexadecimal digits */
 #define SNAPSHOT_KEY_TIME "time" /* when it was complete, in nanoseconds since 1970 */
 
 /* A record, decoded. Strings are borrowed from the record and NULL where it has none. */
@@ -37,21 +41,31 @@ struct snapshot_info {
 	const char *source; /* id of the volume */
 	int64_t size; /* of the volume, in bytes; 0: not recorded */
 	uint64_t time_ns; /* when it was complete, since 1970; 0: not recorded */
+	const char *file; /* name of the archive */
+	bool has_sum;
+	struct tree_archive_sum sum;
 	struct volume_owner owner; /* whose identity works on it */
 	bool ready;
-
-	/* For snapshot_describe() only: an administrator may read it, nothing reads it back. */
-	const char *file; /* name of the archive */
 };
 
 struct snapshot_info snapshot_info_of(const struct record *rec);
 
 /*
- * Write the record of a new snapshot. The owner is that of the volume's record, as the volume was
- * created. Return 0 or -ENOMEM.
+ * Write the record of a new snapshot, without a sum. The owner is that of the volume's record, as
+ * the volume was created. Return 0 or -ENOMEM.
  */
 int snapshot_describe(struct record *rec, const struct snapshot_info *info,
 		      const struct record *volume);
+
+/*
+ * Record the archive that was built. In snapshot_filler.fill(): it is stored with what tells the
+ * directory that was built, in one step. Return 0 or -ENOMEM.
+ */
+int snapshot_set_archive(struct record *rec, const char *file, const struct tree_archive_sum *sum);
+
+/* Check that the record under the key is whole. FAILED_PRECONDITION where it is damaged. */
+int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
+			  struct error *err);
 
 /* Whether a record is that of a complete snapshot. */
 bool snapshot_info_is_complete(const struct snapshot_info *info);
@@ -64,6 +78,13 @@ struct snapshot {
 	bool has_archive;
 	bool is_other; /* the snapshot of that name has another id */
 	struct nfs_time time; /* of the archive */
+};
+
+/* An archive as found. */
+struct snapshot_archive {
+	char name[NFS_NAME_MAX + 1];
+	struct nfs_handle handle;
+	struct nfs_attr attr;
 };
 
 /*
@@ -84,9 +105,21 @@ bool snapshot_is_ready(const struct snapshot *s);
  */
 int snapshot_describe_foreign(struct snapshot *s, const char *id);
 
-/* Find the archive. -ENOENT, unreported, where there is none. */
-int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id, struct nfs_handle *ret,
-			  struct nfs_attr *ret_attr, struct error *err);
+/*
+ * Find the archive: the one that rec names, else any. -ENOENT, unreported, where there is none. rec
+ * may be empty.
+ */
+int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id,
+			  const struct record *rec, struct snapshot_archive *ret,
+			  struct error *err);
+
+/*
+ * The recorded sum of an archive that was found, borrowed from info. NULL where there is none, also
+ * for an archive under another name than the recorded one: an administrator has compressed it
+ * anew.
+ */
+const struct tree_archive_sum *snapshot_archive_sum(const struct snapshot_info *info,
+						    const struct snapshot_archive *archive);
 
 void snapshot_done(struct snapshot *s);
 #define cleanup_snapshot __attribute__((cleanup(snapshot_done)))

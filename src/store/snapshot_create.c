@@ -31,6 +31,8 @@ static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, 
 	r = record_read(c, s->records, s->key, &rec, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
+	if (r == 0)
+		r = snapshot_check_found_record(c, s->key, &rec, err);
 	if (r < 0)
 		return r;
 	have = snapshot_info_of(&rec);
@@ -49,12 +51,11 @@ static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *
 				  const struct staging *s, struct error *err)
 {
 	const struct owner_question q = { .snapshot = id->subdir, .scope = OWNER_VOLUMES };
-	struct nfs_handle handle;
-	struct nfs_attr attr;
+	struct snapshot_archive archive;
 	struct owner owner;
 	int r;
 
-	r = snapshot_find_archive(c, id, &handle, &attr, err);
+	r = snapshot_find_archive(c, id, s->rec, &archive, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	r = owner_find(c, id->subdir, &q, &owner, err);
@@ -69,7 +70,7 @@ static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
 				 id->subdir, c->export.server, c->export.share);
-	if (snapshot_set_time(s->rec, attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
+	if (snapshot_set_time(s->rec, archive.attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
 		return error_oom(err);
 	return record_replace(c, s->records, s->key, s->rec, err);
 }
@@ -109,7 +110,9 @@ static int answer_without_source(struct nfs_client *c, const struct staging *s,
 
 	if (r == 0 && staging_state_of(s->rec).ready)
 		return 0;
-	*err = why.code == ERROR_ALREADY_EXISTS ? why : *filler->missing;
+	*err = why.code == ERROR_ALREADY_EXISTS || why.code == ERROR_FAILED_PRECONDITION
+		       ? why
+		       : *filler->missing;
 	if (r == 0)
 		undo_snapshot(c, s, filler->ret_trashed, err);
 	return -ENOENT;

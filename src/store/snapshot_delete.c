@@ -134,8 +134,7 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 {
 	cleanup_tombstone struct tombstone t = { .kind = kind, .key = data, .dir = data };
 	cleanup_volume_id struct volume_id id = { NULL };
-	struct nfs_handle handle;
-	struct nfs_attr attr;
+	struct snapshot_archive archive;
 	bool trashed = false;
 	const char *text;
 	int r;
@@ -147,7 +146,7 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 		text = snapshot_info_of(&t.record).id;
 		if (text == NULL || volume_id_parse(&id, text) < 0)
 			return 0;
-		r = snapshot_find_archive(c, &id, &handle, &attr, err);
+		r = snapshot_find_archive(c, &id, &t.record, &archive, err);
 		if (r == 0 || r == -ENOENT)
 			r = carry_out_deletion(c, &t, r == 0, &trashed, err);
 		if (r <= 0)

@@ -37,7 +37,8 @@ struct staging {
 
 	/*
 	 * Make the directory of that name in .csi-nfs/work/, with further clients as needed. Report
-	 * errors; the caller removes what is left after one.
+	 * errors; the caller removes what is left after one. What this adds to rec is stored with
+	 * "built".
 	 */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	/* Add what is known now to the record, before "ready". May be NULL. */

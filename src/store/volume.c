@@ -17,6 +17,53 @@
 #include "store/users.h"
 #include "store/volume_parts.h"
 
+/* volume_describe() writes the mode as four digits, behind the directory. */
+#define MODE_DIGITS 4
+
+static bool is_cut_mode(const char *text)
+{
+	const size_t n = strlen(text);
+
+	return n < MODE_DIGITS && strspn(text, "01234567") == n;
+}
+
+/*
+ * Whether a record was cut short: 0, -EINVAL or -ENOMEM. One without an id names no directory.
+ * Values that were never any, such as a mode "rwx", count as none; an empty policy would be the
+ * default one, which may be to delete.
+ */
+static int check_contents(const struct record *rec)
+{
+	const char *mode = record_get(rec, VOLUME_KEY_MODE);
+	cleanup_volume_id struct volume_id id = { NULL };
+	const struct volume v = volume_of(rec);
+	int r;
+
+	if (v.id == NULL)
+		return 0;
+	r = volume_id_parse(&id, v.id);
+	if (r < 0)
+		return r;
+	if (v.dir == NULL || mode == NULL || is_cut_mode(mode))
+		return -EINVAL;
+	return v.on_delete != NULL && v.on_delete[0] == '\0' ? -EINVAL : 0;
+}
+
+int volume_check_record(struct nfs_client *c, const char *key, const struct record *rec,
+			struct error *err)
+{
+	int r = check_contents(rec);
+
+	if (r == -ENOMEM)
+		return error_oom(err);
+	if (r < 0)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "record '%s' in " NFS_STATE_DIR
+				 "/volumes on %s:%s is damaged: look at it with ls -l",
+				 key, c->export.server, c->export.share);
+	return 0;
+}
+
 /* An id made by hand may join the key of one volume with the directory of another. */
 static int check_same_directory(struct nfs_client *c, const struct volume_id *id,
 				const struct record *rec, struct error *err)
@@ -50,7 +97,9 @@ int volume_read(struct nfs_client *c, const struct volume_id *id, struct record 
 		r = record_read(c, folder, key, ret, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = owner_check_record(c, key, ret, err);
+	r = volume_check_record(c, key, ret, err);
+	if (r == 0)
+		r = owner_check_record(c, key, ret, err);
 	if (r > 0)
 		record_done(ret);
 	return r == 0 ? check_same_directory(c, id, ret, err) : r < 0 ? r : 0;

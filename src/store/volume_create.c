@@ -559,11 +559,20 @@ static int adopt_volume_record(struct new_volume *nv, const struct volume_capaci
 			       struct error *err)
 {
 	cleanup_record struct record have = { .n = 0 };
+	const char *dir;
+	struct volume v;
 	int r;
 
 	r = record_read(nv->c, nv->folder, nv->key, &have, err);
 	if (r == -ENOENT)
 		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
+	if (r == 0)
+		r = volume_check_record(nv->c, nv->key, &have, err);
+	if (r < 0)
+		return r;
+	/* A damaged record is not that of another volume. */
+	v = volume_of(&have);
+	r = volume_recorded_directory(nv->c, &v, nv->key, &dir, err);
 	if (r < 0)
 		return r;
 	if (!volume_is_foreign(&have)) {

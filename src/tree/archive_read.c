@@ -4,9 +4,11 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include "base/buf.h"
 #include "base/str.h"
@@ -26,6 +28,7 @@
 #define HOLES_FROM 65536 /* in files of at least this size, blocks of zeros become holes */
 #define IMPLIED_MODE 0755 /* of directories without an entry */
 #define TAR_BLOCK 512
+#define PADDING_MAX (UINT64_C(64) << 20) /* behind the end of a tar; GNU tar makes 32 MiB */
 
 struct unpacker {
 	struct tree_work *work;
@@ -35,6 +38,9 @@ struct unpacker {
 	struct tree_chunk *chunk; /* in use by libarchive or zlib */
 	struct tree_gunzip *gunzip; /* NULL: not gzip */
 	bool begun; /* the first piece was read */
+	struct tree_archive_sum read; /* of the file so far */
+	uint64_t streamed; /* bytes for libarchive: of the file, or of the data in gzip */
+	uint64_t nonzero_end; /* offset in them, behind the last one that is not zero */
 	struct buf path; /* of the open directory */
 	size_t depth; /* open directories, with the root */
 	uint64_t entries, entries_max;
@@ -62,6 +68,8 @@ static int read_raw(struct unpacker *u, const char **ret, size_t *ret_len)
 	*ret = u->chunk->block->data;
 	*ret_len = u->chunk->got;
 	u->work->progress.done += u->chunk->got;
+	u->read.bytes += u->chunk->got;
+	u->read.crc32 = (uint32_t)crc32_z(u->read.crc32, (const Bytef *)*ret, *ret_len);
 	return 0;
 }
 
@@ -92,8 +100,7 @@ static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 	return error_set(&u->err, ERROR_DATA_LOSS, "the archive is damaged: it was truncated");
 }
 
-/* Return the next piece for libarchive. Length 0: the end. */
-static int read_next(struct unpacker *u, const char **ret, size_t *ret_len)
+static int read_unpacked(struct unpacker *u, const char **ret, size_t *ret_len)
 {
 	int r;
 
@@ -109,6 +116,22 @@ static int read_next(struct unpacker *u, const char **ret, size_t *ret_len)
 		return error_oom(&u->err);
 	tree_gunzip_feed(u->gunzip, *ret, *ret_len);
 	return read_gzip(u, ret, ret_len);
+}
+
+/* Return the next piece for libarchive. Length 0: the end. */
+static int read_next(struct unpacker *u, const char **ret, size_t *ret_len)
+{
+	int r = read_unpacked(u, ret, ret_len);
+	size_t len;
+
+	if (r < 0)
+		return r;
+	for (len = *ret_len; len > 0 && (*ret)[len - 1] == '\0';)
+		len--;
+	if (len > 0)
+		u->nonzero_end = u->streamed + len;
+	u->streamed += *ret_len;
+	return 0;
 }
 
 static la_ssize_t read_block(struct archive *a, void *data, const void **ret)
@@ -494,16 +517,56 @@ static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 	return 0;
 }
 
-/* Read on behind the part that libarchive needs, to the checksum at the end. */
-static int read_to_end(struct unpacker *u, struct error *err)
+static int fail_damaged(const char *why, struct error *err)
 {
+	return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: %s", why);
+}
+
+/*
+ * Read on behind the part that libarchive needs, for the checksums. A tar ends with two blocks of
+ * zeros, and only zeros follow: other data means that those blocks are damage in the middle, or
+ * that libarchive has extracted only the first of several archives.
+ */
+static int read_to_end(struct unpacker *u, const struct tree_archive_sum *sum, struct error *err)
+{
+	const bool is_plain = archive_filter_code(u->archive, 0) == ARCHIVE_FILTER_NONE;
+	const uint64_t end = (uint64_t)archive_filter_bytes(u->archive, 0);
 	const char *data;
 	size_t len;
 
+	/* libarchive does not return what follows the tar in zstd: only a sum covers that. */
+	if (!is_plain && sum == NULL)
+		return 0;
 	do {
 		u->error = read_next(u, &data, &len);
-	} while (u->error == 0 && len > 0);
-	return u->error < 0 ? unpacker_error(u, err) : 0;
+		if (u->error < 0)
+			return unpacker_error(u, err);
+		if (is_plain && u->nonzero_end > end)
+			return fail_damaged("more data follows its end", err);
+		if (is_plain && sum == NULL && u->streamed - end > PADDING_MAX)
+			return fail_damaged("too many zeros follow its end", err);
+	} while (len > 0);
+	return 0;
+}
+
+static int check_length(uint64_t bytes, const struct tree_archive_sum *sum, struct error *err)
+{
+	if (sum == NULL || bytes == sum->bytes)
+		return 0;
+	return error_set(err, ERROR_DATA_LOSS,
+			 "the archive is damaged: it has %" PRIu64
+			 " bytes, and was made with %" PRIu64,
+			 bytes, sum->bytes);
+}
+
+static int check_sum(const struct unpacker *u, const struct tree_archive_sum *sum,
+		     struct error *err)
+{
+	int r = check_length(u->read.bytes, sum, err);
+
+	if (r < 0 || sum == NULL || u->read.crc32 == sum->crc32)
+		return r;
+	return fail_damaged("its checksum is not the one with which it was made", err);
 }
 
 static int unpacker_open(struct unpacker *u, struct error *err)
@@ -521,8 +584,8 @@ static int unpacker_open(struct unpacker *u, struct error *err)
 }
 
 int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
-		const struct nfs_handle *parent, const char *root, struct nfs_handle *ret_root,
-		struct error *err)
+		const struct tree_archive_sum *sum, const struct nfs_handle *parent,
+		const char *root, struct nfs_handle *ret_root, struct error *err)
 {
 	const struct tree_builder_options options = {
 		.root = root,
@@ -539,13 +602,17 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 	u.sink = tree_builder_sink(b);
 	work->progress.total = size;
 	tree_file_init(&u.file, work, archive, size);
-	r = unpacker_open(&u, err);
+	r = check_length(size, sum, err);
+	if (r == 0)
+		r = unpacker_open(&u, err);
 	if (r == 0)
 		r = check_end(&u, size, err);
 	if (r == 0)
 		r = unpack_entries(&u, err);
-	if (r == 0 && u.gunzip != NULL)
-		r = read_to_end(&u, err);
+	if (r == 0)
+		r = read_to_end(&u, sum, err);
+	if (r == 0)
+		r = check_sum(&u, sum, err);
 	if (r == 0)
 		r = tree_builder_finish(b, ret_root, err);
 	tree_builder_free(b);

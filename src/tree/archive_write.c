@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <zlib.h>
 
 #include "base/list.h"
 #include "base/log.h"
@@ -55,7 +56,7 @@ struct packer {
 	struct tree_sink *output; /* takes the archive file */
 	struct archive *archive;
 	struct archive_entry *entry;
-	uint64_t written; /* bytes of the archive */
+	struct tree_archive_sum written;
 	uint64_t position; /* in the entry's data */
 	uint64_t size; /* of the entry's data */
 	bool has_data; /* the entry is a file with data */
@@ -68,7 +69,7 @@ struct packer {
 static la_ssize_t write_block(struct archive *a, void *data, const void *block, size_t len)
 {
 	struct packer *p = data;
-	const struct tree_piece piece = { .offset = p->written, .data = block, .len = len };
+	const struct tree_piece piece = { .offset = p->written.bytes, .data = block, .len = len };
 
 	if (p->error == 0)
 		p->error = p->output->data(p->output, &piece, &p->err);
@@ -76,7 +77,8 @@ static la_ssize_t write_block(struct archive *a, void *data, const void *block, 
 		archive_set_error(a, -p->error, "the archive cannot be written");
 		return -1;
 	}
-	p->written += len;
+	p->written.bytes += len;
+	p->written.crc32 = (uint32_t)crc32_z(p->written.crc32, block, len);
 	return (la_ssize_t)len;
 }
 
@@ -337,7 +339,8 @@ static int write_archive(struct packer *p, const struct nfs_handle *tree,
 
 int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
 	      const struct nfs_handle *parent, const char *folder, const char *file,
-	      enum tree_compression compression, struct error *err)
+	      enum tree_compression compression, struct tree_archive_sum *ret_sum,
+	      struct error *err)
 {
 	const struct tree_builder_options options = { .root = folder };
 	cleanup_locale locale_t before = tree_locale_enter();
@@ -359,6 +362,8 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 		r = write_archive(&p, tree, attr, err);
 	if (r == 0)
 		r = tree_builder_finish(b, &made, err);
+	if (r == 0)
+		*ret_sum = p.written;
 	/* Closing frees zlib's memory. Fail first, or the unfinished entry would be padded. */
 	if (r < 0 && p.archive != NULL) {
 		p.error = r;

@@ -556,6 +556,199 @@ class Foreign(Trees):
         servers.run("rm", "-rf", self.outside())
 
 
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def flipped(data, at):
+    """The data with one wrong bit."""
+    bad = bytearray(data)
+    bad[at] ^= 0x10
+    return bytes(bad)
+
+
+def without_blocks(data):
+    """The data as after a loss of blocks, which read as zeros: at the first header of a file behind
+    the middle if it is a tar, where they look like the end of the archive."""
+    at = next((at for at in range(len(data) // 2 // 512 * 512, len(data) - 2048, 512)
+               if data[at + 257:at + 262] == b"ustar"), len(data) // 2)
+    return data[:at] + bytes(2048) + data[at + 2048:]
+
+
+class Damaged(Trees):
+    """Archives that csi-nfs made and that were changed since, and their records."""
+
+    def write(self, path, data):
+        with self.server_down():
+            with open(path, "wb") as f:
+                f.write(data)
+
+    def is_refused(self, snapshot_id, code=CODE.DATA_LOSS, words=("damaged",)):
+        """The restore fails for good, and nothing of it stays."""
+        self.fails(code, lambda: self.restore("victim", snapshot_id), *words)
+        self.assertFalse(os.path.lexists(self.path("victim")), "a volume appears")
+        self.assertFalse(os.path.lexists(self.path(STATE, "volumes", "victim")), "a record stays")
+        self.assertTrue(wait_for(lambda: not self.at_work(), 15), "work is left")
+
+    def is_restored_from(self, snapshot_id, source="plain"):
+        volume = self.restore("restored", snapshot_id)
+        self.is_restored(source, "restored")
+        self.delete(volume.volume_id)
+
+    def test_archive(self):
+        source, small = self.source("plain"), self.source("small")
+        for compression in ("none", "gzip", "zstd"):
+            snapshot = self.snap("snap", source, compression=compression).snapshot_id
+            other = self.snap("other", small, compression=compression).snapshot_id
+            path = self.archive("snap", "plain", compression)
+            file = os.path.basename(path)
+            good = read(path)
+            n = len(good)
+            rows = {
+                "bit at the start": flipped(good, 5),
+                "bit in the middle": flipped(good, n // 2),
+                "bit at the end": flipped(good, n - 1),
+                "cut by a byte": good[:-1],
+                "cut by a block": good[:-512],
+                "cut to half": good[:n // 2],
+                "empty": b"",
+                "lost blocks": without_blocks(good),
+                "zeros appended": good + bytes(10240),
+                "garbage appended": good + b"garbage",
+                "itself appended": good + good,
+                "that of another": read(self.archive("other", "small", compression))}
+            for row, data in rows.items():
+                with self.subTest(compression=compression, row=row):
+                    self.write(path, data)
+                    self.is_refused(snapshot, words=("damaged", "snap/" + file))
+            self.write(path, good)
+            self.is_restored_from(snapshot)
+            self.unsnap(other)
+            self.unsnap(snapshot)
+
+    def test_archive_without_a_sum(self):
+        """One of csi-driver-nfs, or of an administrator: what the format tells is noticed."""
+        source = self.source("plain")
+        for compression in ("none", "gzip", "zstd"):
+            snapshot = self.snap("snap", source, compression=compression).snapshot_id
+            path = self.archive("snap", "plain", compression)
+            good = read(path)
+            rows = {"cut to half": good[:len(good) // 2], "empty": b""}
+            if compression != "zstd":
+                rows["lost blocks"] = without_blocks(good)
+                rows["itself appended"] = good + good
+            if compression == "none":
+                rows["no end"] = good[:-1024]
+                rows["garbage appended"] = good + b"garbage"
+            with self.server_down():
+                os.unlink(self.path(STATE, "snapshots", "snap"))
+            self.is_restored_from(snapshot)
+            for row, data in rows.items():
+                with self.subTest(compression=compression, row=row):
+                    self.write(path, data)
+                    self.is_refused(snapshot)
+            if compression == "none":
+                self.write(path, good + bytes(1 << 20))  # as with a large blocking factor
+                self.is_restored_from(snapshot)
+            self.unsnap(snapshot)
+
+    def test_archive_replaced_on_purpose(self):
+        source = self.source("plain")
+        snapshot = self.snap("snap", source).snapshot_id
+        path = self.archive("snap", "plain")
+        plain = gzip.decompress(read(path))
+        # Under another name it is not the file whose sum was recorded.
+        with self.server_down():
+            trees.write(self.path("snap", "plain.tar"), plain)
+            os.rename(path, self.path("kept"))
+        self.is_restored_from(snapshot)
+        # Where both are, the recorded one counts.
+        with self.server_down():
+            os.rename(self.path("kept"), path)
+            trees.write(self.path("snap", "plain.tar"), b"damaged")
+        self.is_restored_from(snapshot)
+        with self.server_down():
+            os.unlink(self.path("snap", "plain.tar"))
+        # Under the same name it is, until its record is removed.
+        self.write(path, gzip.compress(plain, 1))
+        details = self.fails(CODE.DATA_LOSS, lambda: self.restore("victim", snapshot))
+        self.assertIn("remove its record", details)
+        with self.server_down():
+            os.unlink(self.path(STATE, "snapshots", "snap"))
+        self.is_restored_from(snapshot)
+        self.unsnap(snapshot)
+
+    def test_made_again(self):
+        """The sum is that of the archive that is in place, whichever attempt made it."""
+        source = self.source("plain")
+        for compression in ("zstd", "none"):
+            snapshot = self.snap("snap", source, compression="gzip").snapshot_id
+            record = self.path(STATE, "snapshots", "snap")
+            text = os.readlink(record)
+            with self.server_down():
+                # As after a crash in front of the rename into place.
+                servers.run("rm", "-rf", self.path("snap"))
+                os.unlink(record)
+                os.symlink(text.split(";time=")[0], record)
+            self.assertEqual(self.snap("snap", source, compression=compression).snapshot_id,
+                             snapshot)
+            self.archive("snap", "plain", compression)
+            self.is_restored_from(snapshot)
+            self.unsnap(snapshot)
+
+    def test_record(self):
+        """A record that was cut short is damaged, wherever it was cut."""
+        source = self.source("plain")
+        snapshot = self.snap("snap", source).snapshot_id
+        record = self.path(STATE, "snapshots", "snap")
+        text = os.readlink(record)
+        last = text.index(".tar.gz;")  # the end of what a record has from the beginning
+        cuts = {key: text.index(";%s=" % key) + len(key) + 3
+                for key in ("name", "id", "source", "size", "file", "bytes", "crc32")}
+        cuts.update({"the middle of the id": text.index(";source=") - 2, "the suffix": last + 3,
+                     "the length": text.index(";crc32=") - 1,
+                     "the sum": text.index(";crc32=") + 12})
+        for row, cut in cuts.items():
+            with self.subTest(row=row):
+                with self.server_down():
+                    os.unlink(record)
+                    os.symlink(text[:cut], record)
+                where = ("snapshots", "damaged")
+                self.is_refused(snapshot, CODE.FAILED_PRECONDITION, where)
+                for call in (lambda: self.snap("snap", source), lambda: self.unsnap(snapshot),
+                             lambda: self.list_snapshots(snapshot_id=snapshot)):
+                    self.fails(CODE.FAILED_PRECONDITION, call, *where)
+                self.assertEqual(list(self.list_snapshots().entries), [])
+                self.assertIn("is damaged", self.driver.tail(3))
+                self.archive("snap", "plain")
+                self.assertEqual(os.readlink(record), text[:cut])
+        with self.server_down():
+            os.unlink(record)
+            os.symlink(text, record)
+        self.is_restored_from(snapshot)
+        self.unsnap(snapshot)
+
+    def test_record_of_another(self):
+        source = self.source("plain")
+        one = self.snap("one", source).snapshot_id
+        two = self.snap("two", source).snapshot_id
+        records = [self.path(STATE, "snapshots", n) for n in ("one", "two")]
+        text = os.readlink(records[1])
+        with self.server_down():
+            os.unlink(records[1])
+            os.symlink(os.readlink(records[0]), records[1])
+        self.is_refused(two, CODE.FAILED_PRECONDITION, ("another snapshot",))
+        self.fails(CODE.FAILED_PRECONDITION, lambda: self.unsnap(two), "another snapshot")
+        self.fails(CODE.FAILED_PRECONDITION, lambda: self.snap("two", source), "another snapshot")
+        self.archive("two", "plain")
+        with self.server_down():
+            os.unlink(records[1])
+            os.symlink(text, records[1])
+        self.unsnap(one)
+        self.unsnap(two)
+
+
 class SnapshotsOnVersion3(Snapshots, Base):
     protocols = "3"
     version = "3"
@@ -597,6 +790,16 @@ class SnapshotsOnVersion4(Snapshots, Base):
 
 class SnapshotsOnBoth(Chosen, Snapshots, Base):
     pass
+
+
+class DamagedOnVersion3(Damaged, Base):
+    protocols = "3"
+    version = "3"
+
+
+class DamagedOnVersion4(Damaged, Base):
+    protocols = "4"
+    version = "4"
 
 
 class ForeignOnVersion3(Foreign, Base):

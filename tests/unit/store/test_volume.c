@@ -589,6 +589,54 @@ START_TEST(test_id_without_its_directory)
 }
 END_TEST
 
+/* A record that was cut is damaged, or leads to the same directory and the same policy. */
+START_TEST(test_cut_record)
+{
+	static const char text[] =
+		"v=1;name=pvc-1;id=fake%23share%23a/b%23pvc-1%23retain;dir=a/b;size=1073741824;"
+		"mode=0770;ondelete=retain;existing=adopt;vers=3";
+	static const struct sample retained = { .key = "pvc-1",
+						.dir = "a/b",
+						.on_delete = "retain",
+						.mode = "0770",
+						.size = "1073741824" };
+	size_t n;
+
+	for (n = 0; n < strlen(text); n++) {
+		cleanup_free char *cut = strndup(text, n);
+		cleanup_volume_id struct volume_id id = { .server = NULL };
+		cleanup_record struct record rec = { .n = 0 };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct error err = { .code = ERROR_OK };
+		const char *dir;
+		struct volume v;
+		int r;
+
+		ck_assert(cut != NULL);
+		fake_nfs_put(f, "a/b/file", NFS_TYPE_FILE, NULL);
+		fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK, cut);
+		ck_assert_int_eq(volume_id_parse(&id, "fake#share#a/b#pvc-1#retain"), 0);
+		r = volume_read(c, &id, &rec, &err);
+		if (r == 0)
+			r = volume_directory(c, &id, &rec, &dir, &err);
+		if (r == 0) {
+			v = volume_of(&rec);
+			check_str(cut, "directory", dir, "a/b");
+			check_int(cut, "policy", volume_policy(&v, &id, ON_DELETE_DELETE),
+				  ON_DELETE_RETAIN);
+		} else {
+			check_error(cut, &err, ERROR_FAILED_PRECONDITION, NULL);
+		}
+		if (create(f, &retained, 0, &err) < 0)
+			check_error(cut, &err, ERROR_FAILED_PRECONDITION, "damaged");
+		check_that(cut, "the data is there", fake_nfs_type(f, "a/b/file") == NFS_TYPE_FILE);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 typedef int step_fn(struct fake_nfs *f, const struct sample *v, struct error *err);
 
 static int create_step(struct fake_nfs *f, const struct sample *v, struct error *err)
@@ -1092,6 +1140,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_in_the_way,
 			     test_adopted,
 			     test_bad_record,
+			     test_cut_record,
 			     test_crash_create_flat,
 			     test_crash_create_nested,
 			     test_crash_create_long,

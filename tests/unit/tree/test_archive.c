@@ -28,7 +28,8 @@ static void check_work(const struct tree_work *work, int r, const struct error *
 }
 
 /* Packs "tree" into "out". */
-static int pack(struct fake_nfs *f, enum tree_compression compression, struct error *err)
+static int pack_and_sum(struct fake_nfs *f, enum tree_compression compression,
+			struct tree_archive_sum *ret, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
@@ -38,13 +39,21 @@ static int pack(struct fake_nfs *f, enum tree_compression compression, struct er
 
 	error_clear(err);
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
-	r = tree_pack(&work, &handle, &attr, &c->root, "out", FILE_NAME, compression, err);
+	r = tree_pack(&work, &handle, &attr, &c->root, "out", FILE_NAME, compression, ret, err);
 	check_work(&work, r, err);
 	return r;
 }
 
-/* Unpacks the archive into "back". */
-static int unpack(struct fake_nfs *f, struct error *err)
+static int pack(struct fake_nfs *f, enum tree_compression compression, struct error *err)
+{
+	struct tree_archive_sum unused;
+
+	return pack_and_sum(f, compression, &unused, err);
+}
+
+/* Unpacks the archive into "back". sum: NULL: not known. */
+static int unpack_with_sum(struct fake_nfs *f, const struct tree_archive_sum *sum,
+			   struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
@@ -54,9 +63,14 @@ static int unpack(struct fake_nfs *f, struct error *err)
 
 	error_clear(err);
 	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
-	r = tree_unpack(&work, &handle, attr.size, &c->root, "back", &made, err);
+	r = tree_unpack(&work, &handle, attr.size, sum, &c->root, "back", &made, err);
 	check_work(&work, r, err);
 	return r;
+}
+
+static int unpack(struct fake_nfs *f, struct error *err)
+{
+	return unpack_with_sum(f, NULL, err);
 }
 
 static void check_pack(const char *row, struct fake_nfs *f, enum tree_compression compression)
@@ -83,6 +97,7 @@ static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, s
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
 	struct nfs_handle handle, made;
+	struct tree_archive_sum sum;
 	struct nfs_attr attr;
 	int r;
 
@@ -91,10 +106,10 @@ static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, s
 	fake_nfs_habits(f, version == 4 ? &named : &numbered);
 	ck_assert(fake_nfs_get(f, back ? ARCHIVE : "tree", &handle, &attr));
 	if (back)
-		r = tree_unpack(&work, &handle, attr.size, &c->root, "back", &made, err);
+		r = tree_unpack(&work, &handle, attr.size, NULL, &c->root, "back", &made, err);
 	else
 		r = tree_pack(&work, &handle, &attr, &c->root, "out", FILE_NAME,
-			      TREE_COMPRESSION_NONE, err);
+			      TREE_COMPRESSION_NONE, &sum, err);
 	check_work(&work, r, err);
 	fake_nfs_habits(f, &numbered);
 	return r;
@@ -750,6 +765,230 @@ START_TEST(test_flipped)
 }
 END_TEST
 
+/* -------- sums -------- */
+
+struct image {
+	char *data;
+	size_t len;
+	enum tree_compression compression;
+};
+
+static struct image read_image(struct fake_nfs *f, enum tree_compression compression)
+{
+	struct nfs_handle handle;
+	struct image image;
+	struct nfs_attr attr;
+
+	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
+	image = (struct image){ malloc(attr.size), attr.size, compression };
+	ck_assert(image.data != NULL);
+	fake_nfs_read(f, ARCHIVE, 0, image.data, image.len);
+	return image;
+}
+
+static void put_image(struct fake_nfs *f, const char *data, size_t len)
+{
+	fake_nfs_truncate(f, ARCHIVE, 0);
+	fake_nfs_write(f, ARCHIVE, 0, data, len);
+}
+
+/* Text and noise, so that each compression has blocks that it packs and blocks that it stores. */
+static void put_contents(struct fake_nfs *f)
+{
+	cleanup_free char *text = check_repeat("a line of text\n", 2000);
+	char noise[100 * 1024];
+	uint32_t state = 1;
+	size_t i;
+
+	for (i = 0; i < sizeof(noise); i++) {
+		state = state * 1103515245 + 12345;
+		noise[i] = (char)(state >> 16);
+	}
+	for (i = 0; i < 3; i++) {
+		char path[32];
+
+		(void)snprintf(path, sizeof(path), "tree/%zu noise", i);
+		fake_nfs_write(f, path, 0, noise, sizeof(noise));
+		(void)snprintf(path, sizeof(path), "tree/%zu text", i);
+		fake_nfs_write(f, path, 0, text, strlen(text));
+	}
+	tree_mark(f, "tree", 0755, 1);
+}
+
+static void flip_bit(struct fake_nfs *f, const struct image *good, size_t at)
+{
+	char byte = (char)(good->data[at] ^ 0x10);
+
+	fake_nfs_write(f, ARCHIVE, at, &byte, 1);
+}
+
+static void flip_at_start(struct fake_nfs *f, const struct image *good)
+{
+	flip_bit(f, good, 5);
+}
+
+static void flip_in_the_middle(struct fake_nfs *f, const struct image *good)
+{
+	flip_bit(f, good, good->len / 2);
+}
+
+static void flip_at_end(struct fake_nfs *f, const struct image *good)
+{
+	flip_bit(f, good, good->len - 1);
+}
+
+static void truncate_by_a_byte(struct fake_nfs *f, const struct image *good)
+{
+	fake_nfs_truncate(f, ARCHIVE, good->len - 1);
+}
+
+static void truncate_by_a_block(struct fake_nfs *f, const struct image *good)
+{
+	fake_nfs_truncate(f, ARCHIVE, good->len - 512);
+}
+
+static void truncate_to_half(struct fake_nfs *f, const struct image *good)
+{
+	fake_nfs_truncate(f, ARCHIVE, good->len / 2);
+}
+
+static void truncate_to_nothing(struct fake_nfs *f, const struct image *good)
+{
+	(void)good;
+	fake_nfs_truncate(f, ARCHIVE, 0);
+}
+
+/* Lost blocks read as zeros. Two of 512 bytes in place of a header are the end of a tar. */
+static void lose_blocks(struct fake_nfs *f, const struct image *good)
+{
+	static const char zeros[2048];
+	size_t at;
+
+	/* In a plain archive, take the header of a file in the middle. */
+	for (at = good->len / 2 / 512 * 512; at > 0; at -= 512)
+		if (memcmp(good->data + at + 257, "ustar", 5) == 0)
+			break;
+	fake_nfs_write(f, ARCHIVE, at > 0 ? at : good->len / 2, zeros, sizeof(zeros));
+}
+
+static void append_zeros(struct fake_nfs *f, const struct image *good)
+{
+	static const char zeros[4096];
+
+	fake_nfs_write(f, ARCHIVE, good->len, zeros, sizeof(zeros));
+}
+
+static void append_garbage(struct fake_nfs *f, const struct image *good)
+{
+	fake_nfs_write(f, ARCHIVE, good->len, "garbage", 7);
+}
+
+static void append_itself(struct fake_nfs *f, const struct image *good)
+{
+	fake_nfs_write(f, ARCHIVE, good->len, good->data, good->len);
+}
+
+/* The archive of a volume with other data, whole. */
+static void replace_archive(struct fake_nfs *f, const struct image *good)
+{
+	fake_nfs_write(f, "tree/1 text", 0, "A", 1);
+	fake_nfs_remove(f, "out");
+	check_pack("other", f, good->compression);
+}
+
+/* Whichever damage was done to an archive with a sum, it is noticed. */
+START_TEST(test_sums)
+{
+	static const struct {
+		const char *name;
+		void (*damage)(struct fake_nfs *f, const struct image *good);
+		bool is_good_without_sum[3]; /* as the compressions */
+		bool is_noticed_without_sum[3];
+	} rows[] = {
+		{ "flipped at the start", flip_at_start, { false }, { false } },
+		{ "flipped in the middle", flip_in_the_middle, { false }, { false, true } },
+		{ "flipped at the end", flip_at_end, { false }, { true, true } },
+		{ "cut by a byte", truncate_by_a_byte, { true }, { false, true } },
+		{ "cut by a block", truncate_by_a_block, { true }, { false, true } },
+		{ "cut to half", truncate_to_half, { false }, { true, true, true } },
+		{ "cut to nothing", truncate_to_nothing, { false }, { true, true, true } },
+		{ "lost blocks", lose_blocks, { false }, { true, true } },
+		{ "zeros appended", append_zeros, { true, true }, { false } },
+		{ "garbage appended", append_garbage, { false, true }, { true } },
+		{ "itself appended", append_itself, { false }, { true, true } },
+		{ "replaced", replace_archive, { false }, { false } },
+	};
+	enum tree_compression compression = (enum tree_compression)_i;
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_archive_sum sum;
+	struct error err;
+	struct image good;
+	size_t i;
+
+	put_contents(f);
+	error_clear(&err);
+	ck_assert_int_eq(pack_and_sum(f, compression, &sum, &err), 0);
+	good = read_image(f, compression);
+	check_int(compressions[_i], "length", sum.bytes, good.len);
+	check_int(compressions[_i], "good", unpack_with_sum(f, &sum, &err), 0);
+	tree_check_same(compressions[_i], f, "tree", f, "back");
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		char row[64];
+		int r;
+
+		(void)snprintf(row, sizeof(row), "%s, %s", compressions[_i], rows[i].name);
+		rows[i].damage(f, &good);
+		fake_nfs_remove(f, "back");
+		r = unpack_with_sum(f, &sum, &err);
+		check_that(row, "refused", r < 0);
+		check_error(row, &err, ERROR_DATA_LOSS, "damaged");
+		fake_nfs_remove(f, "back");
+		r = unpack(f, &err);
+		if (rows[i].is_good_without_sum[_i]) {
+			ck_assert_msg(r == 0, "%s, without sum: %s", row, err.msg);
+			tree_check_same(row, f, "tree", f, "back");
+		}
+		if (rows[i].is_noticed_without_sum[_i])
+			check_error(row, &err, ERROR_DATA_LOSS, "damaged");
+		fake_nfs_remove(f, "back");
+		put_image(f, good.data, good.len);
+	}
+	check_int(compressions[_i], "good again", unpack_with_sum(f, &sum, &err), 0);
+	free(good.data);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Padding behind a tar is read to its end, but not for ever. */
+START_TEST(test_padding)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *message; /* NULL: the archive is good */
+	} rows[] = {
+		{ 32 * MIB, NULL },
+		{ UINT64_C(1) << 50, "too many zeros" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct image good;
+
+		put_small(f);
+		check_pack("padding", f, TREE_COMPRESSION_NONE);
+		good = read_image(f, TREE_COMPRESSION_NONE);
+		fake_nfs_truncate(f, ARCHIVE, good.len + rows[i].bytes);
+		check_int("padding", "result", unpack(f, &err) < 0, rows[i].message != NULL);
+		check_error("padding", &err, rows[i].message ? ERROR_DATA_LOSS : ERROR_OK,
+			    rows[i].message);
+		free(good.data);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* A bomb: more than a gigabyte of data, not holes, in a small archive. */
 START_TEST(test_bomb)
 {
@@ -924,11 +1163,12 @@ CHECK_MAIN("tree_archive",
 		   test_numbers,
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
-		   test_no_owners,
+		   test_no_owners, test_padding,
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
 		   { test_flipped, ARRAY_SIZE(compressions) },
+		   { test_sums, ARRAY_SIZE(compressions) },
 		   { test_pack_failures, ARRAY_SIZE(ways) },
 		   { test_unpack_failures, ARRAY_SIZE(ways) },
 	   })

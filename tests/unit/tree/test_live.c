@@ -74,17 +74,19 @@ static void copy(const char *row, struct job *j)
 static void archive(const char *row, struct job *j)
 {
 	struct tree_work back = { .from = j->to, .to = j->to };
+	struct tree_archive_sum sum;
 	struct nfs_handle handle, made;
 	struct nfs_attr attr;
 
 	ck_assert(fake_nfs_get(j->f, "tree", &handle, &attr));
 	j->result = tree_pack(&j->work, &handle, &attr, &j->to->root, "out", "archive",
-			      TREE_COMPRESSION_NONE, &j->err);
+			      TREE_COMPRESSION_NONE, &sum, &j->err);
 	check_ended(row, j);
 	if (j->result < 0)
 		return;
 	ck_assert(fake_nfs_get(j->g, "out/archive", &handle, &attr));
-	j->result = tree_unpack(&back, &handle, attr.size, &j->to->root, "copy", &made, &j->err);
+	j->result =
+		tree_unpack(&back, &handle, attr.size, &sum, &j->to->root, "copy", &made, &j->err);
 	ck_assert_msg(j->result == 0, "%s: %s", row, j->err.msg);
 }
 

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Records of snapshots: one that was cut is noticed; a sum is that of the archive in place. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "fake/nfs.h"
+#include "store/layout.h"
+#include "store/snapshot.h"
+#include "store/volume_record.h"
+#include "check_util.h"
+
+#define ID "fake#share#snap#snap#vol"
+#define SOURCE "fake#share#vol##"
+#define RECORD ".csi-nfs/snapshots/snap"
+#define FILE_NAME "vol.tar.gz"
+#define ARCHIVE "snap/" FILE_NAME
+
+/* As csi-nfs writes it, in two parts: what it has from the beginning, and the rest. */
+#define BEGUN                                                                                      \
+	"v=1;name=snap;id=fake%23share%23snap%23snap%23vol;source=fake%23share%23vol%23%23;"       \
+	"size=1073741824;file=vol.tar.gz"
+#define FINISHED BEGUN ";bytes=12345;crc32=0a1b2c3d;built=1f;handle=2e;time=1600000000;ready=1"
+
+/* -------- one call -------- */
+
+struct attempt {
+	struct fake_nfs *f;
+	struct record *rec;
+	uint32_t number;
+};
+
+/* Makes an archive that no other attempt makes. It has as many bytes as its sum says. */
+static int fill(struct nfs_client *c, const char *name, void *data, struct error *err)
+{
+	static const char zeros[64];
+	const struct attempt *a = data;
+	const struct tree_archive_sum sum = { .bytes = a->number, .crc32 = a->number };
+	const struct nfs_handle *work;
+	char path[512];
+	int r;
+
+	r = store_folder(c, STORE_WORK, true, &work, err);
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof(path), ".csi-nfs/work/%s/" FILE_NAME, name);
+	fake_nfs_write(a->f, path, 0, zeros, a->number);
+	return snapshot_set_archive(a->rec, FILE_NAME, &sum) < 0 ? error_oom(err) : 0;
+}
+
+static int create(struct fake_nfs *f, uint32_t number, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 }, volume = { .n = 0 };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	const struct error missing = { .code = ERROR_OK };
+	struct attempt attempt = { f, &rec, number };
+	bool trashed = false;
+	const struct snapshot_filler filler = { fill, &attempt, &missing, &trashed };
+	const struct snapshot_info info = {
+		.name = "snap", .id = ID, .source = SOURCE, .size = 10, .file = FILE_NAME
+	};
+
+	error_clear(err);
+	ck_assert_int_eq(volume_id_parse(&id, ID), 0);
+	ck_assert_int_eq(snapshot_describe(&rec, &info, &volume), 0);
+	return snapshot_create(c, &id, &rec, &filler, err);
+}
+
+static int read_snapshot(struct fake_nfs *f, struct snapshot *s, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+
+	error_clear(err);
+	ck_assert_int_eq(snapshot_init(s, ID, err), 0);
+	return snapshot_read(c, s, err);
+}
+
+/* -------- records -------- */
+
+static struct fake_nfs *with_record(const char *text)
+{
+	struct fake_nfs *f = fake_nfs_new();
+
+	fake_nfs_put(f, ARCHIVE, NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, RECORD, NFS_TYPE_SYMLINK, text);
+	return f;
+}
+
+static void check_damaged(const char *text)
+{
+	struct fake_nfs *f = with_record(text);
+	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	cleanup_free char *before = fake_nfs_list(f, NULL);
+	struct error err = { .code = ERROR_OK };
+
+	check_that(text, "not read", read_snapshot(f, &s, &err) < 0);
+	check_error(text, &err, ERROR_FAILED_PRECONDITION, "damaged");
+	check_that(text, "not made", create(f, 1, &err) < 0);
+	check_error(text, &err, ERROR_FAILED_PRECONDITION, "damaged");
+	check_str(text, "what is there", fake_nfs_list(f, ".csi-nfs/busy"), before);
+	fake_nfs_free(f);
+}
+
+/* A record that was cut is damaged, or tells nothing wrong about the archive. */
+static void check_cut(const char *text)
+{
+	struct fake_nfs *f = with_record(text);
+	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	struct error err = { .code = ERROR_OK };
+	int r = read_snapshot(f, &s, &err);
+
+	if (r < 0) {
+		check_error(text, &err, ERROR_FAILED_PRECONDITION, "damaged");
+	} else {
+		const struct snapshot_info info = snapshot_info_of(&s.record);
+		const bool has_sum = strstr(text, "crc32=") != NULL;
+
+		check_that(text, "is of this snapshot", !s.is_other && s.has_archive);
+		check_int(text, "has a sum", info.has_sum, has_sum);
+		check_int(text, "bytes", info.sum.bytes, has_sum ? 12345 : 0);
+		check_int(text, "sum", info.sum.crc32, has_sum ? 0x0a1b2c3d : 0);
+	}
+	fake_nfs_free(f);
+}
+
+START_TEST(test_cut)
+{
+	size_t n;
+
+	for (n = 0; n < strlen(FINISHED); n++) {
+		cleanup_free char *text = strndup(FINISHED, n);
+
+		ck_assert(text != NULL);
+		/* Cut to another good name, it has no sum, and nothing compares the name. */
+		if (n < strlen(BEGUN) && n != strlen(BEGUN) - strlen(".gz"))
+			check_damaged(text);
+		else
+			check_cut(text);
+	}
+}
+END_TEST
+
+START_TEST(test_damaged)
+{
+	static const char *const texts[] = {
+		BEGUN ";bytes=12345;ready=1",
+		BEGUN ";crc32=0a1b2c3d;ready=1",
+		BEGUN ";bytes=12345;crc32=0a1b2c3;ready=1",
+		BEGUN ";bytes=12345;crc32=0a1b2c3dd;ready=1",
+		BEGUN ";bytes=-1;crc32=0a1b2c3d;ready=1",
+		BEGUN ";bytes=12345;crc32=0a1b2c3g;ready=1",
+		"v=1;name=snap;id=snap;source=vol;size=10;file=vol.tar;ready=1",
+		"v=1;name=snap;id=fake%23share%23vol%23%23;source=vol;size=10;file=vol.tar;ready=1",
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(texts); i++)
+		check_damaged(texts[i]);
+}
+END_TEST
+
+/* -------- sums -------- */
+
+/* The recorded sum is that of the archive in place, which tells its number by its length. */
+static void check_sum(const char *row, struct fake_nfs *f)
+{
+	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	struct error err = { .code = ERROR_OK };
+	struct snapshot_info info;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+
+	ck_assert_msg(read_snapshot(f, &s, &err) == 0, "%s: %s", row, err.msg);
+	check_that(row, "is ready", snapshot_is_ready(&s));
+	info = snapshot_info_of(&s.record);
+	check_that(row, "has a sum", info.has_sum);
+	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
+	check_int(row, "bytes", info.sum.bytes, attr.size);
+	check_int(row, "sum", info.sum.crc32, attr.size);
+}
+
+/* Kill the creation at each operation, and make another archive then. */
+START_TEST(test_killed)
+{
+	unsigned int n;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = {
+			.nth = n, .error = -ECONNABORTED, .after = _i == 1, .all = true
+		};
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		char row[32];
+		int r;
+
+		(void)snprintf(row, sizeof(row), "killed at operation %u", n);
+		fake_nfs_fail(f, &failure);
+		r = create(f, 11, &err);
+		if (fake_nfs_operations(f) < n) {
+			check_int(row, "result", r, 0);
+			check_that(row, "there were operations", n > 10);
+			fake_nfs_free(f);
+			return;
+		}
+		fake_nfs_fail(f, NULL);
+		ck_assert_msg(create(f, 22, &err) == 0, "%s: again: %s", row, err.msg);
+		check_sum(row, f);
+		ck_assert_msg(create(f, 33, &err) == 0, "%s: ready: %s", row, err.msg);
+		check_sum(row, f);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* The sum is compared with the file that it was made of only. */
+START_TEST(test_recorded_file)
+{
+	static const struct {
+		const char *others[2];
+		bool keeps; /* the recorded one */
+		const char *found;
+		bool has_sum;
+	} rows[] = {
+		{ { NULL }, true, "vol.tar.gz", true },
+		{ { "snap/vol.tar", "snap/vol.tar.zst" }, true, "vol.tar.gz", true },
+		{ { "snap/vol.tar", "snap/vol.tar.zst" }, false, "vol.tar", false },
+		{ { "snap/vol.tar.zst" }, false, "vol.tar.zst", false },
+	};
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = with_record(FINISHED);
+		struct nfs_client *c = fake_nfs_connect(f);
+		cleanup_snapshot struct snapshot s = { .has_archive = false };
+		struct error err = { .code = ERROR_OK };
+		struct snapshot_archive archive;
+		struct snapshot_info info;
+
+		for (k = 0; k < 2 && rows[i].others[k] != NULL; k++)
+			fake_nfs_put(f, rows[i].others[k], NFS_TYPE_FILE, NULL);
+		if (!rows[i].keeps)
+			fake_nfs_remove(f, ARCHIVE);
+		check_int(rows[i].found, "read", read_snapshot(f, &s, &err), 0);
+		check_int(rows[i].found, "find",
+			  snapshot_find_archive(c, &s.id, &s.record, &archive, &err), 0);
+		info = snapshot_info_of(&s.record);
+		check_str(rows[i].found, "name", archive.name, rows[i].found);
+		check_int(rows[i].found, "sum", snapshot_archive_sum(&info, &archive) != NULL,
+			  rows[i].has_sum);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+CHECK_MAIN("snapshot", .tests = { test_cut, test_damaged, test_recorded_file },
+	   .loops = { { test_killed, 2 } })
