@@ -115,7 +115,9 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 		key = own;
 	if (s->q->volume != NULL && strcmp(key, s->q->volume) == 0)
 		return 0;
-	if (v.dir == NULL || !(path_relation(v.dir, s->path) & scope & s->q->scope))
+	if (v.dir == NULL)
+		return owner_is(s, OWNER_IS_VOLUME, key); /* damaged: it may be that one */
+	if (!(path_relation(v.dir, s->path) & scope & s->q->scope))
 		return 0;
 	if (plain && (strchr(v.dir, '/') != NULL || strcmp(v.dir, key) != 0))
 		return 0;

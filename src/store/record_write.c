@@ -293,7 +293,7 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 	if (strlen(text) > RECORD_LINK_BYTES)
 		return create_with_parts(c, dir, key, text, rec, err);
 	r = nfs_symlink(c, dir, key, text);
-	/* The folder has just gone, or somebody has renamed the new link before the server replied. */
+	/* The folder has just gone, or the new link was renamed before the server replied. */
 	if (r == -ENOENT)
 		r = -ESTALE;
 	if (r == 0)

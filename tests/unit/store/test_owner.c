@@ -767,6 +767,11 @@ START_TEST(test_damaged_record)
 	check_error("damaged", &err, ERROR_FAILED_PRECONDITION, "pvc-1");
 	check_that("damaged", "the data is there", has_file(f, "ns/data"));
 	check_that("damaged", "the record is there", has_record(f, "pvc-2"));
+	/* One that does not tell its directory any more. */
+	fake_nfs_remove(f, ".csi-nfs/volumes/pvc-1");
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK, "v=1;name=pvc-1;id=fake%23sha");
+	check_int("cut", "delete", delete (f, &outer, &err), 0);
+	check_that("cut", "the data is there", has_file(f, "ns/data"));
 	fake_nfs_free(f);
 }
 END_TEST
