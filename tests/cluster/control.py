@@ -38,8 +38,14 @@ class Programs:
                 return path
         raise Failure("no program %s" % name)
 
-    def has(self, name):
-        return any(os.path.exists(os.path.join(folder, name)) for folder in self.folders)
+    def version(self, name):
+        """The version that a program was built at, "stand-in", or "" for one from elsewhere."""
+        path = os.path.join(os.path.dirname(self(name)), "versions")
+        if not os.path.exists(path):
+            return ""
+        with open(path, encoding="ascii") as file:
+            versions = dict(line.split() for line in file)
+        return versions.get(name, "")
 
 
 class Process:

@@ -54,7 +54,7 @@ def layer_of(programs, links):
 
 
 def write(path, reference, programs, entrypoint, links=(), environment=()):
-    """Write the image REFERENCE. programs: path here -> path in the image; links: (path, target)."""
+    """Write an image. programs: path here -> path in the image; links: pairs of path, target."""
     layer = layer_of(programs, links)
     config = json.dumps({
         "architecture": "amd64", "os": "linux",

@@ -19,7 +19,7 @@ import control
 from servers import Failure, run, wait_for
 
 GATEWAY = "10.88.1.1"
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/proc", "/sys", "/dev", "/tmp")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/proc", "/sys", "/dev")
 
 
 class Pod:
@@ -148,14 +148,14 @@ class Holder:
         os.makedirs(socket_dir, exist_ok=True)
         os.makedirs(self.root, exist_ok=True)
         run("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", self.root)
-        for path in (*SYSTEM, *pod["programs"]):
+        for path in ("/csi", "/run", "/tmp", "/var"):
+            os.mkdir(self.root + path)
+        for path in (*SYSTEM, *filter(None, pod["programs"])):
             if os.path.islink(path):
                 os.symlink(os.readlink(path), self.root + path)
             elif os.path.isdir(path):
                 os.makedirs(self.root + path, exist_ok=True)
                 run("mount", "--rbind", path, self.root + path)
-        for path in ("/csi", "/run", "/var"):
-            os.mkdir(self.root + path)
         os.symlink("../run", self.root + "/var/run")
         account = self.root + "/run/secrets/kubernetes.io/serviceaccount"
         os.makedirs(account)

@@ -13,13 +13,15 @@ import yaml
 
 import control
 from api import Refused
+from node import BUSYBOX, Node
 from pods import Pod
-from servers import Export, Ganesha, Failure, wait_for
+from servers import Export, Ganesha, Failure, run, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEPLOY = os.path.join(HERE, "..", "..", "deploy")
 DRIVER = "nfs.csi.k8s.io"
 CONTROLLER = "csi-nfs-controller"
+RELEASE = "csi-driver-nfs"  # of the chart
 LEASE = "nfs-csi-k8s-io"  # csi-provisioner's
 GIB = "1Gi"
 PATIENCE = 180  # seconds for what takes a moment on an idle machine
@@ -38,6 +40,7 @@ class Cluster:
         self.logs = logs
         self.folder = os.path.join(logs, "work")
         self.export = os.path.join(os.environ["LAB_DISK"], "export")
+        self.scratch = os.path.join(os.environ["LAB_DISK"], "scratch")  # for inline volumes
         self.plane = None
         self.server = None
         self.template = None
@@ -56,19 +59,97 @@ class Cluster:
         measured("the API server answers after %.1f s", time.monotonic() - begun)
         home = os.path.join(self.folder, "server")
         os.makedirs(home)
-        self.server = Ganesha(home, [Export(self.export, privileged=True)])
+        self.server = Ganesha(home, [Export(self.export, privileged=True),
+                                     Export(self.scratch, privileged=True)])
         self.server.port = 2049  # volumes of clusters have no port option
         self.server.start()
         self.plane.add_snapshots()
-        self.apply("snapshots")
+        self.tell_differences(self.deploy())
 
-    def apply(self, folder):
-        """kubectl apply -k of a folder of deploy/, as it is."""
-        path = os.path.join(DEPLOY, folder)
-        self.plane.kubectl("apply", "-k", path)
-        objects = yaml.safe_load_all(self.plane.kubectl("kustomize", path))
+    def _use(self, text):
+        """Take what is needed of rendered objects, and return them all."""
+        objects = [found for found in yaml.safe_load_all(text) if found]
         self.template = next(o["spec"]["template"] for o in objects
                              if o["kind"] == "Deployment" and o["metadata"]["name"] == CONTROLLER)
+        return objects
+
+    def apply(self, path):
+        """kubectl apply -k. Return the objects."""
+        self.plane.kubectl("apply", "-k", path)
+        return self._use(self.plane.kubectl("kustomize", path))
+
+    def install(self, *values):
+        """helm upgrade --install of the chart, with these values. Return the objects."""
+        helm = os.environ["CSI_NFS_HELM"]
+        flags = ["--kubeconfig", self.plane.admin, "--namespace", "kube-system"]
+        chart = os.path.join(DEPLOY, "helm")
+        settings = [word for value in values for word in ("--set", value)]
+        environment = dict(os.environ, HOME=self.folder)
+        run(helm, "upgrade", "--install", RELEASE, chart, *flags, *settings, env=environment)
+        return self._use(run(helm, "get", "manifest", RELEASE, *flags, env=environment).stdout)
+
+    def deploy(self):
+        """What an administrator does, by kustomize or Helm."""
+        if "CSI_NFS_HELM" in os.environ:
+            return self.install("volumeSnapshotClass.create=true")
+        return self.apply(os.path.join(DEPLOY, "snapshots"))
+
+    def deploy_inline(self):
+        """The same with inline volumes. What a driver offers to pods cannot be changed once it is
+        there; nothing uses it yet."""
+        self.plane.kubectl("delete", "csidriver", DRIVER)
+        if "CSI_NFS_HELM" in os.environ:
+            return self.install("volumeSnapshotClass.create=true",
+                                "feature.enableInlineVolume=true",
+                                "node.inlineVolumes={%s:%s}" % (control.SERVER, self.scratch))
+        return self.apply(self._with_inline())
+
+    def tell_differences(self, objects):
+        """Print which programs are not what the manifests name."""
+        images = {c["image"] for o in objects if o["kind"] in ("Deployment", "DaemonSet")
+                  for c in o["spec"]["template"]["spec"]["containers"]}
+        for image in sorted(images):
+            name, _, version = image.rpartition("/")[2].partition(":")
+            built = self.programs.version(name)
+            if built not in ("", version):
+                measured("%s is %s, in place of %s", name, built, version)
+
+    def _with_inline(self):
+        """A kustomization as users write it: deploy/snapshots, the component for inline volumes,
+        and what pods may mount."""
+        path = os.path.join(self.folder, "inline")
+        os.makedirs(path)
+        change = [{"op": "replace", "path": "/spec/template/spec/containers/2/args/3",
+                   "value": "--inline-volumes=%s:%s" % (control.SERVER, self.scratch)}]
+        with open(os.path.join(path, "kustomization.yaml"), "w", encoding="ascii") as file:
+            yaml.safe_dump({
+                "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+                "resources": [os.path.relpath(os.path.join(DEPLOY, "snapshots"), path)],
+                "components": [os.path.relpath(os.path.join(DEPLOY, "components", "inline"),
+                                               path)],
+                "patches": [{"target": {"kind": "DaemonSet", "name": "csi-nfs-node"},
+                             "patch": yaml.safe_dump(change)}]}, file)
+        return path
+
+    def start_node(self):
+        """Boot the guest. The pods of deploy/ run there from now on, with inline volumes."""
+        self.stop_pods()
+        os.makedirs(self.scratch, mode=0o777, exist_ok=True)
+        os.chmod(self.scratch, 0o777)
+        objects = self.deploy_inline()
+        begun = time.monotonic()
+        self.node = Node(self)
+        self.node.start(objects)
+        measured("the node is ready after %.1f s", time.monotonic() - begun)
+        if not wait_for(self.is_deployed, 600, 0.5):
+            raise Failure("the pods of deploy/ are not ready:\n" + self.plane.kubectl(
+                "-n", "kube-system", "get", "pods", "-o", "wide"))
+        measured("the pods of deploy/ are ready after %.1f s", time.monotonic() - begun)
+
+    def is_deployed(self):
+        nodes = self.api.get("DaemonSet", "csi-nfs-node", "kube-system")["status"]
+        controllers = self.api.get("Deployment", CONTROLLER, "kube-system")["status"]
+        return nodes.get("numberReady") == 1 and controllers.get("readyReplicas") == 2
 
     def start_pods(self, replicas=2):
         """Start the Deployment's pods without a kubelet, and wait until one of them leads."""
@@ -218,6 +299,47 @@ class Scenario(unittest.TestCase):
         def status():
             return (self.api.get("VolumeSnapshot", name, self.namespace) or {}).get("status", {})
         self.until("snapshot %s is ready" % name, lambda: status().get("readyToUse"), seconds)
+
+    # ---- pods ----
+
+    def pod(self, name, script, volumes, mounts=None, **spec):
+        """A pod with one container that runs a shell script. volumes: name -> claim, or what a
+        volume has in place of one; mounts: further fields of a volume's mount, by its name."""
+        mounts = mounts or {}
+        self.until("the namespace has an account", lambda: self.api.get(
+            "ServiceAccount", "default", self.namespace))
+        self.api.create("Pod", name, self.namespace, spec=dict({
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "main", "image": BUSYBOX, "command": ["/bin/sh", "-c", script],
+                "volumeMounts": [dict({"name": volume, "mountPath": "/" + volume},
+                                      **mounts.get(volume, {})) for volume in volumes]}],
+            "volumes": [dict({"name": volume}, **(
+                source if isinstance(source, dict)
+                else {"persistentVolumeClaim": {"claimName": source}}))
+                        for volume, source in volumes.items()]}, **spec))
+
+    def pod_phase(self, name, *wanted):
+        """Wait until a pod is in one of these phases. Return it."""
+        def phase():
+            pod = self.api.get("Pod", name, self.namespace)
+            return pod["status"].get("phase") in wanted and pod["status"]["phase"]
+        try:
+            return self.until("pod %s is %s" % (name, " or ".join(wanted)), phase, 300, 0.2)
+        except AssertionError as error:
+            raise AssertionError("%s; events: %s" % (error, self.events(name))) from None
+
+    def succeeds(self, name):
+        """Wait until a pod has ended well. Return its output."""
+        phase = self.pod_phase(name, "Succeeded", "Failed")
+        text = self.cluster.plane.kubectl("-n", self.namespace, "logs", name)
+        self.assertEqual(phase, "Succeeded", text)
+        return text
+
+    def delete_pod(self, name):
+        self.api.delete("Pod", name, self.namespace)
+        self.until("pod %s is deleted" % name,
+                   lambda: self.api.get("Pod", name, self.namespace) is None)
 
     # ---- the share ----
 
