@@ -180,6 +180,7 @@ class ControlPlane:
             "--service-cluster-ip-range=" + SERVICES, "--allow-privileged=true",
             "--kubelet-client-certificate=" + pki.path("kubelet-client.crt"),
             "--kubelet-client-key=" + pki.path("kubelet-client.key"),
+            "--kubelet-preferred-address-types=InternalIP",
             "--audit-policy-file=" + policy, "--audit-log-path=" + self.audit)
 
     def _is_ready(self):
