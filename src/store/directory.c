@@ -41,7 +41,7 @@ int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handl
 			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
-static int note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err)
+int directory_note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	cleanup_free char *dir = strndup(path, len);
@@ -56,7 +56,7 @@ static int note_parent(struct nfs_client *c, const char *path, size_t len, struc
 		return r;
 	path_key(key, path, len);
 	r = record_create(c, folder, key, &rec, err);
-	return r == -EEXIST ? 0 : r; /* the directory was removed by hand */
+	return r == -EEXIST ? 0 : r < 0 ? r : 1;
 }
 
 /*
@@ -76,21 +76,31 @@ static void forget_parent(struct nfs_client *c, const char *path, size_t len)
 
 /*
  * Make a directory above a volume. Its note comes first: after a crash between the two, a retry
- * could not tell who made the directory.
+ * could not tell who made the directory. A directory that appears after the lookup is taken for one
+ * of another call, which has found this note: taking it back would leave that directory for ever.
+ * A note that was there already may be in the hands of a call that has just removed the directory,
+ * hence the second one.
  */
 static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		       const char *path, size_t len, struct nfs_handle *ret,
 		       struct nfs_attr *ret_attr, struct error *err)
 {
+	bool noted;
 	int r;
 
-	r = note_parent(c, path, len, err);
+	r = directory_note_parent(c, path, len, err);
 	if (r < 0)
 		return r;
+	noted = r == 1;
 	r = nfs_mkdir(c, dir, name, DIRECTORY_MODE, ret, ret_attr);
+	if (r == 0 && !noted) {
+		r = directory_note_parent(c, path, len, err);
+		return r < 0 ? r : 0;
+	}
 	if (r == -EEXIST) {
-		forget_parent(c, path, len);
 		r = nfs_lookup(c, dir, name, ret, ret_attr);
+		if (r == 0 && noted && ret_attr->type != NFS_TYPE_DIRECTORY)
+			forget_parent(c, path, len);
 	}
 	if (r == -ENOENT)
 		r = -ESTALE; /* dir itself was removed meanwhile */

@@ -43,6 +43,21 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 	return str_eq(record_get(&rec, PARENT_KEY_DIR), path);
 }
 
+/*
+ * After the removal of a directory and its note: another call may have made the directory in
+ * between, and have relied on the note. Return 1 where it is gone, 0 where it is there.
+ */
+static int note_parent_again(struct nfs_client *c, const char *path, struct error *err)
+{
+	int gone, r;
+
+	gone = directory_is_gone(c, path, err);
+	if (gone != 0)
+		return gone;
+	r = directory_note_parent(c, path, strlen(path), err);
+	return r < 0 ? r : 0;
+}
+
 /* Return 1 where the directory was removed, or was gone before; 0 where it has to stay. */
 static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, const char *path,
 			 struct error *err)
@@ -78,7 +93,7 @@ static int remove_parent(struct nfs_client *c, const struct nfs_handle *folder, 
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "removing directory '%s'", path);
 	r = record_remove(c, folder, key, &rec, err);
-	return r < 0 ? r : 1;
+	return r < 0 ? r : note_parent_again(c, path, err);
 }
 
 int directory_remove_parents(struct nfs_client *c, const char *path, struct error *err)

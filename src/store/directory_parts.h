@@ -9,6 +9,12 @@
 
 #define PARENT_KEY_DIR "dir" /* in records of .csi-nfs/parents/: the path */
 
+/*
+ * Note that a directory above a volume is the driver's. Return 1, 0 where there was a note already,
+ * or a negative errno.
+ */
+int directory_note_parent(struct nfs_client *c, const char *path, size_t len, struct error *err);
+
 /* Report something that is no directory: FAILED_PRECONDITION. */
 int directory_is_none(struct nfs_client *c, const char *path, size_t len,
 		      const struct nfs_attr *attr, struct error *err);

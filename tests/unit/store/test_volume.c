@@ -1031,6 +1031,72 @@ START_TEST(test_deleted_without_a_rest)
 }
 END_TEST
 
+/* In the tests below, the first MKDIR of "ns" is in .csi-nfs/users. */
+static void parent_made_by_another(struct fake_nfs *f)
+{
+	fake_nfs_put(f, "ns", NFS_TYPE_DIRECTORY, NULL);
+}
+
+/* Two calls make volumes below one new directory at once, and the other one's MKDIR comes first. */
+START_TEST(test_parent_made_at_once)
+{
+	static const struct sample v = { "pvc-1", "ns/one", "delete", "0000", "0", 0, NULL, NULL };
+	struct meanwhile m = { NFS_OP_MKDIR, "ns", parent_made_by_another, 1 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_watch(f, act_once, &m);
+	check_int("at once", "create", create(f, &v, 0, &err), 0);
+	check_that("at once", "it happened", m.act == NULL);
+	check_int("at once", "delete", delete (f, &v, &err), 0);
+	check_int("at once", "parent", fake_nfs_type(f, "ns"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* The last volume of a directory is deleted while another call makes the directory anew. */
+START_TEST(test_parent_made_anew)
+{
+	static const struct sample v = { "pvc-1", "ns/one", "delete", "0000", "0", 0, NULL, NULL };
+	struct meanwhile m = { NFS_OP_REMOVE, "ns", parent_made_by_another, 0 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("anew", "create", create(f, &v, 0, &err), 0);
+	fake_nfs_watch(f, act_once, &m);
+	check_int("anew", "delete", delete (f, &v, &err), 0);
+	check_that("anew", "it happened", m.act == NULL);
+	check_int("anew", "note", fake_nfs_type(f, ".csi-nfs/parents/ns"), NFS_TYPE_SYMLINK);
+	check_int("anew", "create again", create(f, &v, 0, &err), 0);
+	check_int("anew", "delete again", delete (f, &v, &err), 0);
+	check_int("anew", "parent", fake_nfs_type(f, "ns"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* The note of a directory goes between a call's look at it and the call's MKDIR. */
+static void parent_note_removed(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, ".csi-nfs/parents/ns");
+}
+
+START_TEST(test_parent_note_removed)
+{
+	static const struct sample v = { "pvc-1", "ns/one", "delete", "0000", "0", 0, NULL, NULL };
+	struct meanwhile m = { NFS_OP_MKDIR, "ns", parent_note_removed, 1 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_put(f, ".csi-nfs/parents/ns", NFS_TYPE_SYMLINK, "v=1;dir=ns");
+	fake_nfs_watch(f, act_once, &m);
+	check_int("removed", "create", create(f, &v, 0, &err), 0);
+	check_that("removed", "it happened", m.act == NULL);
+	check_int("removed", "delete", delete (f, &v, &err), 0);
+	check_int("removed", "parent", fake_nfs_type(f, "ns"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /*
  * What of a volume is written only if nobody else is at it: another replica makes it just as it is
  * undone.
@@ -1076,6 +1142,9 @@ CHECK_MAIN("volume", .tests = {
 			     test_archive_empty_there,
 			     test_archive_long_name,
 			     test_parents,
+			     test_parent_made_at_once,
+			     test_parent_made_anew,
+			     test_parent_note_removed,
 			     test_in_the_way,
 			     test_adopted,
 			     test_bad_record,
