@@ -60,15 +60,18 @@ class Volumes(Scenario):
         os.rmdir(self.path("archived-" + volume))
 
     def test_template(self):
-        """subDir is filled in from the claim; the parents go with the last volume."""
-        name = "teams/${pvc.metadata.namespace}/${pvc.metadata.name}"
-        storage_class = self.storage_class(subDir=name)
-        self.claim("one", storage_class)
-        self.claim("two", storage_class)
-        volumes = [self.bound("one"), self.bound("two")]
-        self.assertEqual(sorted(os.listdir(self.path("teams", self.namespace))), ["one", "two"])
-        for claim, volume in zip(("one", "two"), volumes):
-            self.delete_claim(claim)
+        """subDir is filled in from the claim. The parents, which all of these calls make at once,
+        go with the last volume."""
+        storage_class = self.storage_class(
+            subDir="teams/${pvc.metadata.namespace}/${pvc.metadata.name}")
+        names = ["claim-%d" % number for number in range(8)]
+        for name in names:
+            self.claim(name, storage_class)
+        volumes = [self.bound(name) for name in names]
+        self.assertEqual(sorted(os.listdir(self.path("teams", self.namespace))), names)
+        for name in names:
+            self.delete_claim(name)
+        for volume in volumes:
             self.gone(volume)
         self.assertFalse(os.path.exists(self.path("teams")))
 
