@@ -17,10 +17,10 @@ class Failure(Exception):
     """A server did not start; the message has its log."""
 
 
-def run(*command, check=True):
+def run(*command, check=True, env=None):
     """Run a program. If it fails, the exception has its output."""
     got = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                         stdin=subprocess.DEVNULL, check=False)
+                         stdin=subprocess.DEVNULL, check=False, env=env)
     if check and got.returncode != 0:
         raise Failure("%s: exit status %d\n%s" % (" ".join(command), got.returncode, got.stdout))
     return got

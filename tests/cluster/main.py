@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""Starts a cluster, runs scenarios in it, and stops it. For use inside a lab; see run.
+
+main.py --list
+main.py SCENARIO[.Class[.test]]...
+"""
+import importlib
+import os
+import shutil
+import signal
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "scenarios"), os.path.join(HERE, "..", "lib")]
+
+# In this order. Those after "kubelet" have pods that run, in a guest.
+CONTROLLER = ("volumes", "classes", "attributes", "resize", "snapshots", "many", "crash", "outage")
+KUBELET = ("workloads",)
+LAST = "end"
+
+
+def title(name):
+    """The first line of a scenario's description."""
+    path = os.path.join(HERE, "scenarios", name + ".py")
+    with open(path, encoding="utf-8") as file:
+        return next(line for line in file if line.startswith('"""')).strip().strip('"')
+
+
+def list_scenarios():
+    for name in (*CONTROLLER, *KUBELET, LAST):
+        needs = "kubelet" if name in KUBELET else "-"
+        print("%-12s %-8s %s" % (name, needs, title(name)))
+
+
+def load(names):
+    """The cases of these scenarios, each "scenario", "scenario.Class" or "scenario.Class.test"."""
+    suite = unittest.TestSuite()
+    for name in names:
+        module = importlib.import_module(name.partition(".")[0])
+        rest = name.partition(".")[2]
+        loader = unittest.defaultTestLoader
+        if rest:
+            suite.addTests(loader.loadTestsFromName(rest, module))
+        else:
+            classes = [c for c in vars(module).values()
+                       if isinstance(c, type) and c.__module__ == module.__name__]
+            for cls in classes:
+                suite.addTests(loader.loadTestsFromTestCase(cls))
+    return suite
+
+
+def programs_of(logs):
+    """The folders of the programs, the driver's in front."""
+    import control  # pylint: disable=import-outside-toplevel
+    own = os.path.join(logs, "driver")
+    os.makedirs(own)
+    shutil.copy(os.environ["CSI_NFS"], os.path.join(own, "csi-nfs"))
+    return control.Programs(":".join((own, os.environ.get("CSI_NFS_SIDECARS", ""),
+                                      os.environ["CSI_NFS_PROGRAMS"])))
+
+
+def run(names):
+    import harness  # pylint: disable=import-outside-toplevel
+    import world  # pylint: disable=import-outside-toplevel
+    logs = os.environ["CSI_NFS_LOGS"]
+    cluster = world.Cluster(programs_of(logs), logs)
+    world.Scenario.cluster = cluster
+    result = harness.Result()
+    first = [name for name in names if name.partition(".")[0] in CONTROLLER]
+    second = [name for name in names if name.partition(".")[0] in KUBELET]
+    try:
+        cluster.start()
+        if first:
+            cluster.start_pods()
+            load(first).run(result)
+        if second:
+            cluster.start_node()
+            load(second).run(result)
+        load([LAST]).run(result)
+    finally:
+        cluster.stop()
+    print("cluster: %d passed, %d failed, %d skipped"
+          % (result.passed, result.failed, result.skipped_count), flush=True)
+    return 1 if result.failed else 0
+
+
+def main():
+    names = sys.argv[1:]
+    if names == ["--list"]:
+        list_scenarios()
+        return 0
+    for name in names:
+        if name.partition(".")[0] not in (*CONTROLLER, *KUBELET, LAST):
+            print("there is no scenario %s, see --list" % name, file=sys.stderr)
+            return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return run(names or [*CONTROLLER, *KUBELET])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the csi-nfs authors
+
+//go:build tools
+
+package tools
+
+import (
+	_ "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner"
+)

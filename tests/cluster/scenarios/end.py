@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""What has to hold after everything else: nothing is left on the share or in the API, and no right
+was refused. It runs last, whichever scenarios were chosen.
+"""
+import json
+import os
+
+from world import Scenario, measured
+
+
+class End(Scenario):
+
+    def test_nothing_is_left(self):
+        volumes = sorted(pv["spec"]["csi"]["volumeHandle"].split("#")[2]
+                         for pv in self.api.list("PersistentVolume"))
+        self.assertEqual(self.cluster.directories(), volumes)
+        self.assertEqual(self.cluster.records(), volumes)
+        self.assertEqual(self.cluster.records("snapshots"), [])
+        for folder in ("busy", "work", "users", "parents"):
+            with self.subTest(folder):
+                self.until(folder + " is empty", lambda: not self.cluster.records(folder))
+
+    def test_trash_empties(self):
+        self.until("the trash is empty", lambda: not self.cluster.records("trash"))
+
+    def test_no_refused_right(self):
+        refused, requests = set(), 0
+        with open(self.cluster.plane.audit, encoding="utf-8") as file:
+            for line in file:
+                entry = json.loads(line)
+                requests += 1
+                if entry.get("responseStatus", {}).get("code") == 403:
+                    target = entry.get("objectRef", {})
+                    refused.add((entry["verb"], target.get("apiGroup", ""), target.get("resource"),
+                                 target.get("subresource", "")))
+        self.assertEqual(refused, set())
+        measured("%d requests of csi-nfs's service accounts, none refused", requests)
+        self.assertGreater(requests, 0)
+
+    def test_no_crash(self):
+        """No log of the driver has a failed assertion or a sanitizer's report."""
+        for name in sorted(os.listdir(self.cluster.logs)):
+            if not name.endswith(".nfs.log"):
+                continue
+            with open(os.path.join(self.cluster.logs, name), encoding="utf-8",
+                      errors="replace") as file:
+                for line in file:
+                    for word in ("Assertion", "ERROR: AddressSanitizer", "runtime error:"):
+                        self.assertNotIn(word, line, name)
