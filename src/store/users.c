@@ -78,8 +78,9 @@ static int remove_user_note(struct nfs_client *c, const struct nfs_handle *folde
 	if (r < 0 && r != -ENOENT)
 		return user_note_failed(c, r, note->dir, err);
 	r = nfs_rmdir(c, folder, name); /* fails while there are other notes */
-	if (r == -ESTALE)
-		r = nfs_lookup(c, folder, name, &users, NULL); /* did another replica remove it? */
+	/* Has another replica removed it? If not, the server has forgotten a handle. */
+	if (r == -ESTALE && nfs_lookup(c, folder, name, &users, NULL) == -ENOENT)
+		return 0;
 	if (r == 0 || r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
 	/* Another identity's folder stays, empty: we cannot remove it. */

@@ -1066,7 +1066,7 @@ END_TEST
  */
 START_TEST(test_deleted_without_a_rest)
 {
-	static const int errors[] = { -EIO, -EACCES, -ENOSPC };
+	static const int errors[] = { -EIO, -EACCES, -ENOSPC, -ESTALE };
 	cleanup_free char *clean = NULL;
 	unsigned int total = undisturbed(delete, &nested, &clean), n;
 	size_t i;
