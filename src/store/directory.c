@@ -40,6 +40,12 @@ int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handl
 			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
+static bool mkdir_did_nothing(int r)
+{
+	return r == -EEXIST || r == -ENOENT || r == -ENOSPC || r == -EDQUOT || r == -EROFS ||
+	       r == -EACCES || r == -EPERM;
+}
+
 /*
  * Make a directory above a volume. Its note comes first: after a crash between the two, a retry
  * could not tell who made the directory.
@@ -60,7 +66,7 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 	if (r == 0)
 		return directory_note_finish(c, &note, ret, ret_attr, err);
 	/* After other errors it may have been made: the undoing or the next attempt sees that. */
-	if (r == -EEXIST || r == -ENOENT)
+	if (mkdir_did_nothing(r))
 		directory_note_withdraw(c, &note);
 	if (r == -EEXIST)
 		r = nfs_lookup(c, dir, name, ret, ret_attr);
