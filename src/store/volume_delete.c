@@ -115,6 +115,35 @@ static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const
 }
 
 /*
+ * Note that the directory is retained, also where nobody else uses it: a deletion of an earlier
+ * volume that had it may be repeated. Only a volume with the same name can have had one that is
+ * named by default. must: note it in any case, because the id has another policy.
+ */
+static int keep_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
+			 bool must, struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	if (!must && strcmp(t->key, t->dir) == 0)
+		return keep_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
+	r = directory_find(c, t->dir, &place, &handle, &attr, &why);
+	if (r == -ENOENT || (r < 0 && why.code == ERROR_FAILED_PRECONDITION))
+		return 0; /* there is nothing to keep */
+	if (r == 0)
+		r = users_keep(c, t->dir, ON_DELETE_RETAIN, &why);
+	/* On a full share, a directory that is this volume's alone stays without a note. */
+	if (!must && (r == -ENOSPC || r == -EDQUOT))
+		return keep_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
+	if (r < 0 && err != NULL)
+		*err = why;
+	return r;
+}
+
+/*
  * Return 1 where the directory stays as it is, because of kept directories around or in it. Else
  * *policy becomes the strictest one.
  */
@@ -152,8 +181,11 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	int r;
 
 	/* An id without a record puts no policy on the directories of others. */
-	if (policy == ON_DELETE_RETAIN)
-		return q.has_record ? keep_if_shared(c, t, &t->record, policy, err) : 0;
+	if (policy == ON_DELETE_RETAIN) {
+		if (directory_is_gone(c, t->dir, NULL) > 0)
+			return directory_remove_parents(c, t->dir, err);
+		return q.has_record ? keep_retained(c, t, &t->record, false, err) : 0;
+	}
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r < 0)
 		return r;
@@ -395,11 +427,12 @@ static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
 	/* Without a record, an earlier attempt has done it, or nobody reckons with the volume. */
 	if (rec->n == 0 || policy == ON_DELETE_DELETE || volume_is_unfinished(&v))
 		return 0;
+	if (policy != ON_DELETE_RETAIN)
+		return keep_if_shared(c, t, rec, policy, err);
 	/* Repeated after it has succeeded, the deletion goes by the policy of the id. */
-	if (policy == ON_DELETE_RETAIN &&
-	    volume_policy(&unrecorded, id, default_policy) != ON_DELETE_RETAIN)
-		return users_keep(c, t->dir, policy, err);
-	return keep_if_shared(c, t, rec, policy, err);
+	return keep_retained(c, t, rec,
+			     volume_policy(&unrecorded, id, default_policy) != ON_DELETE_RETAIN,
+			     err);
 }
 
 /* -------- the call -------- */

@@ -41,6 +41,10 @@ struct sample {
 	{                                                                                          \
 		name, dir, NULL, NULL, NULL                                                        \
 	}
+#define RETAINED(name, dir)                                                                        \
+	{                                                                                          \
+		name, dir, NULL, NULL, "retain"                                                    \
+	}
 #define ADOPT(name, dir)                                                                           \
 	{                                                                                          \
 		name, dir, NULL, "adopt", NULL                                                     \
@@ -1137,6 +1141,52 @@ START_TEST(test_kept_race)
 }
 END_TEST
 
+/* A deletion that is repeated after the whole life of a later, retained volume. */
+START_TEST(test_kept_from_late_deletions)
+{
+	static const struct {
+		const char *row;
+		struct sample early, late;
+		const char *file; /* in this directory */
+	} rows[] = {
+		{ "same", CONSTANT("pvc-1", "team"), RETAINED("pvc-2", "team"), "team" },
+		{ "nested", CONSTANT("pvc-1", "p/x"), RETAINED("pvc-2", "p"), "p/x" },
+		{ "around", CONSTANT("pvc-1", "p"), RETAINED("pvc-2", "p/x"), "p/x" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].row, "early", create(f, &rows[i].early, &err), 0);
+		check_int(rows[i].row, "early goes", delete (f, &rows[i].early, &err), 0);
+		check_int(rows[i].row, "late", create(f, &rows[i].late, &err), 0);
+		put_file(f, rows[i].file);
+		check_int(rows[i].row, "late goes", delete (f, &rows[i].late, &err), 0);
+		check_int(rows[i].row, "again", delete (f, &rows[i].early, &err), 0);
+		check_that(rows[i].row, "the data is there", has_file(f, rows[i].file));
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A retained volume whose directory is gone leaves no note and no directory above. */
+START_TEST(test_kept_nothing)
+{
+	static const struct sample v = RETAINED("pvc-1", "ns/data");
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("nothing", "create", create(f, &v, &err), 0);
+	fake_nfs_remove(f, "ns/data");
+	check_int("nothing", "delete", delete (f, &v, &err), 0);
+	check_that("nothing", "the directory above is gone", !is_there(f, "ns"));
+	check_that("nothing", "there is no note", !is_there(f, ".csi-nfs/users/ns"));
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* A volume of csi-driver-nfs goes by the notes too. Its id puts no policy on others. */
 START_TEST(test_kept_foreign)
 {
@@ -1356,6 +1406,8 @@ CHECK_MAIN("owner", .tests = {
 			    test_kept_is_taken,
 			    test_kept_crash,
 			    test_kept_race,
+			    test_kept_from_late_deletions,
+			    test_kept_nothing,
 			    test_kept_foreign,
 			    test_mode_of_others,
 			    test_number_does_not_count,
