@@ -40,10 +40,13 @@ int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handl
 			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
-static bool mkdir_did_nothing(int r)
+/* Whether a failed MKDIR made nothing. The connection may be broken, too: then nobody knows. */
+static bool mkdir_made_nothing(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			       int r)
 {
-	return r == -EEXIST || r == -ENOENT || r == -ENOSPC || r == -EDQUOT || r == -EROFS ||
-	       r == -EACCES || r == -EPERM;
+	struct nfs_handle unused;
+
+	return r == -EEXIST || r == -ENOENT || nfs_lookup(c, dir, name, &unused, NULL) == -ENOENT;
 }
 
 /*
@@ -65,8 +68,8 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 		r = nfs_stat(c, ret, ret_attr);
 	if (r == 0)
 		return directory_note_finish(c, &note, ret, ret_attr, err);
-	/* After other errors it may have been made: the undoing or the next attempt sees that. */
-	if (mkdir_did_nothing(r))
+	/* Where it may have been made, the undoing or the next attempt sees the note. */
+	if (mkdir_made_nothing(c, dir, name, r))
 		directory_note_withdraw(c, &note);
 	if (r == -EEXIST)
 		r = nfs_lookup(c, dir, name, ret, ret_attr);
