@@ -9,6 +9,7 @@ Classes that differ in the protocol version only, as NameOnVersion3, NameOnVersi
 share their cases: each case runs in one of them, in turn, so that every version is used in every
 area. LAB_LONG=1 (make check-long) runs each case in all of them.
 """
+import faulthandler
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ import unittest
 
 
 LONG = bool(os.environ.get("LAB_LONG"))
+STUCK = 240  # seconds after which a case that still runs shows where it is, before it is ended
 VERSION = re.compile(r"(On)?(Version[34]|Both|(?<=[a-z])[34])$")
 
 
@@ -38,8 +40,13 @@ class Result(unittest.TestResult):
 
     def startTest(self, test):
         super().startTest(test)
+        faulthandler.dump_traceback_later(STUCK)
         self.begun = time.monotonic()
         self.broken = False
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        faulthandler.cancel_dump_traceback_later()
 
     def _line(self, word, test, more=""):
         name = test.id().replace("__main__.", "")
