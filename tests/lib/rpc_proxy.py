@@ -147,6 +147,7 @@ class Proxy:
         self.ending = True
         self.wake.send(b"x")
         self.thread.join()
+        self.wake.close()  # not before: the thread may see that it ends without being woken
 
     def __enter__(self):
         return self.start()
@@ -208,7 +209,6 @@ class Proxy:
             sock.close()
         self.selector.close()
         self.waker.close()
-        self.wake.close()
 
     def _event(self, key, events):
         if key.data is None:
