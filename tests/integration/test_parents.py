@@ -27,20 +27,8 @@ from driver import Driver
 from servers import Export, Image, wait_for
 
 AGAIN = (CODE.ABORTED, CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED)
-TRIES = 1000
+PATIENCE = 120  # seconds
 ROUNDS = 12  # each left the parent behind with four in five chances
-
-
-def until_answered(call, **fields):
-    """Call like a sidecar, until there is an answer that ends it."""
-    for _ in range(TRIES):
-        try:
-            return call(**fields)
-        except grpc.RpcError as e:
-            if e.code() not in AGAIN:
-                raise
-        time.sleep(0.02)
-    raise AssertionError("no answer after %d calls" % TRIES)
 
 
 class Parents(OnServer):
@@ -55,14 +43,27 @@ class Parents(OnServer):
         except FileNotFoundError:
             return []
 
+    def until_answered(self, call, **fields):
+        """Call like a sidecar, until there is an answer that ends it."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return call(**fields)
+            except grpc.RpcError as e:
+                if e.code() not in AGAIN or time.monotonic() > end:
+                    raise
+            self.server.revive()
+            time.sleep(0.02)
+
     def come_and_go(self, endpoint, name, times=4):
         """Create and delete a volume in p, some times."""
         client = Client(endpoint)
         try:
             for _ in range(times):
-                until_answered(client.CreateVolume, **self.request(name, subDir="p/q/" + name))
-                until_answered(client.DeleteVolume, secrets=self.secrets,
-                               volume_id=self.volume_id("p/q/" + name, name))
+                self.until_answered(client.CreateVolume,
+                                    **self.request(name, subDir="p/q/" + name))
+                self.until_answered(client.DeleteVolume, secrets=self.secrets,
+                                    volume_id=self.volume_id("p/q/" + name, name))
         finally:
             client.close()
 
@@ -208,14 +209,8 @@ class Full(OnServer, Base):
         cls.small = os.path.join(DISK, cls.__name__, "small")
         cls.image = Image(cls.small, 8, "mkfs.ext4", "-q", "-F", "-N", "64")
         cls.image.mount()
+        cls.addClassCleanup(cls.image.unmount)
         super().setUpClass()
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            super().tearDownClass()
-        finally:
-            cls.image.unmount()
 
     def setUp(self):
         self.forget_failed_case(self.small)

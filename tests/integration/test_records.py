@@ -676,20 +676,10 @@ class Unwritable(Asking):
         cls.squashed = os.path.join(place, "squashed")
         cls.image = Image(os.path.join(place, "small"), 4, "mkfs.ext4", "-q", "-F", "-b", "1024",
                           "-m", "0", "-N", "256", "-O", "^has_journal").mount()
+        cls.addClassCleanup(cls.image.unmount)
         cls.small = os.path.join(cls.image.path, "share")
         cls.fill = os.path.join(cls.image.path, "fill")
-        try:
-            super().setUpClass()
-        except servers.Failure:
-            cls.image.unmount()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            super().tearDownClass()
-        finally:
-            cls.image.unmount()
+        super().setUpClass()
 
     def setUp(self):
         self.begin()

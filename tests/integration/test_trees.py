@@ -474,21 +474,11 @@ class Interrupted(Trees):
     def setUpClass(cls):
         cls.image = Image(os.path.join(DISK, cls.__name__, "image"), 64, "mkfs.ext4", "-q", "-F",
                           "-b", "4096", "-m", "0", "-I", "256", "-O", "^has_journal").mount()
+        cls.addClassCleanup(cls.image.unmount)
         cls.tiny = os.path.join(cls.image.path, "share")
         cls.fill = os.path.join(cls.image.path, "fill")
-        try:
-            super().setUpClass()
-        except servers.Failure:
-            cls.image.unmount()
-            raise
+        super().setUpClass()
         cls.sources["big"] = trees.survey(os.path.join(cls.tiny, "big"))
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            super().tearDownClass()
-        finally:
-            cls.image.unmount()
 
     def shares(self):
         return super().shares() + [self.tiny]

@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 
@@ -172,6 +173,7 @@ class Ganesha:
             self.mount_port = free_port()
         self.log = os.path.join(home, "ganesha.log")
         self.process = None
+        self.reviving = threading.Lock()
 
     @property
     def has_v3(self):
@@ -257,6 +259,14 @@ LOG { Default_Log_Level = EVENT; }
 
     def is_running(self):
         return self.process is not None and self.process.poll() is None
+
+    def revive(self):
+        """Start it again if it has crashed. Version 4.3 does now and then (a NULL dereference in
+        libganesha_nfsd) when directories of one name are made and removed by several at once."""
+        with self.reviving:
+            if not self.is_running():
+                print("nfs-ganesha crashed, and is started again", flush=True)
+                self.start()
 
     def freeze(self):
         """Stop it, and wait until every thread has stopped: on a busy machine some work on."""
