@@ -149,8 +149,8 @@ int directory_make_parents(struct nfs_client *c, const char *path, struct direct
 	return r;
 }
 
-int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
-		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
+int directory_look_up(struct nfs_client *c, const char *path, struct directory_place *ret_place,
+		      struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
 {
 	int r;
 
@@ -158,10 +158,17 @@ int directory_find(struct nfs_client *c, const char *path, struct directory_plac
 	if (r < 0)
 		return r;
 	r = nfs_lookup_full(c, &ret_place->parent, ret_place->base, ret, ret_attr);
-	if (r == -ENOENT)
-		return r;
+	return r < 0 && r != -ENOENT ? nfs_error_set(err, c, r, "looking up '%s'", path) : r;
+}
+
+int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
+		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
+{
+	int r;
+
+	r = directory_look_up(c, path, ret_place, ret, ret_attr, err);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "looking up '%s'", path);
+		return r;
 	if (ret_attr->type != NFS_TYPE_DIRECTORY)
 		return directory_is_none(c, path, strlen(path), ret_attr, err);
 	return directory_check_not_own(c, ret, path, strlen(path), err);

@@ -356,25 +356,6 @@ int directory_note_forget(struct nfs_client *c, const char *path, const struct n
 	return directory_note_remove(c, &note, err);
 }
 
-/*
- * Look at what is at the path only after the names were listed: a note that is written meanwhile
- * is about a directory that is there, or was removed again. Return 1 where none is there.
- */
-static int find_present(struct nfs_client *c, const char *path, struct nfs_handle *ret,
-			struct nfs_attr *ret_attr, struct error *err)
-{
-	struct directory_place place;
-	int r;
-
-	r = directory_locate(c, path, &place, err);
-	if (r == 0) {
-		r = nfs_lookup_full(c, &place.parent, place.base, ret, ret_attr);
-		if (r < 0 && r != -ENOENT)
-			return nfs_error_set(err, c, r, "looking up '%s'", path);
-	}
-	return r == -ENOENT ? 1 : r;
-}
-
 /* Whether a final note is about that path: 1, 0 or a negative errno. */
 static int note_is_of_path(struct nfs_client *c, const struct directory_note *note,
 			   const char *name, struct error *err)
@@ -396,19 +377,28 @@ int directory_note_sweep(struct nfs_client *c, const char *path, struct error *e
 	struct nfs_attr attr = { .is_full = false };
 	struct nfs_handle handle = { .len = 0 };
 	struct note_subject subject;
+	struct directory_place place;
 	struct directory_note note;
-	int r, gone;
+	bool gone;
 	size_t i;
+	int r;
 
 	r = open_notes(c, &note, path, strlen(path), false, err);
 	if (r == 0)
 		r = list_notes(c, &note, &names, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
-	gone = find_present(c, path, &handle, &attr, err);
-	for (i = 0; i < names.n && gone >= 0; i++) {
+	/*
+	 * Only after the names were listed: a note that is written meanwhile is about a directory
+	 * that is there, or was removed again.
+	 */
+	r = directory_look_up(c, path, &place, &handle, &attr, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	gone = r == -ENOENT;
+	for (i = 0; i < names.n; i++) {
 		if (!parse_final_name(&note, names.items[i], &subject) ||
-		    (gone == 0 && subject_is(c, &subject, &handle, &attr)))
+		    (!gone && subject_is(c, &subject, &handle, &attr)))
 			continue;
 		r = note_is_of_path(c, &note, names.items[i], err);
 		if (r > 0)
@@ -416,9 +406,7 @@ int directory_note_sweep(struct nfs_client *c, const char *path, struct error *e
 		if (r < 0)
 			return r;
 	}
-	if (gone <= 0 || names.n == 0)
-		return gone;
-	r = remove_pending_note(c, &note, err);
+	r = gone && names.n > 0 ? remove_pending_note(c, &note, err) : 0;
 	return r < 0 ? r : gone;
 }
 

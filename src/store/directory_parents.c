@@ -28,19 +28,6 @@ static bool is_anothers_parent(struct nfs_client *c, const struct directory_plac
 	       (directory_is_anothers(c, &handle) || directory_is_anothers(c, &place->parent));
 }
 
-/* Find what is at path. -ENOENT, unreported, where there is nothing. */
-static int find_parent(struct nfs_client *c, const char *path, struct directory_place *ret_place,
-		       struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
-{
-	int r;
-
-	r = directory_locate(c, path, ret_place, err);
-	if (r < 0)
-		return r;
-	r = nfs_lookup_full(c, &ret_place->parent, ret_place->base, ret, ret_attr);
-	return r < 0 && r != -ENOENT ? nfs_error_set(err, c, r, "looking up '%s'", path) : r;
-}
-
 int directory_is_made_parent(struct nfs_client *c, const char *path, struct error *err)
 {
 	struct directory_place place;
@@ -49,7 +36,7 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 	struct nfs_attr attr;
 	int r;
 
-	r = find_parent(c, path, &place, &handle, &attr, err);
+	r = directory_look_up(c, path, &place, &handle, &attr, err);
 	if (r == 0)
 		r = directory_note_find(c, &note, path, &handle, &attr, err);
 	return r == -ENOENT ? 0 : r;
@@ -73,7 +60,7 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 	struct owner owner;
 	int r;
 
-	r = find_parent(c, path, &place, &handle, &attr, err);
+	r = directory_look_up(c, path, &place, &handle, &attr, err);
 	if (r == -ENOENT)
 		return directory_note_sweep(c, path, err);
 	if (r < 0)

@@ -57,7 +57,8 @@ int record_link_failed(struct nfs_client *c, int r, const char *verb, const char
 
 /* -------- reading -------- */
 
-static int record_is_damaged(struct nfs_client *c, int r, const char *key, struct error *err)
+int record_unusable(struct nfs_client *c, int r, const char *key, const char *advice,
+		    struct error *err)
 {
 	if (r == -ENOMEM)
 		return error_oom(err);
@@ -67,8 +68,13 @@ static int record_is_damaged(struct nfs_client *c, int r, const char *key, struc
 				 key, c->export.server, c->export.share);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "record '%s' in " NFS_STATE_DIR
-			 "/volumes on %s:%s is damaged: look at it with ls -l, and remove it if the volume is not needed",
-			 key, c->export.server, c->export.share);
+			 " on %s:%s is damaged: look at it with ls -l, and %s",
+			 key, c->export.server, c->export.share, advice);
+}
+
+static int record_is_damaged(struct nfs_client *c, int r, const char *key, struct error *err)
+{
+	return record_unusable(c, r, key, "remove it if what it describes is not needed", err);
 }
 
 static int read_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,

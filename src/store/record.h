@@ -84,6 +84,13 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		struct record *ret, struct error *err);
 
+/*
+ * Report a record that was read and is of no use. r: -ENOMEM, -ENOTSUP (it is of a later version),
+ * or what says that it is damaged: FAILED_PRECONDITION. advice: what to do about that.
+ */
+int record_unusable(struct nfs_client *c, int r, const char *key, const char *advice,
+		    struct error *err);
+
 /* Whether there is a record, whatever it says: 1, 0 or a negative errno. */
 int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		    struct error *err);

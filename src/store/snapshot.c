@@ -182,15 +182,10 @@ int snapshot_check_record(struct nfs_client *c, const char *key, const struct re
 {
 	int r = check_contents(rec);
 
-	if (r == -ENOMEM)
-		return error_oom(err);
-	if (r < 0)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "record '%s' in " NFS_STATE_DIR
-				 "/snapshots on %s:%s is damaged: look at it with ls -l; %s",
-				 key, c->export.server, c->export.share,
-				 "once it is removed, its archive counts as one of csi-driver-nfs");
-	return 0;
+	return r < 0 ? record_unusable(c, r, key,
+				       "remove it to use its archive like one of csi-driver-nfs",
+				       err)
+		     : 0;
 }
 
 int snapshot_check_found_record(struct nfs_client *c, const char *key, const struct record *rec,

@@ -54,14 +54,7 @@ int volume_check_record(struct nfs_client *c, const char *key, const struct reco
 {
 	int r = check_contents(rec);
 
-	if (r == -ENOMEM)
-		return error_oom(err);
-	if (r < 0)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "record '%s' in " NFS_STATE_DIR
-				 "/volumes on %s:%s is damaged: look at it with ls -l",
-				 key, c->export.server, c->export.share);
-	return 0;
+	return r < 0 ? record_unusable(c, r, key, "remove it if the volume is not needed", err) : 0;
 }
 
 /* An id made by hand may join the key of one volume with the directory of another. */
