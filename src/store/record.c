@@ -57,8 +57,8 @@ int record_link_failed(struct nfs_client *c, int r, const char *verb, const char
 
 /* -------- reading -------- */
 
-int record_unusable(struct nfs_client *c, int r, const char *key, const char *advice,
-		    struct error *err)
+int record_unusable(struct nfs_client *c, int r, const char *folder, const char *key,
+		    const char *advice, struct error *err)
 {
 	if (r == -ENOMEM)
 		return error_oom(err);
@@ -67,14 +67,14 @@ int record_unusable(struct nfs_client *c, int r, const char *key, const char *ad
 				 "record '%s' on %s:%s was written by a later csi-nfs: upgrade this one",
 				 key, c->export.server, c->export.share);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "record '%s' in " NFS_STATE_DIR
-			 " on %s:%s is damaged: look at it with ls -l, and %s",
-			 key, c->export.server, c->export.share, advice);
+			 "record '%s' in %s on %s:%s is damaged: look at it with ls -l, and %s",
+			 key, folder, c->export.server, c->export.share, advice);
 }
 
 static int record_is_damaged(struct nfs_client *c, int r, const char *key, struct error *err)
 {
-	return record_unusable(c, r, key, "remove it if what it describes is not needed", err);
+	return record_unusable(c, r, NFS_STATE_DIR, key,
+			       "remove it if what it describes is not needed", err);
 }
 
 static int read_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,

@@ -86,10 +86,11 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 
 /*
  * Report a record that was read and is of no use. r: -ENOMEM, -ENOTSUP (it is of a later version),
- * or what says that it is damaged: FAILED_PRECONDITION. advice: what to do about that.
+ * or what says that it is damaged: FAILED_PRECONDITION. folder: its path from the share's top.
+ * advice: what to do.
  */
-int record_unusable(struct nfs_client *c, int r, const char *key, const char *advice,
-		    struct error *err);
+int record_unusable(struct nfs_client *c, int r, const char *folder, const char *key,
+		    const char *advice, struct error *err);
 
 /* Whether there is a record, whatever it says: 1, 0 or a negative errno. */
 int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const char *key,

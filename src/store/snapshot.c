@@ -182,7 +182,7 @@ int snapshot_check_record(struct nfs_client *c, const char *key, const struct re
 {
 	int r = check_contents(rec);
 
-	return r < 0 ? record_unusable(c, r, key,
+	return r < 0 ? record_unusable(c, r, NFS_STATE_DIR "/snapshots", key,
 				       "remove it to use its archive like one of csi-driver-nfs",
 				       err)
 		     : 0;

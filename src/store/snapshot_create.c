@@ -101,15 +101,38 @@ static int check_record_remains(struct nfs_client *c, const struct staging *s, s
 	return -EAGAIN;
 }
 
+/*
+ * A finished snapshot has its archive. One that was removed by hand is not made again: the volume
+ * has changed since.
+ */
+static int check_finished(struct nfs_client *c, const struct volume_id *id, const struct staging *s,
+			  struct error *err)
+{
+	struct snapshot_archive archive;
+	int r;
+
+	r = snapshot_find_archive(c, id, s->rec, &archive, err);
+	if (r != -ENOENT)
+		return r;
+	r = check_record_remains(c, s, err);
+	if (r < 0)
+		return r;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "the archive of snapshot '%s' has been removed from '%s' on %s:%s: put it back, or delete the snapshot",
+			 snapshot_info_of(s->rec).name, id->subdir, c->export.server,
+			 c->export.share);
+}
+
 /* The volume is gone. A finished snapshot of it is an answer; a half-made one is taken back. */
-static int answer_without_source(struct nfs_client *c, const struct staging *s,
-				 const struct snapshot_filler *filler, struct error *err)
+static int answer_without_source(struct nfs_client *c, const struct volume_id *id,
+				 const struct staging *s, const struct snapshot_filler *filler,
+				 struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
 	int r = adopt_snapshot_record(c, s, &why);
 
 	if (r == 0 && staging_state_of(s->rec).ready)
-		return 0;
+		return check_finished(c, id, s, err);
 	*err = why.code == ERROR_ALREADY_EXISTS || why.code == ERROR_FAILED_PRECONDITION
 		       ? why
 		       : *filler->missing;
@@ -127,6 +150,8 @@ static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struc
 	r = snapshot_finish_deletions(c, id->subdir, err);
 	if (r == 0 && created)
 		r = adopt_foreign_snapshot(c, id, s, err);
+	if (r == 0 && staging_state_of(s->rec).ready)
+		return check_finished(c, id, s, err);
 	if (r == 0)
 		r = staging_make(c, s, err);
 	return r < 0 ? r : check_record_remains(c, s, err);
@@ -156,7 +181,7 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 	if (r < 0)
 		return r;
 	if (filler->missing->code != ERROR_OK)
-		return answer_without_source(c, &s, filler, err);
+		return answer_without_source(c, id, &s, filler, err);
 	r = record_create(c, s.records, s.key, rec, err);
 	created = r == 0;
 	if (r == -EEXIST)

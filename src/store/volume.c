@@ -54,7 +54,9 @@ int volume_check_record(struct nfs_client *c, const char *key, const struct reco
 {
 	int r = check_contents(rec);
 
-	return r < 0 ? record_unusable(c, r, key, "remove it if the volume is not needed", err) : 0;
+	return r < 0 ? record_unusable(c, r, NFS_STATE_DIR "/volumes", key,
+				       "remove it if the volume is not needed", err)
+		     : 0;
 }
 
 /* An id made by hand may join the key of one volume with the directory of another. */

@@ -697,6 +697,25 @@ class Damaged(Trees):
             self.is_restored_from(snapshot)
             self.unsnap(snapshot)
 
+    def test_archive_removed_by_hand(self):
+        """It is not made again, as the volume has changed, and a repeat does not call it ready."""
+        source = self.source("plain")
+        snapshot = self.snap("snap", source).snapshot_id
+        other = self.snap("other", source).snapshot_id
+        with self.server_down():
+            servers.run("rm", "-r", self.path("snap"))
+            for name in os.listdir(self.path("other")):
+                os.unlink(self.path("other", name))
+        for name in ("snap", "other"):
+            self.fails(CODE.FAILED_PRECONDITION, lambda name=name: self.snap(name, source),
+                       "'%s'" % name, "removed", "delete the snapshot")
+            self.assertTrue(os.path.islink(self.path(STATE, "snapshots", name)))
+        self.unsnap(snapshot)
+        self.unsnap(other)
+        snapshot = self.snap("snap", source).snapshot_id
+        self.archive("snap", "plain")
+        self.unsnap(snapshot)
+
     def test_record(self):
         """A record that was cut short is damaged, wherever it was cut."""
         source = self.source("plain")
