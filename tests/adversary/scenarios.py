@@ -575,12 +575,21 @@ class DeleteCrossing(Delete):
         self.image.file = os.path.join(case.place, "image")
         self.image.mount()
         self.top = os.open(self.image.path, os.O_RDONLY | os.O_DIRECTORY)
+        case.cleanups.callback(self.unmount)
         plant(self.there())
         self.inside = trees.survey(self.there())
+        self.wanted = trees.survey(case.path(self.directory))
 
     def there(self):
         """Where it is mounted, now that what is around it may have been renamed."""
         return os.readlink("/proc/self/fd/%d" % self.top)
+
+    def unmount(self):
+        if self.top is None:
+            return
+        run("umount", "-l", self.there())  # the server may know it for a while
+        os.close(self.top)
+        self.top = None
 
     def is_done(self, answer):
         self.expect()
@@ -589,9 +598,7 @@ class DeleteCrossing(Delete):
         """The purger has had its time. Without what is mounted there the rest can go."""
         time.sleep(2)
         found = trees.differences(self.inside, trees.survey(self.there()))
-        run("umount", "-l", self.there())  # the server may know it for a while
-        os.close(self.top)
-        os.unlink(self.image.file)
+        self.unmount()
         if found:
             raise Broken("the file system that is mounted in the volume has changed: "
                          + trees.told(found))

@@ -4,6 +4,7 @@
 that can be killed, a caller that asks again as Kubernetes' sidecars do, and looks at what is on the
 disk. For use inside a lab only.
 """
+import contextlib
 import os
 import re
 import shutil
@@ -238,6 +239,7 @@ class Case:
         self.active = 0
         self.killed = threading.Event()
         self.log = []
+        self.cleanups = contextlib.ExitStack()  # of what a scenario has set up
         self.started = time.monotonic()
 
     # ---- its beginning and its end ----
@@ -267,6 +269,7 @@ class Case:
         for driver in self.drivers:
             driver.kill()
         self.proxy.cut_all()
+        self.cleanups.close()
         shutil.rmtree(self.place, onerror=self._unlock)
 
     @staticmethod
