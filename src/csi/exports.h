@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The exports that this process has worked on, and the options that reached them. Calls without
- * mount options of their own (CSI gives ControllerGetVolume and ListVolumes no secrets) use those
- * of the last call that had some. ListVolumes and ListSnapshots go over all of them. Any thread.
+ * The exports that this process has worked on, and the options that reached them. A call without
+ * mount options (CSI gives ControllerGetVolume and ListVolumes no secrets) uses those of the last
+ * call that had some. ListVolumes and ListSnapshots go over all exports. Any thread.
  */
 #ifndef CSI_EXPORTS_H
 #define CSI_EXPORTS_H
