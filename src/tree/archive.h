@@ -52,8 +52,8 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 
 /*
  * Extract the archive at the handle, of size bytes, as root in parent. sum is what tree_pack()
- * returned; NULL: unknown, as for archives of other tools. Then only what the format can show is
- * noticed: gzip has a checksum, and a tar ends with zeros.
+ * returned; NULL: unknown, as for archives of other tools. Then only damage that the format shows
+ * is found: gzip has a checksum, and a tar ends with zeros.
  *
  * FAILED_PRECONDITION: names that lead out of the tree, or more entries or data than an archive of
  * that size can hold. DATA_LOSS: truncated or damaged. Otherwise as tree_pack().

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Files with several names: maps each to the path where it came first. If memory is short, files
- * whose names have all come are forgotten first. They are kept for a while, because a server's link
+ * Maps each file with several names to the path where it came first. If memory is short, files
+ * whose names have all come are forgotten first. Until then they are kept, because a server's link
  * count may be too low.
  */
 #ifndef TREE_HARDLINKS_H

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-/* Listings without a removal: another purge of the tree may be faster for some of them. */
+/* Limit of consecutive listings without a removal: another purge may take some entries first. */
 #define IDLE_PASSES_MAX 10
 
 struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent,
