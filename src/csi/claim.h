@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A claim is a note on the share: a call uses or makes this directory. It lasts as long as the
+ * A claim is a note on the share that this call uses or makes a directory. It lasts as long as the
  * call; see store/busy.h. Worker threads; blocks.
  */
 #ifndef CSI_CLAIM_H

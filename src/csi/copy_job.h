@@ -24,7 +24,7 @@ struct copy_job {
 	const char *path; /* directory of the source volume; NULL: the source is a snapshot */
 	struct nfs_handle tree; /* that directory; unused for a snapshot */
 	struct nfs_attr attr;
-	bool is_counted; /* the tree's size is known, or being counted, to estimate the time left */
+	bool is_counted; /* counting the tree has begun, to estimate the time left */
 	/* The call's clients of source and target. Kept alive, since servers close idle ones. */
 	struct nfs_client *idle[2];
 	struct claim *const *claims; /* two, on the exports of idle; borrowed */

@@ -232,7 +232,7 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 	if (r < 0)
 		return r;
 	owner = volume_of(&a->source.record).owner;
-	/* Tell other replicas what is archived, and where to. */
+	/* Tell other replicas which directory is archived and which one is made. */
 	if (a->missing.code == ERROR_OK) {
 		r = claim_take(&use, a->driver, &a->source.export, &owner, BUSY_USE, dir, err);
 		if (r == 0)

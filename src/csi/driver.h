@@ -21,7 +21,7 @@
 #include "tree/budget.h"
 
 struct csi_driver {
-	const char *server; /* default where a StorageClass gives none; NULL: none */
+	const char *server; /* default if a StorageClass gives none; NULL: none */
 	const char *share;
 	uint32_t mount_permissions; /* default; 0: leave what the server gives */
 	enum volume_on_delete on_delete; /* default */
@@ -55,8 +55,8 @@ void csi_set_subject(struct request *req, const char *subject);
 struct volume_defaults csi_driver_defaults(const struct csi_driver *driver);
 
 /*
- * Lock a volume or a snapshot, which what names, against other calls of this process. Errors as
- * key_lock_take().
+ * Lock a volume or a snapshot against other calls of this process. what: "volume" or "snapshot".
+ * Errors as key_lock_take().
  */
 int csi_driver_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
 		    const char *key, struct key_lock **ret, struct error *err);

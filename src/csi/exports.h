@@ -24,7 +24,7 @@ void known_exports_free(struct known_exports *k);
 /* Remember the options of an export on which a call succeeded, in place of earlier ones. */
 void known_exports_remember(struct known_exports *k, const struct nfs_export *e);
 
-/* Fill in version and ports where e leaves all of them open. */
+/* Fill in version and ports if e has none of them. */
 void known_exports_apply(struct known_exports *k, struct nfs_export *e);
 
 /*

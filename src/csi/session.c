@@ -95,7 +95,7 @@ static bool session_ask_root_owner(struct session *s)
 	return true;
 }
 
-/* After PERMISSION_DENIED: go on with the other identity, if there is one. */
+/* After PERMISSION_DENIED: repeat the round with the other identity, if there is one. */
 static bool session_change_identity(struct session *s)
 {
 	if (s->was_refused)

@@ -14,7 +14,7 @@
  *  - on a new connection, once, after -ESTALE (the server forgot a handle) or -ECONNABORTED (an
  *    idle connection turned out to be dead);
  *  - with the next identity, after PERMISSION_DENIED;
- *  - over any version of NFS, after -EPROTONOSUPPORT, where one version was preferred.
+ *  - over any version of NFS, after -EPROTONOSUPPORT, if one version was preferred.
  *
  * The error of a round that is repeated is cleared, so the body reports to the err that the session
  * was begun with. The body must not leave the loop early. Worker threads; session_next() blocks.
@@ -69,7 +69,7 @@ void session_begin_reader(struct session *s, const struct csi_driver *driver, st
 void session_prefer_version(struct session *s, unsigned int version,
 			    const struct nfs_export *fallback);
 
-/* Whether there is a round to do. False: s->result tells how the last one ended. */
+/* Whether there is a round to do. False: s->result is the result of the last one. */
 bool session_next(struct session *s);
 
 /*

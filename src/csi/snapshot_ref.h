@@ -30,8 +30,8 @@ int snapshot_ref_init(struct snapshot_ref *ref, const struct csi_driver *driver,
 int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver, struct error *err);
 
 /*
- * Find a complete snapshot by its id. If it has no record, because csi-driver-nfs made it, fill one
- * in. Return 1, 0 if there is no such snapshot, or a negative errno with the error set. Blocks.
+ * Find a complete snapshot by its id. If it has no record, as one that csi-driver-nfs made, fill
+ * one in. Return 1, 0 if there is no such snapshot, or a negative errno with the error set. Blocks.
  * snapshot_ref_done() is due.
  */
 int snapshot_ref_find(struct snapshot_ref *ref, const struct csi_driver *driver, const char *id,

@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A volume that a request names by its id: where it is, and its record. Worker threads.
+ * A volume that a request names by its id: its export and its record. Worker threads.
  */
 #ifndef CSI_VOLUME_REF_H
 #define CSI_VOLUME_REF_H
