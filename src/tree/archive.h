@@ -41,7 +41,7 @@ struct tree_archive_sum {
 
 /*
  * Archive the tree at the handle into a new file in a new directory named folder in parent. Returns
- * 0 and the sum of what was written, or a negative errno with the error set; then parts of it may
+ * 0 and the sum of the file, or a negative errno with the error set; then parts of the archive may
  * be left behind. -ERESTART: an entry changed after it was written to the archive, and a new
  * attempt may work.
  */

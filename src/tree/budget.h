@@ -29,7 +29,7 @@ struct tree_budget {
 	atomic_size_t pooled; /* bytes taken from the pool */
 };
 
-/* One thread. */
+/* Used by a single thread. */
 struct tree_purse {
 	struct tree_budget *budget; /* NULL: none */
 	size_t held; /* bytes */
@@ -40,7 +40,7 @@ struct tree_purse {
 bool tree_budget_enter(struct tree_budget *budget, unsigned int max);
 void tree_budget_leave(struct tree_budget *budget);
 
-/* Take n bytes. Returns false, and takes none, where the limits don't allow it. */
+/* Take n bytes. Returns false, and takes none, if the limits don't allow it. */
 bool tree_purse_take(struct tree_purse *purse, size_t n);
 
 /*

@@ -206,7 +206,7 @@ static int walk_to_target(struct tree_builder *b, const char *path, struct nfs_h
 	return 0;
 }
 
-/* Return the target of a link; the caller releases it. Before a walk, finish all other entries. */
+/* Return the target of a link; the caller releases it. A walk waits for earlier entries first. */
 static int find_link_target(struct tree_builder *b, const char *path, struct builder_target **ret,
 			    struct error *err)
 {

@@ -90,7 +90,7 @@ static int chunk_start(struct tree_chunk *chunk)
 	return r;
 }
 
-/* *ret_more: the server returned less than it was asked for. -EIO: it returned nothing at all. */
+/* *ret_more: the reply is short, but not at the end of the file. -EIO: such a reply has no data. */
 static int chunk_take_data(struct tree_chunk *chunk, bool *ret_more)
 {
 	const struct nfs_op *op = &chunk->op;

@@ -3,8 +3,8 @@
 
 /*
  * Maps each file with several names to the path where it came first. If memory is short, files
- * whose names have all come are forgotten first. Until then they are kept, because a server's link
- * count may be too low.
+ * whose names have all come are forgotten first. They are not forgotten at once, because a server's
+ * link count may be too low.
  */
 #ifndef TREE_HARDLINKS_H
 #define TREE_HARDLINKS_H

@@ -24,9 +24,9 @@
 #define HOLES_MAX (UINT64_C(4) << 40)
 
 /*
- * Holes are read as zeros, at the speed of data: a file of a petabyte would take weeks. The space
- * used, which servers update late, does not prove that a file has no data, only that it is not full
- * of it.
+ * Holes are read as zeros, at the speed of data: a file of a petabyte would take weeks. Servers
+ * update the space used late, so it does not prove that a file has no data, only that the file is
+ * not full of data.
  */
 static int check_holes(struct reader *rd, const struct reader_item *item, struct error *err)
 {

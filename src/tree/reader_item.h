@@ -61,7 +61,7 @@ struct reader_item {
 	struct reader *reader;
 	enum reader_item_kind kind;
 	enum reader_item_state state;
-	struct reader_folder *folder; /* ITEM_REST: itself; else the one above, NULL for the root */
+	struct reader_folder *folder; /* ITEM_REST: its directory; else the one above; NULL: root */
 	struct reader_item *rest; /* entry of a directory: its ITEM_REST */
 	uint64_t before; /* cookie that leads to it */
 	int error;

@@ -26,8 +26,8 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 	if (op->error == 0 && nfs_handle_is_equal(&op->handle, &node->handle))
 		return;
 	/*
-	 * A server may have several handles for one directory: go on with a directory of our file
-	 * system that has the name now.
+	 * A server may have several handles for one directory: continue with the directory that has
+	 * the name now, if it is on our file system.
 	 */
 	if (op->error == 0 && op->attr.type == NFS_TYPE_DIRECTORY &&
 	    nfs_fsid_is_equal(&op->attr, &rm->fs)) {

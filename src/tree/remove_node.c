@@ -147,7 +147,7 @@ static bool node_is_settled(struct remover *rm, struct remove_node *node)
 		remove_node_ready(rm, node);
 		return false;
 	}
-	/* After a failure, go on behind the entries that stay; else list from the start again. */
+	/* After a failure, list what follows the entries that stay; else list from the start. */
 	if (!node->failed) {
 		node->idle_passes =
 			node->seen_entry && node->removed == 0 ? node->idle_passes + 1 : 0;

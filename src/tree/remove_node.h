@@ -72,7 +72,7 @@ struct remove_node {
 	bool active; /* the operation of its state is in flight */
 	bool checking; /* a lookup of its name is in flight, see remove_node_check() */
 	bool over; /* finished, except that checking is set */
-	bool lost; /* its name no longer leads to it */
+	bool lost; /* it is no longer under its name */
 	bool seen_entry, seen_directory; /* in the page */
 	bool is_cut; /* the rest of the page must be read again */
 	bool chmod_tried;

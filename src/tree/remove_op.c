@@ -124,7 +124,7 @@ static void getattr_replied(struct remover *rm, struct remove_node *node, struct
 	const struct nfs_op *op = &call->op;
 
 	if (op->error == -ENOENT || op->error == -ESTALE)
-		node_set_state(rm, node, REMOVE_RMDIR); /* if it is not gone, RMDIR tells */
+		node_set_state(rm, node, REMOVE_RMDIR); /* RMDIR tells whether it is gone */
 	else if (op->error < 0)
 		node_fail(rm, node, op->error, "looking up");
 	else if (op->attr.type != NFS_TYPE_DIRECTORY && op->attr.type != NFS_TYPE_UNKNOWN)
