@@ -82,7 +82,7 @@ static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation
 	return 0;
 }
 
-/* The key as the StorageClass spells it, or otherwise if it is not there. */
+/* Return the key as the StorageClass spells it; if it has none, the argument otherwise. */
 static const char *spelling(const struct csi_map *map, const char *key, const char *otherwise)
 {
 	size_t i;

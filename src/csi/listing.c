@@ -323,7 +323,7 @@ static int read_batch(struct listing *l, struct nfs_client *c, const struct nfs_
 	return r;
 }
 
-/* mark: how many entries earlier shares have. An earlier round of the session may have added more. */
+/* mark: number of entries of earlier shares; an earlier round may have added some of this one. */
 static int read_share(struct listing *l, struct nfs_client *c, size_t mark, struct error *err)
 {
 	const struct nfs_handle *folder;

@@ -118,7 +118,7 @@ static bool session_ends_round(struct session *s)
 		return true;
 	if (s->result == 0) {
 		known_exports_remember(s->driver->known, &s->export);
-		/* Purge what other processes left there. Without memory, the next call asks again. */
+		/* Purge what other processes left. Without memory, the next call asks again. */
 		(void)purger_note(s->driver->purger, &s->export);
 	} else if (s->err->code == ERROR_PERMISSION_DENIED) {
 		if (session_change_identity(s))

@@ -61,7 +61,7 @@ struct builder_node {
 	enum builder_node_state state;
 	bool busy; /* op is in flight */
 	bool ended; /* by the sink's end() */
-	bool no_attr; /* came without attributes: those on the server stay */
+	bool no_attr; /* came without attributes: keeps those that it has on the server */
 	bool existed; /* the name was taken */
 	bool is_link; /* a further name of target */
 	bool clamped; /* its time is out of range for the server */
