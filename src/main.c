@@ -245,7 +245,7 @@ static void on_sweep(uv_timer_t *handle)
 		mounter_sweep(app->node_driver.mounter);
 		node_stats_sweep(app->node_driver.stats);
 	}
-	/* Return memory that a burst of calls needed to the system. */
+	/* Give memory that a burst of calls needed back to the system. */
 	(void)malloc_trim(0);
 }
 

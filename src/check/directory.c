@@ -18,7 +18,7 @@
 #define FIRST_MODE 0700
 #define SECOND_MODE 0750
 
-/* The directory. */
+/* The directory that the step makes. */
 struct trial {
 	char name[NAME_SIZE];
 	const struct nfs_export *wanted; /* has the uid and gid that should own it */
@@ -125,7 +125,7 @@ static int trial_make(struct trial *t)
 	return r;
 }
 
-/* If the owner may not write, make it as the controller's own identity and chown it, as it does. */
+/* If the owner may not write, do as the controller does: make it as its own identity, and chown. */
 static int trial_make_as_either(struct trial *t, struct nfs_client **ret_other)
 {
 	struct nfs_client *first = t->client;

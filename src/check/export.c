@@ -124,7 +124,7 @@ static void say_connected(const struct check *c, struct check_step *s)
 		say_version_4(c, s);
 }
 
-/* If the owner of volumes is refused, connect as the controller's own identity, as it does. */
+/* If the owner of volumes is refused, do as the controller does: connect as its own identity. */
 static int connect_as_either(struct check *c, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };

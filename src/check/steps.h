@@ -75,7 +75,7 @@ void check_hint(struct check_step *s, const char *fmt, ...) __attribute__((forma
 
 /* -------- errors of calls on an export, export.c -------- */
 
-/* Return the errno for the result r of a call on client; one errno if the connection broke. */
+/* Return r, the result of a call on client; -ETIMEDOUT or -ECONNABORTED if the connection broke. */
 int check_result(const struct nfs_client *client, int r);
 
 bool check_is_refused(int error);

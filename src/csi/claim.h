@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A note on the share that this call uses or makes a directory, for as long as the call lasts, see
- * store/busy.h. Worker threads; blocks.
+ * A claim is a note on the share that this call uses or makes a directory. It lasts as long as the
+ * call; see store/busy.h. Worker threads; blocks.
  */
 #ifndef CSI_CLAIM_H
 #define CSI_CLAIM_H
@@ -15,16 +15,16 @@
 struct claim;
 
 /*
- * Write a note for a directory of the export, with the identity of owner where that is given.
- * Return 0 with *ret NULL on a share that takes no note: nothing can be deleted from such a share
- * either. Errors: ABORTED where another replica is deleting or making the directory, else as
+ * Write a note for a directory of the export, with the identity of owner unless that is NULL.
+ * Return 0 with *ret NULL if the share accepts no note: nothing can be deleted from such a share
+ * either. Errors: ABORTED if another replica is deleting or making the directory, else as
  * nfs_error_set().
  */
 int claim_take(struct claim **ret, const struct csi_driver *driver, const struct nfs_export *e,
 	       const struct volume_owner *owner, enum busy_kind kind, const char *dir,
 	       struct error *err);
 
-/* Renew the note, with a client of its export. As busy_note_renew(). Accepts NULL. */
+/* Renew the note over c, a client of its export. Errors as busy_note_renew(). Accepts NULL. */
 int claim_renew(struct claim *claim, struct nfs_client *c, struct error *err);
 
 /* Remove the note and free. Accepts NULL. */

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The methods of the controller service, each in a file of its own. A method gets its reply or its
- * error through a struct request (base/request.h) as closure_data. Worker threads, but for
+ * The methods of the controller service, each in a file of its own. The closure_data of a method is
+ * a struct request (base/request.h), which takes its error. Worker threads, except
  * controller_controller_get_capabilities(), which never blocks.
  */
 #ifndef CSI_CONTROLLER_H

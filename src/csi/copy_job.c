@@ -18,7 +18,7 @@
 #define ATTEMPTS_MAX 4
 #define BYTES_PER_ENTRY 65536 /* creating an entry takes about as long as writing this much */
 
-/* The part that is done, of an archive or of a counted tree; 0: unknown. */
+/* The fraction of an archive or of a counted tree that is done; 0: unknown. */
 static double part_done(const struct tree_progress *p)
 {
 	const double all = (double)p->all_bytes +
@@ -76,7 +76,7 @@ static void count_tree(struct copy_job *job)
 
 	if (job->path == NULL || job->is_counted)
 		return;
-	job->is_counted = true; /* counting reports, too */
+	job->is_counted = true; /* first, since tree_count() calls report() */
 	(void)tree_count(&job->work, &job->tree, &job->attr, &ignored);
 }
 
@@ -90,7 +90,7 @@ static int renew_claims(struct copy_job *job, struct error *err)
 static void report(const struct tree_progress *progress, void *data)
 {
 	struct copy_job *job = data;
-	const bool counting = progress != &job->work.progress; /* tree_count() has its own */
+	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
 	struct error ignored = { .code = ERROR_OK };
 	struct nfs_attr unused;
 	size_t i;

@@ -119,7 +119,7 @@ static int archiving_init(struct archiving *a, const Csi__V1__CreateSnapshotRequ
 		r = snapshot_params_parse(&a->params, &parameters, a->driver->compression, err);
 	if (r == 0)
 		r = volume_ref_find(&a->source, a->driver, in->source_volume_id, &secrets, err);
-	/* For classes without a secret, until it is known how to reach the volume's server. */
+	/* For a class without a secret, until a call has reached the volume's server. */
 	if (r == 0 && !nfs_export_has_options(&a->source.export))
 		r = nfs_export_apply_options(&a->source.export, a->params.mount_options, err);
 	if (r == 0)
@@ -183,7 +183,7 @@ static int archiving_fill(struct nfs_client *c, const char *name, void *data, st
 
 /* -------- the call -------- */
 
-/* Whether the source can be read. That it is missing, or refused, is kept in a->missing. */
+/* Find the source. If it is missing or refused, keep the error in a->missing and return 0. */
 static int find_source(struct archiving *a, struct error *err)
 {
 	int r = volume_ref_read(&a->source, a->driver, err);
@@ -232,7 +232,7 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 	if (r < 0)
 		return r;
 	owner = volume_of(&a->source.record).owner;
-	/* Tell other replicas what is archived, and where to. */
+	/* Tell other replicas which directory is archived and which one is made. */
 	if (a->missing.code == ERROR_OK) {
 		r = claim_take(&use, a->driver, &a->source.export, &owner, BUSY_USE, dir, err);
 		if (r == 0)

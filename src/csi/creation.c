@@ -55,7 +55,7 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 
 /*
  * Take NFS version, ports and security flavor from the mount options in the provisioner secret, as
- * csi-driver-nfs does, then from the mount flags of the capabilities, which are about this volume.
+ * csi-driver-nfs does, then from the mount flags of the capabilities, which are for this volume.
  * The flavor is for the record: the controller itself speaks sec=sys only.
  */
 static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation *creation,
@@ -82,7 +82,7 @@ static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation
 	return 0;
 }
 
-/* The spelling of a key in the StorageClass, else the given one. */
+/* Return the key as the StorageClass spells it; if it has none, the argument otherwise. */
 static const char *spelling(const struct csi_map *map, const char *key, const char *otherwise)
 {
 	size_t i;
@@ -121,8 +121,8 @@ const char *creation_directory(const struct creation *creation)
 }
 
 /*
- * Record what the volume's directory may be. Deciding a claim costs one more write, so volumes with
- * a default name do without.
+ * Choose how the volume claims its directory. A claim costs one more write, so volumes with a
+ * default name have none.
  */
 static enum volume_claim claim_of(const struct volume_params *p)
 {

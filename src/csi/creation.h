@@ -19,7 +19,7 @@ struct creation {
 	struct nfs_export export;
 	char *key; /* the volume's, see store/volume_id.h */
 	char *sec; /* security flavor for mounts; NULL: none was named */
-	struct record record; /* as requested; volume_create() puts what is on the share here */
+	struct record record; /* as requested; volume_create() replaces it with the share's */
 	struct volume_capacity capacity; /* as requested */
 };
 

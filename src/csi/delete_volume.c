@@ -9,7 +9,7 @@
 #include "csi/volume_ref.h"
 #include "store/volume.h"
 
-/* Tell that a directory stays because nobody knows what was wanted. */
+/* Warn that the directory stays because the volume's policy is not a known one. */
 static void warn_of_unknown_policy(const struct volume_ref *ref, const char *volume_id)
 {
 	const struct volume v = volume_of(&ref->record);

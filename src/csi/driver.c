@@ -65,7 +65,7 @@ void trash_init(struct trash *t, const struct nfs_export *e, const struct nfs_cl
 
 void trash_purge(const struct trash *t, const struct csi_driver *driver)
 {
-	/* Without memory the next call on this share, or the next process, does it. */
+	/* Without memory, the next call on this share or the next process purges it. */
 	if (t->is_used)
 		(void)purger_add(driver->purger, &t->export);
 }

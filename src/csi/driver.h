@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What the controller's calls work with: its settings, its locks and the rooms below. Made by
- * main.c, read-only afterwards, outlives every call.
+ * The driver is the settings, the locks and the lower rooms that the controller's calls use. Made
+ * by main.c, read-only afterwards, outlives every call.
  */
 #ifndef CSI_DRIVER_H
 #define CSI_DRIVER_H
@@ -21,12 +21,12 @@
 #include "tree/budget.h"
 
 struct csi_driver {
-	const char *server; /* default where a StorageClass gives none; NULL: none */
+	const char *server; /* default if a StorageClass gives none; NULL: none */
 	const char *share;
 	uint32_t mount_permissions; /* default; 0: leave what the server gives */
 	enum volume_on_delete on_delete; /* default */
-	bool purge_now; /* what is deleted, within the call */
-	bool replace_archive; /* by a new one of the same name */
+	bool purge_now; /* purge a deleted directory within the call */
+	bool replace_archive; /* a new archive replaces one of the same name */
 	struct key_locks *key_locks;
 	struct dir_locks *dir_locks;
 	struct nfs_pool *pool;
@@ -34,9 +34,9 @@ struct csi_driver {
 	struct known_exports *known;
 	enum tree_compression compression; /* default, of snapshots */
 	bool get_snapshot; /* advertise GetSnapshot */
-	bool verify_clones; /* read them again, and compare checksums */
+	bool verify_clones; /* read a clone again, and compare checksums */
 	struct tree_budget *budget; /* of copies and archives that are being made */
-	const atomic_bool *stopping; /* long work is to end */
+	const atomic_bool *stopping; /* true: long work has to end */
 };
 
 /* The controller service. */
@@ -48,23 +48,23 @@ struct csi_controller {
 /* The driver that a service was made for. */
 const struct csi_driver *csi_driver_of(Csi__V1__Controller_Service *service);
 
-/* Set what the log says the call is about. Cut where it is too long. */
+/* Set the subject of the call for the log. A subject that is too long is cut. */
 void csi_set_subject(struct request *req, const char *subject);
 
-/* What a StorageClass may leave out. */
+/* The driver's values for what a StorageClass leaves out. */
 struct volume_defaults csi_driver_defaults(const struct csi_driver *driver);
 
 /*
- * Lock a volume or snapshot, as what says, against other calls of this process. Errors as
- * key_lock_take().
+ * Lock a volume or a snapshot against other calls of this process. what: "volume" or "snapshot".
+ * Errors as key_lock_take().
  */
 int csi_driver_lock(const struct csi_driver *driver, const char *what, const struct nfs_export *e,
 		    const char *key, struct key_lock **ret, struct error *err);
 
 /*
- * Fill in e for a server and a path of it, with the mount options in secrets (NULL: none), else as
- * earlier calls reached it. nfs_export_done() is due in any case. Errors: -EBADMSG with
- * INVALID_ARGUMENT for a bad option, else as nfs_export_init().
+ * Fill in e for a share of a server. Version and ports come from the mount options in secrets
+ * (NULL: none), or else from earlier calls on this export. nfs_export_done() is due in any case.
+ * Errors: -EBADMSG with INVALID_ARGUMENT for a bad option, else as nfs_export_init().
  */
 int csi_driver_export(const struct csi_driver *driver, struct nfs_export *e, const char *server,
 		      const char *share, const struct csi_map *secrets, struct error *err);

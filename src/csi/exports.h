@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The exports that this process has worked on, and the options that reached them. Calls without
- * mount options of their own (CSI gives ControllerGetVolume and ListVolumes no secrets) use those
- * of the last call that had some. ListVolumes and ListSnapshots go over all of them. Any thread.
+ * The exports that this process has worked on, and the options that reached them. A call without
+ * mount options (CSI gives ControllerGetVolume and ListVolumes no secrets) uses those of the last
+ * call that had some. ListVolumes and ListSnapshots go over all exports. Any thread.
  */
 #ifndef CSI_EXPORTS_H
 #define CSI_EXPORTS_H
@@ -24,7 +24,7 @@ void known_exports_free(struct known_exports *k);
 /* Remember the options of an export on which a call succeeded, in place of earlier ones. */
 void known_exports_remember(struct known_exports *k, const struct nfs_export *e);
 
-/* Fill in version and ports where e leaves all of them open. */
+/* Fill in version and ports if e has none of them. */
 void known_exports_apply(struct known_exports *k, struct nfs_export *e);
 
 /*

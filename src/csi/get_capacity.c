@@ -27,7 +27,7 @@ static int get_space(const struct csi_driver *driver, const Csi__V1__GetCapacity
 
 	if (!has_location(driver, &parameters))
 		return 0;
-	/* No volume is asked about, so a subDir's variables have no values. */
+	/* The request names no volume, so the variables of a subDir have no values. */
 	r = volume_location_parse(&params, &parameters, &defaults, err);
 	if (r < 0)
 		return r;

@@ -90,11 +90,11 @@ bool csi_is_quick(const char *method)
 }
 
 /*
- * The sidecars make a limited number of calls at a time, and leave some of them for servers that
- * answer: csi-provisioner has 100 workers each for creations and deletions, csi-resizer and
- * csi-snapshotter 10. Calls that report are not held: whoever asks wants to know now. Nor is
- * NodePublishVolume: kubelet does one thing with a volume at a time, so a pod that is deleted would
- * wait for it.
+ * Hold fewer calls than the sidecars make at a time, so that some stay for servers that answer:
+ * csi-provisioner has 100 workers each for creations and deletions, csi-resizer and csi-snapshotter
+ * 10. Calls that only report are not held: their caller wants to know now. Nor is
+ * NodePublishVolume: kubelet runs one operation on a volume at a time, so the deletion of a pod
+ * would wait for it.
  */
 unsigned int csi_hold_max(const char *method)
 {

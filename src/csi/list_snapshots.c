@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* ListSnapshots. A snapshot that is asked for by its id need not have a record. */
+/* ListSnapshots. A request with a snapshot's id also finds a snapshot that has no record. */
 
 #include <stdlib.h>
 #include <string.h>

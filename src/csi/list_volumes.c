@@ -27,7 +27,7 @@ static size_t volume_bytes(const struct record *rec)
 	return n;
 }
 
-/* Most volumes lie in the root of the share, which is read in one call for all of them. */
+/* Most volumes lie in the root of the share, which is read once for all of them. */
 static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
 				    struct listing_entry *entry, struct error *err)
 {

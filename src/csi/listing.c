@@ -13,15 +13,15 @@
 #include "base/str.h"
 #include "nfs/calls.h"
 
-/* gRPC clients accept messages of 4 MiB by default. A page is full once it has passed this. */
+/* gRPC clients accept messages of 4 MiB by default. A page with more bytes than this is full. */
 #define PAGE_BYTES_MAX (3500 * 1024)
 
-/* Records that are read before they become entries. */
+/* Records that are read together before they become entries. */
 #define BATCH_MAX 4096
 
 struct listing_name {
 	char *name;
-	struct nfs_handle handle; /* len 0: the listing did not tell it */
+	struct nfs_handle handle; /* len 0: READDIR did not return it */
 };
 
 /* -------- names -------- */
@@ -234,8 +234,8 @@ static int batch_run(struct record_batch *batch)
 /* -------- one share -------- */
 
 /*
- * Read a record by name where its link alone does not tell all of it, and check it. Return 1, 0 for
- * a record that is gone or damaged, or a negative errno with the error set.
+ * Check a record; first read it by name if its link does not have all of it. Return 1, 0 for a
+ * record that is gone or damaged, or a negative errno with the error set.
  */
 static int complete_record(const struct listing *l, struct nfs_client *c,
 			   const struct nfs_handle *folder, const char *key, int result,
@@ -244,7 +244,7 @@ static int complete_record(const struct listing *l, struct nfs_client *c,
 	struct error why = { .code = ERROR_OK };
 	int r = 0;
 
-	/* No error of a handle says that the record is gone: only its name can. */
+	/* An error on a handle does not prove that the record is gone; a lookup by name does. */
 	if (result < 0 || record_get(rec, "parts") != NULL) {
 		record_done(rec);
 		r = record_read(c, folder, key, rec, &why);
@@ -323,7 +323,7 @@ static int read_batch(struct listing *l, struct nfs_client *c, const struct nfs_
 	return r;
 }
 
-/* mark: entries before this share, where an earlier round of the session may have added some. */
+/* mark: number of entries of earlier shares; an earlier round may have added some of this one. */
 static int read_share(struct listing *l, struct nfs_client *c, size_t mark, struct error *err)
 {
 	const struct nfs_handle *folder;
@@ -417,7 +417,7 @@ static int listing_exports(struct listing *l, const struct csi_driver *driver, s
 	return r < 0 ? error_oom(err) : 0;
 }
 
-/* A token is "server#share#key": find the export and the key to go on behind. */
+/* A token is "server#share#key": find the export, and the key after which to continue. */
 static int parse_token(struct listing *l, const char *text, struct strv *parts, size_t *ret_start,
 		       struct error *err)
 {

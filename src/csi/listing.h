@@ -4,9 +4,9 @@
 /*
  * A list of records, of volumes or of snapshots: those on the default share and on every share that
  * this process has worked on, ordered by server, share and key. A page ends with a token that names
- * its last entry, so the next page goes on behind that place, whatever is deleted or created
- * meanwhile. A share that cannot be reached is left out and logged, unless all of them are. Worker
- * threads; blocks.
+ * its last entry, so the next page continues after that, whatever is deleted or created meanwhile.
+ * A share that cannot be reached is logged and left out; if none can be reached, that is an error.
+ * Worker threads; blocks.
  */
 #ifndef CSI_LISTING_H
 #define CSI_LISTING_H
@@ -19,24 +19,23 @@ struct listing;
 struct listing_entry {
 	struct record record;
 	char *key;
-	const struct nfs_export *export; /* of the list */
-	bool has_directory; /* of a volume */
+	const struct nfs_export *export; /* borrowed from the list */
+	bool has_directory; /* volumes only */
 };
 
-/* What is listed. */
+/* The kind of record that a list has. */
 struct listing_ops {
 	enum store_place folder;
 	/*
-	 * Check that a record is whole. One that is damaged, which is FAILED_PRECONDITION, is
-	 * logged and left out.
+	 * Check that a record is whole. A damaged one (FAILED_PRECONDITION) is logged and left out.
 	 */
 	int (*check)(struct nfs_client *c, const char *key, const struct record *rec,
 		     struct error *err);
 	/* Whether a record is on the list. data is that of listing_read(). */
 	bool (*accepts)(const struct record *rec, const void *data);
-	/* Bytes of its entry in a reply. */
+	/* Bytes of a record's entry in a reply. */
 	size_t (*bytes)(const struct record *rec);
-	/* Look at what an entry is about, before it is added. NULL: nothing to look at. */
+	/* Fill in has_directory of the entry that was added last. NULL: it is not needed. */
 	int (*look)(struct listing *l, struct nfs_client *c, struct listing_entry *entry,
 		    struct error *err);
 	bool reads_root; /* look() asks listing_root_has() */
@@ -53,7 +52,7 @@ struct listing {
 	struct nfs_export *exports;
 	size_t n_exports;
 	struct nfs_export *current;
-	const char *after; /* key behind which the current export starts; NULL: at its beginning */
+	const char *after; /* list the current export after this key; NULL: from its beginning */
 	size_t cap, max, bytes;
 	bool is_full; /* there are more entries than fit */
 	struct listing_name *names; /* of the records on the current export, sorted */
@@ -64,14 +63,14 @@ struct listing {
 
 /*
  * Read a page of at most max_entries entries, 0 for as many as a gRPC message holds. Errors:
- * INVALID_ARGUMENT, ABORTED for a token that is not of this list, else those of the first share
- * where none was reached. listing_done() is due in any case.
+ * INVALID_ARGUMENT; ABORTED for a token that is not of this list; RESOURCE_EXHAUSTED; if no share
+ * was reached, the error of the first. listing_done() is due in any case.
  */
 int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
 		 const void *data, int32_t max_entries, const char *starting_token,
 		 struct error *err);
 
-/* Whether there is something of that name in the root of the share that is being read. */
+/* Whether the root of the share that is being read has an entry of that name. */
 bool listing_root_has(const struct listing *l, const char *name);
 
 /* Add an entry; takes the record. Return 0 or -ENOMEM. */

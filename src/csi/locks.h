@@ -51,7 +51,7 @@ void dir_locks_free(struct dir_locks *t);
 
 /*
  * Lock a directory of a share, given as a path below the share's root. Copies all strings. Return
- * 0, -EAGAIN with ABORTED where another call excludes this one, or -ENOMEM.
+ * 0, -EAGAIN with ABORTED if another call excludes this one, or -ENOMEM.
  */
 int dir_lock_take(struct dir_locks *t, const char *server, const char *share, const char *dir,
 		  bool deleting, struct dir_lock **ret, struct error *err);

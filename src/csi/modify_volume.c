@@ -56,7 +56,7 @@ static int modify_volume(const struct csi_driver *driver,
 	volume_ref_begin(&s, driver, &ref, err);
 	while (volume_ref_next(&ref, &s))
 		s.result = volume_modify(s.client, &ref.id, &ref.record, &settings, err);
-	/* To the CO, a change that the server refuses is one that this volume cannot have. */
+	/* Report a change that the server refuses as one that this volume does not support. */
 	if (s.result < 0 && err->code == ERROR_PERMISSION_DENIED)
 		err->code = ERROR_INVALID_ARGUMENT;
 	return s.result;

@@ -331,7 +331,7 @@ static bool is_sidecar_key(const char *key)
 	return false;
 }
 
-/* Refuse two spellings of one key: there is no telling which of them counts. */
+/* Refuse two spellings of one key: it is unclear which of them counts. */
 static int check_spelling(const struct csi_map *map, size_t i, struct error *err)
 {
 	size_t j;

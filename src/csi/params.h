@@ -27,7 +27,7 @@ struct volume_params {
 	enum volume_on_delete on_delete;
 	uint32_t mode; /* mountPermissions; 0: leave */
 	struct volume_owner owner; /* uid and gid */
-	unsigned int given; /* of enum volume_mutable: settings that the map has a value for */
+	unsigned int given; /* enum volume_mutable: the settings that the map has a value for */
 	bool has_variables; /* subDir differs between volumes of the class */
 	bool has_existing; /* existingDirectory was given */
 	enum volume_existing existing; /* existingDirectory */
@@ -77,7 +77,7 @@ int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map
 			  enum tree_compression compression, struct error *err);
 void snapshot_params_done(struct snapshot_params *p);
 
-/* Whether a file system type names NFS, or nothing. */
+/* Whether a file system type names NFS or is empty. */
 bool fs_type_is_nfs(const char *type);
 
 void volume_params_done(struct volume_params *p);

@@ -2,10 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The services of CSI except that of the node (node/node.h), as protobuf-c service vtables. A
- * method gets its reply or its error through a struct request (base/request.h) as closure_data.
- * Methods of which csi_is_quick() is true never block and may run on the loop thread; all others
- * run on workers.
+ * The services of CSI except the node's (node/node.h), as protobuf-c service vtables. The
+ * closure_data of a method is a struct request (base/request.h), which takes its error. Methods for
+ * which csi_is_quick() is true never block and may run on the loop thread; all others run on
+ * workers.
  */
 #ifndef CSI_SERVICES_H
 #define CSI_SERVICES_H
@@ -21,7 +21,7 @@ struct csi_identity {
 	const char *version;
 };
 
-/* Fill in a service. What is given is borrowed for as long as the service is used. */
+/* Fill in a service. The other arguments are borrowed for as long as the service is used. */
 void csi_identity_init(struct csi_identity *s, const char *name, const char *version);
 void csi_controller_init(struct csi_controller *s, const struct csi_driver *driver);
 

@@ -62,7 +62,7 @@ static bool session_return_client(struct session *s)
 	if (s->client == NULL)
 		return false;
 	if (is_stale)
-		s->client->broken = true; /* it holds the handles */
+		s->client->broken = true; /* it caches handles */
 	nfs_pool_return(s->driver->pool, s->client);
 	s->client = NULL;
 	if (is_stale)
@@ -95,7 +95,7 @@ static bool session_ask_root_owner(struct session *s)
 	return true;
 }
 
-/* After PERMISSION_DENIED: go on with the other identity, if there is one. */
+/* After PERMISSION_DENIED: repeat the round with the other identity, if there is one. */
 static bool session_change_identity(struct session *s)
 {
 	if (s->was_refused)
@@ -118,7 +118,7 @@ static bool session_ends_round(struct session *s)
 		return true;
 	if (s->result == 0) {
 		known_exports_remember(s->driver->known, &s->export);
-		/* For what other processes left there. Without memory the next call asks again. */
+		/* Purge what other processes left. Without memory, the next call asks again. */
 		(void)purger_note(s->driver->purger, &s->export);
 	} else if (s->err->code == ERROR_PERMISSION_DENIED) {
 		if (session_change_identity(s))
@@ -128,7 +128,7 @@ static bool session_ends_round(struct session *s)
 			return false;
 		}
 	} else if (s->result == -EPROTONOSUPPORT && s->any_version != NULL) {
-		/* The server has lost the version since. */
+		/* The server no longer offers the version. */
 		session_start_as(s, s->any_version);
 		s->any_version = NULL;
 		return true;
@@ -181,8 +181,8 @@ void session_check_final(const struct csi_driver *driver, const struct nfs_expor
 	if (s.result == 0 && !is_begun)
 		return;
 	/*
-	 * The look meets the very same refusal before it comes to the folder: neither attempt got
-	 * as far as a record.
+	 * This lookup failed with the very same error before it reached the folder, so the creation
+	 * did not get as far as a record either.
 	 */
 	if (s.result < 0 && !has_folder && second.code == err->code && second.sys == err->sys &&
 	    strcmp(second.msg, err->msg) == 0)

@@ -14,7 +14,7 @@
  *  - on a new connection, once, after -ESTALE (the server forgot a handle) or -ECONNABORTED (an
  *    idle connection turned out to be dead);
  *  - with the next identity, after PERMISSION_DENIED;
- *  - over any version of NFS, after -EPROTONOSUPPORT, where one version was preferred.
+ *  - over any version of NFS, after -EPROTONOSUPPORT, if one version was preferred.
  *
  * The error of a round that is repeated is cleared, so the body reports to the err that the session
  * was begun with. The body must not leave the loop early. Worker threads; session_next() blocks.
@@ -33,9 +33,9 @@ struct session {
 	/* Private. */
 	const struct csi_driver *driver;
 	struct nfs_export export; /* of this round; borrows its strings */
-	struct nfs_export next; /* another identity, where has_next */
-	struct nfs_export *identity_of; /* gets the identity that worked; NULL: nobody's */
-	const struct nfs_export *any_version; /* NULL: no version is preferred */
+	struct nfs_export next; /* with the other identity; valid if has_next */
+	struct nfs_export *identity_of; /* takes the identity that worked; may be NULL */
+	const struct nfs_export *any_version; /* the fallback; NULL: no version is preferred */
 	const struct volume_owner *owner;
 	struct error *err;
 	struct error refusal; /* of the first identity */
@@ -48,8 +48,8 @@ void session_begin(struct session *s, const struct csi_driver *driver, const str
 
 /*
  * Begin with the identity of owner, then that of the export: an export that squashes root may let
- * only the owner work, and only root may give files away where it is not squashed. A refusal of
- * both names the owner. owner is borrowed until the loop ends.
+ * only the owner work, and one that does not lets only root give files away. If both are refused,
+ * err says why the owner was. owner is borrowed until the loop ends.
  */
 void session_begin_as(struct session *s, const struct csi_driver *driver,
 		      const struct nfs_export *e, const struct volume_owner *owner,
@@ -57,27 +57,27 @@ void session_begin_as(struct session *s, const struct csi_driver *driver,
 
 /*
  * Begin with the identity of the export, then that of the owner of the export's root. For calls
- * that only read. The identity that was used last is left in e, unless it was refused.
+ * that only read. At the end e has the identity that was used last, unless that was refused.
  */
 void session_begin_reader(struct session *s, const struct csi_driver *driver, struct nfs_export *e,
 			  struct error *err);
 
 /*
- * After session_begin_as(): speak this version of NFS where the server still has it, and else what
- * fallback says, which is borrowed.
+ * After session_begin_as(): use this version of NFS if the server still offers it, else start over
+ * with fallback, which is borrowed until the loop ends.
  */
 void session_prefer_version(struct session *s, unsigned int version,
 			    const struct nfs_export *fallback);
 
-/* Whether there is a round to do. False: s->result tells how the last one ended. */
+/* Whether there is a round to do. False: s->result is the result of the last one. */
 bool session_next(struct session *s);
 
 /*
- * A CO may forget what it asked for after a final code, so nothing of the request may be left then.
- * After a creation has failed on export e with the error err, turn its code into ABORTED where a
- * record of that key, or its draft, is in the folder, or where nobody can tell. The attempt that
- * failed need not have made it: an earlier one may have been killed. Errors that the driver itself
- * made up (no sys) are left alone: it knows what is there. owner as for session_begin_as().
+ * Check the code of an error after a creation has failed with it on export e. A CO may drop the
+ * request after a final code, so nothing of it may be left then. Change the code to ABORTED if the
+ * folder has a record of that key or its draft, which an earlier attempt that was killed may have
+ * made, or if that cannot be determined. Errors that the driver itself raised (no sys) keep their
+ * code: it knows what is there. owner as for session_begin_as().
  */
 void session_check_final(const struct csi_driver *driver, const struct nfs_export *e,
 			 const struct volume_owner *owner, enum store_place folder, const char *key,

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A snapshot that a request names by its id: where it is, and what is there. And a snapshot in a
- * reply. Worker threads.
+ * A snapshot that a request names by its id: its export, its record and its archive. And the
+ * message for a snapshot in a reply. Worker threads.
  */
 #ifndef CSI_SNAPSHOT_REF_H
 #define CSI_SNAPSHOT_REF_H
@@ -30,8 +30,8 @@ int snapshot_ref_init(struct snapshot_ref *ref, const struct csi_driver *driver,
 int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver, struct error *err);
 
 /*
- * Find a complete snapshot by its id, whoever made it: its record is filled in where it has none.
- * Return 1, 0 where there is none, or a negative errno with the error set. Blocks.
+ * Find a complete snapshot by its id. If it has no record, as one that csi-driver-nfs made, fill
+ * one in. Return 1, 0 if there is no such snapshot, or a negative errno with the error set. Blocks.
  * snapshot_ref_done() is due.
  */
 int snapshot_ref_find(struct snapshot_ref *ref, const struct csi_driver *driver, const char *id,

@@ -52,8 +52,8 @@ char *capability_options(const Csi__V1__VolumeCapability *cap);
 struct volume_capacity capacity_of(const Csi__V1__CapacityRange *range);
 
 /*
- * The size to provision: what is required, else the limit, else 0. Errors: INVALID_ARGUMENT for
- * negative sizes, OUT_OF_RANGE for a limit below what is required.
+ * Get the size to provision: the required size, else the limit, else 0. Errors: INVALID_ARGUMENT
+ * for negative sizes, OUT_OF_RANGE for a limit below the required size.
  */
 int validate_capacity(const struct volume_capacity *capacity, int64_t *ret_size, struct error *err);
 

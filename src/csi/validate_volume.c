@@ -32,7 +32,7 @@ static int find_volume(const struct csi_driver *driver,
 }
 
 /*
- * Whether the context names the volume's own server, share and subDir, where it names them at all.
+ * Whether server, share and subDir are the volume's own, as far as the context has them.
  */
 static bool context_matches(const struct record *rec, const struct csi_map *context)
 {

@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A volume that a request names by its id: where it is, and its record. Worker threads.
+ * A volume that a request names by its id: its export and its record. Worker threads.
  */
 #ifndef CSI_VOLUME_REF_H
 #define CSI_VOLUME_REF_H
@@ -16,8 +16,8 @@
 struct volume_ref {
 	struct volume_id id;
 	struct nfs_export export; /* as it was reached to read the record */
-	struct record record; /* by volume_ref_read(); empty where the volume has none */
-	unsigned int version; /* of NFS, that the record was read over */
+	struct record record; /* set by volume_ref_read(); empty if the volume has none */
+	unsigned int version; /* of NFS, over which the record was read */
 	struct volume_owner owner; /* for the session */
 };
 
@@ -36,12 +36,12 @@ int volume_ref_find(struct volume_ref *ref, const struct csi_driver *driver, con
 /* Read the record. Blocks. Errors as session_begin_reader() and record_read(). */
 int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, struct error *err);
 
-/* The volume's directory: that of the record, else of the id. Borrowed; not checked yet. */
+/* The volume's directory, from the record, else from the id. Borrowed; not checked yet. */
 const char *volume_ref_directory(const struct volume_ref *ref);
 
 /*
  * Begin a session for a volume whose record was read: as its owner, over the version of NFS that it
- * was created with where the export's options name none. ref and err are borrowed until the loop
+ * was created with, unless the export's options name one. ref and err are borrowed until the loop
  * ends.
  */
 void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct volume_ref *ref,

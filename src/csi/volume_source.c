@@ -31,8 +31,8 @@ static int set_text(struct volume_source *source, const char *kind, const char *
 }
 
 /*
- * The mount options of the request are meant for the new volume's server. They speak for the
- * source's server only where no earlier call has found out how to reach that.
+ * The mount options of the request are meant for the new volume's server. Use them for the source's
+ * server only if no earlier call has reached that.
  */
 static int apply_options_to_source(struct nfs_export *e, const struct csi_map *secrets,
 				   struct error *err)
@@ -101,7 +101,7 @@ static int init_snapshot(struct volume_source *source, const char *id,
 	if (r == 0)
 		r = snapshot_ref_read(ref, driver, err);
 	if (r == 0 && snapshot_is_ready(&ref->snapshot)) {
-		/* It may be deleted until the note is there, so look once more. */
+		/* A deletion may have come before the note, so read the snapshot again. */
 		owner = snapshot_info_of(&ref->snapshot.record).owner;
 		r = claim_take(&source->use, driver, &ref->export, &owner, BUSY_USE,
 			       ref->snapshot.id.subdir, err);
@@ -180,7 +180,7 @@ static int copy_volume(struct copy_job *job, struct volume_source *source, const
 	return r;
 }
 
-/* Tell which file is damaged and what to do about it. */
+/* Say which file is damaged and what to do about it. */
 static void explain_damage(const struct nfs_client *c, const struct volume_id *id,
 			   const struct snapshot_archive *archive, bool has_sum, struct error *err)
 {

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What a new volume begins with: the contents of another volume, or of a snapshot, on the same
- * server or another. Worker threads; blocks, for as long as copying takes.
+ * The source of a new volume's contents: another volume, or a snapshot, on the same server or
+ * another. Worker threads; blocks, for as long as copying takes.
  */
 #ifndef CSI_VOLUME_SOURCE_H
 #define CSI_VOLUME_SOURCE_H
@@ -24,13 +24,13 @@ struct volume_source {
 	struct claim *use; /* keeps other replicas from deleting it */
 	struct claim *make; /* of the new volume; borrowed */
 	int64_t size; /* of the source, in bytes; 0: not known */
-	char *text; /* for the new volume's record */
+	char *text; /* kind and id of the source, for the new volume's record */
 	struct error missing; /* why it cannot be read. Ignored once the volume exists */
 };
 
 /*
- * Whether the error of reading a source counts only where the copy is not there yet. The request
- * itself is not wrong, so a finished copy is still the answer.
+ * Whether an error about the source counts only until the copy exists. The request itself is
+ * valid, so a finished copy is still the answer.
  */
 static inline bool volume_source_is_refused(const struct error *err)
 {
@@ -39,9 +39,9 @@ static inline bool volume_source_is_refused(const struct error *err)
 
 /*
  * Find the source that the request names, if it names one. Errors: INVALID_ARGUMENT, or ABORTED
- * where the source is being deleted. A source that is missing, unfinished or refused is reported by
- * volume_source_fill(), so that it counts only where the volume is not there yet.
- * volume_source_done() is due in either case.
+ * if the source is being deleted. volume_source_fill() reports a source that is missing, unfinished
+ * or refused, so that this counts only until the volume exists. volume_source_done() is due in
+ * either case.
  */
 int volume_source_init(struct volume_source *source, const struct csi_driver *driver,
 		       const Csi__V1__CreateVolumeRequest *in, struct error *err);

@@ -115,7 +115,7 @@ static int program_error(const char *source, const struct mount_answer *answer, 
 
 int mount_reach_error(const struct mount_request *request, int e, struct error *err)
 {
-	/* Without the address that was tried last: the name service may list them in any order. */
+	/* Omit the address that was tried last: the name service may list them in any order. */
 	if (e == ETIMEDOUT)
 		return error_set(err, ERROR_UNAVAILABLE,
 				 "NFS server '%s' does not answer; is it running, and does a firewall let us through?",

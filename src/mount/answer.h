@@ -15,10 +15,10 @@ struct mount_sources {
 	char *top; /* the path that the server is asked for */
 };
 
-/* The server was not reached, with a positive errno. Returns a negative one. */
+/* Set the error for a server that was not reached; e: positive errno. Returns a negative errno. */
 int mount_reach_error(const struct mount_request *request, int e, struct error *err);
 
-/* A reply that is a failure. Returns a negative errno with a code of mounter_ops.mount. */
+/* As above, for a reply that is a failure, with a code of mounter_ops.mount. */
 int mount_reply_error(const struct mount_request *request, const struct mount_sources *sources,
 		      const struct mount_answer *answer, struct error *err);
 

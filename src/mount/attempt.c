@@ -21,7 +21,7 @@
 
 #define MOUNT_DATA_MAX 4095
 #define MOUNT_PROGRAM "/sbin/mount.nfs"
-#define STATD_PROGRAM "/usr/sbin/start-statd" /* run by mount.nfs likewise */
+#define STATD_PROGRAM "/usr/sbin/start-statd" /* mount.nfs runs it, too */
 #define STATD 100024 /* RPC program number of rpc.statd */
 
 /* -------- the versions to try -------- */
@@ -38,7 +38,7 @@ static const struct version versions[] = {
 	{ 3, "vers=3" },
 };
 
-/* As in mount.nfs: without a version all, newest first; "4" means any of its minor versions. */
+/* As in mount.nfs: without a version, try all, newest first; "4" means any minor version of it. */
 static bool version_is_wanted(const struct mount_options *o, const struct version *v)
 {
 	char exact[24];
@@ -287,10 +287,10 @@ static int server_mount(struct server *s, const struct mount_frame *frame,
 		a.by_program = is_v3 && !o->no_lock;
 		if (!version_is_wanted(o, a.version) || !(is_v3 ? s->has_v3 : s->has_v4))
 			continue;
-		/* A path that 4.2 does not have, 4.1 and 4.0 do not have either. */
+		/* If 4.2 does not have the path, 4.1 and 4.0 do not have it either. */
 		if (first == ENOENT && !is_v3)
 			continue;
-		/* NFSv3 is a guess then: keep NFSv4's answer unless another comes soon. */
+		/* Then NFSv3 is only a guess: keep NFSv4's error if NFSv3 would take long. */
 		if (first == ENOENT && !server_can_do_v3(s, o, a.by_program))
 			break;
 		if (a.by_program && access(MOUNT_PROGRAM, X_OK) < 0)

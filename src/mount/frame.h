@@ -101,7 +101,7 @@ static inline int mount_reply_fail(struct mount_reply *reply, enum mount_step st
 	return -1;
 }
 
-/* Check a reply. Returns 0 or -EPROTO. An unknown step is the caller's to refuse. */
+/* Check a reply. Returns 0 or -EPROTO. Accepts an unknown step, which the caller must refuse. */
 int mount_reply_check(const struct mount_reply *reply);
 
 #endif

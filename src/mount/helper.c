@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The helper process. Any call here may hang for ever: only the driver's deadline waits for this
- * process, and it holds nothing that another one needs.
+ * The helper process. Any call here may hang for ever: the driver waits for this process only until
+ * its deadline, and the process holds nothing that another one needs.
  */
 
 #include <errno.h>
@@ -65,7 +65,7 @@ static int helper_set_mode(const struct mount_frame *frame, int dir, struct moun
 
 /*
  * Ask the server whether the mounted directory still exists. stat() may answer from the cache, and
- * statvfs() likewise as far as the directory is concerned; open() never does (close-to-open
+ * so may statvfs() about the existence of the directory; open() never does (close-to-open
  * consistency).
  */
 static int helper_open_target(const char *target)
@@ -115,7 +115,7 @@ static int do_usage(const struct mount_frame *frame, struct mount_reply *reply)
 	return 0;
 }
 
-/* The server resolves the whole path. */
+/* Mount the whole path as the server resolves it. */
 static int do_mount_whole(const struct mount_frame *frame, struct mount_reply *reply)
 {
 	const char *target = frame->target;
@@ -174,8 +174,8 @@ static int do_mount(const struct mount_frame *frame, struct mount_reply *reply)
 
 /*
  * Compare the directory mounted at the target with the one that the request names now. Mount the
- * latter once more, where nobody else sees it: paths do not tell, since a server resolves symbolic
- * links in them.
+ * latter once more, in a private namespace: comparing paths is not enough, since a server resolves
+ * symbolic links in them.
  */
 static int do_compare(const struct mount_frame *frame, struct mount_reply *reply)
 {
@@ -196,12 +196,12 @@ static int do_compare(const struct mount_frame *frame, struct mount_reply *reply
 	if (dir < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_WALK, dir);
 	r = mount_walk_is_same(dir, w.place) ? 0 : mount_reply_fail(reply, MOUNT_STEP_OTHER, 0);
-	/* Else it stays mounted if mount.nfs has left a process in the namespace. */
+	/* Otherwise the mount would stay if mount.nfs has left a process in the namespace. */
 	(void)mount_walk_clear(target);
 	return r;
 }
 
-/* umount2() itself: libmount looks at the path first, which hangs on a dead server. */
+/* Call umount2() directly: libmount looks at the path first, which hangs on a dead server. */
 static int do_umount(const struct mount_frame *frame, struct mount_reply *reply)
 {
 	int flags = UMOUNT_NOFOLLOW;

@@ -67,7 +67,7 @@ static int server_ask(const struct mount_request *request, const struct mount_op
 		return r;
 	for (i = 0; i < n; i++) {
 		r = mount_ping(&addresses[i], o, &low, &high);
-		/* A server without the version answers too; the helper finds another one. */
+		/* A server without the version answers too; the helper finds another version. */
 		if (r == 0 || r == -EPROTONOSUPPORT)
 			return 0;
 	}
@@ -75,7 +75,7 @@ static int server_ask(const struct mount_request *request, const struct mount_op
 	return -EHOSTDOWN;
 }
 
-/* Take one of the server's slots, once it is known that the server answers. */
+/* Take one of the server's slots, and check that the server answers if that is not known. */
 static int server_enter(struct real_mounter *m, const struct mount_request *request,
 			const struct mount_options *o, struct error *err)
 {

@@ -4,8 +4,8 @@
 /*
  * The mounter: the seam between node/ and the kernel. Whatever may touch a server, or a path
  * mounted from one, runs in a helper process with a deadline: a system call that waits for a dead
- * NFS server ends only with its process. What is mounted where is read from mountinfo, never by
- * touching the path.
+ * NFS server ends only with its process. Mounts are looked up in mountinfo, never by touching the
+ * path.
  *
  * Worker threads; every call blocks for its deadlines at most. Any number of calls may run at once,
  * but only one for each target path.
@@ -71,8 +71,8 @@ struct mounter {
 };
 
 /*
- * Make the mounter that mounts. helper is the program to run as helper process, with
- * MOUNT_HELPER_COMMAND as argument; NULL: this program. Borrowed. The caller frees.
+ * Make the real mounter. helper is the program to run as helper process, with MOUNT_HELPER_COMMAND
+ * as argument; NULL: this program. Borrows helper. The caller frees.
  */
 int mounter_new(struct mounter **ret, const char *helper, struct error *err);
 

@@ -104,7 +104,7 @@ static bool options_have_value(const char *options, const char *key, const char 
 	       strncmp(text, value, len) == 0;
 }
 
-/* Port, version and transport, by which the server can be pinged. */
+/* Copy port, version and transport, by which the server can be pinged. */
 static void info_copy_service(struct mount_info *info, struct libmnt_fs *fs)
 {
 	const char *options = mnt_fs_get_fs_options(fs);

@@ -99,7 +99,7 @@ static int pipes_init(struct pipes *p)
 	return 0;
 }
 
-/* Its own process group, so that mount.nfs below it is killed with it. */
+/* Give the helper a process group of its own, so that mount.nfs below it is killed with it. */
 static int spawn_set_attributes(posix_spawnattr_t *attr)
 {
 	sigset_t none, all;

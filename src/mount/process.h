@@ -7,8 +7,8 @@
  * that does not die at once, because a system call holds it in the kernel, is left lingering: a
  * later call reaps it. Any thread.
  *
- * Only time in which the process waits for something counts towards the limit. On a node that
- * starts many pods it may wait for a processor for seconds, which says nothing of a server.
+ * Time in which the process is runnable does not count towards the limit: on a node that starts
+ * many pods it may wait for a processor for seconds, which says nothing about a server.
  */
 #ifndef MOUNT_PROCESS_H
 #define MOUNT_PROCESS_H

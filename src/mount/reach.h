@@ -17,7 +17,7 @@ uint16_t mount_port_of(const struct mount_options *o);
 
 /*
  * Ask one address, with a version that the options allow. Returns 0, also for a transport that
- * cannot be asked; -EPROTONOSUPPORT, with the versions that the server has, if it answers but does
+ * cannot be pinged; -EPROTONOSUPPORT, with the versions that the server has, if it answers but does
  * not have this one; or another negative errno.
  */
 int mount_ping(const struct net_address *a, const struct mount_options *o, uint32_t *ret_low,

@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * What goes in and out of the mounter (mount/mounter.h), and its limits.
+ * Arguments and results of the mounter (mount/mounter.h), and its limits.
  */
 #ifndef MOUNT_REQUEST_H
 #define MOUNT_REQUEST_H
@@ -17,14 +17,14 @@
 #define MOUNT_HELPER_COMMAND "mount-helper"
 
 #define MOUNT_TIMEOUT_MS 45000 /* kubelet waits for two minutes */
-/* The first umount: on a dead server NFSv4.1 never returns from it. */
+/* The first umount is cut off early: on a dead server NFSv4.1 never returns from it. */
 #define MOUNT_QUICK_TIMEOUT_MS 1000
 #define MOUNT_UMOUNT_TIMEOUT_MS 3500
-#define MOUNT_FORCE_TIMEOUT_MS 1500 /* of umount with MNT_FORCE, and of that with MNT_DETACH */
+#define MOUNT_FORCE_TIMEOUT_MS 1500 /* of umount with MNT_FORCE, and with MNT_DETACH */
 #define MOUNT_COMPARE_TIMEOUT_MS 15000
 #define MOUNT_STAT_TIMEOUT_MS 2500 /* of looking at a mount */
 
-/* Calls that may be at work on one server, so that a dead one leaves workers to the others. */
+/* Limits of calls at work on one server, so that a dead server leaves workers to the others. */
 #define MOUNT_SLOTS 8
 #define MOUNT_UMOUNT_SLOTS 8
 #define MOUNT_STAT_SLOTS 4
@@ -43,8 +43,8 @@ struct mount_request {
 	const char *options; /* comma-separated, as in mount(8); may hold secrets */
 	bool read_only;
 	/*
-	 * Set on the mounted directory if it has another one; 0: leave. A mode without special bits
-	 * (07000) keeps those that the directory has, see base/mode.h.
+	 * Mode to set on the mounted directory if it has another one; 0: leave. A mode without
+	 * special bits (07000) keeps those that the directory has, see base/mode.h.
 	 */
 	uint32_t mode;
 };

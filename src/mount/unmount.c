@@ -9,7 +9,7 @@
 #include "mount/mountinfo.h"
 #include "mount/reach.h"
 
-/* Mounts that one call takes off a target; a retry takes the next ones. */
+/* Limit of stacked mounts that one call unmounts; a retry unmounts the next ones. */
 #define STACK_MAX 32
 
 /* Whether the server of a mount answers. If that cannot be found out, assume that it does. */

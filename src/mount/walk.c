@@ -34,7 +34,7 @@ int mount_walk_begin(struct mount_walk *w, const char *target)
 	w->home = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
 	if (w->home < 0 || unshare(CLONE_NEWNS) < 0)
 		return -errno;
-	/* A slave: unmounts at home take effect here too, mounts made here are not seen at home. */
+	/* Slave mounts: unmounts at home take effect here too, mounts here are not seen at home. */
 	return mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0 ? -errno : 0;
 }
 
@@ -73,7 +73,7 @@ int mount_walk_finish(struct mount_walk *w, const char *target, int dir)
 
 	if (tree < 0)
 		return -errno;
-	/* The namespace ends with this process, unless mount.nfs has left another one in it. */
+	/* The namespace outlives this process if mount.nfs has left another one in it. */
 	r = mount_walk_clear(target);
 	if (r < 0)
 		return r;
@@ -97,7 +97,7 @@ void mount_walk_run_at_home(const struct mount_walk *w, const char *program)
 		;
 }
 
-/* Compare the file handles that the server gave: the same in every superblock. */
+/* Compare the server's file handles, which are the same in every superblock. */
 static bool walk_has_same_handle(int a, int b)
 {
 	union {

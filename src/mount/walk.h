@@ -43,8 +43,8 @@ int mount_walk_clear(const char *target);
 int mount_walk_open(const char *target, const char *below);
 
 /*
- * Return to the home namespace and mount there, at the target path, dir, which was opened in the
- * other one. It keeps the flags of its mount. Returns 0 or a negative errno.
+ * Return to the home namespace and mount dir at the target path there. dir was opened in the other
+ * namespace; the flags of its mount are kept. Returns 0 or a negative errno.
  */
 int mount_walk_finish(struct mount_walk *w, const char *target, int dir);
 

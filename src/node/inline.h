@@ -25,7 +25,7 @@ int node_inline_list_check(const char *list, struct error *err);
 
 /*
  * Whether the volume is inline. kubelet sets an attribute that says so, but only if the CSIDriver
- * object has podInfoOnMount; the form of the volume id, which kubelet makes up, always tells.
+ * object has podInfoOnMount; the form of the volume id, which kubelet chooses, always shows it.
  */
 bool node_inline_is_asked(const char *volume_id, const struct csi_map *context);
 

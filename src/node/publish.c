@@ -139,7 +139,7 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 		.top = p->top,
 		.target = in->target_path,
 		.options = p->options,
-		/* Not from the access mode: if a volume has several, kubelet sends the first. */
+		/* Ignore the access mode: if a volume has several, kubelet sends the first. */
 		.read_only = in->readonly || options.read_only,
 		.mode = mode_is_ours ? p->params.mode : 0,
 	};
@@ -149,7 +149,8 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 /*
  * Find out whether the mount at the target shows the volume. mountinfo may name another path if the
  * server resolved a symbolic link or the directory was renamed: then mount the volume's path once
- * more, unseen, and compare. Returns 0 or a negative errno, -ESTALE for a stale mount.
+ * more, in a private namespace, and compare. Returns 0 or a negative errno, -ESTALE for a stale
+ * mount.
  */
 static int target_has_volume(struct mounter *m, const struct mount_request *wanted,
 			     const struct mount_info *info, bool *ret, struct error *err)
@@ -195,8 +196,8 @@ static int target_check_mount(struct mounter *m, const struct mount_request *wan
 }
 
 /*
- * Look at what is mounted at the target. Returns 1 if it is the volume and works, 0 if nothing is
- * mounted there or a stale mount was taken away, or a negative errno.
+ * Check the mount at the target. Returns 1 if it is the volume and works, 0 if nothing is mounted
+ * there or a stale mount was unmounted, or a negative errno.
  */
 static int target_check(struct mounter *m, const struct mount_request *wanted, struct error *err)
 {

@@ -62,7 +62,7 @@ void node_published_free(struct node_published *p)
 	free(p);
 }
 
-/* "<hash of the volume>.<hash of the target>": the notes of either can be listed by name. */
+/* "<hash of the volume>.<hash of the target>", so that names tell the notes of either. */
 static void note_name(char name[NAME_SIZE], const char *volume, const char *target)
 {
 	(void)snprintf(name, NAME_SIZE, "%016" PRIx64 ".%016" PRIx64,
@@ -235,7 +235,7 @@ int node_published_add(struct node_published *p, struct mounter *m, const char *
 	}
 	if (r == 0 || (err != NULL && err->code != ERROR_OK))
 		return r;
-	/* Without an error set, it is the folder that failed. */
+	/* If no error is set, the folder failed. */
 	if (exclusive)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
 				 "access mode SINGLE_NODE_SINGLE_WRITER needs the state folder '%s' (--state-dir)",

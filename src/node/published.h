@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Notes of which volume is published where on this node, for the access mode
+ * Notes that say at which target paths of this node a volume is published, for the access mode
  * SINGLE_NODE_SINGLE_WRITER. mountinfo lists the mounts but not their volume ids, and several
- * volumes may be one directory.
+ * volumes may share one directory.
  *
  * There is one file for each target path, in a folder that survives a restart of the driver but not
  * of the node, as mounts do. A note is written before the mount and removed after the unmount. A

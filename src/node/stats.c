@@ -197,8 +197,8 @@ static int volume_find_mount(struct mounter *m, const char *path, struct mount_i
 }
 
 /*
- * Get the usage now or, from a mount that does not answer, when it last did (zeros if that is not
- * known); condition then says why.
+ * Get the current usage. If the mount does not answer, keep the last known usage (zeros if there is
+ * none) and set condition to the reason.
  */
 static int usage_get(const struct node_driver *driver, const Csi__V1__NodeGetVolumeStatsRequest *in,
 		     struct mount_usage *usage, struct error *condition, struct error *err)

@@ -41,7 +41,7 @@ struct tree_archive_sum {
 
 /*
  * Archive the tree at the handle into a new file in a new directory named folder in parent. Returns
- * 0 and the sum of what was written, or a negative errno with the error set; then parts of it may
+ * 0 and the sum of the file, or a negative errno with the error set; then parts of the archive may
  * be left behind. -ERESTART: an entry changed after it was written to the archive, and a new
  * attempt may work.
  */
@@ -52,8 +52,8 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 
 /*
  * Extract the archive at the handle, of size bytes, as root in parent. sum is what tree_pack()
- * returned; NULL: unknown, as for archives of other tools. Then only what the format can show is
- * noticed: gzip has a checksum, and a tar ends with zeros.
+ * returned; NULL: unknown, as for archives of other tools. Then only damage that the format shows
+ * is found: gzip has a checksum, and a tar ends with zeros.
  *
  * FAILED_PRECONDITION: names that lead out of the tree, or more entries or data than an archive of
  * that size can hold. DATA_LOSS: truncated or damaged. Otherwise as tree_pack().

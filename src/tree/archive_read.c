@@ -39,8 +39,8 @@ struct unpacker {
 	struct tree_gunzip *gunzip; /* NULL: not gzip */
 	bool begun; /* the first piece was read */
 	struct tree_archive_sum read; /* of the file so far */
-	uint64_t streamed; /* bytes for libarchive: of the file, or of the data in gzip */
-	uint64_t nonzero_end; /* offset in them, behind the last one that is not zero */
+	uint64_t streamed; /* bytes for libarchive so far, after gzip is decompressed */
+	uint64_t nonzero_end; /* offset behind the last of them that is not zero */
 	struct buf path; /* of the open directory */
 	size_t depth; /* open directories, with the root */
 	uint64_t entries, entries_max;
@@ -232,7 +232,7 @@ static int push_folder(struct unpacker *u, struct tree_entry *entry, struct erro
 	return u->sink->begin(u->sink, entry, err);
 }
 
-/* Open a directory that has no entry in the archive, or that came before. */
+/* Open a directory that has no entry in the archive, or whose entry came before. */
 static int push_implied_folder(struct unpacker *u, const char *path, size_t len, struct error *err)
 {
 	cleanup_free char *copy = strndup(path, len);
@@ -299,13 +299,13 @@ static int convert_owner_name(const char *name, uint32_t id, uint32_t *ret)
 	return nfs_owner_intern(name, strlen(name), ret);
 }
 
-/* The largest number stands for "leave it as it is" on servers: the owner would be the driver. */
+/* Servers take the largest number as "leave it as it is": the owner would be the driver. */
 static bool is_owner_id(la_int64_t id)
 {
 	return id >= 0 && id < UINT32_MAX;
 }
 
-/* libarchive gives the first or last number for one beyond them. */
+/* libarchive returns the smallest or largest number for a time out of range. */
 static bool is_time(la_int64_t sec)
 {
 	return sec > INT64_MIN && sec < INT64_MAX;
@@ -316,7 +316,7 @@ static bool is_device_number(dev_t number)
 	return number <= UINT32_MAX;
 }
 
-/* Refuse numbers that do not fit what NFS has for them: made to fit, they would be other ones. */
+/* Refuse numbers that do not fit the types of NFS: truncated, they would be other numbers. */
 static int check_numbers(struct archive_entry *e, struct error *err)
 {
 	const char *path = archive_entry_pathname(e);
@@ -475,8 +475,8 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 			return r;
 	}
 	/*
-	 * libarchive takes the end of the data for the end of the archive, too. The file may have
-	 * been truncated, or the tar before it was compressed.
+	 * libarchive also accepts an archive that just stops. The file may have been truncated, or
+	 * the tar before it was compressed.
 	 */
 	if (archive_filter_bytes(u->archive, 0) <= archive_read_header_position(u->archive))
 		return error_set(err, ERROR_DATA_LOSS,
@@ -491,8 +491,8 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 /* -------- the whole archive -------- */
 
 /*
- * libarchive takes the end of the file for the end of the archive. A tar ends with blocks of zeros;
- * if it was truncated, they are missing.
+ * libarchive accepts a file that just stops as a whole archive. A tar ends with blocks of zeros; if
+ * it was truncated, they are missing.
  */
 static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 {
@@ -523,9 +523,9 @@ static int fail_damaged(const char *why, struct error *err)
 }
 
 /*
- * Read on behind the part that libarchive needs, for the checksums. A tar ends with two blocks of
- * zeros, and only zeros follow: other data means that those blocks are damage in the middle, or
- * that libarchive has extracted only the first of several archives.
+ * Read the rest of the file, which libarchive does not need, for the checksums. A tar ends with two
+ * blocks of zeros, and only zeros follow: other data means that those blocks are damage in the
+ * middle, or that libarchive has extracted only the first of several archives.
  */
 static int read_to_end(struct unpacker *u, const struct tree_archive_sum *sum, struct error *err)
 {

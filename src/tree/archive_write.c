@@ -251,7 +251,7 @@ static int packer_data(struct tree_sink *sink, const struct tree_piece *piece, s
 	return r < 0 ? r : put_data(p, piece->data, piece->len, err);
 }
 
-/* Pad a file with zeros that was truncated after its header was written. */
+/* If a file was truncated after its header was written, pad it with zeros. */
 static int packer_end(struct tree_sink *sink, struct error *err)
 {
 	struct packer *p = container_of(sink, struct packer, sink);

@@ -16,7 +16,7 @@ void tree_budget_leave(struct tree_budget *budget)
 	atomic_fetch_sub(&budget->jobs, 1);
 }
 
-/* The part of one purse shrinks as jobs join: those that hold more take nothing until then. */
+/* The limit of a purse shrinks as jobs join. A purse above it takes nothing until it is below. */
 static size_t purse_max(const struct tree_purse *purse)
 {
 	const unsigned int jobs = purse->budget != NULL ? atomic_load(&purse->budget->jobs) : 1;

@@ -161,7 +161,7 @@ static int builder_wait_for_room(struct tree_builder *b, struct error *err)
 	return r;
 }
 
-/* Take memory for n bytes of data. With nothing left to be written, waiting would gain nothing. */
+/* Take memory for n bytes of data. If no data waits to be written, no reply would free any. */
 static int builder_wait_for_memory(struct tree_builder *b, size_t n, struct error *err)
 {
 	struct tree_purse *purse = &b->work->unwritten;
@@ -206,7 +206,7 @@ static int walk_to_target(struct tree_builder *b, const char *path, struct nfs_h
 	return 0;
 }
 
-/* Return the target of a link; the caller releases it. A walk needs the whole tree to be there. */
+/* Return the target of a link; the caller releases it. A walk waits for earlier entries first. */
 static int find_link_target(struct tree_builder *b, const char *path, struct builder_target **ret,
 			    struct error *err)
 {

@@ -34,7 +34,7 @@ struct tree_builder_options {
 int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 		     const struct nfs_handle *parent, const struct tree_builder_options *options);
 
-/* Operations finish later: an error of the sink may be that of an earlier entry. */
+/* Operations finish later: the sink may return the error of an earlier entry. */
 struct tree_sink *tree_builder_sink(struct tree_builder *b);
 
 /* Wait until the tree is complete and return the handle of its root. */

@@ -20,7 +20,7 @@ void builder_chunk_free(struct builder_chunk *chunk)
 	free(chunk);
 }
 
-/* Writes with different verifiers: the server was restarted and may have lost the earlier ones. */
+/* If the verifier changed, the server was restarted and may have lost earlier writes. */
 static int check_write_verifier(struct builder_node *node, const struct nfs_op *op)
 {
 	if (op->stable)

@@ -378,7 +378,7 @@ static int after_verify(struct builder_node *node, const struct nfs_op *op, int 
 		node->sum_reread += tree_checksum(node->verified, node->reread, node->n_reread);
 		node->verified = end;
 		node->n_reread = 0;
-		/* Nodes that wait for their turn need none. */
+		/* Nodes that wait for their turn need no buffer. */
 		free(steal_ptr(&node->reread));
 	}
 	if (node->verified < node->size)

@@ -61,7 +61,7 @@ struct builder_node {
 	enum builder_node_state state;
 	bool busy; /* op is in flight */
 	bool ended; /* by the sink's end() */
-	bool no_attr; /* came without attributes: keeps those that it has */
+	bool no_attr; /* came without attributes: keeps those that it has on the server */
 	bool existed; /* the name was taken */
 	bool is_link; /* a further name of target */
 	bool clamped; /* its time is out of range for the server */
@@ -72,7 +72,7 @@ struct builder_node {
 	uint64_t size; /* end of the data so far */
 	uint64_t committed; /* offset of the next COMMIT */
 	uint64_t verified; /* offset of the part in reread */
-	uint64_t sum, sum_reread; /* checksums of the data that came, and of the data read back */
+	uint64_t sum, sum_reread; /* checksums of the data taken, and of the data read back */
 	char *reread; /* part of the file that is read back, of VERIFY_BYTES */
 	uint32_t n_reread; /* bytes in it */
 	size_t pending; /* unfinished children or chunks */
@@ -113,7 +113,7 @@ struct tree_builder {
 	struct builder_node *buckets[BUILDER_BUCKETS]; /* all nodes by parent and name */
 	uint64_t data; /* bytes taken so far */
 	struct nfs_handle root;
-	bool finished; /* the root is */
+	bool finished; /* the root is finished */
 	bool owners; /* we are root on the server and set owners */
 	struct nfs_attr me; /* owner of the new root: who we are to the server */
 	struct builder_targets targets;
@@ -155,7 +155,7 @@ void builder_node_linked(struct builder_node *node);
 
 /* -------- builder_owner.c -------- */
 
-/* Learn from the new root who we are on the server. Fails if the copy could not keep owners. */
+/* Derive our identity on the server from the new root. Fails if the copy could not keep owners. */
 int builder_owner_learn(struct tree_builder *b, const struct nfs_attr *made);
 
 /* Return the wanted mode, without setuid and setgid bits if the owner is not kept. */
@@ -176,8 +176,9 @@ int builder_owner_check(const struct builder_node *node);
 size_t builder_chunk_size(size_t len);
 
 /*
- * Queue len bytes at offset at of a piece for writing. The purse has paid; the chunk gives back.
- * Returns 0 or -ENOMEM.
+ * Queue len bytes at offset at of a piece for writing. Takes over the memory that the caller took
+ * from the purse, and gives it back in any case, at the latest when the chunk is freed. Returns 0
+ * or -ENOMEM.
  */
 int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at,
 		      size_t len);

@@ -20,7 +20,7 @@ static bool owner_is_known(const struct nfs_attr *attr)
 	return attr->has_owner || attr->is_named;
 }
 
-/* On the same server, names are set even if there is a number: it knows whom it means by them. */
+/* The same server knows its own names, so they are set even if there is a number. */
 static bool is_same_server(const struct tree_work *work)
 {
 	const struct nfs_export *from = &work->from->export, *to = &work->to->export;
@@ -32,8 +32,8 @@ static bool is_same_server(const struct tree_work *work)
 }
 
 /*
- * Return the name to set for an owner, 0 for the number. me, my_name: our own, by the owner of the
- * root; a server that sends it as a name may not take its number.
+ * Return the name to set for an owner; 0: set the number. me and my_name are our own identity, from
+ * the owner of the new root: a server that sends it as a name may not accept its number.
  */
 static uint32_t owner_name_to_set(const struct tree_work *work, uint32_t name, uint32_t id,
 				  uint32_t my_name, uint32_t me)

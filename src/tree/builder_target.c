@@ -13,7 +13,7 @@ static size_t target_size(const struct builder_target *target)
 	return sizeof(*target) + strlen(target->path) + 1;
 }
 
-/* Return the link of its bucket that points to the target, or the last one of the bucket. */
+/* Return the pointer in the bucket's chain that leads to the target, or the NULL at its end. */
 static struct builder_target **target_slot(struct builder_targets *targets, const char *path)
 {
 	struct builder_target **slot =

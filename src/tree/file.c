@@ -90,7 +90,7 @@ static int chunk_start(struct tree_chunk *chunk)
 	return r;
 }
 
-/* Servers may return less than they are asked for, but not nothing: then *ret_more is set. */
+/* *ret_more: the reply is short, but not at the end of the file. -EIO: such a reply has no data. */
 static int chunk_take_data(struct tree_chunk *chunk, bool *ret_more)
 {
 	const struct nfs_op *op = &chunk->op;
@@ -130,7 +130,7 @@ static void chunk_replied(struct nfs_op *op)
 	chunk->finished = true;
 }
 
-/* Add a chunk of want bytes at f->next, for which the purse has paid. */
+/* Start a chunk of want bytes at f->next. The caller has taken its memory from the purse. */
 static int file_start_chunk(struct tree_file *f, size_t want)
 {
 	struct tree_chunk *chunk = calloc(1, sizeof(*chunk));

@@ -18,10 +18,10 @@ struct tree_file {
 	size_t n_segments, segment;
 	struct list chunks; /* struct tree_chunk, ascending: in flight or finished */
 	bool at_end; /* the file turned out to be shorter than size */
-	uint64_t end; /* its end then */
+	uint64_t end; /* its length, if at_end */
 	bool started;
 	const struct nfs_attr *before; /* to compare with, borrowed; NULL: don't compare */
-	bool changed; /* they differed from before during the reading */
+	bool changed; /* attributes that came with the data differed from before */
 	bool unsure; /* the server did not return attributes with the data */
 };
 

@@ -22,7 +22,7 @@ int tree_gunzip_new(struct tree_gunzip **ret);
 /* Accepts NULL. */
 void tree_gunzip_free(struct tree_gunzip *g);
 
-/* Add input, borrowed until tree_gunzip_next() returns length 0. Don't call it before that. */
+/* Add input, borrowed until tree_gunzip_next() returns length 0. Call it again only then. */
 void tree_gunzip_feed(struct tree_gunzip *g, const char *data, size_t len);
 
 /*

@@ -25,7 +25,7 @@ struct hardlink_file {
 
 struct tree_hardlinks {
 	struct hardlink_file *buckets[BUCKETS];
-	struct hardlink_file *removed; /* the last one; the caller may still use its path */
+	struct hardlink_file *removed; /* last; the caller may still use its path */
 	struct list complete; /* files with all names seen, oldest first */
 	size_t n, max, n_complete;
 	size_t bytes; /* of paths */
@@ -67,7 +67,7 @@ static bool hardlink_id_is_equal(const struct tree_hardlink_id *a, const struct 
 	       (a->handle == b->handle || a->state == b->state);
 }
 
-/* Return the link of its bucket that points to the file, or the last one of the bucket. */
+/* Return the pointer in the bucket's chain that leads to the file, or the NULL at its end. */
 static struct hardlink_file **hardlink_slot(struct tree_hardlinks *l,
 					    const struct tree_hardlink_id *id)
 {

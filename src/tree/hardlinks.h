@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Files with several names: maps each to the path where it came first. If memory is short, files
- * whose names have all come are forgotten first. They are kept for a while, because a server's link
- * count may be too low.
+ * Maps each file with several names to the path where it came first. If memory is short, files
+ * whose names have all come are forgotten first. They are not forgotten at once, because a server's
+ * link count may be too low.
  */
 #ifndef TREE_HARDLINKS_H
 #define TREE_HARDLINKS_H

@@ -12,7 +12,7 @@
 #include "tree/reader_item.h"
 #include "tree/sparse.h"
 
-/* TREE_HARDLINKS_MAX for counting, which runs beside a copy with its own and need not be exact. */
+/* The limit for counting, which need not be exact and runs beside a copy that has its own table. */
 #define COUNT_HARDLINKS_MAX 4096
 
 /* Set rd->path to that of an entry in rd->folder. */
@@ -112,7 +112,7 @@ static int read_item(struct reader *rd, struct error *err)
 	struct reader_item *item = container_of(rd->items.next, struct reader_item, link);
 	int r;
 
-	/* The cursor may have passed it while it was not the first. */
+	/* The cursor may have passed the item while it was not the first. */
 	if (item->state == ITEM_WAITING)
 		reader_rewind(rd);
 	r = reader_fill(rd);
@@ -123,7 +123,7 @@ static int read_item(struct reader *rd, struct error *err)
 	r = item->kind == ITEM_ENTRY ? deliver_entry(rd, item, err) : deliver_end(rd, item, err);
 	if (r == 0)
 		reader_item_free(item);
-	return r < 0 ? r : 0; /* 1: it comes again */
+	return r < 0 ? r : 0; /* 1: the item is still queued */
 }
 
 static int add_root(struct reader *rd, const struct nfs_handle *root, const struct nfs_attr *attr)

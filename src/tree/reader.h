@@ -16,7 +16,7 @@
 #include "tree/entry.h"
 #include "tree/work.h"
 
-/* Files with several names that are remembered. The names of further ones become copies. */
+/* Limit of remembered files with several names. The names of further files become copies. */
 #define TREE_HARDLINKS_MAX 65536
 
 struct tree_reader_options {

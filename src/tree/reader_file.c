@@ -3,9 +3,9 @@
 
 /*
  * Files may be written to, truncated or replaced while they are read. The attributes that come with
- * each piece of data are compared with those before the first. A file that has changed is read
- * again, as whatever its name leads to by then. Small files are read in full before they are begun,
- * so that nothing has to be taken back.
+ * each piece of data are compared with those before the first. If a file has changed, its name is
+ * looked up again, and whatever it leads to by then is read. Small files are read in full before
+ * they are begun, so that the sink need not drop them.
  */
 
 #include <errno.h>
@@ -24,9 +24,9 @@
 #define HOLES_MAX (UINT64_C(4) << 40)
 
 /*
- * Holes are read as zeros, at the speed of data: a file of a petabyte would take weeks. The space
- * used, which servers update late, does not prove that a file has no data, only that it is not full
- * of it.
+ * Holes are read as zeros, at the speed of data: a file of a petabyte would take weeks. Servers
+ * update the space used late, so it does not prove that a file has no data, only that the file is
+ * not full of data.
  */
 static int check_holes(struct reader *rd, const struct reader_item *item, struct error *err)
 {
@@ -124,7 +124,7 @@ static int check_unchanged(struct reader *rd, struct reader_item *item, struct e
 					rd->path.data);
 		return -ERESTART;
 	}
-	/* The size is ours (retry_limit_size()), so data behind it was written meanwhile. */
+	/* retry_limit_size() has cut the size, so data behind it was written meanwhile. */
 	if (item->cuts > 1) {
 		keep_as_read(rd, item);
 		return 0;

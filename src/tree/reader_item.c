@@ -164,7 +164,7 @@ static int fetch_take_page(struct reader *rd, struct reader_fetch *fetch)
 	struct reader_folder *folder = rest->folder;
 	int r = rest->error;
 
-	/* The expected number of entries: most directories of a tree are alike. */
+	/* Update the expected number of entries: most directories of a tree are alike. */
 	if (rd->page_entries < fetch->n_entries)
 		rd->page_entries = fetch->n_entries;
 	else
@@ -301,14 +301,14 @@ static int fetch_start(struct reader *rd, struct reader_item *item)
 	return r;
 }
 
-/* Not if few blocks are saved, as on a server that compresses: reading twice costs more. */
+/* Don't map if few blocks are saved, as on a server that compresses: reading twice costs more. */
 bool reader_maps(const struct reader *rd, const struct nfs_attr *attr)
 {
 	return rd->options->map && tree_has_holes(attr) && attr->size >= MAP_FROM &&
 	       attr->used < attr->size / 4;
 }
 
-/* Return whether to read data ahead; of a file with several names, it may not be needed. */
+/* Return whether to read data ahead. A file with several names may become a link, without data. */
 static bool is_read_ahead(const struct reader *rd, const struct reader_item *item)
 {
 	return !rd->options->count && item->kind == ITEM_ENTRY && item->state == ITEM_READY &&

@@ -37,7 +37,7 @@ struct reader_folder {
 	struct nfs_names names; /* entries in the queue or delivered */
 	bool forgets; /* has more names than can be remembered */
 	unsigned int restarts; /* how often its listing began again */
-	bool replaced; /* its name leads to another directory now, and handle is that one's */
+	bool replaced; /* its name leads to another directory now, whose handle is in handle */
 	char verifier[8];
 	uint64_t cookie; /* of the next page */
 	bool eof;
@@ -61,15 +61,15 @@ struct reader_item {
 	struct reader *reader;
 	enum reader_item_kind kind;
 	enum reader_item_state state;
-	struct reader_folder *folder; /* that holds the entry, NULL for the root; or of the rest */
+	struct reader_folder *folder; /* ITEM_REST: its directory; else the one above; NULL: root */
 	struct reader_item *rest; /* entry of a directory: its ITEM_REST */
 	uint64_t before; /* cookie that leads to it */
 	int error;
 	unsigned int looks; /* how often it was looked up again by name, or its page read again */
 	unsigned int rereads; /* of a file that was written to meanwhile */
 	unsigned int cuts; /* reads that found the file shorter than its attributes said */
-	uint64_t end; /* its end then */
-	bool kept; /* although it was written to during each read */
+	uint64_t end; /* length of the file at the last cut */
+	bool kept; /* delivered although the file was written to during each read */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	struct reader_fetch *fetch; /* BUSY */
@@ -154,15 +154,15 @@ static inline bool reader_is_gone(int error)
 int reader_fail(struct reader *rd, int r, const char *verb, const char *path, struct error *err);
 
 /*
- * Look the name of an entry in rd->folder up again. Returns 1 if something is there, and the item
+ * Look up again the name of an entry in rd->folder. Returns 1 if something is there, and the item
  * is to be delivered again; 0 if nothing is; or a negative errno with the error set.
  */
 int reader_retry_entry(struct reader *rd, struct reader_item *item, struct error *err);
 
 /*
- * rd->folder could not be listed on (rest->error), or has been replaced. Returns 1 if it, or what
- * has its name now, is to be delivered again; 0 if it has vanished and ends here; or a negative
- * errno with the error set.
+ * Handle a listing of rd->folder that failed (rest->error), or a folder that was replaced. Returns
+ * 1 if the folder, or the entry that has its name now, is to be delivered again; 0 if it has
+ * vanished and ends here; or a negative errno with the error set.
  */
 int reader_retry_folder(struct reader *rd, struct reader_item *rest, struct error *err);
 

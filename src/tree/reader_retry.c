@@ -29,7 +29,7 @@
 int reader_fail(struct reader *rd, int r, const char *verb, const char *path, struct error *err)
 {
 	(void)nfs_error_set(err, rd->work->from, r, "%s '%s'", verb, path != NULL ? path : "");
-	/* NOT_FOUND would be the tree itself. An entry may be there at the next attempt. */
+	/* NOT_FOUND would mean the tree itself. An entry may be there at the next attempt. */
 	if (err != NULL && err->code == ERROR_NOT_FOUND)
 		err->code = ERROR_ABORTED;
 	return r;
@@ -79,8 +79,8 @@ static char *folder_name(const struct reader *rd, const struct reader_folder *fo
 }
 
 /*
- * Look up the name of a folder in its parent, which is alive, and take what it leads to as the
- * folder. -ENOENT: it leads to no directory.
+ * Look up the name of a folder in its parent, which is alive, and use the directory found as the
+ * folder. -ENOENT: the name leads to no directory.
  */
 static int renew_folder(struct reader *rd, struct reader_folder *folder)
 {
@@ -106,7 +106,7 @@ static int renew_folder(struct reader *rd, struct reader_folder *folder)
 	return 0;
 }
 
-/* Walk down to a folder from the next one above that is alive. -ENOENT: gone; -ESTALE: unknown. */
+/* Walk to a folder from the nearest one above that is alive. -ENOENT: gone; -ESTALE: unknown. */
 static int walk_to_folder(struct reader *rd, struct reader_folder *folder)
 {
 	struct reader_folder *alive = folder->parent, *next;
@@ -194,7 +194,7 @@ int reader_retry_entry(struct reader *rd, struct reader_item *item, struct error
 {
 	int r;
 
-	tree_drain_reads(rd->work, false); /* of the rest of the file */
+	tree_drain_reads(rd->work, false); /* reads of the rest of the file */
 	if (rd->options->count) {
 		rd->work->progress.vanished++;
 		return 0;
@@ -249,7 +249,7 @@ static int restart_listing(struct reader *rd, struct reader_item *rest, struct e
 	return 1;
 }
 
-/* Drop a folder of which nothing was delivered, and queue what has its name now instead. */
+/* Drop a folder of which nothing was delivered, and queue the entry that has its name now. */
 static int replace_folder(struct reader *rd, struct reader_item *rest, const char *name,
 			  const struct nfs_handle *handle, const struct nfs_attr *attr,
 			  struct error *err)
@@ -273,7 +273,7 @@ static int replace_folder(struct reader *rd, struct reader_item *rest, const cha
 	return reader_item_settle(rd, item) < 0 ? error_oom(err) : REPLACED;
 }
 
-/* Go on with what the folder's name leads to now. */
+/* Continue with the entry that the folder's name leads to now. */
 static int list_successor(struct reader *rd, struct reader_item *rest, struct error *err)
 {
 	struct reader_folder *folder = rest->folder;
@@ -319,11 +319,11 @@ static int retry_listing(struct reader *rd, struct reader_item *rest, struct err
 	if (r >= 0 && folder->replaced)
 		return list_successor(rd, rest, err);
 	if (r >= 0) {
-		/* Asked again at once, the server may meet the next removal of the same writer. */
+		/* Pause: an immediate retry may meet the next removal by the same writer. */
 		clock_sleep_ms(PAUSE_FIRST_MS * rest->looks);
 		return 1;
 	}
-	/* Never for the root, which cannot be proved gone. */
+	/* The root cannot be proved gone, so it never gets -ENOENT. */
 	return r == -ENOENT && err->code == ERROR_OK ? list_successor(rd, rest, err) : r;
 }
 

@@ -3,8 +3,8 @@
 
 /*
  * Check that a directory is still part of the tree. A handle follows its directory: if somebody
- * moves one out of the trash to rescue its contents, it must not be emptied there. So each open
- * directory is looked up under its name from time to time, and so are those above it.
+ * moves a directory out of the trash to rescue its contents, it must not be emptied there. So each
+ * open directory and those above it are looked up under their names from time to time.
  */
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #define CHECK_MS 1000
 
-/* Return a period in which all lookups on the way up fit several times. */
+/* Return a period several times as long as the lookups of all directories on the way up. */
 static uint64_t check_period_ns(const struct remover *rm, const struct remove_node *node)
 {
 	return CHECK_MS * CLOCK_NS_PER_MS * (1 + node->depth / TREE_LEVELS) +
@@ -26,8 +26,8 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 	if (op->error == 0 && nfs_handle_is_equal(&op->handle, &node->handle))
 		return;
 	/*
-	 * A server may have several handles for one directory: go on with a directory of our file
-	 * system that has the name now.
+	 * A server may have several handles for one directory: continue with the directory that has
+	 * the name now, if it is on our file system.
 	 */
 	if (op->error == 0 && op->attr.type == NFS_TYPE_DIRECTORY &&
 	    nfs_fsid_is_equal(&op->attr, &rm->fs)) {
@@ -37,7 +37,7 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 	}
 	/*
 	 * Below the root, a stale handle is no error: RMDIR finds out what is still there. The root
-	 * is looked up once more, since a server may say STALE for a name that just went.
+	 * is looked up once more, since a server may say STALE for a name that was just removed.
 	 */
 	if (op->error == -ESTALE && node->parent == NULL &&
 	    ++node->stale_tries < REMOVE_STALE_TRIES_MAX) {

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-/* Listings without a removal: another purge of the tree may be faster for some of them. */
+/* Limit of consecutive listings without a removal: another purge may take some entries first. */
 #define IDLE_PASSES_MAX 10
 
 struct remove_node *remove_node_new(struct remover *rm, struct remove_node *parent,
@@ -147,7 +147,7 @@ static bool node_is_settled(struct remover *rm, struct remove_node *node)
 		remove_node_ready(rm, node);
 		return false;
 	}
-	/* After a failure, go on behind the entries that stay; else list from the start again. */
+	/* After a failure, list what follows the entries that stay; else list from the start. */
 	if (!node->failed) {
 		node->idle_passes =
 			node->seen_entry && node->removed == 0 ? node->idle_passes + 1 : 0;

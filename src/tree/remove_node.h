@@ -64,19 +64,19 @@ struct remove_node {
 	uint64_t checked_ns; /* when it was last seen under its name */
 	struct list names; /* struct remove_name: entries of the page, to be removed */
 	size_t outstanding; /* unfinished entries and children */
-	size_t removed; /* of them since the last READDIR */
-	unsigned int idle_passes; /* listings in a row of which nothing was removed */
+	size_t removed; /* entries and children removed since the last READDIR */
+	unsigned int idle_passes; /* consecutive listings of which nothing was removed */
 	unsigned int rmdir_tries, lift_tries, stale_tries;
-	int read_error; /* of the last READDIR that RMDIR was to explain */
+	int read_error; /* of the last READDIR that failed in a way that RMDIR can explain */
 	bool eof;
 	bool active; /* the operation of its state is in flight */
 	bool checking; /* a lookup of its name is in flight, see remove_node_check() */
 	bool over; /* finished, except that checking is set */
-	bool lost; /* it is no longer there */
+	bool lost; /* it is no longer under its name */
 	bool seen_entry, seen_directory; /* in the page */
 	bool is_cut; /* the rest of the page must be read again */
 	bool chmod_tried;
-	bool chmod_done; /* answered, well or not: what is refused from now on stays refused */
+	bool chmod_done; /* answered, well or not: a later refusal is final */
 	bool failed;
 	char *name;
 };
@@ -115,7 +115,7 @@ struct remover {
 	uint64_t slowest_check_ns;
 	bool finished; /* the root is */
 	uint64_t borders; /* directories on other file systems */
-	char border[256]; /* path of the first */
+	char border[256]; /* path of the first of them */
 	int error; /* the first one */
 	struct error *err;
 };
@@ -153,7 +153,7 @@ void remove_node_drop_names(struct remove_node *node);
 /* Write the path of a node from the root of the tree; the end of it, if it is too long. */
 void remove_node_path(const struct remove_node *node, char *ret, size_t size);
 
-/* Finish a node that is removed or has to stay, and those above that only waited for it. */
+/* Finish a node that is removed or has to stay, and the nodes above that waited only for it. */
 void remove_node_finish(struct remover *rm, struct remove_node *node);
 
 /* Decide what comes next for a node in EMPTY if nothing in it is unfinished. */
@@ -170,9 +170,9 @@ int remove_call_start(struct remover *rm, struct remove_call *call);
 /* -------- remove_check.c -------- */
 
 /*
- * Return 1 if the node and all above it were under their names a moment ago. Otherwise return 0:
- * the node waits until they are looked up, or was given up and perhaps freed, because somebody has
- * moved it or one above out of the tree. Or a negative errno.
+ * Returns 1 if the node and all above it were under their names a moment ago; 0 if the node waits
+ * for lookups of those names, or was given up and perhaps freed, because somebody has moved it or a
+ * node above it out of the tree; or a negative errno.
  */
 int remove_node_check(struct remover *rm, struct remove_node *node);
 

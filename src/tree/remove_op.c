@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* The operation of each state in tree/remove_node.h, and what its reply means. */
+/* The operations of the states in tree/remove_node.h, and how their replies are handled. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,9 +32,9 @@ static void node_start_chmod(struct remover *rm, struct remove_node *node, enum 
 }
 
 /*
- * Return whether to try again what was refused in dir: as its owner we may change its mode even if
- * we may not write to it. That is done once. dir: NULL for the directory that holds the tree, which
- * is never changed. opened: dir had its new mode when the operation was started.
+ * Return whether to repeat an operation that was refused in dir: as its owner we may change its
+ * mode even if we may not write to it. That is done once. dir: NULL for the directory that holds
+ * the tree, which is never changed. opened: dir had its new mode when the operation was started.
  */
 static bool chmod_may_help(struct remover *rm, struct remove_node *dir, int r, bool opened)
 {
@@ -59,9 +59,9 @@ static void node_fail(struct remover *rm, struct remove_node *node, int r, const
 }
 
 /*
- * Handle a failed operation on the node's name, where somebody else may have removed it at the same
- * time: nfs-ganesha answers STALE for the name, too. Below the root that counts as gone, since
- * RMDIR of the directory above finds out what is still there. The root is looked up again.
+ * Handle a failed operation on the node's name. If somebody else removes the name at the same time,
+ * nfs-ganesha may also answer STALE. Below the root that counts as gone, since RMDIR of the
+ * directory above finds out what is still there. The root is looked up again.
  */
 static bool node_ends_if_gone(struct remover *rm, struct remove_node *node, int r)
 {
@@ -124,7 +124,7 @@ static void getattr_replied(struct remover *rm, struct remove_node *node, struct
 	const struct nfs_op *op = &call->op;
 
 	if (op->error == -ENOENT || op->error == -ESTALE)
-		node_set_state(rm, node, REMOVE_RMDIR); /* if it is not gone, RMDIR tells */
+		node_set_state(rm, node, REMOVE_RMDIR); /* RMDIR tells whether it is gone */
 	else if (op->error < 0)
 		node_fail(rm, node, op->error, "looking up");
 	else if (op->attr.type != NFS_TYPE_DIRECTORY && op->attr.type != NFS_TYPE_UNKNOWN)
@@ -156,8 +156,8 @@ static int lift_prepare(struct remover *rm, struct remove_node *node, struct rem
 }
 
 /*
- * A move needs the permissions that removing needs, and to write the directory itself, whose ".."
- * changes. If it is refused, the tree is worked on as deep as it is, up to a limit.
+ * A move needs the permissions of a removal, and write permission for the directory itself, whose
+ * ".." changes. If it is refused, the directory is emptied where it is, up to a limit of depth.
  */
 static void lift_replied(struct remover *rm, struct remove_node *node, struct remove_call *call)
 {
@@ -259,7 +259,7 @@ static void read_replied(struct remover *rm, struct remove_node *node, struct re
 		return;
 	}
 	if (nfs_readdir_lost_entry(r) || r == -ESTALE || r == -ERESTART) {
-		/* If it is not gone, or must be read from the start, RMDIR tells. */
+		/* RMDIR tells if the directory is gone. If not, it is read from the start. */
 		node->read_error = r;
 		node_set_state(rm, node, REMOVE_RMDIR);
 		return;
@@ -358,8 +358,8 @@ static void batch_replied(struct nfs_op *op)
 		node->outstanding--;
 	}
 	/*
-	 * The first one left has failed; those behind it were not tried. RMDIR finds out whether
-	 * one that is gone or STALE is still there.
+	 * The first name left has failed; those behind it were not tried. After NOENT or STALE,
+	 * RMDIR finds out whether the entry is still there.
 	 */
 	if (op->error != 0 && !retry && !list_is_empty(&call->names) &&
 	    !chmod_may_help(rm, node, op->error, call->opened)) {

@@ -47,7 +47,7 @@ bool tree_is_report_due(uint64_t *reported_ns)
 	return true;
 }
 
-/* Sleep if the server asked an operation of this work, or of one outside it, to wait. */
+/* Sleep if the server asked an operation of this work, or of an outer one, to wait. */
 static bool wait_if_asked(struct tree_work *work)
 {
 	while (work != NULL && !work->wait)
@@ -68,7 +68,7 @@ int tree_pump(struct tree_work *work, struct error *err)
 		return r;
 	if (work->report != NULL && tree_is_report_due(&work->reported_ns)) {
 		work->report(&work->progress, work->data);
-		return 0; /* it may have waited for our operations */
+		return 0; /* our operations may have finished during the report */
 	}
 	if (wait_if_asked(work))
 		return 0;
@@ -76,8 +76,8 @@ int tree_pump(struct tree_work *work, struct error *err)
 		return -EIO; /* a bug: nothing to wait for */
 	r = nfs_client_run_pair(work->from, work->to);
 	/*
-	 * A server that still answers other operations gets new patience. Once it is used up it
-	 * stays so: each operation in flight would wait as long again.
+	 * Renew the patience for a server that still answers other operations, but not once it is
+	 * used up: each operation in flight would wait as long again.
 	 */
 	if (work->progressed && work->patience < PATIENCE_MAX)
 		work->patience = 0;
@@ -90,7 +90,7 @@ static void drain(struct tree_work *work, bool with_writes, bool abort_slow)
 	const uint64_t begun = clock_now_ns();
 	int failures = 0;
 
-	/* A client that fails ends what is in flight on it; there are two of them. */
+	/* A client that fails ends its operations in flight; there are two clients. */
 	while ((work->reading > 0 || (with_writes && work->writing > 0)) && failures < 2) {
 		if (is_cancelled(work) ||
 		    (abort_slow &&

@@ -43,7 +43,7 @@ struct tree_work {
 	unsigned int patience; /* consecutive waits because the server asked to try later */
 	bool wait; /* the server asked to try later */
 	bool progressed; /* an operation has finished since tree_pump() last looked */
-	struct tree_work *outer; /* work whose report() runs this one; replies of both come in */
+	struct tree_work *outer; /* work whose report() runs this one; both get replies meanwhile */
 };
 
 /* Return whether TREE_REPORT_S have passed since *reported_ns, and if so set it to now. */
