@@ -105,7 +105,6 @@ static int take_uid(struct volume_params *p, const char *value, const struct csi
 		    struct error *err)
 {
 	(void)map;
-	p->given |= MUTABLE_OWNER;
 	return parse_id("uid", value, &p->owner.has_uid, &p->owner.uid, err);
 }
 
@@ -113,7 +112,6 @@ static int take_gid(struct volume_params *p, const char *value, const struct csi
 		    struct error *err)
 {
 	(void)map;
-	p->given |= MUTABLE_OWNER;
 	return parse_id("gid", value, &p->owner.has_gid, &p->owner.gid, err);
 }
 
@@ -339,7 +337,7 @@ static int check_spelling(const struct csi_map *map, size_t i, struct error *err
 	for (j = i + 1; j < map->n; j++)
 		if (str_eq_nocase(csi_map_key(map, i), csi_map_key(map, j)))
 			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "parameters: '%.64s' is given twice, in two spellings",
+					 "'%.64s' is given twice, in two spellings",
 					 csi_map_key(map, i));
 	return 0;
 }

@@ -26,11 +26,10 @@ struct volume_owner {
 	uint32_t uid, gid;
 };
 
-/* Settings that ControllerModifyVolume can change. */
+/* Settings that ControllerModifyVolume can change. The owner tells itself what it has. */
 enum volume_mutable {
 	MUTABLE_MODE = 1 << 0,
-	MUTABLE_OWNER = 1 << 1,
-	MUTABLE_ON_DELETE = 1 << 2,
+	MUTABLE_ON_DELETE = 1 << 1,
 };
 
 struct volume_settings {

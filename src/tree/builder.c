@@ -49,11 +49,10 @@ static int find_old_entry(struct nfs_client *c, const struct nfs_handle *dir, co
 	int r;
 
 	r = nfs_lookup(c, dir, name, &handle, &attr);
-	if (r == 0 && attr.type == NFS_TYPE_UNKNOWN)
-		r = nfs_getattr(c, &handle, &attr);
-	if (r == 0)
-		r = nfs_readdir(c, dir, match_name, &search);
+	if (r < 0)
+		return r;
 	*ret = attr.type;
+	r = nfs_readdir(c, dir, match_name, &search);
 	return r == 0 && !search.found ? -EEXIST : r;
 }
 

@@ -68,7 +68,7 @@ static int modify_to(struct fake_nfs *f, const struct volume_settings *changes, 
 static int modify(struct fake_nfs *f, uint32_t uid, struct error *err)
 {
 	static const struct volume_settings changes = {
-		.given = MUTABLE_MODE | MUTABLE_OWNER | MUTABLE_ON_DELETE,
+		.given = MUTABLE_MODE | MUTABLE_ON_DELETE,
 		.mode = 02711,
 		.owner = { .has_uid = true, .uid = OTHER },
 		.on_delete = ON_DELETE_RETAIN,
@@ -267,7 +267,7 @@ START_TEST(test_modify_keeps_special_bits)
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct nfs_attr before = { .has_mode = true, .mode = rows[i].before };
 		const struct volume_settings changes = {
-			.given = MUTABLE_MODE | (rows[i].owner ? MUTABLE_OWNER : 0),
+			.given = MUTABLE_MODE,
 			.mode = rows[i].asked,
 			.owner = { .has_uid = rows[i].owner, .uid = OTHER },
 		};
