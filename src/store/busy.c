@@ -64,8 +64,8 @@ bool busy_is_of(const char *name, const char *dir)
 #define CUT_KNOWN (RECORD_NAME_MAX - 17) /* bytes of the path in a name that was cut */
 
 /*
- * Whether the directory in the first len bytes of a name overlaps with that of key; in both a slash
- * is %2F. A name that was cut is known only by its beginning: if that fits, assume so.
+ * Whether the directories of two keys overlap: name[0..len) and key, both with %2F for a slash.
+ * Only the beginning of a key that was cut is known; if the beginnings match, assume an overlap.
  */
 static bool keys_overlap(const char *name, size_t len, const char *key)
 {
@@ -122,7 +122,7 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 static struct list own_notes = { &own_notes, &own_notes };
 static pthread_mutex_t own_notes_lock = PTHREAD_MUTEX_INITIALIZER; /* guards own_notes; innermost */
 
-/* Whether a call of this process holds the note with that tag, which renewals have added to. */
+/* Whether a call of this process holds the note with that tag. Renewals add a suffix to the tag. */
 static bool tag_is_held(const char *tag)
 {
 	struct list *pos;
@@ -213,7 +213,7 @@ int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err)
 	return busy_each(c, dir, refuse_tombstones, (void *)(uintptr_t)dir, err);
 }
 
-/* -------- notes of calls that last -------- */
+/* -------- notes of long calls -------- */
 
 int busy_note_init(struct busy_note *note, enum busy_kind kind, const char *dir)
 {
@@ -247,7 +247,7 @@ static int refuse_other_note(struct nfs_client *c, const char *name, enum busy_k
 	if (kind == BUSY_MAKE && note->kind == BUSY_MAKE && strcmp(name, note->name) != 0 &&
 	    busy_is_of(name, note->dir))
 		return remove_or_refuse(c, name, note->dir, err);
-	/* A creation finishes deletions itself; a use must not begin. */
+	/* A creation finishes deletions itself; a use must not begin beside one. */
 	return note->kind == BUSY_USE ? refuse_tombstones(c, name, kind, note->dir, err) : 0;
 }
 
@@ -264,7 +264,7 @@ int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *
 		r = -ESTALE;
 	if (r < 0 && r != -EEXIST) /* EEXIST: the reply to an earlier attempt was lost */
 		return nfs_error_set(err, c, r, "noting what is used");
-	/* Written first: of two replicas at once, at least one sees the other's note. */
+	/* Read after writing, so that of two replicas at least one sees the other's note. */
 	r = busy_each(c, note->dir, refuse_other_note, note, err);
 	if (r < 0 && r != -ESTALE)
 		(void)nfs_remove(c, folder, note->name);

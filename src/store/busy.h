@@ -7,13 +7,13 @@
  *
  *   busy/<directory, with %2F for a slash>~<kind>~<holder>.<number>[.<renewals>]
  *
- * Notes of use and of making belong to calls that last. Their holder renews them by a RENAME to the
- * next name; one that has not been renewed for as long as store_holder_is_dead() says is removed by
- * whoever it is in the way of. A holder that was only paused learns this from its next RENAME,
- * which fails: it renews its notes once more before it puts its work into place.
+ * Notes of use and of making belong to long calls. The holder renews them by a RENAME to the next
+ * name. A replica that a note blocks removes it once store_holder_is_dead() says that the holder is
+ * dead. A holder that was only paused learns this when its next RENAME fails: it renews its notes
+ * once more before it puts its work into place.
  *
- * Tombstones (store/tombstone.h) belong to deletions and stay as long as it takes. Another replica
- * does not wait for one to go; it finishes the deletion. Worker threads; blocks.
+ * Tombstones (store/tombstone.h) belong to deletions and stay until these are finished. Another
+ * replica does not wait for one to go; it finishes the deletion. Worker threads; blocks.
  */
 #ifndef STORE_BUSY_H
 #define STORE_BUSY_H
@@ -49,15 +49,15 @@ bool busy_is_of(const char *name, const char *dir);
 bool busy_is_left(struct nfs_client *c, const char *name);
 
 /*
- * Check that no other replica uses or makes an overlapping directory: 0, or ABORTED, which names
- * the replica. Notes that nobody alive holds are removed.
+ * Check that nobody uses or makes an overlapping directory: 0, or ABORTED. Notes that nobody alive
+ * holds are removed.
  */
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 
 /* Check that no overlapping directory is being deleted: 0, or ABORTED. */
 int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err);
 
-/* -------- notes of calls that last -------- */
+/* -------- notes of long calls -------- */
 
 struct busy_note {
 	struct list link; /* in the list of this process's notes */
@@ -76,8 +76,9 @@ int busy_note_init(struct busy_note *note, enum busy_kind kind, const char *dir)
 void busy_note_done(struct busy_note *note);
 
 /*
- * Write the note, then look for others. ABORTED where another replica is making the directory, or,
- * for a note of use, deleting it; then the note is removed again. Else as nfs_error_set().
+ * Write the note, then look at the others. ABORTED for a note of making where somebody else makes
+ * the same directory, and for a note of use where an overlapping directory is being deleted; other
+ * errors as nfs_error_set(). After any error but -ESTALE the note is removed again.
  */
 int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *err);
 
@@ -85,8 +86,8 @@ int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *
 int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err);
 
 /*
- * Remove the note. Where that fails, it is removed as a dead replica's once it is in somebody's
- * way.
+ * Remove the note. If that fails, the note stays until it blocks another call, which removes it as
+ * one that nobody holds.
  */
 int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *err);
 

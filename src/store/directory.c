@@ -40,7 +40,7 @@ int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handl
 			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
-/* Whether a failed MKDIR made nothing. The connection may be broken, too: then nobody knows. */
+/* Whether a failed MKDIR certainly made nothing. False also where a broken connection hides it. */
 static bool mkdir_made_nothing(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 			       int r)
 {
@@ -68,7 +68,7 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 		r = nfs_stat(c, ret, ret_attr);
 	if (r == 0)
 		return directory_note_finish(c, &note, ret, ret_attr, err);
-	/* Where it may have been made, the undoing or the next attempt sees the note. */
+	/* If the directory may exist, the undo or the next attempt needs the note. */
 	if (mkdir_made_nothing(c, dir, name, r))
 		directory_note_withdraw(c, &note);
 	if (r == -EEXIST)

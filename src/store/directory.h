@@ -4,7 +4,7 @@
 /*
  * A volume's directory and the directories above it, below the root of a share. Paths must have
  * passed path_check_relative(). They are walked one component at a time, by handle; a symbolic link
- * blocks.
+ * on the way is an error.
  */
 #ifndef STORE_DIRECTORY_H
 #define STORE_DIRECTORY_H
@@ -41,8 +41,8 @@ int directory_find(struct nfs_client *c, const char *path, struct directory_plac
 int directory_is_gone(struct nfs_client *c, const char *path, struct error *err);
 
 /*
- * Whether the directory belongs to another identity than the client's, which may be unable to
- * remove it.
+ * Whether the directory belongs to another identity than the client's, or the server does not tell
+ * the owner. The client may be unable to remove such a directory.
  */
 bool directory_is_anothers(struct nfs_client *c, const struct nfs_handle *dir);
 
@@ -57,28 +57,30 @@ int directory_check_file_system(struct nfs_client *c, const char *path, struct e
 int directory_apart(struct nfs_client *c, const char *path, struct error *err);
 
 /*
- * As directory_locate(), but make the missing directories above, and note on the share that they
- * are the driver's, to be removed with the last volume in them.
+ * As directory_locate(), but make missing directories. Notes on the share mark them as the
+ * driver's, so that they are removed with the last volume in them.
  */
 int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
 			   struct error *err);
 
 /* -------- notes about directories above, see directory_notes.c -------- */
 
-/* Remove the notes about a directory that was removed or moved, if it has any. attr
- * has to be full (nfs_lookup_full()). */
+/*
+ * Remove the notes about a directory that was removed or moved, if it has any. attr has to be full
+ * (nfs_lookup_full()).
+ */
 int directory_note_forget(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
 			  const struct nfs_attr *attr, struct error *err);
 
 /*
- * Remove all notes of path that are not about the directory that is there now. Return 1 where none
- * is there, else 0.
+ * Remove all notes of path that are not about the directory that is there now. Return 1 where there
+ * is no directory, 0 where there is one, or a negative errno.
  */
 int directory_note_sweep(struct nfs_client *c, const char *path, struct error *err);
 
 /*
- * Likewise for the directories above path, the deepest first, up to one that is there: one that
- * this call has made or found was removed again. Errors are ignored.
+ * Likewise for the directories above path, deepest first, until one is there. Call this after
+ * -ESTALE: a directory that this call has made or found was removed again. Errors are ignored.
  */
 void directory_note_sweep_above(struct nfs_client *c, const char *path);
 

@@ -21,7 +21,7 @@
 #define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
 #define ARCHIVE_HASH 17 /* "-" and 16 digits */
 
-/* Results besides 0, errors, and the 1 of directory_check_moved(): why a name cannot be used. */
+/* Why a name cannot be used. Other results: 0, errors, and the 1 of directory_check_moved(). */
 #define ARCHIVE_NAME_TAKEN 2
 #define ARCHIVE_NAME_OF_OTHERS 3 /* others have something there, in it or around it */
 
@@ -57,8 +57,8 @@ static int put_date(struct buf *b, int attempt)
 }
 
 /*
- * Format the path of an archive. Attempts after the first have a date, at the end, or, with aside,
- * behind the first component, because others have the path below it.
+ * Format the path of an archive. Attempts after the first have a date at the end. With aside, the
+ * date follows the first component instead, because others have the path below that.
  */
 static char *archive_path(const char *path, int attempt, bool aside)
 {
@@ -97,7 +97,7 @@ static int check_archive_place(struct nfs_client *c, const char *archive, const 
 	return ARCHIVE_NAME_OF_OTHERS;
 }
 
-/* RENAME found one of them missing: the directory itself, which is fine, or the one above it. */
+/* Handle ENOENT of RENAME: path is gone, which is fine, or the directory above the archive is. */
 static int rename_found_none(struct nfs_client *c, const char *path, const char *archive,
 			     struct error *err)
 {
@@ -141,8 +141,8 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 }
 
 /*
- * Keep out of other archives: ARCHIVE_NAME_OF_OTHERS where a directory above is there and not the
- * driver's.
+ * Keep out of other archives: ARCHIVE_NAME_OF_OTHERS where a directory above exists that the driver
+ * did not make.
  */
 static int check_archive_parents(struct nfs_client *c, const char *archive, struct error *err)
 {
@@ -166,8 +166,8 @@ static int check_archive_parents(struct nfs_client *c, const char *archive, stru
 }
 
 /*
- * Remove an older archive. ARCHIVE_NAME_TAKEN where it is none: no directory, or one that has the
- * archives of other volumes in it.
+ * Remove an older archive. ARCHIVE_NAME_TAKEN for anything else of that name: no directory, or a
+ * directory with the archives of other volumes in it.
  */
 static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
 			  struct error *err)

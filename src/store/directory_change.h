@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Making, archiving and removing the directory of a volume. Whose directory it is has to be settled
- * first, see store/owner.h. directory_make.c, directory_archive.c, directory_remove.c,
+ * Making, archiving and removing the directory of a volume. The caller first settles whose
+ * directory it is, see store/owner.h. directory_make.c, directory_archive.c, directory_remove.c,
  * directory_parents.c and directory_notes.c do what their names say. Worker threads; blocks.
  */
 #ifndef STORE_DIRECTORY_CHANGE_H
@@ -29,7 +29,7 @@ struct directory_wish {
 	struct volume_owner owner;
 	enum volume_existing existing; /* whether it may, must or must not be there */
 	const struct owner_question *others; /* who must not have it; see store/owner.h */
-	const struct owner_question *users; /* who keeps mode and owner of one that is there */
+	const struct owner_question *users; /* whose mode and owner an existing one keeps */
 };
 
 /*
@@ -58,28 +58,30 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		     bool *ret_trashed, struct error *err);
 
 /*
- * As directory_remove(), for the directory with that handle. Return 1 where another one had taken
- * its place, which has been put back. ret_name: its name in the trash, or "".
+ * As directory_remove(), for the directory with that handle; NULL: for any. Return 1 where another
+ * directory had taken its place; that one has been put back. ret_name: its name in the trash; "":
+ * none.
  */
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
 			   const struct nfs_handle *known, const char *key,
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
 
 /*
- * Check that what was renamed from a place to name in the directory to is the known directory.
- * Return 1 after renaming anything else back; 0 also where it is gone from there: the purger of
- * another replica may have it, but only after it was in the trash for a while.
+ * Check that the entry name of the directory to, which was renamed from a place, is the known
+ * directory. Return 1 after renaming anything else back. Return 0 also where the entry is gone: the
+ * purger of another replica may have removed it, but only after it was in the trash for a while.
  */
 int directory_check_moved(struct nfs_client *c, const struct directory_place *from,
 			  const struct nfs_handle *known, const struct nfs_handle *to,
 			  const char *name, struct error *err);
 
 /*
- * Rename path, the directory of volume key, to archived-path. An archive of that name is removed
- * first where replace is set (*ret_trashed as above); else the new one gets a dated name, also
- * where archived-path has the archives of other volumes in it. Where it would touch what others
- * have, or lie in another archive, the date goes behind the first component. Return 0 also where
- * path is gone; known as for directory_remove_known(), with its result.
+ * Rename path, the directory of volume key, to archived-path. If there is an archive of that name,
+ * it is removed first with replace (*ret_trashed as above); without, the new one gets a dated name.
+ * The name is dated also where archived-path has the archives of other volumes in it. Where the
+ * archive would overlap with what others have, or lie in another archive, the date follows the
+ * first component. Return 0 also where path is gone. known, and the result 1, are as for
+ * directory_remove_known().
  */
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
 		      const struct nfs_handle *known, bool replace, bool *ret_trashed,

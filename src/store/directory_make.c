@@ -15,8 +15,8 @@
 /* -------- mode and owner -------- */
 
 /*
- * Whether the owner has to be set. Where the server does not tell the owner of a directory that was
- * found, or tells a name, it has to; a new directory is the client's own.
+ * Whether the owner has to be set. The owner of a new directory is the client. The owner of a
+ * directory that was found is always set if the server does not tell it, or tells a name.
  */
 static bool needs_owner(const struct nfs_client *c, const struct nfs_attr *attr, bool found,
 			const struct volume_owner *owner)
@@ -68,8 +68,8 @@ static int settings_are_anothers(struct nfs_client *c, const char *path,
 }
 
 /*
- * Set in one step what the reply shows to be different: MKDIR's mode goes through the server's
- * umask and ACLs, and mkdir(2) there drops setgid.
+ * Set in one step what differs in the reply: the server's umask and ACLs change the mode of MKDIR,
+ * and mkdir(2) there drops setgid.
  */
 static int set_attributes(struct nfs_client *c, const char *path, const struct nfs_handle *handle,
 			  const struct nfs_attr *attr, uint32_t mode, bool found,
@@ -207,7 +207,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		r = find_required(c, path, &handle, &attr, err);
 	else
 		r = make_or_find(c, path, mode, &handle, &attr, &found, err);
-	/* The last volume above it went, and took along what this call has made or found. */
+	/* The last volume in a directory above went and took along what this call made or found. */
 	if (r == -ESTALE)
 		directory_note_sweep_above(c, path);
 	if (r < 0)

@@ -2,21 +2,22 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Notes in .csi-nfs/parents/ about the directories above volumes that the driver made, so that the
- * last volume in one takes it along, and nobody else's is taken.
+ * Notes in .csi-nfs/parents/ about the directories above volumes that the driver made. The last
+ * volume in such a directory takes it along; a directory without a note is somebody else's.
  *
  *   parents/<path key>                                pending: a maker is about to make it
  *   parents/<path key>~<fileid>.<version>.<hash>      made: it is the directory with that file id
  *                                                     and that hash of its handle, both in hex
  *
- * A maker writes the pending note, makes the directory, and renames the note to the final name,
- * which belongs to this one directory: no other maker or remover, of an earlier or later directory
- * of that name, ever touches it. The file id alone would not do, because a server may give that of
- * a removed directory to the next one. It is there for clients of the other protocol version,
- * to which the server may give another handle of the same directory.
+ * A maker writes the pending note, makes the directory, and renames the note to the final name. A
+ * final note belongs to one directory: makers and removers of an earlier or later directory of that
+ * name never touch it. The file id alone would not do, because a server may give the number of a
+ * removed directory to the next one. It is there for clients of the other protocol version, which
+ * may get another handle for the same directory.
  *
- * A pending note beside a directory without a final one counts as final: its maker has died, or is
- * a version of csi-nfs that wrote no others. Worker threads; blocks. Errors as nfs_error_set().
+ * A pending note counts as final if the directory exists and has no final one: its maker has died,
+ * or is a version of csi-nfs that wrote only pending notes. Worker threads; blocks. Errors as
+ * nfs_error_set().
  */
 
 #include <errno.h>
@@ -114,7 +115,7 @@ static bool parse_number(const char **text, unsigned int base, char end, uint64_
 	return str_parse_u64(number, base, UINT64_MAX, ret) == 0;
 }
 
-/* False for the names of parts, drafts and graves of pending notes (store/record.h), too. */
+/* False for any other name, such as that of a pending note's part, draft or grave. */
 static bool parse_final_name(const struct directory_note *note, const char *name,
 			     struct note_subject *ret)
 {
@@ -145,8 +146,9 @@ static int open_notes(struct nfs_client *c, struct directory_note *note, const c
 }
 
 /*
- * On a share that several identities use, each can remove its own notes only. Return 0 where r, of
- * such an attempt, says just that, or that the note is gone.
+ * On a share that several identities use, each can remove or rename only its own notes. r is the
+ * result of such an attempt. Return 0 where it failed because the note is another identity's, or
+ * gone; else r.
  */
 static int accept_anothers(struct nfs_client *c, int r, const struct directory_note *note,
 			   const char *name)
@@ -389,8 +391,8 @@ int directory_note_sweep(struct nfs_client *c, const char *path, struct error *e
 	if (r < 0 && r != -ENOENT)
 		return r;
 	/*
-	 * Only after the names were listed: a note that is written meanwhile is about a directory
-	 * that is there, or was removed again.
+	 * Look only after listing: the directory of a listed note was made before, so it is the one
+	 * that is there now, or it was removed.
 	 */
 	r = directory_look_up(c, path, &place, &handle, &attr, err);
 	if (r < 0 && r != -ENOENT)

@@ -3,8 +3,8 @@
 
 /*
  * Removing the directories above volumes. Each one that the driver made has a note, see
- * store/directory_notes.c. Of two removals at once, the one that looks into a directory last sees
- * that what the other one has removed is gone, and removes the directory itself.
+ * store/directory_notes.c. A call removes its volume's directory before it looks at the one above.
+ * So when two calls remove volumes at once, the later one finds the parent empty and removes it.
  */
 
 #include <errno.h>
@@ -66,8 +66,8 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 	if (r < 0)
 		return r;
 	/*
-	 * Most parents have other volumes in them, which is seen most cheaply by the link count:
-	 * most file systems count subdirectories there. Only the RMDIR decides.
+	 * Most parents have other volumes in them. The link count shows this most cheaply, since
+	 * most file systems count subdirectories in it. Only the RMDIR decides.
 	 */
 	if (attr.links > LINKS_OF_AN_EMPTY_DIRECTORY ||
 	    nfs_readdir(c, &handle, stop_at_first_entry, NULL) == -ECANCELED)
@@ -79,11 +79,11 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 	if (r != 0)
 		return r < 0 ? r : 0; /* it has become a volume's directory */
 	if (owner.kept != ON_DELETE_DELETE)
-		return 0; /* or had become one, which is to be kept */
+		return 0; /* it was a deleted volume's directory, and is to be kept */
 	r = nfs_rmdir(c, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
-	/* Made for an earlier volume by another identity: it stays, empty. */
+	/* Another identity made it for an earlier volume: it stays, empty. */
 	if ((r == -EACCES || r == -EPERM) && is_anothers_parent(c, &place))
 		return 0;
 	if (r < 0 && r != -ENOENT)

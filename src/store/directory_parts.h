@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Private to the files of store/directory.h. path[0..len) is what messages name. */
+/* Private to the files of store/directory.h. Messages name path[0..len). */
 #ifndef STORE_DIRECTORY_PARTS_H
 #define STORE_DIRECTORY_PARTS_H
 
@@ -23,7 +23,7 @@ int directory_look_up(struct nfs_client *c, const char *path, struct directory_p
 int directory_complete_attr(struct nfs_client *c, const struct nfs_handle *handle,
 			    struct nfs_attr *attr);
 
-/* True also where the server does not tell one of them. */
+/* Whether two objects are on one file system; true also where the server does not tell for one. */
 bool directory_is_same_file_system(const struct nfs_attr *a, const struct nfs_attr *b);
 
 /* Check that the object is on the file system of the driver's folder: 0, or -EXDEV, reported. */

@@ -39,7 +39,7 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 	return 0;
 }
 
-/* RMDIR has said that it is no directory: report it. 0 where it is gone by now. */
+/* Report an entry for which RMDIR returned ENOTDIR. Return 0 where it is gone by now. */
 static int refuse_non_directory(struct nfs_client *c, const struct directory_place *place,
 				struct error *err)
 {
@@ -71,7 +71,7 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 }
 
 /*
- * Refuse a mount point: what is in that file system was never put there through this share alone.
+ * Refuse a mount point: the file system mounted there was not filled through this share alone.
  */
 static int check_no_mount(struct nfs_client *c, const struct directory_place *place,
 			  struct error *err)

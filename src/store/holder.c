@@ -20,8 +20,8 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-#define SIGHTINGS_MAX                                                                              \
-	256 /* names watched at a time; the one not asked about the longest goes first */
+/* Names watched at a time. A new one takes the place of the one asked about least recently. */
+#define SIGHTINGS_MAX 256
 
 static char holder_id[STORE_HOLDER_LEN + 1];
 static pthread_once_t holder_once = PTHREAD_ONCE_INIT;

@@ -24,18 +24,18 @@ const char *store_holder(void);
 
 #define STORE_HOLDER_TAG_MAX 40
 
-/* Format a tag, unique among all that is on shares: "<id>.<number>". */
+/* Format a tag that is unique on all shares: "<id>.<number>". */
 void store_holder_tag(char ret[STORE_HOLDER_TAG_MAX]);
 
-/* Whether a tag has our id: it is of this process, or of the one before it, which is dead. */
+/* Whether a tag has our id: it belongs to this process, or to the one before it, which is dead. */
 bool store_holder_is_own(const char *tag);
 
 #define STORE_HOLDER_PATIENCE_S 30
 
 /*
- * Whether something of another replica has kept its name on that share for longer than our
- * patience, by our own clock. A live replica renames its things more often. The first call for a
- * name starts the time.
+ * Whether the replica that wrote a note or draft of that name counts as dead: the name has been on
+ * the share for as long as our patience, by our own clock. A live replica changes it sooner. The
+ * first call for a name starts the time.
  */
 bool store_holder_is_dead(const char *server, const char *share, const char *name);
 

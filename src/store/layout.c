@@ -27,8 +27,8 @@ static const char *const folder_names[] = {
 static_assert(ARRAY_SIZE(folder_names) == NFS_FOLDERS, "a client keeps a handle for each folder");
 
 /*
- * Make a folder. Root that turns out to be somebody else on the server has been squashed, and needs
- * the shared mode. Without the right mode the folder still works for the identity that made it.
+ * Make a folder. If root turns out to be another user on the server, it is squashed and needs the
+ * shared mode. Without the right mode the folder still works for the identity that made it.
  */
 static int make_folder(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		       struct nfs_handle *ret, struct nfs_attr *ret_attr)

@@ -50,13 +50,13 @@ int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 void store_forget(struct nfs_client *c);
 
 /*
- * Likewise open any directory in dir, made with the mode of the driver's folders. Errors as
- * store_folder().
+ * Open the directory name in dir, making it with the mode of the driver's folders where create is
+ * set. Errors as store_folder().
  */
 int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
 	       struct nfs_handle *ret, struct error *err);
 
-/* Open it, or make it where it does not exist. *ret_made tells which. */
+/* As store_open() with create. *ret_made tells whether the directory was made. */
 int store_make(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret, bool *ret_made, struct error *err);
 
@@ -73,12 +73,12 @@ int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_f
 
 #define STORE_TRASH_KEY_MAX 150 /* the rest of a name has less than 100 bytes */
 
-/* Cut a key as in names. */
+/* Cut a key to the length that it has in a name. */
 void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 
 /*
- * Format a name, unique among all that are there at a time. It tells the identity of the client
- * unless that is the process's own.
+ * Format a name that is unique among the entries at any one time. It contains the identity of the
+ * client unless that is the process's own.
  */
 void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key);
 

@@ -33,7 +33,7 @@ static bool may_be_same_name(const char *a, size_t n, const char *b, size_t m)
 	return n == m && strncasecmp(a, b, n) == 0;
 }
 
-/* Return how theirs lies to path: one of OWNER_VOLUMES, or 0 for elsewhere. */
+/* Return where theirs lies, seen from path: a bit of OWNER_VOLUMES, or 0 for elsewhere. */
 static unsigned int path_relation(const char *theirs, const char *path)
 {
 	for (;;) {
@@ -88,8 +88,8 @@ static int owner_is(struct owner_search *s, enum owner_kind kind, const char *ke
 }
 
 /*
- * Check the record under a key that a note or the name of a directory has led to. plain: count only
- * a volume whose directory is its key; any other one has notes.
+ * Check the record under a key, which comes from a note or, with plain, from the name of the
+ * directory. With plain, count only a volume whose directory is its key: all others have notes.
  */
 static int check_volume_record(struct owner_search *s, const char *key, unsigned int scope,
 			       bool plain, struct error *err)
@@ -116,7 +116,7 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 	if (s->q->volume != NULL && strcmp(key, s->q->volume) == 0)
 		return 0;
 	if (v.dir == NULL)
-		return owner_is(s, OWNER_IS_VOLUME, key); /* damaged: it may be that one */
+		return owner_is(s, OWNER_IS_VOLUME, key); /* damaged: it may be the owner */
 	if (!(path_relation(v.dir, s->path) & scope & s->q->scope))
 		return 0;
 	if (plain && (strchr(v.dir, '/') != NULL || strcmp(v.dir, key) != 0))
@@ -140,8 +140,8 @@ static bool is_note_of_others(const char *name, const void *own)
 }
 
 /*
- * Add what a deleted volume has left to others, and its policy. In a directory that is deleted it
- * counts only while it is there; the note of one that an administrator has removed stays behind.
+ * Add a directory that a deleted volume has left to others, and its policy. A directory below path
+ * counts only while it exists: the note of one that an administrator has removed stays behind.
  */
 static int add_kept(struct owner_search *s, const struct nfs_handle *users, const char *name,
 		    struct error *err)
@@ -172,7 +172,7 @@ static int add_kept(struct owner_search *s, const struct nfs_handle *users, cons
 	return r < 0 ? r : 0;
 }
 
-/* Check up to max notes. -ECANCELED where there are more and none of those counts. */
+/* Check up to max notes. -ECANCELED where none of these counts and there are more. */
 static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *users,
 			     unsigned int scope, size_t max, struct error *err)
 {
@@ -188,7 +188,7 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 			found = check_volume_record(s, keys.items[i], scope, false, err);
 	if (found != 0 || r < 0 || !s->q->kept)
 		return found != 0 ? found : r;
-	/* A record that has just gone left its note here before it went, but after the list. */
+	/* A deletion leaves its note here before its record goes, but maybe after the listing. */
 	if (s->missing) {
 		strv_done(&keys);
 		keys = (struct strv){ NULL, 0 };
@@ -214,14 +214,14 @@ static int check_notes(struct owner_search *s, const char *name, unsigned int sc
 		r = store_open(s->c, folder, name, false, &users, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	/* The first note nearly always counts, and there may be as many as volumes. */
+	/* The first note nearly always counts, and there may be as many notes as volumes. */
 	r = check_notes_up_to(s, &users, scope, NOTES_FIRST, err);
 	return r == -ECANCELED ? check_notes_up_to(s, &users, scope, SIZE_MAX, err) : r;
 }
 
 /* -------- the kinds of owners -------- */
 
-/* Volumes with the directory or in it. */
+/* Check the volumes with the directory, or in it. */
 static int check_volumes_within(struct owner_search *s, struct error *err)
 {
 	char name[RECORD_NAME_MAX + 1];
@@ -233,8 +233,8 @@ static int check_volumes_within(struct owner_search *s, struct error *err)
 }
 
 /*
- * Volumes with a directory above it, or, where only OWNER_AT is asked for, with the directory
- * itself.
+ * Check the volumes with a directory above it. With OWNER_AT but not OWNER_IN, which covers them,
+ * also check those with the directory itself.
  */
 static int check_volumes_around(struct owner_search *s, struct error *err)
 {
@@ -258,7 +258,7 @@ static int check_volumes_around(struct owner_search *s, struct error *err)
 	return r;
 }
 
-/* The volume that has no notes because its directory is its key. */
+/* Check the volume that has no notes because its directory is its key. */
 static int check_plain_volume(struct owner_search *s, struct error *err)
 {
 	char plain[RECORD_NAME_MAX + 1];
@@ -302,7 +302,7 @@ static int stop_at_first_entry(void *data, const struct nfs_entry *entry)
 	return -ECANCELED;
 }
 
-/* Archives have no record, not those of csi-driver-nfs either: only the name tells them. */
+/* Archives have no record, neither ours nor csi-driver-nfs's: only the name identifies them. */
 static int check_archive(struct owner_search *s, struct error *err)
 {
 	const size_t len = strlen(DIRECTORY_ARCHIVE_PREFIX);
@@ -328,7 +328,7 @@ static int check_archive(struct owner_search *s, struct error *err)
 int owner_find(struct nfs_client *c, const char *path, const struct owner_question *q,
 	       struct owner *ret, struct error *err)
 {
-	/* First the records without notes: where one has just gone, its notes are there by now. */
+	/* Volumes without notes come first: a deletion leaves notes before the record goes. */
 	static int (*const checks[])(struct owner_search * s, struct error * err) = {
 		check_plain_volume, check_volumes_within, check_volumes_around,
 		check_snapshot,     check_archive,

@@ -8,8 +8,8 @@
  * share has.
  *
  * The server compares names: a file system that does not tell "A" from "a" finds the notes of both.
- * What is found is compared again here, ignoring case and taking bytes beyond ASCII for equal, so
- * that a wrong answer can only leave something alone.
+ * owner_find() compares again what it found, ignoring case and taking bytes beyond ASCII for equal,
+ * so that a wrong answer can only leave a directory alone.
  *
  * A directory without a record is nobody's: csi-driver-nfs leaves no record. Worker threads;
  * blocks.
@@ -41,7 +41,7 @@ struct owner_question {
 	unsigned int scope; /* of enum owner_scope */
 	bool finished; /* ignore volumes that are not finished: they have no claim yet */
 	bool exclusive; /* the asker was there first, alone: ignore other exclusive claims */
-	bool leaving; /* a note without a record counts: its deletion may be under way, or fail */
+	bool leaving; /* count notes without a record: a deletion may be under way, or fail */
 	bool kept; /* gather the policies of kept directories, see store/users.h */
 	const struct volume *same; /* ignore volumes that want its mode and owner; or NULL */
 };
@@ -51,14 +51,14 @@ enum owner_kind { OWNER_IS_NOBODY, OWNER_IS_VOLUME, OWNER_IS_SNAPSHOT, OWNER_IS_
 struct owner {
 	enum owner_kind kind;
 	char key[RECORD_NAME_MAX + 1]; /* as the server spells it */
-	bool may_retain; /* a volume whose policy is retain, or is not recorded */
+	bool may_retain; /* it is a volume whose policy is retain, unknown or not recorded */
 
 	/* Complete only where nobody was found. ON_DELETE_DELETE: nothing is kept. */
 	enum volume_on_delete kept; /* strictest policy for the directory, and what is in it */
-	enum volume_on_delete kept_around; /* for a directory that it lies in */
-	bool was_shared; /* a volume was deleted that left it, or one in or around it, to others */
-	bool has_notes; /* of such deletions, at or in it; also of directories that are gone */
-	bool is_noted; /* such a note is of that very directory */
+	enum volume_on_delete kept_around; /* strictest for the directories that it lies in */
+	bool was_shared; /* a deleted volume left it, or one in or around it, to others */
+	bool has_notes; /* of such deletions, at or in it; also about directories that are gone */
+	bool is_noted; /* one of these notes is about that very directory */
 };
 
 /*

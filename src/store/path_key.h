@@ -12,8 +12,8 @@
 #include "store/record.h"
 
 /*
- * Format a name for notes about a directory: its path, escaped; where that is too long, cut and
- * with a hash, which is the same for paths that differ only in the case of ASCII letters.
+ * Format a name for notes about a directory: its path, escaped. A path that is too long is cut and
+ * gets a hash, which is the same for paths that differ only in the case of ASCII letters.
  */
 void path_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len);
 

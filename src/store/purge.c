@@ -95,7 +95,7 @@ static struct job *find_job(struct purger *p, const struct nfs_export *e)
 	return NULL;
 }
 
-/* Drop the waiting job not asked for the longest. It comes back when somebody uses the share. */
+/* Drop the waiting job asked for least recently. It comes back when somebody uses the share. */
 static int make_room(struct purger *p)
 {
 	struct job *oldest = NULL;
@@ -299,7 +299,7 @@ static void *purge_thread(void *data)
 
 /* -------- from outside -------- */
 
-/* restarts: make a known job due, too. Called with the lock held. */
+/* restarts: make an existing job due, too. Called with the lock held. */
 static int ask_for_job(struct purger *p, const struct nfs_export *e, bool restarts)
 {
 	const uint64_t now = clock_now_ns();

@@ -2,21 +2,20 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The purger: threads that empty .csi-nfs/trash/ on shares. For DeleteVolume a deleted volume is
- * only a rename; the purger removes what is in it, whether this process put it into the trash, one
- * that was killed, or another one that serves the same shares: an idle trash is looked at again
- * from time to time.
+ * The purger: threads that empty .csi-nfs/trash/ on shares. DeleteVolume only renames a directory;
+ * the purger removes it. It also finds what a killed process or another replica put into the trash,
+ * because it looks at an idle trash again from time to time.
  *
  * It is fair. At most one thread works on a server, so that a slow server holds up no other. The
  * shares of a server take turns, and so do the directories in a trash. A directory that cannot be
- * removed is remembered and tried again at growing intervals, and keeps no other.
+ * removed is remembered and tried again at growing intervals, and holds up no other.
  *
  * A job is the trash of one share, as one identity. Its states, with purger.lock held for each
  * transition:
  *
  *   state    on                           goes to
  *   (none)   purger_add(), purger_note()  waiting, due in 0.1 s. Beyond PURGE_SHARES_MAX jobs, the
- *                                         waiting one not asked for the longest is dropped
+ *                                         waiting one asked for least recently is dropped
  *   waiting  purger_add()                 waiting, due in 0.1 s
  *            purger_note()                waiting, due as before
  *            due, and its server is free  running
@@ -25,8 +24,8 @@
  *                                         purge_share_turn() says; or (none), if the last round
  *                                         did not go well and nobody has asked for a day
  *
- * When purge_share_turn() has a job due, by how its turn ended, is in store/purge_share.h. Threads
- * wait for the first job that is due; one of those without a job is enough, and the others end.
+ * store/purge_share.h says when purge_share_turn() makes a job due, by how its turn ended. One
+ * thread without a job waits for the first job that is due; any other one ends.
  *
  * Lock order: purger.lock is taken alone, and never held across network traffic or a report.
  */
@@ -88,8 +87,8 @@ int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn repo
 int purger_add(struct purger *p, const struct nfs_export *e);
 
 /*
- * Tell the purger that a share is in use: an unknown trash is looked at now, and then from time to
- * time. As purger_add() otherwise.
+ * Tell the purger that a share is in use. If the purger does not know the trash yet, it looks at it
+ * now, and again from time to time. Threads and errors as for purger_add().
  */
 int purger_note(struct purger *p, const struct nfs_export *e);
 

@@ -25,7 +25,7 @@ void purge_share_done(struct purge_share *s)
 	free(s->stuck);
 }
 
-/* Give or take a fifth: processes that were started together must not come together. */
+/* Give or take a fifth, so that processes started together do not ask the server together. */
 static uint64_t in_about(uint64_t now, unsigned int seconds)
 {
 	return now + seconds * CLOCK_NS_PER_S / 100 * (80 + (now >> 10) % 41);
@@ -116,8 +116,8 @@ static void forget_stuck(struct purge_share *s, const char *name)
 }
 
 /*
- * At the end of a round, forget the entries that are gone, and have those that were tried wait
- * together. Return when the first one is due.
+ * At the end of a round, forget the entries that are gone, and start the pauses of those that were
+ * tried together. Return when the first one is due.
  */
 static uint64_t settle_stuck(struct purge_share *s, uint64_t now)
 {
@@ -214,7 +214,7 @@ static int read_page(struct purge_share *s, struct nfs_client *c, const struct n
 	s->cookie = batch->is_cut ? batch->cookie : op.cookie;
 	if (op.eof && !batch->is_cut)
 		return 0;
-	return s->cookie != before ? 1 : -EIO; /* neither ends nor moves on */
+	return s->cookie != before ? 1 : -EIO; /* the listing neither ends nor advances */
 }
 
 /* -------- a turn -------- */
@@ -337,7 +337,7 @@ static void begin_round(struct purge_share *s)
 	memset(s->verifier, 0, sizeof(s->verifier));
 	s->failed = s->untold = 0;
 	error_clear(&s->err);
-	/* A round that another one had to follow counts as one with it. */
+	/* This round finishes the one before, so both share their statistics. */
 	if (s->unfinished)
 		return;
 	s->stats = (struct tree_stats){ .files = 0 };

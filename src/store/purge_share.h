@@ -3,11 +3,10 @@
 
 /*
  * The trash of one share, as one identity: how far the purger has got in it, and what it could not
- * remove. Private to the purger. On the thread whose turn it is.
+ * remove. Private to the purger. Runs on the thread whose turn it is.
  *
  * A round goes through all of the trash once, by the cookies of its listing, in turns of
- * PURGE_TURN_S. So no directory, however large, and no number of directories that cannot be removed
- * keeps the others waiting.
+ * PURGE_TURN_S. So neither a huge directory nor many that cannot be removed keep others waiting.
  *
  *   a turn ends with     the round    next turn is due
  *   time is up, or stop  goes on      now
@@ -43,7 +42,7 @@ struct purge_share {
 	char verifier[8];
 	bool unfinished; /* something took longer than the turn: another round follows */
 	uint64_t failed; /* entries that could not be removed */
-	uint64_t untold; /* of these, those without room in stuck */
+	uint64_t untold; /* entries that could not be removed and had no room in stuck */
 	struct tree_stats stats;
 	uint64_t started_ns;
 	struct error err; /* the first */

@@ -219,7 +219,7 @@ int record_remove_unused_parts(struct nfs_client *c, const struct nfs_handle *di
 }
 
 /*
- * Remove the grave and the parts that it tells of. keep: the hash of parts that a buried record
+ * Remove the grave and the parts that it leads to. keep: the hash of parts that a buried record
  * still needs; 0: none.
  */
 static int empty_grave(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
@@ -251,9 +251,9 @@ int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char
 }
 
 /*
- * Remove a record with parts, whose own link is name in the folder from. It becomes the grave
- * first: the record is gone at once, and a retry of the removal, or a new record of that name,
- * whose parts may have the same names, still finds what is left.
+ * Remove a record with parts, whose own link is name in the folder from. That link becomes the
+ * grave first, so the record is gone at once. A retry of the removal finds by it what is left, and
+ * so does a new record of that name, whose parts may have the same names.
  */
 static int remove_with_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			     const struct nfs_handle *from, const char *name,
@@ -262,7 +262,7 @@ static int remove_with_parts(struct nfs_client *c, const struct nfs_handle *dir,
 	char grave[RECORD_LINK_NAME_SIZE];
 	int r;
 
-	/* A replacement that was cut short has left the grave of the record before. */
+	/* A replacement that was cut short may have left the grave of the old record. */
 	r = empty_grave(c, dir, key, rec->hash, err);
 	if (r < 0)
 		return r;

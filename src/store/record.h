@@ -9,8 +9,8 @@
  * are written as %XX.
  *
  * A text over RECORD_LINK_BYTES continues in further links, its parts. Their names hold a hash of
- * the whole text, so that writers of the same name never mix their parts. Parts that no record
- * leads to yet, or any more, can still be found, by one link each that describes them:
+ * the whole text, so that writers of the same name never mix their parts. Two more links lead to
+ * parts that no record leads to yet, or any more:
  *
  *   <key>~new       the draft of a record that is being replaced, or created with parts
  *   <key>~removed   the grave of a record with parts that is being removed or replaced
@@ -26,7 +26,7 @@
 #define RECORD_VERSION 1
 #define RECORD_LINK_BYTES 1000 /* per link; XFS allows 1,024 */
 #define RECORD_BYTES_MAX 32000
-#define RECORD_NAME_MAX 200 /* longest key; names of parts are longer by up to 28 */
+#define RECORD_NAME_MAX 200 /* longest key; names of parts are longer by up to 20 */
 
 struct record_pair {
 	char *key;
@@ -49,7 +49,7 @@ struct record {
 /* Add or replace a value; both strings are copied. Return 0 or -ENOMEM. */
 int record_set(struct record *rec, const char *key, const char *value);
 
-/* The value, borrowed from rec; NULL where there is none. */
+/* Return the value, borrowed from rec, or NULL. */
 const char *record_get(const struct record *rec, const char *key);
 
 /* Whether the record has ever been replaced, not only created. */
@@ -73,9 +73,9 @@ void record_done(struct record *rec);
 /* -------- storage; dir is the folder of the record, and errors are reported -------- */
 
 /*
- * Create the record, exclusively: -EEXIST, unreported, where there is one. ABORTED also where
- * another replica is creating it, or where something stays behind. On success rec knows its parts,
- * for record_remove().
+ * Create the record, exclusively: -EEXIST, unreported, where there is one. ABORTED where another
+ * replica is creating it, or where something stays behind. On success rec knows its parts, for
+ * record_remove().
  */
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct record *rec, struct error *err);
@@ -85,9 +85,9 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 		struct record *ret, struct error *err);
 
 /*
- * Report a record that was read and is of no use. r: -ENOMEM, -ENOTSUP (it is of a later version),
- * or what says that it is damaged: FAILED_PRECONDITION. folder: its path from the share's top.
- * advice: what to do.
+ * Report a record that was read but cannot be used. r is -ENOMEM, -ENOTSUP for a record of a later
+ * version, or any other errno for a damaged one; the last two give FAILED_PRECONDITION. folder is
+ * the record's, as a path from the share's top; advice says what to do about a damaged one.
  */
 int record_unusable(struct nfs_client *c, int r, const char *folder, const char *key,
 		    const char *advice, struct error *err);
@@ -102,10 +102,10 @@ int record_is_begun(struct nfs_client *c, const struct nfs_handle *dir, const ch
 
 /*
  * Replace a record that was read, in one step: readers find the old one or the new one. The draft
- * of the new one excludes other replicas. Whoever removes the draft fences this replacement off, so
- * that the record of a volume that another replica has deleted does not come back. The caller
- * excludes other calls of this process. ABORTED where the record has changed since it was read, or
- * another replica is replacing it. rec knows its parts afterwards.
+ * of the new one excludes other replicas. A replica that deletes the volume removes the draft, and
+ * with that makes this replacement fail, so that the record does not come back. The caller excludes
+ * other calls of this process. ABORTED where the record has changed since it was read, or another
+ * replica is replacing it. rec knows its parts afterwards.
  */
 int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		   struct record *rec, struct error *err);
@@ -125,17 +125,17 @@ int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char
 		  struct error *err);
 
 /*
- * Remove the draft of a creation or a replacement, with its parts, so that neither can finish: one
- * that was cut short, or one that another replica is doing. Call it after the record itself has
- * gone, so that no new one begins. buried, which may be NULL, is the record where it was moved to:
- * its parts stay. Return 0 also where there is no draft.
+ * Remove the draft of a creation or a replacement, with its parts, so that the call that wrote it
+ * cannot finish: it was cut short, or another replica is at work on it. Call this after the record
+ * itself has gone, so that no new replacement begins. buried is the buried record, whose parts
+ * stay, or NULL. Return 0 also where there is no draft.
  */
 int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			const struct record *buried, struct error *err);
 
 /*
- * Rename the record's own link to another folder, in one step: where it was there is no record any
- * more. Its parts stay. -ENOENT, unreported, where there is none.
+ * Rename the record's own link to another folder, in one step. From then on there is no record of
+ * that key. Its parts stay. -ENOENT, unreported, where there is none.
  */
 int record_bury(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		const struct nfs_handle *to, const char *name, struct error *err);

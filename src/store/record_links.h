@@ -24,7 +24,7 @@ void record_part_name(char name[RECORD_LINK_NAME_SIZE], const char *key,
 void record_draft_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
 void record_grave_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
 
-/* The parts that a head tells of: 1, 0 where rec is no head, or -EINVAL. */
+/* Read the parts that a head leads to. Return 1, 0 where rec is no head, or -EINVAL. */
 int record_head_parts(const struct record *rec, struct record_parts *ret);
 
 /* Report a failed operation on a link. */
@@ -32,14 +32,14 @@ int record_link_failed(struct nfs_client *c, int r, const char *verb, const char
 		       struct error *err);
 
 /*
- * Read the link name on behalf of the record key: 1 for a head, with its parts, 0, or -ENOENT,
- * unreported.
+ * Read the link name; messages name the record key. Return 1 for a head, with its parts; 0 for a
+ * record without parts; or a negative errno, of which -ENOENT is unreported.
  */
 int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		     const char *key, struct record *ret, struct record_parts *ret_parts,
 		     struct error *err);
 
-/* Remove parts, unless they are those of the record that is there. */
+/* Remove parts, unless the present record uses them. */
 int record_remove_unused_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			       const struct record_parts *parts, struct error *err);
 

@@ -28,7 +28,7 @@ static struct record_parts parts_for_text(const char *text)
 	return parts;
 }
 
-/* by: the tag of who replaces the record; NULL for one that is created. */
+/* by: the tag (store/holder.h) of the call that writes a draft or replaces a record; NULL: none. */
 static void format_head(char head[RECORD_LINK_BYTES + 1], const struct record_parts *parts,
 			const char *by)
 {
@@ -37,7 +37,7 @@ static void format_head(char head[RECORD_LINK_BYTES + 1], const struct record_pa
 		       parts->hash, by != NULL ? ";" RECORD_KEY_BY "=" : "", by != NULL ? by : "");
 }
 
-/* Write the parts, before the record's own link: that one makes the record exist. */
+/* Write the parts, before the record's own link, which makes the record exist. */
 static int write_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		       const char *text, const struct record_parts *parts, struct error *err)
 {
@@ -85,7 +85,7 @@ static void make_not_final(struct error *err)
 
 /* -------- drafts -------- */
 
-/* Remove a draft after the parts that were written for it. A damaged draft tells of no parts. */
+/* Remove a draft, after the parts that were written for it. A damaged draft leads to no parts. */
 static int remove_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			const struct record_parts *parts, struct error *err)
 {
@@ -161,10 +161,10 @@ static int draft_is_done(struct nfs_client *c, const struct nfs_handle *dir, con
 }
 
 /*
- * Remove the draft that is in the way, if nobody is at work on it. A draft of this process is of a
- * call that was cut short, or of the process before, since no other call works on the record.
- * Another replica's counts for as long as that may be alive. One that names nobody is of a version
- * that takes every draft for a crash's; so do we.
+ * Remove the draft that is in the way, if nobody is at work on it. No other call of this process
+ * works on the record, so a draft with our id is left from a call that was cut short, or from the
+ * process before. A draft of another replica stays for as long as that may be alive. A draft
+ * without a holder is of a version that takes every draft for the remains of a crash; so do we.
  */
 static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			   struct error *err)
@@ -242,7 +242,7 @@ static int tidy_existing(struct nfs_client *c, const struct nfs_handle *dir, con
 	return r < 0 ? r : -EEXIST;
 }
 
-/* Write the draft before the parts: the next attempt finds them by it, whatever its own text is. */
+/* Write the draft before the parts, so that the next attempt finds them even with another text. */
 static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			     const char *text, struct record *rec, struct error *err)
 {
@@ -320,7 +320,7 @@ static int check_base(struct nfs_client *c, const struct nfs_handle *dir, const 
 	return 0;
 }
 
-/* Dig a grave for the parts of the old record, so that whoever goes on after a crash finds them. */
+/* Write a grave for the parts of the old record, so that the call after a crash finds them. */
 static int mark_old_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			  const struct record_parts *old, struct error *err)
 {
@@ -338,10 +338,7 @@ static int mark_old_parts(struct nfs_client *c, const struct nfs_handle *dir, co
 	return r < 0 && r != -EEXIST ? record_link_failed(c, r, "writing", key, err) : 0;
 }
 
-/*
- * The RENAME itself finds out whether the draft is still there: another replica may have removed
- * it.
- */
+/* Another replica may have removed the draft; then the RENAME fails. */
 static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			     const struct record *rec, const char *text,
 			     const struct record_parts *parts, struct error *err)

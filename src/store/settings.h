@@ -20,7 +20,7 @@ enum volume_existing {
 	EXISTING_REFUSE, /* it must not exist */
 };
 
-/* The owner of a volume's directory, whose identity the NFS calls about it use. */
+/* The owner of a volume's directory. NFS calls about the volume use this identity. */
 struct volume_owner {
 	bool has_uid, has_gid; /* one that is not given is the process's own */
 	uint32_t uid, gid;

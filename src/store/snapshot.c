@@ -143,7 +143,7 @@ static int parse_snapshot_id(const char *text, struct volume_id *ret)
 
 	if (r < 0)
 		return r;
-	/* The name is there twice, and is a directory in the root of the share. */
+	/* The name is both subDir and uuid, and a directory in the root of the share. */
 	if (ret->on_delete[0] == '\0' || strcmp(ret->subdir, ret->uuid) != 0 ||
 	    strchr(ret->subdir, '/') != NULL || strchr(ret->on_delete, '/') != NULL ||
 	    strlen(ret->subdir) > RECORD_NAME_MAX || strlen(ret->on_delete) > RECORD_NAME_MAX)
@@ -296,10 +296,9 @@ int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source
 }
 
 /*
- * Set has_archive for a directory without a snapshot's record. An archive alone does not make it a
- * snapshot, since a volume may hold a file of that name: nothing else may be beside it, as
- * csi-driver-nfs leaves it, and the directory of a volume with a record is no snapshot, whatever is
- * in it.
+ * Set has_archive for a directory without a snapshot's record. An archive in it does not make it a
+ * snapshot, since a volume may hold a file of that name. It is one only if nothing else is in it,
+ * as csi-driver-nfs leaves it, and no volume with a record has it.
  */
 static int check_foreign_archive(struct nfs_client *c, struct snapshot *s, struct error *err)
 {

@@ -24,12 +24,12 @@
 /* -------- the record -------- */
 
 /*
- * Keys, beside those of store/staging.h, and name, id, size, uid and gid, which are as in a
- * volume's.
+ * Keys of the record. It also has those of store/staging.h, and name, id, size, uid and gid as in a
+ * volume's record.
  */
 #define SNAPSHOT_KEY_SOURCE "source" /* id of the volume */
 #define SNAPSHOT_KEY_FILE "file" /* name of the archive */
-/* Of the archive file, from when it is built, so together with STAGING_KEY_BUILT. */
+/* Length and checksum of the archive file, stored together with STAGING_KEY_BUILT. */
 #define SNAPSHOT_KEY_BYTES "bytes" /* length */
 #define SNAPSHOT_KEY_CRC32 "crc32" /* 8 hexadecimal digits */
 #define SNAPSHOT_KEY_TIME "time" /* when it was complete, in nanoseconds since 1970 */
@@ -51,15 +51,15 @@ struct snapshot_info {
 struct snapshot_info snapshot_info_of(const struct record *rec);
 
 /*
- * Write the record of a new snapshot, without a sum. The owner is that of the volume's record, as
- * the volume was created. Return 0 or -ENOMEM.
+ * Write the record of a new snapshot, without a sum. The owner is the one that the volume was
+ * created with, as its record says. Return 0 or -ENOMEM.
  */
 int snapshot_describe(struct record *rec, const struct snapshot_info *info,
 		      const struct record *volume);
 
 /*
- * Record the archive that was built. In snapshot_filler.fill(): it is stored with what tells the
- * directory that was built, in one step. Return 0 or -ENOMEM.
+ * Record the archive that was built. Call this in snapshot_filler.fill(): then it is stored in one
+ * step with the keys that identify the directory. Return 0 or -ENOMEM.
  */
 int snapshot_set_archive(struct record *rec, const char *file, const struct tree_archive_sum *sum);
 
@@ -67,7 +67,7 @@ int snapshot_set_archive(struct record *rec, const char *file, const struct tree
 int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
 			  struct error *err);
 
-/* Whether a record is that of a complete snapshot. */
+/* Whether a record describes a complete snapshot. */
 bool snapshot_info_is_complete(const struct snapshot_info *info);
 
 /* -------- one snapshot -------- */
@@ -114,9 +114,8 @@ int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id,
 			  struct error *err);
 
 /*
- * The recorded sum of an archive that was found, borrowed from info. NULL where there is none, also
- * for an archive under another name than the recorded one: an administrator has compressed it
- * anew.
+ * Return the recorded sum of an archive that was found, borrowed from info, or NULL. An archive
+ * with another name than the recorded one has none: an administrator has compressed it anew.
  */
 const struct tree_archive_sum *snapshot_archive_sum(const struct snapshot_info *info,
 						    const struct snapshot_archive *archive);
@@ -131,7 +130,7 @@ struct snapshot_filler {
 	/* As in store/staging.h: makes the directory with the archive in it. */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	void *data;
-	const struct error *missing; /* why there is no such volume; ERROR_OK: there is */
+	const struct error *missing; /* why the volume was not found; ERROR_OK: it was */
 	bool *ret_trashed; /* set where there is something to purge */
 };
 

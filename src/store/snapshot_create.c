@@ -21,7 +21,7 @@ static int describe_time(struct record *rec, void *data)
 	return snapshot_set_time(rec, (struct nfs_time){ now.tv_sec, (uint32_t)now.tv_nsec });
 }
 
-/* Read the record that is there; the wanted one becomes it, if it is of the same snapshot. */
+/* Read the record on the share into s->rec, if it is of the same snapshot. */
 static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
@@ -46,7 +46,7 @@ static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, 
 	return 0;
 }
 
-/* A snapshot of csi-driver-nfs becomes ours. Anything else of that name is in the way. */
+/* Adopt a snapshot of csi-driver-nfs. Refuse any other directory that holds such an archive. */
 static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *id,
 				  const struct staging *s, struct error *err)
 {
@@ -75,7 +75,7 @@ static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *
 	return record_replace(c, s->records, s->key, s->rec, err);
 }
 
-/* Remove what is left of a snapshot that is not made. Where that fails, the CO has to come back. */
+/* Remove what is left of a snapshot that was not made. If that fails, the CO has to come back. */
 static void undo_snapshot(struct nfs_client *c, const struct staging *s, bool *ret_trashed,
 			  struct error *err)
 {
@@ -123,7 +123,7 @@ static int check_finished(struct nfs_client *c, const struct volume_id *id, cons
 			 c->export.share);
 }
 
-/* The volume is gone. A finished snapshot of it is an answer; a half-made one is taken back. */
+/* Answer where the volume is gone: find a finished snapshot of it, take a half-made one back. */
 static int answer_without_source(struct nfs_client *c, const struct volume_id *id,
 				 const struct staging *s, const struct snapshot_filler *filler,
 				 struct error *err)
@@ -141,7 +141,7 @@ static int answer_without_source(struct nfs_client *c, const struct volume_id *i
 	return -ENOENT;
 }
 
-/* created: the record, by this call. */
+/* created: this call has created the record. */
 static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struct staging *s,
 			 bool created, struct error *err)
 {

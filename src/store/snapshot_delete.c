@@ -70,7 +70,7 @@ static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum bus
 }
 
 /*
- * Set the tombstone, or adopt that of a deletion that was cut short or that another replica is
+ * Set the tombstone, or adopt the one of a deletion that was cut short, or that another replica is
  * doing.
  */
 static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct tombstone *t,
@@ -120,7 +120,7 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	}
 	if (r < 0 || s->record.n > 0)
 		return r;
-	/* Remove what a version of csi-nfs without tombstones may have left where a record was. */
+	/* Remove the draft and grave that a version of csi-nfs without tombstones may have left. */
 	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
 	if (r == 0)
 		r = record_forget_draft(c, folder, t.key, NULL, err);

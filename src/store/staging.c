@@ -21,7 +21,7 @@ static int placing_failed(struct nfs_client *c, int r, const char *path, struct 
 	return nfs_error_set(err, c, r, "putting '%s' into its place", path);
 }
 
-/* Tells a directory from every other one, at any time. */
+/* Distinguishes a directory from every other one, at any time. */
 struct directory_identity {
 	char fileid[HEX_BYTES];
 	char handle[HEX_BYTES];
@@ -165,7 +165,7 @@ static int clear_place(struct nfs_client *c, const struct staging *s, struct err
 	return placing_failed(c, r, s->path, err);
 }
 
-/* A later attempt has taken this one's work for the remains of a crash. */
+/* Report that a later attempt has taken this one's work for the remains of a crash. */
 static int work_was_taken(const struct staging *s, struct error *err)
 {
 	return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", s->path);
@@ -204,7 +204,7 @@ static int put_in_place(struct nfs_client *c, struct staging *s, const struct nf
 		r = nfs_rename(c, work, name, &place.parent, place.base);
 	if (r == -EEXIST || r == -ENOTEMPTY)
 		return refuse_place(c, s, err);
-	/* It may be the directory above that is gone, with the last volume in it. */
+	/* The directory above may be gone, with the last volume in it. */
 	if (r == -ENOENT || r == -ESTALE)
 		directory_note_sweep_above(c, s->path);
 	if (r == -ENOENT)

@@ -7,13 +7,13 @@
  * The record comes first and tells how far it got:
  *
  *   no "built"            being made, or the attempt died: the next one starts over
- *   "built", no "ready"   complete and maybe in place: it is if the directory there has the
- *                         recorded fileid and handle
+ *   "built", no "ready"   complete; in place if the directory there has the recorded fileid and
+ *                         handle
  *   "ready"               done
  *
- * Of two attempts at once, as after a failover of the controller, the later one moves the work of
- * the earlier one to the trash; so a directory that is renamed into place is complete. Worker
- * threads; blocks.
+ * When two attempts run at once, as after a failover of the controller, the later one moves the
+ * work of the earlier one to the trash. So a directory that is renamed into place is complete.
+ * Worker threads; blocks.
  */
 #ifndef STORE_STAGING_H
 #define STORE_STAGING_H
@@ -58,7 +58,7 @@ int staging_make(struct nfs_client *c, struct staging *s, struct error *err);
 int staging_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
 			struct error *err);
 
-/* Move what attempts have left to the trash. *ret_trashed is set where there was something. */
+/* Move the remains of earlier attempts to the trash. *ret_trashed is set where there were any. */
 int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed,
 		    struct error *err);
 

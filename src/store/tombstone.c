@@ -40,8 +40,8 @@ static int tombstone_failed(struct nfs_client *c, int r, const struct tombstone 
 }
 
 /*
- * Read the tombstone, and remove any draft: it began before the record went, and must not replace
- * it.
+ * Read the tombstone, and remove any draft: its replacement began before the record went, and must
+ * not bring the record back.
  */
 static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 			  const struct nfs_handle *records, const struct nfs_handle *busy,
@@ -83,7 +83,7 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	r = store_folder(c, STORE_BUSY, true, &busy, err);
 	if (r == 0)
 		r = record_bury(c, records, t->key, busy, t->name, err);
-	/* Not for the read below: once the tombstone is set, it stays. */
+	/* Not for errors of the read below: once the tombstone is set, it stays. */
 	r = accept_no_room(t, r, err);
 	if (r < 0)
 		return r;
@@ -145,8 +145,8 @@ static int tombstone_is_set(struct nfs_client *c, const struct tombstone *t, str
 }
 
 /*
- * Report that another replica has finished the deletion. A CO that asks again learns how it stands
- * now.
+ * Report that another replica has finished the deletion. A CO that asks again gets the present
+ * state.
  */
 static int deletion_was_finished(const struct tombstone *t, struct error *err)
 {
@@ -190,7 +190,7 @@ static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t
 	return tombstone_check(c, t, err);
 }
 
-/* Make an empty directory that was removed again. */
+/* Make an empty directory again, after it was removed. */
 static int make_empty_again(struct nfs_client *c, const struct directory_place *place,
 			    const struct nfs_attr *attr)
 {
@@ -214,8 +214,9 @@ static int make_empty_again(struct nfs_client *c, const struct directory_place *
 }
 
 /*
- * The tombstone was gone when the directory went: somebody who came later may have found the
- * directory, and begun to use it. Put it back if so: 1. Else report that the deletion was finished.
+ * Handle a directory that was removed when its tombstone was already gone: a later call may have
+ * found the directory and begun to use it. If so, put it back and return 1. Else report that the
+ * deletion was finished.
  */
 static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 			      const struct directory_place *place, const struct nfs_attr *attr,
@@ -234,7 +235,7 @@ static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 		r = make_empty_again(c, place, attr);
 		return r < 0 ? tombstone_failed(c, r, t, err) : 1;
 	}
-	/* Whoever has made a directory of their own did not find this one. */
+	/* A user who has made a new directory did not find this one. */
 	r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
 	if (r == 0)
 		return deletion_was_finished(t, err);
@@ -246,8 +247,8 @@ static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 }
 
 /*
- * A directory that the driver had made above an earlier volume takes its note along. Nobody else
- * has a directory named like a volume that got no subDir.
+ * Remove the note of a directory that the driver had made above an earlier volume. The directory of
+ * a volume without subDir has none, since nobody else has a directory of that name.
  */
 static int forget_notes(struct nfs_client *c, const struct tombstone *t, const char *path,
 			const struct nfs_handle *handle, const struct nfs_attr *attr,
@@ -256,7 +257,7 @@ static int forget_notes(struct nfs_client *c, const struct tombstone *t, const c
 	return strcmp(t->key, path) == 0 ? 0 : directory_note_forget(c, path, handle, attr, err);
 }
 
-/* There is no directory: an earlier attempt may not have come to its notes. */
+/* Remove the notes of a directory that is gone: an earlier attempt may not have come to them. */
 static int sweep_notes(struct nfs_client *c, const struct tombstone *t, const char *path,
 		       struct error *err)
 {
@@ -337,11 +338,11 @@ static int record_came_back(struct nfs_client *c, struct tombstone *t,
 		return 0;
 	if (r < 0 || !record_was_replaced(&rec))
 		return r;
-	/* On a share that folds case it may be that of another volume. */
+	/* On a share that folds case it may be another volume's record. */
 	return t->kind != BUSY_VOLUME_GONE || owner_check_record(c, t->key, &rec, NULL) <= 0;
 }
 
-/* Remove a record that had no room for a tombstone. */
+/* Remove the record where there was no room for a tombstone. */
 static int remove_unburied_record(struct nfs_client *c, const struct tombstone *t,
 				  struct error *err)
 {

@@ -3,9 +3,9 @@
 
 /*
  * The deletion of a volume or a snapshot, where two replicas of the controller may be at work. The
- * record is renamed into .csi-nfs/busy/ first, and is the tombstone from then on: there is no
- * record any more, one deletion holds it, and everybody sees that the directory is on its way out.
- * It goes last.
+ * record is renamed into .csi-nfs/busy/ first and is the tombstone from then on: there is no record
+ * any more, one deletion holds the tombstone, and all replicas see that the directory is being
+ * deleted. The tombstone is removed last.
  *
  *   deletion   set tombstone; other users of the directory?; directory away; a new record of
  *              that key?; remove tombstone
@@ -13,9 +13,10 @@
  *
  * Each of the two writes before it reads, so at least one of them knows of the other.
  *
- * A tombstone may belong to a replica that is dead or paused: whoever meets it does not wait, but
- * finishes the deletion. A replica that was only paused may find another directory in place of the
- * one it knew, so it compares handles after it has moved a directory, and moves a wrong one back.
+ * A tombstone may belong to a replica that is dead or paused: a call that meets one does not wait,
+ * but finishes the deletion. A replica that was only paused may find another directory in place of
+ * the one it knew, so it compares handles after it has moved a directory, and moves a wrong one
+ * back.
  * Worker threads; blocks.
  */
 #ifndef STORE_TOMBSTONE_H
@@ -31,10 +32,10 @@ struct tombstone {
 	const char *dir; /* of the volume or snapshot; borrowed */
 	char name[NFS_NAME_MAX + 1]; /* in .csi-nfs/busy/; "": not set */
 	bool no_room; /* the share is too full for one: delete without, which makes room */
-	struct record record; /* what it says */
+	struct record record; /* its content */
 };
 
-/* Whether it was no record before, so that there is none to put back. */
+/* Whether the tombstone never was a record, so that there is none to put back. */
 bool tombstone_is_new(const struct tombstone *t);
 
 /*
@@ -43,7 +44,7 @@ bool tombstone_is_new(const struct tombstone *t);
  */
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err);
 
-/* Set one where there is no record: rec says what is deleted, and is taken over. */
+/* Set a tombstone where there is no record. rec says what is deleted; its contents move to t. */
 int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec,
 		      struct error *err);
 
@@ -52,15 +53,15 @@ int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name,
 
 /*
  * Whether somebody uses the path by now: 1, 0 or a negative errno. was_empty: the directory was
- * empty, so that any user counts; else only those count who may have found it and taken it as it
- * was.
+ * empty, so that any user counts; else only those count who may have found the directory and
+ * adopted it.
  */
 typedef int (*tombstone_users_fn)(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 				  struct error *err);
 
 /*
- * Remove the directory at path, as directory_remove(), provided that it is still the one the
- * tombstone is about when it goes. A NULL users() means that nobody can have begun to use it.
+ * Remove the directory at path, as directory_remove(), provided that it is still the one that the
+ * tombstone is about when it is moved. A NULL users() means that nobody can have begun to use it.
  * Return 0 also where the directory is gone.
  */
 int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, const char *path,

@@ -18,7 +18,7 @@
 #define KEPT_KEY_DIR "dir"
 #define KEPT_NAME_MAX (RECORD_NAME_MAX + 8) /* with "~archive" */
 
-/* One note, which is in several folders. */
+/* A note, which is in several folders. */
 struct user_note {
 	const char *name;
 	const char *dir; /* what it is about */
@@ -57,7 +57,7 @@ static int add_user_note(struct nfs_client *c, const struct nfs_handle *folder, 
 		return r;
 	r = nfs_symlink(c, &users, note->name, note->text);
 	if (r == -ENOENT)
-		r = -ESTALE; /* its last note has just gone, and it with the note */
+		r = -ESTALE; /* the folder has just gone with its last note */
 	return r < 0 && r != -EEXIST ? user_note_failed(c, r, note->dir, err) : 0;
 }
 
@@ -78,7 +78,7 @@ static int remove_user_note(struct nfs_client *c, const struct nfs_handle *folde
 	if (r < 0 && r != -ENOENT)
 		return user_note_failed(c, r, note->dir, err);
 	r = nfs_rmdir(c, folder, name); /* fails while there are other notes */
-	/* Has another replica removed it? If not, the server has forgotten a handle. */
+	/* Another replica has removed the folder; if not, the server has forgotten a handle. */
 	if (r == -ESTALE && nfs_lookup(c, folder, name, &users, NULL) == -ENOENT)
 		return 0;
 	if (r == 0 || r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
@@ -192,7 +192,7 @@ int users_keep(struct nfs_client *c, const char *dir, enum volume_on_delete poli
 	r = record_encode(&rec, &text);
 	if (r == -ENOMEM)
 		return error_oom(err);
-	/* A note that cannot tell its directory counts wherever it is found. */
+	/* A note that does not name its directory counts wherever it is found. */
 	note.text = r == 0 && strlen(text) <= RECORD_LINK_BYTES ? text : NOTE_TEXT;
 	r = store_folder(c, STORE_USERS, true, &folder, err);
 	return r < 0 ? r : for_each_user_note(c, folder, &note, add_user_note, err);
@@ -225,7 +225,7 @@ int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const 
 
 /*
  * Remove the note that a directory was left to others from all its folders. last, if not NULL, is
- * the folder to remove it from last: there, a deletion that is cut short finds it again.
+ * the folder to remove it from last: a deletion that was cut short looks there.
  */
 static int remove_kept(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
 		       const char *dir, const char *last, struct error *err)
@@ -297,7 +297,7 @@ int users_unkeep_within(struct nfs_client *c, const char *dir, struct error *err
 		cleanup_free char *kept = NULL;
 
 		r = users_read_kept(c, &users, names.items[i], &kept, err);
-		/* A folder may be that of another path, too, which was cut alike. */
+		/* Another path, which was cut to the same key, may share the folder. */
 		if (r == 0 && kept != NULL && is_within(kept, dir))
 			r = remove_kept(c, folder, names.items[i], kept, within, err);
 		if (r == -ENOENT)

@@ -2,10 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Which volumes use which directory. A subDir may name the directory of another volume, one in it
- * or one around it; then what one volume deletes would be another's data. Each volume whose
- * directory is not simply its own key leaves notes in .csi-nfs/users/: one for its directory and
- * each one above it, and one for its directory alone. So a few lookups tell who else is there,
+ * Notes about which volumes use which directory. A subDir may name the directory of another volume,
+ * one in it or one around it; then deleting one volume would delete another's data. Each volume
+ * whose directory is not simply its own key leaves notes in .csi-nfs/users/: one for its directory
+ * and each one above it, and one for its directory alone. So a few lookups tell who else is there,
  * however many volumes the share has:
  *
  *   users/<path, with %2F for a slash>/<key of the volume>     it is there, or in it
@@ -13,8 +13,8 @@
  *
  * A note that leads to no record counts for nothing. store/owner.h reads the notes.
  *
- * A volume that is deleted leaves its directory where others use it. It notes that there, beside
- * the notes of volumes and in the same folders:
+ * A volume that is deleted leaves its directory to the others that use it. Its deletion writes
+ * notes about that, in the same folders as the notes of volumes:
  *
  *   users/.../<path, with %2F for a slash>~<policy>        the text has the directory, as dir=
  *
@@ -41,12 +41,12 @@
 int users_add(struct nfs_client *c, const char *key, const char *dir, bool *ret_noted,
 	      struct error *err);
 
-/* Remove them. Likewise. */
+/* Remove the notes of a volume. Return 0 also where there are none. Errors likewise. */
 int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err);
 
 /* -------- directories that were left to others -------- */
 
-/* Write the notes that a volume of that policy has left its directory. Errors likewise. */
+/* Write the notes that a volume with that policy has left dir to others. Errors likewise. */
 int users_keep(struct nfs_client *c, const char *dir, enum volume_on_delete policy,
 	       struct error *err);
 
@@ -61,12 +61,12 @@ int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const 
 		    char **ret, struct error *err);
 
 /*
- * Remove such notes of the directory, of every policy. Those of another identity, which we
+ * Remove such notes about the directory, with every policy. Notes of another identity, which we
  * cannot remove, stay.
  */
 int users_unkeep(struct nfs_client *c, const char *dir, struct error *err);
 
-/* Remove such notes of the directory and of all in it, which are gone. Likewise. */
+/* Likewise for the directory and all directories in it. Call this after these are gone. */
 int users_unkeep_within(struct nfs_client *c, const char *dir, struct error *err);
 
 /* -------- names of folders -------- */

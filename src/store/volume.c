@@ -17,7 +17,7 @@
 #include "store/users.h"
 #include "store/volume_parts.h"
 
-/* volume_describe() writes the mode as four digits, behind the directory. */
+/* volume_describe() writes the mode as four digits, after the directory. */
 #define MODE_DIGITS 4
 
 static bool is_cut_mode(const char *text)
@@ -28,9 +28,9 @@ static bool is_cut_mode(const char *text)
 }
 
 /*
- * Whether a record was cut short: 0, -EINVAL or -ENOMEM. One without an id names no directory.
- * Values that were never any, such as a mode "rwx", count as none; an empty policy would be the
- * default one, which may be to delete.
+ * Check that a record was not cut short: 0, -EINVAL or -ENOMEM. A record without an id names no
+ * directory. Values that were never valid, such as a mode "rwx", count as none. An empty policy
+ * does not: it would mean the default one, which may be to delete.
  */
 static int check_contents(const struct record *rec)
 {
@@ -66,7 +66,7 @@ static int check_same_directory(struct nfs_client *c, const struct volume_id *id
 	const struct volume v = volume_of(rec);
 	const char *dir;
 
-	/* An id without a uuid has the key in place of the directory, which may be too long. */
+	/* An id that is too long with its subDir has the key there, and no uuid. */
 	if (id->uuid[0] == '\0')
 		return 0;
 	/* Damage is reported where the directory is needed. */

@@ -26,7 +26,7 @@ int volume_read(struct nfs_client *c, const struct volume_id *id, struct record 
 int volume_check_record(struct nfs_client *c, const char *key, const struct record *rec,
 			struct error *err);
 
-/* The directory that the record names, else the id. Borrowed; not checked: for locks and notes. */
+/* Return the directory in the record, else in the id: borrowed, unchecked, for locks and notes. */
 const char *volume_named_directory(const struct record *rec, const struct volume_id *id);
 
 /*

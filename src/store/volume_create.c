@@ -37,8 +37,8 @@ struct new_volume {
 /* -------- after a failure -------- */
 
 /*
- * Whether the error says nothing about the request: the next attempt, or one elsewhere, may
- * succeed.
+ * Whether the error says nothing about the request: the next attempt, or one of another replica,
+ * may succeed.
  */
 static bool is_transient(const struct error *err)
 {
@@ -49,12 +49,12 @@ static bool is_transient(const struct error *err)
 /*
  * Check that nobody has made the directory meanwhile; where somebody has, put the record back.
  *
- * No tombstone is set here: whoever met it would finish the deletion of a directory that may be a
- * stranger's. A replica that deletes the volume meanwhile has renamed the record, and finds
- * nothing; one that creates it has found the record. Each writes before it reads. If the other made
- * the directory after we looked for it, it sees that there is no record (check_still_there()); if
- * it made it before, we see the directory and put the record back. Only a transient error can hit
- * one of two replicas alone; any other error the other replica gets too.
+ * No tombstone is set here: a replica that met it would finish the deletion of a directory that may
+ * be a stranger's. A replica that deletes the volume meanwhile has renamed the record, and finds no
+ * directory. A replica that creates it has found the record; both replicas write before they read.
+ * If it makes the directory after we look, it sees that there is no record (check_still_there());
+ * if before, we see the directory and put the record back. The check is needed after a transient
+ * error only: both replicas get any other error.
  */
 static int check_untouched(const struct new_volume *nv, struct error *err)
 {
@@ -104,10 +104,7 @@ static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct
 
 	if (err == NULL || !error_is_final(err->code))
 		return;
-	/*
-	 * A directory that is there may be one that an attempt made, by this replica or another
-	 * one.
-	 */
+	/* The directory may be there because an attempt of this or another replica made it. */
 	may_be_ours = !nv->begun || is_transient(err) || (!nv->created && err->sys != 0);
 	if (may_be_ours)
 		r = directory_is_gone(nv->c, nv->dir, &second);
@@ -143,7 +140,7 @@ static int check_others(const struct new_volume *nv, struct error *err)
 	struct owner owner;
 	int r;
 
-	/* A snapshot with the very same directory is found when that is made. */
+	/* A snapshot with the very same directory is found when the directory is made. */
 	q.scope = nested ? OWNER_SNAPSHOTS : 0;
 	if (nv->exclusive)
 		q.scope |= plain ? OWNER_AT | OWNER_IN : OWNER_VOLUMES;
@@ -163,14 +160,14 @@ static int decide_directory(const struct new_volume *nv, struct error *err)
 
 /*
  * Make the directory or find it, with its mode and owner, and decide on it where that is due. own:
- * a directory that is there was made for this volume.
+ * an existing directory was made for this volume.
  */
 static int make_directory(struct new_volume *nv, enum volume_existing existing, bool own,
 			  struct error *err)
 {
 	const struct volume v = volume_of(nv->rec);
 	const bool undecided = volume_is_unfinished(&v);
-	/* A volume named by default may be finished: then it is its own data that is there. */
+	/* A volume named by default may be finished; then the data in the directory is its own. */
 	const bool fresh = nv->exclusive && (nv->created || undecided);
 	const struct owner_question others = {
 		.volume = nv->key,
@@ -247,9 +244,8 @@ struct filling {
 };
 
 /*
- * Fill the directory and set its mode. The source's special bits are not the new volume's where a
- * mode was asked for. This has to happen here: once the directory is in place, its bits may be
- * those of a user.
+ * Fill the directory and set its mode. A volume with a requested mode does not get the special bits
+ * of the source. Set the mode here: once the directory is in place, a user may have set its bits.
  */
 static int fill_with_mode(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
@@ -275,8 +271,8 @@ static int fill_with_mode(struct nfs_client *c, const char *name, void *data, st
 }
 
 /*
- * Build a directory that has a source, or must not be there yet, elsewhere. It gets its owner in
- * place.
+ * Build elsewhere a directory that has a source, or that must not exist yet. It gets its owner once
+ * it is in place.
  */
 static int make_contents(struct new_volume *nv, const struct volume_filler *filler,
 			 struct error *err)
@@ -336,7 +332,7 @@ static int fill_empty(struct nfs_client *c, const char *name, void *data, struct
 
 static int make_volume(struct new_volume *nv, struct error *err)
 {
-	bool trashed = false; /* what is empty goes without the trash */
+	bool trashed = false; /* not used: an empty directory goes without the trash */
 	const struct volume_filler empty = { .fill = fill_empty, .ret_trashed = &trashed };
 	const struct volume v = volume_of(nv->rec);
 	enum volume_existing existing = v.existing;
@@ -360,7 +356,7 @@ static int make_volume(struct new_volume *nv, struct error *err)
 /* A new volume that meets tombstones, of replicas that are at work or dead. */
 struct arrival {
 	const struct new_volume *nv;
-	bool finished; /* a deletion, which may have taken our notes of use along */
+	bool finished; /* a deletion was finished, which may have removed our notes of use */
 	bool trashed; /* there is something to purge */
 };
 
@@ -393,13 +389,13 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&t.record);
-	/* Without an id and a policy, only its own deletion knows what to do. */
+	/* Where the id is damaged or the policy missing, only the deletion knows what to do. */
 	if ((v.id != NULL && volume_id_parse(&id, v.id) < 0) || v.on_delete == NULL)
 		return refuse_while_deleted(nv->dir, err);
 	if (v.id != NULL)
 		t.key = volume_id_key(&id);
 	/*
-	 * A slow deletion by a live replica could still take a directory that stays for us: it
+	 * A live replica with a slow deletion could still remove a directory that we have kept: it
 	 * knows the directory, and looked for other users before we came.
 	 */
 	if (strcmp(t.key, nv->key) != 0 && !busy_is_left(c, name))
@@ -474,7 +470,7 @@ static int record_remains(const struct new_volume *nv, struct error *err)
 	return r < 0 ? r : 1;
 }
 
-/* A deletion ignores volumes that are not decided: it may have taken a directory that was found. */
+/* A deletion ignores volumes that are not decided: it may have removed a directory we found. */
 static int check_directory_remains(const struct new_volume *nv, struct error *err)
 {
 	int r;
@@ -515,8 +511,8 @@ static int check_still_there(const struct new_volume *nv, struct error *err)
 /* -------- a directory that was kept -------- */
 
 /*
- * Whether there may be notes that the directory is kept, for volumes that were deleted. A volume
- * named by default leaves no notes itself, so that it cannot tell from those.
+ * Whether deleted volumes may have left notes that the directory is kept. A volume named by default
+ * writes no notes, so it has not seen whether there are others: assume that there are.
  */
 static bool may_have_kept(const struct new_volume *nv)
 {
@@ -526,10 +522,10 @@ static bool may_have_kept(const struct new_volume *nv)
 }
 
 /*
- * The directory becomes that of the new volume, and goes by its policy, if nobody else uses it. Not
- * in a repeated call: the volume may have been there when another one was deleted, which left the
- * notes because of it. A deletion that is leaving notes still has its notes of use, or a tombstone.
- * A note that stays, after an error too, only keeps data that could go.
+ * Remove the notes that the directory is kept, if nobody else uses it: it goes by the policy of the
+ * new volume from now on. Not in a repeated call: a deletion may have left the notes because this
+ * volume was there. A deletion that is leaving notes still has its notes of use, or a tombstone. A
+ * note that stays, after an error too, only keeps data that could go.
  */
 static void take_over_kept(const struct new_volume *nv)
 {
@@ -554,7 +550,7 @@ static void take_over_kept(const struct new_volume *nv)
 
 /* -------- the call -------- */
 
-/* The name is taken: rec becomes the record on the share, if that is of the same volume. */
+/* The name is taken: read its record into nv->rec, if that is of the same volume. */
 static int adopt_volume_record(struct new_volume *nv, const struct volume_capacity *capacity,
 			       struct error *err)
 {
@@ -579,10 +575,10 @@ static int adopt_volume_record(struct new_volume *nv, const struct volume_capaci
 		r = volume_check_same(&have, nv->rec, capacity, err);
 	} else {
 		/*
-		 * Another replica may have deleted the volume and then changed it, while this
-		 * creation had made the directory anew: it took that for one of csi-driver-nfs.
-		 * What was changed may be all that keeps a volume of csi-driver-nfs, so the record
-		 * is written only once the volume is made.
+		 * Another replica may have deleted the volume, and then changed the directory that
+		 * this creation had made anew, taking it for a volume of csi-driver-nfs. But it may
+		 * be such a volume, which only these changes keep, so the record is written only
+		 * once the volume is made.
 		 */
 		nv->is_foreign = true;
 		r = volume_complete_foreign(&have, nv->rec, capacity, err);
@@ -600,7 +596,7 @@ static int make_and_check(struct new_volume *nv, struct error *err)
 	struct error trash = { .code = ERROR_OK };
 	int r;
 
-	/* For the deletion, which may come when the share is full. */
+	/* Make the folders for the deletion now: the share may be full when that comes. */
 	r = store_folder(nv->c, STORE_BUSY, true, &unused, err);
 	if (r < 0)
 		return r;

@@ -40,7 +40,7 @@ static int key_has_record(struct nfs_client *c, const char *key, struct error *e
 int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 			 struct error *err)
 {
-	/* The tombstone was the record: one that is there now is of a new volume. */
+	/* The tombstone was the record: a record that is there now is of a new volume. */
 	const struct owner_question q = { .volume = t->key, .scope = OWNER_ALL };
 	struct owner owner;
 	int r;
@@ -68,7 +68,7 @@ static int delete_directory(struct nfs_client *c, const struct tombstone *t, boo
 	return directory_purge(c, base, err);
 }
 
-/* Who else may have the directory of a volume that is deleted. */
+/* Ask who else has the directory of a volume that is being deleted. */
 static struct owner_question question_of(const struct tombstone *t, const struct record *rec)
 {
 	const struct volume v = volume_of(rec);
@@ -116,8 +116,9 @@ static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const
 
 /*
  * Note that the directory is retained, also where nobody else uses it: a deletion of an earlier
- * volume that had it may be repeated. Only a volume with the same name can have had one that is
- * named by default. must: note it in any case, because the id has another policy.
+ * volume that had it may be repeated. A directory that is named by default needs this only if it is
+ * shared, since only a volume with the same name can have had it. must: note it in any case,
+ * because the id has another policy.
  */
 static int keep_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
 			 bool must, struct error *err)
@@ -195,7 +196,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 			 LOG_STR("of", owner.key));
 		if (!q.has_record)
 			policy = ON_DELETE_DELETE;
-		/* The last of the others meets the one that may be retained, if there is any. */
+		/* If another of them may retain, the last deletion beside that one leaves notes. */
 		if (owner.kind != OWNER_IS_VOLUME ||
 		    (policy == ON_DELETE_DELETE && !owner.may_retain))
 			return 0;
@@ -338,7 +339,7 @@ static int adopt_if_wanted(struct nfs_client *c, const char *name, enum busy_kin
 		return 1;
 	search->t->name[0] = '\0';
 	record_done(&search->t->record);
-	/* Another volume's tombstone looks damaged where its parts are not found under this key. */
+	/* Another volume's tombstone looks damaged here if it has parts: they have another key. */
 	if (r == 0 || r == -ENOENT || why.code == ERROR_FAILED_PRECONDITION)
 		return 0;
 	*err = why;
@@ -389,7 +390,7 @@ static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
- * Set the tombstone, or adopt that of a deletion that was cut short or that another replica is
+ * Set the tombstone, or adopt the one of a deletion that was cut short, or that another replica is
  * doing.
  */
 static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
@@ -414,8 +415,8 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
 }
 
 /*
- * Leave the notes of a kept directory before the record goes: where this deletion is cut short and
- * others go on, the others find one or the other.
+ * Leave the notes of a kept directory before the record goes: if this deletion is cut short, other
+ * deletions find the record or the notes.
  */
 static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
 			      const struct record *rec, const struct volume_id *id,
@@ -424,12 +425,12 @@ static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
 {
 	const struct volume v = volume_of(rec), unrecorded = { .name = NULL };
 
-	/* Without a record, an earlier attempt has done it, or nobody reckons with the volume. */
+	/* Without a record, an earlier attempt left the notes, or nobody counted the volume. */
 	if (rec->n == 0 || policy == ON_DELETE_DELETE || volume_is_unfinished(&v))
 		return 0;
 	if (policy != ON_DELETE_RETAIN)
 		return keep_if_shared(c, t, rec, policy, err);
-	/* Repeated after it has succeeded, the deletion goes by the policy of the id. */
+	/* A deletion that is repeated after it has succeeded goes by the policy of the id. */
 	return keep_retained(c, t, rec,
 			     volume_policy(&unrecorded, id, default_policy) != ON_DELETE_RETAIN,
 			     err);
@@ -462,7 +463,7 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	return volume_carry_out(c, t, &disposal, ret_trashed, err);
 }
 
-/* Remove what a version of csi-nfs without tombstones may have left where a record was. */
+/* Remove the draft and grave that a version of csi-nfs without tombstones may have left. */
 static int remove_record_remains(struct nfs_client *c, const char *key, struct error *err)
 {
 	const struct nfs_handle *folder;

@@ -155,7 +155,7 @@ static int escape_name(const char *name, struct buf *b)
 	return r;
 }
 
-/* The longest cut that splits neither a UTF-8 character nor a %XX. */
+/* Return the length of the longest prefix that splits neither a UTF-8 character nor a %XX. */
 static size_t cut_escaped(const char *s, size_t max)
 {
 	size_t n = str_utf8_cut(s, max);

@@ -42,18 +42,18 @@ int volume_id_parse(struct volume_id *ret, const char *text);
 char *volume_id_format(const struct volume_id *id);
 
 /*
- * Make the key of a volume: the name of its record, its directory unless a subDir is given, and
- * then its uuid. It is the volume's name where that can be a file name and fits into the id; else
- * offending bytes become %XX, and a key that is too long is cut and gets a hash. The same name,
- * server and share always give the same key. Return 0, -ENOMEM, or -EINVAL with INVALID_ARGUMENT
- * where server and share leave no room.
+ * Make the key of a volume. It names the record and, unless a subDir is given, the directory; with
+ * a subDir it is the uuid of the id. The key is the volume's name where that can be a file name and
+ * fits into the id; else offending bytes become %XX, and a key that is too long is cut and gets a
+ * hash. The same name, server and share always give the same key. Return 0, -ENOMEM, or -EINVAL
+ * with INVALID_ARGUMENT where server and share leave no room.
  */
 int volume_key(const char *name, const char *server, const char *share, char **ret,
 	       struct error *err);
 
 /*
- * The part of an id that identifies the volume on its share, borrowed: for our ids, what
- * volume_key() made.
+ * Return the part of an id that identifies the volume on its share, borrowed: for our ids, the
+ * result of volume_key().
  */
 const char *volume_id_key(const struct volume_id *id);
 

@@ -31,7 +31,7 @@ int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct
 /*
  * Whether the path of a deleted volume is in use again: 1, 0 or a negative errno. A new volume of
  * the same key makes its own directory once the old one is gone, so it counts only where the
- * directory was empty and is no more; any other volume uses the directory that it finds.
+ * directory was empty and was removed. Any other volume uses the directory that it finds.
  */
 int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 			 struct error *err);

@@ -21,7 +21,7 @@ static uint64_t number_or_0(const char *text, unsigned int base, uint64_t max)
 	return str_parse_u64(text, base, max, &number) == 0 ? number : 0;
 }
 
-/* The value since ControllerModifyVolume, else the first one. */
+/* Return the value that ControllerModifyVolume set last, else the first one. */
 static const char *volume_setting(const struct record *rec, const char *key)
 {
 	char modified[32];
@@ -147,7 +147,6 @@ static int volume_differs(const char *name, const char *what, struct error *err)
 			 name, what);
 }
 
-/* The first values count: a volume that was modified is still the one that was asked for. */
 static int volume_check_size(int64_t size, const char *name, const struct volume_capacity *capacity,
 			     struct error *err)
 {
@@ -159,6 +158,7 @@ static int volume_check_size(int64_t size, const char *name, const struct volume
 			 name, size);
 }
 
+/* The first values count: a volume that was modified is still the one that was asked for. */
 int volume_check_same(const struct record *have, const struct record *want,
 		      const struct volume_capacity *capacity, struct error *err)
 {

@@ -39,15 +39,14 @@
 #define VOLUME_KEY_SOURCE "src"
 #define VOLUME_SOURCE_VOLUME "volume "
 #define VOLUME_SOURCE_SNAPSHOT "snapshot "
-/* Before a key: its value since ControllerModifyVolume. The key itself keeps its first value. */
+/* Prefix of a key: its value since ControllerModifyVolume. The key itself keeps its first value. */
 #define VOLUME_MODIFIED_PREFIX "m."
-/* Before a key: an entry of the volume_context. */
+/* Prefix of a key: an entry of the volume_context. */
 #define VOLUME_CONTEXT_PREFIX "p."
 
 /*
- * How a volume stands to its directory. One with a claim is a volume of a class with
- * existingDirectory, or with variables in its subDir: its directory is not decided until the record
- * says "ready".
+ * The claim of a volume to its directory. Volumes of a class with existingDirectory, or with
+ * variables in its subDir, have one: their directory is not decided until the record says "ready".
  */
 enum volume_claim {
 	CLAIM_NONE,
@@ -67,7 +66,7 @@ struct volume {
 	uint32_t mode; /* 0: leave the directory's alone */
 	struct volume_owner owner;
 	unsigned int version; /* NFS version that created the volume; 0: not recorded */
-	const char *on_delete; /* text: a value that cannot be parsed means the caller's default */
+	const char *on_delete; /* text, unparsed; see volume_policy() */
 	bool has_existing;
 	enum volume_existing existing; /* EXISTING_ADOPT where the record has none */
 	enum volume_claim claim;
@@ -146,7 +145,7 @@ int volume_check_same(const struct record *have, const struct record *want,
 		      const struct volume_capacity *capacity, struct error *err);
 
 /*
- * Whether the directory is built elsewhere and renamed into place: it can be told from any other.
+ * Whether the directory is built elsewhere and renamed into place. The record then identifies it.
  */
 bool volume_is_built(const struct volume *v);
 
@@ -154,8 +153,8 @@ bool volume_is_built(const struct volume *v);
 const char *volume_policy_text(const struct volume *v, const struct volume_id *id);
 
 /*
- * Return the policy for the directory: the record's, else the id's, else the default. One that is
- * not known may have been cut or misspelled: retain.
+ * Return the policy for the directory: the record's, else the id's, else the default. A policy that
+ * is not known may have been cut or misspelled: retain.
  */
 enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
 				    enum volume_on_delete default_policy);
