@@ -309,5 +309,7 @@ int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r == 0)
 		r = nfs_remove(c, folder, note->name);
-	return r == -ENOENT ? 0 : r;
+	if (r < 0 && r != -ENOENT)
+		return nfs_error_set(err, c, r, "removing note '%s'", note->name);
+	return 0;
 }

@@ -139,24 +139,22 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 	const char *text;
 	int r;
 
-	if (kind == BUSY_SNAPSHOT_GONE && busy_is_of(name, data)) {
-		r = tombstone_adopt(c, &t, name, err);
-		if (r < 0)
-			return r == -ENOENT ? 0 : r;
-		text = snapshot_info_of(&t.record).id;
-		if (text == NULL || volume_id_parse(&id, text) < 0)
-			return 0;
-		r = snapshot_find_archive(c, &id, &t.record, &archive, err);
-		if (r == 0 || r == -ENOENT)
-			r = carry_out_deletion(c, &t, r == 0, &trashed, err);
-		if (r <= 0)
-			return r;
-	} else if (kind != BUSY_VOLUME_GONE) {
+	if (kind == BUSY_VOLUME_GONE)
+		return tombstone_refuse(data, err);
+	if (kind != BUSY_SNAPSHOT_GONE || !busy_is_of(name, data))
 		return 0;
-	}
-	(void)error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again",
-			(const char *)data);
-	return -EAGAIN;
+	r = tombstone_adopt(c, &t, name, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	text = snapshot_info_of(&t.record).id;
+	/* If the id is damaged, only DeleteSnapshot knows which archive to remove. */
+	if (text == NULL || volume_id_parse(&id, text) < 0)
+		return record_unusable(c, -EINVAL, NFS_STATE_DIR "/busy", name,
+				       "delete that snapshot once more", err);
+	r = snapshot_find_archive(c, &id, &t.record, &archive, err);
+	if (r == 0 || r == -ENOENT)
+		r = carry_out_deletion(c, &t, r == 0, &trashed, err);
+	return r <= 0 ? r : tombstone_refuse(data, err);
 }
 
 int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err)

@@ -70,6 +70,12 @@ static int accept_no_room(struct tombstone *t, int r, struct error *err)
 	return 0;
 }
 
+int tombstone_refuse(const char *dir, struct error *err)
+{
+	(void)error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again", dir);
+	return -EAGAIN;
+}
+
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 {
 	const struct nfs_handle *records, *busy;

@@ -48,6 +48,9 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err);
 int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec,
 		      struct error *err);
 
+/* Report ABORTED: a deletion has the directory. Return -EAGAIN. */
+int tombstone_refuse(const char *dir, struct error *err);
+
 /* Take over the tombstone of that name. -ENOENT, unreported, where it is gone. */
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err);
 

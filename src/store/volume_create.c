@@ -360,12 +360,6 @@ struct arrival {
 	bool trashed; /* there is something to purge */
 };
 
-static int refuse_while_deleted(const char *dir, struct error *err)
-{
-	(void)error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again", dir);
-	return -EAGAIN;
-}
-
 static int finish_volume_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,
 				  void *data, struct error *err)
 {
@@ -381,7 +375,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	int r;
 
 	if (kind == BUSY_SNAPSHOT_GONE)
-		return refuse_while_deleted(nv->dir, err);
+		return tombstone_refuse(nv->dir, err);
 	if (kind != BUSY_VOLUME_GONE)
 		return 0;
 	t.key = busy_is_of(name, nv->key) ? nv->key : nv->dir;
@@ -391,7 +385,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	v = volume_of(&t.record);
 	/* Where the id is damaged or the policy missing, only the deletion knows what to do. */
 	if ((v.id != NULL && volume_id_parse(&id, v.id) < 0) || v.on_delete == NULL)
-		return refuse_while_deleted(nv->dir, err);
+		return tombstone_refuse(nv->dir, err);
 	if (v.id != NULL)
 		t.key = volume_id_key(&id);
 	/*
@@ -399,14 +393,14 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	 * knows the directory, and looked for other users before we came.
 	 */
 	if (strcmp(t.key, nv->key) != 0 && !busy_is_left(c, name))
-		return refuse_while_deleted(nv->dir, err);
+		return tombstone_refuse(nv->dir, err);
 	how.policy = volume_policy(&v, &id, ON_DELETE_RETAIN);
 	r = volume_recorded_directory(c, &v, t.key, &t.dir, err);
 	if (r == 0)
 		r = volume_carry_out(c, &t, &how, &trashed, err);
 	arrival->finished = true;
 	arrival->trashed = arrival->trashed || trashed;
-	return r <= 0 ? r : refuse_while_deleted(nv->dir, err);
+	return r <= 0 ? r : tombstone_refuse(nv->dir, err);
 }
 
 static int finish_volume_deletions(const struct new_volume *nv, struct error *err)
@@ -478,7 +472,7 @@ static int check_directory_remains(const struct new_volume *nv, struct error *er
 	r = busy_check_kept(nv->c, nv->dir, err);
 	if (r == 0)
 		r = directory_is_gone(nv->c, nv->dir, err);
-	return r > 0 ? refuse_while_deleted(nv->dir, err) : r;
+	return r > 0 ? tombstone_refuse(nv->dir, err) : r;
 }
 
 /* Another replica may have deleted the volume while its directory was made. */

@@ -360,7 +360,7 @@ static int check_no_record(struct nfs_client *c, struct tombstone *t, struct err
 		r = record_read(c, folder, t->key, &rec, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (owner_check_record(c, t->key, &rec, err) != 0)
+	if (owner_check_record(c, t->key, &rec, NULL) != 0)
 		return 0;
 	r = tombstone_finish(c, t, err);
 	if (r < 0)

@@ -716,6 +716,23 @@ class Damaged(Trees):
         self.archive("snap", "plain")
         self.unsnap(snapshot)
 
+    def test_deletion_whose_id_is_damaged(self):
+        """A deletion that was cut short keeps its directory: only DeleteSnapshot can finish it."""
+        source = self.source("plain")
+        snapshot = self.snap("snap", source).snapshot_id
+        record = self.path(STATE, "snapshots", "snap")
+        with self.server_down():
+            text = os.readlink(record).replace("id=" + snapshot.replace("#", "%23"), "id=nothing")
+            self.assertIn("id=nothing", text)
+            os.unlink(record)
+            os.symlink(text, self.path(STATE, "busy", "snap~s~0123456789abcdef.1"))
+        self.fails(CODE.FAILED_PRECONDITION, lambda: self.snap("snap", source), "damaged", "busy",
+                   "delete that snapshot")
+        self.unsnap(snapshot)
+        again = self.snap("snap", source).snapshot_id
+        self.archive("snap", "plain")
+        self.unsnap(again)
+
     def test_record(self):
         """A record that was cut short is damaged, wherever it was cut."""
         source = self.source("plain")
