@@ -31,7 +31,7 @@ struct cmdline_opt {
 	const char *argument; /* for --help; NULL: a value only after '=' */
 	const char *help; /* NULL only for CMDLINE_IGNORED */
 	enum cmdline_kind kind;
-	size_t field; /* its offset */
+	size_t field; /* offset in the struct that cmdline_parse() fills */
 	const char *variable; /* environment variable with a default; NULL: none */
 	int (*check)(const char *value, struct error *err); /* NULL: accept all */
 	int (*parse)(const char *value, void *field);

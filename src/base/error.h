@@ -40,14 +40,14 @@ enum error_code {
 #define ERROR_MESSAGE_SIZE 512
 
 /*
- * The same cause gives the same text each time: Kubernetes makes an event of each new text. What
- * changes from call to call (times, counters, ids that csi-nfs makes up) is for the log.
+ * The same cause gives the same text each time, because Kubernetes makes an event of each new text.
+ * Details that change from call to call (times, counters, ids that csi-nfs makes up) go to the log.
  */
 
 struct error {
 	enum error_code code;
 	int sys; /* positive errno of the cause; 0: none */
-	unsigned int retry_ms; /* the same call is worth another try then; 0: not soon */
+	unsigned int retry_ms; /* wait before the same call is worth another try; 0: not soon */
 	char msg[ERROR_MESSAGE_SIZE];
 };
 
@@ -72,8 +72,9 @@ void error_prefix(struct error *err, const char *fmt, ...) __attribute__((format
 void error_clear(struct error *err);
 
 /*
- * Return whether the code ends an operation: a CO need not retry it, so nothing of it may be left
- * behind. After other codes a CO must retry (CSI specification, "Error Scheme").
+ * Check whether the code ends an operation: a CO need not retry after it, so nothing of the
+ * operation may be left behind. After other codes a CO must retry (CSI specification, "Error
+ * Scheme").
  */
 bool error_is_final(enum error_code code);
 

@@ -2,10 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Log one line per event to standard error, as key=value text or JSON. Only main.c, grpc/call.c and
- * csi/ log above debug; lower layers return an error instead. Messages start with a capital and
- * have no final period. Pass foreign strings as fields, which are quoted and escaped. Any thread;
- * each line is a single write().
+ * Log one line per event to standard error, as key=value text or JSON. Only main.c, grpc/, csi/,
+ * node/, store/ and tree/ log above debug; other rooms return an error instead. Messages start with
+ * a capital and have no final period. Pass foreign strings as fields, which are quoted and escaped.
+ * Any thread; each line is a single write().
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H

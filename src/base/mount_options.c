@@ -23,7 +23,7 @@ int mount_options_append(struct buf *list, const char *options)
 	return buf_printf(list, "%s%s", list->len > 0 ? "," : "", options);
 }
 
-/* Options that mount something else, or elsewhere, or run a program of the user's choice. */
+/* Options that mount something else or elsewhere, or run a program of the user's choice. */
 static const char *const refused[] = {
 	"-",       "addr",       "bind",        "clientaddr", "encryption", "group",
 	"helper",  "loop",       "make-",       "mountaddr",  "mounthost",  "move",
@@ -32,7 +32,7 @@ static const char *const refused[] = {
 	"uhelper", "unbindable", "user",        "users",      NULL,
 };
 
-/* Options for fstab, and for how long mount.nfs retries: meaningless here, but harmless. */
+/* Options for fstab, and for the time that mount.nfs retries: meaningless here, but harmless. */
 static const char *const ignored[] = {
 	"_netdev", "auto", "bg", "comment", "fg", "noauto", "nofail", "retry", "x-", "X-", NULL,
 };
@@ -54,7 +54,7 @@ static bool option_is_among(const char *option, const char *const *keys)
 	return *keys != NULL;
 }
 
-/* The value of KEY=VALUE. NULL: another option. */
+/* Return the value of KEY=VALUE, or NULL for another option. */
 static const char *option_value(const char *option, const char *key)
 {
 	const size_t len = strlen(key);
@@ -62,7 +62,7 @@ static const char *option_value(const char *option, const char *key)
 	return str_has_prefix(option, key) && option[len] == '=' ? option + len + 1 : NULL;
 }
 
-/* The version in vers=V, nfsvers=V or vV. NULL: another option. */
+/* Return the version in vers=V, nfsvers=V or vV, or NULL for another option. */
 static const char *option_version(const char *option)
 {
 	const char *value = option_value(option, "vers");

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * NFS mount options as users write them, comma-separated: the one reader for the controller, which
- * mounts nothing, for nodes and for csi-nfs check. The last option of a kind wins, as in mount(8).
+ * NFS mount options as users write them, comma-separated. The controller, which mounts nothing,
+ * nodes and csi-nfs check all parse them here. The last option of a kind wins, as in mount(8).
  * Options may be secret: a message names an option's key but never its value. Pure functions, any
  * thread.
  */
@@ -32,8 +32,8 @@ struct mount_options {
 };
 
 /*
- * Read how to reach the server: version, port, mountport and sec. What text does not name stays as
- * it is in o, which the caller initializes. All other options are skipped, also those that nodes
+ * Read how to reach the server: version, port, mountport and sec. The caller initializes o; fields
+ * that text does not name stay as they are. All other options are skipped, also those that nodes
  * refuse. text may be NULL. Returns 0; -EINVAL with INVALID_ARGUMENT; or -ENOMEM. The caller calls
  * mount_options_done() in each case.
  */

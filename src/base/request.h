@@ -19,7 +19,7 @@
 
 struct request {
 	struct error err; /* status if the reply is NULL */
-	uint64_t deadline_ns; /* clock_now_ns() when the client gives up; 0: never */
+	uint64_t deadline_ns; /* time by clock_now_ns() when the client gives up; 0: never */
 	atomic_bool cancelled; /* the client disconnected or reset the stream */
 	char subject[REQUEST_SUBJECT_SIZE]; /* volume id or name, for the log */
 };

@@ -234,7 +234,7 @@ static uint64_t hold_end(const struct grpc_call *call)
 	return end + margin < deadline ? end : deadline - margin;
 }
 
-/* The call that is held longest, if there are more than the method allows. */
+/* Return the call that has been held longest, if the method has more than it allows. */
 static struct grpc_call *find_call_to_let_go(const struct grpc_call *newest)
 {
 	struct grpc_call *longest = NULL;
@@ -517,8 +517,8 @@ static void run_now(struct grpc_call *call, uint64_t now_ns)
 }
 
 /*
- * The deadline is near, and the handler runs again. If it is still asking the server, repeat what
- * the client was not told yet, rather than leave it to find words of its own.
+ * The deadline is near, and the handler runs again. If it is still asking the server, answer with
+ * the error for which the call was held: it tells more than the client's own DEADLINE_EXCEEDED.
  */
 static void end_hold(struct grpc_call *call, uint64_t now_ns)
 {

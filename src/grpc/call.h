@@ -29,16 +29,17 @@
  *
  * An event that is not listed for a state is ignored. Time is up at expires_ns.
  *
- * A call starts once everything that has arrived from its client is read: a driver that was paused
- * may find the end of a call behind its beginning, and must not do what nobody waits for any more.
+ * A call starts once everything that has arrived from its client is read. If the driver was paused,
+ * both the request and its cancellation may have arrived, and the driver must not do work that
+ * nobody waits for any more.
  *
  * A call is held if its handler failed with an error that says when another try is worth it
  * (retry_ms), and there is time until then. It waits without a worker and runs again from its
- * start, as if the client had repeated it; the client learns of none of this, so that the pauses
- * between its own attempts do not grow while a server is away. Only so many calls of a method are
- * held: a client makes a limited number of calls at a time, and needs some for other servers. One
- * too many ends the hold of the call that has waited longest, which is answered with its last
- * error.
+ * start, as if the client had repeated it. The client does not notice, so the pauses between its
+ * own retries do not grow while a server is away. The number of held calls per method is limited,
+ * because a client makes a limited number of calls at a time and needs some for other servers. A
+ * call above the limit ends the hold of the call that has waited longest, which is answered with
+ * its last error.
  */
 #ifndef GRPC_CALL_H
 #define GRPC_CALL_H
@@ -64,9 +65,9 @@ struct grpc_call {
 	enum grpc_call_state state;
 	bool working; /* queued for a worker, or running in one */
 	bool skipped; /* set by the worker: cancelled or late, so the handler did not run */
-	bool held; /* has been held before, after held_err */
+	bool held; /* has been held at least once; held_err is its last error */
 	struct error held_err;
-	uint64_t again_ns; /* when the handler began again */
+	uint64_t again_ns; /* when the handler began its last run after a hold */
 	uint64_t retry_ns; /* when the handler runs, or runs again; GRPC_NEVER: it need not */
 	uint64_t started_ns;
 	uint64_t expires_ns; /* deadline, or time limit for the request; GRPC_NEVER: none */

@@ -11,7 +11,7 @@
 
 #include "grpc/state.h"
 
-/* Serve fd, which it takes also on failure, and send SETTINGS. Return 0 or a negative errno. */
+/* Serve fd and send SETTINGS. Takes fd, on failure too. Return 0 or a negative errno. */
 int grpc_conn_new(struct grpc_server *s, int fd);
 
 /*
@@ -24,7 +24,7 @@ void grpc_conn_flush(struct grpc_conn *conn);
 /* Mark the connection as failed, for the next flush to close. why is for the debug log. */
 void grpc_conn_fail(struct grpc_conn *conn, const char *why);
 
-/* Answer every open call UNAVAILABLE, as far as the socket takes it now, and close. */
+/* Answer every open call UNAVAILABLE, as far as the socket takes the answers now, and close. */
 void grpc_conn_abort(struct grpc_conn *conn);
 
 /* Start a graceful close: a GOAWAY now, the final one a round trip later. May close. */

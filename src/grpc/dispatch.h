@@ -23,12 +23,12 @@ struct grpc_service {
 	ProtobufCService *service;
 	/*
 	 * Called for each call with the method's bare name ("Probe"). True: the handler never
-	 * blocks and runs on the loop thread, even if all workers are stuck. NULL: no method is.
+	 * blocks and runs on the loop thread, even if all workers are stuck. NULL: false for all.
 	 */
 	bool (*is_quick)(const char *method);
 	/*
-	 * Called likewise: how many calls of the method may be held at a time (call.h). Running it
-	 * more than once for one call must be as good as once. NULL: 0 for all.
+	 * Called likewise: how many calls of the method may be held at a time (call.h). A held call
+	 * runs the method more than once, so the method must be idempotent. NULL: 0 for all.
 	 */
 	unsigned int (*hold_max)(const char *method);
 };

@@ -42,8 +42,8 @@
 #define GRPC_STREAMS_MAX 512U
 
 /*
- * Handlers queued or running for all connections, also those whose streams are closed: resetting a
- * stream must not make room for another handler (the HTTP/2 rapid reset attack).
+ * Handlers queued or running for all connections, including those whose streams are closed: a reset
+ * of a stream must not make room for another handler (the HTTP/2 rapid reset attack).
  */
 #define GRPC_WORKING_MAX 1024U
 
@@ -51,19 +51,20 @@
 #define GRPC_BODY_TIMEOUT_MS 60000U
 
 /*
- * How long a call is held whose server does not answer, from its start: below its deadline by the
- * margin, or without a deadline GRPC_HOLD_ALONE_MS. A held call occupies no worker.
+ * How long a call is held while its server does not answer, counted from its start: GRPC_HOLD_MS,
+ * but no longer than GRPC_HOLD_MARGIN_MS before its deadline; GRPC_HOLD_ALONE_MS if it has no
+ * deadline. A held call occupies no worker.
  */
 #define GRPC_HOLD_MS 20000U
 #define GRPC_HOLD_ALONE_MS 8000U
 #define GRPC_HOLD_MARGIN_MS 1000U
 
-/* A handler that was run again and is still busy after this has found its server. */
+/* If a handler that was run again is still busy after this time, it has found its server. */
 #define GRPC_HOLD_ASKING_MS 10000U
 
 /* ---- Connections ---- */
 
-/* More wait in the listen backlog. Kubelet opens one per call, each sidecar one. */
+/* Further clients wait in the listen backlog. Kubelet opens one per call, each sidecar one. */
 #define GRPC_CONNECTIONS_MAX 256U
 
 /* Time for the HTTP/2 preface to arrive; after that a connection may idle forever. */

@@ -45,21 +45,21 @@ int grpc_server_new(struct grpc_server **ret, uv_loop_t *loop,
 
 /*
  * Bind a socket with mode 0600 at path (from grpc_endpoint_parse(); '@' first: abstract) and serve
- * it whenever the loop runs. Once per server. Replace a socket file on which nobody listens; leave
- * alone one on which somebody does, and any other file. Sets the umask for a moment, so call it
- * before threads create files. Return 0 or a negative errno: -EADDRINUSE (FAILED_PRECONDITION) if
- * another process serves the path, -ENOTSOCK, -ENAMETOOLONG, -ENOENT for a missing directory, or
- * another error of the system calls.
+ * it whenever the loop runs. Once per server. Replaces a socket file on which no process listens,
+ * but none on which one listens, and no other file. Sets the umask for a moment, so call it before
+ * threads create files. Return 0 or a negative errno: -EADDRINUSE (FAILED_PRECONDITION) if another
+ * process serves the path, -ENOTSOCK, -ENAMETOOLONG, -ENOENT for a missing directory, or another
+ * error of the system calls.
  */
 int grpc_server_listen(struct grpc_server *s, const char *path, struct error *err);
 
 /*
- * Start to stop: accept no connections, remove the socket file if it is still ours, send every
+ * Begin to shut down: accept no connections, remove the socket file if it is still ours, send every
  * client a GOAWAY. Finish calls that run or arrive within the round trip. Call done (may be NULL)
  * once, from the loop and never from within this function, when no connection and no handler is
  * left or grace_ms have passed. At the end of the grace, cancel open calls and answer them
- * UNAVAILABLE, close connections, and leave running handlers to themselves; their results are
- * dropped. A further call can only shorten the grace.
+ * UNAVAILABLE, close connections, and do not wait for running handlers; their results are dropped.
+ * A further call can only shorten the grace.
  *
  * uv_run() does not return by itself while a handler runs, and libuv joins its pool when the
  * process exits. If handlers may hang, call uv_stop() in done and leave by _exit().

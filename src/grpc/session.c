@@ -98,8 +98,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
 }
 
 /*
- * When an answer has ended the stream before the request was complete, reset the stream. NO_ERROR,
- * and only after the answer is sent: the client stops sending and keeps the status.
+ * When an answer has ended the stream before the request was complete, reset the stream with
+ * NO_ERROR, after the answer is sent: the client then stops sending and keeps the status.
  */
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {

@@ -20,7 +20,7 @@
 #include "grpc/limits.h"
 #include "grpc/listener.h"
 
-/* As a point in time: never. */
+/* A point in time that never comes. */
 #define GRPC_NEVER UINT64_MAX
 
 /*
@@ -98,7 +98,7 @@ struct grpc_conn {
 	nghttp2_session *session;
 	int fd;
 	uv_poll_t poll;
-	int events; /* that poll waits for */
+	int events; /* events that poll waits for */
 	enum grpc_conn_state state;
 	uint64_t due_ns; /* time limit of PREFACE and DRAINING; else GRPC_NEVER */
 	struct list calls;

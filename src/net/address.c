@@ -64,7 +64,7 @@ static bool is_bracketed(const char *s)
 	return inner != NULL && strcmp(inner, s) != 0 && is_ipv6(inner);
 }
 
-/* Four numbers and nothing else: no name of a host has this form, so it can only be an address. */
+/* Check for four numbers: no host name has this form, so it can only be an address. */
 static bool is_dotted_quad(const char *s)
 {
 	unsigned int dots = 0;
@@ -267,9 +267,10 @@ static bool resolve_literal(const char *server, struct net_address *ret, size_t 
 }
 
 /*
- * One text for everything that a failing name service does, late answers and refusals in turn: a CO
- * reports each new text once more. UNAVAILABLE in both cases: an earlier attempt may have been
- * successful and its answer lost, so a name that is unknown today must not end the operation.
+ * Report late answers and refusals with one text, because a CO reports each new text again and a
+ * failing name service gives both in turn. The code is UNAVAILABLE in both cases: an earlier
+ * attempt may have been successful and its answer lost, so a name that is unknown today must not
+ * end the operation.
  */
 static int no_name_service(const char *server, struct error *err)
 {

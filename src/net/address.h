@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-#define NET_SERVER_MAX 255 /* bytes in what names a server */
+#define NET_SERVER_MAX 255 /* bytes in a server's name or address as text */
 #define NET_NAME_MAX 253 /* bytes in a host name, as text; RFC 1035, section 2.3.4 */
 #define NET_LABEL_MAX 63 /* bytes between two dots of it; likewise */
 #define NET_ADDRESSES_MAX 8 /* kept per name */

@@ -18,10 +18,10 @@
 #define PLACE_SILENT_MS 200
 #define PLACE_ALIVE_MS 10000
 
-/* How long a caller waits for the one that asks, whose call has limits of its own. */
+/* How long a caller waits for the caller that asks, whose NULL call has its own limits. */
 #define ASKED_MS 10000
 
-/* When a caller that was refused tries again while another one asks. */
+/* When a refused caller should try again while another one asks. */
 #define RETRY_ASKED_MS 250
 
 #define FORGET_S 600
@@ -44,8 +44,8 @@ struct server {
 	uint64_t next_try_ns; /* DOWN until then */
 	uint64_t pause_ms; /* last time in DOWN; 0: has answered since */
 	bool unknown; /* its name has no address */
-	bool seen; /* it has answered ever */
-	struct error why; /* it is DOWN */
+	bool seen; /* has answered at least once */
+	struct error why; /* why it is DOWN */
 };
 
 struct net_breaker {
@@ -141,7 +141,7 @@ static enum server_state server_state(const struct server *s)
 	return s->asked ? SERVER_ASKED : SERVER_SILENT;
 }
 
-/* Refuse with a text. The caller need not give up: the answer may be known in a moment. */
+/* Refuse with a text. The caller need not give up, because the server may answer in a moment. */
 __attribute__((format(printf, 3, 4))) static int refuse(struct error *err, unsigned int retry_ms,
 							const char *fmt, ...)
 {
@@ -159,8 +159,8 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct error *err, unsig
 }
 
 /*
- * A server that was there will be there again. One that never was is probably the wrong address,
- * and a wrong name is not corrected within seconds: whoever asks for these wants to know at once.
+ * A server that has answered before will be back. A server that has never answered is probably a
+ * wrong address, and a wrong name is not corrected within seconds: callers want to know at once.
  */
 static unsigned int retry_ms_of(const struct server *s)
 {
@@ -220,7 +220,7 @@ static void give_place_back(struct net_breaker *b, struct server *s)
 	pthread_cond_broadcast(&b->changed);
 }
 
-/* Return 0 if the server is ALIVE, or if it is up to the caller to ask. */
+/* Return 0 if the server is ALIVE, or if this caller has to ask it. */
 static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_ask,
 			    struct error *err)
 {

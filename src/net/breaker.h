@@ -3,8 +3,8 @@
 
 /*
  * A circuit breaker per server, for NFS calls and for mounts, so that a server that does not answer
- * costs the others nothing. A server has a number of places, one for each caller at work; a caller
- * holds one from enter or take to leave. Its state says who may enter:
+ * does not delay calls for other servers. A server has a number of places, one for each caller at
+ * work; a caller holds one from enter or take to leave. The server's state says who may enter:
  *
  *   SILENT   not heard from for NET_BREAKER_FRESH_MS, or ever: the next caller asks it (NULL call)
  *   ASKED    that caller is asking; the others wait for the result
@@ -22,14 +22,14 @@
  *   time             -                 -                 SILENT            SILENT
  *
  * "-": no change. *: refuse if the server was DOWN and has not been heard from since. A server that
- * leaves ALIVE while a caller is still asking is ASKED, not SILENT. A leave in DOWN counts as heard
- * from once DOWN is over.
+ * leaves ALIVE while a caller is still asking is ASKED, not SILENT. If a caller leaves in DOWN, the
+ * server counts as heard from once DOWN is over.
  * The time in DOWN doubles with each failure, from NET_BREAKER_FIRST_MS to a limit, and starts over
  * once the server has answered.
  *
- * Refusals carry the text of the last failure, the same one each time, and in err->retry_ms when
- * the caller would not be refused again, or would at least learn more. 0: an unknown name, or a
- * server that has never answered.
+ * Refusals carry the text of the last failure, the same one each time. err->retry_ms is the time
+ * after which the caller would not be refused again, or would at least learn more; it is 0 for an
+ * unknown name and for a server that has never answered.
  *
  * Any thread. One lock per breaker, innermost: no other lock is taken and no call made under it.
  */
@@ -45,8 +45,8 @@
 #define NET_BREAKER_FIRST_MS 1000
 
 /*
- * The longest time in DOWN. Calls that wait for a server are answered soon after it is back; asking
- * costs one worker and a NULL call. Where each try costs a process, it is the rare one.
+ * The longest time in DOWN. With OFTEN, calls that wait for a server are answered soon after it is
+ * back; asking costs one worker and a NULL call. RARELY is for tries that cost a process each.
  */
 #define NET_BREAKER_OFTEN_MS 2000
 #define NET_BREAKER_RARELY_MS 30000
@@ -61,8 +61,9 @@ void net_breaker_free(struct net_breaker *b);
 /*
  * Get one of the server's places. Each port is a separate entry; port 0 is a separate entry too.
  * Waits for a free place: seconds if the server is ALIVE, else a fraction of a second. On success
- * the caller owes net_breaker_leave(). If *ret_ask is set, it must find out whether the server is
- * alive, while others wait, and first call net_breaker_answered(), _failed() or _gave_up().
+ * the caller owes net_breaker_leave(). If *ret_ask is set, the caller must find out whether the
+ * server is alive, while others wait, and report it before anything else: by
+ * net_breaker_answered(), _failed() or _gave_up().
  * Errors: UNAVAILABLE (DOWN, or all places are taken), -ENOMEM.
  */
 int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,

@@ -16,7 +16,7 @@
 
 #define NULL_PROCEDURE 0 /* RFC 5531, section 12.1 */
 
-/* A wait of this length that takes longer was one in which the process could not run. */
+/* If a wait of this length takes longer, the process could not run meanwhile. */
 #define SLICE_MS 100
 
 static uint64_t ping_deadline(void)
@@ -24,7 +24,7 @@ static uint64_t ping_deadline(void)
 	return clock_now_ns() + NET_PING_TIMEOUT_MS * CLOCK_NS_PER_MS;
 }
 
-/* Whatever is no reply to the call means the same: no RPC service is listening there. */
+/* Anything that is not a reply to the call means that no RPC service is listening there. */
 static int ping_errno(int error)
 {
 	switch (error) {

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * NULL calls and rpcbind lookups, each on a connection of its own: is the server there, and what
- * does it serve? Worker threads. A peer that trickles bytes cannot extend the time that a call
+ * NULL calls and rpcbind lookups, each on its own connection, which tell whether a server is up and
+ * what it serves. Worker threads. A peer that trickles bytes cannot extend the time that a call
  * blocks: NET_CONNECT_TIMEOUT_MS to connect, and then, for an answer,
  *
  *  - NET_PING_TIMEOUT_MS if the server's system does not even acknowledge the call;

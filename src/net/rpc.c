@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "net/zdr.h"
 
-/* A record is a sequence of fragments. A mark before each has its length, and a bit on the last. */
+/* A record is a sequence of fragments. A mark before each has its length and a bit for the last. */
 #define MARK_BYTES 4
 #define MARK_LAST 0x80000000U
 #define FRAGMENTS_MAX 64

@@ -100,7 +100,7 @@ int net_rpc_run(struct net_rpc *rpc, const unsigned int *counter, uint64_t deadl
 int net_rpc_send(struct net_rpc *rpc, struct pollfd *ret);
 
 /*
- * Read all that has arrived, which may be nothing, and call back for whole replies. Returns 0, or
+ * Read all bytes that have arrived, if any, and call back for each whole reply. Returns 0, or
  * -ECONNABORTED, after which rpc can only be freed.
  */
 int net_rpc_receive(struct net_rpc *rpc);

@@ -170,7 +170,7 @@ bool_t libnfs_zdr_pointer(ZDR *zdr, char **next, uint32_t size, zdrproc_t item)
 
 /* -------- the check -------- */
 
-/* Decode an empty message, which both kinds of primitives refuse, and only ours leave a mark. */
+/* Decode an empty message: libnfs's primitives refuse it as well, but only ours leave a mark. */
 static bool decoder_is_checked(zdrproc_t decode)
 {
 	_Alignas(max_align_t) char decoded[NET_ZDR_DECODED_MAX] = { 0 };
@@ -206,7 +206,7 @@ static struct error check_error;
 
 static void check_libnfs(void)
 {
-	/* Calls are bound per library or per object file: one decoder of each protocol at least. */
+	/* Calls are bound per library or per object file, so check a decoder of each protocol. */
 	static const struct net_zdr_decoder decoders[] = {
 		{ "libnfs_zdr_opaque", (zdrproc_t)zdr_verifier4 },
 		{ "libnfs_zdr_opaque", (zdrproc_t)zdr_cookieverf3 },

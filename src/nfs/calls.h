@@ -13,7 +13,7 @@
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 
-/* As nfs_lookup(), with all attributes and the owner, in one call where the server sends them. */
+/* Like nfs_lookup(), with all attributes and the owner; one call if the server sends them. */
 int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		    struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
@@ -51,7 +51,7 @@ int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs
  * Call entry for each entry of the directory; a negative value from it ends the listing and is
  * returned. entry must not issue operations on c. Each name is passed once, even if the directory
  * changes and the server makes the listing start over; -ERESTART if that never ends. Never returns
- * -ENOENT: a directory that is gone is -ESTALE.
+ * -ENOENT: if the directory is gone, the error is -ESTALE.
  */
 int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 		int (*entry)(void *data, const struct nfs_entry *entry), void *data);

@@ -162,7 +162,7 @@ int nfs_silent_error(struct error *err, const struct nfs_export *e)
 	return -EHOSTDOWN;
 }
 
-/* A CO is told the same whichever operation of the call the server did not do. */
+/* Use the same text whichever operation of the call the server did not do, see base/error.h. */
 static int set_unanswered(struct error *err, const struct nfs_client *c, int error)
 {
 	const bool first = err != NULL && err->code == ERROR_OK;

@@ -21,16 +21,16 @@
 #include "nfs/op.h"
 
 /*
- * A server that answers nothing for this long counts as dead. While a READ, WRITE, COMMIT, REMOVE
- * or change of a file's size is in flight, which its disk may delay, it is asked by a NULL call
- * first, and waited for as long as it answers that.
+ * A server that answers nothing for this long counts as dead. The server's disk may delay a READ,
+ * WRITE, COMMIT, REMOVE or change of a file's size: while one is in flight, the client sends a NULL
+ * call first, and waits as long as the server answers that.
  */
 #define NFS_CALL_TIMEOUT_MS 10000
 
-/* How long an operation is repeated that the server refuses in its grace period. */
+/* How long to repeat an operation that the server refuses in its grace period. */
 #define NFS_GRACE_TIMEOUT_MS 1000
 
-/* When a call that failed so is worth another try. */
+/* Wait before a CSI call that failed in the grace period is worth another try. */
 #define NFS_GRACE_RETRY_MS 2000
 
 /*
@@ -44,7 +44,7 @@
 /* A connection attempt starts no further step after this. */
 #define NFS_CONNECT_MAX_MS 15000
 
-/* Bytes that the socket has not taken and that make a client full, see nfs_client_is_full(). */
+/* A client is full if its socket has not taken this many bytes, see nfs_client_is_full(). */
 #define NFS_UNSENT_MAX (512 * 1024)
 
 /* Default number of operations that pipelining callers keep in flight on one client. */
@@ -80,7 +80,7 @@ struct nfs_client {
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */
 	bool broken;
-	bool in_grace; /* its last refusal was that of a server in its grace period */
+	bool in_grace; /* the server gave its last refusal in its grace period */
 	bool silent; /* broken because the server kept an operation waiting for too long */
 	char address[64]; /* of the server, numeric, for messages */
 };
@@ -124,8 +124,8 @@ int nfs_client_run(struct nfs_client *c);
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b);
 
 /*
- * Check whether so much is queued that the server cannot take more for now. What is started then
- * only uses memory. nfs_client_run() returns once that is over.
+ * Check whether so much is queued that the server cannot take more for now. Starting further
+ * operations then only uses memory. nfs_client_run() returns once the client is no longer full.
  */
 bool nfs_client_is_full(const struct nfs_client *c);
 
@@ -142,9 +142,9 @@ uint32_t nfs_write_max(const struct nfs_client *c);
 /*
  * Start op and run until it has finished. Retries while the server asks for patience
  * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY), for NFS_CALL_TIMEOUT_MS in total; slow operations may take
- * longer, see there. A server that has just started refuses some operations with NFS4ERR_GRACE for
- * longer than anybody should keep a connection waiting: that is retried for NFS_GRACE_TIMEOUT_MS
- * only. Returns op->error.
+ * longer, see NFS_CALL_TIMEOUT_MS. A server that has just started refuses some operations with
+ * NFS4ERR_GRACE for longer than a caller should keep a connection: these are retried for
+ * NFS_GRACE_TIMEOUT_MS only. Returns op->error.
  */
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op);
 

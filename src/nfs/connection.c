@@ -250,7 +250,7 @@ uint64_t nfs_connection_deadline(const struct nfs_connection *conn)
 	return deadline < conn->deadline_ns ? deadline : conn->deadline_ns;
 }
 
-/* deadline_ns limits all steps together; each has a limit of its own. */
+/* deadline_ns limits all steps together; each step also has its own limit. */
 static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *protocol,
 			const struct nfs_export *e, const struct net_address *address,
 			uint64_t deadline_ns, struct error *err)
@@ -294,9 +294,9 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 }
 
 /*
- * Try version 4, then 3 if the server does not have 4, or not this export in 4: the two may name an
- * export differently (fsid=0). If both fail, the first error is more useful, unless it only says
- * that there is no version 4.
+ * Try version 4, then 3 if the server has no version 4 or does not have this export in it: the two
+ * versions may name an export differently (fsid=0). If both fail, the first error is more useful,
+ * unless it only says that there is no version 4.
  */
 static int negotiate(struct nfs_client **ret, const struct nfs_export *e,
 		     const struct net_address *address, uint64_t deadline_ns, struct error *err)

@@ -24,7 +24,7 @@ struct nfs_connection {
 	uint64_t deadline_ns; /* for attach() */
 	unsigned int in_flight; /* operations */
 	unsigned int slow; /* of these, operations that the server's disk may delay */
-	unsigned int unbounded; /* of the slow ones, those with no limit to the disk's work */
+	unsigned int unbounded; /* of the slow operations, those with no bound on disk work */
 	unsigned int finished; /* operations ever; wraps */
 	bool asking; /* a NULL call is in flight */
 	bool answered; /* the last NULL call was answered */
@@ -56,7 +56,7 @@ extern const struct nfs_protocol nfs_protocol_v4;
 
 /*
  * Drive up to NFS_DRIVEN_MAX connections of one thread until one of their operations has finished,
- * or until one that was full is not any more. Returns 0 then, and also at the deadline if the
+ * or until a full connection is no longer full. Returns 0 then, and also at the deadline if the
  * server is busy but alive; call in a loop. Otherwise returns -ETIMEDOUT or -ECONNABORTED, and the
  * connection that failed is broken.
  */

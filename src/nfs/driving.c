@@ -39,7 +39,7 @@ static unsigned int count_full(struct nfs_connection *const conns[], size_t n)
 	return full;
 }
 
-/* One slow connection is enough: copies often read from the disk that they write to. */
+/* One slow connection counts for all: copies often read from the disk that they write to. */
 static bool any_is_slow(struct nfs_connection *const conns[], size_t n)
 {
 	size_t i;
@@ -73,8 +73,8 @@ static void send_null(struct nfs_connection *conn)
 
 /*
  * A server may answer the calls of a connection in order, and the NULL call last. So ask again on a
- * new connection, provided that the server's system still acknowledges data on this one. A server
- * that stopped within a reply cannot send another one.
+ * new connection, provided that the server's system still acknowledges data on this one. If the
+ * server stopped in the middle of a reply, it cannot send another one on this connection.
  */
 static bool is_alive(struct nfs_connection *conn)
 {
@@ -100,7 +100,7 @@ static int end_stretch(struct nfs_connection *const conns[], size_t n)
 	return r;
 }
 
-/* Break the connection if a call has been passed over for too long while others were answered. */
+/* Break the connection if one call has waited for too long while others were answered. */
 static int check_age(struct nfs_connection *conn)
 {
 	const uint64_t max_ms = conn->unbounded > 0 ? NFS_OPERATION_MAX_MS : NFS_DATA_MAX_MS;

@@ -3,7 +3,7 @@
 
 /*
  * One NFS operation, the same for every protocol version: arguments, results, and a completion
- * callback. Objects are named by file handle and one name below it, never by path, so nothing is
+ * callback. A file handle and one name below it identify an object, never a path, so nothing is
  * resolved twice and symbolic links are never followed.
  */
 #ifndef NFS_OP_H
@@ -72,7 +72,7 @@ struct nfs_attr {
 	uint64_t fsid, fsid_minor; /* fsid_minor: version 4 only */
 
 	/* From a version 4 server only with nfs_op.full, and it may leave some out. */
-	bool is_full; /* all fields below are known, except perhaps ctime and change */
+	bool is_full; /* all fields below are known; ctime and change may be missing */
 	uint32_t links;
 	uint64_t size, used; /* bytes; used: on disk */
 	uint64_t fileid; /* unique within fsid */
@@ -148,7 +148,7 @@ struct nfs_entry {
 
 /*
  * nfs-ganesha fails a READDIR with these if an entry is removed while it lists the directory:
- * NOENT, over version 4 also SERVERFAULT. The page comes when it is asked for again.
+ * NOENT, over version 4 also SERVERFAULT. A second READDIR of the same page succeeds.
  */
 static inline bool nfs_readdir_lost_entry(int error)
 {

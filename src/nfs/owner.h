@@ -4,8 +4,8 @@
 /*
  * Owners by name: a version 4 server may send "alice@example.org" instead of "1000", and takes the
  * same text back. Only the server knows the uid behind it, so keep the text. Attributes are copied
- * a lot, so they hold a small number instead: the name's index in a table of the process, which
- * only grows, to a limit. Any thread.
+ * often, so they hold a small number instead: the name's index in a table of the process, which
+ * only grows, up to NFS_OWNERS_MAX names and NFS_OWNER_BYTES_MAX. Any thread.
  */
 #ifndef NFS_OWNER_H
 #define NFS_OWNER_H

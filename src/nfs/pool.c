@@ -119,7 +119,7 @@ void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 	free_idle_clients(&dropped);
 }
 
-/* ask: find out whether the server is alive. A new connection starts with that anyway. */
+/* ask: ping the server before an idle client is used. A new connection begins with that anyway. */
 static int take_or_connect(struct nfs_pool *pool, const struct nfs_export *e, bool ask,
 			   struct nfs_client **ret, struct error *err)
 {

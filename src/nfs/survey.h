@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Features of a server that a client of one export does not need to know, for diagnosis by
- * "csi-nfs check". Each call makes its own connection, and blocks for the time to connect and
- * NFS_SURVEY_TIMEOUT_MS per question. Any thread.
+ * Features of a server that only "csi-nfs check" needs, for its diagnosis. Each call makes its own
+ * connection, and blocks for the time to connect and NFS_SURVEY_TIMEOUT_MS per question. Any
+ * thread.
  */
 #ifndef NFS_SURVEY_H
 #define NFS_SURVEY_H

@@ -479,7 +479,7 @@ static void v3_names_replied(void *data, int error, const void *results)
 	nfs_op_finish(op, op->error);
 }
 
-/* Some servers have only READDIR: -EAGAIN makes the caller ask again, with that. */
+/* Some servers have only READDIR: -EAGAIN makes the caller ask again, then by READDIR. */
 static void v3_replied(void *data, int error, const void *results)
 {
 	struct nfs_op *op = data;
@@ -615,7 +615,7 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 	if (r < 0)
 		return r;
 	r = nfs_connect_rpc(&rpc, address, port, e);
-	/* Without the port: most servers choose another one each time they start. */
+	/* The message leaves out the port: most servers choose another one each time they start. */
 	if (r < 0)
 		return error_sys(err, ERROR_UNAVAILABLE, -r,
 				 "cannot reach the mount service of server '%s'", e->server);

@@ -204,7 +204,7 @@ static void take_entry(struct nfs_op *op, const entry4 *e)
 	char name[PATH_COMPONENT_MAX + 1];
 
 	op->cookie = e->cookie;
-	/* No Linux file system has longer names. Fail: a cut name is wrong, a missing one too. */
+	/* No Linux file system has longer names. Fail: a cut or missing name would be wrong. */
 	if (e->name.utf8string_len > PATH_COMPONENT_MAX) {
 		op->error = -ENAMETOOLONG;
 		return;
@@ -314,7 +314,7 @@ static void v4_replied(void *data, int error, const void *results)
 	}
 	op->error = nfs_status_errno(res->status);
 	op->client->in_grace = res->status == NFS4ERR_GRACE;
-	/* In READDIR, unlike RMDIR, it is the cookie verifier that no longer matches. */
+	/* For READDIR, unlike RMDIR, NOT_SAME says that the cookie verifier no longer matches. */
 	if (res->status == NFS4ERR_NOT_SAME && op->type == NFS_OP_READDIR)
 		op->error = -ERESTART;
 	if (op->type == NFS_OP_REMOVE)

@@ -3,7 +3,7 @@
 
 /*
  * Attributes of version 4: a mask of their numbers, then the values in the order of the numbers,
- * without lengths. So every attribute that we ask for must be known here; servers may not send
+ * without lengths. So this file must know every attribute that we ask for; servers may not send
  * others.
  */
 
@@ -467,7 +467,7 @@ void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *
 	attr->is_named = !attr->has_owner;
 }
 
-/* Servers leave out what they do not have: the space then stays 0, "not known". */
+/* Servers leave out attributes that they do not have: the space then stays 0, "not known". */
 void v4_take_space(const fattr4 *from, struct nfs_space *space)
 {
 	struct reader r = { .space = space };

@@ -14,8 +14,8 @@
 #include "nfs/v4_compound.h"
 
 /*
- * OPENs in flight: over a network, half of them create half as many files per second. An owner
- * costs the server a little memory until the lease ends, and is only made when needed.
+ * OPENs in flight. Over a network, half as many OPENs create half as many files per second. An
+ * owner costs the server a little memory until the lease ends, and is only made when needed.
  */
 #define OWNERS_MAX NFS_WINDOW
 
@@ -31,7 +31,7 @@ struct creation {
 	unsigned int tries;
 	stateid4 stateid; /* of the open file */
 	struct nfs_handle dir;
-	char name[]; /* dir and name are copies: the caller's may be gone when the turn comes */
+	char name[]; /* dir and name are copies: the caller's may be gone when the OPEN is sent */
 };
 
 /* An open-owner: a name and the sequence number of its next request. */
@@ -110,7 +110,7 @@ static void release_owner(struct creation *c)
 	c->owner = NULL;
 }
 
-/* Discard the owner's name, as the sequence number that the server expects is not known. */
+/* Discard the owner's name, because the sequence number that the server expects is not known. */
 static void discard_owner(struct creation *c)
 {
 	c->owner->clientid = 0;
