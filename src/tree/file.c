@@ -70,8 +70,22 @@ void tree_file_release(struct tree_chunk *chunk)
 {
 	tree_purse_give(&chunk->file->work->ahead, chunk->want + READ_OVERHEAD);
 	list_remove(&chunk->link);
-	tree_block_drop(chunk->block);
+	if (chunk->block != NULL)
+		tree_block_drop(chunk->block);
 	free(chunk);
+}
+
+static bool is_check(const struct tree_chunk *chunk)
+{
+	return chunk->block == NULL;
+}
+
+static void prepare_read(struct tree_chunk *chunk)
+{
+	chunk->op.offset = chunk->offset + chunk->got;
+	chunk->op.count = (uint32_t)(chunk->want - chunk->got);
+	chunk->op.buffer = chunk->block->data + chunk->got;
+	chunk->op.full = chunk->file->before != NULL;
 }
 
 static int chunk_start(struct tree_chunk *chunk)
@@ -79,10 +93,8 @@ static int chunk_start(struct tree_chunk *chunk)
 	struct tree_work *work = chunk->file->work;
 	int r;
 
-	chunk->op.offset = chunk->offset + chunk->got;
-	chunk->op.count = (uint32_t)(chunk->want - chunk->got);
-	chunk->op.buffer = chunk->block->data + chunk->got;
-	chunk->op.full = chunk->file->before != NULL;
+	if (!is_check(chunk))
+		prepare_read(chunk);
 	chunk->op.attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
 	r = nfs_client_start(work->from, &chunk->op);
 	if (r == 0)
@@ -97,10 +109,8 @@ static int chunk_take_data(struct tree_chunk *chunk, bool *ret_more)
 	struct tree_file *f = chunk->file;
 	const uint64_t end = chunk->offset + chunk->got + op->count;
 
-	/* Each reply is compared, because the server may execute the reads in any order. */
-	if (f->before != NULL && !op->attr.is_full)
-		f->unsure = true;
-	else if (f->before != NULL && !tree_file_is_same(f->before, &op->attr))
+	/* Servers need not return attributes with the data. */
+	if (f->before != NULL && op->attr.is_full && !tree_file_is_same(f->before, &op->attr))
 		f->changed = true;
 	chunk->got += op->count;
 	if (op->eof && chunk->got < chunk->want) {
@@ -111,6 +121,16 @@ static int chunk_take_data(struct tree_chunk *chunk, bool *ret_more)
 	return *ret_more && op->count == 0 ? -EIO : 0;
 }
 
+static void check_take_attributes(struct tree_chunk *chunk)
+{
+	struct tree_file *f = chunk->file;
+
+	if (!chunk->op.attr.is_full || !tree_file_is_same(f->before, &chunk->op.attr))
+		f->changed = true;
+}
+
+static int file_start_check(struct tree_file *f);
+
 static void chunk_replied(struct nfs_op *op)
 {
 	struct tree_chunk *chunk = container_of(op, struct tree_chunk, op);
@@ -119,15 +139,50 @@ static void chunk_replied(struct nfs_op *op)
 	bool more = false;
 
 	tree_op_returned(work, &work->reading, op);
-	if (r == 0)
+	if (r == 0 && is_check(chunk))
+		check_take_attributes(chunk);
+	else if (r == 0)
 		r = chunk_take_data(chunk, &more);
 	if ((r == 0 && more) || tree_should_retry(work, r)) {
 		r = chunk_start(chunk);
 		if (r == 0)
 			return;
 	}
-	chunk->error = r;
 	chunk->finished = true;
+	if (r == 0)
+		r = file_start_check(chunk->file);
+	chunk->error = r;
+}
+
+/*
+ * Once all data has arrived, ask for the attributes again. Those that came with the data do not
+ * tell all: Linux's server sends pages of its cache, and a page may still change while it waits to
+ * be sent, after the attributes were taken. Seen of a truncation, which clears the rest of a page.
+ */
+static int file_start_check(struct tree_file *f)
+{
+	struct tree_chunk *chunk;
+	size_t want;
+	int r;
+
+	if (f->before == NULL || f->changed || f->at_end || f->checked || tree_file_is_busy(f) ||
+	    file_next_range(f, &want))
+		return 0;
+	chunk = calloc(1, sizeof(*chunk));
+	if (chunk == NULL)
+		return -ENOMEM;
+	f->checked = true;
+	tree_purse_force(&f->work->ahead, READ_OVERHEAD);
+	chunk->file = f;
+	chunk->op.type = NFS_OP_GETATTR;
+	chunk->op.dir = f->handle;
+	chunk->op.full = true;
+	chunk->op.done = chunk_replied;
+	list_add_tail(&f->chunks, &chunk->link);
+	r = chunk_start(chunk);
+	if (r < 0)
+		tree_file_release(chunk);
+	return r;
 }
 
 /* Start a chunk of want bytes at f->next. The caller has taken its memory from the purse. */
@@ -214,8 +269,12 @@ int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *e
 		if (r < 0 && !chunk->finished)
 			return r;
 	}
-	*ret = chunk;
-	return chunk->error;
+	r = chunk->error;
+	if (is_check(chunk))
+		tree_file_release(chunk);
+	else
+		*ret = chunk;
+	return r;
 }
 
 int tree_file_wait(struct tree_file *f, struct error *err)

@@ -20,9 +20,9 @@ struct tree_file {
 	bool at_end; /* the file turned out to be shorter than size */
 	uint64_t end; /* its length, if at_end */
 	bool started;
+	bool checked; /* the GETATTR after the data was sent */
 	const struct nfs_attr *before; /* to compare with, borrowed; NULL: don't compare */
-	bool changed; /* attributes that came with the data differed from before */
-	bool unsure; /* the server did not return attributes with the data */
+	bool changed; /* attributes with or after the data differed from before */
 };
 
 struct tree_chunk {
@@ -33,7 +33,7 @@ struct tree_chunk {
 	size_t want, got;
 	bool finished;
 	int error;
-	struct tree_block *block; /* of want bytes */
+	struct tree_block *block; /* of want bytes; NULL: the GETATTR after all data */
 };
 
 /* Borrows handle until tree_file_done(). */
@@ -41,8 +41,9 @@ void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nf
 		    uint64_t size);
 
 /*
- * Compare the attributes that come with the data with before (borrowed) and set changed or unsure.
- * Call it before anything is read.
+ * Set changed if the file is written to while it is read: compare the attributes that come with the
+ * data, and those of a GETATTR after all of it, with before (borrowed). Call it before anything is
+ * read.
  */
 void tree_file_watch(struct tree_file *f, const struct nfs_attr *before);
 

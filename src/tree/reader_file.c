@@ -3,9 +3,9 @@
 
 /*
  * Files may be written to, truncated or replaced while they are read. The attributes that come with
- * each piece of data are compared with those before the first. If a file has changed, its name is
- * looked up again, and whatever it leads to by then is read. Small files are read in full before
- * they are begun, so that the sink need not drop them.
+ * each piece of data, and after the last one, are compared with those before the first. If a file
+ * has changed, its name is looked up again, and whatever it leads to by then is read. Small files
+ * are read in full before they are begun, so that the sink need not drop them.
  */
 
 #include <errno.h>
@@ -92,7 +92,6 @@ static int find_segments(struct reader *rd, struct reader_item *item,
 		tree_drain_reads(rd->work, false);
 	tree_file_done(&f);
 	item->file.changed = f.changed;
-	item->file.unsure = f.unsure;
 	item->file.at_end = f.at_end;
 	item->file.end = f.end;
 	return r;
@@ -114,8 +113,6 @@ static void keep_as_read(struct reader *rd, struct reader_item *item)
 /* Check a file that was read to its end. -ERESTART: read it again, unless the error is set. */
 static int check_unchanged(struct reader *rd, struct reader_item *item, struct error *err)
 {
-	bool changed = item->file.changed;
-
 	if (item->file.at_end) {
 		item->end = item->file.end;
 		if (++item->cuts > CUTS_MAX)
@@ -129,16 +126,7 @@ static int check_unchanged(struct reader *rd, struct reader_item *item, struct e
 		keep_as_read(rd, item);
 		return 0;
 	}
-	/* Servers need not return attributes with the data. */
-	if (!changed && item->file.unsure) {
-		struct nfs_attr attr;
-		int r = nfs_stat(rd->work->from, &item->handle, &attr);
-
-		if (r < 0)
-			return r;
-		changed = !attr.is_full || !tree_file_is_same(&item->attr, &attr);
-	}
-	if (!changed)
+	if (!item->file.changed)
 		return 0;
 	if (item->rereads == REREADS_MAX) {
 		keep_as_read(rd, item);

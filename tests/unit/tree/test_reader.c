@@ -106,11 +106,11 @@ START_TEST(test_round_trips)
 		void (*put)(struct fake_nfs *f);
 		unsigned int most;
 	} rows[] = {
-		{ "2,000 files in 100 directories", put_subtree, 60 },
-		{ "and a large file behind them", put_file_behind, 60 },
-		{ "and a thousand small ones", put_files_behind, 90 },
-		{ "2,000 directories of one file", put_directories, 140 },
-		{ "2,000 directories of one directory", put_nested, 180 },
+		{ "2,000 files in 100 directories", put_subtree, 80 },
+		{ "and a large file behind them", put_file_behind, 80 },
+		{ "and a thousand small ones", put_files_behind, 120 },
+		{ "2,000 directories of one file", put_directories, 210 },
+		{ "2,000 directories of one directory", put_nested, 270 },
 	};
 	size_t i;
 
