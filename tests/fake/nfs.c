@@ -65,6 +65,8 @@ struct fake_nfs {
 	char verifier[8]; /* of writes */
 	fake_nfs_watch_fn watch;
 	void *watch_data;
+	uint64_t lagging; /* id of the file whose READs have the attributes below; 0: none */
+	struct nfs_attr lag;
 };
 
 struct queued {
@@ -644,6 +646,8 @@ static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op 
 	read_from(inode, op->offset, op->buffer, op->count);
 	if (op->full && !f->habits.bare)
 		describe(f, inode, &unused, &op->attr);
+	if (inode->id == f->lagging)
+		op->attr = f->lag;
 	return 0;
 }
 
@@ -1029,6 +1033,19 @@ void fake_nfs_truncate(struct fake_nfs *f, const char *path, uint64_t size)
 	inode = resolve(f, path, false, NULL);
 	truncate_to(inode, size);
 	inode->ctime = now(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fake_nfs_lag(struct fake_nfs *f, const char *path)
+{
+	struct nfs_handle unused;
+	struct inode *inode;
+
+	pthread_mutex_lock(&f->lock);
+	inode = path != NULL ? resolve(f, path, false, NULL) : NULL;
+	f->lagging = inode != NULL ? inode->id : 0;
+	if (inode != NULL)
+		describe(f, inode, &unused, &f->lag);
 	pthread_mutex_unlock(&f->lock);
 }
 

@@ -105,6 +105,12 @@ void fake_nfs_write(struct fake_nfs *f, const char *path, uint64_t offset, const
 void fake_nfs_truncate(struct fake_nfs *f, const char *path, uint64_t size);
 void fake_nfs_read(struct fake_nfs *f, const char *path, uint64_t offset, char *data, size_t len);
 
+/*
+ * READs of the file report the attributes that it has now, whatever becomes of it, as of a server
+ * that takes them before the data. NULL: no file.
+ */
+void fake_nfs_lag(struct fake_nfs *f, const char *path);
+
 /* Add the name as to the object at path. */
 void fake_nfs_link(struct fake_nfs *f, const char *path, const char *as);
 

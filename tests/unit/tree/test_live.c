@@ -516,6 +516,49 @@ START_TEST(test_happens_once)
 }
 END_TEST
 
+/* A change that READs show in the data, and not in the attributes that come with it. */
+struct unseen {
+	unsigned int reads, at;
+	bool happened;
+};
+
+static void change_unseen(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct unseen *u = data;
+
+	if (op->type == NFS_OP_GETATTR && u->happened)
+		fake_nfs_lag(f, NULL);
+	if (op->type != NFS_OP_READ || ++u->reads != u->at)
+		return;
+	u->happened = true;
+	fake_nfs_lag(f, "tree/big");
+	tree_fill_file(f, "tree/big", 0, 3 * KIB);
+	tree_fill_file(f, "tree/big", BIG - 3 * KIB, 3 * KIB);
+}
+
+/* Linux's server sends pages that change after it took the attributes. */
+START_TEST(test_data_later_than_attributes)
+{
+	const char *row = job_names[_i];
+	unsigned int at;
+
+	for (at = 2; at <= READS; at++) {
+		struct unseen u = { .at = at };
+		struct job j;
+
+		job_init(&j, &full);
+		write_version(j.f, "tree/big", 0);
+		fake_nfs_watch(j.f, change_unseen, &u);
+		jobs[_i](row, &j);
+		fake_nfs_watch(j.f, NULL, NULL);
+		check_that(row, "it happened", u.happened);
+		check_int(row, "changed", j.work.progress.changed, 0);
+		check_whole(row, &j);
+		job_done(&j);
+	}
+}
+END_TEST
+
 /* The file is one version: all bytes are the same, and it has that version's size. */
 static void check_version(const char *row, struct fake_nfs *g, const char *path)
 {
@@ -848,5 +891,6 @@ CHECK_MAIN("tree_live",
 		      { test_not_gone, 2 * ARRAY_SIZE(kinds) },
 		      { test_stale_for_ever, 4 },
 		      { test_happens_once, 20 },
+		      { test_data_later_than_attributes, 2 },
 		      { test_written_for_ever, 4 },
 		      { test_directory_replaced, 8 } })
