@@ -213,7 +213,7 @@ class Activation(unittest.TestCase):
 
     # ---- notifications ----
 
-    def hear(self, name, expected):
+    def hear(self, name):
         """A service manager that hears of the start and the end."""
         ear = self.listening(name.replace("@", "\0"), socket.SOCK_DGRAM, 0)
         ear.settimeout(60)
@@ -225,14 +225,12 @@ class Activation(unittest.TestCase):
         self.assertEqual(process.wait(30), 0)
         ear.settimeout(0)
         self.assertRaises(BlockingIOError, ear.recv, 100)
-        for word in expected:
-            self.assertIn(word, self.logged())
 
     def test_notify(self):
-        self.hear(os.path.join(self.place, "notify"), ())
+        self.hear(os.path.join(self.place, "notify"))
 
     def test_notify_abstract(self):
-        self.hear("@csi-nfs-notify-%d" % os.getpid(), ())
+        self.hear("@csi-nfs-notify-%d" % os.getpid())
 
     def test_notify_nobody(self):
         """It serves all the same, and says so."""
@@ -473,25 +471,21 @@ class Manager(unittest.TestCase):
         self.assertEqual(client.NodeGetInfo().node_id, "node-of-the-unit")
         self.assertEqual(self.state("node"), "active")
         for kind in ("mnt", "net", "uts"):
-            self.assertEqual(self.enter("readlink", "%s/ns/%s" % (self.process("node"), kind)).stdout,
-                             self.enter("readlink", "/proc/1/ns/" + kind).stdout)
+            own = self.enter("readlink", "%s/ns/%s" % (self.process("node"), kind)).stdout
+            self.assertEqual(own, self.enter("readlink", "/proc/1/ns/" + kind).stdout)
         target = os.path.join(LAB, "pods", "mount")
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        for row, more, context in (
-                ("by path", {"mode": 0o2770}, {"mountPermissions": "02770"}),
-                ("inline, walked", {}, {"csi.storage.k8s.io/ephemeral": "true"})):
+        self.set_options("node", "--inline-volumes=%s:/share" % SERVER)
+        for row, context in (
+                ("by path", {"mountPermissions": "02770"}),
+                ("inline, walked", {"csi.storage.k8s.io/ephemeral": "true"})):
             with self.subTest(row=row):
-                if "mode" not in more:
-                    self.set_options("node", "--inline-volumes=%s:/share" % SERVER)
-                    self.systemctl("stop", "csi-nfs-node.service")
+                self.systemctl("stop", "csi-nfs-node.service")
                 patiently(client.NodePublishVolume, volume_id="volume", target_path=target,
                           volume_capability=capability(flags=["vers=4.2"]),
                           volume_context={"server": SERVER, "share": "/share", "subDir": "one",
                                           **context})
                 self.assertEqual(len(self.mounts(target)), 1, self.tail("node"))
-                if "mode" in more:
-                    mode = os.stat(os.path.join(self.share, "one")).st_mode
-                    self.assertEqual(stat.S_IMODE(mode), more["mode"])
                 self.systemctl("stop", "csi-nfs-node.service")
                 self.assertEqual(self.state("node"), "inactive")
                 self.assertEqual(len(self.mounts(target)), 1)
@@ -500,7 +494,9 @@ class Manager(unittest.TestCase):
                 patiently(client.NodeUnpublishVolume, volume_id="volume", target_path=target)
                 self.assertEqual(self.mounts(target), [])
                 self.assertFalse(os.path.lexists(target))
-        with open(os.path.join(self.share, "one", "file"), encoding="ascii") as f:
+        one = os.path.join(self.share, "one")
+        self.assertEqual(stat.S_IMODE(os.stat(one).st_mode), 0o2770)
+        with open(os.path.join(one, "file"), encoding="ascii") as f:
             self.assertEqual(f.read(), "inline, walked\n")
 
     def test_a_restart_refuses_nobody(self):
