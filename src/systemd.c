@@ -124,7 +124,7 @@ int systemd_init(struct systemd *ret, struct error *err)
 
 int systemd_notify(const struct systemd *s, const char *state)
 {
-	/* The manager reads these before anything else. A bound all the same: nothing waits for ever. */
+	/* The manager reads notifications first; the bound is for one that hangs. */
 	static const struct timeval wait = { .tv_sec = NOTIFY_WAIT_S };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	cleanup_close int fd = -EBADF;
@@ -133,7 +133,7 @@ int systemd_notify(const struct systemd *s, const char *state)
 	if (s->notify == NULL)
 		return 0;
 	len = strlen(s->notify);
-	/* systemd also knows vsock:, for virtual machines, which does not concern a service in one. */
+	/* vsock: addresses are for the first process of a virtual machine. */
 	if (s->notify[0] != '/' && s->notify[0] != '@')
 		return -EAFNOSUPPORT;
 	if (len >= sizeof(address.sun_path))

@@ -15,8 +15,8 @@
 
 struct systemd {
 	int socket; /* negative: none was passed. Take it with steal_fd() */
-	char *holder; /* what store_holder_init() takes, in place of the socket; NULL: no such place */
-	char *notify; /* address for notifications, '@' first: abstract; NULL: nobody listens */
+	char *holder; /* path for store_holder_init(); NULL: take that of the socket */
+	char *notify; /* address for notifications, '@' first: abstract; NULL: none */
 };
 
 /*

@@ -196,7 +196,8 @@ class Controller(OnServer):
 
     def test_capabilities(self):
         """What Nomad goes by: no ControllerPublishVolume, and the rest is offered."""
-        for name in ("PUBLISH_UNPUBLISH_VOLUME", "PUBLISH_READONLY", "LIST_VOLUMES_PUBLISHED_NODES"):
+        for name in ("PUBLISH_UNPUBLISH_VOLUME", "PUBLISH_READONLY",
+                     "LIST_VOLUMES_PUBLISHED_NODES"):
             self.assertNotIn(CONTROLLER.Type.Value(name), self.agent.supports)
         for name in ("CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT", "LIST_SNAPSHOTS",
                      "LIST_VOLUMES", "CLONE_VOLUME", "EXPAND_VOLUME"):
@@ -227,7 +228,7 @@ class Controller(OnServer):
             self.agent.delete(volume)
 
     def test_listed_by_pages(self):
-        """nomad volume status -plugin_id: pages of the server's choice."""
+        """nomad volume status -verbose, which asks for pages of 30."""
         volumes = [self.volume("v%d" % i) for i in range(3)]
         for volume in volumes:
             self.agent.create(volume)
