@@ -10,6 +10,7 @@ driver.
 """
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -286,8 +287,7 @@ def install_units(folder, settings):
         source = os.path.join(SOURCES, unit)
         with open(source + ".in" if unit.endswith(".service") else source, encoding="utf-8") as f:
             text = f.read().replace("@sbindir@", program).replace("@sysconfdir@", settings)
-        if "@" in text.replace("@system-service", "").replace("@mount", "").replace(
-                "@privileged", "").replace("@resources", ""):
+        if re.search(r"@\w+@", text):
             raise servers.Failure("%s: something is not filled in" % unit)
         write(os.path.join(folder, unit), text)
 
@@ -338,6 +338,8 @@ BOOT = """
 mount -t proc proc /proc
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 for folder in /var/lib /var/tmp /tmp; do mount -t tmpfs tmpfs $folder; done
+mkdir -p /var/lib/nfs/sm /var/lib/nfs/sm.bak
+chown -R statd /var/lib/nfs
 mount --bind /etc /etc
 mount -o remount,bind,ro /etc
 exec env -i PATH="$PATH" container=lab SYSTEMD_LOG_TARGET=console SYSTEMD_COLORS=0 \\
@@ -379,6 +381,10 @@ class Manager(unittest.TestCase):
             os.makedirs(wants, exist_ok=True)
             os.symlink("../csi-nfs-%s.socket" % mode,
                        os.path.join(wants, "csi-nfs-%s.socket" % mode))
+        # What start-statd asks systemd for, without dependencies on the rest of a machine.
+        write(os.path.join(cls.units, "rpc-statd.service"),
+              "[Unit]\nDefaultDependencies=no\n[Service]\nType=forking\n"
+              "PIDFile=/run/rpc.statd.pid\nExecStart=/sbin/rpc.statd --no-notify\n")
         cls.set_options("node", "--log-level=debug", NODE_ID="node-of-the-unit")
         cls.set_options("controller")
         cls.boot()
@@ -498,6 +504,23 @@ class Manager(unittest.TestCase):
         self.assertEqual(stat.S_IMODE(os.stat(one).st_mode), 0o2770)
         with open(os.path.join(one, "file"), encoding="ascii") as f:
             self.assertEqual(f.read(), "inline, walked\n")
+
+    def test_locks_of_version_3(self):
+        """mount.nfs has systemd start statd: it must not be a process of the node service."""
+        client = self.client("node")
+        target = os.path.join(LAB, "pods", "locked")
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        patiently(client.NodePublishVolume, volume_id="volume", target_path=target,
+                  volume_capability=capability(flags=["vers=3", "lock"]),
+                  volume_context={"server": SERVER, "share": self.share, "subDir": "one"})
+        self.assertIn("local_lock=none", self.mounts(target)[0])
+        self.assertEqual(self.show("rpc-statd.service", "ActiveState"), "active")
+        done = self.enter("flock", "-n", os.path.join(target, "locked"), "true")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.systemctl("stop", "csi-nfs-node.service")
+        self.assertEqual(self.show("rpc-statd.service", "ActiveState"), "active")
+        patiently(client.NodeUnpublishVolume, volume_id="volume", target_path=target)
+        self.assertEqual(self.mounts(target), [])
 
     def test_a_restart_refuses_nobody(self):
         self.client("node").Probe()
