@@ -26,6 +26,7 @@
 #include "node/stats.h"
 #include "options.h"
 #include "store/holder.h"
+#include "systemd.h"
 
 #define EXIT_USAGE 2
 
@@ -43,6 +44,8 @@
 
 struct app {
 	struct options options;
+	struct systemd systemd;
+	char *path; /* of the socket; '@' first: abstract */
 	struct csi_driver controller_driver;
 	struct node_driver node_driver;
 	struct key_locks *key_locks; /* shared by both drivers */
@@ -211,6 +214,16 @@ static void init_services(struct app *app)
 	}
 }
 
+/* systemd would end a service that it does not know to be ready. */
+static void tell_systemd(const struct app *app, const char *state)
+{
+	int r = systemd_notify(&app->systemd, state);
+
+	if (r < 0)
+		log_warn("Cannot notify the service manager", LOG_STR("state", state),
+			 LOG_STR("error", strerror(-r)));
+}
+
 static void on_stopped(void *data)
 {
 	struct app *app = data;
@@ -228,6 +241,7 @@ static void on_signal(uv_signal_t *handle, int signum)
 	if (app->stopping)
 		return;
 	app->stopping = true;
+	tell_systemd(app, "STOPPING=1");
 	atomic_store(&app->end_work, true);
 	if (app->controller_driver.purger != NULL)
 		(void)purger_stop(app->controller_driver.purger, 0); /* serve() waits for it */
@@ -278,18 +292,50 @@ static noreturn void leave_at_once(const char *why)
 	_exit(EXIT_SUCCESS);
 }
 
+/* Look at what was passed to this process. Return 0 or a negative errno: the set-up is wrong. */
+static int init_activation(struct app *app, struct error *err)
+{
+	int r = systemd_init(&app->systemd, err);
+
+	if (r < 0 || app->systemd.socket < 0)
+		return r;
+	return grpc_endpoint_of_socket(app->systemd.socket, app->options.endpoint, &app->path, err);
+}
+
+static int init_path(struct app *app, struct error *err)
+{
+	const char *endpoint = app->options.endpoint;
+
+	if (app->path != NULL)
+		return 0;
+	if (endpoint == NULL)
+		endpoint = OPTIONS_DEFAULT_ENDPOINT;
+	return grpc_endpoint_parse(endpoint, &app->path, err);
+}
+
+static void init_holder(const struct app *app)
+{
+	store_holder_set_patience(app->options.replica_timeout);
+	if (app->options.mode & MODE_CONTROLLER)
+		store_holder_init(app->systemd.holder != NULL ? app->systemd.holder : app->path);
+}
+
+static int start_listening(struct app *app, struct error *err)
+{
+	if (app->systemd.socket < 0)
+		return grpc_server_listen(app->server, app->path, err);
+	return grpc_server_listen_on(app->server, steal_fd(&app->systemd.socket), err);
+}
+
 static int serve(struct app *app, struct error *err)
 {
 	struct grpc_server_config config;
-	cleanup_free char *path = NULL;
 	int r;
 
-	r = grpc_endpoint_parse(app->options.endpoint, &path, err);
+	r = init_path(app, err);
 	if (r < 0)
 		return r;
-	store_holder_set_patience(app->options.replica_timeout);
-	if (app->options.mode & MODE_CONTROLLER)
-		store_holder_init(path);
+	init_holder(app);
 	r = net_zdr_check(err);
 	if (r < 0)
 		return r;
@@ -304,11 +350,13 @@ static int serve(struct app *app, struct error *err)
 	r = grpc_server_new(&app->server, &app->loop, &config, err);
 	if (r < 0)
 		return r;
-	r = grpc_server_listen(app->server, path, err);
+	r = start_listening(app, err);
 	if (r < 0)
 		return r;
-	log_info("Serving", LOG_STR("endpoint", path), LOG_STR("driver", app->options.driver_name),
-		 LOG_STR("version", PACKAGE_VERSION), LOG_STR("node_id", app->options.node_id));
+	tell_systemd(app, "READY=1");
+	log_info("Serving", LOG_STR("endpoint", app->path),
+		 LOG_STR("driver", app->options.driver_name), LOG_STR("version", PACKAGE_VERSION),
+		 LOG_STR("node_id", app->options.node_id));
 	(void)uv_run(&app->loop, UV_RUN_DEFAULT); /* until on_stopped() */
 	grpc_server_free(app->server);
 	(void)uv_run(&app->loop, UV_RUN_NOWAIT); /* for close callbacks */
@@ -319,6 +367,8 @@ static int serve(struct app *app, struct error *err)
 	    !purger_stop(app->controller_driver.purger, PURGER_GRACE_MS))
 		leave_at_once("Stopped while a deletion still waits for a server");
 	done_drivers(app);
+	systemd_done(&app->systemd);
+	free(app->path);
 	log_info("Stopped");
 	return 0;
 }
@@ -372,6 +422,10 @@ int main(int argc, char **argv)
 		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 	}
 	log_init(app.options.log_level, app.options.log_format);
+	if (init_activation(&app, &err) < 0) {
+		fprintf(stderr, "csi-nfs: %s\n", err.msg);
+		return EXIT_USAGE;
+	}
 	init_process();
 	if (serve(&app, &err) < 0) {
 		fprintf(stderr, "csi-nfs: %s\n", err.msg);

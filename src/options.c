@@ -15,7 +15,6 @@
 #include "node/inline.h"
 #include "store/holder.h"
 
-#define DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
 #define DEFAULT_DRIVER_NAME "nfs.csi.k8s.io"
 #define DEFAULT_STATE_DIR "/run/csi-nfs" /* lost at a reboot, like the mounts it describes */
 #define DRIVER_NAME_MAX 63 /* CSI specification, GetPluginInfoResponse */
@@ -240,7 +239,6 @@ int options_parse(struct options *o, int argc, char **argv, struct error *err)
 		.compression = TREE_COMPRESSION_GZIP,
 		.window = NFS_WINDOW,
 		.replica_timeout = STORE_HOLDER_PATIENCE_S,
-		.endpoint = DEFAULT_ENDPOINT,
 		.driver_name = DEFAULT_DRIVER_NAME,
 		.state_dir = DEFAULT_STATE_DIR,
 		.mode = MODE_ALL,

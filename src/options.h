@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "csi/params.h"
 
+#define OPTIONS_DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
+
 enum options_mode {
 	MODE_CONTROLLER = 1 << 0,
 	MODE_NODE = 1 << 1,
@@ -29,7 +31,7 @@ enum options_action {
 /* Strings are borrowed from argv or the environment; node_id may point to host_name. */
 struct options {
 	enum options_action action;
-	const char *endpoint;
+	const char *endpoint; /* NULL: not given */
 	const char *node_id;
 	enum options_mode mode;
 	const char *driver_name;

@@ -4,6 +4,7 @@
 #include "grpc/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -148,6 +149,18 @@ int grpc_listener_open(struct grpc_listener *ret, const char *path, struct error
 		return r;
 	}
 	*ret = l;
+	return 0;
+}
+
+int grpc_listener_adopt(struct grpc_listener *ret, int fd, struct error *err)
+{
+	cleanup_close int taken = fd;
+	const int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+		return error_sys(err, ERROR_INTERNAL, errno, "cannot set up the passed socket");
+	*ret = (struct grpc_listener){ .fd = steal_fd(&taken) };
 	return 0;
 }
 

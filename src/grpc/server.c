@@ -164,23 +164,37 @@ static void on_accept(uv_poll_t *poll, int status, int events)
 			break;
 }
 
+/* The listener is open. */
+static int serve_listener(struct grpc_server *s, struct error *err)
+{
+	int r = uv_poll_init(s->loop, &s->accept_poll, s->listener.fd);
+
+	if (r < 0) {
+		grpc_listener_close(&s->listener);
+		return error_sys(err, ERROR_INTERNAL, -r, "wait on the socket");
+	}
+	s->accept_poll.data = s;
+	grpc_server_handle_opened(s);
+	start_accepting(s);
+	return 0;
+}
+
 int grpc_server_listen(struct grpc_server *s, const char *path, struct error *err)
 {
 	int r;
 
 	assert(s->listener.fd < 0 && s->state == GRPC_SERVER_OPEN);
 	r = grpc_listener_open(&s->listener, path, err);
-	if (r < 0)
-		return r;
-	r = uv_poll_init(s->loop, &s->accept_poll, s->listener.fd);
-	if (r < 0) {
-		grpc_listener_close(&s->listener);
-		return error_sys(err, ERROR_INTERNAL, -r, "wait on socket '%s'", path);
-	}
-	s->accept_poll.data = s;
-	grpc_server_handle_opened(s);
-	start_accepting(s);
-	return 0;
+	return r < 0 ? r : serve_listener(s, err);
+}
+
+int grpc_server_listen_on(struct grpc_server *s, int fd, struct error *err)
+{
+	int r;
+
+	assert(s->listener.fd < 0 && s->state == GRPC_SERVER_OPEN);
+	r = grpc_listener_adopt(&s->listener, fd, err);
+	return r < 0 ? r : serve_listener(s, err);
 }
 
 /* ---- Timer ---- */

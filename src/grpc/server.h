@@ -54,6 +54,13 @@ int grpc_server_new(struct grpc_server **ret, uv_loop_t *loop,
 int grpc_server_listen(struct grpc_server *s, const char *path, struct error *err);
 
 /*
+ * Serve a listening socket that another process made, and which grpc_endpoint_of_socket() has
+ * accepted. Takes fd. Leaves its file alone at the end: clients that connect then wait for the next
+ * process. Otherwise like grpc_server_listen(). Return 0 or a negative errno.
+ */
+int grpc_server_listen_on(struct grpc_server *s, int fd, struct error *err);
+
+/*
  * Begin to shut down: accept no connections, remove the socket file if it is still ours, send every
  * client a GOAWAY. Finish calls that run or arrive within the round trip. Call done (may be NULL)
  * once, from the loop and never from within this function, when no connection and no handler is
@@ -82,5 +89,14 @@ void grpc_server_free(struct grpc_server *s);
  * one that is too long for sun_path.
  */
 int grpc_endpoint_parse(const char *endpoint, char **ret_path, struct error *err);
+
+/*
+ * Return the path of a listening stream socket that another process made, as grpc_endpoint_parse()
+ * does ('@' first: abstract). endpoint is where it has to listen, in any spelling, or NULL for
+ * anywhere. Return 0 with a new string, which the caller frees, -ENOMEM, or a negative errno with
+ * INVALID_ARGUMENT for a descriptor that is no socket, a socket of another kind, a connection, a
+ * malformed endpoint, or one that is not this socket.
+ */
+int grpc_endpoint_of_socket(int fd, const char *endpoint, char **ret_path, struct error *err);
 
 #endif

@@ -43,7 +43,7 @@ START_TEST(test_defaults)
 	no_environment();
 	check_int("none", "result", parse(words, &o, &err), 0);
 	check_int("none", "action", o.action, ACTION_SERVE);
-	check_str("none", "endpoint", o.endpoint, "unix:///tmp/csi.sock");
+	check_str("none", "endpoint", o.endpoint, NULL);
 	check_str("none", "driver's name", o.driver_name, "nfs.csi.k8s.io");
 	check_int("none", "mode", o.mode, MODE_ALL);
 	check_str("none", "server", o.server, NULL);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,12 +228,151 @@ START_TEST(test_abstract)
 }
 END_TEST
 
+/* ---- Sockets that another process made ---- */
+
+/* Bind a socket: a unix one at name, "@..." for an abstract one, any other on the loopback. */
+static int passed_socket(int domain, int type, const char *name, bool listens)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(domain, type, 0);
+	int r;
+
+	ck_assert_int_ge(fd, 0);
+	if (domain == AF_UNIX) {
+		memcpy(un.sun_path, name, strlen(name));
+		if (name[0] == '@')
+			un.sun_path[0] = '\0';
+		r = bind(fd, (struct sockaddr *)&un,
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name)));
+	} else {
+		r = bind(fd, (struct sockaddr *)&in, sizeof(in));
+	}
+	ck_assert_msg(r == 0, "bind: %s", strerror(errno));
+	if (listens)
+		ck_assert_int_eq(listen(fd, 5), 0);
+	return fd;
+}
+
+static void check_refused(const char *row, int fd, const char *endpoint, const char *word)
+{
+	struct error err = { .code = ERROR_OK };
+	char *got = NULL;
+
+	check_that(row, "refused", grpc_endpoint_of_socket(fd, endpoint, &got, &err) < 0);
+	check_error(row, &err, ERROR_INVALID_ARGUMENT, word);
+	check_that(row, "no path", got == NULL);
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+static void check_accepted(const char *row, int fd, const char *endpoint, const char *want)
+{
+	struct error err = { .code = ERROR_OK };
+	char *got = NULL;
+	int r = grpc_endpoint_of_socket(fd, endpoint, &got, &err);
+
+	ck_assert_msg(r == 0, "%s: %s", row, err.msg);
+	check_str(row, "path", got, want);
+	free(got);
+}
+
+START_TEST(test_passed_socket)
+{
+	char endpoint[160], link[160], other[160], abstract[64];
+	int fd = passed_socket(AF_UNIX, SOCK_STREAM, path, true);
+
+	check_accepted("no endpoint", fd, NULL, path);
+	(void)snprintf(endpoint, sizeof(endpoint), "unix://%s", path);
+	check_accepted("its endpoint", fd, endpoint, path);
+	(void)snprintf(link, sizeof(link), "%s/link", directory);
+	ck_assert_int_eq(symlink(directory, link), 0);
+	(void)snprintf(endpoint, sizeof(endpoint), "unix://%s/link/%s", directory,
+		       strrchr(path, '/') + 1);
+	check_accepted("another spelling", fd, endpoint, path);
+	ck_assert_int_eq(unlink(link), 0);
+	(void)close(fd);
+
+	(void)snprintf(abstract, sizeof(abstract), "@test-passed-%d", (int)getpid());
+	fd = passed_socket(AF_UNIX, SOCK_STREAM, abstract, true);
+	check_accepted("abstract", fd, NULL, abstract);
+	check_accepted("abstract, named", fd, abstract, abstract);
+	check_refused("abstract, another", fd, "@another", "is not the passed socket");
+
+	(void)snprintf(other, sizeof(other), "%s/other", directory);
+	fd = passed_socket(AF_UNIX, SOCK_STREAM, other, true);
+	check_refused("another path", fd, "unix:///run/other.sock", "is not the passed socket");
+	ck_assert_int_eq(unlink(other), 0);
+}
+END_TEST
+
+START_TEST(test_passed_socket_of_full_length)
+{
+	char name[sizeof(((struct sockaddr_un *)NULL)->sun_path) + 1] = "@";
+	int fd;
+
+	memset(name + 1, 'a', sizeof(name) - 2);
+	(void)snprintf(name + sizeof(name) - 10, 10, "%09d", (int)getpid());
+	fd = passed_socket(AF_UNIX, SOCK_STREAM, name, true);
+	check_accepted("as long as can be", fd, NULL, name);
+	(void)close(fd);
+}
+END_TEST
+
+START_TEST(test_passed_wrongly)
+{
+	int fd, pair[2];
+
+	check_refused("closed", -1, NULL, "not a socket");
+	check_refused("file", open("/dev/null", O_RDWR | O_CLOEXEC), NULL, "not a socket");
+	check_refused("TCP", passed_socket(AF_INET, SOCK_STREAM, NULL, true), NULL,
+		      "no authentication");
+	check_refused("datagrams", passed_socket(AF_UNIX, SOCK_DGRAM, path, false), NULL,
+		      "not a unix stream socket");
+	ck_assert_int_eq(unlink(path), 0);
+	fd = passed_socket(AF_UNIX, SOCK_SEQPACKET, path, true);
+	check_refused("packets", fd, NULL, "not a unix stream socket");
+	ck_assert_int_eq(unlink(path), 0);
+	fd = passed_socket(AF_UNIX, SOCK_STREAM, path, false);
+	check_refused("does not listen", fd, NULL, "Accept=no");
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	check_refused("connection", pair[0], NULL, "Accept=no");
+	(void)close(pair[1]);
+	ck_assert_int_eq(unlink(path), 0);
+	fd = passed_socket(AF_UNIX, SOCK_STREAM, path, true);
+	check_refused("malformed endpoint", fd, "tcp://127.0.0.1:1", "no authentication");
+}
+END_TEST
+
+START_TEST(test_adopt)
+{
+	struct error err = { .code = ERROR_OK };
+	struct grpc_listener l;
+	int fd = passed_socket(AF_UNIX, SOCK_STREAM, path, true), kept = dup(fd);
+
+	ck_assert_msg(grpc_listener_adopt(&l, fd, &err) == 0, "%s", err.msg);
+	ck_assert_int_eq(l.fd, fd);
+	ck_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	ck_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	grpc_listener_close(&l);
+	ck_assert_msg(exists(), "the file of a passed socket was removed");
+	/* Whoever passed it keeps it: clients wait there for the next process. */
+	ck_assert_int_eq(connect_to(path), 0);
+	(void)close(kept);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(grpc_listener_adopt(&l, -1, &err), -EBADF);
+}
+END_TEST
+
 /* clang-format off */
 CHECK_MAIN("grpc_endpoint", .setup = setup, .teardown = teardown,
 	   .tests = {
 		   test_open_and_close, test_stale, test_alive, test_not_a_socket,
 		   test_no_directory,
 		   test_too_long, test_replaced_file_is_not_removed, test_abstract,
+		   test_passed_socket, test_passed_socket_of_full_length, test_passed_wrongly,
+		   test_adopt,
 	   },
 	   .loops = {
 		   { test_endpoint, ARRAY_SIZE(endpoints) },
