@@ -32,6 +32,8 @@ class Programs:
         self.folders = [folder for folder in folders.split(":") if folder]
 
     def __call__(self, name):
+        """The path of a program. An image has the name of its program, but the controller's."""
+        name = "csi-nfs" if name == "csi-nfs-controller" else name
         for folder in self.folders:
             path = os.path.join(folder, name)
             if os.path.exists(path):

@@ -6,6 +6,7 @@ a tap device of the lab, whose address is the gateway and the NFS server.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -23,6 +24,8 @@ TAP = "tap0"
 MEMORY = 4096  # MiB
 BUSYBOX = "docker.io/library/busybox:1"
 PAUSE = "docker.io/library/pause:1"
+# Our images, and their archives in the folder of tests/image/run.
+BUILT = {"csi-nfs-controller": "controller.tar", "csi-nfs": "node.tar"}
 
 CONTAINERD = """version = 2
 root = "/var/lib/containerd"
@@ -86,6 +89,10 @@ class Node:
                   for container in found["spec"]["template"]["spec"]["containers"]}
         for reference in sorted(wanted):
             name = reference.rpartition("/")[2].partition(":")[0]
+            if name in BUILT and os.environ.get("CSI_NFS_IMAGES"):
+                shutil.copy(os.path.join(os.environ["CSI_NFS_IMAGES"], BUILT[name]),
+                            self.path("images"))
+                continue
             full = reference if "/" in reference else "docker.io/library/" + reference
             image.write(self.path("images/%s.tar" % name), full,
                         {self.programs(name): "/usr/sbin/" + name}, ["/usr/sbin/" + name],
@@ -94,11 +101,11 @@ class Node:
     @staticmethod
     def _environment(name):
         """What our Containerfile sets."""
-        if name != "csi-nfs":
+        if name not in BUILT:
             return []
         with open(os.path.join(HERE, "..", "..", "deploy", "Containerfile"),
                   encoding="utf-8") as file:
-            return re.findall(r"^ENV (\S+=\S+)$", file.read(), re.M)
+            return sorted(set(re.findall(r"^ENV (?!PATH=)(\S+=\S+)$", file.read(), re.M)))
 
     def _network(self):
         run("ip", "tuntap", "add", TAP, "mode", "tap")

@@ -39,6 +39,8 @@ SAME = (
     ("overlays/no-hostnetwork", "no-hostnetwork.yaml"),
     ("overlays/kubelet-dir", "kubelet-dir.yaml"),
 )
+# The chart takes one image for all pods unless it is told of two, as csi-driver-nfs's chart does.
+TWO_IMAGES = ("--set", "image.nfsController.repository=csi-nfs-controller")
 
 
 def compared(text):
@@ -62,7 +64,7 @@ def compared(text):
 def check_same(_):
     """The chart and the manifests, field by field."""
     for folder, values in SAME:
-        chart = compared(TOOLS.helm(*[values] if values else []))
+        chart = compared(TOOLS.helm(*[values] if values else [], options=TWO_IMAGES))
         manifests = compared(TOOLS.kustomize(folder))
         for kind, name in sorted(chart.keys() | manifests.keys()):
             for problem in tools.differences(chart.get((kind, name)), manifests.get((kind, name))):
@@ -116,6 +118,7 @@ REFUSED = (
     ("kubeletDir=relative", "kubeletDir"),
     ("controller.logLevel=verbose", "logLevel"),
     ("image.nfs.digest=latest", "digest"),
+    ("image.nfsController.digest=latest", "digest"),
     ("node.inlineVolumes[0]=nfs.example.com", "inlineVolumes"),
     ("volumeAttributesClasses[0].name=a,volumeAttributesClasses[0].parameters.server=b", "server"),
     ("storageClasses[0].reclaimPolicy=Keep", "reclaimPolicy"),
@@ -187,7 +190,15 @@ GIVEN = (
     ("everything.yaml", "Deployment", "files-controller", f"{POD}/containers/csi-provisioner/image",
      "mirror.example.com/k8s/sig-storage/csi-provisioner:6.3"),
     ("everything.yaml", "Deployment", "files-controller", f"{NFS}/image",
+     "mirror.example.com/csi-nfs-controller:0.2"),
+    ("everything.yaml", "DaemonSet", "files-node", f"{NFS}/image",
      "mirror.example.com/csi-nfs@sha256:" + 4 * "0123456789abcdef"),
+    ("everything.yaml", "Pod", "csi-driver-nfs-test-files", "spec/containers/nfs/image",
+     "mirror.example.com/csi-nfs-controller:0.2"),
+    ("second-driver.yaml", "DaemonSet", "csi-nfs2-node", f"{NFS}/image",
+     lambda image: re.fullmatch(r"csi-nfs:[0-9.]+", image)),
+    ("second-driver.yaml", "Deployment", "csi-nfs2-controller", f"{NFS}/image",
+     lambda image: re.fullmatch(r"csi-nfs:[0-9.]+", image)),
     ("everything.yaml", "Deployment", "files-controller", f"{NFS}/args",
      ["--mode=controller", "--endpoint=unix:///csi/csi.sock", "--drivername=files.example.com",
       "--mount-permissions=0770", "--default-ondelete-policy=retain",

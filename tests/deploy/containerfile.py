@@ -31,25 +31,36 @@ class Containerfile:
     def packages(self):
         found = []
         for command in self.all("RUN"):
-            for part in re.split(r"&&|;", command):
-                words = shlex.split(part)
-                if "install" in words and "apt-get" in words:
-                    found += [word for word in words[words.index("install") + 1:]
+            words = shlex.split(command)
+            while "apt-get" in words:
+                words = words[words.index("apt-get"):]
+                end = words.index("&&") if "&&" in words else len(words)
+                if "install" in words[:end]:
+                    found += [re.sub(r":\$\w+$", "", word)
+                              for word in words[words.index("install") + 1:end]
                               if not word.startswith("-")]
-        return found
+                words = words[end:]
+        return [package for package in found if "$" not in package]
+
+    def stages(self):
+        """Pairs of the base and the name, with the defaults of arguments filled in."""
+        defaults = dict(words.split("=", 1) for words in self.all("ARG") if "=" in words)
+        for rest in self.all("FROM"):
+            words = [word for word in rest.split() if not word.startswith("--")]
+            base = re.sub(r"\$\{?(\w+)\}?", lambda found: defaults.get(found[1], ""), words[0])
+            yield base, words[2] if len(words) == 3 and words[1].upper() == "AS" else ""
 
 
 def check_base_images(_):
     stages = set()
-    images = Containerfile().all("FROM")
-    if not images:
-        yield "no FROM"
-    for words in map(str.split, images):
-        base, tag = image_parts(words[0])
-        if words[0] not in stages and (not base or not tag or tag == "latest"):
-            yield f"FROM {words[0]} has no fixed tag"
-        if len(words) == 3 and words[1].upper() == "AS":
-            stages.add(words[2])
+    for image, name in Containerfile().stages():
+        base, tag = image_parts(image)
+        if image not in stages | {"scratch"} and (not base or not tag or tag == "latest"):
+            yield f"FROM {image} has no fixed tag"
+        stages.add(name)
+    for target in ("controller", "node"):
+        if target not in stages:
+            yield f"no target {target}"
 
 
 def check_copies(_):
@@ -78,8 +89,19 @@ def check_copied_sources(_):
 
 def check_entry_point(_):
     entries = Containerfile().all("ENTRYPOINT")
-    if entries != ['["/usr/sbin/csi-nfs"]']:
+    if entries != 2 * ['["/usr/sbin/csi-nfs"]']:
         yield f"ENTRYPOINT is {entries}"
+    users = Containerfile().all("USER")
+    if len(users) != 2 or not re.match(r"[1-9]\d*:[1-9]\d*$", users[0]):
+        yield f"USER is {users}, the controller's has to be a number and not root"
+
+
+def check_version(_):
+    with open(os.path.join(SOURCE, "configure.ac"), encoding="utf-8") as file:
+        version = re.search(r"^AC_INIT\(\[csi-nfs\], \[(.*)\]\)$", file.read(), re.M)[1]
+    for rest in Containerfile().all("ARG"):
+        if rest.startswith("VERSION=") and rest != "VERSION=" + version:
+            yield f"ARG {rest}, but configure.ac has {version}"
 
 
 def check_packages(_):
@@ -121,6 +143,7 @@ CHECKS = [
     ("Containerfile: base images pinned by tag", check_base_images),
     ("Containerfile: what is copied exists", check_copies),
     ("Containerfile: what the build reads is copied", check_copied_sources),
-    ("Containerfile: entry point", check_entry_point),
+    ("Containerfile: entry point and user", check_entry_point),
+    ("Containerfile: version", check_version),
     ("Containerfile: packages exist", check_packages),
 ]

@@ -449,7 +449,8 @@ def check_images(manifests):
             if not tag or tag in ("latest", "canary"):
                 yield f"{kind}, {container['name']}: {container['image']} has no fixed tag"
             found[base] = tag
-        wanted = {"csi-nfs": version[1] if version else "in NEWS.md", **sidecars}
+        ours = "csi-nfs-controller" if kind == "Deployment" else "csi-nfs"
+        wanted = {ours: version[1] if version else "in NEWS.md", **sidecars}
         if found != wanted:
             yield f"{kind}: images are {found}, not {wanted}"
 

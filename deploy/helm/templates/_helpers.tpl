@@ -59,6 +59,12 @@ imagePullPolicy: {{ . }}
 {{- end }}
 {{- end }}
 
+{{- /* The same of csi-nfs in the controller. Takes the root. */ -}}
+{{- define "csi-nfs.controller-image" -}}
+{{- $name := ternary "nfsController" "nfs" (ne .Values.image.nfsController.repository "") -}}
+{{- include "csi-nfs.image" (dict "root" . "name" $name) -}}
+{{- end }}
+
 {{- /* What every container has but csi-nfs on the nodes. */ -}}
 {{- define "csi-nfs.unprivileged" -}}
 securityContext:
