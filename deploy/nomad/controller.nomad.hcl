@@ -32,8 +32,12 @@ job "csi-nfs-controller" {
         health_timeout = "30s"
       }
 
+      # The NFS server sees this user id (AUTH_SYS). It is no power on this side: every capability is
+      # dropped below. Where the export squashes root, volumes give a uid.
+      user = "0"
+
       config {
-        image = "csi-nfs:0.1.0"
+        image = "csi-nfs-controller:0.1.0"
 
         args = [
           "--mode=controller",
@@ -42,8 +46,6 @@ job "csi-nfs-controller" {
           # "--share=/srv/nomad",
         ]
 
-        # The user id of the image, 0, is what the NFS server sees (AUTH_SYS). It is no power on this
-        # side: every capability is dropped. Where the export squashes root, volumes give a uid.
         cap_drop        = ["all"]
         readonly_rootfs = true
         security_opt    = ["no-new-privileges"]
