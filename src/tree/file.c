@@ -149,34 +149,19 @@ static void chunk_replied(struct nfs_op *op)
 			return;
 	}
 	chunk->finished = true;
-	if (r == 0)
+	if (r == 0 && !is_check(chunk))
 		r = file_start_check(chunk->file);
 	chunk->error = r;
 }
 
-/*
- * Once all data has arrived, ask for the attributes again. Those that came with the data do not
- * tell all: Linux's server sends pages of its cache, and a page may still change while it waits to
- * be sent, after the attributes were taken. Seen of a truncation, which clears the rest of a page.
- */
-static int file_start_check(struct tree_file *f)
+/* Start a chunk. The caller has taken its memory from the purse. */
+static int file_add_chunk(struct tree_file *f, struct tree_chunk *chunk, enum nfs_op_type type)
 {
-	struct tree_chunk *chunk;
-	size_t want;
 	int r;
 
-	if (f->before == NULL || f->changed || f->at_end || f->checked || tree_file_is_busy(f) ||
-	    file_next_range(f, &want))
-		return 0;
-	chunk = calloc(1, sizeof(*chunk));
-	if (chunk == NULL)
-		return -ENOMEM;
-	f->checked = true;
-	tree_purse_force(&f->work->ahead, READ_OVERHEAD);
 	chunk->file = f;
-	chunk->op.type = NFS_OP_GETATTR;
+	chunk->op.type = type;
 	chunk->op.dir = f->handle;
-	chunk->op.full = true;
 	chunk->op.done = chunk_replied;
 	list_add_tail(&f->chunks, &chunk->link);
 	r = chunk_start(chunk);
@@ -185,12 +170,32 @@ static int file_start_check(struct tree_file *f)
 	return r;
 }
 
-/* Start a chunk of want bytes at f->next. The caller has taken its memory from the purse. */
-static int file_start_chunk(struct tree_file *f, size_t want)
+/*
+ * Once all data has arrived, ask for the attributes again. Those that came with the data do not
+ * tell all: Linux's server sends pages of its cache, and a page may still change while it waits to
+ * be sent, after the attributes were taken. A truncation, for example, clears the rest of a page.
+ */
+static int file_start_check(struct tree_file *f)
+{
+	struct tree_chunk *chunk;
+	size_t want;
+
+	if (f->before == NULL || f->changed || f->at_end || file_next_range(f, &want) ||
+	    tree_file_is_busy(f))
+		return 0;
+	chunk = calloc(1, sizeof(*chunk));
+	if (chunk == NULL)
+		return -ENOMEM;
+	tree_purse_force(&f->work->ahead, READ_OVERHEAD);
+	chunk->op.full = true;
+	return file_add_chunk(f, chunk, NFS_OP_GETATTR);
+}
+
+/* Read want bytes at f->next. The caller has taken their memory from the purse. */
+static int file_start_read(struct tree_file *f, size_t want)
 {
 	struct tree_chunk *chunk = calloc(1, sizeof(*chunk));
 	struct tree_block *block = tree_block_new(want);
-	int r;
 
 	if (chunk == NULL || block == NULL) {
 		tree_purse_give(&f->work->ahead, want + READ_OVERHEAD);
@@ -199,18 +204,10 @@ static int file_start_chunk(struct tree_file *f, size_t want)
 		return -ENOMEM;
 	}
 	chunk->block = block;
-	chunk->file = f;
 	chunk->offset = f->next;
 	chunk->want = want;
-	chunk->op.type = NFS_OP_READ;
-	chunk->op.dir = f->handle;
-	chunk->op.done = chunk_replied;
-	list_add_tail(&f->chunks, &chunk->link);
 	f->next += want;
-	r = chunk_start(chunk);
-	if (r < 0)
-		tree_file_release(chunk);
-	return r;
+	return file_add_chunk(f, chunk, NFS_OP_READ);
 }
 
 int tree_file_fill(struct tree_file *f, bool must)
@@ -227,7 +224,7 @@ int tree_file_fill(struct tree_file *f, bool must)
 		else if (work->reading >= nfs_window(work->from) ||
 			 !tree_purse_take(&work->ahead, want + READ_OVERHEAD))
 			return 0;
-		r = file_start_chunk(f, want);
+		r = file_start_read(f, want);
 		if (r < 0)
 			return r;
 		must = false;

@@ -20,7 +20,6 @@ struct tree_file {
 	bool at_end; /* the file turned out to be shorter than size */
 	uint64_t end; /* its length, if at_end */
 	bool started;
-	bool checked; /* the GETATTR after the data was sent */
 	const struct nfs_attr *before; /* to compare with, borrowed; NULL: don't compare */
 	bool changed; /* attributes with or after the data differed from before */
 };
