@@ -22,6 +22,7 @@ CODE = grpc.StatusCode
 GIB = 1 << 30
 STATE = ".csi-nfs"
 SERVER = "127.0.0.1"
+SCENE_ENTRIES = 60  # lines of a failed case about what is exported
 
 
 class Base(unittest.TestCase):
@@ -92,6 +93,17 @@ class OnServer:
             result.stopTest(self)
             return result
         return super().run(result)
+
+    def scene(self):
+        """Return what a reader of a failure wants to see: the shares as they are now, and what the
+        driver and the server have logged. Links are records, so their texts are shown."""
+        found = subprocess.run(["find", self.place, "-printf", "%M %n %U:%G %i %p %l\\n"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace", check=False).stdout.splitlines()
+        if len(found) > SCENE_ENTRIES:
+            found[SCENE_ENTRIES:] = ["and %d more" % (len(found) - SCENE_ENTRIES)]
+        return "\n".join(["-- exported"] + found + ["-- the driver's log", self.driver.tail(),
+                                                    "-- the server's log", self.server.tail(10)])
 
     def begin_well(self):
         cls = type(self)

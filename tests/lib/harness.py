@@ -57,6 +57,9 @@ class Result(unittest.TestResult):
         self.failed += 1
         self._line("FAIL", test)
         print(self._exc_info_to_string(err, test), flush=True)
+        case = getattr(test, "test_case", test)  # of a row
+        if hasattr(case, "scene"):
+            print(case.scene(), flush=True)
 
     def addSuccess(self, test):
         if not self.broken:
