@@ -221,10 +221,13 @@ LOG { Default_Log_Level = EVENT; }
         config = self._write_config()
         if self.has_v3:
             rpcbind()
+        # File handles contain the file system's UUID, which libblkid takes from its cache for 2 s:
+        # on a loop device that was another's shortly before, they would change at a restart.
+        environment = dict(os.environ, BLKID_FILE=os.devnull)
         with open(os.path.join(self.home, "ganesha.out"), "ab") as out:
             self.process = subprocess.Popen(
                 ["ganesha.nfsd", "-F", "-f", config, "-L", self.log,
-                 "-p", os.path.join(self.home, "ganesha.pid")],
+                 "-p", os.path.join(self.home, "ganesha.pid")], env=environment,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
         if not wait_for(self._answers, 30) or self.process.poll() is not None:
             self.kill()
