@@ -580,8 +580,8 @@ class Interrupted(Base):
                 self.holds(report["directory"]["hint"], "by hand")
             finally:
                 self.server.thaw()
-        # The one thing that it can do nothing about.
-        wait_for(lambda: os.listdir(self.share), 5)
+        # The one thing that it can do nothing about: the server makes it once it is back.
+        wait_for(lambda: os.listdir(self.share), 60)
         for name in os.listdir(self.share):
             os.rmdir(os.path.join(self.share, name))
 

@@ -147,7 +147,9 @@ class Proxy:
         self.ending = True
         self.wake.send(b"x")
         self.thread.join()
-        self.wake.close()  # not before: the thread may see that it ends without being woken
+        # Not before: the thread may see that it ends without being woken.
+        self.wake.close()
+        self.waker.close()
 
     def __enter__(self):
         return self.start()
@@ -208,7 +210,6 @@ class Proxy:
         for sock in self.targets:
             sock.close()
         self.selector.close()
-        self.waker.close()
 
     def _event(self, key, events):
         if key.data is None:
