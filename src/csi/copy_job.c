@@ -4,6 +4,7 @@
 #include "csi/copy_job.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -162,6 +163,16 @@ static int take_place(struct copy_job *job, struct error *err)
 			 COPY_JOBS_MAX);
 }
 
+/* What the server may do by itself: exports of one server may lie on different file systems. */
+static unsigned int find_offload(const struct nfs_client *from, const struct nfs_client *to)
+{
+	const unsigned int copies = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY;
+	const bool same_server =
+		from->export.port == to->export.port && strcmp(from->address, to->address) == 0;
+
+	return (from->offload & NFS_OFFLOAD_SEEK) | (same_server ? to->offload & copies : 0);
+}
+
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
 		  struct error *err)
@@ -183,9 +194,13 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 		return r;
 	if (nfs_export_is_equal(&from->export, &to->export)) {
 		job->work.from = job->work.to;
-		return 0;
+	} else {
+		r = lease_like(driver, from, &job->work.from, err);
+		if (r < 0)
+			return r;
 	}
-	return lease_like(driver, from, &job->work.from, err);
+	job->work.offload = find_offload(job->work.from, job->work.to);
+	return 0;
 }
 
 int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,

@@ -70,6 +70,11 @@ struct nfs_client_ops {
 	void (*free)(struct nfs_client *c);
 };
 
+/* Operations of version 4.2 (RFC 7862) that spare the network data. */
+#define NFS_OFFLOAD_CLONE 1U
+#define NFS_OFFLOAD_COPY 2U
+#define NFS_OFFLOAD_SEEK 4U
+
 struct nfs_client {
 	const struct nfs_client_ops *ops;
 	struct nfs_export export; /* as requested: version 0 stays 0 */
@@ -77,6 +82,7 @@ struct nfs_client {
 	unsigned int window; /* see nfs_window() */
 	uint32_t read_max; /* bytes that the server returns in one READ; 0: not known */
 	uint32_t write_max; /* bytes that it takes in one WRITE; 0: not known */
+	unsigned int offload; /* NFS_OFFLOAD_ of what may work; callers clear what is refused */
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */
 	bool broken;

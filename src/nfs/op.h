@@ -126,6 +126,14 @@ enum nfs_op_type {
 	NFS_OP_READ,
 	NFS_OP_WRITE, /* dir, offset, count, buffer, stable -> count, verifier */
 	NFS_OP_COMMIT, /* dir, offset, count (0: to the end) -> verifier */
+
+	/*
+	 * Version 4.2, see nfs_client.offload. -EOPNOTSUPP, -EXDEV or -EINVAL: not on this server,
+	 * not with this file system, or not with these files.
+	 */
+	NFS_OP_CLONE, /* the file dir, the file to_dir gets the same data -> its attr, verifier */
+	NFS_OP_COPY, /* likewise, at offset, length -> length copied, stable, verifier */
+	NFS_OP_SEEK, /* the file dir, offset, hole -> offset, of the next data; -ENXIO: none */
 	NFS_OPS,
 };
 
@@ -169,7 +177,8 @@ struct nfs_op {
 	uint32_t mode;
 	struct nfs_change change;
 	uint64_t cookie; /* where to continue; 0: the start */
-	char verifier[8]; /* READDIR: of the previous page, zeros first. WRITE, COMMIT: out */
+	/* READDIR: of the previous page, zeros first. Of writes, out; CLONE: as it was before. */
+	char verifier[8];
 	/*
 	 * LOOKUP, GETATTR, READDIR, SETATTR: all attributes and the owner. READ: without the owner.
 	 */
@@ -180,7 +189,10 @@ struct nfs_op {
 	uint32_t count; /* READ, WRITE: bytes, in and out. REMOVE: names removed, out */
 	/* READ: the caller's, of count bytes, borrowed until finished. WRITE: only read from. */
 	char *buffer;
-	bool stable; /* WRITE: data and attributes are on disk before the reply */
+	/* WRITE: data and attributes are on disk before the reply. COPY: likewise, out. */
+	bool stable;
+	uint64_t length; /* COPY: bytes, in and out */
+	bool hole; /* SEEK: look for a hole; the end of the file is one */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);
 
 	/* Results. */

@@ -15,7 +15,7 @@
 
 #define NODES_MAX 640 /* nodes that are ended and not finished */
 
-static int builder_error(const struct tree_builder *b, struct error *err)
+int builder_error(const struct tree_builder *b, struct error *err)
 {
 	(void)error_set(err, b->err.code, "%s", b->err.msg);
 	return b->error;
@@ -128,7 +128,7 @@ static int builder_fill(struct tree_builder *b, struct error *err)
 	return b->error == 0 ? 0 : builder_error(b, err);
 }
 
-static int builder_wait(struct tree_builder *b, struct error *err)
+int builder_wait(struct tree_builder *b, struct error *err)
 {
 	int r = builder_fill(b, err);
 
@@ -371,7 +371,13 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 
 	if (b == NULL)
 		return -ENOMEM;
-	b->sink = (struct tree_sink){ builder_begin, builder_data, builder_end, builder_drop };
+	b->sink = (struct tree_sink){
+		.begin = builder_begin,
+		.data = builder_data,
+		.end = builder_end,
+		.drop = builder_drop,
+		.copy = builder_copy,
+	};
 	b->work = work;
 	b->parent = parent;
 	b->options = options;

@@ -12,16 +12,24 @@ size_t builder_chunk_size(size_t len)
 	return sizeof(struct builder_chunk) + len;
 }
 
+static bool is_copy(const struct builder_chunk *chunk)
+{
+	return chunk->block == NULL;
+}
+
 void builder_chunk_free(struct builder_chunk *chunk)
 {
-	tree_purse_give(&chunk->node->builder->work->unwritten, builder_chunk_size(chunk->len));
 	list_remove(&chunk->link);
-	tree_block_drop(chunk->block);
+	if (!is_copy(chunk)) {
+		tree_purse_give(&chunk->node->builder->work->unwritten,
+				builder_chunk_size(chunk->len));
+		tree_block_drop(chunk->block);
+	}
 	free(chunk);
 }
 
 /* If the verifier changed, the server was restarted and may have lost earlier writes. */
-static int check_write_verifier(struct builder_node *node, const struct nfs_op *op)
+int builder_chunk_check_verifier(struct builder_node *node, const struct nfs_op *op)
 {
 	if (op->stable)
 		return 0;
@@ -32,28 +40,64 @@ static int check_write_verifier(struct builder_node *node, const struct nfs_op *
 	return memcmp(node->verifier, op->verifier, sizeof(node->verifier)) == 0 ? 0 : -EIO;
 }
 
-static void write_replied(struct nfs_op *op)
+/* Bytes of the chunk that this reply is about; -EIO or -EREMOTEIO if that cannot be. */
+static int chunk_advance(struct builder_chunk *chunk, const struct nfs_op *op, size_t *ret_left)
+{
+	const uint64_t n = is_copy(chunk) ? op->length : op->count;
+	const size_t left = chunk->len - (size_t)(chunk->op.offset - chunk->offset);
+	int r = builder_chunk_check_verifier(chunk->node, op);
+
+	if (r < 0)
+		return r;
+	if (n == 0)
+		return -EIO;
+	if (n > left)
+		return -EREMOTEIO;
+	chunk->node->written += n;
+	if (is_copy(chunk))
+		chunk->node->builder->work->progress.bytes += n;
+	chunk->op.offset += n; /* where the rest begins, if the server took less */
+	*ret_left = left - (size_t)n;
+	return 0;
+}
+
+static void chunk_requeue(struct builder_chunk *chunk)
+{
+	list_add_tail(&chunk->node->chunks, &chunk->link);
+	builder_node_ready(chunk->node);
+}
+
+/* Return why the source of a COPY has to be looked at again, or 0. */
+static int copy_loss(const struct nfs_op *op)
+{
+	/* RFC 7862, section 15.2.3: INVAL beyond the end of the file. Linux copies nothing then. */
+	if (op->error == -EINVAL || (op->error == 0 && op->length == 0))
+		return -ERESTART;
+	return op->error == -ESTALE ? -ESTALE : 0;
+}
+
+static void chunk_replied(struct nfs_op *op)
 {
 	struct builder_chunk *chunk = container_of(op, struct builder_chunk, op);
 	struct builder_node *node = chunk->node;
 	struct tree_builder *b = node->builder;
-	size_t done = chunk->op.offset + op->count - chunk->offset;
+	size_t left = 0;
 	int r = op->error;
 
 	tree_op_returned(b->work, &b->work->writing, op);
-	if (r == 0)
-		r = check_write_verifier(node, op);
-	if (r == 0 && op->count == 0)
-		r = -EIO;
-	if ((r == 0 && done < chunk->len) || tree_should_retry(b->work, r)) {
-		/* A server may take less than it is given; op.offset is where the rest begins. */
-		if (r == 0)
-			chunk->op.offset += op->count;
-		list_add_tail(&node->chunks, &chunk->link);
-		builder_node_ready(node);
+	if (tree_should_retry(b->work, r)) {
+		chunk_requeue(chunk);
 		return;
 	}
-	if (r < 0)
+	if (is_copy(chunk) && node->lost == 0)
+		node->lost = copy_loss(op);
+	if (r == 0 && node->lost == 0)
+		r = chunk_advance(chunk, op, &left);
+	if (r == 0 && left > 0 && node->lost == 0) {
+		chunk_requeue(chunk);
+		return;
+	}
+	if (r < 0 && node->lost == 0)
 		builder_fail(b, r, "writing", node->name);
 	builder_chunk_free(chunk);
 	node->pending--;
@@ -93,9 +137,30 @@ int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece,
 	chunk->op.type = NFS_OP_WRITE;
 	chunk->op.dir = &node->handle;
 	chunk->op.offset = offset;
-	chunk->op.done = write_replied;
+	chunk->op.done = chunk_replied;
 	list_add_tail(&node->chunks, &chunk->link);
 	node->pending++;
+	return 0;
+}
+
+int builder_chunk_add_copy(struct builder_node *node, const struct nfs_handle *from,
+			   uint64_t offset, size_t len)
+{
+	struct builder_chunk *chunk = calloc(1, sizeof(*chunk));
+
+	if (chunk == NULL)
+		return -ENOMEM;
+	chunk->node = node;
+	chunk->offset = offset;
+	chunk->len = len;
+	chunk->op.type = NFS_OP_COPY;
+	chunk->op.dir = from;
+	chunk->op.to_dir = &node->handle;
+	chunk->op.offset = offset;
+	chunk->op.done = chunk_replied;
+	list_add_tail(&node->chunks, &chunk->link);
+	node->pending++;
+	builder_node_ready(node);
 	return 0;
 }
 
@@ -110,10 +175,14 @@ int builder_chunk_start(struct builder_node *node)
 	list_remove(&chunk->link);
 	if (list_is_empty(&node->chunks))
 		list_remove(&node->link);
-	op->count = (uint32_t)(chunk->len - done);
-	op->buffer = chunk->data + done;
-	/* Data of a file that fits into one WRITE needs no COMMIT. */
-	op->stable = !node->has_holes && node->attr.size == chunk->len;
+	if (is_copy(chunk)) {
+		op->length = chunk->len - done;
+	} else {
+		op->count = (uint32_t)(chunk->len - done);
+		op->buffer = chunk->data + done;
+		/* Data of a file that fits into one WRITE needs no COMMIT. */
+		op->stable = !node->has_holes && node->attr.size == chunk->len;
+	}
 	r = nfs_client_start(work->to, op);
 	if (r < 0)
 		list_add_tail(&node->chunks, &chunk->link);

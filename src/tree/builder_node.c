@@ -326,11 +326,17 @@ static int after_lookup(struct builder_node *node, const struct nfs_op *op, int 
 	return 0;
 }
 
+/* Whether the next COMMIT is for all of the rest. A file that is mostly holes has little data. */
+static bool commits_rest(const struct builder_node *node)
+{
+	return node->written <= COMMIT_BYTES || node->size - node->committed <= COMMIT_BYTES;
+}
+
 static int prepare_commit(struct builder_node *node, struct nfs_op *op)
 {
 	op->type = NFS_OP_COMMIT;
 	op->offset = node->committed;
-	if (node->size - node->committed > COMMIT_BYTES)
+	if (!commits_rest(node))
 		op->count = COMMIT_BYTES;
 	return 0;
 }
@@ -342,7 +348,7 @@ static int after_commit(struct builder_node *node, const struct nfs_op *op, int 
 	/* If the verifier changed, the server was restarted and may have lost the writes. */
 	if (memcmp(node->verifier, op->verifier, sizeof(node->verifier)) != 0)
 		return -EIO;
-	if (node->size - node->committed <= COMMIT_BYTES) {
+	if (commits_rest(node)) {
 		node_leave_data_states(node);
 		return 0;
 	}

@@ -68,8 +68,10 @@ struct builder_node {
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
 	bool has_holes;
+	int lost; /* why the server cannot copy on: -ERESTART, the source is shorter; -ESTALE */
 	char verifier[8]; /* of the first unstable WRITE */
 	uint64_t size; /* end of the data so far */
+	uint64_t written; /* bytes written, or copied piece by piece */
 	uint64_t committed; /* offset of the next COMMIT */
 	uint64_t verified; /* offset of the part in reread */
 	uint64_t sum, sum_reread; /* checksums of the data taken, and of the data read back */
@@ -90,6 +92,7 @@ struct builder_node {
 	char name[];
 };
 
+/* A range of a file that is to be written, or copied by the server. */
 struct builder_chunk {
 	struct list link;
 	struct builder_node *node;
@@ -97,7 +100,7 @@ struct builder_chunk {
 	uint64_t offset;
 	size_t len;
 	char *data; /* in the block */
-	struct tree_block *block;
+	struct tree_block *block; /* NULL: the server copies */
 };
 
 struct tree_builder {
@@ -153,6 +156,20 @@ int builder_node_start(struct builder_node *node);
 /* Enter LINKED, and finish the node if it has ended. */
 void builder_node_linked(struct builder_node *node);
 
+/* -------- builder.c -------- */
+
+/* Start what can be started, and wait for a reply. Returns 0 or a negative errno with err set. */
+int builder_wait(struct tree_builder *b, struct error *err);
+
+/* Set err to the error of the build and return it. */
+int builder_error(const struct tree_builder *b, struct error *err);
+
+/* -------- builder_offload.c -------- */
+
+/* The copy() of the builder's sink: CLONE, else COPY. */
+int builder_copy(struct tree_sink *sink, const struct tree_entry *entry,
+		 const struct nfs_handle *from, struct error *err);
+
 /* -------- builder_owner.c -------- */
 
 /* Derive our identity on the server from the new root. Fails if the copy could not keep owners. */
@@ -182,6 +199,13 @@ size_t builder_chunk_size(size_t len);
  */
 int builder_chunk_add(struct builder_node *node, const struct tree_piece *piece, size_t at,
 		      size_t len);
+
+/* Queue a range that the server copies from the file; from is borrowed. Returns 0 or -ENOMEM. */
+int builder_chunk_add_copy(struct builder_node *node, const struct nfs_handle *from,
+			   uint64_t offset, size_t len);
+
+/* Account for data on the server: remember that it needs a COMMIT, and with which verifier. */
+int builder_chunk_check_verifier(struct builder_node *node, const struct nfs_op *op);
 
 /* Start to write the first chunk of the node. Returns 0 or a negative errno. */
 int builder_chunk_start(struct builder_node *node);

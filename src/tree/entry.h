@@ -45,6 +45,11 @@ struct tree_piece {
  * Each entry is begun, and ended after its contents: the children of a directory, the data of a
  * file. An error ends the stream.
  *
+ * copy() may stand for all data of a file: the server copies it from the handle, which is valid on
+ * the sink's client. Returns 1 if it did, 0 if it cannot and the data has to follow, or a negative
+ * errno; without an error set, -ERESTART if the sizes do not agree and
+ * -ESTALE if the file has gone. NULL: the sink needs the data.
+ *
  * drop() replaces end() if the source has changed under the current entry, which is a file or a
  * directory without children so far: undo begin(). The name may come again, as any type. A sink
  * that cannot undo returns -ERESTART with ABORTED: the caller must start over with a new sink.
@@ -54,6 +59,8 @@ struct tree_sink {
 	int (*data)(struct tree_sink *sink, const struct tree_piece *piece, struct error *err);
 	int (*end)(struct tree_sink *sink, struct error *err);
 	int (*drop)(struct tree_sink *sink, struct error *err);
+	int (*copy)(struct tree_sink *sink, const struct tree_entry *entry,
+		    const struct nfs_handle *from, struct error *err);
 };
 
 #endif

@@ -15,8 +15,8 @@
 #include "tree/reader_item.h"
 #include "tree/sparse.h"
 
-#define WHOLE_MAX (1024U * 1024) /* bytes of a file that is read in full before it is begun */
 #define REREADS_MAX 3 /* of a file that is written to; then it is kept as it came */
+#define SEEKS_MAX 1024 /* in one file; what follows counts as data */
 #define CUTS_MAX 8 /* reads that find the file shorter than its attributes say */
 
 /* Files that use at most 1/HOLES_PART of their size are all holes; HOLES_MAX limits their sum. */
@@ -97,6 +97,78 @@ static int find_segments(struct reader *rd, struct reader_item *item,
 	return r;
 }
 
+/* -------- what the server does -------- */
+
+/* Return the offset of the next data or hole, or a negative errno; -ENXIO: there is none. */
+static int seek(struct reader *rd, const struct reader_item *item, bool hole, uint64_t *offset)
+{
+	struct nfs_op op = {
+		.type = NFS_OP_SEEK,
+		.dir = &item->handle,
+		.offset = *offset,
+		.hole = hole,
+	};
+	int r = nfs_client_call(rd->work->from, &op);
+
+	if (r == 0 && op.offset < *offset)
+		r = -EOPNOTSUPP; /* no server that is right does this: do without it */
+	*offset = op.offset;
+	return r;
+}
+
+/* Find the segments by SEEK. Returns 1, 0 if the server does not have it, or a negative errno. */
+static int seek_segments(struct reader *rd, const struct reader_item *item,
+			 struct tree_segments *segments, struct error *err)
+{
+	const uint64_t size = item->attr.size;
+	uint64_t data = 0, end = 0;
+	unsigned int n;
+	int r = 0;
+
+	for (n = 0; r == 0 && end < size; n++) {
+		r = tree_check_cancel(rd->work, err);
+		if (r < 0)
+			return r;
+		data = end;
+		r = seek(rd, item, false, &data);
+		if (r < 0 || data >= size)
+			break;
+		end = data;
+		r = n < SEEKS_MAX ? seek(rd, item, true, &end) : 0;
+		if (r == 0 && (end == data || end > size))
+			end = size;
+		if (r == 0 && tree_segments_append(segments, data, end - data) < 0)
+			return -ENOMEM;
+	}
+	if (r == 0 || r == -ENXIO)
+		return 1;
+	if (r == -EOPNOTSUPP || r == -EINVAL || r == -EREMOTEIO) {
+		rd->work->offload &= ~NFS_OFFLOAD_SEEK;
+		tree_segments_done(segments);
+		return 0;
+	}
+	return r;
+}
+
+/*
+ * Compare the attributes after the server has copied the file, as tree_file_watch() does. An item
+ * that was not read has no reads in flight that could find out.
+ */
+static int check_source(struct reader *rd, struct reader_item *item)
+{
+	struct nfs_attr now;
+	int r = nfs_stat(rd->work->from, &item->handle, &now);
+
+	if (r < 0)
+		return r;
+	if (now.size < item->attr.size) {
+		item->file.at_end = true;
+		item->file.end = now.size;
+	}
+	item->file.changed = !tree_file_is_same(&item->attr, &now);
+	return 0;
+}
+
 /* -------- files that change -------- */
 
 /* Deliver the file as it was read. */
@@ -144,12 +216,30 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 {
 	int r;
 
-	*ret_whole = item->attr.size <= WHOLE_MAX;
+	*ret_whole = item->attr.size <= READER_WHOLE_MAX;
 	if (item->attr.size == 0)
 		return 0;
 	if (!item->file.started)
 		reader_item_open(item);
-	if (reader_maps(rd, &item->attr)) {
+	if (reader_seeks(rd, &item->attr)) {
+		r = seek_segments(rd, item, segments, err);
+		if (r < 0)
+			return r;
+		entry->is_mapped = r > 0;
+	}
+	if (!entry->is_mapped) {
+		r = check_holes(rd, item, err);
+		if (r < 0)
+			return r;
+	}
+	if (entry->is_mapped) {
+		entry->segments = segments->items;
+		entry->n_segments = segments->n;
+		tree_file_restrict(&item->file, segments->items, segments->n);
+		r = 0;
+	} else if (reader_offloads(rd, item)) {
+		return 0;
+	} else if (reader_maps(rd, &item->attr)) {
 		*ret_whole = false;
 		r = find_segments(rd, item, segments, err);
 		entry->is_mapped = true;
@@ -162,6 +252,20 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 		return tree_file_wait_first(&item->file, err);
 	}
 	return r == 0 ? check_unchanged(rd, item, err) : r;
+}
+
+/* Deliver the data: the server copies it, or we do. */
+static int deliver_data(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
+			struct error *err)
+{
+	int r = 0;
+
+	if (reader_offloads(rd, item))
+		r = rd->sink->copy(rd->sink, entry, &item->handle, err);
+	item->is_cut = r == -ERESTART;
+	if (r == 0)
+		return send_chunks(rd, item, err);
+	return r > 0 ? check_source(rd, item) : r;
 }
 
 /* Return whether the file is to be delivered again. */
@@ -185,7 +289,7 @@ static int send_data(struct reader *rd, struct reader_item *item, struct tree_en
 	if (r < 0)
 		goto out;
 	if (item->attr.size > 0) {
-		r = send_chunks(rd, item, err);
+		r = deliver_data(rd, item, entry, err);
 		if (r == 0 && !is_whole)
 			r = check_unchanged(rd, item, err);
 	}
@@ -216,9 +320,7 @@ int reader_send_file(struct reader *rd, struct reader_item *item, struct tree_en
 		if (r == 0)
 			r = rd->sink->end(rd->sink, err);
 	} else {
-		r = check_holes(rd, item, err);
-		if (r == 0)
-			r = send_data(rd, item, entry, err);
+		r = send_data(rd, item, entry, err);
 	}
 	if (file_must_retry(r, err)) {
 		if (item->attr.links > 1)

@@ -308,12 +308,27 @@ bool reader_maps(const struct reader *rd, const struct nfs_attr *attr)
 	       attr->used < attr->size / 4;
 }
 
+bool reader_seeks(const struct reader *rd, const struct nfs_attr *attr)
+{
+	if ((rd->work->offload & NFS_OFFLOAD_SEEK) == 0 || !tree_has_holes(attr) ||
+	    attr->size <= READER_WHOLE_MAX)
+		return false;
+	return !rd->options->map || reader_maps(rd, attr);
+}
+
+bool reader_offloads(const struct reader *rd, const struct reader_item *item)
+{
+	return rd->sink->copy != NULL && item->attr.size > READER_WHOLE_MAX && !item->is_cut &&
+	       (rd->work->offload & (NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY)) != 0;
+}
+
 /* Return whether to read data ahead. A file with several names may become a link, without data. */
 static bool is_read_ahead(const struct reader *rd, const struct reader_item *item)
 {
 	return !rd->options->count && item->kind == ITEM_ENTRY && item->state == ITEM_READY &&
 	       item->attr.type == NFS_TYPE_FILE && item->attr.size > 0 && item->attr.links < 2 &&
-	       !reader_maps(rd, &item->attr);
+	       !reader_maps(rd, &item->attr) && !reader_seeks(rd, &item->attr) &&
+	       !reader_offloads(rd, item);
 }
 
 /* Read data of a file ahead. Returns 1 if the limits did not allow all of it. */

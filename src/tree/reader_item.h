@@ -29,6 +29,9 @@
 /* Names remembered for all open directories; beyond it, a directory cannot be listed again. */
 #define READER_NAMES_MAX 200000
 
+/* Bytes of a file that is read in full before it is begun. Neither SEEK nor COPY pays for it. */
+#define READER_WHOLE_MAX (1024U * 1024)
+
 /* A directory that is begun and not ended. */
 struct reader_folder {
 	struct reader_folder *parent;
@@ -69,6 +72,7 @@ struct reader_item {
 	unsigned int rereads; /* of a file that was written to meanwhile */
 	unsigned int cuts; /* reads that found the file shorter than its attributes said */
 	uint64_t end; /* length of the file at the last cut */
+	bool is_cut; /* the server's copy has another length: read the file instead */
 	bool kept; /* delivered although the file was written to during each read */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -119,6 +123,13 @@ void reader_item_open(struct reader_item *item);
 
 /* Return whether the segments of the file are to be found before it is delivered. */
 bool reader_maps(const struct reader *rd, const struct nfs_attr *attr);
+
+/*
+ * Return whether SEEK is to find the holes of the file, or the server to copy it. Its data is not
+ * read ahead then.
+ */
+bool reader_seeks(const struct reader *rd, const struct nfs_attr *attr);
+bool reader_offloads(const struct reader *rd, const struct reader_item *item);
 
 /* Start operations from the cursor on, as far as the limits allow. */
 int reader_fill(struct reader *rd);

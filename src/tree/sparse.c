@@ -55,11 +55,13 @@ static void segments_merge(struct tree_segments *s)
 	}
 }
 
-static int segments_append(struct tree_segments *s, uint64_t offset, uint64_t len)
+int tree_segments_append(struct tree_segments *s, uint64_t offset, uint64_t len)
 {
 	struct tree_segment *last = s->n > 0 ? &s->items[s->n - 1] : NULL;
 	struct tree_segment *items;
 
+	if (s->gap == 0)
+		s->gap = BLOCK;
 	if (last != NULL && offset - (last->offset + last->len) < s->gap) {
 		last->len = offset + len - last->offset;
 		return 0;
@@ -79,12 +81,10 @@ static int segments_append(struct tree_segments *s, uint64_t offset, uint64_t le
 
 int tree_segments_add(struct tree_segments *s, uint64_t offset, const char *data, size_t len)
 {
-	if (s->gap == 0)
-		s->gap = BLOCK;
 	while (len > 0) {
 		bool zero;
 		size_t n = run_length(offset, data, len, &zero);
-		int r = zero ? 0 : segments_append(s, offset, n);
+		int r = zero ? 0 : tree_segments_append(s, offset, n);
 
 		if (r < 0)
 			return r;

@@ -22,6 +22,12 @@ static inline bool tree_has_holes(const struct nfs_attr *attr)
 }
 
 /*
+ * Add a range of data behind those that were added. If there are too many, those with the shortest
+ * holes between them are merged. Returns 0 or -ENOMEM.
+ */
+int tree_segments_append(struct tree_segments *s, uint64_t offset, uint64_t len);
+
+/*
  * Add the data ranges of a piece of the file. Pieces come in ascending order. If there are too many
  * segments, those with the shortest holes between them are merged. Returns 0 or -ENOMEM.
  */

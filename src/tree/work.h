@@ -32,6 +32,11 @@ struct tree_progress {
 /* report may be NULL; it is called every TREE_REPORT_S seconds and may use the clients. */
 struct tree_work {
 	struct nfs_client *from, *to; /* may be the same */
+	/*
+	 * NFS_OFFLOAD_ of what to try: CLONE and COPY if handles of from are valid on to, SEEK on
+	 * from. What the server refuses is cleared: it would refuse it for the other files, too.
+	 */
+	unsigned int offload;
 	const atomic_bool *cancel; /* may be NULL */
 	struct tree_progress progress;
 	void (*report)(const struct tree_progress *progress, void *data);

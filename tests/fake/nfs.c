@@ -662,6 +662,65 @@ static int do_write(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 	return 0;
 }
 
+static int do_seek(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
+{
+	uint64_t at = op->offset;
+
+	if ((f->habits.offload & ~f->habits.refused & NFS_OFFLOAD_SEEK) == 0)
+		return -EOPNOTSUPP;
+	if (f->habits.bad_seek) {
+		op->offset = at > 0 ? at - 1 : 0;
+		return 0;
+	}
+	while (at < inode->size && (block_at(inode, at) == NULL) != op->hole)
+		at += BLOCK - at % BLOCK;
+	if (at >= inode->size && !op->hole)
+		return -ENXIO;
+	op->offset = at < inode->size ? at : inode->size;
+	return 0;
+}
+
+static int do_copy(struct fake_nfs *f, struct inode *from, struct nfs_op *op)
+{
+	const unsigned int bit = op->type == NFS_OP_CLONE ? NFS_OFFLOAD_CLONE : NFS_OFFLOAD_COPY;
+	struct inode *to = by_handle(f, op->to_dir);
+	struct nfs_handle unused;
+	char data[BLOCK];
+
+	if (to == NULL)
+		return -ESTALE;
+	if ((f->habits.offload & ~f->habits.refused & bit) == 0)
+		return bit == NFS_OFFLOAD_CLONE ? -EXDEV : -EOPNOTSUPP;
+	memcpy(op->verifier, f->verifier, sizeof(op->verifier));
+	if (op->type == NFS_OP_CLONE) {
+		op->length = f->habits.lazy_clone ? 0 : from->size;
+		to->size = 0;
+	} else if (op->offset + op->length > from->size) {
+		return -EINVAL;
+	} else if (f->habits.copy_max != 0 && op->length > f->habits.copy_max) {
+		op->length = f->habits.copy_max;
+	}
+	for (uint64_t at = 0; at < op->length;) {
+		const uint64_t offset = op->offset + at;
+		size_t n = BLOCK - (size_t)(offset % BLOCK);
+
+		if (n > op->length - at)
+			n = (size_t)(op->length - at);
+		/* A clone keeps holes, a copy fills them. */
+		if (op->type == NFS_OP_COPY || block_at(from, offset) != NULL) {
+			read_from(from, offset, data, n);
+			write_to(to, offset, data, n);
+		}
+		at += n;
+	}
+	if (to->size < op->offset + op->length)
+		to->size = op->offset + op->length;
+	to->mtime = to->ctime = now(f);
+	if (op->type == NFS_OP_CLONE)
+		describe(f, to, &unused, &op->attr);
+	return 0;
+}
+
 static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 {
 	struct nfs_handle unused;
@@ -691,6 +750,11 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 		return inode->type == NFS_TYPE_FILE ? do_read(f, inode, op) : -EINVAL;
 	case NFS_OP_WRITE:
 		return inode->type == NFS_TYPE_FILE ? do_write(f, inode, op) : -EINVAL;
+	case NFS_OP_CLONE:
+	case NFS_OP_COPY:
+		return inode->type == NFS_TYPE_FILE ? do_copy(f, inode, op) : -EINVAL;
+	case NFS_OP_SEEK:
+		return inode->type == NFS_TYPE_FILE ? do_seek(f, inode, op) : -EINVAL;
 	default:
 		memcpy(op->verifier, f->verifier, sizeof(op->verifier));
 		return 0;
@@ -730,10 +794,10 @@ static int perform_in(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 
 static int perform(struct fake_nfs *f, struct nfs_op *op)
 {
-	const unsigned int of_objects = 1U << NFS_OP_GETATTR | 1U << NFS_OP_SETATTR |
-					1U << NFS_OP_FSSTAT | 1U << NFS_OP_READLINK |
-					1U << NFS_OP_LINK | 1U << NFS_OP_READ | 1U << NFS_OP_WRITE |
-					1U << NFS_OP_COMMIT;
+	const unsigned int of_objects =
+		1U << NFS_OP_GETATTR | 1U << NFS_OP_SETATTR | 1U << NFS_OP_FSSTAT |
+		1U << NFS_OP_READLINK | 1U << NFS_OP_LINK | 1U << NFS_OP_READ | 1U << NFS_OP_WRITE |
+		1U << NFS_OP_COMMIT | 1U << NFS_OP_CLONE | 1U << NFS_OP_COPY | 1U << NFS_OP_SEEK;
 	struct inode *inode = by_handle(f, op->dir);
 
 	if (inode == NULL)
@@ -866,6 +930,7 @@ static struct nfs_client *connect_to(struct fake_nfs *f, const struct nfs_export
 	client->fake = f;
 	client->client.ops = &fake_ops;
 	client->client.version = 3;
+	client->client.offload = f->habits.offload;
 	r = nfs_export_copy(&client->client.export, e);
 	assert(r == 0);
 	pthread_mutex_lock(&f->lock);

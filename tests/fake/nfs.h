@@ -57,6 +57,11 @@ struct fake_habits {
 	bool modes; /* enforce the modes of directories for all but root */
 	bool folds; /* "A" is another name of "a" */
 	bool used_lags; /* written data does not count as used space */
+	unsigned int offload; /* NFS_OFFLOAD_ that clients think the server has */
+	unsigned int refused; /* of these, those that it refuses */
+	uint64_t copy_max; /* bytes of one COPY; 0: as requested */
+	bool lazy_clone; /* CLONE succeeds and copies nothing */
+	bool bad_seek; /* SEEK finds what is before the offset */
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
 

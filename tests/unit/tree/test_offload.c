@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "tree/copy.h"
+#include "tree_util.h"
+
+#define ALL (NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY | NFS_OFFLOAD_SEEK)
+#define OPERATION(TYPE) (1U << NFS_OP_##TYPE)
+
+/* Copy "tree" to "copy". Returns the result. */
+static int copy(struct fake_nfs *f, unsigned int offload, bool verify, struct tree_progress *ret,
+		struct error *err)
+{
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c, .offload = offload };
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+	int r;
+
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	r = tree_copy(&work, &handle, &attr, &c->root, "copy", verify, &made, err);
+	check_int("copy", "operations left in flight", work.reading + work.writing, 0);
+	check_int("copy", "bytes left", work.ahead.held + work.unwritten.held, 0);
+	check_that("copy", "an error is reported", (r < 0) == (err->code != ERROR_OK));
+	if (ret != NULL)
+		*ret = work.progress;
+	nfs_client_free(c);
+	return r;
+}
+
+/* A tree with large files: one that is full, and some with holes. */
+static struct fake_nfs *new_tree(void)
+{
+	struct fake_nfs *f = fake_nfs_new();
+
+	tree_put(f);
+	tree_fill_file(f, "tree/large", 0, 9 * MIB + 5);
+	tree_fill_file(f, "tree/deep/sparse", 3 * MIB, 64 * KIB);
+	tree_fill_file(f, "tree/deep/sparse", 20 * MIB + 8 * KIB, 5 * MIB);
+	fake_nfs_truncate(f, "tree/deep/sparse", 40 * MIB + 1);
+	fake_nfs_write(f, "tree/hole", 0, "", 0);
+	fake_nfs_truncate(f, "tree/hole", 30 * MIB);
+	fake_nfs_link(f, "tree/large", "tree/deep/er/large");
+	tree_mark(f, "tree/large", 04755, 20);
+	tree_mark(f, "tree/deep/sparse", 0600, 21);
+	tree_mark(f, "tree/deep/er", 0711, 22);
+	tree_mark(f, "tree/deep", 0700, 23);
+	tree_mark(f, "tree", 0755, 24);
+	return f;
+}
+
+static unsigned int count_operations(struct fake_nfs *f, unsigned int types, unsigned int offload,
+				     bool verify)
+{
+	const struct fake_failure none = { .types = types };
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_fail(f, &none);
+	ck_assert_msg(copy(f, offload, verify, NULL, &err) == 0, "%s", err.msg);
+	return fake_nfs_operations(f);
+}
+
+static const struct {
+	const char *name;
+	unsigned int offload, refused;
+	uint64_t copy_max;
+	bool verify, bad_seek;
+	unsigned int clones, copies, seeks; /* expected */
+} kinds[] = {
+	/* The tree has four large files, three of them with holes: 11 SEEKs. */
+	{ .name = "nothing" },
+	{ .name = "all", .offload = ALL, .clones = 4, .seeks = 11 },
+	{ .name = "no clone",
+	  .offload = ALL & ~NFS_OFFLOAD_CLONE,
+	  .copies = 3 + 3 + 2,
+	  .seeks = 11 },
+	{ .name = "clone is refused",
+	  .offload = ALL,
+	  .refused = NFS_OFFLOAD_CLONE,
+	  .clones = 1,
+	  .copies = 3 + 3 + 2,
+	  .seeks = 11 },
+	{ .name = "short copies",
+	  .offload = ALL,
+	  .refused = NFS_OFFLOAD_CLONE,
+	  .copy_max = 3 * MIB,
+	  .clones = 1,
+	  .copies = 4 + 4 + 2,
+	  .seeks = 11 },
+	{ .name = "clone and copy are refused",
+	  .offload = ALL,
+	  .refused = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY,
+	  .clones = 1,
+	  .copies = 1,
+	  .seeks = 11 },
+	{ .name = "no holes known", .offload = NFS_OFFLOAD_COPY, .copies = 3 },
+	{ .name = "seek is refused",
+	  .offload = ALL,
+	  .refused = NFS_OFFLOAD_SEEK,
+	  .clones = 4,
+	  .seeks = 1 },
+	{ .name = "seek finds nothing right",
+	  .offload = ALL,
+	  .bad_seek = true,
+	  .clones = 4,
+	  .seeks = 6 },
+	{ .name = "checksums", .offload = ALL, .verify = true, .seeks = 11 },
+};
+
+START_TEST(test_kinds)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		const struct fake_habits habits = {
+			.page = 100,
+			.entries = FAKE_ENTRIES_FULL,
+			.offload = kinds[i].offload,
+			.refused = kinds[i].refused,
+			.copy_max = kinds[i].copy_max,
+			.bad_seek = kinds[i].bad_seek,
+		};
+		const struct {
+			const char *what;
+			unsigned int types, expected;
+		} counts[] = {
+			{ "CLONE", OPERATION(CLONE), kinds[i].clones },
+			{ "COPY", OPERATION(COPY), kinds[i].copies },
+			{ "SEEK", OPERATION(SEEK), kinds[i].seeks },
+		};
+		size_t n;
+
+		for (n = 0; n < ARRAY_SIZE(counts); n++) {
+			struct fake_nfs *f = new_tree();
+
+			fake_nfs_habits(f, &habits);
+			check_int(kinds[i].name, counts[n].what,
+				  count_operations(f, counts[n].types, kinds[i].offload,
+						   kinds[i].verify),
+				  counts[n].expected);
+			tree_check_same(kinds[i].name, f, "tree", f, "copy");
+			fake_nfs_free(f);
+		}
+	}
+}
+END_TEST
+/* -------- a source that changes -------- */
+
+struct change {
+	const char *name;
+	unsigned int refused;
+	enum nfs_op_type at; /* the change comes with the nth of these operations */
+	unsigned int nth;
+	void (*make)(struct fake_nfs *f);
+	unsigned int seen; /* operations so far */
+	uint64_t changed; /* expected: files kept although they were written to */
+};
+
+static void truncate_large(struct fake_nfs *f)
+{
+	fake_nfs_truncate(f, "tree/large", 5 * MIB);
+}
+
+static void extend_large(struct fake_nfs *f)
+{
+	tree_fill_file(f, "tree/large", 9 * MIB + 5, 3 * MIB);
+}
+
+static void write_large(struct fake_nfs *f)
+{
+	fake_nfs_write(f, "tree/large", 6 * MIB, "changed", 7);
+}
+
+static void remove_large(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, "tree/large");
+}
+
+static void replace_large(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, "tree/large");
+	tree_fill_file(f, "tree/large", 1, 7 * MIB);
+}
+
+static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct change *change = data;
+
+	if (op->type == change->at && ++change->seen == change->nth)
+		change->make(f);
+}
+
+START_TEST(test_changes)
+{
+	struct change changes[] = {
+		{ "cut before CLONE", 0, NFS_OP_CLONE, 1, truncate_large, 0, 0 },
+		{ "extended before CLONE", 0, NFS_OP_CLONE, 1, extend_large, 0, 0 },
+		{ "written to before CLONE", 0, NFS_OP_CLONE, 1, write_large, 0, 0 },
+		{ "removed before CLONE", 0, NFS_OP_CLONE, 1, remove_large, 0, 0 },
+		{ "replaced before CLONE", 0, NFS_OP_CLONE, 1, replace_large, 0, 0 },
+		{ "cut", NFS_OFFLOAD_CLONE, NFS_OP_COPY, 2, truncate_large, 0, 0 },
+		{ "cut before all", NFS_OFFLOAD_CLONE, NFS_OP_COPY, 1, truncate_large, 0, 0 },
+		{ "extended", NFS_OFFLOAD_CLONE, NFS_OP_COPY, 3, extend_large, 0, 0 },
+		{ "written to", NFS_OFFLOAD_CLONE, NFS_OP_COPY, 3, write_large, 0, 0 },
+		{ "removed", NFS_OFFLOAD_CLONE, NFS_OP_COPY, 2, remove_large, 0, 0 },
+		{ "replaced", NFS_OFFLOAD_CLONE, NFS_OP_COPY, 2, replace_large, 0, 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(changes); i++) {
+		const struct fake_habits habits = {
+			.page = 100,
+			.entries = FAKE_ENTRIES_FULL,
+			.offload = ALL,
+			.refused = changes[i].refused,
+		};
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct tree_progress p;
+
+		tree_fill_file(f, "tree/large", 0, 9 * MIB + 5);
+		tree_fill_file(f, "tree/other", 0, 2 * MIB);
+		fake_nfs_habits(f, &habits);
+		fake_nfs_watch(f, watch, &changes[i]);
+		ck_assert_msg(copy(f, ALL, false, &p, &err) == 0, "%s: %s", changes[i].name,
+			      err.msg);
+		check_that(changes[i].name, "the change was made",
+			   changes[i].seen >= changes[i].nth);
+		/* The directory's own times changed after it was read. */
+		tree_mark(f, "tree", 0755, 1);
+		tree_mark(f, "copy", 0755, 1);
+		tree_check_same(changes[i].name, f, "tree", f, "copy");
+		check_int(changes[i].name, "changed", p.changed, changes[i].changed);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+static void write_again(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *n = data;
+
+	if (op->type == NFS_OP_CLONE || op->type == NFS_OP_COPY)
+		fake_nfs_write(f, "tree/large", (*n)++, "again", 5);
+}
+
+/* A file that is always being written to is kept as it was copied, and counted. */
+START_TEST(test_written_to_always)
+{
+	static const unsigned int refused[] = { 0, NFS_OFFLOAD_CLONE };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		const struct fake_habits habits = { .offload = ALL, .refused = refused[i] };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct tree_progress p;
+		unsigned int n = 0;
+
+		tree_fill_file(f, "tree/large", 0, 5 * MIB);
+		fake_nfs_habits(f, &habits);
+		fake_nfs_watch(f, write_again, &n);
+		ck_assert_msg(copy(f, ALL, false, &p, &err) == 0, "%s", err.msg);
+		check_int("always", "changed", p.changed, 1);
+		check_int("always", "bytes", p.bytes, 5 * MIB);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* -------- a server that fails -------- */
+
+/* Whatever fails, the copy fails with a message, or it is whole. */
+START_TEST(test_failures)
+{
+	static const int errors[] = { -EIO, -ENOSPC, -EINVAL, -ESTALE, -ECONNABORTED, -ETIMEDOUT };
+	static const unsigned int refused[] = { 0, NFS_OFFLOAD_CLONE };
+	size_t i, n, k;
+	int r;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++)
+		for (k = 0; k < ARRAY_SIZE(refused); k++)
+			for (n = 1; n < 14; n++) {
+				const struct fake_habits habits = { .offload = ALL,
+								    .refused = refused[k] };
+				const struct fake_failure failure = {
+					.nth = (unsigned int)n,
+					.error = errors[i],
+					.types = OPERATION(CLONE) | OPERATION(COPY) |
+						 OPERATION(SEEK),
+				};
+				struct fake_nfs *f = new_tree();
+				struct error err = { .code = ERROR_OK };
+
+				fake_nfs_habits(f, &habits);
+				fake_nfs_fail(f, &failure);
+				r = copy(f, ALL, false, NULL, &err);
+				if (r == 0)
+					tree_check_same("failure", f, "tree", f, "copy");
+				fake_nfs_free(f);
+			}
+}
+END_TEST
+
+static void restart_server(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	const enum nfs_op_type *type = data;
+
+	if (op->type == NFS_OP_COMMIT || op->type == *type)
+		fake_nfs_restart(f);
+}
+
+/* A server that crashes before the COMMIT may have lost what it copied. */
+START_TEST(test_restart)
+{
+	static const unsigned int refused[] = { 0, NFS_OFFLOAD_CLONE };
+	enum nfs_op_type types[] = { NFS_OP_COMMIT, NFS_OP_COPY };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		const struct fake_habits habits = { .offload = ALL, .refused = refused[i] };
+		struct fake_nfs *f = new_tree();
+		struct error err = { .code = ERROR_OK };
+
+		fake_nfs_habits(f, &habits);
+		fake_nfs_watch(f, restart_server, &types[i]);
+		check_that("restart", "the copy fails", copy(f, ALL, false, NULL, &err) < 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A CLONE that says success and did nothing must not leave a file of zeros. */
+START_TEST(test_lazy_clone)
+{
+	const struct fake_habits habits = { .offload = ALL, .lazy_clone = true };
+	struct fake_nfs *f = new_tree();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_habits(f, &habits);
+	ck_assert_msg(copy(f, ALL, false, NULL, &err) == 0, "%s", err.msg);
+	tree_check_same("lazy", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* A terabyte of hole costs no more than its data. */
+START_TEST(test_huge_hole)
+{
+	static const unsigned int refused[] = { 0, NFS_OFFLOAD_CLONE,
+						NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		const struct fake_habits habits = { .offload = ALL, .refused = refused[i] };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		const struct fake_failure none = { .nth = 0 };
+
+		tree_fill_file(f, "tree/huge", 16 * MIB, 16 * MIB);
+		fake_nfs_truncate(f, "tree/huge", UINT64_C(8) << 40);
+		fake_nfs_habits(f, &habits);
+		fake_nfs_fail(f, &none);
+		ck_assert_msg(copy(f, ALL, false, NULL, &err) == 0, "%s", err.msg);
+		check_that("huge", "few operations", fake_nfs_operations(f) < 200);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+CHECK_MAIN("offload", .tests = { test_kinds, test_changes, test_written_to_always, test_failures,
+				 test_restart, test_lazy_clone, test_huge_hole })
