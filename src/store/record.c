@@ -15,6 +15,7 @@
 #include "nfs/calls.h"
 #include "store/layout.h"
 #include "store/record_links.h"
+#include "store/text.h"
 
 /* -------- links -------- */
 
@@ -88,7 +89,7 @@ static int read_parts(struct nfs_client *c, const struct nfs_handle *dir, const 
 		char name[RECORD_LINK_NAME_SIZE], link[NFS_LINK_MAX + 1];
 
 		record_part_name(name, key, parts, i);
-		r = nfs_readlink(c, dir, name, link);
+		r = store_text_read(c, dir, name, link);
 		if (r == -ENOENT || r == -EINVAL)
 			return record_is_damaged(c, -EINVAL, key, err);
 		if (r < 0)
@@ -111,7 +112,7 @@ int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const c
 	char link[NFS_LINK_MAX + 1];
 	int r;
 
-	r = nfs_readlink(c, dir, name, link);
+	r = store_text_read(c, dir, name, link);
 	if (r == -ENOENT)
 		return r;
 	if (r == -EINVAL)
