@@ -166,10 +166,15 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		    struct error *err)
 {
+	char text[NFS_LINK_MAX + 1];
 	struct nfs_handle unused;
-	int r = nfs_lookup(c, dir, key, &unused, NULL);
+	struct nfs_attr attr;
+	int r = nfs_lookup(c, dir, key, &unused, &attr);
 
-	if (r == 0)
+	/* A file may be one that was cut short: that is none. */
+	if (r == 0 && attr.type == NFS_TYPE_FILE)
+		r = store_text_read(c, dir, key, text);
+	if (r == 0 || r == -EINVAL)
 		return 1;
 	return r == -ENOENT ? 0 : record_link_failed(c, r, "reading", key, err);
 }

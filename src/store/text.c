@@ -130,6 +130,36 @@ static int remove_unfinished(struct nfs_client *c, const struct nfs_handle *dir,
 	return -ENOENT;
 }
 
+/* Errors by which servers refuse links. They mean other things as well. */
+static bool may_refuse_links(int r)
+{
+	return r == -EOPNOTSUPP || r == -EPERM || r == -EACCES || r == -EINVAL;
+}
+
+/*
+ * Try a link in the trash: 1, 0 or a negative errno. Where links can be made, a file that looks
+ * unfinished is somebody else's.
+ */
+static int share_refuses_links(struct nfs_client *c)
+{
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *trash;
+	char name[NFS_NAME_MAX + 1];
+	int r;
+
+	if (c->refuses_links)
+		return 1;
+	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
+	if (r < 0)
+		return r;
+	store_trash_name(name, c, "link");
+	r = nfs_symlink(c, trash, name, "v=1");
+	if (r == 0)
+		(void)nfs_remove(c, trash, name); /* else the purger does */
+	c->refuses_links = may_refuse_links(r);
+	return c->refuses_links ? 1 : r;
+}
+
 static int read_file(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		     char text[NFS_LINK_MAX + 1])
 {
@@ -137,14 +167,19 @@ static int read_file(struct nfs_client *c, const struct nfs_handle *dir, const c
 	struct nfs_attr attr;
 	int r;
 
-	while ((r = look_at_file(c, dir, name, text, &attr)) == -EINPROGRESS) {
+	for (;;) {
+		r = look_at_file(c, dir, name, text, &attr);
+		if (r != -EINPROGRESS)
+			return r;
+		r = share_refuses_links(c);
+		if (r <= 0)
+			return r == 0 ? -EINVAL : r;
 		if (writer_is_dead(c, name, &attr))
 			return remove_unfinished(c, dir, name);
 		if (looks == UNFINISHED_LOOKS)
-			break;
+			return -EINPROGRESS;
 		clock_sleep_ms(UNFINISHED_PAUSE_MS << looks++);
 	}
-	return r;
 }
 
 static int create_file(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
@@ -182,12 +217,6 @@ static int create_file_or_find(struct nfs_client *c, const struct nfs_handle *di
 }
 
 /* -------- links or files -------- */
-
-/* Errors by which servers refuse links. They mean other things as well. */
-static bool may_refuse_links(int r)
-{
-	return r == -EOPNOTSUPP || r == -EPERM || r == -EACCES || r == -EINVAL;
-}
 
 int store_text_create(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		      const char *text)

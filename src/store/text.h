@@ -14,7 +14,8 @@
  * A link is whole from the start. A file is created, then written: one without a valid checksum is
  * unfinished. Its writer may be about to write it, so it takes the name as a finished one does. It
  * counts as not there, and is removed, once it has not changed for the replicas' patience
- * (store/holder.h). A writer that was only paused then finds its file gone (ESTALE).
+ * (store/holder.h). A writer that was only paused then finds its file gone (ESTALE). Where links
+ * can be made, such a file is damaged instead, and stays.
  *
  * Worker threads; blocks. Errors are returned, not reported; -EINPROGRESS: the text is unfinished.
  */

@@ -57,6 +57,7 @@ struct fake_habits {
 	bool modes; /* enforce the modes of directories for all but root */
 	bool folds; /* "A" is another name of "a" */
 	bool used_lags; /* written data does not count as used space */
+	int no_links; /* SYMLINK fails with this, also for an existing name; 0: it works */
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
 
