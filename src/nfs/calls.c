@@ -210,11 +210,39 @@ int nfs_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 	return nfs_client_call(c, &op);
 }
 
+static int end_at_first_entry(void *data, const struct nfs_entry *entry)
+{
+	(void)data;
+	(void)entry;
+	return -ENOTEMPTY;
+}
+
+/* Return -ENOTEMPTY for a directory with entries, else another value. */
+static int look_for_entry(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r = nfs_lookup(c, dir, name, &handle, &attr);
+
+	if (r < 0 || attr.type != NFS_TYPE_DIRECTORY)
+		return r;
+	return nfs_readdir(c, &handle, end_at_first_entry, NULL);
+}
+
+/* Servers that pass on their system's errors in their own way say EIO for a full directory. */
+static bool may_mean_full(int error)
+{
+	return error == -EIO || error == -EREMOTEIO || error == -EINVAL;
+}
+
 int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
 {
 	struct nfs_op op = { .type = NFS_OP_RMDIR, .dir = dir, .name = name };
+	int r = nfs_client_call(c, &op);
 
-	return nfs_client_call(c, &op);
+	if (may_mean_full(r) && look_for_entry(c, dir, name) == -ENOTEMPTY)
+		return -ENOTEMPTY;
+	return r;
 }
 
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,

@@ -49,7 +49,10 @@ int nfs_write(struct nfs_client *c, const struct nfs_handle *file, uint64_t offs
 	      const char *data, uint32_t len);
 
 int nfs_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name);
+
+/* Remove an empty directory. -ENOTEMPTY or -EEXIST where it is full, whatever the server said. */
 int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name);
+
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       const struct nfs_handle *to_dir, const char *to_name);
 
