@@ -200,20 +200,24 @@ static int create_file(struct nfs_client *c, const struct nfs_handle *dir, const
 	return r;
 }
 
-/* Where the name is taken, finish with what an earlier writer has left unfinished. */
+/* Whether the name is taken: -EEXIST, or -ENOENT now that an unfinished file has been removed. */
+static int find_present(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+{
+	char present[NFS_LINK_MAX + 1];
+	int r = read_file(c, dir, name, present);
+
+	return r == 0 || r == -EINVAL ? -EEXIST : r;
+}
+
 static int create_file_or_find(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 			       const char *text)
 {
-	char present[NFS_LINK_MAX + 1];
-	int r, found;
+	int r = create_file(c, dir, name, text);
 
-	r = create_file(c, dir, name, text);
 	if (r != -EEXIST)
 		return r;
-	found = read_file(c, dir, name, present);
-	if (found == -ENOENT)
-		return create_file(c, dir, name, text);
-	return found == 0 || found == -EINVAL ? -EEXIST : found;
+	r = find_present(c, dir, name);
+	return r == -ENOENT ? create_file(c, dir, name, text) : r;
 }
 
 /* -------- links or files -------- */
@@ -221,21 +225,20 @@ static int create_file_or_find(struct nfs_client *c, const struct nfs_handle *di
 int store_text_create(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		      const char *text)
 {
-	struct nfs_handle unused;
 	int refused, r;
 
 	if (strlen(text) > NFS_LINK_MAX)
 		return -ENAMETOOLONG;
-	if (c->refuses_links)
-		return create_file_or_find(c, dir, name, text);
-	refused = nfs_symlink(c, dir, name, text);
+	refused = c->refuses_links ? -EPERM : nfs_symlink(c, dir, name, text);
 	if (!may_refuse_links(refused))
 		return refused;
-	/* Some servers answer this for an existing name, and CREATE would follow a link there. */
-	r = nfs_lookup(c, dir, name, &unused, NULL);
-	if (r < 0 && r != -ENOENT)
-		return refused;
-	r = create_file_or_find(c, dir, name, text);
+	/*
+	 * Look before CREATE. Some servers answer this to SYMLINK for an existing name, and to CREATE
+	 * of a link by making what it leads to.
+	 */
+	r = find_present(c, dir, name);
+	if (r == -ENOENT)
+		r = create_file_or_find(c, dir, name, text);
 	if (r == 0)
 		c->refuses_links = true;
 	return may_refuse_links(r) ? refused : r;

@@ -12,16 +12,16 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-billy/v5/osfs"
 	nfs "github.com/willscott/go-nfs"
 	"github.com/willscott/go-nfs/helpers"
+	"golang.org/x/sys/unix"
 )
 
-const handles = 100000 // in its cache; a handle that falls out of it is stale
+const handles = 5000 // in its cache, which it searches for each call; others are stale
 
 // folder is a file system whose attributes can be changed.
 type folder struct {
@@ -38,7 +38,13 @@ func (f folder) Symlink(target, link string) error {
 	return f.Filesystem.Symlink(target, link)
 }
 
-func (f folder) Chmod(name string, mode os.FileMode) error { return os.Chmod(f.path(name), mode) }
+// Chmod leaves symbolic links alone: Linux keeps no mode for them.
+func (f folder) Chmod(name string, mode os.FileMode) error {
+	if info, err := os.Lstat(f.path(name)); err != nil || info.Mode()&os.ModeSymlink != 0 {
+		return err
+	}
+	return os.Chmod(f.path(name), mode)
+}
 
 func (f folder) Lchown(name string, uid, gid int) error {
 	return os.Lchown(f.path(name), uid, gid)
@@ -47,7 +53,9 @@ func (f folder) Lchown(name string, uid, gid int) error {
 func (f folder) Chown(name string, uid, gid int) error { return os.Chown(f.path(name), uid, gid) }
 
 func (f folder) Chtimes(name string, atime, mtime time.Time) error {
-	return os.Chtimes(f.path(name), atime, mtime)
+	times := []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()),
+		unix.NsecToTimespec(mtime.UnixNano())}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, f.path(name), times, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // handler tells the free space, of which the library knows nothing.
@@ -56,8 +64,8 @@ type handler struct {
 }
 
 func (handler) FSStat(_ context.Context, fs billy.Filesystem, s *nfs.FSStat) error {
-	var got syscall.Statfs_t
-	if err := syscall.Statfs(fs.Root(), &got); err != nil {
+	var got unix.Statfs_t
+	if err := unix.Statfs(fs.Root(), &got); err != nil {
 		return err
 	}
 	s.TotalSize = got.Blocks * uint64(got.Bsize)

@@ -345,6 +345,34 @@ class KernelServer:
         self.done()
 
 
+class GoNfs:
+    """go-nfs, which serves a folder over NFSv3: NFS and MOUNT on one port. The program of
+    tests/go-nfs, which CSI_NFS_GO_NFS names."""
+
+    def __init__(self, path, *options):
+        self.path = path
+        self.options = options
+        self.port = free_port()
+        self.process = None
+
+    def flags(self, _version="3"):
+        return ["vers=3", "port=%d" % self.port, "mountport=%d" % self.port]
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [os.environ["CSI_NFS_GO_NFS"], "-listen", "127.0.0.1:%d" % self.port, *self.options,
+             self.path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True)
+        if not wait_for(lambda: rpc_null(self.port, 100005, 3)):
+            self.stop()
+            raise Failure("go-nfs does not answer")
+        return self
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
 def statd():
     """Start the lab's rpc.statd, which NFSv3 locks need. Return False if that fails."""
     if shutil.which("rpc.statd") is None:
