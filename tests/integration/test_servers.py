@@ -185,7 +185,7 @@ class OnGoNfs(Life, Folder, unittest.TestCase):
 
     @classmethod
     def start_server(cls):
-        return GoNfs(cls.share, *cls.more).start()
+        return GoNfs(cls.folder, *cls.more).start()
 
 
 class OnGoNfsWithoutLinks(OnGoNfs):
@@ -202,7 +202,7 @@ class OnGanesha(Life, Folder, unittest.TestCase):
 
     @classmethod
     def start_server(cls):
-        return Ganesha(os.path.join(LAB, cls.__name__), [Export(cls.share)]).start()
+        return Ganesha(os.path.join(LAB, cls.__name__), [Export(cls.folder)]).start()
 
 
 class OnGanesha4(OnGanesha):

@@ -8,8 +8,6 @@ or in the exported folder (Folder).
 import concurrent.futures
 import os
 import random
-import shutil
-import sys
 
 import grpc
 
@@ -17,7 +15,7 @@ import odd_server
 from cases import CODE, DISK, GIB, LAB, SERVER, STATE
 from csi_client import capability
 from driver import Driver
-from servers import Failure, run, wait_for
+from servers import Failure, wait_for
 
 DATA = random.Random(14).randbytes(300000)
 BUSY = (CODE.ABORTED, CODE.UNAVAILABLE)
@@ -121,17 +119,25 @@ class Memory(World):
 
 
 class Folder(World):
-    """A server of a folder. It must see what the test puts there."""
+    """A server of a folder. It must see what the test puts there, as that owner."""
+
+    owner = 0
 
     @classmethod
     def setUpClass(cls):
-        cls.share = os.path.join(DISK, cls.__name__)
-        os.makedirs(cls.share)
+        cls.folder = os.path.join(DISK, cls.__name__)
+        cls.share = cls.folder
+        os.makedirs(cls.folder)
         super().setUpClass()
 
     def put(self, path, data=None, target=None):
-        path = os.path.join(self.share, path)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        above = self.folder
+        for name in path.split("/")[:-1]:
+            above = os.path.join(above, name)
+            if not os.path.isdir(above):
+                os.mkdir(above)
+                self.own(above)
+        path = os.path.join(self.folder, path)
         if target is not None:
             os.symlink(target, path)
         elif data is None:
@@ -139,10 +145,15 @@ class Folder(World):
         else:
             with open(path, "wb") as f:
                 f.write(data)
+        self.own(path)
+
+    def own(self, path):
+        if self.owner != 0:
+            os.lchown(path, self.owner, self.owner)
 
     def tree(self, path=""):
         found = {}
-        top = os.path.join(self.share, path)
+        top = os.path.join(self.folder, path)
         for folder, folders, files in os.walk(top):
             for name in folders + files:
                 at = os.path.join(folder, name)
@@ -160,7 +171,7 @@ class Folder(World):
         return found
 
     def has_links(self):
-        probe = os.path.join(self.share, "probe")
+        probe = os.path.join(self.folder, "probe")
         try:
             os.symlink("target", probe)
         except OSError:
