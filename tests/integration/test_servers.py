@@ -4,10 +4,15 @@
 each server of doc/servers.md that runs in user space. test_servers_kernel.py has the kernel's own.
 Runs inside a lab.
 """
+import contextlib
 import os
+import random
+import signal
 import sys
 import time
 import unittest
+
+import grpc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
@@ -15,10 +20,10 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 # pylint: disable=wrong-import-position
 import harness
 import lives
-from cases import CODE, DISK, GIB, LAB, STATE
+from cases import CODE, GIB, LAB, STATE
 from lives import Folder, Life, Memory
-from odd_server import ACCES, INVAL, IO, NONE, NOTSUPP, PERM, SYS, Habits
-from servers import Export, Ganesha, GoNfs, wait_for
+from odd_server import ACCES, INVAL, IO, NONE, NOTSUPP, PERM, Habits
+from servers import Export, Ganesha, GoNfs
 
 
 # ---- the tests' own server ----
@@ -40,7 +45,47 @@ class WithoutReaddirplus(Life, Memory, unittest.TestCase):
         self.assertGreater(self.server.counts["readdir"], self.server.counts["readdirplus"])
 
 
-class WithoutLinks(Memory, unittest.TestCase):
+class Killed:
+    """A driver that is killed at any call."""
+
+    def test_killed(self):
+        """Killed before each of its calls, a driver leaves what the next one finishes."""
+        calls = [0]
+
+        def count(_procedure):
+            calls[0] += 1
+            if calls[0] == at:
+                self.driver.process.kill()
+                self.driver.process.wait()
+
+        at = 0
+        self.life_of_one()  # makes the folders
+        self.server.hook = count
+        self.life_of_one()
+        total, first = calls[0], random.randrange(1, 10)
+        self.assertGreater(total, 40)
+        for at in range(1 if harness.LONG else first, total + 1, 1 if harness.LONG else 9):
+            with self.subTest(call=at):
+                calls[0] = 0
+                with contextlib.suppress(grpc.RpcError):  # the purger may make the last calls
+                    self.life_of_one()
+                if not self.driver.is_running():
+                    self.driver.restart(signal.SIGKILL)
+                lives.insist(self.life_of_one)
+        self.server.hook = None
+
+    def life_of_one(self):
+        """Like lives.live(), for one volume whose path has notes and whose record has parts."""
+        fields = {"subDir": "above/one", "csi.storage.k8s.io__pvc__name": "n" * 1200}
+        volume_id = self.create("one", **fields).volume_id
+        self.client.ControllerExpandVolume(
+            volume_id=volume_id, capacity_range={"required_bytes": 2 * GIB}, secrets=self.secrets)
+        self.delete(volume_id)
+        left = {n: t for n, t in self.left().items() if not n.startswith(STATE + "/trash/")}
+        self.assertEqual(left, {})
+
+
+class WithoutLinks(Killed, Memory, unittest.TestCase):
     """Servers without symbolic links: records are files."""
 
     habits = Habits(symlink=PERM)
@@ -114,6 +159,13 @@ class WithoutLinks(Memory, unittest.TestCase):
         self.is_clean()
 
 
+class WithLinks(Killed, Memory, unittest.TestCase):
+    """The same for records that are links."""
+
+    habits = Habits()
+    options = ("--replica-timeout", "1")
+
+
 class AuthNone(Life, Memory, unittest.TestCase):
     """MOUNT's list has AUTH_NONE alone, and AUTH_SYS is taken: the server knows who we are."""
 
@@ -158,9 +210,19 @@ class OddErrors(Life, Memory, unittest.TestCase):
 
 
 class WithoutHardLinks(Life, Memory, unittest.TestCase):
-    """Files with several names become several files."""
+    """LINK is not supported. A tree with hard links is not copied as something else."""
 
     habits = Habits(link=NOTSUPP)
+
+    def test_clone(self):
+        source = self.create("source")
+        self.put("source/one", b"data")
+        self.server.link("source/one", "two")
+        request = self.request("clone", source={"volume": {"volume_id": source.volume_id}})
+        self.fails((CODE.FAILED_PRECONDITION,), self.client.CreateVolume, "linking 'two'",
+                   **request)
+        self.delete(source.volume_id)
+        self.is_clean()
 
 
 class FoldsCase(Life, Memory, unittest.TestCase):
@@ -178,6 +240,7 @@ class LikeVfat(Life, Memory, unittest.TestCase):
 # ---- real ones ----
 
 
+@unittest.skipUnless("CSI_NFS_GO_NFS" in os.environ, "go-nfs was not built: it needs Go")
 class OnGoNfs(Life, Folder, unittest.TestCase):
     """go-nfs, a library of servers in Go."""
 

@@ -8,6 +8,7 @@ or in the exported folder (Folder).
 import concurrent.futures
 import os
 import random
+import time
 
 import grpc
 
@@ -19,6 +20,18 @@ from servers import Failure, wait_for
 
 DATA = random.Random(14).randbytes(300000)
 BUSY = (CODE.ABORTED, CODE.UNAVAILABLE)
+
+
+def insist(call, seconds=60):
+    """Repeat the call, as sidecars do, until it succeeds or has failed for good."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except grpc.RpcError as e:
+            if e.code() not in BUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.3)
 
 
 class World:

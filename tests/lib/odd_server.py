@@ -9,6 +9,7 @@ servers do not send. NFS and MOUNT share one port; there is no rpcbind, lock or 
 """
 import contextlib
 import itertools
+import os
 import random
 import socketserver
 import struct
@@ -76,6 +77,7 @@ class Server:
         self.root = self.new(DIR, 0o755)
         self.verifier = struct.pack(">Q", random.getrandbits(64))
         self.counts = {}
+        self.hook = None  # called with the name of each NFS procedure before it is done
         self.tcp = None
         self.port = None
 
@@ -129,6 +131,13 @@ class Server:
             made = self.new(kind, 0o644)
             made.data += data if data is not None else (target or "").encode()
             self.add(node, parts[-1], made)
+
+    def link(self, path, name):
+        """Give the file at path another name in the same directory."""
+        with self.lock:
+            node = self.find(path)
+            node.links += 1
+            self.add(self.find(os.path.dirname(path)), name, node)
 
     def tree(self, path="", skip=()):
         """What is at path and below, by path: bytes of files, targets of links, None else."""
@@ -235,6 +244,8 @@ class Server:
         self.counts[name] = self.counts.get(name, 0) + 1
         if name is None or name == "readdirplus" and not self.habits.plus:
             return struct.pack(">I", PROC_UNAVAIL)
+        if self.hook is not None:
+            self.hook(name)
         try:
             return struct.pack(">2I", 0, OK) + getattr(self, "do_" + name)(call)
         except Refusal as e:
