@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 import lives
 from cases import CODE, GIB, LAB, STATE
-from lives import Folder, Life, Memory
+from lives import Folder, Life, Memory, Unseen
 from odd_server import ACCES, INVAL, IO, NONE, NOTSUPP, PERM, Habits
 from servers import Export, Ganesha, GoNfs
 
@@ -69,6 +69,7 @@ class Killed:
                 calls[0] = 0
                 with contextlib.suppress(grpc.RpcError):  # the purger may make the last calls
                     self.life_of_one()
+                at = 0
                 if not self.driver.is_running():
                     self.driver.restart(signal.SIGKILL)
                 lives.insist(self.life_of_one)
@@ -272,6 +273,23 @@ class OnGanesha4(OnGanesha):
     """The same over version 4."""
 
     version = "4"
+
+
+class OnGaneshaInMemory(Life, Unseen, unittest.TestCase):
+    """nfs-ganesha with a file system of its own, in memory."""
+
+    share = "/memory"
+
+    @classmethod
+    def start_server(cls):
+        export = Export(cls.share, fsal="MEM")
+        return Ganesha(os.path.join(LAB, cls.__name__), [export]).start()
+
+    def test_life_again(self):
+        """Nothing of the first life is in the way."""
+        lives.live(self)
+        self.version = "4"
+        lives.live(self)
 
 
 if __name__ == "__main__":

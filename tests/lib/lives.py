@@ -193,6 +193,21 @@ class Folder(World):
         return True
 
 
+class Unseen(World):
+    """A server whose share nobody but its clients can look into: volumes stay empty."""
+
+    def put(self, path, data=None, target=None):
+        pass
+
+    def tree(self, path=""):
+        del path
+        return {}
+
+    @staticmethod
+    def has_links():
+        return True
+
+
 def fill(case, volume):
     """Put files into a volume's directory. Return what is in it then."""
     case.put(volume + "/empty", b"")
