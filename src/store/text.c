@@ -233,8 +233,8 @@ int store_text_create(struct nfs_client *c, const struct nfs_handle *dir, const 
 	if (!may_refuse_links(refused))
 		return refused;
 	/*
-	 * Look before CREATE. Some servers answer this to SYMLINK for an existing name, and to CREATE
-	 * of a link by making what it leads to.
+	 * Look before CREATE. Some servers answer this to SYMLINK for an existing name, and
+	 * obey CREATE of a link by making what it leads to.
 	 */
 	r = find_present(c, dir, name);
 	if (r == -ENOENT)

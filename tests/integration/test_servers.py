@@ -49,14 +49,13 @@ class Killed:
     """A driver that is killed at any call."""
 
     def test_killed(self):
-        """Killed before each of its calls, a driver leaves what the next one finishes."""
+        """Killed at each of its calls, a driver leaves what the next one finishes."""
         calls = [0]
 
         def count(_procedure):
             calls[0] += 1
             if calls[0] == at:
-                self.driver.process.kill()
-                self.driver.process.wait()
+                self.driver.process.kill()  # the call is still carried out
 
         at = 0
         self.life_of_one()  # makes the folders
@@ -70,8 +69,7 @@ class Killed:
                 with contextlib.suppress(grpc.RpcError):  # the purger may make the last calls
                     self.life_of_one()
                 at = 0
-                if not self.driver.is_running():
-                    self.driver.restart(signal.SIGKILL)
+                self.driver.restart(signal.SIGKILL)
                 lives.insist(self.life_of_one)
         self.server.hook = None
 
@@ -230,6 +228,16 @@ class FoldsCase(Life, Memory, unittest.TestCase):
     """Names that differ in case only are the same."""
 
     habits = Habits(folds=True)
+
+    def test_names_that_differ_in_case(self):
+        volume = self.create("name")
+        self.put("name/file", b"data")
+        self.fails((CODE.ALREADY_EXISTS, CODE.FAILED_PRECONDITION), self.client.CreateVolume,
+                   **self.request("NAME"))
+        self.delete(self.volume_id("NAME"))
+        self.assertEqual(self.tree("name"), {"file": b"data"})
+        self.delete(volume.volume_id)
+        self.is_clean()
 
 
 class LikeVfat(Life, Memory, unittest.TestCase):

@@ -31,7 +31,8 @@ class Habits:
     """How a server differs from most others."""
 
     def __init__(self, plus=True, symlink=OK, symlink_exists=EXIST, link=OK, rmdir_full=NOTEMPTY,
-                 flavors=(SYS,), takes=(NONE, SYS), follows=False, folds=False, grain=0, owners=True):
+                 flavors=(SYS,), takes=(NONE, SYS), follows=False, folds=False, grain=0,
+                 owners=True):
         self.plus = plus  # has READDIRPLUS
         self.symlink = symlink  # status of each SYMLINK
         self.symlink_exists = symlink_exists  # status of SYMLINK for an existing name
