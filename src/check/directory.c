@@ -17,6 +17,8 @@
 #define NAME_SIZE 64
 #define FIRST_MODE 0700
 #define SECOND_MODE 0750
+#define PROBE "probe" /* in the directory */
+#define OTHER_ID 12345 /* that a pod may run as */
 
 /* The directory that the step makes. */
 struct trial {
@@ -26,6 +28,7 @@ struct trial {
 	struct nfs_handle handle;
 	struct nfs_attr attr; /* after the change of its mode */
 	bool left; /* could not be removed and may still exist */
+	bool probed; /* there may be an entry PROBE in it */
 };
 
 static bool is_transport(int error)
@@ -85,6 +88,13 @@ static void trial_failed(const struct check *c, struct check_step *s, const stru
 			   t->left ? ", and remove the directory by hand if it exists" : "");
 }
 
+static int remove_by(struct nfs_client *c, const struct trial *t)
+{
+	if (t->probed)
+		(void)nfs_remove(c, &t->handle, PROBE); /* RMDIR tells if it is still there */
+	return nfs_rmdir(c, &c->root, t->name);
+}
+
 /* Remove the directory, over a new connection if the old one broke. */
 static int trial_remove(const struct trial *t)
 {
@@ -92,11 +102,11 @@ static int trial_remove(const struct trial *t)
 	struct error ignored = { .code = ERROR_OK }; /* the errno is enough */
 	int r;
 
-	r = check_result(t->client, nfs_rmdir(t->client, &t->client->root, t->name));
+	r = check_result(t->client, remove_by(t->client, t));
 	if (is_transport(r)) {
 		r = nfs_client_connect(&fresh, &t->client->export, &ignored);
 		if (r == 0)
-			r = nfs_rmdir(fresh, &fresh->root, t->name);
+			r = remove_by(fresh, t);
 	}
 	return r == -ENOENT ? 0 : r;
 }
@@ -178,6 +188,68 @@ static void say_owner(struct check_step *s, const struct trial *t)
 		   attr->uid, attr->gid);
 }
 
+static int trial_remove_probe(struct trial *t)
+{
+	int r = check_result(t->client, nfs_remove(t->client, &t->handle, PROBE));
+
+	t->probed = r < 0;
+	return r;
+}
+
+/* Say how the share keeps records: as symbolic links, or as files where it refuses links. */
+static int trial_probe_links(struct check_step *s, struct trial *t)
+{
+	struct nfs_handle unused;
+	int r, refused;
+
+	t->probed = true;
+	refused = check_result(t->client, nfs_symlink(t->client, &t->handle, PROBE, "v=1"));
+	if (is_transport(refused))
+		return refused;
+	json_bool(&s->data, "symbolic_links", refused == 0);
+	if (refused == 0)
+		return trial_remove_probe(t);
+	r = nfs_create(t->client, &t->handle, PROBE, 0600, &unused);
+	r = check_result(t->client, r);
+	if (r < 0)
+		return r;
+	(void)buf_printf(&s->text, "; no symbolic links (%s): records will be files",
+			 check_reason(refused));
+	return trial_remove_probe(t);
+}
+
+/* Try what uid and gid of a StorageClass, clones and restored files need: any owner. */
+static int trial_probe_owner(struct check_step *s, const struct trial *t)
+{
+	const struct nfs_change change = {
+		.has_uid = true, .uid = OTHER_ID, .has_gid = true, .gid = OTHER_ID
+	};
+	struct nfs_attr now;
+	int r;
+
+	/* Only root may give away, and not where the warning about squashing says enough. */
+	if (t->client->export.uid != 0 || !t->attr.has_owner || t->attr.uid != t->wanted->uid)
+		return 0;
+	r = nfs_setattr(t->client, &t->handle, &change);
+	if (r == 0)
+		r = nfs_getattr(t->client, &t->handle, &now);
+	if (r == 0 && now.uid != OTHER_ID)
+		r = -EOPNOTSUPP; /* ignored */
+	r = check_result(t->client, r);
+	if (is_transport(r))
+		return r;
+	json_bool(&s->data, "sets_owner", r == 0);
+	if (r == 0)
+		return 0;
+	if (s->status == CHECK_OK)
+		s->status = CHECK_WARNING;
+	(void)buf_printf(&s->text, "; its owner cannot be changed to uid %d: %s", OTHER_ID,
+			 r == -NFS_EOWNER ? "the server does not know that uid" : check_reason(r));
+	check_hint(s,
+		   "leave uid and gid out of the StorageClass, and expect clones and restored snapshots to fail where files have other owners");
+	return 0;
+}
+
 static void trial_examine(const struct check *c, struct check_step *s, struct trial *t)
 {
 	int r;
@@ -186,10 +258,19 @@ static void trial_examine(const struct check *c, struct check_step *s, struct tr
 	if (r == 0)
 		r = nfs_getattr(t->client, &t->handle, &t->attr);
 	r = check_result(t->client, r);
-	if (r < 0)
+	if (r < 0) {
 		trial_failed(c, s, t, "changing the mode of", r);
-	else
-		say_owner(s, t);
+		return;
+	}
+	say_owner(s, t);
+	r = trial_probe_links(s, t);
+	if (r < 0) {
+		trial_failed(c, s, t, "making a symbolic link or file in", r);
+		return;
+	}
+	r = trial_probe_owner(s, t);
+	if (r < 0)
+		trial_failed(c, s, t, "changing the owner of", r);
 }
 
 void check_directory(struct check *c, struct check_step *s)

@@ -282,14 +282,20 @@ void check_reach(struct check *c, struct check_step *s)
 
 /* -------- rpcbind -------- */
 
-/* Only version 3 needs the mount service: fail if it must be used, else warn. */
+/* Only version 3 needs the mount service: fail if 3 must be used, warn if it can be. */
 static enum check_status no_mount_service_status(const struct check *c)
 {
-	return c->export.version == 3 || !check_has_v4(c) ? CHECK_FAILED : CHECK_WARNING;
+	if (c->export.version == 3 || !check_has_v4(c))
+		return CHECK_FAILED;
+	return c->export.version == 4 || !c->serves_3 ? CHECK_SKIPPED : CHECK_WARNING;
 }
 
 static void hint_mount_service(struct check_step *s)
 {
+	if (s->status == CHECK_SKIPPED) {
+		(void)buf_puts(&s->text, ", which is not used here");
+		return;
+	}
 	check_hint(s,
 		   "for NFSv3, run rpcbind (port 111) and the mount service (rpc.mountd), and let firewalls pass both; mountport= in the mount options makes rpcbind unnecessary. NFSv4 needs neither");
 }
@@ -324,7 +330,8 @@ void check_rpcbind(struct check *c, struct check_step *s)
 	json_bool(&s->data, "from_rpcbind", c->export.mount_port == 0);
 	r = net_ping(c->address, port, NET_MOUNT_PROGRAM, MOUNT_VERSION, &low, &high);
 	if (r < 0) {
-		check_say(s, no_mount_service_status(c), "mount service, port %u: %s", port,
+		check_say(s, no_mount_service_status(c),
+			  "mount service, port %u: %s; NFSv3 needs it", port,
 			  r == -EPROTO ? "something else answers" : reach_text(r));
 		hint_mount_service(s);
 		return;

@@ -253,7 +253,8 @@ static int complete_record(const struct listing *l, struct nfs_client *c,
 		r = l->ops->check(c, key, rec, &why);
 	if (r == 0)
 		return 1;
-	if (r == -ENOENT)
+	/* -EINPROGRESS: its creation has not finished, or was cut short. */
+	if (r == -ENOENT || r == -EINPROGRESS)
 		return 0;
 	if (why.code == ERROR_FAILED_PRECONDITION) {
 		log_warn("A record is passed over", LOG_STR("reason", why.msg));

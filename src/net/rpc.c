@@ -583,6 +583,11 @@ bool net_rpc_is_quiet(const struct net_rpc *rpc)
 
 /* -------- lifetime -------- */
 
+void net_rpc_drop_user(struct net_rpc *rpc)
+{
+	rpc->has_user = false;
+}
+
 int net_rpc_new(struct net_rpc **ret, int fd, const struct net_rpc_user *user)
 {
 	struct net_rpc *rpc;

@@ -69,6 +69,9 @@ typedef void net_rpc_replied(void *data, int error, const void *results);
  */
 int net_rpc_new(struct net_rpc **ret, int fd, const struct net_rpc_user *user);
 
+/* Queue calls from now on without an identity: AUTH_NONE. */
+void net_rpc_drop_user(struct net_rpc *rpc);
+
 /* End all calls in flight with error and free. Calls queued by their callbacks are refused. */
 void net_rpc_free(struct net_rpc *rpc, int error);
 

@@ -142,6 +142,67 @@ int nfs_readlink(struct nfs_client *c, const struct nfs_handle *dir, const char 
 	return nfs_client_call(c, &op);
 }
 
+int nfs_create(struct nfs_client *c, const struct nfs_handle *dir, const char *name, uint32_t mode,
+	       struct nfs_handle *ret_handle)
+{
+	struct nfs_op op = { .type = NFS_OP_CREATE, .dir = dir, .name = name };
+	int r;
+
+	op.change = (struct nfs_change){ .has_mode = true, .mode = mode };
+	r = nfs_client_call(c, &op);
+	if (r < 0)
+		return r;
+	/* The handle is optional in a version 3 reply. */
+	if (op.handle.len == 0)
+		return nfs_lookup(c, dir, name, ret_handle, NULL);
+	*ret_handle = op.handle;
+	return 0;
+}
+
+int nfs_read(struct nfs_client *c, const struct nfs_handle *file, uint64_t offset, char *data,
+	     uint32_t *len)
+{
+	struct nfs_op op = { .type = NFS_OP_READ, .dir = file };
+	uint32_t done = 0;
+	int r;
+
+	while (done < *len && !op.eof) {
+		op.offset = offset + done;
+		op.buffer = data + done;
+		op.count = *len - done;
+		r = nfs_client_call(c, &op);
+		if (r < 0)
+			return r;
+		/* Neither data nor the end: the server would keep us here. */
+		if (op.count == 0 && !op.eof)
+			return -EIO;
+		done += op.count;
+	}
+	*len = done;
+	return 0;
+}
+
+int nfs_write(struct nfs_client *c, const struct nfs_handle *file, uint64_t offset,
+	      const char *data, uint32_t len)
+{
+	struct nfs_op op = { .type = NFS_OP_WRITE, .dir = file, .stable = true };
+	uint32_t done = 0;
+	int r;
+
+	while (done < len) {
+		op.offset = offset + done;
+		op.buffer = (char *)(uintptr_t)data + done; /* only read by the encoder */
+		op.count = len - done;
+		r = nfs_client_call(c, &op);
+		if (r < 0)
+			return r;
+		if (op.count == 0 || op.count > len - done)
+			return -EIO;
+		done += op.count;
+	}
+	return 0;
+}
+
 int nfs_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
 {
 	struct nfs_op op = { .type = NFS_OP_REMOVE, .dir = dir, .name = name };
@@ -149,11 +210,39 @@ int nfs_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 	return nfs_client_call(c, &op);
 }
 
+static int end_at_first_entry(void *data, const struct nfs_entry *entry)
+{
+	(void)data;
+	(void)entry;
+	return -ENOTEMPTY;
+}
+
+/* Return -ENOTEMPTY for a directory with entries, else another value. */
+static int look_for_entry(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r = nfs_lookup(c, dir, name, &handle, &attr);
+
+	if (r < 0 || attr.type != NFS_TYPE_DIRECTORY)
+		return r;
+	return nfs_readdir(c, &handle, end_at_first_entry, NULL);
+}
+
+/* Servers that pass on their system's errors in their own way say EIO for a full directory. */
+static bool may_mean_full(int error)
+{
+	return error == -EIO || error == -EREMOTEIO || error == -EINVAL;
+}
+
 int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
 {
 	struct nfs_op op = { .type = NFS_OP_RMDIR, .dir = dir, .name = name };
+	int r = nfs_client_call(c, &op);
 
-	return nfs_client_call(c, &op);
+	if (may_mean_full(r) && look_for_entry(c, dir, name) == -ENOTEMPTY)
+		return -ENOTEMPTY;
+	return r;
 }
 
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,

@@ -36,8 +36,23 @@ int nfs_symlink(struct nfs_client *c, const struct nfs_handle *dir, const char *
 /* Read the symbolic link name into link, NFS_LINK_MAX + 1 bytes. -EINVAL if it is not one. */
 int nfs_readlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name, char *link);
 
+/* Create an empty file, exclusively: -EEXIST where the name is taken. */
+int nfs_create(struct nfs_client *c, const struct nfs_handle *dir, const char *name, uint32_t mode,
+	       struct nfs_handle *ret_handle);
+
+/* Read up to *len bytes, which becomes what was read; fewer only at the end of the file. */
+int nfs_read(struct nfs_client *c, const struct nfs_handle *file, uint64_t offset, char *data,
+	     uint32_t *len);
+
+/* Write all bytes to the server's disk. After an error, some may have been written. */
+int nfs_write(struct nfs_client *c, const struct nfs_handle *file, uint64_t offset,
+	      const char *data, uint32_t len);
+
 int nfs_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name);
+
+/* Remove an empty directory. -ENOTEMPTY or -EEXIST where it is full, whatever the server said. */
 int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *name);
+
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       const struct nfs_handle *to_dir, const char *to_name);
 

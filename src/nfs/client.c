@@ -125,6 +125,7 @@ static const struct reason {
 	{ EREMOTE, ERROR_FAILED_PRECONDITION, "it is a referral to another server" },
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory; it will be looked up again" },
+	{ EINPROGRESS, ERROR_ABORTED, "another controller is writing it; try again" },
 	{ ERESTART, ERROR_ABORTED, "it changed meanwhile; try again" },
 	{ ETIMEDOUT, ERROR_UNAVAILABLE, NULL }, /* nfs_silent_error() */
 	{ ECONNABORTED, ERROR_UNAVAILABLE, "the connection broke" },

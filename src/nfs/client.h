@@ -85,6 +85,7 @@ struct nfs_client {
 	unsigned int offload; /* NFS_OFFLOAD_ of what may work; callers clear what is refused */
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */
+	bool refuses_links; /* the share takes files, but no symbolic links: store/text.h */
 	bool broken;
 	bool in_grace; /* the server gave its last refusal in its grace period */
 	bool silent; /* broken because the server kept an operation waiting for too long */

@@ -43,6 +43,7 @@ static const struct {
 	{ 10040, EILSEQ }, /* BADCHAR */
 	{ 10041, EINVAL }, /* BADNAME */
 	{ 10046, EBUSY }, /* FILE_OPEN */
+	{ 10083, EINVAL }, /* WRONG_TYPE: 4.1's INVAL, for READLINK on a file */
 };
 
 int nfs_status_errno(unsigned int status)

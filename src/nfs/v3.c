@@ -14,7 +14,8 @@
 #define READDIR_BYTES 32768 /* per page; servers may return less */
 #define READDIR_BYTES_MIN 4096 /* an entry of READDIRPLUS may have nearly 1,000 */
 
-#define AUTH_FLAVOR_SYS 1 /* RFC 5531, section 8.2 */
+#define AUTH_FLAVOR_NONE 0 /* RFC 5531, section 8.2 */
+#define AUTH_FLAVOR_SYS 1
 
 static void put_handle(nfs_fh3 *to, const struct nfs_handle *from)
 {
@@ -506,6 +507,7 @@ static int v3_start(struct nfs_connection *conn, struct nfs_op *op)
 
 struct mnt_results {
 	bool has_sys; /* the export takes AUTH_SYS */
+	bool has_none; /* it takes AUTH_NONE, and looks at no identity */
 	struct nfs_handle root;
 };
 
@@ -524,9 +526,10 @@ static int take_mnt(void *data, const void *results)
 	memcpy(mnt->root.data, ok->fhandle.fhandle3_val, mnt->root.len);
 	/* An empty list means that the server takes any flavor. */
 	mnt->has_sys = ok->auth_flavors.auth_flavors_len == 0;
-	for (i = 0; i < ok->auth_flavors.auth_flavors_len; i++)
-		if (ok->auth_flavors.auth_flavors_val[i] == AUTH_FLAVOR_SYS)
-			mnt->has_sys = true;
+	for (i = 0; i < ok->auth_flavors.auth_flavors_len; i++) {
+		mnt->has_sys |= ok->auth_flavors.auth_flavors_val[i] == AUTH_FLAVOR_SYS;
+		mnt->has_none |= ok->auth_flavors.auth_flavors_val[i] == AUTH_FLAVOR_NONE;
+	}
 	return 0;
 }
 
@@ -562,14 +565,21 @@ static int set_mnt_error(const struct nfs_connection *conn, int r, struct error 
 	return nfs_error_set(err, &conn->client, r, "mounting");
 }
 
+struct limits {
+	struct nfs_connection *conn;
+	int error; /* of the call; the status is ignored */
+};
+
 static void fsinfo_replied(void *data, int error, const void *results)
 {
-	struct nfs_connection *conn = data;
+	struct limits *limits = data;
+	struct nfs_connection *conn = limits->conn;
 	const FSINFO3res *res = results;
 	const FSINFO3resok *ok = &res->FSINFO3res_u.resok;
 
 	conn->in_flight--;
 	conn->finished++;
+	limits->error = error;
 	if (error < 0 || res->status != NFS3_OK)
 		return;
 	conn->client.read_max = ok->rtmax;
@@ -580,21 +590,42 @@ static void fsinfo_replied(void *data, int error, const void *results)
 
 /*
  * Ask for the limits of READ and WRITE. The Linux server closes the connection on a longer one, and
- * with less than 1 GiB of memory its limits are low. Without an answer, use our own limits.
+ * with less than 1 GiB of memory its limits are low. Without an answer, use our own limits. Return
+ * the error of the call in ret_error.
  */
-static int get_limits(struct nfs_connection *conn, struct error *err)
+static int get_limits(struct nfs_connection *conn, int *ret_error, struct error *err)
 {
 	static const struct net_rpc_procedure fsinfo = PROCEDURE(FSINFO);
+	struct limits limits = { .conn = conn };
 	FSINFO3args args;
 	int r;
 
 	put_handle(&args.fsroot, &conn->client.root);
-	r = net_rpc_call(conn->rpc, &fsinfo, &args, fsinfo_replied, conn);
+	r = net_rpc_call(conn->rpc, &fsinfo, &args, fsinfo_replied, &limits);
 	if (r < 0)
 		return error_oom(err);
 	conn->in_flight++;
 	r = conn->client.ops->run(&conn->client, nfs_connection_deadline(conn));
-	return r < 0 ? nfs_error_set(err, &conn->client, r, "asking for limits") : 0;
+	if (r < 0)
+		return nfs_error_set(err, &conn->client, r, "asking for limits");
+	*ret_error = limits.error;
+	return 0;
+}
+
+/*
+ * Make the first call on the export. Servers whose list has only AUTH_NONE may take AUTH_SYS
+ * nevertheless, and then know who we are. If they refuse it, go on without an identity.
+ */
+static int begin_calls(struct nfs_connection *conn, const struct mnt_results *mnt,
+		       struct error *err)
+{
+	int error = 0, r;
+
+	r = get_limits(conn, &error, err);
+	if (r < 0 || error != -EACCES || !mnt->has_none)
+		return r;
+	net_rpc_drop_user(conn->rpc);
+	return get_limits(conn, &error, err);
 }
 
 /* MNT goes over a connection of its own: the mount service has its own port. */
@@ -623,12 +654,12 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 	net_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)
 		return set_mnt_error(conn, r, err);
-	if (!mnt.has_sys)
+	if (!mnt.has_sys && !mnt.has_none)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "export %s:%s does not accept AUTH_SYS (sec=sys), the only one that the controller supports",
 				 e->server, e->share);
 	conn->client.root = mnt.root;
-	return get_limits(conn, err);
+	return begin_calls(conn, &mnt, err);
 }
 
 static const struct net_rpc_procedure null =

@@ -18,6 +18,7 @@
 #include "store/layout.h"
 #include "store/path_key.h"
 #include "store/record.h"
+#include "store/text.h"
 
 /* -------- names -------- */
 
@@ -259,7 +260,7 @@ int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *
 	r = store_folder(c, STORE_BUSY, true, &folder, err);
 	if (r < 0)
 		return r;
-	r = nfs_symlink(c, folder, note->name, "v=1"); /* the name says it all */
+	r = store_text_create(c, folder, note->name, "v=1"); /* the name says it all */
 	if (r == -ENOENT)
 		r = -ESTALE;
 	if (r < 0 && r != -EEXIST) /* EEXIST: the reply to an earlier attempt was lost */

@@ -111,7 +111,7 @@ static int rename_found_none(struct nfs_client *c, const char *path, const char 
 
 /* Look the name up first: RENAME would replace an empty directory of that name. */
 static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
-		      const struct nfs_handle *known, const char *archive, struct error *err)
+		      const struct directory_known *known, const char *archive, struct error *err)
 {
 	struct directory_place to;
 	struct nfs_handle handle;
@@ -194,7 +194,7 @@ static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_t
 }
 
 static int try_archive(struct nfs_client *c, const struct directory_place *from, const char *path,
-		       const struct nfs_handle *known, const char *archive, const char *key,
+		       const struct directory_known *known, const char *archive, const char *key,
 		       bool replace, bool *ret_trashed, struct error *err)
 {
 	int r;
@@ -211,7 +211,7 @@ static int try_archive(struct nfs_client *c, const struct directory_place *from,
 }
 
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
-		      const struct nfs_handle *known, bool replace, bool *ret_trashed,
+		      const struct directory_known *known, bool replace, bool *ret_trashed,
 		      struct error *err)
 {
 	struct directory_place from;

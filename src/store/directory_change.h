@@ -49,6 +49,12 @@ void directory_unmake(struct nfs_client *c, const char *path, const struct direc
 
 /* -------- removing -------- */
 
+/* A directory that was looked up before, with all attributes. */
+struct directory_known {
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+};
+
 /*
  * Remove the directory at place: at once where it is empty, else by a rename into the trash, to a
  * name that begins with key. Return 0 also where there is none. *ret_trashed tells whether there is
@@ -58,21 +64,24 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 		     bool *ret_trashed, struct error *err);
 
 /*
- * As directory_remove(), for the directory with that handle; NULL: for any. Return 1 where another
+ * As directory_remove(), for that directory; NULL: for any. Return 1 where another
  * directory had taken its place; that one has been put back. ret_name: its name in the trash; "":
  * none.
  */
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
-			   const struct nfs_handle *known, const char *key,
+			   const struct directory_known *known, const char *key,
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
 
 /*
  * Check that the entry name of the directory to, which was renamed from a place, is the known
  * directory. Return 1 after renaming anything else back. Return 0 also where the entry is gone: the
  * purger of another replica may have removed it, but only after it was in the trash for a while.
+ *
+ * A directory is known by its handle. Servers whose handles stand for paths (go-nfs) give it
+ * another one when it is renamed; only there it is known by file id, file system and mtime.
  */
 int directory_check_moved(struct nfs_client *c, const struct directory_place *from,
-			  const struct nfs_handle *known, const struct nfs_handle *to,
+			  const struct directory_known *known, const struct nfs_handle *to,
 			  const char *name, struct error *err);
 
 /*
@@ -84,7 +93,7 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
  * directory_remove_known().
  */
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
-		      const struct nfs_handle *known, bool replace, bool *ret_trashed,
+		      const struct directory_known *known, bool replace, bool *ret_trashed,
 		      struct error *err);
 
 /*

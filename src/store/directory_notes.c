@@ -32,6 +32,7 @@
 #include "store/directory_parts.h"
 #include "store/layout.h"
 #include "store/path_key.h"
+#include "store/text.h"
 
 #define NOTE_KEY_DIR "dir" /* the path */
 #define NOTE_KEY_HASH "hash" /* of the path, where that is too long for a final note */
@@ -261,7 +262,7 @@ int directory_note_finish(struct nfs_client *c, struct directory_note *note,
 		return note_failed(c, r, note, err);
 	if (format_final_text(note, &text) < 0)
 		return error_oom(err);
-	r = nfs_symlink(c, note->folder, note->name, text);
+	r = store_text_create(c, note->folder, note->name, text);
 	if (r < 0 && r != -EEXIST)
 		return note_failed(c, r, note, err);
 	directory_note_withdraw(c, note);

@@ -55,15 +55,53 @@ static int refuse_non_directory(struct nfs_client *c, const struct directory_pla
 	return directory_is_none(c, place->base, strlen(place->base), &attr, err);
 }
 
+/* Whether a directory gets another handle when it is renamed: 1, 0 or a negative errno. */
+static int handles_follow_names(struct nfs_client *c)
+{
+	char name[NFS_NAME_MAX + 1], renamed[NFS_NAME_MAX + 1];
+	struct error ignored = { .code = ERROR_OK };
+	struct nfs_handle before, after;
+	const struct nfs_handle *trash;
+	struct nfs_attr unused;
+	int r;
+
+	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
+	if (r < 0)
+		return r;
+	store_trash_name(name, c, "handle");
+	store_trash_name(renamed, c, "handle");
+	r = nfs_mkdir(c, trash, name, 0700, &before, &unused);
+	if (r == 0)
+		r = nfs_rename(c, trash, name, trash, renamed);
+	if (r == 0)
+		r = nfs_lookup(c, trash, renamed, &after, NULL);
+	if (r < 0)
+		return r;
+	(void)nfs_rmdir(c, trash, renamed); /* else the purger does */
+	return !nfs_handle_is_equal(&before, &after);
+}
+
+static bool looks_known(const struct nfs_attr *a, const struct nfs_attr *b)
+{
+	return a->is_full && b->is_full && a->type == b->type && a->fileid != 0 &&
+	       a->fileid == b->fileid && directory_is_same_file_system(a, b) &&
+	       a->mtime.sec == b->mtime.sec && a->mtime.nsec == b->mtime.nsec;
+}
+
 int directory_check_moved(struct nfs_client *c, const struct directory_place *from,
-			  const struct nfs_handle *known, const struct nfs_handle *to,
+			  const struct directory_known *known, const struct nfs_handle *to,
 			  const char *name, struct error *err)
 {
+	struct nfs_attr attr = { .is_full = false };
 	struct nfs_handle now;
 	int r;
 
-	r = nfs_lookup(c, to, name, &now, NULL);
-	if (r == -ENOENT || (r == 0 && nfs_handle_is_equal(&now, known)))
+	r = nfs_lookup(c, to, name, &now, &attr);
+	if (r == -ENOENT || (r == 0 && nfs_handle_is_equal(&now, &known->handle)))
+		return 0;
+	if (r == 0)
+		r = directory_complete_attr(c, &now, &attr);
+	if (r == 0 && looks_known(&attr, &known->attr) && handles_follow_names(c) > 0)
 		return 0;
 	if (r == 0)
 		r = nfs_rename(c, to, name, &from->parent, from->base);
@@ -97,7 +135,7 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 }
 
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
-			   const struct nfs_handle *known, const char *key,
+			   const struct directory_known *known, const char *key,
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err)
 {
 	const struct nfs_handle *trash;

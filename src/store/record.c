@@ -15,6 +15,7 @@
 #include "nfs/calls.h"
 #include "store/layout.h"
 #include "store/record_links.h"
+#include "store/text.h"
 
 /* -------- links -------- */
 
@@ -88,7 +89,7 @@ static int read_parts(struct nfs_client *c, const struct nfs_handle *dir, const 
 		char name[RECORD_LINK_NAME_SIZE], link[NFS_LINK_MAX + 1];
 
 		record_part_name(name, key, parts, i);
-		r = nfs_readlink(c, dir, name, link);
+		r = store_text_read(c, dir, name, link);
 		if (r == -ENOENT || r == -EINVAL)
 			return record_is_damaged(c, -EINVAL, key, err);
 		if (r < 0)
@@ -111,7 +112,7 @@ int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const c
 	char link[NFS_LINK_MAX + 1];
 	int r;
 
-	r = nfs_readlink(c, dir, name, link);
+	r = store_text_read(c, dir, name, link);
 	if (r == -ENOENT)
 		return r;
 	if (r == -EINVAL)
@@ -165,10 +166,15 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		    struct error *err)
 {
+	char text[NFS_LINK_MAX + 1];
 	struct nfs_handle unused;
-	int r = nfs_lookup(c, dir, key, &unused, NULL);
+	struct nfs_attr attr;
+	int r = nfs_lookup(c, dir, key, &unused, &attr);
 
-	if (r == 0)
+	/* A file may be one that was cut short: that is none. */
+	if (r == 0 && attr.type == NFS_TYPE_FILE)
+		r = store_text_read(c, dir, key, text);
+	if (r == 0 || r == -EINVAL)
 		return 1;
 	return r == -ENOENT ? 0 : record_link_failed(c, r, "reading", key, err);
 }

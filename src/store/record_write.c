@@ -14,6 +14,7 @@
 #include "store/holder.h"
 #include "store/record.h"
 #include "store/record_links.h"
+#include "store/text.h"
 
 /* -------- heads and parts -------- */
 
@@ -49,7 +50,7 @@ static int write_parts(struct nfs_client *c, const struct nfs_handle *dir, const
 
 		record_part_name(name, key, parts, i);
 		(void)snprintf(piece, sizeof(piece), "%s", text + i * RECORD_LINK_BYTES);
-		r = nfs_symlink(c, dir, name, piece);
+		r = store_text_create(c, dir, name, piece);
 		/* The name holds the hash of the text: an existing part says the same. */
 		if (r < 0 && r != -EEXIST)
 			return record_link_failed(c, r, "writing", key, err);
@@ -115,7 +116,7 @@ static int read_draft(struct nfs_client *c, const struct nfs_handle *dir, const 
 
 	record_draft_name(draft, key);
 	link[0] = '\0';
-	r = nfs_readlink(c, dir, draft, link);
+	r = store_text_read(c, dir, draft, link);
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0 && r != -EINVAL)
@@ -199,12 +200,12 @@ static int write_draft(struct nfs_client *c, const struct nfs_handle *dir, const
 	int r;
 
 	record_draft_name(draft, key);
-	r = nfs_symlink(c, dir, draft, text);
+	r = store_text_create(c, dir, draft, text);
 	if (r == -EEXIST) {
 		r = take_draft_over(c, dir, key, err);
 		if (r < 0)
 			return r;
-		r = nfs_symlink(c, dir, draft, text);
+		r = store_text_create(c, dir, draft, text);
 	}
 	if (r == -EEXIST)
 		return record_is_busy(c, key, err);
@@ -264,7 +265,7 @@ static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir,
 		return r;
 	r = write_parts(c, dir, key, text, &parts, err);
 	if (r == 0) {
-		r = nfs_symlink(c, dir, key, head);
+		r = store_text_create(c, dir, key, head);
 		if (r < 0 && r != -EEXIST)
 			r = record_link_failed(c, r, "writing", key, err);
 	}
@@ -292,7 +293,7 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 		return r;
 	if (strlen(text) > RECORD_LINK_BYTES)
 		return create_with_parts(c, dir, key, text, rec, err);
-	r = nfs_symlink(c, dir, key, text);
+	r = store_text_create(c, dir, key, text);
 	/* The folder has just gone, or the new link was renamed before the server replied. */
 	if (r == -ENOENT)
 		r = -ESTALE;
@@ -312,7 +313,7 @@ static int check_base(struct nfs_client *c, const struct nfs_handle *dir, const 
 
 	if (rec->base == 0)
 		return 0;
-	r = nfs_readlink(c, dir, key, link);
+	r = store_text_read(c, dir, key, link);
 	if (r < 0 && r != -ENOENT)
 		return record_link_failed(c, r, "reading", key, err);
 	if (r < 0 || str_hash(link, strlen(link)) != rec->base)
@@ -334,7 +335,7 @@ static int mark_old_parts(struct nfs_client *c, const struct nfs_handle *dir, co
 		return r;
 	record_grave_name(grave, key);
 	format_head(head, old, NULL);
-	r = nfs_symlink(c, dir, grave, head);
+	r = store_text_create(c, dir, grave, head);
 	return r < 0 && r != -EEXIST ? record_link_failed(c, r, "writing", key, err) : 0;
 }
 

@@ -179,14 +179,14 @@ int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct erro
  * has another handle. -ENOENT, unreported, where there is no directory.
  */
 static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
-				 struct directory_place *place, struct nfs_handle *ret,
-				 struct nfs_attr *ret_attr, struct error *err)
+				 struct directory_place *place, struct directory_known *ret,
+				 struct error *err)
 {
 	int r;
 
 	r = directory_locate(c, path, place, err);
 	if (r == 0)
-		r = nfs_lookup_full(c, &place->parent, place->base, ret, ret_attr);
+		r = nfs_lookup_full(c, &place->parent, place->base, &ret->handle, &ret->attr);
 	if (r == -ENOENT)
 		return r;
 	if (r < 0)
@@ -286,42 +286,40 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, 
 {
 	char trashed[NFS_NAME_MAX + 1];
 	struct directory_place place;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
+	struct directory_known known;
 	int r;
 
 	*ret_trashed = false;
-	r = find_doomed_directory(c, t, path, &place, &handle, &attr, err);
+	r = find_doomed_directory(c, t, path, &place, &known, err);
 	if (r < 0)
 		return r == -ENOENT ? sweep_notes(c, t, path, err) : r;
-	r = directory_remove_known(c, &place, &handle, trash_key, trashed, err);
+	r = directory_remove_known(c, &place, &known, trash_key, trashed, err);
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
 	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
 	if (r == 0) {
-		r = put_directory_back(c, t, &place, &attr, trashed, users, err);
+		r = put_directory_back(c, t, &place, &known.attr, trashed, users, err);
 		if (r > 0)
 			return directory_was_new(c, t, err);
 	}
 	*ret_trashed = trashed[0] != '\0';
-	return r < 0 ? r : forget_notes(c, t, path, &handle, &attr, err);
+	return r < 0 ? r : forget_notes(c, t, path, &known.handle, &known.attr, err);
 }
 
 int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
 				bool replace, bool *ret_trashed, struct error *err)
 {
 	struct directory_place place;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
+	struct directory_known known;
 	int r;
 
-	r = find_doomed_directory(c, t, path, &place, &handle, &attr, err);
+	r = find_doomed_directory(c, t, path, &place, &known, err);
 	if (r < 0)
 		return r == -ENOENT ? sweep_notes(c, t, path, err) : r;
-	r = directory_archive(c, path, t->key, &handle, replace, ret_trashed, err);
+	r = directory_archive(c, path, t->key, &known, replace, ret_trashed, err);
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
-	return forget_notes(c, t, path, &handle, &attr, err);
+	return forget_notes(c, t, path, &known.handle, &known.attr, err);
 }
 
 /* -------- the end -------- */

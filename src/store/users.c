@@ -13,6 +13,7 @@
 #include "store/directory.h"
 #include "store/layout.h"
 #include "store/path_key.h"
+#include "store/text.h"
 
 #define NOTE_TEXT "v=1" /* the volume's record says the rest */
 #define KEPT_KEY_DIR "dir"
@@ -55,7 +56,7 @@ static int add_user_note(struct nfs_client *c, const struct nfs_handle *folder, 
 	r = store_make(c, folder, name, &users, &note->made_folder, err);
 	if (r < 0)
 		return r;
-	r = nfs_symlink(c, &users, note->name, note->text);
+	r = store_text_create(c, &users, note->name, note->text);
 	if (r == -ENOENT)
 		r = -ESTALE; /* the folder has just gone with its last note */
 	return r < 0 && r != -EEXIST ? user_note_failed(c, r, note->dir, err) : 0;
@@ -206,7 +207,7 @@ int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const 
 	const char *dir = NULL;
 	int r;
 
-	r = nfs_readlink(c, users, name, text);
+	r = store_text_read(c, users, name, text);
 	if (r == -ENOENT)
 		return r;
 	if (r < 0 && r != -EINVAL)

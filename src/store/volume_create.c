@@ -360,6 +360,32 @@ struct arrival {
 	bool trashed; /* there is something to purge */
 };
 
+/*
+ * Take over the tombstone. Its name tells only the directory, but the names of a long record's
+ * parts begin with the volume's key: without the right key it looks damaged. Where it is of neither
+ * that can be guessed, only the deletion knows what to do.
+ */
+static int adopt_tombstone(const struct new_volume *nv, struct tombstone *t, const char *name,
+			   struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	int r;
+
+	t->key = busy_is_of(name, nv->key) ? nv->key : nv->dir;
+	r = tombstone_adopt(nv->c, t, name, &why);
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && t->key != nv->key) {
+		error_clear(&why);
+		record_done(&t->record);
+		t->key = nv->key;
+		r = tombstone_adopt(nv->c, t, name, &why);
+	}
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION)
+		return tombstone_refuse(nv->dir, err);
+	if (why.code != ERROR_OK)
+		*err = why;
+	return r;
+}
+
 static int finish_volume_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,
 				  void *data, struct error *err)
 {
@@ -378,8 +404,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 		return tombstone_refuse(nv->dir, err);
 	if (kind != BUSY_VOLUME_GONE)
 		return 0;
-	t.key = busy_is_of(name, nv->key) ? nv->key : nv->dir;
-	r = tombstone_adopt(c, &t, name, err);
+	r = adopt_tombstone(nv, &t, name, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&t.record);

@@ -387,6 +387,8 @@ static int do_make(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	struct inode *inode;
 	int r;
 
+	if (type == NFS_TYPE_SYMLINK && f->habits.no_links != 0)
+		return f->habits.no_links;
 	if (child(f, dir, op->name) != NULL)
 		return -EEXIST;
 	if (type == NFS_TYPE_SYMLINK && strlen(op->text) > NFS_LINK_MAX)

@@ -62,6 +62,7 @@ struct fake_habits {
 	uint64_t copy_max; /* bytes of one COPY; 0: as requested */
 	bool lazy_clone; /* CLONE succeeds and copies nothing */
 	bool bad_seek; /* SEEK finds what is before the offset */
+	int no_links; /* SYMLINK fails with this, also for an existing name; 0: it works */
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
 

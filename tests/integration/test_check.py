@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 # pylint: disable=wrong-import-position
 import harness
+import odd_server
 import servers
 from driver import binary
 from rpc_proxy import Proxy, Rule
@@ -182,6 +183,8 @@ class Exports(Base):
         made = report["directory"]["data"]
         self.assertTrue(made["name"].startswith(TRACE), made)
         self.assertEqual((made["uid"], made["owner_uid"], made["squashed"]), (0, 0, False))
+        self.assertTrue(made["symbolic_links"])
+        self.assertTrue(made["sets_owner"])
         self.assertEqual(report["port"]["data"], {"may_reserve": True, "wants_reserved": False})
 
     def test_versions_that_are_asked_for(self):
@@ -224,6 +227,33 @@ class Exports(Base):
         env = environment(NFS_SERVER=HOST, NFS_SHARE=self.paths["plain"])
         got = run("--mount-options", "port=%d" % self.server.port, env=env)
         self.assertEqual(got.returncode, 0, got)
+
+    # ---- servers that differ ----
+
+    def test_server_without_links(self):
+        """Records become files there, which is said, and is no fault."""
+        for status in (odd_server.PERM, odd_server.NOTSUPP):
+            server = odd_server.Server(odd_server.Habits(symlink=status)).start()
+            try:
+                report = self.check("/share", options=server.flags())
+            finally:
+                server.stop()
+            self.assertEqual(report["directory"]["status"], "ok", report["directory"])
+            self.assertFalse(report["directory"]["data"]["symbolic_links"])
+            self.holds(report["directory"]["text"], "no symbolic links", "files")
+            self.assertEqual(server.tree(), {})
+
+    def test_server_without_owners(self):
+        server = odd_server.Server(odd_server.Habits(owners=False)).start()
+        try:
+            report = self.check("/share", options=server.flags())
+        finally:
+            server.stop()
+        self.assertEqual(report["directory"]["status"], "warning")
+        self.assertFalse(report["directory"]["data"]["sets_owner"])
+        self.holds(report["directory"]["text"], "owner cannot be changed")
+        self.holds(report["directory"]["hint"], "StorageClass")
+        self.assertEqual(server.tree(), {})
 
     # ---- text ----
 
@@ -546,7 +576,8 @@ class Interrupted(Base):
                     self.assertEqual(process.returncode, -signum, out)
                     self.assertEqual(proxy.problems, [])
                     self.assertEqual(proxy.counts["MKDIR"], 1)
-                    self.assertEqual(proxy.counts["RMDIR"] + proxy.counts["REMOVE"], 1)
+                    # Of what it made in the directory, and of the directory.
+                    self.assertEqual(proxy.counts["RMDIR"] + proxy.counts["REMOVE"], 2)
                     self.assertEqual(os.listdir(self.share), [])
                     # What it found is told; it does not go on.
                     self.holds(out, "directory")
@@ -616,13 +647,13 @@ class Versions(Base):
         with self.serve("v4", "4") as server:
             self.assertFalse(servers.Rpcbind.answers())
             report = self.check(self.share, options=["port=%d" % server.port])
-            self.states(report, rpcbind="warning", exports="skipped")
+            self.states(report, rpcbind="skipped", exports="skipped")
             self.assertEqual(report["nfs"]["data"]["versions"], ["4.0", "4.1", "4.2"])
             self.holds(report["rpcbind"]["text"], "rpcbind")
-            self.holds(report["rpcbind"]["hint"], "NFSv4")
+            self.holds(report["rpcbind"]["text"], "NFSv3 needs it", "not used")
             servers.rpcbind()
             report = self.check(self.share, options=["port=%d" % server.port])
-            self.states(report, rpcbind="warning", exports="skipped")
+            self.states(report, rpcbind="skipped", exports="skipped")
             report = self.check(self.share, options=["port=%d" % server.port, "vers=3"])
             self.states(report, nfs="failed", rpcbind="failed", exports="skipped",
                         connect="failed", capacity="skipped", directory="skipped", port="skipped")
@@ -638,10 +669,10 @@ class Versions(Base):
     def test_without_later_minor_versions(self):
         with self.serve("old", "4", "0") as server:
             report = self.check(self.share, options=["port=%d" % server.port])
-            self.states(report, rpcbind="warning", exports="skipped")
+            self.states(report, rpcbind="skipped", exports="skipped")
             self.assertEqual(report["nfs"]["data"]["versions"], ["4.0"])
             report = self.check(self.share, options=server.flags("4.2"))
-            self.states(report, nfs="failed", rpcbind="warning", exports="skipped")
+            self.states(report, nfs="failed", rpcbind="skipped", exports="skipped")
             self.holds(report["nfs"]["text"], "4.2")
 
 

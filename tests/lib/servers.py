@@ -131,8 +131,9 @@ class Export:
     path in version 4; privileged: require source ports below 1024; more: other settings."""
 
     def __init__(self, path, protocols="3, 4", access="RW", squash="No_Root_Squash", clients=None,
-                 pseudo=None, privileged=False, more=""):
+                 pseudo=None, privileged=False, more="", fsal="VFS"):
         self.path = path
+        self.fsal = fsal
         self.more = more
         self.protocols = protocols
         self.access = access
@@ -151,10 +152,10 @@ class Export:
         return """EXPORT {
 	Export_Id = %d; Path = "%s"; Pseudo = "%s"; Protocols = %s; Transports = TCP;
 	Access_Type = %s; Squash = %s; SecType = sys; PrivilegedPort = %s; %s
-	FSAL { Name = VFS; }
+	FSAL { Name = %s; }
 }
 """ % (number, self.path, self.pseudo, self.protocols, access, self.squash,
-       "true" if self.privileged else "false", self.more + client)
+       "true" if self.privileged else "false", self.more + client, self.fsal)
 
 
 class Ganesha:
@@ -202,6 +203,8 @@ NFS_KRB5 { Active_krb5 = false; }
 LOG { Default_Log_Level = EVENT; }
 """ % (self.protocols, self.port, self.mount_port, "true" if self.numeric else "false",
        "false" if self.numeric is None else "true", self.home, self.minor_versions))
+            if any(export.fsal == "MEM" for export in self.exports):
+                f.write("MEM { Inode_Size = 1048576; }\n")  # the default keeps no data at all
             for number, export in enumerate(self.exports, 1):
                 f.write(export.block(number))
         return path
@@ -346,6 +349,34 @@ class KernelServer:
 
     def __exit__(self, *unused):
         self.done()
+
+
+class GoNfs:
+    """go-nfs, which serves a folder over NFSv3: NFS and MOUNT on one port. The program of
+    tests/go-nfs, which CSI_NFS_GO_NFS names."""
+
+    def __init__(self, path, *options):
+        self.path = path
+        self.options = options
+        self.port = free_port()
+        self.process = None
+
+    def flags(self, _version="3"):
+        return ["vers=3", "port=%d" % self.port, "mountport=%d" % self.port]
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [os.environ["CSI_NFS_GO_NFS"], "-listen", "127.0.0.1:%d" % self.port, *self.options,
+             self.path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True)
+        if not wait_for(lambda: rpc_null(self.port, 100005, 3)):
+            self.stop()
+            raise Failure("go-nfs does not answer")
+        return self
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
 
 
 def statd():

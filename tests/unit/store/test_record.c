@@ -183,6 +183,20 @@ static void fill(struct record *rec, size_t bytes)
 	ck_assert(record_set(rec, "long", value) == 0);
 }
 
+/* A share, by the index of a loop: 0 takes symbolic links, 1 refuses them. */
+#define KINDS 2
+static struct fake_nfs *share_new(int kind)
+{
+	const struct fake_habits no_links = { .no_links = -EPERM };
+	struct fake_nfs *f = fake_nfs_new();
+
+	if (kind == 0)
+		return f;
+	fake_nfs_habits(f, &no_links);
+	store_holder_set_patience(0); /* with texts that were cut short */
+	return f;
+}
+
 static const size_t sizes[] = { 0, 974, 975, 976, 977, 978, 1000, 1990, 2000, 10000, 31900 };
 
 START_TEST(test_share)
@@ -191,7 +205,7 @@ START_TEST(test_share)
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		cleanup_record struct record rec = { .n = 0 }, back = { .n = 0 }, none = { .n = 0 };
-		struct fake_nfs *f = fake_nfs_new();
+		struct fake_nfs *f = share_new(_i);
 		cleanup_free char *before = NULL, *after = NULL;
 		struct error err = { .code = ERROR_OK };
 		struct nfs_client *c = fake_nfs_connect(f);
@@ -202,7 +216,7 @@ START_TEST(test_share)
 		check_int(row, "read before", record_read(c, &c->root, "k", &none, &err), -ENOENT);
 		check_int(row, "remove before", record_remove(c, &c->root, "k", NULL, &err), 0);
 		check_int(row, "create", record_create(c, &c->root, "k", &rec, &err), 0);
-		before = fake_nfs_list(f, NULL);
+		before = fake_nfs_list(f, NFS_STATE_DIR);
 		check_int(row, "create again", record_create(c, &c->root, "k", &rec, &err),
 			  -EEXIST);
 		check_error(row, &err, ERROR_OK, NULL);
@@ -210,12 +224,12 @@ START_TEST(test_share)
 		check_int(row, "pairs", back.n, 2);
 		check_str(row, "name", record_get(&back, "name"), "a b");
 		check_str(row, "long value", record_get(&back, "long"), record_get(&rec, "long"));
-		after = fake_nfs_list(f, NULL);
+		after = fake_nfs_list(f, NFS_STATE_DIR);
 		check_str(row, "links", after, before);
 		check_int(row, "remove", record_remove(c, &c->root, "k", &back, &err), 0);
 		check_int(row, "remove again", record_remove(c, &c->root, "k", &back, &err), 0);
 		free(after);
-		after = fake_nfs_list(f, NULL);
+		after = fake_nfs_list(f, NFS_STATE_DIR);
 		check_str(row, "links afterwards", after, "");
 		nfs_client_free(c);
 		fake_nfs_free(f);
@@ -227,7 +241,7 @@ END_TEST
 START_TEST(test_share_taken)
 {
 	cleanup_record struct record first = { .n = 0 }, second = { .n = 0 }, back = { .n = 0 };
-	struct fake_nfs *f = fake_nfs_new();
+	struct fake_nfs *f = share_new(_i);
 	struct nfs_client *c = fake_nfs_connect(f);
 	struct error err = { .code = ERROR_OK };
 	cleanup_free char *before = NULL, *after = NULL;
@@ -235,11 +249,11 @@ START_TEST(test_share_taken)
 	fill(&first, 3000);
 	fill(&second, 3001);
 	check_int("first", "create", record_create(c, &c->root, "k", &first, &err), 0);
-	before = fake_nfs_list(f, NULL);
+	before = fake_nfs_list(f, NFS_STATE_DIR);
 	check_int("second", "create", record_create(c, &c->root, "k", &second, &err), -EEXIST);
 	check_int("first", "read", record_read(c, &c->root, "k", &back, &err), 0);
 	check_str("first", "value", record_get(&back, "long"), record_get(&first, "long"));
-	after = fake_nfs_list(f, NULL);
+	after = fake_nfs_list(f, NFS_STATE_DIR);
 	check_str("second", "links", after, before);
 	nfs_client_free(c);
 	fake_nfs_free(f);
@@ -357,7 +371,7 @@ END_TEST
 static void check_links(const char *row, struct fake_nfs *f, struct nfs_client *c)
 {
 	cleanup_record struct record rec = { .n = 0 };
-	cleanup_free char *list = fake_nfs_list(f, NULL);
+	cleanup_free char *list = fake_nfs_list(f, NFS_STATE_DIR);
 	struct error err = { .code = ERROR_OK };
 	size_t lines = 0, want = 0;
 	const char *p;
@@ -385,7 +399,7 @@ START_TEST(test_parts_of_a_killed_creation)
 				.nth = n, .error = -ECONNABORTED, .after = n % 2 == 1, .all = true
 			};
 			cleanup_record struct record first = { .n = 0 }, second = { .n = 0 };
-			struct fake_nfs *f = fake_nfs_new();
+			struct fake_nfs *f = share_new(_i);
 			struct nfs_client *c = fake_nfs_connect(f);
 			struct error err = { .code = ERROR_OK };
 			char row[64];
@@ -426,10 +440,11 @@ END_TEST
 /* -------- replacing -------- */
 
 /* A share with a record of that many bytes, which is read. */
-static struct fake_nfs *with_record(size_t extra, struct nfs_client **ret_c, struct record *ret)
+static struct fake_nfs *with_record(int kind, size_t extra, struct nfs_client **ret_c,
+				    struct record *ret)
 {
 	cleanup_record struct record rec = { .n = 0 };
-	struct fake_nfs *f = fake_nfs_new();
+	struct fake_nfs *f = share_new(kind);
 	struct error err = { .code = ERROR_OK };
 
 	*ret_c = fake_nfs_connect(f);
@@ -473,7 +488,7 @@ START_TEST(test_replace_draft)
 			struct error err = { .code = ERROR_OK };
 			char tag[STORE_HOLDER_TAG_MAX], text[128];
 			struct nfs_client *c;
-			struct fake_nfs *f = with_record(lengths[k], &c, &rec);
+			struct fake_nfs *f = with_record(0, lengths[k], &c, &rec);
 			int r;
 
 			store_holder_tag(tag);
@@ -501,7 +516,7 @@ START_TEST(test_replace_patience)
 	cleanup_record struct record rec = { .n = 0 };
 	struct error err = { .code = ERROR_OK };
 	struct nfs_client *c;
-	struct fake_nfs *f = with_record(10, &c, &rec);
+	struct fake_nfs *f = with_record(0, 10, &c, &rec);
 
 	fake_nfs_put(f, "k~new", NFS_TYPE_SYMLINK, "v=1;by=0123456789abcdef.1");
 	check_that("alive", "refused", record_replace(c, &c->root, "k", &rec, &err) < 0);
@@ -564,7 +579,7 @@ START_TEST(test_replace_changed)
 		struct error err = { .code = ERROR_OK };
 		struct change change = rows[i].change;
 		struct nfs_client *c;
-		struct fake_nfs *f = with_record(10, &c, &rec);
+		struct fake_nfs *f = with_record(0, 10, &c, &rec);
 
 		fake_nfs_watch(f, change_once, &change);
 		check_that(rows[i].name, "refused",
@@ -600,7 +615,7 @@ START_TEST(test_parts_of_a_refused_replacement)
 				cleanup_record struct record rec = { .n = 0 };
 				struct error err = { .code = ERROR_OK };
 				struct nfs_client *c;
-				struct fake_nfs *f = with_record(lengths[k], &c, &rec);
+				struct fake_nfs *f = with_record(0, lengths[k], &c, &rec);
 				char row[64];
 				int r;
 
@@ -631,7 +646,7 @@ START_TEST(test_parts_of_a_killed_replacement)
 		cleanup_record struct record rec = { .n = 0 }, back = { .n = 0 };
 		struct error err = { .code = ERROR_OK };
 		struct nfs_client *c;
-		struct fake_nfs *f = with_record(2500, &c, &rec);
+		struct fake_nfs *f = with_record(_i, 2500, &c, &rec);
 		char row[64];
 
 		(void)snprintf(row, sizeof(row), "killed at %u", n);
@@ -668,7 +683,7 @@ START_TEST(test_replace_killed)
 			cleanup_record struct record rec = { .n = 0 }, again = { .n = 0 };
 			struct error err = { .code = ERROR_OK };
 			struct nfs_client *c, *next;
-			struct fake_nfs *f = with_record(lengths[k], &c, &rec);
+			struct fake_nfs *f = with_record(_i, lengths[k], &c, &rec);
 			char row[32];
 
 			(void)snprintf(row, sizeof(row), "%zu bytes, operation %u", lengths[k], n);
@@ -692,22 +707,13 @@ START_TEST(test_replace_killed)
 }
 END_TEST
 
-CHECK_MAIN("record", .tests = {
-			     test_encode,
-			     test_decode,
-			     test_set,
-			     test_truncated,
-			     test_limit,
-			     test_share,
-			     test_share_taken,
-			     test_share_damaged,
-			     test_share_parts,
-			     test_share_refused,
-			     test_replace_draft,
-			     test_replace_patience,
-			     test_replace_changed,
-			     test_replace_killed,
-			     test_parts_of_a_killed_creation,
-			     test_parts_of_a_refused_replacement,
-			     test_parts_of_a_killed_replacement,
-		     })
+CHECK_MAIN("record",
+	   .tests = { test_encode, test_decode, test_set, test_truncated, test_limit,
+		      test_share_damaged, test_share_parts, test_share_refused, test_replace_draft,
+		      test_replace_patience, test_replace_changed,
+		      test_parts_of_a_refused_replacement },
+	   .loops = { { test_share, KINDS },
+		      { test_share_taken, KINDS },
+		      { test_replace_killed, KINDS },
+		      { test_parts_of_a_killed_creation, KINDS },
+		      { test_parts_of_a_killed_replacement, KINDS } })

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "store/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+#include "store/holder.h"
+#include "store/layout.h"
+
+#define CHECKSUM_BYTES 18 /* newline, 16 digits, newline */
+#define FILE_BYTES_MAX (NFS_LINK_MAX + CHECKSUM_BYTES)
+#define FILE_MODE 0644 /* as links: readable for whoever may search the folder */
+
+/* A live writer needs two round trips between CREATE and the end of its WRITE. */
+#define UNFINISHED_LOOKS 6
+#define UNFINISHED_PAUSE_MS 10 /* before the second look; doubles each time */
+
+/* -------- files -------- */
+
+static void format_checksum(char ret[CHECKSUM_BYTES + 1], const char *text, size_t len)
+{
+	(void)snprintf(ret, CHECKSUM_BYTES + 1, "\n%016" PRIx64 "\n", str_hash(text, len));
+}
+
+/*
+ * Whether a write that was cut short may leave this: nothing, the beginning, or the size and other
+ * bytes of it as zeros.
+ */
+static bool is_cut_short(const char *data, size_t len)
+{
+	static const char begin[] = "v=";
+	size_t i;
+
+	for (i = 0; i < len && i < sizeof(begin) - 1; i++)
+		if (data[i] != '\0' && data[i] != begin[i])
+			return false;
+	return true;
+}
+
+/* Cut the checksum off. Of what has none, -EINPROGRESS or -EINVAL: a foreign file. */
+static int check_and_trim(char *data, size_t len)
+{
+	char checksum[CHECKSUM_BYTES + 1];
+	size_t n;
+
+	if (len >= CHECKSUM_BYTES) {
+		n = len - CHECKSUM_BYTES;
+		format_checksum(checksum, data, n);
+		if (memcmp(data + n, checksum, CHECKSUM_BYTES) == 0 &&
+		    memchr(data, '\0', n) == NULL) {
+			data[n] = '\0';
+			return 0;
+		}
+	}
+	return is_cut_short(data, len) ? -EINPROGRESS : -EINVAL;
+}
+
+/* Look at a file once. A file that is too long is none of ours: -EINVAL. */
+static int look_at_file(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			char text[NFS_LINK_MAX + 1], struct nfs_attr *ret_attr)
+{
+	char data[FILE_BYTES_MAX + 1];
+	uint32_t len = sizeof(data);
+	struct nfs_handle handle;
+	int r;
+
+	r = nfs_lookup_full(c, dir, name, &handle, ret_attr);
+	if (r < 0)
+		return r;
+	if (ret_attr->type == NFS_TYPE_SYMLINK)
+		return nfs_readlink(c, dir, name, text);
+	if (ret_attr->type != NFS_TYPE_FILE)
+		return -EINVAL;
+	r = nfs_read(c, &handle, 0, data, &len);
+	if (r < 0)
+		return r;
+	if (len > FILE_BYTES_MAX)
+		return -EINVAL;
+	r = check_and_trim(data, len);
+	if (r == 0)
+		memcpy(text, data, strlen(data) + 1);
+	return r;
+}
+
+/* Whether the writer of an unfinished file counts as dead. Another file of that name differs. */
+static bool writer_is_dead(const struct nfs_client *c, const char *name,
+			   const struct nfs_attr *attr)
+{
+	cleanup_buf struct buf seen = { 0 };
+
+	if (buf_printf(&seen, "%s~unfinished=%" PRIx64 ".%" PRIx64 ".%" PRId64 ".%" PRIu32, name,
+		       attr->fileid, attr->size, attr->ctime.sec, attr->ctime.nsec) < 0)
+		return false;
+	return store_holder_is_dead(c->export.server, c->export.share, seen.data);
+}
+
+/*
+ * Remove an unfinished file by a rename into the trash, and look there at what was renamed: no
+ * check before says that. Return -ENOENT where it is gone, -EINPROGRESS where another replica was
+ * faster.
+ */
+static int remove_unfinished(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+{
+	char trashed[NFS_NAME_MAX + 1], text[NFS_LINK_MAX + 1];
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *trash;
+	struct nfs_attr attr;
+	int r;
+
+	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
+	if (r < 0)
+		return r;
+	store_trash_name(trashed, c, "unfinished");
+	r = nfs_rename(c, dir, name, trash, trashed);
+	if (r < 0)
+		return r;
+	if (look_at_file(c, trash, trashed, text, &attr) == 0) {
+		r = nfs_rename(c, trash, trashed, dir, name);
+		return r < 0 ? r : -EINPROGRESS;
+	}
+	(void)nfs_remove(c, trash, trashed); /* else the purger does */
+	return -ENOENT;
+}
+
+/* Errors by which servers refuse links. They mean other things as well. */
+static bool may_refuse_links(int r)
+{
+	return r == -EOPNOTSUPP || r == -EPERM || r == -EACCES || r == -EINVAL;
+}
+
+/*
+ * Try a link in the trash: 1, 0 or a negative errno. Where links can be made, a file that looks
+ * unfinished is somebody else's.
+ */
+static int share_refuses_links(struct nfs_client *c)
+{
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *trash;
+	char name[NFS_NAME_MAX + 1];
+	int r;
+
+	if (c->refuses_links)
+		return 1;
+	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
+	if (r < 0)
+		return r;
+	store_trash_name(name, c, "link");
+	r = nfs_symlink(c, trash, name, "v=1");
+	if (r == 0)
+		(void)nfs_remove(c, trash, name); /* else the purger does */
+	c->refuses_links = may_refuse_links(r);
+	return c->refuses_links ? 1 : r;
+}
+
+static int read_file(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		     char text[NFS_LINK_MAX + 1])
+{
+	unsigned int looks = 1;
+	struct nfs_attr attr;
+	int r;
+
+	for (;;) {
+		r = look_at_file(c, dir, name, text, &attr);
+		if (r != -EINPROGRESS)
+			return r;
+		r = share_refuses_links(c);
+		if (r <= 0)
+			return r == 0 ? -EINVAL : r;
+		if (writer_is_dead(c, name, &attr))
+			return remove_unfinished(c, dir, name);
+		if (looks == UNFINISHED_LOOKS)
+			return -EINPROGRESS;
+		clock_sleep_ms(UNFINISHED_PAUSE_MS << looks++);
+	}
+}
+
+static int create_file(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		       const char *text)
+{
+	char data[FILE_BYTES_MAX + 1], checksum[CHECKSUM_BYTES + 1];
+	struct nfs_handle handle;
+	int r;
+
+	format_checksum(checksum, text, strlen(text));
+	(void)snprintf(data, sizeof(data), "%s%s", text, checksum);
+	r = nfs_create(c, dir, name, FILE_MODE, &handle);
+	if (r < 0)
+		return r;
+	r = nfs_write(c, &handle, 0, data, (uint32_t)strlen(data));
+	if (r < 0)
+		(void)nfs_remove(c, dir, name); /* else it is removed as unfinished */
+	return r;
+}
+
+/* Whether the name is taken: -EEXIST, or -ENOENT now that an unfinished file has been removed. */
+static int find_present(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+{
+	char present[NFS_LINK_MAX + 1];
+	int r = read_file(c, dir, name, present);
+
+	return r == 0 || r == -EINVAL ? -EEXIST : r;
+}
+
+static int create_file_or_find(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			       const char *text)
+{
+	int r = create_file(c, dir, name, text);
+
+	if (r != -EEXIST)
+		return r;
+	r = find_present(c, dir, name);
+	return r == -ENOENT ? create_file(c, dir, name, text) : r;
+}
+
+/* -------- links or files -------- */
+
+int store_text_create(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		      const char *text)
+{
+	int refused, r;
+
+	if (strlen(text) > NFS_LINK_MAX)
+		return -ENAMETOOLONG;
+	refused = c->refuses_links ? -EPERM : nfs_symlink(c, dir, name, text);
+	if (!may_refuse_links(refused))
+		return refused;
+	/*
+	 * Look before CREATE. Some servers answer this to SYMLINK for an existing name, and
+	 * obey CREATE of a link by making what it leads to.
+	 */
+	r = find_present(c, dir, name);
+	if (r == -ENOENT)
+		r = create_file_or_find(c, dir, name, text);
+	if (r == 0)
+		c->refuses_links = true;
+	return may_refuse_links(r) ? refused : r;
+}
+
+int store_text_read(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		    char text[NFS_LINK_MAX + 1])
+{
+	int r = c->refuses_links ? -EINVAL : nfs_readlink(c, dir, name, text);
+
+	return r == -EINVAL ? read_file(c, dir, name, text) : r;
+}

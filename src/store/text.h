@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Short texts on the share, under a name that only one writer gets: records and notes are made of
+ * them. A text is the target of a symbolic link. Where the server refuses links (file systems
+ * without them, servers that do not create them), it is a small file: the text, a newline, and a
+ * checksum in 16 hexadecimal digits with another newline.
+ *
+ * The kind is seen by the type of the entry. Readers take both, and creation is exclusive against
+ * both, so replicas need not agree on a kind first: a link is tried, and a file is written only in
+ * a directory that takes files and refuses links. RENAME and REMOVE work on both.
+ *
+ * A link is whole from the start. A file is created, then written: one without a valid checksum is
+ * unfinished. Its writer may be about to write it, so it takes the name as a finished one does. It
+ * counts as not there, and is removed, once it has not changed for the replicas' patience
+ * (store/holder.h). A writer that was only paused then finds its file gone (ESTALE). Where links
+ * can be made, such a file is damaged instead, and stays.
+ *
+ * Worker threads; blocks. Errors are returned, not reported; -EINPROGRESS: the text is unfinished.
+ */
+#ifndef STORE_TEXT_H
+#define STORE_TEXT_H
+
+#include "nfs/client.h"
+
+/* Write the text under a name that does not exist: -EEXIST where it does. */
+int store_text_create(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		      const char *text);
+
+/* Read a text. -ENOENT: there is none; -EINVAL: the entry is something else, or damaged. */
+int store_text_read(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		    char text[NFS_LINK_MAX + 1]);
+
+#endif

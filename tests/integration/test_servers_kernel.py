@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""The life of volumes on the kernel's NFS server, on each file system of doc/servers.md and with
+options of its exports. Runs inside a lab whose kernel has nfsd.
+"""
+import os
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import lives
+from lives import Folder
+from servers import Image, KernelServer, run
+
+NOBODY = 65534
+
+
+def has_file_system(name):
+    with open("/proc/filesystems", encoding="ascii") as f:
+        return name in f.read().split()
+
+
+class OnKernel(Folder):
+    """A file system that the kernel exports. turn: which version a short run uses."""
+
+    turn = 0
+    kind = None  # file system that the kernel must have
+    options = ()
+    exported = "rw,no_root_squash,insecure,fsid=0,no_subtree_check"
+
+    @classmethod
+    def mount(cls):
+        """Mount the file system at cls.folder."""
+
+    @classmethod
+    def unmount(cls):
+        run("umount", cls.folder)
+
+    @classmethod
+    def setUpClass(cls):
+        if cls.kind is not None and not has_file_system(cls.kind):
+            raise unittest.SkipTest("this kernel has no %s" % cls.kind)
+        super().setUpClass()
+
+    @classmethod
+    def start_server(cls):
+        cls.mount()
+        cls.prepare()
+        return Exported(cls.folder, cls.exported).start()
+
+    @classmethod
+    def prepare(cls):
+        """Change the exported directory."""
+
+    @classmethod
+    def stop_server(cls):
+        cls.server.done()
+        if cls.mount.__func__ is not OnKernel.mount.__func__:
+            cls.unmount()
+
+    def test_life(self):
+        for self.version in harness.one_of(("3", "4"), self.turn):
+            with self.subTest(version=self.version):
+                self.share = self.folder if self.version == "3" else "/"
+                self.restart()  # it would list the same volumes by both names of the share
+                lives.live(self)
+
+
+class Exported(KernelServer):
+    """The kernel's server, as lives.py uses a server."""
+
+    @staticmethod
+    def flags(version):
+        return ["vers=" + version]
+
+
+class OnImage(OnKernel):
+    """A file system in an image."""
+
+    mkfs = ()
+    mebibytes = 128
+
+    @classmethod
+    def mount(cls):
+        cls.image = Image(cls.folder, cls.mebibytes, *cls.mkfs).mount()
+
+    @classmethod
+    def unmount(cls):
+        cls.image.unmount()
+
+
+class Ext4(OnImage, unittest.TestCase):
+    """ext4."""
+
+    kind = "ext4"
+    mkfs = ("mkfs.ext4", "-q")
+
+    @classmethod
+    def prepare(cls):
+        os.rmdir(os.path.join(cls.folder, "lost+found"))
+
+
+class Xfs(OnImage, unittest.TestCase):
+    """XFS."""
+
+    kind = "xfs"
+    turn = 1
+    mkfs = ("mkfs.xfs", "-q")
+    mebibytes = 320
+
+
+class Btrfs(OnImage, unittest.TestCase):
+    """btrfs."""
+
+    kind = "btrfs"
+    mkfs = ("mkfs.btrfs", "-q")
+    mebibytes = 256
+
+
+class Vfat(OnImage, unittest.TestCase):
+    """vfat: no links, no owners, times of two seconds, names without case."""
+
+    kind = "vfat"
+    mkfs = ("mkfs.vfat",)
+
+    def has_links(self):
+        return False
+
+
+class Tmpfs(OnKernel, unittest.TestCase):
+    """tmpfs."""
+
+    kind = "tmpfs"
+    turn = 1
+
+    @classmethod
+    def mount(cls):
+        run("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", cls.folder)
+
+
+class Overlay(OnKernel, unittest.TestCase):
+    """overlayfs, with the options by which it can be exported."""
+
+    kind = "overlay"
+
+    @classmethod
+    def mount(cls):
+        places = [cls.folder + "-" + part for part in ("lower", "upper", "work")]
+        for place in places:
+            os.makedirs(place)
+        run("mount", "-t", "overlay", "-o",
+            "lowerdir=%s,upperdir=%s,workdir=%s,index=on,nfs_export=on" % tuple(places), "overlay",
+            cls.folder)
+
+
+class Squashed(OnKernel, unittest.TestCase):
+    """Root is nobody, who owns the exported directory."""
+
+    turn = 1
+    owner = NOBODY
+    exported = "rw,root_squash,insecure,fsid=0,no_subtree_check"
+
+    @classmethod
+    def prepare(cls):
+        os.chown(cls.folder, NOBODY, NOBODY)
+
+
+class AllSquashed(Squashed):
+    """Everybody is one user."""
+
+    turn = 0
+    exported = "rw,all_squash,anonuid=65534,anongid=65534,insecure,fsid=0,no_subtree_check"
+
+
+class Secure(OnKernel, unittest.TestCase):
+    """Source ports below 1024 only, and other file systems below are exported, too."""
+
+    exported = "rw,no_root_squash,secure,crossmnt,fsid=0,no_subtree_check"
+
+
+class SubtreeCheck(OnKernel, unittest.TestCase):
+    """Handles of files tell their directories."""
+
+    turn = 1
+    exported = "rw,no_root_squash,insecure,fsid=0,subtree_check"
+
+
+if __name__ == "__main__":
+    harness.main("servers-kernel")
