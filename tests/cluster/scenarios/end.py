@@ -6,7 +6,8 @@ was refused. It runs last, whichever scenarios were chosen.
 import json
 import os
 
-from world import Scenario, measured
+from servers import wait_for
+from world import PATIENCE, Scenario, measured
 
 
 class End(Scenario):
@@ -19,10 +20,18 @@ class End(Scenario):
         self.assertEqual(self.cluster.records("snapshots"), [])
         for folder in ("busy", "work", "users", "parents"):
             with self.subTest(folder):
-                self.until(folder + " is empty", lambda: not self.cluster.records(folder))
+                self.is_emptied(folder)
+
+    def is_emptied(self, folder):
+        """Wait until nothing is left in a folder of the driver; fail with what is left."""
+        wait_for(lambda: not self.cluster.records(folder), PATIENCE, 0.1)
+        top = self.path(".csi-nfs", folder)
+        left = sorted(os.path.relpath(os.path.join(where, name), top)
+                      for where, names, files in os.walk(top) for name in names + files)
+        self.assertEqual(left, [])
 
     def test_trash_empties(self):
-        self.until("the trash is empty", lambda: not self.cluster.records("trash"))
+        self.is_emptied("trash")
 
     def test_no_refused_right(self):
         refused, requests = set(), 0
