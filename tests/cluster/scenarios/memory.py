@@ -28,7 +28,7 @@ class Memory(Scenario):
     def groups(self):
         """What the cgroup of each controller tells: name of the file -> its text."""
         text = self.cluster.node.order("""
-            for pid in $(pgrep -f -- '^/usr/sbin/csi-nfs --mode=controller'); do
+            for pid in $(pgrep -f -- '^/usr/sbin/csi-nfs[^ ]* --mode=controller'); do
                 group=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/$pid/cgroup)
                 echo "$(cat $group/memory.max) $(cat $group/memory.peak)" \\
                     "$(sed -n 's/^oom_kill //p' $group/memory.events)" \\
