@@ -110,6 +110,19 @@ static int option_read_port(const char *option, const char *key, uint16_t *ret, 
 	return 0;
 }
 
+/* The transport is given as proto=NETID or, for the kernel's older options, as its bare name. */
+static void options_read_transport(struct mount_options *o, const char *option)
+{
+	const char *proto = option_value(option, "proto");
+
+	if (proto != NULL)
+		o->rdma = str_has_prefix(proto, "rdma");
+	else if (strcmp(option, "rdma") == 0)
+		o->rdma = true;
+	else if (strcmp(option, "tcp") == 0 || strcmp(option, "udp") == 0)
+		o->rdma = false;
+}
+
 static int options_read_one(struct mount_options *o, const char *option, struct error *err)
 {
 	const char *version = option_version(option), *sec = option_value(option, "sec");
@@ -121,6 +134,7 @@ static int options_read_one(struct mount_options *o, const char *option, struct 
 		o->sec = strdup(sec);
 		return o->sec != NULL ? 0 : error_oom(err);
 	}
+	options_read_transport(o, option);
 	return option_read_port(option, "port", &o->port, err);
 }
 
@@ -137,6 +151,8 @@ int mount_options_read(struct mount_options *o, const char *text, struct error *
 		if (r == 0)
 			r = option_read_port(v.items[i], "mountport", &o->mount_port, err);
 	}
+	if (o->rdma)
+		o->port = 0;
 	return r;
 }
 

@@ -21,9 +21,10 @@
 struct mount_options {
 	unsigned int major; /* 3 or 4; 0: not given */
 	int minor; /* of version 4; -1: not given */
-	uint16_t port; /* 0: not given */
+	uint16_t port; /* 0: not given, or an RDMA port in mount_options_read() */
 	uint16_t mount_port; /* mount_options_read() only; 0: not given */
 	char *sec; /* security flavor; NULL: not given */
+	bool rdma; /* nodes use RDMA */
 	/* mount_options_parse() only: */
 	bool read_only;
 	bool no_lock; /* rest has "nolock" */
@@ -32,10 +33,11 @@ struct mount_options {
 };
 
 /*
- * Read how to reach the server: version, port, mountport and sec. The caller initializes o; fields
- * that text does not name stay as they are. All other options are skipped, also those that nodes
- * refuse. text may be NULL. Returns 0; -EINVAL with INVALID_ARGUMENT; or -ENOMEM. The caller calls
- * mount_options_done() in each case.
+ * Read how to reach the server by TCP: version, port, mountport and sec. The caller initializes o;
+ * fields that text does not name stay as they are. With RDMA, in this text or an earlier one, port
+ * becomes 0: the option names the port for RDMA, and the server has another one for TCP. All other
+ * options are skipped, also those that nodes refuse. text may be NULL. Returns 0; -EINVAL with
+ * INVALID_ARGUMENT; or -ENOMEM. The caller calls mount_options_done() in each case.
  */
 int mount_options_read(struct mount_options *o, const char *text, struct error *err);
 

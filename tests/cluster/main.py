@@ -17,7 +17,8 @@ sys.path[:0] = [HERE, os.path.join(HERE, "scenarios"), os.path.join(HERE, "..", 
 
 # In this order. Those after "kubelet" have pods that run, in a guest.
 CONTROLLER = ("volumes", "classes", "attributes", "resize", "snapshots", "many", "crash", "outage")
-KUBELET = ("workloads",)
+KUBELET = ("workloads", "versions", "squash", "memory", "kerberos",
+           "migration")
 LAST = "end"
 
 

@@ -107,6 +107,12 @@ class Node:
                   encoding="utf-8") as file:
             return sorted(set(re.findall(r"^ENV (?!PATH=)(\S+=\S+)$", file.read(), re.M)))
 
+    def add_image(self, reference, programs, entrypoint, links=()):
+        """Give the running node a further image, as image.write() makes it."""
+        path = self.path("images/%s.tar" % reference.rpartition("/")[2].partition(":")[0])
+        image.write(path, reference, programs, entrypoint, links)
+        self.order("ctr -n k8s.io images import " + path)
+
     def _network(self):
         run("ip", "tuntap", "add", TAP, "mode", "tap")
         run("ip", "link", "set", TAP, "up")

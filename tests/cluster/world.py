@@ -24,6 +24,7 @@ CONTROLLER = "csi-nfs-controller"
 RELEASE = "csi-driver-nfs"  # of the chart
 LEASE = "nfs-csi-k8s-io"  # csi-provisioner's
 GIB = "1Gi"
+OWNER = 1000  # of the export that squashes root, user and group
 PATIENCE = 180  # seconds for what takes a moment on an idle machine
 
 
@@ -41,6 +42,7 @@ class Cluster:
         self.folder = os.path.join(logs, "work")
         self.export = os.path.join(os.environ["LAB_DISK"], "export")
         self.scratch = os.path.join(os.environ["LAB_DISK"], "scratch")  # for inline volumes
+        self.squashed = os.path.join(os.environ["LAB_DISK"], "squashed")  # root is nobody there
         self.plane = None
         self.server = None
         self.template = None
@@ -60,9 +62,13 @@ class Cluster:
         home = os.path.join(self.folder, "server")
         os.makedirs(home)
         self.server = Ganesha(home, [Export(self.export, privileged=True),
-                                     Export(self.scratch, privileged=True)])
+                                     Export(self.scratch, privileged=True),
+                                     Export(self.squashed, privileged=True,
+                                            squash="Root_Squash")])
         self.server.port = 2049  # volumes of clusters have no port option
         self.server.start()
+        os.chown(self.squashed, OWNER, OWNER)
+        os.chmod(self.squashed, 0o711)
         self.plane.add_snapshots()
         self.tell_differences(self.deploy())
 
@@ -181,14 +187,14 @@ class Cluster:
         if self.plane is not None:
             self.plane.stop()
 
-    def records(self, kind="volumes"):
-        """The names of the records on the share, without their parts."""
-        folder = os.path.join(self.export, ".csi-nfs", kind)
+    def records(self, kind="volumes", export=None):
+        """The names of the records on a share, without their parts."""
+        folder = os.path.join(export or self.export, ".csi-nfs", kind)
         names = os.listdir(folder) if os.path.isdir(folder) else []
         return sorted(name for name in names if "~" not in name)
 
-    def directories(self):
-        return sorted(name for name in os.listdir(self.export) if name != ".csi-nfs")
+    def directories(self, export=None):
+        return sorted(name for name in os.listdir(export or self.export) if name != ".csi-nfs")
 
 
 class Scenario(unittest.TestCase):
@@ -340,6 +346,29 @@ class Scenario(unittest.TestCase):
         self.api.delete("Pod", name, self.namespace)
         self.until("pod %s is deleted" % name,
                    lambda: self.api.get("Pod", name, self.namespace) is None)
+
+    # ---- a pod that goes on while parts of the cluster are replaced ----
+
+    def running_pod(self):
+        """A pod that writes on and on. Return a function that waits for further lines."""
+        self.claim("data", self.storage_class(mountPermissions="0777"))
+        self.pod("steady", "while date >>/data/log; do sleep 0.2; done", {"data": "data"})
+        self.pod_phase("steady", "Running")
+        log = self.path(self.bound("data"), "log")
+
+        def lines():
+            with open(log, encoding="ascii") as file:
+                return len(file.readlines())
+
+        def goes_on():
+            begun = self.until("the first line", lambda: os.path.exists(log) and lines())
+            self.until("the pod writes on", lambda: lines() > begun + 5)
+        goes_on()
+        return goes_on
+
+    def restarts(self):
+        status = self.api.get("Pod", "steady", self.namespace)["status"]
+        return status["phase"], status["containerStatuses"][0]["restartCount"]
 
     # ---- the share ----
 

@@ -276,6 +276,13 @@ def check_replicas(manifests):
         yield from check_elected(container)
 
 
+def longest_hold():
+    """Seconds for which the driver may hold a call while a server does not answer."""
+    with open(os.path.join(SOURCE, "src", "grpc", "limits.h"), encoding="ascii") as file:
+        limits = dict(re.findall(r"#define (GRPC_HOLD_\w+) (\d+)U", file.read()))
+    return (int(limits["GRPC_HOLD_MS"]) + int(limits["GRPC_HOLD_MARGIN_MS"])) / 1000
+
+
 def check_elected(container):
     if image_parts(container["image"])[0] not in ELECTED:
         return
@@ -285,6 +292,9 @@ def check_elected(container):
     # A gate that is set to false keeps a sidecar from finding out what the API server has.
     if given.get("feature-gates") != "ReleaseLeaderElectionOnExit=true":
         yield f"{container['name']}: --feature-gates is {given.get('feature-gates')}"
+    timeout = re.fullmatch(r"(\d+)s", given.get("timeout", "10s"))  # the sidecars' default
+    if not timeout or int(timeout[1]) <= longest_hold():
+        yield f"{container['name']} may give up a call that the driver holds"
 
 
 def check_node(manifests):

@@ -128,12 +128,14 @@ class Image:
 
 class Export:
     """An exported folder. protocols, access and squash: as in ganesha's configuration; pseudo: its
-    path in version 4; privileged: require source ports below 1024; more: other settings."""
+    path in version 4; privileged: require source ports below 1024; security: flavors, such as
+    "sys, krb5"; more: other settings."""
 
     def __init__(self, path, protocols="3, 4", access="RW", squash="No_Root_Squash", clients=None,
-                 pseudo=None, privileged=False, more="", fsal="VFS"):
+                 pseudo=None, privileged=False, security="sys", more="", fsal="VFS"):
         self.path = path
         self.fsal = fsal
+        self.security = security
         self.more = more
         self.protocols = protocols
         self.access = access
@@ -151,19 +153,22 @@ class Export:
             access = "None"
         return """EXPORT {
 	Export_Id = %d; Path = "%s"; Pseudo = "%s"; Protocols = %s; Transports = TCP;
-	Access_Type = %s; Squash = %s; SecType = sys; PrivilegedPort = %s; %s
+	Access_Type = %s; Squash = %s; SecType = %s; PrivilegedPort = %s; %s
 	FSAL { Name = %s; }
 }
-""" % (number, self.path, self.pseudo, self.protocols, access, self.squash,
+""" % (number, self.path, self.pseudo, self.protocols, access, self.squash, self.security,
        "true" if self.privileged else "false", self.more + client, self.fsal)
 
 
 class Ganesha:
     """nfs-ganesha with the VFS FSAL. Its own files are in home. numeric: True sends and accepts
-    owners of version 4 as numbers, False sends names, None sends names and refuses numbers."""
+    owners of version 4 as numbers, False sends names, None sends names and refuses numbers.
+    keytab: of the service "nfs", for Kerberos; krb5.conf is beside it."""
 
-    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2", numeric=True):
+    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2", numeric=True,
+                 keytab=None):
         self.home = home
+        self.keytab = keytab
         self.numeric = numeric
         self.minor_versions = minor_versions
         self.exports = exports
@@ -186,6 +191,12 @@ class Ganesha:
             return ["vers=3", "port=%d" % self.port, "mountport=%d" % self.mount_port]
         return ["vers=%s" % version, "port=%d" % self.port]
 
+    def _kerberos(self):
+        if self.keytab is None:
+            return "Active_krb5 = false;"
+        return ('Active_krb5 = true; PrincipalName = nfs; KeytabPath = "%s"; CCacheDir = "%s/cc";'
+                % (self.keytab, self.home))
+
     def _write_config(self):
         path = os.path.join(self.home, "ganesha.conf")
         with open(path, "w", encoding="ascii") as f:
@@ -199,10 +210,11 @@ NFSV4 {
 	Graceless = true; RecoveryRoot = "%s/recovery";
 	minor_versions = %s; Lease_Lifetime = 10; Grace_Period = 10;
 }
-NFS_KRB5 { Active_krb5 = false; }
+NFS_KRB5 { %s }
 LOG { Default_Log_Level = EVENT; }
 """ % (self.protocols, self.port, self.mount_port, "true" if self.numeric else "false",
-       "false" if self.numeric is None else "true", self.home, self.minor_versions))
+       "false" if self.numeric is None else "true", self.home, self.minor_versions,
+       self._kerberos()))
             if any(export.fsal == "MEM" for export in self.exports):
                 f.write("MEM { Inode_Size = 1048576; }\n")  # the default keeps no data at all
             for number, export in enumerate(self.exports, 1):
@@ -227,6 +239,8 @@ LOG { Default_Log_Level = EVENT; }
         # File handles contain the file system's UUID, which libblkid takes from its cache for 2 s:
         # on a loop device that was another's shortly before, they would change at a restart.
         environment = dict(os.environ, BLKID_FILE=os.devnull)
+        if self.keytab is not None:
+            environment["KRB5_CONFIG"] = os.path.join(os.path.dirname(self.keytab), "krb5.conf")
         with open(os.path.join(self.home, "ganesha.out"), "ab") as out:
             self.process = subprocess.Popen(
                 ["ganesha.nfsd", "-F", "-f", config, "-L", self.log,

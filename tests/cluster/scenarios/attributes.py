@@ -2,6 +2,7 @@
 # Copyright the csi-nfs authors
 """VolumeAttributesClasses: at creation, changed later, and refused."""
 import os
+import shutil
 import stat
 
 from world import Scenario
@@ -37,6 +38,11 @@ class Attributes(Scenario):
         self.delete_claim("data")
         self.gone(volume)
         self.assertTrue(os.path.isdir(self.path(volume)))
+        # The id says "delete". If a deletion is repeated, notes tell that the directory stays.
+        for name in (volume, volume + "%"):
+            folder = self.path(".csi-nfs", "users", name)
+            self.assertEqual(os.listdir(folder), [volume + "~retain"])
+            shutil.rmtree(folder)
         os.rmdir(self.path(volume))
 
     def test_refused(self):

@@ -6,23 +6,37 @@ was refused. It runs last, whichever scenarios were chosen.
 import json
 import os
 
-from world import Scenario, measured
+from servers import wait_for
+from world import PATIENCE, Scenario, measured
 
 
 class End(Scenario):
 
     def test_nothing_is_left(self):
-        volumes = sorted(pv["spec"]["csi"]["volumeHandle"].split("#")[2]
-                         for pv in self.api.list("PersistentVolume"))
-        self.assertEqual(self.cluster.directories(), volumes)
-        self.assertEqual(self.cluster.records(), volumes)
-        self.assertEqual(self.cluster.records("snapshots"), [])
-        for folder in ("busy", "work", "users", "parents"):
-            with self.subTest(folder):
-                self.until(folder + " is empty", lambda: not self.cluster.records(folder))
+        handles = [pv["spec"]["csi"]["volumeHandle"].split("#")
+                   for pv in self.api.list("PersistentVolume")]
+        for export in (self.cluster.export, self.cluster.squashed):
+            volumes = sorted(h[2] for h in handles if "/" + h[1] == export)
+            with self.subTest(export):
+                self.assertEqual(self.cluster.directories(export), volumes)
+                self.assertEqual(self.cluster.records(export=export), volumes)
+                self.assertEqual(self.cluster.records("snapshots", export), [])
+            for folder in ("busy", "work", "users", "parents"):
+                with self.subTest(export, folder=folder):
+                    self.is_emptied(export, folder)
+
+    def is_emptied(self, export, folder):
+        """Wait until nothing is left in a folder of the driver; fail with what is left."""
+        wait_for(lambda: not self.cluster.records(folder, export), PATIENCE, 0.1)
+        top = os.path.join(export, ".csi-nfs", folder)
+        left = sorted(os.path.relpath(os.path.join(where, name), top)
+                      for where, names, files in os.walk(top) for name in names + files)
+        self.assertEqual(left, [])
 
     def test_trash_empties(self):
-        self.until("the trash is empty", lambda: not self.cluster.records("trash"))
+        for export in (self.cluster.export, self.cluster.squashed):
+            with self.subTest(export):
+                self.is_emptied(export, "trash")
 
     def test_no_refused_right(self):
         refused, requests = set(), 0

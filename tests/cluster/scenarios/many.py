@@ -6,7 +6,7 @@ import time
 
 from world import Scenario, measured
 
-CLAIMS = int(os.environ.get("CSI_NFS_CLAIMS", "100"))
+CLAIMS = int(os.environ.get("CSI_NFS_CLAIMS", "500"))
 
 
 class Many(Scenario):

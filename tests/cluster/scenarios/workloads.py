@@ -119,27 +119,6 @@ class Workloads(Scenario):
 
     # ---- the node's parts are restarted under pods that run ----
 
-    def running_pod(self):
-        """A pod that writes on and on. Return a function that waits for further lines."""
-        self.claim("data", self.storage_class(mountPermissions="0777"))
-        self.pod("steady", "while date >>/data/log; do sleep 0.2; done", {"data": "data"})
-        self.pod_phase("steady", "Running")
-        log = self.path(self.bound("data"), "log")
-
-        def lines():
-            with open(log, encoding="ascii") as file:
-                return len(file.readlines())
-
-        def goes_on():
-            begun = self.until("the first line", lambda: os.path.exists(log) and lines())
-            self.until("the pod writes on", lambda: lines() > begun + 5)
-        goes_on()
-        return goes_on
-
-    def restarts(self):
-        status = self.api.get("Pod", "steady", self.namespace)["status"]
-        return status["phase"], status["containerStatuses"][0]["restartCount"]
-
     def mounts_anew(self, name):
         self.pod(name, "wc -l </data/log", {"data": "data"})
         self.assertGreater(int(self.succeeds(name)), 0)

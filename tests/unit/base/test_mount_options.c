@@ -224,6 +224,12 @@ START_TEST(test_read)
 		{ "minorversion is for mounts", "minorversion=7", 4, 1, 2050, 20048, "krb5" },
 		{ "last port wins", "port=1,port=2", 4, 1, 2, 20048, "krb5" },
 		{ "default ports", "port=0,mountport=0", 4, 1, 0, 0, "krb5" },
+		{ "RDMA's port", "proto=rdma,port=20049", 4, 1, 0, 20048, "krb5" },
+		{ "RDMA's port first", "port=20049,proto=rdma6", 4, 1, 0, 20048, "krb5" },
+		{ "rdma", "rdma,port=20049", 4, 1, 0, 20048, "krb5" },
+		{ "RDMA without a port", "proto=rdma", 4, 1, 0, 20048, "krb5" },
+		{ "TCP after RDMA", "proto=rdma,proto=tcp,port=2051", 4, 1, 2051, 20048, "krb5" },
+		{ "tcp after rdma", "rdma,tcp,port=2051", 4, 1, 2051, 20048, "krb5" },
 		{ "mountport", "mountport=65535", 4, 1, 2050, 65535, "krb5" },
 		{ "last sec wins", "sec=sys,sec=krb5p", 4, 1, 2050, 20048, "krb5p" },
 		{ "empty sec", "sec=", 4, 1, 2050, 20048, "" },
@@ -259,6 +265,24 @@ START_TEST(test_read)
 		check_int(rows[i].name, "mountport", o.mount_port, rows[i].mount_port);
 		check_str(rows[i].name, "sec", o.sec, rows[i].sec);
 		check_str(rows[i].name, "rest", o.rest, NULL);
+	}
+}
+END_TEST
+
+/* The secret of a class names one of them, its mount options the other. */
+START_TEST(test_rdma_in_two_texts)
+{
+	static const char *const texts[][2] = { { "proto=rdma", "port=20049" },
+						{ "port=20049", "proto=rdma" } };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(texts); i++) {
+		cleanup_mount_options struct mount_options o = { .minor = -1 };
+		struct error err = { .code = ERROR_OK };
+
+		ck_assert_int_eq(mount_options_read(&o, texts[i][0], &err), 0);
+		ck_assert_int_eq(mount_options_read(&o, texts[i][1], &err), 0);
+		check_int(texts[i][0], "port", o.port, 0);
 	}
 }
 END_TEST
@@ -349,6 +373,7 @@ CHECK_MAIN("mount_options", .tests = {
 				    test_bad,
 				    test_values_are_not_shown,
 				    test_read,
+				    test_rdma_in_two_texts,
 				    test_append,
 				    test_no_options,
 				    test_length,
