@@ -2,6 +2,7 @@
 # Copyright the csi-nfs authors
 """Pods that run: shared, read-only, static and inline volumes, restarts of the node's parts."""
 import os
+import time
 
 from control import SERVER
 from node import NAME
@@ -134,6 +135,41 @@ class Workloads(Scenario):
         goes_on()
         self.assertEqual(self.restarts(), ("Running", 0))
         self.mounts_anew("reader")
+        self.delete_pod("steady")
+
+    def test_daemonset_deleted(self):
+        """Without the driver a pod writes on, and a new one waits for it to be back."""
+        goes_on = self.running_pod()
+        found = self.api.get("DaemonSet", "csi-nfs-node", "kube-system")
+        self.api.delete("DaemonSet", "csi-nfs-node", "kube-system")
+        try:
+            self.until("the node's pod is deleted", lambda: not self.node_pods())
+            goes_on()
+            self.pod("reader", "wc -l </data/log-of-steady", {"data": "data"})
+            self.until("the pod waits for the driver", lambda: [
+                message for _, reason, message, _ in self.events("reader")
+                if reason == "FailedMount" and "not found in the list of registered CSI drivers"
+                in message])
+        finally:
+            metadata = {key: found["metadata"].get(key, {}) for key in ("labels", "annotations")}
+            self.api.create("DaemonSet", "csi-nfs-node", "kube-system", spec=found["spec"],
+                            metadata=dict(metadata, name="csi-nfs-node"))
+        self.until("the node's pod is ready", self.cluster.is_deployed, 300)
+        self.assertGreater(int(self.succeeds("reader")), 0)
+        goes_on()
+        self.delete_pod("steady")
+
+    def test_server_hung(self):
+        """A pod waits for its server, as mounts are hard, and so does one that starts."""
+        goes_on = self.running_pod()
+        self.cluster.server.freeze()
+        try:
+            self.pod("reader", "wc -l </data/log-of-steady", {"data": "data"})
+            time.sleep(30)
+        finally:
+            self.cluster.server.thaw()
+        goes_on()
+        self.assertGreater(int(self.succeeds("reader")), 0)
         self.delete_pod("steady")
 
     def node_pods(self):
