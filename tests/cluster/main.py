@@ -68,6 +68,7 @@ def run(names):
     logs = os.environ["CSI_NFS_LOGS"]
     cluster = world.Cluster(programs_of(logs), logs)
     world.Scenario.cluster = cluster
+    harness.STUCK = 1800  # some cases swap all pods four times
     result = harness.Result()
     first = [name for name in names if name.partition(".")[0] in CONTROLLER]
     second = [name for name in names if name.partition(".")[0] in KUBELET]
