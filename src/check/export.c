@@ -19,11 +19,6 @@
 DEFINE_CLEANUP(mounter, struct mounter *, mounter_free)
 #define cleanup_mounter __attribute__((cleanup(cleanup_ptr_mounter)))
 
-static const char *version_text(const struct nfs_client *client)
-{
-	return client->version == 3 ? "3" : "4.0"; /* the controller uses no others */
-}
-
 int check_result(const struct nfs_client *client, int r)
 {
 	if (r == 0 || !client->broken)
@@ -112,12 +107,13 @@ static void say_connected(const struct check *c, struct check_step *s)
 {
 	const struct nfs_client *client = c->client;
 
-	json_string(&s->data, "version", version_text(client));
+	json_string(&s->data, "version", nfs_version_text(client));
 	json_string(&s->data, "address", client->address);
 	json_number(&s->data, "uid", client->export.uid);
 	json_number(&s->data, "gid", client->export.gid);
 	check_say(s, CHECK_OK, "NFSv%s to %s as uid %" PRIu32 ", gid %" PRIu32,
-		  version_text(client), client->address, client->export.uid, client->export.gid);
+		  nfs_version_text(client), client->address, client->export.uid,
+		  client->export.gid);
 	if (client->export.uid != c->export.uid)
 		(void)buf_printf(&s->text, "; refused as uid %" PRIu32, c->export.uid);
 	if (client->version == 3 && c->export.version == 0 && check_has_v4(c))

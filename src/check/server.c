@@ -205,16 +205,15 @@ static void judge_versions(const struct check *c, struct check_step *s)
 
 	if (!c->serves_3 && !check_has_v4(c)) {
 		s->status = CHECK_FAILED;
-		(void)buf_puts(&s->text, "; the controller needs 4.0 or 3");
-		check_hint(s,
-			   "enable NFSv4.0 or NFSv3 on the server: nodes can mount with other versions, but the controller can make no volumes");
+		(void)buf_puts(&s->text, "; the controller needs 4.0, 4.1, 4.2 or 3");
+		check_hint(s, "enable one of them on the server");
 		return;
 	}
 	if (c->export.version == 3 && !c->serves_3)
 		wanted = "3";
 	else if (c->export.version == 4 && !check_has_v4(c))
-		wanted = "4.0 for the controller";
-	else if (minor > 0 && c->minors_known && !c->minors[minor])
+		wanted = "4";
+	else if (minor >= 0 && c->minors_known && !c->minors[minor])
 		wanted = minor_names[minor];
 	if (wanted == NULL)
 		return;

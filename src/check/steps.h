@@ -63,7 +63,7 @@ void check_mount(struct check *c, struct check_step *s);
 /* Return whether the controller can use version 4 with the server, as far as known. */
 static inline bool check_has_v4(const struct check *c)
 {
-	return c->serves_4 && (c->minors[0] || !c->minors_known);
+	return c->serves_4 && (c->minors[0] || c->minors[1] || c->minors[2] || !c->minors_known);
 }
 
 /* Set the status and the text. */

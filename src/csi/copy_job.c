@@ -4,11 +4,11 @@
 #include "csi/copy_job.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "csi/copy_clients.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/layout.h"
@@ -17,6 +17,7 @@
 #include "tree/remove.h"
 
 #define ATTEMPTS_MAX 4
+#define CLONED_BYTES_MIN 131072 /* mean size of files that are worth being cloned one by one */
 #define BYTES_PER_ENTRY 65536 /* creating an entry takes about as long as writing this much */
 
 /* The fraction of an archive or of a counted tree that is done; 0: unknown. */
@@ -108,51 +109,6 @@ static void report(const struct tree_progress *progress, void *data)
 				  &unused); /* idle while counting */
 }
 
-static bool is_same_directory(struct nfs_client *a, const struct nfs_handle *in_a,
-			      struct nfs_client *b, const struct nfs_handle *in_b)
-{
-	struct nfs_attr x, y;
-
-	return nfs_stat(a, in_a, &x) == 0 && nfs_stat(b, in_b, &y) == 0 && x.is_full && y.is_full &&
-	       x.fileid == y.fileid;
-}
-
-/*
- * A path may name different directories in two versions of NFS (fsid=0), so compare the roots. Many
- * file systems have the same fileid for their root, so compare the driver's own folders, too.
- */
-static bool is_same_share(struct nfs_client *a, struct nfs_client *b)
-{
-	struct nfs_handle in_a, in_b;
-	int r;
-
-	if (!is_same_directory(a, &a->root, b, &b->root))
-		return false;
-	r = nfs_lookup(a, &a->root, NFS_STATE_DIR, &in_a, NULL);
-	if (r < 0)
-		return r == -ENOENT && nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == r;
-	return nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == 0 &&
-	       is_same_directory(a, &in_a, b, &in_b);
-}
-
-static int lease_like(const struct csi_driver *driver, struct nfs_client *c,
-		      struct nfs_client **ret, struct error *err)
-{
-	struct error ignored = { .code = ERROR_OK };
-	struct nfs_export e = c->export; /* borrows its strings */
-
-	if (c->version != 3) {
-		e.version = 3;
-		if (nfs_pool_lease(driver->pool, &e, ret, &ignored) == 0) {
-			if (is_same_share(*ret, c))
-				return 0;
-			nfs_pool_return(driver->pool, *ret);
-		}
-	}
-	*ret = NULL;
-	return nfs_pool_lease(driver->pool, &c->export, ret, err);
-}
-
 static int take_place(struct copy_job *job, struct error *err)
 {
 	job->has_place = tree_budget_enter(job->driver->budget, COPY_JOBS_MAX);
@@ -163,19 +119,9 @@ static int take_place(struct copy_job *job, struct error *err)
 			 COPY_JOBS_MAX);
 }
 
-/* What the server may do by itself: exports of one server may lie on different file systems. */
-static unsigned int find_offload(const struct nfs_client *from, const struct nfs_client *to)
-{
-	const unsigned int copies = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY;
-	const bool same_server =
-		from->export.port == to->export.port && strcmp(from->address, to->address) == 0;
-
-	return (from->offload & NFS_OFFLOAD_SEEK) | (same_server ? to->offload & copies : 0);
-}
-
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
-		  struct error *err)
+		  bool is_clone, struct error *err)
 {
 	int r;
 
@@ -188,19 +134,10 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 	job->work.cancel = driver->stopping;
 	job->work.ahead.budget = job->work.unwritten.budget = driver->budget;
 	r = take_place(job, err);
-	if (r == 0)
-		r = lease_like(driver, to, &job->work.to, err);
 	if (r < 0)
 		return r;
-	if (nfs_export_is_equal(&from->export, &to->export)) {
-		job->work.from = job->work.to;
-	} else {
-		r = lease_like(driver, from, &job->work.from, err);
-		if (r < 0)
-			return r;
-	}
-	job->work.offload = find_offload(job->work.from, job->work.to);
-	return 0;
+	job->shares_blocks = is_clone && copy_clients_share_blocks(driver, from, to);
+	return copy_clients_lease(driver, from, to, job->shares_blocks, &job->work, err);
 }
 
 int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,
@@ -226,7 +163,7 @@ bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)
 	return true;
 }
 
-int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err)
+static int find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err)
 {
 	struct nfs_client *c = job->work.from;
 	struct directory_place place;
@@ -245,6 +182,26 @@ int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, str
 		return nfs_error_set(err, c, r, "volume directory '%s'", path);
 	job->path = path;
 	return 0;
+}
+
+/* Whether the tree is of small files: version 3 copies one in fewer calls than a clone takes. */
+static bool has_small_files(struct copy_job *job)
+{
+	const struct tree_progress *p = &job->work.progress;
+
+	count_tree(job);
+	return p->all_files > 0 && p->all_bytes / p->all_files < CLONED_BYTES_MIN;
+}
+
+int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err)
+{
+	int r = find_volume(job, ref, err);
+
+	if (r < 0 || !job->shares_blocks || !has_small_files(job))
+		return r;
+	copy_clients_return(job->driver, &job->work);
+	r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], false, &job->work, err);
+	return r < 0 ? r : find_volume(job, ref, err);
 }
 
 static int check_source(struct copy_job *job, struct error *err)
@@ -273,9 +230,7 @@ int copy_job_close(struct copy_job *job, int r, struct error *err)
 		r = check_source(job, err);
 	if (r == 0)
 		r = renew_claims(job, err);
-	if (job->work.from != job->work.to)
-		nfs_pool_return(job->driver->pool, job->work.from);
-	nfs_pool_return(job->driver->pool, job->work.to);
+	copy_clients_return(job->driver, &job->work);
 	if (job->has_place)
 		tree_budget_leave(job->driver->budget);
 	if (r == 0)

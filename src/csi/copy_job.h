@@ -2,10 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A copy job copies or archives a whole tree. It leases clients of its own besides the call's: over
- * NFSv3 if the server offers the same export over it, since NFSv3 takes large writes and keeps no
- * state. Few jobs run at a time, so that workers and slots of servers stay free for short calls.
- * Worker threads; blocks.
+ * A copy job copies or archives a whole tree. It leases clients of its own besides the call's, see
+ * csi/copy_clients.h. Few jobs run at a time, so that workers and slots of servers stay free for
+ * short calls. Worker threads; blocks.
  */
 #ifndef CSI_COPY_JOB_H
 #define CSI_COPY_JOB_H
@@ -24,6 +23,7 @@ struct copy_job {
 	const char *path; /* directory of the source volume; NULL: the source is a snapshot */
 	struct nfs_handle tree; /* that directory; unused for a snapshot */
 	struct nfs_attr attr;
+	bool shares_blocks; /* the server may clone the files, which pays for large ones only */
 	bool is_counted; /* counting the tree has begun, to estimate the time left */
 	/* The call's clients of source and target. Kept alive, since servers close idle ones. */
 	struct nfs_client *idle[2];
@@ -36,17 +36,18 @@ struct copy_job {
 /*
  * Lease clients for the exports and identities of from and to. claims are the notes on both that
  * keep other replicas away; each may be NULL. The job borrows them and renews them while it lasts.
- * Errors: ABORTED if too many jobs run, else as nfs_pool_lease(). copy_job_close() is due in
- * either case.
+ * is_clone: a tree is copied to a tree. Errors: ABORTED if too many jobs run, else as
+ * nfs_pool_lease(). copy_job_close() is due in either case.
  */
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
-		  struct error *err);
+		  bool is_clone, struct error *err);
 
 /*
  * Find the directory of the source volume and set path, tree and attr. ref is borrowed. The tree is
  * counted at the first progress report: most jobs have ended by then, and their trees are listed
- * only once.
+ * only once. If the server can clone its files, it is counted now, and one of small files goes over
+ * version 3.
  */
 int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err);
 

@@ -106,6 +106,8 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 	at = find_position(k, e, &found);
 	if (found) {
 		k->list[at].version = e->version;
+		k->list[at].has_minor = e->has_minor;
+		k->list[at].minor = e->minor;
 		k->list[at].port = e->port;
 		k->list[at].mount_port = e->mount_port;
 	} else {
@@ -125,6 +127,8 @@ void known_exports_apply(struct known_exports *k, struct nfs_export *e)
 	at = find_position(k, e, &found);
 	if (found) {
 		e->version = k->list[at].version;
+		e->has_minor = k->list[at].has_minor;
+		e->minor = k->list[at].minor;
 		e->port = k->list[at].port;
 		e->mount_port = k->list[at].mount_port;
 	}

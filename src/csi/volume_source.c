@@ -230,7 +230,8 @@ static int run_job(struct volume_source *source, struct nfs_client *from, struct
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, source->driver, source->what, from, to, claims, err);
+	r = copy_job_open(&job, source->driver, source->what, from, to, claims,
+			  source->kind == VOLUME_SOURCE_IS_VOLUME, err);
 	if (r == 0)
 		r = source->kind == VOLUME_SOURCE_IS_VOLUME
 			    ? copy_volume(&job, source, name, err)

@@ -25,7 +25,7 @@
 void *zdr_malloc(ZDR *zdr, uint32_t size);
 
 /* Align what zdr_malloc() returns, which is 12 bytes past what malloc() returned. */
-static void *zdr_allocate(ZDR *zdr, uint32_t size)
+void *net_zdr_allocate(ZDR *zdr, uint32_t size)
 {
 	const uintptr_t spare = _Alignof(max_align_t) - 1;
 	char *p = zdr_malloc(zdr, size + (uint32_t)spare);
@@ -103,7 +103,7 @@ static char *zdr_take_string(ZDR *zdr, uint32_t n)
 		at[n] = '\0';
 		return at;
 	}
-	copy = zdr_allocate(zdr, n + 1);
+	copy = net_zdr_allocate(zdr, n + 1);
 	if (copy == NULL)
 		return NULL;
 	memcpy(copy, at, n);
@@ -133,7 +133,7 @@ bool_t libnfs_zdr_array(ZDR *zdr, char **items, uint32_t *n, uint32_t max, uint3
 	if (!zdr_u_int(zdr, n) || *n > ARRAY_MAX)
 		return zdr_refuse(zdr);
 	if (zdr->x_op == ZDR_DECODE) {
-		*items = zdr_allocate(zdr, *n * size);
+		*items = net_zdr_allocate(zdr, *n * size);
 		if (*items == NULL)
 			return zdr_refuse(zdr);
 		memset(*items, 0, (size_t)*n * size);
@@ -157,7 +157,7 @@ bool_t libnfs_zdr_pointer(ZDR *zdr, char **next, uint32_t size, zdrproc_t item)
 		return TRUE;
 	}
 	if (zdr->x_op == ZDR_DECODE) {
-		*next = depth < DEPTH_MAX ? zdr_allocate(zdr, size) : NULL;
+		*next = depth < DEPTH_MAX ? net_zdr_allocate(zdr, size) : NULL;
 		if (*next == NULL)
 			return zdr_refuse(zdr);
 		memset(*next, 0, size);

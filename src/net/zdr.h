@@ -28,6 +28,9 @@
  */
 int net_zdr_check(struct error *err);
 
+/* Allocate memory that is freed with the ZDR, for decoders. NULL: no memory. */
+void *net_zdr_allocate(ZDR *zdr, uint32_t size);
+
 /* A decoder that begins with one of the replaced primitives. */
 struct net_zdr_decoder {
 	const char *primitive;

@@ -28,7 +28,11 @@ bool nfs_handle_is_equal(const struct nfs_handle *a, const struct nfs_handle *b)
 
 unsigned int nfs_window(const struct nfs_client *c)
 {
-	return c->window != 0 ? c->window : NFS_WINDOW;
+	const unsigned int window = c->window != 0 ? c->window : NFS_WINDOW;
+	/* A copy within a share has a window for reading and one for writing. */
+	const unsigned int half = c->slots > 2 ? c->slots / 2 : 1;
+
+	return c->slots == 0 || window < half ? window : half;
 }
 
 int nfs_client_start(struct nfs_client *c, struct nfs_op *op)
@@ -42,6 +46,22 @@ int nfs_client_start(struct nfs_client *c, struct nfs_op *op)
 int nfs_client_run(struct nfs_client *c)
 {
 	return c->ops->run(c, clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+}
+
+size_t nfs_remove_max(const struct nfs_client *c)
+{
+	if (c->version != 4)
+		return 1;
+	/* One operation is PUTFH. */
+	return c->operations == 0 || c->operations > NFS_REMOVE_MAX ? NFS_REMOVE_MAX
+								    : c->operations - 1;
+}
+
+const char *nfs_version_text(const struct nfs_client *c)
+{
+	static const char *const minors[] = { "4.0", "4.1", "4.2" };
+
+	return c->version == 3 ? "3" : minors[c->minor];
 }
 
 bool nfs_time_fits(const struct nfs_client *c, const struct nfs_time *time)
@@ -196,8 +216,8 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
 	va_end(ap);
-	(void)error_set(err, nfs_error_code(error), "%s on %s:%s (NFSv%u, uid %u): %s%s%s", what,
-			c->export.server, c->export.share, c->version, c->export.uid, text,
+	(void)error_set(err, nfs_error_code(error), "%s on %s:%s (NFSv%s, uid %u): %s%s%s", what,
+			c->export.server, c->export.share, nfs_version_text(c), c->export.uid, text,
 			hint != NULL ? "; " : "", hint != NULL ? hint : "");
 	if (err != NULL && err->sys == 0)
 		err->sys = -error;

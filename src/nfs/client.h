@@ -78,7 +78,10 @@ struct nfs_client_ops {
 struct nfs_client {
 	const struct nfs_client_ops *ops;
 	struct nfs_export export; /* as requested: version 0 stays 0 */
-	unsigned int version; /* in use */
+	unsigned int version, minor; /* in use; minor: of version 4 */
+	unsigned int slots; /* operations in flight that a session has room for; 0: no limit */
+	unsigned int operations; /* in one compound of a session; 0: no limit is known */
+	uint32_t lease_s; /* version 4: how long the server keeps state; 0: not known */
 	unsigned int window; /* see nfs_window() */
 	uint32_t read_max; /* bytes that the server returns in one READ; 0: not known */
 	uint32_t write_max; /* bytes that it takes in one WRITE; 0: not known */
@@ -106,7 +109,7 @@ void nfs_client_free(struct nfs_client *c);
 
 bool nfs_handle_is_equal(const struct nfs_handle *a, const struct nfs_handle *b);
 
-/* The number of operations to keep in flight: the pool's setting, or NFS_WINDOW. */
+/* The number of operations to keep in flight: the pool's setting, or NFS_WINDOW, or fewer. */
 unsigned int nfs_window(const struct nfs_client *c);
 
 /* Ask by a NULL call whether the server is alive. Returns -EHOSTDOWN with UNAVAILABLE if not. */
@@ -138,6 +141,12 @@ bool nfs_client_is_full(const struct nfs_client *c);
 
 /* End all operations in flight with -ECONNABORTED, and the connection, without waiting. */
 void nfs_client_abort(struct nfs_client *c);
+
+/* "3", "4.0", "4.1" or "4.2". */
+const char *nfs_version_text(const struct nfs_client *c);
+
+/* Names that one NFS_OP_REMOVE takes: NFS_REMOVE_MAX at most. */
+size_t nfs_remove_max(const struct nfs_client *c);
 
 /* Check whether the protocol can carry such a time: version 3 has 1970 to 2106. */
 bool nfs_time_fits(const struct nfs_client *c, const struct nfs_time *time);

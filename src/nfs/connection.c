@@ -42,8 +42,20 @@ static const struct {
 	{ 10039, NFS_EOWNER }, /* BADOWNER */
 	{ 10040, EILSEQ }, /* BADCHAR */
 	{ 10041, EINVAL }, /* BADNAME */
+	{ 10044, EOPNOTSUPP }, /* OP_ILLEGAL: of a later minor version */
 	{ 10046, EBUSY }, /* FILE_OPEN */
-	{ 10083, EINVAL }, /* WRONG_TYPE: 4.1's INVAL, for READLINK on a file */
+
+	/* RFC 8881 section 15.1 and RFC 7862 section 11. */
+	{ 10054, 0 }, /* COMPLETE_ALREADY */
+	{ 10065, EMSGSIZE }, /* REQ_TOO_BIG */
+	{ 10066, ERANGE }, /* REP_TOO_BIG */
+	{ 10070, EMSGSIZE }, /* TOO_MANY_OPS */
+	{ 10083, EINVAL }, /* WRONG_TYPE: what 4.0 calls INVAL */
+	{ 10088, EOPNOTSUPP }, /* PARTNER_NOTSUPP */
+	{ 10089, EOPNOTSUPP }, /* PARTNER_NO_AUTH */
+	{ 10090, EOPNOTSUPP }, /* UNION_NOTSUPP */
+	{ 10091, EOPNOTSUPP }, /* OFFLOAD_DENIED */
+	{ 10094, EOPNOTSUPP }, /* OFFLOAD_NO_REQS: COPY only with a later answer */
 };
 
 int nfs_status_errno(unsigned int status)
@@ -146,6 +158,8 @@ static void connection_free(struct nfs_client *c)
 {
 	struct nfs_connection *conn = (struct nfs_connection *)c;
 
+	if (conn->rpc != NULL && conn->in_flight == 0 && conn->protocol->leave != NULL)
+		conn->protocol->leave(conn);
 	nfs_connection_break(conn, -ECONNABORTED);
 	nfs_export_done(&c->export);
 	free(conn);
@@ -193,8 +207,11 @@ bool nfs_client_is_usable(struct nfs_client *c)
 
 	if (c->broken)
 		return false;
+	if (c->ops != &connection_ops)
+		return true;
 	/* With nothing in flight, anything that arrived is a reset or the end. */
-	return c->ops != &connection_ops || net_rpc_is_quiet(conn->rpc);
+	return net_rpc_is_quiet(conn->rpc) &&
+	       (conn->protocol->is_fresh == NULL || conn->protocol->is_fresh(conn));
 }
 
 static int server_is_down(struct error *err, const struct nfs_export *e, uint16_t port, int r)

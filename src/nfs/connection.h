@@ -13,6 +13,7 @@
 #include "nfs/client.h"
 
 struct v4_opener;
+struct v4_session;
 
 _Static_assert(NFS_TRANSFER_MAX <= NET_RPC_DATA_MAX, "a WRITE fits into a buffer of net/rpc.c");
 
@@ -31,7 +32,9 @@ struct nfs_connection {
 	uint64_t age_checked_ns; /* time of the last check_age() */
 	bool no_readdirplus; /* version 3: the server has only READDIR */
 	uint32_t page_max; /* version 3: bytes in a READDIR or READDIRPLUS reply; 0: not known */
+	bool doomed; /* breaks once the replies that have arrived are taken */
 	struct v4_opener *opener; /* version 4, once a file was created */
+	struct v4_session *session; /* version 4.1 and later; NULL: 4.0 or 3 */
 };
 
 struct nfs_protocol {
@@ -44,6 +47,12 @@ struct nfs_protocol {
 
 	/* Queue the call of op; nfs_op_finish() follows. Returns 0 or a negative errno. */
 	int (*start)(struct nfs_connection *conn, struct nfs_op *op);
+
+	/* Check that an idle connection may still be used. NULL: it may. */
+	bool (*is_fresh)(const struct nfs_connection *conn);
+
+	/* Nothing more follows on a connection with nothing in flight. May be NULL. */
+	void (*leave)(struct nfs_connection *conn);
 
 	/* The connection is gone: end the operations that had no call yet. May be NULL. */
 	void (*broken)(struct nfs_connection *conn, int failure);

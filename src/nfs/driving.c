@@ -140,6 +140,8 @@ static int drive_once(struct nfs_connection *const conns[], size_t n, uint64_t d
 			continue;
 		if (r == 0)
 			r = net_rpc_receive(conns[i]->rpc);
+		if (r == 0 && conns[i]->doomed)
+			r = -ECONNABORTED;
 		if (r < 0) {
 			nfs_connection_break(conns[i], r);
 			return r;

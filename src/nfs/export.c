@@ -52,6 +52,7 @@ int nfs_export_apply_options(struct nfs_export *e, const char *options, struct e
 {
 	cleanup_mount_options struct mount_options o = {
 		.major = e->version,
+		.minor = e->has_minor ? (int)e->minor : -1,
 		.port = e->port,
 		.mount_port = e->mount_port,
 	};
@@ -65,6 +66,8 @@ int nfs_export_apply_options(struct nfs_export *e, const char *options, struct e
 void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o)
 {
 	e->version = o->major;
+	e->has_minor = o->major == 4 && o->minor >= 0;
+	e->minor = e->has_minor ? (unsigned int)o->minor : 0;
 	e->port = o->port;
 	e->mount_port = o->mount_port;
 }
@@ -96,8 +99,9 @@ int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e)
 
 bool nfs_export_is_equal(const struct nfs_export *a, const struct nfs_export *b)
 {
-	return a->version == b->version && a->port == b->port && a->mount_port == b->mount_port &&
-	       a->uid == b->uid && a->gid == b->gid && a->any_port == b->any_port &&
+	return a->version == b->version && a->has_minor == b->has_minor && a->minor == b->minor &&
+	       a->port == b->port && a->mount_port == b->mount_port && a->uid == b->uid &&
+	       a->gid == b->gid && a->any_port == b->any_port &&
 	       strcmp(a->server, b->server) == 0 && strcmp(a->share, b->share) == 0;
 }
 

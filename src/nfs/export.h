@@ -22,6 +22,8 @@ struct nfs_export {
 	char *server; /* host name, IPv4 or bare IPv6 literal */
 	char *share; /* absolute path of the export on the server, "/" or "/a/b" */
 	unsigned int version; /* 3 or 4; 0: 4 if the server has it, else 3 */
+	bool has_minor; /* only this minor version of 4; else the newest that the server has */
+	unsigned int minor;
 	uint16_t port; /* NFS; 0: 2049 */
 	uint16_t mount_port; /* MOUNT, for version 3; 0: ask rpcbind */
 	uint32_t uid, gid; /* AUTH_SYS identity of the calls */
@@ -42,7 +44,7 @@ int nfs_export_init(struct nfs_export *e, const char *server, const char *share,
 
 /*
  * Apply version, port and mountport of mount options, which may be NULL, over those that e has.
- * Minor versions matter to kernel mounts only. Errors as mount_options_read(), leaving e as it was.
+ * Errors as mount_options_read(), leaving e as it was.
  */
 int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err);
 

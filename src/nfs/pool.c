@@ -13,6 +13,8 @@
 #include "net/address.h"
 #include "net/breaker.h"
 
+#define LEAVE_MS 200 /* for telling the servers of a round of clients */
+
 struct idle_client {
 	struct list link;
 	struct nfs_client *client;
@@ -46,13 +48,20 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect, unsigned int win
 	return 0;
 }
 
-static void free_idle_clients(struct list *chain)
+/*
+ * Free clients. leave: tell their servers, which waits for replies; only for as long as that goes
+ * fast. A server that is not told forgets a client when its lease ends.
+ */
+static void free_idle_clients(struct list *chain, bool leave)
 {
+	const uint64_t begun = clock_now_ns();
 	struct list *pos, *tmp;
 
 	list_for_each_safe(pos, tmp, chain) {
 		struct idle_client *idle = container_of(pos, struct idle_client, link);
 
+		if (!leave || clock_now_ns() - begun > LEAVE_MS * CLOCK_NS_PER_MS)
+			nfs_client_abort(idle->client);
 		nfs_client_free(idle->client);
 		free(idle);
 	}
@@ -62,7 +71,7 @@ void nfs_pool_free(struct nfs_pool *pool)
 {
 	if (pool == NULL)
 		return;
-	free_idle_clients(&pool->idle);
+	free_idle_clients(&pool->idle, true);
 	net_breaker_free(pool->breaker);
 	pthread_mutex_destroy(&pool->lock);
 	free(pool);
@@ -116,7 +125,7 @@ void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 			move_idle_client(pool, idle, &dropped);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	free_idle_clients(&dropped);
+	free_idle_clients(&dropped, false);
 }
 
 /* ask: ping the server before an idle client is used. A new connection begins with that anyway. */
@@ -195,7 +204,7 @@ void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
 		move_idle_client(pool, container_of(pool->idle.next, struct idle_client, link),
 				 &extra);
 	pthread_mutex_unlock(&pool->lock);
-	free_idle_clients(&extra);
+	free_idle_clients(&extra, true);
 }
 
 void nfs_pool_sweep(struct nfs_pool *pool)
@@ -213,6 +222,6 @@ void nfs_pool_sweep(struct nfs_pool *pool)
 		move_idle_client(pool, idle, &old);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	free_idle_clients(&old);
+	free_idle_clients(&old, true);
 	net_breaker_sweep(pool->breaker);
 }

@@ -35,14 +35,14 @@ static int take_status(void *data, const void *results)
  */
 static int ask_minor(struct net_rpc *rpc, uint32_t minor, bool *ret)
 {
-	nfs_argop4 op = { .argop = OP_PUTROOTFH };
-	COMPOUND4args args = { .minorversion = minor };
+	struct v4_compound c = { .n = 0 };
+	const struct v4_message message = { .minor = minor, .compound = &c };
 	uint32_t status;
 	int r;
 
-	args.argarray.argarray_len = 1;
-	args.argarray.argarray_val = &op;
-	r = net_rpc_ask(rpc, &v4_procedure, &args, take_status, &status, survey_deadline());
+	v4_add(&c, OP_PUTROOTFH);
+	r = net_rpc_ask(rpc, &v4_procedure, (void *)(uintptr_t)&message, take_status, &status,
+			survey_deadline());
 	if (r < 0)
 		return r;
 	*ret = status != MINOR_VERS_MISMATCH;

@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * NFSv4.0 with compounds of our own: libnfs 4.0's path functions fail for directories, and need
+ * Version 4 with compounds of our own: libnfs 4.0's path functions fail for directories, and need
  * many calls for a file. Everything uses file handles and the all-zero stateid, without opening
  * files; only creating one needs an OPEN, see v4_open.h.
  */
@@ -14,9 +14,12 @@
 #include "base/str.h"
 #include "nfs/v4_compound.h"
 #include "nfs/v4_open.h"
+#include "nfs/v4_send.h"
+#include "nfs/v4_session.h"
 
 #define READDIR_BYTES 32768
 #define EXPORT_DEPTH_MAX 64 /* components of an exported path */
+#define MINOR_MAX 2 /* the newest minor version that we speak */
 
 static void encode_lookup(struct v4_compound *c, const struct nfs_op *op)
 {
@@ -186,6 +189,74 @@ static void encode_commit(struct v4_compound *c, const struct nfs_op *op)
 	args->count = op->count;
 }
 
+/* -------- version 4.2 -------- */
+
+/* Leave the file dir saved and to_dir current. */
+static void add_two_files(struct v4_compound *c, const struct nfs_op *op)
+{
+	v4_add_putfh(c, op->dir);
+	v4_add(c, OP_SAVEFH);
+	v4_add_putfh(c, op->to_dir);
+}
+
+/*
+ * CLONE returns no verifier, and its result need not be on the disk. The COMMIT tells the verifier
+ * before it: if the one of a later COMMIT differs, the server was restarted in between.
+ */
+static void encode_clone(struct v4_compound *c, const struct nfs_op *op)
+{
+	add_two_files(c, op);
+	v4_add(c, OP_COMMIT);
+	(void)v4_add_later(c, V4_OP_CLONE);
+	v4_add_getattr(c, V4_STATE);
+}
+
+static void encode_copy(struct v4_compound *c, const struct nfs_op *op)
+{
+	union v4_later_args *args;
+
+	add_two_files(c, op);
+	args = v4_add_later(c, V4_OP_COPY);
+	args->copy.offset = op->offset;
+	args->copy.length = op->length;
+}
+
+static void encode_seek(struct v4_compound *c, const struct nfs_op *op)
+{
+	union v4_later_args *args;
+
+	v4_add_putfh(c, op->dir);
+	args = v4_add_later(c, V4_OP_SEEK);
+	args->seek.offset = op->offset;
+	args->seek.hole = op->hole;
+}
+
+/* A server that copies on after its reply would tell the end by a callback, which we don't take. */
+static void take_copy(struct nfs_op *op, const nfs_resop4 *res)
+{
+	const union v4_later_result *result = v4_later_result(res);
+
+	if (result->copy.later || result->copy.length > op->length) {
+		op->error = result->copy.later ? -EOPNOTSUPP : -EREMOTEIO;
+		return;
+	}
+	op->length = result->copy.length;
+	op->stable = result->copy.stable == FILE_SYNC4;
+	memcpy(op->verifier, result->copy.verifier, sizeof(op->verifier));
+}
+
+/* At the end of the file some servers say so instead of NXIO. */
+static void take_seek(struct nfs_op *op, const nfs_resop4 *res)
+{
+	const union v4_later_result *result = v4_later_result(res);
+
+	op->offset = result->seek.offset;
+	if (result->seek.eof && !op->hole)
+		op->error = -ENXIO;
+}
+
+/* -------- replies -------- */
+
 static void take_link(struct nfs_op *op, const nfs_resop4 *res)
 {
 	const linktext4 *link = &res->nfs_resop4_u.opreadlink.READLINK4res_u.resok4.link;
@@ -267,12 +338,12 @@ static void take_getfh(struct nfs_op *op, const nfs_resop4 *res)
 
 /* Operations whose results are read from a successful reply. */
 static const struct {
-	nfs_opnum4 opnum;
+	uint32_t opnum;
 	void (*take)(struct nfs_op *op, const nfs_resop4 *res);
 } takers[] = {
 	{ OP_GETFH, take_getfh },     { OP_GETATTR, take_getattr }, { OP_READLINK, take_link },
 	{ OP_READDIR, take_readdir }, { OP_READ, take_read },       { OP_WRITE, take_write },
-	{ OP_COMMIT, take_commit },
+	{ OP_COMMIT, take_commit },   { V4_OP_COPY, take_copy },    { V4_OP_SEEK, take_seek },
 };
 
 static void take_results(struct nfs_op *op, const COMPOUND4res *res)
@@ -284,7 +355,7 @@ static void take_results(struct nfs_op *op, const COMPOUND4res *res)
 		const nfs_resop4 *one = &res->resarray.resarray_val[i];
 
 		for (j = 0; j < ARRAY_SIZE(takers); j++)
-			if (takers[j].opnum == one->resop)
+			if (takers[j].opnum == (uint32_t)one->resop)
 				takers[j].take(op, one);
 	}
 }
@@ -333,6 +404,8 @@ static void (*const encoders[NFS_OPS])(struct v4_compound *c, const struct nfs_o
 	[NFS_OP_FSSTAT] = encode_fsstat,   [NFS_OP_MKNOD] = encode_mknod,
 	[NFS_OP_LINK] = encode_link,       [NFS_OP_READ] = encode_read,
 	[NFS_OP_WRITE] = encode_write,     [NFS_OP_COMMIT] = encode_commit,
+	[NFS_OP_CLONE] = encode_clone,     [NFS_OP_COPY] = encode_copy,
+	[NFS_OP_SEEK] = encode_seek,
 };
 
 static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
@@ -351,8 +424,10 @@ static int set_attach_error(const struct nfs_connection *conn, int r, struct err
 
 	if (r == -EPROTONOSUPPORT)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
-				 "server '%s' has NFSv4 but not minor version 0, the only one that the controller supports; enable 4.0 or version 3 on the server",
-				 e->server);
+				 "server '%s' has NFSv4 but not %s: enable it on the server, or change vers= in the mount options",
+				 e->server,
+				 e->has_minor ? nfs_version_text(&conn->client)
+					      : "any of 4.0, 4.1 and 4.2");
 	if (r == -ENOENT || r == -ENOTDIR)
 		return error_sys(err, ERROR_NOT_FOUND, -r,
 				 "server '%s' has no NFSv4 export '%s', or does not show it to this client",
@@ -382,14 +457,80 @@ static void v4_attach_replied(void *data, int error, const void *results)
 	v4_replied(data, error, results);
 }
 
-/* Walk from the pseudo root to the export in one compound. */
+/* Walk names, from the pseudo root or from *handle, which becomes what they lead to. */
+static int walk(struct nfs_connection *conn, char *const names[], size_t n,
+		struct nfs_handle *handle)
+{
+	struct nfs_op op = { .type = NFS_OP_LOOKUP, .client = &conn->client };
+	struct v4_compound c = { .n = 0 };
+	size_t i;
+	int r;
+
+	if (handle->len == 0)
+		v4_add(&c, OP_PUTROOTFH);
+	else
+		v4_add_putfh(&c, handle);
+	for (i = 0; i < n; i++)
+		if (names[i][0] != '\0')
+			v4_add_lookup(&c, names[i]);
+	v4_add(&c, OP_GETFH);
+	v4_add_getattr(&c, V4_LIMITS);
+	r = v4_send(conn, &c, v4_attach_replied, &op);
+	if (r < 0)
+		return r;
+	conn->in_flight++;
+	r = conn->client.ops->run(&conn->client, nfs_connection_deadline(conn));
+	if (r == 0)
+		r = op.error;
+	if (r < 0)
+		return r;
+	*handle = op.handle;
+	return op.handle.len == 0 ? -EREMOTEIO : 0;
+}
+
+/* Walk from the pseudo root to the export: in one compound, if the session has room for it. */
+static int find_root(struct nfs_connection *conn, const struct strv *parts)
+{
+	const unsigned int operations = conn->client.operations;
+	/* Beside PUTFH, GETFH and GETATTR. */
+	const size_t max = operations == 0 || operations > EXPORT_DEPTH_MAX + 3 ? EXPORT_DEPTH_MAX
+										: operations - 3;
+	size_t i = 0, n;
+	int r;
+
+	conn->client.root.len = 0;
+	do {
+		n = parts->n - i < max ? parts->n - i : max;
+		r = walk(conn, parts->items + i, n, &conn->client.root);
+		i += n;
+	} while (r == 0 && i < parts->n);
+	return r;
+}
+
+/*
+ * Open a session for the newest minor version that server and options allow, or use 4.0. A server
+ * that has the version in name only, and fails, is used with the next one.
+ */
+static int choose_minor(struct nfs_connection *conn)
+{
+	const struct nfs_export *e = &conn->client.export;
+	unsigned int minor = e->has_minor ? e->minor : MINOR_MAX;
+	int r;
+
+	for (;; minor--) {
+		conn->client.minor = minor;
+		if (minor == 0)
+			return 0;
+		r = v4_session_open(conn, minor);
+		if (e->has_minor || (r != -EPROTONOSUPPORT && r != -EREMOTEIO && r != -EINVAL))
+			return r;
+	}
+}
+
 static int v4_attach(struct nfs_connection *conn, const struct net_address *address,
 		     struct error *err)
 {
 	cleanup_strv struct strv parts = { NULL, 0 };
-	struct nfs_op op = { .type = NFS_OP_LOOKUP, .client = &conn->client };
-	struct v4_compound c = { .n = 0 };
-	size_t i;
 	int r;
 
 	(void)address; /* version 4 uses one port for everything */
@@ -399,25 +540,33 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 	if (parts.n > EXPORT_DEPTH_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "share: more than %d path components",
 				 EXPORT_DEPTH_MAX);
-	v4_add(&c, OP_PUTROOTFH);
-	for (i = 0; i < parts.n; i++)
-		if (parts.items[i][0] != '\0')
-			v4_add_lookup(&c, parts.items[i]);
-	v4_add(&c, OP_GETFH);
-	v4_add_getattr(&c, V4_LIMITS);
-	r = v4_send(conn, &c, v4_attach_replied, &op);
-	if (r < 0)
-		return error_oom(err);
-	conn->in_flight++;
-	r = conn->client.ops->run(&conn->client, nfs_connection_deadline(conn));
+	r = choose_minor(conn);
 	if (r == 0)
-		r = op.error;
-	if (r == 0 && op.handle.len == 0)
-		r = -EREMOTEIO;
+		r = find_root(conn, &parts);
 	if (r < 0)
 		return set_attach_error(conn, r, err);
-	conn->client.root = op.handle;
+	if (conn->session != NULL)
+		v4_session_cap(conn->session);
+	if (conn->client.minor >= 2)
+		conn->client.offload = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY | NFS_OFFLOAD_SEEK;
 	return 0;
+}
+
+static bool v4_is_fresh(const struct nfs_connection *conn)
+{
+	return conn->session == NULL || v4_session_is_fresh(conn->session);
+}
+
+static void v4_leave(struct nfs_connection *conn)
+{
+	if (conn->session != NULL)
+		v4_session_leave(conn->session);
+}
+
+static void v4_broken(struct nfs_connection *conn, int failure)
+{
+	v4_session_broken(conn, failure);
+	v4_open_broken(conn, failure);
 }
 
 static const struct net_rpc_procedure null =
@@ -428,5 +577,7 @@ const struct nfs_protocol nfs_protocol_v4 = {
 	.null = &null,
 	.attach = v4_attach,
 	.start = v4_start,
-	.broken = v4_open_broken,
+	.is_fresh = v4_is_fresh,
+	.leave = v4_leave,
+	.broken = v4_broken,
 };

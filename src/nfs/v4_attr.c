@@ -21,6 +21,7 @@
 #define ATTR_CHANGE 3
 #define ATTR_SIZE 4
 #define ATTR_FSID 8
+#define ATTR_LEASE_TIME 10
 #define ATTR_RDATTR_ERROR 11
 #define ATTR_FILEHANDLE 19
 #define ATTR_FILEID 20
@@ -51,7 +52,7 @@
 #define FULL                                                                                       \
 	(BIT(ATTR_SIZE) | BIT(ATTR_FSID) | BIT(ATTR_FILEID) | BIT(ATTR_NUMLINKS) |                 \
 	 BIT(ATTR_RAWDEV) | BIT(ATTR_SPACE_USED) | TIMES)
-#define LIMITS (BIT(ATTR_MAXREAD) | BIT(ATTR_MAXWRITE))
+#define LIMITS (BIT(ATTR_LEASE_TIME) | BIT(ATTR_MAXREAD) | BIT(ATTR_MAXWRITE))
 #define SPACE (BIT(ATTR_SPACE_AVAIL) | BIT(ATTR_SPACE_TOTAL))
 
 /* The two words of a mask. libnfs only reads them, but takes no const pointer. */
@@ -336,6 +337,11 @@ static bool read_limit(struct reader *r, uint32_t *ret)
 	return true;
 }
 
+static bool take_lease_time(struct reader *r)
+{
+	return read_u32(r, &r->client->lease_s);
+}
+
 static bool take_maxread(struct reader *r)
 {
 	return read_limit(r, &r->client->read_max);
@@ -412,6 +418,7 @@ static bool (*const takers[64])(struct reader *r) = {
 	[ATTR_CHANGE] = take_change,
 	[ATTR_SIZE] = take_size,
 	[ATTR_FSID] = take_fsid,
+	[ATTR_LEASE_TIME] = take_lease_time,
 	[ATTR_RDATTR_ERROR] = take_rdattr_error,
 	[ATTR_FILEHANDLE] = take_filehandle,
 	[ATTR_FILEID] = take_fileid,

@@ -4,37 +4,16 @@
 #include "nfs/v4_client.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "nfs/v4_compound.h"
+#include "nfs/v4_send.h"
 
-#define HOST_MAX 64
-
-/*
- * Two clients with the same name would end each other's open files, so make the name unique among
- * connections and among containers with the same host name and pid.
- */
 void v4_client_init(struct v4_client *client, struct nfs_connection *conn,
 		    void (*answered)(struct v4_client *client, int error))
 {
-	uint64_t random[2] = { 0, 0 };
-	char host[HOST_MAX + 1] = "";
-	struct timespec now;
-
 	*client = (struct v4_client){ .conn = conn, .answered = answered };
-	(void)gethostname(host, sizeof(host) - 1); /* only for readers of the server's log */
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
-	/* getrandom() returns so few bytes at once; if it fails, the time has to do. */
-	(void)!getrandom(random, sizeof(random), 0);
-	(void)snprintf(client->name, sizeof(client->name),
-		       "csi-nfs/%s/%ld/%lld.%09ld/%016" PRIx64 "%016" PRIx64, host, (long)getpid(),
-		       (long long)now.tv_sec, now.tv_nsec, random[0], random[1]);
+	v4_name_client(client->name);
 }
 
 static void end_request(struct v4_client *client, int error)
@@ -116,6 +95,7 @@ int v4_client_get(struct v4_client *client)
 
 void v4_client_lost(struct v4_client *client, uint64_t id)
 {
-	if (!client->asked && client->id == id)
+	/* A session has its client id for as long as it lasts. */
+	if (!client->asked && client->id == id && client->conn->session == NULL)
 		client->id = 0;
 }

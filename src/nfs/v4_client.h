@@ -19,15 +19,14 @@
 #include <stdint.h>
 
 #include "nfs/connection.h"
-
-#define V4_CLIENT_NAME_MAX 192
+#include "nfs/v4_name.h"
 
 struct v4_client {
 	uint64_t id; /* valid once v4_client_get() returns 1; 0: none */
 	bool asked; /* the reply is outstanding */
 	struct nfs_connection *conn;
 	void (*answered)(struct v4_client *client, int error);
-	char name[V4_CLIENT_NAME_MAX];
+	char name[V4_NAME_MAX];
 };
 
 /* answered() is called once per request: 0 or a negative errno, also if the connection breaks. */

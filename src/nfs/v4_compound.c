@@ -3,8 +3,9 @@
 
 #include "nfs/v4_compound.h"
 
-#include <errno.h>
 #include <string.h>
+
+#include "net/zdr.h"
 
 nfs_argop4 *v4_add(struct v4_compound *c, nfs_opnum4 opnum)
 {
@@ -13,6 +14,13 @@ nfs_argop4 *v4_add(struct v4_compound *c, nfs_opnum4 opnum)
 	memset(op, 0, sizeof(*op));
 	op->argop = opnum;
 	return op;
+}
+
+union v4_later_args *v4_add_later(struct v4_compound *c, enum v4_later_opnum opnum)
+{
+	(void)v4_add(c, (nfs_opnum4)opnum);
+	memset(&c->later[c->n_later], 0, sizeof(c->later[0]));
+	return &c->later[c->n_later++];
 }
 
 void v4_add_putfh(struct v4_compound *c, const struct nfs_handle *handle)
@@ -43,19 +51,87 @@ utf8string v4_text(const char *s)
 	return u;
 }
 
-const struct net_rpc_procedure v4_procedure =
-	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_COMPOUND4args,
-			  zdr_COMPOUND4res, COMPOUND4res);
+/* -------- on the wire -------- */
 
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied,
-	    void *data)
+bool_t v4_encode_operations(ZDR *zdr, const struct v4_compound *c)
 {
-	COMPOUND4args args = { .minorversion = 0 };
+	const union v4_later_args *later = c->later;
+	unsigned int i;
 
-	args.argarray.argarray_len = c->n;
-	args.argarray.argarray_val = c->ops;
-	return net_rpc_call(conn->rpc, &v4_procedure, &args, replied, data);
+	for (i = 0; i < c->n; i++) {
+		nfs_argop4 op = c->ops[i];
+		const bool_t fits =
+			v4_is_later(op.argop)
+				? v4_later_encode(zdr, (enum v4_later_opnum)op.argop, later++)
+				: (bool_t)zdr_nfs_argop4(zdr, &op);
+
+		if (!fits)
+			return FALSE;
+	}
+	return TRUE;
 }
+
+static bool_t encode_message(ZDR *zdr, struct v4_message *m)
+{
+	uint32_t tag = 0, minor = m->minor;
+	uint32_t n = (m->compound != NULL ? m->compound->n : m->n) + (m->sequence != NULL);
+
+	if (!zdr_u_int(zdr, &tag) || !zdr_u_int(zdr, &minor) || !zdr_u_int(zdr, &n))
+		return FALSE;
+	if (m->sequence != NULL && !v4_later_encode(zdr, V4_OP_SEQUENCE, m->sequence))
+		return FALSE;
+	if (m->compound != NULL)
+		return v4_encode_operations(zdr, m->compound);
+	return zdr_opaque(zdr, (char *)(uintptr_t)m->body, m->body_len); /* only read */
+}
+
+/* Look at the next number without moving on. */
+static bool peek_u32(ZDR *zdr, uint32_t *ret)
+{
+	const int pos = zdr->pos;
+	const bool found = zdr_u_int(zdr, ret);
+
+	if (found)
+		zdr->pos = pos;
+	return found;
+}
+
+static bool_t decode_result(ZDR *zdr, nfs_resop4 *ret)
+{
+	uint32_t opnum;
+
+	if (!peek_u32(zdr, &opnum))
+		return FALSE;
+	if (!v4_is_later(opnum))
+		return (bool_t)zdr_nfs_resop4(zdr, ret);
+	return zdr_u_int(zdr, &opnum) && v4_later_decode(zdr, opnum, ret);
+}
+
+static bool_t decode_results(ZDR *zdr, COMPOUND4res *ret)
+{
+	uint32_t status, n, i;
+	nfs_resop4 *results;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!zdr_u_int(zdr, &status) || !zdr_utf8str_cs(zdr, &ret->tag) || !zdr_u_int(zdr, &n) ||
+	    n > V4_OPERATIONS_MAX + 1)
+		return FALSE;
+	ret->status = (nfsstat4)status;
+	results = net_zdr_allocate(zdr, n * (uint32_t)sizeof(*results));
+	if (results == NULL)
+		return FALSE;
+	memset(results, 0, n * sizeof(*results));
+	ret->resarray.resarray_val = results;
+	ret->resarray.resarray_len = n;
+	for (i = 0; i < n; i++)
+		if (!decode_result(zdr, &results[i]))
+			return FALSE;
+	return TRUE;
+}
+
+const struct net_rpc_procedure v4_procedure =
+	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, encode_message, decode_results,
+			  COMPOUND4res);
 
 void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to)
 {

@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * NFSv4.0 compounds, built operation by operation, and the attributes that they set and return.
- * Internal to version 4. Pointers in a compound must live until v4_send(), which encodes it.
+ * Compounds, built operation by operation, and the attributes that they set and return. Internal to
+ * version 4. Pointers in a compound must live until v4_send(), which encodes it.
  */
 #ifndef NFS_V4_COMPOUND_H
 #define NFS_V4_COMPOUND_H
@@ -12,15 +12,20 @@
 /* After libnfs-zdr.h, whose types it uses. */
 #include <nfsc/libnfs-raw-nfs4.h>
 
+#include "nfs/v4_later.h"
+
 #define V4_OPERATIONS_MAX 72 /* in one compound */
+#define V4_LATER_MAX 2 /* of these, operations of v4_later.h */
 #define V4_OWNER_DIGITS_MAX 10 /* digits of a 32-bit number */
 
 /* Bytes of all attributes in nfs_change with padding: size, mode, owner and group, two times. */
 #define V4_VALUES_MAX (8 + 4 + 2 * (4 + NFS_OWNER_MAX + 1) + 2 * (4 + 8 + 4))
 
 struct v4_compound {
-	nfs_argop4 ops[V4_OPERATIONS_MAX];
+	nfs_argop4 ops[V4_OPERATIONS_MAX]; /* of one of v4_later.h, only its number */
 	unsigned int n;
+	union v4_later_args later[V4_LATER_MAX]; /* arguments of these, in their order */
+	unsigned int n_later;
 	uint32_t mask[2]; /* attributes that are set */
 	char values[V4_VALUES_MAX]; /* their values */
 	size_t values_len;
@@ -35,11 +40,12 @@ enum v4_attributes {
 	V4_ENTRY_FULL, /* V4_FULL for READDIR, with the handle */
 	V4_STATE, /* V4_FULL without the owner, to see whether something has changed */
 	V4_SPACE, /* of the file system */
-	V4_LIMITS, /* bytes in one READ and WRITE */
+	V4_LIMITS, /* bytes in one READ and WRITE, time of a lease */
 };
 
 /* Append an operation with zeroed arguments. */
 nfs_argop4 *v4_add(struct v4_compound *c, nfs_opnum4 opnum);
+union v4_later_args *v4_add_later(struct v4_compound *c, enum v4_later_opnum opnum);
 void v4_add_putfh(struct v4_compound *c, const struct nfs_handle *handle);
 void v4_add_getattr(struct v4_compound *c, enum v4_attributes what);
 void v4_add_lookup(struct v4_compound *c, const char *name);
@@ -53,11 +59,20 @@ fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change);
 /* Encode only the type, for VERIFY; once per compound. */
 fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type);
 
+/* What v4_procedure encodes. */
+struct v4_message {
+	unsigned int minor;
+	const union v4_later_args *sequence; /* of the SEQUENCE that comes first; NULL: none */
+	const struct v4_compound *compound; /* NULL: its operations are encoded already */
+	const char *body; /* then here */
+	uint32_t body_len, n;
+};
+
+/* A COMPOUND: encodes a v4_message, decodes a COMPOUND4res. */
 extern const struct net_rpc_procedure v4_procedure;
 
-/* Queue the compound; the results are a COMPOUND4res. Errors as net_rpc_call(). */
-int v4_send(struct nfs_connection *conn, struct v4_compound *c, net_rpc_replied *replied,
-	    void *data);
+/* Encode the operations of a compound, for a message's body. */
+bool_t v4_encode_operations(ZDR *zdr, const struct v4_compound *c);
 
 /*
  * Decode the server's attributes. Fields that it leaves out stay unchanged, as do all after an

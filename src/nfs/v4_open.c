@@ -11,13 +11,17 @@
 
 #include "base/list.h"
 #include "nfs/v4_client.h"
-#include "nfs/v4_compound.h"
+#include "nfs/v4_send.h"
+#include "nfs/v4_session.h"
 
 /*
  * OPENs in flight. Over a network, half as many OPENs create half as many files per second. An
  * owner costs the server a little memory until the lease ends, and is only made when needed.
  */
 #define OWNERS_MAX NFS_WINDOW
+
+/* With zeros behind it: the stateid of the OPEN before (RFC 8881, section 16.2.3.1.2). */
+#define CURRENT_STATEID 1
 
 /* Tries of an OPEN that finds its lease lost or its sequence number refused. */
 #define TRIES_MAX 3
@@ -46,6 +50,7 @@ struct v4_opener {
 	struct nfs_connection *conn;
 	struct v4_client client;
 	uint32_t owners_made;
+	bool closes_apart; /* the server does not know the stateid of an OPEN in its compound */
 	struct owner owners[OWNERS_MAX];
 	struct list waiting; /* of creations */
 };
@@ -63,6 +68,8 @@ static int get_opener(struct nfs_connection *conn, struct v4_opener **ret)
 		o->conn = conn;
 		list_init(&o->waiting);
 		v4_client_init(&o->client, conn, client_answered);
+		if (conn->session != NULL)
+			o->client.id = v4_session_client(conn->session);
 		conn->opener = o;
 	}
 	*ret = o;
@@ -304,6 +311,12 @@ static void retry_open(struct creation *c, int error)
 	send_waiting(o);
 }
 
+/* A session needs no confirmation, and its compounds can close what they have opened. */
+static bool closes_at_once(const struct v4_opener *o)
+{
+	return o->conn->session != NULL && !o->closes_apart;
+}
+
 static void take_open_error(struct creation *c, nfsstat4 status)
 {
 	struct v4_opener *o = c->opener;
@@ -339,6 +352,13 @@ static void take_open(struct creation *c, const COMPOUND4res *res, const OPEN4re
 	if (find_result(res, OP_GETATTR, &one) && one.nfs_resop4_u.opgetattr.status == NFS4_OK)
 		v4_take_attr(&one.nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
 			     &op->attr, &op->handle);
+	if (op->handle.len > 0 && closes_at_once(c->opener) && find_result(res, OP_CLOSE, &one)) {
+		if (one.nfs_resop4_u.opclose.status == NFS4_OK) {
+			end_creation(c, 0);
+			return;
+		}
+		c->opener->closes_apart = true;
+	}
 	if (op->handle.len == 0)
 		end_broken(c, res->status != NFS4_OK ? nfs_status_errno(res->status) : -EREMOTEIO);
 	else if (ok->rflags & OPEN4_RESULT_CONFIRM)
@@ -391,6 +411,9 @@ static int send_open(struct creation *c)
 	args->claim.open_claim4_u.file = v4_text(c->name);
 	v4_add(&compound, OP_GETFH);
 	v4_add_getattr(&compound, V4_OWNER);
+	if (closes_at_once(c->opener))
+		v4_add(&compound, OP_CLOSE)->nfs_argop4_u.opclose.open_stateid.seqid =
+			CURRENT_STATEID;
 	return v4_send(c->opener->conn, &compound, open_replied, c);
 }
 

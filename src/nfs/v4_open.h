@@ -2,11 +2,12 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Creation of files over NFSv4.0, which takes OPEN, OPEN_CONFIRM if the server asks for it, and
- * CLOSE. That needs a client id, and open-owners, whose requests must come one at a time (RFC 7530,
- * section 9.1.7): a connection has several, and creations wait here for a free one. Both are made
- * when first needed. The lease is never renewed: it only matters between OPEN and CLOSE, and if it
- * is lost, we request another client id.
+ * Creation of files over version 4. In a session, one compound opens, creates and closes. Version
+ * 4.0 takes OPEN, OPEN_CONFIRM if the server asks for it, and CLOSE, with a client id and with
+ * open-owners, whose requests must come one at a time (RFC 7530, section 9.1.7): a connection has
+ * several, and creations wait here for a free one. Both are made when first needed. The lease is
+ * never renewed: it only matters between OPEN and CLOSE, and if it is lost, we request another
+ * client id.
  *
  * Part of a connection, on its thread.
  *
@@ -14,6 +15,7 @@
  *   WAITING      an owner is free                   OPENING: OPEN sent
  *   OPENING      OK, but no handle                  done with an error; the owner is discarded
  *                OK, the server wants a confirm     CONFIRMING: OPEN_CONFIRM sent
+ *                OK, closed in a session            done, created
  *                OK                                 CLOSING: CLOSE sent
  *                STALE_CLIENTID, EXPIRED            WAITING, first, with a new client id
  *                BAD_SEQID                          WAITING, first, with a new owner

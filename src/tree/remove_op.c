@@ -386,7 +386,7 @@ static void batch_replied(struct nfs_op *op)
 
 static int batch_start(struct remover *rm, struct remove_node *node)
 {
-	const size_t max = rm->work.to->version == 4 ? NFS_REMOVE_MAX : 1;
+	const size_t max = nfs_remove_max(rm->work.to);
 	struct remove_call *call = remove_call_new(rm, node, batch_replied);
 	struct nfs_op *op;
 

@@ -212,7 +212,7 @@ def main():
     parser.add_argument("--stride", type=int, default=1)
     parser.add_argument("--offset", type=int, default=0)
     parser.add_argument("--scenario", default="")
-    parser.add_argument("--version", choices=("3", "4"))
+    parser.add_argument("--version", choices=("3", "4.0", "4.1", "4.2"))
     parser.add_argument("--way", choices=WAYS)
     parser.add_argument("--when", choices=WHENS + tuple(FAULTS))
     parser.add_argument("--point", type=int)
@@ -226,7 +226,9 @@ def main():
                 os.path.join(os.environ["LAB_DISK"], "crash"), given.kernel) as server:
         matrix = Matrix(server, given.stride, given.offset)
         for scenario in chosen:
-            for version in [given.version] if given.version else ("3", "4"):
+            # Of version 4, without a session and with one in turn.
+            four = "4.2" if known.index(scenario) % 2 else "4.0"
+            for version in [given.version] if given.version else ("3", four):
                 if given.point is not None:
                     matrix.one(Run(scenario, version, given.when or "after", given.point,
                                    given.way or "same"))

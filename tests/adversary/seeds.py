@@ -53,7 +53,7 @@ class Run:
         self.seed = seed
         self.r = random.Random(seed)
         r = self.r
-        self.version = r.choice(("3", "3", "3", "4", "4"))
+        self.version = r.choice(("3", "3", "3", "4.0", "4.2"))
         self.options = [option for option, chance in (
             ("--delete-mode=inline", 0.15), ("--verify-clones", 0.15),
             ("--remove-archived-volume-path", 0.3)) if r.random() < chance]

@@ -70,7 +70,7 @@ class Faults(unittest.TestCase):
                                            trees.survey(case.path("copy"))), [])
 
     def test_errors_are_told(self):
-        for version in ("3", "4"):
+        for version in ("3", "4.0", "4.2"):
             for name, code in (("NOSPC", CODE.RESOURCE_EXHAUSTED), ("IO", CODE.UNAVAILABLE),
                                ("ACCES", CODE.PERMISSION_DENIED)):
                 with self.subTest(version=version, status=name):
@@ -81,14 +81,14 @@ class Faults(unittest.TestCase):
                     self.assertFalse(os.path.exists(case.path("v")))
 
     def test_delay_is_asked_again(self):
-        for version in ("3", "4"):
+        for version in ("3", "4.0", "4.2"):
             case = self.case(version)
             failure, counts = self.under(case, [Rule("MKDIR", 1, "status DELAY", count=2)])
             self.assertIsNone(failure)
             self.assertEqual(counts["MKDIR"], 3)
 
     def test_cut_before_and_after(self):
-        for version in ("3", "4"):
+        for version in ("3", "4.0", "4.2"):
             for what, done in (("cut-before", False), ("cut-after", True)):
                 with self.subTest(version=version, what=what):
                     case = self.case(version)
@@ -137,8 +137,30 @@ class Faults(unittest.TestCase):
         self.under(case, [Rule("SYMLINK", 1, "double")])
         case.must("CreateVolume", **case.request("v"))
 
+    def test_a_change_gets_its_first_answer(self):
+        """A session sends a change whose reply was lost again, with the same slot and number."""
+        for name in ("MKDIR", "SYMLINK", "RENAME", "REMOVE", "RMDIR", "CREATE", "LINK"):
+            with self.subTest(name=name):
+                case = self.case("4.2")
+                request = self.clone_of(case)
+                sent = []
+
+                def keep(call, name=name, sent=sent):
+                    if call.name == name:
+                        at = call.ops[0].at
+                        sent.append(bytes(call.data[at:at + 24]))  # session, number, slot
+                rule = Rule(name, 1 if name == "LINK" else 2, "cut-after")
+                case.proxy.begin([rule], keep, case.versions)
+                self.assertIsNone(case.once("CreateVolume", **request)[1])
+                self.is_copied(case)
+                case.must_delete(case.volume_id("copy"))
+                case.purged()
+                self.assertEqual(case.proxy.problems, [])
+                self.assertEqual(rule.hits, 1)
+                self.assertEqual(len(sent) - len(set(sent)), 1)
+
     def test_short_pages_and_reads(self):
-        for version in ("3", "4"):
+        for version in ("3", "4.0", "4.2"):
             case = self.case(version)
             request = self.clone_of(case)
             plain = self.under(case, [], request)[1]
@@ -152,7 +174,7 @@ class Faults(unittest.TestCase):
             self.is_copied(case)
 
     def test_writes_that_are_lost_are_made_again(self):
-        for version in ("3", "4"):
+        for version in ("3", "4.0", "4.2"):
             case = self.case(version)
             request = self.clone_of(case, big=2000000)
             plain = self.under(case, [], request)[1]

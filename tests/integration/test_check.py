@@ -175,7 +175,7 @@ class Exports(Base):
         self.assertEqual(sorted(nfs["answer_us"]), ["3", "4"])
         self.assertEqual(report["rpcbind"]["data"],
                          {"mount_port": self.server.mount_port, "from_rpcbind": True})
-        self.assertEqual(report["connect"]["data"]["version"], "4.0")
+        self.assertEqual(report["connect"]["data"]["version"], "4.2")
         space, found = os.statvfs(self.paths["plain"]), report["capacity"]["data"]
         self.assertEqual(found["total_bytes"], space.f_blocks * space.f_frsize)
         self.assertLessEqual(found["available_bytes"], found["total_bytes"])
@@ -188,8 +188,10 @@ class Exports(Base):
         self.assertEqual(report["port"]["data"], {"may_reserve": True, "wants_reserved": False})
 
     def test_versions_that_are_asked_for(self):
-        for version, spoken in (("3", "3"), ("4", "4.0"), ("4.0", "4.0"), ("4.2", "4.0")):
-            report = self.on("plain", version=version)
+        for version, spoken in (("3", "3"), ("4", "4.2"), ("4.0", "4.0"), ("4.1", "4.1"),
+                                ("4.2", "4.2")):
+            report = self.on("plain", version="3") if version == "3" \
+                else self.on("plain", more=["vers=" + version])
             self.states(report)
             self.assertEqual(report["connect"]["data"]["version"], spoken)
             self.assertEqual(report["rpcbind"]["data"]["from_rpcbind"], version != "3")
@@ -658,22 +660,21 @@ class Versions(Base):
             self.states(report, nfs="failed", rpcbind="failed", exports="skipped",
                         connect="failed", capacity="skipped", directory="skipped", port="skipped")
 
-    def test_without_minor_version_0(self):
-        with self.serve("sessions", "4", "1, 2") as server:
-            report = self.check(self.share, options=server.flags("4.1"))
-            self.assertEqual(report["nfs"]["data"]["versions"], ["4.1", "4.2"])
-            self.assertEqual(report["nfs"]["status"], "failed")
-            self.holds(report["nfs"]["text"], "4.0")
-            self.assertEqual(report["connect"]["status"], "failed")
-
-    def test_without_later_minor_versions(self):
-        with self.serve("old", "4", "0") as server:
-            report = self.check(self.share, options=["port=%d" % server.port])
-            self.states(report, rpcbind="skipped", exports="skipped")
-            self.assertEqual(report["nfs"]["data"]["versions"], ["4.0"])
-            report = self.check(self.share, options=server.flags("4.2"))
-            self.states(report, nfs="failed", rpcbind="skipped", exports="skipped")
-            self.holds(report["nfs"]["text"], "4.2")
+    def test_one_minor_version(self):
+        """Each of them is enough, and only that one may be asked for."""
+        for minor in ("0", "1", "2"):
+            with self.serve("only" + minor, "4", minor) as server:
+                report = self.check(self.share, options=["port=%d" % server.port])
+                self.states(report, rpcbind="skipped", exports="skipped")
+                self.assertEqual(report["nfs"]["data"]["versions"], ["4." + minor])
+                self.assertEqual(report["connect"]["data"]["version"], "4." + minor)
+                for other in {"0", "1", "2"} - {minor}:
+                    report = self.check(self.share, options=server.flags("4." + other))
+                    self.states(report, nfs="failed", rpcbind="skipped", exports="skipped",
+                                connect="failed", capacity="skipped", directory="skipped",
+                                port="skipped")
+                    self.holds(report["nfs"]["text"], "4." + other)
+                    self.holds(report["connect"]["text"], "4." + other)
 
 
 @unittest.skipUnless(has_client(), "this kernel has no NFS client")

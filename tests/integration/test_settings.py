@@ -422,20 +422,29 @@ class OnVersion4(Settings, Base):
 
 
 class Sessions(Base):
-    """A server without NFSv4.0, which is all that libnfs has of version 4."""
+    """Servers with one minor version of NFSv4."""
 
-    def test_server_with_later_versions_only(self):
-        share = os.path.join(DISK, "sessions")
-        with Ganesha(os.path.join(LAB, "sessions"), [Export(share, "4")], protocols="4",
-                     minor_versions="1, 2") as server:
-            only = OnServer()
-            only.server, only.version, only.share = server, "4.1", share
-            with Driver(LAB, name="sessions") as driver:
-                for flags in (server.flags("4.1"), ["port=%d" % server.port]):
-                    request = only.request("v", cap=capability(flags=flags))
-                    self.fails(CODE.FAILED_PRECONDITION, driver.client.CreateVolume,
-                               "minor version 0", **request)
-            self.assertEqual(os.listdir(share), [])
+    def test_one_minor_version(self):
+        for minor in ("0", "1", "2"):
+            with self.subTest(minor=minor):
+                share = os.path.join(DISK, "only" + minor)
+                with Ganesha(os.path.join(LAB, "only" + minor), [Export(share, "4")],
+                             protocols="4", minor_versions=minor) as server, \
+                        Driver(LAB, name="only" + minor) as driver:
+                    self._try(server, driver, share, minor)
+
+    def _try(self, server, driver, share, minor):
+        only = OnServer()
+        only.server, only.driver, only.share, only.version = server, driver, share, "4." + minor
+        for flags in (["vers=4." + minor], ["vers=4"], []):
+            flags = flags + ["port=%d" % server.port]
+            volume = driver.client.CreateVolume(**only.request(
+                "v", cap=capability(flags=flags))).volume
+            driver.client.DeleteVolume(volume_id=volume.volume_id, secrets=only.secrets)
+        for other in {"0", "1", "2"} - {minor}:
+            self.fails(CODE.FAILED_PRECONDITION, driver.client.CreateVolume, "4." + other,
+                       **only.request("w", cap=capability(flags=server.flags("4." + other))))
+        self.assertTrue(wait_for(lambda: only.listed() == [] and only.records() == []))
 
 
 if __name__ == "__main__":

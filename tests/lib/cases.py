@@ -53,6 +53,7 @@ class OnServer:
 
     protocols = "3, 4"
     version = "3"
+    minor_versions = "0, 1, 2"
     options = ()  # of the driver
 
     @classmethod
@@ -67,7 +68,7 @@ class OnServer:
         cls.share = os.path.join(cls.place, "share")
         cls.server = Ganesha(os.path.join(LAB, tag),
                              [Export(cls.share, cls.protocols)] + cls.more_exports(),
-                             protocols=cls.protocols)
+                             protocols=cls.protocols, minor_versions=cls.minor_versions)
         cls.server.start()
         cls.driver = Driver(LAB, *cls.options, name=tag)
         try:

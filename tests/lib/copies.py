@@ -50,7 +50,8 @@ class Trees(OnServer):
         exports = [Export(getattr(cls, n), cls.protocols, more=cls.export_options)
                    for n in cls.folders]
         cls.server = Ganesha(os.path.join(LAB, tag), exports + cls.more_exports(),
-                             protocols=cls.protocols, numeric=cls.numeric).start()
+                             protocols=cls.protocols, minor_versions=cls.minor_versions,
+                             numeric=cls.numeric).start()
         cls.driver = Driver(LAB, *cls.options, name=tag)
         try:
             cls.driver.start()

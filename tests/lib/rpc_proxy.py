@@ -429,7 +429,12 @@ class Proxy:
         if reply is None:
             return False
         self._note(call, rule)
-        self._send(link.client, reply)
+        if not call.has_session:
+            self._send(link.client, reply)
+            return True
+        call.forged = reply
+        link.pending[call.xid] = call
+        self._send(link.server, call.only_sequence())
         return True
 
     def _change(self, call, rule):
@@ -454,6 +459,8 @@ class Proxy:
         if call is None:
             self._send(link.client, data)
             return
+        if call.forged is not None:
+            data = call.with_sequence(call.forged, data)
         status = wire.reply_status(call, data)
         if status and call.number:
             name = wire.STATUS_NAMES.get(status, status)

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import threading
 import time
+import zlib
 
 
 class Failure(Exception):
@@ -163,12 +164,13 @@ class Export:
 class Ganesha:
     """nfs-ganesha with the VFS FSAL. Its own files are in home. numeric: True sends and accepts
     owners of version 4 as numbers, False sends names, None sends names and refuses numbers.
-    keytab: of the service "nfs", for Kerberos; krb5.conf is beside it."""
+    keytab: the keys of its Kerberos principal, and krb5_conf the configuration that goes with it;
+    None for a server without Kerberos."""
 
-    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2", numeric=True,
-                 keytab=None):
+    def __init__(self, home, exports, protocols="3, 4", minor_versions="0, 1, 2", numeric=True):
         self.home = home
-        self.keytab = keytab
+        self.keytab = None
+        self.krb5_conf = None
         self.numeric = numeric
         self.minor_versions = minor_versions
         self.exports = exports
@@ -186,7 +188,11 @@ class Ganesha:
         return "3" in self.protocols
 
     def flags(self, version):
-        """Mount options for this server. version is 3, 4, 4.1 ..."""
+        """Mount options for this server. version is 3, 4, 4.1 ... With 4, each server of a part has
+        one of the minor versions, in turn by its name, so that all are used everywhere."""
+        if version == "4" and "4" in self.protocols:
+            minors = self.minor_versions.split(", ")
+            version = "4." + minors[zlib.crc32(os.path.basename(self.home).encode()) % len(minors)]
         if version == "3":
             return ["vers=3", "port=%d" % self.port, "mountport=%d" % self.mount_port]
         return ["vers=%s" % version, "port=%d" % self.port]
@@ -194,8 +200,7 @@ class Ganesha:
     def _kerberos(self):
         if self.keytab is None:
             return "Active_krb5 = false;"
-        return ('Active_krb5 = true; PrincipalName = nfs; KeytabPath = "%s"; CCacheDir = "%s/cc";'
-                % (self.keytab, self.home))
+        return 'Active_krb5 = true; KeytabPath = "%s";' % self.keytab
 
     def _write_config(self):
         path = os.path.join(self.home, "ganesha.conf")
@@ -239,8 +244,8 @@ LOG { Default_Log_Level = EVENT; }
         # File handles contain the file system's UUID, which libblkid takes from its cache for 2 s:
         # on a loop device that was another's shortly before, they would change at a restart.
         environment = dict(os.environ, BLKID_FILE=os.devnull)
-        if self.keytab is not None:
-            environment["KRB5_CONFIG"] = os.path.join(os.path.dirname(self.keytab), "krb5.conf")
+        if self.krb5_conf is not None:
+            environment["KRB5_CONFIG"] = self.krb5_conf
         with open(os.path.join(self.home, "ganesha.out"), "ab") as out:
             self.process = subprocess.Popen(
                 ["ganesha.nfsd", "-F", "-f", config, "-L", self.log,
@@ -321,9 +326,11 @@ class KernelServer:
 
     port = 2049
 
-    def __init__(self, path, options="rw,no_root_squash,insecure,fsid=0,no_subtree_check"):
+    def __init__(self, path, options="rw,no_root_squash,insecure,fsid=0,no_subtree_check",
+                 without=()):
         self.path = path
         self.options = options
+        self.without = without  # versions that it does not have: 3, 4.0 ...
         self.mountd = None
 
     def start(self):
@@ -336,15 +343,17 @@ class KernelServer:
                 ["rpc.mountd", "--foreground"], stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         # A version 4 server accepts no writes in its grace period, 90 s by default.
-        run("rpc.nfsd", "--lease-time", "10", "--grace-time", "10", "8")
+        run("rpc.nfsd", "--lease-time", "10", "--grace-time", "10",
+            *(word for version in self.without for word in ("-N", version)), "8")
         with open("/proc/fs/nfsd/v4_end_grace", "w", encoding="ascii") as f:
             f.write("Y")
-        if not wait_for(lambda: rpc_null(self.port, 100003, 3) and rpc_null(self.port, 100003, 4)):
+        if not wait_for(lambda: all(rpc_null(self.port, 100003, version) for version in (3, 4)
+                                    if str(version) not in self.without)):
             raise Failure("the kernel's NFS server does not answer")
         return self
 
     def is_running(self):
-        return rpc_null(self.port, 100003, 3)
+        return rpc_null(self.port, 100003, 4)
 
     def stop(self):
         """Close the port. The exports stay for the next start()."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""NFS calls as they are on the wire, parsed far enough to know what they do: versions 3 and 4.0 and
+"""NFS calls as they are on the wire, parsed far enough to know what they do: versions 3 and 4.x and
 MOUNT, over RPC records. Both versions' calls have one name, that of version 3 where there is one.
 """
 import struct
@@ -27,7 +27,7 @@ V3_FAILED = {"GETATTR": 0, "SETATTR": 2, "WRITE": 2, "CREATE": 2, "MKDIR": 2, "S
              "MKNOD": 2, "REMOVE": 2, "RMDIR": 2, "RENAME": 4, "LINK": 3, "COMMIT": 2}
 # Calls that change what is on the server. OPEN_CONFIRM and CLOSE change what it remembers only.
 MUTATING = frozenset(("SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR",
-                      "RENAME", "LINK", "COMMIT"))
+                      "RENAME", "LINK", "COMMIT", "CLONE", "COPY"))
 # What takes room, and so may find none. Where nothing may be changed, all of MUTATING fails.
 GROWING = MUTATING - {"REMOVE", "RMDIR", "SETATTR"}
 POSSIBLE = {"NOSPC": GROWING, "DQUOT": GROWING, "ROFS": MUTATING}
@@ -38,16 +38,21 @@ V4 = {3: "ACCESS", 4: "CLOSE", 5: "COMMIT", 6: "CREATE", 9: "GETATTR", 10: "GETF
       15: "LOOKUP", 16: "LOOKUPP", 17: "NVERIFY", 18: "OPEN", 20: "OPEN_CONFIRM", 22: "PUTFH",
       23: "PUTPUBFH", 24: "PUTROOTFH", 25: "READ", 26: "READDIR", 27: "READLINK", 28: "REMOVE",
       29: "RENAME", 30: "RENEW", 31: "RESTOREFH", 32: "SAVEFH", 34: "SETATTR", 35: "SETCLIENTID",
-      36: "SETCLIENTID_CONFIRM", 37: "VERIFY", 38: "WRITE"}
+      36: "SETCLIENTID_CONFIRM", 37: "VERIFY", 38: "WRITE", 42: "EXCHANGE_ID",
+      43: "CREATE_SESSION", 44: "DESTROY_SESSION", 53: "SEQUENCE", 57: "DESTROY_CLIENTID",
+      58: "RECLAIM_COMPLETE", 60: "COPY", 69: "SEEK",
+      71: "CLONE"}
 V4_NUMBERS = {name: number for number, name in V4.items()}
 # Operations whose answer is the status alone when they succeed.
 SILENT = frozenset(("PUTFH", "PUTROOTFH", "PUTPUBFH", "SAVEFH", "RESTOREFH", "LOOKUP", "LOOKUPP",
                     "VERIFY", "NVERIFY", "RENEW", "SETCLIENTID_CONFIRM"))
 # A compound is named after the first of these that it holds.
-TELLING = ("OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME", "LINK", "SETATTR",
-           "WRITE", "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID", "SETCLIENTID_CONFIRM",
-           "RENEW", "LOOKUP", "GETATTR", "PUTROOTFH")
+TELLING = ("CLONE", "COPY", "SEEK", "OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME",
+           "LINK", "SETATTR", "WRITE", "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID",
+           "SETCLIENTID_CONFIRM", "RENEW", "LOOKUP", "GETATTR", "PUTROOTFH", "EXCHANGE_ID",
+           "CREATE_SESSION", "DESTROY_SESSION", "DESTROY_CLIENTID", "RECLAIM_COMPLETE")
 TYPES4 = {2: "MKDIR", 5: "SYMLINK"}
+SEQUENCE_RESULT = 36  # bytes behind its status
 
 
 def framed(data):
@@ -161,6 +166,20 @@ def _read_setclientid(r, op):
     r.skip(4)
 
 
+def _read_exchange_id(r, op):
+    r.skip(8)
+    r.opaque()
+    r.skip(12)  # flags, no protection, no implementation
+
+
+def _read_create_session(r, op):
+    r.skip(16)  # client id, sequence, flags
+    for _ in range(2):
+        r.skip(24)
+        r.skip(4 * r.u32())
+    r.skip(12)  # program, one flavor: AUTH_NONE
+
+
 def _read_names(count):
     def read(r, op):
         op.names = tuple(r.opaque() for _ in range(count))
@@ -186,15 +205,25 @@ def _read_readdir(r, op):
     r.skip(4 * r.u32())
 
 
+def _read_copy(r, _):
+    r.skip(64)
+    if r.u32() != 0:
+        raise Malformed("a copy from another server")
+
+
 ARGUMENTS = {
     "ACCESS": _read_fixed(4), "CLOSE": _read_fixed(20), "COMMIT": _read_fixed(12),
-    "CREATE": _read_create, "GETATTR": lambda r, op: r.skip(4 * r.u32()), "LINK": _read_names(1),
+    "CLONE": _read_fixed(56), "COPY": _read_copy, "CREATE": _read_create,
+    "GETATTR": lambda r, op: r.skip(4 * r.u32()), "LINK": _read_names(1),
     "LOOKUP": _read_names(1), "NVERIFY": lambda r, op: r.attributes(), "OPEN": _read_open,
     "OPEN_CONFIRM": _read_fixed(20), "PUTFH": lambda r, op: r.opaque(), "READ": _read_fixed(28),
     "READDIR": _read_readdir, "REMOVE": _read_names(1), "RENAME": _read_names(2),
-    "RENEW": _read_fixed(8), "SETATTR": _read_setattr, "SETCLIENTID": _read_setclientid,
+    "RENEW": _read_fixed(8), "SEEK": _read_fixed(28), "SETATTR": _read_setattr,
+    "SETCLIENTID": _read_setclientid,
     "SETCLIENTID_CONFIRM": _read_fixed(16), "VERIFY": lambda r, op: r.attributes(),
-    "WRITE": _read_write}
+    "WRITE": _read_write, "EXCHANGE_ID": _read_exchange_id, "CREATE_SESSION": _read_create_session,
+    "DESTROY_SESSION": _read_fixed(16), "SEQUENCE": _read_fixed(32),
+    "DESTROY_CLIENTID": _read_fixed(8), "RECLAIM_COMPLETE": _read_fixed(4)}
 
 # Where, behind the file handles, a call of version 3 has names.
 V3_NAMES = {"LOOKUP": 1, "CREATE": 1, "MKDIR": 1, "SYMLINK": 1, "MKNOD": 1, "REMOVE": 1, "RMDIR": 1}
@@ -225,6 +254,8 @@ class Call:
         # Of the arguments.
         self.at = at + 8 + ((struct.unpack_from(">I", data, at + 4)[0] + 3) & ~3)
         self.ops = []
+        self.minor = 0
+        self.forged = None  # set by the proxy: what is answered instead
         self.number = 0  # set by the proxy: which one it is
         self.action = None
         if self.program == MOUNT:
@@ -243,9 +274,7 @@ class Call:
     def _parse_compound(self):
         r = Reader(self.data, self.at)
         self.tag = r.opaque()
-        if r.u32() != 0:
-            self.name = "?"  # a later minor version
-            return
+        self.minor = r.u32()
         for _ in range(r.u32()):
             name = V4.get(r.u32())
             if name is None:
@@ -365,20 +394,40 @@ class Call:
                struct.pack(">I", count)]
         for op in self.ops[:count - 1]:
             out.append(struct.pack(">II", V4_NUMBERS[op.name], 0))
+            if op.name == "SEQUENCE":
+                out.append(bytes(SEQUENCE_RESULT))  # see with_sequence()
         out.append(struct.pack(">II", V4_NUMBERS[failed.name], status) + body)
         return self.head() + b"".join(out)
+
+    @property
+    def has_session(self):
+        return bool(self.ops) and self.ops[0].name == "SEQUENCE"
+
+    def only_sequence(self):
+        """The call without all that it is for: the server's slot moves on, and nothing is done."""
+        at = self.ops[0].at
+        return self.data[:at - 8] + struct.pack(">II", 2, V4_NUMBERS["SEQUENCE"]) \
+            + self.data[at:at + 32] + struct.pack(">I", V4_NUMBERS["PUTROOTFH"])
+
+    def with_sequence(self, forged, real):
+        """A forged answer with the result of SEQUENCE in the server's answer to only_sequence()."""
+        if reply_status(self, real) != 0:
+            return real
+        at = len(self.head()) + 20 + ((len(self.tag) + 3) & ~3)
+        return forged[:at] + real[at:at + SEQUENCE_RESULT] + forged[at + SEQUENCE_RESULT:]
 
     def _where(self, status):
         """The operation that may fail that way, or None."""
         if self.key is None:
             return None
-        first = self.ops[0]
+        first = self.ops[self.has_session]
         if first.name == "PUTFH" and status in (
                 STATUS["STALE"], STATUS["DELAY"], STATUS["BADHANDLE"], STATUS["SERVERFAULT"]):
             return first
         if self.key.name in SEQUENCED:
             return None
-        if not all(op.name in SILENT for op in self.ops[:self.ops.index(self.key)]):
+        before = self.ops[self.has_session:self.ops.index(self.key)]
+        if not all(op.name in SILENT for op in before):
             return None
         return self.key
 

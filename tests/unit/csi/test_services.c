@@ -612,7 +612,7 @@ START_TEST(test_create_refused_after_an_attempt)
 	} rows[] = {
 		{ "no space for the record", -ENOSPC, 1U << NFS_OP_SYMLINK },
 		{ "read-only", -EROFS, 1U << NFS_OP_SYMLINK },
-		{ "denied", -EACCES, 1U << NFS_OP_SYMLINK },
+		{ "denied", -EACCES, 1U << NFS_OP_SYMLINK | 1U << NFS_OP_CREATE },
 		{ "the folder cannot be looked up", -EACCES, 1U << NFS_OP_LOOKUP },
 		/* The first two find .csi-nfs and volumes. */
 		{ "the record cannot be looked up", -EACCES, 1U << NFS_OP_LOOKUP, 2 },

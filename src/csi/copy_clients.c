@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "csi/copy_clients.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "nfs/calls.h"
+#include "store/layout.h"
+
+/* -------- the version -------- */
+
+static bool is_same_directory(struct nfs_client *a, const struct nfs_handle *in_a,
+			      struct nfs_client *b, const struct nfs_handle *in_b)
+{
+	struct nfs_attr x, y;
+
+	return nfs_stat(a, in_a, &x) == 0 && nfs_stat(b, in_b, &y) == 0 && x.is_full && y.is_full &&
+	       x.fileid == y.fileid;
+}
+
+/*
+ * A path may name different directories in two versions of NFS (fsid=0), so compare the roots. Many
+ * file systems have the same fileid for their root, so compare the driver's own folders, too.
+ */
+static bool is_same_share(struct nfs_client *a, struct nfs_client *b)
+{
+	struct nfs_handle in_a, in_b;
+	int r;
+
+	if (!is_same_directory(a, &a->root, b, &b->root))
+		return false;
+	r = nfs_lookup(a, &a->root, NFS_STATE_DIR, &in_a, NULL);
+	if (r < 0)
+		return r == -ENOENT && nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == r;
+	return nfs_lookup(b, &b->root, NFS_STATE_DIR, &in_b, NULL) == 0 &&
+	       is_same_directory(a, &in_a, b, &in_b);
+}
+
+static int lease_same(const struct csi_driver *driver, struct nfs_client *c,
+		      struct nfs_client **ret, struct error *err)
+{
+	return nfs_pool_lease(driver->pool, &c->export, ret, err);
+}
+
+/* Lease a client like c for a tree: over version 3, unless the options ask for a minor version. */
+static int lease_for_tree(const struct csi_driver *driver, struct nfs_client *c,
+			  struct nfs_client **ret, struct error *err)
+{
+	struct error ignored = { .code = ERROR_OK };
+	struct nfs_export e = c->export; /* borrows its strings */
+
+	if (!e.has_minor && c->version != 3) {
+		e.version = 3;
+		if (nfs_pool_lease(driver->pool, &e, ret, &ignored) == 0) {
+			if (is_same_share(*ret, c))
+				return 0;
+			nfs_pool_return(driver->pool, *ret);
+		}
+	}
+	*ret = NULL;
+	return lease_same(driver, c, ret, err);
+}
+
+/* -------- what the server copies -------- */
+
+static bool is_same_server(const struct nfs_client *a, const struct nfs_client *b)
+{
+	return a->export.port == b->export.port && strcmp(a->address, b->address) == 0;
+}
+
+static bool is_same_file_system(struct nfs_client *a, struct nfs_client *b)
+{
+	struct nfs_attr x, y;
+
+	return nfs_getattr(a, &a->root, &x) == 0 && nfs_getattr(b, &b->root, &y) == 0 &&
+	       nfs_fsid_is_equal(&x, &y);
+}
+
+/* CLONE one empty file to another, both in the folder, where they stay. */
+static int try_clone(struct nfs_client *c, const struct nfs_handle *folder, char names[2][64])
+{
+	struct nfs_handle files[2];
+	struct nfs_op op;
+	size_t i;
+	int r;
+
+	for (i = 0; i < 2; i++) {
+		op = (struct nfs_op){
+			.type = NFS_OP_CREATE,
+			.dir = folder,
+			.name = names[i],
+			.change = { .has_mode = true, .mode = 0600 },
+		};
+		r = nfs_client_call(c, &op);
+		if (r < 0)
+			return r;
+		files[i] = op.handle;
+	}
+	op = (struct nfs_op){ .type = NFS_OP_CLONE, .dir = &files[0], .to_dir = &files[1] };
+	return nfs_client_call(c, &op);
+}
+
+/* If we are killed meanwhile, the purger removes the files. */
+static bool shares_blocks(struct nfs_client *c)
+{
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *trash;
+	char names[2][64];
+	uint64_t number;
+	int i, r;
+
+	if ((c->offload & NFS_OFFLOAD_CLONE) == 0 ||
+	    store_folder(c, STORE_TRASH, true, &trash, &ignored) < 0 ||
+	    getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+		return false;
+	for (i = 0; i < 2; i++)
+		(void)snprintf(names[i], sizeof(names[i]), "clone-%016" PRIx64 "-%d", number, i);
+	r = try_clone(c, trash, names);
+	for (i = 0; i < 2; i++)
+		(void)nfs_remove(c, trash, names[i]);
+	return r == 0;
+}
+
+bool copy_clients_share_blocks(const struct csi_driver *driver, struct nfs_client *from,
+			       struct nfs_client *to)
+{
+	return !driver->verify_clones && is_same_server(from, to) && from->minor == to->minor &&
+	       is_same_file_system(from, to) && shares_blocks(to);
+}
+
+/* What the server may do by itself: exports of one server may lie on different file systems. */
+static unsigned int find_offload(const struct nfs_client *from, const struct nfs_client *to)
+{
+	const unsigned int copies = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY;
+
+	return (from->offload & NFS_OFFLOAD_SEEK) |
+	       (is_same_server(from, to) ? to->offload & copies : 0);
+}
+
+int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
+		       struct nfs_client *to, bool same_version, struct tree_work *work,
+		       struct error *err)
+{
+	int r;
+
+	r = same_version ? lease_same(driver, to, &work->to, err)
+			 : lease_for_tree(driver, to, &work->to, err);
+	if (r < 0)
+		return r;
+	if (nfs_export_is_equal(&from->export, &to->export))
+		work->from = work->to;
+	else if (same_version)
+		r = lease_same(driver, from, &work->from, err);
+	else
+		r = lease_for_tree(driver, from, &work->from, err);
+	if (r == 0)
+		work->offload = find_offload(work->from, work->to);
+	return r;
+}
+
+void copy_clients_return(const struct csi_driver *driver, struct tree_work *work)
+{
+	if (work->from != work->to)
+		nfs_pool_return(driver->pool, work->from);
+	nfs_pool_return(driver->pool, work->to);
+	work->from = work->to = NULL;
+}

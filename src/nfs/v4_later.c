@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/v4_later.h"
+
+#include <string.h>
+
+#include "base/str.h"
+#include "net/zdr.h"
+
+#define STATEID_BYTES 16
+#define AUTH_NONE_FLAVOR 0
+
+/* Where nfs_resop4 holds the results: its union begins with the status of any operation. */
+struct later {
+	nfsstat4 status;
+	const union v4_later_result *result;
+};
+
+_Static_assert(sizeof(struct later) <= sizeof(((nfs_resop4 *)0)->nfs_resop4_u),
+	       "a status and a pointer fit in place of libnfs's results");
+
+/* -------- primitives, one direction each -------- */
+
+static bool_t put_u32(ZDR *zdr, uint32_t n)
+{
+	return zdr_u_int(zdr, &n);
+}
+
+static bool_t put_u64(ZDR *zdr, uint64_t n)
+{
+	return zdr_uint64_t(zdr, &n);
+}
+
+static bool_t put_bytes(ZDR *zdr, const char *bytes, uint32_t n)
+{
+	return zdr_opaque(zdr, (char *)(uintptr_t)bytes, n); /* only read by the encoder */
+}
+
+/* Two numbers of a file's state, or four of its two files. */
+static bool_t put_stateids(ZDR *zdr, unsigned int n)
+{
+	static const char zeros[2 * STATEID_BYTES];
+
+	return put_bytes(zdr, zeros, n * STATEID_BYTES);
+}
+
+static bool_t take_bool(ZDR *zdr, bool *ret)
+{
+	uint32_t n;
+
+	if (!zdr_u_int(zdr, &n) || n > 1)
+		return FALSE;
+	*ret = n == 1;
+	return TRUE;
+}
+
+/* -------- arguments -------- */
+
+static bool_t encode_exchange_id(ZDR *zdr, const union v4_later_args *args)
+{
+	const char *name = args->exchange_id.name;
+	const uint32_t len = (uint32_t)strlen(name);
+
+	return put_bytes(zdr, args->exchange_id.verifier, NFS4_VERIFIER_SIZE) &&
+	       put_u32(zdr, len) && put_bytes(zdr, name, len) &&
+	       put_u32(zdr, 0) && /* no flags: any role, no pNFS asked for */
+	       put_u32(zdr, 0) && /* SP4_NONE */
+	       put_u32(zdr, 0); /* no implementation id */
+}
+
+static bool_t encode_channel(ZDR *zdr, const struct v4_channel *c)
+{
+	return put_u32(zdr, 0) && /* no padding of headers */
+	       put_u32(zdr, c->request_max) && put_u32(zdr, c->reply_max) &&
+	       put_u32(zdr, c->cached_max) && put_u32(zdr, c->operations) &&
+	       put_u32(zdr, c->slots) && put_u32(zdr, 0); /* no RDMA */
+}
+
+/* Without a back channel, servers grant no delegations. It has limits all the same. */
+static bool_t encode_create_session(ZDR *zdr, const union v4_later_args *args)
+{
+	static const struct v4_channel back = {
+		.request_max = 4096, .reply_max = 4096, .operations = 2, .slots = 1
+	};
+
+	return put_u64(zdr, args->create_session.clientid) &&
+	       put_u32(zdr, args->create_session.sequence) && put_u32(zdr, 0) && /* no flags */
+	       encode_channel(zdr, &args->create_session.fore) && encode_channel(zdr, &back) &&
+	       put_u32(zdr, 0) && /* callback program */
+	       put_u32(zdr, 1) && put_u32(zdr, AUTH_NONE_FLAVOR);
+}
+
+static bool_t encode_sequence(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_bytes(zdr, args->sequence.session, V4_SESSION_ID_BYTES) &&
+	       put_u32(zdr, args->sequence.sequence) && put_u32(zdr, args->sequence.slot) &&
+	       put_u32(zdr, args->sequence.highest_slot) && put_u32(zdr, args->sequence.cache);
+}
+
+static bool_t encode_destroy_session(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_bytes(zdr, args->destroy_session, V4_SESSION_ID_BYTES);
+}
+
+static bool_t encode_destroy_clientid(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_u64(zdr, args->destroy_clientid);
+}
+
+static bool_t encode_reclaim_complete(ZDR *zdr, const union v4_later_args *args)
+{
+	(void)args;
+	return put_u32(zdr, FALSE); /* not of one file system only */
+}
+
+/* The same offset in both files. */
+static bool_t encode_copy(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_stateids(zdr, 2) && put_u64(zdr, args->copy.offset) &&
+	       put_u64(zdr, args->copy.offset) && put_u64(zdr, args->copy.length) &&
+	       put_u32(zdr, TRUE) && /* consecutive */
+	       put_u32(zdr, TRUE) && /* synchronous */
+	       put_u32(zdr, 0); /* no other server */
+}
+
+static bool_t encode_seek(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_stateids(zdr, 1) && put_u64(zdr, args->seek.offset) &&
+	       put_u32(zdr, args->seek.hole);
+}
+
+/* From the start, up to the end. */
+static bool_t encode_clone(ZDR *zdr, const union v4_later_args *args)
+{
+	(void)args;
+	return put_stateids(zdr, 2) && put_u64(zdr, 0) && put_u64(zdr, 0) && put_u64(zdr, 0);
+}
+
+/* -------- results -------- */
+
+/* It is the last result of its compound: what follows need not be decoded. */
+static bool_t decode_exchange_id(ZDR *zdr, union v4_later_result *ret)
+{
+	uint32_t flags, protection;
+
+	return zdr_uint64_t(zdr, &ret->exchange_id.clientid) &&
+	       zdr_u_int(zdr, &ret->exchange_id.sequence) && zdr_u_int(zdr, &flags) &&
+	       zdr_u_int(zdr, &protection) && protection == 0;
+}
+
+static bool_t decode_channel(ZDR *zdr, struct v4_channel *ret)
+{
+	uint32_t padding, rdma, unused;
+
+	if (!zdr_u_int(zdr, &padding) || !zdr_u_int(zdr, &ret->request_max) ||
+	    !zdr_u_int(zdr, &ret->reply_max) || !zdr_u_int(zdr, &ret->cached_max) ||
+	    !zdr_u_int(zdr, &ret->operations) || !zdr_u_int(zdr, &ret->slots) ||
+	    !zdr_u_int(zdr, &rdma) || rdma > 1)
+		return FALSE;
+	return rdma == 0 || zdr_u_int(zdr, &unused);
+}
+
+static bool_t decode_create_session(ZDR *zdr, union v4_later_result *ret)
+{
+	struct v4_channel back;
+	uint32_t sequence, flags;
+
+	return zdr_opaque(zdr, ret->create_session.session, V4_SESSION_ID_BYTES) &&
+	       zdr_u_int(zdr, &sequence) && zdr_u_int(zdr, &flags) &&
+	       decode_channel(zdr, &ret->create_session.fore) && decode_channel(zdr, &back);
+}
+
+static bool_t decode_sequence(ZDR *zdr, union v4_later_result *ret)
+{
+	return zdr_opaque(zdr, ret->sequence.session, V4_SESSION_ID_BYTES) &&
+	       zdr_u_int(zdr, &ret->sequence.sequence) && zdr_u_int(zdr, &ret->sequence.slot) &&
+	       zdr_u_int(zdr, &ret->sequence.highest_slot) &&
+	       zdr_u_int(zdr, &ret->sequence.target_slot) && zdr_u_int(zdr, &ret->sequence.flags);
+}
+
+static bool_t decode_copy(ZDR *zdr, union v4_later_result *ret)
+{
+	char stateid[STATEID_BYTES];
+	bool consecutive, synchronous;
+	uint32_t callbacks;
+
+	if (!zdr_u_int(zdr, &callbacks) || callbacks > 1 ||
+	    (callbacks == 1 && !zdr_opaque(zdr, stateid, sizeof(stateid))))
+		return FALSE;
+	ret->copy.later = callbacks == 1;
+	return zdr_uint64_t(zdr, &ret->copy.length) && zdr_u_int(zdr, &ret->copy.stable) &&
+	       zdr_opaque(zdr, ret->copy.verifier, NFS4_VERIFIER_SIZE) &&
+	       take_bool(zdr, &consecutive) && take_bool(zdr, &synchronous);
+}
+
+static bool_t decode_seek(ZDR *zdr, union v4_later_result *ret)
+{
+	return take_bool(zdr, &ret->seek.eof) && zdr_uint64_t(zdr, &ret->seek.offset);
+}
+
+/* -------- all -------- */
+
+static const struct {
+	uint32_t opnum;
+	bool_t (*encode)(ZDR *zdr, const union v4_later_args *args);
+	bool_t (*decode)(ZDR *zdr, union v4_later_result *ret); /* NULL: only a status */
+} operations[] = {
+	{ V4_OP_EXCHANGE_ID, encode_exchange_id, decode_exchange_id },
+	{ V4_OP_CREATE_SESSION, encode_create_session, decode_create_session },
+	{ V4_OP_DESTROY_SESSION, encode_destroy_session, NULL },
+	{ V4_OP_SEQUENCE, encode_sequence, decode_sequence },
+	{ V4_OP_DESTROY_CLIENTID, encode_destroy_clientid, NULL },
+	{ V4_OP_RECLAIM_COMPLETE, encode_reclaim_complete, NULL },
+	{ V4_OP_COPY, encode_copy, decode_copy },
+	{ V4_OP_SEEK, encode_seek, decode_seek },
+	{ V4_OP_CLONE, encode_clone, NULL },
+};
+
+/* Return the index of the operation, or -1. */
+static int find_operation(uint32_t opnum)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(operations); i++)
+		if (operations[i].opnum == opnum)
+			return (int)i;
+	return -1;
+}
+
+bool v4_is_later(uint32_t opnum)
+{
+	return find_operation(opnum) >= 0;
+}
+
+bool_t v4_later_encode(ZDR *zdr, enum v4_later_opnum opnum, const union v4_later_args *args)
+{
+	const int i = find_operation(opnum);
+
+	return i >= 0 && put_u32(zdr, opnum) && operations[i].encode(zdr, args);
+}
+
+bool_t v4_later_decode(ZDR *zdr, uint32_t opnum, nfs_resop4 *ret)
+{
+	const int i = find_operation(opnum);
+	struct later later = { .result = NULL };
+	union v4_later_result *result;
+	uint32_t status;
+
+	if (i < 0 || !zdr_u_int(zdr, &status))
+		return FALSE;
+	later.status = (nfsstat4)status;
+	if (status == NFS4_OK && operations[i].decode != NULL) {
+		result = net_zdr_allocate(zdr, sizeof(*result));
+		if (result == NULL || !operations[i].decode(zdr, result))
+			return FALSE;
+		later.result = result;
+	}
+	ret->resop = (nfs_opnum4)opnum;
+	memcpy(&ret->nfs_resop4_u, &later, sizeof(later));
+	return TRUE;
+}
+
+const union v4_later_result *v4_later_result(const nfs_resop4 *one)
+{
+	struct later later;
+
+	memcpy(&later, &one->nfs_resop4_u, sizeof(later));
+	return later.result;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Operations of NFSv4.1 (RFC 8881) and 4.2 (RFC 7862) that libnfs's XDR does not have: those that
+ * are used, and of their arguments what is used. Lengths and counts from the server are checked.
+ * Internal to version 4.
+ */
+#ifndef NFS_V4_LATER_H
+#define NFS_V4_LATER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <nfsc/libnfs-zdr.h>
+/* After libnfs-zdr.h, whose types it uses. */
+#include <nfsc/libnfs-raw-nfs4.h>
+
+#define V4_SESSION_ID_BYTES 16
+
+/* RFC 8881 section 18, RFC 7862 section 15. */
+enum v4_later_opnum {
+	V4_OP_EXCHANGE_ID = 42,
+	V4_OP_CREATE_SESSION = 43,
+	V4_OP_DESTROY_SESSION = 44,
+	V4_OP_SEQUENCE = 53,
+	V4_OP_DESTROY_CLIENTID = 57,
+	V4_OP_RECLAIM_COMPLETE = 58,
+	V4_OP_COPY = 60,
+	V4_OP_SEEK = 69,
+	V4_OP_CLONE = 71,
+};
+
+/* RFC 8881 section 15.1. */
+enum v4_later_status {
+	V4_ERR_BADSESSION = 10052,
+	V4_ERR_BADSLOT = 10053,
+	V4_ERR_CONN_NOT_BOUND = 10055,
+	V4_ERR_SEQ_MISORDERED = 10063,
+	V4_ERR_REQ_TOO_BIG = 10065,
+	V4_ERR_RETRY_UNCACHED = 10068,
+	V4_ERR_TOO_MANY_OPS = 10070,
+	V4_ERR_SEQ_FALSE_RETRY = 10076,
+	V4_ERR_BAD_HIGH_SLOT = 10077,
+	V4_ERR_DEADSESSION = 10078,
+};
+
+/* Limits of a session, each side's wishes and what came of them (RFC 8881, section 18.36). */
+struct v4_channel {
+	uint32_t request_max, reply_max, cached_max; /* bytes */
+	uint32_t operations, slots;
+};
+
+/* Arguments. Operations on two files take the first from SAVEFH; all use the all-zero stateid. */
+union v4_later_args {
+	struct {
+		char verifier[NFS4_VERIFIER_SIZE];
+		const char *name; /* of the client, borrowed */
+	} exchange_id;
+	struct {
+		uint64_t clientid;
+		uint32_t sequence;
+		struct v4_channel fore;
+	} create_session;
+	struct {
+		char session[V4_SESSION_ID_BYTES];
+		uint32_t sequence, slot, highest_slot;
+		bool cache; /* the server is to remember its reply */
+	} sequence;
+	char destroy_session[V4_SESSION_ID_BYTES];
+	uint64_t destroy_clientid;
+	struct {
+		uint64_t offset, length;
+	} copy;
+	struct {
+		uint64_t offset;
+		bool hole;
+	} seek;
+};
+
+/* Results of an operation that succeeded. */
+union v4_later_result {
+	struct {
+		uint64_t clientid;
+		uint32_t sequence;
+	} exchange_id;
+	struct {
+		char session[V4_SESSION_ID_BYTES];
+		struct v4_channel fore;
+	} create_session;
+	struct {
+		char session[V4_SESSION_ID_BYTES];
+		uint32_t sequence, slot, highest_slot, target_slot, flags;
+	} sequence;
+	struct {
+		bool later; /* the server goes on copying after its reply */
+		uint64_t length;
+		uint32_t stable; /* stable_how4 */
+		char verifier[NFS4_VERIFIER_SIZE];
+	} copy;
+	struct {
+		bool eof;
+		uint64_t offset;
+	} seek;
+};
+
+/* Encode an operation with its number. */
+bool_t v4_later_encode(ZDR *zdr, enum v4_later_opnum opnum, const union v4_later_args *args);
+
+/* Whether the number is one of these operations. */
+bool v4_is_later(uint32_t opnum);
+
+/*
+ * Decode the result of such an operation, behind its number. The status lies where libnfs's results
+ * have theirs; what follows it is valid for NFS4_OK only, see v4_later_result().
+ */
+bool_t v4_later_decode(ZDR *zdr, uint32_t opnum, nfs_resop4 *ret);
+
+/* The result of an operation that succeeded; lives as long as the reply. */
+const union v4_later_result *v4_later_result(const nfs_resop4 *one);
+
+#endif

@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/v4_session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/str.h"
+#include "net/zdr.h"
+#include "nfs/v4_name.h"
+
+/* A copy, a remover and a listing share a client: twice the default window and something. */
+#define SLOTS_MAX 160
+
+/* What we ask for. A reply has a page of a directory or a READ; the rest is small. */
+#define MESSAGE_BYTES (NFS_TRANSFER_MAX + 4096U)
+#define CACHED_BYTES 4096U /* of MKDIR with attributes, the longest reply of a change */
+#define CACHED_BYTES_MIN 1536U /* names of owners may fill it, but hardly do */
+#define HEADER_BYTES 512U /* of RPC, COMPOUND and SEQUENCE, with room to spare */
+
+/* The least that is of use: a directory page, and CLONE with what surrounds it. */
+#define MESSAGE_BYTES_MIN 16384U
+#define OPERATIONS_MIN 8
+
+/* A change with two long names and owners, or a symbolic link. */
+#define CHANGE_BYTES 16384U
+
+/* How long changes whose replies were lost are asked for again. */
+#define SETTLE_MS 5000
+
+#define LEASE_MS 20000 /* of a server that does not say; RFC 8881 has no lower limit */
+
+/* sr_status_flags of a server that has lost or revoked state, RFC 8881 section 18.46. */
+#define STATUS_REVOKED (0x8U | 0x10U | 0x20U)
+#define STATUS_RESTARTED 0x100U
+
+struct slot {
+	uint32_t sequence; /* of the next request */
+	bool busy;
+};
+
+/* A compound that waits for a slot, or for its reply. */
+struct request {
+	struct list link; /* in v4_session.waiting or lost, else unlinked */
+	struct v4_session *session;
+	uint32_t slot;
+	uint32_t n; /* operations in body */
+	bool is_change;
+	char *body; /* its operations, encoded; NULL: sent, and not to be repeated */
+	uint32_t body_len;
+	net_rpc_replied *replied;
+	void *data;
+};
+
+struct v4_session {
+	struct nfs_connection *conn;
+	unsigned int minor;
+	char id[V4_SESSION_ID_BYTES];
+	uint64_t clientid;
+	struct v4_channel fore;
+	uint32_t n_slots; /* that the server wants used at present */
+	struct slot slots[SLOTS_MAX];
+	struct list waiting; /* requests without a slot */
+	struct list lost; /* changes whose replies were lost */
+	bool caches; /* the server's cache takes the replies of changes */
+	bool is_ended; /* the connection is gone */
+	bool is_lost; /* the server no longer has the session */
+	bool is_stale;
+	bool is_settling;
+	unsigned int settled; /* requests in lost that have got a reply */
+	uint64_t used_ns; /* time of the last reply */
+	char name[V4_NAME_MAX]; /* of the client */
+};
+
+/* -------- requests -------- */
+
+static void request_free(struct request *r)
+{
+	list_remove(&r->link);
+	free(r->body);
+	free(r);
+}
+
+static void request_finish(struct request *r, int error, const void *results)
+{
+	net_rpc_replied *replied = r->replied;
+	void *data = r->data;
+
+	request_free(r);
+	replied(data, error, results);
+}
+
+static void finish_all(struct list *requests, int error)
+{
+	while (!list_is_empty(requests))
+		request_finish(container_of(requests->next, struct request, link), error, NULL);
+}
+
+/* Changes that must not be made twice, and whose second answer differs from the first. */
+static bool is_change(const struct v4_compound *c)
+{
+	unsigned int i;
+
+	for (i = 0; i < c->n; i++) {
+		switch (c->ops[i].argop) {
+		case OP_CREATE:
+		case OP_LINK:
+		case OP_OPEN:
+		case OP_REMOVE:
+		case OP_RENAME:
+			return true;
+		default:
+			break;
+		}
+	}
+	return false;
+}
+
+/* Keep the operations of a compound that may have to be sent later, or again. */
+static int request_keep_body(struct request *r, const struct v4_compound *c)
+{
+	const size_t rooms[] = { CHANGE_BYTES, MESSAGE_BYTES };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rooms); i++) {
+		cleanup_free char *body = malloc(rooms[i]);
+		bool_t fits;
+		ZDR zdr;
+
+		if (body == NULL)
+			return -ENOMEM;
+		zdrmem_create(&zdr, body, (uint32_t)rooms[i], ZDR_ENCODE);
+		fits = v4_encode_operations(&zdr, c);
+		r->body_len = zdr_getpos(&zdr);
+		zdr_destroy(&zdr);
+		if (!fits)
+			continue;
+		r->body = malloc(r->body_len);
+		if (r->body == NULL)
+			return -ENOMEM;
+		memcpy(r->body, body, r->body_len);
+		return 0;
+	}
+	return -EMSGSIZE;
+}
+
+/* -------- slots -------- */
+
+/* Return the lowest free slot, or -1. */
+static int find_slot(const struct v4_session *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->n_slots; i++)
+		if (!s->slots[i].busy)
+			return (int)i;
+	return -1;
+}
+
+static uint32_t highest_slot(const struct v4_session *s)
+{
+	uint32_t i, highest = 0;
+
+	for (i = 0; i < SLOTS_MAX; i++)
+		if (s->slots[i].busy)
+			highest = i;
+	return highest;
+}
+
+static void request_replied(void *data, int error, const void *results);
+
+/* Send in r->slot, which is busy. c: NULL for a request with a body. */
+static int request_send(struct request *r, const struct v4_compound *c, struct net_rpc *rpc)
+{
+	struct v4_session *s = r->session;
+	union v4_later_args sequence = {
+		.sequence = {
+			.sequence = s->slots[r->slot].sequence,
+			.slot = r->slot,
+			.highest_slot = highest_slot(s),
+			.cache = r->is_change && s->caches,
+		},
+	};
+	struct v4_message message = {
+		.minor = s->minor,
+		.sequence = &sequence,
+		.compound = r->body == NULL ? c : NULL,
+		.body = r->body,
+		.body_len = r->body_len,
+		.n = r->n,
+	};
+
+	memcpy(sequence.sequence.session, s->id, sizeof(s->id));
+	return net_rpc_call(rpc, &v4_procedure, &message, request_replied, r);
+}
+
+static int request_start(struct request *r, const struct v4_compound *c, uint32_t slot)
+{
+	struct v4_session *s = r->session;
+	int error;
+
+	r->slot = slot;
+	s->slots[slot].busy = true;
+	error = request_send(r, c, s->conn->rpc);
+	if (error < 0)
+		s->slots[slot].busy = false;
+	return error;
+}
+
+static void send_waiting(struct v4_session *s)
+{
+	while (!list_is_empty(&s->waiting) && s->conn->rpc != NULL) {
+		struct request *r = container_of(s->waiting.next, struct request, link);
+		const int slot = find_slot(s);
+		int error;
+
+		if (slot < 0)
+			return;
+		list_remove(&r->link);
+		error = request_start(r, NULL, (uint32_t)slot);
+		if (error < 0)
+			request_finish(r, error, NULL);
+	}
+}
+
+/* -------- replies -------- */
+
+/* The server's wish for the number of slots. It may ask for fewer, and for more again. */
+static void follow_target(struct v4_session *s, uint32_t target)
+{
+	const uint32_t max = s->fore.slots < SLOTS_MAX ? s->fore.slots : SLOTS_MAX;
+
+	s->n_slots = target < max ? target + 1 : max;
+	s->conn->client.slots = s->n_slots;
+}
+
+/*
+ * Take the result of SEQUENCE. Returns 0 if the server has begun with the other operations, else
+ * why it has not: nothing was done.
+ */
+static int take_sequence(struct request *r, const COMPOUND4res *res)
+{
+	struct v4_session *s = r->session;
+	struct slot *slot = &s->slots[r->slot];
+	const union v4_later_result *result;
+	const nfs_resop4 *one = res->resarray.resarray_val;
+
+	if (res->resarray.resarray_len == 0 || (uint32_t)one->resop != V4_OP_SEQUENCE) {
+		s->is_lost = true;
+		return res->status == NFS4_OK ? -EREMOTEIO : nfs_status_errno(res->status);
+	}
+	result = v4_later_result(one);
+	switch ((uint32_t)one->nfs_resop4_u.opillegal.status) {
+	case NFS4_OK:
+		break;
+	case V4_ERR_REQ_TOO_BIG:
+	case V4_ERR_TOO_MANY_OPS:
+		return -EMSGSIZE;
+	case NFS4ERR_DELAY:
+		return -EAGAIN; /* the number is not used up */
+	default:
+		/* BADSESSION, DEADSESSION, BADSLOT ...: what we know of the session is wrong. */
+		s->is_lost = true;
+		return -ECONNABORTED;
+	}
+	if (memcmp(result->sequence.session, s->id, sizeof(s->id)) != 0 ||
+	    result->sequence.slot != r->slot || result->sequence.sequence != slot->sequence) {
+		s->is_lost = true;
+		return -EREMOTEIO;
+	}
+	slot->sequence++;
+	follow_target(s, result->sequence.target_slot);
+	if ((result->sequence.flags & (STATUS_REVOKED | STATUS_RESTARTED)) != 0)
+		s->is_stale = true;
+	return 0;
+}
+
+static void request_replied(void *data, int error, const void *results)
+{
+	struct request *r = data;
+	struct v4_session *s = r->session;
+
+	if (error == -ECONNABORTED && r->is_change && !s->is_lost && !s->is_settling) {
+		list_add_tail(&s->lost, &r->link); /* see v4_session_broken() */
+		return;
+	}
+	s->settled++;
+	s->used_ns = clock_now_ns();
+	if (error == 0)
+		error = take_sequence(r, results);
+	else if (error != -ECONNABORTED && error != -ETIMEDOUT)
+		s->is_lost = true; /* whether the number of the slot is used up is not known */
+	s->slots[r->slot].busy = false;
+	/* The loop that receives replies breaks the connection: it must not go while it is read. */
+	s->conn->doomed = s->conn->doomed || s->is_lost;
+	request_finish(r, error, error < 0 ? NULL : results);
+	if (!s->is_settling)
+		send_waiting(s);
+}
+
+/* -------- setting up -------- */
+
+static int set_up_error(const COMPOUND4res *res)
+{
+	if (res->status != NFS4_OK)
+		return nfs_status_errno(res->status);
+	return res->resarray.resarray_len == 0 ? -EREMOTEIO : 0;
+}
+
+static int take_exchange_id(void *data, const void *results)
+{
+	const COMPOUND4res *res = results;
+	const union v4_later_result *result;
+	union v4_later_args *next = data;
+	int r = set_up_error(res);
+
+	if (r < 0)
+		return r;
+	if ((uint32_t)res->resarray.resarray_val[0].resop != V4_OP_EXCHANGE_ID)
+		return -EREMOTEIO;
+	result = v4_later_result(&res->resarray.resarray_val[0]);
+	next->create_session.clientid = result->exchange_id.clientid;
+	next->create_session.sequence = result->exchange_id.sequence;
+	return 0;
+}
+
+static int take_create_session(void *data, const void *results)
+{
+	struct v4_session *s = data;
+	const COMPOUND4res *res = results;
+	const union v4_later_result *result;
+	int r = set_up_error(res);
+
+	if (r < 0)
+		return r;
+	if ((uint32_t)res->resarray.resarray_val[0].resop != V4_OP_CREATE_SESSION)
+		return -EREMOTEIO;
+	result = v4_later_result(&res->resarray.resarray_val[0]);
+	memcpy(s->id, result->create_session.session, sizeof(s->id));
+	s->fore = result->create_session.fore;
+	return 0;
+}
+
+static int take_nothing(void *data, const void *results)
+{
+	(void)data;
+	return set_up_error(results);
+}
+
+static int ask(struct v4_session *s, struct v4_compound *c,
+	       int (*take)(void *data, const void *results), void *data, uint64_t deadline_ns)
+{
+	struct v4_message message = { .minor = s->minor, .compound = c };
+
+	return net_rpc_ask(s->conn->rpc, &v4_procedure, &message, take, data, deadline_ns);
+}
+
+static int exchange_id(struct v4_session *s, union v4_later_args *ret)
+{
+	struct v4_compound c = { .n = 0 };
+	union v4_later_args *args = v4_add_later(&c, V4_OP_EXCHANGE_ID);
+	const uint64_t now = clock_now_ns();
+
+	memcpy(args->exchange_id.verifier, &now, sizeof(args->exchange_id.verifier));
+	args->exchange_id.name = s->name;
+	return ask(s, &c, take_exchange_id, ret, nfs_connection_deadline(s->conn));
+}
+
+static int create_session(struct v4_session *s, const union v4_later_args *client)
+{
+	struct v4_compound c = { .n = 0 };
+	union v4_later_args *args = v4_add_later(&c, V4_OP_CREATE_SESSION);
+
+	*args = *client;
+	args->create_session.fore = (struct v4_channel){
+		.request_max = MESSAGE_BYTES,
+		.reply_max = MESSAGE_BYTES,
+		.cached_max = CACHED_BYTES,
+		.operations = V4_OPERATIONS_MAX + 1,
+		.slots = SLOTS_MAX,
+	};
+	s->clientid = client->create_session.clientid;
+	return ask(s, &c, take_create_session, s, nfs_connection_deadline(s->conn));
+}
+
+static int take_reclaim_complete(void *data, const void *results)
+{
+	const COMPOUND4res *res = results;
+
+	(void)data;
+	if (res->resarray.resarray_len == 0)
+		return -EREMOTEIO;
+	return nfs_status_errno(res->status);
+}
+
+/* Before it, the server takes an OPEN for one that may conflict with what others reclaim. */
+static int reclaim_complete(struct v4_session *s)
+{
+	union v4_later_args sequence = { .sequence = { .sequence = 1 } };
+	struct v4_compound c = { .n = 0 };
+	const struct v4_message message = { .minor = s->minor,
+					    .sequence = &sequence,
+					    .compound = &c };
+	int r;
+
+	memcpy(sequence.sequence.session, s->id, sizeof(s->id));
+	(void)v4_add_later(&c, V4_OP_RECLAIM_COMPLETE);
+	r = net_rpc_ask(s->conn->rpc, &v4_procedure, (void *)(uintptr_t)&message,
+			take_reclaim_complete, NULL, nfs_connection_deadline(s->conn));
+	s->slots[0].sequence = 2;
+	return r;
+}
+
+/* Check the server's limits. */
+static int apply_limits(struct v4_session *s)
+{
+	struct nfs_client *client = &s->conn->client;
+	const struct v4_channel *fore = &s->fore;
+	uint32_t i;
+
+	if (fore->slots == 0 || fore->operations < OPERATIONS_MIN ||
+	    fore->request_max < MESSAGE_BYTES_MIN || fore->reply_max < MESSAGE_BYTES_MIN)
+		return -EPROTONOSUPPORT;
+	follow_target(s, UINT32_MAX);
+	s->caches = fore->cached_max >= CACHED_BYTES_MIN;
+	for (i = 0; i < SLOTS_MAX; i++)
+		s->slots[i].sequence = 1;
+	client->operations = fore->operations - 1;
+	return 0;
+}
+
+static int set_up(struct v4_session *s)
+{
+	union v4_later_args client = { .create_session = { .clientid = 0 } };
+	int r;
+
+	r = exchange_id(s, &client);
+	if (r == 0)
+		r = create_session(s, &client);
+	if (r == 0)
+		r = apply_limits(s);
+	return r < 0 ? r : reclaim_complete(s);
+}
+
+int v4_session_open(struct nfs_connection *conn, unsigned int minor)
+{
+	struct v4_session *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (s == NULL)
+		return -ENOMEM;
+	s->conn = conn;
+	s->minor = minor;
+	s->used_ns = clock_now_ns();
+	list_init(&s->waiting);
+	list_init(&s->lost);
+	v4_name_client(s->name);
+	r = set_up(s);
+	if (r < 0) {
+		free(s);
+		/* A server that looks at the operations first: OP_ILLEGAL or NOTSUPP. */
+		return r == -EOPNOTSUPP ? -EPROTONOSUPPORT : r;
+	}
+	conn->session = s;
+	return 0;
+}
+
+uint64_t v4_session_client(const struct v4_session *s)
+{
+	return s->clientid;
+}
+
+static void cap(uint32_t *max, uint32_t room)
+{
+	if (*max == 0 || *max > room - HEADER_BYTES)
+		*max = room - HEADER_BYTES;
+}
+
+void v4_session_cap(const struct v4_session *s)
+{
+	struct nfs_client *client = &s->conn->client;
+
+	cap(&client->read_max, s->fore.reply_max);
+	cap(&client->write_max, s->fore.request_max);
+}
+
+bool v4_session_is_fresh(const struct v4_session *s)
+{
+	const uint32_t lease_s = s->conn->client.lease_s;
+	const uint64_t lease_ms = lease_s != 0 ? lease_s * UINT64_C(1000) : LEASE_MS;
+
+	return !s->is_stale && !s->is_lost &&
+	       clock_now_ns() - s->used_ns < lease_ms / 2 * CLOCK_NS_PER_MS;
+}
+
+/* -------- sending -------- */
+
+int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied *replied,
+		    void *data)
+{
+	const int slot = find_slot(s);
+	struct request *r;
+	int error = 0;
+
+	if (s->is_ended || s->is_lost)
+		return -ECONNABORTED;
+	r = calloc(1, sizeof(*r));
+	if (r == NULL)
+		return -ENOMEM;
+	list_init(&r->link);
+	r->session = s;
+	r->n = c->n;
+	r->is_change = is_change(c);
+	r->replied = replied;
+	r->data = data;
+	if (r->is_change || slot < 0)
+		error = request_keep_body(r, c);
+	if (error == 0 && slot < 0)
+		list_add_tail(&s->waiting, &r->link);
+	else if (error == 0)
+		error = request_start(r, c, (uint32_t)slot);
+	if (error < 0)
+		request_free(r);
+	return error;
+}
+
+/* -------- the end -------- */
+
+void v4_session_leave(struct v4_session *s)
+{
+	const uint64_t deadline = clock_now_ns() + V4_SESSION_LEAVE_MS * CLOCK_NS_PER_MS;
+	struct v4_compound session = { .n = 0 }, client = { .n = 0 };
+
+	if (s->is_lost || s->is_ended)
+		return;
+	memcpy(v4_add_later(&session, V4_OP_DESTROY_SESSION)->destroy_session, s->id,
+	       sizeof(s->id));
+	v4_add_later(&client, V4_OP_DESTROY_CLIENTID)->destroy_clientid = s->clientid;
+	if (ask(s, &session, take_nothing, NULL, deadline) == 0)
+		(void)ask(s, &client, take_nothing, NULL, deadline);
+}
+
+/* Send the changes again whose replies were lost, and wait for the answers. */
+static void settle(struct v4_session *s)
+{
+	const uint64_t deadline = clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS;
+	const struct nfs_export *e = &s->conn->client.export;
+	struct net_rpc *rpc = NULL;
+	int r;
+
+	r = nfs_connect_rpc(&rpc, &s->conn->address, e->port != 0 ? e->port : NET_NFS_PORT, e);
+	if (r < 0)
+		return;
+	s->is_settling = true;
+	while (r == 0 && !list_is_empty(&s->lost)) {
+		struct request *request = container_of(s->lost.next, struct request, link);
+
+		list_remove(&request->link);
+		r = request_send(request, NULL, rpc);
+		if (r < 0)
+			request_finish(request, -ECONNABORTED, NULL);
+	}
+	while (r == 0 && net_rpc_oldest_ns(rpc) != 0 && !s->is_lost)
+		r = net_rpc_run(rpc, &s->settled, deadline);
+	net_rpc_free(rpc, -ECONNABORTED);
+}
+
+void v4_session_broken(struct nfs_connection *conn, int failure)
+{
+	struct v4_session *s = conn->session;
+
+	if (s == NULL)
+		return;
+	s->is_ended = true;
+	if (failure == -ECONNABORTED && !s->is_lost && !list_is_empty(&s->lost))
+		settle(s);
+	finish_all(&s->lost, failure);
+	finish_all(&s->waiting, failure);
+	conn->session = NULL;
+	free(s);
+}

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""What an NFSv4.2 server does by itself: shared blocks (CLONE), copies (COPY) and holes (SEEK), of
+the kernel's own server with 4.2 alone, on XFS and ext4. Runs inside a lab with --kernel nfsd
+--kernel xfs.
+"""
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import trees
+from cases import DISK, LAB, SERVER, STATE, Base
+from csi_client import capability
+from driver import Driver
+from servers import Image, KernelServer, wait_for
+
+MIB = 1 << 20
+LARGE = 48 * MIB
+HUGE = 1 << 40
+
+
+class Offload:
+    """Cases that run once for each file system."""
+
+    mkfs = ()
+    shares = False  # blocks between files
+    without = ("3", "4.0", "4.1")
+    flags = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.image = Image(os.path.join(DISK, cls.__name__), 700, *cls.mkfs).mount()
+        cls.addClassCleanup(cls.image.unmount)
+        cls.server = KernelServer(cls.image.path, without=cls.without).start()
+        cls.addClassCleanup(cls.server.done)
+        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.addClassCleanup(cls.driver.stop)
+
+    @property
+    def secrets(self):
+        return {"mountOptions": ",".join(self.flags)}
+
+    def path(self, *parts):
+        return os.path.join(self.image.path, *parts)
+
+    def create(self, name, **more):
+        return self.driver.client.CreateVolume(
+            name=name, volume_capabilities=[capability(flags=list(self.flags))], timeout=120,
+            parameters={"server": SERVER, "share": "/"}, secrets=self.secrets,
+            capacity_range={"required_bytes": MIB}, **more).volume.volume_id
+
+    def clone(self, name, volume_id):
+        return self.create(name, volume_content_source={"volume": {"volume_id": volume_id}})
+
+    def delete(self, *volume_ids):
+        for volume_id in volume_ids:
+            self.driver.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
+        trash = self.path(STATE, "trash")
+        self.assertTrue(wait_for(lambda: not os.path.exists(trash) or not os.listdir(trash), 60))
+
+    def used(self, *parts):
+        """Bytes on the disk: of a path, or of the file system."""
+        subprocess.run(["sync"], check=True)
+        if parts:
+            words = subprocess.run(["du", "-s", "-B1", self.path(*parts)], check=True,
+                                   stdout=subprocess.PIPE, text=True).stdout.split()
+            return int(words[0])
+        space = os.statvfs(self.image.path)
+        return (space.f_blocks - space.f_bfree) * space.f_frsize
+
+    def same(self, a, b):
+        self.assertEqual(trees.differences(trees.survey(self.path(a)),
+                                           trees.survey(self.path(b))), [])
+
+    def test_large_files(self):
+        source = self.create("large")
+        for i in range(2):
+            os.mkdir(self.path("large", "d%d" % i))
+            trees.write(self.path("large", "d%d" % i, "file"), os.urandom(LARGE))
+        trees.write(self.path("large", "odd"), os.urandom(3 * MIB + 17), 0o4755)
+        before = self.used()
+        copy = self.clone("copy", source)
+        self.same("large", "copy")
+        grown = self.used() - before
+        if self.shares:
+            self.assertLess(grown, LARGE)
+        else:
+            self.assertGreater(grown, LARGE)
+        self.delete(source, copy)
+
+    def test_holes(self):
+        source = self.create("holes")
+        with open(self.path("holes", "huge"), "wb") as f:
+            f.truncate(HUGE)
+            for place in (0, HUGE // 3, HUGE - 2 * MIB):
+                f.seek(place)
+                f.write(os.urandom(MIB))
+        with open(self.path("holes", "nothing"), "wb") as f:
+            f.truncate(HUGE)
+        copy = self.clone("copy", source)
+        for name in ("huge", "nothing"):
+            self.assertEqual(os.path.getsize(self.path("copy", name)), HUGE)
+        self.assertLess(self.used("copy"), 16 * MIB)
+        with open(self.path("holes", "huge"), "rb") as a, open(self.path("copy", "huge"),
+                                                               "rb") as b:
+            for place in (0, HUGE // 3, HUGE - 2 * MIB):
+                a.seek(place)
+                b.seek(place)
+                self.assertEqual(a.read(2 * MIB), b.read(2 * MIB))
+        self.delete(source, copy)
+
+    def test_all_kinds(self):
+        """Everything that a tree may have, and an archive of it."""
+        source = self.create("kinds")
+        trees.make(self.path("kinds"), depth=20, many=300)
+        copy = self.clone("copy", source)
+        self.same("kinds", "copy")
+        snapshot = self.driver.client.CreateSnapshot(
+            name="snapshot", source_volume_id=source, secrets=self.secrets,
+            timeout=120).snapshot.snapshot_id
+        restored = self.create("restored", volume_content_source={
+            "snapshot": {"snapshot_id": snapshot}})
+        self.assertEqual(trees.differences(trees.survey(self.path("kinds")),
+                                           trees.survey(self.path("restored")), sockets=False), [])
+        self.driver.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
+        self.delete(source, copy, restored)
+
+
+class OnXfs(Offload, Base):
+    mkfs = ("mkfs.xfs", "-q", "-f")
+    shares = True
+
+
+class OnExt4(Offload, Base):
+    mkfs = ("mkfs.ext4", "-q", "-F")
+
+
+class Chosen(Offload, Base):
+    """With all versions there, and none in the mount options: by what the tree is of."""
+
+    mkfs = ("mkfs.xfs", "-q", "-f")
+    shares = True
+    without = ()
+
+
+if __name__ == "__main__":
+    harness.main("copies on the server")

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""Replies that are lost with their connection, and sessions that end. With NFSv4.1 and 4.2 each
+change is made exactly once and its caller is answered as if nothing had happened; with 3 and 4.0
+the repeated call looks what is there.
+
+Runs inside a lab, with CSI_NFS naming the driver.
+"""
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import trees
+from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base
+from copies import Trees
+from csi_client import capability
+from driver import Driver
+from servers import KernelServer, wait_for
+from rpc_proxy import Proxy, Rule
+
+CHANGES = ("MKDIR", "SYMLINK", "RENAME", "REMOVE", "RMDIR", "LINK", "CREATE")
+LEASE = 10  # seconds, of the tests' servers
+LOST = 3 if harness.LONG else 1  # replies of a kind, each in a run of its own
+CONNECTS = 50
+
+
+class Through(Trees):
+    """Everything goes through a proxy."""
+
+    folders = ("share",)
+
+    @classmethod
+    def plant(cls):
+        maker = trees.Maker(os.path.join(cls.share, "small"), 2)
+        for part in (maker.links, maker.hard_links, maker.modes):
+            part()
+        maker.times()
+
+    def setUp(self):
+        self.proxy = None
+        self.proxy = Proxy(self.server.port).start()
+        self.addCleanup(self.proxy.stop)
+        self.proxy.begin()
+
+    @property
+    def flags(self):
+        flags = self.server.flags(self.version)
+        if getattr(self, "proxy", None) is None:
+            return flags
+        flags[1] = "port=%d" % self.proxy.port
+        return flags
+
+    @property
+    def secrets(self):
+        return {"mountOptions": ",".join(self.flags)}
+
+    def request(self, name, size=GIB, cap=None, share=None, **parameters):
+        cap = cap or capability(flags=self.flags)
+        return super().request(name, size, cap, share, **parameters)
+
+    def life(self, ask):
+        """A volume, its clone and a snapshot come and go. ask(call) makes a call."""
+        volume = ask(lambda: self.create("plain")).volume_id
+        copy = ask(lambda: self.clone("copy", self.volume_id("small"))).volume_id
+        snapshot = ask(lambda: self.snap("snap", volume)).snapshot_id
+        ask(lambda: self.unsnap(snapshot))
+        self.is_copy("small", "copy")
+        for volume_id in (copy, volume):
+            ask(lambda volume_id=volume_id: self.delete(volume_id))
+        self.is_tidy()
+
+    def count_changes(self):
+        self.source("small")
+        self.life(lambda call: call())  # folders are made once
+        self.proxy.begin()
+        self.life(lambda call: call())
+        return {name: self.proxy.counts[name] for name in CHANGES if self.proxy.counts[name]}
+
+
+class Cut:
+    """The connection ends in place of a reply."""
+
+    def test_each_change(self):
+        counts = self.count_changes()
+        self.assertLessEqual({"MKDIR", "SYMLINK", "RENAME", "REMOVE", "LINK", "CREATE"},
+                             set(counts))
+        for name, count in counts.items():
+            for nth in range(1, min(count, LOST) + 1):
+                with self.subTest(name=name, nth=nth):
+                    self.proxy.begin([Rule(name, nth, "cut-after")])
+                    self.life(self.ask)
+                    self.assertEqual(self.proxy.problems, [])
+                    if self.exactly_once:
+                        # It was sent again, and maybe others that were in flight.
+                        self.assertGreater(self.proxy.counts[name], count)
+
+
+class Looks(Cut, Through, Base):
+    """Version 3. A call may fail, and the CO repeats it."""
+
+    protocols = "3"
+    version = "3"
+    exactly_once = False
+
+    def ask(self, call):
+        return self.until_ok(call)
+
+
+class LooksWithoutSessions(Looks):
+    protocols = "4"
+    version = "4.0"
+
+
+class Repeats(Looks):
+    """No call fails, so the CO repeats none."""
+
+    protocols = "4"
+    version = "4.1"
+    exactly_once = True
+
+    def ask(self, call):
+        return call()
+
+
+class RepeatsNewest(Repeats):
+    version = "4.2"
+
+
+class Ended(Through, Base):
+    """Sessions that the server no longer has."""
+
+    protocols = "4"
+    version = "4.2"
+
+    def test_lease_ends_while_idle(self):
+        """The pool's connection is there, its session is not."""
+        volume = self.create("before")
+        used = self.proxy.counts["EXCHANGE_ID"]
+        time.sleep(2 * LEASE + 2)
+        self.assertEqual(self.create("after").volume_id, self.volume_id("after"))
+        self.assertGreater(self.proxy.counts["EXCHANGE_ID"], used)
+        for volume_id in (volume.volume_id, self.volume_id("after")):
+            self.delete(volume_id)
+        self.is_tidy()
+
+    def test_server_restarts(self):
+        volume = self.create("before")
+        self.server.restart()
+        self.until_ok(lambda: self.delete(volume.volume_id))
+        self.until_ok(lambda: self.create("after"))
+        self.until_ok(lambda: self.delete(self.volume_id("after")))
+        self.is_tidy()
+
+    def test_server_without_sessions(self):
+        """It comes back with an older version only: the volume is the same."""
+        volume = self.create("before")
+        options = ",".join(self.server.flags("4")[1:])
+        self.server.stop()
+        self.server.minor_versions = "0"
+        self.server.start()
+        try:
+            self.until_ok(lambda: self.client.DeleteVolume(
+                volume_id=volume.volume_id, secrets={"mountOptions": options}))
+            self.assertEqual(self.listed(), ["small"])
+            self.fails(CODE.FAILED_PRECONDITION, self.create, "not 4.2", name="never")
+        finally:
+            self.server.stop()
+            self.server.minor_versions = "0, 1, 2"
+            self.server.start()
+            self.assertTrue(wait_for(self.is_reached))
+
+
+@unittest.skipUnless(os.path.isdir("/proc/fs/nfsd"), "this kernel has no NFS server")
+class Kernel(Base):
+    """The kernel's server with 4.2 alone."""
+
+    CLIENTS = "/proc/fs/nfsd/clients"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.share = os.path.join(DISK, "kernel")
+        os.makedirs(cls.share)
+        trees.make(os.path.join(cls.share, "small"), depth=5, many=10, megabytes=3, sockets=False)
+        cls.server = KernelServer(cls.share, without=("3", "4.0", "4.1")).start()
+        cls.driver = Driver(LAB, name="kernel")
+        cls.driver.start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.driver.stop()
+        cls.server.done()
+
+    def request(self, name, **more):
+        return {"name": name, "volume_capabilities": [capability()],
+                "parameters": {"server": SERVER, "share": "/"}, **more}
+
+    def test_life(self):
+        """Volumes, clones, snapshots and restores; nobody says which version."""
+        client = self.driver.client
+        wanted = trees.survey(os.path.join(self.share, "small"))
+        source = client.CreateVolume(**self.request("small")).volume.volume_id
+        copy = client.CreateVolume(timeout=120, **self.request(
+            "copy", volume_content_source={"volume": {"volume_id": source}})).volume.volume_id
+        snapshot = client.CreateSnapshot(timeout=120, name="snap",
+                                         source_volume_id=source).snapshot.snapshot_id
+        back = client.CreateVolume(timeout=120, **self.request(
+            "back",
+            volume_content_source={"snapshot": {"snapshot_id": snapshot}})).volume.volume_id
+        for name in ("copy", "back"):
+            found = trees.differences(wanted, trees.survey(os.path.join(self.share, name)))
+            self.assertFalse(found, "%s: %s" % (name, trees.told(found)))
+        client.DeleteSnapshot(snapshot_id=snapshot)
+        for volume_id in (copy, back):
+            client.DeleteVolume(volume_id=volume_id)
+        trash = os.path.join(self.share, STATE, "trash")
+        self.assertTrue(wait_for(lambda: not os.listdir(trash), 60))
+        self.assertEqual(sorted(os.listdir(self.share)), [STATE, "small"])
+
+    def test_clients_leave(self):
+        """Each program that has ended has left: the server's memory does not grow."""
+        begun = len(os.listdir(self.CLIENTS))
+        for _ in range(CONNECTS):
+            got = subprocess.run([os.environ["CSI_NFS"], "check", "--server", SERVER, "--share",
+                                  "/", "--mount-options", "vers=4.2"], stdout=subprocess.PIPE,
+                                 text=True, check=False)
+            self.assertIn("NFSv4.2", got.stdout)
+        self.assertLessEqual(len(os.listdir(self.CLIENTS)), begun + 2)
+
+
+if __name__ == "__main__":
+    harness.main("sessions")

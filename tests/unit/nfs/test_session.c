@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* nfs/v4_session.c, with a scripted peer that answers wrong, too little, or nothing. */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "nfs/v4_session.h"
+#include "check_util.h"
+
+#define LAST 0x80000000U
+#define WORDS_MAX 4096
+#define HEAD 11 /* words of a call without a user, with its mark */
+#define CALLS 40
+
+/* Where the words of a request are. */
+#define MINOR (HEAD + 1)
+#define OPERATION (HEAD + 3)
+#define SEQUENCE_ID (OPERATION + 1) /* of a session, 4 words */
+#define SEQUENCE_NUMBER (SEQUENCE_ID + 4)
+#define SEQUENCE_SLOT (SEQUENCE_NUMBER + 1)
+
+/* What the peer does wrong. */
+struct faults {
+	uint32_t exchange_status, create_status, reclaim_status;
+	bool cut; /* answers end early */
+	uint32_t sequence_status; /* of compounds after the set-up, once */
+	bool other_session, other_slot, other_number, no_results, other_operation;
+	uint32_t target; /* sr_target_highest_slotid */
+	uint32_t flags;
+};
+
+struct peer {
+	int fd;
+	const struct faults *faults;
+	struct v4_channel fore;
+	uint32_t numbers[256]; /* next of each slot */
+	uint32_t highest; /* slot used so far */
+	unsigned int compounds; /* after the set-up */
+	bool is_confused; /* a number or a slot was not as it has to be */
+};
+
+struct answer {
+	uint32_t words[WORDS_MAX];
+	size_t n;
+};
+
+static void put(struct answer *a, uint32_t word)
+{
+	a->words[a->n++] = htonl(word);
+}
+
+static void put_channel(struct answer *a, const struct v4_channel *c)
+{
+	put(a, 0);
+	put(a, c->request_max);
+	put(a, c->reply_max);
+	put(a, c->cached_max);
+	put(a, c->operations);
+	put(a, c->slots);
+	put(a, 0);
+}
+
+static void put_session(struct answer *a, uint32_t first)
+{
+	put(a, first);
+	put(a, 2);
+	put(a, 3);
+	put(a, 4);
+}
+
+static void answer_exchange_id(struct answer *a)
+{
+	put(a, 0); /* client id */
+	put(a, 77);
+	put(a, 1); /* sequence */
+	put(a, 0x10000);
+	put(a, 0); /* SP4_NONE; what follows is not read */
+}
+
+static void answer_create_session(struct answer *a, const struct peer *peer)
+{
+	static const struct v4_channel back = { .slots = 1 };
+
+	put_session(a, 1);
+	put(a, 1);
+	put(a, 0);
+	put_channel(a, &peer->fore);
+	put_channel(a, &back);
+}
+
+static void answer_sequence(struct answer *a, struct peer *peer, const uint32_t *call)
+{
+	const struct faults *f = peer->faults;
+	const uint32_t number = ntohl(call[SEQUENCE_NUMBER]), slot = ntohl(call[SEQUENCE_SLOT]);
+
+	put_session(a, f->other_session ? 9 : 1);
+	put(a, number + f->other_number);
+	put(a, slot + f->other_slot);
+	put(a, peer->fore.slots - 1);
+	put(a, f->target != 0 ? f->target : peer->fore.slots - 1);
+	put(a, f->flags);
+}
+
+/* A compound in the session: SEQUENCE and, in these tests, PUTROOTFH or RECLAIM_COMPLETE. */
+static void answer_compound(struct answer *a, struct peer *peer, const uint32_t *call)
+{
+	const struct faults *f = peer->faults;
+	const uint32_t number = ntohl(call[SEQUENCE_NUMBER]), slot = ntohl(call[SEQUENCE_SLOT]);
+	const uint32_t second = ntohl(call[SEQUENCE_SLOT + 3]);
+	const bool is_reclaim = second == V4_OP_RECLAIM_COMPLETE;
+	uint32_t status = is_reclaim ? f->reclaim_status : 0;
+
+	if (!is_reclaim && peer->compounds++ == 0 && f->sequence_status != 0) {
+		put(a, f->sequence_status);
+		put(a, 0);
+		put(a, 1);
+		put(a, V4_OP_SEQUENCE);
+		put(a, f->sequence_status);
+		return;
+	}
+	if (slot >= peer->fore.slots || number != peer->numbers[slot] + 1)
+		peer->is_confused = true;
+	else
+		peer->numbers[slot]++;
+	if (!is_reclaim && slot > peer->highest)
+		peer->highest = slot;
+	put(a, status);
+	put(a, 0); /* tag */
+	if (!is_reclaim && f->no_results) {
+		put(a, 0);
+		return;
+	}
+	put(a, 2);
+	put(a, !is_reclaim && f->other_operation ? V4_OP_DESTROY_SESSION : V4_OP_SEQUENCE);
+	put(a, 0);
+	if (is_reclaim || !f->other_operation)
+		answer_sequence(a, peer, call);
+	put(a, second);
+	put(a, status);
+}
+
+static void answer_call(struct answer *a, struct peer *peer, const uint32_t *call)
+{
+	const uint32_t opnum = ntohl(call[OPERATION]);
+	const uint32_t status = opnum == V4_OP_EXCHANGE_ID      ? peer->faults->exchange_status
+				: opnum == V4_OP_CREATE_SESSION ? peer->faults->create_status
+								: 0;
+
+	if (opnum == V4_OP_SEQUENCE) {
+		answer_compound(a, peer, call);
+		return;
+	}
+	put(a, status);
+	put(a, 0); /* tag */
+	put(a, 1);
+	put(a, opnum);
+	put(a, status);
+	if (status == 0 && opnum == V4_OP_EXCHANGE_ID)
+		answer_exchange_id(a);
+	else if (status == 0 && opnum == V4_OP_CREATE_SESSION)
+		answer_create_session(a, peer);
+}
+
+static void *serve(void *data)
+{
+	struct peer *peer = data;
+	uint32_t call[WORDS_MAX] = { 0 };
+
+	while (recv(peer->fd, call, 4, MSG_WAITALL) == 4) {
+		const size_t len = ntohl(call[0]) & ~LAST;
+		struct answer a = { .n = 1 };
+
+		if (recv(peer->fd, call + 1, len, MSG_WAITALL) != (ssize_t)len)
+			break;
+		a.words[a.n++] = call[1]; /* xid */
+		put(&a, 1);
+		put(&a, 0);
+		put(&a, 0);
+		put(&a, 0);
+		put(&a, 0);
+		answer_call(&a, peer, call);
+		if (peer->faults->cut)
+			a.n -= 2;
+		a.words[0] = htonl(LAST | (uint32_t)((a.n - 1) * 4));
+		(void)!send(peer->fd, a.words, a.n * 4, MSG_NOSIGNAL);
+	}
+	close(peer->fd);
+	return NULL;
+}
+
+/* -------- the client -------- */
+
+struct bench {
+	struct nfs_connection conn;
+	struct peer peer;
+	pthread_t thread;
+	unsigned int replies;
+	int errors[CALLS];
+};
+
+static const struct nfs_protocol protocol = { .version = 4, .broken = v4_session_broken };
+
+static void bench_init(struct bench *b, const struct faults *faults, const struct v4_channel *fore)
+{
+	int fds[2];
+
+	*b = (struct bench){ .conn = { .protocol = &protocol } };
+	ck_assert(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+	b->peer = (struct peer){ .fd = fds[1], .faults = faults, .fore = *fore };
+	b->conn.client.version = 4;
+	b->conn.deadline_ns = clock_now_ns() + 30 * CLOCK_NS_PER_S;
+	ck_assert(net_rpc_new(&b->conn.rpc, fds[0], NULL) == 0);
+	ck_assert(pthread_create(&b->thread, NULL, serve, &b->peer) == 0);
+}
+
+static void bench_done(struct bench *b)
+{
+	nfs_connection_break(&b->conn, -ETIMEDOUT);
+	pthread_join(b->thread, NULL);
+}
+
+static void replied(void *data, int error, const void *results)
+{
+	struct bench *b = data;
+
+	(void)results;
+	b->errors[b->replies++] = error;
+}
+
+/* Send n compounds at once and wait for their replies. */
+static void send_all(struct bench *b, unsigned int n)
+{
+	const uint64_t deadline = clock_now_ns() + 30 * CLOCK_NS_PER_S;
+	unsigned int i;
+
+	b->replies = 0;
+	for (i = 0; i < n; i++) {
+		struct v4_compound c = { .n = 0 };
+
+		v4_add(&c, OP_PUTROOTFH);
+		check_int("send", "result", v4_session_send(b->conn.session, &c, replied, b), 0);
+	}
+	while (b->replies < n && !b->conn.doomed)
+		ck_assert(net_rpc_run(b->conn.rpc, &b->replies, deadline) == 0);
+}
+
+static const struct v4_channel usual = {
+	.request_max = 1 << 20,
+	.reply_max = 1 << 20,
+	.cached_max = 4096,
+	.operations = 50,
+	.slots = 8,
+};
+
+START_TEST(test_slots)
+{
+	static const uint32_t slots[] = { 1, 3, 8, 200 };
+	static const struct faults none;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(slots); i++) {
+		struct v4_channel fore = usual;
+		struct bench b;
+		unsigned int n;
+
+		fore.slots = slots[i];
+		bench_init(&b, &none, &fore);
+		check_int("slots", "open", v4_session_open(&b.conn, 2), 0);
+		send_all(&b, CALLS);
+		check_int("slots", "replies", b.replies, CALLS);
+		for (n = 0; n < CALLS; n++)
+			check_int("slots", "error", b.errors[n], 0);
+		send_all(&b, 1);
+		check_that("slots", "numbers are right", !b.peer.is_confused);
+		check_that("slots", "many are used",
+			   b.peer.highest + 1 == slots[i] || slots[i] > CALLS);
+		check_that("slots", "callers see how many", b.conn.client.slots <= slots[i]);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+/* The server wants fewer slots used. */
+START_TEST(test_target)
+{
+	static const struct faults fewer = { .target = 2 };
+	struct bench b;
+
+	bench_init(&b, &fewer, &usual);
+	check_int("target", "open", v4_session_open(&b.conn, 1), 0);
+	send_all(&b, 1);
+	b.peer.highest = 0;
+	send_all(&b, CALLS);
+	check_int("target", "highest", b.peer.highest, 2);
+	check_int("target", "slots", b.conn.client.slots, 3);
+	check_that("target", "numbers are right", !b.peer.is_confused);
+	bench_done(&b);
+}
+END_TEST
+
+START_TEST(test_set_up)
+{
+	static const struct {
+		const char *name;
+		struct faults faults;
+		struct v4_channel fore;
+		int want;
+	} rows[] = {
+		{ "no such minor version",
+		  { .exchange_status = NFS4ERR_MINOR_VERS_MISMATCH },
+		  { 1 << 20, 1 << 20, 4096, 50, 8 },
+		  -EPROTONOSUPPORT },
+		{ "no sessions",
+		  { .create_status = NFS4ERR_SERVERFAULT },
+		  { 1 << 20, 1 << 20, 4096, 50, 8 },
+		  -EREMOTEIO },
+		{ "cut", { .cut = true }, { 1 << 20, 1 << 20, 4096, 50, 8 }, -EREMOTEIO },
+		{ "complete already",
+		  { .reclaim_status = 10054 },
+		  { 1 << 20, 1 << 20, 4096, 50, 8 },
+		  0 },
+		{ "in grace",
+		  { .reclaim_status = NFS4ERR_DELAY },
+		  { 1 << 20, 1 << 20, 4096, 50, 8 },
+		  -EAGAIN },
+		{ "no slots",
+		  { .cut = false },
+		  { 1 << 20, 1 << 20, 4096, 50, 0 },
+		  -EPROTONOSUPPORT },
+		{ "few operations",
+		  { .cut = false },
+		  { 1 << 20, 1 << 20, 4096, 7, 8 },
+		  -EPROTONOSUPPORT },
+		{ "small requests",
+		  { .cut = false },
+		  { 8192, 1 << 20, 4096, 50, 8 },
+		  -EPROTONOSUPPORT },
+		{ "small replies",
+		  { .cut = false },
+		  { 1 << 20, 8192, 4096, 50, 8 },
+		  -EPROTONOSUPPORT },
+		{ "nothing is cached", { .cut = false }, { 1 << 20, 1 << 20, 0, 50, 8 }, 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct bench b;
+
+		bench_init(&b, &rows[i].faults, &rows[i].fore);
+		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2), rows[i].want);
+		check_that(rows[i].name, "session",
+			   (b.conn.session != NULL) == (rows[i].want == 0));
+		bench_done(&b);
+	}
+}
+END_TEST
+
+/* Answers that cannot be right end the connection; nobody takes them for a result. */
+START_TEST(test_wrong_answers)
+{
+	static const struct {
+		const char *name;
+		struct faults faults;
+		int want;
+		bool doomed;
+	} rows[] = {
+		{ "another session", { .other_session = true }, -EREMOTEIO, true },
+		{ "another slot", { .other_slot = true }, -EREMOTEIO, true },
+		{ "another number", { .other_number = true }, -EREMOTEIO, true },
+		{ "another operation", { .other_operation = true }, -EREMOTEIO, true },
+		{ "no results", { .no_results = true }, -EREMOTEIO, true },
+		{ "bad session", { .sequence_status = 10052 }, -ECONNABORTED, true },
+		{ "bad slot", { .sequence_status = 10053 }, -ECONNABORTED, true },
+		{ "not bound", { .sequence_status = 10055 }, -ECONNABORTED, true },
+		{ "misordered", { .sequence_status = 10063 }, -ECONNABORTED, true },
+		{ "uncached", { .sequence_status = 10068 }, -ECONNABORTED, true },
+		{ "dead session", { .sequence_status = 10078 }, -ECONNABORTED, true },
+		{ "too big", { .sequence_status = 10065 }, -EMSGSIZE, false },
+		{ "delay", { .sequence_status = NFS4ERR_DELAY }, -EAGAIN, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct faults faults = { .cut = false };
+		struct bench b;
+
+		bench_init(&b, &faults, &usual);
+		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2), 0);
+		faults = rows[i].faults;
+		send_all(&b, 1);
+		check_int(rows[i].name, "error", b.errors[0], rows[i].want);
+		check_int(rows[i].name, "doomed", b.conn.doomed, rows[i].doomed);
+		if (!rows[i].doomed) {
+			send_all(&b, 3);
+			check_int(rows[i].name, "goes on", b.errors[2], 0);
+			check_that(rows[i].name, "numbers are right", !b.peer.is_confused);
+		}
+		bench_done(&b);
+	}
+}
+END_TEST
+
+/* A session that the server may have lost is not used for a later call. */
+START_TEST(test_fresh)
+{
+	static const struct faults restarted = { .flags = 0x100 };
+	struct bench b;
+
+	bench_init(&b, &restarted, &usual);
+	check_int("fresh", "open", v4_session_open(&b.conn, 2), 0);
+	b.conn.client.lease_s = 90;
+	check_that("fresh", "new", v4_session_is_fresh(b.conn.session));
+	b.conn.client.lease_s = 0;
+	check_that("fresh", "lease not known", v4_session_is_fresh(b.conn.session));
+	send_all(&b, 1);
+	check_int("fresh", "result", b.errors[0], 0);
+	check_that("fresh", "restarted", !v4_session_is_fresh(b.conn.session));
+	bench_done(&b);
+}
+END_TEST
+
+CHECK_MAIN("session",
+	   .tests = { test_slots, test_target, test_set_up, test_wrong_answers, test_fresh })
