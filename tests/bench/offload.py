@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""Clones of volumes by csi-nfs over NFSv4.2 and over version 3, beside "cp -a" over a 4.2 mount of
+the kernel's client, which is how csi-driver-nfs clones. knfsd on XFS, which shares blocks, and on
+ext4, which does not. Runs inside a lab with --kernel nfs --kernel nfsd --kernel xfs.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+from cases import DISK, LAB, SERVER
+from csi_client import capability
+from driver import Driver
+from servers import Image, KernelServer, run, wait_for
+
+MIB = 1 << 20
+LARGE = int(os.environ.get("BENCH_LARGE", "1024"))  # MiB
+SMALL = int(os.environ.get("BENCH_SMALL", "5000"))  # files
+
+
+def fill_large(path):
+    run("dd", "if=/dev/urandom", "of=" + os.path.join(path, "file"), "bs=1M", "count=%d" % LARGE)
+
+
+def fill_small(path):
+    for i in range(SMALL):
+        folder = os.path.join(path, "d%d" % (i % 50))
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "f%d" % i), "wb") as f:
+            f.write(os.urandom(4096))
+
+
+def fill_sparse(path):
+    with open(os.path.join(path, "file"), "wb") as f:
+        f.truncate(1 << 40)
+        for i in range(4):
+            f.seek(i << 38)
+            f.write(os.urandom(4 * MIB))
+
+
+KINDS = (("1 file of %d MiB" % LARGE, fill_large), ("%d files of 4 KiB" % SMALL, fill_small),
+         ("1 TiB of hole with 16 MiB", fill_sparse))
+
+
+class Share:
+    """A file system, exported, with a driver and a mount."""
+
+    def __init__(self, name, *mkfs):
+        self.name = name
+        self.image = Image(os.path.join(DISK, name), 4 * LARGE + 2000, *mkfs).mount()
+        self.server = KernelServer(self.image.path).start()
+        self.driver = Driver(LAB, name=name).start()
+        self.mount = os.path.join(LAB, "mount")
+        os.makedirs(self.mount, exist_ok=True)
+        run("mount", "-t", "nfs", "-o", "vers=4.2", SERVER + ":/", self.mount)
+
+    def done(self):
+        run("umount", self.mount)
+        self.driver.stop()
+        self.server.done()
+        self.image.unmount()
+
+    def create(self, name, version, source=None):
+        flags = ["vers=" + version]
+        more = {}
+        if source is not None:
+            more["volume_content_source"] = {"volume": {"volume_id": source}}
+        return self.driver.client.CreateVolume(
+            name=name, volume_capabilities=[capability(flags=flags)], timeout=1200,
+            parameters={"server": SERVER,
+                        "share": self.image.path if version == "3" else "/"},
+            secrets={"mountOptions": flags[0]}, capacity_range={"required_bytes": MIB},
+            **more).volume.volume_id
+
+    def clone(self, version, fill):
+        source = self.create("source", version)
+        fill(os.path.join(self.image.path, "source"))
+        subprocess.run(["sync"], check=True)
+        begun = time.monotonic()
+        copy = self.create("copy", version, source)
+        seconds = time.monotonic() - begun
+        for volume in (source, copy):
+            self.driver.client.DeleteVolume(volume_id=volume, timeout=60,
+                                            secrets={"mountOptions": "vers=" + version})
+        trash = os.path.join(self.image.path, ".csi-nfs", "trash")
+        wait_for(lambda: not os.listdir(trash), 300)
+        return seconds
+
+    def copy(self, fill):
+        source, copy = (os.path.join(self.mount, n) for n in ("source", "copy"))
+        os.mkdir(source)
+        fill(os.path.join(self.image.path, "source"))
+        subprocess.run(["sync"], check=True)
+        begun = time.monotonic()
+        run("cp", "-a", source, copy)
+        subprocess.run(["sync", "-f", copy], check=True)
+        seconds = time.monotonic() - begun
+        for path in (source, copy):
+            shutil.rmtree(path)
+        return seconds
+
+
+def main():
+    for share in (("xfs", "mkfs.xfs", "-q", "-f"), ("ext4", "mkfs.ext4", "-q", "-F")):
+        on = Share(*share)
+        for kind, fill in KINDS:
+            print("%s, %s: csi-nfs over 4.2 %.2f s" % (on.name, kind, on.clone("4.2", fill)),
+                  end="", flush=True)
+            if fill is not fill_sparse:  # version 3 reads holes: hours
+                print(", over 3 %.2f s" % on.clone("3", fill), end="", flush=True)
+            print(", cp -a over a 4.2 mount %.2f s" % on.copy(fill), flush=True)
+        on.done()
+
+
+if __name__ == "__main__":
+    main()
