@@ -62,6 +62,16 @@ def kubelet_config(certificates):
         "syncFrequency": "10s", "nodeStatusUpdateFrequency": "10s"}
 
 
+def images_of(objects):
+    """What the containers of these objects name as their images."""
+    return {container["image"] for found in objects if found["kind"] in ("Deployment", "DaemonSet")
+            for container in found["spec"]["template"]["spec"]["containers"]}
+
+
+def name_of(reference):
+    return reference.rpartition("/")[2].partition(":")[0]
+
+
 class Node:
     def __init__(self, cluster):
         self.cluster = cluster
@@ -84,19 +94,33 @@ class Node:
                                   if name != "busybox"])
         image.write(self.path("images/pause.tar"), PAUSE, {busybox: "/bin/busybox"},
                     ["/bin/busybox", "sleep", "2147483647"])
-        wanted = {container["image"] for found in objects
-                  if found["kind"] in ("Deployment", "DaemonSet")
-                  for container in found["spec"]["template"]["spec"]["containers"]}
-        for reference in sorted(wanted):
-            name = reference.rpartition("/")[2].partition(":")[0]
-            if name in BUILT and os.environ.get("CSI_NFS_IMAGES"):
-                shutil.copy(os.path.join(os.environ["CSI_NFS_IMAGES"], BUILT[name]),
-                            self.path("images"))
-                continue
-            full = reference if "/" in reference else "docker.io/library/" + reference
-            image.write(self.path("images/%s.tar" % name), full,
-                        {self.programs(name): "/usr/sbin/" + name}, ["/usr/sbin/" + name],
-                        environment=self._environment(name))
+        for reference in sorted(images_of(objects)):
+            self._image(reference)
+
+    def _image(self, reference):
+        """Write the archive of an image that has one program. Return its path."""
+        name = name_of(reference)
+        path = self.path("images/%s.tar" % name)
+        if name in BUILT and os.environ.get("CSI_NFS_IMAGES"):
+            path = self.path("images/" + BUILT[name])
+            shutil.copy(os.path.join(os.environ["CSI_NFS_IMAGES"], BUILT[name]), path)
+            return path
+        full = reference if "/" in reference else "docker.io/library/" + reference
+        image.write(path, full, {self.programs(name): "/usr/sbin/" + name},
+                    ["/usr/sbin/" + name], environment=self._environment(name))
+        return path
+
+    def import_images(self, objects, others):
+        """Give the running node what the containers of these objects need. others: name of an image
+        -> arguments of image.write() after the reference, for images that are not one program."""
+        for reference in sorted(images_of(objects)):
+            name = name_of(reference)
+            if name in others:
+                path = self.path("images/%s.tar" % name)
+                image.write(path, reference, *others[name])
+            else:
+                path = self._image(reference)
+            self.order("ctr -n k8s.io images import '%s'" % path)
 
     @staticmethod
     def _environment(name):
@@ -106,12 +130,6 @@ class Node:
         with open(os.path.join(HERE, "..", "..", "deploy", "Containerfile"),
                   encoding="utf-8") as file:
             return sorted(set(re.findall(r"^ENV (?!PATH=)(\S+=\S+)$", file.read(), re.M)))
-
-    def add_image(self, reference, programs, entrypoint, links=()):
-        """Give the running node a further image, as image.write() makes it."""
-        path = self.path("images/%s.tar" % reference.rpartition("/")[2].partition(":")[0])
-        image.write(path, reference, programs, entrypoint, links)
-        self.order("ctr -n k8s.io images import " + path)
 
     def _network(self):
         run("ip", "tuntap", "add", TAP, "mode", "tap")

@@ -13,7 +13,7 @@ import yaml
 
 import control
 from api import Refused
-from node import BUSYBOX, Node
+from node import BUSYBOX, Node, images_of
 from pods import Pod
 from servers import Export, Ganesha, Failure, run, wait_for
 
@@ -24,7 +24,6 @@ CONTROLLER = "csi-nfs-controller"
 RELEASE = "csi-driver-nfs"  # of the chart
 LEASE = "nfs-csi-k8s-io"  # csi-provisioner's
 GIB = "1Gi"
-OWNER = 1000  # of the export that squashes root, user and group
 PATIENCE = 180  # seconds for what takes a moment on an idle machine
 
 
@@ -42,12 +41,13 @@ class Cluster:
         self.folder = os.path.join(logs, "work")
         self.export = os.path.join(os.environ["LAB_DISK"], "export")
         self.scratch = os.path.join(os.environ["LAB_DISK"], "scratch")  # for inline volumes
-        self.squashed = os.path.join(os.environ["LAB_DISK"], "squashed")  # root is nobody there
         self.plane = None
         self.server = None
         self.template = None
         self.pods = []
         self.node = None  # the guest with a kubelet, once it has been started
+        self.usual = {}  # settings of the server, while a case has changed them
+        self.foreign = []  # parts of the audit log, (begin, end), in which another driver ran
 
     @property
     def api(self):
@@ -62,13 +62,9 @@ class Cluster:
         home = os.path.join(self.folder, "server")
         os.makedirs(home)
         self.server = Ganesha(home, [Export(self.export, privileged=True),
-                                     Export(self.scratch, privileged=True),
-                                     Export(self.squashed, privileged=True,
-                                            squash="Root_Squash")])
+                                     Export(self.scratch, privileged=True)])
         self.server.port = 2049  # volumes of clusters have no port option
         self.server.start()
-        os.chown(self.squashed, OWNER, OWNER)
-        os.chmod(self.squashed, 0o711)
         self.plane.add_snapshots()
         self.tell_differences(self.deploy())
 
@@ -110,11 +106,23 @@ class Cluster:
                                 "node.inlineVolumes={%s:%s}" % (control.SERVER, self.scratch))
         return self.apply(self._with_inline())
 
+    def change_server(self, **settings):
+        """Restart the server with other settings, until the case ends."""
+        for name, value in settings.items():
+            self.usual.setdefault(name, getattr(self.server, name))
+            setattr(self.server, name, value)
+        self.server.restart()
+
+    def restore_server(self):
+        if self.usual:
+            usual, self.usual = self.usual, {}
+            for name, value in usual.items():
+                setattr(self.server, name, value)
+            self.server.restart()
+
     def tell_differences(self, objects):
         """Print which programs are not what the manifests name."""
-        images = {c["image"] for o in objects if o["kind"] in ("Deployment", "DaemonSet")
-                  for c in o["spec"]["template"]["spec"]["containers"]}
-        for image in sorted(images):
+        for image in sorted(images_of(objects)):
             name, _, version = image.rpartition("/")[2].partition(":")
             built = self.programs.version(name)
             if built not in ("", version):
@@ -187,14 +195,14 @@ class Cluster:
         if self.plane is not None:
             self.plane.stop()
 
-    def records(self, kind="volumes", export=None):
-        """The names of the records on a share, without their parts."""
-        folder = os.path.join(export or self.export, ".csi-nfs", kind)
+    def records(self, kind="volumes"):
+        """The names of the records on the share, without their parts."""
+        folder = os.path.join(self.export, ".csi-nfs", kind)
         names = os.listdir(folder) if os.path.isdir(folder) else []
         return sorted(name for name in names if "~" not in name)
 
-    def directories(self, export=None):
-        return sorted(name for name in os.listdir(export or self.export) if name != ".csi-nfs")
+    def directories(self):
+        return sorted(name for name in os.listdir(self.export) if name != ".csi-nfs")
 
 
 class Scenario(unittest.TestCase):
@@ -205,6 +213,7 @@ class Scenario(unittest.TestCase):
 
     def setUp(self):
         self.api = self.cluster.api
+        self.addCleanup(self.cluster.restore_server)
         name = "%s-%s" % (type(self).__name__, self._testMethodName[len("test_"):])
         self.namespace = name.lower().replace("_", "-")[:50]
         self.api.create("Namespace", self.namespace)
@@ -306,6 +315,21 @@ class Scenario(unittest.TestCase):
             return (self.api.get("VolumeSnapshot", name, self.namespace) or {}).get("status", {})
         self.until("snapshot %s is ready" % name, lambda: status().get("readyToUse"), seconds)
 
+    def restore(self, name, snapshot, storage_class):
+        self.claim(name, storage_class, dataSource={
+            "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot})
+
+    def clone(self, name, claim, storage_class):
+        self.claim(name, storage_class,
+                   dataSource={"kind": "PersistentVolumeClaim", "name": claim})
+
+    def resize(self, name, size):
+        self.api.patch("PersistentVolumeClaim", name,
+                       {"spec": {"resources": {"requests": {"storage": size}}}}, self.namespace)
+
+    def capacity(self, name):
+        return self.get_claim(name)["status"]["capacity"]["storage"]
+
     # ---- pods ----
 
     def pod(self, name, script, volumes, mounts=None, **spec):
@@ -347,30 +371,34 @@ class Scenario(unittest.TestCase):
         self.until("pod %s is deleted" % name,
                    lambda: self.api.get("Pod", name, self.namespace) is None)
 
-    # ---- a pod that goes on while parts of the cluster are replaced ----
-
-    def running_pod(self):
-        """A pod that writes on and on. Return a function that waits for further lines."""
-        self.claim("data", self.storage_class(mountPermissions="0777"))
-        self.pod("steady", "while date >>/data/log; do sleep 0.2; done", {"data": "data"})
-        self.pod_phase("steady", "Running")
-        log = self.path(self.bound("data"), "log")
+    def writes_on(self, name, claim):
+        """Start a pod that writes to a volume on and on. Return a function that waits until it has
+        written more, and fails if the pod was started again."""
+        self.pod(name, "while date >>/data/log-of-%s; do sleep 0.2; done" % name, {"data": claim})
+        self.pod_phase(name, "Running")
+        log = self.path(self.directory_of(self.bound(claim)), "log-of-" + name)
 
         def lines():
+            if not os.path.exists(log):
+                return 0
             with open(log, encoding="ascii") as file:
                 return len(file.readlines())
 
         def goes_on():
-            begun = self.until("the first line", lambda: os.path.exists(log) and lines())
-            self.until("the pod writes on", lambda: lines() > begun + 5)
+            begun = lines()
+            self.until("pod %s writes on" % name, lambda: lines() > begun + 5)
+            status = self.api.get("Pod", name, self.namespace)["status"]
+            self.assertEqual((status["phase"], status["containerStatuses"][0]["restartCount"]),
+                             ("Running", 0))
         goes_on()
         return goes_on
 
-    def restarts(self):
-        status = self.api.get("Pod", "steady", self.namespace)["status"]
-        return status["phase"], status["containerStatuses"][0]["restartCount"]
-
     # ---- the share ----
+
+    def directory_of(self, volume):
+        """The path of a volume's directory below its share."""
+        attributes = self.api.get("PersistentVolume", volume)["spec"]["csi"]["volumeAttributes"]
+        return attributes["subDir"] if "subDir" in attributes else attributes["subdir"]
 
     def path(self, *names):
         return os.path.join(self.cluster.export, *names)

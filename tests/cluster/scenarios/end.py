@@ -3,6 +3,7 @@
 """What has to hold after everything else: nothing is left on the share or in the API, and no right
 was refused. It runs last, whichever scenarios were chosen.
 """
+import glob
 import json
 import os
 
@@ -13,52 +14,58 @@ from world import PATIENCE, Scenario, measured
 class End(Scenario):
 
     def test_nothing_is_left(self):
-        handles = [pv["spec"]["csi"]["volumeHandle"].split("#")
-                   for pv in self.api.list("PersistentVolume")]
-        for export in (self.cluster.export, self.cluster.squashed):
-            volumes = sorted(h[2] for h in handles if "/" + h[1] == export)
-            with self.subTest(export):
-                self.assertEqual(self.cluster.directories(export), volumes)
-                self.assertEqual(self.cluster.records(export=export), volumes)
-                self.assertEqual(self.cluster.records("snapshots", export), [])
-            for folder in ("busy", "work", "users", "parents"):
-                with self.subTest(export, folder=folder):
-                    self.is_emptied(export, folder)
+        volumes = sorted(pv["spec"]["csi"]["volumeHandle"].split("#")[2]
+                         for pv in self.api.list("PersistentVolume"))
+        self.assertEqual(self.cluster.directories(), volumes)
+        self.assertEqual(self.cluster.records(), volumes)
+        self.assertEqual(self.cluster.records("snapshots"), [])
+        for folder in ("busy", "work", "users", "parents"):
+            with self.subTest(folder):
+                self.is_emptied(folder)
 
-    def is_emptied(self, export, folder):
+    def is_emptied(self, folder):
         """Wait until nothing is left in a folder of the driver; fail with what is left."""
-        wait_for(lambda: not self.cluster.records(folder, export), PATIENCE, 0.1)
-        top = os.path.join(export, ".csi-nfs", folder)
+        wait_for(lambda: not self.cluster.records(folder), PATIENCE, 0.1)
+        top = self.path(".csi-nfs", folder)
         left = sorted(os.path.relpath(os.path.join(where, name), top)
                       for where, names, files in os.walk(top) for name in names + files)
         self.assertEqual(left, [])
 
     def test_trash_empties(self):
-        for export in (self.cluster.export, self.cluster.squashed):
-            with self.subTest(export):
-                self.is_emptied(export, "trash")
+        self.is_emptied("trash")
+
+    def requests(self):
+        """Entries of the audit log, but those from when another driver had the same accounts."""
+        position = 0
+        with open(self.cluster.plane.audit, "rb") as file:
+            for line in file:
+                if not any(begin <= position < end for begin, end in self.cluster.foreign):
+                    yield json.loads(line)
+                position += len(line)
 
     def test_no_refused_right(self):
         refused, requests = set(), 0
-        with open(self.cluster.plane.audit, encoding="utf-8") as file:
-            for line in file:
-                entry = json.loads(line)
-                requests += 1
-                if entry.get("responseStatus", {}).get("code") == 403:
-                    target = entry.get("objectRef", {})
-                    refused.add((entry["verb"], target.get("apiGroup", ""), target.get("resource"),
-                                 target.get("subresource", "")))
+        for entry in self.requests():
+            requests += 1
+            if entry.get("responseStatus", {}).get("code") == 403:
+                target = entry.get("objectRef", {})
+                refused.add((entry["verb"], target.get("apiGroup", ""), target.get("resource"),
+                             target.get("subresource", "")))
         self.assertEqual(refused, set())
         measured("%d requests of csi-nfs's service accounts, none refused", requests)
         self.assertGreater(requests, 0)
 
+    def driver_logs(self):
+        """Those of pods without a kubelet, and of those in the guest."""
+        for pattern in ("*.nfs.log", "pods/kube-system_csi-nfs-*/nfs/*.log"):
+            yield from glob.glob(os.path.join(self.cluster.logs, pattern))
+
     def test_no_crash(self):
         """No log of the driver has a failed assertion or a sanitizer's report."""
-        for name in sorted(os.listdir(self.cluster.logs)):
-            if not name.endswith(".nfs.log"):
-                continue
-            with open(os.path.join(self.cluster.logs, name), encoding="utf-8",
-                      errors="replace") as file:
+        logs = sorted(self.driver_logs())
+        self.assertNotEqual(logs, [])
+        for name in logs:
+            with open(name, encoding="utf-8", errors="replace") as file:
                 for line in file:
                     for word in ("Assertion", "ERROR: AddressSanitizer", "runtime error:"):
                         self.assertNotIn(word, line, name)

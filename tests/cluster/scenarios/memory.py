@@ -1,93 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""The controller in the cgroup that the kubelet makes of the manifest's limit, with all at once."""
+"""The controller at the memory limit of its manifest: clones, snapshots, restores, deletions."""
 import os
 
 from world import CONTROLLER, Scenario, measured
 
 MIB = 1 << 20
-SOURCES = 3
-FILES = 3
-FILE_MIB = 8
-SMALL_FILES = 200
-DELETED = 10
-UNITS = {"Mi": MIB, "Gi": MIB << 10}
+FILES = 800  # small ones, in each tree
+LARGE = 48  # MiB, in each source
 
-
-def in_bytes(quantity):
-    return int(quantity[:-2]) * UNITS[quantity[-2:]]
+# Prints "limit peak kills" of the cgroup of each driver of the Deployment.
+USAGE = """
+for pid in $(pgrep -f -- '^/usr/sbin/csi-nfs\S* --mode=controller'); do
+	cd "/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/$pid/cgroup)" || exit
+	echo "$(cat memory.max) $(cat memory.peak)" $(sed -n 's/^oom_kill //p' memory.events)
+done"""
 
 
 class Memory(Scenario):
 
-    def limit(self):
-        spec = self.api.get("Deployment", CONTROLLER, "kube-system")["spec"]["template"]["spec"]
-        driver = next(c for c in spec["containers"] if c["name"] == "nfs")
-        return in_bytes(driver["resources"]["limits"]["memory"])
+    def fill(self, claim, large=0):
+        """Written on the server's disk in one go, as nfs-ganesha wants it."""
+        top = self.path(self.bound(claim))
+        for number in range(FILES):
+            folder = os.path.join(top, str(number % 20))
+            os.makedirs(folder, exist_ok=True)
+            path = os.path.join(folder, "file-%d" % number)
+            with open(path, "wb") as file:
+                file.write(b"%d" % number * 100)
+            if number % 4 == 0:
+                os.link(path, path + "-linked")
+        if large:
+            with open(os.path.join(top, "large"), "wb") as file:
+                for _ in range(large):
+                    file.write(os.urandom(MIB))
+        return self.tree(top)
 
-    def groups(self):
-        """What the cgroup of each controller tells: name of the file -> its text."""
-        text = self.cluster.node.order("""
-            for pid in $(pgrep -f -- '^/usr/sbin/csi-nfs[^ ]* --mode=controller'); do
-                group=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/$pid/cgroup)
-                echo "$(cat $group/memory.max) $(cat $group/memory.peak)" \\
-                    "$(sed -n 's/^oom_kill //p' $group/memory.events)" \\
-                    "$(sed -n 's/^anon //p' $group/memory.stat)"
-            done""")
-        return [tuple(map(int, line.split())) for line in text.splitlines()]
-
-    def counts(self):
-        """Of the containers of csi-nfs in the controller's pods, by pod."""
-        return {pod["metadata"]["name"]: status["restartCount"]
+    def restarts(self):
+        return {(pod["metadata"]["name"], status["name"]): status["restartCount"]
                 for pod in self.api.list("Pod", "kube-system")
                 if pod["metadata"]["labels"].get("app") == CONTROLLER
-                for status in pod["status"]["containerStatuses"] if status["name"] == "nfs"}
+                for status in pod["status"]["containerStatuses"]}
 
-    def fill(self, volume, large):
-        for number in range(large):
-            with open(self.path(volume, "large-%d" % number), "wb") as file:
-                for _ in range(FILE_MIB):
-                    file.write(os.urandom(MIB))
-        os.mkdir(self.path(volume, "small"))
-        for number in range(SMALL_FILES):
-            with open(self.path(volume, "small", str(number)), "wb") as file:
-                file.write(os.urandom(100))
-        return self.tree(self.path(volume))
+    def usage(self):
+        lines = self.cluster.node.order(USAGE).splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        return [[int(word) for word in line.split()] for line in lines]
+
+    def limit(self):
+        container = next(c for c in self.cluster.template["spec"]["containers"]
+                         if c["name"] == "nfs")
+        return int(container["resources"]["limits"]["memory"].removesuffix("Mi")) * MIB
 
     def test_all_at_once(self):
-        """Clones, snapshots, volumes restored from them, and deletions compete."""
-        limit = self.limit()
-        before = self.counts()
-        self.assertEqual([group[0] for group in self.groups()], [limit] * len(before))
-        name = self.storage_class()
-        for number in range(SOURCES):
-            self.claim("source-%d" % number, name)
-        for number in range(DELETED):
-            self.claim("full-%d" % number, name)
-        wanted = [self.fill(self.bound("source-%d" % number), FILES) for number in range(SOURCES)]
-        full = [self.bound("full-%d" % number) for number in range(DELETED)]
-        for volume in full:
-            self.fill(volume, 0)
-        for number in range(SOURCES):
-            self.snapshot("snap-%d" % number, "source-%d" % number)
-            self.claim("clone-%d" % number, name, dataSource={
-                "kind": "PersistentVolumeClaim", "name": "source-%d" % number})
-        for number in range(DELETED):
-            self.delete_claim("full-%d" % number)
-        for number in range(SOURCES):
-            self.ready("snap-%d" % number, 600)
-            self.claim("restored-%d" % number, name, dataSource={
-                "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot",
-                "name": "snap-%d" % number})
-        for number in range(SOURCES):
-            for copy in ("clone", "restored"):
-                volume = self.bound("%s-%d" % (copy, number), 600)
-                self.assertEqual(self.tree(self.path(volume)), wanted[number])
-        for volume in full:
+        before = self.restarts()
+        storage_class = self.storage_class()
+        sources = ["source-0", "source-1"]
+        doomed = ["doomed-%d" % number for number in range(6)]
+        for name in sources + doomed:
+            self.claim(name, storage_class)
+        wanted = [self.fill(name, LARGE) for name in sources]
+        for name in doomed:
+            self.fill(name)
+        self.snapshot("snap", sources[0])
+        self.ready("snap", 600)
+
+        volumes = [self.bound(name) for name in doomed]
+        copies = []  # claim, number of its source
+        for number in range(4):
+            copies.append(("clone-%d" % number, number % 2))
+            self.clone(copies[-1][0], sources[number % 2], storage_class)
+        for number in range(3):
+            copies.append(("restored-%d" % number, 0))
+            self.restore(copies[-1][0], "snap", storage_class)
+        for number, source in enumerate(sources):
+            self.snapshot("later-%d" % number, source)
+        for name in doomed:
+            self.delete_claim(name)
+
+        for name, source in copies:
+            self.assertEqual(self.tree(self.path(self.bound(name, 600))), wanted[source], name)
+        for number in range(len(sources)):
+            self.ready("later-%d" % number, 600)
+        for volume in volumes:
             self.gone(volume, 600)
-        after = self.groups()
-        measured("peak of the cgroups of %d MiB: %s MiB, oom kills: %d", limit // MIB,
-                 " and ".join("%.1f" % (peak / MIB) for _, peak, _, _ in after),
-                 sum(kills for _, _, kills, _ in after))
-        self.assertEqual(self.counts(), before)
-        self.assertEqual([group[2] for group in after], [0] * len(before))
+
+        self.assertEqual(self.restarts(), before)
+        usage = self.usage()
+        for limit, _, kills in usage:
+            self.assertEqual((limit, kills), (self.limit(), 0))
+        measured("the driver's cgroup peaked at %.1f of %d MiB",
+                 max(peak for _, peak, _ in usage) / MIB, self.limit() // MIB)

@@ -1,158 +1,244 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""From the real csi-driver-nfs to csi-nfs under a pod that runs, and back. CSI_NFS_PEER names the
-folder with its binary, nfsplugin.
-"""
-import copy
+"""csi-driver-nfs is replaced by csi-nfs under running pods, and back, as doc/ tells it."""
+import glob
 import os
-import shutil
 import unittest
 
-from world import CONTROLLER, Scenario, measured
+import yaml
 
-NODE = "csi-nfs-node"
-KINDS = {CONTROLLER: "Deployment", NODE: "DaemonSet"}
-PEER = "docker.io/library/csi-driver-nfs:peer"
-PLUGIN = os.path.join(os.environ.get("CSI_NFS_PEER", ""), "nfsplugin")
-# What its image has beside the program.
-TOOLS = ("/bin/mount", "/bin/umount", "/sbin/mount.nfs", "/bin/cp", "/bin/tar", "/etc/netconfig",
-         "/etc/protocols", "/etc/services")
-LINKS = [("/sbin/" + name, "mount.nfs") for name in ("mount.nfs4", "umount.nfs", "umount.nfs4")]
+from servers import run
+from world import DEPLOY, RELEASE, Scenario
 
-
-def peer_of(spec, kind):
-    """The spec of a workload with csi-driver-nfs in place of csi-nfs, as its manifests have it."""
-    spec = copy.deepcopy(spec)
-    pod = spec["template"]["spec"]
-    driver = next(c for c in pod["containers"] if c["name"] == "nfs")
-    driver.update(
-        image=PEER, args=["-v=5", "--nodeid=$(NODE_ID)", "--endpoint=unix:///csi/csi.sock"],
-        env=[{"name": "NODE_ID", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
-        securityContext={"privileged": True}, resources={"limits": {"memory": "300Mi"}})
-    if kind == "Deployment":
-        # It mounts, which needs the node's network; so there can be one on a node.
-        spec["replicas"] = 1
-        pod["hostNetwork"] = True
-        pod["securityContext"] = {}
-        for container in pod["containers"]:
-            container.pop("ports", None)
-    return spec
+SOURCE = os.environ.get("CSI_NFS_MIGRATE_FROM", "")  # csi-driver-nfs's source tree, built
+MANIFESTS = ("rbac-csi-nfs", "csi-nfs-driverinfo", "csi-nfs-controller", "csi-nfs-node")
+APPS = ("csi-nfs-controller", "csi-nfs-node")
+# What its image has from Debian's packages.
+TOOLS = {"/usr/bin/mount": "/usr/bin/mount", "/usr/bin/umount": "/usr/bin/umount",
+         "/usr/sbin/mount.nfs": "/sbin/mount.nfs", "/usr/bin/cp": "/usr/bin/cp",
+         "/etc/netconfig": "/etc/netconfig"}
+LINKS = [("/sbin/mount.nfs4", "mount.nfs"), ("/sbin/umount.nfs", "mount.nfs"),
+         ("/sbin/umount.nfs4", "mount.nfs"), ("/etc/mtab", "../proc/self/mounts")]
 
 
-@unittest.skipUnless(os.path.exists(PLUGIN), "CSI_NFS_PEER names no folder with csi-driver-nfs")
+def program():
+    """The program that "make nfs" leaves in csi-driver-nfs's tree, or None."""
+    found = glob.glob(os.path.join(SOURCE, "bin", "**", "nfsplugin"), recursive=True)
+    return found[0] if SOURCE and found else None
+
+
+class Manifests:
+    """Both drivers by kubectl."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.kubectl = cluster.plane.kubectl
+
+    def _remove(self):
+        for kind, name in zip(("deployment", "daemonset"), APPS):
+            self.kubectl("-n", "kube-system", "delete", kind, name)
+
+    def _theirs(self):
+        return [os.path.join(SOURCE, "deploy", name + ".yaml") for name in MANIFESTS]
+
+    def objects(self):
+        found = []
+        for path in self._theirs():
+            with open(path, encoding="utf-8") as file:
+                found += [o for o in yaml.safe_load_all(file) if o]
+        return found
+
+    def to_theirs(self, csidriver=False):
+        """csidriver: inline volumes are on, which cannot be changed."""
+        self._remove()
+        if csidriver:
+            self.kubectl("delete", "csidriver", "nfs.csi.k8s.io")
+        for path in self._theirs():
+            self.kubectl("apply", "-f", path)
+
+    def to_ours(self):
+        self._remove()
+        self.cluster.deploy()
+
+    def back(self):
+        self.to_theirs()
+
+
+class Chart:
+    """Both drivers by helm, with the user's own values."""
+
+    VALUES = {"controller": {"replicas": 1}, "volumeSnapshotClass": {"create": True}}
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.values = os.path.join(cluster.folder, "values.yaml")
+        with open(self.values, "w", encoding="ascii") as file:
+            yaml.safe_dump(self.VALUES, file)
+        self.theirs = os.path.join(SOURCE, "charts", "latest", "csi-driver-nfs")
+
+    def _helm(self, *arguments):
+        environment = dict(os.environ, HOME=self.cluster.folder)
+        return run(os.environ["CSI_NFS_HELM"], *arguments, "--namespace", "kube-system",
+                   "--kubeconfig", self.cluster.plane.admin, env=environment).stdout
+
+    def objects(self):
+        text = self._helm("template", RELEASE, self.theirs, "--values", self.values)
+        return [o for o in yaml.safe_load_all(text) if o]
+
+    def to_theirs(self, csidriver=False):
+        del csidriver  # goes with the release
+        self._helm("uninstall", RELEASE, "--wait")
+        self._helm("install", RELEASE, self.theirs, "--values", self.values)
+
+    def to_ours(self):
+        self._helm("upgrade", RELEASE, os.path.join(DEPLOY, "helm"), "--values", self.values)
+
+    def back(self):
+        self._helm("rollback", RELEASE)
+
+
 class Migration(Scenario):
 
     def setUp(self):
+        if program() is None:
+            raise unittest.SkipTest("CSI_NFS_MIGRATE_FROM does not name a source tree of "
+                                    "csi-driver-nfs in which make has built bin/*/nfsplugin")
         super().setUp()
-        self.ours = {name: self.api.get(kind, name, "kube-system")["spec"]
-                     for name, kind in KINDS.items()}
-        self.theirs = {name: peer_of(self.ours[name], kind) for name, kind in KINDS.items()}
-        self.running = self.ours
-        programs = {tool: tool for tool in TOOLS if os.path.exists(tool)}
-        self.cluster.node.add_image(PEER, dict(programs, **{PLUGIN: "/nfsplugin"}),
-                                    ["/nfsplugin"], LINKS)
-        self.addCleanup(self.swap, self.ours)
+        self.ways = (Chart if "CSI_NFS_HELM" in os.environ else Manifests)(self.cluster)
 
-    def swap(self, wanted):
-        """Delete the driver's workloads and create others, as the guide says."""
-        if self.running is wanted:
-            return
-        for name, kind in KINDS.items():
-            self.api.delete(kind, name, "kube-system", propagationPolicy="Foreground")
-        self.until("the old pods are gone", lambda: not self.driver_pods(), 300, 0.5)
-        for name, kind in KINDS.items():
-            self.api.create(kind, name, "kube-system", spec=wanted[name])
-        self.running = wanted
-        self.until("the new pods are ready", lambda: self.is_ready(wanted), 600, 0.5)
+    # ---- who runs ----
 
-    def driver_pods(self):
-        return [pod for pod in self.api.list("Pod", "kube-system")
-                if pod["metadata"]["labels"].get("app") in KINDS]
+    def audited(self):
+        return os.path.getsize(self.cluster.plane.audit)
 
-    def is_ready(self, wanted):
-        nodes = self.api.get("DaemonSet", NODE, "kube-system")["status"]
-        controllers = self.api.get("Deployment", CONTROLLER, "kube-system")["status"]
-        return nodes.get("numberReady") == 1 and \
-            controllers.get("readyReplicas") == wanted[CONTROLLER]["replicas"]
+    def settle(self, driver):
+        """Wait until only pods of this driver's image are left, and are ready."""
+        for kind, name in zip(("deployment", "daemonset"), APPS):
+            self.cluster.plane.kubectl("-n", "kube-system", "rollout", "status",
+                                       "%s/%s" % (kind, name), "--timeout=600s")
 
-    def filled(self, name, storage_class):
-        """A claim with data that a pod wrote. Return the volume."""
-        self.claim(name, storage_class)
-        self.pod("fill-" + name,
-                 "mkdir /data/a; echo %s >/data/a/file; ln -s a/file /data/link; "
-                 "chmod 640 /data/a/file; dd if=/dev/urandom of=/data/random bs=64k count=9" % name,
-                 {"data": name})
-        self.succeeds("fill-" + name)
-        self.delete_pod("fill-" + name)
-        return self.bound(name)
+        def images():
+            return {container["image"] for pod in self.api.list("Pod", "kube-system")
+                    if pod["metadata"]["labels"].get("app") in APPS
+                    for container in pod["spec"]["containers"] if container["name"] == "nfs"}
+        self.until("the other driver's pods are gone",
+                   lambda: all(driver in name for name in images()), 300)
 
-    def restored(self, name, storage_class, snapshot, source):
-        """A claim that is made of a snapshot has what the source has."""
-        self.claim(name, storage_class, dataSource={
-            "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot})
-        self.assertEqual(self.tree(self.path(self.bound(name, 300))),
-                         self.tree(self.path(source)))
+    def theirs(self, change, *arguments):
+        begun = self.audited()
+        change(*arguments)
+        self.settle("nfsplugin")
+        return begun
 
-    def deleted(self, name, volume):
-        self.delete_claim(name)
-        self.gone(volume)
-        self.assertFalse(os.path.exists(self.path(volume)))
+    def ours(self, begun):
+        """begun: since when the audit log is about the other driver, too."""
+        self.ways.to_ours()
+        self.settle("csi-nfs")
+        self.cluster.foreign.append((begun, self.audited()))
+
+    # ---- what is there ----
+
+    def contents(self, claim):
+        return {name: entry[-1] for name, entry in self.tree(self.directory(claim)).items()
+                if not name.startswith("log-of-")}
+
+    def directory(self, claim):
+        return self.path(self.directory_of(self.bound(claim, 300)))
+
+    def fill(self, claim):
+        """Written on the server's disk in one go, as nfs-ganesha wants it."""
+        top = self.directory(claim)
+        os.makedirs(os.path.join(top, "a", "b"))
+        for name, content in (("file", b"text"), ("a/random", os.urandom(1 << 20)),
+                              ("a/b/empty", b"")):
+            with open(os.path.join(top, name), "wb") as file:
+                file.write(content)
+        os.symlink("random", os.path.join(top, "a", "link"))
+        return self.contents(claim)
+
+    def reads(self, claim):
+        """A new pod sees what is in a volume."""
+        self.pod("reader", "cat /data/file", {"data": claim})
+        self.assertEqual(self.succeeds("reader"), "text")
+        self.delete_pod("reader")
+
+    def deleted(self, claim):
+        """Delete a claim, and wait until its volume is gone. Return where its directory was."""
+        volume, directory = self.bound(claim), self.directory(claim)
+        self.delete_claim(claim)
+        self.gone(volume, 300)
+        return directory
 
     def test_there_and_back(self):
-        name = self.storage_class(mountPermissions="0777")
-        self.swap(self.theirs)
-        self.assertEqual({c["image"] for pod in self.driver_pods()
-                          for c in pod["spec"]["containers"] if c["name"] == "nfs"}, {PEER})
-        goes_on = self.running_pod()
-        theirs, other = self.filled("theirs", name), self.filled("other", name)
-        self.assertNotIn(theirs, self.cluster.records())
-        self.snapshot("by-them", "theirs")
-        self.ready("by-them", 300)
-        measured("csi-driver-nfs made three volumes and a snapshot")
+        """Each driver works with what the other one made, and no pod notices."""
+        self.cluster.node.import_images(self.ways.objects(), {
+            "nfsplugin": ({program(): "/nfsplugin", **TOOLS}, ["/nfsplugin"], LINKS)})
+        begun = self.theirs(self.ways.to_theirs, True)
+        plain = self.storage_class(mountPermissions="0777")
+        below = self.storage_class(subDir="teams/${pvc.metadata.name}", mountPermissions="0777")
+        archive = self.storage_class(onDelete="archive")
+        for name, storage_class in (("old", plain), ("below", below), ("kept", archive)):
+            self.claim(name, storage_class)
+        old = {name: self.fill(name) for name in ("old", "below", "kept")}
+        self.snapshot("old-snap", "old")
+        self.ready("old-snap", 300)
+        first = self.writes_on("first", "old")
+        second = self.writes_on("second", "below")
+        self.assertFalse(os.path.exists(self.path(".csi-nfs", "volumes", self.bound("old"))))
 
-        self.swap(self.ours)
-        goes_on()
-        self.assertEqual(self.restarts(), ("Running", 0))
-        self.pod("reader", "cat /data/link", {"data": "theirs"})
-        self.assertEqual(self.succeeds("reader"), "theirs\n")
-        self.delete_pod("reader")
-        self.restored("from-them", name, "by-them", theirs)
-        self.claim("clone", name, dataSource={"kind": "PersistentVolumeClaim", "name": "theirs"})
-        self.assertEqual(self.tree(self.path(self.bound("clone"))), self.tree(self.path(theirs)))
-        self.api.patch("PersistentVolumeClaim", "theirs", {
-            "spec": {"resources": {"requests": {"storage": "2Gi"}}}}, self.namespace)
-        self.until("the claim has grown", lambda: self.get_claim("theirs")["status"]["capacity"] ==
-                   {"storage": "2Gi"})
-        self.deleted("other", other)
-        ours, brief = self.filled("ours", name), self.filled("brief", name)
-        self.snapshot("by-us", "ours")
-        self.ready("by-us", 300)
-        measured("csi-nfs went on with them")
+        self.ours(begun)
+        first()
+        second()
+        self.reads("old")
+        self.restore("from-old", "old-snap", plain)
+        self.assertEqual(self.contents("from-old"), old["old"])
+        self.clone("clone", "below", below)
+        self.assertEqual(self.contents("clone"), old["below"])
+        self.resize("old", "2Gi")
+        self.until("the claim has grown", lambda: self.capacity("old") == "2Gi")
+        self.delete_pod("first")
+        directory = self.deleted("kept")
+        self.assertFalse(os.path.exists(directory))
+        archived = os.path.join(os.path.dirname(directory),
+                                "archived-" + os.path.basename(directory))
+        self.assertEqual(sorted(os.listdir(archived)), ["a", "file"])
+        run("rm", "-r", archived)
+        self.claim("new", plain)
+        new = self.fill("new")
+        self.snapshot("new-snap", "new")
+        self.ready("new-snap", 300)
+        third = self.writes_on("third", "new")
 
-        self.swap(self.theirs)
-        goes_on()
-        self.restored("from-us", name, "by-us", ours)
-        self.pod("reader", "cat /data/link", {"data": "ours"})
-        self.assertEqual(self.succeeds("reader"), "ours\n")
-        self.delete_pod("reader")
-        self.deleted("brief", brief)
-        measured("csi-driver-nfs went on with those of csi-nfs")
+        begun = self.theirs(self.ways.back)
+        second()
+        third()
+        for name in ("old", "new", "below"):
+            self.reads(name)
+        self.restore("from-new", "new-snap", plain)
+        self.assertEqual(self.contents("from-new"), new)
+        self.delete_pod("third")
+        recorded = [self.bound(claim) for claim in ("from-old", "clone")]
+        for claim in ("from-old", "clone"):
+            self.assertFalse(os.path.exists(self.deleted(claim)))
+        self.api.delete("VolumeSnapshot", "old-snap", self.namespace)
 
-        self.swap(self.ours)
-        goes_on()
-        self.assertEqual(self.restarts(), ("Running", 0))
-        self.delete_pod("steady")
-        # csi-driver-nfs knows no records: that of the volume that it deleted is left.
-        self.assertIn(brief, self.cluster.records())
-        self.forget(brief)
+        self.ours(begun)
+        second()
+        for name, wanted in (("old", old["old"]), ("below", old["below"]), ("new", new),
+                             ("from-new", new)):
+            self.assertEqual(self.contents(name), wanted, name)
+        self.delete_pod("second")
+        for claim in ("old", "below", "new", "from-new"):
+            self.assertFalse(os.path.exists(self.deleted(claim)))
+        self.remove_the_rest(recorded)
 
-    def forget(self, volume):
-        """Remove the record of a volume, as an administrator would."""
-        folder = self.path(".csi-nfs", "volumes")
-        for name in os.listdir(folder):
-            if name.partition("~")[0] == volume:
-                path = os.path.join(folder, name)
-                if os.path.isdir(path) and not os.path.islink(path):
-                    shutil.rmtree(path)
-                else:
-                    os.unlink(path)
+    def remove_the_rest(self, recorded):
+        """What stays, as doc/ says: csi-driver-nfs deletes volumes without their records, and
+        csi-nfs leaves a directory above volumes if it did not make it."""
+        self.assertEqual(sorted(recorded), self.cluster.records())
+        own = self.path(".csi-nfs")
+        for name in recorded:
+            run("find", os.path.join(own, "volumes"), os.path.join(own, "users"),
+                "-name", name, "-delete")
+        run("find", os.path.join(own, "users"), "-mindepth", "1", "-empty", "-delete")
+        os.rmdir(self.path("teams"))

@@ -6,13 +6,6 @@ from world import Scenario
 
 class Resize(Scenario):
 
-    def resize(self, name, size):
-        self.api.patch("PersistentVolumeClaim", name,
-                       {"spec": {"resources": {"requests": {"storage": size}}}}, self.namespace)
-
-    def capacity(self, name):
-        return self.get_claim(name)["status"]["capacity"]["storage"]
-
     def test_grows(self):
         self.claim("data", self.storage_class())
         volume = self.bound("data")

@@ -34,17 +34,9 @@ class Snapshots(Scenario):
         volume = self.bound("source")
         return volume, self.fill(volume)
 
-    def restore(self, name, snapshot, storage_class=None):
-        self.claim(name, storage_class or self.name, dataSource={
-            "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot})
-
-    def clone(self, name, claim):
-        self.claim(name, self.name,
-                   dataSource={"kind": "PersistentVolumeClaim", "name": claim})
-
     def test_clone(self):
         _, wanted = self.source()
-        self.clone("copy", "source")
+        self.clone("copy", "source", self.name)
         copy = self.bound("copy")
         self.assertEqual(self.tree(self.path(copy)), wanted)
         links = os.stat(self.path(copy, "a", "random"))
@@ -57,7 +49,7 @@ class Snapshots(Scenario):
         self.ready("snap")
         self.delete_claim("source")
         self.gone(volume)
-        self.restore("restored", "snap")
+        self.restore("restored", "snap", self.name)
         self.assertEqual(self.tree(self.path(self.bound("restored"))), wanted)
         self.api.delete("VolumeSnapshot", "snap", self.namespace)
         self.until("the snapshot's content is deleted",
@@ -74,14 +66,14 @@ class Snapshots(Scenario):
                 self.addCleanup(self.api.delete, "VolumeSnapshotClass", name)
                 self.snapshot(compression, "source", name)
                 self.ready(compression)
-                self.restore("from-" + compression, compression)
+                self.restore("from-" + compression, compression, self.name)
                 self.assertEqual(self.tree(self.path(self.bound("from-" + compression))), wanted)
 
     def test_source_of_another_size(self):
         """A volume that is smaller than its source is refused, and the claim's event says so."""
         self.claim("big", self.name, size="5Gi")
         self.bound("big")
-        self.clone("small", "big")
+        self.clone("small", "big", self.name)
         self.until("an event", lambda: [message for kind, _, message, _ in self.events("small")
                                         if kind == "Warning"])
         self.assertEqual(self.get_claim("small")["status"]["phase"], "Pending")
@@ -94,8 +86,8 @@ class Snapshots(Scenario):
         other = self.bound("other")
         self.ready("snap")
         for number in range(3):
-            self.clone("clone-%d" % number, "source")
-            self.restore("restored-%d" % number, "snap")
+            self.clone("clone-%d" % number, "source", self.name)
+            self.restore("restored-%d" % number, "snap", self.name)
         self.delete_claim("other")
         for number in range(3):
             for name in ("clone", "restored"):

@@ -1,74 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""An export that squashes root: uid and gid of a class, and what fails without them."""
+"""An export that squashes root: a class with uid and gid, and one without."""
 import os
-import stat
+import shutil
 
-from world import OWNER, Scenario
+from servers import Export
+from world import Scenario
 
-WHO = {"runAsUser": OWNER, "runAsGroup": OWNER}
+OWNER = 1000
+USER = {"runAsUser": OWNER, "runAsGroup": OWNER}
 
 
 class Squash(Scenario):
 
-    def squashed(self, **parameters):
-        """A class of that export, whose directory belongs to a user."""
-        return self.storage_class(share=self.cluster.squashed, **parameters)
+    def setUp(self):
+        self.addCleanup(self.check_nothing_is_left)
+        super().setUp()
+        self.share = os.path.join(os.path.dirname(self.cluster.export), "squashed")
+        os.makedirs(self.share)
+        os.chown(self.share, OWNER, OWNER)
+        os.chmod(self.share, 0o711)
+        self.cluster.change_server(exports=[
+            *self.cluster.server.exports,
+            Export(self.share, squash="Root_Squash", privileged=True)])
 
-    def owned(self):
-        return self.squashed(uid=str(OWNER), gid=str(OWNER), mountPermissions="0770")
+    def check_nothing_is_left(self):
+        """After the case's claims are deleted."""
+        own = os.path.join(self.share, ".csi-nfs")
+        self.assertEqual([n for n in os.listdir(self.share) if n != ".csi-nfs"], [])
+        for folder in ("volumes", "snapshots"):
+            path = os.path.join(own, folder)
+            self.assertEqual(os.listdir(path) if os.path.isdir(path) else [], [], folder)
+        shutil.rmtree(self.share)
 
-    def where(self, volume):
-        return os.path.join(self.cluster.squashed, volume)
-
-    def test_without_owner(self):
-        """The event says what the administrator has to look at, and nothing is left."""
-        self.claim("data", self.squashed())
-        said = self.until("an event", lambda: [
-            message for _, reason, message, _ in self.events("data")
-            if reason == "ProvisioningFailed"])
-        self.assertIn("PermissionDenied", said[0])
-        self.assertIn("squash", said[0])
-        self.assertEqual(self.cluster.directories(self.cluster.squashed), [])
-
-    def test_life(self):
-        """A pod of that user writes; a snapshot, a clone and a restored volume are that user's."""
-        name = self.owned()
-        self.claim("data", name)
-        volume = self.bound("data")
-        status = os.stat(self.where(volume))
-        self.assertEqual((stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid),
-                         (0o770, OWNER, OWNER))
-        self.pod("writer", "echo text >/data/file; stat -c '%u %g' /data/file", {"data": "data"},
-                 securityContext=WHO)
-        self.assertEqual(self.succeeds("writer").split(), [str(OWNER), str(OWNER)])
-        self.delete_pod("writer")
+    def test_owner(self):
+        """Root is nobody on this server: all is done as the class's user, and pods run as it."""
+        storage_class = self.storage_class(share=self.share, uid=str(OWNER), gid=str(OWNER),
+                                           mountPermissions="0770")
+        self.claim("data", storage_class)
+        self.pod("writer", "echo text >/data/file; stat -c '%u %g %a' /data /data/file",
+                 {"data": "data"}, securityContext=USER)
+        self.assertEqual(self.succeeds("writer").splitlines(), ["1000 1000 770", "1000 1000 644"])
         self.snapshot("snap", "data")
+        self.clone("clone", "data", storage_class)
         self.ready("snap")
-        self.claim("clone", name, dataSource={"kind": "PersistentVolumeClaim", "name": "data"})
-        self.claim("restored", name, dataSource={
-            "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"})
-        wanted = self.tree(self.where(volume))
-        for copy in ("clone", "restored"):
-            self.assertEqual(self.tree(self.where(self.bound(copy))), wanted)
-        self.pod("reader", "cat /clone/file /restored/file",
-                 {"clone": "clone", "restored": "restored"}, securityContext=WHO)
+        self.restore("restored", "snap", storage_class)
+        self.pod("reader", "cat /clone/file /restored/file; echo more >>/clone/file",
+                 {"clone": "clone", "restored": "restored"}, securityContext=USER)
         self.assertEqual(self.succeeds("reader"), "text\ntext\n")
-        self.delete_pod("reader")
-        self.delete_claim("data")
-        self.gone(volume)
-        self.assertFalse(os.path.exists(self.where(volume)))
+        self.pod("stranger", "cat /data/file && exit 1; echo refused", {"data": "data"},
+                 securityContext={"runAsUser": OWNER + 1, "runAsGroup": OWNER + 1})
+        self.assertEqual(self.succeeds("stranger").splitlines()[-1], "refused")
 
-    def test_fs_group(self):
-        """The kubelet, which is root, cannot look into a directory that is closed to others: the
-        pod's event says so. It cannot give an open one to a group, but starts the pod."""
-        self.claim("closed", self.owned())
-        self.claim("open", self.squashed(uid=str(OWNER), gid=str(OWNER), mountPermissions="0775"))
-        group = dict(WHO, fsGroup=4321)
-        self.pod("closed", "true", {"data": "closed"}, securityContext=group)
-        self.pod("open", "stat -c %g /data", {"data": "open"}, securityContext=group)
-        self.until("an event", lambda: [
-            message for _, reason, message, _ in self.events("closed")
-            if reason == "FailedMount" and "applyFSGroup" in message
-            and "permission denied" in message])
-        self.assertEqual(self.succeeds("open").strip(), str(OWNER))
+    def test_no_owner(self):
+        """Without uid the server refuses, and the claim's event says what to look at."""
+        self.claim("data", self.storage_class(share=self.share))
+        said = self.until("an event", lambda: [
+            message for kind, reason, message, _ in self.events("data")
+            if (kind, reason) == ("Warning", "ProvisioningFailed")])
+        self.assertIn("PermissionDenied", said[0])
+        self.assertIn("squashing", said[0])

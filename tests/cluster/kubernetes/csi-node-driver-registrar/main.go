@@ -47,14 +47,14 @@ func (s *server) NotifyRegistrationStatus(_ context.Context, status *registratio
 }
 
 // driverName asks the driver until it answers: the containers of a pod start together.
-func driverName(address string) string {
+func driverName(address string, timeout time.Duration) string {
 	conn, err := grpc.NewClient("unix://"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close()
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		answer, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
 		cancel()
 		if err == nil {
@@ -70,10 +70,11 @@ func main() {
 	socket := flag.String("kubelet-registration-path", "", "the same socket, as the kubelet sees it")
 	endpoint := flag.String("http-endpoint", "", "address to answer /healthz on")
 	folder := flag.String("plugin-registration-path", "/registration", "folder of the registration sockets")
+	timeout := flag.Duration("timeout", 5*time.Second, "deadline of a call of the driver")
 	flag.Int("v", 0, "verbosity, ignored")
 	flag.Parse()
 
-	name := driverName(*address)
+	name := driverName(*address, *timeout)
 	path := *folder + "/" + name + "-reg.sock"
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		log.Fatal(err)
