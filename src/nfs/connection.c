@@ -46,7 +46,6 @@ static const struct {
 	{ 10046, EBUSY }, /* FILE_OPEN */
 
 	/* RFC 8881 section 15.1 and RFC 7862 section 11. */
-	{ 10054, 0 }, /* COMPLETE_ALREADY */
 	{ 10065, EMSGSIZE }, /* REQ_TOO_BIG */
 	{ 10066, ERANGE }, /* REP_TOO_BIG */
 	{ 10070, EMSGSIZE }, /* TOO_MANY_OPS */

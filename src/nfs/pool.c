@@ -222,6 +222,6 @@ void nfs_pool_sweep(struct nfs_pool *pool)
 		move_idle_client(pool, idle, &old);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	free_idle_clients(&old, true);
+	free_idle_clients(&old, false); /* the event loop, which calls this, does not wait */
 	net_breaker_sweep(pool->breaker);
 }

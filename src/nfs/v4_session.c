@@ -395,7 +395,7 @@ static int take_reclaim_complete(void *data, const void *results)
 	(void)data;
 	if (res->resarray.resarray_len == 0)
 		return -EREMOTEIO;
-	return nfs_status_errno(res->status);
+	return (uint32_t)res->status == V4_ERR_COMPLETE_ALREADY ? 0 : nfs_status_errno(res->status);
 }
 
 /* Before it, the server takes an OPEN for one that may conflict with what others reclaim. */
