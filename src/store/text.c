@@ -136,19 +136,14 @@ static bool may_refuse_links(int r)
 	return r == -EOPNOTSUPP || r == -EPERM || r == -EACCES || r == -EINVAL;
 }
 
-/*
- * Try a link in the trash: 1, 0 or a negative errno. Where links can be made, a file that looks
- * unfinished is somebody else's.
- */
-static int share_refuses_links(struct nfs_client *c)
+/* Try a link in the trash: whether it is refused, or a negative errno. */
+static int is_link_refused(struct nfs_client *c)
 {
 	struct error ignored = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
 	char name[NFS_NAME_MAX + 1];
 	int r;
 
-	if (c->refuses_links)
-		return 1;
 	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
 	if (r < 0)
 		return r;
@@ -156,8 +151,19 @@ static int share_refuses_links(struct nfs_client *c)
 	r = nfs_symlink(c, trash, name, "v=1");
 	if (r == 0)
 		(void)nfs_remove(c, trash, name); /* else the purger does */
-	c->refuses_links = may_refuse_links(r);
-	return c->refuses_links ? 1 : r;
+	return may_refuse_links(r) ? 1 : r;
+}
+
+/* Where links can be made, a file that looks unfinished is somebody else's. */
+static int share_refuses_links(struct nfs_client *c)
+{
+	int r;
+
+	if (c->refuses_links)
+		return 1;
+	r = is_link_refused(c);
+	c->refuses_links = r > 0;
+	return r;
 }
 
 static int read_file(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
@@ -237,8 +243,13 @@ int store_text_create(struct nfs_client *c, const struct nfs_handle *dir, const 
 	 * obey CREATE of a link by making what it leads to.
 	 */
 	r = find_present(c, dir, name);
-	if (r == -ENOENT)
-		r = create_file_or_find(c, dir, name, text);
+	if (r != -ENOENT)
+		return may_refuse_links(r) ? refused : r;
+	/* One refusal may be about this directory, or about this moment. */
+	r = c->refuses_links ? 1 : is_link_refused(c);
+	if (r <= 0)
+		return r == 0 || may_refuse_links(r) ? refused : r;
+	r = create_file_or_find(c, dir, name, text);
 	if (r == 0)
 		c->refuses_links = true;
 	return may_refuse_links(r) ? refused : r;

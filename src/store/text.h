@@ -8,8 +8,9 @@
  * checksum in 16 hexadecimal digits with another newline.
  *
  * The kind is seen by the type of the entry. Readers take both, and creation is exclusive against
- * both, so replicas need not agree on a kind first: a link is tried, and a file is written only in
- * a directory that takes files and refuses links. RENAME and REMOVE work on both.
+ * both, so replicas need not agree on a kind first: a link is tried, and a file is written only
+ * where a second link, in the trash, is refused too, and the directory takes files. RENAME and
+ * REMOVE work on both.
  *
  * A link is whole from the start. A file is created, then written: one without a valid checksum is
  * unfinished. Its writer may be about to write it, so it takes the name as a finished one does. It

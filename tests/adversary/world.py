@@ -124,18 +124,29 @@ def decode(text):
     return {urllib.parse.unquote(k): urllib.parse.unquote(v) for k, v in pairs}
 
 
+def read_text(path):
+    """Of a link, or of the file that stands for one where the server refuses links."""
+    if os.path.islink(path):
+        return os.readlink(path)
+    with open(path) as f:
+        text, _, checksum = f.read().rstrip("\n").rpartition("\n")
+    if len(checksum) != 16:
+        raise Broken("%s is no whole record" % path)
+    return text
+
+
 def read_record(folder, name):
-    """Of a record in one link or several. Raises Broken where parts are missing."""
-    text = os.readlink(os.path.join(folder, name))
+    """Of a record in one text or several. Raises Broken where parts are missing."""
+    text = read_text(os.path.join(folder, name))
     head = decode(text)
     if "parts" not in head:
         return head
     whole = ""
     for i in range(int(head["parts"])):
         part = os.path.join(folder, "%s~%s.%d" % (name, head["hash"], i))
-        if not os.path.islink(part):
+        if not os.path.lexists(part):
             raise Broken("the record of %s lacks its part %d" % (name, i))
-        whole += os.readlink(part)
+        whole += read_text(part)
     return dict(decode(whole), parts=head["parts"], hash=head["hash"])
 
 

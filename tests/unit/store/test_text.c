@@ -141,6 +141,30 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* One refusal where links can be made is about that link: no file is written instead. */
+START_TEST(test_refused_once)
+{
+	static const int answers[] = { -EACCES, -EPERM, -EINVAL, -EOPNOTSUPP };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(answers); i++) {
+		const struct fake_failure failure = { .nth = 1,
+						      .error = answers[i],
+						      .types = 1U << NFS_OP_SYMLINK };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+
+		fake_nfs_fail(f, &failure);
+		check_int("once", "create", store_text_create(c, &c->root, "k", TEXT), answers[i]);
+		check_int("once", "type", fake_nfs_type(f, "k"), NFS_TYPE_UNKNOWN);
+		check_int("once", "again", store_text_create(c, &c->root, "k", TEXT), 0);
+		check_int("once", "type", fake_nfs_type(f, "k"), NFS_TYPE_SYMLINK);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* No room for the data: nothing stays. */
 START_TEST(test_full)
 {
@@ -305,6 +329,6 @@ START_TEST(test_two_removers)
 END_TEST
 
 CHECK_MAIN("text",
-	   .tests = { test_kind, test_file, test_links_stay, test_refused, test_full, test_foreign,
-		      test_two_removers },
+	   .tests = { test_kind, test_file, test_links_stay, test_refused, test_refused_once,
+		      test_full, test_foreign, test_two_removers },
 	   .loops = { { test_cut_short, 2 }, { test_killed, 2 } })
