@@ -85,6 +85,7 @@ struct nfs_client {
 	unsigned int window; /* see nfs_window() */
 	uint32_t read_max; /* bytes that the server returns in one READ; 0: not known */
 	uint32_t write_max; /* bytes that it takes in one WRITE; 0: not known */
+	uint32_t whole_max; /* bytes that CREATE writes as well, see nfs_op.whole; 0: none */
 	unsigned int offload; /* NFS_OFFLOAD_ of what may work; callers clear what is refused */
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */

@@ -96,7 +96,8 @@ static bool is_unbounded(const struct nfs_op *op)
 /* Operations that the server's disk may delay. */
 static bool is_slow(const struct nfs_op *op)
 {
-	return op->type == NFS_OP_READ || op->type == NFS_OP_WRITE || is_unbounded(op);
+	return op->type == NFS_OP_READ || op->type == NFS_OP_WRITE ||
+	       (op->type == NFS_OP_CREATE && op->buffer != NULL) || is_unbounded(op);
 }
 
 void nfs_op_finish(struct nfs_op *op, int error)

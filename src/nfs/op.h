@@ -119,7 +119,11 @@ enum nfs_op_type {
 	NFS_OP_FSSTAT, /* dir -> space */
 
 	/* Files. Without a name, dir is the file itself. */
-	NFS_OP_CREATE, /* dir, name, change -> handle, attr; -EEXIST if the name is taken */
+	/*
+	 * dir, name, change -> handle, attr; -EEXIST if the name is taken. With whole, also writes
+	 * count bytes of buffer and sets then, if one call can do all of it.
+	 */
+	NFS_OP_CREATE,
 	NFS_OP_MKNOD, /* dir, name, node, device, change -> handle */
 	NFS_OP_LINK, /* dir, the file -> to_dir, to_name */
 	/* dir, offset, count, buffer -> count, eof; with full -> attr, if the server sends it */
@@ -145,6 +149,9 @@ enum nfs_op_type {
 
 /* Bytes in one READ or WRITE at most; servers may allow fewer, see nfs_read_max(). */
 #define NFS_TRANSFER_MAX (256 * 1024)
+
+/* Bytes of a file that CREATE writes as well; a session keeps a copy of them until the reply. */
+#define NFS_WHOLE_MAX 32768
 
 /* A directory entry, borrowed for the entry() call. "." and ".." are left out. */
 struct nfs_entry {
@@ -176,6 +183,7 @@ struct nfs_op {
 	const char *text;
 	uint32_t mode;
 	struct nfs_change change;
+	struct nfs_change then; /* CREATE with whole: set after the data was written */
 	uint64_t cookie; /* where to continue; 0: the start */
 	/* READDIR: of the previous page, zeros first. Of writes, out; CLONE: as it was before. */
 	char verifier[8];
@@ -187,10 +195,18 @@ struct nfs_op {
 	struct nfs_device device;
 	uint64_t offset;
 	uint32_t count; /* READ, WRITE: bytes, in and out. REMOVE: names removed, out */
-	/* READ: the caller's, of count bytes, borrowed until finished. WRITE: only read from. */
+	/*
+	 * READ: the caller's, of count bytes, borrowed until finished. WRITE, CREATE: only read
+	 * from; of CREATE borrowed until finished.
+	 */
 	char *buffer;
 	/* WRITE: data and attributes are on disk before the reply. COPY: likewise, out. */
 	bool stable;
+	/*
+	 * CREATE: count is at most nfs_client.whole_max, which is not 0. Out: everything was done,
+	 * and is on disk; attr is full. Else the file exists, with no data, part of it or all.
+	 */
+	bool whole;
 	uint64_t length; /* COPY: bytes, in and out */
 	bool hole; /* SEEK: look for a hole; the end of the file is one */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);

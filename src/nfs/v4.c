@@ -18,6 +18,7 @@
 #include "nfs/v4_session.h"
 
 #define READDIR_BYTES 32768
+#define NAMES_BYTES 2048 /* of a file and its owners, with OPEN and SETATTR around them */
 #define EXPORT_DEPTH_MAX 64 /* components of an exported path */
 #define MINOR_MAX 2 /* the newest minor version that we speak */
 
@@ -527,6 +528,16 @@ static int choose_minor(struct nfs_connection *conn)
 	}
 }
 
+/* A small file takes PUTFH, OPEN, GETFH, WRITE, SETATTR, GETATTR and CLOSE. */
+static uint32_t whole_max(const struct nfs_client *c)
+{
+	const uint32_t write_max = nfs_write_max(c);
+
+	if ((c->operations > 0 && c->operations < 7) || write_max <= NAMES_BYTES)
+		return 0;
+	return write_max - NAMES_BYTES < NFS_WHOLE_MAX ? write_max - NAMES_BYTES : NFS_WHOLE_MAX;
+}
+
 static int v4_attach(struct nfs_connection *conn, const struct net_address *address,
 		     struct error *err)
 {
@@ -545,8 +556,10 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 		r = find_root(conn, &parts);
 	if (r < 0)
 		return set_attach_error(conn, r, err);
-	if (conn->session != NULL)
+	if (conn->session != NULL) {
 		v4_session_cap(conn->session);
+		conn->client.whole_max = whole_max(&conn->client);
+	}
 	if (conn->client.minor >= 2)
 		conn->client.offload = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY | NFS_OFFLOAD_SEEK;
 	return 0;

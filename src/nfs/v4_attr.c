@@ -8,6 +8,7 @@
  */
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,34 +81,34 @@ bitmap4 v4_mask(enum v4_attributes what)
 	};
 }
 
-static void put_bit(struct v4_compound *c, unsigned int number)
+static void put_bit(struct v4_values *v, unsigned int number)
 {
-	c->mask[number / 32] |= 1U << number % 32;
+	v->mask[number / 32] |= 1U << number % 32;
 }
 
-static void put_u32(struct v4_compound *c, uint32_t value)
+static void put_u32(struct v4_values *v, uint32_t value)
 {
 	uint32_t be = htonl(value);
 
-	memcpy(c->values + c->values_len, &be, sizeof(be));
-	c->values_len += sizeof(be);
+	memcpy(v->bytes + v->len, &be, sizeof(be));
+	v->len += sizeof(be);
 }
 
-static void put_u64(struct v4_compound *c, uint64_t value)
+static void put_u64(struct v4_values *v, uint64_t value)
 {
-	put_u32(c, (uint32_t)(value >> 32));
-	put_u32(c, (uint32_t)value);
+	put_u32(v, (uint32_t)(value >> 32));
+	put_u32(v, (uint32_t)value);
 }
 
-static void put_bytes(struct v4_compound *c, const char *bytes, size_t n)
+static void put_bytes(struct v4_values *v, const char *bytes, size_t n)
 {
-	put_u32(c, (uint32_t)n);
-	memcpy(c->values + c->values_len, bytes, n);
-	c->values_len += (n + 3) & ~(size_t)3;
+	put_u32(v, (uint32_t)n);
+	memcpy(v->bytes + v->len, bytes, n);
+	v->len += (n + 3) & ~(size_t)3;
 }
 
 /* Send a number as digits, which servers accept without id mapping (RFC 7530, section 5.9). */
-static void put_owner(struct v4_compound *c, unsigned int number, uint32_t name, uint32_t id)
+static void put_owner(struct v4_values *v, unsigned int number, uint32_t name, uint32_t id)
 {
 	char digits[V4_OWNER_DIGITS_MAX + 1];
 	const char *text = digits;
@@ -116,53 +117,63 @@ static void put_owner(struct v4_compound *c, unsigned int number, uint32_t name,
 		text = nfs_owner_name(name);
 	else
 		(void)snprintf(digits, sizeof(digits), "%" PRIu32, id);
-	put_bit(c, number);
-	put_bytes(c, text, strlen(text));
+	put_bit(v, number);
+	put_bytes(v, text, strlen(text));
 }
 
-static void put_time(struct v4_compound *c, unsigned int number, const struct nfs_time *time)
+static void put_time(struct v4_values *v, unsigned int number, const struct nfs_time *time)
 {
-	put_bit(c, number);
-	put_u32(c, SET_TO_CLIENT_TIME4);
-	put_u64(c, (uint64_t)time->sec);
-	put_u32(c, time->nsec);
+	put_bit(v, number);
+	put_u32(v, SET_TO_CLIENT_TIME4);
+	put_u64(v, (uint64_t)time->sec);
+	put_u32(v, time->nsec);
 }
 
-static fattr4 make_fattr(struct v4_compound *c)
+static struct v4_values *add_values(struct v4_compound *c)
 {
-	fattr4 attr = { .attrmask = { .bitmap4_len = 2, .bitmap4_val = c->mask } };
+	assert(c->n_values < V4_CHANGES_MAX);
+	return &c->values[c->n_values++];
+}
 
-	attr.attr_vals.attrlist4_len = (u_int)c->values_len;
-	attr.attr_vals.attrlist4_val = c->values;
+static fattr4 make_fattr(struct v4_values *v)
+{
+	fattr4 attr = { .attrmask = { .bitmap4_len = 2, .bitmap4_val = v->mask } };
+
+	attr.attr_vals.attrlist4_len = (u_int)v->len;
+	attr.attr_vals.attrlist4_val = v->bytes;
 	return attr;
 }
 
 fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change)
 {
+	struct v4_values *v = add_values(c);
+
 	if (change->has_size) {
-		put_bit(c, ATTR_SIZE);
-		put_u64(c, change->size);
+		put_bit(v, ATTR_SIZE);
+		put_u64(v, change->size);
 	}
 	if (change->has_mode) {
-		put_bit(c, ATTR_MODE);
-		put_u32(c, change->mode);
+		put_bit(v, ATTR_MODE);
+		put_u32(v, change->mode);
 	}
 	if (change->has_uid)
-		put_owner(c, ATTR_OWNER, change->uid_name, change->uid);
+		put_owner(v, ATTR_OWNER, change->uid_name, change->uid);
 	if (change->has_gid)
-		put_owner(c, ATTR_OWNER_GROUP, change->gid_name, change->gid);
+		put_owner(v, ATTR_OWNER_GROUP, change->gid_name, change->gid);
 	if (change->has_times) {
-		put_time(c, ATTR_TIME_ACCESS_SET, &change->atime);
-		put_time(c, ATTR_TIME_MODIFY_SET, &change->mtime);
+		put_time(v, ATTR_TIME_ACCESS_SET, &change->atime);
+		put_time(v, ATTR_TIME_MODIFY_SET, &change->mtime);
 	}
-	return make_fattr(c);
+	return make_fattr(v);
 }
 
 fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type)
 {
-	put_bit(c, ATTR_TYPE);
-	put_u32(c, type);
-	return make_fattr(c);
+	struct v4_values *v = add_values(c);
+
+	put_bit(v, ATTR_TYPE);
+	put_u32(v, type);
+	return make_fattr(v);
 }
 
 struct reader {

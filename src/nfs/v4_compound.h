@@ -16,19 +16,26 @@
 
 #define V4_OPERATIONS_MAX 72 /* in one compound */
 #define V4_LATER_MAX 2 /* of these, operations of v4_later.h */
+#define V4_CHANGES_MAX 2 /* of these, operations that set attributes */
 #define V4_OWNER_DIGITS_MAX 10 /* digits of a 32-bit number */
 
 /* Bytes of all attributes in nfs_change with padding: size, mode, owner and group, two times. */
 #define V4_VALUES_MAX (8 + 4 + 2 * (4 + NFS_OWNER_MAX + 1) + 2 * (4 + 8 + 4))
+
+/* Attributes that are set, and their values. */
+struct v4_values {
+	uint32_t mask[2];
+	char bytes[V4_VALUES_MAX];
+	size_t len;
+};
 
 struct v4_compound {
 	nfs_argop4 ops[V4_OPERATIONS_MAX]; /* of one of v4_later.h, only its number */
 	unsigned int n;
 	union v4_later_args later[V4_LATER_MAX]; /* arguments of these, in their order */
 	unsigned int n_later;
-	uint32_t mask[2]; /* attributes that are set */
-	char values[V4_VALUES_MAX]; /* their values */
-	size_t values_len;
+	struct v4_values values[V4_CHANGES_MAX];
+	unsigned int n_values;
 };
 
 /* Attributes to ask for. Ask for owners only if needed: servers may look up a name for each. */
@@ -53,10 +60,10 @@ void v4_add_lookup(struct v4_compound *c, const char *name);
 utf8string v4_text(const char *s);
 bitmap4 v4_mask(enum v4_attributes what);
 
-/* Encode the attributes that an operation of c sets; once per compound. */
+/* Encode the attributes that an operation of c sets; at most V4_CHANGES_MAX times. */
 fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change);
 
-/* Encode only the type, for VERIFY; once per compound. */
+/* Likewise the type alone, for VERIFY. */
 fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type);
 
 /* What v4_procedure encodes. */

@@ -20,8 +20,8 @@
  */
 #define OWNERS_MAX NFS_WINDOW
 
-/* With zeros behind it: the stateid of the OPEN before (RFC 8881, section 16.2.3.1.2). */
-#define CURRENT_STATEID 1
+/* The stateid of the OPEN before (RFC 8881, section 16.2.3.1.2). */
+static const stateid4 current_stateid = { .seqid = 1 };
 
 /* Tries of an OPEN that finds its lease lost or its sequence number refused. */
 #define TRIES_MAX 3
@@ -33,6 +33,7 @@ struct creation {
 	struct v4_opener *opener;
 	struct owner *owner; /* NULL while WAITING */
 	unsigned int tries;
+	bool whole; /* the caller wants the data written as well */
 	stateid4 stateid; /* of the open file */
 	struct nfs_handle dir;
 	char name[]; /* dir and name are copies: the caller's may be gone when the OPEN is sent */
@@ -86,6 +87,8 @@ static int new_creation(struct creation **ret, struct v4_opener *o, struct nfs_o
 	list_init(&c->waiting);
 	c->op = op;
 	c->opener = o;
+	c->whole = op->whole;
+	op->whole = false;
 	c->dir = *op->dir;
 	memcpy(c->name, op->name, size);
 	*ret = c;
@@ -339,6 +342,24 @@ static void take_open_error(struct creation *c, nfsstat4 status)
 	}
 }
 
+/* Whether the data was written and the attributes were set, with all of it on disk. */
+static bool is_done_whole(const struct nfs_op *op, const COMPOUND4res *res)
+{
+	const WRITE4res *written = NULL;
+	nfs_resop4 one;
+
+	if (op->count > 0) {
+		if (!find_result(res, OP_WRITE, &one))
+			return false;
+		written = &one.nfs_resop4_u.opwrite;
+		if (written->status != NFS4_OK || written->WRITE4res_u.resok4.count != op->count ||
+		    written->WRITE4res_u.resok4.committed != FILE_SYNC4)
+			return false;
+	}
+	return find_result(res, OP_SETATTR, &one) && one.nfs_resop4_u.opsetattr.status == NFS4_OK &&
+	       op->attr.is_full;
+}
+
 /* Attributes are optional; the handle is required. */
 static void take_open(struct creation *c, const COMPOUND4res *res, const OPEN4resok *ok)
 {
@@ -352,6 +373,7 @@ static void take_open(struct creation *c, const COMPOUND4res *res, const OPEN4re
 	if (find_result(res, OP_GETATTR, &one) && one.nfs_resop4_u.opgetattr.status == NFS4_OK)
 		v4_take_attr(&one.nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
 			     &op->attr, &op->handle);
+	op->whole = c->whole && is_done_whole(op, res);
 	if (op->handle.len > 0 && closes_at_once(c->opener) && find_result(res, OP_CLOSE, &one)) {
 		if (one.nfs_resop4_u.opclose.status == NFS4_OK) {
 			end_creation(c, 0);
@@ -387,17 +409,35 @@ static void open_replied(void *data, int error, const void *results)
 		take_open(c, res, &open->OPEN4res_u.resok4);
 }
 
+/* Write the data and set the attributes of the current file, which need not be open. */
+static void add_contents(struct v4_compound *compound, const struct nfs_op *op)
+{
+	WRITE4args *args;
+
+	if (op->count > 0) {
+		args = &v4_add(compound, OP_WRITE)->nfs_argop4_u.opwrite;
+		args->stable = FILE_SYNC4;
+		args->data.data_len = op->count;
+		args->data.data_val = op->buffer;
+	}
+	v4_add(compound, OP_SETATTR)->nfs_argop4_u.opsetattr.obj_attributes =
+		v4_change(compound, &op->then);
+	v4_add_getattr(compound, V4_FULL);
+}
+
 static int send_open(struct creation *c)
 {
 	struct v4_compound compound = { .n = 0 };
 	struct owner *owner = c->owner;
+	struct nfs_op *op = c->op;
 	char name[V4_OWNER_DIGITS_MAX + 1];
 	OPEN4args *args;
 
 	v4_add_putfh(&compound, &c->dir);
 	args = &v4_add(&compound, OP_OPEN)->nfs_argop4_u.opopen;
 	args->seqid = owner->seqid;
-	args->share_access = OPEN4_SHARE_ACCESS_WRITE;
+	/* Linux syncs a file that was opened for writing at CLOSE, even if nothing was written. */
+	args->share_access = OPEN4_SHARE_ACCESS_READ;
 	args->share_deny = OPEN4_SHARE_DENY_NONE;
 	args->owner.clientid = owner->clientid;
 	args->owner.owner.owner_len =
@@ -405,15 +445,17 @@ static int send_open(struct creation *c)
 	args->owner.owner.owner_val = name;
 	args->openhow.opentype = OPEN4_CREATE;
 	args->openhow.openflag4_u.how.mode = GUARDED4;
-	args->openhow.openflag4_u.how.createhow4_u.createattrs =
-		v4_change(&compound, &c->op->change);
+	args->openhow.openflag4_u.how.createhow4_u.createattrs = v4_change(&compound, &op->change);
 	args->claim.claim = CLAIM_NULL;
 	args->claim.open_claim4_u.file = v4_text(c->name);
 	v4_add(&compound, OP_GETFH);
-	v4_add_getattr(&compound, V4_OWNER);
+	c->whole = c->whole && closes_at_once(c->opener) && op->count <= op->client->whole_max;
+	if (!c->whole)
+		v4_add_getattr(&compound, V4_OWNER);
 	if (closes_at_once(c->opener))
-		v4_add(&compound, OP_CLOSE)->nfs_argop4_u.opclose.open_stateid.seqid =
-			CURRENT_STATEID;
+		v4_add(&compound, OP_CLOSE)->nfs_argop4_u.opclose.open_stateid = current_stateid;
+	if (c->whole)
+		add_contents(&compound, op);
 	return v4_send(c->opener->conn, &compound, open_replied, c);
 }
 

@@ -270,10 +270,8 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 	node->is_link = is_link;
 	if (is_link)
 		node->state = BUILD_LINK;
-	if (node->parent == NULL || node->parent->handle.len > 0)
-		builder_node_ready(node);
-	else
-		list_add_tail(&node->parent->waiting, &node->link);
+	if (!node->whole)
+		builder_node_queue(node);
 	return builder_fill(b, err);
 }
 
@@ -285,6 +283,9 @@ static int builder_data(struct tree_sink *sink, const struct tree_piece *piece, 
 	size_t at, n;
 	int r;
 
+	/* Otherwise a second piece may wait for the memory of the first one. */
+	if (piece->offset > 0 || piece->len != node->attr.size)
+		builder_node_split(node);
 	b->data += piece->len;
 	if (node->size < piece->offset + piece->len)
 		node->size = piece->offset + piece->len;
@@ -314,8 +315,12 @@ static int builder_end(struct tree_sink *sink, struct error *err)
 
 	b->current = node->parent;
 	b->n_closing++;
+	if (node->size != node->attr.size)
+		builder_node_split(node);
 	node->ended = true;
-	if (node->state == BUILD_LINKED)
+	if (node->whole)
+		builder_node_queue(node);
+	else if (node->state == BUILD_LINKED)
 		builder_node_finish(node);
 	else
 		builder_node_settle(node);
@@ -339,6 +344,25 @@ static int stop_node(struct tree_builder *b, struct builder_node *node, struct e
 	return r;
 }
 
+/* Remove what was made of the node so far. */
+static int remove_node(struct tree_builder *b, struct builder_node *node, struct error *err)
+{
+	const struct nfs_handle *dir = &node->parent->handle;
+	int r = stop_node(b, node, err);
+
+	if (r < 0)
+		return r;
+	if (node->attr.type == NFS_TYPE_DIRECTORY)
+		r = nfs_rmdir(b->work->to, dir, node->name);
+	else
+		r = nfs_remove(b->work->to, dir, node->name);
+	if (r < 0 && r != -ENOENT) {
+		builder_fail(b, r, "removing", node->name);
+		return builder_error(b, err);
+	}
+	return 0;
+}
+
 static int builder_drop(struct tree_sink *sink, struct error *err)
 {
 	struct tree_builder *b = container_of(sink, struct tree_builder, sink);
@@ -347,17 +371,9 @@ static int builder_drop(struct tree_sink *sink, struct error *err)
 
 	if (parent == NULL)
 		return error_set(err, ERROR_ABORTED, "the source was replaced while it was copied");
-	r = stop_node(b, node, err);
+	r = node->whole ? 0 : remove_node(b, node, err); /* a whole one was not made yet */
 	if (r < 0)
 		return r;
-	if (node->attr.type == NFS_TYPE_DIRECTORY)
-		r = nfs_rmdir(b->work->to, &parent->handle, node->name);
-	else
-		r = nfs_remove(b->work->to, &parent->handle, node->name);
-	if (r < 0 && r != -ENOENT) {
-		builder_fail(b, r, "removing", node->name);
-		return builder_error(b, err);
-	}
 	b->current = parent;
 	parent->pending--;
 	builder_node_free(node);

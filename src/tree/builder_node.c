@@ -59,6 +59,22 @@ void builder_node_ready(struct builder_node *node)
 		list_add_tail(&node->builder->turns, &parent->turn);
 }
 
+void builder_node_queue(struct builder_node *node)
+{
+	if (node->parent == NULL || node->parent->handle.len > 0)
+		builder_node_ready(node);
+	else
+		list_add_tail(&node->parent->waiting, &node->link);
+}
+
+void builder_node_split(struct builder_node *node)
+{
+	if (!node->whole)
+		return;
+	node->whole = false;
+	builder_node_queue(node);
+}
+
 struct builder_node *builder_node_next(struct tree_builder *b)
 {
 	struct builder_node *folder;
@@ -114,6 +130,11 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 	node->attr = entry->attr;
 	node->no_attr = !entry->attr.is_full;
 	node->has_holes = entry->has_holes;
+	/* Archives may have entries without attributes, and checksums are read back before SETATTR. */
+	node->whole = b->work->to->whole_max > 0 && entry->attr.type == NFS_TYPE_FILE &&
+		      entry->hardlink_to == NULL && !node->no_attr && !node->has_holes &&
+		      node->parent != NULL && entry->attr.size <= b->work->to->whole_max &&
+		      !b->options->verify;
 	list_init(&node->link);
 	list_init(&node->waiting);
 	list_init(&node->creates);
@@ -195,6 +216,14 @@ static void nodes_wake(struct list *waiting)
 		builder_node_ready(container_of(waiting->next, struct builder_node, link));
 }
 
+static void node_wake_links(struct builder_node *node)
+{
+	if (node->target == NULL)
+		return;
+	node->target->handle = node->handle;
+	nodes_wake(&node->target->waiting);
+}
+
 static int node_enter_fill(struct builder_node *node)
 {
 	struct tree_builder *b = node->builder;
@@ -209,10 +238,7 @@ static int node_enter_fill(struct builder_node *node)
 	node->handle = node->found;
 	node->state = BUILD_FILL;
 	nodes_wake(&node->waiting);
-	if (node->target != NULL) {
-		node->target->handle = node->handle;
-		nodes_wake(&node->target->waiting);
-	}
+	node_wake_links(node);
 	if (!list_is_empty(&node->chunks))
 		builder_node_ready(node);
 	builder_node_settle(node);
@@ -226,11 +252,84 @@ void builder_node_linked(struct builder_node *node)
 		builder_node_finish(node);
 }
 
+/* -------- the attributes that are set last -------- */
+
+static int final_change(struct builder_node *node, struct nfs_change *ret)
+{
+	struct tree_work *work = node->builder->work;
+
+	*ret = (struct nfs_change){
+		.has_times = !node->no_attr,
+		.atime = node->attr.atime,
+		.mtime = node->attr.mtime,
+		.has_mode = node->attr.type == NFS_TYPE_DIRECTORY,
+		.mode = builder_owner_mode(node),
+		.has_size = node->has_holes, /* a hole at the end is not written */
+		.size = node->attr.size,
+	};
+	if (!node->no_attr && !node->clamped && !nfs_time_fits(work->to, &node->attr.mtime)) {
+		node->clamped = true;
+		work->progress.clamped++;
+	}
+	return builder_owner_put(node, ret);
+}
+
+static bool needs_chmod(const struct builder_node *node)
+{
+	if (node->state == BUILD_CHMOD || node->attr.type == NFS_TYPE_SYMLINK)
+		return false;
+	/* SETATTR has set the mode of a directory. */
+	if (node->attr.type == NFS_TYPE_DIRECTORY && !node->op.attr.has_mode)
+		return false;
+	return !node->made.has_mode || node->made.mode != builder_owner_mode(node);
+}
+
+static int take_attributes_set(struct builder_node *node, const struct nfs_change *change,
+			       const struct nfs_attr *attr)
+{
+	int r = builder_owner_check(node, change);
+
+	if (r < 0)
+		return r;
+	if (node->attr.type == NFS_TYPE_FILE && attr->is_full &&
+	    attr->size != (node->has_holes ? node->attr.size : node->size))
+		return fail_data_loss(node, "the file does not have the size that was written");
+	/* Setting the owner may have cleared bits. */
+	if (attr->has_mode) {
+		node->made.has_mode = true;
+		node->made.mode = attr->mode;
+	}
+	if (needs_chmod(node))
+		node_enter_state(node, BUILD_CHMOD);
+	else
+		builder_node_finish(node);
+	return 0;
+}
+
 /* -------- an operation and its reply, for each state -------- */
 
 static const struct nfs_handle *parent_handle(const struct builder_node *node)
 {
 	return node->parent != NULL ? &node->parent->handle : node->builder->parent;
+}
+
+static struct builder_chunk *first_chunk(const struct builder_node *node)
+{
+	return list_is_empty(&node->chunks)
+		       ? NULL
+		       : container_of(node->chunks.next, struct builder_chunk, link);
+}
+
+static int prepare_create_whole(struct builder_node *node, struct nfs_op *op)
+{
+	const struct builder_chunk *chunk = first_chunk(node);
+
+	op->whole = true;
+	if (chunk != NULL) {
+		op->buffer = chunk->data;
+		op->count = (uint32_t)chunk->len;
+	}
+	return final_change(node, &op->then);
 }
 
 static int prepare_create(struct builder_node *node, struct nfs_op *op)
@@ -249,6 +348,8 @@ static int prepare_create(struct builder_node *node, struct nfs_op *op)
 		break;
 	case NFS_TYPE_FILE:
 		op->type = NFS_OP_CREATE;
+		if (node->whole)
+			return prepare_create_whole(node, op);
 		break;
 	case NFS_TYPE_SYMLINK:
 		op->type = NFS_OP_SYMLINK;
@@ -263,6 +364,18 @@ static int prepare_create(struct builder_node *node, struct nfs_op *op)
 	return 0;
 }
 
+/* All is done but for bits of the mode that the owner may have cleared. */
+static int finish_whole(struct builder_node *node, const struct nfs_op *op)
+{
+	node->handle = node->found;
+	if (op->count > 0) {
+		builder_chunk_free(first_chunk(node));
+		node->pending--;
+	}
+	node_wake_links(node);
+	return take_attributes_set(node, &op->then, &op->attr);
+}
+
 static int after_create(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	if (r == -EEXIST && node->parent != NULL && !node->existed) {
@@ -275,6 +388,8 @@ static int after_create(struct builder_node *node, const struct nfs_op *op, int 
 		return r;
 	node->made = op->attr;
 	node->found = op->handle;
+	if (op->whole)
+		return finish_whole(node, op);
 	/* The handle is optional in a version 3 reply. */
 	if (op->handle.len == 0)
 		node_enter_state(node, BUILD_LOOKUP);
@@ -398,23 +513,8 @@ static int after_verify(struct builder_node *node, const struct nfs_op *op, int 
 
 static int prepare_setattr(struct builder_node *node, struct nfs_op *op)
 {
-	struct tree_work *work = node->builder->work;
-
 	op->type = NFS_OP_SETATTR;
-	op->change = (struct nfs_change){
-		.has_times = !node->no_attr,
-		.atime = node->attr.atime,
-		.mtime = node->attr.mtime,
-		.has_mode = node->attr.type == NFS_TYPE_DIRECTORY,
-		.mode = builder_owner_mode(node),
-		.has_size = node->has_holes, /* a hole at the end is not written */
-		.size = node->attr.size,
-	};
-	if (!node->no_attr && !node->clamped && !nfs_time_fits(work->to, &node->attr.mtime)) {
-		node->clamped = true;
-		work->progress.clamped++;
-	}
-	return builder_owner_put(node, &op->change);
+	return final_change(node, &op->change);
 }
 
 static int prepare_chmod(struct builder_node *node, struct nfs_op *op)
@@ -424,40 +524,12 @@ static int prepare_chmod(struct builder_node *node, struct nfs_op *op)
 	return 0;
 }
 
-static bool needs_chmod(const struct builder_node *node)
-{
-	if (node->state == BUILD_CHMOD || node->attr.type == NFS_TYPE_SYMLINK)
-		return false;
-	/* SETATTR has set the mode of a directory. */
-	if (node->attr.type == NFS_TYPE_DIRECTORY && !node->op.attr.has_mode)
-		return false;
-	return !node->made.has_mode || node->made.mode != builder_owner_mode(node);
-}
-
 static int after_setattr(struct builder_node *node, const struct nfs_op *op, int r)
 {
-	const struct nfs_attr *attr = &op->attr;
-
 	/* Not every server keeps owners and times of symbolic links. */
 	if (node->attr.type == NFS_TYPE_SYMLINK && (r == -EOPNOTSUPP || r == -EINVAL))
 		r = 0;
-	if (r == 0)
-		r = builder_owner_check(node);
-	if (r < 0)
-		return r;
-	if (node->attr.type == NFS_TYPE_FILE && attr->is_full &&
-	    attr->size != (node->has_holes ? node->attr.size : node->size))
-		return fail_data_loss(node, "the file does not have the size that was written");
-	/* Setting the owner may have cleared bits. */
-	if (attr->has_mode) {
-		node->made.has_mode = true;
-		node->made.mode = attr->mode;
-	}
-	if (needs_chmod(node))
-		node_enter_state(node, BUILD_CHMOD);
-	else
-		builder_node_finish(node);
-	return 0;
+	return r < 0 ? r : take_attributes_set(node, &op->change, &op->attr);
 }
 
 static int prepare_link(struct builder_node *node, struct nfs_op *op)

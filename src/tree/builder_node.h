@@ -7,7 +7,8 @@
  * returns nodes that have an operation to start.
  *
  * State    Operation             Next state
- * CREATE   MKDIR, CREATE, ...    FILL; LOOKUP if the reply has no handle; GETATTR if it is the root
+ * CREATE   MKDIR, CREATE, ...    FILL; as after SETATTR for a small file with data and attributes;
+ *                                LOOKUP if the reply has no handle; GETATTR if it is the root
  *                                and the reply has no owner; EXISTS if the name is taken (LOOKUP
  *                                for a directory without attributes)
  * EXISTS   (calls in builder.c)  CREATE after the old entry was removed; LOOKUP to merge
@@ -23,7 +24,8 @@
  * LINK     LINK                  LINKED; EXISTS if the name is taken
  * LINKED   none                  finished, once ended
  *
- * Entries begin in CREATE, further names of a file in LINK. Any other error ends the build, see
+ * Entries begin in CREATE, further names of a file in LINK. A small file begins there once it has
+ * ended, if its data came in one chunk and the server takes all in one call. Any other error ends the build, see
  * builder_fail(). Children and data wait for FILL. A node is freed when it is finished.
  */
 #ifndef TREE_BUILDER_NODE_H
@@ -64,6 +66,7 @@ struct builder_node {
 	bool no_attr; /* came without attributes: keeps those that it has on the server */
 	bool existed; /* the name was taken */
 	bool is_link; /* a further name of target */
+	bool whole; /* created with its data and attributes in one call, once it has ended */
 	bool clamped; /* its time is out of range for the server */
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
@@ -137,6 +140,12 @@ void builder_node_free(struct builder_node *node);
 /* Queue the node for the operation of its state. */
 void builder_node_ready(struct builder_node *node);
 
+/* Queue a new node, or let it wait for the handle of its parent. */
+void builder_node_queue(struct builder_node *node);
+
+/* Create the node before its data is complete after all. */
+void builder_node_split(struct builder_node *node);
+
 /*
  * Return the node to start next, or NULL. Directories with entries to create take turns: a server
  * creates one entry at a time in a directory, and if each must be on the disk before the reply
@@ -184,8 +193,8 @@ bool builder_owner_is_set(const struct builder_node *node);
 /* Add the owner to change if it must be set. Fails, with builder.err set, if it cannot be. */
 int builder_owner_put(const struct builder_node *node, struct nfs_change *change);
 
-/* Compare the reply with the owner asked for. Returns 0 or -NFS_EOWNER. */
-int builder_owner_check(const struct builder_node *node);
+/* Compare the reply to a change with the owner asked for. Returns 0 or -NFS_EOWNER. */
+int builder_owner_check(const struct builder_node *node, const struct nfs_change *change);
 
 /* -------- builder_chunk.c -------- */
 

@@ -196,6 +196,7 @@ int builder_copy(struct tree_sink *sink, const struct tree_entry *entry,
 	/* Checksums are taken of the data. */
 	if (b->options->verify)
 		return 0;
+	builder_node_split(node);
 	while (r == 0 && node->handle.len == 0)
 		r = builder_wait(b, err);
 	if (r == 0)

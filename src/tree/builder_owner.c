@@ -120,7 +120,7 @@ int builder_owner_put(const struct builder_node *node, struct nfs_change *change
 	return 0;
 }
 
-int builder_owner_check(const struct builder_node *node)
+int builder_owner_check(const struct builder_node *node, const struct nfs_change *change)
 {
-	return nfs_owner_is_other(&node->op.change, &node->op.attr) ? -NFS_EOWNER : 0;
+	return nfs_owner_is_other(change, &node->op.attr) ? -NFS_EOWNER : 0;
 }

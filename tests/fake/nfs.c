@@ -338,9 +338,9 @@ static bool is_root(const struct fake_nfs *f, const struct nfs_op *op)
  * Set attributes as chmod(2), chown(2) and truncate(2) do: only root changes the owner, and only
  * the owner sets the mode. A new owner clears setuid, as on Linux.
  */
-static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_op *op)
+static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_op *op,
+		      const struct nfs_change *change)
 {
-	const struct nfs_change *change = &op->change;
 	uint32_t uid = op->client->export.uid;
 
 	if (!is_root(f, op) && (uid != inode->uid || (change->has_uid && change->uid != uid)))
@@ -381,6 +381,57 @@ static enum nfs_type made_type(const struct nfs_op *op)
 	}
 }
 
+static char *block_at(struct inode *inode, uint64_t offset)
+{
+	size_t i = (size_t)(offset / BLOCK);
+
+	return i < inode->n_blocks ? inode->blocks[i] : NULL;
+}
+
+static char *make_block(struct inode *inode, uint64_t offset)
+{
+	size_t i = (size_t)(offset / BLOCK), n = i + 1;
+
+	if (n > inode->n_blocks) {
+		inode->blocks = must(reallocarray(inode->blocks, n, sizeof(char *)));
+		memset(inode->blocks + inode->n_blocks, 0, (n - inode->n_blocks) * sizeof(char *));
+		inode->n_blocks = n;
+	}
+	if (inode->blocks[i] == NULL) {
+		inode->blocks[i] = must(calloc(1, BLOCK));
+		inode->used += BLOCK;
+	}
+	return inode->blocks[i];
+}
+
+static void write_to(struct inode *inode, uint64_t offset, const char *data, size_t len)
+{
+	while (len > 0) {
+		size_t at = (size_t)(offset % BLOCK), n = len < BLOCK - at ? len : BLOCK - at;
+
+		memcpy(make_block(inode, offset) + at, data, n);
+		offset += n;
+		data += n;
+		len -= n;
+		if (offset > inode->size)
+			inode->size = offset;
+	}
+}
+
+uint32_t fake_nfs_whole_max;
+
+/* Whether the data was written and the attributes were set. */
+static bool do_contents(struct fake_nfs *f, struct inode *inode, const struct nfs_op *op)
+{
+	assert(op->count <= op->client->whole_max);
+	if (f->habits.whole == FAKE_WHOLE_NO_DATA)
+		return false;
+	if (op->count > 0)
+		write_to(inode, 0, op->buffer, op->count);
+	inode->mtime = inode->ctime = now(f);
+	return f->habits.whole == FAKE_WHOLE_ALL && do_setattr(f, inode, op, &op->then) == 0;
+}
+
 static int do_make(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 {
 	enum nfs_type type = made_type(op);
@@ -404,7 +455,7 @@ static int do_make(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	if (op->type == NFS_OP_MKNOD)
 		inode->device = op->device;
 	if (op->type == NFS_OP_MKNOD || op->type == NFS_OP_CREATE) {
-		r = do_setattr(f, inode, op);
+		r = do_setattr(f, inode, op, &op->change);
 		if (r < 0) {
 			inode_free(f, inode);
 			return r;
@@ -412,6 +463,7 @@ static int do_make(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 		inode->mode &= ~f->mask;
 	}
 	node_new(f, dir, op->name, inode);
+	op->whole = op->whole && !f->habits.bare && do_contents(f, inode, op);
 	if (!f->habits.bare)
 		describe(f, inode, &op->handle, &op->attr);
 	return 0;
@@ -579,43 +631,6 @@ static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op
 	return 0;
 }
 
-static char *block_at(struct inode *inode, uint64_t offset)
-{
-	size_t i = (size_t)(offset / BLOCK);
-
-	return i < inode->n_blocks ? inode->blocks[i] : NULL;
-}
-
-static char *make_block(struct inode *inode, uint64_t offset)
-{
-	size_t i = (size_t)(offset / BLOCK), n = i + 1;
-
-	if (n > inode->n_blocks) {
-		inode->blocks = must(reallocarray(inode->blocks, n, sizeof(char *)));
-		memset(inode->blocks + inode->n_blocks, 0, (n - inode->n_blocks) * sizeof(char *));
-		inode->n_blocks = n;
-	}
-	if (inode->blocks[i] == NULL) {
-		inode->blocks[i] = must(calloc(1, BLOCK));
-		inode->used += BLOCK;
-	}
-	return inode->blocks[i];
-}
-
-static void write_to(struct inode *inode, uint64_t offset, const char *data, size_t len)
-{
-	while (len > 0) {
-		size_t at = (size_t)(offset % BLOCK), n = len < BLOCK - at ? len : BLOCK - at;
-
-		memcpy(make_block(inode, offset) + at, data, n);
-		offset += n;
-		data += n;
-		len -= n;
-		if (offset > inode->size)
-			inode->size = offset;
-	}
-}
-
 static void read_from(struct inode *inode, uint64_t offset, char *data, size_t len)
 {
 	while (len > 0) {
@@ -734,7 +749,7 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 		hide_fsid(f, op->type, &op->attr);
 		return 0;
 	case NFS_OP_SETATTR:
-		r = do_setattr(f, inode, op);
+		r = do_setattr(f, inode, op, &op->change);
 		if (r == 0 && op->full && !f->habits.bare)
 			describe(f, inode, &unused, &op->attr);
 		return r;
@@ -933,6 +948,7 @@ static struct nfs_client *connect_to(struct fake_nfs *f, const struct nfs_export
 	client->client.ops = &fake_ops;
 	client->client.version = 3;
 	client->client.offload = f->habits.offload;
+	client->client.whole_max = fake_nfs_whole_max;
 	r = nfs_export_copy(&client->client.export, e);
 	assert(r == 0);
 	pthread_mutex_lock(&f->lock);

@@ -45,6 +45,13 @@ enum fake_fsid {
 	FAKE_FSID_NEVER,
 };
 
+/* How far CREATE with nfs_op.whole gets. */
+enum fake_whole {
+	FAKE_WHOLE_ALL,
+	FAKE_WHOLE_NO_DATA, /* the file is made, and no more */
+	FAKE_WHOLE_NO_ATTRIBUTES,
+};
+
 /* Behavior that the protocol leaves to the server. */
 struct fake_habits {
 	unsigned int page; /* entries of a READDIR reply; 0: three */
@@ -63,8 +70,12 @@ struct fake_habits {
 	bool lazy_clone; /* CLONE succeeds and copies nothing */
 	bool bad_seek; /* SEEK finds what is before the offset */
 	int no_links; /* SYMLINK fails with this, also for an existing name; 0: it works */
+	enum fake_whole whole;
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
+
+/* nfs_client.whole_max of clients that connect from now on. A server that is bare has it in vain. */
+extern uint32_t fake_nfs_whole_max;
 
 /* Called before each operation, so that a test can change the share. Must not start operations. */
 typedef void (*fake_nfs_watch_fn)(struct fake_nfs *f, const struct nfs_op *op, void *data);
