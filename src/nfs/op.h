@@ -189,7 +189,7 @@ struct nfs_op {
 	uint32_t count; /* READ, WRITE: bytes, in and out. REMOVE: names removed, out */
 	/* READ: the caller's, of count bytes, borrowed until finished. WRITE: only read from. */
 	char *buffer;
-	/* WRITE: data and attributes are on disk before the reply. COPY: likewise, out. */
+	/* WRITE: data and attributes are on disk before the reply, in and out. COPY: out. */
 	bool stable;
 	uint64_t length; /* COPY: bytes, in and out */
 	bool hole; /* SEEK: look for a hole; the end of the file is one */

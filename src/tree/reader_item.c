@@ -169,8 +169,7 @@ static int fetch_take_page(struct reader *rd, struct reader_fetch *fetch)
 		rd->page_entries = fetch->n_entries;
 	else
 		rd->page_entries -= (rd->page_entries - fetch->n_entries) / 8;
-	/* The server neither ends the directory nor moves on: this would loop forever. */
-	if (!fetch->op.eof && fetch->op.cookie == folder->cookie)
+	if (!fetch->op.eof && nfs_cookies_repeat(&folder->cookies, fetch->op.cookie))
 		return -EIO;
 	folder->cookie = fetch->op.cookie;
 	memcpy(folder->verifier, fetch->op.verifier, sizeof(folder->verifier));
@@ -410,6 +409,7 @@ void reader_drop_some(struct reader *rd)
 			if (!may_drop(item, rest->folder))
 				break;
 			rest->folder->cookie = item->before;
+			rest->folder->cookies = (struct nfs_cookies){ .last = item->before };
 			if (item->before == 0) /* cookie 0 needs verifier 0 */
 				memset(rest->folder->verifier, 0, sizeof(rest->folder->verifier));
 			rest->folder->eof = false;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "nfs/v4_send.h"
 #include "nfs/v4_session.h"
 #include "check_util.h"
 
@@ -32,6 +33,7 @@ struct faults {
 	bool cut; /* answers end early */
 	uint32_t sequence_status; /* of compounds after the set-up, once */
 	bool other_session, other_slot, other_number, no_results, other_operation;
+	bool no_second, other_second; /* result, behind that of SEQUENCE */
 	uint32_t target; /* sr_target_highest_slotid */
 	uint32_t flags;
 };
@@ -137,12 +139,14 @@ static void answer_compound(struct answer *a, struct peer *peer, const uint32_t 
 		put(a, 0);
 		return;
 	}
-	put(a, 2);
+	put(a, f->no_second && !is_reclaim ? 1 : 2);
 	put(a, !is_reclaim && f->other_operation ? V4_OP_DESTROY_SESSION : V4_OP_SEQUENCE);
 	put(a, 0);
 	if (is_reclaim || !f->other_operation)
 		answer_sequence(a, peer, call);
-	put(a, second);
+	if (f->no_second && !is_reclaim)
+		return;
+	put(a, f->other_second && !is_reclaim ? (uint32_t)OP_SAVEFH : second);
 	put(a, status);
 }
 
@@ -245,7 +249,7 @@ static void send_all(struct bench *b, unsigned int n)
 		struct v4_compound c = { .n = 0 };
 
 		v4_add(&c, OP_PUTROOTFH);
-		check_int("send", "result", v4_session_send(b->conn.session, &c, replied, b), 0);
+		check_int("send", "result", v4_send(&b->conn, &c, replied, b), 0);
 	}
 	while (b->replies < n && !b->conn.doomed)
 		ck_assert(net_rpc_run(b->conn.rpc, &b->replies, deadline) == 0);
@@ -272,7 +276,7 @@ START_TEST(test_slots)
 
 		fore.slots = slots[i];
 		bench_init(&b, &none, &fore);
-		check_int("slots", "open", v4_session_open(&b.conn, 2), 0);
+		check_int("slots", "open", v4_session_open(&b.conn, 2, NULL), 0);
 		send_all(&b, CALLS);
 		check_int("slots", "replies", b.replies, CALLS);
 		for (n = 0; n < CALLS; n++)
@@ -294,7 +298,7 @@ START_TEST(test_target)
 	struct bench b;
 
 	bench_init(&b, &fewer, &usual);
-	check_int("target", "open", v4_session_open(&b.conn, 1), 0);
+	check_int("target", "open", v4_session_open(&b.conn, 1, NULL), 0);
 	send_all(&b, 1);
 	b.peer.highest = 0;
 	send_all(&b, CALLS);
@@ -354,7 +358,7 @@ START_TEST(test_set_up)
 		struct bench b;
 
 		bench_init(&b, &rows[i].faults, &rows[i].fore);
-		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2), rows[i].want);
+		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2, NULL), rows[i].want);
 		check_that(rows[i].name, "session",
 			   (b.conn.session != NULL) == (rows[i].want == 0));
 		bench_done(&b);
@@ -371,11 +375,13 @@ START_TEST(test_wrong_answers)
 		int want;
 		bool doomed;
 	} rows[] = {
-		{ "another session", { .other_session = true }, -EREMOTEIO, true },
-		{ "another slot", { .other_slot = true }, -EREMOTEIO, true },
-		{ "another number", { .other_number = true }, -EREMOTEIO, true },
-		{ "another operation", { .other_operation = true }, -EREMOTEIO, true },
-		{ "no results", { .no_results = true }, -EREMOTEIO, true },
+		{ "another session", { .other_session = true }, -EBADMSG, true },
+		{ "another slot", { .other_slot = true }, -EBADMSG, true },
+		{ "another number", { .other_number = true }, -EBADMSG, true },
+		{ "another operation", { .other_operation = true }, -EBADMSG, true },
+		{ "no results", { .no_results = true }, -EBADMSG, true },
+		{ "one result of two", { .no_second = true }, -EBADMSG, true },
+		{ "another second operation", { .other_second = true }, -EBADMSG, true },
 		{ "bad session", { .sequence_status = 10052 }, -ECONNABORTED, true },
 		{ "bad slot", { .sequence_status = 10053 }, -ECONNABORTED, true },
 		{ "not bound", { .sequence_status = 10055 }, -ECONNABORTED, true },
@@ -392,7 +398,7 @@ START_TEST(test_wrong_answers)
 		struct bench b;
 
 		bench_init(&b, &faults, &usual);
-		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2), 0);
+		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2, NULL), 0);
 		faults = rows[i].faults;
 		send_all(&b, 1);
 		check_int(rows[i].name, "error", b.errors[0], rows[i].want);
@@ -414,7 +420,7 @@ START_TEST(test_fresh)
 	struct bench b;
 
 	bench_init(&b, &restarted, &usual);
-	check_int("fresh", "open", v4_session_open(&b.conn, 2), 0);
+	check_int("fresh", "open", v4_session_open(&b.conn, 2, NULL), 0);
 	b.conn.client.lease_s = 90;
 	check_that("fresh", "new", v4_session_is_fresh(b.conn.session));
 	b.conn.client.lease_s = 0;
