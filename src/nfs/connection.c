@@ -366,6 +366,21 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	return 0;
 }
 
+/* A server may answer the NULL call of version 4 and still not have it, or fail in all of it. */
+static bool is_version_refused(int error)
+{
+	switch (error) {
+	case -EPROTONOSUPPORT:
+	case -EOPNOTSUPP:
+	case -EPROTO:
+	case -EREMOTEIO:
+	case -EBADMSG:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /*
  * Try version 4, then 3 if the server has no version 4 or does not have this export in it: the two
  * versions may name an export differently (fsid=0). If both fail, the first error is more useful,
@@ -380,7 +395,7 @@ static int negotiate(struct nfs_client **ret, const struct nfs_export *e,
 	r = try_protocol(ret, &nfs_protocol_v4, e, address, deadline_ns, &first);
 	if (r == 0)
 		return 0;
-	if (first.code == ERROR_UNAVAILABLE) {
+	if (first.code == ERROR_UNAVAILABLE && !is_version_refused(r)) {
 		*err = first;
 		return r;
 	}

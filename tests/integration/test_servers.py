@@ -21,8 +21,10 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 import lives
 from cases import CODE, GIB, LAB, STATE
+from csi_client import capability
 from lives import Folder, Life, Memory, Unseen
-from odd_server import ACCES, INVAL, IO, NONE, NOTSUPP, PERM, Habits
+from odd_server import (ACCES, GARBAGE_ARGS, INVAL, IO, NONE, NOTSUPP, PERM, PROC_UNAVAIL,
+                        PROG_MISMATCH, PROG_UNAVAIL, SYSTEM_ERR, Habits)
 from servers import Export, Ganesha, GoNfs
 
 
@@ -191,6 +193,30 @@ class AuthSysAbsent(Memory, unittest.TestCase):
     def test_refused(self):
         self.fails((CODE.FAILED_PRECONDITION,), self.client.CreateVolume, "AUTH_SYS",
                    **self.request("x"))
+
+
+class WithoutCompound(Life, Memory, unittest.TestCase):
+    """NULL of version 4 is answered, COMPOUND is refused: version 3 is used."""
+
+    habits = Habits(compound=PROC_UNAVAIL)
+    version = None  # nobody says which
+
+    def test_life(self):
+        for refusal in (PROG_UNAVAIL, PROG_MISMATCH, PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR):
+            with self.subTest(refusal=refusal):
+                self.server.habits.compound = refusal
+                self.restart()
+                before = self.server.counts.get("compound", 0)
+                lives.live(self)
+                self.assertGreater(self.server.counts["compound"], before)
+
+    def test_version_that_was_asked_for(self):
+        """It is not replaced by another one."""
+        request = self.request("x")
+        flags = self.server.flags("4")
+        request["volume_capabilities"] = [capability(flags=flags)]
+        request["secrets"] = {"mountOptions": ",".join(flags)}
+        self.fails((CODE.FAILED_PRECONDITION,), self.client.CreateVolume, "NFSv4", **request)
 
 
 class OddErrors(Life, Memory, unittest.TestCase):
