@@ -244,7 +244,9 @@ static int trial_probe_owner(struct check_step *s, const struct trial *t)
 	if (s->status == CHECK_OK)
 		s->status = CHECK_WARNING;
 	(void)buf_printf(&s->text, "; its owner cannot be changed to uid %d: %s", OTHER_ID,
-			 r == -NFS_EOWNER ? "the server does not know that uid" : check_reason(r));
+			 r != -NFS_EOWNER          ? check_reason(r)
+			 : t->client->version == 3 ? "the server ignores it"
+						   : "the server does not know that uid");
 	check_hint(s,
 		   "leave uid and gid out of the StorageClass, and expect clones and restored snapshots to fail where files have other owners");
 	return 0;

@@ -500,8 +500,8 @@ static int walk(struct nfs_connection *conn, char *const names[], size_t n,
 		return r;
 	conn->in_flight++;
 	r = conn->client.ops->run(&conn->client, nfs_connection_deadline(conn));
-	if (r == 0)
-		r = op.error;
+	if (op.finished)
+		r = op.error; /* says more than that of a connection that it broke */
 	if (r < 0)
 		return r;
 	*handle = op.handle;

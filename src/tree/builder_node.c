@@ -434,6 +434,14 @@ static bool needs_chmod(const struct builder_node *node)
 	return !node->made.has_mode || node->made.mode != builder_owner_mode(node);
 }
 
+static void node_leave_setattr(struct builder_node *node)
+{
+	if (needs_chmod(node))
+		node_enter_state(node, BUILD_CHMOD);
+	else
+		builder_node_finish(node);
+}
+
 static int after_setattr(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	const struct nfs_attr *attr = &op->attr;
@@ -442,7 +450,7 @@ static int after_setattr(struct builder_node *node, const struct nfs_op *op, int
 	if (node->attr.type == NFS_TYPE_SYMLINK && (r == -EOPNOTSUPP || r == -EINVAL))
 		r = 0;
 	if (r == 0)
-		r = builder_owner_check(node);
+		r = builder_owner_check(node, &op->change);
 	if (r < 0)
 		return r;
 	if (node->attr.type == NFS_TYPE_FILE && attr->is_full &&
@@ -453,10 +461,33 @@ static int after_setattr(struct builder_node *node, const struct nfs_op *op, int
 		node->made.has_mode = true;
 		node->made.mode = attr->mode;
 	}
-	if (needs_chmod(node))
-		node_enter_state(node, BUILD_CHMOD);
+	if (builder_owner_is_unproved(node))
+		node_enter_state(node, BUILD_OWNER);
 	else
-		builder_node_finish(node);
+		node_leave_setattr(node);
+	return 0;
+}
+
+static int prepare_owner(struct builder_node *node, struct nfs_op *op)
+{
+	(void)node;
+	op->type = NFS_OP_GETATTR;
+	return 0;
+}
+
+static int after_owner(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	struct nfs_change change = { .has_uid = false };
+
+	if (r == 0)
+		r = builder_owner_put(node, &change);
+	if (r == 0)
+		r = builder_owner_check(node, &change);
+	if (r < 0)
+		return r;
+	node->made.has_mode = op->attr.has_mode;
+	node->made.mode = op->attr.mode;
+	node_leave_setattr(node);
 	return 0;
 }
 
@@ -494,6 +525,7 @@ static const struct {
 	[BUILD_COMMIT] = { "writing", prepare_commit, after_commit },
 	[BUILD_VERIFY] = { "reading back", prepare_verify, after_verify },
 	[BUILD_SETATTR] = { "setting the attributes of", prepare_setattr, after_setattr },
+	[BUILD_OWNER] = { "looking up the owner of", prepare_owner, after_owner },
 	[BUILD_CHMOD] = { "setting the attributes of", prepare_chmod, after_setattr },
 	[BUILD_LINK] = { "linking", prepare_link, after_link },
 };

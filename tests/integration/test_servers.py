@@ -212,6 +212,7 @@ class WithoutCompound(Life, Memory, unittest.TestCase):
 
     def test_version_that_was_asked_for(self):
         """It is not replaced by another one."""
+        self.server.habits.compound = PROC_UNAVAIL
         request = self.request("x")
         flags = self.server.flags("4")
         request["volume_capabilities"] = [capability(flags=flags)]
@@ -263,6 +264,32 @@ class FoldsCase(Life, Memory, unittest.TestCase):
         self.delete(self.volume_id("NAME"))
         self.assertEqual(self.tree("name"), {"file": b"data"})
         self.delete(volume.volume_id)
+        self.is_clean()
+
+
+class IgnoresOwners(Memory, unittest.TestCase):
+    """SETATTR of an owner is answered OK and changes nothing."""
+
+    habits = Habits(owners=False)
+
+    def test_clone(self):
+        """A copy that would lose owners fails, and leaves no set-id file of root's."""
+        source = self.create("source")
+        self.put("source/file", b"data")
+        node = self.server.find("source/file")
+        node.uid, node.mode = 1000, 0o4755
+        request = self.request("clone", source={"volume": {"volume_id": source.volume_id}})
+        self.fails((CODE.FAILED_PRECONDITION,), self.client.CreateVolume,
+                   "has not set this owner", **request)
+        left = [n for n in self.server.nodes.values() if n.mode & 0o6000 and n is not node]
+        self.assertEqual(left, [])
+        self.delete(source.volume_id)
+        self.is_clean()
+
+    def test_owned_volume(self):
+        """A volume does not silently get another owner than it asks for."""
+        self.fails((CODE.FAILED_PRECONDITION,), self.client.CreateVolume,
+                   "has not set this owner", **self.request("owned", uid="1234", gid="5678"))
         self.is_clean()
 
 
