@@ -55,6 +55,7 @@ void check_reach(struct check *c, struct check_step *s);
 void check_rpcbind(struct check *c, struct check_step *s);
 void check_exports(struct check *c, struct check_step *s);
 void check_connect(struct check *c, struct check_step *s);
+void check_versions(struct check *c, struct check_step *s);
 void check_capacity(struct check *c, struct check_step *s);
 void check_directory(struct check *c, struct check_step *s);
 void check_port(struct check *c, struct check_step *s);

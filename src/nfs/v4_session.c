@@ -491,6 +491,12 @@ static void apply_limits(struct v4_session *s)
 	for (i = 0; i < SLOTS_MAX; i++)
 		s->slots[i].sequence = 1;
 	client->operations = fore->operations - 1;
+	client->session = (struct nfs_session){
+		.slots = fore->slots,
+		.operations = fore->operations,
+		.request_max = fore->request_max,
+		.reply_max = fore->reply_max,
+	};
 }
 
 static int set_up(struct v4_session *s, struct error *err)
@@ -542,6 +548,7 @@ int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct erro
 		if (r != -ETIMEDOUT && r != -ECONNABORTED)
 			leave(s, nfs_connection_deadline(conn));
 		conn->client.slots = conn->client.operations = 0;
+		conn->client.session = (struct nfs_session){ .slots = 0 };
 		free(s);
 		/* A server that looks at the operations first: OP_ILLEGAL or NOTSUPP. */
 		return r == -EOPNOTSUPP ? -EPROTONOSUPPORT : r;

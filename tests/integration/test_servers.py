@@ -36,6 +36,26 @@ class Plain(Life, Memory, unittest.TestCase):
 
     habits = Habits()
 
+    def test_two_names_of_the_server(self):
+        """Its volumes are listed once, on one page and on many."""
+        made = [self.create("one").volume_id, self.create("two").volume_id]
+        request = self.request("three")
+        request["parameters"]["server"] = "localhost"
+        made.append(self.client.CreateVolume(**request).volume.volume_id)
+        for _ in range(2):
+            listed = [e.volume.volume_id for e in self.client.ListVolumes().entries]
+            self.assertEqual(sorted(listed), sorted(made))
+        paged, token = [], "begin"
+        while token and len(paged) < 2 * len(made):
+            token = "" if token == "begin" else token
+            answer = self.client.ListVolumes(max_entries=1, starting_token=token)
+            paged += [e.volume.volume_id for e in answer.entries]
+            token = answer.next_token
+        self.assertEqual(paged, listed)
+        for volume_id in made:
+            self.delete(volume_id)
+        self.is_clean()
+
 
 class WithoutReaddirplus(Life, Memory, unittest.TestCase):
     """unfs3 and others have no READDIRPLUS."""
