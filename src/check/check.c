@@ -33,10 +33,10 @@ static const struct {
 	{ "rpcbind", check_rpcbind, NEED_SERVER, false },
 	{ "exports", check_exports, NEED_SERVER, false },
 	{ "connect", check_connect, NEED_SERVER, false },
-	{ "versions", check_versions, NEED_CLIENT, false },
 	{ "capacity", check_capacity, NEED_CLIENT, false },
 	{ "directory", check_directory, NEED_CLIENT, true },
 	{ "port", check_port, NEED_CLIENT, false },
+	{ "versions", check_versions, NEED_CLIENT, false },
 	{ "mount", check_mount, NEED_SERVER, true },
 };
 

@@ -60,6 +60,7 @@ static void try_version(const struct check *c, struct check_step *s, const struc
 	struct error err = { .code = ERROR_OK };
 	int r;
 
+	e.server = c->client->address; /* others of the name may be silent */
 	e.version = v->version;
 	e.has_minor = v->version == 4;
 	e.minor = v->minor;
