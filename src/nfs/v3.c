@@ -434,6 +434,11 @@ static void put_commit(union args *args, const struct nfs_op *op)
 	NET_RPC_WHOLE_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args,               \
 				zdr_##NAME##3res, NAME##3res)
 
+/* A result of numbers alone, behind which some servers send more (go-nfs: 4 bytes). */
+#define LOOSE_PROCEDURE(NAME)                                                                      \
+	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
+			  NAME##3res)
+
 struct procedure {
 	struct net_rpc_procedure call;
 	void (*put)(union args *args, const struct nfs_op *op); /* args is zeroed */
@@ -451,7 +456,7 @@ static const struct procedure procedures[NFS_OPS] = {
 	[NFS_OP_RMDIR] = { PROCEDURE(RMDIR), put_rmdir, take_nothing },
 	[NFS_OP_RENAME] = { PROCEDURE(RENAME), put_rename, take_nothing },
 	[NFS_OP_READDIR] = { PROCEDURE(READDIRPLUS), put_readdir, take_readdir },
-	[NFS_OP_FSSTAT] = { PROCEDURE(FSSTAT), put_fsstat, take_fsstat },
+	[NFS_OP_FSSTAT] = { LOOSE_PROCEDURE(FSSTAT), put_fsstat, take_fsstat },
 	[NFS_OP_CREATE] = { PROCEDURE(CREATE), put_create, take_create },
 	[NFS_OP_MKNOD] = { PROCEDURE(MKNOD), put_mknod, take_mknod },
 	[NFS_OP_LINK] = { PROCEDURE(LINK), put_link, take_nothing },
@@ -596,7 +601,7 @@ static void fsinfo_replied(void *data, int error, const void *results)
  */
 static int get_limits(struct nfs_connection *conn, int *ret_error, struct error *err)
 {
-	static const struct net_rpc_procedure fsinfo = PROCEDURE(FSINFO);
+	static const struct net_rpc_procedure fsinfo = LOOSE_PROCEDURE(FSINFO);
 	struct limits limits = { .conn = conn };
 	FSINFO3args args;
 	int r;

@@ -68,6 +68,7 @@ static const struct row rows[] = {
 	{ "v3 remove, no status", 3, NFS_OP_REMOVE, 0, { 0 }, -EBADMSG, true },
 	{ "v3 remove, and more", 3, NFS_OP_REMOVE, 4, { 0, V3_NO_WCC, 0 }, -EBADMSG, true },
 	{ "v3 refused, and more", 3, NFS_OP_REMOVE, 4, { 13, V3_NO_WCC, 0 }, -EACCES },
+	{ "v3 space, and more", 3, NFS_OP_FSSTAT, 16, { 0, 0, 0, 1 }, 0 }, /* as go-nfs has it */
 	{ "v3 rename, cut", 3, NFS_OP_RENAME, 3, { 0, V3_NO_WCC }, -EBADMSG, true },
 	{ "v3 made", 3, NFS_OP_MKDIR, 7, { 0, 1, 4, FH, 0, V3_NO_WCC }, 0, false, 4 },
 	{ "v3 mkdir, cut handle", 3, NFS_OP_MKDIR, 4, { 0, 1, 64, FH }, -EBADMSG, true },
