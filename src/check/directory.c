@@ -236,8 +236,9 @@ static int probe_clone(struct nfs_client *c, const struct nfs_handle *from,
 static int probe_copy(struct nfs_client *c, const struct nfs_handle *from,
 		      const struct nfs_handle *to)
 {
-	struct nfs_op op = { .type = NFS_OP_COPY, .dir = from, .to_dir = to, .length = PROBE_BYTES };
+	struct nfs_op op = { .type = NFS_OP_COPY, .dir = from, .to_dir = to };
 
+	op.length = PROBE_BYTES;
 	return nfs_client_call(c, &op);
 }
 

@@ -35,7 +35,7 @@ struct net_rpc_procedure {
 	zdrproc_t encode; /* arguments */
 	zdrproc_t decode; /* results */
 	size_t size; /* decoded results: NET_RPC_RESULTS_MAX at most */
-	/* Results begin with a status; bytes behind those of a success make the reply unreadable. */
+	/* Results begin with a status; bytes behind a success make the reply unreadable. */
 	bool is_whole;
 };
 

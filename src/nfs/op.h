@@ -139,8 +139,8 @@ enum nfs_op_type {
 
 /*
  * Names in one REMOVE of version 4. Linux before 5.17 allows 16 operations in a compound; one of
- * them is PUTFH. Sessions of knfsd and nfs-ganesha allow more, but 30, 46 and 60 names removed 5,000
- * files no faster: with many compounds in flight, round trips do not count.
+ * them is PUTFH. Sessions of knfsd and nfs-ganesha allow more, but 30, 46 and 60 names removed
+ * 5,000 files no faster: with many compounds in flight, round trips do not count.
  */
 #define NFS_REMOVE_MAX 15
 

@@ -3,7 +3,7 @@
 
 /*
  * Replies that are well-formed RPC and cannot be right: results of other operations than asked, too
- * few, cut, or with more behind them, and values that no server may send. None is taken for success.
+ * few, cut, or with more behind them, and values that no server may send. None counts as success.
  */
 
 #include <arpa/inet.h>
