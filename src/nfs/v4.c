@@ -542,7 +542,8 @@ static int choose_minor(struct nfs_connection *conn, struct error *err)
 		if (minor == 0)
 			return 0;
 		r = v4_session_open(conn, minor, e->has_minor ? err : NULL);
-		if (e->has_minor || (r != -EPROTONOSUPPORT && r != -EREMOTEIO && r != -EINVAL))
+		if (e->has_minor ||
+		    (r != -EPROTONOSUPPORT && r != -EREMOTEIO && r != -EBADMSG && r != -EINVAL))
 			return r;
 	}
 }

@@ -266,7 +266,7 @@ static int take_sequence(struct request *r, const COMPOUND4res *res)
 {
 	struct v4_session *s = r->session;
 	struct slot *slot = &s->slots[r->slot];
-	const union v4_later_result *result;
+	const union v4_later_result *result = NULL;
 	const nfs_resop4 *one = res->resarray.resarray_val;
 
 	if (res->resarray.resarray_len == 0 || (uint32_t)one->resop != V4_OP_SEQUENCE) {
@@ -342,25 +342,28 @@ static void request_replied(void *data, int error, const void *results)
 
 /* -------- setting up -------- */
 
-static int set_up_error(const COMPOUND4res *res)
+/* Return the result of the only operation in *ret, which may be NULL for one without results. */
+static int take_only(const COMPOUND4res *res, uint32_t opnum, const union v4_later_result **ret)
 {
+	const nfs_resop4 *one = res->resarray.resarray_val;
+
 	if (res->status != NFS4_OK)
 		return nfs_status_errno(res->status);
-	return res->resarray.resarray_len == 0 ? -EREMOTEIO : 0;
+	if (res->resarray.resarray_len != 1 || (uint32_t)one->resop != opnum ||
+	    one->nfs_resop4_u.opillegal.status != NFS4_OK)
+		return -EBADMSG;
+	*ret = v4_later_result(one);
+	return 0;
 }
 
 static int take_exchange_id(void *data, const void *results)
 {
-	const COMPOUND4res *res = results;
-	const union v4_later_result *result;
+	const union v4_later_result *result = NULL;
 	union v4_later_args *next = data;
-	int r = set_up_error(res);
+	int r = take_only(results, V4_OP_EXCHANGE_ID, &result);
 
 	if (r < 0)
 		return r;
-	if ((uint32_t)res->resarray.resarray_val[0].resop != V4_OP_EXCHANGE_ID)
-		return -EREMOTEIO;
-	result = v4_later_result(&res->resarray.resarray_val[0]);
 	next->create_session.clientid = result->exchange_id.clientid;
 	next->create_session.sequence = result->exchange_id.sequence;
 	return 0;
@@ -369,25 +372,22 @@ static int take_exchange_id(void *data, const void *results)
 static int take_create_session(void *data, const void *results)
 {
 	struct v4_session *s = data;
-	const COMPOUND4res *res = results;
-	const union v4_later_result *result;
-	int r = set_up_error(res);
+	const union v4_later_result *result = NULL;
+	int r = take_only(results, V4_OP_CREATE_SESSION, &result);
 
 	if (r < 0)
 		return r;
-	if ((uint32_t)res->resarray.resarray_val[0].resop != V4_OP_CREATE_SESSION)
-		return -EREMOTEIO;
-	result = v4_later_result(&res->resarray.resarray_val[0]);
 	memcpy(s->id, result->create_session.session, sizeof(s->id));
 	s->fore = result->create_session.fore;
 	s->is_made = true;
 	return 0;
 }
 
-static int take_nothing(void *data, const void *results)
+/* All that DESTROY_SESSION and DESTROY_CLIENTID return is a status. */
+static int take_status(void *data, const void *results)
 {
 	(void)data;
-	return set_up_error(results);
+	return nfs_status_errno(((const COMPOUND4res *)results)->status);
 }
 
 static int ask(struct v4_session *s, struct v4_compound *c,
@@ -431,8 +431,8 @@ static int take_reclaim_complete(void *data, const void *results)
 	const COMPOUND4res *res = results;
 
 	(void)data;
-	if (res->resarray.resarray_len == 0)
-		return -EREMOTEIO;
+	if (res->resarray.resarray_len != 2)
+		return res->status != NFS4_OK ? nfs_status_errno(res->status) : -EBADMSG;
 	return (uint32_t)res->status == V4_ERR_COMPLETE_ALREADY ? 0 : nfs_status_errno(res->status);
 }
 
@@ -522,11 +522,11 @@ static void leave(struct v4_session *s, uint64_t deadline_ns)
 
 	memcpy(v4_add_later(&session, V4_OP_DESTROY_SESSION)->destroy_session, s->id,
 	       sizeof(s->id));
-	if (s->is_made && ask(s, &session, take_nothing, NULL, deadline_ns) < 0)
+	if (s->is_made && ask(s, &session, take_status, NULL, deadline_ns) < 0)
 		return;
 	v4_add_later(&client, V4_OP_DESTROY_CLIENTID)->destroy_clientid = s->clientid;
 	if (s->clientid != 0)
-		(void)ask(s, &client, take_nothing, NULL, deadline_ns);
+		(void)ask(s, &client, take_status, NULL, deadline_ns);
 }
 
 int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct error *err)

@@ -30,6 +30,7 @@
 /* What the peer does wrong. */
 struct faults {
 	uint32_t exchange_status, create_status, reclaim_status;
+	uint32_t liar; /* operation of the set-up whose result fails while its compound is OK */
 	bool cut; /* answers end early */
 	bool hangs_up; /* at the first compound after the set-up */
 	uint32_t sequence_status; /* of compounds after the set-up, once */
@@ -167,7 +168,9 @@ static void answer_call(struct answer *a, struct peer *peer, const uint32_t *cal
 	put(a, 0); /* tag */
 	put(a, 1);
 	put(a, opnum);
-	put(a, status);
+	put(a, peer->faults->liar == opnum ? (uint32_t)NFS4ERR_SERVERFAULT : status);
+	if (peer->faults->liar == opnum)
+		return;
 	peer->clients -= opnum == V4_OP_DESTROY_CLIENTID;
 	peer->sessions -= opnum == V4_OP_DESTROY_SESSION;
 	if (status == 0 && opnum == V4_OP_EXCHANGE_ID) {
@@ -337,6 +340,14 @@ START_TEST(test_set_up)
 		  { .create_status = NFS4ERR_SERVERFAULT },
 		  { 1 << 20, 1 << 20, 4096, 50, 8 },
 		  -EREMOTEIO },
+		{ "a compound that is OK, and a client id that is not",
+		  { .liar = V4_OP_EXCHANGE_ID },
+		  { 1 << 20, 1 << 20, 4096, 50, 8 },
+		  -EBADMSG },
+		{ "a compound that is OK, and a session that is not",
+		  { .liar = V4_OP_CREATE_SESSION },
+		  { 1 << 20, 1 << 20, 4096, 50, 8 },
+		  -EBADMSG },
 		{ "cut", { .cut = true }, { 1 << 20, 1 << 20, 4096, 50, 8 }, -EREMOTEIO },
 		{ "complete already",
 		  { .reclaim_status = 10054 },
