@@ -147,7 +147,10 @@ enum nfs_op_type {
 /* Bytes in one READ or WRITE at most; servers may allow fewer, see nfs_read_max(). */
 #define NFS_TRANSFER_MAX (256 * 1024)
 
-/* A directory entry, borrowed for the entry() call. "." and ".." are left out. */
+/*
+ * A directory entry, borrowed for the entry() call. "." and ".." are left out. No name is empty,
+ * has a '/' or is longer than NFS_NAME_MAX: a listing with one fails.
+ */
 struct nfs_entry {
 	const char *name;
 	uint64_t cookie;

@@ -139,11 +139,6 @@ static void fetch_add_entry(struct nfs_op *op, const struct nfs_entry *entry)
 	struct reader_fetch *fetch = container_of(op, struct reader_fetch, op);
 	struct reader_item *rest = fetch->item, *item;
 
-	/* No file system has such a name, and it could lead out of the copy. */
-	if (entry->name[0] == '\0' || strchr(entry->name, '/') != NULL) {
-		rest->reader->work->progress.left_out++;
-		return;
-	}
 	item = reader_item_new(rest->reader, ITEM_ENTRY, rest->folder, entry->name);
 	if (item == NULL) {
 		rest->error = -ENOMEM;
