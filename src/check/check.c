@@ -36,6 +36,7 @@ static const struct {
 	{ "capacity", check_capacity, NEED_CLIENT, false },
 	{ "directory", check_directory, NEED_CLIENT, true },
 	{ "port", check_port, NEED_CLIENT, false },
+	{ "versions", check_versions, NEED_CLIENT, false },
 	{ "mount", check_mount, NEED_SERVER, true },
 };
 

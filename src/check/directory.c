@@ -18,6 +18,8 @@
 #define FIRST_MODE 0700
 #define SECOND_MODE 0750
 #define PROBE "probe" /* in the directory */
+#define COPY_PROBE "copy" /* likewise */
+#define PROBE_BYTES 4096 /* in it */
 #define OTHER_ID 12345 /* that a pod may run as */
 
 /* The directory that the step makes. */
@@ -29,6 +31,7 @@ struct trial {
 	struct nfs_attr attr; /* after the change of its mode */
 	bool left; /* could not be removed and may still exist */
 	bool probed; /* there may be an entry PROBE in it */
+	bool copied; /* there may be a COPY_PROBE */
 };
 
 static bool is_transport(int error)
@@ -90,8 +93,11 @@ static void trial_failed(const struct check *c, struct check_step *s, const stru
 
 static int remove_by(struct nfs_client *c, const struct trial *t)
 {
+	/* RMDIR tells if one is still there. */
 	if (t->probed)
-		(void)nfs_remove(c, &t->handle, PROBE); /* RMDIR tells if it is still there */
+		(void)nfs_remove(c, &t->handle, PROBE);
+	if (t->copied)
+		(void)nfs_remove(c, &t->handle, COPY_PROBE);
 	return nfs_rmdir(c, &c->root, t->name);
 }
 
@@ -218,6 +224,79 @@ static int trial_probe_links(struct check_step *s, struct trial *t)
 	return trial_remove_probe(t);
 }
 
+/* What a server of version 4.2 may have. */
+static int probe_clone(struct nfs_client *c, const struct nfs_handle *from,
+		       const struct nfs_handle *to)
+{
+	struct nfs_op op = { .type = NFS_OP_CLONE, .dir = from, .to_dir = to };
+
+	return nfs_client_call(c, &op);
+}
+
+static int probe_copy(struct nfs_client *c, const struct nfs_handle *from,
+		      const struct nfs_handle *to)
+{
+	struct nfs_op op = { .type = NFS_OP_COPY, .dir = from, .to_dir = to };
+
+	op.length = PROBE_BYTES;
+	return nfs_client_call(c, &op);
+}
+
+static int probe_seek(struct nfs_client *c, const struct nfs_handle *from,
+		      const struct nfs_handle *to)
+{
+	struct nfs_op op = { .type = NFS_OP_SEEK, .dir = from };
+
+	(void)to;
+	return nfs_client_call(c, &op);
+}
+
+static const struct {
+	const char *name, *key; /* in the text, in the data */
+	int (*probe)(struct nfs_client *c, const struct nfs_handle *from,
+		     const struct nfs_handle *to);
+} features[] = {
+	{ "CLONE", "clone", probe_clone },
+	{ "COPY", "copy", probe_copy },
+	{ "SEEK", "seek", probe_seek },
+};
+
+static int trial_make_files(struct trial *t, struct nfs_handle *from, struct nfs_handle *to)
+{
+	static const char data[PROBE_BYTES];
+	int r;
+
+	t->probed = t->copied = true;
+	r = nfs_create(t->client, &t->handle, PROBE, 0600, from);
+	if (r == 0)
+		r = nfs_create(t->client, &t->handle, COPY_PROBE, 0600, to);
+	return r == 0 ? nfs_write(t->client, from, 0, data, sizeof(data)) : r;
+}
+
+/* Report what the server can do with files by itself. */
+static int trial_probe_features(struct check_step *s, struct trial *t)
+{
+	struct nfs_handle from, to;
+	const char *before = "; ";
+	size_t i;
+	int r;
+
+	if (t->client->version != 4 || t->client->minor < 2)
+		return 0;
+	r = check_result(t->client, trial_make_files(t, &from, &to));
+	if (r < 0)
+		return r;
+	for (i = 0; i < ARRAY_SIZE(features); i++) {
+		r = check_result(t->client, features[i].probe(t->client, &from, &to));
+		if (is_transport(r))
+			return r;
+		json_bool(&s->data, features[i].key, r == 0);
+		(void)buf_printf(&s->text, "%s%s%s", before, r == 0 ? "" : "no ", features[i].name);
+		before = ", ";
+	}
+	return 0;
+}
+
 /* Try what uid and gid of a StorageClass, clones and restored files need: any owner. */
 static int trial_probe_owner(struct check_step *s, const struct trial *t)
 {
@@ -244,7 +323,9 @@ static int trial_probe_owner(struct check_step *s, const struct trial *t)
 	if (s->status == CHECK_OK)
 		s->status = CHECK_WARNING;
 	(void)buf_printf(&s->text, "; its owner cannot be changed to uid %d: %s", OTHER_ID,
-			 r == -NFS_EOWNER ? "the server does not know that uid" : check_reason(r));
+			 r != -NFS_EOWNER          ? check_reason(r)
+			 : t->client->version == 3 ? "the server ignores it"
+						   : "the server does not know that uid");
 	check_hint(s,
 		   "leave uid and gid out of the StorageClass, and expect clones and restored snapshots to fail where files have other owners");
 	return 0;
@@ -266,6 +347,11 @@ static void trial_examine(const struct check *c, struct check_step *s, struct tr
 	r = trial_probe_links(s, t);
 	if (r < 0) {
 		trial_failed(c, s, t, "making a symbolic link or file in", r);
+		return;
+	}
+	r = trial_probe_features(s, t);
+	if (r < 0) {
+		trial_failed(c, s, t, "making files in", r);
 		return;
 	}
 	r = trial_probe_owner(s, t);

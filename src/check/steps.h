@@ -58,6 +58,7 @@ void check_connect(struct check *c, struct check_step *s);
 void check_capacity(struct check *c, struct check_step *s);
 void check_directory(struct check *c, struct check_step *s);
 void check_port(struct check *c, struct check_step *s);
+void check_versions(struct check *c, struct check_step *s);
 void check_mount(struct check *c, struct check_step *s);
 
 /* Return whether the controller can use version 4 with the server, as far as known. */

@@ -11,6 +11,7 @@
 struct known_exports {
 	pthread_mutex_t lock; /* guards all fields below; innermost */
 	struct nfs_export *list; /* sorted by server and share */
+	struct records_place *places; /* one for each */
 	size_t n, cap;
 };
 
@@ -39,6 +40,7 @@ void known_exports_free(struct known_exports *k)
 	if (k == NULL)
 		return;
 	known_exports_list_free(k->list, k->n);
+	free(k->places);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 }
@@ -76,6 +78,7 @@ static size_t find_position(const struct known_exports *k, const struct nfs_expo
 /* Called with the lock held. Without memory the export is not remembered. */
 static void insert_export(struct known_exports *k, size_t at, const struct nfs_export *e)
 {
+	struct records_place *places;
 	struct nfs_export copy, *list;
 
 	if (k->n == KNOWN_EXPORTS_MAX)
@@ -87,13 +90,19 @@ static void insert_export(struct known_exports *k, size_t at, const struct nfs_e
 		if (list == NULL)
 			return;
 		k->list = list;
+		places = reallocarray(k->places, cap, sizeof(*places));
+		if (places == NULL)
+			return;
+		k->places = places;
 		k->cap = cap;
 	}
 	if (nfs_export_copy(&copy, e) < 0)
 		return;
 	nfs_export_set_own(&copy); /* the owner belongs to one volume, not to the export */
 	memmove(&k->list[at + 1], &k->list[at], (k->n - at) * sizeof(*k->list));
+	memmove(&k->places[at + 1], &k->places[at], (k->n - at) * sizeof(*k->places));
 	k->list[at] = copy;
+	k->places[at] = (struct records_place){ .port = 0 };
 	k->n++;
 }
 
@@ -133,6 +142,30 @@ void known_exports_apply(struct known_exports *k, struct nfs_export *e)
 		e->mount_port = k->list[at].mount_port;
 	}
 	pthread_mutex_unlock(&k->lock);
+}
+
+static bool places_are_equal(const struct records_place *a, const struct records_place *b)
+{
+	return a->address[0] != '\0' && strcmp(a->address, b->address) == 0 && a->port == b->port &&
+	       a->version == b->version && a->fsid == b->fsid && a->fsid_minor == b->fsid_minor &&
+	       a->fileid == b->fileid && a->ctime.sec == b->ctime.sec &&
+	       a->ctime.nsec == b->ctime.nsec;
+}
+
+bool known_exports_place(struct known_exports *k, const struct nfs_export *e,
+			 const struct records_place *place)
+{
+	bool found, is_second = false;
+	size_t at, i;
+
+	pthread_mutex_lock(&k->lock);
+	at = find_position(k, e, &found);
+	if (found)
+		k->places[at] = *place;
+	for (i = 0; i < at && !is_second; i++)
+		is_second = places_are_equal(&k->places[i], place);
+	pthread_mutex_unlock(&k->lock);
+	return is_second;
 }
 
 int known_exports_list(struct known_exports *k, struct nfs_export **ret, size_t *ret_n)

@@ -11,11 +11,21 @@
 
 #include <stddef.h>
 
+#include "nfs/client.h"
 #include "nfs/export.h"
 
 #define KNOWN_EXPORTS_MAX 1024 /* further exports are served but not remembered */
 
 struct known_exports;
+
+/* A folder of records. A server's address and file ids alone may repeat; its times do not. */
+struct records_place {
+	char address[64]; /* of the server, numeric; empty: not known */
+	uint16_t port;
+	unsigned int version; /* versions number file systems in their own ways */
+	uint64_t fsid, fsid_minor, fileid;
+	struct nfs_time ctime;
+};
 
 /* Return 0 or -ENOMEM. The caller frees. */
 int known_exports_new(struct known_exports **ret);
@@ -26,6 +36,13 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 
 /* Fill in version and ports if e has none of them. */
 void known_exports_apply(struct known_exports *k, struct nfs_export *e);
+
+/*
+ * Remember where an export keeps its records. Return whether an export that comes before it in the
+ * list has them at the same place: two names of a server or of a directory.
+ */
+bool known_exports_place(struct known_exports *k, const struct nfs_export *e,
+			 const struct records_place *place);
 
 /*
  * Copy all exports, with the identity of the process, ordered by server and share. Return 0 or

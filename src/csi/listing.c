@@ -4,6 +4,7 @@
 #include "csi/listing.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -324,8 +325,43 @@ static int read_batch(struct listing *l, struct nfs_client *c, const struct nfs_
 	return r;
 }
 
+/*
+ * Check whether another name of the server or of the share leads to the same records, and has its
+ * turn before. If that cannot be told, both are listed. Return a negative errno if the connection
+ * broke.
+ */
+static int is_listed_before(const struct listing *l, const struct csi_driver *driver,
+			    struct nfs_client *c)
+{
+	struct records_place place = { .port = c->export.port, .version = c->version };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	if (l->n_exports < 2)
+		return 0;
+	r = nfs_lookup_full(c, &c->root, NFS_STATE_DIR, &handle, &attr);
+	if (r == 0 && attr.is_full && attr.has_fsid) {
+		(void)snprintf(place.address, sizeof(place.address), "%s", c->address);
+		place.fsid = attr.fsid;
+		place.fsid_minor = attr.fsid_minor;
+		place.fileid = attr.fileid;
+		place.ctime = attr.ctime;
+	}
+	return c->broken ? r : known_exports_place(driver->known, l->current, &place);
+}
+
+/* A share that cannot be listed hides no other one. */
+static void forget_place(const struct listing *l, const struct csi_driver *driver)
+{
+	const struct records_place none = { .port = 0 };
+
+	(void)known_exports_place(driver->known, l->current, &none);
+}
+
 /* mark: number of entries of earlier shares; an earlier round may have added some of this one. */
-static int read_share(struct listing *l, struct nfs_client *c, size_t mark, struct error *err)
+static int read_share(struct listing *l, const struct csi_driver *driver, struct nfs_client *c,
+		      size_t mark, struct error *err)
 {
 	const struct nfs_handle *folder;
 	size_t first = 0;
@@ -334,6 +370,11 @@ static int read_share(struct listing *l, struct nfs_client *c, size_t mark, stru
 	names_clear(l->names, &l->n_names);
 	names_clear(l->root, &l->n_root);
 	drop_entries(l, mark);
+	r = is_listed_before(l, driver, c);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up the records' folder");
+	if (r > 0)
+		return 0;
 	r = store_folder(c, l->ops->folder, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
@@ -381,12 +422,13 @@ static int read_shares(struct listing *l, const struct csi_driver *driver, size_
 		l->current = &l->exports[i];
 		session_begin_reader(&s, driver, l->current, &why);
 		while (session_next(&s))
-			s.result = read_share(l, s.client, mark, &why);
+			s.result = read_share(l, driver, s.client, mark, &why);
 		l->after = NULL;
 		if (s.result == 0) {
 			reached++;
 			continue;
 		}
+		forget_place(l, driver);
 		if (why.code == ERROR_RESOURCE_EXHAUSTED) {
 			*err = why;
 			return s.result;

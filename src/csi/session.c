@@ -58,16 +58,19 @@ void session_prefer_version(struct session *s, unsigned int version,
 static bool session_return_client(struct session *s)
 {
 	const bool is_stale = s->result == -ESTALE;
+	bool is_lost;
 
 	if (s->client == NULL)
 		return false;
+	/* A reply that was lost, or cannot be right: what the call did has to be looked up. */
+	is_lost = s->result == -ECONNABORTED || (s->result == -EBADMSG && s->client->broken);
 	if (is_stale)
 		s->client->broken = true; /* it caches handles */
 	nfs_pool_return(s->driver->pool, s->client);
 	s->client = NULL;
 	if (is_stale)
 		nfs_pool_drop(s->driver->pool, &s->export);
-	if ((!is_stale && s->result != -ECONNABORTED) || s->reconnected)
+	if ((!is_stale && !is_lost) || s->reconnected)
 		return false;
 	s->reconnected = true;
 	return true;

@@ -11,8 +11,8 @@
  *
  * session_next() leases a client for each round and gives it back. It asks for another round
  *
- *  - on a new connection, once, after -ESTALE (the server forgot a handle) or -ECONNABORTED (an
- *    idle connection turned out to be dead);
+ *  - on a new connection, once, after -ESTALE (the server forgot a handle), -ECONNABORTED (an idle
+ *    connection turned out to be dead) or a -EBADMSG that broke it (a wrong reply to a change);
  *  - with the next identity, after PERMISSION_DENIED;
  *  - over any version of NFS, after -EPROTONOSUPPORT, if one version was preferred.
  *

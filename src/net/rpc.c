@@ -330,6 +330,15 @@ static int take_header(struct net_rpc *rpc, ZDR *zdr)
 	}
 }
 
+static bool has_trailing_bytes(const struct net_rpc_procedure *procedure, const ZDR *zdr,
+			       const void *results)
+{
+	uint32_t status;
+
+	memcpy(&status, results, sizeof(status));
+	return procedure->is_whole && status == 0 && zdr->pos != zdr->size;
+}
+
 static int take_reply(struct net_rpc *rpc, char *text, size_t len)
 {
 	_Alignas(max_align_t) char results[NET_RPC_RESULTS_MAX];
@@ -343,7 +352,8 @@ static int take_reply(struct net_rpc *rpc, char *text, size_t len)
 		return -ECONNABORTED;
 	memset(results, 0, call->procedure->size);
 	error = take_header(rpc, &zdr);
-	if (error == 0 && !call->procedure->decode(&zdr, results))
+	if (error == 0 && (!call->procedure->decode(&zdr, results) ||
+			   has_trailing_bytes(call->procedure, &zdr, results)))
 		error = -EREMOTEIO;
 	end_call(rpc, call, error, error == 0 ? results : NULL);
 	zdr_destroy(&zdr);

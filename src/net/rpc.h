@@ -35,6 +35,8 @@ struct net_rpc_procedure {
 	zdrproc_t encode; /* arguments */
 	zdrproc_t decode; /* results */
 	size_t size; /* decoded results: NET_RPC_RESULTS_MAX at most */
+	/* Results begin with a status; bytes behind a success make the reply unreadable. */
+	bool is_whole;
 };
 
 #define NET_RPC_RESULTS_MAX 512
@@ -42,11 +44,17 @@ struct net_rpc_procedure {
 	(sizeof(TYPE) / (sizeof(TYPE) <= NET_RPC_RESULTS_MAX)) /* larger types do not compile */
 
 /* A procedure of a protocol that rpcgen made. The casts are libnfs's own calling convention. */
-#define NET_RPC_PROCEDURE(PROGRAM, VERSION, NUMBER, ENCODE, DECODE, RESULTS)                       \
+#define NET_RPC_MEMBERS(PROGRAM, VERSION, NUMBER, ENCODE, DECODE, RESULTS)                         \
+	.program = (PROGRAM), .version = (VERSION), .number = (NUMBER),                            \
+	.encode = (zdrproc_t)(ENCODE), .decode = (zdrproc_t)(DECODE),                              \
+	.size = NET_RPC_CHECKED_SIZE(RESULTS)
+#define NET_RPC_PROCEDURE(...)                                                                     \
 	{                                                                                          \
-		.program = (PROGRAM), .version = (VERSION), .number = (NUMBER),                    \
-		.encode = (zdrproc_t)(ENCODE), .decode = (zdrproc_t)(DECODE),                      \
-		.size = NET_RPC_CHECKED_SIZE(RESULTS)                                              \
+		NET_RPC_MEMBERS(__VA_ARGS__)                                                       \
+	}
+#define NET_RPC_WHOLE_PROCEDURE(...)                                                               \
+	{                                                                                          \
+		NET_RPC_MEMBERS(__VA_ARGS__), .is_whole = true                                     \
 	}
 
 /* AUTH_SYS identity, without supplementary groups. */

@@ -97,7 +97,8 @@ static char *zdr_take_string(ZDR *zdr, uint32_t n)
 {
 	char *at = zdr_skip(zdr, n), *copy;
 
-	if (at == NULL)
+	/* What follows a NUL would be lost: the name of another file would be left. */
+	if (at == NULL || memchr(at, '\0', n) != NULL)
 		return NULL;
 	if (n % 4 != 0) {
 		at[n] = '\0';

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mode.h"
+#include "nfs/cookies.h"
 #include "nfs/names.h"
 #include "nfs/owner.h"
 
@@ -182,10 +183,22 @@ int nfs_read(struct nfs_client *c, const struct nfs_handle *file, uint64_t offse
 	return 0;
 }
 
+/* Have the data of a WRITE on the disk. */
+static int commit_write(struct nfs_client *c, const struct nfs_op *written)
+{
+	struct nfs_op op = { .type = NFS_OP_COMMIT, .dir = written->dir };
+	int r = nfs_client_call(c, &op);
+
+	if (r < 0)
+		return r;
+	/* The server was restarted in between, and may have lost the data. */
+	return memcmp(op.verifier, written->verifier, sizeof(op.verifier)) == 0 ? 0 : -EIO;
+}
+
 int nfs_write(struct nfs_client *c, const struct nfs_handle *file, uint64_t offset,
 	      const char *data, uint32_t len)
 {
-	struct nfs_op op = { .type = NFS_OP_WRITE, .dir = file, .stable = true };
+	struct nfs_op op = { .type = NFS_OP_WRITE, .dir = file };
 	uint32_t done = 0;
 	int r;
 
@@ -193,12 +206,18 @@ int nfs_write(struct nfs_client *c, const struct nfs_handle *file, uint64_t offs
 		op.offset = offset + done;
 		op.buffer = (char *)(uintptr_t)data + done; /* only read by the encoder */
 		op.count = len - done;
+		op.stable = true;
 		r = nfs_client_call(c, &op);
 		if (r < 0)
 			return r;
-		if (op.count == 0 || op.count > len - done)
+		if (op.count == 0)
 			return -EIO;
 		done += op.count;
+		/* The server did not do as it was asked. */
+		if (!op.stable)
+			r = commit_write(c, &op);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
@@ -279,6 +298,7 @@ struct readdir_walk {
 	int (*entry)(void *data, const struct nfs_entry *entry);
 	void *data;
 	struct nfs_names given;
+	struct nfs_cookies cookies;
 	bool is_huge; /* too many names to remember: the listing cannot start over */
 	int result;
 };
@@ -299,8 +319,9 @@ static void readdir_entry(struct nfs_op *op, const struct nfs_entry *entry)
 }
 
 /* The directory changed and the server lost its place. Names passed already are skipped. */
-static void restart_readdir(struct nfs_op *op, unsigned int restarts)
+static void restart_readdir(struct nfs_op *op, struct readdir_walk *walk, unsigned int restarts)
 {
+	walk->cookies = (struct nfs_cookies){ .pages = 0 };
 	op->cookie = 0;
 	op->eof = false;
 	memset(op->verifier, 0, sizeof(op->verifier));
@@ -312,11 +333,10 @@ static int readdir_pages(struct nfs_client *c, struct nfs_op *op, struct readdir
 	unsigned int restarts = 0;
 
 	do {
-		uint64_t before = op->cookie;
 		int r = nfs_client_call(c, op);
 
 		if (r == -ERESTART && !walk->is_huge && restarts < READDIR_RESTARTS_MAX) {
-			restart_readdir(op, ++restarts);
+			restart_readdir(op, walk, ++restarts);
 			continue;
 		}
 		if (nfs_readdir_lost_entry(r) && restarts < READDIR_RESTARTS_MAX) {
@@ -330,8 +350,7 @@ static int readdir_pages(struct nfs_client *c, struct nfs_op *op, struct readdir
 			return r;
 		if (walk->result < 0)
 			return walk->result;
-		/* A server that neither ends nor advances would keep us here forever. */
-		if (!op->eof && op->cookie == before)
+		if (!op->eof && nfs_cookies_repeat(&walk->cookies, op->cookie))
 			return -EIO;
 	} while (!op->eof);
 	return 0;

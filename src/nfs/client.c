@@ -154,6 +154,7 @@ static const struct reason {
 	/* I/O errors and server faults may be temporary, and may have left something behind. */
 	{ EIO, ERROR_UNAVAILABLE, "look into the server's log" },
 	{ EREMOTEIO, ERROR_UNAVAILABLE, "look into the server's log" },
+	{ EBADMSG, ERROR_UNAVAILABLE, "the server's reply is wrong; look into its log" },
 	{ EPROTO, ERROR_UNAVAILABLE, "the server has stopped serving NFS" },
 	{ EPROTONOSUPPORT, ERROR_UNAVAILABLE, "the server has stopped serving this NFS version" },
 };
@@ -205,9 +206,7 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 {
 	const struct reason *reason = find_reason(error);
 	const char *hint = reason != NULL ? reason->hint : NULL;
-	/* NFS_EOWNER borrows an errno whose text is about something else. */
-	const char *text =
-		error == -NFS_EOWNER ? "the server does not know this owner" : strerror(-error);
+	const char *text = strerror(-error);
 	char what[256];
 	va_list ap;
 
@@ -216,6 +215,13 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
 	va_end(ap);
+	/* NFS_EOWNER borrows an errno whose text is about something else. */
+	if (error == -NFS_EOWNER && c->version == 3) {
+		text = "the server has not set this owner";
+		hint = "its file system keeps no owners, or it maps them";
+	} else if (error == -NFS_EOWNER) {
+		text = "the server does not know this owner";
+	}
 	(void)error_set(err, nfs_error_code(error), "%s on %s:%s (NFSv%s, uid %u): %s%s%s", what,
 			c->export.server, c->export.share, nfs_version_text(c), c->export.uid, text,
 			hint != NULL ? "; " : "", hint != NULL ? hint : "");

@@ -4,7 +4,9 @@
 /*
  * One connection to one export. Many operations may be in flight; they make progress inside
  * nfs_client_run() and nfs_client_call(). After a transport failure the client is broken: every
- * operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and the client can only be freed.
+ * operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and the client can only be freed. So
+ * does a reply to a change that cannot be right: what it did is not known, and it fails with
+ * -EBADMSG.
  *
  * A client belongs to one thread at a time (nfs/pool.h leases it). Nothing here blocks for longer
  * than its deadline. Only libnfs's XDR is used (net/rpc.h): its own calls have no deadline, or
@@ -75,12 +77,19 @@ struct nfs_client_ops {
 #define NFS_OFFLOAD_COPY 2U
 #define NFS_OFFLOAD_SEEK 4U
 
+/* Limits of a session as the server gave them (RFC 8881, section 18.36); zeros: there is none. */
+struct nfs_session {
+	uint32_t slots, operations; /* requests at a time, operations in each */
+	uint32_t request_max, reply_max; /* bytes */
+};
+
 struct nfs_client {
 	const struct nfs_client_ops *ops;
 	struct nfs_export export; /* as requested: version 0 stays 0 */
 	unsigned int version, minor; /* in use; minor: of version 4 */
 	unsigned int slots; /* operations in flight that a session has room for; 0: no limit */
 	unsigned int operations; /* in one compound of a session; 0: no limit is known */
+	struct nfs_session session;
 	uint32_t lease_s; /* version 4: how long the server keeps state; 0: not known */
 	unsigned int window; /* see nfs_window() */
 	uint32_t read_max; /* bytes that the server returns in one READ; 0: not known */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/path.h"
 #include "base/str.h"
 
 static const struct {
@@ -72,10 +73,40 @@ int nfs_status_errno(unsigned int status)
 int nfs_op_take_data(struct nfs_op *op, const char *data, uint32_t len, bool eof)
 {
 	if (len > op->count)
-		return -EREMOTEIO;
+		return -EBADMSG;
 	op->count = len;
 	op->eof = eof;
 	memcpy(op->buffer, data, len);
+	return 0;
+}
+
+int nfs_op_take_written(struct nfs_op *op, uint32_t count, bool stable, const char *verifier)
+{
+	if (count > op->count)
+		return -EBADMSG;
+	op->count = count;
+	op->stable = op->stable && stable;
+	memcpy(op->verifier, verifier, sizeof(op->verifier));
+	return 0;
+}
+
+int nfs_op_take_entry(struct nfs_op *op, const char *name, size_t len, struct nfs_entry *entry)
+{
+	char text[PATH_COMPONENT_MAX + 1];
+
+	/* No Linux file system has longer names. Fail: a cut or missing name would be wrong. */
+	if (len > PATH_COMPONENT_MAX)
+		return -ENAMETOOLONG;
+	/* A name with '/' could lead out of the directory. */
+	if (len == 0 || memchr(name, '\0', len) != NULL || memchr(name, '/', len) != NULL)
+		return -EBADMSG;
+	op->cookie = entry->cookie;
+	memcpy(text, name, len);
+	text[len] = '\0';
+	if (strcmp(text, ".") == 0 || strcmp(text, "..") == 0)
+		return 0;
+	entry->name = text;
+	op->entry(op, entry);
 	return 0;
 }
 
@@ -98,6 +129,31 @@ static bool is_slow(const struct nfs_op *op)
 {
 	return op->type == NFS_OP_READ || op->type == NFS_OP_WRITE ||
 	       (op->type == NFS_OP_CREATE && op->buffer != NULL) || is_unbounded(op);
+}
+
+static bool is_change(const struct nfs_op *op)
+{
+	switch (op->type) {
+	case NFS_OP_SETATTR:
+	case NFS_OP_MKDIR:
+	case NFS_OP_SYMLINK:
+	case NFS_OP_REMOVE:
+	case NFS_OP_RMDIR:
+	case NFS_OP_RENAME:
+	case NFS_OP_CREATE:
+	case NFS_OP_MKNOD:
+	case NFS_OP_LINK:
+		return true;
+	default:
+		return false;
+	}
+}
+
+int nfs_op_refuse(struct nfs_op *op)
+{
+	if (is_change(op))
+		nfs_op_connection(op)->doomed = true;
+	return -EBADMSG;
 }
 
 void nfs_op_finish(struct nfs_op *op, int error)
@@ -311,6 +367,21 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	return 0;
 }
 
+/* A server may answer the NULL call of version 4 and still not have it, or fail in all of it. */
+static bool is_version_refused(int error)
+{
+	switch (error) {
+	case -EPROTONOSUPPORT:
+	case -EOPNOTSUPP:
+	case -EPROTO:
+	case -EREMOTEIO:
+	case -EBADMSG:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /*
  * Try version 4, then 3 if the server has no version 4 or does not have this export in it: the two
  * versions may name an export differently (fsid=0). If both fail, the first error is more useful,
@@ -325,7 +396,7 @@ static int negotiate(struct nfs_client **ret, const struct nfs_export *e,
 	r = try_protocol(ret, &nfs_protocol_v4, e, address, deadline_ns, &first);
 	if (r == 0)
 		return 0;
-	if (first.code == ERROR_UNAVAILABLE) {
+	if (first.code == ERROR_UNAVAILABLE && !is_version_refused(r)) {
 		*err = first;
 		return r;
 	}

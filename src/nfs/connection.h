@@ -99,8 +99,22 @@ static inline bool nfs_connection_is_full(const struct nfs_connection *conn)
 /* Map an nfsstat3 or nfsstat4, which share their numbers, to a negative errno; 0: success. */
 int nfs_status_errno(unsigned int status);
 
-/* Store the data of a READ in op. Returns 0, or -EREMOTEIO if it is more than op asked for. */
+/*
+ * End an operation whose reply cannot be right. What a change did is not known then, as if its
+ * reply had been lost: the connection breaks, so that the caller looks on a new one.
+ */
+int nfs_op_refuse(struct nfs_op *op);
+
+/*
+ * Store the results of an operation in op. Return 0, or -EBADMSG for more data than op asked for,
+ * or for a name that no entry of a directory can have; -ENAMETOOLONG for one that none has on
+ * Linux. stable: WRITE's data is on the disk.
+ */
 int nfs_op_take_data(struct nfs_op *op, const char *data, uint32_t len, bool eof);
+int nfs_op_take_written(struct nfs_op *op, uint32_t count, bool stable, const char *verifier);
+
+/* Pass on an entry, unless it is "." or "..". name: of len bytes, without a NUL behind them. */
+int nfs_op_take_entry(struct nfs_op *op, const char *name, size_t len, struct nfs_entry *entry);
 
 /* Bytes that a READ asks for: no more than the server returns. */
 uint32_t nfs_read_count(const struct nfs_op *op);

@@ -143,7 +143,8 @@ enum nfs_op_type {
 
 /*
  * Names in one REMOVE of version 4. Linux before 5.17 allows 16 operations in a compound; one of
- * them is PUTFH.
+ * them is PUTFH. Sessions of knfsd and nfs-ganesha allow more, but 30, 46 and 60 names removed
+ * 5,000 files no faster: with many compounds in flight, round trips do not count.
  */
 #define NFS_REMOVE_MAX 15
 
@@ -153,7 +154,10 @@ enum nfs_op_type {
 /* Bytes of a file that CREATE writes as well; a session keeps a copy of them until the reply. */
 #define NFS_WHOLE_MAX 32768
 
-/* A directory entry, borrowed for the entry() call. "." and ".." are left out. */
+/*
+ * A directory entry, borrowed for the entry() call. "." and ".." are left out. No name is empty,
+ * has a '/' or is longer than NFS_NAME_MAX: a listing with one fails.
+ */
 struct nfs_entry {
 	const char *name;
 	uint64_t cookie;
@@ -200,7 +204,7 @@ struct nfs_op {
 	 * from; of CREATE borrowed until finished.
 	 */
 	char *buffer;
-	/* WRITE: data and attributes are on disk before the reply. COPY: likewise, out. */
+	/* WRITE: data and attributes are on disk before the reply, in and out. COPY: out. */
 	bool stable;
 	/*
 	 * CREATE: count is at most nfs_client.whole_max, which is not 0. Out: everything was done,

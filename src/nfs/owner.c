@@ -124,6 +124,9 @@ static bool is_other(uint32_t name, uint32_t id, uint32_t got_name, uint32_t got
 {
 	if (name != 0)
 		return !nfs_owner_is_same(name, id, got_name, got_id);
+	/* Some servers answer OK and change nothing: their file system has no owners. */
+	if (got_name == 0)
+		return got_id != id;
 	/* We cannot tell the name of a number, but "nobody" means that it was not accepted. */
 	return got_name != 0 && is_nobody(got_name) && id != NOBODY && id != NFS_ID_UNKNOWN;
 }

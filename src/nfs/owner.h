@@ -29,7 +29,8 @@ bool nfs_owner_is_same(uint32_t name, uint32_t id, uint32_t other_name, uint32_t
 
 /*
  * Check whether the server set another owner than change asks for, as servers do with owners that
- * they do not know. attr: the attributes after the change.
+ * they do not know or cannot keep. attr: the attributes after the change; without an owner in them,
+ * nothing is known and the result is false.
  */
 bool nfs_owner_is_other(const struct nfs_change *change, const struct nfs_attr *attr);
 

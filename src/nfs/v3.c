@@ -154,6 +154,8 @@ static void take_lookup(struct nfs_op *op, const void *data)
 
 	take_handle(&op->handle, &ok->object);
 	take_attr_if(&op->attr, &ok->obj_attributes);
+	if (op->handle.len == 0)
+		op->error = nfs_op_refuse(op);
 }
 
 static void take_getattr(struct nfs_op *op, const void *data)
@@ -182,7 +184,7 @@ static void take_symlink(struct nfs_op *op, const void *data)
 static void take_readlink(struct nfs_op *op, const void *data)
 {
 	const char *text = ((const READLINK3res *)data)->READLINK3res_u.resok.data;
-	size_t len = strlen(text);
+	const size_t len = strlen(text); /* a NUL in it makes the reply unreadable */
 
 	if (len > NFS_LINK_MAX) {
 		op->error = -ENAMETOOLONG;
@@ -198,15 +200,12 @@ static void take_readdir(struct nfs_op *op, const void *data)
 
 	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
 	op->eof = ok->reply.eof;
-	for (e = ok->reply.entries; e != NULL; e = e->nextentry) {
-		struct nfs_entry entry = { .name = e->name, .cookie = e->cookie };
+	for (e = ok->reply.entries; e != NULL && op->error == 0; e = e->nextentry) {
+		struct nfs_entry entry = { .cookie = e->cookie };
 
-		op->cookie = e->cookie;
-		if (strcmp(e->name, ".") == 0 || strcmp(e->name, "..") == 0)
-			continue;
 		take_handle_if(&entry.handle, &e->name_handle);
 		take_attr_if(&entry.attr, &e->name_attributes);
-		op->entry(op, &entry);
+		op->error = nfs_op_take_entry(op, e->name, strlen(e->name), &entry);
 	}
 }
 
@@ -218,12 +217,10 @@ static void take_names(struct nfs_op *op, const void *data)
 
 	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
 	op->eof = ok->reply.eof;
-	for (e = ok->reply.entries; e != NULL; e = e->nextentry) {
-		const struct nfs_entry entry = { .name = e->name, .cookie = e->cookie };
+	for (e = ok->reply.entries; e != NULL && op->error == 0; e = e->nextentry) {
+		struct nfs_entry entry = { .cookie = e->cookie };
 
-		op->cookie = e->cookie;
-		if (strcmp(e->name, ".") != 0 && strcmp(e->name, "..") != 0)
-			op->entry(op, &entry);
+		op->error = nfs_op_take_entry(op, e->name, strlen(e->name), &entry);
 	}
 }
 
@@ -251,7 +248,10 @@ static void take_read(struct nfs_op *op, const void *data)
 {
 	const READ3resok *ok = &((const READ3res *)data)->READ3res_u.resok;
 
-	op->error = nfs_op_take_data(op, ok->data.data_val, ok->data.data_len, ok->eof);
+	if (ok->count != ok->data.data_len)
+		op->error = nfs_op_refuse(op);
+	else
+		op->error = nfs_op_take_data(op, ok->data.data_val, ok->data.data_len, ok->eof);
 	if (op->full)
 		take_attr_if(&op->attr, &ok->file_attributes);
 }
@@ -260,8 +260,7 @@ static void take_write(struct nfs_op *op, const void *data)
 {
 	const WRITE3resok *ok = &((const WRITE3res *)data)->WRITE3res_u.resok;
 
-	op->count = ok->count;
-	memcpy(op->verifier, ok->verf, sizeof(op->verifier));
+	op->error = nfs_op_take_written(op, ok->count, ok->committed != UNSTABLE, ok->verf);
 }
 
 static void take_commit(struct nfs_op *op, const void *data)
@@ -432,6 +431,11 @@ static void put_commit(union args *args, const struct nfs_op *op)
 }
 
 #define PROCEDURE(NAME)                                                                            \
+	NET_RPC_WHOLE_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args,               \
+				zdr_##NAME##3res, NAME##3res)
+
+/* A result of numbers alone, behind which some servers send more (go-nfs: 4 bytes). */
+#define LOOSE_PROCEDURE(NAME)                                                                      \
 	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
 			  NAME##3res)
 
@@ -452,7 +456,7 @@ static const struct procedure procedures[NFS_OPS] = {
 	[NFS_OP_RMDIR] = { PROCEDURE(RMDIR), put_rmdir, take_nothing },
 	[NFS_OP_RENAME] = { PROCEDURE(RENAME), put_rename, take_nothing },
 	[NFS_OP_READDIR] = { PROCEDURE(READDIRPLUS), put_readdir, take_readdir },
-	[NFS_OP_FSSTAT] = { PROCEDURE(FSSTAT), put_fsstat, take_fsstat },
+	[NFS_OP_FSSTAT] = { LOOSE_PROCEDURE(FSSTAT), put_fsstat, take_fsstat },
 	[NFS_OP_CREATE] = { PROCEDURE(CREATE), put_create, take_create },
 	[NFS_OP_MKNOD] = { PROCEDURE(MKNOD), put_mknod, take_mknod },
 	[NFS_OP_LINK] = { PROCEDURE(LINK), put_link, take_nothing },
@@ -467,6 +471,8 @@ static const struct procedure names_only = { PROCEDURE(READDIR), put_names, take
 static void v3_take_reply(struct nfs_op *op, const struct procedure *procedure, int error,
 			  const void *results)
 {
+	if (error == -EREMOTEIO)
+		error = nfs_op_refuse(op);
 	op->error = error == 0 ? nfs_status_errno(*(const nfsstat3 *)results) : error;
 	if (op->error == 0)
 		procedure->take(op, results);
@@ -595,7 +601,7 @@ static void fsinfo_replied(void *data, int error, const void *results)
  */
 static int get_limits(struct nfs_connection *conn, int *ret_error, struct error *err)
 {
-	static const struct net_rpc_procedure fsinfo = PROCEDURE(FSINFO);
+	static const struct net_rpc_procedure fsinfo = LOOSE_PROCEDURE(FSINFO);
 	struct limits limits = { .conn = conn };
 	FSINFO3args args;
 	int r;

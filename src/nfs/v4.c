@@ -266,6 +266,10 @@ static void take_link(struct nfs_op *op, const nfs_resop4 *res)
 		op->error = -ENAMETOOLONG;
 		return;
 	}
+	if (memchr(link->utf8string_val, '\0', link->utf8string_len) != NULL) {
+		op->error = nfs_op_refuse(op);
+		return;
+	}
 	memcpy(op->link, link->utf8string_val, link->utf8string_len);
 	op->link[link->utf8string_len] = '\0';
 }
@@ -273,21 +277,9 @@ static void take_link(struct nfs_op *op, const nfs_resop4 *res)
 static void take_entry(struct nfs_op *op, const entry4 *e)
 {
 	struct nfs_entry entry = { .cookie = e->cookie };
-	char name[PATH_COMPONENT_MAX + 1];
 
-	op->cookie = e->cookie;
-	/* No Linux file system has longer names. Fail: a cut or missing name would be wrong. */
-	if (e->name.utf8string_len > PATH_COMPONENT_MAX) {
-		op->error = -ENAMETOOLONG;
-		return;
-	}
-	memcpy(name, e->name.utf8string_val, e->name.utf8string_len);
-	name[e->name.utf8string_len] = '\0';
-	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-		return;
-	entry.name = name;
 	v4_take_attr(&e->attrs, &entry.attr, &entry.handle);
-	op->entry(op, &entry);
+	op->error = nfs_op_take_entry(op, e->name.utf8string_val, e->name.utf8string_len, &entry);
 }
 
 static void take_readdir(struct nfs_op *op, const nfs_resop4 *res)
@@ -297,7 +289,7 @@ static void take_readdir(struct nfs_op *op, const nfs_resop4 *res)
 
 	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
 	op->eof = ok->reply.eof;
-	for (e = ok->reply.entries; e != NULL; e = e->nextentry)
+	for (e = ok->reply.entries; e != NULL && op->error == 0; e = e->nextentry)
 		take_entry(op, e);
 }
 
@@ -312,8 +304,7 @@ static void take_write(struct nfs_op *op, const nfs_resop4 *res)
 {
 	const WRITE4resok *ok = &res->nfs_resop4_u.opwrite.WRITE4res_u.resok4;
 
-	op->count = ok->count;
-	memcpy(op->verifier, ok->writeverf, sizeof(op->verifier));
+	op->error = nfs_op_take_written(op, ok->count, ok->committed != UNSTABLE4, ok->writeverf);
 }
 
 static void take_commit(struct nfs_op *op, const nfs_resop4 *res)
@@ -332,12 +323,15 @@ static void take_getattr(struct nfs_op *op, const nfs_resop4 *res)
 		v4_take_attr(attr, &op->attr, &op->handle);
 }
 
+/* Without a handle, MKDIR and others look their name up. */
 static void take_getfh(struct nfs_op *op, const nfs_resop4 *res)
 {
 	v4_take_handle(res, &op->handle);
+	if (op->handle.len == 0 && op->type == NFS_OP_LOOKUP)
+		op->error = nfs_op_refuse(op);
 }
 
-/* Operations whose results are read from a successful reply. */
+/* Operations with a result that is read if they succeeded. */
 static const struct {
 	uint32_t opnum;
 	void (*take)(struct nfs_op *op, const nfs_resop4 *res);
@@ -355,10 +349,34 @@ static void take_results(struct nfs_op *op, const COMPOUND4res *res)
 	for (i = 0; i < res->resarray.resarray_len; i++) {
 		const nfs_resop4 *one = &res->resarray.resarray_val[i];
 
-		for (j = 0; j < ARRAY_SIZE(takers); j++)
+		if (one->nfs_resop4_u.opillegal.status != NFS4_OK)
+			return;
+		for (j = 0; j < ARRAY_SIZE(takers) && op->error == 0; j++)
 			if (takers[j].opnum == (uint32_t)one->resop)
 				takers[j].take(op, one);
 	}
+}
+
+/*
+ * Check whether the change itself was made. What follows it in the compound only tells what was
+ * made, and may fail alone: the handle and the attributes are optional then, as in version 3.
+ */
+static bool change_is_made(const struct nfs_op *op, const COMPOUND4res *res)
+{
+	static const nfs_opnum4 changes[NFS_OPS] = {
+		[NFS_OP_SETATTR] = OP_SETATTR,
+		[NFS_OP_MKDIR] = OP_CREATE,
+		[NFS_OP_MKNOD] = OP_CREATE,
+	};
+	u_int i;
+
+	for (i = 0; i < res->resarray.resarray_len; i++) {
+		const nfs_resop4 *one = &res->resarray.resarray_val[i];
+
+		if (one->resop == changes[op->type] && one->resop != 0)
+			return one->nfs_resop4_u.opillegal.status == NFS4_OK;
+	}
+	return false;
 }
 
 /* The server stops at the first operation that fails, and returns the results up to it. */
@@ -391,6 +409,8 @@ static void v4_replied(void *data, int error, const void *results)
 		op->error = -ERESTART;
 	if (op->type == NFS_OP_REMOVE)
 		count_removed(op, res);
+	if (op->error < 0 && change_is_made(op, res))
+		op->error = 0;
 	if (op->error == 0)
 		take_results(op, res);
 	nfs_op_finish(op, op->error);
@@ -481,8 +501,8 @@ static int walk(struct nfs_connection *conn, char *const names[], size_t n,
 		return r;
 	conn->in_flight++;
 	r = conn->client.ops->run(&conn->client, nfs_connection_deadline(conn));
-	if (r == 0)
-		r = op.error;
+	if (op.finished)
+		r = op.error; /* says more than that of a connection that it broke */
 	if (r < 0)
 		return r;
 	*handle = op.handle;
@@ -512,7 +532,7 @@ static int find_root(struct nfs_connection *conn, const struct strv *parts)
  * Open a session for the newest minor version that server and options allow, or use 4.0. A server
  * that has the version in name only, and fails, is used with the next one.
  */
-static int choose_minor(struct nfs_connection *conn)
+static int choose_minor(struct nfs_connection *conn, struct error *err)
 {
 	const struct nfs_export *e = &conn->client.export;
 	unsigned int minor = e->has_minor ? e->minor : MINOR_MAX;
@@ -522,8 +542,9 @@ static int choose_minor(struct nfs_connection *conn)
 		conn->client.minor = minor;
 		if (minor == 0)
 			return 0;
-		r = v4_session_open(conn, minor);
-		if (e->has_minor || (r != -EPROTONOSUPPORT && r != -EREMOTEIO && r != -EINVAL))
+		r = v4_session_open(conn, minor, e->has_minor ? err : NULL);
+		if (e->has_minor ||
+		    (r != -EPROTONOSUPPORT && r != -EREMOTEIO && r != -EBADMSG && r != -EINVAL))
 			return r;
 	}
 }
@@ -551,7 +572,7 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 	if (parts.n > EXPORT_DEPTH_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "share: more than %d path components",
 				 EXPORT_DEPTH_MAX);
-	r = choose_minor(conn);
+	r = choose_minor(conn, err);
 	if (r == 0)
 		r = find_root(conn, &parts);
 	if (r < 0)

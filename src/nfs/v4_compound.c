@@ -107,6 +107,18 @@ static bool_t decode_result(ZDR *zdr, nfs_resop4 *ret)
 	return zdr_u_int(zdr, &opnum) && v4_later_decode(zdr, opnum, ret);
 }
 
+/*
+ * Check that nothing follows the results of a success: what was decoded would not be what the
+ * server meant. That of EXCHANGE_ID is not decoded to its end.
+ */
+static bool ends_here(const ZDR *zdr, const COMPOUND4res *res)
+{
+	const u_int n = res->resarray.resarray_len;
+
+	return res->status != NFS4_OK || zdr->pos == zdr->size ||
+	       (n > 0 && (uint32_t)res->resarray.resarray_val[n - 1].resop == V4_OP_EXCHANGE_ID);
+}
+
 static bool_t decode_results(ZDR *zdr, COMPOUND4res *ret)
 {
 	uint32_t status, n, i;
@@ -126,7 +138,7 @@ static bool_t decode_results(ZDR *zdr, COMPOUND4res *ret)
 	for (i = 0; i < n; i++)
 		if (!decode_result(zdr, &results[i]))
 			return FALSE;
-	return TRUE;
+	return ends_here(zdr, ret);
 }
 
 const struct net_rpc_procedure v4_procedure =

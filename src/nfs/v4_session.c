@@ -34,8 +34,10 @@
 /* A change with two long names and owners, or a symbolic link, or a small file. */
 #define CHANGE_BYTES (16384U + NFS_WHOLE_MAX)
 
-/* How long changes whose replies were lost are asked for again. */
+/* Changes whose replies were lost: wait for an answer, and between answers to ask later. */
 #define SETTLE_MS 5000
+#define SETTLE_PAUSE_FIRST_MS 20
+#define SETTLE_PAUSE_LAST_MS 500
 
 #define LEASE_MS 20000 /* of a server that does not say; RFC 8881 has no lower limit */
 
@@ -71,12 +73,13 @@ struct v4_session {
 	struct slot slots[SLOTS_MAX];
 	struct list waiting; /* requests without a slot */
 	struct list lost; /* changes whose replies were lost */
+	bool is_made; /* the server has it */
 	bool caches; /* the server's cache takes the replies of changes */
 	bool is_ended; /* the connection is gone */
 	bool is_lost; /* the server no longer has the session */
 	bool is_stale;
 	bool is_settling;
-	unsigned int settled; /* requests in lost that have got a reply */
+	unsigned int settled; /* replies to requests that were lost */
 	uint64_t used_ns; /* time of the last reply */
 	char name[V4_NAME_MAX]; /* of the client */
 };
@@ -106,22 +109,38 @@ static void finish_all(struct list *requests, int error)
 }
 
 /* Changes that must not be made twice, and whose second answer differs from the first. */
-static bool is_change(const struct v4_compound *c)
+static bool is_change(uint32_t opnum)
+{
+	switch (opnum) {
+	case OP_CREATE:
+	case OP_LINK:
+	case OP_OPEN:
+	case OP_REMOVE:
+	case OP_RENAME:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool has_change(const struct v4_compound *c)
 {
 	unsigned int i;
 
-	for (i = 0; i < c->n; i++) {
-		switch (c->ops[i].argop) {
-		case OP_CREATE:
-		case OP_LINK:
-		case OP_OPEN:
-		case OP_REMOVE:
-		case OP_RENAME:
+	for (i = 0; i < c->n; i++)
+		if (is_change(c->ops[i].argop))
 			return true;
-		default:
-			break;
-		}
-	}
+	return false;
+}
+
+/* All results but the last are those of operations that succeeded. */
+static bool has_made_change(const COMPOUND4res *res)
+{
+	u_int i;
+
+	for (i = 0; i + 1 < res->resarray.resarray_len; i++)
+		if (is_change(res->resarray.resarray_val[i].resop))
+			return true;
 	return false;
 }
 
@@ -251,7 +270,7 @@ static int take_sequence(struct request *r, const COMPOUND4res *res)
 {
 	struct v4_session *s = r->session;
 	struct slot *slot = &s->slots[r->slot];
-	const union v4_later_result *result;
+	const union v4_later_result *result = NULL;
 	const nfs_resop4 *one = res->resarray.resarray_val;
 
 	if (res->resarray.resarray_len == 0 || (uint32_t)one->resop != V4_OP_SEQUENCE) {
@@ -284,6 +303,19 @@ static int take_sequence(struct request *r, const COMPOUND4res *res)
 	return 0;
 }
 
+/*
+ * Check whether a change that was sent again has to be sent once more: the server is still at the
+ * first one, or has made nothing. error: of take_sequence(). If SEQUENCE itself was delayed, the
+ * number of the slot stays: it belongs to the first request (RFC 8881, section 2.10.6.1).
+ */
+static bool is_delayed(const struct v4_session *s, int error, const COMPOUND4res *res)
+{
+	if (!s->is_settling || s->is_lost)
+		return false;
+	return error == -EAGAIN ||
+	       (error == 0 && res->status == NFS4ERR_DELAY && !has_made_change(res));
+}
+
 static void request_replied(void *data, int error, const void *results)
 {
 	struct request *r = data;
@@ -295,10 +327,15 @@ static void request_replied(void *data, int error, const void *results)
 	}
 	s->settled++;
 	s->used_ns = clock_now_ns();
-	if (error == 0)
+	if (error == 0) {
 		error = take_sequence(r, results);
-	else if (error != -ECONNABORTED && error != -ETIMEDOUT)
+		if (is_delayed(s, error, results)) {
+			list_add_tail(&s->lost, &r->link);
+			return;
+		}
+	} else if (error != -ECONNABORTED && error != -ETIMEDOUT) {
 		s->is_lost = true; /* whether the number of the slot is used up is not known */
+	}
 	s->slots[r->slot].busy = false;
 	/* The loop that receives replies breaks the connection: it must not go while it is read. */
 	s->conn->doomed = s->conn->doomed || s->is_lost;
@@ -309,25 +346,28 @@ static void request_replied(void *data, int error, const void *results)
 
 /* -------- setting up -------- */
 
-static int set_up_error(const COMPOUND4res *res)
+/* Return the result of the only operation in *ret, which may be NULL for one without results. */
+static int take_only(const COMPOUND4res *res, uint32_t opnum, const union v4_later_result **ret)
 {
+	const nfs_resop4 *one = res->resarray.resarray_val;
+
 	if (res->status != NFS4_OK)
 		return nfs_status_errno(res->status);
-	return res->resarray.resarray_len == 0 ? -EREMOTEIO : 0;
+	if (res->resarray.resarray_len != 1 || (uint32_t)one->resop != opnum ||
+	    one->nfs_resop4_u.opillegal.status != NFS4_OK)
+		return -EBADMSG;
+	*ret = v4_later_result(one);
+	return 0;
 }
 
 static int take_exchange_id(void *data, const void *results)
 {
-	const COMPOUND4res *res = results;
-	const union v4_later_result *result;
+	const union v4_later_result *result = NULL;
 	union v4_later_args *next = data;
-	int r = set_up_error(res);
+	int r = take_only(results, V4_OP_EXCHANGE_ID, &result);
 
 	if (r < 0)
 		return r;
-	if ((uint32_t)res->resarray.resarray_val[0].resop != V4_OP_EXCHANGE_ID)
-		return -EREMOTEIO;
-	result = v4_later_result(&res->resarray.resarray_val[0]);
 	next->create_session.clientid = result->exchange_id.clientid;
 	next->create_session.sequence = result->exchange_id.sequence;
 	return 0;
@@ -336,24 +376,22 @@ static int take_exchange_id(void *data, const void *results)
 static int take_create_session(void *data, const void *results)
 {
 	struct v4_session *s = data;
-	const COMPOUND4res *res = results;
-	const union v4_later_result *result;
-	int r = set_up_error(res);
+	const union v4_later_result *result = NULL;
+	int r = take_only(results, V4_OP_CREATE_SESSION, &result);
 
 	if (r < 0)
 		return r;
-	if ((uint32_t)res->resarray.resarray_val[0].resop != V4_OP_CREATE_SESSION)
-		return -EREMOTEIO;
-	result = v4_later_result(&res->resarray.resarray_val[0]);
 	memcpy(s->id, result->create_session.session, sizeof(s->id));
 	s->fore = result->create_session.fore;
+	s->is_made = true;
 	return 0;
 }
 
-static int take_nothing(void *data, const void *results)
+/* All that DESTROY_SESSION and DESTROY_CLIENTID return is a status. */
+static int take_status(void *data, const void *results)
 {
 	(void)data;
-	return set_up_error(results);
+	return nfs_status_errno(((const COMPOUND4res *)results)->status);
 }
 
 static int ask(struct v4_session *s, struct v4_compound *c,
@@ -397,8 +435,8 @@ static int take_reclaim_complete(void *data, const void *results)
 	const COMPOUND4res *res = results;
 
 	(void)data;
-	if (res->resarray.resarray_len == 0)
-		return -EREMOTEIO;
+	if (res->resarray.resarray_len != 2)
+		return res->status != NFS4_OK ? nfs_status_errno(res->status) : -EBADMSG;
 	return (uint32_t)res->status == V4_ERR_COMPLETE_ALREADY ? 0 : nfs_status_errno(res->status);
 }
 
@@ -420,25 +458,52 @@ static int reclaim_complete(struct v4_session *s)
 	return r;
 }
 
-/* Check the server's limits. */
-static int apply_limits(struct v4_session *s)
+static int check_limits(const struct v4_session *s, struct error *err)
+{
+	const struct {
+		const char *what;
+		uint32_t have, need;
+	} limits[] = {
+		{ "requests at a time", s->fore.slots, 1 },
+		{ "operations in a request", s->fore.operations, OPERATIONS_MIN },
+		{ "bytes in a request", s->fore.request_max, MESSAGE_BYTES_MIN },
+		{ "bytes in a reply", s->fore.reply_max, MESSAGE_BYTES_MIN },
+	};
+	const struct nfs_client *client = &s->conn->client;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(limits); i++) {
+		if (limits[i].have >= limits[i].need)
+			continue;
+		(void)error_set(err, ERROR_FAILED_PRECONDITION,
+				"server '%s' allows %u %s over NFSv%s, and %u are needed: raise its limit, or change vers= in the mount options",
+				client->export.server, limits[i].have, limits[i].what,
+				nfs_version_text(client), limits[i].need);
+		return -EPROTONOSUPPORT;
+	}
+	return 0;
+}
+
+static void apply_limits(struct v4_session *s)
 {
 	struct nfs_client *client = &s->conn->client;
 	const struct v4_channel *fore = &s->fore;
 	uint32_t i;
 
-	if (fore->slots == 0 || fore->operations < OPERATIONS_MIN ||
-	    fore->request_max < MESSAGE_BYTES_MIN || fore->reply_max < MESSAGE_BYTES_MIN)
-		return -EPROTONOSUPPORT;
 	follow_target(s, UINT32_MAX);
 	s->caches = fore->cached_max >= CACHED_BYTES_MIN;
 	for (i = 0; i < SLOTS_MAX; i++)
 		s->slots[i].sequence = 1;
 	client->operations = fore->operations - 1;
-	return 0;
+	client->session = (struct nfs_session){
+		.slots = fore->slots,
+		.operations = fore->operations,
+		.request_max = fore->request_max,
+		.reply_max = fore->reply_max,
+	};
 }
 
-static int set_up(struct v4_session *s)
+static int set_up(struct v4_session *s, struct error *err)
 {
 	union v4_later_args client = { .create_session = { .clientid = 0 } };
 	int r;
@@ -447,11 +512,28 @@ static int set_up(struct v4_session *s)
 	if (r == 0)
 		r = create_session(s, &client);
 	if (r == 0)
-		r = apply_limits(s);
-	return r < 0 ? r : reclaim_complete(s);
+		r = check_limits(s, err);
+	if (r < 0)
+		return r;
+	apply_limits(s);
+	return reclaim_complete(s);
 }
 
-int v4_session_open(struct nfs_connection *conn, unsigned int minor)
+/* Tell the server that nothing more follows. */
+static void leave(struct v4_session *s, uint64_t deadline_ns)
+{
+	struct v4_compound session = { .n = 0 }, client = { .n = 0 };
+
+	memcpy(v4_add_later(&session, V4_OP_DESTROY_SESSION)->destroy_session, s->id,
+	       sizeof(s->id));
+	if (s->is_made && ask(s, &session, take_status, NULL, deadline_ns) < 0)
+		return;
+	v4_add_later(&client, V4_OP_DESTROY_CLIENTID)->destroy_clientid = s->clientid;
+	if (s->clientid != 0)
+		(void)ask(s, &client, take_status, NULL, deadline_ns);
+}
+
+int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct error *err)
 {
 	struct v4_session *s = calloc(1, sizeof(*s));
 	int r;
@@ -464,8 +546,13 @@ int v4_session_open(struct nfs_connection *conn, unsigned int minor)
 	list_init(&s->waiting);
 	list_init(&s->lost);
 	v4_name_client(s->name);
-	r = set_up(s);
+	r = set_up(s, err);
 	if (r < 0) {
+		/* The next version may use the connection, unless a reply is still to come. */
+		if (r != -ETIMEDOUT && r != -ECONNABORTED)
+			leave(s, nfs_connection_deadline(conn));
+		conn->client.slots = conn->client.operations = 0;
+		conn->client.session = (struct nfs_session){ .slots = 0 };
 		free(s);
 		/* A server that looks at the operations first: OP_ILLEGAL or NOTSUPP. */
 		return r == -EOPNOTSUPP ? -EPROTONOSUPPORT : r;
@@ -519,7 +606,7 @@ int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied
 	list_init(&r->link);
 	r->session = s;
 	r->n = c->n;
-	r->is_change = is_change(c);
+	r->is_change = has_change(c);
 	r->replied = replied;
 	r->data = data;
 	if (r->is_change || slot < 0)
@@ -537,23 +624,44 @@ int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied
 
 void v4_session_leave(struct v4_session *s)
 {
-	const uint64_t deadline = clock_now_ns() + V4_SESSION_LEAVE_MS * CLOCK_NS_PER_MS;
-	struct v4_compound session = { .n = 0 }, client = { .n = 0 };
-
-	if (s->is_lost || s->is_ended)
-		return;
-	memcpy(v4_add_later(&session, V4_OP_DESTROY_SESSION)->destroy_session, s->id,
-	       sizeof(s->id));
-	v4_add_later(&client, V4_OP_DESTROY_CLIENTID)->destroy_clientid = s->clientid;
-	if (ask(s, &session, take_nothing, NULL, deadline) == 0)
-		(void)ask(s, &client, take_nothing, NULL, deadline);
+	if (!s->is_lost && !s->is_ended)
+		leave(s, clock_now_ns() + V4_SESSION_LEAVE_MS * CLOCK_NS_PER_MS);
 }
 
-/* Send the changes again whose replies were lost, and wait for the answers. */
+/* Send the changes again whose replies were lost, and wait for an answer to each. */
+static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc)
+{
+	struct list lost;
+	int r = 0;
+
+	/* The answers may put requests back into the list. */
+	list_init(&lost);
+	while (!list_is_empty(&s->lost)) {
+		struct list *link = s->lost.next;
+
+		list_remove(link);
+		list_add_tail(&lost, link);
+	}
+	while (!list_is_empty(&lost)) {
+		struct request *request = container_of(lost.next, struct request, link);
+
+		list_remove(&request->link);
+		if (r == 0)
+			r = request_send(request, NULL, rpc);
+		if (r < 0)
+			request_finish(request, -ECONNABORTED, NULL);
+	}
+	while (r == 0 && net_rpc_oldest_ns(rpc) != 0 && !s->is_lost)
+		r = net_rpc_run(rpc, &s->settled, clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS);
+	return r;
+}
+
+/* Find out what came of the changes whose replies were lost. */
 static void settle(struct v4_session *s)
 {
-	const uint64_t deadline = clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS;
+	const uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	const struct nfs_export *e = &s->conn->client.export;
+	unsigned int pause_ms = SETTLE_PAUSE_FIRST_MS;
 	struct net_rpc *rpc = NULL;
 	int r;
 
@@ -561,16 +669,15 @@ static void settle(struct v4_session *s)
 	if (r < 0)
 		return;
 	s->is_settling = true;
-	while (r == 0 && !list_is_empty(&s->lost)) {
-		struct request *request = container_of(s->lost.next, struct request, link);
-
-		list_remove(&request->link);
-		r = request_send(request, NULL, rpc);
-		if (r < 0)
-			request_finish(request, -ECONNABORTED, NULL);
+	for (;;) {
+		r = ask_for_lost(s, rpc);
+		if (r < 0 || s->is_lost || list_is_empty(&s->lost) ||
+		    clock_left_ms(deadline) <= (int)pause_ms)
+			break;
+		clock_sleep_ms(pause_ms);
+		if (pause_ms < SETTLE_PAUSE_LAST_MS)
+			pause_ms *= 2;
 	}
-	while (r == 0 && net_rpc_oldest_ns(rpc) != 0 && !s->is_lost)
-		r = net_rpc_run(rpc, &s->settled, deadline);
 	net_rpc_free(rpc, -ECONNABORTED);
 }
 

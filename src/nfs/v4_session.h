@@ -14,7 +14,8 @@
  *   UP        the server no longer has the session       LOST, the connection is to be broken
  *   UP        a restart of the server in the flags       STALE: UP, but not for a later call
  *   UP        the connection is gone, -ECONNABORTED      ENDED; changes in flight are sent again,
- *                                                        once, everything else fails
+ *                                                        and again while the server says
+ *                                                        DELAY; everything else fails
  *   any       the connection is gone otherwise           ENDED, everything fails
  *
  * A connection has one session, and the session one connection: each with its own client id, so
@@ -31,9 +32,10 @@ struct v4_session;
 /*
  * Open a session for the minor version and set conn->session. Blocks for the time that
  * nfs_connection_deadline() gives. Returns 0; -EPROTONOSUPPORT if the server does not have the
- * minor version, or gives too little room; or another negative errno.
+ * minor version, or its limits are too low, which sets err; or another negative errno. On failure
+ * the server keeps nothing.
  */
-int v4_session_open(struct nfs_connection *conn, unsigned int minor);
+int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct error *err);
 
 /* See v4_send(). */
 int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied *replied,

@@ -284,6 +284,14 @@ static bool needs_chmod(const struct builder_node *node)
 	return !node->made.has_mode || node->made.mode != builder_owner_mode(node);
 }
 
+static void node_leave_setattr(struct builder_node *node)
+{
+	if (needs_chmod(node))
+		node_enter_state(node, BUILD_CHMOD);
+	else
+		builder_node_finish(node);
+}
+
 static int take_attributes_set(struct builder_node *node, const struct nfs_change *change,
 			       const struct nfs_attr *attr)
 {
@@ -299,10 +307,10 @@ static int take_attributes_set(struct builder_node *node, const struct nfs_chang
 		node->made.has_mode = true;
 		node->made.mode = attr->mode;
 	}
-	if (needs_chmod(node))
-		node_enter_state(node, BUILD_CHMOD);
+	if (builder_owner_is_unproved(node, change))
+		node_enter_state(node, BUILD_OWNER);
 	else
-		builder_node_finish(node);
+		node_leave_setattr(node);
 	return 0;
 }
 
@@ -532,6 +540,29 @@ static int after_setattr(struct builder_node *node, const struct nfs_op *op, int
 	return r < 0 ? r : take_attributes_set(node, &op->change, &op->attr);
 }
 
+static int prepare_owner(struct builder_node *node, struct nfs_op *op)
+{
+	(void)node;
+	op->type = NFS_OP_GETATTR;
+	return 0;
+}
+
+static int after_owner(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	struct nfs_change change = { .has_uid = false };
+
+	if (r == 0)
+		r = builder_owner_put(node, &change);
+	if (r == 0)
+		r = builder_owner_check(node, &change);
+	if (r < 0)
+		return r;
+	node->made.has_mode = op->attr.has_mode;
+	node->made.mode = op->attr.mode;
+	node_leave_setattr(node);
+	return 0;
+}
+
 static int prepare_link(struct builder_node *node, struct nfs_op *op)
 {
 	op->type = NFS_OP_LINK;
@@ -566,6 +597,7 @@ static const struct {
 	[BUILD_COMMIT] = { "writing", prepare_commit, after_commit },
 	[BUILD_VERIFY] = { "reading back", prepare_verify, after_verify },
 	[BUILD_SETATTR] = { "setting the attributes of", prepare_setattr, after_setattr },
+	[BUILD_OWNER] = { "looking up the owner of", prepare_owner, after_owner },
 	[BUILD_CHMOD] = { "setting the attributes of", prepare_chmod, after_setattr },
 	[BUILD_LINK] = { "linking", prepare_link, after_link },
 };

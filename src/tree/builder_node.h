@@ -19,7 +19,9 @@
  *                                disk, else VERIFY or SETATTR
  * COMMIT   COMMIT                COMMIT for the next part; VERIFY or SETATTR
  * VERIFY   READ                  VERIFY for the next part; SETATTR
- * SETATTR  SETATTR               CHMOD if the mode is not as wanted; else finished
+ * SETATTR  SETATTR               OWNER if the owner that was set is not proved; else CHMOD if the
+ *                                mode is not as wanted; else finished
+ * OWNER    GETATTR               CHMOD if the mode is not as wanted; else finished
  * CHMOD    SETATTR               finished
  * LINK     LINK                  LINKED; EXISTS if the name is taken
  * LINKED   none                  finished, once ended
@@ -49,6 +51,7 @@ enum builder_node_state {
 	BUILD_COMMIT,
 	BUILD_VERIFY, /* before SETATTR, because reading changes the access time */
 	BUILD_SETATTR,
+	BUILD_OWNER,
 	BUILD_CHMOD, /* some servers clear setuid and setgid when the owner is set */
 	BUILD_LINK,
 	BUILD_LINKED,
@@ -121,6 +124,7 @@ struct tree_builder {
 	struct nfs_handle root;
 	bool finished; /* the root is finished */
 	bool owners; /* we are root on the server and set owners */
+	bool owners_kept; /* a reply has shown that the server does so */
 	struct nfs_attr me; /* owner of the new root: who we are to the server */
 	struct builder_targets targets;
 	int error; /* the first one; nothing is started after it */
@@ -193,8 +197,11 @@ bool builder_owner_is_set(const struct builder_node *node);
 /* Add the owner to change if it must be set. Fails, with builder.err set, if it cannot be. */
 int builder_owner_put(const struct builder_node *node, struct nfs_change *change);
 
-/* Compare the reply to a change with the owner asked for. Returns 0 or -NFS_EOWNER. */
+/* Compare the attributes in the node's reply with the change. Returns 0 or -NFS_EOWNER. */
 int builder_owner_check(const struct builder_node *node, const struct nfs_change *change);
+
+/* Return whether the reply leaves open what came of the owner to set, and that matters. */
+bool builder_owner_is_unproved(const struct builder_node *node, const struct nfs_change *change);
 
 /* -------- builder_chunk.c -------- */
 

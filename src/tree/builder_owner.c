@@ -3,8 +3,8 @@
 
 /*
  * Owners of new entries. An owner that the source server sent as a name is set by that name: on the
- * same server, or on another one of version 4, which may know it. If an owner cannot be set, the
- * build fails rather than give the file to somebody else.
+ * same server, or on another one of version 4, which may know it. If an owner cannot be set, or the
+ * server says OK and sets none, the build fails rather than give the file to somebody else.
  */
 
 #include <errno.h>
@@ -122,5 +122,24 @@ int builder_owner_put(const struct builder_node *node, struct nfs_change *change
 
 int builder_owner_check(const struct builder_node *node, const struct nfs_change *change)
 {
-	return nfs_owner_is_other(change, &node->op.attr) ? -NFS_EOWNER : 0;
+	const struct nfs_attr *now = &node->op.attr;
+
+	if ((!change->has_uid && !change->has_gid) || !owner_is_known(now))
+		return 0;
+	/* Not every server keeps owners of symbolic links, and they matter little. */
+	if (node->attr.type == NFS_TYPE_SYMLINK && now->has_owner)
+		return 0;
+	if (nfs_owner_is_other(change, now))
+		return -NFS_EOWNER;
+	node->builder->owners_kept = true;
+	return 0;
+}
+
+bool builder_owner_is_unproved(const struct builder_node *node, const struct nfs_change *change)
+{
+	if ((!change->has_uid && !change->has_gid) || owner_is_known(&node->op.attr) ||
+	    node->attr.type == NFS_TYPE_SYMLINK)
+		return false;
+	return !node->builder->owners_kept ||
+	       (builder_owner_mode(node) & (BUILDER_SET_UID | BUILDER_SET_GID)) != 0;
 }

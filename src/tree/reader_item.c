@@ -139,11 +139,6 @@ static void fetch_add_entry(struct nfs_op *op, const struct nfs_entry *entry)
 	struct reader_fetch *fetch = container_of(op, struct reader_fetch, op);
 	struct reader_item *rest = fetch->item, *item;
 
-	/* No file system has such a name, and it could lead out of the copy. */
-	if (entry->name[0] == '\0' || strchr(entry->name, '/') != NULL) {
-		rest->reader->work->progress.left_out++;
-		return;
-	}
 	item = reader_item_new(rest->reader, ITEM_ENTRY, rest->folder, entry->name);
 	if (item == NULL) {
 		rest->error = -ENOMEM;
@@ -169,8 +164,7 @@ static int fetch_take_page(struct reader *rd, struct reader_fetch *fetch)
 		rd->page_entries = fetch->n_entries;
 	else
 		rd->page_entries -= (rd->page_entries - fetch->n_entries) / 8;
-	/* The server neither ends the directory nor moves on: this would loop forever. */
-	if (!fetch->op.eof && fetch->op.cookie == folder->cookie)
+	if (!fetch->op.eof && nfs_cookies_repeat(&folder->cookies, fetch->op.cookie))
 		return -EIO;
 	folder->cookie = fetch->op.cookie;
 	memcpy(folder->verifier, fetch->op.verifier, sizeof(folder->verifier));
@@ -410,6 +404,7 @@ void reader_drop_some(struct reader *rd)
 			if (!may_drop(item, rest->folder))
 				break;
 			rest->folder->cookie = item->before;
+			rest->folder->cookies = (struct nfs_cookies){ .last = item->before };
 			if (item->before == 0) /* cookie 0 needs verifier 0 */
 				memset(rest->folder->verifier, 0, sizeof(rest->folder->verifier));
 			rest->folder->eof = false;

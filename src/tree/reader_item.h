@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "nfs/cookies.h"
 #include "nfs/names.h"
 #include "tree/file.h"
 #include "tree/hardlinks.h"
@@ -43,6 +44,7 @@ struct reader_folder {
 	bool replaced; /* its name leads to another directory now, whose handle is in handle */
 	char verifier[8];
 	uint64_t cookie; /* of the next page */
+	struct nfs_cookies cookies; /* since the listing began, or went back */
 	bool eof;
 	size_t path_len; /* length of its path in reader.path */
 	size_t depth;

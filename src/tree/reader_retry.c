@@ -243,6 +243,7 @@ static int restart_listing(struct reader *rd, struct reader_item *rest, struct e
 	if (++folder->restarts > RESTARTS_MAX)
 		return fail_changes_too_often(rd, err);
 	folder->cookie = 0;
+	folder->cookies = (struct nfs_cookies){ .pages = 0 };
 	memset(folder->verifier, 0, sizeof(folder->verifier));
 	folder->eof = false;
 	clock_sleep_ms(PAUSE_FIRST_MS * folder->restarts);

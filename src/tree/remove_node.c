@@ -82,6 +82,7 @@ void remove_node_release(struct remover *rm, const struct remove_node *dir)
 void remove_node_rewind(struct remove_node *node)
 {
 	node->cookie = 0;
+	node->cookies = (struct nfs_cookies){ .pages = 0 };
 	memset(node->verifier, 0, sizeof(node->verifier));
 }
 

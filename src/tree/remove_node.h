@@ -33,6 +33,7 @@
 #define TREE_REMOVE_NODE_H
 
 #include "base/list.h"
+#include "nfs/cookies.h"
 #include "tree/remove.h"
 
 #define TREE_LEVELS 64 /* between two attempts to move a directory up */
@@ -60,6 +61,7 @@ struct remove_node {
 	unsigned int depth;
 	struct nfs_handle handle;
 	uint64_t cookie; /* of the next page */
+	struct nfs_cookies cookies; /* since the listing began */
 	char verifier[8];
 	uint64_t checked_ns; /* when it was last seen under its name */
 	struct list names; /* struct remove_name: entries of the page, to be removed */
@@ -96,7 +98,6 @@ struct remove_call {
 	struct list names; /* of a batch: one, or several with version 4 */
 	const char *texts[NFS_REMOVE_MAX];
 	char *to_name; /* LIFT */
-	uint64_t before; /* READ: cookie that it began with */
 	uint64_t started_ns; /* of a lookup by remove_node_check() */
 };
 

@@ -240,7 +240,7 @@ static int read_prepare(struct remover *rm, struct remove_node *node, struct rem
 	struct nfs_op *op = &call->op;
 
 	(void)rm;
-	call->before = node->cookie;
+	(void)call;
 	op->entry = readdir_entry;
 	op->cookie = node->cookie;
 	memcpy(op->verifier, node->verifier, sizeof(op->verifier));
@@ -273,8 +273,7 @@ static void read_replied(struct remover *rm, struct remove_node *node, struct re
 		memcpy(node->verifier, op->verifier, sizeof(node->verifier));
 		if (!node->is_cut)
 			node->cookie = op->cookie;
-		/* The server neither ends the directory nor moves on: this would loop forever. */
-		if (!node->eof && !node->seen_entry && node->cookie == call->before) {
+		if (!node->eof && nfs_cookies_repeat(&node->cookies, node->cookie)) {
 			node_mark_failed(rm, node, -EIO, "reading");
 			node->eof = true;
 		}

@@ -348,9 +348,9 @@ static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_
 	inode->ctime = now(f);
 	if (change->has_mode)
 		inode->mode = change->mode;
-	if (change->has_uid)
+	if (change->has_uid && !f->habits.no_owners)
 		inode->uid = id_of(f, change->uid_name, change->uid);
-	if (change->has_gid)
+	if (change->has_gid && !f->habits.no_owners)
 		inode->gid = id_of(f, change->gid_name, change->gid);
 	if ((change->has_uid || change->has_gid) && inode->type != NFS_TYPE_DIRECTORY)
 		inode->mode &= ~(uint32_t)SET_ID_BITS;

@@ -63,6 +63,7 @@ struct fake_habits {
 	enum fake_fsid fsid;
 	bool modes; /* enforce the modes of directories for all but root */
 	bool folds; /* "A" is another name of "a" */
+	bool no_owners; /* SETATTR leaves the owner as it is */
 	bool used_lags; /* written data does not count as used space */
 	unsigned int offload; /* NFS_OFFLOAD_ that clients think the server has */
 	unsigned int refused; /* of these, those that it refuses */

@@ -33,7 +33,7 @@ LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
 HOST = "127.0.0.1"
 NAMES = ["resolve", "nfs", "rpcbind", "exports", "connect", "capacity", "directory", "port",
-         "mount"]
+         "versions", "mount"]
 STATUSES = ("ok", "failed", "warning", "skipped")
 TRACE = ".csi-nfs-check-"
 
@@ -108,6 +108,8 @@ class Base(unittest.TestCase):
     def states(self, report, default="ok", mount="skipped", **others):
         """The statuses of all steps: default, but for those named."""
         want = dict.fromkeys(NAMES, default)
+        if others.get("port") == "skipped":
+            want["versions"] = "skipped"
         want.update(others, mount=mount)
         self.assertEqual(report.statuses(), want, report.object)
 
@@ -176,6 +178,7 @@ class Exports(Base):
         self.assertEqual(report["rpcbind"]["data"],
                          {"mount_port": self.server.mount_port, "from_rpcbind": True})
         self.assertEqual(report["connect"]["data"]["version"], "4.2")
+        self.has_versions(report)
         space, found = os.statvfs(self.paths["plain"]), report["capacity"]["data"]
         self.assertEqual(found["total_bytes"], space.f_blocks * space.f_frsize)
         self.assertLessEqual(found["available_bytes"], found["total_bytes"])
@@ -186,6 +189,38 @@ class Exports(Base):
         self.assertTrue(made["symbolic_links"])
         self.assertTrue(made["sets_owner"])
         self.assertEqual(report["port"]["data"], {"may_reserve": True, "wants_reserved": False})
+
+    def has_versions(self, report):
+        found = report["versions"]["data"]
+        self.assertEqual(list(found), ["3", "4.0", "4.1", "4.2"])
+        for version, what in found.items():
+            self.assertTrue(what["reached"], what)
+            self.assertEqual("slots" in what, version in ("4.1", "4.2"))
+        self.assertGreaterEqual(found["4.2"]["operations"], 8)
+        self.assertGreaterEqual(found["4.2"]["slots"], 1)
+        self.assertGreaterEqual(found["4.2"]["request_bytes"], 16384)
+        self.assertGreaterEqual(found["4.2"]["reply_bytes"], 16384)
+        self.holds(report["versions"]["text"], "3, 4.0, 4.1 (", "4.2 (", "slots", "operations")
+        made = report["directory"]
+        for feature in ("clone", "copy", "seek"):
+            self.assertIn(feature, made["data"])
+        self.holds(made["text"], "CLONE", "COPY", "SEEK")
+
+    def test_version_that_the_export_lacks(self):
+        for kind, lacks in (("three", "4.2"), ("four", "3")):
+            report = self.on(kind)
+            self.assertEqual(report["versions"]["status"], "ok")
+            self.assertFalse(report["versions"]["data"][lacks]["reached"])
+            self.assertTrue(report["versions"]["data"][lacks]["error"])
+            self.holds(report["versions"]["text"], "not over")
+
+    def test_low_limits(self):
+        with Proxy(self.server.port) as proxy:
+            proxy.begin([Rule("CREATE_SESSION", 1, "few-operations", 7, count=1000)])
+            report = self.check(self.paths["plain"], options=["port=%d" % proxy.port])
+        self.assertEqual(report["versions"]["status"], "warning", report.object)
+        self.holds(report["versions"]["hint"], "7 operations", "8 are needed")
+        self.assertEqual(report["connect"]["data"]["version"], "4.0")
 
     def test_versions_that_are_asked_for(self):
         for version, spoken in (("3", "3"), ("4", "4.2"), ("4.0", "4.0"), ("4.1", "4.1"),
@@ -269,7 +304,7 @@ class Exports(Base):
         self.assertEqual([s[1] for s in steps[:-1]], NAMES)
         self.assertEqual(steps[6], ["FAILED", "directory"])
         self.assertTrue(lines[7].lstrip().startswith("-> "), lines)
-        self.assertEqual(lines[-1], "7 ok, 1 failed, 0 warnings, 1 skipped")
+        self.assertEqual(lines[-1], "8 ok, 1 failed, 0 warnings, 1 skipped")
         self.assertNotIn("\033", got.stdout)
         coloured = self.on_terminal(options, environment(TERM="xterm"))
         self.holds(coloured, "\033[32mok", "\033[31mFAILED")
@@ -578,8 +613,10 @@ class Interrupted(Base):
                     self.assertEqual(process.returncode, -signum, out)
                     self.assertEqual(proxy.problems, [])
                     self.assertEqual(proxy.counts["MKDIR"], 1)
-                    # Of what it made in the directory, and of the directory.
-                    self.assertEqual(proxy.counts["RMDIR"] + proxy.counts["REMOVE"], 2)
+                    # Of what it made in the directory, over 4.2 two files more, and of the
+                    # directory.
+                    self.assertEqual(proxy.counts["RMDIR"] + proxy.counts["REMOVE"],
+                                     2 if version == "3" else 4)
                     self.assertEqual(os.listdir(self.share), [])
                     # What it found is told; it does not go on.
                     self.holds(out, "directory")

@@ -21,8 +21,10 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 import lives
 from cases import CODE, GIB, LAB, STATE
+from csi_client import capability
 from lives import Folder, Life, Memory, Unseen
-from odd_server import ACCES, INVAL, IO, NONE, NOTSUPP, PERM, Habits
+from odd_server import (ACCES, GARBAGE_ARGS, INVAL, IO, NONE, NOTSUPP, PERM, PROC_UNAVAIL,
+                        PROG_MISMATCH, PROG_UNAVAIL, SYSTEM_ERR, Habits)
 from servers import Export, Ganesha, GoNfs
 
 
@@ -33,6 +35,26 @@ class Plain(Life, Memory, unittest.TestCase):
     """The tests' own server, when it is like others."""
 
     habits = Habits()
+
+    def test_two_names_of_the_server(self):
+        """Its volumes are listed once, on one page and on many."""
+        made = [self.create("one").volume_id, self.create("two").volume_id]
+        request = self.request("three")
+        request["parameters"]["server"] = "localhost"
+        made.append(self.client.CreateVolume(**request).volume.volume_id)
+        for _ in range(2):
+            listed = [e.volume.volume_id for e in self.client.ListVolumes().entries]
+            self.assertEqual(sorted(listed), sorted(made))
+        paged, token = [], "begin"
+        while token and len(paged) < 2 * len(made):
+            token = "" if token == "begin" else token
+            answer = self.client.ListVolumes(max_entries=1, starting_token=token)
+            paged += [e.volume.volume_id for e in answer.entries]
+            token = answer.next_token
+        self.assertEqual(paged, listed)
+        for volume_id in made:
+            self.delete(volume_id)
+        self.is_clean()
 
 
 class WithoutReaddirplus(Life, Memory, unittest.TestCase):
@@ -193,6 +215,31 @@ class AuthSysAbsent(Memory, unittest.TestCase):
                    **self.request("x"))
 
 
+class WithoutCompound(Life, Memory, unittest.TestCase):
+    """NULL of version 4 is answered, COMPOUND is refused: version 3 is used."""
+
+    habits = Habits(compound=PROC_UNAVAIL)
+    version = None  # nobody says which
+
+    def test_life(self):
+        for refusal in (PROG_UNAVAIL, PROG_MISMATCH, PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR):
+            with self.subTest(refusal=refusal):
+                self.server.habits.compound = refusal
+                self.restart()
+                before = self.server.counts.get("compound", 0)
+                lives.live(self)
+                self.assertGreater(self.server.counts["compound"], before)
+
+    def test_version_that_was_asked_for(self):
+        """It is not replaced by another one."""
+        self.server.habits.compound = PROC_UNAVAIL
+        request = self.request("x")
+        flags = self.server.flags("4")
+        request["volume_capabilities"] = [capability(flags=flags)]
+        request["secrets"] = {"mountOptions": ",".join(flags)}
+        self.fails((CODE.FAILED_PRECONDITION,), self.client.CreateVolume, "NFSv4", **request)
+
+
 class OddErrors(Life, Memory, unittest.TestCase):
     """RMDIR of a full directory is answered IO, SYMLINK for an existing name ACCES, and CREATE
     follows a symbolic link."""
@@ -237,6 +284,32 @@ class FoldsCase(Life, Memory, unittest.TestCase):
         self.delete(self.volume_id("NAME"))
         self.assertEqual(self.tree("name"), {"file": b"data"})
         self.delete(volume.volume_id)
+        self.is_clean()
+
+
+class IgnoresOwners(Memory, unittest.TestCase):
+    """SETATTR of an owner is answered OK and changes nothing."""
+
+    habits = Habits(owners=False)
+
+    def test_clone(self):
+        """A copy that would lose owners fails, and leaves no set-id file of root's."""
+        source = self.create("source")
+        self.put("source/file", b"data")
+        node = self.server.find("source/file")
+        node.uid, node.mode = 1000, 0o4755
+        request = self.request("clone", source={"volume": {"volume_id": source.volume_id}})
+        self.fails((CODE.FAILED_PRECONDITION,), self.client.CreateVolume,
+                   "has not set this owner", **request)
+        left = [n for n in self.server.nodes.values() if n.mode & 0o6000 and n is not node]
+        self.assertEqual(left, [])
+        self.delete(source.volume_id)
+        self.is_clean()
+
+    def test_owned_volume(self):
+        """A volume does not silently get another owner than it asks for."""
+        self.fails((CODE.FAILED_PRECONDITION,), self.client.CreateVolume,
+                   "has not set this owner", **self.request("owned", uid="1234", gid="5678"))
         self.is_clean()
 
 

@@ -76,12 +76,12 @@ class Through(Trees):
             ask(lambda volume_id=volume_id: self.delete(volume_id))
         self.is_tidy()
 
-    def count_changes(self):
+    def count_changes(self, names=CHANGES):
         self.source("small")
         self.life(lambda call: call())  # folders are made once
         self.proxy.begin()
         self.life(lambda call: call())
-        return {name: self.proxy.counts[name] for name in CHANGES if self.proxy.counts[name]}
+        return {name: self.proxy.counts[name] for name in names if self.proxy.counts[name]}
 
 
 class Cut:
@@ -131,6 +131,65 @@ class Repeats(Looks):
 
 class RepeatsNewest(Repeats):
     version = "4.2"
+
+
+class Hollow(Through, Base):
+    """A reply says OK and does not have the result. It is never taken for success: the call looks
+    what is there."""
+
+    protocols = "3"
+    version = "3"
+
+    def test_each_change(self):
+        counts = self.count_changes(CHANGES + ("SETATTR", "WRITE"))
+        for name, count in counts.items():
+            for what in ("hollow", "hollow-after"):
+                for nth in range(1, min(count, LOST) + 1):
+                    with self.subTest(name=name, nth=nth, what=what):
+                        rule = Rule(name, nth, what)
+                        self.proxy.begin([rule])
+                        self.life(self.until_ok)
+                        self.assertEqual(rule.hits, 1)
+                        self.assertEqual(self.proxy.problems, [])
+
+
+class HollowWithoutSessions(Hollow):
+    protocols = "4"
+    version = "4.0"
+
+
+class HollowInSessions(Hollow):
+    protocols = "4"
+    version = "4.2"
+
+
+class Limits(Through, Base):
+    """A server that allows a session too little."""
+
+    protocols = "4"
+    version = "4.1"
+
+    def is_given_back(self):
+        for begin, end in (("CREATE_SESSION", "DESTROY_SESSION"),
+                           ("EXCHANGE_ID", "DESTROY_CLIENTID")):
+            self.assertGreater(self.proxy.counts[begin], 0)
+            self.assertEqual(self.proxy.counts[begin], self.proxy.counts[end])
+
+    def test_version_that_was_asked_for(self):
+        self.proxy.begin([Rule("CREATE_SESSION", 1, "few-operations", 7, count=1000)])
+        self.fails(CODE.FAILED_PRECONDITION, self.create,
+                   "7 operations in a request over NFSv4.1, and 8 are needed", name="never")
+        self.is_given_back()
+
+    def test_next_version(self):
+        self.proxy.begin([Rule("CREATE_SESSION", 1, "few-operations", 7, count=1000)])
+        cap = capability(flags=["port=%d" % self.proxy.port])
+        secrets = {"mountOptions": "port=%d" % self.proxy.port}
+        request = dict(self.request("next", cap=cap), secrets=secrets)
+        volume = self.client.CreateVolume(**request).volume
+        self.is_given_back()
+        self.client.DeleteVolume(volume_id=volume.volume_id, secrets=secrets)
+        self.is_tidy()
 
 
 class Ended(Through, Base):

@@ -22,7 +22,7 @@ from scripted import Call, opaque
 OK, PERM, NOENT, IO, ACCES, EXIST, NOTDIR, ISDIR = 0, 1, 2, 5, 13, 17, 20, 21
 INVAL, NAMETOOLONG, NOTEMPTY, STALE, NOTSUPP = 22, 63, 66, 70, 10004
 REG, DIR, BLK, CHR, LNK, SOCK, FIFO = range(1, 8)
-PROC_UNAVAIL = 3
+PROG_UNAVAIL, PROG_MISMATCH, PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR = range(1, 6)
 NONE, SYS = 0, 1  # flavors
 PAGE = 12  # entries of a READDIR or READDIRPLUS reply
 
@@ -32,7 +32,7 @@ class Habits:
 
     def __init__(self, plus=True, symlink=OK, symlink_exists=EXIST, link=OK, rmdir_full=NOTEMPTY,
                  flavors=(SYS,), takes=(NONE, SYS), follows=False, folds=False, grain=0,
-                 owners=True):
+                 owners=True, compound=None):
         self.plus = plus  # has READDIRPLUS
         self.symlink = symlink  # status of each SYMLINK
         self.symlink_exists = symlink_exists  # status of SYMLINK for an existing name
@@ -44,6 +44,8 @@ class Habits:
         self.folds = folds  # "A" is another name of "a"
         self.grain = grain  # of times, in seconds; 0: nanoseconds
         self.owners = owners  # keeps them; else everything is root's
+        # How RPC refuses COMPOUND where version 4 answers NULL; None: there is no version 4.
+        self.compound = compound
 
 
 class Refusal(Exception):
@@ -107,8 +109,9 @@ class Server:
         self.tcp.shutdown()
         self.tcp.server_close()
 
-    def flags(self, _version="3"):
-        return ["vers=3", "port=%d" % self.port, "mountport=%d" % self.port]
+    def flags(self, version="3"):
+        ports = ["port=%d" % self.port, "mountport=%d" % self.port]
+        return ["vers=" + version] + ports if version else ports
 
     def find(self, path):
         """The node at path, or None."""
@@ -206,13 +209,23 @@ class Server:
         head = struct.pack(">5I", xid, 1, 0, 0, 0)
         if program not in (100003, 100005):
             return head + struct.pack(">I", 1)
+        if version == 4 and self.habits.compound is not None:
+            return head + self.refuse_compound(procedure)
         if version != 3:
-            return head + struct.pack(">3I", 2, 3, 3)
+            return head + struct.pack(">3I", PROG_MISMATCH, 3, 3)
         if procedure == 0:
             return head + struct.pack(">I", 0)
         if program == 100005:
             return head + struct.pack(">I", 0) + self.mount(procedure, call)
         return head + self.nfs(procedure, call)
+
+    def refuse_compound(self, procedure):
+        if procedure == 0:
+            return struct.pack(">I", 0)
+        self.counts["compound"] = self.counts.get("compound", 0) + 1
+        if self.habits.compound == PROG_MISMATCH:
+            return struct.pack(">3I", PROG_MISMATCH, 3, 3)
+        return struct.pack(">I", self.habits.compound)
 
     @staticmethod
     def identity(flavor, body):

@@ -25,11 +25,13 @@ import wire
 # What a rule can do before the server has the call. "status NAME" is the answer NAME in place of
 # the server's. "hold" holds the call and all that follow on its connection until end(), and calls
 # value once it does: a caller that is paused at that point looks like this.
+# "hollow" is an OK without the result of what the call is for; the server has not done it.
 BEFORE = ("drop-call", "cut-before", "delay-call", "stall", "short-page", "short-read",
-          "lose-write", "hook", "hold")
+          "lose-write", "hook", "hold", "hollow")
 # What it can do with the answer. "half" is the first half of it and nothing more on its connection.
+# "hollow-after" is like "hollow", and the server has done it.
 AFTER = ("drop-reply", "cut-after", "delay-reply", "double", "trickle", "half", "small-transfers",
-         "hook-after")
+         "few-operations", "hook-after", "hollow-after")
 
 HOST = "127.0.0.1"
 ALWAYS = 1 << 30  # a count
@@ -426,6 +428,8 @@ class Proxy:
             reply = call.fail(wire.STATUS[name])
         elif rule.what == "lose-write" and call.name == "WRITE":
             reply = call.forge_write(struct.pack(">II", 0xadadadad, rule.seen))
+        elif rule.what == "hollow":
+            reply = call.hollow()
         if reply is None:
             return False
         self._note(call, rule)
@@ -489,6 +493,11 @@ class Proxy:
             self._flush(link.client)
         elif rule.what == "small-transfers":
             self._send(link.client, wire.limit_fsinfo(data, rule.value))
+        elif rule.what == "few-operations":
+            self._send(link.client, wire.limit_session(data, rule.value))
+        elif rule.what == "hollow-after" and status == 0:
+            self._send(link.client, call.with_sequence(call.hollow(), data)
+                       if call.has_session else call.hollow())
         elif rule.what == "hook-after":
             self._hook(rule.value, call)
             self._close(link)

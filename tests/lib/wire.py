@@ -444,6 +444,12 @@ class Call:
             return None
         return self._compound_reply(status, where, bytes(4) if where.name == "SETATTR" else b"")
 
+    def hollow(self):
+        """An answer that all is well, without the result of what the call is for."""
+        if not self.ops:
+            return self.head() + bytes(4)
+        return self._compound_reply(0, self.ops[self.ops.index(self.key) - 1])
+
     def forge_write(self, verifier):
         """The answer that the data is in the server's memory. None where the call wants it on the
         disk at once."""
@@ -480,3 +486,11 @@ def limit_fsinfo(data, limit):
     for i in (0, 1, 3, 4, 6):  # rtmax, rtpref, wtmax, wtpref, dtpref
         words[i] = limit
     return data[:at] + struct.pack(">7I", *words) + data[at + 28:]
+
+
+def limit_session(data, operations):
+    """An answer to CREATE_SESSION with the operations of a compound lowered to this."""
+    tag = struct.unpack_from(">I", data, 28)[0]
+    # Behind the tag: a count, the operation and its status, the session, two numbers, four limits.
+    at = 32 + ((tag + 3) & ~3) + 12 + 16 + 8 + 16
+    return data[:at] + struct.pack(">I", operations) + data[at + 4:]

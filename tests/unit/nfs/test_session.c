@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "nfs/v4_send.h"
 #include "nfs/v4_session.h"
 #include "check_util.h"
 
@@ -29,9 +30,12 @@
 /* What the peer does wrong. */
 struct faults {
 	uint32_t exchange_status, create_status, reclaim_status;
+	uint32_t liar; /* operation of the set-up whose result fails while its compound is OK */
 	bool cut; /* answers end early */
+	bool hangs_up; /* at the first compound after the set-up */
 	uint32_t sequence_status; /* of compounds after the set-up, once */
 	bool other_session, other_slot, other_number, no_results, other_operation;
+	bool no_second, other_second; /* result, behind that of SEQUENCE */
 	uint32_t target; /* sr_target_highest_slotid */
 	uint32_t flags;
 };
@@ -43,6 +47,7 @@ struct peer {
 	uint32_t numbers[256]; /* next of each slot */
 	uint32_t highest; /* slot used so far */
 	unsigned int compounds; /* after the set-up */
+	unsigned int sessions, clients; /* that are there */
 	bool is_confused; /* a number or a slot was not as it has to be */
 };
 
@@ -137,12 +142,14 @@ static void answer_compound(struct answer *a, struct peer *peer, const uint32_t 
 		put(a, 0);
 		return;
 	}
-	put(a, 2);
+	put(a, f->no_second && !is_reclaim ? 1 : 2);
 	put(a, !is_reclaim && f->other_operation ? V4_OP_DESTROY_SESSION : V4_OP_SEQUENCE);
 	put(a, 0);
 	if (is_reclaim || !f->other_operation)
 		answer_sequence(a, peer, call);
-	put(a, second);
+	if (f->no_second && !is_reclaim)
+		return;
+	put(a, f->other_second && !is_reclaim ? (uint32_t)OP_SAVEFH : second);
 	put(a, status);
 }
 
@@ -161,11 +168,18 @@ static void answer_call(struct answer *a, struct peer *peer, const uint32_t *cal
 	put(a, 0); /* tag */
 	put(a, 1);
 	put(a, opnum);
-	put(a, status);
-	if (status == 0 && opnum == V4_OP_EXCHANGE_ID)
+	put(a, peer->faults->liar == opnum ? (uint32_t)NFS4ERR_SERVERFAULT : status);
+	if (peer->faults->liar == opnum)
+		return;
+	peer->clients -= opnum == V4_OP_DESTROY_CLIENTID;
+	peer->sessions -= opnum == V4_OP_DESTROY_SESSION;
+	if (status == 0 && opnum == V4_OP_EXCHANGE_ID) {
 		answer_exchange_id(a);
-	else if (status == 0 && opnum == V4_OP_CREATE_SESSION)
+		peer->clients++;
+	} else if (status == 0 && opnum == V4_OP_CREATE_SESSION) {
 		answer_create_session(a, peer);
+		peer->sessions++;
+	}
 }
 
 static void *serve(void *data)
@@ -186,6 +200,8 @@ static void *serve(void *data)
 		put(&a, 0);
 		put(&a, 0);
 		answer_call(&a, peer, call);
+		if (peer->faults->hangs_up && peer->compounds > 0)
+			break;
 		if (peer->faults->cut)
 			a.n -= 2;
 		a.words[0] = htonl(LAST | (uint32_t)((a.n - 1) * 4));
@@ -203,6 +219,7 @@ struct bench {
 	pthread_t thread;
 	unsigned int replies;
 	int errors[CALLS];
+	nfsstat4 statuses[CALLS]; /* of compounds without an error */
 };
 
 static const struct nfs_protocol protocol = { .version = 4, .broken = v4_session_broken };
@@ -230,7 +247,8 @@ static void replied(void *data, int error, const void *results)
 {
 	struct bench *b = data;
 
-	(void)results;
+	if (error == 0)
+		b->statuses[b->replies] = ((const COMPOUND4res *)results)->status;
 	b->errors[b->replies++] = error;
 }
 
@@ -245,7 +263,7 @@ static void send_all(struct bench *b, unsigned int n)
 		struct v4_compound c = { .n = 0 };
 
 		v4_add(&c, OP_PUTROOTFH);
-		check_int("send", "result", v4_session_send(b->conn.session, &c, replied, b), 0);
+		check_int("send", "result", v4_send(&b->conn, &c, replied, b), 0);
 	}
 	while (b->replies < n && !b->conn.doomed)
 		ck_assert(net_rpc_run(b->conn.rpc, &b->replies, deadline) == 0);
@@ -272,7 +290,7 @@ START_TEST(test_slots)
 
 		fore.slots = slots[i];
 		bench_init(&b, &none, &fore);
-		check_int("slots", "open", v4_session_open(&b.conn, 2), 0);
+		check_int("slots", "open", v4_session_open(&b.conn, 2, NULL), 0);
 		send_all(&b, CALLS);
 		check_int("slots", "replies", b.replies, CALLS);
 		for (n = 0; n < CALLS; n++)
@@ -294,7 +312,7 @@ START_TEST(test_target)
 	struct bench b;
 
 	bench_init(&b, &fewer, &usual);
-	check_int("target", "open", v4_session_open(&b.conn, 1), 0);
+	check_int("target", "open", v4_session_open(&b.conn, 1, NULL), 0);
 	send_all(&b, 1);
 	b.peer.highest = 0;
 	send_all(&b, CALLS);
@@ -312,6 +330,7 @@ START_TEST(test_set_up)
 		struct faults faults;
 		struct v4_channel fore;
 		int want;
+		const char *word; /* of the message */
 	} rows[] = {
 		{ "no such minor version",
 		  { .exchange_status = NFS4ERR_MINOR_VERS_MISMATCH },
@@ -321,6 +340,14 @@ START_TEST(test_set_up)
 		  { .create_status = NFS4ERR_SERVERFAULT },
 		  { 1 << 20, 1 << 20, 4096, 50, 8 },
 		  -EREMOTEIO },
+		{ "a compound that is OK, and a client id that is not",
+		  { .liar = V4_OP_EXCHANGE_ID },
+		  { 1 << 20, 1 << 20, 4096, 50, 8 },
+		  -EBADMSG },
+		{ "a compound that is OK, and a session that is not",
+		  { .liar = V4_OP_CREATE_SESSION },
+		  { 1 << 20, 1 << 20, 4096, 50, 8 },
+		  -EBADMSG },
 		{ "cut", { .cut = true }, { 1 << 20, 1 << 20, 4096, 50, 8 }, -EREMOTEIO },
 		{ "complete already",
 		  { .reclaim_status = 10054 },
@@ -333,31 +360,43 @@ START_TEST(test_set_up)
 		{ "no slots",
 		  { .cut = false },
 		  { 1 << 20, 1 << 20, 4096, 50, 0 },
-		  -EPROTONOSUPPORT },
+		  -EPROTONOSUPPORT,
+		  "0 requests at a time" },
 		{ "few operations",
 		  { .cut = false },
 		  { 1 << 20, 1 << 20, 4096, 7, 8 },
-		  -EPROTONOSUPPORT },
+		  -EPROTONOSUPPORT,
+		  "7 operations in a request over NFSv4.2, and 8 are needed" },
 		{ "small requests",
 		  { .cut = false },
 		  { 8192, 1 << 20, 4096, 50, 8 },
-		  -EPROTONOSUPPORT },
+		  -EPROTONOSUPPORT,
+		  "8192 bytes in a request" },
 		{ "small replies",
 		  { .cut = false },
 		  { 1 << 20, 8192, 4096, 50, 8 },
-		  -EPROTONOSUPPORT },
+		  -EPROTONOSUPPORT,
+		  "8192 bytes in a reply" },
 		{ "nothing is cached", { .cut = false }, { 1 << 20, 1 << 20, 0, 50, 8 }, 0 },
 	};
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct error err = { .code = ERROR_OK };
 		struct bench b;
 
 		bench_init(&b, &rows[i].faults, &rows[i].fore);
-		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2), rows[i].want);
+		b.conn.client.minor = 2;
+		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2, &err), rows[i].want);
 		check_that(rows[i].name, "session",
 			   (b.conn.session != NULL) == (rows[i].want == 0));
+		check_error(rows[i].name, &err,
+			    rows[i].word != NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK,
+			    rows[i].word);
 		bench_done(&b);
+		check_int(rows[i].name, "sessions left", b.peer.sessions, rows[i].want == 0);
+		check_int(rows[i].name, "clients left", b.peer.clients,
+			  rows[i].want == 0 || rows[i].faults.cut);
 	}
 }
 END_TEST
@@ -371,11 +410,13 @@ START_TEST(test_wrong_answers)
 		int want;
 		bool doomed;
 	} rows[] = {
-		{ "another session", { .other_session = true }, -EREMOTEIO, true },
-		{ "another slot", { .other_slot = true }, -EREMOTEIO, true },
-		{ "another number", { .other_number = true }, -EREMOTEIO, true },
-		{ "another operation", { .other_operation = true }, -EREMOTEIO, true },
-		{ "no results", { .no_results = true }, -EREMOTEIO, true },
+		{ "another session", { .other_session = true }, -EBADMSG, true },
+		{ "another slot", { .other_slot = true }, -EBADMSG, true },
+		{ "another number", { .other_number = true }, -EBADMSG, true },
+		{ "another operation", { .other_operation = true }, -EBADMSG, true },
+		{ "no results", { .no_results = true }, -EBADMSG, true },
+		{ "one result of two", { .no_second = true }, -EBADMSG, true },
+		{ "another second operation", { .other_second = true }, -EBADMSG, true },
 		{ "bad session", { .sequence_status = 10052 }, -ECONNABORTED, true },
 		{ "bad slot", { .sequence_status = 10053 }, -ECONNABORTED, true },
 		{ "not bound", { .sequence_status = 10055 }, -ECONNABORTED, true },
@@ -392,7 +433,7 @@ START_TEST(test_wrong_answers)
 		struct bench b;
 
 		bench_init(&b, &faults, &usual);
-		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2), 0);
+		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2, NULL), 0);
 		faults = rows[i].faults;
 		send_all(&b, 1);
 		check_int(rows[i].name, "error", b.errors[0], rows[i].want);
@@ -414,7 +455,7 @@ START_TEST(test_fresh)
 	struct bench b;
 
 	bench_init(&b, &restarted, &usual);
-	check_int("fresh", "open", v4_session_open(&b.conn, 2), 0);
+	check_int("fresh", "open", v4_session_open(&b.conn, 2, NULL), 0);
 	b.conn.client.lease_s = 90;
 	check_that("fresh", "new", v4_session_is_fresh(b.conn.session));
 	b.conn.client.lease_s = 0;
@@ -426,5 +467,165 @@ START_TEST(test_fresh)
 }
 END_TEST
 
+/* -------- changes whose replies were lost -------- */
+
+#define USER_WORDS 7 /* of AUTH_SYS, in front of the operations */
+#define ANSWERS_MAX 5
+
+/* What the server says on the second connection. */
+struct resumption {
+	const char *name;
+	unsigned int removes; /* in the compound */
+	struct {
+		uint32_t sequence_status, remove_status; /* of the last REMOVE */
+		uint32_t number; /* that it is asked with */
+	} answers[ANSWERS_MAX];
+	unsigned int n;
+	int want; /* of the compound, then its status */
+	uint32_t want_status;
+};
+
+static const struct resumption resumptions[] = {
+	{ "at once", 1, { { 0, 0, 2 } }, 1, 0, 0 },
+	{ "refused", 1, { { 0, NFS4ERR_NOENT, 2 } }, 1, 0, NFS4ERR_NOENT },
+	{ "the first one is under way",
+	  1,
+	  { { NFS4ERR_DELAY, 0, 2 }, { NFS4ERR_DELAY, 0, 2 }, { 0, 0, 2 } },
+	  3,
+	  0,
+	  0 },
+	{ "nothing is removed yet", 1, { { 0, NFS4ERR_DELAY, 2 }, { 0, 0, 3 } }, 2, 0, 0 },
+	{ "both",
+	  1,
+	  { { NFS4ERR_DELAY, 0, 2 },
+	    { 0, NFS4ERR_DELAY, 2 },
+	    { NFS4ERR_DELAY, 0, 3 },
+	    { 0, NFS4ERR_DELAY, 3 },
+	    { 0, 0, 4 } },
+	  5,
+	  0,
+	  0 },
+	/* Sent again, it would find the first name gone. */
+	{ "one of two is removed", 2, { { 0, NFS4ERR_DELAY, 2 } }, 1, 0, NFS4ERR_DELAY },
+	{ "the session is gone", 1, { { V4_ERR_BADSESSION, 0, 2 } }, 1, -ECONNABORTED, 0 },
+};
+
+struct second {
+	int listener;
+	const struct resumption *resumption;
+	unsigned int calls;
+	uint32_t numbers[ANSWERS_MAX];
+};
+
+static void answer_resumed(struct answer *a, const struct resumption *r, unsigned int at,
+			   const uint32_t *call)
+{
+	static const struct faults none;
+	const uint32_t sequence = r->answers[at].sequence_status;
+	const uint32_t last = r->answers[at].remove_status;
+	struct peer peer = { .faults = &none, .fore = usual };
+	unsigned int i, j;
+
+	put(a, sequence != 0 ? sequence : last);
+	put(a, 0);
+	put(a, sequence != 0 ? 1 : 2 + r->removes);
+	put(a, V4_OP_SEQUENCE);
+	put(a, sequence);
+	if (sequence != 0)
+		return;
+	answer_sequence(a, &peer, call);
+	put(a, OP_PUTROOTFH);
+	put(a, 0);
+	for (i = 1; i <= r->removes; i++) {
+		put(a, OP_REMOVE);
+		put(a, i < r->removes ? 0 : last);
+		for (j = 0; j < 5 && (i < r->removes || last == 0); j++)
+			put(a, 1);
+	}
+}
+
+static void *serve_second(void *data)
+{
+	struct second *second = data;
+	uint32_t call[WORDS_MAX] = { 0 };
+	int fd = accept(second->listener, NULL, NULL);
+
+	ck_assert(fd >= 0);
+	while (recv(fd, call, 4, MSG_WAITALL) == 4) {
+		const size_t len = ntohl(call[0]) & ~LAST;
+		struct answer a = { .n = 1 };
+
+		if (recv(fd, call + 1, len, MSG_WAITALL) != (ssize_t)len ||
+		    second->calls == second->resumption->n)
+			break;
+		a.words[a.n++] = call[1]; /* xid */
+		put(&a, 1);
+		put(&a, 0);
+		put(&a, 0);
+		put(&a, 0);
+		put(&a, 0);
+		second->numbers[second->calls] = ntohl(call[USER_WORDS + SEQUENCE_NUMBER]);
+		answer_resumed(&a, second->resumption, second->calls++, call + USER_WORDS);
+		a.words[0] = htonl(LAST | (uint32_t)((a.n - 1) * 4));
+		(void)!send(fd, a.words, a.n * 4, MSG_NOSIGNAL);
+	}
+	close(fd);
+	return NULL;
+}
+
+static int listen_for(struct bench *b)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	socklen_t len = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	ck_assert(bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, 1) == 0);
+	ck_assert(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+	memcpy(&b->conn.address.addr, &address, len);
+	b->conn.address.len = len;
+	b->conn.client.export.port = ntohs(address.sin_port);
+	b->conn.client.export.any_port = true;
+	return fd;
+}
+
+START_TEST(test_lost_reply)
+{
+	static const struct faults hangs_up = { .hangs_up = true };
+	const struct resumption *row = &resumptions[_i];
+	struct second second = { .resumption = row };
+	struct v4_compound c = { .n = 0 };
+	struct bench b;
+	pthread_t thread;
+	unsigned int i;
+
+	bench_init(&b, &hangs_up, &usual);
+	second.listener = listen_for(&b);
+	ck_assert(pthread_create(&thread, NULL, serve_second, &second) == 0);
+	check_int(row->name, "open", v4_session_open(&b.conn, 1, NULL), 0);
+	v4_add(&c, OP_PUTROOTFH);
+	for (i = 0; i < row->removes; i++)
+		v4_add(&c, OP_REMOVE)->nfs_argop4_u.opremove.target = v4_text("name");
+	check_int(row->name, "send", v4_send(&b.conn, &c, replied, &b), 0);
+	check_int(row->name, "the reply is lost",
+		  net_rpc_run(b.conn.rpc, &b.replies, clock_now_ns() + 30 * CLOCK_NS_PER_S),
+		  -ECONNABORTED);
+	nfs_connection_break(&b.conn, -ECONNABORTED);
+	pthread_join(thread, NULL);
+	pthread_join(b.thread, NULL);
+	close(second.listener);
+	check_int(row->name, "replies", b.replies, 1);
+	check_int(row->name, "error", b.errors[0], row->want);
+	if (row->want == 0)
+		check_int(row->name, "status", b.statuses[0], row->want_status);
+	check_int(row->name, "calls", second.calls, row->n);
+	for (i = 0; i < row->n; i++)
+		check_int(row->name, "number", second.numbers[i], row->answers[i].number);
+}
+END_TEST
+
 CHECK_MAIN("session",
-	   .tests = { test_slots, test_target, test_set_up, test_wrong_answers, test_fresh })
+	   .tests = { test_slots, test_target, test_set_up, test_wrong_answers, test_fresh },
+	   .loops = { { test_lost_reply, ARRAY_SIZE(resumptions) } })

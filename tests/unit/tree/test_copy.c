@@ -274,6 +274,46 @@ START_TEST(test_no_owners)
 }
 END_TEST
 
+/*
+ * A server that answers OK and leaves the owner as it is. bare: only GETATTR shows it. Nothing is
+ * set-id for somebody else.
+ */
+START_TEST(test_ignored_owners)
+{
+	static const bool bare[] = { false, true };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(bare); i++) {
+		const struct fake_habits habits = { .no_owners = true, .bare = bare[i] };
+		const struct fake_habits keeps = { .bare = bare[i] };
+		const char *row = bare[i] ? "bare" : "full";
+		struct fake_nfs *f = fake_nfs_new();
+		struct tree_work work = { .cancel = NULL };
+		struct error err = { .code = ERROR_OK };
+
+		tree_fill_file(f, "tree/file", 0, 10);
+		tree_mark(f, "tree/file", 06755, 5);
+		fake_nfs_habits(f, &habits);
+		check_that(row, "result", copy_with(f, f, 0, &work, &err) < 0);
+		check_error(row, &err, ERROR_FAILED_PRECONDITION, "owner");
+		check_int(row, "mode", fake_nfs_mode(f, "copy/file") & 06000, 0);
+		fake_nfs_free(f);
+
+		/* Where they are kept, bare replies cost one GETATTR, and one for each set-id. */
+		f = fake_nfs_new();
+		work = (struct tree_work){ .cancel = NULL };
+		error_clear(&err);
+		put_owned(f);
+		tree_fill_file(f, "tree/plain", 0, 10);
+		tree_mark(f, "tree/plain", 0640, 7);
+		fake_nfs_habits(f, &keeps);
+		check_int(row, "result", copy_with(f, f, 0, &work, &err), 0);
+		tree_check_same(row, f, "tree", f, "copy");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* If owners are not kept, a setgid file of another group does not become one of ours. */
 START_TEST(test_not_root_group)
 {
@@ -1076,7 +1116,8 @@ CHECK_MAIN("tree_copy",
 		   test_large_files, test_hard_links, test_many_entries, test_chain, test_dropped,
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
-		   test_no_owners, test_not_root_group, test_times, test_links_in_flight,
+		   test_no_owners, test_ignored_owners, test_not_root_group, test_times,
+		   test_links_in_flight,
 		   test_links_forgotten, test_empty_reads,
 	   },
 	   .loops = {

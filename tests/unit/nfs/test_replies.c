@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Replies that are well-formed RPC and cannot be right: results of other operations than asked, too
+ * few, cut, or with more behind them, and values that no server may send. None counts as success.
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "nfs/calls.h"
+#include "nfs/connection.h"
+#include "nfs/cookies.h"
+/* After libnfs-zdr.h, whose types it uses. */
+#include <nfsc/libnfs-raw-nfs4.h>
+
+#include "check_util.h"
+
+#define LAST 0x80000000U
+#define WORDS_MAX 64
+#define CALL_MAX 4096
+
+#define FH 0x41414141 /* a handle of 4 bytes */
+
+/* What an operation is asked with. */
+#define BYTES 8
+static const struct nfs_handle dir = { .len = 4, .data = "dir" };
+
+struct row {
+	const char *name;
+	unsigned int version;
+	enum nfs_op_type type;
+	size_t n;
+	uint32_t words[WORDS_MAX]; /* of the reply, behind the header of RPC */
+	int want;
+	bool doomed; /* the connection breaks */
+	uint32_t handle, entries; /* length of the handle, number of entries */
+};
+
+/* Results of version 3. */
+#define V3_NO_WCC 0, 0
+#define V3_LISTING 0, 0, 1, 2 /* a status, no attributes, a verifier */
+#define V3_ENTRY(LEN, ...) 1, 0, 7, LEN, __VA_ARGS__, 0, 1, 0, 0 /* cookie 1, no more of it */
+#define V3_PAGE_END 0, 1
+
+/* Results of version 4, of operation and status. */
+#define V4(STATUS, N) STATUS, 0, N
+#define V4_PUTFH OP_PUTFH, 0
+#define V4_CHANGE 1, 0, 1, 0, 2
+#define V4_CREATE OP_CREATE, 0, V4_CHANGE, 0
+#define V4_GETFH OP_GETFH, 0, 4, FH
+#define V4_GETATTR OP_GETATTR, 0, 0, 0
+#define V4_REMOVE OP_REMOVE, 0, V4_CHANGE
+#define V4_SETATTR OP_SETATTR, 0, 0
+#define V4_ENTRY(LEN, ...) 1, 0, 1, LEN, __VA_ARGS__, 0, 0 /* cookie 1, no attributes */
+
+static const struct row rows[] = {
+	/* Version 3. */
+	{ "v3 removed", 3, NFS_OP_REMOVE, 3, { 0, V3_NO_WCC }, 0 },
+	{ "v3 remove, cut", 3, NFS_OP_REMOVE, 2, { 0, 0 }, -EBADMSG, true },
+	{ "v3 remove, no status", 3, NFS_OP_REMOVE, 0, { 0 }, -EBADMSG, true },
+	{ "v3 remove, and more", 3, NFS_OP_REMOVE, 4, { 0, V3_NO_WCC, 0 }, -EBADMSG, true },
+	{ "v3 refused, and more", 3, NFS_OP_REMOVE, 4, { 13, V3_NO_WCC, 0 }, -EACCES },
+	{ "v3 space, and more", 3, NFS_OP_FSSTAT, 16, { 0, 0, 0, 1 }, 0 }, /* as go-nfs has it */
+	{ "v3 rename, cut", 3, NFS_OP_RENAME, 3, { 0, V3_NO_WCC }, -EBADMSG, true },
+	{ "v3 made", 3, NFS_OP_MKDIR, 7, { 0, 1, 4, FH, 0, V3_NO_WCC }, 0, false, 4 },
+	{ "v3 mkdir, cut handle", 3, NFS_OP_MKDIR, 4, { 0, 1, 64, FH }, -EBADMSG, true },
+	{ "v3 lookup without a handle", 3, NFS_OP_LOOKUP, 4, { 0, 0, 0, 0 }, -EBADMSG },
+	{ "v3 written", 3, NFS_OP_WRITE, 7, { 0, V3_NO_WCC, BYTES, 2, 1, 2 }, 0 },
+	{ "v3 wrote more", 3, NFS_OP_WRITE, 7, { 0, V3_NO_WCC, BYTES + 1, 2, 1, 2 }, -EBADMSG },
+	{ "v3 read", 3, NFS_OP_READ, 6, { 0, 0, 3, 1, 3, 0x61626300 }, 0 },
+	{ "v3 read more", 3, NFS_OP_READ, 8, { 0, 0, 12, 1, 12, 0, 0, 0 }, -EBADMSG },
+	{ "v3 read, two lengths", 3, NFS_OP_READ, 6, { 0, 0, 4, 1, 3, 0x61626300 }, -EBADMSG },
+	{ "v3 target with NUL", 3, NFS_OP_READLINK, 4, { 0, 0, 3, 0x61006200 }, -EBADMSG },
+	{ "v3 listed",
+	  3,
+	  NFS_OP_READDIR,
+	  15,
+	  { V3_LISTING, V3_ENTRY(3, 0x61626300), V3_PAGE_END },
+	  0,
+	  .entries = 1 },
+	{ "v3 empty name",
+	  3,
+	  NFS_OP_READDIR,
+	  14,
+	  { V3_LISTING, 1, 0, 7, 0, 0, 1, 0, 0, V3_PAGE_END },
+	  -EBADMSG },
+	{ "v3 name with a slash",
+	  3,
+	  NFS_OP_READDIR,
+	  15,
+	  { V3_LISTING, V3_ENTRY(3, 0x612f6200), V3_PAGE_END },
+	  -EBADMSG },
+	{ "v3 name with NUL",
+	  3,
+	  NFS_OP_READDIR,
+	  15,
+	  { V3_LISTING, V3_ENTRY(3, 0x61006200), V3_PAGE_END },
+	  -EBADMSG },
+	{ "v3 dot dot",
+	  3,
+	  NFS_OP_READDIR,
+	  15,
+	  { V3_LISTING, V3_ENTRY(2, 0x2e2e0000), V3_PAGE_END },
+	  0 },
+
+	/* Version 4. */
+	{ "made",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 8 + 4 + 4,
+	  { V4(0, 4), V4_PUTFH, V4_CREATE, V4_GETFH, V4_GETATTR },
+	  0,
+	  false,
+	  4 },
+	{ "made, and more",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 8 + 4 + 4 + 1,
+	  { V4(0, 4), V4_PUTFH, V4_CREATE, V4_GETFH, V4_GETATTR, 0 },
+	  -EBADMSG,
+	  true },
+	{ "made without results", 4, NFS_OP_MKDIR, 3, { V4(0, 0) }, -EBADMSG, true },
+	{ "made with one result", 4, NFS_OP_MKDIR, 5, { V4(0, 1), V4_PUTFH }, -EBADMSG, true },
+	{ "made, the rest is missing",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 8,
+	  { V4(0, 2), V4_PUTFH, V4_CREATE },
+	  -EBADMSG,
+	  true },
+	{ "made by another operation",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 7 + 4 + 4,
+	  { V4(0, 4), V4_PUTFH, V4_REMOVE, V4_GETFH, V4_GETATTR },
+	  -EBADMSG,
+	  true },
+	{ "made in another order",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 8 + 4 + 4,
+	  { V4(0, 4), V4_PUTFH, V4_CREATE, V4_GETATTR, V4_GETFH },
+	  -EBADMSG,
+	  true },
+	{ "made, and one failed in between",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 2 + 4 + 4,
+	  { V4(0, 4), V4_PUTFH, OP_CREATE, NFS4ERR_EXIST, V4_GETFH, V4_GETATTR },
+	  -EBADMSG,
+	  true },
+	{ "failed, and nothing did",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 8 + 4 + 4,
+	  { V4(NFS4ERR_EXIST, 4), V4_PUTFH, V4_CREATE, V4_GETFH, V4_GETATTR },
+	  -EBADMSG,
+	  true },
+	{ "failed otherwise",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 2,
+	  { V4(NFS4ERR_EXIST, 2), V4_PUTFH, OP_CREATE, NFS4ERR_ACCESS },
+	  -EBADMSG,
+	  true },
+	{ "more results than asked",
+	  4,
+	  NFS_OP_REMOVE,
+	  3 + 2 + 7 + 7,
+	  { V4(0, 3), V4_PUTFH, V4_REMOVE, V4_REMOVE },
+	  -EBADMSG,
+	  true },
+	{ "exists",
+	  4,
+	  NFS_OP_MKDIR,
+	  7,
+	  { V4(NFS4ERR_EXIST, 2), V4_PUTFH, OP_CREATE, NFS4ERR_EXIST },
+	  -EEXIST },
+	{ "refused as a whole",
+	  4,
+	  NFS_OP_MKDIR,
+	  3,
+	  { V4(NFS4ERR_MINOR_VERS_MISMATCH, 0) },
+	  -EPROTONOSUPPORT },
+	{ "unknown operation",
+	  4,
+	  NFS_OP_MKDIR,
+	  7,
+	  { V4(NFS4ERR_OP_ILLEGAL, 2), V4_PUTFH, OP_ILLEGAL, NFS4ERR_OP_ILLEGAL },
+	  -EOPNOTSUPP },
+	/* The change was made: only what it made is not told. */
+	{ "made, attributes later",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 8 + 4 + 2,
+	  { V4(NFS4ERR_DELAY, 4), V4_PUTFH, V4_CREATE, V4_GETFH, OP_GETATTR, NFS4ERR_DELAY },
+	  0,
+	  false,
+	  4 },
+	{ "made, handle later",
+	  4,
+	  NFS_OP_MKDIR,
+	  3 + 2 + 8 + 2,
+	  { V4(NFS4ERR_DELAY, 3), V4_PUTFH, V4_CREATE, OP_GETFH, NFS4ERR_DELAY },
+	  0 },
+	{ "removed", 4, NFS_OP_REMOVE, 3 + 2 + 7, { V4(0, 2), V4_PUTFH, V4_REMOVE }, 0 },
+	{ "removed, cut",
+	  4,
+	  NFS_OP_REMOVE,
+	  3 + 2 + 6,
+	  { V4(0, 2), V4_PUTFH, V4_REMOVE },
+	  -EBADMSG,
+	  true },
+	{ "renamed without a result", 4, NFS_OP_RENAME, 5, { V4(0, 1), V4_PUTFH }, -EBADMSG, true },
+	{ "set", 4, NFS_OP_SETATTR, 3 + 2 + 3, { V4(0, 2), V4_PUTFH, V4_SETATTR }, 0 },
+	{ "set without a result", 4, NFS_OP_SETATTR, 5, { V4(0, 1), V4_PUTFH }, -EBADMSG, true },
+	{ "written",
+	  4,
+	  NFS_OP_WRITE,
+	  3 + 2 + 6,
+	  { V4(0, 2), V4_PUTFH, OP_WRITE, 0, BYTES, 2, 1, 2 },
+	  0 },
+	{ "wrote more",
+	  4,
+	  NFS_OP_WRITE,
+	  3 + 2 + 6,
+	  { V4(0, 2), V4_PUTFH, OP_WRITE, 0, BYTES + 1, 2, 1, 2 },
+	  -EBADMSG },
+	{ "written without a result", 4, NFS_OP_WRITE, 5, { V4(0, 1), V4_PUTFH }, -EBADMSG, true },
+	{ "read more",
+	  4,
+	  NFS_OP_READ,
+	  3 + 2 + 7,
+	  { V4(0, 2), V4_PUTFH, OP_READ, 0, 1, 12, 0, 0, 0 },
+	  -EBADMSG },
+	{ "lookup without a handle",
+	  4,
+	  NFS_OP_LOOKUP,
+	  3 + 2 + 2 + 3 + 4,
+	  { V4(0, 4), V4_PUTFH, OP_LOOKUP, 0, OP_GETFH, 0, 0, V4_GETATTR },
+	  -EBADMSG },
+	{ "target with NUL",
+	  4,
+	  NFS_OP_READLINK,
+	  3 + 2 + 2 + 4,
+	  { V4(0, 3), V4_PUTFH, OP_LOOKUP, 0, OP_READLINK, 0, 3, 0x61006200 },
+	  -EBADMSG },
+	{ "listed",
+	  4,
+	  NFS_OP_READDIR,
+	  3 + 2 + 4 + 7 + 2,
+	  { V4(0, 2), V4_PUTFH, OP_READDIR, 0, 1, 2, V4_ENTRY(3, 0x61626300), 0, 1 },
+	  0,
+	  .entries = 1 },
+	{ "empty name",
+	  4,
+	  NFS_OP_READDIR,
+	  3 + 2 + 4 + 6 + 2,
+	  { V4(0, 2), V4_PUTFH, OP_READDIR, 0, 1, 2, 1, 0, 1, 0, 0, 0, 0, 1 },
+	  -EBADMSG },
+	{ "name with a slash",
+	  4,
+	  NFS_OP_READDIR,
+	  3 + 2 + 4 + 7 + 2,
+	  { V4(0, 2), V4_PUTFH, OP_READDIR, 0, 1, 2, V4_ENTRY(3, 0x612f6200), 0, 1 },
+	  -EBADMSG },
+	{ "name with NUL",
+	  4,
+	  NFS_OP_READDIR,
+	  3 + 2 + 4 + 7 + 2,
+	  { V4(0, 2), V4_PUTFH, OP_READDIR, 0, 1, 2, V4_ENTRY(3, 0x61006200), 0, 1 },
+	  -EBADMSG },
+};
+
+/* -------- the peer -------- */
+
+struct peer {
+	int fd;
+	const struct row *row;
+};
+
+/* Answer one call. */
+static void *answer(void *data)
+{
+	const struct peer *peer = data;
+	uint32_t call[CALL_MAX / 4], reply[7 + WORDS_MAX];
+	size_t len, n = 0, i;
+
+	ck_assert(recv(peer->fd, call, 4, MSG_WAITALL) == 4);
+	len = ntohl(call[0]) & ~LAST;
+	ck_assert(len < sizeof(call) - 4);
+	ck_assert(recv(peer->fd, call + 1, len, MSG_WAITALL) == (ssize_t)len);
+	reply[n++] = htonl(LAST | (uint32_t)(6 + peer->row->n) * 4);
+	reply[n++] = call[1];
+	reply[n++] = htonl(1);
+	while (n < 7)
+		reply[n++] = 0;
+	for (i = 0; i < peer->row->n; i++)
+		reply[n++] = htonl(peer->row->words[i]);
+	ck_assert(send(peer->fd, reply, n * 4, MSG_NOSIGNAL) == (ssize_t)(n * 4));
+	return NULL;
+}
+
+static void count_entry(struct nfs_op *op, const struct nfs_entry *entry)
+{
+	unsigned int *entries = op->data;
+
+	(void)entry;
+	++*entries;
+}
+
+START_TEST(test_reply)
+{
+	const struct row *row = &rows[_i];
+	const struct nfs_protocol *protocol =
+		row->version == 3 ? &nfs_protocol_v3 : &nfs_protocol_v4;
+	struct nfs_connection conn = { .protocol = protocol };
+	char buffer[BYTES] = { 0 }, link[NFS_LINK_MAX + 1];
+	unsigned int entries = 0;
+	struct nfs_op op = {
+		.type = row->type,
+		.client = &conn.client,
+		.dir = &dir,
+		.name = row->version == 4 || row->type != NFS_OP_READLINK ? "name" : NULL,
+		.to_dir = &dir,
+		.to_name = "other",
+		.buffer = buffer,
+		.count = row->type == NFS_OP_READ || row->type == NFS_OP_WRITE ? BYTES : 0,
+		.stable = true,
+		.link = link,
+		.entry = count_entry,
+		.data = &entries,
+	};
+	struct peer peer = { .row = row };
+	pthread_t thread;
+	int fds[2];
+
+	conn.client.version = row->version;
+	conn.in_flight = 1;
+	conn.slow = conn.unbounded = 1;
+	ck_assert(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+	peer.fd = fds[1];
+	ck_assert(net_rpc_new(&conn.rpc, fds[0], NULL) == 0);
+	ck_assert(pthread_create(&thread, NULL, answer, &peer) == 0);
+	check_int(row->name, "start", protocol->start(&conn, &op), 0);
+	check_int(row->name, "run",
+		  net_rpc_run(conn.rpc, &conn.finished, clock_now_ns() + 30 * CLOCK_NS_PER_S), 0);
+	pthread_join(thread, NULL);
+	check_that(row->name, "finished", op.finished);
+	check_int(row->name, "error", op.error, row->want);
+	check_int(row->name, "doomed", conn.doomed, row->doomed);
+	check_int(row->name, "entries", entries, row->entries);
+	if (row->type == NFS_OP_MKDIR)
+		check_int(row->name, "handle", op.handle.len, row->handle);
+	nfs_connection_break(&conn, -ECONNABORTED);
+	close(fds[1]);
+}
+END_TEST
+
+/* -------- listings that run in a circle, writes that are not on the disk -------- */
+
+struct stub {
+	struct nfs_client client;
+	uint64_t tail, circle; /* pages before and in the circle */
+	uint64_t pages; /* asked for */
+	unsigned int commits;
+	uint64_t written; /* bytes */
+	bool restarts; /* the verifier of COMMIT is another one */
+};
+
+static int stub_start(struct nfs_client *c, struct nfs_op *op)
+{
+	struct stub *stub = container_of(c, struct stub, client);
+	struct nfs_entry entry = { .name = "name" };
+
+	switch (op->type) {
+	case NFS_OP_READDIR:
+		/* Each page is a step on the way: cookie n leads to n + 1. */
+		op->cookie =
+			op->cookie + 1 < stub->tail + stub->circle ? op->cookie + 1 : stub->tail;
+		entry.cookie = op->cookie;
+		op->entry(op, &entry);
+		stub->pages++;
+		break;
+	case NFS_OP_WRITE:
+		op->stable = false;
+		op->count = op->count > 3 ? 3 : op->count;
+		stub->written += op->count;
+		op->verifier[0] = 1;
+		break;
+	default:
+		check_int("stub", "operation", op->type, NFS_OP_COMMIT);
+		op->verifier[0] = stub->restarts ? 2 : 1;
+		stub->commits++;
+		break;
+	}
+	op->finished = true;
+	return 0;
+}
+
+static const struct nfs_client_ops stub_ops = { .start = stub_start };
+
+static int take_entry(void *data, const struct nfs_entry *entry)
+{
+	(void)data;
+	(void)entry;
+	return 0;
+}
+
+START_TEST(test_circle)
+{
+	static const uint64_t tails[] = { 0, 1, 2, 100 }, circles[] = { 1, 2, 3, 7, 64, 1000 };
+	size_t i, j;
+
+	for (i = 0; i < ARRAY_SIZE(tails); i++) {
+		for (j = 0; j < ARRAY_SIZE(circles); j++) {
+			struct stub stub = {
+				.client = { .ops = &stub_ops, .version = 3 },
+				.tail = tails[i],
+				.circle = circles[j],
+			};
+
+			check_int("circle", "result",
+				  nfs_readdir(&stub.client, &dir, take_entry, NULL), -EIO);
+			check_that("circle", "found early",
+				   stub.pages <= 3 * (tails[i] + circles[j]) + 3);
+		}
+	}
+}
+END_TEST
+
+START_TEST(test_long_listing)
+{
+	struct nfs_cookies cookies = { .pages = 0 };
+	uint64_t i;
+
+	for (i = 1; i < 100000; i++)
+		check_that("listing", "goes on", !nfs_cookies_repeat(&cookies, i * 4096));
+}
+END_TEST
+
+/* A server that leaves data in its memory is asked to write it. */
+START_TEST(test_unstable)
+{
+	struct stub stub = { .client = { .ops = &stub_ops, .version = 3 } };
+
+	check_int("write", "result", nfs_write(&stub.client, &dir, 0, "12345678", 8), 0);
+	check_int("write", "bytes", stub.written, 8);
+	check_int("write", "commits", stub.commits, 3);
+	stub.restarts = true;
+	check_int("write", "restart", nfs_write(&stub.client, &dir, 0, "12345678", 8), -EIO);
+}
+END_TEST
+
+CHECK_MAIN("replies", .tests = { test_circle, test_long_listing, test_unstable },
+	   .loops = { { test_reply, ARRAY_SIZE(rows) } })
