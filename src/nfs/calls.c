@@ -86,6 +86,11 @@ int nfs_setattr(struct nfs_client *c, const struct nfs_handle *handle,
 	r = nfs_client_call(c, &op);
 	if (r < 0 || !owner)
 		return r;
+	/* Attributes are optional in a version 3 reply. */
+	if (!op.attr.has_owner && !op.attr.is_named)
+		r = nfs_getattr(c, handle, &op.attr);
+	if (r < 0)
+		return r;
 	if (nfs_owner_is_other(change, &op.attr))
 		return -NFS_EOWNER;
 	return has_lost_mode(change, &op.attr) ? nfs_setmode(c, handle, change->mode) : 0;

@@ -374,6 +374,8 @@ struct stub {
 	unsigned int commits;
 	uint64_t written; /* bytes */
 	bool restarts; /* the verifier of COMMIT is another one */
+	uint32_t owner; /* of the object, whatever is set */
+	bool tells_owner; /* in the reply to SETATTR */
 };
 
 static int stub_start(struct nfs_client *c, struct nfs_op *op)
@@ -395,6 +397,11 @@ static int stub_start(struct nfs_client *c, struct nfs_op *op)
 		op->count = op->count > 3 ? 3 : op->count;
 		stub->written += op->count;
 		op->verifier[0] = 1;
+		break;
+	case NFS_OP_SETATTR:
+	case NFS_OP_GETATTR:
+		op->attr = (struct nfs_attr){ .uid = stub->owner, .gid = stub->owner };
+		op->attr.has_owner = op->type == NFS_OP_GETATTR || stub->tells_owner;
 		break;
 	default:
 		check_int("stub", "operation", op->type, NFS_OP_COMMIT);
@@ -460,5 +467,24 @@ START_TEST(test_unstable)
 }
 END_TEST
 
-CHECK_MAIN("replies", .tests = { test_circle, test_long_listing, test_unstable },
+/* A server that says OK and sets no owner, whether its reply shows it or not. */
+START_TEST(test_owner)
+{
+	const struct nfs_change change = { .has_uid = true, .uid = 5, .has_gid = true, .gid = 5 };
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		struct stub stub = {
+			.client = { .ops = &stub_ops, .version = 3 },
+			.owner = i & 1 ? 5 : 0,
+			.tells_owner = i & 2,
+		};
+
+		check_int(i & 2 ? "told" : "asked", "result",
+			  nfs_setattr(&stub.client, &dir, &change), i & 1 ? 0 : -NFS_EOWNER);
+	}
+}
+END_TEST
+
+CHECK_MAIN("replies", .tests = { test_circle, test_long_listing, test_unstable, test_owner },
 	   .loops = { { test_reply, ARRAY_SIZE(rows) } })
