@@ -21,7 +21,6 @@
 #include "csi/services.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
-#include "net/zdr.h"
 #include "node/node.h"
 #include "node/stats.h"
 #include "options.h"
@@ -336,9 +335,6 @@ static int serve(struct app *app, struct error *err)
 	if (r < 0)
 		return r;
 	init_holder(app);
-	r = net_zdr_check(err);
-	if (r < 0)
-		return r;
 	r = init_loop(app, err);
 	if (r < 0)
 		return r;
