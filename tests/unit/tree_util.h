@@ -16,10 +16,10 @@
 #define KIB 1024U
 #define MIB (1024U * KIB)
 
-/* Return the bytes in use; 0 if malloc() does not report them, as under AddressSanitizer. */
+/* Return the bytes in use; 0 if malloc() does not report them, as under AddressSanitizer or in musl. */
 static inline size_t tree_heap_in_use(void)
 {
-#ifdef __GLIBC__
+#ifdef HAVE_MALLINFO2
 	const struct mallinfo2 info = mallinfo2();
 
 	return info.uordblks + info.hblkhd;
