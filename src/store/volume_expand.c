@@ -38,7 +38,7 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 	const bool fresh = rec->n == 0;
 	const struct nfs_handle *folder;
 	struct nfs_handle handle;
-	const char *dir;
+	const char *dir = NULL;
 	int r;
 
 	r = volume_open_directory(c, id, rec, &dir, &handle, err);

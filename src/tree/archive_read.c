@@ -76,8 +76,8 @@ static int read_raw(struct unpacker *u, const char **ret, size_t *ret_len)
 
 static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 {
-	const char *packed;
-	size_t len;
+	const char *packed = NULL;
+	size_t len = 0;
 	int r;
 
 	for (;;) {

@@ -350,7 +350,10 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 	const struct tree_builder_options options = { .root = folder };
 	cleanup_locale locale_t before = tree_locale_enter();
 	struct packer p = {
-		.sink = { packer_begin, packer_data, packer_end, packer_drop },
+		.sink = { .begin = packer_begin,
+			  .data = packer_data,
+			  .end = packer_end,
+			  .drop = packer_drop },
 		.work = work,
 	};
 	struct tree_builder *b;
