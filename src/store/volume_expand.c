@@ -14,7 +14,7 @@
 static int check_quota(struct nfs_client *c, const char *dir, const struct nfs_handle *handle,
 		       int64_t size, struct error *err)
 {
-	struct nfs_space whole, own;
+	struct nfs_space whole = { .total = 0 }, own = { .total = 0 };
 	int r;
 
 	r = nfs_fsstat(c, &c->root, &whole);

@@ -463,7 +463,8 @@ static void *work(void *data)
 		};
 		bool hang = w->number % 3 == 0 && i == 0;
 
-		snprintf(request, sizeof(request), "%c%07d", hang ? 'h' : 'r', w->number * 100 + i);
+		snprintf(request, sizeof(request), "%c%07u", hang ? 'h' : 'r',
+			 (unsigned int)(w->number * 100 + i) % 10000000U);
 		if (mount_process_run(w->reaper, &p, hang ? SHORT_MS : LONG_MS) !=
 		    (hang ? -ETIMEDOUT : 0))
 			w->wrong++;
