@@ -74,7 +74,7 @@ static void copy(const char *row, struct job *j)
 static void archive(const char *row, struct job *j)
 {
 	struct tree_work back = { .from = j->to, .to = j->to };
-	struct tree_archive_sum sum;
+	struct tree_archive_sum sum = { .bytes = 0 };
 	struct nfs_handle handle, made;
 	struct nfs_attr attr;
 
