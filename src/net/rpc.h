@@ -3,7 +3,7 @@
 
 /*
  * RPC over TCP (RFC 5531) with many calls in flight: the one engine for NFS, MOUNT, rpcbind and
- * NULL calls. libnfs only encodes arguments; results are decoded by net/zdr.h, and the bytes move here.
+ * NULL calls. libnfs only encodes arguments; net/zdr.h decodes results, and the bytes move here.
  * libnfs 4.0 would spend seven system calls on each call (record mark, text and clock separately,
  * in each direction); here all queued calls leave in one, and all replies that have arrived come in
  * another.

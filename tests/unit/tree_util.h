@@ -16,7 +16,7 @@
 #define KIB 1024U
 #define MIB (1024U * KIB)
 
-/* Return the bytes in use; 0 if malloc() does not report them, as under AddressSanitizer or in musl. */
+/* Return the bytes in use; 0 if malloc() does not report them, as with AddressSanitizer or musl. */
 static inline size_t tree_heap_in_use(void)
 {
 #ifdef HAVE_MALLINFO2
