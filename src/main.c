@@ -21,7 +21,6 @@
 #include "csi/services.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
-#include "net/zdr.h"
 #include "node/node.h"
 #include "node/stats.h"
 #include "options.h"
@@ -259,8 +258,10 @@ static void on_sweep(uv_timer_t *handle)
 		mounter_sweep(app->node_driver.mounter);
 		node_stats_sweep(app->node_driver.stats);
 	}
+#ifdef HAVE_MALLOC_TRIM
 	/* Give memory that a burst of calls needed back to the system. */
 	(void)malloc_trim(0);
+#endif
 }
 
 static int init_loop(struct app *app, struct error *err)
@@ -336,9 +337,6 @@ static int serve(struct app *app, struct error *err)
 	if (r < 0)
 		return r;
 	init_holder(app);
-	r = net_zdr_check(err);
-	if (r < 0)
-		return r;
 	r = init_loop(app, err);
 	if (r < 0)
 		return r;
@@ -384,12 +382,10 @@ static void open_standard_files(void)
 		close(fd);
 }
 
-static void init_process(void)
+/* Only glibc's heap needs this; musl gives memory back by itself. */
+static void init_heap(void)
 {
-	open_standard_files();
-	/* Peers may close while we write, as grpc-go does at the end of each connection. */
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)setenv("UV_THREADPOOL_SIZE", WORKERS, 0); /* on failure, libuv's default */
+#ifdef HAVE_MALLOPT
 	/* Share one heap: with a heap per thread, idle workers would hold megabytes. */
 	(void)mallopt(M_ARENA_MAX, 1);
 	/*
@@ -398,6 +394,16 @@ static void init_process(void)
 	 */
 	(void)mallopt(M_MMAP_THRESHOLD, 1024 * 1024);
 	(void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+#endif
+}
+
+static void init_process(void)
+{
+	open_standard_files();
+	/* Peers may close while we write, as grpc-go does at the end of each connection. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)setenv("UV_THREADPOOL_SIZE", WORKERS, 0); /* on failure, libuv's default */
+	init_heap();
 }
 
 int main(int argc, char **argv)

@@ -16,7 +16,8 @@
 #include "store/holder.h"
 
 #define DEFAULT_DRIVER_NAME "nfs.csi.k8s.io"
-#define DEFAULT_STATE_DIR "/run/csi-nfs" /* lost at a reboot, like the mounts it describes */
+/* Lost at a reboot, like the mounts it describes. */
+#define DEFAULT_STATE_DIR RUNSTATEDIR "/csi-nfs"
 #define DRIVER_NAME_MAX 63 /* CSI specification, GetPluginInfoResponse */
 #define NODE_ID_MAX 192 /* what Kubernetes stores; the specification allows 256 */
 #define REPLICA_TIMEOUT_MAX_S 3600

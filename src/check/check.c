@@ -10,7 +10,6 @@
 
 #include "base/str.h"
 #include "check/steps.h"
-#include "net/zdr.h"
 
 #define EXIT_USAGE 2
 
@@ -107,9 +106,7 @@ static int run_steps(struct check *c, struct error *err)
 	size_t i;
 	int r;
 
-	r = net_zdr_check(err);
-	if (r == 0)
-		r = init_export(c, err);
+	r = init_export(c, err);
 	if (r < 0)
 		return r;
 	check_report_begin(&report, c);

@@ -24,7 +24,8 @@ static const struct {
 	[CHECK_SKIPPED] = { "skipped", "skipped", "" },
 };
 
-static void format_text(struct buf *b, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void format_text(struct buf *b, const char *fmt,
+							      va_list ap)
 {
 	char *text = NULL;
 

@@ -214,7 +214,7 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 		.ret_trashed = &trash.is_used,
 	};
 	struct volume_owner owner;
-	const char *dir;
+	const char *dir = NULL;
 	struct session s;
 	int r;
 

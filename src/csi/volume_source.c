@@ -49,7 +49,7 @@ static int init_volume(struct volume_source *source, const char *id, const struc
 	const struct csi_driver *driver = source->driver;
 	struct volume_ref *ref = &source->volume;
 	struct volume_owner owner;
-	const char *dir;
+	const char *dir = NULL;
 	int r;
 
 	source->kind = VOLUME_SOURCE_IS_VOLUME;

@@ -20,8 +20,6 @@
 #include "net/ping.h"
 
 #define MOUNT_DATA_MAX 4095
-#define MOUNT_PROGRAM "/sbin/mount.nfs"
-#define STATD_PROGRAM "/usr/sbin/start-statd" /* mount.nfs runs it, too */
 #define STATD 100024 /* RPC program number of rpc.statd */
 
 /* -------- the versions to try -------- */
@@ -243,7 +241,7 @@ static bool server_can_do_v3(const struct server *s, const struct mount_options 
 	uint32_t low = 0, high = 0;
 	uint16_t found;
 
-	if (by_program && access(MOUNT_PROGRAM, X_OK) < 0)
+	if (by_program && access(MOUNT_NFS, X_OK) < 0)
 		return false;
 	return net_ping(&s->address, port, NET_NFS_PROGRAM, 3, &low, &high) == 0 &&
 	       (options_have(o->rest, "mountport") ||
@@ -263,7 +261,7 @@ static void statd_ensure(const struct mount_walk *w)
 	if (net_resolve("127.0.0.1", local, &n, NULL) == 0 &&
 	    net_portmap(&local[0], STATD, 1, &port) == 0)
 		return;
-	mount_walk_run_at_home(w, STATD_PROGRAM);
+	mount_walk_run_at_home(w, START_STATD);
 }
 
 static int server_mount(struct server *s, const struct mount_frame *frame,
@@ -293,7 +291,7 @@ static int server_mount(struct server *s, const struct mount_frame *frame,
 		/* Then NFSv3 is only a guess: keep NFSv4's error if NFSv3 would take long. */
 		if (first == ENOENT && !server_can_do_v3(s, o, a.by_program))
 			break;
-		if (a.by_program && access(MOUNT_PROGRAM, X_OK) < 0)
+		if (a.by_program && access(MOUNT_NFS, X_OK) < 0)
 			return mount_reply_fail(reply, MOUNT_STEP_PROGRAM, ENOENT);
 		if (a.by_program && w != NULL)
 			statd_ensure(w);

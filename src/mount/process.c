@@ -22,7 +22,7 @@
 #define SLICE_MS 100 /* between two looks at the process */
 
 /* The helper needs nothing of the driver's environment. LC_ALL: answer.c reads English messages. */
-static char path_variable[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+static char path_variable[] = "PATH=" HELPER_PATH;
 static char locale_variable[] = "LC_ALL=C";
 static char *const environment[] = { path_variable, locale_variable, NULL };
 

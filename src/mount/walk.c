@@ -9,13 +9,13 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/compat.h"
 
 #define OWN_NAMESPACE "/proc/self/ns/mnt"
 #define STACK_MAX 32 /* mounts at the target */

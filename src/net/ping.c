@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "net/rpc.h"
+#include "net/zdr.h"
 /* After libnfs-zdr.h, whose types it uses. */
 #include <nfsc/libnfs-raw-portmap.h>
 
@@ -160,6 +161,11 @@ static int parse_uaddr_port(const char *uaddr, uint16_t *ret)
 	return 0;
 }
 
+static uint32_t take_address(ZDR *zdr, PMAP3GETADDRres *ret)
+{
+	return net_zdr_take_string(zdr, &ret->addr);
+}
+
 /* An empty address: the program is not registered. */
 static int take_uaddr(void *data, const void *results)
 {
@@ -170,7 +176,7 @@ int net_portmap(const struct net_address *a, uint32_t program, uint32_t version,
 {
 	static const struct net_rpc_procedure getaddr =
 		NET_RPC_PROCEDURE(PMAP_PROGRAM, PMAP_V3, PMAP3_GETADDR, zdr_PMAP3GETADDRargs,
-				  zdr_PMAP3GETADDRres, PMAP3GETADDRres);
+				  take_address, PMAP3GETADDRres);
 	char tcp[] = "tcp", tcp6[] = "tcp6", empty[] = "";
 	PMAP3GETADDRargs args = {
 		.prog = program,

@@ -202,7 +202,8 @@ static bool put_header(const struct net_rpc *rpc, ZDR *zdr,
 		return false;
 	if (!rpc->has_user)
 		return put_words(zdr, none, ARRAY_SIZE(none));
-	return put_words(zdr, sys, ARRAY_SIZE(sys)) && zdr_opaque(zdr, machine, sizeof(machine)) &&
+	return put_words(zdr, sys, ARRAY_SIZE(sys)) &&
+	       net_zdr_put_fixed(zdr, machine, sizeof(machine)) &&
 	       put_words(zdr, user, ARRAY_SIZE(user));
 }
 
@@ -233,7 +234,7 @@ static int encode_call(struct net_rpc *rpc, const struct net_rpc_procedure *proc
 	int r;
 
 	for (i = 0; i < ARRAY_SIZE(rooms); i++) {
-		r = buffer_reserve(&rpc->out, rooms[i]);
+		r = buffer_reserve(&rpc->out, rooms[i] + NET_ZDR_ENCODE_SPARE);
 		if (r < 0)
 			return r;
 		if (encode_into(rpc, procedure, xid, args, rooms[i]))
@@ -303,16 +304,15 @@ static struct call *find_call(const struct net_rpc *rpc, ZDR *zdr)
 /* Decode the rest of the reply header. Returns 0 if results follow. */
 static int take_header(struct net_rpc *rpc, ZDR *zdr)
 {
-	struct opaque_auth verifier = { .oa_base = NULL };
-	uint32_t stat, why;
+	uint32_t stat, why, flavor, verifier_len;
+	char *verifier;
 
 	if (!zdr_u_int(zdr, &stat))
 		return -EREMOTEIO;
 	if (stat == MSG_DENIED && zdr_u_int(zdr, &why) && why == AUTH_ERROR)
 		return -EACCES;
-	if (stat != MSG_ACCEPTED || !zdr_u_int(zdr, &verifier.oa_flavor) ||
-	    !zdr_bytes(zdr, &verifier.oa_base, &verifier.oa_length, UINT32_MAX) ||
-	    !zdr_u_int(zdr, &stat))
+	if (stat != MSG_ACCEPTED || !zdr_u_int(zdr, &flavor) ||
+	    !net_zdr_take_bytes(zdr, &verifier, &verifier_len) || !zdr_u_int(zdr, &stat))
 		return -EREMOTEIO;
 	switch (stat) {
 	case SUCCESS:
@@ -601,13 +601,7 @@ void net_rpc_drop_user(struct net_rpc *rpc)
 int net_rpc_new(struct net_rpc **ret, int fd, const struct net_rpc_user *user)
 {
 	struct net_rpc *rpc;
-	int r;
 
-	r = net_zdr_check(NULL);
-	if (r < 0) {
-		close(fd);
-		return r;
-	}
 	rpc = calloc(1, sizeof(*rpc));
 	if (rpc == NULL) {
 		close(fd);

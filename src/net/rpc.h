@@ -3,7 +3,7 @@
 
 /*
  * RPC over TCP (RFC 5531) with many calls in flight: the one engine for NFS, MOUNT, rpcbind and
- * NULL calls. libnfs only encodes arguments and decodes results (net/zdr.h); the bytes move here.
+ * NULL calls. libnfs only encodes arguments; net/zdr.h decodes results, and the bytes move here.
  * libnfs 4.0 would spend seven system calls on each call (record mark, text and clock separately,
  * in each direction); here all queued calls leave in one, and all replies that have arrived come in
  * another.
@@ -73,7 +73,7 @@ typedef void net_rpc_replied(void *data, int error, const void *results);
 
 /*
  * Speak RPC on a connected socket. Takes fd, on failure too. user is copied; NULL: AUTH_NONE.
- * Returns 0, -ENOMEM, or -ELIBBAD if replies cannot be decoded safely (net_zdr_check()).
+ * Returns 0 or -ENOMEM.
  */
 int net_rpc_new(struct net_rpc **ret, int fd, const struct net_rpc_user *user);
 

@@ -10,6 +10,22 @@
 
 #include "nfs/client.h"
 
+/*
+ * libnfs has public functions of these names. A static libnfs that brings them along would not
+ * link, and a shared one would call ours in place of its own: the linker gets other names.
+ */
+#define nfs_create csi_nfs_create
+#define nfs_link csi_nfs_link
+#define nfs_mkdir csi_nfs_mkdir
+#define nfs_read csi_nfs_read
+#define nfs_readdir csi_nfs_readdir
+#define nfs_readlink csi_nfs_readlink
+#define nfs_rename csi_nfs_rename
+#define nfs_rmdir csi_nfs_rmdir
+#define nfs_stat csi_nfs_stat
+#define nfs_symlink csi_nfs_symlink
+#define nfs_write csi_nfs_write
+
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 

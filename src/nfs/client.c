@@ -84,7 +84,7 @@ uint32_t nfs_write_max(const struct nfs_client *c)
 	return transfer_max(c->write_max);
 }
 
-static int call_once(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_ns)
+static int make_attempt(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_ns)
 {
 	int r = nfs_client_start(c, op);
 
@@ -110,7 +110,7 @@ int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
 
 	c->in_grace = false;
 	for (;;) {
-		r = call_once(c, op, deadline);
+		r = make_attempt(c, op, deadline);
 		if (r == -EAGAIN && c->in_grace)
 			deadline = begun + NFS_GRACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
 		if (r != -EAGAIN || clock_left_ms(deadline) <= (int)wait_ms)

@@ -28,7 +28,7 @@ static uint64_t hash_name(const struct nfs_names *names, const char *name)
 /* Find the slot of the hash, or the free slot for it. */
 static size_t find_slot(const struct nfs_names *names, uint64_t hash)
 {
-	size_t i = hash & (names->size - 1);
+	size_t i = (size_t)(hash & (names->size - 1));
 
 	while (names->slots[i] != 0 && names->slots[i] != hash)
 		i = (i + 1) & (names->size - 1);
@@ -78,7 +78,7 @@ static void close_gap(struct nfs_names *names, size_t gap)
 	size_t i;
 
 	for (i = (gap + 1) & mask; names->slots[i] != 0; i = (i + 1) & mask) {
-		size_t wanted = names->slots[i] & mask;
+		size_t wanted = (size_t)(names->slots[i] & mask);
 
 		if (((i - wanted) & mask) < ((i - gap) & mask))
 			continue;

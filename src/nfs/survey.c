@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <nfsc/libnfs-raw-mount.h>
-
 #include "base/clock.h"
+#include "nfs/v3_results.h"
 #include "nfs/v4_compound.h"
 
 #define MINOR_VERS_MISMATCH 10021 /* NFS4ERR_, RFC 7530 section 13.1 */
@@ -133,7 +132,7 @@ int nfs_survey_exports(const struct net_address *address, uint16_t port, const s
 {
 	cleanup_nfs_listing struct nfs_listing listing = { .n = 0 };
 	static const struct net_rpc_procedure export_procedure =
-		NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports,
+		NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, v3_take_exports,
 				  exports);
 	struct net_rpc *rpc;
 	int r;

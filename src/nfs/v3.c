@@ -4,12 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include <nfsc/libnfs-raw-mount.h>
-
 #include "base/str.h"
 #include "nfs/connection.h"
-/* After libnfs-zdr.h, whose types it uses. */
-#include <nfsc/libnfs-raw-nfs.h>
+#include "nfs/v3_results.h"
 
 #define READDIR_BYTES 32768 /* per page; servers may return less */
 #define READDIR_BYTES_MIN 4096 /* an entry of READDIRPLUS may have nearly 1,000 */
@@ -432,12 +429,12 @@ static void put_commit(union args *args, const struct nfs_op *op)
 
 #define PROCEDURE(NAME)                                                                            \
 	NET_RPC_WHOLE_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args,               \
-				zdr_##NAME##3res, NAME##3res)
+				v3_take_##NAME##3res, NAME##3res)
 
 /* A result of numbers alone, behind which some servers send more (go-nfs: 4 bytes). */
 #define LOOSE_PROCEDURE(NAME)                                                                      \
-	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args, zdr_##NAME##3res,   \
-			  NAME##3res)
+	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_##NAME, zdr_##NAME##3args,                     \
+			  v3_take_##NAME##3res, NAME##3res)
 
 struct procedure {
 	struct net_rpc_procedure call;
@@ -639,8 +636,8 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 		     struct error *err)
 {
 	static const struct net_rpc_procedure mnt_procedure =
-		NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_dirpath, zdr_mountres3,
-				  mountres3);
+		NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_dirpath,
+				  v3_take_mountres3, mountres3);
 	const struct nfs_export *e = &conn->client.export;
 	dirpath path = e->share; /* only read by the encoder */
 	struct mnt_results mnt = { .has_sys = false };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "net/zdr.h"
+#include "nfs/v4_results.h"
 
 nfs_argop4 *v4_add(struct v4_compound *c, nfs_opnum4 opnum)
 {
@@ -82,7 +83,7 @@ static bool_t encode_message(ZDR *zdr, struct v4_message *m)
 		return FALSE;
 	if (m->compound != NULL)
 		return v4_encode_operations(zdr, m->compound);
-	return zdr_opaque(zdr, (char *)(uintptr_t)m->body, m->body_len); /* only read */
+	return net_zdr_put_fixed(zdr, m->body, m->body_len);
 }
 
 /* Look at the next number without moving on. */
@@ -103,7 +104,7 @@ static bool_t decode_result(ZDR *zdr, nfs_resop4 *ret)
 	if (!peek_u32(zdr, &opnum))
 		return FALSE;
 	if (!v4_is_later(opnum))
-		return (bool_t)zdr_nfs_resop4(zdr, ret);
+		return v4_take_nfs_resop4(zdr, ret);
 	return zdr_u_int(zdr, &opnum) && v4_later_decode(zdr, opnum, ret);
 }
 
@@ -119,20 +120,20 @@ static bool ends_here(const ZDR *zdr, const COMPOUND4res *res)
 	       (n > 0 && (uint32_t)res->resarray.resarray_val[n - 1].resop == V4_OP_EXCHANGE_ID);
 }
 
-static bool_t decode_results(ZDR *zdr, COMPOUND4res *ret)
+bool_t v4_decode_results(ZDR *zdr, COMPOUND4res *ret)
 {
 	uint32_t status, n, i;
 	nfs_resop4 *results;
 
 	memset(ret, 0, sizeof(*ret));
-	if (!zdr_u_int(zdr, &status) || !zdr_utf8str_cs(zdr, &ret->tag) || !zdr_u_int(zdr, &n) ||
-	    n > V4_OPERATIONS_MAX + 1)
+	if (!zdr_u_int(zdr, &status) ||
+	    !net_zdr_take_bytes(zdr, &ret->tag.utf8string_val, &ret->tag.utf8string_len) ||
+	    !zdr_u_int(zdr, &n) || n > V4_OPERATIONS_MAX + 1)
 		return FALSE;
 	ret->status = (nfsstat4)status;
-	results = net_zdr_allocate(zdr, n * (uint32_t)sizeof(*results));
+	results = net_zdr_allocate_array(zdr, n, sizeof(*results));
 	if (results == NULL)
 		return FALSE;
-	memset(results, 0, n * sizeof(*results));
 	ret->resarray.resarray_val = results;
 	ret->resarray.resarray_len = n;
 	for (i = 0; i < n; i++)
@@ -142,8 +143,8 @@ static bool_t decode_results(ZDR *zdr, COMPOUND4res *ret)
 }
 
 const struct net_rpc_procedure v4_procedure =
-	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, encode_message, decode_results,
-			  COMPOUND4res);
+	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, encode_message,
+			  v4_decode_results, COMPOUND4res);
 
 void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to)
 {

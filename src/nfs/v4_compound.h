@@ -78,6 +78,9 @@ struct v4_message {
 /* A COMPOUND: encodes a v4_message, decodes a COMPOUND4res. */
 extern const struct net_rpc_procedure v4_procedure;
 
+/* What it decodes results with, for tests. ret need not be zeroed. */
+bool_t v4_decode_results(ZDR *zdr, COMPOUND4res *ret);
+
 /* Encode the operations of a compound, for a message's body. */
 bool_t v4_encode_operations(ZDR *zdr, const struct v4_compound *c);
 

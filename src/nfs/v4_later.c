@@ -34,7 +34,7 @@ static bool_t put_u64(ZDR *zdr, uint64_t n)
 
 static bool_t put_bytes(ZDR *zdr, const char *bytes, uint32_t n)
 {
-	return zdr_opaque(zdr, (char *)(uintptr_t)bytes, n); /* only read by the encoder */
+	return net_zdr_put_fixed(zdr, bytes, n);
 }
 
 /* Two numbers of a file's state, or four of its two files. */
@@ -166,14 +166,14 @@ static bool_t decode_create_session(ZDR *zdr, union v4_later_result *ret)
 	struct v4_channel back;
 	uint32_t sequence, flags;
 
-	return zdr_opaque(zdr, ret->create_session.session, V4_SESSION_ID_BYTES) &&
+	return net_zdr_take_fixed(zdr, ret->create_session.session, V4_SESSION_ID_BYTES) &&
 	       zdr_u_int(zdr, &sequence) && zdr_u_int(zdr, &flags) &&
 	       decode_channel(zdr, &ret->create_session.fore) && decode_channel(zdr, &back);
 }
 
 static bool_t decode_sequence(ZDR *zdr, union v4_later_result *ret)
 {
-	return zdr_opaque(zdr, ret->sequence.session, V4_SESSION_ID_BYTES) &&
+	return net_zdr_take_fixed(zdr, ret->sequence.session, V4_SESSION_ID_BYTES) &&
 	       zdr_u_int(zdr, &ret->sequence.sequence) && zdr_u_int(zdr, &ret->sequence.slot) &&
 	       zdr_u_int(zdr, &ret->sequence.highest_slot) &&
 	       zdr_u_int(zdr, &ret->sequence.target_slot) && zdr_u_int(zdr, &ret->sequence.flags);
@@ -186,11 +186,11 @@ static bool_t decode_copy(ZDR *zdr, union v4_later_result *ret)
 	uint32_t callbacks;
 
 	if (!zdr_u_int(zdr, &callbacks) || callbacks > 1 ||
-	    (callbacks == 1 && !zdr_opaque(zdr, stateid, sizeof(stateid))))
+	    (callbacks == 1 && !net_zdr_take_fixed(zdr, stateid, sizeof(stateid))))
 		return FALSE;
 	ret->copy.later = callbacks == 1;
 	return zdr_uint64_t(zdr, &ret->copy.length) && zdr_u_int(zdr, &ret->copy.stable) &&
-	       zdr_opaque(zdr, ret->copy.verifier, NFS4_VERIFIER_SIZE) &&
+	       net_zdr_take_fixed(zdr, ret->copy.verifier, NFS4_VERIFIER_SIZE) &&
 	       take_bool(zdr, &consecutive) && take_bool(zdr, &synchronous);
 }
 

@@ -151,7 +151,7 @@ static int request_keep_body(struct request *r, const struct v4_compound *c)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rooms); i++) {
-		cleanup_free char *body = malloc(rooms[i]);
+		cleanup_free char *body = malloc(rooms[i] + NET_ZDR_ENCODE_SPARE);
 		bool_t fits;
 		ZDR zdr;
 

@@ -157,10 +157,10 @@ static int parse_snapshot_id(const char *text, struct volume_id *ret)
  */
 static int check_contents(const struct record *rec)
 {
-	cleanup_volume_id struct volume_id id = { NULL };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const struct snapshot_info info = snapshot_info_of(rec);
 	enum tree_compression order[] = { ARCHIVE_ORDER };
-	struct tree_archive_sum sum;
+	struct tree_archive_sum sum = { .bytes = 0 };
 	size_t i;
 	int r;
 

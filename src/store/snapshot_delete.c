@@ -133,7 +133,7 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 				    void *data, struct error *err)
 {
 	cleanup_tombstone struct tombstone t = { .kind = kind, .key = data, .dir = data };
-	cleanup_volume_id struct volume_id id = { NULL };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
 	struct snapshot_archive archive;
 	bool trashed = false;
 	const char *text;

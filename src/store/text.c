@@ -21,7 +21,7 @@
 
 /* A live writer needs two round trips between CREATE and the end of its WRITE. */
 #define UNFINISHED_LOOKS 6
-#define UNFINISHED_PAUSE_MS 10 /* before the second look; doubles each time */
+#define UNFINISHED_PAUSE_MS 10U /* before the second look; doubles each time */
 
 /* -------- files -------- */
 

@@ -35,7 +35,7 @@ static bool is_cut_mode(const char *text)
 static int check_contents(const struct record *rec)
 {
 	const char *mode = record_get(rec, VOLUME_KEY_MODE);
-	cleanup_volume_id struct volume_id id = { NULL };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const struct volume v = volume_of(rec);
 	int r;
 
@@ -64,7 +64,7 @@ static int check_same_directory(struct nfs_client *c, const struct volume_id *id
 				const struct record *rec, struct error *err)
 {
 	const struct volume v = volume_of(rec);
-	const char *dir;
+	const char *dir = NULL;
 
 	/* An id that is too long with its subDir has the key there, and no uuid. */
 	if (id->uuid[0] == '\0')
@@ -134,7 +134,7 @@ int volume_directory(struct nfs_client *c, const struct volume_id *id, const str
 int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		bool *ret_has_directory, struct error *err)
 {
-	const char *dir;
+	const char *dir = NULL;
 	int r;
 
 	r = volume_directory(c, id, rec, &dir, err);

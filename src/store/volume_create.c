@@ -390,7 +390,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 				  void *data, struct error *err)
 {
 	cleanup_tombstone struct tombstone t = { .kind = kind };
-	cleanup_volume_id struct volume_id id = { NULL };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
 	struct arrival *arrival = data;
 	const struct new_volume *nv = arrival->nv;
 	struct volume_disposal how = {
@@ -574,7 +574,7 @@ static int adopt_volume_record(struct new_volume *nv, const struct volume_capaci
 			       struct error *err)
 {
 	cleanup_record struct record have = { .n = 0 };
-	const char *dir;
+	const char *dir = NULL;
 	struct volume v;
 	int r;
 

@@ -317,7 +317,7 @@ struct tombstone_search {
 
 static bool tombstone_is_of(const struct tombstone *t, const char *key)
 {
-	cleanup_volume_id struct volume_id id = { NULL };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const char *text = volume_of(&t->record).id;
 
 	if (text == NULL)

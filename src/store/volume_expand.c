@@ -14,7 +14,7 @@
 static int check_quota(struct nfs_client *c, const char *dir, const struct nfs_handle *handle,
 		       int64_t size, struct error *err)
 {
-	struct nfs_space whole, own;
+	struct nfs_space whole = { .total = 0 }, own = { .total = 0 };
 	int r;
 
 	r = nfs_fsstat(c, &c->root, &whole);
@@ -38,7 +38,7 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 	const bool fresh = rec->n == 0;
 	const struct nfs_handle *folder;
 	struct nfs_handle handle;
-	const char *dir;
+	const char *dir = NULL;
 	int r;
 
 	r = volume_open_directory(c, id, rec, &dir, &handle, err);

@@ -104,7 +104,7 @@ int volume_modify(struct nfs_client *c, const struct volume_id *id, struct recor
 	struct nfs_change change, old;
 	struct nfs_attr attr, now;
 	struct nfs_handle handle;
-	const char *dir;
+	const char *dir = NULL;
 	int r;
 
 	r = volume_open_directory(c, id, rec, &dir, &handle, err);

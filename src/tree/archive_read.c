@@ -15,6 +15,7 @@
 #include "nfs/calls.h"
 #include "nfs/owner.h"
 #include "tree/archive.h"
+#include "tree/archive_times.h"
 #include "tree/builder.h"
 #include "tree/file.h"
 #include "tree/gunzip.h"
@@ -75,8 +76,8 @@ static int read_raw(struct unpacker *u, const char **ret, size_t *ret_len)
 
 static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 {
-	const char *packed;
-	size_t len;
+	const char *packed = NULL;
+	size_t len = 0;
 	int r;
 
 	for (;;) {
@@ -330,7 +331,7 @@ static int check_numbers(struct archive_entry *e, struct error *err)
 		return refuse_entry(path, "has a mode that is none", err);
 	if (archive_entry_size(e) < 0)
 		return refuse_entry(path, "has a negative size", err);
-	if (!is_time(archive_entry_mtime(e)) || !is_time(archive_entry_atime(e)))
+	if (!is_time(archive_times_mtime(e)) || !is_time(archive_times_atime(e)))
 		return refuse_entry(path, "has a time that does not fit 64 bits", err);
 	if ((type == AE_IFBLK || type == AE_IFCHR) &&
 	    (!is_device_number(archive_entry_rdevmajor(e)) ||
@@ -366,11 +367,11 @@ static int convert_attributes(struct archive_entry *e, struct nfs_attr *ret, str
 		.size = (uint64_t)archive_entry_size(e),
 		.device = { (uint32_t)archive_entry_rdevmajor(e),
 			    (uint32_t)archive_entry_rdevminor(e) },
-		.mtime = { archive_entry_mtime(e), (uint32_t)archive_entry_mtime_nsec(e) },
+		.mtime = { archive_times_mtime(e), (uint32_t)archive_entry_mtime_nsec(e) },
 	};
 	ret->atime = ret->mtime;
 	if (archive_entry_atime_is_set(e))
-		ret->atime = (struct nfs_time){ archive_entry_atime(e),
+		ret->atime = (struct nfs_time){ archive_times_atime(e),
 						(uint32_t)archive_entry_atime_nsec(e) };
 	return convert_owner(e, ret, err);
 }

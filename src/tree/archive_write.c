@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "nfs/owner.h"
 #include "tree/archive.h"
+#include "tree/archive_times.h"
 #include "tree/builder.h"
 #include "tree/locale.h"
 #include "tree/reader.h"
@@ -123,7 +124,8 @@ static void put_segments(struct archive_entry *e, const struct tree_entry *from)
 		archive_entry_sparse_add_entry(e, (la_int64_t)from->attr.size, 0);
 }
 
-static void put_entry(struct packer *p, const struct tree_entry *from)
+/* Returns false for a time that libarchive has no room for. */
+static bool put_entry(struct packer *p, const struct tree_entry *from)
 {
 	const struct nfs_attr *attr = &from->attr;
 	struct archive_entry *e = p->entry;
@@ -137,8 +139,6 @@ static void put_entry(struct packer *p, const struct tree_entry *from)
 		archive_entry_set_uname(e, nfs_owner_name(attr->uid_name));
 	if (attr->gid_name != 0)
 		archive_entry_set_gname(e, nfs_owner_name(attr->gid_name));
-	archive_entry_set_mtime(e, (time_t)attr->mtime.sec, (long)attr->mtime.nsec);
-	archive_entry_set_atime(e, (time_t)attr->atime.sec, (long)attr->atime.nsec);
 	archive_entry_set_size(e, p->has_data ? (la_int64_t)attr->size : 0);
 	if (from->hardlink_to != NULL)
 		archive_entry_copy_hardlink(e, from->hardlink_to);
@@ -148,6 +148,8 @@ static void put_entry(struct packer *p, const struct tree_entry *from)
 	archive_entry_set_rdevminor(e, attr->device.minor);
 	if (p->is_mapped)
 		put_segments(e, from);
+	return archive_times_set(e, attr->mtime.sec, attr->mtime.nsec, attr->atime.sec,
+				 attr->atime.nsec);
 }
 
 static int fail_start_over(const char *path, struct error *err)
@@ -212,7 +214,10 @@ static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, s
 	p->is_mapped = from->is_mapped;
 	p->position = 0;
 	p->size = from->attr.size;
-	put_entry(p, from);
+	if (!put_entry(p, from))
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "archiving '%s': libarchive on this system cannot keep a time of it: its time_t has 32 bits",
+				 from->path);
 	return archive_write_header(p->archive, p->entry) >= ARCHIVE_WARN ? 0
 									  : packer_error(p, err);
 }
@@ -345,7 +350,10 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 	const struct tree_builder_options options = { .root = folder };
 	cleanup_locale locale_t before = tree_locale_enter();
 	struct packer p = {
-		.sink = { packer_begin, packer_data, packer_end, packer_drop },
+		.sink = { .begin = packer_begin,
+			  .data = packer_data,
+			  .end = packer_end,
+			  .drop = packer_drop },
 		.work = work,
 	};
 	struct tree_builder *b;

@@ -169,7 +169,7 @@ int builder_chunk_start(struct builder_node *node)
 	struct builder_chunk *chunk = container_of(node->chunks.next, struct builder_chunk, link);
 	struct tree_work *work = node->builder->work;
 	struct nfs_op *op = &chunk->op;
-	size_t done = op->offset - chunk->offset;
+	size_t done = (size_t)(op->offset - chunk->offset);
 	int r;
 
 	list_remove(&chunk->link);

@@ -62,7 +62,7 @@ static int fail_copy(struct tree_builder *b, const struct builder_node *node, in
 static int clone_file(struct tree_builder *b, struct builder_node *node,
 		      const struct nfs_handle *from, struct error *err)
 {
-	int result, r;
+	int result = 0, r;
 
 	if ((b->work->offload & NFS_OFFLOAD_CLONE) == 0)
 		return 0;
@@ -95,7 +95,7 @@ static int copy_first(struct tree_builder *b, struct builder_node *node,
 		      const struct nfs_handle *from, const struct tree_segment *range,
 		      uint64_t *ret_len, struct error *err)
 {
-	int result, r;
+	int result = 0, r;
 
 	node->op = (struct nfs_op){
 		.type = NFS_OP_COPY,

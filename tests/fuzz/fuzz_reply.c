@@ -9,20 +9,32 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <nfsc/libnfs-zdr.h>
-#include <nfsc/libnfs-raw-mount.h>
-#include <nfsc/libnfs-raw-nfs4.h>
-
 #include "net/rpc.h"
+#include "nfs/v3_results.h"
+#include "nfs/v4_compound.h"
 
 #define MARK_BYTES 4
 #define LAST 0x80000000U
 
 static const struct net_rpc_procedure procedures[] = {
-	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, zdr_mountres3, mountres3),
-	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, zdr_exports, exports),
-	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_void, zdr_COMPOUND4res,
+	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, zdr_void, v3_take_mountres3,
+			  mountres3),
+	NET_RPC_PROCEDURE(MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, zdr_void, v3_take_exports,
+			  exports),
+	NET_RPC_PROCEDURE(NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND, zdr_void, v4_decode_results,
 			  COMPOUND4res),
+};
+
+#define V3(NAME)                                                                                   \
+	NET_RPC_PROCEDURE(NFS_PROGRAM, NFS_V3, NFS3_NULL, zdr_void, v3_take_##NAME##3res,          \
+			  NAME##3res)
+
+/* Chosen by first bytes with this bit. */
+#define V3_BIT 0x80
+
+static const struct net_rpc_procedure v3[] = {
+	V3(GETATTR), V3(SETATTR), V3(LOOKUP),      V3(READLINK), V3(READ),   V3(WRITE),  V3(CREATE),
+	V3(RENAME),  V3(READDIR), V3(READDIRPLUS), V3(FSSTAT),   V3(FSINFO), V3(COMMIT), V3(LINK),
 };
 
 struct outcome {
@@ -62,9 +74,9 @@ static void replied(void *data, int error, const void *results)
 	o->finished++;
 	o->error = error;
 	assert((error == 0) == (results != NULL));
-	if (error == 0 && o->procedure->decode == (zdrproc_t)zdr_exports)
+	if (error == 0 && o->procedure->decode == (zdrproc_t)v3_take_exports)
 		o->seen = look_at_exports(*(const exports *)results);
-	else if (error == 0 && o->procedure->decode == (zdrproc_t)zdr_COMPOUND4res)
+	else if (error == 0 && o->procedure->decode == (zdrproc_t)v4_decode_results)
 		o->seen = look_at_compound(results);
 }
 
@@ -105,11 +117,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct net_rpc_procedure *procedure;
 	struct outcome whole, cut;
-	size_t n = sizeof(procedures) / sizeof(procedures[0]);
 
 	if (size == 0 || size > FUZZ_INPUT_MAX)
 		return 0;
-	procedure = &procedures[data[0] % n];
+	if (data[0] & V3_BIT)
+		procedure = &v3[data[0] % (sizeof(v3) / sizeof(v3[0]))];
+	else
+		procedure = &procedures[data[0] % (sizeof(procedures) / sizeof(procedures[0]))];
 	whole = answer(procedure, data + 1, size - 1, size - 1, false);
 	cut = answer(procedure, data + 1, size - 1, data[0] % size, false);
 	assert(whole.error == cut.error && whole.seen == cut.seen);

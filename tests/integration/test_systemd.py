@@ -285,8 +285,9 @@ def install_units(folder, settings):
     shutil.copy(driver.binary(), os.path.join(program, "csi-nfs"))
     for unit in UNITS:
         source = os.path.join(SOURCES, unit)
-        with open(source + ".in" if unit.endswith(".service") else source, encoding="utf-8") as f:
+        with open(source + ".in", encoding="utf-8") as f:
             text = f.read().replace("@sbindir@", program).replace("@sysconfdir@", settings)
+        text = text.replace("@runstatedir@", "/run")
         if re.search(r"@\w+@", text):
             raise servers.Failure("%s: something is not filled in" % unit)
         write(os.path.join(folder, unit), text)

@@ -11,6 +11,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -72,6 +73,9 @@ static inline char *check_repeat(const char *s, size_t n)
  * directory from another.
  */
 void check_shorten_notes(char *list);
+
+/* clock_gettime(), for tests that replace it. */
+int check_real_clock(clockid_t id, struct timespec *ret);
 
 /* A test that runs once for each _i from 0 to n - 1. */
 struct check_loop {

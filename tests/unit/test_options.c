@@ -159,7 +159,7 @@ START_TEST(test_values)
 	check_int("off", "result", parse(off, &o, &err), 0);
 	check_int("off", "archives", o.replace_archive, false);
 	check_str("off", "inline volumes", o.inline_volumes, NULL);
-	check_str("off", "state folder", o.state_dir, "/run/csi-nfs");
+	check_str("off", "state folder", o.state_dir, RUNSTATEDIR "/csi-nfs");
 }
 END_TEST
 

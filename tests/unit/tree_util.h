@@ -24,10 +24,10 @@ __attribute__((constructor)) static void tree_make_whole_files(void)
 }
 #endif
 
-/* Return the bytes in use; 0 if malloc() does not report them, as under AddressSanitizer. */
+/* Return the bytes in use; 0 if malloc() does not report them, as with AddressSanitizer or musl. */
 static inline size_t tree_heap_in_use(void)
 {
-#ifdef __GLIBC__
+#ifdef HAVE_MALLINFO2
 	const struct mallinfo2 info = mallinfo2();
 
 	return info.uordblks + info.hblkhd;

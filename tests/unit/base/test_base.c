@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -631,12 +634,38 @@ START_TEST(test_clock)
 }
 END_TEST
 
+/* Sizes, counts of blocks and times of 64 bits, on 32-bit systems too. */
+START_TEST(test_large)
+{
+	const int64_t size = INT64_C(20) << 40, later = INT64_C(4102444800); /* in 2100 */
+	const struct timespec times[2] = { { .tv_sec = (time_t)later }, { .tv_sec = -1 } };
+	int fd = memfd_create("large", MFD_CLOEXEC);
+	struct statvfs space;
+	struct stat st;
+
+	ck_assert_int_ge(fd, 0);
+	check_int("20 TiB", "ftruncate", ftruncate(fd, (off_t)size), 0);
+	check_int("2100", "futimens", futimens(fd, times), 0);
+	check_int("20 TiB", "fstat", fstat(fd, &st), 0);
+	check_int("20 TiB", "size", st.st_size, size);
+	check_int("2100", "atime", st.st_atim.tv_sec, later);
+	check_int("1969", "mtime", st.st_mtim.tv_sec, -1);
+	check_int("statvfs", "result", fstatvfs(fd, &space), 0);
+	space.f_blocks = (fsblkcnt_t)size / 512;
+	check_int("20 TiB", "blocks", space.f_blocks, size / 512);
+	close(fd);
+}
+END_TEST
+
 CHECK_MAIN("base", .tests = {
-			   test_error_codes, test_error_first_wins, test_error_long,
-			   test_buf_limits,  test_buf_growth,       test_str_numbers,
-			   test_str_utf8,    test_str_compare,      test_str_split,
-			   test_str_hash,    test_path_check,       test_path_parts,
-			   test_log_text,    test_log_json,         test_log_level,
-			   test_log_names,   test_log_cut,          test_list,
-			   test_clock,
+			   test_error_codes, test_error_first_wins,
+			   test_error_long,  test_buf_limits,
+			   test_buf_growth,  test_str_numbers,
+			   test_str_utf8,    test_str_compare,
+			   test_str_split,   test_str_hash,
+			   test_path_check,  test_path_parts,
+			   test_log_text,    test_log_json,
+			   test_log_level,   test_log_names,
+			   test_log_cut,     test_list,
+			   test_clock,       test_large,
 		   })

@@ -46,7 +46,7 @@ static int pack_and_sum(struct fake_nfs *f, enum tree_compression compression,
 
 static int pack(struct fake_nfs *f, enum tree_compression compression, struct error *err)
 {
-	struct tree_archive_sum unused;
+	struct tree_archive_sum unused = { .bytes = 0 };
 
 	return pack_and_sum(f, compression, &unused, err);
 }
@@ -97,7 +97,7 @@ static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, s
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
 	struct nfs_handle handle, made;
-	struct tree_archive_sum sum;
+	struct tree_archive_sum sum = { .bytes = 0 };
 	struct nfs_attr attr;
 	int r;
 
@@ -920,7 +920,7 @@ START_TEST(test_sums)
 	};
 	enum tree_compression compression = (enum tree_compression)_i;
 	struct fake_nfs *f = fake_nfs_new();
-	struct tree_archive_sum sum;
+	struct tree_archive_sum sum = { .bytes = 0 };
 	struct error err;
 	struct image good;
 	size_t i;

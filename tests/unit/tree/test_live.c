@@ -74,7 +74,7 @@ static void copy(const char *row, struct job *j)
 static void archive(const char *row, struct job *j)
 {
 	struct tree_work back = { .from = j->to, .to = j->to };
-	struct tree_archive_sum sum;
+	struct tree_archive_sum sum = { .bytes = 0 };
 	struct nfs_handle handle, made;
 	struct nfs_attr attr;
 
@@ -615,7 +615,7 @@ START_TEST(test_replaced_for_ever)
 	fake_nfs_watch(j.f, watch, &e);
 	jobs[_i](row, &j);
 	check_int(row, "result", j.result, -ERESTART);
-	check_error(row, &j.err, ERROR_ABORTED, "tree/big" + 5);
+	check_error(row, &j.err, ERROR_ABORTED, "big");
 	job_done(&j);
 }
 END_TEST

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Times of archive entries. On some 32-bit systems libarchive has a time_t of 32 bits and ours has
+ * 64: this is the only module that calls libarchive with a time_t. Internal to the archives.
+ */
+#ifndef TREE_ARCHIVE_TIMES_H
+#define TREE_ARCHIVE_TIMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct archive_entry;
+
+/* Return false if libarchive has no room for the time. */
+bool archive_times_set(struct archive_entry *e, int64_t mtime, uint32_t mtime_nsec, int64_t atime,
+		       uint32_t atime_nsec);
+
+/* In seconds; the smallest or largest number for a time out of range. */
+int64_t archive_times_mtime(struct archive_entry *e);
+int64_t archive_times_atime(struct archive_entry *e);
+
+#endif
