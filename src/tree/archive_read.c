@@ -471,6 +471,14 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 			break;
 		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
 			return unpacker_error(u, err);
+		/*
+		 * libarchive says why for a name in another encoding. From 3.8 on it says nothing
+		 * for a number in a pax header that it cannot read, and takes another one: 0 for an
+		 * owner, which is root.
+		 */
+		if (status == ARCHIVE_WARN && archive_error_string(u->archive) == NULL)
+			return refuse_entry(archive_entry_pathname(e),
+					    "has a number that cannot be read", err);
 		r = unpack_entry(u, e, err);
 		if (r < 0)
 			return r;

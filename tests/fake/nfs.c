@@ -111,7 +111,8 @@ static struct inode *inode_new(struct fake_nfs *f, enum nfs_type type, uint32_t 
 	inode->fsid = 1;
 	inode->atime = inode->mtime = inode->ctime = now(f);
 	if ((inode->id & (inode->id - 1)) == 0)
-		f->inodes = must(reallocarray(f->inodes, inode->id * 2, sizeof(struct inode *)));
+		f->inodes = must(
+			reallocarray(f->inodes, (size_t)inode->id * 2, sizeof(struct inode *)));
 	f->inodes[inode->id] = inode;
 	return inode;
 }

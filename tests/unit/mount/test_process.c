@@ -375,7 +375,9 @@ START_TEST(test_surroundings)
 	check_int("signals", "result", run.r, 0);
 	check_reaped("signals", &run);
 
-	run_script(&run, "test \"$(ps -o pgid= -p $$ | tr -d ' ')\" = $$ && printf 12345678",
+	run_script(&run,
+		   "read -r pid name state parent group rest </proc/$$/stat\n"
+		   "test \"$group\" = $$ && printf 12345678",
 		   LONG_MS);
 	check_int("process group", "result", run.r, 0);
 	check_reaped("process group", &run);

@@ -381,7 +381,7 @@ static void check_links(const char *row, struct fake_nfs *f, struct nfs_client *
 		lines += *p == '\n';
 	check_that(row, "whole, or gone", r == 0 || r == -ENOENT);
 	if (r == 0)
-		want = 1 + rec.parts;
+		want = 1 + (size_t)rec.parts;
 	ck_assert_msg(lines == want, "%s: there should be %zu links: %s", row, want, list);
 }
 

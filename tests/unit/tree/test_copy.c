@@ -402,7 +402,7 @@ START_TEST(test_large_files)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		tree_fill_file(f, rows[i].name, 0, rows[i].size);
+		tree_fill_file(f, rows[i].name, 0, (size_t)rows[i].size);
 		sum += rows[i].size;
 	}
 	check_copy("large", f, &p);

@@ -569,9 +569,9 @@ static void check_version(const char *row, struct fake_nfs *g, const char *path)
 
 	ck_assert_msg(fake_nfs_get(g, path, &handle, &attr), "%s: it is not there", row);
 	check_that(row, "size", attr.size > BIG - MIB);
-	data = malloc(attr.size);
+	data = malloc((size_t)attr.size);
 	ck_assert(data != NULL);
-	fake_nfs_read(g, path, 0, data, attr.size);
+	fake_nfs_read(g, path, 0, data, (size_t)attr.size);
 	for (i = 0; i < attr.size && data[i] == data[0]; i++)
 		;
 	ck_assert_msg(i == attr.size && data[0] != '\0', "%s: another byte at %zu", row, i);
