@@ -47,7 +47,12 @@ static int enter_folder(struct reader *rd, struct reader_item *item, const struc
 
 static int deliver_entry(struct reader *rd, struct reader_item *item, struct error *err)
 {
-	struct tree_entry entry = { .name = item->name, .attr = item->attr, .link = item->text };
+	struct tree_entry entry = {
+		.name = item->name,
+		.attr = item->attr,
+		.link = item->text,
+		.xattrs = item->xattrs,
+	};
 	const enum nfs_type type = item->attr.type;
 	int r = item->error;
 
