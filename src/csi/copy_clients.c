@@ -165,7 +165,7 @@ static int find_xattrs(struct nfs_client *from, struct nfs_client *to, enum copy
 	int r = 0;
 
 	*ret_from = *ret_to = false;
-	if (kind != COPY_RESTORE)
+	if (kind == COPY_CLONE || kind == COPY_ARCHIVE)
 		r = ask_for_xattrs(from, ret_from, err);
 	if (r == 0 && (kind == COPY_RESTORE || (kind == COPY_CLONE && *ret_from)))
 		r = ask_for_xattrs(to, ret_to, err);

@@ -3,10 +3,10 @@
 
 /*
  * The clients of a copy job, and the version of NFS that they speak. If the mount options name a
- * minor version, that one. If not, version 4.2 where the server shares the blocks of files, or has
- * extended attributes of the tree, which no other version carries; else version 3 if the server
- * offers the same export over it, since small files take the fewest calls there. Worker threads;
- * blocks.
+ * minor version, that one. If not, version 4.2 where the server shares the blocks of files, or
+ * where extended attributes may be in the tree, which no other version carries; else version 3 if
+ * the server offers the same export over it, since small files take the fewest calls there. Worker
+ * threads; blocks.
  */
 #ifndef CSI_COPY_CLIENTS_H
 #define CSI_COPY_CLIENTS_H
@@ -16,6 +16,7 @@
 
 enum copy_kind {
 	COPY_CLONE, /* a tree to a tree */
+	COPY_CLONE_PLAIN, /* likewise, without extended attributes */
 	COPY_ARCHIVE, /* a tree to an archive */
 	COPY_RESTORE, /* an archive to a tree */
 };

@@ -216,6 +216,29 @@ static int find_volume(struct copy_job *job, const struct volume_ref *ref, struc
 	return 0;
 }
 
+/*
+ * Whether the mount options leave the choice of the version, so that it is worth looking whether
+ * the tree has extended attributes at all: over 4.2, small files may take more than twice the time.
+ */
+static bool may_leave_version(const struct copy_job *job)
+{
+	return job->kind == COPY_CLONE && job->work.from_xattrs &&
+	       (!job->idle[0]->export.has_minor || !job->idle[1]->export.has_minor);
+}
+
+/* A tree that cannot be read now is taken for one with attributes: the copy tells what is wrong. */
+static bool has_xattrs(struct copy_job *job)
+{
+	struct error ignored = { .code = ERROR_OK };
+	bool found;
+
+	job->is_counted = true; /* first, since it calls report() */
+	if (tree_find_xattrs(&job->work, &job->tree, &job->attr, &found, &ignored) == 0 && !found)
+		return false;
+	job->is_counted = false;
+	return true;
+}
+
 /* Whether the tree is of small files: version 3 copies one in fewer calls than a clone takes. */
 static bool has_small_files(struct copy_job *job)
 {
@@ -229,9 +252,16 @@ int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, str
 {
 	int r = find_volume(job, ref, err);
 
-	/* Extended attributes keep it on version 4.2 anyway. */
-	if (r < 0 || !job->shares_blocks || job->work.from_xattrs || !has_small_files(job))
+	if (r < 0)
 		return r;
+	if (may_leave_version(job) && !has_xattrs(job)) {
+		job->kind = COPY_CLONE_PLAIN;
+		job->work.from_xattrs = job->work.to_xattrs = false;
+	}
+	/* Leave the version only if nothing needs it that was a reason to choose it. */
+	if (job->work.from_xattrs || (job->kind != COPY_CLONE_PLAIN && !job->shares_blocks) ||
+	    (job->shares_blocks && !has_small_files(job)))
+		return 0;
 	copy_clients_return(job->driver, &job->work);
 	r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], job->kind, false,
 			       &job->work, err);

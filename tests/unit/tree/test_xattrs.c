@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "tree/archive.h"
 #include "tree/copy.h"
+#include "tree/reader.h"
 #include "tree_util.h"
 
 #define OPERATION(TYPE) (1U << NFS_OP_##TYPE)
@@ -289,6 +290,52 @@ START_TEST(test_read_only)
 }
 END_TEST
 
+/* Return whether a look at the tree found any. The names are listed by types. */
+static bool find(struct fake_nfs *f, struct tree_progress *ret)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c };
+	struct error err = { .code = ERROR_OK };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	bool found = false;
+	int r;
+
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	r = tree_find_xattrs(&work, &handle, &attr, &found, &err);
+	ck_assert_msg(r == 0 && err.code == ERROR_OK, "%s", err.msg);
+	check_int("find", "operations left in flight", work.reading, 0);
+	check_int("find", "bytes left", work.ahead.held, 0);
+	*ret = work.progress;
+	return found;
+}
+
+START_TEST(test_find)
+{
+	static const char *const paths[] = { "tree", "tree/deep/er", "tree/deep/er/\303\274" };
+	const struct fake_failure refused = { 5, -EACCES, false, false, OPERATION(LISTXATTRS) };
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_progress got;
+	size_t i;
+
+	fake_nfs_habits(f, &usual);
+	tree_put(f);
+	check_that("none", "nothing is found", !find(f, &got));
+	check_int("none", "files are counted", got.all_files, 15);
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		fake_nfs_set_xattr(f, paths[i], "a", "", 0);
+		check_that(paths[i], "it is found", find(f, &got));
+		fake_nfs_set_xattr(f, paths[i], "a", NULL, 0);
+	}
+	fake_nfs_fail(f, &refused);
+	check_that("refused", "it may have one", find(f, &got));
+	fake_nfs_fail(f, NULL);
+	fake_nfs_habits(f, &(struct fake_habits){ .page = 5 });
+	check_that("the server has none", "nothing is found", !find(f, &got));
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* -------- a source that changes -------- */
 
 static void change_at_read(struct fake_nfs *f, const struct nfs_op *op, void *data)
@@ -418,5 +465,5 @@ START_TEST(test_foreign)
 }
 END_TEST
 
-CHECK_MAIN("xattrs", .tests = { test_copy, test_losses, test_stuck, test_broken, test_read_only,
-				test_changed, test_archive, test_foreign })
+CHECK_MAIN("xattrs", .tests = { test_copy, test_find, test_losses, test_stuck, test_broken,
+				test_read_only, test_changed, test_archive, test_foreign })
