@@ -18,7 +18,7 @@ import trees
 from cases import DISK, LAB, SERVER, STATE, Base
 from csi_client import capability
 from driver import Driver
-from servers import Image, KernelServer, wait_for
+from servers import Image, KernelServer, run, wait_for
 
 MIB = 1 << 20
 NAMES = ("plain", "with.dots", "a b", "per%cent", "%41", "x=y", "caf\u00e9", "\u202e\U0001f600",
@@ -59,6 +59,11 @@ class Xattrs:
     @classmethod
     def mount_more(cls):
         """Before the server, which keeps it busy."""
+
+    @property
+    def share_3(self):
+        """The share's path in version 3."""
+        return self.image.path
 
     def path(self, *parts):
         return os.path.join(self.image.path, *parts)
@@ -144,7 +149,7 @@ class Xattrs:
         """What the target cannot keep is counted, said once, and fails nothing."""
         source = self.create("with", flags=("vers=4.2",))
         self.fill("with")
-        copy = self.clone("without", source, flags=("vers=3",), share=self.image.path)
+        copy = self.clone("without", source, flags=("vers=3",), share=self.share_3)
         self.assertEqual(trees.differences(trees.survey(self.path("with")),
                                            trees.survey(self.path("without"))), [])
         self.assertFalse(any(survey(self.path("without")).values()))
@@ -205,13 +210,68 @@ class Between(Xattrs, Base):
         """From XFS, by version 4.2, to ext4 by version 3."""
         source = self.create("with", share="/xfs", flags=("vers=4.2",))
         self.fill("xfs/with")
-        copy = self.clone("without", source, flags=("vers=3",), share=self.image.path)
+        copy = self.clone("without", source, flags=("vers=3",), share=self.share_3)
         self.assertFalse(any(survey(self.path("without")).values()))
         number, warnings = self.lost("without")
         self.assertGreater(number, 10)
         self.assertEqual(len(warnings), 1, warnings)
         self.driver.client.DeleteVolume(volume_id=source)
         self.delete(copy)
+
+
+class Chosen(Xattrs, Base):
+    """One export with the same path in versions 3 and 4: a folder of the file system that is the
+    root of version 4, mounted where that path leads for version 3."""
+
+    mkfs = OnXfs.mkfs
+    large = OnXfs.large
+    same_path = os.path.join(DISK, "same")
+
+    @classmethod
+    def mount_more(cls):
+        inner = cls.image.path + cls.same_path
+        os.makedirs(inner)
+        os.makedirs(cls.same_path)
+        run("mount", "--bind", inner, cls.same_path)
+        cls.addClassCleanup(run, "umount", cls.same_path)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        run("exportfs", "-i", "-o", "rw,no_root_squash,insecure,fsid=7,no_subtree_check",
+            "*:" + cls.same_path)
+
+    @property
+    def share_3(self):
+        return self.same_path
+
+    def path(self, *parts):
+        return os.path.join(self.same_path, *parts)
+
+    def create(self, name, flags=None, share=None, **more):
+        return super().create(name, flags, share or self.same_path, **more)
+
+    @staticmethod
+    def made_by_version_3():
+        """Files that the server has created over version 3 so far."""
+        with open("/proc/net/rpc/nfsd", encoding="ascii") as f:
+            words = next(line.split() for line in f if line.startswith("proc3 "))
+        return int(words[10])
+
+    def test_choice(self):
+        """Version 3 for files that have none, and 4.2 if one has."""
+        source = self.create("plain")
+        for i in range(30):
+            trees.write(self.path("plain", "file%d" % i), b"x" * 100)
+        before = self.made_by_version_3()
+        copy = self.clone("plain2", source)
+        self.same("plain", "plain2")
+        self.assertEqual(self.made_by_version_3() - before, 30)
+        os.setxattr(self.path("plain", "file17"), "user.one", b"1")
+        second = self.clone("plain3", source)
+        self.same("plain", "plain3")
+        self.assertEqual(self.made_by_version_3() - before, 30)
+        self.delete(source, copy, second)
 
 
 if __name__ == "__main__":
