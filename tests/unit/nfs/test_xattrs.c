@@ -4,6 +4,7 @@
 /* The codec of extended attributes (RFC 8276): what is sent, and replies that are torn or wrong. */
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <string.h>
 
 #include "net/zdr.h"
@@ -216,4 +217,26 @@ START_TEST(test_support)
 }
 END_TEST
 
-CHECK_MAIN("xattrs of nfs/", .tests = { test_requests, test_replies, test_hostile, test_support })
+/* Versions without extended attributes refuse them before anything is sent. */
+START_TEST(test_versions)
+{
+	static const enum nfs_op_type types[] = { NFS_OP_XATTR_SUPPORT, NFS_OP_GETXATTR,
+						  NFS_OP_SETXATTR, NFS_OP_LISTXATTRS };
+	const struct nfs_handle handle = { .len = 4 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		struct nfs_connection conn = { .protocol = NULL };
+		struct nfs_op op = { .type = types[i], .dir = &handle, .name = "a" };
+
+		check_int("version 3", "result", nfs_protocol_v3.start(&conn, &op), -EOPNOTSUPP);
+		conn.client.version = 4;
+		check_int("4.0", "result", nfs_protocol_v4.start(&conn, &op), -EOPNOTSUPP);
+		conn.client.minor = 1;
+		check_int("4.1", "result", nfs_protocol_v4.start(&conn, &op), -EOPNOTSUPP);
+	}
+}
+END_TEST
+
+CHECK_MAIN("xattrs of nfs/",
+	   .tests = { test_requests, test_replies, test_hostile, test_support, test_versions })
