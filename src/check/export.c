@@ -105,15 +105,19 @@ static void say_version_4(const struct check *c, struct check_step *s)
 
 static void say_connected(const struct check *c, struct check_step *s)
 {
-	const struct nfs_client *client = c->client;
+	struct nfs_client *client = c->client;
+	bool xattrs;
 
+	(void)nfs_has_xattrs(client, &client->root,
+			     &xattrs); /* a broken client fails the next step */
 	json_string(&s->data, "version", nfs_version_text(client));
 	json_string(&s->data, "address", client->address);
 	json_number(&s->data, "uid", client->export.uid);
 	json_number(&s->data, "gid", client->export.gid);
-	check_say(s, CHECK_OK, "NFSv%s to %s as uid %" PRIu32 ", gid %" PRIu32,
-		  nfs_version_text(client), client->address, client->export.uid,
-		  client->export.gid);
+	json_bool(&s->data, "xattrs", xattrs);
+	check_say(s, CHECK_OK, "NFSv%s to %s as uid %" PRIu32 ", gid %" PRIu32 ", %s",
+		  nfs_version_text(client), client->address, client->export.uid, client->export.gid,
+		  xattrs ? "with extended attributes" : "without extended attributes");
 	if (client->export.uid != c->export.uid)
 		(void)buf_printf(&s->text, "; refused as uid %" PRIu32, c->export.uid);
 	if (client->version == 3 && c->export.version == 0 && check_has_v4(c))

@@ -133,31 +133,83 @@ bool copy_clients_share_blocks(const struct csi_driver *driver, struct nfs_clien
 	       is_same_file_system(from, to) && shares_blocks(to);
 }
 
-/* What the server may do by itself: exports of one server may lie on different file systems. */
+/*
+ * What the server may do by itself: exports of one server may lie on different file systems. Both
+ * handles go over one connection, and those of another version may be others.
+ */
 static unsigned int find_offload(const struct nfs_client *from, const struct nfs_client *to)
 {
 	const unsigned int copies = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY;
 
 	return (from->offload & NFS_OFFLOAD_SEEK) |
-	       (is_same_server(from, to) ? to->offload & copies : 0);
+	       (is_same_server(from, to) && from->version == to->version ? to->offload & copies
+									 : 0);
+}
+
+/* -------- extended attributes -------- */
+
+static int ask_for_xattrs(struct nfs_client *c, bool *ret, struct error *err)
+{
+	int r = nfs_has_xattrs(c, &c->root, ret);
+
+	return r < 0 ? nfs_error_set(err, c, r, "asking for extended attributes") : 0;
+}
+
+/*
+ * Find out which ends of the copy have extended attributes. Those of the source are read even if
+ * the target has none, to count what is lost. A target need not have what never comes.
+ */
+static int find_xattrs(struct nfs_client *from, struct nfs_client *to, enum copy_kind kind,
+		       bool *ret_from, bool *ret_to, struct error *err)
+{
+	int r = 0;
+
+	*ret_from = *ret_to = false;
+	if (kind == COPY_CLONE || kind == COPY_ARCHIVE)
+		r = ask_for_xattrs(from, ret_from, err);
+	if (r == 0 && (kind == COPY_RESTORE || (kind == COPY_CLONE && *ret_from)))
+		r = ask_for_xattrs(to, ret_to, err);
+	return r;
+}
+
+/* A server that has just lost a version would lose the attributes, too. */
+static int check_version(const struct nfs_client *leased, const struct nfs_client *asked,
+			 struct error *err)
+{
+	if (leased->version == asked->version && leased->minor == asked->minor)
+		return 0;
+	return error_set(err, ERROR_ABORTED,
+			 "server '%s' has just changed its versions of NFS; try again",
+			 leased->export.server);
 }
 
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
-		       struct nfs_client *to, bool same_version, struct tree_work *work,
-		       struct error *err)
+		       struct nfs_client *to, enum copy_kind kind, bool same_version,
+		       struct tree_work *work, struct error *err)
 {
+	const bool is_one = nfs_export_is_equal(&from->export, &to->export);
+	bool keep_from, keep_to; /* the version */
 	int r;
 
-	r = same_version ? lease_same(driver, to, &work->to, err)
-			 : lease_for_tree(driver, to, &work->to, err);
+	r = find_xattrs(from, to, kind, &work->from_xattrs, &work->to_xattrs, err);
 	if (r < 0)
 		return r;
-	if (nfs_export_is_equal(&from->export, &to->export))
+	keep_from = same_version || work->from_xattrs;
+	keep_to = same_version || work->to_xattrs || (is_one && keep_from);
+	r = keep_to ? lease_same(driver, to, &work->to, err)
+		    : lease_for_tree(driver, to, &work->to, err);
+	if (r < 0)
+		return r;
+	if (is_one)
 		work->from = work->to;
-	else if (same_version)
+	else if (keep_from)
 		r = lease_same(driver, from, &work->from, err);
 	else
 		r = lease_for_tree(driver, from, &work->from, err);
+	if (r == 0 && work->from_xattrs)
+		r = check_version(work->from, from, err);
+	if (r == 0 && work->to_xattrs)
+		r = check_version(work->to, to, err);
 	if (r == 0)
 		work->offload = find_offload(work->from, work->to);
 	return r;

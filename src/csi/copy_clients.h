@@ -3,15 +3,23 @@
 
 /*
  * The clients of a copy job, and the version of NFS that they speak. If the mount options name a
- * minor version, that one. If not, version 4.2 where the server shares the blocks of files, else
- * version 3 if the server offers the same export over it, since small files take the fewest calls
- * there. Worker threads; blocks.
+ * minor version, that one. If not, version 4.2 where the server shares the blocks of files, or
+ * where extended attributes may be in the tree, which no other version carries; else version 3 if
+ * the server offers the same export over it, since small files take the fewest calls there. Worker
+ * threads; blocks.
  */
 #ifndef CSI_COPY_CLIENTS_H
 #define CSI_COPY_CLIENTS_H
 
 #include "csi/driver.h"
 #include "tree/work.h"
+
+enum copy_kind {
+	COPY_CLONE, /* a tree to a tree */
+	COPY_CLONE_PLAIN, /* likewise, without extended attributes */
+	COPY_ARCHIVE, /* a tree to an archive */
+	COPY_RESTORE, /* an archive to a tree */
+};
 
 /*
  * Whether a clone between the exports of these clients can share the blocks of files (CLONE). The
@@ -21,12 +29,13 @@ bool copy_clients_share_blocks(const struct csi_driver *driver, struct nfs_clien
 			       struct nfs_client *to);
 
 /*
- * Lease clients like from and to, and set from, to and offload of work. same_version: over that of
- * from and to. Errors as nfs_pool_lease(); copy_clients_return() is due in either case.
+ * Lease clients like from and to, and set from, to, offload, from_xattrs and to_xattrs of work.
+ * same_version: over that of from and to. Errors as nfs_pool_lease(); copy_clients_return() is due
+ * in either case.
  */
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
-		       struct nfs_client *to, bool same_version, struct tree_work *work,
-		       struct error *err);
+		       struct nfs_client *to, enum copy_kind kind, bool same_version,
+		       struct tree_work *work, struct error *err);
 
 /* Give the clients of work back, if it has any. */
 void copy_clients_return(const struct csi_driver *driver, struct tree_work *work);

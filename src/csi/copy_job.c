@@ -4,6 +4,7 @@
 #include "csi/copy_job.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -53,7 +54,36 @@ static void log_progress(const struct copy_job *job, const struct tree_progress 
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
 		 LOG_NUM("seconds_left", left_s), LOG_NUM("changed", p->changed),
 		 LOG_NUM("vanished", p->vanished), LOG_NUM("left_out", p->left_out),
-		 LOG_NUM("clamped", p->clamped));
+		 LOG_NUM("clamped", p->clamped), LOG_NUM("xattrs_lost", p->xattrs_lost));
+}
+
+static const char *xattr_loss_text(int error)
+{
+	switch (error) {
+	case -EOPNOTSUPP:
+		return "the target has none: it needs NFSv4.2 and a file system that keeps them";
+	case -EPERM:
+	case -EACCES:
+		return "not permitted, or not in the namespace user., the only one that NFS has";
+	case -E2BIG:
+	case -EMSGSIZE:
+	case -ERANGE:
+	case -ENOSPC:
+	case -EDQUOT:
+		return "too large for the target, for NFS or for an archive";
+	default:
+		return strerror(-error);
+	}
+}
+
+static void log_xattrs_lost(const struct copy_job *job)
+{
+	const struct tree_progress *p = &job->work.progress;
+
+	if (p->xattrs_lost > 0)
+		log_warn("Extended attributes were not kept", LOG_STR("what", job->what),
+			 LOG_NUM("attributes", p->xattrs_lost),
+			 LOG_STR("reason", xattr_loss_text(p->xattr_error)));
 }
 
 static void log_end(const struct copy_job *job)
@@ -65,7 +95,9 @@ static void log_end(const struct copy_job *job)
 		 LOG_NUM("directories", p->directories), LOG_NUM("bytes", p->bytes),
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
 		 LOG_NUM("changed", p->changed), LOG_NUM("vanished", p->vanished),
-		 LOG_NUM("left_out", p->left_out), LOG_NUM("clamped", p->clamped));
+		 LOG_NUM("left_out", p->left_out), LOG_NUM("clamped", p->clamped),
+		 LOG_NUM("xattrs_lost", p->xattrs_lost));
+	log_xattrs_lost(job);
 	if (p->clamped > 0)
 		log_warn("NFSv3 has no times before 1970 and after 2106: those were set to the nearest that it has",
 			 LOG_STR("what", job->what), LOG_NUM("entries", p->clamped));
@@ -121,12 +153,12 @@ static int take_place(struct copy_job *job, struct error *err)
 
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
-		  bool is_clone, struct error *err)
+		  enum copy_kind kind, struct error *err)
 {
 	int r;
 
 	*job = (struct copy_job){
-		.driver = driver, .what = what, .idle = { from, to }, .claims = claims
+		.driver = driver, .kind = kind, .what = what, .idle = { from, to }, .claims = claims
 	};
 	job->started_ns = job->work.reported_ns = clock_now_ns();
 	job->work.report = report;
@@ -136,8 +168,8 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 	r = take_place(job, err);
 	if (r < 0)
 		return r;
-	job->shares_blocks = is_clone && copy_clients_share_blocks(driver, from, to);
-	return copy_clients_lease(driver, from, to, job->shares_blocks, &job->work, err);
+	job->shares_blocks = kind == COPY_CLONE && copy_clients_share_blocks(driver, from, to);
+	return copy_clients_lease(driver, from, to, kind, job->shares_blocks, &job->work, err);
 }
 
 int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,
@@ -184,6 +216,29 @@ static int find_volume(struct copy_job *job, const struct volume_ref *ref, struc
 	return 0;
 }
 
+/*
+ * Whether the mount options leave the choice of the version, so that it is worth looking whether
+ * the tree has extended attributes at all: over 4.2, small files may take more than twice the time.
+ */
+static bool may_leave_version(const struct copy_job *job)
+{
+	return job->kind == COPY_CLONE && job->work.from_xattrs &&
+	       (!job->idle[0]->export.has_minor || !job->idle[1]->export.has_minor);
+}
+
+/* A tree that cannot be read now is taken for one with attributes: the copy tells what is wrong. */
+static bool has_xattrs(struct copy_job *job)
+{
+	struct error ignored = { .code = ERROR_OK };
+	bool found;
+
+	job->is_counted = true; /* first, since it calls report() */
+	if (tree_find_xattrs(&job->work, &job->tree, &job->attr, &found, &ignored) == 0 && !found)
+		return false;
+	job->is_counted = false;
+	return true;
+}
+
 /* Whether the tree is of small files: version 3 copies one in fewer calls than a clone takes. */
 static bool has_small_files(struct copy_job *job)
 {
@@ -197,10 +252,19 @@ int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, str
 {
 	int r = find_volume(job, ref, err);
 
-	if (r < 0 || !job->shares_blocks || !has_small_files(job))
+	if (r < 0)
 		return r;
+	if (may_leave_version(job) && !has_xattrs(job)) {
+		job->kind = COPY_CLONE_PLAIN;
+		job->work.from_xattrs = job->work.to_xattrs = false;
+	}
+	/* Leave the version only if nothing needs it that was a reason to choose it. */
+	if (job->work.from_xattrs || (job->kind != COPY_CLONE_PLAIN && !job->shares_blocks) ||
+	    (job->shares_blocks && !has_small_files(job)))
+		return 0;
 	copy_clients_return(job->driver, &job->work);
-	r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], false, &job->work, err);
+	r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], job->kind, false,
+			       &job->work, err);
 	return r < 0 ? r : find_volume(job, ref, err);
 }
 

@@ -10,6 +10,7 @@
 #define CSI_COPY_JOB_H
 
 #include "csi/claim.h"
+#include "csi/copy_clients.h"
 #include "csi/driver.h"
 #include "csi/volume_ref.h"
 #include "tree/work.h"
@@ -18,6 +19,7 @@
 
 struct copy_job {
 	const struct csi_driver *driver;
+	enum copy_kind kind;
 	const char *what; /* name of what is made, for the log; borrowed */
 	struct tree_work work;
 	const char *path; /* directory of the source volume; NULL: the source is a snapshot */
@@ -36,18 +38,18 @@ struct copy_job {
 /*
  * Lease clients for the exports and identities of from and to. claims are the notes on both that
  * keep other replicas away; each may be NULL. The job borrows them and renews them while it lasts.
- * is_clone: a tree is copied to a tree. Errors: ABORTED if too many jobs run, else as
- * nfs_pool_lease(). copy_job_close() is due in either case.
+ * Errors: ABORTED if too many jobs run, else as nfs_pool_lease(). copy_job_close() is due in either
+ * case.
  */
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
-		  bool is_clone, struct error *err);
+		  enum copy_kind kind, struct error *err);
 
 /*
  * Find the directory of the source volume and set path, tree and attr. ref is borrowed. The tree is
  * counted at the first progress report: most jobs have ended by then, and their trees are listed
- * only once. If the server can clone its files, it is counted now, and one of small files goes over
- * version 3.
+ * only once. If the tree may have extended attributes, or the server can clone its files, it is
+ * listed now: one without attributes, or of small files, goes over version 3.
  */
 int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err);
 

@@ -153,7 +153,7 @@ static int pack_volume(struct archiving *a, struct nfs_client *from, struct nfs_
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, a->driver, a->name, from, to, claims, false, err);
+	r = copy_job_open(&job, a->driver, a->name, from, to, claims, COPY_ARCHIVE, err);
 	if (r == 0)
 		r = copy_job_find_volume(&job, &a->source, err);
 	if (r == 0) {

@@ -231,7 +231,7 @@ static int run_job(struct volume_source *source, struct nfs_client *from, struct
 	int r;
 
 	r = copy_job_open(&job, source->driver, source->what, from, to, claims,
-			  source->kind == VOLUME_SOURCE_IS_VOLUME, err);
+			  source->kind == VOLUME_SOURCE_IS_VOLUME ? COPY_CLONE : COPY_RESTORE, err);
 	if (r == 0)
 		r = source->kind == VOLUME_SOURCE_IS_VOLUME
 			    ? copy_volume(&job, source, name, err)

@@ -289,6 +289,21 @@ int nfs_link(struct nfs_client *c, const struct nfs_handle *file, const struct n
 	return nfs_client_call(c, &op);
 }
 
+int nfs_has_xattrs(struct nfs_client *c, const struct nfs_handle *handle, bool *ret)
+{
+	struct nfs_op op = { .type = NFS_OP_XATTR_SUPPORT, .dir = handle };
+	int r;
+
+	*ret = false;
+	if (c->version != 4 || c->minor < 2)
+		return 0;
+	r = nfs_client_call(c, &op);
+	if (c->broken || r == -ESTALE || r == -EAGAIN)
+		return r;
+	*ret = r == 0;
+	return 0;
+}
+
 int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_space *ret)
 {
 	struct nfs_op op = { .type = NFS_OP_FSSTAT, .dir = handle };

@@ -72,6 +72,12 @@ int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *na
 int nfs_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       const struct nfs_handle *to_dir, const char *to_name);
 
+/*
+ * Find out whether the object's file system has extended attributes that the client can reach. A
+ * server that does not understand the question has none.
+ */
+int nfs_has_xattrs(struct nfs_client *c, const struct nfs_handle *handle, bool *ret);
+
 /* Add a hardlink to file. */
 int nfs_link(struct nfs_client *c, const struct nfs_handle *file, const struct nfs_handle *dir,
 	     const char *name);

@@ -56,6 +56,10 @@ static const struct {
 	{ 10090, EOPNOTSUPP }, /* UNION_NOTSUPP */
 	{ 10091, EOPNOTSUPP }, /* OFFLOAD_DENIED */
 	{ 10094, EOPNOTSUPP }, /* OFFLOAD_NO_REQS: COPY only with a later answer */
+
+	/* RFC 8276 section 8.3. */
+	{ 10095, ENODATA }, /* NOXATTR */
+	{ 10096, E2BIG }, /* XATTR2BIG */
 };
 
 int nfs_status_errno(unsigned int status)

@@ -18,6 +18,7 @@
 #define NFS_LINK_MAX 4095 /* longest symbolic link on Linux; XFS stores up to 1,024 */
 #define NFS_NAME_MAX 255
 #define NFS_OWNER_MAX 255 /* bytes in an owner's name */
+#define NFS_XATTR_NAME_MAX 255 /* without the "user." that Linux puts in front; Linux takes 250 */
 
 /* uid or gid of an owner known by name only; many servers use this number for nobody. */
 #define NFS_ID_UNKNOWN ((uint32_t)-2)
@@ -138,8 +139,20 @@ enum nfs_op_type {
 	NFS_OP_CLONE, /* the file dir, the file to_dir gets the same data -> its attr, verifier */
 	NFS_OP_COPY, /* likewise, at offset, length -> length copied, stable, verifier */
 	NFS_OP_SEEK, /* the file dir, offset, hole -> offset, of the next data; -ENXIO: none */
+
+	/*
+	 * Extended attributes, version 4.2 (RFC 8276). -EOPNOTSUPP: the server, the file system or
+	 * the protocol has none. Names lack the "user." that Linux puts in front.
+	 */
+	NFS_OP_XATTR_SUPPORT, /* dir; -EOPNOTSUPP where its file system has none */
+	NFS_OP_GETXATTR, /* dir, name -> xattr() with the value; -ENODATA: there is none */
+	NFS_OP_SETXATTR, /* dir, name, buffer, count; replaces. -E2BIG, -EMSGSIZE: too large */
+	NFS_OP_LISTXATTRS, /* dir, cookie -> xattr() for each name, cookie, eof */
 	NFS_OPS,
 };
+
+/* Bytes of names that one LISTXATTRS asks for. */
+#define NFS_XATTR_PAGE 4096
 
 /*
  * Names in one REMOVE of version 4. Linux before 5.17 allows 16 operations in a compound; one of
@@ -200,8 +213,8 @@ struct nfs_op {
 	uint64_t offset;
 	uint32_t count; /* READ, WRITE: bytes, in and out. REMOVE: names removed, out */
 	/*
-	 * READ: the caller's, of count bytes, borrowed until finished. WRITE, CREATE: only read
-	 * from; of CREATE borrowed until finished.
+	 * READ: the caller's, of count bytes, borrowed until finished. WRITE, SETXATTR, CREATE:
+	 * only read from; of CREATE borrowed until finished.
 	 */
 	char *buffer;
 	/* WRITE: data and attributes are on disk before the reply, in and out. COPY: out. */
@@ -214,6 +227,8 @@ struct nfs_op {
 	uint64_t length; /* COPY: bytes, in and out */
 	bool hole; /* SEEK: look for a hole; the end of the file is one */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);
+	/* Takes a value, or a name; borrowed for the call, and not terminated. */
+	void (*xattr)(struct nfs_op *op, const char *bytes, uint32_t len);
 
 	/* Results. */
 	bool finished;

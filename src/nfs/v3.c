@@ -499,9 +499,12 @@ static void v3_replied(void *data, int error, const void *results)
 static int v3_start(struct nfs_connection *conn, struct nfs_op *op)
 {
 	const bool names = op->type == NFS_OP_READDIR && conn->no_readdirplus;
-	const struct procedure *procedure = names ? &names_only : &procedures[op->type];
+	const struct procedure *procedure;
 	union args args;
 
+	if (op->type > NFS_OP_COMMIT)
+		return -EOPNOTSUPP; /* of version 4.2 */
+	procedure = names ? &names_only : &procedures[op->type];
 	memset(&args, 0, sizeof(args));
 	procedure->put(&args, op);
 	return net_rpc_call(conn->rpc, &procedure->call, &args,

@@ -256,6 +256,64 @@ static void take_seek(struct nfs_op *op, const nfs_resop4 *res)
 		op->error = -ENXIO;
 }
 
+/* -------- extended attributes -------- */
+
+static void encode_xattr_support(struct v4_compound *c, const struct nfs_op *op)
+{
+	v4_add_putfh(c, op->dir);
+	v4_add_getattr(c, V4_XATTRS);
+}
+
+static void encode_getxattr(struct v4_compound *c, const struct nfs_op *op)
+{
+	v4_add_putfh(c, op->dir);
+	v4_add_later(c, V4_OP_GETXATTR)->getxattr = op->name;
+}
+
+static void encode_setxattr(struct v4_compound *c, const struct nfs_op *op)
+{
+	union v4_later_args *args;
+
+	v4_add_putfh(c, op->dir);
+	args = v4_add_later(c, V4_OP_SETXATTR);
+	args->setxattr.name = op->name;
+	args->setxattr.value = op->buffer;
+	args->setxattr.len = op->count;
+}
+
+static void encode_listxattrs(struct v4_compound *c, const struct nfs_op *op)
+{
+	union v4_later_args *args;
+
+	v4_add_putfh(c, op->dir);
+	args = v4_add_later(c, V4_OP_LISTXATTRS);
+	args->listxattrs.cookie = op->cookie;
+	args->listxattrs.max = NFS_XATTR_PAGE;
+}
+
+static void take_getxattr(struct nfs_op *op, const nfs_resop4 *res)
+{
+	const struct v4_bytes *value = &v4_later_result(res)->getxattr;
+
+	op->xattr(op, value->data, value->len);
+}
+
+static void take_listxattrs(struct nfs_op *op, const nfs_resop4 *res)
+{
+	const union v4_later_result *result = v4_later_result(res);
+	uint32_t i;
+
+	op->cookie = result->listxattrs.cookie;
+	op->eof = result->listxattrs.eof;
+	for (i = 0; i < result->listxattrs.n; i++)
+		op->xattr(op, result->listxattrs.names[i].data, result->listxattrs.names[i].len);
+}
+
+static bool is_of_xattrs(const struct nfs_op *op)
+{
+	return op->type >= NFS_OP_XATTR_SUPPORT && op->type <= NFS_OP_LISTXATTRS;
+}
+
 /* -------- replies -------- */
 
 static void take_link(struct nfs_op *op, const nfs_resop4 *res)
@@ -319,6 +377,8 @@ static void take_getattr(struct nfs_op *op, const nfs_resop4 *res)
 
 	if (op->type == NFS_OP_FSSTAT)
 		v4_take_space(attr, &op->space);
+	else if (op->type == NFS_OP_XATTR_SUPPORT)
+		op->error = v4_take_xattrs(attr) ? 0 : -EOPNOTSUPP;
 	else
 		v4_take_attr(attr, &op->attr, &op->handle);
 }
@@ -336,9 +396,17 @@ static const struct {
 	uint32_t opnum;
 	void (*take)(struct nfs_op *op, const nfs_resop4 *res);
 } takers[] = {
-	{ OP_GETFH, take_getfh },     { OP_GETATTR, take_getattr }, { OP_READLINK, take_link },
-	{ OP_READDIR, take_readdir }, { OP_READ, take_read },       { OP_WRITE, take_write },
-	{ OP_COMMIT, take_commit },   { V4_OP_COPY, take_copy },    { V4_OP_SEEK, take_seek },
+	{ OP_GETFH, take_getfh },
+	{ OP_GETATTR, take_getattr },
+	{ OP_READLINK, take_link },
+	{ OP_READDIR, take_readdir },
+	{ OP_READ, take_read },
+	{ OP_WRITE, take_write },
+	{ OP_COMMIT, take_commit },
+	{ V4_OP_COPY, take_copy },
+	{ V4_OP_SEEK, take_seek },
+	{ V4_OP_GETXATTR, take_getxattr },
+	{ V4_OP_LISTXATTRS, take_listxattrs },
 };
 
 static void take_results(struct nfs_op *op, const COMPOUND4res *res)
@@ -417,16 +485,29 @@ static void v4_replied(void *data, int error, const void *results)
 }
 
 static void (*const encoders[NFS_OPS])(struct v4_compound *c, const struct nfs_op *op) = {
-	[NFS_OP_LOOKUP] = encode_lookup,   [NFS_OP_GETATTR] = encode_getattr,
-	[NFS_OP_SETATTR] = encode_setattr, [NFS_OP_MKDIR] = encode_mkdir,
-	[NFS_OP_SYMLINK] = encode_symlink, [NFS_OP_READLINK] = encode_readlink,
-	[NFS_OP_REMOVE] = encode_remove,   [NFS_OP_RMDIR] = encode_rmdir,
-	[NFS_OP_RENAME] = encode_rename,   [NFS_OP_READDIR] = encode_readdir,
-	[NFS_OP_FSSTAT] = encode_fsstat,   [NFS_OP_MKNOD] = encode_mknod,
-	[NFS_OP_LINK] = encode_link,       [NFS_OP_READ] = encode_read,
-	[NFS_OP_WRITE] = encode_write,     [NFS_OP_COMMIT] = encode_commit,
-	[NFS_OP_CLONE] = encode_clone,     [NFS_OP_COPY] = encode_copy,
+	[NFS_OP_LOOKUP] = encode_lookup,
+	[NFS_OP_GETATTR] = encode_getattr,
+	[NFS_OP_SETATTR] = encode_setattr,
+	[NFS_OP_MKDIR] = encode_mkdir,
+	[NFS_OP_SYMLINK] = encode_symlink,
+	[NFS_OP_READLINK] = encode_readlink,
+	[NFS_OP_REMOVE] = encode_remove,
+	[NFS_OP_RMDIR] = encode_rmdir,
+	[NFS_OP_RENAME] = encode_rename,
+	[NFS_OP_READDIR] = encode_readdir,
+	[NFS_OP_FSSTAT] = encode_fsstat,
+	[NFS_OP_MKNOD] = encode_mknod,
+	[NFS_OP_LINK] = encode_link,
+	[NFS_OP_READ] = encode_read,
+	[NFS_OP_WRITE] = encode_write,
+	[NFS_OP_COMMIT] = encode_commit,
+	[NFS_OP_CLONE] = encode_clone,
+	[NFS_OP_COPY] = encode_copy,
 	[NFS_OP_SEEK] = encode_seek,
+	[NFS_OP_XATTR_SUPPORT] = encode_xattr_support,
+	[NFS_OP_GETXATTR] = encode_getxattr,
+	[NFS_OP_SETXATTR] = encode_setxattr,
+	[NFS_OP_LISTXATTRS] = encode_listxattrs,
 };
 
 static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
@@ -435,6 +516,11 @@ static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
 
 	if (op->type == NFS_OP_CREATE)
 		return v4_open_start(conn, op);
+	if (is_of_xattrs(op) && conn->client.minor < 2)
+		return -EOPNOTSUPP;
+	if (op->type == NFS_OP_SETXATTR &&
+	    op->count + strlen(op->name) > v4_session_room(conn->session))
+		return -EMSGSIZE;
 	encoders[op->type](&c, op);
 	return v4_send(conn, &c, v4_replied, op);
 }

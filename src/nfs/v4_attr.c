@@ -42,6 +42,9 @@
 #define ATTR_TIME_MODIFY 53
 #define ATTR_TIME_MODIFY_SET 54
 
+/* RFC 8276 section 8.2.1: in the third word, which no other attribute that is used is in. */
+#define ATTR_XATTR_SUPPORT 82
+
 #define NOBODY "nobody"
 
 #define BIT(number) (UINT64_C(1) << (number))
@@ -73,8 +76,15 @@ static const uint32_t masks[][2] = {
 	[V4_LIMITS] = WORDS(LIMITS),
 };
 
+static const uint32_t xattrs_mask[] = { 0, 0, 1U << (ATTR_XATTR_SUPPORT - 64) };
+
 bitmap4 v4_mask(enum v4_attributes what)
 {
+	if (what == V4_XATTRS)
+		return (bitmap4){
+			.bitmap4_len = ARRAY_SIZE(xattrs_mask),
+			.bitmap4_val = (uint32_t *)(uintptr_t)xattrs_mask,
+		};
 	return (bitmap4){
 		.bitmap4_len = ARRAY_SIZE(masks[what]),
 		.bitmap4_val = (uint32_t *)(uintptr_t)masks[what],
@@ -498,4 +508,18 @@ void v4_take_limits(const fattr4 *from, struct nfs_client *client)
 	struct reader r = { .client = client };
 
 	(void)take_attributes(&r, from, LIMITS); /* those left out stay 0, "not known" */
+}
+
+bool v4_take_xattrs(const fattr4 *from)
+{
+	const bitmap4 *words = &from->attrmask;
+	struct reader r = {
+		.p = from->attr_vals.attrlist4_val,
+		.left = from->attr_vals.attrlist4_len,
+	};
+	uint32_t has;
+
+	return words->bitmap4_len == ARRAY_SIZE(xattrs_mask) &&
+	       memcmp(words->bitmap4_val, xattrs_mask, sizeof(xattrs_mask)) == 0 &&
+	       read_u32(&r, &has) && has == 1;
 }

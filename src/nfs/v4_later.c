@@ -7,9 +7,12 @@
 
 #include "base/str.h"
 #include "net/zdr.h"
+#include "nfs/op.h"
 
 #define STATEID_BYTES 16
 #define AUTH_NONE_FLAVOR 0
+#define XATTR_EITHER 0 /* create or replace */
+#define XATTR_NAMES_MAX (NFS_XATTR_PAGE / 8) /* in one reply: a length and a letter each */
 
 /* Where nfs_resop4 holds the results: its union begins with the status of any operation. */
 struct later {
@@ -137,6 +140,32 @@ static bool_t encode_clone(ZDR *zdr, const union v4_later_args *args)
 	return put_stateids(zdr, 2) && put_u64(zdr, 0) && put_u64(zdr, 0) && put_u64(zdr, 0);
 }
 
+static bool_t put_counted(ZDR *zdr, const char *bytes, uint32_t n)
+{
+	return put_u32(zdr, n) && put_bytes(zdr, bytes, n);
+}
+
+static bool_t put_text(ZDR *zdr, const char *text)
+{
+	return put_counted(zdr, text, (uint32_t)strlen(text));
+}
+
+static bool_t encode_getxattr(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_text(zdr, args->getxattr);
+}
+
+static bool_t encode_setxattr(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_u32(zdr, XATTR_EITHER) && put_text(zdr, args->setxattr.name) &&
+	       put_counted(zdr, args->setxattr.value, args->setxattr.len);
+}
+
+static bool_t encode_listxattrs(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_u64(zdr, args->listxattrs.cookie) && put_u32(zdr, args->listxattrs.max);
+}
+
 /* -------- results -------- */
 
 /* It is the last result of its compound: what follows need not be decoded. */
@@ -199,6 +228,44 @@ static bool_t decode_seek(ZDR *zdr, union v4_later_result *ret)
 	return take_bool(zdr, &ret->seek.eof) && zdr_uint64_t(zdr, &ret->seek.offset);
 }
 
+static bool_t take_bytes(ZDR *zdr, struct v4_bytes *ret)
+{
+	ret->data = NULL; /* decode in place */
+	return zdr_bytes(zdr, &ret->data, &ret->len, UINT32_MAX);
+}
+
+static bool_t decode_getxattr(ZDR *zdr, union v4_later_result *ret)
+{
+	return take_bytes(zdr, &ret->getxattr);
+}
+
+/* How the change attribute went on. */
+static bool_t decode_setxattr(ZDR *zdr, union v4_later_result *ret)
+{
+	uint64_t before, after;
+	bool atomic;
+
+	(void)ret;
+	return take_bool(zdr, &atomic) && zdr_uint64_t(zdr, &before) && zdr_uint64_t(zdr, &after);
+}
+
+static bool_t decode_listxattrs(ZDR *zdr, union v4_later_result *ret)
+{
+	uint32_t n, i;
+
+	if (!zdr_uint64_t(zdr, &ret->listxattrs.cookie) || !zdr_u_int(zdr, &n) ||
+	    n > XATTR_NAMES_MAX)
+		return FALSE;
+	ret->listxattrs.n = n;
+	ret->listxattrs.names = net_zdr_allocate(zdr, (n + 1) * sizeof(struct v4_bytes));
+	if (ret->listxattrs.names == NULL)
+		return FALSE;
+	for (i = 0; i < n; i++)
+		if (!take_bytes(zdr, &ret->listxattrs.names[i]))
+			return FALSE;
+	return take_bool(zdr, &ret->listxattrs.eof);
+}
+
 /* -------- all -------- */
 
 static const struct {
@@ -215,6 +282,9 @@ static const struct {
 	{ V4_OP_COPY, encode_copy, decode_copy },
 	{ V4_OP_SEEK, encode_seek, decode_seek },
 	{ V4_OP_CLONE, encode_clone, NULL },
+	{ V4_OP_GETXATTR, encode_getxattr, decode_getxattr },
+	{ V4_OP_SETXATTR, encode_setxattr, decode_setxattr },
+	{ V4_OP_LISTXATTRS, encode_listxattrs, decode_listxattrs },
 };
 
 /* Return the index of the operation, or -1. */

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Operations of NFSv4.1 (RFC 8881) and 4.2 (RFC 7862) that libnfs's XDR does not have: those that
- * are used, and of their arguments what is used. Lengths and counts from the server are checked.
- * Internal to version 4.
+ * Operations of NFSv4.1 (RFC 8881) and 4.2 (RFC 7862, RFC 8276) that libnfs's XDR does not have:
+ * those that are used, and of their arguments what is used. Lengths and counts from the server are
+ * checked. Internal to version 4.
  */
 #ifndef NFS_V4_LATER_H
 #define NFS_V4_LATER_H
@@ -18,7 +18,7 @@
 
 #define V4_SESSION_ID_BYTES 16
 
-/* RFC 8881 section 18, RFC 7862 section 15. */
+/* RFC 8881 section 18, RFC 7862 section 15, RFC 8276 section 8.4. */
 enum v4_later_opnum {
 	V4_OP_EXCHANGE_ID = 42,
 	V4_OP_CREATE_SESSION = 43,
@@ -29,6 +29,9 @@ enum v4_later_opnum {
 	V4_OP_COPY = 60,
 	V4_OP_SEEK = 69,
 	V4_OP_CLONE = 71,
+	V4_OP_GETXATTR = 72,
+	V4_OP_SETXATTR = 73,
+	V4_OP_LISTXATTRS = 74,
 };
 
 /* RFC 8881 section 15.1. */
@@ -77,6 +80,21 @@ union v4_later_args {
 		uint64_t offset;
 		bool hole;
 	} seek;
+	const char *getxattr; /* the name, borrowed */
+	struct {
+		const char *name, *value; /* borrowed */
+		uint32_t len; /* of the value */
+	} setxattr;
+	struct {
+		uint64_t cookie;
+		uint32_t max; /* bytes of the names */
+	} listxattrs;
+};
+
+/* Bytes in a reply: valid as long as it is, and not terminated. */
+struct v4_bytes {
+	char *data;
+	uint32_t len;
 };
 
 /* Results of an operation that succeeded. */
@@ -103,6 +121,13 @@ union v4_later_result {
 		bool eof;
 		uint64_t offset;
 	} seek;
+	struct v4_bytes getxattr;
+	struct {
+		uint64_t cookie;
+		struct v4_bytes *names;
+		uint32_t n;
+		bool eof;
+	} listxattrs;
 };
 
 /* Encode an operation with its number. */

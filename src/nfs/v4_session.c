@@ -580,6 +580,14 @@ void v4_session_cap(const struct v4_session *s)
 	cap(&client->write_max, s->fore.request_max);
 }
 
+uint32_t v4_session_room(const struct v4_session *s)
+{
+	const uint32_t max =
+		s->fore.request_max < MESSAGE_BYTES ? s->fore.request_max : MESSAGE_BYTES;
+
+	return max - HEADER_BYTES;
+}
+
 bool v4_session_is_fresh(const struct v4_session *s)
 {
 	const uint32_t lease_s = s->conn->client.lease_s;

@@ -47,6 +47,9 @@ uint64_t v4_session_client(const struct v4_session *s);
 /* Lower read_max and write_max of the client to what fits into a message of the session. */
 void v4_session_cap(const struct v4_session *s);
 
+/* Bytes of data that fit into a request beside what every call has. */
+uint32_t v4_session_room(const struct v4_session *s);
+
 /* Check that an idle session may still be used: the server keeps it until the lease ends. */
 bool v4_session_is_fresh(const struct v4_session *s);
 

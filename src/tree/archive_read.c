@@ -376,6 +376,79 @@ static int convert_attributes(struct archive_entry *e, struct nfs_attr *ret, str
 	return convert_owner(e, ret, err);
 }
 
+/* -------- extended attributes -------- */
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/*
+ * Decode %XX, and return the new length. libarchive writes so all but printable ASCII, and leaves
+ * it so when it reads; GNU tar writes so '=' and '%'.
+ */
+static size_t decode_name(char *name)
+{
+	size_t from = 0, to = 0;
+
+	while (name[from] != '\0') {
+		const int high = name[from] == '%' ? hex_digit(name[from + 1]) : -1;
+		const int low = high >= 0 ? hex_digit(name[from + 2]) : -1;
+
+		name[to++] = low >= 0 ? (char)(high * 16 + low) : name[from];
+		from += low >= 0 ? 3 : 1;
+	}
+	return to;
+}
+
+static int add_xattr(struct unpacker *u, struct tree_xattrs *set, const char *name,
+		     const void *value, size_t len)
+{
+	cleanup_free char *decoded = NULL;
+	int r;
+
+	if (strncmp(name, TREE_XATTR_USER, strlen(TREE_XATTR_USER)) != 0) {
+		tree_xattrs_lose(u->work, 1, -EPERM);
+		return 0;
+	}
+	decoded = strdup(name + strlen(TREE_XATTR_USER));
+	if (decoded == NULL)
+		return -ENOMEM;
+	r = tree_xattrs_add(set, decoded, decode_name(decoded));
+	if (r == 0) {
+		r = tree_xattrs_set(set, set->n - 1, value, len);
+		if (r < 0)
+			tree_xattrs_remove(set, set->n - 1);
+	}
+	if (r < 0 && r != -ENOMEM)
+		tree_xattrs_lose(u->work, 1, r);
+	return r == -ENOMEM ? r : 0;
+}
+
+/* Further names of a file repeat its attributes in archives of some tools. */
+static int convert_xattrs(struct unpacker *u, struct archive_entry *e, struct tree_xattrs **ret)
+{
+	struct tree_xattrs *set;
+	const char *name;
+	const void *value;
+	size_t len;
+	int r = 0;
+
+	if (archive_entry_xattr_reset(e) == 0 || archive_entry_hardlink(e) != NULL)
+		return 0;
+	set = tree_xattrs_new();
+	if (set == NULL)
+		return -ENOMEM;
+	while (r == 0 && archive_entry_xattr_next(e, &name, &value, &len) == ARCHIVE_OK)
+		r = add_xattr(u, set, name, value, len);
+	*ret = set;
+	return r;
+}
+
 static int unpack_data(struct unpacker *u, const struct tree_entry *entry, struct error *err)
 {
 	for (;;) {
@@ -455,7 +528,10 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 		u->work->progress.left_out++;
 		return 0;
 	}
-	return unpack_to_sink(u, &entry, err);
+	r = convert_xattrs(u, e, &entry.xattrs) < 0 ? error_oom(err)
+						    : unpack_to_sink(u, &entry, err);
+	tree_xattrs_drop(entry.xattrs);
+	return r;
 }
 
 /* Extract the entries and close all directories. */

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <zlib.h>
 
+#include "base/buf.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -152,6 +153,23 @@ static bool put_entry(struct packer *p, const struct tree_entry *from)
 				 attr->atime.nsec);
 }
 
+/* As Linux calls them, and tools for archives. */
+static int put_xattrs(struct archive_entry *e, const struct tree_xattrs *set)
+{
+	cleanup_buf struct buf name = { .data = NULL };
+	size_t i;
+
+	for (i = 0; set != NULL && i < set->n; i++) {
+		const struct tree_xattr *xattr = &set->items[i];
+
+		name.len = 0;
+		if (buf_printf(&name, TREE_XATTR_USER "%s", xattr->name) < 0)
+			return -ENOMEM;
+		archive_entry_xattr_add_entry(e, name.data, xattr->value, xattr->len);
+	}
+	return 0;
+}
+
 static int fail_start_over(const char *path, struct error *err)
 {
 	(void)error_set(err, ERROR_ABORTED,
@@ -218,6 +236,8 @@ static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, s
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "archiving '%s': libarchive on this system cannot keep a time of it: its time_t has 32 bits",
 				 from->path);
+	if (from->hardlink_to == NULL && put_xattrs(p->entry, from->xattrs) < 0)
+		return error_oom(err);
 	return archive_write_header(p->archive, p->entry) >= ARCHIVE_WARN ? 0
 									  : packer_error(p, err);
 }
@@ -293,6 +313,7 @@ static int packer_open(struct packer *p, enum tree_compression compression, stru
 		return error_oom(err);
 	/* Names that are not UTF-8 are written as they are, and marked as binary. */
 	if (archive_write_set_format_pax(a) != ARCHIVE_OK ||
+	    archive_write_set_format_option(a, "pax", "xattrheader", "SCHILY") != ARCHIVE_OK ||
 	    compressions[compression].add_filter(a) != ARCHIVE_OK ||
 	    archive_write_set_bytes_per_block(a, BLOCK_BYTES) != ARCHIVE_OK ||
 	    archive_write_set_bytes_in_last_block(a, 1) != ARCHIVE_OK ||

@@ -116,12 +116,8 @@ static int builder_fill(struct tree_builder *b, struct error *err)
 
 	while (b->error == 0 && b->work->writing < nfs_window(b->work->to) &&
 	       !nfs_client_is_full(b->work->to) && (node = builder_node_next(b)) != NULL) {
-		if (node->state == BUILD_EXISTS) {
-			r = resolve_taken_name(b, node);
-		} else {
-			r = builder_node_start(node);
-			b->work->writing += r == 0;
-		}
+		r = node->state == BUILD_EXISTS ? resolve_taken_name(b, node)
+						: builder_node_start(node);
 		if (r < 0)
 			builder_fail(b, r, "making", node->name);
 	}
@@ -231,6 +227,30 @@ static int find_link_target(struct tree_builder *b, const char *path, struct bui
 
 /* -------- the sink -------- */
 
+/*
+ * Take a share of the entry's extended attributes, and memory for it; none if the target has none.
+ * Further names of a file come without.
+ */
+static int take_xattrs(struct tree_builder *b, const struct tree_entry *entry,
+		       struct tree_xattrs **ret, struct error *err)
+{
+	struct tree_xattrs *set = entry->xattrs;
+	int r;
+
+	*ret = NULL;
+	if (set == NULL || set->n == 0 || entry->hardlink_to != NULL)
+		return 0;
+	if (!b->work->to_xattrs) {
+		tree_xattrs_lose(b->work, set->n, -EOPNOTSUPP);
+		return 0;
+	}
+	r = builder_wait_for_memory(b, set->bytes, err);
+	if (r < 0)
+		return r;
+	*ret = tree_xattrs_share(set);
+	return 0;
+}
+
 static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry, struct error *err)
 {
 	struct tree_builder *b = container_of(sink, struct tree_builder, sink);
@@ -239,6 +259,7 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 	/* Archives do not report link counts: then links is 0. */
 	const bool is_target = !is_directory && !is_link && entry->attr.links != 1;
 	struct builder_target *target = NULL;
+	struct tree_xattrs *xattrs = NULL;
 	struct builder_node *node;
 	int r;
 
@@ -252,6 +273,8 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 		r = builder_flush(b, err);
 	if (r == 0 && is_link)
 		r = find_link_target(b, entry->hardlink_to, &target, err);
+	if (r == 0)
+		r = take_xattrs(b, entry, &xattrs, err);
 	if (r < 0)
 		return r;
 	if (!is_directory)
@@ -261,9 +284,14 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 	node = is_target && target == NULL ? NULL : builder_node_new(b, entry);
 	if (node == NULL) {
 		builder_target_release(target);
+		if (xattrs != NULL)
+			tree_purse_give(&b->work->unwritten, xattrs->bytes);
+		tree_xattrs_drop(xattrs);
 		return error_oom(err);
 	}
 	node->target = target;
+	node->xattrs = xattrs;
+	node->whole = node->whole && xattrs == NULL;
 	b->current = node;
 	if (node->parent != NULL)
 		node->parent->pending++;

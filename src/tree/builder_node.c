@@ -14,6 +14,7 @@
 #define VERIFY_BYTES 32768 /* read back at a time; each READ in flight has such a buffer */
 #define SET_ID_BITS (BUILDER_SET_UID | BUILDER_SET_GID)
 #define DIRECTORY_MODE 0700 /* while it is filled */
+#define OWNER_WRITES 0200
 
 void builder_fail(struct tree_builder *b, int r, const char *verb, const char *name)
 {
@@ -147,6 +148,14 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 	return node;
 }
 
+void builder_node_drop_xattrs(struct builder_node *node)
+{
+	if (node->xattrs == NULL)
+		return;
+	tree_purse_give(&node->builder->work->unwritten, node->xattrs->bytes);
+	tree_xattrs_drop(steal_ptr(&node->xattrs));
+}
+
 void builder_node_free(struct builder_node *node)
 {
 	struct builder_node **slot = node_bucket(node->builder, node->parent, node->name);
@@ -165,6 +174,7 @@ void builder_node_free(struct builder_node *node)
 	list_remove(&node->link);
 	list_remove(&node->all);
 	builder_target_release(node->target);
+	builder_node_drop_xattrs(node);
 	free(node->text);
 	free(node->reread);
 	free(node);
@@ -242,6 +252,15 @@ static int node_enter_fill(struct builder_node *node)
 	if (!list_is_empty(&node->chunks))
 		builder_node_ready(node);
 	builder_node_settle(node);
+	return 0;
+}
+
+/* The node has its handle: go on to its contents. */
+static int node_is_found(struct builder_node *node)
+{
+	if (node->xattrs == NULL)
+		return node_enter_fill(node);
+	node_enter_state(node, BUILD_XATTRS);
 	return 0;
 }
 
@@ -350,6 +369,9 @@ static int prepare_create(struct builder_node *node, struct nfs_op *op)
 		.has_mode = true,
 		.mode = builder_owner_mode(node) & ~(uint32_t)SET_ID_BITS,
 	};
+	/* Unlike data, extended attributes need the right to write. CHMOD takes it away again. */
+	if (node->xattrs != NULL)
+		op->change.mode |= OWNER_WRITES;
 	switch (node->attr.type) {
 	case NFS_TYPE_DIRECTORY:
 		op->type = NFS_OP_MKDIR;
@@ -404,7 +426,7 @@ static int after_create(struct builder_node *node, const struct nfs_op *op, int 
 	else if (node->parent == NULL && !op->attr.has_owner && !op->attr.is_named)
 		node_enter_state(node, BUILD_GETATTR);
 	else
-		return node_enter_fill(node);
+		return node_is_found(node);
 	return 0;
 }
 
@@ -426,7 +448,7 @@ static int after_getattr(struct builder_node *node, const struct nfs_op *op, int
 		node->no_attr = !node->attr.is_full;
 	}
 	node->made = op->attr;
-	return node_enter_fill(node);
+	return node_is_found(node);
 }
 
 static int prepare_lookup(struct builder_node *node, struct nfs_op *op)
@@ -447,6 +469,38 @@ static int after_lookup(struct builder_node *node, const struct nfs_op *op, int 
 		return after_getattr(node, op, 0);
 	node_enter_state(node, BUILD_GETATTR);
 	return 0;
+}
+
+static int prepare_xattr(struct builder_node *node, struct nfs_op *op)
+{
+	const struct tree_xattr *xattr = &node->xattrs->items[node->xattrs_set];
+
+	op->type = NFS_OP_SETXATTR;
+	op->dir = &node->found;
+	op->name = xattr->name;
+	op->buffer = xattr->value;
+	op->count = xattr->len;
+	return 0;
+}
+
+static int after_xattr(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	struct tree_work *work = node->builder->work;
+	const size_t left = node->xattrs->n - node->xattrs_set;
+
+	(void)op;
+	if (r < 0 && !tree_xattrs_is_loss(r))
+		return r;
+	if (r == -EOPNOTSUPP)
+		work->to_xattrs = false;
+	if (r < 0)
+		tree_xattrs_lose(work, work->to_xattrs ? 1 : left, r);
+	if (work->to_xattrs && ++node->xattrs_set < node->xattrs->n) {
+		builder_node_ready(node);
+		return 0;
+	}
+	builder_node_drop_xattrs(node);
+	return node_enter_fill(node);
 }
 
 /* Whether the next COMMIT is for all of the rest. A file that is mostly holes has little data. */
@@ -594,6 +648,7 @@ static const struct {
 	[BUILD_CREATE] = { "making", prepare_create, after_create },
 	[BUILD_LOOKUP] = { "making", prepare_lookup, after_lookup },
 	[BUILD_GETATTR] = { "making", prepare_getattr, after_getattr },
+	[BUILD_XATTRS] = { "setting extended attributes of", prepare_xattr, after_xattr },
 	[BUILD_COMMIT] = { "writing", prepare_commit, after_commit },
 	[BUILD_VERIFY] = { "reading back", prepare_verify, after_verify },
 	[BUILD_SETATTR] = { "setting the attributes of", prepare_setattr, after_setattr },
@@ -622,19 +677,25 @@ static void step_replied(struct nfs_op *op)
 
 int builder_node_start(struct builder_node *node)
 {
+	struct tree_work *work = node->builder->work;
 	struct nfs_op *op = &node->op;
 	int r;
 
-	if (node->state == BUILD_FILL)
-		return builder_chunk_start(node);
+	if (node->state == BUILD_FILL) {
+		r = builder_chunk_start(node);
+		work->writing += r == 0;
+		return r;
+	}
 	list_remove(&node->link);
 	*op = (struct nfs_op){ .dir = &node->handle, .done = step_replied, .full = true };
 	r = build_steps[node->state].prepare(node, op);
 	if (r < 0)
 		return r;
-	node->busy = true;
-	r = nfs_client_start(node->builder->work->to, op);
-	if (r < 0)
-		node->busy = false;
+	r = nfs_client_start(work->to, op);
+	/* Too large for a request of this session: as if the server had refused it. */
+	if (r == -EMSGSIZE && node->state == BUILD_XATTRS)
+		return after_xattr(node, op, r);
+	node->busy = r == 0;
+	work->writing += r == 0;
 	return r;
 }

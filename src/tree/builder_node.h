@@ -11,6 +11,7 @@
  *                                LOOKUP if the reply has no handle; GETATTR if it is the root
  *                                and the reply has no owner; EXISTS if the name is taken (LOOKUP
  *                                for a directory without attributes)
+ * XATTRS   SETXATTR              XATTRS for the next one; FILL
  * EXISTS   (calls in builder.c)  CREATE after the old entry was removed; LOOKUP to merge
  *                                directories; LINKED
  * LOOKUP   LOOKUP                FILL; GETATTR if the reply has no attributes
@@ -26,8 +27,12 @@
  * LINK     LINK                  LINKED; EXISTS if the name is taken
  * LINKED   none                  finished, once ended
  *
- * Entries begin in CREATE, further names of a file in LINK. A small file begins there once it has
- * ended, if its data came in one chunk and the server takes all in one call. Any other error ends the build, see
+ * XATTRS stands between these and FILL for entries with extended attributes: the owner may still
+ * write to them then, whatever their mode is to be.
+ *
+ * Entries begin in CREATE, further names of a file in LINK. A small file without extended
+ * attributes begins there once it has ended, if its data came in one chunk and the server takes all
+ * in one call. Any other error ends the build, see
  * builder_fail(). Children and data wait for FILL. A node is freed when it is finished.
  */
 #ifndef TREE_BUILDER_NODE_H
@@ -47,6 +52,7 @@ enum builder_node_state {
 	BUILD_EXISTS,
 	BUILD_LOOKUP,
 	BUILD_GETATTR,
+	BUILD_XATTRS,
 	BUILD_FILL,
 	BUILD_COMMIT,
 	BUILD_VERIFY, /* before SETATTR, because reading changes the access time */
@@ -94,6 +100,8 @@ struct builder_node {
 	struct nfs_attr attr; /* wanted */
 	struct nfs_attr made; /* as created, as far as the server said */
 	char *text; /* of a symbolic link */
+	struct tree_xattrs *xattrs; /* to be set; NULL: none, or done */
+	size_t xattrs_set; /* items that are done with */
 	struct builder_target *target; /* itself, for later links; or what it links to; or NULL */
 	char name[];
 };
@@ -141,6 +149,9 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 struct builder_node *builder_node_find(struct tree_builder *b, const char *name);
 void builder_node_free(struct builder_node *node);
 
+/* Drop the extended attributes, and give back their memory. */
+void builder_node_drop_xattrs(struct builder_node *node);
+
 /* Queue the node for the operation of its state. */
 void builder_node_ready(struct builder_node *node);
 
@@ -163,7 +174,7 @@ void builder_node_settle(struct builder_node *node);
 /* Free a complete node; its parent may have waited for it. */
 void builder_node_finish(struct builder_node *node);
 
-/* Start the operation of the node's state. Returns 0 or a negative errno. */
+/* Start the operation of the node's state, and count it. Returns 0 or a negative errno. */
 int builder_node_start(struct builder_node *node);
 
 /* Enter LINKED, and finish the node if it has ended. */

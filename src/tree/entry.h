@@ -11,6 +11,7 @@
 
 #include "nfs/op.h"
 #include "tree/block.h"
+#include "tree/xattrs.h"
 
 struct error;
 
@@ -30,6 +31,8 @@ struct tree_entry {
 	bool is_mapped; /* file: only the data in segments follows */
 	const struct tree_segment *segments;
 	size_t n_segments;
+	/* Extended attributes; a sink that keeps them takes a share. NULL: none. */
+	struct tree_xattrs *xattrs;
 };
 
 /* File data, valid during the call that it is passed to. */

@@ -47,7 +47,12 @@ static int enter_folder(struct reader *rd, struct reader_item *item, const struc
 
 static int deliver_entry(struct reader *rd, struct reader_item *item, struct error *err)
 {
-	struct tree_entry entry = { .name = item->name, .attr = item->attr, .link = item->text };
+	struct tree_entry entry = {
+		.name = item->name,
+		.attr = item->attr,
+		.link = item->text,
+		.xattrs = item->xattrs,
+	};
 	const enum nfs_type type = item->attr.type;
 	int r = item->error;
 
@@ -57,6 +62,8 @@ static int deliver_entry(struct reader *rd, struct reader_item *item, struct err
 		return reader_retry_entry(rd, item, err);
 	if (r < 0)
 		return reader_fail(rd, r, "reading", rd->path.data, err);
+	if (rd->options->find_xattrs && item->xattrs != NULL && item->xattrs->n > 0)
+		return -EEXIST;
 	entry.path = rd->path.data != NULL ? rd->path.data : "";
 	entry.has_holes = tree_has_holes(&item->attr);
 	if (item->attr.links > 1 && type != NFS_TYPE_DIRECTORY) {
@@ -181,14 +188,19 @@ static int count_end(struct tree_sink *sink, struct error *err)
 	return 0;
 }
 
-int tree_count(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
-	       struct error *err)
+/* ret_found: also look for extended attributes; NULL: do not. */
+static int count(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
+		 bool *ret_found, struct error *err)
 {
-	const struct tree_reader_options options = { .count = true };
+	const struct tree_reader_options options = {
+		.count = true,
+		.find_xattrs = ret_found != NULL,
+	};
 	struct tree_sink sink = { .begin = count_begin, .end = count_end };
 	struct tree_work own = {
 		.from = work->from,
 		.to = work->to,
+		.from_xattrs = ret_found != NULL,
 		.cancel = work->cancel,
 		.report = work->report,
 		.data = work->data,
@@ -199,10 +211,28 @@ int tree_count(struct tree_work *work, const struct nfs_handle *root, const stru
 
 	r = tree_read(&own, root, attr, &options, &sink, err);
 	work->reported_ns = own.reported_ns;
+	if (ret_found != NULL && (r == -EEXIST || (r == 0 && own.progress.xattrs_lost > 0))) {
+		error_clear(err);
+		*ret_found = true;
+		return 0;
+	}
 	if (r < 0)
 		return r;
 	work->progress.all_files = own.progress.files;
 	work->progress.all_directories = own.progress.directories;
 	work->progress.all_bytes = own.progress.bytes;
 	return 0;
+}
+
+int tree_count(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
+	       struct error *err)
+{
+	return count(work, root, attr, NULL, err);
+}
+
+int tree_find_xattrs(struct tree_work *work, const struct nfs_handle *root,
+		     const struct nfs_attr *attr, bool *ret_found, struct error *err)
+{
+	*ret_found = false;
+	return count(work, root, attr, ret_found, err);
 }

@@ -22,6 +22,7 @@
 struct tree_reader_options {
 	bool map; /* report the segments of files that are mostly holes, which reads them twice */
 	bool count; /* only count files and bytes: the sink is given nothing but directories */
+	bool find_xattrs; /* with count: fail with -EEXIST at the first extended attribute */
 };
 
 /*
@@ -37,5 +38,12 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
  */
 int tree_count(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
 	       struct error *err);
+
+/*
+ * Like tree_count(), and find out whether anything in the tree has an extended attribute. Ends at
+ * the first one, without the totals. Names that cannot be listed count as one.
+ */
+int tree_find_xattrs(struct tree_work *work, const struct nfs_handle *root,
+		     const struct nfs_attr *attr, bool *ret_found, struct error *err);
 
 #endif

@@ -12,6 +12,9 @@
 #define MAP_FROM 65536 /* size of the smallest file whose segments are reported */
 #define ITEMS_AHEAD 1024 /* no page is read ahead beyond that many items, queued or expected */
 #define BYTES_AHEAD (1024U * 1024) /* only the file that is delivered is read beyond it */
+#define XATTR_BYTES_AHEAD (256U * 1024) /* of extended attributes of items that are read ahead */
+#define XATTR_VALUES_AHEAD 8 /* values in flight for items that are read ahead: each may be large */
+#define XATTR_PAGES_MAX 1024 /* of the names of one item, whatever the server says */
 
 struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kind,
 				    struct reader_folder *folder, const char *name)
@@ -77,6 +80,7 @@ void reader_item_free(struct reader_item *item)
 	rd->n_items--;
 	list_remove(&item->link);
 	tree_file_done(&item->file);
+	reader_item_forget_xattrs(item);
 	if (item->kind == ITEM_REST) {
 		folder_forget_names(rd, item->folder);
 		free(item->folder);
@@ -123,8 +127,119 @@ static bool item_is_known(const struct reader_item *item)
 	return item->handle.len > 0 && item->attr.is_full;
 }
 
+/* -------- extended attributes -------- */
+
+static bool has_xattrs_to_read(const struct reader *rd, const struct reader_item *item)
+{
+	const enum nfs_type type = item->attr.type;
+
+	if (type != NFS_TYPE_FILE && type != NFS_TYPE_DIRECTORY)
+		return false;
+	if (rd->options->count && (!rd->options->find_xattrs || item->xattrs != NULL))
+		return false; /* one name is enough */
+	/* A directory of another file system is delivered empty. */
+	if (type == NFS_TYPE_DIRECTORY && !nfs_fsid_is_equal(&item->attr, rd->root))
+		return false;
+	if (!item->xattrs_listed && rd->work->from_xattrs)
+		return true;
+	return item->xattrs != NULL && item->xattrs_read < item->xattrs->n;
+}
+
+/* Count the memory of the set. It was not known before it came, so the limits do not count. */
+static void xattrs_charge(struct reader_item *item)
+{
+	struct tree_purse *purse = &item->reader->work->ahead;
+	const size_t bytes = item->xattrs != NULL ? item->xattrs->bytes : 0;
+
+	if (bytes > item->xattrs_charged)
+		tree_purse_force(purse, bytes - item->xattrs_charged);
+	else
+		tree_purse_give(purse, item->xattrs_charged - bytes);
+	item->reader->xattr_bytes += bytes - item->xattrs_charged;
+	item->xattrs_charged = bytes;
+}
+
+void reader_item_forget_xattrs(struct reader_item *item)
+{
+	tree_xattrs_drop(item->xattrs);
+	item->xattrs = NULL;
+	xattrs_charge(item);
+	item->xattrs_listed = false;
+	item->xattrs_cookie = 0;
+	item->xattr_pages = 0;
+	item->xattrs_read = 0;
+}
+
+static void fetch_add_name(struct nfs_op *op, const char *bytes, uint32_t len)
+{
+	struct reader_item *item = container_of(op, struct reader_fetch, op)->item;
+	int r = 0;
+
+	if (item->xattrs == NULL)
+		item->xattrs = tree_xattrs_new();
+	r = item->xattrs != NULL ? tree_xattrs_add(item->xattrs, bytes, len) : -ENOMEM;
+	if (r == -ENOMEM)
+		item->error = r;
+	else if (r < 0)
+		tree_xattrs_lose(item->reader->work, 1, r);
+}
+
+static void fetch_add_value(struct nfs_op *op, const char *bytes, uint32_t len)
+{
+	struct reader_item *item = container_of(op, struct reader_fetch, op)->item;
+	int r = tree_xattrs_set(item->xattrs, item->xattrs_read, bytes, len);
+
+	if (r == -ENOMEM)
+		item->error = r;
+	else if (r < 0)
+		op->error = r; /* as if the server had refused it */
+}
+
+static int take_xattr_names(struct reader_item *item, const struct nfs_op *op)
+{
+	struct tree_work *work = item->reader->work;
+	const bool stuck = !op->eof && (op->cookie == item->xattrs_cookie ||
+					++item->xattr_pages == XATTR_PAGES_MAX);
+
+	if (op->error < 0 && op->error != -EOPNOTSUPP)
+		tree_xattrs_lose(work, 1, op->error);
+	else if (op->error == -EOPNOTSUPP)
+		work->from_xattrs = false;
+	else if (stuck)
+		tree_xattrs_lose(work, 1, -EREMOTEIO);
+	item->xattrs_listed = op->error < 0 || op->eof || stuck;
+	item->xattrs_cookie = op->cookie;
+	return item->error;
+}
+
+/* An attribute that was removed since its name was listed is not lost. */
+static int take_xattr_value(struct reader_item *item, const struct nfs_op *op)
+{
+	if (op->error < 0 && op->error != -ENODATA)
+		tree_xattrs_lose(item->reader->work, 1, op->error);
+	if (op->error < 0)
+		tree_xattrs_remove(item->xattrs, item->xattrs_read);
+	else
+		item->xattrs_read++;
+	return item->error;
+}
+
+/* Return whether the reply, though an error, tells what becomes of the attributes. */
+static bool is_xattr_reply(const struct nfs_op *op)
+{
+	return (op->type == NFS_OP_LISTXATTRS || op->type == NFS_OP_GETXATTR) &&
+	       tree_xattrs_is_loss(op->error);
+}
+
+/* -------- replies -------- */
+
 int reader_item_settle(struct reader *rd, struct reader_item *item)
 {
+	if (has_xattrs_to_read(rd, item)) {
+		item->state = ITEM_WAITING;
+		reader_rewind(rd);
+		return 0;
+	}
 	if (item->attr.type == NFS_TYPE_SYMLINK && item->text == NULL && !rd->options->count) {
 		item->state = ITEM_WAITING;
 		reader_rewind(rd);
@@ -190,12 +305,20 @@ static int fetch_take_page(struct reader *rd, struct reader_fetch *fetch)
 
 static int fetch_take_reply(struct reader *rd, struct reader_item *item, struct reader_fetch *fetch)
 {
+	int r;
+
 	switch (fetch->op.type) {
 	case NFS_OP_READDIR:
 		return fetch_take_page(rd, fetch);
 	case NFS_OP_READLINK:
 		item->text = strdup(fetch->link);
 		return item->text != NULL ? reader_item_settle(rd, item) : -ENOMEM;
+	case NFS_OP_LISTXATTRS:
+	case NFS_OP_GETXATTR:
+		r = fetch->op.type == NFS_OP_LISTXATTRS ? take_xattr_names(item, &fetch->op)
+							: take_xattr_value(item, &fetch->op);
+		xattrs_charge(item);
+		return r == 0 ? reader_item_settle(rd, item) : r;
 	case NFS_OP_LOOKUP:
 		item->handle = fetch->op.handle;
 		item->attr = fetch->op.attr;
@@ -225,7 +348,8 @@ static void fetch_replied(struct nfs_op *op)
 	item->fetch = NULL;
 	item->state = ITEM_WAITING;
 	rd->pages -= fetch->op.type == NFS_OP_READDIR;
-	if (r == 0)
+	rd->xattr_values -= fetch->op.type == NFS_OP_GETXATTR;
+	if (r == 0 || is_xattr_reply(op))
 		r = fetch_take_reply(rd, item, fetch);
 	else if (tree_should_retry(rd->work, r))
 		r = 0;
@@ -243,7 +367,11 @@ static enum nfs_op_type fetch_type(const struct reader_item *item)
 		return NFS_OP_READDIR;
 	if (item->handle.len == 0)
 		return NFS_OP_LOOKUP;
-	return item_is_known(item) ? NFS_OP_READLINK : NFS_OP_GETATTR;
+	if (!item_is_known(item))
+		return NFS_OP_GETATTR;
+	if (item->attr.type == NFS_TYPE_SYMLINK)
+		return NFS_OP_READLINK;
+	return item->xattrs_listed ? NFS_OP_GETXATTR : NFS_OP_LISTXATTRS;
 }
 
 static struct reader_fetch *fetch_new(struct reader_item *item)
@@ -264,6 +392,11 @@ static struct reader_fetch *fetch_new(struct reader_item *item)
 								  : &item->handle;
 	op->name = type == NFS_OP_LOOKUP ? item->name : NULL;
 	op->link = type == NFS_OP_READLINK ? fetch->link : NULL;
+	if (type == NFS_OP_GETXATTR)
+		op->name = item->xattrs->items[item->xattrs_read].name;
+	if (type == NFS_OP_LISTXATTRS)
+		op->cookie = item->xattrs_cookie;
+	op->xattr = type == NFS_OP_GETXATTR ? fetch_add_value : fetch_add_name;
 	if (type == NFS_OP_READDIR) {
 		op->entry = fetch_add_entry;
 		op->cookie = fetch->last = item->folder->cookie;
@@ -287,6 +420,7 @@ static int fetch_start(struct reader *rd, struct reader_item *item)
 	if (r == 0) {
 		rd->work->reading++;
 		rd->pages += fetch->op.type == NFS_OP_READDIR;
+		rd->xattr_values += fetch->op.type == NFS_OP_GETXATTR;
 		return 0;
 	}
 	item->fetch = NULL;
@@ -342,13 +476,20 @@ static int read_file_ahead(struct reader *rd, struct reader_item *item)
 /* Return whether entries may be inserted behind the item: it is a directory, or may be one. */
 static bool item_may_grow(const struct reader_item *item)
 {
-	return item->state != ITEM_READY && (item->kind == ITEM_REST || !item_is_known(item));
+	return item->state != ITEM_READY && (item->kind == ITEM_REST || !item_is_known(item) ||
+					     item->attr.type == NFS_TYPE_DIRECTORY);
 }
 
 static bool may_start(const struct reader *rd, const struct reader_item *item)
 {
-	return item->kind != ITEM_REST || item->link.prev == &rd->items ||
-	       rd->n_items + rd->pages * rd->page_entries < ITEMS_AHEAD;
+	if (item->link.prev == &rd->items)
+		return true;
+	if (item->kind == ITEM_REST)
+		return rd->n_items + rd->pages * rd->page_entries < ITEMS_AHEAD;
+	if (!item_is_known(item) || item->attr.type == NFS_TYPE_SYMLINK)
+		return true;
+	return rd->xattr_bytes < XATTR_BYTES_AHEAD &&
+	       (!item->xattrs_listed || rd->xattr_values < XATTR_VALUES_AHEAD);
 }
 
 int reader_fill(struct reader *rd)

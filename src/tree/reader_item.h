@@ -80,6 +80,12 @@ struct reader_item {
 	struct nfs_attr attr;
 	struct reader_fetch *fetch; /* BUSY */
 	char *text; /* of a symbolic link */
+	struct tree_xattrs *xattrs; /* NULL: none, or not listed yet */
+	bool xattrs_listed;
+	uint64_t xattrs_cookie; /* of the next page of their names */
+	unsigned int xattr_pages;
+	size_t xattrs_read; /* items of the set that have their value */
+	size_t xattrs_charged; /* bytes taken from the purse */
 	struct tree_file file;
 	char name[];
 };
@@ -101,6 +107,8 @@ struct reader {
 	struct list items;
 	size_t n_items;
 	size_t pages; /* of directories, in flight */
+	size_t xattr_values; /* in flight, whose size is not known */
+	size_t xattr_bytes; /* of the extended attributes of all items */
 	size_t page_entries; /* expected number of entries in a page */
 	struct list *cursor; /* nothing can be started in front of it */
 	bool may_grow; /* items may be inserted in front of the cursor: don't read file data yet */
@@ -119,6 +127,9 @@ void reader_item_free(struct reader_item *item);
 
 /* Handle and attributes are known: fetch what else is needed, or make it READY. 0 or -ENOMEM. */
 int reader_item_settle(struct reader *rd, struct reader_item *item);
+
+/* Forget extended attributes that were read, because the item is to be read again. */
+void reader_item_forget_xattrs(struct reader_item *item);
 
 /* Begin to read the file's data, and remember the attributes to compare with. */
 void reader_item_open(struct reader_item *item);

@@ -205,6 +205,7 @@ int reader_retry_entry(struct reader *rd, struct reader_item *item, struct error
 	tree_file_init(&item->file, rd->work, NULL, 0);
 	free(item->text);
 	item->text = NULL;
+	reader_item_forget_xattrs(item);
 	item->error = 0;
 	if (item->folder != NULL) {
 		r = find_name(rd, item->folder, item->name, &item->handle, &item->attr, err);

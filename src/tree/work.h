@@ -26,6 +26,8 @@ struct tree_progress {
 	uint64_t vanished; /* entries that were removed meanwhile */
 	uint64_t clamped; /* entries whose time is out of range for NFSv3 and was moved into it */
 	uint64_t left_out; /* entries not kept: sockets in archives, other file systems */
+	uint64_t xattrs_lost; /* extended attributes not kept */
+	int xattr_error; /* why the first of them was not; a negative errno */
 	uint64_t done, total; /* bytes of the archive that is read; total 0: none */
 };
 
@@ -37,6 +39,11 @@ struct tree_work {
 	 * from. What the server refuses is cleared: it would refuse it for the other files, too.
 	 */
 	unsigned int offload;
+	/*
+	 * Extended attributes: of the tree on from, to be read; on to, to be set. Where to has none
+	 * those that come are counted as lost. Cleared when the server refuses them all.
+	 */
+	bool from_xattrs, to_xattrs;
 	const atomic_bool *cancel; /* may be NULL */
 	struct tree_progress progress;
 	void (*report)(const struct tree_progress *progress, void *data);

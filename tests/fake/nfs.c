@@ -22,6 +22,13 @@
 #define FIRST_SECOND 1000000000 /* the share's clock starts here, and moves on with each change */
 #define NAMES 65536 /* buckets of the table of names */
 #define SET_ID_BITS 06000
+#define XATTR_PAGE 2 /* names of a LISTXATTRS reply */
+
+struct xattr {
+	struct xattr *next; /* sorted by name */
+	char *name, *value;
+	size_t len;
+};
 
 /* What a handle is of. Never two for one id; gone with its last name. */
 struct inode {
@@ -33,6 +40,7 @@ struct inode {
 	struct nfs_time atime, mtime, ctime;
 	struct nfs_device device;
 	char *text; /* of a symbolic link */
+	struct xattr *xattrs;
 	char **blocks; /* of a file; NULL: a hole */
 	size_t n_blocks;
 	uint64_t size, used;
@@ -131,6 +139,49 @@ static void truncate_to(struct inode *inode, uint64_t size)
 	inode->size = size;
 }
 
+/* Return where the attribute is, or would be. */
+static struct xattr **xattr_slot(struct inode *inode, const char *name)
+{
+	struct xattr **slot = &inode->xattrs;
+
+	while (*slot != NULL && strcmp((*slot)->name, name) < 0)
+		slot = &(*slot)->next;
+	return slot;
+}
+
+static bool has_xattr(struct inode *inode, const char *name)
+{
+	struct xattr **slot = xattr_slot(inode, name);
+
+	return *slot != NULL && strcmp((*slot)->name, name) == 0;
+}
+
+static void remove_xattr(struct inode *inode, const char *name)
+{
+	struct xattr **slot = xattr_slot(inode, name), *gone = *slot;
+
+	if (!has_xattr(inode, name))
+		return;
+	*slot = gone->next;
+	free(gone->name);
+	free(gone->value);
+	free(gone);
+}
+
+static void put_xattr(struct inode *inode, const char *name, const char *value, size_t len)
+{
+	struct xattr *xattr = must(calloc(1, sizeof(*xattr))), **slot;
+
+	xattr->name = must(strdup(name));
+	xattr->value = must(malloc(len + 1));
+	memcpy(xattr->value, value, len);
+	xattr->len = len;
+	remove_xattr(inode, name);
+	slot = xattr_slot(inode, name);
+	xattr->next = *slot;
+	*slot = xattr;
+}
+
 static void node_free(struct fake_nfs *f, struct node *node);
 
 static void inode_free(struct fake_nfs *f, struct inode *inode)
@@ -140,6 +191,8 @@ static void inode_free(struct fake_nfs *f, struct inode *inode)
 	list_for_each_safe(pos, tmp, &inode->children)
 		node_free(f, container_of(pos, struct node, link));
 	truncate_to(inode, 0);
+	while (inode->xattrs != NULL)
+		remove_xattr(inode, inode->xattrs->name);
 	f->inodes[inode->id] = NULL;
 	free(inode->blocks);
 	free(inode->text);
@@ -739,6 +792,59 @@ static int do_copy(struct fake_nfs *f, struct inode *from, struct nfs_op *op)
 	return 0;
 }
 
+static int do_getxattr(struct inode *inode, struct nfs_op *op)
+{
+	const struct xattr *xattr = *xattr_slot(inode, op->name);
+
+	if (!has_xattr(inode, op->name))
+		return -ENODATA;
+	op->error = 0;
+	op->xattr(op, xattr->value, (uint32_t)xattr->len);
+	return op->error;
+}
+
+static int do_setxattr(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
+{
+	if (!may(f, inode, op, MAY_WRITE))
+		return -EACCES;
+	if (f->habits.xattr_max != 0 && op->count > f->habits.xattr_max)
+		return -E2BIG;
+	put_xattr(inode, op->name, op->buffer, op->count);
+	inode->ctime = now(f);
+	return 0;
+}
+
+static int do_listxattrs(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
+{
+	const uint64_t from = f->habits.xattr_stuck ? 0 : op->cookie;
+	const struct xattr *xattr = inode->xattrs;
+	uint64_t i;
+
+	for (i = 0; i < from && xattr != NULL; i++)
+		xattr = xattr->next;
+	for (; i < from + XATTR_PAGE && xattr != NULL; i++, xattr = xattr->next)
+		op->xattr(op, xattr->name, (uint32_t)strlen(xattr->name));
+	op->cookie = f->habits.xattr_stuck ? op->cookie + 1 : i;
+	op->eof = xattr == NULL && !f->habits.xattr_stuck;
+	return 0;
+}
+
+static int do_xattr(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
+{
+	if (!f->habits.xattrs)
+		return -EOPNOTSUPP;
+	switch (op->type) {
+	case NFS_OP_GETXATTR:
+		return do_getxattr(inode, op);
+	case NFS_OP_SETXATTR:
+		return do_setxattr(f, inode, op);
+	case NFS_OP_LISTXATTRS:
+		return do_listxattrs(f, inode, op);
+	default:
+		return 0;
+	}
+}
+
 static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 {
 	struct nfs_handle unused;
@@ -773,6 +879,11 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 		return inode->type == NFS_TYPE_FILE ? do_copy(f, inode, op) : -EINVAL;
 	case NFS_OP_SEEK:
 		return inode->type == NFS_TYPE_FILE ? do_seek(f, inode, op) : -EINVAL;
+	case NFS_OP_XATTR_SUPPORT:
+	case NFS_OP_GETXATTR:
+	case NFS_OP_SETXATTR:
+	case NFS_OP_LISTXATTRS:
+		return do_xattr(f, inode, op);
 	default:
 		memcpy(op->verifier, f->verifier, sizeof(op->verifier));
 		return 0;
@@ -815,7 +926,9 @@ static int perform(struct fake_nfs *f, struct nfs_op *op)
 	const unsigned int of_objects =
 		1U << NFS_OP_GETATTR | 1U << NFS_OP_SETATTR | 1U << NFS_OP_FSSTAT |
 		1U << NFS_OP_READLINK | 1U << NFS_OP_LINK | 1U << NFS_OP_READ | 1U << NFS_OP_WRITE |
-		1U << NFS_OP_COMMIT | 1U << NFS_OP_CLONE | 1U << NFS_OP_COPY | 1U << NFS_OP_SEEK;
+		1U << NFS_OP_COMMIT | 1U << NFS_OP_CLONE | 1U << NFS_OP_COPY | 1U << NFS_OP_SEEK |
+		1U << NFS_OP_XATTR_SUPPORT | 1U << NFS_OP_GETXATTR | 1U << NFS_OP_SETXATTR |
+		1U << NFS_OP_LISTXATTRS;
 	struct inode *inode = by_handle(f, op->dir);
 
 	if (inode == NULL)
@@ -1109,6 +1222,21 @@ void fake_nfs_write(struct fake_nfs *f, const char *path, uint64_t offset, const
 	pthread_mutex_unlock(&f->lock);
 }
 
+void fake_nfs_set_xattr(struct fake_nfs *f, const char *path, const char *name, const char *value,
+			size_t len)
+{
+	struct inode *inode;
+
+	pthread_mutex_lock(&f->lock);
+	inode = resolve(f, path, false, NULL);
+	if (value != NULL)
+		put_xattr(inode, name, value, len);
+	else
+		remove_xattr(inode, name);
+	inode->ctime = now(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
 void fake_nfs_truncate(struct fake_nfs *f, const char *path, uint64_t size)
 {
 	struct inode *inode;
@@ -1254,6 +1382,18 @@ char *fake_nfs_list(struct fake_nfs *f, const char *skip)
 	return must(buf_steal(&b));
 }
 
+static void dump_xattrs(const struct inode *inode, struct buf *b)
+{
+	const struct xattr *xattr;
+
+	for (xattr = inode->xattrs; xattr != NULL; xattr = xattr->next) {
+		int r = buf_printf(b, " %s=%zu,%llx", xattr->name, xattr->len,
+				   (unsigned long long)str_hash(xattr->value, xattr->len));
+
+		assert(r == 0);
+	}
+}
+
 /* Of the data alone: a hole is zeros. */
 static uint64_t hash_of(struct inode *inode)
 {
@@ -1290,6 +1430,7 @@ static void dump_inode(struct inode *inode, const char *name, size_t depth, size
 			       (unsigned long long)inode->used, (unsigned long long)hash_of(inode));
 		assert(r == 0);
 	}
+	dump_xattrs(inode, b);
 	r = buf_puts(b, "\n");
 	assert(r == 0);
 	++*line;

@@ -72,6 +72,9 @@ struct fake_habits {
 	bool bad_seek; /* SEEK finds what is before the offset */
 	int no_links; /* SYMLINK fails with this, also for an existing name; 0: it works */
 	enum fake_whole whole;
+	bool xattrs; /* objects may have extended attributes */
+	uint32_t xattr_max; /* bytes of a value; 0: no limit */
+	bool xattr_stuck; /* LISTXATTRS returns its first page again and again */
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
 
@@ -138,6 +141,10 @@ void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *a
 /* Look up path as a client would. Returns false if nothing is there. */
 bool fake_nfs_get(struct fake_nfs *f, const char *path, struct nfs_handle *ret_handle,
 		  struct nfs_attr *ret_attr);
+
+/* Set an extended attribute, or remove it: value is NULL. The name is as NFS has it. */
+void fake_nfs_set_xattr(struct fake_nfs *f, const char *path, const char *name, const char *value,
+			size_t len);
 
 /* Remove the object at path, with everything in it. */
 void fake_nfs_remove(struct fake_nfs *f, const char *path);

@@ -179,6 +179,7 @@ class Exports(Base):
                          {"mount_port": self.server.mount_port, "from_rpcbind": True})
         self.assertEqual(report["connect"]["data"]["version"], "4.2")
         self.has_versions(report)
+        self.holds(report["connect"]["text"], "extended attributes")
         space, found = os.statvfs(self.paths["plain"]), report["capacity"]["data"]
         self.assertEqual(found["total_bytes"], space.f_blocks * space.f_frsize)
         self.assertLessEqual(found["available_bytes"], found["total_bytes"])
@@ -673,6 +674,8 @@ class Versions(Base):
             self.states(report)
             self.assertEqual(report["nfs"]["data"]["versions"], ["3"])
             self.assertEqual(report["connect"]["data"]["version"], "3")
+            self.assertIs(report["connect"]["data"]["xattrs"], False)
+            self.holds(report["connect"]["text"], "without extended attributes")
             report = self.check(self.share, options=server.flags("4"))
             self.states(report, nfs="failed", connect="failed", capacity="skipped",
                         directory="skipped", port="skipped")

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""Extended attributes of files and directories in clones, snapshots and restored volumes, on the
+kernel's own server with NFSv4.2. They are set and compared on the server's disk. Runs inside a lab
+with --kernel nfsd --kernel xfs.
+"""
+import os
+import re
+import sys
+import tarfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import trees
+from cases import DISK, LAB, SERVER, STATE, Base
+from csi_client import capability
+from driver import Driver
+from servers import Image, KernelServer, run, wait_for
+
+MIB = 1 << 20
+NAMES = ("plain", "with.dots", "a b", "per%cent", "%41", "x=y", "caf\u00e9", "\u202e\U0001f600",
+         "n" * 250)
+
+
+def survey(root):
+    """The extended attributes of user.* below root, by path."""
+    root = os.fsencode(root)
+    found = {}
+    for name in [b"."] + list(trees.walk(root)):
+        path = os.path.join(root, name)
+        if os.path.islink(path):
+            continue
+        found[name] = {key: os.getxattr(path, key) for key in os.listxattr(path)
+                       if key.startswith("user.")}
+    return found
+
+
+class Xattrs:
+    """Cases that run once for each file system."""
+
+    mkfs = ()
+    large = 0  # bytes of the largest value
+    options = "rw,no_root_squash,insecure,fsid=0,no_subtree_check,crossmnt"
+    flags = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.image = Image(os.path.join(DISK, cls.__name__), 400, *cls.mkfs).mount()
+        cls.addClassCleanup(cls.image.unmount)
+        cls.mount_more()
+        cls.server = KernelServer(cls.image.path, options=cls.options).start()
+        cls.addClassCleanup(cls.server.done)
+        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.addClassCleanup(cls.driver.stop)
+
+    @classmethod
+    def mount_more(cls):
+        """Before the server, which keeps it busy."""
+
+    @property
+    def share_3(self):
+        """The share's path in version 3."""
+        return self.image.path
+
+    def path(self, *parts):
+        return os.path.join(self.image.path, *parts)
+
+    def create(self, name, flags=None, share="/", **more):
+        flags = self.flags if flags is None else flags
+        return self.driver.client.CreateVolume(
+            name=name, volume_capabilities=[capability(flags=list(flags))], timeout=120,
+            parameters={"server": SERVER, "share": share},
+            secrets={"mountOptions": ",".join(flags)},
+            capacity_range={"required_bytes": MIB}, **more).volume.volume_id
+
+    def clone(self, name, volume_id, **more):
+        return self.create(name, volume_content_source={"volume": {"volume_id": volume_id}}, **more)
+
+    def delete(self, *volume_ids):
+        for volume_id in volume_ids:
+            self.driver.client.DeleteVolume(volume_id=volume_id)
+        trash = self.path(STATE, "trash")
+        self.assertTrue(wait_for(lambda: not os.path.exists(trash) or not os.listdir(trash), 60))
+
+    def fill(self, volume):
+        """Files and directories of several modes, with attributes of several kinds."""
+        root = self.path(volume)
+        for folder, mode in (("open", 0o755), ("closed", 0o500), ("closed/deep", 0o1777)):
+            os.mkdir(os.path.join(root, folder))
+            os.chmod(os.path.join(root, folder), mode)
+        for name, mode, data in (("empty", 0o644, b""), ("open/read only", 0o400, b"x" * 9000),
+                                 ("closed/deep/none", 0, b"y"), ("open/suid", 0o4755, b"z"),
+                                 ("large", 0o640, os.urandom(3 * MIB)), ("bare", 0o644, b"b")):
+            trees.write(os.path.join(root, name), data, mode)
+        os.link(os.path.join(root, "large"), os.path.join(root, "open/second name"))
+        os.symlink("large", os.path.join(root, "link"))
+        for i, name in enumerate((".", "open", "closed", "closed/deep", "empty", "open/read only",
+                                  "closed/deep/none", "open/suid", "large")):
+            path = os.path.join(root, name)
+            os.setxattr(path, "user.%s" % NAMES[i], os.urandom(i * 10))  # one is empty
+            os.setxattr(path, "user.same", b"of all")
+        for name in NAMES:
+            os.setxattr(os.path.join(root, "empty"), "user." + name, name.encode())
+        os.setxattr(os.path.join(root, "large"), "user.large", os.urandom(self.large))
+        os.setxattr(os.path.join(root, "large"), "trusted.not.ours", b"stays behind")
+        for name in ("open/read only", "open", "."):
+            os.utime(os.path.join(root, name), ns=(10 ** 18 + 7, 10 ** 18 + 9))
+
+    def same(self, a, b):
+        self.assertEqual(trees.differences(trees.survey(self.path(a)),
+                                           trees.survey(self.path(b))), [])
+        self.assertEqual(survey(self.path(a)), survey(self.path(b)))
+
+    def lost(self, what):
+        """What the log says of a copy that has ended: how many were lost, and the warnings."""
+        with open(self.driver.log, encoding="utf-8") as f:
+            lines = [line for line in f if re.search('what="?%s[" ]' % what, line)]
+        ended = [line for line in lines if "Copied" in line]
+        self.assertEqual(len(ended), 1, lines)
+        return (int(re.search(r"xattrs_lost=(\d+)", ended[0]).group(1)),
+                [line for line in lines if "were not kept" in line])
+
+    def test_clone_snapshot_restore(self):
+        source = self.create("source")
+        self.fill("source")
+        self.same("source", "source")
+        copy = self.clone("copy", source)
+        self.same("source", "copy")
+        snapshot = self.driver.client.CreateSnapshot(
+            name="snapshot", source_volume_id=source, timeout=120).snapshot.snapshot_id
+        archive = self.path("snapshot", "source.tar.gz")
+        with tarfile.open(archive) as tar:
+            empty = tar.getmember("empty").pax_headers
+        self.assertEqual(empty["SCHILY.xattr.user.same"], "of all")
+        self.assertFalse([key for key in empty if key.startswith("LIBARCHIVE.xattr")])
+        restored = self.create("restored", volume_content_source={
+            "snapshot": {"snapshot_id": snapshot}})
+        self.same("source", "restored")
+        for what in ("copy", "snapshot", "restored"):
+            self.assertEqual(self.lost(what), (0, []))
+        self.driver.client.DeleteSnapshot(snapshot_id=snapshot)
+        self.delete(source, copy, restored)
+
+
+    def test_target_without(self):
+        """What the target cannot keep is counted, said once, and fails nothing."""
+        source = self.create("with", flags=("vers=4.2",))
+        self.fill("with")
+        copy = self.clone("without", source, flags=("vers=3",), share=self.share_3)
+        self.assertEqual(trees.differences(trees.survey(self.path("with")),
+                                           trees.survey(self.path("without"))), [])
+        self.assertFalse(any(survey(self.path("without")).values()))
+        wanted = sum(map(len, survey(self.path("with")).values()))
+        wanted -= len(survey(self.path("with"))[b"open/second name"])
+        number, warnings = self.lost("without")
+        self.assertEqual(number, wanted)
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertIn("NFSv4.2", warnings[0])
+        self.delete(source, copy)
+
+
+class OnXfs(Xattrs, Base):
+    mkfs = ("mkfs.xfs", "-q", "-f")
+    large = 60 << 10
+
+
+class OnExt4(Xattrs, Base):
+    """One block holds all attributes of a file."""
+
+    mkfs = ("mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256")
+    large = 2000
+
+
+class Between(Xattrs, Base):
+    """From XFS to ext4, whose files have room for little."""
+
+    mkfs = OnExt4.mkfs
+    large = 60 << 10
+
+    @classmethod
+    def mount_more(cls):
+        # Below the export: version 4 shows it, as a file system of its own.
+        cls.xfs = Image(os.path.join(DISK, "xfs"), 400, "mkfs.xfs", "-q", "-f")
+        cls.xfs.path = os.path.join(cls.image.path, "xfs")
+        cls.xfs.mount()
+        cls.addClassCleanup(cls.xfs.unmount)
+
+    def test_clone_snapshot_restore(self):
+        """What is too large for ext4 is lost, and all else is kept."""
+        source = self.create("source", share="/xfs")
+        self.fill("xfs/source")
+        copy = self.clone("copy", source)
+        self.assertEqual(trees.differences(trees.survey(self.path("xfs/source")),
+                                           trees.survey(self.path("copy"))), [])
+        wanted, found = survey(self.path("xfs/source")), survey(self.path("copy"))
+        self.assertLess(found[b"large"].items(), wanted[b"large"].items())
+        del wanted[b"large"]["user.large"]
+        del wanted[b"open/second name"]["user.large"]
+        self.assertEqual(found, wanted)
+        number, warnings = self.lost("copy")
+        self.assertEqual((number, len(warnings)), (1, 1), warnings)
+        self.assertIn("too large", warnings[0])
+        self.driver.client.DeleteVolume(volume_id=source)
+        self.delete(copy)
+
+    def test_target_without(self):
+        """From XFS, by version 4.2, to ext4 by version 3."""
+        source = self.create("with", share="/xfs", flags=("vers=4.2",))
+        self.fill("xfs/with")
+        copy = self.clone("without", source, flags=("vers=3",), share=self.share_3)
+        self.assertFalse(any(survey(self.path("without")).values()))
+        number, warnings = self.lost("without")
+        self.assertGreater(number, 10)
+        self.assertEqual(len(warnings), 1, warnings)
+        self.driver.client.DeleteVolume(volume_id=source)
+        self.delete(copy)
+
+
+class Chosen(Xattrs, Base):
+    """One export with the same path in versions 3 and 4: a folder of the file system that is the
+    root of version 4, mounted where that path leads for version 3."""
+
+    mkfs = OnXfs.mkfs
+    large = OnXfs.large
+    same_path = os.path.join(DISK, "same")
+
+    @classmethod
+    def mount_more(cls):
+        inner = cls.image.path + cls.same_path
+        os.makedirs(inner)
+        os.makedirs(cls.same_path)
+        run("mount", "--bind", inner, cls.same_path)
+        cls.addClassCleanup(run, "umount", cls.same_path)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        run("exportfs", "-i", "-o", "rw,no_root_squash,insecure,fsid=7,no_subtree_check",
+            "*:" + cls.same_path)
+
+    @property
+    def share_3(self):
+        return self.same_path
+
+    def path(self, *parts):
+        return os.path.join(self.same_path, *parts)
+
+    def create(self, name, flags=None, share=None, **more):
+        return super().create(name, flags, share or self.same_path, **more)
+
+    @staticmethod
+    def made_by_version_3():
+        """Files that the server has created over version 3 so far."""
+        with open("/proc/net/rpc/nfsd", encoding="ascii") as f:
+            words = next(line.split() for line in f if line.startswith("proc3 "))
+        return int(words[10])
+
+    def test_choice(self):
+        """Version 3 for files that have none, and 4.2 if one has."""
+        source = self.create("plain")
+        for i in range(30):
+            trees.write(self.path("plain", "file%d" % i), b"x" * 100)
+        before = self.made_by_version_3()
+        copy = self.clone("plain2", source)
+        self.same("plain", "plain2")
+        self.assertEqual(self.made_by_version_3() - before, 30)
+        os.setxattr(self.path("plain", "file17"), "user.one", b"1")
+        second = self.clone("plain3", source)
+        self.same("plain", "plain3")
+        self.assertEqual(self.made_by_version_3() - before, 30)
+        self.delete(source, copy, second)
+
+
+if __name__ == "__main__":
+    harness.main("extended attributes")

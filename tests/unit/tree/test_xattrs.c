@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Extended attributes in clones, archives and restored trees. */
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "tree/archive.h"
+#include "tree/copy.h"
+#include "tree/reader.h"
+#include "tree_util.h"
+
+#define OPERATION(TYPE) (1U << NFS_OP_##TYPE)
+#define XATTRS 12 /* in new_tree(), of the target a hard link */
+
+static const struct fake_habits usual = { .page = 5,
+					  .entries = FAKE_ENTRIES_MIXED,
+					  .xattrs = true };
+
+static char large[60 * KIB];
+
+/* Every kind of entry, and attributes on the root, on directories and on files. */
+static struct fake_nfs *new_tree(void)
+{
+	struct fake_nfs *f = fake_nfs_new();
+
+	memset(large, 'x', sizeof(large));
+	fake_nfs_habits(f, &usual);
+	tree_put(f);
+	fake_nfs_set_xattr(f, "tree", "of the root", "r", 1);
+	fake_nfs_set_xattr(f, "tree/deep", "a", "1", 1);
+	fake_nfs_set_xattr(f, "tree/deep/er", "a", "2", 1);
+	fake_nfs_set_xattr(f, "tree/deep/er", "caf\303\251", "3", 1);
+	fake_nfs_set_xattr(f, "tree/empty", "nothing", "", 0);
+	fake_nfs_set_xattr(f, "tree/empty", "bytes", "\0\n=%", 4);
+	fake_nfs_set_xattr(f, "tree/small", "a", "of a file with several names", 28);
+	fake_nfs_set_xattr(f, "tree/deep/er/setuid", "x=y%41", "odd", 3);
+	fake_nfs_set_xattr(f, "tree/end", "1", "1", 1);
+	fake_nfs_set_xattr(f, "tree/end", "2", "2", 1);
+	fake_nfs_set_xattr(f, "tree/end", "3", large, sizeof(large));
+	fake_nfs_set_xattr(f, "tree/end", "4", "4", 1);
+	return f;
+}
+
+struct result {
+	struct tree_progress progress;
+	bool from_xattrs, to_xattrs; /* at the end */
+	struct error err;
+	int r;
+};
+
+static void result_of(struct result *ret, const struct tree_work *work, int r)
+{
+	ret->r = r;
+	ret->progress = work->progress;
+	ret->from_xattrs = work->from_xattrs;
+	ret->to_xattrs = work->to_xattrs;
+	check_int("work", "operations left in flight", work->reading + work->writing, 0);
+	check_int("work", "bytes left", work->ahead.held + work->unwritten.held, 0);
+	check_that("work", "an error is reported", (r < 0) == (ret->err.code != ERROR_OK));
+}
+
+/* Copy "tree" to "copy" in the parent, as the user. */
+static void copy_as(struct fake_nfs *f, uint32_t uid, const struct nfs_handle *parent,
+		    bool to_xattrs, struct result *ret)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c, .from_xattrs = true, .to_xattrs = to_xattrs };
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+	int r;
+
+	*ret = (struct result){ .r = 0 };
+	c->export.uid = c->export.gid = uid;
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	r = tree_copy(&work, &handle, &attr, parent != NULL ? parent : &c->root, "copy", false,
+		      &made, &ret->err);
+	result_of(ret, &work, r);
+}
+
+static void copy(struct fake_nfs *f, bool to_xattrs, struct result *ret)
+{
+	copy_as(f, 0, NULL, to_xattrs, ret);
+}
+
+static unsigned int count(unsigned int types)
+{
+	const struct fake_failure none = { .types = types };
+	struct fake_nfs *f = new_tree();
+	struct result got;
+	unsigned int n;
+
+	fake_nfs_fail(f, &none);
+	copy(f, true, &got);
+	n = fake_nfs_operations(f);
+	ck_assert_msg(got.r == 0, "%s", got.err.msg);
+	check_int("all", "lost", got.progress.xattrs_lost, 0);
+	tree_check_same("all", f, "tree", f, "copy");
+	fake_nfs_free(f);
+	return n;
+}
+
+START_TEST(test_copy)
+{
+	check_int("copy", "set", count(OPERATION(SETXATTR)), XATTRS);
+	/* One file has three names. */
+	check_int("copy", "read", count(OPERATION(GETXATTR)), XATTRS + 2);
+}
+END_TEST
+
+static void fill_one(struct fake_nfs *f)
+{
+	char name[] = "n0";
+
+	for (; name[1] < '0' + 9; name[1]++)
+		fake_nfs_set_xattr(f, "tree/end", name, large, sizeof(large));
+}
+
+/* What is lost is counted, and the rest of the copy is as it should be. */
+START_TEST(test_losses)
+{
+	static const struct {
+		const char *name;
+		struct fake_habits habits;
+		bool to_xattrs;
+		struct fake_failure failure;
+		void (*prepare)(struct fake_nfs *f);
+		uint64_t lost;
+		int error;
+		bool from_after, to_after;
+	} rows[] = {
+		{ .name = "the target has none",
+		  .habits = { .page = 5, .xattrs = true },
+		  .lost = XATTRS,
+		  .error = -EOPNOTSUPP,
+		  .from_after = true },
+		{ .name = "the source has none after all",
+		  .habits = { .page = 5 },
+		  .to_xattrs = true,
+		  .to_after = true },
+		{ .name = "the target refuses all",
+		  .habits = { .page = 5, .xattrs = true },
+		  .to_xattrs = true,
+		  .failure = { 1, -EOPNOTSUPP, false, true, OPERATION(SETXATTR) },
+		  .lost = XATTRS,
+		  .error = -EOPNOTSUPP,
+		  .from_after = true },
+		{ .name = "no room",
+		  .habits = { .page = 5, .xattrs = true },
+		  .to_xattrs = true,
+		  .failure = { 1, -ENOSPC, false, true, OPERATION(SETXATTR) },
+		  .lost = XATTRS,
+		  .error = -ENOSPC,
+		  .from_after = true,
+		  .to_after = true },
+		{ .name = "a value is too large",
+		  .habits = { .page = 5, .xattrs = true, .xattr_max = 1024 },
+		  .to_xattrs = true,
+		  .lost = 1,
+		  .error = -E2BIG,
+		  .from_after = true,
+		  .to_after = true },
+		{ .name = "a value does not fit a reply",
+		  .habits = { .page = 5, .xattrs = true },
+		  .to_xattrs = true,
+		  .failure = { 3, -ERANGE, false, false, OPERATION(GETXATTR) },
+		  .lost = 1,
+		  .error = -ERANGE,
+		  .from_after = true,
+		  .to_after = true },
+		{ .name = "names cannot be read",
+		  .habits = { .page = 5, .xattrs = true },
+		  .to_xattrs = true,
+		  .failure = { 1, -EACCES, false, false, OPERATION(LISTXATTRS) },
+		  .lost = 1,
+		  .error = -EACCES,
+		  .from_after = true,
+		  .to_after = true },
+		{ .name = "more than an entry may have",
+		  .habits = { .page = 5, .xattrs = true },
+		  .to_xattrs = true,
+		  .prepare = fill_one,
+		  .lost = 2,
+		  .error = -E2BIG,
+		  .from_after = true,
+		  .to_after = true },
+		{ .name = "a reply is lost for now",
+		  .habits = { .page = 5, .xattrs = true },
+		  .to_xattrs = true,
+		  .failure = { 2, -EAGAIN, false, false,
+			       OPERATION(LISTXATTRS) | OPERATION(SETXATTR) },
+		  .from_after = true,
+		  .to_after = true },
+		{ .name = "removed since it was listed",
+		  .habits = { .page = 5, .xattrs = true },
+		  .to_xattrs = true,
+		  .failure = { 2, -ENODATA, false, false, OPERATION(GETXATTR) },
+		  .from_after = true,
+		  .to_after = true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = new_tree();
+		struct result got;
+
+		if (rows[i].prepare != NULL)
+			rows[i].prepare(f);
+		fake_nfs_habits(f, &rows[i].habits);
+		fake_nfs_fail(f, &rows[i].failure);
+		copy(f, rows[i].to_xattrs, &got);
+		ck_assert_msg(got.r == 0, "%s: %s", rows[i].name, got.err.msg);
+		check_int(rows[i].name, "lost", got.progress.xattrs_lost, rows[i].lost);
+		check_int(rows[i].name, "error", got.progress.xattr_error, rows[i].error);
+		check_int(rows[i].name, "source", got.from_xattrs, rows[i].from_after);
+		check_int(rows[i].name, "target", got.to_xattrs, rows[i].to_after);
+		check_int(rows[i].name, "mode", fake_nfs_mode(f, "copy/deep/er/setuid"),
+			  fake_nfs_mode(f, "tree/deep/er/setuid"));
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A listing without an end ends nevertheless. */
+START_TEST(test_stuck)
+{
+	const struct fake_habits habits = { .page = 5, .xattrs = true, .xattr_stuck = true };
+	struct fake_nfs *f = fake_nfs_new();
+	struct result got;
+
+	fake_nfs_write(f, "tree/file", 0, "", 0);
+	fake_nfs_set_xattr(f, "tree/file", "a", "1", 1);
+	fake_nfs_habits(f, &habits);
+	copy(f, true, &got);
+	ck_assert_msg(got.r == 0, "%s", got.err.msg);
+	check_that("stuck", "it is said", got.progress.xattrs_lost >= 1);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* A connection that breaks at any of these operations ends the copy with an error. */
+START_TEST(test_broken)
+{
+	static const unsigned int types =
+		OPERATION(LISTXATTRS) | OPERATION(GETXATTR) | OPERATION(SETXATTR);
+	const unsigned int n = count(types);
+	unsigned int i;
+
+	for (i = 1; i <= n; i++) {
+		const struct fake_failure failure = { i, -ECONNABORTED, false, false, types };
+		struct fake_nfs *f = new_tree();
+		struct result got;
+
+		fake_nfs_fail(f, &failure);
+		copy(f, true, &got);
+		check_int("broken", "result", got.r, -ECONNABORTED);
+		check_int("broken", "lost", got.progress.xattrs_lost, 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* The owner of a file that he may not write to sets its attributes, and the mode stays. */
+START_TEST(test_read_only)
+{
+	const struct fake_habits habits = { .page = 5, .modes = true, .xattrs = true };
+	struct fake_nfs *f = fake_nfs_new();
+	const struct nfs_attr mine = { .mode = 0500, .uid = 1000, .gid = 1000 };
+	struct nfs_handle home;
+	struct nfs_attr unused;
+	struct result got;
+
+	fake_nfs_write(f, "tree/file", 0, "data", 4);
+	fake_nfs_set_xattr(f, "tree/file", "a", "1", 1);
+	fake_nfs_set_xattr(f, "tree", "b", "2", 1);
+	fake_nfs_set(f, "tree/file", &mine);
+	fake_nfs_set(f, "tree", &mine);
+	fake_nfs_put(f, "home", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_set(f, "home", &(struct nfs_attr){ .mode = 0700, .uid = 1000 });
+	ck_assert(fake_nfs_get(f, "home", &home, &unused));
+	fake_nfs_habits(f, &habits);
+	copy_as(f, 1000, &home, true, &got);
+	ck_assert_msg(got.r == 0, "%s", got.err.msg);
+	check_int("read-only", "lost", got.progress.xattrs_lost, 0);
+	tree_check_same("read-only", f, "tree", f, "home/copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Return whether a look at the tree found any. The names are listed by types. */
+static bool find(struct fake_nfs *f, struct tree_progress *ret)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c };
+	struct error err = { .code = ERROR_OK };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	bool found = false;
+	int r;
+
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	r = tree_find_xattrs(&work, &handle, &attr, &found, &err);
+	ck_assert_msg(r == 0 && err.code == ERROR_OK, "%s", err.msg);
+	check_int("find", "operations left in flight", work.reading, 0);
+	check_int("find", "bytes left", work.ahead.held, 0);
+	*ret = work.progress;
+	return found;
+}
+
+START_TEST(test_find)
+{
+	static const char *const paths[] = { "tree", "tree/deep/er", "tree/deep/er/\303\274" };
+	const struct fake_failure refused = { 5, -EACCES, false, false, OPERATION(LISTXATTRS) };
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_progress got;
+	size_t i;
+
+	fake_nfs_habits(f, &usual);
+	tree_put(f);
+	check_that("none", "nothing is found", !find(f, &got));
+	check_int("none", "files are counted", got.all_files, 15);
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		fake_nfs_set_xattr(f, paths[i], "a", "", 0);
+		check_that(paths[i], "it is found", find(f, &got));
+		fake_nfs_set_xattr(f, paths[i], "a", NULL, 0);
+	}
+	fake_nfs_fail(f, &refused);
+	check_that("refused", "it may have one", find(f, &got));
+	fake_nfs_fail(f, NULL);
+	fake_nfs_habits(f, &(struct fake_habits){ .page = 5 });
+	check_that("the server has none", "nothing is found", !find(f, &got));
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- a source that changes -------- */
+
+static void change_at_read(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	bool *done = data;
+
+	if (op->type != NFS_OP_READ || *done)
+		return;
+	*done = true;
+	fake_nfs_set_xattr(f, "tree/small", "a", "another", 7);
+	fake_nfs_set_xattr(f, "tree/small", "late", "later", 5);
+}
+
+/* An attribute that is set while the file is read counts as a change of the file. */
+START_TEST(test_changed)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct result got;
+	bool done = false;
+
+	fake_nfs_habits(f, &usual);
+	tree_fill_file(f, "tree/small", 0, 3000);
+	fake_nfs_set_xattr(f, "tree/small", "a", "one", 3);
+	fake_nfs_set_xattr(f, "tree/small", "b", "two", 3);
+	fake_nfs_watch(f, change_at_read, &done);
+	copy(f, true, &got);
+	ck_assert_msg(got.r == 0, "%s", got.err.msg);
+	check_that("changed", "it happened", done);
+	tree_check_same("changed", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- archives -------- */
+
+static void pack(struct fake_nfs *f, struct result *ret)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c, .from_xattrs = true };
+	struct tree_archive_sum sum;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	*ret = (struct result){ .r = 0 };
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	r = tree_pack(&work, &handle, &attr, &c->root, "out", "archive", TREE_COMPRESSION_NONE,
+		      &sum, &ret->err);
+	result_of(ret, &work, r);
+}
+
+static void unpack(struct fake_nfs *f, const char *archive, bool to_xattrs, struct result *ret)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c, .to_xattrs = to_xattrs };
+	struct nfs_handle handle, made;
+	struct nfs_attr attr;
+	int r;
+
+	*ret = (struct result){ .r = 0 };
+	ck_assert(fake_nfs_get(f, archive, &handle, &attr));
+	r = tree_unpack(&work, &handle, attr.size, NULL, &c->root, "back", &made, &ret->err);
+	result_of(ret, &work, r);
+}
+
+START_TEST(test_archive)
+{
+	struct fake_nfs *f = new_tree();
+	struct result got;
+
+	pack(f, &got);
+	ck_assert_msg(got.r == 0, "pack: %s", got.err.msg);
+	check_int("pack", "lost", got.progress.xattrs_lost, 0);
+	unpack(f, "out/archive", true, &got);
+	ck_assert_msg(got.r == 0, "unpack: %s", got.err.msg);
+	check_int("unpack", "lost", got.progress.xattrs_lost, 0);
+	tree_check_same("archive", f, "tree", f, "back");
+	fake_nfs_remove(f, "back");
+	unpack(f, "out/archive", false, &got);
+	ck_assert_msg(got.r == 0, "unpack: %s", got.err.msg);
+	check_int("unpack without", "lost", got.progress.xattrs_lost, XATTRS);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* An archive of another tool, in memory. Returns its length. */
+static size_t foreign_archive(char *to, size_t size)
+{
+	struct archive *a = archive_write_new();
+	struct archive_entry *e = archive_entry_new();
+	size_t used = 0;
+
+	ck_assert(archive_write_set_format_pax(a) == ARCHIVE_OK);
+	ck_assert(archive_write_open_memory(a, to, size, &used) == ARCHIVE_OK);
+	archive_entry_set_pathname(e, "./file");
+	archive_entry_set_mode(e, AE_IFREG | 0644);
+	archive_entry_set_mtime(e, 1600000000, 0);
+	archive_entry_xattr_add_entry(e, "user.a", "1", 1);
+	archive_entry_xattr_add_entry(e, "security.selinux", "label", 5);
+	archive_entry_xattr_add_entry(e, "trusted.b", "2", 1);
+	archive_entry_xattr_add_entry(e, "user.", "no name", 7);
+	ck_assert(archive_write_header(a, e) == ARCHIVE_OK);
+	ck_assert(archive_write_close(a) == ARCHIVE_OK);
+	archive_entry_free(e);
+	archive_write_free(a);
+	return used;
+}
+
+/* Both headers that libarchive writes, and namespaces that NFS does not have. */
+START_TEST(test_foreign)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	static char data[64 * KIB];
+	struct result got;
+	char *dump;
+
+	fake_nfs_habits(f, &usual);
+	fake_nfs_write(f, "archive", 0, data, foreign_archive(data, sizeof(data)));
+	unpack(f, "archive", true, &got);
+	ck_assert_msg(got.r == 0, "%s", got.err.msg);
+	check_that("foreign", "others are counted", got.progress.xattrs_lost >= 3);
+	dump = fake_nfs_dump(f, "back/file");
+	check_that("foreign", "the user's is there", strstr(dump, " a=1,") != NULL);
+	check_that("foreign", "others are not", strstr(dump, "selinux") == NULL);
+	free(dump);
+	fake_nfs_free(f);
+}
+END_TEST
+
+CHECK_MAIN("xattrs", .tests = { test_copy, test_find, test_losses, test_stuck, test_broken,
+				test_read_only, test_changed, test_archive, test_foreign })
