@@ -481,6 +481,14 @@ static int take_snapshot_entry(struct snapshot_params *p, const char *key, const
 		if (tree_compression_parse(value, &p->compression) < 0)
 			return error_set(err, ERROR_INVALID_ARGUMENT,
 					 "compression: must be none, gzip or zstd");
+		p->has_compression = true;
+		return 0;
+	}
+	if (str_eq_nocase(key, "format")) {
+		p->is_tree = str_eq_nocase(value, "tree");
+		if (!p->is_tree && !str_eq_nocase(value, "archive"))
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "format: must be archive or tree");
 		return 0;
 	}
 	if (is_sidecar_key(key))
@@ -512,6 +520,9 @@ int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map
 	}
 	if (r == 0 && location.server != NULL)
 		r = net_server_check(location.server, err);
+	if (r == 0 && ret->is_tree && ret->has_compression)
+		r = error_set(err, ERROR_INVALID_ARGUMENT,
+			      "compression: only archives have one; leave it out, or set format to archive");
 	ret->server = steal_ptr(&location.server);
 	ret->share = steal_ptr(&location.share);
 	return r;

@@ -67,9 +67,11 @@ int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map
 
 /* Parameters of a VolumeSnapshotClass. */
 struct snapshot_params {
-	char *server, *share; /* for the archive; NULL: those of the volume */
+	char *server, *share; /* for the snapshot; NULL: those of the volume */
 	char *mount_options; /* NULL: none */
-	enum tree_compression compression;
+	enum tree_compression compression; /* of an archive */
+	bool has_compression; /* the class names it */
+	bool is_tree; /* format=tree: a tree is made, else an archive */
 };
 
 /* As volume_params_parse(), for CreateSnapshot. The caller calls snapshot_params_done(). */

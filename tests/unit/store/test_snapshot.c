@@ -96,7 +96,7 @@ static struct fake_nfs *with_record(const char *text)
 static void check_damaged(const char *text)
 {
 	struct fake_nfs *f = with_record(text);
-	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
 	cleanup_free char *before = fake_nfs_list(f, NULL);
 	struct error err = { .code = ERROR_OK };
 
@@ -112,7 +112,7 @@ static void check_damaged(const char *text)
 static void check_cut(const char *text)
 {
 	struct fake_nfs *f = with_record(text);
-	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
 	struct error err = { .code = ERROR_OK };
 	int r = read_snapshot(f, &s, &err);
 
@@ -122,7 +122,7 @@ static void check_cut(const char *text)
 		const struct snapshot_info info = snapshot_info_of(&s.record);
 		const bool has_sum = strstr(text, "crc32=") != NULL;
 
-		check_that(text, "is of this snapshot", !s.is_other && s.has_archive);
+		check_that(text, "is of this snapshot", !s.is_other && s.has_contents);
 		check_int(text, "has a sum", info.has_sum, has_sum);
 		check_int(text, "bytes", info.sum.bytes, has_sum ? 12345 : 0);
 		check_int(text, "sum", info.sum.crc32, has_sum ? 0x0a1b2c3d : 0);
@@ -171,7 +171,7 @@ END_TEST
 /* The recorded sum is that of the archive in place, which tells its number by its length. */
 static void check_sum(const char *row, struct fake_nfs *f)
 {
-	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
 	struct error err = { .code = ERROR_OK };
 	struct snapshot_info info;
 	struct nfs_handle handle;
@@ -238,9 +238,9 @@ START_TEST(test_recorded_file)
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct fake_nfs *f = with_record(FINISHED);
 		struct nfs_client *c = fake_nfs_connect(f);
-		cleanup_snapshot struct snapshot s = { .has_archive = false };
+		cleanup_snapshot struct snapshot s = { .has_contents = false };
 		struct error err = { .code = ERROR_OK };
-		struct snapshot_archive archive;
+		struct snapshot_contents archive;
 		struct snapshot_info info;
 
 		for (k = 0; k < 2 && rows[i].others[k] != NULL; k++)
@@ -249,10 +249,10 @@ START_TEST(test_recorded_file)
 			fake_nfs_remove(f, ARCHIVE);
 		check_int(rows[i].found, "read", read_snapshot(f, &s, &err), 0);
 		check_int(rows[i].found, "find",
-			  snapshot_find_archive(c, &s.id, &s.record, &archive, &err), 0);
+			  snapshot_find_contents(c, &s.id, &s.record, &archive, &err), 0);
 		info = snapshot_info_of(&s.record);
 		check_str(rows[i].found, "name", archive.name, rows[i].found);
-		check_int(rows[i].found, "sum", snapshot_archive_sum(&info, &archive) != NULL,
+		check_int(rows[i].found, "sum", snapshot_recorded_sum(&info, &archive) != NULL,
 			  rows[i].has_sum);
 		nfs_client_free(c);
 		fake_nfs_free(f);
