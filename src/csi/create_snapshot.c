@@ -40,6 +40,11 @@ struct archiving {
 	struct error missing; /* why it cannot be made. Ignored once the snapshot exists */
 };
 
+static bool archiving_is_of_tree(const struct archiving *a)
+{
+	return a->params.format == SNAPSHOT_TREE;
+}
+
 static void archiving_done(struct archiving *a)
 {
 	snapshot_params_done(&a->params);
@@ -85,8 +90,8 @@ static int make_id(struct archiving *a, struct error *err)
 	if (a->id_text == NULL || a->file == NULL)
 		return error_oom(err);
 	(void)sprintf(a->file, "%s%s", id->on_delete,
-		      a->params.is_tree ? SNAPSHOT_TREE_SUFFIX
-					: tree_compression_suffix(a->params.compression));
+		      archiving_is_of_tree(a) ? SNAPSHOT_TREE_SUFFIX
+					      : tree_compression_suffix(a->params.compression));
 	return 0;
 }
 
@@ -177,15 +182,15 @@ static int copy_volume(struct archiving *a, struct nfs_client *from, struct nfs_
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, a->driver, a->name, from, to, claims, a->params.is_tree, err);
+	r = copy_job_open(&job, a->driver, a->name, from, to, claims, archiving_is_of_tree(a), err);
 	if (r == 0)
 		r = copy_job_find_volume(&job, &a->source, err);
 	if (r == 0) {
 		do {
 			r = copy_job_begin(&job, name, &work, err);
 			if (r == 0)
-				r = a->params.is_tree ? clone_tree(a, &job, work, name, err)
-						      : pack_tree(a, &job, work, name, err);
+				r = archiving_is_of_tree(a) ? clone_tree(a, &job, work, name, err)
+							    : pack_tree(a, &job, work, name, err);
 		} while (copy_job_is_to_be_retried(&job, r, err));
 	}
 	return copy_job_close(&job, r, err);

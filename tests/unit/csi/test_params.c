@@ -392,7 +392,8 @@ START_TEST(test_snapshot_class)
 		check_int(rows[i].name, "result", r, rows[i].word != NULL ? -EINVAL : 0);
 		if (r == 0) {
 			check_int(rows[i].name, "compression", p.compression, rows[i].compression);
-			check_int(rows[i].name, "is a tree", p.is_tree, rows[i].is_tree);
+			check_int(rows[i].name, "is a tree", p.format == SNAPSHOT_TREE,
+				  rows[i].is_tree);
 		}
 		snapshot_params_done(&p);
 	}
