@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Clones and snapshots of volumes by csi-nfs over NFSv4.2 and over version 3, beside "cp -a" over a 4.2 mount of
-the kernel's client, which is how csi-driver-nfs clones. knfsd on XFS, which shares blocks, and on
-ext4, which does not. Runs inside a lab with --kernel nfs --kernel nfsd --kernel xfs.
+"""Clones and snapshots of volumes by csi-nfs over NFSv4.2, and clones over version 3, beside "cp -a"
+over a 4.2 mount of the kernel's client, which is how csi-driver-nfs clones. knfsd on XFS, which
+shares blocks, and on ext4, which does not. Runs inside a lab with --kernel nfs --kernel nfsd
+--kernel xfs.
 """
 import os
 import shutil

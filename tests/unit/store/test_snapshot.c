@@ -179,7 +179,7 @@ START_TEST(test_damaged)
 		BEGUN ";bytes=12345;crc32=0a1b2c3dd;ready=1",
 		BEGUN ";bytes=-1;crc32=0a1b2c3d;ready=1",
 		BEGUN ";bytes=12345;crc32=0a1b2c3g;ready=1",
-		"v=1;name=snap;id=fake%23share%23snap%23snap%23vol;source=vol;size=10;file=vol.tre;ready=1",
+		"v=1;name=snap;id=fake%23share%23snap%23snap%23vol;source=vol;size=10;file=vol.tree.gz;ready=1",
 		"v=1;name=snap;id=fake%23share%23snap%23snap%23vol;source=vol;size=10;file=x.tree;ready=1",
 		"v=1;name=snap;id=snap;source=vol;size=10;file=vol.tar;ready=1",
 		"v=1;name=snap;id=fake%23share%23vol%23%23;source=vol;size=10;file=vol.tar;ready=1",
