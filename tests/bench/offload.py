@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Clones and snapshots of volumes by csi-nfs over NFSv4.2, and clones over version 3, beside "cp -a"
-over a 4.2 mount of the kernel's client, which is how csi-driver-nfs clones. knfsd on XFS, which
-shares blocks, and on ext4, which does not. Runs inside a lab with --kernel nfs --kernel nfsd
+"""Clones and snapshots of volumes by csi-nfs over NFSv4.2, and clones over version 3, beside
+"cp -a" over a 4.2 mount of the kernel's client, which is how csi-driver-nfs clones. knfsd on XFS,
+which shares blocks, and on ext4, which does not. Runs inside a lab with --kernel nfs --kernel nfsd
 --kernel xfs.
 """
 import os
@@ -93,6 +93,7 @@ class Share:
                                             secrets={"mountOptions": "vers=" + version})
         trash = os.path.join(self.image.path, ".csi-nfs", "trash")
         wait_for(lambda: not os.listdir(trash), 300)
+        run("fstrim", self.image.path)  # the lab's disk is small
 
     def clone(self, version, fill):
         source = self.source(version, fill)
