@@ -195,23 +195,19 @@ bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)
 	return true;
 }
 
-static int find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err)
+static int find_directory(struct copy_job *job, const char *path, struct error *err)
 {
 	struct nfs_client *c = job->work.from;
 	struct directory_place place;
-	const char *path;
 	int r;
 
-	r = volume_directory(c, &ref->id, &ref->record, &path, err);
-	if (r < 0)
-		return r;
 	r = directory_locate(c, path, &place, err);
 	if (r == 0)
 		r = nfs_lookup(c, &place.parent, place.base, &job->tree, &job->attr);
 	if (r == 0)
 		r = nfs_stat(c, &job->tree, &job->attr);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "volume directory '%s'", path);
+		return nfs_error_set(err, c, r, "directory '%s'", path);
 	job->path = path;
 	return 0;
 }
@@ -248,9 +244,9 @@ static bool has_small_files(struct copy_job *job)
 	return p->all_files > 0 && p->all_bytes / p->all_files < CLONED_BYTES_MIN;
 }
 
-int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err)
+int copy_job_find_tree(struct copy_job *job, const char *path, struct error *err)
 {
-	int r = find_volume(job, ref, err);
+	int r = find_directory(job, path, err);
 
 	if (r < 0)
 		return r;
@@ -265,7 +261,15 @@ int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, str
 	copy_clients_return(job->driver, &job->work);
 	r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], job->kind, false,
 			       &job->work, err);
-	return r < 0 ? r : find_volume(job, ref, err);
+	return r < 0 ? r : find_directory(job, path, err);
+}
+
+int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err)
+{
+	const char *path;
+	int r = volume_directory(job->work.from, &ref->id, &ref->record, &path, err);
+
+	return r < 0 ? r : copy_job_find_tree(job, path, err);
 }
 
 static int check_source(struct copy_job *job, struct error *err)
@@ -281,10 +285,10 @@ static int check_source(struct copy_job *job, struct error *err)
 	if (r == 0)
 		r = nfs_lookup(c, &place.parent, place.base, &now, NULL);
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
-		return nfs_error_set(err, c, r, "volume directory '%s'", job->path);
+		return nfs_error_set(err, c, r, "directory '%s'", job->path);
 	if (r == 0 && nfs_handle_is_equal(&now, &job->tree))
 		return 0;
-	return error_set(err, ERROR_ABORTED, "volume directory '%s' went away while it was read",
+	return error_set(err, ERROR_ABORTED, "directory '%s' went away while it was read",
 			 job->path);
 }
 

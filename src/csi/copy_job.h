@@ -22,8 +22,8 @@ struct copy_job {
 	enum copy_kind kind;
 	const char *what; /* name of what is made, for the log; borrowed */
 	struct tree_work work;
-	const char *path; /* directory of the source volume; NULL: the source is a snapshot */
-	struct nfs_handle tree; /* that directory; unused for a snapshot */
+	const char *path; /* of the source's directory; NULL: the source is an archive */
+	struct nfs_handle tree; /* that directory; unused for an archive */
 	struct nfs_attr attr;
 	bool shares_blocks; /* the server may clone the files, which pays for large ones only */
 	bool is_counted; /* counting the tree has begun, to estimate the time left */
@@ -46,11 +46,14 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 		  enum copy_kind kind, struct error *err);
 
 /*
- * Find the directory of the source volume and set path, tree and attr. ref is borrowed. The tree is
- * counted at the first progress report: most jobs have ended by then, and their trees are listed
- * only once. If the tree may have extended attributes, or the server can clone its files, it is
- * listed now: one without attributes, or of small files, goes over version 3.
+ * Find the directory at path, which is borrowed, and set path, tree and attr. The tree is counted
+ * at the first progress report: most jobs have ended by then, and their trees are listed only once.
+ * If the tree may have extended attributes, or the server can clone its files, it is listed now: one
+ * without attributes, or of small files, goes over version 3.
  */
+int copy_job_find_tree(struct copy_job *job, const char *path, struct error *err);
+
+/* Find the directory of the source volume, likewise. ref is borrowed. */
 int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err);
 
 /*

@@ -22,6 +22,7 @@
 #include "store/path_key.h"
 #include "store/volume.h"
 #include "tree/archive.h"
+#include "tree/copy.h"
 
 /* A CreateSnapshot request, parsed. */
 struct archiving {
@@ -29,15 +30,20 @@ struct archiving {
 	const char *name; /* as requested; borrowed */
 	struct snapshot_params params;
 	struct volume_ref source;
-	struct nfs_export export; /* where the archive goes */
+	struct nfs_export export; /* where the snapshot goes */
 	struct volume_id id; /* of the snapshot */
 	char *id_text;
-	char *file; /* name of the archive */
+	char *file; /* name of the archive or tree */
 	struct record record;
 	struct claim *use; /* of the volume; borrowed */
 	struct claim *make; /* of the snapshot; borrowed */
 	struct error missing; /* why it cannot be made. Ignored once the snapshot exists */
 };
+
+static bool archiving_is_of_tree(const struct archiving *a)
+{
+	return a->params.format == SNAPSHOT_TREE;
+}
 
 static void archiving_done(struct archiving *a)
 {
@@ -84,7 +90,8 @@ static int make_id(struct archiving *a, struct error *err)
 	if (a->id_text == NULL || a->file == NULL)
 		return error_oom(err);
 	(void)sprintf(a->file, "%s%s", id->on_delete,
-		      tree_compression_suffix(a->params.compression));
+		      archiving_is_of_tree(a) ? SNAPSHOT_TREE_SUFFIX
+					      : tree_compression_suffix(a->params.compression));
 	return 0;
 }
 
@@ -142,32 +149,52 @@ static int describe(struct archiving *a, const char *source_id, struct error *er
 	return snapshot_describe(&a->record, &info, &a->source.record) < 0 ? error_oom(err) : 0;
 }
 
-/* -------- the archive -------- */
+/* -------- the contents -------- */
 
-static int pack_volume(struct archiving *a, struct nfs_client *from, struct nfs_client *to,
+static int pack_tree(struct archiving *a, struct copy_job *job, const struct nfs_handle *work,
+		     const char *name, struct error *err)
+{
+	struct tree_archive_sum sum = { 0 };
+	int r = tree_pack(&job->work, &job->tree, &job->attr, work, name, a->file,
+			  a->params.compression, &sum, err);
+
+	if (r == 0 && snapshot_set_archive(&a->record, a->file, &sum) < 0)
+		return error_oom(err);
+	return r;
+}
+
+static int clone_tree(struct archiving *a, struct copy_job *job, const struct nfs_handle *work,
+		      const char *name, struct error *err)
+{
+	int r = tree_copy_to_folder(&job->work, &job->tree, &job->attr, work, name, a->file,
+				    a->driver->verify_clones, err);
+
+	if (r == 0 && snapshot_set_tree(&a->record, a->file) < 0)
+		return error_oom(err);
+	return r;
+}
+
+static int copy_volume(struct archiving *a, struct nfs_client *from, struct nfs_client *to,
 		       const char *name, struct error *err)
 {
 	struct claim *const claims[] = { a->use, a->make };
-	struct tree_archive_sum sum = { 0 };
 	const struct nfs_handle *work;
+	const enum copy_kind kind = archiving_is_of_tree(a) ? COPY_CLONE : COPY_ARCHIVE;
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, a->driver, a->name, from, to, claims, COPY_ARCHIVE, err);
+	r = copy_job_open(&job, a->driver, a->name, from, to, claims, kind, err);
 	if (r == 0)
 		r = copy_job_find_volume(&job, &a->source, err);
 	if (r == 0) {
 		do {
 			r = copy_job_begin(&job, name, &work, err);
 			if (r == 0)
-				r = tree_pack(&job.work, &job.tree, &job.attr, work, name, a->file,
-					      a->params.compression, &sum, err);
+				r = archiving_is_of_tree(a) ? clone_tree(a, &job, work, name, err)
+							    : pack_tree(a, &job, work, name, err);
 		} while (copy_job_is_to_be_retried(&job, r, err));
 	}
-	r = copy_job_close(&job, r, err);
-	if (r == 0 && snapshot_set_archive(&a->record, a->file, &sum) < 0)
-		return error_oom(err);
-	return r;
+	return copy_job_close(&job, r, err);
 }
 
 static int archiving_fill(struct nfs_client *c, const char *name, void *data, struct error *err)
@@ -177,7 +204,7 @@ static int archiving_fill(struct nfs_client *c, const char *name, void *data, st
 
 	volume_ref_begin(&s, a->driver, &a->source, err);
 	while (volume_ref_next(&a->source, &s))
-		s.result = pack_volume(a, s.client, c, name, err);
+		s.result = copy_volume(a, s.client, c, name, err);
 	return s.result;
 }
 

@@ -464,12 +464,30 @@ int volume_mutable_parse(struct volume_params *ret, const struct csi_map *map, s
 
 /* -------- snapshots -------- */
 
+static const char *const snapshot_formats[] = {
+	[SNAPSHOT_ARCHIVE] = "archive",
+	[SNAPSHOT_TREE] = "tree",
+};
+
 void snapshot_params_done(struct snapshot_params *p)
 {
 	free(p->server);
 	free(p->share);
 	free(p->mount_options);
 	*p = (struct snapshot_params){ .server = NULL };
+}
+
+static int take_format(struct snapshot_params *p, const char *value, struct error *err)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(snapshot_formats); i++) {
+		if (!str_eq_nocase(value, snapshot_formats[i]))
+			continue;
+		p->format = (enum snapshot_format)i;
+		return 0;
+	}
+	return error_set(err, ERROR_INVALID_ARGUMENT, "format: must be archive or tree");
 }
 
 static int take_snapshot_entry(struct snapshot_params *p, const char *key, const char *value,
@@ -481,8 +499,11 @@ static int take_snapshot_entry(struct snapshot_params *p, const char *key, const
 		if (tree_compression_parse(value, &p->compression) < 0)
 			return error_set(err, ERROR_INVALID_ARGUMENT,
 					 "compression: must be none, gzip or zstd");
+		p->has_compression = true;
 		return 0;
 	}
+	if (str_eq_nocase(key, "format"))
+		return take_format(p, value, err);
 	if (is_sidecar_key(key))
 		return 0;
 	return error_set(err, ERROR_INVALID_ARGUMENT,
@@ -512,6 +533,9 @@ int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map
 	}
 	if (r == 0 && location.server != NULL)
 		r = net_server_check(location.server, err);
+	if (r == 0 && ret->format == SNAPSHOT_TREE && ret->has_compression)
+		r = error_set(err, ERROR_INVALID_ARGUMENT,
+			      "compression: only archives have one; leave it out, or set format to archive");
 	ret->server = steal_ptr(&location.server);
 	ret->share = steal_ptr(&location.share);
 	return r;

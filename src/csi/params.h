@@ -65,11 +65,15 @@ int volume_location_check(const char *server, const char *share, struct error *e
 int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
 			    const struct volume_defaults *defaults, struct error *err);
 
+enum snapshot_format { SNAPSHOT_ARCHIVE, SNAPSHOT_TREE };
+
 /* Parameters of a VolumeSnapshotClass. */
 struct snapshot_params {
-	char *server, *share; /* for the archive; NULL: those of the volume */
+	char *server, *share; /* for the snapshot; NULL: those of the volume */
 	char *mount_options; /* NULL: none */
-	enum tree_compression compression;
+	enum tree_compression compression; /* of an archive */
+	bool has_compression; /* the class names it */
+	enum snapshot_format format;
 };
 
 /* As volume_params_parse(), for CreateSnapshot. The caller calls snapshot_params_done(). */

@@ -156,21 +156,20 @@ void volume_source_done(struct volume_source *source)
 	dir_lock_drop(source->dir_lock);
 	volume_ref_done(&source->volume);
 	snapshot_ref_done(&source->snapshot);
+	free(source->tree);
 	free(source->text);
 }
 
 /* -------- copying -------- */
 
-static int copy_volume(struct copy_job *job, struct volume_source *source, const char *name,
-		       struct error *err)
+/* Copy the tree that the job has found. */
+static int copy_tree(struct copy_job *job, struct volume_source *source, const char *name,
+		     struct error *err)
 {
 	const struct nfs_handle *work;
 	struct nfs_handle made;
 	int r;
 
-	r = copy_job_find_volume(job, &source->volume, err);
-	if (r < 0)
-		return r;
 	do {
 		r = copy_job_begin(job, name, &work, err);
 		if (r == 0)
@@ -180,9 +179,17 @@ static int copy_volume(struct copy_job *job, struct volume_source *source, const
 	return r;
 }
 
+static int copy_volume(struct copy_job *job, struct volume_source *source, const char *name,
+		       struct error *err)
+{
+	int r = copy_job_find_volume(job, &source->volume, err);
+
+	return r < 0 ? r : copy_tree(job, source, name, err);
+}
+
 /* Say which file is damaged and what to do about it. */
 static void explain_damage(const struct nfs_client *c, const struct volume_id *id,
-			   const struct snapshot_archive *archive, bool has_sum, struct error *err)
+			   const struct snapshot_contents *archive, bool has_sum, struct error *err)
 {
 	static const char on_purpose[] =
 		", or, if it was replaced on purpose, remove its record from " NFS_STATE_DIR
@@ -195,32 +202,66 @@ static void explain_damage(const struct nfs_client *c, const struct volume_id *i
 			has_sum ? on_purpose : "");
 }
 
-static int restore_snapshot(struct copy_job *job, struct volume_source *source, const char *name,
-			    struct error *err)
+static int restore_tree(struct copy_job *job, struct volume_source *source, const char *tree,
+			const char *name, struct error *err)
 {
-	const struct record *rec = &source->snapshot.snapshot.record;
-	const struct volume_id *id = &source->snapshot.snapshot.id;
-	const struct snapshot_info info = snapshot_info_of(rec);
-	const struct tree_archive_sum *sum;
-	struct snapshot_archive archive;
+	cleanup_buf struct buf path = { 0 };
+	int r;
+
+	if (buf_printf(&path, "%s/%s", source->snapshot.snapshot.id.subdir, tree) < 0)
+		return error_oom(err);
+	free(source->tree); /* of an earlier round */
+	source->tree = buf_steal(&path);
+	if (source->tree == NULL)
+		return error_oom(err);
+	r = copy_job_find_tree(job, source->tree, err);
+	return r < 0 ? r : copy_tree(job, source, name, err);
+}
+
+static int restore_archive(struct copy_job *job, struct volume_source *source,
+			   const struct snapshot_contents *archive, const char *name,
+			   struct error *err)
+{
+	const struct snapshot *snapshot = &source->snapshot.snapshot;
+	const struct snapshot_info info = snapshot_info_of(&snapshot->record);
+	const struct tree_archive_sum *sum = snapshot_recorded_sum(&info, archive);
 	const struct nfs_handle *work;
 	struct nfs_handle made;
 	int r;
 
-	r = snapshot_find_archive(job->work.from, id, rec, &archive, err);
-	if (r == -ENOENT)
-		return error_set(err, ERROR_NOT_FOUND, "the archive of snapshot '%s' is gone",
-				 id->subdir);
-	if (r == 0)
-		r = copy_job_begin(job, name, &work, err);
+	r = copy_job_begin(job, name, &work, err);
 	if (r < 0)
 		return r;
-	sum = snapshot_archive_sum(&info, &archive);
-	r = tree_unpack(&job->work, &archive.handle, archive.attr.size, sum, work, name, &made,
+	r = tree_unpack(&job->work, &archive->handle, archive->attr.size, sum, work, name, &made,
 			err);
 	if (r < 0 && err->code == ERROR_DATA_LOSS)
-		explain_damage(job->work.from, id, &archive, sum != NULL, err);
+		explain_damage(job->work.from, &snapshot->id, archive, sum != NULL, err);
 	return r;
+}
+
+static int restore_snapshot(struct copy_job *job, struct volume_source *source, const char *name,
+			    struct error *err)
+{
+	const struct snapshot *snapshot = &source->snapshot.snapshot;
+	struct snapshot_contents contents;
+	int r;
+
+	r = snapshot_find_contents(job->work.from, &snapshot->id, &snapshot->record, &contents,
+				   err);
+	if (r == -ENOENT)
+		return error_set(err, ERROR_NOT_FOUND, "the contents of snapshot '%s' are gone",
+				 snapshot->id.subdir);
+	if (r < 0)
+		return r;
+	return contents.is_tree ? restore_tree(job, source, contents.name, name, err)
+				: restore_archive(job, source, &contents, name, err);
+}
+
+/* Whether the contents are a tree, and not an archive. */
+static bool source_is_tree(const struct volume_source *source)
+{
+	return source->kind == VOLUME_SOURCE_IS_VOLUME ||
+	       snapshot_is_recorded_tree(&source->snapshot.snapshot.record);
 }
 
 static int run_job(struct volume_source *source, struct nfs_client *from, struct nfs_client *to,
@@ -231,12 +272,29 @@ static int run_job(struct volume_source *source, struct nfs_client *from, struct
 	int r;
 
 	r = copy_job_open(&job, source->driver, source->what, from, to, claims,
-			  source->kind == VOLUME_SOURCE_IS_VOLUME ? COPY_CLONE : COPY_RESTORE, err);
+			  source_is_tree(source) ? COPY_CLONE : COPY_RESTORE, err);
 	if (r == 0)
 		r = source->kind == VOLUME_SOURCE_IS_VOLUME
 			    ? copy_volume(&job, source, name, err)
 			    : restore_snapshot(&job, source, name, err);
 	return copy_job_close(&job, r, err);
+}
+
+/* A tree holds what others own: the volume's identity made it, and reads it. */
+static int fill_from_snapshot(struct volume_source *source, struct nfs_client *c, const char *name,
+			      struct error *err)
+{
+	struct snapshot_ref *ref = &source->snapshot;
+	const struct volume_owner owner = snapshot_info_of(&ref->snapshot.record).owner;
+	struct session s;
+
+	if (source_is_tree(source))
+		session_begin_as(&s, source->driver, &ref->export, &owner, err);
+	else
+		session_begin_reader(&s, source->driver, &ref->export, err);
+	while (session_next(&s))
+		s.result = run_job(source, s.client, c, name, err);
+	return s.result;
 }
 
 int volume_source_fill(struct nfs_client *c, const char *name, void *data, struct error *err)
@@ -246,14 +304,10 @@ int volume_source_fill(struct nfs_client *c, const char *name, void *data, struc
 
 	if (source->missing.code != ERROR_OK)
 		return error_set(err, source->missing.code, "%s", source->missing.msg);
-	if (source->kind == VOLUME_SOURCE_IS_VOLUME) {
-		volume_ref_begin(&s, source->driver, &source->volume, err);
-		while (volume_ref_next(&source->volume, &s))
-			s.result = run_job(source, s.client, c, name, err);
-	} else {
-		session_begin_reader(&s, source->driver, &source->snapshot.export, err);
-		while (session_next(&s))
-			s.result = run_job(source, s.client, c, name, err);
-	}
+	if (source->kind != VOLUME_SOURCE_IS_VOLUME)
+		return fill_from_snapshot(source, c, name, err);
+	volume_ref_begin(&s, source->driver, &source->volume, err);
+	while (volume_ref_next(&source->volume, &s))
+		s.result = run_job(source, s.client, c, name, err);
 	return s.result;
 }

@@ -24,6 +24,7 @@ struct volume_source {
 	struct claim *use; /* keeps other replicas from deleting it */
 	struct claim *make; /* of the new volume; borrowed */
 	int64_t size; /* of the source, in bytes; 0: not known */
+	char *tree; /* path of a snapshot's tree, while it is copied; else NULL */
 	char *text; /* kind and id of the source, for the new volume's record */
 	struct error missing; /* why it cannot be read. Ignored once the volume exists */
 };

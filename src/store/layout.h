@@ -11,7 +11,7 @@
  *                   store/directory_notes.c
  *     users/        which volumes use which directory, see store/users.h
  *     busy/         what calls are doing, for other replicas to see; store/busy.h
- *     work/         copies and archives that are being made, see store/staging.h
+ *     work/         copies and snapshots that are being made, see store/staging.h
  *     trash/        deleted directories that are being purged
  *
  * The folders have mode 0700 where the driver is root on the share. Elsewhere (the export squashes

@@ -49,6 +49,9 @@ struct record {
 /* Add or replace a value; both strings are copied. Return 0 or -ENOMEM. */
 int record_set(struct record *rec, const char *key, const char *value);
 
+/* Remove a value, if there is one. */
+void record_unset(struct record *rec, const char *key);
+
 /* Return the value, borrowed from rec, or NULL. */
 const char *record_get(const struct record *rec, const char *key);
 

@@ -71,6 +71,18 @@ int record_set(struct record *rec, const char *key, const char *value)
 	return 0;
 }
 
+void record_unset(struct record *rec, const char *key)
+{
+	struct record_pair *pair = find_pair(rec, key);
+
+	if (pair == NULL)
+		return;
+	free(pair->key);
+	free(pair->value);
+	rec->n--;
+	memmove(pair, pair + 1, (size_t)(rec->pairs + rec->n - pair) * sizeof(*pair));
+}
+
 bool record_was_replaced(const struct record *rec)
 {
 	return record_get(rec, RECORD_KEY_BY) != NULL;

@@ -102,6 +102,14 @@ int snapshot_set_archive(struct record *rec, const char *file, const struct tree
 	return 0;
 }
 
+int snapshot_set_tree(struct record *rec, const char *name)
+{
+	/* An attempt that was cut short may have made an archive. */
+	record_unset(rec, SNAPSHOT_KEY_BYTES);
+	record_unset(rec, SNAPSHOT_KEY_CRC32);
+	return record_set(rec, SNAPSHOT_KEY_FILE, name);
+}
+
 int snapshot_set_time(struct record *rec, struct nfs_time time)
 {
 	char number[32];
@@ -134,6 +142,12 @@ static bool is_archive_name(const char *name, const char *source, enum tree_comp
 {
 	return str_has_prefix(name, source) &&
 	       strcmp(name + strlen(source), tree_compression_suffix(compression)) == 0;
+}
+
+static bool is_tree_name(const char *name, const char *source)
+{
+	return str_has_prefix(name, source) &&
+	       strcmp(name + strlen(source), SNAPSHOT_TREE_SUFFIX) == 0;
 }
 
 /* Return 0, -EINVAL or -ENOMEM; volume_id_done() is due. */
@@ -174,7 +188,16 @@ static int check_contents(const struct record *rec)
 	for (i = 0; i < ARRAY_SIZE(order); i++)
 		if (is_archive_name(info.file, id.on_delete, order[i]))
 			return 0;
-	return -EINVAL;
+	return is_tree_name(info.file, id.on_delete) ? 0 : -EINVAL;
+}
+
+bool snapshot_is_recorded_tree(const struct record *rec)
+{
+	cleanup_volume_id struct volume_id id = { NULL };
+	const struct snapshot_info info = snapshot_info_of(rec);
+
+	return info.id != NULL && info.file != NULL && parse_snapshot_id(info.id, &id) == 0 &&
+	       is_tree_name(info.file, id.on_delete);
 }
 
 int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
@@ -209,7 +232,7 @@ int snapshot_init(struct snapshot *s, const char *id, struct error *err)
 {
 	int r;
 
-	*s = (struct snapshot){ .has_archive = false };
+	*s = (struct snapshot){ .has_contents = false };
 	r = parse_snapshot_id(id, &s->id);
 	return r == -ENOMEM ? error_oom(err) : r;
 }
@@ -225,42 +248,67 @@ void snapshot_work_key(char ret[SNAPSHOT_WORK_KEY_MAX], const char *name)
 	(void)snprintf(ret, SNAPSHOT_WORK_KEY_MAX, "%s%s", SNAPSHOT_WORK_PREFIX, name);
 }
 
-int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id,
-			  const struct record *rec, struct snapshot_archive *ret, struct error *err)
+/* Look for an archive, which is a file, or a tree in the snapshot's directory. */
+static int look_for_contents(struct nfs_client *c, const struct nfs_handle *folder,
+			     const char *source, const char *suffix, struct snapshot_contents *ret)
 {
-	const char *recorded = record_get(rec, SNAPSHOT_KEY_FILE);
-	enum tree_compression order[] = { ARCHIVE_ORDER };
-	struct nfs_handle folder;
-	size_t i;
 	int r;
 
+	(void)snprintf(ret->name, sizeof(ret->name), "%s%s", source, suffix);
+	r = nfs_lookup(c, folder, ret->name, &ret->handle, &ret->attr);
+	if (r == 0)
+		r = nfs_stat(c, &ret->handle, &ret->attr);
+	if (r < 0)
+		return r;
+	return ret->attr.type == (ret->is_tree ? NFS_TYPE_DIRECTORY : NFS_TYPE_FILE) ? 0 : -ENOENT;
+}
+
+static int look_into_folder(struct nfs_client *c, const struct nfs_handle *folder,
+			    const char *source, const char *recorded, struct snapshot_contents *ret)
+{
+	enum tree_compression order[] = { ARCHIVE_ORDER };
+	int r = -ENOENT;
+	size_t i;
+
+	ret->is_tree = recorded != NULL && is_tree_name(recorded, source);
+	if (ret->is_tree)
+		r = look_for_contents(c, folder, source, SNAPSHOT_TREE_SUFFIX, ret);
+	if (r != -ENOENT)
+		return r;
+	ret->is_tree = false;
 	for (i = 1; recorded != NULL && i < ARRAY_SIZE(order); i++) {
 		const enum tree_compression first = order[0];
 
-		if (!is_archive_name(recorded, id->on_delete, order[i]))
+		if (!is_archive_name(recorded, source, order[i]))
 			continue;
 		order[0] = order[i];
 		order[i] = first;
 	}
+	for (i = 0; i < ARRAY_SIZE(order) && r == -ENOENT; i++)
+		r = look_for_contents(c, folder, source, tree_compression_suffix(order[i]), ret);
+	return r;
+}
+
+int snapshot_find_contents(struct nfs_client *c, const struct volume_id *id,
+			   const struct record *rec, struct snapshot_contents *ret,
+			   struct error *err)
+{
+	struct nfs_handle folder;
+	int r;
+
 	r = nfs_lookup(c, &c->root, id->subdir, &folder, &ret->attr);
 	if (r == 0 && ret->attr.type != NFS_TYPE_DIRECTORY)
 		r = -ENOENT;
-	for (i = 0; i < ARRAY_SIZE(order) && (r == 0 || (i > 0 && r == -ENOENT)); i++) {
-		(void)snprintf(ret->name, sizeof(ret->name), "%s%s", id->on_delete,
-			       tree_compression_suffix(order[i]));
-		r = nfs_lookup(c, &folder, ret->name, &ret->handle, &ret->attr);
-		if (r == 0)
-			r = nfs_stat(c, &ret->handle, &ret->attr);
-		if (r == 0 && ret->attr.type == NFS_TYPE_FILE)
-			return 0;
-		if (r == 0)
-			r = -ENOENT;
-	}
-	return r == -ENOENT ? r : nfs_error_set(err, c, r, "looking for snapshot '%s'", id->subdir);
+	if (r == 0)
+		r = look_into_folder(c, &folder, id->on_delete, record_get(rec, SNAPSHOT_KEY_FILE),
+				     ret);
+	if (r == 0 || r == -ENOENT)
+		return r;
+	return nfs_error_set(err, c, r, "looking for snapshot '%s'", id->subdir);
 }
 
-const struct tree_archive_sum *snapshot_archive_sum(const struct snapshot_info *info,
-						    const struct snapshot_archive *archive)
+const struct tree_archive_sum *snapshot_recorded_sum(const struct snapshot_info *info,
+						     const struct snapshot_contents *archive)
 {
 	return info->has_sum && str_eq(info->file, archive->name) ? &info->sum : NULL;
 }
@@ -296,7 +344,7 @@ int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source
 }
 
 /*
- * Set has_archive for a directory without a snapshot's record. An archive in it does not make it a
+ * Set has_contents for a directory without a snapshot's record. An archive in it does not make it a
  * snapshot, since a volume may hold a file of that name. It is one only if nothing else is in it,
  * as csi-driver-nfs leaves it, and no volume with a record has it.
  */
@@ -307,18 +355,18 @@ static int check_foreign_archive(struct nfs_client *c, struct snapshot *s, struc
 	int r;
 
 	r = owner_find(c, s->id.subdir, &q, &owner, err);
-	s->has_archive = false;
+	s->has_contents = false;
 	if (r != 0)
 		return r < 0 ? r : 0;
 	r = snapshot_is_alone(c, s->id.subdir, s->id.on_delete, err);
-	s->has_archive = r > 0;
+	s->has_contents = r > 0;
 	return r < 0 ? r : 0;
 }
 
 int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
 {
 	cleanup_free char *id = volume_id_format(&s->id);
-	struct snapshot_archive archive;
+	struct snapshot_contents archive;
 	const struct nfs_handle *folder;
 	int r;
 
@@ -338,8 +386,8 @@ int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
 	s->is_other = s->record.n > 0 && !str_eq(snapshot_info_of(&s->record).id, id);
 	if (s->is_other)
 		return 0;
-	r = snapshot_find_archive(c, &s->id, &s->record, &archive, err);
-	s->has_archive = r == 0;
+	r = snapshot_find_contents(c, &s->id, &s->record, &archive, err);
+	s->has_contents = r == 0;
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	s->time = archive.attr.mtime;
@@ -348,5 +396,5 @@ int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
 
 bool snapshot_is_ready(const struct snapshot *s)
 {
-	return s->has_archive && (s->record.n == 0 || snapshot_info_of(&s->record).ready);
+	return s->has_contents && (s->record.n == 0 || snapshot_info_of(&s->record).ready);
 }

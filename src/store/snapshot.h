@@ -3,14 +3,16 @@
 
 /*
  * Snapshots on a share. They are archives, laid out as csi-driver-nfs does, so that each driver can
- * restore the other's:
+ * restore the other's, or trees, which are copies of the volume's directory:
  *
  *   id        {server}#{share}#{name}#{name}#{source}
  *   archive   {share}/{name}/{source}.tar, .tar.gz or .tar.zst
+ *   tree      {share}/{name}/{source}.tree/
  *
- * source is the key of the archived volume. Snapshots made by csi-nfs also have a record in
- * .csi-nfs/snapshots/, whose keys snapshot.c alone knows. Worker threads; blocks, except for the
- * functions that take only records and views.
+ * source is the key of the volume. The directory of the name, which both have, can be entered by
+ * its owner only. Snapshots made by csi-nfs also have a record in .csi-nfs/snapshots/, whose keys
+ * snapshot.c alone knows; without one, a directory is no tree. Worker threads; blocks, except for
+ * the functions that take only records and views.
  */
 #ifndef STORE_SNAPSHOT_H
 #define STORE_SNAPSHOT_H
@@ -28,7 +30,7 @@
  * volume's record.
  */
 #define SNAPSHOT_KEY_SOURCE "source" /* id of the volume */
-#define SNAPSHOT_KEY_FILE "file" /* name of the archive */
+#define SNAPSHOT_KEY_FILE "file" /* name of the archive or tree; its suffix tells which */
 /* Length and checksum of the archive file, stored together with STAGING_KEY_BUILT. */
 #define SNAPSHOT_KEY_BYTES "bytes" /* length */
 #define SNAPSHOT_KEY_CRC32 "crc32" /* 8 hexadecimal digits */
@@ -41,7 +43,7 @@ struct snapshot_info {
 	const char *source; /* id of the volume */
 	int64_t size; /* of the volume, in bytes; 0: not recorded */
 	uint64_t time_ns; /* when it was complete, since 1970; 0: not recorded */
-	const char *file; /* name of the archive */
+	const char *file; /* name of the archive or tree */
 	bool has_sum;
 	struct tree_archive_sum sum;
 	struct volume_owner owner; /* whose identity works on it */
@@ -63,6 +65,17 @@ int snapshot_describe(struct record *rec, const struct snapshot_info *info,
  */
 int snapshot_set_archive(struct record *rec, const char *file, const struct tree_archive_sum *sum);
 
+/*
+ * Likewise for a tree, which has no sum: its files are what they were when they were copied, and
+ * comparing them would take reading them.
+ */
+int snapshot_set_tree(struct record *rec, const char *name);
+
+#define SNAPSHOT_TREE_SUFFIX ".tree"
+
+/* Whether the record says that the snapshot is a tree. */
+bool snapshot_is_recorded_tree(const struct record *rec);
+
 /* Check that the record under the key is whole. FAILED_PRECONDITION where it is damaged. */
 int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
 			  struct error *err);
@@ -75,13 +88,14 @@ bool snapshot_info_is_complete(const struct snapshot_info *info);
 struct snapshot {
 	struct volume_id id; /* subdir: name, on_delete: source */
 	struct record record; /* empty where there is none */
-	bool has_archive;
+	bool has_contents; /* the archive or the tree is there */
 	bool is_other; /* the snapshot of that name has another id */
-	struct nfs_time time; /* of the archive */
+	struct nfs_time time; /* of the archive or the tree's directory */
 };
 
-/* An archive as found. */
-struct snapshot_archive {
+/* An archive or a tree as found. */
+struct snapshot_contents {
+	bool is_tree;
 	char name[NFS_NAME_MAX + 1];
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -93,7 +107,7 @@ struct snapshot_archive {
  */
 int snapshot_init(struct snapshot *s, const char *id, struct error *err);
 
-/* Read the record and look for the archive. */
+/* Read the record and look for the contents. */
 int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err);
 
 /* Whether it is there and complete. */
@@ -106,19 +120,19 @@ bool snapshot_is_ready(const struct snapshot *s);
 int snapshot_describe_foreign(struct snapshot *s, const char *id);
 
 /*
- * Find the archive: the one that rec names, else any. -ENOENT, unreported, where there is none. rec
- * may be empty.
+ * Find the archive or tree that rec names, else any archive: an administrator may have made one of
+ * a tree. -ENOENT, unreported, where there is none. rec may be empty.
  */
-int snapshot_find_archive(struct nfs_client *c, const struct volume_id *id,
-			  const struct record *rec, struct snapshot_archive *ret,
-			  struct error *err);
+int snapshot_find_contents(struct nfs_client *c, const struct volume_id *id,
+			   const struct record *rec, struct snapshot_contents *ret,
+			   struct error *err);
 
 /*
  * Return the recorded sum of an archive that was found, borrowed from info, or NULL. An archive
  * with another name than the recorded one has none: an administrator has compressed it anew.
  */
-const struct tree_archive_sum *snapshot_archive_sum(const struct snapshot_info *info,
-						    const struct snapshot_archive *archive);
+const struct tree_archive_sum *snapshot_recorded_sum(const struct snapshot_info *info,
+						     const struct snapshot_contents *archive);
 
 void snapshot_done(struct snapshot *s);
 #define cleanup_snapshot __attribute__((cleanup(snapshot_done)))
@@ -127,7 +141,7 @@ void snapshot_done(struct snapshot *s);
 
 /* How a snapshot is made. */
 struct snapshot_filler {
-	/* As in store/staging.h: makes the directory with the archive in it. */
+	/* As in store/staging.h: makes the directory with the archive or tree in it. */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	void *data;
 	const struct error *missing; /* why the volume was not found; ERROR_OK: it was */

@@ -46,18 +46,23 @@ static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, 
 	return 0;
 }
 
-/* Adopt a snapshot of csi-driver-nfs. Refuse any other directory that holds such an archive. */
+/*
+ * Adopt a snapshot of csi-driver-nfs. Refuse any other directory that holds such an archive. A tree
+ * without a record is nobody's, and in the way.
+ */
 static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *id,
 				  const struct staging *s, struct error *err)
 {
 	const struct owner_question q = { .snapshot = id->subdir, .scope = OWNER_VOLUMES };
-	struct snapshot_archive archive;
+	struct snapshot_contents archive;
 	struct owner owner;
 	int r;
 
-	r = snapshot_find_archive(c, id, s->rec, &archive, err);
+	r = snapshot_find_contents(c, id, s->rec, &archive, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
+	if (archive.is_tree)
+		return 0;
 	r = owner_find(c, id->subdir, &q, &owner, err);
 	if (r < 0)
 		return r;
@@ -70,7 +75,8 @@ static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
 				 id->subdir, c->export.server, c->export.share);
-	if (snapshot_set_time(s->rec, archive.attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
+	if (record_set(s->rec, SNAPSHOT_KEY_FILE, archive.name) < 0 ||
+	    snapshot_set_time(s->rec, archive.attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
 		return error_oom(err);
 	return record_replace(c, s->records, s->key, s->rec, err);
 }
@@ -102,23 +108,24 @@ static int check_record_remains(struct nfs_client *c, const struct staging *s, s
 }
 
 /*
- * A finished snapshot has its archive. One that was removed by hand is not made again: the volume
- * has changed since.
+ * A finished snapshot has its archive or tree. One that was removed by hand is not made again: the
+ * volume has changed since.
  */
 static int check_finished(struct nfs_client *c, const struct volume_id *id, const struct staging *s,
 			  struct error *err)
 {
-	struct snapshot_archive archive;
+	struct snapshot_contents contents;
 	int r;
 
-	r = snapshot_find_archive(c, id, s->rec, &archive, err);
+	r = snapshot_find_contents(c, id, s->rec, &contents, err);
 	if (r != -ENOENT)
 		return r;
 	r = check_record_remains(c, s, err);
 	if (r < 0)
 		return r;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "the archive of snapshot '%s' has been removed from '%s' on %s:%s: put it back, or delete the snapshot",
+			 "the %s of snapshot '%s' has been removed from '%s' on %s:%s: put it back, or delete the snapshot",
+			 snapshot_is_recorded_tree(s->rec) ? "tree" : "archive",
 			 snapshot_info_of(s->rec).name, id->subdir, c->export.server,
 			 c->export.share);
 }

@@ -12,9 +12,9 @@
 #include "store/staging.h"
 #include "store/tombstone.h"
 
-/* Only a directory that holds the archive, or was built for the record, is the snapshot's. */
+/* Only a directory that holds the contents, or was built for the record, is the snapshot's. */
 static int remove_snapshot_directory(struct nfs_client *c, const struct tombstone *t,
-				     bool has_archive, bool *ret_trashed, struct error *err)
+				     bool has_contents, bool *ret_trashed, struct error *err)
 {
 	const struct owner_question q = {
 		.snapshot = t->dir,
@@ -25,7 +25,7 @@ static int remove_snapshot_directory(struct nfs_client *c, const struct tombston
 	bool trashed = false;
 	int r;
 
-	if (!has_archive) {
+	if (!has_contents) {
 		r = staging_is_in_place(c, &t->record, t->dir, err);
 		if (r <= 0)
 			return r;
@@ -39,7 +39,7 @@ static int remove_snapshot_directory(struct nfs_client *c, const struct tombston
 }
 
 /* Do what is left once the tombstone is set. Return 1 where the record came back. */
-static int carry_out_deletion(struct nfs_client *c, struct tombstone *t, bool has_archive,
+static int carry_out_deletion(struct nfs_client *c, struct tombstone *t, bool has_contents,
 			      bool *ret_trashed, struct error *err)
 {
 	char work_key[SNAPSHOT_WORK_KEY_MAX];
@@ -49,7 +49,7 @@ static int carry_out_deletion(struct nfs_client *c, struct tombstone *t, bool ha
 	snapshot_work_key(work_key, t->dir);
 	r = staging_discard(c, work_key, ret_trashed, err);
 	if (r == 0)
-		r = remove_snapshot_directory(c, t, has_archive, ret_trashed, err);
+		r = remove_snapshot_directory(c, t, has_contents, ret_trashed, err);
 	return r < 0 ? r : tombstone_finish(c, t, err);
 }
 
@@ -91,7 +91,7 @@ static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct 
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (s->record.n == 0)
-		return s->has_archive ? tombstone_set_new(c, t, &rec, err) : 0;
+		return s->has_contents ? tombstone_set_new(c, t, &rec, err) : 0;
 	(void)error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
 	return -EAGAIN;
 }
@@ -111,7 +111,7 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	if (r == 0)
 		r = bury_snapshot(c, s, &t, err);
 	if (r == 0)
-		r = carry_out_deletion(c, &t, s->has_archive, ret_trashed, err);
+		r = carry_out_deletion(c, &t, s->has_contents, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)
 		tombstone_restore(c, &t);
 	if (r > 0) {
@@ -134,7 +134,7 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 {
 	cleanup_tombstone struct tombstone t = { .kind = kind, .key = data, .dir = data };
 	cleanup_volume_id struct volume_id id = { .server = NULL };
-	struct snapshot_archive archive;
+	struct snapshot_contents contents;
 	bool trashed = false;
 	const char *text;
 	int r;
@@ -147,11 +147,11 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	text = snapshot_info_of(&t.record).id;
-	/* If the id is damaged, only DeleteSnapshot knows which archive to remove. */
+	/* If the id is damaged, only DeleteSnapshot knows what to remove. */
 	if (text == NULL || volume_id_parse(&id, text) < 0)
 		return record_unusable(c, -EINVAL, NFS_STATE_DIR "/busy", name,
 				       "delete that snapshot once more", err);
-	r = snapshot_find_archive(c, &id, &t.record, &archive, err);
+	r = snapshot_find_contents(c, &id, &t.record, &contents, err);
 	if (r == 0 || r == -ENOENT)
 		r = carry_out_deletion(c, &t, r == 0, &trashed, err);
 	return r <= 0 ? r : tombstone_refuse(data, err);

@@ -16,4 +16,12 @@ int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struc
 	      const struct nfs_handle *parent, const char *root, bool verify,
 	      struct nfs_handle *ret_root, struct error *err);
 
+/*
+ * As tree_copy(), into a new directory named folder in parent, which only its owner can enter: so
+ * nobody else gets at the copy, and its own mode stays exact.
+ */
+int tree_copy_to_folder(struct tree_work *work, const struct nfs_handle *tree,
+			const struct nfs_attr *attr, const struct nfs_handle *parent,
+			const char *folder, const char *root, bool verify, struct error *err);
+
 #endif

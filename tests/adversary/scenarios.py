@@ -329,15 +329,23 @@ class CloneBelow(Copied):
 class Restore(Copied):
     """Of a snapshot."""
 
+    snapshot = {}  # parameters of its class
+
     def prepare(self):
         super().prepare()
         case = self.case
-        case.must("CreateSnapshot", name="snap", source_volume_id=self.source, secrets=case.secrets)
+        case.must("CreateSnapshot", name="snap", source_volume_id=self.source, secrets=case.secrets,
+                  parameters=self.snapshot)
         self.more = {"snapshots": ["snap"]}
 
     def request(self):
         return self.case.request(self.name, **self.parameters, source=(
             "snapshot", self.case.snapshot_id("snap", "source")))
+
+
+class RestoreTree(Restore):
+    """Of a snapshot that is a tree."""
+    snapshot = {"format": "tree"}
 
 
 class Snapshot(Copied):
@@ -370,6 +378,27 @@ class SnapshotPlain(Snapshot):
     """Without compression."""
     suffix = ".tar"
     compression = "none"
+
+
+class SnapshotTree(Snapshot):
+    """CreateSnapshot of a class with format=tree."""
+
+    def call(self):
+        method, fields = super().call()
+        return method, dict(fields, parameters={"format": "tree"})
+
+    def is_done(self, answer):
+        case = self.case
+        if not answer.snapshot.ready_to_use:
+            raise Broken("it is not ready")
+        self.expect(volumes={"source": "source"}, snapshots=["snap"])
+        if listed(case.path("snap")) != ["source.tree"] or mode_of(case.path("snap")) != 0o700:
+            raise Broken("its folder has mode %o and holds %s" % (
+                mode_of(case.path("snap")), listed(case.path("snap"))))
+        found = trees.differences(self.wanted, trees.survey(case.path("snap", "source.tree")),
+                                  root=True)
+        if found:
+            raise Broken("the tree differs: " + trees.told(found))
 
 
 class Delete(Scenario):
@@ -608,13 +637,14 @@ class DeleteSnapshot(Scenario):
     """DeleteSnapshot."""
 
     deletes = True
+    parameters = {}
 
     def prepare(self):
         case = self.case
         source = case.must("CreateVolume", **case.request("source")).volume.volume_id
         plant(case.path("source"), big=1000)
         self.id = case.must("CreateSnapshot", name="snap", source_volume_id=source,
-                            secrets=case.secrets).snapshot.snapshot_id
+                            secrets=case.secrets, parameters=self.parameters).snapshot.snapshot_id
 
     def call(self):
         return "DeleteSnapshot", {"snapshot_id": self.id, "secrets": self.case.secrets}
@@ -627,6 +657,11 @@ class DeleteSnapshot(Scenario):
 
     def after_undo(self):
         self.expect(volumes={"source": "source"})
+
+
+class DeleteSnapshotTree(DeleteSnapshot):
+    """DeleteSnapshot of a tree."""
+    parameters = {"format": "tree"}
 
 
 class Changed(Scenario):
@@ -690,5 +725,6 @@ SCENARIOS = (
     CreateRetain, CreateLong, CreateKept, RefuseExisting, RequireMissing, RefuseLate, RequireLate,
     Clone, CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
     DeleteShared, DeleteKept, DeleteKeptAround, DeleteKeptLast, DeleteKeptArchive, DeleteArchive,
-    DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify)
+    DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify, SnapshotTree,
+    RestoreTree, DeleteSnapshotTree)
 KERNEL = (DeleteCrossing,)  # of servers that show what is mounted in what they export

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the csi-nfs authors
-"""Clones of volumes by csi-nfs over NFSv4.2 and over version 3, beside "cp -a" over a 4.2 mount of
-the kernel's client, which is how csi-driver-nfs clones. knfsd on XFS, which shares blocks, and on
-ext4, which does not. Runs inside a lab with --kernel nfs --kernel nfsd --kernel xfs.
+"""Clones and snapshots of volumes by csi-nfs over NFSv4.2, and clones over version 3, beside
+"cp -a" over a 4.2 mount of the kernel's client, which is how csi-driver-nfs clones. knfsd on XFS,
+which shares blocks, and on ext4, which does not. Runs inside a lab with --kernel nfs --kernel nfsd
+--kernel xfs.
 """
 import os
 import shutil
@@ -75,11 +76,13 @@ class Share:
         self.server.done()
         self.image.unmount()
 
-    def create(self, name, version, source=None):
+    def create(self, name, version, source=None, snapshot=None):
         flags = ["vers=" + version]
         more = {}
         if source is not None:
             more["volume_content_source"] = {"volume": {"volume_id": source}}
+        if snapshot is not None:
+            more["volume_content_source"] = {"snapshot": {"snapshot_id": snapshot}}
         return self.driver.client.CreateVolume(
             name=name, volume_capabilities=[capability(flags=flags)], timeout=1200,
             parameters={"server": SERVER,
@@ -87,19 +90,42 @@ class Share:
             secrets={"mountOptions": flags[0]}, capacity_range={"required_bytes": MIB},
             **more).volume.volume_id
 
-    def clone(self, version, fill):
+    def source(self, version, fill):
         source = self.create("source", version)
         fill(os.path.join(self.image.path, "source"))
         subprocess.run(["sync"], check=True)
-        begun = time.monotonic()
-        copy = self.create("copy", version, source)
-        seconds = time.monotonic() - begun
-        for volume in (source, copy):
+        return source
+
+    def delete(self, version, *volumes):
+        for volume in volumes:
             self.driver.client.DeleteVolume(volume_id=volume, timeout=60,
                                             secrets={"mountOptions": "vers=" + version})
         trash = os.path.join(self.image.path, ".csi-nfs", "trash")
         wait_for(lambda: not os.listdir(trash), 300)
+        run("fstrim", self.image.path)  # the lab's disk is small
+
+    def clone(self, version, fill):
+        source = self.source(version, fill)
+        begun = time.monotonic()
+        copy = self.create("copy", version, source)
+        seconds = time.monotonic() - begun
+        self.delete(version, source, copy)
         return seconds
+
+    def snapshot(self, version, fill, **parameters):
+        """How long a snapshot takes, and its restore."""
+        secrets = {"mountOptions": "vers=" + version}
+        source = self.source(version, fill)
+        begun = time.monotonic()
+        snapshot = self.driver.client.CreateSnapshot(
+            name="snapshot", source_volume_id=source, parameters=parameters, secrets=secrets,
+            timeout=1200).snapshot.snapshot_id
+        middle = time.monotonic()
+        copy = self.create("copy", version, snapshot=snapshot)
+        end = time.monotonic()
+        self.driver.client.DeleteSnapshot(snapshot_id=snapshot, secrets=secrets, timeout=60)
+        self.delete(version, source, copy)
+        return middle - begun, end - middle
 
     def copy(self, fill):
         source, copy = (os.path.join(self.mount, n) for n in ("source", "copy"))
@@ -125,6 +151,11 @@ def main():
             if fill not in (fill_sparse, fill_xattrs):
                 print(", over 3 %.2f s" % on.clone("3", fill), end="", flush=True)
             print(", cp -a over a 4.2 mount %.2f s" % on.copy(fill), flush=True)
+        for how, parameters in (("tree", {"format": "tree"}),
+                                ("archive", {"format": "archive", "compression": "none"})):
+            print("%s, %s, over 4.2: snapshot as %s %.2f s, its restore %.2f s" % (
+                on.name, KINDS[0][0], how, *on.snapshot("4.2", fill_large, **parameters)),
+                flush=True)
         on.done()
 
 

@@ -93,6 +93,28 @@ class Offload:
             self.assertGreater(grown, LARGE)
         self.delete(source, copy)
 
+    def test_snapshot_tree(self):
+        """A snapshot and its restore move no data where files share blocks."""
+        source = self.create("large")
+        trees.write(self.path("large", "file"), os.urandom(LARGE))
+        trees.write(self.path("large", "odd"), os.urandom(3 * MIB + 17), 0o4755)
+        before = self.used()
+        snapshot = self.driver.client.CreateSnapshot(
+            name="snapshot", source_volume_id=source, secrets=self.secrets, timeout=120,
+            parameters={"format": "tree"}).snapshot.snapshot_id
+        restored = self.create("restored", volume_content_source={
+            "snapshot": {"snapshot_id": snapshot}})
+        grown = self.used() - before
+        self.same("large", os.path.join("snapshot", "large.tree"))
+        self.same("large", "restored")
+        if self.shares:
+            self.assertLess(grown, LARGE // 2)
+        else:
+            self.assertGreater(grown, LARGE)
+        self.driver.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
+        self.same("large", "restored")
+        self.delete(source, restored)
+
     def test_holes(self):
         source = self.create("holes")
         with open(self.path("holes", "huge"), "wb") as f:

@@ -89,6 +89,11 @@ class Replica:
                         source_volume_id=self.case.volume_id(source),
                         parameters={"compression": "none"})
 
+    def snap_tree(self, name, source):
+        return self.ask("CreateSnapshot", name=name, secrets=self.secrets,
+                        source_volume_id=self.case.volume_id(source),
+                        parameters={"format": "tree"})
+
     def unsnap(self, name, source):
         return self.ask("DeleteSnapshot", snapshot_id=self.case.snapshot_id(name, source),
                         secrets=self.secrets)
@@ -265,6 +270,10 @@ class Pairs(Base):
     def snapshot(self, n):
         self.volume(n)
         self.is_ok(until_answered(self.other.snap, "s" + n, "v" + n))
+
+    def snapshot_tree(self, n):
+        self.volume(n)
+        self.is_ok(until_answered(self.other.snap_tree, "s" + n, "v" + n))
 
     def pair(self, prepare, first, second, left, also=None):
         """Whichever wins: both come to an end, and what they leave is what left says."""
@@ -488,6 +497,33 @@ class Pairs(Base):
         self.pair(self.snapshot, lambda n: self.held.restore("w" + n, "s" + n, "v" + n),
                   lambda n: self.other.unsnap("s" + n, "v" + n), None, self.has_data("w"))
 
+    def is_tree(self, n, *_):
+        if "s" + n not in self.state("snapshots"):
+            return
+        self.assertEqual(os.listdir(os.path.join(self.share, "s" + n)), ["v" + n + ".tree"])
+        self.assertEqual(self.data(os.path.join("s" + n, "v" + n + ".tree")), "data")
+
+    def test_tree_and_its_own_delete(self):
+        self.pair(self.volume, lambda n: self.held.snap_tree("s" + n, "v" + n),
+                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.is_tree)
+
+    def test_tree_and_delete_of_its_volume(self):
+        self.pair(self.volume, lambda n: self.held.snap_tree("s" + n, "v" + n),
+                  lambda n: self.other.delete("v" + n), None, self.is_tree)
+
+    def test_tree_and_tree(self):
+        self.pair(self.volume, lambda n: self.held.snap_tree("s" + n, "v" + n),
+                  lambda n: self.other.snap_tree("s" + n, "v" + n), ["s", "v"], self.is_tree)
+
+    def test_restore_and_delete_of_the_tree(self):
+        self.pair(self.snapshot_tree, lambda n: self.held.restore("w" + n, "s" + n, "v" + n),
+                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.has_data("w"))
+
+    def test_delete_of_a_tree_and_restore(self):
+        self.pair(self.snapshot_tree, lambda n: self.held.unsnap("s" + n, "v" + n),
+                  lambda n: self.other.restore("w" + n, "s" + n, "v" + n), None,
+                  self.has_data("w"))
+
     def test_delete_of_a_snapshot_and_restore(self):
         self.pair(self.snapshot, lambda n: self.held.unsnap("s" + n, "v" + n),
                   lambda n: self.other.restore("w" + n, "s" + n, "v" + n), None,
@@ -530,6 +566,20 @@ class Exclusion(Pairs):
 
     def test_a_restore_keeps_its_snapshot(self):
         self.snapshot("")
+        go_on = self.while_held(self.held.restore, "w", "s", "v")
+        refused = self.other.unsnap("s", "v")
+        code = go_on()
+        self.assertEqual((refused, code), (CODE.ABORTED, CODE.OK))
+        self.assertEqual(self.data("w"), "data")
+        self.clear("")
+
+    def test_trees_keep_their_source(self):
+        self.volume("")
+        go_on = self.while_held(self.held.snap_tree, "s", "v")
+        refused = (self.other.delete("v"), self.other.unsnap("s", "v"))
+        code = go_on()
+        self.assertEqual((refused, code), ((CODE.ABORTED,) * 2, CODE.OK))
+        self.is_tree("")
         go_on = self.while_held(self.held.restore, "w", "s", "v")
         refused = self.other.unsnap("s", "v")
         code = go_on()

@@ -337,6 +337,69 @@ START_TEST(test_on_delete)
 }
 END_TEST
 
+static int parse_snapshot(const char *const pairs[], struct snapshot_params *ret, struct error *err)
+{
+	Csi__V1__CreateSnapshotRequest__ParametersEntry entries[3], *list[3];
+	Csi__V1__CreateSnapshotRequest in = CSI__V1__CREATE_SNAPSHOT_REQUEST__INIT;
+	struct csi_map map;
+
+	for (; in.n_parameters < 3 && pairs[2 * in.n_parameters] != NULL; in.n_parameters++) {
+		const size_t i = in.n_parameters;
+
+		csi__v1__create_snapshot_request__parameters_entry__init(&entries[i]);
+		entries[i].key = (char *)(uintptr_t)pairs[2 * i];
+		entries[i].value = (char *)(uintptr_t)pairs[2 * i + 1];
+		list[i] = &entries[i];
+	}
+	in.parameters = list;
+	map = csi_map_of(&in, parameters);
+	return snapshot_params_parse(ret, &map, TREE_COMPRESSION_GZIP, err);
+}
+
+START_TEST(test_snapshot_class)
+{
+	static const struct {
+		const char *name;
+		const char *pairs[8];
+		enum tree_compression compression;
+		bool is_tree;
+		const char *word; /* of the refusal; NULL: accepted */
+	} rows[] = {
+		{ "nothing", { NULL }, TREE_COMPRESSION_GZIP },
+		{ "tree", { "format", "tree" }, TREE_COMPRESSION_GZIP, .is_tree = true },
+		{ "any case", { "Format", "TREE" }, TREE_COMPRESSION_GZIP, .is_tree = true },
+		{ "archive", { "format", "archive" }, TREE_COMPRESSION_GZIP },
+		{ "both", { "format", "archive", "compression", "zstd" }, TREE_COMPRESSION_ZSTD },
+		{ "compressed tree",
+		  { "format", "tree", "compression", "gzip" },
+		  .word = "archives" },
+		{ "the other way", { "compression", "none", "format", "tree" }, .word = "archives" },
+		{ "another format", { "format", "zip" }, .word = "archive or tree" },
+		{ "empty format", { "format", "" }, .word = "archive or tree" },
+		{ "another compression", { "compression", "xz" }, .word = "none, gzip or zstd" },
+		{ "unknown", { "colour", "red" }, .word = "colour" },
+		{ "two spellings", { "format", "tree", "FORMAT", "archive" }, .word = "format" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct snapshot_params p = { .server = NULL };
+		struct error err = { .code = ERROR_OK };
+		int r = parse_snapshot(rows[i].pairs, &p, &err);
+
+		check_error(rows[i].name, &err,
+			    rows[i].word != NULL ? ERROR_INVALID_ARGUMENT : ERROR_OK, rows[i].word);
+		check_int(rows[i].name, "result", r, rows[i].word != NULL ? -EINVAL : 0);
+		if (r == 0) {
+			check_int(rows[i].name, "compression", p.compression, rows[i].compression);
+			check_int(rows[i].name, "is a tree", p.format == SNAPSHOT_TREE,
+				  rows[i].is_tree);
+		}
+		snapshot_params_done(&p);
+	}
+}
+END_TEST
+
 CHECK_MAIN("params", .tests = {
 			     test_accepted,
 			     test_subdir,
@@ -344,4 +407,5 @@ CHECK_MAIN("params", .tests = {
 			     test_defaults,
 			     test_attributes,
 			     test_on_delete,
+			     test_snapshot_class,
 		     })

@@ -114,6 +114,14 @@ START_TEST(test_set)
 	check_int("case", "result", record_set(&rec, "A", "4"), 0);
 	check_int("all", "encode", record_encode(&rec, &text), 0);
 	check_str("all", "text", text, "v=1;a=3;b=2;A=4");
+	record_unset(&rec, "c");
+	check_int("unset what is not there", "pairs", rec.n, 3);
+	record_unset(&rec, "b");
+	check_str("unset", "value", record_get(&rec, "b"), NULL);
+	check_str("unset", "the next one", record_get(&rec, "A"), "4");
+	record_unset(&rec, "A");
+	record_unset(&rec, "a");
+	check_int("unset all", "pairs", rec.n, 0);
 }
 END_TEST
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Records of snapshots: one that was cut is noticed; a sum is that of the archive in place. */
+/*
+ * Records of snapshots: one that was cut is noticed; a sum is that of the archive in place; the
+ * name tells an archive from a tree.
+ */
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,11 +24,16 @@
 #define RECORD ".csi-nfs/snapshots/snap"
 #define FILE_NAME "vol.tar.gz"
 #define ARCHIVE "snap/" FILE_NAME
+#define TREE_NAME "vol.tree"
+#define TREE "snap/" TREE_NAME
 
 /* As csi-nfs writes it, in two parts: what it has from the beginning, and the rest. */
 #define BEGUN                                                                                      \
 	"v=1;name=snap;id=fake%23share%23snap%23snap%23vol;source=fake%23share%23vol%23%23;"       \
 	"size=1073741824;file=vol.tar.gz"
+#define BEGUN_TREE                                                                                 \
+	"v=1;name=snap;id=fake%23share%23snap%23snap%23vol;source=fake%23share%23vol%23%23;"       \
+	"size=1073741824;file=vol.tree"
 #define FINISHED BEGUN ";bytes=12345;crc32=0a1b2c3d;built=1f;handle=2e;time=1600000000;ready=1"
 
 /* -------- one call -------- */
@@ -34,6 +42,7 @@ struct attempt {
 	struct fake_nfs *f;
 	struct record *rec;
 	uint32_t number;
+	bool is_tree;
 };
 
 /* Makes an archive that no other attempt makes. It has as many bytes as its sum says. */
@@ -49,28 +58,42 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 	r = store_folder(c, STORE_WORK, true, &work, err);
 	if (r < 0)
 		return r;
+	if (a->is_tree) {
+		(void)snprintf(path, sizeof(path), ".csi-nfs/work/%s/" TREE_NAME "/file", name);
+		fake_nfs_write(a->f, path, 0, zeros, a->number);
+		return snapshot_set_tree(a->rec, TREE_NAME) < 0 ? error_oom(err) : 0;
+	}
 	(void)snprintf(path, sizeof(path), ".csi-nfs/work/%s/" FILE_NAME, name);
 	fake_nfs_write(a->f, path, 0, zeros, a->number);
 	return snapshot_set_archive(a->rec, FILE_NAME, &sum) < 0 ? error_oom(err) : 0;
 }
 
-static int create(struct fake_nfs *f, uint32_t number, struct error *err)
+static int create_as(struct fake_nfs *f, uint32_t number, bool is_tree, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_record struct record rec = { .n = 0 }, volume = { .n = 0 };
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const struct error missing = { .code = ERROR_OK };
-	struct attempt attempt = { f, &rec, number };
+	struct attempt attempt = { f, &rec, number, is_tree };
 	bool trashed = false;
 	const struct snapshot_filler filler = { fill, &attempt, &missing, &trashed };
 	const struct snapshot_info info = {
-		.name = "snap", .id = ID, .source = SOURCE, .size = 10, .file = FILE_NAME
+		.name = "snap",
+		.id = ID,
+		.source = SOURCE,
+		.size = 10,
+		.file = is_tree ? TREE_NAME : FILE_NAME,
 	};
 
 	error_clear(err);
 	ck_assert_int_eq(volume_id_parse(&id, ID), 0);
 	ck_assert_int_eq(snapshot_describe(&rec, &info, &volume), 0);
 	return snapshot_create(c, &id, &rec, &filler, err);
+}
+
+static int create(struct fake_nfs *f, uint32_t number, struct error *err)
+{
+	return create_as(f, number, false, err);
 }
 
 static int read_snapshot(struct fake_nfs *f, struct snapshot *s, struct error *err)
@@ -96,7 +119,7 @@ static struct fake_nfs *with_record(const char *text)
 static void check_damaged(const char *text)
 {
 	struct fake_nfs *f = with_record(text);
-	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
 	cleanup_free char *before = fake_nfs_list(f, NULL);
 	struct error err = { .code = ERROR_OK };
 
@@ -112,7 +135,7 @@ static void check_damaged(const char *text)
 static void check_cut(const char *text)
 {
 	struct fake_nfs *f = with_record(text);
-	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
 	struct error err = { .code = ERROR_OK };
 	int r = read_snapshot(f, &s, &err);
 
@@ -122,7 +145,7 @@ static void check_cut(const char *text)
 		const struct snapshot_info info = snapshot_info_of(&s.record);
 		const bool has_sum = strstr(text, "crc32=") != NULL;
 
-		check_that(text, "is of this snapshot", !s.is_other && s.has_archive);
+		check_that(text, "is of this snapshot", !s.is_other && s.has_contents);
 		check_int(text, "has a sum", info.has_sum, has_sum);
 		check_int(text, "bytes", info.sum.bytes, has_sum ? 12345 : 0);
 		check_int(text, "sum", info.sum.crc32, has_sum ? 0x0a1b2c3d : 0);
@@ -156,6 +179,8 @@ START_TEST(test_damaged)
 		BEGUN ";bytes=12345;crc32=0a1b2c3dd;ready=1",
 		BEGUN ";bytes=-1;crc32=0a1b2c3d;ready=1",
 		BEGUN ";bytes=12345;crc32=0a1b2c3g;ready=1",
+		"v=1;name=snap;id=fake%23share%23snap%23snap%23vol;source=vol;size=10;file=vol.tree.gz;ready=1",
+		"v=1;name=snap;id=fake%23share%23snap%23snap%23vol;source=vol;size=10;file=x.tree;ready=1",
 		"v=1;name=snap;id=snap;source=vol;size=10;file=vol.tar;ready=1",
 		"v=1;name=snap;id=fake%23share%23vol%23%23;source=vol;size=10;file=vol.tar;ready=1",
 	};
@@ -171,7 +196,7 @@ END_TEST
 /* The recorded sum is that of the archive in place, which tells its number by its length. */
 static void check_sum(const char *row, struct fake_nfs *f)
 {
-	cleanup_snapshot struct snapshot s = { .has_archive = false };
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
 	struct error err = { .code = ERROR_OK };
 	struct snapshot_info info;
 	struct nfs_handle handle;
@@ -238,9 +263,9 @@ START_TEST(test_recorded_file)
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct fake_nfs *f = with_record(FINISHED);
 		struct nfs_client *c = fake_nfs_connect(f);
-		cleanup_snapshot struct snapshot s = { .has_archive = false };
+		cleanup_snapshot struct snapshot s = { .has_contents = false };
 		struct error err = { .code = ERROR_OK };
-		struct snapshot_archive archive;
+		struct snapshot_contents archive;
 		struct snapshot_info info;
 
 		for (k = 0; k < 2 && rows[i].others[k] != NULL; k++)
@@ -249,10 +274,10 @@ START_TEST(test_recorded_file)
 			fake_nfs_remove(f, ARCHIVE);
 		check_int(rows[i].found, "read", read_snapshot(f, &s, &err), 0);
 		check_int(rows[i].found, "find",
-			  snapshot_find_archive(c, &s.id, &s.record, &archive, &err), 0);
+			  snapshot_find_contents(c, &s.id, &s.record, &archive, &err), 0);
 		info = snapshot_info_of(&s.record);
 		check_str(rows[i].found, "name", archive.name, rows[i].found);
-		check_int(rows[i].found, "sum", snapshot_archive_sum(&info, &archive) != NULL,
+		check_int(rows[i].found, "sum", snapshot_recorded_sum(&info, &archive) != NULL,
 			  rows[i].has_sum);
 		nfs_client_free(c);
 		fake_nfs_free(f);
@@ -260,5 +285,126 @@ START_TEST(test_recorded_file)
 }
 END_TEST
 
-CHECK_MAIN("snapshot", .tests = { test_cut, test_damaged, test_recorded_file },
-	   .loops = { { test_killed, 2 } })
+/* -------- trees -------- */
+
+/* What is found beside the record of a tree, and of none. */
+START_TEST(test_recorded_tree)
+{
+	static const struct {
+		const char *row, *record;
+		const char *directory, *file; /* in the snapshot's directory; NULL: none */
+		const char *found; /* NULL: nothing */
+	} rows[] = {
+		{ "tree", BEGUN_TREE, TREE, NULL, TREE_NAME },
+		{ "tree and an archive", BEGUN_TREE, TREE, ARCHIVE, TREE_NAME },
+		{ "packed by hand", BEGUN_TREE, NULL, ARCHIVE, FILE_NAME },
+		{ "a file in its place", BEGUN_TREE, NULL, TREE, NULL },
+		{ "an archive's record", BEGUN, TREE, NULL, NULL },
+		{ "an archive's record, and a directory", BEGUN, ARCHIVE, NULL, NULL },
+		{ "no record", NULL, TREE, NULL, NULL },
+		{ "nothing", BEGUN_TREE, NULL, NULL, NULL },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		cleanup_snapshot struct snapshot s = { .has_contents = false };
+		struct error err = { .code = ERROR_OK };
+		struct snapshot_contents contents;
+		int r;
+
+		if (rows[i].record != NULL)
+			fake_nfs_put(f, RECORD, NFS_TYPE_SYMLINK, rows[i].record);
+		if (rows[i].directory != NULL)
+			fake_nfs_put(f, rows[i].directory, NFS_TYPE_DIRECTORY, NULL);
+		if (rows[i].file != NULL)
+			fake_nfs_put(f, rows[i].file, NFS_TYPE_FILE, NULL);
+		check_int(rows[i].row, "read", read_snapshot(f, &s, &err), 0);
+		check_int(rows[i].row, "has contents", s.has_contents, rows[i].found != NULL);
+		check_int(rows[i].row, "recorded tree", snapshot_is_recorded_tree(&s.record),
+			  rows[i].record != NULL && strstr(rows[i].record, TREE_NAME) != NULL);
+		r = snapshot_find_contents(c, &s.id, &s.record, &contents, &err);
+		check_int(rows[i].row, "find", r, rows[i].found != NULL ? 0 : -ENOENT);
+		if (r == 0) {
+			check_str(rows[i].row, "name", contents.name, rows[i].found);
+			check_int(rows[i].row, "is a tree", contents.is_tree,
+				  strcmp(rows[i].found, TREE_NAME) == 0);
+		}
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/*
+ * Kill the creation of one format at each operation, and ask for the other one then: what was
+ * complete stays, and the record tells what is there.
+ */
+START_TEST(test_killed_tree)
+{
+	const bool first = (_i & 1) != 0;
+	unsigned int n, kept = 0, changed = 0;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = {
+			.nth = n, .error = -ECONNABORTED, .after = (_i & 2) != 0, .all = true
+		};
+		cleanup_snapshot struct snapshot s = { .has_contents = false };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct snapshot_info info;
+		bool is_tree;
+		char row[32];
+
+		(void)snprintf(row, sizeof(row), "killed at operation %u", n);
+		fake_nfs_fail(f, &failure);
+		(void)create_as(f, 11, first, &err);
+		if (fake_nfs_operations(f) < n) {
+			fake_nfs_free(f);
+			break;
+		}
+		fake_nfs_fail(f, NULL);
+		ck_assert_msg(create_as(f, 22, !first, &err) == 0, "%s: again: %s", row, err.msg);
+		ck_assert_msg(read_snapshot(f, &s, &err) == 0, "%s: %s", row, err.msg);
+		check_that(row, "is ready", snapshot_is_ready(&s));
+		info = snapshot_info_of(&s.record);
+		is_tree = snapshot_is_recorded_tree(&s.record);
+		check_int(row, "tree", fake_nfs_type(f, TREE) == NFS_TYPE_DIRECTORY, is_tree);
+		check_int(row, "archive", fake_nfs_type(f, ARCHIVE) == NFS_TYPE_FILE, !is_tree);
+		check_int(row, "has a sum", info.has_sum, !is_tree);
+		if (is_tree == first)
+			kept++;
+		else
+			changed++;
+		fake_nfs_free(f);
+	}
+	check_that("killed", "in front of the rename and behind it", kept > 0 && changed > 0);
+}
+END_TEST
+
+/* Without a record it may be anyone's: it is not adopted, not listed and not removed. */
+START_TEST(test_foreign_tree)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
+	struct error err = { .code = ERROR_OK };
+	bool trashed = false;
+
+	fake_nfs_put(f, TREE "/file", NFS_TYPE_FILE, NULL);
+	check_that("create", "is refused", create_as(f, 11, true, &err) < 0);
+	check_error("create", &err, ERROR_FAILED_PRECONDITION, "move it away");
+	check_int("read", "result", read_snapshot(f, &s, &err), 0);
+	check_that("read", "is not ready", !snapshot_is_ready(&s));
+	check_int("delete", "result", snapshot_delete(c, &s, &trashed, &err), 0);
+	check_int("delete", "is there", fake_nfs_type(f, TREE "/file"), NFS_TYPE_FILE);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
+CHECK_MAIN("snapshot",
+	   .tests = { test_cut, test_damaged, test_recorded_file, test_recorded_tree,
+		      test_foreign_tree },
+	   .loops = { { test_killed, 2 }, { test_killed_tree, 4 } })

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "nfs/calls.h"
 #include "tree/builder_target.h"
 #include "tree/copy.h"
 #include "tree/reader.h"
@@ -1109,6 +1110,36 @@ START_TEST(test_failures)
 END_TEST
 
 /* clang-format off */
+/* The folder around it is for its owner alone, also where the server adds bits. */
+START_TEST(test_to_folder)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c };
+	struct error err = { .code = ERROR_OK };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+
+	fake_nfs_put(f, "tree/file", NFS_TYPE_FILE, NULL);
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	check_int("root", "setmode", nfs_setmode(c, &handle, 0755), 0);
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	check_int("copy", "result",
+		  tree_copy_to_folder(&work, &handle, &attr, &c->root, "folder", "copy", false,
+				      &err),
+		  0);
+	check_int("folder", "mode", fake_nfs_mode(f, "folder"), 0700);
+	check_int("copy", "mode", fake_nfs_mode(f, "folder/copy"), 0755);
+	check_int("file", "type", fake_nfs_type(f, "folder/copy/file"), NFS_TYPE_FILE);
+	check_int("again", "result",
+		  tree_copy_to_folder(&work, &handle, &attr, &c->root, "folder", "copy", false,
+				      &err),
+		  -EEXIST);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
 CHECK_MAIN("tree_copy",
 	   .tests = {
 		   test_kinds, test_two_shares,
@@ -1118,7 +1149,7 @@ CHECK_MAIN("tree_copy",
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
 		   test_no_owners, test_ignored_owners, test_not_root_group, test_times,
 		   test_links_in_flight,
-		   test_links_forgotten, test_empty_reads,
+		   test_links_forgotten, test_empty_reads, test_to_folder,
 	   },
 	   .loops = {
 		   { test_failures, ARRAY_SIZE(ways) },
