@@ -29,6 +29,21 @@ struct kind {
 	uint32_t status; /* nonzero: that follows the number of the operation */
 };
 
+/* From libnfs 6 on, its XDR of this result ends before the data, which it reads another way. */
+static uint32_t encode_read(ZDR *zdr, nfs_resop4 *one)
+{
+	READ4res *res = &one->nfs_resop4_u.opread;
+	READ4resok *ok = &res->READ4res_u.resok4;
+	uint32_t opnum = OP_READ, status = (uint32_t)res->status;
+
+	if (!zdr_u_int(zdr, &opnum) || !zdr_u_int(zdr, &status))
+		return FALSE;
+	if (res->status != NFS4_OK)
+		return TRUE;
+	return zdr_u_int(zdr, &ok->eof) && zdr_u_int(zdr, &ok->data.data_len) &&
+	       net_zdr_put_fixed(zdr, ok->data.data_val, ok->data.data_len);
+}
+
 #define V3(NAME)                                                                                   \
 	{                                                                                          \
 #NAME, (zdrproc_t)v3_take_##NAME, (zdrproc_t)zdr_##NAME                            \
@@ -77,7 +92,7 @@ static const struct kind kinds[] = {
 	V4(OP_OPEN_CONFIRM),
 	V4(OP_PUTFH),
 	V4(OP_PUTROOTFH),
-	V4(OP_READ),
+	{ "OP_READ", (zdrproc_t)v4_take_nfs_resop4, (zdrproc_t)encode_read, true, OP_READ },
 	V4(OP_READDIR),
 	V4(OP_READLINK),
 	V4(OP_REMOVE),
