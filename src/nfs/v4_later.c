@@ -230,8 +230,7 @@ static bool_t decode_seek(ZDR *zdr, union v4_later_result *ret)
 
 static bool_t take_bytes(ZDR *zdr, struct v4_bytes *ret)
 {
-	ret->data = NULL; /* decode in place */
-	return zdr_bytes(zdr, &ret->data, &ret->len, UINT32_MAX);
+	return net_zdr_take_bytes(zdr, &ret->data, &ret->len);
 }
 
 static bool_t decode_getxattr(ZDR *zdr, union v4_later_result *ret)

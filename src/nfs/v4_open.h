@@ -4,12 +4,11 @@
 /*
  * Creation of files over version 4. In a session, one compound opens, creates and closes, and
  * writes the data and sets the attributes of a small file: nfs_op.whole. Where that fails, the
- * caller does it again, and gets the error if it stays.
- * Version 4.0 takes OPEN, OPEN_CONFIRM if the server asks for it, and CLOSE, with a client id and with
- * open-owners, whose requests must come one at a time (RFC 7530, section 9.1.7): a connection has
- * several, and creations wait here for a free one. Both are made when first needed. The lease is
- * never renewed: it only matters between OPEN and CLOSE, and if it is lost, we request another
- * client id.
+ * caller does it again, and gets the error if it stays. Version 4.0 takes OPEN, OPEN_CONFIRM if the
+ * server asks for it, and CLOSE, with a client id and with open-owners, whose requests must come
+ * one at a time (RFC 7530, section 9.1.7): a connection has several, and creations wait here for a
+ * free one. Both are made when first needed. The lease is never renewed: it only matters between
+ * OPEN and CLOSE, and if it is lost, we request another client id.
  *
  * Part of a connection, on its thread.
  *

@@ -131,7 +131,7 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 	node->attr = entry->attr;
 	node->no_attr = !entry->attr.is_full;
 	node->has_holes = entry->has_holes;
-	/* Archives may have entries without attributes, and checksums are read back before SETATTR. */
+	/* Archives may have entries without attributes; checksums are read back before SETATTR. */
 	node->whole = b->work->to->whole_max > 0 && entry->attr.type == NFS_TYPE_FILE &&
 		      entry->hardlink_to == NULL && !node->no_attr && !node->has_holes &&
 		      node->parent != NULL && entry->attr.size <= b->work->to->whole_max &&

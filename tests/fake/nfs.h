@@ -78,7 +78,7 @@ struct fake_habits {
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
 
-/* nfs_client.whole_max of clients that connect from now on. A server that is bare has it in vain. */
+/* nfs_client.whole_max of clients that connect from now on. A bare server does the first part. */
 extern uint32_t fake_nfs_whole_max;
 
 /* Called before each operation, so that a test can change the share. Must not start operations. */

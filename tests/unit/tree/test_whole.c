@@ -56,7 +56,7 @@ static struct fake_nfs *three_files(uint32_t limit)
 	return f;
 }
 
-/* Each file takes one change, or three (without a WRITE if empty); the directory takes a SETATTR. */
+/* A file takes one change, or three (two if empty); the directory takes a SETATTR. */
 START_TEST(test_calls)
 {
 	static const struct {
