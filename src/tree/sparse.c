@@ -15,24 +15,26 @@ static bool is_zero(const char *data, size_t len)
 	return data[0] == '\0' && memcmp(data, data + 1, len - 1) == 0;
 }
 
+/* Return the bytes of the block that begins at offset; blocks are aligned in the file. */
+static size_t block_length(uint64_t offset, size_t len)
+{
+	const size_t block = BLOCK - (size_t)(offset % BLOCK);
+
+	return block < len ? block : len;
+}
+
 /* Return the length of the run of blocks at data that are all zero, or all nonzero. */
 static size_t run_length(uint64_t offset, const char *data, size_t len, bool *ret_zero)
 {
-	size_t end = 0;
+	size_t end = block_length(offset, len), block;
+	const bool zero = is_zero(data, end);
 
-	do {
-		size_t block = BLOCK - (size_t)((offset + end) % BLOCK); /* aligned in the file */
-		bool zero;
-
-		if (block > len - end)
-			block = len - end;
-		zero = is_zero(data + end, block);
-		if (end == 0)
-			*ret_zero = zero;
-		if (zero != *ret_zero)
+	for (; end < len; end += block) {
+		block = block_length(offset + end, len - end);
+		if (is_zero(data + end, block) != zero)
 			break;
-		end += block;
-	} while (end < len);
+	}
+	*ret_zero = zero;
 	return end;
 }
 
