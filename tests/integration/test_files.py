@@ -21,7 +21,8 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 import scripted
 from scripted import CLOSE, CREATE, GETATTR, GETFH, OPEN, OPEN_CONFIRM, PUTFH, SETCLIENTID
-from scripted import BAD_SEQID, BAD_STATEID, DELAY, EXPIRED, GRACE, OK, SETCLIENTID_CONFIRM
+from scripted import BAD_SEQID, BAD_STATEID, CLID_INUSE, DELAY, EXPIRED, GRACE, OK
+from scripted import SETCLIENTID_CONFIRM
 from servers import Export, Ganesha, KernelServer
 
 LAB = os.environ["LAB_DIR"]
@@ -275,7 +276,7 @@ class Scripted(Runner, unittest.TestCase):
                     self.assertEqual(self.server.complaints, [])
 
     def test_client_refused(self):
-        self.server.say(SETCLIENTID, [10017] * 300)
+        self.server.say(SETCLIENTID, [CLID_INUSE] * 300)
         self.fails("Remote I/O error")
         self.assertEqual(self.server.counts[OPEN], 0)
 

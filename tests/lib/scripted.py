@@ -14,7 +14,7 @@ import wire
 
 OK, NOENT, EXIST = 0, 2, 17
 DELAY, EXPIRED, GRACE, STALE_CLIENTID = 10008, 10011, 10013, 10022
-BAD_STATEID, BAD_SEQID, NOTSUPP = 10025, 10026, 10004
+BAD_STATEID, BAD_SEQID, NOTSUPP, CLID_INUSE = 10025, 10026, 10004, 10017
 UNCOUNTED = (STALE_CLIENTID, 10023, BAD_STATEID, BAD_SEQID, 10036, 10018, 10020, 10019)
 
 CLOSE, CREATE, GETATTR, GETFH, LOOKUP, OPEN, OPEN_CONFIRM = 4, 6, 9, 10, 15, 18, 20
@@ -139,6 +139,8 @@ class Server:
                 body = self.operation(operation, call)
             except Error as e:
                 status = e.args[0]
+                if status == CLID_INUSE:  # by whom, RFC 7530 section 16.33
+                    body = opaque(b"tcp") + opaque(b"192.0.2.1.3.4")
             self.counts[operation] += 1
             results.append(struct.pack(">2I", operation, status) + body)
             if status != OK:
