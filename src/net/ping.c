@@ -31,6 +31,7 @@ static int ping_errno(int error)
 	switch (error) {
 	case -ECONNABORTED:
 	case -EREMOTEIO:
+	case -EBADRQC:
 	case -EOPNOTSUPP:
 		return -ECONNRESET;
 	default:

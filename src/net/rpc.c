@@ -325,6 +325,8 @@ static int take_header(struct net_rpc *rpc, ZDR *zdr)
 		return -EPROTONOSUPPORT;
 	case PROC_UNAVAIL:
 		return -EOPNOTSUPP;
+	case GARBAGE_ARGS:
+		return -EBADRQC;
 	default:
 		return -EREMOTEIO;
 	}

@@ -66,8 +66,9 @@ struct net_rpc_user {
  * Called once per call. error 0: results are borrowed for the call. Otherwise results is NULL, and
  * error is -EACCES (the server refuses the credential or our source port), -EPROTONOSUPPORT (it has
  * other versions of the program, see net_rpc_versions()), -EPROTO (it does not have the program),
- * -EOPNOTSUPP (it does not have the procedure), -EREMOTEIO (its reply cannot be read), or the error
- * that ended the connection. May queue calls.
+ * -EOPNOTSUPP (it does not have the procedure), -EBADRQC (it cannot read the call; Linux says so of
+ * names of over 255 bytes in version 3), -EREMOTEIO (its reply cannot be read), or the error that
+ * ended the connection. May queue calls.
  */
 typedef void net_rpc_replied(void *data, int error, const void *results);
 

@@ -154,6 +154,7 @@ static const struct reason {
 	/* I/O errors and server faults may be temporary, and may have left something behind. */
 	{ EIO, ERROR_UNAVAILABLE, "look into the server's log" },
 	{ EREMOTEIO, ERROR_UNAVAILABLE, "look into the server's log" },
+	{ EBADRQC, ERROR_UNAVAILABLE, "the server cannot read the call; look into its log" },
 	{ EBADMSG, ERROR_UNAVAILABLE, "the server's reply is wrong; look into its log" },
 	{ EPROTO, ERROR_UNAVAILABLE, "the server has stopped serving NFS" },
 	{ EPROTONOSUPPORT, ERROR_UNAVAILABLE, "the server has stopped serving this NFS version" },

@@ -380,6 +380,7 @@ static bool is_version_refused(int error)
 	case -EPROTO:
 	case -EREMOTEIO:
 	case -EBADMSG:
+	case -EBADRQC:
 		return true;
 	default:
 		return false;

@@ -614,6 +614,12 @@ static int find_root(struct nfs_connection *conn, const struct strv *parts)
 	return r;
 }
 
+static bool is_minor_refused(int error)
+{
+	return error == -EPROTONOSUPPORT || error == -EREMOTEIO || error == -EBADMSG ||
+	       error == -EBADRQC || error == -EINVAL;
+}
+
 /*
  * Open a session for the newest minor version that server and options allow, or use 4.0. A server
  * that has the version in name only, and fails, is used with the next one.
@@ -629,8 +635,7 @@ static int choose_minor(struct nfs_connection *conn, struct error *err)
 		if (minor == 0)
 			return 0;
 		r = v4_session_open(conn, minor, e->has_minor ? err : NULL);
-		if (e->has_minor ||
-		    (r != -EPROTONOSUPPORT && r != -EREMOTEIO && r != -EBADMSG && r != -EINVAL))
+		if (e->has_minor || !is_minor_refused(r))
 			return r;
 	}
 }

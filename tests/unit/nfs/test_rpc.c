@@ -272,7 +272,7 @@ static const struct {
 	{ "other versions", { LAST | 32, X, 1, 0, 0, 0, 2, 3, 4 }, 9, -EPROTONOSUPPORT, false },
 	{ "other versions, cut", { LAST | 28, X, 1, 0, 0, 0, 2, 3 }, 8, -EREMOTEIO, false },
 	{ "no such procedure", { LAST | 24, X, 1, 0, 0, 0, 3 }, 7, -EOPNOTSUPP, false },
-	{ "garbage arguments", { LAST | 24, X, 1, 0, 0, 0, 4 }, 7, -EREMOTEIO, false },
+	{ "garbage arguments", { LAST | 24, X, 1, 0, 0, 0, 4 }, 7, -EBADRQC, false },
 	{ "system error", { LAST | 24, X, 1, 0, 0, 0, 5 }, 7, -EREMOTEIO, false },
 	{ "credential refused", { LAST | 20, X, 1, 1, 1, 1 }, 6, -EACCES, false },
 	{ "credential too weak", { LAST | 20, X, 1, 1, 1, 5 }, 6, -EACCES, false },
