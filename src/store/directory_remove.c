@@ -29,7 +29,7 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 			     place->base);
 	if (r < 0)
 		return r;
-	store_trash_name(name, c, key);
+	store_trash_name(name, &c->export, key);
 	r = nfs_rename(c, &place->parent, place->base, trash, name);
 	/* Another file system below the share, or a directory that is not ours to move. */
 	if (r == -EXDEV || r == -EBUSY || r == -EACCES || r == -EPERM)
@@ -68,8 +68,8 @@ static int handles_follow_names(struct nfs_client *c)
 	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
 	if (r < 0)
 		return r;
-	store_trash_name(name, c, "handle");
-	store_trash_name(renamed, c, "handle");
+	store_trash_name(name, &c->export, "handle");
+	store_trash_name(renamed, &c->export, "handle");
 	r = nfs_mkdir(c, trash, name, 0700, &before, &unused);
 	if (r == 0)
 		r = nfs_rename(c, trash, name, trash, renamed);
@@ -105,6 +105,8 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 		return 0;
 	if (r == 0)
 		r = nfs_rename(c, to, name, &from->parent, from->base);
+	if (r == -ENOENT) /* its volume's deletion kept it where it was moved */
+		return 1;
 	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;
 }
 

@@ -150,7 +150,7 @@ void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key)
 	ret[len] = '\0';
 }
 
-void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key)
+void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key)
 {
 	static _Atomic unsigned int counter;
 	char prefix[STORE_TRASH_KEY_MAX + 1];
@@ -162,9 +162,9 @@ void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, c
 	n = snprintf(name, NFS_NAME_MAX + 1, "%s.%" PRIx64 ".%x.%x", prefix,
 		     (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec,
 		     (unsigned int)getpid(), counter++);
-	if (!nfs_export_is_own(&c->export))
+	if (!nfs_export_is_own(e))
 		(void)snprintf(name + n, NFS_NAME_MAX + 1 - (size_t)n, "@%" PRIu32 ":%" PRIu32,
-			       c->export.uid, c->export.gid);
+			       e->uid, e->gid);
 }
 
 #define TRASH_FIELDS 3 /* after the key, each with a dot before it */

@@ -78,9 +78,9 @@ void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 
 /*
  * Format a name that is unique among the entries at any one time. It contains the identity of the
- * client unless that is the process's own.
+ * export's clients unless that is the process's own.
  */
-void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_client *c, const char *key);
+void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key);
 
 /* Whether a name was made from that key: to find what earlier attempts left. */
 bool store_trash_name_is_of(const char *name, const char *key);

@@ -33,7 +33,7 @@ static int remove_snapshot_directory(struct nfs_client *c, const struct tombston
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : owner_refuse(c, t->dir, &owner, t->dir, err);
-	r = tombstone_remove_directory(c, t, t->dir, t->dir, NULL, &trashed, err);
+	r = tombstone_remove_directory(c, t, NULL, &trashed, err);
 	*ret_trashed = *ret_trashed || trashed;
 	return r;
 }

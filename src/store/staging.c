@@ -228,7 +228,7 @@ static int build_directory(struct nfs_client *c, struct staging *s, struct error
 		r = store_folder(c, STORE_WORK, true, &work, err);
 	if (r < 0)
 		return r;
-	store_trash_name(name, c, s->work_key);
+	store_trash_name(name, &c->export, s->work_key);
 	r = s->fill(c, name, s->data, err);
 	if (r == 0)
 		r = put_in_place(c, s, work, name, err);

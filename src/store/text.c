@@ -118,7 +118,7 @@ static int remove_unfinished(struct nfs_client *c, const struct nfs_handle *dir,
 	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
 	if (r < 0)
 		return r;
-	store_trash_name(trashed, c, "unfinished");
+	store_trash_name(trashed, &c->export, "unfinished");
 	r = nfs_rename(c, dir, name, trash, trashed);
 	if (r < 0)
 		return r;
@@ -147,7 +147,7 @@ static int is_link_refused(struct nfs_client *c)
 	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
 	if (r < 0)
 		return r;
-	store_trash_name(name, c, "link");
+	store_trash_name(name, &c->export, "link");
 	r = nfs_symlink(c, trash, name, "v=1");
 	if (r == 0)
 		(void)nfs_remove(c, trash, name); /* else the purger does */

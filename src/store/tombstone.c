@@ -12,6 +12,7 @@
 #include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
+#include "store/path_key.h"
 #include "store/volume_record.h"
 
 #define TOMBSTONE_KEY_NEW "new" /* in a tombstone that was not a record before */
@@ -178,13 +179,13 @@ int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct erro
  * Find the directory first, then the tombstone: a new directory that takes the place from now on
  * has another handle. -ENOENT, unreported, where there is no directory.
  */
-static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
+static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t,
 				 struct directory_place *place, struct directory_known *ret,
 				 struct error *err)
 {
 	int r;
 
-	r = directory_locate(c, path, place, err);
+	r = directory_locate(c, t->dir, place, err);
 	if (r == 0)
 		r = nfs_lookup_full(c, &place->parent, place->base, &ret->handle, &ret->attr);
 	if (r == -ENOENT)
@@ -194,6 +195,62 @@ static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t
 	if (t->name[0] == '\0' && !t->no_room)
 		return deletion_was_finished(t, err);
 	return tombstone_check(c, t, err);
+}
+
+/*
+ * The part of names in the trash that tells which directory they were: the path, so that no other
+ * directory has it.
+ */
+static void trash_key_of(char key[RECORD_NAME_MAX + 1], const struct tombstone *t)
+{
+	path_key(key, t->dir, strlen(t->dir));
+}
+
+static bool is_trash_of(const char *name, const void *data)
+{
+	return store_trash_name_is_of(name, data);
+}
+
+/*
+ * Rename what is in the trash under the directory's name. The paused deletion of an earlier volume
+ * may have moved this one's directory there, and would put it back when nobody knows of it any
+ * more.
+ */
+static int keep_in_trash(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	cleanup_strv struct strv names = { NULL, 0 };
+	char key[RECORD_NAME_MAX + 1], name[NFS_NAME_MAX + 1];
+	const struct nfs_handle *trash;
+	struct nfs_export owner;
+	size_t i;
+	int r;
+
+	trash_key_of(key, t);
+	r = store_folder(c, STORE_TRASH, false, &trash, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = store_list(c, trash, is_trash_of, key, SIZE_MAX, &names);
+	for (i = 0; i < names.n && r == 0; i++) {
+		store_trash_identity(names.items[i], &owner);
+		store_trash_name(name, &owner, key);
+		r = nfs_rename(c, trash, names.items[i], trash, name);
+		if (r == -ENOENT)
+			r = 0;
+	}
+	return r < 0 ? nfs_error_set(err, c, r, "looking for '%s' in the trash", t->dir) : 0;
+}
+
+/* Find it also where the paused deletion of an earlier volume has moved and put back. */
+static int find_moving_directory(struct nfs_client *c, const struct tombstone *t,
+				 struct directory_place *place, struct directory_known *ret,
+				 struct error *err)
+{
+	int r = find_doomed_directory(c, t, place, ret, err);
+
+	if (r != -ENOENT || tombstone_is_new(t))
+		return r;
+	r = keep_in_trash(c, t, err);
+	return r < 0 ? r : find_doomed_directory(c, t, place, ret, err);
 }
 
 /* Make an empty directory again, after it was removed. */
@@ -219,6 +276,23 @@ static int make_empty_again(struct nfs_client *c, const struct directory_place *
 	return r == -EEXIST ? 0 : r;
 }
 
+/* Its user may be deleted meanwhile, and have found no directory: then nobody else removes it. */
+static int put_empty_directory_back(struct nfs_client *c, const struct tombstone *t,
+				    const struct directory_place *place,
+				    const struct nfs_attr *attr, tombstone_users_fn users,
+				    struct error *err)
+{
+	int r = make_empty_again(c, place, attr);
+
+	if (r < 0)
+		return tombstone_failed(c, r, t, err);
+	r = users(c, t, true, err);
+	if (r != 0)
+		return r;
+	(void)nfs_rmdir(c, &place->parent, place->base);
+	return deletion_was_finished(t, err);
+}
+
 /*
  * Handle a directory that was removed when its tombstone was already gone: a later call may have
  * found the directory and begun to use it. If so, put it back and return 1. Else report that the
@@ -237,10 +311,8 @@ static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 		return r;
 	if (r == 0)
 		return deletion_was_finished(t, err);
-	if (trashed[0] == '\0') {
-		r = make_empty_again(c, place, attr);
-		return r < 0 ? tombstone_failed(c, r, t, err) : 1;
-	}
+	if (trashed[0] == '\0')
+		return put_empty_directory_back(c, t, place, attr, users, err);
 	/* A user who has made a new directory did not find this one. */
 	r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
 	if (r == 0)
@@ -249,6 +321,8 @@ static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 		r = store_folder(c, STORE_TRASH, true, &trash, err);
 	if (r == 0)
 		r = nfs_rename(c, trash, trashed, &place->parent, place->base);
+	if (r == -ENOENT) /* the user's deletion kept it in the trash */
+		return deletion_was_finished(t, err);
 	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
 }
 
@@ -256,18 +330,18 @@ static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
  * Remove the note of a directory that the driver had made above an earlier volume. The directory of
  * a volume without subDir has none, since nobody else has a directory of that name.
  */
-static int forget_notes(struct nfs_client *c, const struct tombstone *t, const char *path,
-			const struct nfs_handle *handle, const struct nfs_attr *attr,
-			struct error *err)
+static int forget_notes(struct nfs_client *c, const struct tombstone *t,
+			const struct directory_known *known, struct error *err)
 {
-	return strcmp(t->key, path) == 0 ? 0 : directory_note_forget(c, path, handle, attr, err);
+	if (strcmp(t->key, t->dir) == 0)
+		return 0;
+	return directory_note_forget(c, t->dir, &known->handle, &known->attr, err);
 }
 
 /* Remove the notes of a directory that is gone: an earlier attempt may not have come to them. */
-static int sweep_notes(struct nfs_client *c, const struct tombstone *t, const char *path,
-		       struct error *err)
+static int sweep_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
-	int r = strcmp(t->key, path) == 0 ? 0 : directory_note_sweep(c, path, err);
+	int r = strcmp(t->key, t->dir) == 0 ? 0 : directory_note_sweep(c, t->dir, err);
 
 	return r < 0 ? r : 0;
 }
@@ -280,20 +354,20 @@ static int directory_was_new(struct nfs_client *c, const struct tombstone *t, st
 	return deletion_was_finished(t, err);
 }
 
-int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
-			       const char *trash_key, tombstone_users_fn users, bool *ret_trashed,
-			       struct error *err)
+int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
+			       tombstone_users_fn users, bool *ret_trashed, struct error *err)
 {
-	char trashed[NFS_NAME_MAX + 1];
+	char key[RECORD_NAME_MAX + 1], trashed[NFS_NAME_MAX + 1];
 	struct directory_place place;
 	struct directory_known known;
 	int r;
 
 	*ret_trashed = false;
-	r = find_doomed_directory(c, t, path, &place, &known, err);
+	r = find_moving_directory(c, t, &place, &known, err);
 	if (r < 0)
-		return r == -ENOENT ? sweep_notes(c, t, path, err) : r;
-	r = directory_remove_known(c, &place, &known, trash_key, trashed, err);
+		return r == -ENOENT ? sweep_notes(c, t, err) : r;
+	trash_key_of(key, t);
+	r = directory_remove_known(c, &place, &known, key, trashed, err);
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
 	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
@@ -303,23 +377,31 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, 
 			return directory_was_new(c, t, err);
 	}
 	*ret_trashed = trashed[0] != '\0';
-	return r < 0 ? r : forget_notes(c, t, path, &known.handle, &known.attr, err);
+	return r < 0 ? r : forget_notes(c, t, &known, err);
 }
 
-int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
-				bool replace, bool *ret_trashed, struct error *err)
+int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	char key[RECORD_NAME_MAX + 1];
+
+	trash_key_of(key, t);
+	return directory_purge(c, key, err);
+}
+
+int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, bool replace,
+				bool *ret_trashed, struct error *err)
 {
 	struct directory_place place;
 	struct directory_known known;
 	int r;
 
-	r = find_doomed_directory(c, t, path, &place, &known, err);
+	r = find_doomed_directory(c, t, &place, &known, err);
 	if (r < 0)
-		return r == -ENOENT ? sweep_notes(c, t, path, err) : r;
-	r = directory_archive(c, path, t->key, &known, replace, ret_trashed, err);
+		return r == -ENOENT ? sweep_notes(c, t, err) : r;
+	r = directory_archive(c, t->dir, t->key, &known, replace, ret_trashed, err);
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
-	return forget_notes(c, t, path, &known.handle, &known.attr, err);
+	return forget_notes(c, t, &known, err);
 }
 
 /* -------- the end -------- */

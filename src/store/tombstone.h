@@ -16,7 +16,8 @@
  * A tombstone may belong to a replica that is dead or paused: a call that meets one does not wait,
  * but finishes the deletion. A replica that was only paused may find another directory in place of
  * the one it knew, so it compares handles after it has moved a directory, and moves a wrong one
- * back.
+ * back. A deletion that finds no directory where its volume had one therefore renames what is in
+ * the trash under that name: then nothing comes back after it.
  * Worker threads; blocks.
  */
 #ifndef STORE_TOMBSTONE_H
@@ -63,17 +64,19 @@ typedef int (*tombstone_users_fn)(struct nfs_client *c, const struct tombstone *
 				  struct error *err);
 
 /*
- * Remove the directory at path, as directory_remove(), provided that it is still the one that the
- * tombstone is about when it is moved. A NULL users() means that nobody can have begun to use it.
- * Return 0 also where the directory is gone.
+ * Remove the directory, as directory_remove(), provided that it is still the one that the tombstone
+ * is about when it is moved. A NULL users() means that nobody can have begun to use it. Return 0
+ * also where the directory is gone.
  */
-int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
-			       const char *trash_key, tombstone_users_fn users, bool *ret_trashed,
-			       struct error *err);
+int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
+			       tombstone_users_fn users, bool *ret_trashed, struct error *err);
+
+/* Purge what such removals have moved into the trash, as directory_purge(). */
+int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, struct error *err);
 
 /* Archive it likewise, as directory_archive(). */
-int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, const char *path,
-				bool replace, bool *ret_trashed, struct error *err);
+int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, bool replace,
+				bool *ret_trashed, struct error *err);
 
 /*
  * Check that the tombstone is still there: 0, or ABORTED where another replica has finished the

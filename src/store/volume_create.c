@@ -466,8 +466,7 @@ static int take_back_directory(const struct new_volume *nv, struct error *err)
 	if (r == 0)
 		r = volume_is_used_again(c, &t, true, err);
 	if (r == 0)
-		r = tombstone_remove_directory(c, &t, nv->dir, nv->key, volume_is_used_again,
-					       &trashed, err);
+		r = tombstone_remove_directory(c, &t, volume_is_used_again, &trashed, err);
 	if (r == 0)
 		r = directory_remove_parents(c, nv->dir, err);
 	if (r == 0)

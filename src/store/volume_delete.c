@@ -56,16 +56,13 @@ int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool w
 static int delete_directory(struct nfs_client *c, const struct tombstone *t, bool purge_now,
 			    bool *ret_trashed, struct error *err)
 {
-	const char *slash = strrchr(t->dir, '/');
-	const char *base = slash != NULL ? slash + 1 : t->dir;
-	int r;
+	int r = tombstone_remove_directory(c, t, volume_is_used_again, ret_trashed, err);
 
-	r = tombstone_remove_directory(c, t, t->dir, base, volume_is_used_again, ret_trashed, err);
 	if (r < 0 || !purge_now)
 		return r;
 	/* Also purge what an earlier attempt moved into the trash. */
 	*ret_trashed = false;
-	return directory_purge(c, base, err);
+	return tombstone_purge_directory(c, t, err);
 }
 
 /* Ask who else has the directory of a volume that is being deleted. */
@@ -205,8 +202,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	if (go_by_kept(t, &q, &owner, &policy) > 0)
 		return 0;
 	if (policy == ON_DELETE_ARCHIVE)
-		r = tombstone_archive_directory(c, t, t->dir, how->replace_archive, ret_trashed,
-						err);
+		r = tombstone_archive_directory(c, t, how->replace_archive, ret_trashed, err);
 	else
 		r = delete_directory(c, t, how->purge_now, ret_trashed, err);
 	if (r == 0 && owner.has_notes)

@@ -315,7 +315,8 @@ START_TEST(test_contents)
 	check_share("delete", f, ".csi-nfs", "");
 	trash = fake_nfs_list(f, NULL);
 	check_that("delete", "the file is in the trash",
-		   strstr(trash, ".csi-nfs/trash/d.") != NULL && strstr(trash, "/file\n") != NULL);
+		   strstr(trash, ".csi-nfs/trash/a%2Fb%2Fc%2Fd.") != NULL &&
+			   strstr(trash, "/file\n") != NULL);
 	fake_nfs_free(f);
 }
 END_TEST
@@ -903,6 +904,117 @@ START_TEST(test_delete_late)
 }
 END_TEST
 
+/* Replicas at work while a paused deletion moves a directory not its own, and puts it back. */
+struct rivals {
+	void (*before)(struct fake_nfs *f); /* it moves, or removes, the directory */
+	void (*between)(struct fake_nfs *f); /* before it puts it back */
+	enum nfs_op_type type; /* of the operation on the directory */
+	unsigned int pass; /* so many of that type and name before */
+};
+
+static void act_around(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct rivals *rivals = data;
+	const char *name = op->name != NULL ? op->name : "";
+
+	if (op->type == rivals->type && strcmp(name, "pvc-1") == 0 && rivals->pass-- == 0)
+		rivals->before(f);
+	if ((op->type == NFS_OP_RENAME && str_has_prefix(name, "pvc-1.")) ||
+	    (op->type == NFS_OP_MKDIR && strcmp(name, "pvc-1") == 0))
+		rivals->between(f);
+}
+
+/* The deletion of the new volume finds no directory, and keeps it in the trash. */
+static void deleted_again(struct fake_nfs *f)
+{
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_watch(f, NULL, NULL);
+	check_int("the other deletion", "result", delete (f, &flat, &err), 0);
+}
+
+static void user_deleted(struct fake_nfs *f)
+{
+	fake_nfs_watch(f, NULL, NULL);
+	fake_nfs_remove(f, ".csi-nfs/volumes/other");
+	fake_nfs_remove(f, ".csi-nfs/users/pvc-1/other");
+}
+
+/* What a paused deletion puts back stays away where its volume has been deleted meanwhile. */
+START_TEST(test_delete_late_twice)
+{
+	static const struct {
+		const char *name;
+		void (*before)(struct fake_nfs *f);
+		void (*between)(struct fake_nfs *f);
+		enum nfs_op_type type;
+		const char *data; /* of the volume */
+	} rows[] = {
+		{ "made anew", made_anew, deleted_again, NFS_OP_RENAME, "pvc-1/file" },
+		{ "taken, empty", taken_as_it_is, user_deleted, NFS_OP_RMDIR, NULL },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		/* The first RENAME of that name is that of the record. */
+		struct rivals rivals = { rows[i].before, rows[i].between, rows[i].type,
+					 rows[i].type == NFS_OP_RENAME };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f, &flat, 0, &err), 0);
+		if (rows[i].data != NULL)
+			fake_nfs_put(f, rows[i].data, NFS_TYPE_FILE, NULL);
+		fake_nfs_watch(f, act_around, &rivals);
+		check_that(rows[i].name, "delete fails", delete (f, &flat, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_ABORTED, "");
+		check_int(rows[i].name, "nothing comes back", fake_nfs_type(f, "pvc-1"),
+			  NFS_TYPE_UNKNOWN);
+		check_share(rows[i].name, f, ".csi-nfs", "");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A deletion that finds no directory renames what is in the trash under its name, and no more. */
+START_TEST(test_delete_moving)
+{
+	static const struct {
+		const char *name;
+		const struct sample *volume;
+		const char *trashed;
+		bool stays;
+	} rows[] = {
+		{ "its own", &flat, "pvc-1.1.2.3", false },
+		{ "of another identity", &flat, "pvc-1.1.2.3@5:6", false },
+		{ "another volume's", &flat, "pvc-10.1.2.3", true },
+		{ "another volume's with dots", &flat, "pvc-1.0.1.2.3", true },
+		{ "nested", &nested, "a%2Fb%2Fc%2Fd.1.2.3", false },
+		{ "another directory of that name", &nested, "b%2Fd.1.2.3", true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *list = NULL;
+		char path[128];
+
+		check_int(rows[i].name, "create", create(f, rows[i].volume, 0, &err), 0);
+		fake_nfs_remove(f, rows[i].volume->dir);
+		(void)snprintf(path, sizeof(path), ".csi-nfs/trash/%s/file", rows[i].trashed);
+		fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+		check_int(rows[i].name, "delete", delete (f, rows[i].volume, &err), 0);
+		check_int(rows[i].name, "under its old name",
+			  fake_nfs_type(f, path) != NFS_TYPE_UNKNOWN, rows[i].stays);
+		list = fake_nfs_list(f, NULL);
+		check_that(rows[i].name, "the file is left to the purger",
+			   strstr(list, "/file\n") != NULL);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* Another replica deletes the volume that is being made, or has made it as well. */
 static void deleted(struct fake_nfs *f)
 {
@@ -1150,6 +1262,8 @@ CHECK_MAIN("volume", .tests = {
 			     test_crash_delete_long,
 			     test_crash_delete_then_create,
 			     test_delete_late,
+			     test_delete_late_twice,
+			     test_delete_moving,
 			     test_create_deleted,
 			     test_refused_flat,
 			     test_refused_mode,
