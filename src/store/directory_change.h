@@ -10,6 +10,7 @@
 #define STORE_DIRECTORY_CHANGE_H
 
 #include "store/directory.h"
+#include "store/record.h"
 #include "store/owner.h"
 #include "store/settings.h"
 
@@ -95,6 +96,23 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
 		      const struct directory_known *known, bool replace, bool *ret_trashed,
 		      struct error *err);
+
+/* -------- what was moved into the trash -------- */
+
+/*
+ * Format the key of names in the trash for the directory at path: the whole path, so that no other
+ * directory has it.
+ */
+void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path);
+
+/*
+ * Whether a directory that was at path is in the trash: 1, 0 or a negative errno. The deletion of
+ * an earlier volume that was paused may have taken it for the one that it knew, and puts it back.
+ */
+int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err);
+
+/* Rename such directories within the trash, so that they do not come back. */
+int directory_keep_in_trash(struct nfs_client *c, const char *path, struct error *err);
 
 /*
  * Purge what directory_remove() has moved into the trash under that key, in this call or an earlier

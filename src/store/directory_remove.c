@@ -13,6 +13,7 @@
 #include "store/directory_change.h"
 #include "store/directory_parts.h"
 #include "store/layout.h"
+#include "store/path_key.h"
 #include "tree/remove.h"
 
 /* -------- into the trash -------- */
@@ -179,6 +180,64 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 	int r = directory_remove_known(c, place, NULL, key, name, err);
 
 	*ret_trashed = r == 0 && name[0] != '\0';
+	return r;
+}
+
+/* -------- what was moved into the trash -------- */
+
+void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path)
+{
+	path_key(key, path, strlen(path));
+}
+
+static bool is_trash_for(const char *name, const void *key)
+{
+	return store_trash_name_is_of(name, key);
+}
+
+static int list_trash(struct nfs_client *c, const char *path, const struct nfs_handle **ret_trash,
+		      struct strv *names, struct error *err)
+{
+	char key[RECORD_NAME_MAX + 1];
+	int r;
+
+	directory_trash_key(key, path);
+	r = store_folder(c, STORE_TRASH, false, ret_trash, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = store_list(c, *ret_trash, is_trash_for, key, SIZE_MAX, names);
+	return r < 0 ? nfs_error_set(err, c, r, "looking for '%s' in the trash", path) : 0;
+}
+
+int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err)
+{
+	cleanup_strv struct strv names = { NULL, 0 };
+	const struct nfs_handle *trash;
+	int r = list_trash(c, path, &trash, &names, err);
+
+	return r < 0 ? r : names.n > 0;
+}
+
+int directory_keep_in_trash(struct nfs_client *c, const char *path, struct error *err)
+{
+	char key[RECORD_NAME_MAX + 1], name[NFS_NAME_MAX + 1];
+	cleanup_strv struct strv names = { NULL, 0 };
+	const struct nfs_handle *trash;
+	struct nfs_export owner;
+	size_t i;
+	int r;
+
+	directory_trash_key(key, path);
+	r = list_trash(c, path, &trash, &names, err);
+	for (i = 0; i < names.n && r == 0; i++) {
+		store_trash_identity(names.items[i], &owner);
+		store_trash_name(name, &owner, key);
+		r = nfs_rename(c, trash, names.items[i], trash, name);
+		if (r < 0 && r != -ENOENT)
+			return nfs_error_set(err, c, r, "renaming '%s' in the trash",
+					     names.items[i]);
+		r = 0;
+	}
 	return r;
 }
 

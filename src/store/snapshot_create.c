@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/str.h"
+#include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/snapshot_parts.h"
@@ -107,6 +108,21 @@ static int check_record_remains(struct nfs_client *c, const struct staging *s, s
 	return -EAGAIN;
 }
 
+/* Check that nobody has deleted the snapshot since its record was read, or made it anew. */
+static int check_same_record(struct nfs_client *c, const struct staging *s, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	int r = record_read(c, s->records, s->key, &rec, err);
+
+	if (r == 0 && staging_state_of(&rec).ready &&
+	    snapshot_info_of(&rec).time_ns == snapshot_info_of(s->rec).time_ns)
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return r;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is at work on the snapshot; try again");
+}
+
 /*
  * A finished snapshot has its archive or tree. One that was removed by hand is not made again: the
  * volume has changed since.
@@ -120,7 +136,15 @@ static int check_finished(struct nfs_client *c, const struct volume_id *id, cons
 	r = snapshot_find_contents(c, id, s->rec, &contents, err);
 	if (r != -ENOENT)
 		return r;
-	r = check_record_remains(c, s, err);
+	r = directory_may_come_back(c, id->subdir, err);
+	if (r > 0)
+		return error_set(err, ERROR_ABORTED,
+				 "another controller is at work on the snapshot; try again");
+	if (r == 0)
+		r = snapshot_find_contents(c, id, s->rec, &contents, err);
+	if (r != -ENOENT)
+		return r;
+	r = check_same_record(c, s, err);
 	if (r < 0)
 		return r;
 	return error_set(err, ERROR_FAILED_PRECONDITION,

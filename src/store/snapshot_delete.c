@@ -26,7 +26,7 @@ static int remove_snapshot_directory(struct nfs_client *c, const struct tombston
 	int r;
 
 	if (!has_contents) {
-		r = staging_is_in_place(c, &t->record, t->dir, err);
+		r = tombstone_is_in_place(c, t, err);
 		if (r <= 0)
 			return r;
 	}

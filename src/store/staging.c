@@ -117,8 +117,20 @@ int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashe
 
 /* -------- making -------- */
 
+/*
+ * Refuse what is in the place. What an earlier attempt has put there is left to the next attempt: a
+ * paused deletion of an earlier volume or snapshot may have moved it for a moment.
+ */
 static int refuse_place(struct nfs_client *c, const struct staging *s, struct error *err)
 {
+	int r = staging_is_in_place(c, s->rec, s->path, err);
+
+	if (r < 0)
+		return r;
+	if (r > 0)
+		return error_set(err, ERROR_ABORTED,
+				 "another controller is at work on directory '%s'; try again",
+				 s->path);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "'%s' on %s:%s exists, and %s: move it away", s->path, c->export.server,
 			 c->export.share, s->refusal);
@@ -171,6 +183,21 @@ static int work_was_taken(const struct staging *s, struct error *err)
 	return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", s->path);
 }
 
+/* Check that nothing has come to the place, as long as the record still tells what was there. */
+static int check_place_is_empty(struct nfs_client *c, const struct staging *s, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	int r;
+
+	r = directory_locate(c, s->path, &place, err);
+	if (r == 0)
+		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
+	if (r == 0)
+		return refuse_place(c, s, err);
+	return r == -ENOENT ? 0 : placing_failed(c, r, s->path, err);
+}
+
 static int put_in_place(struct nfs_client *c, struct staging *s, const struct nfs_handle *work,
 			const char *name, struct error *err)
 {
@@ -179,6 +206,9 @@ static int put_in_place(struct nfs_client *c, struct staging *s, const struct nf
 	struct nfs_handle handle;
 	int r;
 
+	r = check_place_is_empty(c, s, err);
+	if (r < 0)
+		return r;
 	r = identify_directory(c, work, name, &own);
 	if (r == -ENOENT)
 		return work_was_taken(s, err);

@@ -12,7 +12,7 @@
 #include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
-#include "store/path_key.h"
+#include "store/staging.h"
 #include "store/volume_record.h"
 
 #define TOMBSTONE_KEY_NEW "new" /* in a tombstone that was not a record before */
@@ -197,47 +197,14 @@ static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t
 	return tombstone_check(c, t, err);
 }
 
-/*
- * The part of names in the trash that tells which directory they were: the path, so that no other
- * directory has it.
- */
-static void trash_key_of(char key[RECORD_NAME_MAX + 1], const struct tombstone *t)
+int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
-	path_key(key, t->dir, strlen(t->dir));
-}
+	int r = staging_is_in_place(c, &t->record, t->dir, err);
 
-static bool is_trash_of(const char *name, const void *data)
-{
-	return store_trash_name_is_of(name, data);
-}
-
-/*
- * Rename what is in the trash under the directory's name. The paused deletion of an earlier volume
- * may have moved this one's directory there, and would put it back when nobody knows of it any
- * more.
- */
-static int keep_in_trash(struct nfs_client *c, const struct tombstone *t, struct error *err)
-{
-	cleanup_strv struct strv names = { NULL, 0 };
-	char key[RECORD_NAME_MAX + 1], name[NFS_NAME_MAX + 1];
-	const struct nfs_handle *trash;
-	struct nfs_export owner;
-	size_t i;
-	int r;
-
-	trash_key_of(key, t);
-	r = store_folder(c, STORE_TRASH, false, &trash, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	r = store_list(c, trash, is_trash_of, key, SIZE_MAX, &names);
-	for (i = 0; i < names.n && r == 0; i++) {
-		store_trash_identity(names.items[i], &owner);
-		store_trash_name(name, &owner, key);
-		r = nfs_rename(c, trash, names.items[i], trash, name);
-		if (r == -ENOENT)
-			r = 0;
-	}
-	return r < 0 ? nfs_error_set(err, c, r, "looking for '%s' in the trash", t->dir) : 0;
+	if (r != 0 || staging_state_of(&t->record).built == NULL)
+		return r;
+	r = directory_keep_in_trash(c, t->dir, err);
+	return r < 0 ? r : staging_is_in_place(c, &t->record, t->dir, err);
 }
 
 /* Find it also where the paused deletion of an earlier volume has moved and put back. */
@@ -249,7 +216,7 @@ static int find_moving_directory(struct nfs_client *c, const struct tombstone *t
 
 	if (r != -ENOENT || tombstone_is_new(t))
 		return r;
-	r = keep_in_trash(c, t, err);
+	r = directory_keep_in_trash(c, t->dir, err);
 	return r < 0 ? r : find_doomed_directory(c, t, place, ret, err);
 }
 
@@ -366,7 +333,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 	r = find_moving_directory(c, t, &place, &known, err);
 	if (r < 0)
 		return r == -ENOENT ? sweep_notes(c, t, err) : r;
-	trash_key_of(key, t);
+	directory_trash_key(key, t->dir);
 	r = directory_remove_known(c, &place, &known, key, trashed, err);
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
@@ -384,7 +351,7 @@ int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, s
 {
 	char key[RECORD_NAME_MAX + 1];
 
-	trash_key_of(key, t);
+	directory_trash_key(key, t->dir);
 	return directory_purge(c, key, err);
 }
 
@@ -460,6 +427,9 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
 	r = records_folder(c, t, true, &records, err);
 	if (r == 0)
 		r = record_came_back(c, t, records, err);
+	/* The record says what is left to do. A tombstone beside it would refuse each creation. */
+	if (r > 0)
+		(void)nfs_remove(c, busy, t->name);
 	if (r != 0)
 		return r;
 	return record_remove_buried(c, records, t->key, busy, t->name, &t->record, err);

@@ -64,6 +64,12 @@ typedef int (*tombstone_users_fn)(struct nfs_client *c, const struct tombstone *
 				  struct error *err);
 
 /*
+ * As staging_is_in_place() for the record of the tombstone. If the directory is not in place, it
+ * does not come back either.
+ */
+int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, struct error *err);
+
+/*
  * Remove the directory, as directory_remove(), provided that it is still the one that the tombstone
  * is about when it is moved. A NULL users() means that nobody can have begun to use it. Return 0
  * also where the directory is gone.
@@ -86,7 +92,8 @@ int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct erro
 
 /*
  * Remove the tombstone, when all else is gone. Return 0 or a negative errno; or 1 where a change
- * that was under way has brought the record back, and the deletion has to be done again.
+ * that was under way has brought the record back, and the deletion has to be done again, from the
+ * record.
  */
 int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *err);
 

@@ -203,6 +203,12 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 	return r;
 }
 
+static int directory_is_moving(const struct new_volume *nv, struct error *err)
+{
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is at work on directory '%s'; try again", nv->dir);
+}
+
 /*
  * A finished volume keeps its directory. Where that is gone, by a deletion that was cut short or by
  * hand, the contents have to be made again: remove the record, so that the next attempt does.
@@ -211,6 +217,13 @@ static int check_finished(const struct new_volume *nv, struct error *err)
 {
 	int r = directory_is_gone(nv->c, nv->dir, err);
 
+	if (r <= 0)
+		return r;
+	r = directory_may_come_back(nv->c, nv->dir, err);
+	if (r > 0)
+		return directory_is_moving(nv, err);
+	if (r == 0)
+		r = directory_is_gone(nv->c, nv->dir, err);
 	if (r <= 0)
 		return r;
 	r = record_remove(nv->c, nv->folder, nv->key, nv->rec, err);
@@ -271,6 +284,23 @@ static int fill_with_mode(struct nfs_client *c, const char *name, void *data, st
 }
 
 /*
+ * Set mode and owner of what was built. It is never made here: a paused deletion may have moved it
+ * for a moment, and an empty directory would pass for it.
+ */
+static int set_up_contents(struct new_volume *nv, struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	int r = make_directory(nv, EXISTING_REQUIRE, true, &why);
+
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION &&
+	    directory_is_gone(nv->c, nv->dir, NULL) > 0)
+		return directory_is_moving(nv, err);
+	if (err != NULL)
+		*err = why;
+	return r;
+}
+
+/*
  * Build elsewhere a directory that has a source, or that must not exist yet. It gets its owner once
  * it is in place.
  */
@@ -303,13 +333,13 @@ static int make_contents(struct new_volume *nv, const struct volume_filler *fill
 	if (v.staging.ready) {
 		r = check_finished(nv, err);
 		/* An earlier attempt may have ended before it set the mode. */
-		return r < 0 ? r : make_directory(nv, EXISTING_ADOPT, true, err);
+		return r < 0 ? r : set_up_contents(nv, err);
 	}
 	r = check_required(nv, &v, err);
 	if (r == 0)
 		r = staging_make(nv->c, &staging, err);
 	*filler->ret_trashed = *filler->ret_trashed || staging.trashed;
-	return r < 0 ? r : make_directory(nv, EXISTING_ADOPT, true, err);
+	return r < 0 ? r : set_up_contents(nv, err);
 }
 
 /* The fill() of a volume that begins empty and must not be there yet. */

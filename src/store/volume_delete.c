@@ -37,6 +37,27 @@ static int key_has_record(struct nfs_client *c, const char *key, struct error *e
 
 /* -------- the directory -------- */
 
+/*
+ * Whether the key has a record whose volume may have found an empty directory: 1, 0 or a negative
+ * errno. One that is still being built elsewhere has not, and would refuse a directory in its
+ * place.
+ */
+static int key_has_directory(struct nfs_client *c, const char *key, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	const struct nfs_handle *folder;
+	struct volume v;
+	int r;
+
+	r = store_folder(c, STORE_VOLUMES, false, &folder, err);
+	if (r == 0)
+		r = record_read(c, folder, key, &rec, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	v = volume_of(&rec);
+	return !volume_is_built(&v) || v.staging.ready;
+}
+
 int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 			 struct error *err)
 {
@@ -46,7 +67,7 @@ int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool w
 	int r;
 
 	if (was_empty && volume_key_can_have_record(t->key)) {
-		r = key_has_record(c, t->key, err);
+		r = key_has_directory(c, t->key, err);
 		if (r != 0)
 			return r;
 	}
@@ -233,7 +254,7 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 	int r;
 
 	if (volume_is_built(&v)) {
-		r = staging_is_in_place(c, &t->record, t->dir, err);
+		r = tombstone_is_in_place(c, t, err);
 		if (r > 0)
 			return dispose_of_directory(c, t, how, ret_trashed, err);
 		return r < 0 ? r : directory_remove_parents(c, t->dir, err);

@@ -15,6 +15,7 @@ import concurrent.futures
 import os
 import random
 import signal
+import subprocess
 import sys
 import tarfile
 import threading
@@ -180,7 +181,10 @@ class Base(unittest.TestCase):
             self.assertEqual(self.directories(), sorted(names), self.log())
 
     def log(self):
-        return "\n".join(r.driver.tail(12) for r in self.replicas)
+        """What the drivers say last, and what is on the share."""
+        found = subprocess.run(["find", self.share, "-printf", "%P %y %l\\n"], text=True,
+                               stdout=subprocess.PIPE, check=False).stdout
+        return "\n".join([r.driver.tail(12) for r in self.replicas] + sorted(found.splitlines()))
 
     def put_data(self, name, text="data"):
         with open(os.path.join(self.share, name, "file"), "w", encoding="ascii") as f:

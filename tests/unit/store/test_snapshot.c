@@ -212,6 +212,78 @@ static void check_sum(const char *row, struct fake_nfs *f)
 }
 
 /* Kill the creation at each operation, and make another archive then. */
+static void put_finished(struct fake_nfs *f)
+{
+	fake_nfs_put(f, RECORD, NFS_TYPE_SYMLINK, FINISHED);
+}
+
+/* Another replica deletes the snapshot, and begins to make it anew. */
+static void made_anew(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, "snap");
+	fake_nfs_put(f, RECORD, NFS_TYPE_SYMLINK, BEGUN);
+}
+
+/* A paused deletion of an earlier snapshot has taken the directory for its own. */
+static void moved(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, "snap");
+	fake_nfs_put(f, ".csi-nfs/trash/snap.1.2.3/" FILE_NAME, NFS_TYPE_FILE, NULL);
+}
+
+static void removed(struct fake_nfs *f)
+{
+	fake_nfs_remove(f, "snap");
+}
+
+struct meanwhile {
+	void (*act)(struct fake_nfs *f);
+	bool was_read; /* the record */
+};
+
+/* The record and the directory have one name; the record is looked up first. */
+static void act_at_archive(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct meanwhile *m = data;
+
+	if (m->was_read && m->act != NULL && op->type == NFS_OP_LOOKUP && op->name != NULL &&
+	    strcmp(op->name, "snap") == 0) {
+		m->act(f);
+		m->act = NULL;
+	}
+	m->was_read = m->was_read || op->type == NFS_OP_READLINK;
+}
+
+/* The archive of a finished snapshot is gone; only what was removed by hand is reported as such. */
+START_TEST(test_archive_gone)
+{
+	static const struct {
+		const char *name;
+		void (*act)(struct fake_nfs *f);
+		enum error_code code;
+	} rows[] = {
+		{ "removed", removed, ERROR_FAILED_PRECONDITION },
+		{ "made anew", made_anew, ERROR_ABORTED },
+		{ "moved", moved, ERROR_ABORTED },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct meanwhile m = { .act = rows[i].act };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		put_finished(f);
+		fake_nfs_put(f, ARCHIVE, NFS_TYPE_FILE, NULL);
+		fake_nfs_watch(f, act_at_archive, &m);
+		check_that(rows[i].name, "create fails", create(f, 1, &err) < 0);
+		check_error(rows[i].name, &err, rows[i].code, NULL);
+		check_that(rows[i].name, "it happened", m.act == NULL);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 START_TEST(test_killed)
 {
 	unsigned int n;
@@ -405,6 +477,6 @@ START_TEST(test_foreign_tree)
 END_TEST
 
 CHECK_MAIN("snapshot",
-	   .tests = { test_cut, test_damaged, test_recorded_file, test_recorded_tree,
-		      test_foreign_tree },
+	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
+		      test_recorded_tree, test_foreign_tree },
 	   .loops = { { test_killed, 2 }, { test_killed_tree, 4 } })

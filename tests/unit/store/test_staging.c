@@ -149,6 +149,56 @@ START_TEST(test_in_the_way)
 }
 END_TEST
 
+/* A paused deletion of an earlier volume has moved the directory, and may put it back. */
+START_TEST(test_moved)
+{
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("moved", "create", create(f, "pvc-1", NULL, &err), 0);
+	fake_nfs_remove(f, "pvc-1");
+	fake_nfs_put(f, ".csi-nfs/trash/pvc-1.1.2.3/file", NFS_TYPE_FILE, NULL);
+	check_that("moved", "again", create(f, "pvc-1", NULL, &err) < 0);
+	check_error("moved", &err, ERROR_ABORTED, "another controller");
+	check_int("moved", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int("moved", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+	fake_nfs_remove(f, ".csi-nfs/trash/pvc-1.1.2.3");
+	check_that("removed", "again", create(f, "pvc-1", NULL, &err) < 0);
+	check_error("removed", &err, ERROR_ABORTED, "make it anew");
+	check_int("removed", "made anew", create(f, "pvc-1", NULL, &err), 0);
+	check_volume("removed", f, "pvc-1");
+	fake_nfs_free(f);
+}
+END_TEST
+
+static void move_once(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	bool *done = data;
+
+	if (*done || op->name == NULL || strcmp(op->name, "pvc-1") != 0 ||
+	    fake_nfs_type(f, "pvc-1/file") == NFS_TYPE_UNKNOWN)
+		return;
+	*done = true;
+	fake_nfs_remove(f, "pvc-1");
+}
+
+/* It does so before the call is done: no empty directory passes for the contents. */
+START_TEST(test_moved_meanwhile)
+{
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+	bool done = false;
+
+	fake_nfs_put(f, "tree/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_watch(f, move_once, &done);
+	check_that("moved", "create", create(f, "pvc-1", NULL, &err) < 0);
+	check_error("moved", &err, ERROR_ABORTED, "another controller");
+	check_that("moved", "it happened", done);
+	check_int("moved", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 static const struct way {
 	const char *name;
 	int error;
@@ -246,5 +296,5 @@ START_TEST(test_failures)
 }
 END_TEST
 
-CHECK_MAIN("build", .tests = { test_create, test_in_the_way },
+CHECK_MAIN("build", .tests = { test_create, test_in_the_way, test_moved, test_moved_meanwhile },
 	   .loops = { { test_failures, ARRAY_SIZE(ways) } })

@@ -115,6 +115,11 @@ static int delete (struct fake_nfs *f, const struct sample *v, struct error *err
 			 &trashed, err);
 }
 
+static int create_empty(struct fake_nfs *f, const struct sample *v, struct error *err)
+{
+	return create(f, v, 0, err);
+}
+
 static int find(struct fake_nfs *f, const struct sample *v, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
@@ -919,8 +924,9 @@ static void act_around(struct fake_nfs *f, const struct nfs_op *op, void *data)
 
 	if (op->type == rivals->type && strcmp(name, "pvc-1") == 0 && rivals->pass-- == 0)
 		rivals->before(f);
-	if ((op->type == NFS_OP_RENAME && str_has_prefix(name, "pvc-1.")) ||
-	    (op->type == NFS_OP_MKDIR && strcmp(name, "pvc-1") == 0))
+	if (rivals->between != NULL &&
+	    ((op->type == NFS_OP_RENAME && str_has_prefix(name, "pvc-1.")) ||
+	     (op->type == NFS_OP_MKDIR && strcmp(name, "pvc-1") == 0)))
 		rivals->between(f);
 }
 
@@ -940,7 +946,15 @@ static void user_deleted(struct fake_nfs *f)
 	fake_nfs_remove(f, ".csi-nfs/users/pvc-1/other");
 }
 
-/* What a paused deletion puts back stays away where its volume has been deleted meanwhile. */
+/* A clone of that name is being built; it wants nothing in its place. */
+static void being_cloned(struct fake_nfs *f)
+{
+	remove_notes(f);
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+		     "v=1;src=volume%20vol;name=pvc-1;dir=pvc-1");
+}
+
+/* A paused deletion puts nothing back that has no user, or none any more. */
 START_TEST(test_delete_late_twice)
 {
 	static const struct {
@@ -952,6 +966,7 @@ START_TEST(test_delete_late_twice)
 	} rows[] = {
 		{ "made anew", made_anew, deleted_again, NFS_OP_RENAME, "pvc-1/file" },
 		{ "taken, empty", taken_as_it_is, user_deleted, NFS_OP_RMDIR, NULL },
+		{ "cloned, empty", being_cloned, NULL, NFS_OP_RMDIR, NULL },
 	};
 	size_t i;
 
@@ -971,6 +986,49 @@ START_TEST(test_delete_late_twice)
 		check_int(rows[i].name, "nothing comes back", fake_nfs_type(f, "pvc-1"),
 			  NFS_TYPE_UNKNOWN);
 		check_share(rows[i].name, f, ".csi-nfs", "");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+static void changed_again(struct fake_nfs *f)
+{
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+		     "v=1;name=pvc-1;dir=pvc-1;by=0123456789abcdef.1");
+}
+
+/*
+ * A change that was under way brings the record back: the deletion has to be done again, and
+ * nothing of it refuses the volume until then.
+ */
+START_TEST(test_record_comes_back)
+{
+	static const struct {
+		const char *name;
+		bool recorded;
+		int (*next)(struct fake_nfs *f, const struct sample *v, struct error *err);
+	} rows[] = {
+		{ "deleted again", true, delete },
+		{ "created again", true, create_empty },
+		{ "without a record, deleted again", false, delete },
+		{ "without a record, created again", false, create_empty },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct meanwhile m = { NFS_OP_RMDIR, "pvc-1", changed_again, 0 };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f, &flat, 0, &err), 0);
+		if (!rows[i].recorded)
+			fake_nfs_remove(f, ".csi-nfs/volumes/pvc-1");
+		fake_nfs_watch(f, act_once, &m);
+		check_that(rows[i].name, "delete fails", delete (f, &flat, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_ABORTED, "being changed");
+		check_int(rows[i].name, "the next call", rows[i].next(f, &flat, &err), 0);
+		check_int(rows[i].name, "delete", delete (f, &flat, &err), 0);
+		check_share(rows[i].name, f, NULL, FOLDERS);
 		fake_nfs_free(f);
 	}
 }
@@ -1264,6 +1322,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_delete_late,
 			     test_delete_late_twice,
 			     test_delete_moving,
+			     test_record_comes_back,
 			     test_create_deleted,
 			     test_refused_flat,
 			     test_refused_mode,
