@@ -372,8 +372,8 @@ class Settings(OnServer):
                 self.assertEqual(self.listed(), [])
                 self.assertEqual(os.listdir(trash), [])
             volume = self.create("gone", subDir="a/gone")
-            os.rename(self.path("a", "gone"), os.path.join(trash, "gone.1.2.3"))
-            os.mkdir(os.path.join(trash, "gone.1.2.3", "full"))
+            os.rename(self.path("a", "gone"), os.path.join(trash, "a%2Fgone.1.2.3"))
+            os.mkdir(os.path.join(trash, "a%2Fgone.1.2.3", "full"))
             self.delete(volume.volume_id)
             self.assertEqual(os.listdir(trash), [])
         finally:
