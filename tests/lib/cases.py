@@ -145,9 +145,13 @@ class OnServer:
         trash = os.sep + os.path.join(STATE, "trash") + os.sep
         if any(self.listed(share) or [name for name in self.records(share) if trash not in name]
                for share in shares):
-            with self.server_down():
-                for share in shares:
-                    servers.run("find", share, "-mindepth", "1", "-delete")
+            self.empty(*shares)
+
+    def empty(self, *shares):
+        """Remove everything on the shares, for good: the server has not seen it go."""
+        with self.server_down():
+            for share in shares:
+                servers.run("find", share, "-mindepth", "1", "-delete")
 
     def is_reached(self):
         """Return whether the driver reaches the server. After an outage it retries with a delay."""
