@@ -5,6 +5,7 @@ inside a lab only.
 """
 import hashlib
 import os
+import re
 import shutil
 import time
 import unittest
@@ -25,6 +26,27 @@ RELEASE = "csi-driver-nfs"  # of the chart
 LEASE = "nfs-csi-k8s-io"  # csi-provisioner's
 GIB = "1Gi"
 PATIENCE = 180  # seconds for what takes a moment on an idle machine
+
+# Warnings that a healthy cluster gives: patterns of the event's reason and text, and why.
+USUAL = (
+    ("FailedScheduling", "unbound immediate PersistentVolumeClaims",
+     "the pod was there before its claim was bound"),
+    ("FailedScheduling", "persistentvolumeclaim .* not found", "likewise"),
+    ("FailedMount", "failed to sync (configmap|secret) cache|kube-root-ca.crt",
+     "the kubelet had not read the namespace's certificate yet"),
+    ("FailedMount", "driver name nfs.csi.k8s.io not found in the list of registered CSI drivers",
+     "the node's pod was being replaced"),
+    ("(Provisioning|VolumeResize|VolumeModify)Failed", "the object has been modified",
+     "a sidecar and a controller changed one object at once; the sidecar tries again"),
+)
+
+
+def unexplained(events, expected=()):
+    """The warnings among events, (type, reason, message, count), that nothing explains."""
+    known = [entry[:2] for entry in (*USUAL, *expected)]
+    return sorted({(reason, message) for kind, reason, message, _ in events if kind == "Warning"
+                   and not any(re.fullmatch(r, reason) and re.search(pattern, message)
+                               for r, pattern in known)})
 
 
 def measured(text, *values):
@@ -210,6 +232,7 @@ class Scenario(unittest.TestCase):
 
     cluster = None  # set by main.py
     maxDiff = None
+    expected = ()  # warnings that the cases cause on purpose: patterns of reason and text
 
     def setUp(self):
         self.api = self.cluster.api
@@ -218,7 +241,12 @@ class Scenario(unittest.TestCase):
         self.namespace = name.lower().replace("_", "-")[:50]
         self.api.create("Namespace", self.namespace)
         self.addCleanup(self._tidy)
+        self.addCleanup(self._explain)
         self.classes = 0
+
+    def _explain(self):
+        """Fail on warnings that neither the case nor a healthy cluster explains."""
+        self.assertEqual(unexplained(self.all_events(self.namespace), self.expected), [])
 
     def _tidy(self):
         """Delete what the case left, and wait for it: the next case counts directories."""
@@ -298,11 +326,15 @@ class Scenario(unittest.TestCase):
         self.until("%s is deleted" % volume,
                    lambda: self.api.get("PersistentVolume", volume) is None, seconds)
 
+    def all_events(self, namespace, name=None):
+        """What the events say, or those of one object: (type, reason, message, count)."""
+        return [(e["type"], e["reason"], e.get("message", ""), e.get("count") or 1)
+                for e in self.api.list("Event", namespace)
+                if name in (None, e["involvedObject"].get("name"))]
+
     def events(self, name):
-        """What the events of an object say: (type, reason, message, count)."""
-        return [(e["type"], e["reason"], e["message"], e.get("count") or 1)
-                for e in self.api.list("Event", self.namespace)
-                if e["involvedObject"].get("name") == name]
+        """What the events of an object say."""
+        return self.all_events(self.namespace, name)
 
     def snapshot(self, name, claim, snapshot_class="csi-nfs-snapclass"):
         self.api.create("VolumeSnapshot", name, self.namespace,

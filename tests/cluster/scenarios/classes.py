@@ -20,6 +20,7 @@ BAD = {  # parameters, and words of the event
 
 
 class Classes(Scenario):
+    expected = (("ProvisioningFailed", ""),)
 
     def check(self, key, storage_class, text):
         name = key.replace(" ", "-")

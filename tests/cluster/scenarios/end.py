@@ -6,9 +6,19 @@ was refused. It runs last, whichever scenarios were chosen.
 import glob
 import json
 import os
+import re
 
 from servers import wait_for
-from world import PATIENCE, Scenario, measured
+from world import PATIENCE, Scenario, measured, unexplained
+
+# Warnings that the scenarios cause on purpose: patterns of reason and text.
+CAUSED = (
+    ("VolumeFailedDelete", "DeadlineExceeded|Unavailable|Aborted"),
+)
+LOGGED = {
+    "A note of a controller that is gone is removed": "crash and outage",
+    "Purging deleted volumes failed, it will be tried again": "outage",
+}
 
 
 class End(Scenario):
@@ -54,6 +64,23 @@ class End(Scenario):
         self.assertEqual(refused, set())
         measured("%d requests of csi-nfs's service accounts, none refused", requests)
         self.assertGreater(requests, 0)
+
+    def test_no_unexplained_warning(self):
+        """Events of objects that are in no case's namespace: volumes and the driver's pods."""
+        for namespace in ("default", "kube-system"):
+            with self.subTest(namespace):
+                self.assertEqual(unexplained(self.all_events(namespace), CAUSED), [])
+
+    def test_no_unexplained_log(self):
+        """What the driver logs as a warning or an error, but for what the scenarios cause."""
+        found = set()
+        for name in self.driver_logs():
+            with open(name, encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    said = re.search('level=(?:warn|error) msg="([^"]*)"', line)
+                    if said:
+                        found.add(said.group(1))
+        self.assertEqual(sorted(found - set(LOGGED)), [])
 
     def driver_logs(self):
         """Those of pods without a kubelet, and of those in the guest."""

@@ -10,6 +10,8 @@ SECONDS = 30
 
 
 class Outage(Scenario):
+    expected = (("ProvisioningFailed", "Unavailable .* (does not answer|Connection refused)"),
+                ("ProvisioningFailed", "DeadlineExceeded"))
 
     def through(self, begin, end):
         """Create and delete claims through an outage. Return the seconds from the server's return

@@ -6,7 +6,7 @@ import time
 
 from control import SERVER
 from node import NAME
-from world import DRIVER, Scenario
+from world import DRIVER, Scenario, measured
 
 
 class Workloads(Scenario):
@@ -176,18 +176,28 @@ class Workloads(Scenario):
         goes_on()
         self.delete_pod("steady")
 
-    def test_server_hung(self):
+    def waits_for_server(self, begin, end):
         """A pod waits for its server, as mounts are hard, and so does one that starts."""
         goes_on = self.running_pod()
-        self.cluster.server.freeze()
+        begin()
         try:
             self.pod("reader", "wc -l </data/log-of-steady", {"data": "data"})
             time.sleep(30)
         finally:
-            self.cluster.server.thaw()
+            end()
+        back = time.monotonic()
         goes_on()
+        on = time.monotonic() - back
         self.assertGreater(int(self.succeeds("reader")), 0)
+        measured("the mounted pod writes %.1f s after the server's return, the other one has "
+                 "started after %.1f s", on, time.monotonic() - back)
         self.delete_pod("steady")
+
+    def test_server_hung(self):
+        self.waits_for_server(self.cluster.server.freeze, self.cluster.server.thaw)
+
+    def test_server_killed(self):
+        self.waits_for_server(self.cluster.server.kill, self.cluster.server.start)
 
     def node_pods(self):
         return {pod["metadata"]["name"] for pod in self.api.list("Pod", "kube-system")
