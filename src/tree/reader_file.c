@@ -135,7 +135,10 @@ static int seek_segments(struct reader *rd, const struct reader_item *item,
 			break;
 		end = data;
 		r = n < SEEKS_MAX ? seek(rd, item, true, &end) : 0;
-		if (r == 0 && (end == data || end > size))
+		/* nfs-ganesha 4 finds both data and a hole wherever it is asked. */
+		if (r == 0 && end == data && n < SEEKS_MAX)
+			r = -EOPNOTSUPP;
+		if (end == data || end > size)
 			end = size;
 		if (r == 0 && tree_segments_append(segments, data, end - data) < 0)
 			return -ENOMEM;

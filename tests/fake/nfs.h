@@ -69,7 +69,7 @@ struct fake_habits {
 	unsigned int refused; /* of these, those that it refuses */
 	uint64_t copy_max; /* bytes of one COPY; 0: as requested */
 	bool lazy_clone; /* CLONE succeeds and copies nothing */
-	bool bad_seek; /* SEEK finds what is before the offset */
+	bool bad_seek; /* SEEK finds what is before the offset, at 0 both data and a hole */
 	int no_links; /* SYMLINK fails with this, also for an existing name; 0: it works */
 	enum fake_whole whole;
 	bool xattrs; /* objects may have extended attributes */

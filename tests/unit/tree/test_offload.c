@@ -106,7 +106,7 @@ static const struct {
 	  .offload = ALL,
 	  .bad_seek = true,
 	  .clones = 4,
-	  .seeks = 6 },
+	  .seeks = 2 },
 	{ .name = "checksums", .offload = ALL, .verify = true, .seeks = 11 },
 };
 
