@@ -177,6 +177,13 @@ int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_hand
 {
 	int r = store_folder(job->work.to, STORE_WORK, true, ret_work, err);
 
+	/* An attempt may find that an end has no extended attributes after all; ask it again. */
+	if (job->attempts == 0) {
+		job->from_xattrs = job->work.from_xattrs;
+		job->to_xattrs = job->work.to_xattrs;
+	}
+	job->work.from_xattrs = job->from_xattrs;
+	job->work.to_xattrs = job->to_xattrs;
 	return r < 0 ? r : tree_remove(job->work.to, *ret_work, name, NULL, NULL, err);
 }
 

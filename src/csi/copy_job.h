@@ -33,6 +33,7 @@ struct copy_job {
 	uint64_t started_ns;
 	bool has_place; /* counts towards COPY_JOBS_MAX */
 	unsigned int attempts; /* given up because the tree changed too much */
+	bool from_xattrs, to_xattrs; /* which ends had extended attributes before the first one */
 };
 
 /*

@@ -298,10 +298,8 @@ int nfs_has_xattrs(struct nfs_client *c, const struct nfs_handle *handle, bool *
 	if (c->version != 4 || c->minor < 2)
 		return 0;
 	r = nfs_client_call(c, &op);
-	if (c->broken || r == -ESTALE || r == -EAGAIN)
-		return r;
 	*ret = r == 0;
-	return 0;
+	return r == -EOPNOTSUPP ? 0 : r;
 }
 
 int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_space *ret)

@@ -79,6 +79,23 @@ static bool_t take_space_limit(ZDR *zdr, nfs_space_limit4 *ret)
 	}
 }
 
+/*
+ * Why there is no delegation (RFC 8881 section 18.16.2). A server tells it only to those who asked;
+ * be liberal.
+ */
+#define V4_DELEGATE_NONE_EXT 3
+#define V4_WHY_CONTENTION 1
+#define V4_WHY_RESOURCE 2
+
+static bool_t take_reason(ZDR *zdr)
+{
+	uint32_t why, will_tell;
+
+	if (!zdr_u_int(zdr, &why))
+		return FALSE;
+	return (why != V4_WHY_CONTENTION && why != V4_WHY_RESOURCE) || zdr_u_int(zdr, &will_tell);
+}
+
 /* None is asked for, but what a server grants all the same is part of the reply. */
 static bool_t take_delegation(ZDR *zdr, open_delegation4 *ret)
 {
@@ -89,7 +106,7 @@ static bool_t take_delegation(ZDR *zdr, open_delegation4 *ret)
 	if (!zdr_u_int(zdr, &type))
 		return FALSE;
 	ret->delegation_type = (open_delegation_type4)type;
-	switch (ret->delegation_type) {
+	switch (type) {
 	case OPEN_DELEGATE_NONE:
 		return TRUE;
 	case OPEN_DELEGATE_READ:
@@ -99,6 +116,8 @@ static bool_t take_delegation(ZDR *zdr, open_delegation4 *ret)
 		return take_stateid(zdr, &write->stateid) && zdr_u_int(zdr, &write->recall) &&
 		       take_space_limit(zdr, &write->space_limit) &&
 		       take_permissions(zdr, &write->permissions);
+	case V4_DELEGATE_NONE_EXT:
+		return take_reason(zdr);
 	default:
 		return FALSE;
 	}

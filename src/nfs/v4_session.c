@@ -636,9 +636,10 @@ void v4_session_leave(struct v4_session *s)
 		leave(s, clock_now_ns() + V4_SESSION_LEAVE_MS * CLOCK_NS_PER_MS);
 }
 
-/* Send the changes again whose replies were lost, and wait for an answer to each. */
-static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc)
+/* Send the changes again whose replies were lost, and wait for the answers, to a limit for all. */
+static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t deadline)
 {
+	uint64_t limit = clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS;
 	struct list lost;
 	int r = 0;
 
@@ -659,8 +660,10 @@ static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc)
 		if (r < 0)
 			request_finish(request, -ECONNABORTED, NULL);
 	}
+	if (limit > deadline)
+		limit = deadline;
 	while (r == 0 && net_rpc_oldest_ns(rpc) != 0 && !s->is_lost)
-		r = net_rpc_run(rpc, &s->settled, clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS);
+		r = net_rpc_run(rpc, &s->settled, limit);
 	return r;
 }
 
@@ -678,7 +681,7 @@ static void settle(struct v4_session *s)
 		return;
 	s->is_settling = true;
 	for (;;) {
-		r = ask_for_lost(s, rpc);
+		r = ask_for_lost(s, rpc, deadline);
 		if (r < 0 || s->is_lost || list_is_empty(&s->lost) ||
 		    clock_left_ms(deadline) <= (int)pause_ms)
 			break;

@@ -486,19 +486,22 @@ static int prepare_xattr(struct builder_node *node, struct nfs_op *op)
 static int after_xattr(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	struct tree_work *work = node->builder->work;
-	const size_t left = node->xattrs->n - node->xattrs_set;
+	size_t left;
 
 	(void)op;
 	if (r < 0 && !tree_xattrs_is_loss(r))
 		return r;
+	if (r < 0)
+		tree_xattrs_lose(work, 1, r);
 	if (r == -EOPNOTSUPP)
 		work->to_xattrs = false;
-	if (r < 0)
-		tree_xattrs_lose(work, work->to_xattrs ? 1 : left, r);
-	if (work->to_xattrs && ++node->xattrs_set < node->xattrs->n) {
+	left = node->xattrs->n - ++node->xattrs_set;
+	if (left > 0 && work->to_xattrs) {
 		builder_node_ready(node);
 		return 0;
 	}
+	/* Another node's reply may have ended it. */
+	tree_xattrs_lose(work, left, -EOPNOTSUPP);
 	builder_node_drop_xattrs(node);
 	return node_enter_fill(node);
 }

@@ -207,11 +207,14 @@ static int count(struct tree_work *work, const struct nfs_handle *root, const st
 		.reported_ns = work->reported_ns,
 		.outer = work,
 	};
+	bool missed;
 	int r;
 
 	r = tree_read(&own, root, attr, &options, &sink, err);
 	work->reported_ns = own.reported_ns;
-	if (ret_found != NULL && (r == -EEXIST || (r == 0 && own.progress.xattrs_lost > 0))) {
+	/* What could not be looked at may have some. */
+	missed = own.progress.xattrs_lost > 0 || own.progress.vanished > 0 || !own.from_xattrs;
+	if (ret_found != NULL && (r == -EEXIST || (r == 0 && missed))) {
 		error_clear(err);
 		*ret_found = true;
 		return 0;

@@ -16,6 +16,12 @@
 #include "tree/sparse.h"
 
 #define REREADS_MAX 3 /* of a file that is written to; then it is kept as it came */
+/*
+ * A file that builder_node.c makes in one call is whole before it is begun: what was read of it
+ * cannot be dropped any more.
+ */
+_Static_assert(NFS_WHOLE_MAX <= READER_WHOLE_MAX, "a file made in one call is read before");
+
 #define SEEKS_MAX 1024 /* in one file; what follows counts as data */
 #define CUTS_MAX 8 /* reads that find the file shorter than its attributes say */
 

@@ -201,12 +201,15 @@ static int take_xattr_names(struct reader_item *item, const struct nfs_op *op)
 	const bool stuck = !op->eof && (op->cookie == item->xattrs_cookie ||
 					++item->xattr_pages == XATTR_PAGES_MAX);
 
-	if (op->error < 0 && op->error != -EOPNOTSUPP)
+	if (op->error < 0)
 		tree_xattrs_lose(work, 1, op->error);
-	else if (op->error == -EOPNOTSUPP)
-		work->from_xattrs = false;
 	else if (stuck)
 		tree_xattrs_lose(work, 1, -EREMOTEIO);
+	/* The server said that it has them; believe a refusal only until it has listed some. */
+	if (op->error == 0)
+		item->reader->has_listed_xattrs = true;
+	else if (op->error == -EOPNOTSUPP && !item->reader->has_listed_xattrs)
+		work->from_xattrs = false;
 	item->xattrs_listed = op->error < 0 || op->eof || stuck;
 	item->xattrs_cookie = op->cookie;
 	return item->error;

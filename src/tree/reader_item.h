@@ -109,6 +109,7 @@ struct reader {
 	size_t pages; /* of directories, in flight */
 	size_t xattr_values; /* in flight, whose size is not known */
 	size_t xattr_bytes; /* of the extended attributes of all items */
+	bool has_listed_xattrs;
 	size_t page_entries; /* expected number of entries in a page */
 	struct list *cursor; /* nothing can be started in front of it */
 	bool may_grow; /* items may be inserted in front of the cursor: don't read file data yet */

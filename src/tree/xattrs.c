@@ -11,11 +11,12 @@
 #include "tree/work.h"
 
 #define OVERHEAD 32 /* of two pieces of memory */
+#define TAR_ESCAPED 3 /* bytes that a byte of a name may take in a tar */
 
-/* Bytes of memory for an item without its value. */
+/* Bytes of memory for an item without its value, or of a tar's headers, where that is more. */
 static size_t item_size(size_t len)
 {
-	return sizeof(struct tree_xattr) + OVERHEAD + len + 1;
+	return sizeof(struct tree_xattr) + OVERHEAD + TAR_ESCAPED * len + 1;
 }
 
 struct tree_xattrs *tree_xattrs_new(void)
@@ -103,16 +104,20 @@ void tree_xattrs_lose(struct tree_work *work, uint64_t n, int error)
 bool tree_xattrs_is_loss(int error)
 {
 	switch (error) {
-	case -ECONNABORTED:
-	case -ETIMEDOUT:
-	case -ECANCELED:
-	case -ENOMEM:
-	case -EAGAIN:
-	case -ENOENT:
-	case -ESTALE:
-	case -EROFS:
-		return false;
+	case -E2BIG:
+	case -EACCES:
+	case -EDQUOT:
+	case -EILSEQ:
+	case -EINVAL:
+	case -EMSGSIZE:
+	case -ENAMETOOLONG:
+	case -ENODATA:
+	case -ENOSPC:
+	case -EOPNOTSUPP:
+	case -EPERM:
+	case -ERANGE:
+		return true;
 	default:
-		return error < 0;
+		return false;
 	}
 }

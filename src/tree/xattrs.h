@@ -16,8 +16,9 @@
 struct tree_work;
 
 /*
- * Bytes of all names and values of one entry. libarchive refuses an entry of a tar whose headers
- * take more than 1 MiB, in which names may take three times their length.
+ * Bytes of all names and values of one entry, names counted three times. libarchive refuses an
+ * entry of a tar whose headers take more than 1 MiB, in which names may take three times their
+ * length.
  */
 #define TREE_XATTRS_MAX (512U * 1024)
 
@@ -58,8 +59,8 @@ void tree_xattrs_remove(struct tree_xattrs *set, size_t i);
 void tree_xattrs_lose(struct tree_work *work, uint64_t n, int error);
 
 /*
- * Return whether an operation that failed with this error means the loss of an attribute. Other
- * errors are those of the connection, of the file itself or of the process.
+ * Return whether an operation that failed with this error means the loss of an attribute: asking
+ * again would not help. Other errors fail the file, as with its data.
  */
 bool tree_xattrs_is_loss(int error);
 

@@ -140,6 +140,16 @@ START_TEST(test_losses)
 		{ .name = "the source has none after all",
 		  .habits = { .page = 5 },
 		  .to_xattrs = true,
+		  .lost = 1,
+		  .error = -EOPNOTSUPP,
+		  .to_after = true },
+		{ .name = "the source refuses once",
+		  .habits = { .page = 5, .xattrs = true },
+		  .to_xattrs = true,
+		  .failure = { 3, -EOPNOTSUPP, false, false, OPERATION(LISTXATTRS) },
+		  .lost = 1,
+		  .error = -EOPNOTSUPP,
+		  .from_after = true,
 		  .to_after = true },
 		{ .name = "the target refuses all",
 		  .habits = { .page = 5, .xattrs = true },
@@ -291,23 +301,40 @@ START_TEST(test_read_only)
 END_TEST
 
 /* Return whether a look at the tree found any. The names are listed by types. */
-static bool find(struct fake_nfs *f, struct tree_progress *ret)
+static int look(struct fake_nfs *f, bool *ret_found, struct tree_progress *ret, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
-	struct error err = { .code = ERROR_OK };
 	struct nfs_handle handle;
 	struct nfs_attr attr;
-	bool found = false;
 	int r;
 
+	*ret_found = false;
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
-	r = tree_find_xattrs(&work, &handle, &attr, &found, &err);
-	ck_assert_msg(r == 0 && err.code == ERROR_OK, "%s", err.msg);
+	r = tree_find_xattrs(&work, &handle, &attr, ret_found, err);
 	check_int("find", "operations left in flight", work.reading, 0);
 	check_int("find", "bytes left", work.ahead.held, 0);
 	*ret = work.progress;
+	return r;
+}
+
+static bool find(struct fake_nfs *f, struct tree_progress *ret)
+{
+	struct error err = { .code = ERROR_OK };
+	bool found;
+	int r = look(f, &found, ret, &err);
+
+	ck_assert_msg(r == 0 && err.code == ERROR_OK, "%s", err.msg);
 	return found;
+}
+
+/* As callers take it: a look that fails tells nothing. */
+static bool may_have(struct fake_nfs *f, struct tree_progress *ret)
+{
+	struct error err = { .code = ERROR_OK };
+	bool found;
+
+	return look(f, &found, ret, &err) < 0 || found;
 }
 
 START_TEST(test_find)
@@ -331,8 +358,68 @@ START_TEST(test_find)
 	check_that("refused", "it may have one", find(f, &got));
 	fake_nfs_fail(f, NULL);
 	fake_nfs_habits(f, &(struct fake_habits){ .page = 5 });
-	check_that("the server has none", "nothing is found", !find(f, &got));
+	check_that("the server refuses all", "they may have some", find(f, &got));
 	fake_nfs_free(f);
+}
+END_TEST
+
+/* Whatever cannot be looked at may have some. */
+START_TEST(test_find_less)
+{
+	static const unsigned int types[] = { OPERATION(LISTXATTRS), OPERATION(READDIR) };
+	static const int errors[] = { -ESTALE, -ENOENT, -EREMOTEIO, -EIO };
+	struct fake_nfs *f = new_tree();
+	size_t i, j;
+
+	fake_nfs_habits(f, &usual);
+	for (i = 0; i < ARRAY_SIZE(types); i++)
+		for (j = 0; j < ARRAY_SIZE(errors); j++) {
+			unsigned int n;
+
+			for (n = 1; n <= 6; n++) {
+				const struct fake_failure failure = { n, errors[j], false, false,
+								      types[i] };
+				struct tree_progress got;
+				char row[64];
+
+				(void)snprintf(row, sizeof(row), "kind %zu, %d, %u", i, errors[j],
+					       n);
+				fake_nfs_fail(f, &failure);
+				check_that(row, "they may have some", may_have(f, &got));
+			}
+		}
+	fake_nfs_free(f);
+}
+END_TEST
+
+static void count_set(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *n = data;
+
+	(void)f;
+	*n += op->type == NFS_OP_SETXATTR;
+}
+
+/* The target refuses one in the middle: what is not set is counted. */
+START_TEST(test_refused_later)
+{
+	unsigned int nth;
+
+	for (nth = 1; nth <= XATTRS; nth++) {
+		const struct fake_failure failure = { nth, -EOPNOTSUPP, false, false,
+						      OPERATION(SETXATTR) };
+		struct fake_nfs *f = new_tree();
+		unsigned int tried = 0;
+		struct result got;
+
+		fake_nfs_habits(f, &usual);
+		fake_nfs_fail(f, &failure);
+		fake_nfs_watch(f, count_set, &tried);
+		copy(f, true, &got);
+		ck_assert_msg(got.r == 0, "%s", got.err.msg);
+		check_int("refused", "set and lost", tried - 1 + got.progress.xattrs_lost, XATTRS);
+		fake_nfs_free(f);
+	}
 }
 END_TEST
 
@@ -465,5 +552,6 @@ START_TEST(test_foreign)
 }
 END_TEST
 
-CHECK_MAIN("xattrs", .tests = { test_copy, test_find, test_losses, test_stuck, test_broken,
-				test_read_only, test_changed, test_archive, test_foreign })
+CHECK_MAIN("xattrs", .tests = { test_copy, test_find, test_find_less, test_refused_later,
+				test_losses, test_stuck, test_broken, test_read_only, test_changed,
+				test_archive, test_foreign })
