@@ -11,7 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/library.h"
+
 struct archive_entry;
+
+#ifdef WITH_DLOPEN
+extern const struct library_functions archive_times_functions; /* for libarchive_load() */
+#endif
 
 /* Return false if libarchive has no room for the time. */
 bool archive_times_set(struct archive_entry *e, int64_t mtime, uint32_t mtime_nsec, int64_t atime,
