@@ -3,7 +3,8 @@
 
 /*
  * Times of archive entries. On some 32-bit systems libarchive has a time_t of 32 bits and ours has
- * 64: this is the only module that calls libarchive with a time_t. Internal to the archives.
+ * 64: this is the only module that calls libarchive with a time_t. Internal to the archives, which
+ * have called libarchive_load().
  */
 #ifndef TREE_ARCHIVE_TIMES_H
 #define TREE_ARCHIVE_TIMES_H
