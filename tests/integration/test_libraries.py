@@ -72,7 +72,11 @@ def hidden(feature):
         servers.run("umount", path)
 
 
-@unittest.skipUnless(notes(), "built with --disable-dlopen")
+def needs_dlopen():
+    if not notes():
+        raise unittest.SkipTest("built with --disable-dlopen")
+
+
 class Loading(Base):
     """Cases for a build that loads its libraries."""
 
@@ -84,6 +88,10 @@ class Loading(Base):
 
 class AtRest(Loading):
     """After one Probe."""
+
+    @classmethod
+    def setUpClass(cls):
+        needs_dlopen()
 
     def is_small(self, driver):
         self.needs_normal_build()
@@ -115,7 +123,6 @@ class AtRest(Loading):
             ctypes.CDLL(note["soname"][0])
 
 
-@unittest.skipUnless(notes(), "built with --disable-dlopen")
 class Use(OnServer, Loading):
     """A controller with a server."""
 
@@ -126,6 +133,11 @@ class Use(OnServer, Loading):
     def more_exports(cls):
         cls.secure = os.path.join(cls.place, "secure")
         return [Export(cls.secure, privileged=True)]
+
+    @classmethod
+    def setUpClass(cls):
+        needs_dlopen()
+        super().setUpClass()
 
     def snap(self, source, name, **parameters):
         return self.client.CreateSnapshot(source_volume_id=source, name=name, secrets=self.secrets,
