@@ -25,7 +25,7 @@ LOAD = os.path.join(os.environ["CSI_NFS_BENCH"], "load")
 HOST = "127.0.0.1"
 COUNT = int(os.environ.get("BENCH_RESIDENT", "10000"))
 CALLERS = 16
-SWEEP = 65  # seconds: memory is given back every 30 s
+SWEEP = 35  # seconds: memory is given back every 30 s
 
 
 def row(what, driver):
@@ -53,10 +53,10 @@ def controller(server, version):
         load(driver, "delete", flags)
         row("  right after creating and deleting %d volumes" % COUNT, driver)
         time.sleep(SWEEP)
-        row("  a minute later", driver)
+        row("  %d s later" % SWEEP, driver)
         driver.client.CreateSnapshot(source_volume_id=volume, name="snap", secrets=secrets)
         time.sleep(SWEEP)
-        row("  a minute after a snapshot as archive", driver)
+        row("  %d s after a snapshot as archive" % SWEEP, driver)
 
 
 def main():
