@@ -14,9 +14,8 @@
 
 static int fail(const struct library *l, const char *why, struct error *err)
 {
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "%s need %s, which cannot be loaded (%s): %s", l->feature, l->soname,
-			 why != NULL ? why : "unknown error", l->advice);
+	return error_set(err, ERROR_FAILED_PRECONDITION, "%s %s, which cannot be loaded (%s): %s",
+			 l->who_needs, l->soname, why != NULL ? why : "unknown error", l->advice);
 }
 
 static int find_functions(const struct library *l, void *handle, struct error *err)
@@ -37,8 +36,8 @@ static int find_functions(const struct library *l, void *handle, struct error *e
 }
 
 /*
- * Bind everything now: what the library itself lacks shows here, not in the middle of a copy. Its
- * threads' data and exit handlers may outlive a dlclose(), so it is only unloaded if it was useless.
+ * Bind everything now: what the library itself lacks shows here, not in the middle of a copy. A
+ * library that was used may have left data and handlers behind, and is never unloaded.
  */
 static int load(struct library *l, struct error *err)
 {

@@ -36,7 +36,7 @@ struct library_functions {
 
 struct library {
 	const char *soname;
-	const char *feature; /* that needs it, plural: the subject of the error */
+	const char *who_needs; /* "archives need": the begin of the error */
 	const char *advice; /* the rest of the error: what to install, what works without it */
 	const struct library_functions *const *functions; /* ends with NULL */
 	pthread_mutex_t lock; /* innermost; one thread loads, which reads local files */
@@ -44,7 +44,7 @@ struct library {
 };
 
 /*
- * Load the library unless it is loaded. Any thread. FAILED_PRECONDITION if it is missing, or lacks a
+ * Load the library unless it is loaded. Any thread. FAILED_PRECONDITION if it is missing or lacks a
  * function: the next call tries again, so that installing it is enough.
  */
 int library_load(struct library *library, struct error *err);
@@ -65,9 +65,9 @@ int library_load(struct library *library, struct error *err);
 #endif
 
 /*
- * Run load, a wrapper's function, in a child process, which ends: this process maps nothing. Returns
- * its result and error; 0 if there is no child to be had. Before threads start. A build that links
- * the libraries only runs load.
+ * Run load, a wrapper's function, in a child process, which ends: this process maps nothing. Return
+ * its result and error; 0 if no child can be started. Before threads start. A build that links the
+ * libraries just runs load.
  */
 int library_try(int (*load)(struct error *err), struct error *err);
 

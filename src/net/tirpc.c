@@ -23,7 +23,7 @@ int libtirpc_load(struct error *err)
 	static const struct library_functions *const functions[] = { &here, NULL };
 	static struct library library = {
 		.soname = LIBTIRPC_SONAME,
-		.feature = "source ports below 1024",
+		.who_needs = "source ports below 1024 need",
 		.advice =
 			"install libtirpc3 or libtirpc3t64 (Debian, Ubuntu) or libtirpc (Fedora, Alpine) where csi-nfs runs, or export with 'insecure'",
 		.functions = functions,

@@ -28,7 +28,7 @@ int libarchive_load(struct error *err)
 	};
 	static struct library library = {
 		.soname = LIBARCHIVE_SONAME,
-		.feature = "archives",
+		.who_needs = "archives need",
 		.advice =
 			"install libarchive13 or libarchive13t64 (Debian, Ubuntu) or libarchive (Fedora, Alpine) where csi-nfs runs; clones, and snapshots with format: tree, work without it",
 		.functions = functions,

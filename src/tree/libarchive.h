@@ -19,32 +19,69 @@ int libarchive_load(struct error *err);
 
 #ifdef WITH_DLOPEN
 
-#define LIBARCHIVE_FUNCTIONS(each)                                                                                                                              \
-	each(archive_entry_atime_is_set) each(archive_entry_atime_nsec) each(archive_entry_clear) each(archive_entry_copy_hardlink) each(                       \
-		archive_entry_copy_pathname) each(archive_entry_copy_symlink) each(archive_entry_filetype) each(archive_entry_free)                             \
-		each(archive_entry_gid) each(archive_entry_gname) each(archive_entry_hardlink) each(archive_entry_mode) each(                                   \
-			archive_entry_mtime_nsec) each(archive_entry_new) each(archive_entry_pathname) each(archive_entry_rdevmajor)                            \
-			each(archive_entry_rdevminor) each(archive_entry_set_gid) each(archive_entry_set_gname) each(                                           \
-				archive_entry_set_mode) each(archive_entry_set_rdevmajor) each(archive_entry_set_rdevminor)                                     \
-				each(archive_entry_set_size) each(archive_entry_set_uid) each(archive_entry_set_uname) each(                                    \
-					archive_entry_size) each(archive_entry_sparse_add_entry) each(archive_entry_sparse_count)                               \
-					each(archive_entry_symlink) each(archive_entry_uid) each(archive_entry_uname) each(                                     \
-						archive_entry_xattr_add_entry) each(archive_entry_xattr_next) each(archive_entry_xattr_reset)                   \
-						each(archive_error_string) each(archive_filter_bytes) each(archive_filter_code) each(                           \
-							archive_read_data_block) each(archive_read_free) each(archive_read_header_position)                     \
-							each(archive_read_new) each(archive_read_next_header) each(                                             \
-								archive_read_open) each(archive_read_support_filter_zstd) each(archive_read_support_format_tar) \
-								each(archive_set_error) each(archive_write_add_filter_gzip) each(                               \
-									archive_write_add_filter_none) each(archive_write_add_filter_zstd)                      \
-									each(archive_write_close) each(                                                         \
-										archive_write_data) each(archive_write_fail)                                    \
-										each(archive_write_free) each(                                                  \
-											archive_write_header) each(archive_write_new)                           \
-											each(archive_write_open) each(                                          \
-												archive_write_set_bytes_in_last_block)                          \
-												each(archive_write_set_bytes_per_block)                         \
-													each(archive_write_set_format_option)                   \
-														each(archive_write_set_format_pax)
+/* clang-format off */
+#define LIBARCHIVE_FUNCTIONS(each) \
+	each(archive_entry_atime_is_set) \
+	each(archive_entry_atime_nsec) \
+	each(archive_entry_clear) \
+	each(archive_entry_copy_hardlink) \
+	each(archive_entry_copy_pathname) \
+	each(archive_entry_copy_symlink) \
+	each(archive_entry_filetype) \
+	each(archive_entry_free) \
+	each(archive_entry_gid) \
+	each(archive_entry_gname) \
+	each(archive_entry_hardlink) \
+	each(archive_entry_mode) \
+	each(archive_entry_mtime_nsec) \
+	each(archive_entry_new) \
+	each(archive_entry_pathname) \
+	each(archive_entry_rdevmajor) \
+	each(archive_entry_rdevminor) \
+	each(archive_entry_set_gid) \
+	each(archive_entry_set_gname) \
+	each(archive_entry_set_mode) \
+	each(archive_entry_set_rdevmajor) \
+	each(archive_entry_set_rdevminor) \
+	each(archive_entry_set_size) \
+	each(archive_entry_set_uid) \
+	each(archive_entry_set_uname) \
+	each(archive_entry_size) \
+	each(archive_entry_sparse_add_entry) \
+	each(archive_entry_sparse_count) \
+	each(archive_entry_symlink) \
+	each(archive_entry_uid) \
+	each(archive_entry_uname) \
+	each(archive_entry_xattr_add_entry) \
+	each(archive_entry_xattr_next) \
+	each(archive_entry_xattr_reset) \
+	each(archive_error_string) \
+	each(archive_filter_bytes) \
+	each(archive_filter_code) \
+	each(archive_read_data_block) \
+	each(archive_read_free) \
+	each(archive_read_header_position) \
+	each(archive_read_new) \
+	each(archive_read_next_header) \
+	each(archive_read_open) \
+	each(archive_read_support_filter_zstd) \
+	each(archive_read_support_format_tar) \
+	each(archive_set_error) \
+	each(archive_write_add_filter_gzip) \
+	each(archive_write_add_filter_none) \
+	each(archive_write_add_filter_zstd) \
+	each(archive_write_close) \
+	each(archive_write_data) \
+	each(archive_write_fail) \
+	each(archive_write_free) \
+	each(archive_write_header) \
+	each(archive_write_new) \
+	each(archive_write_open) \
+	each(archive_write_set_bytes_in_last_block) \
+	each(archive_write_set_bytes_per_block) \
+	each(archive_write_set_format_option) \
+	each(archive_write_set_format_pax)
+/* clang-format on */
 
 struct libarchive {
 	LIBARCHIVE_FUNCTIONS(LIBRARY_POINTER)

@@ -73,7 +73,7 @@ static const struct library_functions *const unknown[] = { &right, &wrong, NULL 
 
 static struct library library = {
 	.soname = path,
-	.feature = "checksums",
+	.who_needs = "checksums need",
 	.advice = "install it",
 	.functions = all,
 	.lock = PTHREAD_MUTEX_INITIALIZER,
