@@ -45,11 +45,12 @@ static const char *const wrong_names[] = { "crc32", "crc33" };
 static const struct library_functions right = { names, &functions, ARRAY_SIZE(names) };
 static const struct library_functions wrong = { wrong_names, &functions, ARRAY_SIZE(wrong_names) };
 
-static char folder[] = "/tmp/test_library.XXXXXX";
+static char folder[32];
 static char path[64];
 
 static void setup(void)
 {
+	(void)snprintf(folder, sizeof(folder), "/tmp/test_library.XXXXXX");
 	ck_assert(mkdtemp(folder) != NULL);
 	(void)snprintf(path, sizeof(path), "%s/libother.so.1", folder);
 }
@@ -71,16 +72,20 @@ static void install(void)
 static const struct library_functions *const all[] = { &right, NULL };
 static const struct library_functions *const unknown[] = { &right, &wrong, NULL };
 
-static struct library library = {
-	.soname = path,
-	.who_needs = "checksums need",
-	.advice = "install it",
-	.functions = all,
-	.lock = PTHREAD_MUTEX_INITIALIZER,
-};
+static struct library make_library(void)
+{
+	return (struct library){
+		.soname = path,
+		.who_needs = "checksums need",
+		.advice = "install it",
+		.functions = all,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
+}
 
 START_TEST(test_installed_later)
 {
+	struct library library = make_library();
 	struct error err = { .code = ERROR_OK };
 
 	check_int("missing", "result", library_load(&library, &err), -EBUSY);
@@ -99,6 +104,7 @@ END_TEST
 
 START_TEST(test_function_is_missing)
 {
+	struct library library = make_library();
 	struct error err = { .code = ERROR_OK };
 
 	install();
@@ -112,21 +118,21 @@ END_TEST
 
 static void *load_and_call(void *data)
 {
-	(void)data;
-	if (library_load(&library, NULL) < 0)
+	if (library_load(data, NULL) < 0)
 		return NULL;
 	return (void *)(uintptr_t)functions.zlibVersion();
 }
 
 START_TEST(test_threads)
 {
+	struct library library = make_library();
 	pthread_t threads[THREADS];
 	void *version;
 	size_t i;
 
 	install();
 	for (i = 0; i < THREADS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, load_and_call, NULL), 0);
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, load_and_call, &library), 0);
 	for (i = 0; i < THREADS; i++) {
 		ck_assert_int_eq(pthread_join(threads[i], &version), 0);
 		check_str("thread", "version", version, zlibVersion());
