@@ -15,17 +15,20 @@
 #include <uv.h>
 
 #include "base/cleanup.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "check/check.h"
 #include "csi/services.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
+#include "net/connect.h"
 #include "node/node.h"
 #include "node/stats.h"
 #include "options.h"
 #include "store/holder.h"
 #include "systemd.h"
+#include "tree/archive.h"
 
 #define EXIT_USAGE 2
 
@@ -397,6 +400,23 @@ static void init_heap(void)
 #endif
 }
 
+static void warn_if_missing(int (*prepare)(struct error *err))
+{
+	struct error err = { .code = ERROR_OK };
+
+	if (library_try(prepare, &err) < 0)
+		log_warn("A library is missing", LOG_STR("error", err.msg));
+}
+
+/* The first call that needs one reports it, too, maybe weeks later. */
+static void look_for_libraries(const struct app *app)
+{
+	if (!(app->options.mode & MODE_CONTROLLER))
+		return;
+	warn_if_missing(tree_archive_prepare);
+	warn_if_missing(net_reserve_prepare);
+}
+
 static void init_process(void)
 {
 	open_standard_files();
@@ -433,6 +453,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	init_process();
+	look_for_libraries(&app);
 	if (serve(&app, &err) < 0) {
 		fprintf(stderr, "csi-nfs: %s\n", err.msg);
 		return EXIT_FAILURE;

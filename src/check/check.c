@@ -27,6 +27,7 @@ static const struct {
 	enum need need;
 	bool guarded; /* blocks signals, since an interruption would leave something behind */
 } steps[] = {
+	{ "libraries", check_libraries, NEED_NOTHING, false },
 	{ "resolve", check_resolve, NEED_NOTHING, false },
 	{ "nfs", check_reach, NEED_ADDRESS, false },
 	{ "rpcbind", check_rpcbind, NEED_SERVER, false },

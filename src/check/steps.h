@@ -50,6 +50,7 @@ struct check {
 };
 
 /* The steps in the order in which they run. None blocks forever. */
+void check_libraries(struct check *c, struct check_step *s);
 void check_resolve(struct check *c, struct check_step *s);
 void check_reach(struct check *c, struct check_step *s);
 void check_rpcbind(struct check *c, struct check_step *s);

@@ -210,13 +210,18 @@ static int archiving_fill(struct nfs_client *c, const char *name, void *data, st
 
 /* -------- the call -------- */
 
-/* Find the source. If it is missing or refused, keep the error in a->missing and return 0. */
+/*
+ * Find the source and what reads it. If it is missing or refused, keep the error in a->missing and
+ * return 0.
+ */
 static int find_source(struct archiving *a, struct error *err)
 {
 	int r = volume_ref_read(&a->source, a->driver, err);
 
 	if (r == 0)
 		r = volume_ref_check(&a->source, a->driver, err);
+	if (r == 0 && !archiving_is_of_tree(a))
+		r = tree_archive_prepare(err);
 	if (r < 0 && volume_source_is_refused(err)) {
 		a->missing = *err;
 		error_clear(err);

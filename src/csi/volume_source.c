@@ -113,7 +113,7 @@ static int init_snapshot(struct volume_source *source, const char *id,
 	source->size = snapshot_info_of(&ref->snapshot.record).size;
 	if (!snapshot_is_ready(&ref->snapshot))
 		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist", id);
-	return 0;
+	return snapshot_is_recorded_tree(&ref->snapshot.record) ? 0 : tree_archive_prepare(err);
 }
 
 static int init_any(struct volume_source *source, const Csi__V1__CreateVolumeRequest *in,

@@ -8,10 +8,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <rpc/rpc.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "net/tirpc.h"
 
 #define CONNECT_TRIES_MAX 5
 
@@ -58,13 +58,37 @@ static int finish_connect(int fd, uint64_t deadline_ns)
 	return -e;
 }
 
+/*
+ * Whether the kernel lets this process bind a reserved port. An unprivileged process has no use for
+ * libtirpc, and need not load it.
+ */
+static bool may_bind_reserved(sa_family_t family)
+{
+	const struct net_address any = { .addr.ss_family = family };
+	const struct net_address last = address_with_port(&any, IPPORT_RESERVED - 1);
+	const socklen_t len =
+		family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	cleanup_close int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 &&
+	       (bind(fd, (const struct sockaddr *)&last.addr, len) == 0 || errno == EADDRINUSE);
+}
+
+/* Return whether the socket has a reserved port now. */
+static bool bind_reserved(int fd, sa_family_t family)
+{
+	struct sockaddr_storage any = { .ss_family = family };
+
+	return may_bind_reserved(family) && libtirpc_load(NULL) == 0 &&
+	       bindresvport_sa(fd, (struct sockaddr *)&any) == 0;
+}
+
 static int connect_once(const struct net_address *a, uint16_t port, bool reserved,
 			uint64_t deadline_ns)
 {
 	/* A reset at close keeps the few reserved ports out of TIME_WAIT. */
 	const struct linger linger = { .l_onoff = 1, .l_linger = 0 };
 	const struct net_address to = address_with_port(a, port);
-	struct sockaddr_storage any = { .ss_family = a->addr.ss_family };
 	cleanup_close int fd = -EBADF;
 	const int on = 1;
 	int r;
@@ -73,11 +97,11 @@ static int connect_once(const struct net_address *a, uint16_t port, bool reserve
 	if (fd < 0)
 		return -errno;
 	/*
-	 * "secure" exports require a port below 1024. If we may not bind one, or all are taken, use
-	 * any port; the server refuses it if it minds.
+	 * "secure" exports require a port below 1024. If we may not bind one, all are taken or
+	 * libtirpc is missing, use any port; the server refuses it if it minds.
 	 */
 	if (reserved)
-		(void)bindresvport_sa(fd, (struct sockaddr *)&any);
+		(void)bind_reserved(fd, a->addr.ss_family);
 	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (connect(fd, (const struct sockaddr *)&to.addr, to.len) < 0) {
@@ -119,7 +143,11 @@ int net_connect_unreserved(const struct net_address *a, uint16_t port)
 bool net_may_reserve_port(const struct net_address *a)
 {
 	cleanup_close int fd = socket(a->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_storage any = { .ss_family = a->addr.ss_family };
 
-	return fd >= 0 && bindresvport_sa(fd, (struct sockaddr *)&any) == 0;
+	return fd >= 0 && bind_reserved(fd, a->addr.ss_family);
+}
+
+int net_reserve_prepare(struct error *err)
+{
+	return may_bind_reserved(AF_INET) ? libtirpc_load(err) : 0;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "net/address.h"
 
 #define NET_NFS_PORT 2049 /* RFC 7530, section 3.1 */
@@ -28,6 +29,12 @@ int net_connect_unreserved(const struct net_address *a, uint16_t port);
 
 /* Check whether this process may bind a reserved port for connections to such an address. */
 bool net_may_reserve_port(const struct net_address *a);
+
+/*
+ * Check whether reserved ports fail for want of libtirpc: FAILED_PRECONDITION if this process may
+ * bind them and the library is missing. Then connections come from other ports. Loads it.
+ */
+int net_reserve_prepare(struct error *err);
 
 /* Print our own address on the route to a; "" if there is no route. Sends nothing. */
 void net_source_text(const struct net_address *a, char *text, size_t size);

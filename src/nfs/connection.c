@@ -422,6 +422,20 @@ static int connect_address(struct nfs_client **ret, const struct nfs_export *e,
 	return negotiate(ret, e, address, deadline_ns, err);
 }
 
+/* A server that refuses us may mind the source port, which it does not say. */
+static void set_connect_error(struct error *err, const struct nfs_export *e,
+			      const struct error *last)
+{
+	struct error ports = { .code = ERROR_OK };
+	const bool is_refused =
+		last->code == ERROR_PERMISSION_DENIED || last->code == ERROR_NOT_FOUND;
+
+	if (is_refused && !e->any_port && net_reserve_prepare(&ports) < 0)
+		(void)error_set(err, last->code, "%s; %s", last->msg, ports.msg);
+	else
+		(void)error_set(err, last->code, "%s", last->msg);
+}
+
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
 {
 	const uint64_t deadline = clock_now_ns() + NFS_CONNECT_MAX_MS * CLOCK_NS_PER_MS;
@@ -441,6 +455,6 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 			break;
 	}
 	if (r < 0)
-		(void)error_set(err, last.code, "%s", last.msg);
+		set_connect_error(err, e, &last);
 	return r;
 }

@@ -16,6 +16,12 @@
 #include "tree/entry.h"
 #include "tree/work.h"
 
+/*
+ * Load libarchive, which tree_pack() and tree_unpack() do otherwise. For those who want to know
+ * before they begin. FAILED_PRECONDITION: it is missing. A later call tries again.
+ */
+int tree_archive_prepare(struct error *err);
+
 enum tree_compression { TREE_COMPRESSION_NONE, TREE_COMPRESSION_GZIP, TREE_COMPRESSION_ZSTD };
 
 /* Parse "none", "gzip" or "zstd", in any case. Returns 0 or -EINVAL. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,6 +17,7 @@
 #include "tree/builder.h"
 #include "tree/file.h"
 #include "tree/gunzip.h"
+#include "tree/libarchive.h"
 #include "tree/sparse.h"
 
 /* Limits of the contents by the size of an archive, with an allowance for small ones. */
@@ -682,6 +681,9 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 	struct tree_builder *b;
 	int r;
 
+	r = libarchive_load(err);
+	if (r < 0)
+		return r;
 	if (tree_builder_new(&b, work, parent, &options) < 0)
 		return error_oom(err);
 	u.sink = tree_builder_sink(b);

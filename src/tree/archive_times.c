@@ -11,6 +11,31 @@
 #include <archive_entry.h>
 #include <time.h>
 
+#ifdef WITH_DLOPEN
+
+#include "base/str.h"
+
+#define FUNCTIONS(each)                                                                            \
+	each(archive_entry_atime) each(archive_entry_mtime) each(archive_entry_set_atime)          \
+		each(archive_entry_set_mtime)
+
+static struct {
+	FUNCTIONS(LIBRARY_POINTER)
+} functions;
+
+#define archive_entry_atime functions.archive_entry_atime
+#define archive_entry_mtime functions.archive_entry_mtime
+#define archive_entry_set_atime functions.archive_entry_set_atime
+#define archive_entry_set_mtime functions.archive_entry_set_mtime
+
+static const char *const names[] = { FUNCTIONS(LIBRARY_NAME) };
+
+_Static_assert(sizeof(functions) == ARRAY_SIZE(names) * sizeof(void *), "a pointer for each name");
+
+const struct library_functions archive_times_functions = { names, &functions, ARRAY_SIZE(names) };
+
+#endif
+
 static bool is_time_t(int64_t sec)
 {
 	return (time_t)sec == sec;

@@ -3,7 +3,8 @@
 
 /*
  * Times of archive entries. On some 32-bit systems libarchive has a time_t of 32 bits and ours has
- * 64: this is the only module that calls libarchive with a time_t. Internal to the archives.
+ * 64: this is the only module that calls libarchive with a time_t. Internal to the archives, which
+ * have called libarchive_load().
  */
 #ifndef TREE_ARCHIVE_TIMES_H
 #define TREE_ARCHIVE_TIMES_H
@@ -11,7 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/library.h"
+
 struct archive_entry;
+
+#ifdef WITH_DLOPEN
+extern const struct library_functions archive_times_functions; /* for libarchive_load() */
+#endif
 
 /* Return false if libarchive has no room for the time. */
 bool archive_times_set(struct archive_entry *e, int64_t mtime, uint32_t mtime_nsec, int64_t atime,

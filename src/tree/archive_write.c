@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +16,7 @@
 #include "tree/archive.h"
 #include "tree/archive_times.h"
 #include "tree/builder.h"
+#include "tree/libarchive.h"
 #include "tree/locale.h"
 #include "tree/reader.h"
 
@@ -27,11 +26,10 @@
 
 static const struct {
 	const char *name, *suffix;
-	int (*add_filter)(struct archive *a);
 } compressions[] = {
-	[TREE_COMPRESSION_NONE] = { "none", ".tar", archive_write_add_filter_none },
-	[TREE_COMPRESSION_GZIP] = { "gzip", ".tar.gz", archive_write_add_filter_gzip },
-	[TREE_COMPRESSION_ZSTD] = { "zstd", ".tar.zst", archive_write_add_filter_zstd },
+	[TREE_COMPRESSION_NONE] = { "none", ".tar" },
+	[TREE_COMPRESSION_GZIP] = { "gzip", ".tar.gz" },
+	[TREE_COMPRESSION_ZSTD] = { "zstd", ".tar.zst" },
 };
 
 int tree_compression_parse(const char *text, enum tree_compression *ret)
@@ -303,6 +301,18 @@ static int packer_drop(struct tree_sink *sink, struct error *err)
 	return p->dropped != NULL ? 0 : error_oom(err);
 }
 
+static int add_filter(struct archive *a, enum tree_compression compression)
+{
+	switch (compression) {
+	case TREE_COMPRESSION_GZIP:
+		return archive_write_add_filter_gzip(a);
+	case TREE_COMPRESSION_ZSTD:
+		return archive_write_add_filter_zstd(a);
+	default:
+		return archive_write_add_filter_none(a);
+	}
+}
+
 static int packer_open(struct packer *p, enum tree_compression compression, struct error *err)
 {
 	struct archive *a = archive_write_new();
@@ -314,7 +324,7 @@ static int packer_open(struct packer *p, enum tree_compression compression, stru
 	/* Names that are not UTF-8 are written as they are, and marked as binary. */
 	if (archive_write_set_format_pax(a) != ARCHIVE_OK ||
 	    archive_write_set_format_option(a, "pax", "xattrheader", "SCHILY") != ARCHIVE_OK ||
-	    compressions[compression].add_filter(a) != ARCHIVE_OK ||
+	    add_filter(a, compression) != ARCHIVE_OK ||
 	    archive_write_set_bytes_per_block(a, BLOCK_BYTES) != ARCHIVE_OK ||
 	    archive_write_set_bytes_in_last_block(a, 1) != ARCHIVE_OK ||
 	    archive_write_open(a, p, NULL, write_block, NULL) != ARCHIVE_OK)
@@ -363,13 +373,18 @@ static int write_archive(struct packer *p, const struct nfs_handle *tree,
 	return r == 0 ? p->output->end(p->output, err) : r; /* the directory */
 }
 
+int tree_archive_prepare(struct error *err)
+{
+	return libarchive_load(err);
+}
+
 int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
 	      const struct nfs_handle *parent, const char *folder, const char *file,
 	      enum tree_compression compression, struct tree_archive_sum *ret_sum,
 	      struct error *err)
 {
 	const struct tree_builder_options options = { .root = folder };
-	cleanup_locale locale_t before = tree_locale_enter();
+	cleanup_locale locale_t before = (locale_t)0;
 	struct packer p = {
 		.sink = { .begin = packer_begin,
 			  .data = packer_data,
@@ -381,6 +396,11 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 	struct nfs_handle made;
 	int r;
 
+	/* First: constructors of libraries get the locale that processes start with. */
+	r = libarchive_load(err);
+	if (r < 0)
+		return r;
+	before = tree_locale_enter();
 	if (tree_builder_new(&b, work, parent, &options) < 0)
 		return error_oom(err);
 	p.output = tree_builder_sink(b);

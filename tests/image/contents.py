@@ -23,6 +23,8 @@ UNWANTED = re.compile(r"^(usr/share/(man|info|locale|lintian)/|var/(log|cache|li
                       r"etc/(machine-id|ld\.so\.cache)$|usr/share/doc/[^/]+/(?!copyright$))|/gconv/|"
                       r"\.py[co]?$|\.a$|(^|/)python[0-9.]*$")
 MEBI = 1024.0 * 1024.0
+SMALL_MIB = 12  # compressed, without archives
+NODE_MIB = 30
 
 
 def version():
@@ -40,6 +42,8 @@ class Contents:
     target = None
     name = None
     user = None
+    most_mib = NODE_MIB
+    features = {"archives", "reserved-ports"}
 
     @classmethod
     def setUpClass(cls):
@@ -96,17 +100,27 @@ class Contents:
                     self.image.path(f"usr/share/doc/{package}/copyright")))
 
     def test_sizes(self):
-        """Print them; nothing is gated."""
         layers = b"".join(self.image.layers())
+        gzip = compressed(layers, "gzip", "-6") / MEBI
         print("%s: %.1f MiB, gzip %.1f MiB, zstd %.1f MiB, %d files" % (
-            self.name, len(layers) / MEBI, compressed(layers, "gzip", "-6") / MEBI,
-            compressed(layers, "zstd", "-q", "-3") / MEBI, len(list(self.image.files()))))
+            self.target, len(layers) / MEBI, gzip, compressed(layers, "zstd", "-q", "-3") / MEBI,
+            len(list(self.image.files()))))
+        self.assertLess(gzip, self.most_mib)
         sizes = {name: sum(os.lstat(self.image.path(path)).st_size for path in files)
                  for name, files in self.image.packages().items()}
         sizes["csi-nfs"] = os.path.getsize(self.image.path("/usr/sbin/csi-nfs"))
         for name in sorted(sizes, key=sizes.get, reverse=True)[:10]:
             print("  %-20s %6.2f MiB" % (name, sizes[name] / MEBI))
         self.assertGreater(len(sizes), 5)
+
+    def test_loaded_libraries(self):
+        """Those that the driver loads when it needs them, by the note that the program has."""
+        with open(self.image.path("/usr/sbin/csi-nfs"), "rb") as file:
+            notes = re.findall(rb'"feature":"([^"]+)".*?"soname":\["([^"]+)"\]', file.read())
+        self.assertEqual(sorted(feature for feature, _ in notes), [b"archives", b"reserved-ports"])
+        names = {os.path.basename(path) for path in self.image.files()}
+        found = {feature.decode() for feature, name in notes if name.decode() in names}
+        self.assertEqual(found, self.features)
 
     def test_repeatable(self):
         again = Image(self.target + "-again")
@@ -222,6 +236,21 @@ class Controller(Contents, unittest.TestCase):
                     if re.match(r"usr/s?bin/|usr/libexec/", path)]
         self.assertEqual(programs, ["usr/sbin/csi-nfs"])
         self.assertFalse([path for path in self.image.files() if "mount.nfs" in path])
+
+
+class Small(Controller):
+    """Without archives. Built once."""
+
+    target = "controller-small"
+    most_mib = SMALL_MIB
+    features = {"reserved-ports"}
+
+    def test_repeatable(self):
+        self.assertNotEqual(Image("controller").digest, self.image.digest)
+
+    def test_nothing_of_archives(self):
+        for package in ("libarchive13", "libicu72", "libstdc++6", "libxml2"):
+            self.assertNotIn(package, self.image.packages())
 
 
 class Node(Contents, unittest.TestCase):

@@ -32,8 +32,8 @@ from servers import Export, Ganesha, KernelServer, wait_for
 LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
 HOST = "127.0.0.1"
-NAMES = ["resolve", "nfs", "rpcbind", "exports", "connect", "capacity", "directory", "port",
-         "versions", "mount"]
+NAMES = ["libraries", "resolve", "nfs", "rpcbind", "exports", "connect", "capacity", "directory",
+         "port", "versions", "mount"]
 STATUSES = ("ok", "failed", "warning", "skipped")
 TRACE = ".csi-nfs-check-"
 
@@ -303,9 +303,9 @@ class Exports(Base):
         self.assertEqual((got.returncode, got.stderr), (1, ""))
         steps = [line.split()[:2] for line in lines if line and not line.startswith(" ")]
         self.assertEqual([s[1] for s in steps[:-1]], NAMES)
-        self.assertEqual(steps[6], ["FAILED", "directory"])
-        self.assertTrue(lines[7].lstrip().startswith("-> "), lines)
-        self.assertEqual(lines[-1], "8 ok, 1 failed, 0 warnings, 1 skipped")
+        self.assertEqual(steps[7], ["FAILED", "directory"])
+        self.assertTrue(lines[8].lstrip().startswith("-> "), lines)
+        self.assertEqual(lines[-1], "9 ok, 1 failed, 0 warnings, 1 skipped")
         self.assertNotIn("\033", got.stdout)
         coloured = self.on_terminal(options, environment(TERM="xterm"))
         self.holds(coloured, "\033[32mok", "\033[31mFAILED")
