@@ -36,6 +36,8 @@ USUAL = (
      "the kubelet had not read the namespace's certificate yet"),
     ("FailedMount", "driver name nfs.csi.k8s.io not found in the list of registered CSI drivers",
      "the node's pod was being replaced"),
+    ("ProvisioningFailed", "storageclass.storage.k8s.io .* not found",
+     "csi-provisioner looked at a claim once more when its case had ended"),
     ("(Provisioning|VolumeResize|VolumeModify)Failed", "the object has been modified",
      "a sidecar and a controller changed one object at once; the sidecar tries again"),
 )

@@ -74,6 +74,7 @@ def answers(host, port):
 
 
 class Kerberos(Scenario):
+    expected = (("ProvisioningFailed", "PermissionDenied .* supports only sec=sys"),)
 
     def setUp(self):
         super().setUp()

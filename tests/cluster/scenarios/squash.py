@@ -12,6 +12,7 @@ USER = {"runAsUser": OWNER, "runAsGroup": OWNER}
 
 
 class Squash(Scenario):
+    expected = (("ProvisioningFailed", "PermissionDenied .* check squashing"),)
 
     def setUp(self):
         self.addCleanup(self.check_nothing_is_left)

@@ -10,6 +10,12 @@ from world import DRIVER, Scenario, measured
 
 
 class Workloads(Scenario):
+    expected = (
+        ("FailedMount", "are not allowed on this node; see --inline-volumes"),
+        # The server, the node's pod or the kubelet is down on purpose.
+        ("FailedMount", "Unavailable .*(Connection refused|does not answer|Error while dialing)"),
+        ("FailedScheduling", "ReadWriteOncePod access mode already in-use by another pod"),
+    )
 
     def test_shared_writers(self):
         """Three pods append to files of one volume at once; each then reads what all wrote."""
