@@ -111,7 +111,10 @@ void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path);
  */
 int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err);
 
-/* Rename such directories within the trash, so that they do not come back. */
+/*
+ * Rename such directories within the trash, so that they do not come back. Those of other
+ * identities stay where the export does not let us.
+ */
 int directory_keep_in_trash(struct nfs_client *c, const char *path, struct error *err);
 
 /*

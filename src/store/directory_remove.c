@@ -233,10 +233,12 @@ int directory_keep_in_trash(struct nfs_client *c, const char *path, struct error
 		store_trash_identity(names.items[i], &owner);
 		store_trash_name(name, &owner, key);
 		r = nfs_rename(c, trash, names.items[i], trash, name);
-		if (r < 0 && r != -ENOENT)
+		/* Gone, or of another identity: where root is squashed, only that may move it. */
+		if (r == -ENOENT || r == -EACCES || r == -EPERM)
+			r = 0;
+		if (r < 0)
 			return nfs_error_set(err, c, r, "renaming '%s' in the trash",
 					     names.items[i]);
-		r = 0;
 	}
 	return r;
 }

@@ -13,11 +13,17 @@ from world import PATIENCE, Scenario, measured, unexplained
 
 # Warnings that the scenarios cause on purpose: patterns of reason and text.
 CAUSED = (
+    # outage, and cases that restart the server
     ("VolumeFailedDelete", "DeadlineExceeded|Unavailable|Aborted"),
+    ("SnapshotC(reation|ontentCheckandUpdate)Failed", "Unavailable .* the connection broke"),
+    # migration replaces the Deployments; before the node boots there is none
+    ("CalculateExpectedPodCountFailed", "found no controllers for pod"),
+    ("FailedScheduling", "no nodes available to schedule pods"),
 )
 LOGGED = {
     "A note of a controller that is gone is removed": "crash and outage",
     "Purging deleted volumes failed, it will be tried again": "outage",
+    "Call failed UNAVAILABLE": "outage, and cases that restart the server",
 }
 
 
@@ -78,8 +84,9 @@ class End(Scenario):
             with open(name, encoding="utf-8", errors="replace") as file:
                 for line in file:
                     said = re.search('level=(?:warn|error) msg="([^"]*)"', line)
+                    code = re.search(' code="([A-Z_]*)"', line)
                     if said:
-                        found.add(said.group(1))
+                        found.add(" ".join(m.group(1) for m in (said, code) if m))
         self.assertEqual(sorted(found - set(LOGGED)), [])
 
     def driver_logs(self):

@@ -1042,8 +1042,12 @@ START_TEST(test_delete_moving)
 		const struct sample *volume;
 		const char *trashed;
 		bool stays;
+		int error; /* of the RENAME in the trash */
 	} rows[] = {
 		{ "its own", &flat, "pvc-1.1.2.3", false },
+		{ "refused", &flat, "pvc-1.1.2.3@5:6", true, -EPERM },
+		{ "denied", &flat, "pvc-1.1.2.3@5:6", true, -EACCES },
+		{ "gone meanwhile", &flat, "pvc-1.1.2.3", true, -ENOENT },
 		{ "of another identity", &flat, "pvc-1.1.2.3@5:6", false },
 		{ "another volume's", &flat, "pvc-10.1.2.3", true },
 		{ "another volume's with dots", &flat, "pvc-1.0.1.2.3", true },
@@ -1062,6 +1066,9 @@ START_TEST(test_delete_moving)
 		fake_nfs_remove(f, rows[i].volume->dir);
 		(void)snprintf(path, sizeof(path), ".csi-nfs/trash/%s/file", rows[i].trashed);
 		fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+		/* The first RENAME is that of the record. */
+		fake_nfs_fail(f, &(struct fake_failure){ rows[i].error != 0 ? 2 : 0, rows[i].error,
+							 false, false, 1U << NFS_OP_RENAME });
 		check_int(rows[i].name, "delete", delete (f, rows[i].volume, &err), 0);
 		check_int(rows[i].name, "under its old name",
 			  fake_nfs_type(f, path) != NFS_TYPE_UNKNOWN, rows[i].stays);
