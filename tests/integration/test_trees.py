@@ -304,14 +304,18 @@ class Content(Trees):
         self.assertTrue(lines, "the log has no line '%s': %s" % (message, self.driver.tail(20)))
         return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", lines[-1])}
 
-    def stopped(self, call):
-        """The answer to a call during which the driver is stopped, until a report is due."""
+    def slowed(self, call, name):
+        """Return the answer to a call during which the driver runs for a fiftieth of the time,
+        until it reports. It must not stop for longer: its NFS calls would be too late."""
+        reported = re.compile(r'msg="?Copying"? what="?%s"? ' % name)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             future = self.begins(pool, call)
-            os.kill(self.driver.process.pid, signal.SIGSTOP)
-            self.assertFalse(future.done(), "it is made too fast for this test")
-            time.sleep(REPORT_S + 1)
-            os.kill(self.driver.process.pid, signal.SIGCONT)
+            while not reported.search(self.driver.tail(100)):
+                self.assertFalse(future.done(), "it is made too fast for this test")
+                os.kill(self.driver.process.pid, signal.SIGSTOP)
+                time.sleep(0.5)
+                os.kill(self.driver.process.pid, signal.SIGCONT)
+                time.sleep(0.01)
             return future.result()
 
     def test_progress(self):
@@ -320,7 +324,7 @@ class Content(Trees):
                 ("snap", lambda: self.snap("snap", source)))
         for name, call in rows:
             with self.subTest(making=name):
-                made = self.stopped(call)
+                made = self.slowed(call, name)
                 copied, copying = self.said("Copied", name), self.said("Copying", name)
                 self.assertEqual(copying["all_files"], copied["files"])
                 self.assertGreaterEqual(copying["seconds"], REPORT_S)

@@ -84,9 +84,17 @@ class Trees(OnServer):
 
     def is_tidy(self):
         """Wait until deleted and half-made objects are gone."""
-        wait_for(lambda: not self.leftovers(), 40)
+        wait_for(lambda: not self.leftovers(), 40, progress=self.unfinished)
         self.assertEqual(self.leftovers(), [], "left on the shares; the driver's log:\n"
                          + self.driver.tail(10))
+
+    def unfinished(self):
+        """Return how many entries the driver has in work and trash, and their size."""
+        paths = [os.path.join(at, name) for share in self.shares() for folder in ("work", "trash")
+                 for at, _, names in os.walk(os.path.join(share, STATE, folder))
+                 for name in names + [""]]
+        sizes = [os.lstat(p).st_size for p in paths if os.path.lexists(p)]
+        return len(sizes), sum(sizes)
 
     def start_over(self):
         """Clean the shares, so that leftovers do not fail the next case."""
@@ -144,15 +152,16 @@ class Trees(OnServer):
         return self.client.ListSnapshots(secrets=self.secrets, **filters)
 
     def until_ok(self, call, seconds=60):
-        """Repeat the call, as an orchestrator does, until it succeeds. Return its answer."""
-        end = time.monotonic() + seconds
+        """Repeat the call, as an orchestrator does, until it succeeds. Return its answer. Fail when
+        no copy and no purge has gone on for these seconds."""
+        patience = servers.Patience(seconds, self.unfinished)
         while True:
             try:
                 return call()
             except grpc.RpcError as e:
                 self.assertIn(e.code(), BUSY, "asking again: " + e.details())
-                self.assertLess(time.monotonic(), end, "no end after %d s, the last answer: %s: %s"
-                                % (seconds, e.code().name, e.details()))
+                self.assertFalse(patience.is_over(), "nothing done for %d s, the last answer: %s: %s"
+                                 % (seconds, e.code().name, e.details()))
             time.sleep(0.1)
 
     # ---- looks ----

@@ -108,7 +108,7 @@ class World:
                 if what is not None or name.split("/")[0] != STATE or name.count("/") > 1}
 
     def is_clean(self):
-        wait_for(lambda: not self.left(), 60)
+        wait_for(lambda: not self.left(), 60, progress=lambda: len(self.left()))
         self.assertEqual(self.left(), {})
 
 

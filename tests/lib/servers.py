@@ -28,11 +28,28 @@ def run(*command, check=True, env=None):
     return got
 
 
-def wait_for(condition, seconds=20, step=0.02):
-    """Wait until condition() is true. Return False if it is not within these seconds."""
-    end = time.monotonic() + seconds
+class Patience:
+    """A limit for work whose duration depends on how busy the machine is: it is over when
+    progress() has not changed between two looks that are these seconds apart."""
+
+    def __init__(self, seconds, progress):
+        self.seconds, self.progress = seconds, progress
+        self.seen, self.end = progress(), time.monotonic() + seconds
+
+    def is_over(self):
+        if time.monotonic() <= self.end:
+            return False
+        seen, before = self.progress(), self.seen
+        self.seen, self.end = seen, time.monotonic() + self.seconds
+        return seen == before
+
+
+def wait_for(condition, seconds=20, step=0.02, progress=lambda: None):
+    """Wait until condition() is true. Return False if it is not within these seconds, or as long as
+    progress() changes."""
+    patience = Patience(seconds, progress)
     while not condition():
-        if time.monotonic() > end:
+        if patience.is_over():
             return False
         time.sleep(step)
     return True
