@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 
 from servers import run
@@ -14,10 +15,24 @@ from servers import run
 FOLDERS = ("dev", "etc", "proc", "run", "sys", "tmp", "var")
 
 
-def libraries(program):
+def needed(program):
     """The paths of the shared libraries of a program, as it looks them up."""
     text = run("ldd", program, check=False).stdout
     return [word for word in text.split() if word.startswith("/") and os.path.exists(word)]
+
+
+def loaded(program):
+    """The paths of the libraries that it loads by name, which its section .note.dlopen lists."""
+    note = run("readelf", "-p", ".note.dlopen", program, check=False).stdout
+    names = re.findall(r'"soname":\["([^"]+)"', note)
+    known = dict(re.findall(r"^\s*(\S+) \(.*x86-64.*\) => (\S+)$",
+                            run("/sbin/ldconfig", "-p").stdout, re.MULTILINE))
+    return [known[name] for name in names]
+
+
+def libraries(program):
+    return {path for used in (program, *loaded(program)) for path in needed(used)} | {
+        *loaded(program)}
 
 
 def add_bytes(archive, name, data, mode=0o755):
