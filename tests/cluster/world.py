@@ -43,6 +43,8 @@ USUAL = (
      "csi-provisioner looked at a claim once more when its case had ended"),
     ("(Provisioning|VolumeResize|VolumeModify)Failed", "the object has been modified",
      "a sidecar and a controller changed one object at once; the sidecar tries again"),
+    ("(Provisioning|VolumeResize|VolumeModify)Failed", "code = Canceled desc = context canceled",
+     "a sidecar was ended and gave up its calls"),
 )
 
 
