@@ -113,9 +113,11 @@ int directory_may_come_back(struct nfs_client *c, const char *path, struct error
 
 /*
  * Rename such directories within the trash, so that they do not come back. Those of other
- * identities stay where the export does not let us.
+ * identities stay where the export does not let us. *ret_trashed is set where one was renamed: a
+ * purge that is under way does not see its new name.
  */
-int directory_keep_in_trash(struct nfs_client *c, const char *path, struct error *err);
+int directory_keep_in_trash(struct nfs_client *c, const char *path, bool *ret_trashed,
+			    struct error *err);
 
 /*
  * Purge what directory_remove() has moved into the trash under that key, in this call or an earlier

@@ -218,7 +218,8 @@ int directory_may_come_back(struct nfs_client *c, const char *path, struct error
 	return r < 0 ? r : names.n > 0;
 }
 
-int directory_keep_in_trash(struct nfs_client *c, const char *path, struct error *err)
+int directory_keep_in_trash(struct nfs_client *c, const char *path, bool *ret_trashed,
+			    struct error *err)
 {
 	char key[RECORD_NAME_MAX + 1], name[NFS_NAME_MAX + 1];
 	cleanup_strv struct strv names = { NULL, 0 };
@@ -233,6 +234,7 @@ int directory_keep_in_trash(struct nfs_client *c, const char *path, struct error
 		store_trash_identity(names.items[i], &owner);
 		store_trash_name(name, &owner, key);
 		r = nfs_rename(c, trash, names.items[i], trash, name);
+		*ret_trashed = *ret_trashed || r == 0;
 		/* Gone, or of another identity: where root is squashed, only that may move it. */
 		if (r == -ENOENT || r == -EACCES || r == -EPERM)
 			r = 0;

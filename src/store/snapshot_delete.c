@@ -22,20 +22,17 @@ static int remove_snapshot_directory(struct nfs_client *c, const struct tombston
 		.finished = true,
 	};
 	struct owner owner;
-	bool trashed = false;
 	int r;
 
 	if (!has_contents) {
-		r = tombstone_is_in_place(c, t, err);
+		r = tombstone_is_in_place(c, t, ret_trashed, err);
 		if (r <= 0)
 			return r;
 	}
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : owner_refuse(c, t->dir, &owner, t->dir, err);
-	r = tombstone_remove_directory(c, t, NULL, &trashed, err);
-	*ret_trashed = *ret_trashed || trashed;
-	return r;
+	return tombstone_remove_directory(c, t, NULL, ret_trashed, err);
 }
 
 /* Do what is left once the tombstone is set. Return 1 where the record came back. */

@@ -197,26 +197,27 @@ static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t
 	return tombstone_check(c, t, err);
 }
 
-int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, struct error *err)
+int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
+			  struct error *err)
 {
 	int r = staging_is_in_place(c, &t->record, t->dir, err);
 
 	if (r != 0 || staging_state_of(&t->record).built == NULL)
 		return r;
-	r = directory_keep_in_trash(c, t->dir, err);
+	r = directory_keep_in_trash(c, t->dir, ret_trashed, err);
 	return r < 0 ? r : staging_is_in_place(c, &t->record, t->dir, err);
 }
 
 /* Find it also where the paused deletion of an earlier volume has moved and put back. */
 static int find_moving_directory(struct nfs_client *c, const struct tombstone *t,
 				 struct directory_place *place, struct directory_known *ret,
-				 struct error *err)
+				 bool *ret_trashed, struct error *err)
 {
 	int r = find_doomed_directory(c, t, place, ret, err);
 
 	if (r != -ENOENT || tombstone_is_new(t))
 		return r;
-	r = directory_keep_in_trash(c, t->dir, err);
+	r = directory_keep_in_trash(c, t->dir, ret_trashed, err);
 	return r < 0 ? r : find_doomed_directory(c, t, place, ret, err);
 }
 
@@ -329,8 +330,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 	struct directory_known known;
 	int r;
 
-	*ret_trashed = false;
-	r = find_moving_directory(c, t, &place, &known, err);
+	r = find_moving_directory(c, t, &place, &known, ret_trashed, err);
 	if (r < 0)
 		return r == -ENOENT ? sweep_notes(c, t, err) : r;
 	directory_trash_key(key, t->dir);
@@ -343,7 +343,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 		if (r > 0)
 			return directory_was_new(c, t, err);
 	}
-	*ret_trashed = trashed[0] != '\0';
+	*ret_trashed = *ret_trashed || trashed[0] != '\0';
 	return r < 0 ? r : forget_notes(c, t, &known, err);
 }
 

@@ -65,14 +65,15 @@ typedef int (*tombstone_users_fn)(struct nfs_client *c, const struct tombstone *
 
 /*
  * As staging_is_in_place() for the record of the tombstone. If the directory is not in place, it
- * does not come back either.
+ * does not come back either. *ret_trashed is set where there is something to purge.
  */
-int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, struct error *err);
+int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
+			  struct error *err);
 
 /*
  * Remove the directory, as directory_remove(), provided that it is still the one that the tombstone
  * is about when it is moved. A NULL users() means that nobody can have begun to use it. Return 0
- * also where the directory is gone.
+ * also where the directory is gone. *ret_trashed is set where there is something to purge.
  */
 int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 			       tombstone_users_fn users, bool *ret_trashed, struct error *err);

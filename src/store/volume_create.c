@@ -487,7 +487,7 @@ static int take_back_directory(const struct new_volume *nv, struct error *err)
 	};
 	cleanup_record struct record rec = { .n = 0 };
 	struct nfs_client *c = nv->c;
-	bool trashed;
+	bool trashed = false;
 	int r;
 
 	if (volume_describe_deleted(&rec, volume_of(nv->rec).id, nv->dir, ON_DELETE_DELETE) < 0)
@@ -497,6 +497,8 @@ static int take_back_directory(const struct new_volume *nv, struct error *err)
 		r = volume_is_used_again(c, &t, true, err);
 	if (r == 0)
 		r = tombstone_remove_directory(c, &t, volume_is_used_again, &trashed, err);
+	if (trashed && nv->filler != NULL)
+		*nv->filler->ret_trashed = true;
 	if (r == 0)
 		r = directory_remove_parents(c, nv->dir, err);
 	if (r == 0)

@@ -254,7 +254,7 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 	int r;
 
 	if (volume_is_built(&v)) {
-		r = tombstone_is_in_place(c, t, err);
+		r = tombstone_is_in_place(c, t, ret_trashed, err);
 		if (r > 0)
 			return dispose_of_directory(c, t, how, ret_trashed, err);
 		return r < 0 ? r : directory_remove_parents(c, t->dir, err);

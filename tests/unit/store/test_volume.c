@@ -106,13 +106,21 @@ static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid,
 	return r < 0 ? r : volume_delete(c, &id, &rec, &how, ret_trashed, err);
 }
 
-static int delete (struct fake_nfs *f, const struct sample *v, struct error *err)
+static int delete_telling(struct fake_nfs *f, const struct sample *v, bool *ret_trashed,
+			  struct error *err)
 {
-	bool own = strcmp(v->key, v->dir) == 0, trashed;
+	bool own = strcmp(v->key, v->dir) == 0;
 
 	return delete_as(f, v->dir, own ? "" : v->key,
 			 strcmp(v->on_delete, "delete") == 0 ? "" : v->on_delete, ON_DELETE_DELETE,
-			 &trashed, err);
+			 ret_trashed, err);
+}
+
+static int delete (struct fake_nfs *f, const struct sample *v, struct error *err)
+{
+	bool unused;
+
+	return delete_telling(f, v, &unused, err);
 }
 
 static int create_empty(struct fake_nfs *f, const struct sample *v, struct error *err)
@@ -1060,6 +1068,7 @@ START_TEST(test_delete_moving)
 		struct fake_nfs *f = fake_nfs_new();
 		struct error err = { .code = ERROR_OK };
 		cleanup_free char *list = NULL;
+		bool trashed = false;
 		char path[128];
 
 		check_int(rows[i].name, "create", create(f, rows[i].volume, 0, &err), 0);
@@ -1069,9 +1078,12 @@ START_TEST(test_delete_moving)
 		/* The first RENAME is that of the record. */
 		fake_nfs_fail(f, &(struct fake_failure){ rows[i].error != 0 ? 2 : 0, rows[i].error,
 							 false, false, 1U << NFS_OP_RENAME });
-		check_int(rows[i].name, "delete", delete (f, rows[i].volume, &err), 0);
+		check_int(rows[i].name, "delete", delete_telling(f, rows[i].volume, &trashed, &err),
+			  0);
 		check_int(rows[i].name, "under its old name",
 			  fake_nfs_type(f, path) != NFS_TYPE_UNKNOWN, rows[i].stays);
+		/* A purge that is under way has listed the old name. */
+		check_int(rows[i].name, "something is to be purged", trashed, !rows[i].stays);
 		list = fake_nfs_list(f, NULL);
 		check_that(rows[i].name, "the file is left to the purger",
 			   strstr(list, "/file\n") != NULL);
