@@ -67,7 +67,7 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 /*
  * As directory_remove(), for that directory; NULL: for any. Return 1 where another
  * directory had taken its place; that one has been put back. ret_name: its name in the trash; "":
- * none.
+ * none. A known directory is held there: directory_release() hands it to the purger.
  */
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
 			   const struct directory_known *known, const char *key,
@@ -75,8 +75,8 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 
 /*
  * Check that the entry name of the directory to, which was renamed from a place, is the known
- * directory. Return 1 after renaming anything else back. Return 0 also where the entry is gone: the
- * purger of another replica may have removed it, but only after it was in the trash for a while.
+ * directory. Return 1 after renaming anything else back. Return 0 also where the entry is gone: a
+ * repeated call may have handed it to the purger.
  *
  * A directory is known by its handle. Servers whose handles stand for paths (go-nfs) give it
  * another one when it is renamed; only there it is known by file id, file system and mtime.
@@ -98,6 +98,9 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key,
 		      struct error *err);
 
 /* -------- what was moved into the trash -------- */
+
+/* Hand the entry held of the trash to the purger, under a name that begins with key. */
+int directory_release(struct nfs_client *c, const char *key, const char *held, struct error *err);
 
 /*
  * Format the key of names in the trash for the directory at path: the whole path, so that no other

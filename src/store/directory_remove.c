@@ -19,7 +19,7 @@
 /* -------- into the trash -------- */
 
 static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
-			 char name[NFS_NAME_MAX + 1], struct error *err)
+			 bool held, char name[NFS_NAME_MAX + 1], struct error *err)
 {
 	const struct nfs_handle *trash;
 	int r;
@@ -30,7 +30,10 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 			     place->base);
 	if (r < 0)
 		return r;
-	store_trash_name(name, &c->export, key);
+	if (held)
+		store_trash_name_held(name, &c->export, key);
+	else
+		store_trash_name(name, &c->export, key);
 	r = nfs_rename(c, &place->parent, place->base, trash, name);
 	/* Another file system below the share, or a directory that is not ours to move. */
 	if (r == -EXDEV || r == -EBUSY || r == -EACCES || r == -EPERM)
@@ -158,7 +161,7 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
-	r = move_to_trash(c, place, key, ret_name, err);
+	r = move_to_trash(c, place, key, known != NULL, ret_name, err);
 	if (r == 0 && known != NULL) {
 		r = store_folder(c, STORE_TRASH, true, &trash, err);
 		return r < 0 ? r : directory_check_moved(c, place, known, trash, ret_name, err);
@@ -188,6 +191,24 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path)
 {
 	path_key(key, path, strlen(path));
+}
+
+int directory_release(struct nfs_client *c, const char *key, const char *held, struct error *err)
+{
+	const struct nfs_handle *trash;
+	char name[NFS_NAME_MAX + 1];
+	struct nfs_export owner;
+	int r;
+
+	r = store_folder(c, STORE_TRASH, true, &trash, err);
+	if (r < 0)
+		return r;
+	store_trash_identity(held, &owner);
+	store_trash_name(name, &owner, key);
+	r = nfs_rename(c, trash, held, trash, name);
+	if (r == -ENOENT) /* a repeated call has renamed it */
+		return 0;
+	return r < 0 ? nfs_error_set(err, c, r, "renaming '%s' in the trash", held) : 0;
 }
 
 static bool is_trash_for(const char *name, const void *key)
@@ -258,7 +279,8 @@ static bool is_trash_of(const char *name, const void *data)
 {
 	const char *key = data;
 
-	return str_has_prefix(name, key) && name[strlen(key)] == '.';
+	return str_has_prefix(name, key) && name[strlen(key)] == '.' &&
+	       !store_trash_name_is_held(name);
 }
 
 static void log_purge(const struct purge_log *purge, const char *name, const char *message)

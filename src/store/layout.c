@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -150,7 +151,8 @@ void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key)
 	ret[len] = '\0';
 }
 
-void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key)
+static void format_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e,
+			      const char *key, const char *mark)
 {
 	static _Atomic unsigned int counter;
 	char prefix[STORE_TRASH_KEY_MAX + 1];
@@ -159,26 +161,63 @@ void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, c
 
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	store_trash_key(prefix, key);
-	n = snprintf(name, NFS_NAME_MAX + 1, "%s.%" PRIx64 ".%x.%x", prefix,
+	n = snprintf(name, NFS_NAME_MAX + 1, "%s.%" PRIx64 ".%x.%s%x", prefix,
 		     (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec,
-		     (unsigned int)getpid(), counter++);
+		     (unsigned int)getpid(), mark, counter++);
 	if (!nfs_export_is_own(e))
 		(void)snprintf(name + n, NFS_NAME_MAX + 1 - (size_t)n, "@%" PRIu32 ":%" PRIu32,
 			       e->uid, e->gid);
 }
 
+void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key)
+{
+	format_trash_name(name, e, key, "");
+}
+
+#define HELD_MARK "h"
+
+void store_trash_name_held(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key)
+{
+	format_trash_name(name, e, key, HELD_MARK);
+}
+
 #define TRASH_FIELDS 3 /* after the key, each with a dot before it */
+
+/* Return where the fields of a name begin, with the first dot; NULL: it has none. */
+static const char *trash_fields(const char *name)
+{
+	size_t dots = 0, len = strlen(name);
+
+	while (len > 0 && dots < TRASH_FIELDS)
+		if (name[--len] == '.')
+			dots++;
+	return dots == TRASH_FIELDS ? name + len : NULL;
+}
 
 bool store_trash_name_is_of(const char *name, const char *key)
 {
 	char prefix[STORE_TRASH_KEY_MAX + 1];
-	size_t dots = 0, len = strlen(name);
+	const char *fields = trash_fields(name);
 
 	store_trash_key(prefix, key);
-	while (len > 0 && dots < TRASH_FIELDS)
-		if (name[--len] == '.')
-			dots++;
-	return dots == TRASH_FIELDS && len == strlen(prefix) && memcmp(name, prefix, len) == 0;
+	return fields != NULL && (size_t)(fields - name) == strlen(prefix) &&
+	       memcmp(name, prefix, strlen(prefix)) == 0;
+}
+
+bool store_trash_name_is_held(const char *name)
+{
+	const char *fields = trash_fields(name), *number = strrchr(name, '.');
+	uint64_t made_ns, now_ns;
+	struct timespec now;
+
+	if (fields == NULL || !str_has_prefix(number + 1, HELD_MARK))
+		return false;
+	made_ns = strtoull(fields + 1, NULL, 16);
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	now_ns = (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
+	/* A clock that was set back makes no entry stay for years. */
+	return now_ns - made_ns < STORE_HELD_S * CLOCK_NS_PER_S ||
+	       made_ns - now_ns < STORE_HELD_S * CLOCK_NS_PER_S;
 }
 
 void store_trash_identity(const char *name, struct nfs_export *e)

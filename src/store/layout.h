@@ -82,6 +82,20 @@ void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
  */
 void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key);
 
+/*
+ * A rename into the trash may take something else than what was looked at before. Until that has
+ * been checked, the entry has a name that the purger passes over: its number begins with h. One
+ * that is left by a process that ended in between is purged after STORE_HELD_S, by this process's
+ * clock; a repeated call does not wait for that.
+ */
+#define STORE_HELD_S 86400
+
+void store_trash_name_held(char name[NFS_NAME_MAX + 1], const struct nfs_export *e,
+			   const char *key);
+
+/* Whether the purger has to leave the entry for now. */
+bool store_trash_name_is_held(const char *name);
+
 /* Whether a name was made from that key: to find what earlier attempts left. */
 bool store_trash_name_is_of(const char *name, const char *key);
 

@@ -165,6 +165,8 @@ static int add_to_batch(struct batch *batch, const struct nfs_entry *entry)
 {
 	struct nfs_export owner = batch->share->export;
 
+	if (store_trash_name_is_held(entry->name))
+		return 0;
 	store_trash_identity(entry->name, &owner);
 	if (!nfs_export_is_equal(&owner, &batch->share->export)) {
 		/* If the purger has no room, the next round tells it again. */

@@ -255,16 +255,15 @@ static int put_empty_directory_back(struct nfs_client *c, const struct tombstone
 	if (r < 0)
 		return tombstone_failed(c, r, t, err);
 	r = users(c, t, true, err);
-	if (r != 0)
-		return r;
-	(void)nfs_rmdir(c, &place->parent, place->base);
-	return deletion_was_finished(t, err);
+	if (r == 0)
+		(void)nfs_rmdir(c, &place->parent, place->base);
+	return r;
 }
 
 /*
  * Handle a directory that was removed when its tombstone was already gone: a later call may have
- * found the directory and begun to use it. If so, put it back and return 1. Else report that the
- * deletion was finished.
+ * found the directory and begun to use it. If so, put it back and return 1. Return 0 where it is
+ * nobody's.
  */
 static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 			      const struct directory_place *place, const struct nfs_attr *attr,
@@ -275,22 +274,20 @@ static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 	int r;
 
 	r = users != NULL ? users(c, t, trashed[0] == '\0', err) : 0;
-	if (r < 0)
+	if (r <= 0)
 		return r;
-	if (r == 0)
-		return deletion_was_finished(t, err);
 	if (trashed[0] == '\0')
 		return put_empty_directory_back(c, t, place, attr, users, err);
 	/* A user who has made a new directory did not find this one. */
 	r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
 	if (r == 0)
-		return deletion_was_finished(t, err);
+		return 0;
 	if (r == -ENOENT)
 		r = store_folder(c, STORE_TRASH, true, &trash, err);
 	if (r == 0)
 		r = nfs_rename(c, trash, trashed, &place->parent, place->base);
 	if (r == -ENOENT) /* the user's deletion kept it in the trash */
-		return deletion_was_finished(t, err);
+		return 0;
 	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
 }
 
@@ -328,6 +325,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 	char key[RECORD_NAME_MAX + 1], trashed[NFS_NAME_MAX + 1];
 	struct directory_place place;
 	struct directory_known known;
+	bool was_finished;
 	int r;
 
 	r = find_moving_directory(c, t, &place, &known, ret_trashed, err);
@@ -338,13 +336,23 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
 	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
-	if (r == 0) {
+	was_finished = r == 0;
+	if (was_finished) {
 		r = put_directory_back(c, t, &place, &known.attr, trashed, users, err);
 		if (r > 0)
 			return directory_was_new(c, t, err);
 	}
-	*ret_trashed = *ret_trashed || trashed[0] != '\0';
-	return r < 0 ? r : forget_notes(c, t, &known, err);
+	if (r < 0) /* a repeated call decides about what is held in the trash */
+		return r;
+	if (trashed[0] != '\0') {
+		r = directory_release(c, key, trashed, err);
+		if (r < 0)
+			return r;
+		*ret_trashed = true;
+	}
+	if (was_finished)
+		return deletion_was_finished(t, err);
+	return forget_notes(c, t, &known, err);
 }
 
 int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, struct error *err)

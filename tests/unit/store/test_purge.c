@@ -128,6 +128,27 @@ START_TEST(test_done)
 }
 END_TEST
 
+/* What a deletion has not checked yet stays, unless that deletion ended long ago. */
+START_TEST(test_held)
+{
+	char held[NFS_NAME_MAX + 1], path[NFS_NAME_MAX + sizeof(TRASH) + 8];
+	const struct nfs_export own = { .uid = (uint32_t)getuid(), .gid = (uint32_t)getgid() };
+	struct fake_nfs *f = share_new();
+
+	store_trash_name_held(held, &own, "held");
+	check_that("held", held, store_trash_name_is_held(held));
+	check_that("held", "its key", store_trash_name_is_of(held, "held"));
+	(void)snprintf(path, sizeof(path), TRASH "/%s/file", held);
+	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, TRASH "/left.1.2.h3/file", NFS_TYPE_FILE, NULL);
+	purge("held", f);
+	check_int("held", "files", said.files, FILES + 1);
+	check_int("held", "file", fake_nfs_type(f, path), NFS_TYPE_FILE);
+	check_int("held", "left", fake_nfs_type(f, TRASH "/left.1.2.h3"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 START_TEST(test_failed)
 {
 	const struct fake_failure failure = {
@@ -514,6 +535,7 @@ END_TEST
 
 CHECK_MAIN("tree/purge", .tests = {
 				 test_done,
+				 test_held,
 				 test_failed,
 				 test_progress,
 				 test_fair,

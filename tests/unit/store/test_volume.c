@@ -843,6 +843,30 @@ static void act_once(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	m->act = NULL;
 }
 
+/* What a purger does to the trash that runs all the time. */
+static void purge_trash(struct fake_nfs *f)
+{
+	static const char trash[] = ".csi-nfs/trash/";
+	cleanup_free char *list = fake_nfs_list(f, NULL);
+	const char *at = list;
+
+	while ((at = strstr(at, trash)) != NULL) {
+		char path[256];
+		const size_t len = strcspn(at + strlen(trash), "/\n");
+
+		(void)snprintf(path, sizeof(path), "%s%.*s", trash, (int)len, at + strlen(trash));
+		if (len > 0 && !store_trash_name_is_held(path + strlen(trash)))
+			fake_nfs_remove(f, path);
+		at += strlen(trash) + len;
+	}
+}
+
+static void act_once_and_purge(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	act_once(f, op, data);
+	purge_trash(f);
+}
+
 static void remove_notes(struct fake_nfs *f)
 {
 	static const char folder[] = ".csi-nfs/busy/";
@@ -906,7 +930,7 @@ START_TEST(test_delete_late)
 		check_int(rows[i].name, "create", create(f, &flat, 0, &err), 0);
 		if (rows[i].data != NULL)
 			fake_nfs_put(f, rows[i].data, NFS_TYPE_FILE, NULL);
-		fake_nfs_watch(f, act_once, &m);
+		fake_nfs_watch(f, act_once_and_purge, &m);
 		check_that(rows[i].name, "delete fails", delete (f, &flat, &err) < 0);
 		check_error(rows[i].name, &err, ERROR_ABORTED, "another controller");
 		check_that(rows[i].name, "it happened", m.act == NULL);
