@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/str.h"
@@ -297,6 +298,22 @@ static int fill_from_snapshot(struct volume_source *source, struct nfs_client *c
 	return s.result;
 }
 
+/*
+ * Within one share, read the source over the newer minor version that the new volume's options
+ * allow. The source's own are those of the last call, which may have asked for one without extended
+ * attributes; they would be lost without a word.
+ */
+static void raise_minor(struct nfs_export *e, const struct nfs_export *target)
+{
+	if (strcmp(e->server, target->server) != 0 || strcmp(e->share, target->share) != 0 ||
+	    e->version != 4 || target->version != 4 || !e->has_minor)
+		return;
+	if (target->has_minor && target->minor <= e->minor)
+		return;
+	e->has_minor = target->has_minor;
+	e->minor = target->minor;
+}
+
 int volume_source_fill(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
 	struct volume_source *source = data;
@@ -304,6 +321,9 @@ int volume_source_fill(struct nfs_client *c, const char *name, void *data, struc
 
 	if (source->missing.code != ERROR_OK)
 		return error_set(err, source->missing.code, "%s", source->missing.msg);
+	raise_minor(source->kind == VOLUME_SOURCE_IS_VOLUME ? &source->volume.export
+							    : &source->snapshot.export,
+		    &c->export);
 	if (source->kind != VOLUME_SOURCE_IS_VOLUME)
 		return fill_from_snapshot(source, c, name, err);
 	volume_ref_begin(&s, source->driver, &source->volume, err);

@@ -145,6 +145,15 @@ class Xattrs:
         self.delete(source, copy, restored)
 
 
+    def test_older_call_before(self):
+        """Calls without options use those of the last call; a clone of 4.2 reads over 4.2."""
+        source = self.create("read", flags=("vers=4.2",))
+        os.setxattr(self.path("read"), "user.kept", b"1")
+        other = self.create("older", flags=("vers=4.1",))
+        copy = self.clone("newer", source, flags=("vers=4.2",))
+        self.assertEqual(survey(self.path("newer"))[b"."]["user.kept"], b"1")
+        self.delete(source, other, copy)
+
     def test_target_without(self):
         """What the target cannot keep is counted, said once, and fails nothing."""
         source = self.create("with", flags=("vers=4.2",))
