@@ -126,6 +126,7 @@ static void report(const struct tree_progress *progress, void *data)
 	struct copy_job *job = data;
 	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
 	struct error ignored = { .code = ERROR_OK };
+	struct nfs_client *c;
 	struct nfs_attr unused;
 	size_t i;
 
@@ -136,9 +137,9 @@ static void report(const struct tree_progress *progress, void *data)
 		(void)nfs_getattr(job->idle[i], &job->idle[i]->root, &unused);
 	/* A lost note fails copy_job_close() at the end. */
 	(void)renew_claims(job, &ignored);
-	if (counting)
-		(void)nfs_getattr(job->work.to, &job->work.to->root,
-				  &unused); /* idle while counting */
+	/* Idle while counting, or while the server copies between its exports. */
+	c = counting ? job->work.to : job->work.from;
+	(void)nfs_getattr(c, &c->root, &unused);
 }
 
 static int take_place(struct copy_job *job, struct error *err)

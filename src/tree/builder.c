@@ -455,8 +455,13 @@ void tree_builder_free(struct tree_builder *b)
 	if (b == NULL)
 		return;
 	tree_drain(b->work);
-	while (!list_is_empty(&b->all))
-		builder_node_free(container_of(b->all.next, struct builder_node, all));
+	while (!list_is_empty(&b->all)) {
+		struct builder_node *node = container_of(b->all.next, struct builder_node, all);
+
+		/* A reply may have told of a copy after its file was given up. */
+		builder_later_cancel(node);
+		builder_node_free(node);
+	}
 	builder_targets_done(&b->targets);
 	free(b);
 }
