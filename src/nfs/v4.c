@@ -261,17 +261,19 @@ static void take_copy(struct nfs_op *op, const nfs_resop4 *res)
 	const union v4_later_result *result = v4_later_result(res);
 
 	op->goes_on = result->copy.later;
-	if (op->goes_on) {
+	if (op->goes_on)
 		memcpy(op->copy_id, result->copy.id, sizeof(op->copy_id));
+	/* The COMMIT in front has told one. */
+	if (!op->goes_on || !op->later)
+		memcpy(op->verifier, result->copy.verifier, sizeof(op->verifier));
+	if (op->goes_on)
 		return;
-	}
 	if (result->copy.length > op->length) {
 		op->error = -EREMOTEIO;
 		return;
 	}
 	op->length = result->copy.length;
 	op->stable = result->copy.stable == FILE_SYNC4;
-	memcpy(op->verifier, result->copy.verifier, sizeof(op->verifier));
 }
 
 /* Find out whether a server that refuses a synchronous COPY would do an asynchronous one. */
