@@ -4,8 +4,10 @@
 kernel's own server with NFSv4.2. They are set and compared on the server's disk. Runs inside a lab
 with --kernel nfsd --kernel xfs.
 """
+import io
 import os
 import re
+import shutil
 import sys
 import tarfile
 
@@ -144,6 +146,32 @@ class Xattrs:
         self.driver.client.DeleteSnapshot(snapshot_id=snapshot)
         self.delete(source, copy, restored)
 
+    def test_archive_for_tree(self):
+        """An administrator has put an archive in the place of a snapshot that is a tree, on a share
+        that is used over version 3, which has no extended attributes."""
+        old = {"mountOptions": "vers=3"}
+        source = self.create("old", flags=("vers=3",), share=self.share_3)
+        trees.write(self.path("old", "file"), b"data", 0o644)
+        snapshot = self.driver.client.CreateSnapshot(
+            name="tree", source_volume_id=source, secrets=old, timeout=120,
+            parameters={"format": "tree"}).snapshot.snapshot_id
+        shutil.rmtree(self.path("tree", "old.tree"))
+        with tarfile.open(self.path("tree", "old.tar"), "w", format=tarfile.PAX_FORMAT) as tar:
+            for name, kind, data in ((".", tarfile.DIRTYPE, b""), ("file", None, b"other data")):
+                member = tarfile.TarInfo(name)
+                member.type = kind or member.type
+                member.mode = 0o755
+                member.size = len(data)
+                member.pax_headers = {"SCHILY.xattr.user.of": name}
+                tar.addfile(member, io.BytesIO(data))
+        restored = self.create("new", volume_content_source={
+            "snapshot": {"snapshot_id": snapshot}})
+        self.assertEqual(survey(self.path("new")),
+                         {b".": {"user.of": b"."}, b"file": {"user.of": b"file"}})
+        self.assertEqual(self.lost("new"), (0, []))
+        self.driver.client.DeleteSnapshot(snapshot_id=snapshot, secrets=old)
+        self.driver.client.DeleteVolume(volume_id=source, secrets=old)
+        self.delete(restored)
 
     def test_target_without(self):
         """What the target cannot keep is counted, said once, and fails nothing."""
