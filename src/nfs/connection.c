@@ -138,7 +138,7 @@ static bool is_slow(const struct nfs_op *op)
 	       (op->type == NFS_OP_CREATE && op->buffer != NULL) || is_unbounded(op);
 }
 
-static bool is_change(const struct nfs_op *op)
+static bool op_is_change(const struct nfs_op *op)
 {
 	switch (op->type) {
 	case NFS_OP_SETATTR:
@@ -158,7 +158,7 @@ static bool is_change(const struct nfs_op *op)
 
 int nfs_op_refuse(struct nfs_op *op)
 {
-	if (is_change(op))
+	if (op_is_change(op))
 		nfs_op_connection(op)->doomed = true;
 	return -EBADMSG;
 }

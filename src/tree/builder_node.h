@@ -77,7 +77,7 @@ struct builder_node {
 	bool no_attr; /* came without attributes: keeps those that it has on the server */
 	bool existed; /* the name was taken */
 	bool is_link; /* a further name of target */
-	bool whole; /* created with its data and attributes in one call, once it has ended */
+	bool deferred; /* created once it has ended, with data and attributes in one call */
 	bool clamped; /* its time is out of range for the server */
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
