@@ -123,7 +123,7 @@ uint32_t nfs_read_count(const struct nfs_op *op)
 
 /*
  * Operations with no bound on disk work: they free a file's blocks or flush the server's cache, as
- * the COMMIT does that goes with some COPYs, and CLONE, of what was written to the source.
+ * the COMMIT does that goes with a COPY, and CLONE, of what was written to the source.
  */
 static bool is_unbounded(const struct nfs_op *op)
 {

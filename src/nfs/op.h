@@ -139,8 +139,8 @@ enum nfs_op_type {
 	 */
 	NFS_OP_CLONE, /* the file dir, the file to_dir gets the same data -> its attr, verifier */
 	/*
-	 * Likewise, at offset, length -> length copied, stable, verifier. With later, the server may
-	 * go on after its reply: goes_on and copy_id tell, and verifier is as it was before.
+	 * Likewise, at offset, length -> length copied, stable, verifier. With later, the server
+	 * may go on after its reply: goes_on and copy_id tell, and verifier is as it was before.
 	 */
 	NFS_OP_COPY,
 	/* the file dir, copy_id -> length copied so far; ended and copy_error, once it has */

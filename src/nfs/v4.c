@@ -220,8 +220,8 @@ static void encode_copy(struct v4_compound *c, const struct nfs_op *op)
 
 	add_two_files(c, op);
 	/*
-	 * As for CLONE: neither the reply of a COPY that goes on nor its status need tell a verifier.
-	 * A COMMIT of one byte does not wait for all that an earlier COPY has written.
+	 * As for CLONE: neither the reply of a COPY that goes on nor its status need tell a
+	 * verifier. A COMMIT of one byte does not wait for all that an earlier COPY has written.
 	 */
 	if (op->later) {
 		commit = &v4_add(c, OP_COMMIT)->nfs_argop4_u.opcommit;

@@ -160,8 +160,8 @@ bool v4_is_later(uint32_t opnum);
 bool_t v4_later_decode(ZDR *zdr, uint32_t opnum, nfs_resop4 *ret);
 
 /*
- * The result of an operation that succeeded, or of a COPY that failed with OFFLOAD_NO_REQS; lives as
- * long as the reply.
+ * The result of an operation that succeeded, or of a COPY that failed with OFFLOAD_NO_REQS. Lives
+ * as long as the reply.
  */
 const union v4_later_result *v4_later_result(const nfs_resop4 *one);
 

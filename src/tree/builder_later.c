@@ -5,7 +5,7 @@
  * COPY that the server goes on with after its reply (RFC 7862, section 15.2). There is no back
  * channel on which it could tell the end, so OFFLOAD_STATUS asks for it, with a growing pause.
  *
- * A server that does not tell the end (Linux before 6.13) copies nothing more in this work. What
+ * A server that does not tell the end (older Linux servers) copies nothing more in this work. What
  * came of the copy is not known then: it is cancelled, and the file is dropped and made again, by
  * READ and WRITE. A copy that goes on in spite of that reaches no file of the tree.
  */

@@ -45,7 +45,7 @@
 #define BUILDER_SET_UID 04000
 #define BUILDER_SET_GID 02000
 
-#define BUILDER_COPIES_MAX 4 /* COPYs in flight: each occupies a thread of the server */
+#define BUILDER_COPIES_MAX 4 /* of COPY in flight: each occupies a thread of the server */
 
 #define BUILDER_BUCKETS 2048 /* for about a thousand nodes at a time */
 
@@ -216,8 +216,9 @@ void builder_later_note(struct builder_node *node, const struct nfs_op *op);
 void builder_later_cancel(struct builder_node *node);
 
 /*
- * Wait for the only copy that the server goes on with, of len bytes. Returns 0 and the bytes copied,
- * or the error of the copy; without one set, -ERESTART also if the file has to be made again.
+ * Wait for the only copy that the server goes on with, of len bytes. Returns 0 and the bytes
+ * copied; the error of the copy, or -ERESTART if the file has to be made again, both without err
+ * set; or another negative errno with err set.
  */
 int builder_later_wait(struct builder_node *node, uint64_t len, uint64_t *ret_len,
 		       struct error *err);

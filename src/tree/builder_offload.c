@@ -115,7 +115,8 @@ static bool tells_verifier(const struct nfs_op *op)
 }
 
 /*
- * Have the server copy the start of a range, at most COPY_BYTES or LATER_BYTES. Returns 1 and how much was copied, 0 if nothing was, or as builder_copy().
+ * Have the server copy the start of a range, at most COPY_BYTES or LATER_BYTES. Returns 1 and how
+ * much was copied, 0 if nothing was, or as builder_copy().
  */
 static int copy_part(struct tree_builder *b, struct builder_node *node,
 		     const struct nfs_handle *from, const struct tree_segment *range,

@@ -70,9 +70,9 @@ bool tree_is_report_due(uint64_t *reported_ns);
 int tree_check_cancel(const struct tree_work *work, struct error *err);
 
 /*
- * Wait until an operation has finished, or for wake_ns, see nfs_client_run_pair(). May return early,
- * after a report or a wait that the server asked for; call in a loop. Returns 0, the result of tree_check_cancel(), or the transport's
- * errno without an error set.
+ * Wait until an operation has finished, or for wake_ns, see nfs_client_run_pair(). May return
+ * early, after a report or a wait that the server asked for; call in a loop. Returns 0, the result
+ * of tree_check_cancel(), or the transport's errno without an error set.
  */
 int tree_pump(struct tree_work *work, struct error *err);
 

@@ -82,7 +82,7 @@ struct fake_nfs {
 	char verifier[8]; /* of writes */
 	struct copy copies[COPIES_MAX];
 	uint64_t n_copies; /* ever */
-	unsigned int n_copied; /* COPYs */
+	unsigned int n_copied; /* calls of COPY */
 	fake_nfs_watch_fn watch;
 	void *watch_data;
 	uint64_t lagging; /* id of the file whose READs have the attributes below; 0: none */

@@ -57,7 +57,7 @@ struct fake_later {
 	bool only; /* a synchronous COPY is refused: the server copies in no other way */
 	bool uninvited; /* one goes on all the same */
 	bool asked; /* a COPY that may go on does so */
-	unsigned int after; /* the first COPYs are made at once; then it is as above */
+	unsigned int after; /* this many calls of COPY are made at once; then it is as above */
 	unsigned int steps; /* operations until a copy has ended */
 	uint64_t max; /* bytes; 0: as requested */
 	bool endless; /* it never ends */

@@ -165,7 +165,7 @@ class OnExt4(Offload, Base):
 
 
 class Later(Base):
-    """A server that copies only asynchronously, and does not tell the end: Linux before 6.13,
+    """A server that copies only asynchronously, and does not tell the end: older Linux servers,
     behind a proxy that refuses what is synchronous."""
 
     @classmethod
