@@ -264,12 +264,13 @@ int builder_copy(struct tree_sink *sink, const struct tree_entry *entry,
 	if (b->options->verify)
 		return 0;
 	builder_node_split(node);
+	node->source = *from;
 	while (r == 0 && node->handle.len == 0)
 		r = builder_wait(b, err);
 	if (r == 0)
-		r = clone_file(b, node, from, err);
+		r = clone_file(b, node, &node->source, err);
 	if (r == 0)
-		r = copy_file(b, node, entry, from, err);
+		r = copy_file(b, node, entry, &node->source, err);
 	if (r <= 0) {
 		builder_later_cancel(node);
 		b->work->progress.bytes = bytes;
