@@ -73,12 +73,12 @@ static bool is_same_server(const struct nfs_client *a, const struct nfs_client *
 	return a->export.port == b->export.port && strcmp(a->address, b->address) == 0;
 }
 
-static bool is_same_file_system(struct nfs_client *a, struct nfs_client *b)
+static bool is_on_file_system(struct nfs_client *c, const struct nfs_handle *folder,
+			      const struct nfs_attr *tree)
 {
-	struct nfs_attr x, y;
+	struct nfs_attr attr;
 
-	return nfs_getattr(a, &a->root, &x) == 0 && nfs_getattr(b, &b->root, &y) == 0 &&
-	       nfs_fsid_is_equal(&x, &y);
+	return nfs_getattr(c, folder, &attr) == 0 && nfs_fsid_is_equal(&attr, tree);
 }
 
 /* CLONE one empty file to another, both in the folder, where they stay. */
@@ -106,7 +106,7 @@ static int try_clone(struct nfs_client *c, const struct nfs_handle *folder, char
 }
 
 /* If we are killed meanwhile, the purger removes the files. */
-static bool shares_blocks(struct nfs_client *c)
+static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
 {
 	struct error ignored = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
@@ -116,6 +116,7 @@ static bool shares_blocks(struct nfs_client *c)
 
 	if ((c->offload & NFS_OFFLOAD_CLONE) == 0 ||
 	    store_folder(c, STORE_TRASH, true, &trash, &ignored) < 0 ||
+	    !is_on_file_system(c, trash, tree) ||
 	    getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
 		return false;
 	for (i = 0; i < 2; i++)
@@ -126,11 +127,11 @@ static bool shares_blocks(struct nfs_client *c)
 	return r == 0;
 }
 
-bool copy_clients_share_blocks(const struct csi_driver *driver, struct nfs_client *from,
-			       struct nfs_client *to)
+bool copy_clients_share_blocks(const struct csi_driver *driver, const struct nfs_client *from,
+			       const struct nfs_attr *tree, struct nfs_client *to)
 {
 	return !driver->verify_clones && is_same_server(from, to) && from->minor == to->minor &&
-	       is_same_file_system(from, to) && shares_blocks(to);
+	       shares_blocks(to, tree);
 }
 
 /*
@@ -148,28 +149,32 @@ static unsigned int find_offload(const struct nfs_client *from, const struct nfs
 
 /* -------- extended attributes -------- */
 
-static int ask_for_xattrs(struct nfs_client *c, bool *ret, struct error *err)
+static int ask_for_xattrs(struct nfs_client *c, const struct nfs_handle *dir, bool *ret,
+			  struct error *err)
 {
-	int r = nfs_has_xattrs(c, &c->root, ret);
+	int r = nfs_has_xattrs(c, dir, ret);
 
 	return r < 0 ? nfs_error_set(err, c, r, "asking for extended attributes") : 0;
 }
 
 /*
- * Find out which ends of the copy have extended attributes. Those of the source are read even if
- * the target has none, to count what is lost. A target need not have what never comes.
+ * Those of the source are read even if the target has none, to count what is lost. A target need
+ * not have what never comes.
  */
-static int find_xattrs(struct nfs_client *from, struct nfs_client *to, enum copy_kind kind,
-		       bool *ret_from, bool *ret_to, struct error *err)
+int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *tree,
+			     struct nfs_client *to, enum copy_kind kind, struct tree_work *work,
+			     struct error *err)
 {
+	const struct nfs_handle *folder;
 	int r = 0;
 
-	*ret_from = *ret_to = false;
+	work->from_xattrs = work->to_xattrs = false;
 	if (kind == COPY_CLONE || kind == COPY_ARCHIVE)
-		r = ask_for_xattrs(from, ret_from, err);
-	if (r == 0 && (kind == COPY_RESTORE || (kind == COPY_CLONE && *ret_from)))
-		r = ask_for_xattrs(to, ret_to, err);
-	return r;
+		r = ask_for_xattrs(from, tree, &work->from_xattrs, err);
+	if (r < 0 || kind == COPY_ARCHIVE || (kind == COPY_CLONE && !work->from_xattrs))
+		return r;
+	r = store_folder(to, STORE_WORK, true, &folder, err);
+	return r < 0 ? r : ask_for_xattrs(to, folder, &work->to_xattrs, err);
 }
 
 /* A server that has just lost a version would lose the attributes, too. */
@@ -184,18 +189,14 @@ static int check_version(const struct nfs_client *leased, const struct nfs_clien
 }
 
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
-		       struct nfs_client *to, enum copy_kind kind, bool same_version,
-		       struct tree_work *work, struct error *err)
+		       struct nfs_client *to, bool same_version, struct tree_work *work,
+		       struct error *err)
 {
 	const bool is_one = nfs_export_is_equal(&from->export, &to->export);
-	bool keep_from, keep_to; /* the version */
+	const bool keep_from = same_version || work->from_xattrs; /* the version */
+	const bool keep_to = same_version || work->to_xattrs || (is_one && keep_from);
 	int r;
 
-	r = find_xattrs(from, to, kind, &work->from_xattrs, &work->to_xattrs, err);
-	if (r < 0)
-		return r;
-	keep_from = same_version || work->from_xattrs;
-	keep_to = same_version || work->to_xattrs || (is_one && keep_from);
 	r = keep_to ? lease_same(driver, to, &work->to, err)
 		    : lease_for_tree(driver, to, &work->to, err);
 	if (r < 0)

@@ -22,20 +22,30 @@ enum copy_kind {
 };
 
 /*
- * Whether a clone between the exports of these clients can share the blocks of files (CLONE). The
- * server's file system decides, which only a try shows: two empty files are made in the trash.
+ * Whether a clone of a tree to the export of to can share the blocks of files (CLONE). tree: the
+ * attributes of the tree on from. The server's file system decides, which only a try shows: two
+ * empty files are made in the trash.
  */
-bool copy_clients_share_blocks(const struct csi_driver *driver, struct nfs_client *from,
-			       struct nfs_client *to);
+bool copy_clients_share_blocks(const struct csi_driver *driver, const struct nfs_client *from,
+			       const struct nfs_attr *tree, struct nfs_client *to);
 
 /*
- * Lease clients like from and to, and set from, to, offload, from_xattrs and to_xattrs of work.
- * same_version: over that of from and to. Errors as nfs_pool_lease(); copy_clients_return() is due
- * in either case.
+ * Find out which ends of the copy have extended attributes, and set from_xattrs and to_xattrs of
+ * work. An export may have file systems below its own (Linux: crossmnt), so the question goes to
+ * the tree on from (NULL: an archive) and to the folder on to in which the copy is made.
+ */
+int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *tree,
+			     struct nfs_client *to, enum copy_kind kind, struct tree_work *work,
+			     struct error *err);
+
+/*
+ * Lease clients like from and to, as from_xattrs and to_xattrs of work need them, and set from, to
+ * and offload of work. same_version: over that of from and to. Errors as nfs_pool_lease();
+ * copy_clients_return() is due in either case.
  */
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
-		       struct nfs_client *to, enum copy_kind kind, bool same_version,
-		       struct tree_work *work, struct error *err);
+		       struct nfs_client *to, bool same_version, struct tree_work *work,
+		       struct error *err);
 
 /* Give the clients of work back, if it has any. */
 void copy_clients_return(const struct csi_driver *driver, struct tree_work *work);

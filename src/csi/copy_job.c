@@ -126,6 +126,7 @@ static void report(const struct tree_progress *progress, void *data)
 	struct copy_job *job = data;
 	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
 	struct error ignored = { .code = ERROR_OK };
+	struct nfs_client *c;
 	struct nfs_attr unused;
 	size_t i;
 
@@ -136,9 +137,9 @@ static void report(const struct tree_progress *progress, void *data)
 		(void)nfs_getattr(job->idle[i], &job->idle[i]->root, &unused);
 	/* A lost note fails copy_job_close() at the end. */
 	(void)renew_claims(job, &ignored);
-	if (counting)
-		(void)nfs_getattr(job->work.to, &job->work.to->root,
-				  &unused); /* idle while counting */
+	/* Idle while counting, or while the server copies between its exports. */
+	c = counting ? job->work.to : job->work.from;
+	(void)nfs_getattr(c, &c->root, &unused);
 }
 
 static int take_place(struct copy_job *job, struct error *err)
@@ -153,23 +154,17 @@ static int take_place(struct copy_job *job, struct error *err)
 
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
-		  enum copy_kind kind, struct error *err)
+		  struct error *err)
 {
-	int r;
-
 	*job = (struct copy_job){
-		.driver = driver, .kind = kind, .what = what, .idle = { from, to }, .claims = claims
+		.driver = driver, .what = what, .idle = { from, to }, .claims = claims
 	};
 	job->started_ns = job->work.reported_ns = clock_now_ns();
 	job->work.report = report;
 	job->work.data = job;
 	job->work.cancel = driver->stopping;
 	job->work.ahead.budget = job->work.unwritten.budget = driver->budget;
-	r = take_place(job, err);
-	if (r < 0)
-		return r;
-	job->shares_blocks = kind == COPY_CLONE && copy_clients_share_blocks(driver, from, to);
-	return copy_clients_lease(driver, from, to, kind, job->shares_blocks, &job->work, err);
+	return take_place(job, err);
 }
 
 int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,
@@ -202,9 +197,9 @@ bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)
 	return true;
 }
 
-static int find_directory(struct copy_job *job, const char *path, struct error *err)
+static int find_directory(struct copy_job *job, struct nfs_client *c, const char *path,
+			  struct error *err)
 {
-	struct nfs_client *c = job->work.from;
 	struct directory_place place;
 	int r;
 
@@ -251,10 +246,29 @@ static bool has_small_files(struct copy_job *job)
 	return p->all_files > 0 && p->all_bytes / p->all_files < CLONED_BYTES_MIN;
 }
 
-int copy_job_find_tree(struct copy_job *job, const char *path, struct error *err)
+static int lease(struct copy_job *job, bool same_version, struct error *err)
 {
-	int r = find_directory(job, path, err);
+	return copy_clients_lease(job->driver, job->idle[0], job->idle[1], same_version, &job->work,
+				  err);
+}
 
+int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *path,
+		       struct error *err)
+{
+	struct nfs_client *from = job->idle[0], *to = job->idle[1];
+	int r;
+
+	job->kind = kind;
+	r = find_directory(job, from, path, err);
+	if (r == 0)
+		r = copy_clients_find_xattrs(from, &job->tree, to, kind, &job->work, err);
+	if (r < 0)
+		return r;
+	job->shares_blocks =
+		kind == COPY_CLONE && copy_clients_share_blocks(job->driver, from, &job->attr, to);
+	r = lease(job, job->shares_blocks, err);
+	if (r == 0)
+		r = find_directory(job, job->work.from, path, err);
 	if (r < 0)
 		return r;
 	if (may_leave_version(job) && !has_xattrs(job)) {
@@ -266,17 +280,26 @@ int copy_job_find_tree(struct copy_job *job, const char *path, struct error *err
 	    (job->shares_blocks && !has_small_files(job)))
 		return 0;
 	copy_clients_return(job->driver, &job->work);
-	r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], job->kind, false,
-			       &job->work, err);
-	return r < 0 ? r : find_directory(job, path, err);
+	r = lease(job, false, err);
+	return r < 0 ? r : find_directory(job, job->work.from, path, err);
 }
 
-int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err)
+int copy_job_find_volume(struct copy_job *job, enum copy_kind kind, const struct volume_ref *ref,
+			 struct error *err)
 {
 	const char *path;
-	int r = volume_directory(job->work.from, &ref->id, &ref->record, &path, err);
+	int r = volume_directory(job->idle[0], &ref->id, &ref->record, &path, err);
 
-	return r < 0 ? r : copy_job_find_tree(job, path, err);
+	return r < 0 ? r : copy_job_find_tree(job, kind, path, err);
+}
+
+int copy_job_lease_for_archive(struct copy_job *job, struct error *err)
+{
+	int r;
+
+	job->kind = COPY_RESTORE;
+	r = copy_clients_find_xattrs(job->idle[0], NULL, job->idle[1], job->kind, &job->work, err);
+	return r < 0 ? r : lease(job, false, err);
 }
 
 static int check_source(struct copy_job *job, struct error *err)

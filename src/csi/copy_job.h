@@ -37,25 +37,30 @@ struct copy_job {
 };
 
 /*
- * Lease clients for the exports and identities of from and to. claims are the notes on both that
+ * Begin a job between the exports and identities of from and to. claims are the notes on both that
  * keep other replicas away; each may be NULL. The job borrows them and renews them while it lasts.
- * Errors: ABORTED if too many jobs run, else as nfs_pool_lease(). copy_job_close() is due in either
- * case.
+ * Errors: ABORTED if too many jobs run. copy_job_close() is due in either case.
  */
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
-		  enum copy_kind kind, struct error *err);
+		  struct error *err);
 
 /*
- * Find the directory at path, which is borrowed, and set path, tree and attr. The tree is counted
- * at the first progress report: most jobs have ended by then, and their trees are listed only once.
- * If the tree may have extended attributes, or the server can clone its files, it is listed now:
- * one without attributes, or of small files, goes over version 3.
+ * Find the directory at path, which is borrowed, lease clients for it, and set path, tree and attr.
+ * kind: COPY_CLONE or COPY_ARCHIVE. Errors as directory_locate() and nfs_pool_lease(). The tree is
+ * counted at the first progress report: most jobs have ended by then, and their trees are listed
+ * only once. If the tree may have extended attributes, or the server can clone its files, it is
+ * listed now: one without attributes, or of small files, goes over version 3.
  */
-int copy_job_find_tree(struct copy_job *job, const char *path, struct error *err);
+int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *path,
+		       struct error *err);
 
 /* Find the directory of the source volume, likewise. ref is borrowed. */
-int copy_job_find_volume(struct copy_job *job, const struct volume_ref *ref, struct error *err);
+int copy_job_find_volume(struct copy_job *job, enum copy_kind kind, const struct volume_ref *ref,
+			 struct error *err);
+
+/* Lease clients for restoring an archive. The caller finds it, on work.from. */
+int copy_job_lease_for_archive(struct copy_job *job, struct error *err);
 
 /*
  * Open the folder of unfinished work on work.to, and remove name from it: an earlier attempt may

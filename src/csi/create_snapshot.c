@@ -183,9 +183,9 @@ static int copy_volume(struct archiving *a, struct nfs_client *from, struct nfs_
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, a->driver, a->name, from, to, claims, kind, err);
+	r = copy_job_open(&job, a->driver, a->name, from, to, claims, err);
 	if (r == 0)
-		r = copy_job_find_volume(&job, &a->source, err);
+		r = copy_job_find_volume(&job, kind, &a->source, err);
 	if (r == 0) {
 		do {
 			r = copy_job_begin(&job, name, &work, err);

@@ -183,7 +183,7 @@ static int copy_tree(struct copy_job *job, struct volume_source *source, const c
 static int copy_volume(struct copy_job *job, struct volume_source *source, const char *name,
 		       struct error *err)
 {
-	int r = copy_job_find_volume(job, &source->volume, err);
+	int r = copy_job_find_volume(job, COPY_CLONE, &source->volume, err);
 
 	return r < 0 ? r : copy_tree(job, source, name, err);
 }
@@ -215,47 +215,64 @@ static int restore_tree(struct copy_job *job, struct volume_source *source, cons
 	source->tree = buf_steal(&path);
 	if (source->tree == NULL)
 		return error_oom(err);
-	r = copy_job_find_tree(job, source->tree, err);
+	r = copy_job_find_tree(job, COPY_CLONE, source->tree, err);
 	return r < 0 ? r : copy_tree(job, source, name, err);
 }
 
-static int restore_archive(struct copy_job *job, struct volume_source *source,
-			   const struct snapshot_contents *archive, const char *name,
+static int find_contents(struct nfs_client *c, const struct volume_source *source,
+			 struct snapshot_contents *ret, struct error *err)
+{
+	const struct snapshot *snapshot = &source->snapshot.snapshot;
+	int r = snapshot_find_contents(c, &snapshot->id, &snapshot->record, ret, err);
+
+	if (r == -ENOENT)
+		return error_set(err, ERROR_NOT_FOUND, "the contents of snapshot '%s' are gone",
+				 snapshot->id.subdir);
+	return r;
+}
+
+static int restore_archive(struct copy_job *job, struct volume_source *source, const char *name,
 			   struct error *err)
 {
 	const struct snapshot *snapshot = &source->snapshot.snapshot;
 	const struct snapshot_info info = snapshot_info_of(&snapshot->record);
-	const struct tree_archive_sum *sum = snapshot_recorded_sum(&info, archive);
+	struct snapshot_contents archive;
+	const struct tree_archive_sum *sum;
 	const struct nfs_handle *work;
 	struct nfs_handle made;
 	int r;
 
-	r = copy_job_begin(job, name, &work, err);
+	r = copy_job_lease_for_archive(job, err);
+	/* Handles may be others over the version of NFS that the job's clients have. */
+	if (r == 0)
+		r = find_contents(job->work.from, source, &archive, err);
+	if (r == 0 && archive.is_tree)
+		r = error_set(err, ERROR_ABORTED,
+			      "the contents of snapshot '%s' were replaced; try again",
+			      snapshot->id.subdir);
+	if (r == 0)
+		r = copy_job_begin(job, name, &work, err);
 	if (r < 0)
 		return r;
-	r = tree_unpack(&job->work, &archive->handle, archive->attr.size, sum, work, name, &made,
+	sum = snapshot_recorded_sum(&info, &archive);
+	r = tree_unpack(&job->work, &archive.handle, archive.attr.size, sum, work, name, &made,
 			err);
 	if (r < 0 && err->code == ERROR_DATA_LOSS)
-		explain_damage(job->work.from, &snapshot->id, archive, sum != NULL, err);
+		explain_damage(job->work.from, &snapshot->id, &archive, sum != NULL, err);
 	return r;
 }
 
+/* What is there decides, not what was recorded: each may have been put in the other's place. */
 static int restore_snapshot(struct copy_job *job, struct volume_source *source, const char *name,
 			    struct error *err)
 {
-	const struct snapshot *snapshot = &source->snapshot.snapshot;
 	struct snapshot_contents contents;
-	int r;
+	int r = find_contents(job->idle[0], source, &contents, err);
 
-	r = snapshot_find_contents(job->work.from, &snapshot->id, &snapshot->record, &contents,
-				   err);
-	if (r == -ENOENT)
-		return error_set(err, ERROR_NOT_FOUND, "the contents of snapshot '%s' are gone",
-				 snapshot->id.subdir);
 	if (r < 0)
 		return r;
 	return contents.is_tree ? restore_tree(job, source, contents.name, name, err)
-				: restore_archive(job, source, &contents, name, err);
+				: restore_archive(job, source, name, err);
 }
 
 /* Whether the contents are a tree, and not an archive. */
@@ -272,8 +289,7 @@ static int run_job(struct volume_source *source, struct nfs_client *from, struct
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, source->driver, source->what, from, to, claims,
-			  source_is_tree(source) ? COPY_CLONE : COPY_RESTORE, err);
+	r = copy_job_open(&job, source->driver, source->what, from, to, claims, err);
 	if (r == 0)
 		r = source->kind == VOLUME_SOURCE_IS_VOLUME
 			    ? copy_volume(&job, source, name, err)

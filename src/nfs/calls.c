@@ -241,16 +241,20 @@ static int end_at_first_entry(void *data, const struct nfs_entry *entry)
 	return -ENOTEMPTY;
 }
 
-/* Return -ENOTEMPTY for a directory with entries, else another value. */
-static int look_for_entry(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+int nfs_has_entry(struct nfs_client *c, const struct nfs_handle *dir)
+{
+	int r = nfs_readdir(c, dir, end_at_first_entry, NULL);
+
+	return r == -ENOTEMPTY ? 1 : r;
+}
+
+static bool is_full_directory(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
 {
 	struct nfs_handle handle;
 	struct nfs_attr attr;
-	int r = nfs_lookup(c, dir, name, &handle, &attr);
 
-	if (r < 0 || attr.type != NFS_TYPE_DIRECTORY)
-		return r;
-	return nfs_readdir(c, &handle, end_at_first_entry, NULL);
+	return nfs_lookup(c, dir, name, &handle, &attr) == 0 && attr.type == NFS_TYPE_DIRECTORY &&
+	       nfs_has_entry(c, &handle) == 1;
 }
 
 /* Servers that pass on their system's errors in their own way say EIO for a full directory. */
@@ -264,7 +268,7 @@ int nfs_rmdir(struct nfs_client *c, const struct nfs_handle *dir, const char *na
 	struct nfs_op op = { .type = NFS_OP_RMDIR, .dir = dir, .name = name };
 	int r = nfs_client_call(c, &op);
 
-	if (may_mean_full(r) && look_for_entry(c, dir, name) == -ENOTEMPTY)
+	if (may_mean_full(r) && is_full_directory(c, dir, name))
 		return -ENOTEMPTY;
 	return r;
 }

@@ -93,4 +93,7 @@ int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs
 int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 		int (*entry)(void *data, const struct nfs_entry *entry), void *data);
 
+/* Return 1 if the directory has an entry, 0 if it has none, or a negative errno. */
+int nfs_has_entry(struct nfs_client *c, const struct nfs_handle *dir);
+
 #endif

@@ -185,22 +185,31 @@ int nfs_silent_error(struct error *err, const struct nfs_export *e)
 	return -EHOSTDOWN;
 }
 
-/* Use the same text whichever operation of the call the server did not do, see base/error.h. */
-static int set_unanswered(struct error *err, const struct nfs_client *c, int error)
+/* This and set_in_grace() say the same whichever operation it was, see base/error.h. */
+static int set_silent(struct error *err, const struct nfs_client *c)
 {
 	const bool first = err != NULL && err->code == ERROR_OK;
 
-	if (error == -ETIMEDOUT)
-		(void)nfs_silent_error(err, &c->export);
-	else
-		(void)error_set(err, ERROR_UNAVAILABLE,
-				"server '%s' has just started and is in its grace period: until clients have claimed their open files again, it removes and renames nothing",
-				c->export.server);
+	(void)nfs_silent_error(err, &c->export);
 	if (first) {
-		err->sys = -error;
-		err->retry_ms = error == -EAGAIN ? NFS_GRACE_RETRY_MS : 0;
+		err->sys = ETIMEDOUT;
+		err->retry_ms = 0;
 	}
-	return error;
+	return -ETIMEDOUT;
+}
+
+static int set_in_grace(struct error *err, const struct nfs_client *c)
+{
+	const bool first = err != NULL && err->code == ERROR_OK;
+
+	(void)error_set(err, ERROR_UNAVAILABLE,
+			"server '%s' has just started and is in its grace period: until clients have claimed their open files again, it removes and renames nothing",
+			c->export.server);
+	if (first) {
+		err->sys = EAGAIN;
+		err->retry_ms = NFS_GRACE_RETRY_MS;
+	}
+	return -EAGAIN;
 }
 
 int nfs_error_set(struct error *err, const struct nfs_client *c, int error, const char *fmt, ...)
@@ -211,8 +220,10 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 	char what[256];
 	va_list ap;
 
-	if (error == -ETIMEDOUT || (error == -EAGAIN && c->in_grace))
-		return set_unanswered(err, c, error);
+	if (error == -ETIMEDOUT)
+		return set_silent(err, c);
+	if (error == -EAGAIN && c->in_grace)
+		return set_in_grace(err, c);
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
 	va_end(ap);

@@ -121,11 +121,14 @@ uint32_t nfs_read_count(const struct nfs_op *op)
 	return op->count < max ? op->count : max;
 }
 
-/* Operations with no bound on disk work: they free a file's blocks or flush the server's cache. */
+/*
+ * Operations with no bound on disk work: they free a file's blocks or flush the server's cache, as
+ * the COMMIT does that goes with a COPY, and CLONE, of what was written to the source.
+ */
 static bool is_unbounded(const struct nfs_op *op)
 {
-	return op->type == NFS_OP_COMMIT || op->type == NFS_OP_REMOVE ||
-	       (op->type == NFS_OP_SETATTR && op->change.has_size);
+	return op->type == NFS_OP_COMMIT || op->type == NFS_OP_REMOVE || op->type == NFS_OP_CLONE ||
+	       op->type == NFS_OP_COPY || (op->type == NFS_OP_SETATTR && op->change.has_size);
 }
 
 /* Operations that the server's disk may delay. */
@@ -135,7 +138,7 @@ static bool is_slow(const struct nfs_op *op)
 	       (op->type == NFS_OP_CREATE && op->buffer != NULL) || is_unbounded(op);
 }
 
-static bool is_change(const struct nfs_op *op)
+static bool op_is_change(const struct nfs_op *op)
 {
 	switch (op->type) {
 	case NFS_OP_SETATTR:
@@ -155,7 +158,7 @@ static bool is_change(const struct nfs_op *op)
 
 int nfs_op_refuse(struct nfs_op *op)
 {
-	if (is_change(op))
+	if (op_is_change(op))
 		nfs_op_connection(op)->doomed = true;
 	return -EBADMSG;
 }
@@ -211,7 +214,7 @@ static int connection_run(struct nfs_client *c, uint64_t deadline_ns)
 
 	if (conn->rpc == NULL)
 		return -ECONNABORTED;
-	return nfs_connection_drive(&conn, 1, deadline_ns);
+	return nfs_connection_drive(&conn, 1, deadline_ns, UINT64_MAX);
 }
 
 static void connection_free(struct nfs_client *c)
@@ -231,20 +234,28 @@ static const struct nfs_client_ops connection_ops = {
 	.free = connection_free,
 };
 
-int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b)
+/* Fake clients answer at once. */
+static bool is_waiting(const struct nfs_client *c)
 {
-	struct nfs_connection *first = (struct nfs_connection *)a;
-	struct nfs_connection *second = (struct nfs_connection *)b;
+	const struct nfs_connection *conn = (const struct nfs_connection *)c;
 
-	/* Fake clients answer at once. */
-	if (b == NULL || a == b || b->ops != &connection_ops || second->rpc == NULL ||
-	    second->in_flight == 0)
+	return c->ops == &connection_ops && conn->rpc != NULL && conn->in_flight > 0;
+}
+
+int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b, uint64_t wake_ns)
+{
+	struct nfs_connection *conns[NFS_DRIVEN_MAX];
+	size_t n = 0;
+
+	if (is_waiting(a))
+		conns[n++] = (struct nfs_connection *)a;
+	if (b != NULL && b != a && is_waiting(b))
+		conns[n++] = (struct nfs_connection *)b;
+	if (n == 0)
 		return nfs_client_run(a);
-	if (a->ops != &connection_ops || first->rpc == NULL || first->in_flight == 0)
-		return nfs_client_run(b);
-	return nfs_connection_drive((struct nfs_connection *const[]){ first, second },
-				    NFS_DRIVEN_MAX,
-				    clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
+	return nfs_connection_drive(conns, n,
+				    clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS,
+				    wake_ns);
 }
 
 void nfs_client_abort(struct nfs_client *c)

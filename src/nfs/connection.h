@@ -65,11 +65,12 @@ extern const struct nfs_protocol nfs_protocol_v4;
 
 /*
  * Drive up to NFS_DRIVEN_MAX connections of one thread until one of their operations has finished,
- * or until a full connection is no longer full. Returns 0 then, and also at the deadline if the
- * server is busy but alive; call in a loop. Otherwise returns -ETIMEDOUT or -ECONNABORTED, and the
- * connection that failed is broken.
+ * or until a full connection is no longer full, or until wake_ns. Returns 0 then, and also at the
+ * deadline if the server is busy but alive; call in a loop. Otherwise returns -ETIMEDOUT or
+ * -ECONNABORTED, and the connection that failed is broken.
  */
-int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns);
+int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns,
+			 uint64_t wake_ns);
 
 /*
  * Connect to port, with the export's identity, from a reserved port unless the export says

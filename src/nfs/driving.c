@@ -150,7 +150,8 @@ static int drive_once(struct nfs_connection *const conns[], size_t n, uint64_t d
 	return 0;
 }
 
-int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns)
+int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns,
+			 uint64_t wake_ns)
 {
 	const unsigned int before = count_finished(conns, n);
 	const unsigned int full = count_full(conns, n);
@@ -166,7 +167,9 @@ int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_
 			return r;
 	}
 	for (;;) {
-		r = drive_once(conns, n, asked || !any_is_slow(conns, n) ? deadline_ns : ask_ns);
+		const uint64_t end_ns = asked || !any_is_slow(conns, n) ? deadline_ns : ask_ns;
+
+		r = drive_once(conns, n, end_ns < wake_ns ? end_ns : wake_ns);
 		if (r < 0 && r != -ETIMEDOUT)
 			return r;
 		if (count_finished(conns, n) != before || count_full(conns, n) < full)
@@ -174,6 +177,8 @@ int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_
 		/* Bytes that trickle in are no answer. */
 		if (clock_now_ns() >= deadline_ns)
 			return end_stretch(conns, n);
+		if (clock_now_ns() >= wake_ns)
+			return 0;
 		for (i = 0; !asked && clock_now_ns() >= ask_ns && i < n; i++)
 			send_null(conns[i]);
 		asked = asked || clock_now_ns() >= ask_ns;

@@ -18,6 +18,7 @@
 #define NFS_LINK_MAX 4095 /* longest symbolic link on Linux; XFS stores up to 1,024 */
 #define NFS_NAME_MAX 255
 #define NFS_OWNER_MAX 255 /* bytes in an owner's name */
+#define NFS_COPY_ID_BYTES 16
 #define NFS_XATTR_NAME_MAX 255 /* without the "user." that Linux puts in front; Linux takes 250 */
 
 /* uid or gid of an owner known by name only; many servers use this number for nobody. */
@@ -137,7 +138,14 @@ enum nfs_op_type {
 	 * not with this file system, or not with these files.
 	 */
 	NFS_OP_CLONE, /* the file dir, the file to_dir gets the same data -> its attr, verifier */
-	NFS_OP_COPY, /* likewise, at offset, length -> length copied, stable, verifier */
+	/*
+	 * Likewise, at offset, length -> length copied, stable, verifier. With later, the server
+	 * may go on after its reply: goes_on and copy_id tell, and verifier is as it was before.
+	 */
+	NFS_OP_COPY,
+	/* the file dir, copy_id -> length copied so far; ended and copy_error, once it has */
+	NFS_OP_COPY_STATUS,
+	NFS_OP_COPY_CANCEL, /* the file dir, copy_id */
 	NFS_OP_SEEK, /* the file dir, offset, hole -> offset, of the next data; -ENXIO: none */
 
 	/*
@@ -224,7 +232,12 @@ struct nfs_op {
 	 * and is on disk; attr is full. Else the file exists, with no data, part of it or all.
 	 */
 	bool whole;
-	uint64_t length; /* COPY: bytes, in and out */
+	uint64_t length; /* COPY: bytes, in and out. COPY_STATUS: out */
+	bool later; /* COPY: the server may copy on after its reply */
+	bool goes_on; /* COPY: out, it does so; with -EOPNOTSUPP, it copies in no other way */
+	char copy_id[NFS_COPY_ID_BYTES]; /* of a copy that goes on, out of COPY */
+	bool ended; /* COPY_STATUS */
+	int copy_error; /* COPY_STATUS: why the copy has ended, 0 or a negative errno */
 	bool hole; /* SEEK: look for a hole; the end of the file is one */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);
 	/* Takes a value, or a name; borrowed for the call, and not terminated. */

@@ -26,7 +26,7 @@ static void put_name(diropargs3 *to, const struct nfs_handle *dir, const char *n
 	to->name = (char *)(uintptr_t)name; /* only read by the encoder */
 }
 
-static void take_handle(struct nfs_handle *to, const nfs_fh3 *from)
+static void v3_take_handle(struct nfs_handle *to, const nfs_fh3 *from)
 {
 	if (from->data.data_len > sizeof(to->data))
 		return; /* over the protocol's limit: as if none was sent */
@@ -34,10 +34,10 @@ static void take_handle(struct nfs_handle *to, const nfs_fh3 *from)
 	memcpy(to->data, from->data.data_val, to->len);
 }
 
-static void take_handle_if(struct nfs_handle *to, const post_op_fh3 *from)
+static void v3_take_handle_if(struct nfs_handle *to, const post_op_fh3 *from)
 {
 	if (from->handle_follows)
-		take_handle(to, &from->post_op_fh3_u.handle);
+		v3_take_handle(to, &from->post_op_fh3_u.handle);
 }
 
 /*
@@ -47,7 +47,7 @@ static void take_handle_if(struct nfs_handle *to, const post_op_fh3 *from)
  */
 #define TIME_NEGATIVE 0xc0000000U
 
-static struct nfs_time take_time(const nfstime3 *from)
+static struct nfs_time v3_take_time(const nfstime3 *from)
 {
 	const int64_t sec = from->seconds;
 
@@ -57,7 +57,7 @@ static struct nfs_time take_time(const nfstime3 *from)
 	};
 }
 
-static void take_attr(struct nfs_attr *to, const fattr3 *from)
+static void v3_take_attr(struct nfs_attr *to, const fattr3 *from)
 {
 	switch (from->type) {
 	case NF3DIR:
@@ -98,15 +98,15 @@ static void take_attr(struct nfs_attr *to, const fattr3 *from)
 	to->has_fsid = true;
 	to->fsid = from->fsid;
 	to->device = (struct nfs_device){ from->rdev.specdata1, from->rdev.specdata2 };
-	to->atime = take_time(&from->atime);
-	to->mtime = take_time(&from->mtime);
-	to->ctime = take_time(&from->ctime);
+	to->atime = v3_take_time(&from->atime);
+	to->mtime = v3_take_time(&from->mtime);
+	to->ctime = v3_take_time(&from->ctime);
 }
 
-static void take_attr_if(struct nfs_attr *to, const post_op_attr *from)
+static void v3_take_attr_if(struct nfs_attr *to, const post_op_attr *from)
 {
 	if (from->attributes_follow)
-		take_attr(to, &from->post_op_attr_u.attributes);
+		v3_take_attr(to, &from->post_op_attr_u.attributes);
 }
 
 static void set_mode(sattr3 *to, uint32_t mode)
@@ -145,40 +145,40 @@ static void set_attr(sattr3 *to, const struct nfs_change *from)
 	to->mtime.set_mtime_u.mtime = make_time(&from->mtime);
 }
 
-static void take_lookup(struct nfs_op *op, const void *data)
+static void v3_take_lookup(struct nfs_op *op, const void *data)
 {
 	const LOOKUP3resok *ok = &((const LOOKUP3res *)data)->LOOKUP3res_u.resok;
 
-	take_handle(&op->handle, &ok->object);
-	take_attr_if(&op->attr, &ok->obj_attributes);
+	v3_take_handle(&op->handle, &ok->object);
+	v3_take_attr_if(&op->attr, &ok->obj_attributes);
 	if (op->handle.len == 0)
 		op->error = nfs_op_refuse(op);
 }
 
-static void take_getattr(struct nfs_op *op, const void *data)
+static void v3_take_getattr(struct nfs_op *op, const void *data)
 {
-	take_attr(&op->attr, &((const GETATTR3res *)data)->GETATTR3res_u.resok.obj_attributes);
+	v3_take_attr(&op->attr, &((const GETATTR3res *)data)->GETATTR3res_u.resok.obj_attributes);
 }
 
-static void take_setattr(struct nfs_op *op, const void *data)
+static void v3_take_setattr(struct nfs_op *op, const void *data)
 {
-	take_attr_if(&op->attr, &((const SETATTR3res *)data)->SETATTR3res_u.resok.obj_wcc.after);
+	v3_take_attr_if(&op->attr, &((const SETATTR3res *)data)->SETATTR3res_u.resok.obj_wcc.after);
 }
 
-static void take_mkdir(struct nfs_op *op, const void *data)
+static void v3_take_mkdir(struct nfs_op *op, const void *data)
 {
 	const MKDIR3resok *ok = &((const MKDIR3res *)data)->MKDIR3res_u.resok;
 
-	take_handle_if(&op->handle, &ok->obj);
-	take_attr_if(&op->attr, &ok->obj_attributes);
+	v3_take_handle_if(&op->handle, &ok->obj);
+	v3_take_attr_if(&op->attr, &ok->obj_attributes);
 }
 
-static void take_symlink(struct nfs_op *op, const void *data)
+static void v3_take_symlink(struct nfs_op *op, const void *data)
 {
-	take_handle_if(&op->handle, &((const SYMLINK3res *)data)->SYMLINK3res_u.resok.obj);
+	v3_take_handle_if(&op->handle, &((const SYMLINK3res *)data)->SYMLINK3res_u.resok.obj);
 }
 
-static void take_readlink(struct nfs_op *op, const void *data)
+static void v3_take_readlink(struct nfs_op *op, const void *data)
 {
 	const char *text = ((const READLINK3res *)data)->READLINK3res_u.resok.data;
 	const size_t len = strlen(text); /* a NUL in it makes the reply unreadable */
@@ -190,7 +190,7 @@ static void take_readlink(struct nfs_op *op, const void *data)
 	memcpy(op->link, text, len + 1);
 }
 
-static void take_readdir(struct nfs_op *op, const void *data)
+static void v3_take_readdir(struct nfs_op *op, const void *data)
 {
 	const READDIRPLUS3resok *ok = &((const READDIRPLUS3res *)data)->READDIRPLUS3res_u.resok;
 	const entryplus3 *e;
@@ -200,14 +200,14 @@ static void take_readdir(struct nfs_op *op, const void *data)
 	for (e = ok->reply.entries; e != NULL && op->error == 0; e = e->nextentry) {
 		struct nfs_entry entry = { .cookie = e->cookie };
 
-		take_handle_if(&entry.handle, &e->name_handle);
-		take_attr_if(&entry.attr, &e->name_attributes);
+		v3_take_handle_if(&entry.handle, &e->name_handle);
+		v3_take_attr_if(&entry.attr, &e->name_attributes);
 		op->error = nfs_op_take_entry(op, e->name, strlen(e->name), &entry);
 	}
 }
 
 /* READDIR: no handles and attributes; the caller looks them up. */
-static void take_names(struct nfs_op *op, const void *data)
+static void v3_take_names(struct nfs_op *op, const void *data)
 {
 	const READDIR3resok *ok = &((const READDIR3res *)data)->READDIR3res_u.resok;
 	const entry3 *e;
@@ -221,27 +221,27 @@ static void take_names(struct nfs_op *op, const void *data)
 	}
 }
 
-static void take_fsstat(struct nfs_op *op, const void *data)
+static void v3_take_fsstat(struct nfs_op *op, const void *data)
 {
 	const FSSTAT3resok *ok = &((const FSSTAT3res *)data)->FSSTAT3res_u.resok;
 
 	op->space = (struct nfs_space){ .total = ok->tbytes, .available = ok->abytes };
 }
 
-static void take_create(struct nfs_op *op, const void *data)
+static void v3_take_create(struct nfs_op *op, const void *data)
 {
 	const CREATE3resok *ok = &((const CREATE3res *)data)->CREATE3res_u.resok;
 
-	take_handle_if(&op->handle, &ok->obj);
-	take_attr_if(&op->attr, &ok->obj_attributes);
+	v3_take_handle_if(&op->handle, &ok->obj);
+	v3_take_attr_if(&op->attr, &ok->obj_attributes);
 }
 
-static void take_mknod(struct nfs_op *op, const void *data)
+static void v3_take_mknod(struct nfs_op *op, const void *data)
 {
-	take_handle_if(&op->handle, &((const MKNOD3res *)data)->MKNOD3res_u.resok.obj);
+	v3_take_handle_if(&op->handle, &((const MKNOD3res *)data)->MKNOD3res_u.resok.obj);
 }
 
-static void take_read(struct nfs_op *op, const void *data)
+static void v3_take_read(struct nfs_op *op, const void *data)
 {
 	const READ3resok *ok = &((const READ3res *)data)->READ3res_u.resok;
 
@@ -250,23 +250,23 @@ static void take_read(struct nfs_op *op, const void *data)
 	else
 		op->error = nfs_op_take_data(op, ok->data.data_val, ok->data.data_len, ok->eof);
 	if (op->full)
-		take_attr_if(&op->attr, &ok->file_attributes);
+		v3_take_attr_if(&op->attr, &ok->file_attributes);
 }
 
-static void take_write(struct nfs_op *op, const void *data)
+static void v3_take_write(struct nfs_op *op, const void *data)
 {
 	const WRITE3resok *ok = &((const WRITE3res *)data)->WRITE3res_u.resok;
 
 	op->error = nfs_op_take_written(op, ok->count, ok->committed != UNSTABLE, ok->verf);
 }
 
-static void take_commit(struct nfs_op *op, const void *data)
+static void v3_take_commit(struct nfs_op *op, const void *data)
 {
 	memcpy(op->verifier, ((const COMMIT3res *)data)->COMMIT3res_u.resok.verf,
 	       sizeof(op->verifier));
 }
 
-static void take_nothing(struct nfs_op *op, const void *data)
+static void v3_take_nothing(struct nfs_op *op, const void *data)
 {
 	(void)op;
 	(void)data;
@@ -443,26 +443,26 @@ struct procedure {
 };
 
 static const struct procedure procedures[NFS_OPS] = {
-	[NFS_OP_LOOKUP] = { PROCEDURE(LOOKUP), put_lookup, take_lookup },
-	[NFS_OP_GETATTR] = { PROCEDURE(GETATTR), put_getattr, take_getattr },
-	[NFS_OP_SETATTR] = { PROCEDURE(SETATTR), put_setattr, take_setattr },
-	[NFS_OP_MKDIR] = { PROCEDURE(MKDIR), put_mkdir, take_mkdir },
-	[NFS_OP_SYMLINK] = { PROCEDURE(SYMLINK), put_symlink, take_symlink },
-	[NFS_OP_READLINK] = { PROCEDURE(READLINK), put_readlink, take_readlink },
-	[NFS_OP_REMOVE] = { PROCEDURE(REMOVE), put_remove, take_nothing },
-	[NFS_OP_RMDIR] = { PROCEDURE(RMDIR), put_rmdir, take_nothing },
-	[NFS_OP_RENAME] = { PROCEDURE(RENAME), put_rename, take_nothing },
-	[NFS_OP_READDIR] = { PROCEDURE(READDIRPLUS), put_readdir, take_readdir },
-	[NFS_OP_FSSTAT] = { LOOSE_PROCEDURE(FSSTAT), put_fsstat, take_fsstat },
-	[NFS_OP_CREATE] = { PROCEDURE(CREATE), put_create, take_create },
-	[NFS_OP_MKNOD] = { PROCEDURE(MKNOD), put_mknod, take_mknod },
-	[NFS_OP_LINK] = { PROCEDURE(LINK), put_link, take_nothing },
-	[NFS_OP_READ] = { PROCEDURE(READ), put_read, take_read },
-	[NFS_OP_WRITE] = { PROCEDURE(WRITE), put_write, take_write },
-	[NFS_OP_COMMIT] = { PROCEDURE(COMMIT), put_commit, take_commit },
+	[NFS_OP_LOOKUP] = { PROCEDURE(LOOKUP), put_lookup, v3_take_lookup },
+	[NFS_OP_GETATTR] = { PROCEDURE(GETATTR), put_getattr, v3_take_getattr },
+	[NFS_OP_SETATTR] = { PROCEDURE(SETATTR), put_setattr, v3_take_setattr },
+	[NFS_OP_MKDIR] = { PROCEDURE(MKDIR), put_mkdir, v3_take_mkdir },
+	[NFS_OP_SYMLINK] = { PROCEDURE(SYMLINK), put_symlink, v3_take_symlink },
+	[NFS_OP_READLINK] = { PROCEDURE(READLINK), put_readlink, v3_take_readlink },
+	[NFS_OP_REMOVE] = { PROCEDURE(REMOVE), put_remove, v3_take_nothing },
+	[NFS_OP_RMDIR] = { PROCEDURE(RMDIR), put_rmdir, v3_take_nothing },
+	[NFS_OP_RENAME] = { PROCEDURE(RENAME), put_rename, v3_take_nothing },
+	[NFS_OP_READDIR] = { PROCEDURE(READDIRPLUS), put_readdir, v3_take_readdir },
+	[NFS_OP_FSSTAT] = { LOOSE_PROCEDURE(FSSTAT), put_fsstat, v3_take_fsstat },
+	[NFS_OP_CREATE] = { PROCEDURE(CREATE), put_create, v3_take_create },
+	[NFS_OP_MKNOD] = { PROCEDURE(MKNOD), put_mknod, v3_take_mknod },
+	[NFS_OP_LINK] = { PROCEDURE(LINK), put_link, v3_take_nothing },
+	[NFS_OP_READ] = { PROCEDURE(READ), put_read, v3_take_read },
+	[NFS_OP_WRITE] = { PROCEDURE(WRITE), put_write, v3_take_write },
+	[NFS_OP_COMMIT] = { PROCEDURE(COMMIT), put_commit, v3_take_commit },
 };
 
-static const struct procedure names_only = { PROCEDURE(READDIR), put_names, take_names };
+static const struct procedure names_only = { PROCEDURE(READDIR), put_names, v3_take_names };
 
 /* All replies start with their status. */
 static void v3_take_reply(struct nfs_op *op, const struct procedure *procedure, int error,
@@ -517,7 +517,7 @@ struct mnt_results {
 	struct nfs_handle root;
 };
 
-static int take_mnt(void *data, const void *results)
+static int v3_take_mnt(void *data, const void *results)
 {
 	struct mnt_results *mnt = data;
 	const mountres3 *res = results;
@@ -656,7 +656,8 @@ static int v3_attach(struct nfs_connection *conn, const struct net_address *addr
 	if (r < 0)
 		return error_sys(err, ERROR_UNAVAILABLE, -r,
 				 "cannot reach the mount service of server '%s'", e->server);
-	r = net_rpc_ask(rpc, &mnt_procedure, &path, take_mnt, &mnt, nfs_connection_deadline(conn));
+	r = net_rpc_ask(rpc, &mnt_procedure, &path, v3_take_mnt, &mnt,
+			nfs_connection_deadline(conn));
 	net_rpc_free(rpc, -ECONNABORTED);
 	if (r < 0)
 		return set_mnt_error(conn, r, err);

@@ -7,24 +7,24 @@
 
 /* -------- parts -------- */
 
-static bool_t take_handle(ZDR *zdr, nfs_fh3 *ret)
+static bool_t decode_handle(ZDR *zdr, nfs_fh3 *ret)
 {
 	return net_zdr_take_bytes(zdr, &ret->data.data_val, &ret->data.data_len);
 }
 
-static bool_t take_handle_if(ZDR *zdr, post_op_fh3 *ret)
+static bool_t decode_handle_if(ZDR *zdr, post_op_fh3 *ret)
 {
 	if (!net_zdr_take_flag(zdr, &ret->handle_follows))
 		return FALSE;
-	return !ret->handle_follows || take_handle(zdr, &ret->post_op_fh3_u.handle);
+	return !ret->handle_follows || decode_handle(zdr, &ret->post_op_fh3_u.handle);
 }
 
-static bool_t take_time(ZDR *zdr, nfstime3 *ret)
+static bool_t decode_time(ZDR *zdr, nfstime3 *ret)
 {
 	return zdr_u_int(zdr, &ret->seconds) && zdr_u_int(zdr, &ret->nseconds);
 }
 
-static bool_t take_attr(ZDR *zdr, fattr3 *ret)
+static bool_t decode_attr(ZDR *zdr, fattr3 *ret)
 {
 	uint32_t type;
 
@@ -36,34 +36,34 @@ static bool_t take_attr(ZDR *zdr, fattr3 *ret)
 	       zdr_uint64_t(zdr, &ret->size) && zdr_uint64_t(zdr, &ret->used) &&
 	       zdr_u_int(zdr, &ret->rdev.specdata1) && zdr_u_int(zdr, &ret->rdev.specdata2) &&
 	       zdr_uint64_t(zdr, &ret->fsid) && zdr_uint64_t(zdr, &ret->fileid) &&
-	       take_time(zdr, &ret->atime) && take_time(zdr, &ret->mtime) &&
-	       take_time(zdr, &ret->ctime);
+	       decode_time(zdr, &ret->atime) && decode_time(zdr, &ret->mtime) &&
+	       decode_time(zdr, &ret->ctime);
 }
 
-static bool_t take_attr_if(ZDR *zdr, post_op_attr *ret)
+static bool_t decode_attr_if(ZDR *zdr, post_op_attr *ret)
 {
 	if (!net_zdr_take_flag(zdr, &ret->attributes_follow))
 		return FALSE;
-	return !ret->attributes_follow || take_attr(zdr, &ret->post_op_attr_u.attributes);
+	return !ret->attributes_follow || decode_attr(zdr, &ret->post_op_attr_u.attributes);
 }
 
-static bool_t take_before(ZDR *zdr, pre_op_attr *ret)
+static bool_t decode_before(ZDR *zdr, pre_op_attr *ret)
 {
 	wcc_attr *attr = &ret->pre_op_attr_u.attributes;
 
 	if (!net_zdr_take_flag(zdr, &ret->attributes_follow))
 		return FALSE;
 	return !ret->attributes_follow ||
-	       (zdr_uint64_t(zdr, &attr->size) && take_time(zdr, &attr->mtime) &&
-		take_time(zdr, &attr->ctime));
+	       (zdr_uint64_t(zdr, &attr->size) && decode_time(zdr, &attr->mtime) &&
+		decode_time(zdr, &attr->ctime));
 }
 
-static bool_t take_wcc(ZDR *zdr, wcc_data *ret)
+static bool_t decode_wcc(ZDR *zdr, wcc_data *ret)
 {
-	return take_before(zdr, &ret->before) && take_attr_if(zdr, &ret->after);
+	return decode_before(zdr, &ret->before) && decode_attr_if(zdr, &ret->after);
 }
 
-static bool_t take_status(ZDR *zdr, nfsstat3 *ret)
+static bool_t decode_status(ZDR *zdr, nfsstat3 *ret)
 {
 	uint32_t status;
 
@@ -77,49 +77,50 @@ static bool_t take_status(ZDR *zdr, nfsstat3 *ret)
 
 bool_t v3_take_GETATTR3res(ZDR *zdr, GETATTR3res *ret)
 {
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
-	return ret->status != NFS3_OK || take_attr(zdr, &ret->GETATTR3res_u.resok.obj_attributes);
+	return ret->status != NFS3_OK || decode_attr(zdr, &ret->GETATTR3res_u.resok.obj_attributes);
 }
 
 bool_t v3_take_SETATTR3res(ZDR *zdr, SETATTR3res *ret)
 {
 	/* The same follows a failure. */
-	return take_status(zdr, &ret->status) && take_wcc(zdr, &ret->SETATTR3res_u.resok.obj_wcc);
+	return decode_status(zdr, &ret->status) &&
+	       decode_wcc(zdr, &ret->SETATTR3res_u.resok.obj_wcc);
 }
 
 bool_t v3_take_LOOKUP3res(ZDR *zdr, LOOKUP3res *ret)
 {
 	LOOKUP3resok *ok = &ret->LOOKUP3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_attr_if(zdr, &ret->LOOKUP3res_u.resfail.dir_attributes);
-	return take_handle(zdr, &ok->object) && take_attr_if(zdr, &ok->obj_attributes) &&
-	       take_attr_if(zdr, &ok->dir_attributes);
+		return decode_attr_if(zdr, &ret->LOOKUP3res_u.resfail.dir_attributes);
+	return decode_handle(zdr, &ok->object) && decode_attr_if(zdr, &ok->obj_attributes) &&
+	       decode_attr_if(zdr, &ok->dir_attributes);
 }
 
 bool_t v3_take_READLINK3res(ZDR *zdr, READLINK3res *ret)
 {
 	READLINK3resok *ok = &ret->READLINK3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_attr_if(zdr, &ret->READLINK3res_u.resfail.symlink_attributes);
-	return take_attr_if(zdr, &ok->symlink_attributes) && net_zdr_take_string(zdr, &ok->data);
+		return decode_attr_if(zdr, &ret->READLINK3res_u.resfail.symlink_attributes);
+	return decode_attr_if(zdr, &ok->symlink_attributes) && net_zdr_take_string(zdr, &ok->data);
 }
 
 bool_t v3_take_READ3res(ZDR *zdr, READ3res *ret)
 {
 	READ3resok *ok = &ret->READ3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_attr_if(zdr, &ret->READ3res_u.resfail.file_attributes);
-	return take_attr_if(zdr, &ok->file_attributes) && zdr_u_int(zdr, &ok->count) &&
+		return decode_attr_if(zdr, &ret->READ3res_u.resfail.file_attributes);
+	return decode_attr_if(zdr, &ok->file_attributes) && zdr_u_int(zdr, &ok->count) &&
 	       zdr_u_int(zdr, &ok->eof) &&
 	       net_zdr_take_bytes(zdr, &ok->data.data_val, &ok->data.data_len);
 }
@@ -129,11 +130,11 @@ bool_t v3_take_WRITE3res(ZDR *zdr, WRITE3res *ret)
 	WRITE3resok *ok = &ret->WRITE3res_u.resok;
 	uint32_t committed;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_wcc(zdr, &ret->WRITE3res_u.resfail.file_wcc);
-	if (!take_wcc(zdr, &ok->file_wcc) || !zdr_u_int(zdr, &ok->count) ||
+		return decode_wcc(zdr, &ret->WRITE3res_u.resfail.file_wcc);
+	if (!decode_wcc(zdr, &ok->file_wcc) || !zdr_u_int(zdr, &ok->count) ||
 	    !zdr_u_int(zdr, &committed))
 		return FALSE;
 	ok->committed = (stable_how)committed;
@@ -141,86 +142,87 @@ bool_t v3_take_WRITE3res(ZDR *zdr, WRITE3res *ret)
 }
 
 /* What CREATE, MKDIR, SYMLINK and MKNOD return. */
-static bool_t take_made(ZDR *zdr, post_op_fh3 *object, post_op_attr *attr, wcc_data *dir)
+static bool_t decode_made(ZDR *zdr, post_op_fh3 *object, post_op_attr *attr, wcc_data *dir)
 {
-	return take_handle_if(zdr, object) && take_attr_if(zdr, attr) && take_wcc(zdr, dir);
+	return decode_handle_if(zdr, object) && decode_attr_if(zdr, attr) && decode_wcc(zdr, dir);
 }
 
 bool_t v3_take_CREATE3res(ZDR *zdr, CREATE3res *ret)
 {
 	CREATE3resok *ok = &ret->CREATE3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_wcc(zdr, &ret->CREATE3res_u.resfail.dir_wcc);
-	return take_made(zdr, &ok->obj, &ok->obj_attributes, &ok->dir_wcc);
+		return decode_wcc(zdr, &ret->CREATE3res_u.resfail.dir_wcc);
+	return decode_made(zdr, &ok->obj, &ok->obj_attributes, &ok->dir_wcc);
 }
 
 bool_t v3_take_MKDIR3res(ZDR *zdr, MKDIR3res *ret)
 {
 	MKDIR3resok *ok = &ret->MKDIR3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_wcc(zdr, &ret->MKDIR3res_u.resfail.dir_wcc);
-	return take_made(zdr, &ok->obj, &ok->obj_attributes, &ok->dir_wcc);
+		return decode_wcc(zdr, &ret->MKDIR3res_u.resfail.dir_wcc);
+	return decode_made(zdr, &ok->obj, &ok->obj_attributes, &ok->dir_wcc);
 }
 
 bool_t v3_take_SYMLINK3res(ZDR *zdr, SYMLINK3res *ret)
 {
 	SYMLINK3resok *ok = &ret->SYMLINK3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_wcc(zdr, &ret->SYMLINK3res_u.resfail.dir_wcc);
-	return take_made(zdr, &ok->obj, &ok->obj_attributes, &ok->dir_wcc);
+		return decode_wcc(zdr, &ret->SYMLINK3res_u.resfail.dir_wcc);
+	return decode_made(zdr, &ok->obj, &ok->obj_attributes, &ok->dir_wcc);
 }
 
 bool_t v3_take_MKNOD3res(ZDR *zdr, MKNOD3res *ret)
 {
 	MKNOD3resok *ok = &ret->MKNOD3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_wcc(zdr, &ret->MKNOD3res_u.resfail.dir_wcc);
-	return take_made(zdr, &ok->obj, &ok->obj_attributes, &ok->dir_wcc);
+		return decode_wcc(zdr, &ret->MKNOD3res_u.resfail.dir_wcc);
+	return decode_made(zdr, &ok->obj, &ok->obj_attributes, &ok->dir_wcc);
 }
 
 /* The same follows a failure of REMOVE, RMDIR, RENAME and LINK. */
 
 bool_t v3_take_REMOVE3res(ZDR *zdr, REMOVE3res *ret)
 {
-	return take_status(zdr, &ret->status) && take_wcc(zdr, &ret->REMOVE3res_u.resok.dir_wcc);
+	return decode_status(zdr, &ret->status) &&
+	       decode_wcc(zdr, &ret->REMOVE3res_u.resok.dir_wcc);
 }
 
 bool_t v3_take_RMDIR3res(ZDR *zdr, RMDIR3res *ret)
 {
-	return take_status(zdr, &ret->status) && take_wcc(zdr, &ret->RMDIR3res_u.resok.dir_wcc);
+	return decode_status(zdr, &ret->status) && decode_wcc(zdr, &ret->RMDIR3res_u.resok.dir_wcc);
 }
 
 bool_t v3_take_RENAME3res(ZDR *zdr, RENAME3res *ret)
 {
 	RENAME3resok *ok = &ret->RENAME3res_u.resok;
 
-	return take_status(zdr, &ret->status) && take_wcc(zdr, &ok->fromdir_wcc) &&
-	       take_wcc(zdr, &ok->todir_wcc);
+	return decode_status(zdr, &ret->status) && decode_wcc(zdr, &ok->fromdir_wcc) &&
+	       decode_wcc(zdr, &ok->todir_wcc);
 }
 
 bool_t v3_take_LINK3res(ZDR *zdr, LINK3res *ret)
 {
 	LINK3resok *ok = &ret->LINK3res_u.resok;
 
-	return take_status(zdr, &ret->status) && take_attr_if(zdr, &ok->file_attributes) &&
-	       take_wcc(zdr, &ok->linkdir_wcc);
+	return decode_status(zdr, &ret->status) && decode_attr_if(zdr, &ok->file_attributes) &&
+	       decode_wcc(zdr, &ok->linkdir_wcc);
 }
 
 /* -------- directories -------- */
 
-static bool_t take_names(ZDR *zdr, dirlist3 *ret)
+static bool_t decode_names(ZDR *zdr, dirlist3 *ret)
 {
 	entry3 **link = &ret->entries;
 	uint32_t n = 0;
@@ -244,16 +246,16 @@ bool_t v3_take_READDIR3res(ZDR *zdr, READDIR3res *ret)
 {
 	READDIR3resok *ok = &ret->READDIR3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_attr_if(zdr, &ret->READDIR3res_u.resfail.dir_attributes);
-	return take_attr_if(zdr, &ok->dir_attributes) &&
+		return decode_attr_if(zdr, &ret->READDIR3res_u.resfail.dir_attributes);
+	return decode_attr_if(zdr, &ok->dir_attributes) &&
 	       net_zdr_take_fixed(zdr, ok->cookieverf, sizeof(ok->cookieverf)) &&
-	       take_names(zdr, &ok->reply);
+	       decode_names(zdr, &ok->reply);
 }
 
-static bool_t take_entries(ZDR *zdr, dirlistplus3 *ret)
+static bool_t decode_entries(ZDR *zdr, dirlistplus3 *ret)
 {
 	entryplus3 **link = &ret->entries;
 	uint32_t n = 0;
@@ -268,8 +270,8 @@ static bool_t take_entries(ZDR *zdr, dirlistplus3 *ret)
 		if (!zdr_uint64_t(zdr, &(*link)->fileid) ||
 		    !net_zdr_take_string(zdr, &(*link)->name) ||
 		    !zdr_uint64_t(zdr, &(*link)->cookie) ||
-		    !take_attr_if(zdr, &(*link)->name_attributes) ||
-		    !take_handle_if(zdr, &(*link)->name_handle))
+		    !decode_attr_if(zdr, &(*link)->name_attributes) ||
+		    !decode_handle_if(zdr, &(*link)->name_handle))
 			return FALSE;
 		link = &(*link)->nextentry;
 	}
@@ -279,13 +281,13 @@ bool_t v3_take_READDIRPLUS3res(ZDR *zdr, READDIRPLUS3res *ret)
 {
 	READDIRPLUS3resok *ok = &ret->READDIRPLUS3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_attr_if(zdr, &ret->READDIRPLUS3res_u.resfail.dir_attributes);
-	return take_attr_if(zdr, &ok->dir_attributes) &&
+		return decode_attr_if(zdr, &ret->READDIRPLUS3res_u.resfail.dir_attributes);
+	return decode_attr_if(zdr, &ok->dir_attributes) &&
 	       net_zdr_take_fixed(zdr, ok->cookieverf, sizeof(ok->cookieverf)) &&
-	       take_entries(zdr, &ok->reply);
+	       decode_entries(zdr, &ok->reply);
 }
 
 /* -------- file systems -------- */
@@ -294,11 +296,11 @@ bool_t v3_take_FSSTAT3res(ZDR *zdr, FSSTAT3res *ret)
 {
 	FSSTAT3resok *ok = &ret->FSSTAT3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_attr_if(zdr, &ret->FSSTAT3res_u.resfail.obj_attributes);
-	return take_attr_if(zdr, &ok->obj_attributes) && zdr_uint64_t(zdr, &ok->tbytes) &&
+		return decode_attr_if(zdr, &ret->FSSTAT3res_u.resfail.obj_attributes);
+	return decode_attr_if(zdr, &ok->obj_attributes) && zdr_uint64_t(zdr, &ok->tbytes) &&
 	       zdr_uint64_t(zdr, &ok->fbytes) && zdr_uint64_t(zdr, &ok->abytes) &&
 	       zdr_uint64_t(zdr, &ok->tfiles) && zdr_uint64_t(zdr, &ok->ffiles) &&
 	       zdr_uint64_t(zdr, &ok->afiles) && zdr_u_int(zdr, &ok->invarsec);
@@ -308,15 +310,15 @@ bool_t v3_take_FSINFO3res(ZDR *zdr, FSINFO3res *ret)
 {
 	FSINFO3resok *ok = &ret->FSINFO3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_attr_if(zdr, &ret->FSINFO3res_u.resfail.obj_attributes);
-	return take_attr_if(zdr, &ok->obj_attributes) && zdr_u_int(zdr, &ok->rtmax) &&
+		return decode_attr_if(zdr, &ret->FSINFO3res_u.resfail.obj_attributes);
+	return decode_attr_if(zdr, &ok->obj_attributes) && zdr_u_int(zdr, &ok->rtmax) &&
 	       zdr_u_int(zdr, &ok->rtpref) && zdr_u_int(zdr, &ok->rtmult) &&
 	       zdr_u_int(zdr, &ok->wtmax) && zdr_u_int(zdr, &ok->wtpref) &&
 	       zdr_u_int(zdr, &ok->wtmult) && zdr_u_int(zdr, &ok->dtpref) &&
-	       zdr_uint64_t(zdr, &ok->maxfilesize) && take_time(zdr, &ok->time_delta) &&
+	       zdr_uint64_t(zdr, &ok->maxfilesize) && decode_time(zdr, &ok->time_delta) &&
 	       zdr_u_int(zdr, &ok->properties);
 }
 
@@ -324,16 +326,17 @@ bool_t v3_take_COMMIT3res(ZDR *zdr, COMMIT3res *ret)
 {
 	COMMIT3resok *ok = &ret->COMMIT3res_u.resok;
 
-	if (!take_status(zdr, &ret->status))
+	if (!decode_status(zdr, &ret->status))
 		return FALSE;
 	if (ret->status != NFS3_OK)
-		return take_wcc(zdr, &ret->COMMIT3res_u.resfail.file_wcc);
-	return take_wcc(zdr, &ok->file_wcc) && net_zdr_take_fixed(zdr, ok->verf, sizeof(ok->verf));
+		return decode_wcc(zdr, &ret->COMMIT3res_u.resfail.file_wcc);
+	return decode_wcc(zdr, &ok->file_wcc) &&
+	       net_zdr_take_fixed(zdr, ok->verf, sizeof(ok->verf));
 }
 
 /* -------- MOUNT -------- */
 
-static bool_t take_flavors(ZDR *zdr, mountres3_ok *ret)
+static bool_t decode_flavors(ZDR *zdr, mountres3_ok *ret)
 {
 	uint32_t n, i, flavor;
 	int *flavors;
@@ -364,10 +367,10 @@ bool_t v3_take_mountres3(ZDR *zdr, mountres3 *ret)
 	if (ret->fhs_status != MNT3_OK)
 		return TRUE;
 	return net_zdr_take_bytes(zdr, &ok->fhandle.fhandle3_val, &ok->fhandle.fhandle3_len) &&
-	       take_flavors(zdr, ok);
+	       decode_flavors(zdr, ok);
 }
 
-static bool_t take_groups(ZDR *zdr, groups *ret)
+static bool_t decode_groups(ZDR *zdr, groups *ret)
 {
 	groups *link = ret;
 	uint32_t n = 0;
@@ -398,7 +401,7 @@ bool_t v3_take_exports(ZDR *zdr, exports *ret)
 		if (next == NULL)
 			return TRUE;
 		if (!net_zdr_take_string(zdr, &(*link)->ex_dir) ||
-		    !take_groups(zdr, &(*link)->ex_groups))
+		    !decode_groups(zdr, &(*link)->ex_groups))
 			return FALSE;
 		link = &(*link)->ex_next;
 	}

@@ -216,10 +216,34 @@ static void encode_copy(struct v4_compound *c, const struct nfs_op *op)
 {
 	union v4_later_args *args;
 
+	COMMIT4args *commit;
+
 	add_two_files(c, op);
+	/*
+	 * As for CLONE: neither the reply of a COPY that goes on nor its status need tell a
+	 * verifier. A COMMIT of one byte does not wait for all that an earlier COPY has written.
+	 */
+	if (op->later) {
+		commit = &v4_add(c, OP_COMMIT)->nfs_argop4_u.opcommit;
+		commit->offset = op->offset;
+		commit->count = 1;
+	}
 	args = v4_add_later(c, V4_OP_COPY);
 	args->copy.offset = op->offset;
 	args->copy.length = op->length;
+	args->copy.later = op->later;
+}
+
+static void encode_copy_status(struct v4_compound *c, const struct nfs_op *op)
+{
+	v4_add_putfh(c, op->dir);
+	memcpy(v4_add_later(c, V4_OP_OFFLOAD_STATUS)->offload, op->copy_id, sizeof(op->copy_id));
+}
+
+static void encode_copy_cancel(struct v4_compound *c, const struct nfs_op *op)
+{
+	v4_add_putfh(c, op->dir);
+	memcpy(v4_add_later(c, V4_OP_OFFLOAD_CANCEL)->offload, op->copy_id, sizeof(op->copy_id));
 }
 
 static void encode_seek(struct v4_compound *c, const struct nfs_op *op)
@@ -232,18 +256,49 @@ static void encode_seek(struct v4_compound *c, const struct nfs_op *op)
 	args->seek.hole = op->hole;
 }
 
-/* A server that copies on after its reply would tell the end by a callback, which we don't take. */
 static void take_copy(struct nfs_op *op, const nfs_resop4 *res)
 {
 	const union v4_later_result *result = v4_later_result(res);
 
-	if (result->copy.later || result->copy.length > op->length) {
-		op->error = result->copy.later ? -EOPNOTSUPP : -EREMOTEIO;
+	op->goes_on = result->copy.later;
+	if (op->goes_on)
+		memcpy(op->copy_id, result->copy.id, sizeof(op->copy_id));
+	/* The COMMIT in front has told one. */
+	if (!op->goes_on || !op->later)
+		memcpy(op->verifier, result->copy.verifier, sizeof(op->verifier));
+	if (op->goes_on)
+		return;
+	if (result->copy.length > op->length) {
+		op->error = -EREMOTEIO;
 		return;
 	}
 	op->length = result->copy.length;
 	op->stable = result->copy.stable == FILE_SYNC4;
-	memcpy(op->verifier, result->copy.verifier, sizeof(op->verifier));
+}
+
+/* Find out whether a server that refuses a synchronous COPY would do an asynchronous one. */
+static void take_copy_error(struct nfs_op *op, const COMPOUND4res *res)
+{
+	const union v4_later_result *result;
+	const nfs_resop4 *last;
+
+	op->goes_on = false;
+	if ((uint32_t)res->status != V4_ERR_OFFLOAD_NO_REQS || res->resarray.resarray_len == 0)
+		return;
+	last = &res->resarray.resarray_val[res->resarray.resarray_len - 1];
+	if ((uint32_t)last->resop != V4_OP_COPY)
+		return;
+	result = v4_later_result(last);
+	op->goes_on = result->copy_refused.consecutive && !result->copy_refused.synchronous;
+}
+
+static void take_copy_status(struct nfs_op *op, const nfs_resop4 *res)
+{
+	const union v4_later_result *result = v4_later_result(res);
+
+	op->length = result->offload_status.length;
+	op->ended = result->offload_status.ended;
+	op->copy_error = nfs_status_errno(result->offload_status.status);
 }
 
 /* At the end of the file some servers say so instead of NXIO. */
@@ -404,6 +459,7 @@ static const struct {
 	{ OP_WRITE, take_write },
 	{ OP_COMMIT, take_commit },
 	{ V4_OP_COPY, take_copy },
+	{ V4_OP_OFFLOAD_STATUS, take_copy_status },
 	{ V4_OP_SEEK, take_seek },
 	{ V4_OP_GETXATTR, take_getxattr },
 	{ V4_OP_LISTXATTRS, take_listxattrs },
@@ -477,6 +533,8 @@ static void v4_replied(void *data, int error, const void *results)
 		op->error = -ERESTART;
 	if (op->type == NFS_OP_REMOVE)
 		count_removed(op, res);
+	if (op->type == NFS_OP_COPY && op->error < 0)
+		take_copy_error(op, res);
 	if (op->error < 0 && change_is_made(op, res))
 		op->error = 0;
 	if (op->error == 0)
@@ -503,6 +561,8 @@ static void (*const encoders[NFS_OPS])(struct v4_compound *c, const struct nfs_o
 	[NFS_OP_COMMIT] = encode_commit,
 	[NFS_OP_CLONE] = encode_clone,
 	[NFS_OP_COPY] = encode_copy,
+	[NFS_OP_COPY_STATUS] = encode_copy_status,
+	[NFS_OP_COPY_CANCEL] = encode_copy_cancel,
 	[NFS_OP_SEEK] = encode_seek,
 	[NFS_OP_XATTR_SUPPORT] = encode_xattr_support,
 	[NFS_OP_GETXATTR] = encode_getxattr,

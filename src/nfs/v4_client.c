@@ -40,8 +40,6 @@ static int send_confirm(struct v4_client *client, const COMPOUND4res *res)
 	SETCLIENTID_CONFIRM4args *args;
 	const SETCLIENTID4resok *ok;
 
-	if (res->resarray.resarray_len == 0)
-		return -EREMOTEIO;
 	ok = &res->resarray.resarray_val[0].nfs_resop4_u.opsetclientid.SETCLIENTID4res_u.resok4;
 	client->id = ok->clientid;
 	args = &v4_add(&c, OP_SETCLIENTID_CONFIRM)->nfs_argop4_u.opsetclientid_confirm;

@@ -9,7 +9,6 @@
 #include "net/zdr.h"
 #include "nfs/op.h"
 
-#define STATEID_BYTES 16
 #define AUTH_NONE_FLAVOR 0
 #define XATTR_EITHER 0 /* create or replace */
 #define XATTR_NAMES_MAX (NFS_XATTR_PAGE / 8) /* in one reply: a length and a letter each */
@@ -43,9 +42,9 @@ static bool_t put_bytes(ZDR *zdr, const char *bytes, uint32_t n)
 /* Two numbers of a file's state, or four of its two files. */
 static bool_t put_stateids(ZDR *zdr, unsigned int n)
 {
-	static const char zeros[2 * STATEID_BYTES];
+	static const char zeros[2 * V4_STATEID_BYTES];
 
-	return put_bytes(zdr, zeros, n * STATEID_BYTES);
+	return put_bytes(zdr, zeros, n * V4_STATEID_BYTES);
 }
 
 static bool_t take_bool(ZDR *zdr, bool *ret)
@@ -123,8 +122,13 @@ static bool_t encode_copy(ZDR *zdr, const union v4_later_args *args)
 	return put_stateids(zdr, 2) && put_u64(zdr, args->copy.offset) &&
 	       put_u64(zdr, args->copy.offset) && put_u64(zdr, args->copy.length) &&
 	       put_u32(zdr, TRUE) && /* consecutive */
-	       put_u32(zdr, TRUE) && /* synchronous */
+	       put_u32(zdr, !args->copy.later) && /* synchronous */
 	       put_u32(zdr, 0); /* no other server */
+}
+
+static bool_t encode_offload(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_bytes(zdr, args->offload, V4_STATEID_BYTES);
 }
 
 static bool_t encode_seek(ZDR *zdr, const union v4_later_args *args)
@@ -210,17 +214,39 @@ static bool_t decode_sequence(ZDR *zdr, union v4_later_result *ret)
 
 static bool_t decode_copy(ZDR *zdr, union v4_later_result *ret)
 {
-	char stateid[STATEID_BYTES];
 	bool consecutive, synchronous;
 	uint32_t callbacks;
 
 	if (!zdr_u_int(zdr, &callbacks) || callbacks > 1 ||
-	    (callbacks == 1 && !net_zdr_take_fixed(zdr, stateid, sizeof(stateid))))
+	    (callbacks == 1 && !net_zdr_take_fixed(zdr, ret->copy.id, sizeof(ret->copy.id))))
 		return FALSE;
 	ret->copy.later = callbacks == 1;
 	return zdr_uint64_t(zdr, &ret->copy.length) && zdr_u_int(zdr, &ret->copy.stable) &&
 	       net_zdr_take_fixed(zdr, ret->copy.verifier, NFS4_VERIFIER_SIZE) &&
 	       take_bool(zdr, &consecutive) && take_bool(zdr, &synchronous);
+}
+
+/*
+ * What follows OFFLOAD_NO_REQS. Before this was read, a server that left it out was no problem: it
+ * is taken for one that copies asynchronously.
+ */
+static bool_t decode_refused_copy(ZDR *zdr, union v4_later_result *ret)
+{
+	ret->copy_refused.consecutive = true;
+	ret->copy_refused.synchronous = false;
+	return zdr->pos == zdr->size || (take_bool(zdr, &ret->copy_refused.consecutive) &&
+					 take_bool(zdr, &ret->copy_refused.synchronous));
+}
+
+static bool_t decode_offload_status(ZDR *zdr, union v4_later_result *ret)
+{
+	uint32_t n;
+
+	if (!zdr_uint64_t(zdr, &ret->offload_status.length) || !zdr_u_int(zdr, &n) || n > 1)
+		return FALSE;
+	ret->offload_status.ended = n == 1;
+	ret->offload_status.status = NFS4_OK;
+	return n == 0 || zdr_u_int(zdr, &ret->offload_status.status);
 }
 
 static bool_t decode_seek(ZDR *zdr, union v4_later_result *ret)
@@ -279,6 +305,8 @@ static const struct {
 	{ V4_OP_DESTROY_CLIENTID, encode_destroy_clientid, NULL },
 	{ V4_OP_RECLAIM_COMPLETE, encode_reclaim_complete, NULL },
 	{ V4_OP_COPY, encode_copy, decode_copy },
+	{ V4_OP_OFFLOAD_CANCEL, encode_offload, NULL },
+	{ V4_OP_OFFLOAD_STATUS, encode_offload, decode_offload_status },
 	{ V4_OP_SEEK, encode_seek, decode_seek },
 	{ V4_OP_CLONE, encode_clone, NULL },
 	{ V4_OP_GETXATTR, encode_getxattr, decode_getxattr },
@@ -309,19 +337,29 @@ bool_t v4_later_encode(ZDR *zdr, enum v4_later_opnum opnum, const union v4_later
 	return i >= 0 && put_u32(zdr, opnum) && operations[i].encode(zdr, args);
 }
 
+/* What decodes the results behind this status; NULL: there are none. */
+static bool_t (*find_decoder(int i, uint32_t status))(ZDR *zdr, union v4_later_result *ret)
+{
+	if (status == V4_ERR_OFFLOAD_NO_REQS && operations[i].opnum == V4_OP_COPY)
+		return decode_refused_copy;
+	return status == NFS4_OK ? operations[i].decode : NULL;
+}
+
 bool_t v4_later_decode(ZDR *zdr, uint32_t opnum, nfs_resop4 *ret)
 {
 	const int i = find_operation(opnum);
 	struct later later = { .result = NULL };
+	bool_t (*decode)(ZDR * zdr, union v4_later_result * ret);
 	union v4_later_result *result;
 	uint32_t status;
 
 	if (i < 0 || !zdr_u_int(zdr, &status))
 		return FALSE;
 	later.status = (nfsstat4)status;
-	if (status == NFS4_OK && operations[i].decode != NULL) {
+	decode = find_decoder(i, status);
+	if (decode != NULL) {
 		result = net_zdr_allocate(zdr, sizeof(*result));
-		if (result == NULL || !operations[i].decode(zdr, result))
+		if (result == NULL || !decode(zdr, result))
 			return FALSE;
 		later.result = result;
 	}

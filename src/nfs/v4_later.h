@@ -16,7 +16,10 @@
 /* After libnfs-zdr.h, whose types it uses. */
 #include <nfsc/libnfs-raw-nfs4.h>
 
+#include "nfs/op.h"
+
 #define V4_SESSION_ID_BYTES 16
+#define V4_STATEID_BYTES NFS_COPY_ID_BYTES
 
 /* RFC 8881 section 18, RFC 7862 section 15, RFC 8276 section 8.4. */
 enum v4_later_opnum {
@@ -27,6 +30,8 @@ enum v4_later_opnum {
 	V4_OP_DESTROY_CLIENTID = 57,
 	V4_OP_RECLAIM_COMPLETE = 58,
 	V4_OP_COPY = 60,
+	V4_OP_OFFLOAD_CANCEL = 66,
+	V4_OP_OFFLOAD_STATUS = 67,
 	V4_OP_SEEK = 69,
 	V4_OP_CLONE = 71,
 	V4_OP_GETXATTR = 72,
@@ -34,7 +39,7 @@ enum v4_later_opnum {
 	V4_OP_LISTXATTRS = 74,
 };
 
-/* RFC 8881 section 15.1. */
+/* RFC 8881 section 15.1, RFC 7862 section 11.1. */
 enum v4_later_status {
 	V4_ERR_BADSESSION = 10052,
 	V4_ERR_BADSLOT = 10053,
@@ -47,6 +52,7 @@ enum v4_later_status {
 	V4_ERR_SEQ_FALSE_RETRY = 10076,
 	V4_ERR_BAD_HIGH_SLOT = 10077,
 	V4_ERR_DEADSESSION = 10078,
+	V4_ERR_OFFLOAD_NO_REQS = 10094,
 };
 
 /* Limits of a session, each side's wishes and what came of them (RFC 8881, section 18.36). */
@@ -75,7 +81,9 @@ union v4_later_args {
 	uint64_t destroy_clientid;
 	struct {
 		uint64_t offset, length;
+		bool later; /* the server may go on after its reply */
 	} copy;
+	char offload[V4_STATEID_BYTES]; /* OFFLOAD_CANCEL, OFFLOAD_STATUS: the copy */
 	struct {
 		uint64_t offset;
 		bool hole;
@@ -97,7 +105,7 @@ struct v4_bytes {
 	uint32_t len;
 };
 
-/* Results of an operation that succeeded. */
+/* Results of an operation that succeeded, and of a COPY that failed with OFFLOAD_NO_REQS. */
 union v4_later_result {
 	struct {
 		uint64_t clientid;
@@ -113,10 +121,19 @@ union v4_later_result {
 	} sequence;
 	struct {
 		bool later; /* the server goes on copying after its reply */
+		char id[V4_STATEID_BYTES]; /* then, of the copy */
 		uint64_t length;
 		uint32_t stable; /* stable_how4 */
 		char verifier[NFS4_VERIFIER_SIZE];
 	} copy;
+	struct {
+		bool consecutive, synchronous; /* how the server would copy */
+	} copy_refused;
+	struct {
+		uint64_t length; /* copied so far */
+		bool ended;
+		uint32_t status; /* then, nfsstat4 of the copy */
+	} offload_status;
 	struct {
 		bool eof;
 		uint64_t offset;
@@ -138,11 +155,14 @@ bool v4_is_later(uint32_t opnum);
 
 /*
  * Decode the result of such an operation, behind its number. The status lies where libnfs's results
- * have theirs; what follows it is valid for NFS4_OK only, see v4_later_result().
+ * have theirs; what follows it is not libnfs's, see v4_later_result().
  */
 bool_t v4_later_decode(ZDR *zdr, uint32_t opnum, nfs_resop4 *ret);
 
-/* The result of an operation that succeeded; lives as long as the reply. */
+/*
+ * The result of an operation that succeeded, or of a COPY that failed with OFFLOAD_NO_REQS. Lives
+ * as long as the reply.
+ */
 const union v4_later_result *v4_later_result(const nfs_resop4 *one);
 
 #endif

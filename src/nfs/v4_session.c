@@ -109,7 +109,7 @@ static void finish_all(struct list *requests, int error)
 }
 
 /* Changes that must not be made twice, and whose second answer differs from the first. */
-static bool is_change(uint32_t opnum)
+static bool opnum_is_change(uint32_t opnum)
 {
 	switch (opnum) {
 	case OP_CREATE:
@@ -128,7 +128,7 @@ static bool has_change(const struct v4_compound *c)
 	unsigned int i;
 
 	for (i = 0; i < c->n; i++)
-		if (is_change(c->ops[i].argop))
+		if (opnum_is_change(c->ops[i].argop))
 			return true;
 	return false;
 }
@@ -139,7 +139,7 @@ static bool has_made_change(const COMPOUND4res *res)
 	u_int i;
 
 	for (i = 0; i + 1 < res->resarray.resarray_len; i++)
-		if (is_change(res->resarray.resarray_val[i].resop))
+		if (opnum_is_change(res->resarray.resarray_val[i].resop))
 			return true;
 	return false;
 }

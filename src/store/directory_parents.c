@@ -42,13 +42,6 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 	return r == -ENOENT ? 0 : r;
 }
 
-static int stop_at_first_entry(void *data, const struct nfs_entry *entry)
-{
-	(void)data;
-	(void)entry;
-	return -ECANCELED;
-}
-
 /* Return 1 where the directory was removed, or was gone before; 0 where it has to stay. */
 static int remove_parent(struct nfs_client *c, const char *path, struct error *err)
 {
@@ -69,8 +62,7 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 	 * Most parents have other volumes in them. The link count shows this most cheaply, since
 	 * most file systems count subdirectories in it. Only the RMDIR decides.
 	 */
-	if (attr.links > LINKS_OF_AN_EMPTY_DIRECTORY ||
-	    nfs_readdir(c, &handle, stop_at_first_entry, NULL) == -ECANCELED)
+	if (attr.links > LINKS_OF_AN_EMPTY_DIRECTORY || nfs_has_entry(c, &handle) == 1)
 		return 0;
 	r = directory_note_find(c, &note, path, &handle, &attr, err);
 	if (r <= 0)

@@ -295,13 +295,6 @@ static int check_snapshot(struct owner_search *s, struct error *err)
 	return owner_is(s, OWNER_IS_SNAPSHOT, key);
 }
 
-static int stop_at_first_entry(void *data, const struct nfs_entry *entry)
-{
-	(void)data;
-	(void)entry;
-	return -ECANCELED;
-}
-
 /* Archives have no record, neither ours nor csi-driver-nfs's: only the name identifies them. */
 static int check_archive(struct owner_search *s, struct error *err)
 {
@@ -317,10 +310,10 @@ static int check_archive(struct owner_search *s, struct error *err)
 	r = directory_find(s->c, s->path, &place, &handle, &attr, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = nfs_readdir(s->c, &handle, stop_at_first_entry, NULL);
+	r = nfs_has_entry(s->c, &handle);
 	if (r == 0)
 		return 0;
-	if (r != -ECANCELED)
+	if (r < 0)
 		return nfs_error_set(err, s->c, r, "looking into '%s'", s->path);
 	return owner_is(s, OWNER_IS_ARCHIVE, "");
 }

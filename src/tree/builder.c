@@ -291,14 +291,14 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 	}
 	node->target = target;
 	node->xattrs = xattrs;
-	node->whole = node->whole && xattrs == NULL;
+	node->deferred = node->deferred && xattrs == NULL;
 	b->current = node;
 	if (node->parent != NULL)
 		node->parent->pending++;
 	node->is_link = is_link;
 	if (is_link)
 		node->state = BUILD_LINK;
-	if (!node->whole)
+	if (!node->deferred)
 		builder_node_queue(node);
 	return builder_fill(b, err);
 }
@@ -346,7 +346,7 @@ static int builder_end(struct tree_sink *sink, struct error *err)
 	if (node->size != node->attr.size)
 		builder_node_split(node);
 	node->ended = true;
-	if (node->whole)
+	if (node->deferred)
 		builder_node_queue(node);
 	else if (node->state == BUILD_LINKED)
 		builder_node_finish(node);
@@ -399,7 +399,7 @@ static int builder_drop(struct tree_sink *sink, struct error *err)
 
 	if (parent == NULL)
 		return error_set(err, ERROR_ABORTED, "the source was replaced while it was copied");
-	r = node->whole ? 0 : remove_node(b, node, err); /* a whole one was not made yet */
+	r = node->deferred ? 0 : remove_node(b, node, err); /* a deferred one was not made yet */
 	if (r < 0)
 		return r;
 	b->current = parent;
@@ -455,8 +455,13 @@ void tree_builder_free(struct tree_builder *b)
 	if (b == NULL)
 		return;
 	tree_drain(b->work);
-	while (!list_is_empty(&b->all))
-		builder_node_free(container_of(b->all.next, struct builder_node, all));
+	while (!list_is_empty(&b->all)) {
+		struct builder_node *node = container_of(b->all.next, struct builder_node, all);
+
+		/* A reply may have told of a copy after its file was given up. */
+		builder_later_cancel(node);
+		builder_node_free(node);
+	}
 	builder_targets_done(&b->targets);
 	free(b);
 }

@@ -68,8 +68,13 @@ static void chunk_requeue(struct builder_chunk *chunk)
 }
 
 /* Return why the source of a COPY has to be looked at again, or 0. */
-static int copy_loss(const struct nfs_op *op)
+static int copy_loss(struct builder_node *node, const struct nfs_op *op)
 {
+	/* The server has begun to copy asynchronously: other files are asked for so. */
+	if (op->goes_on) {
+		node->builder->work->copies_later = true;
+		return -ERESTART;
+	}
 	/* RFC 7862, section 15.2.3: INVAL beyond the end of the file. Linux copies nothing then. */
 	if (op->error == -EINVAL || (op->error == 0 && op->length == 0))
 		return -ERESTART;
@@ -89,8 +94,10 @@ static void chunk_replied(struct nfs_op *op)
 		chunk_requeue(chunk);
 		return;
 	}
+	if (is_copy(chunk) && r == 0 && op->goes_on)
+		builder_later_note(node, op);
 	if (is_copy(chunk) && node->lost == 0)
-		node->lost = copy_loss(op);
+		node->lost = copy_loss(node, op);
 	if (r == 0 && node->lost == 0)
 		r = chunk_advance(chunk, op, &left);
 	if (r == 0 && left > 0 && node->lost == 0) {

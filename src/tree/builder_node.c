@@ -70,9 +70,9 @@ void builder_node_queue(struct builder_node *node)
 
 void builder_node_split(struct builder_node *node)
 {
-	if (!node->whole)
+	if (!node->deferred)
 		return;
-	node->whole = false;
+	node->deferred = false;
 	builder_node_queue(node);
 }
 
@@ -132,10 +132,10 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 	node->no_attr = !entry->attr.is_full;
 	node->has_holes = entry->has_holes;
 	/* Archives may have entries without attributes; checksums are read back before SETATTR. */
-	node->whole = b->work->to->whole_max > 0 && entry->attr.type == NFS_TYPE_FILE &&
-		      entry->hardlink_to == NULL && !node->no_attr && !node->has_holes &&
-		      node->parent != NULL && entry->attr.size <= b->work->to->whole_max &&
-		      !b->options->verify;
+	node->deferred = b->work->to->whole_max > 0 && entry->attr.type == NFS_TYPE_FILE &&
+			 entry->hardlink_to == NULL && !node->no_attr && !node->has_holes &&
+			 node->parent != NULL && entry->attr.size <= b->work->to->whole_max &&
+			 !b->options->verify;
 	list_init(&node->link);
 	list_init(&node->waiting);
 	list_init(&node->creates);
@@ -378,7 +378,7 @@ static int prepare_create(struct builder_node *node, struct nfs_op *op)
 		break;
 	case NFS_TYPE_FILE:
 		op->type = NFS_OP_CREATE;
-		if (node->whole)
+		if (node->deferred)
 			return prepare_create_whole(node, op);
 		break;
 	case NFS_TYPE_SYMLINK:

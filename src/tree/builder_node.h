@@ -45,6 +45,8 @@
 #define BUILDER_SET_UID 04000
 #define BUILDER_SET_GID 02000
 
+#define BUILDER_COPIES_MAX 4 /* of COPY in flight: each occupies a thread of the server */
+
 #define BUILDER_BUCKETS 2048 /* for about a thousand nodes at a time */
 
 enum builder_node_state {
@@ -75,7 +77,7 @@ struct builder_node {
 	bool no_attr; /* came without attributes: keeps those that it has on the server */
 	bool existed; /* the name was taken */
 	bool is_link; /* a further name of target */
-	bool whole; /* created with its data and attributes in one call, once it has ended */
+	bool deferred; /* created once it has ended, with data and attributes in one call */
 	bool clamped; /* its time is out of range for the server */
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
@@ -89,6 +91,8 @@ struct builder_node {
 	uint64_t sum, sum_reread; /* checksums of the data taken, and of the data read back */
 	char *reread; /* part of the file that is read back, of VERIFY_BYTES */
 	uint32_t n_reread; /* bytes in it */
+	char copies[BUILDER_COPIES_MAX][NFS_COPY_ID_BYTES]; /* that the server goes on with */
+	unsigned int n_copies; /* of these, at most one unless the file is to be dropped */
 	size_t pending; /* unfinished children or chunks */
 	struct list waiting; /* children, until the handle is known */
 	struct list creates; /* children to be created or linked */
@@ -96,6 +100,7 @@ struct builder_node {
 	struct list chunks; /* to be written */
 	struct nfs_op op;
 	struct nfs_handle handle; /* len 0 before FILL */
+	struct nfs_handle source; /* of the data that the server copies; the reader's goes earlier */
 	struct nfs_handle found; /* handle of the new entry before FILL */
 	struct nfs_attr attr; /* wanted */
 	struct nfs_attr made; /* as created, as far as the server said */
@@ -193,6 +198,31 @@ int builder_error(const struct tree_builder *b, struct error *err);
 /* The copy() of the builder's sink: CLONE, else COPY. */
 int builder_copy(struct tree_sink *sink, const struct tree_entry *entry,
 		 const struct nfs_handle *from, struct error *err);
+
+/*
+ * Run node->op and nothing else of the node. Returns 0 with the operation's error in *ret, or a
+ * negative errno with err set.
+ */
+int builder_offload_run(struct builder_node *node, int *ret, struct error *err);
+
+/* Fail the build because of the node's copy; returns its error. */
+int builder_offload_fail(struct builder_node *node, int r, struct error *err);
+
+/* -------- builder_later.c -------- */
+
+/* Note the copy that the server goes on with after its reply to op. */
+void builder_later_note(struct builder_node *node, const struct nfs_op *op);
+
+/* Cancel the copies that the server goes on with, as far as it takes that. Waits. */
+void builder_later_cancel(struct builder_node *node);
+
+/*
+ * Wait for the only copy that the server goes on with, of len bytes. Returns 0 and the bytes
+ * copied; the error of the copy, or -ERESTART if the file has to be made again, both without err
+ * set; or another negative errno with err set.
+ */
+int builder_later_wait(struct builder_node *node, uint64_t len, uint64_t *ret_len,
+		       struct error *err);
 
 /* -------- builder_owner.c -------- */
 

@@ -14,7 +14,8 @@
 
 #define COPY_BYTES                                                                                 \
 	(4U * 1024 * 1024) /* of one COPY: Linux does no more, and it must not time out */
-#define COPIES_MAX 4 /* in flight: each occupies a thread of the server until it is done */
+/* Of one that goes on after its reply. A server need not tell how far it is: it must not stall. */
+#define LATER_BYTES (1024U * 1024 * 1024)
 
 /* The server, or the file system, does not have the operation. */
 static bool is_refusal(int error)
@@ -28,14 +29,17 @@ static void offload_replied(struct nfs_op *op)
 
 	tree_op_returned(node->builder->work, &node->builder->work->writing, op);
 	node->busy = false;
+	if (op->type == NFS_OP_COPY && op->error == 0 && op->goes_on)
+		builder_later_note(node, op);
 }
 
-/* Run node->op alone. Returns its error in *ret, or a negative errno with err set. */
-static int run_op(struct tree_builder *b, struct builder_node *node, int *ret, struct error *err)
+int builder_offload_run(struct builder_node *node, int *ret, struct error *err)
 {
+	struct tree_builder *b = node->builder;
 	struct tree_work *work = b->work;
 	int r;
 
+	node->op.done = offload_replied;
 	do {
 		r = nfs_client_start(work->to, &node->op);
 		if (r < 0)
@@ -52,11 +56,10 @@ static int run_op(struct tree_builder *b, struct builder_node *node, int *ret, s
 	return 0;
 }
 
-static int fail_copy(struct tree_builder *b, const struct builder_node *node, int r,
-		     struct error *err)
+int builder_offload_fail(struct builder_node *node, int r, struct error *err)
 {
-	builder_fail(b, r, "copying", node->name);
-	return builder_error(b, err);
+	builder_fail(node->builder, r, "copying", node->name);
+	return builder_error(node->builder, err);
 }
 
 static int clone_file(struct tree_builder *b, struct builder_node *node,
@@ -70,9 +73,8 @@ static int clone_file(struct tree_builder *b, struct builder_node *node,
 		.type = NFS_OP_CLONE,
 		.dir = from,
 		.to_dir = &node->handle,
-		.done = offload_replied,
 	};
-	r = run_op(b, node, &result, err);
+	r = builder_offload_run(node, &result, err);
 	if (r < 0)
 		return r;
 	if (is_refusal(result)) {
@@ -80,21 +82,49 @@ static int clone_file(struct tree_builder *b, struct builder_node *node,
 		return 0;
 	}
 	if (result < 0)
-		return result == -ESTALE ? result : fail_copy(b, node, result, err);
+		return result == -ESTALE ? result : builder_offload_fail(node, result, err);
 	r = builder_chunk_check_verifier(node, &node->op);
 	if (r < 0)
-		return fail_copy(b, node, r, err);
+		return builder_offload_fail(node, r, err);
 	if (!node->op.attr.is_full || node->op.attr.size != node->attr.size)
 		return -ERESTART;
 	b->work->progress.bytes += node->attr.size;
 	return 1;
 }
 
-/* Copy the range at offset: the first one, which shows whether COPY works. */
-static int copy_first(struct tree_builder *b, struct builder_node *node,
-		      const struct nfs_handle *from, const struct tree_segment *range,
-		      uint64_t *ret_len, struct error *err)
+/* What a COPY means that failed. 0: the file is to be read and written; as builder_copy(). */
+static int copy_failed(struct tree_builder *b, struct builder_node *node, int result,
+		       struct error *err)
 {
+	/* RFC 7862, section 15.2.3: beyond the end of the file. */
+	if (result == -EINVAL && node->written > 0)
+		return -ERESTART;
+	if (is_refusal(result)) {
+		b->work->offload &= ~NFS_OFFLOAD_COPY;
+		return node->written == 0 ? 0 : -ERESTART;
+	}
+	return result == -ESTALE ? result : builder_offload_fail(node, result, err);
+}
+
+/* What goes on after the reply to a synchronous COPY need not tell its verifier. */
+static bool tells_verifier(const struct nfs_op *op)
+{
+	static const char none[sizeof(op->verifier)];
+
+	return memcmp(op->verifier, none, sizeof(none)) != 0;
+}
+
+/*
+ * Have the server copy the start of a range, at most COPY_BYTES or LATER_BYTES. Returns 1 and how
+ * much was copied, 0 if nothing was, or as builder_copy().
+ */
+static int copy_part(struct tree_builder *b, struct builder_node *node,
+		     const struct nfs_handle *from, const struct tree_segment *range,
+		     uint64_t *ret_len, struct error *err)
+{
+	const bool later = b->work->copies_later;
+	const uint64_t max = later ? LATER_BYTES : COPY_BYTES;
+	const uint64_t len = range->len < max ? range->len : max;
 	int result = 0, r;
 
 	node->op = (struct nfs_op){
@@ -102,28 +132,62 @@ static int copy_first(struct tree_builder *b, struct builder_node *node,
 		.dir = from,
 		.to_dir = &node->handle,
 		.offset = range->offset,
-		.length = range->len < COPY_BYTES ? range->len : COPY_BYTES,
-		.done = offload_replied,
+		.length = len,
+		.later = later,
 	};
-	r = run_op(b, node, &result, err);
+	r = builder_offload_run(node, &result, err);
 	if (r < 0)
 		return r;
-	if (is_refusal(result)) {
-		b->work->offload &= ~NFS_OFFLOAD_COPY;
-		return 0;
-	}
+	b->work->copies_later = later || node->op.goes_on;
+	/* The server copies only asynchronously: it may do that. */
+	if (result == -EOPNOTSUPP && !later && node->op.goes_on)
+		return copy_part(b, node, from, range, ret_len, err);
 	if (result < 0)
-		return result == -ESTALE ? result : fail_copy(b, node, result, err);
-	if (node->op.length == 0)
+		return copy_failed(b, node, result, err);
+	/* Without, nobody would notice a restart: cancel it, and make the file again. */
+	if (node->op.goes_on && !later && !tells_verifier(&node->op))
 		return -ERESTART;
-	if (node->op.length > range->len)
-		return fail_copy(b, node, -EREMOTEIO, err);
 	r = builder_chunk_check_verifier(node, &node->op);
 	if (r < 0)
-		return fail_copy(b, node, r, err);
-	node->written += node->op.length;
-	b->work->progress.bytes += node->op.length;
-	*ret_len = node->op.length;
+		return builder_offload_fail(node, r, err);
+	if (node->op.goes_on) {
+		r = builder_later_wait(node, len, ret_len, err);
+		if (r < 0 && (r == -ERESTART || err->code != ERROR_OK))
+			return r;
+		if (r < 0)
+			return copy_failed(b, node, r, err);
+	} else {
+		if (node->op.length > len)
+			return builder_offload_fail(node, -EREMOTEIO, err);
+		*ret_len = node->op.length;
+		b->work->progress.bytes += *ret_len;
+	}
+	if (*ret_len == 0)
+		return -ERESTART;
+	node->written += *ret_len;
+	return 1;
+}
+
+/* Copy what is left of the ranges part by part. at: bytes of the first one that are copied. */
+static int copy_parts(struct tree_builder *b, struct builder_node *node,
+		      const struct nfs_handle *from, const struct tree_segment *ranges, size_t n,
+		      uint64_t at, struct error *err)
+{
+	uint64_t len = 0;
+	size_t i;
+	int r;
+
+	for (i = 0; i < n; i++) {
+		for (; at < ranges[i].len; at += len) {
+			const struct tree_segment rest = { .offset = ranges[i].offset + at,
+							   .len = ranges[i].len - at };
+
+			r = copy_part(b, node, from, &rest, &len, err);
+			if (r <= 0)
+				return r;
+		}
+		at = 0;
+	}
 	return 1;
 }
 
@@ -145,7 +209,7 @@ static int copy_range(struct tree_builder *b, struct builder_node *node,
 	while (at < range->len && node->lost == 0) {
 		const uint64_t left = range->len - at;
 		const size_t len = left < COPY_BYTES ? (size_t)left : COPY_BYTES;
-		int r = wait_for_pieces(b, node, COPIES_MAX, err);
+		int r = wait_for_pieces(b, node, BUILDER_COPIES_MAX, err);
 
 		if (r < 0)
 			return r;
@@ -171,9 +235,11 @@ static int copy_file(struct tree_builder *b, struct builder_node *node,
 	if ((b->work->offload & NFS_OFFLOAD_COPY) == 0 || n == 0 ||
 	    (entry->has_holes && !entry->is_mapped))
 		return 0;
-	r = copy_first(b, node, from, &ranges[0], &at, err);
+	r = copy_part(b, node, from, &ranges[0], &at, err);
 	if (r <= 0)
 		return r;
+	if (b->work->copies_later)
+		return copy_parts(b, node, from, ranges, n, at, err);
 	for (i = 0; i < n; i++) {
 		r = copy_range(b, node, from, &ranges[i], at, err);
 		if (r < 0)
@@ -191,20 +257,25 @@ int builder_copy(struct tree_sink *sink, const struct tree_entry *entry,
 {
 	struct tree_builder *b = container_of(sink, struct tree_builder, sink);
 	struct builder_node *node = b->current;
+	const uint64_t bytes = b->work->progress.bytes;
 	int r = 0;
 
 	/* Checksums are taken of the data. */
 	if (b->options->verify)
 		return 0;
 	builder_node_split(node);
+	node->source = *from;
 	while (r == 0 && node->handle.len == 0)
 		r = builder_wait(b, err);
 	if (r == 0)
-		r = clone_file(b, node, from, err);
+		r = clone_file(b, node, &node->source, err);
 	if (r == 0)
-		r = copy_file(b, node, entry, from, err);
-	if (r <= 0)
+		r = copy_file(b, node, entry, &node->source, err);
+	if (r <= 0) {
+		builder_later_cancel(node);
+		b->work->progress.bytes = bytes;
 		return r;
+	}
 	node->size = entry->attr.size;
 	node->has_holes = true; /* a hole at the end is not copied */
 	return 1;

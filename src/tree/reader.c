@@ -62,8 +62,10 @@ static int deliver_entry(struct reader *rd, struct reader_item *item, struct err
 		return reader_retry_entry(rd, item, err);
 	if (r < 0)
 		return reader_fail(rd, r, "reading", rd->path.data, err);
-	if (rd->options->find_xattrs && item->xattrs != NULL && item->xattrs->n > 0)
-		return -EEXIST;
+	if (rd->options->xattrs_found != NULL && item->xattrs != NULL && item->xattrs->n > 0) {
+		*rd->options->xattrs_found = true;
+		return 0;
+	}
 	entry.path = rd->path.data != NULL ? rd->path.data : "";
 	entry.has_holes = tree_has_holes(&item->attr);
 	if (item->attr.links > 1 && type != NFS_TYPE_DIRECTORY) {
@@ -146,6 +148,11 @@ static int add_root(struct reader *rd, const struct nfs_handle *root, const stru
 	return reader_item_settle(rd, item);
 }
 
+static bool has_found_xattrs(const struct tree_reader_options *options)
+{
+	return options->xattrs_found != NULL && *options->xattrs_found;
+}
+
 int tree_read(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
 	      const struct tree_reader_options *options, struct tree_sink *sink, struct error *err)
 {
@@ -157,7 +164,7 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 			       options->count ? COUNT_HARDLINKS_MAX : TREE_HARDLINKS_MAX);
 	if (r == 0)
 		r = add_root(&rd, root, attr);
-	while (r == 0 && !list_is_empty(&rd.items)) {
+	while (r == 0 && !list_is_empty(&rd.items) && !has_found_xattrs(options)) {
 		if (rd.n_items > READER_ITEMS_MAX)
 			reader_drop_some(&rd);
 		r = read_item(&rd, err);
@@ -194,7 +201,7 @@ static int count(struct tree_work *work, const struct nfs_handle *root, const st
 {
 	const struct tree_reader_options options = {
 		.count = true,
-		.find_xattrs = ret_found != NULL,
+		.xattrs_found = ret_found,
 	};
 	struct tree_sink sink = { .begin = count_begin, .end = count_end };
 	struct tree_work own = {
@@ -214,13 +221,13 @@ static int count(struct tree_work *work, const struct nfs_handle *root, const st
 	work->reported_ns = own.reported_ns;
 	/* What could not be looked at may have some. */
 	missed = own.progress.xattrs_lost > 0 || own.progress.vanished > 0 || !own.from_xattrs;
-	if (ret_found != NULL && (r == -EEXIST || (r == 0 && missed))) {
-		error_clear(err);
-		*ret_found = true;
-		return 0;
-	}
 	if (r < 0)
 		return r;
+	if (ret_found != NULL) {
+		*ret_found = *ret_found || missed;
+		if (*ret_found)
+			return 0;
+	}
 	work->progress.all_files = own.progress.files;
 	work->progress.all_directories = own.progress.directories;
 	work->progress.all_bytes = own.progress.bytes;

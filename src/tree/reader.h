@@ -22,7 +22,7 @@
 struct tree_reader_options {
 	bool map; /* report the segments of files that are mostly holes, which reads them twice */
 	bool count; /* only count files and bytes: the sink is given nothing but directories */
-	bool find_xattrs; /* with count: fail with -EEXIST at the first extended attribute */
+	bool *xattrs_found; /* with count: set, and the end, at the first extended attribute */
 };
 
 /*

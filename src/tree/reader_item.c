@@ -135,7 +135,7 @@ static bool has_xattrs_to_read(const struct reader *rd, const struct reader_item
 
 	if (type != NFS_TYPE_FILE && type != NFS_TYPE_DIRECTORY)
 		return false;
-	if (rd->options->count && (!rd->options->find_xattrs || item->xattrs != NULL))
+	if (rd->options->count && (rd->options->xattrs_found == NULL || item->xattrs != NULL))
 		return false; /* one name is enough */
 	/* A directory of another file system is delivered empty. */
 	if (type == NFS_TYPE_DIRECTORY && !nfs_fsid_is_equal(&item->attr, rd->root))

@@ -240,7 +240,6 @@ static int read_prepare(struct remover *rm, struct remove_node *node, struct rem
 	struct nfs_op *op = &call->op;
 
 	(void)rm;
-	(void)call;
 	op->entry = readdir_entry;
 	op->cookie = node->cookie;
 	memcpy(op->verifier, node->verifier, sizeof(op->verifier));

@@ -60,6 +60,17 @@ static bool wait_if_asked(struct tree_work *work)
 	return true;
 }
 
+/* With nothing in flight. In parts, so that the work can be cancelled. */
+static int sleep_until_wake(const struct tree_work *work)
+{
+	const int left_ms = clock_left_ms(work->wake_ns);
+
+	if (work->wake_ns == 0)
+		return -EIO; /* a bug: nothing to wait for */
+	clock_sleep_ms(left_ms < PATIENCE_MS ? (unsigned int)left_ms : PATIENCE_MS);
+	return 0;
+}
+
 int tree_pump(struct tree_work *work, struct error *err)
 {
 	int r = tree_check_cancel(work, err);
@@ -73,8 +84,9 @@ int tree_pump(struct tree_work *work, struct error *err)
 	if (wait_if_asked(work))
 		return 0;
 	if (work->reading == 0 && work->writing == 0)
-		return -EIO; /* a bug: nothing to wait for */
-	r = nfs_client_run_pair(work->from, work->to);
+		return sleep_until_wake(work);
+	r = nfs_client_run_pair(work->from, work->to,
+				work->wake_ns != 0 ? work->wake_ns : UINT64_MAX);
 	/*
 	 * Renew the patience for a server that still answers other operations, but not once it is
 	 * used up: each operation in flight would wait as long again.
@@ -100,7 +112,7 @@ static void drain(struct tree_work *work, bool with_writes, bool abort_slow)
 		}
 		/* Reads of files start themselves again if the server asked to wait. */
 		(void)wait_if_asked(work);
-		if (nfs_client_run_pair(work->from, work->to) < 0)
+		if (nfs_client_run_pair(work->from, work->to, UINT64_MAX) < 0)
 			failures++;
 	}
 }

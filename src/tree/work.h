@@ -44,6 +44,7 @@ struct tree_work {
 	 * those that come are counted as lost. Cleared when the server refuses them all.
 	 */
 	bool from_xattrs, to_xattrs;
+	bool copies_later; /* the server makes no COPY before its reply */
 	const atomic_bool *cancel; /* may be NULL */
 	struct tree_progress progress;
 	void (*report)(const struct tree_progress *progress, void *data);
@@ -54,6 +55,7 @@ struct tree_work {
 	struct tree_purse unwritten; /* memory of data that waits to be written */
 	unsigned int patience; /* consecutive waits because the server asked to try later */
 	bool wait; /* the server asked to try later */
+	uint64_t wake_ns; /* tree_pump() returns then, even if nothing is in flight; 0: never */
 	bool progressed; /* an operation has finished since tree_pump() last looked */
 	struct tree_work *outer; /* work whose report() runs this one; both get replies meanwhile */
 };
@@ -68,9 +70,9 @@ bool tree_is_report_due(uint64_t *reported_ns);
 int tree_check_cancel(const struct tree_work *work, struct error *err);
 
 /*
- * Wait until an operation has finished. May return early, after a report or a wait that the server
- * asked for; call in a loop. Returns 0, the result of tree_check_cancel(), or the transport's
- * errno without an error set.
+ * Wait until an operation has finished, or for wake_ns, see nfs_client_run_pair(). May return
+ * early, after a report or a wait that the server asked for; call in a loop. Returns 0, the result
+ * of tree_check_cancel(), or the transport's errno without an error set.
  */
 int tree_pump(struct tree_work *work, struct error *err);
 

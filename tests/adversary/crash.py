@@ -228,7 +228,8 @@ def main():
         for scenario in chosen:
             # Of version 4, without a session and with one in turn.
             four = "4.2" if known.index(scenario) % 2 else "4.0"
-            for version in [given.version] if given.version else ("3", four):
+            versions = getattr(scenario, "versions", ("3", four))
+            for version in [given.version] if given.version else versions:
                 if given.point is not None:
                     matrix.one(Run(scenario, version, given.when or "after", given.point,
                                    given.way or "same"))

@@ -283,11 +283,12 @@ class Copied(Create):
     """A volume that is made of another one, whose tree it has afterwards."""
 
     sockets = True
+    big = 100000  # bytes of the largest file
 
     def prepare(self):
         case = self.case
         self.source = case.must("CreateVolume", **case.request("source")).volume.volume_id
-        plant(case.path("source"))
+        plant(case.path("source"), self.big)
         self.wanted = trees.survey(case.path("source"))
         self.more = {}
 
@@ -399,6 +400,18 @@ class SnapshotTree(Snapshot):
                                   root=True)
         if found:
             raise Broken("the tree differs: " + trees.told(found))
+
+
+class SnapshotTreeLarge(SnapshotTree):
+    """Of files that the server copies by itself."""
+    versions = ("4.2",)
+    big = 5 * MIB
+
+
+class RestoreTreeLarge(RestoreTree):
+    """Of files that the server copies by itself."""
+    versions = ("4.2",)
+    big = 5 * MIB
 
 
 class Delete(Scenario):
@@ -727,4 +740,5 @@ SCENARIOS = (
     DeleteShared, DeleteKept, DeleteKeptAround, DeleteKeptLast, DeleteKeptArchive, DeleteArchive,
     DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify, SnapshotTree,
     RestoreTree, DeleteSnapshotTree)
-KERNEL = (DeleteCrossing,)  # of servers that show what is mounted in what they export
+# Of servers that show what is mounted in what they export, and that copy by themselves.
+KERNEL = (DeleteCrossing, SnapshotTreeLarge, RestoreTreeLarge)

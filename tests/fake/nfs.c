@@ -22,6 +22,7 @@
 #define FIRST_SECOND 1000000000 /* the share's clock starts here, and moves on with each change */
 #define NAMES 65536 /* buckets of the table of names */
 #define SET_ID_BITS 06000
+#define COPIES_MAX 64 /* that go on after their reply */
 #define XATTR_PAGE 2 /* names of a LISTXATTRS reply */
 
 struct xattr {
@@ -58,6 +59,14 @@ struct node {
 	char *name;
 };
 
+/* A copy that goes on after its reply. */
+struct copy {
+	uint64_t id; /* 0: none */
+	uint64_t from, to; /* inodes */
+	uint64_t offset, length, done;
+	unsigned int steps, steps_left;
+};
+
 struct fake_nfs {
 	pthread_mutex_t lock; /* guards everything */
 	struct inode *root;
@@ -71,6 +80,9 @@ struct fake_nfs {
 	uint32_t mask;
 	bool squash;
 	char verifier[8]; /* of writes */
+	struct copy copies[COPIES_MAX];
+	uint64_t n_copies; /* ever */
+	unsigned int n_copied; /* calls of COPY */
 	fake_nfs_watch_fn watch;
 	void *watch_data;
 	uint64_t lagging; /* id of the file whose READs have the attributes below; 0: none */
@@ -751,13 +763,146 @@ static int do_seek(const struct fake_nfs *f, struct inode *inode, struct nfs_op 
 	return 0;
 }
 
+static void copy_bytes(struct inode *from, struct inode *to, uint64_t offset, uint64_t len,
+		       bool keep_holes)
+{
+	char data[BLOCK];
+	size_t n;
+
+	for (uint64_t at = offset; at < offset + len; at += n) {
+		n = BLOCK - (size_t)(at % BLOCK);
+		if (n > offset + len - at)
+			n = (size_t)(offset + len - at);
+		/* A clone keeps holes, a copy fills them. */
+		if (!keep_holes || block_at(from, at) != NULL) {
+			read_from(from, at, data, n);
+			write_to(to, at, data, n);
+		}
+	}
+	if (to->size < offset + len)
+		to->size = offset + len;
+}
+
+/* -------- copies that go on -------- */
+
+static bool copies_later(struct fake_nfs *f, const struct nfs_op *op)
+{
+	const struct fake_later *later = &f->habits.later;
+
+	return op->later ? later->asked || later->only : later->uninvited;
+}
+
+/* Copy on up to this length. */
+static void copy_to(struct fake_nfs *f, struct copy *copy, uint64_t length)
+{
+	struct inode *from = f->inodes[copy->from], *to = f->inodes[copy->to];
+
+	if (from == NULL || to == NULL)
+		return;
+	copy_bytes(from, to, copy->offset + copy->done, length - copy->done, false);
+	copy->done = length;
+	to->mtime = to->ctime = now(f);
+}
+
+static int start_copy(struct fake_nfs *f, const struct inode *from, const struct inode *to,
+		      struct nfs_op *op)
+{
+	struct copy *copy = f->copies;
+
+	while (copy->id != 0)
+		copy++;
+	assert(copy < f->copies + COPIES_MAX);
+	*copy = (struct copy){
+		.id = ++f->n_copies,
+		.from = from->id,
+		.to = to->id,
+		.offset = op->offset,
+		.length = op->length,
+		.steps = f->habits.later.steps,
+		.steps_left = f->habits.later.steps,
+	};
+	if (f->habits.later.max != 0 && copy->length > f->habits.later.max)
+		copy->length = f->habits.later.max;
+	op->goes_on = true;
+	op->stable = false;
+	memset(op->copy_id, 0, sizeof(op->copy_id));
+	memcpy(op->copy_id, &copy->id, sizeof(copy->id));
+	if (f->habits.later.no_verifier && !op->later)
+		memset(op->verifier, 0, sizeof(op->verifier));
+	if (copy->steps == 0)
+		copy_to(f, copy, copy->length);
+	return 0;
+}
+
+static void step_copy(struct fake_nfs *f, struct copy *copy)
+{
+	if (copy->steps_left > 0) {
+		copy->steps_left--;
+		copy_to(f, copy, copy->length * (copy->steps - copy->steps_left) / copy->steps);
+	} else if (f->habits.later.endless) {
+		/* It writes its last bytes again and again. */
+		copy->done = copy->length - 1;
+		copy_to(f, copy, copy->length);
+	}
+}
+
+/* Each operation is a moment in which the server copies on. */
+static void step_copies(struct fake_nfs *f)
+{
+	size_t i;
+
+	for (i = 0; i < COPIES_MAX; i++)
+		if (f->copies[i].id != 0)
+			step_copy(f, &f->copies[i]);
+}
+
+static struct copy *find_copy(struct fake_nfs *f, const struct nfs_op *op)
+{
+	uint64_t id;
+	size_t i;
+
+	memcpy(&id, op->copy_id, sizeof(id));
+	for (i = 0; i < COPIES_MAX; i++)
+		if (id != 0 && f->copies[i].id == id)
+			return &f->copies[i];
+	return NULL;
+}
+
+static int do_copy_status(struct fake_nfs *f, struct nfs_op *op)
+{
+	struct copy *copy = find_copy(f, op);
+
+	if (f->habits.later.status_error < 0)
+		return f->habits.later.status_error;
+	if (copy == NULL)
+		return -EREMOTEIO;
+	op->length = copy->done;
+	op->ended = !f->habits.later.endless && copy->steps_left == 0;
+	op->copy_error = op->ended ? f->habits.later.error : 0;
+	if (op->ended)
+		copy->id = 0;
+	return 0;
+}
+
+static int do_copy_cancel(struct fake_nfs *f, const struct nfs_op *op)
+{
+	struct copy *copy = find_copy(f, op);
+
+	if (f->habits.later.cancel_error < 0)
+		return f->habits.later.cancel_error;
+	if (copy == NULL)
+		return -EREMOTEIO;
+	copy->id = 0;
+	return 0;
+}
+
 static int do_copy(struct fake_nfs *f, struct inode *from, struct nfs_op *op)
 {
 	const unsigned int bit = op->type == NFS_OP_CLONE ? NFS_OFFLOAD_CLONE : NFS_OFFLOAD_COPY;
 	struct inode *to = by_handle(f, op->to_dir);
 	struct nfs_handle unused;
-	char data[BLOCK];
 
+	op->goes_on = false;
 	if (to == NULL)
 		return -ESTALE;
 	if ((f->habits.offload & ~f->habits.refused & bit) == 0)
@@ -768,24 +913,16 @@ static int do_copy(struct fake_nfs *f, struct inode *from, struct nfs_op *op)
 		to->size = 0;
 	} else if (op->offset + op->length > from->size) {
 		return -EINVAL;
-	} else if (f->habits.copy_max != 0 && op->length > f->habits.copy_max) {
+	} else if (f->n_copied++ >= f->habits.later.after) {
+		op->goes_on = f->habits.later.only && !op->later;
+		if (op->goes_on)
+			return -EOPNOTSUPP;
+		if (copies_later(f, op))
+			return start_copy(f, from, to, op);
+	}
+	if (op->type == NFS_OP_COPY && f->habits.copy_max != 0 && op->length > f->habits.copy_max)
 		op->length = f->habits.copy_max;
-	}
-	for (uint64_t at = 0; at < op->length;) {
-		const uint64_t offset = op->offset + at;
-		size_t n = BLOCK - (size_t)(offset % BLOCK);
-
-		if (n > op->length - at)
-			n = (size_t)(op->length - at);
-		/* A clone keeps holes, a copy fills them. */
-		if (op->type == NFS_OP_COPY || block_at(from, offset) != NULL) {
-			read_from(from, offset, data, n);
-			write_to(to, offset, data, n);
-		}
-		at += n;
-	}
-	if (to->size < op->offset + op->length)
-		to->size = op->offset + op->length;
+	copy_bytes(from, to, op->offset, op->length, op->type == NFS_OP_CLONE);
 	to->mtime = to->ctime = now(f);
 	if (op->type == NFS_OP_CLONE)
 		describe(f, to, &unused, &op->attr);
@@ -877,6 +1014,10 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 	case NFS_OP_CLONE:
 	case NFS_OP_COPY:
 		return inode->type == NFS_TYPE_FILE ? do_copy(f, inode, op) : -EINVAL;
+	case NFS_OP_COPY_STATUS:
+		return do_copy_status(f, op);
+	case NFS_OP_COPY_CANCEL:
+		return do_copy_cancel(f, op);
 	case NFS_OP_SEEK:
 		return inode->type == NFS_TYPE_FILE ? do_seek(f, inode, op) : -EINVAL;
 	case NFS_OP_XATTR_SUPPORT:
@@ -927,8 +1068,8 @@ static int perform(struct fake_nfs *f, struct nfs_op *op)
 		1U << NFS_OP_GETATTR | 1U << NFS_OP_SETATTR | 1U << NFS_OP_FSSTAT |
 		1U << NFS_OP_READLINK | 1U << NFS_OP_LINK | 1U << NFS_OP_READ | 1U << NFS_OP_WRITE |
 		1U << NFS_OP_COMMIT | 1U << NFS_OP_CLONE | 1U << NFS_OP_COPY | 1U << NFS_OP_SEEK |
-		1U << NFS_OP_XATTR_SUPPORT | 1U << NFS_OP_GETXATTR | 1U << NFS_OP_SETXATTR |
-		1U << NFS_OP_LISTXATTRS;
+		1U << NFS_OP_COPY_STATUS | 1U << NFS_OP_COPY_CANCEL | 1U << NFS_OP_XATTR_SUPPORT |
+		1U << NFS_OP_GETXATTR | 1U << NFS_OP_SETXATTR | 1U << NFS_OP_LISTXATTRS;
 	struct inode *inode = by_handle(f, op->dir);
 
 	if (inode == NULL)
@@ -1018,6 +1159,7 @@ static int run_one(struct fake_client *client)
 	if (f->watch != NULL)
 		f->watch(f, op, f->watch_data);
 	pthread_mutex_lock(&f->lock);
+	step_copies(f);
 	fails = is_to_fail(f, op->type);
 	if (!q.performed && (!fails || f->failure.after))
 		r = perform(f, op);
@@ -1104,6 +1246,7 @@ struct fake_nfs *fake_nfs_new(void)
 
 	pthread_mutex_init(&f->lock, NULL);
 	f->root = inode_new(f, NFS_TYPE_DIRECTORY, 0755);
+	f->verifier[0] = 1;
 	return f;
 }
 
@@ -1154,6 +1297,19 @@ void fake_nfs_habits(struct fake_nfs *f, const struct fake_habits *habits)
 void fake_nfs_restart(struct fake_nfs *f)
 {
 	f->verifier[0]++;
+	memset(f->copies, 0, sizeof(f->copies));
+}
+
+unsigned int fake_nfs_copies(struct fake_nfs *f)
+{
+	unsigned int n = 0;
+	size_t i;
+
+	pthread_mutex_lock(&f->lock);
+	for (i = 0; i < COPIES_MAX; i++)
+		n += f->copies[i].id != 0;
+	pthread_mutex_unlock(&f->lock);
+	return n;
 }
 
 void fake_nfs_watch(struct fake_nfs *f, fake_nfs_watch_fn watch, void *data)

@@ -52,6 +52,20 @@ enum fake_whole {
 	FAKE_WHOLE_NO_ATTRIBUTES,
 };
 
+/* COPY that goes on after its reply. */
+struct fake_later {
+	bool only; /* a synchronous COPY is refused: the server copies in no other way */
+	bool uninvited; /* one goes on all the same */
+	bool asked; /* a COPY that may go on does so */
+	unsigned int after; /* this many calls of COPY are made at once; then it is as above */
+	unsigned int steps; /* operations until a copy has ended */
+	uint64_t max; /* bytes; 0: as requested */
+	bool endless; /* it never ends */
+	int error; /* at its end */
+	int status_error, cancel_error; /* of COPY_STATUS and COPY_CANCEL */
+	bool no_verifier; /* in the reply to a synchronous COPY */
+};
+
 /* Behavior that the protocol leaves to the server. */
 struct fake_habits {
 	unsigned int page; /* entries of a READDIR reply; 0: three */
@@ -68,6 +82,7 @@ struct fake_habits {
 	unsigned int offload; /* NFS_OFFLOAD_ that clients think the server has */
 	unsigned int refused; /* of these, those that it refuses */
 	uint64_t copy_max; /* bytes of one COPY; 0: as requested */
+	struct fake_later later;
 	bool lazy_clone; /* CLONE succeeds and copies nothing */
 	bool bad_seek; /* SEEK finds what is before the offset, at 0 both data and a hole */
 	int no_links; /* SYMLINK fails with this, also for an existing name; 0: it works */
@@ -112,7 +127,10 @@ void fake_nfs_squash(struct fake_nfs *f);
 
 void fake_nfs_habits(struct fake_nfs *f, const struct fake_habits *habits);
 
-/* Change the write verifier, as a server crash does. */
+/* Copies that go on at present. */
+unsigned int fake_nfs_copies(struct fake_nfs *f);
+
+/* Change the write verifier and forget the copies that go on, as a server crash does. */
 void fake_nfs_restart(struct fake_nfs *f);
 
 void fake_nfs_watch(struct fake_nfs *f, fake_nfs_watch_fn watch, void *data);

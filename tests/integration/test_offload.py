@@ -4,6 +4,7 @@
 the kernel's own server with 4.2 alone, on XFS and ext4. Runs inside a lab with --kernel nfsd
 --kernel xfs.
 """
+import collections
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import trees
 from cases import DISK, LAB, SERVER, STATE, Base
 from csi_client import capability
 from driver import Driver
+from rpc_proxy import Proxy, Rule
 from servers import Image, KernelServer, wait_for
 
 MIB = 1 << 20
@@ -160,6 +162,61 @@ class OnXfs(Offload, Base):
 
 class OnExt4(Offload, Base):
     mkfs = ("mkfs.ext4", "-q", "-F")
+
+
+class Later(Base):
+    """A server that copies only asynchronously, and does not tell the end: older Linux servers,
+    behind a proxy that refuses what is synchronous."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.image = Image(os.path.join(DISK, cls.__name__), 400, *OnExt4.mkfs).mount()
+        cls.addClassCleanup(cls.image.unmount)
+        cls.server = KernelServer(cls.image.path, without=Offload.without).start()
+        cls.addClassCleanup(cls.server.done)
+        cls.proxy = Proxy(cls.server.port).start()
+        cls.addClassCleanup(cls.proxy.stop)
+        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.addClassCleanup(cls.driver.stop)
+
+    flags = property(lambda self: ["port=%d" % self.proxy.port])
+    path, secrets, create = Offload.path, Offload.secrets, Offload.create
+    clone, same = Offload.clone, Offload.same
+
+    def copy(self, *rules):
+        """Copy large files under these rules. Return how often each call came."""
+        source = self.create("source")
+        os.mkdir(self.path("source", "d"))
+        trees.write(self.path("source", "d", "file"), os.urandom(LARGE))
+        trees.write(self.path("source", "odd"), os.urandom(3 * MIB + 17), 0o4755)
+        calls = collections.Counter()
+        refusal = Rule("COPY", 1, "status OFFLOAD_NO_REQS")
+        self.proxy.begin((refusal,) + rules, on_call=lambda call: calls.update([call.name]))
+        copy = self.clone("copy", source)
+        self.proxy.end()
+        self.same("source", "copy")
+        self.assertEqual(refusal.hits, 1)
+        for volume_id in (copy, source):
+            self.driver.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
+        return calls
+
+    def test_end_is_not_told(self):
+        calls = self.copy()
+        self.assertEqual(calls["COPY"], 2)
+        self.assertGreater(calls["OFFLOAD_STATUS"], 0)
+        self.assertEqual(calls["OFFLOAD_CANCEL"], 1)
+        self.assertGreater(calls["WRITE"], LARGE >> 18)
+
+    def test_no_status(self):
+        calls = self.copy(Rule("OFFLOAD_STATUS", 1, "status NOTSUPP"))
+        self.assertEqual((calls["COPY"], calls["OFFLOAD_STATUS"]), (2, 1))
+        self.assertEqual(calls["OFFLOAD_CANCEL"], 1)
+        self.assertGreater(calls["WRITE"], LARGE >> 18)
+
+    def test_connection_is_lost(self):
+        """The call starts over, and the copy of the first attempt reaches no file of the second."""
+        calls = self.copy(Rule("OFFLOAD_STATUS", 1, "cut-after"))
+        self.assertGreater(calls["OFFLOAD_STATUS"], 0)
 
 
 class Chosen(Offload, Base):

@@ -4,8 +4,10 @@
 kernel's own server with NFSv4.2. They are set and compared on the server's disk. Runs inside a lab
 with --kernel nfsd --kernel xfs.
 """
+import io
 import os
 import re
+import shutil
 import sys
 import tarfile
 
@@ -144,6 +146,32 @@ class Xattrs:
         self.driver.client.DeleteSnapshot(snapshot_id=snapshot)
         self.delete(source, copy, restored)
 
+    def test_archive_for_tree(self):
+        """An administrator has put an archive in the place of a snapshot that is a tree, on a share
+        that is used over version 3, which has no extended attributes."""
+        old = {"mountOptions": "vers=3"}
+        source = self.create("old", flags=("vers=3",), share=self.share_3)
+        trees.write(self.path("old", "file"), b"data", 0o644)
+        snapshot = self.driver.client.CreateSnapshot(
+            name="tree", source_volume_id=source, secrets=old, timeout=120,
+            parameters={"format": "tree"}).snapshot.snapshot_id
+        shutil.rmtree(self.path("tree", "old.tree"))
+        with tarfile.open(self.path("tree", "old.tar"), "w", format=tarfile.PAX_FORMAT) as tar:
+            for name, kind, data in ((".", tarfile.DIRTYPE, b""), ("file", None, b"other data")):
+                member = tarfile.TarInfo(name)
+                member.type = kind or member.type
+                member.mode = 0o755
+                member.size = len(data)
+                member.pax_headers = {"SCHILY.xattr.user.of": name}
+                tar.addfile(member, io.BytesIO(data))
+        restored = self.create("new", volume_content_source={
+            "snapshot": {"snapshot_id": snapshot}})
+        self.assertEqual(survey(self.path("new")),
+                         {b".": {"user.of": b"."}, b"file": {"user.of": b"file"}})
+        self.assertEqual(self.lost("new"), (0, []))
+        self.driver.client.DeleteSnapshot(snapshot_id=snapshot, secrets=old)
+        self.driver.client.DeleteVolume(volume_id=source, secrets=old)
+        self.delete(restored)
 
     def test_older_call_before(self):
         """Calls without options use those of the last call; a clone of 4.2 reads over 4.2."""
@@ -226,6 +254,73 @@ class Between(Xattrs, Base):
         self.assertEqual(len(warnings), 1, warnings)
         self.driver.client.DeleteVolume(volume_id=source)
         self.delete(copy)
+
+
+class Below(Base):
+    """A volume of csi-driver-nfs on XFS that is mounted below the export, whose own file system, a
+    tmpfs, has no extended attributes in this kernel."""
+
+    flags = ("vers=4.2",)
+    volume = "%s##xfs/source##" % SERVER
+    lost = Xattrs.lost
+
+    @classmethod
+    def setUpClass(cls):
+        cls.root = root = os.path.join(DISK, cls.__name__)
+        os.mkdir(root)
+        run("mount", "-t", "tmpfs", "-o", "size=50m", "none", root)
+        cls.addClassCleanup(run, "umount", root)
+        os.mkdir(os.path.join(root, "xfs"))
+        cls.image = Image(os.path.join(DISK, "xfs"), 400, "mkfs.xfs", "-q", "-f")
+        cls.image.path = os.path.join(root, "xfs")
+        cls.image.mount()
+        cls.addClassCleanup(cls.image.unmount)
+        cls.server = KernelServer(root, options=Xattrs.options).start()
+        cls.addClassCleanup(cls.server.done)
+        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.addClassCleanup(cls.driver.stop)
+
+    def path(self, *parts):
+        return os.path.join(self.root, *parts)
+
+    def create(self, name, source, share="/"):
+        return self.driver.client.CreateVolume(
+            name=name, volume_capabilities=[capability(flags=list(self.flags))], timeout=120,
+            parameters={"server": SERVER, "share": share}, volume_content_source=source,
+            secrets={"mountOptions": ",".join(self.flags)},
+            capacity_range={"required_bytes": MIB}).volume.volume_id
+
+    def test_clone_snapshot_restore(self):
+        if self.has_xattrs("."):
+            self.skipTest("this kernel's tmpfs has extended attributes")
+        os.mkdir(self.path("xfs", "source"))
+        trees.write(self.path("xfs", "source", "file"), b"x" * 1000, 0o644)
+        for i in range(3):
+            os.setxattr(self.path("xfs", "source", "file"), "user.%d" % i, b"value")
+        source = {"volume": {"volume_id": self.volume}}
+        # On the export's own file system, which loses them, and says so.
+        self.create("copy", source)
+        number, warnings = self.lost("copy")
+        self.assertEqual((number, len(warnings)), (3, 1), warnings)
+        # An archive has them, and so has what is restored from it where they can be.
+        snapshot = self.driver.client.CreateSnapshot(
+            name="snapshot", source_volume_id=self.volume, timeout=120,
+            secrets={"mountOptions": ",".join(self.flags)}).snapshot.snapshot_id
+        self.assertEqual(self.lost("snapshot"), (0, []))
+        self.create("restored", {"snapshot": {"snapshot_id": snapshot}}, "/xfs")
+        self.assertEqual(survey(self.path("xfs", "source")), survey(self.path("xfs", "restored")))
+        self.assertEqual(self.lost("restored"), (0, []))
+        # A tree that goes from one export to the other.
+        self.create("again", source, "/xfs")
+        self.assertEqual(survey(self.path("xfs", "source")), survey(self.path("xfs", "again")))
+
+    def has_xattrs(self, *parts):
+        try:
+            os.setxattr(self.path(*parts), "user.test", b"")
+        except OSError:
+            return False
+        os.removexattr(self.path(*parts), "user.test")
+        return True
 
 
 class Chosen(Xattrs, Base):

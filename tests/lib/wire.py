@@ -13,7 +13,7 @@ STATUS = {
     "ROFS": 30, "NOTEMPTY": 66, "DQUOT": 69, "STALE": 70, "BADHANDLE": 10001, "NOT_SYNC": 10002,
     "BAD_COOKIE": 10003, "NOTSUPP": 10004, "SERVERFAULT": 10006, "DELAY": 10008, "EXPIRED": 10011,
     "GRACE": 10013, "RESOURCE": 10018, "STALE_CLIENTID": 10022, "STALE_STATEID": 10023,
-    "NOT_SAME": 10027}
+    "NOT_SAME": 10027, "OFFLOAD_NO_REQS": 10094}
 STATUS["JUKEBOX"] = STATUS["DELAY"]
 STATUS_NAMES = {number: name for name, number in STATUS.items() if name != "JUKEBOX"}
 
@@ -30,7 +30,7 @@ MUTATING = frozenset(("SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD",
                       "RENAME", "LINK", "COMMIT", "CLONE", "COPY"))
 # What takes room, and so may find none. Where nothing may be changed, all of MUTATING fails.
 GROWING = MUTATING - {"REMOVE", "RMDIR", "SETATTR"}
-POSSIBLE = {"NOSPC": GROWING, "DQUOT": GROWING, "ROFS": MUTATING}
+POSSIBLE = {"NOSPC": GROWING, "DQUOT": GROWING, "ROFS": MUTATING, "OFFLOAD_NO_REQS": {"COPY"}}
 # Of version 4: their answers count, whatever the status, in a sequence that both sides keep.
 SEQUENCED = ("OPEN", "OPEN_CONFIRM", "CLOSE")
 
@@ -40,14 +40,14 @@ V4 = {3: "ACCESS", 4: "CLOSE", 5: "COMMIT", 6: "CREATE", 9: "GETATTR", 10: "GETF
       29: "RENAME", 30: "RENEW", 31: "RESTOREFH", 32: "SAVEFH", 34: "SETATTR", 35: "SETCLIENTID",
       36: "SETCLIENTID_CONFIRM", 37: "VERIFY", 38: "WRITE", 42: "EXCHANGE_ID",
       43: "CREATE_SESSION", 44: "DESTROY_SESSION", 53: "SEQUENCE", 57: "DESTROY_CLIENTID",
-      58: "RECLAIM_COMPLETE", 60: "COPY", 69: "SEEK",
-      71: "CLONE"}
+      58: "RECLAIM_COMPLETE", 60: "COPY", 66: "OFFLOAD_CANCEL",
+      67: "OFFLOAD_STATUS", 69: "SEEK", 71: "CLONE"}
 V4_NUMBERS = {name: number for number, name in V4.items()}
 # Operations whose answer is the status alone when they succeed.
 SILENT = frozenset(("PUTFH", "PUTROOTFH", "PUTPUBFH", "SAVEFH", "RESTOREFH", "LOOKUP", "LOOKUPP",
                     "VERIFY", "NVERIFY", "RENEW", "SETCLIENTID_CONFIRM"))
 # A compound is named after the first of these that it holds.
-TELLING = ("CLONE", "COPY", "SEEK", "OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME",
+TELLING = ("CLONE", "COPY", "OFFLOAD_CANCEL", "OFFLOAD_STATUS", "SEEK", "OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME",
            "LINK", "SETATTR", "WRITE", "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID",
            "SETCLIENTID_CONFIRM", "RENEW", "LOOKUP", "GETATTR", "PUTROOTFH", "EXCHANGE_ID",
            "CREATE_SESSION", "DESTROY_SESSION", "DESTROY_CLIENTID", "RECLAIM_COMPLETE")
@@ -222,6 +222,7 @@ ARGUMENTS = {
     "SETCLIENTID": _read_setclientid,
     "SETCLIENTID_CONFIRM": _read_fixed(16), "VERIFY": lambda r, op: r.attributes(),
     "WRITE": _read_write, "EXCHANGE_ID": _read_exchange_id, "CREATE_SESSION": _read_create_session,
+    "OFFLOAD_CANCEL": _read_fixed(16), "OFFLOAD_STATUS": _read_fixed(16),
     "DESTROY_SESSION": _read_fixed(16), "SEQUENCE": _read_fixed(32),
     "DESTROY_CLIENTID": _read_fixed(8), "RECLAIM_COMPLETE": _read_fixed(4)}
 
@@ -442,7 +443,10 @@ class Call:
         where = self._where(status)
         if where is None:
             return None
-        return self._compound_reply(status, where, bytes(4) if where.name == "SETATTR" else b"")
+        body = bytes(4) if where.name == "SETATTR" else b""
+        if status == STATUS["OFFLOAD_NO_REQS"]:
+            body = struct.pack(">II", 1, 0)  # the server would copy in order, asynchronously
+        return self._compound_reply(status, where, body)
 
     def hollow(self):
         """An answer that all is well, without the result of what the call is for."""

@@ -123,7 +123,8 @@ START_TEST(test_stretch)
 	conn.unbounded = row->unbounded;
 	ahead_s += row->pause_s;
 	check_int(row->name, "result",
-		  nfs_connection_drive(conns, 1, clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS),
+		  nfs_connection_drive(conns, 1, clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS,
+				       UINT64_MAX),
 		  row->want);
 	check_int(row->name, "broken", conn.client.broken, row->want < 0);
 	check_int(row->name, "finished", conn.finished, row->manner == DONE || row->want < 0);
@@ -151,7 +152,8 @@ START_TEST(test_full)
 	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
 	/* The server answers no NULL call, so a stretch would end in an error. */
 	check_int("full", "result",
-		  nfs_connection_drive(conns, 1, clock_now_ns() + 60 * CLOCK_NS_PER_S), 0);
+		  nfs_connection_drive(conns, 1, clock_now_ns() + 60 * CLOCK_NS_PER_S, UINT64_MAX),
+		  0);
 	check_int("full", "finished", conn.finished, 0);
 	check_that("full", "there is room again", !nfs_connection_is_full(&conn));
 	nfs_connection_break(&conn, -ECONNABORTED);
@@ -179,12 +181,44 @@ START_TEST(test_stretches)
 	for (i = 0; i < 5; i++)
 		check_int("stretches", "result",
 			  nfs_connection_drive(conns, 1,
-					       clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS),
+					       clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS,
+					       UINT64_MAX),
 			  0);
 	nfs_connection_break(&conn, -ECONNABORTED);
 	shutdown(fds[1], SHUT_RDWR);
 	pthread_join(thread, NULL);
 	check_int("stretches", "NULL calls", peer.nulls, 5);
+	close(fds[1]);
+}
+END_TEST
+
+/* A caller that has something to do at a time gets there, and a silent server is still noticed. */
+START_TEST(test_wake)
+{
+	struct nfs_connection conn = { .protocol = &protocol };
+	struct nfs_connection *const conns[] = { &conn };
+	struct peer peer = { .manner = LISTENS };
+	uint64_t begun, end;
+	pthread_t thread;
+	int fds[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	peer.fd = fds[1];
+	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
+	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
+	check_int("wake", "call", net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	begun = clock_now_ns();
+	end = begun + STRETCH_MS * CLOCK_NS_PER_MS;
+	check_int("wake", "before the end",
+		  nfs_connection_drive(conns, 1, end, begun + 20 * CLOCK_NS_PER_MS), 0);
+	check_that("wake", "not too early", clock_now_ns() >= begun + 20 * CLOCK_NS_PER_MS);
+	check_int("wake", "finished", conn.finished, 0);
+	check_that("wake", "not broken", !conn.client.broken);
+	check_int("wake", "behind the end",
+		  nfs_connection_drive(conns, 1, end, end + CLOCK_NS_PER_S), -ETIMEDOUT);
+	check_that("wake", "broken", conn.client.broken);
+	shutdown(fds[1], SHUT_RDWR);
+	pthread_join(thread, NULL);
 	close(fds[1]);
 }
 END_TEST
@@ -239,5 +273,5 @@ START_TEST(test_later)
 }
 END_TEST
 
-CHECK_MAIN("driving", .tests = { test_stretches, test_full },
+CHECK_MAIN("driving", .tests = { test_stretches, test_full, test_wake },
 	   .loops = { { test_stretch, ARRAY_SIZE(rows) }, { test_later, ARRAY_SIZE(laters) } })

@@ -2,20 +2,46 @@
 /* Copyright the csi-nfs authors */
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "tree/copy.h"
 #include "tree_util.h"
 
 #define ALL (NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY | NFS_OFFLOAD_SEEK)
 #define OPERATION(TYPE) (1U << NFS_OP_##TYPE)
 
+/* These replace the C library's, so that the pauses between two questions take no time. */
+static _Atomic uint64_t slept_ns;
+
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+	int r = check_real_clock(id, ret);
+	uint64_t ns = (uint64_t)ret->tv_nsec + slept_ns;
+
+	ret->tv_sec += (time_t)(ns / CLOCK_NS_PER_S);
+	ret->tv_nsec = (long)(ns % CLOCK_NS_PER_S);
+	return r;
+}
+
+int nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	(void)left;
+	slept_ns += (uint64_t)wanted->tv_sec * CLOCK_NS_PER_S + (uint64_t)wanted->tv_nsec;
+	return 0;
+}
+
+/* Set by a test that stops the driver. */
+static atomic_bool cancelled;
+
 /* Copy "tree" to "copy". Returns the result. */
 static int copy(struct fake_nfs *f, unsigned int offload, bool verify, struct tree_progress *ret,
 		struct error *err)
 {
 	struct nfs_client *c = fake_nfs_connect(f);
-	struct tree_work work = { .from = c, .to = c, .offload = offload };
+	struct tree_work work = { .from = c, .to = c, .offload = offload, .cancel = &cancelled };
 	struct nfs_handle handle, made;
 	struct nfs_attr attr;
 	int r;
@@ -371,5 +397,314 @@ START_TEST(test_huge_hole)
 }
 END_TEST
 
-CHECK_MAIN("offload", .tests = { test_kinds, test_changes, test_written_to_always, test_failures,
-				 test_restart, test_lazy_clone, test_huge_hole })
+/* -------- COPY that goes on after its reply -------- */
+
+#define COPY_TYPES (OPERATION(COPY) | OPERATION(COPY_STATUS) | OPERATION(COPY_CANCEL))
+
+struct later_row {
+	const char *name;
+	struct fake_later later;
+	unsigned int copies; /* expected */
+	bool writes; /* expected: data of large files was written by us */
+};
+
+static const struct later_row later_rows[] = {
+	/* Five ranges, and the COPY that shows how the server copies. */
+	{ "done with the reply", { .only = true }, 6, false },
+	{ "done after some questions", { .only = true, .steps = 40 }, 6, false },
+	{ "short", { .only = true, .steps = 3, .max = 4 * MIB }, 9, false },
+	{ "uninvited", { .uninvited = true, .asked = true, .steps = 5 }, 6, false },
+	/* The first file is written by us. */
+	{ "uninvited, without a verifier",
+	  { .uninvited = true, .asked = true, .steps = 5, .no_verifier = true },
+	  5,
+	  true },
+	{ "uninvited, and not if it may", { .uninvited = true, .steps = 5 }, 6, false },
+	{ "begins late", { .only = true, .after = 2, .steps = 5 }, 7, true },
+	{ "begins late, uninvited",
+	  { .uninvited = true, .asked = true, .after = 2, .steps = 5 },
+	  7,
+	  true },
+	{ "status is not supported",
+	  { .only = true, .steps = 5, .endless = true, .status_error = -EOPNOTSUPP },
+	  2,
+	  true },
+	{ "status is refused",
+	  { .only = true, .steps = 5, .endless = true, .status_error = -EREMOTEIO },
+	  2,
+	  true },
+	{ "never ends", { .only = true, .steps = 5, .endless = true }, 2, true },
+	{ "never ends, and cannot be cancelled",
+	  { .only = true, .steps = 5, .endless = true, .cancel_error = -EOPNOTSUPP },
+	  2,
+	  true },
+	{ "the server lacks it after all", { .only = true, .error = -EOPNOTSUPP }, 2, true },
+	{ "status asks for patience for ever",
+	  { .only = true, .steps = 5, .status_error = -EAGAIN },
+	  2,
+	  true },
+};
+
+/* Whatever the server makes of a COPY, the copy is right, and nothing goes on behind it. */
+START_TEST(test_later)
+{
+	const struct later_row *row = &later_rows[_i];
+	const struct fake_habits habits = {
+		.page = 100,
+		.entries = FAKE_ENTRIES_FULL,
+		.offload = ALL,
+		.refused = NFS_OFFLOAD_CLONE,
+		.later = row->later,
+	};
+	const struct fake_habits at_once = {
+		.page = 100,
+		.entries = FAKE_ENTRIES_FULL,
+		.offload = ALL,
+		.refused = NFS_OFFLOAD_CLONE,
+	};
+	const bool stays = row->later.cancel_error < 0;
+	struct fake_nfs *f = new_tree();
+	unsigned int writes;
+
+	fake_nfs_habits(f, &at_once);
+	writes = count_operations(f, OPERATION(WRITE), ALL, false);
+	fake_nfs_free(f);
+	f = new_tree();
+	fake_nfs_habits(f, &habits);
+	check_int(row->name, "COPY", count_operations(f, OPERATION(COPY), ALL, false), row->copies);
+	fake_nfs_free(f);
+	f = new_tree();
+	fake_nfs_habits(f, &habits);
+	check_that(row->name, "we write what the server does not copy",
+		   (count_operations(f, OPERATION(WRITE), ALL, false) > writes) == row->writes);
+	tree_check_same(row->name, f, "tree", f, "copy");
+	check_that(row->name, "no copy goes on", stays || fake_nfs_copies(f) == 0);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Bytes are counted once, however they came. */
+START_TEST(test_later_progress)
+{
+	const struct later_row *row = &later_rows[_i];
+	const struct fake_habits habits = { .offload = ALL,
+					    .refused = NFS_OFFLOAD_CLONE,
+					    .later = row->later };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	struct tree_progress p;
+
+	tree_fill_file(f, "tree/large", 0, 9 * MIB + 5);
+	fake_nfs_habits(f, &habits);
+	ck_assert_msg(copy(f, ALL, false, &p, &err) == 0, "%s: %s", row->name, err.msg);
+	check_int(row->name, "bytes", p.bytes, 9 * MIB + 5);
+	check_int(row->name, "changed", p.changed, 0);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* A copy that fails on the server is a copy that fails. */
+START_TEST(test_later_error)
+{
+	static const int errors[] = { -ENOSPC, -EIO, -EDQUOT };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		const struct fake_habits habits = {
+			.offload = ALL,
+			.refused = NFS_OFFLOAD_CLONE,
+			.later = { .only = true, .steps = 3, .error = errors[i] },
+		};
+		struct fake_nfs *f = new_tree();
+		struct error err = { .code = ERROR_OK };
+
+		fake_nfs_habits(f, &habits);
+		check_int("error", "result", copy(f, ALL, false, NULL, &err), errors[i]);
+		check_that("error", "it is said", err.code == nfs_error_code(errors[i]));
+		check_int("error", "copies that go on", fake_nfs_copies(f), 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+static const int later_errors[] = { -EIO,    -EAGAIN,       -ESTALE,    -EOPNOTSUPP,
+				    -EINVAL, -ECONNABORTED, -ETIMEDOUT, -EBADMSG };
+
+/* The nth of these operations fails. Those that lose the connection may have had their effect. */
+static void check_later_failure(const struct fake_later *later, int error, unsigned int n,
+				bool after)
+{
+	const struct fake_habits habits = { .offload = ALL,
+					    .refused = NFS_OFFLOAD_CLONE,
+					    .later = *later };
+	const struct fake_failure failure = {
+		.nth = n, .error = error, .after = after, .types = COPY_TYPES
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	int r;
+
+	tree_fill_file(f, "tree/large", 0, 5 * MIB);
+	tree_fill_file(f, "tree/other", 0, 2 * MIB);
+	fake_nfs_habits(f, &habits);
+	fake_nfs_fail(f, &failure);
+	r = copy(f, ALL, false, NULL, &err);
+	if (r == 0)
+		tree_check_same("failure", f, "tree", f, "copy");
+	if (error == -ECONNABORTED || error == -ETIMEDOUT || (error == -EBADMSG && !later->endless))
+		check_that("failure", "what is not known fails the copy",
+			   r < 0 || fake_nfs_operations(f) < n);
+	else if (error == -EOPNOTSUPP || error == -EAGAIN)
+		check_that("failure", "a refusal does not fail the copy", r == 0);
+	fake_nfs_free(f);
+}
+
+START_TEST(test_later_failures)
+{
+	static const struct fake_later laters[] = {
+		{ .only = true, .steps = 6 },
+		{ .uninvited = true, .asked = true, .steps = 6 },
+		{ .only = true, .steps = 6, .endless = true },
+	};
+	const int error = later_errors[_i];
+	size_t i;
+	unsigned int n;
+
+	for (i = 0; i < ARRAY_SIZE(laters); i++)
+		for (n = 1; n < 10; n++) {
+			check_later_failure(&laters[i], error, n, false);
+			if (error == -ECONNABORTED || error == -ETIMEDOUT)
+				check_later_failure(&laters[i], error, n, true);
+		}
+}
+END_TEST
+
+/* The server is restarted while it copies: it knows the copy no more, and its verifier is new. */
+static void restart_at_status(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *left = data;
+
+	if (op->type == NFS_OP_COPY_STATUS && *left > 0 && --*left == 0)
+		fake_nfs_restart(f);
+}
+
+START_TEST(test_later_restart)
+{
+	unsigned int n, left;
+
+	for (n = 1; n < 6; n++) {
+		const struct fake_habits habits = {
+			.page = 100,
+			.entries = FAKE_ENTRIES_FULL,
+			.offload = ALL,
+			.refused = NFS_OFFLOAD_CLONE,
+			.later = { .only = true, .steps = 4, .max = 2 * MIB },
+		};
+		struct fake_nfs *f = new_tree();
+		struct error err = { .code = ERROR_OK };
+		int r;
+
+		left = n;
+		fake_nfs_habits(f, &habits);
+		fake_nfs_watch(f, restart_at_status, &left);
+		r = copy(f, ALL, false, NULL, &err);
+		check_int("restart", "it came", left, 0);
+		/* What was copied before is made again, or the copy fails. */
+		if (r == 0)
+			tree_check_same("restart", f, "tree", f, "copy");
+		check_int("restart", "copies that go on", fake_nfs_copies(f), 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A restart between the end of a copy and the COMMIT: the data may be lost. */
+static void restart_before_commit(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)data;
+	if (op->type == NFS_OP_COMMIT)
+		fake_nfs_restart(f);
+}
+
+START_TEST(test_later_lost)
+{
+	const struct fake_habits habits = {
+		.offload = ALL,
+		.refused = NFS_OFFLOAD_CLONE,
+		.later = { .only = true, .steps = 2 },
+	};
+	struct fake_nfs *f = new_tree();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_habits(f, &habits);
+	fake_nfs_watch(f, restart_before_commit, NULL);
+	check_int("lost", "result", copy(f, ALL, false, NULL, &err), -EIO);
+	fake_nfs_free(f);
+}
+END_TEST
+
+static void cancel_at_status(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *left = data;
+
+	(void)f;
+	if (op->type == NFS_OP_COPY_STATUS && *left > 0 && --*left == 0)
+		cancelled = true;
+}
+
+/* The driver is stopped: so is the server's copy. */
+START_TEST(test_later_cancelled)
+{
+	const struct fake_habits habits = {
+		.offload = ALL,
+		.refused = NFS_OFFLOAD_CLONE,
+		.later = { .only = true, .endless = true, .steps = 10 },
+	};
+	unsigned int n, left;
+
+	for (n = 1; n < 4; n++) {
+		struct fake_nfs *f = new_tree();
+		struct error err = { .code = ERROR_OK };
+
+		left = n;
+		cancelled = false;
+		fake_nfs_habits(f, &habits);
+		fake_nfs_watch(f, cancel_at_status, &left);
+		check_int("cancelled", "result", copy(f, ALL, false, NULL, &err), -ECANCELED);
+		check_int("cancelled", "copies that go on", fake_nfs_copies(f), 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Questions come with a growing pause, a bounded number of them. */
+START_TEST(test_later_pauses)
+{
+	const struct fake_habits habits = {
+		.offload = ALL,
+		.refused = NFS_OFFLOAD_CLONE,
+		.later = { .only = true, .endless = true, .steps = 10 },
+	};
+	const struct fake_failure none = { .types = OPERATION(COPY_STATUS) };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	const uint64_t before = slept_ns;
+
+	tree_fill_file(f, "tree/large", 0, 9 * MIB + 5);
+	fake_nfs_habits(f, &habits);
+	fake_nfs_fail(f, &none);
+	ck_assert_msg(copy(f, ALL, false, NULL, &err) == 0, "%s", err.msg);
+	check_that("pauses", "a minute", slept_ns - before > 55 * CLOCK_NS_PER_S);
+	check_that("pauses", "not longer", slept_ns - before < 70 * CLOCK_NS_PER_S);
+	check_that("pauses", "few questions", fake_nfs_operations(f) < 150);
+	fake_nfs_free(f);
+}
+END_TEST
+
+CHECK_MAIN("offload",
+	   .loops = { { test_later, ARRAY_SIZE(later_rows) },
+		      { test_later_progress, ARRAY_SIZE(later_rows) },
+		      { test_later_failures, ARRAY_SIZE(later_errors) } },
+	   .tests = { test_kinds, test_changes, test_written_to_always, test_failures, test_restart,
+		      test_lazy_clone, test_huge_hole, test_later_error, test_later_restart,
+		      test_later_lost, test_later_cancelled, test_later_pauses })
