@@ -296,22 +296,16 @@ static noreturn void leave_at_once(const char *why)
 	_exit(EXIT_SUCCESS);
 }
 
-/* Look at what was passed to this process. Return 0 or a negative errno: the set-up is wrong. */
-static int init_activation(struct app *app, struct error *err)
-{
-	int r = systemd_init(&app->systemd, err);
-
-	if (r < 0 || app->systemd.socket < 0)
-		return r;
-	return grpc_endpoint_of_socket(app->systemd.socket, app->options.endpoint, &app->path, err);
-}
-
+/* Set the path of the socket, passed or not. Return 0, or a negative errno for EXIT_USAGE. */
 static int init_path(struct app *app, struct error *err)
 {
 	const char *endpoint = app->options.endpoint;
+	int r = systemd_init(&app->systemd, err);
 
-	if (app->path != NULL)
-		return 0;
+	if (r < 0)
+		return r;
+	if (app->systemd.socket >= 0)
+		return grpc_endpoint_of_socket(app->systemd.socket, endpoint, &app->path, err);
 	if (endpoint == NULL)
 		endpoint = OPTIONS_DEFAULT_ENDPOINT;
 	return grpc_endpoint_parse(endpoint, &app->path, err);
@@ -336,9 +330,6 @@ static int serve(struct app *app, struct error *err)
 	struct grpc_server_config config;
 	int r;
 
-	r = init_path(app, err);
-	if (r < 0)
-		return r;
 	init_holder(app);
 	r = init_loop(app, err);
 	if (r < 0)
@@ -448,7 +439,7 @@ int main(int argc, char **argv)
 		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 	}
 	log_init(app.options.log_level, app.options.log_format);
-	if (init_activation(&app, &err) < 0) {
+	if (init_path(&app, &err) < 0) {
 		fprintf(stderr, "csi-nfs: %s\n", err.msg);
 		return EXIT_USAGE;
 	}

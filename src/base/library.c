@@ -68,7 +68,7 @@ int library_load(struct library *l, struct error *err)
 	return r;
 }
 
-/* What fails in the child fails here, too, and tells why. */
+/* The child's error is lost: if it fails, load here, too, to get the reason. */
 int library_try(int (*load_it)(struct error *err), struct error *err)
 {
 	pid_t child = fork();

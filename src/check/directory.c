@@ -224,7 +224,7 @@ static int trial_probe_links(struct check_step *s, struct trial *t)
 	return trial_remove_probe(t);
 }
 
-/* What a server of version 4.2 may have. */
+/* Probe the operations that are optional in version 4.2. */
 static int probe_clone(struct nfs_client *c, const struct nfs_handle *from,
 		       const struct nfs_handle *to)
 {

@@ -135,8 +135,8 @@ bool copy_clients_share_blocks(const struct csi_driver *driver, const struct nfs
 }
 
 /*
- * What the server may do by itself: exports of one server may lie on different file systems. Both
- * handles go over one connection, and those of another version may be others.
+ * Return what the server can copy by itself. Exports of one server may lie on different file
+ * systems. Both handles go over one connection, so their protocol version has to be the same.
  */
 static unsigned int find_offload(const struct nfs_client *from, const struct nfs_client *to)
 {

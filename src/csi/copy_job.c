@@ -246,6 +246,16 @@ static bool has_small_files(struct copy_job *job)
 	return p->all_files > 0 && p->all_bytes / p->all_files < CLONED_BYTES_MIN;
 }
 
+/* Whether a reason remains to stay on the leased version. */
+static bool is_version_needed(struct copy_job *job)
+{
+	if (job->work.from_xattrs)
+		return true;
+	if (job->shares_blocks)
+		return !has_small_files(job);
+	return job->kind != COPY_CLONE_PLAIN;
+}
+
 static int lease(struct copy_job *job, bool same_version, struct error *err)
 {
 	return copy_clients_lease(job->driver, job->idle[0], job->idle[1], same_version, &job->work,
@@ -275,9 +285,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 		job->kind = COPY_CLONE_PLAIN;
 		job->work.from_xattrs = job->work.to_xattrs = false;
 	}
-	/* Leave the version only if nothing needs it that was a reason to choose it. */
-	if (job->work.from_xattrs || (job->kind != COPY_CLONE_PLAIN && !job->shares_blocks) ||
-	    (job->shares_blocks && !has_small_files(job)))
+	if (is_version_needed(job))
 		return 0;
 	copy_clients_return(job->driver, &job->work);
 	r = lease(job, false, err);

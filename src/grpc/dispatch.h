@@ -41,7 +41,7 @@ struct grpc_method {
 	unsigned int hold_max; /* calls held at a time */
 };
 
-/* One run of a method. Initialize to zero, except for the request's deadline. */
+/* A run of a method. Initialize to zero, except for the request's deadline. */
 struct grpc_invocation {
 	struct request request; /* err is the status if reply is NULL */
 	const ProtobufCMessageDescriptor *output;

@@ -111,6 +111,7 @@ struct grpc_conn {
 /* Make the timer fire at when_ns or earlier. */
 void grpc_server_arm(struct grpc_server *s, uint64_t when_ns);
 
+/* Hold the server, and give the hold up; the last grpc_server_unref() frees it. Loop thread. */
 void grpc_server_ref(struct grpc_server *s);
 void grpc_server_unref(struct grpc_server *s);
 

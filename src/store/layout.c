@@ -110,11 +110,6 @@ int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 	return 0;
 }
 
-void store_forget(struct nfs_client *c)
-{
-	memset(c->folders, 0, sizeof(c->folders));
-}
-
 struct name_list {
 	store_match_fn match;
 	const void *data;

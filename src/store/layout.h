@@ -18,9 +18,8 @@
  * root, or the driver is not root) volumes may be made with several identities, and each has to
  * write here: mode 1777, as for /tmp, so that nobody can remove what is another's.
  *
- * Handles of the folders are kept in the client, since every call needs them. A folder whose handle
- * the server has forgotten (-ESTALE) is looked up again by the next call, after store_forget().
- * Threads as for nfs/client.h.
+ * Handles of the folders are kept in the client, since every call needs them. After -ESTALE the
+ * caller drops the client, and with it the handles. Threads as for nfs/client.h.
  */
 #ifndef STORE_LAYOUT_H
 #define STORE_LAYOUT_H
@@ -45,9 +44,6 @@ enum store_place {
  */
 int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 		 const struct nfs_handle **ret, struct error *err);
-
-/* Forget the handles, after -ESTALE. */
-void store_forget(struct nfs_client *c);
 
 /*
  * Open the directory name in dir, making it with the mode of the driver's folders where create is

@@ -308,9 +308,9 @@ int snapshot_find_contents(struct nfs_client *c, const struct volume_id *id,
 }
 
 const struct tree_archive_sum *snapshot_recorded_sum(const struct snapshot_info *info,
-						     const struct snapshot_contents *archive)
+						     const struct snapshot_contents *contents)
 {
-	return info->has_sum && str_eq(info->file, archive->name) ? &info->sum : NULL;
+	return info->has_sum && str_eq(info->file, contents->name) ? &info->sum : NULL;
 }
 
 struct archive_search {
@@ -366,7 +366,7 @@ static int check_foreign_archive(struct nfs_client *c, struct snapshot *s, struc
 int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
 {
 	cleanup_free char *id = volume_id_format(&s->id);
-	struct snapshot_contents archive;
+	struct snapshot_contents contents;
 	const struct nfs_handle *folder;
 	int r;
 
@@ -386,11 +386,11 @@ int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
 	s->is_other = s->record.n > 0 && !str_eq(snapshot_info_of(&s->record).id, id);
 	if (s->is_other)
 		return 0;
-	r = snapshot_find_contents(c, &s->id, &s->record, &archive, err);
+	r = snapshot_find_contents(c, &s->id, &s->record, &contents, err);
 	s->has_contents = r == 0;
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	s->time = archive.attr.mtime;
+	s->time = contents.attr.mtime;
 	return s->record.n == 0 ? check_foreign_archive(c, s, err) : 0;
 }
 

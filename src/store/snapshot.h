@@ -132,7 +132,7 @@ int snapshot_find_contents(struct nfs_client *c, const struct volume_id *id,
  * with another name than the recorded one has none: an administrator has compressed it anew.
  */
 const struct tree_archive_sum *snapshot_recorded_sum(const struct snapshot_info *info,
-						     const struct snapshot_contents *archive);
+						     const struct snapshot_contents *contents);
 
 void snapshot_done(struct snapshot *s);
 #define cleanup_snapshot __attribute__((cleanup(snapshot_done)))

@@ -55,14 +55,14 @@ static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *
 				  const struct staging *s, struct error *err)
 {
 	const struct owner_question q = { .snapshot = id->subdir, .scope = OWNER_VOLUMES };
-	struct snapshot_contents archive;
+	struct snapshot_contents contents;
 	struct owner owner;
 	int r;
 
-	r = snapshot_find_contents(c, id, s->rec, &archive, err);
+	r = snapshot_find_contents(c, id, s->rec, &contents, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (archive.is_tree)
+	if (contents.is_tree)
 		return 0;
 	r = owner_find(c, id->subdir, &q, &owner, err);
 	if (r < 0)
@@ -76,8 +76,8 @@ static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
 				 id->subdir, c->export.server, c->export.share);
-	if (record_set(s->rec, SNAPSHOT_KEY_FILE, archive.name) < 0 ||
-	    snapshot_set_time(s->rec, archive.attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
+	if (record_set(s->rec, SNAPSHOT_KEY_FILE, contents.name) < 0 ||
+	    snapshot_set_time(s->rec, contents.attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
 		return error_oom(err);
 	return record_replace(c, s->records, s->key, s->rec, err);
 }

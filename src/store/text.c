@@ -245,7 +245,7 @@ int store_text_create(struct nfs_client *c, const struct nfs_handle *dir, const 
 	r = find_present(c, dir, name);
 	if (r != -ENOENT)
 		return may_refuse_links(r) ? refused : r;
-	/* One refusal may be about this directory, or about this moment. */
+	/* The first refusal may be due to this directory or to a passing state. */
 	r = c->refuses_links ? 1 : is_link_refused(c);
 	if (r <= 0)
 		return r == 0 || may_refuse_links(r) ? refused : r;

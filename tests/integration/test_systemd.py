@@ -212,6 +212,14 @@ class Activation(unittest.TestCase):
         self.refused("is not the passed socket", good, CSI_ENDPOINT="/run/other.sock")
         self.assertTrue(os.path.lexists(self.path))
 
+    def test_bad_endpoint(self):
+        """Without a passed socket, too, it is an error on the command line."""
+        self.refused("no authentication", options=("--endpoint=tcp://127.0.0.1:1",))
+        self.refused("is not of the form", options=("--endpoint=csi.sock",))
+        self.refused("is not of the form", CSI_ENDPOINT="csi.sock")
+        self.refused("names no socket", options=("--endpoint=unix:///",))
+        self.refused("unix sockets allow", options=("--endpoint=unix:///" + 200 * "x",))
+
     # ---- notifications ----
 
     def hear(self, name):
