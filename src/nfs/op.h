@@ -159,8 +159,11 @@ enum nfs_op_type {
 	NFS_OPS,
 };
 
-/* Bytes of names that one LISTXATTRS asks for. */
-#define NFS_XATTR_PAGE 4096
+/*
+ * Bytes of names that one LISTXATTRS asks for: all that Linux lists of a file. knfsd of Linux 6.1
+ * answers BAD_COOKIE to a request that goes on where another one of 4 KiB ended.
+ */
+#define NFS_XATTR_PAGE 65536
 
 /*
  * Names in one REMOVE of version 4. Linux before 5.17 allows 16 operations in a compound; one of

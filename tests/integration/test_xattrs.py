@@ -203,6 +203,19 @@ class OnXfs(Xattrs, Base):
     mkfs = ("mkfs.xfs", "-q", "-f")
     large = 60 << 10
 
+    def test_many_of_one_file(self):
+        """More names than 4 KiB hold. knfsd of Linux 6.1 does not go on after so many."""
+        source = self.create("crowd")
+        for name, number in (("some", 345), ("more", 700), ("most", 4900)):
+            path = self.path("crowd", name)
+            trees.write(path, b"x")
+            for i in range(number):
+                os.setxattr(path, "user.key%04d" % i, b"")
+        copy = self.clone("crowd-copy", source)
+        self.same("crowd", "crowd-copy")
+        self.assertEqual(self.lost("crowd-copy"), (0, []))
+        self.delete(source, copy)
+
 
 class OnExt4(Xattrs, Base):
     """One block holds all attributes of a file."""
