@@ -11,15 +11,13 @@ import subprocess
 from manifests import SOURCE, image_parts
 from tools import Unavailable
 
-CONTAINERFILE = os.path.join(SOURCE, "deploy", "Containerfile")
-
 
 class Containerfile:
-    """Instructions of the Containerfile: lines joined, comments left out."""
+    """Instructions of a Containerfile, or of its text: lines joined, comments left out."""
 
-    def __init__(self):
-        with open(CONTAINERFILE, encoding="utf-8") as file:
-            lines = [line for line in file.read().splitlines() if not line.lstrip().startswith("#")]
+    def __init__(self, text=None):
+        text = text or read_source("deploy/Containerfile")
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
         text = re.sub(r"\\\n", " ", "\n".join(lines))
         self.instructions = [tuple(line.strip().split(None, 1))
                              for line in text.splitlines() if line.strip()]
@@ -41,6 +39,17 @@ class Containerfile:
                               if not word.startswith("-")]
                 words = words[end:]
         return [package for package in found if "$" not in package]
+
+    def goals(self):
+        """What make is called for in the build, "all" where no goal is named."""
+        found = set()
+        for command in self.all("RUN"):
+            lines = " ".join(shlex.split(command)).split(" && ")
+            for words in [line.split() for line in lines]:
+                if words[0] == "make":
+                    found |= {word for word in words[1:]
+                              if not word.startswith("-") and "=" not in word} or {"all"}
+        return found
 
     def stages(self):
         """Pairs of the base and the name, with the defaults of arguments filled in."""
@@ -80,19 +89,48 @@ def read_source(path):
         return file.read()
 
 
-def check_copied_sources(_):
-    """The build stage has to get every file and folder that configure and make read."""
-    copied = {os.path.normpath(word) for rest in Containerfile().all("COPY")
+def files_of_all(makefiles):
+    """The files of the source tree that automake's lists make "all" depend on."""
+    text = re.sub(r"\\\n", " ", "\n".join(read_source(path) for path in makefiles))
+    lists = [(name, files) for name, files in re.findall(r"^(\w+)\s*\+?=(.*)$", text, re.M)
+             if re.search(r"_(DATA|HEADERS|MANS|SCRIPTS)$", name) and "check_" not in name]
+    return {path for _, files in lists for path in files.split()
+            if os.path.isfile(os.path.join(SOURCE, path))}
+
+
+def missing_sources(containerfile):
+    """Files and folders that configure and make read, and that no COPY brings."""
+    copied = {os.path.normpath(word) for rest in containerfile.all("COPY")
               for word in shlex.split(rest)[:-1] if not word.startswith("--")}
     wanted = {"configure.ac", "Makefile.am", "proto"}  # src/Makemodule.am reads proto
     wanted |= set(re.findall(r"^include (\S+)", read_source("Makefile.am"), re.M))
-    for makefile in [path for path in wanted if path.endswith(".am")]:
+    makefiles = [path for path in wanted if path.endswith(".am")]
+    for makefile in makefiles:
         named = re.findall(r"\$\(top_srcdir\)/([\w./-]+)", read_source(makefile))
         wanted |= {path for path in named if os.path.isfile(os.path.join(SOURCE, path))
                    and not path.startswith("tests/")}  # which "make all" does not read
-    for path in sorted(wanted):
-        if not any(path == name or path.startswith(name + "/") for name in copied):
-            yield f"{path} is not copied"
+    if "all" in containerfile.goals():
+        wanted |= files_of_all(makefiles)
+    return [path for path in sorted(wanted)
+            if not any(path == name or path.startswith(name + "/") for name in copied)]
+
+
+def check_copied_sources(_):
+    """The build stage has to get every file and folder that configure and make read."""
+    for path in missing_sources(Containerfile()):
+        yield f"{path} is not copied"
+
+
+def check_missing_sources(_):
+    """A build of everything, as it was once, needs documents that are not copied."""
+    text = read_source("deploy/Containerfile")
+    plain = re.sub(r'(make -j"\$\(nproc\)") csi-nfs', r"\1", text)
+    if plain == text:
+        yield "the Containerfile does not build csi-nfs alone"
+    missing = missing_sources(Containerfile(plain))
+    for path in ("SECURITY.md", "doc/hacking.md", "deploy/kubernetes/node.yaml"):
+        if path not in missing:
+            yield f"{path}, which make all needs, is not missed"
 
 
 def check_entry_point(_):
@@ -151,6 +189,7 @@ CHECKS = [
     ("Containerfile: base images pinned by tag", check_base_images),
     ("Containerfile: what is copied exists", check_copies),
     ("Containerfile: what the build reads is copied", check_copied_sources),
+    ("Containerfile: a list of documents that is not copied is found", check_missing_sources),
     ("Containerfile: entry point and user", check_entry_point),
     ("Containerfile: version", check_version),
     ("Containerfile: packages exist", check_packages),

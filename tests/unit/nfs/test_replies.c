@@ -8,18 +8,19 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <nfsc/libnfs-zdr.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+/* After libnfs-zdr.h, whose types it uses; before nfs/calls.h, which renames functions of it. */
+#include <nfsc/libnfs-raw-nfs4.h>
 
 #include "base/clock.h"
 #include "base/list.h"
 #include "nfs/calls.h"
 #include "nfs/connection.h"
 #include "nfs/cookies.h"
-/* After libnfs-zdr.h, whose types it uses. */
-#include <nfsc/libnfs-raw-nfs4.h>
 
 #include "check_util.h"
 
