@@ -100,7 +100,7 @@ struct builder_node {
 	struct list chunks; /* to be written */
 	struct nfs_op op;
 	struct nfs_handle handle; /* len 0 before FILL */
-	struct nfs_handle source; /* of the data that the server copies; the reader's goes earlier */
+	struct nfs_handle source; /* of data that the server copies; the reader's goes earlier */
 	struct nfs_handle found; /* handle of the new entry before FILL */
 	struct nfs_attr attr; /* wanted */
 	struct nfs_attr made; /* as created, as far as the server said */
