@@ -19,6 +19,8 @@ CAUSED = (
     # migration replaces the Deployments; before the node boots there is none
     ("CalculateExpectedPodCountFailed", "found no controllers for pod"),
     ("FailedScheduling", "no nodes available to schedule pods"),
+    # cases that kill containers, and the replacement of the Deployments
+    ("Unhealthy", "Liveness probe failed: .* connection refused"),
 )
 LOGGED = {
     "A note of a controller that is gone is removed": "crash and outage",
