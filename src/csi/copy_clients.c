@@ -4,10 +4,7 @@
 #include "csi/copy_clients.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "nfs/calls.h"
 #include "store/layout.h"
@@ -82,7 +79,8 @@ static bool is_on_file_system(struct nfs_client *c, const struct nfs_handle *fol
 }
 
 /* CLONE one empty file to another, both in the folder, where they stay. */
-static int try_clone(struct nfs_client *c, const struct nfs_handle *folder, char names[2][64])
+static int try_clone(struct nfs_client *c, const struct nfs_handle *folder,
+		     char names[2][NFS_NAME_MAX + 1])
 {
 	struct nfs_handle files[2];
 	struct nfs_op op;
@@ -105,22 +103,20 @@ static int try_clone(struct nfs_client *c, const struct nfs_handle *folder, char
 	return nfs_client_call(c, &op);
 }
 
-/* If we are killed meanwhile, the purger removes the files. */
+/* A purge under way must not take the files. If we are killed meanwhile, a later one does. */
 static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
 {
 	struct error ignored = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
-	char names[2][64];
-	uint64_t number;
+	char names[2][NFS_NAME_MAX + 1];
 	int i, r;
 
 	if ((c->offload & NFS_OFFLOAD_CLONE) == 0 ||
 	    store_folder(c, STORE_TRASH, true, &trash, &ignored) < 0 ||
-	    !is_on_file_system(c, trash, tree) ||
-	    getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+	    !is_on_file_system(c, trash, tree))
 		return false;
 	for (i = 0; i < 2; i++)
-		(void)snprintf(names[i], sizeof(names[i]), "clone-%016" PRIx64 "-%d", number, i);
+		store_trash_name_held(names[i], &c->export, "clone");
 	r = try_clone(c, trash, names);
 	for (i = 0; i < 2; i++)
 		(void)nfs_remove(c, trash, names[i]);

@@ -72,8 +72,9 @@ static int handles_follow_names(struct nfs_client *c)
 	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
 	if (r < 0)
 		return r;
-	store_trash_name(name, &c->export, "handle");
-	store_trash_name(renamed, &c->export, "handle");
+	/* A purge that is under way must not take it. */
+	store_trash_name_held(name, &c->export, "handle");
+	store_trash_name_held(renamed, &c->export, "handle");
 	r = nfs_mkdir(c, trash, name, 0700, &before, &unused);
 	if (r == 0)
 		r = nfs_rename(c, trash, name, trash, renamed);
