@@ -755,8 +755,11 @@ static int do_seek(const struct fake_nfs *f, struct inode *inode, struct nfs_op 
 		op->offset = at > 0 ? at - 1 : 0;
 		return 0;
 	}
-	while (at < inode->size && (block_at(inode, at) == NULL) != op->hole)
+	while (at < inode->size && at / BLOCK < inode->n_blocks &&
+	       (block_at(inode, at) == NULL) != op->hole)
 		at += BLOCK - at % BLOCK;
+	if (at / BLOCK >= inode->n_blocks && !op->hole) /* one hole up to the end */
+		at = inode->size;
 	if (at >= inode->size && !op->hole)
 		return -ENXIO;
 	op->offset = at < inode->size ? at : inode->size;
@@ -1553,16 +1556,17 @@ static void dump_xattrs(const struct inode *inode, struct buf *b)
 /* Of the data alone: a hole is zeros. */
 static uint64_t hash_of(struct inode *inode)
 {
-	uint64_t hash = 1, i;
+	uint64_t hash = 1, i, word;
 	size_t k;
 
-	for (i = 0; i < inode->size; i += BLOCK) {
+	for (i = 0; i < inode->size && i / BLOCK < inode->n_blocks; i += BLOCK) {
 		const char *block = block_at(inode, i);
 
-		for (k = 0; block != NULL && k < BLOCK; k++)
-			hash = block[k] != 0 ? hash * 1099511628211 + (i + k) * 256 +
-						       (unsigned char)block[k]
-					     : hash;
+		for (k = 0; block != NULL && k < BLOCK; k += sizeof(word)) {
+			memcpy(&word, block + k, sizeof(word));
+			if (word != 0)
+				hash = (hash ^ word) * 1099511628211 + i + k;
+		}
 	}
 	return hash;
 }

@@ -92,8 +92,11 @@ static inline void tree_fill_file(struct fake_nfs *f, const char *path, uint64_t
 	size_t i;
 
 	ck_assert(data != NULL);
-	for (i = 0; i < len; i++)
+	/* A period of 251 bytes. */
+	for (i = 0; i < len && i < 251; i++)
 		data[i] = (char)((offset + i) * 7919 % 251 + 1);
+	for (; i < len; i++)
+		data[i] = data[i - 251];
 	fake_nfs_write(f, path, offset, data, len);
 	free(data);
 }
