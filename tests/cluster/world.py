@@ -45,6 +45,8 @@ USUAL = (
      "a sidecar and a controller changed one object at once; the sidecar tries again"),
     ("(Provisioning|VolumeResize|VolumeModify)Failed", "code = Canceled desc = context canceled",
      "a sidecar was ended and gave up its calls"),
+    ("SnapshotContentObjectDeleteError", "Failed to delete snapshot content API object",
+     "the snapshot controller deleted an object twice, and the second time it was gone"),
 )
 
 
