@@ -103,24 +103,31 @@ static int try_clone(struct nfs_client *c, const struct nfs_handle *folder,
 	return nfs_client_call(c, &op);
 }
 
-/* A purge under way must not take the files. If we are killed meanwhile, a later one does. */
+#define CLONE_TRIES 3 /* a purge under way may remove the files too soon */
+
+/* If we are killed meanwhile, the purger removes the files. */
 static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
 {
 	struct error ignored = { .code = ERROR_OK };
-	const struct nfs_handle *trash;
 	char names[2][NFS_NAME_MAX + 1];
+	const struct nfs_handle *trash;
+	unsigned int tries;
 	int i, r;
 
 	if ((c->offload & NFS_OFFLOAD_CLONE) == 0 ||
 	    store_folder(c, STORE_TRASH, true, &trash, &ignored) < 0 ||
 	    !is_on_file_system(c, trash, tree))
 		return false;
-	for (i = 0; i < 2; i++)
-		store_trash_name_held(names[i], &c->export, "clone");
-	r = try_clone(c, trash, names);
-	for (i = 0; i < 2; i++)
-		(void)nfs_remove(c, trash, names[i]);
-	return r == 0;
+	for (tries = 0; tries < CLONE_TRIES; tries++) {
+		for (i = 0; i < 2; i++)
+			store_trash_name(names[i], &c->export, "clone");
+		r = try_clone(c, trash, names);
+		for (i = 0; i < 2; i++)
+			(void)nfs_remove(c, trash, names[i]);
+		if (r != -ESTALE && r != -ENOENT)
+			return r == 0;
+	}
+	return false;
 }
 
 bool copy_clients_share_blocks(const struct csi_driver *driver, const struct nfs_client *from,

@@ -59,8 +59,8 @@ static int refuse_non_directory(struct nfs_client *c, const struct directory_pla
 	return directory_is_none(c, place->base, strlen(place->base), &attr, err);
 }
 
-/* Whether a directory gets another handle when it is renamed: 1, 0 or a negative errno. */
-static int handles_follow_names(struct nfs_client *c)
+/* As handles_follow_names(), but -ENOENT where a purge under way has removed the directory. */
+static int try_rename(struct nfs_client *c)
 {
 	char name[NFS_NAME_MAX + 1], renamed[NFS_NAME_MAX + 1];
 	struct error ignored = { .code = ERROR_OK };
@@ -72,9 +72,8 @@ static int handles_follow_names(struct nfs_client *c)
 	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
 	if (r < 0)
 		return r;
-	/* A purge that is under way must not take it. */
-	store_trash_name_held(name, &c->export, "handle");
-	store_trash_name_held(renamed, &c->export, "handle");
+	store_trash_name(name, &c->export, "handle");
+	store_trash_name(renamed, &c->export, "handle");
 	r = nfs_mkdir(c, trash, name, 0700, &before, &unused);
 	if (r == 0)
 		r = nfs_rename(c, trash, name, trash, renamed);
@@ -84,6 +83,19 @@ static int handles_follow_names(struct nfs_client *c)
 		return r;
 	(void)nfs_rmdir(c, trash, renamed); /* else the purger does */
 	return !nfs_handle_is_equal(&before, &after);
+}
+
+#define RENAME_TRIES 10
+
+/* Whether a directory gets another handle when it is renamed: 1, 0 or a negative errno. */
+static int handles_follow_names(struct nfs_client *c)
+{
+	unsigned int tries;
+	int r = -ENOENT;
+
+	for (tries = 0; tries < RENAME_TRIES && r == -ENOENT; tries++)
+		r = try_rename(c);
+	return r;
 }
 
 static bool looks_known(const struct nfs_attr *a, const struct nfs_attr *b)
