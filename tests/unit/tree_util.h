@@ -88,15 +88,16 @@ static inline int tree_meter_drop(struct tree_sink *sink, struct error *err)
 /* Write data without zeros that differs from place to place. */
 static inline void tree_fill_file(struct fake_nfs *f, const char *path, uint64_t offset, size_t len)
 {
+	unsigned int n = (unsigned int)(offset * 7919 % 251);
 	char *data = malloc(len > 0 ? len : 1);
 	size_t i;
 
 	ck_assert(data != NULL);
-	/* A period of 251 bytes. */
-	for (i = 0; i < len && i < 251; i++)
-		data[i] = (char)((offset + i) * 7919 % 251 + 1);
-	for (; i < len; i++)
-		data[i] = data[i - 251];
+	for (i = 0; i < len; i++) {
+		data[i] = (char)(n + 1);
+		n += 7919 % 251;
+		n -= n >= 251 ? 251 : 0;
+	}
 	fake_nfs_write(f, path, offset, data, len);
 	free(data);
 }
