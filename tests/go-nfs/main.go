@@ -8,8 +8,10 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -74,6 +76,43 @@ func (handler) FSStat(_ context.Context, fs billy.Filesystem, s *nfs.FSStat) err
 	return nil
 }
 
+// wholeRecords gives its connections' requests to the library one by one. The library reads file
+// handles with one Read of a buffer of 4 KiB; of a handle at its end it would take a part, and zeros.
+type wholeRecords struct {
+	net.Listener
+}
+
+func (l wholeRecords) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &recordConn{Conn: conn}, nil
+}
+
+type recordConn struct {
+	net.Conn
+	rest []byte // of the record
+}
+
+func (c *recordConn) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		var mark [4]byte
+		if _, err := io.ReadFull(c.Conn, mark[:]); err != nil {
+			return 0, err
+		}
+		size := binary.BigEndian.Uint32(mark[:]) &^ (1 << 31)
+		c.rest = make([]byte, len(mark)+int(size))
+		copy(c.rest, mark[:])
+		if _, err := io.ReadFull(c.Conn, c.rest[len(mark):]); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address and port")
 	noLinks := flag.Bool("no-links", false, "refuse symbolic links")
@@ -89,6 +128,6 @@ func main() {
 	}
 	inner := helpers.NewNullAuthHandler(folder{osfs.New(flag.Arg(0)), *noLinks})
 	cache := helpers.NewCachingHandler(handler{inner}, handles)
-	fmt.Fprintln(os.Stderr, nfs.Serve(listener, cache))
+	fmt.Fprintln(os.Stderr, nfs.Serve(wholeRecords{listener}, cache))
 	os.Exit(1)
 }
