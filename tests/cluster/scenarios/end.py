@@ -20,7 +20,9 @@ CAUSED = (
     ("CalculateExpectedPodCountFailed", "found no controllers for pod"),
     ("FailedScheduling", "no nodes available to schedule pods"),
     # cases that kill containers, and the replacement of the Deployments
-    ("Unhealthy", "Liveness probe failed: .* connection refused"),
+    ("Unhealthy", "Liveness probe failed: .*(connection refused|failed with statuscode: 500)"),
+    # versions, squash and kerberos start the server with other versions and exports
+    ("VolumeFailedDelete", "does not serve NFS version|has no NFSv4 export"),
 )
 LOGGED = {
     "A note of a controller that is gone is removed": "crash and outage",
