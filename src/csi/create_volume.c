@@ -1,13 +1,277 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mount_options.h"
+#include "base/path.h"
+#include "base/str.h"
 #include "csi/claim.h"
 #include "csi/controller.h"
-#include "csi/creation.h"
 #include "csi/session.h"
+#include "csi/validate.h"
 #include "csi/volume_message.h"
 #include "csi/volume_source.h"
+#include "nfs/export.h"
+#include "store/record.h"
 #include "store/volume.h"
+
+/* A request, parsed: the parameters, the export and how to reach it, and the wanted record. */
+struct creation {
+	struct volume_params params;
+	struct nfs_export export;
+	char *key; /* the volume's, see store/volume_id.h */
+	char *sec; /* security flavor for mounts; NULL: none was named */
+	struct record record; /* as requested; volume_create() replaces it with the share's */
+	struct volume_capacity capacity; /* as requested */
+};
+
+/* -------- the request -------- */
+
+static void creation_done(struct creation *creation)
+{
+	volume_params_done(&creation->params);
+	nfs_export_done(&creation->export);
+	free(creation->key);
+	free(creation->sec);
+	record_done(&creation->record);
+}
+
+/* NFS has no file system type to choose. Accept a type that says NFS. */
+static int check_fs_types(const Csi__V1__CreateVolumeRequest *in, struct error *err)
+{
+	size_t i;
+
+	for (i = 0; i < in->n_volume_capabilities; i++) {
+		const char *type = in->volume_capabilities[i]->mount->fs_type;
+
+		if (!fs_type_is_nfs(type))
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "volume_capability: fs_type must be nfs, nfs4 or not given");
+	}
+	return 0;
+}
+
+static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *err)
+{
+	const struct csi_map parameters = csi_map_of(in, parameters);
+	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
+	int r;
+
+	r = validate_name(in->name, err);
+	if (r == 0)
+		r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, err);
+	if (r == 0)
+		r = validate_map(&parameters, "parameters", err);
+	if (r == 0)
+		r = validate_map(&mutable, "mutable_parameters", err);
+	return r < 0 ? r : check_fs_types(in, err);
+}
+
+/*
+ * Take NFS version, ports and security flavor from the mount options in the provisioner secret, as
+ * csi-driver-nfs does, then from the mount flags of the capabilities, which are for this volume.
+ * The flavor is for the record: the controller itself speaks sec=sys only.
+ */
+static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation *creation,
+			 struct error *err)
+{
+	cleanup_mount_options struct mount_options o = { .minor = -1 };
+	const struct csi_map secrets = csi_map_of(in, secrets);
+	const char *secret = csi_map_get(&secrets, SECRET_MOUNT_OPTIONS);
+	size_t i;
+	int r;
+
+	r = mount_options_check(secret, err);
+	if (r == 0)
+		r = mount_options_read(&o, secret, err);
+	for (i = 0; i < in->n_volume_capabilities && r == 0; i++) {
+		cleanup_free char *flags = capability_options(in->volume_capabilities[i]);
+
+		r = flags != NULL ? mount_options_read(&o, flags, err) : error_oom(err);
+	}
+	if (r < 0)
+		return r;
+	nfs_export_set_options(&creation->export, &o);
+	creation->sec = steal_ptr(&o.sec);
+	return 0;
+}
+
+/* Return the key as the StorageClass spells it; if it has none, the argument otherwise. */
+static const char *spelling(const struct csi_map *map, const char *key, const char *otherwise)
+{
+	size_t i;
+
+	for (i = 0; i < map->n; i++)
+		if (str_eq_nocase(csi_map_key(map, i), key))
+			return csi_map_key(map, i);
+	return otherwise;
+}
+
+/*
+ * Record the volume_context: all parameters as given, as csi-driver-nfs returns them, but with the
+ * subDir filled in and with defaults for server and share.
+ */
+static int put_volume_context(struct creation *creation, const struct csi_map *map, const char *dir)
+{
+	size_t i;
+	int r = 0;
+
+	for (i = 0; i < map->n && r == 0; i++)
+		if (!csi_map_is_replaced(map, i))
+			r = volume_set_context(&creation->record, csi_map_key(map, i),
+					       csi_map_value(map, i));
+	if (r == 0)
+		r = volume_set_context(&creation->record, spelling(map, "subDir", "subdir"), dir);
+	if (r == 0 && csi_map_get(map, "server") == NULL)
+		r = volume_set_context(&creation->record, "server", creation->params.server);
+	if (r == 0 && csi_map_get(map, "share") == NULL)
+		r = volume_set_context(&creation->record, "share", creation->params.share);
+	return r;
+}
+
+static const char *creation_directory(const struct creation *creation)
+{
+	return creation->params.subdir != NULL ? creation->params.subdir : creation->key;
+}
+
+/*
+ * Choose how the volume claims its directory. A claim costs one more write, so volumes with a
+ * default name have none.
+ */
+static enum volume_claim claim_of(const struct volume_params *p)
+{
+	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
+
+	if (takes_any || (!p->has_existing && !p->has_variables))
+		return CLAIM_NONE;
+	return p->subdir == NULL || p->has_variables ? CLAIM_EXCLUSIVE : CLAIM_SHARED;
+}
+
+/*
+ * Format the id as csi-driver-nfs does. If that is too long, put the key in place of the subDir,
+ * which is in the record.
+ */
+static char *creation_volume_id(const struct creation *creation)
+{
+	const struct volume_params *p = &creation->params;
+	const bool keeps = p->on_delete != ON_DELETE_DELETE;
+	const char *on_delete =
+		p->on_delete_text != NULL ? p->on_delete_text : on_delete_name(p->on_delete);
+	cleanup_free char *share = path_trim(p->share);
+	struct volume_id id = {
+		.server = p->server,
+		.share = share,
+		.subdir = p->subdir != NULL ? p->subdir : creation->key,
+		.uuid = p->subdir != NULL ? creation->key : (char *)(uintptr_t) "",
+		.on_delete = (char *)(uintptr_t)(keeps ? on_delete : ""),
+	};
+	cleanup_free char *text = share != NULL ? volume_id_format(&id) : NULL;
+
+	if (text == NULL || strlen(text) <= VOLUME_ID_MAX)
+		return steal_ptr(&text);
+	id.subdir = creation->key;
+	id.uuid = (char *)(uintptr_t) "";
+	return volume_id_format(&id);
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+	const struct record_pair *one = a, *other = b;
+
+	return strcmp(one->key, other->key);
+}
+
+static int describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
+		    const char *source, int64_t size, struct error *err)
+{
+	const struct csi_map map = csi_map_of(in, parameters);
+	const struct volume_params *p = &creation->params;
+	cleanup_free char *id = creation_volume_id(creation);
+	struct record *rec = &creation->record;
+	const struct volume v = {
+		.name = in->name,
+		.id = id,
+		.dir = creation_directory(creation),
+		.size = size,
+		.mode = p->mode,
+		.owner = p->owner,
+		.on_delete = on_delete_name(p->on_delete),
+		.has_existing = p->has_existing,
+		.existing = p->existing,
+		.claim = claim_of(p),
+		.source = source,
+		.port = creation->export.port,
+		.mount_port = creation->export.mount_port,
+		.sec = creation->sec,
+	};
+	size_t first;
+
+	if (id == NULL || volume_describe(rec, &v) < 0)
+		return error_oom(err);
+	first = rec->n;
+	if (put_volume_context(creation, &map, v.dir) < 0)
+		return error_oom(err);
+	/* Sort: a retry may have the map in another order and must get the same record. */
+	qsort(rec->pairs + first, rec->n - first, sizeof(*rec->pairs), compare_pairs);
+	return 0;
+}
+
+/* Default to the size of the source, and refuse a smaller one. */
+static void check_source_size(struct volume_source *source, int64_t *size)
+{
+	if (*size == 0)
+		*size = source->size;
+	/* Not an error yet: a finished volume may be smaller than its source has become. */
+	if (*size < source->size)
+		(void)error_set(&source->missing, ERROR_OUT_OF_RANGE,
+				"capacity_range: the source has %" PRId64 " bytes, which is more",
+				source->size);
+}
+
+/* It borrows the request. creation_done() is due after a failure, too. */
+static int creation_init(struct creation *creation, const struct csi_driver *driver,
+			 const Csi__V1__CreateVolumeRequest *in, struct volume_source *source,
+			 struct error *err)
+{
+	const struct volume_defaults defaults = csi_driver_defaults(driver);
+	const struct csi_map map = csi_map_of(in, parameters);
+	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
+	cleanup_free char *share = NULL;
+	int64_t size;
+	int r;
+
+	*creation = (struct creation){ .capacity = capacity_of(in->capacity_range) };
+	r = check_create(in, err);
+	if (r == 0)
+		r = validate_capacity(&creation->capacity, &size, err);
+	if (r == 0)
+		check_source_size(source, &size);
+	if (r == 0)
+		r = volume_params_parse(&creation->params, &map, &defaults, err);
+	/* The VolumeAttributesClass wins (CSI specification, CreateVolumeRequest). */
+	if (r == 0)
+		r = volume_mutable_parse(&creation->params, &mutable, err);
+	if (r == 0)
+		r = nfs_export_init(&creation->export, creation->params.server,
+				    creation->params.share, err);
+	if (r == 0)
+		r = apply_options(in, creation, err);
+	if (r < 0)
+		return r;
+	share = path_trim(creation->params.share);
+	if (share == NULL)
+		return error_oom(err);
+	r = volume_key(in->name, creation->params.server, share, &creation->key, err);
+	if (r < 0)
+		return r;
+	return describe(creation, in, source->text, size, err);
+}
+
+/* -------- the call -------- */
 
 static int create_volume(const struct csi_driver *driver, struct creation *creation,
 			 struct volume_source *source, struct error *err)

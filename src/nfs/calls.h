@@ -9,6 +9,7 @@
 #define NFS_CALLS_H
 
 #include "nfs/client.h"
+#include "nfs/error.h"
 
 /*
  * libnfs has public functions of these names. A static libnfs that brings them along would not

@@ -56,10 +56,6 @@
 /* Folders that store/layout.h defines. */
 #define NFS_FOLDERS 8
 
-/* Advice for servers that send owners by name. */
-#define NFS_OWNER_HINT                                                                             \
-	"have it number owners (nfs-ganesha: Only_Numeric_Owners = true; Linux: nfs4_disable_idmapping of nfsd), or use vers=3"
-
 struct nfs_client;
 
 /*
@@ -149,7 +145,7 @@ int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b, uint64_t wak
  * Check whether so much is queued that the server cannot take more for now. Starting further
  * operations then only uses memory. nfs_client_run() returns once the client is no longer full.
  */
-bool nfs_client_is_full(const struct nfs_client *c);
+bool nfs_client_is_full(struct nfs_client *c);
 
 /* End all operations in flight with -ECONNABORTED, and the connection, without waiting. */
 void nfs_client_abort(struct nfs_client *c);
@@ -167,6 +163,9 @@ bool nfs_time_fits(const struct nfs_client *c, const struct nfs_time *time);
 uint32_t nfs_read_max(const struct nfs_client *c);
 uint32_t nfs_write_max(const struct nfs_client *c);
 
+/* Bytes that a READ asks for: no more than the server returns. */
+uint32_t nfs_read_count(const struct nfs_op *op);
+
 /*
  * Start op and run until it has finished. Retries while the server asks for patience
  * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY), for NFS_CALL_TIMEOUT_MS in total; slow operations may take
@@ -175,19 +174,6 @@ uint32_t nfs_write_max(const struct nfs_client *c);
  * NFS_GRACE_TIMEOUT_MS only. Returns op->error.
  */
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op);
-
-/* Map an operation's errno to the code for the CO. */
-enum error_code nfs_error_code(int error);
-
-/* Report that the server does not answer. Returns -EHOSTDOWN. */
-int nfs_silent_error(struct error *err, const struct nfs_export *e);
-
-/*
- * Report a failed operation as "<what> on <server>:<share>: <reason and what to do>", where fmt
- * gives what, like "mkdir 'pvc-1'". Returns error.
- */
-int nfs_error_set(struct error *err, const struct nfs_client *c, int error, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
 
 DEFINE_CLEANUP(nfs_client, struct nfs_client *, nfs_client_free)
 #define cleanup_nfs_client __attribute__((cleanup(cleanup_ptr_nfs_client)))

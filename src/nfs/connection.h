@@ -37,6 +37,9 @@ struct nfs_connection {
 	struct v4_session *session; /* version 4.1 and later; NULL: 4.0 or 3 */
 };
 
+/* The operations of the real client, with a struct nfs_connection. The tests' fakes have others. */
+extern const struct nfs_client_ops nfs_connection_ops;
+
 struct nfs_protocol {
 	unsigned int version;
 	const struct net_rpc_procedure *null;
@@ -85,6 +88,12 @@ void nfs_connection_break(struct nfs_connection *conn, int failure);
 /* Deadline of one step of attach(): NFS_CALL_TIMEOUT_MS, or the rest of the time for all steps. */
 uint64_t nfs_connection_deadline(const struct nfs_connection *conn);
 
+/* The connection of a client; NULL for a fake, which answers at once. */
+static inline struct nfs_connection *nfs_connection_of(struct nfs_client *c)
+{
+	return c->ops == &nfs_connection_ops ? (struct nfs_connection *)c : NULL;
+}
+
 /* Check whether more may be sent. */
 static inline bool nfs_connection_is_up(const struct nfs_connection *conn)
 {
@@ -97,28 +106,11 @@ static inline bool nfs_connection_is_full(const struct nfs_connection *conn)
 	return conn->rpc != NULL && net_rpc_unsent(conn->rpc) >= NFS_UNSENT_MAX;
 }
 
-/* Map an nfsstat3 or nfsstat4, which share their numbers, to a negative errno; 0: success. */
-int nfs_status_errno(unsigned int status);
-
 /*
  * End an operation whose reply cannot be right. What a change did is not known then, as if its
  * reply had been lost: the connection breaks, so that the caller looks on a new one.
  */
 int nfs_op_refuse(struct nfs_op *op);
-
-/*
- * Store the results of an operation in op. Return 0, or -EBADMSG for more data than op asked for,
- * or for a name that no entry of a directory can have; -ENAMETOOLONG for one that none has on
- * Linux. stable: WRITE's data is on the disk.
- */
-int nfs_op_take_data(struct nfs_op *op, const char *data, uint32_t len, bool eof);
-int nfs_op_take_written(struct nfs_op *op, uint32_t count, bool stable, const char *verifier);
-
-/* Pass on an entry, unless it is "." or "..". name: of len bytes, without a NUL behind them. */
-int nfs_op_take_entry(struct nfs_op *op, const char *name, size_t len, struct nfs_entry *entry);
-
-/* Bytes that a READ asks for: no more than the server returns. */
-uint32_t nfs_read_count(const struct nfs_op *op);
 
 /* End op with its result. For the protocols' reply callbacks. */
 void nfs_op_finish(struct nfs_op *op, int error);

@@ -262,4 +262,28 @@ struct nfs_op {
 	void *data; /* the caller's */
 };
 
+/* Check whether the server's disk may delay an operation. */
+bool nfs_op_is_slow(const struct nfs_op *op);
+
+/*
+ * Check for a slow operation with no bound on the disk work: it frees a file's blocks or flushes
+ * the server's cache, as does CLONE, of what was written to the source, and the COMMIT that goes
+ * with a COPY.
+ */
+bool nfs_op_is_unbounded(const struct nfs_op *op);
+
+/* Check whether an operation changes something on the server, besides the data of files. */
+bool nfs_op_is_change(const struct nfs_op *op);
+
+/*
+ * Store the results of an operation in op. Return 0, or -EBADMSG for more data than op asked for,
+ * or for a name that no entry of a directory can have; -ENAMETOOLONG for one that none has on
+ * Linux. stable: WRITE's data is on the disk.
+ */
+int nfs_op_take_data(struct nfs_op *op, const char *data, uint32_t len, bool eof);
+int nfs_op_take_written(struct nfs_op *op, uint32_t count, bool stable, const char *verifier);
+
+/* Pass on an entry, unless it is "." or "..". name: of len bytes, without a NUL behind them. */
+int nfs_op_take_entry(struct nfs_op *op, const char *name, size_t len, struct nfs_entry *entry);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "nfs/connection.h"
+#include "nfs/error.h"
 #include "nfs/v3_results.h"
 
 #define READDIR_BYTES 32768 /* per page; servers may return less */

@@ -12,6 +12,7 @@
 
 #include "base/path.h"
 #include "base/str.h"
+#include "nfs/error.h"
 #include "nfs/v4_compound.h"
 #include "nfs/v4_open.h"
 #include "nfs/v4_send.h"

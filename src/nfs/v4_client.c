@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "nfs/error.h"
 #include "nfs/v4_send.h"
 
 void v4_client_init(struct v4_client *client, struct nfs_connection *conn,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "nfs/error.h"
 #include "nfs/v4_client.h"
 #include "nfs/v4_send.h"
 #include "nfs/v4_session.h"

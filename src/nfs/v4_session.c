@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/str.h"
 #include "net/zdr.h"
+#include "nfs/error.h"
 #include "nfs/v4_name.h"
 
 /* A copy, a remover and a listing share a client: twice the default window and something. */

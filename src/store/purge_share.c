@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "nfs/error.h"
 #include "store/layout.h"
 
 #define BATCH_MAX 64 /* names taken from the trash at a time */

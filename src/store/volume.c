@@ -10,6 +10,7 @@
 
 #include "base/path.h"
 #include "base/str.h"
+#include "nfs/error.h"
 #include "store/busy.h"
 #include "store/directory.h"
 #include "store/layout.h"

@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "nfs/error.h"
 #include "nfs/owner.h"
 #include "tree/archive.h"
 #include "tree/archive_times.h"

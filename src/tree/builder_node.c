@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "nfs/error.h"
 #include "tree/checksum.h"
 
 #define COMMIT_BYTES (64U * 1024 * 1024) /* per COMMIT, which must not time out on a slow disk */

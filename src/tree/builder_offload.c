@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nfs/error.h"
 #include "tree/builder_node.h"
 
 #define COPY_BYTES                                                                                 \

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "nfs/error.h"
 #include "tree/reader_item.h"
 #include "tree/sparse.h"
 

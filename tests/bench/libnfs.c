@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "net/ping.h"
+#include "nfs/error.h"
 
 /* More than any piece of a file, and more than all that are in flight. */
 #define MALLOC_BLOCK_BYTES (1 << 20)

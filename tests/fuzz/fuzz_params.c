@@ -37,7 +37,7 @@ static void check_params(const struct volume_params *p)
 	assert(r == 0 && strcmp(e.server, p->server) == 0 && e.share[0] == '/');
 	text = volume_id_format(&want);
 	r = volume_id_parse(&id, text);
-	/* creation_volume_id() makes another one where this is too long. */
+	/* create_volume.c makes another one where this is too long. */
 	if (strlen(text) > VOLUME_ID_TEXT_MAX)
 		return;
 	assert(r == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* nfs/driving.c: how long connections wait for a server, with a scripted peer. */
+/* nfs/connection.c: how long connections wait for a server, with a scripted peer. */
 
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "nfs/connection.h"
 #include "check_util.h"
+#include "nfs/error.h"
 
 #define PROGRAM 400122
 #define PROGRAM_VERSION 7

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "nfs/error.h"
 #include "tree/archive.h"
 #include "tree/archive_times.h"
 #include "tree_util.h"

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "nfs/error.h"
 #include "tree/copy.h"
 #include "tree_util.h"
 

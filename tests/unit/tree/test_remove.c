@@ -11,6 +11,7 @@
 #include "fake/nfs.h"
 #include "tree/remove.h"
 #include "check_util.h"
+#include "nfs/error.h"
 
 #define OWNER 1234
 #define STRANGER 5
