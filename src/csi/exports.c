@@ -98,6 +98,7 @@ static void insert_export(struct known_exports *k, size_t at, const struct nfs_e
 	}
 	if (nfs_export_copy(&copy, e) < 0)
 		return;
+	copy.prefers_version = e->version != 0;
 	nfs_export_set_own(&copy); /* the owner belongs to one volume, not to the export */
 	memmove(&k->list[at + 1], &k->list[at], (k->n - at) * sizeof(*k->list));
 	memmove(&k->places[at + 1], &k->places[at], (k->n - at) * sizeof(*k->places));
@@ -117,6 +118,7 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 		k->list[at].version = e->version;
 		k->list[at].has_minor = e->has_minor;
 		k->list[at].minor = e->minor;
+		k->list[at].prefers_version = e->version != 0;
 		k->list[at].port = e->port;
 		k->list[at].mount_port = e->mount_port;
 	} else {
@@ -138,6 +140,7 @@ void known_exports_apply(struct known_exports *k, struct nfs_export *e)
 		e->version = k->list[at].version;
 		e->has_minor = k->list[at].has_minor;
 		e->minor = k->list[at].minor;
+		e->prefers_version = k->list[at].prefers_version;
 		e->port = k->list[at].port;
 		e->mount_port = k->list[at].mount_port;
 	}

@@ -4,7 +4,8 @@
 /*
  * The exports that this process has worked on, and the options that reached them. A call without
  * mount options (CSI gives ControllerGetVolume and ListVolumes no secrets) uses those of the last
- * call that had some. ListVolumes and ListSnapshots go over all exports. Any thread.
+ * call that had some, its version as a preference. ListVolumes and ListSnapshots go over all
+ * exports. Any thread.
  */
 #ifndef CSI_EXPORTS_H
 #define CSI_EXPORTS_H

@@ -15,28 +15,17 @@ void session_begin(struct session *s, const struct csi_driver *driver, const str
 	*s = (struct session){ .driver = driver, .export = *e, .err = err };
 }
 
-static void session_start_as(struct session *s, const struct nfs_export *e)
-{
-	struct nfs_export as = *e;
-
-	if (s->owner != NULL && s->owner->has_uid)
-		as.uid = s->owner->uid;
-	if (s->owner != NULL && s->owner->has_gid)
-		as.gid = s->owner->gid;
-	s->export = as;
-	s->next = *e;
-	s->has_next = !nfs_export_is_equal(&as, e);
-	s->was_refused = false;
-	s->reconnected = false;
-}
-
 void session_begin_as(struct session *s, const struct csi_driver *driver,
 		      const struct nfs_export *e, const struct volume_owner *owner,
 		      struct error *err)
 {
 	session_begin(s, driver, e, err);
-	s->owner = owner;
-	session_start_as(s, e);
+	if (owner != NULL && owner->has_uid)
+		s->export.uid = owner->uid;
+	if (owner != NULL && owner->has_gid)
+		s->export.gid = owner->gid;
+	s->next = *e;
+	s->has_next = !nfs_export_is_equal(&s->export, e);
 }
 
 void session_begin_reader(struct session *s, const struct csi_driver *driver, struct nfs_export *e,
@@ -46,18 +35,17 @@ void session_begin_reader(struct session *s, const struct csi_driver *driver, st
 	s->identity_of = e;
 }
 
-void session_prefer_version(struct session *s, unsigned int version,
-			    const struct nfs_export *fallback)
+void session_prefer_version(struct session *s, unsigned int version)
 {
-	s->any_version = fallback;
-	s->export.version = version;
-	s->next.version = version;
+	nfs_export_prefer(&s->export, version);
+	nfs_export_prefer(&s->next, version);
 }
 
 /* Give the client back. Return whether the round is to be repeated on a new connection. */
 static bool session_return_client(struct session *s)
 {
-	const bool is_stale = s->result == -ESTALE;
+	/* The server no longer knows the handles, or no longer serves the version. */
+	const bool is_stale = s->result == -ESTALE || s->result == -EPROTONOSUPPORT;
 	bool is_lost;
 
 	if (s->client == NULL)
@@ -130,11 +118,6 @@ static bool session_ends_round(struct session *s)
 			*s->err = s->refusal;
 			return false;
 		}
-	} else if (s->result == -EPROTONOSUPPORT && s->any_version != NULL) {
-		/* The server no longer offers the version. */
-		session_start_as(s, s->any_version);
-		s->any_version = NULL;
-		return true;
 	}
 	if (s->identity_of != NULL) {
 		s->identity_of->uid = s->export.uid;

@@ -11,10 +11,10 @@
  *
  * session_next() leases a client for each round and gives it back. It asks for another round
  *
- *  - on a new connection, once, after -ESTALE (the server forgot a handle), -ECONNABORTED (an idle
- *    connection turned out to be dead) or a -EBADMSG that broke it (a wrong reply to a change);
- *  - with the next identity, after PERMISSION_DENIED;
- *  - over any version of NFS, after -EPROTONOSUPPORT, if one version was preferred.
+ *  - on a new connection, once, after -ESTALE (the server forgot a handle), -EPROTONOSUPPORT (it
+ *    stopped serving the version), -ECONNABORTED (an idle connection turned out to be dead) or a
+ *    -EBADMSG that broke it (a wrong reply to a change);
+ *  - with the next identity, after PERMISSION_DENIED.
  *
  * The error of a round that is repeated is cleared, so the body reports to the err that the session
  * was begun with. The body must not leave the loop early. Worker threads; session_next() blocks.
@@ -35,8 +35,6 @@ struct session {
 	struct nfs_export export; /* of this round; borrows its strings */
 	struct nfs_export next; /* with the other identity; valid if has_next */
 	struct nfs_export *identity_of; /* takes the identity that worked; may be NULL */
-	const struct nfs_export *any_version; /* the fallback; NULL: no version is preferred */
-	const struct volume_owner *owner;
 	struct error *err;
 	struct error refusal; /* of the first identity */
 	bool began, has_next, was_refused, reconnected;
@@ -49,7 +47,7 @@ void session_begin(struct session *s, const struct csi_driver *driver, const str
 /*
  * Begin with the identity of owner, then that of the export: an export that squashes root may let
  * only the owner work, and one that does not lets only root give files away. If both are refused,
- * err says why the owner was. owner is borrowed until the loop ends.
+ * err says why the owner was. owner may be NULL.
  */
 void session_begin_as(struct session *s, const struct csi_driver *driver,
 		      const struct nfs_export *e, const struct volume_owner *owner,
@@ -62,12 +60,8 @@ void session_begin_as(struct session *s, const struct csi_driver *driver,
 void session_begin_reader(struct session *s, const struct csi_driver *driver, struct nfs_export *e,
 			  struct error *err);
 
-/*
- * After session_begin_as(): use this version of NFS if the server still offers it, else start over
- * with fallback, which is borrowed until the loop ends.
- */
-void session_prefer_version(struct session *s, unsigned int version,
-			    const struct nfs_export *fallback);
+/* After session_begin_as(): use this version of NFS if the server still serves it. */
+void session_prefer_version(struct session *s, unsigned int version);
 
 /* Whether there is a round to do. False: s->result is the result of the last one. */
 bool session_next(struct session *s);

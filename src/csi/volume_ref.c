@@ -61,7 +61,7 @@ void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct
 	ref->owner = v.owner;
 	session_begin_as(s, driver, &ref->export, &ref->owner, err);
 	if (ref->export.version == 0 && v.version != ref->version)
-		session_prefer_version(s, v.version, &ref->export);
+		session_prefer_version(s, v.version);
 }
 
 bool volume_ref_next(struct volume_ref *ref, struct session *s)

@@ -68,8 +68,17 @@ void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o)
 	e->version = o->major;
 	e->has_minor = o->major == 4 && o->minor >= 0;
 	e->minor = e->has_minor ? (unsigned int)o->minor : 0;
+	e->prefers_version = false;
 	e->port = o->port;
 	e->mount_port = o->mount_port;
+}
+
+void nfs_export_prefer(struct nfs_export *e, unsigned int version)
+{
+	e->version = version;
+	e->has_minor = false;
+	e->minor = 0;
+	e->prefers_version = version != 0;
 }
 
 bool nfs_export_is_own(const struct nfs_export *e)

@@ -24,6 +24,7 @@ struct nfs_export {
 	unsigned int version; /* 3 or 4; 0: 4 if the server has it, else 3 */
 	bool has_minor; /* only this minor version of 4; else the newest that the server has */
 	unsigned int minor;
+	bool prefers_version; /* the pool takes any version if the server refuses this one */
 	uint16_t port; /* NFS; 0: 2049 */
 	uint16_t mount_port; /* MOUNT, for version 3; 0: ask rpcbind */
 	uint32_t uid, gid; /* AUTH_SYS identity of the calls */
@@ -48,7 +49,7 @@ int nfs_export_init(struct nfs_export *e, const char *server, const char *share,
  */
 int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err);
 
-/* Replace version and ports by those of mount_options_read(). */
+/* Replace version and ports by those of mount_options_read(). The version is not a preference. */
 void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o);
 
 /* Check whether any of these options was applied. */
@@ -58,7 +59,11 @@ bool nfs_export_has_options(const struct nfs_export *e);
 bool nfs_export_is_own(const struct nfs_export *e);
 void nfs_export_set_own(struct nfs_export *e);
 
+/* Prefer a version, 3 or 4; 0: none. */
+void nfs_export_prefer(struct nfs_export *e, unsigned int version);
+
 int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e);
+/* Check whether both are reached in the same way, be it a preference or not. */
 bool nfs_export_is_equal(const struct nfs_export *a, const struct nfs_export *b);
 void nfs_export_done(struct nfs_export *e);
 

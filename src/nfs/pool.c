@@ -152,6 +152,21 @@ static int take_or_connect(struct nfs_pool *pool, const struct nfs_export *e, bo
 	return 0;
 }
 
+/* As take_or_connect(), over any version if the preferred one is refused. */
+static int take_preferred(struct nfs_pool *pool, const struct nfs_export *e, bool ask,
+			  struct nfs_client **ret, struct error *err)
+{
+	struct nfs_export any = *e;
+	int r;
+
+	r = take_or_connect(pool, e, ask, ret, err);
+	if (r != -EPROTONOSUPPORT || !e->prefers_version)
+		return r;
+	error_clear(err);
+	nfs_export_prefer(&any, 0);
+	return take_or_connect(pool, &any, ask, ret, err);
+}
+
 int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client **ret,
 		   struct error *err)
 {
@@ -162,7 +177,7 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 	r = net_breaker_enter(pool->breaker, e->server, e->port, &ask, err);
 	if (r < 0)
 		return r;
-	r = take_or_connect(pool, e, ask, ret, &why);
+	r = take_preferred(pool, e, ask, ret, &why);
 	down = r == -EHOSTDOWN || r == -NET_ENAME;
 	if (down)
 		net_breaker_failed(pool->breaker, e->server, e->port, r, &why);
