@@ -237,9 +237,12 @@ static int probe_copy(struct nfs_client *c, const struct nfs_handle *from,
 		      const struct nfs_handle *to)
 {
 	struct nfs_op op = { .type = NFS_OP_COPY, .dir = from, .to_dir = to };
+	int r;
 
 	op.length = PROBE_BYTES;
-	return nfs_client_call(c, &op);
+	r = nfs_client_call(c, &op);
+	/* The server has it, but replies before the data is copied, or would. */
+	return op.goes_on && (r == 0 || r == -EOPNOTSUPP) ? -EINPROGRESS : r;
 }
 
 static int probe_seek(struct nfs_client *c, const struct nfs_handle *from,
@@ -273,11 +276,18 @@ static int trial_make_files(struct trial *t, struct nfs_handle *from, struct nfs
 	return r == 0 ? nfs_write(t->client, from, 0, data, sizeof(data)) : r;
 }
 
+static void say_feature(struct check_step *s, size_t i, int result)
+{
+	const char *text = result == 0 ? "" : result == -EINPROGRESS ? "asynchronous " : "no ";
+
+	json_bool(&s->data, features[i].key, result == 0 || result == -EINPROGRESS);
+	(void)buf_printf(&s->text, "%s%s%s", i == 0 ? "; " : ", ", text, features[i].name);
+}
+
 /* Report what the server can do with files by itself. */
 static int trial_probe_features(struct check_step *s, struct trial *t)
 {
 	struct nfs_handle from, to;
-	const char *before = "; ";
 	size_t i;
 	int r;
 
@@ -290,9 +300,7 @@ static int trial_probe_features(struct check_step *s, struct trial *t)
 		r = check_result(t->client, features[i].probe(t->client, &from, &to));
 		if (is_transport(r))
 			return r;
-		json_bool(&s->data, features[i].key, r == 0);
-		(void)buf_printf(&s->text, "%s%s%s", before, r == 0 ? "" : "no ", features[i].name);
-		before = ", ";
+		say_feature(s, i, r);
 	}
 	return 0;
 }

@@ -17,7 +17,7 @@ import harness
 import trees
 from cases import DISK, LAB, SERVER, STATE, Base
 from csi_client import capability
-from driver import Driver
+from driver import Driver, binary
 from rpc_proxy import Proxy, Rule
 from servers import Image, KernelServer, wait_for
 
@@ -217,6 +217,16 @@ class Later(Base):
         """The call starts over, and the copy of the first attempt reaches no file of the second."""
         calls = self.copy(Rule("OFFLOAD_STATUS", 1, "cut-after"))
         self.assertGreater(calls["OFFLOAD_STATUS"], 0)
+
+    def test_check_says_so(self):
+        self.proxy.begin([Rule("COPY", 1, "status OFFLOAD_NO_REQS")])
+        got = subprocess.run(
+            [binary(), "check", "--server", SERVER, "--share", "/",
+             "--mount-options", "vers=4.2," + self.flags[0]],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
+        self.proxy.end()
+        self.assertEqual(got.returncode, 0, got.stdout + got.stderr)
+        self.assertIn(", asynchronous COPY, ", got.stdout)
 
 
 class Chosen(Offload, Base):
