@@ -521,8 +521,9 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 	entry.link = archive_entry_symlink(e);
 	entry.has_holes = entry.attr.type == NFS_TYPE_FILE &&
 			  (entry.attr.size >= HOLES_FROM || archive_entry_sparse_count(e) > 0);
-	if (entry.attr.type == NFS_TYPE_SYMLINK && entry.link == NULL)
-		return unpacker_error(u, err);
+	if (entry.attr.type == NFS_TYPE_SYMLINK && str_is_empty(entry.link))
+		return refuse_entry(entry.path, "is a symbolic link whose target cannot be read",
+				    err);
 	if (entry.attr.type == NFS_TYPE_OTHER) {
 		u->work->progress.left_out++;
 		return 0;

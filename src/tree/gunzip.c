@@ -16,7 +16,7 @@
 struct tree_gunzip {
 	z_stream z;
 	bool in_member;
-	bool padding; /* the last member has ended; ignore the rest */
+	bool padding; /* the last member has ended; only zeros follow */
 	char piece[PIECE_BYTES];
 };
 
@@ -63,6 +63,15 @@ static bool begin_member(struct tree_gunzip *g)
 	return g->in_member;
 }
 
+/* Use up input behind the last member: 0, or -EBADMSG if it is not zeros. */
+static int skip_padding(struct tree_gunzip *g)
+{
+	for (; g->z.avail_in > 0; g->z.next_in++, g->z.avail_in--)
+		if (g->z.next_in[0] != 0)
+			return -EBADMSG;
+	return 0;
+}
+
 int tree_gunzip_next(struct tree_gunzip *g, const char **ret, size_t *ret_len)
 {
 	*ret = g->piece;
@@ -70,10 +79,8 @@ int tree_gunzip_next(struct tree_gunzip *g, const char **ret, size_t *ret_len)
 	while (*ret_len == 0 && g->z.avail_in > 0) {
 		int r;
 
-		if (!begin_member(g)) {
-			g->z.avail_in = 0;
-			return 0;
-		}
+		if (!begin_member(g))
+			return skip_padding(g);
 		g->z.next_out = (Bytef *)g->piece;
 		g->z.avail_out = PIECE_BYTES;
 		r = inflate(&g->z, Z_NO_FLUSH);

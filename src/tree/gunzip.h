@@ -3,7 +3,8 @@
 
 /*
  * Decompresses gzip with zlib, which verifies the checksum at the end of the data; libarchive's
- * reader does not. Handles any number of members in a row (RFC 1952, section 2.2).
+ * reader does not. Handles any number of members in a row (RFC 1952, section 2.2), and zeros behind
+ * the last one, with which tapes and disks fill a block.
  */
 #ifndef TREE_GUNZIP_H
 #define TREE_GUNZIP_H

@@ -355,6 +355,7 @@ static const struct {
 	  ERROR_OK,
 	  "back/b\nback/d/\nback/d/a\n" },
 	{ "file twice", { { "a", REG, "x" }, { "a", REG, "y" } }, ERROR_OK, "back/a\n" },
+	{ "link to nothing", { { "a", LNK, "" } }, ERROR_FAILED_PRECONDITION, NULL },
 	{ "link twice", { { "a", LNK, "x" }, { "a", LNK, "y" } }, ERROR_OK, "back/a\n" },
 	{ "file for a link",
 	  { { "a", LNK, "../tree/secret" }, { "a", REG, "evil!!" } },
@@ -924,7 +925,7 @@ START_TEST(test_sums)
 		{ "cut to nothing", truncate_to_nothing, { false }, { true, true, true } },
 		{ "lost blocks", lose_blocks, { false }, { true, true } },
 		{ "zeros appended", append_zeros, { true, true }, { false } },
-		{ "garbage appended", append_garbage, { false, true }, { true } },
+		{ "garbage appended", append_garbage, { false }, { true, true } },
 		{ "itself appended", append_itself, { false }, { true, true } },
 		{ "replaced", replace_archive, { false }, { false } },
 	};
