@@ -216,7 +216,6 @@ static void encode_clone(struct v4_compound *c, const struct nfs_op *op)
 static void encode_copy(struct v4_compound *c, const struct nfs_op *op)
 {
 	union v4_later_args *args;
-
 	COMMIT4args *commit;
 
 	add_two_files(c, op);

@@ -256,7 +256,7 @@ static bool_t decode_user(ZDR *zdr, nfs_resop4 *ret)
 
 static const struct {
 	nfs_opnum4 opnum;
-	bool_t (*take)(ZDR *zdr, nfs_resop4 *ret); /* what follows NFS4_OK; NULL: nothing */
+	bool_t (*decode)(ZDR *zdr, nfs_resop4 *ret); /* what follows NFS4_OK; NULL: nothing */
 } operations[] = {
 	{ OP_CLOSE, decode_close },
 	{ OP_COMMIT, decode_commit },
@@ -289,9 +289,9 @@ static bool_t decode_rest(ZDR *zdr, size_t i, nfsstat4 status, nfs_resop4 *ret)
 		return decode_bitmap(zdr, &ret->nfs_resop4_u.opsetattr.attrsset);
 	if (ret->resop == OP_SETCLIENTID && status == NFS4ERR_CLID_INUSE)
 		return decode_user(zdr, ret);
-	if (status != NFS4_OK || operations[i].take == NULL)
+	if (status != NFS4_OK || operations[i].decode == NULL)
 		return TRUE;
-	return operations[i].take(zdr, ret);
+	return operations[i].decode(zdr, ret);
 }
 
 bool_t v4_take_nfs_resop4(ZDR *zdr, nfs_resop4 *ret)
