@@ -18,11 +18,12 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 from cases import DISK, LAB, SERVER
 from csi_client import capability
 from driver import Driver
-from servers import Image, KernelServer, run, wait_for
+from servers import Failure, Image, KernelServer, rpc_null, run, wait_for
 
 MIB = 1 << 20
 LARGE = int(os.environ.get("BENCH_LARGE", "1024"))  # MiB
 SMALL = int(os.environ.get("BENCH_SMALL", "5000"))  # files
+FAR_PORT = 12049  # a proxy that delays each way by 1 ms
 
 
 def fill_large(path):
@@ -76,8 +77,8 @@ class Share:
         self.server.done()
         self.image.unmount()
 
-    def create(self, name, version, source=None, snapshot=None):
-        flags = ["vers=" + version]
+    def create(self, name, version, source=None, snapshot=None, port=None):
+        flags = ["vers=" + version] + (["port=%d" % port] if port is not None else [])
         more = {}
         if source is not None:
             more["volume_content_source"] = {"volume": {"volume_id": source}}
@@ -87,7 +88,7 @@ class Share:
             name=name, volume_capabilities=[capability(flags=flags)], timeout=1200,
             parameters={"server": SERVER,
                         "share": self.image.path if version == "3" else "/"},
-            secrets={"mountOptions": flags[0]}, capacity_range={"required_bytes": MIB},
+            secrets={"mountOptions": ",".join(flags)}, capacity_range={"required_bytes": MIB},
             **more).volume.volume_id
 
     def source(self, version, fill):
@@ -104,12 +105,22 @@ class Share:
         wait_for(lambda: not os.listdir(trash), 300)
         run("fstrim", self.image.path)  # the lab's disk is small
 
-    def clone(self, version, fill):
+    def clone(self, version, fill, port=None):
         source = self.source(version, fill)
         begun = time.monotonic()
-        copy = self.create("copy", version, source)
+        copy = self.create("copy", version, source, port=port)
         seconds = time.monotonic() - begun
         self.delete(version, source, copy)
+        return seconds
+
+    def clone_far(self, fill):
+        """How long clones over a network take, over 4.2 and over 3."""
+        with subprocess.Popen([os.path.join(os.environ["CSI_NFS_BENCH"], "delay"), str(FAR_PORT),
+                               str(self.server.port), "1"]) as delay:
+            if not wait_for(lambda: rpc_null(FAR_PORT, 100003, 4)):
+                raise Failure("the delaying proxy does not answer")
+            seconds = [self.clone(version, fill, FAR_PORT) for version in ("4.2", "3")]
+            delay.terminate()
         return seconds
 
     def snapshot(self, version, fill, **parameters):
@@ -151,6 +162,8 @@ def main():
             if fill not in (fill_sparse, fill_xattrs):
                 print(", over 3 %.2f s" % on.clone("3", fill), end="", flush=True)
             print(", cp -a over a 4.2 mount %.2f s" % on.copy(fill), flush=True)
+        print("%s, %s, 1 ms more each way: csi-nfs over 4.2 %.2f s, over 3 %.2f s" % (
+            on.name, KINDS[1][0], *on.clone_far(fill_small)), flush=True)
         for how, parameters in (("tree", {"format": "tree"}),
                                 ("archive", {"format": "archive", "compression": "none"})):
             print("%s, %s, over 4.2: snapshot as %s %.2f s, its restore %.2f s" % (
