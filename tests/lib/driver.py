@@ -20,9 +20,11 @@ def binary():
 
 
 class Driver:
-    """A csi-nfs process, with its socket and log in home. cgroup: a folder of cgroup2 to run in."""
+    """A csi-nfs process, with its socket and log in home. cgroup: a folder of cgroup2 to run in;
+    program: another driver."""
 
-    def __init__(self, home, *options, name="csi", cgroup=None):
+    def __init__(self, home, *options, name="csi", cgroup=None, program=None):
+        self.program = program
         self.socket = os.path.join(home, name + ".sock")
         self.endpoint = "unix://" + self.socket
         self.log = os.path.join(home, name + ".log")
@@ -37,7 +39,7 @@ class Driver:
                        if k not in ("CSI_ENDPOINT", "NODE_ID", "NFS_SERVER", "NFS_SHARE")}
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [binary(), "--endpoint", self.endpoint, *self.options],
+                [self.program or binary(), "--endpoint", self.endpoint, *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
                 preexec_fn=self._join if self.cgroup else None)
         if not wait_for(self._answers) or self.process.poll() is not None:

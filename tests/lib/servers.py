@@ -206,10 +206,13 @@ class Ganesha:
 
     def flags(self, version):
         """Mount options for this server. version is 3, 4, 4.1 ... With 4, each server of a part has
-        one of the minor versions, in turn by its name, so that all are used everywhere."""
+        one of the minor versions, in turn by its name, so that all are used everywhere; or the one
+        that LAB_MINOR names."""
         if version == "4" and "4" in self.protocols:
             minors = self.minor_versions.split(", ")
-            version = "4." + minors[zlib.crc32(os.path.basename(self.home).encode()) % len(minors)]
+            turn = zlib.crc32(os.path.basename(self.home).encode()) % len(minors)
+            wanted = os.environ.get("LAB_MINOR")
+            version = "4." + (wanted if wanted in minors else minors[turn])
         if version == "3":
             return ["vers=3", "port=%d" % self.port, "mountport=%d" % self.mount_port]
         return ["vers=%s" % version, "port=%d" % self.port]
