@@ -371,7 +371,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 		return 0;
 	if (name_len == 11 && memcmp(name, "grpc-status", 11) == 0)
 		call->ok = value_len == 1 && value[0] == '0';
-	if (name_len == 12 && memcmp(name, "grpc-message", 12) == 0 && l->failed == 0)
+	if (name_len == 12 && memcmp(name, "grpc-message", 12) == 0 && value_len > 0 &&
+	    l->failed == 0)
 		fprintf(stderr, "load: %s: %.*s\n", l->operation->name, (int)value_len, value);
 	return 0;
 }
