@@ -8,7 +8,6 @@
 #ifndef BASE_CLEANUP_H
 #define BASE_CLEANUP_H
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,17 +41,8 @@ static inline void cleanup_ptr_close(int *fd)
 	errno = saved;
 }
 
-static inline void cleanup_closedir_null(DIR *dir)
-{
-	if (dir != NULL)
-		closedir(dir);
-}
-
-DEFINE_CLEANUP(closedir, DIR *, cleanup_closedir_null)
-
 #define cleanup_free __attribute__((cleanup(cleanup_ptr_free)))
 #define cleanup_close __attribute__((cleanup(cleanup_ptr_close)))
-#define cleanup_closedir __attribute__((cleanup(cleanup_ptr_closedir)))
 
 #define steal_ptr(p)                                                                               \
 	({                                                                                         \

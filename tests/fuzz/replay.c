@@ -12,7 +12,6 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 
 static int run_file(const char *path)
 {
@@ -37,14 +36,11 @@ static int run_file(const char *path)
 }
 
 /* Returns the number of inputs, or a negative errno. */
-static int run_directory(const char *path)
+static int run_entries(DIR *dir, const char *path)
 {
-	cleanup_closedir DIR *dir = opendir(path);
 	const struct dirent *entry;
 	int count = 0, r;
 
-	if (dir == NULL)
-		return errno == ENOTDIR && run_file(path) == 0 ? 1 : -errno;
 	for (entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
 		cleanup_buf struct buf name = { 0 };
 
@@ -60,13 +56,26 @@ static int run_directory(const char *path)
 	return count;
 }
 
+/* As run_entries(). A file is one input. */
+static int run_path(const char *path)
+{
+	DIR *dir = opendir(path);
+	int r;
+
+	if (dir == NULL)
+		return errno == ENOTDIR && run_file(path) == 0 ? 1 : -errno;
+	r = run_entries(dir, path);
+	(void)closedir(dir); /* it was only read */
+	return r;
+}
+
 int main(int argc, char **argv)
 {
 	int total = 0, i, r;
 
 	(void)LLVMFuzzerTestOneInput((const uint8_t *)"", 0);
 	for (i = 1; i < argc; i++) {
-		r = run_directory(argv[i]);
+		r = run_path(argv[i]);
 		if (r < 0) {
 			fprintf(stderr, "%s: %s: %s\n", argv[0], argv[i], strerror(-r));
 			return EXIT_FAILURE;
