@@ -6,10 +6,10 @@
  * does keeps neither them nor what they link in memory. They stay loaded. With --disable-dlopen the
  * program links them, and a wrapper such as tree/libarchive.h compiles to the library's own header.
  *
- * A wrapper lists the functions that are called, LIST(each), once in a struct of pointers and once
- * in a table of names. The pointers have the types of the library's header, so the compiler checks
- * the calls. A macro for each function makes calls look as if the library were linked; a function
- * without one does not link.
+ * A wrapper names the functions that are called in a macro LIST(each), which makes the struct of
+ * their pointers and, by LIBRARY_FUNCTIONS(), the table of their names. The pointers have the types
+ * of the library's header, so the compiler checks the calls. A macro for each function makes calls
+ * look as if the library were linked; a function without one does not link.
  */
 #ifndef BASE_LIBRARY_H
 #define BASE_LIBRARY_H
@@ -33,6 +33,16 @@ struct library_functions {
 	void *pointers;
 	size_t n;
 };
+
+/* Define the table of a LIST at file scope; pointers is the struct that LIST declared. */
+#define LIBRARY_FUNCTIONS(variable, LIST, pointers)                                                \
+	const struct library_functions variable = {                                                \
+		(const char *const[]){ LIST(LIBRARY_NAME) },                                       \
+		&(pointers),                                                                       \
+		sizeof(pointers) / sizeof(void *),                                                 \
+	};                                                                                         \
+	_Static_assert(sizeof(pointers) == sizeof((const char *const[]){ LIST(LIBRARY_NAME) }),    \
+		       "a pointer for each name")
 
 struct library {
 	const char *soname;

@@ -13,8 +13,6 @@
 
 #ifdef WITH_DLOPEN
 
-#include "base/str.h"
-
 #define FUNCTIONS(each)                                                                            \
 	each(archive_entry_atime) each(archive_entry_mtime) each(archive_entry_set_atime)          \
 		each(archive_entry_set_mtime)
@@ -28,11 +26,7 @@ static struct {
 #define archive_entry_set_atime functions.archive_entry_set_atime
 #define archive_entry_set_mtime functions.archive_entry_set_mtime
 
-static const char *const names[] = { FUNCTIONS(LIBRARY_NAME) };
-
-_Static_assert(sizeof(functions) == ARRAY_SIZE(names) * sizeof(void *), "a pointer for each name");
-
-const struct library_functions archive_times_functions = { names, &functions, ARRAY_SIZE(names) };
+LIBRARY_FUNCTIONS(archive_times_functions, FUNCTIONS, functions);
 
 #endif
 

@@ -5,7 +5,6 @@
 
 #ifdef WITH_DLOPEN
 
-#include "base/str.h"
 #include "tree/archive_times.h"
 
 LIBRARY_NOTE(note, "[{\"feature\":\"archives\","
@@ -14,15 +13,12 @@ LIBRARY_NOTE(note, "[{\"feature\":\"archives\","
 
 struct libarchive libarchive;
 
-static const char *const names[] = { LIBARCHIVE_FUNCTIONS(LIBRARY_NAME) };
-
-_Static_assert(sizeof(libarchive) == ARRAY_SIZE(names) * sizeof(void *), "a pointer for each name");
+static LIBRARY_FUNCTIONS(functions, LIBARCHIVE_FUNCTIONS, libarchive);
 
 int libarchive_load(struct error *err)
 {
-	static const struct library_functions here = { names, &libarchive, ARRAY_SIZE(names) };
-	static const struct library_functions *const functions[] = {
-		&here,
+	static const struct library_functions *const all[] = {
+		&functions,
 		&archive_times_functions,
 		NULL,
 	};
@@ -31,7 +27,7 @@ int libarchive_load(struct error *err)
 		.who_needs = "archives need",
 		.advice =
 			"install libarchive13 or libarchive13t64 (Debian, Ubuntu) or libarchive (Fedora, Alpine) where csi-nfs runs; clones, and snapshots with format: tree, work without it",
-		.functions = functions,
+		.functions = all,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 	};
 
