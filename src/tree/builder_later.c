@@ -10,6 +10,7 @@
  * READ and WRITE. A copy that goes on in spite of that reaches no file of the tree.
  */
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@
 
 void builder_later_note(struct builder_node *node, const struct nfs_op *op)
 {
+	assert(node->n_copies < BUILDER_COPIES_MAX);
 	memcpy(node->copies[node->n_copies++], op->copy_id, sizeof(op->copy_id));
 }
 

@@ -92,7 +92,7 @@ struct builder_node {
 	char *reread; /* part of the file that is read back, of VERIFY_BYTES */
 	uint32_t n_reread; /* bytes in it */
 	char copies[BUILDER_COPIES_MAX][NFS_COPY_ID_BYTES]; /* that the server goes on with */
-	unsigned int n_copies; /* of these, at most one unless the file is to be dropped */
+	unsigned int n_copies; /* one, or after an error one for each COPY that was in flight */
 	size_t pending; /* unfinished children or chunks */
 	struct list waiting; /* children, until the handle is known */
 	struct list creates; /* children to be created or linked */
