@@ -206,19 +206,27 @@ void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path)
 	path_key(key, path, strlen(path));
 }
 
+/* Rename a held directory, so that the purger takes it. */
+static int release_name(struct nfs_client *c, const struct nfs_handle *trash, const char *held,
+			const char *key)
+{
+	char name[NFS_NAME_MAX + 1];
+	struct nfs_export owner;
+
+	store_trash_identity(held, &owner);
+	store_trash_name(name, &owner, key);
+	return nfs_rename(c, trash, held, trash, name);
+}
+
 int directory_release(struct nfs_client *c, const char *key, const char *held, struct error *err)
 {
 	const struct nfs_handle *trash;
-	char name[NFS_NAME_MAX + 1];
-	struct nfs_export owner;
 	int r;
 
 	r = store_folder(c, STORE_TRASH, true, &trash, err);
 	if (r < 0)
 		return r;
-	store_trash_identity(held, &owner);
-	store_trash_name(name, &owner, key);
-	r = nfs_rename(c, trash, held, trash, name);
+	r = release_name(c, trash, held, key);
 	if (r == -ENOENT) /* a repeated call has renamed it */
 		return 0;
 	return r < 0 ? nfs_error_set(err, c, r, "renaming '%s' in the trash", held) : 0;
@@ -255,19 +263,16 @@ int directory_may_come_back(struct nfs_client *c, const char *path, struct error
 int directory_keep_in_trash(struct nfs_client *c, const char *path, bool *ret_trashed,
 			    struct error *err)
 {
-	char key[RECORD_NAME_MAX + 1], name[NFS_NAME_MAX + 1];
 	cleanup_strv struct strv names = { NULL, 0 };
+	char key[RECORD_NAME_MAX + 1];
 	const struct nfs_handle *trash;
-	struct nfs_export owner;
 	size_t i;
 	int r;
 
 	directory_trash_key(key, path);
 	r = list_trash(c, path, &trash, &names, err);
 	for (i = 0; i < names.n && r == 0; i++) {
-		store_trash_identity(names.items[i], &owner);
-		store_trash_name(name, &owner, key);
-		r = nfs_rename(c, trash, names.items[i], trash, name);
+		r = release_name(c, trash, names.items[i], key);
 		*ret_trashed = *ret_trashed || r == 0;
 		/* Gone, or of another identity: where root is squashed, only that may move it. */
 		if (r == -ENOENT || r == -EACCES || r == -EPERM)
