@@ -141,6 +141,18 @@ static int do_mount_whole(const struct mount_frame *frame, struct mount_reply *r
 	return r;
 }
 
+/* Mount the top over the target, in the private namespace of w, and open the directory below it. */
+static int helper_open_below(const struct mount_frame *frame, const struct mount_walk *w,
+			     int *ret_dir, struct mount_reply *reply)
+{
+	int r = mount_attempt(frame, w, reply);
+
+	if (r < 0)
+		return r;
+	*ret_dir = mount_walk_open(frame->target, frame->below);
+	return *ret_dir < 0 ? mount_reply_fail(reply, MOUNT_STEP_WALK, *ret_dir) : 0;
+}
+
 /* Nothing appears at the target before the directory is found and has its mode. */
 static int do_mount_below(const struct mount_frame *frame, struct mount_reply *reply)
 {
@@ -152,13 +164,9 @@ static int do_mount_below(const struct mount_frame *frame, struct mount_reply *r
 	r = mount_walk_begin(&w, target);
 	if (r < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_WALK, r);
-	r = mount_attempt(frame, &w, reply);
-	if (r < 0)
-		return r;
-	dir = mount_walk_open(target, frame->below);
-	if (dir < 0)
-		return mount_reply_fail(reply, MOUNT_STEP_WALK, dir);
-	r = helper_set_mode(frame, dir, reply);
+	r = helper_open_below(frame, &w, &dir, reply);
+	if (r == 0)
+		r = helper_set_mode(frame, dir, reply);
 	if (r < 0)
 		return r;
 	r = mount_walk_finish(&w, target, dir);
@@ -189,12 +197,9 @@ static int do_compare(const struct mount_frame *frame, struct mount_reply *reply
 		r = mount_walk_clear(target);
 	if (r < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_WALK, r);
-	r = mount_attempt(frame, &w, reply);
+	r = helper_open_below(frame, &w, &dir, reply);
 	if (r < 0)
 		return r;
-	dir = mount_walk_open(target, frame->below);
-	if (dir < 0)
-		return mount_reply_fail(reply, MOUNT_STEP_WALK, dir);
 	r = mount_walk_is_same(dir, w.place) ? 0 : mount_reply_fail(reply, MOUNT_STEP_OTHER, 0);
 	/* Otherwise the mount would stay if mount.nfs has left a process in the namespace. */
 	(void)mount_walk_clear(target);
