@@ -48,6 +48,11 @@ struct unpacker {
 	struct error err;
 };
 
+static int fail_damaged(const char *why, struct error *err)
+{
+	return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: %s", why);
+}
+
 /* -------- the archive file -------- */
 
 /* Return the next piece of the file. Length 0: its end. */
@@ -84,8 +89,7 @@ static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 		if (r == -ENOMEM)
 			return error_oom(&u->err);
 		if (r < 0)
-			return error_set(&u->err, ERROR_DATA_LOSS,
-					 "the archive is damaged: its gzip data or checksum is wrong");
+			return fail_damaged("its gzip data or checksum is wrong", &u->err);
 		if (*ret_len > 0)
 			return 0;
 		r = read_raw(u, &packed, &len);
@@ -97,7 +101,7 @@ static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 	}
 	if (tree_gunzip_is_complete(u->gunzip))
 		return 0;
-	return error_set(&u->err, ERROR_DATA_LOSS, "the archive is damaged: it was truncated");
+	return fail_damaged("it was truncated", &u->err);
 }
 
 static int read_unpacked(struct unpacker *u, const char **ret, size_t *ret_len)
@@ -151,13 +155,12 @@ static la_ssize_t read_block(struct archive *a, void *data, const void **ret)
 
 static int unpacker_error(const struct unpacker *u, struct error *err)
 {
-	if (u->error < 0) {
-		(void)error_set(err, u->err.code, "%s", u->err.msg);
-		return u->error;
-	}
-	return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: %s",
-			 archive_error_string(u->archive) != NULL ? archive_error_string(u->archive)
-								  : "unknown error");
+	const char *why = archive_error_string(u->archive);
+
+	if (u->error == 0)
+		return fail_damaged(why != NULL ? why : "unknown error", err);
+	(void)error_set(err, u->err.code, "%s", u->err.msg);
+	return u->error;
 }
 
 static int refuse_entry(const char *path, const char *why, struct error *err)
@@ -174,7 +177,7 @@ static int clean_path(const char *path, struct buf *ret, struct error *err)
 	const char *at = path;
 
 	if (path == NULL || path[0] == '/')
-		return refuse_entry(path != NULL ? path : "", "is no path below its root", err);
+		return refuse_entry(path != NULL ? path : "", "is not a path below its root", err);
 	while (*at != '\0') {
 		size_t len = strcspn(at, "/");
 
@@ -327,7 +330,7 @@ static int check_numbers(struct archive_entry *e, struct error *err)
 	if (!is_owner_id(archive_entry_gid(e)))
 		return refuse_entry(path, "has a group id that does not fit 32 bits", err);
 	if ((archive_entry_mode(e) & ~(mode_t)(S_IFMT | 07777)) != 0)
-		return refuse_entry(path, "has a mode that is none", err);
+		return refuse_entry(path, "has an invalid mode", err);
 	if (archive_entry_size(e) < 0)
 		return refuse_entry(path, "has a negative size", err);
 	if (!is_time(archive_times_mtime(e)) || !is_time(archive_times_atime(e)))
@@ -475,7 +478,7 @@ static int unpack_to_sink(struct unpacker *u, struct tree_entry *entry, struct e
 	int r;
 
 	if (entry->path[0] == '\0' && !is_directory)
-		return refuse_entry(".", "is no directory", err);
+		return refuse_entry(".", "is not a directory", err);
 	/* The root is begun once; a second entry for it is ignored. */
 	if (entry->path[0] == '\0')
 		return u->depth == 0 ? push_folder(u, entry, err) : 0;
@@ -564,8 +567,7 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 	 * the tar before it was compressed.
 	 */
 	if (archive_filter_bytes(u->archive, 0) <= archive_read_header_position(u->archive))
-		return error_set(err, ERROR_DATA_LOSS,
-				 "the archive is damaged: its end is missing");
+		return fail_damaged("its end is missing", err);
 	if (u->depth == 0)
 		r = push_implied_folder(u, "", 0, err);
 	while (r == 0 && u->depth > 0)
@@ -597,14 +599,8 @@ static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 	if (r < 0)
 		return nfs_error_set(err, u->work->from, r, "reading the archive");
 	if (op.count < sizeof(tail) || memcmp(tail, zeros, sizeof(tail)) != 0)
-		return error_set(err, ERROR_DATA_LOSS,
-				 "the archive is damaged: its end is missing");
+		return fail_damaged("its end is missing", err);
 	return 0;
-}
-
-static int fail_damaged(const char *why, struct error *err)
-{
-	return error_set(err, ERROR_DATA_LOSS, "the archive is damaged: %s", why);
 }
 
 /*
