@@ -176,10 +176,9 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 		}
 	}
 	log_debug("Another controller's note is in the way", LOG_STR("note", name));
-	(void)error_set(err, ERROR_ABORTED,
-			"another controller is at work on directory '%s' on %s:%s; try again", dir,
-			c->export.server, c->export.share);
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is at work on directory '%s' on %s:%s; try again", dir,
+			 c->export.server, c->export.share);
 }
 
 static int refuse_users(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
@@ -203,10 +202,9 @@ static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_k
 	(void)name;
 	if (kind != BUSY_VOLUME_GONE && kind != BUSY_SNAPSHOT_GONE)
 		return 0;
-	(void)error_set(err, ERROR_ABORTED,
-			"another controller is deleting directory '%s' on %s:%s; try again", dir,
-			c->export.server, c->export.share);
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is deleting directory '%s' on %s:%s; try again", dir,
+			 c->export.server, c->export.share);
 }
 
 int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err)
@@ -275,10 +273,9 @@ int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *
 static int note_was_lost(struct busy_note *note, struct error *err)
 {
 	note->lost = true;
-	(void)error_set(err, ERROR_ABORTED,
-			"another controller took this one for dead, and may have deleted directory '%s'; try again",
-			note->dir);
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller took this one for dead, and may have deleted directory '%s'; try again",
+			 note->dir);
 }
 
 int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err)

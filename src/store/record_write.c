@@ -71,10 +71,9 @@ static int encode_to_fit(const struct record *rec, char **ret, struct error *err
 
 static int record_is_busy(struct nfs_client *c, const char *key, struct error *err)
 {
-	(void)error_set(err, ERROR_ABORTED,
-			"another controller is changing record '%s' on %s:%s; try again", key,
-			c->export.server, c->export.share);
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is changing record '%s' on %s:%s; try again", key,
+			 c->export.server, c->export.share);
 }
 
 /* The record is on the share and something is left to do: the CO has to come back. */

@@ -103,9 +103,8 @@ static int check_record_remains(struct nfs_client *c, const struct staging *s, s
 
 	if (r != 0)
 		return r < 0 ? r : 0;
-	(void)error_set(err, ERROR_ABORTED,
-			"another controller has deleted the snapshot while it was made; try again");
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller has deleted the snapshot while it was made; try again");
 }
 
 /* Check that nobody has deleted the snapshot since its record was read, or made it anew. */

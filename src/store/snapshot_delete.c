@@ -89,8 +89,7 @@ static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct 
 		return r < 0 ? r : 0;
 	if (s->record.n == 0)
 		return s->has_contents ? tombstone_set_new(c, t, &rec, err) : 0;
-	(void)error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
 }
 
 int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
@@ -111,10 +110,8 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 		r = carry_out_deletion(c, &t, s->has_contents, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)
 		tombstone_restore(c, &t);
-	if (r > 0) {
-		(void)error_set(err, ERROR_ABORTED, "the snapshot is being changed; try again");
-		return -EAGAIN;
-	}
+	if (r > 0)
+		return error_set(err, ERROR_ABORTED, "the snapshot is being changed; try again");
 	if (r < 0 || s->record.n > 0)
 		return r;
 	/* Remove the draft and grave that a version of csi-nfs without tombstones may have left. */

@@ -73,8 +73,7 @@ static int accept_no_room(struct tombstone *t, int r, struct error *err)
 
 int tombstone_refuse(const char *dir, struct error *err)
 {
-	(void)error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again", dir);
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again", dir);
 }
 
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
@@ -157,10 +156,9 @@ static int tombstone_is_set(struct nfs_client *c, const struct tombstone *t, str
  */
 static int deletion_was_finished(const struct tombstone *t, struct error *err)
 {
-	(void)error_set(err, ERROR_ABORTED,
-			"another controller has finished the deletion of '%s' meanwhile; try again",
-			t->dir);
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller has finished the deletion of '%s' meanwhile; try again",
+			 t->dir);
 }
 
 int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct error *err)

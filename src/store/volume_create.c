@@ -553,9 +553,8 @@ static int check_still_there(const struct new_volume *nv, struct error *err)
 		if (r < 0)
 			return r;
 	}
-	(void)error_set(err, ERROR_ABORTED,
-			"another controller has deleted the volume while it was made; try again");
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller has deleted the volume while it was made; try again");
 }
 
 /* -------- a directory that was kept -------- */

@@ -382,8 +382,7 @@ static int check_no_record(struct nfs_client *c, struct tombstone *t, struct err
 	r = tombstone_finish(c, t, err);
 	if (r < 0)
 		return r;
-	(void)error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
 }
 
 /*
@@ -427,8 +426,7 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
 		return r < 0 ? r : 0;
 	if (rec->n == 0)
 		return bury_foreign_volume(c, t, id, policy, err);
-	(void)error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
-	return -EAGAIN;
+	return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
 }
 
 /*
@@ -516,9 +514,8 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 		r = bury_and_carry_out(c, &t, id, rec, how, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)
 		tombstone_restore(c, &t);
-	if (r > 0) {
-		(void)error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
-		return -EAGAIN; /* the next attempt finds the record, or the tombstone */
-	}
+	/* The next attempt finds the record, or the tombstone. */
+	if (r > 0)
+		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
 	return r < 0 || rec->n > 0 ? r : remove_record_remains(c, t.key, err);
 }
