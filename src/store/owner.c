@@ -96,14 +96,11 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 {
 	cleanup_record struct record rec = { .n = 0 };
 	cleanup_free char *own = NULL;
-	const struct nfs_handle *folder;
 	enum volume_on_delete policy;
 	struct volume v;
 	int r;
 
-	r = store_folder(s->c, STORE_VOLUMES, false, &folder, err);
-	if (r == 0)
-		r = record_read(s->c, folder, key, &rec, err);
+	r = record_read_at(s->c, STORE_VOLUMES, key, &rec, err);
 	s->missing = s->missing || (r == -ENOENT && !plain);
 	if (r == -ENOENT && s->q->leaving && !plain)
 		return owner_is(s, OWNER_IS_VOLUME, key);
@@ -277,7 +274,6 @@ static int check_snapshot(struct owner_search *s, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	const size_t len = strcspn(s->path, "/");
-	const struct nfs_handle *folder;
 	char key[RECORD_NAME_MAX + 1];
 	int r;
 
@@ -287,9 +283,7 @@ static int check_snapshot(struct owner_search *s, struct error *err)
 	key[len] = '\0';
 	if (s->q->snapshot != NULL && strcmp(key, s->q->snapshot) == 0)
 		return 0;
-	r = store_folder(s->c, STORE_SNAPSHOTS, false, &folder, err);
-	if (r == 0)
-		r = record_read(s->c, folder, key, &rec, err);
+	r = record_read_at(s->c, STORE_SNAPSHOTS, key, &rec, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	return owner_is(s, OWNER_IS_SNAPSHOT, key);

@@ -163,6 +163,15 @@ int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *
 	return record_read_buried(c, dir, key, dir, key, ret, err);
 }
 
+int record_read_at(struct nfs_client *c, enum store_place folder, const char *key,
+		   struct record *ret, struct error *err)
+{
+	const struct nfs_handle *dir;
+	int r = store_folder(c, folder, false, &dir, err);
+
+	return r < 0 ? r : record_read(c, dir, key, ret, err);
+}
+
 int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		    struct error *err)
 {

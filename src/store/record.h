@@ -21,7 +21,7 @@
 #ifndef STORE_RECORD_H
 #define STORE_RECORD_H
 
-#include "nfs/client.h"
+#include "store/layout.h"
 
 #define RECORD_VERSION 1
 #define RECORD_LINK_BYTES 1000 /* per link; XFS allows 1,024 */
@@ -86,6 +86,10 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 /* Read the record. -ENOENT, unreported, where there is none. */
 int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		struct record *ret, struct error *err);
+
+/* As record_read() in one of the driver's folders. -ENOENT also where there is no such folder. */
+int record_read_at(struct nfs_client *c, enum store_place folder, const char *key,
+		   struct record *ret, struct error *err);
 
 /*
  * Report a record that was read but cannot be used. r is -ENOMEM, -ENOTSUP for a record of a later

@@ -367,13 +367,10 @@ int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
 {
 	cleanup_free char *id = volume_id_format(&s->id);
 	struct snapshot_contents contents;
-	const struct nfs_handle *folder;
 	int r;
 
 	record_done(&s->record);
-	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
-	if (r == 0)
-		r = record_read(c, folder, s->id.subdir, &s->record, err);
+	r = record_read_at(c, STORE_SNAPSHOTS, s->id.subdir, &s->record, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
 	if (id == NULL)

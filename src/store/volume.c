@@ -83,14 +83,11 @@ int volume_read(struct nfs_client *c, const struct volume_id *id, struct record 
 		struct error *err)
 {
 	const char *key = volume_id_key(id);
-	const struct nfs_handle *folder;
 	int r;
 
 	if (!volume_key_can_have_record(key))
 		return 0;
-	r = store_folder(c, STORE_VOLUMES, false, &folder, err);
-	if (r == 0)
-		r = record_read(c, folder, key, ret, err);
+	r = record_read_at(c, STORE_VOLUMES, key, ret, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	r = volume_check_record(c, key, ret, err);

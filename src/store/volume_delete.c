@@ -24,12 +24,8 @@
 static int key_has_record(struct nfs_client *c, const char *key, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
-	const struct nfs_handle *folder;
-	int r;
+	int r = record_read_at(c, STORE_VOLUMES, key, &rec, err);
 
-	r = store_folder(c, STORE_VOLUMES, false, &folder, err);
-	if (r == 0)
-		r = record_read(c, folder, key, &rec, err);
 	if (r == -ENOENT)
 		return 0;
 	return r < 0 ? r : 1;
@@ -45,13 +41,10 @@ static int key_has_record(struct nfs_client *c, const char *key, struct error *e
 static int key_has_directory(struct nfs_client *c, const char *key, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
-	const struct nfs_handle *folder;
 	struct volume v;
 	int r;
 
-	r = store_folder(c, STORE_VOLUMES, false, &folder, err);
-	if (r == 0)
-		r = record_read(c, folder, key, &rec, err);
+	r = record_read_at(c, STORE_VOLUMES, key, &rec, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&rec);
@@ -367,14 +360,11 @@ static int adopt_if_wanted(struct nfs_client *c, const char *name, enum busy_kin
 static int check_no_record(struct nfs_client *c, struct tombstone *t, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
-	const struct nfs_handle *folder;
 	int r;
 
 	if (!volume_key_can_have_record(t->key))
 		return 0;
-	r = store_folder(c, STORE_VOLUMES, false, &folder, err);
-	if (r == 0)
-		r = record_read(c, folder, t->key, &rec, err);
+	r = record_read_at(c, STORE_VOLUMES, t->key, &rec, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	if (owner_check_record(c, t->key, &rec, NULL) != 0)
