@@ -31,9 +31,13 @@ int directory_locate(struct nfs_client *c, const char *path, struct directory_pl
 		     struct error *err);
 
 /*
- * Find the directory at path, with all its attributes. -ENOENT, unreported, where there is nothing;
- * FAILED_PRECONDITION where there is something else, or the driver's own folder.
+ * Find what is at path, whatever it is, with all its attributes. -ENOENT, unreported, where there
+ * is nothing.
  */
+int directory_look_up(struct nfs_client *c, const char *path, struct directory_place *ret_place,
+		      struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err);
+
+/* Likewise for a directory. FAILED_PRECONDITION for anything else, and the driver's own folder. */
 int directory_find(struct nfs_client *c, const char *path, struct directory_place *ret_place,
 		   struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err);
 

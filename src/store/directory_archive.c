@@ -180,12 +180,7 @@ static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_t
 	r = directory_is_made_parent(c, archive, err);
 	if (r != 0)
 		return r < 0 ? r : ARCHIVE_NAME_TAKEN;
-	r = directory_locate(c, archive, &place, err);
-	if (r == 0) {
-		r = nfs_lookup(c, &place.parent, place.base, &handle, &attr);
-		if (r < 0 && r != -ENOENT)
-			return nfs_error_set(err, c, r, "looking up '%s'", archive);
-	}
+	r = directory_look_up(c, archive, &place, &handle, &attr, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	if (attr.type != NFS_TYPE_DIRECTORY)

@@ -15,10 +15,6 @@ int directory_is_none(struct nfs_client *c, const char *path, size_t len,
 int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handle, const char *path,
 			    size_t len, struct error *err);
 
-/* Find what is at path, whatever it is. -ENOENT, unreported, where there is nothing. */
-int directory_look_up(struct nfs_client *c, const char *path, struct directory_place *ret_place,
-		      struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err);
-
 /* Fetch all attributes, which a LOOKUP of version 4 does not bring, unless attr has them. */
 int directory_complete_attr(struct nfs_client *c, const struct nfs_handle *handle,
 			    struct nfs_attr *attr);

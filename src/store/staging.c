@@ -160,13 +160,9 @@ static int clear_place(struct nfs_client *c, const struct staging *s, struct err
 	r = check_place_is_free(c, s, err);
 	if (r < 0)
 		return r;
-	r = directory_locate(c, s->path, &place, err);
-	if (r == 0)
-		r = nfs_lookup_full(c, &place.parent, place.base, &handle, &attr);
-	if (r == -ENOENT)
-		return 0;
+	r = directory_look_up(c, s->path, &place, &handle, &attr, err);
 	if (r < 0)
-		return placing_failed(c, r, s->path, err);
+		return r == -ENOENT ? 0 : r;
 	r = s->replaces_empty ? nfs_rmdir(c, &place.parent, place.base) : -EEXIST;
 	if (r == 0)
 		return directory_note_forget(c, s->path, &handle, &attr, err);
@@ -186,16 +182,11 @@ static int work_was_taken(const struct staging *s, struct error *err)
 /* Check that nothing has come to the place, as long as the record still tells what was there. */
 static int check_place_is_empty(struct nfs_client *c, const struct staging *s, struct error *err)
 {
-	struct directory_place place;
-	struct nfs_handle handle;
-	int r;
+	int r = directory_is_gone(c, s->path, err);
 
-	r = directory_locate(c, s->path, &place, err);
-	if (r == 0)
-		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
 	if (r == 0)
 		return refuse_place(c, s, err);
-	return r == -ENOENT ? 0 : placing_failed(c, r, s->path, err);
+	return r < 0 ? r : 0;
 }
 
 static int put_in_place(struct nfs_client *c, struct staging *s, const struct nfs_handle *work,

@@ -181,15 +181,10 @@ static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t
 				 struct directory_place *place, struct directory_known *ret,
 				 struct error *err)
 {
-	int r;
+	int r = directory_look_up(c, t->dir, place, &ret->handle, &ret->attr, err);
 
-	r = directory_locate(c, t->dir, place, err);
-	if (r == 0)
-		r = nfs_lookup_full(c, &place->parent, place->base, &ret->handle, &ret->attr);
-	if (r == -ENOENT)
-		return r;
 	if (r < 0)
-		return tombstone_failed(c, r, t, err);
+		return r;
 	if (t->name[0] == '\0' && !t->no_room)
 		return deletion_was_finished(t, err);
 	return tombstone_check(c, t, err);
