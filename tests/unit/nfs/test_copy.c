@@ -6,21 +6,12 @@
  * becomes of answers that are whole, torn or wrong.
  */
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "nfs/connection.h"
 #include "nfs/v4_later.h"
-#include "check_util.h"
+#include "nfs_peer.h"
 
-#define LAST 0x80000000U
-#define WORDS_MAX 64
-#define CALL_MAX 4096
 #define HEAD 11 /* words of a call without a user, with its mark */
 
 #define OFFSET UINT64_C(0x500000007)
@@ -40,7 +31,7 @@ static const struct row {
 	enum nfs_op_type type;
 	bool later;
 	size_t n;
-	uint32_t words[WORDS_MAX]; /* of the reply, behind the header of RPC */
+	uint32_t words[PEER_WORDS_MAX]; /* of the reply, behind the header of RPC */
 	int want;
 	bool goes_on, ended;
 	int copy_error;
@@ -111,37 +102,7 @@ static const struct row {
 	  .want = -EOPNOTSUPP, .length = LENGTH },
 };
 
-/* -------- the peer -------- */
-
-struct peer {
-	int fd;
-	const struct row *row;
-	uint32_t call[CALL_MAX / 4];
-	size_t words; /* of the call */
-};
-
-/* Answer one call. */
-static void *answer(void *data)
-{
-	struct peer *peer = data;
-	uint32_t reply[7 + WORDS_MAX];
-	size_t len, n = 0, i;
-
-	ck_assert(recv(peer->fd, peer->call, 4, MSG_WAITALL) == 4);
-	len = ntohl(peer->call[0]) & ~LAST;
-	ck_assert(len < sizeof(peer->call) - 4);
-	ck_assert(recv(peer->fd, peer->call + 1, len, MSG_WAITALL) == (ssize_t)len);
-	peer->words = 1 + len / 4;
-	reply[n++] = htonl(LAST | (uint32_t)(6 + peer->row->n) * 4);
-	reply[n++] = peer->call[1];
-	reply[n++] = htonl(1);
-	while (n < 7)
-		reply[n++] = 0;
-	for (i = 0; i < peer->row->n; i++)
-		reply[n++] = htonl(peer->row->words[i]);
-	ck_assert(send(peer->fd, reply, n * 4, MSG_NOSIGNAL) == (ssize_t)(n * 4));
-	return NULL;
-}
+/* -------- the calls -------- */
 
 /* Both stateids are zeros, and so is the number of other servers. */
 #define NO_STATEIDS 0, 0, 0, 0, 0, 0, 0, 0
@@ -159,12 +120,12 @@ static const uint32_t asked_later[] = {
 static const uint32_t asked_status[] = { 0, 0, 2, PUT_FILE, V4_OP_OFFLOAD_STATUS, ID };
 static const uint32_t asked_cancel[] = { 0, 0, 2, PUT_FILE, V4_OP_OFFLOAD_CANCEL, ID };
 
-static void check_call(const struct row *row, const struct peer *peer, const uint32_t *want,
+static void check_call(const struct row *row, const struct nfs_peer *peer, const uint32_t *want,
 		       size_t n)
 {
 	size_t i;
 
-	check_int(row->name, "words of the call", peer->words - HEAD, n);
+	check_int(row->name, "words of the call", peer->call_words - HEAD, n);
 	for (i = 0; i < n; i++)
 		check_int(row->name, "a word", ntohl(peer->call[HEAD + i]), want[i]);
 }
@@ -173,36 +134,25 @@ START_TEST(test_copy)
 {
 	static const uint32_t id[] = { ID };
 	const struct row *row = &rows[_i];
-	struct nfs_connection conn = { .protocol = &nfs_protocol_v4, .in_flight = 1 };
+	struct nfs_connection conn = { .protocol = &nfs_protocol_v4 };
 	struct nfs_op op = {
 		.type = row->type,
-		.client = &conn.client,
 		.dir = &file,
 		.to_dir = &file,
 		.offset = OFFSET,
 		.length = LENGTH,
 		.later = row->later,
 	};
-	struct peer peer = { .row = row };
-	pthread_t thread;
+	struct nfs_peer peer = { .words = row->words, .n = row->n };
 	uint32_t words[4];
 	size_t i;
-	int fds[2];
 
 	for (i = 0; i < ARRAY_SIZE(words); i++)
 		words[i] = htonl(id[i]);
 	if (row->type != NFS_OP_COPY)
 		memcpy(op.copy_id, words, sizeof(words));
 	conn.client.version = 4;
-	conn.slow = conn.unbounded = 1;
-	ck_assert(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-	peer.fd = fds[1];
-	ck_assert(net_rpc_new(&conn.rpc, fds[0], NULL) == 0);
-	ck_assert(pthread_create(&thread, NULL, answer, &peer) == 0);
-	check_int(row->name, "start", conn.protocol->start(&conn, &op), 0);
-	check_int(row->name, "run",
-		  net_rpc_run(conn.rpc, &conn.finished, clock_now_ns() + 30 * CLOCK_NS_PER_S), 0);
-	pthread_join(thread, NULL);
+	nfs_peer_run(row->name, &peer, &conn, &op);
 	if (row->type == NFS_OP_COPY && row->later)
 		check_call(row, &peer, asked_later, ARRAY_SIZE(asked_later));
 	else if (row->type == NFS_OP_COPY)
@@ -224,7 +174,6 @@ START_TEST(test_copy)
 			   memcmp(op.verifier, words, sizeof(op.verifier)) == 0);
 	check_int(row->name, "doomed", conn.doomed, row->want == -EBADMSG);
 	nfs_connection_break(&conn, -ECONNABORTED);
-	close(fds[1]);
 }
 END_TEST
 

@@ -6,27 +6,17 @@
  * few, cut, or with more behind them, and values that no server may send. None counts as success.
  */
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <nfsc/libnfs-zdr.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 /* After libnfs-zdr.h, whose types it uses; before nfs/calls.h, which renames functions of it. */
 #include <nfsc/libnfs-raw-nfs4.h>
 
-#include "base/clock.h"
 #include "base/list.h"
 #include "nfs/calls.h"
-#include "nfs/connection.h"
 #include "nfs/cookies.h"
 
-#include "check_util.h"
-
-#define LAST 0x80000000U
-#define WORDS_MAX 64
-#define CALL_MAX 4096
+#include "nfs_peer.h"
 
 #define FH 0x41414141 /* a handle of 4 bytes */
 
@@ -39,7 +29,7 @@ struct row {
 	unsigned int version;
 	enum nfs_op_type type;
 	size_t n;
-	uint32_t words[WORDS_MAX]; /* of the reply, behind the header of RPC */
+	uint32_t words[PEER_WORDS_MAX]; /* of the reply, behind the header of RPC */
 	int want;
 	bool doomed; /* the connection breaks */
 	uint32_t handle, entries; /* length of the handle, number of entries */
@@ -281,34 +271,7 @@ static const struct row rows[] = {
 	  -EBADMSG },
 };
 
-/* -------- the peer -------- */
-
-struct peer {
-	int fd;
-	const struct row *row;
-};
-
-/* Answer one call. */
-static void *answer(void *data)
-{
-	const struct peer *peer = data;
-	uint32_t call[CALL_MAX / 4], reply[7 + WORDS_MAX];
-	size_t len, n = 0, i;
-
-	ck_assert(recv(peer->fd, call, 4, MSG_WAITALL) == 4);
-	len = ntohl(call[0]) & ~LAST;
-	ck_assert(len < sizeof(call) - 4);
-	ck_assert(recv(peer->fd, call + 1, len, MSG_WAITALL) == (ssize_t)len);
-	reply[n++] = htonl(LAST | (uint32_t)(6 + peer->row->n) * 4);
-	reply[n++] = call[1];
-	reply[n++] = htonl(1);
-	while (n < 7)
-		reply[n++] = 0;
-	for (i = 0; i < peer->row->n; i++)
-		reply[n++] = htonl(peer->row->words[i]);
-	ck_assert(send(peer->fd, reply, n * 4, MSG_NOSIGNAL) == (ssize_t)(n * 4));
-	return NULL;
-}
+/* -------- the calls -------- */
 
 static void count_entry(struct nfs_op *op, const struct nfs_entry *entry)
 {
@@ -324,11 +287,11 @@ START_TEST(test_reply)
 	const struct nfs_protocol *protocol =
 		row->version == 3 ? &nfs_protocol_v3 : &nfs_protocol_v4;
 	struct nfs_connection conn = { .protocol = protocol };
+	struct nfs_peer peer = { .words = row->words, .n = row->n };
 	char buffer[BYTES] = { 0 }, link[NFS_LINK_MAX + 1];
 	unsigned int entries = 0;
 	struct nfs_op op = {
 		.type = row->type,
-		.client = &conn.client,
 		.dir = &dir,
 		.name = row->version == 4 || row->type != NFS_OP_READLINK ? "name" : NULL,
 		.to_dir = &dir,
@@ -340,21 +303,9 @@ START_TEST(test_reply)
 		.entry = count_entry,
 		.data = &entries,
 	};
-	struct peer peer = { .row = row };
-	pthread_t thread;
-	int fds[2];
 
 	conn.client.version = row->version;
-	conn.in_flight = 1;
-	conn.slow = conn.unbounded = 1;
-	ck_assert(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-	peer.fd = fds[1];
-	ck_assert(net_rpc_new(&conn.rpc, fds[0], NULL) == 0);
-	ck_assert(pthread_create(&thread, NULL, answer, &peer) == 0);
-	check_int(row->name, "start", protocol->start(&conn, &op), 0);
-	check_int(row->name, "run",
-		  net_rpc_run(conn.rpc, &conn.finished, clock_now_ns() + 30 * CLOCK_NS_PER_S), 0);
-	pthread_join(thread, NULL);
+	nfs_peer_run(row->name, &peer, &conn, &op);
 	check_that(row->name, "finished", op.finished);
 	check_int(row->name, "error", op.error, row->want);
 	check_int(row->name, "doomed", conn.doomed, row->doomed);
@@ -362,7 +313,6 @@ START_TEST(test_reply)
 	if (row->type == NFS_OP_MKDIR)
 		check_int(row->name, "handle", op.handle.len, row->handle);
 	nfs_connection_break(&conn, -ECONNABORTED);
-	close(fds[1]);
 }
 END_TEST
 
