@@ -76,6 +76,37 @@ static void *serve(void *data)
 	return NULL;
 }
 
+/* A connection and its peer. */
+struct session {
+	struct nfs_connection conn;
+	struct peer peer;
+	pthread_t thread;
+};
+
+/* Connect. Nobody serves the peer's end yet. */
+static void session_open(struct session *s, enum manner manner)
+{
+	int fds[2];
+
+	*s = (struct session){ .conn.protocol = &protocol, .peer.manner = manner };
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	s->peer.fd = fds[1];
+	ck_assert_int_eq(net_rpc_new(&s->conn.rpc, fds[0], &root), 0);
+}
+
+static void session_serve(struct session *s)
+{
+	ck_assert_int_eq(pthread_create(&s->thread, NULL, serve, &s->peer), 0);
+}
+
+static void session_close(struct session *s)
+{
+	nfs_connection_break(&s->conn, -ECONNABORTED);
+	shutdown(s->peer.fd, SHUT_RDWR);
+	pthread_join(s->thread, NULL);
+	close(s->peer.fd);
+}
+
 static void worked(void *data, int error, const void *results)
 {
 	struct nfs_connection *conn = data;
@@ -109,118 +140,89 @@ static const struct row {
 START_TEST(test_stretch)
 {
 	const struct row *row = &rows[_i];
-	struct nfs_connection conn = { .protocol = &protocol };
-	struct nfs_connection *const conns[] = { &conn };
-	struct peer peer = { .manner = row->manner };
-	pthread_t thread;
-	int fds[2];
+	struct session s;
+	struct nfs_connection *const conns[] = { &s.conn };
 
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	peer.fd = fds[1];
-	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
-	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
-	check_int(row->name, "call", net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
-	conn.slow = row->slow;
-	conn.unbounded = row->unbounded;
+	session_open(&s, row->manner);
+	session_serve(&s);
+	check_int(row->name, "call", net_rpc_call(s.conn.rpc, &work, NULL, worked, &s.conn), 0);
+	s.conn.slow = row->slow;
+	s.conn.unbounded = row->unbounded;
 	ahead_s += row->pause_s;
 	check_int(row->name, "result",
 		  nfs_connection_drive(conns, 1, clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS,
 				       UINT64_MAX),
 		  row->want);
-	check_int(row->name, "broken", conn.client.broken, row->want < 0);
-	check_int(row->name, "finished", conn.finished, row->manner == DONE || row->want < 0);
-	nfs_connection_break(&conn, -ECONNABORTED);
-	shutdown(fds[1], SHUT_RDWR);
-	pthread_join(thread, NULL);
-	close(fds[1]);
+	check_int(row->name, "broken", s.conn.client.broken, row->want < 0);
+	check_int(row->name, "finished", s.conn.finished, row->manner == DONE || row->want < 0);
+	session_close(&s);
 }
 END_TEST
 
 /* A connection that was full comes back without a reply, so that more is sent. */
 START_TEST(test_full)
 {
-	struct nfs_connection conn = { .protocol = &protocol, .slow = 1 };
-	struct nfs_connection *const conns[] = { &conn };
-	struct peer peer = { .manner = LISTENS };
-	pthread_t thread;
-	int fds[2];
+	struct session s;
+	struct nfs_connection *const conns[] = { &s.conn };
 
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	peer.fd = fds[1];
-	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
-	while (!nfs_connection_is_full(&conn))
-		ck_assert_int_eq(net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
-	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
+	session_open(&s, LISTENS);
+	s.conn.slow = 1;
+	while (!nfs_connection_is_full(&s.conn))
+		ck_assert_int_eq(net_rpc_call(s.conn.rpc, &work, NULL, worked, &s.conn), 0);
+	session_serve(&s);
 	/* The server answers no NULL call, so a stretch would end in an error. */
 	check_int("full", "result",
 		  nfs_connection_drive(conns, 1, clock_now_ns() + 60 * CLOCK_NS_PER_S, UINT64_MAX),
 		  0);
-	check_int("full", "finished", conn.finished, 0);
-	check_that("full", "there is room again", !nfs_connection_is_full(&conn));
-	nfs_connection_break(&conn, -ECONNABORTED);
-	shutdown(fds[1], SHUT_RDWR);
-	pthread_join(thread, NULL);
-	close(fds[1]);
+	check_int("full", "finished", s.conn.finished, 0);
+	check_that("full", "there is room again", !nfs_connection_is_full(&s.conn));
+	session_close(&s);
 }
 END_TEST
 
 /* Each stretch has its own NULL call. */
 START_TEST(test_stretches)
 {
-	struct nfs_connection conn = { .protocol = &protocol, .slow = 1 };
-	struct nfs_connection *const conns[] = { &conn };
-	struct peer peer = { .manner = ANSWERS };
-	pthread_t thread;
+	struct session s;
+	struct nfs_connection *const conns[] = { &s.conn };
 	unsigned int i;
-	int fds[2];
 
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	peer.fd = fds[1];
-	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
-	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
-	check_int("stretches", "call", net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	session_open(&s, ANSWERS);
+	s.conn.slow = 1;
+	session_serve(&s);
+	check_int("stretches", "call", net_rpc_call(s.conn.rpc, &work, NULL, worked, &s.conn), 0);
 	for (i = 0; i < 5; i++)
 		check_int("stretches", "result",
 			  nfs_connection_drive(conns, 1,
 					       clock_now_ns() + STRETCH_MS * CLOCK_NS_PER_MS,
 					       UINT64_MAX),
 			  0);
-	nfs_connection_break(&conn, -ECONNABORTED);
-	shutdown(fds[1], SHUT_RDWR);
-	pthread_join(thread, NULL);
-	check_int("stretches", "NULL calls", peer.nulls, 5);
-	close(fds[1]);
+	session_close(&s);
+	check_int("stretches", "NULL calls", s.peer.nulls, 5);
 }
 END_TEST
 
 /* A caller that has something to do at a time gets there, and a silent server is still noticed. */
 START_TEST(test_wake)
 {
-	struct nfs_connection conn = { .protocol = &protocol };
-	struct nfs_connection *const conns[] = { &conn };
-	struct peer peer = { .manner = LISTENS };
+	struct session s;
+	struct nfs_connection *const conns[] = { &s.conn };
 	uint64_t begun, end;
-	pthread_t thread;
-	int fds[2];
 
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	peer.fd = fds[1];
-	ck_assert_int_eq(pthread_create(&thread, NULL, serve, &peer), 0);
-	ck_assert_int_eq(net_rpc_new(&conn.rpc, fds[0], &root), 0);
-	check_int("wake", "call", net_rpc_call(conn.rpc, &work, NULL, worked, &conn), 0);
+	session_open(&s, LISTENS);
+	session_serve(&s);
+	check_int("wake", "call", net_rpc_call(s.conn.rpc, &work, NULL, worked, &s.conn), 0);
 	begun = clock_now_ns();
 	end = begun + STRETCH_MS * CLOCK_NS_PER_MS;
 	check_int("wake", "before the end",
 		  nfs_connection_drive(conns, 1, end, begun + 20 * CLOCK_NS_PER_MS), 0);
 	check_that("wake", "not too early", clock_now_ns() >= begun + 20 * CLOCK_NS_PER_MS);
-	check_int("wake", "finished", conn.finished, 0);
-	check_that("wake", "not broken", !conn.client.broken);
+	check_int("wake", "finished", s.conn.finished, 0);
+	check_that("wake", "not broken", !s.conn.client.broken);
 	check_int("wake", "behind the end",
 		  nfs_connection_drive(conns, 1, end, end + CLOCK_NS_PER_S), -ETIMEDOUT);
-	check_that("wake", "broken", conn.client.broken);
-	shutdown(fds[1], SHUT_RDWR);
-	pthread_join(thread, NULL);
-	close(fds[1]);
+	check_that("wake", "broken", s.conn.client.broken);
+	session_close(&s);
 }
 END_TEST
 
