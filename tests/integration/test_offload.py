@@ -26,17 +26,17 @@ LARGE = 48 * MIB
 HUGE = 1 << 40
 
 
-class Offload:
-    """Cases that run once for each file system."""
+class OnImage(Base):
+    """A driver, and the kernel's server with a file system of its own."""
 
-    mkfs = ()
-    shares = False  # blocks between files
+    mkfs = ("mkfs.ext4", "-q", "-F")
+    size_mb = 700
     without = ("3", "4.0", "4.1")
     flags = ()
 
     @classmethod
     def setUpClass(cls):
-        cls.image = Image(os.path.join(DISK, cls.__name__), 700, *cls.mkfs).mount()
+        cls.image = Image(os.path.join(DISK, cls.__name__), cls.size_mb, *cls.mkfs).mount()
         cls.addClassCleanup(cls.image.unmount)
         cls.server = KernelServer(cls.image.path, without=cls.without).start()
         cls.addClassCleanup(cls.server.done)
@@ -59,6 +59,16 @@ class Offload:
     def clone(self, name, volume_id):
         return self.create(name, volume_content_source={"volume": {"volume_id": volume_id}})
 
+    def same(self, a, b):
+        self.assertEqual(trees.differences(trees.survey(self.path(a)),
+                                           trees.survey(self.path(b))), [])
+
+
+class Offload:
+    """Cases that run once for each file system."""
+
+    shares = False  # blocks between files
+
     def delete(self, *volume_ids):
         for volume_id in volume_ids:
             self.driver.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
@@ -74,10 +84,6 @@ class Offload:
             return int(words[0])
         space = os.statvfs(self.image.path)
         return (space.f_blocks - space.f_bfree) * space.f_frsize
-
-    def same(self, a, b):
-        self.assertEqual(trees.differences(trees.survey(self.path(a)),
-                                           trees.survey(self.path(b))), [])
 
     def test_large_files(self):
         source = self.create("large")
@@ -155,33 +161,27 @@ class Offload:
         self.delete(source, copy, restored)
 
 
-class OnXfs(Offload, Base):
+class OnXfs(Offload, OnImage):
     mkfs = ("mkfs.xfs", "-q", "-f")
     shares = True
 
 
-class OnExt4(Offload, Base):
-    mkfs = ("mkfs.ext4", "-q", "-F")
+class OnExt4(Offload, OnImage):
+    pass
 
 
-class Later(Base):
+class Later(OnImage):
     """A server that copies only asynchronously, and does not tell the end: older Linux servers,
     behind a proxy that refuses what is synchronous."""
 
+    size_mb = 400
+    flags = property(lambda self: ["port=%d" % self.proxy.port])
+
     @classmethod
     def setUpClass(cls):
-        cls.image = Image(os.path.join(DISK, cls.__name__), 400, *OnExt4.mkfs).mount()
-        cls.addClassCleanup(cls.image.unmount)
-        cls.server = KernelServer(cls.image.path, without=Offload.without).start()
-        cls.addClassCleanup(cls.server.done)
+        super().setUpClass()
         cls.proxy = Proxy(cls.server.port).start()
         cls.addClassCleanup(cls.proxy.stop)
-        cls.driver = Driver(LAB, name=cls.__name__).start()
-        cls.addClassCleanup(cls.driver.stop)
-
-    flags = property(lambda self: ["port=%d" % self.proxy.port])
-    path, secrets, create = Offload.path, Offload.secrets, Offload.create
-    clone, same = Offload.clone, Offload.same
 
     def copy(self, *rules):
         """Copy large files under these rules. Return how often each call came."""
@@ -229,7 +229,7 @@ class Later(Base):
         self.assertIn(", asynchronous COPY, ", got.stdout)
 
 
-class Chosen(Offload, Base):
+class Chosen(Offload, OnImage):
     """With all versions there, and none in the mount options: by what the tree is of."""
 
     mkfs = ("mkfs.xfs", "-q", "-f")
