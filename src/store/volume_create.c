@@ -69,19 +69,21 @@ static int check_untouched(const struct new_volume *nv, struct error *err)
 	return r == 0 ? -EAGAIN : r;
 }
 
-static int take_back_record(const struct new_volume *nv, bool is_built, bool is_replaced,
-			    bool transient, bool *ret_trashed, struct error *err)
+static int take_back_record(const struct new_volume *nv, bool transient, bool *ret_trashed,
+			    struct error *err)
 {
+	const struct volume v = volume_of(nv->rec);
 	struct nfs_client *c = nv->c;
 	int r = 0;
 
-	if (is_built)
+	if (volume_is_built(&v))
 		r = staging_discard(c, nv->key, ret_trashed, err);
 	if (r == 0)
 		r = directory_remove_parents(c, nv->dir, err);
 	if (r == 0)
 		r = users_remove(c, nv->key, nv->dir, err);
-	if (r == 0 && is_replaced)
+	/* Such a record is replaced during the creation. */
+	if (r == 0 && (v.source != NULL || v.claim != CLAIM_NONE))
 		r = record_forget_draft(c, nv->folder, nv->key, NULL, err);
 	if (r == 0)
 		r = record_remove(c, nv->folder, nv->key, nv->rec, err);
@@ -91,13 +93,12 @@ static int take_back_record(const struct new_volume *nv, bool is_built, bool is_
 }
 
 /*
- * Take back what was made for the volume. Where that fails too, the code becomes ABORTED, so that
- * the CO comes back.
+ * Remove what was made for the volume. If that fails too, change the code to ABORTED, so that the
+ * CO retries.
  */
 static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct error *err)
 {
 	const struct volume v = volume_of(nv->rec);
-	const bool is_replaced = v.source != NULL || v.claim != CLAIM_NONE;
 	struct error second = { .code = ERROR_OK };
 	bool may_be_ours;
 	int r = 1;
@@ -121,8 +122,7 @@ static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct
 		err->code = ERROR_ABORTED;
 		return;
 	}
-	if (take_back_record(nv, volume_is_built(&v), is_replaced, is_transient(err), ret_trashed,
-			     &second) < 0)
+	if (take_back_record(nv, is_transient(err), ret_trashed, &second) < 0)
 		err->code = ERROR_ABORTED;
 }
 

@@ -224,10 +224,32 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
 
+/* Remove the directory that a crash may have left empty. One with contents was there before. */
+static int remove_if_empty(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = directory_find(c, t->dir, &place, &handle, &attr, err);
+	if (r == 0)
+		r = tombstone_check(c, t, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_rmdir(c, &place.parent, place.base);
+	if (r == -ENOTEMPTY || r == -EEXIST)
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return nfs_error_set(err, c, r, "removing directory '%s'", t->dir);
+	r = directory_note_forget(c, t->dir, &handle, &attr, err);
+	return r == -ENOENT ? 0 : r;
+}
+
 /*
- * Dispose of what is left of a volume that was not finished: never of data that was there before. A
- * directory that was not built goes only where it is empty and nobody's, as a crash may leave it,
- * and never where one had to be there.
+ * Dispose of what is left of a volume that was not finished, never of data that was there before. A
+ * directory that was not built elsewhere goes only if it is empty and nobody's, and stays where
+ * existingDirectory was "require".
  */
 static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t,
 				 const struct volume_disposal *how, bool *ret_trashed,
@@ -240,9 +262,6 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 		.scope = OWNER_ALL,
 		.kept = true,
 	};
-	struct directory_place place;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
 	struct owner owner;
 	int r;
 
@@ -255,21 +274,9 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 	if (v.existing == EXISTING_REQUIRE)
 		return directory_remove_parents(c, t->dir, err);
 	r = owner_find(c, t->dir, &q, &owner, err);
-	if (r == 0 && owner.is_noted && owner.kept != ON_DELETE_DELETE)
-		return directory_remove_parents(c, t->dir, err);
-	if (r == 0)
-		r = directory_find(c, t->dir, &place, &handle, &attr, err);
-	if (r == 0)
-		r = tombstone_check(c, t, err);
-	if (r == 0) {
-		r = nfs_rmdir(c, &place.parent, place.base);
-		if (r == -ENOTEMPTY || r == -EEXIST)
-			return 0; /* it was somebody's before */
-		if (r < 0 && r != -ENOENT)
-			return nfs_error_set(err, c, r, "removing directory '%s'", t->dir);
-		r = directory_note_forget(c, t->dir, &handle, &attr, err);
-	}
-	return r < 0 && r != -ENOENT ? r : directory_remove_parents(c, t->dir, err);
+	if (r == 0 && (!owner.is_noted || owner.kept == ON_DELETE_DELETE))
+		r = remove_if_empty(c, t, err);
+	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
 
 /*
