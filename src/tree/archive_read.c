@@ -20,7 +20,7 @@
 #include "tree/libarchive.h"
 #include "tree/sparse.h"
 
-/* Limits of the contents by the size of an archive, with an allowance for small ones. */
+/* Limits on the contents by the size of the archive, with an allowance for small ones. */
 #define EXPANSION_MAX 1100 /* gzip expands at most 1,032 times; blocks of zeros do not count */
 #define EXPANSION_FREE (UINT64_C(1) << 30)
 #define ENTRIES_FREE UINT64_C(1000000)
@@ -28,7 +28,7 @@
 #define HOLES_FROM 65536 /* in files of at least this size, blocks of zeros become holes */
 #define IMPLIED_MODE 0755 /* of directories without an entry */
 #define TAR_BLOCK 512
-#define PADDING_MAX (UINT64_C(64) << 20) /* behind the end of a tar; GNU tar makes 32 MiB */
+#define PADDING_MAX (UINT64_C(64) << 20) /* after the end of a tar; GNU tar writes up to 32 MiB */
 
 struct unpacker {
 	struct tree_work *work;
@@ -39,8 +39,8 @@ struct unpacker {
 	struct tree_gunzip *gunzip; /* NULL: not gzip */
 	bool begun; /* the first piece was read */
 	struct tree_archive_sum read; /* of the file so far */
-	uint64_t streamed; /* bytes for libarchive so far, after gzip is decompressed */
-	uint64_t nonzero_end; /* offset behind the last of them that is not zero */
+	uint64_t streamed; /* bytes given to libarchive so far, after gzip */
+	uint64_t nonzero_end; /* end of the last byte among them that is not zero */
 	struct buf path; /* of the open directory */
 	size_t depth; /* open directories, with the root */
 	uint64_t entries, entries_max;
@@ -292,8 +292,8 @@ static enum nfs_type type_of(mode_t mode)
 }
 
 /*
- * tree_pack() sets NFS_ID_UNKNOWN for an owner that has only a name. In archives of other tools,
- * the number counts and the name is ignored.
+ * Use the name only with NFS_ID_UNKNOWN, which tree_pack() writes for an owner that has only a
+ * name. Other tools write names beside numbers that count.
  */
 static int convert_owner_name(const char *name, uint32_t id, uint32_t *ret)
 {
@@ -302,7 +302,7 @@ static int convert_owner_name(const char *name, uint32_t id, uint32_t *ret)
 	return nfs_owner_intern(name, strlen(name), ret);
 }
 
-/* Servers take the largest number as "leave it as it is": the owner would be the driver. */
+/* UINT32_MAX means "leave the owner alone" to servers: the file would be the driver's. */
 static bool is_owner_id(la_int64_t id)
 {
 	return id >= 0 && id < UINT32_MAX;
@@ -319,7 +319,7 @@ static bool is_device_number(dev_t number)
 	return number <= UINT32_MAX;
 }
 
-/* Refuse numbers that do not fit the types of NFS: truncated, they would be other numbers. */
+/* Refuse numbers that NFS would truncate. */
 static int check_numbers(struct archive_entry *e, struct error *err)
 {
 	const char *path = archive_entry_pathname(e);
@@ -390,8 +390,8 @@ static int hex_digit(char c)
 }
 
 /*
- * Decode %XX, and return the new length. libarchive writes so all but printable ASCII, and leaves
- * it so when it reads; GNU tar writes so '=' and '%'.
+ * Decode %XX and return the new length. libarchive escapes all but printable ASCII when it writes
+ * and decodes nothing when it reads; GNU tar escapes '=' and '%'.
  */
 static size_t decode_name(char *name)
 {
@@ -431,7 +431,7 @@ static int add_xattr(struct unpacker *u, struct tree_xattrs *set, const char *na
 	return r == -ENOMEM ? r : 0;
 }
 
-/* Further names of a file repeat its attributes in archives of some tools. */
+/* Hard links get none: in archives of some tools they repeat the attributes of the file. */
 static int convert_xattrs(struct unpacker *u, struct archive_entry *e, struct tree_xattrs **ret)
 {
 	struct tree_xattrs *set;
@@ -497,15 +497,15 @@ static int unpack_to_sink(struct unpacker *u, struct tree_entry *entry, struct e
 static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct error *err)
 {
 	cleanup_buf struct buf path = { .data = NULL }, hardlink_to = { .data = NULL };
+	const char *hardlink = archive_entry_hardlink(e), *slash;
 	struct tree_entry entry = { .link = NULL };
-	const char *slash;
 	int r;
 
 	if (++u->entries > u->entries_max)
 		return refuse_entry("", "and the rest are more entries than its size allows", err);
 	r = clean_path(archive_entry_pathname(e), &path, err);
-	if (r == 0 && archive_entry_hardlink(e) != NULL)
-		r = clean_path(archive_entry_hardlink(e), &hardlink_to, err);
+	if (r == 0 && hardlink != NULL)
+		r = clean_path(hardlink, &hardlink_to, err);
 	if (r == 0)
 		r = check_numbers(e, err);
 	if (r == 0)
@@ -515,9 +515,9 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 	entry.path = buf_text(&path);
 	slash = strrchr(entry.path, '/');
 	entry.name = slash != NULL ? slash + 1 : entry.path;
-	if (archive_entry_hardlink(e) != NULL && hardlink_to.len == 0)
+	if (hardlink != NULL && hardlink_to.len == 0)
 		return refuse_entry(entry.path, "is a link to its root", err);
-	if (archive_entry_hardlink(e) != NULL) {
+	if (hardlink != NULL) {
 		entry.hardlink_to = buf_text(&hardlink_to);
 		entry.attr.type = NFS_TYPE_FILE; /* tar does not store the target's type */
 	}
@@ -551,9 +551,9 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
 			return unpacker_error(u, err);
 		/*
-		 * libarchive says why for a name in another encoding. From 3.8 on it says nothing
-		 * for a number in a pax header that it cannot read, and takes another one: 0 for an
-		 * owner, which is root.
+		 * A warning with a message is about the encoding of a name. libarchive 3.8 and
+		 * later warns without one about a number in a pax header that it cannot parse, and
+		 * uses another: 0 for an owner, which is root.
 		 */
 		if (status == ARCHIVE_WARN && archive_error_string(u->archive) == NULL)
 			return refuse_entry(archive_entry_pathname(e),
@@ -563,8 +563,7 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 			return r;
 	}
 	/*
-	 * libarchive also accepts an archive that just stops. The file may have been truncated, or
-	 * the tar before it was compressed.
+	 * libarchive accepts a tar without an end: it may have been truncated before compression.
 	 */
 	if (archive_filter_bytes(u->archive, 0) <= archive_read_header_position(u->archive))
 		return fail_damaged("its end is missing", err);
@@ -577,10 +576,7 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 
 /* -------- the whole archive -------- */
 
-/*
- * libarchive accepts a file that just stops as a whole archive. A tar ends with blocks of zeros; if
- * it was truncated, they are missing.
- */
+/* Check that an uncompressed tar ends with zeros: libarchive accepts one that was truncated. */
 static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 {
 	char tail[TAR_BLOCK], zeros[TAR_BLOCK] = { 0 };
@@ -604,9 +600,9 @@ static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 }
 
 /*
- * Read the rest of the file, which libarchive does not need, for the checksums. A tar ends with two
- * blocks of zeros, and only zeros follow: other data means that those blocks are damage in the
- * middle, or that libarchive has extracted only the first of several archives.
+ * Read the rest of the file, which libarchive does not need, for the checksums. Only zeros may
+ * follow the end of a tar: with other data, that end is damage in the middle, or the first of
+ * several archives was extracted.
  */
 static int read_to_end(struct unpacker *u, const struct tree_archive_sum *sum, struct error *err)
 {
@@ -615,7 +611,7 @@ static int read_to_end(struct unpacker *u, const struct tree_archive_sum *sum, s
 	const char *data;
 	size_t len;
 
-	/* libarchive does not return what follows the tar in zstd: only a sum covers that. */
+	/* libarchive does not return what follows the tar in zstd: only the sum covers that. */
 	if (!is_plain && sum == NULL)
 		return 0;
 	do {

@@ -15,12 +15,10 @@
 #include "tree/reader_item.h"
 #include "tree/sparse.h"
 
-#define REREADS_MAX 3 /* of a file that is written to; then it is kept as it came */
-/*
- * A file that builder_node.c makes in one call is whole before it is begun: what was read of it
- * cannot be dropped any more.
- */
-_Static_assert(NFS_WHOLE_MAX <= READER_WHOLE_MAX, "a file made in one call is read before");
+#define REREADS_MAX 3 /* of a file that is being written to; then keep it as it was read */
+
+/* builder_node.c cannot drop a file that it creates and writes in one call. */
+_Static_assert(NFS_WHOLE_MAX <= READER_WHOLE_MAX, "a file made in one call is read in full first");
 
 #define SEEKS_MAX 1024 /* in one file; what follows counts as data */
 #define CUTS_MAX 8 /* reads that find the file shorter than its attributes say */
@@ -31,8 +29,7 @@ _Static_assert(NFS_WHOLE_MAX <= READER_WHOLE_MAX, "a file made in one call is re
 
 /*
  * Holes are read as zeros, at the speed of data: a file of a petabyte would take weeks. Servers
- * update the space used late, so it does not prove that a file has no data, only that the file is
- * not full of data.
+ * update the space used late, so a small number does not prove that a file has no data.
  */
 static int check_holes(struct reader *rd, const struct reader_item *item, struct error *err)
 {
@@ -117,7 +114,7 @@ static int seek(struct reader *rd, const struct reader_item *item, bool hole, ui
 	int r = nfs_client_call(rd->work->from, &op);
 
 	if (r == 0 && op.offset < *offset)
-		r = -EOPNOTSUPP; /* no server that is right does this: do without it */
+		r = -EOPNOTSUPP; /* a broken server: do without SEEK */
 	*offset = op.offset;
 	return r;
 }
@@ -160,8 +157,7 @@ static int seek_segments(struct reader *rd, const struct reader_item *item,
 }
 
 /*
- * Compare the attributes after the server has copied the file, as tree_file_watch() does. An item
- * that was not read has no reads in flight that could find out.
+ * Compare the attributes after the server has copied the file, as tree_file_watch() does for reads.
  */
 static int check_source(struct reader *rd, struct reader_item *item)
 {
@@ -202,7 +198,7 @@ static int check_unchanged(struct reader *rd, struct reader_item *item, struct e
 					rd->path.data);
 		return -ERESTART;
 	}
-	/* retry_limit_size() has cut the size, so data behind it was written meanwhile. */
+	/* retry_limit_size() has cut the size: data beyond it was written meanwhile. */
 	if (item->cuts > 1) {
 		keep_as_read(rd, item);
 		return 0;
@@ -219,6 +215,15 @@ static int check_unchanged(struct reader *rd, struct reader_item *item, struct e
 
 /* -------- delivering -------- */
 
+static void use_segments(struct reader_item *item, const struct tree_segments *segments,
+			 struct tree_entry *entry)
+{
+	entry->is_mapped = true;
+	entry->segments = segments->items;
+	entry->n_segments = segments->n;
+	tree_file_restrict(&item->file, segments->items, segments->n);
+}
+
 /* Read what must be known before the entry is begun. *ret_whole: all of its data was read. */
 static int read_before_begin(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
 			     struct tree_segments *segments, bool *ret_whole, struct error *err)
@@ -234,27 +239,20 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 		r = seek_segments(rd, item, segments, err);
 		if (r < 0)
 			return r;
-		entry->is_mapped = r > 0;
+		if (r > 0) {
+			use_segments(item, segments, entry);
+			return check_unchanged(rd, item, err);
+		}
 	}
-	if (!entry->is_mapped) {
-		r = check_holes(rd, item, err);
-		if (r < 0)
-			return r;
-	}
-	if (entry->is_mapped) {
-		entry->segments = segments->items;
-		entry->n_segments = segments->n;
-		tree_file_restrict(&item->file, segments->items, segments->n);
-		r = 0;
-	} else if (reader_offloads(rd, item)) {
+	r = check_holes(rd, item, err);
+	if (r < 0)
+		return r;
+	if (reader_offloads(rd, item))
 		return 0;
-	} else if (reader_maps(rd, &item->attr)) {
+	if (reader_maps(rd, &item->attr)) {
 		*ret_whole = false;
 		r = find_segments(rd, item, segments, err);
-		entry->is_mapped = true;
-		entry->segments = segments->items;
-		entry->n_segments = segments->n;
-		tree_file_restrict(&item->file, segments->items, segments->n);
+		use_segments(item, segments, entry);
 	} else if (*ret_whole) {
 		r = tree_file_wait(&item->file, err);
 	} else {

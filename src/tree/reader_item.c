@@ -10,8 +10,8 @@
 #include "tree/sparse.h"
 
 #define MAP_FROM 65536 /* size of the smallest file whose segments are reported */
-#define ITEMS_AHEAD 1024 /* no page is read ahead beyond that many items, queued or expected */
-#define BYTES_AHEAD (1024U * 1024) /* only the file that is delivered is read beyond it */
+#define ITEMS_AHEAD 1024 /* queued or expected; with more, no directory page is read ahead */
+#define BYTES_AHEAD (1024U * 1024) /* with more held, only the file being delivered is read ahead */
 #define XATTR_BYTES_AHEAD (256U * 1024) /* of extended attributes of items that are read ahead */
 #define XATTR_VALUES_AHEAD 8 /* values in flight for items that are read ahead: each may be large */
 #define XATTR_PAGES_MAX 1024 /* of the names of one item, whatever the server says */
@@ -40,7 +40,7 @@ static void folder_forget_names(struct reader *rd, struct reader_folder *folder)
 	nfs_names_done(&folder->names);
 }
 
-/* Returns 1 if the name is new, as far as known; 0 if it came before. Counts need not be exact. */
+/* Returns 1 if the name is new or names are not remembered, 0 if it came before, or -ENOMEM. */
 static int folder_add_name(struct reader *rd, struct reader_folder *folder, const char *name)
 {
 	int r;
@@ -120,8 +120,6 @@ static int insert_rest(struct reader *rd, struct reader_item *entry)
 	return 0;
 }
 
-/* -------- fetching -------- */
-
 static bool item_is_known(const struct reader_item *item)
 {
 	return item->handle.len > 0 && item->attr.is_full;
@@ -145,7 +143,7 @@ static bool has_xattrs_to_read(const struct reader *rd, const struct reader_item
 	return item->xattrs != NULL && item->xattrs_read < item->xattrs->n;
 }
 
-/* Count the memory of the set. It was not known before it came, so the limits do not count. */
+/* Account for the memory of the set, regardless of the limits: its size was unknown in advance. */
 static void xattrs_charge(struct reader_item *item)
 {
 	struct tree_purse *purse = &item->reader->work->ahead;
@@ -205,7 +203,7 @@ static int take_xattr_names(struct reader_item *item, const struct nfs_op *op)
 		tree_xattrs_lose(work, 1, op->error);
 	else if (stuck)
 		tree_xattrs_lose(work, 1, -EREMOTEIO);
-	/* The server said that it has them; believe a refusal only until it has listed some. */
+	/* After the first list, a refusal is about this file only. */
 	if (op->error == 0)
 		item->reader->has_listed_xattrs = true;
 	else if (op->error == -EOPNOTSUPP && !item->reader->has_listed_xattrs)
@@ -227,7 +225,7 @@ static int take_xattr_value(struct reader_item *item, const struct nfs_op *op)
 	return item->error;
 }
 
-/* Return whether the reply, though an error, tells what becomes of the attributes. */
+/* Return whether the error means that attributes are lost, which is no failure of the item. */
 static bool is_xattr_reply(const struct nfs_op *op)
 {
 	return (op->type == NFS_OP_LISTXATTRS || op->type == NFS_OP_GETXATTR) &&
@@ -238,12 +236,10 @@ static bool is_xattr_reply(const struct nfs_op *op)
 
 int reader_item_settle(struct reader *rd, struct reader_item *item)
 {
-	if (has_xattrs_to_read(rd, item)) {
-		item->state = ITEM_WAITING;
-		reader_rewind(rd);
-		return 0;
-	}
-	if (item->attr.type == NFS_TYPE_SYMLINK && item->text == NULL && !rd->options->count) {
+	const bool needs_text =
+		item->attr.type == NFS_TYPE_SYMLINK && item->text == NULL && !rd->options->count;
+
+	if (needs_text || has_xattrs_to_read(rd, item)) {
 		item->state = ITEM_WAITING;
 		reader_rewind(rd);
 		return 0;
@@ -364,6 +360,8 @@ static void fetch_replied(struct nfs_op *op)
 	}
 }
 
+/* -------- fetching -------- */
+
 static enum nfs_op_type fetch_type(const struct reader_item *item)
 {
 	if (item->kind == ITEM_REST)
@@ -432,7 +430,7 @@ static int fetch_start(struct reader *rd, struct reader_item *item)
 	return r;
 }
 
-/* Don't map if few blocks are saved, as on a server that compresses: reading twice costs more. */
+/* Don't map a file with few holes, as on a server that compresses: reading twice costs more. */
 bool reader_maps(const struct reader *rd, const struct nfs_attr *attr)
 {
 	return rd->options->map && tree_has_holes(attr) && attr->size >= MAP_FROM &&

@@ -30,7 +30,7 @@
 /* Names remembered for all open directories; beyond it, a directory cannot be listed again. */
 #define READER_NAMES_MAX 200000
 
-/* Bytes of a file that is read in full before it is begun. Neither SEEK nor COPY pays for it. */
+/* Largest file that is read in full before it is begun. SEEK and COPY do not pay off below it. */
 #define READER_WHOLE_MAX (1024U * 1024)
 
 /* A directory that is begun and not ended. */
@@ -41,7 +41,7 @@ struct reader_folder {
 	struct nfs_names names; /* entries in the queue or delivered */
 	bool forgets; /* has more names than can be remembered */
 	unsigned int restarts; /* how often its listing began again */
-	bool replaced; /* its name leads to another directory now, whose handle is in handle */
+	bool replaced; /* handle is that of another directory, which has its name now */
 	char verifier[8];
 	uint64_t cookie; /* of the next page */
 	struct nfs_cookies cookies; /* since the listing began, or went back */
@@ -68,13 +68,13 @@ struct reader_item {
 	enum reader_item_state state;
 	struct reader_folder *folder; /* ITEM_REST: its directory; else the one above; NULL: root */
 	struct reader_item *rest; /* entry of a directory: its ITEM_REST */
-	uint64_t before; /* cookie that leads to it */
+	uint64_t before; /* READDIR from this cookie begins with the item */
 	int error;
 	unsigned int looks; /* how often it was looked up again by name, or its page read again */
 	unsigned int rereads; /* of a file that was written to meanwhile */
 	unsigned int cuts; /* reads that found the file shorter than its attributes said */
 	uint64_t end; /* length of the file at the last cut */
-	bool is_cut; /* the server's copy has another length: read the file instead */
+	bool is_cut; /* CLONE or COPY gave another length: read the file instead */
 	bool kept; /* delivered although the file was written to during each read */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
@@ -111,13 +111,13 @@ struct reader {
 	size_t xattr_bytes; /* of the extended attributes of all items */
 	bool has_listed_xattrs;
 	size_t page_entries; /* expected number of entries in a page */
-	struct list *cursor; /* nothing can be started in front of it */
+	struct list *cursor; /* items before it have nothing to start */
 	bool may_grow; /* items may be inserted in front of the cursor: don't read file data yet */
 	struct reader_folder *folder; /* that the sink is in */
 	struct buf path;
 	const struct nfs_attr *root;
 	size_t names; /* remembered in all folders */
-	uint64_t holes; /* bytes of files that are almost only holes */
+	uint64_t holes; /* total size of files that are almost all holes */
 	struct tree_hardlinks *links;
 };
 
