@@ -30,10 +30,7 @@ static void format_checksum(char ret[CHECKSUM_BYTES + 1], const char *text, size
 	(void)snprintf(ret, CHECKSUM_BYTES + 1, "\n%016" PRIx64 "\n", str_hash(text, len));
 }
 
-/*
- * Whether a write that was cut short may leave this: nothing, the beginning, or the size and other
- * bytes of it as zeros.
- */
+/* Whether an interrupted write may have left this: a prefix of the text, or zeros in its place. */
 static bool is_cut_short(const char *data, size_t len)
 {
 	static const char begin[] = "v=";
@@ -45,7 +42,7 @@ static bool is_cut_short(const char *data, size_t len)
 	return true;
 }
 
-/* Cut the checksum off. Of what has none, -EINPROGRESS or -EINVAL: a foreign file. */
+/* Check and cut off the checksum. -EINPROGRESS: unfinished; -EINVAL: not a file of ours. */
 static int check_and_trim(char *data, size_t len)
 {
 	char checksum[CHECKSUM_BYTES + 1];
@@ -63,7 +60,7 @@ static int check_and_trim(char *data, size_t len)
 	return is_cut_short(data, len) ? -EINPROGRESS : -EINVAL;
 }
 
-/* Look at a file once. A file that is too long is none of ours: -EINVAL. */
+/* Read a file once. -EINVAL, also for one that is too long: it is not ours. */
 static int look_at_file(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 			char text[NFS_LINK_MAX + 1], struct nfs_attr *ret_attr)
 {
@@ -90,7 +87,7 @@ static int look_at_file(struct nfs_client *c, const struct nfs_handle *dir, cons
 	return r;
 }
 
-/* Whether the writer of an unfinished file counts as dead. Another file of that name differs. */
+/* Whether the writer of the unfinished file counts as dead: the file has not changed for long. */
 static bool writer_is_dead(const struct nfs_client *c, const char *name,
 			   const struct nfs_attr *attr)
 {
@@ -103,9 +100,9 @@ static bool writer_is_dead(const struct nfs_client *c, const char *name,
 }
 
 /*
- * Remove an unfinished file by a rename into the trash, and look there at what was renamed: no
- * check before says that. Return -ENOENT where it is gone, -EINPROGRESS where another replica was
- * faster.
+ * Rename an unfinished file into the trash and read it again there, because it may have been
+ * replaced before the rename. Return -ENOENT once it is gone, or -EINPROGRESS after putting back
+ * a file that was finished or replaced meanwhile.
  */
 static int remove_unfinished(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
 {
@@ -130,13 +127,13 @@ static int remove_unfinished(struct nfs_client *c, const struct nfs_handle *dir,
 	return -ENOENT;
 }
 
-/* Errors by which servers refuse links. They mean other things as well. */
+/* Servers refuse links with these errors, which have other causes as well. */
 static bool may_refuse_links(int r)
 {
 	return r == -EOPNOTSUPP || r == -EPERM || r == -EACCES || r == -EINVAL;
 }
 
-/* Try a link in the trash: whether it is refused, or a negative errno. */
+/* Try to make a link in the trash. Return 1 where that is refused, 0, or a negative errno. */
 static int is_link_refused(struct nfs_client *c)
 {
 	struct error ignored = { .code = ERROR_OK };
@@ -154,7 +151,7 @@ static int is_link_refused(struct nfs_client *c)
 	return may_refuse_links(r) ? 1 : r;
 }
 
-/* Where links can be made, a file that looks unfinished is somebody else's. */
+/* Only such a share has unfinished files of ours. */
 static int share_refuses_links(struct nfs_client *c)
 {
 	int r;
@@ -239,8 +236,8 @@ int store_text_create(struct nfs_client *c, const struct nfs_handle *dir, const 
 	if (!may_refuse_links(refused))
 		return refused;
 	/*
-	 * Look before CREATE. Some servers answer this to SYMLINK for an existing name, and
-	 * obey CREATE of a link by making what it leads to.
+	 * Look before CREATE: some servers return these errors for an existing name, and CREATE
+	 * follows a link of that name.
 	 */
 	r = find_present(c, dir, name);
 	if (r != -ENOENT)

@@ -7,16 +7,16 @@
  * without them, servers that do not create them), it is a small file: the text, a newline, and a
  * checksum in 16 hexadecimal digits with another newline.
  *
- * The kind is seen by the type of the entry. Readers take both, and creation is exclusive against
- * both, so replicas need not agree on a kind first: a link is tried, and a file is written only
- * where a second link, in the trash, is refused too, and the directory takes files. RENAME and
+ * The type of the entry tells which it is. Readers accept both, and creation is exclusive against
+ * both, so replicas need not agree first: a writer tries a link, and writes a file only if the
+ * server refuses a second link, in the trash, too, and lets the directory have files. RENAME and
  * REMOVE work on both.
  *
- * A link is whole from the start. A file is created, then written: one without a valid checksum is
- * unfinished. Its writer may be about to write it, so it takes the name as a finished one does. It
- * counts as not there, and is removed, once it has not changed for the replicas' patience
- * (store/holder.h). A writer that was only paused then finds its file gone (ESTALE). Where links
- * can be made, such a file is damaged instead, and stays.
+ * A link is complete from the start. A file is created, then written; without a valid checksum it
+ * is unfinished. It takes the name all the same, because its writer may be about to write it. Once
+ * it has not changed for the replicas' patience (store/holder.h), it counts as absent and is
+ * removed. A writer that was only paused then gets ESTALE. Where links can be made, such a file is
+ * damaged instead, and stays.
  *
  * Worker threads; blocks. Errors are returned, not reported; -EINPROGRESS: the text is unfinished.
  */

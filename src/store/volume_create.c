@@ -27,19 +27,16 @@ struct new_volume {
 	struct record *rec;
 	const struct volume_filler *filler; /* NULL: begins empty */
 	bool created; /* the record, by this call */
-	bool is_foreign; /* the record on the share is one of volume_is_foreign() */
-	bool begun; /* the volume was not finished when this call came */
-	bool exclusive; /* the directory must be this volume's alone, which is not decided yet */
+	bool is_foreign; /* volume_is_foreign() for the record on the share */
+	bool begun; /* the volume was not finished when this call began */
+	bool exclusive; /* the directory must be this volume's alone; not decided yet */
 	bool made; /* the directory, by this call */
-	bool noted; /* others left notes about exactly this directory, before this call */
+	bool noted; /* before this call, others left notes about exactly this directory */
 };
 
 /* -------- after a failure -------- */
 
-/*
- * Whether the error says nothing about the request: the next attempt, or one of another replica,
- * may succeed.
- */
+/* Whether the next attempt, or one of another replica, may succeed with the same request. */
 static bool is_transient(const struct error *err)
 {
 	return err->sys != 0 && err->code != ERROR_PERMISSION_DENIED &&
@@ -47,14 +44,14 @@ static bool is_transient(const struct error *err)
 }
 
 /*
- * Check that nobody has made the directory meanwhile; where somebody has, put the record back.
+ * Check that nobody has made the directory meanwhile. If somebody has, put the record back.
  *
- * No tombstone is set here: a replica that met it would finish the deletion of a directory that may
+ * Don't set a tombstone: a replica that met it would finish the deletion, of a directory that may
  * be a stranger's. A replica that deletes the volume meanwhile has renamed the record, and finds no
  * directory. A replica that creates it has found the record; both replicas write before they read.
  * If it makes the directory after we look, it sees that there is no record (check_still_there());
  * if before, we see the directory and put the record back. The check is needed after a transient
- * error only: both replicas get any other error.
+ * error only: any other error hits both replicas.
  */
 static int check_untouched(const struct new_volume *nv, struct error *err)
 {
@@ -105,7 +102,7 @@ static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct
 
 	if (err == NULL || !error_is_final(err->code))
 		return;
-	/* The directory may be there because an attempt of this or another replica made it. */
+	/* Did an attempt of this or another replica make the directory that is there? */
 	may_be_ours = !nv->begun || is_transient(err) || (!nv->created && err->sys != 0);
 	if (may_be_ours)
 		r = directory_is_gone(nv->c, nv->dir, &second);
@@ -115,9 +112,7 @@ static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct
 			err->code = ERROR_ABORTED;
 		return;
 	}
-	/*
-	 * A directory that was built and is in place needs little more: the next attempt finds it.
-	 */
+	/* The volume is almost finished: the next attempt finds its directory in place. */
 	if (volume_is_built(&v) && staging_is_in_place(nv->c, nv->rec, nv->dir, &second) != 0) {
 		err->code = ERROR_ABORTED;
 		return;
@@ -129,8 +124,8 @@ static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct
 /* -------- the directory -------- */
 
 /*
- * Refuse a directory that others have. The volume's own record and notes are on the share by now:
- * of two creations at once, each sees the other, or the later one sees the earlier.
+ * Refuse a directory that others have. Our record and notes are already on the share: of two
+ * creations at once, at least the later one sees the other.
  */
 static int check_others(const struct new_volume *nv, struct error *err)
 {
@@ -140,7 +135,7 @@ static int check_others(const struct new_volume *nv, struct error *err)
 	struct owner owner;
 	int r;
 
-	/* A snapshot with the very same directory is found when the directory is made. */
+	/* Making the directory finds a snapshot that has the very same one. */
 	q.scope = nested ? OWNER_SNAPSHOTS : 0;
 	if (nv->exclusive)
 		q.scope |= plain ? OWNER_AT | OWNER_IN : OWNER_VOLUMES;
@@ -150,7 +145,7 @@ static int check_others(const struct new_volume *nv, struct error *err)
 	return r <= 0 ? r : owner_refuse(nv->c, nv->dir, &owner, nv->key, err);
 }
 
-/* Decide on the directory: from here on it is the volume's, whatever becomes of the call. */
+/* Give the directory to the volume for good, even if the rest of the call fails. */
 static int decide_directory(const struct new_volume *nv, struct error *err)
 {
 	if (staging_set_ready(nv->rec) < 0)
@@ -159,8 +154,8 @@ static int decide_directory(const struct new_volume *nv, struct error *err)
 }
 
 /*
- * Make the directory or find it, with its mode and owner, and decide on it where that is due. own:
- * an existing directory was made for this volume.
+ * Make or find the directory, set its mode and owner, and decide on it if that is not done. own: an
+ * existing directory was made for this volume.
  */
 static int make_directory(struct new_volume *nv, enum volume_existing existing, bool own,
 			  struct error *err)
@@ -210,8 +205,8 @@ static int directory_is_moving(const struct new_volume *nv, struct error *err)
 }
 
 /*
- * A finished volume keeps its directory. Where that is gone, by a deletion that was cut short or by
- * hand, the contents have to be made again: remove the record, so that the next attempt does.
+ * Check that a finished volume still has its directory. If an interrupted deletion or somebody has
+ * removed it, remove the record, so that the next attempt makes the contents again.
  */
 static int check_finished(const struct new_volume *nv, struct error *err)
 {
@@ -234,8 +229,8 @@ static int check_finished(const struct new_volume *nv, struct error *err)
 }
 
 /*
- * With existingDirectory=require, contents replace the directory; once they are built it need not
- * be there.
+ * Check existingDirectory=require. The contents replace the directory, so it need not exist any
+ * more once they are built.
  */
 static int check_required(const struct new_volume *nv, const struct volume *v, struct error *err)
 {
@@ -257,8 +252,8 @@ struct filling {
 };
 
 /*
- * Fill the directory and set its mode. A volume with a requested mode does not get the special bits
- * of the source. Set the mode here: once the directory is in place, a user may have set its bits.
+ * Fill the directory and set its mode. With a requested mode, it does not get the special bits of
+ * the source. Set the mode here: once the directory is in place, a user may have set such bits.
  */
 static int fill_with_mode(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
@@ -284,8 +279,8 @@ static int fill_with_mode(struct nfs_client *c, const char *name, void *data, st
 }
 
 /*
- * Set mode and owner of what was built. It is never made here: a paused deletion may have moved it
- * for a moment, and an empty directory would pass for it.
+ * Set mode and owner of what was built. Never make the directory here: a paused deletion may have
+ * moved it for a moment, and an empty one would be taken for it.
  */
 static int set_up_contents(struct new_volume *nv, struct error *err)
 {
@@ -301,8 +296,8 @@ static int set_up_contents(struct new_volume *nv, struct error *err)
 }
 
 /*
- * Build elsewhere a directory that has a source, or that must not exist yet. It gets its owner once
- * it is in place.
+ * Build a directory that has a source, or that must not exist yet, in .csi-nfs/work/. Set its owner
+ * once it is in place.
  */
 static int make_contents(struct new_volume *nv, const struct volume_filler *filler,
 			 struct error *err)
@@ -342,7 +337,7 @@ static int make_contents(struct new_volume *nv, const struct volume_filler *fill
 	return r < 0 ? r : set_up_contents(nv, err);
 }
 
-/* The fill() of a volume that begins empty and must not be there yet. */
+/* Fill a volume that begins empty and whose directory must not exist yet. */
 static int fill_empty(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
 	const struct nfs_handle *work;
@@ -362,7 +357,7 @@ static int fill_empty(struct nfs_client *c, const char *name, void *data, struct
 
 static int make_volume(struct new_volume *nv, struct error *err)
 {
-	bool trashed = false; /* not used: an empty directory goes without the trash */
+	bool trashed = false; /* unused: an empty directory is not moved to the trash */
 	const struct volume_filler empty = { .fill = fill_empty, .ret_trashed = &trashed };
 	const struct volume v = volume_of(nv->rec);
 	enum volume_existing existing = v.existing;
@@ -375,7 +370,7 @@ static int make_volume(struct new_volume *nv, struct error *err)
 		return make_contents(nv, nv->filler, err);
 	if (volume_is_built(&v))
 		return make_contents(nv, &empty, err);
-	/* Without a claim to decide, the directory may be one that an earlier attempt made. */
+	/* There is no claim to decide, and an earlier attempt may have made the directory. */
 	if (!volume_is_unfinished(&v) && !nv->created && existing != EXISTING_REQUIRE)
 		existing = EXISTING_ADOPT;
 	return make_directory(nv, existing, false, err);
@@ -383,17 +378,17 @@ static int make_volume(struct new_volume *nv, struct error *err)
 
 /* -------- deletions in the way -------- */
 
-/* A new volume that meets tombstones, of replicas that are at work or dead. */
+/* The tombstones that a new volume meets, of replicas that are at work or dead. */
 struct arrival {
 	const struct new_volume *nv;
-	bool finished; /* a deletion was finished, which may have removed our notes of use */
+	bool finished; /* we finished a deletion, which may have removed our notes of use */
 	bool trashed; /* there is something to purge */
 };
 
 /*
- * Take over the tombstone. Its name tells only the directory, but the names of a long record's
- * parts begin with the volume's key: without the right key it looks damaged. Where it is of neither
- * that can be guessed, only the deletion knows what to do.
+ * Take over the tombstone. Its name has the directory only, but the names of a long record's parts
+ * begin with the volume's key: with the wrong key it looks damaged. Try our key and the directory;
+ * for any other volume, only its deletion knows what to do.
  */
 static int adopt_tombstone(const struct new_volume *nv, struct tombstone *t, const char *name,
 			   struct error *err)
@@ -438,14 +433,14 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&t.record);
-	/* Where the id is damaged or the policy missing, only the deletion knows what to do. */
+	/* If the id is damaged or the policy missing, only the deletion knows what to do. */
 	if ((v.id != NULL && volume_id_parse(&id, v.id) < 0) || v.on_delete == NULL)
 		return tombstone_refuse(nv->dir, err);
 	if (v.id != NULL)
 		t.key = volume_id_key(&id);
 	/*
-	 * A live replica with a slow deletion could still remove a directory that we have kept: it
-	 * knows the directory, and looked for other users before we came.
+	 * A live replica whose deletion is slow could still remove a directory that we keep: it
+	 * looked for other users before we came.
 	 */
 	if (strcmp(t.key, nv->key) != 0 && !busy_is_left(c, name))
 		return tombstone_refuse(nv->dir, err);
@@ -475,8 +470,8 @@ static int finish_volume_deletions(const struct new_volume *nv, struct error *er
 /* -------- deletions meanwhile -------- */
 
 /*
- * Remove the directory of a volume that was deleted while it was made, unless somebody has begun to
- * use it: a tombstone keeps away those who begin now.
+ * Remove the directory of a volume that was deleted while it was made, unless somebody uses it by
+ * now. Set a tombstone to keep new users away.
  */
 static int take_back_directory(const struct new_volume *nv, struct error *err)
 {
@@ -520,7 +515,7 @@ static int record_remains(const struct new_volume *nv, struct error *err)
 	return r < 0 ? r : 1;
 }
 
-/* A deletion ignores volumes that are not decided: it may have removed a directory we found. */
+/* Check the directory that we found: deletions ignore a volume that has not decided on it yet. */
 static int check_directory_remains(const struct new_volume *nv, struct error *err)
 {
 	int r;
@@ -538,7 +533,7 @@ static int check_still_there(const struct new_volume *nv, struct error *err)
 	int r = record_remains(nv, err);
 
 	if (r < 0) {
-		/* An earlier deletion may have mistaken the parts written just now for its own. */
+		/* An earlier deletion may have removed the parts that we have just written. */
 		if (err != NULL && err->code == ERROR_FAILED_PRECONDITION)
 			(void)record_remove(nv->c, nv->folder, nv->key, nv->rec, &ignored);
 		/* The volume is made; the next attempt asks again. */
@@ -560,8 +555,8 @@ static int check_still_there(const struct new_volume *nv, struct error *err)
 /* -------- a directory that was kept -------- */
 
 /*
- * Whether deleted volumes may have left notes that the directory is kept. A volume named by default
- * writes no notes, so it has not seen whether there are others: assume that there are.
+ * Whether deleted volumes may have left notes that the directory is kept. A volume without subDir
+ * writes no notes, so it has not seen whether others did: assume it.
  */
 static bool may_have_kept(const struct new_volume *nv)
 {
@@ -571,10 +566,10 @@ static bool may_have_kept(const struct new_volume *nv)
 }
 
 /*
- * Remove the notes that the directory is kept, if nobody else uses it: it goes by the policy of the
- * new volume from now on. Not in a repeated call: a deletion may have left the notes because this
+ * Remove the notes that the directory is kept, if nobody else uses it: from now on the policy of
+ * the new volume applies. Not in a repeated call: a deletion may have left the notes because this
  * volume was there. A deletion that is leaving notes still has its notes of use, or a tombstone. A
- * note that stays, after an error too, only keeps data that could go.
+ * note that stays behind, as after an error, only retains data that could be deleted.
  */
 static void take_over_kept(const struct new_volume *nv)
 {
@@ -599,7 +594,7 @@ static void take_over_kept(const struct new_volume *nv)
 
 /* -------- the call -------- */
 
-/* The name is taken: read its record into nv->rec, if that is of the same volume. */
+/* Read the record that has the name into nv->rec, if it is of the same volume. */
 static int adopt_volume_record(struct new_volume *nv, const struct volume_capacity *capacity,
 			       struct error *err)
 {
@@ -624,10 +619,10 @@ static int adopt_volume_record(struct new_volume *nv, const struct volume_capaci
 		r = volume_check_same(&have, nv->rec, capacity, err);
 	} else {
 		/*
-		 * Another replica may have deleted the volume, and then changed the directory that
-		 * this creation had made anew, taking it for a volume of csi-driver-nfs. But it may
-		 * be such a volume, which only these changes keep, so the record is written only
-		 * once the volume is made.
+		 * Perhaps another replica deleted the volume, took the directory that we made anew
+		 * for a volume of csi-driver-nfs, and recorded a change of that. But perhaps it is
+		 * such a volume, whose changes exist in this record only: replace the record only
+		 * after the volume has been made.
 		 */
 		nv->is_foreign = true;
 		r = volume_complete_foreign(&have, nv->rec, capacity, err);
@@ -645,12 +640,12 @@ static int make_and_check(struct new_volume *nv, struct error *err)
 	struct error trash = { .code = ERROR_OK };
 	int r;
 
-	/* Make the folders for the deletion now: the share may be full when that comes. */
+	/* Make the folders for the deletion now: the share may be full by then. */
 	r = store_folder(nv->c, STORE_BUSY, true, &unused, err);
 	if (r < 0)
 		return r;
 	r = store_folder(nv->c, STORE_TRASH, true, &unused, &trash);
-	/* Something else of that name is in the way of the deletion only. */
+	/* Something else of that name only hinders the deletion. */
 	if (r < 0 && r != -ENOTDIR) {
 		if (err != NULL)
 			*err = trash;
@@ -698,8 +693,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		return r;
 	nv.begun = nv.created || (volume_is_unfinished(&v) && !nv.is_foreign);
 	/*
-	 * A volume that is ready has its directory; one named by default does not record that it
-	 * is.
+	 * A volume that is ready has its directory. One without subDir is never recorded as ready.
 	 */
 	nv.exclusive = volume_is_exclusive(&v, key) && !v.staging.ready;
 	r = make_and_check(&nv, err);

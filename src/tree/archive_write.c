@@ -152,7 +152,7 @@ static bool put_entry(struct packer *p, const struct tree_entry *from)
 				 attr->atime.nsec);
 }
 
-/* As Linux calls them, and tools for archives. */
+/* Add the "user." of Linux, which archiving tools expect and NFS leaves out. */
 static int put_xattrs(struct archive_entry *e, const struct tree_xattrs *set)
 {
 	cleanup_buf struct buf name = { .data = NULL };
@@ -178,8 +178,8 @@ static int fail_start_over(const char *path, struct error *err)
 }
 
 /*
- * A dropped entry cannot be taken out of the archive again. That is fine if the next entry has the
- * same name, as extracting keeps the later one; but not if it is a directory or is not archived.
+ * A dropped entry stays in the archive. That is fine if the next entry has the same name, because
+ * extracting keeps the later one, unless that is a directory or is not archived.
  */
 static int check_dropped(struct packer *p, const struct tree_entry *from, struct error *err)
 {
@@ -195,7 +195,7 @@ static int check_dropped(struct packer *p, const struct tree_entry *from, struct
 	return 0;
 }
 
-/* Each entry repeats its path: a chain of directories takes the square of its length. */
+/* Each entry repeats its path, so nested directories take quadratic space. */
 static int check_path(const char *path, struct error *err)
 {
 	size_t depth = 0, i;
@@ -249,7 +249,7 @@ static int put_data(struct packer *p, const char *data, size_t len, struct error
 	return 0;
 }
 
-/* libarchive expects the zeros of holes, too, and does not write them. */
+/* libarchive has to be given the zeros of holes, but does not write them. */
 static int put_zeros(struct packer *p, uint64_t end, struct error *err)
 {
 	static const char zeros[65536];

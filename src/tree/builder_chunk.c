@@ -67,10 +67,10 @@ static void chunk_requeue(struct builder_chunk *chunk)
 	builder_node_ready(chunk->node);
 }
 
-/* Return why the source of a COPY has to be looked at again, or 0. */
+/* Return why the file has to be copied again: the errno for node->lost, or 0. */
 static int copy_loss(struct builder_node *node, const struct nfs_op *op)
 {
-	/* The server has begun to copy asynchronously: other files are asked for so. */
+	/* The server copies asynchronously: allow that for the next files. */
 	if (op->goes_on) {
 		node->builder->work->copies_later = true;
 		return -ERESTART;

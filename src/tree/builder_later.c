@@ -2,12 +2,12 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * COPY that the server goes on with after its reply (RFC 7862, section 15.2). There is no back
- * channel on which it could tell the end, so OFFLOAD_STATUS asks for it, with a growing pause.
+ * Asynchronous COPY (RFC 7862, section 15.2): the server replies and keeps copying. It cannot
+ * report completion without a back channel, so poll with OFFLOAD_STATUS, pausing longer each time.
  *
- * A server that does not tell the end (older Linux servers) copies nothing more in this work. What
- * came of the copy is not known then: it is cancelled, and the file is dropped and made again, by
- * READ and WRITE. A copy that goes on in spite of that reaches no file of the tree.
+ * Older Linux servers never report completion. The outcome of the copy is unknown then: cancel it,
+ * remove the file, make it again by READ and WRITE, and use no COPY for the rest of the work. A
+ * copy that continues all the same writes to no file of the tree.
  */
 
 #include <assert.h>
@@ -20,8 +20,8 @@
 
 #define POLL_MIN_MS 5
 #define POLL_MAX_MS 1000
-#define POLL_PART 8 /* of the time so far: what the last pause may add to it */
-#define STALL_MS 60000 /* a copy that moves nothing for so long will not end */
+#define POLL_PART 8 /* a pause is at most this part of the time so far */
+#define STALL_MS 60000 /* give up on a copy that makes no progress for so long */
 
 void builder_later_note(struct builder_node *node, const struct nfs_op *op)
 {
@@ -40,17 +40,17 @@ void builder_later_cancel(struct builder_node *node)
 	}
 }
 
-/* Whether the server has not answered, or not so that anybody could tell what it means. */
+/* Whether there was no reply, or none that could be decoded. */
 static bool is_unanswered(int error)
 {
 	return error == -ECONNABORTED || error == -ETIMEDOUT || error == -EBADMSG ||
 	       error == -ENOMEM;
 }
 
-/* Have the file made again, without COPY. */
+/* Cancel the copy, and stop using COPY. Return -ERESTART, so that the file is made again. */
 static int give_up(struct tree_builder *b, struct builder_node *node, const char *why)
 {
-	log_info("The server copies asynchronously and does not tell the end: files are read and written",
+	log_info("The server copies asynchronously and never reports completion: reading and writing files instead",
 		 LOG_STR("file", node->name), LOG_STR("reason", why));
 	builder_later_cancel(node);
 	b->work->offload &= ~NFS_OFFLOAD_COPY;
@@ -106,7 +106,7 @@ int builder_later_wait(struct builder_node *node, uint64_t len, uint64_t *ret_le
 		if (result < 0)
 			return give_up(b, node, strerror(-result));
 		if (op->length > len)
-			return give_up(b, node, "more is copied than was asked for");
+			return give_up(b, node, "it copied more than requested");
 		if (op->length > copied) {
 			b->work->progress.bytes += op->length - copied;
 			copied = op->length;
@@ -115,7 +115,7 @@ int builder_later_wait(struct builder_node *node, uint64_t len, uint64_t *ret_le
 		if (op->ended)
 			break;
 		if (clock_now_ns() - moved_ns >= STALL_MS * CLOCK_NS_PER_MS)
-			return give_up(b, node, "it has not moved on");
+			return give_up(b, node, "it makes no progress");
 	}
 	node->n_copies = 0;
 	*ret_len = op->length;

@@ -27,13 +27,13 @@
  * LINK     LINK                  LINKED; EXISTS if the name is taken
  * LINKED   none                  finished, once ended
  *
- * XATTRS stands between these and FILL for entries with extended attributes: the owner may still
- * write to them then, whatever their mode is to be.
+ * Entries with extended attributes pass XATTRS before FILL: the owner can still write to them then,
+ * whatever mode they get.
  *
- * Entries begin in CREATE, further names of a file in LINK. A small file without extended
- * attributes begins there once it has ended, if its data came in one chunk and the server takes all
- * in one call. Any other error ends the build, see
- * builder_fail(). Children and data wait for FILL. A node is freed when it is finished.
+ * Entries begin in CREATE, additional names of a file in LINK. A small file without extended
+ * attributes enters CREATE only when it has ended, if its data came in one chunk and one call can
+ * create and write it. Any other error ends the build, see builder_fail(). Children and data wait
+ * for FILL. A node is freed when it is finished.
  */
 #ifndef TREE_BUILDER_NODE_H
 #define TREE_BUILDER_NODE_H
@@ -45,7 +45,7 @@
 #define BUILDER_SET_UID 04000
 #define BUILDER_SET_GID 02000
 
-#define BUILDER_COPIES_MAX 4 /* of COPY in flight: each occupies a thread of the server */
+#define BUILDER_COPIES_MAX 4 /* COPY in flight per file: each occupies a thread of the server */
 
 #define BUILDER_BUCKETS 2048 /* for about a thousand nodes at a time */
 
@@ -74,15 +74,15 @@ struct builder_node {
 	enum builder_node_state state;
 	bool busy; /* op is in flight */
 	bool ended; /* by the sink's end() */
-	bool no_attr; /* came without attributes: keeps those that it has on the server */
+	bool no_attr; /* came without attributes: the entry on the server keeps its own */
 	bool existed; /* the name was taken */
-	bool is_link; /* a further name of target */
+	bool is_link; /* an additional name of target */
 	bool deferred; /* created once it has ended, with data and attributes in one call */
 	bool clamped; /* its time is out of range for the server */
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
 	bool has_holes;
-	int lost; /* why the server cannot copy on: -ERESTART, the source is shorter; -ESTALE */
+	int lost; /* why the server cannot continue: -ERESTART, make the file again; -ESTALE */
 	char verifier[8]; /* of the first unstable WRITE */
 	uint64_t size; /* end of the data so far */
 	uint64_t written; /* bytes written, or copied piece by piece */
@@ -91,7 +91,7 @@ struct builder_node {
 	uint64_t sum, sum_reread; /* checksums of the data taken, and of the data read back */
 	char *reread; /* part of the file that is read back, of VERIFY_BYTES */
 	uint32_t n_reread; /* bytes in it */
-	char copies[BUILDER_COPIES_MAX][NFS_COPY_ID_BYTES]; /* that the server goes on with */
+	char copies[BUILDER_COPIES_MAX][NFS_COPY_ID_BYTES]; /* asynchronous; may still run */
 	unsigned int n_copies; /* one, or after an error one for each COPY that was in flight */
 	size_t pending; /* unfinished children or chunks */
 	struct list waiting; /* children, until the handle is known */
@@ -210,16 +210,16 @@ int builder_offload_fail(struct builder_node *node, int r, struct error *err);
 
 /* -------- builder_later.c -------- */
 
-/* Note the copy that the server goes on with after its reply to op. */
+/* Remember the asynchronous copy that op has started. */
 void builder_later_note(struct builder_node *node, const struct nfs_op *op);
 
-/* Cancel the copies that the server goes on with, as far as it takes that. Waits. */
+/* Ask the server to cancel the node's asynchronous copies. Blocks; ignores refusals. */
 void builder_later_cancel(struct builder_node *node);
 
 /*
- * Wait for the only copy that the server goes on with, of len bytes. Returns 0 and the bytes
- * copied; the error of the copy, or -ERESTART if the file has to be made again, both without err
- * set; or another negative errno with err set.
+ * Wait for the node's only asynchronous copy, of len bytes. Returns 0 and the bytes copied; without
+ * err set, the error of the copy, or -ERESTART if the file has to be made again; or another
+ * negative errno with err set.
  */
 int builder_later_wait(struct builder_node *node, uint64_t len, uint64_t *ret_len,
 		       struct error *err);

@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * File data that the server copies itself (RFC 7862). CLONE shares the blocks of the source, takes
- * no time for any size, and keeps holes. COPY moves the data on the server. Both need an export
- * that reaches both files, so the first file of a tree shows whether they work there.
+ * Files that the server copies itself (RFC 7862). CLONE shares the blocks of the source, takes the
+ * same short time for any size, and keeps holes. COPY moves the data on the server. Both need one
+ * server with both files, so the first file of a tree shows whether they work.
  */
 
 #include <errno.h>
@@ -13,12 +13,12 @@
 #include "nfs/error.h"
 #include "tree/builder_node.h"
 
-#define COPY_BYTES                                                                                 \
-	(4U * 1024 * 1024) /* of one COPY: Linux does no more, and it must not time out */
-/* Of one that goes on after its reply. A server need not tell how far it is: it must not stall. */
+/* Per synchronous COPY: Linux copies no more at once, and the call must not time out. */
+#define COPY_BYTES (4U * 1024 * 1024)
+/* Per asynchronous COPY. Servers need not report progress: it must end within STALL_MS. */
 #define LATER_BYTES (1024U * 1024 * 1024)
 
-/* The server, or the file system, does not have the operation. */
+/* Whether the server or the file system lacks the operation. */
 static bool is_refusal(int error)
 {
 	return error == -EOPNOTSUPP || error == -EXDEV || error == -EINVAL;
@@ -93,7 +93,9 @@ static int clone_file(struct tree_builder *b, struct builder_node *node,
 	return 1;
 }
 
-/* What a COPY means that failed. 0: the file is to be read and written; as builder_copy(). */
+/*
+ * Handle a failed COPY. Returns 0 if the file has to be read and written, else as builder_copy().
+ */
 static int copy_failed(struct tree_builder *b, struct builder_node *node, int result,
 		       struct error *err)
 {
@@ -107,7 +109,7 @@ static int copy_failed(struct tree_builder *b, struct builder_node *node, int re
 	return result == -ESTALE ? result : builder_offload_fail(node, result, err);
 }
 
-/* What goes on after the reply to a synchronous COPY need not tell its verifier. */
+/* Servers that answer a synchronous COPY before it is done may leave out the verifier. */
 static bool tells_verifier(const struct nfs_op *op)
 {
 	static const char none[sizeof(op->verifier)];
@@ -140,12 +142,12 @@ static int copy_part(struct tree_builder *b, struct builder_node *node,
 	if (r < 0)
 		return r;
 	b->work->copies_later = later || node->op.goes_on;
-	/* The server copies only asynchronously: it may do that. */
+	/* The server copies only asynchronously: ask again and allow it. */
 	if (result == -EOPNOTSUPP && !later && node->op.goes_on)
 		return copy_part(b, node, from, range, ret_len, err);
 	if (result < 0)
 		return copy_failed(b, node, result, err);
-	/* Without, nobody would notice a restart: cancel it, and make the file again. */
+	/* Without a verifier, a restart would go unnoticed: make the file again. */
 	if (node->op.goes_on && !later && !tells_verifier(&node->op))
 		return -ERESTART;
 	r = builder_chunk_check_verifier(node, &node->op);
@@ -169,7 +171,7 @@ static int copy_part(struct tree_builder *b, struct builder_node *node,
 	return 1;
 }
 
-/* Copy what is left of the ranges part by part. at: bytes of the first one that are copied. */
+/* Copy the ranges part by part; at bytes of the first one are copied already. */
 static int copy_parts(struct tree_builder *b, struct builder_node *node,
 		      const struct nfs_handle *from, const struct tree_segment *ranges, size_t n,
 		      uint64_t at, struct error *err)

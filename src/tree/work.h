@@ -35,16 +35,16 @@ struct tree_progress {
 struct tree_work {
 	struct nfs_client *from, *to; /* may be the same */
 	/*
-	 * NFS_OFFLOAD_ of what to try: CLONE and COPY if handles of from are valid on to, SEEK on
-	 * from. What the server refuses is cleared: it would refuse it for the other files, too.
+	 * NFS_OFFLOAD_ flags to try: CLONE and COPY if handles of from are valid on to, SEEK on
+	 * from. Cleared when the server refuses one: it would refuse it for the other files, too.
 	 */
 	unsigned int offload;
 	/*
-	 * Extended attributes: of the tree on from, to be read; on to, to be set. Where to has none
-	 * those that come are counted as lost. Cleared when the server refuses them all.
+	 * Whether to read extended attributes on from, and to set them on to. Without to_xattrs,
+	 * those that are read count as lost. Cleared when the server refuses them all.
 	 */
 	bool from_xattrs, to_xattrs;
-	bool copies_later; /* the server makes no COPY before its reply */
+	bool copies_later; /* the server copies asynchronously */
 	const atomic_bool *cancel; /* may be NULL */
 	struct tree_progress progress;
 	void (*report)(const struct tree_progress *progress, void *data);
