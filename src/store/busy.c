@@ -153,7 +153,7 @@ bool busy_is_left(struct nfs_client *c, const char *name)
 	return store_holder_is_dead(c->export.server, c->export.share, name);
 }
 
-/* Remove a note that nobody holds; -EAGAIN with ABORTED where somebody does. */
+/* Remove a note that nobody holds. -EAGAIN with ABORTED if somebody does. */
 static int remove_or_refuse(struct nfs_client *c, const char *name, const char *dir,
 			    struct error *err)
 {

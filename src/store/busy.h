@@ -7,10 +7,10 @@
  *
  *   busy/<directory, with %2F for a slash>~<kind>~<holder>.<number>[.<renewals>]
  *
- * Notes of use and of making belong to long calls. The holder renews them by a RENAME to the next
- * name. A replica that a note blocks removes it once store_holder_is_dead() says that the holder is
- * dead. A holder that was only paused learns this when its next RENAME fails: it renews its notes
- * once more before it puts its work into place.
+ * Notes of use and of making belong to long calls. The holder renews a note by renaming it to the
+ * next name. A replica that is blocked by a note removes it once store_holder_is_dead() says so. A
+ * holder that was only paused notices when its next RENAME fails, at the latest before it puts its
+ * work into place.
  *
  * Tombstones (store/tombstone.h) belong to deletions and stay until these are finished. Another
  * replica does not wait for one to go; it finishes the deletion. Worker threads; blocks.

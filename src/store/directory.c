@@ -40,7 +40,7 @@ int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handl
 			 (int)len, path, c->export.server, c->export.share, NFS_STATE_DIR);
 }
 
-/* Whether a failed MKDIR certainly made nothing. False also where a broken connection hides it. */
+/* Whether a failed MKDIR is known to have made nothing. */
 static bool mkdir_made_nothing(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 			       int r)
 {

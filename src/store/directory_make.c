@@ -15,8 +15,8 @@
 /* -------- mode and owner -------- */
 
 /*
- * Whether the owner has to be set. The owner of a new directory is the client. The owner of a
- * directory that was found is always set if the server does not tell it, or tells a name.
+ * Whether the owner has to be set. A new directory belongs to the client. For a directory that was
+ * found, the answer is yes if the server reports no owner, or a name.
  */
 static bool needs_owner(const struct nfs_client *c, const struct nfs_attr *attr, bool found,
 			const struct volume_owner *owner)
@@ -31,7 +31,7 @@ static bool needs_owner(const struct nfs_client *c, const struct nfs_attr *attr,
 	return (owner->has_uid && uid != owner->uid) || (owner->has_gid && gid != owner->gid);
 }
 
-/* Restore the owner: a server that does not know the new one may have set yet another one. */
+/* Restore the owner: a server that does not know the new one may have set a third one. */
 static void restore_owner(struct nfs_client *c, const struct nfs_handle *handle,
 			  const struct nfs_attr *attr)
 {
@@ -50,8 +50,8 @@ static void restore_owner(struct nfs_client *c, const struct nfs_handle *handle,
 }
 
 /*
- * Whether a directory that was found keeps its mode and owner, as another volume's: 1, 0 or a
- * negative errno.
+ * Whether another volume uses the directory, so that its mode and owner stay: 1, 0 or a negative
+ * errno.
  */
 static int settings_are_anothers(struct nfs_client *c, const char *path,
 				 const struct directory_wish *wish, struct error *err)
@@ -207,7 +207,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		r = find_required(c, path, &handle, &attr, err);
 	else
 		r = make_or_find(c, path, mode, &handle, &attr, &found, err);
-	/* The last volume in a directory above went and took along what this call made or found. */
+	/* The last volume in a directory above was deleted, with what this call made or found. */
 	if (r == -ESTALE)
 		directory_note_sweep_above(c, path);
 	if (r < 0)

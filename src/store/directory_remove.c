@@ -59,7 +59,7 @@ static int refuse_non_directory(struct nfs_client *c, const struct directory_pla
 	return directory_is_none(c, place->base, strlen(place->base), &attr, err);
 }
 
-/* As handles_follow_names(), but -ENOENT where a purge under way has removed the directory. */
+/* As handles_follow_names(), but -ENOENT if a purge has removed the directory in between. */
 static int try_rename(struct nfs_client *c)
 {
 	char name[NFS_NAME_MAX + 1], renamed[NFS_NAME_MAX + 1];
@@ -127,9 +127,7 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;
 }
 
-/*
- * Refuse a mount point: the file system mounted there was not filled through this share alone.
- */
+/* Refuse a mount point: the data of that file system may not be this share's to delete. */
 static int check_no_mount(struct nfs_client *c, const struct directory_place *place,
 			  struct error *err)
 {

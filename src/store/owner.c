@@ -19,7 +19,7 @@
 
 /* -------- comparing names -------- */
 
-/* Whether a server that folds names could take one for the other. */
+/* Whether a server that folds names might treat both as the same. */
 static bool may_be_same_name(const char *a, size_t n, const char *b, size_t m)
 {
 	size_t i;
@@ -74,7 +74,7 @@ struct owner_search {
 	const char *path;
 	const struct owner_question *q;
 	struct owner *owner; /* out */
-	bool missing; /* a note has led to no record */
+	bool missing; /* a note led to no record */
 };
 
 static int owner_is(struct owner_search *s, enum owner_kind kind, const char *key)
@@ -88,7 +88,7 @@ static int owner_is(struct owner_search *s, enum owner_kind kind, const char *ke
 }
 
 /*
- * Check the record under a key, which comes from a note or, with plain, from the name of the
+ * Check the record under a key that comes from a note or, with plain, from the name of the
  * directory. With plain, count only a volume whose directory is its key: all others have notes.
  */
 static int check_volume_record(struct owner_search *s, const char *key, unsigned int scope,
@@ -137,8 +137,8 @@ static bool is_note_of_others(const char *name, const void *own)
 }
 
 /*
- * Add a directory that a deleted volume has left to others, and its policy. A directory below path
- * counts only while it exists: the note of one that an administrator has removed stays behind.
+ * Take in the note of a deleted volume that left its directory to others with a policy. A directory
+ * below path counts only while it exists: if an administrator removes one, its note stays.
  */
 static int add_kept(struct owner_search *s, const struct nfs_handle *users, const char *name,
 		    struct error *err)
@@ -169,7 +169,7 @@ static int add_kept(struct owner_search *s, const struct nfs_handle *users, cons
 	return r < 0 ? r : 0;
 }
 
-/* Check up to max notes. -ECANCELED where none of these counts and there are more. */
+/* Check up to max notes. Return -ECANCELED if none of them counts and there are more. */
 static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *users,
 			     unsigned int scope, size_t max, struct error *err)
 {
@@ -185,7 +185,9 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 			found = check_volume_record(s, keys.items[i], scope, false, err);
 	if (found != 0 || r < 0 || !s->q->kept)
 		return found != 0 ? found : r;
-	/* A deletion leaves its note here before its record goes, but maybe after the listing. */
+	/*
+	 * A record was missing, so a deletion may have left its note after the listing: list again.
+	 */
 	if (s->missing) {
 		strv_done(&keys);
 		keys = (struct strv){ NULL, 0 };
@@ -211,7 +213,7 @@ static int check_notes(struct owner_search *s, const char *name, unsigned int sc
 		r = store_open(s->c, folder, name, false, &users, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	/* The first note nearly always counts, and there may be as many notes as volumes. */
+	/* There may be as many notes as volumes, but nearly always the first one counts. */
 	r = check_notes_up_to(s, &users, scope, NOTES_FIRST, err);
 	return r == -ECANCELED ? check_notes_up_to(s, &users, scope, SIZE_MAX, err) : r;
 }

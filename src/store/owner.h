@@ -2,14 +2,14 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Whose is it? Ask here before removing a directory of the share, renaming it or something over it,
- * taking it for a new volume, or changing its mode and owner. The answer comes from the records of
- * volumes and snapshots and the notes of store/users.h, with a few lookups however many volumes the
- * share has.
+ * Who owns a directory? Ask here before removing a directory of the share, renaming it or something
+ * over it, adopting it for a new volume, or changing its mode and owner. The answer comes from the
+ * records of volumes and snapshots and the notes of store/users.h, with a few lookups however many
+ * volumes the share has.
  *
- * The server compares names: a file system that does not tell "A" from "a" finds the notes of both.
- * owner_find() compares again what it found, ignoring case and taking bytes beyond ASCII for equal,
- * so that a wrong answer can only leave a directory alone.
+ * Lookups use the server's idea of equal names: a file system that folds case finds the notes of
+ * both "A" and "a". owner_find() compares what it found again, ignoring case and treating all
+ * non-ASCII names as equal, so that a wrong answer can only leave a directory alone.
  *
  * A directory without a record is nobody's: csi-driver-nfs leaves no record. Worker threads;
  * blocks.
@@ -36,11 +36,11 @@ enum owner_scope {
 /* The asker, and what is asked for. The asker's own directories do not count. */
 struct owner_question {
 	const char *volume; /* key of the asking volume; NULL: none */
-	bool has_record; /* the asker's record is under that key, so nobody else's is */
+	bool has_record; /* the record under that key is the asker's, not another volume's */
 	const char *snapshot; /* name of the asking snapshot; NULL: none */
 	unsigned int scope; /* of enum owner_scope */
 	bool finished; /* ignore volumes that are not finished: they have no claim yet */
-	bool exclusive; /* the asker was there first, alone: ignore other exclusive claims */
+	bool exclusive; /* the asker came first, alone: ignore other exclusive claims */
 	bool leaving; /* count notes without a record: a deletion may be under way, or fail */
 	bool kept; /* gather the policies of kept directories, see store/users.h */
 	const struct volume *same; /* ignore volumes that want its mode and owner; or NULL */
@@ -57,7 +57,7 @@ struct owner {
 	enum volume_on_delete kept; /* strictest policy for the directory, and what is in it */
 	enum volume_on_delete kept_around; /* strictest for the directories that it lies in */
 	bool was_shared; /* a deleted volume left it, or one in or around it, to others */
-	bool has_notes; /* of such deletions, at or in it; also about directories that are gone */
+	bool has_notes; /* of such deletions, at or in it, even about directories that are gone */
 	bool is_noted; /* one of these notes is about that very directory */
 };
 

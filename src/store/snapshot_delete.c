@@ -42,7 +42,7 @@ static int carry_out_deletion(struct nfs_client *c, struct tombstone *t, bool ha
 	char work_key[SNAPSHOT_WORK_KEY_MAX];
 	int r;
 
-	/* Unfinished work goes first: then it cannot get into place any more. */
+	/* Remove unfinished work first, so that it cannot be put into place any more. */
 	snapshot_work_key(work_key, t->dir);
 	r = staging_discard(c, work_key, ret_trashed, err);
 	if (r == 0)
@@ -66,10 +66,7 @@ static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum bus
 	return r < 0 ? r : 1;
 }
 
-/*
- * Set the tombstone, or adopt the one of a deletion that was cut short, or that another replica is
- * doing.
- */
+/* Set the tombstone, or adopt that of a deletion that was interrupted or is another replica's. */
 static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct tombstone *t,
 			 struct error *err)
 {

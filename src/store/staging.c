@@ -21,7 +21,7 @@ static int placing_failed(struct nfs_client *c, int r, const char *path, struct 
 	return nfs_error_set(err, c, r, "putting '%s' into its place", path);
 }
 
-/* Distinguishes a directory from every other one, at any time. */
+/* Identifies a directory among all that ever exist. */
 struct directory_identity {
 	char fileid[HEX_BYTES];
 	char handle[HEX_BYTES];
@@ -118,8 +118,9 @@ int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashe
 /* -------- making -------- */
 
 /*
- * Refuse what is in the place. What an earlier attempt has put there is left to the next attempt: a
- * paused deletion of an earlier volume or snapshot may have moved it for a moment.
+ * Refuse what is in the place. If an earlier attempt put it there, answer ABORTED: a paused
+ * deletion of an earlier volume or snapshot may have moved it for a moment, and the next attempt
+ * finds it.
  */
 static int refuse_place(struct nfs_client *c, const struct staging *s, struct error *err)
 {
@@ -179,7 +180,7 @@ static int work_was_taken(const struct staging *s, struct error *err)
 	return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", s->path);
 }
 
-/* Check that nothing has come to the place, as long as the record still tells what was there. */
+/* Check that the place is still empty, before the record is changed to identify our directory. */
 static int check_place_is_empty(struct nfs_client *c, const struct staging *s, struct error *err)
 {
 	int r = directory_is_gone(c, s->path, err);
@@ -255,7 +256,7 @@ static int build_directory(struct nfs_client *c, struct staging *s, struct error
 		r = put_in_place(c, s, work, name, err);
 	if (r == 0 || c->broken)
 		return r;
-	/* The next attempt, or the deletion, finds what stays: the CO has to come back. */
+	/* The next attempt or the deletion finds the leftovers, so the CO has to retry. */
 	if (discard_work(c, work, name, &s->trashed, &second) < 0 && error_is_final(err->code))
 		err->code = ERROR_ABORTED;
 	return r;

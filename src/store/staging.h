@@ -12,8 +12,8 @@
  *   "ready"               done
  *
  * When two attempts run at once, as after a failover of the controller, the later one moves the
- * work of the earlier one to the trash. So a directory that is renamed into place is complete.
- * Worker threads; blocks.
+ * work of the earlier one to the trash. So whatever is renamed into place is complete. Worker
+ * threads; blocks.
  */
 #ifndef STORE_STAGING_H
 #define STORE_STAGING_H

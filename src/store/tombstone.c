@@ -41,8 +41,8 @@ static int tombstone_failed(struct nfs_client *c, int r, const struct tombstone 
 }
 
 /*
- * Read the tombstone, and remove any draft: its replacement began before the record went, and must
- * not bring the record back.
+ * Read the tombstone, and remove any draft: a change that began before the record was renamed must
+ * not bring it back.
  */
 static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 			  const struct nfs_handle *records, const struct nfs_handle *busy,
@@ -57,10 +57,7 @@ static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 	return record_forget_draft(c, records, t->key, &t->record, err);
 }
 
-/*
- * Deleting from a full share must work, if need be without a tombstone that other replicas could
- * see.
- */
+/* Go on without a tombstone on a full share, where deleting has to work. */
 static int accept_no_room(struct tombstone *t, int r, struct error *err)
 {
 	if (r != -ENOSPC && r != -EDQUOT)
@@ -150,10 +147,7 @@ static int tombstone_is_set(struct nfs_client *c, const struct tombstone *t, str
 	return r == -ENOENT ? 0 : tombstone_failed(c, r, t, err);
 }
 
-/*
- * Report that another replica has finished the deletion. A CO that asks again gets the present
- * state.
- */
+/* Report that another replica has finished the deletion: the CO has to ask again. */
 static int deletion_was_finished(const struct tombstone *t, struct error *err)
 {
 	return error_set(err, ERROR_ABORTED,
@@ -174,7 +168,7 @@ int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct erro
 }
 
 /*
- * Find the directory first, then the tombstone: a new directory that takes the place from now on
+ * Look up the directory, then check the tombstone, so that a directory which takes its place later
  * has another handle. -ENOENT, unreported, where there is no directory.
  */
 static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t,
@@ -201,7 +195,10 @@ int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool 
 	return r < 0 ? r : staging_is_in_place(c, &t->record, t->dir, err);
 }
 
-/* Find it also where the paused deletion of an earlier volume has moved and put back. */
+/*
+ * Likewise. If it is missing, first keep a paused deletion of an earlier volume from putting it
+ * back.
+ */
 static int find_moving_directory(struct nfs_client *c, const struct tombstone *t,
 				 struct directory_place *place, struct directory_known *ret,
 				 bool *ret_trashed, struct error *err)
@@ -237,7 +234,10 @@ static int make_empty_again(struct nfs_client *c, const struct directory_place *
 	return r == -EEXIST ? 0 : r;
 }
 
-/* Its user may be deleted meanwhile, and have found no directory: then nobody else removes it. */
+/*
+ * Make the directory again for its user. If the user has been deleted meanwhile, and found no
+ * directory, remove it: nobody else does.
+ */
 static int put_empty_directory_back(struct nfs_client *c, const struct tombstone *t,
 				    const struct directory_place *place,
 				    const struct nfs_attr *attr, tombstone_users_fn users,
@@ -254,9 +254,8 @@ static int put_empty_directory_back(struct nfs_client *c, const struct tombstone
 }
 
 /*
- * Handle a directory that was removed when its tombstone was already gone: a later call may have
- * found the directory and begun to use it. If so, put it back and return 1. Return 0 where it is
- * nobody's.
+ * Put back a directory that was removed when its tombstone was already gone, if a later call has
+ * begun to use it. Return 1 then, 0 where it is nobody's.
  */
 static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 			      const struct directory_place *place, const struct nfs_attr *attr,
@@ -296,7 +295,7 @@ static int forget_notes(struct nfs_client *c, const struct tombstone *t,
 	return directory_note_forget(c, t->dir, &known->handle, &known->attr, err);
 }
 
-/* Remove the notes of a directory that is gone: an earlier attempt may not have come to them. */
+/* Remove the notes of a directory that is gone, in case an earlier attempt did not. */
 static int sweep_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
 	int r = strcmp(t->key, t->dir) == 0 ? 0 : directory_note_sweep(c, t->dir, err);
@@ -335,7 +334,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 		if (r > 0)
 			return directory_was_new(c, t, err);
 	}
-	if (r < 0) /* a repeated call decides about what is held in the trash */
+	if (r < 0) /* a repeated call decides about the entry that is held in the trash */
 		return r;
 	if (trashed[0] != '\0') {
 		r = directory_release(c, key, trashed, err);

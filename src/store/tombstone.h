@@ -7,18 +7,18 @@
  * any more, one deletion holds the tombstone, and all replicas see that the directory is being
  * deleted. The tombstone is removed last.
  *
- *   deletion   set tombstone; other users of the directory?; directory away; a new record of
- *              that key?; remove tombstone
- *   creation   write record and notes of use; tombstones?; make directory; record still there?
+ *   deletion   set tombstone; look for other users; remove directory; look for a new record of
+ *              that key; remove tombstone
+ *   creation   write record and notes of use; look for tombstones; make directory; check that the
+ *              record is still there
  *
  * Each of the two writes before it reads, so at least one of them knows of the other.
  *
- * A tombstone may belong to a replica that is dead or paused: a call that meets one does not wait,
- * but finishes the deletion. A replica that was only paused may find another directory in place of
- * the one it knew, so it compares handles after it has moved a directory, and moves a wrong one
- * back. A deletion that finds no directory where its volume had one therefore renames what is in
- * the trash under that name: then nothing comes back after it.
- * Worker threads; blocks.
+ * The replica that has set a tombstone may be dead or paused, so a call that meets one does not
+ * wait but finishes the deletion. A replica that was only paused may move another directory than
+ * the one it knew, so it compares handles after the move, and moves a wrong directory back. A
+ * deletion whose directory is missing therefore renames what is in the trash under that name, so
+ * that nothing is moved back later. Worker threads; blocks.
  */
 #ifndef STORE_TOMBSTONE_H
 #define STORE_TOMBSTONE_H
@@ -56,16 +56,15 @@ int tombstone_refuse(const char *dir, struct error *err);
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err);
 
 /*
- * Whether somebody uses the path by now: 1, 0 or a negative errno. was_empty: the directory was
- * empty, so that any user counts; else only those count who may have found the directory and
- * adopted it.
+ * Whether somebody uses the path by now: 1, 0 or a negative errno. If the directory was empty,
+ * every user counts; else only those that may have found and adopted it.
  */
 typedef int (*tombstone_users_fn)(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 				  struct error *err);
 
 /*
- * As staging_is_in_place() for the record of the tombstone. If the directory is not in place, it
- * does not come back either. *ret_trashed is set where there is something to purge.
+ * As staging_is_in_place() for the record of the tombstone. A directory that is not in place cannot
+ * come back later. *ret_trashed is set where there is something to purge.
  */
 int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
 			  struct error *err);

@@ -5,27 +5,26 @@
  * Notes about which volumes use which directory. A subDir may name the directory of another volume,
  * one in it or one around it; then deleting one volume would delete another's data. Each volume
  * whose directory is not simply its own key leaves notes in .csi-nfs/users/: one for its directory
- * and each one above it, and one for its directory alone. So a few lookups tell who else is there,
- * however many volumes the share has:
+ * and each one above it, and one for its directory alone. So a few lookups tell who else uses a
+ * directory, however many volumes the share has:
  *
- *   users/<path, with %2F for a slash>/<key of the volume>     it is there, or in it
- *   users/<path, with %2F for a slash>%/<key of the volume>    it is there
+ *   users/<path, with %2F for a slash>/<key of the volume>     uses it, or one in it
+ *   users/<path, with %2F for a slash>%/<key of the volume>    uses it
  *
- * A note that leads to no record counts for nothing. store/owner.h reads the notes.
+ * A note without a record does not count. store/owner.h reads the notes.
  *
- * A volume that is deleted leaves its directory to the others that use it. Its deletion writes
- * notes about that, in the same folders as the notes of volumes:
+ * A deleted volume leaves its directory to the others that use it. Its deletion writes notes about
+ * that, in the same folders as the notes of volumes:
  *
  *   users/.../<path, with %2F for a slash>~<policy>        the text has the directory, as dir=
  *
- * With the policy retain or archive the directory is kept: the deletions of the others go by that
+ * With the policy retain or archive, the directory is kept: the deletions of the others follow that
  * policy too. With delete, the note tells a volume with the policy retain that there were others,
- * whose deletions may be repeated after it has gone.
+ * whose deletions may be repeated after it is gone.
  *
- * Keys of volumes that csi-nfs makes have no '~'. The notes stay as long as the directory stays:
- * DeleteVolume may be repeated, and then finds a directory without a record. Earlier versions of
- * csi-nfs find no record of that name, and ignore the notes. Worker threads; functions that take a
- * client block.
+ * Keys that csi-nfs makes contain no '~'. The notes stay as long as the directory: a repeated
+ * DeleteVolume finds a directory without a record. Earlier versions of csi-nfs find no record of
+ * that name, and ignore the notes. Worker threads; functions that take a client block.
  */
 #ifndef STORE_USERS_H
 #define STORE_USERS_H

@@ -34,9 +34,9 @@ static int key_has_record(struct nfs_client *c, const char *key, struct error *e
 /* -------- the directory -------- */
 
 /*
- * Whether the key has a record whose volume may have found an empty directory: 1, 0 or a negative
- * errno. One that is still being built elsewhere has not, and would refuse a directory in its
- * place.
+ * Whether the key has a record whose volume may use an empty directory that it found: 1, 0 or a
+ * negative errno. A volume that is still being built elsewhere does not, and would refuse one in
+ * its place.
  */
 static int key_has_directory(struct nfs_client *c, const char *key, struct error *err)
 {
@@ -79,7 +79,7 @@ static int delete_directory(struct nfs_client *c, const struct tombstone *t, boo
 	return tombstone_purge_directory(c, t, err);
 }
 
-/* Ask who else has the directory of a volume that is being deleted. */
+/* Form the question who else has the directory of a volume that is being deleted. */
 static struct owner_question question_of(const struct tombstone *t, const struct record *rec)
 {
 	const struct volume v = volume_of(rec);
@@ -105,8 +105,8 @@ static int find_other_tombstone(struct nfs_client *c, const char *name, enum bus
 }
 
 /*
- * Note that the directory is kept, where others use it or have used it: their deletions go by this
- * volume's policy too. They may be under way, or be repeated after they have succeeded.
+ * Note that the directory is kept if others use it or have used it: their deletions, which may be
+ * under way or be repeated after they have succeeded, follow this volume's policy too.
  */
 static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
 			  enum volume_on_delete policy, struct error *err)
@@ -126,10 +126,10 @@ static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const
 }
 
 /*
- * Note that the directory is retained, also where nobody else uses it: a deletion of an earlier
- * volume that had it may be repeated. A directory that is named by default needs this only if it is
- * shared, since only a volume with the same name can have had it. must: note it in any case,
- * because the id has another policy.
+ * Note that the directory is retained, even if nobody else uses it: the deletion of an earlier
+ * volume that had it may be repeated. A volume without subDir needs the note only for a shared
+ * directory, since only a volume of the same name can have had it before. must: write the note in
+ * any case, because the id has another policy.
  */
 static int keep_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
 			 bool must, struct error *err)
@@ -147,7 +147,7 @@ static int keep_retained(struct nfs_client *c, const struct tombstone *t, const 
 		return 0; /* there is nothing to keep */
 	if (r == 0)
 		r = users_keep(c, t->dir, ON_DELETE_RETAIN, &why);
-	/* On a full share, a directory that is this volume's alone stays without a note. */
+	/* The share is full: do without the note if the directory is this volume's alone. */
 	if (!must && (r == -ENOSPC || r == -EDQUOT))
 		return keep_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
 	if (r < 0 && err != NULL)
@@ -156,15 +156,15 @@ static int keep_retained(struct nfs_client *c, const struct tombstone *t, const 
 }
 
 /*
- * Return 1 where the directory stays as it is, because of kept directories around or in it. Else
- * *policy becomes the strictest one.
+ * Apply the policies of earlier volumes. Return 1 if they keep the directory as it is; else set
+ * *policy to the strictest one and return 0.
  */
 static int go_by_kept(const struct tombstone *t, const struct owner_question *q,
 		      const struct owner *owner, enum volume_on_delete *policy)
 {
 	const enum volume_on_delete own = *policy;
 
-	/* A proven exclusive directory was new, or empty: nothing in it is older. */
+	/* A proven exclusive directory was new or empty: it holds nothing older. */
 	if (owner->kept_around != ON_DELETE_DELETE && !q->exclusive) {
 		log_info("The directory of a deleted volume stays, it lies in one that is kept",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
@@ -192,7 +192,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	struct owner owner;
 	int r;
 
-	/* An id without a record puts no policy on the directories of others. */
+	/* The policy of an id without a record does not count for the directories of others. */
 	if (policy == ON_DELETE_RETAIN) {
 		if (directory_is_gone(c, t->dir, NULL) > 0)
 			return directory_remove_parents(c, t->dir, err);
@@ -207,7 +207,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 			 LOG_STR("of", owner.key));
 		if (!q.has_record)
 			policy = ON_DELETE_DELETE;
-		/* If another of them may retain, the last deletion beside that one leaves notes. */
+		/* With delete, leave a note only if one of the others may be retained. */
 		if (owner.kind != OWNER_IS_VOLUME ||
 		    (policy == ON_DELETE_DELETE && !owner.may_retain))
 			return 0;
@@ -280,8 +280,8 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 }
 
 /*
- * Remove the notes of use. A volume without a record may find one under its key: on a share that
- * folds case it is another volume's, and stays with its notes.
+ * Remove the notes of use. On a share that folds case, the key of a volume without a record may
+ * lead to another volume's record: keep the notes, which are that volume's.
  */
 static int remove_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
@@ -302,7 +302,7 @@ int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct vol
 	bool trashed = false;
 	int r;
 
-	/* Unfinished work goes first: then it cannot get into place any more. */
+	/* Remove unfinished work first, so that it cannot be put into place any more. */
 	if (volume_is_built(&v)) {
 		r = staging_discard(c, t->key, ret_trashed, err);
 		if (r < 0)
@@ -363,7 +363,7 @@ static int adopt_if_wanted(struct nfs_client *c, const char *name, enum busy_kin
 	return r;
 }
 
-/* A change may have made a record meanwhile: the next attempt deletes that. */
+/* If a change has made a record meanwhile, remove the tombstone: the next attempt deletes both. */
 static int check_no_record(struct nfs_client *c, struct tombstone *t, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
@@ -382,9 +382,7 @@ static int check_no_record(struct nfs_client *c, struct tombstone *t, struct err
 	return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
 }
 
-/*
- * Set a tombstone for a volume of csi-driver-nfs: it has no record, but others have to see it go.
- */
+/* Set a tombstone for a volume of csi-driver-nfs, which has no record, for others to see. */
 static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
 			       const struct volume_id *id, enum volume_on_delete policy,
 			       struct error *err)
@@ -402,10 +400,7 @@ static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
 	return r < 0 ? r : check_no_record(c, t, err);
 }
 
-/*
- * Set the tombstone, or adopt the one of a deletion that was cut short, or that another replica is
- * doing.
- */
+/* Set the tombstone, or adopt that of a deletion that was interrupted or is another replica's. */
 static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
 		       const struct record *rec, enum volume_on_delete policy, struct error *err)
 {
@@ -427,8 +422,8 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
 }
 
 /*
- * Leave the notes of a kept directory before the record goes: if this deletion is cut short, other
- * deletions find the record or the notes.
+ * Write the notes of a kept directory before the record goes: if this deletion is interrupted,
+ * other deletions find one or the other.
  */
 static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
 			      const struct record *rec, const struct volume_id *id,
@@ -442,7 +437,7 @@ static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
 		return 0;
 	if (policy != ON_DELETE_RETAIN)
 		return keep_if_shared(c, t, rec, policy, err);
-	/* A deletion that is repeated after it has succeeded goes by the policy of the id. */
+	/* When this deletion is repeated after it has succeeded, the policy of the id counts. */
 	return keep_retained(c, t, rec,
 			     volume_policy(&unrecorded, id, default_policy) != ON_DELETE_RETAIN,
 			     err);
