@@ -14,8 +14,8 @@
 #include "store/directory_parts.h"
 #include "store/layout.h"
 
-int directory_is_none(struct nfs_client *c, const char *path, size_t len,
-		      const struct nfs_attr *attr, struct error *err)
+int directory_refuse_entry(struct nfs_client *c, const char *path, size_t len,
+			   const struct nfs_attr *attr, struct error *err)
 {
 	return error_set(err, ERROR_FAILED_PRECONDITION, "'%.*s' on %s:%s is %s: move it away",
 			 (int)len, path, c->export.server, c->export.share,
@@ -98,7 +98,7 @@ static int walk_step(struct nfs_client *c, struct nfs_handle *dir, const char *n
 	if (r < 0)
 		return r;
 	if (attr.type != NFS_TYPE_DIRECTORY)
-		return directory_is_none(c, path, len, &attr, err);
+		return directory_refuse_entry(c, path, len, &attr, err);
 	r = directory_check_not_own(c, &next, path, len, err);
 	if (r < 0)
 		return r;
@@ -170,7 +170,7 @@ int directory_find(struct nfs_client *c, const char *path, struct directory_plac
 	if (r < 0)
 		return r;
 	if (ret_attr->type != NFS_TYPE_DIRECTORY)
-		return directory_is_none(c, path, strlen(path), ret_attr, err);
+		return directory_refuse_entry(c, path, strlen(path), ret_attr, err);
 	return directory_check_not_own(c, ret, path, strlen(path), err);
 }
 

@@ -77,8 +77,8 @@ int directory_note_forget(struct nfs_client *c, const char *path, const struct n
 			  const struct nfs_attr *attr, struct error *err);
 
 /*
- * Remove all notes of path that are not about the directory that is there now. Return 1 where there
- * is no directory, 0 where there is one, or a negative errno.
+ * Remove the notes of path, except those of the directory that is there now. Return 1 if there is
+ * no directory, 0 if there is one, or a negative errno.
  */
 int directory_note_sweep(struct nfs_client *c, const char *path, struct error *err);
 

@@ -161,7 +161,7 @@ static int check_found(struct nfs_client *c, const char *path, const struct dire
 	int r;
 
 	if (attr->type != NFS_TYPE_DIRECTORY)
-		return directory_is_none(c, path, strlen(path), attr, err);
+		return directory_refuse_entry(c, path, strlen(path), attr, err);
 	if (wish->existing == EXISTING_REFUSE)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "directory '%s' on %s:%s exists, and existingDirectory is 'refuse'",

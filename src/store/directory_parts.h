@@ -7,9 +7,9 @@
 
 #include "store/directory.h"
 
-/* Report something that is no directory: FAILED_PRECONDITION. */
-int directory_is_none(struct nfs_client *c, const char *path, size_t len,
-		      const struct nfs_attr *attr, struct error *err);
+/* Refuse an entry that is not a directory: FAILED_PRECONDITION. */
+int directory_refuse_entry(struct nfs_client *c, const char *path, size_t len,
+			   const struct nfs_attr *attr, struct error *err);
 
 /* Refuse the driver's own folder. A server may fold names in unknown ways, so compare handles. */
 int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handle, const char *path,

@@ -56,7 +56,7 @@ static int refuse_non_directory(struct nfs_client *c, const struct directory_pla
 		return 0;
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
-	return directory_is_none(c, place->base, strlen(place->base), &attr, err);
+	return directory_refuse_entry(c, place->base, strlen(place->base), &attr, err);
 }
 
 /* As handles_follow_names(), but -ENOENT if a purge has removed the directory in between. */

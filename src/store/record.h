@@ -8,9 +8,9 @@
  * pairs separated by ';', first the version ("v=1"); bytes other than letters, digits and -_.,:/+@
  * are written as %XX.
  *
- * A text over RECORD_LINK_BYTES continues in further links, its parts. Their names hold a hash of
+ * A text over RECORD_LINK_BYTES continues in more links, its parts. Their names hold a hash of
  * the whole text, so that writers of the same name never mix their parts. Two more links lead to
- * parts that no record leads to yet, or any more:
+ * parts that do not belong to a record yet, or no longer do:
  *
  *   <key>~new       the draft of a record that is being replaced, or created with parts
  *   <key>~removed   the grave of a record with parts that is being removed or replaced
@@ -36,7 +36,7 @@ struct record_pair {
 struct record {
 	struct record_pair *pairs;
 	size_t n;
-	uint64_t parts; /* further links on the share it was read from; 0: none */
+	uint64_t parts; /* number of parts on the share it was read from */
 	uint64_t hash; /* of the text in them */
 	uint64_t base; /* hash of the link as it was read or written; 0: neither */
 };

@@ -24,7 +24,7 @@ void record_part_name(char name[RECORD_LINK_NAME_SIZE], const char *key,
 void record_draft_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
 void record_grave_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
 
-/* Read the parts that a head leads to. Return 1, 0 where rec is no head, or -EINVAL. */
+/* Read the parts that a head leads to. Return 1, 0 where rec is not a head, or -EINVAL. */
 int record_head_parts(const struct record *rec, struct record_parts *ret);
 
 /* Report a failed operation on a link. */

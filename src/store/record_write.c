@@ -103,8 +103,8 @@ static int remove_draft(struct nfs_client *c, const struct nfs_handle *dir, cons
 }
 
 /*
- * Read the draft: 1, or 0 where there is none. link is its text, "" where it is no symbolic link;
- * ret stays empty where it is damaged.
+ * Read the draft: 1, or 0 where there is none. link is its text, "" where it is not a symbolic
+ * link; ret stays empty where it is damaged.
  */
 static int read_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		      struct record *ret, struct record_parts *ret_parts,

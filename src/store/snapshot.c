@@ -150,7 +150,7 @@ static bool is_tree_name(const char *name, const char *source)
 	       strcmp(name + strlen(source), SNAPSHOT_TREE_SUFFIX) == 0;
 }
 
-/* Return 0, -EINVAL or -ENOMEM; volume_id_done() is due. */
+/* Return 0, -EINVAL or -ENOMEM. The caller calls volume_id_done() in each case. */
 static int parse_snapshot_id(const char *text, struct volume_id *ret)
 {
 	int r = volume_id_parse(ret, text);

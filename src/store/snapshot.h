@@ -11,8 +11,8 @@
  *
  * source is the key of the volume. The directory of the name, which both have, can be entered by
  * its owner only. Snapshots made by csi-nfs also have a record in .csi-nfs/snapshots/, whose keys
- * snapshot.c alone knows; without one, a directory is no tree. Worker threads; blocks, except for
- * the functions that take only records and views.
+ * snapshot.c alone knows; without one, a directory is not a tree. Worker threads; blocks, except
+ * for the functions that take only records and views.
  */
 #ifndef STORE_SNAPSHOT_H
 #define STORE_SNAPSHOT_H
@@ -103,7 +103,7 @@ struct snapshot_contents {
 
 /*
  * Parse an id. Return 0; -EINVAL, unreported, for an id that cannot be a snapshot's; or another
- * negative errno with the error set. snapshot_done() is due in either case.
+ * negative errno with the error set. The caller calls snapshot_done() in each case.
  */
 int snapshot_init(struct snapshot *s, const char *id, struct error *err);
 

@@ -197,7 +197,7 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 		.path = id->subdir,
 		.work_key = work_key,
 		.others = &others,
-		.refusal = "is no snapshot",
+		.refusal = "is not a snapshot",
 		.rec = rec,
 		.fill = filler->fill,
 		.describe = describe_time,

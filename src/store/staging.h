@@ -36,7 +36,7 @@ struct staging {
 	const struct owner_question *others; /* who must not have the place; see store/owner.h */
 
 	/*
-	 * Make the directory of that name in .csi-nfs/work/, with further clients as needed. Report
+	 * Make the directory of that name in .csi-nfs/work/, with more clients as needed. Report
 	 * errors; the caller removes what is left after one. What this adds to rec is stored with
 	 * "built".
 	 */

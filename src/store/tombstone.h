@@ -41,7 +41,7 @@ bool tombstone_is_new(const struct tombstone *t);
 
 /*
  * Set the tombstone of a record, and read it. -ENOENT, unreported, where there is no record. Errors
- * as record_bury(). tombstone_done() is due in either case.
+ * as record_bury(). The caller calls tombstone_done() in each case.
  */
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err);
 

@@ -33,8 +33,8 @@ struct volume_id {
 
 /*
  * Parse an id. Return 0; -EINVAL, unreported, for one that neither csi-nfs nor csi-driver-nfs can
- * have made, or that leads out of the share, where nothing may be touched; or -ENOMEM.
- * volume_id_done() is due.
+ * have made, or that leads out of the share, where nothing may be touched; or -ENOMEM. The caller
+ * calls volume_id_done() in each case.
  */
 int volume_id_parse(struct volume_id *ret, const char *text);
 

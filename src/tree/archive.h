@@ -17,8 +17,8 @@
 #include "tree/work.h"
 
 /*
- * Load libarchive, which tree_pack() and tree_unpack() do otherwise. For those who want to know
- * before they begin. FAILED_PRECONDITION: it is missing. A later call tries again.
+ * Load libarchive now instead of in tree_pack() or tree_unpack(), to find out early whether it is
+ * missing: FAILED_PRECONDITION. A later call tries again.
  */
 int tree_archive_prepare(struct error *err);
 
@@ -36,9 +36,9 @@ const char *tree_compression_suffix(enum tree_compression compression);
 
 /*
  * Identifies the bytes of an archive file, as stored: the compressed ones. The length shows
- * truncation, and CRC-32 every run of up to 32 wrong bits; of other damage of the same length it
- * misses one in 4 billion. Detects accidents, not malice. zlib's crc32() passes 2 GB/s, three times
- * as much as str_hash(), which tree/checksum.h uses.
+ * truncation. CRC-32 detects every run of up to 32 wrong bits, and misses one in 4 billion of other
+ * changes. Detects accidents, not malice. zlib's crc32() does 2 GB/s, three times as much as
+ * str_hash(), which tree/checksum.h uses.
  */
 struct tree_archive_sum {
 	uint64_t bytes;

@@ -194,7 +194,7 @@ static int walk_to_target(struct tree_builder *b, const char *path, struct nfs_h
 		r = -EISDIR;
 	if (r == -ENOENT || r == -ENOTDIR || r == -EISDIR || r == -ENAMETOOLONG)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
-				 "linking to '%s', which is no file of the tree", path);
+				 "linking to '%s', which is not a file of the tree", path);
 	if (r < 0)
 		return nfs_error_set(err, b->work->to, r, "linking to '%s'", path);
 	*ret = handle;

@@ -27,7 +27,7 @@ struct tree_entry {
 	struct nfs_attr attr;
 	const char *link; /* text of a symbolic link */
 	const char *hardlink_to; /* path of an earlier entry that is the same file; NULL: none */
-	bool has_holes; /* file: blocks of zeros need not be written, so the size must be set */
+	bool has_holes; /* file: blocks of zeros may be left out, so set the size */
 	bool is_mapped; /* file: only the data in segments follows */
 	const struct tree_segment *segments;
 	size_t n_segments;
@@ -40,7 +40,7 @@ struct tree_piece {
 	uint64_t offset; /* in the file */
 	const char *data;
 	size_t len;
-	/* Holds exactly this data: a sink that keeps it takes a share. NULL: the sink copies. */
+	/* Holds exactly this data: take a share to keep it. NULL: the sink copies the data. */
 	struct tree_block *block;
 };
 
@@ -48,14 +48,14 @@ struct tree_piece {
  * Each entry is begun, and ended after its contents: the children of a directory, the data of a
  * file. An error ends the stream.
  *
- * copy() may stand for all data of a file: the server copies it from the handle, which is valid on
+ * copy() may replace the data of a file: the server copies it from the handle, which is valid on
  * the sink's client. Returns 1 if it did, 0 if it cannot and the data has to follow, or a negative
- * errno; without an error set, -ERESTART if the sizes do not agree and
- * -ESTALE if the file has gone. NULL: the sink needs the data.
+ * errno; without an error set, -ERESTART if the sizes do not agree, or -ESTALE if the file is gone.
+ * NULL: the sink needs the data.
  *
- * drop() replaces end() if the source has changed under the current entry, which is a file or a
- * directory without children so far: undo begin(). The name may come again, as any type. A sink
- * that cannot undo returns -ERESTART with ABORTED: the caller must start over with a new sink.
+ * drop() replaces end() if the current entry, a file or a directory without children so far, has
+ * changed in the source: undo begin(). The name may come again, as any type. A sink that cannot
+ * undo returns -ERESTART with ABORTED: the caller must start over with a new sink.
  */
 struct tree_sink {
 	int (*begin)(struct tree_sink *sink, const struct tree_entry *entry, struct error *err);

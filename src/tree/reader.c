@@ -13,7 +13,7 @@
 #include "tree/reader_item.h"
 #include "tree/sparse.h"
 
-/* The limit for counting, which need not be exact and runs beside a copy that has its own table. */
+/* For counting, which need not be exact and runs beside a copy with a table of its own. */
 #define COUNT_HARDLINKS_MAX 4096
 
 /* Set rd->path to that of an entry in rd->folder. */
@@ -170,7 +170,7 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 			reader_drop_some(&rd);
 		r = read_item(&rd, err);
 	}
-	/* For errors of the transport and of memory; others are set already. */
+	/* Errors of the transport and of memory are not reported yet. */
 	if (r < 0)
 		(void)nfs_error_set(err, work->from, r, "reading the tree");
 	tree_drain_reads(work, r < 0);
@@ -220,7 +220,7 @@ static int count(struct tree_work *work, const struct nfs_handle *root, const st
 
 	r = tree_read(&own, root, attr, &options, &sink, err);
 	work->reported_ns = own.reported_ns;
-	/* What could not be looked at may have some. */
+	/* Assume that what could not be examined has some. */
 	missed = own.progress.xattrs_lost > 0 || own.progress.vanished > 0 || !own.from_xattrs;
 	if (r < 0)
 		return r;

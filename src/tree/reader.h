@@ -16,13 +16,13 @@
 #include "tree/entry.h"
 #include "tree/work.h"
 
-/* Limit of remembered files with several names. The names of further files become copies. */
+/* Files with several names that are remembered. Beyond the limit, each name becomes a copy. */
 #define TREE_HARDLINKS_MAX 65536
 
 struct tree_reader_options {
 	bool map; /* report the segments of files that are mostly holes, which reads them twice */
-	bool count; /* only count files and bytes: the sink is given nothing but directories */
-	bool *xattrs_found; /* with count: set, and the end, at the first extended attribute */
+	bool count; /* only count files and bytes: the sink gets only directories */
+	bool *xattrs_found; /* with count: stop at the first extended attribute and set this */
 };
 
 /*
@@ -33,8 +33,8 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 	      const struct tree_reader_options *options, struct tree_sink *sink, struct error *err);
 
 /*
- * List the tree and set the totals all_... of work->progress, which tree_read() will reach if the
- * tree does not change. May be called from work->report during tree_read(). Returns as tree_read().
+ * List the tree and set the totals all_... of work->progress, as tree_read() would count them. May
+ * be called from work->report during tree_read(). Returns as tree_read().
  */
 int tree_count(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
 	       struct error *err);

@@ -14,7 +14,7 @@
 
 #define CHECK_MS 1000
 
-/* Return a period several times as long as the lookups of all directories on the way up. */
+/* Return a period much longer than the lookups of all directories above take. */
 static uint64_t check_period_ns(const struct remover *rm, const struct remove_node *node)
 {
 	return CHECK_MS * CLOCK_NS_PER_MS * (1 + node->depth / TREE_LEVELS) +

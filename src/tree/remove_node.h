@@ -11,8 +11,8 @@
  *
  * State    Operation            Next state
  * LOOKUP   LOOKUP in parent     as "enter" below; GETATTR if the type is unknown; UNLINK if it is
- *                               no directory
- * GETATTR  GETATTR              as "enter"; UNLINK if it is no directory; RMDIR if stale
+ *                               not a directory
+ * GETATTR  GETATTR              as "enter"; UNLINK if not a directory; RMDIR if stale
  *  enter                        GETATTR if the file system is unknown; finished, and stays, on
  *                               another one; LIFT every TREE_LEVELS levels; else READ
  * LIFT     RENAME into root     READ, also if refused; CHMOD if its own mode may be in the way
@@ -26,8 +26,9 @@
  * UNLINK   REMOVE in parent     finished
  *
  * Names found by READDIR begin in LOOKUP, or in "enter" if the reply has all that is needed. A node
- * is finished, too, if its name is gone or an operation fails, and is freed then. STALE counts as
- * gone, as another purge may be at work, but brings the root back to LOOKUP a few times.
+ * is also finished if its name is gone or an operation fails. Finished nodes are freed. STALE
+ * counts as gone, since another purge may be at work, but sends the root back to LOOKUP a few
+ * times.
  */
 #ifndef TREE_REMOVE_NODE_H
 #define TREE_REMOVE_NODE_H
@@ -69,7 +70,7 @@ struct remove_node {
 	size_t removed; /* entries and children removed since the last READDIR */
 	unsigned int idle_passes; /* consecutive listings of which nothing was removed */
 	unsigned int rmdir_tries, lift_tries, stale_tries;
-	int read_error; /* of the last READDIR that failed in a way that RMDIR can explain */
+	int read_error; /* of the last READDIR; RMDIR shows whether it matters */
 	bool eof;
 	bool active; /* the operation of its state is in flight */
 	bool checking; /* a lookup of its name is in flight, see remove_node_check() */
@@ -78,12 +79,12 @@ struct remove_node {
 	bool seen_entry, seen_directory; /* in the page */
 	bool is_cut; /* the rest of the page must be read again */
 	bool chmod_tried;
-	bool chmod_done; /* answered, well or not: a later refusal is final */
+	bool chmod_done; /* whatever the reply: a later refusal is final */
 	bool failed;
 	char *name;
 };
 
-/* An entry that is no directory. */
+/* An entry that is not a directory. */
 struct remove_name {
 	struct list link;
 	char name[];

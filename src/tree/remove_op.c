@@ -32,9 +32,10 @@ static void node_start_chmod(struct remover *rm, struct remove_node *node, enum 
 }
 
 /*
- * Return whether to repeat an operation that was refused in dir: as its owner we may change its
- * mode even if we may not write to it. That is done once. dir: NULL for the directory that holds
- * the tree, which is never changed. opened: dir had its new mode when the operation was started.
+ * Return whether to repeat an operation that was refused in dir. As its owner we may change its
+ * mode even if we may not write to it; try that once. dir: NULL for the directory that holds the
+ * tree, which is never changed. opened: dir already had its new mode when the operation was
+ * started.
  */
 static bool chmod_may_help(struct remover *rm, struct remove_node *dir, int r, bool opened)
 {
@@ -156,8 +157,8 @@ static int lift_prepare(struct remover *rm, struct remove_node *node, struct rem
 }
 
 /*
- * A move needs the permissions of a removal, and write permission for the directory itself, whose
- * ".." changes. If it is refused, the directory is emptied where it is, up to a limit of depth.
+ * A move needs the permissions of a removal, and write permission for the directory itself, because
+ * its ".." changes. If it is refused, empty the directory where it is, down to TREE_LEVELS_LAST.
  */
 static void lift_replied(struct remover *rm, struct remove_node *node, struct remove_call *call)
 {
@@ -293,7 +294,7 @@ static int chmod_prepare(struct remover *rm, struct remove_node *node, struct re
 	return 0;
 }
 
-/* Go on even if the mode could not be set: then the operation is refused again, which is final. */
+/* Continue even if the mode could not be set: the operation is refused again, and that is final. */
 static void chmod_replied(struct remover *rm, struct remove_node *node, struct remove_call *call)
 {
 	(void)call;
@@ -356,8 +357,8 @@ static void batch_replied(struct nfs_op *op)
 		node->outstanding--;
 	}
 	/*
-	 * The first name left has failed; those behind it were not tried. After NOENT or STALE,
-	 * RMDIR finds out whether the entry is still there.
+	 * The first remaining name has failed, and those after it were not tried. After NOENT or
+	 * STALE, RMDIR shows whether the entry is still there.
 	 */
 	if (op->error != 0 && !retry && !list_is_empty(&call->names) &&
 	    !chmod_may_help(rm, node, op->error, call->opened)) {

@@ -92,8 +92,8 @@ void tree_drain_reads(struct tree_work *work, bool abort_slow);
 void tree_op_returned(struct tree_work *work, size_t *in_flight, const struct nfs_op *op);
 
 /*
- * Return whether to start an operation again that ended with this error: the server asked to try
- * later and the patience is not used up. tree_pump() does the waiting.
+ * Return whether to repeat an operation that ended with this error: the server asked to try later,
+ * and the patience is not used up. tree_pump() does the waiting.
  */
 bool tree_should_retry(struct tree_work *work, int error);
 

@@ -3,8 +3,8 @@
 
 /*
  * Extended attributes of a file or directory, on their way from the source of a tree to its sink. A
- * counted set; the count is not atomic: all users are on one thread. An attribute that cannot be
- * kept is counted as lost, and fails nothing.
+ * set is reference-counted, not atomically: all users are on one thread. An attribute that cannot
+ * be kept is counted as lost, and the copy goes on.
  */
 #ifndef TREE_XATTRS_H
 #define TREE_XATTRS_H
@@ -22,7 +22,7 @@ struct tree_work;
  */
 #define TREE_XATTRS_MAX (512U * 1024)
 
-/* In front of the names on Linux and in archives. NFS has only these, and leaves it out. */
+/* Prefix of names on Linux and in archives. NFS has only this namespace, and omits the prefix. */
 #define TREE_XATTR_USER "user."
 
 struct tree_xattr {
