@@ -30,6 +30,12 @@ int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf
 /* Remove the first n bytes, n <= len. */
 void buf_consume(struct buf *b, size_t n);
 
+/* Return the contents as a string, "" if nothing was appended. Borrowed until the next change. */
+static inline const char *buf_text(const struct buf *b)
+{
+	return b->data != NULL ? b->data : "";
+}
+
 /* Return the contents as a string for the caller to free, "" if empty; NULL if out of memory. */
 char *buf_steal(struct buf *b);
 

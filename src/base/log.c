@@ -89,18 +89,16 @@ void log_write(enum log_level level, const char *msg, const struct log_field *fi
 		memset(&tm, 0, sizeof(tm));
 	(void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
 	/* Ignore errors: a line that is too long is truncated. Both formats quote as JSON does. */
-	if (log_format == LOG_FORMAT_JSON) {
+	if (log_format == LOG_FORMAT_JSON)
 		(void)buf_printf(&b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"msg\":", when,
 				 ts.tv_nsec / 1000000, level_names[level]);
-		(void)json_put_quoted(&b, msg);
-		put_fields(&b, fields, n);
-		(void)buf_puts(&b, "}");
-	} else {
+	else
 		(void)buf_printf(&b, "time=%s.%03ldZ level=%s msg=", when, ts.tv_nsec / 1000000,
 				 level_names[level]);
-		(void)json_put_quoted(&b, msg);
-		put_fields(&b, fields, n);
-	}
+	(void)json_put_quoted(&b, msg);
+	put_fields(&b, fields, n);
+	if (log_format == LOG_FORMAT_JSON)
+		(void)buf_puts(&b, "}");
 	b.max = 0; /* the newline must fit */
 	(void)buf_puts(&b, "\n");
 	if (b.len > 0 && write(STDERR_FILENO, b.data, b.len) < 0)

@@ -67,15 +67,24 @@ bool path_has_component(const char *path, const char *component)
 	}
 }
 
-char *path_trim(const char *path)
+/* Return the path without leading slashes, and its length without trailing ones. */
+static const char *trim_slashes(const char *path, size_t *ret_len)
 {
 	size_t len;
 
 	while (*path == '/')
 		path++;
-	len = strlen(path);
-	while (len > 0 && path[len - 1] == '/')
+	for (len = strlen(path); len > 0 && path[len - 1] == '/';)
 		len--;
+	*ret_len = len;
+	return path;
+}
+
+char *path_trim(const char *path)
+{
+	size_t len;
+
+	path = trim_slashes(path, &len);
 	return strndup(path, len);
 }
 
@@ -84,11 +93,7 @@ static int append_part(struct buf *b, const char *part)
 	size_t len;
 	int r;
 
-	while (*part == '/')
-		part++;
-	len = strlen(part);
-	while (len > 0 && part[len - 1] == '/')
-		len--;
+	part = trim_slashes(part, &len);
 	if (len == 0)
 		return 0;
 	r = buf_append(b, "/", 1);

@@ -16,7 +16,7 @@
 static const struct {
 	const char *word; /* in a line of text */
 	const char *name; /* in JSON */
-	const char *colour;
+	const char *color;
 } statuses[] = {
 	[CHECK_OK] = { "ok", "ok", "\033[32m" },
 	[CHECK_FAILED] = { "FAILED", "failed", "\033[31m" },
@@ -96,7 +96,7 @@ char *check_plain(const char *text)
 	return copy;
 }
 
-static bool is_coloured(void)
+static bool is_colored(void)
 {
 	const char *term = getenv("TERM");
 
@@ -106,7 +106,7 @@ static bool is_coloured(void)
 
 void check_report_begin(struct check_report *r, const struct check *c)
 {
-	*r = (struct check_report){ .json = c->options.json, .colour = is_coloured() };
+	*r = (struct check_report){ .json = c->options.json, .color = is_colored() };
 	if (!r->json)
 		return;
 	json_open(&r->out, NULL, '{');
@@ -115,19 +115,14 @@ void check_report_begin(struct check_report *r, const struct check *c)
 	json_open(&r->out, "steps", '[');
 }
 
-static const char *buf_text(const struct buf *b)
-{
-	return b->data != NULL ? b->data : "";
-}
-
 static void print_step(const struct check_report *r, const struct check_step *s)
 {
 	cleanup_free char *text = check_plain(buf_text(&s->text));
 	cleanup_free char *hint = check_plain(buf_text(&s->hint));
-	const char *colour = r->colour ? statuses[s->status].colour : "";
+	const char *color = r->color ? statuses[s->status].color : "";
 
-	printf("%s%-7s%s  %-9s  %s\n", colour, statuses[s->status].word,
-	       colour[0] != '\0' ? "\033[0m" : "", s->name, text != NULL ? text : "");
+	printf("%s%-7s%s  %-9s  %s\n", color, statuses[s->status].word,
+	       color[0] != '\0' ? "\033[0m" : "", s->name, text != NULL ? text : "");
 	if (!str_is_empty(hint))
 		printf("%20s-> %s\n", "", hint);
 	(void)fflush(stdout); /* check_report_end() reports errors */

@@ -44,7 +44,7 @@ void check_resolve(struct check *c, struct check_step *s)
 		json_string(&s->data, NULL, text);
 	}
 	json_close(&s->data, ']');
-	check_say(s, CHECK_OK, "%s", all.data != NULL ? all.data : "");
+	check_say(s, CHECK_OK, "%s", buf_text(&all));
 }
 
 /* -------- nfs -------- */

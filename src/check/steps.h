@@ -15,7 +15,7 @@
 #include "nfs/client.h"
 #include "nfs/survey.h"
 
-/* A step tries no further address after this time. */
+/* A step tries no more addresses after this time. */
 #define CHECK_STEP_MS 5000
 
 enum check_status {
@@ -91,7 +91,7 @@ void check_hint_refused(const struct check *c, struct check_step *s);
 /* -------- the report, report.c -------- */
 
 struct check_report {
-	bool json, colour;
+	bool json, color;
 	unsigned int counts[CHECK_SKIPPED + 1]; /* number of steps for each status */
 	struct json out; /* with --format json */
 };

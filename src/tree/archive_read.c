@@ -193,11 +193,6 @@ static int clean_path(const char *path, struct buf *ret, struct error *err)
 	return 0;
 }
 
-static const char *buf_text(const struct buf *b)
-{
-	return b->data != NULL ? b->data : "";
-}
-
 /* Return whether path is the open directory or below it. */
 static bool is_open_above(const struct unpacker *u, const char *path)
 {

@@ -67,7 +67,7 @@ static int deliver_entry(struct reader *rd, struct reader_item *item, struct err
 		*rd->options->xattrs_found = true;
 		return 0;
 	}
-	entry.path = rd->path.data != NULL ? rd->path.data : "";
+	entry.path = buf_text(&rd->path);
 	entry.has_holes = tree_has_holes(&item->attr);
 	if (item->attr.links > 1 && type != NFS_TYPE_DIRECTORY) {
 		const struct tree_hardlink_id id = tree_hardlink_id_of(&item->handle, &item->attr);

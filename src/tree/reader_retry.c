@@ -39,7 +39,7 @@ static int fail_changes_too_often(struct reader *rd, struct error *err)
 {
 	(void)error_set(err, ERROR_ABORTED,
 			"'%s' is replaced or changed each time before it has been read; try again when less is written to the volume",
-			rd->path.data != NULL ? rd->path.data : "");
+			buf_text(&rd->path));
 	return -ERESTART;
 }
 
@@ -238,7 +238,7 @@ static int restart_listing(struct reader *rd, struct reader_item *rest, struct e
 	if (folder->forgets) {
 		(void)error_set(err, ERROR_ABORTED,
 				"directory '%s' has changed while it was listed, and has too many entries to list it again; try again",
-				rd->path.data != NULL ? rd->path.data : "");
+				buf_text(&rd->path));
 		return -ERESTART;
 	}
 	if (++folder->restarts > RESTARTS_MAX)

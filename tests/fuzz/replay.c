@@ -30,8 +30,7 @@ static int run_file(const char *path)
 		r = -EIO;
 	(void)fclose(stream); /* it was only read */
 	if (r == 0)
-		(void)LLVMFuzzerTestOneInput((const uint8_t *)(b.data != NULL ? b.data : ""),
-					     b.len);
+		(void)LLVMFuzzerTestOneInput((const uint8_t *)buf_text(&b), b.len);
 	return r;
 }
 
