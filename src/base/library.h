@@ -46,11 +46,11 @@ struct library_functions {
 
 struct library {
 	const char *soname;
-	const char *who_needs; /* "archives need": the begin of the error */
+	const char *who_needs; /* "archives need": how the error begins */
 	const char *advice; /* the rest of the error: what to install, what works without it */
 	const struct library_functions *const *functions; /* ends with NULL */
 	pthread_mutex_t lock; /* innermost; one thread loads, which reads local files */
-	atomic_bool is_loaded; /* the pointers are set and do not change any more */
+	atomic_bool is_loaded; /* the pointers are set, and do not change again */
 };
 
 /*

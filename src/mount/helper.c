@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The helper process. Any call here may hang for ever: the driver waits for this process only until
- * its deadline, and the process holds nothing that another one needs.
+ * The helper process. Any call here may hang forever: the driver waits for this process only until
+ * its deadline, and the process holds nothing that others need.
  */
 
 #include <errno.h>
@@ -24,10 +24,10 @@
 #include "mount/mounter.h"
 #include "mount/walk.h"
 
-/* mount.nfs and rpc.statd allocate tables of the size of the limit: 51 MB for half a million. */
+/* mount.nfs and rpc.statd allocate tables as large as the limit: 51 MB for half a million. */
 #define FILES_MAX 1024
 
-/* Read stdin to its end and decode it. One byte more than a request shows a longer one. */
+/* Read stdin to its end and decode it. The additional byte detects a request that is too long. */
 static int helper_read(struct mount_frame *ret)
 {
 	static char data[sizeof(*ret) + 1];
