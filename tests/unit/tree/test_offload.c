@@ -43,15 +43,9 @@ static int copy(struct fake_nfs *f, unsigned int offload, bool verify, struct tr
 {
 	struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c, .offload = offload, .cancel = &cancelled };
-	struct nfs_handle handle, made;
-	struct nfs_attr attr;
-	int r;
+	struct nfs_handle made;
+	int r = tree_copy_checked(&work, f, verify, &made, err);
 
-	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
-	r = tree_copy(&work, &handle, &attr, &c->root, "copy", verify, &made, err);
-	check_int("copy", "operations left in flight", work.reading + work.writing, 0);
-	check_int("copy", "bytes left", work.ahead.held + work.unwritten.held, 0);
-	check_that("copy", "an error is reported", (r < 0) == (err->code != ERROR_OK));
 	if (ret != NULL)
 		*ret = work.progress;
 	nfs_client_free(c);

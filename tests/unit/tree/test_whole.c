@@ -20,16 +20,9 @@ static int copy(struct fake_nfs *f, bool verify, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
-	struct nfs_handle handle, made;
-	struct nfs_attr attr;
-	int r;
+	struct nfs_handle made;
 
-	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
-	r = tree_copy(&work, &handle, &attr, &c->root, "copy", verify, &made, err);
-	check_int("copy", "operations left in flight", work.reading + work.writing, 0);
-	check_int("copy", "bytes left", work.ahead.held + work.unwritten.held, 0);
-	check_that("copy", "an error is reported", (r < 0) == (err->code != ERROR_OK));
-	return r;
+	return tree_copy_checked(&work, f, verify, &made, err);
 }
 
 static void check_copy(const char *row, struct fake_nfs *f, bool verify)
