@@ -66,7 +66,7 @@ static int unmount_try(struct unmounting *u, enum mount_operation operation,
 /*
  * Unmount the topmost mount. A mount that is in use (EBUSY) is detached. MNT_FORCE fails the calls
  * in flight of everybody who uses the file system, in every mount namespace: use it if the server
- * is gone and they would wait for ever, never if it is slow and they would lose data.
+ * is gone and they would wait forever, never if it is slow and they would lose data.
  */
 static int unmount_top(struct mount_caller *caller, const char *path, const struct mount_info *info,
 		       struct error *err)

@@ -43,7 +43,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 
 /*
  * Remove what directory_make() made, after the error in err, unless somebody has it by now or
- * something is in it. Where that fails, the error becomes ABORTED, so that the CO comes back.
+ * something is in it. If that fails, change the error to ABORTED, so that the CO retries.
  */
 void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish,
 		      struct error *err);

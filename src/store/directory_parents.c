@@ -59,8 +59,8 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 	if (r < 0)
 		return r;
 	/*
-	 * Most parents have other volumes in them. The link count shows this most cheaply, since
-	 * most file systems count subdirectories in it. Only the RMDIR decides.
+	 * Most parents have other volumes in them. The link count is the cheapest way to see that,
+	 * since most file systems count subdirectories in it. Only the RMDIR decides.
 	 */
 	if (attr.links > LINKS_OF_AN_EMPTY_DIRECTORY || nfs_has_entry(c, &handle) == 1)
 		return 0;
@@ -71,7 +71,7 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 	if (r != 0)
 		return r < 0 ? r : 0; /* it has become a volume's directory */
 	if (owner.kept != ON_DELETE_DELETE)
-		return 0; /* it was a deleted volume's directory, and is to be kept */
+		return 0; /* it was a deleted volume's directory, which is kept */
 	r = nfs_rmdir(c, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)
 		return 0;

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-/* Names watched at a time. A new one takes the place of the one asked about least recently. */
+/* Names watched at a time. A new one replaces the one asked about least recently. */
 #define SIGHTINGS_MAX 256
 
 static char holder_id[STORE_HOLDER_LEN + 1];

@@ -210,7 +210,7 @@ bool store_trash_name_is_held(const char *name)
 	made_ns = strtoull(fields + 1, NULL, 16);
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	now_ns = (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
-	/* A clock that was set back makes no entry stay for years. */
+	/* Both ways: after the clock was set back, an entry must not stay for years. */
 	return now_ns - made_ns < STORE_HELD_S * CLOCK_NS_PER_S ||
 	       made_ns - now_ns < STORE_HELD_S * CLOCK_NS_PER_S;
 }

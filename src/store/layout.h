@@ -79,10 +79,10 @@ void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key);
 
 /*
- * A rename into the trash may take something else than what was looked at before. Until that has
- * been checked, the entry has a name that the purger passes over: its number begins with h. One
- * that is left by a process that ended in between is purged after STORE_HELD_S, by this process's
- * clock; a repeated call does not wait for that.
+ * A rename into the trash may move something else than what was looked at before. Until that has
+ * been checked, the entry has a name that the purger skips: its number begins with h. If the
+ * process dies in between, the entry is purged after STORE_HELD_S, by the purger's clock; a
+ * repeated call does not wait for that.
  */
 #define STORE_HELD_S 86400
 
@@ -92,10 +92,10 @@ void store_trash_name_held(char name[NFS_NAME_MAX + 1], const struct nfs_export 
 /* Whether the purger has to leave the entry for now. */
 bool store_trash_name_is_held(const char *name);
 
-/* Whether a name was made from that key: to find what earlier attempts left. */
+/* Whether a name was made from that key: finds what earlier attempts left. */
 bool store_trash_name_is_of(const char *name, const char *key);
 
-/* Set the identity of e to the one that a name tells, else to the process's own. */
+/* Set the identity of e to the one in the name, else to the process's own. */
 void store_trash_identity(const char *name, struct nfs_export *e);
 
 #endif

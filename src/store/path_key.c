@@ -9,7 +9,7 @@
 #include "base/path.h"
 #include "base/str.h"
 
-/* Names that a server may take for the same have the same hash. */
+/* Names that a server may treat as equal have the same hash. */
 static uint64_t folded_hash(const char *path, size_t len)
 {
 	char lower[PATH_LENGTH_MAX];

@@ -14,7 +14,7 @@
 #include "base/list.h"
 #include "store/purge_share.h"
 
-#define START_DELAY_MS 100 /* let DeleteVolume answer first: the purge keeps the server busy */
+#define START_DELAY_MS 100 /* DeleteVolume answers first: the purge keeps the server busy */
 #define FORGET_S 86400 /* after which a failing share that nobody asks for is dropped */
 
 /*
@@ -24,9 +24,9 @@ struct job {
 	struct list link;
 	struct purge_share share; /* while running: the thread's, except for its export */
 	uint64_t due_ns;
-	uint64_t used_ns; /* when it was last asked for */
+	uint64_t used_ns; /* when it was last requested */
 	bool running;
-	bool again; /* to be repeated: it was asked for while it was running */
+	bool again; /* repeat it: it was requested while it was running */
 };
 
 enum worker_state {
@@ -95,7 +95,7 @@ static struct job *find_job(struct purger *p, const struct nfs_export *e)
 	return NULL;
 }
 
-/* Drop the waiting job asked for least recently. It comes back when somebody uses the share. */
+/* Drop the waiting job requested least recently. The next use of the share adds it again. */
 static int make_room(struct purger *p)
 {
 	struct job *oldest = NULL;
@@ -197,8 +197,8 @@ static void end_turn(struct purger *p, struct job *job, uint64_t due_ns)
 static void *purge_thread(void *data);
 
 /*
- * Make sure that a thread watches the time while others work. Called with the lock held. Return 0,
- * or -EAGAIN where there is no thread at all.
+ * Make sure that a thread waits for due jobs while others work. Called with the lock held. Return
+ * 0, or -EAGAIN where there is no thread at all.
  */
 static int need_watcher(struct purger *p)
 {

@@ -112,7 +112,7 @@ int volume_id_parse(struct volume_id *ret, const char *text)
 
 	if (strlen(text) > VOLUME_ID_TEXT_MAX)
 		return -EINVAL;
-	/* Tutorials write handles of volumes made by hand like this. */
+	/* Tutorials use this form for handwritten handles. */
 	if (str_has_prefix(text, URL_PREFIX) && strchr(text, '#') == NULL)
 		text += strlen(URL_PREFIX);
 	r = strv_split(&v, text, '#');

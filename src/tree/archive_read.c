@@ -24,7 +24,7 @@
 #define EXPANSION_MAX 1100 /* gzip expands at most 1,032 times; blocks of zeros do not count */
 #define EXPANSION_FREE (UINT64_C(1) << 30)
 #define ENTRIES_FREE UINT64_C(1000000)
-#define ENTRY_BYTES 4 /* of the archive, for each further entry */
+#define ENTRY_BYTES 4 /* of the archive, for each additional entry */
 #define HOLES_FROM 65536 /* in files of at least this size, blocks of zeros become holes */
 #define IMPLIED_MODE 0755 /* of directories without an entry */
 #define TAR_BLOCK 512

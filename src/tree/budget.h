@@ -36,7 +36,7 @@ struct tree_purse {
 	size_t pooled; /* part of held that came from the pool */
 };
 
-/* Add a job, unless there are max already. tree_budget_leave() is due if it returns true. */
+/* Add a job, unless there are max already. Call tree_budget_leave() if it returns true. */
 bool tree_budget_enter(struct tree_budget *budget, unsigned int max);
 void tree_budget_leave(struct tree_budget *budget);
 

@@ -103,7 +103,7 @@ struct builder_node {
 	struct nfs_handle source; /* of data that the server copies; the reader's goes earlier */
 	struct nfs_handle found; /* handle of the new entry before FILL */
 	struct nfs_attr attr; /* wanted */
-	struct nfs_attr made; /* as created, as far as the server said */
+	struct nfs_attr made; /* as created; what the server reported */
 	char *text; /* of a symbolic link */
 	struct tree_xattrs *xattrs; /* to be set; NULL: none, or done */
 	size_t xattrs_set; /* items that are done with */

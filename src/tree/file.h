@@ -57,7 +57,7 @@ bool tree_file_is_same(const struct nfs_attr *before, const struct nfs_attr *aft
 void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments, size_t n);
 
 /*
- * Start reads as far as the limits allow. must: start at least one regardless of the limits.
+ * Start reads within the limits. must: start at least one regardless of the limits.
  * Returns 0 or the error of nfs_client_start().
  */
 int tree_file_fill(struct tree_file *f, bool must);

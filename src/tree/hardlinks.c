@@ -12,13 +12,13 @@
 #include "base/str.h"
 
 #define BUCKETS 4096
-#define COMPLETE_MAX 4096 /* files kept although all of their names seem to have come */
+#define COMPLETE_MAX 4096 /* files remembered after the last name that the server counts */
 #define PATH_BYTES_MAX (6U * 1024 * 1024) /* of all paths */
 
 struct hardlink_file {
 	struct hardlink_file *next; /* in the bucket */
 	struct tree_hardlink_id id;
-	uint32_t left; /* names still to come, by the server's count */
+	uint32_t left; /* names not seen yet, by the server's count */
 	struct list complete; /* in tree_hardlinks.complete once left is 0 */
 	char path[];
 };

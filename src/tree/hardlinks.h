@@ -3,8 +3,8 @@
 
 /*
  * Maps each file with several names to the path where it came first. If memory is short, files
- * whose names have all come are forgotten first. They are not forgotten at once, because a server's
- * link count may be too low.
+ * whose names have all been seen are forgotten first. They are not forgotten at once, because the
+ * server's link count may be too low.
  */
 #ifndef TREE_HARDLINKS_H
 #define TREE_HARDLINKS_H
@@ -16,8 +16,8 @@ struct tree_hardlinks;
 /*
  * Identifies a file. fileid is not enough: it is reused after a file is removed, and two file
  * systems under one fsid (btrfs subvolumes) may both have it. Then both handle and state differ. If
- * only one of them differs, it is the same file: exports with subtree_check have a handle for each
- * name, and the state changes when a file is written.
+ * only one of them differs, it is the same file: exports with subtree_check give each name a handle
+ * of its own, and the state changes when a file is written.
  */
 struct tree_hardlink_id {
 	uint64_t fileid, fsid, fsid_minor;

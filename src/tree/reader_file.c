@@ -4,8 +4,8 @@
 /*
  * Files may be written to, truncated or replaced while they are read. The attributes that come with
  * each piece of data, and after the last one, are compared with those before the first. If a file
- * has changed, its name is looked up again, and whatever it leads to by then is read. Small files
- * are read in full before they are begun, so that the sink need not drop them.
+ * has changed, its name is looked up again, and whatever has that name now is read. Small files are
+ * read in full before they are begun, so that the sink need not drop them.
  */
 
 #include <errno.h>

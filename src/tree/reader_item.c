@@ -225,7 +225,7 @@ static int take_xattr_value(struct reader_item *item, const struct nfs_op *op)
 	return item->error;
 }
 
-/* Return whether the error means that attributes are lost, which is no failure of the item. */
+/* Return whether the error means that attributes are lost, which does not fail the item. */
 static bool is_xattr_reply(const struct nfs_op *op)
 {
 	return (op->type == NFS_OP_LISTXATTRS || op->type == NFS_OP_GETXATTR) &&
@@ -266,7 +266,7 @@ static void fetch_add_entry(struct nfs_op *op, const struct nfs_entry *entry)
 	list_add_tail(&fetch->entries, &item->link);
 }
 
-/* Move the entries of the page to the queue, in front of the rest of the directory. */
+/* Move the entries of the page to the queue, before the rest of the directory. */
 static int fetch_take_page(struct reader *rd, struct reader_fetch *fetch)
 {
 	struct reader_item *rest = fetch->item;
@@ -474,7 +474,7 @@ static int read_file_ahead(struct reader *rd, struct reader_item *item)
 	return r == 0 && f->next < f->size && !f->at_end ? 1 : r;
 }
 
-/* Return whether entries may be inserted behind the item: it is a directory, or may be one. */
+/* Return whether entries may be inserted after the item: it is a directory, or may be one. */
 static bool item_may_grow(const struct reader_item *item)
 {
 	return item->state != ITEM_READY && (item->kind == ITEM_REST || !item_is_known(item) ||

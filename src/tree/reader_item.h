@@ -5,7 +5,7 @@
  * Internals of tree/reader.h: the queue of items to deliver, and how they are fetched ahead. An
  * entry stays in the queue until it is delivered. A directory's entry is followed by its ITEM_REST,
  * which stands for the pages that are not read yet and then for the directory's end; entries of a
- * page are inserted in front of it.
+ * page are inserted before it.
  *
  * State    Meaning                             Next state
  * WAITING  something is to be fetched          BUSY
@@ -112,7 +112,7 @@ struct reader {
 	bool has_listed_xattrs;
 	size_t page_entries; /* expected number of entries in a page */
 	struct list *cursor; /* items before it have nothing to start */
-	bool may_grow; /* items may be inserted in front of the cursor: don't read file data yet */
+	bool may_grow; /* items may be inserted before the cursor: don't read file data yet */
 	struct reader_folder *folder; /* that the sink is in */
 	struct buf path;
 	const struct nfs_attr *root;
@@ -145,7 +145,7 @@ bool reader_maps(const struct reader *rd, const struct nfs_attr *attr);
 bool reader_seeks(const struct reader *rd, const struct nfs_attr *attr);
 bool reader_offloads(const struct reader *rd, const struct reader_item *item);
 
-/* Start operations from the cursor on, as far as the limits allow. */
+/* Start operations from the cursor on, within the limits. */
 int reader_fill(struct reader *rd);
 
 /* Start over with the queue, because an item in it may have become WAITING. */
