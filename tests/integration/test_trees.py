@@ -329,7 +329,10 @@ class Content(Trees):
                 self.assertEqual(copying["all_files"], copied["files"])
                 self.assertGreaterEqual(copying["seconds"], REPORT_S)
                 self.assertLess(copying["files"], copied["files"])
-                self.assertGreater(copying["seconds_left"], 0)
+                # The line may come when next to nothing is left.
+                left = 1 - copying["files"] / copied["files"]
+                self.assertGreaterEqual(copying["seconds_left"],
+                                        int(copying["seconds"] * left / 2))
                 if name == "slow":
                     self.assertEqual(copying["all_bytes"], copied["bytes"])
                     self.is_copy("full", name)
