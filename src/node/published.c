@@ -111,11 +111,28 @@ static int folder_open(struct node_published *p)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Lines: volume, target, "exclusive" or "shared". Returns -EINVAL for a file that is not a note. */
+/* End a line of n bytes at its newline, and restore those in it. Return the next one, or NULL. */
+static char *line_end(char *line, size_t n)
+{
+	char *end = memchr(line, '\n', n);
+	char *nul;
+
+	if (end == NULL)
+		return NULL;
+	while ((nul = memchr(line, '\0', (size_t)(end - line))) != NULL)
+		*nul = '\n';
+	*end = '\0';
+	return end + 1;
+}
+
+/*
+ * Lines: volume, target, "exclusive" or "shared". A NUL byte stands for a newline in the first two,
+ * which have none. Returns -EINVAL for a file that is not a note.
+ */
 static int note_read(int folder, const char *name, struct note *note)
 {
 	cleanup_close int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	char *second, *third, *end;
+	char *second, *third = NULL, *end = NULL;
 	ssize_t n;
 
 	if (fd < 0)
@@ -123,17 +140,32 @@ static int note_read(int folder, const char *name, struct note *note)
 	n = read(fd, note->text, sizeof(note->text) - 1);
 	if (n < 0)
 		return -errno;
-	note->text[n] = '\0';
-	second = strchr(note->text, '\n');
-	third = second != NULL ? strchr(second + 1, '\n') : NULL;
-	end = third != NULL ? strchr(third + 1, '\n') : NULL;
+	second = line_end(note->text, (size_t)n);
+	if (second != NULL)
+		third = line_end(second, (size_t)(note->text + n - second));
+	if (third != NULL)
+		end = line_end(third, (size_t)(note->text + n - third));
 	if (end == NULL)
 		return -EINVAL;
-	*second = *third = *end = '\0';
 	note->volume = note->text;
-	note->target = second + 1;
-	note->exclusive = strcmp(third + 1, "exclusive") == 0;
+	note->target = second;
+	note->exclusive = strcmp(third, "exclusive") == 0;
 	return 0;
+}
+
+/* Append a line, with a NUL byte for each newline in it. */
+static int line_append(struct buf *text, const char *line)
+{
+	size_t begin = text->len;
+	char *newline;
+	int r;
+
+	r = buf_puts(text, line);
+	if (r < 0)
+		return r;
+	while ((newline = memchr(text->data + begin, '\n', text->len - begin)) != NULL)
+		*newline = '\0';
+	return buf_append(text, "\n", 1);
 }
 
 static int note_write(int folder, const char *name, const char *volume, const char *target,
@@ -145,7 +177,11 @@ static int note_write(int folder, const char *name, const char *volume, const ch
 	ssize_t n;
 	int r;
 
-	r = buf_printf(&text, "%s\n%s\n%s\n", volume, target, exclusive ? "exclusive" : "shared");
+	r = line_append(&text, volume);
+	if (r == 0)
+		r = line_append(&text, target);
+	if (r == 0)
+		r = line_append(&text, exclusive ? "exclusive" : "shared");
 	if (r < 0)
 		return r;
 	/* No other call writes this name: the caller holds the lock of the target path. */

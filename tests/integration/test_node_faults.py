@@ -495,6 +495,20 @@ class Faults(unittest.TestCase):
             self.unpublish(name)
         self.assertEqual(os.listdir(self.state), [])
 
+    def test_single_writer_with_newlines(self):
+        """In the volume id and in the target path."""
+        more = {"mode": "SINGLE_NODE_SINGLE_WRITER"}
+        for volume_id, target in (("a\nb", "t"), ("a\n", "t\n\n"), ("v", "t\nexclusive\n")):
+            with self.subTest(volume_id=volume_id, target=target):
+                for _ in range(2):
+                    self.publish(self.live, target=target, volume_id=volume_id, **more)
+                self.driver.restart(signal.SIGKILL)
+                self.fails((CODE.FAILED_PRECONDITION,), self.publish, self.live, target="second",
+                           volume_id=volume_id, **more)
+                self.is_gone("second")
+                self.unpublish(target)
+                self.assertEqual(os.listdir(self.state), [])
+
     def test_inline(self):
         os.makedirs(os.path.join(DISK, "live", "sub", "dir"), exist_ok=True)
         pod = {"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "p"}
