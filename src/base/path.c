@@ -4,6 +4,7 @@
 #include "base/path.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -86,6 +87,31 @@ char *path_trim(const char *path)
 
 	path = trim_slashes(path, &len);
 	return strndup(path, len);
+}
+
+char *path_clean(const char *path)
+{
+	char *clean = malloc(strlen(path) + 2); /* "/" for "", and the NUL byte */
+	char *out = clean;
+
+	if (clean == NULL)
+		return NULL;
+	for (;;) {
+		size_t n = strcspn(path, "/");
+
+		if (n > 1 || (n == 1 && path[0] != '.')) {
+			*out++ = '/';
+			memcpy(out, path, n);
+			out += n;
+		}
+		if (path[n] == '\0')
+			break;
+		path += n + 1;
+	}
+	if (out == clean)
+		*out++ = '/';
+	*out = '\0';
+	return clean;
 }
 
 static int append_part(struct buf *b, const char *part)

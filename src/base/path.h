@@ -29,6 +29,12 @@ bool path_has_component(const char *path, const char *component);
 char *path_trim(const char *path);
 
 /*
+ * Return an absolute path without repeated slashes, "." components and slashes at the end, or NULL
+ * if out of memory. The caller frees it. A slash at the end would make the kernel follow a link.
+ */
+char *path_clean(const char *path);
+
+/*
  * Return "/" and the parts, trimmed and joined by "/"; skip empty parts. End the list with NULL.
  * The caller frees the result, which is NULL if out of memory.
  */

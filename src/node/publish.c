@@ -25,7 +25,7 @@
 /* A parsed request. */
 struct publication {
 	struct volume_params params;
-	char *path, *top, *options; /* owned; mount points to them */
+	char *path, *top, *target, *options; /* owned; mount points to them */
 	struct mount_request mount;
 	bool exclusive; /* access mode SINGLE_NODE_SINGLE_WRITER */
 };
@@ -35,6 +35,7 @@ static void publication_done(struct publication *p)
 	volume_params_done(&p->params);
 	free(p->path);
 	free(p->top);
+	free(p->target);
 	free(p->options);
 }
 
@@ -118,7 +119,8 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 	flags = capability_options(in->volume_capability);
 	p->path = path_join_root(p->params.share, p->params.subdir != NULL ? p->params.subdir : "",
 				 NULL);
-	if (flags == NULL || p->path == NULL)
+	p->target = path_clean(in->target_path);
+	if (flags == NULL || p->path == NULL || p->target == NULL)
 		return error_oom(err);
 	p->options = publication_options(flags, p->params.mount_options,
 					 is_inline ? NODE_INLINE_OPTIONS : NULL);
@@ -137,7 +139,7 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 		.server = p->params.server,
 		.path = p->path,
 		.top = p->top,
-		.target = in->target_path,
+		.target = p->target,
 		.options = p->options,
 		/* Ignore the access mode: if a volume has several, kubelet sends the first. */
 		.read_only = in->readonly || options.read_only,
@@ -218,16 +220,29 @@ static int target_check(struct mounter *m, const struct mount_request *wanted, s
 	return m->ops->unmount(m, wanted->target, err);
 }
 
+/* A file or a link there is somebody else's. mount(2) would say so in words about the server. */
+static int target_check_type(const char *target, struct error *err)
+{
+	struct stat st;
+
+	if (lstat(target, &st) < 0 || S_ISDIR(st.st_mode))
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "target_path: '%s' is not a directory; remove it", target);
+}
+
 /* Returns 1 if the directory was made, 0 if it existed. Nothing is mounted on it. */
 static int target_make(const char *target, struct error *err)
 {
 	if (mkdir(target, TARGET_MODE) == 0)
 		return 1;
 	if (errno == EEXIST)
-		return 0;
-	if (errno == ENOENT)
+		return target_check_type(target, err);
+	if (errno == ENOENT || errno == ENOTDIR)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, errno,
 				 "target_path: the directory above '%s' does not exist", target);
+	if (errno == ENAMETOOLONG)
+		return error_sys(err, ERROR_INVALID_ARGUMENT, errno, "target_path: '%s'", target);
 	return error_sys(err, ERROR_INTERNAL, errno, "cannot make target_path '%s'", target);
 }
 
@@ -252,12 +267,13 @@ static int publish_volume(const struct node_driver *driver,
 	cleanup_key_lock struct key_lock *target_lock = NULL, *volume_lock = NULL;
 	cleanup_mount_info struct mount_info *info = NULL;
 	struct mounter *m = driver->mounter;
-	const char *target = in->target_path;
+	const char *target;
 	int r, is_mounted;
 
 	r = publication_parse(p, driver, in, err);
 	if (r < 0)
 		return r;
+	target = p->target;
 	r = key_lock_take(driver->key_locks, "target path", target, &target_lock, err);
 	if (r < 0)
 		return r;

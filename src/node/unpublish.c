@@ -4,22 +4,42 @@
 /* NodeUnpublishVolume: unmount a volume and remove its target path. */
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/path.h"
 #include "base/request.h"
 #include "csi/validate.h"
 #include "node/node.h"
 
+/* Whether the path cannot be there, since a part of it is no directory or too long. */
+static bool target_is_impossible(const char *target)
+{
+	struct stat st;
+
+	return lstat(target, &st) < 0 && (errno == ENOTDIR || errno == ENAMETOOLONG);
+}
+
 /* Remove an empty directory only: unpublishing never deletes data. */
 static int target_remove(const char *target, struct error *err)
 {
+	int sys;
+
 	if (rmdir(target) == 0 || errno == ENOENT)
 		return 0;
-	if (errno == EBUSY)
-		return error_sys(err, ERROR_ABORTED, errno,
+	sys = errno;
+	if (target_is_impossible(target))
+		return 0;
+	if (sys == ENOTDIR)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "target_path: '%s' is not a directory; remove it", target);
+	if (sys == EBUSY)
+		return error_sys(err, ERROR_ABORTED, sys,
 				 "target_path: '%s' is still mounted; try again", target);
-	return error_sys(err, ERROR_INTERNAL, errno,
+	return error_sys(err, ERROR_INTERNAL, sys,
 			 "target_path: cannot remove '%s'; look at what is in it", target);
 }
 
@@ -28,15 +48,18 @@ static int unpublish_volume(const struct node_driver *driver,
 {
 	cleanup_key_lock struct key_lock *target_lock = NULL;
 	struct mounter *m = driver->mounter;
-	const char *target = in->target_path;
+	cleanup_free char *target = NULL;
 	int r;
 
 	r = validate_volume_id(in->volume_id, err);
 	if (r < 0)
 		return r;
-	r = validate_path(target, "target_path", err);
+	r = validate_path(in->target_path, "target_path", err);
 	if (r < 0)
 		return r;
+	target = path_clean(in->target_path);
+	if (target == NULL)
+		return error_oom(err);
 	r = key_lock_take(driver->key_locks, "target path", target, &target_lock, err);
 	if (r < 0)
 		return r;

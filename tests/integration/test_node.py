@@ -420,6 +420,48 @@ class Node(Mounts, unittest.TestCase):
         self.unpublish()
         self.is_gone()
 
+    def test_target_spelled_otherwise(self):
+        """It is the same target, for the mount, for the access mode and for unpublishing."""
+        alone = "SINGLE_NODE_SINGLE_WRITER"
+        spellings = [self.target + end for end in ("/", "//", "/.", "/./")]
+        spellings += [self.parent + "/./mount", self.parent + "//mount"]
+        for spelling in spellings:
+            with self.subTest(spelling=spelling):
+                self.publish(target=spelling, mode=alone)
+                self.publish(mode=alone)
+                self.publish(target=spelling, mode=alone)
+                self.assertEqual(len(mounts(self.target)), 1)
+                self.unpublish(target=spelling)
+                self.is_gone()
+
+    def test_target_that_is_no_directory(self):
+        """A file, and a link, with or without a slash behind it. Neither is followed or removed."""
+        real = os.path.join(self.parent, "real")
+        os.mkdir(real)
+        for target, make in ((self.target, lambda: open(self.target, "w").close()),
+                             (self.target, lambda: os.symlink("real", self.target)),
+                             (self.target + "/", lambda: os.symlink("real", self.target)),
+                             (self.target, lambda: os.symlink("nowhere", self.target))):
+            make()
+            for call in (self.publish, self.unpublish):
+                text = self.fails(CODE.FAILED_PRECONDITION, call, target=target)
+                self.assertIn("'%s' is not a directory" % self.target, text)
+            self.assertEqual(mounts(self.target) + mounts(real), [])
+            os.unlink(self.target)
+        os.rmdir(real)
+
+    def test_target_that_cannot_be(self):
+        """Nothing can be published there, and so there is nothing to unpublish."""
+        file = os.path.join(self.parent, "file")
+        with open(file, "w", encoding="ascii"):
+            pass
+        for target, code in ((os.path.join(self.parent, "x" * 256), CODE.INVALID_ARGUMENT),
+                             (os.path.join(file, "mount"), CODE.FAILED_PRECONDITION)):
+            with self.subTest(code=code):
+                self.fails(code, self.publish, target=target)
+                self.unpublish(target=target)
+        os.unlink(file)
+
     # ---- bad input ----
 
     def test_bad_requests(self):

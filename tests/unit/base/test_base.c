@@ -367,6 +367,27 @@ START_TEST(test_path_check)
 }
 END_TEST
 
+START_TEST(test_path_clean)
+{
+	static const struct {
+		const char *text;
+		const char *clean;
+	} rows[] = {
+		{ "/", "/" },           { "//", "/" },          { "/.", "/" },
+		{ "/a", "/a" },         { "/a/", "/a" },        { "/a/.", "/a" },
+		{ "/a/./", "/a" },      { "//a//b", "/a/b" },   { "/./a/./b", "/a/b" },
+		{ "/.a/b.", "/.a/b." }, { "/a/..b", "/a/..b" }, { "/a b\n/", "/a b\n" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_free char *got = path_clean(rows[i].text);
+
+		check_str(rows[i].text, "clean", got, rows[i].clean);
+	}
+}
+END_TEST
+
 START_TEST(test_path_parts)
 {
 	static const struct {
@@ -657,15 +678,12 @@ START_TEST(test_large)
 }
 END_TEST
 
-CHECK_MAIN("base", .tests = {
-			   test_error_codes, test_error_first_wins,
-			   test_error_long,  test_buf_limits,
-			   test_buf_growth,  test_str_numbers,
-			   test_str_utf8,    test_str_compare,
-			   test_str_split,   test_str_hash,
-			   test_path_check,  test_path_parts,
-			   test_log_text,    test_log_json,
-			   test_log_level,   test_log_names,
-			   test_log_cut,     test_list,
-			   test_clock,       test_large,
-		   })
+CHECK_MAIN("base",
+	   .tests = {
+		   test_error_codes, test_error_first_wins, test_error_long, test_buf_limits,
+		   test_buf_growth,  test_str_numbers,      test_str_utf8,   test_str_compare,
+		   test_str_split,   test_str_hash,         test_path_check, test_path_clean,
+		   test_path_parts,  test_log_text,         test_log_json,   test_log_level,
+		   test_log_names,   test_log_cut,          test_list,       test_clock,
+		   test_large,
+	   })
