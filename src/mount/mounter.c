@@ -226,6 +226,7 @@ static int look(struct real_mounter *m, enum mount_operation operation, const ch
 		(void)mount_call_error("looking at the mount", r, answer, &why);
 		if (ask)
 			net_breaker_gave_up(m->looks, server, info->port);
+		r = -EUSERS;
 	} else if (ask) {
 		net_breaker_answered(m->looks, server, info->port);
 	}

@@ -175,6 +175,13 @@ static int refuse_down(const struct server *s, struct error *err)
 	return refuse(err, retry_ms_of(s), "%s", s->why.msg);
 }
 
+/* The caller has waited long enough, and has not learned whether the server answers. */
+static int refuse_unknown(const struct server *s, const char *why, struct error *err)
+{
+	(void)refuse(err, RETRY_ASKED_MS, "server '%s': %s; try again", s->name, why);
+	return -EUSERS;
+}
+
 /* Check whether the server was down and has not answered since, so that one caller is enough. */
 static bool is_doubtful(const struct server *s, enum server_state state)
 {
@@ -204,9 +211,7 @@ static int take_place(struct net_breaker *b, struct server *s, bool even_if_down
 		if (is_doubtful(s, state) && !even_if_down)
 			return refuse_down(s, err);
 		if (clock_now_ns() >= deadline)
-			return refuse(err, RETRY_ASKED_MS,
-				      "server '%s': too many calls wait for it already; try again",
-				      s->name);
+			return refuse_unknown(s, "too many calls wait for it already", err);
 		/* Look at the state again now and then: ALIVE ends without a signal. */
 		wait_for_change(b, step < deadline ? step : deadline);
 	}
@@ -244,9 +249,7 @@ static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_a
 			break;
 		}
 		if (clock_now_ns() >= deadline)
-			return refuse(err, RETRY_ASKED_MS,
-				      "server '%s': it is not known yet whether it answers; try again",
-				      s->name);
+			return refuse_unknown(s, "it is not known yet whether it answers", err);
 		wait_for_change(b, deadline);
 	}
 }

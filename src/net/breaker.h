@@ -64,7 +64,8 @@ void net_breaker_free(struct net_breaker *b);
  * the caller owes net_breaker_leave(). If *ret_ask is set, the caller must find out whether the
  * server is alive, while others wait, and report it before anything else: by
  * net_breaker_answered(), _failed() or _gave_up().
- * Errors: UNAVAILABLE (DOWN, or all places are taken), -ENOMEM.
+ * Errors: UNAVAILABLE (DOWN), -EUSERS with UNAVAILABLE (nobody knows: all places are taken, or
+ * another caller is still asking), -ENOMEM.
  */
 int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,
 		      struct error *err);

@@ -198,7 +198,8 @@ static int volume_find_mount(struct mounter *m, const char *path, struct mount_i
 
 /*
  * Get the current usage. If the mount does not answer, keep the last known usage (zeros if there is
- * none) and set condition to the reason.
+ * none) and set condition to the reason. Fail if nobody could look: that says nothing about the
+ * volume.
  */
 static int usage_get(const struct node_driver *driver, const Csi__V1__NodeGetVolumeStatsRequest *in,
 		     struct mount_usage *usage, struct error *condition, struct error *err)
@@ -221,7 +222,12 @@ static int usage_get(const struct node_driver *driver, const Csi__V1__NodeGetVol
 		return r;
 	if (stats_recall(driver->stats, path, info->source, usage, &is_fresh) && is_fresh)
 		return 0;
-	if (m->ops->usage(m, path, info, &now, condition) == 0) {
+	r = m->ops->usage(m, path, info, &now, condition);
+	if (r == -EUSERS) {
+		*err = *condition;
+		return r;
+	}
+	if (r == 0) {
 		*usage = now;
 		stats_remember(driver->stats, path, info->source, &now);
 	}

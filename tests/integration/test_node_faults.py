@@ -11,6 +11,7 @@ LAB_LONG is set.
 import concurrent.futures
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -195,6 +196,27 @@ class Faults(unittest.TestCase):
                        volume_path=path)
         for fields in ({"volume_path": "/a"}, {"volume_id": "v"}):
             self.fails((CODE.INVALID_ARGUMENT,), self.client.NodeGetVolumeStats, **fields)
+
+    def test_stats_that_nobody_could_take(self):
+        """They say nothing about the volume, which is well: the call fails."""
+        self.publish(self.live)
+        self.driver.restart()
+        self.client.NodeGetInfo()  # the connection stays
+        pid = self.driver.process.pid
+        used = set(map(int, os.listdir("/proc/%d/fd" % pid)))
+        free = min(set(range(len(used) + 1)) - used)
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        # mountinfo can be read, but no helper process be talked to.
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (free + 1, before[1]))
+        try:
+            words, _ = self.fails((CODE.ABORTED,), self.stats)
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        self.assertIn("cannot run a helper process", words)
+        answer = self.stats()
+        self.assertFalse(answer.volume_condition.abnormal)
+        self.assertGreater(self.usage(answer, BYTES).total, 0)
+        self.unpublish()
 
     # ---- a server that refuses ----
 

@@ -255,8 +255,8 @@ START_TEST(test_share)
 		enter_alive("place", breaker, &a, i == 0);
 	pass_ms(NET_BREAKER_FRESH_MS + 50);
 	start = clock_now_ns();
-	check_that("too many", "refused",
-		   net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
+	check_int("too many", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err),
+		  -EUSERS);
 	took = clock_now_ns() - start;
 	check_that("too many", "soon", took < CLOCK_NS_PER_S);
 	check_error("too many", &err, ERROR_UNAVAILABLE, "wait for it already");
@@ -307,7 +307,8 @@ START_TEST(test_no_verdict)
 
 	check_int("asker", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err), 0);
 	check_that("asker", "ask", ask);
-	check_that("waiter", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
+	check_int("waiter", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err),
+		  -EUSERS);
 	check_error("waiter", &err, ERROR_UNAVAILABLE, "not known yet");
 	net_breaker_gave_up(breaker, a.name, a.port);
 	net_breaker_leave(breaker, a.name, a.port, true);
