@@ -180,8 +180,13 @@ static int options_parse_one(struct mount_options *o, const char *option, struct
 	r = options_read_one(o, option, err);
 	if (r < 0 || option_version(option) != NULL)
 		return r;
-	if (strcmp(option, "ro") == 0 || strcmp(option, "rw") == 0)
+	if (option_has_key(option, "ro") || option_has_key(option, "rw")) {
+		/* ro=1 would make the file system read-only, and leave the mount writable. */
+		if (option[2] != '\0')
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "mount options: '%.2s' takes no value", option);
 		o->read_only = option[1] == 'o';
+	}
 	if (strcmp(option, "nolock") == 0 || strcmp(option, "local_lock=all") == 0)
 		o->no_lock = true;
 	if (strcmp(option, "lock") == 0)
