@@ -85,6 +85,9 @@
 /* Delay before accepting again after running out of descriptors. */
 #define GRPC_ACCEPT_RETRY_MS 1000U
 
+/* At most one line in the log in this time about clients that cannot be accepted. */
+#define GRPC_ACCEPT_LOG_MS 60000U
+
 /* At shutdown, time to wait for the round trip between the notice and the final GOAWAY. */
 #define GRPC_DRAIN_MS 1000U
 

@@ -125,20 +125,33 @@ void grpc_server_conn_gone(struct grpc_server *s)
 	close_if_drained(s);
 }
 
+/* Clients that wait cannot tell why. */
+static void log_pause(struct grpc_server *s, const char *reason)
+{
+	uint64_t now = clock_now_ns();
+
+	if (s->accept_logged_ns != 0 &&
+	    now - s->accept_logged_ns < GRPC_ACCEPT_LOG_MS * CLOCK_NS_PER_MS)
+		return;
+	s->accept_logged_ns = now;
+	log_warn("Clients have to wait for a connection", LOG_STR("reason", reason),
+		 LOG_NUM("connections", s->n_conns));
+}
+
 /* Return false if no more connections can be accepted now. */
 static bool accept_one(struct grpc_server *s)
 {
 	int fd, r;
 
 	if (s->n_conns >= GRPC_CONNECTIONS_MAX) {
-		log_debug("Too many connections", LOG_NUM("connections", s->n_conns));
+		log_pause(s, "too many connections are open");
 		pause_accepting(s, GRPC_NEVER);
 		return false;
 	}
 	fd = accept4(s->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			log_debug("Cannot accept", LOG_STR("reason", strerror(errno)));
+			log_pause(s, strerror(errno));
 			pause_accepting(s, clock_now_ns() + GRPC_ACCEPT_RETRY_MS * CLOCK_NS_PER_MS);
 		}
 		return errno == ECONNABORTED || errno == EINTR;

@@ -57,6 +57,7 @@ struct grpc_server {
 	struct grpc_listener listener;
 	uv_poll_t accept_poll; /* open while listener.fd is not negative */
 	bool accept_paused; /* too many connections, or out of descriptors */
+	uint64_t accept_logged_ns; /* last line about clients that wait; 0: none yet */
 	uint64_t accept_retry_ns; /* when to accept again; GRPC_NEVER: not out of descriptors */
 	uv_timer_t timer; /* for the earliest of all deadlines */
 	uint64_t timer_ns; /* when it fires; GRPC_NEVER: not running */

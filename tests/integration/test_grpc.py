@@ -404,6 +404,33 @@ def _(t):
         list(pool.map(lambda _: probe(t.path, 60), range(40)))
 
 
+@check("256 idle connections: the next one waits until one ends, and the log says so once")
+def _(t):
+    path = os.path.join(t.directory, "full.sock")
+    log = os.path.join(t.directory, "full.log")
+    driver = Driver(t.args, path, log)
+    driver.wait_ready()
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(Raw(path)) for _ in range(256)]
+        for raw in idle:
+            expect(raw.pump(lambda raw=raw: raw.settings is not None, 30), "not accepted")
+        late = stack.enter_context(Raw(path))
+        late.headers(1, request_fields())
+        late.send(frame(DATA, END_STREAM, 1, message()))
+        expect(not late.pump(lambda: late.answer(1).ended, 1), "was answered")
+        for raw in idle[:2]:
+            raw.sock.close()
+        expect_equal(late.wait(1, 30).status, OK, "grpc-status")
+        stack.enter_context(Raw(path))
+        probing = stack.enter_context(Raw(path))
+        expect(not probing.pump(lambda: probing.settings is not None, 1), "was accepted")
+    driver.stop()
+    with open(log, encoding="utf-8") as f:
+        lines = [line for line in f if "Clients have to wait for a connection" in line]
+    expect_equal(len(lines), 1, "lines in the log")
+    expect("too many connections are open" in lines[0], f"reason: {lines[0]}")
+
+
 @check("core: a binary metadata header and custom metadata")
 def _(t):
     with channel(t.path) as c:
