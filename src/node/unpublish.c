@@ -4,7 +4,6 @@
 /* NodeUnpublishVolume: unmount a volume and remove its target path. */
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,32 +14,35 @@
 #include "csi/validate.h"
 #include "node/node.h"
 
-/* Whether the path cannot be there, since a part of it is no directory or too long. */
-static bool target_is_impossible(const char *target)
+/* A file is at the path. If not, a part of the path is none, and nothing can be there. */
+static int target_check_file(const char *target, struct error *err)
 {
 	struct stat st;
 
-	return lstat(target, &st) < 0 && (errno == ENOTDIR || errno == ENAMETOOLONG);
+	if (lstat(target, &st) < 0)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "target_path: '%s' is not a directory; remove it", target);
 }
 
 /* Remove an empty directory only: unpublishing never deletes data. */
 static int target_remove(const char *target, struct error *err)
 {
-	int sys;
-
-	if (rmdir(target) == 0 || errno == ENOENT)
+	if (rmdir(target) == 0)
 		return 0;
-	sys = errno;
-	if (target_is_impossible(target))
+	switch (errno) {
+	case ENOENT:
+	case ENAMETOOLONG:
 		return 0;
-	if (sys == ENOTDIR)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "target_path: '%s' is not a directory; remove it", target);
-	if (sys == EBUSY)
-		return error_sys(err, ERROR_ABORTED, sys,
+	case ENOTDIR:
+		return target_check_file(target, err);
+	case EBUSY:
+		return error_sys(err, ERROR_ABORTED, errno,
 				 "target_path: '%s' is still mounted; try again", target);
-	return error_sys(err, ERROR_INTERNAL, sys,
-			 "target_path: cannot remove '%s'; look at what is in it", target);
+	default:
+		return error_sys(err, ERROR_INTERNAL, errno,
+				 "target_path: cannot remove '%s'; look at what is in it", target);
+	}
 }
 
 static int unpublish_volume(const struct node_driver *driver,
