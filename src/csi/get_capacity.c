@@ -6,6 +6,7 @@
 #include "csi/controller.h"
 #include "csi/map.h"
 #include "csi/session.h"
+#include "csi/validate.h"
 #include "nfs/calls.h"
 
 /* A driver that knows no share, and is given none, has no capacity. That is no error. */
@@ -13,6 +14,16 @@ static bool has_location(const struct csi_driver *driver, const struct csi_map *
 {
 	return (driver->server != NULL || csi_map_get(parameters, "server") != NULL) &&
 	       (driver->share != NULL || csi_map_get(parameters, "share") != NULL);
+}
+
+/* There is no room for volumes that CreateVolume would refuse, such as block volumes. */
+static bool has_support(const Csi__V1__GetCapacityRequest *in)
+{
+	struct error ignored = { .code = ERROR_OK };
+
+	return in->n_volume_capabilities == 0 ||
+	       validate_capabilities(in->volume_capabilities, in->n_volume_capabilities,
+				     &ignored) == 0;
 }
 
 static int get_space(const struct csi_driver *driver, const Csi__V1__GetCapacityRequest *in,
@@ -25,7 +36,7 @@ static int get_space(const struct csi_driver *driver, const Csi__V1__GetCapacity
 	struct session s;
 	int r;
 
-	if (!has_location(driver, &parameters))
+	if (!has_location(driver, &parameters) || !has_support(in))
 		return 0;
 	/* The request names no volume, so the variables of a subDir have no values. */
 	r = volume_location_parse(&params, &parameters, &defaults, err);

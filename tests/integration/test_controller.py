@@ -701,11 +701,15 @@ class Controller(OnServer):
         self.assertEqual(self.client.GetCapacity().available_capacity, 0)
         volume = self.create("capacity")  # from now on the server's port is known
         space = os.statvfs(self.share)
-        got = self.client.GetCapacity(parameters={
-            "server": SERVER, "share": self.share, "subDir": "${pvc.metadata.name}",
-            "csi.storage.k8s.io/provisioner-secret-name": "s"}).available_capacity
+        parameters = {"server": SERVER, "share": self.share, "subDir": "${pvc.metadata.name}",
+                      "csi.storage.k8s.io/provisioner-secret-name": "s"}
+        got = self.client.GetCapacity(
+            parameters=parameters, volume_capabilities=[capability()]).available_capacity
         self.assertGreater(got, 0)
         self.assertLess(abs(got - space.f_bavail * space.f_frsize), 64 << 20)
+        self.assertEqual(self.client.GetCapacity(
+            parameters=parameters,
+            volume_capabilities=[capability(), capability(block=True)]).available_capacity, 0)
         self.delete(volume.volume_id)
 
     # ---- expand ----
