@@ -242,7 +242,7 @@ static int probe_copy(struct nfs_client *c, const struct nfs_handle *from,
 	op.length = PROBE_BYTES;
 	r = nfs_client_call(c, &op);
 	/* The server has it, but replies before the data is copied, or would. */
-	return op.goes_on && (r == 0 || r == -EOPNOTSUPP) ? -EINPROGRESS : r;
+	return op.is_async && (r == 0 || r == -EOPNOTSUPP) ? -EINPROGRESS : r;
 }
 
 static int probe_seek(struct nfs_client *c, const struct nfs_handle *from,

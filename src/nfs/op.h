@@ -139,8 +139,8 @@ enum nfs_op_type {
 	 */
 	NFS_OP_CLONE, /* the file dir, the file to_dir gets the same data -> its attr, verifier */
 	/*
-	 * Likewise, at offset, length -> length copied, stable, verifier. With later, the server
-	 * may go on after its reply: goes_on and copy_id tell, and verifier is as it was before.
+	 * Likewise, at offset, length -> length copied, stable, verifier. With allow_async, the
+	 * server may reply first: is_async and copy_id tell, and verifier is as it was before.
 	 */
 	NFS_OP_COPY,
 	/* the file dir, copy_id -> length copied so far; ended and copy_error, once it has */
@@ -236,9 +236,9 @@ struct nfs_op {
 	 */
 	bool whole;
 	uint64_t length; /* COPY: bytes, in and out. COPY_STATUS: out */
-	bool later; /* COPY: the server may copy on after its reply */
-	bool goes_on; /* COPY: out, it does so; with -EOPNOTSUPP, it copies in no other way */
-	char copy_id[NFS_COPY_ID_BYTES]; /* of a copy that goes on, out of COPY */
+	bool allow_async; /* COPY: the server may reply before it has copied */
+	bool is_async; /* COPY: out, it did; with -EOPNOTSUPP, it copies in no other way */
+	char copy_id[NFS_COPY_ID_BYTES]; /* of an asynchronous copy, out of COPY */
 	bool ended; /* COPY_STATUS */
 	int copy_error; /* COPY_STATUS: why the copy has ended, 0 or a negative errno */
 	bool hole; /* SEEK: look for a hole; the end of the file is one */

@@ -223,7 +223,7 @@ static void encode_copy(struct v4_compound *c, const struct nfs_op *op)
 	 * As for CLONE: neither the reply of a COPY that goes on nor its status need tell a
 	 * verifier. A COMMIT of one byte does not wait for all that an earlier COPY has written.
 	 */
-	if (op->later) {
+	if (op->allow_async) {
 		commit = &v4_add(c, OP_COMMIT)->nfs_argop4_u.opcommit;
 		commit->offset = op->offset;
 		commit->count = 1;
@@ -231,7 +231,7 @@ static void encode_copy(struct v4_compound *c, const struct nfs_op *op)
 	args = v4_add_later(c, V4_OP_COPY);
 	args->copy.offset = op->offset;
 	args->copy.length = op->length;
-	args->copy.later = op->later;
+	args->copy.allow_async = op->allow_async;
 }
 
 static void encode_copy_status(struct v4_compound *c, const struct nfs_op *op)
@@ -260,13 +260,13 @@ static void take_copy(struct nfs_op *op, const nfs_resop4 *res)
 {
 	const union v4_later_result *result = v4_later_result(res);
 
-	op->goes_on = result->copy.later;
-	if (op->goes_on)
+	op->is_async = result->copy.is_async;
+	if (op->is_async)
 		memcpy(op->copy_id, result->copy.id, sizeof(op->copy_id));
 	/* The COMMIT in front has told one. */
-	if (!op->goes_on || !op->later)
+	if (!op->is_async || !op->allow_async)
 		memcpy(op->verifier, result->copy.verifier, sizeof(op->verifier));
-	if (op->goes_on)
+	if (op->is_async)
 		return;
 	if (result->copy.length > op->length) {
 		op->error = -EREMOTEIO;
@@ -282,14 +282,14 @@ static void take_copy_error(struct nfs_op *op, const COMPOUND4res *res)
 	const union v4_later_result *result;
 	const nfs_resop4 *last;
 
-	op->goes_on = false;
+	op->is_async = false;
 	if ((uint32_t)res->status != V4_ERR_OFFLOAD_NO_REQS || res->resarray.resarray_len == 0)
 		return;
 	last = &res->resarray.resarray_val[res->resarray.resarray_len - 1];
 	if ((uint32_t)last->resop != V4_OP_COPY)
 		return;
 	result = v4_later_result(last);
-	op->goes_on = result->copy_refused.consecutive && !result->copy_refused.synchronous;
+	op->is_async = result->copy_refused.consecutive && !result->copy_refused.synchronous;
 }
 
 static void take_copy_status(struct nfs_op *op, const nfs_resop4 *res)

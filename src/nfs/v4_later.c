@@ -122,7 +122,7 @@ static bool_t encode_copy(ZDR *zdr, const union v4_later_args *args)
 	return put_stateids(zdr, 2) && put_u64(zdr, args->copy.offset) &&
 	       put_u64(zdr, args->copy.offset) && put_u64(zdr, args->copy.length) &&
 	       put_u32(zdr, TRUE) && /* consecutive */
-	       put_u32(zdr, !args->copy.later) && /* synchronous */
+	       put_u32(zdr, !args->copy.allow_async) && /* synchronous */
 	       put_u32(zdr, 0); /* no other server */
 }
 
@@ -220,7 +220,7 @@ static bool_t decode_copy(ZDR *zdr, union v4_later_result *ret)
 	if (!zdr_u_int(zdr, &callbacks) || callbacks > 1 ||
 	    (callbacks == 1 && !net_zdr_take_fixed(zdr, ret->copy.id, sizeof(ret->copy.id))))
 		return FALSE;
-	ret->copy.later = callbacks == 1;
+	ret->copy.is_async = callbacks == 1;
 	return zdr_uint64_t(zdr, &ret->copy.length) && zdr_u_int(zdr, &ret->copy.stable) &&
 	       net_zdr_take_fixed(zdr, ret->copy.verifier, NFS4_VERIFIER_SIZE) &&
 	       take_bool(zdr, &consecutive) && take_bool(zdr, &synchronous);

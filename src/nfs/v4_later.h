@@ -81,7 +81,7 @@ union v4_later_args {
 	uint64_t destroy_clientid;
 	struct {
 		uint64_t offset, length;
-		bool later; /* the server may go on after its reply */
+		bool allow_async; /* the server may reply before it has copied */
 	} copy;
 	char offload[V4_STATEID_BYTES]; /* OFFLOAD_CANCEL, OFFLOAD_STATUS: the copy */
 	struct {
@@ -120,7 +120,7 @@ union v4_later_result {
 		uint32_t sequence, slot, highest_slot, target_slot, flags;
 	} sequence;
 	struct {
-		bool later; /* the server goes on copying after its reply */
+		bool is_async; /* the server has replied before it has copied */
 		char id[V4_STATEID_BYTES]; /* then, of the copy */
 		uint64_t length;
 		uint32_t stable; /* stable_how4 */

@@ -459,7 +459,7 @@ void tree_builder_free(struct tree_builder *b)
 		struct builder_node *node = container_of(b->all.next, struct builder_node, all);
 
 		/* A reply may have told of a copy after its file was given up. */
-		builder_later_cancel(node);
+		builder_async_cancel(node);
 		builder_node_free(node);
 	}
 	builder_targets_done(&b->targets);

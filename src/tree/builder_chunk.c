@@ -71,8 +71,8 @@ static void chunk_requeue(struct builder_chunk *chunk)
 static int copy_loss(struct builder_node *node, const struct nfs_op *op)
 {
 	/* The server copies asynchronously: allow that for the next files. */
-	if (op->goes_on) {
-		node->builder->work->copies_later = true;
+	if (op->is_async) {
+		node->builder->work->copies_async = true;
 		return -ERESTART;
 	}
 	/* RFC 7862, section 15.2.3: INVAL beyond the end of the file. Linux copies nothing then. */
@@ -94,8 +94,8 @@ static void chunk_replied(struct nfs_op *op)
 		chunk_requeue(chunk);
 		return;
 	}
-	if (is_copy(chunk) && r == 0 && op->goes_on)
-		builder_later_note(node, op);
+	if (is_copy(chunk) && r == 0 && op->is_async)
+		builder_async_note(node, op);
 	if (is_copy(chunk) && node->lost == 0)
 		node->lost = copy_loss(node, op);
 	if (r == 0 && node->lost == 0)

@@ -208,20 +208,20 @@ int builder_offload_run(struct builder_node *node, int *ret, struct error *err);
 /* Fail the build because of the node's copy; returns its error. */
 int builder_offload_fail(struct builder_node *node, int r, struct error *err);
 
-/* -------- builder_later.c -------- */
+/* -------- builder_async.c -------- */
 
 /* Remember the asynchronous copy that op has started. */
-void builder_later_note(struct builder_node *node, const struct nfs_op *op);
+void builder_async_note(struct builder_node *node, const struct nfs_op *op);
 
 /* Ask the server to cancel the node's asynchronous copies. Blocks; ignores refusals. */
-void builder_later_cancel(struct builder_node *node);
+void builder_async_cancel(struct builder_node *node);
 
 /*
  * Wait for the node's only asynchronous copy, of len bytes. Returns 0 and the bytes copied; without
  * err set, the error of the copy, or -ERESTART if the file has to be made again; or another
  * negative errno with err set.
  */
-int builder_later_wait(struct builder_node *node, uint64_t len, uint64_t *ret_len,
+int builder_async_wait(struct builder_node *node, uint64_t len, uint64_t *ret_len,
 		       struct error *err);
 
 /* -------- builder_owner.c -------- */

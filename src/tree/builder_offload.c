@@ -16,7 +16,7 @@
 /* Per synchronous COPY: Linux copies no more at once, and the call must not time out. */
 #define COPY_BYTES (4U * 1024 * 1024)
 /* Per asynchronous COPY. Servers need not report progress: it must end within STALL_MS. */
-#define LATER_BYTES (1024U * 1024 * 1024)
+#define ASYNC_BYTES (1024U * 1024 * 1024)
 
 /* Whether the server or the file system lacks the operation. */
 static bool is_refusal(int error)
@@ -30,8 +30,8 @@ static void offload_replied(struct nfs_op *op)
 
 	tree_op_returned(node->builder->work, &node->builder->work->writing, op);
 	node->busy = false;
-	if (op->type == NFS_OP_COPY && op->error == 0 && op->goes_on)
-		builder_later_note(node, op);
+	if (op->type == NFS_OP_COPY && op->error == 0 && op->is_async)
+		builder_async_note(node, op);
 }
 
 int builder_offload_run(struct builder_node *node, int *ret, struct error *err)
@@ -118,15 +118,15 @@ static bool tells_verifier(const struct nfs_op *op)
 }
 
 /*
- * Have the server copy the start of a range, at most COPY_BYTES or LATER_BYTES. Returns 1 and how
+ * Have the server copy the start of a range, at most COPY_BYTES or ASYNC_BYTES. Returns 1 and how
  * much was copied, 0 if nothing was, or as builder_copy().
  */
 static int copy_part(struct tree_builder *b, struct builder_node *node,
 		     const struct nfs_handle *from, const struct tree_segment *range,
 		     uint64_t *ret_len, struct error *err)
 {
-	const bool later = b->work->copies_later;
-	const uint64_t max = later ? LATER_BYTES : COPY_BYTES;
+	const bool async = b->work->copies_async;
+	const uint64_t max = async ? ASYNC_BYTES : COPY_BYTES;
 	const uint64_t len = range->len < max ? range->len : max;
 	int result = 0, r;
 
@@ -136,25 +136,25 @@ static int copy_part(struct tree_builder *b, struct builder_node *node,
 		.to_dir = &node->handle,
 		.offset = range->offset,
 		.length = len,
-		.later = later,
+		.allow_async = async,
 	};
 	r = builder_offload_run(node, &result, err);
 	if (r < 0)
 		return r;
-	b->work->copies_later = later || node->op.goes_on;
+	b->work->copies_async = async || node->op.is_async;
 	/* The server copies only asynchronously: ask again and allow it. */
-	if (result == -EOPNOTSUPP && !later && node->op.goes_on)
+	if (result == -EOPNOTSUPP && !async && node->op.is_async)
 		return copy_part(b, node, from, range, ret_len, err);
 	if (result < 0)
 		return copy_failed(b, node, result, err);
 	/* Without a verifier, a restart would go unnoticed: make the file again. */
-	if (node->op.goes_on && !later && !tells_verifier(&node->op))
+	if (node->op.is_async && !async && !tells_verifier(&node->op))
 		return -ERESTART;
 	r = builder_chunk_check_verifier(node, &node->op);
 	if (r < 0)
 		return builder_offload_fail(node, r, err);
-	if (node->op.goes_on) {
-		r = builder_later_wait(node, len, ret_len, err);
+	if (node->op.is_async) {
+		r = builder_async_wait(node, len, ret_len, err);
 		if (r < 0 && (r == -ERESTART || err->code != ERROR_OK))
 			return r;
 		if (r < 0)
@@ -241,7 +241,7 @@ static int copy_file(struct tree_builder *b, struct builder_node *node,
 	r = copy_part(b, node, from, &ranges[0], &at, err);
 	if (r <= 0)
 		return r;
-	if (b->work->copies_later)
+	if (b->work->copies_async)
 		return copy_parts(b, node, from, ranges, n, at, err);
 	for (i = 0; i < n; i++) {
 		r = copy_range(b, node, from, &ranges[i], at, err);
@@ -275,7 +275,7 @@ int builder_copy(struct tree_sink *sink, const struct tree_entry *entry,
 	if (r == 0)
 		r = copy_file(b, node, entry, &node->source, err);
 	if (r <= 0) {
-		builder_later_cancel(node);
+		builder_async_cancel(node);
 		b->work->progress.bytes = bytes;
 		return r;
 	}

@@ -44,7 +44,7 @@ struct tree_work {
 	 * those that are read count as lost. Cleared when the server refuses them all.
 	 */
 	bool from_xattrs, to_xattrs;
-	bool copies_later; /* the server copies asynchronously */
+	bool copies_async; /* the server copies asynchronously */
 	const atomic_bool *cancel; /* may be NULL */
 	struct tree_progress progress;
 	void (*report)(const struct tree_progress *progress, void *data);

@@ -788,11 +788,11 @@ static void copy_bytes(struct inode *from, struct inode *to, uint64_t offset, ui
 
 /* -------- copies that go on -------- */
 
-static bool copies_later(struct fake_nfs *f, const struct nfs_op *op)
+static bool copies_async(struct fake_nfs *f, const struct nfs_op *op)
 {
-	const struct fake_later *later = &f->habits.later;
+	const struct fake_async *async = &f->habits.async;
 
-	return op->later ? later->asked || later->only : later->uninvited;
+	return op->allow_async ? async->asked || async->only : async->uninvited;
 }
 
 /* Copy on up to this length. */
@@ -821,16 +821,16 @@ static int start_copy(struct fake_nfs *f, const struct inode *from, const struct
 		.to = to->id,
 		.offset = op->offset,
 		.length = op->length,
-		.steps = f->habits.later.steps,
-		.steps_left = f->habits.later.steps,
+		.steps = f->habits.async.steps,
+		.steps_left = f->habits.async.steps,
 	};
-	if (f->habits.later.max != 0 && copy->length > f->habits.later.max)
-		copy->length = f->habits.later.max;
-	op->goes_on = true;
+	if (f->habits.async.max != 0 && copy->length > f->habits.async.max)
+		copy->length = f->habits.async.max;
+	op->is_async = true;
 	op->stable = false;
 	memset(op->copy_id, 0, sizeof(op->copy_id));
 	memcpy(op->copy_id, &copy->id, sizeof(copy->id));
-	if (f->habits.later.no_verifier && !op->later)
+	if (f->habits.async.no_verifier && !op->allow_async)
 		memset(op->verifier, 0, sizeof(op->verifier));
 	if (copy->steps == 0)
 		copy_to(f, copy, copy->length);
@@ -842,7 +842,7 @@ static void step_copy(struct fake_nfs *f, struct copy *copy)
 	if (copy->steps_left > 0) {
 		copy->steps_left--;
 		copy_to(f, copy, copy->length * (copy->steps - copy->steps_left) / copy->steps);
-	} else if (f->habits.later.endless) {
+	} else if (f->habits.async.endless) {
 		/* It writes its last bytes again and again. */
 		copy->done = copy->length - 1;
 		copy_to(f, copy, copy->length);
@@ -875,13 +875,13 @@ static int do_copy_status(struct fake_nfs *f, struct nfs_op *op)
 {
 	struct copy *copy = find_copy(f, op);
 
-	if (f->habits.later.status_error < 0)
-		return f->habits.later.status_error;
+	if (f->habits.async.status_error < 0)
+		return f->habits.async.status_error;
 	if (copy == NULL)
 		return -EREMOTEIO;
 	op->length = copy->done;
-	op->ended = !f->habits.later.endless && copy->steps_left == 0;
-	op->copy_error = op->ended ? f->habits.later.error : 0;
+	op->ended = !f->habits.async.endless && copy->steps_left == 0;
+	op->copy_error = op->ended ? f->habits.async.error : 0;
 	if (op->ended)
 		copy->id = 0;
 	return 0;
@@ -891,8 +891,8 @@ static int do_copy_cancel(struct fake_nfs *f, const struct nfs_op *op)
 {
 	struct copy *copy = find_copy(f, op);
 
-	if (f->habits.later.cancel_error < 0)
-		return f->habits.later.cancel_error;
+	if (f->habits.async.cancel_error < 0)
+		return f->habits.async.cancel_error;
 	if (copy == NULL)
 		return -EREMOTEIO;
 	copy->id = 0;
@@ -905,7 +905,7 @@ static int do_copy(struct fake_nfs *f, struct inode *from, struct nfs_op *op)
 	struct inode *to = by_handle(f, op->to_dir);
 	struct nfs_handle unused;
 
-	op->goes_on = false;
+	op->is_async = false;
 	if (to == NULL)
 		return -ESTALE;
 	if ((f->habits.offload & ~f->habits.refused & bit) == 0)
@@ -916,11 +916,11 @@ static int do_copy(struct fake_nfs *f, struct inode *from, struct nfs_op *op)
 		to->size = 0;
 	} else if (op->offset + op->length > from->size) {
 		return -EINVAL;
-	} else if (f->n_copied++ >= f->habits.later.after) {
-		op->goes_on = f->habits.later.only && !op->later;
-		if (op->goes_on)
+	} else if (f->n_copied++ >= f->habits.async.after) {
+		op->is_async = f->habits.async.only && !op->allow_async;
+		if (op->is_async)
 			return -EOPNOTSUPP;
-		if (copies_later(f, op))
+		if (copies_async(f, op))
 			return start_copy(f, from, to, op);
 	}
 	if (op->type == NFS_OP_COPY && f->habits.copy_max != 0 && op->length > f->habits.copy_max)

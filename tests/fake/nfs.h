@@ -53,7 +53,7 @@ enum fake_whole {
 };
 
 /* COPY that goes on after its reply. */
-struct fake_later {
+struct fake_async {
 	bool only; /* a synchronous COPY is refused: the server copies in no other way */
 	bool uninvited; /* one goes on all the same */
 	bool asked; /* a COPY that may go on does so */
@@ -82,7 +82,7 @@ struct fake_habits {
 	unsigned int offload; /* NFS_OFFLOAD_ that clients think the server has */
 	unsigned int refused; /* of these, those that it refuses */
 	uint64_t copy_max; /* bytes of one COPY; 0: as requested */
-	struct fake_later later;
+	struct fake_async async;
 	bool lazy_clone; /* CLONE succeeds and copies nothing */
 	bool bad_seek; /* SEEK finds what is before the offset, at 0 both data and a hole */
 	int no_links; /* SYMLINK fails with this, also for an existing name; 0: it works */

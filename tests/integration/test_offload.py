@@ -170,7 +170,7 @@ class OnExt4(Offload, OnImage):
     pass
 
 
-class Later(OnImage):
+class Asynchronous(OnImage):
     """A server that copies only asynchronously, and does not tell the end: older Linux servers,
     behind a proxy that refuses what is synchronous."""
 

@@ -29,11 +29,11 @@ static const struct nfs_handle file = { .len = 4, .data = "file" };
 static const struct row {
 	const char *name;
 	enum nfs_op_type type;
-	bool later;
+	bool allow_async;
 	size_t n;
 	uint32_t words[PEER_WORDS_MAX]; /* of the reply, behind the header of RPC */
 	int want;
-	bool goes_on, ended;
+	bool is_async, ended;
 	int copy_error;
 	uint64_t length;
 	uint32_t verifier; /* both of its words; 0: not told */
@@ -43,13 +43,13 @@ static const struct row {
 	  .length = 9, .verifier = 8 },
 	{ "goes on, though it must not", NFS_OP_COPY, .n = 3 + 6 + 2 + 12,
 	  .words = { 0, 0, 4, GOT_TWO_FILES, V4_OP_COPY, 0, 1, ID, 0, 0, 0, 8, 8, 1, 0 },
-	  .goes_on = true, .length = LENGTH, .verifier = 8 },
+	  .is_async = true, .length = LENGTH, .verifier = 8 },
 	/* The verifier is that of the COMMIT in front. */
-	{ "goes on", NFS_OP_COPY, .later = true, .n = 3 + 6 + 4 + 2 + 12,
+	{ "goes on", NFS_OP_COPY, .allow_async = true, .n = 3 + 6 + 4 + 2 + 12,
 	  .words = { 0, 0, 5, GOT_TWO_FILES, GOT_COMMIT, V4_OP_COPY, 0, 1, ID, 0, 0, 0, 0, 0, 1,
 		     0 },
-	  .goes_on = true, .length = LENGTH, .verifier = 7 },
-	{ "may go on, and is done", NFS_OP_COPY, .later = true, .n = 3 + 6 + 4 + 2 + 8,
+	  .is_async = true, .length = LENGTH, .verifier = 7 },
+	{ "may go on, and is done", NFS_OP_COPY, .allow_async = true, .n = 3 + 6 + 4 + 2 + 8,
 	  .words = { 0, 0, 5, GOT_TWO_FILES, GOT_COMMIT, V4_OP_COPY, 0, 0, 0, LENGTH, 2, 7, 7,
 		     REQUIREMENTS },
 	  .length = LENGTH, .verifier = 7 },
@@ -59,10 +59,10 @@ static const struct row {
 	  .want = -EREMOTEIO, .length = LENGTH },
 	{ "only asynchronously", NFS_OP_COPY, .n = 3 + 6 + 4,
 	  .words = { NO_REQS, 0, 4, GOT_TWO_FILES, V4_OP_COPY, NO_REQS, 1, 0 }, .want = -EOPNOTSUPP,
-	  .goes_on = true, .length = LENGTH },
+	  .is_async = true, .length = LENGTH },
 	{ "only asynchronously, not said", NFS_OP_COPY, .n = 3 + 6 + 2,
 	  .words = { NO_REQS, 0, 4, GOT_TWO_FILES, V4_OP_COPY, NO_REQS }, .want = -EOPNOTSUPP,
-	  .goes_on = true, .length = LENGTH },
+	  .is_async = true, .length = LENGTH },
 	{ "only in any order", NFS_OP_COPY, .n = 3 + 6 + 4,
 	  .words = { NO_REQS, 0, 4, GOT_TWO_FILES, V4_OP_COPY, NO_REQS, 0, 0 }, .want = -EOPNOTSUPP,
 	  .length = LENGTH },
@@ -113,7 +113,7 @@ static const struct row {
 static const uint32_t asked_at_once[] = {
 	0, 0, 4, PUT_FILE, OP_SAVEFH, PUT_FILE, ASKED_COPY(1)
 };
-static const uint32_t asked_later[] = {
+static const uint32_t asked_async[] = {
 	0, 0, 5, PUT_FILE, OP_SAVEFH, PUT_FILE, OP_COMMIT, AT, 1, ASKED_COPY(0)
 };
 /* clang-format on */
@@ -141,7 +141,7 @@ START_TEST(test_copy)
 		.to_dir = &file,
 		.offset = OFFSET,
 		.length = LENGTH,
-		.later = row->later,
+		.allow_async = row->allow_async,
 	};
 	struct nfs_peer peer = { .words = row->words, .n = row->n };
 	uint32_t words[4];
@@ -153,8 +153,8 @@ START_TEST(test_copy)
 		memcpy(op.copy_id, words, sizeof(words));
 	conn.client.version = 4;
 	nfs_peer_run(row->name, &peer, &conn, &op);
-	if (row->type == NFS_OP_COPY && row->later)
-		check_call(row, &peer, asked_later, ARRAY_SIZE(asked_later));
+	if (row->type == NFS_OP_COPY && row->allow_async)
+		check_call(row, &peer, asked_async, ARRAY_SIZE(asked_async));
 	else if (row->type == NFS_OP_COPY)
 		check_call(row, &peer, asked_at_once, ARRAY_SIZE(asked_at_once));
 	else if (row->type == NFS_OP_COPY_STATUS)
@@ -162,11 +162,11 @@ START_TEST(test_copy)
 	else
 		check_call(row, &peer, asked_cancel, ARRAY_SIZE(asked_cancel));
 	check_int(row->name, "error", op.error, row->want);
-	check_int(row->name, "goes on", op.goes_on, row->goes_on);
+	check_int(row->name, "goes on", op.is_async, row->is_async);
 	check_int(row->name, "ended", op.ended, row->ended);
 	check_int(row->name, "error of the copy", op.copy_error, row->copy_error);
 	check_int(row->name, "length", op.length, row->length);
-	if (row->goes_on && row->want == 0)
+	if (row->is_async && row->want == 0)
 		check_that(row->name, "its id", memcmp(op.copy_id, words, sizeof(words)) == 0);
 	words[0] = words[1] = htonl(row->verifier);
 	if (row->verifier != 0)

@@ -396,14 +396,14 @@ END_TEST
 
 #define COPY_TYPES (OPERATION(COPY) | OPERATION(COPY_STATUS) | OPERATION(COPY_CANCEL))
 
-struct later_row {
+struct async_row {
 	const char *name;
-	struct fake_later later;
+	struct fake_async async;
 	unsigned int copies; /* expected */
 	bool writes; /* expected: data of large files was written by us */
 };
 
-static const struct later_row later_rows[] = {
+static const struct async_row async_rows[] = {
 	/* Five ranges, and the COPY that shows how the server copies. */
 	{ "done with the reply", { .only = true }, 6, false },
 	{ "done after some questions", { .only = true, .steps = 40 }, 6, false },
@@ -441,15 +441,15 @@ static const struct later_row later_rows[] = {
 };
 
 /* Whatever the server makes of a COPY, the copy is right, and nothing goes on behind it. */
-START_TEST(test_later)
+START_TEST(test_async)
 {
-	const struct later_row *row = &later_rows[_i];
+	const struct async_row *row = &async_rows[_i];
 	const struct fake_habits habits = {
 		.page = 100,
 		.entries = FAKE_ENTRIES_FULL,
 		.offload = ALL,
 		.refused = NFS_OFFLOAD_CLONE,
-		.later = row->later,
+		.async = row->async,
 	};
 	const struct fake_habits at_once = {
 		.page = 100,
@@ -457,7 +457,7 @@ START_TEST(test_later)
 		.offload = ALL,
 		.refused = NFS_OFFLOAD_CLONE,
 	};
-	const bool stays = row->later.cancel_error < 0;
+	const bool stays = row->async.cancel_error < 0;
 	struct fake_nfs *f = new_tree();
 	unsigned int writes;
 
@@ -479,12 +479,12 @@ START_TEST(test_later)
 END_TEST
 
 /* Bytes are counted once, however they came. */
-START_TEST(test_later_progress)
+START_TEST(test_async_progress)
 {
-	const struct later_row *row = &later_rows[_i];
+	const struct async_row *row = &async_rows[_i];
 	const struct fake_habits habits = { .offload = ALL,
 					    .refused = NFS_OFFLOAD_CLONE,
-					    .later = row->later };
+					    .async = row->async };
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 	struct tree_progress p;
@@ -499,7 +499,7 @@ START_TEST(test_later_progress)
 END_TEST
 
 /* A copy that fails on the server is a copy that fails. */
-START_TEST(test_later_error)
+START_TEST(test_async_error)
 {
 	static const int errors[] = { -ENOSPC, -EIO, -EDQUOT };
 	size_t i;
@@ -508,7 +508,7 @@ START_TEST(test_later_error)
 		const struct fake_habits habits = {
 			.offload = ALL,
 			.refused = NFS_OFFLOAD_CLONE,
-			.later = { .only = true, .steps = 3, .error = errors[i] },
+			.async = { .only = true, .steps = 3, .error = errors[i] },
 		};
 		struct fake_nfs *f = new_tree();
 		struct error err = { .code = ERROR_OK };
@@ -522,16 +522,16 @@ START_TEST(test_later_error)
 }
 END_TEST
 
-static const int later_errors[] = { -EIO,    -EAGAIN,       -ESTALE,    -EOPNOTSUPP,
+static const int async_errors[] = { -EIO,    -EAGAIN,       -ESTALE,    -EOPNOTSUPP,
 				    -EINVAL, -ECONNABORTED, -ETIMEDOUT, -EBADMSG };
 
 /* The nth of these operations fails. Those that lose the connection may have had their effect. */
-static void check_later_failure(const struct fake_later *later, int error, unsigned int n,
+static void check_async_failure(const struct fake_async *async, int error, unsigned int n,
 				bool after)
 {
 	const struct fake_habits habits = { .offload = ALL,
 					    .refused = NFS_OFFLOAD_CLONE,
-					    .later = *later };
+					    .async = *async };
 	const struct fake_failure failure = {
 		.nth = n, .error = error, .after = after, .types = COPY_TYPES
 	};
@@ -546,7 +546,7 @@ static void check_later_failure(const struct fake_later *later, int error, unsig
 	r = copy(f, ALL, false, NULL, &err);
 	if (r == 0)
 		tree_check_same("failure", f, "tree", f, "copy");
-	if (error == -ECONNABORTED || error == -ETIMEDOUT || (error == -EBADMSG && !later->endless))
+	if (error == -ECONNABORTED || error == -ETIMEDOUT || (error == -EBADMSG && !async->endless))
 		check_that("failure", "what is not known fails the copy",
 			   r < 0 || fake_nfs_operations(f) < n);
 	else if (error == -EOPNOTSUPP || error == -EAGAIN)
@@ -554,22 +554,22 @@ static void check_later_failure(const struct fake_later *later, int error, unsig
 	fake_nfs_free(f);
 }
 
-START_TEST(test_later_failures)
+START_TEST(test_async_failures)
 {
-	static const struct fake_later laters[] = {
+	static const struct fake_async async_habits[] = {
 		{ .only = true, .steps = 6 },
 		{ .uninvited = true, .asked = true, .steps = 6 },
 		{ .only = true, .steps = 6, .endless = true },
 	};
-	const int error = later_errors[_i];
+	const int error = async_errors[_i];
 	size_t i;
 	unsigned int n;
 
-	for (i = 0; i < ARRAY_SIZE(laters); i++)
+	for (i = 0; i < ARRAY_SIZE(async_habits); i++)
 		for (n = 1; n < 10; n++) {
-			check_later_failure(&laters[i], error, n, false);
+			check_async_failure(&async_habits[i], error, n, false);
 			if (error == -ECONNABORTED || error == -ETIMEDOUT)
-				check_later_failure(&laters[i], error, n, true);
+				check_async_failure(&async_habits[i], error, n, true);
 		}
 }
 END_TEST
@@ -583,7 +583,7 @@ static void restart_at_status(struct fake_nfs *f, const struct nfs_op *op, void 
 		fake_nfs_restart(f);
 }
 
-START_TEST(test_later_restart)
+START_TEST(test_async_restart)
 {
 	unsigned int n, left;
 
@@ -593,7 +593,7 @@ START_TEST(test_later_restart)
 			.entries = FAKE_ENTRIES_FULL,
 			.offload = ALL,
 			.refused = NFS_OFFLOAD_CLONE,
-			.later = { .only = true, .steps = 4, .max = 2 * MIB },
+			.async = { .only = true, .steps = 4, .max = 2 * MIB },
 		};
 		struct fake_nfs *f = new_tree();
 		struct error err = { .code = ERROR_OK };
@@ -621,12 +621,12 @@ static void restart_before_commit(struct fake_nfs *f, const struct nfs_op *op, v
 		fake_nfs_restart(f);
 }
 
-START_TEST(test_later_lost)
+START_TEST(test_async_lost)
 {
 	const struct fake_habits habits = {
 		.offload = ALL,
 		.refused = NFS_OFFLOAD_CLONE,
-		.later = { .only = true, .steps = 2 },
+		.async = { .only = true, .steps = 2 },
 	};
 	struct fake_nfs *f = new_tree();
 	struct error err = { .code = ERROR_OK };
@@ -648,12 +648,12 @@ static void cancel_at_status(struct fake_nfs *f, const struct nfs_op *op, void *
 }
 
 /* The driver is stopped: so is the server's copy. */
-START_TEST(test_later_cancelled)
+START_TEST(test_async_cancelled)
 {
 	const struct fake_habits habits = {
 		.offload = ALL,
 		.refused = NFS_OFFLOAD_CLONE,
-		.later = { .only = true, .endless = true, .steps = 10 },
+		.async = { .only = true, .endless = true, .steps = 10 },
 	};
 	unsigned int n, left;
 
@@ -673,12 +673,12 @@ START_TEST(test_later_cancelled)
 END_TEST
 
 /* Questions come with a growing pause, a bounded number of them. */
-START_TEST(test_later_pauses)
+START_TEST(test_async_pauses)
 {
 	const struct fake_habits habits = {
 		.offload = ALL,
 		.refused = NFS_OFFLOAD_CLONE,
-		.later = { .only = true, .endless = true, .steps = 10 },
+		.async = { .only = true, .endless = true, .steps = 10 },
 	};
 	const struct fake_failure none = { .types = OPERATION(COPY_STATUS) };
 	struct fake_nfs *f = fake_nfs_new();
@@ -697,9 +697,9 @@ START_TEST(test_later_pauses)
 END_TEST
 
 CHECK_MAIN("offload",
-	   .loops = { { test_later, ARRAY_SIZE(later_rows) },
-		      { test_later_progress, ARRAY_SIZE(later_rows) },
-		      { test_later_failures, ARRAY_SIZE(later_errors) } },
+	   .loops = { { test_async, ARRAY_SIZE(async_rows) },
+		      { test_async_progress, ARRAY_SIZE(async_rows) },
+		      { test_async_failures, ARRAY_SIZE(async_errors) } },
 	   .tests = { test_kinds, test_changes, test_written_to_always, test_failures, test_restart,
-		      test_lazy_clone, test_huge_hole, test_later_error, test_later_restart,
-		      test_later_lost, test_later_cancelled, test_later_pauses })
+		      test_lazy_clone, test_huge_hole, test_async_error, test_async_restart,
+		      test_async_lost, test_async_cancelled, test_async_pauses })

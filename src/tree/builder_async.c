@@ -23,13 +23,13 @@
 #define POLL_PART 8 /* a pause is at most this part of the time so far */
 #define STALL_MS 60000 /* give up on a copy that makes no progress for so long */
 
-void builder_later_note(struct builder_node *node, const struct nfs_op *op)
+void builder_async_note(struct builder_node *node, const struct nfs_op *op)
 {
 	assert(node->n_copies < BUILDER_COPIES_MAX);
 	memcpy(node->copies[node->n_copies++], op->copy_id, sizeof(op->copy_id));
 }
 
-void builder_later_cancel(struct builder_node *node)
+void builder_async_cancel(struct builder_node *node)
 {
 	struct nfs_op op = { .type = NFS_OP_COPY_CANCEL, .dir = &node->handle };
 
@@ -52,7 +52,7 @@ static int give_up(struct tree_builder *b, struct builder_node *node, const char
 {
 	log_info("The server copies asynchronously and never reports completion: reading and writing files instead",
 		 LOG_STR("file", node->name), LOG_STR("reason", why));
-	builder_later_cancel(node);
+	builder_async_cancel(node);
 	b->work->offload &= ~NFS_OFFLOAD_COPY;
 	return -ERESTART;
 }
@@ -86,7 +86,7 @@ static int ask_status(struct builder_node *node, int *ret, struct error *err)
 	return builder_offload_run(node, ret, err);
 }
 
-int builder_later_wait(struct builder_node *node, uint64_t len, uint64_t *ret_len,
+int builder_async_wait(struct builder_node *node, uint64_t len, uint64_t *ret_len,
 		       struct error *err)
 {
 	struct tree_builder *b = node->builder;
