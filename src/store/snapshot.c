@@ -193,7 +193,7 @@ static int check_contents(const struct record *rec)
 
 bool snapshot_is_recorded_tree(const struct record *rec)
 {
-	cleanup_volume_id struct volume_id id = { NULL };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const struct snapshot_info info = snapshot_info_of(rec);
 
 	return info.id != NULL && info.file != NULL && parse_snapshot_id(info.id, &id) == 0 &&
