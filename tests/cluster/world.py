@@ -41,6 +41,8 @@ USUAL = (
      "the snapshot controller, likewise, saw the snapshot before its class"),
     ("FailedMount", "failed to sync (configmap|secret) cache|kube-root-ca.crt",
      "the kubelet had not read the namespace's certificate yet"),
+    ("FailedMount", "no relationship found between node",
+     "the API server, which watches pods to know what their node may read, had not seen this one"),
     ("FailedMount", "driver name nfs.csi.k8s.io not found in the list of registered CSI drivers",
      "the node's pod was being replaced"),
     ("ProvisioningFailed", "storageclass.storage.k8s.io .* not found",
