@@ -5,7 +5,7 @@
 main.py --list
 main.py SCENARIO[.Class[.test]]...
 """
-import importlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -35,20 +35,30 @@ def list_scenarios():
         print("%-12s %-8s %s" % (name, needs, title(name)))
 
 
+def scenario(name):
+    """The module of a scenario, by its path: tests/lib has modules of the same names."""
+    spec = importlib.util.spec_from_file_location(
+        name, os.path.join(HERE, "scenarios", name + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def load(names):
     """The cases of these scenarios, each "scenario", "scenario.Class" or "scenario.Class.test"."""
     suite = unittest.TestSuite()
     for name in names:
-        module = importlib.import_module(name.partition(".")[0])
+        module = scenario(name.partition(".")[0])
         rest = name.partition(".")[2]
         loader = unittest.defaultTestLoader
         if rest:
-            suite.addTests(loader.loadTestsFromName(rest, module))
+            found = [loader.loadTestsFromName(rest, module)]
         else:
-            classes = [c for c in vars(module).values()
-                       if isinstance(c, type) and c.__module__ == module.__name__]
-            for cls in classes:
-                suite.addTests(loader.loadTestsFromTestCase(cls))
+            found = [loader.loadTestsFromTestCase(c) for c in vars(module).values()
+                     if isinstance(c, type) and c.__module__ == module.__name__]
+        if not any(cases.countTestCases() for cases in found):
+            raise RuntimeError("scenario %s has no case" % name)
+        suite.addTests(found)
     return suite
 
 
@@ -70,17 +80,18 @@ def run(names):
     world.Scenario.cluster = cluster
     harness.STUCK = 1800  # some cases swap all pods four times
     result = harness.Result()
-    first = [name for name in names if name.partition(".")[0] in CONTROLLER]
-    second = [name for name in names if name.partition(".")[0] in KUBELET]
+    first = load(name for name in names if name.partition(".")[0] in CONTROLLER)
+    second = load(name for name in names if name.partition(".")[0] in KUBELET)
+    last = load([LAST])
     try:
         cluster.start()
-        if first:
+        if first.countTestCases():
             cluster.start_pods()
-            load(first).run(result)
-        if second:
+            first.run(result)
+        if second.countTestCases():
             cluster.start_node()
-            load(second).run(result)
-        load([LAST]).run(result)
+            second.run(result)
+        last.run(result)
     finally:
         cluster.stop()
     print("cluster: %d passed, %d failed, %d skipped"
