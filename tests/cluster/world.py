@@ -352,6 +352,13 @@ class Scenario(unittest.TestCase):
         """What the events of an object say."""
         return self.all_events(self.namespace, name)
 
+    def refusals(self, name):
+        """What the driver said of a claim, with counts. The controller manager has the same reason
+        for its own event, if it sees the claim before the class."""
+        return [(message, count) for kind, reason, message, count in self.events(name)
+                if (kind, reason) == ("Warning", "ProvisioningFailed")
+                and not message.startswith("storageclass.storage.k8s.io ")]
+
     def snapshot(self, name, claim, snapshot_class="csi-nfs-snapclass"):
         self.api.create("VolumeSnapshot", name, self.namespace,
                         spec={"volumeSnapshotClassName": snapshot_class,

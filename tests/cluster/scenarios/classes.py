@@ -22,13 +22,6 @@ BAD = {  # parameters, and words of the event
 class Classes(Scenario):
     expected = (("ProvisioningFailed", ""),)
 
-    def refusals(self, name):
-        """What the driver said of a claim, with counts. The controller manager has the same reason
-        for its own event, if it sees the claim before the class."""
-        return [(message, count) for kind, reason, message, count in self.events(name)
-                if (kind, reason) == ("Warning", "ProvisioningFailed")
-                and not message.startswith("storageclass.storage.k8s.io ")]
-
     def check(self, key, storage_class, text):
         name = key.replace(" ", "-")
         self.claim(name, storage_class)

@@ -149,7 +149,5 @@ class Kerberos(Scenario):
         """An export without sec=sys: the claim's event says that the controller needs it."""
         share = self.export("krb5")
         self.claim("data", self.storage_class(share=share, options=["nfsvers=4.1", "sec=krb5"]))
-        said = self.until("an event", lambda: [
-            message for kind, reason, message, _ in self.events("data")
-            if (kind, reason) == ("Warning", "ProvisioningFailed")])
-        self.assertIn("sec=sys", said[0])
+        said = self.until("an event", lambda: self.refusals("data"))
+        self.assertIn("sec=sys", said[0][0])

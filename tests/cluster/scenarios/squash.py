@@ -56,8 +56,6 @@ class Squash(Scenario):
     def test_no_owner(self):
         """Without uid the server refuses, and the claim's event says what to look at."""
         self.claim("data", self.storage_class(share=self.share))
-        said = self.until("an event", lambda: [
-            message for kind, reason, message, _ in self.events("data")
-            if (kind, reason) == ("Warning", "ProvisioningFailed")])
-        self.assertIn("PermissionDenied", said[0])
-        self.assertIn("squashing", said[0])
+        said = self.until("an event", lambda: self.refusals("data"))
+        self.assertIn("PermissionDenied", said[0][0])
+        self.assertIn("squashing", said[0][0])
