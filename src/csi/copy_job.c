@@ -121,25 +121,48 @@ static int renew_claims(struct copy_job *job, struct error *err)
 	return r < 0 ? r : claim_renew(job->claims[1], job->idle[1], err);
 }
 
+static void keep_alive(struct nfs_client *const clients[], size_t n)
+{
+	struct nfs_attr unused;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		(void)nfs_getattr(clients[i], &clients[i]->root, &unused);
+}
+
 static void report(const struct tree_progress *progress, void *data)
 {
 	struct copy_job *job = data;
 	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
 	struct error ignored = { .code = ERROR_OK };
-	struct nfs_client *c;
-	struct nfs_attr unused;
-	size_t i;
 
+	/*
+	 * Those of the call are idle, and so is one of the work's while it counts, or while the
+	 * server copies between its exports. A broken one shows when it is used again.
+	 */
+	keep_alive(job->idle, ARRAY_SIZE(job->idle));
+	keep_alive((struct nfs_client *[]){ job->work.from, job->work.to }, 2);
+	if (clock_now_ns() - job->logged_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
+		return;
+	job->logged_ns = clock_now_ns();
 	count_tree(job);
 	log_progress(job, progress, counting ? "Counting" : "Copying");
-	/* Keep the call's connections alive. A broken one shows when it is used again. */
-	for (i = 0; i < ARRAY_SIZE(job->idle); i++)
-		(void)nfs_getattr(job->idle[i], &job->idle[i]->root, &unused);
 	/* A lost note fails copy_job_close() at the end. */
 	(void)renew_claims(job, &ignored);
-	/* Idle while counting, or while the server copies between its exports. */
-	c = counting ? job->work.to : job->work.from;
-	(void)nfs_getattr(c, &c->root, &unused);
+}
+
+/* Have report() called in time for sessions and leases that are shorter than usual. */
+static void set_report_interval(struct copy_job *job)
+{
+	const struct nfs_client *const clients[] = { job->idle[0], job->idle[1], job->work.from,
+						     job->work.to };
+	uint32_t lease_s = 3 * TREE_REPORT_S;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(clients); i++)
+		if (clients[i] != NULL && clients[i]->lease_s != 0 && clients[i]->lease_s < lease_s)
+			lease_s = clients[i]->lease_s;
+	job->work.report_ms = lease_s < 3 * TREE_REPORT_S ? lease_s * 1000 / 3 : 0;
 }
 
 static int take_place(struct copy_job *job, struct error *err)
@@ -159,7 +182,7 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 	*job = (struct copy_job){
 		.driver = driver, .what = what, .idle = { from, to }, .claims = claims
 	};
-	job->started_ns = job->work.reported_ns = clock_now_ns();
+	job->started_ns = job->logged_ns = job->work.reported_ns = clock_now_ns();
 	job->work.report = report;
 	job->work.data = job;
 	job->work.cancel = driver->stopping;
@@ -258,8 +281,12 @@ static bool is_version_needed(struct copy_job *job)
 
 static int lease(struct copy_job *job, bool same_version, struct error *err)
 {
-	return copy_clients_lease(job->driver, job->idle[0], job->idle[1], same_version, &job->work,
-				  err);
+	int r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], same_version,
+				   &job->work, err);
+
+	if (r == 0)
+		set_report_interval(job);
+	return r;
 }
 
 int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *path,

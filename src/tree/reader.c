@@ -213,6 +213,7 @@ static int count(struct tree_work *work, const struct nfs_handle *root, const st
 		.report = work->report,
 		.data = work->data,
 		.reported_ns = work->reported_ns,
+		.report_ms = work->report_ms,
 		.outer = work,
 	};
 	bool missed;

@@ -37,14 +37,21 @@ int tree_check_cancel(const struct tree_work *work, struct error *err)
 	return error_set(err, ERROR_CANCELLED, "interrupted, the driver is being stopped");
 }
 
-bool tree_is_report_due(uint64_t *reported_ns)
+/* When the next report is due. */
+static uint64_t report_due_ns(const struct tree_work *work)
 {
-	uint64_t now = clock_now_ns();
+	const uint64_t ms = work->report_ms != 0 ? work->report_ms : TREE_REPORT_S * 1000;
 
-	if (now - *reported_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
-		return false;
-	*reported_ns = now;
-	return true;
+	return work->reported_ns + ms * CLOCK_NS_PER_MS;
+}
+
+/* When to return without an answer: a slow server must not delay a report that is due sooner. */
+static uint64_t wake_ns(const struct tree_work *work)
+{
+	const uint64_t wake = work->wake_ns != 0 ? work->wake_ns : UINT64_MAX;
+	const uint64_t due = work->report_ms != 0 ? report_due_ns(work) : UINT64_MAX;
+
+	return wake < due ? wake : due;
 }
 
 /* Sleep if the server asked an operation of this work, or of an outer one, to wait. */
@@ -77,7 +84,8 @@ int tree_pump(struct tree_work *work, struct error *err)
 
 	if (r < 0)
 		return r;
-	if (work->report != NULL && tree_is_report_due(&work->reported_ns)) {
+	if (work->report != NULL && clock_now_ns() >= report_due_ns(work)) {
+		work->reported_ns = clock_now_ns();
 		work->report(&work->progress, work->data);
 		return 0; /* our operations may have finished during the report */
 	}
@@ -85,8 +93,7 @@ int tree_pump(struct tree_work *work, struct error *err)
 		return 0;
 	if (work->reading == 0 && work->writing == 0)
 		return sleep_until_wake(work);
-	r = nfs_client_run_pair(work->from, work->to,
-				work->wake_ns != 0 ? work->wake_ns : UINT64_MAX);
+	r = nfs_client_run_pair(work->from, work->to, wake_ns(work));
 	/*
 	 * Renew the patience for a server that still answers other operations, but not once it is
 	 * used up: each operation in flight would wait as long again.

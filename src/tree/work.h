@@ -31,7 +31,7 @@ struct tree_progress {
 	uint64_t done, total; /* bytes of the archive that is read; total 0: none */
 };
 
-/* report may be NULL; it is called every TREE_REPORT_S seconds and may use the clients. */
+/* report may be NULL; it is called every report_ms and may use the clients. */
 struct tree_work {
 	struct nfs_client *from, *to; /* may be the same */
 	/*
@@ -50,6 +50,7 @@ struct tree_work {
 	void (*report)(const struct tree_progress *progress, void *data);
 	void *data;
 	uint64_t reported_ns;
+	unsigned int report_ms; /* 0: TREE_REPORT_S. Less: report() uses both clients */
 	size_t reading, writing; /* operations in flight; each has a window of its own */
 	struct tree_purse ahead; /* memory of data that is read ahead */
 	struct tree_purse unwritten; /* memory of data that waits to be written */
@@ -59,9 +60,6 @@ struct tree_work {
 	bool progressed; /* an operation has finished since tree_pump() last looked */
 	struct tree_work *outer; /* work whose report() runs this one; both get replies meanwhile */
 };
-
-/* Return whether TREE_REPORT_S have passed since *reported_ns, and if so set it to now. */
-bool tree_is_report_due(uint64_t *reported_ns);
 
 /*
  * Return -ECANCELED with CANCELLED if the work was cancelled, else 0. Call it in long loops that

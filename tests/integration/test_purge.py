@@ -187,8 +187,12 @@ class Kernel(Trash):
 
     def end(self, image):
         path = self.mounted_at(image)
-        servers.run("exportfs", "-f")  # the server holds what it has shown
-        self.assertTrue(wait_for(lambda: servers.run("umount", path, check=False).returncode == 0))
+
+        def is_unmounted():
+            servers.run("exportfs", "-f")  # the server holds what it shows, also to late calls
+            return servers.run("umount", path, check=False).returncode == 0
+
+        self.assertTrue(wait_for(is_unmounted, 60, 0.2))
         os.unlink(image.file)
 
     def lives(self, image):

@@ -27,6 +27,7 @@ from rpc_proxy import Proxy, Rule
 
 CHANGES = ("MKDIR", "SYMLINK", "RENAME", "REMOVE", "RMDIR", "LINK", "CREATE")
 LEASE = 10  # seconds, of the tests' servers
+DEPTH = LEASE + 5  # directories, each listed in a second
 LOST = 3 if harness.LONG else 1  # replies of a kind, each in a run of its own
 CONNECTS = 50
 
@@ -206,6 +207,18 @@ class Ended(Through, Base):
         self.assertEqual(self.create("after").volume_id, self.volume_id("after"))
         self.assertGreater(self.proxy.counts["EXCHANGE_ID"], used)
         for volume_id in (volume.volume_id, self.volume_id("after")):
+            self.delete(volume_id)
+        self.is_tidy()
+
+    def test_lease_is_short_for_a_copy(self):
+        """The connections that wait for the copy stay, and it is made once."""
+        source = self.create("deep")
+        os.makedirs(os.path.join(self.path("deep"), *["d"] * DEPTH))
+        self.proxy.begin([Rule("READDIR", 1, "delay-reply", 1, 1000)])
+        copy = self.clone("copy", source.volume_id)
+        self.assertLess(self.proxy.counts["MKDIR"], 2 * DEPTH)
+        self.proxy.end()
+        for volume_id in (copy.volume_id, source.volume_id):
             self.delete(volume_id)
         self.is_tidy()
 
