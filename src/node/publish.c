@@ -227,8 +227,7 @@ static int target_check_type(const char *target, struct error *err)
 
 	if (lstat(target, &st) < 0 || S_ISDIR(st.st_mode))
 		return 0;
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "target_path: '%s' is not a directory; remove it", target);
+	return node_refuse_target(target, err);
 }
 
 /* Returns 1 if the directory was made, 0 if it existed. Nothing is mounted on it. */
