@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 # pylint: disable=wrong-import-position
+import trees
 from cases import DISK, LAB, SERVER
 from csi_client import capability
 from driver import Driver
@@ -31,11 +32,7 @@ def fill_large(path):
 
 
 def fill_small(path):
-    for i in range(SMALL):
-        folder = os.path.join(path, "d%d" % (i % 50))
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, "f%d" % i), "wb") as f:
-            f.write(os.urandom(4096))
+    trees.make_small(path, SMALL, 50)
 
 
 def fill_xattrs(path):

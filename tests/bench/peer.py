@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 # pylint: disable=wrong-import-position
+import trees
 from cases import DISK, LAB, SERVER
 from csi_client import capability
 from driver import Driver
@@ -95,7 +96,8 @@ class Side:
 
     def copies(self):
         source = self.volume("source")
-        fill(os.path.join(EXPORT, "source"))
+        trees.make_small(os.path.join(EXPORT, "source"), FILES, 20)
+        subprocess.run(["sync"], check=True)
         copy = self.timed("clone", lambda: self.volume("copy", {"volume": {"volume_id": source}}))
         snapshot = self.timed("snapshot", lambda: self.driver.client.CreateSnapshot(
             name="snapshot", source_volume_id=source, timeout=1200)).snapshot.snapshot_id
@@ -144,15 +146,6 @@ ROWS = (
     ("idle", "resident memory, idle", "%.1f", "MB"),
     ("after", "resident memory, after the run", "%.1f", "MB"),
 )
-
-
-def fill(path):
-    for i in range(FILES):
-        folder = os.path.join(path, "d%d" % (i % 20))
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, "f%d" % i), "wb") as f:
-            f.write(os.urandom(4096))
-    subprocess.run(["sync"], check=True)
 
 
 def spread(figures, form):

@@ -52,6 +52,14 @@ def write(path, data=b"data\n", mode=None):
         os.chmod(path, mode)
 
 
+def make_small(path, files, folders):
+    """Write so many files of 4 KiB that no compression helps with, spread over these folders."""
+    for i in range(files):
+        folder = os.path.join(path, "d%d" % (i % folders))
+        os.makedirs(folder, exist_ok=True)
+        write(os.path.join(folder, "f%d" % i), os.urandom(4096))
+
+
 def walk(root):
     """Yield every name below root, a folder before its entries, as deep as a path can be."""
     waiting = [b""]
