@@ -76,6 +76,15 @@ static char *archive_path(const char *path, int attempt, bool aside)
 	return r < 0 ? NULL : buf_steal(&b);
 }
 
+/* A directory that is being archived. */
+struct archiving {
+	const char *path;
+	const char *key; /* of the volume */
+	const struct directory_known *known;
+	struct directory_place from;
+	bool moved, trashed; /* out */
+};
+
 /*
  * Keep away from the directories of volumes and snapshots: ARCHIVE_NAME_OF_OTHERS. Only an older
  * archive may be replaced.
@@ -110,8 +119,8 @@ static int rename_found_none(struct nfs_client *c, const char *path, const char 
 }
 
 /* Look the name up first: RENAME would replace an empty directory of that name. */
-static int archive_as(struct nfs_client *c, const struct directory_place *from, const char *path,
-		      const struct directory_known *known, const char *archive, struct error *err)
+static int archive_as(struct nfs_client *c, struct archiving *a, const char *archive,
+		      struct error *err)
 {
 	struct directory_place to;
 	struct nfs_handle handle;
@@ -119,25 +128,28 @@ static int archive_as(struct nfs_client *c, const struct directory_place *from, 
 
 	r = directory_make_parents(c, archive, &to, err);
 	if (r == -ENOSPC || r == -EDQUOT)
-		error_prefix(err, "archiving '%s' makes directories, so free some space", path);
+		error_prefix(err, "archiving '%s' makes directories, so free some space",
+			     a->path);
 	if (r < 0)
 		return r;
 	r = nfs_lookup(c, &to.parent, to.base, &handle, NULL);
 	if (r == 0)
 		return ARCHIVE_NAME_TAKEN;
 	if (r == -ENOENT)
-		r = nfs_rename(c, &from->parent, from->base, &to.parent, to.base);
+		r = nfs_rename(c, &a->from.parent, a->from.base, &to.parent, to.base);
 	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
 		return ARCHIVE_NAME_TAKEN;
 	if (r == -EXDEV)
-		return directory_apart(c, path, err);
+		return directory_apart(c, a->path, err);
 	if (r == -ENOENT)
-		return rename_found_none(c, path, archive, err);
+		return rename_found_none(c, a->path, archive, err);
 	if (r == -ESTALE)
 		directory_note_sweep_above(c, archive);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "archiving '%s'", path);
-	return directory_check_moved(c, from, known, &to.parent, to.base, err);
+		return nfs_error_set(err, c, r, "archiving '%s'", a->path);
+	r = directory_check_moved(c, &a->from, a->known, &to.parent, to.base, err);
+	a->moved = r == 0;
+	return r;
 }
 
 /*
@@ -188,51 +200,63 @@ static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_t
 	return directory_remove(c, &place, place.base, ret_trashed, err);
 }
 
-static int try_archive(struct nfs_client *c, const struct directory_place *from, const char *path,
-		       const struct directory_known *known, const char *archive, const char *key,
-		       bool replace, bool *ret_trashed, struct error *err)
+static int try_archive(struct nfs_client *c, struct archiving *a, const char *archive, bool replace,
+		       struct error *err)
 {
 	int r;
 
-	r = check_archive_place(c, archive, key, err);
+	r = check_archive_place(c, archive, a->key, err);
 	if (r == 0)
 		r = check_archive_parents(c, archive, err);
 	if (r == 0)
-		r = archive_as(c, from, path, known, archive, err);
+		r = archive_as(c, a, archive, err);
 	if (r != ARCHIVE_NAME_TAKEN || !replace)
 		return r;
-	r = remove_archive(c, archive, ret_trashed, err);
-	return r != 0 ? r : archive_as(c, from, path, known, archive, err);
+	r = remove_archive(c, archive, &a->trashed, err);
+	return r != 0 ? r : archive_as(c, a, archive, err);
 }
 
-int directory_archive(struct nfs_client *c, const char *path, const char *key,
-		      const struct directory_known *known, bool replace, bool *ret_trashed,
-		      struct error *err)
+/* Try one name after the other. */
+static int find_archive_name(struct nfs_client *c, struct archiving *a, bool replace,
+			     char **ret_archive, struct error *err)
 {
-	struct directory_place from;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
 	bool aside = false;
 	int r, attempt;
 
-	r = directory_find(c, path, &from, &handle, &attr, err);
+	for (attempt = 0; attempt < ARCHIVE_TRIES; attempt++) {
+		cleanup_free char *archive = archive_path(a->path, attempt, aside);
+
+		if (archive == NULL)
+			return error_oom(err);
+		r = try_archive(c, a, archive, replace && attempt == 0, err);
+		if (r == 0 && a->moved)
+			*ret_archive = steal_ptr(&archive);
+		if (r != ARCHIVE_NAME_TAKEN && r != ARCHIVE_NAME_OF_OTHERS)
+			return r;
+		aside = aside || r == ARCHIVE_NAME_OF_OTHERS;
+	}
+	return error_set(err, ERROR_ABORTED, "no free name for the archive of '%s' on %s:%s",
+			 a->path, c->export.server, c->export.share);
+}
+
+int directory_archive(struct nfs_client *c, const char *path, const char *key,
+		      const struct directory_known *known, bool replace, char **ret_archive,
+		      bool *ret_trashed, struct error *err)
+{
+	struct archiving a = { .path = path, .key = key, .known = known };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	*ret_archive = NULL;
+	r = directory_find(c, path, &a.from, &handle, &attr, err);
 	if (r == -ENOENT)
 		return 0; /* archived by an earlier attempt */
 	if (r == 0)
 		r = directory_check_file_system(c, path, err);
 	if (r < 0)
 		return r;
-	for (attempt = 0; attempt < ARCHIVE_TRIES; attempt++) {
-		cleanup_free char *archive = archive_path(path, attempt, aside);
-
-		if (archive == NULL)
-			return error_oom(err);
-		r = try_archive(c, &from, path, known, archive, key, replace && attempt == 0,
-				ret_trashed, err);
-		if (r != ARCHIVE_NAME_TAKEN && r != ARCHIVE_NAME_OF_OTHERS)
-			return r;
-		aside = aside || r == ARCHIVE_NAME_OF_OTHERS;
-	}
-	return error_set(err, ERROR_ABORTED, "no free name for the archive of '%s' on %s:%s", path,
-			 c->export.server, c->export.share);
+	r = find_archive_name(c, &a, replace, ret_archive, err);
+	*ret_trashed = *ret_trashed || a.trashed;
+	return r;
 }

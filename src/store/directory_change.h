@@ -90,12 +90,13 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
  * it is removed first with replace (*ret_trashed as above); without, the new one gets a dated name.
  * The name is dated also where archived-path has the archives of other volumes in it. Where the
  * archive would overlap with what others have, or lie in another archive, the date follows the
- * first component. Return 0 also where path is gone. known, and the result 1, are as for
+ * first component. Return 0 also where path is gone. *ret_archive becomes the path of the archive,
+ * for the caller to free, or NULL where nothing was moved. known, and the result 1, are as for
  * directory_remove_known().
  */
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
-		      const struct directory_known *known, bool replace, bool *ret_trashed,
-		      struct error *err);
+		      const struct directory_known *known, bool replace, char **ret_archive,
+		      bool *ret_trashed, struct error *err);
 
 /* -------- what was moved into the trash -------- */
 

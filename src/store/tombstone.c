@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
@@ -254,33 +255,46 @@ static int put_empty_directory_back(struct nfs_client *c, const struct tombstone
 }
 
 /*
- * Put back a directory that was removed when its tombstone was already gone, if a later call has
- * begun to use it. Return 1 then, 0 where it is nobody's.
+ * Put a directory back that was moved when its tombstone was already gone, if a later call has begun
+ * to use it. Return 1 then, 0 where it is nobody's.
  */
-static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
-			      const struct directory_place *place, const struct nfs_attr *attr,
-			      const char *trashed, tombstone_users_fn users, struct error *err)
+static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
+			       const struct directory_place *place, const struct nfs_handle *moved_to,
+			       const char *name, tombstone_users_fn users, struct error *err)
 {
-	const struct nfs_handle *trash;
 	struct nfs_handle handle;
 	int r;
 
-	r = users != NULL ? users(c, t, trashed[0] == '\0', err) : 0;
+	r = users != NULL ? users(c, t, false, err) : 0;
 	if (r <= 0)
 		return r;
-	if (trashed[0] == '\0')
-		return put_empty_directory_back(c, t, place, attr, users, err);
 	/* A user who has made a new directory did not find this one. */
 	r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
 	if (r == 0)
 		return 0;
 	if (r == -ENOENT)
-		r = store_folder(c, STORE_TRASH, true, &trash, err);
-	if (r == 0)
-		r = nfs_rename(c, trash, trashed, &place->parent, place->base);
-	if (r == -ENOENT) /* the user's deletion kept it in the trash */
+		r = nfs_rename(c, moved_to, name, &place->parent, place->base);
+	if (r == -ENOENT) /* the user's deletion kept it where it was moved */
 		return 0;
 	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
+}
+
+/* Likewise for a directory that was removed: trashed is its name in the trash; "": it was empty. */
+static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
+			      const struct directory_place *place, const struct nfs_attr *attr,
+			      const char *trashed, tombstone_users_fn users, struct error *err)
+{
+	const struct nfs_handle *trash;
+	int r;
+
+	if (trashed[0] != '\0') {
+		r = store_folder(c, STORE_TRASH, true, &trash, err);
+		if (r < 0)
+			return tombstone_failed(c, r, t, err);
+		return move_directory_back(c, t, place, trash, trashed, users, err);
+	}
+	r = users != NULL ? users(c, t, true, err) : 0;
+	return r <= 0 ? r : put_empty_directory_back(c, t, place, attr, users, err);
 }
 
 /*
@@ -355,9 +369,33 @@ int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, s
 	return directory_purge(c, key, err);
 }
 
-int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, bool replace,
-				bool *ret_trashed, struct error *err)
+/* Likewise for a directory that was archived. */
+static int take_out_of_archive(struct nfs_client *c, const struct tombstone *t,
+			       const struct directory_place *place,
+			       const struct directory_known *known, const char *archive,
+			       tombstone_users_fn users, struct error *err)
 {
+	struct directory_place from;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = directory_look_up(c, archive, &from, &handle, &attr, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (!nfs_handle_is_equal(&handle, &known->handle))
+		return 0;
+	r = move_directory_back(c, t, place, &from.parent, from.base, users, err);
+	if (r <= 0)
+		return r;
+	r = directory_remove_parents(c, archive, err);
+	return r < 0 ? r : 1;
+}
+
+int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, bool replace,
+				tombstone_users_fn users, bool *ret_trashed, struct error *err)
+{
+	cleanup_free char *archive = NULL;
 	struct directory_place place;
 	struct directory_known known;
 	int r;
@@ -365,10 +403,19 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 	r = find_doomed_directory(c, t, &place, &known, err);
 	if (r < 0)
 		return r == -ENOENT ? sweep_notes(c, t, err) : r;
-	r = directory_archive(c, t->dir, t->key, &known, replace, ret_trashed, err);
+	r = directory_archive(c, t->dir, t->key, &known, replace, &archive, ret_trashed, err);
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
-	return forget_notes(c, t, &known, err);
+	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		return forget_notes(c, t, &known, err);
+	if (archive != NULL)
+		r = take_out_of_archive(c, t, &place, &known, archive, users, err);
+	if (r != 0)
+		return r > 0 ? directory_was_new(c, t, err) : r;
+	return deletion_was_finished(t, err);
 }
 
 /* -------- the end -------- */

@@ -82,7 +82,7 @@ int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, s
 
 /* Archive it likewise, as directory_archive(). */
 int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, bool replace,
-				bool *ret_trashed, struct error *err);
+				tombstone_users_fn users, bool *ret_trashed, struct error *err);
 
 /*
  * Check that the tombstone is still there: 0, or ABORTED where another replica has finished the

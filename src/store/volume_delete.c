@@ -216,7 +216,8 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	if (go_by_kept(t, &q, &owner, &policy) > 0)
 		return 0;
 	if (policy == ON_DELETE_ARCHIVE)
-		r = tombstone_archive_directory(c, t, how->replace_archive, ret_trashed, err);
+		r = tombstone_archive_directory(c, t, how->replace_archive, volume_is_used_again,
+						ret_trashed, err);
 	else
 		r = delete_directory(c, t, how->purge_now, ret_trashed, err);
 	if (r == 0 && owner.has_notes)
