@@ -56,6 +56,13 @@ int record_link_failed(struct nfs_client *c, int r, const char *verb, const char
 	return nfs_error_set(err, c, r, "%s record '%s'", verb, key);
 }
 
+int record_is_busy(struct nfs_client *c, const char *key, struct error *err)
+{
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is changing record '%s' on %s:%s; try again", key,
+			 c->export.server, c->export.share);
+}
+
 /* -------- reading -------- */
 
 int record_unusable(struct nfs_client *c, int r, const char *folder, const char *key,
@@ -132,14 +139,28 @@ int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const c
 	return r;
 }
 
-/* Read the record whose own link is name in the folder in, and whose parts are in dir. */
-int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		       const struct nfs_handle *in, const char *name, struct record *ret,
-		       struct error *err)
+/* Whether the link name still leads to these parts: 0, -ENOENT, -EAGAIN, or another errno. */
+static int check_head(struct nfs_client *c, const struct nfs_handle *in, const char *name,
+		      const char *key, const struct record_parts *parts, struct error *err)
 {
 	cleanup_record struct record head = { .n = 0 };
+	struct record_parts now = { 0, 0 };
+	int r = record_read_head(c, in, name, key, &head, &now, err);
+
+	if (r < 0)
+		return r;
+	return r > 0 && now.n == parts->n && now.hash == parts->hash ? 0 : -EAGAIN;
+}
+
+/* Likewise, but -EAGAIN, unreported, where the record has been replaced while its parts were read. */
+static int try_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		    const struct nfs_handle *in, const char *name, struct record *ret,
+		    struct error *err)
+{
+	cleanup_record struct record head = { .n = 0 };
+	struct error why = { .code = ERROR_OK };
 	struct record_parts parts = { 0, 0 };
-	int r;
+	int r, now;
 
 	r = record_read_head(c, in, name, key, &head, &parts, err);
 	if (r < 0)
@@ -148,13 +169,37 @@ int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const
 		record_move(ret, &head);
 		return 0;
 	}
-	r = read_parts(c, dir, key, &parts, ret, err);
-	if (r < 0)
+	r = read_parts(c, dir, key, &parts, ret, &why);
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION) {
+		/* Another replica may be removing the record, or be replacing it. */
+		now = check_head(c, in, name, key, &parts, err);
+		if (now < 0)
+			return now;
+	}
+	if (r < 0) {
+		if (err != NULL)
+			*err = why;
 		return r;
+	}
 	ret->parts = parts.n;
 	ret->hash = parts.hash;
 	ret->base = head.base;
 	return 0;
+}
+
+#define READ_TRIES 3
+
+/* Read the record whose own link is name in the folder in, and whose parts are in dir. */
+int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct nfs_handle *in, const char *name, struct record *ret,
+		       struct error *err)
+{
+	unsigned int tries;
+	int r = -EAGAIN;
+
+	for (tries = 0; tries < READ_TRIES && r == -EAGAIN; tries++)
+		r = try_read(c, dir, key, in, name, ret, err);
+	return r == -EAGAIN ? record_is_busy(c, key, err) : r;
 }
 
 int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
@@ -305,9 +350,31 @@ int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 	return r < 0 && r != -ENOENT ? record_link_failed(c, r, "removing", key, err) : 0;
 }
 
+int record_check_same(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      const struct record *rec, struct error *err)
+{
+	char link[NFS_LINK_MAX + 1];
+	int r;
+
+	if (rec->base == 0)
+		return 0;
+	r = store_text_read(c, dir, key, link);
+	if (r == -ENOENT)
+		return r;
+	if (r < 0 && r != -EINVAL)
+		return record_link_failed(c, r, "reading", key, err);
+	if (r < 0 || str_hash(link, strlen(link)) != rec->base)
+		return record_is_busy(c, key, err);
+	return 0;
+}
+
 int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  const struct record *rec, struct error *err)
 {
+	int r = rec != NULL ? record_check_same(c, dir, key, rec, err) : 0;
+
+	if (r < 0 && r != -ENOENT)
+		return r;
 	return record_remove_buried(c, dir, key, dir, key, rec, err);
 }
 

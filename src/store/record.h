@@ -43,6 +43,8 @@ struct record {
 
 /* Tag (store/holder.h) of the last replacement. A record that was only created has none. */
 #define RECORD_KEY_BY "by"
+/* Tag of the creation, in a record with parts: no other record has the same text and parts. */
+#define RECORD_KEY_NONCE "nonce"
 
 /* -------- codec -------- */
 
@@ -118,8 +120,15 @@ int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const cha
 		   struct record *rec, struct error *err);
 
 /*
- * Remove the record. Return 0 also where there is none. rec is what record_read() found, and tells
- * which parts to remove; NULL: none.
+ * Check that the record is the one that was read or written: 0, -ENOENT, unreported, where it is
+ * gone, or ABORTED where another replica has changed it.
+ */
+int record_check_same(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      const struct record *rec, struct error *err);
+
+/*
+ * Remove the record. Return 0 also where there is none. rec is what was read or written, and tells
+ * which parts to remove; NULL: none. Errors as record_check_same().
  */
 int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  const struct record *rec, struct error *err);

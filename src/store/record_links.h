@@ -31,6 +31,9 @@ int record_head_parts(const struct record *rec, struct record_parts *ret);
 int record_link_failed(struct nfs_client *c, int r, const char *verb, const char *key,
 		       struct error *err);
 
+/* Report ABORTED: another replica is at work on the record. */
+int record_is_busy(struct nfs_client *c, const char *key, struct error *err);
+
 /*
  * Read the link name; messages name the record key. Return 1 for a head, with its parts; 0 for a
  * record without parts; or a negative errno, of which -ENOENT is unreported.

@@ -69,13 +69,6 @@ static int encode_to_fit(const struct record *rec, char **ret, struct error *err
 	return r < 0 ? error_oom(err) : 0;
 }
 
-static int record_is_busy(struct nfs_client *c, const char *key, struct error *err)
-{
-	return error_set(err, ERROR_ABORTED,
-			 "another controller is changing record '%s' on %s:%s; try again", key,
-			 c->export.server, c->export.share);
-}
-
 /* The record is on the share and something is left to do: the CO has to come back. */
 static void make_not_final(struct error *err)
 {
@@ -244,10 +237,11 @@ static int tidy_existing(struct nfs_client *c, const struct nfs_handle *dir, con
 
 /* Write the draft before the parts, so that the next attempt finds them even with another text. */
 static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			     const char *text, struct record *rec, struct error *err)
+			     struct record *rec, struct error *err)
 {
 	char head[RECORD_LINK_BYTES + 1], draft[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
-	const struct record_parts parts = parts_for_text(text);
+	cleanup_free char *text = NULL;
+	struct record_parts parts;
 	int r;
 
 	r = record_is_there(c, dir, key, err);
@@ -257,6 +251,12 @@ static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir,
 	if (r < 0)
 		return r;
 	store_holder_tag(tag);
+	if (record_set(rec, RECORD_KEY_NONCE, tag) < 0)
+		return error_oom(err);
+	r = encode_to_fit(rec, &text, err);
+	if (r < 0)
+		return r;
+	parts = parts_for_text(text);
 	format_head(draft, &parts, tag);
 	format_head(head, &parts, NULL);
 	r = write_draft(c, dir, key, draft, err);
@@ -291,7 +291,7 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 	if (r < 0)
 		return r;
 	if (strlen(text) > RECORD_LINK_BYTES)
-		return create_with_parts(c, dir, key, text, rec, err);
+		return create_with_parts(c, dir, key, rec, err);
 	r = store_text_create(c, dir, key, text);
 	/* The folder has just gone, or the new link was renamed before the server replied. */
 	if (r == -ENOENT)
@@ -302,23 +302,6 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 }
 
 /* -------- replacing -------- */
-
-/* Check that the record is still the one that was read. */
-static int check_base(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		      const struct record *rec, struct error *err)
-{
-	char link[NFS_LINK_MAX + 1];
-	int r;
-
-	if (rec->base == 0)
-		return 0;
-	r = store_text_read(c, dir, key, link);
-	if (r < 0 && r != -ENOENT)
-		return record_link_failed(c, r, "reading", key, err);
-	if (r < 0 || str_hash(link, strlen(link)) != rec->base)
-		return record_is_busy(c, key, err);
-	return 0;
-}
 
 /* Write a grave for the parts of the old record, so that the call after a crash finds them. */
 static int mark_old_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
@@ -351,7 +334,9 @@ static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir,
 	r = write_parts(c, dir, key, text, parts, err);
 	if (r < 0)
 		return r;
-	r = check_base(c, dir, key, rec, err);
+	r = record_check_same(c, dir, key, rec, err);
+	if (r == -ENOENT)
+		return record_is_busy(c, key, err);
 	if (r == 0)
 		r = mark_old_parts(c, dir, key, &old, err);
 	if (r < 0)

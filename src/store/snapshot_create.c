@@ -87,10 +87,15 @@ static void undo_snapshot(struct nfs_client *c, const struct staging *s, bool *r
 			  struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
+	int r;
 
 	if (!error_is_final(err->code))
 		return;
-	if (staging_is_in_place(c, s->rec, s->path, &second) != 0 ||
+	/* Another replica may have finished the snapshot, or taken the record back itself. */
+	r = record_check_same(c, s->records, s->key, s->rec, &second);
+	if (r == -ENOENT)
+		return;
+	if (r < 0 || staging_is_in_place(c, s->rec, s->path, &second) != 0 ||
 	    staging_discard(c, s->work_key, ret_trashed, &second) < 0 ||
 	    record_forget_draft(c, s->records, s->key, NULL, &second) < 0 ||
 	    record_remove(c, s->records, s->key, s->rec, &second) < 0)

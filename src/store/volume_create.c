@@ -71,8 +71,12 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 {
 	const struct volume v = volume_of(nv->rec);
 	struct nfs_client *c = nv->c;
-	int r = 0;
+	int r;
 
+	/* Another replica may have finished the volume, or taken the record back itself. */
+	r = record_check_same(c, nv->folder, nv->key, nv->rec, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
 	if (volume_is_built(&v))
 		r = staging_discard(c, nv->key, ret_trashed, err);
 	if (r == 0)
@@ -515,11 +519,17 @@ static int record_remains(const struct new_volume *nv, struct error *err)
 	return r < 0 ? r : 1;
 }
 
-/* Check the directory that we found: deletions ignore a volume that has not decided on it yet. */
+/*
+ * Check the directory of a volume whose record remains. A deletion sees that record, and leaves a
+ * directory that we made alone. But it ignores a volume with a claim that is not decided yet, and
+ * it may have been about to remove a directory that we found.
+ */
 static int check_directory_remains(const struct new_volume *nv, struct error *err)
 {
 	int r;
 
+	if (nv->made && volume_of(nv->rec).claim == CLAIM_NONE)
+		return 0;
 	r = busy_check_kept(nv->c, nv->dir, err);
 	if (r == 0)
 		r = directory_is_gone(nv->c, nv->dir, err);
@@ -532,24 +542,24 @@ static int check_still_there(const struct new_volume *nv, struct error *err)
 	struct error ignored = { .code = ERROR_OK };
 	int r = record_remains(nv, err);
 
-	if (r < 0) {
-		/* An earlier deletion may have removed the parts that we have just written. */
-		if (err != NULL && err->code == ERROR_FAILED_PRECONDITION)
-			(void)record_remove(nv->c, nv->folder, nv->key, nv->rec, &ignored);
-		/* The volume is made; the next attempt asks again. */
-		if (r != -ESTALE && err != NULL && error_is_final(err->code))
-			err->code = ERROR_ABORTED;
-		return r;
-	}
-	if (r > 0)
-		return nv->made ? 0 : check_directory_remains(nv, err);
-	if (nv->made) {
+	/* An earlier deletion may have removed the parts that we have just written. */
+	if (r < 0 && err != NULL && err->code == ERROR_FAILED_PRECONDITION)
+		(void)record_remove(nv->c, nv->folder, nv->key, nv->rec, &ignored);
+	if (r == 0 && nv->made) {
 		r = take_back_directory(nv, err);
 		if (r < 0)
 			return r;
 	}
-	return error_set(err, ERROR_ABORTED,
-			 "another controller has deleted the volume while it was made; try again");
+	if (r == 0)
+		return error_set(
+			err, ERROR_ABORTED,
+			"another controller has deleted the volume while it was made; try again");
+	if (r > 0)
+		r = check_directory_remains(nv, err);
+	/* The volume is made; the next attempt asks again. */
+	if (r < 0 && r != -ESTALE && err != NULL && error_is_final(err->code))
+		err->code = ERROR_ABORTED;
+	return r;
 }
 
 /* -------- a directory that was kept -------- */
