@@ -127,25 +127,34 @@ int nfs_symlink(struct nfs_client *c, const struct nfs_handle *dir, const char *
 	return nfs_client_call(c, &op);
 }
 
+#define READLINK_TRIES 3
+
 int nfs_readlink(struct nfs_client *c, const struct nfs_handle *dir, const char *name, char *link)
 {
 	struct nfs_op op = { .type = NFS_OP_READLINK, .link = link };
 	struct nfs_handle handle;
 	struct nfs_attr attr;
-	int r;
+	unsigned int tries;
+	int r = -ESTALE;
 
 	if (c->version == 4) {
 		op.dir = dir;
 		op.name = name;
 		return nfs_client_call(c, &op);
 	}
-	r = nfs_lookup(c, dir, name, &handle, &attr);
-	if (r < 0)
-		return r;
-	if (attr.type != NFS_TYPE_SYMLINK)
-		return -EINVAL;
-	op.dir = &handle;
-	return nfs_client_call(c, &op);
+	/* NFSv3 takes two calls: another client may remove or replace the link between them. */
+	for (tries = 0; tries < READLINK_TRIES; tries++) {
+		r = nfs_lookup(c, dir, name, &handle, &attr);
+		if (r < 0)
+			return r;
+		if (attr.type != NFS_TYPE_SYMLINK)
+			return -EINVAL;
+		op.dir = &handle;
+		r = nfs_client_call(c, &op);
+		if (r != -ESTALE)
+			return r;
+	}
+	return r;
 }
 
 int nfs_create(struct nfs_client *c, const struct nfs_handle *dir, const char *name, uint32_t mode,
