@@ -16,6 +16,8 @@ CAUSED = (
     # outage, and cases that restart the server
     ("VolumeFailedDelete", "DeadlineExceeded|Unavailable|Aborted"),
     ("SnapshotC(reation|ontentCheckandUpdate)Failed", "Unavailable .* the connection broke"),
+    # memory and snapshots ask for more copies at once than the driver makes
+    ("SnapshotC(reation|ontentCheckandUpdate)Failed", "copies and archives are being made"),
     # migration replaces the Deployments; before the node boots there is none
     ("CalculateExpectedPodCountFailed", "found no controllers for pod"),
     ("FailedScheduling", "no nodes available to schedule pods"),
