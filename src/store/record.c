@@ -36,6 +36,14 @@ void record_grave_name(char name[RECORD_LINK_NAME_SIZE], const char *key)
 	(void)snprintf(name, RECORD_LINK_NAME_SIZE, "%s~removed", key);
 }
 
+static int parse_parts(const char *n, const char *hash, struct record_parts *ret)
+{
+	if (str_parse_u64(n, 10, RECORD_BYTES_MAX / RECORD_LINK_BYTES + 1, &ret->n) < 0 ||
+	    str_parse_u64(hash, 16, UINT64_MAX, &ret->hash) < 0)
+		return -EINVAL;
+	return 0;
+}
+
 int record_head_parts(const struct record *rec, struct record_parts *ret)
 {
 	const char *parts = record_get(rec, "parts");
@@ -43,11 +51,18 @@ int record_head_parts(const struct record *rec, struct record_parts *ret)
 
 	if (parts == NULL)
 		return 0;
-	if (hash == NULL ||
-	    str_parse_u64(parts, 10, RECORD_BYTES_MAX / RECORD_LINK_BYTES + 1, &ret->n) < 0 ||
-	    str_parse_u64(hash, 16, UINT64_MAX, &ret->hash) < 0)
+	return hash == NULL || parse_parts(parts, hash, ret) < 0 ? -EINVAL : 1;
+}
+
+int record_parse_parts(const char *text, struct record_parts *ret)
+{
+	const char *dot = strchr(text, '.');
+	char n[sizeof("32")];
+
+	if (dot == NULL || (size_t)(dot - text) >= sizeof(n))
 		return -EINVAL;
-	return 1;
+	(void)snprintf(n, sizeof(n), "%.*s", (int)(dot - text), text);
+	return parse_parts(n, dot + 1, ret);
 }
 
 int record_link_failed(struct nfs_client *c, int r, const char *verb, const char *key,
@@ -152,7 +167,7 @@ static int check_head(struct nfs_client *c, const struct nfs_handle *in, const c
 	return r > 0 && now.n == parts->n && now.hash == parts->hash ? 0 : -EAGAIN;
 }
 
-/* Likewise, but -EAGAIN, unreported, where the record has been replaced while its parts were read. */
+/* Likewise, but -EAGAIN, unreported, where the record was replaced while its parts were read. */
 static int try_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		    const struct nfs_handle *in, const char *name, struct record *ret,
 		    struct error *err)
@@ -248,7 +263,7 @@ int record_is_begun(struct nfs_client *c, const struct nfs_handle *dir, const ch
 
 /* -------- removing -------- */
 
-static int remove_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+int record_remove_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			const struct record_parts *parts, struct error *err)
 {
 	uint64_t i;
@@ -274,16 +289,13 @@ int record_remove_unused_parts(struct nfs_client *c, const struct nfs_handle *di
 
 	r = record_read_head(c, dir, key, key, &head, &used, err);
 	if (r == -ENOENT || (r >= 0 && used.hash != parts->hash))
-		return remove_parts(c, dir, key, parts, err);
+		return record_remove_parts(c, dir, key, parts, err);
 	return r < 0 ? r : 0;
 }
 
-/*
- * Remove the grave and the parts that it leads to. keep: the hash of parts that a buried record
- * still needs; 0: none.
- */
+/* Remove the grave and the parts that it leads to. */
 static int empty_grave(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		       uint64_t keep, struct error *err)
+		       struct error *err)
 {
 	cleanup_record struct record head = { .n = 0 };
 	struct record_parts parts = { 0, 0 };
@@ -294,43 +306,50 @@ static int empty_grave(struct nfs_client *c, const struct nfs_handle *dir, const
 	r = record_read_head(c, dir, grave, key, &head, &parts, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	/* A new record with the same text has the same parts. */
-	if (keep == 0 || parts.hash != keep) {
-		r = record_remove_unused_parts(c, dir, key, &parts, err);
-		if (r < 0)
-			return r;
-	}
+	r = record_remove_unused_parts(c, dir, key, &parts, err);
+	if (r < 0)
+		return r;
 	r = nfs_remove(c, dir, grave);
 	return r < 0 && r != -ENOENT ? record_link_failed(c, r, "removing", key, err) : 0;
 }
 
-int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		  struct error *err)
-{
-	return empty_grave(c, dir, key, 0, err);
-}
-
-/*
- * Remove a record with parts, whose own link is name in the folder from. That link becomes the
- * grave first, so the record is gone at once. A retry of the removal finds by it what is left, and
- * so does a new record of that name, whose parts may have the same names.
- */
-static int remove_with_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			     const struct nfs_handle *from, const char *name,
-			     const struct record *rec, struct error *err)
+int record_remove_head(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct nfs_handle *from, const char *name, struct error *err)
 {
 	char grave[RECORD_LINK_NAME_SIZE];
 	int r;
 
-	/* A replacement that was cut short may have left the grave of the old record. */
-	r = empty_grave(c, dir, key, rec->hash, err);
+	/* The RENAME would replace one that was left by a crash. */
+	r = empty_grave(c, dir, key, err);
 	if (r < 0)
 		return r;
 	record_grave_name(grave, key);
 	r = nfs_rename(c, from, name, dir, grave);
-	if (r < 0 && r != -ENOENT)
-		return record_link_failed(c, r, "removing", key, err);
-	return empty_grave(c, dir, key, 0, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : record_link_failed(c, r, "removing", key, err);
+	return empty_grave(c, dir, key, err);
+}
+
+/* Remove the parts of the record that rec has replaced, if that call was cut short. */
+static int remove_old_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			    const struct record *rec, struct error *err)
+{
+	const char *old = record_get(rec, RECORD_KEY_OLD);
+	struct record_parts parts;
+
+	if (old == NULL)
+		return 0;
+	if (record_parse_parts(old, &parts) < 0)
+		return record_is_damaged(c, -EINVAL, key, err);
+	return record_remove_parts(c, dir, key, &parts, err);
+}
+
+int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		  const struct record *rec, struct error *err)
+{
+	int r = rec != NULL ? remove_old_parts(c, dir, key, rec, err) : 0;
+
+	return r < 0 ? r : empty_grave(c, dir, key, err);
 }
 
 int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
@@ -339,13 +358,13 @@ int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 {
 	int r = 0;
 
-	if (rec != NULL && rec->parts > 0)
-		return remove_with_parts(c, dir, key, in, name, rec, err);
-	/* A record without parts may have replaced one that had some. */
+	/* A replacement that was cut short may have left something, too. */
 	if (rec != NULL && record_was_replaced(rec))
-		r = empty_grave(c, dir, key, 0, err);
+		r = record_forget(c, dir, key, rec, err);
 	if (r < 0)
 		return r;
+	if (rec != NULL && rec->parts > 0)
+		return record_remove_head(c, dir, key, in, name, err);
 	r = nfs_remove(c, in, name);
 	return r < 0 && r != -ENOENT ? record_link_failed(c, r, "removing", key, err) : 0;
 }
@@ -376,6 +395,24 @@ int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char
 	if (r < 0 && r != -ENOENT)
 		return r;
 	return record_remove_buried(c, dir, key, dir, key, rec, err);
+}
+
+int record_is_replaced(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct nfs_handle *in, const char *name, struct error *err)
+{
+	cleanup_record struct record head = { .n = 0 }, now = { .n = 0 };
+	struct record_parts buried = { 0, 0 }, old;
+	const char *text;
+	int r;
+
+	r = record_read_head(c, in, name, key, &head, &buried, err);
+	if (r > 0)
+		r = record_read(c, dir, key, &now, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	text = record_get(&now, RECORD_KEY_OLD);
+	return text != NULL && record_parse_parts(text, &old) == 0 && old.n == buried.n &&
+	       old.hash == buried.hash;
 }
 
 int record_bury(struct nfs_client *c, const struct nfs_handle *dir, const char *key,

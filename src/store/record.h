@@ -13,7 +13,12 @@
  * parts that do not belong to a record yet, or no longer do:
  *
  *   <key>~new       the draft of a record that is being replaced, or created with parts
- *   <key>~removed   the grave of a record with parts that is being removed or replaced
+ *   <key>~removed   the grave of a record or draft with parts that is being removed
+ *
+ * Parts belong to one link at a time. It changes its name by RENAME, of which the server does one
+ * at a time: from the draft to the record, from there to a tombstone, and from each of them to the
+ * grave. Whoever moved it to the grave removes the parts, nobody else. Each text with parts has a
+ * tag of its call, so no two records ever share parts.
  *
  * Keys that a version does not know are kept. record_text.c is the codec (pure functions, any
  * thread, a record is not shared between threads); record.c the storage (worker threads; blocks).
@@ -43,8 +48,10 @@ struct record {
 
 /* Tag (store/holder.h) of the last replacement. A record that was only created has none. */
 #define RECORD_KEY_BY "by"
-/* Tag of the creation, in a record with parts: no other record has the same text and parts. */
+/* Tag of the creation, in a record with parts. */
 #define RECORD_KEY_NONCE "nonce"
+/* Number and hash of the parts of the record that this one has replaced. */
+#define RECORD_KEY_OLD "old"
 
 /* -------- codec -------- */
 
@@ -134,20 +141,19 @@ int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char
 		  const struct record *rec, struct error *err);
 
 /*
- * Finish a removal or replacement that was cut short: remove the parts that it left. Return 0 also
- * where there is nothing to do.
+ * Finish a removal or replacement that was cut short: remove the parts that it left. rec is the
+ * record that was read, or NULL. Return 0 also where there is nothing to do.
  */
 int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		  struct error *err);
+		  const struct record *rec, struct error *err);
 
 /*
  * Remove the draft of a creation or a replacement, with its parts, so that the call that wrote it
  * cannot finish: it was cut short, or another replica is at work on it. Call this after the record
- * itself has gone, so that no new replacement begins. buried is the buried record, whose parts
- * stay, or NULL. Return 0 also where there is no draft.
+ * itself has gone, so that no new replacement begins. Return 0 also where there is no draft.
  */
 int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			const struct record *buried, struct error *err);
+			struct error *err);
 
 /*
  * Rename the record's own link to another folder, in one step. From then on there is no record of
@@ -160,6 +166,10 @@ int record_bury(struct nfs_client *c, const struct nfs_handle *dir, const char *
 int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		       const struct nfs_handle *in, const char *name, struct record *ret,
 		       struct error *err);
+
+/* Whether the record that is there now has replaced the buried one: 1, 0 or a negative errno. */
+int record_is_replaced(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct nfs_handle *in, const char *name, struct error *err);
 
 /* Remove what is left of a record that was buried. Return 0 also where there is nothing. */
 int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,

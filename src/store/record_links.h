@@ -27,6 +27,9 @@ void record_grave_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
 /* Read the parts that a head leads to. Return 1, 0 where rec is not a head, or -EINVAL. */
 int record_head_parts(const struct record *rec, struct record_parts *ret);
 
+/* Read the value of RECORD_KEY_OLD. Return 0 or -EINVAL. */
+int record_parse_parts(const char *text, struct record_parts *ret);
+
 /* Report a failed operation on a link. */
 int record_link_failed(struct nfs_client *c, int r, const char *verb, const char *key,
 		       struct error *err);
@@ -42,8 +45,18 @@ int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const c
 		     const char *key, struct record *ret, struct record_parts *ret_parts,
 		     struct error *err);
 
-/* Remove parts, unless the present record uses them. */
+int record_remove_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			const struct record_parts *parts, struct error *err);
+
+/* Likewise, unless the present record uses them. */
 int record_remove_unused_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			       const struct record_parts *parts, struct error *err);
+
+/*
+ * Rename a head, name in the folder from, to the grave, and remove its parts. Return 0 also where
+ * it has gone: then somebody else has moved it, with its parts.
+ */
+int record_remove_head(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const struct nfs_handle *from, const char *name, struct error *err);
 
 #endif

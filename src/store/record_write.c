@@ -29,13 +29,13 @@ static struct record_parts parts_for_text(const char *text)
 	return parts;
 }
 
-/* by: the tag (store/holder.h) of the call that writes a draft or replaces a record; NULL: none. */
+/* tag: of the call that creates (RECORD_KEY_NONCE) or replaces (RECORD_KEY_BY) the record. */
 static void format_head(char head[RECORD_LINK_BYTES + 1], const struct record_parts *parts,
-			const char *by)
+			const char *tag_key, const char *tag)
 {
 	(void)snprintf(head, RECORD_LINK_BYTES + 1,
-		       "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64 "%s%s", RECORD_VERSION, parts->n,
-		       parts->hash, by != NULL ? ";" RECORD_KEY_BY "=" : "", by != NULL ? by : "");
+		       "v=%d;parts=%" PRIu64 ";hash=%016" PRIx64 ";%s=%s", RECORD_VERSION, parts->n,
+		       parts->hash, tag_key, tag);
 }
 
 /* Write the parts, before the record's own link, which makes the record exist. */
@@ -78,23 +78,6 @@ static void make_not_final(struct error *err)
 
 /* -------- drafts -------- */
 
-/* Remove a draft, after the parts that were written for it. A damaged draft leads to no parts. */
-static int remove_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			const struct record_parts *parts, struct error *err)
-{
-	char draft[RECORD_LINK_NAME_SIZE];
-	int r;
-
-	if (parts->n > 0) {
-		r = record_remove_unused_parts(c, dir, key, parts, err);
-		if (r < 0)
-			return r;
-	}
-	record_draft_name(draft, key);
-	r = nfs_remove(c, dir, draft);
-	return r < 0 && r != -ENOENT ? record_link_failed(c, r, "removing", draft, err) : 0;
-}
-
 /*
  * Read the draft: 1, or 0 where there is none. link is its text, "" where it is not a symbolic
  * link; ret stays empty where it is damaged.
@@ -120,8 +103,22 @@ static int read_draft(struct nfs_client *c, const struct nfs_handle *dir, const 
 	return 1;
 }
 
+/* Remove a draft that another call wrote. A damaged one leads to no parts. */
+static int remove_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			const struct record_parts *parts, struct error *err)
+{
+	char draft[RECORD_LINK_NAME_SIZE];
+	int r;
+
+	record_draft_name(draft, key);
+	if (parts->n > 0)
+		return record_remove_head(c, dir, key, dir, draft, err);
+	r = nfs_remove(c, dir, draft);
+	return r < 0 && r != -ENOENT ? record_link_failed(c, r, "removing", draft, err) : 0;
+}
+
 int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			const struct record *buried, struct error *err)
+			struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	struct record_parts parts = { 0, 0 };
@@ -129,28 +126,7 @@ int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, cons
 	int r;
 
 	r = read_draft(c, dir, key, &rec, &parts, link, err);
-	if (r <= 0)
-		return r;
-	/* A creation that was cut short may have left its draft beside the record that it made. */
-	if (buried != NULL && buried->parts > 0 && parts.hash == buried->hash)
-		parts.n = 0;
-	return remove_draft(c, dir, key, &parts, err);
-}
-
-/* Whether the draft is of a creation that was cut short just before it removed the draft. */
-static int draft_is_done(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			 const struct record_parts *draft, struct error *err)
-{
-	cleanup_record struct record head = { .n = 0 };
-	struct record_parts parts = { 0, 0 };
-	int r;
-
-	if (draft->n == 0)
-		return 0;
-	r = record_read_head(c, dir, key, key, &head, &parts, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	return r > 0 && parts.hash == draft->hash;
+	return r <= 0 ? r : remove_draft(c, dir, key, &parts, err);
 }
 
 /*
@@ -170,13 +146,11 @@ static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, c
 	int r;
 
 	r = read_draft(c, dir, key, &rec, &parts, link, err);
-	if (r > 0)
-		r = draft_is_done(c, dir, key, &parts, err);
-	if (r < 0)
+	if (r <= 0)
 		return r;
-	if (r > 0 || link[0] == '\0')
-		return remove_draft(c, dir, key, &parts, err);
 	by = record_get(&rec, RECORD_KEY_BY);
+	if (by == NULL)
+		by = record_get(&rec, RECORD_KEY_NONCE);
 	if (buf_printf(&seen, "%s~new=%s", key, link) < 0)
 		return error_oom(err);
 	if (by != NULL && !store_holder_is_own(by) &&
@@ -204,52 +178,104 @@ static int write_draft(struct nfs_client *c, const struct nfs_handle *dir, const
 	return r < 0 ? record_link_failed(c, r, "writing", key, err) : 0;
 }
 
-/* Remove our own draft with its parts after a failure, or leave both to the next attempt. */
+/* Check that the draft says text. ABORTED where another replica has removed it. */
+static int check_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const char *text, struct error *err)
+{
+	cleanup_record struct record unused = { .n = 0 };
+	struct record_parts there = { 0, 0 };
+	char link[NFS_LINK_MAX + 1];
+	int r = read_draft(c, dir, key, &unused, &there, link, err);
+
+	if (r < 0)
+		return r;
+	return r > 0 && strcmp(link, text) == 0 ? 0 : record_is_busy(c, key, err);
+}
+
+/*
+ * Remove our own draft, and before it the parts that we wrote, after a failure. Another replica may
+ * have removed the draft already, but not what was written after that, and may have written its
+ * own. If this fails, all is left to the next attempt. text: of the draft.
+ */
 static void withdraw_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			   const struct record_parts *parts, struct error *err)
+			   const struct record_parts *parts, const char *text, struct error *err)
 {
 	struct error second = { .code = ERROR_OK };
+	char draft[RECORD_LINK_NAME_SIZE];
+	int r = 0;
 
-	if (remove_draft(c, dir, key, parts, &second) < 0)
+	/* The server may have renamed it before it failed. */
+	if (parts->n > 0)
+		r = record_remove_unused_parts(c, dir, key, parts, &second);
+	if (r == 0)
+		r = check_draft(c, dir, key, text, &second);
+	if (r < 0 && second.code == ERROR_ABORTED)
+		return;
+	record_draft_name(draft, key);
+	if (r == 0)
+		r = nfs_remove(c, dir, draft);
+	if (r < 0 && r != -ENOENT)
 		make_not_final(err);
 }
 
-/* -------- creating -------- */
-
-/* The record is there: remove what a call that made or replaced it has left, and return -EEXIST. */
-static int tidy_existing(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			 struct error *err)
+static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			     const char *text, const struct record_parts *parts, struct error *err)
 {
-	cleanup_record struct record rec = { .n = 0 };
-	struct record_parts parts = { 0, 0 };
-	char link[NFS_LINK_MAX + 1];
+	char draft[RECORD_LINK_NAME_SIZE];
+	int r = 0;
+
+	/*
+	 * A replica that took us for dead may have written its own draft. In place of a record, one
+	 * without all its parts would be a damaged record.
+	 */
+	if (parts->n > 0)
+		r = check_draft(c, dir, key, text, err);
+	if (r < 0)
+		return r;
+	record_draft_name(draft, key);
+	r = nfs_rename(c, dir, draft, dir, key);
+	if (r == -ENOENT)
+		return record_is_busy(c, key, err);
+	return r < 0 ? record_link_failed(c, r, "writing", key, err) : 0;
+}
+
+/*
+ * Check after the RENAME that it was our own draft: another replica that took us for dead may have
+ * removed that, and written its own under the same name.
+ */
+static int check_ours(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		      struct record *rec, const char *link, const struct record_parts *parts,
+		      struct error *err)
+{
 	int r;
 
-	r = record_forget(c, dir, key, err);
-	if (r == 0)
-		r = read_draft(c, dir, key, &rec, &parts, link, err);
-	if (r > 0)
-		r = draft_is_done(c, dir, key, &parts, err);
-	if (r > 0)
-		r = remove_draft(c, dir, key, &parts, err);
-	return r < 0 ? r : -EEXIST;
+	rec->parts = parts->n;
+	rec->hash = parts->hash;
+	rec->base = str_hash(link, strlen(link));
+	r = record_check_same(c, dir, key, rec, err);
+	if (r == -ENOENT)
+		return record_is_busy(c, key, err);
+	if (r < 0)
+		make_not_final(err);
+	return r;
 }
+
+/* -------- creating -------- */
 
 /* Write the draft before the parts, so that the next attempt finds them even with another text. */
 static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			     struct record *rec, struct error *err)
 {
-	char head[RECORD_LINK_BYTES + 1], draft[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
+	char head[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
 	cleanup_free char *text = NULL;
 	struct record_parts parts;
 	int r;
 
-	r = record_is_there(c, dir, key, err);
+	r = record_forget(c, dir, key, NULL, err);
+	if (r == 0)
+		r = record_is_there(c, dir, key, err);
 	if (r != 0)
-		return r < 0 ? r : tidy_existing(c, dir, key, err);
-	r = record_forget(c, dir, key, err);
-	if (r < 0)
-		return r;
+		return r > 0 ? -EEXIST : r;
 	store_holder_tag(tag);
 	if (record_set(rec, RECORD_KEY_NONCE, tag) < 0)
 		return error_oom(err);
@@ -257,28 +283,23 @@ static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir,
 	if (r < 0)
 		return r;
 	parts = parts_for_text(text);
-	format_head(draft, &parts, tag);
-	format_head(head, &parts, NULL);
-	r = write_draft(c, dir, key, draft, err);
+	format_head(head, &parts, RECORD_KEY_NONCE, tag);
+	r = write_draft(c, dir, key, head, err);
 	if (r < 0)
 		return r;
 	r = write_parts(c, dir, key, text, &parts, err);
-	if (r == 0) {
-		r = store_text_create(c, dir, key, head);
-		if (r < 0 && r != -EEXIST)
-			r = record_link_failed(c, r, "writing", key, err);
-	}
+	/* The draft excludes all others who create a record with parts. */
+	if (r == 0)
+		r = record_is_there(c, dir, key, err);
+	if (r > 0)
+		r = -EEXIST;
+	if (r == 0)
+		r = rename_into_place(c, dir, key, head, &parts, err);
 	if (r < 0) {
-		withdraw_draft(c, dir, key, &parts, err);
+		withdraw_draft(c, dir, key, &parts, head, err);
 		return r;
 	}
-	rec->parts = parts.n;
-	rec->hash = parts.hash;
-	rec->base = str_hash(head, strlen(head));
-	r = remove_draft(c, dir, key, &parts, err);
-	if (r < 0)
-		make_not_final(err);
-	return r;
+	return check_ours(c, dir, key, rec, head, &parts, err);
 }
 
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
@@ -303,65 +324,51 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 
 /* -------- replacing -------- */
 
-/* Write a grave for the parts of the old record, so that the call after a crash finds them. */
-static int mark_old_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			  const struct record_parts *old, struct error *err)
+/* Say which parts the old record had, so that the call after a crash finds them. */
+static int name_old_parts(struct record *rec)
 {
-	char head[RECORD_LINK_BYTES + 1], grave[RECORD_LINK_NAME_SIZE];
-	int r;
+	char old[64];
 
-	if (old->n == 0)
+	if (rec->parts == 0) {
+		record_unset(rec, RECORD_KEY_OLD);
 		return 0;
-	r = record_forget(c, dir, key, err);
-	if (r < 0)
-		return r;
-	record_grave_name(grave, key);
-	format_head(head, old, NULL);
-	r = store_text_create(c, dir, grave, head);
-	return r < 0 && r != -EEXIST ? record_link_failed(c, r, "writing", key, err) : 0;
+	}
+	(void)snprintf(old, sizeof(old), "%" PRIu64 ".%016" PRIx64, rec->parts, rec->hash);
+	return record_set(rec, RECORD_KEY_OLD, old);
 }
 
-/* Another replica may have removed the draft; then the RENAME fails. */
-static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-			     const struct record *rec, const char *text,
-			     const struct record_parts *parts, struct error *err)
+/* Write the parts, and rename the draft, if the record is still the one that was read. */
+static int write_and_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			    const struct record *rec, const char *text, const char *link,
+			    const struct record_parts *parts, struct error *err)
 {
-	const struct record_parts old = { rec->parts, rec->hash };
-	struct error ignored = { .code = ERROR_OK };
-	char draft[RECORD_LINK_NAME_SIZE];
-	int r;
+	int r = write_parts(c, dir, key, text, parts, err);
 
-	r = write_parts(c, dir, key, text, parts, err);
-	if (r < 0)
-		return r;
-	r = record_check_same(c, dir, key, rec, err);
-	if (r == -ENOENT)
-		return record_is_busy(c, key, err);
 	if (r == 0)
-		r = mark_old_parts(c, dir, key, &old, err);
-	if (r < 0)
-		return r;
-	record_draft_name(draft, key);
-	r = nfs_rename(c, dir, draft, dir, key);
-	if (r < 0 && old.n > 0)
-		(void)record_forget(c, dir, key, &ignored); /* the old record keeps its parts */
+		r = record_check_same(c, dir, key, rec, err);
 	if (r == -ENOENT)
 		return record_is_busy(c, key, err);
-	return r < 0 ? record_link_failed(c, r, "writing", key, err) : 0;
+	return r < 0 ? r : rename_into_place(c, dir, key, link, parts, err);
 }
 
 int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		   struct record *rec, struct error *err)
 {
-	const uint64_t old_parts = rec->parts;
+	const struct record_parts old = { rec->parts, rec->hash };
 	char head[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
 	struct record_parts parts = { 0, 0 };
 	cleanup_free char *text = NULL;
 	const char *link;
 	int r;
 
+	/* The new text names only the parts that it replaces itself. */
+	if (record_get(rec, RECORD_KEY_OLD) != NULL) {
+		r = record_forget(c, dir, key, rec, err);
+		if (r < 0)
+			return r;
+	}
 	store_holder_tag(tag); /* makes every text different */
-	if (record_set(rec, RECORD_KEY_BY, tag) < 0)
+	if (record_set(rec, RECORD_KEY_BY, tag) < 0 || name_old_parts(rec) < 0)
 		return error_oom(err);
 	r = encode_to_fit(rec, &text, err);
 	if (r < 0)
@@ -369,26 +376,21 @@ int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const cha
 	link = text;
 	if (strlen(text) > RECORD_LINK_BYTES) {
 		parts = parts_for_text(text);
-		format_head(head, &parts, tag);
+		format_head(head, &parts, RECORD_KEY_BY, tag);
 		link = head;
 	}
 	r = write_draft(c, dir, key, link, err);
 	if (r < 0)
 		return r;
-	r = rename_into_place(c, dir, key, rec, text, &parts, err);
+	r = write_and_rename(c, dir, key, rec, text, link, &parts, err);
 	if (r < 0) {
-		withdraw_draft(c, dir, key, &parts, err);
+		withdraw_draft(c, dir, key, &parts, link, err);
 		return r;
 	}
-	rec->parts = parts.n;
-	rec->hash = parts.hash;
-	rec->base = str_hash(link, strlen(link));
-	if (old_parts == 0)
-		return 0;
-	/*
-	 * Parts without their head mean nothing: the record is replaced, whatever becomes of them.
-	 */
-	r = record_forget(c, dir, key, err);
+	r = check_ours(c, dir, key, rec, link, &parts, err);
+	if (r < 0)
+		return r;
+	r = record_remove_parts(c, dir, key, &old, err);
 	if (r < 0)
 		make_not_final(err);
 	return r;

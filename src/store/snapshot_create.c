@@ -97,7 +97,7 @@ static void undo_snapshot(struct nfs_client *c, const struct staging *s, bool *r
 		return;
 	if (r < 0 || staging_is_in_place(c, s->rec, s->path, &second) != 0 ||
 	    staging_discard(c, s->work_key, ret_trashed, &second) < 0 ||
-	    record_forget_draft(c, s->records, s->key, NULL, &second) < 0 ||
+	    record_forget_draft(c, s->records, s->key, &second) < 0 ||
 	    record_remove(c, s->records, s->key, s->rec, &second) < 0)
 		err->code = ERROR_ABORTED;
 }

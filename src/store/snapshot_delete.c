@@ -76,6 +76,9 @@ static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct 
 	if (snapshot_set_id(&rec, &s->id) < 0)
 		return error_oom(err);
 	if (s->record.n > 0) {
+		r = tombstone_forget_replaced(c, t, &s->record, err);
+		if (r < 0)
+			return r;
 		r = tombstone_set(c, t, err);
 		if (r != -ENOENT)
 			return r;
@@ -114,9 +117,9 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	/* Remove the draft and grave that a version of csi-nfs without tombstones may have left. */
 	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
 	if (r == 0)
-		r = record_forget_draft(c, folder, t.key, NULL, err);
+		r = record_forget_draft(c, folder, t.key, err);
 	if (r == 0)
-		r = record_forget(c, folder, t.key, err);
+		r = record_forget(c, folder, t.key, NULL, err);
 	return r == -ENOENT ? 0 : r;
 }
 

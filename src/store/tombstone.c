@@ -42,6 +42,44 @@ static int tombstone_failed(struct nfs_client *c, int r, const struct tombstone 
 }
 
 /*
+ * Whether the record has come back: 1, 0 or a negative errno. A record that is there is either a
+ * new one, whose creation sees the tombstone, or the old one, renamed into place by a change just
+ * before its draft was removed. Only the latter was ever replaced.
+ */
+static int record_came_back(struct nfs_client *c, struct tombstone *t,
+			    const struct nfs_handle *records, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
+
+	if (!volume_key_can_have_record(t->key))
+		return 0;
+	r = record_read(c, records, t->key, &rec, err);
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 || !record_was_replaced(&rec))
+		return r;
+	/* On a share that folds case it may be another volume's record. */
+	return t->kind != BUSY_VOLUME_GONE || owner_check_record(c, t->key, &rec, NULL) <= 0;
+}
+
+/*
+ * Remove a tombstone that a change has made useless: it brought the record back, and removed the
+ * parts of the one that was buried.
+ */
+static int forget_replaced_tombstone(struct nfs_client *c, struct tombstone *t,
+				     const struct nfs_handle *busy, struct error *err)
+{
+	int r = nfs_remove(c, busy, t->name);
+
+	if (r < 0 && r != -ENOENT)
+		return tombstone_failed(c, r, t, err);
+	t->name[0] = '\0';
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is changing the record of '%s'; try again", t->dir);
+}
+
+/*
  * Read the tombstone, and remove any draft: a change that began before the record was renamed must
  * not bring it back.
  */
@@ -55,7 +93,7 @@ static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 	r = record_read_buried(c, records, t->key, busy, t->name, &t->record, err);
 	if (r < 0 || !volume_key_can_have_record(t->key))
 		return r;
-	return record_forget_draft(c, records, t->key, &t->record, err);
+	return record_forget_draft(c, records, t->key, err);
 }
 
 /* Go on without a tombstone on a full share, where deleting has to work. */
@@ -76,6 +114,7 @@ int tombstone_refuse(const char *dir, struct error *err)
 
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 {
+	struct error why = { .code = ERROR_OK };
 	const struct nfs_handle *records, *busy;
 	int r;
 
@@ -91,10 +130,17 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	r = accept_no_room(t, r, err);
 	if (r < 0)
 		return r;
-	if (!t->no_room)
-		return read_tombstone(c, t, records, busy, err);
-	record_done(&t->record);
-	return record_read(c, records, t->key, &t->record, err);
+	if (t->no_room) {
+		record_done(&t->record);
+		return record_read(c, records, t->key, &t->record, err);
+	}
+	r = read_tombstone(c, t, records, busy, &why);
+	/* The caller has just read the record: it was whole. */
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && t->record.n == 0)
+		return forget_replaced_tombstone(c, t, busy, err);
+	if (r < 0)
+		*err = why;
+	return r;
 }
 
 int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec,
@@ -119,6 +165,7 @@ int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *
 
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err)
 {
+	struct error why = { .code = ERROR_OK }, second = { .code = ERROR_OK };
 	const struct nfs_handle *records, *busy;
 	int r;
 
@@ -128,7 +175,40 @@ int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name,
 	if (r < 0)
 		return r;
 	memcpy(t->name, name, strlen(name) + 1);
-	return read_tombstone(c, t, records, busy, err);
+	r = read_tombstone(c, t, records, busy, &why);
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION &&
+	    record_is_replaced(c, records, t->key, busy, t->name, &second) > 0)
+		return forget_replaced_tombstone(c, t, busy, err);
+	if (r < 0 && err != NULL)
+		*err = why;
+	return r;
+}
+
+static int forget_if_replaced(struct nfs_client *c, const char *name, enum busy_kind kind,
+			      void *data, struct error *err)
+{
+	const struct tombstone *t = data;
+	const struct nfs_handle *records, *busy;
+	int r;
+
+	if (kind != t->kind || !busy_is_of(name, t->dir))
+		return 0;
+	r = store_folder(c, STORE_BUSY, false, &busy, err);
+	if (r == 0)
+		r = records_folder(c, t, false, &records, err);
+	if (r == 0)
+		r = record_is_replaced(c, records, t->key, busy, name, err);
+	if (r > 0)
+		r = nfs_remove(c, busy, name);
+	return r < 0 && r != -ENOENT ? tombstone_failed(c, r, t, err) : 0;
+}
+
+int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const struct record *rec,
+			      struct error *err)
+{
+	if (record_get(rec, RECORD_KEY_OLD) == NULL)
+		return 0;
+	return busy_each(c, t->dir, forget_if_replaced, t, err);
 }
 
 /* -------- the directory -------- */
@@ -255,12 +335,13 @@ static int put_empty_directory_back(struct nfs_client *c, const struct tombstone
 }
 
 /*
- * Put a directory back that was moved when its tombstone was already gone, if a later call has begun
- * to use it. Return 1 then, 0 where it is nobody's.
+ * Put a directory back that was moved when its tombstone was already gone, if a later call has
+ * begun to use it. Return 1 then, 0 where it is nobody's.
  */
 static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
-			       const struct directory_place *place, const struct nfs_handle *moved_to,
-			       const char *name, tombstone_users_fn users, struct error *err)
+			       const struct directory_place *place,
+			       const struct nfs_handle *moved_to, const char *name,
+			       tombstone_users_fn users, struct error *err)
 {
 	struct nfs_handle handle;
 	int r;
@@ -420,28 +501,6 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 
 /* -------- the end -------- */
 
-/*
- * Whether the record has come back: 1, 0 or a negative errno. A record that is there is either a
- * new one, whose creation sees the tombstone, or the old one, renamed into place by a change just
- * before its draft was removed. Only the latter was ever replaced.
- */
-static int record_came_back(struct nfs_client *c, struct tombstone *t,
-			    const struct nfs_handle *records, struct error *err)
-{
-	cleanup_record struct record rec = { .n = 0 };
-	int r;
-
-	if (!volume_key_can_have_record(t->key))
-		return 0;
-	r = record_read(c, records, t->key, &rec, err);
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0 || !record_was_replaced(&rec))
-		return r;
-	/* On a share that folds case it may be another volume's record. */
-	return t->kind != BUSY_VOLUME_GONE || owner_check_record(c, t->key, &rec, NULL) <= 0;
-}
-
 /* Remove the record where there was no room for a tombstone. */
 static int remove_unburied_record(struct nfs_client *c, const struct tombstone *t,
 				  struct error *err)
@@ -453,7 +512,7 @@ static int remove_unburied_record(struct nfs_client *c, const struct tombstone *
 		return 0;
 	r = records_folder(c, t, false, &records, err);
 	if (r == 0)
-		r = record_forget_draft(c, records, t->key, NULL, err);
+		r = record_forget_draft(c, records, t->key, err);
 	if (r == 0)
 		r = record_remove(c, records, t->key, &t->record, err);
 	return r == -ENOENT ? 0 : r;
@@ -492,7 +551,8 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 	if (store_folder(c, STORE_BUSY, false, &busy, &ignored) < 0 ||
 	    records_folder(c, t, true, &records, &ignored) < 0)
 		return;
-	if (tombstone_is_new(t))
+	/* The record that a change brought back is newer. */
+	if (tombstone_is_new(t) || record_came_back(c, t, records, &ignored) > 0)
 		(void)nfs_remove(c, busy, t->name);
 	else
 		(void)nfs_rename(c, busy, t->name, records, t->key);

@@ -91,6 +91,13 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct error *err);
 
 /*
+ * Remove the tombstones that the record rec has replaced, of deletions that were cut short just
+ * when a change brought the record back. Call this before tombstone_set().
+ */
+int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const struct record *rec,
+			      struct error *err);
+
+/*
  * Remove the tombstone, when all else is gone. Return 0 or a negative errno; or 1 where a change
  * that was under way has brought the record back, and the deletion has to be done again, from the
  * record.

@@ -85,7 +85,7 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 		r = users_remove(c, nv->key, nv->dir, err);
 	/* Such a record is replaced during the creation. */
 	if (r == 0 && (v.source != NULL || v.claim != CLAIM_NONE))
-		r = record_forget_draft(c, nv->folder, nv->key, NULL, err);
+		r = record_forget_draft(c, nv->folder, nv->key, err);
 	if (r == 0)
 		r = record_remove(c, nv->folder, nv->key, nv->rec, err);
 	if (r == 0 && transient)
@@ -551,9 +551,8 @@ static int check_still_there(const struct new_volume *nv, struct error *err)
 			return r;
 	}
 	if (r == 0)
-		return error_set(
-			err, ERROR_ABORTED,
-			"another controller has deleted the volume while it was made; try again");
+		return error_set(err, ERROR_ABORTED,
+				 "another controller has deleted the volume while it was made; try again");
 	if (r > 0)
 		r = check_directory_remains(nv, err);
 	/* The volume is made; the next attempt asks again. */

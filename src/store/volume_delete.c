@@ -409,6 +409,9 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
 	int r;
 
 	if (rec->n > 0) {
+		r = tombstone_forget_replaced(c, t, rec, err);
+		if (r < 0)
+			return r;
 		r = tombstone_set(c, t, err);
 		if (r != -ENOENT)
 			return r;
@@ -485,9 +488,9 @@ static int remove_record_remains(struct nfs_client *c, const char *key, struct e
 	r = key_has_record(c, key, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = record_forget_draft(c, folder, key, NULL, err);
+	r = record_forget_draft(c, folder, key, err);
 	if (r == 0)
-		r = record_forget(c, folder, key, err);
+		r = record_forget(c, folder, key, NULL, err);
 	return r == -ENOENT ? 0 : r;
 }
 

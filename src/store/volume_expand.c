@@ -57,7 +57,7 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 		 * An earlier attempt may have ended before it removed the parts of the old record.
 		 */
 		r = store_folder(c, STORE_VOLUMES, false, &folder, err);
-		return r < 0 ? r : record_forget(c, folder, volume_id_key(id), err);
+		return r < 0 ? r : record_forget(c, folder, volume_id_key(id), rec, err);
 	}
 	r = check_quota(c, dir, &handle, larger, err);
 	if (r < 0)

@@ -101,6 +101,7 @@ struct fake_client {
 	struct fake_client *peer; /* driven by the same thread; NULL: none */
 	struct queued queue[NFS_WINDOW * 4];
 	size_t n_queue;
+	bool is_cut;
 };
 
 static const char directory_verifier[8] = "readdir";
@@ -1161,6 +1162,11 @@ static int run_one(struct fake_client *client)
 
 	if (f->watch != NULL)
 		f->watch(f, op, f->watch_data);
+	if (client->is_cut) {
+		finish(op, -ECONNABORTED);
+		break_client(client, -ECONNABORTED);
+		return 0;
+	}
 	pthread_mutex_lock(&f->lock);
 	step_copies(f);
 	fails = is_to_fail(f, op->type);
@@ -1222,6 +1228,11 @@ struct nfs_client *fake_nfs_connect(struct fake_nfs *f)
 	const struct nfs_export e = { .server = server, .share = share };
 
 	return connect_to(f, &e);
+}
+
+void fake_nfs_cut(struct nfs_client *c)
+{
+	container_of(c, struct fake_client, client)->is_cut = true;
 }
 
 void fake_nfs_pair(struct nfs_client *a, struct nfs_client *b)

@@ -106,6 +106,12 @@ void fake_nfs_free(struct fake_nfs *f);
 /* Connect a new client. nfs_client_free() frees it. */
 struct nfs_client *fake_nfs_connect(struct fake_nfs *f);
 
+/*
+ * Cut the client's connection, as the death of its process does: the operation before which this is
+ * called, and those that follow, are not performed, and fail with -ECONNABORTED.
+ */
+void fake_nfs_cut(struct nfs_client *c);
+
 /* Make nfs_client_run_pair(a, b) drive b, too. */
 void fake_nfs_pair(struct nfs_client *a, struct nfs_client *b);
 

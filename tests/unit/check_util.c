@@ -45,9 +45,22 @@ static int compare_lines(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+#define HASH_DIGITS 16
+
+/* Cut the hash out of "<key>~<hash>.<number>". */
+static void shorten_part(char *line)
+{
+	char *hash = strchr(line, '~');
+
+	if (hash == NULL || strspn(hash + 1, "0123456789abcdef") != HASH_DIGITS ||
+	    hash[1 + HASH_DIGITS] != '.')
+		return;
+	memmove(hash + 1, hash + 1 + HASH_DIGITS, strlen(hash + 1 + HASH_DIGITS) + 1);
+}
+
 void check_shorten_notes(char *list)
 {
-	static const char folder[] = ".csi-nfs/parents/";
+	static const char folder[] = ".csi-nfs/parents/", records[] = ".csi-nfs/volumes/";
 	char *copy = strdup(list), *line, *state = NULL, **lines;
 	size_t n = 0, i;
 
@@ -58,6 +71,8 @@ void check_shorten_notes(char *list)
 	     line = strtok_r(NULL, "\n", &state)) {
 		if (strncmp(line, folder, sizeof(folder) - 1) == 0)
 			line[strcspn(line, "~")] = '\0';
+		else if (strncmp(line, records, sizeof(records) - 1) == 0)
+			shorten_part(line);
 		lines[n++] = line;
 	}
 	qsort(lines, n, sizeof(*lines), compare_lines);

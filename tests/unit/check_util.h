@@ -69,8 +69,8 @@ static inline char *check_repeat(const char *s, size_t n)
 }
 
 /*
- * Shorten the names of notes in .csi-nfs/parents/ in a list of paths, one a line, by what tells one
- * directory from another.
+ * Shorten names in a list of paths, one a line: notes in .csi-nfs/parents/ by what tells one
+ * directory from another, parts of records by what tells one text from another.
  */
 void check_shorten_notes(char *list);
 

@@ -433,9 +433,10 @@ START_TEST(test_parts_of_a_killed_creation)
 				check_that(row, "read", r == 0 || r == -ENOENT);
 				check_int(row, "remove",
 					  record_remove(c, &c->root, "k", &back, &err), 0);
-				check_int(row, "draft",
-					  record_forget_draft(c, &c->root, "k", NULL, &err), 0);
-				check_int(row, "grave", record_forget(c, &c->root, "k", &err), 0);
+				check_int(row, "draft", record_forget_draft(c, &c->root, "k", &err),
+					  0);
+				check_int(row, "grave", record_forget(c, &c->root, "k", NULL, &err),
+					  0);
 			}
 			check_links(row, f, c);
 			nfs_client_free(c);
@@ -666,7 +667,7 @@ START_TEST(test_parts_of_a_killed_replacement)
 		error_clear(&err);
 		check_int(row, "read", record_read(c, &c->root, "k", &back, &err), 0);
 		check_int(row, "remove", record_remove(c, &c->root, "k", &back, &err), 0);
-		check_int(row, "draft", record_forget_draft(c, &c->root, "k", NULL, &err), 0);
+		check_int(row, "draft", record_forget_draft(c, &c->root, "k", &err), 0);
 		check_links(row, f, c);
 		nfs_client_free(c);
 		fake_nfs_free(f);

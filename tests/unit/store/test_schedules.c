@@ -1,0 +1,1280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Two replicas of the controller on one share, in every order of their NFS operations, up to a
+ * number of switches from one to the other. At each switch the replica that was running is paused
+ * before its next operation; in the end it goes on, or is dead. Then the callers repeat what was
+ * not answered OK, as a CO does, and all promises are looked at: data that pods wrote, records,
+ * leftovers.
+ *
+ * A schedule is which replica begins, and after how many of its operations each switch comes. All
+ * of them are run, by running one after the other: the last switch moves on until its replica ends
+ * before it, then the one before that.
+ *
+ *   SCHEDULES_SWITCHES=2 tests/unit/store/test_schedules    more switches than tests/run has time for
+ *   SCHEDULES_OF=long ...                                   only the scenarios whose names begin so
+ *   SCHEDULE="delete and create:1:4,7:dead:hasty" ...       one schedule, and print its operations
+ *
+ * Replaces store/holder.c, so that each replica has an id of its own.
+ */
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "nfs/calls.h"
+#include "store/busy.h"
+#include "store/directory.h"
+#include "store/holder.h"
+#include "store/layout.h"
+#include "store/snapshot.h"
+#include "store/volume.h"
+#include "fake/nfs.h"
+#include "check_util.h"
+
+#define REPLICAS 2
+#define VOLUMES_MAX 3
+#define STEPS_MAX 8
+#define SWITCHES_MAX 4
+#define FILES_MAX 16
+#define NO_SWITCH UINT_MAX
+#define ROUNDS_MAX 30 /* that callers repeat a call, until it is answered */
+
+/* -------- scenarios -------- */
+
+struct volume_plan {
+	const char *key, *dir;
+	const char *on_delete; /* NULL: delete */
+	const char *existing; /* NULL: not given */
+	const char *claim; /* NULL: none */
+	const char *mode; /* NULL: not given */
+	bool has_source; /* is built in .csi-nfs/work/ */
+	bool is_long; /* its record has several parts */
+	const char *
+		snapshot_of; /* NULL: it is a volume; else a snapshot of the one in this directory */
+};
+
+/*
+ * Scripts are pairs of a call and the number of a volume: c creates it, d deletes it, e expands it,
+ * m changes its mode.
+ */
+struct scenario {
+	const char *name;
+	struct volume_plan volumes[VOLUMES_MAX];
+	const char *before; /* done by one replica, before the others begin */
+	const char *scripts[REPLICAS];
+	const char *stranger; /* a file of somebody else, or NULL */
+	bool may_refuse; /* a creation may be refused for good */
+	bool keeps_data; /* a directory may stay for good: retained, archived, or somebody's in it */
+};
+
+static const struct scenario scenarios[] = {
+	{ "create and create", { { "v0", "v0" } }, "", { "c0", "c0" } },
+	{ "create and delete", { { "v0", "v0" } }, "", { "c0", "d0" } },
+	{ "delete and delete, then create", { { "v0", "v0" } }, "c0", { "d0", "d0c0" } },
+	{ "delete and delete, then create, with subDir", { { "v0", "a" } }, "c0", { "d0", "d0c0" } },
+	{ "delete and create", { { "v0", "v0" } }, "c0", { "d0", "c0" } },
+	{ "delete, and create in its directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" } },
+	{ "delete, and one that comes and goes in its directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1d1" } },
+	{ "delete and delete, in one directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0c1",
+	  { "d0", "d1" } },
+	{ "delete and delete, in one directory, one retained",
+	  { { "v0", "a", "retain" }, { "v1", "a" } },
+	  "c0c1",
+	  { "d0", "d1" },
+	  NULL,
+	  false,
+	  true },
+	{ "delete and delete, in one directory, one archived",
+	  { { "v0", "a", "archive" }, { "v1", "a" } },
+	  "c0c1",
+	  { "d0", "d1" },
+	  NULL,
+	  false,
+	  true },
+	{ "delete, and create beside it",
+	  { { "v0", "p/a" }, { "v1", "p/b" } },
+	  "c0",
+	  { "d0", "c1" } },
+	{ "delete, and one that comes and goes beside it",
+	  { { "v0", "p/a" }, { "v1", "p/b" } },
+	  "c0",
+	  { "d0", "c1d1" } },
+	{ "create and create, side by side",
+	  { { "v0", "p/a" }, { "v1", "p/b" } },
+	  "",
+	  { "c0", "c1" } },
+	{ "create, and create in it",
+	  { { "v0", "a" }, { "v1", "a/b" } },
+	  "",
+	  { "c0", "c1" },
+	  NULL,
+	  false,
+	  true },
+	{ "delete, and create in it",
+	  { { "v0", "a" }, { "v1", "a/b" } },
+	  "c0",
+	  { "d0", "c1" },
+	  NULL,
+	  false,
+	  true },
+	{ "delete, and create around it", { { "v0", "a/b" }, { "v1", "a" } }, "c0", { "d0", "c1" } },
+	{ "delete, and delete around it",
+	  { { "v0", "a/b" }, { "v1", "a" } },
+	  "c0c1",
+	  { "d0", "d1" } },
+	{ "delete and replace, in one directory",
+	  { { "v0", "a" }, { "v1", "a" }, { "v2", "a" } },
+	  "c0c1",
+	  { "d0", "d1c2" } },
+	{ "delete beside a stranger, and create",
+	  { { "v0", "p/a" }, { "v1", "p/b" } },
+	  "c0",
+	  { "d0", "c1" },
+	  "p/stranger" },
+	{ "archived, and create in its directory",
+	  { { "v0", "a", "archive" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" },
+	  NULL,
+	  false,
+	  true },
+	{ "archived, and created again",
+	  { { "v0", "v0", "archive" } },
+	  "c0",
+	  { "d0", "d0c0" },
+	  NULL,
+	  false,
+	  true },
+	{ "retained, and created again",
+	  { { "v0", "v0", "retain" } },
+	  "c0",
+	  { "d0", "d0c0" },
+	  NULL,
+	  false,
+	  true },
+	{ "retained, and one that comes and goes in its directory",
+	  { { "v0", "a", "retain" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1d1" },
+	  NULL,
+	  false,
+	  true },
+	{ "exclusive claims to one directory",
+	  { { "v0", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE },
+	    { "v1", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "",
+	  { "c0", "c1" },
+	  NULL,
+	  true },
+	{ "exclusive claim, and one that goes",
+	  { { "v0", "a" }, { "v1", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "c0",
+	  { "d0", "c1" },
+	  NULL,
+	  true },
+	{ "existingDirectory refuse, twice",
+	  { { "v0", "a", NULL, "refuse", VOLUME_CLAIM_SHARED },
+	    { "v1", "a", NULL, "refuse", VOLUME_CLAIM_SHARED } },
+	  "",
+	  { "c0", "c1" },
+	  NULL,
+	  true },
+	{ "existingDirectory refuse, and create",
+	  { { "v0", "a", NULL, "refuse", VOLUME_CLAIM_SHARED }, { "v1", "a" } },
+	  "",
+	  { "c0", "c1" },
+	  NULL,
+	  true },
+	{ "existingDirectory refuse, and one that goes",
+	  { { "v0", "a" }, { "v1", "a", NULL, "refuse", VOLUME_CLAIM_SHARED } },
+	  "c0",
+	  { "d0", "c1" },
+	  NULL,
+	  true },
+	{ "existingDirectory require, and one that goes",
+	  { { "v0", "a" }, { "v1", "a", NULL, "require", VOLUME_CLAIM_SHARED } },
+	  "c0",
+	  { "d0", "c1" },
+	  NULL,
+	  true },
+	{ "existingDirectory refuse, the same volume twice",
+	  { { "v0", "a", NULL, "refuse", VOLUME_CLAIM_SHARED } },
+	  "",
+	  { "c0", "c0" } },
+	{ "existingDirectory refuse, and its deletion",
+	  { { "v0", "a", NULL, "refuse", VOLUME_CLAIM_SHARED } },
+	  "",
+	  { "c0", "d0" } },
+	{ "exclusive claim, the same volume twice",
+	  { { "v0", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "",
+	  { "c0", "c0" } },
+	{ "exclusive claim, and its deletion and creation",
+	  { { "v0", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "c0",
+	  { "d0", "d0c0" } },
+	{ "with a mode, create and delete and create",
+	  { { "v0", "p/a", NULL, NULL, NULL, "0770" } },
+	  "c0",
+	  { "d0", "d0c0" } },
+	{ "archived, and one that comes and goes in its directory",
+	  { { "v0", "a", "archive" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1d1" },
+	  NULL,
+	  false,
+	  true },
+	{ "archived, and archived in it",
+	  { { "v0", "a", "archive" }, { "v1", "a/b", "archive" } },
+	  "c0c1",
+	  { "d0", "d1" },
+	  NULL,
+	  false,
+	  true },
+	{ "archived below a parent, and created again",
+	  { { "v0", "p/a", "archive" } },
+	  "c0",
+	  { "d0", "d0c0" },
+	  NULL,
+	  false,
+	  true },
+	{ "archived, twice, side by side",
+	  { { "v0", "p/a", "archive" }, { "v1", "p/b", "archive" } },
+	  "c0c1",
+	  { "d0", "d1" },
+	  NULL,
+	  false,
+	  true },
+	{ "clone in a shared directory, and its deletion",
+	  { { "v0", "a", NULL, NULL, NULL, NULL, true } },
+	  "",
+	  { "c0", "d0" } },
+	{ "clone and its own deletion",
+	  { { "v0", "v0", NULL, NULL, NULL, NULL, true } },
+	  "",
+	  { "c0", "d0" } },
+	{ "clone and clone", { { "v0", "v0", NULL, NULL, NULL, NULL, true } }, "", { "c0", "c0" } },
+	{ "clone, and one that goes",
+	  { { "v0", "a" }, { "v1", "a", NULL, NULL, NULL, NULL, true } },
+	  "c0",
+	  { "d0", "c1" },
+	  NULL,
+	  true },
+	{ "clone, and its deletion and creation",
+	  { { "v0", "a", NULL, NULL, NULL, "0770", true } },
+	  "c0",
+	  { "d0", "d0c0" } },
+	{ "snapshot, twice",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0",
+	  { "c1", "c1" } },
+	{ "snapshot and its own deletion",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0",
+	  { "c1", "d1" } },
+	{ "snapshot, deleted twice, and created again",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0c1",
+	  { "d1", "d1c1" } },
+	{ "snapshot, and the deletion of its volume",
+	  { { "v0", "a" }, { "s0", "s0", .snapshot_of = "a" } },
+	  "c0",
+	  { "c1", "d0" },
+	  NULL,
+	  true },
+	{ "snapshot and volume, of one directory",
+	  { { "v0", "v0" }, { "s0", "a", .snapshot_of = "v0" }, { "v1", "a" } },
+	  "c0",
+	  { "c1", "c2" },
+	  NULL,
+	  true },
+	{ "snapshot, and a volume in its directory that goes",
+	  { { "v0", "v0" }, { "s0", "a", .snapshot_of = "v0" }, { "v1", "a" } },
+	  "c0c2",
+	  { "d2", "c1" },
+	  NULL,
+	  true },
+	{ "deletion of a snapshot, and a volume in its directory",
+	  { { "v0", "v0" }, { "s0", "a", .snapshot_of = "v0" }, { "v1", "a/b" } },
+	  "c0c1",
+	  { "d1", "c2" },
+	  NULL,
+	  true },
+	{ "expand and delete", { { "v0", "v0" } }, "c0", { "e0", "d0" } },
+	{ "expand and modify", { { "v0", "v0", NULL, NULL, NULL, "0770" } }, "c0", { "e0", "m0" } },
+	{ "expand, and delete and create", { { "v0", "a" } }, "c0", { "e0", "d0c0" } },
+	{ "modify and delete", { { "v0", "v0", NULL, NULL, NULL, "0770" } }, "c0", { "m0", "d0" } },
+	{ "modify, and delete and create",
+	  { { "v0", "v0", NULL, NULL, NULL, "0770" } },
+	  "c0",
+	  { "m0", "d0c0" } },
+	{ "long record, delete and create",
+	  { { "v0", "v0", NULL, NULL, NULL, NULL, false, true } },
+	  "c0",
+	  { "d0", "d0c0" } },
+	{ "long record, create and delete",
+	  { { "v0", "a", NULL, NULL, NULL, NULL, false, true } },
+	  "",
+	  { "c0", "d0" } },
+	{ "long record, expand and delete",
+	  { { "v0", "a", NULL, NULL, NULL, NULL, false, true } },
+	  "c0",
+	  { "e0", "d0" } },
+	{ "long record, expand and modify",
+	  { { "v0", "a", NULL, NULL, NULL, "0770", false, true } },
+	  "c0",
+	  { "e0", "m0" } },
+	{ "long record, expand, and delete and create",
+	  { { "v0", "a", NULL, NULL, NULL, NULL, false, true } },
+	  "c0",
+	  { "e0", "d0c0" } },
+};
+
+/* -------- schedules -------- */
+
+struct schedule {
+	unsigned int first; /* the replica that begins */
+	unsigned int n; /* switches */
+	unsigned int after[SWITCHES_MAX]; /* operations before each */
+	bool dead; /* the replica that was paused last never goes on */
+	/*
+	 * Each replica takes the other for dead, as after a pause of minutes, and there is a purger
+	 * at each switch.
+	 */
+	bool hasty;
+};
+
+/* What became of a volume. */
+struct fate {
+	unsigned int creating, deleting; /* calls under way */
+	bool made; /* a creation was answered OK, and no deletion has begun since */
+	bool unsure; /* calls that contradict each other were under way at once */
+	bool refused; /* its creation was refused for good */
+	unsigned int generation;
+};
+
+/* A file that a pod wrote. */
+struct file {
+	unsigned int volume;
+	bool ended; /* a deletion of its volume has begun since */
+	bool taken_over; /* by the policy of a volume that was created after that */
+	char path[64];
+};
+
+struct world;
+
+struct replica {
+	struct world *w;
+	unsigned int number;
+	char holder[STORE_HOLDER_LEN + 1];
+	pthread_t thread;
+	sem_t go;
+	unsigned int budget; /* operations until the next switch */
+	bool finished, killed;
+	const char *script;
+	unsigned int at; /* steps that are done */
+	struct nfs_client *c; /* of the call */
+	unsigned int operations;
+};
+
+struct world {
+	const struct scenario *s;
+	const struct schedule *schedule;
+	struct fake_nfs *f;
+	struct replica replicas[REPLICAS];
+	sem_t back; /* a replica has finished or paused */
+	struct fate fates[VOLUMES_MAX];
+	struct file files[FILES_MAX];
+	unsigned int n_files;
+	bool settling;
+	struct replica *drafter; /* of the draft that is there */
+	bool mixed; /* a replica has renamed the other's draft */
+	char failure[512]; /* the first broken promise */
+};
+
+static _Thread_local struct replica *current;
+static bool tracing;
+static const struct schedule *running; /* for store_holder_is_dead() */
+static bool is_settling;
+static struct fake_nfs *on_share; /* for fill_snapshot() */
+
+/*
+ * A draft is checked, then renamed. A replica that is paused between the two, while another one
+ * writes its own draft and dies before all parts are there, makes that a damaged record. Nothing
+ * but the record is lost, and messages say so.
+ */
+static bool may_be_damaged(const struct world *w)
+{
+	return w->mixed && w->schedule->dead;
+}
+
+static void broken(struct world *w, const char *what, unsigned int volume, const char *detail)
+{
+	if (may_be_damaged(w))
+		return;
+	if (w->failure[0] == '\0')
+		(void)snprintf(w->failure, sizeof(w->failure), "%s: volume %u: %s", what, volume,
+			       detail);
+	if (tracing)
+		printf("BROKEN %s: volume %u: %s\n", what, volume, detail);
+}
+
+/* -------- store/holder.h -------- */
+
+static unsigned int next_number;
+
+const char *store_holder(void)
+{
+	return current != NULL ? current->holder : "00000000000000ff";
+}
+
+void store_holder_init(const char *path)
+{
+	(void)path;
+}
+
+void store_holder_tag(char ret[STORE_HOLDER_TAG_MAX])
+{
+	(void)snprintf(ret, STORE_HOLDER_TAG_MAX, "%s.%x", store_holder(), ++next_number);
+}
+
+bool store_holder_is_own(const char *tag)
+{
+	return strncmp(tag, store_holder(), STORE_HOLDER_LEN) == 0 && tag[STORE_HOLDER_LEN] == '.';
+}
+
+bool store_holder_is_dead(const char *server, const char *share, const char *name)
+{
+	(void)server;
+	(void)share;
+	(void)name;
+	return is_settling || running->hasty;
+}
+
+void store_holder_set_patience(unsigned int seconds)
+{
+	(void)seconds;
+}
+
+/* -------- calls -------- */
+
+static const char *id_of(const struct volume_plan *plan, char *text, size_t size)
+{
+	const bool own = strcmp(plan->key, plan->dir) == 0;
+
+	if (plan->snapshot_of != NULL)
+		(void)snprintf(text, size, "fake#share#%s#%s#%s", plan->dir, plan->dir,
+			       plan->snapshot_of);
+	else
+		(void)snprintf(text, size, "fake#share#%s#%s#%s", plan->dir, own ? "" : plan->key,
+			       plan->on_delete != NULL ? plan->on_delete : "");
+	return text;
+}
+
+static void describe(const struct volume_plan *plan, struct record *rec)
+{
+	cleanup_free char *extra = check_repeat("x", plan->is_long ? 3500 : 0);
+	char id[256];
+
+	*rec = (struct record){ .n = 0 };
+	ck_assert(record_set(rec, VOLUME_KEY_NAME, plan->key) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_ID, id_of(plan, id, sizeof(id))) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_DIR, plan->dir) == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_SIZE, "10") == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_MODE, plan->mode != NULL ? plan->mode : "0000") == 0);
+	ck_assert(record_set(rec, VOLUME_KEY_ON_DELETE,
+			     plan->on_delete != NULL ? plan->on_delete : "delete") == 0);
+	ck_assert(record_set(rec, VOLUME_CONTEXT_PREFIX "extra", extra) == 0);
+	if (plan->claim != NULL)
+		ck_assert(record_set(rec, VOLUME_KEY_CLAIM, plan->claim) == 0);
+	if (plan->existing != NULL)
+		ck_assert(record_set(rec, VOLUME_KEY_EXISTING, plan->existing) == 0);
+	if (plan->has_source)
+		ck_assert(record_set(rec, VOLUME_KEY_SOURCE, "volume v9") == 0);
+}
+
+/* A copy of one file. */
+static int fill(struct nfs_client *c, const char *name, void *data, struct error *err)
+{
+	const struct nfs_handle *work;
+	struct nfs_handle dir;
+	struct nfs_attr attr;
+	int r;
+
+	(void)data;
+	r = store_folder(c, STORE_WORK, true, &work, err);
+	if (r < 0)
+		return r;
+	r = nfs_mkdir(c, work, name, 0755, &dir, &attr);
+	if (r == 0)
+		r = nfs_symlink(c, &dir, "copied", "data");
+	return r < 0 ? nfs_error_set(err, c, r, "copying '%s'", name) : 0;
+}
+
+static int create_volume(struct nfs_client *c, const struct volume_plan *plan, struct error *err)
+{
+	const struct volume_capacity capacity = { .required = 10 };
+	bool trashed = false;
+	const struct volume_filler filler = {
+		.fill = plan->has_source ? fill : NULL,
+		.ret_trashed = &trashed,
+	};
+	cleanup_record struct record rec = { .n = 0 };
+
+	describe(plan, &rec);
+	return volume_create(c, plan->key, &rec, &capacity, &filler, err);
+}
+
+/* An archive of 64 bytes. */
+static int fill_snapshot(struct nfs_client *c, const char *name, void *data, struct error *err)
+{
+	static const struct tree_archive_sum sum = { .bytes = 64, .crc32 = 64 };
+	static const char zeros[64];
+	char path[NFS_NAME_MAX + 64], file[64];
+	const struct nfs_handle *work;
+	struct record *rec = data;
+	struct nfs_handle dir;
+	struct nfs_attr attr;
+	int r;
+
+	r = store_folder(c, STORE_WORK, true, &work, err);
+	if (r < 0)
+		return r;
+	(void)snprintf(file, sizeof(file), "%s", snapshot_info_of(rec).file);
+	r = nfs_mkdir(c, work, name, 0755, &dir, &attr);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "archiving '%s'", name);
+	(void)snprintf(path, sizeof(path), ".csi-nfs/work/%s/%s", name, file);
+	if (current == NULL || !current->killed)
+		fake_nfs_write(on_share, path, 0, zeros, sizeof(zeros));
+	return snapshot_set_archive(rec, file, &sum) < 0 ? error_oom(err) : 0;
+}
+
+static int create_snapshot(struct nfs_client *c, const struct volume_plan *plan, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 }, volume = { .n = 0 };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	const struct error missing = { .code = ERROR_OK };
+	bool trashed = false;
+	const struct snapshot_filler filler = { fill_snapshot, &rec, &missing, &trashed };
+	char text[256], source[256], file[64];
+	const struct snapshot_info info = {
+		.name = plan->key,
+		.id = id_of(plan, text, sizeof(text)),
+		.source = source,
+		.size = 10,
+		.file = file,
+	};
+
+	(void)snprintf(source, sizeof(source), "fake#share#%s##", plan->snapshot_of);
+	(void)snprintf(file, sizeof(file), "%s.tar.gz", plan->snapshot_of);
+	ck_assert(volume_id_parse(&id, text) == 0);
+	ck_assert(snapshot_describe(&rec, &info, &volume) == 0);
+	return snapshot_create(c, &id, &rec, &filler, err);
+}
+
+/* Work that takes long has notes, as csi/claim.h has it. */
+static int create(struct nfs_client *c, const struct volume_plan *plan, struct error *err)
+{
+	struct error ignored = { .code = ERROR_OK };
+	struct busy_note make, use;
+	int r;
+
+	if (!plan->has_source && plan->snapshot_of == NULL)
+		return create_volume(c, plan, err);
+	ck_assert(busy_note_init(&make, BUSY_MAKE, plan->dir) == 0);
+	r = busy_note_write(c, &make, err);
+	if (r == 0 && plan->has_source) {
+		r = create_volume(c, plan, err);
+	} else if (r == 0) {
+		ck_assert(busy_note_init(&use, BUSY_USE, plan->snapshot_of) == 0);
+		r = busy_note_write(c, &use, err);
+		if (r == 0) {
+			r = create_snapshot(c, plan, err);
+			(void)busy_note_erase(c, &use, &ignored);
+		}
+		busy_note_done(&use);
+	}
+	/* As claim_drop(): also after an error. */
+	(void)busy_note_erase(c, &make, &ignored);
+	busy_note_done(&make);
+	return r;
+}
+
+static int call_on_snapshot(struct nfs_client *c, char call, const struct volume_plan *plan,
+			    struct error *err)
+{
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
+	char text[256];
+	bool trashed;
+	int r;
+
+	r = snapshot_init(&s, id_of(plan, text, sizeof(text)), err);
+	if (r == 0)
+		r = snapshot_read(c, &s, err);
+	if (r < 0)
+		return r;
+	if (call == 'd')
+		return snapshot_delete(c, &s, &trashed, err);
+	return snapshot_is_ready(&s) ? 0
+				     : error_set(err, ERROR_NOT_FOUND, "snapshot '%s'", plan->key);
+}
+
+static int call_on_volume(struct nfs_client *c, char call, const struct volume_plan *plan,
+			  struct error *err)
+{
+	static const struct volume_settings changes = {
+		.given = MUTABLE_MODE,
+		.mode = 0700,
+	};
+	const struct volume_disposal how = { .policy = ON_DELETE_DELETE };
+	const struct volume_capacity capacity = { .required = 20 };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	char text[256];
+	bool trashed;
+	int64_t size;
+	int r;
+
+	if (call == 'c')
+		return create(c, plan, err);
+	if (plan->snapshot_of != NULL)
+		return call_on_snapshot(c, call, plan, err);
+	ck_assert(volume_id_parse(&id, id_of(plan, text, sizeof(text))) == 0);
+	r = volume_read(c, &id, &rec, err);
+	if (r < 0)
+		return r;
+	switch (call) {
+	case 'd':
+		return volume_delete(c, &id, &rec, &how, &trashed, err);
+	case 'e':
+		return volume_expand(c, &id, &rec, &capacity, &size, err);
+	case 'm':
+		return volume_modify(c, &id, &rec, &changes, err);
+	default:
+		return volume_find(c, &id, &rec, err);
+	}
+}
+
+/* -------- what callers and pods do -------- */
+
+static void write_file(struct world *w, unsigned int volume)
+{
+	const struct volume_plan *plan = &w->s->volumes[volume];
+	struct file *file = &w->files[w->n_files];
+
+	if (plan->snapshot_of != NULL)
+		return;
+	if (fake_nfs_type(w->f, plan->dir) != NFS_TYPE_DIRECTORY) {
+		broken(w, "created without a directory", volume, plan->dir);
+		return;
+	}
+	ck_assert(w->n_files < FILES_MAX);
+	w->n_files++;
+	file->volume = volume;
+	(void)snprintf(file->path, sizeof(file->path), "%s/data-%s-%u", plan->dir, plan->key,
+		       w->fates[volume].generation);
+	fake_nfs_put(w->f, file->path, NFS_TYPE_FILE, NULL);
+}
+
+static void begins(struct world *w, char call, unsigned int volume)
+{
+	struct fate *fate = &w->fates[volume];
+	unsigned int i;
+
+	if (call == 'c') {
+		fate->unsure = fate->unsure || fate->deleting > 0;
+		fate->creating++;
+	} else if (call == 'd') {
+		fate->unsure = fate->unsure || fate->creating > 0;
+		fate->deleting++;
+		fate->made = false;
+		for (i = 0; i < w->n_files; i++)
+			w->files[i].ended = w->files[i].ended || w->files[i].volume == volume;
+	}
+}
+
+static void ends(struct world *w, char call, unsigned int volume, bool ok)
+{
+	struct fate *fate = &w->fates[volume];
+	unsigned int i;
+
+	if (call == 'd')
+		fate->deleting--;
+	if (call != 'c')
+		return;
+	fate->creating--;
+	if (!ok)
+		return;
+	for (i = 0; i < w->n_files; i++)
+		w->files[i].taken_over = w->files[i].taken_over || w->files[i].ended;
+	/* A deletion that is or was under way beside it may come after it. */
+	if (fate->made || fate->unsure)
+		return;
+	fate->made = true;
+	fate->generation++;
+	write_file(w, volume);
+}
+
+static void format_record(const struct volume_plan *plan, char *text, size_t size)
+{
+	(void)snprintf(text, size, ".csi-nfs/%s/%s",
+		       plan->snapshot_of != NULL ? "snapshots" : "volumes",
+		       plan->snapshot_of != NULL ? plan->dir : plan->key);
+}
+
+/* One call, as a process makes it. Return whether it was answered for good. */
+static bool attempt(struct world *w, char call, unsigned int volume)
+{
+	const struct volume_plan *plan = &w->s->volumes[volume];
+	struct error err = { .code = ERROR_OK };
+	unsigned int tries = 0;
+	char record[128];
+	int r;
+
+	begins(w, call, volume);
+	do {
+		struct nfs_client *c = fake_nfs_connect(w->f);
+
+		if (current != NULL)
+			current->c = c;
+		error_clear(&err);
+		r = call_on_volume(c, call, plan, &err);
+		if (current != NULL)
+			current->c = NULL;
+		nfs_client_free(c);
+	} while (r == -ESTALE && ++tries < 3 && (current == NULL || !current->killed));
+	if (current != NULL && current->killed) {
+		if (call == 'd')
+			w->fates[volume].deleting--;
+		else if (call == 'c')
+			w->fates[volume].creating--;
+		return false;
+	}
+	if (tracing)
+		printf("%s %c%u: %d %s %s\n", store_holder() + STORE_HOLDER_LEN - 2, call, volume,
+		       r, error_code_name(err.code), err.msg);
+	ends(w, call, volume, r == 0);
+	if (r == 0)
+		return true;
+	/* A caller repeats a deletion that was refused, too. */
+	if (!error_is_final(err.code) || (call == 'd' && w->s->may_refuse))
+		return false;
+	format_record(plan, record, sizeof(record));
+	if (call == 'c' && fake_nfs_type(w->f, record) != NFS_TYPE_UNKNOWN)
+		return false; /* the call says ABORTED then: session_check_final() */
+	if (call == 'c') {
+		w->fates[volume].refused = true;
+		if (!w->s->may_refuse)
+			broken(w, "refused", volume, err.msg);
+	} else if (call == 'd' || err.code != ERROR_NOT_FOUND) {
+		broken(w, call == 'd' ? "not deleted" : "not changed", volume, err.msg);
+	}
+	return true;
+}
+
+static bool step_is_left(const struct replica *replica)
+{
+	return replica->script[(size_t)replica->at * 2] != '\0';
+}
+
+/* Make the next call of the script. Return whether it was answered for good. */
+static bool step(struct replica *replica)
+{
+	const char *next = replica->script + (size_t)replica->at * 2;
+
+	if (!attempt(replica->w, next[0], (unsigned int)(next[1] - '0')))
+		return false;
+	replica->at++;
+	return true;
+}
+
+static void *run_replica(void *data)
+{
+	struct replica *replica = data;
+
+	current = replica;
+	sem_wait(&replica->go);
+	while (!replica->killed && step_is_left(replica) && step(replica))
+		;
+	replica->finished = true;
+	sem_post(&replica->w->back);
+	return NULL;
+}
+
+/* Note who writes the draft of a long record, and who renames it into place. */
+static void watch_draft(struct world *w, struct replica *replica, const struct nfs_op *op)
+{
+	const char *key = w->s->volumes[0].key;
+	char draft[32], path[64];
+
+	(void)snprintf(draft, sizeof(draft), "%s~new", key);
+	if (op->name == NULL || strcmp(op->name, draft) != 0 || !w->s->volumes[0].is_long)
+		return;
+	(void)snprintf(path, sizeof(path), ".csi-nfs/volumes/%s", draft);
+	if (op->type == NFS_OP_SYMLINK && fake_nfs_type(w->f, path) == NFS_TYPE_UNKNOWN)
+		w->drafter = replica;
+	if (op->type == NFS_OP_RENAME && strcmp(op->to_name, key) == 0)
+		w->mixed = w->mixed || w->drafter != replica;
+}
+
+static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct replica *replica = current;
+
+	(void)f;
+	(void)data;
+	if (replica == NULL || replica->killed)
+		return;
+	while (replica->budget == 0) {
+		sem_post(&replica->w->back);
+		sem_wait(&replica->go);
+		if (replica->killed) {
+			fake_nfs_cut(replica->c);
+			return;
+		}
+	}
+	if (replica->budget != NO_SWITCH)
+		replica->budget--;
+	replica->operations++;
+	watch_draft(replica->w, replica, op);
+	if (tracing)
+		printf("   %c %u type %d %s -> %s\n", 'A' + (int)replica->number,
+		       replica->operations, (int)op->type, check_text(op->name),
+		       check_text(op->to_name));
+}
+
+/* -------- running a schedule -------- */
+
+static void purge(struct fake_nfs *f)
+{
+	static const char trash[] = ".csi-nfs/trash/";
+	cleanup_free char *list = fake_nfs_list(f, NULL);
+	const char *at = list;
+
+	while ((at = strstr(at, trash)) != NULL) {
+		char path[NFS_NAME_MAX + 32];
+		const size_t len = strcspn(at + strlen(trash), "/\n");
+
+		(void)snprintf(path, sizeof(path), "%s%.*s", trash, (int)len, at + strlen(trash));
+		if (len > 0 && !store_trash_name_is_held(path + strlen(trash)))
+			fake_nfs_remove(f, path);
+		at += strlen(trash) + len;
+	}
+}
+
+/* Let the replica run so many operations. Return whether it has finished. */
+static bool let_run(struct replica *replica, unsigned int budget)
+{
+	if (replica->finished)
+		return true;
+	replica->budget = budget;
+	sem_post(&replica->go);
+	sem_wait(&replica->w->back);
+	if (replica->w->schedule->hasty)
+		purge(replica->w->f);
+	return replica->finished;
+}
+
+static void kill_replica(struct replica *replica)
+{
+	if (replica->finished)
+		return;
+	replica->killed = true;
+	sem_post(&replica->go);
+	sem_wait(&replica->w->back);
+}
+
+static void start_replicas(struct world *w)
+{
+	unsigned int i;
+
+	sem_init(&w->back, 0, 0);
+	for (i = 0; i < REPLICAS; i++) {
+		struct replica *replica = &w->replicas[i];
+
+		replica->w = w;
+		replica->number = i;
+		replica->script = w->s->scripts[i];
+		(void)snprintf(replica->holder, sizeof(replica->holder), "%0*x", STORE_HOLDER_LEN,
+			       0xa + i);
+		sem_init(&replica->go, 0, 0);
+		ck_assert(pthread_create(&replica->thread, NULL, run_replica, replica) == 0);
+	}
+}
+
+static void join_replicas(struct world *w)
+{
+	unsigned int i;
+
+	for (i = 0; i < REPLICAS; i++) {
+		pthread_join(w->replicas[i].thread, NULL);
+		sem_destroy(&w->replicas[i].go);
+	}
+	sem_destroy(&w->back);
+}
+
+/* Run the replicas. Return the first switch that its replica did not live to see, or n. */
+static unsigned int run_replicas(struct world *w)
+{
+	const struct schedule *schedule = w->schedule;
+	unsigned int i, reached = schedule->n;
+	struct replica *last;
+
+	start_replicas(w);
+	for (i = 0; i < schedule->n; i++)
+		if (let_run(&w->replicas[(schedule->first + i) % REPLICAS], schedule->after[i]) &&
+		    reached == schedule->n)
+			reached = i;
+	(void)let_run(&w->replicas[(schedule->first + i) % REPLICAS], NO_SWITCH);
+	last = &w->replicas[(schedule->first + i + 1) % REPLICAS];
+	if (schedule->dead)
+		kill_replica(last);
+	else
+		(void)let_run(last, NO_SWITCH);
+	join_replicas(w);
+	return reached;
+}
+
+/*
+ * The record that a dead creation left may be of a volume that is in use: a repetition that is
+ * refused leaves it, and says ABORTED until somebody removes what is in the way.
+ */
+static bool may_go_on(const struct world *w)
+{
+	return w->s->may_refuse && w->schedule->dead;
+}
+
+/* The callers repeat what was not answered for good. */
+static void settle(struct world *w)
+{
+	unsigned int i, rounds;
+	bool left = true;
+
+	is_settling = true;
+	for (rounds = 0; left && rounds < ROUNDS_MAX; rounds++) {
+		left = false;
+		for (i = 0; i < REPLICAS; i++)
+			if (step_is_left(&w->replicas[i])) {
+				(void)step(&w->replicas[i]);
+				left = true;
+			}
+		purge(w->f);
+	}
+	if (left && !may_go_on(w))
+		broken(w, "never answered for good", 0, "");
+}
+
+static void call_until_answered(struct world *w, char call, unsigned int volume)
+{
+	unsigned int rounds;
+
+	for (rounds = 0; rounds < ROUNDS_MAX; rounds++)
+		if (attempt(w, call, volume))
+			return;
+	broken(w, "never answered for good, in the end", volume, "");
+}
+
+static bool file_is_somewhere(struct world *w, const char *name)
+{
+	cleanup_free char *list = fake_nfs_list(w->f, ".csi-nfs");
+
+	return strstr(list, name) != NULL;
+}
+
+static void check_files(struct world *w)
+{
+	unsigned int i;
+
+	for (i = 0; i < w->n_files; i++) {
+		const struct file *file = &w->files[i];
+		const char *policy = w->s->volumes[file->volume].on_delete;
+		const bool in_place = fake_nfs_type(w->f, file->path) != NFS_TYPE_UNKNOWN;
+
+		if (!file->ended && !in_place)
+			broken(w, "data is lost", file->volume, file->path);
+		if (!file->ended || file->taken_over)
+			continue;
+		if (policy != NULL && strcmp(policy, "retain") == 0) {
+			if (!in_place)
+				broken(w, "retained data is lost", file->volume, file->path);
+		} else if (policy != NULL && strcmp(policy, "archive") == 0) {
+			if (!file_is_somewhere(w, strrchr(file->path, '/')))
+				broken(w, "archived data is lost", file->volume, file->path);
+		}
+	}
+	if (w->s->stranger != NULL && fake_nfs_type(w->f, w->s->stranger) == NFS_TYPE_UNKNOWN)
+		broken(w, "a stranger's data is lost", 0, w->s->stranger);
+}
+
+static void check_volumes(struct world *w)
+{
+	unsigned int i;
+
+	for (i = 0; i < VOLUMES_MAX && w->s->volumes[i].key != NULL; i++) {
+		const struct volume_plan *plan = &w->s->volumes[i];
+		cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(w->f);
+		struct fate *fate = &w->fates[i];
+		struct error err = { .code = ERROR_OK };
+		char record[128];
+		bool has_record;
+
+		format_record(plan, record, sizeof(record));
+		has_record = fake_nfs_type(w->f, record) != NFS_TYPE_UNKNOWN;
+		if (fate->made && !fate->unsure && !has_record)
+			broken(w, "lost its record", i, "");
+		if (!fate->made && !fate->unsure && has_record && !may_go_on(w))
+			broken(w, "left its record", i, "");
+		if (has_record && call_on_volume(c, 'f', plan, &err) < 0)
+			broken(w, "is not whole", i, err.msg);
+		if (has_record && plan->has_source) {
+			char copied[128];
+
+			(void)snprintf(copied, sizeof(copied), "%s/copied", plan->dir);
+			if (fake_nfs_type(w->f, copied) == NFS_TYPE_UNKNOWN)
+				broken(w, "lost what was copied", i, copied);
+		}
+	}
+}
+
+/*
+ * A replica that dies between the making or removal of a directory above volumes and that of its
+ * note, while another one does the same, leaves one of both. It does no harm.
+ */
+static bool may_be_left(const struct world *w, const char *line)
+{
+	return w->schedule->dead &&
+	       (str_has_prefix(line, ".csi-nfs/parents/") || strcmp(line, "p/") == 0);
+}
+
+static void check_nothing_left(struct world *w)
+{
+	cleanup_free char *list = fake_nfs_list(w->f, ".csi-nfs/trash");
+	char *line, *rest = list;
+
+	while ((line = strsep(&rest, "\n")) != NULL) {
+		const char *slash;
+		size_t len;
+
+		if (line[0] == '\0' || strcmp(line, ".csi-nfs/") == 0)
+			continue;
+		if (str_has_prefix(line, ".csi-nfs/")) {
+			slash = strchr(line + strlen(".csi-nfs/"), '/');
+			if (slash == NULL || slash[1] == '\0')
+				continue;
+			if (may_be_left(w, line))
+				continue;
+			if (w->s->keeps_data && !str_has_prefix(line, ".csi-nfs/volumes") &&
+			    !str_has_prefix(line, ".csi-nfs/busy"))
+				continue;
+		} else if (w->s->keeps_data || may_be_left(w, line)) {
+			continue;
+		}
+		len = strlen(line);
+		if (w->s->stranger != NULL && strncmp(line, w->s->stranger, len) == 0)
+			continue;
+		broken(w, "left behind", 0, line);
+	}
+}
+
+static void delete_all(struct world *w)
+{
+	bool is_deleted[VOLUMES_MAX] = { false };
+	unsigned int rounds, i, left = 1;
+
+	for (rounds = 0; left > 0 && rounds < ROUNDS_MAX; rounds++) {
+		left = 0;
+		for (i = 0; i < VOLUMES_MAX && w->s->volumes[i].key != NULL; i++) {
+			is_deleted[i] = is_deleted[i] || attempt(w, 'd', i);
+			left += !is_deleted[i];
+		}
+	}
+	if (left > 0)
+		broken(w, "not deleted in the end", 0, "");
+}
+
+static void clear_world(struct world *w)
+{
+	unsigned int i;
+
+	for (i = 0; i < VOLUMES_MAX && w->s->volumes[i].key != NULL; i++)
+		if (w->fates[i].unsure) {
+			call_until_answered(w, 'd', i);
+			w->fates[i].unsure = false;
+			call_until_answered(w, 'c', i);
+		}
+	purge(w->f);
+	check_files(w);
+	check_volumes(w);
+	delete_all(w);
+	purge(w->f);
+	check_files(w);
+	check_nothing_left(w);
+}
+
+static void prepare(struct world *w)
+{
+	const char *at;
+
+	is_settling = false;
+	w->f = fake_nfs_new();
+	on_share = w->f;
+	if (w->s->stranger != NULL)
+		fake_nfs_put(w->f, w->s->stranger, NFS_TYPE_FILE, NULL);
+	for (at = w->s->before; *at != '\0'; at += 2)
+		ck_assert(attempt(w, at[0], (unsigned int)(at[1] - '0')));
+}
+
+/* Return the first switch that was not reached, or n. failure: what is broken, or "". */
+static unsigned int run_schedule(const struct scenario *s, const struct schedule *schedule,
+				 char *failure, size_t size)
+{
+	struct world w = { .s = s, .schedule = schedule };
+	unsigned int reached;
+
+	running = schedule;
+	prepare(&w);
+	fake_nfs_watch(w.f, watch, NULL);
+	reached = run_replicas(&w);
+	fake_nfs_watch(w.f, NULL, NULL);
+	settle(&w);
+	check_files(&w);
+	check_volumes(&w);
+	clear_world(&w);
+	if (tracing && w.failure[0] != '\0') {
+		cleanup_free char *list = fake_nfs_list(w.f, NULL);
+
+		printf("%s", list);
+	}
+	fake_nfs_free(w.f);
+	(void)snprintf(failure, size, "%s", w.failure);
+	return reached;
+}
+
+static void format_schedule(const struct schedule *schedule, char *text, size_t size)
+{
+	size_t len = (size_t)snprintf(text, size, "%u:", schedule->first);
+	unsigned int i;
+
+	for (i = 0; i < schedule->n; i++)
+		len += (size_t)snprintf(text + len, size - len, "%s%u", i > 0 ? "," : "",
+					schedule->after[i]);
+	(void)snprintf(text + len, size - len, "%s%s", schedule->dead ? ":dead" : "",
+		       schedule->hasty ? ":hasty" : "");
+}
+
+/* Every order with n switches. Return how many were broken. */
+static unsigned int explore(const struct scenario *s, struct schedule schedule, unsigned long *runs)
+{
+	unsigned int failures = 0, i;
+
+	for (i = 0; i < schedule.n; i++)
+		schedule.after[i] = 0;
+	for (;;) {
+		char failure[512], text[128];
+		unsigned int reached = run_schedule(s, &schedule, failure, sizeof(failure));
+
+		(*runs)++;
+		if (failure[0] != '\0') {
+			format_schedule(&schedule, text, sizeof(text));
+			if (failures++ < 3)
+				printf("SCHEDULE='%s:%s': %s\n", s->name, text, failure);
+		}
+		/* A replica that has ended before its switch ends before every later one, too. */
+		if (reached == schedule.n)
+			reached = schedule.n - 1;
+		else if (reached == 0)
+			return failures;
+		else
+			reached--;
+		schedule.after[reached]++;
+		for (i = reached + 1; i < schedule.n; i++)
+			schedule.after[i] = 0;
+	}
+}
+
+/* Run one schedule, "first:after,...[:dead][:hasty]", and print its operations. */
+static unsigned int run_traced(const struct scenario *s, const char *text)
+{
+	cleanup_free char *copy = strdup(text);
+	struct schedule schedule = { .n = 0 };
+	char *rest = copy, *word, failure[512];
+
+	tracing = true;
+	log_init(LOG_LEVEL_WARN, LOG_FORMAT_TEXT);
+	schedule.first = (unsigned int)atoi(strsep(&rest, ":"));
+	word = strsep(&rest, ":");
+	while (word != NULL && schedule.n < SWITCHES_MAX)
+		schedule.after[schedule.n++] = (unsigned int)atoi(strsep(&word, ","));
+	while ((word = strsep(&rest, ":")) != NULL) {
+		schedule.dead = schedule.dead || strcmp(word, "dead") == 0;
+		schedule.hasty = schedule.hasty || strcmp(word, "hasty") == 0;
+	}
+	run_schedule(s, &schedule, failure, sizeof(failure));
+	printf("%s\n", failure[0] != '\0' ? failure : "all promises are kept");
+	return failure[0] != '\0';
+}
+
+static void be_quiet(void)
+{
+	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+}
+
+START_TEST(test_scenario)
+{
+	const char *text = getenv("SCHEDULES_SWITCHES");
+	const unsigned int switches = text != NULL ? (unsigned int)atoi(text) : 1;
+	const struct scenario *s = &scenarios[_i];
+	unsigned int failures = 0, n;
+	const char *one = getenv("SCHEDULE"), *only = getenv("SCHEDULES_OF");
+	unsigned long runs = 0;
+
+	if (one != NULL) {
+		const size_t len = strlen(s->name);
+
+		if (strncmp(one, s->name, len) == 0 && one[len] == ':')
+			failures = run_traced(s, one + len + 1);
+		fflush(stdout);
+		ck_assert(failures == 0);
+		return;
+	}
+	if (only != NULL && !str_has_prefix(s->name, only))
+		return;
+	for (n = 1; n <= switches; n++) {
+		unsigned int variant;
+
+		for (variant = 0; variant < 8; variant++) {
+			const struct schedule schedule = {
+				.first = variant & 1,
+				.n = n,
+				.dead = (variant & 2) != 0,
+				.hasty = (variant & 4) != 0,
+			};
+
+			failures += explore(s, schedule, &runs);
+		}
+	}
+	printf("%s: %lu schedules, %u broken\n", s->name, runs, failures);
+	fflush(stdout);
+	ck_assert_msg(failures == 0, "%s: %u schedules are broken", s->name, failures);
+}
+END_TEST
+
+CHECK_MAIN("schedules", .setup = be_quiet, .loops = { { test_scenario, ARRAY_SIZE(scenarios) } })
