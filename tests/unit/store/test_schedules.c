@@ -12,9 +12,9 @@
  * of them are run, by running one after the other: the last switch moves on until its replica ends
  * before it, then the one before that.
  *
- *   SCHEDULES_SWITCHES=2 tests/unit/store/test_schedules    more switches than tests/run has time for
- *   SCHEDULES_OF=long ...                                   only the scenarios whose names begin so
- *   SCHEDULE="delete and create:1:4,7:dead:hasty" ...       one schedule, and print its operations
+ *   SCHEDULES_SWITCHES=2 tests/unit/store/test_schedules   more than the default of 1
+ *   SCHEDULES_OF=long ...                                  only scenarios whose names begin so
+ *   SCHEDULE="delete and create:1:4,7:dead:hasty" ...      one schedule, and print its operations
  *
  * Replaces store/holder.c, so that each replica has an id of its own.
  */
@@ -58,8 +58,7 @@ struct volume_plan {
 	const char *mode; /* NULL: not given */
 	bool has_source; /* is built in .csi-nfs/work/ */
 	bool is_long; /* its record has several parts */
-	const char *
-		snapshot_of; /* NULL: it is a volume; else a snapshot of the one in this directory */
+	const char *snapshot_of; /* the directory of which it is a snapshot; NULL: it is a volume */
 };
 
 /*
@@ -73,7 +72,7 @@ struct scenario {
 	const char *scripts[REPLICAS];
 	const char *stranger; /* a file of somebody else, or NULL */
 	bool may_refuse; /* a creation may be refused for good */
-	bool keeps_data; /* a directory may stay for good: retained, archived, or somebody's in it */
+	bool keeps_data; /* a directory may stay: retained, archived, or with data of others */
 };
 
 static const struct scenario scenarios[] = {
