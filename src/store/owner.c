@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "nfs/calls.h"
+#include "store/busy.h"
 #include "store/directory.h"
 #include "store/layout.h"
 #include "store/path_key.h"
@@ -272,9 +273,23 @@ static int check_plain_volume(struct owner_search *s, struct error *err)
 	return check_volume_record(s, plain, OWNER_AT | OWNER_AROUND, true, err);
 }
 
+static int refuse_snapshot_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,
+				    void *data, struct error *err)
+{
+	const char *key = data;
+
+	if (kind != BUSY_SNAPSHOT_GONE || !busy_is_of(name, key))
+		return 0;
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is deleting snapshot '%s' on %s:%s; try again", key,
+			 c->export.server, c->export.share);
+}
+
+/* A deletion renames the record to a tombstone. Read the record first: one of them is found. */
 static int check_snapshot(struct owner_search *s, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
+	const struct nfs_handle *folder;
 	const size_t len = strcspn(s->path, "/");
 	char key[RECORD_NAME_MAX + 1];
 	int r;
@@ -285,10 +300,13 @@ static int check_snapshot(struct owner_search *s, struct error *err)
 	key[len] = '\0';
 	if (s->q->snapshot != NULL && strcmp(key, s->q->snapshot) == 0)
 		return 0;
-	r = record_read_at(s->c, STORE_SNAPSHOTS, key, &rec, err);
+	r = store_folder(s->c, STORE_SNAPSHOTS, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	return owner_is(s, OWNER_IS_SNAPSHOT, key);
+	r = record_read(s->c, folder, key, &rec, err);
+	if (r == -ENOENT)
+		return busy_each(s->c, key, refuse_snapshot_deletion, key, err);
+	return r < 0 ? r : owner_is(s, OWNER_IS_SNAPSHOT, key);
 }
 
 /* Archives have no record, neither ours nor csi-driver-nfs's: only the name identifies them. */

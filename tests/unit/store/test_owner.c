@@ -810,6 +810,48 @@ START_TEST(test_foreign_ids)
 }
 END_TEST
 
+/*
+ * The record of a snapshot that is being deleted is a tombstone, and may become a record again. Its
+ * directory is nobody else's until then.
+ */
+START_TEST(test_snapshot_is_being_deleted)
+{
+	static const struct {
+		const char *path;
+		const char *tombstone;
+		bool refused;
+	} rows[] = {
+		{ "snap-1", "snap-1~s~00000000000000aa.1", true },
+		{ "snap-1/x", "snap-1~s~00000000000000aa.1", true },
+		{ "snap-2", "snap-1~s~00000000000000aa.1", false },
+		{ "snap-1/x", "snap-1~d~00000000000000aa.1", false },
+		{ "snap-1", "snap-1%2Fx~s~00000000000000aa.1", false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct owner_question q = { .volume = "pvc-1", .scope = OWNER_ALL };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct error err = { .code = ERROR_OK };
+		char path[128];
+		struct owner owner;
+
+		put_file(f, "snap-1/x/file");
+		fake_nfs_put(f, ".csi-nfs/snapshots", NFS_TYPE_DIRECTORY, NULL);
+		(void)snprintf(path, sizeof(path), ".csi-nfs/busy/%s", rows[i].tombstone);
+		fake_nfs_put(f, path, NFS_TYPE_SYMLINK, "v=1;name=snap-1");
+		check_int(rows[i].tombstone, rows[i].path,
+			  owner_find(c, rows[i].path, &q, &owner, &err),
+			  rows[i].refused ? -EAGAIN : 0);
+		check_int(rows[i].tombstone, "code", (int)err.code,
+			  rows[i].refused ? ERROR_ABORTED : ERROR_OK);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* -------- directories that are kept -------- */
 
 #define RETAIN(name, dir)                                                                          \
@@ -1401,6 +1443,7 @@ CHECK_MAIN("owner", .tests = {
 			    test_copied_record,
 			    test_damaged_record,
 			    test_foreign_ids,
+			    test_snapshot_is_being_deleted,
 			    test_kept,
 			    test_kept_ends,
 			    test_kept_is_taken,
