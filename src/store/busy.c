@@ -207,7 +207,7 @@ static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_k
 			 c->export.server, c->export.share);
 }
 
-int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err)
+int busy_check_not_deleted(struct nfs_client *c, const char *dir, struct error *err)
 {
 	return busy_each(c, dir, refuse_tombstones, (void *)(uintptr_t)dir, err);
 }

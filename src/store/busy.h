@@ -55,7 +55,7 @@ bool busy_is_left(struct nfs_client *c, const char *name);
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 
 /* Check that no overlapping directory is being deleted: 0, or ABORTED. */
-int busy_check_kept(struct nfs_client *c, const char *dir, struct error *err);
+int busy_check_not_deleted(struct nfs_client *c, const char *dir, struct error *err);
 
 /* -------- notes of long calls -------- */
 

@@ -92,14 +92,14 @@ struct archiving {
 static int check_archive_place(struct nfs_client *c, const char *archive, const char *key,
 			       struct error *err)
 {
-	const struct owner_question q = { .volume = key, .scope = OWNER_ALL, .kept = true };
+	const struct owner_question q = { .volume = key, .scope = OWNER_ALL, .policies = true };
 	struct owner owner;
 	int r;
 
 	r = owner_find(c, archive, &q, &owner, err);
 	if (r < 0)
 		return r;
-	if (r == 0 && owner.kept == ON_DELETE_DELETE && owner.kept_around == ON_DELETE_DELETE)
+	if (r == 0 && owner.policy == ON_DELETE_DELETE && owner.policy_around == ON_DELETE_DELETE)
 		return 0;
 	log_info("A volume is archived under another name, since others have the usual one",
 		 LOG_STR("volume", key), LOG_STR("directory", archive), LOG_STR("of", owner.key));

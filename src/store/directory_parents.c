@@ -45,7 +45,7 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 /* Return 1 where the directory was removed, or was gone before; 0 where it has to stay. */
 static int remove_parent(struct nfs_client *c, const char *path, struct error *err)
 {
-	const struct owner_question q = { .scope = OWNER_AT, .kept = true };
+	const struct owner_question q = { .scope = OWNER_AT, .policies = true };
 	struct directory_place place;
 	struct directory_note note;
 	struct nfs_handle handle;
@@ -70,8 +70,8 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 	r = owner_find(c, path, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : 0; /* it has become a volume's directory */
-	if (owner.kept != ON_DELETE_DELETE)
-		return 0; /* it was a deleted volume's directory, which is kept */
+	if (owner.policy != ON_DELETE_DELETE)
+		return 0; /* a deleted volume retained or archived it */
 	r = nfs_rmdir(c, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
@@ -80,7 +80,7 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 		return 0;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "removing directory '%s'", path);
-	r = owner.is_noted ? users_unkeep(c, path, err) : 0;
+	r = owner.is_noted ? users_remove_policies(c, path, err) : 0;
 	if (r == 0)
 		r = directory_note_remove(c, &note, err);
 	return r < 0 ? r : 1;

@@ -138,25 +138,25 @@ static bool is_note_of_others(const char *name, const void *own)
 }
 
 /*
- * Take in the note of a deleted volume that left its directory to others with a policy. A directory
+ * Take in the policy note of a deleted volume that left its directory to others. A directory
  * below path counts only while it exists: if an administrator removes one, its note stays.
  */
-static int add_kept(struct owner_search *s, const struct nfs_handle *users, const char *name,
-		    struct error *err)
+static int add_policy(struct owner_search *s, const struct nfs_handle *users, const char *name,
+		      struct error *err)
 {
 	enum volume_on_delete policy = ON_DELETE_DELETE;
 	cleanup_free char *dir = NULL;
 	unsigned int relation;
 	int r;
 
-	(void)users_name_is_kept(name, &policy);
-	r = users_read_kept(s->c, users, name, &dir, err);
+	(void)users_name_is_policy(name, &policy);
+	r = users_read_policy(s->c, users, name, &dir, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	relation = dir != NULL ? path_relation(dir, s->path) : OWNER_AT;
 	s->owner->was_shared = s->owner->was_shared || relation != 0;
 	if (relation == OWNER_AROUND)
-		s->owner->kept_around = on_delete_stricter(s->owner->kept_around, policy);
+		s->owner->policy_around = on_delete_stricter(s->owner->policy_around, policy);
 	if (relation != OWNER_AT && relation != OWNER_IN)
 		return 0;
 	s->owner->has_notes = true;
@@ -166,7 +166,7 @@ static int add_kept(struct owner_search *s, const struct nfs_handle *users, cons
 		return 0;
 	r = relation == OWNER_IN ? directory_is_gone(s->c, dir, err) : 0;
 	if (r == 0)
-		s->owner->kept = on_delete_stricter(s->owner->kept, policy);
+		s->owner->policy = on_delete_stricter(s->owner->policy, policy);
 	return r < 0 ? r : 0;
 }
 
@@ -182,9 +182,9 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 	if (r < 0 && r != -ECANCELED)
 		return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
 	for (i = 0; i < keys.n && found == 0; i++)
-		if (!users_name_is_kept(keys.items[i], NULL))
+		if (!users_name_is_policy(keys.items[i], NULL))
 			found = check_volume_record(s, keys.items[i], scope, false, err);
-	if (found != 0 || r < 0 || !s->q->kept)
+	if (found != 0 || r < 0 || !s->q->policies)
 		return found != 0 ? found : r;
 	/*
 	 * A record was missing, so a deletion may have left its note after the listing: list again.
@@ -197,8 +197,8 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 			return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
 	}
 	for (i = 0; i < keys.n && r == 0; i++)
-		if (users_name_is_kept(keys.items[i], NULL))
-			r = add_kept(s, users, keys.items[i], err);
+		if (users_name_is_policy(keys.items[i], NULL))
+			r = add_policy(s, users, keys.items[i], err);
 	return r;
 }
 

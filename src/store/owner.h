@@ -42,7 +42,7 @@ struct owner_question {
 	bool finished; /* ignore volumes that are not finished: they have no claim yet */
 	bool exclusive; /* the asker came first, alone: ignore other exclusive claims */
 	bool leaving; /* count notes without a record: a deletion may be under way, or fail */
-	bool kept; /* gather the policies of kept directories, see store/users.h */
+	bool policies; /* gather the policies of earlier volumes, see store/users.h */
 	const struct volume *same; /* ignore volumes that want its mode and owner; or NULL */
 };
 
@@ -53,9 +53,9 @@ struct owner {
 	char key[RECORD_NAME_MAX + 1]; /* as the server spells it */
 	bool may_retain; /* it is a volume whose policy is retain, unknown or not recorded */
 
-	/* Complete only where nobody was found. ON_DELETE_DELETE: nothing is kept. */
-	enum volume_on_delete kept; /* strictest policy for the directory, and what is in it */
-	enum volume_on_delete kept_around; /* strictest for the directories that it lies in */
+	/* Strictest policies of earlier volumes. Complete only where nobody was found. */
+	enum volume_on_delete policy; /* of those with the directory, or one in it */
+	enum volume_on_delete policy_around; /* of those with a directory that it lies in */
 	bool was_shared; /* a deleted volume left it, or one in or around it, to others */
 	bool has_notes; /* of such deletions, at or in it, even about directories that are gone */
 	bool is_noted; /* one of these notes is about that very directory */

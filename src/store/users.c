@@ -16,8 +16,8 @@
 #include "store/text.h"
 
 #define NOTE_TEXT "v=1" /* the volume's record says the rest */
-#define KEPT_KEY_DIR "dir"
-#define KEPT_NAME_MAX (RECORD_NAME_MAX + 8) /* with "~archive" */
+#define POLICY_KEY_DIR "dir"
+#define POLICY_NAME_MAX (RECORD_NAME_MAX + 8) /* with "~archive" */
 
 /* A note, which is in several folders. */
 struct user_note {
@@ -155,17 +155,18 @@ int users_remove(struct nfs_client *c, const char *key, const char *dir, struct 
 	return for_each_user_note(c, folder, &note, remove_user_note, err);
 }
 
-/* -------- directories that were left to others -------- */
+/* -------- policies of deleted volumes -------- */
 
-static void kept_name(char name[KEPT_NAME_MAX + 1], const char *dir, enum volume_on_delete policy)
+static void policy_name(char name[POLICY_NAME_MAX + 1], const char *dir,
+			enum volume_on_delete policy)
 {
 	char key[RECORD_NAME_MAX + 1];
 
 	path_key(key, dir, strlen(dir));
-	(void)snprintf(name, KEPT_NAME_MAX + 1, "%s~%s", key, on_delete_name(policy));
+	(void)snprintf(name, POLICY_NAME_MAX + 1, "%s~%s", key, on_delete_name(policy));
 }
 
-bool users_name_is_kept(const char *name, enum volume_on_delete *ret_policy)
+bool users_name_is_policy(const char *name, enum volume_on_delete *ret_policy)
 {
 	const char *mark = strrchr(name, '~');
 	enum volume_on_delete policy;
@@ -177,18 +178,18 @@ bool users_name_is_kept(const char *name, enum volume_on_delete *ret_policy)
 	return true;
 }
 
-int users_keep(struct nfs_client *c, const char *dir, enum volume_on_delete policy,
-	       struct error *err)
+int users_add_policy(struct nfs_client *c, const char *dir, enum volume_on_delete policy,
+		     struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	cleanup_free char *text = NULL;
 	const struct nfs_handle *folder;
-	char name[KEPT_NAME_MAX + 1];
+	char name[POLICY_NAME_MAX + 1];
 	struct user_note note = { .name = name, .dir = dir };
 	int r;
 
-	kept_name(name, dir, policy);
-	if (record_set(&rec, KEPT_KEY_DIR, dir) < 0)
+	policy_name(name, dir, policy);
+	if (record_set(&rec, POLICY_KEY_DIR, dir) < 0)
 		return error_oom(err);
 	r = record_encode(&rec, &text);
 	if (r == -ENOMEM)
@@ -199,8 +200,8 @@ int users_keep(struct nfs_client *c, const char *dir, enum volume_on_delete poli
 	return r < 0 ? r : for_each_user_note(c, folder, &note, add_user_note, err);
 }
 
-int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const char *name,
-		    char **ret, struct error *err)
+int users_read_policy(struct nfs_client *c, const struct nfs_handle *users, const char *name,
+		      char **ret, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	char text[NFS_LINK_MAX + 1];
@@ -217,19 +218,19 @@ int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const 
 	if (r == -ENOMEM)
 		return error_oom(err);
 	if (r == 0)
-		dir = record_get(&rec, KEPT_KEY_DIR);
-	if (dir != NULL && path_check_relative(dir, KEPT_KEY_DIR, NULL) < 0)
+		dir = record_get(&rec, POLICY_KEY_DIR);
+	if (dir != NULL && path_check_relative(dir, POLICY_KEY_DIR, NULL) < 0)
 		dir = NULL;
 	*ret = dir != NULL ? strdup(dir) : NULL;
 	return dir != NULL && *ret == NULL ? error_oom(err) : 0;
 }
 
 /*
- * Remove the note that a directory was left to others from all its folders. last, if not NULL, is
- * the folder to remove it from last: a deletion that was cut short looks there.
+ * Remove a policy note from all its folders. last, if not NULL, is the folder to remove it from
+ * last: a deletion that was cut short looks there.
  */
-static int remove_kept(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
-		       const char *dir, const char *last, struct error *err)
+static int remove_policy(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
+			 const char *dir, const char *last, struct error *err)
 {
 	struct user_note note = { .name = name, .dir = dir, .skip = last, .lenient = true };
 	int r;
@@ -241,7 +242,7 @@ static int remove_kept(struct nfs_client *c, const struct nfs_handle *folder, co
 	return remove_user_note(c, folder, last, &note, err);
 }
 
-int users_unkeep(struct nfs_client *c, const char *dir, struct error *err)
+int users_remove_policies(struct nfs_client *c, const char *dir, struct error *err)
 {
 	static const enum volume_on_delete policies[] = {
 		ON_DELETE_RETAIN,
@@ -249,7 +250,7 @@ int users_unkeep(struct nfs_client *c, const char *dir, struct error *err)
 		ON_DELETE_DELETE,
 	};
 	const struct nfs_handle *folder;
-	char name[KEPT_NAME_MAX + 1];
+	char name[POLICY_NAME_MAX + 1];
 	size_t i;
 	int r;
 
@@ -257,16 +258,16 @@ int users_unkeep(struct nfs_client *c, const char *dir, struct error *err)
 	if (r == -ENOENT)
 		return 0;
 	for (i = 0; i < ARRAY_SIZE(policies) && r == 0; i++) {
-		kept_name(name, dir, policies[i]);
-		r = remove_kept(c, folder, name, dir, NULL, err);
+		policy_name(name, dir, policies[i]);
+		r = remove_policy(c, folder, name, dir, NULL, err);
 	}
 	return r;
 }
 
-static bool is_kept_name(const char *name, const void *data)
+static bool is_policy_name(const char *name, const void *data)
 {
 	(void)data;
-	return users_name_is_kept(name, NULL);
+	return users_name_is_policy(name, NULL);
 }
 
 static bool is_within(const char *path, const char *dir)
@@ -276,7 +277,7 @@ static bool is_within(const char *path, const char *dir)
 	return strncmp(path, dir, len) == 0 && (path[len] == '\0' || path[len] == '/');
 }
 
-int users_unkeep_within(struct nfs_client *c, const char *dir, struct error *err)
+int users_remove_policies_within(struct nfs_client *c, const char *dir, struct error *err)
 {
 	cleanup_strv struct strv names = { NULL, 0 };
 	const struct nfs_handle *folder;
@@ -291,16 +292,16 @@ int users_unkeep_within(struct nfs_client *c, const char *dir, struct error *err
 		r = store_open(c, folder, within, false, &users, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = store_list(c, &users, is_kept_name, NULL, SIZE_MAX, &names);
+	r = store_list(c, &users, is_policy_name, NULL, SIZE_MAX, &names);
 	if (r < 0)
 		return user_note_failed(c, r, dir, err);
 	for (i = 0; i < names.n && r == 0; i++) {
-		cleanup_free char *kept = NULL;
+		cleanup_free char *noted = NULL;
 
-		r = users_read_kept(c, &users, names.items[i], &kept, err);
+		r = users_read_policy(c, &users, names.items[i], &noted, err);
 		/* Another path, which was cut to the same key, may share the folder. */
-		if (r == 0 && kept != NULL && is_within(kept, dir))
-			r = remove_kept(c, folder, names.items[i], kept, within, err);
+		if (r == 0 && noted != NULL && is_within(noted, dir))
+			r = remove_policy(c, folder, names.items[i], noted, within, err);
 		if (r == -ENOENT)
 			r = 0;
 	}

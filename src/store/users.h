@@ -13,14 +13,14 @@
  *
  * A note without a record does not count. store/owner.h reads the notes.
  *
- * A deleted volume leaves its directory to the others that use it. Its deletion writes notes about
- * that, in the same folders as the notes of volumes:
+ * A deleted volume leaves its directory to the others that use it. Its deletion writes policy
+ * notes, in the same folders as the notes of volumes:
  *
  *   users/.../<path, with %2F for a slash>~<policy>        the text has the directory, as dir=
  *
- * With the policy retain or archive, the directory is kept: the deletions of the others follow that
- * policy too. With delete, the note tells a volume with the policy retain that there were others,
- * whose deletions may be repeated after it is gone.
+ * The deletions of the others follow the policies retain and archive too. With delete, the note
+ * tells a volume with the policy retain that there were others, whose deletions may be repeated
+ * after it is gone.
  *
  * Keys that csi-nfs makes contain no '~'. The notes stay as long as the directory: a repeated
  * DeleteVolume finds a directory without a record. Earlier versions of csi-nfs find no record of
@@ -43,30 +43,30 @@ int users_add(struct nfs_client *c, const char *key, const char *dir, bool *ret_
 /* Remove the notes of a volume. Return 0 also where there are none. Errors likewise. */
 int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err);
 
-/* -------- directories that were left to others -------- */
+/* -------- policies of deleted volumes -------- */
 
-/* Write the notes that a volume with that policy has left dir to others. Errors likewise. */
-int users_keep(struct nfs_client *c, const char *dir, enum volume_on_delete policy,
-	       struct error *err);
+/* Write the policy notes of a deleted volume that left dir to others. Errors likewise. */
+int users_add_policy(struct nfs_client *c, const char *dir, enum volume_on_delete policy,
+		     struct error *err);
 
-/* Whether a name is that of such a note. ret_policy may be NULL. */
-bool users_name_is_kept(const char *name, enum volume_on_delete *ret_policy);
+/* Whether a name is that of a policy note. ret_policy may be NULL. */
+bool users_name_is_policy(const char *name, enum volume_on_delete *ret_policy);
 
 /*
- * Read which directory such a note in one of the folders is about. *ret is NULL where the note does
- * not tell; the caller frees. -ENOENT, unreported, where the note is gone.
+ * Read which directory a policy note in one of the folders is about. *ret is NULL where the note
+ * does not tell; the caller frees. -ENOENT, unreported, where the note is gone.
  */
-int users_read_kept(struct nfs_client *c, const struct nfs_handle *users, const char *name,
-		    char **ret, struct error *err);
+int users_read_policy(struct nfs_client *c, const struct nfs_handle *users, const char *name,
+		      char **ret, struct error *err);
 
 /*
- * Remove such notes about the directory, with every policy. Notes of another identity, which we
+ * Remove the policy notes about the directory, of every policy. Notes of another identity, which we
  * cannot remove, stay.
  */
-int users_unkeep(struct nfs_client *c, const char *dir, struct error *err);
+int users_remove_policies(struct nfs_client *c, const char *dir, struct error *err);
 
 /* Likewise for the directory and all directories in it. Call this after these are gone. */
-int users_unkeep_within(struct nfs_client *c, const char *dir, struct error *err);
+int users_remove_policies_within(struct nfs_client *c, const char *dir, struct error *err);
 
 /* -------- names of folders -------- */
 

@@ -172,7 +172,7 @@ int volume_open_directory(struct nfs_client *c, const struct volume_id *id,
 	r = volume_directory(c, id, rec, ret_dir, err);
 	/* The record may have gone just now; its tombstone is there before it goes. */
 	if (r == 0 && rec->n == 0)
-		r = busy_check_kept(c, *ret_dir, err);
+		r = busy_check_not_deleted(c, *ret_dir, err);
 	if (r < 0)
 		return r;
 	r = directory_find(c, *ret_dir, &place, ret, &attr, err);
@@ -202,7 +202,7 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 	 * A deletion sets its tombstone before it looks for a record: of the two, one sees the
 	 * other.
 	 */
-	r = busy_check_kept(c, id->subdir, err);
+	r = busy_check_not_deleted(c, id->subdir, err);
 	if (r < 0 && (users_remove(c, key, id->subdir, &ignored) < 0 ||
 		      record_remove(c, folder, key, rec, &ignored) < 0))
 		err->code = ERROR_ABORTED;

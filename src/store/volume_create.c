@@ -530,7 +530,7 @@ static int check_directory_remains(const struct new_volume *nv, struct error *er
 
 	if (nv->made && volume_of(nv->rec).claim == CLAIM_NONE)
 		return 0;
-	r = busy_check_kept(nv->c, nv->dir, err);
+	r = busy_check_not_deleted(nv->c, nv->dir, err);
 	if (r == 0)
 		r = directory_is_gone(nv->c, nv->dir, err);
 	return r > 0 ? tombstone_refuse(nv->dir, err) : r;
@@ -561,13 +561,13 @@ static int check_still_there(const struct new_volume *nv, struct error *err)
 	return r;
 }
 
-/* -------- a directory that was kept -------- */
+/* -------- policies of earlier volumes -------- */
 
 /*
- * Whether deleted volumes may have left notes that the directory is kept. A volume without subDir
- * writes no notes, so it has not seen whether others did: assume it.
+ * Whether deleted volumes may have left policy notes. A volume without subDir writes no notes of
+ * use, so it has not seen whether there are some: assume it.
  */
-static bool may_have_kept(const struct new_volume *nv)
+static bool may_have_policies(const struct new_volume *nv)
 {
 	const struct volume v = volume_of(nv->rec);
 
@@ -575,19 +575,19 @@ static bool may_have_kept(const struct new_volume *nv)
 }
 
 /*
- * Remove the notes that the directory is kept, if nobody else uses it: from now on the policy of
- * the new volume applies. Not in a repeated call: a deletion may have left the notes because this
+ * Remove the policy notes if nobody else uses the directory: from now on the policy of the new
+ * volume applies. Not in a repeated call: a deletion may have left the notes because this
  * volume was there. A deletion that is leaving notes still has its notes of use, or a tombstone. A
  * note that stays behind, as after an error, only retains data that could be deleted.
  */
-static void take_over_kept(const struct new_volume *nv)
+static void drop_earlier_policies(const struct new_volume *nv)
 {
 	const struct owner_question q = {
 		.volume = nv->key,
 		.has_record = true,
 		.scope = OWNER_VOLUMES,
 		.leaving = true,
-		.kept = true,
+		.policies = true,
 	};
 	struct error ignored = { .code = ERROR_OK };
 	struct owner owner;
@@ -596,9 +596,9 @@ static void take_over_kept(const struct new_volume *nv)
 	r = owner_find(nv->c, nv->dir, &q, &owner, &ignored);
 	if (r != 0 || !owner.is_noted)
 		return;
-	r = busy_check_kept(nv->c, nv->dir, &ignored);
+	r = busy_check_not_deleted(nv->c, nv->dir, &ignored);
 	if (r == 0)
-		(void)users_unkeep(nv->c, nv->dir, &ignored);
+		(void)users_remove_policies(nv->c, nv->dir, &ignored);
 }
 
 /* -------- the call -------- */
@@ -671,8 +671,8 @@ static int make_and_check(struct new_volume *nv, struct error *err)
 		r = record_replace(nv->c, nv->folder, nv->key, nv->rec, err);
 	if (r == 0)
 		r = check_still_there(nv, err);
-	if (r == 0 && nv->created && may_have_kept(nv))
-		take_over_kept(nv);
+	if (r == 0 && nv->created && may_have_policies(nv))
+		drop_earlier_policies(nv);
 	return r;
 }
 

@@ -90,7 +90,7 @@ static struct owner_question question_of(const struct tombstone *t, const struct
 		.scope = OWNER_ALL,
 		.finished = true,
 		.exclusive = volume_is_proven_exclusive(&v, t->key),
-		.kept = true,
+		.policies = true,
 	};
 }
 
@@ -105,11 +105,12 @@ static int find_other_tombstone(struct nfs_client *c, const char *name, enum bus
 }
 
 /*
- * Note that the directory is kept if others use it or have used it: their deletions, which may be
+ * Write policy notes if others use the directory or have used it: their deletions, which may be
  * under way or be repeated after they have succeeded, follow this volume's policy too.
  */
-static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
-			  enum volume_on_delete policy, struct error *err)
+static int note_policy_if_shared(struct nfs_client *c, const struct tombstone *t,
+				 const struct record *rec, enum volume_on_delete policy,
+				 struct error *err)
 {
 	const struct owner_question q = question_of(t, rec);
 	struct owner owner;
@@ -122,7 +123,7 @@ static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const
 		r = owner.was_shared;
 	if (r == 0)
 		r = busy_each(c, t->dir, find_other_tombstone, (void *)(uintptr_t)t->name, err);
-	return r > 0 ? users_keep(c, t->dir, policy, err) : r;
+	return r > 0 ? users_add_policy(c, t->dir, policy, err) : r;
 }
 
 /*
@@ -131,7 +132,7 @@ static int keep_if_shared(struct nfs_client *c, const struct tombstone *t, const
  * directory, since only a volume of the same name can have had it before. must: write the note in
  * any case, because the id has another policy.
  */
-static int keep_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
+static int note_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
 			 bool must, struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
@@ -141,15 +142,15 @@ static int keep_retained(struct nfs_client *c, const struct tombstone *t, const 
 	int r;
 
 	if (!must && strcmp(t->key, t->dir) == 0)
-		return keep_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
+		return note_policy_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
 	r = directory_find(c, t->dir, &place, &handle, &attr, &why);
 	if (r == -ENOENT || (r < 0 && why.code == ERROR_FAILED_PRECONDITION))
 		return 0; /* there is nothing to keep */
 	if (r == 0)
-		r = users_keep(c, t->dir, ON_DELETE_RETAIN, &why);
+		r = users_add_policy(c, t->dir, ON_DELETE_RETAIN, &why);
 	/* The share is full: do without the note if the directory is this volume's alone. */
 	if (!must && (r == -ENOSPC || r == -EDQUOT))
-		return keep_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
+		return note_policy_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
 	if (r < 0 && err != NULL)
 		*err = why;
 	return r;
@@ -159,19 +160,19 @@ static int keep_retained(struct nfs_client *c, const struct tombstone *t, const 
  * Apply the policies of earlier volumes. Return 1 if they keep the directory as it is; else set
  * *policy to the strictest one and return 0.
  */
-static int go_by_kept(const struct tombstone *t, const struct owner_question *q,
-		      const struct owner *owner, enum volume_on_delete *policy)
+static int apply_earlier_policies(const struct tombstone *t, const struct owner_question *q,
+				  const struct owner *owner, enum volume_on_delete *policy)
 {
 	const enum volume_on_delete own = *policy;
 
 	/* A proven exclusive directory was new or empty: it holds nothing older. */
-	if (owner->kept_around != ON_DELETE_DELETE && !q->exclusive) {
+	if (owner->policy_around != ON_DELETE_DELETE && !q->exclusive) {
 		log_info("The directory of a deleted volume stays, it lies in one that is kept",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
-			 LOG_STR("policy", on_delete_name(owner->kept_around)));
+			 LOG_STR("policy", on_delete_name(owner->policy_around)));
 		return 1;
 	}
-	*policy = on_delete_stricter(own, owner->kept);
+	*policy = on_delete_stricter(own, owner->policy);
 	if (*policy != own)
 		log_info("A deleted volume goes by the policy of an earlier one with its directory",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
@@ -196,7 +197,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	if (policy == ON_DELETE_RETAIN) {
 		if (directory_is_gone(c, t->dir, NULL) > 0)
 			return directory_remove_parents(c, t->dir, err);
-		return q.has_record ? keep_retained(c, t, &t->record, false, err) : 0;
+		return q.has_record ? note_retained(c, t, &t->record, false, err) : 0;
 	}
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r < 0)
@@ -211,9 +212,9 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 		if (owner.kind != OWNER_IS_VOLUME ||
 		    (policy == ON_DELETE_DELETE && !owner.may_retain))
 			return 0;
-		return users_keep(c, t->dir, policy, err);
+		return users_add_policy(c, t->dir, policy, err);
 	}
-	if (go_by_kept(t, &q, &owner, &policy) > 0)
+	if (apply_earlier_policies(t, &q, &owner, &policy) > 0)
 		return 0;
 	if (policy == ON_DELETE_ARCHIVE)
 		r = tombstone_archive_directory(c, t, how->replace_archive, volume_is_used_again,
@@ -221,7 +222,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	else
 		r = delete_directory(c, t, how->purge_now, ret_trashed, err);
 	if (r == 0 && owner.has_notes)
-		r = users_unkeep_within(c, t->dir, err);
+		r = users_remove_policies_within(c, t->dir, err);
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
 
@@ -261,7 +262,7 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 		.volume = t->key,
 		.has_record = true,
 		.scope = OWNER_ALL,
-		.kept = true,
+		.policies = true,
 	};
 	struct owner owner;
 	int r;
@@ -275,7 +276,7 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 	if (v.existing == EXISTING_REQUIRE)
 		return directory_remove_parents(c, t->dir, err);
 	r = owner_find(c, t->dir, &q, &owner, err);
-	if (r == 0 && (!owner.is_noted || owner.kept == ON_DELETE_DELETE))
+	if (r == 0 && (!owner.is_noted || owner.policy == ON_DELETE_DELETE))
 		r = remove_if_empty(c, t, err);
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
@@ -426,13 +427,13 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
 }
 
 /*
- * Write the notes of a kept directory before the record goes: if this deletion is interrupted,
- * other deletions find one or the other.
+ * Write the policy notes before the record goes: if this deletion is interrupted, other deletions
+ * find one or the other.
  */
-static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
-			      const struct record *rec, const struct volume_id *id,
-			      enum volume_on_delete policy, enum volume_on_delete default_policy,
-			      struct error *err)
+static int note_policy_before_burial(struct nfs_client *c, const struct tombstone *t,
+				     const struct record *rec, const struct volume_id *id,
+				     enum volume_on_delete policy,
+				     enum volume_on_delete default_policy, struct error *err)
 {
 	const struct volume v = volume_of(rec), unrecorded = { .name = NULL };
 
@@ -440,9 +441,9 @@ static int keep_before_burial(struct nfs_client *c, const struct tombstone *t,
 	if (rec->n == 0 || policy == ON_DELETE_DELETE || volume_is_unfinished(&v))
 		return 0;
 	if (policy != ON_DELETE_RETAIN)
-		return keep_if_shared(c, t, rec, policy, err);
+		return note_policy_if_shared(c, t, rec, policy, err);
 	/* When this deletion is repeated after it has succeeded, the policy of the id counts. */
-	return keep_retained(c, t, rec,
+	return note_retained(c, t, rec,
 			     volume_policy(&unrecorded, id, default_policy) != ON_DELETE_RETAIN,
 			     err);
 }
@@ -458,7 +459,7 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	int r;
 
 	disposal.policy = volume_policy(&v, id, how->policy);
-	r = keep_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
+	r = note_policy_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
 	if (r == 0)
 		r = bury_volume(c, t, id, rec, disposal.policy, err);
 	if (r < 0)
