@@ -201,18 +201,28 @@ bool store_trash_name_is_of(const char *name, const char *key)
 
 bool store_trash_name_is_held(const char *name)
 {
-	const char *fields = trash_fields(name), *number = strrchr(name, '.');
+	return trash_fields(name) != NULL && str_has_prefix(strrchr(name, '.') + 1, HELD_MARK);
+}
+
+uint64_t store_trash_name_age_s(const char *name)
+{
+	const char *fields = trash_fields(name);
 	uint64_t made_ns, now_ns;
 	struct timespec now;
 
-	if (fields == NULL || !str_has_prefix(number + 1, HELD_MARK))
-		return false;
-	made_ns = strtoull(fields + 1, NULL, 16);
+	made_ns = fields != NULL ? strtoull(fields + 1, NULL, 16) : 0;
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	now_ns = (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
-	/* Both ways: after the clock was set back, an entry must not stay for years. */
-	return now_ns - made_ns < STORE_HELD_S * CLOCK_NS_PER_S ||
-	       made_ns - now_ns < STORE_HELD_S * CLOCK_NS_PER_S;
+	/* After the clock was set back, an entry must not stay for years. */
+	return (now_ns > made_ns ? now_ns - made_ns : made_ns - now_ns) / CLOCK_NS_PER_S;
+}
+
+void store_trash_name_key(const char *name, char ret[STORE_TRASH_KEY_MAX + 1])
+{
+	const char *fields = trash_fields(name);
+	const size_t len = fields != NULL ? (size_t)(fields - name) : 0;
+
+	(void)snprintf(ret, STORE_TRASH_KEY_MAX + 1, "%.*s", (int)len, name);
 }
 
 void store_trash_identity(const char *name, struct nfs_export *e)

@@ -80,17 +80,24 @@ void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, c
 
 /*
  * A rename into the trash may move something else than what was looked at before. Until that has
- * been checked, the entry has a name that the purger skips: its number begins with h. If the
- * process dies in between, the entry is purged after STORE_HELD_S, by the purger's clock; a
- * repeated call does not wait for that.
+ * been checked, the entry is held: its number begins with h. If the process dies in between, a
+ * repeated call decides about the entry, or else the purger, by its clock: after STORE_HELD_S it
+ * looks whether somebody misses the directory (store/held.h), after STORE_HELD_LAST_S it purges one
+ * that nobody does.
  */
-#define STORE_HELD_S 86400
+#define STORE_HELD_S 60
+#define STORE_HELD_LAST_S 86400
 
 void store_trash_name_held(char name[NFS_NAME_MAX + 1], const struct nfs_export *e,
 			   const char *key);
 
-/* Whether the purger has to leave the entry for now. */
 bool store_trash_name_is_held(const char *name);
+
+/* Return how long ago a name was made, in seconds. A time in the future counts like one before. */
+uint64_t store_trash_name_age_s(const char *name);
+
+/* Get the key that a name was made from. It may have been cut to STORE_TRASH_KEY_MAX bytes. */
+void store_trash_name_key(const char *name, char ret[STORE_TRASH_KEY_MAX + 1]);
 
 /* Whether a name was made from that key: finds what earlier attempts left. */
 bool store_trash_name_is_of(const char *name, const char *key);

@@ -355,7 +355,8 @@ static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
 		return 0;
 	if (r == -ENOENT)
 		r = nfs_rename(c, moved_to, name, &place->parent, place->base);
-	if (r == -ENOENT) /* the user's deletion kept it where it was moved */
+	/* The user's deletion kept it where it was moved, or the user has made another one. */
+	if (r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
 	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "fake/nfs.h"
 #include "store/layout.h"
+#include "store/path_key.h"
 #include "tree/work.h"
 #include "store/purge_share.h"
 #include "check_util.h"
@@ -128,24 +129,88 @@ START_TEST(test_done)
 }
 END_TEST
 
-/* What a deletion has not checked yet stays, unless that deletion ended long ago. */
+#define TEN "0123456789"
+#define LONG_PATH TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+
+/* Format the name that a deletion gave a directory so long ago. */
+static void make_held_name(char name[NFS_NAME_MAX + 1], const char *key, uint64_t age_s)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	(void)snprintf(name, NFS_NAME_MAX + 1, "%s.%llx.1.h2", key,
+		       (unsigned long long)(((uint64_t)now.tv_sec - age_s) * CLOCK_NS_PER_S));
+}
+
+static void put_record(struct fake_nfs *f, const char *record)
+{
+	const char *name = strchr(record, '/') + 1;
+	char path[64], text[64];
+
+	(void)snprintf(path, sizeof(path), NFS_STATE_DIR "/%s", record);
+	(void)snprintf(text, sizeof(text), "v=1;name=%s;dir=%s", name, name);
+	fake_nfs_put(f, path, NFS_TYPE_SYMLINK, text);
+}
+
+/*
+ * A held entry was moved by a deletion that has not looked at it again. It belongs to the deletion
+ * for a minute. Then its user gets it back, and one of nobody's is purged after a day.
+ */
 START_TEST(test_held)
 {
-	char held[NFS_NAME_MAX + 1], path[NFS_NAME_MAX + sizeof(TRASH) + 8];
-	const struct nfs_export own = { .uid = (uint32_t)getuid(), .gid = (uint32_t)getgid() };
-	struct fake_nfs *f = share_new();
+	static const struct {
+		const char *name;
+		const char *path; /* that it was moved from */
+		uint64_t age_s;
+		const char *record; /* of who has the directory; NULL: nobody */
+		const char *other; /* a file of the share, or NULL */
+		enum { STAYS, GOES, IS_BACK, FAILS } end;
+	} rows[] = {
+		{ "nobody's, new", "pvc-1", 10, NULL, NULL, STAYS },
+		{ "nobody's, old", "pvc-1", 7200, NULL, NULL, STAYS },
+		{ "nobody's, after a day", "pvc-1", 90000, NULL, NULL, GOES },
+		{ "a volume's, new", "pvc-1", 10, "volumes/pvc-1", NULL, STAYS },
+		{ "a volume's", "pvc-1", 120, "volumes/pvc-1", NULL, IS_BACK },
+		{ "a volume's, after a day", "pvc-1", 90000, "volumes/pvc-1", NULL, IS_BACK },
+		{ "a snapshot's", "snap", 120, "snapshots/snap", NULL, IS_BACK },
+		{ "in a snapshot, escaped", "snap/a%b", 120, "snapshots/snap", "snap/file",
+		  IS_BACK },
+		{ "in one that is gone", "snap/a%b", 90000, "snapshots/snap", NULL, STAYS },
+		{ "being deleted", "pvc-1", 90000, "volumes/pvc-1",
+		  ".csi-nfs/busy/pvc-1~d~00000000000000aa.1", STAYS },
+		{ "made anew", "pvc-1", 90000, "volumes/pvc-1", "pvc-1/new", GOES },
+		{ "of a long path", LONG_PATH, 120, NULL, NULL, FAILS },
+	};
+	size_t i;
 
-	store_trash_name_held(held, &own, "held");
-	check_that("held", held, store_trash_name_is_held(held));
-	check_that("held", "its key", store_trash_name_is_of(held, "held"));
-	(void)snprintf(path, sizeof(path), TRASH "/%s/file", held);
-	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
-	fake_nfs_put(f, TRASH "/left.1.2.h3/file", NFS_TYPE_FILE, NULL);
-	purge("held", f);
-	check_int("held", "files", said.files, FILES + 1);
-	check_int("held", "file", fake_nfs_type(f, path), NFS_TYPE_FILE);
-	check_int("held", "left", fake_nfs_type(f, TRASH "/left.1.2.h3"), NFS_TYPE_UNKNOWN);
-	fake_nfs_free(f);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		char key[RECORD_NAME_MAX + 1], name[NFS_NAME_MAX + 1], back[512];
+		char path[NFS_NAME_MAX + sizeof(TRASH) + 8];
+		struct fake_nfs *f = share_new();
+
+		path_key(key, rows[i].path, strlen(rows[i].path));
+		make_held_name(name, key, rows[i].age_s);
+		check_that(rows[i].name, name, store_trash_name_is_held(name));
+		check_that(rows[i].name, "its key", store_trash_name_is_of(name, key));
+		(void)snprintf(path, sizeof(path), TRASH "/%s/file", name);
+		(void)snprintf(back, sizeof(back), "%s/file", rows[i].path);
+		fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+		if (rows[i].record != NULL)
+			put_record(f, rows[i].record);
+		if (rows[i].other != NULL)
+			fake_nfs_put(f, rows[i].other, NFS_TYPE_FILE, NULL);
+		purge(rows[i].name, f);
+		check_int(rows[i].name, "files", said.files, FILES + (rows[i].end == GOES));
+		check_int(rows[i].name, "in the trash", fake_nfs_type(f, path),
+			  rows[i].end == STAYS || rows[i].end == FAILS ? NFS_TYPE_FILE
+								       : NFS_TYPE_UNKNOWN);
+		check_int(rows[i].name, "back", fake_nfs_type(f, back),
+			  rows[i].end == IS_BACK ? NFS_TYPE_FILE : NFS_TYPE_UNKNOWN);
+		if (rows[i].end == FAILS)
+			check_error(rows[i].name, &said.err, ERROR_FAILED_PRECONDITION,
+				    "move or remove it");
+		fake_nfs_free(f);
+	}
 }
 END_TEST
 

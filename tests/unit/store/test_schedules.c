@@ -33,8 +33,10 @@
 #include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
+#include "store/held.h"
 #include "store/holder.h"
 #include "store/layout.h"
+#include "store/path_key.h"
 #include "store/snapshot.h"
 #include "store/volume.h"
 #include "fake/nfs.h"
@@ -672,6 +674,72 @@ static int call_on_volume(struct nfs_client *c, char call, const struct volume_p
 	}
 }
 
+/* -------- the trash -------- */
+
+#define TRASH ".csi-nfs/trash/"
+
+/* Call found() for each entry of the trash. A result other than 0 ends the walk and is returned. */
+static int each_trashed(struct fake_nfs *f,
+			int (*found)(struct fake_nfs *f, const char *name, const char *data),
+			const char *data)
+{
+	cleanup_free char *list = fake_nfs_list(f, NULL);
+	const char *at = list;
+	int r = 0;
+
+	while (r == 0 && (at = strstr(at, TRASH)) != NULL) {
+		char name[NFS_NAME_MAX + 1];
+		size_t len;
+
+		at += strlen(TRASH);
+		len = strcspn(at, "/\n");
+		(void)snprintf(name, sizeof(name), "%.*s", (int)len, at);
+		/* Not the lines of what is in an entry. */
+		if (len > 0 && (at[len] == '\n' || at[len + 1] == '\n'))
+			r = found(f, name, data);
+		at += len;
+	}
+	return r;
+}
+
+/* What a purger of a third replica does that looks at a held entry as soon as it is there. */
+static int purge_entry(struct fake_nfs *f, const char *name, const char *data)
+{
+	char path[NFS_NAME_MAX + sizeof(TRASH)];
+
+	(void)data;
+	if (store_trash_name_is_held(name)) {
+		cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+		struct error ignored = { .code = ERROR_OK };
+
+		(void)held_put_back(c, name, &ignored);
+		return 0;
+	}
+	(void)snprintf(path, sizeof(path), TRASH "%s", name);
+	fake_nfs_remove(f, path);
+	return 0;
+}
+
+static void purge(struct fake_nfs *f)
+{
+	(void)each_trashed(f, purge_entry, NULL);
+}
+
+static int is_held_for(struct fake_nfs *f, const char *name, const char *dir)
+{
+	char key[RECORD_NAME_MAX + 1];
+
+	(void)f;
+	path_key(key, dir, strlen(dir));
+	return store_trash_name_is_held(name) && store_trash_name_is_of(name, key);
+}
+
+/* A deletion that was paused has moved the directory, and puts it back, or a purger does. */
+static bool is_on_its_way(struct world *w, const char *dir)
+{
+	return each_trashed(w->f, is_held_for, dir) > 0;
+}
+
 /* -------- what callers and pods do -------- */
 
 static void write_file(struct world *w, unsigned int volume)
@@ -682,6 +750,8 @@ static void write_file(struct world *w, unsigned int volume)
 	if (plan->snapshot_of != NULL)
 		return;
 	if (fake_nfs_type(w->f, plan->dir) != NFS_TYPE_DIRECTORY) {
+		if (is_on_its_way(w, plan->dir))
+			return;
 		broken(w, "created without a directory", volume, plan->dir);
 		return;
 	}
@@ -861,23 +931,6 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 }
 
 /* -------- running a schedule -------- */
-
-static void purge(struct fake_nfs *f)
-{
-	static const char trash[] = ".csi-nfs/trash/";
-	cleanup_free char *list = fake_nfs_list(f, NULL);
-	const char *at = list;
-
-	while ((at = strstr(at, trash)) != NULL) {
-		char path[NFS_NAME_MAX + 32];
-		const size_t len = strcspn(at + strlen(trash), "/\n");
-
-		(void)snprintf(path, sizeof(path), "%s%.*s", trash, (int)len, at + strlen(trash));
-		if (len > 0 && !store_trash_name_is_held(path + strlen(trash)))
-			fake_nfs_remove(f, path);
-		at += strlen(trash) + len;
-	}
-}
 
 /* Let the replica run so many operations. Return whether it has finished. */
 static bool let_run(struct replica *replica, unsigned int budget)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "store/held.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/path.h"
+#include "nfs/calls.h"
+#include "store/busy.h"
+#include "store/directory.h"
+#include "store/layout.h"
+#include "store/owner.h"
+
+/* Undo path_key(). Return false where the key may have been cut, or is not that of a path. */
+static bool path_of_key(const char *key, char path[STORE_TRASH_KEY_MAX + 1])
+{
+	size_t n = 0;
+
+	if (strlen(key) + 3 >= STORE_TRASH_KEY_MAX) /* a cut spares a character of 4 bytes */
+		return false;
+	for (; *key != '\0'; key++) {
+		if (*key != '%') {
+			path[n++] = *key;
+			continue;
+		}
+		if (strncmp(key, "%2F", 3) != 0 && strncmp(key, "%25", 3) != 0)
+			return false;
+		path[n++] = key[2] == 'F' ? '/' : '%';
+		key += 2;
+	}
+	path[n] = '\0';
+	return path_check_relative(path, "path", NULL) == 0;
+}
+
+/* Put the directory back unless its user has made another one. */
+static int rename_back(struct nfs_client *c, const struct nfs_handle *trash, const char *name,
+		       const char *path, const char *user, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle unused;
+	int r;
+
+	r = directory_locate(c, path, &place, err);
+	if (r < 0)
+		return r == -ENOENT ? 1 : r;
+	r = nfs_lookup(c, &place.parent, place.base, &unused, NULL);
+	if (r == 0)
+		return 0;
+	if (r == -ENOENT)
+		r = nfs_rename(c, trash, name, &place.parent, place.base);
+	if (r == -ENOTEMPTY || r == -EEXIST)
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return nfs_error_set(err, c, r, "putting '%s' back from the trash", path);
+	if (r == 0)
+		log_warn("A directory that an interrupted deletion took from another volume has been put back",
+			 LOG_STR("directory", path), LOG_STR("user", user),
+			 LOG_STR("server", c->export.server), LOG_STR("share", c->export.share));
+	return 1;
+}
+
+int held_put_back(struct nfs_client *c, const char *name, struct error *err)
+{
+	const struct owner_question q = { .scope = OWNER_ALL };
+	char key[STORE_TRASH_KEY_MAX + 1], path[STORE_TRASH_KEY_MAX + 1];
+	struct error why = { .code = ERROR_OK };
+	const struct nfs_handle *trash;
+	struct nfs_handle handle;
+	struct owner owner;
+	struct nfs_attr attr;
+	int r;
+
+	r = store_folder(c, STORE_TRASH, false, &trash, err);
+	if (r < 0)
+		return r == -ENOENT ? 1 : r;
+	r = nfs_lookup(c, trash, name, &handle, &attr);
+	if (r == -ENOENT)
+		return 1;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s' in the trash", name);
+	if (attr.type != NFS_TYPE_DIRECTORY)
+		return 0;
+	store_trash_name_key(name, key);
+	if (!path_of_key(key, path))
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "'%s' on %s:%s was moved by a deletion that was cut off, and its name does not tell from where: look whether a volume misses it, then move or remove it",
+				 name, c->export.server, c->export.share);
+	r = busy_check_not_deleted(c, path, &why);
+	if (r == 0)
+		r = owner_find(c, path, &q, &owner, &why);
+	if (r < 0 && why.code == ERROR_ABORTED)
+		return 1;
+	if (r > 0)
+		return rename_back(c, trash, name, path, owner.key, err);
+	if (r < 0 && err != NULL)
+		*err = why;
+	return r;
+}
