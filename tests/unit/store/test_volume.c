@@ -1023,6 +1023,31 @@ START_TEST(test_delete_late_twice)
 }
 END_TEST
 
+/* The user finds no directory, makes another one, and writes to it. */
+static void user_made_another(struct fake_nfs *f)
+{
+	fake_nfs_watch(f, NULL, NULL);
+	fake_nfs_put(f, "pvc-1/new", NFS_TYPE_FILE, NULL);
+}
+
+/* A paused deletion puts nothing back in place of what is there by then. */
+START_TEST(test_delete_late_replaced)
+{
+	struct rivals rivals = { taken_as_it_is, user_made_another, NFS_OP_RENAME, 1 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("replaced", "create", create(f, &flat, 0, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_watch(f, act_around, &rivals);
+	check_that("replaced", "delete fails", delete (f, &flat, &err) < 0);
+	check_error("replaced", &err, ERROR_ABORTED, "has finished the deletion");
+	check_int("replaced", "new", fake_nfs_type(f, "pvc-1/new"), NFS_TYPE_FILE);
+	check_int("replaced", "old", fake_nfs_type(f, "pvc-1/file"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 static void changed_again(struct fake_nfs *f)
 {
 	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
@@ -1364,6 +1389,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_crash_delete_then_create,
 			     test_delete_late,
 			     test_delete_late_twice,
+			     test_delete_late_replaced,
 			     test_delete_moving,
 			     test_record_comes_back,
 			     test_create_deleted,
