@@ -91,6 +91,41 @@ class Deep(Trash, OnServer):
         self.is_purged()
         self.assertLess(peak_kib(self.driver), MEMORY_KIB)
 
+    def hold(self, path, seconds):
+        """Do what a deletion does that was paused for long, moves a directory, and is killed."""
+        key = path.replace("%", "%25").replace("/", "%2F")
+        name = "%s.%x.1.h0" % (key, time.time_ns() - seconds * 10 ** 9)
+        os.rename(self.path(path), os.path.join(self.trash, name))
+        return name
+
+    def test_taken_from_volumes(self):
+        """What a volume misses is put back from the trash, and what nobody misses stays a day."""
+        ids = [self.create("plain").volume_id,
+               self.create("nested", subDir="team/in 100%/nested").volume_id]
+        paths = ["plain", "team/in 100%/nested"]
+        with self.server_down():
+            for path in [*paths, "foreign"]:
+                os.makedirs(self.path(path), exist_ok=True)
+                with open(self.path(path, "file"), "w", encoding="ascii") as file:
+                    file.write(path)
+            for path in paths:
+                self.hold(path, 120)
+            stays = self.hold("foreign", 7200)
+            os.makedirs(self.path("foreign"))
+            self.hold("foreign", 90000)
+        self.restart()
+        self.create("next")
+        self.assertTrue(wait_for(lambda: self.entries() == [stays], 60), self.driver.tail())
+        for path in paths:
+            with open(self.path(path, "file"), encoding="ascii") as file:
+                self.assertEqual(file.read(), path)
+            self.assertEqual(len(self.said("has been put back", "directory=", path)), 1)
+        for volume_id in ids:
+            self.delete(volume_id)
+        self.is_purged(1)
+        with self.server_down():
+            servers.run("rm", "-rf", os.path.join(self.trash, stays))
+
     def test_levels_of_a_stranger_to_root(self):
         """Who is not root needs the modes of all that is moved, too."""
         share = self.path("squashed")
