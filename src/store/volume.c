@@ -200,9 +200,13 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 		return r;
 	/*
 	 * A deletion sets its tombstone before it looks for a record: of the two, one sees the
-	 * other.
+	 * other. One that has ended since the caller looked has removed both.
 	 */
 	r = busy_check_not_deleted(c, id->subdir, err);
+	if (r == 0)
+		r = directory_is_gone(c, id->subdir, err);
+	if (r > 0)
+		r = error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
 	if (r < 0 && (users_remove(c, key, id->subdir, &ignored) < 0 ||
 		      record_remove(c, folder, key, rec, &ignored) < 0))
 		err->code = ERROR_ABORTED;
