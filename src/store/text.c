@@ -198,8 +198,12 @@ static int create_file(struct nfs_client *c, const struct nfs_handle *dir, const
 	if (r < 0)
 		return r;
 	r = nfs_write(c, &handle, 0, data, (uint32_t)strlen(data));
-	if (r < 0)
-		(void)nfs_remove(c, dir, name); /* else it is removed as unfinished */
+	/*
+	 * -ESTALE: another replica took us for dead and has removed it. If there is a file of that
+	 * name, it is another one's.
+	 */
+	if (r < 0 && r != -ESTALE)
+		(void)remove_unfinished(c, dir, name); /* else the next writer does */
 	return r;
 }
 

@@ -293,17 +293,23 @@ START_TEST(test_killed)
 }
 END_TEST
 
-/* Another replica removes the same unfinished file and writes its own before our RENAME. */
+/* What another replica does before an operation of ours. */
+struct rival {
+	enum nfs_op_type type;
+	bool done;
+};
+
+/* It removes the same unfinished file and writes its own. */
 static void write_anew(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	static const char other[] = "v=1;name=other";
-	bool *done = data;
+	struct rival *rival = data;
 	char checksum[32];
 	int n;
 
-	if (*done || op->type != NFS_OP_RENAME)
+	if (rival->done || op->type != rival->type)
 		return;
-	*done = true;
+	rival->done = true;
 	n = snprintf(checksum, sizeof(checksum), "\n%016llx\n",
 		     (unsigned long long)str_hash(other, strlen(other)));
 	fake_nfs_remove(f, "k");
@@ -315,12 +321,12 @@ START_TEST(test_two_removers)
 {
 	struct nfs_client *c;
 	struct fake_nfs *f = with_cut_file(3, false, &c);
-	bool done = false;
+	struct rival rival = { .type = NFS_OP_RENAME };
 
 	store_holder_set_patience(0);
-	fake_nfs_watch(f, write_anew, &done);
+	fake_nfs_watch(f, write_anew, &rival);
 	check_int("second", "create", store_text_create(c, &c->root, "k", TEXT), -EINPROGRESS);
-	check_that("first", "written", done);
+	check_that("first", "written", rival.done);
 	check_reads("first", f, "v=1;name=other");
 	check_int("second", "again", store_text_create(c, &c->root, "k", TEXT), -EEXIST);
 	nfs_client_free(c);
@@ -328,7 +334,22 @@ START_TEST(test_two_removers)
 }
 END_TEST
 
+/* A writer that was taken for dead between CREATE and WRITE leaves the file of that name alone. */
+START_TEST(test_late_writer)
+{
+	struct nfs_client *c;
+	struct fake_nfs *f = share_without_links(&c);
+	struct rival rival = { .type = NFS_OP_WRITE };
+
+	fake_nfs_watch(f, write_anew, &rival);
+	check_int("late", "create", store_text_create(c, &c->root, "k", TEXT), -ESTALE);
+	check_reads("late", f, "v=1;name=other");
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
 CHECK_MAIN("text",
 	   .tests = { test_kind, test_file, test_links_stay, test_refused, test_refused_once,
-		      test_full, test_foreign, test_two_removers },
+		      test_full, test_foreign, test_two_removers, test_late_writer },
 	   .loops = { { test_cut_short, 2 }, { test_killed, 2 } })
