@@ -4,9 +4,9 @@
 /*
  * Two replicas of the controller on one share, in every order of their NFS operations, up to a
  * number of switches from one to the other. At each switch the replica that was running is paused
- * before its next operation; in the end it goes on, or is dead. Then the callers repeat what was
- * not answered OK, as a CO does, and all promises are looked at: data that pods wrote, records,
- * leftovers.
+ * before its next operation; in the end it goes on, is dead, or that operation fails. Then the
+ * callers repeat what was not answered OK, as a CO does, and all promises are looked at: data that
+ * pods wrote, records, leftovers.
  *
  * A schedule is which replica begins, and after how many of its operations each switch comes. All
  * of them are run, by running one after the other: the last switch moves on until its replica ends
@@ -14,7 +14,7 @@
  *
  *   SCHEDULES_SWITCHES=2 tests/unit/store/test_schedules   more than the default of 1
  *   SCHEDULES_OF=long ...                                  only scenarios whose names begin so
- *   SCHEDULE="delete and create:1:4,7:dead:hasty:files"    one schedule, and print its operations
+ *   SCHEDULE="delete and create:1:4,7:dead:hasty" ...      one schedule, and print its operations
  *
  * Replaces store/holder.c, so that each replica has an id of its own.
  */
@@ -375,6 +375,7 @@ struct schedule {
 	unsigned int n; /* switches */
 	unsigned int after[SWITCHES_MAX]; /* operations before each */
 	bool dead; /* the replica that was paused last never goes on */
+	bool fails; /* that replica goes on, but its next operation fails with -EIO */
 	/*
 	 * Each replica takes the other for dead, as after a pause of minutes, and there is a purger
 	 * at each switch.
@@ -382,6 +383,11 @@ struct schedule {
 	bool hasty;
 	bool files; /* the share refuses symbolic links, so records are files */
 };
+
+static bool is_interrupted(const struct schedule *schedule)
+{
+	return schedule->dead || schedule->fails;
+}
 
 /* What became of a volume. */
 struct fate {
@@ -409,7 +415,7 @@ struct replica {
 	pthread_t thread;
 	sem_t go;
 	unsigned int budget; /* operations until the next switch */
-	bool finished, killed;
+	bool finished, killed, fails;
 	const char *script;
 	unsigned int at; /* steps that are done */
 	struct nfs_client *c; /* of the call */
@@ -937,9 +943,9 @@ static void watch_draft(struct world *w, struct replica *replica, const struct n
 
 static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
+	static const struct fake_failure fails = { .nth = 1, .error = -EIO };
 	struct replica *replica = current;
 
-	(void)f;
 	(void)data;
 	if (replica == NULL || replica->killed)
 		return;
@@ -951,6 +957,9 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 			return;
 		}
 	}
+	if (replica->fails)
+		fake_nfs_fail(f, &fails);
+	replica->fails = false;
 	if (replica->budget != NO_SWITCH)
 		replica->budget--;
 	replica->operations++;
@@ -1028,6 +1037,7 @@ static unsigned int run_replicas(struct world *w)
 			reached = i;
 	(void)let_run(&w->replicas[(schedule->first + i) % REPLICAS], NO_SWITCH);
 	last = &w->replicas[(schedule->first + i + 1) % REPLICAS];
+	last->fails = schedule->fails;
 	if (schedule->dead)
 		kill_replica(last);
 	else
@@ -1037,12 +1047,12 @@ static unsigned int run_replicas(struct world *w)
 }
 
 /*
- * The record that a dead creation left may be of a volume that is in use: a repetition that is
+ * The record that an interrupted creation left may be of a volume that is in use: a repetition that is
  * refused leaves it, and says ABORTED until somebody removes what is in the way.
  */
 static bool may_go_on(const struct world *w)
 {
-	return w->s->may_refuse && w->schedule->dead;
+	return w->s->may_refuse && is_interrupted(w->schedule);
 }
 
 /* The callers repeat what was not answered for good. */
@@ -1138,12 +1148,12 @@ static void check_volumes(struct world *w)
 }
 
 /*
- * A replica that dies between the making or removal of a directory above volumes and that of its
+ * A replica that is interrupted between the making or removal of a directory above volumes and that of its
  * note, while another one does the same, leaves one of both. It does no harm.
  */
 static bool may_be_left(const struct world *w, const char *line)
 {
-	return w->schedule->dead &&
+	return is_interrupted(w->schedule) &&
 	       (str_has_prefix(line, ".csi-nfs/parents/") || strcmp(line, "p/") == 0);
 }
 
@@ -1262,8 +1272,9 @@ static void format_schedule(const struct schedule *schedule, char *text, size_t 
 	for (i = 0; i < schedule->n; i++)
 		len += (size_t)snprintf(text + len, size - len, "%s%u", i > 0 ? "," : "",
 					schedule->after[i]);
-	(void)snprintf(text + len, size - len, "%s%s%s", schedule->dead ? ":dead" : "",
-		       schedule->hasty ? ":hasty" : "", schedule->files ? ":files" : "");
+	(void)snprintf(text + len, size - len, "%s%s%s%s", schedule->dead ? ":dead" : "",
+		       schedule->fails ? ":fails" : "", schedule->hasty ? ":hasty" : "",
+		       schedule->files ? ":files" : "");
 }
 
 /* Every order with n switches. Return how many were broken. */
@@ -1296,7 +1307,7 @@ static unsigned int explore(const struct scenario *s, struct schedule schedule, 
 	}
 }
 
-/* Run one schedule, "first:after,...[:dead][:hasty][:files]", and print its operations. */
+/* Run one schedule, "first:after,...[:dead][:fails][:hasty][:files]", and print its operations. */
 static unsigned int run_traced(const struct scenario *s, const char *text)
 {
 	cleanup_free char *copy = strdup(text);
@@ -1311,6 +1322,7 @@ static unsigned int run_traced(const struct scenario *s, const char *text)
 		schedule.after[schedule.n++] = (unsigned int)atoi(strsep(&word, ","));
 	while ((word = strsep(&rest, ":")) != NULL) {
 		schedule.dead = schedule.dead || strcmp(word, "dead") == 0;
+		schedule.fails = schedule.fails || strcmp(word, "fails") == 0;
 		schedule.hasty = schedule.hasty || strcmp(word, "hasty") == 0;
 		schedule.files = schedule.files || strcmp(word, "files") == 0;
 	}
@@ -1347,13 +1359,14 @@ START_TEST(test_scenario)
 	for (n = 1; n <= switches; n++) {
 		unsigned int variant;
 
-		for (variant = 0; variant < 16; variant++) {
+		for (variant = 0; variant < 24; variant++) {
 			const struct schedule schedule = {
 				.first = variant & 1,
 				.n = n,
-				.dead = (variant & 2) != 0,
-				.hasty = (variant & 4) != 0,
-				.files = (variant & 8) != 0,
+				.hasty = (variant & 2) != 0,
+				.files = (variant & 4) != 0,
+				.dead = variant / 8 == 1,
+				.fails = variant / 8 == 2,
 			};
 
 			failures += explore(s, schedule, &runs);
