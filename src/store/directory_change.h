@@ -66,12 +66,19 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 
 /*
  * As directory_remove(), for that directory; NULL: for any. Return 1 where another
- * directory had taken its place; that one has been put back. ret_name: its name in the trash; "":
- * none. A known directory is held there: directory_release() hands it to the purger.
+ * directory had taken its place; that one has been put back. Return DIRECTORY_CANNOT_MOVE where the
+ * server refuses the rename, as from another file system: the caller checks once more that it may
+ * go, and calls directory_remove_in_place(). ret_name: its name in the trash; "": none. A known
+ * directory is held there: directory_release() hands it to the purger.
  */
+#define DIRECTORY_CANNOT_MOVE 2
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
 			   const struct directory_known *known, const char *key,
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
+
+/* Remove the tree at place within the call. FAILED_PRECONDITION where something is mounted on it. */
+int directory_remove_in_place(struct nfs_client *c, const struct directory_place *place,
+			      struct error *err);
 
 /*
  * Check that the entry name of the directory to, which was renamed from a place, is the known

@@ -180,10 +180,14 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 	if (r == 0)
 		return 0;
 	ret_name[0] = '\0';
-	if (r != -EXDEV)
-		return r;
-	/* There is no trash on that file system: remove it in place, within the call. */
-	r = check_no_mount(c, place, err);
+	return r == -EXDEV ? DIRECTORY_CANNOT_MOVE : r;
+}
+
+int directory_remove_in_place(struct nfs_client *c, const struct directory_place *place,
+			      struct error *err)
+{
+	int r = check_no_mount(c, place, err);
+
 	return r < 0 ? r : tree_remove(c, &place->parent, place->base, NULL, NULL, err);
 }
 
@@ -193,6 +197,8 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
 	char name[NFS_NAME_MAX + 1];
 	int r = directory_remove_known(c, place, NULL, key, name, err);
 
+	if (r == DIRECTORY_CANNOT_MOVE)
+		r = directory_remove_in_place(c, place, err);
 	*ret_trashed = r == 0 && name[0] != '\0';
 	return r;
 }

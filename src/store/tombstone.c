@@ -421,6 +421,11 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 		return r == -ENOENT ? sweep_notes(c, t, err) : r;
 	directory_trash_key(key, t->dir);
 	r = directory_remove_known(c, &place, &known, key, trashed, err);
+	if (r == DIRECTORY_CANNOT_MOVE) {
+		r = tombstone_check(c, t, err);
+		if (r == 0)
+			r = directory_remove_in_place(c, &place, err);
+	}
 	if (r != 0)
 		return r > 0 ? directory_was_new(c, t, err) : r;
 	r = t->no_room ? 1 : tombstone_is_set(c, t, err);

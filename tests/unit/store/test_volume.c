@@ -941,6 +941,28 @@ START_TEST(test_delete_late)
 }
 END_TEST
 
+/* Likewise where the directory cannot be moved, and is removed in its place. */
+START_TEST(test_delete_late_in_place)
+{
+	static const struct fake_failure failure = { .nth = 2,
+						     .error = -EXDEV,
+						     .types = 1U << NFS_OP_RENAME };
+	struct meanwhile m = { NFS_OP_RENAME, "pvc-1", taken_as_it_is, 1 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("in place", "create", create(f, &flat, 0, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_fail(f, &failure);
+	fake_nfs_watch(f, act_once, &m);
+	check_that("in place", "delete fails", delete (f, &flat, &err) < 0);
+	check_error("in place", &err, ERROR_ABORTED, "another controller");
+	check_that("in place", "it happened", m.act == NULL);
+	check_int("in place", "file", fake_nfs_type(f, "pvc-1/file"), NFS_TYPE_FILE);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Replicas at work while a paused deletion moves a directory not its own, and puts it back. */
 struct rivals {
 	void (*before)(struct fake_nfs *f); /* it moves, or removes, the directory */
@@ -1388,6 +1410,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_crash_delete_long,
 			     test_crash_delete_then_create,
 			     test_delete_late,
+			     test_delete_late_in_place,
 			     test_delete_late_twice,
 			     test_delete_late_replaced,
 			     test_delete_moving,
