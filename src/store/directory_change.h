@@ -76,7 +76,7 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 			   const struct directory_known *known, const char *key,
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
 
-/* Remove the tree at place within the call. FAILED_PRECONDITION where something is mounted on it. */
+/* Remove the tree at place within the call. FAILED_PRECONDITION if something is mounted on it. */
 int directory_remove_in_place(struct nfs_client *c, const struct directory_place *place,
 			      struct error *err);
 

@@ -226,9 +226,9 @@ static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir,
 
 	/*
 	 * A replica that took us for dead may have written its own draft. In place of a record, one
-	 * without all its parts would be a damaged record.
+	 * without all its parts would be a damaged record, and an unfinished file would be none.
 	 */
-	if (parts->n > 0)
+	if (parts->n > 0 || c->refuses_links)
 		r = check_draft(c, dir, key, text, err);
 	if (r < 0)
 		return r;

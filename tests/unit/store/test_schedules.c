@@ -446,11 +446,12 @@ static struct fake_nfs *on_share; /* for fill_snapshot() */
 /*
  * A draft is checked, then renamed. A replica that is paused between the two, while another one
  * writes its own draft and dies before all parts are there, makes that a damaged record. Nothing
- * but the record is lost, and messages say so.
+ * but the record is lost, and messages say so. Likewise a file that is not written yet, if its
+ * writer dies or is taken for dead.
  */
 static bool may_be_damaged(const struct world *w)
 {
-	return w->mixed && w->schedule->dead;
+	return w->mixed && (w->schedule->dead || (w->schedule->files && w->schedule->hasty));
 }
 
 static void broken(struct world *w, const char *what, unsigned int volume, const char *detail)
@@ -932,10 +933,12 @@ static void watch_draft(struct world *w, struct replica *replica, const struct n
 	char draft[32], path[64];
 
 	(void)snprintf(draft, sizeof(draft), "%s~new", key);
-	if (op->name == NULL || strcmp(op->name, draft) != 0 || !w->s->volumes[0].is_long)
+	if (op->name == NULL || strcmp(op->name, draft) != 0 ||
+	    !(w->s->volumes[0].is_long || w->schedule->files))
 		return;
 	(void)snprintf(path, sizeof(path), ".csi-nfs/volumes/%s", draft);
-	if (op->type == NFS_OP_SYMLINK && fake_nfs_type(w->f, path) == NFS_TYPE_UNKNOWN)
+	if ((op->type == NFS_OP_SYMLINK || op->type == NFS_OP_CREATE) &&
+	    fake_nfs_type(w->f, path) == NFS_TYPE_UNKNOWN)
 		w->drafter = replica;
 	if (op->type == NFS_OP_RENAME && strcmp(op->to_name, key) == 0)
 		w->mixed = w->mixed || w->drafter != replica;
@@ -1047,8 +1050,8 @@ static unsigned int run_replicas(struct world *w)
 }
 
 /*
- * The record that an interrupted creation left may be of a volume that is in use: a repetition that is
- * refused leaves it, and says ABORTED until somebody removes what is in the way.
+ * The record that an interrupted creation left may be of a volume that is in use: a repetition that
+ * is refused leaves it, and says ABORTED until somebody removes what is in the way.
  */
 static bool may_go_on(const struct world *w)
 {
@@ -1148,8 +1151,8 @@ static void check_volumes(struct world *w)
 }
 
 /*
- * A replica that is interrupted between the making or removal of a directory above volumes and that of its
- * note, while another one does the same, leaves one of both. It does no harm.
+ * A replica that is interrupted between the making or removal of a directory above volumes and that
+ * of its note, while another one does the same, leaves one of both. It does no harm.
  */
 static bool may_be_left(const struct world *w, const char *line)
 {
