@@ -223,7 +223,10 @@ class Migration(Scenario):
         recorded = [self.bound(claim) for claim in ("from-old", "clone")]
         for claim in ("from-old", "clone"):
             self.assertFalse(os.path.exists(self.deleted(claim)))
+        # Gone before the change, which takes the rights of the other driver's sidecars away.
         self.api.delete("VolumeSnapshot", "old-snap", self.namespace)
+        self.until("the first snapshot's content is deleted",
+                   lambda: len(self.api.list("VolumeSnapshotContent")) == 1, 300)
 
         self.ours(begun)
         second()
