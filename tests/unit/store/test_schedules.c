@@ -4,9 +4,9 @@
 /*
  * Two replicas of the controller on one share, in every order of their NFS operations, up to a
  * number of switches from one to the other. At each switch the replica that was running is paused
- * before its next operation; in the end it goes on, is dead, or that operation fails. Then the
- * callers repeat what was not answered OK, as a CO does, and all promises are looked at: data that
- * pods wrote, records, leftovers.
+ * before its next operation; enum ending says what becomes of it in the end. Then the callers
+ * repeat what was not answered OK, as a CO does, and all promises are looked at: data that pods
+ * wrote, records, leftovers.
  *
  * A schedule is which replica begins, and after how many of its operations each switch comes. All
  * of them are run, by running one after the other: the last switch moves on until its replica ends
@@ -370,12 +370,23 @@ static const struct scenario scenarios[] = {
 
 /* -------- schedules -------- */
 
+/* What becomes of the replica that was paused last. */
+enum ending {
+	ENDING_GOES_ON,
+	ENDING_DEAD,
+	ENDING_FAILS, /* its next operation fails with -EIO, then it goes on */
+	ENDING_LATE, /* it is dead, but the server performs its next operation, which it had sent */
+	ENDING_LOST, /* the reply to its next operation is lost, with the connection */
+	ENDINGS,
+};
+
+static const char *const ending_names[ENDINGS] = { "", "dead", "fails", "late", "lost" };
+
 struct schedule {
 	unsigned int first; /* the replica that begins */
 	unsigned int n; /* switches */
 	unsigned int after[SWITCHES_MAX]; /* operations before each */
-	bool dead; /* the replica that was paused last never goes on */
-	bool fails; /* that replica goes on, but its next operation fails with -EIO */
+	enum ending ending;
 	/*
 	 * Each replica takes the other for dead, as after a pause of minutes, and there is a purger
 	 * at each switch.
@@ -386,7 +397,12 @@ struct schedule {
 
 static bool is_interrupted(const struct schedule *schedule)
 {
-	return schedule->dead || schedule->fails;
+	return schedule->ending != ENDING_GOES_ON;
+}
+
+static bool ends_dead(const struct schedule *schedule)
+{
+	return schedule->ending == ENDING_DEAD || schedule->ending == ENDING_LATE;
 }
 
 /* What became of a volume. */
@@ -415,7 +431,8 @@ struct replica {
 	pthread_t thread;
 	sem_t go;
 	unsigned int budget; /* operations until the next switch */
-	bool finished, killed, fails;
+	bool finished, killed;
+	int error; /* of the next operation; 0: none */
 	const char *script;
 	unsigned int at; /* steps that are done */
 	struct nfs_client *c; /* of the call */
@@ -434,6 +451,7 @@ struct world {
 	bool settling;
 	struct replica *drafter; /* of the draft that is there */
 	bool mixed; /* a replica has renamed the other's draft */
+	bool archived; /* see may_be_archived() */
 	char failure[512]; /* the first broken promise */
 };
 
@@ -445,13 +463,20 @@ static struct fake_nfs *on_share; /* for fill_snapshot() */
 
 /*
  * A draft is checked, then renamed. A replica that is paused between the two, while another one
- * writes its own draft and dies before all parts are there, makes that a damaged record. Nothing
- * but the record is lost, and messages say so. Likewise a file that is not written yet, if its
- * writer dies or is taken for dead.
+ * writes its own draft and is interrupted before all parts are there, makes that a damaged record.
+ * Nothing but the record is lost, and messages say so. Likewise a file that is not written yet, if
+ * its writer is interrupted or taken for dead.
  */
 static bool may_be_damaged(const struct world *w)
 {
-	return w->mixed && (w->schedule->dead || (w->schedule->files && w->schedule->hasty));
+	return w->mixed &&
+	       (is_interrupted(w->schedule) || (w->schedule->files && w->schedule->hasty));
+}
+
+/* Nobody looks at what the last operation has done. */
+static bool is_unseen(const struct schedule *schedule)
+{
+	return schedule->ending == ENDING_LATE || schedule->ending == ENDING_LOST;
 }
 
 static void broken(struct world *w, const char *what, unsigned int volume, const char *detail)
@@ -867,7 +892,9 @@ static bool attempt(struct world *w, char call, unsigned int volume)
 		if (current != NULL)
 			current->c = NULL;
 		nfs_client_free(c);
-	} while (r == -ESTALE && ++tries < 3 && (current == NULL || !current->killed));
+		/* As csi/session.h has it. */
+	} while ((r == -ESTALE || r == -ECONNABORTED) && ++tries < 3 &&
+		 (current == NULL || !current->killed));
 	if (current != NULL && current->killed) {
 		if (call == 'd')
 			w->fates[volume].deleting--;
@@ -946,7 +973,6 @@ static void watch_draft(struct world *w, struct replica *replica, const struct n
 
 static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
-	static const struct fake_failure fails = { .nth = 1, .error = -EIO };
 	struct replica *replica = current;
 
 	(void)data;
@@ -960,9 +986,13 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 			return;
 		}
 	}
-	if (replica->fails)
-		fake_nfs_fail(f, &fails);
-	replica->fails = false;
+	if (replica->error != 0)
+		fake_nfs_fail(f, &(struct fake_failure){
+					 .nth = 1,
+					 .error = replica->error,
+					 .after = replica->error == -ECONNABORTED,
+				 });
+	replica->error = 0;
 	if (replica->budget != NO_SWITCH)
 		replica->budget--;
 	replica->operations++;
@@ -1040,8 +1070,13 @@ static unsigned int run_replicas(struct world *w)
 			reached = i;
 	(void)let_run(&w->replicas[(schedule->first + i) % REPLICAS], NO_SWITCH);
 	last = &w->replicas[(schedule->first + i + 1) % REPLICAS];
-	last->fails = schedule->fails;
-	if (schedule->dead)
+	if (schedule->ending == ENDING_FAILS)
+		last->error = -EIO;
+	else if (schedule->ending == ENDING_LOST)
+		last->error = -ECONNABORTED;
+	if (schedule->ending == ENDING_LATE)
+		(void)let_run(last, 1);
+	if (ends_dead(schedule))
 		kill_replica(last);
 	else
 		(void)let_run(last, NO_SWITCH);
@@ -1051,11 +1086,12 @@ static unsigned int run_replicas(struct world *w)
 
 /*
  * The record that an interrupted creation left may be of a volume that is in use: a repetition that
- * is refused leaves it, and says ABORTED until somebody removes what is in the way.
+ * is refused leaves it, and says ABORTED until somebody removes what is in the way. The replacement
+ * of a record that is a file interrupts, too: who reads it finds a stale handle, and begins again.
  */
 static bool may_go_on(const struct world *w)
 {
-	return w->s->may_refuse && is_interrupted(w->schedule);
+	return w->s->may_refuse && (is_interrupted(w->schedule) || w->schedule->files);
 }
 
 /* The callers repeat what was not answered for good. */
@@ -1095,6 +1131,18 @@ static bool file_is_somewhere(struct world *w, const char *name)
 	return strstr(list, name) != NULL;
 }
 
+/*
+ * The RENAME of an archive, performed when others took its caller for dead and a new volume had the
+ * directory, and not looked at by that caller: the new volume's data is in the archive.
+ */
+static bool may_be_archived(const struct world *w)
+{
+	const char *policy = w->s->volumes[0].on_delete;
+
+	return is_unseen(w->schedule) && w->schedule->hasty && policy != NULL &&
+	       strcmp(policy, "archive") == 0;
+}
+
 static void check_files(struct world *w)
 {
 	unsigned int i;
@@ -1104,7 +1152,10 @@ static void check_files(struct world *w)
 		const char *policy = w->s->volumes[file->volume].on_delete;
 		const bool in_place = fake_nfs_type(w->f, file->path) != NFS_TYPE_UNKNOWN;
 
-		if (!file->ended && !in_place)
+		if (!file->ended && !in_place && may_be_archived(w) &&
+		    file_is_somewhere(w, strrchr(file->path, '/')))
+			w->archived = true;
+		else if (!file->ended && !in_place)
 			broken(w, "data is lost", file->volume, file->path);
 		if (!file->ended || file->taken_over)
 			continue;
@@ -1118,6 +1169,15 @@ static void check_files(struct world *w)
 	}
 	if (w->s->stranger != NULL && fake_nfs_type(w->f, w->s->stranger) == NFS_TYPE_UNKNOWN)
 		broken(w, "a stranger's data is lost", 0, w->s->stranger);
+}
+
+/*
+ * A change of a volume without a record makes one. If the volume is deleted meanwhile, the change
+ * takes the record back, unless it does not learn that it was made.
+ */
+static bool may_have_late_record(const struct world *w, const struct volume_plan *plan)
+{
+	return plan->is_foreign && is_unseen(w->schedule);
 }
 
 static void check_volumes(struct world *w)
@@ -1136,9 +1196,11 @@ static void check_volumes(struct world *w)
 		has_record = fake_nfs_type(w->f, record) != NFS_TYPE_UNKNOWN;
 		if (fate->made && !fate->unsure && !has_record && !plan->is_foreign)
 			broken(w, "lost its record", i, "");
+		if (!fate->made && !fate->unsure && has_record && may_have_late_record(w, plan))
+			continue;
 		if (!fate->made && !fate->unsure && has_record && !may_go_on(w))
 			broken(w, "left its record", i, "");
-		if (has_record && call_on_volume(c, 'f', plan, &err) < 0)
+		if (has_record && !w->archived && call_on_volume(c, 'f', plan, &err) < 0)
 			broken(w, "is not whole", i, err.msg);
 		if (has_record && plan->has_source) {
 			char copied[128];
@@ -1152,10 +1214,14 @@ static void check_volumes(struct world *w)
 
 /*
  * A replica that is interrupted between the making or removal of a directory above volumes and that
- * of its note, while another one does the same, leaves one of both. It does no harm.
+ * of its note, while another one does the same, leaves one of both. A part or a draft of a record
+ * that is made late stays, too. Neither does harm.
  */
 static bool may_be_left(const struct world *w, const char *line)
 {
+	if (is_unseen(w->schedule) && str_has_prefix(line, ".csi-nfs/volumes/") &&
+	    strchr(line, '~') != NULL)
+		return true;
 	return is_interrupted(w->schedule) &&
 	       (str_has_prefix(line, ".csi-nfs/parents/") || strcmp(line, "p/") == 0);
 }
@@ -1275,8 +1341,8 @@ static void format_schedule(const struct schedule *schedule, char *text, size_t 
 	for (i = 0; i < schedule->n; i++)
 		len += (size_t)snprintf(text + len, size - len, "%s%u", i > 0 ? "," : "",
 					schedule->after[i]);
-	(void)snprintf(text + len, size - len, "%s%s%s%s", schedule->dead ? ":dead" : "",
-		       schedule->fails ? ":fails" : "", schedule->hasty ? ":hasty" : "",
+	(void)snprintf(text + len, size - len, "%s%s%s%s", is_interrupted(schedule) ? ":" : "",
+		       ending_names[schedule->ending], schedule->hasty ? ":hasty" : "",
 		       schedule->files ? ":files" : "");
 }
 
@@ -1310,7 +1376,7 @@ static unsigned int explore(const struct scenario *s, struct schedule schedule, 
 	}
 }
 
-/* Run one schedule, "first:after,...[:dead][:fails][:hasty][:files]", and print its operations. */
+/* Run one schedule, "first:after,...[:ENDING][:hasty][:files]", and print its operations. */
 static unsigned int run_traced(const struct scenario *s, const char *text)
 {
 	cleanup_free char *copy = strdup(text);
@@ -1324,8 +1390,11 @@ static unsigned int run_traced(const struct scenario *s, const char *text)
 	while (word != NULL && schedule.n < SWITCHES_MAX)
 		schedule.after[schedule.n++] = (unsigned int)atoi(strsep(&word, ","));
 	while ((word = strsep(&rest, ":")) != NULL) {
-		schedule.dead = schedule.dead || strcmp(word, "dead") == 0;
-		schedule.fails = schedule.fails || strcmp(word, "fails") == 0;
+		enum ending ending;
+
+		for (ending = ENDING_GOES_ON; ending < ENDINGS; ending++)
+			if (strcmp(word, ending_names[ending]) == 0)
+				schedule.ending = ending;
 		schedule.hasty = schedule.hasty || strcmp(word, "hasty") == 0;
 		schedule.files = schedule.files || strcmp(word, "files") == 0;
 	}
@@ -1362,14 +1431,13 @@ START_TEST(test_scenario)
 	for (n = 1; n <= switches; n++) {
 		unsigned int variant;
 
-		for (variant = 0; variant < 24; variant++) {
+		for (variant = 0; variant < 8 * ENDINGS; variant++) {
 			const struct schedule schedule = {
 				.first = variant & 1,
 				.n = n,
 				.hasty = (variant & 2) != 0,
 				.files = (variant & 4) != 0,
-				.dead = variant / 8 == 1,
-				.fails = variant / 8 == 2,
+				.ending = (enum ending)(variant / 8),
 			};
 
 			failures += explore(s, schedule, &runs);
