@@ -68,6 +68,41 @@ bool path_has_component(const char *path, const char *component)
 	}
 }
 
+static bool is_ascii(const char *name, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if ((unsigned char)name[i] >= 0x80)
+			return false;
+	return true;
+}
+
+bool path_may_be_same_name(const char *a, size_t n, const char *b, size_t m)
+{
+	if (!is_ascii(a, n) || !is_ascii(b, m))
+		return true;
+	return n == m && strncasecmp(a, b, n) == 0;
+}
+
+enum path_relation path_compare(const char *path, const char *other)
+{
+	for (;;) {
+		size_t n = strcspn(path, "/"), m = strcspn(other, "/");
+
+		if (!path_may_be_same_name(path, n, other, m))
+			return PATH_IS_APART;
+		path += n;
+		other += m;
+		if (*path == '\0')
+			return *other == '\0' ? PATH_IS_SAME : PATH_IS_AROUND;
+		if (*other == '\0')
+			return PATH_IS_IN;
+		path++;
+		other++;
+	}
+}
+
 /* Return the path without leading slashes, and its length without trailing ones. */
 static const char *trim_slashes(const char *path, size_t *ret_len)
 {

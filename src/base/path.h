@@ -6,6 +6,7 @@
 #define BASE_PATH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/error.h"
 
@@ -21,6 +22,16 @@ int path_check_relative(const char *path, const char *field, struct error *err);
 
 /* Find a component in a path, ignoring case as some servers do (ASCII only). */
 bool path_has_component(const char *path, const char *component);
+
+/*
+ * Whether a server that folds case or normalizes Unicode might treat both names as the same: case
+ * is ignored, and all names with non-ASCII characters are equal to any other.
+ */
+bool path_may_be_same_name(const char *a, size_t n, const char *b, size_t m);
+
+/* Where a path lies, seen from another one. Names are compared by path_may_be_same_name(). */
+enum path_relation { PATH_IS_APART, PATH_IS_SAME, PATH_IS_IN, PATH_IS_AROUND };
+enum path_relation path_compare(const char *path, const char *other);
 
 /*
  * Strip leading and trailing slashes, as csi-driver-nfs does for server, share and subDir in its

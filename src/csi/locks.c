@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/list.h"
+#include "base/path.h"
 #include "base/str.h"
 
 #define BUCKETS 256
@@ -101,12 +101,7 @@ void key_lock_drop(struct key_lock *lock)
 
 bool dir_locks_overlap(const char *a, const char *b)
 {
-	size_t n = strlen(a), m = strlen(b);
-	size_t shorter = n < m ? n : m;
-
-	if (strncasecmp(a, b, shorter) != 0)
-		return false;
-	return n == m || (n < m ? b[n] : a[m]) == '/';
+	return path_compare(a, b) != PATH_IS_APART;
 }
 
 struct dir_lock {

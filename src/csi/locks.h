@@ -60,8 +60,7 @@ int dir_lock_take(struct dir_locks *t, const char *server, const char *share, co
 void dir_lock_drop(struct dir_lock *lock);
 
 /*
- * Whether the paths are equal or one contains the other. ASCII case is ignored: some servers fold
- * it.
+ * Whether the paths are equal or one contains the other, or might on a server that folds names.
  */
 bool dir_locks_overlap(const char *a, const char *b);
 

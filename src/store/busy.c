@@ -62,26 +62,21 @@ bool busy_is_of(const char *name, const char *dir)
 	       memcmp(key, name, parsed.key_len) == 0;
 }
 
-#define CUT_KNOWN (RECORD_NAME_MAX - 17) /* bytes of the path in a name that was cut */
-
-/*
- * Whether the directories of two keys overlap: name[0..len) and key, both with %2F for a slash.
- * Only the beginning of a key that was cut is known; if the beginnings match, assume an overlap.
- */
-static bool keys_overlap(const char *name, size_t len, const char *key)
+bool busy_may_be_of(const char *name, const char *dir)
 {
-	const size_t n = strlen(key), shorter = len < n ? len : n;
-	const size_t known = shorter < CUT_KNOWN ? shorter : CUT_KNOWN;
+	char key[RECORD_NAME_MAX + 1];
+	struct busy_name parsed;
 
-	if (memcmp(name, key, known) != 0)
-		return false;
-	if (len >= RECORD_NAME_MAX || n >= RECORD_NAME_MAX ? shorter >= CUT_KNOWN : len == n)
-		return true;
-	if (memcmp(name, key, shorter) != 0)
-		return false;
-	if (len == n)
-		return true;
-	return strncmp((len < n ? key : name) + shorter, "%2F", 3) == 0;
+	path_key(key, dir, strlen(dir));
+	return parse_name(name, &parsed) &&
+	       path_key_compare(name, parsed.key_len, key, strlen(key)) == PATH_IS_SAME;
+}
+
+bool busy_directory(const char *name, char ret[RECORD_NAME_MAX + 1])
+{
+	struct busy_name parsed;
+
+	return parse_name(name, &parsed) && path_of_key(name, parsed.key_len, ret);
 }
 
 /* -------- looking at notes -------- */
@@ -90,9 +85,11 @@ static bool keys_overlap(const char *name, size_t len, const char *key)
 static bool note_overlaps(const char *name, const void *data)
 {
 	struct busy_name parsed;
+	const char *key = data;
 
 	return parse_name(name, &parsed) &&
-	       (data == NULL || keys_overlap(name, parsed.key_len, data));
+	       (key == NULL ||
+		path_key_compare(name, parsed.key_len, key, strlen(key)) != PATH_IS_APART);
 }
 
 int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, struct error *err)
@@ -244,7 +241,7 @@ static int refuse_other_note(struct nfs_client *c, const char *name, enum busy_k
 	struct busy_note *note = data;
 
 	if (kind == BUSY_MAKE && note->kind == BUSY_MAKE && strcmp(name, note->name) != 0 &&
-	    busy_is_of(name, note->dir))
+	    busy_may_be_of(name, note->dir))
 		return remove_or_refuse(c, name, note->dir, err);
 	/* A creation finishes deletions itself; a use must not begin beside one. */
 	return note->kind == BUSY_USE ? refuse_tombstones(c, name, kind, note->dir, err) : 0;

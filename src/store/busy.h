@@ -20,6 +20,7 @@
 
 #include "base/list.h"
 #include "nfs/client.h"
+#include "store/record.h"
 
 enum busy_kind {
 	BUSY_USE = 'u', /* is being copied, archived or restored from */
@@ -32,8 +33,9 @@ enum busy_kind {
 void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir);
 
 /*
- * Call found() for each note about a directory that overlaps with dir, or for all notes where dir
- * is NULL. A result other than 0 ends the walk and is returned.
+ * Call found() for each note about a directory that overlaps with dir, or might on a server that
+ * folds names, or for all notes where dir is NULL. A result other than 0 ends the walk and is
+ * returned.
  */
 typedef int (*busy_fn)(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
 		       struct error *err);
@@ -41,6 +43,12 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 
 /* Whether a note is about exactly that directory. */
 bool busy_is_of(const char *name, const char *dir);
+
+/* Likewise, or about one that a server which folds names might treat as the same. */
+bool busy_may_be_of(const char *name, const char *dir);
+
+/* Get the directory that a note is about. Return false where its path was cut. */
+bool busy_directory(const char *name, char ret[RECORD_NAME_MAX + 1]);
 
 /*
  * Whether nobody alive holds a note: no call of this process, no replica that still renews its

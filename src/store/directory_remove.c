@@ -241,8 +241,18 @@ static bool is_trash_for(const char *name, const void *key)
 	return store_trash_name_is_of(name, key);
 }
 
-static int list_trash(struct nfs_client *c, const char *path, const struct nfs_handle **ret_trash,
-		      struct strv *names, struct error *err)
+/* Likewise, or of a path that a server which folds names might treat as the same. */
+static bool may_be_trash_for(const char *name, const void *data)
+{
+	char key[STORE_TRASH_KEY_MAX + 1], wanted[STORE_TRASH_KEY_MAX + 1];
+
+	store_trash_name_key(name, key);
+	store_trash_key(wanted, data);
+	return path_key_compare(key, strlen(key), wanted, strlen(wanted)) == PATH_IS_SAME;
+}
+
+static int list_trash(struct nfs_client *c, const char *path, store_match_fn match,
+		      const struct nfs_handle **ret_trash, struct strv *names, struct error *err)
 {
 	char key[RECORD_NAME_MAX + 1];
 	int r;
@@ -251,7 +261,7 @@ static int list_trash(struct nfs_client *c, const char *path, const struct nfs_h
 	r = store_folder(c, STORE_TRASH, false, ret_trash, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = store_list(c, *ret_trash, is_trash_for, key, SIZE_MAX, names);
+	r = store_list(c, *ret_trash, match, key, SIZE_MAX, names);
 	return r < 0 ? nfs_error_set(err, c, r, "looking for '%s' in the trash", path) : 0;
 }
 
@@ -259,7 +269,7 @@ int directory_may_come_back(struct nfs_client *c, const char *path, struct error
 {
 	cleanup_strv struct strv names = { NULL, 0 };
 	const struct nfs_handle *trash;
-	int r = list_trash(c, path, &trash, &names, err);
+	int r = list_trash(c, path, may_be_trash_for, &trash, &names, err);
 
 	return r < 0 ? r : names.n > 0;
 }
@@ -274,7 +284,7 @@ int directory_keep_in_trash(struct nfs_client *c, const char *path, bool *ret_tr
 	int r;
 
 	directory_trash_key(key, path);
-	r = list_trash(c, path, &trash, &names, err);
+	r = list_trash(c, path, is_trash_for, &trash, &names, err);
 	for (i = 0; i < names.n && r == 0; i++) {
 		r = release_name(c, trash, names.items[i], key);
 		*ret_trashed = *ret_trashed || r == 0;

@@ -7,32 +7,22 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/path.h"
 #include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
 #include "store/layout.h"
 #include "store/owner.h"
+#include "store/path_key.h"
 
-/* Undo path_key(). Return false where the key may have been cut, or is not that of a path. */
-static bool path_of_key(const char *key, char path[STORE_TRASH_KEY_MAX + 1])
+/* Get the path from which an entry was moved. Return false where the name does not tell. */
+static bool path_of_entry(const char *name, char path[RECORD_NAME_MAX + 1])
 {
-	size_t n = 0;
+	char key[STORE_TRASH_KEY_MAX + 1];
 
+	store_trash_name_key(name, key);
 	if (strlen(key) + 3 >= STORE_TRASH_KEY_MAX) /* a cut spares a character of 4 bytes */
 		return false;
-	for (; *key != '\0'; key++) {
-		if (*key != '%') {
-			path[n++] = *key;
-			continue;
-		}
-		if (strncmp(key, "%2F", 3) != 0 && strncmp(key, "%25", 3) != 0)
-			return false;
-		path[n++] = key[2] == 'F' ? '/' : '%';
-		key += 2;
-	}
-	path[n] = '\0';
-	return path_check_relative(path, "path", NULL) == 0;
+	return path_of_key(key, strlen(key), path);
 }
 
 /* Put the directory back unless its user has made another one. */
@@ -65,7 +55,7 @@ static int rename_back(struct nfs_client *c, const struct nfs_handle *trash, con
 int held_put_back(struct nfs_client *c, const char *name, struct error *err)
 {
 	const struct owner_question q = { .scope = OWNER_ALL };
-	char key[STORE_TRASH_KEY_MAX + 1], path[STORE_TRASH_KEY_MAX + 1];
+	char path[RECORD_NAME_MAX + 1];
 	struct error why = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
 	struct nfs_handle handle;
@@ -83,8 +73,7 @@ int held_put_back(struct nfs_client *c, const char *name, struct error *err)
 		return nfs_error_set(err, c, r, "looking up '%s' in the trash", name);
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return 0;
-	store_trash_name_key(name, key);
-	if (!path_of_key(key, path))
+	if (!path_of_entry(name, path))
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s was moved by a deletion that was cut off, and its name does not tell from where: look whether a volume misses it, then move or remove it",
 				 name, c->export.server, c->export.share);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
 #include "store/busy.h"
@@ -18,39 +19,17 @@
 
 #define NOTES_FIRST 64 /* notes that are checked before the rest is read */
 
-/* -------- comparing names -------- */
-
-/* Whether a server that folds names might treat both as the same. */
-static bool may_be_same_name(const char *a, size_t n, const char *b, size_t m)
-{
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		if ((unsigned char)a[i] >= 0x80)
-			return true;
-	for (i = 0; i < m; i++)
-		if ((unsigned char)b[i] >= 0x80)
-			return true;
-	return n == m && strncasecmp(a, b, n) == 0;
-}
-
 /* Return where theirs lies, seen from path: a bit of OWNER_VOLUMES, or 0 for elsewhere. */
-static unsigned int path_relation(const char *theirs, const char *path)
+static unsigned int relation_to(const char *theirs, const char *path)
 {
-	for (;;) {
-		size_t n = strcspn(theirs, "/"), m = strcspn(path, "/");
+	static const unsigned int bits[] = {
+		[PATH_IS_APART] = 0,
+		[PATH_IS_SAME] = OWNER_AT,
+		[PATH_IS_IN] = OWNER_IN,
+		[PATH_IS_AROUND] = OWNER_AROUND,
+	};
 
-		if (!may_be_same_name(theirs, n, path, m))
-			return 0;
-		theirs += n;
-		path += m;
-		if (*theirs == '\0')
-			return *path == '\0' ? OWNER_AT : OWNER_AROUND;
-		if (*path == '\0')
-			return OWNER_IN;
-		theirs++;
-		path++;
-	}
+	return bits[path_compare(theirs, path)];
 }
 
 int owner_check_record(struct nfs_client *c, const char *key, const struct record *rec,
@@ -61,7 +40,7 @@ int owner_check_record(struct nfs_client *c, const char *key, const struct recor
 
 	if (own == NULL || strcmp(own, key) == 0)
 		return 0;
-	if (may_be_same_name(own, strlen(own), key, strlen(key)))
+	if (path_may_be_same_name(own, strlen(own), key, strlen(key)))
 		return 1;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "record '%s' in %s/volumes on %s:%s is that of volume '%s': somebody has copied it; look at it with ls -l",
@@ -115,7 +94,7 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 		return 0;
 	if (v.dir == NULL)
 		return owner_is(s, OWNER_IS_VOLUME, key); /* damaged: it may be the owner */
-	if (!(path_relation(v.dir, s->path) & scope & s->q->scope))
+	if (!(relation_to(v.dir, s->path) & scope & s->q->scope))
 		return 0;
 	if (plain && (strchr(v.dir, '/') != NULL || strcmp(v.dir, key) != 0))
 		return 0;
@@ -153,7 +132,7 @@ static int add_policy(struct owner_search *s, const struct nfs_handle *users, co
 	r = users_read_policy(s->c, users, name, &dir, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	relation = dir != NULL ? path_relation(dir, s->path) : OWNER_AT;
+	relation = dir != NULL ? relation_to(dir, s->path) : OWNER_AT;
 	s->owner->was_shared = s->owner->was_shared || relation != 0;
 	if (relation == OWNER_AROUND)
 		s->owner->policy_around = on_delete_stricter(s->owner->policy_around, policy);
@@ -278,7 +257,7 @@ static int refuse_snapshot_deletion(struct nfs_client *c, const char *name, enum
 {
 	const char *key = data;
 
-	if (kind != BUSY_SNAPSHOT_GONE || !busy_is_of(name, key))
+	if (kind != BUSY_SNAPSHOT_GONE || !busy_may_be_of(name, key))
 		return 0;
 	return error_set(err, ERROR_ABORTED,
 			 "another controller is deleting snapshot '%s' on %s:%s; try again", key,

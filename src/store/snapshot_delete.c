@@ -127,6 +127,7 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 				    void *data, struct error *err)
 {
 	cleanup_tombstone struct tombstone t = { .kind = kind, .key = data, .dir = data };
+	char own[RECORD_NAME_MAX + 1];
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	struct snapshot_contents contents;
 	bool trashed = false;
@@ -135,8 +136,11 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 
 	if (kind == BUSY_VOLUME_GONE)
 		return tombstone_refuse(data, err);
-	if (kind != BUSY_SNAPSHOT_GONE || !busy_is_of(name, data))
+	if (kind != BUSY_SNAPSHOT_GONE || !busy_may_be_of(name, data))
 		return 0;
+	/* On a share that folds case it may be of another snapshot. */
+	if (busy_directory(name, own))
+		t.key = t.dir = own;
 	r = tombstone_adopt(c, &t, name, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;

@@ -391,16 +391,19 @@ struct arrival {
 
 /*
  * Take over the tombstone. Its name has the directory only, but the names of a long record's parts
- * begin with the volume's key: with the wrong key it looks damaged. Try our key and the directory;
- * for any other volume, only its deletion knows what to do.
+ * begin with the volume's key: with the wrong key it looks damaged. Try our key and the directory,
+ * which dir is for; for any other volume, only its deletion knows what to do.
  */
 static int adopt_tombstone(const struct new_volume *nv, struct tombstone *t, const char *name,
-			   struct error *err)
+			   char dir[RECORD_NAME_MAX + 1], struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
 	int r;
 
-	t->key = busy_is_of(name, nv->key) ? nv->key : nv->dir;
+	if (busy_is_of(name, nv->key))
+		t->key = nv->key;
+	else
+		t->key = busy_directory(name, dir) ? dir : nv->dir;
 	r = tombstone_adopt(nv->c, t, name, &why);
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && t->key != nv->key) {
 		error_clear(&why);
@@ -425,6 +428,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	struct volume_disposal how = {
 		.replace_archive = nv->filler != NULL && nv->filler->replace_archive,
 	};
+	char dir[RECORD_NAME_MAX + 1];
 	bool trashed = false;
 	struct volume v;
 	int r;
@@ -433,7 +437,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 		return tombstone_refuse(nv->dir, err);
 	if (kind != BUSY_VOLUME_GONE)
 		return 0;
-	r = adopt_tombstone(nv, &t, name, err);
+	r = adopt_tombstone(nv, &t, name, dir, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&t.record);

@@ -409,6 +409,21 @@ START_TEST(test_path_parts)
 		{ "slashes", "//export//", "/a/", "/export/a" },
 		{ "sub of root", "/", "a", "/a" },
 	};
+	static const struct {
+		const char *path, *other;
+		enum path_relation is;
+	} relations[] = {
+		{ "a", "a", PATH_IS_SAME },
+		{ "a", "b", PATH_IS_APART },
+		{ "a/b", "a", PATH_IS_IN },
+		{ "a", "a/b", PATH_IS_AROUND },
+		{ "a/b", "a/bc", PATH_IS_APART },
+		{ "ab", "a", PATH_IS_APART },
+		{ "A/b", "a/B", PATH_IS_SAME },
+		{ "A", "a/b", PATH_IS_AROUND },
+		{ "\xc3\xa9", "e\xcc\x81", PATH_IS_SAME },
+		{ "\xc3\xa9/a", "\xc3\xa9/b", PATH_IS_APART },
+	};
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(trims); i++) {
@@ -421,6 +436,9 @@ START_TEST(test_path_parts)
 
 		check_str(joins[i].name, "joined", got, joins[i].joined);
 	}
+	for (i = 0; i < ARRAY_SIZE(relations); i++)
+		check_int(relations[i].path, relations[i].other,
+			  path_compare(relations[i].path, relations[i].other), relations[i].is);
 	check_that("whole", "has it", path_has_component(".csi-nfs", ".csi-nfs"));
 	check_that("below", "has it", path_has_component(".csi-nfs/a", ".csi-nfs"));
 	check_that("later", "has it", path_has_component("a/.csi-nfs", ".csi-nfs"));

@@ -76,6 +76,8 @@ START_TEST(test_overlap)
 {
 	cleanup_free char *long_name = check_repeat("n", 250);
 	cleanup_free char *longer = check_repeat("n", 251);
+	cleanup_free char *long_upper = check_repeat("N", 250);
+	cleanup_free char *long_below = check_repeat("n", 254);
 	const struct {
 		const char *name;
 		const char *noted, *dir;
@@ -92,6 +94,14 @@ START_TEST(test_overlap)
 		{ "a long name", long_name, long_name, true },
 		{ "another one", long_name, "n", false },
 		{ "one that cannot be told from it by its name", long_name, longer, true },
+		{ "another case", "a/B", "A/b", true },
+		{ "another case, above", "P", "p/a", true },
+		{ "another case, beside", "A/b", "a/c", false },
+		{ "a long name of another case", long_upper, long_name, true },
+		{ "below a long name", long_below, long_name, true },
+		{ "another form of its characters", "a/\xc3\xa9", "a/e\xcc\x81", true },
+		{ "beside a name with such characters", "\xc3\xa9/a", "\xc3\xa9/b", false },
+		{ "above a name with such characters", "a", "a/\xc3\xa9", true },
 	};
 	size_t i;
 

@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "base/cleanup.h"
@@ -79,6 +80,7 @@ struct scenario {
 	const char *stranger; /* a file of somebody else, or NULL */
 	bool may_refuse; /* a creation may be refused for good */
 	bool keeps_data; /* a directory may stay: retained, archived, or with data of others */
+	bool folds; /* the share folds case */
 };
 
 static const struct scenario scenarios[] = {
@@ -366,6 +368,55 @@ static const struct scenario scenarios[] = {
 	  NULL,
 	  false,
 	  true },
+	{ "folded, delete, and create in its directory",
+	  { { "v0", "A" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .folds = true },
+	{ "folded, delete, and one that comes and goes in its directory",
+	  { { "v0", "p/A" }, { "v1", "P/a" } },
+	  "c0",
+	  { "d0", "c1d1" },
+	  .folds = true },
+	{ "folded, delete, and create in it",
+	  { { "v0", "A" }, { "v1", "a/b" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .folds = true,
+	  .keeps_data = true },
+	{ "folded, names, delete and create",
+	  { { "V0", "V0" }, { "v0", "v0" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .folds = true,
+	  .may_refuse = true },
+	{ "folded, archived, and create in its directory",
+	  { { "v0", "A", "archive" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .folds = true,
+	  .keeps_data = true },
+	{ "folded, clone and clone, of one directory",
+	  { { "v0", "A", NULL, NULL, NULL, NULL, true },
+	    { "v1", "a", NULL, NULL, NULL, NULL, true } },
+	  "",
+	  { "c0", "c1" },
+	  .folds = true,
+	  .may_refuse = true },
+	{ "folded, snapshot, and the deletion of its volume",
+	  { { "v0", "A" }, { "s0", "s0", .snapshot_of = "a" } },
+	  "c0",
+	  { "c1", "d0" },
+	  .folds = true,
+	  .may_refuse = true },
+	{ "folded, snapshots of two names, delete and create",
+	  { { "v0", "v0" },
+	    { "S0", "S0", .snapshot_of = "v0" },
+	    { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0c1",
+	  { "d1", "c2" },
+	  .folds = true,
+	  .may_refuse = true },
 };
 
 /* -------- schedules -------- */
@@ -693,8 +744,8 @@ static int call_on_snapshot(struct nfs_client *c, char call, const struct volume
 		r = snapshot_read(c, &s, err);
 	if (r < 0)
 		return r;
-	if (call == 'd')
-		return snapshot_delete(c, &s, &trashed, err);
+	if (call == 'd') /* as csi/delete_snapshot.c has it */
+		return s.is_other ? 0 : snapshot_delete(c, &s, &trashed, err);
 	return snapshot_is_ready(&s) ? 0
 				     : error_set(err, ERROR_NOT_FOUND, "snapshot '%s'", plan->key);
 }
@@ -790,11 +841,12 @@ static void purge(struct fake_nfs *f)
 
 static int is_held_for(struct fake_nfs *f, const char *name, const char *dir)
 {
-	char key[RECORD_NAME_MAX + 1];
+	char key[RECORD_NAME_MAX + 1], own[STORE_TRASH_KEY_MAX + 1];
 
 	(void)f;
 	path_key(key, dir, strlen(dir));
-	return store_trash_name_is_held(name) && store_trash_name_is_of(name, key);
+	store_trash_name_key(name, own);
+	return store_trash_name_is_held(name) && strcasecmp(own, key) == 0;
 }
 
 /* A deletion that was paused has moved the directory, and puts it back, or a purger does. */
@@ -870,6 +922,21 @@ static void format_record(const struct volume_plan *plan, char *text, size_t siz
 	(void)snprintf(text, size, ".csi-nfs/%s/%s",
 		       plan->snapshot_of != NULL ? "snapshots" : "volumes",
 		       plan->snapshot_of != NULL ? plan->dir : plan->key);
+}
+
+/* Whether there is something of exactly that name: the share may fold case. */
+static bool is_there(struct world *w, const char *path)
+{
+	cleanup_free char *list = fake_nfs_list(w->f, NULL);
+	const size_t len = strlen(path);
+	const char *at = list;
+
+	while ((at = strstr(at, path)) != NULL) {
+		if ((at == list || at[-1] == '\n') && at[len] == '\n')
+			return true;
+		at += len;
+	}
+	return false;
 }
 
 /* One call, as a process makes it. Return whether it was answered for good. */
@@ -1193,7 +1260,7 @@ static void check_volumes(struct world *w)
 		bool has_record;
 
 		format_record(plan, record, sizeof(record));
-		has_record = fake_nfs_type(w->f, record) != NFS_TYPE_UNKNOWN;
+		has_record = is_there(w, record);
 		if (fate->made && !fate->unsure && !has_record && !plan->is_foreign)
 			broken(w, "lost its record", i, "");
 		if (!fate->made && !fate->unsure && has_record && may_have_late_record(w, plan))
@@ -1293,14 +1360,16 @@ static void clear_world(struct world *w)
 
 static void prepare(struct world *w)
 {
-	static const struct fake_habits no_links = { .no_links = -EPERM };
+	const struct fake_habits habits = {
+		.no_links = w->schedule->files ? -EPERM : 0,
+		.folds = w->s->folds,
+	};
 	const char *at;
 
 	is_settling = false;
 	w->f = fake_nfs_new();
 	on_share = w->f;
-	if (w->schedule->files)
-		fake_nfs_habits(w->f, &no_links);
+	fake_nfs_habits(w->f, &habits);
 	if (w->s->stranger != NULL)
 		fake_nfs_put(w->f, w->s->stranger, NFS_TYPE_FILE, NULL);
 	for (at = w->s->before; *at != '\0'; at += 2)

@@ -337,9 +337,17 @@ START_TEST(test_overlap)
 		const char *a, *b;
 		bool overlap;
 	} rows[] = {
-		{ "a", "a", true },      { "a", "b", false },         { "a", "a/b", true },
-		{ "a", "ab", false },    { "a/b", "a/b/c", true },    { "a/b", "a/bc", false },
-		{ "a/b", "a/c", false }, { "a/b/c", "a/b/d", false },
+		{ "a", "a", true },
+		{ "a", "b", false },
+		{ "a", "a/b", true },
+		{ "a", "ab", false },
+		{ "a/b", "a/b/c", true },
+		{ "a/b", "a/bc", false },
+		{ "a/b", "a/c", false },
+		{ "a/b/c", "a/b/d", false },
+		{ "A/b", "a/B/c", true },
+		{ "a/\xc3\xa9", "a/e", true },
+		{ "\xc3\xa9/a", "\xc3\xa9/b", false },
 	};
 	size_t i;
 
