@@ -4,6 +4,7 @@
 #include "store/busy.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,18 @@ void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir)
 	path_key(key, dir, strlen(dir));
 	store_holder_tag(tag);
 	(void)snprintf(ret, NFS_NAME_MAX + 1, "%s~%c~%s", key, (int)kind, tag);
+}
+
+void busy_tombstone_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir,
+			 const char *id)
+{
+	size_t len;
+
+	busy_name(ret, kind, dir);
+	len = strlen(ret);
+	if (id != NULL)
+		(void)snprintf(ret + len, NFS_NAME_MAX + 1 - len, ".%016" PRIx64,
+			       str_hash(id, strlen(id)));
 }
 
 /* A name, parsed; tag points into it. */
@@ -70,6 +83,21 @@ bool busy_may_be_of(const char *name, const char *dir)
 	path_key(key, dir, strlen(dir));
 	return parse_name(name, &parsed) &&
 	       path_key_compare(name, parsed.key_len, key, strlen(key)) == PATH_IS_SAME;
+}
+
+bool busy_is_meant_for(const char *name, const char *id)
+{
+	struct busy_name parsed;
+	const char *hash;
+	char own[20];
+
+	if (!parse_name(name, &parsed))
+		return false;
+	hash = strchr(parsed.tag, '.');
+	if (hash != NULL)
+		hash = strchr(hash + 1, '.');
+	(void)snprintf(own, sizeof(own), "%016" PRIx64, str_hash(id, strlen(id)));
+	return hash == NULL || strcmp(hash + 1, own) == 0;
 }
 
 bool busy_directory(const char *name, char ret[RECORD_NAME_MAX + 1])

@@ -5,7 +5,7 @@
  * Notes about what calls are doing, for the other replicas of the controller: symbolic links in
  * .csi-nfs/busy/, one for each call.
  *
- *   busy/<directory, with %2F for a slash>~<kind>~<holder>.<number>[.<renewals>]
+ *   busy/<directory, with %2F for a slash>~<kind>~<holder>.<number>[.<renewals or hash>]
  *
  * Notes of use and of making belong to long calls. The holder renews a note by renaming it to the
  * next name. A replica that is blocked by a note removes it once store_holder_is_dead() says so. A
@@ -31,6 +31,16 @@ enum busy_kind {
 
 /* Format a name for a new note about a directory. */
 void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir);
+
+/*
+ * Likewise for a tombstone. The name contains a hash of the id of what is deleted, or none if id is
+ * NULL: a record is buried by its key, and another volume may have got that meanwhile.
+ */
+void busy_tombstone_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir,
+			 const char *id);
+
+/* Whether a tombstone was set for that id. True for one without a hash. */
+bool busy_is_meant_for(const char *name, const char *id);
 
 /*
  * Call found() for each note about a directory that overlaps with dir, or might on a server that

@@ -99,6 +99,7 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 		.kind = BUSY_SNAPSHOT_GONE,
 		.key = s->id.subdir,
 		.dir = s->id.subdir,
+		.id = snapshot_info_of(&s->record).id,
 	};
 	const struct nfs_handle *folder;
 	int r;

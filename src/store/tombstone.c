@@ -80,6 +80,39 @@ static int forget_replaced_tombstone(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
+ * Put back the record of another volume or snapshot, which got the name after the deletion had read
+ * the record of an earlier one. Return ABORTED.
+ */
+static int put_record_back(struct nfs_client *c, struct tombstone *t,
+			   const struct nfs_handle *records, const struct nfs_handle *busy,
+			   struct error *err)
+{
+	const struct volume v = volume_of(&t->record);
+	cleanup_free char *own = t->kind == BUSY_VOLUME_GONE ? volume_recorded_key(&v) : NULL;
+	const char *key = own != NULL ? own : t->key;
+	struct nfs_handle unused;
+	int r;
+
+	r = nfs_lookup(c, records, key, &unused, NULL);
+	if (r == -ENOENT)
+		r = nfs_rename(c, busy, t->name, records, key);
+	else if (r == 0) /* the volume has a record again */
+		r = nfs_remove(c, busy, t->name);
+	if (r < 0 && r != -ENOENT)
+		return tombstone_failed(c, r, t, err);
+	t->name[0] = '\0';
+	record_done(&t->record);
+	return error_set(err, ERROR_ABORTED,
+			 "another controller has deleted '%s' and made it anew meanwhile; try again",
+			 key);
+}
+
+static bool is_meant_for(const struct tombstone *t, const char *id)
+{
+	return id == NULL || busy_is_meant_for(t->name, id);
+}
+
+/*
  * Read the tombstone, and remove any draft: a change that began before the record was renamed must
  * not bring it back.
  */
@@ -91,9 +124,28 @@ static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 
 	record_done(&t->record);
 	r = record_read_buried(c, records, t->key, busy, t->name, &t->record, err);
+	if (r == 0 && !is_meant_for(t, record_get(&t->record, VOLUME_KEY_ID)))
+		return put_record_back(c, t, records, busy, err);
 	if (r < 0 || !volume_key_can_have_record(t->key))
 		return r;
 	return record_forget_draft(c, records, t->key, err);
+}
+
+/* Read the record where there is no room for a tombstone. */
+static int read_unburied(struct nfs_client *c, struct tombstone *t,
+			 const struct nfs_handle *records, struct error *err)
+{
+	const char *id;
+	int r;
+
+	record_done(&t->record);
+	r = record_read(c, records, t->key, &t->record, err);
+	if (r < 0)
+		return r;
+	id = record_get(&t->record, VOLUME_KEY_ID);
+	if (t->id == NULL || id == NULL || strcmp(t->id, id) == 0)
+		return 0;
+	return tombstone_refuse(t->dir, err);
 }
 
 /* Go on without a tombstone on a full share, where deleting has to work. */
@@ -122,7 +174,7 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	if (r < 0)
 		return r;
 	if (t->name[0] == '\0')
-		busy_name(t->name, t->kind, t->dir);
+		busy_tombstone_name(t->name, t->kind, t->dir, t->id);
 	r = store_folder(c, STORE_BUSY, true, &busy, err);
 	if (r == 0)
 		r = record_bury(c, records, t->key, busy, t->name, err);
@@ -130,10 +182,8 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	r = accept_no_room(t, r, err);
 	if (r < 0)
 		return r;
-	if (t->no_room) {
-		record_done(&t->record);
-		return record_read(c, records, t->key, &t->record, err);
-	}
+	if (t->no_room)
+		return read_unburied(c, t, records, err);
 	r = read_tombstone(c, t, records, busy, &why);
 	/* The caller has just read the record: it was whole. */
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && t->record.n == 0)

@@ -31,6 +31,7 @@ struct tombstone {
 	enum busy_kind kind;
 	const char *key; /* of the record; borrowed */
 	const char *dir; /* of the volume or snapshot; borrowed */
+	const char *id; /* in the record that is to be buried, borrowed; NULL: not known */
 	char name[NFS_NAME_MAX + 1]; /* in .csi-nfs/busy/; "": not set */
 	bool no_room; /* the share is too full for one: delete without, which makes room */
 	struct record record; /* its content */

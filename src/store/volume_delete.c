@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/path.h"
 #include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
@@ -34,11 +35,12 @@ static int key_has_record(struct nfs_client *c, const char *key, struct error *e
 /* -------- the directory -------- */
 
 /*
- * Whether the key has a record whose volume may use an empty directory that it found: 1, 0 or a
- * negative errno. A volume that is still being built elsewhere does not, and would refuse one in
+ * Whether the key has a record whose volume may use an empty directory that it found there: 1, 0 or
+ * a negative errno. A volume that is still being built elsewhere does not, and would refuse one in
  * its place.
  */
-static int key_has_directory(struct nfs_client *c, const char *key, struct error *err)
+static int key_has_directory(struct nfs_client *c, const char *key, const char *dir,
+			     struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	struct volume v;
@@ -48,6 +50,8 @@ static int key_has_directory(struct nfs_client *c, const char *key, struct error
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&rec);
+	if (v.dir != NULL && path_compare(v.dir, dir) == PATH_IS_APART)
+		return 0;
 	return !volume_is_built(&v) || v.staging.ready;
 }
 
@@ -60,7 +64,7 @@ int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool w
 	int r;
 
 	if (was_empty && volume_key_can_have_record(t->key)) {
-		r = key_has_directory(c, t->key, err);
+		r = key_has_directory(c, t->key, t->dir, err);
 		if (r != 0)
 			return r;
 	}
@@ -498,8 +502,11 @@ static int remove_record_remains(struct nfs_client *c, const char *key, struct e
 int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		  const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
-	cleanup_tombstone struct tombstone t = { .kind = BUSY_VOLUME_GONE,
-						 .key = volume_id_key(id) };
+	cleanup_tombstone struct tombstone t = {
+		.kind = BUSY_VOLUME_GONE,
+		.key = volume_id_key(id),
+		.id = volume_of(rec).id,
+	};
 	int r;
 
 	*ret_trashed = false;

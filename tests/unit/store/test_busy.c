@@ -122,6 +122,25 @@ START_TEST(test_overlap)
 }
 END_TEST
 
+/* Whether a tombstone is for an id. */
+START_TEST(test_meant)
+{
+	cleanup_free char *long_name = check_repeat("n", 250);
+	char name[NFS_NAME_MAX + 1];
+
+	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a/b", "s#/x#a/b#v0#");
+	check_that("its id", "meant", busy_is_meant_for(name, "s#/x#a/b#v0#"));
+	check_that("another id", "not meant", !busy_is_meant_for(name, "s#/x#c#v0#"));
+	check_that("its directory", "found", busy_is_of(name, "a/b"));
+	busy_tombstone_name(name, BUSY_SNAPSHOT_GONE, long_name, "id");
+	check_that("a long name", "meant", busy_is_meant_for(name, "id"));
+	check_that("a long name, another id", "not meant", !busy_is_meant_for(name, "id2"));
+	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a", NULL);
+	check_that("no id", "meant for any", busy_is_meant_for(name, "id"));
+	check_that("no note", "meant for none", !busy_is_meant_for("a", "id"));
+}
+END_TEST
+
 /* Which notes keep a directory, and what becomes of the others. */
 START_TEST(test_unused)
 {
@@ -258,6 +277,7 @@ END_TEST
 
 CHECK_MAIN("note", .tests = {
 			   test_overlap,
+			   test_meant,
 			   test_unused,
 			   test_claims,
 			   test_lost,

@@ -45,7 +45,7 @@
 #include "check_util.h"
 
 #define REPLICAS 2
-#define VOLUMES_MAX 3
+#define VOLUMES_MAX 4
 #define STEPS_MAX 8
 #define SWITCHES_MAX 4
 #define FILES_MAX 16
@@ -81,6 +81,7 @@ struct scenario {
 	bool may_refuse; /* a creation may be refused for good */
 	bool keeps_data; /* a directory may stay: retained, archived, or with data of others */
 	bool folds; /* the share folds case */
+	bool same_name; /* two volumes have it, so the deletion of one may be refused */
 };
 
 static const struct scenario scenarios[] = {
@@ -368,6 +369,40 @@ static const struct scenario scenarios[] = {
 	  NULL,
 	  false,
 	  true },
+	{ "another, of the same name, delete and create",
+	  { { "v0", "a" }, { "v0", "b" } },
+	  "c0",
+	  { "d0", "d0c1" },
+	  .may_refuse = true,
+	  .same_name = true },
+	{ "another, of the same name, expand, and delete and create",
+	  { { "v0", "a" }, { "v0", "b" } },
+	  "c0",
+	  { "e0", "d0c1" },
+	  .may_refuse = true,
+	  .same_name = true },
+	{ "another, of the same name, modify, and delete and create",
+	  { { "v0", "a", NULL, NULL, NULL, "0770" }, { "v0", "b" } },
+	  "c0",
+	  { "m0", "d0c1" },
+	  .may_refuse = true,
+	  .same_name = true },
+	{ "another, of the same name, with a long record, delete and create",
+	  { { "v0", "a", NULL, NULL, NULL, NULL, false, true },
+	    { "v0", "b", NULL, NULL, NULL, NULL, false, true } },
+	  "c0",
+	  { "d0", "d0c1" },
+	  .may_refuse = true,
+	  .same_name = true },
+	{ "another, snapshot of the same name, delete and create",
+	  { { "s0", "s0", .snapshot_of = "a" },
+	    { "s0", "s0", .snapshot_of = "b" },
+	    { "v0", "a" },
+	    { "v1", "b" } },
+	  "c2c3c0",
+	  { "d0", "d0c1" },
+	  .may_refuse = true,
+	  .same_name = true },
 	{ "folded, delete, and create in its directory",
 	  { { "v0", "A" }, { "v1", "a" } },
 	  "c0",
@@ -924,21 +959,6 @@ static void format_record(const struct volume_plan *plan, char *text, size_t siz
 		       plan->snapshot_of != NULL ? plan->dir : plan->key);
 }
 
-/* Whether there is something of exactly that name: the share may fold case. */
-static bool is_there(struct world *w, const char *path)
-{
-	cleanup_free char *list = fake_nfs_list(w->f, NULL);
-	const size_t len = strlen(path);
-	const char *at = list;
-
-	while ((at = strstr(at, path)) != NULL) {
-		if ((at == list || at[-1] == '\n') && at[len] == '\n')
-			return true;
-		at += len;
-	}
-	return false;
-}
-
 /* One call, as a process makes it. Return whether it was answered for good. */
 static bool attempt(struct world *w, char call, unsigned int volume)
 {
@@ -975,6 +995,8 @@ static bool attempt(struct world *w, char call, unsigned int volume)
 	ends(w, call, volume, r == 0);
 	if (r == 0)
 		return true;
+	if (call != 'c' && w->s->same_name)
+		return err.code == ERROR_FAILED_PRECONDITION;
 	/* A caller repeats a deletion that was refused, too. */
 	if (!error_is_final(err.code) || (call == 'd' && w->s->may_refuse))
 		return false;
@@ -1247,6 +1269,23 @@ static bool may_have_late_record(const struct world *w, const struct volume_plan
 	return plan->is_foreign && is_unseen(w->schedule);
 }
 
+/* Whether there is a record, and it is that volume's: its name may be another's, too. */
+static bool has_own_record(struct world *w, const struct volume_plan *plan)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(w->f);
+	cleanup_record struct record rec = { .n = 0 };
+	char id[256], record[128];
+	int r;
+
+	format_record(plan, record, sizeof(record));
+	if (fake_nfs_type(w->f, record) == NFS_TYPE_UNKNOWN)
+		return false;
+	r = record_read_at(c, plan->snapshot_of != NULL ? STORE_SNAPSHOTS : STORE_VOLUMES,
+			   plan->snapshot_of != NULL ? plan->dir : plan->key, &rec, NULL);
+	return r < 0 || plan->is_foreign ||
+	       str_eq(record_get(&rec, VOLUME_KEY_ID), id_of(plan, id, sizeof(id)));
+}
+
 static void check_volumes(struct world *w)
 {
 	unsigned int i;
@@ -1256,11 +1295,8 @@ static void check_volumes(struct world *w)
 		cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(w->f);
 		struct fate *fate = &w->fates[i];
 		struct error err = { .code = ERROR_OK };
-		char record[128];
-		bool has_record;
+		const bool has_record = has_own_record(w, plan);
 
-		format_record(plan, record, sizeof(record));
-		has_record = is_there(w, record);
 		if (fate->made && !fate->unsure && !has_record && !plan->is_foreign)
 			broken(w, "lost its record", i, "");
 		if (!fate->made && !fate->unsure && has_record && may_have_late_record(w, plan))
