@@ -109,13 +109,14 @@ static int resolve_taken_name(struct tree_builder *b, struct builder_node *node)
 
 /* -------- the loop -------- */
 
-static int builder_fill(struct tree_builder *b, struct error *err)
+/* crowd: also start what a directory with many creates in flight keeps waiting. */
+static int fill(struct tree_builder *b, bool crowd, struct error *err)
 {
 	struct builder_node *node;
 	int r;
 
 	while (b->error == 0 && b->work->writing < nfs_window(b->work->to) &&
-	       !nfs_client_is_full(b->work->to) && (node = builder_node_next(b)) != NULL) {
+	       !nfs_client_is_full(b->work->to) && (node = builder_node_next(b, crowd)) != NULL) {
 		r = node->state == BUILD_EXISTS ? resolve_taken_name(b, node)
 						: builder_node_start(node);
 		if (r < 0)
@@ -124,16 +125,22 @@ static int builder_fill(struct tree_builder *b, struct error *err)
 	return b->error == 0 ? 0 : builder_error(b, err);
 }
 
+/* Start what can be started beside what the source has yet to deliver. */
+static int builder_fill(struct tree_builder *b, struct error *err)
+{
+	return fill(b, false, err);
+}
+
 int builder_wait(struct tree_builder *b, struct error *err)
 {
-	int r = builder_fill(b, err);
+	int r = fill(b, true, err);
 
 	if (r < 0)
 		return r;
 	r = tree_pump(b->work, err);
 	if (r < 0)
 		return nfs_error_set(err, b->work->to, r, "making the tree");
-	return builder_fill(b, err);
+	return fill(b, true, err);
 }
 
 /* Wait until all nodes that are ended are finished, and the current one has its handle. */
@@ -427,6 +434,7 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 	b->options = options;
 	list_init(&b->ready);
 	list_init(&b->turns);
+	list_init(&b->crowded);
 	list_init(&b->all);
 	builder_targets_init(&b->targets);
 	*ret = b;

@@ -43,6 +43,17 @@ static int fail_data_loss(const struct builder_node *node, const char *why)
 
 /* -------- nodes -------- */
 
+/* Queue a directory by what is to be created in it, and in flight. */
+static void folder_queue(struct builder_node *folder)
+{
+	struct tree_builder *b = folder->builder;
+
+	list_remove(&folder->turn);
+	if (!list_is_empty(&folder->creates))
+		list_add_tail(folder->creating < BUILDER_CREATES ? &b->turns : &b->crowded,
+			      &folder->turn);
+}
+
 void builder_node_ready(struct builder_node *node)
 {
 	struct builder_node *parent = node->parent;
@@ -58,7 +69,7 @@ void builder_node_ready(struct builder_node *node)
 	}
 	list_add_tail(&parent->creates, &node->link);
 	if (list_is_empty(&parent->turn))
-		list_add_tail(&node->builder->turns, &parent->turn);
+		folder_queue(parent);
 }
 
 void builder_node_queue(struct builder_node *node)
@@ -77,21 +88,19 @@ void builder_node_split(struct builder_node *node)
 	builder_node_queue(node);
 }
 
-struct builder_node *builder_node_next(struct tree_builder *b)
+struct builder_node *builder_node_next(struct tree_builder *b, bool crowd)
 {
+	struct list *folders = &b->turns;
 	struct builder_node *folder;
-	struct list *first;
 
 	if (!list_is_empty(&b->ready))
 		return container_of(b->ready.next, struct builder_node, link);
-	if (list_is_empty(&b->turns))
+	if (crowd && list_is_empty(folders))
+		folders = &b->crowded;
+	if (list_is_empty(folders))
 		return NULL;
-	folder = container_of(b->turns.next, struct builder_node, turn);
-	first = folder->creates.next;
-	list_remove(&folder->turn);
-	if (first->next != &folder->creates)
-		list_add_tail(&b->turns, &folder->turn);
-	return container_of(first, struct builder_node, link);
+	folder = container_of(folders->next, struct builder_node, turn);
+	return container_of(folder->creates.next, struct builder_node, link);
 }
 
 static struct builder_node **node_bucket(struct tree_builder *b, const struct builder_node *parent,
@@ -661,15 +670,26 @@ static const struct {
 	[BUILD_LINK] = { "linking", prepare_link, after_link },
 };
 
+/* The directory whose entry the operation of the node's state makes, or NULL. */
+static struct builder_node *node_folder(const struct builder_node *node)
+{
+	return node->state == BUILD_CREATE || node->state == BUILD_LINK ? node->parent : NULL;
+}
+
 static void step_replied(struct nfs_op *op)
 {
 	struct builder_node *node = container_of(op, struct builder_node, op);
+	struct builder_node *folder = node_folder(node);
 	struct tree_builder *b = node->builder;
 	const char *verb = build_steps[node->state].verb;
 	int r = op->error;
 
 	tree_op_returned(b->work, &b->work->writing, op);
 	node->busy = false;
+	if (folder != NULL) {
+		folder->creating--;
+		folder_queue(folder);
+	}
 	if (tree_should_retry(b->work, r)) {
 		builder_node_ready(node);
 		return;
@@ -681,6 +701,7 @@ static void step_replied(struct nfs_op *op)
 
 int builder_node_start(struct builder_node *node)
 {
+	struct builder_node *folder = node_folder(node);
 	struct tree_work *work = node->builder->work;
 	struct nfs_op *op = &node->op;
 	int r;
@@ -701,5 +722,9 @@ int builder_node_start(struct builder_node *node)
 		return after_xattr(node, op, r);
 	node->busy = r == 0;
 	work->writing += r == 0;
+	if (folder != NULL) {
+		folder->creating += r == 0;
+		folder_queue(folder);
+	}
 	return r;
 }

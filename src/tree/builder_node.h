@@ -47,6 +47,8 @@
 
 #define BUILDER_COPIES_MAX 4 /* COPY in flight per file: each occupies a thread of the server */
 
+#define BUILDER_CREATES 4 /* in flight per directory, while there is other work */
+
 #define BUILDER_BUCKETS 2048 /* for about a thousand nodes at a time */
 
 enum builder_node_state {
@@ -96,7 +98,8 @@ struct builder_node {
 	size_t pending; /* unfinished children or chunks */
 	struct list waiting; /* children, until the handle is known */
 	struct list creates; /* children to be created or linked */
-	struct list turn; /* in builder.turns while creates is not empty */
+	unsigned int creating; /* children whose CREATE or LINK is in flight */
+	struct list turn; /* in builder.turns or crowded while creates is not empty */
 	struct list chunks; /* to be written */
 	struct nfs_op op;
 	struct nfs_handle handle; /* len 0 before FILL */
@@ -129,7 +132,8 @@ struct tree_builder {
 	const struct tree_builder_options *options;
 	struct builder_node *current; /* begun last and not ended */
 	struct list ready; /* nodes with an operation to start, but for creates and links */
-	struct list turns; /* directories with nodes in creates */
+	struct list turns; /* directories with nodes in creates, and few in flight */
+	struct list crowded; /* directories with nodes in creates, and BUILDER_CREATES in flight */
 	struct list all;
 	size_t n_closing; /* nodes that are ended and not finished */
 	struct builder_node *buckets[BUILDER_BUCKETS]; /* all nodes by parent and name */
@@ -169,9 +173,11 @@ void builder_node_split(struct builder_node *node);
 /*
  * Return the node to start next, or NULL. Directories with entries to create take turns: a server
  * creates one entry at a time in a directory, and if each must be on the disk before the reply
- * (knfsd's "sync"), one write to the journal serves all creates that came meanwhile.
+ * (knfsd's "sync"), one write to the journal serves all creates that came meanwhile. Likewise a
+ * directory with BUILDER_CREATES in flight waits, unless crowd: more of them would only keep the
+ * server's threads from the directories that follow.
  */
-struct builder_node *builder_node_next(struct tree_builder *b);
+struct builder_node *builder_node_next(struct tree_builder *b, bool crowd);
 
 /* Leave FILL if nothing more is to be done in the node. */
 void builder_node_settle(struct builder_node *node);

@@ -5,8 +5,9 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "nfs/calls.h"
-#include "tree/builder_target.h"
+#include "tree/builder_node.h"
 #include "tree/copy.h"
 #include "tree/reader.h"
 #include "tree_util.h"
@@ -472,6 +473,112 @@ START_TEST(test_links_in_flight)
 	check_that("in flight", "together", crowd.most > 10);
 	check_int("in flight", "looked up", crowd.lookups, 0);
 	tree_check_same("in flight", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* -------- directories take turns -------- */
+
+#define SPREAD_DIRECTORIES 20
+#define SPREAD_FILES 60
+
+/* A client that answers all operations in flight at once, and counts creations by directory. */
+struct spread {
+	const struct nfs_client_ops *real;
+	const struct tree_work *work;
+	unsigned int creating[256]; /* in flight, by the hash of the directory's handle */
+	unsigned int created, crowded; /* files; those that were one of many in their directory */
+	unsigned int round_trips;
+};
+
+static struct spread spread;
+
+static unsigned int *spread_slot(const struct nfs_handle *dir)
+{
+	return &spread.creating[str_hash(dir->data, dir->len) % ARRAY_SIZE(spread.creating)];
+}
+
+static int start_spread(struct nfs_client *c, struct nfs_op *op)
+{
+	if (op->type == NFS_OP_CREATE)
+		++*spread_slot(op->dir);
+	return spread.real->start(c, op);
+}
+
+static int run_spread(struct nfs_client *c, uint64_t deadline_ns)
+{
+	size_t n = spread.work->reading + spread.work->writing;
+	int r = 0;
+
+	spread.round_trips++;
+	while (n-- > 0 && r == 0)
+		r = spread.real->run(c, deadline_ns);
+	return r;
+}
+
+static void count_spread(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)f;
+	(void)data;
+	if (op->type != NFS_OP_CREATE)
+		return;
+	spread.created++;
+	spread.crowded += (*spread_slot(op->dir))-- > BUILDER_CREATES;
+}
+
+static void copy_spread(struct fake_nfs *f, const char *row)
+{
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct nfs_client_ops ops = *c->ops;
+	struct tree_work work = { .from = c, .to = c };
+	struct error err = { .code = ERROR_OK };
+	struct nfs_handle made;
+
+	fake_nfs_habits(f, &full);
+	spread = (struct spread){ .real = c->ops, .work = &work };
+	ops.start = start_spread;
+	ops.run = run_spread;
+	c->ops = &ops;
+	fake_nfs_watch(f, count_spread, NULL);
+	check_int(row, "result", tree_copy_checked(&work, f, false, &made, &err), 0);
+	fake_nfs_watch(f, NULL, NULL);
+	c->ops = spread.real;
+	nfs_client_free(c);
+	tree_check_same(row, f, "tree", f, "copy");
+}
+
+static void fill_files(struct fake_nfs *f, unsigned int directory, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		char path[32];
+
+		(void)snprintf(path, sizeof(path), "tree/%u/%u", directory, i);
+		tree_fill_file(f, path, 0, 100);
+	}
+}
+
+/* Few files of a directory are created at a time while there are others, else many. */
+START_TEST(test_turns)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	unsigned int i;
+
+	for (i = 0; i < SPREAD_DIRECTORIES; i++)
+		fill_files(f, i, SPREAD_FILES);
+	copy_spread(f, "many directories");
+	check_int("many directories", "files", spread.created, SPREAD_DIRECTORIES * SPREAD_FILES);
+	ck_assert_msg(spread.crowded < spread.created / 10, "%u of %u files were in a crowd",
+		      spread.crowded, spread.created);
+	fake_nfs_free(f);
+
+	f = fake_nfs_new();
+	fill_files(f, 0, 2000);
+	copy_spread(f, "one directory");
+	check_int("one directory", "files", spread.created, 2000);
+	ck_assert_msg(spread.round_trips < 200, "one directory: %u round trips",
+		      spread.round_trips);
 	fake_nfs_free(f);
 }
 END_TEST
@@ -1144,6 +1251,7 @@ CHECK_MAIN("tree_copy",
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
 		   test_no_owners, test_ignored_owners, test_not_root_group, test_times,
 		   test_links_in_flight,
+		   test_turns,
 		   test_links_forgotten, test_empty_reads, test_to_folder,
 	   },
 	   .loops = {
