@@ -221,13 +221,17 @@ class Kernel(Trash):
         return [words[4] for words in lines if words[words.index("-") + 2] in loops][0]
 
     def end(self, image):
+        """Unmount it, which the server may delay: it holds what it shows until its cache is
+        flushed. While it asks mountd about a path, that too; and if a directory of the path is
+        renamed before mountd answers, as deletions do, the answer is refused, and Linux forgets
+        the question after CACHE_NEW_EXPIRY, 120 s."""
         path = self.mounted_at(image)
 
         def is_unmounted():
-            servers.run("exportfs", "-f")  # the server holds what it shows, also to late calls
+            servers.run("exportfs", "-f")
             return servers.run("umount", path, check=False).returncode == 0
 
-        self.assertTrue(wait_for(is_unmounted, 60, 0.2))
+        self.assertTrue(wait_for(is_unmounted, 180, 1))
         os.unlink(image.file)
 
     def lives(self, image):
