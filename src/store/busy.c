@@ -148,8 +148,8 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 static struct list own_notes = { &own_notes, &own_notes };
 static pthread_mutex_t own_notes_lock = PTHREAD_MUTEX_INITIALIZER; /* guards own_notes; innermost */
 
-/* Whether a call of this process holds the note with that tag. Renewals add a suffix to the tag. */
-static bool tag_is_held(const char *tag)
+/* Whether a running call of this process has the note. Renewals add a suffix to its tag. */
+static bool tag_is_active(const char *tag)
 {
 	struct list *pos;
 	bool found = false;
@@ -167,18 +167,18 @@ static bool tag_is_held(const char *tag)
 	return found;
 }
 
-bool busy_is_left(struct nfs_client *c, const char *name)
+bool busy_is_abandoned(struct nfs_client *c, const char *name)
 {
 	struct busy_name parsed;
 
 	if (!parse_name(name, &parsed))
 		return false;
 	if (store_holder_is_own(parsed.tag))
-		return !tag_is_held(parsed.tag);
+		return !tag_is_active(parsed.tag);
 	return store_holder_is_dead(c->export.server, c->export.share, name);
 }
 
-/* Remove a note that nobody holds. -EAGAIN with ABORTED if somebody does. */
+/* Remove an abandoned note. -EAGAIN with ABORTED for any other one. */
 static int remove_or_refuse(struct nfs_client *c, const char *name, const char *dir,
 			    struct error *err)
 {
@@ -191,7 +191,7 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (busy_is_left(c, name)) {
+	if (busy_is_abandoned(c, name)) {
 		r = nfs_remove(c, folder, name);
 		if (r == 0) {
 			log_warn("A note of a controller that is gone is removed",

@@ -61,14 +61,14 @@ bool busy_may_be_of(const char *name, const char *dir);
 bool busy_directory(const char *name, char ret[RECORD_NAME_MAX + 1]);
 
 /*
- * Whether nobody alive holds a note: no call of this process, no replica that still renews its
- * notes.
+ * Whether a note or tombstone is abandoned: it is this process's, but of none of its running calls,
+ * or its replica counts as dead.
  */
-bool busy_is_left(struct nfs_client *c, const char *name);
+bool busy_is_abandoned(struct nfs_client *c, const char *name);
 
 /*
- * Check that nobody uses or makes an overlapping directory: 0, or ABORTED. Notes that nobody alive
- * holds are removed.
+ * Check that nobody uses or makes an overlapping directory: 0, or ABORTED. Abandoned notes are
+ * removed.
  */
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 
@@ -105,7 +105,7 @@ int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *
 
 /*
  * Remove the note. If that fails, the note stays until it blocks another call, which removes it as
- * one that nobody holds.
+ * abandoned.
  */
 int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *err);
 

@@ -69,7 +69,7 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place, 
  * directory had taken its place; that one has been put back. Return DIRECTORY_CANNOT_MOVE where the
  * server refuses the rename, as from another file system: the caller checks once more that it may
  * go, and calls directory_remove_in_place(). ret_name: its name in the trash; "": none. A known
- * directory is held there: directory_release() hands it to the purger.
+ * directory is unchecked there until directory_trash_release().
  */
 #define DIRECTORY_CANNOT_MOVE 2
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
@@ -107,8 +107,12 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key,
 
 /* -------- what was moved into the trash -------- */
 
-/* Hand the entry held of the trash to the purger, under a name that begins with key. */
-int directory_release(struct nfs_client *c, const char *key, const char *held, struct error *err);
+/*
+ * Release an unchecked entry for purging: rename it to a name that begins with key and that the
+ * purger takes. Return 0 also where the entry is gone.
+ */
+int directory_trash_release(struct nfs_client *c, const char *key, const char *entry,
+			    struct error *err);
 
 /*
  * Format the key of names in the trash for the directory at path: the whole path, so that no other
@@ -123,12 +127,12 @@ void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path);
 int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err);
 
 /*
- * Rename such directories within the trash, so that they do not come back. Those of other
- * identities stay where the export does not let us. *ret_trashed is set where one was renamed: a
- * purge that is under way does not see its new name.
+ * Release all such directories for purging, so that none comes back. Those of another identity
+ * stay as they are if the export does not let this one rename them. *ret_trashed is set if a
+ * directory was renamed: a purge that is under way does not see its new name.
  */
-int directory_keep_in_trash(struct nfs_client *c, const char *path, bool *ret_trashed,
-			    struct error *err);
+int directory_trash_release_all(struct nfs_client *c, const char *path, bool *ret_trashed,
+				struct error *err);
 
 /*
  * Purge what directory_remove() has moved into the trash under that key, in this call or an earlier

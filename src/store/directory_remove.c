@@ -19,7 +19,7 @@
 /* -------- into the trash -------- */
 
 static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
-			 bool held, char name[NFS_NAME_MAX + 1], struct error *err)
+			 bool unchecked, char name[NFS_NAME_MAX + 1], struct error *err)
 {
 	const struct nfs_handle *trash;
 	int r;
@@ -30,8 +30,8 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 			     place->base);
 	if (r < 0)
 		return r;
-	if (held)
-		store_trash_name_held(name, &c->export, key);
+	if (unchecked)
+		store_trash_name_unchecked(name, &c->export, key);
 	else
 		store_trash_name(name, &c->export, key);
 	r = nfs_rename(c, &place->parent, place->base, trash, name);
@@ -122,7 +122,7 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 		return 0;
 	if (r == 0)
 		r = nfs_rename(c, to, name, &from->parent, from->base);
-	if (r == -ENOENT) /* its volume's deletion kept it where it was moved */
+	if (r == -ENOENT) /* the deletion of its volume has released it for purging */
 		return 1;
 	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;
 }
@@ -210,19 +210,23 @@ void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path)
 	path_key(key, path, strlen(path));
 }
 
-/* Rename a held directory, so that the purger takes it. */
-static int release_name(struct nfs_client *c, const struct nfs_handle *trash, const char *held,
-			const char *key)
+/*
+ * Rename an entry of the trash, checked or not, to a new name for the purger. A paused deletion
+ * knows the old name only, so it cannot put the directory back.
+ */
+static int release_entry(struct nfs_client *c, const struct nfs_handle *trash, const char *entry,
+			 const char *key)
 {
 	char name[NFS_NAME_MAX + 1];
 	struct nfs_export owner;
 
-	store_trash_identity(held, &owner);
+	store_trash_identity(entry, &owner);
 	store_trash_name(name, &owner, key);
-	return nfs_rename(c, trash, held, trash, name);
+	return nfs_rename(c, trash, entry, trash, name);
 }
 
-int directory_release(struct nfs_client *c, const char *key, const char *held, struct error *err)
+int directory_trash_release(struct nfs_client *c, const char *key, const char *entry,
+			    struct error *err)
 {
 	const struct nfs_handle *trash;
 	int r;
@@ -230,10 +234,10 @@ int directory_release(struct nfs_client *c, const char *key, const char *held, s
 	r = store_folder(c, STORE_TRASH, true, &trash, err);
 	if (r < 0)
 		return r;
-	r = release_name(c, trash, held, key);
-	if (r == -ENOENT) /* a repeated call has renamed it */
+	r = release_entry(c, trash, entry, key);
+	if (r == -ENOENT) /* a repeated call has released it */
 		return 0;
-	return r < 0 ? nfs_error_set(err, c, r, "renaming '%s' in the trash", held) : 0;
+	return r < 0 ? nfs_error_set(err, c, r, "renaming '%s' in the trash", entry) : 0;
 }
 
 static bool is_trash_for(const char *name, const void *key)
@@ -274,8 +278,8 @@ int directory_may_come_back(struct nfs_client *c, const char *path, struct error
 	return r < 0 ? r : names.n > 0;
 }
 
-int directory_keep_in_trash(struct nfs_client *c, const char *path, bool *ret_trashed,
-			    struct error *err)
+int directory_trash_release_all(struct nfs_client *c, const char *path, bool *ret_trashed,
+				struct error *err)
 {
 	cleanup_strv struct strv names = { NULL, 0 };
 	char key[RECORD_NAME_MAX + 1];
@@ -286,7 +290,7 @@ int directory_keep_in_trash(struct nfs_client *c, const char *path, bool *ret_tr
 	directory_trash_key(key, path);
 	r = list_trash(c, path, is_trash_for, &trash, &names, err);
 	for (i = 0; i < names.n && r == 0; i++) {
-		r = release_name(c, trash, names.items[i], key);
+		r = release_entry(c, trash, names.items[i], key);
 		*ret_trashed = *ret_trashed || r == 0;
 		/* Gone, or of another identity: where root is squashed, only that may move it. */
 		if (r == -ENOENT || r == -EACCES || r == -EPERM)
@@ -312,7 +316,7 @@ static bool is_trash_of(const char *name, const void *data)
 	const char *key = data;
 
 	return str_has_prefix(name, key) && name[strlen(key)] == '.' &&
-	       !store_trash_name_is_held(name);
+	       !store_trash_name_is_unchecked(name);
 }
 
 static void log_purge(const struct purge_log *purge, const char *name, const char *message)

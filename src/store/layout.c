@@ -169,11 +169,12 @@ void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, c
 	format_trash_name(name, e, key, "");
 }
 
-#define HELD_MARK "h"
+#define UNCHECKED_MARK "h"
 
-void store_trash_name_held(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key)
+void store_trash_name_unchecked(char name[NFS_NAME_MAX + 1], const struct nfs_export *e,
+				const char *key)
 {
-	format_trash_name(name, e, key, HELD_MARK);
+	format_trash_name(name, e, key, UNCHECKED_MARK);
 }
 
 #define TRASH_FIELDS 3 /* after the key, each with a dot before it */
@@ -199,9 +200,9 @@ bool store_trash_name_is_of(const char *name, const char *key)
 	       memcmp(name, prefix, strlen(prefix)) == 0;
 }
 
-bool store_trash_name_is_held(const char *name)
+bool store_trash_name_is_unchecked(const char *name)
 {
-	return trash_fields(name) != NULL && str_has_prefix(strrchr(name, '.') + 1, HELD_MARK);
+	return trash_fields(name) != NULL && str_has_prefix(strrchr(name, '.') + 1, UNCHECKED_MARK);
 }
 
 uint64_t store_trash_name_age_s(const char *name)

@@ -79,19 +79,19 @@ void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key);
 
 /*
- * A rename into the trash may move something else than what was looked at before. Until that has
- * been checked, the entry is held: its number begins with h. If the process dies in between, a
- * repeated call decides about the entry, or else the purger, by its clock: after STORE_HELD_S it
- * looks whether somebody misses the directory (store/held.h), after STORE_HELD_LAST_S it purges one
- * that nobody does.
+ * A rename into the trash may move something else than what was looked at before. The number of an
+ * entry begins with h until its handle has been compared: the entry is unchecked. If the process
+ * dies in between, a repeated call decides about the entry. If the call is not repeated, the purger
+ * decides, by its clock: after STORE_UNCHECKED_CHECK_S it looks for a user of the directory
+ * (store/unchecked.h), and after STORE_UNCHECKED_PURGE_S it purges a directory without one.
  */
-#define STORE_HELD_S 60
-#define STORE_HELD_LAST_S 86400
+#define STORE_UNCHECKED_CHECK_S 60
+#define STORE_UNCHECKED_PURGE_S 86400
 
-void store_trash_name_held(char name[NFS_NAME_MAX + 1], const struct nfs_export *e,
-			   const char *key);
+void store_trash_name_unchecked(char name[NFS_NAME_MAX + 1], const struct nfs_export *e,
+				const char *key);
 
-bool store_trash_name_is_held(const char *name);
+bool store_trash_name_is_unchecked(const char *name);
 
 /* Return how long ago a name was made, in seconds. A time in the future counts like one before. */
 uint64_t store_trash_name_age_s(const char *name);

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "nfs/error.h"
-#include "store/held.h"
+#include "store/unchecked.h"
 #include "store/layout.h"
 
 #define BATCH_MAX 64 /* names taken from the trash at a time */
@@ -167,8 +167,8 @@ static int add_to_batch(struct batch *batch, const struct nfs_entry *entry)
 {
 	struct nfs_export owner = batch->share->export;
 
-	if (store_trash_name_is_held(entry->name) &&
-	    store_trash_name_age_s(entry->name) < STORE_HELD_S)
+	if (store_trash_name_is_unchecked(entry->name) &&
+	    store_trash_name_age_s(entry->name) < STORE_UNCHECKED_CHECK_S)
 		return 0;
 	store_trash_identity(entry->name, &owner);
 	if (!nfs_export_is_equal(&owner, &batch->share->export)) {
@@ -237,16 +237,16 @@ static void report_progress(const struct tree_stats *stats, const char *name, vo
 	report_event(work->share, work->turn, PURGE_GOES_ON, name, NULL);
 }
 
-/* Remove an entry, unless it is held. */
+/* Remove an entry. An unchecked one goes only after a day without a user. */
 static int remove_from_trash(struct purge_share *s, struct nfs_client *c,
 			     const struct nfs_handle *trash, const char *name,
 			     const struct purge_turn *turn, struct error *err)
 {
 	int r;
 
-	if (store_trash_name_is_held(name)) {
-		r = held_put_back(c, name, err);
-		if (r != 0 || store_trash_name_age_s(name) < STORE_HELD_LAST_S)
+	if (store_trash_name_is_unchecked(name)) {
+		r = unchecked_put_back(c, name, err);
+		if (r != 0 || store_trash_name_age_s(name) < STORE_UNCHECKED_PURGE_S)
 			return r < 0 ? r : 0;
 	}
 	return tree_remove(c, trash, name, turn->stop, &s->stats, err);

@@ -115,7 +115,7 @@ static int remove_unfinished(struct nfs_client *c, const struct nfs_handle *dir,
 	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
 	if (r < 0)
 		return r;
-	store_trash_name_held(trashed, &c->export, "unfinished");
+	store_trash_name_unchecked(trashed, &c->export, "unfinished");
 	r = nfs_rename(c, dir, name, trash, trashed);
 	if (r < 0)
 		return r;

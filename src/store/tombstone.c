@@ -322,7 +322,7 @@ int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool 
 
 	if (r != 0 || staging_state_of(&t->record).built == NULL)
 		return r;
-	r = directory_keep_in_trash(c, t->dir, ret_trashed, err);
+	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
 	return r < 0 ? r : staging_is_in_place(c, &t->record, t->dir, err);
 }
 
@@ -338,7 +338,7 @@ static int find_moving_directory(struct nfs_client *c, const struct tombstone *t
 
 	if (r != -ENOENT || tombstone_is_new(t))
 		return r;
-	r = directory_keep_in_trash(c, t->dir, ret_trashed, err);
+	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
 	return r < 0 ? r : find_doomed_directory(c, t, place, ret, err);
 }
 
@@ -405,7 +405,7 @@ static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
 		return 0;
 	if (r == -ENOENT)
 		r = nfs_rename(c, moved_to, name, &place->parent, place->base);
-	/* The user's deletion kept it where it was moved, or the user has made another one. */
+	/* The user's deletion has released it for purging, or the user has made another one. */
 	if (r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
 	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
@@ -485,10 +485,10 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 		if (r > 0)
 			return directory_was_new(c, t, err);
 	}
-	if (r < 0) /* a repeated call decides about the entry that is held in the trash */
+	if (r < 0) /* the entry stays unchecked: a repeated call decides about it */
 		return r;
 	if (trashed[0] != '\0') {
-		r = directory_release(c, key, trashed, err);
+		r = directory_trash_release(c, key, trashed, err);
 		if (r < 0)
 			return r;
 		*ret_trashed = true;

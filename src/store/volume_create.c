@@ -450,7 +450,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	 * A live replica whose deletion is slow could still remove a directory that we keep: it
 	 * looked for other users before we came.
 	 */
-	if (strcmp(t.key, nv->key) != 0 && !busy_is_left(c, name))
+	if (strcmp(t.key, nv->key) != 0 && !busy_is_abandoned(c, name))
 		return tombstone_refuse(nv->dir, err);
 	how.policy = volume_policy(&v, &id, ON_DELETE_RETAIN);
 	r = volume_recorded_directory(c, &v, t.key, &t.dir, err);

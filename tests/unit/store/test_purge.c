@@ -133,7 +133,7 @@ END_TEST
 #define LONG_PATH TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
 
 /* Format the name that a deletion gave a directory so long ago. */
-static void make_held_name(char name[NFS_NAME_MAX + 1], const char *key, uint64_t age_s)
+static void make_unchecked_name(char name[NFS_NAME_MAX + 1], const char *key, uint64_t age_s)
 {
 	struct timespec now;
 
@@ -153,10 +153,10 @@ static void put_record(struct fake_nfs *f, const char *record)
 }
 
 /*
- * A held entry was moved by a deletion that has not looked at it again. It belongs to the deletion
- * for a minute. Then its user gets it back, and one of nobody's is purged after a day.
+ * For a minute an unchecked entry belongs to the deletion that moved it. Then a user gets it
+ * back, and an entry without a user is purged after a day.
  */
-START_TEST(test_held)
+START_TEST(test_unchecked)
 {
 	static const struct {
 		const char *name;
@@ -189,8 +189,8 @@ START_TEST(test_held)
 		struct fake_nfs *f = share_new();
 
 		path_key(key, rows[i].path, strlen(rows[i].path));
-		make_held_name(name, key, rows[i].age_s);
-		check_that(rows[i].name, name, store_trash_name_is_held(name));
+		make_unchecked_name(name, key, rows[i].age_s);
+		check_that(rows[i].name, name, store_trash_name_is_unchecked(name));
 		check_that(rows[i].name, "its key", store_trash_name_is_of(name, key));
 		(void)snprintf(path, sizeof(path), TRASH "/%s/file", name);
 		(void)snprintf(back, sizeof(back), "%s/file", rows[i].path);
@@ -354,7 +354,7 @@ static bool has_ended_twice(struct fake_nfs *f)
 	return said.ends >= 2;
 }
 
-static void put_in_trash(struct fake_nfs *f, const char *key, unsigned int n, bool is_held)
+static void put_in_trash(struct fake_nfs *f, const char *key, unsigned int n, bool is_stuck)
 {
 	unsigned int i;
 
@@ -367,8 +367,8 @@ static void put_in_trash(struct fake_nfs *f, const char *key, unsigned int n, bo
 		fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
 		*strrchr(path, '/') = '\0';
 		fake_nfs_set(f, path,
-			     &(struct nfs_attr){ .mode = is_held ? 0555 : 0777,
-						 .uid = is_held ? STRANGER : 0 });
+			     &(struct nfs_attr){ .mode = is_stuck ? 0555 : 0777,
+						 .uid = is_stuck ? STRANGER : 0 });
 	}
 }
 
@@ -385,7 +385,7 @@ static size_t entries_of(struct fake_nfs *f, const char *key)
 	return n / 2; /* the directory, and the file in it */
 }
 
-#define HELD 300
+#define STUCK 300
 #define GONE 700
 
 /* However many there are that cannot be removed: all others are. */
@@ -399,15 +399,15 @@ START_TEST(test_fair)
 
 	fake_nfs_habits(f, &habits);
 	fake_nfs_squash(f);
-	put_in_trash(f, "held", HELD, true);
+	put_in_trash(f, "stuck", STUCK, true);
 	put_in_trash(f, "gone", GONE, false);
 	begin(&b, f);
 	add(&b, "fake", 0);
 	check_that("fair", "the first attempt ends", comes(&b, f, has_ended_once));
 	check_int("fair", "gone", entries_of(f, "gone"), 0);
-	check_int("fair", "held", entries_of(f, "held"), HELD);
-	check_int("fair", "failed", said.failed, HELD);
-	check_int("fair", "left", said.left, HELD);
+	check_int("fair", "stuck", entries_of(f, "stuck"), STUCK);
+	check_int("fair", "failed", said.failed, STUCK);
+	check_int("fair", "left", said.left, STUCK);
 	check_error("fair", &said.err, ERROR_PERMISSION_DENIED, "'file'");
 	/* They are tried again together, and not before their time, whatever else is asked for. */
 	add(&b, "fake", 0);
@@ -415,7 +415,7 @@ START_TEST(test_fair)
 	check_int("fair", "attempts", said.ends, 1);
 	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S + 1);
 	check_that("fair", "the second attempt ends", comes(&b, f, has_ended_twice));
-	check_int("fair", "failed", said.failed, HELD);
+	check_int("fair", "failed", said.failed, STUCK);
 	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S + 1);
 	pause_a_little(&b);
 	check_int("fair", "attempts", said.ends, 2);
@@ -435,7 +435,7 @@ START_TEST(test_more_than_remembered)
 
 	fake_nfs_habits(f, &habits);
 	fake_nfs_squash(f);
-	put_in_trash(f, "held", many, true);
+	put_in_trash(f, "stuck", many, true);
 	put_in_trash(f, "gone", GONE, false);
 	begin(&b, f);
 	add(&b, "fake", 0);
@@ -600,7 +600,7 @@ END_TEST
 
 CHECK_MAIN("tree/purge", .tests = {
 				 test_done,
-				 test_held,
+				 test_unchecked,
 				 test_failed,
 				 test_progress,
 				 test_fair,

@@ -35,7 +35,7 @@
 #include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
-#include "store/held.h"
+#include "store/unchecked.h"
 #include "store/holder.h"
 #include "store/layout.h"
 #include "store/path_key.h"
@@ -851,17 +851,17 @@ static int each_trashed(struct fake_nfs *f,
 	return r;
 }
 
-/* What a purger of a third replica does that looks at a held entry as soon as it is there. */
+/* Purge as a third replica that decides about an unchecked entry as soon as it is there. */
 static int purge_entry(struct fake_nfs *f, const char *name, const char *data)
 {
 	char path[NFS_NAME_MAX + sizeof(TRASH)];
 
 	(void)data;
-	if (store_trash_name_is_held(name)) {
+	if (store_trash_name_is_unchecked(name)) {
 		cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 		struct error ignored = { .code = ERROR_OK };
 
-		(void)held_put_back(c, name, &ignored);
+		(void)unchecked_put_back(c, name, &ignored);
 		return 0;
 	}
 	(void)snprintf(path, sizeof(path), TRASH "%s", name);
@@ -874,20 +874,20 @@ static void purge(struct fake_nfs *f)
 	(void)each_trashed(f, purge_entry, NULL);
 }
 
-static int is_held_for(struct fake_nfs *f, const char *name, const char *dir)
+static int is_unchecked_for(struct fake_nfs *f, const char *name, const char *dir)
 {
 	char key[RECORD_NAME_MAX + 1], own[STORE_TRASH_KEY_MAX + 1];
 
 	(void)f;
 	path_key(key, dir, strlen(dir));
 	store_trash_name_key(name, own);
-	return store_trash_name_is_held(name) && strcasecmp(own, key) == 0;
+	return store_trash_name_is_unchecked(name) && strcasecmp(own, key) == 0;
 }
 
 /* A deletion that was paused has moved the directory, and puts it back, or a purger does. */
 static bool is_on_its_way(struct world *w, const char *dir)
 {
-	return each_trashed(w->f, is_held_for, dir) > 0;
+	return each_trashed(w->f, is_unchecked_for, dir) > 0;
 }
 
 /* -------- what callers and pods do -------- */

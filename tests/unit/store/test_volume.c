@@ -855,7 +855,7 @@ static void purge_trash(struct fake_nfs *f)
 		const size_t len = strcspn(at + strlen(trash), "/\n");
 
 		(void)snprintf(path, sizeof(path), "%s%.*s", trash, (int)len, at + strlen(trash));
-		if (len > 0 && !store_trash_name_is_held(path + strlen(trash)))
+		if (len > 0 && !store_trash_name_is_unchecked(path + strlen(trash)))
 			fake_nfs_remove(f, path);
 		at += strlen(trash) + len;
 	}
@@ -984,7 +984,7 @@ static void act_around(struct fake_nfs *f, const struct nfs_op *op, void *data)
 		rivals->between(f);
 }
 
-/* The deletion of the new volume finds no directory, and keeps it in the trash. */
+/* The deletion of the new volume finds no directory, and releases the one in the trash. */
 static void deleted_again(struct fake_nfs *f)
 {
 	struct error err = { .code = ERROR_OK };

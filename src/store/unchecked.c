@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-#include "store/held.h"
+#include "store/unchecked.h"
 
 #include <errno.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "store/owner.h"
 #include "store/path_key.h"
 
-/* Get the path from which an entry was moved. Return false where the name does not tell. */
+/* Get the path from which an entry was moved. Return false if its name does not tell. */
 static bool path_of_entry(const char *name, char path[RECORD_NAME_MAX + 1])
 {
 	char key[STORE_TRASH_KEY_MAX + 1];
@@ -52,7 +52,7 @@ static int rename_back(struct nfs_client *c, const struct nfs_handle *trash, con
 	return 1;
 }
 
-int held_put_back(struct nfs_client *c, const char *name, struct error *err)
+int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err)
 {
 	const struct owner_question q = { .scope = OWNER_ALL };
 	char path[RECORD_NAME_MAX + 1];

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * Unchecked entries of the trash: directories that a deletion has moved there without comparing
+ * their handles afterwards. The deletion may have paused before the move for so long that it moved
+ * a directory that another volume uses by now. It puts such a directory back itself
+ * (store/tombstone.h); if it is killed before that, the purger does. Worker threads; blocks.
+ */
+#ifndef STORE_UNCHECKED_H
+#define STORE_UNCHECKED_H
+
+#include "nfs/client.h"
+
+/*
+ * Put an unchecked entry (store_trash_name_is_unchecked()) back if a volume or snapshot uses the
+ * directory. Return 1 if the caller must leave the entry alone: its user has it back, or a deletion
+ * of that path is under way and decides. Return 0 if the directory has no user, or a negative errno
+ * with the error set if nobody can tell.
+ */
+int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err);
+
+#endif
