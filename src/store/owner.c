@@ -67,6 +67,23 @@ static int owner_is(struct owner_search *s, enum owner_kind kind, const char *ke
 	return 1;
 }
 
+/* Whether a volume with a record counts as an owner. */
+static bool volume_counts(const struct owner_question *q, const struct volume *v, const char *key)
+{
+	switch (q->count) {
+	case OWNER_COUNT_ALL:
+	case OWNER_COUNT_NOTED:
+		return true;
+	case OWNER_COUNT_FINISHED:
+		return !volume_is_unfinished(v);
+	case OWNER_COUNT_SHARING:
+		return !volume_is_unfinished(v) && !volume_is_exclusive(v, key);
+	case OWNER_COUNT_DIFFERING:
+		return !volume_wants_same_settings(v, q->settings_of);
+	}
+	return true;
+}
+
 /*
  * Check the record under a key that comes from a note or, with plain, from the name of the
  * directory. With plain, count only a volume whose directory is its key: all others have notes.
@@ -82,7 +99,7 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 
 	r = record_read_at(s->c, STORE_VOLUMES, key, &rec, err);
 	s->missing = s->missing || (r == -ENOENT && !plain);
-	if (r == -ENOENT && s->q->leaving && !plain)
+	if (r == -ENOENT && s->q->count == OWNER_COUNT_NOTED && !plain)
 		return owner_is(s, OWNER_IS_VOLUME, key);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
@@ -98,11 +115,7 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 		return 0;
 	if (plain && (strchr(v.dir, '/') != NULL || strcmp(v.dir, key) != 0))
 		return 0;
-	if (s->q->finished && volume_is_unfinished(&v))
-		return 0;
-	if (s->q->exclusive && volume_is_exclusive(&v, key))
-		return 0;
-	if (s->q->same != NULL && volume_wants_same_settings(&v, s->q->same))
+	if (!volume_counts(s->q, &v, key))
 		return 0;
 	s->owner->may_retain = v.on_delete == NULL || on_delete_parse(v.on_delete, &policy) < 0 ||
 			       policy == ON_DELETE_RETAIN;

@@ -2,16 +2,16 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Who owns a directory? Ask here before removing a directory of the share, renaming it or something
- * over it, adopting it for a new volume, or changing its mode and owner. The answer comes from the
- * records of volumes and snapshots and the notes of store/users.h, with a few lookups however many
- * volumes the share has.
+ * The owners of a directory. Call owner_find() before removing a directory of the share, renaming
+ * it or something over it, adopting it for a new volume, or changing its mode and owner. The answer
+ * comes from the records of volumes and snapshots and the notes of store/users.h, with a few
+ * lookups however many volumes the share has.
  *
  * Lookups use the server's idea of equal names: a file system that folds case finds the notes of
  * both "A" and "a". owner_find() compares what it found again, ignoring case and treating all
  * non-ASCII names as equal, so that a wrong answer can only leave a directory alone.
  *
- * A directory without a record is nobody's: csi-driver-nfs leaves no record. Worker threads;
+ * A directory without a record has no owner: csi-driver-nfs leaves no record. Worker threads;
  * blocks.
  */
 #ifndef STORE_OWNER_H
@@ -33,17 +33,24 @@ enum owner_scope {
 	OWNER_ALL = OWNER_VOLUMES | OWNER_SNAPSHOTS,
 };
 
+/* Which of the volumes in scope count as owners. */
+enum owner_count {
+	OWNER_COUNT_ALL, /* those with a record */
+	OWNER_COUNT_NOTED, /* also those with notes only: a deletion may be under way, or fail */
+	OWNER_COUNT_FINISHED, /* those that are finished: the others have no claim yet */
+	OWNER_COUNT_SHARING, /* likewise, without an exclusive claim: the asker's came first */
+	OWNER_COUNT_DIFFERING, /* those that want another mode or owner than settings_of */
+};
+
 /* The asker, and what is asked for. The asker's own directories do not count. */
 struct owner_question {
 	const char *volume; /* key of the asking volume; NULL: none */
 	bool has_record; /* the record under that key is the asker's, not another volume's */
 	const char *snapshot; /* name of the asking snapshot; NULL: none */
 	unsigned int scope; /* of enum owner_scope */
-	bool finished; /* ignore volumes that are not finished: they have no claim yet */
-	bool exclusive; /* the asker came first, alone: ignore other exclusive claims */
-	bool leaving; /* count notes without a record: a deletion may be under way, or fail */
+	enum owner_count count;
+	const struct volume *settings_of; /* with OWNER_COUNT_DIFFERING */
 	bool policies; /* gather the policies of earlier volumes, see store/users.h */
-	const struct volume *same; /* ignore volumes that want its mode and owner; or NULL */
 };
 
 enum owner_kind { OWNER_IS_NOBODY, OWNER_IS_VOLUME, OWNER_IS_SNAPSHOT, OWNER_IS_ARCHIVE };

@@ -19,7 +19,7 @@ static int remove_snapshot_directory(struct nfs_client *c, const struct tombston
 	const struct owner_question q = {
 		.snapshot = t->dir,
 		.scope = OWNER_VOLUMES,
-		.finished = true,
+		.count = OWNER_COUNT_FINISHED,
 	};
 	struct owner owner;
 	int r;

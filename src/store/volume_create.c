@@ -178,7 +178,8 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 		.volume = nv->key,
 		.has_record = true,
 		.scope = own ? 0 : OWNER_AT | OWNER_AROUND,
-		.same = &v,
+		.count = OWNER_COUNT_DIFFERING,
+		.settings_of = &v,
 	};
 	const struct directory_wish wish = {
 		.mode = v.mode,
@@ -590,7 +591,7 @@ static void drop_earlier_policies(const struct new_volume *nv)
 		.volume = nv->key,
 		.has_record = true,
 		.scope = OWNER_VOLUMES,
-		.leaving = true,
+		.count = OWNER_COUNT_NOTED,
 		.policies = true,
 	};
 	struct error ignored = { .code = ERROR_OK };

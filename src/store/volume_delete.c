@@ -92,8 +92,8 @@ static struct owner_question question_of(const struct tombstone *t, const struct
 		.volume = t->key,
 		.has_record = rec->n > 0 && !tombstone_is_new(t),
 		.scope = OWNER_ALL,
-		.finished = true,
-		.exclusive = volume_is_proven_exclusive(&v, t->key),
+		.count = volume_is_proven_exclusive(&v, t->key) ? OWNER_COUNT_SHARING
+								: OWNER_COUNT_FINISHED,
 		.policies = true,
 	};
 }
@@ -164,13 +164,14 @@ static int note_retained(struct nfs_client *c, const struct tombstone *t, const 
  * Apply the policies of earlier volumes. Return 1 if they keep the directory as it is; else set
  * *policy to the strictest one and return 0.
  */
-static int apply_earlier_policies(const struct tombstone *t, const struct owner_question *q,
-				  const struct owner *owner, enum volume_on_delete *policy)
+static int apply_earlier_policies(const struct tombstone *t, const struct owner *owner,
+				  enum volume_on_delete *policy)
 {
+	const struct volume v = volume_of(&t->record);
 	const enum volume_on_delete own = *policy;
 
-	/* A proven exclusive directory was new or empty: it holds nothing older. */
-	if (owner->policy_around != ON_DELETE_DELETE && !q->exclusive) {
+	/* A proven exclusive directory was new or empty: it has nothing older in it. */
+	if (owner->policy_around != ON_DELETE_DELETE && !volume_is_proven_exclusive(&v, t->key)) {
 		log_info("The directory of a deleted volume stays, it lies in one that is kept",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("policy", on_delete_name(owner->policy_around)));
@@ -218,7 +219,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 			return 0;
 		return users_add_policy(c, t->dir, policy, err);
 	}
-	if (apply_earlier_policies(t, &q, &owner, &policy) > 0)
+	if (apply_earlier_policies(t, &owner, &policy) > 0)
 		return 0;
 	if (policy == ON_DELETE_ARCHIVE)
 		r = tombstone_archive_directory(c, t, how->replace_archive, volume_is_used_again,

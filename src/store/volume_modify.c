@@ -85,8 +85,8 @@ static int check_other_volumes(struct nfs_client *c, const struct volume_id *id,
 		.volume = key,
 		.has_record = rec->n > 0,
 		.scope = OWNER_AT | OWNER_AROUND | OWNER_SNAPSHOTS,
-		.finished = true,
-		.exclusive = volume_is_proven_exclusive(&v, key),
+		.count = volume_is_proven_exclusive(&v, key) ? OWNER_COUNT_SHARING
+							     : OWNER_COUNT_FINISHED,
 	};
 	struct owner owner;
 	int r;
