@@ -6,9 +6,8 @@
  * step and by handle. A crash may follow any step. The record is written before the directory is
  * made and removed after the directory is gone, so a retry always finds what is left to do.
  *
- * volume_create.c, volume_expand.c, volume_modify.c and
- * volume_delete.c each do the work of one call. Worker threads; blocks, except for the functions
- * that take only records and views.
+ * volume_create.c, volume_expand.c, volume_modify.c and volume_delete.c each do the work of one
+ * call. Worker threads; blocks, except for the functions that take only records and views.
  */
 #ifndef STORE_VOLUME_H
 #define STORE_VOLUME_H

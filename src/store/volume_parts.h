@@ -2,7 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Private to the files of store/volume.h. volume_create.c needs volume_delete.c: a creation
+ * Private to the files of store/volume.h. new_volume_deletions.c calls volume_delete.c: a creation
  * finishes a deletion that was cut short.
  */
 #ifndef STORE_VOLUME_PARTS_H
@@ -30,8 +30,9 @@ int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct
 
 /*
  * Whether the path of a deleted volume is in use again: 1, 0 or a negative errno. A new volume of
- * the same key makes its own directory once the old one is gone, so it counts only where the
- * directory was empty and was removed. Any other volume uses the directory that it finds.
+ * the same key makes its own directory once the old one is gone, so it counts only if the directory
+ * was empty and was removed. Any other volume uses the directory that it finds (rule 5 in
+ * doc/design.md, "Calls at once").
  */
 int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 			 struct error *err);
