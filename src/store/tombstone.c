@@ -7,13 +7,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/log.h"
 #include "nfs/calls.h"
-#include "store/directory.h"
-#include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
-#include "store/staging.h"
 #include "store/volume_record.h"
 
 #define TOMBSTONE_KEY_NEW "new" /* in a tombstone that was not a record before */
@@ -35,17 +31,12 @@ static int records_folder(struct nfs_client *c, const struct tombstone *t, bool 
 			    create, ret, err);
 }
 
-static int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t,
-			    struct error *err)
+int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t, struct error *err)
 {
 	return nfs_error_set(err, c, r, "noting that '%s' is deleted", t->dir);
 }
 
-/*
- * Whether the record has come back: 1, 0 or a negative errno. A record that is there is either a
- * new one, whose creation sees the tombstone, or the old one, renamed into place by a change just
- * before its draft was removed. Only the latter was ever replaced.
- */
+/* Whether a change has brought the record back (rule 8): 1, 0 or a negative errno. */
 static int record_came_back(struct nfs_client *c, struct tombstone *t,
 			    const struct nfs_handle *records, struct error *err)
 {
@@ -64,8 +55,8 @@ static int record_came_back(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
- * Remove a tombstone that a change has made useless: it brought the record back, and removed the
- * parts of the one that was buried.
+ * Remove a tombstone after a change has brought its record back (rule 8), and has removed the parts
+ * of the tombstone's text.
  */
 static int forget_replaced_tombstone(struct nfs_client *c, struct tombstone *t,
 				     const struct nfs_handle *busy, struct error *err)
@@ -80,8 +71,8 @@ static int forget_replaced_tombstone(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
- * Put back the record of another volume or snapshot, which got the name after the deletion had read
- * the record of an earlier one. Return ABORTED.
+ * Put back the record of another volume or snapshot: it was created under this key after the
+ * deletion had read the earlier record. Return ABORTED.
  */
 static int put_record_back(struct nfs_client *c, struct tombstone *t,
 			   const struct nfs_handle *records, const struct nfs_handle *busy,
@@ -113,8 +104,8 @@ static bool is_meant_for(const struct tombstone *t, const char *id)
 }
 
 /*
- * Read the tombstone, and remove any draft: a change that began before the record was renamed must
- * not bring it back.
+ * Read the tombstone, and remove any draft, so that a change that began before the record was
+ * renamed does not bring the record back.
  */
 static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 			  const struct nfs_handle *records, const struct nfs_handle *busy,
@@ -148,7 +139,7 @@ static int read_unburied(struct nfs_client *c, struct tombstone *t,
 	return tombstone_refuse(t->dir, err);
 }
 
-/* Go on without a tombstone on a full share, where deleting has to work. */
+/* Go on without a tombstone on a full share, since deletions make room. */
 static int accept_no_room(struct tombstone *t, int r, struct error *err)
 {
 	if (r != -ENOSPC && r != -EDQUOT)
@@ -178,14 +169,14 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	r = store_folder(c, STORE_BUSY, true, &busy, err);
 	if (r == 0)
 		r = record_bury(c, records, t->key, busy, t->name, err);
-	/* Not for errors of the read below: once the tombstone is set, it stays. */
+	/* Accept only this: after an error of the read below, the tombstone stays. */
 	r = accept_no_room(t, r, err);
 	if (r < 0)
 		return r;
 	if (t->no_room)
 		return read_unburied(c, t, records, err);
 	r = read_tombstone(c, t, records, busy, &why);
-	/* The caller has just read the record: it was whole. */
+	/* The record was whole when the caller read it, so a change has removed its parts. */
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && t->record.n == 0)
 		return forget_replaced_tombstone(c, t, busy, err);
 	if (r < 0)
@@ -261,300 +252,6 @@ int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const s
 	return busy_each(c, t->dir, forget_if_replaced, t, err);
 }
 
-/* -------- the directory -------- */
-
-/* Whether the tombstone is still there: 1, 0 or a negative errno. */
-static int tombstone_is_set(struct nfs_client *c, const struct tombstone *t, struct error *err)
-{
-	const struct nfs_handle *busy;
-	struct nfs_handle unused;
-	int r;
-
-	r = store_folder(c, STORE_BUSY, false, &busy, err);
-	if (r == 0)
-		r = nfs_lookup(c, busy, t->name, &unused, NULL);
-	if (r == 0)
-		return 1;
-	return r == -ENOENT ? 0 : tombstone_failed(c, r, t, err);
-}
-
-/* Report that another replica has finished the deletion: the CO has to ask again. */
-static int deletion_was_finished(const struct tombstone *t, struct error *err)
-{
-	return error_set(err, ERROR_ABORTED,
-			 "another controller has finished the deletion of '%s' meanwhile; try again",
-			 t->dir);
-}
-
-int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct error *err)
-{
-	int r;
-
-	if (t->name[0] == '\0')
-		return 0;
-	r = tombstone_is_set(c, t, err);
-	if (r == 0)
-		return deletion_was_finished(t, err);
-	return r < 0 ? r : 0;
-}
-
-/*
- * Look up the directory, then check the tombstone, so that a directory which takes its place later
- * has another handle. -ENOENT, unreported, where there is no directory.
- */
-static int find_doomed_directory(struct nfs_client *c, const struct tombstone *t,
-				 struct directory_place *place, struct directory_known *ret,
-				 struct error *err)
-{
-	int r = directory_look_up(c, t->dir, place, &ret->handle, &ret->attr, err);
-
-	if (r < 0)
-		return r;
-	if (t->name[0] == '\0' && !t->no_room)
-		return deletion_was_finished(t, err);
-	return tombstone_check(c, t, err);
-}
-
-int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
-			  struct error *err)
-{
-	int r = staging_is_in_place(c, &t->record, t->dir, err);
-
-	if (r != 0 || staging_state_of(&t->record).built == NULL)
-		return r;
-	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
-	return r < 0 ? r : staging_is_in_place(c, &t->record, t->dir, err);
-}
-
-/*
- * Likewise. If it is missing, first keep a paused deletion of an earlier volume from putting it
- * back.
- */
-static int find_moving_directory(struct nfs_client *c, const struct tombstone *t,
-				 struct directory_place *place, struct directory_known *ret,
-				 bool *ret_trashed, struct error *err)
-{
-	int r = find_doomed_directory(c, t, place, ret, err);
-
-	if (r != -ENOENT || tombstone_is_new(t))
-		return r;
-	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
-	return r < 0 ? r : find_doomed_directory(c, t, place, ret, err);
-}
-
-/* Make an empty directory again, after it was removed. */
-static int make_empty_again(struct nfs_client *c, const struct directory_place *place,
-			    const struct nfs_attr *attr)
-{
-	const struct nfs_change change = {
-		.has_mode = attr->has_mode,
-		.has_uid = attr->has_owner,
-		.has_gid = attr->has_owner,
-		.mode = attr->mode,
-		.uid = attr->uid,
-		.gid = attr->gid,
-	};
-	struct nfs_handle handle;
-	struct nfs_attr unused;
-	int r;
-
-	r = nfs_mkdir(c, &place->parent, place->base, attr->has_mode ? attr->mode : 0755, &handle,
-		      &unused);
-	if (r == 0)
-		r = nfs_setattr(c, &handle, &change);
-	return r == -EEXIST ? 0 : r;
-}
-
-/*
- * Make the directory again for its user. If the user has been deleted meanwhile, and found no
- * directory, remove it: nobody else does.
- */
-static int put_empty_directory_back(struct nfs_client *c, const struct tombstone *t,
-				    const struct directory_place *place,
-				    const struct nfs_attr *attr, tombstone_users_fn users,
-				    struct error *err)
-{
-	int r = make_empty_again(c, place, attr);
-
-	if (r < 0)
-		return tombstone_failed(c, r, t, err);
-	r = users(c, t, true, err);
-	if (r == 0)
-		(void)nfs_rmdir(c, &place->parent, place->base);
-	return r;
-}
-
-/*
- * Put a directory back that was moved when its tombstone was already gone, if a later call has
- * begun to use it. Return 1 then, 0 where it is nobody's.
- */
-static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
-			       const struct directory_place *place,
-			       const struct nfs_handle *moved_to, const char *name,
-			       tombstone_users_fn users, struct error *err)
-{
-	struct nfs_handle handle;
-	int r;
-
-	r = users != NULL ? users(c, t, false, err) : 0;
-	if (r <= 0)
-		return r;
-	/* A user who has made a new directory did not find this one. */
-	r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
-	if (r == 0)
-		return 0;
-	if (r == -ENOENT)
-		r = nfs_rename(c, moved_to, name, &place->parent, place->base);
-	/* The user's deletion has released it for purging, or the user has made another one. */
-	if (r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
-		return 0;
-	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
-}
-
-/* Likewise for a directory that was removed: trashed is its name in the trash; "": it was empty. */
-static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
-			      const struct directory_place *place, const struct nfs_attr *attr,
-			      const char *trashed, tombstone_users_fn users, struct error *err)
-{
-	const struct nfs_handle *trash;
-	int r;
-
-	if (trashed[0] != '\0') {
-		r = store_folder(c, STORE_TRASH, true, &trash, err);
-		if (r < 0)
-			return tombstone_failed(c, r, t, err);
-		return move_directory_back(c, t, place, trash, trashed, users, err);
-	}
-	r = users != NULL ? users(c, t, true, err) : 0;
-	return r <= 0 ? r : put_empty_directory_back(c, t, place, attr, users, err);
-}
-
-/*
- * Remove the note of a directory that the driver had made above an earlier volume. The directory of
- * a volume without subDir has none, since nobody else has a directory of that name.
- */
-static int forget_notes(struct nfs_client *c, const struct tombstone *t,
-			const struct directory_known *known, struct error *err)
-{
-	if (strcmp(t->key, t->dir) == 0)
-		return 0;
-	return directory_note_forget(c, t->dir, &known->handle, &known->attr, err);
-}
-
-/* Remove the notes of a directory that is gone, in case an earlier attempt did not. */
-static int sweep_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
-{
-	int r = strcmp(t->key, t->dir) == 0 ? 0 : directory_note_sweep(c, t->dir, err);
-
-	return r < 0 ? r : 0;
-}
-
-static int directory_was_new(struct nfs_client *c, const struct tombstone *t, struct error *err)
-{
-	log_warn("A directory that was made anew during its deletion has been put back",
-		 LOG_STR("directory", t->dir), LOG_STR("server", c->export.server),
-		 LOG_STR("share", c->export.share));
-	return deletion_was_finished(t, err);
-}
-
-int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
-			       tombstone_users_fn users, bool *ret_trashed, struct error *err)
-{
-	char key[RECORD_NAME_MAX + 1], trashed[NFS_NAME_MAX + 1];
-	struct directory_place place;
-	struct directory_known known;
-	bool was_finished;
-	int r;
-
-	r = find_moving_directory(c, t, &place, &known, ret_trashed, err);
-	if (r < 0)
-		return r == -ENOENT ? sweep_notes(c, t, err) : r;
-	directory_trash_key(key, t->dir);
-	r = directory_remove_known(c, &place, &known, key, trashed, err);
-	if (r == DIRECTORY_CANNOT_MOVE) {
-		r = tombstone_check(c, t, err);
-		if (r == 0)
-			r = directory_remove_in_place(c, &place, err);
-	}
-	if (r != 0)
-		return r > 0 ? directory_was_new(c, t, err) : r;
-	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
-	was_finished = r == 0;
-	if (was_finished) {
-		r = put_directory_back(c, t, &place, &known.attr, trashed, users, err);
-		if (r > 0)
-			return directory_was_new(c, t, err);
-	}
-	if (r < 0) /* the entry stays unchecked: a repeated call decides about it */
-		return r;
-	if (trashed[0] != '\0') {
-		r = directory_trash_release(c, key, trashed, err);
-		if (r < 0)
-			return r;
-		*ret_trashed = true;
-	}
-	if (was_finished)
-		return deletion_was_finished(t, err);
-	return forget_notes(c, t, &known, err);
-}
-
-int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, struct error *err)
-{
-	char key[RECORD_NAME_MAX + 1];
-
-	directory_trash_key(key, t->dir);
-	return directory_purge(c, key, err);
-}
-
-/* Likewise for a directory that was archived. */
-static int take_out_of_archive(struct nfs_client *c, const struct tombstone *t,
-			       const struct directory_place *place,
-			       const struct directory_known *known, const char *archive,
-			       tombstone_users_fn users, struct error *err)
-{
-	struct directory_place from;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
-	int r;
-
-	r = directory_look_up(c, archive, &from, &handle, &attr, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	if (!nfs_handle_is_equal(&handle, &known->handle))
-		return 0;
-	r = move_directory_back(c, t, place, &from.parent, from.base, users, err);
-	if (r <= 0)
-		return r;
-	r = directory_remove_parents(c, archive, err);
-	return r < 0 ? r : 1;
-}
-
-int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, bool replace,
-				tombstone_users_fn users, bool *ret_trashed, struct error *err)
-{
-	cleanup_free char *archive = NULL;
-	struct directory_place place;
-	struct directory_known known;
-	int r;
-
-	r = find_doomed_directory(c, t, &place, &known, err);
-	if (r < 0)
-		return r == -ENOENT ? sweep_notes(c, t, err) : r;
-	r = directory_archive(c, t->dir, t->key, &known, replace, &archive, ret_trashed, err);
-	if (r != 0)
-		return r > 0 ? directory_was_new(c, t, err) : r;
-	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
-	if (r < 0)
-		return r;
-	if (r > 0)
-		return forget_notes(c, t, &known, err);
-	if (archive != NULL)
-		r = take_out_of_archive(c, t, &place, &known, archive, users, err);
-	if (r != 0)
-		return r > 0 ? directory_was_new(c, t, err) : r;
-	return deletion_was_finished(t, err);
-}
-
 /* -------- the end -------- */
 
 /* Remove the record where there was no room for a tombstone. */
@@ -589,7 +286,7 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
 	r = records_folder(c, t, true, &records, err);
 	if (r == 0)
 		r = record_came_back(c, t, records, err);
-	/* The record says what is left to do. A tombstone beside it would refuse each creation. */
+	/* Rule 8: the repeated deletion finds the record. */
 	if (r > 0)
 		(void)nfs_remove(c, busy, t->name);
 	if (r != 0)
@@ -607,7 +304,7 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 	if (store_folder(c, STORE_BUSY, false, &busy, &ignored) < 0 ||
 	    records_folder(c, t, true, &records, &ignored) < 0)
 		return;
-	/* The record that a change brought back is newer. */
+	/* Rule 8: a record that a change has brought back is newer. */
 	if (tombstone_is_new(t) || record_came_back(c, t, records, &ignored) > 0)
 		(void)nfs_remove(c, busy, t->name);
 	else

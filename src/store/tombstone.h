@@ -3,22 +3,16 @@
 
 /*
  * The deletion of a volume or a snapshot, where two replicas of the controller may be at work. The
- * record is renamed into .csi-nfs/busy/ first and is the tombstone from then on: there is no record
- * any more, one deletion holds the tombstone, and all replicas see that the directory is being
- * deleted. The tombstone is removed last.
- *
- *   deletion   set tombstone; look for other users; remove directory; look for a new record of
- *              that key; remove tombstone
- *   creation   write record and notes of use; look for tombstones; make directory; check that the
- *              record is still there
- *
- * Each of the two writes before it reads, so at least one of them knows of the other.
+ * record is renamed into .csi-nfs/busy/ first and is the tombstone from then on: the record is
+ * gone, one deletion has the tombstone, and all replicas see that the directory is being deleted.
+ * The tombstone is removed last.
  *
  * The replica that has set a tombstone may be dead or paused, so a call that meets one does not
- * wait but finishes the deletion. A replica that was only paused may move another directory than
- * the one it knew, so it compares handles after the move, and moves a wrong directory back. A
- * deletion whose directory is missing therefore renames what is in the trash under that name, so
- * that nothing is moved back later. Worker threads; blocks.
+ * wait but finishes the deletion. doc/design.md has the steps of deletions and creations ("busy/:
+ * what calls are working on") and the numbered rules to which comments refer ("Calls at once").
+ *
+ * tombstone.c sets, adopts and removes tombstones; tombstone_directory.c removes and archives the
+ * directory. Worker threads; blocks.
  */
 #ifndef STORE_TOMBSTONE_H
 #define STORE_TOMBSTONE_H
@@ -53,19 +47,22 @@ int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *
 /* Report ABORTED: a deletion has the directory. Return -EAGAIN. */
 int tombstone_refuse(const char *dir, struct error *err);
 
+/* Report the result r of an operation that failed. Return a negative errno. */
+int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t, struct error *err);
+
 /* Take over the tombstone of that name. -ENOENT, unreported, where it is gone. */
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err);
 
 /*
- * Whether somebody uses the path by now: 1, 0 or a negative errno. If the directory was empty,
- * every user counts; else only those that may have found and adopted it.
+ * Whether another call has begun to use the path: 1, 0 or a negative errno. If the directory was
+ * empty, every user counts; else only those that may have found and adopted it (rule 5).
  */
 typedef int (*tombstone_users_fn)(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 				  struct error *err);
 
 /*
  * As staging_is_in_place() for the record of the tombstone. A directory that is not in place cannot
- * come back later. *ret_trashed is set where there is something to purge.
+ * come back later (rule 6). *ret_trashed is set where there is something to purge.
  */
 int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
 			  struct error *err);
@@ -99,9 +96,8 @@ int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const s
 			      struct error *err);
 
 /*
- * Remove the tombstone, when all else is gone. Return 0 or a negative errno; or 1 where a change
- * that was under way has brought the record back, and the deletion has to be done again, from the
- * record.
+ * Remove the tombstone, after everything else. Return 0 or a negative errno; or 1 if a change that
+ * was under way has brought the record back, so that the deletion has to be repeated (rule 8).
  */
 int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *err);
 
@@ -111,7 +107,7 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
  */
 void tombstone_restore(struct nfs_client *c, struct tombstone *t);
 
-/* Free what it holds. */
+/* Free the contents. */
 void tombstone_done(struct tombstone *t);
 #define cleanup_tombstone __attribute__((cleanup(tombstone_done)))
 

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/*
+ * The directory of a deleted volume or snapshot: removed or archived while the tombstone is set,
+ * and put back if another call has begun to use it. Comments refer to the numbered rules in
+ * doc/design.md, "Calls at once".
+ */
+
+#include "store/tombstone.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "nfs/calls.h"
+#include "store/directory.h"
+#include "store/directory_change.h"
+#include "store/layout.h"
+#include "store/staging.h"
+
+/* Whether the tombstone is still there: 1, 0 or a negative errno. */
+static int tombstone_is_set(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	const struct nfs_handle *busy;
+	struct nfs_handle unused;
+	int r;
+
+	r = store_folder(c, STORE_BUSY, false, &busy, err);
+	if (r == 0)
+		r = nfs_lookup(c, busy, t->name, &unused, NULL);
+	if (r == 0)
+		return 1;
+	return r == -ENOENT ? 0 : tombstone_failed(c, r, t, err);
+}
+
+/* Report that another replica has finished the deletion, so that the CO asks again. */
+static int deletion_was_finished(const struct tombstone *t, struct error *err)
+{
+	return error_set(err, ERROR_ABORTED,
+			 "another controller has finished the deletion of '%s' meanwhile; try again",
+			 t->dir);
+}
+
+int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	int r;
+
+	if (t->name[0] == '\0')
+		return 0;
+	r = tombstone_is_set(c, t, err);
+	if (r == 0)
+		return deletion_was_finished(t, err);
+	return r < 0 ? r : 0;
+}
+
+/* Rule 4: look up the directory, then check the tombstone. -ENOENT, unreported: there is none. */
+static int find_directory(struct nfs_client *c, const struct tombstone *t,
+			  struct directory_place *place, struct directory_known *ret,
+			  struct error *err)
+{
+	int r = directory_look_up(c, t->dir, place, &ret->handle, &ret->attr, err);
+
+	if (r < 0)
+		return r;
+	if (t->name[0] == '\0' && !t->no_room)
+		return deletion_was_finished(t, err);
+	return tombstone_check(c, t, err);
+}
+
+int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
+			  struct error *err)
+{
+	int r = staging_is_in_place(c, &t->record, t->dir, err);
+
+	if (r != 0 || staging_state_of(&t->record).built == NULL)
+		return r;
+	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
+	return r < 0 ? r : staging_is_in_place(c, &t->record, t->dir, err);
+}
+
+/* As find_directory(), but by rule 6 a directory that is not found cannot come back. */
+static int find_directory_to_remove(struct nfs_client *c, const struct tombstone *t,
+				    struct directory_place *place, struct directory_known *ret,
+				    bool *ret_trashed, struct error *err)
+{
+	int r = find_directory(c, t, place, ret, err);
+
+	if (r != -ENOENT || tombstone_is_new(t))
+		return r;
+	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
+	return r < 0 ? r : find_directory(c, t, place, ret, err);
+}
+
+/* Make an empty directory again, after it was removed. */
+static int make_empty_again(struct nfs_client *c, const struct directory_place *place,
+			    const struct nfs_attr *attr)
+{
+	const struct nfs_change change = {
+		.has_mode = attr->has_mode,
+		.has_uid = attr->has_owner,
+		.has_gid = attr->has_owner,
+		.mode = attr->mode,
+		.uid = attr->uid,
+		.gid = attr->gid,
+	};
+	struct nfs_handle handle;
+	struct nfs_attr unused;
+	int r;
+
+	r = nfs_mkdir(c, &place->parent, place->base, attr->has_mode ? attr->mode : 0755, &handle,
+		      &unused);
+	if (r == 0)
+		r = nfs_setattr(c, &handle, &change);
+	return r == -EEXIST ? 0 : r;
+}
+
+/*
+ * Rule 5: make an empty directory again for its user, and remove it if the user has been deleted
+ * meanwhile. Return 1 if it stays, else 0 or a negative errno.
+ */
+static int put_empty_directory_back(struct nfs_client *c, const struct tombstone *t,
+				    const struct directory_place *place,
+				    const struct nfs_attr *attr, tombstone_users_fn users,
+				    struct error *err)
+{
+	int r = make_empty_again(c, place, attr);
+
+	if (r < 0)
+		return tombstone_failed(c, r, t, err);
+	r = users(c, t, true, err);
+	if (r == 0)
+		(void)nfs_rmdir(c, &place->parent, place->base);
+	return r;
+}
+
+/*
+ * Put back a directory that was moved after its tombstone had gone. Return 1 after that, or 0 if no
+ * user has found the directory (rule 5).
+ */
+static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
+			       const struct directory_place *place,
+			       const struct nfs_handle *moved_to, const char *name,
+			       tombstone_users_fn users, struct error *err)
+{
+	struct nfs_handle handle;
+	int r;
+
+	r = users != NULL ? users(c, t, false, err) : 0;
+	if (r <= 0)
+		return r;
+	r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
+	if (r == 0)
+		return 0; /* the user has made a new directory */
+	if (r == -ENOENT)
+		r = nfs_rename(c, moved_to, name, &place->parent, place->base);
+	/* The user's deletion has released the entry, or the user has made a new directory. */
+	if (r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
+		return 0;
+	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
+}
+
+/* Put back a directory that was removed. trashed is its name in the trash; "": it was empty. */
+static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
+			      const struct directory_place *place, const struct nfs_attr *attr,
+			      const char *trashed, tombstone_users_fn users, struct error *err)
+{
+	const struct nfs_handle *trash;
+	int r;
+
+	if (trashed[0] != '\0') {
+		r = store_folder(c, STORE_TRASH, true, &trash, err);
+		if (r < 0)
+			return tombstone_failed(c, r, t, err);
+		return move_directory_back(c, t, place, trash, trashed, users, err);
+	}
+	r = users != NULL ? users(c, t, true, err) : 0;
+	return r <= 0 ? r : put_empty_directory_back(c, t, place, attr, users, err);
+}
+
+/*
+ * Remove the notes of the directory, which the driver may have made above an earlier volume. The
+ * directory of a volume without subDir has none, since no other volume uses its name.
+ */
+static int forget_notes(struct nfs_client *c, const struct tombstone *t,
+			const struct directory_known *known, struct error *err)
+{
+	if (strcmp(t->key, t->dir) == 0)
+		return 0;
+	return directory_note_forget(c, t->dir, &known->handle, &known->attr, err);
+}
+
+/* Remove the notes of a directory that is gone: an earlier attempt may have left them. */
+static int sweep_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	int r = strcmp(t->key, t->dir) == 0 ? 0 : directory_note_sweep(c, t->dir, err);
+
+	return r < 0 ? r : 0;
+}
+
+static int directory_was_replaced(struct nfs_client *c, const struct tombstone *t,
+				  struct error *err)
+{
+	log_warn("A directory that was made anew during its deletion has been put back",
+		 LOG_STR("directory", t->dir), LOG_STR("server", c->export.server),
+		 LOG_STR("share", c->export.share));
+	return deletion_was_finished(t, err);
+}
+
+int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
+			       tombstone_users_fn users, bool *ret_trashed, struct error *err)
+{
+	char key[RECORD_NAME_MAX + 1], trashed[NFS_NAME_MAX + 1];
+	struct directory_place place;
+	struct directory_known known;
+	bool was_finished;
+	int r;
+
+	r = find_directory_to_remove(c, t, &place, &known, ret_trashed, err);
+	if (r < 0)
+		return r == -ENOENT ? sweep_notes(c, t, err) : r;
+	directory_trash_key(key, t->dir);
+	r = directory_remove_known(c, &place, &known, key, trashed, err);
+	if (r == DIRECTORY_CANNOT_MOVE) {
+		r = tombstone_check(c, t, err);
+		if (r == 0)
+			r = directory_remove_in_place(c, &place, err);
+	}
+	if (r != 0)
+		return r > 0 ? directory_was_replaced(c, t, err) : r;
+	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
+	was_finished = r == 0;
+	if (was_finished) {
+		r = put_directory_back(c, t, &place, &known.attr, trashed, users, err);
+		if (r > 0)
+			return directory_was_replaced(c, t, err);
+	}
+	if (r < 0) /* the entry stays unchecked: a repeated call decides about it */
+		return r;
+	if (trashed[0] != '\0') {
+		r = directory_trash_release(c, key, trashed, err);
+		if (r < 0)
+			return r;
+		*ret_trashed = true;
+	}
+	if (was_finished)
+		return deletion_was_finished(t, err);
+	return forget_notes(c, t, &known, err);
+}
+
+int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	char key[RECORD_NAME_MAX + 1];
+
+	directory_trash_key(key, t->dir);
+	return directory_purge(c, key, err);
+}
+
+/* Put back a directory that was archived. */
+static int take_out_of_archive(struct nfs_client *c, const struct tombstone *t,
+			       const struct directory_place *place,
+			       const struct directory_known *known, const char *archive,
+			       tombstone_users_fn users, struct error *err)
+{
+	struct directory_place from;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = directory_look_up(c, archive, &from, &handle, &attr, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (!nfs_handle_is_equal(&handle, &known->handle))
+		return 0;
+	r = move_directory_back(c, t, place, &from.parent, from.base, users, err);
+	if (r <= 0)
+		return r;
+	r = directory_remove_parents(c, archive, err);
+	return r < 0 ? r : 1;
+}
+
+int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, bool replace,
+				tombstone_users_fn users, bool *ret_trashed, struct error *err)
+{
+	cleanup_free char *archive = NULL;
+	struct directory_place place;
+	struct directory_known known;
+	int r;
+
+	r = find_directory(c, t, &place, &known, err);
+	if (r < 0)
+		return r == -ENOENT ? sweep_notes(c, t, err) : r;
+	r = directory_archive(c, t->dir, t->key, &known, replace, &archive, ret_trashed, err);
+	if (r != 0)
+		return r > 0 ? directory_was_replaced(c, t, err) : r;
+	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		return forget_notes(c, t, &known, err);
+	if (archive != NULL)
+		r = take_out_of_archive(c, t, &place, &known, archive, users, err);
+	if (r != 0)
+		return r > 0 ? directory_was_replaced(c, t, err) : r;
+	return deletion_was_finished(t, err);
+}
