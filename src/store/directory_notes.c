@@ -2,20 +2,20 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Notes in .csi-nfs/parents/ about the directories above volumes that the driver made. The last
- * volume in such a directory takes it along; a directory without a note is somebody else's.
+ * Notes in .csi-nfs/parents/ about the directories above volumes that the driver made. Deleting the
+ * last volume in such a directory removes the directory, too; a directory without a note was not
+ * made by the driver.
  *
- *   parents/<path key>                                pending: a maker is about to make it
- *   parents/<path key>~<fileid>.<version>.<hash>      made: it is the directory with that file id
+ *   parents/<path key>                                pending: a call is about to make it
+ *   parents/<path key>~<fileid>.<version>.<hash>      final: it is the directory with that file id
  *                                                     and that hash of its handle, both in hex
  *
- * A maker writes the pending note, makes the directory, and renames the note to the final name. A
- * final note belongs to one directory: makers and removers of an earlier or later directory of that
- * name never touch it. The file id alone would not do, because a server may give the number of a
- * removed directory to the next one. It is there for clients of the other protocol version, which
- * may get another handle for the same directory.
+ * doc/design.md ("parents/: directories above volumes") has the steps of making and removing such a
+ * directory, and says why calls for different directories of one name do not disturb each other.
+ * The name of a final note has the file id for clients of the other protocol version, which may get
+ * another handle for the same directory.
  *
- * A pending note counts as final if the directory exists and has no final one: its maker has died,
+ * A pending note counts as final if the directory exists and has no final one: its writer has died,
  * or is a version of csi-nfs that wrote only pending notes. Worker threads; blocks. Errors as
  * nfs_error_set().
  */
@@ -47,7 +47,7 @@ static int note_failed(struct nfs_client *c, int r, const struct directory_note 
 			     note->path);
 }
 
-/* Two long paths may have the same key. */
+/* Whether no other path has the same key. Two long paths may. */
 static bool key_is_unique(const struct directory_note *note)
 {
 	return strlen(note->key) < RECORD_NAME_MAX;
@@ -116,7 +116,7 @@ static bool parse_number(const char **text, unsigned int base, char end, uint64_
 	return str_parse_u64(number, base, UINT64_MAX, ret) == 0;
 }
 
-/* False for any other name, such as that of a pending note's part, draft or grave. */
+/* Parse the name of a final note. False for any other, as of a pending note's part or draft. */
 static bool parse_final_name(const struct directory_note *note, const char *name,
 			     struct note_subject *ret)
 {
@@ -127,7 +127,10 @@ static bool parse_final_name(const struct directory_note *note, const char *name
 	       parse_number(&text, 16, '\0', &ret->hash);
 }
 
-/* Whether a final note is about that directory. Handles of two versions are not comparable. */
+/*
+ * Whether a final note is about that directory. Handles of two protocol versions are not
+ * comparable, so the file id decides between those.
+ */
 static bool subject_is(const struct nfs_client *c, const struct note_subject *subject,
 		       const struct nfs_handle *handle, const struct nfs_attr *attr)
 {
@@ -147,9 +150,9 @@ static int open_notes(struct nfs_client *c, struct directory_note *note, const c
 }
 
 /*
- * On a share that several identities use, each can remove or rename only its own notes. r is the
- * result of such an attempt. Return 0 where it failed because the note is another identity's, or
- * gone; else r.
+ * Accept the result r of removing or renaming a note, and return 0, if it failed because the note
+ * belongs to another identity, or is gone; else return r. On a share that several identities use,
+ * each can change its own notes only.
  */
 static int accept_anothers(struct nfs_client *c, int r, const struct directory_note *note,
 			   const char *name)
@@ -235,8 +238,8 @@ int directory_note_begin(struct nfs_client *c, struct directory_note *note, cons
 	r = record_create(c, note->folder, note->key, &rec, err);
 	note->begun = r == 0;
 	/*
-	 * Another call is about to make the directory, or one was cut short, or somebody has
-	 * removed the directory by hand.
+	 * Accept a pending note that exists: another call is about to make the directory, or a call
+	 * was cut short, or somebody has removed the directory by hand.
 	 */
 	return r == -EEXIST ? 0 : r;
 }
@@ -254,8 +257,8 @@ int directory_note_finish(struct nfs_client *c, struct directory_note *note,
 	if (r == 0)
 		return 0;
 	/*
-	 * A maker that came too late or a remover has taken the pending note away, or it is another
-	 * identity's, which we cannot rename.
+	 * Another call that made or removed the directory has taken the pending note away, or the
+	 * note belongs to another identity.
 	 */
 	r = accept_anothers(c, r, note, note->key);
 	if (r < 0)
@@ -330,7 +333,7 @@ int directory_note_find(struct nfs_client *c, struct directory_note *note, const
 	r = look_for_final_note(c, note, handle, attr, err);
 	if (r == 0)
 		r = search_notes(c, note, handle, attr, err);
-	/* A listing may miss a note that is being renamed. */
+	/* Look again, since a listing may miss a note that is being renamed. */
 	return r != 0 ? r : look_for_final_note(c, note, handle, attr, err);
 }
 
@@ -392,8 +395,8 @@ int directory_note_sweep(struct nfs_client *c, const char *path, struct error *e
 	if (r < 0 && r != -ENOENT)
 		return r;
 	/*
-	 * Look only after listing: the directory of a listed note was made before, so it is the one
-	 * that is there now, or it was removed.
+	 * Look the directory up after listing: the directory of a listed final note was made before
+	 * the listing, so it is either there now or was removed.
 	 */
 	r = directory_look_up(c, path, &place, &handle, &attr, err);
 	if (r < 0 && r != -ENOENT)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* DeleteVolume, on the share. */
+/*
+ * DeleteVolume, on the share. Comments refer to the numbered rules in doc/design.md, "Calls at
+ * once"; policy notes are described there in "users/: who uses a directory".
+ */
 
 #include <errno.h>
 #include <stdint.h>
@@ -35,9 +38,9 @@ static int key_has_record(struct nfs_client *c, const char *key, struct error *e
 /* -------- the directory -------- */
 
 /*
- * Whether the key has a record whose volume may use an empty directory that it found there: 1, 0 or
- * a negative errno. A volume that is still being built elsewhere does not, and would refuse one in
- * its place.
+ * Whether the key has a record whose volume may use an empty directory that it found at dir: 1, 0
+ * or a negative errno. A volume that is still being built elsewhere does not, and would refuse any
+ * directory in its place.
  */
 static int key_has_directory(struct nfs_client *c, const char *key, const char *dir,
 			     struct error *err)
@@ -58,7 +61,7 @@ static int key_has_directory(struct nfs_client *c, const char *key, const char *
 int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 			 struct error *err)
 {
-	/* The tombstone was the record: a record that is there now is of a new volume. */
+	/* The old record is the tombstone, so any record under the key is a new volume's. */
 	const struct owner_question q = { .volume = t->key, .scope = OWNER_ALL };
 	struct owner owner;
 	int r;
@@ -83,8 +86,9 @@ static int delete_directory(struct nfs_client *c, const struct tombstone *t, boo
 	return tombstone_purge_directory(c, t, err);
 }
 
-/* Form the question who else has the directory of a volume that is being deleted. */
-static struct owner_question question_of(const struct tombstone *t, const struct record *rec)
+/* Ask for the other owners of the directory of a volume that is being deleted. */
+static struct owner_question question_of_deletion(const struct tombstone *t,
+						  const struct record *rec)
 {
 	const struct volume v = volume_of(rec);
 
@@ -109,14 +113,14 @@ static int find_other_tombstone(struct nfs_client *c, const char *name, enum bus
 }
 
 /*
- * Write policy notes if others use the directory or have used it: their deletions, which may be
- * under way or be repeated after they have succeeded, follow this volume's policy too.
+ * Write policy notes if others use the directory or have used it, so that their deletions follow
+ * this volume's policy too. These may be under way, or be repeated after they have succeeded.
  */
 static int note_policy_if_shared(struct nfs_client *c, const struct tombstone *t,
 				 const struct record *rec, enum volume_on_delete policy,
 				 struct error *err)
 {
-	const struct owner_question q = question_of(t, rec);
+	const struct owner_question q = question_of_deletion(t, rec);
 	struct owner owner;
 	int r;
 
@@ -132,9 +136,9 @@ static int note_policy_if_shared(struct nfs_client *c, const struct tombstone *t
 
 /*
  * Note that the directory is retained, even if nobody else uses it: the deletion of an earlier
- * volume that had it may be repeated. A volume without subDir needs the note only for a shared
- * directory, since only a volume of the same name can have had it before. must: write the note in
- * any case, because the id has another policy.
+ * volume with this directory may be repeated. A volume without subDir needs the note only for a
+ * shared directory, since only a volume of the same name can have had it before. must: write the
+ * note in any case, because the id has another policy.
  */
 static int note_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
 			 bool must, struct error *err)
@@ -152,7 +156,7 @@ static int note_retained(struct nfs_client *c, const struct tombstone *t, const 
 		return 0; /* there is nothing to keep */
 	if (r == 0)
 		r = users_add_policy(c, t->dir, ON_DELETE_RETAIN, &why);
-	/* The share is full: do without the note if the directory is this volume's alone. */
+	/* On a full share, do without the note if the directory is this volume's alone. */
 	if (!must && (r == -ENOSPC || r == -EDQUOT))
 		return note_policy_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
 	if (r < 0 && err != NULL)
@@ -186,39 +190,46 @@ static int apply_earlier_policies(const struct tombstone *t, const struct owner 
 }
 
 /*
- * Dispose of the directory by the strictest policy of this volume and those before it, unless
- * others have it too.
+ * Leave the directory to its other owner, with notes of the policy. With delete, leave a note only
+ * if the other volume may be retained.
+ */
+static int leave_to_owner(struct nfs_client *c, const struct tombstone *t,
+			  const struct owner *owner, enum volume_on_delete policy,
+			  struct error *err)
+{
+	log_info("The directory of a deleted volume stays, it is not this volume's alone",
+		 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
+		 LOG_STR("of", owner->key));
+	if (owner->kind != OWNER_IS_VOLUME || (policy == ON_DELETE_DELETE && !owner->may_retain))
+		return 0;
+	return users_add_policy(c, t->dir, policy, err);
+}
+
+/*
+ * Dispose of the directory by the strictest policy of this volume and the earlier ones, unless it
+ * has another owner.
  */
 static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 				const struct volume_disposal *how, bool *ret_trashed,
 				struct error *err)
 {
-	const struct owner_question q = question_of(t, &t->record);
+	const struct owner_question q = question_of_deletion(t, &t->record);
+	/* The policy of an id without a record does not count for the directories of others. */
+	const bool binds_others = q.has_record;
 	enum volume_on_delete policy = how->policy;
 	struct owner owner;
 	int r;
 
-	/* The policy of an id without a record does not count for the directories of others. */
 	if (policy == ON_DELETE_RETAIN) {
 		if (directory_is_gone(c, t->dir, NULL) > 0)
 			return directory_remove_parents(c, t->dir, err);
-		return q.has_record ? note_retained(c, t, &t->record, false, err) : 0;
+		return binds_others ? note_retained(c, t, &t->record, false, err) : 0;
 	}
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r < 0)
 		return r;
-	if (r > 0) {
-		log_info("The directory of a deleted volume stays, it is not this volume's alone",
-			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
-			 LOG_STR("of", owner.key));
-		if (!q.has_record)
-			policy = ON_DELETE_DELETE;
-		/* With delete, leave a note only if one of the others may be retained. */
-		if (owner.kind != OWNER_IS_VOLUME ||
-		    (policy == ON_DELETE_DELETE && !owner.may_retain))
-			return 0;
-		return users_add_policy(c, t->dir, policy, err);
-	}
+	if (r > 0)
+		return leave_to_owner(c, t, &owner, binds_others ? policy : ON_DELETE_DELETE, err);
 	if (apply_earlier_policies(t, &owner, &policy) > 0)
 		return 0;
 	if (policy == ON_DELETE_ARCHIVE)
@@ -231,7 +242,7 @@ static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
 
-/* Remove the directory that a crash may have left empty. One with contents was there before. */
+/* Remove a directory that a crash has left empty. A directory with contents was there before. */
 static int remove_if_empty(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
 	struct directory_place place;
@@ -254,9 +265,9 @@ static int remove_if_empty(struct nfs_client *c, const struct tombstone *t, stru
 }
 
 /*
- * Dispose of what is left of a volume that was not finished, never of data that was there before. A
- * directory that was not built elsewhere goes only if it is empty and nobody's, and stays where
- * existingDirectory was "require".
+ * Dispose of the remains of a volume that was not finished, never of data that was there before. A
+ * directory that was not built elsewhere is removed only if it is empty and has no owner, and never
+ * if existingDirectory was "require".
  */
 static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t,
 				 const struct volume_disposal *how, bool *ret_trashed,
@@ -287,8 +298,8 @@ static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t
 }
 
 /*
- * Remove the notes of use. On a share that folds case, the key of a volume without a record may
- * lead to another volume's record: keep the notes, which are that volume's.
+ * Remove the notes of use. If the volume had no record but its key leads to one, as on a share that
+ * folds case, the notes belong to that record's volume: keep them.
  */
 static int remove_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
@@ -349,8 +360,9 @@ static bool tombstone_is_of(const struct tombstone *t, const char *key)
 	return volume_id_parse(&id, text) == 0 && strcmp(volume_id_key(&id), key) == 0;
 }
 
-static int adopt_if_wanted(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
-			   struct error *err)
+/* Adopt the tombstone if it is of the volume. Return 1 then, 0 for any other. */
+static int adopt_if_of_volume(struct nfs_client *c, const char *name, enum busy_kind kind,
+			      void *data, struct error *err)
 {
 	struct tombstone_search *search = data;
 	struct error why = { .code = ERROR_OK };
@@ -363,14 +375,17 @@ static int adopt_if_wanted(struct nfs_client *c, const char *name, enum busy_kin
 		return 1;
 	search->t->name[0] = '\0';
 	record_done(&search->t->record);
-	/* Another volume's tombstone looks damaged here if it has parts: they have another key. */
+	/* The tombstone of another volume looks damaged if it has parts, which have its key. */
 	if (r == 0 || r == -ENOENT || why.code == ERROR_FAILED_PRECONDITION)
 		return 0;
 	*err = why;
 	return r;
 }
 
-/* If a change has made a record meanwhile, remove the tombstone: the next attempt deletes both. */
+/*
+ * Check that no change has made a record meanwhile. If one has, remove the tombstone, and let the
+ * next attempt delete the volume by its record.
+ */
 static int check_no_record(struct nfs_client *c, struct tombstone *t, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
@@ -389,7 +404,7 @@ static int check_no_record(struct nfs_client *c, struct tombstone *t, struct err
 	return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
 }
 
-/* Set a tombstone for a volume of csi-driver-nfs, which has no record, for others to see. */
+/* Set a tombstone for a volume of csi-driver-nfs, which has no record to rename. */
 static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
 			       const struct volume_id *id, enum volume_on_delete policy,
 			       struct error *err)
@@ -407,7 +422,7 @@ static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
 	return r < 0 ? r : check_no_record(c, t, err);
 }
 
-/* Set the tombstone, or adopt that of a deletion that was interrupted or is another replica's. */
+/* Set the tombstone, or adopt one of an interrupted deletion or of another replica. */
 static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
 		       const struct record *rec, enum volume_on_delete policy, struct error *err)
 {
@@ -423,7 +438,7 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
 			return r;
 		t->name[0] = '\0';
 	}
-	r = busy_each(c, NULL, adopt_if_wanted, &search, err);
+	r = busy_each(c, NULL, adopt_if_of_volume, &search, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (rec->n == 0)
@@ -432,8 +447,8 @@ static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct v
 }
 
 /*
- * Write the policy notes before the record goes: if this deletion is interrupted, other deletions
- * find one or the other.
+ * Write the policy notes before the record becomes the tombstone, so that other deletions find
+ * either of them even if this deletion is interrupted.
  */
 static int note_policy_before_burial(struct nfs_client *c, const struct tombstone *t,
 				     const struct record *rec, const struct volume_id *id,
