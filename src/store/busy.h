@@ -44,7 +44,7 @@ bool busy_is_meant_for(const char *name, const char *id);
 
 /*
  * Call found() for each note about a directory that overlaps with dir, or might on a server that
- * folds names, or for all notes where dir is NULL. A result other than 0 ends the walk and is
+ * folds names, or for all notes if dir is NULL. A result other than 0 ends the walk and is
  * returned.
  */
 typedef int (*busy_fn)(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
@@ -57,7 +57,7 @@ bool busy_is_of(const char *name, const char *dir);
 /* Likewise, or about one that a server which folds names might treat as the same. */
 bool busy_may_be_of(const char *name, const char *dir);
 
-/* Get the directory that a note is about. Return false where its path was cut. */
+/* Get the directory that a note is about. Return false if its path was cut. */
 bool busy_directory(const char *name, char ret[RECORD_NAME_MAX + 1]);
 
 /*
@@ -94,13 +94,13 @@ int busy_note_init(struct busy_note *note, enum busy_kind kind, const char *dir)
 void busy_note_done(struct busy_note *note);
 
 /*
- * Write the note, then look at the others. ABORTED for a note of making where somebody else makes
- * the same directory, and for a note of use where an overlapping directory is being deleted; other
+ * Write the note, then look at the others. ABORTED for a note of making if somebody else makes
+ * the same directory, and for a note of use if an overlapping directory is being deleted; other
  * errors as nfs_error_set(). After any error but -ESTALE the note is removed again.
  */
 int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *err);
 
-/* Rename the note to its next name. ABORTED where another replica has removed it. */
+/* Rename the note to its next name. ABORTED if another replica has removed it. */
 int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err);
 
 /*

@@ -24,14 +24,14 @@ struct directory_place {
 #define DIRECTORY_ARCHIVE_PREFIX "archived-" /* as in csi-driver-nfs */
 
 /*
- * Find the place of a path. -ENOENT, unreported, where a directory above it is missing;
- * FAILED_PRECONDITION where the path leads into the driver's own folder, by whatever spelling.
+ * Find the place of a path. -ENOENT, unreported, if a directory above it is missing;
+ * FAILED_PRECONDITION if the path leads into the driver's own folder, in any spelling.
  */
 int directory_locate(struct nfs_client *c, const char *path, struct directory_place *ret,
 		     struct error *err);
 
 /*
- * Find what is at path, whatever it is, with all its attributes. -ENOENT, unreported, where there
+ * Find what is at path, whatever it is, with all its attributes. -ENOENT, unreported, if there
  * is nothing.
  */
 int directory_look_up(struct nfs_client *c, const char *path, struct directory_place *ret_place,

@@ -152,7 +152,7 @@ static int archive_as(struct nfs_client *c, struct archiving *a, const char *arc
 }
 
 /*
- * Keep out of other archives: ARCHIVE_NAME_OF_OTHERS where a directory above exists that the driver
+ * Keep out of other archives: ARCHIVE_NAME_OF_OTHERS if a directory above exists that the driver
  * did not make.
  */
 static int check_archive_parents(struct nfs_client *c, const char *archive, struct error *err)

@@ -35,7 +35,7 @@ struct directory_wish {
 
 /*
  * Make the directory at path, with parents, or find it. *ret_made tells whether it was made.
- * Errors: FAILED_PRECONDITION where it is there, or is not, against the wish; else as
+ * Errors: FAILED_PRECONDITION if it is there, or is not, against the wish; else as
  * nfs_error_set(). After a final error, what was made is gone again.
  */
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,
@@ -57,16 +57,16 @@ struct directory_known {
 };
 
 /*
- * Remove the directory at place: at once where it is empty, else by a rename into the trash, to a
- * name that begins with key. Return 0 also where there is none. *ret_trashed tells whether there is
+ * Remove the directory at place: at once if it is empty, else by a rename into the trash, to a
+ * name that begins with key. Return 0 also if there is none. *ret_trashed tells whether there is
  * something to purge.
  */
 int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
 		     bool *ret_trashed, struct error *err);
 
 /*
- * As directory_remove(), for that directory; NULL: for any. Return 1 where another
- * directory had taken its place; that one has been put back. Return DIRECTORY_CANNOT_MOVE where the
+ * As directory_remove(), for that directory; NULL: for any. Return 1 if another
+ * directory had taken its place; that one has been put back. Return DIRECTORY_CANNOT_MOVE if the
  * server refuses the rename, as from another file system: the caller checks once more that it may
  * go, and calls directory_remove_in_place(). ret_name: its name in the trash; "": none. A known
  * directory is unchecked there until directory_trash_release().
@@ -82,7 +82,7 @@ int directory_remove_in_place(struct nfs_client *c, const struct directory_place
 
 /*
  * Check that the entry name of the directory to, which was renamed from a place, is the known
- * directory. Return 1 after renaming anything else back. Return 0 also where the entry is gone: a
+ * directory. Return 1 after renaming anything else back. Return 0 also if the entry is gone: a
  * repeated call may have handed it to the purger.
  *
  * A directory is known by its handle. Servers whose handles stand for paths (go-nfs) give it
@@ -95,10 +95,10 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 /*
  * Rename path, the directory of volume key, to archived-path. If there is an archive of that name,
  * it is removed first with replace (*ret_trashed as above); without, the new one gets a dated name.
- * The name is dated also where archived-path has the archives of other volumes in it. Where the
+ * The name is dated also if archived-path has the archives of other volumes in it. If the
  * archive would overlap with what others have, or lie in another archive, the date follows the
- * first component. Return 0 also where path is gone. *ret_archive becomes the path of the archive,
- * for the caller to free, or NULL where nothing was moved. known, and the result 1, are as for
+ * first component. Return 0 also if path is gone. *ret_archive becomes the path of the archive,
+ * for the caller to free, or NULL if nothing was moved. known, and the result 1, are as for
  * directory_remove_known().
  */
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
@@ -109,7 +109,7 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key,
 
 /*
  * Release an unchecked entry for purging: rename it to a name that begins with key and that the
- * purger takes. Return 0 also where the entry is gone.
+ * purger takes. Return 0 also if the entry is gone.
  */
 int directory_trash_release(struct nfs_client *c, const char *key, const char *entry,
 			    struct error *err);

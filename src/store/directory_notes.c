@@ -35,7 +35,7 @@
 #include "store/text.h"
 
 #define NOTE_KEY_DIR "dir" /* the path */
-#define NOTE_KEY_HASH "hash" /* of the path, where that is too long for a final note */
+#define NOTE_KEY_HASH "hash" /* of the path, if that is too long for a final note */
 #define HEX_BYTES 17
 
 /* -------- texts and names -------- */

@@ -42,7 +42,7 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 	return r == -ENOENT ? 0 : r;
 }
 
-/* Return 1 where the directory was removed, or was gone before; 0 where it has to stay. */
+/* Return 1 if the directory was removed, or was gone before; 0 if it has to stay. */
 static int remove_parent(struct nfs_client *c, const char *path, struct error *err)
 {
 	const struct owner_question q = { .scope = OWNER_AT, .policies = true };

@@ -19,7 +19,7 @@ int directory_check_not_own(struct nfs_client *c, const struct nfs_handle *handl
 int directory_complete_attr(struct nfs_client *c, const struct nfs_handle *handle,
 			    struct nfs_attr *attr);
 
-/* Whether two objects are on one file system; true also where the server does not tell for one. */
+/* Whether two objects are on one file system; true also if the server does not tell for one. */
 bool directory_is_same_file_system(const struct nfs_attr *a, const struct nfs_attr *b);
 
 /* Check that the object is on the file system of the driver's folder: 0, or -EXDEV, reported. */
@@ -37,7 +37,7 @@ struct directory_note {
 	const char *path; /* borrowed */
 	size_t len; /* of the path */
 	char key[RECORD_NAME_MAX + 1]; /* name of the pending note */
-	char name[DIRECTORY_NOTE_MAX]; /* of the final one; "" where there is none, or not yet */
+	char name[DIRECTORY_NOTE_MAX]; /* of the final one; "" if there is none, or not yet */
 	bool begun; /* this call has written the pending note */
 };
 

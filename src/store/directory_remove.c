@@ -43,7 +43,7 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 	return 0;
 }
 
-/* Report an entry for which RMDIR returned ENOTDIR. Return 0 where it is gone by now. */
+/* Report an entry for which RMDIR returned ENOTDIR. Return 0 if it is gone by now. */
 static int refuse_non_directory(struct nfs_client *c, const struct directory_place *place,
 				struct error *err)
 {
@@ -292,7 +292,7 @@ int directory_trash_release_all(struct nfs_client *c, const char *path, bool *re
 	for (i = 0; i < names.n && r == 0; i++) {
 		r = release_entry(c, trash, names.items[i], key);
 		*ret_trashed = *ret_trashed || r == 0;
-		/* Gone, or of another identity: where root is squashed, only that may move it. */
+		/* Gone, or of another identity: if root is squashed, only that may move it. */
 		if (r == -ENOENT || r == -EACCES || r == -EPERM)
 			r = 0;
 		if (r < 0)

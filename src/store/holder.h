@@ -14,7 +14,7 @@
 #define STORE_HOLDER_LEN 16 /* hexadecimal digits */
 
 /*
- * Read the id from the file "<path>.holder", or write a new one there. Where that fails, or another
+ * Read the id from the file "<path>.holder", or write a new one there. If that fails, or another
  * process holds the file, use a new id for this process alone. Call once, before there are threads.
  */
 void store_holder_init(const char *path);

@@ -39,14 +39,14 @@ enum store_place {
 };
 
 /*
- * Get the handle of a folder, borrowed from the client, making the folder where create is set.
- * -ENOENT, unreported, where it does not exist and create is not set. Other errors are reported.
+ * Get the handle of a folder, borrowed from the client, making the folder if create is set.
+ * -ENOENT, unreported, if it does not exist and create is not set. Other errors are reported.
  */
 int store_folder(struct nfs_client *c, enum store_place folder, bool create,
 		 const struct nfs_handle **ret, struct error *err);
 
 /*
- * Open the directory name in dir, making it with the mode of the driver's folders where create is
+ * Open the directory name in dir, making it with the mode of the driver's folders if create is
  * set. Errors as store_folder().
  */
 int store_open(struct nfs_client *c, const struct nfs_handle *dir, const char *name, bool create,
@@ -58,7 +58,7 @@ int store_make(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 
 /*
  * Append the names in a directory that match() accepts to names; a NULL match accepts all. Return
- * 0; -ECANCELED where there are more than max, with the first max in names; or the errno of
+ * 0; -ECANCELED if there are more than max, with the first max in names; or the errno of
  * nfs_readdir(), with what was read until then. Errors are not reported.
  */
 typedef bool (*store_match_fn)(const char *name, const void *data);

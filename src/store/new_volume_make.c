@@ -58,7 +58,7 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 		.has_record = true,
 		.scope = own ? 0 : OWNER_SNAPSHOTS | (fresh ? OWNER_ARCHIVE : 0),
 	};
-	/* Every volume with the directory, or in it, has the mode and owner of the directory. */
+	/* A directory that is in another volume, too, keeps its mode and owner. */
 	const struct owner_question users = {
 		.volume = nv->key,
 		.has_record = true,

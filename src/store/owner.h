@@ -60,7 +60,7 @@ struct owner {
 	char key[RECORD_NAME_MAX + 1]; /* as the server spells it */
 	bool may_retain; /* it is a volume whose policy is retain, unknown or not recorded */
 
-	/* Strictest policies of earlier volumes. Complete only where nobody was found. */
+	/* Strictest policies of earlier volumes. Complete only if nobody was found. */
 	enum volume_on_delete policy; /* of those with the directory, or one in it */
 	enum volume_on_delete policy_around; /* of those with a directory that it lies in */
 	bool was_shared; /* a deleted volume left it, or one in or around it, to others */
@@ -81,8 +81,8 @@ int owner_refuse(struct nfs_client *c, const char *path, const struct owner *own
 
 /*
  * Check by the record itself that it belongs under the key it was found by. On a share that folds
- * case the record of "A" is found as "a" too. Return 0 where it belongs there, 1 where the server's
- * folding has led to another volume's record, and FAILED_PRECONDITION where somebody has copied it
+ * case the record of "A" is found as "a" too. Return 0 if it belongs there, 1 if the server's
+ * folding has led to another volume's record, and FAILED_PRECONDITION if somebody has copied it
  * there.
  */
 int owner_check_record(struct nfs_client *c, const char *key, const struct record *rec,

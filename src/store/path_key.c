@@ -57,7 +57,7 @@ bool path_of_key(const char *key, size_t len, char path[RECORD_NAME_MAX + 1])
 	return path_check_relative(path, "path", NULL) == 0;
 }
 
-/* What is not compared yet of a key. */
+/* The rest of a key that is being compared. */
 struct key_rest {
 	const char *at;
 	size_t len;
@@ -86,7 +86,7 @@ static bool is_last(const struct key_rest *rest, size_t n)
 	return n == rest->len;
 }
 
-/* Whether the components may be the same. Of one that was cut, only the beginning is known. */
+/* Whether the components may be the same. Compare only the beginning of one that was cut. */
 static bool may_be_same(const struct key_rest *a, size_t n, const struct key_rest *b, size_t m)
 {
 	if (n < m && a->is_cut && is_last(a, n))

@@ -19,11 +19,11 @@
  */
 void path_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len);
 
-/* Get the path that a key was made from. Return false where it was cut, or is not that of one. */
+/* Get the path that a key was made from. Return false for a cut key, or one of no valid path. */
 bool path_of_key(const char *key, size_t len, char path[RECORD_NAME_MAX + 1]);
 
 /*
- * path_compare() for the paths of two keys. Only the beginning of one that was cut is known: where
+ * path_compare() for the paths of two keys. Only the beginning of one that was cut is known: if
  * the beginnings may be the same, so may the paths.
  */
 enum path_relation path_key_compare(const char *key, size_t len, const char *other,

@@ -198,7 +198,7 @@ static void *purge_thread(void *data);
 
 /*
  * Make sure that a thread waits for due jobs while others work. Called with the lock held. Return
- * 0, or -EAGAIN where there is no thread at all.
+ * 0, or -EAGAIN if there is no thread at all.
  */
 static int need_watcher(struct purger *p)
 {

@@ -44,7 +44,7 @@
 #define PURGE_RETRY_FIRST_S 5
 #define PURGE_RETRY_LAST_S 600
 
-/* Likewise where another file system is mounted in the directory. */
+/* Likewise if another file system is mounted in the directory. */
 #define PURGE_RETRY_BORDER_S 3600
 
 struct purger;
@@ -82,7 +82,7 @@ int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn repo
 
 /*
  * Ask for a share's trash to be emptied. Any thread, does not block. Return 0, -ENOMEM, -EAGAIN
- * without a thread, or -ENOSPC where PURGE_SHARES_MAX jobs are running.
+ * without a thread, or -ENOSPC if PURGE_SHARES_MAX jobs are running.
  */
 int purger_add(struct purger *p, const struct nfs_export *e);
 

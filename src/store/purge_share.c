@@ -195,7 +195,7 @@ static void entry_found(struct nfs_op *op, const struct nfs_entry *entry)
 	batch->cookie = entry->cookie;
 }
 
-/* Return 1 where there may be more, 0 at the end, or a negative errno. */
+/* Return 1 if there may be more, 0 at the end, or a negative errno. */
 static int read_page(struct purge_share *s, struct nfs_client *c, const struct nfs_handle *trash,
 		     struct batch *batch)
 {
@@ -252,7 +252,7 @@ static int remove_from_trash(struct purge_share *s, struct nfs_client *c,
 	return tree_remove(c, trash, name, turn->stop, &s->stats, err);
 }
 
-/* Return 0, or a negative errno where the turn is over. */
+/* Return 0, or a negative errno if the turn is over. */
 static int remove_entry(struct purge_share *s, struct nfs_client *c, const struct nfs_handle *trash,
 			const char *name, const struct purge_turn *turn)
 {

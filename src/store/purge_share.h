@@ -11,7 +11,7 @@
  *   a turn ends with     the round    next turn is due
  *   time is up, or stop  goes on      now
  *   the server fails     is dropped   after retry_s, which doubles each time
- *   end of the trash     is over      now, where something took longer than its turn (another
+ *   end of the trash     is over      now, if something took longer than its turn (another
  *                                     round); else after PURGE_IDLE_S, or earlier when something
  *                                     stuck is due
  */

@@ -142,7 +142,7 @@ int record_read_head(struct nfs_client *c, const struct nfs_handle *dir, const c
 	if (r < 0)
 		return record_link_failed(c, r, "reading", key, err);
 	r = record_decode(&rec, link);
-	/* Callers take an empty record for none. */
+	/* An empty record would look like a missing one to callers. */
 	if (r == 0 && rec.n == 0)
 		r = -EINVAL;
 	if (r == 0)
@@ -167,7 +167,7 @@ static int check_head(struct nfs_client *c, const struct nfs_handle *in, const c
 	return r > 0 && now.n == parts->n && now.hash == parts->hash ? 0 : -EAGAIN;
 }
 
-/* Likewise, but -EAGAIN, unreported, where the record was replaced while its parts were read. */
+/* Likewise, but -EAGAIN, unreported, if the record was replaced while its parts were read. */
 static int try_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		    const struct nfs_handle *in, const char *name, struct record *ret,
 		    struct error *err)
@@ -240,7 +240,7 @@ int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const ch
 	struct nfs_attr attr;
 	int r = nfs_lookup(c, dir, key, &unused, &attr);
 
-	/* A file may be one that was cut short: that is none. */
+	/* An unfinished file does not count as a record. */
 	if (r == 0 && attr.type == NFS_TYPE_FILE)
 		r = store_text_read(c, dir, key, text);
 	if (r == 0 || r == -EINVAL)
@@ -319,7 +319,7 @@ int record_remove_head(struct nfs_client *c, const struct nfs_handle *dir, const
 	char grave[RECORD_LINK_NAME_SIZE];
 	int r;
 
-	/* The RENAME would replace one that was left by a crash. */
+	/* A crash may have left a grave, which the RENAME would replace. */
 	r = empty_grave(c, dir, key, err);
 	if (r < 0)
 		return r;

@@ -15,10 +15,10 @@
  *   <key>~new       the draft of a record that is being replaced, or created with parts
  *   <key>~removed   the grave of a record or draft with parts that is being removed
  *
- * Parts belong to one link at a time. It changes its name by RENAME, of which the server does one
- * at a time: from the draft to the record, from there to a tombstone, and from each of them to the
- * grave. Whoever moved it to the grave removes the parts, nobody else. Each text with parts has a
- * tag of its call, so no two records ever share parts.
+ * Parts belong to one link at a time. The link changes its name by RENAME alone: from the draft to
+ * the record, from there to a tombstone, and from each of them to the grave. Only the call that
+ * moved it to the grave removes the parts. Each text with parts has a tag of its call, so no two
+ * records ever share parts.
  *
  * Keys that a version does not know are kept. record_text.c is the codec (pure functions, any
  * thread, a record is not shared between threads); record.c the storage (worker threads; blocks).
@@ -85,18 +85,18 @@ void record_done(struct record *rec);
 /* -------- storage; dir is the folder of the record, and errors are reported -------- */
 
 /*
- * Create the record, exclusively: -EEXIST, unreported, where there is one. ABORTED where another
- * replica is creating it, or where something stays behind. On success rec knows its parts, for
+ * Create the record, exclusively: -EEXIST, unreported, if there is one. ABORTED if another
+ * replica is creating it, or if something stays behind. On success rec knows its parts, for
  * record_remove().
  */
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct record *rec, struct error *err);
 
-/* Read the record. -ENOENT, unreported, where there is none. */
+/* Read the record. -ENOENT, unreported, if there is none. */
 int record_read(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		struct record *ret, struct error *err);
 
-/* As record_read() in one of the driver's folders. -ENOENT also where there is no such folder. */
+/* As record_read() in one of the driver's folders. -ENOENT also if there is no such folder. */
 int record_read_at(struct nfs_client *c, enum store_place folder, const char *key,
 		   struct record *ret, struct error *err);
 
@@ -108,7 +108,7 @@ int record_read_at(struct nfs_client *c, enum store_place folder, const char *ke
 int record_unusable(struct nfs_client *c, int r, const char *folder, const char *key,
 		    const char *advice, struct error *err);
 
-/* Whether there is a record, whatever it says: 1, 0 or a negative errno. */
+/* Whether there is a record, even a damaged one: 1, 0 or a negative errno. */
 int record_is_there(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		    struct error *err);
 
@@ -120,21 +120,21 @@ int record_is_begun(struct nfs_client *c, const struct nfs_handle *dir, const ch
  * Replace a record that was read, in one step: readers find the old one or the new one. The draft
  * of the new one excludes other replicas. A replica that deletes the volume removes the draft, and
  * with that makes this replacement fail, so that the record does not come back. The caller excludes
- * other calls of this process. ABORTED where the record has changed since it was read, or another
+ * other calls of this process. ABORTED if the record has changed since it was read, or another
  * replica is replacing it. rec knows its parts afterwards.
  */
 int record_replace(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		   struct record *rec, struct error *err);
 
 /*
- * Check that the record is the one that was read or written: 0, -ENOENT, unreported, where it is
- * gone, or ABORTED where another replica has changed it.
+ * Check that the record is the one that was read or written: 0, -ENOENT, unreported, if it is
+ * gone, or ABORTED if another replica has changed it.
  */
 int record_check_same(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		      const struct record *rec, struct error *err);
 
 /*
- * Remove the record. Return 0 also where there is none. rec is what was read or written, and tells
+ * Remove the record. Return 0 also if there is none. rec is what was read or written, and tells
  * which parts to remove; NULL: none. Errors as record_check_same().
  */
 int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
@@ -142,7 +142,7 @@ int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char
 
 /*
  * Finish a removal or replacement that was cut short: remove the parts that it left. rec is the
- * record that was read, or NULL. Return 0 also where there is nothing to do.
+ * record that was read, or NULL. Return 0 also if there is nothing to do.
  */
 int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  const struct record *rec, struct error *err);
@@ -150,14 +150,14 @@ int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char
 /*
  * Remove the draft of a creation or a replacement, with its parts, so that the call that wrote it
  * cannot finish: it was cut short, or another replica is at work on it. Call this after the record
- * itself has gone, so that no new replacement begins. Return 0 also where there is no draft.
+ * itself has gone, so that no new replacement begins. Return 0 also if there is no draft.
  */
 int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			struct error *err);
 
 /*
  * Rename the record's own link to another folder, in one step. From then on there is no record of
- * that key. Its parts stay. -ENOENT, unreported, where there is none.
+ * that key. Its parts stay. -ENOENT, unreported, if there is none.
  */
 int record_bury(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		const struct nfs_handle *to, const char *name, struct error *err);
@@ -171,7 +171,7 @@ int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const
 int record_is_replaced(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		       const struct nfs_handle *in, const char *name, struct error *err);
 
-/* Remove what is left of a record that was buried. Return 0 also where there is nothing. */
+/* Remove what is left of a record that was buried. Return 0 also if there is nothing. */
 int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			 const struct nfs_handle *in, const char *name, const struct record *rec,
 			 struct error *err);

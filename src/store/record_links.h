@@ -24,7 +24,7 @@ void record_part_name(char name[RECORD_LINK_NAME_SIZE], const char *key,
 void record_draft_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
 void record_grave_name(char name[RECORD_LINK_NAME_SIZE], const char *key);
 
-/* Read the parts that a head leads to. Return 1, 0 where rec is not a head, or -EINVAL. */
+/* Read the parts that a head leads to. Return 1, 0 if rec is not a head, or -EINVAL. */
 int record_head_parts(const struct record *rec, struct record_parts *ret);
 
 /* Read the value of RECORD_KEY_OLD. Return 0 or -EINVAL. */
@@ -53,7 +53,7 @@ int record_remove_unused_parts(struct nfs_client *c, const struct nfs_handle *di
 			       const struct record_parts *parts, struct error *err);
 
 /*
- * Rename a head, name in the folder from, to the grave, and remove its parts. Return 0 also where
+ * Rename a head, name in the folder from, to the grave, and remove its parts. Return 0 also if
  * it has gone: then somebody else has moved it, with its parts.
  */
 int record_remove_head(struct nfs_client *c, const struct nfs_handle *dir, const char *key,

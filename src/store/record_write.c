@@ -69,7 +69,7 @@ static int encode_to_fit(const struct record *rec, char **ret, struct error *err
 	return r < 0 ? error_oom(err) : 0;
 }
 
-/* The record is on the share and something is left to do: the CO has to come back. */
+/* Report that the record is on the share but not finished, so that the CO retries. */
 static void make_not_final(struct error *err)
 {
 	if (err != NULL && error_is_final(err->code))
@@ -79,8 +79,8 @@ static void make_not_final(struct error *err)
 /* -------- drafts -------- */
 
 /*
- * Read the draft: 1, or 0 where there is none. link is its text, "" where it is not a symbolic
- * link; ret stays empty where it is damaged.
+ * Read the draft: 1, or 0 if there is none. link is its text, "" if it is not a symbolic
+ * link; ret stays empty if it is damaged.
  */
 static int read_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		      struct record *ret, struct record_parts *ret_parts,
@@ -130,10 +130,11 @@ int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, cons
 }
 
 /*
- * Remove the draft that is in the way, if nobody is at work on it. No other call of this process
- * works on the record, so a draft with our id is left from a call that was cut short, or from the
- * process before. A draft of another replica stays for as long as that may be alive. A draft
- * without a holder is of a version that takes every draft for the remains of a crash; so do we.
+ * Remove an existing draft if its writer has ended. No other call of this process works on the
+ * record, so a draft with our id is left from a call that was cut short, or from an earlier
+ * process.
+ * A draft of another replica stays as long as that replica may be alive. A draft without a holder
+ * was written by a version that treats every draft as the remains of a crash, and is removed.
  */
 static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			   struct error *err)
@@ -178,7 +179,7 @@ static int write_draft(struct nfs_client *c, const struct nfs_handle *dir, const
 	return r < 0 ? record_link_failed(c, r, "writing", key, err) : 0;
 }
 
-/* Check that the draft says text. ABORTED where another replica has removed it. */
+/* Check that the draft says text. ABORTED if another replica has removed it. */
 static int check_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		       const char *text, struct error *err)
 {
@@ -240,8 +241,8 @@ static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir,
 }
 
 /*
- * Check after the RENAME that it was our own draft: another replica that took us for dead may have
- * removed that, and written its own under the same name.
+ * Check that the RENAME moved our own draft. A replica that took us for dead may have removed it,
+ * and written its own under the same name.
  */
 static int check_ours(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		      struct record *rec, const char *link, const struct record_parts *parts,
@@ -288,7 +289,7 @@ static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir,
 	if (r < 0)
 		return r;
 	r = write_parts(c, dir, key, text, &parts, err);
-	/* The draft excludes all others who create a record with parts. */
+	/* The draft excludes other replicas that create a record with parts. */
 	if (r == 0)
 		r = record_is_there(c, dir, key, err);
 	if (r > 0)
@@ -324,7 +325,7 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 
 /* -------- replacing -------- */
 
-/* Say which parts the old record had, so that the call after a crash finds them. */
+/* Note which parts the old record had, so that a call after a crash finds them. */
 static int name_old_parts(struct record *rec)
 {
 	char old[64];

@@ -26,14 +26,14 @@ struct volume_owner {
 	uint32_t uid, gid;
 };
 
-/* Settings that ControllerModifyVolume can change. The owner tells itself what it has. */
+/* Settings that ControllerModifyVolume can change. */
 enum volume_mutable {
 	MUTABLE_MODE = 1 << 0,
 	MUTABLE_ON_DELETE = 1 << 1,
 };
 
 struct volume_settings {
-	unsigned int given; /* of enum volume_mutable: those to change */
+	unsigned int given; /* of enum volume_mutable; the owner has flags of its own */
 	uint32_t mode; /* 0: leave the directory's alone */
 	struct volume_owner owner;
 	enum volume_on_delete on_delete;
@@ -52,7 +52,7 @@ bool capacity_is_compatible(int64_t size, const struct volume_capacity *capacity
 int on_delete_parse(const char *text, enum volume_on_delete *ret);
 const char *on_delete_name(enum volume_on_delete value);
 
-/* The policy that keeps more: retain, then archive, then delete. */
+/* Return the stricter policy. Retain is stricter than archive, and archive than delete. */
 enum volume_on_delete on_delete_stricter(enum volume_on_delete a, enum volume_on_delete b);
 
 /* Parse "adopt", "require" or "refuse", in any case. Return 0 or -EINVAL. */

@@ -25,7 +25,7 @@
 
 /* -------- the record -------- */
 
-/* Return 1, 0 where there is no sum, or -EINVAL for a damaged one. */
+/* Return 1, 0 if there is no sum, or -EINVAL for a damaged one. */
 static int parse_sum(const struct record *rec, struct tree_archive_sum *ret)
 {
 	const char *bytes = record_get(rec, SNAPSHOT_KEY_BYTES);

@@ -36,7 +36,7 @@
 #define SNAPSHOT_KEY_CRC32 "crc32" /* 8 hexadecimal digits */
 #define SNAPSHOT_KEY_TIME "time" /* when it was complete, in nanoseconds since 1970 */
 
-/* A record, decoded. Strings are borrowed from the record and NULL where it has none. */
+/* A record, decoded. Strings are borrowed from the record and NULL if it has none. */
 struct snapshot_info {
 	const char *name; /* as CreateSnapshot was given it */
 	const char *id;
@@ -76,7 +76,7 @@ int snapshot_set_tree(struct record *rec, const char *name);
 /* Whether the record says that the snapshot is a tree. */
 bool snapshot_is_recorded_tree(const struct record *rec);
 
-/* Check that the record under the key is whole. FAILED_PRECONDITION where it is damaged. */
+/* Check that the record under the key is whole. FAILED_PRECONDITION if it is damaged. */
 int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
 			  struct error *err);
 
@@ -87,7 +87,7 @@ bool snapshot_info_is_complete(const struct snapshot_info *info);
 
 struct snapshot {
 	struct volume_id id; /* subdir: name, on_delete: source */
-	struct record record; /* empty where there is none */
+	struct record record; /* empty if there is none */
 	bool has_contents; /* the archive or the tree is there */
 	bool is_other; /* the snapshot of that name has another id */
 	struct nfs_time time; /* of the archive or the tree's directory */
@@ -121,7 +121,7 @@ int snapshot_describe_foreign(struct snapshot *s, const char *id);
 
 /*
  * Find the archive or tree that rec names, else any archive: an administrator may have made one of
- * a tree. -ENOENT, unreported, where there is none. rec may be empty.
+ * a tree. -ENOENT, unreported, if there is none. rec may be empty.
  */
 int snapshot_find_contents(struct nfs_client *c, const struct volume_id *id,
 			   const struct record *rec, struct snapshot_contents *ret,
@@ -129,7 +129,7 @@ int snapshot_find_contents(struct nfs_client *c, const struct volume_id *id,
 
 /*
  * Return the recorded sum of an archive that was found, borrowed from info, or NULL. An archive
- * with another name than the recorded one has none: an administrator has compressed it anew.
+ * with another name than the recorded one has none: an administrator has compressed it again.
  */
 const struct tree_archive_sum *snapshot_recorded_sum(const struct snapshot_info *info,
 						     const struct snapshot_contents *contents);
@@ -145,20 +145,20 @@ struct snapshot_filler {
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	void *data;
 	const struct error *missing; /* why the volume was not found; ERROR_OK: it was */
-	bool *ret_trashed; /* set where there is something to purge */
+	bool *ret_trashed; /* set if there is something to purge */
 };
 
 /*
  * Make the snapshot that rec describes, finish one that was begun, adopt one of csi-driver-nfs, or
  * find it there already; rec becomes the record on the share. Errors: ALREADY_EXISTS for a snapshot
- * of that name of another volume, FAILED_PRECONDITION where something else is in its place, else as
+ * of that name of another volume, FAILED_PRECONDITION if something else is in its place, else as
  * nfs_error_set(). Nothing is left behind after a final code.
  */
 int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		    const struct snapshot_filler *filler, struct error *err);
 
 /*
- * Delete a snapshot that was read. Return 0 also where it is gone. *ret_trashed is set where there
+ * Delete a snapshot that was read. Return 0 also if it is gone. *ret_trashed is set if there
  * is something to purge.
  */
 int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,

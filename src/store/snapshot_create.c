@@ -48,8 +48,8 @@ static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, 
 }
 
 /*
- * Adopt a snapshot of csi-driver-nfs. Refuse any other directory that holds such an archive. A tree
- * without a record is nobody's, and in the way.
+ * Adopt a snapshot of csi-driver-nfs. Refuse any other directory with such an archive. A tree
+ * without a record is not adopted, and the caller refuses the directory.
  */
 static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *id,
 				  const struct staging *s, struct error *err)
@@ -82,7 +82,7 @@ static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *
 	return record_replace(c, s->records, s->key, s->rec, err);
 }
 
-/* Remove what is left of a snapshot that was not made. If that fails, the CO has to come back. */
+/* Remove the remains of a snapshot that was not made. If that fails, let the CO retry. */
 static void undo_snapshot(struct nfs_client *c, const struct staging *s, bool *ret_trashed,
 			  struct error *err)
 {
@@ -91,7 +91,7 @@ static void undo_snapshot(struct nfs_client *c, const struct staging *s, bool *r
 
 	if (!error_is_final(err->code))
 		return;
-	/* Another replica may have finished the snapshot, or taken the record back itself. */
+	/* Another replica may have finished the snapshot, or have removed the record itself. */
 	r = record_check_same(c, s->records, s->key, s->rec, &second);
 	if (r == -ENOENT)
 		return;
@@ -112,7 +112,7 @@ static int check_record_remains(struct nfs_client *c, const struct staging *s, s
 			 "another controller has deleted the snapshot while it was made; try again");
 }
 
-/* Check that nobody has deleted the snapshot since its record was read, or made it anew. */
+/* Check that no other replica has deleted or replaced the snapshot since its record was read. */
 static int check_same_record(struct nfs_client *c, const struct staging *s, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
@@ -158,7 +158,7 @@ static int check_finished(struct nfs_client *c, const struct volume_id *id, cons
 			 c->export.share);
 }
 
-/* Answer where the volume is gone: find a finished snapshot of it, take a half-made one back. */
+/* Answer a call whose volume is gone: find a finished snapshot of it, or undo a half-made one. */
 static int answer_without_source(struct nfs_client *c, const struct volume_id *id,
 				 const struct staging *s, const struct snapshot_filler *filler,
 				 struct error *err)
@@ -176,7 +176,7 @@ static int answer_without_source(struct nfs_client *c, const struct volume_id *i
 	return -ENOENT;
 }
 
-/* created: this call has created the record. */
+/* Make the snapshot after its record. created: this call has created the record. */
 static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struct staging *s,
 			 bool created, struct error *err)
 {

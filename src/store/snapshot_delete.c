@@ -12,7 +12,7 @@
 #include "store/staging.h"
 #include "store/tombstone.h"
 
-/* Only a directory that holds the contents, or was built for the record, is the snapshot's. */
+/* Remove the directory if it has the contents in it, or was built for the record. */
 static int remove_snapshot_directory(struct nfs_client *c, const struct tombstone *t,
 				     bool has_contents, bool *ret_trashed, struct error *err)
 {
@@ -35,7 +35,7 @@ static int remove_snapshot_directory(struct nfs_client *c, const struct tombston
 	return tombstone_remove_directory(c, t, NULL, ret_trashed, err);
 }
 
-/* Do what is left once the tombstone is set. Return 1 where the record came back. */
+/* Do what is left once the tombstone is set. Return 1 if the record came back. */
 static int carry_out_deletion(struct nfs_client *c, struct tombstone *t, bool has_contents,
 			      bool *ret_trashed, struct error *err)
 {
@@ -66,7 +66,7 @@ static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum bus
 	return r < 0 ? r : 1;
 }
 
-/* Set the tombstone, or adopt that of a deletion that was interrupted or is another replica's. */
+/* Set the tombstone, or adopt one of an interrupted deletion or of another replica. */
 static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct tombstone *t,
 			 struct error *err)
 {

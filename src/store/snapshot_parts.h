@@ -35,7 +35,7 @@ int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source
 
 /*
  * Finish the deletions of a snapshot of that name that other replicas have begun, so that a new one
- * can be made. ABORTED where something else of that name is being deleted.
+ * can be made. ABORTED if something else of that name is being deleted.
  */
 int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err);
 

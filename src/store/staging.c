@@ -21,7 +21,7 @@ static int placing_failed(struct nfs_client *c, int r, const char *path, struct 
 	return nfs_error_set(err, c, r, "putting '%s' into its place", path);
 }
 
-/* Identifies a directory among all that ever exist. */
+/* The identity of a directory, which no earlier or later directory has. */
 struct directory_identity {
 	char fileid[HEX_BYTES];
 	char handle[HEX_BYTES];

@@ -12,7 +12,7 @@
  *   "ready"               done
  *
  * When two attempts run at once, as after a failover of the controller, the later one moves the
- * work of the earlier one to the trash. So whatever is renamed into place is complete. Worker
+ * work of the earlier one to the trash, so only complete work is renamed into place. Worker
  * threads; blocks.
  */
 #ifndef STORE_STAGING_H
@@ -49,7 +49,7 @@ struct staging {
 };
 
 /*
- * Make what the record describes, or finish it. Errors: FAILED_PRECONDITION where something that is
+ * Make what the record describes, or finish it. Errors: FAILED_PRECONDITION if something that is
  * not empty is in its place, else as fill() and nfs_error_set().
  */
 int staging_make(struct nfs_client *c, struct staging *s, struct error *err);
@@ -58,7 +58,7 @@ int staging_make(struct nfs_client *c, struct staging *s, struct error *err);
 int staging_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
 			struct error *err);
 
-/* Move the remains of earlier attempts to the trash. *ret_trashed is set where there were any. */
+/* Move the remains of earlier attempts to the trash. *ret_trashed is set if there were any. */
 int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed,
 		    struct error *err);
 

@@ -42,7 +42,7 @@ static bool is_cut_short(const char *data, size_t len)
 	return true;
 }
 
-/* Check and cut off the checksum. -EINPROGRESS: unfinished; -EINVAL: not a file of ours. */
+/* Check the checksum and cut it off. -EINPROGRESS: unfinished; -EINVAL: not a file of ours. */
 static int check_and_trim(char *data, size_t len)
 {
 	char checksum[CHECKSUM_BYTES + 1];
@@ -60,7 +60,7 @@ static int check_and_trim(char *data, size_t len)
 	return is_cut_short(data, len) ? -EINPROGRESS : -EINVAL;
 }
 
-/* Read a file once. -EINVAL, also for one that is too long: it is not ours. */
+/* Read a file once. -EINVAL also for a file that is too long: it is not ours. */
 static int look_at_file(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 			char text[NFS_LINK_MAX + 1], struct nfs_attr *ret_attr)
 {
@@ -133,7 +133,7 @@ static bool may_refuse_links(int r)
 	return r == -EOPNOTSUPP || r == -EPERM || r == -EACCES || r == -EINVAL;
 }
 
-/* Try to make a link in the trash. Return 1 where that is refused, 0, or a negative errno. */
+/* Try to make a link in the trash. Return 1 if that is refused, 0, or a negative errno. */
 static int is_link_refused(struct nfs_client *c)
 {
 	struct error ignored = { .code = ERROR_OK };
@@ -151,7 +151,7 @@ static int is_link_refused(struct nfs_client *c)
 	return may_refuse_links(r) ? 1 : r;
 }
 
-/* Only such a share has unfinished files of ours. */
+/* Whether the share refuses links: only then may it have unfinished files of ours. */
 static int share_refuses_links(struct nfs_client *c)
 {
 	int r;
@@ -199,8 +199,8 @@ static int create_file(struct nfs_client *c, const struct nfs_handle *dir, const
 		return r;
 	r = nfs_write(c, &handle, 0, data, (uint32_t)strlen(data));
 	/*
-	 * -ESTALE: another replica took us for dead and has removed it. If there is a file of that
-	 * name, it is another one's.
+	 * -ESTALE: another replica took us for dead and has removed the file. A file of that name
+	 * belongs to another writer by now.
 	 */
 	if (r < 0 && r != -ESTALE)
 		(void)remove_unfinished(c, dir, name); /* else the next writer does */

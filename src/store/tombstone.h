@@ -35,7 +35,7 @@ struct tombstone {
 bool tombstone_is_new(const struct tombstone *t);
 
 /*
- * Set the tombstone of a record, and read it. -ENOENT, unreported, where there is no record. Errors
+ * Set the tombstone of a record, and read it. -ENOENT, unreported, if there is no record. Errors
  * as record_bury(). The caller calls tombstone_done() in each case.
  */
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err);
@@ -50,7 +50,7 @@ int tombstone_refuse(const char *dir, struct error *err);
 /* Report the result r of an operation that failed. Return a negative errno. */
 int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t, struct error *err);
 
-/* Take over the tombstone of that name. -ENOENT, unreported, where it is gone. */
+/* Take over the tombstone of that name. -ENOENT, unreported, if it is gone. */
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err);
 
 /*
@@ -62,7 +62,7 @@ typedef int (*tombstone_users_fn)(struct nfs_client *c, const struct tombstone *
 
 /*
  * As staging_is_in_place() for the record of the tombstone. A directory that is not in place cannot
- * come back later (rule 6). *ret_trashed is set where there is something to purge.
+ * come back later (rule 6). *ret_trashed is set if there is something to purge.
  */
 int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
 			  struct error *err);
@@ -70,7 +70,7 @@ int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool 
 /*
  * Remove the directory, as directory_remove(), provided that it is still the one that the tombstone
  * is about when it is moved. A NULL users() means that nobody can have begun to use it. Return 0
- * also where the directory is gone. *ret_trashed is set where there is something to purge.
+ * also if the directory is gone. *ret_trashed is set if there is something to purge.
  */
 int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 			       tombstone_users_fn users, bool *ret_trashed, struct error *err);
@@ -83,7 +83,7 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 				tombstone_users_fn users, bool *ret_trashed, struct error *err);
 
 /*
- * Check that the tombstone is still there: 0, or ABORTED where another replica has finished the
+ * Check that the tombstone is still there: 0, or ABORTED if another replica has finished the
  * deletion.
  */
 int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct error *err);
@@ -102,7 +102,7 @@ int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const s
 int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *err);
 
 /*
- * Put the record back after a failure: the volume is as it was until the next attempt. Where that
+ * Put the record back after a failure: the volume is as it was until the next attempt. If that
  * fails too, the next attempt finds the tombstone.
  */
 void tombstone_restore(struct nfs_client *c, struct tombstone *t);

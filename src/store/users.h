@@ -34,13 +34,13 @@
 #include "store/settings.h"
 
 /*
- * Write the notes of a volume. Return 0 also where they are there. *ret_noted tells whether the
+ * Write the notes of a volume. Return 0 also if they are there. *ret_noted tells whether the
  * folder with the notes about the directory alone was there before. Errors as nfs_error_set().
  */
 int users_add(struct nfs_client *c, const char *key, const char *dir, bool *ret_noted,
 	      struct error *err);
 
-/* Remove the notes of a volume. Return 0 also where there are none. Errors likewise. */
+/* Remove the notes of a volume. Return 0 also if there are none. Errors likewise. */
 int users_remove(struct nfs_client *c, const char *key, const char *dir, struct error *err);
 
 /* -------- policies of deleted volumes -------- */
@@ -53,8 +53,8 @@ int users_add_policy(struct nfs_client *c, const char *dir, enum volume_on_delet
 bool users_name_is_policy(const char *name, enum volume_on_delete *ret_policy);
 
 /*
- * Read which directory a policy note in one of the folders is about. *ret is NULL where the note
- * does not tell; the caller frees. -ENOENT, unreported, where the note is gone.
+ * Read which directory a policy note in one of the folders is about. *ret is NULL if the note
+ * does not tell; the caller frees. -ENOENT, unreported, if the note is gone.
  */
 int users_read_policy(struct nfs_client *c, const struct nfs_handle *users, const char *name,
 		      char **ret, struct error *err);

@@ -199,8 +199,9 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 	if (r < 0)
 		return r;
 	/*
-	 * A deletion sets its tombstone before it looks for a record: of the two, one sees the
-	 * other. One that has ended since the caller looked has removed both.
+	 * A deletion sets its tombstone before it looks for a record, so at least one of the two
+	 * calls sees the other (rule 1 in doc/design.md, "Calls at once"). A deletion that has
+	 * ended since the caller looked has removed the directory as well.
 	 */
 	r = busy_check_not_deleted(c, id->subdir, err);
 	if (r == 0)

@@ -17,11 +17,11 @@
 #include "nfs/client.h"
 #include "store/volume_record.h"
 
-/* Read the volume's record. ret stays empty where it has none. */
+/* Read the volume's record. ret stays empty if it has none. */
 int volume_read(struct nfs_client *c, const struct volume_id *id, struct record *ret,
 		struct error *err);
 
-/* Check that the record under the key is whole. FAILED_PRECONDITION where it is damaged. */
+/* Check that the record under the key is whole. FAILED_PRECONDITION if it is damaged. */
 int volume_check_record(struct nfs_client *c, const char *key, const struct record *rec,
 			struct error *err);
 
@@ -42,7 +42,7 @@ struct volume_filler {
 	/* NULL: the volume begins empty */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	void *data;
-	bool *ret_trashed; /* set where there is something to purge */
+	bool *ret_trashed; /* set if there is something to purge */
 	bool replace_archive; /* as in volume_disposal, for deletions that are finished first */
 };
 
@@ -59,7 +59,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 /*
  * Record a larger size. *ret_size becomes what is required, or the present size if that is larger.
  * rec is what volume_read() found, and becomes the record on the share: a volume without one, as
- * csi-driver-nfs makes them, gets one. Errors: NOT_FOUND; OUT_OF_RANGE where the limit is below the
+ * csi-driver-nfs makes them, gets one. Errors: NOT_FOUND; OUT_OF_RANGE if the limit is below the
  * present size, or a quota of the server below the new one; else as nfs_error_set().
  */
 int volume_expand(struct nfs_client *c, const struct volume_id *id, struct record *rec,
@@ -74,14 +74,14 @@ int volume_modify(struct nfs_client *c, const struct volume_id *id, struct recor
 
 /* How a directory is disposed of. */
 struct volume_disposal {
-	enum volume_on_delete policy; /* where neither the record nor the id has one */
+	enum volume_on_delete policy; /* used if neither the record nor the id has one */
 	bool purge_now; /* purge deleted directories before the answer, not by the purger */
 	bool replace_archive; /* of the same name; else the new one gets a dated name */
 };
 
 /*
  * Delete, archive or retain the volume's directory, by the policy of its record, else of its id,
- * else of how, and remove the record. A directory that other volumes use stays. Return 0 also where
+ * else of how, and remove the record. A directory that other volumes use stays. Return 0 also if
  * the volume is gone already. *ret_trashed tells whether there is something to purge.
  */
 int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,

@@ -6,8 +6,8 @@
  *
  *   {server}#{share}#{subDir}#{uuid}#{onDelete}
  *
- * The slashes around server, share and subDir are trimmed; uuid is set only where a subDir
- * parameter was given, onDelete only where it is not "delete". Earlier versions made ids of three
+ * The slashes around server, share and subDir are trimmed; uuid is set only if a subDir
+ * parameter was given, onDelete only if it is not "delete". Earlier versions made ids of three
  * and four fields, and "{server}/{share}/{subDir}", which tutorials show with "nfs://" before it.
  * Pure functions, any thread.
  */
@@ -27,7 +27,7 @@ struct volume_id {
 	char *server; /* bare, no brackets */
 	char *share; /* trimmed; "" for "/" */
 	char *subdir; /* trimmed */
-	char *uuid; /* "" where the subdir identifies the volume */
+	char *uuid; /* "" if the subdir identifies the volume */
 	char *on_delete; /* "", or as it was given */
 };
 
@@ -43,10 +43,10 @@ char *volume_id_format(const struct volume_id *id);
 
 /*
  * Make the key of a volume. It names the record and, unless a subDir is given, the directory; with
- * a subDir it is the uuid of the id. The key is the volume's name where that can be a file name and
+ * a subDir it is the uuid of the id. The key is the volume's name if that can be a file name and
  * fits into the id; else offending bytes become %XX, and a key that is too long is cut and gets a
  * hash. The same name, server and share always give the same key. Return 0, -ENOMEM, or -EINVAL
- * with INVALID_ARGUMENT where server and share leave no room.
+ * with INVALID_ARGUMENT if server and share leave no room.
  */
 int volume_key(const char *name, const char *server, const char *share, char **ret,
 	       struct error *err);

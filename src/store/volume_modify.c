@@ -66,7 +66,7 @@ static bool is_unchanged(const struct nfs_attr *now, const struct nfs_attr *befo
 	       nfs_owner_is_same(now->gid_name, now->gid, before->gid_name, before->gid);
 }
 
-/* Undo a change of the directory. Where that fails, ABORTED makes the CO come back. */
+/* Undo a change of the directory. If that fails, ABORTED makes the CO come back. */
 static void undo_change(struct nfs_client *c, const char *dir, const struct nfs_handle *handle,
 			const struct nfs_change *old, struct error *err)
 {
@@ -74,7 +74,7 @@ static void undo_change(struct nfs_client *c, const char *dir, const struct nfs_
 		err->code = ERROR_ABORTED;
 }
 
-/* Mode and owner of a directory are those of every volume that has it or lies in it. */
+/* Check that the directory is in no other volume: mode and owner would change there, too. */
 static int check_other_volumes(struct nfs_client *c, const struct volume_id *id,
 			       const struct record *rec, const char *dir,
 			       const struct nfs_change *change, struct error *err)

@@ -11,7 +11,7 @@
 #include "store/tombstone.h"
 #include "store/volume.h"
 
-/* The recorded directory, borrowed. FAILED_PRECONDITION where it is missing or no valid path. */
+/* The recorded directory, borrowed. FAILED_PRECONDITION if it is missing or no valid path. */
 int volume_recorded_directory(struct nfs_client *c, const struct volume *v, const char *key,
 			      const char **ret, struct error *err);
 
@@ -38,7 +38,7 @@ int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool w
 			 struct error *err);
 
 /*
- * Do what is left once the tombstone is set. Return 1 where the record came back, else as
+ * Do what is left once the tombstone is set. Return 1 if the record came back, else as
  * volume_delete().
  */
 int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct volume_disposal *how,

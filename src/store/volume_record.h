@@ -22,14 +22,14 @@
 #define VOLUME_KEY_SIZE "size"
 #define VOLUME_KEY_MODE "mode"
 #define VOLUME_KEY_ON_DELETE "ondelete"
-#define VOLUME_KEY_EXISTING "existing" /* only where the class has existingDirectory */
+#define VOLUME_KEY_EXISTING "existing" /* only if the class has existingDirectory */
 #define VOLUME_KEY_CLAIM "claim"
 #define VOLUME_CLAIM_EXCLUSIVE "exclusive"
 #define VOLUME_CLAIM_SHARED "shared"
-#define VOLUME_KEY_UID "uid" /* only where a uid was given; decimal */
+#define VOLUME_KEY_UID "uid" /* only if a uid was given; decimal */
 #define VOLUME_KEY_GID "gid"
 #define VOLUME_KEY_VERSION "vers" /* NFS version that created the volume: "3" or "4" */
-#define VOLUME_KEY_PORT "port" /* only where the mount options named one */
+#define VOLUME_KEY_PORT "port" /* only if the mount options named one */
 #define VOLUME_KEY_MOUNT_PORT "mountport"
 #define VOLUME_KEY_SEC "sec"
 /*
@@ -55,7 +55,7 @@ enum volume_claim {
 };
 
 /*
- * A record, decoded. Strings are borrowed from the record and NULL where it has none; setters and
+ * A record, decoded. Strings are borrowed from the record and NULL if it has none; setters and
  * record_set() invalidate them. Settings are those since the last ControllerModifyVolume.
  */
 struct volume {
@@ -68,7 +68,7 @@ struct volume {
 	unsigned int version; /* NFS version that created the volume; 0: not recorded */
 	const char *on_delete; /* text, unparsed; see volume_policy() */
 	bool has_existing;
-	enum volume_existing existing; /* EXISTING_ADOPT where the record has none */
+	enum volume_existing existing; /* EXISTING_ADOPT if the record has none */
 	enum volume_claim claim;
 	const char *source;
 	struct staging_state staging;
@@ -104,7 +104,7 @@ bool volume_is_proven_exclusive(const struct volume *v, const char *key);
 bool volume_wants_same_settings(const struct volume *a, const struct volume *b);
 
 /*
- * The key in the recorded id; the caller frees. NULL without memory, or where the record has no
+ * The key in the recorded id; the caller frees. NULL without memory, or if the record has no
  * valid id.
  */
 char *volume_recorded_key(const struct volume *v);

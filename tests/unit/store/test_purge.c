@@ -153,7 +153,7 @@ static void put_record(struct fake_nfs *f, const char *record)
 }
 
 /*
- * For a minute an unchecked entry belongs to the deletion that moved it. Then a user gets it
+ * For a minute an unchecked entry belongs to the deletion that moved it. Then its user gets it
  * back, and an entry without a user is purged after a day.
  */
 START_TEST(test_unchecked)
