@@ -91,6 +91,7 @@ struct nfs_client {
 	uint32_t read_max; /* bytes that the server returns in one READ; 0: not known */
 	uint32_t write_max; /* bytes that it takes in one WRITE; 0: not known */
 	uint32_t whole_max; /* bytes that CREATE writes as well, see nfs_op.whole; 0: none */
+	uint32_t lists_max; /* bytes of a READ that lists extended attributes, too; 0: none */
 	unsigned int offload; /* NFS_OFFLOAD_ of what may work; callers clear what is refused */
 	struct nfs_handle root;
 	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */

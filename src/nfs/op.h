@@ -128,7 +128,10 @@ enum nfs_op_type {
 	NFS_OP_CREATE,
 	NFS_OP_MKNOD, /* dir, name, node, device, change -> handle */
 	NFS_OP_LINK, /* dir, the file -> to_dir, to_name */
-	/* dir, offset, count, buffer -> count, eof; with full -> attr, if the server sends it */
+	/*
+	 * dir, offset, count, buffer -> count, eof; with full -> attr, if the server sends it. With
+	 * xattr, also lists the file's extended attributes: see nfs_op.listed.
+	 */
 	NFS_OP_READ,
 	NFS_OP_WRITE, /* dir, offset, count, buffer, stable -> count, verifier */
 	NFS_OP_COMMIT, /* dir, offset, count (0: to the end) -> verifier */
@@ -243,8 +246,12 @@ struct nfs_op {
 	int copy_error; /* COPY_STATUS: why the copy has ended, 0 or a negative errno */
 	bool hole; /* SEEK: look for a hole; the end of the file is one */
 	void (*entry)(struct nfs_op *op, const struct nfs_entry *entry);
-	/* Takes a value, or a name; borrowed for the call, and not terminated. */
+	/*
+	 * Takes a value, or a name; borrowed for the call, and not terminated. For READ only if
+	 * nfs_client.lists_max is at least count; NULL: don't list.
+	 */
 	void (*xattr)(struct nfs_op *op, const char *bytes, uint32_t len);
+	bool listed; /* READ: xattr() got all names */
 
 	/* Results. */
 	bool finished;

@@ -167,6 +167,9 @@ static void encode_read(struct v4_compound *c, const struct nfs_op *op)
 	args->count = nfs_read_count(op);
 	if (op->full)
 		v4_add_getattr(c, V4_STATE);
+	/* Last, since it may fail alone. */
+	if (op->xattr != NULL)
+		v4_add_later(c, V4_OP_LISTXATTRS)->listxattrs.max = NFS_XATTR_PAGE;
 }
 
 static void encode_write(struct v4_compound *c, const struct nfs_op *op)
@@ -358,8 +361,13 @@ static void take_listxattrs(struct nfs_op *op, const nfs_resop4 *res)
 	const union v4_later_result *result = v4_later_result(res);
 	uint32_t i;
 
-	op->cookie = result->listxattrs.cookie;
-	op->eof = result->listxattrs.eof;
+	op->listed = result->listxattrs.eof;
+	if (op->type == NFS_OP_LISTXATTRS) {
+		op->cookie = result->listxattrs.cookie;
+		op->eof = result->listxattrs.eof;
+	} else if (!op->listed) {
+		return; /* the caller lists them page by page */
+	}
 	for (i = 0; i < result->listxattrs.n; i++)
 		op->xattr(op, result->listxattrs.names[i].data, result->listxattrs.names[i].len);
 }
@@ -481,6 +489,15 @@ static void take_results(struct nfs_op *op, const COMPOUND4res *res)
 	}
 }
 
+/* Check whether a READ has succeeded, and only the listing of attributes behind it has not. */
+static bool data_is_read(const struct nfs_op *op, const COMPOUND4res *res)
+{
+	const u_int n = res->resarray.resarray_len;
+
+	return op->type == NFS_OP_READ && n > 0 &&
+	       (uint32_t)res->resarray.resarray_val[n - 1].resop == V4_OP_LISTXATTRS;
+}
+
 /*
  * Check whether the change itself was made. What follows it in the compound only tells what was
  * made, and may fail alone: the handle and the attributes are optional then, as in version 3.
@@ -535,7 +552,7 @@ static void v4_replied(void *data, int error, const void *results)
 		count_removed(op, res);
 	if (op->type == NFS_OP_COPY && op->error < 0)
 		take_copy_error(op, res);
-	if (op->error < 0 && change_is_made(op, res))
+	if (op->error < 0 && (change_is_made(op, res) || data_is_read(op, res)))
 		op->error = 0;
 	if (op->error == 0)
 		take_results(op, res);
@@ -710,6 +727,16 @@ static uint32_t whole_max(const struct nfs_client *c)
 	return write_max - NAMES_BYTES < NFS_WHOLE_MAX ? write_max - NAMES_BYTES : NFS_WHOLE_MAX;
 }
 
+/* PUTFH, READ, GETATTR and LISTXATTRS in one compound. */
+static uint32_t lists_max(const struct nfs_client *c)
+{
+	const uint32_t other = NFS_XATTR_PAGE + NAMES_BYTES;
+
+	if (c->minor < 2 || c->operations < 4 || c->session.reply_max <= other)
+		return 0;
+	return c->session.reply_max - other;
+}
+
 static int v4_attach(struct nfs_connection *conn, const struct net_address *address,
 		     struct error *err)
 {
@@ -731,6 +758,7 @@ static int v4_attach(struct nfs_connection *conn, const struct net_address *addr
 	if (conn->session != NULL) {
 		v4_session_cap(conn->session);
 		conn->client.whole_max = whole_max(&conn->client);
+		conn->client.lists_max = lists_max(&conn->client);
 	}
 	if (conn->client.minor >= 2)
 		conn->client.offload = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY | NFS_OFFLOAD_SEEK;

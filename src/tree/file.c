@@ -21,6 +21,14 @@ void tree_file_watch(struct tree_file *f, const struct nfs_attr *before)
 	f->before = before;
 }
 
+void tree_file_list_xattrs(struct tree_file *f,
+			   void (*xattr)(struct nfs_op *op, const char *bytes, uint32_t len),
+			   void (*listed)(struct tree_file *f, const struct nfs_op *op))
+{
+	f->xattr = xattr;
+	f->listed = listed;
+}
+
 static bool time_is_equal(const struct nfs_time *a, const struct nfs_time *b)
 {
 	return a->sec == b->sec && a->nsec == b->nsec;
@@ -86,6 +94,8 @@ static void prepare_read(struct tree_chunk *chunk)
 	chunk->op.count = (uint32_t)(chunk->want - chunk->got);
 	chunk->op.buffer = chunk->block->data + chunk->got;
 	chunk->op.full = chunk->file->before != NULL;
+	chunk->op.xattr = chunk->lists ? chunk->file->xattr : NULL;
+	chunk->op.listed = false;
 }
 
 static int chunk_start(struct tree_chunk *chunk)
@@ -121,6 +131,13 @@ static int chunk_take_data(struct tree_chunk *chunk, bool *ret_more)
 	return *ret_more && op->count == 0 ? -EIO : 0;
 }
 
+/* The READ that lists extended attributes is over; it is not to do so again. */
+static void chunk_end_list(struct tree_chunk *chunk)
+{
+	chunk->lists = false;
+	chunk->file->listed(chunk->file, &chunk->op);
+}
+
 static void check_take_attributes(struct tree_chunk *chunk)
 {
 	struct tree_file *f = chunk->file;
@@ -143,12 +160,16 @@ static void chunk_replied(struct nfs_op *op)
 		check_take_attributes(chunk);
 	else if (r == 0)
 		r = chunk_take_data(chunk, &more);
+	if (r == 0 && chunk->lists)
+		chunk_end_list(chunk);
 	if ((r == 0 && more) || tree_should_retry(work, r)) {
 		r = chunk_start(chunk);
 		if (r == 0)
 			return;
 	}
 	chunk->finished = true;
+	if (chunk->lists)
+		chunk_end_list(chunk);
 	if (r == 0 && !is_check(chunk))
 		r = file_start_check(chunk->file);
 	chunk->error = r;
@@ -204,6 +225,7 @@ static int file_start_read(struct tree_file *f, size_t want)
 		return -ENOMEM;
 	}
 	chunk->block = block;
+	chunk->lists = f->xattr != NULL && f->next == 0;
 	chunk->offset = f->next;
 	chunk->want = want;
 	f->next += want;

@@ -22,6 +22,8 @@ struct tree_file {
 	bool started;
 	const struct nfs_attr *before; /* to compare with, borrowed; NULL: don't compare */
 	bool changed; /* attributes with or after the data differed from before */
+	void (*xattr)(struct nfs_op *op, const char *bytes, uint32_t len); /* see nfs_op */
+	void (*listed)(struct tree_file *f, const struct nfs_op *op);
 };
 
 struct tree_chunk {
@@ -31,6 +33,7 @@ struct tree_chunk {
 	uint64_t offset;
 	size_t want, got;
 	bool finished;
+	bool lists; /* the extended attributes, too */
 	int error;
 	struct tree_block *block; /* of want bytes; NULL: the GETATTR after all data */
 };
@@ -45,6 +48,15 @@ void tree_file_init(struct tree_file *f, struct tree_work *work, const struct nf
  * read.
  */
 void tree_file_watch(struct tree_file *f, const struct nfs_attr *before);
+
+/*
+ * Let the first READ also list the extended attributes, see nfs_op.xattr; op is the op of a struct
+ * tree_chunk. listed() is called when that READ is over, with its result. Call it before anything
+ * is read.
+ */
+void tree_file_list_xattrs(struct tree_file *f,
+			   void (*xattr)(struct nfs_op *op, const char *bytes, uint32_t len),
+			   void (*listed)(struct tree_file *f, const struct nfs_op *op));
 
 /*
  * Return whether the file was not written to between the two attributes. If the access times

@@ -168,9 +168,8 @@ void reader_item_forget_xattrs(struct reader_item *item)
 	item->xattrs_read = 0;
 }
 
-static void fetch_add_name(struct nfs_op *op, const char *bytes, uint32_t len)
+static void item_add_name(struct reader_item *item, const char *bytes, uint32_t len)
 {
-	struct reader_item *item = container_of(op, struct reader_fetch, op)->item;
 	int r = 0;
 
 	if (item->xattrs == NULL)
@@ -180,6 +179,11 @@ static void fetch_add_name(struct nfs_op *op, const char *bytes, uint32_t len)
 		item->error = r;
 	else if (r < 0)
 		tree_xattrs_lose(item->reader->work, 1, r);
+}
+
+static void fetch_add_name(struct nfs_op *op, const char *bytes, uint32_t len)
+{
+	item_add_name(container_of(op, struct reader_fetch, op)->item, bytes, len);
 }
 
 static void fetch_add_value(struct nfs_op *op, const char *bytes, uint32_t len)
@@ -460,6 +464,59 @@ static bool is_read_ahead(const struct reader *rd, const struct reader_item *ite
 	       !reader_offloads(rd, item);
 }
 
+static void file_add_name(struct nfs_op *op, const char *bytes, uint32_t len)
+{
+	struct tree_file *f = container_of(op, struct tree_chunk, op)->file;
+
+	item_add_name(container_of(f, struct reader_item, file), bytes, len);
+}
+
+/* Unless all names came with the data, list them alone. An error of the READ is its chunk's. */
+static void file_listed(struct tree_file *f, const struct nfs_op *op)
+{
+	struct reader_item *item = container_of(f, struct reader_item, file);
+	struct reader *rd = item->reader;
+
+	item->state = ITEM_WAITING;
+	if (op->error == 0 && op->listed && item->error == 0) {
+		rd->has_listed_xattrs = true;
+		item->xattrs_listed = true;
+		xattrs_charge(item);
+		item->error = reader_item_settle(rd, item);
+	}
+	if (item->error < 0)
+		item->state = ITEM_READY;
+	reader_rewind(rd);
+}
+
+/* Return whether one call is to read the whole file ahead and list its extended attributes. */
+static bool lists_while_reading(const struct reader *rd, const struct reader_item *item)
+{
+	return !rd->may_grow && !rd->options->count && item->kind == ITEM_ENTRY &&
+	       item_is_known(item) && item->attr.type == NFS_TYPE_FILE && item->attr.size > 0 &&
+	       item->attr.size <= rd->work->from->lists_max &&
+	       item->attr.size <= nfs_read_max(rd->work->from) &&
+	       item->attr.size <= NFS_WHOLE_MAX && item->attr.links < 2 && !item->file.started &&
+	       !item->xattrs_listed && rd->work->from_xattrs &&
+	       rd->work->ahead.held < BYTES_AHEAD && rd->xattr_bytes < XATTR_BYTES_AHEAD;
+}
+
+/* Returns 1 if the limits did not allow it. */
+static int read_and_list(struct reader_item *item)
+{
+	int r;
+
+	reader_item_open(item);
+	tree_file_list_xattrs(&item->file, file_add_name, file_listed);
+	item->state = ITEM_BUSY;
+	r = tree_file_fill(&item->file, false);
+	if (r == 0 && item->file.next > 0)
+		return 0;
+	tree_file_init(&item->file, item->reader->work, NULL, 0);
+	item->state = ITEM_WAITING;
+	return r < 0 ? r : 1;
+}
+
 /* Read data of a file ahead. Returns 1 if the limits did not allow all of it. */
 static int read_file_ahead(struct reader *rd, struct reader_item *item)
 {
@@ -500,9 +557,11 @@ int reader_fill(struct reader *rd)
 	while (rd->cursor != &rd->items && rd->work->reading < nfs_window(rd->work->from)) {
 		struct reader_item *item = container_of(rd->cursor, struct reader_item, link);
 
-		if (item->state == ITEM_WAITING)
-			r = may_start(rd, item) ? fetch_start(rd, item) : 1;
-		else if (!rd->may_grow && is_read_ahead(rd, item))
+		if (item->state == ITEM_WAITING) {
+			r = lists_while_reading(rd, item) ? read_and_list(item) : 1;
+			if (r == 1)
+				r = may_start(rd, item) ? fetch_start(rd, item) : 1;
+		} else if (!rd->may_grow && is_read_ahead(rd, item))
 			r = read_file_ahead(rd, item);
 		if (r != 0)
 			break;

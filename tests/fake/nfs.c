@@ -486,6 +486,7 @@ static void write_to(struct inode *inode, uint64_t offset, const char *data, siz
 }
 
 uint32_t fake_nfs_whole_max;
+uint32_t fake_nfs_lists_max;
 
 /* Whether the data was written and the attributes were set. */
 static bool do_contents(struct fake_nfs *f, struct inode *inode, const struct nfs_op *op)
@@ -714,12 +715,42 @@ static void read_from(struct inode *inode, uint64_t offset, char *data, size_t l
 	}
 }
 
+static int do_listxattrs(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
+{
+	const uint64_t from = f->habits.xattr_stuck ? 0 : op->cookie;
+	const struct xattr *xattr = inode->xattrs;
+	uint64_t i;
+
+	for (i = 0; i < from && xattr != NULL; i++)
+		xattr = xattr->next;
+	for (; i < from + XATTR_PAGE && xattr != NULL; i++, xattr = xattr->next)
+		op->xattr(op, xattr->name, (uint32_t)strlen(xattr->name));
+	op->cookie = f->habits.xattr_stuck ? op->cookie + 1 : i;
+	op->eof = xattr == NULL && !f->habits.xattr_stuck;
+	return 0;
+}
+
+static void list_with_data(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
+{
+	const struct xattr *xattr = inode->xattrs;
+	unsigned int n = 0;
+
+	assert(op->count <= op->client->lists_max);
+	for (; xattr != NULL; xattr = xattr->next)
+		n++;
+	op->listed = f->habits.xattrs && !f->habits.xattr_stuck && n <= XATTR_PAGE;
+	for (xattr = inode->xattrs; op->listed && xattr != NULL; xattr = xattr->next)
+		op->xattr(op, xattr->name, (uint32_t)strlen(xattr->name));
+}
+
 static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
 {
 	uint64_t left = op->offset < inode->size ? inode->size - op->offset : 0;
 	struct nfs_handle unused;
 
 	assert(op->count <= NFS_TRANSFER_MAX);
+	if (op->xattr != NULL)
+		list_with_data(f, inode, op);
 	if (f->habits.transfer_max != 0 && op->count > f->habits.transfer_max)
 		op->count = f->habits.transfer_max;
 	if (op->count > left)
@@ -952,21 +983,6 @@ static int do_setxattr(struct fake_nfs *f, struct inode *inode, struct nfs_op *o
 		return -E2BIG;
 	put_xattr(inode, op->name, op->buffer, op->count);
 	inode->ctime = now(f);
-	return 0;
-}
-
-static int do_listxattrs(const struct fake_nfs *f, struct inode *inode, struct nfs_op *op)
-{
-	const uint64_t from = f->habits.xattr_stuck ? 0 : op->cookie;
-	const struct xattr *xattr = inode->xattrs;
-	uint64_t i;
-
-	for (i = 0; i < from && xattr != NULL; i++)
-		xattr = xattr->next;
-	for (; i < from + XATTR_PAGE && xattr != NULL; i++, xattr = xattr->next)
-		op->xattr(op, xattr->name, (uint32_t)strlen(xattr->name));
-	op->cookie = f->habits.xattr_stuck ? op->cookie + 1 : i;
-	op->eof = xattr == NULL && !f->habits.xattr_stuck;
 	return 0;
 }
 
@@ -1214,6 +1230,7 @@ static struct nfs_client *connect_to(struct fake_nfs *f, const struct nfs_export
 	client->client.version = 3;
 	client->client.offload = f->habits.offload;
 	client->client.whole_max = fake_nfs_whole_max;
+	client->client.lists_max = fake_nfs_lists_max;
 	r = nfs_export_copy(&client->client.export, e);
 	assert(r == 0);
 	pthread_mutex_lock(&f->lock);

@@ -96,6 +96,9 @@ struct fake_habits {
 /* nfs_client.whole_max of clients that connect from now on. A bare server does the first part. */
 extern uint32_t fake_nfs_whole_max;
 
+/* Likewise nfs_client.lists_max. Where a LISTXATTRS takes several pages, a READ lists no names. */
+extern uint32_t fake_nfs_lists_max;
+
 /* Called before each operation, so that a test can change the share. Must not start operations. */
 typedef void (*fake_nfs_watch_fn)(struct fake_nfs *f, const struct nfs_op *op, void *data);
 

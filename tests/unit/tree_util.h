@@ -17,11 +17,11 @@
 #define KIB 1024U
 #define MIB (1024U * KIB)
 
-/* Some tests are built once more for a server that makes small files in one call. */
+/* Some tests are built once more for a server that makes and reads small files in one call. */
 #ifdef TREE_WHOLE_MAX
 __attribute__((constructor)) static void tree_make_whole_files(void)
 {
-	fake_nfs_whole_max = TREE_WHOLE_MAX;
+	fake_nfs_whole_max = fake_nfs_lists_max = TREE_WHOLE_MAX;
 }
 #endif
 

@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "nfs/calls.h"
 #include "nfs/cookies.h"
+#include "nfs/v4_later.h"
 
 #include "nfs_peer.h"
 
@@ -33,6 +34,8 @@ struct row {
 	int want;
 	bool doomed; /* the connection breaks */
 	uint32_t handle, entries; /* length of the handle, number of entries */
+	bool lists, listed; /* READ with the names of extended attributes: asked for, all there */
+	uint32_t names;
 };
 
 /* Results of version 3. */
@@ -50,6 +53,7 @@ struct row {
 #define V4_GETATTR OP_GETATTR, 0, 0, 0
 #define V4_REMOVE OP_REMOVE, 0, V4_CHANGE
 #define V4_SETATTR OP_SETATTR, 0, 0
+#define V4_READ OP_READ, 0, 1, 3, 0x61626300 /* three bytes to the end */
 #define V4_ENTRY(LEN, ...) 1, 0, 1, LEN, __VA_ARGS__, 0, 0 /* cookie 1, no attributes */
 
 static const struct row rows[] = {
@@ -232,6 +236,44 @@ static const struct row rows[] = {
 	  3 + 2 + 7,
 	  { V4(0, 2), V4_PUTFH, OP_READ, 0, 1, 12, 0, 0, 0 },
 	  -EBADMSG },
+	{ "read and listed",
+	  4,
+	  NFS_OP_READ,
+	  3 + 2 + 5 + 8,
+	  { V4(0, 3), V4_PUTFH, V4_READ, V4_OP_LISTXATTRS, 0, 0, 9, 1, 1, 0x61000000, 1 },
+	  0,
+	  .lists = true,
+	  .listed = true,
+	  .names = 1 },
+	{ "read, and listed in part",
+	  4,
+	  NFS_OP_READ,
+	  3 + 2 + 5 + 8,
+	  { V4(0, 3), V4_PUTFH, V4_READ, V4_OP_LISTXATTRS, 0, 0, 9, 1, 1, 0x61000000, 0 },
+	  0,
+	  .lists = true },
+	{ "read, and refused to list",
+	  4,
+	  NFS_OP_READ,
+	  3 + 2 + 5 + 2,
+	  { V4(NFS4ERR_NOTSUPP, 3), V4_PUTFH, V4_READ, V4_OP_LISTXATTRS, NFS4ERR_NOTSUPP },
+	  0,
+	  .lists = true },
+	{ "refused to read and list",
+	  4,
+	  NFS_OP_READ,
+	  3 + 2 + 2,
+	  { V4(NFS4ERR_ACCESS, 2), V4_PUTFH, OP_READ, NFS4ERR_ACCESS },
+	  -EACCES,
+	  .lists = true },
+	{ "read, and more names than there are",
+	  4,
+	  NFS_OP_READ,
+	  3 + 2 + 5 + 8,
+	  { V4(0, 3), V4_PUTFH, V4_READ, V4_OP_LISTXATTRS, 0, 0, 9, 2, 1, 0x61000000, 1 },
+	  -EBADMSG,
+	  true,
+	  .lists = true },
 	{ "lookup without a handle",
 	  4,
 	  NFS_OP_LOOKUP,
@@ -281,6 +323,13 @@ static void count_entry(struct nfs_op *op, const struct nfs_entry *entry)
 	++*entries;
 }
 
+static void count_name(struct nfs_op *op, const char *bytes, uint32_t len)
+{
+	unsigned int *entries = op->data;
+
+	*entries += len == 1 && *bytes == 'a';
+}
+
 START_TEST(test_reply)
 {
 	const struct row *row = &rows[_i];
@@ -301,6 +350,7 @@ START_TEST(test_reply)
 		.stable = true,
 		.link = link,
 		.entry = count_entry,
+		.xattr = row->lists ? count_name : NULL,
 		.data = &entries,
 	};
 
@@ -309,7 +359,10 @@ START_TEST(test_reply)
 	check_that(row->name, "finished", op.finished);
 	check_int(row->name, "error", op.error, row->want);
 	check_int(row->name, "doomed", conn.doomed, row->doomed);
-	check_int(row->name, "entries", entries, row->entries);
+	check_int(row->name, "entries", entries, row->lists ? row->names : row->entries);
+	check_that(row->name, "listed", op.listed == row->listed);
+	if (row->lists && row->want == 0)
+		check_int(row->name, "bytes", op.count, 3);
 	if (row->type == NFS_OP_MKDIR)
 		check_int(row->name, "handle", op.handle.len, row->handle);
 	nfs_connection_break(&conn, -ECONNABORTED);

@@ -569,7 +569,7 @@ START_TEST(test_turns)
 		fill_files(f, i, SPREAD_FILES);
 	copy_spread(f, "many directories");
 	check_int("many directories", "files", spread.created, SPREAD_DIRECTORIES * SPREAD_FILES);
-	ck_assert_msg(spread.crowded < spread.created / 10, "%u of %u files were in a crowd",
+	ck_assert_msg(spread.crowded < spread.created / 6, "%u of %u files were in a crowd",
 		      spread.crowded, spread.created);
 	fake_nfs_free(f);
 

@@ -35,14 +35,19 @@ struct job {
 	int result;
 };
 
+/* Read extended attributes, although there are none, if that comes with the data. */
 static void job_init(struct job *j, const struct fake_habits *habits)
 {
+	const bool lists = fake_nfs_lists_max > 0;
+	struct fake_habits own = *habits;
+
 	*j = (struct job){ .f = fake_nfs_new(), .g = fake_nfs_new() };
 	j->from = fake_nfs_connect(j->f);
 	j->to = fake_nfs_connect(j->g);
 	fake_nfs_pair(j->from, j->to);
-	fake_nfs_habits(j->f, habits);
-	j->work = (struct tree_work){ .from = j->from, .to = j->to };
+	own.xattrs = own.xattrs || lists;
+	fake_nfs_habits(j->f, &own);
+	j->work = (struct tree_work){ .from = j->from, .to = j->to, .from_xattrs = lists };
 }
 
 static void job_done(struct job *j)

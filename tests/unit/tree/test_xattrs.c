@@ -552,6 +552,41 @@ START_TEST(test_foreign)
 }
 END_TEST
 
-CHECK_MAIN("xattrs", .tests = { test_copy, test_find, test_find_less, test_refused_later,
-				test_losses, test_stuck, test_broken, test_read_only, test_changed,
-				test_archive, test_foreign })
+static void count_lists(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *lists = data;
+
+	(void)f;
+	*lists += op->type == NFS_OP_LISTXATTRS;
+}
+
+/* The names come with the data if a server can do that: the directory alone takes a call. */
+START_TEST(test_calls)
+{
+	const bool lists_with_data = fake_nfs_lists_max > 0;
+	struct fake_nfs *f = fake_nfs_new();
+	struct result result;
+	unsigned int i, lists = 0;
+
+	fake_nfs_habits(f, &(struct fake_habits){ .entries = FAKE_ENTRIES_FULL, .xattrs = true });
+	for (i = 0; i < 40; i++) {
+		char path[32];
+
+		(void)snprintf(path, sizeof(path), "tree/%u", i);
+		tree_fill_file(f, path, 0, 100);
+		fake_nfs_set_xattr(f, path, "a", "1", i % 2);
+	}
+	fake_nfs_watch(f, count_lists, &lists);
+	copy_as(f, 0, NULL, true, &result);
+	fake_nfs_watch(f, NULL, NULL);
+	check_int("calls", "result", result.r, 0);
+	check_int("calls", "lists", lists, lists_with_data ? 1 : 41);
+	check_int("calls", "lost", (long)result.progress.xattrs_lost, 0);
+	tree_check_same("calls", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
+CHECK_MAIN("xattrs", .tests = { test_copy, test_calls, test_find, test_find_less,
+				test_refused_later, test_losses, test_stuck, test_broken,
+				test_read_only, test_changed, test_archive, test_foreign })
