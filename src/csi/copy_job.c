@@ -18,6 +18,7 @@
 #include "tree/remove.h"
 
 #define ATTEMPTS_MAX 4
+#define SLOTS_ENOUGH 32 /* of a session, for a clone of small files as fast as over version 3 */
 #define CLONED_BYTES_MIN 131072 /* mean size of files that are worth being cloned one by one */
 #define BYTES_PER_ENTRY 65536 /* creating an entry takes about as long as writing this much */
 
@@ -237,14 +238,21 @@ static int find_directory(struct copy_job *job, struct nfs_client *c, const char
 	return 0;
 }
 
+static bool is_narrow(const struct nfs_client *c)
+{
+	return c->slots != 0 && c->slots < SLOTS_ENOUGH;
+}
+
 /*
- * Whether the mount options leave the choice of the version, so that it is worth looking whether
- * the tree has extended attributes at all: over 4.2, small files may take more than twice the time.
+ * Whether to look if the tree has extended attributes at all, as it could be copied faster over
+ * another version: the mount options leave the choice, and a session has few slots. Linux gives a
+ * session fewer of them the more threads its server has, and the less memory.
  */
 static bool may_leave_version(const struct copy_job *job)
 {
 	return job->kind == COPY_CLONE && job->work.from_xattrs &&
-	       (!job->idle[0]->export.has_minor || !job->idle[1]->export.has_minor);
+	       (!job->idle[0]->export.has_minor || !job->idle[1]->export.has_minor) &&
+	       (is_narrow(job->work.from) || is_narrow(job->work.to));
 }
 
 /* A tree that cannot be read now is taken for one with attributes: the copy tells what is wrong. */
@@ -260,7 +268,7 @@ static bool has_xattrs(struct copy_job *job)
 	return true;
 }
 
-/* Whether the tree is of small files: version 3 copies one in fewer calls than a clone takes. */
+/* Whether the tree is of small files, which a server clones no faster than it writes them. */
 static bool has_small_files(struct copy_job *job)
 {
 	const struct tree_progress *p = &job->work.progress;

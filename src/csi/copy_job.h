@@ -49,8 +49,9 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
  * Find the directory at path, which is borrowed, lease clients for it, and set path, tree and attr.
  * kind: COPY_CLONE or COPY_ARCHIVE. Errors as directory_locate() and nfs_pool_lease(). The tree is
  * counted at the first progress report: most jobs have ended by then, and their trees are listed
- * only once. If the tree may have extended attributes, or the server can clone its files, it is
- * listed now: one without attributes, or of small files, goes over version 3.
+ * only once. It is listed now if the version may change: where sessions have few slots, a tree
+ * without extended attributes goes over version 3, and so does a tree of small files that the
+ * server could clone, if it cannot have attributes.
  */
 int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *path,
 		       struct error *err);

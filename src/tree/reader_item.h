@@ -9,7 +9,8 @@
  *
  * State    Meaning                             Next state
  * WAITING  something is to be fetched          BUSY
- * BUSY     item->fetch is in flight            WAITING for the next operation; READY, or on errors
+ * BUSY     item->fetch is in flight, or a READ WAITING for the next operation; READY, or on errors
+ *          that also lists the attributes
  * READY    can be delivered, or item->error    delivered and freed; WAITING if it is read again
  */
 #ifndef TREE_READER_ITEM_H
@@ -78,7 +79,7 @@ struct reader_item {
 	bool kept; /* delivered although the file was written to during each read */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
-	struct reader_fetch *fetch; /* BUSY */
+	struct reader_fetch *fetch; /* BUSY; NULL: a READ of file lists the attributes, too */
 	char *text; /* of a symbolic link */
 	struct tree_xattrs *xattrs; /* NULL: none, or not listed yet */
 	bool xattrs_listed;

@@ -376,7 +376,22 @@ class Chosen(Xattrs, Base):
         return int(words[10])
 
     def test_choice(self):
-        """Version 3 for files that have none, and 4.2 if one has."""
+        """4.2 where there may be some."""
+        source = self.create("any")
+        for i in range(30):
+            trees.write(self.path("any", "file%d" % i), b"x" * 100)
+        before = self.made_by_version_3()
+        copy = self.clone("any2", source)
+        self.same("any", "any2")
+        self.assertEqual(self.made_by_version_3(), before)
+        self.delete(source, copy)
+
+    def test_choice_of_few_slots(self):
+        """Version 3 for files that have none, and 4.2 if one has. Linux divides its memory for
+        sessions, 1/128 of all, by its threads: a session of the guest's has 20 slots or so."""
+        run("rpc.nfsd", "256")
+        self.addCleanup(run, "rpc.nfsd", "8")
+        self.driver.restart()
         source = self.create("plain")
         for i in range(30):
             trees.write(self.path("plain", "file%d" % i), b"x" * 100)
