@@ -771,7 +771,7 @@ static int call_on_snapshot(struct nfs_client *c, char call, const struct volume
 {
 	cleanup_snapshot struct snapshot s = { .has_contents = false };
 	char text[256];
-	bool trashed;
+	bool trashed = false;
 	int r;
 
 	r = snapshot_init(&s, id_of(plan, text, sizeof(text)), err);
