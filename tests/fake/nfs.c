@@ -1390,6 +1390,7 @@ void fake_nfs_put(struct fake_nfs *f, const char *path, enum nfs_type type, cons
 	inode = resolve(f, path, true, NULL);
 	inode->type = type;
 	if (text != NULL) {
+		free(inode->text);
 		inode->text = must(strdup(text));
 		inode->mode = 0777;
 	}

@@ -121,13 +121,15 @@ static void check_damaged(const char *text)
 	struct fake_nfs *f = with_record(text);
 	cleanup_snapshot struct snapshot s = { .has_contents = false };
 	cleanup_free char *before = fake_nfs_list(f, NULL);
+	cleanup_free char *after = NULL;
 	struct error err = { .code = ERROR_OK };
 
 	check_that(text, "not read", read_snapshot(f, &s, &err) < 0);
 	check_error(text, &err, ERROR_FAILED_PRECONDITION, "damaged");
 	check_that(text, "not made", create(f, 1, &err) < 0);
 	check_error(text, &err, ERROR_FAILED_PRECONDITION, "damaged");
-	check_str(text, "what is there", fake_nfs_list(f, ".csi-nfs/busy"), before);
+	after = fake_nfs_list(f, ".csi-nfs/busy");
+	check_str(text, "what is there", after, before);
 	fake_nfs_free(f);
 }
 
