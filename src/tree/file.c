@@ -131,7 +131,7 @@ static int chunk_take_data(struct tree_chunk *chunk, bool *ret_more)
 	return *ret_more && op->count == 0 ? -EIO : 0;
 }
 
-/* The READ that lists extended attributes is over; it is not to do so again. */
+/* The READ that lists extended attributes is over. It does not list again. */
 static void chunk_end_list(struct tree_chunk *chunk)
 {
 	chunk->lists = false;
@@ -153,23 +153,24 @@ static void chunk_replied(struct nfs_op *op)
 	struct tree_chunk *chunk = container_of(op, struct tree_chunk, op);
 	struct tree_work *work = chunk->file->work;
 	int r = op->error;
-	bool more = false;
+	bool more = false, alone = false;
 
 	tree_op_returned(work, &work->reading, op);
 	if (r == 0 && is_check(chunk))
 		check_take_attributes(chunk);
 	else if (r == 0)
 		r = chunk_take_data(chunk, &more);
-	if (r == 0 && chunk->lists)
+	/* The listing may be what the server refuses: read alone. */
+	if (chunk->lists) {
+		alone = r < 0;
 		chunk_end_list(chunk);
-	if ((r == 0 && more) || tree_should_retry(work, r)) {
+	}
+	if ((r == 0 && more) || tree_should_retry(work, r) || alone) {
 		r = chunk_start(chunk);
 		if (r == 0)
 			return;
 	}
 	chunk->finished = true;
-	if (chunk->lists)
-		chunk_end_list(chunk);
 	if (r == 0 && !is_check(chunk))
 		r = file_start_check(chunk->file);
 	chunk->error = r;

@@ -749,6 +749,8 @@ static int do_read(const struct fake_nfs *f, struct inode *inode, struct nfs_op 
 	struct nfs_handle unused;
 
 	assert(op->count <= NFS_TRANSFER_MAX);
+	if (op->xattr != NULL && f->habits.reads_alone)
+		return -EREMOTEIO;
 	if (op->xattr != NULL)
 		list_with_data(f, inode, op);
 	if (f->habits.transfer_max != 0 && op->count > f->habits.transfer_max)

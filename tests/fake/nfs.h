@@ -89,6 +89,7 @@ struct fake_habits {
 	enum fake_whole whole;
 	bool xattrs; /* objects may have extended attributes */
 	uint32_t xattr_max; /* bytes of a value; 0: no limit */
+	bool reads_alone; /* refuses a READ that lists extended attributes */
 	bool xattr_stuck; /* LISTXATTRS returns its first page again and again */
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };

@@ -560,6 +560,23 @@ static void count_lists(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	*lists += op->type == NFS_OP_LISTXATTRS;
 }
 
+/* A server that refuses a READ with the listing behind it is asked for each alone. */
+START_TEST(test_reads_alone)
+{
+	struct fake_habits habits = usual;
+	struct fake_nfs *f = new_tree();
+	struct result result;
+
+	habits.reads_alone = true;
+	fake_nfs_habits(f, &habits);
+	copy_as(f, 0, NULL, true, &result);
+	check_int("alone", "result", result.r, 0);
+	check_int("alone", "lost", (long)result.progress.xattrs_lost, 0);
+	tree_check_same("alone", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* The names come with the data if a server can do that: the directory alone takes a call. */
 START_TEST(test_calls)
 {
@@ -587,6 +604,6 @@ START_TEST(test_calls)
 }
 END_TEST
 
-CHECK_MAIN("xattrs", .tests = { test_copy, test_calls, test_find, test_find_less,
+CHECK_MAIN("xattrs", .tests = { test_copy, test_calls, test_reads_alone, test_find, test_find_less,
 				test_refused_later, test_losses, test_stuck, test_broken,
 				test_read_only, test_changed, test_archive, test_foreign })
