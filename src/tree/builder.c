@@ -110,7 +110,7 @@ static int resolve_taken_name(struct tree_builder *b, struct builder_node *node)
 /* -------- the loop -------- */
 
 /* crowd: also start what a directory with many creates in flight keeps waiting. */
-static int fill(struct tree_builder *b, bool crowd, struct error *err)
+static int fill_window(struct tree_builder *b, bool crowd, struct error *err)
 {
 	struct builder_node *node;
 	int r;
@@ -128,19 +128,19 @@ static int fill(struct tree_builder *b, bool crowd, struct error *err)
 /* Start what can be started beside what the source has yet to deliver. */
 static int builder_fill(struct tree_builder *b, struct error *err)
 {
-	return fill(b, false, err);
+	return fill_window(b, false, err);
 }
 
 int builder_wait(struct tree_builder *b, struct error *err)
 {
-	int r = fill(b, true, err);
+	int r = fill_window(b, true, err);
 
 	if (r < 0)
 		return r;
 	r = tree_pump(b->work, err);
 	if (r < 0)
 		return nfs_error_set(err, b->work->to, r, "making the tree");
-	return fill(b, true, err);
+	return fill_window(b, true, err);
 }
 
 /* Wait until all nodes that are ended are finished, and the current one has its handle. */

@@ -375,12 +375,16 @@ class Chosen(Xattrs, Base):
             words = next(line.split() for line in f if line.startswith("proc3 "))
         return int(words[10])
 
+    def thirty_files(self, name):
+        """A volume with 30 files, and how many files version 3 has made so far."""
+        source = self.create(name)
+        for i in range(30):
+            trees.write(self.path(name, "file%d" % i), b"x" * 100)
+        return source, self.made_by_version_3()
+
     def test_choice(self):
         """4.2 where there may be some."""
-        source = self.create("any")
-        for i in range(30):
-            trees.write(self.path("any", "file%d" % i), b"x" * 100)
-        before = self.made_by_version_3()
+        source, before = self.thirty_files("any")
         copy = self.clone("any2", source)
         self.same("any", "any2")
         self.assertEqual(self.made_by_version_3(), before)
@@ -392,10 +396,7 @@ class Chosen(Xattrs, Base):
         run("rpc.nfsd", "256")
         self.addCleanup(run, "rpc.nfsd", "8")
         self.driver.restart()
-        source = self.create("plain")
-        for i in range(30):
-            trees.write(self.path("plain", "file%d" % i), b"x" * 100)
-        before = self.made_by_version_3()
+        source, before = self.thirty_files("plain")
         copy = self.clone("plain2", source)
         self.same("plain", "plain2")
         self.assertEqual(self.made_by_version_3() - before, 30)

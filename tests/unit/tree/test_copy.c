@@ -486,7 +486,7 @@ END_TEST
 struct spread {
 	const struct nfs_client_ops *real;
 	const struct tree_work *work;
-	unsigned int creating[256]; /* in flight, by the hash of the directory's handle */
+	unsigned int creating[4096]; /* in flight, by the hash of the directory's handle */
 	unsigned int created, crowded; /* files; those that were one of many in their directory */
 	unsigned int round_trips;
 };
@@ -562,6 +562,8 @@ static void fill_files(struct fake_nfs *f, unsigned int directory, unsigned int 
 /* Few files of a directory are created at a time while there are others, else many. */
 START_TEST(test_turns)
 {
+	/* A file that is made in one call waits for its data, so more are left for the end. */
+	const unsigned int part = fake_nfs_whole_max > 0 ? 6 : 50;
 	struct fake_nfs *f = fake_nfs_new();
 	unsigned int i;
 
@@ -569,7 +571,7 @@ START_TEST(test_turns)
 		fill_files(f, i, SPREAD_FILES);
 	copy_spread(f, "many directories");
 	check_int("many directories", "files", spread.created, SPREAD_DIRECTORIES * SPREAD_FILES);
-	ck_assert_msg(spread.crowded < spread.created / 6, "%u of %u files were in a crowd",
+	ck_assert_msg(spread.crowded < spread.created / part, "%u of %u files were in a crowd",
 		      spread.crowded, spread.created);
 	fake_nfs_free(f);
 
