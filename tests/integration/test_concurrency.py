@@ -120,6 +120,9 @@ class Base(unittest.TestCase):
 
 class OnVersion4(Base):
 
+    def setUp(self):
+        self.addCleanup(self.until_clean)  # also of a case that failed
+
     def test_many_calls_on_one_connection(self):
         client = self.drivers[0].client
         names = ["many-%d" % i for i in range(CALLERS)]
@@ -162,10 +165,11 @@ class OnVersion4(Base):
         """Calls to a server that does not answer keep no others waiting, however many there are.
         They are held without a worker for some time, and all say the same."""
         other = Ganesha(os.path.join(LAB, self.id()), [Export(self.share + "-other")]).start()
+        self.addCleanup(other.stop)
         client = self.drivers[0].client
         try:
             self.assertEqual(self.create(client, "there", other).split("#")[2], "there")
-            os.kill(other.process.pid, signal.SIGSTOP)
+            other.freeze()
             with concurrent.futures.ThreadPoolExecutor(100) as pool:
                 stuck = [pool.submit(self.create, client, "stuck-%d" % i, other)
                          for i in range(100)]
@@ -182,8 +186,6 @@ class OnVersion4(Base):
         finally:
             os.kill(other.process.pid, signal.SIGCONT)
         self.assertTrue(wait_for(lambda: self.create(client, "back", other) not in codes, 40))
-        other.stop()
-        self.until_clean()
 
     def held(self, client, server):
         """Wait as long as the deadline allows, and answer before it."""
