@@ -50,8 +50,9 @@ static bool session_return_client(struct session *s)
 
 	if (s->client == NULL)
 		return false;
-	/* A reply that was lost, or cannot be right: what the call did has to be looked up. */
-	is_lost = s->result == -ECONNABORTED || (s->result == -EBADMSG && s->client->broken);
+	/* No reply, or one that cannot be right: what the call did has to be looked up. */
+	is_lost = s->result == -ECONNABORTED ||
+		  ((s->result == -EBADMSG || s->result == -ETIMEDOUT) && s->client->broken);
 	if (is_stale)
 		s->client->broken = true; /* it caches handles */
 	nfs_pool_return(s->driver->pool, s->client);

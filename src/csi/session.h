@@ -12,8 +12,9 @@
  * session_next() leases a client for each round and gives it back. It asks for another round
  *
  *  - on a new connection, once, after -ESTALE (the server forgot a handle), -EPROTONOSUPPORT (it
- *    stopped serving the version), -ECONNABORTED (an idle connection turned out to be dead) or a
- *    -EBADMSG that broke it (a wrong reply to a change);
+ *    stopped serving the version), -ECONNABORTED (an idle connection turned out to be dead), a
+ *    -EBADMSG that broke it (a wrong reply to a change), or -ETIMEDOUT: nfs-ganesha drops an NFSv3
+ *    call after some errors of its own. The new connection fails soon if the server is dead;
  *  - with the next identity, after PERMISSION_DENIED.
  *
  * The error of a round that is repeated is cleared, so the body reports to the err that the session

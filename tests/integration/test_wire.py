@@ -132,6 +132,17 @@ class Wire:
         for volume in volumes:
             self.delete(volume)
 
+    def test_a_call_without_an_answer(self):
+        """From a server that answers all others: nfs-ganesha drops calls of version 3 after some
+        errors of its own. One attempt of the CO is enough, whether the server did it or not."""
+        lost, done = Rule("MKDIR", 1, "drop-call"), Rule("RENAME", 1, "drop-reply")
+        self.through(lost)
+        volume = self.create("unanswered")
+        self.proxy.begin([done])
+        self.delete(volume.volume_id)
+        self.assertEqual((lost.hits, done.hits), (1, 1))
+        self.is_tidy()
+
     def test_dies_at_work(self):
         """A server that is at work on something slow, and dies over it."""
         for way, rule in (("mute", slow("COMMIT")),
