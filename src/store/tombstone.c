@@ -71,6 +71,30 @@ static int forget_replaced_tombstone(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
+ * Give a tombstone's record its name back unless the name is taken by now. A LINK is exclusive, and
+ * a RENAME is for shares that have none.
+ */
+static int rename_back(struct nfs_client *c, const struct tombstone *t,
+		       const struct nfs_handle *records, const struct nfs_handle *busy,
+		       const char *key)
+{
+	struct nfs_handle buried, unused;
+	int r;
+
+	r = nfs_lookup(c, busy, t->name, &buried, NULL);
+	if (r == 0)
+		r = nfs_link(c, &buried, records, key);
+	if (r == 0 || r == -EEXIST)
+		return nfs_remove(c, busy, t->name);
+	if (r == -ENOENT || r == -ESTALE || r == -ETIMEDOUT || r == -ECONNABORTED)
+		return r;
+	r = nfs_lookup(c, records, key, &unused, NULL);
+	if (r == -ENOENT)
+		return nfs_rename(c, busy, t->name, records, key);
+	return r == 0 ? nfs_remove(c, busy, t->name) : r;
+}
+
+/*
  * Put back the record of another volume or snapshot: it was created under this key after the
  * deletion had read the earlier record. Return ABORTED.
  */
@@ -81,14 +105,8 @@ static int put_record_back(struct nfs_client *c, struct tombstone *t,
 	const struct volume v = volume_of(&t->record);
 	cleanup_free char *own = t->kind == BUSY_VOLUME_GONE ? volume_recorded_key(&v) : NULL;
 	const char *key = own != NULL ? own : t->key;
-	struct nfs_handle unused;
-	int r;
+	int r = rename_back(c, t, records, busy, key);
 
-	r = nfs_lookup(c, records, key, &unused, NULL);
-	if (r == -ENOENT)
-		r = nfs_rename(c, busy, t->name, records, key);
-	else if (r == 0) /* the volume has a record again */
-		r = nfs_remove(c, busy, t->name);
 	if (r < 0 && r != -ENOENT)
 		return tombstone_failed(c, r, t, err);
 	t->name[0] = '\0';
