@@ -397,19 +397,32 @@ int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char
 	return record_remove_buried(c, dir, key, dir, key, rec, err);
 }
 
+static bool has_same_value(const struct record *a, const struct record *b, const char *name)
+{
+	const char *value = record_get(a, name), *other = record_get(b, name);
+
+	return value != NULL && other != NULL && strcmp(value, other) == 0;
+}
+
 int record_is_replaced(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		       const struct nfs_handle *in, const char *name, struct error *err)
+		       const struct nfs_handle *in, const char *name, const char *same,
+		       struct error *err)
 {
 	cleanup_record struct record head = { .n = 0 }, now = { .n = 0 };
 	struct record_parts buried = { 0, 0 }, old;
 	const char *text;
+	bool is_short;
 	int r;
 
 	r = record_read_head(c, in, name, key, &head, &buried, err);
-	if (r > 0)
+	is_short = r == 0;
+	if (r >= 0)
 		r = record_read(c, dir, key, &now, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
+	if (is_short)
+		return record_was_replaced(&now) && now.base != head.base &&
+		       has_same_value(&now, &head, same);
 	text = record_get(&now, RECORD_KEY_OLD);
 	return text != NULL && record_parse_parts(text, &old) == 0 && old.n == buried.n &&
 	       old.hash == buried.hash;

@@ -167,9 +167,13 @@ int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const
 		       const struct nfs_handle *in, const char *name, struct record *ret,
 		       struct error *err);
 
-/* Whether the record that is there now has replaced the buried one: 1, 0 or a negative errno. */
+/*
+ * Whether the record that is there now has replaced the buried one: 1, 0 or a negative errno. Short
+ * ones must have one value of the key same.
+ */
 int record_is_replaced(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
-		       const struct nfs_handle *in, const char *name, struct error *err);
+		       const struct nfs_handle *in, const char *name, const char *same,
+		       struct error *err);
 
 /* Remove what is left of a record that was buried. Return 0 also if there is nothing. */
 int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,

@@ -236,7 +236,7 @@ int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name,
 	memcpy(t->name, name, strlen(name) + 1);
 	r = read_tombstone(c, t, records, busy, &why);
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION &&
-	    record_is_replaced(c, records, t->key, busy, t->name, &second) > 0)
+	    record_is_replaced(c, records, t->key, busy, t->name, VOLUME_KEY_ID, &second) > 0)
 		return forget_replaced_tombstone(c, t, busy, err);
 	if (r < 0 && err != NULL)
 		*err = why;
@@ -256,7 +256,7 @@ static int forget_if_replaced(struct nfs_client *c, const char *name, enum busy_
 	if (r == 0)
 		r = records_folder(c, t, false, &records, err);
 	if (r == 0)
-		r = record_is_replaced(c, records, t->key, busy, name, err);
+		r = record_is_replaced(c, records, t->key, busy, name, VOLUME_KEY_ID, err);
 	if (r > 0)
 		r = nfs_remove(c, busy, name);
 	return r < 0 && r != -ENOENT ? tombstone_failed(c, r, t, err) : 0;
@@ -265,7 +265,7 @@ static int forget_if_replaced(struct nfs_client *c, const char *name, enum busy_
 int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const struct record *rec,
 			      struct error *err)
 {
-	if (record_get(rec, RECORD_KEY_OLD) == NULL)
+	if (!record_was_replaced(rec))
 		return 0;
 	return busy_each(c, t->dir, forget_if_replaced, t, err);
 }
