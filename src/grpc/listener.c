@@ -13,6 +13,10 @@
 #include <sys/un.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+
+#define IN_USE_MS 2000
+#define IN_USE_PAUSE_MS 100
 
 /* A leading '@' stands for the NUL byte of an abstract address. */
 static int make_address(const char *path, struct sockaddr_un *ret, socklen_t *ret_len,
@@ -120,7 +124,7 @@ static int note_file(struct grpc_listener *l, const char *path, struct error *er
 	return 0;
 }
 
-int grpc_listener_open(struct grpc_listener *ret, const char *path, struct error *err)
+static int try_open(struct grpc_listener *ret, const char *path, struct error *err)
 {
 	struct grpc_listener l = { .fd = -EBADF };
 	struct sockaddr_un address;
@@ -150,6 +154,24 @@ int grpc_listener_open(struct grpc_listener *ret, const char *path, struct error
 	}
 	*ret = l;
 	return 0;
+}
+
+/*
+ * A driver that was killed may leave a child that is about to become another program, or to end,
+ * and has the socket until then.
+ */
+int grpc_listener_open(struct grpc_listener *ret, const char *path, struct error *err)
+{
+	const uint64_t deadline = clock_now_ns() + IN_USE_MS * CLOCK_NS_PER_MS;
+	int r;
+
+	for (;;) {
+		r = try_open(ret, path, err);
+		if (r != -EADDRINUSE || clock_now_ns() >= deadline)
+			return r;
+		error_clear(err);
+		clock_sleep_ms(IN_USE_PAUSE_MS);
+	}
 }
 
 int grpc_listener_adopt(struct grpc_listener *ret, int fd, struct error *err)

@@ -16,7 +16,10 @@ struct grpc_listener {
 	ino_t ino;
 };
 
-/* Open the socket, see grpc_server_listen(). The caller closes the listener. */
+/*
+ * Open the socket, see grpc_server_listen(). Wait up to two seconds for a process that serves it to
+ * end. The caller closes the listener.
+ */
 int grpc_listener_open(struct grpc_listener *ret, const char *path, struct error *err);
 
 /*

@@ -4,6 +4,7 @@
 import os
 import signal
 import socket
+import struct
 import subprocess
 
 import grpc
@@ -32,6 +33,7 @@ class Driver:
         self.cgroup = cgroup
         self.process = None
         self.client = None
+        self.past = set()  # process ids of those that have ended
 
     def start(self):
         """Start it and wait until Probe answers."""
@@ -42,6 +44,7 @@ class Driver:
                 [self.program or binary(), "--endpoint", self.endpoint, *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
                 preexec_fn=self._join if self.cgroup else None)
+        self.past.discard(self.process.pid)
         if not wait_for(self._answers) or self.process.poll() is not None:
             self.kill()
             raise Failure("csi-nfs does not answer. Its log:\n" + self.tail())
@@ -61,11 +64,15 @@ class Driver:
         return self.process is not None and self.process.poll() is None
 
     def _answers(self):
-        """Return whether the socket accepts: after a refusal gRPC would wait for seconds."""
+        """Return whether the socket accepts: after a refusal gRPC would wait for seconds. A child
+        of one that was killed may serve the old socket for a moment."""
         if self.process.poll() is not None:
             return True  # it has exited; start() reports why
         with socket.socket(socket.AF_UNIX) as s:
-            return s.connect_ex(self.socket) == 0
+            if s.connect_ex(self.socket) != 0:
+                return False
+            peer = s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            return struct.unpack("3i", peer)[0] not in self.past
 
     def tail(self, lines=30):
         if not os.path.exists(self.log):
@@ -80,6 +87,7 @@ class Driver:
             self.client = None
         if self.process is None:
             return None
+        self.past.add(self.process.pid)
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:

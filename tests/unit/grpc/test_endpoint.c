@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "grpc/listener.h"
 #include "grpc/server.h"
@@ -158,6 +160,33 @@ START_TEST(test_alive)
 	ck_assert_msg(strstr(err.msg, "another process is serving") != NULL, "%s", err.msg);
 	ck_assert_int_eq(connect_to(path), 0);
 	grpc_listener_close(&first);
+}
+END_TEST
+
+static void *close_soon(void *data)
+{
+	clock_sleep_ms(300);
+	(void)close(*(int *)data);
+	return NULL;
+}
+
+/* As of a child of a driver that was killed: the socket is served a little longer. */
+START_TEST(test_about_to_end)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	struct grpc_listener l;
+	struct error err = { .code = ERROR_OK };
+	pthread_t thread;
+
+	memcpy(address.sun_path, path, strlen(path));
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(fd, 1), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, close_soon, &fd), 0);
+	ck_assert_msg(grpc_listener_open(&l, path, &err) == 0, "%s", err.msg);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_int_eq(connect_to(path), 0);
+	grpc_listener_close(&l);
 }
 END_TEST
 
@@ -368,8 +397,8 @@ END_TEST
 /* clang-format off */
 CHECK_MAIN("grpc_endpoint", .setup = setup, .teardown = teardown,
 	   .tests = {
-		   test_open_and_close, test_stale, test_alive, test_not_a_socket,
-		   test_no_directory,
+		   test_open_and_close, test_stale, test_alive, test_about_to_end,
+		   test_not_a_socket, test_no_directory,
 		   test_too_long, test_replaced_file_is_not_removed, test_abstract,
 		   test_passed_socket, test_passed_socket_of_full_length, test_passed_wrongly,
 		   test_adopt,
