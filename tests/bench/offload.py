@@ -62,7 +62,8 @@ class Share:
 
     def __init__(self, name, *mkfs):
         self.name = name
-        self.image = Image(os.path.join(DISK, name), 4 * LARGE + 2000, *mkfs).mount()
+        self.image = Image(os.path.join(DISK, name), 4 * LARGE + 2000, *mkfs,
+                           options="loop").mount()
         self.server = KernelServer(self.image.path).start()
         self.driver = Driver(LAB, name=name).start()
         self.mount = os.path.join(LAB, "mount")
