@@ -48,8 +48,8 @@ int grpc_server_new(struct grpc_server **ret, uv_loop_t *loop,
  * it whenever the loop runs. Once per server. Replaces a socket file on which no process listens,
  * but none on which one listens, and no other file. Sets the umask for a moment, so call it before
  * threads create files. Return 0 or a negative errno: -EADDRINUSE (FAILED_PRECONDITION) if another
- * process serves the path, -ENOTSOCK, -ENAMETOOLONG, -ENOENT for a missing directory, or another
- * error of the system calls.
+ * process still serves the path after two seconds, for which it waits, -ENOTSOCK, -ENAMETOOLONG,
+ * -ENOENT for a missing directory, or another error of the system calls.
  */
 int grpc_server_listen(struct grpc_server *s, const char *path, struct error *err);
 

@@ -411,16 +411,14 @@ int record_is_replaced(struct nfs_client *c, const struct nfs_handle *dir, const
 	cleanup_record struct record head = { .n = 0 }, now = { .n = 0 };
 	struct record_parts buried = { 0, 0 }, old;
 	const char *text;
-	bool is_short;
 	int r;
 
 	r = record_read_head(c, in, name, key, &head, &buried, err);
-	is_short = r == 0;
 	if (r >= 0)
 		r = record_read(c, dir, key, &now, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (is_short)
+	if (buried.n == 0)
 		return record_was_replaced(&now) && now.base != head.base &&
 		       has_same_value(&now, &head, same);
 	text = record_get(&now, RECORD_KEY_OLD);

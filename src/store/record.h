@@ -168,8 +168,9 @@ int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const
 		       struct error *err);
 
 /*
- * Whether the record that is there now has replaced the buried one: 1, 0 or a negative errno. Short
- * ones must have one value of the key same.
+ * Whether the record that is there now has replaced the buried one: 1, 0 or a negative errno. A
+ * record names the parts that it has replaced. If the buried one has none, the record has replaced
+ * it if it was changed, is different, and both have the same value for the key same, such as an id.
  */
 int record_is_replaced(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		       const struct nfs_handle *in, const char *name, const char *same,

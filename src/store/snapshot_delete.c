@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* DeleteSnapshot, on the share. Rules: doc/design.md, "Calls at once". */
+/* DeleteSnapshot, on the share. */
 
 #include <errno.h>
 
@@ -66,25 +66,6 @@ static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum bus
 	return r < 0 ? r : 1;
 }
 
-/*
- * Set a tombstone where there is no record, for a snapshot of csi-driver-nfs. A snapshot of that
- * name that was made since this call looked has a record by now, and the directory is its own
- * (rule 1).
- */
-static int bury_foreign_snapshot(struct nfs_client *c, struct tombstone *t, struct record *rec,
-				 struct error *err)
-{
-	cleanup_record struct record now = { .n = 0 };
-	int r = tombstone_set_new(c, t, rec, err);
-
-	if (r < 0)
-		return r;
-	r = record_read_at(c, STORE_SNAPSHOTS, t->key, &now, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	return error_set(err, ERROR_ABORTED, "snapshot '%s' was made meanwhile; try again", t->key);
-}
-
 /* Set the tombstone, or adopt one of an interrupted deletion or of another replica. */
 static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct tombstone *t,
 			 struct error *err)
@@ -107,7 +88,7 @@ static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct 
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (s->record.n == 0)
-		return s->has_contents ? bury_foreign_snapshot(c, t, &rec, err) : 0;
+		return s->has_contents ? tombstone_set_unrecorded(c, t, &rec, err) : 0;
 	return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
 }
 

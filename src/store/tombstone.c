@@ -36,22 +36,29 @@ int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t, str
 	return nfs_error_set(err, c, r, "noting that '%s' is deleted", t->dir);
 }
 
-/* Whether a change has brought the record back (rule 8): 1, 0 or a negative errno. */
-static int record_came_back(struct nfs_client *c, struct tombstone *t,
-			    const struct nfs_handle *records, struct error *err)
+/* Whether the volume or snapshot has a record beside the tombstone: 1, 0 or a negative errno. */
+static int has_record(struct nfs_client *c, const struct tombstone *t,
+		      const struct nfs_handle *records, struct record *ret, struct error *err)
 {
-	cleanup_record struct record rec = { .n = 0 };
 	int r;
 
 	if (!volume_key_can_have_record(t->key))
 		return 0;
-	r = record_read(c, records, t->key, &rec, err);
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0 || !record_was_replaced(&rec))
-		return r;
+	r = record_read(c, records, t->key, ret, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
 	/* On a share that folds case it may be another volume's record. */
-	return t->kind != BUSY_VOLUME_GONE || owner_check_record(c, t->key, &rec, NULL) <= 0;
+	return t->kind != BUSY_VOLUME_GONE || owner_check_record(c, t->key, ret, NULL) <= 0;
+}
+
+/* Whether a change has brought the record back (rule 8): 1, 0 or a negative errno. */
+static int record_came_back(struct nfs_client *c, const struct tombstone *t,
+			    const struct nfs_handle *records, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	int r = has_record(c, t, records, &rec, err);
+
+	return r > 0 ? record_was_replaced(&rec) : r;
 }
 
 /*
@@ -71,22 +78,23 @@ static int forget_replaced_tombstone(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
- * Give a tombstone's record its name back unless the name is taken by now. A LINK is exclusive, and
- * a RENAME is for shares that have none.
+ * Give the record in a tombstone its name back, unless another record has the name by now. LINK is
+ * exclusive. Shares that refuse it get a LOOKUP and a RENAME.
  */
-static int rename_back(struct nfs_client *c, const struct tombstone *t,
-		       const struct nfs_handle *records, const struct nfs_handle *busy,
-		       const char *key)
+static int restore_name(struct nfs_client *c, const struct tombstone *t,
+			const struct nfs_handle *records, const struct nfs_handle *busy,
+			const char *key)
 {
 	struct nfs_handle buried, unused;
 	int r;
 
 	r = nfs_lookup(c, busy, t->name, &buried, NULL);
-	if (r == 0)
-		r = nfs_link(c, &buried, records, key);
+	if (r < 0)
+		return r;
+	r = nfs_link(c, &buried, records, key);
 	if (r == 0 || r == -EEXIST)
 		return nfs_remove(c, busy, t->name);
-	if (r == -ENOENT || r == -ESTALE || r == -ETIMEDOUT || r == -ECONNABORTED)
+	if (c->broken)
 		return r;
 	r = nfs_lookup(c, records, key, &unused, NULL);
 	if (r == -ENOENT)
@@ -105,7 +113,7 @@ static int put_record_back(struct nfs_client *c, struct tombstone *t,
 	const struct volume v = volume_of(&t->record);
 	cleanup_free char *own = t->kind == BUSY_VOLUME_GONE ? volume_recorded_key(&v) : NULL;
 	const char *key = own != NULL ? own : t->key;
-	int r = rename_back(c, t, records, busy, key);
+	int r = restore_name(c, t, records, busy, key);
 
 	if (r < 0 && r != -ENOENT)
 		return tombstone_failed(c, r, t, err);
@@ -220,6 +228,25 @@ int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *
 	record_done(&t->record);
 	record_move(&t->record, rec);
 	return 0;
+}
+
+int tombstone_set_unrecorded(struct nfs_client *c, struct tombstone *t, struct record *rec,
+			     struct error *err)
+{
+	cleanup_record struct record now = { .n = 0 };
+	const struct nfs_handle *records;
+	int r = tombstone_set_new(c, t, rec, err);
+
+	if (r < 0)
+		return r;
+	r = records_folder(c, t, false, &records, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = has_record(c, t, records, &now, err);
+	if (r <= 0)
+		return r;
+	return error_set(err, ERROR_ABORTED, "'%s' was made or changed meanwhile; try again",
+			 t->key);
 }
 
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err)

@@ -44,6 +44,13 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err);
 int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec,
 		      struct error *err);
 
+/*
+ * Likewise for a deletion that has found no record. Then look again (rule 1): ABORTED if there is
+ * one by now, whose directory it is. The caller calls tombstone_restore() after a failure.
+ */
+int tombstone_set_unrecorded(struct nfs_client *c, struct tombstone *t, struct record *rec,
+			     struct error *err);
+
 /* Report ABORTED: a deletion has the directory. Return -EAGAIN. */
 int tombstone_refuse(const char *dir, struct error *err);
 

@@ -382,28 +382,6 @@ static int adopt_if_of_volume(struct nfs_client *c, const char *name, enum busy_
 	return r;
 }
 
-/*
- * Check that no change has made a record meanwhile. If one has, remove the tombstone, and let the
- * next attempt delete the volume by its record.
- */
-static int check_no_record(struct nfs_client *c, struct tombstone *t, struct error *err)
-{
-	cleanup_record struct record rec = { .n = 0 };
-	int r;
-
-	if (!volume_key_can_have_record(t->key))
-		return 0;
-	r = record_read_at(c, STORE_VOLUMES, t->key, &rec, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	if (owner_check_record(c, t->key, &rec, NULL) != 0)
-		return 0;
-	r = tombstone_finish(c, t, err);
-	if (r < 0)
-		return r;
-	return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
-}
-
 /* Set a tombstone for a volume of csi-driver-nfs, which has no record to rename. */
 static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
 			       const struct volume_id *id, enum volume_on_delete policy,
@@ -418,8 +396,7 @@ static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
 		return r < 0 ? r : 0;
 	if (text == NULL || volume_describe_deleted(&rec, text, t->dir, policy) < 0)
 		return error_oom(err);
-	r = tombstone_set_new(c, t, &rec, err);
-	return r < 0 ? r : check_no_record(c, t, err);
+	return tombstone_set_unrecorded(c, t, &rec, err);
 }
 
 /* Set the tombstone, or adopt one of an interrupted deletion or of another replica. */

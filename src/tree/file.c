@@ -162,7 +162,7 @@ static void chunk_replied(struct nfs_op *op)
 		r = chunk_take_data(chunk, &more);
 	/* The listing may be what the server refuses: read alone. */
 	if (chunk->lists) {
-		alone = r < 0;
+		alone = r < 0 && !work->from->broken;
 		chunk_end_list(chunk);
 	}
 	if ((r == 0 && more) || tree_should_retry(work, r) || alone) {

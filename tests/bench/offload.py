@@ -24,7 +24,7 @@ from servers import Failure, Image, KernelServer, rpc_null, run, wait_for
 MIB = 1 << 20
 LARGE = int(os.environ.get("BENCH_LARGE", "1024"))  # MiB
 SMALL = int(os.environ.get("BENCH_SMALL", "5000"))  # files
-TEN = 10  # clones of one file, one after another
+CLONES = 10  # of one file, one after another
 FAR_PORT = 12049  # a proxy that delays each way by 1 ms
 
 
@@ -109,20 +109,13 @@ class Share:
         run("sync", "-f", self.image.path)
         run("fstrim", self.image.path)
 
-    def clone(self, version, fill, port=None):
+    def clone(self, version, fill, port=None, times=1):
+        """How long that many clones take, one after another."""
         source = self.source(version, fill)
         begun = time.monotonic()
-        copy = self.create("copy", version, source, port=port)
+        copies = [self.create("copy-%d" % i, version, source, port=port) for i in range(times)]
         seconds = time.monotonic() - begun
-        self.delete(version, source, copy)
-        return seconds
-
-    def clone_often(self, fill):
-        source = self.source("4.2", fill)
-        begun = time.monotonic()
-        copies = [self.create("copy-%d" % i, "4.2", source) for i in range(TEN)]
-        seconds = time.monotonic() - begun
-        self.delete("4.2", source, *copies)
+        self.delete(version, source, *copies)
         return seconds
 
     def clone_far(self, fill):
@@ -176,8 +169,9 @@ def main():
                 print(", over 3 %.2f s" % on.clone("3", fill), end="", flush=True)
             print(", cp -a over a 4.2 mount %.2f s" % on.copy(fill), flush=True)
         if on.name == "xfs":  # elsewhere they take the space of ten
-            print("%s, %s, %d clones over 4.2: %.2f s" % (
-                on.name, KINDS[0][0], TEN, on.clone_often(fill_large)), flush=True)
+            seconds = on.clone("4.2", fill_large, times=CLONES)
+            print("%s, %s, %d clones over 4.2: %.2f s" % (on.name, KINDS[0][0], CLONES, seconds),
+                  flush=True)
         print("%s, %s, 1 ms more each way: csi-nfs over 4.2 %.2f s, over 3 %.2f s" % (
             on.name, KINDS[1][0], *on.clone_far(fill_small)), flush=True)
         for how, parameters in (("tree", {"format": "tree"}),

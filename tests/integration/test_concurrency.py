@@ -9,7 +9,6 @@ Runs inside a lab, with CSI_NFS naming the driver.
 """
 import concurrent.futures
 import os
-import signal
 import sys
 import time
 import unittest
@@ -184,7 +183,7 @@ class OnVersion4(Base):
             self.assertLess(alive, 10)
             self.held(client, other)
         finally:
-            os.kill(other.process.pid, signal.SIGCONT)
+            other.thaw()
         self.assertTrue(wait_for(lambda: self.create(client, "back", other) not in codes, 40))
 
     def held(self, client, server):
