@@ -78,33 +78,9 @@ static int forget_replaced_tombstone(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
- * Give the record in a tombstone its name back, unless another record has the name by now. LINK is
- * exclusive. Shares that refuse it get a LOOKUP and a RENAME.
- */
-static int restore_name(struct nfs_client *c, const struct tombstone *t,
-			const struct nfs_handle *records, const struct nfs_handle *busy,
-			const char *key)
-{
-	struct nfs_handle buried, unused;
-	int r;
-
-	r = nfs_lookup(c, busy, t->name, &buried, NULL);
-	if (r < 0)
-		return r;
-	r = nfs_link(c, &buried, records, key);
-	if (r == 0 || r == -EEXIST)
-		return nfs_remove(c, busy, t->name);
-	if (c->broken)
-		return r;
-	r = nfs_lookup(c, records, key, &unused, NULL);
-	if (r == -ENOENT)
-		return nfs_rename(c, busy, t->name, records, key);
-	return r == 0 ? nfs_remove(c, busy, t->name) : r;
-}
-
-/*
  * Put back the record of another volume or snapshot: it was created under this key after the
- * deletion had read the earlier record. Return ABORTED.
+ * deletion had read the earlier record. Return ABORTED. Not by LINK and REMOVE, which would be
+ * exclusive: a kill between them would leave a record that comes back after its deletion.
  */
 static int put_record_back(struct nfs_client *c, struct tombstone *t,
 			   const struct nfs_handle *records, const struct nfs_handle *busy,
@@ -113,8 +89,14 @@ static int put_record_back(struct nfs_client *c, struct tombstone *t,
 	const struct volume v = volume_of(&t->record);
 	cleanup_free char *own = t->kind == BUSY_VOLUME_GONE ? volume_recorded_key(&v) : NULL;
 	const char *key = own != NULL ? own : t->key;
-	int r = restore_name(c, t, records, busy, key);
+	struct nfs_handle unused;
+	int r;
 
+	r = nfs_lookup(c, records, key, &unused, NULL);
+	if (r == -ENOENT)
+		r = nfs_rename(c, busy, t->name, records, key);
+	else if (r == 0) /* the volume has a record again */
+		r = nfs_remove(c, busy, t->name);
 	if (r < 0 && r != -ENOENT)
 		return tombstone_failed(c, r, t, err);
 	t->name[0] = '\0';
