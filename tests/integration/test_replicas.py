@@ -364,6 +364,60 @@ class Pairs(Base):
         self.at_each_point(lambda n: self.is_ok(until_answered(self.other.create, "v" + n)),
                            lambda n: self.held.delete("v" + n), again, check)
 
+    def late(self, prepare, first, second, stays, *more):
+        """first goes on after second has deleted the same and made another one in its place: it may
+        be told so, and stays() says that the other one is whole. Also held at what only reads."""
+        def check(n, a, b):
+            self.assertIn(a, (CODE.OK, CODE.NOT_FOUND, CODE.FAILED_PRECONDITION) + AGAIN)
+            self.assertTrue(wait_for(lambda: not self.leftovers(), 20), self.log())
+            if b == CODE.OK:
+                stays(n)
+                kept.append(n)
+            for name in more:
+                until_answered(self.other.delete, "v" + n, name + n)
+            self.clear(n)
+
+        kept = []
+        self.at_each_point(prepare, first, second, check, "changing|LOOKUP|READDIR|READLINK")
+        self.assertTrue(kept)
+
+    def test_delete_late_another_of_the_name(self):
+        """A volume of the same name in another directory."""
+        def prepare(n):
+            self.is_ok(until_answered(self.other.create, "v" + n, subDir="a" + n))
+
+        def again(n):
+            until_answered(self.other.delete, "v" + n, "a" + n)
+            code = until_answered(self.other.create, "v" + n, subDir="b" + n)
+            self.put_data("b" + n, "new")
+            return code
+
+        def stays(n):
+            self.assertEqual(self.data("b" + n), "new")
+            self.assertIn("v" + n, self.state("volumes"), self.log())
+            self.assertIn("b" + n, self.record("v" + n))
+
+        self.late(prepare, lambda n: self.held.delete("v" + n, "a" + n), again, stays, "a", "b")
+
+    def test_delete_late_of_a_foreign_volume(self):
+        """One that csi-driver-nfs made, without a record."""
+        def prepare(n):
+            os.makedirs(os.path.join(self.share, "v" + n))
+
+        def again(n):
+            until_answered(self.other.delete, "v" + n)
+            code = until_answered(self.other.create, "v" + n)
+            self.put_data("v" + n, "new")
+            return code
+
+        def stays(n):
+            if "v" + n in self.records():  # else it was deleted, as a whole
+                self.assertEqual(self.data("v" + n), "new")
+            else:
+                self.assertNotIn("v" + n, self.directories(), self.log())
+
+        self.late(prepare, lambda n: self.held.delete("v" + n), again, stays)
+
     # ---- changes of the record ----
 
     def test_expand_and_delete(self):
@@ -471,13 +525,32 @@ class Pairs(Base):
         self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
                   lambda n: self.other.unsnap("s" + n, "v" + n), None, self.is_snapshot)
 
-    def test_delete_of_a_foreign_snapshot_twice(self):
-        """One that csi-driver-nfs made goes while the other replica looks what it is."""
-        def prepare(n):
-            os.makedirs(os.path.join(self.share, "s" + n))
-            with tarfile.open(os.path.join(self.share, "s" + n, "v" + n + ".tar"), "w"):
-                pass
+    def foreign_snapshot(self, n):
+        """One that csi-driver-nfs made."""
+        os.makedirs(os.path.join(self.share, "s" + n))
+        with tarfile.open(os.path.join(self.share, "s" + n, "v" + n + ".tar"), "w"):
+            pass
 
+    def test_delete_late_of_a_foreign_snapshot(self):
+        """While another replica deletes it, and makes one of the same name of another volume."""
+        def prepare(n):
+            self.is_ok(until_answered(self.other.create, "w" + n))
+            self.put_data("w" + n)
+            self.foreign_snapshot(n)
+
+        def again(n):
+            until_answered(self.other.unsnap, "s" + n, "v" + n)
+            return until_answered(self.other.snap, "s" + n, "w" + n)
+
+        def stays(n):
+            self.archive_is_whole("s" + n, "w" + n)
+            self.assertIn("s" + n, self.state("snapshots"), self.log())
+            self.is_ok(until_answered(self.other.unsnap, "s" + n, "w" + n))
+
+        self.late(prepare, lambda n: self.held.unsnap("s" + n, "v" + n), again, stays)
+
+    def test_delete_of_a_foreign_snapshot_twice(self):
+        """It goes while the other replica looks what it is."""
         def unsnap(replica, n):
             return until_answered(replica.unsnap, "s" + n, "v" + n)
 
@@ -485,7 +558,7 @@ class Pairs(Base):
             self.is_ok(a, b or CODE.OK)
             self.is_consistent([])
 
-        self.at_each_point(prepare, lambda n: unsnap(self.held, n),
+        self.at_each_point(self.foreign_snapshot, lambda n: unsnap(self.held, n),
                            lambda n: unsnap(self.other, n), check,
                            "changing|LOOKUP|READDIR")
 
