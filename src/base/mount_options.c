@@ -187,6 +187,10 @@ static int options_parse_one(struct mount_options *o, const char *option, struct
 					 "mount options: '%.2s' takes no value", option);
 		o->read_only = option[1] == 'o';
 	}
+	if (strcmp(option, "nosuid") == 0 || strcmp(option, "suid") == 0)
+		o->no_suid = option[0] == 'n';
+	if (strcmp(option, "nodev") == 0 || strcmp(option, "dev") == 0)
+		o->no_dev = option[0] == 'n';
 	if (strcmp(option, "nolock") == 0 || strcmp(option, "local_lock=all") == 0)
 		o->no_lock = true;
 	if (strcmp(option, "lock") == 0)
@@ -195,6 +199,41 @@ static int options_parse_one(struct mount_options *o, const char *option, struct
 	    str_has_prefix(option, "proto=rdma") || str_has_prefix(option, "proto=udp"))
 		o->no_ping = true;
 	return mount_options_append(rest, option) < 0 ? error_oom(err) : 0;
+}
+
+/* Return the text behind a quoted SELinux context at the start of text, or text. */
+static const char *skip_context(const char *text)
+{
+	static const char *const keys[] = { "context", "fscontext", "defcontext", "rootcontext" };
+	size_t i, len;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++) {
+		const char *value = option_value(text, keys[i]);
+
+		if (value == NULL || value[0] != '"')
+			continue;
+		/* Without '=', what is in it is no option with a value, whoever splits it. */
+		len = strcspn(value + 1, "\"=\\");
+		if (value[1 + len] == '"' && (value[2 + len] == ',' || value[2 + len] == '\0'))
+			return value + 2 + len;
+	}
+	return text;
+}
+
+static int check_quotes(const char *text, struct error *err)
+{
+	while (*text != '\0') {
+		text = skip_context(text);
+		text += strcspn(text, ",\"\\");
+		if (*text == '"')
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "mount options: quotation marks are allowed only around an SELinux context, as in context=\"u:r:t:s0:c1,c2\"");
+		if (*text == '\\')
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "mount options: a backslash is not allowed");
+		text += *text == ',';
+	}
+	return 0;
 }
 
 int mount_options_parse(struct mount_options *ret, const char *text, struct error *err)
@@ -219,6 +258,9 @@ int mount_options_parse(struct mount_options *ret, const char *text, struct erro
 		if (r < 0)
 			return r;
 	}
+	r = check_quotes(text, err);
+	if (r < 0)
+		return r;
 	o.rest = buf_steal(&rest);
 	if (o.rest == NULL)
 		return error_oom(err);

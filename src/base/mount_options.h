@@ -26,7 +26,7 @@ struct mount_options {
 	char *sec; /* security flavor; NULL: not given */
 	bool rdma; /* nodes use RDMA */
 	/* mount_options_parse() only: */
-	bool read_only;
+	bool read_only, no_suid, no_dev;
 	bool no_lock; /* rest has "nolock" */
 	bool no_ping; /* rdma or udp: a TCP ping tells nothing */
 	char *rest; /* all but the version, comma-separated */
@@ -44,7 +44,9 @@ int mount_options_read(struct mount_options *o, const char *text, struct error *
 /*
  * Parse the options of a mount. Refuse those that mount something other than NFS, or elsewhere, or
  * run another program (bind, move, remount, loop, propagation flags, helper=), and the addresses
- * that we resolve ourselves. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
+ * that we resolve ourselves. Refuse quotation marks but for SELinux contexts, and backslashes:
+ * libmount takes a comma in quotes as text, and drops all that follows a quotation mark without
+ * another one, including what is appended here, such as nosuid. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
  */
 int mount_options_parse(struct mount_options *ret, const char *text, struct error *err);
 

@@ -7,7 +7,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <libmount.h>
@@ -161,6 +163,21 @@ static int attempt_run_context(struct libmnt_context *cxt, const struct attempt 
 	return r < 0 ? -r : r;
 }
 
+/*
+ * Compare the flags of the mount with those that were asked for. Options go to libmount and
+ * mount.nfs as text, and a mount without them would honor a volume's setuid programs and devices.
+ */
+static bool attempt_has_flags(const struct attempt *a)
+{
+	const unsigned long wanted = (a->frame->read_only != 0 ? ST_RDONLY : 0) |
+				     (a->options->no_suid ? ST_NOSUID : 0) |
+				     (a->options->no_dev ? ST_NODEV : 0);
+	struct statvfs fs;
+
+	return wanted == 0 ||
+	       (statvfs(a->frame->target, &fs) == 0 && (fs.f_flag & wanted) == wanted);
+}
+
 static int attempt_mount(const struct attempt *a)
 {
 	cleanup_buf struct buf options = { 0 }, source = { 0 };
@@ -181,6 +198,10 @@ static int attempt_mount(const struct attempt *a)
 		return ENOMEM;
 	r = attempt_run_context(cxt, a, source.data, options.data);
 	mnt_free_context(cxt);
+	if (r == 0 && !attempt_has_flags(a)) {
+		(void)umount2(a->frame->target, MNT_DETACH);
+		return EINVAL;
+	}
 	return r;
 }
 

@@ -133,8 +133,12 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 	if (r < 0)
 		return r;
 	p->exclusive = access_mode_is_exclusive(in->volume_capability);
-	/* The root of the export, and an entry of --inline-volumes itself, keep their mode. */
-	mode_is_ours = p->params.subdir != NULL && (p->top == NULL || strcmp(p->path, p->top) != 0);
+	/*
+	 * The root of the export keeps its mode. So do inline volumes: whoever may create a pod
+	 * could open somebody else's directory.
+	 */
+	mode_is_ours = p->params.subdir != NULL && !is_inline &&
+		       (p->top == NULL || strcmp(p->path, p->top) != 0);
 	p->mount = (struct mount_request){
 		.server = p->params.server,
 		.path = p->path,

@@ -933,8 +933,20 @@ class Walk(Mounts, unittest.TestCase):
             with self.subTest(version=version):
                 place = os.path.join(self.allowed, "dir")
                 os.chmod(place, 0o755)
-                self.inline(version, "/dir", mountPermissions="0751")
+                self.publish(version, volume="allowed/dir", mountPermissions="0751")
                 self.assertEqual(os.stat(place).st_mode & 0o7777, 0o751)
+                self.unpublish()
+                self.is_gone()
+
+    def test_mode_of_an_inline_volume_stays(self):
+        """A pod does not open a directory that its user may not open."""
+        place = os.path.join(self.allowed, "dir")
+        os.chmod(place, 0o700)
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                for _ in range(2):
+                    self.inline(version, "/dir", mountPermissions="0777")
+                self.assertEqual(os.stat(place).st_mode & 0o7777, 0o700)
                 self.unpublish()
                 self.is_gone()
 

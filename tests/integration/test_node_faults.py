@@ -124,13 +124,13 @@ class Faults(unittest.TestCase):
         return os.path.join(self.parent, name)
 
     def publish(self, server, version="4.2", volume="v0", target="t", mode=None, timeout=60,
-                flags=(), volume_id=None, host=HOST, **context):
+                flags=(), volume_id=None, host=HOST, readonly=False, **context):
         options = server.flags(version) + (["nolock"] if version == "3" else []) + list(flags)
         given = {"server": host, "share": server.exports[0].path, "subdir": volume}
         given.update(context)
         return self.client.NodePublishVolume(
             volume_id=volume_id or "%s#%s" % (server.home, volume), target_path=self.target(target),
-            volume_context=given, timeout=timeout,
+            volume_context=given, timeout=timeout, readonly=readonly,
             volume_capability=capability(mode or "MULTI_NODE_MULTI_WRITER", options))
 
     def unpublish(self, target="t", volume_id="v", timeout=60):
@@ -540,6 +540,13 @@ class Faults(unittest.TestCase):
         self.assertIn("nosuid", options[0])
         self.assertIn("nodev", options[0])
         self.unpublish()
+        for hidden in ('x="', '"', 'context="', 'x=\\', 'context="a"x"'):
+            for readonly in (False, True):
+                with self.subTest(options=hidden, readonly=readonly):
+                    self.fails((CODE.INVALID_ARGUMENT,), self.publish, self.live,
+                               volume="sub/dir", mode="SINGLE_NODE_WRITER", readonly=readonly,
+                               mountOptions=hidden, **pod)
+                    self.is_gone("t")
         for volume in ("v0", "subway", ".."):
             self.fails((CODE.PERMISSION_DENIED, CODE.INVALID_ARGUMENT), self.publish, self.live,
                        volume=volume, **pod)
