@@ -10,18 +10,63 @@
 
 #define SIZE_FIRST 16
 
-/* FNV-1a with a random start, then a mix of the bits. Never 0. */
+static uint64_t rotate(uint64_t x, unsigned int bits)
+{
+	return x << bits | x >> (64 - bits);
+}
+
+static void sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = rotate(v[1], 13) ^ v[0];
+	v[3] = rotate(v[3], 16) ^ v[2];
+	v[0] = rotate(v[0], 32);
+	v[2] += v[1];
+	v[0] += v[3];
+	v[1] = rotate(v[1], 17) ^ v[2];
+	v[3] = rotate(v[3], 21) ^ v[0];
+	v[2] = rotate(v[2], 32);
+}
+
+static void sip_word(uint64_t v[4], uint64_t word)
+{
+	v[3] ^= word;
+	sip_round(v);
+	sip_round(v);
+	v[0] ^= word;
+}
+
+uint64_t nfs_names_hash(const uint64_t key[2], const char *name, size_t len)
+{
+	uint64_t v[4] = {
+		UINT64_C(0x736f6d6570736575) ^ key[0],
+		UINT64_C(0x646f72616e646f6d) ^ key[1],
+		UINT64_C(0x6c7967656e657261) ^ key[0],
+		UINT64_C(0x7465646279746573) ^ key[1],
+	};
+	uint64_t word = 0;
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		word |= (uint64_t)(unsigned char)name[i] << i % 8 * 8;
+		if (i % 8 == 7) {
+			sip_word(v, word);
+			word = 0;
+		}
+	}
+	sip_word(v, word | (uint64_t)len << 56);
+	v[2] ^= 0xff;
+	for (i = 0; i < 4; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* Never 0. */
 static uint64_t hash_name(const struct nfs_names *names, const char *name)
 {
-	uint64_t h = names->key;
+	const uint64_t h = nfs_names_hash(names->key, name, strlen(name));
 
-	for (; *name != '\0'; name++) {
-		h ^= (unsigned char)*name;
-		h *= UINT64_C(1099511628211);
-	}
-	h ^= h >> 33;
-	h *= UINT64_C(0xff51afd7ed558ccd);
-	h ^= h >> 33;
 	return h != 0 ? h : 1;
 }
 
@@ -37,12 +82,12 @@ static size_t find_slot(const struct nfs_names *names, uint64_t hash)
 
 static int grow_slots(struct nfs_names *names)
 {
-	struct nfs_names larger = { .n = names->n, .key = names->key };
+	struct nfs_names larger = { .n = names->n, .key = { names->key[0], names->key[1] } };
 	size_t i;
 
-	/* Without random bytes the hash still works, but names that collide can be chosen. */
-	if (names->size == 0 && getrandom(&larger.key, sizeof(larger.key), GRND_NONBLOCK) < 0)
-		larger.key = UINT64_C(14695981039346656037);
+	/* With a known key, names that collide could be chosen. So few bytes come at once. */
+	if (names->size == 0 && getrandom(larger.key, sizeof(larger.key), 0) < 0)
+		return -errno;
 	larger.size = names->size > 0 ? names->size * 2 : SIZE_FIRST;
 	larger.slots = calloc(larger.size, sizeof(*larger.slots));
 	if (larger.slots == NULL)
@@ -59,9 +104,13 @@ int nfs_names_add(struct nfs_names *names, const char *name)
 {
 	uint64_t hash;
 	size_t i;
+	int r;
 
-	if (names->n >= names->size / 4 * 3 && grow_slots(names) < 0)
-		return -ENOMEM;
+	if (names->n >= names->size / 4 * 3) {
+		r = grow_slots(names);
+		if (r < 0)
+			return r;
+	}
 	hash = hash_name(names, name);
 	i = find_slot(names, hash);
 	if (names->slots[i] == hash)

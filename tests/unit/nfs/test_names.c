@@ -51,4 +51,41 @@ START_TEST(test_forget)
 }
 END_TEST
 
-CHECK_MAIN("names", .tests = { test_once, test_forget })
+/* The vectors that the authors of SipHash publish: bytes 0, 1, 2 ..., and a key of 0 to 15. */
+START_TEST(test_hash)
+{
+	static const uint64_t key[] = { UINT64_C(0x0706050403020100),
+					UINT64_C(0x0f0e0d0c0b0a0908) };
+	static const struct {
+		size_t len;
+		uint64_t hash;
+	} rows[] = {
+		{ 0, UINT64_C(0x726fdb47dd0e0e31) },  { 1, UINT64_C(0x74f839c593dc67fd) },
+		{ 2, UINT64_C(0x0d6c8009d9a94f5a) },  { 3, UINT64_C(0x85676696d7fb7e2d) },
+		{ 7, UINT64_C(0xab0200f58b01d137) },  { 8, UINT64_C(0x93f5f5799a932462) },
+		{ 15, UINT64_C(0xa129ca6149be45e5) },
+	};
+	char bytes[16];
+	size_t i;
+
+	for (i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)i;
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		ck_assert_uint_eq(nfs_names_hash(key, bytes, rows[i].len), rows[i].hash);
+}
+END_TEST
+
+/* What collides under one key does not under the next: keys differ, and so do their hashes. */
+START_TEST(test_keys_differ)
+{
+	struct nfs_names a = { .n = 0 }, b = { .n = 0 };
+
+	check_int("first set", "new", nfs_names_add(&a, "name"), 1);
+	check_int("second set", "new", nfs_names_add(&b, "name"), 1);
+	check_that("keys", "all differ", a.key[0] != b.key[0] && a.key[1] != b.key[1]);
+	nfs_names_done(&a);
+	nfs_names_done(&b);
+}
+END_TEST
+
+CHECK_MAIN("names", .tests = { test_once, test_forget, test_hash, test_keys_differ })
