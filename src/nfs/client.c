@@ -28,6 +28,17 @@ size_t nfs_remove_max(const struct nfs_client *c)
 								    : c->operations - 1;
 }
 
+size_t nfs_getattr_max(const struct nfs_client *c)
+{
+	const size_t fit = c->operations / 2; /* PUTFH and GETATTR for each */
+
+	if (c->version != 4)
+		return 1;
+	if (c->operations == 0 || fit > NFS_GETATTR_MAX)
+		return NFS_GETATTR_MAX;
+	return fit > 0 ? fit : 1;
+}
+
 const char *nfs_version_text(const struct nfs_client *c)
 {
 	static const char *const minors[] = { "4.0", "4.1", "4.2" };

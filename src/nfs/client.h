@@ -157,6 +157,9 @@ const char *nfs_version_text(const struct nfs_client *c);
 /* Names that one NFS_OP_REMOVE takes: NFS_REMOVE_MAX at most. */
 size_t nfs_remove_max(const struct nfs_client *c);
 
+/* Handles that one NFS_OP_GETATTR takes: NFS_GETATTR_MAX at most. 1: it takes dir. */
+size_t nfs_getattr_max(const struct nfs_client *c);
+
 /* Check whether the protocol can carry such a time: version 3 has 1970 to 2106. */
 bool nfs_time_fits(const struct nfs_client *c, const struct nfs_time *time);
 

@@ -108,7 +108,7 @@ struct nfs_space {
 
 enum nfs_op_type {
 	NFS_OP_LOOKUP, /* dir, name -> handle, attr */
-	NFS_OP_GETATTR, /* dir -> attr with owner */
+	NFS_OP_GETATTR, /* dir -> attr with owner; in version 4 also handles -> attrs, count */
 	NFS_OP_SETATTR, /* dir, change; with full -> new attr, if the server sends it */
 	NFS_OP_MKDIR, /* dir, name, mode -> handle, all attributes and the owner */
 	NFS_OP_SYMLINK, /* dir, name, text; fails with -EEXIST rather than replace */
@@ -175,6 +175,9 @@ enum nfs_op_type {
  */
 #define NFS_REMOVE_MAX 15
 
+/* Files in one GETATTR of version 4: two operations for each, and SEQUENCE; see NFS_REMOVE_MAX. */
+#define NFS_GETATTR_MAX 7
+
 /* Bytes in one READ or WRITE at most; servers may allow fewer, see nfs_read_max(). */
 #define NFS_TRANSFER_MAX (256 * 1024)
 
@@ -209,6 +212,9 @@ struct nfs_op {
 	const char *name;
 	const char *const *names; /* version 4 REMOVE: instead of name */
 	size_t n_names; /* NFS_REMOVE_MAX at most */
+	const struct nfs_handle *const *handles; /* version 4 GETATTR: instead of dir */
+	size_t n_handles; /* nfs_getattr_max() at most */
+	struct nfs_attr *attrs; /* of each handle, out; the caller's, borrowed until finished */
 	const struct nfs_handle *to_dir;
 	const char *to_name;
 	const char *text;
@@ -225,7 +231,11 @@ struct nfs_op {
 	enum nfs_type node; /* MKNOD */
 	struct nfs_device device;
 	uint64_t offset;
-	uint32_t count; /* READ, WRITE: bytes, in and out. REMOVE: names removed, out */
+	/*
+	 * READ, WRITE: bytes, in and out. Out: REMOVE: names removed; GETATTR of handles: how many
+	 * of them have attributes, all before the first failure.
+	 */
+	uint32_t count;
 	/*
 	 * READ: the caller's, of count bytes, borrowed until finished. WRITE, SETXATTR, CREATE:
 	 * only read from; of CREATE borrowed until finished.

@@ -33,8 +33,17 @@ static void encode_lookup(struct v4_compound *c, const struct nfs_op *op)
 
 static void encode_getattr(struct v4_compound *c, const struct nfs_op *op)
 {
-	v4_add_putfh(c, op->dir);
-	v4_add_getattr(c, op->full ? V4_FULL : V4_OWNER);
+	const enum v4_attributes what = op->full ? V4_FULL : V4_OWNER;
+	size_t i;
+
+	if (op->n_handles == 0) {
+		v4_add_putfh(c, op->dir);
+		v4_add_getattr(c, what);
+	}
+	for (i = 0; i < op->n_handles; i++) {
+		v4_add_putfh(c, op->handles[i]);
+		v4_add_getattr(c, what);
+	}
 }
 
 static void encode_setattr(struct v4_compound *c, const struct nfs_op *op)
@@ -534,6 +543,23 @@ static void count_removed(struct nfs_op *op, const COMPOUND4res *res)
 	}
 }
 
+/* Likewise, for GETATTR of several files. */
+static void take_attrs(struct nfs_op *op, const COMPOUND4res *res)
+{
+	struct nfs_handle unused;
+	u_int i;
+
+	op->count = 0;
+	for (i = 0; i < res->resarray.resarray_len && op->count < op->n_handles; i++) {
+		const nfs_resop4 *one = &res->resarray.resarray_val[i];
+		const GETATTR4res *getattr = &one->nfs_resop4_u.opgetattr;
+
+		if (one->resop == OP_GETATTR && getattr->status == NFS4_OK)
+			v4_take_attr(&getattr->GETATTR4res_u.resok4.obj_attributes,
+				     &op->attrs[op->count++], &unused);
+	}
+}
+
 static void v4_replied(void *data, int error, const void *results)
 {
 	struct nfs_op *op = data;
@@ -550,6 +576,8 @@ static void v4_replied(void *data, int error, const void *results)
 		op->error = -ERESTART;
 	if (op->type == NFS_OP_REMOVE)
 		count_removed(op, res);
+	if (op->n_handles > 0)
+		take_attrs(op, res);
 	if (op->type == NFS_OP_COPY && op->error < 0)
 		take_copy_error(op, res);
 	if (op->error < 0 && (change_is_made(op, res) || data_is_read(op, res)))

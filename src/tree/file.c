@@ -74,8 +74,21 @@ static bool file_next_range(struct tree_file *f, size_t *ret)
 	return true;
 }
 
+/* Take a check from those that wait to be sent. */
+static void forget_check(struct tree_work *work, const struct tree_chunk *chunk)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < work->n_checks; i++)
+		if (work->checks[i] != chunk)
+			work->checks[n++] = work->checks[i];
+	work->n_checks = n;
+}
+
 void tree_file_release(struct tree_chunk *chunk)
 {
+	if (chunk->waits)
+		forget_check(chunk->file->work, chunk);
 	tree_purse_give(&chunk->file->work->ahead, chunk->want + READ_OVERHEAD);
 	list_remove(&chunk->link);
 	if (chunk->block != NULL)
@@ -138,15 +151,15 @@ static void chunk_end_list(struct tree_chunk *chunk)
 	chunk->file->listed(chunk->file, &chunk->op);
 }
 
-static void check_take_attributes(struct tree_chunk *chunk)
+static void check_take_attributes(struct tree_chunk *chunk, const struct nfs_attr *attr)
 {
 	struct tree_file *f = chunk->file;
 
-	if (!chunk->op.attr.is_full || !tree_file_is_same(f->before, &chunk->op.attr))
+	if (!attr->is_full || !tree_file_is_same(f->before, attr))
 		f->changed = true;
 }
 
-static int file_start_check(struct tree_file *f);
+static int file_add_check(struct tree_file *f);
 
 static void chunk_replied(struct nfs_op *op)
 {
@@ -157,7 +170,7 @@ static void chunk_replied(struct nfs_op *op)
 
 	tree_op_returned(work, &work->reading, op);
 	if (r == 0 && is_check(chunk))
-		check_take_attributes(chunk);
+		check_take_attributes(chunk, &op->attr);
 	else if (r == 0)
 		r = chunk_take_data(chunk, &more);
 	/* The listing may be what the server refuses: read alone. */
@@ -172,33 +185,124 @@ static void chunk_replied(struct nfs_op *op)
 	}
 	chunk->finished = true;
 	if (r == 0 && !is_check(chunk))
-		r = file_start_check(chunk->file);
+		r = file_add_check(chunk->file);
 	chunk->error = r;
 }
 
-/* Start a chunk. The caller has taken its memory from the purse. */
-static int file_add_chunk(struct tree_file *f, struct tree_chunk *chunk, enum nfs_op_type type)
+/* The caller has taken the chunk's memory from the purse. */
+static void file_add_chunk(struct tree_file *f, struct tree_chunk *chunk, enum nfs_op_type type)
 {
-	int r;
-
 	chunk->file = f;
 	chunk->op.type = type;
 	chunk->op.dir = f->handle;
 	chunk->op.done = chunk_replied;
 	list_add_tail(&f->chunks, &chunk->link);
-	r = chunk_start(chunk);
-	if (r < 0)
-		tree_file_release(chunk);
+}
+
+/* -------- checks -------- */
+
+/* One GETATTR of several files. */
+struct check_call {
+	struct nfs_op op;
+	struct tree_work *work;
+	struct tree_chunk *chunks[NFS_GETATTR_MAX];
+	const struct nfs_handle *handles[NFS_GETATTR_MAX];
+	struct nfs_attr attrs[NFS_GETATTR_MAX];
+};
+
+/* Check one file alone. */
+static void check_start(struct tree_chunk *chunk)
+{
+	const int r = chunk_start(chunk);
+
+	if (r < 0) {
+		chunk->finished = true;
+		chunk->error = r;
+	}
+}
+
+static void checks_replied(struct nfs_op *op)
+{
+	struct check_call *call = container_of(op, struct check_call, op);
+	size_t i;
+
+	tree_op_returned(call->work, &call->work->reading, op);
+	for (i = 0; i < op->n_handles; i++) {
+		if (i < op->count) {
+			check_take_attributes(call->chunks[i], &call->attrs[i]);
+			call->chunks[i]->finished = true;
+		} else {
+			/* The first one has failed, and the others were not tried. */
+			check_start(call->chunks[i]);
+		}
+	}
+	free(call);
+}
+
+/* Returns 0 or a negative errno. */
+static int send_check_call(struct tree_work *work, struct tree_chunk *const chunks[], size_t n)
+{
+	struct check_call *call = calloc(1, sizeof(*call));
+	size_t i;
+	int r;
+
+	if (call == NULL)
+		return -ENOMEM;
+	call->work = work;
+	for (i = 0; i < n; i++) {
+		call->chunks[i] = chunks[i];
+		call->handles[i] = chunks[i]->op.dir;
+	}
+	call->op = (struct nfs_op){
+		.type = NFS_OP_GETATTR,
+		.full = true,
+		.handles = call->handles,
+		.n_handles = n,
+		.attrs = call->attrs,
+		.done = checks_replied,
+	};
+	r = nfs_client_start(work->from, &call->op);
+	if (r == 0)
+		work->reading++;
+	else
+		free(call);
 	return r;
+}
+
+/* Send the checks that wait. */
+static void send_checks(struct tree_work *work)
+{
+	const size_t n = work->n_checks;
+	size_t i;
+
+	work->n_checks = 0;
+	for (i = 0; i < n; i++)
+		work->checks[i]->waits = false;
+	if (n > 1 && send_check_call(work, work->checks, n) == 0)
+		return;
+	for (i = 0; i < n; i++)
+		check_start(work->checks[i]);
+}
+
+/* Send the check of a file that the caller is going to wait for. */
+static void file_send_check(const struct tree_file *f)
+{
+	if (!list_is_empty(&f->chunks) &&
+	    container_of(f->chunks.prev, struct tree_chunk, link)->waits)
+		send_checks(f->work);
 }
 
 /*
  * Once all data has arrived, ask for the attributes again. Those that came with the data do not
  * tell all: Linux's server sends pages of its cache, and a page may still change while it waits to
  * be sent, after the attributes were taken. A truncation, for example, clears the rest of a page.
+ *
+ * Nobody needs the result of a file that was read ahead yet, so its check waits until one call can
+ * be made of several, or until somebody waits for the file.
  */
-static int file_start_check(struct tree_file *f)
+static int file_add_check(struct tree_file *f)
 {
+	struct tree_work *work = f->work;
 	struct tree_chunk *chunk;
 	size_t want;
 
@@ -208,9 +312,14 @@ static int file_start_check(struct tree_file *f)
 	chunk = calloc(1, sizeof(*chunk));
 	if (chunk == NULL)
 		return -ENOMEM;
-	tree_purse_force(&f->work->ahead, READ_OVERHEAD);
+	tree_purse_force(&work->ahead, READ_OVERHEAD);
 	chunk->op.full = true;
-	return file_add_chunk(f, chunk, NFS_OP_GETATTR);
+	chunk->waits = true;
+	file_add_chunk(f, chunk, NFS_OP_GETATTR);
+	work->checks[work->n_checks++] = chunk;
+	if (work->n_checks == nfs_getattr_max(work->from))
+		send_checks(work);
+	return 0;
 }
 
 /* Read want bytes at f->next. The caller has taken their memory from the purse. */
@@ -218,6 +327,7 @@ static int file_start_read(struct tree_file *f, size_t want)
 {
 	struct tree_chunk *chunk = calloc(1, sizeof(*chunk));
 	struct tree_block *block = tree_block_new(want);
+	int r;
 
 	if (chunk == NULL || block == NULL) {
 		tree_purse_give(&f->work->ahead, want + READ_OVERHEAD);
@@ -230,7 +340,11 @@ static int file_start_read(struct tree_file *f, size_t want)
 	chunk->offset = f->next;
 	chunk->want = want;
 	f->next += want;
-	return file_add_chunk(f, chunk, NFS_OP_READ);
+	file_add_chunk(f, chunk, NFS_OP_READ);
+	r = chunk_start(chunk);
+	if (r < 0)
+		tree_file_release(chunk);
+	return r;
 }
 
 int tree_file_fill(struct tree_file *f, bool must)
@@ -282,7 +396,7 @@ int tree_file_next(struct tree_file *f, struct tree_chunk **ret, struct error *e
 	if (r < 0 || list_is_empty(&f->chunks))
 		return r;
 	chunk = file_first_chunk(f);
-	while (!chunk->finished) {
+	for (file_send_check(f); !chunk->finished; file_send_check(f)) {
 		r = tree_pump(f->work, err);
 		if (r == 0)
 			r = tree_file_fill(f, false);
@@ -303,7 +417,7 @@ int tree_file_wait(struct tree_file *f, struct error *err)
 	size_t want;
 	int r = tree_file_fill(f, !tree_file_is_busy(f));
 
-	while (r == 0 && tree_file_is_busy(f)) {
+	for (file_send_check(f); r == 0 && tree_file_is_busy(f); file_send_check(f)) {
 		r = tree_pump(f->work, err);
 		if (r == 0)
 			r = tree_file_fill(f, file_next_range(f, &want) && !tree_file_is_busy(f));
@@ -318,7 +432,8 @@ bool tree_file_is_busy(const struct tree_file *f)
 	const struct list *pos;
 
 	for (pos = f->chunks.next; pos != &f->chunks; pos = pos->next)
-		if (!container_of(pos, struct tree_chunk, link)->finished)
+		if (!container_of(pos, struct tree_chunk, link)->finished &&
+		    !container_of(pos, struct tree_chunk, link)->waits)
 			return true;
 	return false;
 }

@@ -33,9 +33,10 @@ struct tree_chunk {
 	uint64_t offset;
 	size_t want, got;
 	bool finished;
+	bool waits; /* a check that was not sent yet */
 	bool lists; /* the extended attributes, too */
 	int error;
-	struct tree_block *block; /* of want bytes; NULL: the GETATTR after all data */
+	struct tree_block *block; /* of want bytes; NULL: the check, a GETATTR after all data */
 };
 
 /* Borrows handle until tree_file_done(). */
@@ -87,7 +88,7 @@ int tree_file_wait(struct tree_file *f, struct error *err);
 int tree_file_wait_first(struct tree_file *f, struct error *err);
 void tree_file_release(struct tree_chunk *chunk);
 
-/* Return whether a read is in flight. */
+/* Return whether a read or the check is in flight. */
 bool tree_file_is_busy(const struct tree_file *f);
 
 /* Free the chunks. Nothing may be in flight: call tree_drain() first. */

@@ -14,6 +14,8 @@
 #include "nfs/client.h"
 #include "tree/budget.h"
 
+struct tree_chunk; /* of tree/file.h */
+
 #define TREE_REPORT_S 10
 #define TREE_DEPTH_MAX 4096 /* nested directories */
 
@@ -53,6 +55,9 @@ struct tree_work {
 	unsigned int report_ms; /* 0: TREE_REPORT_S. Less: report() uses both clients */
 	size_t reading, writing; /* operations in flight; each has a window of its own */
 	struct tree_purse ahead; /* memory of data that is read ahead */
+	/* Checks that wait to be sent together, see file.c: as many as nfs_getattr_max() allows. */
+	struct tree_chunk *checks[NFS_GETATTR_MAX];
+	size_t n_checks;
 	struct tree_purse unwritten; /* memory of data that waits to be written */
 	unsigned int patience; /* consecutive waits because the server asked to try later */
 	bool wait; /* the server asked to try later */

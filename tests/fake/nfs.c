@@ -1084,6 +1084,21 @@ static int perform_in(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	}
 }
 
+/* Of several files, up to the first that fails. */
+static int do_getattrs(struct fake_nfs *f, struct nfs_op *op)
+{
+	assert(op->client->version == 4 && op->n_handles <= NFS_GETATTR_MAX);
+	for (op->count = 0; op->count < op->n_handles; op->count++) {
+		struct inode *inode = by_handle(f, op->handles[op->count]);
+		struct nfs_handle unused;
+
+		if (inode == NULL)
+			return -ESTALE;
+		describe(f, inode, &unused, &op->attrs[op->count]);
+	}
+	return 0;
+}
+
 static int perform(struct fake_nfs *f, struct nfs_op *op)
 {
 	const unsigned int of_objects =
@@ -1092,8 +1107,11 @@ static int perform(struct fake_nfs *f, struct nfs_op *op)
 		1U << NFS_OP_COMMIT | 1U << NFS_OP_CLONE | 1U << NFS_OP_COPY | 1U << NFS_OP_SEEK |
 		1U << NFS_OP_COPY_STATUS | 1U << NFS_OP_COPY_CANCEL | 1U << NFS_OP_XATTR_SUPPORT |
 		1U << NFS_OP_GETXATTR | 1U << NFS_OP_SETXATTR | 1U << NFS_OP_LISTXATTRS;
-	struct inode *inode = by_handle(f, op->dir);
+	struct inode *inode;
 
+	if (op->n_handles > 0)
+		return do_getattrs(f, op);
+	inode = by_handle(f, op->dir);
 	if (inode == NULL)
 		return -ESTALE;
 	if ((of_objects & 1U << op->type) != 0)
@@ -1103,14 +1121,20 @@ static int perform(struct fake_nfs *f, struct nfs_op *op)
 
 /* -------- clients -------- */
 
-static bool is_to_fail(struct fake_nfs *f, enum nfs_op_type type)
+static bool is_to_fail(struct fake_nfs *f, const struct nfs_op *op)
 {
-	const struct fake_failure *x = &f->failure;
+	struct fake_failure *x = &f->failure;
 
-	if (x->types != 0 && (x->types & 1U << type) == 0)
+	if (x->types != 0 && (x->types & 1U << op->type) == 0)
 		return false;
 	f->operations++;
-	return x->nth != 0 && (f->operations == x->nth || (x->all && f->operations > x->nth));
+	if (x->nth == 0 || f->operations < x->nth)
+		return false;
+	if (f->operations > x->nth)
+		return x->all;
+	/* What fails a call for several files also fails the next one, for the first of them. */
+	x->nth += op->n_handles > 0;
+	return true;
 }
 
 static bool is_answered_late(const struct fake_nfs *f, enum nfs_op_type type)
@@ -1187,7 +1211,7 @@ static int run_one(struct fake_client *client)
 	}
 	pthread_mutex_lock(&f->lock);
 	step_copies(f);
-	fails = is_to_fail(f, op->type);
+	fails = is_to_fail(f, op);
 	if (!q.performed && (!fails || f->failure.after))
 		r = perform(f, op);
 	if (fails)
@@ -1229,7 +1253,7 @@ static struct nfs_client *connect_to(struct fake_nfs *f, const struct nfs_export
 
 	client->fake = f;
 	client->client.ops = &fake_ops;
-	client->client.version = 3;
+	client->client.version = fake_nfs_whole_max > 0 ? 4 : 3;
 	client->client.offload = f->habits.offload;
 	client->client.whole_max = fake_nfs_whole_max;
 	client->client.lists_max = fake_nfs_lists_max;

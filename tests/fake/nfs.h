@@ -94,7 +94,10 @@ struct fake_habits {
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
 
-/* nfs_client.whole_max of clients that connect from now on. A bare server does the first part. */
+/*
+ * nfs_client.whole_max of clients that connect from now on, by version 4 if it is not 0. A bare
+ * server does the first part.
+ */
 extern uint32_t fake_nfs_whole_max;
 
 /* Likewise nfs_client.lists_max. Where a LISTXATTRS takes several pages, a READ lists no names. */

@@ -340,7 +340,7 @@ START_TEST(test_empty_reads)
 }
 END_TEST
 
-/* Times out of range for version 3 are counted, once for each entry. */
+/* Times out of range for version 3 are counted, once for each entry; version 4 has a wider range. */
 START_TEST(test_times)
 {
 	static const int64_t seconds[] = { -315619200, -1, 0, UINT32_MAX, INT64_C(1) << 32 };
@@ -357,7 +357,7 @@ START_TEST(test_times)
 			     &(struct nfs_attr){ .mode = 0644, .mtime = { seconds[i], 0 } });
 	}
 	check_copy("times", f, &p);
-	check_int("times", "clamped", p.clamped, 3);
+	check_int("times", "clamped", p.clamped, fake_nfs_whole_max > 0 ? 0 : 3);
 	fake_nfs_free(f);
 }
 END_TEST

@@ -147,4 +147,116 @@ START_TEST(test_fails)
 }
 END_TEST
 
-CHECK_MAIN("whole", .tests = { test_calls, test_kinds, test_setuid, test_fails })
+/* -------- files that are checked by one call -------- */
+
+#define MANY 50
+
+/* What happens before one of the calls that ask for the attributes of several files again. */
+struct checks {
+	unsigned int calls, files; /* so far */
+	unsigned int at;
+	void (*happen)(struct fake_nfs *f, const char *path);
+};
+
+static void watch_checks(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct checks *checks = data;
+	char path[32];
+
+	if (op->type != NFS_OP_GETATTR || op->n_handles == 0)
+		return;
+	(void)snprintf(path, sizeof(path), "tree/%02u",
+		       checks->files + (unsigned int)op->n_handles / 2);
+	checks->files += (unsigned int)op->n_handles;
+	if (++checks->calls == checks->at && checks->happen != NULL)
+		checks->happen(f, path);
+}
+
+static void write_to(struct fake_nfs *f, const char *path)
+{
+	fake_nfs_write(f, path, 3, "changed", 7);
+}
+
+static void empty(struct fake_nfs *f, const char *path)
+{
+	fake_nfs_truncate(f, path, 0);
+}
+
+static void replace(struct fake_nfs *f, const char *path)
+{
+	fake_nfs_remove(f, path);
+	tree_fill_file(f, path, 0, 77);
+}
+
+static void remove_file(struct fake_nfs *f, const char *path)
+{
+	fake_nfs_remove(f, path);
+}
+
+/* One of the files changes: it is copied as it is then, and the others as they are. */
+START_TEST(test_checks)
+{
+	static const struct {
+		const char *name;
+		void (*happen)(struct fake_nfs *f, const char *path);
+	} rows[] = {
+		{ "nothing", NULL },     { "written to", write_to }, { "emptied", empty },
+		{ "replaced", replace }, { "removed", remove_file },
+	};
+	const struct fake_habits habits = { .page = 100, .entries = FAKE_ENTRIES_FULL };
+	unsigned int i, n;
+
+	for (n = 1; n <= 4; n++) {
+		struct checks checks = { .at = n, .happen = rows[_i].happen };
+		struct error err = { .code = ERROR_OK };
+		struct fake_nfs *f = fake_nfs_new();
+		char path[32];
+
+		fake_nfs_whole_max = 32768;
+		fake_nfs_habits(f, &habits);
+		for (i = 0; i < MANY; i++) {
+			(void)snprintf(path, sizeof(path), "tree/%02u", i);
+			tree_fill_file(f, path, i, 100);
+		}
+		fake_nfs_watch(f, watch_checks, &checks);
+		ck_assert_msg(copy(f, false, &err) == 0, "%s", err.msg);
+		fake_nfs_watch(f, NULL, NULL);
+		check_that(rows[_i].name, "the call was made", checks.calls >= n);
+		check_that(rows[_i].name, "few calls", checks.calls <= MANY / NFS_GETATTR_MAX + 2);
+		/* The directory's own time changed after it was read. */
+		tree_mark(f, "tree", 0755, 1);
+		tree_mark(f, "copy", 0755, 1);
+		tree_check_same(rows[_i].name, f, "tree", f, "copy");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A server whose sessions allow fewer operations gets fewer files in a call, or one. */
+START_TEST(test_checks_fit)
+{
+	static const struct {
+		unsigned int version, operations;
+		size_t max;
+	} rows[] = {
+		{ 3, 0, 1 },
+		{ 4, 0, NFS_GETATTR_MAX },
+		{ 4, 50, NFS_GETATTR_MAX },
+		{ 4, 7, 3 },
+		{ 4, 4, 2 },
+		{ 4, 3, 1 },
+		{ 4, 1, 1 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct nfs_client c = { .version = rows[i].version,
+					      .operations = rows[i].operations };
+
+		ck_assert_uint_eq(nfs_getattr_max(&c), rows[i].max);
+	}
+}
+END_TEST
+
+CHECK_MAIN("whole", .tests = { test_calls, test_kinds, test_setuid, test_fails, test_checks_fit },
+	   .loops = { { test_checks, 5 } })
