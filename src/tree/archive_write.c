@@ -21,6 +21,7 @@
 #include "tree/locale.h"
 #include "tree/reader.h"
 
+#define POLL_ZEROS 16384 /* pieces of zeros, 1 GiB: about a millisecond */
 #define BLOCK_BYTES (256 * 1024) /* of output that libarchive collects per write_block() */
 #define FOLDER_MODE 0700 /* archives hold what their volumes keep private */
 #define FILE_MODE 0600
@@ -253,10 +254,12 @@ static int put_data(struct packer *p, const char *data, size_t len, struct error
 static int put_zeros(struct packer *p, uint64_t end, struct error *err)
 {
 	static const char zeros[65536];
+	uint64_t n;
 
-	while (p->position < end) {
+	for (n = 1; p->position < end; n++) {
 		uint64_t left = end - p->position;
-		int r = tree_check_cancel(p->work, err);
+		int r = n % POLL_ZEROS == 0 ? tree_poll(p->work, err)
+					    : tree_check_cancel(p->work, err);
 
 		if (r == 0)
 			r = put_data(p, zeros, left < sizeof(zeros) ? (size_t)left : sizeof(zeros),

@@ -104,6 +104,17 @@ int tree_pump(struct tree_work *work, struct error *err)
 	return r;
 }
 
+int tree_poll(struct tree_work *work, struct error *err)
+{
+	const uint64_t wake = work->wake_ns;
+	int r;
+
+	work->wake_ns = clock_now_ns();
+	r = tree_pump(work, err);
+	work->wake_ns = wake;
+	return r;
+}
+
 static void drain(struct tree_work *work, bool with_writes, bool abort_slow)
 {
 	const uint64_t begun = clock_now_ns();

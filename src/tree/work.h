@@ -79,6 +79,9 @@ int tree_check_cancel(const struct tree_work *work, struct error *err);
  */
 int tree_pump(struct tree_work *work, struct error *err);
 
+/* Take replies that have come, and report, in long work without operations. Returns as tree_pump(). */
+int tree_poll(struct tree_work *work, struct error *err);
+
 /*
  * Wait for all operations in flight, because they point into memory that is about to be freed.
  * Aborts the connections if that takes longer than NFS_CALL_TIMEOUT_MS or the work is cancelled.

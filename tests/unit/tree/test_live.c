@@ -16,6 +16,9 @@
 #define BIG (4 * MIB)
 
 static const struct fake_habits full = { .page = 100, .entries = FAKE_ENTRIES_FULL };
+static const struct fake_habits seeks = { .page = 100,
+					  .entries = FAKE_ENTRIES_FULL,
+					  .offload = NFS_OFFLOAD_SEEK };
 
 static const struct {
 	const char *name;
@@ -790,6 +793,102 @@ START_TEST(test_all_hole)
 }
 END_TEST
 
+/* SEEK finds the hole at once, but packing its zeros would take as long as reading them. */
+START_TEST(test_all_hole_in_an_archive)
+{
+	struct job j;
+
+	job_init(&j, &seeks);
+	j.work.offload = NFS_OFFLOAD_SEEK;
+	tree_fill_file(j.f, "tree/a", 0, 10);
+	fake_nfs_write(j.f, "tree/exabytes", 0, "", 0);
+	fake_nfs_truncate(j.f, "tree/exabytes", UINT64_C(7) << 60);
+	archive("exabytes", &j);
+	check_that("exabytes", "it is refused", j.result < 0);
+	check_error("exabytes", &j.err, ERROR_FAILED_PRECONDITION, "'exabytes'");
+	job_done(&j);
+}
+END_TEST
+
+static void count_report(const struct tree_progress *progress, void *data)
+{
+	(void)progress;
+	++*(unsigned int *)data;
+}
+
+/* Packing many zeros reports, so that notes are renewed meanwhile. */
+START_TEST(test_long_hole_reports)
+{
+	struct job j;
+	unsigned int reports = 0;
+
+	job_init(&j, &seeks);
+	j.work.offload = NFS_OFFLOAD_SEEK;
+	j.work.report = count_report;
+	j.work.report_ms = 1;
+	j.work.data = &reports;
+	fake_nfs_write(j.f, "tree/hole", 0, "", 0);
+	fake_nfs_truncate(j.f, "tree/hole", UINT64_C(1) << 40);
+	archive("long hole", &j);
+	ck_assert_msg(j.result == 0, "%s", j.err.msg);
+	check_that("long hole", "it was reported often", reports > 100);
+	job_done(&j);
+}
+END_TEST
+
+static void empty_sparse(struct fake_nfs *f, unsigned int n)
+{
+	(void)n;
+	fake_nfs_truncate(f, "tree/sparse", 0);
+}
+
+static void rewrite_sparse(struct fake_nfs *f, unsigned int n)
+{
+	empty_sparse(f, n);
+	tree_fill_file(f, "tree/sparse", 5, 30 * MIB);
+}
+
+static void refill_sparse(struct fake_nfs *f, unsigned int n)
+{
+	empty_sparse(f, n);
+	tree_fill_file(f, "tree/sparse", 17 * MIB, 10);
+	fake_nfs_truncate(f, "tree/sparse", 30 * MIB);
+}
+
+/* A file that loses its data before SEEK asks for it looks like a hole of the old length. */
+START_TEST(test_cut_before_seek)
+{
+	static void (*const happen[])(struct fake_nfs * f, unsigned int n) = { empty_sparse,
+									       rewrite_sparse,
+									       refill_sparse };
+	unsigned int at;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(happen); i++) {
+		for (at = 1; at <= 3; at++) {
+			struct event e = { NFS_OP_SEEK, at, at, happen[i], 0, 0 };
+			struct job j;
+			char row[64];
+
+			(void)snprintf(row, sizeof(row), "%s, change %zu, SEEK %u", job_names[_i],
+				       i, at);
+			job_init(&j, &seeks);
+			j.work.offload = NFS_OFFLOAD_SEEK;
+			tree_fill_file(j.f, "tree/a", 0, 10);
+			tree_fill_file(j.f, "tree/sparse", 7 * MIB, 10);
+			fake_nfs_truncate(j.f, "tree/sparse", 30 * MIB);
+			fake_nfs_watch(j.f, watch, &e);
+			jobs[_i](row, &j);
+			fake_nfs_watch(j.f, NULL, NULL);
+			check_that(row, "it happened", e.happened == 1);
+			check_int(row, "changed", j.work.progress.changed, 0);
+			check_whole(row, &j);
+			job_done(&j);
+		}
+	}
+}
+END_TEST
+
 /* Fresh data that the server does not count as used space yet is copied. */
 START_TEST(test_used_lags)
 {
@@ -885,12 +984,13 @@ END_TEST
 
 CHECK_MAIN("tree_live",
 	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
-		      test_archive_depth },
+		      test_archive_depth, test_all_hole_in_an_archive, test_long_hole_reports },
 	   .loops = { { test_listing_begins_again, 3 },
 		      { test_replaced_again_and_again, 2 },
 		      { test_replaced_for_ever, 2 },
 		      { test_directory_moves, 2 },
 		      { test_all_hole, 2 },
+		      { test_cut_before_seek, 2 },
 		      { test_used_lags, 2 },
 		      { test_stale, 2 * ARRAY_SIZE(kinds) },
 		      { test_not_gone, 2 * ARRAY_SIZE(kinds) },
