@@ -124,6 +124,19 @@ int mount_reach_error(const struct mount_request *request, int e, struct error *
 			 request->server);
 }
 
+/* Only a refusal is final: after any other failure of the server the next call may do better. */
+static int chmod_error(const struct mount_request *request, const char *source, int e,
+		       struct error *err)
+{
+	if (e != EPERM && e != EACCES)
+		return error_sys(err, ERROR_UNAVAILABLE, e,
+				 "setting mountPermissions %04o on '%s'; it was unmounted again",
+				 request->mode, source);
+	return error_sys(err, ERROR_PERMISSION_DENIED, e,
+			 "setting mountPermissions %04o on '%s', was root squashed? It was unmounted again",
+			 request->mode, source);
+}
+
 static int step_error(const struct mount_request *request, const struct mount_sources *sources,
 		      const struct mount_answer *answer, struct error *err)
 {
@@ -145,9 +158,7 @@ static int step_error(const struct mount_request *request, const struct mount_so
 	case MOUNT_STEP_WALK:
 		return walk_error(sources->whole, reply->error, err);
 	case MOUNT_STEP_CHMOD:
-		return error_sys(err, ERROR_PERMISSION_DENIED, reply->error,
-				 "setting mountPermissions %04o on '%s', was root squashed? It was unmounted again",
-				 request->mode, sources->whole);
+		return chmod_error(request, sources->whole, reply->error, err);
 	default:
 		return error_set(err, ERROR_INTERNAL, "mounting '%s': the helper failed at step %d",
 				 sources->whole, reply->step);

@@ -187,7 +187,7 @@ static int real_find(struct mounter *base, const char *target, struct mount_info
 static int look_error(const struct mount_info *info, const char *server,
 		      const struct mount_reply *reply, struct error *err)
 {
-	if (reply->step == MOUNT_STEP_CHMOD)
+	if (reply->step == MOUNT_STEP_CHMOD && (reply->error == EPERM || reply->error == EACCES))
 		return error_sys(err, ERROR_PERMISSION_DENIED, reply->error,
 				 "setting mountPermissions on '%s', was root squashed?",
 				 info->source);

@@ -48,7 +48,7 @@ struct mounter_ops {
 	/*
 	 * Check that the mount at target works, and set mode there if it has another one; 0: leave.
 	 * info is the result of find(). Errors: -ESTALE with UNAVAILABLE (it must be mounted anew),
-	 * UNAVAILABLE (the server does not answer), PERMISSION_DENIED (mode).
+	 * UNAVAILABLE (the server does not answer), PERMISSION_DENIED (it refuses the mode).
 	 */
 	int (*verify)(struct mounter *m, const char *target, const struct mount_info *info,
 		      uint32_t mode, struct error *err);
@@ -62,7 +62,10 @@ struct mounter_ops {
 	int (*usage)(struct mounter *m, const char *target, const struct mount_info *info,
 		     struct mount_usage *ret, struct error *err);
 
-	/* Find what is mounted at target; *ret is NULL if nothing is. The caller frees. */
+	/*
+	 * Find what is mounted at target; *ret is NULL if nothing is. The caller frees. Errors:
+	 * ABORTED.
+	 */
 	int (*find)(struct mounter *m, const char *target, struct mount_info **ret,
 		    struct error *err);
 };

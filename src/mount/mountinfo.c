@@ -71,8 +71,8 @@ int mountinfo_resolve_target(const char *target, char **ret, struct error *err)
 		return r;
 	if (r == -ENOTDIR)
 		return -ENOENT;
-	return error_sys(err, ERROR_INTERNAL, -r, "cannot resolve the directory above '%s'",
-			 target);
+	/* As below: nobody knows what is mounted there. */
+	return error_sys(err, ERROR_ABORTED, -r, "cannot resolve the directory above '%s'", target);
 }
 
 /* Look at the options of this mount, not at those of the file system, which mounts share. */
@@ -211,7 +211,8 @@ int mountinfo_find_mounted(const char *path, struct mount_info **ret, struct err
 {
 	int r = mountinfo_find(MOUNTINFO, path, ret);
 
-	return r < 0 ? error_sys(err, ERROR_INTERNAL, -r, "cannot read %s", MOUNTINFO) : 0;
+	/* No final code: a mount of an earlier call may be there, and EMFILE and ENFILE pass. */
+	return r < 0 ? error_sys(err, ERROR_ABORTED, -r, "cannot read %s", MOUNTINFO) : 0;
 }
 
 void mount_info_server(const struct mount_info *info, char server[NET_SERVER_MAX + 1])

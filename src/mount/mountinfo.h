@@ -17,7 +17,7 @@
  */
 int mountinfo_resolve(const char *target, char **ret);
 
-/* As mountinfo_resolve(), with INTERNAL for every error but -ENOENT. */
+/* As mountinfo_resolve(), with ABORTED for every error but -ENOENT. */
 int mountinfo_resolve_target(const char *target, char **ret, struct error *err);
 
 /*
@@ -26,7 +26,7 @@ int mountinfo_resolve_target(const char *target, char **ret, struct error *err);
  */
 int mountinfo_find(const char *file, const char *path, struct mount_info **ret);
 
-/* As mountinfo_find(), in the list of this process. Errors: INTERNAL. */
+/* As mountinfo_find(), in the list of this process. Errors: ABORTED. */
 int mountinfo_find_mounted(const char *path, struct mount_info **ret, struct error *err);
 
 /* The server of a mount: its address, or its name if mountinfo does not show the address. */

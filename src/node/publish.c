@@ -153,6 +153,18 @@ static int publication_parse(struct publication *p, const struct node_driver *dr
 }
 
 /*
+ * Change a final code to ABORTED: the mount at the target may be that of an earlier call for the
+ * same request, and the CO would forget it. It cannot be unmounted, since a pod may use it. Returns
+ * r.
+ */
+static int target_keep(int r, struct error *err)
+{
+	if (r < 0 && error_is_final(err->code))
+		err->code = ERROR_ABORTED;
+	return r;
+}
+
+/*
  * Find out whether the mount at the target shows the volume. mountinfo may name another path if the
  * server resolved a symbolic link or the directory was renamed: then mount the volume's path once
  * more, in a private namespace, and compare. Returns 0 or a negative errno, -ESTALE for a stale
@@ -169,14 +181,14 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 	/* A stale mount is replaced, not compared. */
 	r = m->ops->verify(m, wanted->target, info, 0, err);
 	if (r < 0)
-		return r;
+		return target_keep(r, err);
 	r = m->ops->compare(m, wanted, ret, err);
 	/* If the volume's path does not exist, something else is mounted. */
 	if (r < 0 && err->code == ERROR_NOT_FOUND) {
 		error_clear(err);
 		return 0;
 	}
-	return r;
+	return target_keep(r, err);
 }
 
 /* Refuse a target that has another volume mounted, or this one with the other access. */
@@ -215,7 +227,7 @@ static int target_check(struct mounter *m, const struct mount_request *wanted, s
 		return r;
 	r = target_check_mount(m, wanted, info, err);
 	if (r == 0)
-		r = m->ops->verify(m, wanted->target, info, wanted->mode, err);
+		r = target_keep(m->ops->verify(m, wanted->target, info, wanted->mode, err), err);
 	if (r == 0)
 		return 1;
 	if (r != -ESTALE)
@@ -289,7 +301,9 @@ static int publish_volume(const struct node_driver *driver,
 	if (is_mounted < 0)
 		return is_mounted;
 	r = node_published_add(driver->published, m, in->volume_id, target, p->exclusive, err);
-	if (r < 0 || is_mounted > 0)
+	if (is_mounted > 0)
+		return target_keep(r, err);
+	if (r < 0)
 		return r;
 	r = target_mount(m, &p->mount, err);
 	/* Keep the note if the failed call has left a mount, as after a timeout. */

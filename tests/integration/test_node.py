@@ -363,6 +363,27 @@ class Node(Mounts, unittest.TestCase):
                     self.unpublish(volume=volume)
                     self.is_gone()
 
+    def _export(self, options):
+        servers.run("exportfs", "-u", "*:" + DISK)
+        servers.run("exportfs", "-i", "-o", options, "*:" + DISK)
+
+    def test_mode_that_a_squashed_root_may_not_set(self):
+        """A final code is for a request that has left nothing. It cannot be unmounted if an earlier
+        call has mounted it, since a pod may use it."""
+        os.chmod(os.path.join(DISK, "share", "one"), 0o755)
+        self._export(self.server.options.replace("no_root_squash", "root_squash"))
+        try:
+            self.fails(CODE.PERMISSION_DENIED, self.publish, mountPermissions="0777")
+            self.is_gone()
+            self.publish()  # as a call that was cut off before it has set the mode
+            text = self.fails(CODE.ABORTED, self.publish, mountPermissions="0777")
+            self.assertIn("was root squashed", text)
+            self.assertEqual(len(mounts(self.target)), 1)
+            self.unpublish()
+            self.is_gone()
+        finally:
+            self._export(self.server.options)
+
     # ---- targets ----
 
     def test_target_with_a_space(self):

@@ -134,6 +134,9 @@ static const struct {
 	{ "no directory below", MOUNT_STEP_WALK, ENOENT, "", ERROR_NOT_FOUND,
 	  "nfs.example:/share/dir" },
 	{ "mode", MOUNT_STEP_CHMOD, EPERM, "", ERROR_PERMISSION_DENIED, "2770" },
+	{ "mode: no access", MOUNT_STEP_CHMOD, EACCES, "", ERROR_PERMISSION_DENIED, "squashed" },
+	{ "mode: I/O error", MOUNT_STEP_CHMOD, EIO, "", ERROR_UNAVAILABLE, "2770" },
+	{ "mode: stale", MOUNT_STEP_CHMOD, ESTALE, "", ERROR_UNAVAILABLE, "unmounted" },
 	{ "unknown step", 99, 0, "", ERROR_INTERNAL, "99" },
 };
 
@@ -292,6 +295,50 @@ START_TEST(test_compare)
 }
 END_TEST
 
+/* A refusal of the mode is told from a server that is not well, and from a directory that is gone. */
+START_TEST(test_verify)
+{
+	static const struct {
+		const char *name;
+		int32_t step, error;
+		enum error_code code;
+		bool stale;
+		const char *word;
+	} answers[] = {
+		{ "well", MOUNT_STEP_DONE, 0, ERROR_OK, false, NULL },
+		{ "gone", MOUNT_STEP_STAT, ESTALE, ERROR_UNAVAILABLE, true, "stale" },
+		{ "failed", MOUNT_STEP_STAT, EIO, ERROR_UNAVAILABLE, false, "looking" },
+		{ "mode", MOUNT_STEP_CHMOD, EPERM, ERROR_PERMISSION_DENIED, false, "squashed" },
+		{ "mode: no access", MOUNT_STEP_CHMOD, EACCES, ERROR_PERMISSION_DENIED, false,
+		  "squashed" },
+		{ "mode: gone", MOUNT_STEP_CHMOD, ESTALE, ERROR_UNAVAILABLE, true, "stale" },
+		{ "mode: I/O error", MOUNT_STEP_CHMOD, EIO, ERROR_UNAVAILABLE, false, "looking" },
+	};
+	char source[] = "nfs.example:/share/dir", address[] = "192.0.2.1";
+	const struct mount_info info = { .source = source, .address = address, .depth = 1 };
+	struct error err = { .code = ERROR_OK };
+	struct mounter *m;
+	size_t i;
+	int r;
+
+	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
+	write_file(log_file, "", 0);
+	for (i = 0; i < ARRAY_SIZE(answers); i++) {
+		const struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC,
+						   .step = answers[i].step,
+						   .error = answers[i].error };
+
+		error_clear(&err);
+		write_file(reply_file, &reply, sizeof(reply));
+		r = m->ops->verify(m, folder, &info, 0770, &err);
+		check_int(answers[i].name, "failure", r < 0, answers[i].code != ERROR_OK);
+		check_int(answers[i].name, "stale", r == -ESTALE, answers[i].stale);
+		check_error(answers[i].name, &err, answers[i].code, answers[i].word);
+	}
+	mounter_free(m);
+}
+END_TEST
+
 /* Mount options may be secret, and any user can read an argument list. */
 START_TEST(test_options_are_not_in_argv)
 {
@@ -350,6 +397,7 @@ CHECK_MAIN("mounter", .setup = setup, .teardown = teardown,
 		   test_request,
 		   test_names_in_errors,
 		   test_compare,
+		   test_verify,
 		   test_options_are_not_in_argv,
 		   test_options,
 		   test_nothing_mounted,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -322,6 +323,26 @@ START_TEST(test_service)
 }
 END_TEST
 
+/* It passes, and a mount may be there: the code must not be final. */
+START_TEST(test_no_descriptor)
+{
+	struct rlimit before, none;
+	struct mount_info *info = NULL;
+	struct error err = { .code = ERROR_OK };
+	int r;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = 0;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	r = mountinfo_find_mounted("/t", &info, &err);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	ck_assert_int_eq(r, -EMFILE);
+	check_error("limit", &err, ERROR_ABORTED, "mountinfo");
+	ck_assert_ptr_null(info);
+}
+END_TEST
+
 START_TEST(test_free_nothing)
 {
 	struct mount_info *info = calloc(1, sizeof(*info));
@@ -339,5 +360,6 @@ CHECK_MAIN("mountinfo", .tests = {
 				test_find_real,
 				test_service,
 				test_resolve,
+				test_no_descriptor,
 				test_free_nothing,
 			})

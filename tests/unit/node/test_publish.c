@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* NodePublishVolume beside what earlier calls have left, and beside other calls. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/request.h"
+#include "check_util.h"
+#include "fake/mounter.h"
+#include "node/node.h"
+
+#define MODE(name) CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__##name
+
+enum access { SHARED = MODE(SINGLE_NODE_MULTI_WRITER), ALONE = MODE(SINGLE_NODE_SINGLE_WRITER) };
+
+static struct fake_mounter mounter;
+static struct node_driver driver;
+static struct node_service node;
+static char folder[64], state[64];
+
+static void setup(void)
+{
+	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+	strcpy(folder, "/tmp/test-publish-XXXXXX");
+	strcpy(state, "/tmp/test-publish-state-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	ck_assert_ptr_nonnull(mkdtemp(state));
+	fake_mounter_init(&mounter);
+	driver = (struct node_driver){ .node_id = "n", .mounter = &mounter.mounter };
+	ck_assert_int_eq(key_locks_new(&driver.key_locks), 0);
+	ck_assert_int_eq(node_published_new(&driver.published, state), 0);
+	node_service_init(&node, &driver);
+}
+
+static void teardown(void)
+{
+	key_locks_free(driver.key_locks);
+	node_published_free(driver.published);
+	/* Every case unpublishes what it has published, and that leaves nothing. */
+	ck_assert_msg(rmdir(state) == 0, "something is left in '%s'", state);
+	ck_assert_msg(rmdir(folder) == 0, "something is left in '%s'", folder);
+}
+
+static char *text(const char *s)
+{
+	return (char *)(uintptr_t)s;
+}
+
+static char *target_path(const char *target, char path[128])
+{
+	(void)snprintf(path, 128, "%s/%s", folder, target);
+	return path;
+}
+
+static void answered(const ProtobufCMessage *reply, void *data)
+{
+	struct request *call = data;
+
+	ck_assert_int_eq(reply == NULL, call->err.code != ERROR_OK);
+}
+
+static void publish(const char *volume, const char *target, enum access access, struct error *ret)
+{
+	Csi__V1__NodePublishVolumeRequest in = CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__INIT;
+	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry entries[2], *list[2];
+	Csi__V1__VolumeCapability cap = CSI__V1__VOLUME_CAPABILITY__INIT;
+	Csi__V1__VolumeCapability__MountVolume mount =
+		CSI__V1__VOLUME_CAPABILITY__MOUNT_VOLUME__INIT;
+	Csi__V1__VolumeCapability__AccessMode mode = CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__INIT;
+	static const char *const pairs[] = { "server", "s", "share", "/e" };
+	struct request call = { .err = { .code = ERROR_OK } };
+	char path[128];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(list); i++) {
+		csi__v1__node_publish_volume_request__volume_context_entry__init(&entries[i]);
+		entries[i].key = text(pairs[2 * i]);
+		entries[i].value = text(pairs[2 * i + 1]);
+		list[i] = &entries[i];
+	}
+	mode.mode = (Csi__V1__VolumeCapability__AccessMode__Mode)access;
+	cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT;
+	cap.mount = &mount;
+	cap.access_mode = &mode;
+	in.volume_id = text(volume);
+	in.target_path = target_path(target, path);
+	in.volume_context = list;
+	in.n_volume_context = ARRAY_SIZE(list);
+	in.volume_capability = &cap;
+	node_publish_volume(&node.service, &in,
+			    (Csi__V1__NodePublishVolumeResponse_Closure)answered, &call);
+	*ret = call.err;
+}
+
+static void check_publish(const char *row, const char *volume, const char *target,
+			  enum access access, enum error_code code, const char *word)
+{
+	struct error err;
+
+	publish(volume, target, access, &err);
+	check_error(row, &err, code, word);
+}
+
+static void unpublish(const char *target)
+{
+	Csi__V1__NodeUnpublishVolumeRequest in = CSI__V1__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
+	struct request call = { .err = { .code = ERROR_OK } };
+	char path[128];
+
+	in.volume_id = text("v");
+	in.target_path = target_path(target, path);
+	node_unpublish_volume(&node.service, &in,
+			      (Csi__V1__NodeUnpublishVolumeResponse_Closure)answered, &call);
+	check_error(target, &call.err, ERROR_OK, NULL);
+}
+
+/* After a final code the CO forgets the request, but its mount is there. */
+START_TEST(test_no_final_code_beside_a_mount)
+{
+	static const struct {
+		enum error_code from, to;
+	} codes[] = {
+		{ ERROR_PERMISSION_DENIED, ERROR_ABORTED },
+		{ ERROR_FAILED_PRECONDITION, ERROR_ABORTED },
+		{ ERROR_INVALID_ARGUMENT, ERROR_ABORTED },
+		{ ERROR_RESOURCE_EXHAUSTED, ERROR_ABORTED },
+		{ ERROR_UNAVAILABLE, ERROR_UNAVAILABLE },
+		{ ERROR_DEADLINE_EXCEEDED, ERROR_DEADLINE_EXCEEDED },
+	};
+	char source[sizeof(mounter.mounts[0].source)];
+	size_t i;
+
+	check_publish("first", "v", "t", SHARED, ERROR_OK, NULL);
+	for (i = 0; i < ARRAY_SIZE(codes); i++) {
+		mounter.look_error = codes[i].from;
+		check_publish("verify", "v", "t", SHARED, codes[i].to, "told to fail");
+		mounter.look_error = ERROR_OK;
+		/* mountinfo has another name of what may be the same directory. */
+		strcpy(source, mounter.mounts[0].source);
+		strcpy(mounter.mounts[0].source, "s:/link");
+		mounter.mount_error = codes[i].from;
+		check_publish("compare", "v", "t", SHARED, codes[i].to, "told to fail");
+		mounter.mount_error = ERROR_OK;
+		strcpy(mounter.mounts[0].source, source);
+	}
+	check_publish("second", "v", "t2", SHARED, ERROR_OK, NULL);
+	check_publish("note", "v", "t", ALONE, ERROR_ABORTED, "t2' already");
+	unpublish("t2");
+	unpublish("t");
+}
+END_TEST
+
+CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
+	   .tests = {
+		   test_no_final_code_beside_a_mount,
+	   })
