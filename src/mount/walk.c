@@ -77,7 +77,8 @@ int mount_walk_finish(struct mount_walk *w, const char *target, int dir)
 	r = mount_walk_clear(target);
 	if (r < 0)
 		return r;
-	if (setns(w->home, CLONE_NEWNS) < 0 ||
+	/* setns() is refused while root and working directory are shared with another thread. */
+	if (unshare(CLONE_FS) < 0 || setns(w->home, CLONE_NEWNS) < 0 ||
 	    move_mount(tree, "", w->place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
 		    0)
 		return -errno;

@@ -131,6 +131,7 @@ static const struct {
 	{ "an old kernel", MOUNT_STEP_WALK, ENOSYS, "", ERROR_FAILED_PRECONDITION, "Linux 5.6" },
 	{ "may not search", MOUNT_STEP_WALK, EACCES, "", ERROR_PERMISSION_DENIED, "search" },
 	{ "no capability", MOUNT_STEP_WALK, EPERM, "", ERROR_PERMISSION_DENIED, "CAP_SYS_CHROOT" },
+	{ "not put in place", MOUNT_STEP_WALK, EINVAL, "", ERROR_ABORTED, "target path" },
 	{ "no directory below", MOUNT_STEP_WALK, ENOENT, "", ERROR_NOT_FOUND,
 	  "nfs.example:/share/dir" },
 	{ "mode", MOUNT_STEP_CHMOD, EPERM, "", ERROR_PERMISSION_DENIED, "2770" },
