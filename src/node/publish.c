@@ -279,7 +279,8 @@ static int publish_volume(const struct node_driver *driver,
 			  const Csi__V1__NodePublishVolumeRequest *in, struct publication *p,
 			  struct error *err)
 {
-	cleanup_key_lock struct key_lock *target_lock = NULL, *volume_lock = NULL;
+	cleanup_node_published_lock struct node_published_lock *volume_lock = NULL;
+	cleanup_key_lock struct key_lock *target_lock = NULL;
 	cleanup_mount_info struct mount_info *info = NULL;
 	struct mounter *m = driver->mounter;
 	const char *target;
@@ -292,11 +293,10 @@ static int publish_volume(const struct node_driver *driver,
 	r = key_lock_take(driver->key_locks, "target path", target, &target_lock, err);
 	if (r < 0)
 		return r;
-	if (p->exclusive) {
-		r = key_lock_take(driver->key_locks, "volume", in->volume_id, &volume_lock, err);
-		if (r < 0)
-			return r;
-	}
+	r = node_published_lock_take(driver->published, in->volume_id, p->exclusive, &volume_lock,
+				     err);
+	if (r < 0)
+		return r;
 	is_mounted = target_check(m, &p->mount, err);
 	if (is_mounted < 0)
 		return is_mounted;

@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -27,12 +28,15 @@
 
 struct node_published {
 	const char *folder;
-	/*
-	 * Makes "check the notes, then write one" atomic: of two calls for one volume the second
-	 * sees the note of the first. Taken after the locks of csi/locks.h; no other is taken
-	 * inside.
-	 */
-	pthread_mutex_t lock;
+	pthread_mutex_t mutex; /* guards the list; innermost */
+	struct list locks;
+};
+
+struct node_published_lock {
+	struct list link;
+	struct node_published *owner;
+	bool exclusive;
+	char volume[];
 };
 
 /* The lines of a file. */
@@ -49,7 +53,8 @@ int node_published_new(struct node_published **ret, const char *folder)
 	if (p == NULL)
 		return -ENOMEM;
 	p->folder = folder;
-	pthread_mutex_init(&p->lock, NULL);
+	pthread_mutex_init(&p->mutex, NULL);
+	list_init(&p->locks);
 	*ret = p;
 	return 0;
 }
@@ -58,8 +63,63 @@ void node_published_free(struct node_published *p)
 {
 	if (p == NULL)
 		return;
-	pthread_mutex_destroy(&p->lock);
+	pthread_mutex_destroy(&p->mutex);
 	free(p);
+}
+
+/* Whether another call has a lock that this one excludes. Called with the mutex held. */
+static bool lock_is_excluded(const struct node_published_lock *lock)
+{
+	const struct list *pos;
+
+	list_for_each(pos, &lock->owner->locks) {
+		const struct node_published_lock *other =
+			container_of(pos, struct node_published_lock, link);
+
+		if ((lock->exclusive || other->exclusive) &&
+		    strcmp(lock->volume, other->volume) == 0)
+			return true;
+	}
+	return false;
+}
+
+int node_published_lock_take(struct node_published *p, const char *volume, bool exclusive,
+			     struct node_published_lock **ret, struct error *err)
+{
+	const size_t size = strlen(volume) + 1;
+	struct node_published_lock *lock = malloc(sizeof(*lock) + size);
+	bool excluded;
+
+	if (lock == NULL)
+		return error_oom(err);
+	lock->owner = p;
+	lock->exclusive = exclusive;
+	memcpy(lock->volume, volume, size);
+	pthread_mutex_lock(&p->mutex);
+	excluded = lock_is_excluded(lock);
+	if (!excluded)
+		list_add_tail(&p->locks, &lock->link);
+	pthread_mutex_unlock(&p->mutex);
+	if (excluded) {
+		free(lock);
+		return error_set(err, ERROR_ABORTED,
+				 "another operation on this volume is under way; try again");
+	}
+	*ret = lock;
+	return 0;
+}
+
+void node_published_lock_drop(struct node_published_lock *lock)
+{
+	struct node_published *p;
+
+	if (lock == NULL)
+		return;
+	p = lock->owner;
+	pthread_mutex_lock(&p->mutex);
+	list_remove(&lock->link);
+	pthread_mutex_unlock(&p->mutex);
+	free(lock);
 }
 
 /* "<hash of the volume>.<hash of the target>", so that names tell the notes of either. */
@@ -214,7 +274,7 @@ static int note_conflicts(int folder, const char *name, struct mounter *m, const
 		return 0;
 	if (!exclusive && !note->exclusive)
 		return 0;
-	/* Leave a note without a mount alone: its call may still be running. */
+	/* Without a mount, the call was cut off: none runs, since this one has the volume's lock. */
 	r = m->ops->find(m, note->target, &info, err);
 	return r < 0 ? r : info != NULL;
 }
@@ -263,11 +323,9 @@ int node_published_add(struct node_published *p, struct mounter *m, const char *
 
 	if (folder >= 0) {
 		note_name(name, volume, target);
-		pthread_mutex_lock(&p->lock);
 		r = notes_check(folder, m, volume, target, exclusive, err);
 		if (r == 0)
 			r = note_write(folder, name, volume, target, exclusive);
-		pthread_mutex_unlock(&p->lock);
 	}
 	if (r == 0 || (err != NULL && err->code != ERROR_OK))
 		return r;

@@ -63,6 +63,8 @@ static int fake_mount(struct mounter *base, const struct mount_request *request,
 
 	if (m->mount_error != ERROR_OK)
 		return error_set(err, m->mount_error, "the fake mounter was told to fail");
+	if (m->before_mount != NULL)
+		m->before_mount();
 	assert(stat(request->target, &st) == 0 && S_ISDIR(st.st_mode));
 	mount = fake_slot(m, "");
 	assert(mount != NULL);

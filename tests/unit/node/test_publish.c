@@ -156,7 +156,52 @@ START_TEST(test_no_final_code_beside_a_mount)
 }
 END_TEST
 
+/* What is published while another call has written its note and has not yet mounted. */
+static const struct {
+	const char *name;
+	enum access first, second;
+	const char *volume; /* of the second */
+	enum error_code code;
+} meanwhile[] = {
+	{ "exclusive, then shared", ALONE, SHARED, "v", ERROR_ABORTED },
+	{ "shared, then exclusive", SHARED, ALONE, "v", ERROR_ABORTED },
+	{ "both exclusive", ALONE, ALONE, "v", ERROR_ABORTED },
+	{ "both shared", SHARED, SHARED, "v", ERROR_OK },
+	{ "another volume", ALONE, ALONE, "w", ERROR_OK },
+};
+static size_t meanwhile_row;
+
+static void publish_meanwhile(void)
+{
+	mounter.before_mount = NULL;
+	check_publish(meanwhile[meanwhile_row].name, meanwhile[meanwhile_row].volume, "t2",
+		      meanwhile[meanwhile_row].second, meanwhile[meanwhile_row].code, NULL);
+}
+
+START_TEST(test_publish_at_once)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(meanwhile); i++) {
+		meanwhile_row = i;
+		mounter.before_mount = publish_meanwhile;
+		check_publish(meanwhile[i].name, "v", "t", meanwhile[i].first, ERROR_OK, NULL);
+		check_that(meanwhile[i].name, "the second call", mounter.before_mount == NULL);
+		check_int(meanwhile[i].name, "mounts", mounter.n_mounted,
+			  meanwhile[i].code == ERROR_OK ? 2 : 1);
+		mounter.n_mounted = 0;
+		unpublish("t");
+		unpublish("t2");
+		/* Nothing holds the volume any more. */
+		check_publish(meanwhile[i].name, "v", "t2", ALONE, ERROR_OK, NULL);
+		unpublish("t2");
+		mounter.n_mounted = 0;
+	}
+}
+END_TEST
+
 CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 	   .tests = {
 		   test_no_final_code_beside_a_mount,
+		   test_publish_at_once,
 	   })
