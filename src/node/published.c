@@ -314,6 +314,22 @@ static int notes_check(int folder, struct mounter *m, const char *volume, const 
 	return r;
 }
 
+/* Remove the notes of a target path, but for the one with the name keep; NULL: all. */
+static void notes_remove(int folder, const char *target, const char *keep)
+{
+	DIR *dir = folder_list(folder);
+	const struct dirent *entry;
+	char name[NAME_SIZE];
+
+	if (dir == NULL)
+		return;
+	note_name(name, "", target);
+	while ((entry = readdir(dir)) != NULL)
+		if (note_is_of_target(entry->d_name, name) && !str_eq(entry->d_name, keep))
+			(void)unlinkat(folder, entry->d_name, 0);
+	closedir(dir);
+}
+
 int node_published_add(struct node_published *p, struct mounter *m, const char *volume,
 		       const char *target, bool exclusive, struct error *err)
 {
@@ -326,6 +342,12 @@ int node_published_add(struct node_published *p, struct mounter *m, const char *
 		r = notes_check(folder, m, volume, target, exclusive, err);
 		if (r == 0)
 			r = note_write(folder, name, volume, target, exclusive);
+		/*
+		 * Notes of other volumes are left of mounts that are gone. They would take this
+		 * volume's mount for theirs.
+		 */
+		if (r == 0)
+			notes_remove(folder, target, name);
 	}
 	if (r == 0 || (err != NULL && err->code != ERROR_OK))
 		return r;
@@ -342,16 +364,8 @@ int node_published_add(struct node_published *p, struct mounter *m, const char *
 void node_published_remove(struct node_published *p, const char *target)
 {
 	cleanup_close int folder = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = folder >= 0 ? folder_list(folder) : NULL;
-	const struct dirent *entry;
-	char name[NAME_SIZE];
 
-	if (dir == NULL)
-		return;
-	note_name(name, "", target);
 	/* A note that cannot be removed has no mount, and is ignored. */
-	while ((entry = readdir(dir)) != NULL)
-		if (note_is_of_target(entry->d_name, name))
-			(void)unlinkat(folder, entry->d_name, 0);
-	closedir(dir);
+	if (folder >= 0)
+		notes_remove(folder, target, NULL);
 }

@@ -200,8 +200,24 @@ START_TEST(test_publish_at_once)
 }
 END_TEST
 
+/* The mount of one volume goes without an unpublish, and another volume takes its place. */
+START_TEST(test_note_of_another_volume)
+{
+	check_publish("first", "v", "t", ALONE, ERROR_OK, NULL);
+	memset(&mounter.mounts[0], 0, sizeof(mounter.mounts[0]));
+	check_publish("in its place", "w", "t", SHARED, ERROR_OK, NULL);
+	check_publish("elsewhere", "v", "t2", ALONE, ERROR_OK, NULL);
+	check_publish("the one in its place", "w", "t3", ALONE, ERROR_FAILED_PRECONDITION,
+		      "t' already");
+	unpublish("t2");
+	unpublish("t");
+	unpublish("t3");
+}
+END_TEST
+
 CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 	   .tests = {
 		   test_no_final_code_beside_a_mount,
 		   test_publish_at_once,
+		   test_note_of_another_volume,
 	   })
