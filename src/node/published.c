@@ -228,15 +228,39 @@ static int line_append(struct buf *text, const char *line)
 	return buf_append(text, "\n", 1);
 }
 
+static int file_write(int folder, const char *name, const struct buf *text)
+{
+	const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+	cleanup_close int fd = openat(folder, name, flags, 0600);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text->data, text->len);
+	if (n < 0)
+		return -errno;
+	return (size_t)n == text->len ? 0 : -EIO;
+}
+
+static bool note_is_written(int folder, const char *name, const char *volume, const char *target,
+			    bool exclusive)
+{
+	struct note note;
+
+	return note_read(folder, name, &note) == 0 && strcmp(note.volume, volume) == 0 &&
+	       strcmp(note.target, target) == 0 && note.exclusive == exclusive;
+}
+
 static int note_write(int folder, const char *name, const char *volume, const char *target,
 		      bool exclusive)
 {
 	cleanup_buf struct buf text = { .max = NOTE_MAX - 1 };
-	cleanup_close int fd = -EBADF;
 	char fresh[NAME_SIZE + 8];
-	ssize_t n;
 	int r;
 
+	/* A repeated call then works in a folder that is full or read-only by now. */
+	if (note_is_written(folder, name, volume, target, exclusive))
+		return 0;
 	r = line_append(&text, volume);
 	if (r == 0)
 		r = line_append(&text, target);
@@ -246,15 +270,12 @@ static int note_write(int folder, const char *name, const char *volume, const ch
 		return r;
 	/* No other call writes this name: the caller holds the lock of the target path. */
 	(void)snprintf(fresh, sizeof(fresh), "%s.new", name);
-	fd = openat(folder, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text.data, text.len);
-	if (n < 0)
-		return -errno;
-	if ((size_t)n != text.len)
-		return -EIO;
-	return renameat(folder, fresh, folder, name) < 0 ? -errno : 0;
+	r = file_write(folder, fresh, &text);
+	if (r == 0 && renameat(folder, fresh, folder, name) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlinkat(folder, fresh, 0);
+	return r;
 }
 
 /*

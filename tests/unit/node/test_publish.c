@@ -3,10 +3,12 @@
 
 /* NodePublishVolume beside what earlier calls have left, and beside other calls. */
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -215,9 +217,50 @@ START_TEST(test_note_of_another_volume)
 }
 END_TEST
 
+/* The only note in the state folder. */
+static void note_path(char path[256])
+{
+	const struct dirent *entry;
+	DIR *dir = opendir(state);
+
+	ck_assert_ptr_nonnull(dir);
+	path[0] = '\0';
+	while ((entry = readdir(dir)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		ck_assert_msg(path[0] == '\0', "'%s' is a second one", entry->d_name);
+		(void)snprintf(path, 256, "%s/%.160s", state, entry->d_name);
+	}
+	closedir(dir);
+	ck_assert_int_ne(path[0], '\0');
+}
+
+/* A directory stands where the note is to be written, which stops root too. */
+START_TEST(test_state_folder_that_fails)
+{
+	char note[256], fresh[264];
+
+	check_publish("first", "v", "t", ALONE, ERROR_OK, NULL);
+	note_path(note);
+	(void)snprintf(fresh, sizeof(fresh), "%s.new", note);
+	ck_assert_int_eq(mkdir(fresh, 0700), 0);
+	check_publish("the note is there", "v", "t", ALONE, ERROR_OK, NULL);
+	ck_assert_int_eq(unlink(note), 0);
+	check_publish("no note", "v", "t", ALONE, ERROR_ABORTED, "state folder");
+	ck_assert_int_eq(rmdir(fresh), 0);
+	ck_assert_int_eq(mkdir(note, 0700), 0);
+	check_publish("cannot be put in place", "v", "t", ALONE, ERROR_ABORTED, "state folder");
+	check_that("cannot be put in place", "nothing else is left", access(fresh, F_OK) < 0);
+	ck_assert_int_eq(rmdir(note), 0);
+	check_publish("well again", "v", "t", ALONE, ERROR_OK, NULL);
+	unpublish("t");
+}
+END_TEST
+
 CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 	   .tests = {
 		   test_no_final_code_beside_a_mount,
 		   test_publish_at_once,
 		   test_note_of_another_volume,
+		   test_state_folder_that_fails,
 	   })
