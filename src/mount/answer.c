@@ -16,8 +16,7 @@ static const struct {
 } mount_errors[] = {
 	{ ENOENT, ERROR_NOT_FOUND,
 	  "there is no such export or directory, or the server does not show it to this node" },
-	{ ENOTDIR, ERROR_NOT_FOUND,
-	  "the path on the server, or the target path, is not a directory" },
+	{ ENOTDIR, ERROR_NOT_FOUND, "the path on the server is not a directory" },
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory's handle: it was removed, or the server is being moved" },
 	{ EACCES, ERROR_PERMISSION_DENIED,
@@ -156,6 +155,10 @@ static int step_error(const struct mount_request *request, const struct mount_so
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "NFS server '%s' has versions %u to %u, which is not what the mount options ask for",
 				 request->server, reply->low, reply->high);
+	case MOUNT_STEP_TARGET:
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "target_path: '%s' is not a directory; remove it",
+				 request->target);
 	case MOUNT_STEP_MOUNT:
 		return mount_error(sources->top, reply->error, err);
 	case MOUNT_STEP_PROGRAM:

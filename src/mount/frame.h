@@ -73,6 +73,7 @@ enum mount_step {
 	MOUNT_STEP_RESOLVE, /* the server's name */
 	MOUNT_STEP_REACH, /* the server does not answer */
 	MOUNT_STEP_VERSION, /* it answers, but does not have the version */
+	MOUNT_STEP_TARGET, /* the target path is not a directory */
 	MOUNT_STEP_MOUNT, /* mount(2) */
 	MOUNT_STEP_WALK, /* from top to below */
 	MOUNT_STEP_OTHER, /* compare: another directory is mounted there */

@@ -127,7 +127,7 @@ static int do_mount_whole(const struct mount_frame *frame, struct mount_reply *r
 	if (lstat(target, &st) < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_MOUNT, errno);
 	if (!S_ISDIR(st.st_mode))
-		return mount_reply_fail(reply, MOUNT_STEP_MOUNT, ENOTDIR);
+		return mount_reply_fail(reply, MOUNT_STEP_TARGET, ENOTDIR);
 	r = mount_attempt(frame, NULL, reply);
 	if (r < 0)
 		return r;
@@ -163,7 +163,8 @@ static int do_mount_below(const struct mount_frame *frame, struct mount_reply *r
 
 	r = mount_walk_begin(&w, target);
 	if (r < 0)
-		return mount_reply_fail(reply, MOUNT_STEP_WALK, r);
+		return mount_reply_fail(reply, r == -ENOTDIR ? MOUNT_STEP_TARGET : MOUNT_STEP_WALK,
+					r);
 	r = helper_open_below(frame, &w, &dir, reply);
 	if (r == 0)
 		r = helper_set_mode(frame, dir, reply);

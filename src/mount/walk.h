@@ -28,8 +28,8 @@ struct mount_walk {
 
 /*
  * Open the target, which must be a directory and no symbolic link, and enter a new namespace. From
- * here on, mounts are seen only by this process and its children. Returns 0 or a negative errno;
- * the caller calls mount_walk_done() in either case.
+ * here on, mounts are seen only by this process and its children. Returns 0, -ENOTDIR if it is
+ * something else, or another negative errno; the caller calls mount_walk_done() in either case.
  */
 int mount_walk_begin(struct mount_walk *w, const char *target);
 

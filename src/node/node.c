@@ -6,12 +6,6 @@
 #include "base/str.h"
 #include "csi/unimplemented.h"
 
-int node_refuse_target(const char *target, struct error *err)
-{
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "target_path: '%s' is not a directory; remove it", target);
-}
-
 static void node_get_info(Csi__V1__Node_Service *s, const Csi__V1__NodeGetInfoRequest *in,
 			  Csi__V1__NodeGetInfoResponse_Closure closure, void *data)
 {

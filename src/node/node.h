@@ -45,9 +45,6 @@ static inline const struct node_driver *node_driver_of(Csi__V1__Node_Service *s)
 	return container_of(s, struct node_service, service)->driver;
 }
 
-/* Report that something at target_path is not a directory. Returns a negative errno. */
-int node_refuse_target(const char *target, struct error *err);
-
 /* Handlers that have a file of their own. Workers only. */
 
 void node_publish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodePublishVolumeRequest *in,

@@ -236,23 +236,16 @@ static int target_check(struct mounter *m, const struct mount_request *wanted, s
 	return m->ops->unmount(m, wanted->target, err);
 }
 
-/* A file or a link there is somebody else's. mount(2) would say so in words about the server. */
-static int target_check_type(const char *target, struct error *err)
-{
-	struct stat st;
-
-	if (lstat(target, &st) < 0 || S_ISDIR(st.st_mode))
-		return 0;
-	return node_refuse_target(target, err);
-}
-
-/* Returns 1 if the directory was made, 0 if it existed. Nothing is mounted on it. */
+/*
+ * Returns 1 if the directory was made, 0 if something existed. A helper looks at what that is: an
+ * earlier one may still mount there, and lstat() would then wait for the server.
+ */
 static int target_make(const char *target, struct error *err)
 {
 	if (mkdir(target, TARGET_MODE) == 0)
 		return 1;
 	if (errno == EEXIST)
-		return target_check_type(target, err);
+		return 0;
 	if (errno == ENOENT || errno == ENOTDIR)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, errno,
 				 "target_path: the directory above '%s' does not exist", target);

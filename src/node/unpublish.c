@@ -19,7 +19,10 @@ static int target_check_file(const char *target, struct error *err)
 {
 	struct stat st;
 
-	return lstat(target, &st) < 0 ? 0 : node_refuse_target(target, err);
+	if (lstat(target, &st) < 0)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "target_path: '%s' is not a directory; remove it", target);
 }
 
 /* Remove an empty directory only: unpublishing never deletes data. */

@@ -97,6 +97,8 @@ static const struct {
 	  "server 'nfs.example': Connection refused" },
 	{ "other versions", MOUNT_STEP_VERSION, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION,
 	  "2 to 3" },
+	{ "no target directory", MOUNT_STEP_TARGET, ENOTDIR, "", ERROR_FAILED_PRECONDITION,
+	  "target_path: '/tmp/test-mounter-" },
 	{ "no directory", MOUNT_STEP_MOUNT, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
 	{ "a file", MOUNT_STEP_MOUNT, ENOTDIR, "", ERROR_NOT_FOUND, "directory" },
 	{ "stale", MOUNT_STEP_MOUNT, ESTALE, "", ERROR_UNAVAILABLE, "removed" },

@@ -257,10 +257,25 @@ START_TEST(test_state_folder_that_fails)
 }
 END_TEST
 
+/* lstat() by the driver would wait for a server that an earlier call's helper has just mounted. */
+START_TEST(test_only_the_mounter_looks_at_the_target)
+{
+	char path[128];
+	FILE *f = fopen(target_path("t", path), "we");
+
+	ck_assert_ptr_nonnull(f);
+	fclose(f);
+	mounter.mount_error = ERROR_UNAVAILABLE;
+	check_publish("file", "v", "t", SHARED, ERROR_UNAVAILABLE, "told to fail");
+	ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
 CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 	   .tests = {
 		   test_no_final_code_beside_a_mount,
 		   test_publish_at_once,
 		   test_note_of_another_volume,
 		   test_state_folder_that_fails,
+		   test_only_the_mounter_looks_at_the_target,
 	   })
