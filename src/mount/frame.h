@@ -5,8 +5,8 @@
  * The two messages between the driver and a helper process: a request on the helper's stdin, a
  * reply on its stdout. Both ends are the same program, so each message is one plain structure, and
  * its size is its version. The receiver checks every field all the same and refuses anything
- * malformed. Mount options may hold secrets: they travel in the request only, never in argv, the
- * environment or a log.
+ * malformed. Mount options may hold secrets: they travel in the request, never in the helper's argv
+ * or environment or in a log. mount.nfs, which is run for NFSv3 with locks, has them in its argv.
  */
 #ifndef MOUNT_FRAME_H
 #define MOUNT_FRAME_H
