@@ -30,6 +30,13 @@
 #define TAR_BLOCK 512
 #define PADDING_MAX (UINT64_C(64) << 20) /* after the end of a tar; GNU tar writes up to 32 MiB */
 
+/*
+ * Of one entry, without its data but with its map of holes. libarchive keeps 48 bytes for each range
+ * of a map, which may take 4 in the archive. The longest map that tree_pack() writes has 65,536
+ * ranges of 36 bytes, beside 512 KiB of extended attributes.
+ */
+#define HEADER_MIB_MAX 3
+
 struct unpacker {
 	struct tree_work *work;
 	struct tree_sink *sink;
@@ -41,6 +48,8 @@ struct unpacker {
 	struct tree_archive_sum read; /* of the file so far */
 	uint64_t streamed; /* bytes given to libarchive so far, after gzip */
 	uint64_t nonzero_end; /* end of the last byte among them that is not zero */
+	bool in_header; /* libarchive reads the header of an entry */
+	la_int64_t header_at; /* where that begins, in the tar */
 	struct buf path; /* of the open directory */
 	size_t depth; /* open directories, with the root */
 	uint64_t entries, entries_max;
@@ -138,13 +147,29 @@ static int read_next(struct unpacker *u, const char **ret, size_t *ret_len)
 	return 0;
 }
 
+/*
+ * libarchive limits what it reads of a header, but not a map of holes: that is the beginning of a
+ * file's data. What it has used up is counted, not what it was given, which is still compressed.
+ */
+static int check_header(struct unpacker *u)
+{
+	if (!u->in_header ||
+	    archive_filter_bytes(u->archive, 0) - u->header_at <= (la_int64_t)HEADER_MIB_MAX << 20)
+		return 0;
+	return error_set(&u->err, ERROR_FAILED_PRECONDITION,
+			 "the archive is refused: an entry has more than %d MiB of headers and map of holes; make the archive without such maps, as tar does without --sparse",
+			 HEADER_MIB_MAX);
+}
+
 static la_ssize_t read_block(struct archive *a, void *data, const void **ret)
 {
 	struct unpacker *u = data;
 	const char *block = NULL;
 	size_t len = 0;
 
-	u->error = read_next(u, &block, &len);
+	u->error = check_header(u);
+	if (u->error == 0)
+		u->error = read_next(u, &block, &len);
 	if (u->error < 0) {
 		archive_set_error(a, -u->error, "the archive cannot be read");
 		return -1;
@@ -532,6 +557,21 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 	return r;
 }
 
+/*
+ * Read the next header, and nothing else: data that is left is skipped before, because it may be
+ * longer than any header.
+ */
+static int next_header(struct unpacker *u, struct archive_entry **ret)
+{
+	int status;
+
+	u->header_at = archive_filter_bytes(u->archive, 0);
+	u->in_header = true;
+	status = archive_read_next_header(u->archive, ret);
+	u->in_header = false;
+	return status;
+}
+
 /* Extract the entries and close all directories. */
 static int unpack_entries(struct unpacker *u, struct error *err)
 {
@@ -539,7 +579,7 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 
 	for (;;) {
 		struct archive_entry *e;
-		int status = archive_read_next_header(u->archive, &e);
+		int status = next_header(u, &e);
 
 		if (status == ARCHIVE_EOF)
 			break;
@@ -556,6 +596,8 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 		r = unpack_entry(u, e, err);
 		if (r < 0)
 			return r;
+		if (archive_read_data_skip(u->archive) == ARCHIVE_FATAL)
+			return unpacker_error(u, err);
 	}
 	/*
 	 * libarchive accepts a tar without an end: it may have been truncated before compression.

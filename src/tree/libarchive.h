@@ -59,6 +59,7 @@ int libarchive_load(struct error *err);
 	each(archive_filter_bytes) \
 	each(archive_filter_code) \
 	each(archive_read_data_block) \
+	each(archive_read_data_skip) \
 	each(archive_read_free) \
 	each(archive_read_header_position) \
 	each(archive_read_new) \
@@ -127,6 +128,7 @@ extern struct libarchive libarchive;
 #define archive_filter_bytes libarchive.archive_filter_bytes
 #define archive_filter_code libarchive.archive_filter_code
 #define archive_read_data_block libarchive.archive_read_data_block
+#define archive_read_data_skip libarchive.archive_read_data_skip
 #define archive_read_free libarchive.archive_read_free
 #define archive_read_header_position libarchive.archive_read_header_position
 #define archive_read_new libarchive.archive_read_new

@@ -700,22 +700,27 @@ START_TEST(test_cut)
 }
 END_TEST
 
-static void compress(struct fake_nfs *f, const char *data, size_t len)
+static void compress(struct fake_nfs *f, enum tree_compression compression, const char *data,
+		     size_t len)
 {
 	struct archive *a = archive_write_new();
 	struct archive_entry *e = archive_entry_new();
 	struct buf b = { 0 };
 
 	ck_assert(archive_write_set_format_raw(a) == ARCHIVE_OK);
-	ck_assert(archive_write_add_filter_gzip(a) == ARCHIVE_OK);
+	if (compression == TREE_COMPRESSION_GZIP)
+		ck_assert(archive_write_add_filter_gzip(a) == ARCHIVE_OK);
+	if (compression == TREE_COMPRESSION_ZSTD)
+		ck_assert(archive_write_add_filter_zstd(a) == ARCHIVE_OK);
+	ck_assert(archive_write_set_bytes_in_last_block(a, 1) == ARCHIVE_OK);
 	ck_assert(archive_write_open(a, &b, NULL, put_block, NULL) == ARCHIVE_OK);
 	archive_entry_set_mode(e, REG);
 	ck_assert(archive_write_header(a, e) == ARCHIVE_OK);
 	ck_assert(archive_write_data(a, data, len) == (la_ssize_t)len);
 	ck_assert(archive_write_free(a) == ARCHIVE_OK);
 	archive_entry_free(e);
-	fake_nfs_truncate(f, ARCHIVE, 0);
 	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+	fake_nfs_truncate(f, ARCHIVE, b.len);
 	buf_done(&b);
 }
 
@@ -739,7 +744,7 @@ START_TEST(test_cut_before_compression)
 
 		(void)snprintf(row, sizeof(row), "cut after %zu of %zu bytes", cut,
 			       (size_t)attr.size);
-		compress(f, data, cut);
+		compress(f, TREE_COMPRESSION_GZIP, data, cut);
 		good += check_damaged(row, f, true);
 	}
 	check_that("cut", "few are taken for whole", good < 20);
@@ -1037,6 +1042,109 @@ START_TEST(test_bomb)
 }
 END_TEST
 
+/* Append the header of a file. */
+static void put_tar_header(struct buf *b, char type, const char *name, size_t size)
+{
+	char header[512] = "";
+	unsigned int sum = 0;
+	size_t i;
+
+	(void)snprintf(header, 100, "%s", name);
+	(void)snprintf(header + 100, 8, "0000644");
+	(void)snprintf(header + 108, 8, "0000000");
+	(void)snprintf(header + 116, 8, "0000000");
+	(void)snprintf(header + 124, 12, "%011o", (unsigned int)size);
+	(void)snprintf(header + 136, 12, "%011o", 0U);
+	memset(header + 148, ' ', 8);
+	header[156] = type;
+	memcpy(header + 257, "ustar\00000", 8);
+	for (i = 0; i < sizeof(header); i++)
+		sum += (unsigned char)header[i];
+	(void)snprintf(header + 148, 8, "%06o", sum);
+	ck_assert(buf_append(b, header, sizeof(header)) == 0);
+}
+
+static void put_tar_padding(struct buf *b, size_t len)
+{
+	static const char zeros[1024];
+
+	ck_assert(buf_append(b, zeros, len) == 0);
+}
+
+/* Append an empty file with a map of n ranges, each as in range: GNU's sparse format 1.0. */
+static void put_tar_map(struct buf *b, unsigned int n, const char *range)
+{
+	static const char records[] = "22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+				      "21 GNU.sparse.name=f\n25 GNU.sparse.realsize=0\n";
+	cleanup_free char *ranges = check_repeat(range, n);
+	const size_t len = strlen("000000\n") + strlen(ranges), padding = 511 - (len - 1) % 512;
+	char count[16];
+
+	(void)snprintf(count, sizeof(count), "%06u\n", n);
+	put_tar_header(b, 'x', "PaxHeaders/f", strlen(records));
+	ck_assert(buf_puts(b, records) == 0);
+	put_tar_padding(b, 512 - strlen(records));
+	put_tar_header(b, '0', "GNUSparseFile/f", len + padding);
+	ck_assert(buf_puts(b, count) == 0 && buf_puts(b, ranges) == 0);
+	put_tar_padding(b, padding);
+}
+
+/* libarchive keeps each range of a map, so that a few KiB of gzip could take all memory. */
+START_TEST(test_map)
+{
+	static const struct {
+		const char *name;
+		unsigned int ranges;
+		const char *range;
+		const char *words; /* of the message; NULL: it is restored */
+	} rows[] = {
+		{ "as long as csi-nfs writes it", 65536, "1000000000000000000\n000000000000000\n",
+		  NULL },
+		{ "bomb", 999999, "0\n0\n", "map of holes" },
+	};
+	const enum tree_compression compression = (enum tree_compression)_i;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct buf b = { 0 };
+
+		put_tar_map(&b, rows[i].ranges, rows[i].range);
+		put_tar_padding(&b, 1024);
+		compress(f, compression, b.data, b.len);
+		(void)unpack(f, &err);
+		check_error(rows[i].name, &err,
+			    rows[i].words != NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK,
+			    rows[i].words);
+		if (rows[i].words == NULL)
+			check_int(rows[i].name, "type", fake_nfs_type(f, "back/f"), NFS_TYPE_FILE);
+		buf_done(&b);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Data that nobody reads is no header, however long it is. */
+START_TEST(test_skipped_data)
+{
+	cleanup_free char *data = check_repeat("data", MIB + MIB / 2);
+	struct fake_nfs *f = fake_nfs_new();
+	struct buf b = { 0 };
+
+	put_tar_header(&b, '0', "a", 0);
+	put_tar_header(&b, 'D', "list of a directory/", strlen(data));
+	ck_assert(buf_puts(&b, data) == 0);
+	put_tar_header(&b, '0', "b", 0);
+	put_tar_padding(&b, 1024);
+	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+	check_unpack("skipped", f);
+	check_int("skipped", "type", fake_nfs_type(f, "back/b"), NFS_TYPE_FILE);
+	buf_done(&b);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* -------- changes during the work -------- */
 
 struct event {
@@ -1174,12 +1282,13 @@ CHECK_MAIN("tree_archive",
 		   test_numbers,
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
-		   test_no_owners, test_padding,
+		   test_no_owners, test_padding, test_skipped_data,
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
 		   { test_flipped, ARRAY_SIZE(compressions) },
 		   { test_sums, ARRAY_SIZE(compressions) },
+		   { test_map, ARRAY_SIZE(compressions) },
 		   { test_pack_failures, ARRAY_SIZE(ways) },
 		   { test_unpack_failures, ARRAY_SIZE(ways) },
 	   })
