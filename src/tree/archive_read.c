@@ -19,6 +19,7 @@
 #include "tree/gunzip.h"
 #include "tree/libarchive.h"
 #include "tree/sparse.h"
+#include "tree/zstd_frames.h"
 
 /* Limits on the contents by the size of the archive, with an allowance for small ones. */
 #define EXPANSION_MAX 1100 /* gzip expands at most 1,032 times; blocks of zeros do not count */
@@ -44,6 +45,10 @@ struct unpacker {
 	struct tree_file file;
 	struct tree_chunk *chunk; /* in use by libarchive or zlib */
 	struct tree_gunzip *gunzip; /* NULL: not gzip */
+	bool is_zstd;
+	struct tree_zstd_frames zstd;
+	const char *rest; /* of the chunk, with zstd */
+	size_t rest_len;
 	bool begun; /* the first piece was read */
 	struct tree_archive_sum read; /* of the file so far */
 	uint64_t streamed; /* bytes given to libarchive so far, after gzip */
@@ -113,16 +118,50 @@ static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 	return fail_damaged("it was truncated", &u->err);
 }
 
+/*
+ * Return the next piece of zstd, which libarchive decompresses. Pieces are small: it may ask for one
+ * only when it has used up all that the one before it has become.
+ */
+static int read_zstd(struct unpacker *u, const char **ret, size_t *ret_len)
+{
+	int r = u->rest_len > 0 ? 0 : read_raw(u, &u->rest, &u->rest_len);
+
+	if (r < 0)
+		return r;
+	*ret = u->rest;
+	*ret_len = 0;
+	if (u->rest_len == 0)
+		return 0;
+	r = tree_zstd_next(&u->zstd, u->rest, u->rest_len, ret_len);
+	if (r == -EFBIG)
+		return error_set(&u->err, ERROR_FAILED_PRECONDITION,
+				 "the archive is refused: its zstd window is larger than %d MiB; compress it anew without --long and --ultra",
+				 TREE_ZSTD_WINDOW_MIB_MAX);
+	if (r < 0)
+		return fail_damaged("its zstd data is wrong", &u->err);
+	u->rest += *ret_len;
+	u->rest_len -= *ret_len;
+	return 0;
+}
+
 static int read_unpacked(struct unpacker *u, const char **ret, size_t *ret_len)
 {
 	int r;
 
 	if (u->gunzip != NULL)
 		return read_gzip(u, ret, ret_len);
+	if (u->is_zstd)
+		return read_zstd(u, ret, ret_len);
 	r = read_raw(u, ret, ret_len);
 	if (r < 0 || u->begun)
 		return r;
 	u->begun = true;
+	if (tree_zstd_matches(*ret, *ret_len)) {
+		u->is_zstd = true;
+		u->rest = *ret;
+		u->rest_len = *ret_len;
+		return read_zstd(u, ret, ret_len);
+	}
 	if (!tree_gunzip_matches(*ret, *ret_len))
 		return 0;
 	if (tree_gunzip_new(&u->gunzip) < 0)

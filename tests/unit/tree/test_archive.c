@@ -11,6 +11,7 @@
 #include "nfs/error.h"
 #include "tree/archive.h"
 #include "tree/archive_times.h"
+#include "tree/zstd_frames.h"
 #include "tree_util.h"
 
 static const char *const compressions[] = {
@@ -1125,6 +1126,130 @@ START_TEST(test_map)
 }
 END_TEST
 
+/* A small tar in zstd, with the header of each frame as it is in head. */
+static void put_frame(struct buf *b, const char *head, size_t head_len, const char *data,
+		      size_t len)
+{
+	const size_t block = len << 3 | 1; /* the last one, not compressed */
+	const char header[] = { (char)block, (char)(block >> 8), (char)(block >> 16) };
+
+	ck_assert(buf_append(b, "\x28\xb5\x2f\xfd", 4) == 0);
+	ck_assert(buf_append(b, head, head_len) == 0);
+	ck_assert(buf_append(b, header, sizeof(header)) == 0);
+	ck_assert(buf_append(b, data, len) == 0);
+}
+
+static const struct zstd_row {
+	const char *name;
+	struct {
+		const char *bytes;
+		size_t len;
+	} heads[2]; /* of the frame with the entry, and of that with the end of the tar */
+	const char *words; /* of the message; NULL: it is restored */
+} zstd_rows[] = {
+	{ "8 MiB", { { "\x00\x68", 2 }, { "\x00\x68", 2 } }, NULL },
+	{ "9 MiB", { { "\x00\x69", 2 }, { "\x00\x68", 2 } }, "zstd window is larger" },
+	{ "128 MiB", { { "\x00\x88", 2 }, { "\x00\x68", 2 } }, "zstd window is larger" },
+	{ "only later", { { "\x00\x68", 2 }, { "\x00\x88", 2 } }, "zstd window is larger" },
+	{ "all in one segment", { { "\x60\x00\x01", 3 }, { "\x60\x00\x03", 3 } }, NULL },
+	{ "content of 4 bytes", { { "\x80\x68\x00\x02\x00\x00", 6 }, { "\x00\x68", 2 } }, NULL },
+	{ "one segment of 16 MiB",
+	  { { "\xa0\x00\x00\x00\x01", 5 }, { "\x00\x68", 2 } },
+	  "zstd window is larger" },
+	{ "one segment of 2^56",
+	  { { "\xe0\x00\x00\x00\x00\x00\x00\x00\x01", 9 }, { "\x00\x68", 2 } },
+	  "zstd window is larger" },
+	{ "a dictionary and a large window",
+	  { { "\x03\x88zzzz", 6 }, { "\x00\x68", 2 } },
+	  "zstd window is larger" },
+	{ "a dictionary and one large segment",
+	  { { "\xa1\x01\x00\x00\x00\x01", 6 }, { "\x00\x68", 2 } },
+	  "zstd window is larger" },
+};
+
+static void put_zstd(struct buf *b, const struct zstd_row *row)
+{
+	struct buf tar = { 0 };
+
+	put_tar_header(&tar, '0', "f", 0);
+	put_frame(b, row->heads[0].bytes, row->heads[0].len, tar.data, tar.len);
+	ck_assert(buf_append(b, "\x5f\x2a\x4d\x18\x03\x00\x00\x00zzz", 11) == 0); /* skipped */
+	tar.len = 0;
+	put_tar_padding(&tar, 1024);
+	put_frame(b, row->heads[1].bytes, row->heads[1].len, tar.data, tar.len);
+	buf_done(&tar);
+}
+
+/* Decompressing takes as much memory as a frame says. */
+START_TEST(test_zstd_window)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(zstd_rows); i++) {
+		const struct zstd_row *row = &zstd_rows[i];
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct buf b = { 0 };
+
+		put_zstd(&b, row);
+		fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+		(void)unpack(f, &err);
+		check_error(row->name, &err,
+			    row->words != NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK, row->words);
+		if (row->words == NULL)
+			check_int(row->name, "type", fake_nfs_type(f, "back/f"), NFS_TYPE_FILE);
+		buf_done(&b);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Pieces of a file may end anywhere. */
+START_TEST(test_zstd_bytes)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(zstd_rows); i++) {
+		struct tree_zstd_frames z = { .skip = 0 };
+		struct buf b = { 0 };
+		size_t at, len = 0;
+		int r = 0;
+
+		put_zstd(&b, &zstd_rows[i]);
+		for (at = 0; at < b.len && r == 0; at++)
+			r = tree_zstd_next(&z, b.data + at, 1, &len);
+		check_int(zstd_rows[i].name, "result", r, zstd_rows[i].words != NULL ? -EFBIG : 0);
+		if (r == 0)
+			check_int(zstd_rows[i].name, "garbage",
+				  tree_zstd_next(&z, "garbage", 7, &len) == 0 && len < 7, true);
+		if (r == 0)
+			check_int(zstd_rows[i].name, "more", tree_zstd_next(&z, "g", 1, &len),
+				  -EBADMSG);
+		buf_done(&b);
+	}
+}
+END_TEST
+
+/* However much a little zstd becomes, libarchive gets it bit by bit. */
+START_TEST(test_zstd_pieces)
+{
+	cleanup_free char *data = check_repeat("0\n0\n", 4 * MIB);
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_zstd_frames z = { .skip = 0 };
+	struct image image;
+	size_t at, len = 0, pieces = 0;
+
+	compress(f, TREE_COMPRESSION_ZSTD, data, strlen(data));
+	image = read_image(f, TREE_COMPRESSION_ZSTD);
+	check_that("pieces", "little", image.len < 64 * KIB);
+	for (at = 0; at < image.len; at += len, pieces++)
+		ck_assert(tree_zstd_next(&z, image.data + at, image.len - at, &len) == 0);
+	check_that("pieces", "many", pieces >= strlen(data) / (256 * KIB));
+	free(image.data);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Data that nobody reads is no header, however long it is. */
 START_TEST(test_skipped_data)
 {
@@ -1282,7 +1407,8 @@ CHECK_MAIN("tree_archive",
 		   test_numbers,
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
-		   test_no_owners, test_padding, test_skipped_data,
+		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
+		   test_zstd_bytes, test_zstd_pieces,
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
