@@ -25,7 +25,8 @@
 #define EXPANSION_MAX 1100 /* gzip expands at most 1,032 times; blocks of zeros do not count */
 #define EXPANSION_FREE (UINT64_C(1) << 30)
 #define ENTRIES_FREE UINT64_C(1000000)
-#define ENTRY_BYTES 4 /* of the archive, for each additional entry */
+#define IMPLIED_FREE UINT64_C(100000) /* directories without an entry, each time one is opened */
+#define ENTRY_BYTES 4 /* of the archive, for each additional entry or such directory */
 #define HOLES_FROM 65536 /* in files of at least this size, blocks of zeros become holes */
 #define IMPLIED_MODE 0755 /* of directories without an entry */
 #define TAR_BLOCK 512
@@ -58,6 +59,7 @@ struct unpacker {
 	struct buf path; /* of the open directory */
 	size_t depth; /* open directories, with the root */
 	uint64_t entries, entries_max;
+	uint64_t implied, implied_max; /* directories opened without an entry, also repeatedly */
 	int error; /* of reading the file */
 	struct error err;
 };
@@ -294,7 +296,11 @@ static int push_folder(struct unpacker *u, struct tree_entry *entry, struct erro
 	return u->sink->begin(u->sink, entry, err);
 }
 
-/* Open a directory that has no entry in the archive, or whose entry came before. */
+/*
+ * Open a directory that has no entry in the archive, or whose entry came before. The builder waits
+ * for each of them, and an entry may close and open as many as the tree is deep, so they are limited
+ * apart from entries. Archives in the order of the tree open none twice.
+ */
 static int push_implied_folder(struct unpacker *u, const char *path, size_t len, struct error *err)
 {
 	cleanup_free char *copy = strndup(path, len);
@@ -303,6 +309,9 @@ static int push_implied_folder(struct unpacker *u, const char *path, size_t len,
 
 	if (copy == NULL)
 		return error_oom(err);
+	if (++u->implied > u->implied_max)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "the archive is refused: it returns to directories more often than its size allows; make it in the order of the tree, as tar does without a list of files");
 	slash = strrchr(copy, '/');
 	entry.path = copy;
 	entry.name = slash != NULL ? slash + 1 : copy;
@@ -746,7 +755,11 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 				    ? size * EXPANSION_MAX + EXPANSION_FREE
 				    : 0,
 	};
-	struct unpacker u = { .work = work, .entries_max = ENTRIES_FREE + size / ENTRY_BYTES };
+	struct unpacker u = {
+		.work = work,
+		.entries_max = ENTRIES_FREE + size / ENTRY_BYTES,
+		.implied_max = IMPLIED_FREE + size / ENTRY_BYTES,
+	};
 	struct tree_builder *b;
 	int r;
 

@@ -1270,6 +1270,60 @@ START_TEST(test_skipped_data)
 }
 END_TEST
 
+/* Put n files in gzip, in turn below two directories, each below as many as depth. */
+static void put_in_turn(struct fake_nfs *f, size_t n, size_t depth)
+{
+	cleanup_free char *below = check_repeat("/d", depth);
+	struct archive *a = archive_write_new();
+	struct buf b = { 0 }, path = { 0 };
+	size_t i;
+
+	ck_assert(archive_write_set_format_pax(a) == ARCHIVE_OK);
+	ck_assert(archive_write_add_filter_gzip(a) == ARCHIVE_OK);
+	ck_assert(archive_write_open(a, &b, NULL, put_block, NULL) == ARCHIVE_OK);
+	for (i = 0; i < n; i++) {
+		path.len = 0;
+		ck_assert(buf_printf(&path, "%c%s/f", i % 2 == 0 ? 'a' : 'b', below) == 0);
+		add_member(a, &(struct member){ path.data, REG, "x" });
+	}
+	ck_assert(archive_write_free(a) == ARCHIVE_OK);
+	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+	buf_done(&path);
+	buf_done(&b);
+}
+
+/* An entry may need as many directories as its path is long, over and over again. */
+START_TEST(test_directories_in_turn)
+{
+	static const struct {
+		const char *name;
+		size_t files, depth;
+		unsigned int operations;
+		const char *words; /* of the message; NULL: it is restored */
+	} rows[] = {
+		{ "flat", 20000, 3, 1000000, NULL },
+		{ "deep", 60, 1000, 1000000, NULL },
+		{ "bomb", 1000, 1000, 500000, "in the order of the tree" },
+	};
+	static const struct fake_failure none;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		put_in_turn(f, rows[i].files, rows[i].depth);
+		fake_nfs_fail(f, &none); /* counts from here */
+		(void)unpack(f, &err);
+		check_error(rows[i].name, &err,
+			    rows[i].words != NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK,
+			    rows[i].words);
+		check_that(rows[i].name, "operations", fake_nfs_operations(f) < rows[i].operations);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* -------- changes during the work -------- */
 
 struct event {
@@ -1408,7 +1462,7 @@ CHECK_MAIN("tree_archive",
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
 		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
-		   test_zstd_bytes, test_zstd_pieces,
+		   test_zstd_bytes, test_zstd_pieces, test_directories_in_turn,
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
