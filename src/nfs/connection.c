@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "nfs/v4_session.h"
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
@@ -300,8 +301,11 @@ void nfs_client_abort(struct nfs_client *c)
 {
 	struct nfs_connection *conn = nfs_connection_of(c);
 
-	if (conn != NULL)
-		nfs_connection_break(conn, -ECONNABORTED);
+	if (conn == NULL)
+		return;
+	if (conn->session != NULL)
+		v4_session_give_up(conn->session);
+	nfs_connection_break(conn, -ECONNABORTED);
 }
 
 bool nfs_client_is_full(struct nfs_client *c)

@@ -693,6 +693,11 @@ static void settle(struct v4_session *s)
 	net_rpc_free(rpc, -ECONNABORTED);
 }
 
+void v4_session_give_up(struct v4_session *s)
+{
+	s->is_lost = true;
+}
+
 void v4_session_broken(struct nfs_connection *conn, int failure)
 {
 	struct v4_session *s = conn->session;

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -33,6 +34,7 @@ struct faults {
 	uint32_t liar; /* operation of the set-up whose result fails while its compound is OK */
 	bool cut; /* answers end early */
 	bool hangs_up; /* at the first compound after the set-up */
+	bool silent; /* from that compound on */
 	uint32_t sequence_status; /* of compounds after the set-up, once */
 	bool other_session, other_slot, other_number, no_results, other_operation;
 	bool no_second, other_second; /* result, behind that of SEQUENCE */
@@ -202,6 +204,8 @@ static void *serve(void *data)
 		answer_call(&a, peer, call);
 		if (peer->faults->hangs_up && peer->compounds > 0)
 			break;
+		if (peer->faults->silent && peer->compounds > 0)
+			continue;
 		if (peer->faults->cut)
 			a.n -= 2;
 		a.words[0] = htonl(LAST | (uint32_t)((a.n - 1) * 4));
@@ -626,6 +630,37 @@ START_TEST(test_lost_reply)
 }
 END_TEST
 
+/* Whoever aborts does not wait for the answer to a change, and sends it nowhere else. */
+START_TEST(test_abort)
+{
+	static const struct faults silent = { .silent = true };
+	struct pollfd p = { .events = POLLIN };
+	struct v4_compound c = { .n = 0 };
+	struct bench b;
+	uint64_t begun;
+
+	bench_init(&b, &silent, &usual);
+	b.conn.client.ops = &nfs_connection_ops;
+	p.fd = listen_for(&b);
+	check_int("abort", "open", v4_session_open(&b.conn, 1, NULL), 0);
+	v4_add(&c, OP_PUTROOTFH);
+	v4_add(&c, OP_REMOVE)->nfs_argop4_u.opremove.target = v4_text("name");
+	check_int("abort", "send", v4_send(&b.conn, &c, replied, &b), 0);
+	begun = clock_now_ns();
+	check_int("abort", "sent",
+		  net_rpc_run(b.conn.rpc, &b.replies, begun + 50 * CLOCK_NS_PER_MS), -ETIMEDOUT);
+	nfs_client_abort(&b.conn.client);
+	check_that("abort", "at once", clock_now_ns() - begun < 4 * CLOCK_NS_PER_S);
+	check_int("abort", "connections", poll(&p, 1, 0), 0);
+	check_int("abort", "replies", b.replies, 1);
+	check_int("abort", "error", b.errors[0], -ECONNABORTED);
+	check_that("abort", "broken", b.conn.client.broken && b.conn.session == NULL);
+	pthread_join(b.thread, NULL);
+	close(p.fd);
+}
+END_TEST
+
 CHECK_MAIN("session",
-	   .tests = { test_slots, test_target, test_set_up, test_wrong_answers, test_fresh },
+	   .tests = { test_slots, test_target, test_set_up, test_wrong_answers, test_fresh,
+		      test_abort },
 	   .loops = { { test_lost_reply, ARRAY_SIZE(resumptions) } })
