@@ -123,16 +123,33 @@ REFUSED = (
     ("volumeAttributesClasses[0].name=a,volumeAttributesClasses[0].parameters.server=b", "server"),
     ("storageClasses[0].reclaimPolicy=Keep", "reclaimPolicy"),
     ("feature.enableInlineVolume=maybe", "enableInlineVolume"),
+    ("storageClass.parameters.mountPermissions=rwx", "mountPermissions"),
+    ("storageClass.parameters.mountPermissions=0789", "mountPermissions"),
+    ("storageClass.parameters.mountPermissions=017777", "mountPermissions"),
+    ("volumeAttributesClasses[0].name=a,"
+     "volumeAttributesClasses[0].parameters.mountPermissions=0789", "mountPermissions"),
 )
+# As a file has them: YAML reads 0770 as an octal number, and the driver would get "504".
+REFUSED_YAML = (
+    ("storageClass: {parameters: {mountPermissions: 0770}}", "mountPermissions"),
+    ("storageClass: {parameters: {mountPermissions: true}}", "mountPermissions"),
+    ("storageClasses: [{name: a, parameters: {MountPermissions: 0770}}]", "MountPermissions"),
+)
+
+
+def refused(given, named, *options, text=None):
+    rc, output = TOOLS.run("helm", "template", tools.CHART, *options, text=text)
+    if rc == 0:
+        yield f"{given} is accepted"
+    elif "schema" not in output or named not in output:
+        yield f"{given}: {' '.join(output.split())}"
 
 
 def check_schema(_):
     for given, named in REFUSED:
-        rc, text = TOOLS.run("helm", "template", tools.CHART, "--set", given)
-        if rc == 0:
-            yield f"{given} is accepted"
-        elif "schema" not in text or named not in text:
-            yield f"{given}: {' '.join(text.split())}"
+        yield from refused(given, named, "--set", given)
+    for given, named in REFUSED_YAML:
+        yield from refused(given, named, "--values", "-", text=given)
     rc, text = TOOLS.run("helm", "template", tools.CHART, "--kube-version", "1.24.0")
     if rc == 0:
         yield "Kubernetes 1.24 is accepted"
@@ -220,6 +237,7 @@ GIVEN = (
     ("everything.yaml", "ClusterRole", "files-external-provisioner-role", "rules",
      lambda rules: rules[-1]["resourceNames"] == ["mount-options", "other"]),
     ("everything.yaml", "StorageClass", "files", "parameters/uid", "1000000"),
+    ("everything.yaml", "StorageClass", "files", "parameters/MountPermissions", "0750"),
     ("everything.yaml", "StorageClass", "files", "provisioner", "files.example.com"),
     ("everything.yaml", "StorageClass", "files-plain", "parameters",
      {"server": "nfs.example.com", "share": "/srv/plain"}),
