@@ -751,6 +751,7 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 {
 	const struct tree_builder_options options = {
 		.root = root,
+		.repeats = true,
 		.data_max = size < UINT64_MAX / EXPANSION_MAX / 2
 				    ? size * EXPANSION_MAX + EXPANSION_FREE
 				    : 0,

@@ -14,6 +14,7 @@
 #include "tree/checksum.h"
 
 #define NODES_MAX 640 /* nodes that are ended and not finished */
+#define KNOWN_MAX 131072 /* paths, 1 MiB of memory */
 
 int builder_error(const struct tree_builder *b, struct error *err)
 {
@@ -105,6 +106,25 @@ static int resolve_taken_name(struct tree_builder *b, struct builder_node *node)
 		return r;
 	builder_node_ready(node);
 	return 0;
+}
+
+/*
+ * Remember the path of a directory. Returns whether it is known: then a directory that has its name
+ * is that one, and no listing is needed to tell it from one whose name is folded. A path that is
+ * forgotten for another one in its place only costs the listing.
+ */
+static bool check_known(struct tree_builder *b, const char *path)
+{
+	const uint64_t hash = str_hash(path, strlen(path));
+	uint64_t *slot;
+	bool known;
+
+	if (b->known == NULL)
+		return false;
+	slot = &b->known[hash % KNOWN_MAX];
+	known = *slot == hash;
+	*slot = hash;
+	return known;
 }
 
 /* -------- the loop -------- */
@@ -299,6 +319,7 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 	node->target = target;
 	node->xattrs = xattrs;
 	node->deferred = node->deferred && xattrs == NULL;
+	node->known = is_directory && check_known(b, entry->path);
 	b->current = node;
 	if (node->parent != NULL)
 		node->parent->pending++;
@@ -422,6 +443,13 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 
 	if (b == NULL)
 		return -ENOMEM;
+	if (options->repeats) {
+		b->known = calloc(KNOWN_MAX, sizeof(*b->known));
+		if (b->known == NULL) {
+			free(b);
+			return -ENOMEM;
+		}
+	}
 	b->sink = (struct tree_sink){
 		.begin = builder_begin,
 		.data = builder_data,
@@ -471,5 +499,6 @@ void tree_builder_free(struct tree_builder *b)
 		builder_node_free(node);
 	}
 	builder_targets_done(&b->targets);
+	free(b->known);
 	free(b);
 }

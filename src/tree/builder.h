@@ -28,6 +28,7 @@ struct tree_builder;
 struct tree_builder_options {
 	const char *root; /* name of the tree's root in parent; must not exist */
 	uint64_t data_max; /* limit of data in bytes, without blocks of zeros; 0: none */
+	bool repeats; /* directories may come again, often: remember them */
 	bool verify; /* read files back and compare checksums; pieces as for tree/checksum.h */
 };
 

@@ -420,8 +420,7 @@ static int after_create(struct builder_node *node, const struct nfs_op *op, int 
 {
 	if (r == -EEXIST && node->parent != NULL && !node->existed) {
 		node->existed = true;
-		/* A directory without attributes is only on the way to another entry. */
-		node_enter_state(node, node->no_attr ? BUILD_LOOKUP : BUILD_EXISTS);
+		node_enter_state(node, node->known ? BUILD_LOOKUP : BUILD_EXISTS);
 		return 0;
 	}
 	if (r < 0)

@@ -10,7 +10,7 @@
  * CREATE   MKDIR, CREATE, ...    FILL; as after SETATTR for a small file with data and attributes;
  *                                LOOKUP if the reply has no handle; GETATTR if it is the root
  *                                and the reply has no owner; EXISTS if the name is taken (LOOKUP
- *                                for a directory without attributes)
+ *                                for a directory that is known to be of this build)
  * XATTRS   SETXATTR              XATTRS for the next one; FILL
  * EXISTS   (calls in builder.c)  CREATE after the old entry was removed; LOOKUP to merge
  *                                directories; LINKED
@@ -78,6 +78,7 @@ struct builder_node {
 	bool ended; /* by the sink's end() */
 	bool no_attr; /* came without attributes: the entry on the server keeps its own */
 	bool existed; /* the name was taken */
+	bool known; /* a directory of this path came before */
 	bool is_link; /* an additional name of target */
 	bool deferred; /* created once it has ended, with data and attributes in one call */
 	bool clamped; /* its time is out of range for the server */
@@ -144,6 +145,7 @@ struct tree_builder {
 	bool owners_kept; /* a reply has shown that the server does so */
 	struct nfs_attr me; /* owner of the new root: who we are to the server */
 	struct builder_targets targets;
+	uint64_t *known; /* hashes of directories' paths, KNOWN_MAX; NULL: none are remembered */
 	int error; /* the first one; nothing is started after it */
 	struct error err;
 };

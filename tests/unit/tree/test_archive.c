@@ -636,6 +636,57 @@ START_TEST(test_depth)
 }
 END_TEST
 
+/* Two names that the server takes for the same must not become one, with or without an entry. */
+START_TEST(test_folded)
+{
+	static const struct {
+		const char *name;
+		struct member members[8];
+		const char *want; /* what is in it; NULL: an error */
+	} rows[] = {
+		{ "implied", { { "a/x", REG, "1" }, { "A/x", REG, "2" } }, NULL },
+		{ "deeper", { { "d/a/x", REG, "1" }, { "d/A/y", REG, "2" } }, NULL },
+		{ "implied first", { { "a/x", REG, "1" }, { "A", DIR, NULL } }, NULL },
+		{ "implied last", { { "a", DIR, NULL }, { "A/x", REG, "2" } }, NULL },
+		{ "a file first", { { "a", REG, "1" }, { "A/x", REG, "2" } }, NULL },
+		{ "a file last", { { "a/x", REG, "1" }, { "A", REG, "2" } }, NULL },
+		{ "returns",
+		  { { "a/x", REG, "1" },
+		    { "b", DIR, NULL },
+		    { "a/y", REG, "1" },
+		    { "b/x", REG, "1" },
+		    { "a", DIR, NULL },
+		    { "b", DIR, NULL } },
+		  "back/a/\nback/a/x\nback/a/y\nback/b/\nback/b/x\n" },
+	};
+	static const struct fake_habits folds = { .page = 100, .folds = true };
+	static const struct fake_failure listings = { .types = 1U << NFS_OP_READDIR };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *got = NULL;
+
+		fake_nfs_habits(f, &folds);
+		put_archive(f, rows[i].members);
+		fake_nfs_fail(f, &listings);
+		(void)unpack(f, &err);
+		check_error(rows[i].name, &err,
+			    rows[i].want == NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK,
+			    rows[i].want == NULL ? "of that name already" : NULL);
+		if (rows[i].want != NULL) {
+			got = fake_nfs_list(f, "out");
+			check_that(rows[i].name, "what is in it",
+				   strncmp(got, "back/\n", 6) == 0 &&
+					   strcmp(got + 6, rows[i].want) == 0);
+			check_int(rows[i].name, "listings", fake_nfs_operations(f), 0);
+		}
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* -------- damage -------- */
 
 /* If an archive is truncated in a file of zeros, these look like its end. */
@@ -1462,7 +1513,7 @@ CHECK_MAIN("tree_archive",
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
 		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
-		   test_zstd_bytes, test_zstd_pieces, test_directories_in_turn,
+		   test_zstd_bytes, test_zstd_pieces, test_directories_in_turn, test_folded,
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
