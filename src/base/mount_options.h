@@ -46,7 +46,8 @@ int mount_options_read(struct mount_options *o, const char *text, struct error *
  * run another program (bind, move, remount, loop, propagation flags, helper=), and the addresses
  * that we resolve ourselves. Refuse quotation marks but for SELinux contexts, and backslashes:
  * libmount takes a comma in quotes as text, and drops all that follows a quotation mark without
- * another one, including what is appended here, such as nosuid. Returns 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
+ * another one, including what is appended here, such as nosuid. Returns 0, -EINVAL with
+ * INVALID_ARGUMENT, or -ENOMEM.
  */
 int mount_options_parse(struct mount_options *ret, const char *text, struct error *err);
 

@@ -9,9 +9,9 @@
  * path there, component by component, without following anything; and attach the directory that was
  * found to the target path outside.
  *
- * Only for the helper process: its namespace goes when it ends. One thread makes all of these calls,
- * and only it changes the namespace; that of a name lookup (net/address.h), which may not have ended
- * yet, stays in the one in which it was started. Needs Linux 5.6; -ENOSYS before that.
+ * Only for the helper process: its namespace goes when it ends. One thread makes all of these
+ * calls, and only that one changes its namespace; the thread of a name lookup, which may not have
+ * ended yet, stays where it was started. Needs Linux 5.6; -ENOSYS before that.
  */
 #ifndef MOUNT_WALK_H
 #define MOUNT_WALK_H

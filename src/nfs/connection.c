@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "nfs/v4_session.h"
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
@@ -303,8 +302,7 @@ void nfs_client_abort(struct nfs_client *c)
 
 	if (conn == NULL)
 		return;
-	if (conn->session != NULL)
-		v4_session_give_up(conn->session);
+	conn->aborted = true;
 	nfs_connection_break(conn, -ECONNABORTED);
 }
 

@@ -33,6 +33,7 @@ struct nfs_connection {
 	bool no_readdirplus; /* version 3: the server has only READDIR */
 	uint32_t page_max; /* version 3: bytes in a READDIR or READDIRPLUS reply; 0: not known */
 	bool doomed; /* breaks once the replies that have arrived are taken */
+	bool aborted; /* nobody waits for what came of the operations in flight */
 	struct v4_opener *opener; /* version 4, once a file was created */
 	struct v4_session *session; /* version 4.1 and later; NULL: 4.0 or 3 */
 };

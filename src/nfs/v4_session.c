@@ -693,11 +693,6 @@ static void settle(struct v4_session *s)
 	net_rpc_free(rpc, -ECONNABORTED);
 }
 
-void v4_session_give_up(struct v4_session *s)
-{
-	s->is_lost = true;
-}
-
 void v4_session_broken(struct nfs_connection *conn, int failure)
 {
 	struct v4_session *s = conn->session;
@@ -705,7 +700,7 @@ void v4_session_broken(struct nfs_connection *conn, int failure)
 	if (s == NULL)
 		return;
 	s->is_ended = true;
-	if (failure == -ECONNABORTED && !s->is_lost && !list_is_empty(&s->lost))
+	if (failure == -ECONNABORTED && !conn->aborted && !s->is_lost && !list_is_empty(&s->lost))
 		settle(s);
 	finish_all(&s->lost, failure);
 	finish_all(&s->waiting, failure);

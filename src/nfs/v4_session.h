@@ -16,8 +16,8 @@
  *   UP        the connection is gone, -ECONNABORTED      ENDED; changes in flight are sent again,
  *                                                        and again while the server says
  *                                                        DELAY; everything else fails
- *   any       the connection is gone otherwise           ENDED, everything fails
- *   any       v4_session_give_up()                       LOST
+ *   any       the connection is gone otherwise, or was   ENDED, everything fails
+ *             aborted
  *
  * A connection has one session, and the session one connection: each with its own client id, so
  * that neither replicas nor restarts share state. The lease is not renewed: a client that is idle
@@ -60,9 +60,6 @@ bool v4_session_is_fresh(const struct v4_session *s);
  */
 #define V4_SESSION_LEAVE_MS 250
 void v4_session_leave(struct v4_session *s);
-
-/* Send no change again once the connection is gone: nobody waits for what came of it. */
-void v4_session_give_up(struct v4_session *s);
 
 /* The connection is gone: settle what was in flight, then free the session. */
 void v4_session_broken(struct nfs_connection *conn, int failure);

@@ -43,7 +43,8 @@ DEFINE_CLEANUP(node_published_lock, struct node_published_lock *, node_published
 
 /*
  * Note that the volume is about to be published at target; exclusive: there and nowhere else. The
- * caller holds the lock of the volume, with the same exclusive, and that of the target path. Errors: FAILED_PRECONDITION if it is mounted at another target and either of the two is
+ * caller holds the lock of the volume, with the same exclusive, and that of the target path.
+ * Errors: FAILED_PRECONDITION if it is mounted at another target and either of the two is
  * exclusive, or if an exclusive one cannot be noted. If the folder cannot be written, a volume that
  * is not exclusive is published without a note, and a warning is logged. Notes of other volumes at
  * target are removed.

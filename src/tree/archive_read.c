@@ -33,9 +33,9 @@
 #define PADDING_MAX (UINT64_C(64) << 20) /* after the end of a tar; GNU tar writes up to 32 MiB */
 
 /*
- * Of one entry, without its data but with its map of holes. libarchive keeps 48 bytes for each range
- * of a map, which may take 4 in the archive. The longest map that tree_pack() writes has 65,536
- * ranges of 36 bytes, beside 512 KiB of extended attributes.
+ * Of one entry, without its data but with its map of holes. libarchive keeps 48 bytes for each
+ * range of a map, which may take 4 in the archive. The longest map that tree_pack() writes has
+ * 65,536 ranges of 36 bytes, beside 512 KiB of extended attributes.
  */
 #define HEADER_MIB_MAX 3
 
@@ -121,8 +121,8 @@ static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 }
 
 /*
- * Return the next piece of zstd, which libarchive decompresses. Pieces are small: it may ask for one
- * only when it has used up all that the one before it has become.
+ * Return the next piece of zstd, which libarchive decompresses. Pieces are small: it may ask for
+ * one only when it has used up all that the one before it has become.
  */
 static int read_zstd(struct unpacker *u, const char **ret, size_t *ret_len)
 {
@@ -298,8 +298,8 @@ static int push_folder(struct unpacker *u, struct tree_entry *entry, struct erro
 
 /*
  * Open a directory that has no entry in the archive, or whose entry came before. The builder waits
- * for each of them, and an entry may close and open as many as the tree is deep, so they are limited
- * apart from entries. Archives in the order of the tree open none twice.
+ * for each of them, and an entry may close and open as many as the tree is deep, so they are
+ * limited apart from entries. Archives in the order of the tree open none twice.
  */
 static int push_implied_folder(struct unpacker *u, const char *path, size_t len, struct error *err)
 {

@@ -247,7 +247,7 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 			return r;
 		if (r > 0) {
 			use_segments(item, segments, entry);
-			/* Without data nothing is read, and a file that was truncated looks like a hole. */
+			/* Without data nothing is read, and a truncated file looks like a hole. */
 			r = check_source(rd, item);
 			return r == 0 ? check_unchanged(rd, item, err) : r;
 		}

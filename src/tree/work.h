@@ -79,7 +79,7 @@ int tree_check_cancel(const struct tree_work *work, struct error *err);
  */
 int tree_pump(struct tree_work *work, struct error *err);
 
-/* Take replies that have come, and report, in long work without operations. Returns as tree_pump(). */
+/* For long work without operations: take replies that have come, report. Returns as tree_pump(). */
 int tree_poll(struct tree_work *work, struct error *err);
 
 /*

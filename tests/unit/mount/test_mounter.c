@@ -298,7 +298,7 @@ START_TEST(test_compare)
 }
 END_TEST
 
-/* A refusal of the mode is told from a server that is not well, and from a directory that is gone. */
+/* A refusal of the mode is told from a server that is not well, and from a missing directory. */
 START_TEST(test_verify)
 {
 	static const struct {

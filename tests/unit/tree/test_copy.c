@@ -340,7 +340,7 @@ START_TEST(test_empty_reads)
 }
 END_TEST
 
-/* Times out of range for version 3 are counted, once for each entry; version 4 has a wider range. */
+/* Times out of range for version 3, not for version 4, are counted, once for each entry. */
 START_TEST(test_times)
 {
 	static const int64_t seconds[] = { -315619200, -1, 0, UINT32_MAX, INT64_C(1) << 32 };
