@@ -155,14 +155,13 @@ static int init_node(struct app *app, struct error *err)
 		.share = o->share,
 		.mount_permissions = o->mount_permissions,
 		.key_locks = app->key_locks,
+		.state_dir = o->state_dir,
 		.inline_volumes = o->inline_volumes,
 	};
 	r = mounter_new(&d->mounter, NULL, err);
 	if (r < 0)
 		return r;
-	if (node_published_new(&d->published, o->state_dir) < 0 || node_stats_new(&d->stats) < 0)
-		return error_oom(err);
-	return 0;
+	return node_stats_new(&d->stats) < 0 ? error_oom(err) : 0;
 }
 
 static int init_drivers(struct app *app, struct error *err)
@@ -186,7 +185,6 @@ static void done_drivers(struct app *app)
 	known_exports_free(app->controller_driver.known);
 	dir_locks_free(app->controller_driver.dir_locks);
 	mounter_free(app->node_driver.mounter);
-	node_published_free(app->node_driver.published);
 	node_stats_free(app->node_driver.stats);
 	key_locks_free(app->key_locks);
 }

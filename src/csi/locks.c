@@ -18,6 +18,8 @@
 struct key_lock {
 	struct list link;
 	struct key_locks *owner;
+	const char *what;
+	bool shared;
 	char key[];
 };
 
@@ -48,18 +50,24 @@ void key_locks_free(struct key_locks *f)
 	free(f);
 }
 
-static bool bucket_has(const struct list *bucket, const char *key)
+static bool lock_excludes(const struct key_lock *a, const struct key_lock *b)
+{
+	return !(a->shared && b->shared) && strcmp(a->what, b->what) == 0 &&
+	       strcmp(a->key, b->key) == 0;
+}
+
+static bool bucket_excludes(const struct list *bucket, const struct key_lock *lock)
 {
 	const struct list *pos;
 
 	list_for_each(pos, bucket)
-		if (strcmp(container_of(pos, struct key_lock, link)->key, key) == 0)
+		if (lock_excludes(container_of(pos, struct key_lock, link), lock))
 			return true;
 	return false;
 }
 
-int key_lock_take(struct key_locks *f, const char *what, const char *key, struct key_lock **ret,
-		  struct error *err)
+static int take_lock(struct key_locks *f, const char *what, const char *key, bool shared,
+		     struct key_lock **ret, struct error *err)
 {
 	size_t len = strlen(key);
 	struct list *bucket = &f->buckets[str_hash(key, len) % BUCKETS];
@@ -69,9 +77,11 @@ int key_lock_take(struct key_locks *f, const char *what, const char *key, struct
 	if (lock == NULL)
 		return error_oom(err);
 	lock->owner = f;
+	lock->what = what;
+	lock->shared = shared;
 	memcpy(lock->key, key, len + 1);
 	pthread_mutex_lock(&f->lock);
-	held = bucket_has(bucket, key);
+	held = bucket_excludes(bucket, lock);
 	if (!held)
 		list_add_tail(bucket, &lock->link);
 	pthread_mutex_unlock(&f->lock);
@@ -82,6 +92,18 @@ int key_lock_take(struct key_locks *f, const char *what, const char *key, struct
 	}
 	*ret = lock;
 	return 0;
+}
+
+int key_lock_take(struct key_locks *f, const char *what, const char *key, struct key_lock **ret,
+		  struct error *err)
+{
+	return take_lock(f, what, key, false, ret, err);
+}
+
+int key_lock_share(struct key_locks *f, const char *what, const char *key, struct key_lock **ret,
+		   struct error *err)
+{
+	return take_lock(f, what, key, true, ret, err);
 }
 
 void key_lock_drop(struct key_lock *lock)

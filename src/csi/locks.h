@@ -24,11 +24,15 @@ int key_locks_new(struct key_locks **ret);
 void key_locks_free(struct key_locks *f);
 
 /*
- * Take the lock of a key. what ("volume", "target path") names the kind of key in the message.
- * Return 0, -EAGAIN with ABORTED, or -ENOMEM.
+ * Take the lock of a key. what ("volume", "target path") is the kind of key, for the message, too;
+ * it must outlive the lock. Return 0, -EAGAIN with ABORTED, or -ENOMEM.
  */
 int key_lock_take(struct key_locks *f, const char *what, const char *key, struct key_lock **ret,
 		  struct error *err);
+
+/* Likewise, but locks that are shared do not exclude each other. */
+int key_lock_share(struct key_locks *f, const char *what, const char *key, struct key_lock **ret,
+		   struct error *err);
 
 /* Accepts NULL. */
 void key_lock_drop(struct key_lock *lock);

@@ -15,7 +15,6 @@
 #include "csi.pb-c.h"
 #include "csi/locks.h"
 #include "mount/mounter.h"
-#include "node/published.h"
 
 struct node_stats;
 
@@ -27,7 +26,7 @@ struct node_driver {
 	uint32_t mount_permissions; /* default; 0: keep the mode that the server reports */
 	struct key_locks *key_locks;
 	struct mounter *mounter;
-	struct node_published *published;
+	const char *state_dir; /* see node/published.h */
 	struct node_stats *stats;
 	const char *inline_volumes; /* see node/inline.h; NULL: none are allowed */
 };

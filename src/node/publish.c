@@ -19,6 +19,7 @@
 #include "csi/validate.h"
 #include "node/inline.h"
 #include "node/node.h"
+#include "node/published.h"
 
 #define TARGET_MODE 0750 /* of the empty directory below the mount */
 
@@ -272,8 +273,7 @@ static int publish_volume(const struct node_driver *driver,
 			  const Csi__V1__NodePublishVolumeRequest *in, struct publication *p,
 			  struct error *err)
 {
-	cleanup_node_published_lock struct node_published_lock *volume_lock = NULL;
-	cleanup_key_lock struct key_lock *target_lock = NULL;
+	cleanup_key_lock struct key_lock *target_lock = NULL, *volume_lock = NULL;
 	cleanup_mount_info struct mount_info *info = NULL;
 	struct mounter *m = driver->mounter;
 	const char *target;
@@ -286,22 +286,23 @@ static int publish_volume(const struct node_driver *driver,
 	r = key_lock_take(driver->key_locks, "target path", target, &target_lock, err);
 	if (r < 0)
 		return r;
-	r = node_published_lock_take(driver->published, in->volume_id, p->exclusive, &volume_lock,
-				     err);
+	r = (p->exclusive ? key_lock_take : key_lock_share)(driver->key_locks, "volume",
+							    in->volume_id, &volume_lock, err);
 	if (r < 0)
 		return r;
 	is_mounted = target_check(m, &p->mount, err);
 	if (is_mounted < 0)
 		return is_mounted;
-	r = node_published_add(driver->published, m, in->volume_id, target, p->exclusive, err);
+	r = node_published_add(driver->state_dir, m, in->volume_id, target, p->exclusive, err);
 	if (is_mounted > 0)
 		return target_keep(r, err);
 	if (r < 0)
 		return r;
 	r = target_mount(m, &p->mount, err);
-	/* Keep the note if the failed call has left a mount, as after a timeout. */
-	if (r < 0 && m->ops->find(m, target, &info, NULL) == 0 && info == NULL)
-		node_published_remove(driver->published, target);
+	/* After a timeout it may be mounted, or be mounted yet: the note stays. */
+	if (r < 0 && err->code != ERROR_DEADLINE_EXCEEDED &&
+	    m->ops->find(m, target, &info, NULL) == 0 && info == NULL)
+		node_published_remove(driver->state_dir, target);
 	return r;
 }
 

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -26,101 +24,12 @@
 #define NAME_SIZE (NAME_LENGTH + 1)
 #define NOTE_MAX 8192
 
-struct node_published {
-	const char *folder;
-	pthread_mutex_t mutex; /* guards the list; innermost */
-	struct list locks;
-};
-
-struct node_published_lock {
-	struct list link;
-	struct node_published *owner;
-	bool exclusive;
-	char volume[];
-};
-
 /* The lines of a file. */
 struct note {
 	char text[NOTE_MAX];
 	const char *volume, *target;
 	bool exclusive;
 };
-
-int node_published_new(struct node_published **ret, const char *folder)
-{
-	struct node_published *p = calloc(1, sizeof(*p));
-
-	if (p == NULL)
-		return -ENOMEM;
-	p->folder = folder;
-	pthread_mutex_init(&p->mutex, NULL);
-	list_init(&p->locks);
-	*ret = p;
-	return 0;
-}
-
-void node_published_free(struct node_published *p)
-{
-	if (p == NULL)
-		return;
-	pthread_mutex_destroy(&p->mutex);
-	free(p);
-}
-
-/* Whether another call has a lock that this one excludes. Called with the mutex held. */
-static bool lock_is_excluded(const struct node_published_lock *lock)
-{
-	const struct list *pos;
-
-	list_for_each(pos, &lock->owner->locks) {
-		const struct node_published_lock *other =
-			container_of(pos, struct node_published_lock, link);
-
-		if ((lock->exclusive || other->exclusive) &&
-		    strcmp(lock->volume, other->volume) == 0)
-			return true;
-	}
-	return false;
-}
-
-int node_published_lock_take(struct node_published *p, const char *volume, bool exclusive,
-			     struct node_published_lock **ret, struct error *err)
-{
-	const size_t size = strlen(volume) + 1;
-	struct node_published_lock *lock = malloc(sizeof(*lock) + size);
-	bool excluded;
-
-	if (lock == NULL)
-		return error_oom(err);
-	lock->owner = p;
-	lock->exclusive = exclusive;
-	memcpy(lock->volume, volume, size);
-	pthread_mutex_lock(&p->mutex);
-	excluded = lock_is_excluded(lock);
-	if (!excluded)
-		list_add_tail(&p->locks, &lock->link);
-	pthread_mutex_unlock(&p->mutex);
-	if (excluded) {
-		free(lock);
-		return error_set(err, ERROR_ABORTED,
-				 "another operation on this volume is under way; try again");
-	}
-	*ret = lock;
-	return 0;
-}
-
-void node_published_lock_drop(struct node_published_lock *lock)
-{
-	struct node_published *p;
-
-	if (lock == NULL)
-		return;
-	p = lock->owner;
-	pthread_mutex_lock(&p->mutex);
-	list_remove(&lock->link);
-	pthread_mutex_unlock(&p->mutex);
-	free(lock);
-}
 
 /* "<hash of the volume>.<hash of the target>", so that names tell the notes of either. */
 static void note_name(char name[NAME_SIZE], const char *volume, const char *target)
@@ -156,17 +65,17 @@ static int folder_make(const char *path)
 }
 
 /* Returns a descriptor, which the caller closes, or a negative errno. */
-static int folder_open(struct node_published *p)
+static int folder_open(const char *path)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-	int fd = open(p->folder, flags);
+	int fd = open(path, flags);
 	int r;
 
 	if (fd < 0 && errno == ENOENT) {
-		r = folder_make(p->folder);
+		r = folder_make(path);
 		if (r < 0)
 			return r;
-		fd = open(p->folder, flags);
+		fd = open(path, flags);
 	}
 	return fd < 0 ? -errno : fd;
 }
@@ -351,10 +260,10 @@ static void notes_remove(int folder, const char *target, const char *keep)
 	closedir(dir);
 }
 
-int node_published_add(struct node_published *p, struct mounter *m, const char *volume,
+int node_published_add(const char *state_dir, struct mounter *m, const char *volume,
 		       const char *target, bool exclusive, struct error *err)
 {
-	cleanup_close int folder = folder_open(p);
+	cleanup_close int folder = folder_open(state_dir);
 	char name[NAME_SIZE];
 	int r = folder;
 
@@ -376,15 +285,15 @@ int node_published_add(struct node_published *p, struct mounter *m, const char *
 	if (exclusive)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
 				 "access mode SINGLE_NODE_SINGLE_WRITER needs the state folder '%s' (--state-dir)",
-				 p->folder);
+				 state_dir);
 	log_warn("Cannot note where a volume is published: SINGLE_NODE_SINGLE_WRITER will not see it",
-		 LOG_STR("state_dir", p->folder), LOG_STR("reason", strerror(-r)));
+		 LOG_STR("state_dir", state_dir), LOG_STR("reason", strerror(-r)));
 	return 0;
 }
 
-void node_published_remove(struct node_published *p, const char *target)
+void node_published_remove(const char *state_dir, const char *target)
 {
-	cleanup_close int folder = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_close int folder = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	/* A note that cannot be removed has no mount, and is ignored. */
 	if (folder >= 0)

@@ -13,6 +13,7 @@
 #include "base/request.h"
 #include "csi/validate.h"
 #include "node/node.h"
+#include "node/published.h"
 
 /* A file is at the path. If not, a part of the path is none, and nothing can be there. */
 static int target_check_file(const char *target, struct error *err)
@@ -71,7 +72,7 @@ static int unpublish_volume(const struct node_driver *driver,
 	r = target_remove(target, err);
 	if (r < 0)
 		return r;
-	node_published_remove(driver->published, target);
+	node_published_remove(driver->state_dir, target);
 	return 0;
 }
 

@@ -39,6 +39,32 @@ START_TEST(test_held)
 }
 END_TEST
 
+/* Shared locks exclude only the others, and keys of one kind only keys of that kind. */
+START_TEST(test_shared)
+{
+	struct key_lock *first = NULL, *second = NULL, *third = NULL;
+	struct error err = { .code = ERROR_OK };
+	struct key_locks *f;
+
+	check_int("new", "result", key_locks_new(&f), 0);
+	check_int("shared", "result", key_lock_share(f, "volume", "a", &first, &err), 0);
+	check_int("shared again", "result", key_lock_share(f, "volume", "a", &second, &err), 0);
+	check_int("exclusive", "result", key_lock_take(f, "volume", "a", &third, &err), -EAGAIN);
+	check_error("exclusive", &err, ERROR_ABORTED, "volume");
+	key_lock_drop(first);
+	check_int("beside one", "result", key_lock_take(f, "volume", "a", &third, NULL), -EAGAIN);
+	check_that("beside one", "nothing returned", third == NULL);
+	key_lock_drop(second);
+	check_int("alone", "result", key_lock_take(f, "volume", "a", &third, NULL), 0);
+	check_int("shared, late", "result", key_lock_share(f, "volume", "a", &first, NULL),
+		  -EAGAIN);
+	check_int("of another kind", "result", key_lock_take(f, "path", "a", &first, NULL), 0);
+	key_lock_drop(first);
+	key_lock_drop(third);
+	key_locks_free(f);
+}
+END_TEST
+
 /* More keys than buckets: those that share a bucket do not exclude each other. */
 START_TEST(test_many)
 {
@@ -105,4 +131,4 @@ START_TEST(test_threads)
 }
 END_TEST
 
-CHECK_MAIN("key_locks", .tests = { test_held, test_many, test_threads })
+CHECK_MAIN("key_locks", .tests = { test_held, test_shared, test_many, test_threads })

@@ -51,7 +51,7 @@ static void bench_init(struct bench *b)
 	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
 	ck_assert(dir_locks_new(&b->driver.dir_locks) == 0);
-	ck_assert(node_published_new(&b->node_driver.published, b->state) == 0);
+	b->node_driver.state_dir = b->state;
 	ck_assert(node_stats_new(&b->node_driver.stats) == 0);
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
 	csi_identity_init(&b->identity, "nfs.test", "1.2.3");
@@ -67,7 +67,6 @@ static void bench_done(struct bench *b)
 	purger_free(b->driver.purger);
 	nfs_pool_free(b->driver.pool);
 	dir_locks_free(b->driver.dir_locks);
-	node_published_free(b->node_driver.published);
 	node_stats_free(b->node_driver.stats);
 	known_exports_free(b->driver.known);
 	key_locks_free(b->driver.key_locks);

@@ -34,16 +34,18 @@ static void setup(void)
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	ck_assert_ptr_nonnull(mkdtemp(state));
 	fake_mounter_init(&mounter);
-	driver = (struct node_driver){ .node_id = "n", .mounter = &mounter.mounter };
+	driver = (struct node_driver){
+		.node_id = "n",
+		.mounter = &mounter.mounter,
+		.state_dir = state,
+	};
 	ck_assert_int_eq(key_locks_new(&driver.key_locks), 0);
-	ck_assert_int_eq(node_published_new(&driver.published, state), 0);
 	node_service_init(&node, &driver);
 }
 
 static void teardown(void)
 {
 	key_locks_free(driver.key_locks);
-	node_published_free(driver.published);
 	/* Every case unpublishes what it has published, and that leaves nothing. */
 	ck_assert_msg(rmdir(state) == 0, "something is left in '%s'", state);
 	ck_assert_msg(rmdir(folder) == 0, "something is left in '%s'", folder);
@@ -217,6 +219,36 @@ START_TEST(test_note_of_another_volume)
 }
 END_TEST
 
+/* The helper of a call that took too long finishes its mount after the answer. */
+START_TEST(test_mount_after_timeout)
+{
+	struct fake_mount *late = &mounter.mounts[0];
+	char path[128];
+
+	ck_assert_int_eq(mkdir(target_path("t", path), 0700), 0);
+	mounter.mount_error = ERROR_DEADLINE_EXCEEDED;
+	check_publish("too long", "v", "t", ALONE, ERROR_DEADLINE_EXCEEDED, "told to fail");
+	mounter.mount_error = ERROR_OK;
+	strcpy(late->target, path);
+	strcpy(late->source, "s:/e");
+	check_publish("elsewhere", "v", "t2", SHARED, ERROR_FAILED_PRECONDITION, "t' already");
+	unpublish("t");
+	check_publish("elsewhere, after", "v", "t2", SHARED, ERROR_OK, NULL);
+	unpublish("t2");
+}
+END_TEST
+
+/* A call that failed for another reason leaves no note, and so nothing to look at. */
+START_TEST(test_no_note_after_failure)
+{
+	mounter.mount_error = ERROR_UNAVAILABLE;
+	check_publish("fails", "v", "t", ALONE, ERROR_UNAVAILABLE, "told to fail");
+	mounter.mount_error = ERROR_OK;
+	check_that("fails", "no note", rmdir(state) == 0);
+	ck_assert_int_eq(mkdir(state, 0700), 0);
+}
+END_TEST
+
 /* The only note in the state folder. */
 static void note_path(char path[256])
 {
@@ -276,6 +308,8 @@ CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 		   test_no_final_code_beside_a_mount,
 		   test_publish_at_once,
 		   test_note_of_another_volume,
+		   test_mount_after_timeout,
+		   test_no_note_after_failure,
 		   test_state_folder_that_fails,
 		   test_only_the_mounter_looks_at_the_target,
 	   })
