@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <libmount.h>
@@ -18,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/mount_options.h"
 #include "base/str.h"
+#include "mount/mountinfo.h"
 #include "mount/reach.h"
 #include "net/ping.h"
 
@@ -166,16 +166,21 @@ static int attempt_run_context(struct libmnt_context *cxt, const struct attempt 
 /*
  * Compare the flags of the mount with those that were asked for. Options go to libmount and
  * mount.nfs as text, and a mount without them would honor a volume's setuid programs and devices.
+ * mountinfo has the flags; statvfs() would ask the server, which may refuse it.
  */
 static bool attempt_has_flags(const struct attempt *a)
 {
-	const unsigned long wanted = (a->frame->read_only != 0 ? ST_RDONLY : 0) |
-				     (a->options->no_suid ? ST_NOSUID : 0) |
-				     (a->options->no_dev ? ST_NODEV : 0);
-	struct statvfs fs;
+	const bool read_only = a->frame->read_only != 0;
+	cleanup_mount_info struct mount_info *info = NULL;
+	cleanup_free char *path = NULL;
 
-	return wanted == 0 ||
-	       (statvfs(a->frame->target, &fs) == 0 && (fs.f_flag & wanted) == wanted);
+	if (!read_only && !a->options->no_suid && !a->options->no_dev)
+		return true;
+	if (mountinfo_resolve(a->frame->target, &path) < 0 ||
+	    mountinfo_find_mounted(path, &info, NULL) < 0 || info == NULL)
+		return false;
+	return info->read_only >= read_only && info->no_suid >= a->options->no_suid &&
+	       info->no_dev >= a->options->no_dev;
 }
 
 static int attempt_mount(const struct attempt *a)

@@ -76,11 +76,11 @@ int mountinfo_resolve_target(const char *target, char **ret, struct error *err)
 }
 
 /* Look at the options of this mount, not at those of the file system, which mounts share. */
-static bool fs_is_read_only(struct libmnt_fs *fs)
+static bool fs_has_flag(struct libmnt_fs *fs, const char *flag)
 {
 	const char *options = mnt_fs_get_vfs_options(fs);
 
-	return options != NULL && mnt_optstr_get_option(options, "ro", NULL, NULL) == 0;
+	return options != NULL && mnt_optstr_get_option(options, flag, NULL, NULL) == 0;
 }
 
 /* NFS shows the address of the server as an option of the file system. */
@@ -141,7 +141,9 @@ static int info_copy(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_d
 	free(info->address);
 	info->address = fs_copy_address(fs);
 	info_copy_service(info, fs);
-	info->read_only = fs_is_read_only(fs);
+	info->read_only = fs_has_flag(fs, "ro");
+	info->no_suid = fs_has_flag(fs, "nosuid");
+	info->no_dev = fs_has_flag(fs, "nodev");
 	info->depth++;
 	*ret_device = mnt_fs_get_devno(fs);
 	return info->source != NULL && info->fstype != NULL ? 0 : -ENOMEM;

@@ -57,7 +57,7 @@ struct mount_info {
 	uint16_t port; /* of the server; 0: the default */
 	unsigned int major; /* NFS version, 3 or 4 */
 	bool no_ping; /* a transport other than TCP, over which the server cannot be pinged */
-	bool read_only; /* of this mount, not of the file system */
+	bool read_only, no_suid, no_dev; /* of this mount, not of the file system */
 	unsigned int depth; /* number of mounts stacked there */
 	bool shares_superblock; /* with a mount at another path */
 };

@@ -55,6 +55,18 @@ static void write_file(const char *path, const void *data, size_t len)
 	fclose(f);
 }
 
+/* What the helper answers from now on. */
+static void put_reply(enum mount_step step, int error)
+{
+	const struct mount_reply reply = {
+		.magic = MOUNT_REPLY_MAGIC,
+		.step = (int32_t)step,
+		.error = error,
+	};
+
+	write_file(reply_file, &reply, sizeof(reply));
+}
+
 /* A transport over which the server is not pinged first. */
 #define OPTIONS "soft,proto=rdma,token=hunter2"
 
@@ -216,13 +228,12 @@ START_TEST(test_request)
 		{ "root", "/", "/", "share/dir" },
 		{ "top that is all", "/share/dir", "/share/dir", "" },
 	};
-	const struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC, .step = MOUNT_STEP_DONE };
 	struct error err = { .code = ERROR_OK };
 	struct mount_frame frame;
 	size_t i;
 
 	write_file(log_file, "", 0);
-	write_file(reply_file, &reply, sizeof(reply));
+	put_reply(MOUNT_STEP_DONE, 0);
 	for (i = 0; i < ARRAY_SIZE(tops); i++) {
 		ck_assert_int_eq(mount_below(tops[i].top, OPTIONS, script, &err), 0);
 		read_request(&frame);
@@ -242,18 +253,14 @@ END_TEST
 /* An error names the path that the server was asked for, or the volume if the walk failed. */
 START_TEST(test_names_in_errors)
 {
-	struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC,
-				     .step = MOUNT_STEP_MOUNT,
-				     .error = ENOENT };
 	struct error err = { .code = ERROR_OK };
 
 	write_file(log_file, "", 0);
-	write_file(reply_file, &reply, sizeof(reply));
+	put_reply(MOUNT_STEP_MOUNT, ENOENT);
 	ck_assert_int_lt(mount_below("/share", OPTIONS, script, &err), 0);
 	check_error("top", &err, ERROR_NOT_FOUND, "'nfs.example:/share'");
 	error_clear(&err);
-	reply.step = MOUNT_STEP_WALK;
-	write_file(reply_file, &reply, sizeof(reply));
+	put_reply(MOUNT_STEP_WALK, ENOENT);
 	ck_assert_int_lt(mount_below("/share", OPTIONS, script, &err), 0);
 	check_error("below", &err, ERROR_NOT_FOUND, "'nfs.example:/share/dir'");
 }
@@ -282,13 +289,10 @@ START_TEST(test_compare)
 	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
 	write_file(log_file, "", 0);
 	for (i = 0; i < ARRAY_SIZE(answers); i++) {
-		const struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC,
-						   .step = answers[i].step,
-						   .error = answers[i].error };
 		bool same = false;
 
 		error_clear(&err);
-		write_file(reply_file, &reply, sizeof(reply));
+		put_reply(answers[i].step, answers[i].error);
 		check_int(answers[i].name, "failure", m->ops->compare(m, &q, &same, &err) < 0,
 			  answers[i].code != ERROR_OK);
 		check_error(answers[i].name, &err, answers[i].code, NULL);
@@ -327,12 +331,8 @@ START_TEST(test_verify)
 	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
 	write_file(log_file, "", 0);
 	for (i = 0; i < ARRAY_SIZE(answers); i++) {
-		const struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC,
-						   .step = answers[i].step,
-						   .error = answers[i].error };
-
 		error_clear(&err);
-		write_file(reply_file, &reply, sizeof(reply));
+		put_reply(answers[i].step, answers[i].error);
 		r = m->ops->verify(m, folder, &info, 0770, &err);
 		check_int(answers[i].name, "failure", r < 0, answers[i].code != ERROR_OK);
 		check_int(answers[i].name, "stale", r == -ESTALE, answers[i].stale);
@@ -345,7 +345,6 @@ END_TEST
 /* Mount options may be secret, and any user can read an argument list. */
 START_TEST(test_options_are_not_in_argv)
 {
-	const struct mount_reply reply = { .magic = MOUNT_REPLY_MAGIC, .step = MOUNT_STEP_DONE };
 	struct error err = { .code = ERROR_OK };
 	FILE *f = fopen(script, "we");
 
@@ -355,7 +354,7 @@ START_TEST(test_options_are_not_in_argv)
 		"! grep -q hunter2 /proc/$$/cmdline /proc/$$/environ && cat reply\n",
 		folder);
 	fclose(f);
-	write_file(reply_file, &reply, sizeof(reply));
+	put_reply(MOUNT_STEP_DONE, 0);
 	ck_assert_int_eq(mount_with(OPTIONS, script, &err), 0);
 }
 END_TEST

@@ -25,7 +25,7 @@ static const struct {
 	const char *path;
 	unsigned int depth; /* 0: nothing is mounted there */
 	const char *source, *fstype;
-	bool read_only, is_nfs;
+	bool read_only, is_nfs, no_suid, no_dev;
 } rows[] = {
 	{ "v4",
 	  ROOT "40 22 0:51 / " PODS "/pv/mount rw,relatime shared:9 - nfs4 s:/a " V4_SUPER "\n",
@@ -40,9 +40,12 @@ static const struct {
 	  false, true },
 	{ "options that only look like ro",
 	  ROOT "40 22 0:51 / /t rw,nosuid,nodev,noexec - nfs4 s:/a rw,vers=4.2,proto=tcp\n", "/t",
-	  1, "s:/a", "nfs4", false, true },
+	  1, "s:/a", "nfs4", false, true, .no_suid = true, .no_dev = true },
 	{ "ro behind others", ROOT "40 22 0:51 / /t nosuid,ro - nfs4 s:/a " V4_SUPER "\n", "/t", 1,
-	  "s:/a", "nfs4", true, true },
+	  "s:/a", "nfs4", true, true, .no_suid = true },
+	{ "flags of the file system are not the mount's",
+	  ROOT "40 22 0:51 / /t rw - nfs4 s:/a rw,nosuid,nodev\n", "/t", 1, "s:/a", "nfs4", false,
+	  true },
 	{ "space, tab, line feed and backslash in the target",
 	  ROOT "40 22 0:51 / /t\\040a\\011b\\012c\\134d rw - nfs4 s:/a rw\n", "/t a\tb\nc\\d", 1,
 	  "s:/a", "nfs4", false, true },
@@ -107,6 +110,8 @@ static void check_found(size_t i, const struct mount_info *info)
 	check_str(name, "source", info->source, rows[i].source);
 	check_str(name, "fstype", info->fstype, rows[i].fstype);
 	check_int(name, "read_only", info->read_only, rows[i].read_only);
+	check_int(name, "no_suid", info->no_suid, rows[i].no_suid);
+	check_int(name, "no_dev", info->no_dev, rows[i].no_dev);
 	check_int(name, "is_nfs", mount_info_is_nfs(info), rows[i].is_nfs);
 }
 
