@@ -576,13 +576,13 @@ static void v4_replied(void *data, int error, const void *results)
 		op->error = -ERESTART;
 	if (op->type == NFS_OP_REMOVE)
 		count_removed(op, res);
-	if (op->n_handles > 0)
-		take_attrs(op, res);
 	if (op->type == NFS_OP_COPY && op->error < 0)
 		take_copy_error(op, res);
 	if (op->error < 0 && (change_is_made(op, res) || data_is_read(op, res)))
 		op->error = 0;
-	if (op->error == 0)
+	if (op->n_handles > 0)
+		take_attrs(op, res);
+	else if (op->error == 0)
 		take_results(op, res);
 	nfs_op_finish(op, op->error);
 }
