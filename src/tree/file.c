@@ -431,10 +431,12 @@ bool tree_file_is_busy(const struct tree_file *f)
 {
 	const struct list *pos;
 
-	for (pos = f->chunks.next; pos != &f->chunks; pos = pos->next)
-		if (!container_of(pos, struct tree_chunk, link)->finished &&
-		    !container_of(pos, struct tree_chunk, link)->waits)
+	list_for_each(pos, &f->chunks) {
+		const struct tree_chunk *chunk = container_of(pos, struct tree_chunk, link);
+
+		if (!chunk->finished && !chunk->waits)
 			return true;
+	}
 	return false;
 }
 

@@ -235,28 +235,21 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 		return 0;
 	if (!item->file.started)
 		reader_item_open(item);
-	/* The server copies holes of any length at once, but an archive takes them as zeros. */
-	if (rd->options->map || !reader_seeks(rd, &item->attr)) {
-		r = check_holes(rd, item, err);
-		if (r < 0)
-			return r;
-	}
-	if (reader_seeks(rd, &item->attr)) {
+	/* An archive takes holes as zeros, also those that SEEK finds. */
+	r = rd->options->map ? check_holes(rd, item, err) : 0;
+	if (r == 0 && reader_seeks(rd, &item->attr))
 		r = seek_segments(rd, item, segments, err);
-		if (r < 0)
-			return r;
-		if (r > 0) {
-			use_segments(item, segments, entry);
-			/* Without data nothing is read, and a truncated file looks like a hole. */
-			r = check_source(rd, item);
-			return r == 0 ? check_unchanged(rd, item, err) : r;
-		}
-		/* The server turned out not to have SEEK. */
-		if (!rd->options->map)
-			r = check_holes(rd, item, err);
-		if (r < 0)
-			return r;
+	if (r < 0)
+		return r;
+	if (r > 0) {
+		use_segments(item, segments, entry);
+		/* Without data nothing is read, and a truncated file looks like a hole. */
+		r = check_source(rd, item);
+		return r == 0 ? check_unchanged(rd, item, err) : r;
 	}
+	r = rd->options->map ? 0 : check_holes(rd, item, err);
+	if (r < 0)
+		return r;
 	if (reader_offloads(rd, item))
 		return 0;
 	if (reader_maps(rd, &item->attr)) {
