@@ -270,7 +270,8 @@ START_TEST(test_compare)
 {
 	static const struct {
 		const char *name;
-		int32_t step, error;
+		enum mount_step step;
+		int error;
 		enum error_code code;
 		bool same;
 	} answers[] = {
@@ -307,7 +308,8 @@ START_TEST(test_verify)
 {
 	static const struct {
 		const char *name;
-		int32_t step, error;
+		enum mount_step step;
+		int error;
 		enum error_code code;
 		bool stale;
 		const char *word;
