@@ -27,6 +27,8 @@ from odd_server import (ACCES, GARBAGE_ARGS, INVAL, IO, NONE, NOTSUPP, PERM, PRO
                         PROG_MISMATCH, PROG_UNAVAIL, SYSTEM_ERR, Habits)
 from servers import Export, Ganesha, GoNfs
 
+MINORS = ("4.0", "4.1", "4.2")
+
 
 # ---- the tests' own server ----
 
@@ -353,7 +355,10 @@ class OnGanesha(Life, Folder, unittest.TestCase):
 class OnGanesha4(OnGanesha):
     """The same over version 4."""
 
-    version = "4"
+    def test_life(self):
+        for self.version in harness.one_of(MINORS, 2):
+            with self.subTest(version=self.version):
+                lives.live(self)
 
 
 class OnGaneshaInMemory(Life, Unseen, unittest.TestCase):
@@ -368,9 +373,9 @@ class OnGaneshaInMemory(Life, Unseen, unittest.TestCase):
 
     def test_life_again(self):
         """Nothing of the first life is in the way."""
-        lives.live(self)
-        self.version = "4"
-        lives.live(self)
+        for self.version in ["3"] + harness.one_of(MINORS, 1):
+            with self.subTest(version=self.version):
+                lives.live(self)
 
 
 if __name__ == "__main__":

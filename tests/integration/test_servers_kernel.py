@@ -17,6 +17,7 @@ from lives import Folder
 from servers import Image, KernelServer, run
 
 NOBODY = 65534
+VERSIONS = ("3", "4.0", "4.1", "4.2")
 
 
 def has_file_system(name):
@@ -63,7 +64,7 @@ class OnKernel(Folder):
             cls.unmount()
 
     def test_life(self):
-        for self.version in harness.one_of(("3", "4"), self.turn):
+        for self.version in harness.one_of(VERSIONS, self.turn):
             with self.subTest(version=self.version):
                 self.share = self.folder if self.version == "3" else "/"
                 self.restart()  # it would list the same volumes by both names of the share
@@ -96,6 +97,7 @@ class OnImage(OnKernel):
 class Ext4(OnImage, unittest.TestCase):
     """ext4."""
 
+    turn = 3
     kind = "ext4"
     mkfs = ("mkfs.ext4", "-q")
 
@@ -107,8 +109,8 @@ class Ext4(OnImage, unittest.TestCase):
 class Xfs(OnImage, unittest.TestCase):
     """XFS."""
 
+    turn = 2
     kind = "xfs"
-    turn = 1
     mkfs = ("mkfs.xfs", "-q")
     mebibytes = 320
 
@@ -116,6 +118,7 @@ class Xfs(OnImage, unittest.TestCase):
 class Btrfs(OnImage, unittest.TestCase):
     """btrfs."""
 
+    turn = 3
     kind = "btrfs"
     mkfs = ("mkfs.btrfs", "-q")
     mebibytes = 256
@@ -124,6 +127,7 @@ class Btrfs(OnImage, unittest.TestCase):
 class Vfat(OnImage, unittest.TestCase):
     """vfat: no links, no owners, times of two seconds, names without case."""
 
+    turn = 1
     kind = "vfat"
     mkfs = ("mkfs.vfat",)
 
@@ -134,8 +138,8 @@ class Vfat(OnImage, unittest.TestCase):
 class Tmpfs(OnKernel, unittest.TestCase):
     """tmpfs."""
 
+    turn = 2
     kind = "tmpfs"
-    turn = 1
 
     @classmethod
     def mount(cls):
@@ -145,6 +149,7 @@ class Tmpfs(OnKernel, unittest.TestCase):
 class Overlay(OnKernel, unittest.TestCase):
     """overlayfs, with the options by which it can be exported."""
 
+    turn = 3
     kind = "overlay"
 
     @classmethod
@@ -160,7 +165,7 @@ class Overlay(OnKernel, unittest.TestCase):
 class Squashed(OnKernel, unittest.TestCase):
     """Root is nobody, who owns the exported directory."""
 
-    turn = 1
+    turn = 2
     owner = NOBODY
     exported = "rw,root_squash,insecure,fsid=0,no_subtree_check"
 
@@ -179,13 +184,14 @@ class AllSquashed(Squashed):
 class Secure(OnKernel, unittest.TestCase):
     """Source ports below 1024 only, and other file systems below are exported, too."""
 
+    turn = 1
     exported = "rw,no_root_squash,secure,crossmnt,fsid=0,no_subtree_check"
 
 
 class SubtreeCheck(OnKernel, unittest.TestCase):
     """Handles of files tell their directories."""
 
-    turn = 1
+    turn = 2
     exported = "rw,no_root_squash,insecure,fsid=0,subtree_check"
 
 

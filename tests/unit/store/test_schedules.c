@@ -541,6 +541,7 @@ struct world {
 	struct replica *drafter; /* of the draft that is there */
 	bool mixed; /* a replica has renamed the other's draft */
 	bool archived; /* see may_be_archived() */
+	bool trashed; /* see may_be_in_trash() */
 	char failure[512]; /* the first broken promise */
 };
 
@@ -568,9 +569,33 @@ static bool is_unseen(const struct schedule *schedule)
 	return schedule->ending == ENDING_LATE || schedule->ending == ENDING_LOST;
 }
 
+/*
+ * The RENAME of an unfinished record into the trash, performed after its writer, whom others took
+ * for dead, had finished it, and not looked at by its caller: nobody puts the record back. Data is
+ * not lost: without its record, the volume is what its id says.
+ */
+static bool may_be_in_trash(struct world *w)
+{
+	cleanup_free char *list = NULL;
+	char *line, *rest;
+
+	if (w->trashed || !is_unseen(w->schedule) || !w->schedule->files || !w->schedule->hasty)
+		return w->trashed;
+	list = rest = fake_nfs_list(w->f, NULL);
+	while ((line = strsep(&rest, "\n")) != NULL) {
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+
+		if (str_has_prefix(line, ".csi-nfs/trash/unfinished.") &&
+		    fake_nfs_get(w->f, line, &handle, &attr) && attr.size > 0)
+			w->trashed = true;
+	}
+	return w->trashed;
+}
+
 static void broken(struct world *w, const char *what, unsigned int volume, const char *detail)
 {
-	if (may_be_damaged(w))
+	if (may_be_damaged(w) || may_be_in_trash(w))
 		return;
 	if (w->failure[0] == '\0')
 		(void)snprintf(w->failure, sizeof(w->failure), "%s: volume %u: %s", what, volume,
