@@ -34,6 +34,16 @@ int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 	return 0;
 }
 
+int nfs_is_mount(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+{
+	struct nfs_op op = {
+		.type = NFS_OP_LOOKUP, .dir = dir, .name = name, .fileid = NFS_FILEID_ANY
+	};
+	int r = nfs_client_call(c, &op);
+
+	return r < 0 ? r : op.attr.is_mount;
+}
+
 int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		    struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
 {

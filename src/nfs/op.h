@@ -73,6 +73,13 @@ struct nfs_attr {
 	bool has_fsid;
 	uint64_t fsid, fsid_minor; /* fsid_minor: version 4 only */
 
+	/*
+	 * From LOOKUP and READDIR: the name is a mount point, and this is the root of what is
+	 * mounted there. That may be another directory of the same file system (a bind mount), or a
+	 * file system with the same id.
+	 */
+	bool is_mount;
+
 	/* From a version 4 server only with nfs_op.full, and it may leave some out. */
 	bool is_full; /* all fields below are known; ctime and change may be missing */
 	uint32_t links;
@@ -85,10 +92,16 @@ struct nfs_attr {
 	uint64_t change; /* version 4: differs after each change */
 };
 
-/* Check whether both are known to be on the same file system. */
+/* Check whether both are known to be on the same file system. See also nfs_is_inside(). */
 static inline bool nfs_fsid_is_equal(const struct nfs_attr *a, const struct nfs_attr *b)
 {
 	return a->has_fsid && b->has_fsid && a->fsid == b->fsid && a->fsid_minor == b->fsid_minor;
+}
+
+/* Check whether what was found below root belongs to it: a mount point below it does not. */
+static inline bool nfs_is_inside(const struct nfs_attr *attr, const struct nfs_attr *root)
+{
+	return nfs_fsid_is_equal(attr, root) && !attr->is_mount;
 }
 
 /* Attributes that SETATTR, CREATE and MKNOD set, in one step: all or none. */
@@ -107,7 +120,7 @@ struct nfs_space {
 };
 
 enum nfs_op_type {
-	NFS_OP_LOOKUP, /* dir, name -> handle, attr */
+	NFS_OP_LOOKUP, /* dir, name, fileid -> handle, attr */
 	NFS_OP_GETATTR, /* dir -> attr with owner; in version 4 also handles -> attrs, count */
 	NFS_OP_SETATTR, /* dir, change; with full -> new attr, if the server sends it */
 	NFS_OP_MKDIR, /* dir, name, mode -> handle, all attributes and the owner */
@@ -178,6 +191,9 @@ enum nfs_op_type {
 /* Files in one GETATTR of version 4: two operations for each, and SEQUENCE; see NFS_REMOVE_MAX. */
 #define NFS_GETATTR_MAX 7
 
+/* No server has a file of this number. */
+#define NFS_FILEID_ANY UINT64_MAX
+
 /* Bytes in one READ or WRITE at most; servers may allow fewer, see nfs_read_max(). */
 #define NFS_TRANSFER_MAX (256 * 1024)
 
@@ -191,6 +207,8 @@ enum nfs_op_type {
 struct nfs_entry {
 	const char *name;
 	uint64_t cookie;
+	/* As READDIR has it, which is not what is mounted there. 0: not known, as in version 4. */
+	uint64_t fileid;
 	struct nfs_attr attr;
 	struct nfs_handle handle; /* len 0: the server sent none */
 };
@@ -219,6 +237,11 @@ struct nfs_op {
 	const char *to_name;
 	const char *text;
 	uint32_t mode;
+	/*
+	 * LOOKUP: the entry's, to find out in version 3 whether something is mounted there; if it
+	 * is not known, NFS_FILEID_ANY, which takes a call more. 0: don't find out.
+	 */
+	uint64_t fileid;
 	struct nfs_change change;
 	struct nfs_change then; /* CREATE with whole: set after the data was written */
 	uint64_t cookie; /* where to continue; 0: the start */

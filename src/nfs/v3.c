@@ -154,6 +154,23 @@ static void v3_take_lookup(struct nfs_op *op, const void *data)
 	v3_take_attr_if(&op->attr, &ok->obj_attributes);
 	if (op->handle.len == 0)
 		op->error = nfs_op_refuse(op);
+	/* From here on, what ".." of the object has to be: see ask_parent(). */
+	if (op->fileid == 0 || op->attr.type != NFS_TYPE_DIRECTORY ||
+	    op->attr.fileid == op->fileid || !ok->dir_attributes.attributes_follow)
+		op->fileid = 0;
+	else
+		op->fileid = ok->dir_attributes.post_op_attr_u.attributes.fileid;
+}
+
+static void v3_take_parent(struct nfs_op *op, const void *data)
+{
+	const LOOKUP3resok *ok = &((const LOOKUP3res *)data)->LOOKUP3res_u.resok;
+	struct nfs_attr parent = { .type = NFS_TYPE_UNKNOWN };
+
+	v3_take_attr_if(&parent, &ok->obj_attributes);
+	if (parent.type != NFS_TYPE_UNKNOWN)
+		op->attr.is_mount =
+			!nfs_fsid_is_equal(&parent, &op->attr) || parent.fileid != op->fileid;
 }
 
 static void v3_take_getattr(struct nfs_op *op, const void *data)
@@ -199,10 +216,15 @@ static void v3_take_readdir(struct nfs_op *op, const void *data)
 	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
 	op->eof = ok->reply.eof;
 	for (e = ok->reply.entries; e != NULL && op->error == 0; e = e->nextentry) {
-		struct nfs_entry entry = { .cookie = e->cookie };
+		struct nfs_entry entry = { .cookie = e->cookie, .fileid = e->fileid };
 
 		v3_take_handle_if(&entry.handle, &e->name_handle);
 		v3_take_attr_if(&entry.attr, &e->name_attributes);
+		/* LOOKUP finds out whether it is a mount point. */
+		if (entry.attr.type == NFS_TYPE_DIRECTORY && entry.attr.fileid != e->fileid) {
+			entry.handle.len = 0;
+			entry.attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
+		}
 		op->error = nfs_op_take_entry(op, e->name, strlen(e->name), &entry);
 	}
 }
@@ -216,7 +238,7 @@ static void v3_take_names(struct nfs_op *op, const void *data)
 	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
 	op->eof = ok->reply.eof;
 	for (e = ok->reply.entries; e != NULL && op->error == 0; e = e->nextentry) {
-		struct nfs_entry entry = { .cookie = e->cookie };
+		struct nfs_entry entry = { .cookie = e->cookie, .fileid = e->fileid };
 
 		op->error = nfs_op_take_entry(op, e->name, strlen(e->name), &entry);
 	}
@@ -297,6 +319,11 @@ union args {
 static void put_lookup(union args *args, const struct nfs_op *op)
 {
 	put_name(&args->lookup.what, op->dir, op->name);
+}
+
+static void put_parent(union args *args, const struct nfs_op *op)
+{
+	put_name(&args->lookup.what, &op->handle, "..");
 }
 
 static void put_getattr(union args *args, const struct nfs_op *op)
@@ -464,6 +491,7 @@ static const struct procedure procedures[NFS_OPS] = {
 };
 
 static const struct procedure names_only = { PROCEDURE(READDIR), put_names, v3_take_names };
+static const struct procedure parent_of = { PROCEDURE(LOOKUP), put_parent, v3_take_parent };
 
 /* All replies start with their status. */
 static void v3_take_reply(struct nfs_op *op, const struct procedure *procedure, int error,
@@ -484,6 +512,32 @@ static void v3_names_replied(void *data, int error, const void *results)
 	nfs_op_finish(op, op->error);
 }
 
+/* A server that does not know ".." is believed that nothing is mounted. */
+static void v3_parent_replied(void *data, int error, const void *results)
+{
+	struct nfs_op *op = data;
+
+	v3_take_reply(op, &parent_of, error, results);
+	if (error == 0 && (op->error == -EACCES || op->error == -EPERM))
+		op->attr.is_mount = true;
+	nfs_op_finish(op, error == 0 ? 0 : op->error);
+}
+
+/*
+ * READDIR has another file id of a directory than LOOKUP. So it does for mount points, if the
+ * server crosses them, but also for subvolumes of btrfs and on some overlays. The ".." of these is
+ * where they were found; that of a directory that is mounted there is somewhere else.
+ */
+static int ask_parent(struct nfs_op *op)
+{
+	union args args;
+
+	memset(&args, 0, sizeof(args));
+	parent_of.put(&args, op);
+	return net_rpc_call(nfs_op_connection(op)->rpc, &parent_of.call, &args, v3_parent_replied,
+			    op);
+}
+
 /* Some servers have only READDIR: -EAGAIN makes the caller ask again, then by READDIR. */
 static void v3_replied(void *data, int error, const void *results)
 {
@@ -493,6 +547,11 @@ static void v3_replied(void *data, int error, const void *results)
 	if (op->type == NFS_OP_READDIR && op->error == -EOPNOTSUPP) {
 		nfs_op_connection(op)->no_readdirplus = true;
 		op->error = -EAGAIN;
+	}
+	if (op->type == NFS_OP_LOOKUP && op->error == 0 && op->fileid != 0) {
+		op->error = ask_parent(op);
+		if (op->error == 0)
+			return;
 	}
 	nfs_op_finish(op, op->error);
 }

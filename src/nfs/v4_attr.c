@@ -41,6 +41,7 @@
 #define ATTR_TIME_METADATA 52
 #define ATTR_TIME_MODIFY 53
 #define ATTR_TIME_MODIFY_SET 54
+#define ATTR_MOUNTED_ON_FILEID 55
 
 /* RFC 8276 section 8.2.1: in the third word, which no other attribute that is used is in. */
 #define ATTR_XATTR_SUPPORT 82
@@ -48,7 +49,8 @@
 #define NOBODY "nobody"
 
 #define BIT(number) (UINT64_C(1) << (number))
-#define PLAIN (BIT(ATTR_TYPE) | BIT(ATTR_FSID) | BIT(ATTR_MODE))
+#define MOUNT (BIT(ATTR_FILEID) | BIT(ATTR_MOUNTED_ON_FILEID)) /* they tell mount points */
+#define PLAIN (BIT(ATTR_TYPE) | BIT(ATTR_FSID) | BIT(ATTR_MODE) | MOUNT)
 #define OWNER (BIT(ATTR_OWNER) | BIT(ATTR_OWNER_GROUP))
 #define ENTRY (BIT(ATTR_RDATTR_ERROR) | BIT(ATTR_FILEHANDLE))
 #define TIMES (BIT(ATTR_TIME_ACCESS) | BIT(ATTR_TIME_MODIFY))
@@ -193,6 +195,7 @@ struct reader {
 	struct nfs_handle *handle;
 	struct nfs_space *space;
 	struct nfs_client *client;
+	uint64_t mounted_on;
 	bool has_uid, has_gid; /* the server sent a usable one */
 };
 
@@ -348,6 +351,11 @@ static bool take_fileid(struct reader *r)
 	return read_u64(r, &r->attr->fileid);
 }
 
+static bool take_mounted_on_fileid(struct reader *r)
+{
+	return read_u64(r, &r->mounted_on);
+}
+
 static bool read_limit(struct reader *r, uint32_t *ret)
 {
 	uint64_t bytes;
@@ -456,6 +464,7 @@ static bool (*const takers[64])(struct reader *r) = {
 	[ATTR_TIME_ACCESS] = take_time_access,
 	[ATTR_TIME_METADATA] = take_time_metadata,
 	[ATTR_TIME_MODIFY] = take_time_modify,
+	[ATTR_MOUNTED_ON_FILEID] = take_mounted_on_fileid,
 };
 
 /* Read the attributes in allowed. Returns the mask of those that were read. */
@@ -488,6 +497,8 @@ void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *
 	uint64_t taken = take_attributes(&r, from, PLAIN | OWNER | FULL | CHANGE | ENTRY);
 
 	attr->is_full = (taken & FULL) == FULL;
+	/* RFC 7530 section 5.8.2.23: the two differ for the root of what is mounted. */
+	attr->is_mount = (taken & MOUNT) == MOUNT && r.mounted_on != attr->fileid;
 	if (!r.has_uid || !r.has_gid)
 		return;
 	attr->has_owner = !(attr->uid_name != 0 && attr->uid == NFS_ID_UNKNOWN) &&

@@ -133,9 +133,11 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 {
 	struct nfs_attr attr = { .is_full = false }, above = { .is_full = false };
 	struct nfs_handle handle;
-	int r;
+	int r, is_mount;
 
-	r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
+	r = is_mount = nfs_is_mount(c, &place->parent, place->base);
+	if (r >= 0)
+		r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
 	if (r == 0)
 		r = directory_complete_attr(c, &handle, &attr);
 	if (r == 0)
@@ -144,10 +146,10 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 		return 0;
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
-	if (directory_is_same_file_system(&attr, &above))
+	if (directory_is_same_file_system(&attr, &above) && is_mount == 0)
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "on '%s' on %s:%s another file system is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
+			 "on '%s' on %s:%s something is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
 			 place->base, c->export.server, c->export.share);
 }
 

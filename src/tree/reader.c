@@ -30,9 +30,9 @@ static int enter_folder(struct reader *rd, struct reader_item *item, const struc
 {
 	struct reader_folder *folder = item->rest->folder;
 
-	if (!nfs_fsid_is_equal(&item->attr, rd->root) && !rd->options->count) {
+	if (!nfs_is_inside(&item->attr, rd->root) && !rd->options->count) {
 		rd->work->progress.left_out++;
-		log_info("What is on another file system is left out",
+		log_info("What is mounted below the directory is left out",
 			 LOG_STR("directory", rd->path.data));
 	}
 	folder->path_len = rd->path.len;

@@ -7,8 +7,8 @@
  * resolved and no symbolic link followed. Entries that vanish meanwhile are skipped. Memory is
  * bounded for any tree: if too many entries are read ahead, some are dropped and read again.
  *
- * Directories on another file system than the root (NetApp's .snapshot, mounts) are delivered
- * empty.
+ * Mount points of the server, and directories on another file system than the root (NetApp's
+ * .snapshot), are delivered empty.
  */
 #ifndef TREE_READER_H
 #define TREE_READER_H

@@ -111,8 +111,8 @@ static int insert_rest(struct reader *rd, struct reader_item *entry)
 		free(folder);
 		return -ENOMEM;
 	}
-	/* A directory of another file system is delivered empty. */
-	folder->eof = !nfs_fsid_is_equal(&entry->attr, rd->root);
+	/* A mount point is delivered empty. */
+	folder->eof = !nfs_is_inside(&entry->attr, rd->root);
 	if (folder->eof)
 		rest->state = ITEM_READY;
 	entry->rest = rest;
@@ -135,8 +135,8 @@ static bool has_xattrs_to_read(const struct reader *rd, const struct reader_item
 		return false;
 	if (rd->options->count && (rd->options->xattrs_found == NULL || item->xattrs != NULL))
 		return false; /* one name is enough */
-	/* A directory of another file system is delivered empty. */
-	if (type == NFS_TYPE_DIRECTORY && !nfs_fsid_is_equal(&item->attr, rd->root))
+	/* A mount point is delivered empty. */
+	if (type == NFS_TYPE_DIRECTORY && !nfs_is_inside(&item->attr, rd->root))
 		return false;
 	if (!item->xattrs_listed && rd->work->from_xattrs)
 		return true;
@@ -267,6 +267,8 @@ static void fetch_add_entry(struct nfs_op *op, const struct nfs_entry *entry)
 	fetch->n_entries++;
 	item->handle = entry->handle;
 	item->attr = entry->attr;
+	if (item->attr.type == NFS_TYPE_UNKNOWN)
+		item->attr.fileid = entry->fileid; /* for LOOKUP */
 	list_add_tail(&fetch->entries, &item->link);
 }
 
@@ -328,6 +330,7 @@ static int fetch_take_reply(struct reader *rd, struct reader_item *item, struct 
 		/* Attributes are optional in version 3 replies, except in that of GETATTR. */
 		return item_is_known(item) ? reader_item_settle(rd, item) : 0;
 	default:
+		fetch->op.attr.is_mount = item->attr.is_mount; /* GETATTR does not tell */
 		item->attr = fetch->op.attr;
 		return item_is_known(item) ? reader_item_settle(rd, item) : -EREMOTEIO;
 	}
@@ -396,6 +399,7 @@ static struct reader_fetch *fetch_new(struct reader_item *item)
 	op->dir = type == NFS_OP_READDIR || type == NFS_OP_LOOKUP ? &item->folder->handle
 								  : &item->handle;
 	op->name = type == NFS_OP_LOOKUP ? item->name : NULL;
+	op->fileid = type == NFS_OP_LOOKUP ? item->attr.fileid : 0;
 	op->link = type == NFS_OP_READLINK ? fetch->link : NULL;
 	if (type == NFS_OP_GETXATTR)
 		op->name = item->xattrs->items[item->xattrs_read].name;

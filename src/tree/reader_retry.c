@@ -53,14 +53,19 @@ static int stat_folder(struct reader *rd, const struct reader_folder *folder)
 	return r == 0 && attr.type != NFS_TYPE_DIRECTORY ? -ESTALE : r;
 }
 
+/* fileid: see nfs_op. */
 static int lookup_full(struct reader *rd, const struct nfs_handle *dir, const char *name,
-		       struct nfs_handle *ret, struct nfs_attr *ret_attr)
+		       uint64_t fileid, struct nfs_handle *ret, struct nfs_attr *ret_attr)
 {
-	struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = dir, .name = name, .full = true };
+	struct nfs_op op = {
+		.type = NFS_OP_LOOKUP, .dir = dir, .name = name, .full = true, .fileid = fileid
+	};
 	int r = nfs_client_call(rd->work->from, &op);
+	const bool is_mount = op.attr.is_mount;
 
 	if (r == 0 && !op.attr.is_full)
 		r = nfs_stat(rd->work->from, &op.handle, &op.attr);
+	op.attr.is_mount = is_mount;
 	if (r == 0 && !op.attr.is_full)
 		r = -EREMOTEIO;
 	if (r < 0)
@@ -91,14 +96,14 @@ static int renew_folder(struct reader *rd, struct reader_folder *folder)
 
 	if (name == NULL)
 		return -ENOMEM;
-	r = lookup_full(rd, &folder->parent->handle, name, &handle, &attr);
+	r = lookup_full(rd, &folder->parent->handle, name, folder->fileid, &handle, &attr);
 	if (r == -ENOENT) {
 		r = stat_folder(rd, folder->parent);
 		return r == 0 ? -ENOENT : r;
 	}
 	if (r < 0)
 		return r;
-	if (attr.type != NFS_TYPE_DIRECTORY || !nfs_fsid_is_equal(&attr, rd->root))
+	if (attr.type != NFS_TYPE_DIRECTORY || !nfs_is_inside(&attr, rd->root))
 		return -ENOENT;
 	folder->replaced = folder->replaced || attr.fileid != folder->fileid;
 	folder->handle = handle;
@@ -163,12 +168,13 @@ static int prove_folder(struct reader *rd, struct reader_folder *folder, struct 
  * gone; or another negative errno with the error set.
  */
 static int find_name(struct reader *rd, struct reader_folder *folder, const char *name,
-		     struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
+		     uint64_t fileid, struct nfs_handle *ret, struct nfs_attr *ret_attr,
+		     struct error *err)
 {
 	unsigned int looks;
 
 	for (looks = 0; looks < LOOKS_MAX; looks++) {
-		int r = lookup_full(rd, &folder->handle, name, ret, ret_attr), alive;
+		int r = lookup_full(rd, &folder->handle, name, fileid, ret, ret_attr), alive;
 
 		if (r == 0)
 			return 0;
@@ -208,7 +214,8 @@ int reader_retry_entry(struct reader *rd, struct reader_item *item, struct error
 	reader_item_forget_xattrs(item);
 	item->error = 0;
 	if (item->folder != NULL) {
-		r = find_name(rd, item->folder, item->name, &item->handle, &item->attr, err);
+		r = find_name(rd, item->folder, item->name, item->attr.fileid, &item->handle,
+			      &item->attr, err);
 	} else {
 		/* The root has no name to look up. */
 		r = nfs_stat(rd->work->from, &item->handle, &item->attr);
@@ -286,7 +293,7 @@ static int list_successor(struct reader *rd, struct reader_item *rest, struct er
 
 	if (name == NULL)
 		return error_oom(err);
-	r = find_name(rd, folder->parent, name, &handle, &attr, err);
+	r = find_name(rd, folder->parent, name, folder->fileid, &handle, &attr, err);
 	if (r == -ENOENT && err->code == ERROR_OK) {
 		rd->work->progress.vanished++;
 		return 0;
@@ -296,7 +303,7 @@ static int list_successor(struct reader *rd, struct reader_item *rest, struct er
 	folder->replaced = false;
 	if (folder->cookie == 0 && folder->names.n == 0 && !folder->forgets)
 		return replace_folder(rd, rest, name, &handle, &attr, err);
-	if (attr.type != NFS_TYPE_DIRECTORY || !nfs_fsid_is_equal(&attr, rd->root)) {
+	if (attr.type != NFS_TYPE_DIRECTORY || !nfs_is_inside(&attr, rd->root)) {
 		rd->work->progress.vanished++;
 		return 0;
 	}

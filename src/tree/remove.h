@@ -7,8 +7,8 @@
  * vanish meanwhile are fine. If the mode of a directory of the tree is in the way, it is set to
  * 0700, once.
  *
- * The file system of each directory is known before the directory is entered. A directory on
- * another file system than the tree stays, and so do those above it. A directory that somebody
+ * Whether a directory is a mount point of the server is known before the directory is entered. Such
+ * a directory stays, and so do those above it. A directory that somebody
  * moves out of the tree is left alone after about a second.
  *
  * Memory is bounded for any depth and width: deep directories are moved up into the root of the
@@ -24,7 +24,7 @@ struct tree_stats {
 	uint64_t files; /* everything but directories */
 	uint64_t directories;
 	uint64_t failed; /* entries that could not be removed, not counting those above them */
-	uint64_t borders; /* directories on other file systems, which stay */
+	uint64_t borders; /* mount points, which stay */
 	uint64_t until_ns; /* when to stop, on clock_now_ns(); 0: when finished */
 
 	/* Called every TREE_REPORT_S seconds; name is tree_remove()'s. May be NULL. */
@@ -38,7 +38,7 @@ struct tree_stats {
  * error set:
  *  -ECANCELED with CANCELLED once *cancel is true (cancel may be NULL)
  *  -ETIME with ABORTED after stats->until_ns
- *  -EXDEV with FAILED_PRECONDITION if only other file systems are in the way
+ *  -EXDEV with FAILED_PRECONDITION if only mount points are in the way
  *  the first error otherwise; what can be removed is removed anyway
  * stats may be NULL. On the client's thread. Blocks as long as it takes, but for no single
  * operation longer than NFS_CALL_TIMEOUT_MS.

@@ -30,7 +30,7 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 	 * the name now, if it is on our file system.
 	 */
 	if (op->error == 0 && op->attr.type == NFS_TYPE_DIRECTORY &&
-	    nfs_fsid_is_equal(&op->attr, &rm->fs)) {
+	    nfs_is_inside(&op->attr, &rm->fs)) {
 		node->handle = op->handle;
 		remove_node_rewind(node);
 		return;
@@ -85,6 +85,7 @@ static int check_start(struct remover *rm, struct remove_node *node)
 	call->op.type = NFS_OP_LOOKUP;
 	call->op.dir = remove_node_dir(rm, node);
 	call->op.name = node->name;
+	call->op.fileid = node->listed;
 	call->started_ns = clock_now_ns();
 	r = remove_call_start(rm, call);
 	node->checking = r == 0;

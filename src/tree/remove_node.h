@@ -14,7 +14,8 @@
  *                               not a directory
  * GETATTR  GETATTR              as "enter"; UNLINK if not a directory; RMDIR if stale
  *  enter                        GETATTR if the file system is unknown; finished, and stays, on
- *                               another one; LIFT every TREE_LEVELS levels; else READ
+ *                               another one or at a mount point; LIFT every TREE_LEVELS levels;
+ *                               else READ
  * LIFT     RENAME into root     READ, also if refused; CHMOD if its own mode may be in the way
  * READ     READDIR              EMPTY; CHMOD if not permitted; RMDIR if gone or to be read from the
  *                               start
@@ -61,6 +62,7 @@ struct remove_node {
 	enum remove_state state, after_chmod;
 	unsigned int depth;
 	struct nfs_handle handle;
+	uint64_t listed; /* its file id in READDIR; 0: not known */
 	uint64_t cookie; /* of the next page */
 	struct nfs_cookies cookies; /* since the listing began */
 	char verifier[8];
@@ -116,7 +118,7 @@ struct remover {
 	size_t n_nodes;
 	uint64_t slowest_check_ns;
 	bool finished; /* the root is */
-	uint64_t borders; /* directories on other file systems */
+	uint64_t borders; /* mount points */
 	char border[256]; /* path of the first of them */
 	int error; /* the first one */
 	struct error *err;

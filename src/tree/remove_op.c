@@ -80,7 +80,7 @@ static bool node_ends_if_gone(struct remover *rm, struct remove_node *node, int 
 
 /* -------- lookup -------- */
 
-/* Leave a directory on another file system alone. */
+/* Leave what is mounted here alone. */
 static void node_stay(struct remover *rm, struct remove_node *node)
 {
 	if (rm->borders++ == 0)
@@ -94,12 +94,21 @@ static void node_enter(struct remover *rm, struct remove_node *node, const struc
 {
 	const bool is_deep = node->depth > 0 && node->depth % TREE_LEVELS == 0;
 
-	if (!attr->has_fsid)
+	if (attr->is_mount)
+		node_stay(rm, node);
+	else if (!attr->has_fsid)
 		node_set_state(rm, node, REMOVE_GETATTR);
-	else if (!nfs_fsid_is_equal(attr, &rm->fs))
+	else if (!nfs_is_inside(attr, &rm->fs))
 		node_stay(rm, node);
 	else
 		node_set_state(rm, node, is_deep ? REMOVE_LIFT : REMOVE_READ);
+}
+
+static int lookup_prepare(struct remover *rm, struct remove_node *node, struct remove_call *call)
+{
+	(void)rm;
+	call->op.fileid = node->listed;
+	return 0;
 }
 
 static void lookup_replied(struct remover *rm, struct remove_node *node, struct remove_call *call)
@@ -204,6 +213,7 @@ static int node_add_child(struct remover *rm, struct remove_node *node,
 		return -ENOMEM;
 	node->outstanding++;
 	child->handle = entry->handle;
+	child->listed = entry->fileid;
 	if (entry->attr.type == NFS_TYPE_DIRECTORY && entry->handle.len > 0)
 		node_enter(rm, child, &entry->attr);
 	else
@@ -420,7 +430,7 @@ static const struct {
 	int (*prepare)(struct remover *rm, struct remove_node *node, struct remove_call *call);
 	void (*replied)(struct remover *rm, struct remove_node *node, struct remove_call *call);
 } remove_steps[] = {
-	[REMOVE_LOOKUP] = { NFS_OP_LOOKUP, true, NULL, lookup_replied },
+	[REMOVE_LOOKUP] = { NFS_OP_LOOKUP, true, lookup_prepare, lookup_replied },
 	[REMOVE_GETATTR] = { NFS_OP_GETATTR, false, NULL, getattr_replied },
 	[REMOVE_CHMOD] = { NFS_OP_SETATTR, false, chmod_prepare, chmod_replied },
 	[REMOVE_LIFT] = { NFS_OP_RENAME, false, lift_prepare, lift_replied },

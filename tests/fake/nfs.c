@@ -38,6 +38,7 @@ struct inode {
 	enum nfs_type type;
 	uint32_t mode, uid, gid;
 	uint64_t fsid, fsid_minor;
+	bool is_mount; /* something is mounted at its name, with the same fsid */
 	struct nfs_time atime, mtime, ctime;
 	struct nfs_device device;
 	char *text; /* of a symbolic link */
@@ -390,6 +391,7 @@ static int do_lookup(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	if (node == NULL)
 		return -ENOENT;
 	describe(f, node->inode, &op->handle, &op->attr);
+	op->attr.is_mount = node->inode->is_mount;
 	hide_fsid(f, op->type, &op->attr);
 	if (f->habits.bare)
 		op->attr = (struct nfs_attr){ .type = NFS_TYPE_UNKNOWN };
@@ -692,6 +694,7 @@ static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op
 
 		if (has_attributes(f, page[i]) && may(f, dir, op, MAY_SEARCH))
 			describe(f, page[i]->inode, &entry.handle, &entry.attr);
+		entry.attr.is_mount = entry.handle.len > 0 && page[i]->inode->is_mount;
 		hide_fsid(f, op->type, &entry.attr);
 		op->cookie = entry.cookie;
 		op->entry(op, &entry);
@@ -1506,6 +1509,7 @@ void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *a
 		inode->fsid = attr->fsid;
 	if (attr->fsid_minor != 0)
 		inode->fsid_minor = attr->fsid_minor;
+	inode->is_mount = attr->is_mount;
 	inode->ctime = now(f);
 	pthread_mutex_unlock(&f->lock);
 }

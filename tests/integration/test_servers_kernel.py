@@ -4,6 +4,7 @@
 options of its exports. Runs inside a lab whose kernel has nfsd.
 """
 import os
+import shutil
 import sys
 import unittest
 
@@ -13,8 +14,9 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 # pylint: disable=wrong-import-position
 import harness
 import lives
+from cases import CODE, LAB, STATE
 from lives import Folder
-from servers import Image, KernelServer, run
+from servers import Image, KernelServer, run, wait_for
 
 NOBODY = 65534
 VERSIONS = ("3", "4.0", "4.1", "4.2")
@@ -193,6 +195,76 @@ class SubtreeCheck(OnKernel, unittest.TestCase):
 
     turn = 2
     exported = "rw,no_root_squash,insecure,fsid=0,subtree_check"
+
+
+class BindMount(OnImage, unittest.TestCase):
+    """Another directory of the same file system is mounted in a volume. The kernel identifies the
+    export by UUID, so that both have one file system id."""
+
+    turn = 3
+    kind = "ext4"
+    mkfs = ("mkfs.ext4", "-q")
+    exported = "rw,no_root_squash,insecure,no_subtree_check,crossmnt"
+
+    @classmethod
+    def start_server(cls):
+        cls.mount()
+        os.rmdir(os.path.join(cls.folder, "lost+found"))
+        server = Exported(cls.folder, cls.exported).start()
+        run("exportfs", "-i", "-o", cls.exported + ",fsid=0", "*:" + LAB)
+        return server
+
+    def test_life(self):
+        for self.version in ["3"] + harness.one_of(VERSIONS[1:], self.turn):
+            with self.subTest(version=self.version):
+                self.share = self.folder if self.version == "3" else self.folder[len(LAB):]
+                self.restart()
+                for inline in (False, True):
+                    self.keeps("v-%s-%d" % (self.version, inline), inline)
+        lives.live(self)
+
+    @staticmethod
+    def unmount_in_share(path):
+        run("umount", "-l", path)  # the kernel keeps what it has exported busy for a while
+        run("exportfs", "-f")
+
+    def keeps(self, name, inline):
+        """Neither a deletion nor a copy enters the mount."""
+        outside = os.path.join(self.folder, "outside")
+        os.makedirs(outside)
+        for i in range(20):
+            with open(os.path.join(outside, "kept%d" % i), "wb") as f:
+                f.write(b"kept")
+        made = self.create(name)
+        self.put(name + "/beside/file", b"data")
+        mount = os.path.join(self.folder, name, "beside", "mount")
+        os.makedirs(mount)
+        run("mount", "--bind", outside, mount)
+        copy = self.create(name + "-copy", source={"volume": {"volume_id": made.volume_id}})
+        self.assertEqual(self.tree(name + "-copy"),
+                         {"beside": None, "beside/file": b"data", "beside/mount": None})
+        self.delete(copy.volume_id)
+        if inline:
+            top = os.path.join(self.folder, "top")
+            os.makedirs(top)
+            self.create("top-of-" + name, subDir="top")
+            run("mount", "--bind", outside, top)
+            self.fails((CODE.FAILED_PRECONDITION,), self.delete, "mounted",
+                       volume_id=self.volume_id("top", "top-of-" + name))
+            self.unmount_in_share(top)
+            self.delete(self.volume_id("top", "top-of-" + name))
+        self.delete(made.volume_id)
+        trash = os.path.join(self.folder, STATE, "trash")
+        wait_for(lambda: "unmount it" in self.driver.tail(), 20)
+        self.assertIn("unmount it", self.driver.tail())
+        self.assertEqual(len(os.listdir(outside)), 20)
+        left = [entry for entry in os.listdir(trash) if not entry.startswith(name + "-copy")]
+        self.assertEqual(len(left), 1)
+        self.unmount_in_share(os.path.join(trash, left[0], "beside", "mount"))
+        shutil.rmtree(outside)
+        self.restart()  # a purger looks at once at a share that it does not know yet
+        self.delete(self.create(name + "-next").volume_id)
+        self.is_clean()
 
 
 if __name__ == "__main__":

@@ -362,22 +362,35 @@ START_TEST(test_times)
 }
 END_TEST
 
-START_TEST(test_other_file_system)
+START_TEST(test_mounts)
 {
-	struct fake_nfs *f = fake_nfs_new();
-	struct tree_progress p;
+	static const struct {
+		const char *name;
+		struct nfs_attr attr;
+		enum fake_entries entries;
+	} rows[] = {
+		{ "other file system", { .mode = 0755, .fsid = 2 }, FAKE_ENTRIES_FULL },
+		{ "bind mount", { .mode = 0755, .is_mount = true }, FAKE_ENTRIES_FULL },
+		{ "bind mount, names", { .mode = 0755, .is_mount = true }, FAKE_ENTRIES_BARE },
+	};
+	size_t i;
 
-	fake_nfs_put(f, "tree/mounted/inside", NFS_TYPE_DIRECTORY, NULL);
-	tree_fill_file(f, "tree/beside", 0, 10);
-	fake_nfs_set(f, "tree/mounted", &(struct nfs_attr){ .mode = 0755, .fsid = 2 });
-	check_copy("other file system", f, &p);
-	check_int("other file system", "left out", p.left_out, 1);
-	check_int("other file system", "directory", fake_nfs_type(f, "copy/mounted"),
-		  NFS_TYPE_DIRECTORY);
-	check_int("other file system", "inside", fake_nfs_type(f, "copy/mounted/inside"),
-		  NFS_TYPE_UNKNOWN);
-	check_int("other file system", "beside", fake_nfs_type(f, "copy/beside"), NFS_TYPE_FILE);
-	fake_nfs_free(f);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *row = rows[i].name;
+		struct fake_nfs *f = fake_nfs_new();
+		struct tree_progress p;
+
+		fake_nfs_habits(f, &(struct fake_habits){ .entries = rows[i].entries });
+		fake_nfs_put(f, "tree/mounted/inside", NFS_TYPE_DIRECTORY, NULL);
+		tree_fill_file(f, "tree/beside", 0, 10);
+		fake_nfs_set(f, "tree/mounted", &rows[i].attr);
+		check_copy(row, f, &p);
+		check_int(row, "left out", p.left_out, 1);
+		check_int(row, "directory", fake_nfs_type(f, "copy/mounted"), NFS_TYPE_DIRECTORY);
+		check_int(row, "inside", fake_nfs_type(f, "copy/mounted/inside"), NFS_TYPE_UNKNOWN);
+		check_int(row, "beside", fake_nfs_type(f, "copy/beside"), NFS_TYPE_FILE);
+		fake_nfs_free(f);
+	}
 }
 END_TEST
 
@@ -1247,7 +1260,7 @@ END_TEST
 CHECK_MAIN("tree_copy",
 	   .tests = {
 		   test_kinds, test_two_shares,
-			       test_budget_is_used_up, test_not_root, test_other_file_system,
+			       test_budget_is_used_up, test_not_root, test_mounts,
 		   test_large_files, test_hard_links, test_many_entries, test_chain, test_dropped,
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,

@@ -460,6 +460,7 @@ static const struct {
 	const char *name;
 	struct fake_habits habits;
 	uint64_t fsid, fsid_minor; /* of what is mounted; the tree has 1, 0 */
+	bool is_mount;
 } borders[] = {
 	{ "entries tell", { .page = 1000, .entries = FAKE_ENTRIES_FULL }, 2, 0 },
 	{ "the other half", { .page = 1000, .entries = FAKE_ENTRIES_FULL }, 1, 9 },
@@ -468,6 +469,13 @@ static const struct {
 	{ "handles tell", { .entries = FAKE_ENTRIES_BARE, .bare = true }, 2, 0 },
 	{ "asked alone", { .entries = FAKE_ENTRIES_FULL, .fsid = FAKE_FSID_ASKED }, 2, 0 },
 	{ "asked alone, names", { .entries = FAKE_ENTRIES_BARE, .fsid = FAKE_FSID_ASKED }, 2, 0 },
+	{ "same file system, entries tell", { .entries = FAKE_ENTRIES_FULL }, 1, 0, true },
+	{ "same file system, names tell", { .entries = FAKE_ENTRIES_BARE }, 1, 0, true },
+	{ "same file system, asked alone",
+	  { .entries = FAKE_ENTRIES_FULL, .fsid = FAKE_FSID_ASKED },
+	  1,
+	  0,
+	  true },
 };
 
 static struct fake_nfs *bordered_new(size_t row)
@@ -480,7 +488,8 @@ static struct fake_nfs *bordered_new(size_t row)
 		     &(struct nfs_attr){ .mode = 0755,
 					 .uid = OWNER,
 					 .fsid = borders[row].fsid,
-					 .fsid_minor = borders[row].fsid_minor });
+					 .fsid_minor = borders[row].fsid_minor,
+					 .is_mount = borders[row].is_mount });
 	/* Entries below are on that file system and never reached. */
 	fake_nfs_set(f, "trash/tree/wide/in/mounted/in",
 		     &(struct nfs_attr){ .mode = 0755,
