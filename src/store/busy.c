@@ -199,6 +199,9 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 				 LOG_STR("share", c->export.share));
 			return 0;
 		}
+		/* -ENOENT: its holder was not dead after all, and has renewed it. */
+		if (r != -ENOENT)
+			return nfs_error_set(err, c, r, "removing a note about '%s'", dir);
 	}
 	log_debug("Another controller's note is in the way", LOG_STR("note", name));
 	return error_set(err, ERROR_ABORTED,
@@ -206,17 +209,36 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 			 c->export.server, c->export.share);
 }
 
-static int refuse_users(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
+struct notes {
+	const char *dir;
+	const struct busy_note *own; /* NULL: none */
+	int refused; /* by the note of a controller that may be alive: 0 or a negative errno */
+};
+
+/* Go on after a refusal, so that the time of all notes of a dead controller begins at once. */
+static int remove_or_remember(struct nfs_client *c, const char *name, struct notes *notes,
+			      struct error *err)
+{
+	int r = remove_or_refuse(c, name, notes->dir, err);
+
+	if (r != -EAGAIN || err == NULL || err->code != ERROR_ABORTED)
+		return r;
+	notes->refused = r;
+	return 0;
+}
+
+static int look_at_user(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
 			struct error *err)
 {
-	if (kind != BUSY_USE && kind != BUSY_MAKE)
-		return 0;
-	return remove_or_refuse(c, name, data, err);
+	return kind == BUSY_USE || kind == BUSY_MAKE ? remove_or_remember(c, name, data, err) : 0;
 }
 
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err)
 {
-	return busy_each(c, dir, refuse_users, (void *)(uintptr_t)dir, err);
+	struct notes notes = { .dir = dir };
+	int r = busy_each(c, dir, look_at_user, &notes, err);
+
+	return r < 0 ? r : notes.refused;
 }
 
 static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_kind kind,
@@ -263,20 +285,22 @@ void busy_note_done(struct busy_note *note)
 	note->dir = NULL;
 }
 
-static int refuse_other_note(struct nfs_client *c, const char *name, enum busy_kind kind,
-			     void *data, struct error *err)
+static int look_at_other_note(struct nfs_client *c, const char *name, enum busy_kind kind,
+			      void *data, struct error *err)
 {
-	struct busy_note *note = data;
+	struct notes *notes = data;
+	const struct busy_note *own = notes->own;
 
-	if (kind == BUSY_MAKE && note->kind == BUSY_MAKE && strcmp(name, note->name) != 0 &&
-	    busy_may_be_of(name, note->dir))
-		return remove_or_refuse(c, name, note->dir, err);
+	if (kind == BUSY_MAKE && own->kind == BUSY_MAKE && strcmp(name, own->name) != 0 &&
+	    busy_may_be_of(name, own->dir))
+		return remove_or_remember(c, name, notes, err);
 	/* A creation finishes deletions itself; a use must not begin beside one. */
-	return note->kind == BUSY_USE ? refuse_tombstones(c, name, kind, note->dir, err) : 0;
+	return own->kind == BUSY_USE ? refuse_tombstones(c, name, kind, own->dir, err) : 0;
 }
 
 int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *err)
 {
+	struct notes notes = { .dir = note->dir, .own = note };
 	const struct nfs_handle *folder;
 	int r;
 
@@ -289,7 +313,9 @@ int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *
 	if (r < 0 && r != -EEXIST) /* EEXIST: the reply to an earlier attempt was lost */
 		return nfs_error_set(err, c, r, "noting what is used");
 	/* Read after writing, so that of two replicas at least one sees the other's note. */
-	r = busy_each(c, note->dir, refuse_other_note, note, err);
+	r = busy_each(c, note->dir, look_at_other_note, &notes, err);
+	if (r == 0)
+		r = notes.refused;
 	if (r < 0 && r != -ESTALE)
 		(void)nfs_remove(c, folder, note->name);
 	return r;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "csi/claim.h"
 #include "store/busy.h"
@@ -275,6 +276,64 @@ START_TEST(test_killed)
 }
 END_TEST
 
+/* The notes of a dead replica all go together, and not one after the other's time. */
+START_TEST(test_many_of_the_dead)
+{
+	static const char *const notes[] = { "pvc-1~u~0123456789abcdef.1",
+					     "pvc-1~u~0123456789abcdef.2",
+					     "pvc-1~m~0123456789abcdef.3" };
+	struct error err = { .code = ERROR_OK };
+	struct busy_note note;
+	struct bench b;
+	size_t i;
+
+	bench_init(&b);
+	store_holder_set_patience(1);
+	for (i = 0; i < ARRAY_SIZE(notes); i++)
+		put_note(&b, notes[i]);
+	check_int("at first", "result", busy_check_unused(b.client, "pvc-1", &err), -EAGAIN);
+	check_error("at first", &err, ERROR_ABORTED, "pvc-1");
+	sleep(2);
+	error_clear(&err);
+	check_int("later", "result", busy_check_unused(b.client, "pvc-1", &err), 0);
+	for (i = 0; i < ARRAY_SIZE(notes); i++)
+		check_that(notes[i], "gone", !is_there(&b, notes[i]));
+	/* Likewise those of creations, for a creation. */
+	put_note(&b, "pvc-1~m~0123456789abcdef.4");
+	put_note(&b, "pvc-1~m~0123456789abcdef.5");
+	check_int("note", "init", busy_note_init(&note, BUSY_MAKE, "pvc-1"), 0);
+	check_int("creation", "result", busy_note_write(b.client, &note, &err), -EAGAIN);
+	sleep(2);
+	error_clear(&err);
+	check_int("creation, later", "result", busy_note_write(b.client, &note, &err), 0);
+	busy_note_done(&note);
+	store_holder_set_patience(STORE_HOLDER_PATIENCE_S);
+	bench_done(&b);
+}
+END_TEST
+
+/* The server's answer is told, such as that it has a grace period, and not another controller. */
+START_TEST(test_note_that_cannot_be_removed)
+{
+	const struct fake_failure failure = {
+		.nth = 1, .error = -EIO, .all = true, .types = 1 << NFS_OP_REMOVE
+	};
+	struct error err = { .code = ERROR_OK };
+	char name[NFS_NAME_MAX + 1];
+	struct bench b;
+
+	bench_init(&b);
+	(void)snprintf(name, sizeof(name), "pvc-1~u~%s.1", store_holder());
+	put_note(&b, name);
+	fake_nfs_fail(b.nfs, &failure);
+	check_int("own", "result", busy_check_unused(b.client, "pvc-1", &err), -EIO);
+	check_that("own", "the message is the server's",
+		   strstr(err.msg, "removing a note") != NULL);
+	check_that("own", "code", err.code != ERROR_ABORTED);
+	bench_done(&b);
+}
+END_TEST
+
 CHECK_MAIN("note", .tests = {
 			   test_overlap,
 			   test_meant,
@@ -282,4 +341,6 @@ CHECK_MAIN("note", .tests = {
 			   test_claims,
 			   test_lost,
 			   test_killed,
+			   test_many_of_the_dead,
+			   test_note_that_cannot_be_removed,
 		   })
