@@ -1346,12 +1346,16 @@ static void check_volumes(struct world *w)
 /*
  * A replica that is interrupted between the making or removal of a directory above volumes and that
  * of its note, while another one does the same, leaves one of both. A part or a draft of a record
- * that is made late stays, too. Neither does harm.
+ * that is made late stays, too, and so does a tombstone that was renamed from a file that was not
+ * written yet: the next creation in its directory removes it. None does harm.
  */
 static bool may_be_left(const struct world *w, const char *line)
 {
 	if (is_unseen(w->schedule) && str_has_prefix(line, ".csi-nfs/volumes/") &&
 	    strchr(line, '~') != NULL)
+		return true;
+	if (is_unseen(w->schedule) && w->schedule->files &&
+	    str_has_prefix(line, ".csi-nfs/busy/") && strstr(line, "~d~") != NULL)
 		return true;
 	return is_interrupted(w->schedule) &&
 	       (str_has_prefix(line, ".csi-nfs/parents/") || strcmp(line, "p/") == 0);
