@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nfs/calls.h"
+#include "store/handles.h"
 #include "store/layout.h"
 
 /* -------- the version -------- */
@@ -216,6 +217,7 @@ int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 		r = check_version(work->to, to, err);
 	if (r == 0)
 		work->offload = find_offload(work->from, work->to);
+	work->names_differ = store_names_have_handles;
 	return r;
 }
 

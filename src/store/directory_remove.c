@@ -12,6 +12,7 @@
 #include "nfs/calls.h"
 #include "store/directory_change.h"
 #include "store/directory_parts.h"
+#include "store/handles.h"
 #include "store/layout.h"
 #include "store/path_key.h"
 #include "tree/remove.h"
@@ -59,45 +60,6 @@ static int refuse_non_directory(struct nfs_client *c, const struct directory_pla
 	return directory_refuse_entry(c, place->base, strlen(place->base), &attr, err);
 }
 
-/* As handles_follow_names(), but -ENOENT if a purge has removed the directory in between. */
-static int try_rename(struct nfs_client *c)
-{
-	char name[NFS_NAME_MAX + 1], renamed[NFS_NAME_MAX + 1];
-	struct error ignored = { .code = ERROR_OK };
-	struct nfs_handle before, after;
-	const struct nfs_handle *trash;
-	struct nfs_attr unused;
-	int r;
-
-	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
-	if (r < 0)
-		return r;
-	store_trash_name(name, &c->export, "handle");
-	store_trash_name(renamed, &c->export, "handle");
-	r = nfs_mkdir(c, trash, name, 0700, &before, &unused);
-	if (r == 0)
-		r = nfs_rename(c, trash, name, trash, renamed);
-	if (r == 0)
-		r = nfs_lookup(c, trash, renamed, &after, NULL);
-	if (r < 0)
-		return r;
-	(void)nfs_rmdir(c, trash, renamed); /* else the purger does */
-	return !nfs_handle_is_equal(&before, &after);
-}
-
-#define RENAME_TRIES 10
-
-/* Whether a directory gets another handle when it is renamed: 1, 0 or a negative errno. */
-static int handles_follow_names(struct nfs_client *c)
-{
-	unsigned int tries;
-	int r = -ENOENT;
-
-	for (tries = 0; tries < RENAME_TRIES && r == -ENOENT; tries++)
-		r = try_rename(c);
-	return r;
-}
-
 static bool looks_known(const struct nfs_attr *a, const struct nfs_attr *b)
 {
 	return a->is_full && b->is_full && a->type == b->type && a->fileid != 0 &&
@@ -118,7 +80,7 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 		return 0;
 	if (r == 0)
 		r = directory_complete_attr(c, &now, &attr);
-	if (r == 0 && looks_known(&attr, &known->attr) && handles_follow_names(c) > 0)
+	if (r == 0 && looks_known(&attr, &known->attr) && store_handle_follows_name(c) > 0)
 		return 0;
 	if (r == 0)
 		r = nfs_rename(c, to, name, &from->parent, from->base);

@@ -29,6 +29,7 @@ struct tree_hardlinks {
 	struct list complete; /* files with all names seen, oldest first */
 	size_t n, max, n_complete;
 	size_t bytes; /* of paths */
+	bool settled, names_differ; /* see tree_hardlinks_settle() */
 };
 
 int tree_hardlinks_new(struct tree_hardlinks **ret, size_t max)
@@ -61,20 +62,33 @@ void tree_hardlinks_free(struct tree_hardlinks *l)
 	free(l);
 }
 
-static bool hardlink_id_is_equal(const struct tree_hardlink_id *a, const struct tree_hardlink_id *b)
+static bool has_same_number(const struct tree_hardlink_id *a, const struct tree_hardlink_id *b)
 {
-	return a->fileid == b->fileid && a->fsid == b->fsid && a->fsid_minor == b->fsid_minor &&
-	       (a->handle == b->handle || a->state == b->state);
+	return a->fileid == b->fileid && a->fsid == b->fsid && a->fsid_minor == b->fsid_minor;
+}
+
+static bool hardlink_id_is_equal(const struct tree_hardlinks *l, const struct tree_hardlink_id *a,
+				 const struct tree_hardlink_id *b)
+{
+	return has_same_number(a, b) &&
+	       (a->handle == b->handle || (l->names_differ && a->state == b->state));
+}
+
+static struct hardlink_file **hardlink_bucket(struct tree_hardlinks *l,
+					      const struct tree_hardlink_id *id)
+{
+	const uint64_t n = id->fileid;
+
+	return &l->buckets[(n ^ n >> 12 ^ n >> 24) % BUCKETS];
 }
 
 /* Return the pointer in the bucket's chain that leads to the file, or the NULL at its end. */
 static struct hardlink_file **hardlink_slot(struct tree_hardlinks *l,
 					    const struct tree_hardlink_id *id)
 {
-	const uint64_t n = id->fileid;
-	struct hardlink_file **slot = &l->buckets[(n ^ n >> 12 ^ n >> 24) % BUCKETS];
+	struct hardlink_file **slot = hardlink_bucket(l, id);
 
-	while (*slot != NULL && !hardlink_id_is_equal(&(*slot)->id, id))
+	while (*slot != NULL && !hardlink_id_is_equal(l, &(*slot)->id, id))
 		slot = &(*slot)->next;
 	return slot;
 }
@@ -138,6 +152,29 @@ struct tree_hardlink_id tree_hardlink_id_of(const struct nfs_handle *handle,
 		.handle = str_hash(handle->data, handle->len),
 		.state = str_hash(state, sizeof(state)),
 	};
+}
+
+bool tree_hardlinks_are_unsure(struct tree_hardlinks *l, const struct tree_hardlink_id *id)
+{
+	const struct hardlink_file *file;
+	bool other = false;
+
+	if (l->settled)
+		return false;
+	for (file = *hardlink_bucket(l, id); file != NULL; file = file->next) {
+		if (!has_same_number(&file->id, id))
+			continue;
+		if (file->id.handle == id->handle)
+			return false;
+		other = other || file->id.state == id->state;
+	}
+	return other;
+}
+
+void tree_hardlinks_settle(struct tree_hardlinks *l, bool names_differ)
+{
+	l->settled = true;
+	l->names_differ = names_differ;
 }
 
 int tree_hardlinks_find(struct tree_hardlinks *l, const struct tree_hardlink_id *id, uint32_t names,

@@ -9,15 +9,18 @@
 #ifndef TREE_HARDLINKS_H
 #define TREE_HARDLINKS_H
 
+#include <stdbool.h>
+
 #include "nfs/op.h"
 
 struct tree_hardlinks;
 
 /*
  * Identifies a file. fileid is not enough: it is reused after a file is removed, and two file
- * systems under one fsid (btrfs subvolumes) may both have it. Then both handle and state differ. If
- * only one of them differs, it is the same file: exports with subtree_check give each name a handle
- * of its own, and the state changes when a file is written.
+ * systems under one fsid (btrfs subvolumes) may both have it. Equal handles are of one file, whose
+ * state changes when it is written. Different handles may be, too: exports with subtree_check give
+ * each name a handle of its own. But a file of btrfs and the one in a snapshot of its subvolume
+ * differ in nothing else. Which of the two the server does is settled when it first matters.
  */
 struct tree_hardlink_id {
 	uint64_t fileid, fsid, fsid_minor;
@@ -30,6 +33,15 @@ struct tree_hardlink_id tree_hardlink_id_of(const struct nfs_handle *handle,
 /* Remember at most max files at a time. Returns 0 or -ENOMEM. The caller frees. */
 int tree_hardlinks_new(struct tree_hardlinks **ret, size_t max);
 void tree_hardlinks_free(struct tree_hardlinks *l);
+
+/*
+ * Check whether id may be of a remembered file with another handle, and it has to be settled what
+ * that means.
+ */
+bool tree_hardlinks_are_unsure(struct tree_hardlinks *l, const struct tree_hardlink_id *id);
+
+/* names_differ: one file may have several handles. */
+void tree_hardlinks_settle(struct tree_hardlinks *l, bool names_differ);
 
 /*
  * Set *ret to the path where the file came first, valid until the next call. NULL: path is the

@@ -71,7 +71,11 @@ static int deliver_entry(struct reader *rd, struct reader_item *item, struct err
 	entry.has_holes = tree_has_holes(&item->attr);
 	if (item->attr.links > 1 && type != NFS_TYPE_DIRECTORY) {
 		const struct tree_hardlink_id id = tree_hardlink_id_of(&item->handle, &item->attr);
+		struct tree_work *work = rd->work;
 
+		if (tree_hardlinks_are_unsure(rd->links, &id))
+			tree_hardlinks_settle(rd->links, work->names_differ == NULL ||
+								 work->names_differ(work->from));
 		if (tree_hardlinks_find(rd->links, &id, item->attr.links, rd->path.data,
 					&entry.hardlink_to) < 0)
 			return error_oom(err);
@@ -209,6 +213,7 @@ static int count(struct tree_work *work, const struct nfs_handle *root, const st
 		.from = work->from,
 		.to = work->to,
 		.from_xattrs = ret_found != NULL,
+		.names_differ = work->names_differ,
 		.cancel = work->cancel,
 		.report = work->report,
 		.data = work->data,

@@ -47,6 +47,8 @@ struct tree_work {
 	 */
 	bool from_xattrs, to_xattrs;
 	bool copies_async; /* the server copies asynchronously */
+	/* Whether names of one file have handles of their own on the server; NULL: assume so. */
+	bool (*names_differ)(struct nfs_client *from);
 	const atomic_bool *cancel; /* may be NULL */
 	struct tree_progress progress;
 	void (*report)(const struct tree_progress *progress, void *data);

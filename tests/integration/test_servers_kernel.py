@@ -126,6 +126,36 @@ class Btrfs(OnImage, unittest.TestCase):
     mebibytes = 256
 
 
+    def test_subvolume_and_its_snapshot(self):
+        """Files and those of a snapshot differ in nothing but their handles."""
+        for self.version in ["3"] + harness.one_of(VERSIONS[1:], self.turn):
+            with self.subTest(version=self.version):
+                self.share = self.folder if self.version == "3" else "/"
+                self.restart()
+                self.copies_a_snapshot("snapshot-" + self.version)
+
+    def copies_a_snapshot(self, name):
+        made = self.create(name)
+        top = os.path.join(self.folder, name)
+        run("btrfs", "subvolume", "create", top + "/a")
+        os.mkdir(top + "/a/sub")
+        self.put(name + "/a/sub/f", b"old")
+        os.link(top + "/a/sub/f", top + "/a/z")
+        run("btrfs", "filesystem", "sync", top)
+        # In the middle of the subvolume, so that a name of each file comes before and after it.
+        run("btrfs", "subvolume", "snapshot", top + "/a", top + "/a/sub/snapshot")
+        copy = self.create(name + "-copy", source={"volume": {"volume_id": made.volume_id}})
+        below = "a/sub/snapshot/"
+        links = {}
+        for path in ("a/sub/f", "a/z", below + "sub/f", below + "z"):
+            links.setdefault(os.stat(top + "-copy/" + path).st_ino, set()).add(path)
+        self.assertEqual(sorted(map(sorted, links.values())),
+                         sorted([["a/sub/f", "a/z"], [below + "sub/f", below + "z"]]))
+        for volume in (copy, made):
+            self.delete(volume.volume_id)
+        self.is_clean()
+
+
 class Vfat(OnImage, unittest.TestCase):
     """vfat: no links, no owners, times of two seconds, names without case."""
 
@@ -195,6 +225,28 @@ class SubtreeCheck(OnKernel, unittest.TestCase):
 
     turn = 2
     exported = "rw,no_root_squash,insecure,fsid=0,subtree_check"
+
+    def test_hard_links(self):
+        """Each name has a handle of its own, and yet is a name of the same file."""
+        for self.version in ["3"] + harness.one_of(VERSIONS[1:], self.turn):
+            with self.subTest(version=self.version):
+                self.share = self.folder if self.version == "3" else "/"
+                self.restart()
+                name = "links-" + self.version
+                made = self.create(name)
+                top = os.path.join(self.folder, name)
+                for folder in ("a", "b", "c"):
+                    self.put("%s/%s" % (name, folder))
+                self.put(name + "/a/f", b"data")
+                os.link(top + "/a/f", top + "/b/f")
+                os.link(top + "/a/f", top + "/c/f")
+                copy = self.create(name + "-copy",
+                                   source={"volume": {"volume_id": made.volume_id}})
+                numbers = {os.stat("%s-copy/%s/f" % (top, folder)).st_ino for folder in "abc"}
+                self.assertEqual(len(numbers), 1)
+                for volume in (copy, made):
+                    self.delete(volume.volume_id)
+                self.is_clean()
 
 
 class BindMount(OnImage, unittest.TestCase):
