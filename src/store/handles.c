@@ -53,9 +53,10 @@ static int try_link(struct nfs_client *c, const struct nfs_handle *trash, const 
 {
 	struct nfs_handle dir, first, second;
 	struct nfs_attr unused;
-	struct nfs_op link = { .type = NFS_OP_LINK, .dir = &first, .to_dir = &dir, .to_name = file };
+	struct nfs_op link = { .type = NFS_OP_LINK, .dir = &first, .to_dir = &dir };
 	int r;
 
+	link.to_name = file;
 	r = nfs_mkdir(c, trash, folder, 0700, &dir, &unused);
 	if (r == 0)
 		r = nfs_create(c, trash, file, 0600, &first);

@@ -39,6 +39,7 @@ int tree_hardlinks_new(struct tree_hardlinks **ret, size_t max)
 	if (l == NULL)
 		return -ENOMEM;
 	l->max = max;
+	l->names_differ = true; /* until it is settled */
 	list_init(&l->complete);
 	*ret = l;
 	return 0;
