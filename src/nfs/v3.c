@@ -520,7 +520,7 @@ static void v3_parent_replied(void *data, int error, const void *results)
 	v3_take_reply(op, &parent_of, error, results);
 	if (error == 0 && (op->error == -EACCES || op->error == -EPERM))
 		op->attr.is_mount = true;
-	nfs_op_finish(op, error == 0 ? 0 : op->error);
+	nfs_op_finish(op, error == 0 && op->error != -EAGAIN ? 0 : op->error);
 }
 
 /*
