@@ -16,10 +16,11 @@
 #define READDIR_PAUSE_MS 10
 #define READDIR_NAMES_MAX 1000000 /* remembered; larger directories cannot start over */
 
-int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
+/* fileid: see nfs_op. */
+static int lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		  uint64_t fileid, struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
 {
-	struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = dir, .name = name };
+	struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = dir, .name = name, .fileid = fileid };
 	int r = nfs_client_call(c, &op);
 
 	if (r < 0)
@@ -34,14 +35,16 @@ int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *n
 	return 0;
 }
 
-int nfs_is_mount(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
+int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
 {
-	struct nfs_op op = {
-		.type = NFS_OP_LOOKUP, .dir = dir, .name = name, .fileid = NFS_FILEID_ANY
-	};
-	int r = nfs_client_call(c, &op);
+	return lookup(c, dir, name, 0, ret_handle, ret_attr);
+}
 
-	return r < 0 ? r : op.attr.is_mount;
+int nfs_lookup_mount(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		     struct nfs_handle *ret_handle, struct nfs_attr *ret_attr)
+{
+	return lookup(c, dir, name, NFS_FILEID_ANY, ret_handle, ret_attr);
 }
 
 int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const char *name,

@@ -30,8 +30,9 @@
 int nfs_lookup(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 	       struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 
-/* Check whether the directory name is a mount point: 1, 0 or a negative errno. */
-int nfs_is_mount(struct nfs_client *c, const struct nfs_handle *dir, const char *name);
+/* Like nfs_lookup(), and also find out whether the name is a mount point: nfs_attr.is_mount. */
+int nfs_lookup_mount(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		     struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
 
 /* Like nfs_lookup(), with all attributes and the owner; one call if the server sends them. */
 int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const char *name,

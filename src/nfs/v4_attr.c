@@ -497,7 +497,7 @@ void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *
 	uint64_t taken = take_attributes(&r, from, PLAIN | OWNER | FULL | CHANGE | ENTRY);
 
 	attr->is_full = (taken & FULL) == FULL;
-	/* RFC 7530 section 5.8.2.23: the two differ for the root of what is mounted. */
+	/* RFC 7530, section 5.8.2: the two differ for the root of what is mounted. */
 	attr->is_mount = (taken & MOUNT) == MOUNT && r.mounted_on != attr->fileid;
 	if (!r.has_uid || !r.has_gid)
 		return;

@@ -95,11 +95,11 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 {
 	struct nfs_attr attr = { .is_full = false }, above = { .is_full = false };
 	struct nfs_handle handle;
-	int r, is_mount;
+	bool is_mount;
+	int r;
 
-	r = is_mount = nfs_is_mount(c, &place->parent, place->base);
-	if (r >= 0)
-		r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
+	r = nfs_lookup_mount(c, &place->parent, place->base, &handle, &attr);
+	is_mount = attr.is_mount;
 	if (r == 0)
 		r = directory_complete_attr(c, &handle, &attr);
 	if (r == 0)
@@ -108,7 +108,7 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 		return 0;
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
-	if (directory_is_same_file_system(&attr, &above) && is_mount == 0)
+	if (!is_mount && directory_is_same_file_system(&attr, &above))
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "on '%s' on %s:%s something is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",

@@ -61,8 +61,6 @@ static int try_link(struct nfs_client *c, const struct nfs_handle *trash, const 
 	if (r == 0)
 		r = nfs_create(c, trash, file, 0600, &first);
 	if (r == 0)
-		r = nfs_lookup(c, trash, file, &first, NULL);
-	if (r == 0)
 		r = nfs_client_call(c, &link);
 	if (r == 0)
 		r = nfs_lookup(c, &dir, file, &second, NULL);

@@ -8,8 +8,8 @@
  * 0700, once.
  *
  * Whether a directory is a mount point of the server is known before the directory is entered. Such
- * a directory stays, and so do those above it. A directory that somebody
- * moves out of the tree is left alone after about a second.
+ * a directory stays, and so do those above it. A directory that somebody moves out of the tree is
+ * left alone after about a second.
  *
  * Memory is bounded for any depth and width: deep directories are moved up into the root of the
  * tree, where they are found again if the work is interrupted.

@@ -94,9 +94,7 @@ static void node_enter(struct remover *rm, struct remove_node *node, const struc
 {
 	const bool is_deep = node->depth > 0 && node->depth % TREE_LEVELS == 0;
 
-	if (attr->is_mount)
-		node_stay(rm, node);
-	else if (!attr->has_fsid)
+	if (!attr->has_fsid && !attr->is_mount)
 		node_set_state(rm, node, REMOVE_GETATTR);
 	else if (!nfs_is_inside(attr, &rm->fs))
 		node_stay(rm, node);

@@ -125,7 +125,6 @@ class Btrfs(OnImage, unittest.TestCase):
     mkfs = ("mkfs.btrfs", "-q")
     mebibytes = 256
 
-
     def test_subvolume_and_its_snapshot(self):
         """Files and those of a snapshot differ in nothing but their handles."""
         for self.version in ["3"] + harness.one_of(VERSIONS[1:], self.turn):
