@@ -12,18 +12,28 @@
 
 /* -------- the version -------- */
 
+#define LOOKS_MAX 3 /* at two directories, one of which may change in between */
+
+/* File systems that were made alike have the same fileids, but not the same times. */
 static bool is_same_directory(struct nfs_client *a, const struct nfs_handle *in_a,
 			      struct nfs_client *b, const struct nfs_handle *in_b)
 {
 	struct nfs_attr x, y;
+	unsigned int looks;
 
-	return nfs_stat(a, in_a, &x) == 0 && nfs_stat(b, in_b, &y) == 0 && x.is_full && y.is_full &&
-	       x.fileid == y.fileid;
+	for (looks = 0; looks < LOOKS_MAX; looks++) {
+		if (nfs_stat(a, in_a, &x) < 0 || nfs_stat(b, in_b, &y) < 0 || !x.is_full ||
+		    !y.is_full || x.fileid != y.fileid)
+			return false;
+		if (nfs_time_is_equal(&x.mtime, &y.mtime) && nfs_time_is_equal(&x.ctime, &y.ctime))
+			return true;
+	}
+	return false;
 }
 
 /*
- * A path may name different directories in two versions of NFS (fsid=0), so compare the roots. Many
- * file systems have the same fileid for their root, so compare the driver's own folders, too.
+ * A path may name different directories in two versions of NFS (fsid=0), so compare the roots, and
+ * the driver's own folders, which change less often.
  */
 static bool is_same_share(struct nfs_client *a, struct nfs_client *b)
 {

@@ -151,8 +151,7 @@ static bool places_are_equal(const struct records_place *a, const struct records
 {
 	return a->address[0] != '\0' && strcmp(a->address, b->address) == 0 && a->port == b->port &&
 	       a->version == b->version && a->fsid == b->fsid && a->fsid_minor == b->fsid_minor &&
-	       a->fileid == b->fileid && a->ctime.sec == b->ctime.sec &&
-	       a->ctime.nsec == b->ctime.nsec;
+	       a->fileid == b->fileid && nfs_time_is_equal(&a->ctime, &b->ctime);
 }
 
 bool known_exports_place(struct known_exports *k, const struct nfs_export *e,

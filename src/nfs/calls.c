@@ -57,7 +57,7 @@ int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const ch
 		return r;
 	*ret_handle = op.handle;
 	*ret_attr = op.attr;
-	return op.attr.is_full ? 0 : nfs_stat(c, ret_handle, ret_attr);
+	return nfs_complete_attr(c, ret_handle, ret_attr);
 }
 
 int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr)
@@ -77,6 +77,18 @@ int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_a
 
 	if (r == 0)
 		*ret_attr = op.attr;
+	return r;
+}
+
+int nfs_complete_attr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *attr)
+{
+	const bool is_mount = attr->is_mount;
+	int r;
+
+	if (attr->is_full)
+		return 0;
+	r = nfs_stat(c, handle, attr);
+	attr->is_mount = is_mount;
 	return r;
 }
 

@@ -42,6 +42,9 @@ int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nf
 /* Get all attributes; nfs_attr.is_full if the server has them all. */
 int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
 
+/* Get all attributes, unless LOOKUP returned them. Keeps is_mount, which GETATTR does not tell. */
+int nfs_complete_attr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *attr);
+
 /*
  * Change attributes in one step. Servers clear setuid and setgid when the owner changes; set the
  * mode again then. Returns -NFS_EOWNER if the server does not know the owner, or set another one.

@@ -51,6 +51,11 @@ struct nfs_time {
 	uint32_t nsec;
 };
 
+static inline bool nfs_time_is_equal(const struct nfs_time *a, const struct nfs_time *b)
+{
+	return a->sec == b->sec && a->nsec == b->nsec;
+}
+
 struct nfs_device {
 	uint32_t major, minor;
 };

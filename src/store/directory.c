@@ -200,7 +200,7 @@ bool directory_is_anothers(struct nfs_client *c, const struct nfs_handle *dir)
 int directory_complete_attr(struct nfs_client *c, const struct nfs_handle *handle,
 			    struct nfs_attr *attr)
 {
-	return attr->has_fsid ? 0 : nfs_stat(c, handle, attr);
+	return attr->has_fsid ? 0 : nfs_complete_attr(c, handle, attr);
 }
 
 bool directory_is_same_file_system(const struct nfs_attr *a, const struct nfs_attr *b)

@@ -64,7 +64,7 @@ static bool looks_known(const struct nfs_attr *a, const struct nfs_attr *b)
 {
 	return a->is_full && b->is_full && a->type == b->type && a->fileid != 0 &&
 	       a->fileid == b->fileid && directory_is_same_file_system(a, b) &&
-	       a->mtime.sec == b->mtime.sec && a->mtime.nsec == b->mtime.nsec;
+	       nfs_time_is_equal(&a->mtime, &b->mtime);
 }
 
 int directory_check_moved(struct nfs_client *c, const struct directory_place *from,
@@ -95,11 +95,9 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 {
 	struct nfs_attr attr = { .is_full = false }, above = { .is_full = false };
 	struct nfs_handle handle;
-	bool is_mount;
 	int r;
 
 	r = nfs_lookup_mount(c, &place->parent, place->base, &handle, &attr);
-	is_mount = attr.is_mount;
 	if (r == 0)
 		r = directory_complete_attr(c, &handle, &attr);
 	if (r == 0)
@@ -108,7 +106,7 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 		return 0;
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
-	if (!is_mount && directory_is_same_file_system(&attr, &above))
+	if (!attr.is_mount && directory_is_same_file_system(&attr, &above))
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "on '%s' on %s:%s something is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",

@@ -29,18 +29,13 @@ void tree_file_list_xattrs(struct tree_file *f,
 	f->listed = listed;
 }
 
-static bool time_is_equal(const struct nfs_time *a, const struct nfs_time *b)
-{
-	return a->sec == b->sec && a->nsec == b->nsec;
-}
-
 bool tree_file_is_same(const struct nfs_attr *before, const struct nfs_attr *after)
 {
-	if (before->size != after->size || !time_is_equal(&before->mtime, &after->mtime) ||
-	    !time_is_equal(&before->ctime, &after->ctime))
+	if (before->size != after->size || !nfs_time_is_equal(&before->mtime, &after->mtime) ||
+	    !nfs_time_is_equal(&before->ctime, &after->ctime))
 		return false;
 	return !before->has_change || !after->has_change || before->change == after->change ||
-	       !time_is_equal(&before->atime, &after->atime);
+	       !nfs_time_is_equal(&before->atime, &after->atime);
 }
 
 void tree_file_restrict(struct tree_file *f, const struct tree_segment *segments, size_t n)

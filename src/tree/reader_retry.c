@@ -61,11 +61,9 @@ static int lookup_full(struct reader *rd, const struct nfs_handle *dir, const ch
 		.type = NFS_OP_LOOKUP, .dir = dir, .name = name, .full = true, .fileid = fileid
 	};
 	int r = nfs_client_call(rd->work->from, &op);
-	const bool is_mount = op.attr.is_mount;
 
-	if (r == 0 && !op.attr.is_full)
-		r = nfs_stat(rd->work->from, &op.handle, &op.attr);
-	op.attr.is_mount = is_mount;
+	if (r == 0)
+		r = nfs_complete_attr(rd->work->from, &op.handle, &op.attr);
 	if (r == 0 && !op.attr.is_full)
 		r = -EREMOTEIO;
 	if (r < 0)

@@ -78,7 +78,7 @@ class Exported(KernelServer):
 
     @staticmethod
     def flags(version):
-        return ["vers=" + version]
+        return [] if version is None else ["vers=" + version]
 
 
 class OnImage(OnKernel):
@@ -316,6 +316,48 @@ class BindMount(OnImage, unittest.TestCase):
         self.restart()  # a purger looks at once at a share that it does not know yet
         self.delete(self.create(name + "-next").volume_id)
         self.is_clean()
+
+
+class SamePath(OnImage, unittest.TestCase):
+    """One path leads to one file system in version 3 and to another in version 4, whose directories
+    have the same file ids. The server has version 4.0 at most, so trees go over version 3."""
+
+    kind = "ext4"
+    mkfs = ("mkfs.ext4", "-q")
+    mebibytes = 16
+    exported = "rw,no_root_squash,insecure,no_subtree_check,crossmnt"
+
+    @classmethod
+    def start_server(cls):
+        cls.root = cls.folder + "-root"
+        cls.below = cls.root + cls.folder
+        os.makedirs(cls.below)
+        cls.mount()
+        cls.other = Image(cls.below, cls.mebibytes, *cls.mkfs).mount()
+        server = Exported(cls.root, cls.exported + ",fsid=0", without=("4.1", "4.2")).start()
+        run("exportfs", "-i", "-o", cls.exported, "*:" + cls.folder)
+        return server
+
+    @classmethod
+    def unmount(cls):
+        cls.other.unmount()
+        super().unmount()
+
+    def test_life(self):
+        for self.version, top in (("3", self.folder), ("4.0", self.below)):
+            self.restart()
+            made = self.create("source")
+            with open(os.path.join(top, "source", "data"), "wb") as f:
+                f.write(self.version.encode())
+        self.assertEqual(os.stat(self.folder).st_ino, os.stat(self.below).st_ino)
+        self.assertEqual(os.stat(os.path.join(self.folder, STATE)).st_ino,
+                         os.stat(os.path.join(self.below, STATE)).st_ino)
+        self.restart()  # it remembers the version of the last volume
+        self.version = None
+        self.create("copy", source={"volume": {"volume_id": made.volume_id}})
+        self.assertEqual(os.listdir(os.path.join(self.folder)).count("copy"), 0)
+        with open(os.path.join(self.below, "copy", "data"), "rb") as f:
+            self.assertEqual(f.read(), b"4.0")
 
 
 if __name__ == "__main__":
