@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "nfs/error.h"
 #include "nfs/v4_send.h"
+#include "nfs/v4_session.h"
 
 void v4_client_init(struct v4_client *client, struct nfs_connection *conn,
 		    void (*answered)(struct v4_client *client, int error))
@@ -70,7 +71,6 @@ static int send_setclientid(struct v4_client *client)
 	struct v4_compound c = { .n = 0 };
 	uint64_t now = clock_now_ns();
 	SETCLIENTID4args *args;
-	int r;
 
 	args = &v4_add(&c, OP_SETCLIENTID)->nfs_argop4_u.opsetclientid;
 	memcpy(args->client.verifier, &now, sizeof(args->client.verifier));
@@ -78,18 +78,47 @@ static int send_setclientid(struct v4_client *client)
 	args->client.id.id_val = client->name;
 	args->callback.cb_location.r_netid = (char *)(uintptr_t) "tcp"; /* only read */
 	args->callback.cb_location.r_addr = (char *)(uintptr_t) "0.0.0.0.0.0";
-	r = v4_send(client->conn, &c, setclientid_replied, client);
-	if (r < 0)
-		return r;
-	client->asked = true;
-	return 0;
+	return v4_send(client->conn, &c, setclientid_replied, client);
+}
+
+static void reclaim_complete_replied(void *data, int error, const void *results)
+{
+	struct v4_client *client = data;
+	const COMPOUND4res *res = results;
+
+	if (error == 0 && (uint32_t)res->status == V4_ERR_COMPLETE_ALREADY)
+		error = 0;
+	else
+		error = reply_errno(error, results);
+	if (error == 0)
+		client->id = v4_session_opens(client->conn->session);
+	end_request(client, error);
+}
+
+/*
+ * Before it, the server takes an OPEN for one that may conflict with what others reclaim. Servers
+ * write the client to their disk at this point, so that it may reclaim after a restart.
+ */
+static int send_reclaim_complete(struct v4_client *client)
+{
+	struct v4_compound c = { .n = 0 };
+
+	(void)v4_add_later(&c, V4_OP_RECLAIM_COMPLETE);
+	return v4_send(client->conn, &c, reclaim_complete_replied, client);
 }
 
 int v4_client_get(struct v4_client *client)
 {
+	int r;
+
 	if (client->asked)
 		return 0;
-	return client->id != 0 ? 1 : send_setclientid(client);
+	if (client->id != 0)
+		return 1;
+	r = client->conn->session != NULL ? send_reclaim_complete(client)
+					  : send_setclientid(client);
+	client->asked = r == 0;
+	return r;
 }
 
 void v4_client_lost(struct v4_client *client, uint64_t id)

@@ -2,15 +2,20 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * The client id of a connection, which a version 4 server requires for opening files (RFC 7530,
- * section 9.1.1). Requested when first needed, and again if the server has lost it. Part of a
+ * The client id of a connection, with which a version 4 server lets it open files (RFC 7530,
+ * section 9.1.1). Requested when first needed, and again if the server has lost it. A session has
+ * one; there, RECLAIM_COMPLETE comes before the first OPEN (RFC 8881, section 18.51). Part of a
  * connection, on its thread; must stay in place.
  *
  *   state           v4_client_get()        reply                    v4_client_lost(id)
  *   none            SETCLIENTID, asked     -                        -
+ *   none, session   RECLAIM_COMPLETE,      -                        -
+ *                   asked
  *   asked           -                      CONFIRM, then ready;     -
  *                                          none if either fails
+ *   asked, session  -                      ready; none if it fails  -
  *   ready           returns 1              -                        none, if id is current
+ *   ready, session  returns 1              -                        -
  */
 #ifndef NFS_V4_CLIENT_H
 #define NFS_V4_CLIENT_H

@@ -70,8 +70,6 @@ static int get_opener(struct nfs_connection *conn, struct v4_opener **ret)
 		o->conn = conn;
 		list_init(&o->waiting);
 		v4_client_init(&o->client, conn, client_answered);
-		if (conn->session != NULL)
-			o->client.id = v4_session_client(conn->session);
 		conn->opener = o;
 	}
 	*ret = o;

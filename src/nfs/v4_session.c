@@ -42,7 +42,10 @@
 
 #define LEASE_MS 20000 /* of a server that does not say; RFC 8881 has no lower limit */
 
-/* sr_status_flags of a server that has lost or revoked state, RFC 8881 section 18.46. */
+/*
+ * sr_status_flags of a server that has lost or revoked state, RFC 8881 section 18.46. A server may
+ * also set STATUS_RESTARTED until it gets RECLAIM_COMPLETE.
+ */
 #define STATUS_REVOKED (0x8U | 0x10U | 0x20U)
 #define STATUS_RESTARTED 0x100U
 
@@ -75,6 +78,7 @@ struct v4_session {
 	struct list waiting; /* requests without a slot */
 	struct list lost; /* changes whose replies were lost */
 	bool is_made; /* the server has it */
+	bool may_open; /* see v4_session_opens() */
 	bool caches; /* the server's cache takes the replies of changes */
 	bool is_ended; /* the connection is gone */
 	bool is_lost; /* the server no longer has the session */
@@ -299,7 +303,8 @@ static int take_sequence(struct request *r, const COMPOUND4res *res)
 	}
 	slot->sequence++;
 	follow_target(s, result->sequence.target_slot);
-	if ((result->sequence.flags & (STATUS_REVOKED | STATUS_RESTARTED)) != 0)
+	if ((result->sequence.flags & STATUS_REVOKED) != 0 ||
+	    (s->may_open && (result->sequence.flags & STATUS_RESTARTED) != 0))
 		s->is_stale = true;
 	return 0;
 }
@@ -431,34 +436,6 @@ static int create_session(struct v4_session *s, const union v4_later_args *clien
 	return ask(s, &c, take_create_session, s, nfs_connection_deadline(s->conn));
 }
 
-static int take_reclaim_complete(void *data, const void *results)
-{
-	const COMPOUND4res *res = results;
-
-	(void)data;
-	if (res->resarray.resarray_len != 2)
-		return res->status != NFS4_OK ? nfs_status_errno(res->status) : -EBADMSG;
-	return (uint32_t)res->status == V4_ERR_COMPLETE_ALREADY ? 0 : nfs_status_errno(res->status);
-}
-
-/* Before it, the server takes an OPEN for one that may conflict with what others reclaim. */
-static int reclaim_complete(struct v4_session *s)
-{
-	union v4_later_args sequence = { .sequence = { .sequence = 1 } };
-	struct v4_compound c = { .n = 0 };
-	const struct v4_message message = { .minor = s->minor,
-					    .sequence = &sequence,
-					    .compound = &c };
-	int r;
-
-	memcpy(sequence.sequence.session, s->id, sizeof(s->id));
-	(void)v4_add_later(&c, V4_OP_RECLAIM_COMPLETE);
-	r = net_rpc_ask(s->conn->rpc, &v4_procedure, (void *)(uintptr_t)&message,
-			take_reclaim_complete, NULL, nfs_connection_deadline(s->conn));
-	s->slots[0].sequence = 2;
-	return r;
-}
-
 static int check_limits(const struct v4_session *s, struct error *err)
 {
 	const struct {
@@ -514,10 +491,9 @@ static int set_up(struct v4_session *s, struct error *err)
 		r = create_session(s, &client);
 	if (r == 0)
 		r = check_limits(s, err);
-	if (r < 0)
-		return r;
-	apply_limits(s);
-	return reclaim_complete(s);
+	if (r == 0)
+		apply_limits(s);
+	return r;
 }
 
 /* Tell the server that nothing more follows. */
@@ -562,8 +538,9 @@ int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct erro
 	return 0;
 }
 
-uint64_t v4_session_client(const struct v4_session *s)
+uint64_t v4_session_opens(struct v4_session *s)
 {
+	s->may_open = true;
 	return s->clientid;
 }
 

@@ -42,8 +42,8 @@ int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct erro
 int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied *replied,
 		    void *data);
 
-/* The client id, for OPEN. */
-uint64_t v4_session_client(const struct v4_session *s);
+/* The server has taken RECLAIM_COMPLETE. Returns the client id, for OPEN. */
+uint64_t v4_session_opens(struct v4_session *s);
 
 /* Lower read_max and write_max of the client to what fits into a message of the session. */
 void v4_session_cap(const struct v4_session *s);

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/list.h"
+#include "nfs/v4_client.h"
 #include "nfs/v4_send.h"
 #include "nfs/v4_session.h"
 #include "check_util.h"
@@ -48,7 +50,8 @@ struct peer {
 	struct v4_channel fore;
 	uint32_t numbers[256]; /* next of each slot */
 	uint32_t highest; /* slot used so far */
-	unsigned int compounds; /* after the set-up */
+	unsigned int compounds; /* without the next ones */
+	unsigned int reclaims; /* RECLAIM_COMPLETE */
 	unsigned int sessions, clients; /* that are there */
 	bool is_confused; /* a number or a slot was not as it has to be */
 };
@@ -124,6 +127,7 @@ static void answer_compound(struct answer *a, struct peer *peer, const uint32_t 
 	const bool is_reclaim = second == V4_OP_RECLAIM_COMPLETE;
 	uint32_t status = is_reclaim ? f->reclaim_status : 0;
 
+	peer->reclaims += is_reclaim;
 	if (!is_reclaim && peer->compounds++ == 0 && f->sequence_status != 0) {
 		put(a, f->sequence_status);
 		put(a, 0);
@@ -353,14 +357,6 @@ START_TEST(test_set_up)
 		  { 1 << 20, 1 << 20, 4096, 50, 8 },
 		  -EBADMSG },
 		{ "cut", { .cut = true }, { 1 << 20, 1 << 20, 4096, 50, 8 }, -EREMOTEIO },
-		{ "complete already",
-		  { .reclaim_status = 10054 },
-		  { 1 << 20, 1 << 20, 4096, 50, 8 },
-		  0 },
-		{ "in grace",
-		  { .reclaim_status = NFS4ERR_DELAY },
-		  { 1 << 20, 1 << 20, 4096, 50, 8 },
-		  -EAGAIN },
 		{ "no slots",
 		  { .cut = false },
 		  { 1 << 20, 1 << 20, 4096, 50, 0 },
@@ -452,10 +448,78 @@ START_TEST(test_wrong_answers)
 }
 END_TEST
 
+struct opening {
+	struct v4_client client;
+	unsigned int answers;
+	int error; /* of the last answer */
+};
+
+static void opening_answered(struct v4_client *client, int error)
+{
+	struct opening *o = container_of(client, struct opening, client);
+
+	o->answers++;
+	o->error = error;
+}
+
+/* Ask for the right to open files, and wait for the answer. */
+static void ask_to_open(struct bench *b, struct opening *o, const char *name)
+{
+	const uint64_t deadline = clock_now_ns() + 30 * CLOCK_NS_PER_S;
+
+	o->answers = 0;
+	check_int(name, "asked", v4_client_get(&o->client), 0);
+	check_int(name, "asked once", v4_client_get(&o->client), 0);
+	while (o->answers == 0)
+		ck_assert(net_rpc_run(b->conn.rpc, &o->answers, deadline) == 0);
+}
+
+/* RECLAIM_COMPLETE comes before the first OPEN, and not before other operations. */
+START_TEST(test_open)
+{
+	static const struct {
+		const char *name;
+		uint32_t status;
+		int want;
+	} rows[] = {
+		{ "complete", 0, 0 },
+		{ "complete already", 10054, 0 },
+		{ "busy", NFS4ERR_DELAY, -EAGAIN },
+		{ "not permitted", NFS4ERR_PERM, -EPERM },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct faults faults = { .reclaim_status = rows[i].status };
+		struct opening o;
+		struct bench b;
+
+		bench_init(&b, &faults, &usual);
+		check_int(rows[i].name, "session", v4_session_open(&b.conn, 2, NULL), 0);
+		v4_client_init(&o.client, &b.conn, opening_answered);
+		send_all(&b, 3);
+		check_int(rows[i].name, "asked before", (int)b.peer.reclaims, 0);
+		ask_to_open(&b, &o, rows[i].name);
+		check_int(rows[i].name, "answer", o.error, rows[i].want);
+		check_int(rows[i].name, "times", (int)b.peer.reclaims, 1);
+		if (rows[i].want < 0) {
+			faults.reclaim_status = 0;
+			ask_to_open(&b, &o, rows[i].name);
+			check_int(rows[i].name, "answer to the next", o.error, 0);
+		}
+		check_int(rows[i].name, "ready", v4_client_get(&o.client), 1);
+		check_that(rows[i].name, "client id", o.client.id != 0);
+		check_that(rows[i].name, "numbers are right", !b.peer.is_confused);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 /* A session that the server may have lost is not used for a later call. */
 START_TEST(test_fresh)
 {
 	static const struct faults restarted = { .flags = 0x100 };
+	struct opening o;
 	struct bench b;
 
 	bench_init(&b, &restarted, &usual);
@@ -466,6 +530,11 @@ START_TEST(test_fresh)
 	check_that("fresh", "lease not known", v4_session_is_fresh(b.conn.session));
 	send_all(&b, 1);
 	check_int("fresh", "result", b.errors[0], 0);
+	check_that("fresh", "nothing to reclaim", v4_session_is_fresh(b.conn.session));
+	v4_client_init(&o.client, &b.conn, opening_answered);
+	ask_to_open(&b, &o, "fresh");
+	check_that("fresh", "until RECLAIM_COMPLETE", v4_session_is_fresh(b.conn.session));
+	send_all(&b, 1);
 	check_that("fresh", "restarted", !v4_session_is_fresh(b.conn.session));
 	bench_done(&b);
 }
@@ -490,28 +559,28 @@ struct resumption {
 };
 
 static const struct resumption resumptions[] = {
-	{ "at once", 1, { { 0, 0, 2 } }, 1, 0, 0 },
-	{ "refused", 1, { { 0, NFS4ERR_NOENT, 2 } }, 1, 0, NFS4ERR_NOENT },
+	{ "at once", 1, { { 0, 0, 1 } }, 1, 0, 0 },
+	{ "refused", 1, { { 0, NFS4ERR_NOENT, 1 } }, 1, 0, NFS4ERR_NOENT },
 	{ "the first one is under way",
 	  1,
-	  { { NFS4ERR_DELAY, 0, 2 }, { NFS4ERR_DELAY, 0, 2 }, { 0, 0, 2 } },
+	  { { NFS4ERR_DELAY, 0, 1 }, { NFS4ERR_DELAY, 0, 1 }, { 0, 0, 1 } },
 	  3,
 	  0,
 	  0 },
-	{ "nothing is removed yet", 1, { { 0, NFS4ERR_DELAY, 2 }, { 0, 0, 3 } }, 2, 0, 0 },
+	{ "nothing is removed yet", 1, { { 0, NFS4ERR_DELAY, 1 }, { 0, 0, 2 } }, 2, 0, 0 },
 	{ "both",
 	  1,
-	  { { NFS4ERR_DELAY, 0, 2 },
+	  { { NFS4ERR_DELAY, 0, 1 },
+	    { 0, NFS4ERR_DELAY, 1 },
+	    { NFS4ERR_DELAY, 0, 2 },
 	    { 0, NFS4ERR_DELAY, 2 },
-	    { NFS4ERR_DELAY, 0, 3 },
-	    { 0, NFS4ERR_DELAY, 3 },
-	    { 0, 0, 4 } },
+	    { 0, 0, 3 } },
 	  5,
 	  0,
 	  0 },
 	/* Sent again, it would find the first name gone. */
-	{ "one of two is removed", 2, { { 0, NFS4ERR_DELAY, 2 } }, 1, 0, NFS4ERR_DELAY },
-	{ "the session is gone", 1, { { V4_ERR_BADSESSION, 0, 2 } }, 1, -ECONNABORTED, 0 },
+	{ "one of two is removed", 2, { { 0, NFS4ERR_DELAY, 1 } }, 1, 0, NFS4ERR_DELAY },
+	{ "the session is gone", 1, { { V4_ERR_BADSESSION, 0, 1 } }, 1, -ECONNABORTED, 0 },
 };
 
 struct second {
@@ -661,6 +730,6 @@ START_TEST(test_abort)
 END_TEST
 
 CHECK_MAIN("session",
-	   .tests = { test_slots, test_target, test_set_up, test_wrong_answers, test_fresh,
-		      test_abort },
+	   .tests = { test_slots, test_target, test_set_up, test_wrong_answers, test_open,
+		      test_fresh, test_abort },
 	   .loops = { { test_lost_reply, ARRAY_SIZE(resumptions) } })
