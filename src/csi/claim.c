@@ -10,8 +10,7 @@
 
 struct claim {
 	const struct csi_driver *driver;
-	struct nfs_export export;
-	struct volume_owner owner;
+	struct nfs_export export; /* with the identity that wrote the note */
 	struct busy_note note;
 };
 
@@ -40,16 +39,15 @@ int claim_take(struct claim **ret, const struct csi_driver *driver, const struct
 	if (claim == NULL)
 		return error_oom(err);
 	claim->driver = driver;
-	if (owner != NULL)
-		claim->owner = *owner;
 	if (busy_note_init(&claim->note, kind, dir) < 0 || nfs_export_copy(&claim->export, e) < 0) {
 		claim_free(claim);
 		return error_oom(err);
 	}
-	session_begin_as(&s, driver, &claim->export, &claim->owner, &why);
+	session_begin_as(&s, driver, e, owner, &why);
 	while (session_next(&s))
 		s.result = busy_note_write(s.client, &claim->note, &why);
 	if (s.result == 0) {
+		session_get_identity(&s, &claim->export);
 		*ret = claim;
 		return 0;
 	}
@@ -60,9 +58,25 @@ int claim_take(struct claim **ret, const struct csi_driver *driver, const struct
 	return s.result;
 }
 
+/* The folder of notes may be closed to the identity that reads the directory. */
+static bool may_renew(const struct claim *claim, const struct nfs_client *c)
+{
+	return !c->broken && c->export.uid == claim->export.uid &&
+	       c->export.gid == claim->export.gid;
+}
+
 int claim_renew(struct claim *claim, struct nfs_client *c, struct error *err)
 {
-	return claim != NULL ? busy_note_renew(c, &claim->note, err) : 0;
+	struct session s;
+
+	if (claim == NULL)
+		return 0;
+	if (may_renew(claim, c))
+		return busy_note_renew(c, &claim->note, err);
+	session_begin(&s, claim->driver, &claim->export, err);
+	while (session_next(&s))
+		s.result = busy_note_renew(s.client, &claim->note, err);
+	return s.result;
 }
 
 void claim_drop(struct claim *claim)
@@ -72,7 +86,7 @@ void claim_drop(struct claim *claim)
 
 	if (claim == NULL)
 		return;
-	session_begin_as(&s, claim->driver, &claim->export, &claim->owner, &ignored);
+	session_begin(&s, claim->driver, &claim->export, &ignored);
 	while (session_next(&s))
 		s.result = busy_note_erase(s.client, &claim->note, &ignored);
 	claim_free(claim);

@@ -24,7 +24,11 @@ int claim_take(struct claim **ret, const struct csi_driver *driver, const struct
 	       const struct volume_owner *owner, enum busy_kind kind, const char *dir,
 	       struct error *err);
 
-/* Renew the note over c, a client of its export. Errors as busy_note_renew(). Accepts NULL. */
+/*
+ * Renew the note, over c if that is a client with the identity that wrote it, else over a client
+ * that is leased for it. c: of the note's export. Errors as busy_note_renew() and session_next().
+ * Accepts NULL.
+ */
 int claim_renew(struct claim *claim, struct nfs_client *c, struct error *err);
 
 /* Remove the note and free. Accepts NULL. */

@@ -115,11 +115,14 @@ static void count_tree(struct copy_job *job)
 	(void)tree_count(&job->work, &job->tree, &job->attr, &ignored);
 }
 
+/* Renew both, whatever becomes of the first, and return the first error. */
 static int renew_claims(struct copy_job *job, struct error *err)
 {
+	struct error second = { .code = ERROR_OK };
 	int r = claim_renew(job->claims[0], job->idle[0], err);
+	int r2 = claim_renew(job->claims[1], job->idle[1], r < 0 ? &second : err);
 
-	return r < 0 ? r : claim_renew(job->claims[1], job->idle[1], err);
+	return r < 0 ? r : r2;
 }
 
 static void keep_alive(struct nfs_client *const clients[], size_t n)
@@ -135,7 +138,7 @@ static void report(const struct tree_progress *progress, void *data)
 {
 	struct copy_job *job = data;
 	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
-	struct error ignored = { .code = ERROR_OK };
+	struct error err = { .code = ERROR_OK };
 
 	/*
 	 * Those of the call are idle, and so is one of the work's while it counts, or while the
@@ -149,7 +152,9 @@ static void report(const struct tree_progress *progress, void *data)
 	count_tree(job);
 	log_progress(job, progress, counting ? "Counting" : "Copying");
 	/* A lost note fails copy_job_close() at the end. */
-	(void)renew_claims(job, &ignored);
+	if (renew_claims(job, &err) < 0)
+		log_warn("A note that the copy is under way was not renewed",
+			 LOG_STR("what", job->what), LOG_STR("error", err.msg));
 }
 
 /* Have report() called in time for sessions and leases that are shorter than usual. */

@@ -41,6 +41,12 @@ void session_prefer_version(struct session *s, unsigned int version)
 	nfs_export_prefer(&s->next, version);
 }
 
+void session_get_identity(const struct session *s, struct nfs_export *e)
+{
+	e->uid = s->export.uid;
+	e->gid = s->export.gid;
+}
+
 /* Give the client back. Return whether the round is to be repeated on a new connection. */
 static bool session_return_client(struct session *s)
 {
@@ -120,10 +126,8 @@ static bool session_ends_round(struct session *s)
 			return false;
 		}
 	}
-	if (s->identity_of != NULL) {
-		s->identity_of->uid = s->export.uid;
-		s->identity_of->gid = s->export.gid;
-	}
+	if (s->identity_of != NULL)
+		session_get_identity(s, s->identity_of);
 	return false;
 }
 

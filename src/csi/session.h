@@ -64,6 +64,9 @@ void session_begin_reader(struct session *s, const struct csi_driver *driver, st
 /* After session_begin_as(): use this version of NFS if the server still serves it. */
 void session_prefer_version(struct session *s, unsigned int version);
 
+/* Set the identity of e to that of the last round. */
+void session_get_identity(const struct session *s, struct nfs_export *e);
+
 /* Whether there is a round to do. False: s->result is the result of the last one. */
 bool session_next(struct session *s);
 

@@ -340,13 +340,21 @@ int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *
 	(void)snprintf(next, sizeof(next), "%.*s.%x", NFS_NAME_MAX - 9, note->first,
 		       ++note->renewals);
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
-	if (r == 0)
+	if (r < 0)
+		return r == -ENOENT ? note_was_lost(note, err) : r;
+	r = nfs_rename(c, folder, note->name, folder, next);
+	if (r == -ENOENT && note->tried[0] != '\0') {
+		memcpy(note->name, note->tried, sizeof(note->name));
 		r = nfs_rename(c, folder, note->name, folder, next);
+	}
 	if (r == -ENOENT)
 		return note_was_lost(note, err);
-	if (r < 0)
+	if (r < 0) {
+		memcpy(note->tried, next, sizeof(note->tried));
 		return nfs_error_set(err, c, r, "renewing a note of what is used");
+	}
 	memcpy(note->name, next, sizeof(note->name));
+	note->tried[0] = '\0';
 	return 0;
 }
 
@@ -358,6 +366,8 @@ int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r == 0)
 		r = nfs_remove(c, folder, note->name);
+	if (r == -ENOENT && note->tried[0] != '\0')
+		r = nfs_remove(c, folder, note->tried);
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "removing note '%s'", note->name);
 	return 0;

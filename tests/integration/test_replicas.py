@@ -674,6 +674,26 @@ class Exclusion(Pairs):
         self.assertEqual(self.data("w"), "data")
         self.clear("")
 
+    def test_a_clone_renews_its_notes_as_who_wrote_them(self):
+        """The owner of the volume reads its files, and may not look into the driver's folder. A
+        copy whose notes cannot be renewed is made once more."""
+        owner = {"uid": "1000", "gid": "1000"}
+        self.is_ok(self.held.create("v", **owner))
+        self.put_data("v")
+        state = os.stat(os.path.join(self.share, STATE))
+        self.assertEqual((state.st_uid, state.st_mode & 0o777), (0, 0o700))
+        content = {"volume": {"volume_id": self.volume_id("v")}}
+        for call in (lambda: self.held.create("w", content, **owner),
+                     lambda: self.held.snap("s", "v"), lambda: self.held.snap_tree("t", "v")):
+            self.proxy.begin()
+            self.addCleanup(self.proxy.end)
+            self.is_ok(call())
+            self.assertEqual(self.proxy.counts["WRITE"], 1, self.log())
+        self.assertEqual(self.data("w"), "data")
+        self.is_ok(self.held.unsnap("s", "v"), self.held.unsnap("t", "v"),
+                   self.held.delete("w"), self.held.delete("v"))
+        self.is_consistent([])
+
     def test_a_dead_replica_keeps_nothing_for_long(self):
         """Its notes count until they have not changed for a time; a restart needs none of it."""
         self.volume("")
