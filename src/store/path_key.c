@@ -64,11 +64,21 @@ struct key_rest {
 	bool is_cut;
 };
 
+/* The length of the path in a key that was cut, without a "%2F" or "%25" that the cut split. */
+static size_t known_len(const char *key)
+{
+	if (key[CUT_KNOWN - 1] == '%')
+		return CUT_KNOWN - 1;
+	return key[CUT_KNOWN - 2] == '%' ? CUT_KNOWN - 2 : CUT_KNOWN;
+}
+
 static struct key_rest rest_of_key(const char *key, size_t len)
 {
 	const bool is_cut = len >= RECORD_NAME_MAX;
 
-	return (struct key_rest){ .at = key, .len = is_cut ? CUT_KNOWN : len, .is_cut = is_cut };
+	return (struct key_rest){ .at = key,
+				  .len = is_cut ? known_len(key) : len,
+				  .is_cut = is_cut };
 }
 
 static size_t component_len(const struct key_rest *rest)
