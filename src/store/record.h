@@ -162,6 +162,15 @@ int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, cons
 int record_bury(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		const struct nfs_handle *to, const char *name, struct error *err);
 
+/*
+ * Create a record that was never another one's, as if it had been buried: its own link is name in
+ * the folder in, and its parts have the key. Nothing may have that name; -EEXIST, unreported, if
+ * something does. If we are killed, parts may stay that no link leads to. Changes rec.
+ */
+int record_create_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			 const struct nfs_handle *in, const char *name, struct record *rec,
+			 struct error *err);
+
 /* Read a record that was buried. Errors as for record_read(). */
 int record_read_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		       const struct nfs_handle *in, const char *name, struct record *ret,

@@ -303,6 +303,20 @@ static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir,
 	return check_ours(c, dir, key, rec, head, &parts, err);
 }
 
+/* Write the record's own link. -EEXIST, unreported, if there is one. */
+static int create_link(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+		       const char *text, struct record *rec, struct error *err)
+{
+	int r = store_text_create(c, dir, key, text);
+
+	/* The folder has just gone, or the new link was renamed before the server replied. */
+	if (r == -ENOENT)
+		r = -ESTALE;
+	if (r == 0)
+		rec->base = str_hash(text, strlen(text));
+	return r < 0 && r != -EEXIST ? record_link_failed(c, r, "writing", key, err) : r;
+}
+
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct record *rec, struct error *err)
 {
@@ -312,15 +326,46 @@ int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char
 	r = encode_to_fit(rec, &text, err);
 	if (r < 0)
 		return r;
-	if (strlen(text) > RECORD_LINK_BYTES)
-		return create_with_parts(c, dir, key, rec, err);
-	r = store_text_create(c, dir, key, text);
-	/* The folder has just gone, or the new link was renamed before the server replied. */
-	if (r == -ENOENT)
-		r = -ESTALE;
+	return strlen(text) > RECORD_LINK_BYTES ? create_with_parts(c, dir, key, rec, err)
+						: create_link(c, dir, key, text, rec, err);
+}
+
+int record_create_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			 const struct nfs_handle *in, const char *name, struct record *rec,
+			 struct error *err)
+{
+	char head[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
+	struct error second = { .code = ERROR_OK };
+	cleanup_free char *text = NULL;
+	struct record_parts parts;
+	int r;
+
+	r = encode_to_fit(rec, &text, err);
+	if (r < 0)
+		return r;
+	if (strlen(text) <= RECORD_LINK_BYTES)
+		return create_link(c, in, name, text, rec, err);
+	free(steal_ptr(&text));
+	store_holder_tag(tag); /* without it, another one with the same text has the same parts */
+	if (record_set(rec, RECORD_KEY_NONCE, tag) < 0)
+		return error_oom(err);
+	r = encode_to_fit(rec, &text, err);
+	if (r < 0)
+		return r;
+	parts = parts_for_text(text);
+	format_head(head, &parts, RECORD_KEY_NONCE, tag);
+	r = write_parts(c, dir, key, text, &parts, err);
 	if (r == 0)
-		rec->base = str_hash(text, strlen(text));
-	return r < 0 && r != -EEXIST ? record_link_failed(c, r, "writing", key, err) : r;
+		r = create_link(c, in, name, head, rec, err);
+	if (r < 0) {
+		/* Without a reply, the link may be there and lead to the parts. */
+		if (!c->broken && r != -EEXIST)
+			(void)record_remove_parts(c, dir, key, &parts, &second);
+		return r;
+	}
+	rec->parts = parts.n;
+	rec->hash = parts.hash;
+	return 0;
 }
 
 /* -------- replacing -------- */

@@ -4,6 +4,7 @@
 #include "store/tombstone.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -29,6 +30,41 @@ static int records_folder(struct nfs_client *c, const struct tombstone *t, bool 
 {
 	return store_folder(c, t->kind == BUSY_SNAPSHOT_GONE ? STORE_SNAPSHOTS : STORE_VOLUMES,
 			    create, ret, err);
+}
+
+/* The key of a new tombstone's parts: that of its directory, which everybody has from its name. */
+static void name_key(const struct tombstone *t, char key[RECORD_NAME_MAX + 1])
+{
+	(void)snprintf(key, RECORD_NAME_MAX + 1, "%.*s", (int)strcspn(t->name, "~"), t->name);
+}
+
+/* Read a tombstone that was a record of t->key, or a new one. */
+static int read_buried(struct nfs_client *c, struct tombstone *t, const struct nfs_handle *records,
+		       const struct nfs_handle *busy, struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	char key[RECORD_NAME_MAX + 1];
+	int r;
+
+	name_key(t, key);
+	r = record_read_buried(c, records, key, busy, t->name, &t->record, &why);
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && volume_key_can_have_record(t->key) &&
+	    strcmp(key, t->key) != 0)
+		return record_read_buried(c, records, t->key, busy, t->name, &t->record, err);
+	if (why.code != ERROR_OK)
+		*err = why;
+	return r;
+}
+
+static int remove_buried(struct nfs_client *c, const struct tombstone *t,
+			 const struct nfs_handle *records, const struct nfs_handle *busy,
+			 struct error *err)
+{
+	char key[RECORD_NAME_MAX + 1];
+
+	name_key(t, key);
+	return record_remove_buried(c, records, tombstone_is_new(t) ? key : t->key, busy, t->name,
+				    &t->record, err);
 }
 
 int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t, struct error *err)
@@ -122,7 +158,7 @@ static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 	int r;
 
 	record_done(&t->record);
-	r = record_read_buried(c, records, t->key, busy, t->name, &t->record, err);
+	r = read_buried(c, t, records, busy, err);
 	if (r == 0 && !is_meant_for(t, record_get(&t->record, VOLUME_KEY_ID)))
 		return put_record_back(c, t, records, busy, err);
 	if (r < 0 || !volume_key_can_have_record(t->key))
@@ -195,15 +231,19 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *rec,
 		      struct error *err)
 {
-	const struct nfs_handle *busy;
+	const struct nfs_handle *records, *busy;
+	char key[RECORD_NAME_MAX + 1];
 	int r;
 
 	if (record_set(rec, TOMBSTONE_KEY_NEW, "1") < 0)
 		return error_oom(err);
 	busy_name(t->name, t->kind, t->dir);
+	name_key(t, key);
 	r = store_folder(c, STORE_BUSY, true, &busy, err);
 	if (r == 0)
-		r = record_create(c, busy, t->name, rec, err);
+		r = records_folder(c, t, true, &records, err);
+	if (r == 0)
+		r = record_create_buried(c, records, key, busy, t->name, rec, err);
 	r = accept_no_room(t, r, err);
 	if (r < 0)
 		return r == -EEXIST ? tombstone_failed(c, r, t, err) : r;
@@ -244,7 +284,7 @@ int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name,
 		return r;
 	memcpy(t->name, name, strlen(name) + 1);
 	r = read_tombstone(c, t, records, busy, &why);
-	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION &&
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && volume_key_can_have_record(t->key) &&
 	    record_is_replaced(c, records, t->key, busy, t->name, VOLUME_KEY_ID, &second) > 0)
 		return forget_replaced_tombstone(c, t, busy, err);
 	if (r < 0 && err != NULL)
@@ -318,7 +358,7 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
 		(void)nfs_remove(c, busy, t->name);
 	if (r != 0)
 		return r;
-	return record_remove_buried(c, records, t->key, busy, t->name, &t->record, err);
+	return remove_buried(c, t, records, busy, err);
 }
 
 void tombstone_restore(struct nfs_client *c, struct tombstone *t)
@@ -332,7 +372,9 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 	    records_folder(c, t, true, &records, &ignored) < 0)
 		return;
 	/* Rule 8: a record that a change has brought back is newer. */
-	if (tombstone_is_new(t) || record_came_back(c, t, records, &ignored) > 0)
+	if (tombstone_is_new(t))
+		(void)remove_buried(c, t, records, busy, &ignored);
+	else if (record_came_back(c, t, records, &ignored) > 0)
 		(void)nfs_remove(c, busy, t->name);
 	else
 		(void)nfs_rename(c, busy, t->name, records, t->key);

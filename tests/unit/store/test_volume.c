@@ -56,7 +56,7 @@ static void describe(const struct sample *v, struct record *rec)
 {
 	cleanup_free char *extra = check_repeat("x", v->extra);
 
-	char id[1024];
+	char id[2048];
 
 	(void)snprintf(id, sizeof(id), "fake#share#%s#%s#", v->dir,
 		       strcmp(v->key, v->dir) != 0 ? v->key : "");
@@ -769,6 +769,68 @@ START_TEST(test_crash_delete_long)
 END_TEST
 
 /*
+ * A volume of csi-driver-nfs, which has no record, in a directory so deep that the text of its
+ * tombstone does not fit into one link. key: of the volume, which may be none for a record.
+ * creates: another volume is made there next, and the deletion is not called again.
+ */
+static void delete_foreign(const char *key, const char *dir, unsigned int n, bool after,
+			   bool creates, unsigned int *ret_total)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
+	const struct sample next = {
+		.key = "pvc-2", .dir = dir, .on_delete = "delete", .mode = "0000", .size = "10"
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *path = NULL, *list = NULL;
+	bool unused;
+	char row[64];
+
+	(void)snprintf(row, sizeof(row), "operation %u fails %s it", n, after ? "after" : "before");
+	ck_assert(asprintf(&path, "%s/file", dir) > 0);
+	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	fake_nfs_fail(f, n > 0 ? &failure : NULL);
+	check_int(row, "first", delete_as(f, dir, key, "", ON_DELETE_DELETE, &unused, &err),
+		  n > 0 ? -ECONNABORTED : 0);
+	*ret_total = fake_nfs_operations(f);
+	fake_nfs_fail(f, NULL);
+	if (!creates) {
+		check_int(row, "again", delete_as(f, dir, key, "", ON_DELETE_DELETE, &unused, &err),
+			  0);
+		check_int(row, "directory", fake_nfs_type(f, dir), NFS_TYPE_UNKNOWN);
+	}
+	check_int(row, "create", create(f, &next, 0, &err), 0);
+	check_int(row, "delete", delete (f, &next, &err), 0);
+	list = list_share(f, NULL);
+	check_that(row, "no tombstone is left",
+		   strstr(list, "/busy/\n") != NULL && strstr(list, "/busy/d") == NULL);
+	/* A kill between the parts and their head leaves them. */
+	check_that(row, "no parts are left", n > 0 || strchr(list, '~') == NULL);
+	fake_nfs_free(f);
+}
+
+START_TEST(test_crash_delete_foreign)
+{
+	cleanup_free char *name = check_repeat("d", 180), *key = check_repeat("k", 230);
+	cleanup_free char *dir = NULL;
+	const char *const keys[] = { "pvc-1", key };
+	unsigned int total, unused, n;
+	size_t i;
+
+	ck_assert(asprintf(&dir, "%s/%s/%s/v", name, name, name) > 0);
+	for (i = 0; i < ARRAY_SIZE(keys); i++) {
+		delete_foreign(keys[i], dir, 0, false, false, &total);
+		check_that("foreign", "there is something to interrupt", total > 10);
+		for (n = 1; n <= total; n++) {
+			delete_foreign(keys[i], dir, n, false, false, &unused);
+			delete_foreign(keys[i], dir, n, true, false, &unused);
+			delete_foreign(keys[i], dir, n, true, true, &unused);
+		}
+	}
+}
+END_TEST
+
+/*
  * A deletion dies at operation n; then somebody makes a volume of that name, which finds nothing of
  * the old.
  */
@@ -1408,6 +1470,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_crash_delete_nested,
 			     test_crash_delete_archived,
 			     test_crash_delete_long,
+			     test_crash_delete_foreign,
 			     test_crash_delete_then_create,
 			     test_delete_late,
 			     test_delete_late_in_place,
