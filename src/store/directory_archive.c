@@ -25,20 +25,38 @@
 #define ARCHIVE_NAME_TAKEN 2
 #define ARCHIVE_NAME_OF_OTHERS 3 /* others have something there, in it or around it */
 
-/*
- * Put "archived-" before the first component, as csi-driver-nfs does. A component that becomes too
- * long is cut and gets a hash.
- */
+/* Put a component, and a date behind it if it is dated, in room bytes: a longer one is cut. */
+static int put_component(struct buf *b, const char *name, size_t len, size_t room, bool dated)
+{
+	if (dated)
+		room -= ARCHIVE_DATE_MAX;
+	if (len <= room)
+		return buf_append(b, name, len);
+	return buf_printf(b, "%.*s-%016" PRIx64, (int)str_utf8_cut(name, room - ARCHIVE_HASH), name,
+			  str_hash(name, len));
+}
+
+/* Put "archived-" before the first component, as csi-driver-nfs does. */
 static int put_archive_top(struct buf *b, const char *path, size_t first, bool dated)
 {
-	size_t room = PATH_COMPONENT_MAX - strlen(DIRECTORY_ARCHIVE_PREFIX) -
-		      (dated ? ARCHIVE_DATE_MAX : 0);
+	int r = buf_puts(b, DIRECTORY_ARCHIVE_PREFIX);
 
-	if (first <= room)
-		return buf_printf(b, "%s%.*s", DIRECTORY_ARCHIVE_PREFIX, (int)first, path);
-	return buf_printf(b, "%s%.*s-%016" PRIx64, DIRECTORY_ARCHIVE_PREFIX,
-			  (int)str_utf8_cut(path, room - ARCHIVE_HASH), path,
-			  str_hash(path, first));
+	return r < 0 ? r
+		     : put_component(b, path, first,
+				     PATH_COMPONENT_MAX - strlen(DIRECTORY_ARCHIVE_PREFIX), dated);
+}
+
+/* Put the components after the first one. path: with the slash before them, or empty. */
+static int put_archive_rest(struct buf *b, const char *path, bool dated)
+{
+	const char *last = strrchr(path, '/');
+	int r;
+
+	if (last == NULL)
+		return 0;
+	last++;
+	r = buf_append(b, path, (size_t)(last - path));
+	return r < 0 ? r : put_component(b, last, strlen(last), PATH_COMPONENT_MAX, dated);
 }
 
 static int put_date(struct buf *b, int attempt)
@@ -70,7 +88,7 @@ static char *archive_path(const char *path, int attempt, bool aside)
 	if (r == 0 && attempt > 0 && aside)
 		r = put_date(&b, attempt);
 	if (r == 0)
-		r = buf_puts(&b, path + first);
+		r = put_archive_rest(&b, path + first, attempt > 0 && !aside);
 	if (r == 0 && attempt > 0 && !aside)
 		r = put_date(&b, attempt);
 	return r < 0 ? NULL : buf_steal(&b);

@@ -446,6 +446,32 @@ START_TEST(test_archive_long_name)
 }
 END_TEST
 
+/* So are a name of 255 bytes and a date, wherever the name is. */
+START_TEST(test_archive_long_names)
+{
+	static const char *const above[] = { "", "ns/", "ns/team/" };
+	cleanup_free char *name = check_repeat("n", 255);
+	size_t i, times;
+
+	for (i = 0; i < ARRAY_SIZE(above); i++) {
+		struct sample v = { "pvc-1", NULL, "archive", "0000", "10", 0, NULL, NULL };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		cleanup_free char *dir = NULL;
+
+		ck_assert(asprintf(&dir, "%s%s", above[i], name) > 0);
+		v.dir = dir;
+		for (times = 0; times < 3; times++) {
+			check_int(dir, "create", create(f, &v, 0, &err), 0);
+			check_int(dir, "delete", delete (f, &v, &err), 0);
+			check_error(dir, &err, ERROR_OK, NULL);
+			check_int(dir, "gone", fake_nfs_type(f, dir), NFS_TYPE_UNKNOWN);
+		}
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* Parents go with the last volume in them, and only those that the driver made. */
 START_TEST(test_parents)
 {
@@ -1458,6 +1484,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_archive_collision,
 			     test_archive_empty_there,
 			     test_archive_long_name,
+			     test_archive_long_names,
 			     test_parents,
 			     test_in_the_way,
 			     test_adopted,
