@@ -90,6 +90,9 @@ static const struct reason {
 	{ EROFS, ERROR_FAILED_PRECONDITION, "the export is read-only" },
 	{ ENOSPC, ERROR_RESOURCE_EXHAUSTED, "the export's file system is full" },
 	{ EDQUOT, ERROR_RESOURCE_EXHAUSTED, "a quota on the server is used up" },
+	{ EFBIG, ERROR_FAILED_PRECONDITION, "the file is too large for the export's file system" },
+	{ EMLINK, ERROR_RESOURCE_EXHAUSTED,
+	  "the file has too many names, or the directory too many subdirectories" },
 	{ EEXIST, ERROR_ALREADY_EXISTS, NULL },
 	{ ENOTDIR, ERROR_FAILED_PRECONDITION, "something on the path is not a directory" },
 	{ ELOOP, ERROR_FAILED_PRECONDITION, "symbolic links on the server are not followed" },
@@ -101,6 +104,8 @@ static const struct reason {
 	{ EREMOTE, ERROR_FAILED_PRECONDITION, "it is a referral to another server" },
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory; it will be looked up again" },
+	{ EISDIR, ERROR_FAILED_PRECONDITION, "a directory is in the way" },
+	{ EBUSY, ERROR_UNAVAILABLE, "it is in use on the server; try again" },
 	{ EINPROGRESS, ERROR_ABORTED, "another controller is writing it; try again" },
 	{ ERESTART, ERROR_ABORTED, "it changed meanwhile; try again" },
 	{ ETIMEDOUT, ERROR_UNAVAILABLE, NULL }, /* nfs_silent_error() */

@@ -89,6 +89,14 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;
 }
 
+static int refuse_mount(struct nfs_client *c, const struct directory_place *place,
+			struct error *err)
+{
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "on '%s' on %s:%s something is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
+			 place->base, c->export.server, c->export.share);
+}
+
 /* Refuse a mount point: the data of that file system may not be this share's to delete. */
 static int check_no_mount(struct nfs_client *c, const struct directory_place *place,
 			  struct error *err)
@@ -108,9 +116,7 @@ static int check_no_mount(struct nfs_client *c, const struct directory_place *pl
 		return nfs_error_set(err, c, r, "looking up '%s'", place->base);
 	if (!attr.is_mount && directory_is_same_file_system(&attr, &above))
 		return 0;
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "on '%s' on %s:%s something is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
-			 place->base, c->export.server, c->export.share);
+	return refuse_mount(c, place, err);
 }
 
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
@@ -128,9 +134,11 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 		return refuse_non_directory(c, place, err);
 	/*
 	 * Servers differ in the error for a directory that something is mounted on. The first error
-	 * wins.
+	 * wins. What is not exported cannot be seen, but Linux says EBUSY over version 4.
 	 */
-	if (r == -EBUSY || r == -EXDEV || r == -EACCES || r == -EPERM)
+	if (r == -EBUSY)
+		(void)refuse_mount(c, place, err);
+	else if (r == -EXDEV || r == -EACCES || r == -EPERM)
 		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);

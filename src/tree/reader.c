@@ -177,7 +177,7 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 	/* Errors of the transport and of memory are not reported yet. */
 	if (r < 0)
 		(void)nfs_error_set(err, work->from, r, "reading the tree");
-	tree_drain_reads(work, r < 0);
+	tree_drain_reads(work, r < 0 && work->outer == NULL); /* writes of an outer work go on */
 	while (!list_is_empty(&rd.items))
 		reader_item_free(container_of(rd.items.next, struct reader_item, link));
 	tree_hardlinks_free(rd.links);

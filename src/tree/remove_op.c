@@ -325,6 +325,8 @@ static void rmdir_replied(struct remover *rm, struct remove_node *node, struct r
 	if (r == 0) {
 		rm->stats->directories++;
 		remove_node_finish(rm, node);
+	} else if (r == -EBUSY) {
+		node_stay(rm, node); /* what is mounted there may not be exported */
 	} else if ((r == -ENOTEMPTY || r == -EEXIST) && node->read_error == -EREMOTEIO) {
 		node_fail(rm, node, node->read_error, "reading"); /* why it could not be emptied */
 	} else if (!node_ends_if_gone(rm, node, r)) {

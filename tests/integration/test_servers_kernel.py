@@ -65,6 +65,11 @@ class OnKernel(Folder):
         if cls.mount.__func__ is not OnKernel.mount.__func__:
             cls.unmount()
 
+    @staticmethod
+    def unmount_in_share(path):
+        run("umount", "-l", path)  # the kernel keeps what it has exported busy for a while
+        run("exportfs", "-f")
+
     def test_life(self):
         for self.version in harness.one_of(VERSIONS, self.turn):
             with self.subTest(version=self.version):
@@ -274,11 +279,6 @@ class BindMount(OnImage, unittest.TestCase):
                     self.keeps("v-%s-%d" % (self.version, inline), inline)
         lives.live(self)
 
-    @staticmethod
-    def unmount_in_share(path):
-        run("umount", "-l", path)  # the kernel keeps what it has exported busy for a while
-        run("exportfs", "-f")
-
     def keeps(self, name, inline):
         """Neither a deletion nor a copy enters the mount."""
         outside = os.path.join(self.folder, "outside")
@@ -316,6 +316,64 @@ class BindMount(OnImage, unittest.TestCase):
         self.restart()  # a purger looks at once at a share that it does not know yet
         self.delete(self.create(name + "-next").volume_id)
         self.is_clean()
+
+
+class HiddenMount(OnImage, unittest.TestCase):
+    """A file system that is not exported is mounted in a volume, or on one. The server shows the
+    directory below it, and does not remove that."""
+
+    turn = 1
+    kind = "ext4"
+    mkfs = ("mkfs.ext4", "-q")
+
+    @classmethod
+    def prepare(cls):
+        os.rmdir(os.path.join(cls.folder, "lost+found"))
+
+    def test_life(self):
+        for self.version in harness.one_of(VERSIONS[1:], self.turn):
+            with self.subTest(version=self.version):
+                self.share = "/"
+                self.restart()
+                self.keeps("in-" + self.version)
+                self.refuses("on-" + self.version)
+                self.is_clean()
+
+    @staticmethod
+    def hide(path):
+        os.makedirs(path, exist_ok=True)
+        run("mount", "-t", "tmpfs", "hidden", path)
+        with open(os.path.join(path, "kept"), "wb") as f:
+            f.write(b"kept")
+
+    def keeps(self, name):
+        made = self.create(name)
+        self.put(name + "/beside/file", b"data")
+        self.hide(os.path.join(self.folder, name, "beside", "mount"))
+        self.delete(made.volume_id)
+        trash = os.path.join(self.folder, STATE, "trash")
+        left = os.listdir(trash)
+        self.assertEqual(len(left), 1)
+        message = left[0] + "/beside/mount' on 127.0.0.1:/ is a mount point of the server"
+        wait_for(lambda: message in self.driver.tail(), 20)
+        self.assertIn(message, self.driver.tail())
+        beside = os.path.join(trash, left[0], "beside")
+        self.assertEqual(os.listdir(beside), ["mount"])
+        self.assertEqual(os.listdir(os.path.join(beside, "mount")), ["kept"])
+        self.unmount_in_share(os.path.join(beside, "mount"))
+        self.restart()  # a purger looks at once at a share that it does not know yet
+        self.delete(self.create(name + "-next").volume_id)
+        self.is_clean()
+
+    def refuses(self, name):
+        made = self.create(name)
+        path = os.path.join(self.folder, name)
+        self.hide(path)
+        self.fails((CODE.FAILED_PRECONDITION,), self.delete, "mounted", "unmount it",
+                   volume_id=made.volume_id)
+        self.assertEqual(os.listdir(path), ["kept"])
+        self.unmount_in_share(path)
+        self.delete(made.volume_id)
 
 
 class SamePath(OnImage, unittest.TestCase):
