@@ -82,8 +82,9 @@ void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, c
  * A rename into the trash may move something else than what was looked at before. The number of an
  * entry begins with h until its handle has been compared: the entry is unchecked. If the process
  * dies in between, a repeated call decides about the entry. If the call is not repeated, the purger
- * decides, by its clock: after STORE_UNCHECKED_CHECK_S it looks for a user of the directory
- * (store/unchecked.h), and after STORE_UNCHECKED_PURGE_S it purges a directory without one.
+ * decides: after STORE_UNCHECKED_CHECK_S it looks for a user of the directory (store/unchecked.h),
+ * and after STORE_UNCHECKED_PURGE_S it purges a directory without one. The age is its clock minus
+ * that of the deleter, so a difference of the clocks changes both times.
  */
 #define STORE_UNCHECKED_CHECK_S 60
 #define STORE_UNCHECKED_PURGE_S 86400
@@ -93,7 +94,10 @@ void store_trash_name_unchecked(char name[NFS_NAME_MAX + 1], const struct nfs_ex
 
 bool store_trash_name_is_unchecked(const char *name);
 
-/* Return how long ago a name was made, in seconds. A time in the future counts like one before. */
+/*
+ * Return how long ago a name was made, in seconds: our clock minus the time in the name, by the
+ * clock of the machine that made it. A time in the future counts like one before.
+ */
 uint64_t store_trash_name_age_s(const char *name);
 
 /* Get the key that a name was made from. It may have been cut to STORE_TRASH_KEY_MAX bytes. */
