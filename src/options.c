@@ -34,7 +34,7 @@ static int check_node_id(const char *value, struct error *err)
 	if (strlen(value) > NODE_ID_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "longer than %d bytes", NODE_ID_MAX);
 	if (str_has_control(value))
-		return error_set(err, ERROR_INVALID_ARGUMENT, "holds a control character");
+		return error_set(err, ERROR_INVALID_ARGUMENT, "contains a control character");
 	return 0;
 }
 

@@ -37,7 +37,7 @@ int path_check_relative(const char *path, const char *field, struct error *err)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
 				 field, len, PATH_LENGTH_MAX);
 	if (str_has_control(path))
-		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: holds a control character",
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: contains a control character",
 				 field);
 	if (strchr(path, '#') != NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,

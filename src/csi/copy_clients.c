@@ -116,7 +116,7 @@ static int try_clone(struct nfs_client *c, const struct nfs_handle *folder,
 
 #define CLONE_TRIES 3 /* a purge under way may remove the files too soon */
 
-/* If we are killed meanwhile, the purger removes the files. */
+/* If the process dies here, the purger removes the files. */
 static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
 {
 	struct error ignored = { .code = ERROR_OK };

@@ -65,7 +65,7 @@ static const char *xattr_loss_text(int error)
 		return "the target has none: it needs NFSv4.2 and a file system that keeps them";
 	case -EPERM:
 	case -EACCES:
-		return "not permitted, or not in the namespace user., the only one that NFS has";
+		return "not permitted, or outside the user. namespace, the only one NFS supports";
 	case -E2BIG:
 	case -EMSGSIZE:
 	case -ERANGE:
@@ -100,7 +100,7 @@ static void log_end(const struct copy_job *job)
 		 LOG_NUM("xattrs_lost", p->xattrs_lost));
 	log_xattrs_lost(job);
 	if (p->clamped > 0)
-		log_warn("NFSv3 has no times before 1970 and after 2106: those were set to the nearest that it has",
+		log_warn("NFSv3 cannot store times before 1970 or after 2106; they were clamped",
 			 LOG_STR("what", job->what), LOG_NUM("entries", p->clamped));
 }
 
@@ -141,8 +141,8 @@ static void report(const struct tree_progress *progress, void *data)
 	struct error err = { .code = ERROR_OK };
 
 	/*
-	 * Those of the call are idle, and so is one of the work's while it counts, or while the
-	 * server copies between its exports. A broken one shows when it is used again.
+	 * The call's own clients are idle. So is one of the work's clients while it counts, or
+	 * while the server copies. A broken client is noticed at its next use.
 	 */
 	keep_alive(job->idle, ARRAY_SIZE(job->idle));
 	keep_alive((struct nfs_client *[]){ job->work.from, job->work.to }, 2);
@@ -177,7 +177,7 @@ static int take_place(struct copy_job *job, struct error *err)
 	if (job->has_place)
 		return 0;
 	return error_set(err, ERROR_ABORTED,
-			 "%d copies and archives are being made already; try again later",
+			 "%d copies and archives are already running; try again later",
 			 COPY_JOBS_MAX);
 }
 
@@ -219,7 +219,7 @@ bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)
 	if (r != -ERESTART || ++job->attempts >= ATTEMPTS_MAX ||
 	    tree_check_cancel(&job->work, &unused) < 0)
 		return false;
-	log_info("A copy is begun again", LOG_STR("what", job->what), LOG_STR("reason", err->msg));
+	log_info("Restarting a copy", LOG_STR("what", job->what), LOG_STR("reason", err->msg));
 	error_clear(err);
 	job->work.progress = none;
 	job->is_counted = false;
@@ -249,9 +249,10 @@ static bool is_narrow(const struct nfs_client *c)
 }
 
 /*
- * Whether to look if the tree has extended attributes at all, as it could be copied faster over
- * another version: the mount options leave the choice, and a session has few slots. Linux gives a
- * session fewer of them the more threads its server has, and the less memory.
+ * Whether to check if the tree has any extended attributes. Without them, it could be copied faster
+ * over another NFS version. This needs mount options that leave the version open, and a session
+ * with few slots: Linux gives a session fewer slots the more threads its server has, and the less
+ * memory.
  */
 static bool may_leave_version(const struct copy_job *job)
 {

@@ -78,9 +78,9 @@ bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err);
 
 /*
  * Give the clients back. r is the result of the job. If it is 0, first check that the source's path
- * still leads to the directory that was found (a copy of one that was removed meanwhile may lack
- * parts) and renew the notes, and at the end log what was done. Return r, or a negative errno with
- * ABORTED if the source went away or a note was lost.
+ * still leads to the directory that was found (a copy of one removed during the job may lack parts)
+ * and renew the notes, and at the end log what was done. Return r, or a negative errno with ABORTED
+ * if the source went away or a note was lost.
  */
 int copy_job_close(struct copy_job *job, int r, struct error *err);
 

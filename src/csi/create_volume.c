@@ -50,7 +50,7 @@ static int check_fs_types(const Csi__V1__CreateVolumeRequest *in, struct error *
 
 		if (!fs_type_is_nfs(type))
 			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "volume_capability: fs_type must be nfs, nfs4 or not given");
+					 "volume_capability: fs_type must be nfs, nfs4 or omitted");
 	}
 	return 0;
 }

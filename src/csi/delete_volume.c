@@ -17,8 +17,8 @@ static void warn_of_unknown_policy(const struct volume_ref *ref, const char *vol
 	enum volume_on_delete policy;
 
 	if (on_delete_parse(text, &policy) < 0)
-		log_warn("The volume has an unknown onDelete, its directory stays",
-			 LOG_STR("volume_id", volume_id), LOG_STR("on_delete", text));
+		log_warn("Unknown onDelete; keeping the directory", LOG_STR("volume_id", volume_id),
+			 LOG_STR("on_delete", text));
 }
 
 static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteVolumeRequest *in,

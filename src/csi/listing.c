@@ -254,11 +254,11 @@ static int complete_record(const struct listing *l, struct nfs_client *c,
 		r = l->ops->check(c, key, rec, &why);
 	if (r == 0)
 		return 1;
-	/* -EINPROGRESS: its creation has not finished, or was cut short. */
+	/* -EINPROGRESS: its creation has not finished, or was interrupted. */
 	if (r == -ENOENT || r == -EINPROGRESS)
 		return 0;
 	if (why.code == ERROR_FAILED_PRECONDITION) {
-		log_warn("A record is passed over", LOG_STR("reason", why.msg));
+		log_warn("Skipping an unusable record", LOG_STR("reason", why.msg));
 		return 0;
 	}
 	*err = why;
@@ -433,8 +433,9 @@ static int read_shares(struct listing *l, const struct csi_driver *driver, size_
 			*err = why;
 			return s.result;
 		}
-		log_warn("A share is left out of the list", LOG_STR("server", l->current->server),
-			 LOG_STR("share", l->current->share), LOG_STR("reason", why.msg));
+		log_warn("Skipping a share that cannot be listed",
+			 LOG_STR("server", l->current->server), LOG_STR("share", l->current->share),
+			 LOG_STR("reason", why.msg));
 		if (first.code == ERROR_OK)
 			first = why;
 	}
@@ -480,7 +481,7 @@ static int parse_token(struct listing *l, const char *text, struct strv *parts, 
 		return 0;
 	}
 	return error_set(err, ERROR_ABORTED,
-			 "starting_token: is not of this list; begin again without one");
+			 "starting_token: does not belong to this list; restart without it");
 }
 
 static int format_token(struct listing *l, struct error *err)

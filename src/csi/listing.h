@@ -4,7 +4,7 @@
 /*
  * A list of records, of volumes or of snapshots: those on the default share and on every share that
  * this process has worked on, ordered by server, share and key. A page ends with a token that names
- * its last entry, so the next page continues after that, whatever is deleted or created meanwhile.
+ * its last entry, so the next page continues after that, whatever is deleted or created in between.
  * A share that cannot be reached is logged and left out; if none can be reached, that is an error.
  * Worker threads; blocks.
  */

@@ -199,7 +199,7 @@ int dir_lock_take(struct dir_locks *t, const char *server, const char *share, co
 	if (taken) {
 		dir_lock_free(lock);
 		(void)error_set(err, ERROR_ABORTED,
-				"another call is at work on a volume in directory '%s'; try again",
+				"another call is working on a volume in directory '%s'; try again",
 				dir);
 		return -EAGAIN;
 	}

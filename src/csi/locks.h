@@ -44,7 +44,7 @@ DEFINE_CLEANUP(key_lock, struct key_lock *, key_lock_drop)
 
 /*
  * Calls that use overlapping directories don't exclude each other, but a deletion excludes all of
- * them: a volume that is created meanwhile could not tell whether the directory it found will stay.
+ * them: a volume created during a deletion could not tell whether the directory it found will stay.
  */
 struct dir_locks;
 struct dir_lock;

@@ -141,7 +141,7 @@ static const char *variable_value(const char *name, size_t len, const struct csi
 		return value != NULL ? value : "";
 	}
 	(void)error_set(err, ERROR_INVALID_ARGUMENT,
-			"subDir: unknown variable in ${...}: there are pvc.metadata.name, pvc.metadata.namespace and pv.metadata.name");
+			"subDir: unknown variable in ${...}: valid variables are pvc.metadata.name, pvc.metadata.namespace and pv.metadata.name");
 	return NULL;
 }
 
@@ -157,7 +157,7 @@ static int put_slice(struct buf *b, const char *value, const char *slice, struct
 	if (numbers.n > 2 || str_parse_u64(numbers.items[0], 10, PATH_LENGTH_MAX, &offset) < 0 ||
 	    (numbers.n == 2 && str_parse_u64(numbers.items[1], 10, PATH_LENGTH_MAX, &length) < 0))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "subDir: behind ':' in ${...} there have to be an offset and a length, or '-' and a default");
+				 "subDir: after ':' in ${...}, OFFSET, OFFSET:LENGTH or -DEFAULT is expected");
 	if (offset > have)
 		offset = have;
 	if (length > have - offset)
@@ -285,7 +285,7 @@ static int take_fstype(struct volume_params *p, const char *value, const struct 
 	(void)map;
 	if (fs_type_is_nfs(value))
 		return 0;
-	return error_set(err, ERROR_INVALID_ARGUMENT, "fsType: must be nfs, nfs4 or not given");
+	return error_set(err, ERROR_INVALID_ARGUMENT, "fsType: must be nfs, nfs4 or omitted");
 }
 
 enum param_flags {
@@ -337,7 +337,7 @@ static int check_spelling(const struct csi_map *map, size_t i, struct error *err
 	for (j = i + 1; j < map->n; j++)
 		if (str_eq_nocase(csi_map_key(map, i), csi_map_key(map, j)))
 			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "'%.64s' is given twice, in two spellings",
+					 "'%.64s' is given twice (keys are case-insensitive)",
 					 csi_map_key(map, i));
 	return 0;
 }
@@ -364,7 +364,7 @@ static int take_entry(struct volume_params *p, const struct csi_map *map, size_t
 				 "parameters: unknown parameter '%.64s' in the StorageClass", key);
 	if (flags == PARAM_MUTABLE)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "mutable_parameters: unknown parameter '%.64s' in the VolumeAttributesClass; there are mountPermissions, uid, gid and onDelete",
+				 "mutable_parameters: unknown parameter '%.64s' in the VolumeAttributesClass; valid parameters are mountPermissions, uid, gid and onDelete",
 				 key);
 	return 0;
 }

@@ -42,7 +42,7 @@ int validate_name(const char *name, struct error *err)
 	for (p = name; *p != '\0'; p++)
 		if (is_banned_character((const unsigned char *)p))
 			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "name: holds a control character");
+					 "name: contains a control character");
 	return 0;
 }
 

@@ -99,7 +99,7 @@ static void start_accepting(struct grpc_server *s)
 		log_error("Cannot wait for connections", LOG_STR("reason", uv_strerror(r)));
 }
 
-/* Connections wait in the listen backlog meanwhile. */
+/* Until then, connections wait in the listen backlog. */
 static void pause_accepting(struct grpc_server *s, uint64_t retry_ns)
 {
 	(void)uv_poll_stop(&s->accept_poll); /* always succeeds */

@@ -52,7 +52,7 @@ static size_t char_len(const char *s, size_t left)
 	return 0;
 }
 
-/* Return whether the left bytes at s are the start of a character that is cut off. */
+/* Return whether the left bytes at s are the start of a truncated character. */
 static bool is_incomplete_char(const char *s, size_t left)
 {
 	static const char tails[][UTF8_MAX] = { "\x80\x80\x80", "\xa0\x80\x80", "\x90\x80\x80" };

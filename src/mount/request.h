@@ -17,7 +17,7 @@
 #define MOUNT_HELPER_COMMAND "mount-helper"
 
 #define MOUNT_TIMEOUT_MS 45000 /* kubelet waits for two minutes */
-/* The first umount is cut off early: on a dead server NFSv4.1 never returns from it. */
+/* The first umount is interrupted early: on a dead server NFSv4.1 never returns from it. */
 #define MOUNT_QUICK_TIMEOUT_MS 1000
 #define MOUNT_UMOUNT_TIMEOUT_MS 3500
 #define MOUNT_FORCE_TIMEOUT_MS 1500 /* of umount with MNT_FORCE, and with MNT_DETACH */

@@ -17,7 +17,7 @@
 
 #define NULL_PROCEDURE 0 /* RFC 5531, section 12.1 */
 
-/* If a wait of this length takes longer, the process could not run meanwhile. */
+/* If a wait of this length takes longer, the process was kept from running. */
 #define SLICE_MS 100
 
 static uint64_t ping_deadline(void)

@@ -3,11 +3,11 @@
 
 /*
  * The set of names that a directory listing has returned, so that each is returned once: servers
- * repeat a name that was removed and created again meanwhile, and start over when they lose their
- * place (-ERESTART of READDIR). Stores 64-bit hashes with a random key: in a directory of 100,000
- * names, two collide with a probability of about one in a billion. A name that collides would be
- * missing from copies, and pods choose names, so the hash is one for which nobody can find such
- * names without the key. One thread at a time.
+ * repeat a name that was removed and created again during the listing, and start over when they
+ * lose their place (-ERESTART of READDIR). Stores 64-bit hashes with a random key: in a directory
+ * of 100,000 names, two collide with a probability of about one in a billion. A name that collides
+ * would be missing from copies, and pods choose names, so the hash is one for which nobody can find
+ * such names without the key. One thread at a time.
  */
 #ifndef NFS_NAMES_H
 #define NFS_NAMES_H

@@ -204,7 +204,7 @@ static int note_conflicts(int folder, const char *name, struct mounter *m, const
 		return 0;
 	if (!exclusive && !note->exclusive)
 		return 0;
-	/* Without a mount, the call was cut off: none runs beside one that has the lock. */
+	/* Without a mount, the call was interrupted: none runs beside one that has the lock. */
 	r = m->ops->find(m, note->target, &info, err);
 	return r < 0 ? r : info != NULL;
 }

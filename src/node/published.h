@@ -8,9 +8,9 @@
  *
  * There is one file for each target path, in a folder that survives a restart of the driver but not
  * of the node, as mounts do. A note is written before the mount and removed after the unmount. A
- * note without a mount belongs to a call that was cut off, and is ignored. So a call for a volume
- * keeps others out until its mount is there: by the lock of the volume, which is shared unless the
- * volume is published exclusively. Any thread; the files are local.
+ * note without a mount belongs to an interrupted call, and is ignored. So a call for a volume keeps
+ * others out until its mount is there: by the lock of the volume, which is shared unless the volume
+ * is published exclusively. Any thread; the files are local.
  */
 #ifndef NODE_PUBLISHED_H
 #define NODE_PUBLISHED_H

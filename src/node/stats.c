@@ -270,7 +270,7 @@ void node_get_volume_stats(Csi__V1__Node_Service *s, const Csi__V1__NodeGetVolum
 		   usage.inodes_used, usage.inodes_available);
 	condition.abnormal = trouble.code != ERROR_OK;
 	condition.message =
-		(char *)(uintptr_t)(condition.abnormal ? trouble.msg : "the volume answers");
+		(char *)(uintptr_t)(condition.abnormal ? trouble.msg : "the volume is accessible");
 	out.usage = list;
 	out.n_usage = ARRAY_SIZE(list);
 	out.volume_condition = &condition;

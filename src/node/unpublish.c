@@ -42,7 +42,7 @@ static int target_remove(const char *target, struct error *err)
 				 "target_path: '%s' is still mounted; try again", target);
 	default:
 		return error_sys(err, ERROR_INTERNAL, errno,
-				 "target_path: cannot remove '%s'; look at what is in it", target);
+				 "target_path: cannot remove '%s'; check its contents", target);
 	}
 }
 

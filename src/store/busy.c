@@ -136,7 +136,7 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 		return r == -ENOENT ? 0 : r;
 	r = store_list(c, folder, note_overlaps, dir != NULL ? key : NULL, SIZE_MAX, &names);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "reading what other controllers do");
+		return nfs_error_set(err, c, r, "listing " NFS_STATE_DIR "/busy");
 	for (i = 0; i < names.n && r == 0; i++)
 		if (parse_name(names.items[i], &parsed))
 			r = found(c, names.items[i], parsed.kind, data, err);
@@ -194,8 +194,8 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 	if (busy_is_abandoned(c, name)) {
 		r = nfs_remove(c, folder, name);
 		if (r == 0) {
-			log_warn("A note of a controller that is gone is removed",
-				 LOG_STR("note", name), LOG_STR("server", c->export.server),
+			log_warn("Removed the note of a dead controller", LOG_STR("note", name),
+				 LOG_STR("server", c->export.server),
 				 LOG_STR("share", c->export.share));
 			return 0;
 		}
@@ -205,7 +205,7 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 	}
 	log_debug("Another controller's note is in the way", LOG_STR("note", name));
 	return error_set(err, ERROR_ABORTED,
-			 "another controller is at work on directory '%s' on %s:%s; try again", dir,
+			 "another controller is working on directory '%s' on %s:%s; try again", dir,
 			 c->export.server, c->export.share);
 }
 
@@ -311,7 +311,7 @@ int busy_note_write(struct nfs_client *c, struct busy_note *note, struct error *
 	if (r == -ENOENT)
 		r = -ESTALE;
 	if (r < 0 && r != -EEXIST) /* EEXIST: the reply to an earlier attempt was lost */
-		return nfs_error_set(err, c, r, "noting what is used");
+		return nfs_error_set(err, c, r, "writing an in-use note");
 	/* Read after writing, so that of two replicas at least one sees the other's note. */
 	r = busy_each(c, note->dir, look_at_other_note, &notes, err);
 	if (r == 0)
@@ -325,7 +325,7 @@ static int note_was_lost(struct busy_note *note, struct error *err)
 {
 	note->lost = true;
 	return error_set(err, ERROR_ABORTED,
-			 "another controller took this one for dead, and may have deleted directory '%s'; try again",
+			 "another controller presumed this one dead, and may have deleted directory '%s'; try again",
 			 note->dir);
 }
 
@@ -351,7 +351,7 @@ int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *
 		return note_was_lost(note, err);
 	if (r < 0) {
 		memcpy(note->tried, next, sizeof(note->tried));
-		return nfs_error_set(err, c, r, "renewing a note of what is used");
+		return nfs_error_set(err, c, r, "renewing an in-use note");
 	}
 	memcpy(note->name, next, sizeof(note->name));
 	note->tried[0] = '\0';

@@ -34,7 +34,7 @@ void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir)
 
 /*
  * Likewise for a tombstone. The name contains a hash of the id of what is deleted, or none if id is
- * NULL: a record is buried by its key, and another volume may have got that meanwhile.
+ * NULL: a record is buried by its key, and another volume may have that key by now.
  */
 void busy_tombstone_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir,
 			 const char *id);

@@ -74,7 +74,7 @@ static int make_parent(struct nfs_client *c, const struct nfs_handle *dir, const
 	if (r == -EEXIST)
 		r = nfs_lookup(c, dir, name, ret, ret_attr);
 	if (r == -ENOENT)
-		r = -ESTALE; /* dir itself was removed meanwhile */
+		r = -ESTALE; /* dir itself has just been removed */
 	if (r < 0)
 		return nfs_error_set(err, c, r, "making directory '%.*s'", (int)len, path);
 	return 0;

@@ -149,7 +149,7 @@ static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode,
 	if (r == -EEXIST)
 		r = nfs_lookup(c, &place.parent, place.base, ret, ret_attr);
 	if (r == -ENOENT)
-		r = -ESTALE; /* the directory above was removed meanwhile */
+		r = -ESTALE; /* the directory above has just been removed */
 	return r < 0 ? nfs_error_set(err, c, r, "making directory '%s'", path) : 0;
 }
 

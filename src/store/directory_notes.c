@@ -43,7 +43,7 @@
 static int note_failed(struct nfs_client *c, int r, const struct directory_note *note,
 		       struct error *err)
 {
-	return nfs_error_set(err, c, r, "noting who made directory '%.*s'", (int)note->len,
+	return nfs_error_set(err, c, r, "accessing the note for directory '%.*s'", (int)note->len,
 			     note->path);
 }
 
@@ -239,7 +239,7 @@ int directory_note_begin(struct nfs_client *c, struct directory_note *note, cons
 	note->begun = r == 0;
 	/*
 	 * Accept a pending note that exists: another call is about to make the directory, or a call
-	 * was cut short, or somebody has removed the directory by hand.
+	 * was interrupted, or somebody has removed the directory by hand.
 	 */
 	return r == -EEXIST ? 0 : r;
 }

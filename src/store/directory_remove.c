@@ -93,7 +93,7 @@ static int refuse_mount(struct nfs_client *c, const struct directory_place *plac
 			struct error *err)
 {
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "on '%s' on %s:%s something is mounted, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
+			 "'%s' on %s:%s is a mount point, which csi-nfs does not remove: unmount it on the server, or set onDelete to retain",
 			 place->base, c->export.server, c->export.share);
 }
 

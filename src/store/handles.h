@@ -2,8 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Finds out by trial, in the trash, what handles mean on a share. If we are killed meanwhile, the
- * purger removes what is left. Worker threads; blocks.
+ * Finds out by trial, in the trash, what handles mean on a share. If the process dies during
+ * a trial, the purger removes what is left. Worker threads; blocks.
  */
 #ifndef STORE_HANDLES_H
 #define STORE_HANDLES_H

@@ -44,7 +44,7 @@ int new_volume_finish_deletions(const struct new_volume *nv, struct error *err);
 
 /*
  * Check that the record and the directory are still there, after the directory was made (rule 2).
- * ABORTED if another replica has deleted the volume meanwhile.
+ * ABORTED if another replica has deleted the volume in the meantime.
  */
 int new_volume_check(const struct new_volume *nv, struct error *err);
 

@@ -108,7 +108,7 @@ int new_volume_finish_deletions(const struct new_volume *nv, struct error *err)
 	return users_add(nv->c, nv->key, nv->dir, &noted, err);
 }
 
-/* -------- deletions meanwhile -------- */
+/* -------- deletions during the creation -------- */
 
 /* Rule 2: remove the directory of a volume that was deleted while it was made. */
 static int take_back_directory(const struct new_volume *nv, struct error *err)

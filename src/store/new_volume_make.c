@@ -91,7 +91,7 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 static int directory_is_moving(const struct new_volume *nv, struct error *err)
 {
 	return error_set(err, ERROR_ABORTED,
-			 "another controller is at work on directory '%s'; try again", nv->dir);
+			 "another controller is working on directory '%s'; try again", nv->dir);
 }
 
 /*
@@ -116,7 +116,7 @@ static int check_finished(const struct new_volume *nv, struct error *err)
 	if (r < 0)
 		return r;
 	return error_set(err, ERROR_ABORTED,
-			 "the directory of the volume is gone; try again to make it anew");
+			 "the volume's directory is gone; try again to re-create it");
 }
 
 /*
@@ -209,7 +209,7 @@ static int make_contents(struct new_volume *nv, const struct volume_filler *fill
 		.work_key = nv->key,
 		.replaces_empty = !refuses,
 		.refusal = refuses ? "existingDirectory is 'refuse'"
-				   : "is not empty or somebody else's",
+				   : "is not empty or belongs to someone else",
 		.others = &others,
 		.fill = fill_with_mode,
 		.data = &filling,

@@ -172,7 +172,7 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 
 	r = store_list(s->c, users, is_note_of_others, s->q->volume, max, &keys);
 	if (r < 0 && r != -ECANCELED)
-		return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
+		return nfs_error_set(err, s->c, r, "listing the users of '%s'", s->path);
 	for (i = 0; i < keys.n && found == 0; i++)
 		if (!users_name_is_policy(keys.items[i], NULL))
 			found = check_volume_record(s, keys.items[i], scope, false, err);
@@ -186,7 +186,7 @@ static int check_notes_up_to(struct owner_search *s, const struct nfs_handle *us
 		keys = (struct strv){ NULL, 0 };
 		r = store_list(s->c, users, is_note_of_others, s->q->volume, SIZE_MAX, &keys);
 		if (r < 0)
-			return nfs_error_set(err, s->c, r, "looking who uses '%s'", s->path);
+			return nfs_error_set(err, s->c, r, "listing the users of '%s'", s->path);
 	}
 	for (i = 0; i < keys.n && r == 0; i++)
 		if (users_name_is_policy(keys.items[i], NULL))
@@ -320,7 +320,7 @@ static int check_archive(struct owner_search *s, struct error *err)
 	if (r == 0)
 		return 0;
 	if (r < 0)
-		return nfs_error_set(err, s->c, r, "looking into '%s'", s->path);
+		return nfs_error_set(err, s->c, r, "listing '%s'", s->path);
 	return owner_is(s, OWNER_IS_ARCHIVE, "");
 }
 
@@ -352,10 +352,10 @@ int owner_refuse(struct nfs_client *c, const char *path, const struct owner *own
 
 	if (owner->kind == OWNER_IS_ARCHIVE)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "directory '%s' on %s:%s, for '%s', has the name of an archive, and is not empty: move it away, or write out existingDirectory=adopt",
+				 "directory '%s' on %s:%s, for '%s', has an archive's name and is not empty: rename it, or set existingDirectory=adopt explicitly",
 				 path, c->export.server, c->export.share, wanted_by);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "directory '%s' on %s:%s, for '%s', overlaps with that of %s '%s', and is not shared with it",
+			 "directory '%s' on %s:%s, for '%s', overlaps the directory of %s '%s'",
 			 path, c->export.server, c->export.share, wanted_by, kinds[owner->kind],
 			 owner->key);
 }

@@ -330,7 +330,7 @@ int record_remove_head(struct nfs_client *c, const struct nfs_handle *dir, const
 	return empty_grave(c, dir, key, err);
 }
 
-/* Remove the parts of the record that rec has replaced, if that call was cut short. */
+/* Remove the parts of the record that rec has replaced, if that call was interrupted. */
 static int remove_old_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			    const struct record *rec, struct error *err)
 {
@@ -358,7 +358,7 @@ int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 {
 	int r = 0;
 
-	/* A replacement that was cut short may have left something, too. */
+	/* An interrupted replacement may have left something, too. */
 	if (rec != NULL && record_was_replaced(rec))
 		r = record_forget(c, dir, key, rec, err);
 	if (r < 0)

@@ -141,16 +141,16 @@ int record_remove(struct nfs_client *c, const struct nfs_handle *dir, const char
 		  const struct record *rec, struct error *err);
 
 /*
- * Finish a removal or replacement that was cut short: remove the parts that it left. rec is the
- * record that was read, or NULL. Return 0 also if there is nothing to do.
+ * Finish an interrupted removal or replacement: remove the parts that it left. rec is the record
+ * that was read, or NULL. Return 0 also if there is nothing to do.
  */
 int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  const struct record *rec, struct error *err);
 
 /*
  * Remove the draft of a creation or a replacement, with its parts, so that the call that wrote it
- * cannot finish: it was cut short, or another replica is at work on it. Call this after the record
- * itself has gone, so that no new replacement begins. Return 0 also if there is no draft.
+ * cannot finish: it was interrupted, or another replica is at work on it. Call this after the
+ * record itself has gone, so that no new replacement begins. Return 0 also if there is no draft.
  */
 int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			struct error *err);

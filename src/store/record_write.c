@@ -131,10 +131,9 @@ int record_forget_draft(struct nfs_client *c, const struct nfs_handle *dir, cons
 
 /*
  * Remove an existing draft if its writer has ended. No other call of this process works on the
- * record, so a draft with our id is left from a call that was cut short, or from an earlier
- * process.
- * A draft of another replica stays as long as that replica may be alive. A draft without a holder
- * was written by a version that treats every draft as the remains of a crash, and is removed.
+ * record, so a draft with our id is left from an interrupted call, or from an earlier process. A
+ * draft of another replica stays as long as that replica may be alive. A draft without a holder was
+ * written by a version that treats every draft as the remains of a crash, and is removed.
  */
 static int take_draft_over(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			   struct error *err)

@@ -104,7 +104,7 @@ int snapshot_set_archive(struct record *rec, const char *file, const struct tree
 
 int snapshot_set_tree(struct record *rec, const char *name)
 {
-	/* An attempt that was cut short may have made an archive. */
+	/* An interrupted attempt may have made an archive. */
 	record_unset(rec, SNAPSHOT_KEY_BYTES);
 	record_unset(rec, SNAPSHOT_KEY_CRC32);
 	return record_set(rec, SNAPSHOT_KEY_FILE, name);
@@ -167,7 +167,7 @@ static int parse_snapshot_id(const char *text, struct volume_id *ret)
 
 /*
  * Whether a record is whole: 0, -EINVAL or -ENOMEM. snapshot_describe() writes the file's name
- * last, so a record that was cut short lacks it or part of it.
+ * last, so a truncated record lacks it or part of it.
  */
 static int check_contents(const struct record *rec)
 {
@@ -337,7 +337,7 @@ int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source
 	if (r == 0)
 		r = nfs_readdir(c, &folder, look_for_others, &search);
 	if (r == -ENOENT)
-		return 0; /* another replica may have deleted it meanwhile */
+		return 0; /* another replica may have just deleted it */
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking for snapshot '%s'", name);
 	return !search.has_others;

@@ -124,7 +124,7 @@ static int check_same_record(struct nfs_client *c, const struct staging *s, stru
 	if (r < 0 && r != -ENOENT)
 		return r;
 	return error_set(err, ERROR_ABORTED,
-			 "another controller is at work on the snapshot; try again");
+			 "another controller is working on the snapshot; try again");
 }
 
 /*
@@ -143,7 +143,7 @@ static int check_finished(struct nfs_client *c, const struct volume_id *id, cons
 	r = directory_may_come_back(c, id->subdir, err);
 	if (r > 0)
 		return error_set(err, ERROR_ABORTED,
-				 "another controller is at work on the snapshot; try again");
+				 "another controller is working on the snapshot; try again");
 	if (r == 0)
 		r = snapshot_find_contents(c, id, s->rec, &contents, err);
 	if (r != -ENOENT)

@@ -3,7 +3,7 @@
 
 /*
  * Private to the files of store/snapshot.h. snapshot_create.c needs snapshot_delete.c: a creation
- * finishes a deletion that was cut short.
+ * finishes an interrupted deletion.
  */
 #ifndef STORE_SNAPSHOT_PARTS_H
 #define STORE_SNAPSHOT_PARTS_H

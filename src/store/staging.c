@@ -130,11 +130,11 @@ static int refuse_place(struct nfs_client *c, const struct staging *s, struct er
 		return r;
 	if (r > 0)
 		return error_set(err, ERROR_ABORTED,
-				 "another controller is at work on directory '%s'; try again",
+				 "another controller is working on directory '%s'; try again",
 				 s->path);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "'%s' on %s:%s exists, and %s: move it away", s->path, c->export.server,
-			 c->export.share, s->refusal);
+			 "'%s' on %s:%s already exists, and %s: move it away", s->path,
+			 c->export.server, c->export.share, s->refusal);
 }
 
 /* Check that nobody else has the place, and that it is on this file system. */
@@ -177,7 +177,7 @@ static int clear_place(struct nfs_client *c, const struct staging *s, struct err
 /* Report that a later attempt has taken this one's work for the remains of a crash. */
 static int work_was_taken(const struct staging *s, struct error *err)
 {
-	return error_set(err, ERROR_ABORTED, "another attempt is at work on '%s'", s->path);
+	return error_set(err, ERROR_ABORTED, "another attempt is working on '%s'", s->path);
 }
 
 /* Check that the place is still empty, before the record is changed to identify our directory. */

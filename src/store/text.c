@@ -101,8 +101,8 @@ static bool writer_is_dead(const struct nfs_client *c, const char *name,
 
 /*
  * Rename an unfinished file into the trash and read it again there, because it may have been
- * replaced before the rename. Return -ENOENT once it is gone, or -EINPROGRESS after putting back
- * a file that was finished or replaced meanwhile.
+ * replaced before the rename. Return -ENOENT once it is gone, or -EINPROGRESS after putting back a
+ * file that was finished or replaced in the meantime.
  */
 static int remove_unfinished(struct nfs_client *c, const struct nfs_handle *dir, const char *name)
 {

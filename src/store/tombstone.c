@@ -69,7 +69,7 @@ static int remove_buried(struct nfs_client *c, const struct tombstone *t,
 
 int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t, struct error *err)
 {
-	return nfs_error_set(err, c, r, "noting that '%s' is deleted", t->dir);
+	return nfs_error_set(err, c, r, "processing the tombstone of '%s'", t->dir);
 }
 
 /* Whether the volume or snapshot has a record beside the tombstone: 1, 0 or a negative errno. */
@@ -138,7 +138,7 @@ static int put_record_back(struct nfs_client *c, struct tombstone *t,
 	t->name[0] = '\0';
 	record_done(&t->record);
 	return error_set(err, ERROR_ABORTED,
-			 "another controller has deleted '%s' and made it anew meanwhile; try again",
+			 "another controller has deleted and re-created '%s' in the meantime; try again",
 			 key);
 }
 

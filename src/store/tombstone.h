@@ -96,7 +96,7 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct error *err);
 
 /*
- * Remove the tombstones that the record rec has replaced, of deletions that were cut short just
+ * Remove the tombstones that the record rec has replaced, of deletions that were interrupted just
  * when a change brought the record back. Call this before tombstone_set().
  */
 int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const struct record *rec,

@@ -117,8 +117,8 @@ static int make_empty_again(struct nfs_client *c, const struct directory_place *
 }
 
 /*
- * Rule 5: make an empty directory again for its user, and remove it if the user has been deleted
- * meanwhile. Return 1 if it stays, else 0 or a negative errno.
+ * Rule 5: make an empty directory again for its user, and remove it if the user has been deleted in
+ * the meantime. Return 1 if it stays, else 0 or a negative errno.
  */
 static int put_empty_directory_back(struct nfs_client *c, const struct tombstone *t,
 				    const struct directory_place *place,
@@ -202,7 +202,7 @@ static int sweep_notes(struct nfs_client *c, const struct tombstone *t, struct e
 static int directory_was_replaced(struct nfs_client *c, const struct tombstone *t,
 				  struct error *err)
 {
-	log_warn("A directory that was made anew during its deletion has been put back",
+	log_warn("A directory re-created during its deletion was put back",
 		 LOG_STR("directory", t->dir), LOG_STR("server", c->export.server),
 		 LOG_STR("share", c->export.share));
 	return deletion_was_finished(t, err);

@@ -75,7 +75,7 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 		return 0;
 	if (!path_of_entry(name, path))
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "'%s' on %s:%s was moved by a deletion that was cut off, and its name does not tell from where: look whether a volume misses it, then move or remove it",
+				 "'%s' on %s:%s was moved to the trash by an interrupted deletion, and its name does not show its original path: check whether a volume is missing it, then move it back or delete it",
 				 name, c->export.server, c->export.share);
 	r = busy_check_not_deleted(c, path, &why);
 	if (r == 0)

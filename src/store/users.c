@@ -31,7 +31,7 @@ struct user_note {
 
 static int user_note_failed(struct nfs_client *c, int r, const char *dir, struct error *err)
 {
-	return nfs_error_set(err, c, r, "noting who uses '%s'", dir);
+	return nfs_error_set(err, c, r, "accessing the usage notes of '%s'", dir);
 }
 
 size_t users_next_prefix(const char *dir, size_t len)
@@ -227,7 +227,7 @@ int users_read_policy(struct nfs_client *c, const struct nfs_handle *users, cons
 
 /*
  * Remove a policy note from all its folders. last, if not NULL, is the folder to remove it from
- * last: a deletion that was cut short looks there.
+ * last: an interrupted deletion looks there.
  */
 static int remove_policy(struct nfs_client *c, const struct nfs_handle *folder, const char *name,
 			 const char *dir, const char *last, struct error *err)

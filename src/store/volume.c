@@ -29,7 +29,7 @@ static bool is_cut_mode(const char *text)
 }
 
 /*
- * Check that a record was not cut short: 0, -EINVAL or -ENOMEM. A record without an id names no
+ * Check that a record was not truncated: 0, -EINVAL or -ENOMEM. A record without an id names no
  * directory. Values that were never valid, such as a mode "rwx", count as none. An empty policy
  * does not: it would mean the default one, which may be to delete.
  */

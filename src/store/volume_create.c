@@ -26,7 +26,7 @@ static bool is_transient(const struct error *err)
 	       err->code != ERROR_FAILED_PRECONDITION && err->code != ERROR_INVALID_ARGUMENT;
 }
 
-/* Rule 3: if another replica has made the directory meanwhile, put the record back. */
+/* Rule 3: if another replica has made the directory in the meantime, put the record back. */
 static int check_untouched(const struct new_volume *nv, struct error *err)
 {
 	bool noted;

@@ -176,14 +176,14 @@ static int apply_earlier_policies(const struct tombstone *t, const struct owner 
 
 	/* A proven exclusive directory was new or empty: it has nothing older in it. */
 	if (owner->policy_around != ON_DELETE_DELETE && !volume_is_proven_exclusive(&v, t->key)) {
-		log_info("The directory of a deleted volume stays, it lies in one that is kept",
+		log_info("Keeping the directory of a deleted volume: it is inside a directory that is to be retained or archived",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("policy", on_delete_name(owner->policy_around)));
 		return 1;
 	}
 	*policy = on_delete_stricter(own, owner->policy);
 	if (*policy != own)
-		log_info("A deleted volume goes by the policy of an earlier one with its directory",
+		log_info("Applying the stricter onDelete of an earlier volume in the directory or below it",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("policy", on_delete_name(*policy)));
 	return *policy == ON_DELETE_RETAIN;
@@ -197,7 +197,7 @@ static int leave_to_owner(struct nfs_client *c, const struct tombstone *t,
 			  const struct owner *owner, enum volume_on_delete policy,
 			  struct error *err)
 {
-	log_info("The directory of a deleted volume stays, it is not this volume's alone",
+	log_info("Keeping the directory of a deleted volume: it also belongs to another owner",
 		 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 		 LOG_STR("of", owner->key));
 	if (owner->kind != OWNER_IS_VOLUME || (policy == ON_DELETE_DELETE && !owner->may_retain))

@@ -21,11 +21,11 @@ static int check_quota(struct nfs_client *c, const char *dir, const struct nfs_h
 	if (r == 0)
 		r = nfs_fsstat(c, handle, &own);
 	if (r < 0)
-		return nfs_error_set(err, c, r, "asking for the space of '%s'", dir);
+		return nfs_error_set(err, c, r, "getting the size of '%s'", dir);
 	if (own.total > 0 && own.total < whole.total && own.total < (uint64_t)size)
 		return error_set(err, ERROR_OUT_OF_RANGE,
-				 "the server's own quota gives '%s' on %s:%s %" PRIu64
-				 " bytes: raise it there first",
+				 "the server's quota limits '%s' on %s:%s to %" PRIu64
+				 " bytes; raise the quota first",
 				 dir, c->export.server, c->export.share, own.total);
 	return 0;
 }

@@ -112,7 +112,7 @@ int volume_modify(struct nfs_client *c, const struct volume_id *id, struct recor
 		return r;
 	if (!volume_key_can_have_record(volume_id_key(id)))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "the volume's id is of a kind that cannot have a record, so nothing of it can be changed");
+				 "this volume's id cannot have a record, so the volume cannot be modified");
 	r = nfs_getattr(c, &handle, &attr);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up the owner of '%s'", dir);

@@ -3,7 +3,7 @@
 
 /*
  * Private to the files of store/volume.h. new_volume_deletions.c calls volume_delete.c: a creation
- * finishes a deletion that was cut short.
+ * finishes an interrupted deletion.
  */
 #ifndef STORE_VOLUME_PARTS_H
 #define STORE_VOLUME_PARTS_H

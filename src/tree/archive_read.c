@@ -137,7 +137,7 @@ static int read_zstd(struct unpacker *u, const char **ret, size_t *ret_len)
 	r = tree_zstd_next(&u->zstd, u->rest, u->rest_len, ret_len);
 	if (r == -EFBIG)
 		return error_set(&u->err, ERROR_FAILED_PRECONDITION,
-				 "the archive is refused: its zstd window is larger than %d MiB; compress it anew without --long and --ultra",
+				 "the archive is refused: its zstd window is larger than %d MiB; recompress it without --long and --ultra",
 				 TREE_ZSTD_WINDOW_MIB_MAX);
 	if (r < 0)
 		return fail_damaged("its zstd data is wrong", &u->err);

@@ -173,7 +173,7 @@ static int put_xattrs(struct archive_entry *e, const struct tree_xattrs *set)
 static int fail_start_over(const char *path, struct error *err)
 {
 	(void)error_set(err, ERROR_ABORTED,
-			"'%s' was replaced or removed while it was read: the archive must be started over",
+			"'%s' was replaced or removed while being read; the archive must be restarted",
 			path);
 	return -ERESTART;
 }

@@ -175,7 +175,7 @@ void builder_node_split(struct builder_node *node);
 /*
  * Return the node to start next, or NULL. Directories with entries to create take turns: a server
  * creates one entry at a time in a directory, and if each must be on the disk before the reply
- * (knfsd's "sync"), one write to the journal serves all creates that came meanwhile. Likewise a
+ * (knfsd's "sync"), one write to the journal serves all creates that wait for it. Likewise a
  * directory with BUILDER_CREATES in flight waits, unless crowd: more of them would only keep the
  * server's threads from the directories that follow.
  */

@@ -32,15 +32,14 @@ static int enter_folder(struct reader *rd, struct reader_item *item, const struc
 
 	if (!nfs_is_inside(&item->attr, rd->root) && !rd->options->count) {
 		rd->work->progress.left_out++;
-		log_info("What is mounted below the directory is left out",
+		log_info("Skipping the contents of a directory on another file system",
 			 LOG_STR("directory", rd->path.data));
 	}
 	folder->path_len = rd->path.len;
 	folder->depth = rd->folder != NULL ? rd->folder->depth + 1 : 1;
 	if (folder->depth > TREE_DEPTH_MAX)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "there are more than %d directories inside each other",
-				 TREE_DEPTH_MAX);
+				 "there are more than %d nested directories", TREE_DEPTH_MAX);
 	rd->folder = folder;
 	rd->work->progress.directories++;
 	return rd->sink->begin(rd->sink, entry, err);

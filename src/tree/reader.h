@@ -4,8 +4,9 @@
 /*
  * Reads a tree from an export into a sink, depth first. Directory pages, symbolic links and file
  * data are read ahead, with many operations in flight. Everything goes by handle: no path is
- * resolved and no symbolic link followed. Entries that vanish meanwhile are skipped. Memory is
- * bounded for any tree: if too many entries are read ahead, some are dropped and read again.
+ * resolved and no symbolic link followed. Entries that vanish during the reading are skipped.
+ * Memory is bounded for any tree: if too many entries are read ahead, some are dropped and read
+ * again.
  *
  * Mount points of the server, and directories on another file system than the root (NetApp's
  * .snapshot), are delivered empty.

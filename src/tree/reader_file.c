@@ -198,7 +198,7 @@ static int check_unchanged(struct reader *rd, struct reader_item *item, struct e
 					rd->path.data);
 		return -ERESTART;
 	}
-	/* retry_limit_size() has cut the size: data beyond it was written meanwhile. */
+	/* retry_limit_size() has cut the size: data beyond it was written later. */
 	if (item->cuts > 1) {
 		keep_as_read(rd, item);
 		return 0;

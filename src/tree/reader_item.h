@@ -72,7 +72,7 @@ struct reader_item {
 	uint64_t before; /* READDIR from this cookie begins with the item */
 	int error;
 	unsigned int looks; /* how often it was looked up again by name, or its page read again */
-	unsigned int rereads; /* of a file that was written to meanwhile */
+	unsigned int rereads; /* of a file that was written to while it was read */
 	unsigned int cuts; /* reads that found the file shorter than its attributes said */
 	uint64_t end; /* length of the file at the last cut */
 	bool is_cut; /* CLONE or COPY gave another length: read the file instead */

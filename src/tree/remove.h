@@ -4,8 +4,8 @@
 /*
  * Removes a directory with its contents, with many operations in flight. Everything goes by handle:
  * paths are not resolved again, symbolic links are removed and not followed, and entries that
- * vanish meanwhile are fine. If the mode of a directory of the tree is in the way, it is set to
- * 0700, once.
+ * vanish during the removal are not errors. If the mode of a directory of the tree is in the way,
+ * it is set to 0700, once.
  *
  * Whether a directory is a mount point of the server is known before the directory is entered. Such
  * a directory stays, and so do those above it. A directory that somebody moves out of the tree is

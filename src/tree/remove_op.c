@@ -194,7 +194,7 @@ static void lift_replied(struct remover *rm, struct remove_node *node, struct re
 		   ++node->lift_tries < LIFT_TRIES_MAX) {
 		remove_node_ready(rm, node);
 	} else if (node->depth >= TREE_LEVELS_LAST) {
-		node_fail(rm, node, r, "moving up what is too deep:");
+		node_fail(rm, node, r, "moving up a subtree that is too deep:");
 	} else {
 		node_set_state(rm, node, REMOVE_READ);
 	}

@@ -25,7 +25,7 @@ struct tree_progress {
 	uint64_t bytes; /* of data */
 	uint64_t all_files, all_directories, all_bytes; /* totals; 0: not counted */
 	uint64_t changed; /* files kept although they were written to during each read */
-	uint64_t vanished; /* entries that were removed meanwhile */
+	uint64_t vanished; /* entries that were removed during the work */
 	uint64_t clamped; /* entries whose time is out of range for NFSv3 and was moved into it */
 	uint64_t left_out; /* entries not kept: sockets in archives, other file systems */
 	uint64_t xattrs_lost; /* extended attributes not kept */
@@ -65,7 +65,7 @@ struct tree_work {
 	bool wait; /* the server asked to try later */
 	uint64_t wake_ns; /* tree_pump() returns then, even if nothing is in flight; 0: never */
 	bool progressed; /* an operation has finished since tree_pump() last looked */
-	struct tree_work *outer; /* work whose report() runs this one; both get replies meanwhile */
+	struct tree_work *outer; /* work whose report() runs this one; both get replies then */
 };
 
 /*

@@ -694,7 +694,7 @@ class Inner(OnKernel):
 
     def test_what_is_mounted_stays(self):
         for directory in ("inner", "t/vol"):
-            self.fails(REFUSED, self.client.DeleteVolume, "mounted", "retain",
+            self.fails(REFUSED, self.client.DeleteVolume, "is a mount point", "retain",
                        volume_id=self.volume_id(directory, "pv"), secrets=self.secrets)
         self.is_kept("inner", "old", "file")
         self.is_kept("t", "vol", "file")

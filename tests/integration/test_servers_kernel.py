@@ -300,7 +300,7 @@ class BindMount(OnImage, unittest.TestCase):
             os.makedirs(top)
             self.create("top-of-" + name, subDir="top")
             run("mount", "--bind", outside, top)
-            self.fails((CODE.FAILED_PRECONDITION,), self.delete, "mounted",
+            self.fails((CODE.FAILED_PRECONDITION,), self.delete, "is a mount point",
                        volume_id=self.volume_id("top", "top-of-" + name))
             self.unmount_in_share(top)
             self.delete(self.volume_id("top", "top-of-" + name))
@@ -369,7 +369,7 @@ class HiddenMount(OnImage, unittest.TestCase):
         made = self.create(name)
         path = os.path.join(self.folder, name)
         self.hide(path)
-        self.fails((CODE.FAILED_PRECONDITION,), self.delete, "mounted", "unmount it",
+        self.fails((CODE.FAILED_PRECONDITION,), self.delete, "is a mount point", "unmount it",
                    volume_id=made.volume_id)
         self.assertEqual(os.listdir(path), ["kept"])
         self.unmount_in_share(path)

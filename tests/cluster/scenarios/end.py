@@ -17,7 +17,7 @@ CAUSED = (
     ("VolumeFailedDelete", "DeadlineExceeded|Unavailable|Aborted"),
     ("SnapshotC(reation|ontentCheckandUpdate)Failed", "Unavailable .* the connection broke"),
     # memory and snapshots ask for more copies at once than the driver makes
-    ("SnapshotC(reation|ontentCheckandUpdate)Failed", "copies and archives are being made"),
+    ("SnapshotC(reation|ontentCheckandUpdate)Failed", "copies and archives are already running"),
     # migration replaces the Deployments; before the node boots there is none
     ("CalculateExpectedPodCountFailed", "found no controllers for pod"),
     ("FailedScheduling", "no nodes available to schedule pods"),
@@ -29,7 +29,7 @@ CAUSED = (
     ("VolumeFailedDelete", "does not serve NFS version|has no NFSv4 export"),
 )
 LOGGED = {
-    "A note of a controller that is gone is removed": "crash and outage",
+    "Removed the note of a dead controller": "crash and outage",
     "Purging deleted volumes failed, it will be tried again": "outage",
     "Call failed UNAVAILABLE": "outage, and cases that restart the server",
 }

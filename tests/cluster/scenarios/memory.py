@@ -19,7 +19,7 @@ done"""
 
 class Memory(Scenario):
     # More copies at once than the driver makes.
-    expected = (("ProvisioningFailed", "copies and archives are being made already"),)
+    expected = (("ProvisioningFailed", "copies and archives are already running"),)
 
     def fill(self, claim, large=0):
         """Written on the server's disk in one go, as nfs-ganesha wants it."""

@@ -9,7 +9,7 @@ from world import Scenario
 class Snapshots(Scenario):
     expected = (
         # More copies at once than the driver makes.
-        ("ProvisioningFailed", "copies and archives are being made already; try again later"),
+        ("ProvisioningFailed", "copies and archives are already running; try again later"),
         ("ProvisioningFailed", "requested 1073741824 but source is 5368709120"),
     )
 

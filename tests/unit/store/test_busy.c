@@ -240,7 +240,7 @@ START_TEST(test_lost)
 	check_that("lost", "renewed", claim_renew(claim, b.client, &err) < 0);
 	error_clear(&err);
 	check_that("lost", "renewed later", claim_renew(claim, b.client, &err) < 0);
-	check_error("lost", &err, ERROR_ABORTED, "took this one for dead");
+	check_error("lost", &err, ERROR_ABORTED, "presumed this one dead");
 	claim_drop(claim);
 	bench_done(&b);
 }

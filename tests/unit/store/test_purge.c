@@ -208,7 +208,7 @@ START_TEST(test_unchecked)
 			  rows[i].end == IS_BACK ? NFS_TYPE_FILE : NFS_TYPE_UNKNOWN);
 		if (rows[i].end == FAILS)
 			check_error(rows[i].name, &said.err, ERROR_FAILED_PRECONDITION,
-				    "move or remove it");
+				    "move it back or delete it");
 		fake_nfs_free(f);
 	}
 }

@@ -164,7 +164,7 @@ START_TEST(test_moved)
 	check_int("moved", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
 	fake_nfs_remove(f, ".csi-nfs/trash/pvc-1.1.2.3");
 	check_that("removed", "again", create(f, "pvc-1", NULL, &err) < 0);
-	check_error("removed", &err, ERROR_ABORTED, "make it anew");
+	check_error("removed", &err, ERROR_ABORTED, "try again to re-create it");
 	check_int("removed", "made anew", create(f, "pvc-1", NULL, &err), 0);
 	check_volume("removed", f, "pvc-1");
 	fake_nfs_free(f);
