@@ -40,21 +40,6 @@ static void creation_done(struct creation *creation)
 	record_done(&creation->record);
 }
 
-/* NFS has no file system type to choose. Accept a type that says NFS. */
-static int check_fs_types(const Csi__V1__CreateVolumeRequest *in, struct error *err)
-{
-	size_t i;
-
-	for (i = 0; i < in->n_volume_capabilities; i++) {
-		const char *type = in->volume_capabilities[i]->mount->fs_type;
-
-		if (!fs_type_is_nfs(type))
-			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "volume_capability: fs_type must be nfs, nfs4 or omitted");
-	}
-	return 0;
-}
-
 static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
 	const struct csi_map parameters = csi_map_of(in, parameters);
@@ -68,7 +53,7 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 		r = validate_map(&parameters, "parameters", err);
 	if (r == 0)
 		r = validate_map(&mutable, "mutable_parameters", err);
-	return r < 0 ? r : check_fs_types(in, err);
+	return r;
 }
 
 /*

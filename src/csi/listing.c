@@ -396,7 +396,7 @@ static int read_share(struct listing *l, const struct csi_driver *driver, struct
 
 		if (n > BATCH_MAX)
 			n = BATCH_MAX;
-		if (room < n)
+		if (room < n && l->data == NULL)
 			n = room + 1; /* one more tells whether there is another page */
 		r = read_batch(l, c, folder, first, n, err);
 		if (r < 0)

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "csi/validate.h"
 #include "net/address.h"
 #include "nfs/export.h"
 #include "store/layout.h"
@@ -184,6 +185,9 @@ static int put_variable(struct buf *b, const char *text, size_t len, const struc
 	if (str_has_prefix(suffix, ":-")) {
 		const char *chosen = value[0] != '\0' ? value : suffix + 2;
 
+		if (strstr(suffix, "${") != NULL)
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "subDir: the default in ${...:-DEFAULT} is plain text, not another ${...}");
 		return buf_puts(b, chosen) < 0 ? error_oom(err) : 0;
 	}
 	if (value[0] == '\0')
@@ -271,11 +275,6 @@ static int take_mount_options(struct volume_params *p, const char *value, const 
 {
 	(void)map;
 	return set_string(&p->mount_options, value, err);
-}
-
-bool fs_type_is_nfs(const char *type)
-{
-	return type[0] == '\0' || strcmp(type, "nfs") == 0 || strcmp(type, "nfs4") == 0;
 }
 
 static int take_fstype(struct volume_params *p, const char *value, const struct csi_map *map,

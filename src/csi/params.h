@@ -81,9 +81,6 @@ int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map
 			  enum tree_compression compression, struct error *err);
 void snapshot_params_done(struct snapshot_params *p);
 
-/* Whether a file system type names NFS or is empty. */
-bool fs_type_is_nfs(const char *type);
-
 void volume_params_done(struct volume_params *p);
 #define cleanup_volume_params __attribute__((cleanup(volume_params_done)))
 

@@ -153,6 +153,11 @@ int validate_capability(const Csi__V1__VolumeCapability *cap, struct error *err)
 	return validate_flags(cap->mount, err);
 }
 
+bool fs_type_is_nfs(const char *type)
+{
+	return type[0] == '\0' || strcmp(type, "nfs") == 0 || strcmp(type, "nfs4") == 0;
+}
+
 int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, struct error *err)
 {
 	size_t i;
@@ -167,6 +172,9 @@ int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, stru
 		r = validate_capability(caps[i], err);
 		if (r < 0)
 			return r;
+		if (!fs_type_is_nfs(caps[i]->mount->fs_type))
+			return error_set(err, ERROR_INVALID_ARGUMENT,
+					 "volume_capability: fs_type must be nfs, nfs4 or omitted");
 		options = capability_options(caps[i]);
 		r = options != NULL ? mount_options_check(options, err) : error_oom(err);
 		if (r < 0)

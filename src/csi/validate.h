@@ -36,9 +36,12 @@ int validate_map(const struct csi_map *map, const char *field, struct error *err
 /* Check that access type and access mode are present and supported. */
 int validate_capability(const Csi__V1__VolumeCapability *cap, struct error *err);
 
+/* Whether a file system type names NFS or is empty. */
+bool fs_type_is_nfs(const char *type);
+
 /*
- * Check all capabilities, and their mount flags as a node would; there must be at least one. Also
- * returns -ENOMEM.
+ * Check all capabilities, with their file system types, and their mount flags as a node would;
+ * there must be at least one. Also returns -ENOMEM.
  */
 int validate_capabilities(Csi__V1__VolumeCapability *const *caps, size_t n, struct error *err);
 

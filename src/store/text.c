@@ -21,7 +21,7 @@
 
 /* A live writer needs two round trips between CREATE and the end of its WRITE. */
 #define UNFINISHED_LOOKS 6
-#define UNFINISHED_PAUSE_MS 10U /* before the second look; doubles each time */
+#define UNFINISHED_PAUSE_MS 20U /* before the second look; doubles each time */
 
 /* -------- files -------- */
 
@@ -181,7 +181,7 @@ static int read_file(struct nfs_client *c, const struct nfs_handle *dir, const c
 			return remove_unfinished(c, dir, name);
 		if (looks == UNFINISHED_LOOKS)
 			return -EINPROGRESS;
-		clock_sleep_ms(UNFINISHED_PAUSE_MS << looks++);
+		clock_sleep_ms(UNFINISHED_PAUSE_MS << (looks++ - 1));
 	}
 }
 

@@ -387,10 +387,18 @@ static bool is_device_number(dev_t number)
 	return number <= UINT32_MAX;
 }
 
+/* A name that cannot be converted is NULL. */
+static const char *name_for_message(struct archive_entry *e)
+{
+	const char *name = archive_entry_pathname(e);
+
+	return name != NULL ? name : "?";
+}
+
 /* Refuse numbers that NFS would truncate. */
 static int check_numbers(struct archive_entry *e, struct error *err)
 {
-	const char *path = archive_entry_pathname(e);
+	const char *path = name_for_message(e);
 	const mode_t type = archive_entry_filetype(e);
 
 	if (!is_owner_id(archive_entry_uid(e)))
@@ -422,7 +430,7 @@ static int convert_owner(struct archive_entry *e, struct nfs_attr *ret, struct e
 	if (r < 0)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "the archive is refused: the owner of '%s' has a name that cannot be kept: %s",
-				 archive_entry_pathname(e), strerror(-r));
+				 name_for_message(e), strerror(-r));
 	ret->is_named = ret->uid_name != 0 || ret->gid_name != 0;
 	ret->has_owner = !ret->is_named;
 	return 0;
@@ -639,8 +647,8 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 		 * uses another: 0 for an owner, which is root.
 		 */
 		if (status == ARCHIVE_WARN && archive_error_string(u->archive) == NULL)
-			return refuse_entry(archive_entry_pathname(e),
-					    "has a number that cannot be read", err);
+			return refuse_entry(name_for_message(e), "has a number that cannot be read",
+					    err);
 		r = unpack_entry(u, e, err);
 		if (r < 0)
 			return r;

@@ -346,6 +346,11 @@ class Controller(OnServer):
             volume_capabilities=[capability(), capability(flags=["hard", "helper=hush"])])
         self.assertFalse(got.HasField("confirmed"))
         self.assertEqual(got.message, "mount options: 'helper' is not allowed for a volume")
+        for fs_type, confirmed in (("nfs", True), ("nfs4", True), ("ext4", False)):
+            got = self.client.ValidateVolumeCapabilities(
+                volume_id=volume.volume_id, volume_capabilities=[capability(fs_type=fs_type)],
+                secrets=self.secrets)
+            self.assertEqual(got.HasField("confirmed"), confirmed)
         self.delete(volume.volume_id)
         for volume_id in ("fake-vol-id", "#", volume.volume_id):
             with self.subTest(volume_id=volume_id):
