@@ -168,14 +168,13 @@ static int copy_tree(struct copy_job *job, struct volume_source *source, const c
 		     struct error *err)
 {
 	const struct nfs_handle *work;
-	struct nfs_handle made;
 	int r;
 
 	do {
 		r = copy_job_begin(job, name, &work, err);
 		if (r == 0)
 			r = tree_copy(&job->work, &job->tree, &job->attr, work, name,
-				      source->driver->verify_clones, &made, err);
+				      source->driver->verify_clones, err);
 	} while (copy_job_is_to_be_retried(job, r, err));
 	return r;
 }
@@ -239,7 +238,6 @@ static int restore_archive(struct copy_job *job, struct volume_source *source, c
 	struct snapshot_contents archive;
 	const struct tree_archive_sum *sum;
 	const struct nfs_handle *work;
-	struct nfs_handle made;
 	int r;
 
 	r = copy_job_lease_for_archive(job, err);
@@ -255,8 +253,7 @@ static int restore_archive(struct copy_job *job, struct volume_source *source, c
 	if (r < 0)
 		return r;
 	sum = snapshot_recorded_sum(&info, &archive);
-	r = tree_unpack(&job->work, &archive.handle, archive.attr.size, sum, work, name, &made,
-			err);
+	r = tree_unpack(&job->work, &archive.handle, archive.attr.size, sum, work, name, err);
 	if (r < 0 && err->code == ERROR_DATA_LOSS)
 		explain_damage(job->work.from, &snapshot->id, &archive, sum != NULL, err);
 	return r;

@@ -74,9 +74,8 @@ void store_holder_init(const char *path)
 	if (is_holder_id(text, pread(fd, text, sizeof(text), 0)))
 		memcpy(holder_id, text, STORE_HOLDER_LEN);
 	/* If this fails, the next process gets a new id. */
-	if (ftruncate(fd, 0) == 0 &&
-	    pwrite(fd, store_holder(), STORE_HOLDER_LEN, 0) != STORE_HOLDER_LEN)
-		return;
+	if (ftruncate(fd, 0) == 0)
+		(void)!pwrite(fd, store_holder(), STORE_HOLDER_LEN, 0);
 }
 
 const char *store_holder(void)

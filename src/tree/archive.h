@@ -67,6 +67,6 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
  */
 int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
 		const struct tree_archive_sum *sum, const struct nfs_handle *parent,
-		const char *root, struct nfs_handle *ret_root, struct error *err);
+		const char *root, struct error *err);
 
 #endif

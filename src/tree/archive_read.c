@@ -755,7 +755,7 @@ static int unpacker_open(struct unpacker *u, struct error *err)
 
 int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
 		const struct tree_archive_sum *sum, const struct nfs_handle *parent,
-		const char *root, struct nfs_handle *ret_root, struct error *err)
+		const char *root, struct error *err)
 {
 	const struct tree_builder_options options = {
 		.root = root,
@@ -792,7 +792,7 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 	if (r == 0)
 		r = check_sum(&u, sum, err);
 	if (r == 0)
-		r = tree_builder_finish(b, ret_root, err);
+		r = tree_builder_finish(b, err);
 	tree_builder_free(b);
 	tree_drain(work);
 	tree_file_done(&u.file);

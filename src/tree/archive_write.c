@@ -397,7 +397,6 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 		.work = work,
 	};
 	struct tree_builder *b;
-	struct nfs_handle made;
 	int r;
 
 	/* First: constructors of libraries get the locale that processes start with. */
@@ -414,7 +413,7 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 	if (r == 0)
 		r = write_archive(&p, tree, attr, err);
 	if (r == 0)
-		r = tree_builder_finish(b, &made, err);
+		r = tree_builder_finish(b, err);
 	if (r == 0)
 		*ret_sum = p.written;
 	/* Closing frees zlib's memory. Fail first, or the unfinished entry would be padded. */

@@ -474,7 +474,7 @@ struct tree_sink *tree_builder_sink(struct tree_builder *b)
 	return &b->sink;
 }
 
-int tree_builder_finish(struct tree_builder *b, struct nfs_handle *ret_root, struct error *err)
+int tree_builder_finish(struct tree_builder *b, struct error *err)
 {
 	while (!b->finished) {
 		int r = builder_wait(b, err);
@@ -482,7 +482,6 @@ int tree_builder_finish(struct tree_builder *b, struct nfs_handle *ret_root, str
 		if (r < 0)
 			return r;
 	}
-	*ret_root = b->root;
 	return 0;
 }
 

@@ -39,8 +39,8 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 /* Operations finish later: the sink may return the error of an earlier entry. */
 struct tree_sink *tree_builder_sink(struct tree_builder *b);
 
-/* Wait until the tree is complete and return the handle of its root. */
-int tree_builder_finish(struct tree_builder *b, struct nfs_handle *ret_root, struct error *err);
+/* Wait until the tree is complete. */
+int tree_builder_finish(struct tree_builder *b, struct error *err);
 
 /* Drains the work. Accepts NULL. */
 void tree_builder_free(struct tree_builder *b);

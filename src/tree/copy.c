@@ -10,8 +10,7 @@
 #define FOLDER_MODE 0700 /* as that of an archive */
 
 int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
-	      const struct nfs_handle *parent, const char *root, bool verify,
-	      struct nfs_handle *ret_root, struct error *err)
+	      const struct nfs_handle *parent, const char *root, bool verify, struct error *err)
 {
 	const struct tree_builder_options to = { .root = root, .verify = verify };
 	const struct tree_reader_options from = { .map = false };
@@ -22,7 +21,7 @@ int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struc
 		return error_oom(err);
 	r = tree_read(work, tree, attr, &from, tree_builder_sink(b), err);
 	if (r == 0)
-		r = tree_builder_finish(b, ret_root, err);
+		r = tree_builder_finish(b, err);
 	tree_builder_free(b);
 	return r;
 }
@@ -45,8 +44,8 @@ int tree_copy_to_folder(struct tree_work *work, const struct nfs_handle *tree,
 			const struct nfs_attr *attr, const struct nfs_handle *parent,
 			const char *folder, const char *root, bool verify, struct error *err)
 {
-	struct nfs_handle handle, made;
+	struct nfs_handle handle;
 	int r = make_folder(work->to, parent, folder, &handle, err);
 
-	return r < 0 ? r : tree_copy(work, tree, attr, &handle, root, verify, &made, err);
+	return r < 0 ? r : tree_copy(work, tree, attr, &handle, root, verify, err);
 }

@@ -13,8 +13,7 @@
  * parts of the copy may be left behind.
  */
 int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struct nfs_attr *attr,
-	      const struct nfs_handle *parent, const char *root, bool verify,
-	      struct nfs_handle *ret_root, struct error *err);
+	      const struct nfs_handle *parent, const char *root, bool verify, struct error *err);
 
 /*
  * As tree_copy(), into a new directory named folder in parent, which only its owner can enter: so

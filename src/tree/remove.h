@@ -40,8 +40,8 @@ struct tree_stats {
  *  -ETIME with ABORTED after stats->until_ns
  *  -EXDEV with FAILED_PRECONDITION if only mount points are in the way
  *  the first error otherwise; what can be removed is removed anyway
- * stats may be NULL. On the client's thread. Blocks as long as it takes, but for no single
- * operation longer than NFS_CALL_TIMEOUT_MS.
+ * stats may be NULL. On the client's thread. Blocks as long as it takes, and after *cancel or
+ * until_ns as long as the operations in flight take: see nfs/client.h for their limits.
  */
 int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		const atomic_bool *cancel, struct tree_stats *stats, struct error *err);

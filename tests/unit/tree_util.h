@@ -192,14 +192,14 @@ static inline void tree_check_same(const char *row, struct fake_nfs *f, const ch
 
 /* Copy "tree" of f to "copy" by the work's clients, and check that nothing is left in flight. */
 static inline int tree_copy_checked(struct tree_work *work, struct fake_nfs *f, bool verify,
-				    struct nfs_handle *ret_made, struct error *err)
+				    struct error *err)
 {
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
-	r = tree_copy(work, &handle, &attr, &work->to->root, "copy", verify, ret_made, err);
+	r = tree_copy(work, &handle, &attr, &work->to->root, "copy", verify, err);
 	check_int("copy", "operations left in flight", work->reading + work->writing, 0);
 	check_int("copy", "bytes left", work->ahead.held + work->unwritten.held, 0);
 	check_that("copy", "an error is reported", (r < 0) == (err->code != ERROR_OK));

@@ -22,7 +22,7 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 {
 	struct tree_work tree = { .from = c, .to = c };
 	const struct nfs_handle *work;
-	struct nfs_handle handle, made;
+	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
@@ -35,7 +35,7 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 		r = nfs_stat(c, &handle, &attr);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking for the source");
-	return tree_copy(&tree, &handle, &attr, work, name, false, &made, err);
+	return tree_copy(&tree, &handle, &attr, work, name, false, err);
 }
 
 /* One CreateVolume, on a client of its own, as after a restart of the driver. */

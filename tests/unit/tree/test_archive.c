@@ -60,13 +60,13 @@ static int unpack_with_sum(struct fake_nfs *f, const struct tree_archive_sum *su
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
-	struct nfs_handle handle, made;
+	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
 	error_clear(err);
 	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
-	r = tree_unpack(&work, &handle, attr.size, sum, &c->root, "back", &made, err);
+	r = tree_unpack(&work, &handle, attr.size, sum, &c->root, "back", err);
 	check_work(&work, r, err);
 	return r;
 }
@@ -99,7 +99,7 @@ static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, s
 	static const struct fake_habits numbered = { .page = 5 };
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
-	struct nfs_handle handle, made;
+	struct nfs_handle handle;
 	struct tree_archive_sum sum = { .bytes = 0 };
 	struct nfs_attr attr;
 	int r;
@@ -109,7 +109,7 @@ static int transfer_named(struct fake_nfs *f, unsigned int version, bool back, s
 	fake_nfs_habits(f, version == 4 ? &named : &numbered);
 	ck_assert(fake_nfs_get(f, back ? ARCHIVE : "tree", &handle, &attr));
 	if (back)
-		r = tree_unpack(&work, &handle, attr.size, NULL, &c->root, "back", &made, err);
+		r = tree_unpack(&work, &handle, attr.size, NULL, &c->root, "back", err);
 	else
 		r = tree_pack(&work, &handle, &attr, &c->root, "out", FILE_NAME,
 			      TREE_COMPRESSION_NONE, &sum, err);

@@ -20,8 +20,6 @@ static int copy_with(struct fake_nfs *f, struct fake_nfs *g, uint32_t uid, struc
 {
 	struct nfs_client *from = fake_nfs_connect(f);
 	struct nfs_client *to = f != g ? fake_nfs_connect(g) : from;
-	struct nfs_handle made = { .len = 0 }, there;
-	struct nfs_attr attr;
 	int r;
 
 	from->export.uid = to->export.uid = uid;
@@ -30,14 +28,8 @@ static int copy_with(struct fake_nfs *f, struct fake_nfs *g, uint32_t uid, struc
 	work->from = from;
 	work->to = to;
 	error_clear(err);
-	r = tree_copy_checked(work, f, true, &made, err);
-	if (r == 0) {
-		ck_assert(fake_nfs_get(g, "copy", &there, &attr));
-		check_that("copy", "the handle is the root's",
-			   made.len == there.len && memcmp(made.data, there.data, made.len) == 0);
-	} else {
-		check_that("copy", "the error has a message", err->msg[0] != '\0');
-	}
+	r = tree_copy_checked(work, f, true, err);
+	check_that("copy", "an error has a message", r == 0 || err->msg[0] != '\0');
 	if (from != to)
 		nfs_client_free(to);
 	nfs_client_free(from);
@@ -182,7 +174,7 @@ static int copy_named(struct fake_nfs *f, unsigned int from_version, struct fake
 	struct nfs_client *from = fake_nfs_connect(f);
 	struct nfs_client *to = f != g ? fake_nfs_connect(g) : from;
 	struct tree_work work = { .from = from, .to = to };
-	struct nfs_handle handle, made;
+	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
@@ -194,7 +186,7 @@ static int copy_named(struct fake_nfs *f, unsigned int from_version, struct fake
 	serve_owners(f, FAKE_OWNERS_NAMED);
 	error_clear(err);
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
-	r = tree_copy(&work, &handle, &attr, &to->root, "copy", false, &made, err);
+	r = tree_copy(&work, &handle, &attr, &to->root, "copy", false, err);
 	serve_owners(f, FAKE_OWNERS_NUMBERED);
 	serve_owners(g, FAKE_OWNERS_NUMBERED);
 	if (from != to)
@@ -545,7 +537,6 @@ static void copy_spread(struct fake_nfs *f, const char *row)
 	struct nfs_client_ops ops = *c->ops;
 	struct tree_work work = { .from = c, .to = c };
 	struct error err = { .code = ERROR_OK };
-	struct nfs_handle made;
 
 	fake_nfs_habits(f, &full);
 	spread = (struct spread){ .real = c->ops, .work = &work };
@@ -553,7 +544,7 @@ static void copy_spread(struct fake_nfs *f, const char *row)
 	ops.run = run_spread;
 	c->ops = &ops;
 	fake_nfs_watch(f, count_spread, NULL);
-	check_int(row, "result", tree_copy_checked(&work, f, false, &made, &err), 0);
+	check_int(row, "result", tree_copy_checked(&work, f, false, &err), 0);
 	fake_nfs_watch(f, NULL, NULL);
 	c->ops = spread.real;
 	nfs_client_free(c);

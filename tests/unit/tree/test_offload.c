@@ -43,8 +43,7 @@ static int copy(struct fake_nfs *f, unsigned int offload, bool verify, struct tr
 {
 	struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c, .offload = offload, .cancel = &cancelled };
-	struct nfs_handle made;
-	int r = tree_copy_checked(&work, f, verify, &made, err);
+	int r = tree_copy_checked(&work, f, verify, err);
 
 	if (ret != NULL)
 		*ret = work.progress;

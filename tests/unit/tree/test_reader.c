@@ -224,7 +224,7 @@ START_TEST(test_shorter)
 	struct tree_work work = { .from = from, .to = to };
 	struct cut cut = { .from = f };
 	struct error err = { .code = ERROR_OK };
-	struct nfs_handle handle, made;
+	struct nfs_handle handle;
 	struct nfs_attr attr;
 	unsigned int i;
 
@@ -240,7 +240,7 @@ START_TEST(test_shorter)
 	fake_nfs_watch(f, cut_files, &cut);
 	fake_nfs_watch(g, cut_files, &cut);
 	check_int("shorter", "result",
-		  tree_copy(&work, &handle, &attr, &to->root, "copy", false, &made, &err), 0);
+		  tree_copy(&work, &handle, &attr, &to->root, "copy", false, &err), 0);
 	check_that("shorter", "it happened", cut.done);
 	tree_check_same("shorter", f, "tree", g, "copy");
 	ck_assert_msg(cut.peak < 8 * MIB, "the copy took %zu bytes", cut.peak);
@@ -330,7 +330,6 @@ static bool is_counted_at(size_t trouble, unsigned int at, unsigned int later, b
 		.error = troubles[trouble].error,
 	};
 	struct error err = { .code = ERROR_OK };
-	struct nfs_handle made;
 	bool counted;
 	int r;
 
@@ -345,7 +344,7 @@ static bool is_counted_at(size_t trouble, unsigned int at, unsigned int later, b
 	work.reported_ns = clock_now_ns();
 	fake_nfs_watch(f, make_due, &m);
 	fake_nfs_fail(f, &failure);
-	r = tree_copy(&work, &m.handle, &m.attr, &to->root, "copy", true, &made, &err);
+	r = tree_copy(&work, &m.handle, &m.attr, &to->root, "copy", true, &err);
 	check_that(row, "result", r == 0 || r == troubles[trouble].result);
 	check_int(row, "an error is reported", err.code != ERROR_OK, r < 0);
 	check_int(row, "operations left in flight", work.reading + work.writing, 0);
@@ -395,7 +394,6 @@ START_TEST(test_patient_meanwhile)
 	struct tree_work work = { .from = c, .to = c, .report = count_in_report };
 	struct meanwhile m = { .work = &work, .at = 5, .stop = true };
 	struct error err = { .code = ERROR_OK };
-	struct nfs_handle made;
 
 	put_each(f, "tree/", FILES, "");
 	put_each(f, "tree/a/b/c/d/e/f/g/h/i/j/", 1, "");
@@ -406,8 +404,7 @@ START_TEST(test_patient_meanwhile)
 	fake_nfs_watch(f, make_due, &m);
 	fake_nfs_fail(f, &failure);
 	check_int("patient", "result",
-		  tree_copy(&work, &m.handle, &m.attr, &c->root, "copy", false, &made, &err),
-		  -ECANCELED);
+		  tree_copy(&work, &m.handle, &m.attr, &c->root, "copy", false, &err), -ECANCELED);
 	check_int("patient", "count", m.result, 0);
 	ck_assert_msg(m.refused <= FILES * (m.patience + 1), "%u READs in %u turns", m.refused,
 		      m.patience);

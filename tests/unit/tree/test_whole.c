@@ -20,9 +20,8 @@ static int copy(struct fake_nfs *f, bool verify, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
-	struct nfs_handle made;
 
-	return tree_copy_checked(&work, f, verify, &made, err);
+	return tree_copy_checked(&work, f, verify, err);
 }
 
 static void check_copy(const char *row, struct fake_nfs *f, bool verify)

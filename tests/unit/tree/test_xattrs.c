@@ -69,7 +69,7 @@ static void copy_as(struct fake_nfs *f, uint32_t uid, const struct nfs_handle *p
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c, .from_xattrs = true, .to_xattrs = to_xattrs };
-	struct nfs_handle handle, made;
+	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
@@ -77,7 +77,7 @@ static void copy_as(struct fake_nfs *f, uint32_t uid, const struct nfs_handle *p
 	c->export.uid = c->export.gid = uid;
 	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
 	r = tree_copy(&work, &handle, &attr, parent != NULL ? parent : &c->root, "copy", false,
-		      &made, &ret->err);
+		      &ret->err);
 	result_of(ret, &work, r);
 }
 
@@ -478,13 +478,13 @@ static void unpack(struct fake_nfs *f, const char *archive, bool to_xattrs, stru
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c, .to_xattrs = to_xattrs };
-	struct nfs_handle handle, made;
+	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
 	*ret = (struct result){ .r = 0 };
 	ck_assert(fake_nfs_get(f, archive, &handle, &attr));
-	r = tree_unpack(&work, &handle, attr.size, NULL, &c->root, "back", &made, &ret->err);
+	r = tree_unpack(&work, &handle, attr.size, NULL, &c->root, "back", &ret->err);
 	result_of(ret, &work, r);
 }
 
