@@ -38,7 +38,8 @@ struct copy_job {
 
 /*
  * Begin a job between the exports and identities of from and to. claims are the notes on both that
- * keep other replicas away; each may be NULL. The job borrows them and renews them while it lasts.
+ * keep other replicas away, in this order; each may be NULL. The job borrows them and renews them
+ * while it lasts: a renewal that fails is logged, and only the one of copy_job_close() counts.
  * Errors: ABORTED if too many jobs run. copy_job_close() is due in either case.
  */
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,

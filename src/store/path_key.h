@@ -14,8 +14,9 @@
 #include "store/record.h"
 
 /*
- * Format a name for notes about a directory: its path, escaped. A path that is too long is cut and
- * gets a hash, which is the same for paths that differ only in the case of ASCII letters.
+ * Format a name for notes about a directory: its path, escaped. len must not be 0. A path that is
+ * too long is cut, perhaps within a "%2F", and gets a hash, which is the same for paths that differ
+ * only in the case of ASCII letters. A key has RECORD_NAME_MAX bytes if and only if it was cut.
  */
 void path_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len);
 

@@ -87,7 +87,8 @@ void record_done(struct record *rec);
 /*
  * Create the record, exclusively: -EEXIST, unreported, if there is one. ABORTED if another
  * replica is creating it, or if something stays behind. On success rec knows its parts, for
- * record_remove().
+ * record_remove(); after a failure it may have got RECORD_KEY_NONCE. key: at most RECORD_NAME_MAX
+ * bytes, as everywhere below.
  */
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct record *rec, struct error *err);
