@@ -65,6 +65,15 @@ static bool parse_name(const char *name, struct busy_name *ret)
 	return true;
 }
 
+void busy_key(const char *name, char ret[RECORD_NAME_MAX + 1])
+{
+	struct busy_name parsed;
+
+	ret[0] = '\0';
+	if (parse_name(name, &parsed) && parsed.key_len <= RECORD_NAME_MAX)
+		(void)snprintf(ret, RECORD_NAME_MAX + 1, "%.*s", (int)parsed.key_len, name);
+}
+
 bool busy_is_of(const char *name, const char *dir)
 {
 	char key[RECORD_NAME_MAX + 1];

@@ -57,6 +57,9 @@ bool busy_is_of(const char *name, const char *dir);
 /* Likewise, or about one that a server which folds names might treat as the same. */
 bool busy_may_be_of(const char *name, const char *dir);
 
+/* Get the key (store/path_key.h) of the directory that a note is about; "" if name is no note's. */
+void busy_key(const char *name, char ret[RECORD_NAME_MAX + 1]);
+
 /* Get the directory that a note is about. Return false if its path was cut. */
 bool busy_directory(const char *name, char ret[RECORD_NAME_MAX + 1]);
 

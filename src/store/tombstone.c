@@ -4,7 +4,6 @@
 #include "store/tombstone.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -32,13 +31,10 @@ static int records_folder(struct nfs_client *c, const struct tombstone *t, bool 
 			    create, ret, err);
 }
 
-/* The key of a new tombstone's parts: that of its directory, which everybody has from its name. */
-static void name_key(const struct tombstone *t, char key[RECORD_NAME_MAX + 1])
-{
-	(void)snprintf(key, RECORD_NAME_MAX + 1, "%.*s", (int)strcspn(t->name, "~"), t->name);
-}
-
-/* Read a tombstone that was a record of t->key, or a new one. */
+/*
+ * Read a tombstone that was a record of t->key, or a new one, whose parts have the key of its
+ * directory: everybody has that from its name.
+ */
 static int read_buried(struct nfs_client *c, struct tombstone *t, const struct nfs_handle *records,
 		       const struct nfs_handle *busy, struct error *err)
 {
@@ -46,7 +42,7 @@ static int read_buried(struct nfs_client *c, struct tombstone *t, const struct n
 	char key[RECORD_NAME_MAX + 1];
 	int r;
 
-	name_key(t, key);
+	busy_key(t->name, key);
 	r = record_read_buried(c, records, key, busy, t->name, &t->record, &why);
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && volume_key_can_have_record(t->key) &&
 	    strcmp(key, t->key) != 0)
@@ -62,7 +58,7 @@ static int remove_buried(struct nfs_client *c, const struct tombstone *t,
 {
 	char key[RECORD_NAME_MAX + 1];
 
-	name_key(t, key);
+	busy_key(t->name, key);
 	return record_remove_buried(c, records, tombstone_is_new(t) ? key : t->key, busy, t->name,
 				    &t->record, err);
 }
@@ -238,7 +234,7 @@ int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *
 	if (record_set(rec, TOMBSTONE_KEY_NEW, "1") < 0)
 		return error_oom(err);
 	busy_name(t->name, t->kind, t->dir);
-	name_key(t, key);
+	busy_key(t->name, key);
 	r = store_folder(c, STORE_BUSY, true, &busy, err);
 	if (r == 0)
 		r = records_folder(c, t, true, &records, err);
