@@ -29,6 +29,7 @@ CAUSED = (
     ("VolumeFailedDelete", "does not serve NFS version|has no NFSv4 export"),
 )
 LOGGED = {
+    "A note that the copy is under way was not renewed": "outage",
     "Removed the note of a dead controller": "crash and outage",
     "Purging deleted volumes failed, it will be tried again": "outage",
     "Call failed UNAVAILABLE": "outage, and cases that restart the server",
