@@ -315,10 +315,6 @@ static int continue_round(struct purge_share *s, struct nfs_client *c,
 	int more, r;
 
 	r = store_folder(c, STORE_TRASH, false, &trash, &s->err);
-	if (r < 0 && s->err.code == ERROR_PERMISSION_DENIED) {
-		error_clear(&s->err); /* this identity has put nothing there; another one looks */
-		return 0;
-	}
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0)
