@@ -262,11 +262,32 @@ static int check_ours(struct nfs_client *c, const struct nfs_handle *dir, const 
 
 /* -------- creating -------- */
 
+/*
+ * Encode a new record for parts, and format their head. The tag makes the text, and so the names of
+ * the parts, different from those of any other record.
+ */
+static int encode_with_parts(struct record *rec, char **ret_text, struct record_parts *ret_parts,
+			     char ret_head[RECORD_LINK_BYTES + 1], struct error *err)
+{
+	char tag[STORE_HOLDER_TAG_MAX];
+	int r;
+
+	store_holder_tag(tag);
+	if (record_set(rec, RECORD_KEY_NONCE, tag) < 0)
+		return error_oom(err);
+	r = encode_to_fit(rec, ret_text, err);
+	if (r < 0)
+		return r;
+	*ret_parts = parts_for_text(*ret_text);
+	format_head(ret_head, ret_parts, RECORD_KEY_NONCE, tag);
+	return 0;
+}
+
 /* Write the draft before the parts, so that the next attempt finds them even with another text. */
 static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			     struct record *rec, struct error *err)
 {
-	char head[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
+	char head[RECORD_LINK_BYTES + 1];
 	cleanup_free char *text = NULL;
 	struct record_parts parts;
 	int r;
@@ -276,14 +297,9 @@ static int create_with_parts(struct nfs_client *c, const struct nfs_handle *dir,
 		r = record_is_there(c, dir, key, err);
 	if (r != 0)
 		return r > 0 ? -EEXIST : r;
-	store_holder_tag(tag);
-	if (record_set(rec, RECORD_KEY_NONCE, tag) < 0)
-		return error_oom(err);
-	r = encode_to_fit(rec, &text, err);
+	r = encode_with_parts(rec, &text, &parts, head, err);
 	if (r < 0)
 		return r;
-	parts = parts_for_text(text);
-	format_head(head, &parts, RECORD_KEY_NONCE, tag);
 	r = write_draft(c, dir, key, head, err);
 	if (r < 0)
 		return r;
@@ -333,7 +349,7 @@ int record_create_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 			 const struct nfs_handle *in, const char *name, struct record *rec,
 			 struct error *err)
 {
-	char head[RECORD_LINK_BYTES + 1], tag[STORE_HOLDER_TAG_MAX];
+	char head[RECORD_LINK_BYTES + 1];
 	struct error second = { .code = ERROR_OK };
 	cleanup_free char *text = NULL;
 	struct record_parts parts;
@@ -345,14 +361,9 @@ int record_create_buried(struct nfs_client *c, const struct nfs_handle *dir, con
 	if (strlen(text) <= RECORD_LINK_BYTES)
 		return create_link(c, in, name, text, rec, err);
 	free(steal_ptr(&text));
-	store_holder_tag(tag); /* without it, another one with the same text has the same parts */
-	if (record_set(rec, RECORD_KEY_NONCE, tag) < 0)
-		return error_oom(err);
-	r = encode_to_fit(rec, &text, err);
+	r = encode_with_parts(rec, &text, &parts, head, err);
 	if (r < 0)
 		return r;
-	parts = parts_for_text(text);
-	format_head(head, &parts, RECORD_KEY_NONCE, tag);
 	r = write_parts(c, dir, key, text, &parts, err);
 	if (r == 0)
 		r = create_link(c, in, name, head, rec, err);
