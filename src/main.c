@@ -112,7 +112,7 @@ static int resume_purge(struct app *app, struct error *err)
 	r = nfs_export_init(&e, app->options.server, app->options.share, err);
 	if (r < 0)
 		return r;
-	r = purger_note(app->controller_driver.purger, &e);
+	r = purger_add(app->controller_driver.purger, &e);
 	nfs_export_done(&e);
 	return r < 0 ? error_sys(err, ERROR_INTERNAL, -r, "cannot start the purger") : 0;
 }

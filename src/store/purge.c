@@ -27,6 +27,7 @@ struct job {
 	uint64_t used_ns; /* when it was last requested */
 	bool running;
 	bool again; /* repeat it: it was requested while it was running */
+	bool has_work; /* since the last turn began, something was put into the trash */
 };
 
 enum worker_state {
@@ -231,10 +232,7 @@ static int need_watcher(struct purger *p)
 	return alive > 0 ? 0 : r;
 }
 
-static int note_other_identity(void *data, const struct nfs_export *e)
-{
-	return purger_note(data, e);
-}
+static int note_other_identity(void *data, const struct nfs_export *e);
 
 /* Run a turn, without the lock. */
 static void run_job(struct purger *p, struct job *job)
@@ -248,6 +246,8 @@ static void run_job(struct purger *p, struct job *job)
 	uint64_t due_ns;
 
 	job->running = true;
+	job->share.has_work = job->share.has_work || job->has_work;
+	job->has_work = false;
 	if (p->n_jobs > 1)
 		(void)need_watcher(p);
 	pthread_mutex_unlock(&p->lock);
@@ -299,44 +299,51 @@ static void *purge_thread(void *data)
 
 /* -------- from outside -------- */
 
-/* restarts: make an existing job due, too. Called with the lock held. */
-static int ask_for_job(struct purger *p, const struct nfs_export *e, bool restarts)
+enum request_flags {
+	REQUEST_HAS_WORK = 1 << 0, /* the trash is not empty, as far as the caller knows */
+	REQUEST_RESTARTS = 1 << 1, /* make an existing job due, too */
+};
+
+static int request_job(struct purger *p, const struct nfs_export *e, unsigned int flags)
 {
+	const bool restarts = (flags & REQUEST_RESTARTS) != 0;
 	const uint64_t now = clock_now_ns();
-	struct job *job = find_job(p, e);
-	const bool is_new = job == NULL;
+	struct job *job;
+	bool is_new;
 	int r = 0;
 
+	pthread_mutex_lock(&p->lock);
+	job = find_job(p, e);
+	is_new = job == NULL;
 	if (is_new)
 		r = add_job(p, e, now, &job);
-	if (r < 0)
-		return r;
-	job->used_ns = now;
-	if (restarts) {
+	if (r == 0) {
+		job->used_ns = now;
+		job->has_work = job->has_work || (flags & REQUEST_HAS_WORK) != 0;
+	}
+	if (r == 0 && restarts) {
 		job->again = job->running;
 		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
 	}
-	return is_new || restarts ? need_watcher(p) : 0;
+	if (r == 0 && (is_new || restarts))
+		r = need_watcher(p);
+	pthread_mutex_unlock(&p->lock);
+	return r;
 }
 
 int purger_add(struct purger *p, const struct nfs_export *e)
 {
-	int r;
-
-	pthread_mutex_lock(&p->lock);
-	r = ask_for_job(p, e, true);
-	pthread_mutex_unlock(&p->lock);
-	return r;
+	return request_job(p, e, REQUEST_HAS_WORK | REQUEST_RESTARTS);
 }
 
 int purger_note(struct purger *p, const struct nfs_export *e)
 {
-	int r;
+	return request_job(p, e, 0);
+}
 
-	pthread_mutex_lock(&p->lock);
-	r = ask_for_job(p, e, false);
-	pthread_mutex_unlock(&p->lock);
-	return r;
+static int note_other_identity(void *data, const struct nfs_export *e)
+{
+	return request_job(data, e, REQUEST_HAS_WORK);
 }
 
 /* Called with the lock held. */

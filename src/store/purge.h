@@ -88,7 +88,8 @@ int purger_add(struct purger *p, const struct nfs_export *e);
 
 /*
  * Tell the purger that a share is in use. If the purger does not know the trash yet, it looks at it
- * now, and again from time to time. Threads and errors as for purger_add().
+ * now, and again from time to time. An identity that may not look is no failure, until
+ * purger_add() is called for it. Threads and errors as for purger_add().
  */
 int purger_note(struct purger *p, const struct nfs_export *e);
 

@@ -17,7 +17,7 @@
 
 int purge_share_init(struct purge_share *s, const struct nfs_export *e)
 {
-	*s = (struct purge_share){ .has_work = true };
+	*s = (struct purge_share){ .has_work = false };
 	return nfs_export_copy(&s->export, e);
 }
 
@@ -323,6 +323,7 @@ static int continue_round(struct purge_share *s, struct nfs_client *c,
 		struct batch batch = { .share = s, .turn = turn, .cookie = s->cookie };
 
 		more = read_page(s, c, trash, &batch);
+		s->has_work = s->has_work || batch.n > 0;
 		r = remove_page(s, c, trash, &batch);
 		if (more < 0 && r == 0)
 			r = nfs_error_set(&s->err, c, more, "reading the trash");
@@ -368,8 +369,13 @@ static void begin_round(struct purge_share *s)
 /* Drop a round that could not look at all of the trash. */
 static uint64_t drop_round(struct purge_share *s, const struct purge_turn *turn)
 {
-	/* Report only once that a server is gone if there is nothing to purge on it. */
-	if (s->has_work || s->retry_s == 0)
+	const bool is_refused = s->err.code == ERROR_PERMISSION_DENIED;
+
+	/*
+	 * If there is nothing to purge, report only once that a server is gone, and never that this
+	 * identity may not look: it has put nothing there.
+	 */
+	if (s->has_work || (s->retry_s == 0 && !is_refused))
 		report_event(s, turn, PURGE_FAILED, NULL, &s->err);
 	s->in_round = false;
 	s->unfinished = false;

@@ -49,7 +49,7 @@ struct purge_share {
 
 	struct purge_stuck *stuck;
 	size_t n_stuck;
-	bool has_work; /* the trash is not known to be empty */
+	bool has_work; /* something was put into the trash, or could not be removed */
 	unsigned int retry_s; /* 0: the last round went well */
 };
 

@@ -693,6 +693,7 @@ class Exclusion(Pairs):
         self.is_ok(self.held.unsnap("s", "v"), self.held.unsnap("t", "v"),
                    self.held.delete("w"), self.held.delete("v"))
         self.is_consistent([])
+        self.assertNotIn("Purging deleted volumes failed", self.log())
 
     def test_a_dead_replica_keeps_nothing_for_long(self):
         """Its notes count until they have not changed for a time; a restart needs none of it."""

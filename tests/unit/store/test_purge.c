@@ -285,7 +285,8 @@ struct bench {
 	struct purger *purger;
 };
 
-static void add(struct bench *b, const char *server_name, unsigned int share_number)
+static void request(struct bench *b, const char *server_name, unsigned int share_number,
+		    int (*request_fn)(struct purger *p, const struct nfs_export *e))
 {
 	char server[32], share[32];
 	struct nfs_export e = { .server = server, .share = share };
@@ -293,7 +294,12 @@ static void add(struct bench *b, const char *server_name, unsigned int share_num
 	(void)snprintf(server, sizeof(server), "%s", server_name);
 	(void)snprintf(share, sizeof(share), "/share%u", share_number);
 	nfs_export_set_own(&e);
-	ck_assert(purger_add(b->purger, &e) == 0);
+	ck_assert(request_fn(b->purger, &e) == 0);
+}
+
+static void add(struct bench *b, const char *server_name, unsigned int share_number)
+{
+	request(b, server_name, share_number, purger_add);
 }
 
 static void begin(struct bench *b, struct fake_nfs *f)
@@ -470,6 +476,35 @@ START_TEST(test_looks_again)
 }
 END_TEST
 
+/* An identity that may not look into the trash, and has put nothing there, is no failure. */
+START_TEST(test_refused)
+{
+	const struct fake_failure failure = {
+		.nth = 1, .error = -EACCES, .all = true, .types = 1U << NFS_OP_LOOKUP
+	};
+	struct fake_nfs *f = share_new();
+	struct bench b;
+
+	begin(&b, f);
+	fake_nfs_fail(f, &failure);
+	request(&b, "fake", 0, purger_note);
+	pause_a_little(&b);
+	check_that("refused", "it looks", fake_nfs_operations(f) > 0);
+	check_int("refused", "reports", said.ends, 0);
+	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S * 2);
+	pause_a_little(&b);
+	check_int("refused", "reports of the second attempt", said.ends, 0);
+	add(&b, "fake", 0);
+	check_that("refused", "reported", comes(&b, f, has_ended_once));
+	check_error("refused", &said.err, ERROR_PERMISSION_DENIED, "");
+	fake_nfs_fail(f, NULL);
+	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S * 10);
+	check_that("refused", "purged", comes(&b, f, has_ended_twice));
+	check_int("refused", "files", said.files, FILES);
+	end(&b, f);
+}
+END_TEST
+
 static bool has_left(struct fake_nfs *f)
 {
 	(void)f;
@@ -606,6 +641,7 @@ CHECK_MAIN("tree/purge", .tests = {
 				 test_fair,
 				 test_more_than_remembered,
 				 test_looks_again,
+				 test_refused,
 				 test_border,
 				 test_dead_server,
 				 test_turns,
