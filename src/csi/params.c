@@ -36,31 +36,25 @@ static int set_string(char **to, const char *value, struct error *err)
 	return *to != NULL ? 0 : error_oom(err);
 }
 
-static int take_server(struct volume_params *p, const char *value, const struct csi_map *map,
-		       struct error *err)
+static int take_server(struct volume_params *p, const char *value, struct error *err)
 {
-	(void)map;
 	free(p->server);
 	p->server = net_server_without_brackets(value);
 	return p->server != NULL ? 0 : error_oom(err);
 }
 
-static int take_share(struct volume_params *p, const char *value, const struct csi_map *map,
-		      struct error *err)
+static int take_share(struct volume_params *p, const char *value, struct error *err)
 {
 	int r;
 
-	(void)map;
 	if (value[0] == '\0')
 		return error_set(err, ERROR_INVALID_ARGUMENT, "share: must not be empty");
 	r = nfs_share_check(value, err);
 	return r < 0 ? r : set_string(&p->share, value, err);
 }
 
-static int take_on_delete(struct volume_params *p, const char *value, const struct csi_map *map,
-			  struct error *err)
+static int take_on_delete(struct volume_params *p, const char *value, struct error *err)
 {
-	(void)map;
 	if (value[0] == '\0')
 		return 0; /* the default, as in csi-driver-nfs */
 	if (on_delete_parse(value, &p->on_delete) < 0)
@@ -70,12 +64,10 @@ static int take_on_delete(struct volume_params *p, const char *value, const stru
 	return set_string(&p->on_delete_text, value, err);
 }
 
-static int take_mode(struct volume_params *p, const char *value, const struct csi_map *map,
-		     struct error *err)
+static int take_mode(struct volume_params *p, const char *value, struct error *err)
 {
 	uint64_t mode;
 
-	(void)map;
 	if (value[0] == '\0')
 		return 0;
 	if (str_parse_u64(value, 8, MODE_MAX, &mode) < 0)
@@ -102,17 +94,13 @@ static int parse_id(const char *key, const char *value, bool *ret_has, uint32_t 
 	return 0;
 }
 
-static int take_uid(struct volume_params *p, const char *value, const struct csi_map *map,
-		    struct error *err)
+static int take_uid(struct volume_params *p, const char *value, struct error *err)
 {
-	(void)map;
 	return parse_id("uid", value, &p->owner.has_uid, &p->owner.uid, err);
 }
 
-static int take_gid(struct volume_params *p, const char *value, const struct csi_map *map,
-		    struct error *err)
+static int take_gid(struct volume_params *p, const char *value, struct error *err)
 {
-	(void)map;
 	return parse_id("gid", value, &p->owner.has_gid, &p->owner.gid, err);
 }
 
@@ -234,16 +222,19 @@ static int check_subdir(const char *subdir, struct error *err)
 	return 0;
 }
 
-static int take_subdir(struct volume_params *p, const char *value, const struct csi_map *map,
-		       struct error *err)
+static int take_subdir(struct volume_params *p, const char *value, struct error *err)
+{
+	return value[0] == '\0' ? 0 : set_string(&p->subdir, value, err);
+}
+
+/* Replace the template, which may use any entry of the map, by what it stands for. */
+static int fill_subdir(struct volume_params *p, const struct csi_map *map, struct error *err)
 {
 	cleanup_buf struct buf b = { 0 };
 	cleanup_free char *filled = NULL, *trimmed = NULL;
 	int r;
 
-	if (value[0] == '\0')
-		return 0;
-	r = fill_template(value, map, &b, err);
+	r = fill_template(p->subdir, map, &b, err);
 	if (r < 0)
 		return r;
 	filled = buf_steal(&b);
@@ -253,16 +244,14 @@ static int take_subdir(struct volume_params *p, const char *value, const struct 
 	r = check_subdir(trimmed, err);
 	if (r < 0)
 		return r;
+	p->has_variables = strstr(p->subdir, "${") != NULL;
 	free(p->subdir);
 	p->subdir = steal_ptr(&trimmed);
-	p->has_variables = strstr(value, "${") != NULL;
 	return 0;
 }
 
-static int take_existing(struct volume_params *p, const char *value, const struct csi_map *map,
-			 struct error *err)
+static int take_existing(struct volume_params *p, const char *value, struct error *err)
 {
-	(void)map;
 	if (existing_parse(value, &p->existing) < 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "existingDirectory: must be adopt, require or refuse");
@@ -270,18 +259,14 @@ static int take_existing(struct volume_params *p, const char *value, const struc
 	return 0;
 }
 
-static int take_mount_options(struct volume_params *p, const char *value, const struct csi_map *map,
-			      struct error *err)
+static int take_mount_options(struct volume_params *p, const char *value, struct error *err)
 {
-	(void)map;
 	return set_string(&p->mount_options, value, err);
 }
 
-static int take_fstype(struct volume_params *p, const char *value, const struct csi_map *map,
-		       struct error *err)
+static int take_fstype(struct volume_params *p, const char *value, struct error *err)
 {
 	(void)p;
-	(void)map;
 	if (fs_type_is_nfs(value))
 		return 0;
 	return error_set(err, ERROR_INVALID_ARGUMENT, "fsType: must be nfs, nfs4 or omitted");
@@ -297,8 +282,7 @@ enum param_flags {
 static const struct {
 	const char *key;
 	unsigned int flags;
-	int (*take)(struct volume_params *p, const char *value, const struct csi_map *map,
-		    struct error *err);
+	int (*take)(struct volume_params *p, const char *value, struct error *err);
 } params[] = {
 	{ "server", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_LOCATION, take_server },
 	{ "share", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_LOCATION, take_share },
@@ -354,7 +338,7 @@ static int take_entry(struct volume_params *p, const struct csi_map *map, size_t
 		r = check_spelling(map, i, err);
 		if (r < 0)
 			return r;
-		return params[k].take(p, csi_map_value(map, i), map, err);
+		return params[k].take(p, csi_map_value(map, i), err);
 	}
 	if (is_sidecar_key(key))
 		return 0;
@@ -380,26 +364,6 @@ static int take_entries(struct volume_params *p, const struct csi_map *map, unsi
 	return r;
 }
 
-static int parse(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
-		 const struct volume_defaults *defaults, struct error *err)
-{
-	cleanup_volume_params struct volume_params p = { .mode = defaults->mode,
-							 .on_delete = defaults->on_delete };
-	int r = 0;
-
-	if (defaults->server != NULL)
-		r = take_server(&p, defaults->server, map, err);
-	if (r == 0 && defaults->share != NULL)
-		r = take_share(&p, defaults->share, map, err);
-	if (r == 0)
-		r = take_entries(&p, map, flags, err);
-	if (r < 0)
-		return r;
-	*ret = p;
-	p = (struct volume_params){ .server = NULL };
-	return 0;
-}
-
 int volume_location_check(const char *server, const char *share, struct error *err)
 {
 	int r = net_server_check(server, err);
@@ -420,40 +384,46 @@ static int check_location(const struct volume_params *p, const char *where, stru
 	return net_server_check(p->server, err);
 }
 
-static int parse_located(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
-			 const struct volume_defaults *defaults, const char *where,
-			 struct error *err)
+static int parse(struct volume_params *ret, const struct csi_map *map, unsigned int flags,
+		 const struct volume_defaults *defaults, const char *where, struct error *err)
 {
-	struct volume_params p;
-	int r;
+	cleanup_volume_params struct volume_params p = { .mode = defaults->mode,
+							 .on_delete = defaults->on_delete };
+	int r = 0;
 
-	r = parse(&p, map, flags, defaults, err);
+	if (defaults->server != NULL)
+		r = take_server(&p, defaults->server, err);
+	if (r == 0 && defaults->share != NULL)
+		r = take_share(&p, defaults->share, err);
+	if (r == 0)
+		r = take_entries(&p, map, flags, err);
+	if (r == 0 && p.subdir != NULL)
+		r = fill_subdir(&p, map, err);
+	if (r == 0)
+		r = check_location(&p, where, err);
 	if (r < 0)
 		return r;
-	r = check_location(&p, where, err);
-	if (r < 0)
-		volume_params_done(&p);
-	else
-		*ret = p;
-	return r;
+	*ret = p;
+	p = (struct volume_params){ .server = NULL };
+	return 0;
 }
 
 int volume_params_parse(struct volume_params *ret, const struct csi_map *map,
 			const struct volume_defaults *defaults, struct error *err)
 {
-	return parse_located(ret, map, PARAM_CREATE, defaults, "StorageClass", err);
+	return parse(ret, map, PARAM_CREATE, defaults, "StorageClass", err);
 }
 
 int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
 			    const struct volume_defaults *defaults, struct error *err)
 {
-	return parse_located(ret, map, PARAM_ATTRIBUTE, defaults, "volume attributes", err);
+	return parse(ret, map, PARAM_ATTRIBUTE, defaults, "volume attributes", err);
 }
 
 int volume_location_parse(struct volume_params *ret, const struct csi_map *map,
 			  const struct volume_defaults *defaults, struct error *err)
 {
-	return parse_located(ret, map, PARAM_LOCATION, defaults, "parameters", err);
+	return parse(ret, map, PARAM_LOCATION, defaults, "parameters", err);
 }
 
 int volume_mutable_parse(struct volume_params *ret, const struct csi_map *map, struct error *err)
@@ -524,9 +494,9 @@ int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map
 		if (r < 0)
 			break;
 		if (str_eq_nocase(key, "server"))
-			r = take_server(&location, value, map, err);
+			r = take_server(&location, value, err);
 		else if (str_eq_nocase(key, "share"))
-			r = take_share(&location, value, map, err);
+			r = take_share(&location, value, err);
 		else
 			r = take_snapshot_entry(ret, key, value, err);
 	}
