@@ -52,7 +52,7 @@ static int delete_volume(const struct csi_driver *driver, const Csi__V1__DeleteV
 	r = volume_ref_lock(&ref, driver, &lock, err);
 	if (r < 0)
 		return r;
-	r = volume_ref_read(&ref, driver, err);
+	r = volume_ref_read_for_deletion(&ref, driver, err);
 	if (r < 0)
 		return r;
 	r = dir_lock_take(driver->dir_locks, ref.export.server, ref.export.share,

@@ -48,6 +48,20 @@ int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, str
 	return s.result;
 }
 
+int volume_ref_read_for_deletion(struct volume_ref *ref, const struct csi_driver *driver,
+				 struct error *err)
+{
+	struct session s;
+	int r = volume_ref_read(ref, driver, err);
+
+	if (r < 0 || ref->record.n > 0)
+		return r;
+	session_begin_reader(&s, driver, &ref->export, err);
+	while (session_next(&s))
+		s.result = volume_find_buried_owner(s.client, &ref->id, &ref->buried, err);
+	return s.result;
+}
+
 const char *volume_ref_directory(const struct volume_ref *ref)
 {
 	return volume_named_directory(&ref->record, &ref->id);
@@ -58,7 +72,7 @@ void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct
 {
 	const struct volume v = volume_of(&ref->record);
 
-	ref->owner = v.owner;
+	ref->owner = ref->record.n > 0 ? v.owner : ref->buried;
 	session_begin_as(s, driver, &ref->export, &ref->owner, err);
 	if (ref->export.version == 0 && v.version != ref->version)
 		session_prefer_version(s, v.version);

@@ -18,6 +18,7 @@ struct volume_ref {
 	struct nfs_export export; /* as it was reached to read the record */
 	struct record record; /* set by volume_ref_read(); empty if the volume has none */
 	unsigned int version; /* of NFS, over which the record was read */
+	struct volume_owner buried; /* who goes on with an interrupted deletion, if it is known */
 	struct volume_owner owner; /* for the session */
 };
 
@@ -35,6 +36,13 @@ int volume_ref_find(struct volume_ref *ref, const struct csi_driver *driver, con
 
 /* Read the record. Blocks. Errors as session_begin_reader() and record_read(). */
 int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, struct error *err);
+
+/*
+ * As volume_ref_read(), for a deletion: if the volume has no record because an earlier attempt was
+ * interrupted, the session goes on as the owner that the tombstone names.
+ */
+int volume_ref_read_for_deletion(struct volume_ref *ref, const struct csi_driver *driver,
+				 struct error *err);
 
 /* The volume's directory, from the record, else from the id. Borrowed; not checked yet. */
 const char *volume_ref_directory(const struct volume_ref *ref);

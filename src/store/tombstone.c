@@ -267,6 +267,21 @@ int tombstone_set_unrecorded(struct nfs_client *c, struct tombstone *t, struct r
 			 t->key);
 }
 
+int tombstone_peek(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err)
+{
+	const struct nfs_handle *records, *busy;
+	int r;
+
+	r = store_folder(c, STORE_BUSY, false, &busy, err);
+	if (r == 0)
+		r = records_folder(c, t, false, &records, err);
+	if (r < 0)
+		return r;
+	memcpy(t->name, name, strlen(name) + 1);
+	record_done(&t->record);
+	return read_buried(c, t, records, busy, err);
+}
+
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err)
 {
 	struct error why = { .code = ERROR_OK }, second = { .code = ERROR_OK };

@@ -57,6 +57,9 @@ int tombstone_refuse(const char *dir, struct error *err);
 /* Report the result r of an operation that failed. Return a negative errno. */
 int tombstone_failed(struct nfs_client *c, int r, const struct tombstone *t, struct error *err);
 
+/* Read the tombstone of that name, and change nothing. -ENOENT, unreported, if it is gone. */
+int tombstone_peek(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err);
+
 /* Take over the tombstone of that name. -ENOENT, unreported, if it is gone. */
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err);
 

@@ -80,6 +80,14 @@ struct volume_disposal {
 };
 
 /*
+ * Find the owner of a volume without a record whose deletion was interrupted: its tombstone tells
+ * it, and only that identity may go on where the export squashes root. *ret is left alone if there
+ * is no tombstone.
+ */
+int volume_find_buried_owner(struct nfs_client *c, const struct volume_id *id,
+			     struct volume_owner *ret, struct error *err);
+
+/*
  * Delete, archive or retain the volume's directory, by the policy of its record, else of its id,
  * else of how, and remove the record. A directory that other volumes use stays. Return 0 also if
  * the volume is gone already. *ret_trashed tells whether there is something to purge.

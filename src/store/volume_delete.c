@@ -382,6 +382,38 @@ static int adopt_if_of_volume(struct nfs_client *c, const char *name, enum busy_
 	return r;
 }
 
+struct burial_search {
+	const char *key; /* of the volume */
+	struct volume_owner *owner; /* out */
+};
+
+/* A tombstone that cannot be read tells no owner: the deletion itself reports it. */
+static int take_owner_if_of_volume(struct nfs_client *c, const char *name, enum busy_kind kind,
+				   void *data, struct error *err)
+{
+	const struct burial_search *search = data;
+	cleanup_tombstone struct tombstone t = { .kind = kind };
+	struct error ignored = { .code = ERROR_OK };
+
+	(void)err;
+	if (kind != BUSY_VOLUME_GONE)
+		return 0;
+	t.key = t.dir = search->key;
+	if (tombstone_peek(c, &t, name, &ignored) < 0 || !tombstone_is_of(&t, search->key))
+		return 0;
+	*search->owner = volume_of(&t.record).owner;
+	return 1;
+}
+
+int volume_find_buried_owner(struct nfs_client *c, const struct volume_id *id,
+			     struct volume_owner *ret, struct error *err)
+{
+	struct burial_search search = { .key = volume_id_key(id), .owner = ret };
+	int r = busy_each(c, NULL, take_owner_if_of_volume, &search, err);
+
+	return r < 0 ? r : 0;
+}
+
 /* Set a tombstone for a volume of csi-driver-nfs, which has no record to rename. */
 static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
 			       const struct volume_id *id, enum volume_on_delete policy,

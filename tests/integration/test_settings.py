@@ -18,6 +18,7 @@ import harness
 from cases import CODE, DISK, LAB, SERVER, STATE, Base, OnServer
 from csi_client import capability
 from driver import Driver
+from rpc_proxy import Proxy
 from servers import Export, Ganesha, wait_for
 
 OWNER = 1234
@@ -109,6 +110,49 @@ class Settings(OnServer):
                 trash = os.path.join(self.squashed, STATE, "trash")
                 self.assertTrue(wait_for(lambda t=trash: not os.listdir(t)), os.listdir(trash))
                 self.delete(volume.volume_id)
+
+    def test_squashed_export_deletion_that_was_killed(self):
+        """The record has become the tombstone: only that says as whom to go on."""
+        def is_buried():
+            return not os.path.lexists(os.path.join(self.squashed, STATE, "volumes", "owned"))
+
+        def is_moved():
+            return not os.path.isdir(os.path.join(self.squashed, "sub", "owned"))
+
+        with Proxy(self.server.port, self.server.mount_port) as proxy:
+            for mode, policy, is_time in ((0o755, "delete", is_buried), (0o711, "archive", is_buried),
+                                          (0o1777, "delete", is_moved)):
+                with self.subTest(mode=oct(mode), policy=policy):
+                    self.own(mode)
+                    volume = self.create("owned", share=self.squashed, subDir="sub/owned",
+                                         onDelete=policy, uid=str(OWNER), gid=str(OWNER))
+                    self.fill("sub", "owned", share=self.squashed)
+                    self.kill_when(is_time, proxy, volume.volume_id)
+                    self.restart()
+                    self.delete(volume.volume_id)
+                    self.assertEqual(self.listed(self.squashed),
+                                     ["archived-sub"] if policy == "archive" else [])
+                    for folder in ("busy", "trash"):
+                        path = os.path.join(self.squashed, STATE, folder)
+                        self.assertTrue(wait_for(lambda p=path: not os.listdir(p)),
+                                        os.listdir(path))
+                    self.empty(self.squashed)
+
+    def kill_when(self, is_time, proxy, volume_id):
+        """Kill the driver while it deletes the volume."""
+        def look(*_):
+            if is_time() and self.driver.is_running():
+                self.driver.process.kill()
+                self.driver.process.wait()
+
+        options = ",".join(self.server.flags(self.version))
+        for port, other in ((self.server.port, proxy.port),
+                            (self.server.mount_port, proxy.mount_port)):
+            options = options.replace("port=%d" % port, "port=%d" % other)
+        proxy.begin([], look)
+        self.fails(CODE.UNAVAILABLE, self.client.DeleteVolume, volume_id=volume_id,
+                   secrets={"mountOptions": options})
+        proxy.end()
 
     def _live(self, volume):
         self.client.ControllerExpandVolume(volume_id=volume.volume_id, secrets=self.secrets,
