@@ -24,6 +24,7 @@
 /* Why a name cannot be used. Other results: 0, errors, and the 1 of directory_check_moved(). */
 #define ARCHIVE_NAME_TAKEN 2
 #define ARCHIVE_NAME_OF_OTHERS 3 /* others have something there, in it or around it */
+#define ARCHIVE_IS_NEW 4 /* it is not the older one that was looked at */
 
 /* Put a component, and a date behind it if it is dated, in room bytes: a longer one is cut. */
 static int put_component(struct buf *b, const char *name, size_t len, size_t room, bool dated)
@@ -196,25 +197,35 @@ static int check_archive_parents(struct nfs_client *c, const char *archive, stru
 
 /*
  * Remove an older archive. ARCHIVE_NAME_TAKEN for anything else of that name: no directory, or a
- * directory with the archives of other volumes in it.
+ * directory with the archives of other volumes in it. Another replica may archive the same volume
+ * at the same time, so look at the directory first and at the volume's after that: if that is still
+ * in its place, the archive is an older one, and only that may go. ARCHIVE_IS_NEW if not.
  */
-static int remove_archive(struct nfs_client *c, const char *archive, bool *ret_trashed,
+static int remove_archive(struct nfs_client *c, struct archiving *a, const char *archive,
 			  struct error *err)
 {
+	char key[RECORD_NAME_MAX + 1];
 	struct directory_place place;
+	struct directory_known old;
 	struct nfs_handle handle;
-	struct nfs_attr attr;
 	int r;
 
 	r = directory_is_made_parent(c, archive, err);
 	if (r != 0)
 		return r < 0 ? r : ARCHIVE_NAME_TAKEN;
-	r = directory_look_up(c, archive, &place, &handle, &attr, err);
+	r = directory_look_up(c, archive, &place, &old.handle, &old.attr, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (attr.type != NFS_TYPE_DIRECTORY)
+	if (old.attr.type != NFS_TYPE_DIRECTORY)
 		return ARCHIVE_NAME_TAKEN;
-	return directory_remove(c, &place, place.base, ret_trashed, err);
+	r = nfs_lookup(c, &a->from.parent, a->from.base, &handle, NULL);
+	if (r == -ENOENT || (r == 0 && !nfs_handle_is_equal(&handle, &a->known->handle)))
+		return ARCHIVE_IS_NEW;
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up '%s'", a->path);
+	directory_trash_key(key, archive);
+	r = directory_remove(c, &place, &old, key, &a->trashed, err);
+	return r > 0 ? ARCHIVE_IS_NEW : r;
 }
 
 static int try_archive(struct nfs_client *c, struct archiving *a, const char *archive, bool replace,
@@ -229,7 +240,10 @@ static int try_archive(struct nfs_client *c, struct archiving *a, const char *ar
 		r = archive_as(c, a, archive, err);
 	if (r != ARCHIVE_NAME_TAKEN || !replace)
 		return r;
-	r = remove_archive(c, archive, &a->trashed, err);
+	r = remove_archive(c, a, archive, err);
+	if (r == ARCHIVE_IS_NEW) /* the volume is gone from its place, which archive_as() finds */
+		return error_set(err, ERROR_ABORTED,
+				 "another controller is archiving '%s'; try again", a->path);
 	return r != 0 ? r : archive_as(c, a, archive, err);
 }
 

@@ -57,16 +57,16 @@ struct directory_known {
 };
 
 /*
- * Remove the directory at place: at once if it is empty, else by a rename into the trash, to a
+ * Remove the known directory at place: at once if it is empty, else by a rename into the trash, to a
  * name that begins with key. Return 0 also if there is none. *ret_trashed tells whether there is
- * something to purge.
+ * something to purge. Return 1 if another directory had taken its place; that one has been put back.
  */
-int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
-		     bool *ret_trashed, struct error *err);
+int directory_remove(struct nfs_client *c, const struct directory_place *place,
+		     const struct directory_known *known, const char *key, bool *ret_trashed,
+		     struct error *err);
 
 /*
- * As directory_remove(), for that directory; NULL: for any. Return 1 if another
- * directory had taken its place; that one has been put back. Return DIRECTORY_CANNOT_MOVE if the
+ * As directory_remove(), step by step. Return DIRECTORY_CANNOT_MOVE if the
  * server refuses the rename, as from another file system: the caller checks once more that it may
  * go, and calls directory_remove_in_place(). ret_name: its name in the trash; "": none. A known
  * directory is unchecked there until directory_trash_release().
@@ -76,9 +76,13 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 			   const struct directory_known *known, const char *key,
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
 
-/* Remove the tree at place within the call. FAILED_PRECONDITION if something is mounted on it. */
+/*
+ * Remove the known directory at place, with all that is in it, within the call.
+ * FAILED_PRECONDITION if something is mounted on it; ABORTED if another directory has taken its
+ * place, which stays.
+ */
 int directory_remove_in_place(struct nfs_client *c, const struct directory_place *place,
-			      struct error *err);
+			      const struct directory_known *known, struct error *err);
 
 /*
  * Check that the entry name of the directory to, which was renamed from a place, is the known

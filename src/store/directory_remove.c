@@ -154,21 +154,24 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 }
 
 int directory_remove_in_place(struct nfs_client *c, const struct directory_place *place,
-			      struct error *err)
+			      const struct directory_known *known, struct error *err)
 {
 	int r = check_no_mount(c, place, err);
 
-	return r < 0 ? r : tree_remove(c, &place->parent, place->base, NULL, NULL, err);
+	return r < 0 ? r : tree_remove_known(c, &place->parent, place->base, &known->handle, err);
 }
 
-int directory_remove(struct nfs_client *c, const struct directory_place *place, const char *key,
-		     bool *ret_trashed, struct error *err)
+int directory_remove(struct nfs_client *c, const struct directory_place *place,
+		     const struct directory_known *known, const char *key, bool *ret_trashed,
+		     struct error *err)
 {
 	char name[NFS_NAME_MAX + 1];
-	int r = directory_remove_known(c, place, NULL, key, name, err);
+	int r = directory_remove_known(c, place, known, key, name, err);
 
 	if (r == DIRECTORY_CANNOT_MOVE)
-		r = directory_remove_in_place(c, place, err);
+		r = directory_remove_in_place(c, place, known, err);
+	else if (r == 0 && name[0] != '\0')
+		r = directory_trash_release(c, key, name, err);
 	*ret_trashed = r == 0 && name[0] != '\0';
 	return r;
 }

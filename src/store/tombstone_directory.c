@@ -225,7 +225,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 	if (r == DIRECTORY_CANNOT_MOVE) {
 		r = tombstone_check(c, t, err);
 		if (r == 0)
-			r = directory_remove_in_place(c, &place, err);
+			r = directory_remove_in_place(c, &place, &known, err);
 	}
 	if (r != 0)
 		return r > 0 ? directory_was_replaced(c, t, err) : r;

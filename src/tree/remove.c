@@ -71,6 +71,9 @@ static int remover_result(struct remover *rm, int r)
 	}
 	if (r < 0 && r != -ETIME)
 		return nfs_error_set(rm->err, c, r, "removing directory '%s'", rm->name);
+	if (rm->replaced)
+		return error_set(rm->err, ERROR_ABORTED,
+				 "'%s' was replaced while it was removed; try again", rm->name);
 	if (rm->error != 0 || rm->borders == 0)
 		return rm->error;
 	(void)error_set(rm->err, ERROR_FAILED_PRECONDITION,
@@ -79,14 +82,16 @@ static int remover_result(struct remover *rm, int r)
 	return -EXDEV;
 }
 
-int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		const atomic_bool *cancel, struct tree_stats *stats, struct error *err)
+static int remove_tree(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		       const struct nfs_handle *known, const atomic_bool *cancel,
+		       struct tree_stats *stats, struct error *err)
 {
 	struct tree_stats unused = { .report = NULL };
 	struct remover rm = {
 		.work = { .from = c, .to = c, .cancel = cancel },
 		.dir = dir,
 		.name = name,
+		.known = known,
 		.stats = stats != NULL ? stats : &unused,
 		.err = err,
 	};
@@ -122,4 +127,16 @@ int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *
 		rm.stats->reported_ns = rm.work.reported_ns;
 	rm.stats->borders += rm.borders;
 	return remover_result(&rm, r);
+}
+
+int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		const atomic_bool *cancel, struct tree_stats *stats, struct error *err)
+{
+	return remove_tree(c, dir, name, NULL, cancel, stats, err);
+}
+
+int tree_remove_known(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		      const struct nfs_handle *known, struct error *err)
+{
+	return remove_tree(c, dir, name, known, NULL, NULL, err);
 }

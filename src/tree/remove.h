@@ -46,4 +46,11 @@ struct tree_stats {
 int tree_remove(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		const atomic_bool *cancel, struct tree_stats *stats, struct error *err);
 
+/*
+ * As tree_remove(), for the directory with that handle only: the name may get another directory
+ * while the tree is removed, which keeps its contents. The error is ABORTED then.
+ */
+int tree_remove_known(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		      const struct nfs_handle *known, struct error *err);
+
 #endif

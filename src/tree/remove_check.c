@@ -25,6 +25,11 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 {
 	if (op->error == 0 && nfs_handle_is_equal(&op->handle, &node->handle))
 		return;
+	if (op->error == 0 && node->parent == NULL && rm->known != NULL) {
+		rm->replaced = true;
+		node->lost = true;
+		return;
+	}
 	/*
 	 * A server may have several handles for one directory: continue with the directory that has
 	 * the name now, if it is on our file system.

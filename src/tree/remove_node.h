@@ -108,6 +108,8 @@ struct remover {
 	struct tree_work work; /* from and to are the client; all operations count as writing */
 	const struct nfs_handle *dir; /* holds the root */
 	const char *name; /* of the root */
+	const struct nfs_handle *known; /* the root has to be this directory; NULL: any */
+	bool replaced; /* the root's name has another directory by now */
 	struct nfs_attr fs; /* attributes of dir: other file systems stay */
 	struct tree_stats *stats;
 	struct remove_node *root;

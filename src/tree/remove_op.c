@@ -118,6 +118,12 @@ static void lookup_replied(struct remover *rm, struct remove_node *node, struct 
 			node_fail(rm, node, op->error, "looking up");
 		return;
 	}
+	if (node->parent == NULL && rm->known != NULL &&
+	    !nfs_handle_is_equal(&op->handle, rm->known)) {
+		rm->replaced = true;
+		remove_node_finish(rm, node);
+		return;
+	}
 	node->handle = op->handle;
 	if (op->attr.type == NFS_TYPE_UNKNOWN)
 		node_set_state(rm, node, REMOVE_GETATTR);
@@ -266,6 +272,9 @@ static void read_replied(struct remover *rm, struct remove_node *node, struct re
 		node_start_chmod(rm, node, REMOVE_READ);
 		return;
 	}
+	/* The directory is gone, so its name may be another one's: look at that before RMDIR. */
+	if (r == -ESTALE && rm->known != NULL && node_ends_if_gone(rm, node, r))
+		return;
 	if (nfs_readdir_lost_entry(r) || r == -ESTALE || r == -ERESTART) {
 		/* RMDIR tells if the directory is gone. If not, it is read from the start. */
 		node->read_error = r;

@@ -123,18 +123,22 @@ def until_answered(call, *args, seconds=60, **more):
 
 class Base(unittest.TestCase):
     maxDiff = None
+    options = ()  # of both drivers
+    squash = "No_Root_Squash"
 
     @classmethod
     def setUpClass(cls):
         tag = cls.__name__
         cls.share = os.path.join(DISK, tag, "share")
-        cls.server = Ganesha(os.path.join(LAB, tag), [Export(cls.share)]).start()
+        cls.server = Ganesha(os.path.join(LAB, tag),
+                             [Export(cls.share, squash=cls.squash)]).start()
         cls.proxy = Proxy(cls.server.port).start()
         direct = cls.server.flags("3")
         held = ["port=%d" % cls.proxy.port if f.startswith("port=") else f for f in direct]
         cls.replicas = []
         for number, flags in enumerate((held, direct)):
-            driver = Driver(LAB, "--replica-timeout=%d" % PATIENCE, name="%s-%d" % (tag, number))
+            driver = Driver(LAB, "--replica-timeout=%d" % PATIENCE, *cls.options,
+                            name="%s-%d" % (tag, number))
             driver.start()
             cls.replicas.append(Replica(cls, driver, flags))
 
@@ -825,6 +829,104 @@ class Nested(Pairs):
             return self.come(self.other, "x" + n)
 
         self.nest(self.two, self.held_delete, replace, "x")
+
+
+class Archives(Pairs):
+    """An archive replaces an older one, never the one that was just made."""
+
+    # Those of the class above once is enough.
+    for _name in [n for n in dir(Pairs) if n.startswith("test_")]:
+        locals()[_name] = None
+    del _name
+
+    options = ("--remove-archived-volume-path",)
+
+    def with_an_older_archive(self, n):
+        for text in ("older", "newer"):
+            self.is_ok(until_answered(self.other.create, "v" + n, onDelete="archive"))
+            self.put_data("v" + n, text)
+            if text == "older":
+                self.is_ok(self.archive(self.other, n))
+
+    def archive(self, replica, n):
+        return until_answered(replica.delete, "v" + n, policy="archive")
+
+    def test_archive_and_archive(self):
+        def check(n, a, _):
+            self.is_ok(a if a not in AGAIN else self.archive(self.held, n))
+            self.assertEqual(self.data("archived-v" + n), "newer", self.log())
+            self.is_consistent([])
+
+        self.at_each_point(self.with_an_older_archive,
+                           lambda n: self.held.delete("v" + n, policy="archive"),
+                           lambda n: self.archive(self.other, n), check)
+
+
+class InPlace(Pairs):
+    """A directory that cannot be moved, since its owner closed it, is removed where it is. A new
+    volume may get its path meanwhile, and keeps what is in it."""
+
+    # Those of the class above once is enough.
+    for _name in [n for n in dir(Pairs) if n.startswith("test_")]:
+        locals()[_name] = None
+    del _name
+
+    squash = "Root_Squash"
+    owner = 1000
+
+    def setUp(self):
+        self.held, self.other = self.replicas
+        self.number = 0
+        os.chown(self.share, self.owner, self.owner)
+        self.is_ok(self.create("neighbor", "neighbor"))  # the directory above stays
+
+    def tearDown(self):
+        pass
+
+    def create(self, name, directory):
+        return until_answered(self.other.create, name, subDir="team/${pvc.metadata.name}",
+                              uid=str(self.owner), gid=str(self.owner),
+                              **{"csi.storage.k8s.io/pvc/name": directory})
+
+    def write(self, *names):
+        for name in names:
+            path = os.path.join(self.share, name)
+            with open(path, "w", encoding="ascii") as f:
+                f.write("data")
+            os.chown(path, self.owner, self.owner)
+
+    def test_delete_and_create_in_its_place(self):
+        def closed(n):
+            self.is_ok(self.create("v" + n, "d" + n))
+            self.write(*("team/d%s/old%d" % (n, i) for i in range(3)))
+            os.chmod(os.path.join(self.share, "team/d" + n), 0o555)
+
+        def create(n):
+            code = self.create("w" + n, "d" + n)
+            if code == CODE.OK:
+                self.write("team/d%s/new" % n)
+            time.sleep(1.2)  # the removal looks at the name from time to time
+            return code
+
+        def check(n, a, b):
+            self.is_ok(b)
+            if a in AGAIN:
+                a = until_answered(self.held.delete, "v" + n, "team/d" + n)
+            self.is_ok(a)
+            self.assertEqual(os.listdir(os.path.join(self.share, "team/d" + n)), ["new"],
+                             self.log())
+
+        for calls, number in (("SETATTR", 1), ("REMOVE", 1), ("REMOVE", 3)):
+            with self.subTest(calls=calls, number=number), \
+                    concurrent.futures.ThreadPoolExecutor(1) as pool:
+                n = calls + str(number)
+                closed(n)
+                held = self.hold(calls, number)
+                running = pool.submit(self.held.delete, "v" + n, "team/d" + n)
+                self.assertTrue(wait_for(held.is_set, 60), "nothing was held")
+                code = create(n)
+                self.proxy.end()
+                check(n, running.result(), code)
 
 
 class Seeds(Base):
