@@ -156,6 +156,18 @@ int mount_options_read(struct mount_options *o, const char *text, struct error *
 	return r;
 }
 
+/* The kernel refuses an address of the other family; a bare "tcp" names none. */
+static void options_read_family(struct mount_options *o, const char *option)
+{
+	const char *proto = option_value(option, "proto");
+
+	if (proto != NULL)
+		o->family = proto[0] != '\0' && proto[strlen(proto) - 1] == '6' ? 6 : 4;
+	else if (strcmp(option, "tcp") == 0 || strcmp(option, "udp") == 0 ||
+		 strcmp(option, "rdma") == 0)
+		o->family = 0;
+}
+
 static int options_parse_one(struct mount_options *o, const char *option, struct buf *rest,
 			     struct error *err)
 {
@@ -187,6 +199,7 @@ static int options_parse_one(struct mount_options *o, const char *option, struct
 					 "mount options: '%.2s' takes no value", option);
 		o->read_only = option[1] == 'o';
 	}
+	options_read_family(o, option);
 	if (strcmp(option, "nosuid") == 0 || strcmp(option, "suid") == 0)
 		o->no_suid = option[0] == 'n';
 	if (strcmp(option, "nodev") == 0 || strcmp(option, "dev") == 0)

@@ -29,6 +29,7 @@ struct mount_options {
 	bool read_only, no_suid, no_dev;
 	bool no_lock; /* rest has "nolock" */
 	bool no_ping; /* rdma or udp: a TCP ping tells nothing */
+	unsigned int family; /* of addresses that the transport allows: 4, 6 or, for both, 0 */
 	char *rest; /* all but the version, comma-separated */
 };
 

@@ -369,7 +369,7 @@ int mount_attempt(const struct mount_frame *frame, const struct mount_walk *w,
 
 	if (mount_options_parse(&options, frame->options, NULL) < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_REQUEST, EINVAL);
-	r = net_resolve(frame->server, addresses, &n, &err);
+	r = mount_resolve(frame->server, &options, addresses, &n, &err);
 	if (r < 0) {
 		(void)snprintf(reply->text, sizeof(reply->text), "%.255s", err.msg);
 		return mount_reply_fail(reply, MOUNT_STEP_RESOLVE, r);

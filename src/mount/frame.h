@@ -76,7 +76,7 @@ enum mount_step {
 	MOUNT_STEP_TARGET, /* the target path is not a directory */
 	MOUNT_STEP_MOUNT, /* mount(2) */
 	MOUNT_STEP_WALK, /* from top to below */
-	MOUNT_STEP_OTHER, /* compare: another directory is mounted there */
+	MOUNT_STEP_OTHER, /* another directory is there */
 	MOUNT_STEP_PROGRAM, /* mount.nfs, which has written the reason to stderr */
 	MOUNT_STEP_CHMOD,
 	MOUNT_STEP_UMOUNT,

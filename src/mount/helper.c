@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/mode.h"
@@ -76,6 +78,24 @@ static int helper_open_target(const char *target)
 	return fd < 0 && errno != EACCES && errno != EPERM ? -errno : 0;
 }
 
+/*
+ * Open the mount at the target. If it was unmounted since the driver has found it, a directory of
+ * the node's own file system is there. Returns a descriptor, which the caller closes, or -1.
+ */
+static int helper_open_mount(const char *target, struct mount_reply *reply)
+{
+	cleanup_close int dir = mount_walk_open(target, "");
+	struct statfs fs;
+
+	if (dir < 0)
+		return mount_reply_fail(reply, MOUNT_STEP_STAT, dir);
+	if (fstatfs(dir, &fs) < 0)
+		return mount_reply_fail(reply, MOUNT_STEP_STAT, errno);
+	if (fs.f_type != NFS_SUPER_MAGIC)
+		return mount_reply_fail(reply, MOUNT_STEP_OTHER, 0);
+	return steal_fd(&dir);
+}
+
 /* Check that the mount is not stale, and set a mode that a crash has left unset. */
 static int do_verify(const struct mount_frame *frame, struct mount_reply *reply)
 {
@@ -87,9 +107,9 @@ static int do_verify(const struct mount_frame *frame, struct mount_reply *reply)
 	r = helper_open_target(target);
 	if (r < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_STAT, r);
-	dir = mount_walk_open(target, "");
+	dir = helper_open_mount(target, reply);
 	if (dir < 0)
-		return mount_reply_fail(reply, MOUNT_STEP_STAT, dir);
+		return -1;
 	if (fstat(dir, &st) < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_STAT, errno);
 	return helper_set_mode(frame, dir, reply);
@@ -98,13 +118,17 @@ static int do_verify(const struct mount_frame *frame, struct mount_reply *reply)
 static int do_usage(const struct mount_frame *frame, struct mount_reply *reply)
 {
 	struct mount_usage *u = &reply->usage;
+	cleanup_close int dir = -EBADF;
 	struct statvfs vfs;
 	int r;
 
 	r = helper_open_target(frame->target);
 	if (r < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_STAT, r);
-	if (statvfs(frame->target, &vfs) < 0)
+	dir = helper_open_mount(frame->target, reply);
+	if (dir < 0)
+		return -1;
+	if (fstatvfs(dir, &vfs) < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_STAT, errno);
 	u->bytes_total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
 	u->bytes_used = (uint64_t)(vfs.f_blocks - vfs.f_bfree) * vfs.f_frsize;

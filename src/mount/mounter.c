@@ -62,7 +62,7 @@ static int server_ask(const struct mount_request *request, const struct mount_op
 
 	if (o->no_ping)
 		return 0;
-	r = net_resolve(request->server, addresses, &n, err);
+	r = mount_resolve(request->server, o, addresses, &n, err);
 	if (r < 0)
 		return r;
 	for (i = 0; i < n; i++) {
@@ -191,6 +191,10 @@ static int look_error(const struct mount_info *info, const char *server,
 		return error_sys(err, ERROR_PERMISSION_DENIED, reply->error,
 				 "setting mountPermissions on '%s', was root squashed?",
 				 info->source);
+	if (reply->step == MOUNT_STEP_OTHER) {
+		(void)error_set(err, ERROR_NOT_FOUND, "'%s' is not mounted any more", info->source);
+		return -ENXIO;
+	}
 	if (reply->error == ESTALE || reply->error == ENOENT) {
 		(void)error_set(err, ERROR_UNAVAILABLE,
 				"the mount of '%s' is stale: its directory is gone on the server",

@@ -56,8 +56,9 @@ struct mounter_ops {
 	/*
 	 * Get the usage of the mount at target. Takes little more than MOUNT_STAT_TIMEOUT_MS, and
 	 * fails at once if the server is known to be down. Errors: UNAVAILABLE (the server does not
-	 * answer, or the mount is stale). -EUSERS with UNAVAILABLE or ABORTED: nobody has looked at
-	 * the mount, since too many calls wait for the server or there was no helper process.
+	 * answer, or the mount is stale). -ENXIO with NOT_FOUND: it was unmounted meanwhile.
+	 * -EUSERS with UNAVAILABLE or ABORTED: nobody has looked at the mount, since too many calls
+	 * wait for the server or there was no helper process.
 	 */
 	int (*usage)(struct mounter *m, const char *target, const struct mount_info *info,
 		     struct mount_usage *ret, struct error *err);

@@ -236,42 +236,44 @@ static const char *source_path(const char *source)
 	return end + (source[0] == '[' ? 2 : 1);
 }
 
-static bool server_has_address(const char *server, const char *address)
+static int server_has_address(const char *server, const char *address, struct error *err)
 {
 	struct net_address addresses[NET_ADDRESSES_MAX];
 	size_t n, i;
+	int r;
 
-	if (net_resolve(server, addresses, &n, NULL) < 0)
-		return false;
+	r = net_resolve(server, addresses, &n, err);
+	if (r < 0)
+		return r;
 	for (i = 0; i < n; i++) {
 		char text[64];
 
 		net_address_text(&addresses[i], text, sizeof(text));
 		if (strcmp(text, address) == 0)
-			return true;
+			return 1;
 	}
-	return false;
+	return 0;
 }
 
-bool mount_info_is_on(const struct mount_info *info, const char *server)
+int mount_info_is_on(const struct mount_info *info, const char *server, struct error *err)
 {
 	const bool v6 = info->source[0] == '[';
 	const char *path = source_path(info->source);
 	size_t len;
 
 	if (path == NULL)
-		return false;
+		return 0;
 	len = (size_t)(path - info->source) - (v6 ? 3 : 1);
 	if (strlen(server) == len && strncmp(info->source + v6, server, len) == 0)
-		return true;
-	return info->address != NULL && server_has_address(server, info->address);
+		return 1;
+	return info->address != NULL ? server_has_address(server, info->address, err) : 0;
 }
 
-bool mount_info_is_of(const struct mount_info *info, const char *server, const char *path)
+bool mount_info_has_path(const struct mount_info *info, const char *path)
 {
 	const char *have = source_path(info->source);
 
-	return have != NULL && strcmp(have, path) == 0 && mount_info_is_on(info, server);
+	return have != NULL && strcmp(have, path) == 0;
 }
 
 bool mount_info_is_nfs(const struct mount_info *info)

@@ -5,6 +5,24 @@
 
 #include <errno.h>
 
+int mount_resolve(const char *server, const struct mount_options *o, struct net_address *ret,
+		  size_t *ret_n, struct error *err)
+{
+	const sa_family_t family = o->family == 6 ? AF_INET6 : AF_INET;
+	size_t n = 0, i;
+	int r;
+
+	r = net_resolve(server, ret, ret_n, err);
+	if (r < 0 || o->family == 0)
+		return r;
+	for (i = 0; i < *ret_n; i++)
+		if (ret[i].addr.ss_family == family)
+			ret[n++] = ret[i];
+	if (n > 0)
+		*ret_n = n;
+	return 0;
+}
+
 uint16_t mount_port_of(const struct mount_options *o)
 {
 	return o->port != 0 ? o->port : NET_NFS_PORT;

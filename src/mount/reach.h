@@ -12,6 +12,13 @@
 #include "base/mount_options.h"
 #include "net/ping.h"
 
+/*
+ * Look up the addresses of a server. If the options name a transport of IPv4 or of IPv6, leave out
+ * addresses of the other one, unless there are no others. Returns 0 or an error of net_resolve().
+ */
+int mount_resolve(const char *server, const struct mount_options *o, struct net_address *ret,
+		  size_t *ret_n, struct error *err);
+
 /* The port of the NFS service. */
 uint16_t mount_port_of(const struct mount_options *o);
 

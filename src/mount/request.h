@@ -76,13 +76,13 @@ DEFINE_CLEANUP(mount_info, struct mount_info *, mount_info_free)
 bool mount_info_is_nfs(const struct mount_info *info);
 
 /*
- * Whether the mount is of that path on that server. Mounts that share a superblock all show the
- * name by which the server was first known, so different names are compared by address; that lookup
- * may block for some seconds. Any thread.
+ * Whether the mount is of that server. Mounts that share a superblock all show the name by which
+ * the server was first known, so different names are compared by address; that lookup may block for
+ * some seconds. Returns 1, 0, or an error of net_resolve(): then nobody knows. Any thread.
  */
-bool mount_info_is_of(const struct mount_info *info, const char *server, const char *path);
+int mount_info_is_on(const struct mount_info *info, const char *server, struct error *err);
 
-/* Whether the mount is of that server, by name or address. May block likewise. Any thread. */
-bool mount_info_is_on(const struct mount_info *info, const char *server);
+/* Whether the mount shows that path of its server. Any thread. */
+bool mount_info_has_path(const struct mount_info *info, const char *path);
 
 #endif

@@ -176,8 +176,15 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 {
 	int r;
 
-	*ret = mount_info_is_of(info, wanted->server, wanted->path);
-	if (*ret || !mount_info_is_nfs(info) || !mount_info_is_on(info, wanted->server))
+	*ret = false;
+	if (!mount_info_is_nfs(info))
+		return 0;
+	/* Mounts may all have another name of the server, which only the name service knows. */
+	r = mount_info_is_on(info, wanted->server, err);
+	if (r < 0)
+		return target_keep(r, err);
+	*ret = r > 0 && mount_info_has_path(info, wanted->path);
+	if (*ret || r == 0)
 		return 0;
 	/* A stale mount is replaced, not compared. */
 	r = m->ops->verify(m, wanted->target, info, 0, err);

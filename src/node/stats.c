@@ -223,7 +223,7 @@ static int usage_get(const struct node_driver *driver, const Csi__V1__NodeGetVol
 	if (stats_recall(driver->stats, path, info->source, usage, &is_fresh) && is_fresh)
 		return 0;
 	r = m->ops->usage(m, path, info, &now, condition);
-	if (r == -EUSERS) {
+	if (r == -EUSERS || r == -ENXIO) {
 		*err = *condition;
 		return r;
 	}

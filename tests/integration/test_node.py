@@ -646,6 +646,50 @@ class Node(Mounts, unittest.TestCase):
                     self.is_gone(other)
         os.unlink(os.path.join(DISK, "share", "link"))
 
+    @contextlib.contextmanager
+    def names(self, text):
+        """/etc/hosts has these lines, and no name service answers. Yields the file."""
+        files = {"/etc/hosts": text, "/etc/resolv.conf": "nameserver 127.0.0.9\n"}
+        try:
+            for path, lines in files.items():
+                copy = os.path.join(LAB, os.path.basename(path))
+                with open(copy, "w", encoding="ascii") as f:
+                    f.write(lines)
+                servers.run("mount", "--bind", copy, path)
+            yield os.path.join(LAB, "hosts")
+        finally:
+            for path in files:
+                servers.run("umount", path, check=False)
+
+    def test_two_names_of_a_server_and_no_name_service(self):
+        """Both mounts have the name of the first one. Whether the other one means the same server
+        is unknown while names are, and no reason for a final code."""
+        other = self.target + "2"
+        with self.names("127.0.0.1 name-one\n127.0.0.1 name-two\n") as hosts:
+            self.publish(host="name-one")
+            self.publish(host="name-two", target=other)
+            self.publish(host="name-two", target=other)
+            self.assertEqual(mounts(other)[0][2], "name-one:/share/one")
+            with open(hosts, "w", encoding="ascii"):
+                pass
+            self.fails(CODE.UNAVAILABLE, self.publish, host="name-two", target=other)
+            with open(hosts, "w", encoding="ascii") as f:
+                f.write("127.0.0.1 name-two\n")
+            self.publish(host="name-two", target=other)
+            self.unpublish()
+            self.unpublish(target=other)
+
+    def test_transport_of_one_family(self):
+        """As mount.nfs, take an address that the transport can have."""
+        rows = (("tcp", "127.0.0.1"), ("tcp6", "::1"))
+        with self.names("::1 both\n127.0.0.1 both\n"):
+            for proto, address in rows:
+                for version in ("3", "4.2"):
+                    with self.subTest(proto=proto, version=version):
+                        self.publish(version, host="both", flags=["proto=" + proto])
+                        self.assertIn("addr=" + address, mounts(self.target)[0][3])
+                        self.unpublish()
+
     def test_link_that_leads_elsewhere_by_now(self):
         link = os.path.join(DISK, "share", "moving")
         os.symlink("one", link)

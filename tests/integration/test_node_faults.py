@@ -188,6 +188,37 @@ class Faults(unittest.TestCase):
         os.unlink(os.path.join(self.target("t"), "filler"))
         self.unpublish()
 
+    def test_stats_beside_an_unpublish(self):
+        """The directory below a mount belongs to the node: its numbers are nobody's usage."""
+        self.publish(self.live)
+        total = self.usage(self.stats(), BYTES).total
+        self.unpublish()
+        over, wrong = threading.Event(), []
+
+        def look():
+            while not over.is_set():
+                try:
+                    answer = self.stats()
+                except grpc.RpcError as e:
+                    if e.code() not in (CODE.NOT_FOUND, CODE.UNAVAILABLE):
+                        wrong.append((e.code(), e.details()))
+                    continue
+                found = self.usage(answer, BYTES).total
+                if found != total and not answer.volume_condition.abnormal:
+                    wrong.append(found)
+        threads = [threading.Thread(target=look) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(20):
+                patiently(self.publish, server=self.live)
+                patiently(self.unpublish)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(wrong, [])
+
     def test_stats_of_what_is_not_mounted(self):
         os.mkdir(self.target("empty"))
         for path in (self.target("empty"), self.target("absent"), "/nonexistent/a/b", "some/path",

@@ -317,6 +317,7 @@ START_TEST(test_verify)
 		{ "well", MOUNT_STEP_DONE, 0, ERROR_OK, false, NULL },
 		{ "gone", MOUNT_STEP_STAT, ESTALE, ERROR_UNAVAILABLE, true, "stale" },
 		{ "failed", MOUNT_STEP_STAT, EIO, ERROR_UNAVAILABLE, false, "looking" },
+		{ "unmounted", MOUNT_STEP_OTHER, 0, ERROR_NOT_FOUND, false, "any more" },
 		{ "mode", MOUNT_STEP_CHMOD, EPERM, ERROR_PERMISSION_DENIED, false, "squashed" },
 		{ "mode: no access", MOUNT_STEP_CHMOD, EACCES, ERROR_PERMISSION_DENIED, false,
 		  "squashed" },
