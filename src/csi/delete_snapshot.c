@@ -16,7 +16,6 @@ static int delete_snapshot(const struct csi_driver *driver,
 	cleanup_dir_lock struct dir_lock *dir_lock = NULL;
 	const struct csi_map secrets = csi_map_of(in, secrets);
 	struct trash trash = { .is_used = false };
-	struct volume_owner owner;
 	const char *name;
 	struct session s;
 	int r;
@@ -38,8 +37,7 @@ static int delete_snapshot(const struct csi_driver *driver,
 	r = snapshot_ref_read(&ref, driver, err);
 	if (r < 0 || ref.snapshot.is_other)
 		return r;
-	owner = snapshot_info_of(&ref.snapshot.record).owner;
-	session_begin_as(&s, driver, &ref.export, &owner, err);
+	session_begin_as(&s, driver, &ref.export, &ref.snapshot.owner, err);
 	while (session_next(&s)) {
 		trash_init(&trash, &ref.export, s.client);
 		s.result = snapshot_delete(s.client, &ref.snapshot, &trash.is_used, err);

@@ -27,7 +27,16 @@ int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver,
 
 	session_begin_reader(&s, driver, &ref->export, err);
 	while (session_next(&s))
-		s.result = snapshot_read(s.client, &ref->snapshot, err);
+		s.result = snapshot_read_record(s.client, &ref->snapshot, err);
+	if (s.result < 0 || ref->snapshot.is_other)
+		return s.result;
+	/* Only the owner may enter the snapshot's directory; without a record, it is not known. */
+	if (ref->snapshot.owner.has_uid || ref->snapshot.owner.has_gid)
+		session_begin_as(&s, driver, &ref->export, &ref->snapshot.owner, err);
+	else
+		session_begin_reader(&s, driver, &ref->export, err);
+	while (session_next(&s))
+		s.result = snapshot_read_contents(s.client, &ref->snapshot, err);
 	return s.result;
 }
 

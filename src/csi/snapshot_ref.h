@@ -26,7 +26,7 @@ struct snapshot_ref {
 int snapshot_ref_init(struct snapshot_ref *ref, const struct csi_driver *driver, const char *id,
 		      const struct csi_map *secrets, struct error *err);
 
-/* Read the snapshot, see snapshot_read(). Blocks. */
+/* Read the record and look for the contents. Blocks. */
 int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver, struct error *err);
 
 /*

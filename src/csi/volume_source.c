@@ -82,7 +82,6 @@ static int init_snapshot(struct volume_source *source, const char *id,
 	const struct csi_map none = csi_map_of_entries(NULL, 0);
 	const struct csi_driver *driver = source->driver;
 	struct snapshot_ref *ref = &source->snapshot;
-	struct volume_owner owner;
 	int r;
 
 	source->kind = VOLUME_SOURCE_IS_SNAPSHOT;
@@ -103,8 +102,7 @@ static int init_snapshot(struct volume_source *source, const char *id,
 		r = snapshot_ref_read(ref, driver, err);
 	if (r == 0 && snapshot_is_ready(&ref->snapshot)) {
 		/* A deletion may have come before the note, so read the snapshot again. */
-		owner = snapshot_info_of(&ref->snapshot.record).owner;
-		r = claim_take(&source->use, driver, &ref->export, &owner, BUSY_USE,
+		r = claim_take(&source->use, driver, &ref->export, &ref->snapshot.owner, BUSY_USE,
 			       ref->snapshot.id.subdir, err);
 		if (r == 0)
 			r = snapshot_ref_read(ref, driver, err);
@@ -272,13 +270,6 @@ static int restore_snapshot(struct copy_job *job, struct volume_source *source, 
 				: restore_archive(job, source, name, err);
 }
 
-/* Whether the contents are a tree, and not an archive. */
-static bool source_is_tree(const struct volume_source *source)
-{
-	return source->kind == VOLUME_SOURCE_IS_VOLUME ||
-	       snapshot_is_recorded_tree(&source->snapshot.snapshot.record);
-}
-
 static int run_job(struct volume_source *source, struct nfs_client *from, struct nfs_client *to,
 		   const char *name, struct error *err)
 {
@@ -294,18 +285,13 @@ static int run_job(struct volume_source *source, struct nfs_client *from, struct
 	return copy_job_close(&job, r, err);
 }
 
-/* A tree holds what others own: the volume's identity made it, and reads it. */
 static int fill_from_snapshot(struct volume_source *source, struct nfs_client *c, const char *name,
 			      struct error *err)
 {
 	struct snapshot_ref *ref = &source->snapshot;
-	const struct volume_owner owner = snapshot_info_of(&ref->snapshot.record).owner;
 	struct session s;
 
-	if (source_is_tree(source))
-		session_begin_as(&s, source->driver, &ref->export, &owner, err);
-	else
-		session_begin_reader(&s, source->driver, &ref->export, err);
+	session_begin_as(&s, source->driver, &ref->export, &ref->snapshot.owner, err);
 	while (session_next(&s))
 		s.result = run_job(source, s.client, c, name, err);
 	return s.result;

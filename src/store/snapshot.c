@@ -363,26 +363,34 @@ static int check_foreign_archive(struct nfs_client *c, struct snapshot *s, struc
 	return r < 0 ? r : 0;
 }
 
-int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err)
+int snapshot_read_record(struct nfs_client *c, struct snapshot *s, struct error *err)
 {
 	cleanup_free char *id = volume_id_format(&s->id);
-	struct snapshot_contents contents;
 	int r;
 
 	record_done(&s->record);
+	s->has_contents = s->is_other = false;
+	s->owner = (struct volume_owner){ .has_uid = false };
+	if (id == NULL)
+		return error_oom(err);
 	r = record_read_at(c, STORE_SNAPSHOTS, s->id.subdir, &s->record, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
-	if (id == NULL)
-		return error_oom(err);
-	if (s->record.n > 0) {
-		r = snapshot_check_found_record(c, s->id.subdir, &s->record, err);
-		if (r < 0)
-			return r;
-	}
-	s->is_other = s->record.n > 0 && !str_eq(snapshot_info_of(&s->record).id, id);
-	if (s->is_other)
-		return 0;
+	if (s->record.n == 0)
+		return snapshot_find_buried_owner(c, s->id.subdir, &s->owner, err);
+	r = snapshot_check_found_record(c, s->id.subdir, &s->record, err);
+	if (r < 0)
+		return r;
+	s->is_other = !str_eq(snapshot_info_of(&s->record).id, id);
+	s->owner = snapshot_info_of(&s->record).owner;
+	return 0;
+}
+
+int snapshot_read_contents(struct nfs_client *c, struct snapshot *s, struct error *err)
+{
+	struct snapshot_contents contents;
+	int r;
+
 	r = snapshot_find_contents(c, &s->id, &s->record, &contents, err);
 	s->has_contents = r == 0;
 	if (r < 0)

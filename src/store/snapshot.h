@@ -90,6 +90,8 @@ struct snapshot {
 	struct record record; /* empty if there is none */
 	bool has_contents; /* the archive or the tree is there */
 	bool is_other; /* the snapshot of that name has another id */
+	/* Who works on it: by its record, or by the tombstone of an interrupted deletion. */
+	struct volume_owner owner;
 	struct nfs_time time; /* of the archive or the tree's directory */
 };
 
@@ -107,8 +109,11 @@ struct snapshot_contents {
  */
 int snapshot_init(struct snapshot *s, const char *id, struct error *err);
 
-/* Read the record and look for the contents. */
-int snapshot_read(struct nfs_client *c, struct snapshot *s, struct error *err);
+/* Read the record and find the owner. */
+int snapshot_read_record(struct nfs_client *c, struct snapshot *s, struct error *err);
+
+/* Look for the contents of what snapshot_read_record() has read, as the owner. */
+int snapshot_read_contents(struct nfs_client *c, struct snapshot *s, struct error *err);
 
 /* Whether it is there and complete. */
 bool snapshot_is_ready(const struct snapshot *s);

@@ -66,6 +66,38 @@ static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum bus
 	return r < 0 ? r : 1;
 }
 
+struct burial_search {
+	const char *dir;
+	struct volume_owner *owner; /* out */
+};
+
+/* A tombstone that cannot be read tells no owner: the deletion itself reports it. */
+static int take_owner_if_of_snapshot(struct nfs_client *c, const char *name, enum busy_kind kind,
+				     void *data, struct error *err)
+{
+	const struct burial_search *search = data;
+	cleanup_tombstone struct tombstone t = { .kind = kind,
+						 .key = search->dir,
+						 .dir = search->dir };
+	struct error ignored = { .code = ERROR_OK };
+
+	(void)err;
+	if (kind != BUSY_SNAPSHOT_GONE || !busy_is_of(name, search->dir) ||
+	    tombstone_peek(c, &t, name, &ignored) < 0)
+		return 0;
+	*search->owner = snapshot_info_of(&t.record).owner;
+	return 1;
+}
+
+int snapshot_find_buried_owner(struct nfs_client *c, const char *name, struct volume_owner *ret,
+			       struct error *err)
+{
+	struct burial_search search = { .dir = name, .owner = ret };
+	int r = busy_each(c, name, take_owner_if_of_snapshot, &search, err);
+
+	return r < 0 ? r : 0;
+}
+
 /* Set the tombstone, or adopt one of an interrupted deletion or of another replica. */
 static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct tombstone *t,
 			 struct error *err)

@@ -34,6 +34,13 @@ int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source
 		      struct error *err);
 
 /*
+ * Find the owner of a snapshot of that name whose deletion was interrupted. *ret is left alone if
+ * there is no tombstone. Return 0 or a negative errno.
+ */
+int snapshot_find_buried_owner(struct nfs_client *c, const char *name, struct volume_owner *ret,
+			       struct error *err);
+
+/*
  * Finish the deletions of a snapshot of that name that other replicas have begun, so that a new one
  * can be made. ABORTED if something else of that name is being deleted.
  */

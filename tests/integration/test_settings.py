@@ -127,7 +127,8 @@ class Settings(OnServer):
                     volume = self.create("owned", share=self.squashed, subDir="sub/owned",
                                          onDelete=policy, uid=str(OWNER), gid=str(OWNER))
                     self.fill("sub", "owned", share=self.squashed)
-                    self.kill_when(is_time, proxy, volume.volume_id)
+                    self.kill_when(is_time, proxy, self.client.DeleteVolume,
+                                   volume_id=volume.volume_id)
                     self.restart()
                     self.delete(volume.volume_id)
                     self.assertEqual(self.listed(self.squashed),
@@ -138,8 +139,8 @@ class Settings(OnServer):
                                         os.listdir(path))
                     self.empty(self.squashed)
 
-    def kill_when(self, is_time, proxy, volume_id):
-        """Kill the driver while it deletes the volume."""
+    def kill_when(self, is_time, proxy, call, **fields):
+        """Kill the driver in the middle of the call."""
         def look(*_):
             if is_time() and self.driver.is_running():
                 self.driver.process.kill()
@@ -150,9 +151,48 @@ class Settings(OnServer):
                             (self.server.mount_port, proxy.mount_port)):
             options = options.replace("port=%d" % port, "port=%d" % other)
         proxy.begin([], look)
-        self.fails(CODE.UNAVAILABLE, self.client.DeleteVolume, volume_id=volume_id,
-                   secrets={"mountOptions": options})
+        self.fails(CODE.UNAVAILABLE, call, secrets={"mountOptions": options}, **fields)
         proxy.end()
+
+    def test_squashed_export_snapshots(self):
+        """Only the owner of the volume may enter the directory of its snapshot."""
+        owner = {"uid": str(OWNER), "gid": str(OWNER)}
+
+        def is_buried():
+            return not os.path.lexists(os.path.join(self.squashed, STATE, "snapshots", "snap"))
+
+        with Proxy(self.server.port, self.server.mount_port) as proxy:
+            for uid, mode, form in ((0, 0o1777, "archive"), (0, 0o1777, "tree"),
+                                    (OWNER, 0o755, "archive")):
+                with self.subTest(uid=uid, mode=oct(mode), form=form):
+                    self.own(mode, uid)
+                    volume = self.create("owned", share=self.squashed, **owner)
+                    self.fill("owned", share=self.squashed)
+                    source = {"source_volume_id": volume.volume_id, "secrets": self.secrets,
+                              "parameters": {"format": form}}
+                    first = self.client.CreateSnapshot(name="snap", **source).snapshot
+                    again = self.client.CreateSnapshot(name="snap", **source).snapshot
+                    self.assertEqual(first, again)
+                    content = {"snapshot": {"snapshot_id": first.snapshot_id}}
+                    restored = self.client.CreateVolume(
+                        volume_content_source=content,
+                        **self.request("restored", share=self.squashed, **owner)).volume
+                    self.assertEqual(self.status("restored", "deep1", "file",
+                                                 share=self.squashed)[:2], (OWNER, OWNER))
+                    self.restart()
+                    self.kill_when(is_buried, proxy, self.client.DeleteSnapshot,
+                                   snapshot_id=first.snapshot_id)
+                    self.restart()
+                    self.client.DeleteSnapshot(snapshot_id=first.snapshot_id,
+                                               secrets=self.secrets)
+                    for left in (volume, restored):
+                        self.delete(left.volume_id)
+                    self.assertEqual(self.listed(self.squashed), [])
+                    for folder in ("busy", "snapshots", "trash"):
+                        path = os.path.join(self.squashed, STATE, folder)
+                        self.assertTrue(wait_for(lambda p=path: not os.listdir(p)),
+                                        os.listdir(path))
+                    self.empty(self.squashed)
 
     def _live(self, volume):
         self.client.ControllerExpandVolume(volume_id=volume.volume_id, secrets=self.secrets,

@@ -804,7 +804,9 @@ static int call_on_snapshot(struct nfs_client *c, char call, const struct volume
 
 	r = snapshot_init(&s, id_of(plan, text, sizeof(text)), err);
 	if (r == 0)
-		r = snapshot_read(c, &s, err);
+		r = snapshot_read_record(c, &s, err);
+	if (r == 0 && !s.is_other)
+		r = snapshot_read_contents(c, &s, err);
 	if (r < 0)
 		return r;
 	if (call == 'd') /* as csi/delete_snapshot.c has it */

@@ -99,10 +99,12 @@ static int create(struct fake_nfs *f, uint32_t number, struct error *err)
 static int read_snapshot(struct fake_nfs *f, struct snapshot *s, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	int r;
 
 	error_clear(err);
 	ck_assert_int_eq(snapshot_init(s, ID, err), 0);
-	return snapshot_read(c, s, err);
+	r = snapshot_read_record(c, s, err);
+	return r < 0 || s->is_other ? r : snapshot_read_contents(c, s, err);
 }
 
 /* -------- records -------- */
