@@ -187,7 +187,10 @@ bool busy_is_abandoned(struct nfs_client *c, const char *name)
 	return store_holder_is_dead(c->export.server, c->export.share, name);
 }
 
-/* Remove an abandoned note. -EAGAIN with ABORTED for any other one. */
+/*
+ * Remove an abandoned note. -EAGAIN with ABORTED for any other one. In the folder, which is sticky,
+ * a note of another identity may have to stay: it counts no more than if it were gone.
+ */
 static int remove_or_refuse(struct nfs_client *c, const char *name, const char *dir,
 			    struct error *err)
 {
@@ -202,6 +205,8 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 		return r == -ENOENT ? 0 : r;
 	if (busy_is_abandoned(c, name)) {
 		r = nfs_remove(c, folder, name);
+		if (r == -EACCES || r == -EPERM)
+			return 0;
 		if (r == 0) {
 			log_warn("Removed the note of a dead controller", LOG_STR("note", name),
 				 LOG_STR("server", c->export.server),

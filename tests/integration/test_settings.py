@@ -139,6 +139,12 @@ class Settings(OnServer):
                                         os.listdir(path))
                     self.empty(self.squashed)
 
+    def flags_through(self, proxy):
+        """Mount options that lead to the server through the proxy."""
+        ports = {"port=%d" % self.server.port: "port=%d" % proxy.port,
+                 "mountport=%d" % self.server.mount_port: "mountport=%d" % proxy.mount_port}
+        return [ports.get(flag, flag) for flag in self.server.flags(self.version)]
+
     def kill_when(self, is_time, proxy, call, **fields):
         """Kill the driver in the middle of the call."""
         def look(*_):
@@ -146,13 +152,33 @@ class Settings(OnServer):
                 self.driver.process.kill()
                 self.driver.process.wait()
 
-        options = ",".join(self.server.flags(self.version))
-        for port, other in ((self.server.port, proxy.port),
-                            (self.server.mount_port, proxy.mount_port)):
-            options = options.replace("port=%d" % port, "port=%d" % other)
         proxy.begin([], look)
-        self.fails(CODE.UNAVAILABLE, call, secrets={"mountOptions": options}, **fields)
+        secrets = {"mountOptions": ",".join(self.flags_through(proxy))}
+        self.fails(CODE.UNAVAILABLE, call, **dict(fields, secrets=secrets))
         proxy.end()
+
+    def test_squashed_export_note_of_another(self):
+        """The note of a copy that was killed counts no more, even if it cannot be removed."""
+        owner = {"uid": str(OWNER), "gid": str(OWNER)}
+        busy = os.path.join(self.squashed, STATE, "busy")
+
+        def notes():
+            return [name for name in os.listdir(busy) if name.startswith("new~m")]
+
+        self.own(0o1777, 0)
+        source = self.create("owned", share=self.squashed, **owner).volume_id
+        with Proxy(self.server.port, self.server.mount_port) as proxy:
+            through = capability(flags=self.flags_through(proxy))
+            self.kill_when(lambda: os.path.isdir(busy) and notes(), proxy,
+                           self.client.CreateVolume,
+                           volume_content_source={"volume": {"volume_id": source}},
+                           **self.request("new", cap=through, share=self.squashed, **owner))
+        self.assertEqual(len(notes()), 1)
+        self.restart()
+        self.delete(self.volume_id("new", share=self.squashed))
+        self.delete(source)
+        self.assertEqual(self.listed(self.squashed), [])
+        self.empty(self.squashed)
 
     def test_squashed_export_snapshots(self):
         """Only the owner of the volume may enter the directory of its snapshot."""
