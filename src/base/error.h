@@ -48,6 +48,7 @@ struct error {
 	enum error_code code;
 	int sys; /* positive errno of the cause; 0: none */
 	unsigned int retry_ms; /* wait before the same call is worth another try; 0: not soon */
+	bool is_crowd; /* the server may be well, but too many calls wait for it */
 	char msg[ERROR_MESSAGE_SIZE];
 };
 

@@ -200,20 +200,17 @@ static void run_in_worker(uv_work_t *req)
 {
 	struct grpc_call *call = req->data;
 	struct request *request = &call->invocation.request;
-	uint8_t *data = call->data;
+	uint8_t *data;
 
 	if (atomic_load(&request->cancelled) || is_past_deadline(request)) {
 		call->skipped = true;
 		return;
 	}
-	if (call->method.hold_max > 0 && data != NULL) {
-		data = malloc(call->data_len > 0 ? call->data_len : 1);
-		if (data != NULL)
-			memcpy(data, call->data, call->data_len);
-	}
-	/* Without memory for a copy the call is not held. */
-	if (data == NULL || data == call->data)
-		data = steal_ptr(&call->data);
+	data = malloc(call->data_len > 0 ? call->data_len : 1);
+	if (data != NULL)
+		memcpy(data, call->data, call->data_len);
+	else
+		data = steal_ptr(&call->data); /* the call cannot be held, then */
 	grpc_dispatch_run(&call->method, data, call->data_len, &call->invocation);
 }
 
@@ -234,7 +231,7 @@ static uint64_t hold_end(const struct grpc_call *call)
 	return end + margin < deadline ? end : deadline - margin;
 }
 
-/* Return the call that has been held longest, if the method has more than it allows. */
+/* Return the call that waits for its server longest, if the method has more than it allows. */
 static struct grpc_call *find_call_to_let_go(const struct grpc_call *newest)
 {
 	struct grpc_call *longest = NULL;
@@ -247,7 +244,8 @@ static struct grpc_call *find_call_to_let_go(const struct grpc_call *newest)
 		list_for_each(call_pos, &conn->calls) {
 			struct grpc_call *call = container_of(call_pos, struct grpc_call, link);
 
-			if (!is_held(call) || call->method.descriptor != newest->method.descriptor)
+			if (!is_held(call) || call->held_err.is_crowd ||
+			    call->method.descriptor != newest->method.descriptor)
 				continue;
 			n++;
 			if (longest == NULL || call->started_ns < longest->started_ns)
@@ -262,19 +260,22 @@ static bool call_hold(struct grpc_call *call)
 {
 	const struct error *err = &call->invocation.request.err;
 	uint64_t retry_ns = clock_now_ns() + err->retry_ms * CLOCK_NS_PER_MS;
-	struct grpc_call *other;
+	struct grpc_call *other = NULL;
 	struct grpc_conn *conn;
 
 	if (call->invocation.reply != NULL || err->retry_ms == 0 || call->data == NULL ||
+	    (call->method.hold_max == 0 && !err->is_crowd) ||
 	    call->server->state != GRPC_SERVER_OPEN || retry_ns >= hold_end(call))
 		return false;
-	log_call(call, "Call waits for its server", call->held ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO,
-		 err->code, err->msg);
+	log_call(call, "Call waits for its server",
+		 call->held || err->is_crowd ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, err->code,
+		 err->msg);
 	call->held = true;
 	call->held_err = *err;
 	call->retry_ns = retry_ns;
 	grpc_server_arm(call->server, retry_ns);
-	other = find_call_to_let_go(call);
+	if (!err->is_crowd)
+		other = find_call_to_let_go(call);
 	if (other != NULL) {
 		conn = other->conn;
 		answer_result(other);

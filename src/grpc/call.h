@@ -39,7 +39,8 @@
  * own retries do not grow while a server is away. The number of held calls per method is limited,
  * because a client makes a limited number of calls at a time and needs some for other servers. A
  * call above the limit ends the hold of the call that has waited longest, which is answered with
- * its last error.
+ * its last error. A call that only waits for its turn at a server (is_crowd) is held whatever its
+ * method allows, and does not count.
  */
 #ifndef GRPC_CALL_H
 #define GRPC_CALL_H

@@ -21,8 +21,9 @@
 /* How long a caller waits for the caller that asks, whose NULL call has its own limits. */
 #define ASKED_MS 10000
 
-/* When a refused caller should try again while another one asks. */
+/* When a refused caller should try again: while another one asks, or while all places are taken. */
 #define RETRY_ASKED_MS 250
+#define RETRY_FULL_MS 50
 
 #define FORGET_S 600
 
@@ -38,6 +39,7 @@ struct server {
 	char *name;
 	uint16_t port;
 	unsigned int busy; /* places in use */
+	unsigned int waiting; /* callers that wait for a place */
 	bool asked; /* a caller is finding out whether it is alive */
 	uint64_t heard_ns; /* 0: not heard from */
 	uint64_t used_ns;
@@ -176,10 +178,20 @@ static int refuse_down(const struct server *s, struct error *err)
 }
 
 /* The caller has waited long enough, and has not learned whether the server answers. */
-static int refuse_unknown(const struct server *s, const char *why, struct error *err)
+static int refuse_unknown(const struct server *s, unsigned int retry_ms, const char *why,
+			  struct error *err)
 {
-	(void)refuse(err, RETRY_ASKED_MS, "server '%s': %s; try again", s->name, why);
+	(void)refuse(err, retry_ms, "server '%s': %s; try again", s->name, why);
 	return -EUSERS;
+}
+
+static int refuse_full(const struct server *s, struct error *err)
+{
+	int r = refuse_unknown(s, RETRY_FULL_MS, "too many calls wait for it already", err);
+
+	if (err != NULL && err->code == ERROR_UNAVAILABLE)
+		err->is_crowd = true;
+	return r;
 }
 
 /* Check whether the server was down and has not answered since, so that one caller is enough. */
@@ -198,7 +210,8 @@ static void wait_for_change(struct net_breaker *b, uint64_t deadline_ns)
 	(void)pthread_cond_timedwait(&b->changed, &b->lock, &until);
 }
 
-static int take_place(struct net_breaker *b, struct server *s, bool even_if_down, struct error *err)
+static int wait_for_place(struct net_breaker *b, const struct server *s, bool even_if_down,
+			  struct error *err)
 {
 	uint64_t start = clock_now_ns();
 
@@ -211,12 +224,27 @@ static int take_place(struct net_breaker *b, struct server *s, bool even_if_down
 		if (is_doubtful(s, state) && !even_if_down)
 			return refuse_down(s, err);
 		if (clock_now_ns() >= deadline)
-			return refuse_unknown(s, "too many calls wait for it already", err);
+			return refuse_full(s, err);
 		/* Look at the state again now and then: ALIVE ends without a signal. */
 		wait_for_change(b, step < deadline ? step : deadline);
 	}
-	s->busy++;
 	return 0;
+}
+
+static int take_place(struct net_breaker *b, struct server *s, bool even_if_down, struct error *err)
+{
+	int r;
+
+	/* Each caller that waits keeps a worker from other servers. */
+	if (s->busy >= b->places && s->waiting >= b->places / 2)
+		return is_doubtful(s, server_state(s)) && !even_if_down ? refuse_down(s, err)
+									: refuse_full(s, err);
+	s->waiting++;
+	r = wait_for_place(b, s, even_if_down, err);
+	s->waiting--;
+	if (r == 0)
+		s->busy++;
+	return r;
 }
 
 static void give_place_back(struct net_breaker *b, struct server *s)
@@ -249,7 +277,8 @@ static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_a
 			break;
 		}
 		if (clock_now_ns() >= deadline)
-			return refuse_unknown(s, "it is not known yet whether it answers", err);
+			return refuse_unknown(s, RETRY_ASKED_MS,
+					      "it is not known yet whether it answers", err);
 		wait_for_change(b, deadline);
 	}
 }

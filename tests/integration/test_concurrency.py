@@ -25,6 +25,7 @@ import trees
 from copies import Trees
 from csi_client import capability
 from driver import Driver
+from rpc_proxy import ALWAYS, Proxy, Rule
 from servers import Export, Ganesha, wait_for
 
 LAB = os.environ["LAB_DIR"]
@@ -52,6 +53,19 @@ def together(calls):
     """The results of all calls, made at once."""
     with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
         return [f.result() for f in [pool.submit(*call) for call in calls]]
+
+
+class Through:
+    """A server that is reached through a proxy."""
+
+    def __init__(self, server, proxy):
+        self.server = server
+        self.ports = {"port=%d" % server.port: "port=%d" % proxy.port,
+                      "mountport=%d" % server.mount_port: "mountport=%d" % proxy.mount_port}
+        self.exports = server.exports
+
+    def flags(self, version):
+        return [self.ports.get(flag, flag) for flag in self.server.flags(version)]
 
 
 class Base(unittest.TestCase):
@@ -185,6 +199,29 @@ class OnVersion4(Base):
         finally:
             other.thaw()
         self.assertTrue(wait_for(lambda: self.create(client, "back", other) not in codes, 40))
+
+    def test_a_slow_server_beside_a_live_one(self):
+        """Calls to a server that answers, and takes its time, leave workers for other servers.
+        However many there are, all are made in the end."""
+        other = Ganesha(os.path.join(LAB, self.id()), [Export(self.share + "-slow")]).start()
+        self.addCleanup(other.stop)
+        client = self.drivers[0].client
+        with Proxy(other.port, other.mount_port) as proxy:
+            slow = Through(other, proxy)
+            self.create(client, "there", slow)
+            proxy.begin([Rule("changing", 1, "delay-call", 1.5, ALWAYS)])
+            names = ["slow-%d" % i for i in range(120)]
+            with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+                calls = [pool.submit(self.create, client, name, slow) for name in names]
+                self.assertTrue(wait_for(lambda: sum(proxy.counts.values()) > 15))
+                for i in range(5):
+                    self.assertEqual(self.create(client, "live-%d" % i),
+                                     self.volume_id("live-%d" % i))
+                done = sum(call.done() for call in calls)
+                proxy.end()
+                made = [call.result().split("#")[2] for call in calls]
+        self.assertLess(done, 17)  # those that were at work first
+        self.assertEqual(made, names)
 
     def held(self, client, server):
         """Wait as long as the deadline allows, and answer before it."""
