@@ -171,10 +171,10 @@ uint32_t nfs_write_max(const struct nfs_client *c);
 uint32_t nfs_read_count(const struct nfs_op *op);
 
 /*
- * Start op and run until it has finished. Retries while the server asks for patience
- * (NFS3ERR_JUKEBOX, NFS4ERR_DELAY), for NFS_CALL_TIMEOUT_MS in total; slow operations may take
- * longer, see NFS_CALL_TIMEOUT_MS. A server that has just started refuses some operations with
- * NFS4ERR_GRACE for longer than a caller should keep a connection: these are retried for
+ * Start op and run until it has finished. While the server asks for patience (NFS3ERR_JUKEBOX,
+ * NFS4ERR_DELAY), starts another attempt, for NFS_CALL_TIMEOUT_MS; each attempt has its own
+ * NFS_CALL_TIMEOUT_MS to be answered in. A server that has just started refuses some operations
+ * with NFS4ERR_GRACE for longer than a caller should keep a connection: these are attempted for
  * NFS_GRACE_TIMEOUT_MS only. Returns op->error.
  */
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op);

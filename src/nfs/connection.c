@@ -343,8 +343,10 @@ int nfs_client_run(struct nfs_client *c)
 	return c->ops->run(c, clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
 }
 
-static int make_attempt(struct nfs_client *c, struct nfs_op *op, uint64_t deadline_ns)
+/* Like every call, an attempt may take NFS_CALL_TIMEOUT_MS, or a change's reply would be lost. */
+static int make_attempt(struct nfs_client *c, struct nfs_op *op)
 {
+	uint64_t deadline_ns = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	int r = nfs_client_start(c, op);
 
 	if (r < 0)
@@ -363,16 +365,16 @@ static int make_attempt(struct nfs_client *c, struct nfs_op *op, uint64_t deadli
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
 {
 	const uint64_t begun = clock_now_ns();
-	uint64_t deadline = begun + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	uint64_t patience_ns = begun + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	unsigned int wait_ms = RETRY_FIRST_MS;
 	int r;
 
 	c->in_grace = false;
 	for (;;) {
-		r = make_attempt(c, op, deadline);
+		r = make_attempt(c, op);
 		if (r == -EAGAIN && c->in_grace)
-			deadline = begun + NFS_GRACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
-		if (r != -EAGAIN || clock_left_ms(deadline) <= (int)wait_ms)
+			patience_ns = begun + NFS_GRACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
+		if (r != -EAGAIN || clock_left_ms(patience_ns) <= (int)wait_ms)
 			return r;
 		clock_sleep_ms(wait_ms);
 		if (wait_ms < RETRY_LAST_MS / 2)

@@ -54,6 +54,7 @@ enum manner {
 struct peer {
 	int fd;
 	enum manner manner;
+	unsigned int pause_ms; /* before each answer */
 	uint32_t nulls; /* NULL calls received */
 };
 
@@ -67,6 +68,7 @@ static void *serve(void *data)
 		const uint32_t reply[] = { htonl(LAST | 24), call[1], htonl(1), 0, 0, 0, 0 };
 		const bool is_null = ntohl(call[6]) == 0;
 
+		clock_sleep_ms(peer->pause_ms);
 		if (peer->manner == DONE || (peer->manner == ANSWERS && is_null))
 			(void)!send(peer->fd, reply, sizeof(reply), MSG_NOSIGNAL);
 		if (peer->manner == HALVES && !is_null)
@@ -276,5 +278,53 @@ START_TEST(test_later)
 }
 END_TEST
 
+static bool is_in_grace;
+
+static void wanted_later(void *data, int error, const void *results)
+{
+	struct nfs_op *op = data;
+
+	(void)results;
+	op->client->in_grace = is_in_grace;
+	nfs_op_finish(op, error < 0 ? error : -EAGAIN);
+}
+
+static int start_work(struct nfs_connection *conn, struct nfs_op *op)
+{
+	return net_rpc_call(conn->rpc, &work, NULL, wanted_later, op);
+}
+
+static const struct {
+	const char *row;
+	bool in_grace;
+	unsigned int pause_ms;
+} pauses[] = {
+	{ "grace period, slow answers", true, 300 },
+	{ "grace period, fast answers", true, 1 },
+	{ "delay, slow answers", false, 420 },
+	{ "delay, fast answers", false, 1 },
+};
+
+/* The last attempt is answered when the caller's patience is over: the server is not silent. */
+START_TEST(test_patience)
+{
+	static const struct nfs_protocol later_protocol = { .null = &null, .start = start_work };
+	struct nfs_op op = { .type = NFS_OP_RENAME };
+	struct session s;
+
+	session_open(&s, DONE);
+	is_in_grace = pauses[_i].in_grace;
+	s.peer.pause_ms = pauses[_i].pause_ms;
+	s.conn.client.ops = &nfs_connection_ops;
+	s.conn.protocol = &later_protocol;
+	session_serve(&s);
+	check_int(pauses[_i].row, "result", nfs_client_call(&s.conn.client, &op), -EAGAIN);
+	check_int(pauses[_i].row, "broken", s.conn.client.broken, false);
+	session_close(&s);
+}
+END_TEST
+
 CHECK_MAIN("driving", .tests = { test_stretches, test_full, test_wake },
-	   .loops = { { test_stretch, ARRAY_SIZE(rows) }, { test_later, ARRAY_SIZE(laters) } })
+	   .loops = { { test_stretch, ARRAY_SIZE(rows) },
+		      { test_later, ARRAY_SIZE(laters) },
+		      { test_patience, ARRAY_SIZE(pauses) } })
