@@ -107,8 +107,8 @@ struct nfs_client {
  * which versions it has, and get the root handle. Blocks for NFS_CONNECT_MAX_MS and the step under
  * way. Errors: UNAVAILABLE (server not reachable, not answering, name not resolvable), NOT_FOUND
  * (no such share), PERMISSION_DENIED (the export refuses us), FAILED_PRECONDITION (version not
- * served). Returns -EHOSTDOWN if the server itself, or the name service, did not answer, and
- * -NET_ENAME if the server's name has no address. The caller frees.
+ * served). Returns -EHOSTDOWN if the server itself did not answer, or not all calls, or the name
+ * service did not, and -NET_ENAME if the server's name has no address. The caller frees.
  */
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 

@@ -102,6 +102,9 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	if (r < 0)
 		return server_is_down(err, e, port, r);
 	r = protocol->attach(conn, address, err);
+	/* The NFS service; rpcbind and the mount service, which may time out too, say little of it. */
+	if (r == -ETIMEDOUT && c->silent)
+		return -EHOSTDOWN;
 	if (r < 0)
 		return r;
 	*ret = steal_ptr(&c);

@@ -526,7 +526,9 @@ int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct erro
 	r = set_up(s, err);
 	if (r < 0) {
 		/* The next version may use the connection, unless a reply is still to come. */
-		if (r != -ETIMEDOUT && r != -ECONNABORTED)
+		if (r == -ETIMEDOUT || r == -ECONNABORTED)
+			nfs_connection_break(conn, r);
+		else
 			leave(s, nfs_connection_deadline(conn));
 		conn->client.slots = conn->client.operations = 0;
 		conn->client.session = (struct nfs_session){ .slots = 0 };

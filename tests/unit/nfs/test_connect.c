@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* nfs/connect.c and nfs/pool.c, with a server on the loopback that answers NULL calls. */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "nfs/connection.h"
+#include "nfs/pool.h"
+#include "check_util.h"
+
+#define LAST 0x80000000U
+#define CALL_WORDS_MAX 1024
+#define REPLY_WORDS_MAX 16
+#define LOST_S (NFS_CONNECT_MAX_MS / 1000) /* more than any call may take */
+
+/* Replaces the C library's, to skip the time that a client waits. */
+static _Atomic time_t ahead_s;
+
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+	int r = check_real_clock(id, ret);
+
+	ret->tv_sec += ahead_s;
+	return r;
+}
+
+/* What the server does with a call that is not a NULL call; it answers MNT unless MNT_HANGS. */
+enum manner {
+	HANGS, /* never answers */
+	HANGS_UP,
+	MNT_HANGS,
+};
+
+static struct {
+	enum manner manner;
+	atomic_uint nulls, calls;
+	uint16_t port;
+} server;
+
+static void reply(int fd, uint32_t xid, const uint32_t *words, size_t n)
+{
+	uint32_t be[7 + REPLY_WORDS_MAX] = { htonl(LAST | (uint32_t)(6 + n) * 4), xid, htonl(1) };
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		be[7 + i] = htonl(words[i]);
+	(void)!send(fd, be, (7 + n) * 4, MSG_NOSIGNAL);
+}
+
+/* Returns false to end the connection. */
+static bool answer_call(int fd, const uint32_t *call)
+{
+	static const uint32_t mounted[] = { 0, 4, 1, 0 }; /* a handle of 4 bytes, any flavor */
+	const uint32_t mark = htonl(LAST | 4);
+
+	if (ntohl(call[3]) == NET_MOUNT_PROGRAM && server.manner != MNT_HANGS) {
+		reply(fd, call[0], mounted, ARRAY_SIZE(mounted));
+		return true;
+	}
+	server.calls++;
+	switch (server.manner) {
+	case HANGS:
+	case MNT_HANGS:
+		/* Wakes the client, which sees that it has waited for too long. */
+		ahead_s += LOST_S;
+		(void)!send(fd, &mark, sizeof(mark), MSG_NOSIGNAL);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void *serve_one(void *data)
+{
+	const int fd = (int)(intptr_t)data;
+	uint32_t mark, call[CALL_WORDS_MAX];
+	bool goes_on = true;
+
+	while (goes_on && recv(fd, &mark, sizeof(mark), MSG_WAITALL) == sizeof(mark)) {
+		const size_t len = ntohl(mark) & ~LAST;
+
+		if (len > sizeof(call) || recv(fd, call, len, MSG_WAITALL) != (ssize_t)len)
+			break;
+		if (call[5] == 0) {
+			server.nulls++;
+			reply(fd, call[0], NULL, 0);
+		} else {
+			goes_on = answer_call(fd, call);
+		}
+	}
+	close(fd);
+	return NULL;
+}
+
+static void *serve(void *data)
+{
+	const int listener = (int)(intptr_t)data;
+	pthread_t thread;
+
+	for (;;) {
+		int fd = accept(listener, NULL, NULL);
+
+		if (fd < 0)
+			continue;
+		ck_assert_int_eq(pthread_create(&thread, NULL, serve_one, (void *)(intptr_t)fd), 0);
+		pthread_detach(thread);
+	}
+	return NULL;
+}
+
+static void set_up(void)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(address);
+	const int listener = socket(AF_INET, SOCK_STREAM, 0);
+	pthread_t thread;
+
+	ck_assert(bind(listener, (struct sockaddr *)&address, len) == 0);
+	ck_assert(listen(listener, 16) == 0);
+	ck_assert(getsockname(listener, (struct sockaddr *)&address, &len) == 0);
+	server.port = ntohs(address.sin_port);
+	server.nulls = server.calls = 0;
+	ck_assert_int_eq(pthread_create(&thread, NULL, serve, (void *)(intptr_t)listener), 0);
+	pthread_detach(thread);
+}
+
+static char name[] = "127.0.0.1", share[] = "/share";
+
+static const struct {
+	const char *row;
+	unsigned int version;
+	bool has_minor;
+	unsigned int minor;
+} versions[] = {
+	{ "version 3", 3 },
+	{ "version 4.0", 4, true, 0 },
+	{ "version 4.1", 4, true, 1 },
+	{ "version 4.2", 4, true, 2 },
+	{ "version 4", 4 },
+	{ "any version", 0 },
+};
+
+static struct nfs_export export_of(int i)
+{
+	return (struct nfs_export){
+		.server = name,
+		.share = share,
+		.port = server.port,
+		.mount_port = server.port,
+		.version = versions[i].version,
+		.has_minor = versions[i].has_minor,
+		.minor = versions[i].minor,
+		.any_port = true,
+	};
+}
+
+/* A server that answers NULL calls and nothing else is down, and its callers are not kept. */
+START_TEST(test_hangs)
+{
+	const struct nfs_export e = export_of(_i);
+	struct nfs_client *c = NULL;
+	struct nfs_pool *pool;
+	unsigned int calls, i;
+
+	server.manner = HANGS;
+	ck_assert_int_eq(nfs_pool_new(&pool, nfs_client_connect, 0), 0);
+	check_int(versions[_i].row, "result", nfs_client_connect(&c, &e, NULL), -EHOSTDOWN);
+	calls = server.calls;
+	for (i = 0; i < 3; i++) {
+		struct error err = { .code = ERROR_OK };
+
+		check_that(versions[_i].row, "refused", nfs_pool_lease(pool, &e, &c, &err) < 0);
+		check_error(versions[_i].row, &err, ERROR_UNAVAILABLE, "does not answer");
+	}
+	check_int(versions[_i].row, "asked", server.calls - calls, 1);
+	nfs_pool_free(pool);
+}
+END_TEST
+
+/* The mount service is another one: the NFS service may be well. */
+START_TEST(test_mnt_hangs)
+{
+	const struct nfs_export e = export_of(0);
+	struct error err = { .code = ERROR_OK };
+	struct nfs_client *c = NULL;
+
+	server.manner = MNT_HANGS;
+	check_int("mount service", "result", nfs_client_connect(&c, &e, &err), -ETIMEDOUT);
+	check_error("mount service", &err, ERROR_UNAVAILABLE, "does not answer");
+}
+END_TEST
+
+CHECK_MAIN("connect", .setup = set_up, .tests = { test_mnt_hangs },
+	   .loops = { { test_hangs, ARRAY_SIZE(versions) } })
