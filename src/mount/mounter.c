@@ -49,8 +49,8 @@ static char *mount_source_text(const char *server, const char *path)
 }
 
 /*
- * Check that an address of the server answers. Returns -EHOSTDOWN with UNAVAILABLE if none does, or
- * an error of net_resolve().
+ * Check that an address of the server answers. Returns -EHOSTDOWN with UNAVAILABLE if none does, an
+ * own failure (net_is_own_failure()), or an error of net_resolve().
  */
 static int server_ask(const struct mount_request *request, const struct mount_options *o,
 		      struct error *err)
@@ -72,7 +72,7 @@ static int server_ask(const struct mount_request *request, const struct mount_op
 			return 0;
 	}
 	(void)mount_reach_error(request, -r, err);
-	return -EHOSTDOWN;
+	return net_is_own_failure(r) ? r : -EHOSTDOWN;
 }
 
 /* Take one of the server's slots, and check that the server answers if that is not known. */
@@ -91,7 +91,10 @@ static int server_enter(struct real_mounter *m, const struct mount_request *requ
 		net_breaker_answered(m->mounts, request->server, o->port);
 		return 0;
 	}
-	net_breaker_failed(m->mounts, request->server, o->port, r, &why);
+	if (net_is_own_failure(r))
+		net_breaker_gave_up(m->mounts, request->server, o->port);
+	else
+		net_breaker_failed(m->mounts, request->server, o->port, r, &why);
 	net_breaker_leave(m->mounts, request->server, o->port, true);
 	*err = why;
 	return r;

@@ -15,6 +15,11 @@
 
 #define CONNECT_TRIES_MAX 5
 
+bool net_is_own_failure(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS;
+}
+
 static struct net_address address_with_port(const struct net_address *a, uint16_t port)
 {
 	struct net_address to = *a;

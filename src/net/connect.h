@@ -36,6 +36,12 @@ bool net_may_reserve_port(const struct net_address *a);
  */
 int net_reserve_prepare(struct error *err);
 
+/*
+ * Check whether an errno is that of this process or its machine, such as too many open files: it
+ * tells nothing about the server.
+ */
+bool net_is_own_failure(int error);
+
 /* Print our own address on the route to a; "" if there is no route. Sends nothing. */
 void net_source_text(const struct net_address *a, char *text, size_t size);
 

@@ -108,7 +108,8 @@ struct nfs_client {
  * way. Errors: UNAVAILABLE (server not reachable, not answering, name not resolvable), NOT_FOUND
  * (no such share), PERMISSION_DENIED (the export refuses us), FAILED_PRECONDITION (version not
  * served). Returns -EHOSTDOWN if the server itself did not answer, or not all calls, or the name
- * service did not, and -NET_ENAME if the server's name has no address. The caller frees.
+ * service did not; -NET_ENAME if the server's name has no address; and an own failure
+ * (net_is_own_failure()) as it is. The caller frees.
  */
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 
@@ -119,7 +120,10 @@ bool nfs_handle_is_equal(const struct nfs_handle *a, const struct nfs_handle *b)
 /* The number of operations to keep in flight: the pool's setting, or NFS_WINDOW, or fewer. */
 unsigned int nfs_window(const struct nfs_client *c);
 
-/* Ask by a NULL call whether the server is alive. Returns -EHOSTDOWN with UNAVAILABLE if not. */
+/*
+ * Ask by a NULL call whether the server is alive. Returns -EHOSTDOWN with UNAVAILABLE if not, or an
+ * own failure (net_is_own_failure()).
+ */
 int nfs_client_ping(struct nfs_client *c, struct error *err);
 
 /* Check that an idle client may still be used: not broken, nothing arrived on its socket. */

@@ -11,13 +11,13 @@
 #include "nfs/connection.h"
 #include "nfs/error.h"
 
-static int server_is_down(struct error *err, const struct nfs_export *e, uint16_t port, int r)
+static int cannot_reach(struct error *err, const struct nfs_export *e, uint16_t port, int r)
 {
 	if (r == -ETIMEDOUT)
 		return nfs_silent_error(err, e);
 	(void)error_sys(err, ERROR_UNAVAILABLE, -r, "cannot reach server '%s' on port %u",
 			e->server, port);
-	return -EHOSTDOWN;
+	return net_is_own_failure(r) ? r : -EHOSTDOWN;
 }
 
 int nfs_connect_rpc(struct net_rpc **ret, const struct net_address *address, uint16_t port,
@@ -47,7 +47,7 @@ int nfs_client_ping(struct nfs_client *c, struct error *err)
 	/* A refusal of the version is an answer too. */
 	if (r == 0 || r == -EPROTONOSUPPORT)
 		return 0;
-	return server_is_down(err, &c->export, nfs_port(&c->export), r);
+	return cannot_reach(err, &c->export, nfs_port(&c->export), r);
 }
 
 static int version_refused(struct error *err, const struct nfs_export *e, unsigned int version,
@@ -77,14 +77,14 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	int r;
 
 	if (clock_now_ns() >= deadline_ns)
-		return server_is_down(err, e, port, -ETIMEDOUT);
+		return cannot_reach(err, e, port, -ETIMEDOUT);
 	r = net_ping(address, port, NET_NFS_PROGRAM, protocol->version, &low, &high);
 	if (r == -EPROTONOSUPPORT) {
 		(void)version_refused(err, e, protocol->version, low, high);
 		return r;
 	}
 	if (r < 0)
-		return server_is_down(err, e, port, r);
+		return cannot_reach(err, e, port, r);
 	conn = calloc(1, sizeof(*conn));
 	if (conn == NULL)
 		return error_oom(err);
@@ -100,7 +100,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 		return error_oom(err);
 	r = nfs_connect_rpc(&conn->rpc, address, port, e);
 	if (r < 0)
-		return server_is_down(err, e, port, r);
+		return cannot_reach(err, e, port, r);
 	r = protocol->attach(conn, address, err);
 	/* The NFS service; rpcbind and the mount service, which may time out too, say little of it. */
 	if (r == -ETIMEDOUT && c->silent)

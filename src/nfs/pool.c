@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "net/address.h"
 #include "net/breaker.h"
+#include "net/connect.h"
 
 #define LEAVE_MS 200 /* for telling the servers of a round of clients */
 
@@ -171,7 +172,7 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 		   struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
-	bool ask, down;
+	bool ask, down, ours;
 	int r;
 
 	r = net_breaker_enter(pool->breaker, e->server, e->port, &ask, err);
@@ -179,15 +180,18 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 		return r;
 	r = take_preferred(pool, e, ask, ret, &why);
 	down = r == -EHOSTDOWN || r == -NET_ENAME;
+	ours = net_is_own_failure(r);
 	if (down)
 		net_breaker_failed(pool->breaker, e->server, e->port, r, &why);
+	else if (ask && ours)
+		net_breaker_gave_up(pool->breaker, e->server, e->port);
 	else if (ask)
 		net_breaker_answered(pool->breaker, e->server, e->port);
 	if (r == 0) {
 		(*ret)->window = pool->window;
 		return 0;
 	}
-	net_breaker_leave(pool->breaker, e->server, e->port, down);
+	net_breaker_leave(pool->breaker, e->server, e->port, down || ours);
 	/* The server may come back at another address. */
 	if (down)
 		nfs_pool_drop(pool, e);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -304,6 +305,33 @@ START_TEST(test_compare)
 END_TEST
 
 /* A refusal of the mode is told from a server that is not well, and from a missing directory. */
+/* Too many open files say nothing about the server: the next caller asks it. */
+START_TEST(test_no_descriptors)
+{
+	const struct mount_request q = {
+		.server = "127.0.0.1",
+		.path = "/share",
+		.target = folder,
+		.options = "port=1",
+	};
+	struct error err = { .code = ERROR_OK };
+	struct rlimit usual, none;
+	struct mounter *m;
+
+	ck_assert_int_eq(mounter_new(&m, script, &err), 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &usual), 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = usual.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	check_int("none", "result", m->ops->mount(m, &q, &err), -EMFILE);
+	check_error("none", &err, ERROR_UNAVAILABLE, "Too many open files");
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &usual), 0);
+	error_clear(&err);
+	check_int("some", "result", m->ops->mount(m, &q, &err), -EHOSTDOWN);
+	check_error("some", &err, ERROR_UNAVAILABLE, "Connection refused");
+	mounter_free(m);
+}
+END_TEST
+
 START_TEST(test_verify)
 {
 	static const struct {
@@ -402,6 +430,7 @@ CHECK_MAIN("mounter", .setup = setup, .teardown = teardown,
 		   test_request,
 		   test_names_in_errors,
 		   test_compare,
+		   test_no_descriptors,
 		   test_verify,
 		   test_options_are_not_in_argv,
 		   test_options,

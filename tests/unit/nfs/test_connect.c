@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -199,5 +200,33 @@ START_TEST(test_mnt_hangs)
 }
 END_TEST
 
+/* Too many open files say nothing about the server: the next caller asks it. */
+START_TEST(test_no_descriptors)
+{
+	const struct nfs_export e = export_of(_i);
+	struct error err = { .code = ERROR_OK };
+	struct nfs_client *c = NULL;
+	struct rlimit usual, none;
+	struct nfs_pool *pool;
+	unsigned int nulls;
+
+	server.manner = HANGS_UP;
+	ck_assert_int_eq(nfs_pool_new(&pool, nfs_client_connect, 0), 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &usual), 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = usual.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	check_int(versions[_i].row, "result", nfs_pool_lease(pool, &e, &c, &err), -EMFILE);
+	check_error(versions[_i].row, &err, ERROR_UNAVAILABLE, "Too many open files");
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &usual), 0);
+	nulls = server.nulls;
+	error_clear(&err);
+	check_that(versions[_i].row, "fails", nfs_pool_lease(pool, &e, &c, &err) < 0);
+	check_error(versions[_i].row, &err, ERROR_UNAVAILABLE, "the connection broke");
+	check_that(versions[_i].row, "asked", server.nulls > nulls);
+	nfs_pool_free(pool);
+}
+END_TEST
+
 CHECK_MAIN("connect", .setup = set_up, .tests = { test_mnt_hangs },
-	   .loops = { { test_hangs, ARRAY_SIZE(versions) } })
+	   .loops = { { test_hangs, ARRAY_SIZE(versions) },
+		      { test_no_descriptors, ARRAY_SIZE(versions) } })
