@@ -640,14 +640,15 @@ static void fsinfo_replied(void *data, int error, const void *results)
 {
 	struct limits *limits = data;
 	struct nfs_connection *conn = limits->conn;
-	const FSINFO3res *res = results;
-	const FSINFO3resok *ok = &res->FSINFO3res_u.resok;
+	const FSINFO3res *res = results; /* NULL after an error */
+	const FSINFO3resok *ok;
 
 	conn->in_flight--;
 	conn->finished++;
 	limits->error = error;
 	if (error < 0 || res->status != NFS3_OK)
 		return;
+	ok = &res->FSINFO3res_u.resok;
 	conn->client.read_max = ok->rtmax;
 	conn->client.write_max = ok->wtmax;
 	/* Some servers set dtpref to one page of memory, far below what they can return. */
