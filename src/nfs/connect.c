@@ -4,7 +4,9 @@
 /* Connecting to an export: which address, which version, and whether the server is alive. */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -169,11 +171,14 @@ static void set_connect_error(struct error *err, const struct nfs_export *e,
 	struct error ports = { .code = ERROR_OK };
 	const bool is_refused =
 		last->code == ERROR_PERMISSION_DENIED || last->code == ERROR_NOT_FOUND;
+	size_t len;
 
+	if (err == NULL || err->code != ERROR_OK)
+		return;
+	*err = *last;
+	len = strlen(err->msg);
 	if (is_refused && !e->any_port && net_reserve_prepare(&ports) < 0)
-		(void)error_set(err, last->code, "%s; %s", last->msg, ports.msg);
-	else
-		(void)error_set(err, last->code, "%s", last->msg);
+		(void)snprintf(err->msg + len, sizeof(err->msg) - len, "; %s", ports.msg);
 }
 
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err)

@@ -362,22 +362,33 @@ static int make_attempt(struct nfs_client *c, struct nfs_op *op)
 	return op->error;
 }
 
+struct nfs_patience nfs_patience_until(uint64_t end_ns)
+{
+	return (struct nfs_patience){ .end_ns = end_ns, .wait_ms = RETRY_FIRST_MS };
+}
+
+bool nfs_patience_wait(struct nfs_patience *p)
+{
+	if (clock_left_ms(p->end_ns) <= (int)p->wait_ms)
+		return false;
+	clock_sleep_ms(p->wait_ms);
+	if (p->wait_ms < RETRY_LAST_MS / 2)
+		p->wait_ms *= 2;
+	return true;
+}
+
 int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
 {
 	const uint64_t begun = clock_now_ns();
-	uint64_t patience_ns = begun + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
-	unsigned int wait_ms = RETRY_FIRST_MS;
+	struct nfs_patience patience =
+		nfs_patience_until(begun + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
 	int r;
 
 	c->in_grace = false;
-	for (;;) {
+	do {
 		r = make_attempt(c, op);
 		if (r == -EAGAIN && c->in_grace)
-			patience_ns = begun + NFS_GRACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
-		if (r != -EAGAIN || clock_left_ms(patience_ns) <= (int)wait_ms)
-			return r;
-		clock_sleep_ms(wait_ms);
-		if (wait_ms < RETRY_LAST_MS / 2)
-			wait_ms *= 2;
-	}
+			patience.end_ns = begun + NFS_GRACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	} while (r == -EAGAIN && nfs_patience_wait(&patience));
+	return r;
 }

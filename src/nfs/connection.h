@@ -83,6 +83,17 @@ int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_
 int nfs_connect_rpc(struct net_rpc **ret, const struct net_address *address, uint16_t port,
 		    const struct nfs_export *e);
 
+/* Pauses between the attempts of a call whose server asks to retry later. */
+struct nfs_patience {
+	uint64_t end_ns; /* no attempt starts after this */
+	unsigned int wait_ms; /* the next pause */
+};
+
+struct nfs_patience nfs_patience_until(uint64_t end_ns);
+
+/* Sleep until the next attempt. Returns false, at once, if it would be too late. */
+bool nfs_patience_wait(struct nfs_patience *p);
+
 /* Close the connection and end all operations in flight with failure. */
 void nfs_connection_break(struct nfs_connection *conn, int failure);
 

@@ -669,9 +669,8 @@ static void v4_attach_replied(void *data, int error, const void *results)
 	v4_replied(data, error, results);
 }
 
-/* Walk names, from the pseudo root or from *handle, which becomes what they lead to. */
-static int walk(struct nfs_connection *conn, char *const names[], size_t n,
-		struct nfs_handle *handle)
+static int walk_once(struct nfs_connection *conn, char *const names[], size_t n,
+		     struct nfs_handle *handle)
 {
 	struct nfs_op op = { .type = NFS_OP_LOOKUP, .client = &conn->client };
 	struct v4_compound c = { .n = 0 };
@@ -698,6 +697,19 @@ static int walk(struct nfs_connection *conn, char *const names[], size_t n,
 		return r;
 	*handle = op.handle;
 	return op.handle.len == 0 ? -EREMOTEIO : 0;
+}
+
+/* Walk names, from the pseudo root or from *handle, which becomes what they lead to. */
+static int walk(struct nfs_connection *conn, char *const names[], size_t n,
+		struct nfs_handle *handle)
+{
+	struct nfs_patience patience = nfs_patience_until(nfs_connection_deadline(conn));
+	int r;
+
+	do
+		r = walk_once(conn, names, n, handle);
+	while (r == -EAGAIN && !conn->client.in_grace && nfs_patience_wait(&patience));
+	return r;
 }
 
 /* Walk from the pseudo root to the export: in one compound, if the session has room for it. */

@@ -408,6 +408,19 @@ static int ask(struct v4_session *s, struct v4_compound *c,
 	return net_rpc_ask(s->conn->rpc, &v4_procedure, &message, take, data, deadline_ns);
 }
 
+/* Like ask(), for a server that may ask to retry later. */
+static int ask_patiently(struct v4_session *s, struct v4_compound *c,
+			 int (*take)(void *data, const void *results), void *data)
+{
+	struct nfs_patience patience = nfs_patience_until(nfs_connection_deadline(s->conn));
+	int r;
+
+	do
+		r = ask(s, c, take, data, nfs_connection_deadline(s->conn));
+	while (r == -EAGAIN && nfs_patience_wait(&patience));
+	return r;
+}
+
 static int exchange_id(struct v4_session *s, union v4_later_args *ret)
 {
 	struct v4_compound c = { .n = 0 };
@@ -416,7 +429,7 @@ static int exchange_id(struct v4_session *s, union v4_later_args *ret)
 
 	memcpy(args->exchange_id.verifier, &now, sizeof(args->exchange_id.verifier));
 	args->exchange_id.name = s->name;
-	return ask(s, &c, take_exchange_id, ret, nfs_connection_deadline(s->conn));
+	return ask_patiently(s, &c, take_exchange_id, ret);
 }
 
 static int create_session(struct v4_session *s, const union v4_later_args *client)
@@ -433,7 +446,7 @@ static int create_session(struct v4_session *s, const union v4_later_args *clien
 		.slots = SLOTS_MAX,
 	};
 	s->clientid = client->create_session.clientid;
-	return ask(s, &c, take_create_session, s, nfs_connection_deadline(s->conn));
+	return ask_patiently(s, &c, take_create_session, s);
 }
 
 static int check_limits(const struct v4_session *s, struct error *err)

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "nfs/connection.h"
 #include "nfs/pool.h"
+#include "nfs/v4_compound.h"
 #include "check_util.h"
 
 #define LAST 0x80000000U
@@ -38,6 +39,8 @@ enum manner {
 	HANGS, /* never answers */
 	HANGS_UP,
 	MNT_HANGS,
+	DELAYS, /* at first; then it fails */
+	IS_IN_GRACE,
 };
 
 static struct {
@@ -45,6 +48,8 @@ static struct {
 	atomic_uint nulls, calls;
 	uint16_t port;
 } server;
+
+#define DELAYED 3 /* calls of DELAYS */
 
 static void reply(int fd, uint32_t xid, const uint32_t *words, size_t n)
 {
@@ -54,6 +59,12 @@ static void reply(int fd, uint32_t xid, const uint32_t *words, size_t n)
 	for (i = 0; i < n; i++)
 		be[7 + i] = htonl(words[i]);
 	(void)!send(fd, be, (7 + n) * 4, MSG_NOSIGNAL);
+}
+
+/* Refuse a compound of version 4 as a whole. */
+static void refuse(int fd, uint32_t xid, uint32_t status)
+{
+	reply(fd, xid, (const uint32_t[]){ status, 0, 0 }, 3);
 }
 
 /* Returns false to end the connection. */
@@ -73,6 +84,12 @@ static bool answer_call(int fd, const uint32_t *call)
 		/* Wakes the client, which sees that it has waited for too long. */
 		ahead_s += LOST_S;
 		(void)!send(fd, &mark, sizeof(mark), MSG_NOSIGNAL);
+		return true;
+	case DELAYS:
+		refuse(fd, call[0], server.calls <= DELAYED ? NFS4ERR_DELAY : NFS4ERR_SERVERFAULT);
+		return true;
+	case IS_IN_GRACE:
+		refuse(fd, call[0], NFS4ERR_GRACE);
 		return true;
 	default:
 		return false;
@@ -227,6 +244,38 @@ START_TEST(test_no_descriptors)
 }
 END_TEST
 
-CHECK_MAIN("connect", .setup = set_up, .tests = { test_mnt_hangs },
+/* A server that is busy is asked again, also before there is a session. */
+START_TEST(test_delays)
+{
+	const struct nfs_export e = export_of(_i);
+	struct error err = { .code = ERROR_OK };
+	struct nfs_client *c = NULL;
+
+	if (e.version != 4 || !e.has_minor)
+		return;
+	server.manner = DELAYS;
+	check_int(versions[_i].row, "result", nfs_client_connect(&c, &e, &err), -EREMOTEIO);
+	check_error(versions[_i].row, &err, ERROR_UNAVAILABLE, "looking up the export");
+	check_int(versions[_i].row, "calls", server.calls, DELAYED + 1);
+	check_int(versions[_i].row, "errno", err.sys, EREMOTEIO);
+}
+END_TEST
+
+/* The caller learns when another try is worth it. */
+START_TEST(test_grace)
+{
+	const struct nfs_export e = export_of(1);
+	struct error err = { .code = ERROR_OK };
+	struct nfs_client *c = NULL;
+
+	server.manner = IS_IN_GRACE;
+	check_int("grace period", "result", nfs_client_connect(&c, &e, &err), -EAGAIN);
+	check_error("grace period", &err, ERROR_UNAVAILABLE, "grace period");
+	check_int("grace period", "retry", err.retry_ms, NFS_GRACE_RETRY_MS);
+}
+END_TEST
+
+CHECK_MAIN("connect", .setup = set_up, .tests = { test_mnt_hangs, test_grace },
 	   .loops = { { test_hangs, ARRAY_SIZE(versions) },
-		      { test_no_descriptors, ARRAY_SIZE(versions) } })
+		      { test_no_descriptors, ARRAY_SIZE(versions) },
+		      { test_delays, ARRAY_SIZE(versions) } })
