@@ -172,6 +172,7 @@ static int options_parse_one(struct mount_options *o, const char *option, struct
 			     struct error *err)
 {
 	const char *minor = option_value(option, "minorversion");
+	const int last_minor = o->minor;
 	uint64_t n;
 	int r;
 
@@ -190,6 +191,9 @@ static int options_parse_one(struct mount_options *o, const char *option, struct
 		return 0;
 	}
 	r = options_read_one(o, option, err);
+	/* As the kernel has it, "4" leaves the minor version alone. */
+	if (o->major == 4 && o->minor < 0)
+		o->minor = last_minor;
 	if (r < 0 || option_version(option) != NULL)
 		return r;
 	if (option_has_key(option, "ro") || option_has_key(option, "rw")) {

@@ -20,7 +20,7 @@
 
 struct mount_options {
 	unsigned int major; /* 3 or 4; 0: not given */
-	int minor; /* of version 4; -1: not given */
+	int minor; /* of version 4, by whichever option names it last; -1: not given */
 	uint16_t port; /* 0: not given, or an RDMA port in mount_options_read() */
 	uint16_t mount_port; /* mount_options_read() only; 0: not given */
 	char *sec; /* security flavor; NULL: not given */
