@@ -14,6 +14,9 @@
 #include "base/json.h"
 #include "base/str.h"
 
+/* A quotation mark, a brace and a newline, which fit behind a string that is cut. */
+#define END_BYTES 3
+
 /* Read-only once threads run, so without a lock. */
 static enum log_level log_level = LOG_LEVEL_INFO;
 static enum log_format log_format = LOG_FORMAT_TEXT;
@@ -60,47 +63,67 @@ bool log_is_enabled(enum log_level level)
 	return level <= log_level;
 }
 
-static void put_fields(struct buf *b, const struct log_field *fields, size_t n)
+/* Append a string. Closes one that is cut, and returns -EMSGSIZE. */
+static int put_string(struct buf *b, const char *s)
 {
-	size_t i;
+	const size_t start = b->len;
+	int r = json_put_quoted(b, s);
 
-	for (i = 0; i < n; i++) {
-		if (log_format == LOG_FORMAT_JSON)
-			(void)buf_printf(b, ",\"%s\":", fields[i].key);
-		else
-			(void)buf_printf(b, " %s=", fields[i].key);
-		if (fields[i].str != NULL)
-			(void)json_put_quoted(b, fields[i].str);
-		else
-			(void)buf_printf(b, "%" PRId64, fields[i].num);
-	}
+	if (r == 0 || b->len == start)
+		return r;
+	/* Not in the middle of a character. */
+	while (!str_is_utf8(b->data + start, b->len - start))
+		b->len--;
+	b->max = 0; /* it was END_BYTES less than what fits */
+	(void)buf_puts(b, "\"");
+	return r;
+}
+
+/* Append a field, or nothing if its value does not begin. Returns -EMSGSIZE if none may follow. */
+static int put_field(struct buf *b, const struct log_field *field)
+{
+	const size_t start = b->len;
+	size_t value;
+	int r;
+
+	if (log_format == LOG_FORMAT_JSON)
+		r = buf_printf(b, ",\"%s\":", field->key);
+	else
+		r = buf_printf(b, " %s=", field->key);
+	value = b->len;
+	if (r == 0 && field->str != NULL)
+		r = put_string(b, field->str);
+	else if (r == 0)
+		r = buf_printf(b, "%" PRId64, field->num);
+	if (r < 0 && b->len == value)
+		b->len = start;
+	return r;
 }
 
 void log_write(enum log_level level, const char *msg, const struct log_field *fields, size_t n)
 {
-	cleanup_buf struct buf b = { .max = 8192 };
+	cleanup_buf struct buf b = { .max = LOG_LINE_MAX - END_BYTES };
 	struct timespec ts;
 	struct tm tm;
 	char when[32];
-	int saved = errno;
+	int r, saved = errno;
 
 	(void)clock_gettime(CLOCK_REALTIME, &ts);
 	if (gmtime_r(&ts.tv_sec, &tm) == NULL)
 		memset(&tm, 0, sizeof(tm));
 	(void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
-	/* Ignore errors: a line that is too long is truncated. Both formats quote as JSON does. */
+	/* A line that is too long is cut in a string, or ends before a field. Both formats quote as JSON does. */
 	if (log_format == LOG_FORMAT_JSON)
 		(void)buf_printf(&b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"msg\":", when,
 				 ts.tv_nsec / 1000000, level_names[level]);
 	else
 		(void)buf_printf(&b, "time=%s.%03ldZ level=%s msg=", when, ts.tv_nsec / 1000000,
 				 level_names[level]);
-	(void)json_put_quoted(&b, msg);
-	put_fields(&b, fields, n);
-	if (log_format == LOG_FORMAT_JSON)
-		(void)buf_puts(&b, "}");
-	b.max = 0; /* the newline must fit */
-	(void)buf_puts(&b, "\n");
+	r = put_string(&b, msg);
+	for (; r == 0 && n > 0; fields++, n--)
+		r = put_field(&b, fields);
+	b.max = 0; /* the end must fit */
+	(void)buf_puts(&b, log_format == LOG_FORMAT_JSON ? "}\n" : "\n");
 	if (b.len > 0 && write(STDERR_FILENO, b.data, b.len) < 0)
 		errno = 0; /* nowhere left to report it */
 	errno = saved;

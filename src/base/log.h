@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define LOG_LINE_MAX 8192 /* bytes, with the newline; what does not fit is cut */
+
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 

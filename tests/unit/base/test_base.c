@@ -558,6 +558,92 @@ START_TEST(test_log_json)
 }
 END_TEST
 
+static const struct {
+	const char *name;
+	const char *part; /* repeated in the value */
+	const char *written;
+	size_t ahead; /* letters in front of the parts */
+} long_rows[] = {
+	{ "letters", "a", "a", 0 },
+	{ "quotes", "\"", "\\\"", 0 },
+	{ "quotes, one byte on", "\"", "\\\"", 1 },
+	{ "characters of two bytes", "\xc3\xa4", "\xc3\xa4", 0 },
+	{ "characters of two bytes, one byte on", "\xc3\xa4", "\xc3\xa4", 1 },
+	{ "escapes", "\x01", "\\u0001", 0 },
+};
+
+/* A line that is too long is cut in the value, which is closed, and has no further field. */
+static void check_cut(const char *row, const char *line, const char *end, size_t i)
+{
+	const size_t len = strlen(line), end_len = strlen(end);
+	const size_t part_len = strlen(long_rows[i].written);
+	const char *p = strstr(line, "key");
+
+	check_that(row, "not too long", len <= LOG_LINE_MAX);
+	check_that(row, "as long as may be", len + part_len > LOG_LINE_MAX - 3);
+	check_str(row, "end", line + len - end_len, end);
+	p += strcspn(p, ":=") + 2 + long_rows[i].ahead;
+	while (str_has_prefix(p, long_rows[i].written))
+		p += part_len;
+	check_str(row, "behind the parts", p, end);
+}
+
+START_TEST(test_log_cut_string)
+{
+	char *parts = check_repeat(long_rows[_i].part, LOG_LINE_MAX);
+	char *ahead = check_repeat("x", long_rows[_i].ahead);
+	cleanup_buf struct buf value = { 0 };
+	char *line;
+
+	ck_assert(buf_printf(&value, "%s%s", ahead, parts) == 0);
+	log_init(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+	line = captured(log_value, value.data);
+	check_cut(long_rows[_i].name, line, "\"}\n", (size_t)_i);
+	free(line);
+	log_init(LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
+	line = captured(log_value, value.data);
+	check_cut(long_rows[_i].name, line, "\"\n", (size_t)_i);
+	free(line);
+	free(ahead);
+	free(parts);
+}
+END_TEST
+
+static void log_nearly_full(const void *data)
+{
+	log_info("M", LOG_STR("key", data), LOG_STR("next", "value"), LOG_NUM("n", 1234567));
+}
+
+/* Wherever the line is cut, what is in it is whole: between fields, in a key, in a number. */
+START_TEST(test_log_ends)
+{
+	size_t len;
+
+	log_init(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+	for (len = LOG_LINE_MAX - 150; len < LOG_LINE_MAX; len++) {
+		char *value = check_repeat("v", len);
+		char *line = captured(log_nearly_full, value);
+		const char *p = strstr(line, "vvv");
+		size_t n = strspn(p, "v");
+
+		check_that("end", "not too long", strlen(line) <= LOG_LINE_MAX);
+		p += n;
+		check_that("end", "is whole",
+			   strcmp(p, "\"}\n") == 0 ||
+				   (n == len &&
+				    (str_eq(p, "\",\"next\":\"value\",\"n\":1234567}\n") ||
+				     str_eq(p, "\",\"next\":\"value\"}\n") ||
+				     str_eq(p, "\",\"next\":\"valu\"}\n") ||
+				     str_eq(p, "\",\"next\":\"val\"}\n") ||
+				     str_eq(p, "\",\"next\":\"va\"}\n") ||
+				     str_eq(p, "\",\"next\":\"v\"}\n") ||
+				     str_eq(p, "\",\"next\":\"\"}\n"))));
+		free(line);
+		free(value);
+	}
+}
+END_TEST
+
 static size_t count(const char *s, const char *word)
 {
 	size_t n = 0;
@@ -704,5 +790,6 @@ CHECK_MAIN("base",
 		   test_str_split,   test_str_hash,         test_path_check, test_path_clean,
 		   test_path_parts,  test_log_text,         test_log_json,   test_log_level,
 		   test_log_names,   test_log_cut,          test_list,       test_clock,
-		   test_large,
-	   })
+		   test_large,		test_log_ends,
+	   },
+	   .loops = { { test_log_cut_string, ARRAY_SIZE(long_rows) } })
