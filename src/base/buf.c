@@ -70,14 +70,6 @@ int buf_printf(struct buf *b, const char *fmt, ...)
 	return 0;
 }
 
-void buf_consume(struct buf *b, size_t n)
-{
-	if (n == 0)
-		return;
-	memmove(b->data, b->data + n, b->len - n + 1);
-	b->len -= n;
-}
-
 char *buf_steal(struct buf *b)
 {
 	char *data;

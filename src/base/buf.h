@@ -27,9 +27,6 @@ int buf_puts(struct buf *b, const char *s);
 /* Append formatted text. Errors as for buf_append(). */
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Remove the first n bytes, n <= len. */
-void buf_consume(struct buf *b, size_t n);
-
 /* Return the contents as a string, "" if nothing was appended. Borrowed until the next change. */
 static inline const char *buf_text(const struct buf *b)
 {

@@ -39,24 +39,6 @@ static int ping_errno(int error)
 	}
 }
 
-int net_ping_socket(int fd, uint32_t program, uint32_t version, uint64_t deadline_ns,
-		    uint32_t *ret_low, uint32_t *ret_high)
-{
-	const struct net_rpc_procedure null =
-		NET_RPC_PROCEDURE(program, version, NULL_PROCEDURE, zdr_void, zdr_void, uint32_t);
-	struct net_rpc *rpc;
-	int r;
-
-	r = net_rpc_new(&rpc, fd, NULL);
-	if (r < 0)
-		return r;
-	r = net_rpc_ask(rpc, &null, NULL, NULL, NULL, deadline_ns);
-	if (r == -EPROTONOSUPPORT)
-		net_rpc_versions(rpc, ret_low, ret_high);
-	net_rpc_free(rpc, -ECONNABORTED);
-	return ping_errno(r);
-}
-
 struct answer {
 	unsigned int finished;
 	int error;

@@ -41,10 +41,6 @@ int net_ping(const struct net_address *a, uint16_t port, uint32_t program, uint3
 int net_ping_timed(const struct net_address *a, uint16_t port, uint32_t program, uint32_t version,
 		   uint32_t *ret_low, uint32_t *ret_high, uint64_t *ret_ns);
 
-/* Like net_ping() on a connected socket, which it closes, with the caller's deadline. */
-int net_ping_socket(int fd, uint32_t program, uint32_t version, uint64_t deadline_ns,
-		    uint32_t *ret_low, uint32_t *ret_high);
-
 /*
  * Ask rpcbind for the TCP port of a program. Returns 0, -ENOENT if it is not registered, or the
  * errors of net_ping().

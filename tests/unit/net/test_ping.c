@@ -23,10 +23,10 @@
 #define CALL_BYTES 44 /* without arguments, with its mark */
 #define X 0x58585858 /* stands for the xid */
 #define WORDS_MAX 12
-#define DEADLINE_MS 400
-#define PAUSE_MS 60
+#define PAUSE_MS 200 /* all bytes of a reply take longer than NET_PING_TAKEN_MS */
 
 struct peer {
+	int listener;
 	int fd;
 	const uint32_t *words;
 	size_t n;
@@ -53,19 +53,45 @@ static void *answer(void *data)
 	return NULL;
 }
 
+static int listen_somewhere(uint16_t *ret_port)
+{
+	struct sockaddr_in own = { .sin_family = AF_INET };
+	socklen_t len = sizeof(own);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
+	ck_assert_int_eq(listen(fd, 1), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&own, &len), 0);
+	*ret_port = ntohs(own.sin_port);
+	return fd;
+}
+
+static void *accept_and_answer(void *data)
+{
+	struct peer *peer = data;
+
+	peer->fd = accept(peer->listener, NULL, NULL);
+	ck_assert_int_ge(peer->fd, 0);
+	return answer(peer);
+}
+
 static int ask(struct peer *peer, uint32_t *ret_low, uint32_t *ret_high)
 {
+	struct net_address address;
 	pthread_t thread;
-	int fds[2], r;
+	uint16_t port;
+	size_t n;
+	int r;
 
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	peer->fd = fds[1];
-	ck_assert_int_eq(pthread_create(&thread, NULL, answer, peer), 0);
-	r = net_ping_socket(fds[0], PROGRAM, PROGRAM_VERSION,
-			    clock_now_ns() + DEADLINE_MS * CLOCK_NS_PER_MS, ret_low, ret_high);
+	ck_assert_int_eq(net_resolve("127.0.0.1", &address, &n, NULL), 0);
+	peer->listener = listen_somewhere(&port);
+	ck_assert_int_eq(pthread_create(&thread, NULL, accept_and_answer, peer), 0);
+	r = net_ping(&address, port, PROGRAM, PROGRAM_VERSION, ret_low, ret_high);
 	peer->stopped = true;
 	pthread_join(thread, NULL);
-	close(fds[1]);
+	close(peer->fd);
+	close(peer->listener);
 	return r;
 }
 
@@ -107,7 +133,8 @@ START_TEST(test_trickle)
 	uint32_t low, high;
 
 	check_int("trickle", "result", ask(&peer, &low, &high), -ETIMEDOUT);
-	check_that("trickle", "waited", clock_now_ns() - begun >= DEADLINE_MS * CLOCK_NS_PER_MS);
+	check_that("trickle", "waited",
+		   clock_now_ns() - begun >= NET_PING_TAKEN_MS * CLOCK_NS_PER_MS);
 }
 END_TEST
 
@@ -120,20 +147,6 @@ static void sleep_long_ms(unsigned int ms)
 {
 	for (; ms > 0; ms -= ms < 500 ? ms : 500)
 		clock_sleep_ms(ms < 500 ? ms : 500);
-}
-
-static int listen_somewhere(uint16_t *ret_port)
-{
-	struct sockaddr_in own = { .sin_family = AF_INET };
-	socklen_t len = sizeof(own);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
-	ck_assert_int_eq(listen(fd, 1), 0);
-	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&own, &len), 0);
-	*ret_port = ntohs(own.sin_port);
-	return fd;
 }
 
 /* Ping from a process of its own, which exits with 0 if it was answered. */
