@@ -97,7 +97,7 @@ struct nfs_client {
 	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */
 	bool refuses_links; /* the share takes files, but no symbolic links: store/text.h */
 	bool broken;
-	bool in_grace; /* the server gave its last refusal in its grace period */
+	bool in_grace; /* of the last operation with -EAGAIN, see nfs_op; for nfs_error_set() */
 	bool silent; /* broken because the server kept an operation waiting for too long */
 	char address[64]; /* of the server, numeric, for messages */
 };

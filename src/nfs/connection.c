@@ -60,6 +60,8 @@ void nfs_op_finish(struct nfs_op *op, int error)
 	conn->finished++;
 	op->error = error;
 	op->finished = true;
+	if (error == -EAGAIN)
+		conn->client.in_grace = op->in_grace;
 	if (op->done != NULL)
 		op->done(op);
 }
@@ -335,6 +337,7 @@ int nfs_client_start(struct nfs_client *c, struct nfs_op *op)
 	op->client = c;
 	op->finished = false;
 	op->error = 0;
+	op->in_grace = false;
 	return c->ops->start(c, op);
 }
 
@@ -384,10 +387,9 @@ int nfs_client_call(struct nfs_client *c, struct nfs_op *op)
 		nfs_patience_until(begun + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS);
 	int r;
 
-	c->in_grace = false;
 	do {
 		r = make_attempt(c, op);
-		if (r == -EAGAIN && c->in_grace)
+		if (r == -EAGAIN && op->in_grace)
 			patience.end_ns = begun + NFS_GRACE_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	} while (r == -EAGAIN && nfs_patience_wait(&patience));
 	return r;

@@ -294,6 +294,7 @@ struct nfs_op {
 	/* Results. */
 	bool finished;
 	int error; /* 0 or a negative errno; -EAGAIN: the server asks to retry later */
+	bool in_grace; /* with -EAGAIN: until its grace period is over */
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	struct nfs_space space;

@@ -570,7 +570,7 @@ static void v4_replied(void *data, int error, const void *results)
 		return;
 	}
 	op->error = nfs_status_errno(res->status);
-	op->client->in_grace = res->status == NFS4ERR_GRACE;
+	op->in_grace = res->status == NFS4ERR_GRACE;
 	/* For READDIR, unlike RMDIR, NOT_SAME says that the cookie verifier no longer matches. */
 	if (res->status == NFS4ERR_NOT_SAME && op->type == NFS_OP_READDIR)
 		op->error = -ERESTART;

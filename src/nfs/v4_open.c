@@ -324,7 +324,7 @@ static void take_open_error(struct creation *c, nfsstat4 status)
 	struct v4_opener *o = c->opener;
 	int error = nfs_status_errno(status);
 
-	c->op->client->in_grace = status == NFS4ERR_GRACE;
+	c->op->in_grace = status == NFS4ERR_GRACE;
 	switch (status) {
 	case NFS4ERR_STALE_CLIENTID:
 	case NFS4ERR_EXPIRED:

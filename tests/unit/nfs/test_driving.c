@@ -239,7 +239,7 @@ static int start_later(struct nfs_client *c, struct nfs_op *op)
 {
 	op->error = -EAGAIN;
 	op->finished = true;
-	c->in_grace = ((struct later *)c)->in_grace;
+	op->in_grace = c->in_grace = ((struct later *)c)->in_grace;
 	return 0;
 }
 
@@ -285,7 +285,7 @@ static void wanted_later(void *data, int error, const void *results)
 	struct nfs_op *op = data;
 
 	(void)results;
-	op->client->in_grace = is_in_grace;
+	op->in_grace = is_in_grace;
 	nfs_op_finish(op, error < 0 ? error : -EAGAIN);
 }
 
@@ -324,7 +324,31 @@ START_TEST(test_patience)
 }
 END_TEST
 
-CHECK_MAIN("driving", .tests = { test_stretches, test_full, test_wake },
+/* An operation that succeeds behind it does not change what the refusal was. */
+START_TEST(test_grace_of_one)
+{
+	struct nfs_op refused = { .type = NFS_OP_RENAME, .in_grace = true };
+	struct nfs_op done = { .type = NFS_OP_LOOKUP };
+	struct error err = { .code = ERROR_OK };
+	char server[] = "nas", share[] = "/";
+	struct session s;
+
+	session_open(&s, DONE);
+	session_serve(&s);
+	s.conn.client.export.server = server;
+	s.conn.client.export.share = share;
+	refused.client = done.client = &s.conn.client;
+	s.conn.in_flight = 2;
+	nfs_op_finish(&refused, -EAGAIN);
+	nfs_op_finish(&done, 0);
+	(void)nfs_error_set(&err, &s.conn.client, refused.error, "renaming 'a'");
+	check_error("grace period of one", &err, ERROR_UNAVAILABLE, "grace period");
+	check_int("grace period of one", "retry", err.retry_ms, NFS_GRACE_RETRY_MS);
+	session_close(&s);
+}
+END_TEST
+
+CHECK_MAIN("driving", .tests = { test_stretches, test_full, test_wake, test_grace_of_one },
 	   .loops = { { test_stretch, ARRAY_SIZE(rows) },
 		      { test_later, ARRAY_SIZE(laters) },
 		      { test_patience, ARRAY_SIZE(pauses) } })
