@@ -243,10 +243,12 @@ struct nfs_op {
 	const char *text;
 	uint32_t mode;
 	/*
-	 * LOOKUP: the entry's, to find out in version 3 whether something is mounted there; if it
-	 * is not known, NFS_FILEID_ANY, which takes a call more. 0: don't find out.
+	 * LOOKUP in version 3, to find out whether something is mounted there: the file id of
+	 * the entry as READDIR has it, or NFS_FILEID_ANY if that is not known, which takes a call
+	 * more. 0: don't find out.
 	 */
 	uint64_t fileid;
+	uint64_t parent_fileid; /* LOOKUP in version 3, internal: of what ".." has to be; 0: none */
 	struct nfs_change change;
 	struct nfs_change then; /* CREATE with whole: set after the data was written */
 	uint64_t cookie; /* where to continue; 0: the start */

@@ -154,12 +154,12 @@ static void v3_take_lookup(struct nfs_op *op, const void *data)
 	v3_take_attr_if(&op->attr, &ok->obj_attributes);
 	if (op->handle.len == 0)
 		op->error = nfs_op_refuse(op);
-	/* From here on, what ".." of the object has to be: see ask_parent(). */
+	/* See ask_parent(). */
 	if (op->fileid == 0 || op->attr.type != NFS_TYPE_DIRECTORY ||
 	    op->attr.fileid == op->fileid || !ok->dir_attributes.attributes_follow)
-		op->fileid = 0;
+		op->parent_fileid = 0;
 	else
-		op->fileid = ok->dir_attributes.post_op_attr_u.attributes.fileid;
+		op->parent_fileid = ok->dir_attributes.post_op_attr_u.attributes.fileid;
 }
 
 static void v3_take_parent(struct nfs_op *op, const void *data)
@@ -169,8 +169,8 @@ static void v3_take_parent(struct nfs_op *op, const void *data)
 
 	v3_take_attr_if(&parent, &ok->obj_attributes);
 	if (parent.type != NFS_TYPE_UNKNOWN)
-		op->attr.is_mount =
-			!nfs_fsid_is_equal(&parent, &op->attr) || parent.fileid != op->fileid;
+		op->attr.is_mount = !nfs_fsid_is_equal(&parent, &op->attr) ||
+				    parent.fileid != op->parent_fileid;
 }
 
 static void v3_take_getattr(struct nfs_op *op, const void *data)
@@ -548,7 +548,7 @@ static void v3_replied(void *data, int error, const void *results)
 		nfs_op_connection(op)->no_readdirplus = true;
 		op->error = -EAGAIN;
 	}
-	if (op->type == NFS_OP_LOOKUP && op->error == 0 && op->fileid != 0) {
+	if (op->type == NFS_OP_LOOKUP && op->error == 0 && op->parent_fileid != 0) {
 		op->error = ask_parent(op);
 		if (op->error == 0)
 			return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* Shared by tests of nfs/: a connection whose server answers one call with a scripted reply. */
+/* Shared by tests of nfs/: a connection whose server answers a call or two from a script. */
 #ifndef NFS_PEER_H
 #define NFS_PEER_H
 
@@ -22,14 +22,15 @@
 struct nfs_peer {
 	const uint32_t *words; /* of the reply, behind the header of RPC */
 	size_t n;
+	const uint32_t *then; /* of the reply to a second call; NULL: there is none */
+	size_t n_then;
 	uint32_t call[PEER_CALL_MAX / 4]; /* out, with its record mark */
 	size_t call_words; /* out */
 	int fd;
 };
 
-static inline void *nfs_peer_answer(void *data)
+static inline void nfs_peer_answer_one(struct nfs_peer *peer, const uint32_t *words, size_t words_n)
 {
-	struct nfs_peer *peer = data;
 	uint32_t reply[7 + PEER_WORDS_MAX];
 	size_t len, n = 0, i;
 
@@ -38,14 +39,23 @@ static inline void *nfs_peer_answer(void *data)
 	ck_assert(len < sizeof(peer->call) - 4);
 	ck_assert(recv(peer->fd, peer->call + 1, len, MSG_WAITALL) == (ssize_t)len);
 	peer->call_words = 1 + len / 4;
-	reply[n++] = htonl(PEER_LAST | (uint32_t)(6 + peer->n) * 4);
+	reply[n++] = htonl(PEER_LAST | (uint32_t)(6 + words_n) * 4);
 	reply[n++] = peer->call[1];
 	reply[n++] = htonl(1);
 	while (n < 7)
 		reply[n++] = 0;
-	for (i = 0; i < peer->n; i++)
-		reply[n++] = htonl(peer->words[i]);
+	for (i = 0; i < words_n; i++)
+		reply[n++] = htonl(words[i]);
 	ck_assert(send(peer->fd, reply, n * 4, MSG_NOSIGNAL) == (ssize_t)(n * 4));
+}
+
+static inline void *nfs_peer_answer(void *data)
+{
+	struct nfs_peer *peer = data;
+
+	nfs_peer_answer_one(peer, peer->words, peer->n);
+	if (peer->then != NULL)
+		nfs_peer_answer_one(peer, peer->then, peer->n_then);
 	return NULL;
 }
 

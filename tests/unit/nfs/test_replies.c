@@ -490,5 +490,44 @@ START_TEST(test_owner)
 }
 END_TEST
 
-CHECK_MAIN("replies", .tests = { test_circle, test_long_listing, test_unstable, test_owner },
+#define V3_DIRECTORY(fileid)                                                                       \
+	1, 2, 0755, 2, 0, 0, 0, 4096, 0, 4096, 0, 0, 0, 7, 0, (fileid), 0, 0, 0, 0, 0, 0
+
+/* A LOOKUP whose second call is put off has what it needs to begin again. */
+START_TEST(test_parent_later)
+{
+	static const uint32_t found[] = { 0, 4, 1, V3_DIRECTORY(20), V3_DIRECTORY(10) };
+	static const uint32_t later[] = { 10008, 0 };
+	static const uint32_t parent[] = { 0, 4, 2, V3_DIRECTORY(10), 0 };
+	static const struct {
+		const char *row;
+		const uint32_t *words;
+		size_t n;
+		int want;
+	} parents[] = {
+		{ "later", later, ARRAY_SIZE(later), -EAGAIN },
+		{ "at once", parent, ARRAY_SIZE(parent), 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(parents); i++) {
+		struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = &dir, .name = "a", .fileid = 30 };
+		struct nfs_connection conn = { .protocol = &nfs_protocol_v3 };
+		struct nfs_peer peer = { .words = found,
+					 .n = ARRAY_SIZE(found),
+					 .then = parents[i].words,
+					 .n_then = parents[i].n };
+
+		nfs_peer_run(parents[i].row, &peer, &conn, &op);
+		check_int(parents[i].row, "error", op.error, parents[i].want);
+		check_int(parents[i].row, "fileid", op.fileid, 30);
+		check_int(parents[i].row, "mounted", op.attr.is_mount, false);
+		nfs_connection_break(&conn, -ECONNABORTED);
+	}
+}
+END_TEST
+
+CHECK_MAIN("replies",
+	   .tests = { test_circle, test_long_listing, test_unstable, test_owner,
+		      test_parent_later },
 	   .loops = { { test_reply, ARRAY_SIZE(rows) } })
