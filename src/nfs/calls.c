@@ -356,6 +356,7 @@ struct readdir_walk {
 	struct nfs_names given;
 	struct nfs_cookies cookies;
 	bool is_huge; /* too many names to remember: the listing cannot start over */
+	uint64_t seen; /* entries and pages, against a listing that does not end */
 	int result;
 };
 
@@ -366,6 +367,10 @@ static void readdir_entry(struct nfs_op *op, const struct nfs_entry *entry)
 
 	if (walk->result < 0)
 		return;
+	if (++walk->seen > NFS_LISTING_MAX) {
+		walk->result = -EOVERFLOW;
+		return;
+	}
 	walk->is_huge = walk->is_huge || walk->given.n == READDIR_NAMES_MAX;
 	if (!walk->is_huge)
 		r = nfs_names_add(&walk->given, entry->name);
@@ -378,6 +383,7 @@ static void readdir_entry(struct nfs_op *op, const struct nfs_entry *entry)
 static void restart_readdir(struct nfs_op *op, struct readdir_walk *walk, unsigned int restarts)
 {
 	walk->cookies = (struct nfs_cookies){ .pages = 0 };
+	walk->seen = 0;
 	op->cookie = 0;
 	op->eof = false;
 	memset(op->verifier, 0, sizeof(op->verifier));
@@ -408,6 +414,8 @@ static int readdir_pages(struct nfs_client *c, struct nfs_op *op, struct readdir
 			return walk->result;
 		if (!op->eof && nfs_cookies_repeat(&walk->cookies, op->cookie))
 			return -EIO;
+		if (++walk->seen > NFS_LISTING_MAX)
+			return -EOVERFLOW;
 	} while (!op->eof);
 	return 0;
 }

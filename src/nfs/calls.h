@@ -93,10 +93,17 @@ int nfs_link(struct nfs_client *c, const struct nfs_handle *file, const struct n
 int nfs_fsstat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_space *ret);
 
 /*
+ * Entries of one listing, far more than a directory has that is listed at once: the records and
+ * notes of a share. Without a limit, a server that sends new names and cookies for ever would take
+ * all memory.
+ */
+#define NFS_LISTING_MAX 4000000
+
+/*
  * Call entry for each entry of the directory; a negative value from it ends the listing and is
  * returned. entry must not issue operations on c. Each name is passed once, even if the directory
- * changes and the server makes the listing start over; -ERESTART if that never ends. Never returns
- * -ENOENT: if the directory is gone, the error is -ESTALE.
+ * changes and the server makes the listing start over; -ERESTART if that never ends. -EOVERFLOW:
+ * more than NFS_LISTING_MAX. Never returns -ENOENT: if the directory is gone, the error is -ESTALE.
  */
 int nfs_readdir(struct nfs_client *c, const struct nfs_handle *dir,
 		int (*entry)(void *data, const struct nfs_entry *entry), void *data);

@@ -105,6 +105,7 @@ static const struct reason {
 	{ ESTALE, ERROR_UNAVAILABLE,
 	  "the server no longer knows the directory; it will be looked up again" },
 	{ EISDIR, ERROR_FAILED_PRECONDITION, "a directory is in the way" },
+	{ EOVERFLOW, ERROR_FAILED_PRECONDITION, "or the server's listing does not end" },
 	{ EBUSY, ERROR_UNAVAILABLE, "it is in use on the server; try again" },
 	{ EINPROGRESS, ERROR_ABORTED, "another controller is writing it; try again" },
 	{ ERESTART, ERROR_ABORTED, "it changed in the meantime; try again" },
@@ -180,7 +181,9 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
 	va_end(ap);
-	/* NFS_EOWNER borrows an errno whose text is about something else. */
+	/* The texts of these are about something else. */
+	if (error == -EOVERFLOW)
+		text = "the directory has too many entries";
 	if (error == -NFS_EOWNER && c->version == 3) {
 		text = "the server has not set this owner";
 		hint = "its file system keeps no owners, or it maps them";

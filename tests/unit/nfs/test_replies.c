@@ -7,6 +7,7 @@
  */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <nfsc/libnfs-zdr.h>
 #include <string.h>
 /* After libnfs-zdr.h, whose types it uses; before nfs/calls.h, which renames functions of it. */
@@ -448,6 +449,59 @@ START_TEST(test_circle)
 }
 END_TEST
 
+static int start_names(struct nfs_client *c, struct nfs_op *op)
+{
+	unsigned int i;
+
+	(void)c;
+	for (i = 0; i < 1000 && op->error == 0; i++) {
+		struct nfs_entry entry = { .cookie = op->cookie + 1 };
+		char name[32];
+		const int n = snprintf(name, sizeof(name), "n%" PRIu64, entry.cookie);
+
+		op->error = nfs_op_take_entry(op, name, (size_t)n, &entry);
+	}
+	op->finished = true;
+	return 0;
+}
+
+static int start_pages(struct nfs_client *c, struct nfs_op *op)
+{
+	(void)c;
+	op->cookie++;
+	op->finished = true;
+	return 0;
+}
+
+/* A server that sends new names for ever, or pages without any. */
+START_TEST(test_endless)
+{
+	static const struct nfs_client_ops names_ops = { .start = start_names };
+	static const struct nfs_client_ops pages_ops = { .start = start_pages };
+	static const struct {
+		const char *row;
+		const struct nfs_client_ops *ops;
+	} listings[] = { { "names", &names_ops }, { "empty pages", &pages_ops } };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(listings); i++) {
+		char server[] = "nas", share[] = "/";
+		struct nfs_client c = {
+			.ops = listings[i].ops,
+			.version = 3,
+			.export = { .server = server, .share = share },
+		};
+		struct error err = { .code = ERROR_OK };
+		int r = nfs_readdir(&c, &dir, take_entry, NULL);
+
+		check_int(listings[i].row, "result", r, -EOVERFLOW);
+		check_int(listings[i].row, "error", nfs_error_set(&err, &c, r, "listing 'a'"), r);
+		check_error(listings[i].row, &err, ERROR_FAILED_PRECONDITION,
+			    "too many entries; or the server's listing does not end");
+	}
+}
+END_TEST
+
 START_TEST(test_long_listing)
 {
 	struct nfs_cookies cookies = { .pages = 0 };
@@ -528,6 +582,6 @@ START_TEST(test_parent_later)
 END_TEST
 
 CHECK_MAIN("replies",
-	   .tests = { test_circle, test_long_listing, test_unstable, test_owner,
+	   .tests = { test_circle, test_endless, test_long_listing, test_unstable, test_owner,
 		      test_parent_later },
 	   .loops = { { test_reply, ARRAY_SIZE(rows) } })
