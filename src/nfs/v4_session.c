@@ -326,6 +326,7 @@ static void request_replied(void *data, int error, const void *results)
 {
 	struct request *r = data;
 	struct v4_session *s = r->session;
+	const COMPOUND4res *res = results; /* NULL after an error */
 
 	if (error == -ECONNABORTED && r->is_change && !s->is_lost && !s->is_settling) {
 		list_add_tail(&s->lost, &r->link); /* see v4_session_broken() */
@@ -334,11 +335,14 @@ static void request_replied(void *data, int error, const void *results)
 	s->settled++;
 	s->used_ns = clock_now_ns();
 	if (error == 0) {
-		error = take_sequence(r, results);
-		if (is_delayed(s, error, results)) {
+		error = take_sequence(r, res);
+		if (is_delayed(s, error, res)) {
 			list_add_tail(&s->lost, &r->link);
 			return;
 		}
+		/* The server has not kept the reply: what the change did is for the caller to see. */
+		if (error == 0 && (uint32_t)res->status == V4_ERR_RETRY_UNCACHED_REP)
+			error = -ECONNABORTED;
 	} else if (error != -ECONNABORTED && error != -ETIMEDOUT) {
 		s->is_lost = true; /* whether the number of the slot is used up is not known */
 	}

@@ -580,6 +580,7 @@ static const struct resumption resumptions[] = {
 	  0 },
 	/* Sent again, it would find the first name gone. */
 	{ "one of two is removed", 2, { { 0, NFS4ERR_DELAY, 1 } }, 1, 0, NFS4ERR_DELAY },
+	{ "the reply was not kept", 1, { { 0, 10068, 1 } }, 1, -ECONNABORTED, 0 },
 	{ "the session is gone", 1, { { V4_ERR_BADSESSION, 0, 1 } }, 1, -ECONNABORTED, 0 },
 };
 
