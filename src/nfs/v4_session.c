@@ -599,7 +599,8 @@ bool v4_session_is_fresh(const struct v4_session *s)
 int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied *replied,
 		    void *data)
 {
-	const int slot = find_slot(s);
+	/* A callback may start operations in a slot that is free again: the others came first. */
+	const int slot = list_is_empty(&s->waiting) ? find_slot(s) : -1;
 	struct request *r;
 	int error = 0;
 

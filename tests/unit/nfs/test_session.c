@@ -313,6 +313,59 @@ START_TEST(test_slots)
 }
 END_TEST
 
+/* Compounds in the order of their replies. */
+struct turn {
+	struct bench *bench;
+	struct turn *starts; /* when it is answered; NULL: none */
+	unsigned int place; /* out */
+};
+
+static void start_turn(struct turn *t);
+
+static void turn_replied(void *data, int error, const void *results)
+{
+	struct turn *t = data;
+
+	(void)results;
+	check_int("turn", "error", error, 0);
+	t->place = ++t->bench->replies;
+	if (t->starts != NULL)
+		start_turn(t->starts);
+}
+
+static void start_turn(struct turn *t)
+{
+	struct v4_compound c = { .n = 0 };
+
+	v4_add(&c, OP_PUTROOTFH);
+	check_int("turn", "send", v4_send(&t->bench->conn, &c, turn_replied, t), 0);
+}
+
+/* What a callback starts goes behind those that wait for a slot. */
+START_TEST(test_turns)
+{
+	static const struct faults none;
+	const uint64_t deadline = clock_now_ns() + 30 * CLOCK_NS_PER_S;
+	struct v4_channel fore = usual;
+	struct turn turns[3];
+	struct bench b;
+
+	fore.slots = 1;
+	bench_init(&b, &none, &fore);
+	turns[0] = (struct turn){ .bench = &b, .starts = &turns[2] };
+	turns[1] = turns[2] = (struct turn){ .bench = &b };
+	check_int("turns", "open", v4_session_open(&b.conn, 1, NULL), 0);
+	start_turn(&turns[0]);
+	start_turn(&turns[1]);
+	while (b.replies < 3)
+		ck_assert(net_rpc_run(b.conn.rpc, &b.replies, deadline) == 0);
+	check_int("turns", "first", turns[0].place, 1);
+	check_int("turns", "second", turns[1].place, 2);
+	check_int("turns", "third", turns[2].place, 3);
+	bench_done(&b);
+}
+END_TEST
+
 /* The server wants fewer slots used. */
 START_TEST(test_target)
 {
@@ -731,6 +784,6 @@ START_TEST(test_abort)
 END_TEST
 
 CHECK_MAIN("session",
-	   .tests = { test_slots, test_target, test_set_up, test_wrong_answers, test_open,
-		      test_fresh, test_abort },
+	   .tests = { test_slots, test_turns, test_target, test_set_up, test_wrong_answers,
+		      test_open, test_fresh, test_abort },
 	   .loops = { { test_lost_reply, ARRAY_SIZE(resumptions) } })
