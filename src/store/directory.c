@@ -195,6 +195,39 @@ bool directory_is_anothers(struct nfs_client *c, const struct nfs_handle *dir)
 	return nfs_getattr(c, dir, &attr) == 0 && (!attr.has_owner || attr.uid != c->export.uid);
 }
 
+/* -------- renaming -------- */
+
+#define OWNER_MAY_MOVE 0300 /* write and search */
+
+bool directory_mode_is_closed(uint32_t mode, uint32_t *ret_open)
+{
+	*ret_open = mode | OWNER_MAY_MOVE;
+	return *ret_open != mode;
+}
+
+int directory_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		     const struct nfs_handle *to_dir, const char *to_name)
+{
+	const int refused = nfs_rename(c, dir, name, to_dir, to_name);
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	uint32_t open;
+	int r;
+
+	if (refused != -EACCES && refused != -EPERM)
+		return refused;
+	r = nfs_lookup_full(c, dir, name, &handle, &attr);
+	if (r < 0 || attr.type != NFS_TYPE_DIRECTORY || !attr.has_mode ||
+	    !directory_mode_is_closed(attr.mode, &open) || nfs_setmode(c, &handle, open) < 0)
+		return refused;
+	r = nfs_rename(c, dir, name, to_dir, to_name);
+	/* Errors are ignored: the directory stays open to its owner, who may open it anyway. */
+	if (nfs_setmode(c, &handle, attr.mode) == -ESTALE && r == 0 &&
+	    nfs_lookup(c, to_dir, to_name, &handle, NULL) == 0)
+		(void)nfs_setmode(c, &handle, attr.mode); /* the handle follows the name */
+	return r;
+}
+
 /* -------- file systems within the share -------- */
 
 int directory_complete_attr(struct nfs_client *c, const struct nfs_handle *handle,

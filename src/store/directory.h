@@ -57,6 +57,18 @@ bool directory_is_anothers(struct nfs_client *c, const struct nfs_handle *dir);
  */
 int directory_check_file_system(struct nfs_client *c, const char *path, struct error *err);
 
+/*
+ * As nfs_rename(), for a directory that its owner may not write to: such a rename to another parent
+ * needs the right to write, since it changes "..". So the owner gets it meanwhile, if the server
+ * refuses without it. A kill or a lost connection meanwhile leaves the directory open to its owner,
+ * who might open it anyway.
+ */
+int directory_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+		     const struct nfs_handle *to_dir, const char *to_name);
+
+/* Whether directory_rename() may have to change that mode. Return the mode that it sets. */
+bool directory_mode_is_closed(uint32_t mode, uint32_t *ret_open);
+
 /* Report a rename that the server refused with -EXDEV: FAILED_PRECONDITION. Return -EXDEV. */
 int directory_apart(struct nfs_client *c, const char *path, struct error *err);
 

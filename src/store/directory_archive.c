@@ -154,7 +154,7 @@ static int archive_as(struct nfs_client *c, struct archiving *a, const char *arc
 	if (r == 0)
 		return ARCHIVE_NAME_TAKEN;
 	if (r == -ENOENT)
-		r = nfs_rename(c, &a->from.parent, a->from.base, &to.parent, to.base);
+		r = directory_rename(c, &a->from.parent, a->from.base, &to.parent, to.base);
 	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
 		return ARCHIVE_NAME_TAKEN;
 	if (r == -EXDEV)

@@ -35,7 +35,7 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 		store_trash_name_unchecked(name, &c->export, key);
 	else
 		store_trash_name(name, &c->export, key);
-	r = nfs_rename(c, &place->parent, place->base, trash, name);
+	r = directory_rename(c, &place->parent, place->base, trash, name);
 	/* Another file system below the share, or a directory that is not ours to move. */
 	if (r == -EXDEV || r == -EBUSY || r == -EACCES || r == -EPERM)
 		return -EXDEV;
@@ -83,7 +83,7 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 	if (r == 0 && looks_known(&attr, &known->attr) && store_handle_follows_name(c) > 0)
 		return 0;
 	if (r == 0)
-		r = nfs_rename(c, to, name, &from->parent, from->base);
+		r = directory_rename(c, to, name, &from->parent, from->base);
 	if (r == -ENOENT) /* the deletion of its volume has released it for purging */
 		return 1;
 	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;

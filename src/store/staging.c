@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mode.h"
 #include "base/str.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
@@ -25,23 +26,23 @@ static int placing_failed(struct nfs_client *c, int r, const char *path, struct 
 struct directory_identity {
 	char fileid[HEX_BYTES];
 	char handle[HEX_BYTES];
+	struct nfs_attr attr;
 };
 
 static int identify_directory(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 			      struct directory_identity *ret)
 {
 	struct nfs_handle handle;
-	struct nfs_attr attr;
 	int r;
 
-	r = nfs_lookup(c, dir, name, &handle, &attr);
+	r = nfs_lookup(c, dir, name, &handle, &ret->attr);
 	if (r == 0)
-		r = nfs_stat(c, &handle, &attr);
+		r = nfs_stat(c, &handle, &ret->attr);
 	if (r < 0)
 		return r;
-	if (attr.type != NFS_TYPE_DIRECTORY)
+	if (ret->attr.type != NFS_TYPE_DIRECTORY)
 		return -ENOTDIR;
-	(void)snprintf(ret->fileid, HEX_BYTES, "%" PRIx64, attr.fileid);
+	(void)snprintf(ret->fileid, HEX_BYTES, "%" PRIx64, ret->attr.fileid);
 	(void)snprintf(ret->handle, HEX_BYTES, "%" PRIx64, str_hash(handle.data, handle.len));
 	return 0;
 }
@@ -87,7 +88,7 @@ static int discard_work(struct nfs_client *c, const struct nfs_handle *work, con
 		return 0;
 	r = store_folder(c, STORE_TRASH, true, &trash, &unused);
 	if (r == 0)
-		r = nfs_rename(c, work, name, trash, name);
+		r = directory_rename(c, work, name, trash, name);
 	if (r == 0)
 		*ret_trashed = true;
 	if (r == 0 || r == -ENOENT)
@@ -190,6 +191,22 @@ static int check_place_is_empty(struct nfs_client *c, const struct staging *s, s
 	return r < 0 ? r : 0;
 }
 
+/* Identify our directory in the record, in memory. Return 0 or -ENOMEM. */
+static int record_identity(struct record *rec, const struct directory_identity *own)
+{
+	char mode[16];
+	uint32_t open;
+
+	if (record_set(rec, STAGING_KEY_BUILT, own->fileid) < 0 ||
+	    record_set(rec, STAGING_KEY_HANDLE, own->handle) < 0)
+		return -ENOMEM;
+	record_unset(rec, STAGING_KEY_MODE);
+	if (!own->attr.has_mode || !directory_mode_is_closed(own->attr.mode, &open))
+		return 0;
+	(void)snprintf(mode, sizeof(mode), "%04" PRIo32, own->attr.mode);
+	return record_set(rec, STAGING_KEY_MODE, mode);
+}
+
 static int put_in_place(struct nfs_client *c, struct staging *s, const struct nfs_handle *work,
 			const char *name, struct error *err)
 {
@@ -206,8 +223,7 @@ static int put_in_place(struct nfs_client *c, struct staging *s, const struct nf
 		return work_was_taken(s, err);
 	if (r < 0)
 		return placing_failed(c, r, s->path, err);
-	if (record_set(s->rec, STAGING_KEY_BUILT, own.fileid) < 0 ||
-	    record_set(s->rec, STAGING_KEY_HANDLE, own.handle) < 0)
+	if (record_identity(s->rec, &own) < 0)
 		return error_oom(err);
 	r = record_replace(c, s->records, s->key, s->rec, err);
 	if (r == 0)
@@ -223,7 +239,7 @@ static int put_in_place(struct nfs_client *c, struct staging *s, const struct nf
 	if (r == 0)
 		r = -EEXIST;
 	else if (r == -ENOENT)
-		r = nfs_rename(c, work, name, &place.parent, place.base);
+		r = directory_rename(c, work, name, &place.parent, place.base);
 	if (r == -EEXIST || r == -ENOTEMPTY)
 		return refuse_place(c, s, err);
 	/* The directory above may be gone, with the last volume in it. */
@@ -262,6 +278,30 @@ static int build_directory(struct nfs_client *c, struct staging *s, struct error
 	return r;
 }
 
+/*
+ * Restore the mode of the directory in place, if it was opened to be put there: the attempt that
+ * did that may have been killed. Nobody uses the directory yet.
+ */
+static int restore_mode(struct nfs_client *c, const struct staging *s, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	uint64_t mode;
+	uint32_t open;
+	int r;
+
+	if (str_parse_u64(staging_state_of(s->rec).mode, 8, MODE_ALL, &mode) < 0)
+		return 0;
+	r = directory_find(c, s->path, &place, &handle, &attr, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r; /* a paused deletion has moved it for a moment */
+	if (!attr.has_mode || !directory_mode_is_closed((uint32_t)mode, &open) || attr.mode != open)
+		return 0;
+	r = nfs_setmode(c, &handle, (uint32_t)mode);
+	return r < 0 ? nfs_error_set(err, c, r, "setting the mode of '%s'", s->path) : 0;
+}
+
 int staging_make(struct nfs_client *c, struct staging *s, struct error *err)
 {
 	int r;
@@ -271,8 +311,11 @@ int staging_make(struct nfs_client *c, struct staging *s, struct error *err)
 	r = staging_is_in_place(c, s->rec, s->path, err);
 	if (r == 0)
 		r = build_directory(c, s, err);
+	if (r >= 0)
+		r = restore_mode(c, s, err);
 	if (r < 0)
 		return r;
+	record_unset(s->rec, STAGING_KEY_MODE);
 	if ((s->describe != NULL && s->describe(s->rec, s->data) < 0) ||
 	    staging_set_ready(s->rec) < 0)
 		return error_oom(err);

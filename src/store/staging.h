@@ -8,7 +8,7 @@
  *
  *   no "built"            being made, or the attempt died: the next one starts over
  *   "built", no "ready"   complete; in place if the directory there has the recorded fileid and
- *                         handle
+ *                         handle. With "dirmode", that mode may have to be restored
  *   "ready"               done
  *
  * When two attempts run at once, as after a failover of the controller, the later one moves the

@@ -15,11 +15,14 @@
 #define STAGING_KEY_BUILT "built" /* fileid of the directory, in hexadecimal */
 #define STAGING_KEY_HANDLE "handle" /* hash of its handle: servers reuse fileids, never handles */
 #define STAGING_KEY_READY "ready"
+/* Mode of a directory that may have to be opened to be put in place, until it is ready. */
+#define STAGING_KEY_MODE "dirmode"
 
 /* How far the directory of a record is. Strings are borrowed from the record. */
 struct staging_state {
 	const char *built; /* NULL: not built */
 	const char *handle; /* NULL: written by a version that did not record it */
+	const char *mode; /* NULL: it need not be opened */
 	bool ready;
 };
 

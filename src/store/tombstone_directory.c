@@ -154,7 +154,7 @@ static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
 	if (r == 0)
 		return 0; /* the user has made a new directory */
 	if (r == -ENOENT)
-		r = nfs_rename(c, moved_to, name, &place->parent, place->base);
+		r = directory_rename(c, moved_to, name, &place->parent, place->base);
 	/* The user's deletion has released the entry, or the user has made a new directory. */
 	if (r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
 		return 0;

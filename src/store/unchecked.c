@@ -40,7 +40,7 @@ static int rename_back(struct nfs_client *c, const struct nfs_handle *trash, con
 	if (r == 0)
 		return 0;
 	if (r == -ENOENT)
-		r = nfs_rename(c, trash, name, &place.parent, place.base);
+		r = directory_rename(c, trash, name, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
 	if (r < 0 && r != -ENOENT)

@@ -570,6 +570,22 @@ static int do_remove(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	return r;
 }
 
+#define MAY_READ 4U
+#define MAY_WRITE 2U
+#define MAY_SEARCH 1U
+
+/* Whether the mode lets the client do that in a directory. */
+static bool may(const struct fake_nfs *f, const struct inode *dir, const struct nfs_op *op,
+		uint32_t what)
+{
+	const struct nfs_export *e = &op->client->export;
+	uint32_t bits = e->uid == dir->uid   ? dir->mode >> 6
+			: e->gid == dir->gid ? dir->mode >> 3
+					     : dir->mode;
+
+	return !f->habits.modes || is_root(f, op) || (bits & what) == what;
+}
+
 static int do_rename(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 {
 	struct inode *to = by_handle(f, op->to_dir), *p;
@@ -590,6 +606,11 @@ static int do_rename(struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
 	there = child(f, to, op->to_name);
 	if (there != NULL && there->inode == node->inode)
 		return 0;
+	/* As on Linux, which writes "..". */
+	if (!may(f, to, op, MAY_WRITE | MAY_SEARCH) ||
+	    (to != dir && node->inode->type == NFS_TYPE_DIRECTORY &&
+	     !may(f, node->inode, op, MAY_WRITE)))
+		return -EACCES;
 	if (there != NULL) {
 		if (!list_is_empty(&there->inode->children))
 			return -ENOTEMPTY;
@@ -659,22 +680,6 @@ static size_t page_of(const struct inode *dir, uint64_t cookie, struct node **pa
 		page[k] = node;
 	}
 	return n;
-}
-
-#define MAY_READ 4U
-#define MAY_WRITE 2U
-#define MAY_SEARCH 1U
-
-/* Whether the mode lets the client do that in a directory. */
-static bool may(const struct fake_nfs *f, const struct inode *dir, const struct nfs_op *op,
-		uint32_t what)
-{
-	const struct nfs_export *e = &op->client->export;
-	uint32_t bits = e->uid == dir->uid   ? dir->mode >> 6
-			: e->gid == dir->gid ? dir->mode >> 3
-					     : dir->mode;
-
-	return !f->habits.modes || is_root(f, op) || (bits & what) == what;
 }
 
 static int do_readdir(const struct fake_nfs *f, struct inode *dir, struct nfs_op *op)
@@ -1403,7 +1408,7 @@ static struct inode *resolve(struct fake_nfs *f, const char *path, bool make,
 
 	r = strv_split(&parts, path, '/');
 	assert(r == 0);
-	for (i = 0; i < parts.n && inode != NULL; i++)
+	for (i = 0; path[0] != '\0' && i < parts.n && inode != NULL; i++)
 		inode = step(f, inode, parts.items[i], make, &node);
 	strv_done(&parts);
 	if (ret_node != NULL)

@@ -166,7 +166,10 @@ void fake_nfs_lag(struct fake_nfs *f, const char *path);
 /* Add the name as to the object at path. */
 void fake_nfs_link(struct fake_nfs *f, const char *path, const char *as);
 
-/* Set mode, owner, times, a device's numbers, is_mount, and each half of fsid that is not 0. */
+/*
+ * Set mode, owner, times, a device's numbers, is_mount, and each half of fsid that is not 0. The
+ * path "" is the root.
+ */
 void fake_nfs_set(struct fake_nfs *f, const char *path, const struct nfs_attr *attr);
 
 /* Look up path as a client would. Returns false if nothing is there. */

@@ -913,6 +913,50 @@ class Controller(OnServer):
         self.assertEqual(os.listdir(trash), [])
         self.assertEqual(stat.S_IMODE(os.stat(share).st_mode), 0o755)
 
+    def test_closed_roots(self):
+        """A rename to another parent needs the right to write to the directory itself."""
+        share = os.path.join(DISK, type(self).__name__, "squashed")
+        owner = str(OWNER)
+        self.addCleanup(self._give, share, 0)
+        self._give(share, OWNER)
+        more = {"share": share, "uid": owner, "gid": owner}
+        volumes = [self.create("kept", subDir="ns/kept", onDelete="archive", **more),
+                   self.create("gone", subDir="ns/gone", **more)]
+        with self.server_down():
+            for name in ("ns/kept", "ns/gone"):
+                with open(os.path.join(share, name, "data"), "w", encoding="ascii") as f:
+                    f.write(name)
+                os.chmod(os.path.join(share, name), 0o555)
+        snapshots = [self.client.CreateSnapshot(
+            name=kind, source_volume_id=volumes[0].volume_id, secrets=self.secrets,
+            parameters={"format": kind}).snapshot.snapshot_id for kind in ("archive", "tree")]
+        sources = [{"volume": {"volume_id": volumes[0].volume_id}}]
+        sources += [{"snapshot": {"snapshot_id": s}} for s in snapshots]
+        for i, source in enumerate(sources):
+            for mode, wanted in (("0", 0o555), ("0555", 0o555), ("0511", 0o511), ("0755", 0o755)):
+                name = "copy-%d-%s" % (i, mode)
+                with self.subTest(source=source, mode=mode):
+                    volumes.append(self.client.CreateVolume(
+                        volume_content_source=source,
+                        **self.request(name, mountPermissions=mode, **more)).volume)
+                    self._is_closed(os.path.join(share, name), wanted, "ns/kept")
+        volumes.append(self.create("new", mountPermissions="0555", existingDirectory="refuse",
+                                   **more))
+        self._is_closed(os.path.join(share, "new"), 0o555)
+        for volume in volumes:
+            self.delete(volume.volume_id)
+        for snapshot in snapshots:
+            self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
+        self._is_closed(os.path.join(share, "archived-ns", "kept"), 0o555, "ns/kept")
+        self.assertEqual(self.listed(share), ["archived-ns"])
+
+    def _is_closed(self, path, mode, data=None):
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), mode, path)
+        self.assertEqual(os.listdir(path), [] if data is None else ["data"])
+        if data is not None:
+            with open(os.path.join(path, "data"), encoding="ascii") as f:
+                self.assertEqual(f.read(), data)
+
     def _give(self, share, owner):
         """The share to somebody, with nothing in it."""
         with self.server_down():

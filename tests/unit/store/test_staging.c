@@ -6,6 +6,9 @@
  */
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "store/staging.h"
@@ -14,6 +17,8 @@
 #include "store/layout.h"
 #include "tree/copy.h"
 #include "tree_util.h"
+
+#define OWNER 1000
 
 static const char *const paths[] = { "pvc-1", "a/b/pvc-1" };
 
@@ -39,7 +44,8 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 }
 
 /* One CreateVolume, on a client of its own, as after a restart of the driver. */
-static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struct error *err)
+static int create_as(struct fake_nfs *f, uint32_t uid, const char *path, const char *mode,
+		     bool *ret_trashed, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_record struct record rec = { .n = 0 };
@@ -47,9 +53,10 @@ static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struc
 	const struct volume_filler filler = { .fill = fill, .ret_trashed = &trashed };
 	int r;
 
+	c->export.uid = c->export.gid = uid;
 	ck_assert(record_set(&rec, VOLUME_KEY_NAME, "pvc-1") == 0);
 	ck_assert(record_set(&rec, VOLUME_KEY_DIR, path) == 0);
-	ck_assert(record_set(&rec, VOLUME_KEY_MODE, "2771") == 0);
+	ck_assert(record_set(&rec, VOLUME_KEY_MODE, mode) == 0);
 	ck_assert(record_set(&rec, VOLUME_KEY_ON_DELETE, "delete") == 0);
 	ck_assert(record_set(&rec, VOLUME_KEY_SOURCE, VOLUME_SOURCE_VOLUME "tree") == 0);
 	error_clear(err);
@@ -61,6 +68,11 @@ static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struc
 	if (ret_trashed != NULL)
 		*ret_trashed = *ret_trashed || trashed;
 	return r;
+}
+
+static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struct error *err)
+{
+	return create_as(f, 0, path, "2771", ret_trashed, err);
 }
 
 static int delete (struct fake_nfs *f, const char *path, struct error *err)
@@ -296,5 +308,79 @@ START_TEST(test_failures)
 }
 END_TEST
 
-CHECK_MAIN("build", .tests = { test_create, test_in_the_way, test_moved, test_moved_meanwhile },
+/* A share that squashes root, and a source whose owner may not write to it. */
+static struct fake_nfs *prepared_for_owner(void)
+{
+	static const struct fake_habits habits = { .modes = true };
+	struct fake_nfs *f = fake_nfs_new();
+
+	fake_nfs_put(f, "tree/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_habits(f, &habits);
+	fake_nfs_squash(f);
+	fake_nfs_set(f, "", &(struct nfs_attr){ .mode = 0755, .uid = OWNER, .gid = OWNER });
+	fake_nfs_set(f, "tree", &(struct nfs_attr){ .mode = 0555, .uid = OWNER, .gid = OWNER });
+	fake_nfs_set(f, "tree/file",
+		     &(struct nfs_attr){ .mode = 0444, .uid = OWNER, .gid = OWNER });
+	return f;
+}
+
+static void check_closed(const char *row, struct fake_nfs *f, const char *path)
+{
+	char file[64], *record = fake_nfs_dump(f, ".csi-nfs/volumes");
+
+	(void)snprintf(file, sizeof(file), "%s/file", path);
+	check_int(row, "mode", fake_nfs_mode(f, path), 0555);
+	check_int(row, "what is in it", fake_nfs_type(f, file), NFS_TYPE_FILE);
+	check_that(row, "the record has no mode to restore", strstr(record, "dirmode") == NULL);
+	free(record);
+}
+
+/* The driver is killed at the nth operation; the call is made again. False: there are fewer. */
+static bool killed_at(const char *path, const char *mode, unsigned int n, bool after)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
+	struct fake_nfs *f = prepared_for_owner();
+	struct error err = { .code = ERROR_OK };
+	char row[128];
+	bool failed;
+
+	(void)snprintf(row, sizeof(row), "%s, mode %s, operation %u%s", path, mode, n,
+		       after ? ", done" : "");
+	fake_nfs_fail(f, &failure);
+	(void)create_as(f, OWNER, path, mode, NULL, &err);
+	failed = fake_nfs_operations(f) >= n;
+	fake_nfs_fail(f, NULL);
+	if (create_as(f, OWNER, path, mode, NULL, &err) < 0)
+		ck_abort_msg("%s: %s", row, err.msg);
+	check_closed(row, f, path);
+	fake_nfs_free(f);
+	return failed;
+}
+
+/* Its owner may not write to the directory, as a rename to another parent requires. */
+START_TEST(test_closed)
+{
+	static const char *const modes[] = { "0000", "0555" };
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		for (k = 0; k < ARRAY_SIZE(modes); k++) {
+			struct fake_nfs *f = prepared_for_owner();
+			struct error err = { .code = ERROR_OK };
+			unsigned int n;
+
+			if (create_as(f, OWNER, paths[i], modes[k], NULL, &err) < 0)
+				ck_abort_msg("%s, mode %s: %s", paths[i], modes[k], err.msg);
+			check_closed(paths[i], f, paths[i]);
+			fake_nfs_free(f);
+			for (n = 1; killed_at(paths[i], modes[k], n, false); n++)
+				(void)killed_at(paths[i], modes[k], n, true);
+			check_that(paths[i], "there were operations", n > 50);
+		}
+	}
+}
+END_TEST
+
+CHECK_MAIN("build",
+	   .tests = { test_create, test_in_the_way, test_moved, test_moved_meanwhile, test_closed },
 	   .loops = { { test_failures, ARRAY_SIZE(ways) } })

@@ -75,15 +75,22 @@ static void describe(const struct sample *v, struct record *rec)
 }
 
 /* One call, on a client of its own, as after a restart of the driver. */
-static int create(struct fake_nfs *f, const struct sample *v, int64_t required, struct error *err)
+static int create_as(struct fake_nfs *f, uint32_t uid, const struct sample *v, int64_t required,
+		     struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	const struct volume_capacity capacity = { .required = required };
 	cleanup_record struct record rec = { .n = 0 };
 
+	c->export.uid = c->export.gid = uid;
 	describe(v, &rec);
 	error_clear(err);
 	return volume_create(c, v->key, &rec, &capacity, NULL, err);
+}
+
+static int create(struct fake_nfs *f, const struct sample *v, int64_t required, struct error *err)
+{
+	return create_as(f, 0, v, required, err);
 }
 
 static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid,
@@ -408,6 +415,95 @@ START_TEST(test_archive_collision)
 	check_int("collision", "first name", fake_nfs_type(f, "archived-pvc-1/file"),
 		  NFS_TYPE_FILE);
 	fake_nfs_free(f);
+}
+END_TEST
+
+#define OWNER 1000
+
+/* DeleteVolume as the owner; the nth operation fails. */
+static int archive_as_owner(struct fake_nfs *f, unsigned int nth, int error, bool after,
+			    struct error *err)
+{
+	const struct fake_failure failure = { .nth = nth, .error = error, .after = after };
+	const struct volume_disposal how = { .policy = ON_DELETE_ARCHIVE };
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = strdup("fake"),
+						  .share = strdup("share"),
+						  .subdir = strdup("ns/pvc-1"),
+						  .uuid = strdup("pvc-1"),
+						  .on_delete = strdup("archive") };
+	cleanup_record struct record rec = { .n = 0 };
+	bool trashed;
+	int r;
+
+	c->export.uid = c->export.gid = OWNER;
+	fake_nfs_fail(f, &failure);
+	error_clear(err);
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_delete(c, &id, &rec, &how, &trashed, err);
+}
+
+/* A volume on a share that squashes root, whose owner may not write to its root. */
+static struct fake_nfs *prepare_closed_volume(void)
+{
+	static const struct sample v = { .key = "pvc-1",
+					 .dir = "ns/pvc-1",
+					 .on_delete = "archive",
+					 .mode = "0555",
+					 .size = "10" };
+	static const struct fake_habits habits = { .modes = true };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_set(f, "", &(struct nfs_attr){ .mode = 0755, .uid = OWNER, .gid = OWNER });
+	check_int("closed", "create", create_as(f, OWNER, &v, 0, &err), 0);
+	fake_nfs_put(f, "ns/pvc-1/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_habits(f, &habits);
+	fake_nfs_squash(f);
+	return f;
+}
+
+/* A rename to another parent needs the right to write to the directory itself. */
+START_TEST(test_archive_closed)
+{
+	static const struct {
+		const char *name;
+		int error;
+		bool after;
+	} ways[] = {
+		{ "undisturbed", 0, false },
+		{ "killed", -ECONNABORTED, false },
+		{ "killed after it took effect", -ECONNABORTED, true },
+		{ "input/output error", -EIO, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		bool failed = true;
+		unsigned int n;
+
+		for (n = ways[i].error != 0; failed; n++) {
+			struct fake_nfs *f = prepare_closed_volume();
+			struct error err = { .code = ERROR_OK };
+			char row[128];
+			uint32_t mode;
+
+			(void)snprintf(row, sizeof(row), "%s, operation %u", ways[i].name, n);
+			(void)archive_as_owner(f, n, ways[i].error, ways[i].after, &err);
+			failed = n > 0 && fake_nfs_operations(f) >= n;
+			if (archive_as_owner(f, 0, 0, false, &err) < 0)
+				ck_abort_msg("%s: %s", row, err.msg);
+			mode = fake_nfs_mode(f, "archived-ns/pvc-1");
+			/* A kill may leave it open to its owner. */
+			check_int(row, "mode", failed ? mode & ~0200U : mode, 0555);
+			check_int(row, "what is in it", fake_nfs_type(f, "archived-ns/pvc-1/file"),
+				  NFS_TYPE_FILE);
+			check_int(row, "the volume's place", fake_nfs_type(f, "ns"),
+				  NFS_TYPE_UNKNOWN);
+			fake_nfs_free(f);
+		}
+		check_that(ways[i].name, "there were operations", ways[i].error == 0 || n > 20);
+	}
 }
 END_TEST
 
@@ -1482,6 +1578,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_id_of_another_directory,
 			     test_id_without_its_directory,
 			     test_archive_collision,
+			     test_archive_closed,
 			     test_archive_empty_there,
 			     test_archive_long_name,
 			     test_archive_long_names,
