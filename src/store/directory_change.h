@@ -57,19 +57,20 @@ struct directory_known {
 };
 
 /*
- * Remove the known directory at place: at once if it is empty, else by a rename into the trash, to a
- * name that begins with key. Return 0 also if there is none. *ret_trashed tells whether there is
- * something to purge. Return 1 if another directory had taken its place; that one has been put back.
+ * Remove the known directory at place: at once if it is empty, else by a rename into the trash, to
+ * a name that begins with key. Return 0 also if there is none. *ret_trashed tells whether there is
+ * something to purge. Return 1 if another directory had taken its place; that one has been put
+ * back.
  */
 int directory_remove(struct nfs_client *c, const struct directory_place *place,
 		     const struct directory_known *known, const char *key, bool *ret_trashed,
 		     struct error *err);
 
 /*
- * As directory_remove(), step by step. Return DIRECTORY_CANNOT_MOVE if the
- * server refuses the rename, as from another file system: the caller checks once more that it may
- * go, and calls directory_remove_in_place(). ret_name: its name in the trash; "": none. A known
- * directory is unchecked there until directory_trash_release().
+ * As directory_remove(), step by step. Return DIRECTORY_CANNOT_MOVE if the server refuses the
+ * rename, as from another file system: the caller checks once more that it may go, and calls
+ * directory_remove_in_place(). ret_name: its name in the trash, where it is unchecked until
+ * directory_trash_release(); "": none.
  */
 #define DIRECTORY_CANNOT_MOVE 2
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,

@@ -20,7 +20,7 @@
 /* -------- into the trash -------- */
 
 static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
-			 bool unchecked, char name[NFS_NAME_MAX + 1], struct error *err)
+			 char name[NFS_NAME_MAX + 1], struct error *err)
 {
 	const struct nfs_handle *trash;
 	int r;
@@ -31,10 +31,7 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 			     place->base);
 	if (r < 0)
 		return r;
-	if (unchecked)
-		store_trash_name_unchecked(name, &c->export, key);
-	else
-		store_trash_name(name, &c->export, key);
+	store_trash_name_unchecked(name, &c->export, key);
 	r = directory_rename(c, &place->parent, place->base, trash, name);
 	/* Another file system below the share, or a directory that is not ours to move. */
 	if (r == -EXDEV || r == -EBUSY || r == -EACCES || r == -EPERM)
@@ -142,15 +139,13 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
-	r = move_to_trash(c, place, key, known != NULL, ret_name, err);
-	if (r == 0 && known != NULL) {
-		r = store_folder(c, STORE_TRASH, true, &trash, err);
-		return r < 0 ? r : directory_check_moved(c, place, known, trash, ret_name, err);
+	r = move_to_trash(c, place, key, ret_name, err);
+	if (r < 0) {
+		ret_name[0] = '\0';
+		return r == -EXDEV ? DIRECTORY_CANNOT_MOVE : r;
 	}
-	if (r == 0)
-		return 0;
-	ret_name[0] = '\0';
-	return r == -EXDEV ? DIRECTORY_CANNOT_MOVE : r;
+	r = store_folder(c, STORE_TRASH, true, &trash, err);
+	return r < 0 ? r : directory_check_moved(c, place, known, trash, ret_name, err);
 }
 
 int directory_remove_in_place(struct nfs_client *c, const struct directory_place *place,

@@ -120,7 +120,8 @@ class Settings(OnServer):
             return not os.path.isdir(os.path.join(self.squashed, "sub", "owned"))
 
         with Proxy(self.server.port, self.server.mount_port) as proxy:
-            for mode, policy, is_time in ((0o755, "delete", is_buried), (0o711, "archive", is_buried),
+            for mode, policy, is_time in ((0o755, "delete", is_buried),
+                                          (0o711, "archive", is_buried),
                                           (0o1777, "delete", is_moved)):
                 with self.subTest(mode=oct(mode), policy=policy):
                     self.own(mode)
