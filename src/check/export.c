@@ -87,7 +87,7 @@ static void hint_connect(const struct check *c, struct check_step *s, enum error
 	}
 }
 
-/* Warn if version 4 does not work: the controller falls back to 3, but nodes don't. */
+/* Warn if version 4 does not work: nodes fall back to 3 in fewer cases than the controller. */
 static void say_version_4(const struct check *c, struct check_step *s)
 {
 	cleanup_nfs_client struct nfs_client *second = NULL;
@@ -100,7 +100,7 @@ static void say_version_4(const struct check *c, struct check_step *s)
 	s->status = CHECK_WARNING;
 	(void)buf_printf(&s->text, "; not over version 4: %s", err.msg);
 	check_hint(s,
-		   "nodes mount with version 4 by default: set vers=3 in the mount options, or set share to the path below the server's pseudo root");
+		   "without vers= in the mount options, nodes use version 3 only if the server has no version 4 or does not have the path in it: set vers=3, or set share to the path below the server's pseudo root");
 }
 
 static void say_connected(const struct check *c, struct check_step *s)

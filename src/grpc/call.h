@@ -29,9 +29,8 @@
  *
  * An event that is not listed for a state is ignored. Time is up at expires_ns.
  *
- * A call starts once everything that has arrived from its client is read. If the driver was paused,
- * both the request and its cancellation may have arrived, and the driver must not do work that
- * nobody waits for any more.
+ * A call starts in the next turn of the event loop, so that a cancellation in the same read
+ * (GRPC_READ_SIZE) still prevents it.
  *
  * A call is held if its handler failed with an error that says when another try is worth it
  * (retry_ms), and there is time until then. It waits without a worker and runs again from its

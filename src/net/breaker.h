@@ -71,7 +71,10 @@ void net_breaker_free(struct net_breaker *b);
 int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,
 		      struct error *err);
 
-/* Like net_breaker_enter(), for work that must be tried in any state: never asks, never refuses. */
+/*
+ * Like net_breaker_enter(), for work that must be tried in any state: does not ask, and is not
+ * refused because the server is DOWN. -EUSERS if all places are taken.
+ */
 int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, struct error *err);
 
 /* The server was heard from. */

@@ -23,9 +23,9 @@
 #include "nfs/op.h"
 
 /*
- * A server that answers nothing for this long counts as dead. The server's disk may delay a READ,
- * WRITE, COMMIT, REMOVE or change of a file's size: while one is in flight, the client sends a NULL
- * call first, and waits as long as the server answers that.
+ * A server that answers nothing for this long counts as dead. While an operation is in flight that
+ * its disk may delay (nfs_op_is_slow()), the client sends a NULL call first, and waits as long as
+ * the server answers that.
  */
 #define NFS_CALL_TIMEOUT_MS 10000
 
@@ -37,8 +37,8 @@
 
 /*
  * Longest wait for one operation, whatever else the server answers. NFS_DATA_MAX_MS applies unless
- * an operation is in flight whose work on disk has no bound (COMMIT, REMOVE, a change of a size): a
- * server that has worked on one READ or WRITE for so long has lost it.
+ * an operation is in flight whose work on disk has no bound (nfs_op_is_unbounded()): a server that
+ * has worked on another one for so long has lost it.
  */
 #define NFS_OPERATION_MAX_MS 600000
 #define NFS_DATA_MAX_MS 60000

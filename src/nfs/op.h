@@ -252,7 +252,10 @@ struct nfs_op {
 	struct nfs_change change;
 	struct nfs_change then; /* CREATE with whole: set after the data was written */
 	uint64_t cookie; /* where to continue; 0: the start */
-	/* READDIR: of the previous page, zeros first. Of writes, out; CLONE: as it was before. */
+	/*
+	 * READDIR: cookie verifier, in and out, zeros for the first page. WRITE, COMMIT: write
+	 * verifier, out. CLONE, asynchronous COPY: write verifier before the operation, out.
+	 */
 	char verifier[8];
 	/*
 	 * LOOKUP, GETATTR, READDIR, SETATTR: all attributes and the owner. READ: without the owner.

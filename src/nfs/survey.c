@@ -80,19 +80,11 @@ void nfs_listing_done(struct nfs_listing *l)
 
 static int take_clients(struct strv *ret, const groupnode *group)
 {
-	for (; group != NULL; group = group->gr_next) {
-		char **items;
+	int r = 0;
 
-		items = reallocarray(ret->items, ret->n + 1, sizeof(*items));
-		if (items == NULL)
-			return -ENOMEM;
-		ret->items = items;
-		items[ret->n] = strdup(group->gr_name);
-		if (items[ret->n] == NULL)
-			return -ENOMEM;
-		ret->n++;
-	}
-	return 0;
+	for (; group != NULL && r == 0; group = group->gr_next)
+		r = strv_append(ret, group->gr_name);
+	return r;
 }
 
 static int take_export(struct nfs_listing *l, const exportnode *e)

@@ -39,7 +39,7 @@ static bool_t put_bytes(ZDR *zdr, const char *bytes, uint32_t n)
 	return net_zdr_put_fixed(zdr, bytes, n);
 }
 
-/* Two numbers of a file's state, or four of its two files. */
+/* n all-zero stateids, one for each file of the operation. */
 static bool_t put_stateids(ZDR *zdr, unsigned int n)
 {
 	static const char zeros[2 * V4_STATEID_BYTES];
@@ -293,10 +293,12 @@ static bool_t decode_listxattrs(ZDR *zdr, union v4_later_result *ret)
 
 /* -------- all -------- */
 
+typedef bool_t later_decoder(ZDR *zdr, union v4_later_result *ret);
+
 static const struct {
 	uint32_t opnum;
 	bool_t (*encode)(ZDR *zdr, const union v4_later_args *args);
-	bool_t (*decode)(ZDR *zdr, union v4_later_result *ret); /* NULL: only a status */
+	later_decoder *decode; /* NULL: only a status */
 } operations[] = {
 	{ V4_OP_EXCHANGE_ID, encode_exchange_id, decode_exchange_id },
 	{ V4_OP_CREATE_SESSION, encode_create_session, decode_create_session },
@@ -338,7 +340,7 @@ bool_t v4_later_encode(ZDR *zdr, enum v4_later_opnum opnum, const union v4_later
 }
 
 /* What decodes the results behind this status; NULL: there are none. */
-static bool_t (*find_decoder(int i, uint32_t status))(ZDR *zdr, union v4_later_result *ret)
+static later_decoder *find_decoder(int i, uint32_t status)
 {
 	if (status == V4_ERR_OFFLOAD_NO_REQS && operations[i].opnum == V4_OP_COPY)
 		return decode_refused_copy;
@@ -349,7 +351,7 @@ bool_t v4_later_decode(ZDR *zdr, uint32_t opnum, nfs_resop4 *ret)
 {
 	const int i = find_operation(opnum);
 	struct later later = { .result = NULL };
-	bool_t (*decode)(ZDR * zdr, union v4_later_result * ret);
+	later_decoder *decode;
 	union v4_later_result *result;
 	uint32_t status;
 

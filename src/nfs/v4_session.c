@@ -15,7 +15,7 @@
 #include "nfs/error.h"
 #include "nfs/v4_name.h"
 
-/* A copy, a remover and a listing share a client: twice the default window and something. */
+/* A copy, a removal and a listing may share a client: two default windows (128) and a margin. */
 #define SLOTS_MAX 160
 
 /* What we ask for. A reply has a page of a directory or a READ; the rest is small. */
@@ -28,14 +28,17 @@
 #define CACHED_BYTES_MIN 1024U
 #define HEADER_BYTES 512U /* of RPC, COMPOUND and SEQUENCE, with room to spare */
 
-/* The least that is of use: a directory page, and CLONE with what surrounds it. */
+/*
+ * Below these limits a session is not used, but the next older version: it must have room for a
+ * page of a directory, and for CLONE with what surrounds it.
+ */
 #define MESSAGE_BYTES_MIN 16384U
 #define OPERATIONS_MIN 8
 
 /* A change with two long names and owners, or a symbolic link, or a small file. */
 #define CHANGE_BYTES (16384U + NFS_WHOLE_MAX)
 
-/* Changes whose replies were lost: wait for an answer, and between answers to ask later. */
+/* Changes whose replies were lost: time for an answer, and pauses after answers with DELAY. */
 #define SETTLE_MS 5000
 #define SETTLE_PAUSE_FIRST_MS 20
 #define SETTLE_PAUSE_LAST_MS 500
@@ -113,7 +116,7 @@ static void finish_all(struct list *requests, int error)
 		request_finish(container_of(requests->next, struct request, link), error, NULL);
 }
 
-/* Changes that must not be made twice, and whose second answer differs from the first. */
+/* Operations that are not idempotent. */
 static bool opnum_is_change(uint32_t opnum)
 {
 	switch (opnum) {
