@@ -9,10 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
 
 #include "base/str.h"
+#include "nfs/names.h"
 
 #define BUCKETS 4096
+#define SHARES 256 /* buckets for servers: those in one share a quarter of the table */
+#define SHARE_OWNERS_MAX (NFS_OWNERS_MAX / 4)
+#define SHARE_BYTES_MAX (NFS_OWNER_BYTES_MAX / 4)
 #define NOBODY 65534 /* on Linux */
 
 static struct {
@@ -22,6 +27,12 @@ static struct {
 	uint32_t buckets[BUCKETS]; /* number of the first name; 0: none */
 	uint32_t n;
 	size_t bytes;
+	struct share {
+		uint32_t n;
+		size_t bytes;
+	} shares[SHARES];
+	bool has_key;
+	uint64_t key[2]; /* random, or servers could choose names that share a bucket */
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static bool is_owner_name(const char *name, size_t len)
@@ -34,12 +45,29 @@ static bool is_owner_name(const char *name, size_t len)
 	return len > 0 && len <= NFS_OWNER_MAX;
 }
 
-/* Called with the lock held. */
-static int table_add(const char *name, size_t len, uint32_t *bucket, uint32_t *ret)
+/* -------- with the lock held -------- */
+
+static int table_get_key(void)
+{
+	/* So few bytes come at once. */
+	if (!table.has_key && getrandom(table.key, sizeof(table.key), 0) < 0)
+		return -errno;
+	table.has_key = true;
+	return 0;
+}
+
+static uint64_t table_hash(const char *text, size_t len)
+{
+	return nfs_names_hash(table.key, text, len);
+}
+
+static int table_add(struct share *share, const char *name, size_t len, uint32_t *bucket,
+		     uint32_t *ret)
 {
 	char *copy;
 
-	if (table.n == NFS_OWNERS_MAX || table.bytes + len > NFS_OWNER_BYTES_MAX)
+	if (table.n == NFS_OWNERS_MAX || table.bytes + len > NFS_OWNER_BYTES_MAX ||
+	    share->n == SHARE_OWNERS_MAX || share->bytes + len > SHARE_BYTES_MAX)
 		return -EOVERFLOW;
 	copy = strndup(name, len);
 	if (copy == NULL)
@@ -47,28 +75,43 @@ static int table_add(const char *name, size_t len, uint32_t *bucket, uint32_t *r
 	table.names[table.n] = copy;
 	table.next[table.n] = *bucket;
 	table.bytes += len;
+	share->n++;
+	share->bytes += len;
 	*ret = *bucket = ++table.n;
 	return 0;
 }
 
-int nfs_owner_intern(const char *name, size_t len, uint32_t *ret)
+static int table_find_or_add(const char *server, const char *name, size_t len, uint32_t *ret)
 {
-	uint32_t *bucket = &table.buckets[str_hash(name, len) % BUCKETS];
-	uint32_t number;
-	int r = 0;
+	uint32_t *bucket, number;
+	struct share *share;
+	int r = table_get_key();
+
+	if (r < 0)
+		return r;
+	bucket = &table.buckets[table_hash(name, len) % BUCKETS];
+	for (number = *bucket; number != 0; number = table.next[number - 1]) {
+		if (strncmp(table.names[number - 1], name, len) == 0 &&
+		    table.names[number - 1][len] == '\0') {
+			*ret = number;
+			return 0;
+		}
+	}
+	share = &table.shares[table_hash(server, strlen(server)) % SHARES];
+	return table_add(share, name, len, bucket, ret);
+}
+
+/* -------- public -------- */
+
+int nfs_owner_intern_of(const char *server, const char *name, size_t len, uint32_t *ret)
+{
+	int r;
 
 	if (!is_owner_name(name, len))
 		return -EINVAL;
 	pthread_mutex_lock(&table.lock);
-	for (number = *bucket; number != 0; number = table.next[number - 1])
-		if (strncmp(table.names[number - 1], name, len) == 0 &&
-		    table.names[number - 1][len] == '\0')
-			break;
-	if (number == 0)
-		r = table_add(name, len, bucket, &number);
+	r = table_find_or_add(server != NULL ? server : "", name, len, ret);
 	pthread_mutex_unlock(&table.lock);
-	if (r == 0)
-		*ret = number;
 	return r;
 }
 
@@ -128,7 +171,7 @@ static bool is_other(uint32_t name, uint32_t id, uint32_t got_name, uint32_t got
 	if (got_name == 0)
 		return got_id != id;
 	/* We cannot tell the name of a number, but "nobody" means that it was not accepted. */
-	return got_name != 0 && is_nobody(got_name) && id != NOBODY && id != NFS_ID_UNKNOWN;
+	return is_nobody(got_name) && id != NOBODY && id != NFS_ID_UNKNOWN;
 }
 
 bool nfs_owner_is_other(const struct nfs_change *change, const struct nfs_attr *attr)

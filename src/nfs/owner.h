@@ -5,7 +5,8 @@
  * Owners by name: a version 4 server may send "alice@example.org" instead of "1000", and takes the
  * same text back. Only the server knows the uid behind it, so keep the text. Attributes are copied
  * often, so they hold a small number instead: the name's index in a table of the process, which
- * only grows, up to NFS_OWNERS_MAX names and NFS_OWNER_BYTES_MAX. Any thread.
+ * only grows, up to NFS_OWNERS_MAX names and NFS_OWNER_BYTES_MAX. A server can fill a quarter of
+ * it, so that the others have room, and cannot choose names that make it slow. Any thread.
  */
 #ifndef NFS_OWNER_H
 #define NFS_OWNER_H
@@ -16,10 +17,17 @@
 #define NFS_OWNER_BYTES_MAX (1024 * 1024) /* all names together */
 
 /*
- * Get the number of a name, which is never 0. Returns 0; -EINVAL for a bad name: empty, longer than
- * NFS_OWNER_MAX, or with control characters; -EOVERFLOW if the table is full; or -ENOMEM.
+ * Get the number of a name, which is never 0. server sent it; NULL: an archive has it, and all
+ * archives count as one server. Returns 0; -EINVAL for a bad name: empty, longer than
+ * NFS_OWNER_MAX, or with control characters; -EOVERFLOW if the table is full or the server has its
+ * quarter; -ENOMEM; or an error of getrandom(2).
  */
-int nfs_owner_intern(const char *name, size_t len, uint32_t *ret);
+int nfs_owner_intern_of(const char *server, const char *name, size_t len, uint32_t *ret);
+
+static inline int nfs_owner_intern(const char *name, size_t len, uint32_t *ret)
+{
+	return nfs_owner_intern_of(NULL, name, len, ret);
+}
 
 /* Get the name of a number that is not 0. It lives as long as the process. */
 const char *nfs_owner_name(uint32_t number);

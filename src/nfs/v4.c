@@ -408,7 +408,7 @@ static void take_entry(struct nfs_op *op, const entry4 *e)
 {
 	struct nfs_entry entry = { .cookie = e->cookie };
 
-	v4_take_attr(&e->attrs, &entry.attr, &entry.handle);
+	v4_take_attr(&e->attrs, op->client, &entry.attr, &entry.handle);
 	op->error = nfs_op_take_entry(op, e->name.utf8string_val, e->name.utf8string_len, &entry);
 }
 
@@ -452,7 +452,7 @@ static void take_getattr(struct nfs_op *op, const nfs_resop4 *res)
 	else if (op->type == NFS_OP_XATTR_SUPPORT)
 		op->error = v4_take_xattrs(attr) ? 0 : -EOPNOTSUPP;
 	else
-		v4_take_attr(attr, &op->attr, &op->handle);
+		v4_take_attr(attr, op->client, &op->attr, &op->handle);
 }
 
 /* Without a handle, MKDIR and others look their name up. */
@@ -555,7 +555,7 @@ static void take_attrs(struct nfs_op *op, const COMPOUND4res *res)
 		const GETATTR4res *getattr = &one->nfs_resop4_u.opgetattr;
 
 		if (one->resop == OP_GETATTR && getattr->status == NFS4_OK)
-			v4_take_attr(&getattr->GETATTR4res_u.resok4.obj_attributes,
+			v4_take_attr(&getattr->GETATTR4res_u.resok4.obj_attributes, op->client,
 				     &op->attrs[op->count++], &unused);
 	}
 }

@@ -283,7 +283,7 @@ static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret_name, ui
 	}
 	if (len == strlen(NOBODY) && memcmp(name, NOBODY, len) == 0)
 		return true;
-	*ret_known = nfs_owner_intern(name, len, ret_name) == 0;
+	*ret_known = nfs_owner_intern_of(r->client->export.server, name, len, ret_name) == 0;
 	if (is_root(name, len)) {
 		*ret_known = true;
 		*ret = 0;
@@ -491,9 +491,10 @@ static uint64_t take_attributes(struct reader *r, const fattr4 *from, uint64_t a
 	return taken;
 }
 
-void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle)
+void v4_take_attr(const fattr4 *from, struct nfs_client *c, struct nfs_attr *attr,
+		  struct nfs_handle *handle)
 {
-	struct reader r = { .attr = attr, .handle = handle };
+	struct reader r = { .client = c, .attr = attr, .handle = handle };
 	uint64_t taken = take_attributes(&r, from, PLAIN | OWNER | FULL | CHANGE | ENTRY);
 
 	attr->is_full = (taken & FULL) == FULL;

@@ -86,10 +86,11 @@ bool_t v4_decode_results(ZDR *zdr, COMPOUND4res *ret);
 bool_t v4_encode_operations(ZDR *zdr, const struct v4_compound *c);
 
 /*
- * Decode the server's attributes. Fields that it leaves out stay unchanged, as do all after an
- * attribute that was not asked for, whose length is not known.
+ * Decode attributes that the client's server sent. Fields that it leaves out stay unchanged, as do
+ * all after an attribute that was not asked for, whose length is not known.
  */
-void v4_take_attr(const fattr4 *from, struct nfs_attr *attr, struct nfs_handle *handle);
+void v4_take_attr(const fattr4 *from, struct nfs_client *c, struct nfs_attr *attr,
+		  struct nfs_handle *handle);
 void v4_take_space(const fattr4 *from, struct nfs_space *space);
 void v4_take_limits(const fattr4 *from, struct nfs_client *client);
 bool v4_take_xattrs(const fattr4 *from); /* false where the server leaves it out */

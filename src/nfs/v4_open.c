@@ -371,7 +371,7 @@ static void take_open(struct creation *c, const COMPOUND4res *res, const OPEN4re
 		v4_take_handle(&one, &op->handle);
 	if (find_result(res, OP_GETATTR, &one) && one.nfs_resop4_u.opgetattr.status == NFS4_OK)
 		v4_take_attr(&one.nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes,
-			     &op->attr, &op->handle);
+			     op->client, &op->attr, &op->handle);
 	op->whole = c->whole && is_done_whole(op, res);
 	if (op->handle.len > 0 && closes_at_once(c->opener) && find_result(res, OP_CLOSE, &one)) {
 		if (one.nfs_resop4_u.opclose.status == NFS4_OK) {
