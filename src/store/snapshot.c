@@ -144,6 +144,17 @@ static bool is_archive_name(const char *name, const char *source, enum tree_comp
 	       strcmp(name + strlen(source), tree_compression_suffix(compression)) == 0;
 }
 
+static bool is_any_archive_name(const char *name, const char *source)
+{
+	static const enum tree_compression any[] = { ARCHIVE_ORDER };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(any); i++)
+		if (is_archive_name(name, source, any[i]))
+			return true;
+	return false;
+}
+
 static bool is_tree_name(const char *name, const char *source)
 {
 	return str_has_prefix(name, source) &&
@@ -173,9 +184,7 @@ static int check_contents(const struct record *rec)
 {
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const struct snapshot_info info = snapshot_info_of(rec);
-	enum tree_compression order[] = { ARCHIVE_ORDER };
 	struct tree_archive_sum sum = { .bytes = 0 };
-	size_t i;
 	int r;
 
 	if (info.name == NULL || info.id == NULL || info.source == NULL || info.file == NULL)
@@ -185,10 +194,9 @@ static int check_contents(const struct record *rec)
 		r = parse_sum(rec, &sum);
 	if (r < 0)
 		return r;
-	for (i = 0; i < ARRAY_SIZE(order); i++)
-		if (is_archive_name(info.file, id.on_delete, order[i]))
-			return 0;
-	return is_tree_name(info.file, id.on_delete) ? 0 : -EINVAL;
+	return is_any_archive_name(info.file, id.on_delete) || is_tree_name(info.file, id.on_delete)
+		       ? 0
+		       : -EINVAL;
 }
 
 bool snapshot_is_recorded_tree(const struct record *rec)
@@ -321,8 +329,10 @@ struct archive_search {
 static int look_for_others(void *data, const struct nfs_entry *entry)
 {
 	struct archive_search *search = data;
+	const bool is_file = entry->attr.type == NFS_TYPE_FILE ||
+			     entry->attr.type == NFS_TYPE_UNKNOWN; /* the server did not tell */
 
-	if (!str_has_prefix(entry->name, search->source))
+	if (!is_file || !is_any_archive_name(entry->name, search->source))
 		search->has_others = true;
 	return 0;
 }

@@ -480,7 +480,54 @@ START_TEST(test_foreign_tree)
 }
 END_TEST
 
+/*
+ * A directory without a record is a snapshot only if nothing but archives of it is in there. A user's
+ * directory may hold an archive, and other names that begin like it.
+ */
+START_TEST(test_foreign_archive)
+{
+	static const struct {
+		const char *other;
+		bool is_directory, is_snapshot;
+	} rows[] = {
+		{ "snap/vol.tar.gz", false, true },      { "snap/vol.tar", false, true },
+		{ "snap/vol.tar.zst", false, true },     { "snap/vol", false, false },
+		{ "snap/vol.db", false, false },         { "snap/volumes", false, false },
+		{ "snap/vol.tar.gz.bak", false, false }, { "snap/vol.tar", true, false },
+		{ "snap/vol.tree", true, false },        { "snap/a", false, false },
+	};
+	static const struct fake_habits habits = { .entries = FAKE_ENTRIES_FULL };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *row = rows[i].other;
+		const bool wanted = rows[i].is_snapshot;
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		cleanup_snapshot struct snapshot s = { .has_contents = false };
+		struct error err = { .code = ERROR_OK };
+		bool trashed = false;
+
+		fake_nfs_habits(f, &habits);
+		fake_nfs_put(f, ARCHIVE, NFS_TYPE_FILE, NULL);
+		fake_nfs_put(f, row, rows[i].is_directory ? NFS_TYPE_DIRECTORY : NFS_TYPE_FILE,
+			     NULL);
+		if (!wanted) {
+			check_that(row, "is not adopted", create(f, 11, &err) < 0);
+			check_error(row, &err, ERROR_FAILED_PRECONDITION, "more than");
+		}
+		check_int(row, "read", read_snapshot(f, &s, &err), 0);
+		check_int(row, "is ready", snapshot_is_ready(&s), wanted);
+		check_int(row, "delete", snapshot_delete(c, &s, &trashed, &err), 0);
+		check_int(row, "is there", fake_nfs_type(f, row) != NFS_TYPE_UNKNOWN, !wanted);
+		check_int(row, "is there", fake_nfs_type(f, ARCHIVE) != NFS_TYPE_UNKNOWN, !wanted);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
-		      test_recorded_tree, test_foreign_tree },
+		      test_recorded_tree, test_foreign_tree, test_foreign_archive },
 	   .loops = { { test_killed, 2 }, { test_killed_tree, 4 } })
