@@ -112,7 +112,10 @@ void log_write(enum log_level level, const char *msg, const struct log_field *fi
 	if (gmtime_r(&ts.tv_sec, &tm) == NULL)
 		memset(&tm, 0, sizeof(tm));
 	(void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
-	/* A line that is too long is cut in a string, or ends before a field. Both formats quote as JSON does. */
+	/*
+	 * A line that is too long is cut in a string, or ends before a field. Both formats quote as
+	 * JSON does.
+	 */
 	if (log_format == LOG_FORMAT_JSON)
 		(void)buf_printf(&b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"msg\":", when,
 				 ts.tv_nsec / 1000000, level_names[level]);

@@ -104,7 +104,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	if (r < 0)
 		return cannot_reach(err, e, port, r);
 	r = protocol->attach(conn, address, err);
-	/* The NFS service; rpcbind and the mount service, which may time out too, say little of it. */
+	/* Of the NFS service: rpcbind and the mount service may time out, too, and say little. */
 	if (r == -ETIMEDOUT && c->silent)
 		return -EHOSTDOWN;
 	if (r < 0)

@@ -343,7 +343,7 @@ static void request_replied(void *data, int error, const void *results)
 			list_add_tail(&s->lost, &r->link);
 			return;
 		}
-		/* The server has not kept the reply: what the change did is for the caller to see. */
+		/* The server has not kept the reply: the caller looks what the change did. */
 		if (error == 0 && (uint32_t)res->status == V4_ERR_RETRY_UNCACHED_REP)
 			error = -ECONNABORTED;
 	} else if (error != -ECONNABORTED && error != -ETIMEDOUT) {

@@ -481,8 +481,8 @@ START_TEST(test_foreign_tree)
 END_TEST
 
 /*
- * A directory without a record is a snapshot only if nothing but archives of it is in there. A user's
- * directory may hold an archive, and other names that begin like it.
+ * A directory without a record is a snapshot only if nothing but archives of it is in there. A
+ * user's directory may hold an archive, and other names that begin like it.
  */
 START_TEST(test_foreign_archive)
 {
