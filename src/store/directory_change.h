@@ -48,6 +48,13 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 void directory_unmake(struct nfs_client *c, const char *path, const struct directory_wish *wish,
 		      struct error *err);
 
+/*
+ * Make an empty directory again that was removed, with the mode and owner in attr. Return 0 also if
+ * somebody else has made it. Errors are unreported.
+ */
+int directory_make_again(struct nfs_client *c, const struct directory_place *place,
+			 const struct nfs_attr *attr);
+
 /* -------- removing -------- */
 
 /* A directory that was looked up before, with all attributes. */

@@ -5,6 +5,7 @@
  * Removing the directories above volumes. Each one that the driver made has a note, see
  * store/directory_notes.c. A call removes its volume's directory before it looks at the one above.
  * So when two calls remove volumes at once, the later one finds the parent empty and removes it.
+ * Comments refer to the numbered rules in doc/design.md, "Calls at once".
  */
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include "store/directory_parts.h"
 #include "store/layout.h"
 #include "store/users.h"
+#include "store/volume_record.h"
 
 #define LINKS_OF_AN_EMPTY_DIRECTORY 2 /* its name and its "." */
 
@@ -40,6 +42,68 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 	if (r == 0)
 		r = directory_note_find(c, &note, path, &handle, &attr, err);
 	return r == -ENOENT ? 0 : r;
+}
+
+/*
+ * Find a volume that has found the directory in its place, and its mode and owner: 1, 0 for nobody,
+ * or a negative errno. One that is built elsewhere and not ready has not, and would refuse it.
+ */
+static int find_user(struct nfs_client *c, const char *path, enum owner_count count,
+		     struct nfs_attr *attr, struct error *err)
+{
+	const struct owner_question q = { .scope = OWNER_AT, .count = count };
+	cleanup_record struct record rec = { .n = 0 };
+	struct owner owner;
+	struct volume v;
+	int r;
+
+	r = owner_find(c, path, &q, &owner, err);
+	if (r > 0)
+		r = record_read_at(c, STORE_VOLUMES, owner.key, &rec, err);
+	if (r < 0 || rec.n == 0)
+		return r == -ENOENT ? 0 : r;
+	v = volume_of(&rec);
+	if (volume_is_built(&v) && !v.staging.ready)
+		return count == OWNER_COUNT_ALL
+			       ? find_user(c, path, OWNER_COUNT_FINISHED, attr, err)
+			       : 0;
+	if (v.mode != 0) {
+		attr->has_mode = true;
+		attr->mode = v.mode;
+	}
+	if (v.owner.has_uid)
+		attr->uid = v.owner.uid;
+	if (v.owner.has_gid)
+		attr->gid = v.owner.gid;
+	attr->has_owner = attr->has_owner || (v.owner.has_uid && v.owner.has_gid);
+	return 1;
+}
+
+/*
+ * Rule 5, for a directory above: a volume may have taken it after this call looked for owners,
+ * since no tombstone is at that path. Make it again then, and remove it if the volume has been
+ * deleted in the meantime. Return 1 if it stays, else 0 or a negative errno.
+ */
+static int put_parent_back(struct nfs_client *c, const char *path, const struct nfs_attr *attr,
+			   struct error *err)
+{
+	struct nfs_attr again = *attr, unused = *attr;
+	struct directory_place place;
+	int r;
+
+	r = find_user(c, path, OWNER_COUNT_ALL, &again, err);
+	if (r <= 0)
+		return r;
+	r = directory_make_parents(c, path, &place, err);
+	if (r < 0)
+		return r;
+	r = directory_make_again(c, &place, &again);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "making directory '%s' again", path);
+	r = find_user(c, path, OWNER_COUNT_ALL, &unused, err);
+	if (r == 0)
+		(void)nfs_rmdir(c, &place.parent, place.base);
+	return r;
 }
 
 /* Return 1 if the directory was removed, or was gone before; 0 if it has to stay. */
@@ -80,9 +144,12 @@ static int remove_parent(struct nfs_client *c, const char *path, struct error *e
 		return 0;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "removing directory '%s'", path);
-	r = owner.is_noted ? users_remove_policies(c, path, err) : 0;
+	r = directory_note_remove(c, &note, err);
 	if (r == 0)
-		r = directory_note_remove(c, &note, err);
+		r = put_parent_back(c, path, &attr, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = owner.is_noted ? users_remove_policies(c, path, err) : 0;
 	return r < 0 ? r : 1;
 }
 

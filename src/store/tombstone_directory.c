@@ -93,29 +93,6 @@ static int find_directory_to_remove(struct nfs_client *c, const struct tombstone
 	return r < 0 ? r : find_directory(c, t, place, ret, err);
 }
 
-/* Make an empty directory again, after it was removed. */
-static int make_empty_again(struct nfs_client *c, const struct directory_place *place,
-			    const struct nfs_attr *attr)
-{
-	const struct nfs_change change = {
-		.has_mode = attr->has_mode,
-		.has_uid = attr->has_owner,
-		.has_gid = attr->has_owner,
-		.mode = attr->mode,
-		.uid = attr->uid,
-		.gid = attr->gid,
-	};
-	struct nfs_handle handle;
-	struct nfs_attr unused;
-	int r;
-
-	r = nfs_mkdir(c, &place->parent, place->base, attr->has_mode ? attr->mode : 0755, &handle,
-		      &unused);
-	if (r == 0)
-		r = nfs_setattr(c, &handle, &change);
-	return r == -EEXIST ? 0 : r;
-}
-
 /*
  * Rule 5: make an empty directory again for its user, and remove it if the user has been deleted in
  * the meantime. Return 1 if it stays, else 0 or a negative errno.
@@ -125,7 +102,7 @@ static int put_empty_directory_back(struct nfs_client *c, const struct tombstone
 				    const struct nfs_attr *attr, tombstone_users_fn users,
 				    struct error *err)
 {
-	int r = make_empty_again(c, place, attr);
+	int r = directory_make_again(c, place, attr);
 
 	if (r < 0)
 		return tombstone_failed(c, r, t, err);

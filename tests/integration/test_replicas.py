@@ -489,6 +489,26 @@ class Pairs(Base):
         self.at_each_point(first, lambda n: self.held.delete("v" + n, "d" + n),
                            lambda n: self.other.create("w" + n, subDir="d" + n), check)
 
+    def test_delete_late_and_create_above(self):
+        """A volume gets the directory above while the deletion of the last one in it is held."""
+        def check(n, a, b):
+            self.assertIn(a, (CODE.OK,) + AGAIN)
+            if b == CODE.OK:
+                self.assertTrue(os.path.isdir(os.path.join(self.share, "d" + n)), self.log())
+                kept.append(n)
+            self.is_ok(until_answered(self.held.delete, "v" + n, "d%s/sub" % n))
+            self.is_ok(until_answered(self.other.create, "w" + n, subDir="d" + n))
+            self.assertTrue(os.path.isdir(os.path.join(self.share, "d" + n)), self.log())
+            self.is_ok(until_answered(self.other.delete, "w" + n, "d" + n))
+            self.is_consistent([])
+
+        kept = []
+        self.at_each_point(
+            lambda n: self.is_ok(until_answered(self.other.create, "v" + n, subDir="d%s/sub" % n)),
+            lambda n: self.held.delete("v" + n, "d%s/sub" % n),
+            lambda n: until_answered(self.other.create, "w" + n, subDir="d" + n), check)
+        self.assertTrue(kept)
+
     # ---- copies ----
 
     def has_data(self, name):

@@ -1229,6 +1229,74 @@ START_TEST(test_delete_late_twice)
 }
 END_TEST
 
+/* Between the look for owners of a directory above and its RMDIR, a volume takes it. */
+struct parent_taking {
+	const char *record; /* of that volume */
+	bool deleted; /* again, before the directory comes back */
+};
+
+static void take_parent(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	static const char *const notes[] = { ".csi-nfs/users/ns/other",
+					     ".csi-nfs/users/ns%/other" };
+	const struct parent_taking *taking = data;
+	size_t i;
+
+	if (op->name == NULL || strcmp(op->name, "ns") != 0)
+		return;
+	if (op->type == NFS_OP_RMDIR && fake_nfs_type(f, notes[0]) == NFS_TYPE_UNKNOWN) {
+		fake_nfs_put(f, ".csi-nfs/volumes/other", NFS_TYPE_SYMLINK, taking->record);
+		for (i = 0; i < ARRAY_SIZE(notes); i++)
+			fake_nfs_put(f, notes[i], NFS_TYPE_SYMLINK, "v=1");
+	} else if (op->type == NFS_OP_MKDIR && taking->deleted) {
+		fake_nfs_watch(f, NULL, NULL);
+		fake_nfs_remove(f, ".csi-nfs/volumes/other");
+		for (i = 0; i < ARRAY_SIZE(notes); i++)
+			fake_nfs_remove(f, notes[i]);
+	}
+}
+
+/* A paused deletion removes the directory above, which is a volume's by now, and is still empty. */
+START_TEST(test_parent_late)
+{
+	static const struct sample v = { "pvc-1", "ns/a", "delete", "0000", "10", 0, NULL, NULL };
+	static const struct {
+		const char *name;
+		struct parent_taking taking;
+		uint32_t mode, uid; /* of the directory afterwards; mode 0: there is none */
+	} rows[] = {
+		{ "taken", { "v=1;name=other;dir=ns", false }, 0755, 0 },
+		{ "taken, with mode and owner",
+		  { "v=1;name=other;dir=ns;mode=2770;uid=1000;gid=1000;ready=1", false },
+		  02770,
+		  1000 },
+		{ "taken, and deleted", { "v=1;name=other;dir=ns", true }, 0, 0 },
+		{ "being cloned", { "v=1;src=volume%20vol;name=other;dir=ns", false }, 0, 0 },
+		{ "cloned", { "v=1;src=volume%20vol;name=other;dir=ns;ready=1", false }, 0755, 0 },
+		{ "taken deeper", { "v=1;name=other;dir=ns/b", false }, 0, 0 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct parent_taking taking = rows[i].taking;
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f, &v, 0, &err), 0);
+		fake_nfs_watch(f, take_parent, &taking);
+		check_int(rows[i].name, "delete", delete (f, &v, &err), 0);
+		check_int(rows[i].name, "type", fake_nfs_type(f, "ns"),
+			  rows[i].mode != 0 ? NFS_TYPE_DIRECTORY : NFS_TYPE_UNKNOWN);
+		if (rows[i].mode != 0) {
+			check_int(rows[i].name, "mode", fake_nfs_mode(f, "ns"), rows[i].mode);
+			check_int(rows[i].name, "owner", fake_nfs_owner(f, "ns"), rows[i].uid);
+		}
+		check_share(rows[i].name, f, ".csi-nfs", rows[i].mode != 0 ? "ns/\n" : "");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* The user finds no directory, makes another one, and writes to it. */
 static void user_made_another(struct fake_nfs *f)
 {
@@ -1599,6 +1667,7 @@ CHECK_MAIN("volume", .tests = {
 			     test_delete_late,
 			     test_delete_late_in_place,
 			     test_delete_late_twice,
+			     test_parent_late,
 			     test_delete_late_replaced,
 			     test_delete_moving,
 			     test_record_comes_back,
