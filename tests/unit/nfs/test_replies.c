@@ -565,9 +565,7 @@ START_TEST(test_parent_later)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(parents); i++) {
-		struct nfs_op op = {
-			.type = NFS_OP_LOOKUP, .dir = &dir, .name = "a", .fileid = 30
-		};
+		struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = &dir, .name = "a", .fileid = 30 };
 		struct nfs_connection conn = { .protocol = &nfs_protocol_v3 };
 		struct nfs_peer peer = { .words = found,
 					 .n = ARRAY_SIZE(found),
