@@ -565,13 +565,14 @@ START_TEST(test_parent_later)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(parents); i++) {
-		struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = &dir, .name = "a", .fileid = 30 };
+		struct nfs_op op = { .type = NFS_OP_LOOKUP, .dir = &dir, .name = "a" };
 		struct nfs_connection conn = { .protocol = &nfs_protocol_v3 };
 		struct nfs_peer peer = { .words = found,
 					 .n = ARRAY_SIZE(found),
 					 .then = parents[i].words,
 					 .n_then = parents[i].n };
 
+		op.fileid = 30;
 		nfs_peer_run(parents[i].row, &peer, &conn, &op);
 		check_int(parents[i].row, "error", op.error, parents[i].want);
 		check_int(parents[i].row, "fileid", op.fileid, 30);
