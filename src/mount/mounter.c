@@ -4,6 +4,7 @@
 #include "mount/mounter.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct real_mounter {
 	struct mounter mounter;
 	struct mount_caller caller;
 	struct net_breaker *mounts, *umounts, *looks; /* by server */
+	atomic_uint trials; /* under way, see struct slot */
 };
 
 static struct real_mounter *mounter_real(struct mounter *base)
@@ -75,18 +77,39 @@ static int server_ask(const struct mount_request *request, const struct mount_op
 	return net_is_own_failure(r) ? r : -EHOSTDOWN;
 }
 
+/* One of a server's slots. */
+struct slot {
+	/*
+	 * The mount itself is the question whether the server works, and the others wait for the
+	 * result. While the kernel waits for a server that answers NULL calls and hangs on all
+	 * others, it lets no first mount of any other server begin.
+	 */
+	bool is_trial;
+	unsigned int limit_ms; /* for a mount */
+	bool is_hung; /* out: the server has kept the mount waiting for so long */
+	bool is_silent; /* out: it did not answer, or that is not known */
+};
+
 /* Take one of the server's slots, and check that the server answers if that is not known. */
 static int server_enter(struct real_mounter *m, const struct mount_request *request,
-			const struct mount_options *o, struct error *err)
+			const struct mount_options *o, struct slot *ret, struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
+	unsigned int hangs;
 	bool ask;
 	int r;
 
+	*ret = (struct slot){ .limit_ms = MOUNT_TIMEOUT_MS };
 	r = net_breaker_enter(m->mounts, request->server, o->port, &ask, err);
 	if (r < 0 || !ask)
 		return r;
 	r = server_ask(request, o, &why);
+	if (r == 0 && !net_breaker_is_proven(m->mounts, request->server, o->port, &hangs)) {
+		ret->is_trial = true;
+		if (atomic_fetch_add(&m->trials, 1) == 0 && hangs % 4 != 3)
+			ret->limit_ms = MOUNT_TRIAL_TIMEOUT_MS;
+		return 0;
+	}
 	if (r == 0) {
 		net_breaker_answered(m->mounts, request->server, o->port);
 		return 0;
@@ -100,12 +123,32 @@ static int server_enter(struct real_mounter *m, const struct mount_request *requ
 	return r;
 }
 
+/* Tell the breaker what the mount in the slot has shown of the server, and give the slot back. */
+static void server_leave(struct real_mounter *m, const struct mount_request *request,
+			 const struct mount_options *o, const struct slot *slot)
+{
+	struct error why = { .code = ERROR_OK };
+
+	(void)error_set(&why, ERROR_UNAVAILABLE,
+			"server '%s' does not answer: the last mount from it hung, and the next one will be tried later",
+			request->server);
+	if (slot->is_hung)
+		net_breaker_failed(m->mounts, request->server, o->port, -ETIMEDOUT, &why);
+	else if (!slot->is_silent)
+		net_breaker_proved(m->mounts, request->server, o->port);
+	else if (slot->is_trial)
+		net_breaker_gave_up(m->mounts, request->server, o->port);
+	if (slot->is_trial)
+		atomic_fetch_sub(&m->trials, 1);
+	net_breaker_leave(m->mounts, request->server, o->port, slot->is_hung || slot->is_silent);
+}
+
 /*
  * Call the helper for a mount or a compare, in a slot of the server. Returns 0; 1 if a compare
- * found another directory; or a negative errno. *ret_silent: the server did not answer.
+ * found another directory; or a negative errno.
  */
 static int mount_in_slot(struct real_mounter *m, enum mount_operation operation,
-			 const struct mount_request *request, bool *ret_silent, struct error *err)
+			 const struct mount_request *request, struct slot *slot, struct error *err)
 {
 	__attribute__((cleanup(mount_sources_done))) struct mount_sources sources = {
 		.whole = mount_source_text(request->server, request->path),
@@ -115,19 +158,20 @@ static int mount_in_slot(struct real_mounter *m, enum mount_operation operation,
 	struct mount_answer answer;
 	int r;
 
-	*ret_silent = false;
+	slot->is_silent = true;
 	if (sources.whole == NULL || sources.top == NULL)
 		return error_oom(err);
-	r = mount_call(&m->caller, operation, request,
-		       compares ? MOUNT_COMPARE_TIMEOUT_MS : MOUNT_TIMEOUT_MS, &answer);
+	if (compares && slot->limit_ms > MOUNT_COMPARE_TIMEOUT_MS)
+		slot->limit_ms = MOUNT_COMPARE_TIMEOUT_MS;
+	r = mount_call(&m->caller, operation, request, slot->limit_ms, &answer);
 	if (r < 0) {
-		*ret_silent = true;
+		slot->is_hung = r == -ETIMEDOUT;
 		(void)mount_call_error(compares ? "looking at the mount" : "mounting", r, &answer,
 				       err);
 		error_prefix(err, "'%s'", sources.whole);
 		return r;
 	}
-	*ret_silent =
+	slot->is_silent =
 		answer.reply.step == MOUNT_STEP_RESOLVE || answer.reply.step == MOUNT_STEP_REACH;
 	if (answer.reply.step == MOUNT_STEP_DONE)
 		return 0;
@@ -140,17 +184,17 @@ static int mount_or_compare(struct real_mounter *m, enum mount_operation operati
 			    const struct mount_request *request, struct error *err)
 {
 	cleanup_mount_options struct mount_options options = { .minor = -1 };
-	bool silent;
+	struct slot slot;
 	int r;
 
 	r = mount_options_parse(&options, request->options, err);
 	if (r < 0)
 		return r;
-	r = server_enter(m, request, &options, err);
+	r = server_enter(m, request, &options, &slot, err);
 	if (r < 0)
 		return r;
-	r = mount_in_slot(m, operation, request, &silent, err);
-	net_breaker_leave(m->mounts, request->server, options.port, silent);
+	r = mount_in_slot(m, operation, request, &slot, err);
+	server_leave(m, request, &options, &slot);
 	return r;
 }
 

@@ -17,6 +17,11 @@
 #define MOUNT_HELPER_COMMAND "mount-helper"
 
 #define MOUNT_TIMEOUT_MS 45000 /* kubelet waits for two minutes */
+/*
+ * Of the first mount of a server, and of those after one that hung. Each fourth one may take
+ * MOUNT_TIMEOUT_MS, and so may one beside that of another server, for which the kernel may wait.
+ */
+#define MOUNT_TRIAL_TIMEOUT_MS 15000
 /* The first umount is interrupted early: on a dead server NFSv4.1 never returns from it. */
 #define MOUNT_QUICK_TIMEOUT_MS 1000
 #define MOUNT_UMOUNT_TIMEOUT_MS 3500

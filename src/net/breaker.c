@@ -47,6 +47,8 @@ struct server {
 	uint64_t pause_ms; /* last time in DOWN; 0: has answered since */
 	bool unknown; /* its name has no address */
 	bool seen; /* has answered at least once */
+	bool proven; /* has done what it was asked since it last hung */
+	unsigned int hangs; /* since then */
 	struct error why; /* why it is DOWN */
 };
 
@@ -350,22 +352,63 @@ void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t po
 	pthread_mutex_unlock(&b->lock);
 }
 
+void net_breaker_proved(struct net_breaker *b, const char *server, uint16_t port)
+{
+	struct server *s;
+
+	pthread_mutex_lock(&b->lock);
+	s = find_server(b, server, port);
+	s->proven = true;
+	s->hangs = 0;
+	pthread_mutex_unlock(&b->lock);
+	net_breaker_answered(b, server, port);
+}
+
+bool net_breaker_is_proven(struct net_breaker *b, const char *server, uint16_t port,
+			   unsigned int *ret_hangs)
+{
+	const struct server *s;
+	bool proven;
+
+	pthread_mutex_lock(&b->lock);
+	s = find_server(b, server, port);
+	proven = s->proven;
+	*ret_hangs = s->hangs;
+	pthread_mutex_unlock(&b->lock);
+	return proven;
+}
+
+/* The longest time in DOWN after that error. */
+static uint64_t last_pause_ms(const struct net_breaker *b, int error)
+{
+	switch (error) {
+	case -NET_ENAME:
+		return NET_BREAKER_NAME_LAST_MS;
+	case -ETIMEDOUT:
+		return NET_BREAKER_HUNG_LAST_MS;
+	default:
+		return b->last_ms;
+	}
+}
+
 void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port, int error,
 			struct error *why)
 {
-	const uint64_t last_ms = error == -NET_ENAME ? NET_BREAKER_NAME_LAST_MS : b->last_ms;
+	const uint64_t last_ms = last_pause_ms(b, error);
 	struct server *s;
 
 	pthread_mutex_lock(&b->lock);
 	s = find_server(b, server, port);
 	s->asked = false;
 	s->heard_ns = 0;
+	s->proven = s->proven && error != -ETIMEDOUT;
 	/* Calls that were under way when it went down count as one failure. */
 	if (server_state(s) != SERVER_DOWN) {
 		s->pause_ms = s->pause_ms == 0 ? NET_BREAKER_FIRST_MS : s->pause_ms * 2;
 		if (s->pause_ms > last_ms)
 			s->pause_ms = last_ms;
 		s->next_try_ns = clock_now_ns() + s->pause_ms * CLOCK_NS_PER_MS;
+		s->hangs += error == -ETIMEDOUT;
 		s->unknown = error == -NET_ENAME;
 		s->why = *why;
 	}

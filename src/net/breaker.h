@@ -51,6 +51,7 @@
 #define NET_BREAKER_OFTEN_MS 2000
 #define NET_BREAKER_RARELY_MS 30000
 #define NET_BREAKER_NAME_LAST_MS 120000 /* of a name without an address */
+#define NET_BREAKER_HUNG_LAST_MS 300000 /* of a server that answers NULL calls and nothing else */
 
 struct net_breaker;
 
@@ -81,7 +82,22 @@ int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, s
 void net_breaker_answered(struct net_breaker *b, const char *server, uint16_t port);
 
 /*
- * The server did not answer, or has no address (error is -NET_ENAME). why is the message for
+ * As net_breaker_answered(), and the server has done what it was asked. A server may answer NULL
+ * calls and hang on all others.
+ */
+void net_breaker_proved(struct net_breaker *b, const char *server, uint16_t port);
+
+/*
+ * Whether net_breaker_proved() was called since the server last hung. If not, an answered NULL call
+ * should not let the others in. *ret_hangs: how often it hung since it was last proven. The caller
+ * has a place.
+ */
+bool net_breaker_is_proven(struct net_breaker *b, const char *server, uint16_t port,
+			   unsigned int *ret_hangs);
+
+/*
+ * The server did not answer, has no address (error is -NET_ENAME), or answers NULL calls and hung
+ * on the work itself (-ETIMEDOUT): then it is no longer proven. why is the message for
  * callers that are refused until it does; sets why->retry_ms.
  */
 void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port, int error,

@@ -29,6 +29,7 @@ import harness
 import servers
 from csi_client import capability, patiently, pb
 from driver import Driver
+from rpc_proxy import ALWAYS, Proxy, Rule
 from servers import Export, Ganesha, wait_for
 
 LAB = os.environ["LAB_DIR"]
@@ -321,6 +322,40 @@ class Faults(unittest.TestCase):
             thread.join()
         self.assertGreater(good, len(VERSIONS) * 3 // 2)
         self.comes_back("4.2")
+
+    def test_server_that_answers_null_calls_only(self):
+        """While the kernel waits for such a server, it begins no first mount of another one: so
+        mounts of it are tried one at a time, each not for long, and with pauses."""
+        fresh = self._server("fresh")
+        self.addCleanup(fresh.kill)
+        over = threading.Event()
+        with Proxy(self.dying.port) as proxy:
+            proxy.begin([Rule("any", 1, "drop-call", None, ALWAYS)])
+            port = ["port=%d" % proxy.port]
+
+            def ask(number):
+                codes = set()
+                while not over.is_set():
+                    with self.assertRaises(grpc.RpcError) as got:
+                        self.publish(self.dying, "4.1", "v%d" % number, "h%d" % number, flags=port)
+                    codes.add(got.exception.code())
+                    over.wait(0.5)
+                return codes
+
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                callers = [pool.submit(ask, i) for i in range(8)]
+                try:
+                    self.assertTrue(servers.wait_for(lambda: proxy.counts))
+                    begun = time.monotonic()
+                    self.publish(fresh, "4.1", target="fresh", timeout=110)
+                    took = time.monotonic() - begun
+                finally:
+                    over.set()
+                for caller in callers:
+                    self.assertLessEqual(caller.result(),
+                                         {CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED, CODE.ABORTED})
+        self.unpublish("fresh")
+        self.assertLess(took, 35)  # 45 without a limit for first mounts
 
     # ---- a server that stops answering ----
 

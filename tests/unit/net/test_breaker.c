@@ -268,6 +268,52 @@ START_TEST(test_share)
 }
 END_TEST
 
+/* A server that answers NULL calls and hangs on all others is not let off by a NULL call. */
+START_TEST(test_hung)
+{
+	struct net_breaker *breaker = new_breaker();
+	uint64_t pause_ms = NET_BREAKER_FIRST_MS;
+	unsigned int hangs = 7, i;
+	bool ask;
+
+	enter_alive("first", breaker, &a, true);
+	check_that("first", "proven", !net_breaker_is_proven(breaker, a.name, a.port, &hangs));
+	check_int("first", "hangs", hangs, 0);
+	net_breaker_proved(breaker, a.name, a.port);
+	check_that("proved", "proven", net_breaker_is_proven(breaker, a.name, a.port, &hangs));
+	for (i = 1; i <= 12; i++) {
+		struct error why = { .code = ERROR_UNAVAILABLE, .msg = "hung" };
+		struct error err = { .code = ERROR_OK };
+
+		net_breaker_failed(breaker, a.name, a.port, -ETIMEDOUT, &why);
+		net_breaker_failed(breaker, a.name, a.port, -ETIMEDOUT, &why); /* another call */
+		check_that("hung", "proven",
+			   !net_breaker_is_proven(breaker, a.name, a.port, &hangs));
+		check_int("hung", "hangs", hangs, i);
+		net_breaker_leave(breaker, a.name, a.port, true);
+		pass_ms(pause_ms - 1);
+		check_that("pause", "refused",
+			   net_breaker_enter(breaker, a.name, a.port, &ask, &err) < 0);
+		check_error("pause", &err, ERROR_UNAVAILABLE, "hung");
+		pass_ms(1);
+		check_int("after it", "result",
+			  net_breaker_enter(breaker, a.name, a.port, &ask, NULL), 0);
+		check_that("after it", "ask", ask);
+		check_that("others", "refused",
+			   net_breaker_enter(breaker, a.name, a.port, &ask, NULL) < 0);
+		pause_ms = pause_ms * 2 < NET_BREAKER_HUNG_LAST_MS ? pause_ms * 2
+								   : NET_BREAKER_HUNG_LAST_MS;
+	}
+	net_breaker_proved(breaker, a.name, a.port);
+	check_that("at last", "proven", net_breaker_is_proven(breaker, a.name, a.port, &hangs));
+	check_int("at last", "hangs", hangs, 0);
+	enter_alive("at last", breaker, &a, false);
+	net_breaker_leave(breaker, a.name, a.port, false);
+	net_breaker_leave(breaker, a.name, a.port, false);
+	net_breaker_free(breaker);
+}
+END_TEST
+
 struct queue {
 	struct net_breaker *breaker;
 	atomic_int entered, refused;
@@ -405,6 +451,7 @@ CHECK_MAIN("breaker", .tests = {
 			      test_unknown_name,
 			      test_share,
 			      test_full,
+			      test_hung,
 			      test_crowd,
 			      test_no_verdict,
 		      })
