@@ -16,6 +16,7 @@
 #include "tree/remove.h"
 
 #define HEX_BYTES 17
+#define TIME_BYTES 32
 
 static int placing_failed(struct nfs_client *c, int r, const char *path, struct error *err)
 {
@@ -26,6 +27,8 @@ static int placing_failed(struct nfs_client *c, int r, const char *path, struct 
 struct directory_identity {
 	char fileid[HEX_BYTES];
 	char handle[HEX_BYTES];
+	char version[8];
+	char time[TIME_BYTES];
 	struct nfs_attr attr;
 };
 
@@ -44,7 +47,33 @@ static int identify_directory(struct nfs_client *c, const struct nfs_handle *dir
 		return -ENOTDIR;
 	(void)snprintf(ret->fileid, HEX_BYTES, "%" PRIx64, ret->attr.fileid);
 	(void)snprintf(ret->handle, HEX_BYTES, "%" PRIx64, str_hash(handle.data, handle.len));
+	(void)snprintf(ret->version, sizeof(ret->version), "%d", c->version);
+	(void)snprintf(ret->time, TIME_BYTES, "%" PRId64 ".%09" PRIu32, ret->attr.mtime.sec,
+		       ret->attr.mtime.nsec);
 	return 0;
+}
+
+/*
+ * Whether a directory is the one of the record: 1, 0 or a negative errno. Over another version of
+ * NFS its handle tells nothing, so compare the mtime, which nobody changes before it is ready. With
+ * another one it may be this directory or a later one with its fileid: that is found out over the
+ * first version.
+ */
+static int is_recorded(struct nfs_client *c, const struct staging_state *state,
+		       const struct directory_identity *there, const char *path, struct error *err)
+{
+	if (strcmp(there->fileid, state->built) != 0)
+		return 0;
+	if (state->handle == NULL || strcmp(there->handle, state->handle) == 0)
+		return 1;
+	if (state->version == NULL || strcmp(there->version, state->version) == 0)
+		return 0;
+	if (str_eq(state->time, there->time))
+		return 1;
+	return error_set(err, ERROR_ABORTED,
+			 "over NFSv%s it is not known whether '%s' on %s:%s is what was made over NFSv%s; try again with vers=%s",
+			 there->version, path, c->export.server, c->export.share, state->version,
+			 state->version);
 }
 
 int staging_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
@@ -64,8 +93,7 @@ int staging_is_in_place(struct nfs_client *c, const struct record *rec, const ch
 		return 0;
 	if (r < 0)
 		return placing_failed(c, r, path, err);
-	return strcmp(there.fileid, state.built) == 0 &&
-	       (state.handle == NULL || strcmp(there.handle, state.handle) == 0);
+	return is_recorded(c, &state, &there, path, err);
 }
 
 /* -------- what earlier attempts left -------- */
@@ -198,7 +226,9 @@ static int record_identity(struct record *rec, const struct directory_identity *
 	uint32_t open;
 
 	if (record_set(rec, STAGING_KEY_BUILT, own->fileid) < 0 ||
-	    record_set(rec, STAGING_KEY_HANDLE, own->handle) < 0)
+	    record_set(rec, STAGING_KEY_HANDLE, own->handle) < 0 ||
+	    record_set(rec, STAGING_KEY_VERSION, own->version) < 0 ||
+	    record_set(rec, STAGING_KEY_TIME, own->time) < 0)
 		return -ENOMEM;
 	record_unset(rec, STAGING_KEY_MODE);
 	if (!own->attr.has_mode || !directory_mode_is_closed(own->attr.mode, &open))
@@ -315,6 +345,8 @@ int staging_make(struct nfs_client *c, struct staging *s, struct error *err)
 		r = restore_mode(c, s, err);
 	if (r < 0)
 		return r;
+	record_unset(s->rec, STAGING_KEY_VERSION);
+	record_unset(s->rec, STAGING_KEY_TIME);
 	record_unset(s->rec, STAGING_KEY_MODE);
 	if ((s->describe != NULL && s->describe(s->rec, s->data) < 0) ||
 	    staging_set_ready(s->rec) < 0)

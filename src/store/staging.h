@@ -8,7 +8,8 @@
  *
  *   no "built"            being made, or the attempt died: the next one starts over
  *   "built", no "ready"   complete; in place if the directory there has the recorded fileid and
- *                         handle. With "dirmode", that mode may have to be restored
+ *                         handle, or over another version of NFS the fileid and mtime. With
+ *                         "dirmode", that mode may have to be restored
  *   "ready"               done
  *
  * When two attempts run at once, as after a failover of the controller, the later one moves the
@@ -54,7 +55,10 @@ struct staging {
  */
 int staging_make(struct nfs_client *c, struct staging *s, struct error *err);
 
-/* Whether the directory at path is the one built for the record: 1, 0 or a negative errno. */
+/*
+ * Whether the directory at path is the one built for the record: 1, 0 or a negative errno; ABORTED
+ * if that cannot be found out over this version of NFS.
+ */
 int staging_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
 			struct error *err);
 

@@ -15,6 +15,12 @@
 #define STAGING_KEY_BUILT "built" /* fileid of the directory, in hexadecimal */
 #define STAGING_KEY_HANDLE "handle" /* hash of its handle: servers reuse fileids, never handles */
 #define STAGING_KEY_READY "ready"
+/*
+ * Until it is ready: the version of NFS that it was built over, since the other one has other
+ * handles, and its mtime, which tells it over that one.
+ */
+#define STAGING_KEY_VERSION "handlevers"
+#define STAGING_KEY_TIME "dirtime" /* seconds, dot, nanoseconds */
 /* Mode of a directory that may have to be opened to be put in place, until it is ready. */
 #define STAGING_KEY_MODE "dirmode"
 
@@ -22,6 +28,8 @@
 struct staging_state {
 	const char *built; /* NULL: not built */
 	const char *handle; /* NULL: written by a version that did not record it */
+	const char *version,
+		*time; /* NULL: ready, or written by a version that did not record it */
 	const char *mode; /* NULL: it need not be opened */
 	bool ready;
 };

@@ -308,6 +308,89 @@ START_TEST(test_failures)
 }
 END_TEST
 
+/* What the record says after a kill, as if it had been written over version 4: other handles. */
+static bool rewrite_handle(struct fake_nfs *f, const char *more)
+{
+	static const char path[] = ".csi-nfs/volumes/pvc-1";
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct error err = { .code = ERROR_OK };
+	cleanup_record struct record rec = { .n = 0 };
+	const struct nfs_handle *folder;
+
+	if (fake_nfs_type(f, path) == NFS_TYPE_UNKNOWN)
+		return false;
+	ck_assert_int_eq(store_folder(c, STORE_VOLUMES, false, &folder, &err), 0);
+	ck_assert_int_eq(record_read(c, folder, "pvc-1", &rec, &err), 0);
+	if (staging_state_of(&rec).built == NULL || staging_state_of(&rec).ready)
+		return false;
+	ck_assert_int_eq(record_set(&rec, STAGING_KEY_HANDLE, "1"), 0);
+	ck_assert_int_eq(record_set(&rec, STAGING_KEY_VERSION, "4"), 0);
+	if (more != NULL)
+		ck_assert_int_eq(record_set(&rec, STAGING_KEY_TIME, more), 0);
+	ck_assert_int_eq(record_replace(c, folder, "pvc-1", &rec, &err), 0);
+	return true;
+}
+
+/* Killed at the nth operation, and repeated over another version of NFS. False: there are fewer. */
+static bool repeated_over_another(const char *path, unsigned int n, bool is_known, int *in_place)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED };
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+	bool failed, was_built, placed;
+	struct nfs_attr before, after;
+	struct nfs_handle unused;
+	char row[128];
+	int r;
+
+	(void)snprintf(row, sizeof(row), "%s, operation %u", path, n);
+	fake_nfs_fail(f, &failure);
+	(void)create(f, path, NULL, &err);
+	failed = fake_nfs_operations(f) >= n;
+	fake_nfs_fail(f, NULL);
+	was_built = rewrite_handle(f, is_known ? NULL : "1.000000001");
+	placed = fake_nfs_get(f, path, &unused, &before);
+	r = create(f, path, NULL, &err);
+	if (was_built && placed && !is_known) {
+		check_that(row, "is not known", r < 0);
+		check_error(row, &err, ERROR_ABORTED, "vers=4");
+		check_that(row, "the record stays", rewrite_handle(f, NULL));
+		check_that(row, "is not deleted", delete (f, path, &err) < 0);
+		check_error(row, &err, ERROR_ABORTED, "vers=4");
+		check_int(row, "the directory stays", fake_nfs_type(f, path), NFS_TYPE_DIRECTORY);
+		fake_nfs_free(f);
+		(*in_place)++;
+		return failed;
+	}
+	if (r < 0)
+		ck_abort_msg("%s: %s", row, err.msg);
+	check_volume(row, f, path);
+	if (was_built && placed) {
+		ck_assert(fake_nfs_get(f, path, &unused, &after));
+		check_that(row, "it is the same directory", before.fileid == after.fileid);
+		(*in_place)++;
+	}
+	fake_nfs_free(f);
+	return failed;
+}
+
+START_TEST(test_another_version)
+{
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		for (k = 0; k < 2; k++) {
+			int in_place = 0;
+			unsigned int n;
+
+			for (n = 1; repeated_over_another(paths[i], n, k == 0, &in_place); n++)
+				;
+			check_that(paths[i], "it was in place", in_place > 0);
+		}
+	}
+}
+END_TEST
+
 /* A share that squashes root, and a source whose owner may not write to it. */
 static struct fake_nfs *prepared_for_owner(void)
 {
@@ -382,5 +465,6 @@ START_TEST(test_closed)
 END_TEST
 
 CHECK_MAIN("build",
-	   .tests = { test_create, test_in_the_way, test_moved, test_moved_meanwhile, test_closed },
+	   .tests = { test_create, test_in_the_way, test_moved, test_moved_meanwhile, test_closed,
+		      test_another_version },
 	   .loops = { { test_failures, ARRAY_SIZE(ways) } })
