@@ -4,13 +4,17 @@
 #include "mount/mountinfo.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <libmount.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "net/ping.h"
@@ -130,7 +134,13 @@ static void info_copy_service(struct mount_info *info, struct libmnt_fs *fs)
 			!options_have_value(options, "proto", "tcp6");
 }
 
-static int info_copy(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_device)
+/* A mount, as the table tells it from others. */
+struct mount_key {
+	dev_t device; /* of the superblock */
+	int id;
+};
+
+static int info_copy(struct mount_info *info, struct libmnt_fs *fs, struct mount_key *ret)
 {
 	const char *source = mnt_fs_get_source(fs), *fstype = mnt_fs_get_fstype(fs);
 
@@ -145,13 +155,13 @@ static int info_copy(struct mount_info *info, struct libmnt_fs *fs, dev_t *ret_d
 	info->no_suid = fs_has_flag(fs, "nosuid");
 	info->no_dev = fs_has_flag(fs, "nodev");
 	info->depth++;
-	*ret_device = mnt_fs_get_devno(fs);
+	*ret = (struct mount_key){ .device = mnt_fs_get_devno(fs), .id = mnt_fs_get_id(fs) };
 	return info->source != NULL && info->fstype != NULL ? 0 : -ENOMEM;
 }
 
 /* The kernel lists mounts in the order in which they were made, so the last one is on top. */
 static int info_collect(struct libmnt_table *table, struct libmnt_iter *iter, const char *path,
-			struct mount_info *info, dev_t *ret_device)
+			struct mount_info *info, struct mount_key *ret)
 {
 	struct libmnt_fs *fs;
 	int r;
@@ -162,7 +172,7 @@ static int info_collect(struct libmnt_table *table, struct libmnt_iter *iter, co
 			return r > 0 ? 0 : r;
 		if (!str_eq(mnt_fs_get_target(fs), path))
 			continue;
-		r = info_copy(info, fs, ret_device);
+		r = info_copy(info, fs, ret);
 		if (r < 0)
 			return r;
 	}
@@ -181,40 +191,106 @@ static bool device_is_elsewhere(struct libmnt_table *table, struct libmnt_iter *
 	return false;
 }
 
+/* -------- a table that cannot be read whole -------- */
+
+/*
+ * Parse the lines before the one that cannot be read. Returns 0 if all could be read this time, or
+ * the error of the others, as a negative errno. -ENAMETOOLONG: in the file system of a mount, which
+ * may be any pod's, its directory has been moved so deep that the path takes more than a page.
+ */
+static int parse_part(struct libmnt_table *table, const char *file)
+{
+	cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+	cleanup_buf struct buf text = { 0 };
+	char piece[4096];
+	FILE *stream;
+	ssize_t n;
+	int why;
+
+	if (fd < 0)
+		return -errno;
+	while ((n = read(fd, piece, sizeof(piece))) > 0)
+		if (buf_append(&text, piece, (size_t)n) < 0)
+			return -ENOMEM;
+	why = n < 0 ? -errno : 0;
+	while (text.len > 0 && text.data[text.len - 1] != '\n')
+		text.len--;
+	mnt_reset_table(table);
+	if (text.len == 0)
+		return why;
+	stream = fmemopen(text.data, text.len, "r");
+	if (stream == NULL)
+		return -ENOMEM;
+	if (mnt_table_parse_stream(table, stream, file) != 0)
+		why = -EIO;
+	(void)fclose(stream);
+	return why;
+}
+
+/*
+ * Check what was found in part of the table, a mount id or 0 for nothing, against the path itself;
+ * why is the error of the rest. Returns 0 if there is no doubt, else why. Does not ask the server.
+ */
+static int check_part(const char *path, int id, int why)
+{
+#ifdef STATX_MNT_ID
+	const uint64_t root = STATX_ATTR_MOUNT_ROOT;
+	struct statx st;
+
+	if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC,
+		  STATX_MNT_ID, &st) < 0)
+		return errno == ENOENT && id == 0 ? 0 : why;
+	if (!(st.stx_attributes_mask & root) || !(st.stx_mask & STATX_MNT_ID))
+		return why;
+	if (!(st.stx_attributes & root))
+		return id == 0 ? 0 : why;
+	return id != 0 && st.stx_mnt_id == (uint64_t)id ? 0 : why;
+#else
+	(void)path;
+	(void)id;
+	return why;
+#endif
+}
+
 int mountinfo_find(const char *file, const char *path, struct mount_info **ret)
 {
 	__attribute__((cleanup(cleanup_ptr_table))) struct libmnt_table *table = mnt_new_table();
 	__attribute__((cleanup(cleanup_ptr_iter))) struct libmnt_iter *iter =
 		mnt_new_iter(MNT_ITER_FORWARD);
-	struct mount_info *info;
-	dev_t device = 0;
-	int r;
+	cleanup_mount_info struct mount_info *info = calloc(1, sizeof(*info));
+	struct mount_key key = { .id = 0 };
+	int r, why = 0;
 
-	if (table == NULL || iter == NULL)
+	if (table == NULL || iter == NULL || info == NULL)
 		return -ENOMEM;
-	r = mnt_table_parse_file(table, file);
-	if (r != 0)
-		return r < 0 ? r : -EIO;
-	info = calloc(1, sizeof(*info));
-	if (info == NULL)
-		return -ENOMEM;
-	r = info_collect(table, iter, path, info, &device);
-	info->shares_superblock = r == 0 && device_is_elsewhere(table, iter, path, device);
-	if (r < 0 || info->depth == 0) {
-		mount_info_free(info);
-		info = NULL;
-	}
-	if (r == 0)
-		*ret = info;
-	return r;
+	/* libmount does not tell the kernel's error. */
+	if (mnt_table_parse_file(table, file) != 0)
+		why = parse_part(table, file);
+	if (why < 0 && why != -ENAMETOOLONG)
+		return why;
+	r = info_collect(table, iter, path, info, &key);
+	if (r == 0 && why < 0)
+		r = check_part(path, key.id, why);
+	if (r < 0)
+		return r;
+	/* In doubt it shares: then it is not unmounted by force. */
+	info->shares_superblock = why < 0 || device_is_elsewhere(table, iter, path, key.device);
+	*ret = info->depth > 0 ? steal_ptr(&info) : NULL;
+	return 0;
 }
 
 int mountinfo_find_mounted(const char *path, struct mount_info **ret, struct error *err)
 {
 	int r = mountinfo_find(MOUNTINFO, path, ret);
 
+	if (r == 0)
+		return 0;
 	/* No final code: a mount of an earlier call may be there, and EMFILE and ENFILE pass. */
-	return r < 0 ? error_sys(err, ERROR_ABORTED, -r, "cannot read %s", MOUNTINFO) : 0;
+	if (r == -ENAMETOOLONG)
+		return error_set(err, ERROR_ABORTED,
+				 "cannot read %s: a pod has moved the directory of some mount so deep that the kernel cannot show its path; end the pods that use that volume",
+				 MOUNTINFO);
+	return error_sys(err, ERROR_ABORTED, -r, "cannot read %s", MOUNTINFO);
 }
 
 void mount_info_server(const struct mount_info *info, char server[NET_SERVER_MAX + 1])

@@ -2,8 +2,10 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Find what is mounted at a path in the kernel's own list. The path itself is never touched, since
- * that hangs on a dead server. Only the directory above it is resolved, which is local. Any thread.
+ * Find what is mounted at a path in the kernel's own list. The path itself is never opened, since
+ * that hangs on a dead server. Only the directory above it is resolved, which is local. If the list
+ * cannot be read to its end (ENAMETOOLONG), statx() tells whether what was read is enough, without
+ * asking the server. Any thread.
  */
 #ifndef MOUNT_MOUNTINFO_H
 #define MOUNT_MOUNTINFO_H

@@ -3,6 +3,8 @@
 """The node service with real mounts: the running kernel's NFS client against its own NFS server,
 which exports an ext4 file system. Runs inside a lab with --kernel nfs --kernel nfsd."""
 import contextlib
+import ctypes
+import errno
 import os
 import random
 import re
@@ -30,6 +32,7 @@ LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
 CODE = grpc.StatusCode
 HOST = "127.0.0.1"
+MNT_DETACH = 2
 
 # Writes with several threads, all the time, until its standard input ends; prints what fails.
 WRITER = """
@@ -689,6 +692,48 @@ class Node(Mounts, unittest.TestCase):
                         self.publish(version, host="both", flags=["proto=" + proto])
                         self.assertIn("addr=" + address, mounts(self.target)[0][3])
                         self.unpublish()
+
+    def test_mount_that_the_kernel_cannot_show(self):
+        """A pod moves the directory of its subPath so deep that /proc/self/mountinfo cannot be read
+        beyond the line of that mount. Its volume can be unpublished all the same, and so can what
+        was published before it; others can be published."""
+        other, early = self.target + "2", self.target + "3"
+        bound = os.path.join(LAB, "bound")
+        os.makedirs(bound, exist_ok=True)
+        self.publish(volume="two", target=early)
+        self.publish()
+        sub = os.path.join(self.target, "sub")
+        os.mkdir(sub)
+        servers.run("mount", "--bind", sub, bound)
+        self.addCleanup(servers.run, "rm", "-rf", os.path.join(DISK, "share", "one", "d" * 200))
+        try:
+            top = os.open(self.target, os.O_RDONLY)
+            here = os.dup(top)
+            for _ in range(25):
+                os.mkdir("d" * 200, dir_fd=here)
+                above, here = here, os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+                os.close(above)
+            os.rename("sub", "sub", src_dir_fd=top, dst_dir_fd=here)
+            os.close(here)
+            os.close(top)
+            with self.assertRaises(OSError) as got, open("/proc/self/mountinfo", "rb") as f:
+                f.read()
+            self.assertEqual(got.exception.errno, errno.ENAMETOOLONG)
+            self.publish()
+            self.publish(volume="two", target=other)
+            for call in (lambda: self.publish(volume="two", target=other),
+                         lambda: self.unpublish(other, "two")):
+                self.assertIn("deep", self.fails(CODE.ABORTED, call))
+            self.unpublish(early, "two")
+            self.assertFalse(os.path.lexists(early))
+            self.unpublish()
+            self.assertFalse(os.path.lexists(self.target))
+        finally:
+            # umount(8) reads the list first.
+            self.assertEqual(ctypes.CDLL(None).umount2(bound.encode(), MNT_DETACH), 0)
+        self.publish(volume="two", target=other)
+        self.unpublish(other, "two")
+        self.is_gone(other)
 
     def test_link_that_leads_elsewhere_by_now(self):
         link = os.path.join(DISK, "share", "moving")
