@@ -33,8 +33,8 @@
 #define EXIT_USAGE 2
 
 /*
- * Worker threads. A server can occupy 24: calls at work on it (NFS_SERVER_PLACES), and half as many
- * that wait; on a node 30. Calls that are held (grpc/call.h) occupy none.
+ * Worker threads. A server can occupy 32: calls at work on it (NFS_SERVER_PLACES), and as many that
+ * wait; on a node 40. Calls that are held (grpc/call.h) occupy none.
  */
 #define WORKERS "48"
 

@@ -238,7 +238,7 @@ static int take_place(struct net_breaker *b, struct server *s, bool even_if_down
 	int r;
 
 	/* Each caller that waits keeps a worker from other servers. */
-	if (s->busy >= b->places && s->waiting >= b->places / 2)
+	if (s->busy >= b->places && s->waiting >= b->places)
 		return is_doubtful(s, server_state(s)) && !even_if_down ? refuse_down(s, err)
 									: refuse_full(s, err);
 	s->waiting++;

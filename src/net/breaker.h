@@ -61,7 +61,7 @@ void net_breaker_free(struct net_breaker *b);
 
 /*
  * Get one of the server's places. Each port is a separate entry; port 0 is a separate entry too.
- * Waits for a free place: seconds if the server is ALIVE, else a fraction of a second; half as many
+ * Waits for a free place: seconds if the server is ALIVE, else a fraction of a second. As many
  * callers as there are places may wait, so that a slow server leaves workers for others. On success
  * the caller owes net_breaker_leave(). If *ret_ask is set, the caller must find out whether the
  * server is alive, while others wait, and report it before anything else: by

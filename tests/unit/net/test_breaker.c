@@ -331,12 +331,12 @@ static void *wait_for_place(void *data)
 	return NULL;
 }
 
-/* Half as many callers as there are places may wait for a server that answers. */
+/* As many callers as there are places may wait for a server that answers. */
 START_TEST(test_full)
 {
 	struct queue q = { .breaker = new_breaker() };
 	struct error err = { .code = ERROR_OK };
-	pthread_t waiters[PLACES / 2 + 1];
+	pthread_t waiters[PLACES + 1];
 	bool ask;
 	size_t i;
 
@@ -355,12 +355,12 @@ START_TEST(test_full)
 	check_that("one more", "retry", err.retry_ms > 0);
 	check_int("unmount", "result", net_breaker_take(q.breaker, a.name, a.port, NULL), -EUSERS);
 	enter_alive("other server", q.breaker, &b, true);
-	for (i = 0; i < PLACES / 2; i++)
+	for (i = 0; i < PLACES; i++)
 		net_breaker_leave(q.breaker, a.name, a.port, false);
 	for (i = 0; i < ARRAY_SIZE(waiters); i++)
 		pthread_join(waiters[i], NULL);
 	many_threads = false;
-	check_int("full", "entered", q.entered, PLACES / 2);
+	check_int("full", "entered", q.entered, PLACES);
 	check_int("full", "refused", q.refused, 1);
 	net_breaker_free(q.breaker);
 }
