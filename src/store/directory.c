@@ -7,12 +7,18 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
 #include "store/directory_parts.h"
 #include "store/layout.h"
+
+bool directory_is_archive_name(const char *path)
+{
+	return strncasecmp(path, DIRECTORY_ARCHIVE_PREFIX, strlen(DIRECTORY_ARCHIVE_PREFIX)) == 0;
+}
 
 int directory_refuse_entry(struct nfs_client *c, const char *path, size_t len,
 			   const struct nfs_attr *attr, struct error *err)

@@ -23,6 +23,9 @@ struct directory_place {
 
 #define DIRECTORY_ARCHIVE_PREFIX "archived-" /* as in csi-driver-nfs */
 
+/* Whether the name is one of an archive, on a server that folds case, too. */
+bool directory_is_archive_name(const char *path);
+
 /*
  * Find the place of a path. -ENOENT, unreported, if a directory above it is missing;
  * FAILED_PRECONDITION if the path leads into the driver's own folder, in any spelling.

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/path.h"
 #include "base/str.h"
@@ -304,14 +303,12 @@ static int check_snapshot(struct owner_search *s, struct error *err)
 /* Archives have no record, neither ours nor csi-driver-nfs's: only the name identifies them. */
 static int check_archive(struct owner_search *s, struct error *err)
 {
-	const size_t len = strlen(DIRECTORY_ARCHIVE_PREFIX);
 	struct directory_place place;
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
-	if (!(s->q->scope & OWNER_ARCHIVE) ||
-	    strncasecmp(s->path, DIRECTORY_ARCHIVE_PREFIX, len) != 0)
+	if (!(s->q->scope & OWNER_ARCHIVE) || !directory_is_archive_name(s->path))
 		return 0;
 	r = directory_find(s->c, s->path, &place, &handle, &attr, err);
 	if (r < 0)

@@ -274,6 +274,13 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 	r = t->no_room ? 1 : tombstone_is_set(c, t, err);
 	if (r < 0)
 		return r;
+	/* The older archive may be in the trash, unchecked, since an earlier attempt died. */
+	if (r > 0 && replace && archive != NULL) {
+		int released = directory_trash_release_all(c, archive, ret_trashed, err);
+
+		if (released < 0)
+			return released;
+	}
 	if (r > 0)
 		return forget_notes(c, t, &known, err);
 	if (archive != NULL)

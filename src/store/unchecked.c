@@ -25,7 +25,19 @@ static bool path_of_entry(const char *name, char path[RECORD_NAME_MAX + 1])
 	return path_of_key(key, strlen(key), path);
 }
 
-/* Put the directory back unless its user has made another one. */
+static void log_put_back(const struct nfs_client *c, const char *path, const char *user)
+{
+	if (user == NULL)
+		log_warn("An archive that an interrupted deletion had replaced has been put back",
+			 LOG_STR("directory", path), LOG_STR("server", c->export.server),
+			 LOG_STR("share", c->export.share));
+	else
+		log_warn("A directory that an interrupted deletion took from another volume has been put back",
+			 LOG_STR("directory", path), LOG_STR("user", user),
+			 LOG_STR("server", c->export.server), LOG_STR("share", c->export.share));
+}
+
+/* Put the directory back unless there is another one by now. user: NULL for an archive. */
 static int rename_back(struct nfs_client *c, const struct nfs_handle *trash, const char *name,
 		       const char *path, const char *user, struct error *err)
 {
@@ -33,7 +45,10 @@ static int rename_back(struct nfs_client *c, const struct nfs_handle *trash, con
 	struct nfs_handle unused;
 	int r;
 
-	r = directory_locate(c, path, &place, err);
+	if (user == NULL)
+		r = directory_make_parents(c, path, &place, err);
+	else
+		r = directory_locate(c, path, &place, err);
 	if (r < 0)
 		return r == -ENOENT ? 1 : r;
 	r = nfs_lookup(c, &place.parent, place.base, &unused, NULL);
@@ -46,9 +61,7 @@ static int rename_back(struct nfs_client *c, const struct nfs_handle *trash, con
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "putting '%s' back from the trash", path);
 	if (r == 0)
-		log_warn("A directory that an interrupted deletion took from another volume has been put back",
-			 LOG_STR("directory", path), LOG_STR("user", user),
-			 LOG_STR("server", c->export.server), LOG_STR("share", c->export.share));
+		log_put_back(c, path, user);
 	return 1;
 }
 
@@ -84,6 +97,8 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 		return 1;
 	if (r > 0)
 		return rename_back(c, trash, name, path, owner.key, err);
+	if (r == 0 && directory_is_archive_name(path))
+		return rename_back(c, trash, name, path, NULL, err);
 	if (r < 0 && err != NULL)
 		*err = why;
 	return r;

@@ -179,6 +179,12 @@ START_TEST(test_unchecked)
 		{ "being deleted", "pvc-1", 90000, "volumes/pvc-1",
 		  ".csi-nfs/busy/pvc-1~d~00000000000000aa.1", STAYS },
 		{ "made anew", "pvc-1", 90000, "volumes/pvc-1", "pvc-1/new", GOES },
+		{ "an archive", "archived-pvc-1", 120, NULL, NULL, IS_BACK },
+		{ "an archive, new", "archived-pvc-1", 10, NULL, NULL, STAYS },
+		{ "an archive below", "archived-team/pvc-1", 90000, NULL, NULL, IS_BACK },
+		{ "a replaced archive", "archived-pvc-1", 120, NULL, "archived-pvc-1/new", STAYS },
+		{ "a replaced archive, after a day", "archived-pvc-1", 90000, NULL,
+		  "archived-pvc-1/new", GOES },
 		{ "of a long path", LONG_PATH, 120, NULL, NULL, FAILS },
 	};
 	size_t i;
