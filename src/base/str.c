@@ -3,6 +3,7 @@
 
 #include "base/str.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,21 @@ bool str_eq(const char *a, const char *b)
 bool str_eq_nocase(const char *a, const char *b)
 {
 	return strcasecmp(a, b) == 0;
+}
+
+bool str_ends_with_uuid(const char *s)
+{
+	static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+	const size_t len = strlen(s), form_len = sizeof(form) - 1;
+	size_t i;
+
+	if (len < form_len)
+		return false;
+	s += len - form_len;
+	for (i = 0; i < form_len; i++)
+		if (form[i] == '-' ? s[i] != '-' : !isxdigit((unsigned char)s[i]))
+			return false;
+	return true;
 }
 
 bool str_has_prefix(const char *s, const char *prefix)

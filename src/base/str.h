@@ -25,6 +25,7 @@ static inline bool str_is_empty(const char *s)
 bool str_eq(const char *a, const char *b); /* NULL equals NULL only */
 bool str_eq_nocase(const char *a, const char *b); /* ASCII; neither may be NULL */
 bool str_has_prefix(const char *s, const char *prefix);
+bool str_ends_with_uuid(const char *s); /* 36 characters in either case (RFC 9562, section 4) */
 
 /* Find a byte below 0x20, or 0x7f. */
 bool str_has_control(const char *s);

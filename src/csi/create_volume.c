@@ -16,6 +16,7 @@
 #include "csi/volume_message.h"
 #include "csi/volume_source.h"
 #include "nfs/export.h"
+#include "store/directory.h"
 #include "store/record.h"
 #include "store/volume.h"
 
@@ -123,15 +124,25 @@ static const char *creation_directory(const struct creation *creation)
 	return creation->params.subdir != NULL ? creation->params.subdir : creation->key;
 }
 
-/*
- * Choose how the volume claims its directory. A claim costs one more write, so volumes with a
- * default name have none.
- */
-static enum volume_claim claim_of(const struct volume_params *p)
+/* Whether a name has a UUID, as those of external-provisioner, and is not an archive's. */
+static bool name_is_new(const char *name)
 {
-	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
+	return str_ends_with_uuid(name) && !directory_is_archive_name(name);
+}
 
-	if (takes_any || (!p->has_existing && !p->has_variables))
+/*
+ * Choose how the volume claims its directory. A claim costs one more write. A volume needs none if
+ * its name is its directory and is new, since nobody else can have that directory. For any other
+ * name, a repeated call could not tell without a claim whether an earlier attempt had made the
+ * directory or was about to refuse it: it may be an archive, or have the volumes of others in it.
+ */
+static enum volume_claim claim_of(const struct creation *creation)
+{
+	const struct volume_params *p = &creation->params;
+	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
+	const bool is_new = p->subdir != NULL || name_is_new(creation->key);
+
+	if (takes_any || (!p->has_existing && !p->has_variables && is_new))
 		return CLAIM_NONE;
 	return p->subdir == NULL || p->has_variables ? CLAIM_EXCLUSIVE : CLAIM_SHARED;
 }
@@ -187,7 +198,7 @@ static int describe(struct creation *creation, const Csi__V1__CreateVolumeReques
 		.on_delete = on_delete_name(p->on_delete),
 		.has_existing = p->has_existing,
 		.existing = p->existing,
-		.claim = claim_of(p),
+		.claim = claim_of(creation),
 		.source = source,
 		.port = creation->export.port,
 		.mount_port = creation->export.mount_port,

@@ -69,6 +69,23 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 }
 
 /*
+ * Whether the directory at the volume's path cannot be the volume's: it is gone, or a snapshot's. A
+ * snapshot does not take a directory that a volume has (rule 1).
+ */
+static int directory_is_not_ours(const struct new_volume *nv, struct error *err)
+{
+	const struct owner_question q = {
+		.volume = nv->key,
+		.has_record = true,
+		.scope = OWNER_SNAPSHOTS,
+	};
+	struct owner owner;
+	int r = owner_find(nv->c, nv->dir, &q, &owner, err);
+
+	return r != 0 ? r : directory_is_gone(nv->c, nv->dir, err);
+}
+
+/*
  * Remove everything that was made for the volume. If that fails too, change the code to ABORTED, so
  * that the CO retries.
  */
@@ -84,7 +101,7 @@ static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct
 	/* An attempt of this or another replica may have made the directory that is there. */
 	may_be_ours = !nv->begun || is_transient(err) || (!nv->created && err->sys != 0);
 	if (may_be_ours)
-		r = directory_is_gone(nv->c, nv->dir, &second);
+		r = directory_is_not_ours(nv, &second);
 	/* A volume that existed before this call keeps its record, even without a directory. */
 	if (r <= 0) {
 		if (err->sys != 0)

@@ -46,7 +46,8 @@
 
 /*
  * The claim of a volume to its directory. Volumes of a class with existingDirectory, or with
- * variables in its subDir, have one: their directory is not decided until the record says "ready".
+ * variables in its subDir, have one, and so do those without subDir whose name has no UUID: their
+ * directory is not decided until the record says "ready".
  */
 enum volume_claim {
 	CLAIM_NONE,

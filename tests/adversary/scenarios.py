@@ -99,7 +99,12 @@ class Create(Scenario):
 
 
 class CreatePlain(Create):
-    """No parameters."""
+    """No parameters, and a name like those of external-provisioner."""
+    name = directory = "pvc-0f8fad5b-d9cb-469f-a165-70867728950e"
+
+
+class CreateNamed(Create):
+    """No parameters, and a name that may be a directory's."""
 
 
 class CreateBelow(Create):
@@ -220,6 +225,44 @@ class RequireMissing(Refused):
     """existingDirectory require, with nothing there."""
     directory = "not-there"
     parameters = {"subDir": "not-there", "existingDirectory": "require"}
+
+
+class RefuseSpace(Refused):
+    """No parameters, and the name of a directory that others have a volume in."""
+    name = directory = "team"
+
+
+class RefuseSnapshot(Refused):
+    """The directory of a snapshot."""
+    parameters = {"subDir": "snap"}
+
+    def prepare(self):
+        case = self.case
+        self.source = case.must("CreateVolume", **case.request("source")).volume.volume_id
+        plant(case.path("source"), big=1000)
+        self.id = case.must("CreateSnapshot", name="snap", source_volume_id=self.source,
+                            secrets=case.secrets).snapshot.snapshot_id
+
+    def is_as_before(self):
+        self.expect(volumes={"source": "source"}, snapshots=["snap"])
+
+    def undo(self):
+        self.case.must_unsnap(self.id)
+        self.case.must_delete(self.source)
+
+    def after_undo(self):
+        self.expect()
+
+
+class RefuseArchive(Refused):
+    """No parameters, and the name of an archive that is there."""
+    name = directory = "archived-v1"
+    existing = True
+
+
+class CreateArchive(Create):
+    """No parameters, and a name that an archive might have."""
+    name = directory = "archived-v1"
 
 
 class RefuseLate(Create):
@@ -734,8 +777,9 @@ class Modify(Changed):
 
 
 SCENARIOS = (
-    CreatePlain, CreateBelow, CreateBeside, CreateRefuse, CreateAdopt, CreateRequire, CreateMode,
-    CreateRetain, CreateLong, CreateKept, RefuseExisting, RequireMissing, RefuseLate, RequireLate,
+    CreatePlain, CreateNamed, CreateBelow, CreateBeside, CreateRefuse, CreateAdopt, CreateRequire, CreateMode,
+    CreateRetain, CreateLong, CreateKept, CreateArchive, RefuseExisting, RefuseSpace,
+    RefuseSnapshot, RefuseArchive, RequireMissing, RefuseLate, RequireLate,
     Clone, CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
     DeleteShared, DeleteKept, DeleteKeptAround, DeleteKeptLast, DeleteKeptArchive, DeleteArchive,
     DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify, SnapshotTree,

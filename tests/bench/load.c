@@ -5,14 +5,16 @@
  * A load generator: many CSI calls over one connection, a given number of them at once, and one
  * line of results. It is in C because a Python client in a slow guest would measure itself.
  *
- *   load [-n NAME] [-o SOURCE] [-c COMPRESSION] SOCKET OPERATION COUNT CALLERS
+ *   load [-u] [-n NAME] [-o SOURCE] [-c COMPRESSION] SOCKET OPERATION COUNT CALLERS
  *        [SERVER SHARE [TARGET-DIRECTORY [FLAGS]]]
  *
  * OPERATION is probe, create, delete, list, publish, unpublish, clone, snapshot, forget or restore.
- * New objects are named NAME-0, NAME-1, ...; NAME is bench without -n. list reads all pages of
- * ListVolumes, one after the other, and counts a call for each page. clone copies the volume
- * SOURCE. snapshot makes snapshots of SOURCE with the given compression, and forget deletes them.
- * restore makes volumes from the snapshot SOURCE, which must be a snapshot of bench-0.
+ * New objects are named NAME-0, NAME-1, ..., with -u a UUID follows, as in the names of
+ * external-provisioner (always the same one, for the number differs); NAME is bench without -n.
+ * list reads all pages of ListVolumes, one after the other, and counts a call for each page. clone
+ * copies the volume SOURCE. snapshot makes snapshots of SOURCE with the given compression, and
+ * forget deletes them. restore makes volumes from the snapshot SOURCE, which must be a snapshot of
+ * bench-0.
  *
  * Output: operation, callers, calls, failures, calls per second, the median, the 99th percentile
  * and the total in milliseconds, and how many volumes were listed. Exit status 1 if a call failed;
@@ -44,6 +46,7 @@
 struct load {
 	const char *server, *share, *target, *flags;
 	const char *name, *source, *compression; /* of -n, -o and -c */
+	bool has_uuids; /* -u */
 	const struct operation *operation;
 	unsigned int count, callers;
 	unsigned int started, finished, failed;
@@ -114,7 +117,9 @@ static void format_snapshot(const struct load *l, const char *name, char *id, si
 
 static void format_name(const struct load *l, unsigned int i, char *name, size_t size)
 {
-	(void)snprintf(name, size, "%s-%u", l->name, i);
+	const char *uuid = l->has_uuids ? "-00000000-0000-4000-8000-000000000000" : "";
+
+	(void)snprintf(name, size, "%s-%u%s", l->name, i, uuid);
 }
 
 static void format_id(const struct load *l, unsigned int i, char *id, size_t size)
@@ -563,8 +568,11 @@ static bool take_options(struct load *l, int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "+n:o:c:")) != -1) {
+	while ((option = getopt(argc, argv, "+un:o:c:")) != -1) {
 		switch (option) {
+		case 'u':
+			l->has_uuids = true;
+			break;
 		case 'n':
 			l->name = optarg;
 			break;

@@ -249,6 +249,8 @@ START_TEST(test_str_utf8)
 }
 END_TEST
 
+#define UUID "0f8fad5b-d9cb-469f-A165-70867728950e"
+
 START_TEST(test_str_compare)
 {
 	check_that("NULL and NULL", "equal", str_eq(NULL, NULL));
@@ -258,6 +260,12 @@ START_TEST(test_str_compare)
 	check_that("case", "equal without case", str_eq_nocase("SubDir", "sUBdIR"));
 	check_that("prefix", "starts", str_has_prefix("abc", "ab") && str_has_prefix("abc", ""));
 	check_that("longer prefix", "does not start", !str_has_prefix("ab", "abc"));
+	check_that("UUID", "ends", str_ends_with_uuid("pvc-" UUID) && str_ends_with_uuid(UUID));
+	check_that("no UUID", "does not end",
+		   !str_ends_with_uuid("") && !str_ends_with_uuid(UUID "0") &&
+			   !str_ends_with_uuid(&UUID[1]) &&
+			   !str_ends_with_uuid("0f8fad5bxd9cb-469f-a165-70867728950e") &&
+			   !str_ends_with_uuid("0f8fad5b-d9cb-469f-a165-70867728950g"));
 	check_that("empty", "is empty", str_is_empty(NULL) && str_is_empty(""));
 	check_that("space", "is not empty", !str_is_empty(" "));
 	check_that("plain", "no control", !str_has_control("a b~\xc3\xa4"));
