@@ -12,6 +12,7 @@
 #include "csi/copy_clients.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
+#include "store/holder.h"
 #include "store/layout.h"
 #include "store/volume.h"
 #include "tree/reader.h"
@@ -125,44 +126,60 @@ static int renew_claims(struct copy_job *job, struct error *err)
 	return r < 0 ? r : r2;
 }
 
-static void keep_alive(struct nfs_client *const clients[], size_t n)
+static void keep_alive(struct nfs_client *c)
 {
 	struct nfs_attr unused;
-	size_t i;
 
-	for (i = 0; i < n; i++)
-		(void)nfs_getattr(clients[i], &clients[i]->root, &unused);
+	(void)nfs_getattr(c, &c->root, &unused);
 }
 
-static void report(const struct tree_progress *progress, void *data)
+/* A lost note fails copy_job_close() at the end. */
+static void renew_claims_in_time(struct copy_job *job)
 {
-	struct copy_job *job = data;
-	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
+	const uint64_t now = clock_now_ns(), idle_ns = 3 * (now - job->renewed_ns);
 	struct error err = { .code = ERROR_OK };
 
-	/*
-	 * The call's own clients are idle. So is one of the work's clients while it counts, or
-	 * while the server copies. A broken client is noticed at its next use.
-	 */
-	keep_alive(job->idle, ARRAY_SIZE(job->idle));
-	keep_alive((struct nfs_client *[]){ job->work.from, job->work.to }, 2);
-	if (clock_now_ns() - job->logged_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
+	if (idle_ns < store_holder_patience_s() * CLOCK_NS_PER_S &&
+	    idle_ns < 3 * TREE_REPORT_S * CLOCK_NS_PER_S)
 		return;
-	job->logged_ns = clock_now_ns();
-	count_tree(job);
-	log_progress(job, progress, counting ? "Counting" : "Copying");
-	/* A lost note fails copy_job_close() at the end. */
+	job->renewed_ns = now;
 	if (renew_claims(job, &err) < 0)
 		log_warn("A note that the copy is under way was not renewed",
 			 LOG_STR("what", job->what), LOG_STR("error", err.msg));
 }
 
-/* Have report() called in time for sessions and leases that are shorter than usual. */
+static void report(const struct tree_progress *progress, void *data)
+{
+	struct copy_job *job = data;
+	const struct tree_work *work = &job->work;
+	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
+
+	renew_claims_in_time(job);
+	/*
+	 * The call's own clients are idle. So is one of the work's clients while it counts, or
+	 * while the server copies. Never wait for one that is busy: it may hang, and the notes have
+	 * to be renewed. A broken client is noticed at its next use.
+	 */
+	keep_alive(job->idle[0]);
+	keep_alive(job->idle[1]);
+	if (work->reading == 0 && (work->writing == 0 || work->from != work->to))
+		keep_alive(work->from);
+	if (work->writing == 0 && work->from != work->to)
+		keep_alive(work->to);
+	if (clock_now_ns() - job->logged_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
+		return;
+	job->logged_ns = clock_now_ns();
+	count_tree(job);
+	log_progress(job, progress, counting ? "Counting" : "Copying");
+}
+
+/* Have report() called in time for sessions, leases and notes that are shorter than usual. */
 static void set_report_interval(struct copy_job *job)
 {
 	const struct nfs_client *const clients[] = { job->idle[0], job->idle[1], job->work.from,
 						     job->work.to };
-	uint32_t lease_s = 3 * TREE_REPORT_S;
+	const uint32_t patience_s = store_holder_patience_s();
+	uint32_t lease_s = patience_s < 3 * TREE_REPORT_S ? patience_s : 3 * TREE_REPORT_S;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(clients); i++)
@@ -188,7 +205,7 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 	*job = (struct copy_job){
 		.driver = driver, .what = what, .idle = { from, to }, .claims = claims
 	};
-	job->started_ns = job->logged_ns = job->work.reported_ns = clock_now_ns();
+	job->started_ns = job->logged_ns = job->renewed_ns = job->work.reported_ns = clock_now_ns();
 	job->work.report = report;
 	job->work.data = job;
 	job->work.cancel = driver->stopping;

@@ -31,6 +31,7 @@ struct copy_job {
 	struct nfs_client *idle[2];
 	struct claim *const *claims; /* two, on the exports of idle; borrowed */
 	uint64_t started_ns, logged_ns; /* logged_ns: of the last line about the progress */
+	uint64_t renewed_ns; /* when the notes were renewed last */
 	bool has_place; /* counts towards COPY_JOBS_MAX */
 	unsigned int attempts; /* given up because the tree changed too much */
 	bool from_xattrs, to_xattrs; /* which ends had extended attributes before the first one */

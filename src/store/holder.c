@@ -149,3 +149,8 @@ void store_holder_set_patience(unsigned int seconds)
 {
 	patience_ns = seconds * CLOCK_NS_PER_S;
 }
+
+unsigned int store_holder_patience_s(void)
+{
+	return (unsigned int)(patience_ns / CLOCK_NS_PER_S);
+}

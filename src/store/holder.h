@@ -42,4 +42,7 @@ bool store_holder_is_dead(const char *server, const char *share, const char *nam
 /* Set the patience, instead of STORE_HOLDER_PATIENCE_S. Call before there are threads. */
 void store_holder_set_patience(unsigned int seconds);
 
+/* Return it. What a live replica leaves on a share changes three times as often. */
+unsigned int store_holder_patience_s(void);
+
 #endif

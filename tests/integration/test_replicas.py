@@ -719,6 +719,18 @@ class Exclusion(Pairs):
         self.is_consistent([])
         self.assertNotIn("Purging deleted volumes failed", self.log())
 
+    def test_a_slow_clone_keeps_its_notes_alive(self):
+        """However short --replica-timeout is: the notes are renewed in time."""
+        self.volume("")
+        go_on = self.while_held(self.held.clone, "w", "v")
+        end = time.monotonic() + 3 * PATIENCE
+        while time.monotonic() < end:
+            self.assertEqual((self.other.delete("v"), self.other.delete("w")), (CODE.ABORTED,) * 2)
+            time.sleep(0.2)
+        self.assertEqual(go_on(), CODE.OK)
+        self.assertEqual(self.data("w"), "data")
+        self.clear("")
+
     def test_a_dead_replica_keeps_nothing_for_long(self):
         """Its notes count until they have not changed for a time; a restart needs none of it."""
         self.volume("")
