@@ -42,23 +42,44 @@ static void make_holder_id(void)
 	(void)snprintf(holder_id, sizeof(holder_id), "%0*" PRIx64, STORE_HOLDER_LEN, bits);
 }
 
-static bool is_holder_id(const char *text, ssize_t len)
-{
-	uint64_t bits;
-	char copy[STORE_HOLDER_LEN + 1];
+/* The text of the file is "<id> <boot>": when the machine was booted. */
+#define HOLDER_TEXT_MAX (STORE_HOLDER_LEN + 24)
 
-	if (len != STORE_HOLDER_LEN)
-		return false;
-	memcpy(copy, text, STORE_HOLDER_LEN);
-	copy[STORE_HOLDER_LEN] = '\0';
-	return str_parse_u64(copy, 16, UINT64_MAX, &bits) == 0;
+#define BOOT_TOLERANCE_S 60 /* the clock may have been set since */
+
+/* When the machine was booted, in seconds since the Epoch. The boot id in /proc may be hidden. */
+static long long boot_time(void)
+{
+	struct timespec now, up;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	(void)clock_gettime(CLOCK_BOOTTIME, &up);
+	return (long long)now.tv_sec - (long long)up.tv_sec;
+}
+
+/*
+ * Take the id from the text of the file, if that is of this boot. Else the file may be a copy, as
+ * the whole machine is, and the other machine may be at work.
+ */
+static void take_holder_id(const char *text)
+{
+	const long long booted = boot_time();
+	long long then;
+	uint64_t bits;
+
+	if (sscanf(text, "%16" SCNx64 " %lld", &bits, &then) != 2)
+		return;
+	if (then < booted - BOOT_TOLERANCE_S || then > booted + BOOT_TOLERANCE_S)
+		return;
+	(void)snprintf(holder_id, sizeof(holder_id), "%0*" PRIx64, STORE_HOLDER_LEN, bits);
 }
 
 void store_holder_init(const char *path)
 {
 	cleanup_buf struct buf name = { 0 };
-	char text[STORE_HOLDER_LEN + 1];
+	char text[HOLDER_TEXT_MAX];
 	struct stat st;
+	ssize_t len;
 	int fd;
 
 	if (buf_printf(&name, "%s.holder", path) < 0)
@@ -71,11 +92,15 @@ void store_holder_init(const char *path)
 		close(fd);
 		return;
 	}
-	if (is_holder_id(text, pread(fd, text, sizeof(text), 0)))
-		memcpy(holder_id, text, STORE_HOLDER_LEN);
+	len = pread(fd, text, sizeof(text) - 1, 0);
+	text[len > 0 ? len : 0] = '\0';
+	take_holder_id(text);
+	if (holder_id[0] != '\0')
+		return;
 	/* If this fails, the next process gets a new id. */
+	len = snprintf(text, sizeof(text), "%s %lld\n", store_holder(), boot_time());
 	if (ftruncate(fd, 0) == 0)
-		(void)!pwrite(fd, store_holder(), STORE_HOLDER_LEN, 0);
+		(void)!pwrite(fd, text, (size_t)len, 0);
 }
 
 const char *store_holder(void)

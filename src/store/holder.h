@@ -4,7 +4,8 @@
 /*
  * The id of this process, for notes on shares that other replicas read. It is random and kept in a
  * file beside the socket, which the process locks for life: a process that gets the lock knows that
- * the one before it is dead, and takes over its id and what it left on shares. Any thread.
+ * the one before it is dead, and takes over its id and what it left on shares. The file also
+ * tells when the machine was booted, so that copies of a machine do not share an id. Any thread.
  */
 #ifndef STORE_HOLDER_H
 #define STORE_HOLDER_H
