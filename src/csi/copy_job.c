@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "csi/copy_clients.h"
 #include "nfs/calls.h"
@@ -320,6 +321,27 @@ static int lease(struct copy_job *job, bool same_version, struct error *err)
 	return r;
 }
 
+/*
+ * Refuse a tree around the share of the copy: its folder of unfinished work would be in the tree, so
+ * the copy would hold a copy of itself, and so on until the disk is full.
+ */
+static int check_apart(const struct nfs_export *from, const char *path, const struct nfs_export *to,
+		       struct error *err)
+{
+	cleanup_free char *tree = path_join_root(from->share, path, NULL);
+	cleanup_free char *share = path_join_root(to->share, NULL);
+	const size_t len = tree != NULL ? strlen(tree) : 0;
+
+	if (tree == NULL || share == NULL)
+		return error_oom(err);
+	if (strcmp(from->server, to->server) != 0 || strncmp(tree, share, len) != 0 ||
+	    (share[len] != '/' && share[len] != '\0'))
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "share '%s' lies in the directory '%s' that is to be copied to it; use another share",
+			 share, tree);
+}
+
 int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *path,
 		       struct error *err)
 {
@@ -327,7 +349,9 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 	int r;
 
 	job->kind = kind;
-	r = find_directory(job, from, path, err);
+	r = check_apart(&from->export, path, &to->export, err);
+	if (r == 0)
+		r = find_directory(job, from, path, err);
 	if (r == 0)
 		r = copy_clients_find_xattrs(from, &job->tree, to, kind, &job->work, err);
 	if (r < 0)

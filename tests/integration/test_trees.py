@@ -121,6 +121,20 @@ class Content(Trees):
         self.delete(volume.volume_id)
         self.delete(empty)
 
+    def test_share_in_its_source(self):
+        """A copy there would hold a copy of itself, and so on."""
+        outer = self.create("outer").volume_id
+        share = self.path("outer", "inner")
+        os.mkdir(share)
+        self.fails(CODE.FAILED_PRECONDITION, self.clone, "another share", name="clone",
+                   volume_id=outer, share=share)
+        for format_ in ("archive", "tree"):
+            self.fails(CODE.FAILED_PRECONDITION, self.snap, "another share", name="snap",
+                       volume_id=outer, share=share, format=format_)
+        self.assertEqual(self.listed(share), [])
+        self.assertEqual(self.records(share), [])
+        self.delete(outer)
+
     def test_the_directory_itself(self):
         """Its mode, owner and time: who used the source uses the copy."""
         source = self.source("small")
