@@ -41,7 +41,8 @@
 
 struct unpacker {
 	struct tree_work *work;
-	struct tree_sink *sink;
+	struct tree_builder *builder;
+	struct tree_sink *sink; /* of the builder */
 	struct archive *archive;
 	struct tree_file file;
 	struct tree_chunk *chunk; /* in use by libarchive or zlib */
@@ -548,6 +549,17 @@ static int unpack_data(struct unpacker *u, const struct tree_entry *entry, struc
 	}
 }
 
+/* The root stays open, so a later entry for it changes attributes that are set at the end. */
+static int unpack_root(struct unpacker *u, struct tree_entry *entry, struct error *err)
+{
+	if (u->depth == 0)
+		return push_folder(u, entry, err);
+	tree_builder_set_root(u->builder, &entry->attr);
+	if (entry->xattrs != NULL)
+		tree_xattrs_lose(u->work, entry->xattrs->n, -EEXIST);
+	return 0;
+}
+
 static int unpack_to_sink(struct unpacker *u, struct tree_entry *entry, struct error *err)
 {
 	const bool is_directory = entry->attr.type == NFS_TYPE_DIRECTORY;
@@ -555,9 +567,8 @@ static int unpack_to_sink(struct unpacker *u, struct tree_entry *entry, struct e
 
 	if (entry->path[0] == '\0' && !is_directory)
 		return refuse_entry(".", "is not a directory", err);
-	/* The root is begun once; a second entry for it is ignored. */
 	if (entry->path[0] == '\0')
-		return u->depth == 0 ? push_folder(u, entry, err) : 0;
+		return unpack_root(u, entry, err);
 	r = seek_parent_of(u, entry->path, err);
 	if (r < 0)
 		return r;
@@ -777,6 +788,7 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 		return r;
 	if (tree_builder_new(&b, work, parent, &options) < 0)
 		return error_oom(err);
+	u.builder = b;
 	u.sink = tree_builder_sink(b);
 	work->progress.total = size;
 	tree_file_init(&u.file, work, archive, size);

@@ -474,6 +474,16 @@ struct tree_sink *tree_builder_sink(struct tree_builder *b)
 	return &b->sink;
 }
 
+void tree_builder_set_root(struct tree_builder *b, const struct nfs_attr *attr)
+{
+	struct builder_node *root = b->current;
+
+	while (root->parent != NULL)
+		root = root->parent;
+	root->attr = *attr;
+	root->no_attr = false;
+}
+
 int tree_builder_finish(struct tree_builder *b, struct error *err)
 {
 	while (!b->finished) {

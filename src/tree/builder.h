@@ -39,6 +39,12 @@ int tree_builder_new(struct tree_builder **ret, struct tree_work *work,
 /* Operations finish later: the sink may return the error of an earlier entry. */
 struct tree_sink *tree_builder_sink(struct tree_builder *b);
 
+/*
+ * Give the root, which is open, the attributes of a later entry: archives may have the entry of
+ * their root behind its contents.
+ */
+void tree_builder_set_root(struct tree_builder *b, const struct nfs_attr *attr);
+
 /* Wait until the tree is complete. */
 int tree_builder_finish(struct tree_builder *b, struct error *err);
 

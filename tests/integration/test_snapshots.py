@@ -402,6 +402,24 @@ class Foreign(Trees):
                 self.assertFalse(os.path.lexists(self.path(name)), "it is not deleted")
                 self.assertEqual(list(self.list_snapshots(snapshot_id=snapshot).entries), [])
 
+    def test_root_behind_its_contents(self):
+        """As "tar -cf x.tar * ." and "find . -depth" have it."""
+        root = member("./", tarfile.DIRTYPE, mode=0o2770, uid=1000, gid=2000)
+        with self.server_down():
+            self.put("late", "src.tar", pack(member("d/f", data=b"x"), root))
+            self.put("twice", "src.tar", pack(member("./", tarfile.DIRTYPE, mode=0o755),
+                                              member("./d/f", data=b"x"), root))
+        for name in ("late", "twice"):
+            with self.subTest(row=name):
+                snapshot = self.snapshot_id(name, "src")
+                volume = self.restore("restored", snapshot)
+                got = os.stat(self.path("restored"))
+                self.assertEqual((got.st_mode & 0o7777, got.st_uid, got.st_gid, got.st_mtime),
+                                 (0o2770, 1000, 2000, 1600000000))
+                self.assertTrue(os.path.isfile(self.path("restored", "d", "f")))
+                self.delete(volume.volume_id)
+                self.unsnap(snapshot)
+
     def outside(self, *parts):
         return os.path.join(self.place, "outside", *parts)
 
