@@ -257,6 +257,14 @@ static int find_directory(struct copy_job *job, struct nfs_client *c, const char
 		r = nfs_stat(c, &job->tree, &job->attr);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "directory '%s'", path);
+	/* The copy of a link or a file would be complete, and hold nothing of the volume. */
+	if (job->attr.type != NFS_TYPE_DIRECTORY)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "'%s' on %s:%s is %s: put the directory itself there", path,
+				 c->export.server, c->export.share,
+				 job->attr.type == NFS_TYPE_SYMLINK
+					 ? "a symbolic link, which csi-nfs does not follow"
+					 : "not a directory");
 	job->path = path;
 	return 0;
 }

@@ -117,6 +117,31 @@ class Snapshots(Trees):
         self.unsnap(snapshot.snapshot_id)
         self.delete(self.create("snap").volume_id)
 
+    def test_source_that_is_no_directory(self):
+        """The volume's data is elsewhere: an administrator has left a link. An archive of the link
+        would be ready, and empty."""
+        moved, file = (self.create(name).volume_id for name in ("moved", "file"))
+        with self.server_down():
+            os.rename(self.path("moved"), os.path.join(self.place, "elsewhere"))
+            os.symlink("../elsewhere", self.path("moved"))
+            os.rmdir(self.path("file"))
+            trees.write(self.path("file"))
+        for volume_id, word in ((moved, "symbolic link"), (file, "not a directory")):
+            for format_ in ("archive", "tree"):
+                with self.subTest(word=word, format=format_):
+                    self.fails(CODE.FAILED_PRECONDITION, self.snap, word, name="snap",
+                               volume_id=volume_id, format=format_)
+                    self.assertFalse(os.path.lexists(self.path("snap")))
+            content = {"volume": {"volume_id": volume_id}}
+            self.fails(CODE.FAILED_PRECONDITION, self.from_source, word, name="clone",
+                       content=content)
+        with self.server_down():
+            for name in ("moved", "file"):
+                os.remove(self.path(name))
+            os.rmdir(os.path.join(self.place, "elsewhere"))
+        for volume_id in (moved, file):
+            self.delete(volume_id)
+
     def test_bad_calls(self):
         source = self.source("plain")
         good = {"name": "snap", "source_volume_id": source, "secrets": self.secrets}
