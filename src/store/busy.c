@@ -299,12 +299,30 @@ void busy_note_done(struct busy_note *note)
 	note->dir = NULL;
 }
 
+/*
+ * Remove a note of use that this controller left when it was killed: else it would stay as long as
+ * the directory. Nothing depends on it, so errors are ignored.
+ */
+static void remove_former_use(struct nfs_client *c, const char *name)
+{
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *folder;
+	struct busy_name parsed;
+
+	if (parse_name(name, &parsed) && store_holder_is_own(parsed.tag) &&
+	    !tag_is_active(parsed.tag) &&
+	    store_folder(c, STORE_BUSY, false, &folder, &ignored) == 0)
+		(void)nfs_remove(c, folder, name);
+}
+
 static int look_at_other_note(struct nfs_client *c, const char *name, enum busy_kind kind,
 			      void *data, struct error *err)
 {
 	struct notes *notes = data;
 	const struct busy_note *own = notes->own;
 
+	if (kind == BUSY_USE && own->kind == BUSY_USE)
+		remove_former_use(c, name);
 	if (kind == BUSY_MAKE && own->kind == BUSY_MAKE && strcmp(name, own->name) != 0 &&
 	    busy_may_be_of(name, own->dir))
 		return remove_or_remember(c, name, notes, err);

@@ -547,7 +547,12 @@ class Interrupted(Trees):
 
         def make(client=None):
             return self.clone("torn", source, client=client)
-        self.each_cut(self.CLONE_POINTS, make, lambda again: self.check_volume(again, make, True))
+
+        def check(again):
+            self.check_volume(again, make, True)
+            if again:
+                self.assertEqual(os.listdir(self.path(STATE, "busy")), [])
+        self.each_cut(self.CLONE_POINTS, make, check)
         self.is_copy("source", "source", root=True)
 
     def test_kill_in_a_restore(self):
