@@ -330,8 +330,8 @@ static int lease(struct copy_job *job, bool same_version, struct error *err)
 }
 
 /*
- * Refuse a tree around the share of the copy: its folder of unfinished work would be in the tree, so
- * the copy would hold a copy of itself, and so on until the disk is full.
+ * Refuse a tree around the share of the copy: its folder of unfinished work would be in the tree,
+ * so the copy would hold a copy of itself, and so on until the disk is full.
  */
 static int check_apart(const struct nfs_export *from, const char *path, const struct nfs_export *to,
 		       struct error *err)

@@ -777,8 +777,8 @@ class Modify(Changed):
 
 
 SCENARIOS = (
-    CreatePlain, CreateNamed, CreateBelow, CreateBeside, CreateRefuse, CreateAdopt, CreateRequire, CreateMode,
-    CreateRetain, CreateLong, CreateKept, CreateArchive, RefuseExisting, RefuseSpace,
+    CreatePlain, CreateNamed, CreateBelow, CreateBeside, CreateRefuse, CreateAdopt, CreateRequire,
+    CreateMode, CreateRetain, CreateLong, CreateKept, CreateArchive, RefuseExisting, RefuseSpace,
     RefuseSnapshot, RefuseArchive, RequireMissing, RefuseLate, RequireLate,
     Clone, CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
     DeleteShared, DeleteKept, DeleteKeptAround, DeleteKeptLast, DeleteKeptArchive, DeleteArchive,

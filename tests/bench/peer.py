@@ -46,8 +46,8 @@ class Side:
     def load(self, name, operation, count, callers=1, target=""):
         """Run the load generator: calls a second, and the median in ms."""
         got = subprocess.run(
-            [os.path.join(os.environ["CSI_NFS_BENCH"], "load"), "-u", "-n", name, self.driver.socket,
-             operation, str(count), str(callers), SERVER, "/", target, FLAGS],
+            [os.path.join(os.environ["CSI_NFS_BENCH"], "load"), "-u", "-n", name,
+             self.driver.socket, operation, str(count), str(callers), SERVER, "/", target, FLAGS],
             stdout=subprocess.PIPE, text=True, check=True).stdout.split()
         return float(got[4]), float(got[5])
 

@@ -168,13 +168,16 @@ class WithoutLinks(Killed, Memory, unittest.TestCase):
         self.is_clean()
 
     def test_two_replicas(self):
-        """Of two that create one volume at once, none finds half a record."""
+        """
+        Of two that create one volume at once, none finds half a record. Without links, both may
+        find the other one at work.
+        """
         second = lives.Replica(self)
         try:
             for number in range(10):
                 name = "both-%d" % number
                 answers = second.together(self, name)
-                self.assertIn("OK", answers)
+                self.assertLessEqual(set(answers), {"OK", "ABORTED"})
                 self.assertEqual(self.create(name).volume_id, self.volume_id(name))
                 self.delete(self.volume_id(name))
         finally:

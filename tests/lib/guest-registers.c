@@ -2,10 +2,11 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * A library to preload into user-mode-linux 6.1 on a processor whose registers take more than the
- * 2,696 bytes that it keeps of a process, such as one with AMX. Linux sets the registers of a traced
- * process only all at once (xstateregs_set() in arch/x86/kernel/fpu/regset.c) and the guest would die
- * of EFAULT when it first runs a process. So those that it does not know stay what they are.
+ * A library to preload into user-mode-linux 6.1 on a processor with more than the 2,696 bytes of
+ * registers that it keeps for a process, such as one with AMX. Linux sets the registers of a traced
+ * process only all at once (xstateregs_set() in arch/x86/kernel/fpu/regset.c), so the guest would
+ * die of EFAULT when it first runs a process. Here the registers that it does not know keep their
+ * values.
  *
  * The guest has one thread that traces, and small stacks: the buffer is static.
  */
