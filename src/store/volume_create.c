@@ -104,7 +104,7 @@ static void undo_creation(const struct new_volume *nv, bool *ret_trashed, struct
 		r = directory_is_not_ours(nv, &second);
 	/* A volume that existed before this call keeps its record, even without a directory. */
 	if (r <= 0) {
-		if (r < 0 || err->sys != 0)
+		if (err->sys != 0 || (r < 0 && !error_is_final(second.code)))
 			err->code = ERROR_ABORTED;
 		return;
 	}
