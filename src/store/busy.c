@@ -396,8 +396,9 @@ int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *
 	int r;
 
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
-	if (r == 0)
-		r = nfs_remove(c, folder, note->name);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_remove(c, folder, note->name);
 	if (r == -ENOENT && note->tried[0] != '\0')
 		r = nfs_remove(c, folder, note->tried);
 	if (r < 0 && r != -ENOENT)

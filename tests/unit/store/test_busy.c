@@ -334,6 +334,52 @@ START_TEST(test_note_that_cannot_be_removed)
 }
 END_TEST
 
+/* After a renewal without a reply, a note has the old name or the new one, or is gone. */
+START_TEST(test_erase_after_a_failed_renewal)
+{
+	static const struct {
+		const char *name;
+		bool renamed; /* only the reply was lost */
+		bool removed; /* an administrator removes the driver's folder then */
+	} rows[] = {
+		{ "not renamed" },
+		{ "renamed", .renamed = true },
+		{ "the folder is removed", .removed = true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_failure failure = { .nth = 1,
+						      .error = -EIO,
+						      .after = rows[i].renamed,
+						      .types = 1 << NFS_OP_RENAME };
+		cleanup_free char *list = NULL;
+		struct nfs_client *later;
+		struct error err = { .code = ERROR_OK };
+		struct busy_note note;
+		struct bench b;
+
+		bench_init(&b);
+		check_int(rows[i].name, "init", busy_note_init(&note, BUSY_USE, "pvc-1"), 0);
+		check_int(rows[i].name, "write", busy_note_write(b.client, &note, &err), 0);
+		fake_nfs_fail(b.nfs, &failure);
+		check_int(rows[i].name, "renewal", busy_note_renew(b.client, &note, &err), -EIO);
+		error_clear(&err);
+		if (rows[i].removed) {
+			remove_notes(&b);
+			fake_nfs_remove(b.nfs, ".csi-nfs/busy");
+		}
+		later = fake_nfs_connect(b.nfs); /* with no handle of the folder */
+		check_int(rows[i].name, "erase", busy_note_erase(later, &note, &err), 0);
+		list = fake_nfs_list(b.nfs, NULL);
+		check_that(rows[i].name, "nothing is left", strstr(list, "~") == NULL);
+		busy_note_done(&note);
+		nfs_client_free(later);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 CHECK_MAIN("note", .tests = {
 			   test_overlap,
 			   test_meant,
@@ -343,4 +389,5 @@ CHECK_MAIN("note", .tests = {
 			   test_killed,
 			   test_many_of_the_dead,
 			   test_note_that_cannot_be_removed,
+			   test_erase_after_a_failed_renewal,
 		   })
