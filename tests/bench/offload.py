@@ -7,6 +7,7 @@ which shares blocks, and on ext4, which does not. Runs inside a lab with --kerne
 """
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from servers import Failure, Image, KernelServer, rpc_null, run, wait_for
 MIB = 1 << 20
 LARGE = int(os.environ.get("BENCH_LARGE", "1024"))  # MiB
 SMALL = int(os.environ.get("BENCH_SMALL", "5000"))  # files
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))  # of clones of small files, in turn
 CLONES = 10  # of one file, one after another
 FAR_PORT = 12049  # a proxy that delays each way by 1 ms
 
@@ -118,15 +120,16 @@ class Share:
         self.delete(version, source, *copies)
         return seconds
 
-    def clone_far(self, fill):
-        """How long clones over a network take, over 4.2 and over 3."""
+    def clones_far(self, fill):
+        """How long clones over a network take, over 4.2 and over 3, as in_turn() says it."""
         with subprocess.Popen([os.path.join(os.environ["CSI_NFS_BENCH"], "delay"), str(FAR_PORT),
                                str(self.server.port), "1"]) as delay:
             if not wait_for(lambda: rpc_null(FAR_PORT, 100003, 4)):
                 raise Failure("the delaying proxy does not answer")
-            seconds = [self.clone(version, fill, FAR_PORT) for version in ("4.2", "3")]
+            times = in_turn(ROUNDS, lambda: self.clone("4.2", fill, FAR_PORT),
+                            lambda: self.clone("3", fill, FAR_PORT))
             delay.terminate()
-        return seconds
+        return times
 
     def snapshot(self, version, fill, **parameters):
         """How long a snapshot takes, and its restore."""
@@ -158,22 +161,33 @@ class Share:
         return seconds
 
 
+def in_turn(rounds, *ways):
+    """Measure each way once a round, so that none always comes first; return a text for each."""
+    seconds = [[way() for way in ways] for _ in range(rounds)]
+    return ["%.2f s" % times[0] if rounds == 1 else
+            "%.2f s (%.2f to %.2f)" % (statistics.median(times), min(times), max(times))
+            for times in zip(*seconds)]
+
+
 def main():
     for share in (("xfs", "mkfs.xfs", "-q", "-f"), ("ext4", "mkfs.ext4", "-q", "-F")):
         on = Share(*share)
         for kind, fill in KINDS:
-            print("%s, %s: csi-nfs over 4.2 %.2f s" % (on.name, kind, on.clone("4.2", fill)),
-                  end="", flush=True)
+            ways = {"csi-nfs over 4.2": lambda fill=fill: on.clone("4.2", fill)}
             # Version 3 reads holes, for hours, and has no extended attributes.
             if fill not in (fill_sparse, fill_xattrs):
-                print(", over 3 %.2f s" % on.clone("3", fill), end="", flush=True)
-            print(", cp -a over a 4.2 mount %.2f s" % on.copy(fill), flush=True)
+                ways["over 3"] = lambda fill=fill: on.clone("3", fill)
+            ways["cp -a over a 4.2 mount"] = lambda fill=fill: on.copy(fill)
+            rounds = ROUNDS if fill in (fill_small, fill_xattrs) else 1
+            times = in_turn(rounds, *ways.values())
+            print("%s, %s: %s" % (on.name, kind, ", ".join(map(" ".join, zip(ways, times)))),
+                  flush=True)
         if on.name == "xfs":  # elsewhere they take the space of ten
             seconds = on.clone("4.2", fill_large, times=CLONES)
             print("%s, %s, %d clones over 4.2: %.2f s" % (on.name, KINDS[0][0], CLONES, seconds),
                   flush=True)
-        print("%s, %s, 1 ms more each way: csi-nfs over 4.2 %.2f s, over 3 %.2f s" % (
-            on.name, KINDS[1][0], *on.clone_far(fill_small)), flush=True)
+        print("%s, %s, 1 ms more each way: csi-nfs over 4.2 %s, over 3 %s" % (
+            on.name, KINDS[1][0], *on.clones_far(fill_small)), flush=True)
         for how, parameters in (("tree", {"format": "tree"}),
                                 ("archive", {"format": "archive", "compression": "none"})):
             print("%s, %s, over 4.2: snapshot as %s %.2f s, its restore %.2f s" % (

@@ -44,11 +44,28 @@ START_TEST(test_names)
 }
 END_TEST
 
+/*
+ * Likewise from the first server that has room: with CK_FORK=no, earlier tests have filled the
+ * quarters of others.
+ */
+static unsigned int fill_a_quarter(size_t len)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < SERVERS && n == 0; i++) {
+		char server[16];
+
+		(void)snprintf(server, sizeof(server), "evil%u", i);
+		n = fill(server, len);
+	}
+	return n;
+}
+
 /* A server that sends names without end leaves room for those of others. */
 START_TEST(test_shares)
 {
 	static const size_t lengths[] = { 8, 200 };
-	const unsigned int n = fill("evil", lengths[_i]);
+	const unsigned int n = fill_a_quarter(lengths[_i]);
 	unsigned int i, have_room = 0;
 	uint32_t number, again;
 
