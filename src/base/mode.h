@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #define MODE_SPECIAL 07000 /* setuid, setgid and sticky */
+#define MODE_SETGID 02000
 #define MODE_ALL 07777
 
 /*

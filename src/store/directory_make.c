@@ -104,12 +104,12 @@ static int set_attributes(struct nfs_client *c, const char *path, const struct n
  * Fetch what set_attributes() needs: LOOKUP of version 4 omits the owner, of version 3 maybe
  * everything.
  */
-static int complete_settings(struct nfs_client *c, const struct nfs_handle *handle,
+static int complete_settings(struct nfs_client *c, const struct nfs_handle *handle, bool found,
 			     const struct directory_wish *wish, struct nfs_attr *attr)
 {
 	const bool has_owner = attr->has_owner || (!wish->owner.has_uid && !wish->owner.has_gid);
 
-	if (has_owner && (attr->has_mode || wish->mode == 0))
+	if (has_owner && (attr->has_mode || (found && wish->mode == 0)))
 		return 0;
 	return nfs_getattr(c, handle, attr);
 }
@@ -217,12 +217,14 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		if (r < 0)
 			return r;
 	}
-	r = complete_settings(c, &handle, wish, &attr);
+	r = complete_settings(c, &handle, found, wish, &attr);
 	if (r < 0) {
 		r = nfs_error_set(err, c, r, "looking up the owner of '%s'", path);
 	} else {
 		if (found)
 			mode = wish->mode == 0 ? 0 : mode_for_existing(wish->mode, attr.mode);
+		else if (wish->mode == 0 && attr.has_mode)
+			mode |= attr.mode & MODE_SETGID; /* inherited from the directory above */
 		r = set_attributes(c, path, &handle, &attr, mode, found, wish, err);
 	}
 	if (r < 0 && !found)

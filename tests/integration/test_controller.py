@@ -797,6 +797,24 @@ class Controller(OnServer):
         self.delete(fresh.volume_id)
         self.is_clean()
 
+    def test_setgid_of_the_share(self):
+        """A new directory inherits the bit, as one that csi-driver-nfs makes: a group shares it."""
+        os.chown(self.share, 0, 5000)
+        os.chmod(self.share, 0o2775)
+        self.server_looks_again()
+        volumes = [self.create("flat"), self.create("deep", subDir="x/y"),
+                   self.create("closed", mountPermissions="0770")]
+        for path, mode in (("flat", 0o2755), ("x", 0o2755), ("x/y", 0o2755), ("closed", 0o770)):
+            with self.subTest(path=path):
+                got = os.stat(self.path(path))
+                self.assertEqual((oct(got.st_mode & 0o7777), got.st_gid), (oct(mode), 5000))
+        for volume in volumes:
+            self.delete(volume.volume_id)
+        os.chmod(self.share, 0o755)
+        os.chown(self.share, 0, 0)
+        self.server_looks_again()
+        self.is_clean()
+
     def test_slices_and_defaults_in_templates(self):
         volume = self.create("pvc-0123", subDir="${pvc.metadata.namespace:-none}/"
                              "${pvc.metadata.name:0:3}",
