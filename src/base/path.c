@@ -3,12 +3,14 @@
 
 #include "base/path.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/str.h"
 
 static int check_component(const char *c, size_t len, const char *field, struct error *err)
@@ -103,27 +105,6 @@ enum path_relation path_compare(const char *path, const char *other)
 	}
 }
 
-/* Return the path without leading slashes, and its length without trailing ones. */
-static const char *trim_slashes(const char *path, size_t *ret_len)
-{
-	size_t len;
-
-	while (*path == '/')
-		path++;
-	for (len = strlen(path); len > 0 && path[len - 1] == '/';)
-		len--;
-	*ret_len = len;
-	return path;
-}
-
-char *path_trim(const char *path)
-{
-	size_t len;
-
-	path = trim_slashes(path, &len);
-	return strndup(path, len);
-}
-
 char *path_clean(const char *path)
 {
 	char *clean = malloc(strlen(path) + 2); /* "/" for "", and the NUL byte */
@@ -149,18 +130,20 @@ char *path_clean(const char *path)
 	return clean;
 }
 
+char *path_trim(const char *path)
+{
+	cleanup_free char *clean = path_clean(path);
+
+	return clean != NULL ? strdup(clean + 1) : NULL;
+}
+
 static int append_part(struct buf *b, const char *part)
 {
-	size_t len;
-	int r;
+	cleanup_free char *clean = path_clean(part);
 
-	part = trim_slashes(part, &len);
-	if (len == 0)
-		return 0;
-	r = buf_append(b, "/", 1);
-	if (r < 0)
-		return r;
-	return buf_append(b, part, len);
+	if (clean == NULL)
+		return -ENOMEM;
+	return clean[1] != '\0' ? buf_puts(b, clean) : 0;
 }
 
 char *path_join_root(const char *first, ...)

@@ -34,8 +34,9 @@ enum path_relation { PATH_IS_APART, PATH_IS_SAME, PATH_IS_IN, PATH_IS_AROUND };
 enum path_relation path_compare(const char *path, const char *other);
 
 /*
- * Strip leading and trailing slashes, as csi-driver-nfs does for server, share and subDir in its
- * ids. Return a new string, which the caller frees, or NULL if out of memory.
+ * As path_clean(), without the slash at the start. csi-driver-nfs strips the slashes around server,
+ * share and subDir in its ids, and leaves those in the middle and "." to its file system. Return a
+ * new string, which the caller frees, or NULL if out of memory.
  */
 char *path_trim(const char *path);
 
@@ -46,8 +47,8 @@ char *path_trim(const char *path);
 char *path_clean(const char *path);
 
 /*
- * Return "/" and the parts, trimmed and joined by "/"; skip empty parts. End the list with NULL.
- * The caller frees the result, which is NULL if out of memory.
+ * Return "/" and the parts, as path_trim() has them and joined by "/"; skip empty parts. End the
+ * list with NULL. The caller frees the result, which is NULL if out of memory.
  */
 char *path_join_root(const char *first, ...) __attribute__((sentinel));
 

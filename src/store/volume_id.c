@@ -65,7 +65,7 @@ static int split_slashed(const char *text, struct volume_id *id)
 {
 	const char *first = strchr(text, '/');
 	const char *last = strrchr(text, '/');
-	cleanup_free char *server = NULL;
+	cleanup_free char *server = NULL, *share = NULL;
 
 	if (strchr(text, '#') != NULL)
 		return -EINVAL;
@@ -73,7 +73,8 @@ static int split_slashed(const char *text, struct volume_id *id)
 		return -EINVAL;
 	server = strndup(text, (size_t)(first - text));
 	id->server = server != NULL ? net_server_without_brackets(server) : NULL;
-	id->share = strndup(first + 1, (size_t)(last - first - 1));
+	share = strndup(first + 1, (size_t)(last - first - 1));
+	id->share = share != NULL ? path_trim(share) : NULL;
 	id->subdir = strdup(last + 1);
 	id->uuid = strdup("");
 	id->on_delete = strdup("");

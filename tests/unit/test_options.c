@@ -307,7 +307,7 @@ START_TEST(test_environment)
 		{ "CSI_ENDPOINT", "unix:///env.sock", NULL, "--endpoint=unix:///option.sock" },
 		{ "NODE_ID", "env", "a\tb", "--nodeid=option" },
 		{ "NFS_SERVER", "env.example", "a b", "--server=option.example" },
-		{ "NFS_SHARE", "/env", "/a//b", "--share=/option" },
+		{ "NFS_SHARE", "/env", "/a/../b", "--share=/option" },
 	};
 	static const char *const none[] = { NULL };
 	size_t i;

@@ -396,8 +396,9 @@ START_TEST(test_path_parts)
 		const char *text;
 		const char *trimmed;
 	} trims[] = {
-		{ "", "" },    { "/", "" },   { "///", "" },        { "a", "a" },
-		{ "/a", "a" }, { "a/", "a" }, { "//a/b//", "a/b" }, { "a//b", "a//b" },
+		{ "", "" },           { "/", "" },       { "///", "" },
+		{ "a", "a" },         { "/a", "a" },     { "a/", "a" },
+		{ "//a/b//", "a/b" }, { "a//b", "a/b" }, { "/./a/./b/.", "a/b" },
 	};
 	static const struct {
 		const char *name;
@@ -410,6 +411,7 @@ START_TEST(test_path_parts)
 		{ "both", "export", "a/b", "/export/a/b" },
 		{ "slashes", "//export//", "/a/", "/export/a" },
 		{ "sub of root", "/", "a", "/a" },
+		{ "twice", "/a//b", "c/./d", "/a/b/c/d" },
 	};
 	static const struct {
 		const char *path, *other;

@@ -102,9 +102,9 @@ START_TEST(test_init)
 		{ "empty server", "", "/a", NULL, NULL, "server" },
 		{ "dot dot", "nas", "/a/..", NULL, NULL, "share" },
 		{ "dot dot inside", "nas", "/a/../a", NULL, NULL, "share" },
-		{ "dot", "nas", "/a/.", NULL, NULL, "share" },
-		{ "dot inside", "nas", "/./a", NULL, NULL, "share" },
-		{ "empty component", "nas", "/a//b", NULL, NULL, "share" },
+		{ "dot", "nas", "/a/.", "nas", "/a", NULL },
+		{ "dot inside", "nas", "/./a", "nas", "/a", NULL },
+		{ "empty component", "nas", "/a//b", "nas", "/a/b", NULL },
 		{ "control", "nas", "/a\t", NULL, NULL, "share" },
 		{ "separator", "nas", "/a#b", NULL, NULL, "share" },
 	};
