@@ -187,8 +187,25 @@ static int put_variable(struct buf *b, const char *text, size_t len, const struc
 	return buf_puts(b, value) < 0 ? error_oom(err) : 0;
 }
 
-static int fill_template(const char *template, const struct csi_map *map, struct buf *b,
-			 struct error *err)
+/*
+ * The same for a node. csi-driver-nfs leaves a variable that it does not know, or has no value for,
+ * as a part of the directory's name.
+ */
+static int put_known_variable(struct buf *b, const char *text, size_t len,
+			      const struct csi_map *map, struct error *err)
+{
+	const char *value = variable_value(text, len, map, NULL);
+	int r;
+
+	if (str_is_empty(value))
+		r = buf_printf(b, "${%.*s}", (int)len, text);
+	else
+		r = buf_puts(b, value);
+	return r < 0 ? error_oom(err) : 0;
+}
+
+static int fill_template(const char *template, const struct csi_map *map, bool for_node,
+			 struct buf *b, struct error *err)
 {
 	const char *p = template;
 
@@ -197,13 +214,16 @@ static int fill_template(const char *template, const struct csi_map *map, struct
 		const char *end = start != NULL ? strchr(start, '}') : NULL;
 		int r;
 
+		if (end == NULL && for_node)
+			start = NULL;
 		if (buf_append(b, p, start != NULL ? (size_t)(start - p) : strlen(p)) < 0)
 			return error_oom(err);
 		if (start == NULL)
 			return 0;
 		if (end == NULL)
 			return error_set(err, ERROR_INVALID_ARGUMENT, "subDir: ${ without }");
-		r = put_variable(b, start + 2, (size_t)(end - start - 2), map, err);
+		r = (for_node ? put_known_variable
+			      : put_variable)(b, start + 2, (size_t)(end - start - 2), map, err);
 		if (r < 0)
 			return r;
 		p = end + 1;
@@ -228,13 +248,14 @@ static int take_subdir(struct volume_params *p, const char *value, struct error 
 }
 
 /* Replace the template, which may use any entry of the map, by what it stands for. */
-static int fill_subdir(struct volume_params *p, const struct csi_map *map, struct error *err)
+static int fill_subdir(struct volume_params *p, const struct csi_map *map, bool for_node,
+		       struct error *err)
 {
 	cleanup_buf struct buf b = { 0 };
 	cleanup_free char *filled = NULL, *trimmed = NULL;
 	int r;
 
-	r = fill_template(p->subdir, map, &b, err);
+	r = fill_template(p->subdir, map, for_node, &b, err);
 	if (r < 0)
 		return r;
 	filled = buf_steal(&b);
@@ -398,7 +419,7 @@ static int parse(struct volume_params *ret, const struct csi_map *map, unsigned 
 	if (r == 0)
 		r = take_entries(&p, map, flags, err);
 	if (r == 0 && p.subdir != NULL)
-		r = fill_subdir(&p, map, err);
+		r = fill_subdir(&p, map, flags == PARAM_ATTRIBUTE, err);
 	if (r == 0)
 		r = check_location(&p, where, err);
 	if (r < 0)

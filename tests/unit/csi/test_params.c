@@ -288,6 +288,13 @@ START_TEST(test_attributes)
 		{ "their case", { SRV, "MOUNTOPTIONS", "ro" }, .options = "ro" },
 		{ "mode", { SRV, "mountPermissions", "0700" }, .mode = 0700 },
 		{ "template", { SRV, META, "subDir", PVC }, .subdir = "claim" },
+		/* csi-driver-nfs has made directories of these names. */
+		{ "repeated slash", { SRV, "subDir", "/a//./b/" }, .subdir = "a/b" },
+		{ "unknown variable", { SRV, META, "subDir", "${x}/" PVC }, .subdir = "${x}/claim" },
+		{ "without a value", { SRV, "subDir", PVC "/a" }, .subdir = PVC "/a" },
+		{ "template without an end",
+		  { SRV, META, "subDir", PVC "${x" },
+		  .subdir = "claim${x" },
 		/* Unknown keys, as the orchestrator adds them. */
 		{ "identity", { SRV, "storage.kubernetes.io/csiProvisionerIdentity", "1" } },
 		{ "ephemeral", { SRV, "csi.storage.k8s.io/ephemeral", "true" } },
