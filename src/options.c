@@ -219,6 +219,8 @@ static const struct cmdline_opt options[] = {
 	{ "alsologtostderr", NULL, NULL, .kind = CMDLINE_IGNORED },
 	{ "stderrthreshold", "N", NULL, .kind = CMDLINE_IGNORED },
 	{ "log-dir", "PATH", NULL, .kind = CMDLINE_IGNORED },
+	{ "legacy-stderr-threshold-behavior", NULL, NULL, .kind = CMDLINE_IGNORED },
+	{ "alsologtostderrthreshold", "N", NULL, .kind = CMDLINE_IGNORED },
 };
 
 static const struct cmdline cmdline = {

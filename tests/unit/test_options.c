@@ -84,6 +84,7 @@ START_TEST(test_spellings)
 		{ "stderrthreshold", "2" },
 		{ "log_dir", "/tmp" },
 		{ "log-dir", "/tmp" },
+		{ "alsologtostderrthreshold", "INFO" },
 		{ "mount_permissions", "0770" },
 	};
 	static const char *const dashes[] = { "-", "--" };
@@ -175,7 +176,9 @@ START_TEST(test_actions)
 		{ "h", { "-h" }, ACTION_HELP },
 		{ "version", { "--version" }, ACTION_VERSION },
 		{ "version, one dash", { "-version" }, ACTION_VERSION },
-		{ "switches of klog", { "-logtostderr", "--alsologtostderr=false" }, ACTION_SERVE },
+		{ "switches of klog",
+		  { "-logtostderr", "-legacy_stderr_threshold_behavior=false" },
+		  ACTION_SERVE },
 		{ "switches of csi-driver-nfs",
 		  { "--remove-archived-volume-path", "--use-tar-command-in-snapshot=true",
 		    "-enable-snapshot-compression=false" },
