@@ -6,7 +6,7 @@ usage: inside.py upgrade|life FOLDER VERSION OLD-VERSION
 
 FOLDER has a Debian, with packages of OLD-VERSION in work/old and of VERSION in work/new.
 upgrade: boots its systemd, installs the old packages, runs the services, upgrades, removes, purges.
-life: installs the new package and runs its autopkgtest "life".
+life: installs the new package, a .deb or an .rpm, and runs Debian's autopkgtest "life".
 """
 
 import os
@@ -180,9 +180,12 @@ def upgrade(root, version, old):
 
 
 def life(root, version, _):
+    is_rpm = any(name.endswith(".rpm") for name in os.listdir(root + "/work/new"))
+    install = ("rpm --force-debian --nodeps -i /work/new/csi-nfs-[0-9]*.rpm" if is_rpm
+               else "dpkg -i /work/new/csi-nfs_*.deb")
     script = FURNISH + """
 	exec chroot . env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 sh -c \\
-		'dpkg -i /work/new/csi-nfs_*.deb && cd /work/csi-nfs-'"$2"' && debian/tests/life'
+		'""" + install + """ && cd /work/csi-nfs-'"$2"' && debian/tests/life'
 	"""
     status = subprocess.call(["unshare", "--mount", "bash", "-ec", script, "life", root, version])
     if status == 77:
