@@ -19,6 +19,7 @@ enum copy_kind {
 	COPY_CLONE_PLAIN, /* likewise, without extended attributes */
 	COPY_ARCHIVE, /* a tree to an archive */
 	COPY_RESTORE, /* an archive to a tree */
+	COPY_CHECK, /* an archive is read, and nothing made */
 };
 
 /*

@@ -154,6 +154,7 @@ static void report(const struct tree_progress *progress, void *data)
 	struct copy_job *job = data;
 	const struct tree_work *work = &job->work;
 	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
+	const char *const work_name = job->kind == COPY_CHECK ? "Checking" : "Copying";
 
 	renew_claims_in_time(job);
 	/*
@@ -171,7 +172,7 @@ static void report(const struct tree_progress *progress, void *data)
 		return;
 	job->logged_ns = clock_now_ns();
 	count_tree(job);
-	log_progress(job, progress, counting ? "Counting" : "Copying");
+	log_progress(job, progress, counting ? "Counting" : work_name);
 }
 
 /* Have report() called in time for sessions, leases and notes that are shorter than usual. */
@@ -391,11 +392,13 @@ int copy_job_find_volume(struct copy_job *job, enum copy_kind kind, const struct
 	return r < 0 ? r : copy_job_find_tree(job, kind, path, err);
 }
 
-int copy_job_lease_for_archive(struct copy_job *job, struct error *err)
+int copy_job_lease_for_archive(struct copy_job *job, enum copy_kind kind, struct error *err)
 {
 	int r;
 
-	job->kind = COPY_RESTORE;
+	job->kind = kind;
+	if (kind == COPY_CHECK)
+		return lease(job, false, err);
 	r = copy_clients_find_xattrs(job->idle[0], NULL, job->idle[1], job->kind, &job->work, err);
 	return r < 0 ? r : lease(job, false, err);
 }
@@ -429,7 +432,7 @@ int copy_job_close(struct copy_job *job, int r, struct error *err)
 	copy_clients_return(job->driver, &job->work);
 	if (job->has_place)
 		tree_budget_leave(job->driver->budget);
-	if (r == 0)
+	if (r == 0 && job->kind != COPY_CHECK)
 		log_end(job);
 	return r;
 }

@@ -62,8 +62,11 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 int copy_job_find_volume(struct copy_job *job, enum copy_kind kind, const struct volume_ref *ref,
 			 struct error *err);
 
-/* Lease clients for restoring an archive. The caller finds it, on work.from. */
-int copy_job_lease_for_archive(struct copy_job *job, struct error *err);
+/*
+ * Lease clients for reading an archive, which the caller finds on work.from. kind: COPY_RESTORE or
+ * COPY_CHECK.
+ */
+int copy_job_lease_for_archive(struct copy_job *job, enum copy_kind kind, struct error *err);
 
 /*
  * Open the folder of unfinished work on work.to, and remove name from it: an earlier attempt may

@@ -208,6 +208,40 @@ static int archiving_fill(struct nfs_client *c, const char *name, void *data, st
 	return s.result;
 }
 
+/* The job's first client is the snapshot's here, so that it reads from there. */
+static int check_on_share(struct archiving *a, struct nfs_client *share, struct nfs_client *volume,
+			  struct error *err)
+{
+	struct claim *const claims[] = { a->make, a->use };
+	const struct record none = { .n = 0 };
+	struct snapshot_contents archive;
+	struct copy_job job;
+	int r;
+
+	r = copy_job_open(&job, a->driver, a->name, share, volume, claims, err);
+	if (r == 0)
+		r = copy_job_lease_for_archive(&job, COPY_CHECK, err);
+	/* Handles may be others over the version of NFS that the job's clients have. */
+	if (r == 0)
+		r = snapshot_find_contents(job.work.from, &a->id, &none, &archive, err);
+	if (r == 0)
+		r = tree_archive_check(&job.work, &archive.handle, archive.attr.size, err);
+	else if (r == -ENOENT)
+		r = error_set(err, ERROR_ABORTED, "the snapshot is being changed; try again");
+	return copy_job_close(&job, r, err);
+}
+
+static int archiving_check(struct nfs_client *c, void *data, struct error *err)
+{
+	struct archiving *a = data;
+	struct session s;
+
+	volume_ref_begin(&s, a->driver, &a->source, err);
+	while (volume_ref_next(&a->source, &s))
+		s.result = check_on_share(a, c, s.client, err);
+	return s.result;
+}
+
 /* -------- the call -------- */
 
 /*
@@ -241,6 +275,7 @@ static int create_snapshot(struct archiving *a, const Csi__V1__CreateSnapshotReq
 	struct trash trash = { .is_used = false };
 	const struct snapshot_filler filler = {
 		.fill = archiving_fill,
+		.check = archiving_check,
 		.data = a,
 		.missing = &a->missing,
 		.ret_trashed = &trash.is_used,

@@ -238,7 +238,7 @@ static int restore_archive(struct copy_job *job, struct volume_source *source, c
 	const struct nfs_handle *work;
 	int r;
 
-	r = copy_job_lease_for_archive(job, err);
+	r = copy_job_lease_for_archive(job, COPY_RESTORE, err);
 	/* Handles may be others over the version of NFS that the job's clients have. */
 	if (r == 0)
 		r = find_contents(job->work.from, source, &archive, err);

@@ -148,16 +148,22 @@ void snapshot_done(struct snapshot *s);
 struct snapshot_filler {
 	/* As in store/staging.h: makes the directory with the archive or tree in it. */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
+	/*
+	 * Read the archive without a record in the snapshot's place to its end. DATA_LOSS: it is
+	 * truncated or damaged.
+	 */
+	int (*check)(struct nfs_client *c, void *data, struct error *err);
 	void *data;
 	const struct error *missing; /* why the volume was not found; ERROR_OK: it was */
 	bool *ret_trashed; /* set if there is something to purge */
 };
 
 /*
- * Make the snapshot that rec describes, finish one that was begun, adopt one of csi-driver-nfs, or
- * find it there already; rec becomes the record on the share. Errors: ALREADY_EXISTS for a snapshot
- * of that name of another volume, FAILED_PRECONDITION if something else is in its place, else as
- * nfs_error_set(). Nothing is left behind after a final code.
+ * Make the snapshot that rec describes, finish one that was begun, adopt a complete one of
+ * csi-driver-nfs, replace one that it has begun, or find it there already; rec becomes the record
+ * on the share. Errors: ALREADY_EXISTS for a snapshot of that name of another volume,
+ * FAILED_PRECONDITION if something else is in its place, else as nfs_error_set(). Nothing is left
+ * behind after a final code.
  */
 int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		    const struct snapshot_filler *filler, struct error *err);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "base/log.h"
 #include "base/str.h"
 #include "store/directory_change.h"
 #include "store/layout.h"
@@ -47,13 +48,89 @@ static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, 
 	return 0;
 }
 
+/* Whether the archive is still the one that was found before. */
+static int check_unchanged(struct nfs_client *c, const struct volume_id *id,
+			   const struct snapshot_contents *before, struct error *err)
+{
+	const struct record none = { .n = 0 };
+	struct snapshot_contents now;
+	int r = snapshot_find_contents(c, id, &none, &now, err);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (r == 0 && nfs_handle_is_equal(&now.handle, &before->handle) &&
+	    now.attr.size == before->attr.size && now.attr.mtime.sec == before->attr.mtime.sec &&
+	    now.attr.mtime.nsec == before->attr.mtime.nsec)
+		return 0;
+	return error_set(err, ERROR_ABORTED,
+			 "'%s/%s' on %s:%s has changed while it was read: if csi-driver-nfs still runs, stop it; then try again",
+			 id->subdir, before->name, c->export.server, c->export.share);
+}
+
+/* Return 1 for a whole archive; 0 for a truncated or damaged one, and why; or a negative errno. */
+static int check_archive(struct nfs_client *c, const struct snapshot_filler *filler,
+			 struct error *ret_why, struct error *err)
+{
+	int r = filler->check(c, filler->data, ret_why);
+
+	if (r == 0)
+		return 1;
+	if (ret_why->code == ERROR_DATA_LOSS)
+		return 0;
+	*err = *ret_why;
+	return r;
+}
+
+/*
+ * Remove a snapshot without a record if its archive is not whole. csi-driver-nfs writes archives in
+ * place, so one that it was stopped in looks like a finished one. It would write it again, too, and
+ * a CO that had been told that the snapshot is ready would not ask for it.
+ */
+static int remove_foreign_part(struct nfs_client *c, const struct volume_id *id,
+			       const struct staging *s, const struct snapshot_filler *filler,
+			       struct error *err)
+{
+	const struct record none = { .n = 0 };
+	cleanup_snapshot struct snapshot found = { .has_contents = false };
+	struct error why = { .code = ERROR_OK };
+	struct snapshot_contents contents;
+	int r;
+
+	r = snapshot_find_contents(c, id, &none, &contents, err);
+	if (r == 0)
+		r = snapshot_finish_deletions(c, id->subdir, err);
+	if (r == 0)
+		r = snapshot_find_contents(c, id, &none, &contents, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = snapshot_init(&found, snapshot_info_of(s->rec).id, err);
+	if (r == 0)
+		r = snapshot_read_record(c, &found, err);
+	if (r == 0 && found.record.n == 0)
+		r = snapshot_read_contents(c, &found, err);
+	if (r < 0 || !found.has_contents)
+		return r == -EINVAL ? 0 : r;
+	r = check_archive(c, filler, &why, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = check_unchanged(c, id, &contents, err);
+	if (r < 0)
+		return r;
+	log_warn("Making a snapshot of csi-driver-nfs again", LOG_STR("directory", id->subdir),
+		 LOG_STR("reason", why.msg));
+	return snapshot_remove(c, &found, filler->ret_trashed, err);
+}
+
 /*
  * Adopt a snapshot of csi-driver-nfs. Refuse any other directory with such an archive. A tree
- * without a record is not adopted, and the caller refuses the directory.
+ * without a record is not adopted, and neither is a part of an archive; the caller refuses the
+ * directory. is_checked: remove_foreign_part() has read the archive.
  */
 static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *id,
-				  const struct staging *s, struct error *err)
+				  const struct staging *s, const struct snapshot_filler *filler,
+				  bool is_checked, struct error *err)
 {
+	struct error why = { .code = ERROR_OK };
 	const struct owner_question q = { .snapshot = id->subdir, .scope = OWNER_VOLUMES };
 	struct snapshot_contents contents;
 	struct owner owner;
@@ -76,6 +153,9 @@ static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
 				 id->subdir, c->export.server, c->export.share);
+	r = is_checked ? 1 : check_archive(c, filler, &why, err);
+	if (r <= 0)
+		return r;
 	if (record_set(s->rec, SNAPSHOT_KEY_FILE, contents.name) < 0 ||
 	    snapshot_set_time(s->rec, contents.attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
 		return error_oom(err);
@@ -178,13 +258,13 @@ static int answer_without_source(struct nfs_client *c, const struct volume_id *i
 
 /* Make the snapshot after its record. created: this call has created the record. */
 static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struct staging *s,
-			 bool created, struct error *err)
+			 const struct snapshot_filler *filler, bool created, struct error *err)
 {
 	int r;
 
 	r = snapshot_finish_deletions(c, id->subdir, err);
-	if (r == 0 && created)
-		r = adopt_foreign_snapshot(c, id, s, err);
+	if (r == 0 && staging_state_of(s->rec).built == NULL && !staging_state_of(s->rec).ready)
+		r = adopt_foreign_snapshot(c, id, s, filler, created, err);
 	if (r == 0 && staging_state_of(s->rec).ready)
 		return check_finished(c, id, s, err);
 	if (r == 0)
@@ -217,13 +297,18 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 		return r;
 	if (filler->missing->code != ERROR_OK)
 		return answer_without_source(c, id, &s, filler, err);
+	r = record_is_there(c, s.records, s.key, err);
+	if (r == 0)
+		r = remove_foreign_part(c, id, &s, filler, err);
+	if (r < 0)
+		return r;
 	r = record_create(c, s.records, s.key, rec, err);
 	created = r == 0;
 	if (r == -EEXIST)
 		r = adopt_snapshot_record(c, &s, err);
 	if (r < 0)
 		return r;
-	r = make_snapshot(c, id, &s, created, err);
+	r = make_snapshot(c, id, &s, filler, created, err);
 	*filler->ret_trashed = *filler->ret_trashed || s.trashed;
 	/* A finished snapshot keeps its record. */
 	if (r < 0 && (created || !staging_state_of(rec).ready))

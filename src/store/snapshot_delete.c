@@ -6,15 +6,34 @@
 #include <errno.h>
 
 #include "store/busy.h"
+#include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/snapshot_parts.h"
 #include "store/staging.h"
 #include "store/tombstone.h"
 
+/*
+ * Release what an interrupted deletion of a snapshot without a record has moved to the trash. For
+ * one that has a record, tombstone_is_in_place() does that.
+ */
+static int release_foreign(struct nfs_client *c, const struct tombstone *t,
+			   const struct owner_question *q, bool *ret_trashed, struct error *err)
+{
+	struct owner owner;
+	int r;
+
+	if (!tombstone_is_new(t) || !t->is_adopted)
+		return 0;
+	r = owner_find(c, t->dir, q, &owner, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	return directory_trash_release_all(c, t->dir, ret_trashed, err);
+}
+
 /* Remove the directory if it has the contents in it, or was built for the record. */
-static int remove_snapshot_directory(struct nfs_client *c, const struct tombstone *t,
-				     bool has_contents, bool *ret_trashed, struct error *err)
+static int remove_snapshot_directory(struct nfs_client *c, struct tombstone *t, bool has_contents,
+				     bool *ret_trashed, struct error *err)
 {
 	const struct owner_question q = {
 		.snapshot = t->dir,
@@ -26,7 +45,9 @@ static int remove_snapshot_directory(struct nfs_client *c, const struct tombston
 
 	if (!has_contents) {
 		r = tombstone_is_in_place(c, t, ret_trashed, err);
-		if (r <= 0)
+		if (r == 0)
+			return release_foreign(c, t, &q, ret_trashed, err);
+		if (r < 0)
 			return r;
 	}
 	r = owner_find(c, t->dir, &q, &owner, err);
@@ -124,7 +145,7 @@ static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct 
 	return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
 }
 
-int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
+int snapshot_remove(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
 		    struct error *err)
 {
 	cleanup_tombstone struct tombstone t = {
@@ -136,9 +157,7 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	const struct nfs_handle *folder;
 	int r;
 
-	r = busy_check_unused(c, t.dir, err);
-	if (r == 0)
-		r = bury_snapshot(c, s, &t, err);
+	r = bury_snapshot(c, s, &t, err);
 	if (r == 0)
 		r = carry_out_deletion(c, &t, s->has_contents, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)
@@ -154,6 +173,14 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	if (r == 0)
 		r = record_forget(c, folder, t.key, NULL, err);
 	return r == -ENOENT ? 0 : r;
+}
+
+int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
+		    struct error *err)
+{
+	int r = busy_check_unused(c, s->id.subdir, err);
+
+	return r < 0 ? r : snapshot_remove(c, s, ret_trashed, err);
 }
 
 static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "nfs/calls.h"
+#include "store/directory.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/volume_record.h"
@@ -231,6 +232,7 @@ int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *
 	char key[RECORD_NAME_MAX + 1];
 	int r;
 
+	t->is_adopted = false;
 	if (record_set(rec, TOMBSTONE_KEY_NEW, "1") < 0)
 		return error_oom(err);
 	busy_name(t->name, t->kind, t->dir);
@@ -294,6 +296,7 @@ int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name,
 	if (r < 0)
 		return r;
 	memcpy(t->name, name, strlen(name) + 1);
+	t->is_adopted = true;
 	r = read_tombstone(c, t, records, busy, &why);
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION && volume_key_can_have_record(t->key) &&
 	    record_is_replaced(c, records, t->key, busy, t->name, VOLUME_KEY_ID, &second) > 0)
@@ -372,6 +375,13 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
 	return remove_buried(c, t, records, busy, err);
 }
 
+static bool may_be_in_trash(struct nfs_client *c, const struct tombstone *t)
+{
+	struct error ignored = { .code = ERROR_OK };
+
+	return t->is_moved || (t->is_adopted && directory_is_gone(c, t->dir, &ignored) != 0);
+}
+
 void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 {
 	struct error ignored = { .code = ERROR_OK };
@@ -383,10 +393,12 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 	    records_folder(c, t, true, &records, &ignored) < 0)
 		return;
 	/* Rule 8: a record that a change has brought back is newer. */
-	if (tombstone_is_new(t))
-		(void)remove_buried(c, t, records, busy, &ignored);
-	else if (record_came_back(c, t, records, &ignored) > 0)
+	if (tombstone_is_new(t)) {
+		if (!may_be_in_trash(c, t))
+			(void)remove_buried(c, t, records, busy, &ignored);
+	} else if (record_came_back(c, t, records, &ignored) > 0) {
 		(void)nfs_remove(c, busy, t->name);
-	else
+	} else {
 		(void)nfs_rename(c, busy, t->name, records, t->key);
+	}
 }

@@ -27,6 +27,8 @@ struct tombstone {
 	const char *dir; /* of the volume or snapshot; borrowed */
 	const char *id; /* in the record that is to be buried, borrowed; NULL: not known */
 	char name[NFS_NAME_MAX + 1]; /* in .csi-nfs/busy/; "": not set */
+	bool is_adopted; /* an earlier call or another replica has set it */
+	bool is_moved; /* tombstone_remove_directory() has moved the directory to the trash */
 	bool no_room; /* the share is too full for one: delete without, which makes room */
 	struct record record; /* its content */
 };
@@ -82,8 +84,8 @@ int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool 
  * is about when it is moved. A NULL users() means that nobody can have begun to use it. Return 0
  * also if the directory is gone. *ret_trashed is set if there is something to purge.
  */
-int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
-			       tombstone_users_fn users, bool *ret_trashed, struct error *err);
+int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombstone_users_fn users,
+			       bool *ret_trashed, struct error *err);
 
 /* Purge what such removals have moved into the trash, as directory_purge(). */
 int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, struct error *err);
@@ -113,7 +115,8 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
 
 /*
  * Put the record back after a failure: the volume is as it was until the next attempt. If that
- * fails too, the next attempt finds the tombstone.
+ * fails too, the next attempt finds the tombstone. One that never was a record stays if the
+ * directory may be in the trash: nothing else tells the next attempt.
  */
 void tombstone_restore(struct nfs_client *c, struct tombstone *t);
 

@@ -87,7 +87,8 @@ static int find_directory_to_remove(struct nfs_client *c, const struct tombstone
 {
 	int r = find_directory(c, t, place, ret, err);
 
-	if (r != -ENOENT || tombstone_is_new(t))
+	/* Without a record, the directory was just seen, unless an earlier call has moved it. */
+	if (r != -ENOENT || (tombstone_is_new(t) && !t->is_adopted))
 		return r;
 	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
 	return r < 0 ? r : find_directory(c, t, place, ret, err);
@@ -185,8 +186,8 @@ static int directory_was_replaced(struct nfs_client *c, const struct tombstone *
 	return deletion_was_finished(t, err);
 }
 
-int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
-			       tombstone_users_fn users, bool *ret_trashed, struct error *err)
+int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombstone_users_fn users,
+			       bool *ret_trashed, struct error *err)
 {
 	char key[RECORD_NAME_MAX + 1], trashed[NFS_NAME_MAX + 1];
 	struct directory_place place;
@@ -204,6 +205,7 @@ int tombstone_remove_directory(struct nfs_client *c, const struct tombstone *t,
 		if (r == 0)
 			r = directory_remove_in_place(c, &place, &known, err);
 	}
+	t->is_moved = r <= 0 && trashed[0] != '\0';
 	if (r != 0)
 		return r > 0 ? directory_was_replaced(c, t, err) : r;
 	r = t->no_room ? 1 : tombstone_is_set(c, t, err);

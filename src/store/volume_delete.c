@@ -74,7 +74,7 @@ int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool w
 	return owner_find(c, t->dir, &q, &owner, err);
 }
 
-static int delete_directory(struct nfs_client *c, const struct tombstone *t, bool purge_now,
+static int delete_directory(struct nfs_client *c, struct tombstone *t, bool purge_now,
 			    bool *ret_trashed, struct error *err)
 {
 	int r = tombstone_remove_directory(c, t, volume_is_used_again, ret_trashed, err);
@@ -209,7 +209,7 @@ static int leave_to_owner(struct nfs_client *c, const struct tombstone *t,
  * Dispose of the directory by the strictest policy of this volume and the earlier ones, unless it
  * has another owner.
  */
-static int dispose_of_directory(struct nfs_client *c, const struct tombstone *t,
+static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 				const struct volume_disposal *how, bool *ret_trashed,
 				struct error *err)
 {
@@ -269,7 +269,7 @@ static int remove_if_empty(struct nfs_client *c, const struct tombstone *t, stru
  * directory that was not built elsewhere is removed only if it is empty and has no owner, and never
  * if existingDirectory was "require".
  */
-static int dispose_of_unfinished(struct nfs_client *c, const struct tombstone *t,
+static int dispose_of_unfinished(struct nfs_client *c, struct tombstone *t,
 				 const struct volume_disposal *how, bool *ret_trashed,
 				 struct error *err)
 {

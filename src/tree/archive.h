@@ -69,4 +69,11 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 		const struct tree_archive_sum *sum, const struct nfs_handle *parent,
 		const char *root, struct error *err);
 
+/*
+ * Read the archive at the handle, of size bytes, to its end, and check what tree_unpack() would of
+ * the file itself, not whether the entries can be extracted. Errors as tree_unpack() without a sum.
+ */
+int tree_archive_check(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
+		       struct error *err);
+
 #endif

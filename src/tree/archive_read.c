@@ -41,7 +41,7 @@
 
 struct unpacker {
 	struct tree_work *work;
-	struct tree_builder *builder;
+	struct tree_builder *builder; /* NULL: the archive is only checked */
 	struct tree_sink *sink; /* of the builder */
 	struct archive *archive;
 	struct tree_file file;
@@ -639,8 +639,8 @@ static int next_header(struct unpacker *u, struct archive_entry **ret)
 	return status;
 }
 
-/* Extract the entries and close all directories. */
-static int unpack_entries(struct unpacker *u, struct error *err)
+/* Read all entries; extract them if there is a builder. */
+static int read_entries(struct unpacker *u, struct error *err)
 {
 	int r = 0;
 
@@ -660,7 +660,8 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 		if (status == ARCHIVE_WARN && archive_error_string(u->archive) == NULL)
 			return refuse_entry(name_for_message(e), "has a number that cannot be read",
 					    err);
-		r = unpack_entry(u, e, err);
+		if (u->builder != NULL)
+			r = unpack_entry(u, e, err);
 		if (r < 0)
 			return r;
 		if (archive_read_data_skip(u->archive) == ARCHIVE_FATAL)
@@ -671,8 +672,13 @@ static int unpack_entries(struct unpacker *u, struct error *err)
 	 */
 	if (archive_filter_bytes(u->archive, 0) <= archive_read_header_position(u->archive))
 		return fail_damaged("its end is missing", err);
-	if (u->depth == 0)
-		r = push_implied_folder(u, "", 0, err);
+	return 0;
+}
+
+static int close_folders(struct unpacker *u, struct error *err)
+{
+	int r = u->depth == 0 ? push_implied_folder(u, "", 0, err) : 0;
+
 	while (r == 0 && u->depth > 0)
 		r = pop_folder(u, err);
 	return r;
@@ -764,6 +770,38 @@ static int unpacker_open(struct unpacker *u, struct error *err)
 	return 0;
 }
 
+/* Read the archive, of size bytes, to its end; extract it if there is a builder. */
+static int read_archive(struct unpacker *u, const struct nfs_handle *archive, uint64_t size,
+			const struct tree_archive_sum *sum, struct error *err)
+{
+	int r;
+
+	u->work->progress.total = size;
+	tree_file_init(&u->file, u->work, archive, size);
+	r = check_length(size, sum, err);
+	if (r == 0)
+		r = unpacker_open(u, err);
+	if (r == 0)
+		r = check_end(u, size, err);
+	if (r == 0)
+		r = read_entries(u, err);
+	if (r == 0 && u->builder != NULL)
+		r = close_folders(u, err);
+	if (r == 0)
+		r = read_to_end(u, sum, err);
+	return r < 0 ? r : check_sum(u, sum, err);
+}
+
+static void unpacker_done(struct unpacker *u)
+{
+	tree_builder_free(u->builder);
+	tree_drain(u->work);
+	tree_file_done(&u->file);
+	tree_gunzip_free(u->gunzip);
+	(void)archive_read_free(u->archive);
+	buf_done(&u->path);
+}
+
 int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
 		const struct tree_archive_sum *sum, const struct nfs_handle *parent,
 		const char *root, struct error *err)
@@ -780,36 +818,30 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 		.entries_max = ENTRIES_FREE + size / ENTRY_BYTES,
 		.implied_max = IMPLIED_FREE + size / ENTRY_BYTES,
 	};
-	struct tree_builder *b;
 	int r;
 
 	r = libarchive_load(err);
 	if (r < 0)
 		return r;
-	if (tree_builder_new(&b, work, parent, &options) < 0)
+	if (tree_builder_new(&u.builder, work, parent, &options) < 0)
 		return error_oom(err);
-	u.builder = b;
-	u.sink = tree_builder_sink(b);
-	work->progress.total = size;
-	tree_file_init(&u.file, work, archive, size);
-	r = check_length(size, sum, err);
+	u.sink = tree_builder_sink(u.builder);
+	r = read_archive(&u, archive, size, sum, err);
 	if (r == 0)
-		r = unpacker_open(&u, err);
-	if (r == 0)
-		r = check_end(&u, size, err);
-	if (r == 0)
-		r = unpack_entries(&u, err);
-	if (r == 0)
-		r = read_to_end(&u, sum, err);
-	if (r == 0)
-		r = check_sum(&u, sum, err);
-	if (r == 0)
-		r = tree_builder_finish(b, err);
-	tree_builder_free(b);
-	tree_drain(work);
-	tree_file_done(&u.file);
-	tree_gunzip_free(u.gunzip);
-	(void)archive_read_free(u.archive);
-	buf_done(&u.path);
+		r = tree_builder_finish(u.builder, err);
+	unpacker_done(&u);
+	return r;
+}
+
+int tree_archive_check(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
+		       struct error *err)
+{
+	struct unpacker u = { .work = work };
+	int r = libarchive_load(err);
+
+	if (r < 0)
+		return r;
+	r = read_archive(&u, archive, size, NULL, err);
+	unpacker_done(&u);
 	return r;
 }

@@ -3,14 +3,17 @@
 """The mutating calls of the crash matrix: what each needs, what it has to have done, and what takes
 it back.
 """
+import io
 import os
 import shutil
+import tarfile
 import time
 
 import trees
 from servers import Image, run
 from world import MIB, Broken, listed, mode_of, plant
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 REFUSED = "FAILED_PRECONDITION"
 
 
@@ -445,6 +448,49 @@ class SnapshotTree(Snapshot):
             raise Broken("the tree differs: " + trees.told(found))
 
 
+class SnapshotTheirs(Snapshot):
+    """CreateSnapshot where csi-driver-nfs has made the archive, which leaves no record."""
+    whole = True
+
+    def prepare(self):
+        super().prepare()
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w:gz") as tar:
+            tar.add(os.path.join(HERE, "world.py"), "world.py")
+        self.theirs = out.getvalue() if self.whole else out.getvalue()[:-1]
+        os.mkdir(self.case.path("snap"))
+        trees.write(self.case.path("snap", "source.tar.gz"), self.theirs)
+
+    def is_theirs(self):
+        with open(self.case.path("snap", "source.tar.gz"), "rb") as f:
+            return f.read() == self.theirs
+
+    def is_done(self, answer):
+        self.expect(volumes={"source": "source"}, snapshots=["snap"])
+        if not answer.snapshot.ready_to_use or not self.is_theirs():
+            raise Broken("it is not the snapshot that was there")
+
+    def is_as_before(self):
+        self.expect(volumes={"source": "source"}, retained=["snap"])
+        if not self.is_theirs():
+            raise Broken("the archive has changed")
+
+
+class SnapshotPart(SnapshotTheirs):
+    """CreateSnapshot where csi-driver-nfs was stopped when it wrote the archive."""
+    whole = False
+
+    def is_done(self, answer):
+        Snapshot.is_done(self, answer)
+
+    def is_as_before(self):
+        """The part may be gone: it is good for nothing."""
+        if os.path.lexists(self.case.path("snap")):
+            super().is_as_before()
+        else:
+            self.after_undo()
+
+
 class SnapshotTreeLarge(SnapshotTree):
     """Of files that the server copies by itself."""
     versions = ("4.2",)
@@ -720,6 +766,45 @@ class DeleteSnapshotTree(DeleteSnapshot):
     parameters = {"format": "tree"}
 
 
+class DeleteSnapshotTheirs(DeleteSnapshot):
+    """DeleteSnapshot of one that csi-driver-nfs has made, which leaves no record."""
+
+    def prepare(self):
+        case = self.case
+        case.must("CreateVolume", **case.request("source"))
+        os.mkdir(case.path("snap"))
+        trees.write(case.path("snap", "source.tar.gz"), b"theirs")
+        self.id = case.snapshot_id("snap", "source")
+
+    def is_as_before(self):
+        self.expect(volumes={"source": "source"}, retained=["snap"])
+
+
+class DeleteTheirs(Scenario):
+    """DeleteVolume of one that csi-driver-nfs has made, which leaves no record."""
+
+    deletes = True
+
+    def prepare(self):
+        plant(self.case.path("v1"), big=1000)
+        self.id = self.case.volume_id("v1")
+
+    def call(self):
+        return "DeleteVolume", {"volume_id": self.id, "secrets": self.case.secrets}
+
+    def is_done(self, answer):
+        self.expect()
+
+    def is_as_before(self):
+        self.expect(retained=["v1"])
+
+    def undo(self):
+        self.case.must_delete(self.id)
+
+    def after_undo(self):
+        self.expect()
+
+
 class Changed(Scenario):
     """A call that changes a volume's record."""
 
@@ -783,6 +868,7 @@ SCENARIOS = (
     Clone, CloneBelow, Restore, Snapshot, SnapshotPlain, DeletePlain, DeleteEmpty, DeleteBelow,
     DeleteShared, DeleteKept, DeleteKeptAround, DeleteKeptLast, DeleteKeptArchive, DeleteArchive,
     DeleteArchiveAgain, DeleteRetain, DeleteInline, DeleteSnapshot, Expand, Modify, SnapshotTree,
-    RestoreTree, DeleteSnapshotTree)
+    RestoreTree, DeleteSnapshotTree, SnapshotTheirs, SnapshotPart,
+    DeleteSnapshotTheirs, DeleteTheirs)
 # Of servers that show what is mounted in what they export, and that copy by themselves.
 KERNEL = (DeleteCrossing, SnapshotTreeLarge, RestoreTreeLarge)

@@ -427,6 +427,42 @@ class Foreign(Trees):
                 self.assertFalse(os.path.lexists(self.path(name)), "it is not deleted")
                 self.assertEqual(list(self.list_snapshots(snapshot_id=snapshot).entries), [])
 
+    def test_what_csi_driver_nfs_had_begun(self):
+        """It writes archives in place: one that is there may be the part that it had written when
+        it was stopped. CreateSnapshot keeps whole ones only."""
+        source = self.source("plain")
+        tar = pack(member("other", data=b"x" * 9999))
+        whole = gzip.compress(tar)
+        rows = {"whole": ("plain.tar.gz", whole), "whole-tar": ("plain.tar", tar),
+                "cut": ("plain.tar.gz", whole[:len(whole) // 2]),
+                "cut-late": ("plain.tar.gz", whole[:-1]),
+                "cut-before": ("plain.tar.gz", gzip.compress(tar[:9999])),
+                "cut-tar": ("plain.tar", tar[:9999]), "none": ("plain.tar.gz", b""),
+                "hole": ("plain.tar.gz", whole[:20] + bytes(20) + whole[40:])}
+        with self.server_down():
+            for name, (file, data) in rows.items():
+                self.put(name, file, data)
+            self.put("more", "plain.tar.gz", whole[:-1])
+            trees.write(self.path("more", "precious"), b"")
+            os.mkdir(self.path("folder"))
+        for name, (file, data) in rows.items():
+            with self.subTest(row=name):
+                snapshot = self.snap(name, source)
+                self.assertTrue(snapshot.ready_to_use)
+                if name.startswith("whole"):
+                    self.assertEqual(os.listdir(self.path(name)), [file])
+                    with open(self.path(name, file), "rb") as f:
+                        self.assertEqual(f.read(), data)
+                else:
+                    self.assertEqual(os.listdir(self.path(name)), ["plain.tar.gz"])
+                    self.is_archive_of("plain", self.archive(name, "plain"))
+                self.unsnap(snapshot.snapshot_id)
+        for name, inside in (("more", ["plain.tar.gz", "precious"]), ("folder", [])):
+            self.fails(CODE.FAILED_PRECONDITION, self.snap, name, name=name, volume_id=source)
+            self.assertEqual(sorted(os.listdir(self.path(name))), inside)
+            with self.server_down():
+                servers.run("rm", "-r", self.path(name))
+
     def test_root_behind_its_contents(self):
         """As "tar -cf x.tar * ." and "find . -depth" have it."""
         root = member("./", tarfile.DIRTYPE, mode=0o2770, uid=1000, gid=2000)

@@ -743,13 +743,27 @@ static int fill_snapshot(struct nfs_client *c, const char *name, void *data, str
 	return snapshot_set_archive(rec, file, &sum) < 0 ? error_oom(err) : 0;
 }
 
+static int check_archive(struct nfs_client *c, void *data, struct error *err)
+{
+	(void)c;
+	(void)data;
+	(void)err;
+	return 0;
+}
+
 static int create_snapshot(struct nfs_client *c, const struct volume_plan *plan, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 }, volume = { .n = 0 };
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const struct error missing = { .code = ERROR_OK };
 	bool trashed = false;
-	const struct snapshot_filler filler = { fill_snapshot, &rec, &missing, &trashed };
+	const struct snapshot_filler filler = {
+		.fill = fill_snapshot,
+		.check = check_archive,
+		.data = &rec,
+		.missing = &missing,
+		.ret_trashed = &trashed,
+	};
 	char text[256], source[256], file[64];
 	const struct snapshot_info info = {
 		.name = plan->key,

@@ -68,6 +68,21 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 	return snapshot_set_archive(a->rec, FILE_NAME, &sum) < 0 ? error_oom(err) : 0;
 }
 
+/* Archives that begin with a zero are whole. "g" grows, and "e" cannot be read. */
+static int check_archive(struct nfs_client *c, void *data, struct error *err)
+{
+	const struct attempt *a = data;
+	char first = 0;
+
+	(void)c;
+	fake_nfs_read(a->f, ARCHIVE, 0, &first, 1);
+	if (first == 'g')
+		fake_nfs_write(a->f, ARCHIVE, 5, " more", 5);
+	if (first == 'e')
+		return error_set(err, ERROR_ABORTED, "the server does not answer");
+	return first == 0 ? 0 : error_set(err, ERROR_DATA_LOSS, "it is only a part");
+}
+
 static int create_as(struct fake_nfs *f, uint32_t number, bool is_tree, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
@@ -76,7 +91,13 @@ static int create_as(struct fake_nfs *f, uint32_t number, bool is_tree, struct e
 	const struct error missing = { .code = ERROR_OK };
 	struct attempt attempt = { f, &rec, number, is_tree };
 	bool trashed = false;
-	const struct snapshot_filler filler = { fill, &attempt, &missing, &trashed };
+	const struct snapshot_filler filler = {
+		.fill = fill,
+		.check = check_archive,
+		.data = &attempt,
+		.missing = &missing,
+		.ret_trashed = &trashed,
+	};
 	const struct snapshot_info info = {
 		.name = "snap",
 		.id = ID,
@@ -527,7 +548,73 @@ START_TEST(test_foreign_archive)
 }
 END_TEST
 
+/* A whole archive of csi-driver-nfs is adopted, and a part of one is made again. */
+START_TEST(test_killed_foreign)
+{
+	const bool is_whole = (_i & 1) != 0;
+	const char *const text = is_whole ? "\0whole" : "part";
+	const uint64_t size = is_whole ? 6 : 22;
+	unsigned int n;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = {
+			.nth = n, .error = -ECONNABORTED, .after = (_i & 2) != 0, .all = true
+		};
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+		char row[32];
+		int r;
+
+		(void)snprintf(row, sizeof(row), "killed at operation %u", n);
+		fake_nfs_write(f, ARCHIVE, 0, text, is_whole ? 6 : 4);
+		fake_nfs_fail(f, &failure);
+		r = create(f, 22, &err);
+		if (fake_nfs_operations(f) < n) {
+			check_int(row, "result", r, 0);
+			check_that(row, "there were operations", n > 10);
+			fake_nfs_free(f);
+			return;
+		}
+		fake_nfs_fail(f, NULL);
+		ck_assert_msg(create(f, 22, &err) == 0, "%s: again: %s", row, err.msg);
+		ck_assert_msg(create(f, 33, &err) == 0, "%s: ready: %s", row, err.msg);
+		ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
+		check_int(row, "size", (long)attr.size, (long)size);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A part is left alone while it is written, and as long as it cannot be read. */
+START_TEST(test_busy_foreign)
+{
+	static const char *const texts[] = { "grows", "error" };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		char text[5];
+
+		fake_nfs_write(f, ARCHIVE, 0, texts[i], 5);
+		check_that(texts[i], "create fails", create(f, 22, &err) < 0);
+		check_error(texts[i], &err, ERROR_ABORTED, NULL);
+		check_int(texts[i], "record", fake_nfs_type(f, RECORD), NFS_TYPE_UNKNOWN);
+		fake_nfs_read(f, ARCHIVE, 0, text, sizeof(text));
+		check_that(texts[i], "is left alone", memcmp(text, texts[i], 5) == 0);
+		/* Now it is a part, and no longer written. */
+		fake_nfs_write(f, ARCHIVE, 0, "part", 4);
+		ck_assert_msg(create(f, 22, &err) == 0, "%s: %s", texts[i], err.msg);
+		check_sum(texts[i], f);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
-		      test_recorded_tree, test_foreign_tree, test_foreign_archive },
-	   .loops = { { test_killed, 2 }, { test_killed_tree, 4 } })
+		      test_recorded_tree, test_foreign_tree, test_foreign_archive,
+		      test_busy_foreign },
+	   .loops = { { test_killed, 2 }, { test_killed_tree, 4 }, { test_killed_foreign, 4 } })
