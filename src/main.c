@@ -23,6 +23,7 @@
 #include "grpc/server.h"
 #include "mount/mounter.h"
 #include "net/connect.h"
+#include "nfs/libnfs.h"
 #include "node/node.h"
 #include "node/stats.h"
 #include "options.h"
@@ -406,6 +407,17 @@ static void look_for_libraries(const struct app *app)
 	warn_if_missing(net_reserve_prepare);
 }
 
+/* Say so if the one that was loaded cannot be used. */
+static bool has_libnfs(void)
+{
+	struct error err = { .code = ERROR_OK };
+
+	if (nfs_libnfs_check(&err) == 0)
+		return true;
+	fprintf(stderr, "csi-nfs: %s\n", err.msg);
+	return false;
+}
+
 static void init_process(void)
 {
 	open_standard_files();
@@ -424,7 +436,7 @@ int main(int argc, char **argv)
 		return mount_helper_main();
 	if (argc > 1 && strcmp(argv[1], CHECK_COMMAND) == 0) {
 		open_standard_files();
-		return check_main(argc - 1, argv + 1);
+		return has_libnfs() ? check_main(argc - 1, argv + 1) : EXIT_FAILURE;
 	}
 	if (options_parse(&app.options, argc, argv, &err) < 0) {
 		fprintf(stderr, "csi-nfs: %s; see csi-nfs --help\n", err.msg);
@@ -442,6 +454,8 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	init_process();
+	if (!has_libnfs())
+		return EXIT_FAILURE;
 	look_for_libraries(&app);
 	if (serve(&app, &err) < 0) {
 		fprintf(stderr, "csi-nfs: %s\n", err.msg);

@@ -123,6 +123,107 @@ class AtRest(Loading):
             ctypes.CDLL(note["soname"][0])
 
 
+# Functions of a libnfs that the driver must not start with, and words of its message.
+WRONG_LIBNFS = {
+    "reads beyond the end": ("""
+        int libnfs_zdr_u_int(struct zdr *z, uint32_t *n)
+        {
+            char *at = z->buf + z->pos;
+
+            if (z->op == 0) {
+                *(uint32_t *)at = htonl(*n);
+            } else {
+                *n = ntohl(*(uint32_t *)at);
+            }
+            z->pos += 4;
+            return 1;
+        }""", "numbers"),
+    "reads in the wrong byte order": ("""
+        int libnfs_zdr_uint64_t(struct zdr *z, uint64_t *n)
+        {
+            if (z->pos + 8 > z->size)
+                return 0;
+            memcpy(z->op == 0 ? (char *)z->buf + z->pos : (char *)n,
+                   z->op == 0 ? (char *)n : (char *)z->buf + z->pos, 8);
+            z->pos += 8;
+            return 1;
+        }""", "numbers"),
+    "returns the same memory": ("""
+        void *zdr_malloc(void *z, uint32_t size)
+        {
+            static char memory[4096];
+            return size < sizeof(memory) ? memory : 0;
+        }""", "memory"),
+    "encodes nothing": ("""
+        uint32_t zdr_LOOKUP3args(void *z, void *args)
+        {
+            return 1;
+        }""", "zdr_LOOKUP3args"),
+    "writes beyond the end": ("""
+        uint32_t zdr_WRITE3args(struct zdr *z, void *args)
+        {
+            static int (*real)(void *, void *);
+            int size = z->size, fits;
+
+            if (!real)
+                real = dlsym(RTLD_NEXT, "zdr_WRITE3args");
+            z->size += 128;
+            fits = real(z, args);
+            z->size = size;
+            return fits;
+        }""", "zdr_WRITE3args"),
+    "has other arguments": ("""
+        uint32_t zdr_nfs_argop4(void *z, void *args)
+        {
+            static int (*real)(void *, void *);
+
+            if (!real)
+                real = dlsym(RTLD_NEXT, "zdr_nfs_argop4");
+            return real(z, (char *)args + 8);
+        }""", "zdr_nfs_argop4"),
+}
+WRONG_LIBNFS_HEAD = """
+    #define _GNU_SOURCE
+    #include <arpa/inet.h>
+    #include <dlfcn.h>
+    #include <string.h>
+    struct zdr { int op; char *buf; int size, pos; };
+"""
+
+
+class WrongLibnfs(Loading):
+    """A libnfs that the decoders cannot stand on is refused at the start."""
+
+    def commands(self):
+        for mode in ("controller", "node", "all"):
+            yield mode, [binary(), "--mode", mode, "--nodeid", "n", "--state-dir", LAB, "--endpoint",
+                         "unix://" + os.path.join(LAB, "wrong.sock")]
+        yield "check", [binary(), "check", "--server", "127.0.0.1", "--share", "/none"]
+
+    def refuses(self, name, source, *words):
+        with open(os.path.join(LAB, "wrong.c"), "w", encoding="ascii") as f:
+            f.write(WRONG_LIBNFS_HEAD + source)
+        library = os.path.join(LAB, "wrong.so")
+        servers.run("cc", "-w", "-shared", "-fPIC", "-o", library, os.path.join(LAB, "wrong.c"))
+        for what, command in self.commands():
+            with self.subTest(libnfs=name, command=what):
+                got = subprocess.run(command, env={**os.environ, "LD_PRELOAD": library},
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+                self.assertEqual(got.returncode, 1, got)
+                self.assertEqual(got.stderr.count("\n"), 1, got)
+                for word in ("csi-nfs: the libnfs of this system", *words):
+                    self.assertIn(word, got.stderr)
+                self.assertNotIn("Serving", got.stdout)
+
+    def test_refused(self):
+        self.needs_normal_build()
+        if "libnfs" not in servers.run("ldd", binary()).stdout:
+            self.skipTest("built with a static libnfs")
+        for name, (source, *words) in WRONG_LIBNFS.items():
+            self.refuses(name, source, *words)
+
+
 class Use(OnServer, Loading):
     """A controller with a server."""
 

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+#include "nfs/libnfs.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "net/zdr.h"
+/* After libnfs-zdr.h, whose types they use. */
+#include <nfsc/libnfs-raw-nfs.h>
+#include <nfsc/libnfs-raw-nfs4.h>
+#include <nfsc/libnfs-raw-portmap.h>
+
+#define ROOM 128
+#define CANARY 0xa5
+
+/* The parts of the arguments, so that each row of the table below fits on a line. */
+#define HANDLE "\0\0\0\x05hndl5\0\0\0" /* opaque<>: length, bytes, padding */
+#define NAME                                                                                       \
+	"\0\0\0\x03"                                                                               \
+	"abc\0"
+#define NUMBER_64 "\x01\x02\x03\x04\x05\x06\x07\x08"
+#define ONE "\0\0\0\1"
+#define ZERO "\0\0\0\0"
+
+static char handle[] = "hndl5", name[] = "abc", bytes[] = "data!!";
+
+static LOOKUP3args lookup3 = { .what = { .dir.data = { 5, handle }, .name = name } };
+static WRITE3args write3 = {
+	.file.data = { 5, handle },
+	.offset = UINT64_C(0x0102030405060708),
+	.count = 6,
+	.stable = DATA_SYNC,
+	.data = { 6, bytes },
+};
+static SETATTR3args setattr3 = {
+	.object.data = { 5, handle },
+	.new_attributes = { .size = { TRUE, { UINT64_C(0x0102030405060708) } } },
+};
+static nfs_argop4 lookup4 = {
+	.argop = OP_LOOKUP,
+	.nfs_argop4_u.oplookup.objname = { 3, name },
+};
+static uint32_t number32 = 0x01020304;
+static uint64_t number64 = UINT64_C(0x0102030405060708);
+
+#define MESSAGE(encoder, args_, text)                                                              \
+	{                                                                                          \
+		.name = #encoder, .encode = (zdrproc_t)(encoder), .args = &(args_),                \
+		.bytes = (text), .len = sizeof(text) - 1                                           \
+	}
+
+/* RFC 4506 and the protocols' definitions say what they look like. */
+static const struct message {
+	const char *name;
+	zdrproc_t encode;
+	void *args;
+	const char *bytes;
+	uint32_t len;
+} messages[] = {
+	MESSAGE(zdr_u_int, number32, "\x01\x02\x03\x04"),
+	MESSAGE(zdr_uint64_t, number64, NUMBER_64),
+	MESSAGE(zdr_LOOKUP3args, lookup3, HANDLE NAME),
+	MESSAGE(zdr_WRITE3args, write3,
+		HANDLE NUMBER_64 "\0\0\0\6" ONE "\0\0\0\6"
+				 "data!!\0\0"),
+	MESSAGE(zdr_SETATTR3args, setattr3, HANDLE ZERO ZERO ZERO ONE NUMBER_64 ZERO ZERO ZERO),
+	MESSAGE(zdr_nfs_argop4, lookup4, "\0\0\0\x0f" NAME),
+};
+
+/* Encode into so many bytes. Return what the encoder does; the number of bytes in *ret_len. */
+static bool encode(const struct message *m, unsigned char *to, uint32_t room, uint32_t *ret_len)
+{
+	bool fits;
+	ZDR zdr;
+
+	memset(to, CANARY, ROOM + 2 * NET_ZDR_ENCODE_SPARE);
+	zdrmem_create(&zdr, (char *)to, room, ZDR_ENCODE);
+	fits = m->encode(&zdr, m->args);
+	*ret_len = (uint32_t)zdr_getpos(&zdr);
+	zdr_destroy(&zdr);
+	return fits;
+}
+
+static bool is_encoded(const struct message *m)
+{
+	unsigned char to[ROOM + 2 * NET_ZDR_ENCODE_SPARE];
+	uint32_t len;
+
+	return encode(m, to, ROOM, &len) && len == m->len && memcmp(to, m->bytes, len) == 0 &&
+	       to[len] == CANARY;
+}
+
+/* Every shorter buffer is refused, and what is behind its spare bytes stays as it was. */
+static bool stops_at_end(const struct message *m)
+{
+	unsigned char to[ROOM + 2 * NET_ZDR_ENCODE_SPARE];
+	uint32_t room, len, i;
+
+	for (room = 0; room < m->len; room += 4) {
+		if (encode(m, to, room, &len))
+			return false;
+		for (i = room + NET_ZDR_ENCODE_SPARE; i < sizeof(to); i++) {
+			if (to[i] != CANARY)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Numbers are read from their bytes, and from nothing less. */
+static bool reads_numbers(void)
+{
+	char text[] = "\x01\x02\x03\x04" NUMBER_64;
+	uint64_t wide = 0;
+	uint32_t narrow = 0, len;
+	bool found = true;
+	ZDR zdr;
+
+	zdrmem_create(&zdr, text, sizeof(text) - 1, ZDR_DECODE);
+	found = zdr_u_int(&zdr, &narrow) && narrow == number32 && zdr.pos == 4 &&
+		zdr_uint64_t(&zdr, &wide) && wide == number64 && zdr.pos == 12 && zdr.size == 12 &&
+		zdr.buf == text && !zdr_u_int(&zdr, &narrow);
+	zdr_destroy(&zdr);
+	for (len = 0; len < sizeof(number64) && found; len++) {
+		zdrmem_create(&zdr, text, len, ZDR_DECODE);
+		found = !zdr_uint64_t(&zdr, &wide);
+		zdr_destroy(&zdr);
+		zdrmem_create(&zdr, text, len, ZDR_DECODE);
+		found = found && zdr_u_int(&zdr, &narrow) == (len >= sizeof(number32));
+		zdr_destroy(&zdr);
+	}
+	return found;
+}
+
+/* What a message names as its length does not lead out of it. */
+static bool reads_strings(void)
+{
+	char good[] = NAME, bad[] = "\xff\xff\xff\xf8"
+				    "abc\0";
+	char *text;
+	bool found;
+	ZDR zdr;
+
+	zdrmem_create(&zdr, good, sizeof(good) - 1, ZDR_DECODE);
+	found = net_zdr_take_string(&zdr, &text) && str_eq(text, name) && zdr.pos == zdr.size;
+	zdr_destroy(&zdr);
+	zdrmem_create(&zdr, bad, sizeof(bad) - 1, ZDR_DECODE);
+	found = found && !net_zdr_take_string(&zdr, &text);
+	zdr_destroy(&zdr);
+	return found;
+}
+
+/* Several allocations, which zdr_destroy() frees together, are memory of their own. */
+static bool allocates(void)
+{
+	unsigned char *a, *b;
+	bool found;
+	ZDR zdr;
+
+	zdrmem_create(&zdr, NULL, 0, ZDR_DECODE);
+	a = net_zdr_allocate(&zdr, ROOM);
+	b = net_zdr_allocate(&zdr, ROOM);
+	found = a != NULL && b != NULL;
+	if (found) {
+		memset(a, 1, ROOM);
+		memset(b, 2, ROOM);
+		found = a[0] == 1 && a[ROOM - 1] == 1;
+	}
+	zdr_destroy(&zdr);
+	return found;
+}
+
+static int refuse(struct error *err, const char *what, const char *function)
+{
+	error_set(err, ERROR_INTERNAL,
+		  "the libnfs of this system is not one that csi-nfs can use: %s%s; install the "
+		  "libnfs that csi-nfs was built with, and look for another one in "
+		  "LD_LIBRARY_PATH, LD_PRELOAD and ldconfig -p",
+		  what, function);
+	return -EPROTO;
+}
+
+int nfs_libnfs_check(struct error *err)
+{
+	size_t i;
+
+	if (!reads_numbers())
+		return refuse(err, "it reads numbers wrong or beyond the end of a message", "");
+	if (!allocates())
+		return refuse(err, "it returns memory that is in use", "");
+	if (!reads_strings())
+		return refuse(err, "strings are read wrong with it", "");
+	for (i = 0; i < ARRAY_SIZE(messages); i++) {
+		if (!is_encoded(&messages[i]))
+			return refuse(err, "wrong bytes come from ", messages[i].name);
+		if (!stops_at_end(&messages[i]))
+			return refuse(err, "no end of the buffer stops ", messages[i].name);
+	}
+	return 0;
+}
