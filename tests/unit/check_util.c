@@ -18,21 +18,34 @@ int check_real_clock(clockid_t id, struct timespec *ret)
 #endif
 }
 
+static TCase *new_case(Suite *s, const char *name, const struct check_suite *suite)
+{
+	TCase *tcase = tcase_create(name);
+
+	tcase_set_timeout(tcase, TIMEOUT_S);
+	tcase_add_checked_fixture(tcase, suite->setup, suite->teardown);
+	suite_add_tcase(s, tcase);
+	return tcase;
+}
+
 int check_run(const struct check_suite *suite)
 {
 	Suite *s = suite_create(suite->name);
-	TCase *tcase = tcase_create(suite->name);
+	TCase *tcase = new_case(s, suite->name, suite);
 	SRunner *runner;
 	size_t i;
 	int failed;
 
-	tcase_set_timeout(tcase, TIMEOUT_S);
-	tcase_add_checked_fixture(tcase, suite->setup, suite->teardown);
 	for (i = 0; i < ARRAY_SIZE(suite->tests) && suite->tests[i] != NULL; i++)
 		tcase_add_test(tcase, suite->tests[i]);
 	for (i = 0; i < ARRAY_SIZE(suite->loops) && suite->loops[i].test != NULL; i++)
 		tcase_add_loop_test(tcase, suite->loops[i].test, 0, suite->loops[i].n);
-	suite_add_tcase(s, tcase);
+	if (suite->native[0] != NULL) {
+		tcase = new_case(s, "native", suite);
+		tcase_set_tags(tcase, "native");
+	}
+	for (i = 0; i < ARRAY_SIZE(suite->native) && suite->native[i] != NULL; i++)
+		tcase_add_test(tcase, suite->native[i]);
 	runner = srunner_create(s);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

@@ -3,7 +3,7 @@
 
 /*
  * Shared by the unit tests: assertions that name the row of the table under test and print both
- * values, and main(). Check reads CK_FORK and CK_RUN_CASE from the environment.
+ * values, and main(). Check reads CK_FORK, CK_RUN_CASE and CK_EXCLUDE_TAGS from the environment.
  */
 #ifndef CHECK_UTIL_H
 #define CHECK_UTIL_H
@@ -89,6 +89,7 @@ struct check_suite {
 	void (*setup)(void), (*teardown)(void); /* either may be NULL */
 	const TTest *tests[48]; /* up to the first NULL */
 	struct check_loop loops[16]; /* up to the first without a test */
+	const TTest *native[8]; /* not under qemu-user, where CK_EXCLUDE_TAGS is "native" */
 };
 
 /* Run the suite. Returns the exit status. */

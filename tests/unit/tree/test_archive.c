@@ -493,7 +493,8 @@ START_TEST(test_numbers)
 		archive_entry_set_uid(e, rows[i].uid);
 		archive_entry_set_gid(e, rows[i].gid);
 		if (!archive_times_set(e, rows[i].mtime, 0, rows[i].mtime, 0)) {
-			/* libarchive's time_t has 32 bits here. */
+			check_that(rows[i].name, "that the time is too late for a 32-bit time_t",
+				   sizeof(long) == 4 && rows[i].mtime > INT32_MAX);
 			archive_entry_free(e);
 			(void)archive_write_free(a);
 			fake_nfs_free(f);
@@ -520,6 +521,48 @@ START_TEST(test_numbers)
 		archive_entry_free(e);
 		fake_nfs_free(f);
 	}
+}
+END_TEST
+
+/* A libarchive whose time_t has 32 bits, as on some 32-bit systems, ends in January 2038. */
+START_TEST(test_late_times)
+{
+	static const struct {
+		const char *name;
+		int64_t mtime;
+	} rows[] = {
+		{ "the last second of 32 bits", INT32_MAX },
+		{ "the next one", INT64_C(1) << 31 },
+		{ "the last one that NFSv3 has", UINT32_MAX },
+	};
+	struct archive_entry *e;
+	size_t i;
+
+	ck_assert_int_eq(tree_archive_prepare(NULL), 0); /* for archive_times_set() */
+	e = archive_entry_new();
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		bool is_kept = archive_times_set(e, rows[i].mtime, 0, 0, 0);
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+
+		check_that(rows[i].name, "that libarchive keeps the time",
+			   is_kept || (sizeof(long) == 4 && rows[i].mtime > INT32_MAX));
+		tree_fill_file(f, "tree/file", 0, 10);
+		fake_nfs_set(f, "tree/file",
+			     &(struct nfs_attr){ .mode = 0644, .mtime = { rows[i].mtime, 0 } });
+		(void)pack(f, TREE_COMPRESSION_GZIP, &err);
+		check_error(rows[i].name, &err, is_kept ? ERROR_OK : ERROR_FAILED_PRECONDITION,
+			    is_kept ? NULL : "time_t has 32 bits");
+		if (is_kept) {
+			check_unpack(rows[i].name, f);
+			ck_assert(fake_nfs_get(f, "back/file", &handle, &attr));
+			check_int(rows[i].name, "time", attr.mtime.sec, rows[i].mtime);
+		}
+		fake_nfs_free(f);
+	}
+	archive_entry_free(e);
 }
 END_TEST
 
@@ -1530,7 +1573,7 @@ END_TEST
 CHECK_MAIN("tree_archive",
 	   .tests = {
 		   test_compressions, test_same, test_sockets, test_names, test_foreign,
-		   test_numbers,
+		   test_numbers, test_late_times,
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
 		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
