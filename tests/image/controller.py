@@ -12,6 +12,7 @@ from images import Image
 # pylint: disable=wrong-import-order
 import harness
 from csi_client import Client, capability
+import trees
 from servers import Export, Failure, Ganesha, run, wait_for
 
 LAB = os.environ["LAB_DIR"]
@@ -112,14 +113,36 @@ class Running(unittest.TestCase):
                           "--endpoint=unix:///csi/csi.sock") as container, \
                 Client("unix://" + container.socket) as client:
             self.assertTrue(client.Probe(timeout=30).ready.value)
-            made = client.CreateVolume(
-                name="pvc-1", parameters={"server": HOST, "share": share},
-                volume_capabilities=[capability(flags=server.flags("4"))]).volume
+            request = {"parameters": {"server": HOST, "share": share},
+                       "volume_capabilities": [capability(flags=server.flags("4"))]}
+            made = client.CreateVolume(name="pvc-1", **request).volume
             folder = os.stat(os.path.join(share, "pvc-1"))
             self.assertEqual(folder.st_uid, uid)
+            for i, name in enumerate(trees.NAMES):
+                path = os.path.join(os.fsencode(share), b"pvc-1", name)
+                trees.write(path, b"%d\n" % i * 100)
+                os.chown(path, uid, gid)
+            for compression in ("none", "gzip", "zstd"):
+                with self.subTest(compression):
+                    self.archive(client, request, made.volume_id, share, compression)
             client.DeleteVolume(volume_id=made.volume_id)
             self.assertFalse(os.path.exists(os.path.join(share, "pvc-1")))
             self.assertNotIn("level=error", container.text())
+
+    def archive(self, client, request, volume, share, compression):
+        """A snapshot of pvc-1 and a volume of it are the same, with names of any bytes."""
+        snapshot = client.CreateSnapshot(
+            source_volume_id=volume, name="snapshot-" + compression,
+            parameters={"compression": compression}).snapshot.snapshot_id
+        restored = client.CreateVolume(
+            name="pvc-" + compression,
+            volume_content_source={"snapshot": {"snapshot_id": snapshot}}, **request).volume
+        there, back = (trees.survey(os.path.join(share, name))
+                       for name in ("pvc-1", "pvc-" + compression))
+        self.assertEqual(trees.differences(there, back), [])
+        self.assertGreaterEqual(len(back), len(trees.NAMES))
+        client.DeleteSnapshot(snapshot_id=snapshot)
+        client.DeleteVolume(volume_id=restored.volume_id)
 
     def test_controller_serves(self):
         self.serve("controller")
