@@ -407,14 +407,18 @@ static void look_for_libraries(const struct app *app)
 	warn_if_missing(net_reserve_prepare);
 }
 
-/* Say so if the one that was loaded cannot be used. */
+/* Say so if the libnfs that was loaded cannot be used. */
 static bool has_libnfs(void)
 {
 	struct error err = { .code = ERROR_OK };
 
-	if (nfs_libnfs_check(&err) == 0)
+	if (library_try(nfs_libnfs_check, &err) == 0)
 		return true;
-	fprintf(stderr, "csi-nfs: %s\n", err.msg);
+	fprintf(stderr,
+		"csi-nfs: the libnfs of this system cannot be used: %s; install the libnfs that "
+		"csi-nfs was built with, and look for another one in LD_LIBRARY_PATH, LD_PRELOAD "
+		"and ldconfig -p\n",
+		err.msg);
 	return false;
 }
 

@@ -3,14 +3,15 @@
 
 #include "base/library.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #ifdef WITH_DLOPEN
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static int fail(const struct library *l, const char *why, struct error *err)
 {
@@ -68,6 +69,8 @@ int library_load(struct library *l, struct error *err)
 	return r;
 }
 
+#endif
+
 /* The child's error is lost: if it fails, load here, too, to get the reason. */
 int library_try(int (*load_it)(struct error *err), struct error *err)
 {
@@ -76,19 +79,13 @@ int library_try(int (*load_it)(struct error *err), struct error *err)
 
 	if (child == 0)
 		_exit(load_it(NULL) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
-	if (child < 0)
-		return 0;
-	while (waitpid(child, &status, 0) < 0)
+	while (child > 0 && waitpid(child, &status, 0) < 0)
 		if (errno != EINTR)
-			return 0;
-	return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE ? load_it(err) : 0;
-}
-
-#else
-
-int library_try(int (*load_it)(struct error *err), struct error *err)
-{
+			child = -1;
+	if (child > 0 && WIFSIGNALED(status))
+		return error_set(err, ERROR_INTERNAL, "signal %d ended a test of it",
+				 WTERMSIG(status));
+	if (child > 0 && WEXITSTATUS(status) == EXIT_SUCCESS)
+		return 0;
 	return load_it(err);
 }
-
-#endif

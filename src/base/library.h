@@ -75,9 +75,9 @@ int library_load(struct library *library, struct error *err);
 #endif
 
 /*
- * Run load, a wrapper's function, in a child process, which ends: this process maps nothing. Return
- * its result and error; 0 if no child can be started. Before threads start. A build that links the
- * libraries just runs load.
+ * Run load, a wrapper's function or a test of a library, in a child process, which ends: this
+ * process maps nothing, and survives a crash, which is INTERNAL. If load fails, or no child can be
+ * started, run it here, and return its result and error. Before threads start.
  */
 int library_try(int (*load)(struct error *err), struct error *err);
 

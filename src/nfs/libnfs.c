@@ -177,11 +177,7 @@ static bool allocates(void)
 
 static int refuse(struct error *err, const char *what, const char *function)
 {
-	error_set(err, ERROR_INTERNAL,
-		  "the libnfs of this system is not one that csi-nfs can use: %s%s; install the "
-		  "libnfs that csi-nfs was built with, and look for another one in "
-		  "LD_LIBRARY_PATH, LD_PRELOAD and ldconfig -p",
-		  what, function);
+	(void)error_set(err, ERROR_INTERNAL, "%s%s", what, function);
 	return -EPROTO;
 }
 
@@ -194,12 +190,13 @@ int nfs_libnfs_check(struct error *err)
 	if (!allocates())
 		return refuse(err, "it returns memory that is in use", "");
 	if (!reads_strings())
-		return refuse(err, "strings are read wrong with it", "");
+		return refuse(err, "strings read with it are wrong", "");
 	for (i = 0; i < ARRAY_SIZE(messages); i++) {
 		if (!is_encoded(&messages[i]))
-			return refuse(err, "wrong bytes come from ", messages[i].name);
+			return refuse(err, "wrong bytes come from its ", messages[i].name);
 		if (!stops_at_end(&messages[i]))
-			return refuse(err, "no end of the buffer stops ", messages[i].name);
+			return refuse(err, "the end of a buffer does not stop its ",
+				      messages[i].name);
 	}
 	return 0;
 }

@@ -13,8 +13,9 @@
 #include "base/error.h"
 
 /*
- * Encode and decode known messages, whole and too short ones. Any thread; takes microseconds.
- * Returns 0, or -EPROTO with INTERNAL: the message says what differs.
+ * Encode and decode known messages, whole and too short ones. Any thread; takes microseconds, but a
+ * wrong libnfs may crash: library_try() keeps that from the process. Returns 0, or -EPROTO with
+ * INTERNAL, and what is wrong.
  */
 int nfs_libnfs_check(struct error *err);
 

@@ -172,6 +172,11 @@ WRONG_LIBNFS = {
             z->size = size;
             return fits;
         }""", "zdr_WRITE3args"),
+    "crashes": ("""
+        uint32_t zdr_SETATTR3args(void *z, void *args)
+        {
+            return *(volatile uint32_t *)8;
+        }""", "signal 11"),
     "has other arguments": ("""
         uint32_t zdr_nfs_argop4(void *z, void *args)
         {
@@ -212,7 +217,7 @@ class WrongLibnfs(Loading):
                                      stderr=subprocess.PIPE, text=True, timeout=60, check=False)
                 self.assertEqual(got.returncode, 1, got)
                 self.assertEqual(got.stderr.count("\n"), 1, got)
-                for word in ("csi-nfs: the libnfs of this system", *words):
+                for word in ("csi-nfs: the libnfs of this system cannot be used: ", *words):
                     self.assertIn(word, got.stderr)
                 self.assertNotIn("Serving", got.stdout)
 

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -19,6 +20,13 @@ static int find_nothing(struct error *err)
 	return error_set(err, ERROR_FAILED_PRECONDITION, "it is missing");
 }
 
+static int crash(struct error *err)
+{
+	(void)err;
+	(void)raise(SIGKILL);
+	return 0;
+}
+
 START_TEST(test_try)
 {
 	struct error err = { .code = ERROR_OK };
@@ -27,6 +35,9 @@ START_TEST(test_try)
 	check_error("there", &err, ERROR_OK, NULL);
 	ck_assert_int_lt(library_try(find_nothing, &err), 0);
 	check_error("missing", &err, ERROR_FAILED_PRECONDITION, "it is missing");
+	error_clear(&err);
+	ck_assert_int_lt(library_try(crash, &err), 0);
+	check_error("crash", &err, ERROR_INTERNAL, "signal 9");
 }
 END_TEST
 
