@@ -88,7 +88,7 @@ static bool encode(const struct message *m, unsigned char *to, uint32_t room, ui
 
 static bool is_encoded(const struct message *m)
 {
-	unsigned char to[ROOM + 2 * NET_ZDR_ENCODE_SPARE];
+	_Alignas(uint32_t) unsigned char to[ROOM + 2 * NET_ZDR_ENCODE_SPARE];
 	uint32_t len;
 
 	return encode(m, to, ROOM, &len) && len == m->len && memcmp(to, m->bytes, len) == 0 &&
@@ -98,7 +98,7 @@ static bool is_encoded(const struct message *m)
 /* Every shorter buffer is refused, and what is behind its spare bytes stays as it was. */
 static bool stops_at_end(const struct message *m)
 {
-	unsigned char to[ROOM + 2 * NET_ZDR_ENCODE_SPARE];
+	_Alignas(uint32_t) unsigned char to[ROOM + 2 * NET_ZDR_ENCODE_SPARE];
 	uint32_t room, len, i;
 
 	for (room = 0; room < m->len; room += 4) {
@@ -115,7 +115,7 @@ static bool stops_at_end(const struct message *m)
 /* Numbers are read from their bytes, and from nothing less. */
 static bool reads_numbers(void)
 {
-	char text[] = "\x01\x02\x03\x04" NUMBER_64;
+	_Alignas(uint32_t) char text[] = "\x01\x02\x03\x04" NUMBER_64;
 	uint64_t wide = 0;
 	uint32_t narrow = 0, len;
 	bool found = true;
@@ -140,8 +140,9 @@ static bool reads_numbers(void)
 /* What a message names as its length does not lead out of it. */
 static bool reads_strings(void)
 {
-	char good[] = NAME, bad[] = "\xff\xff\xff\xf8"
-				    "abc\0";
+	_Alignas(uint32_t) char good[] = NAME;
+	_Alignas(uint32_t) char bad[] = "\xff\xff\xff\xf8"
+					"abc\0";
 	char *text;
 	bool found;
 	ZDR zdr;

@@ -159,11 +159,11 @@ struct snapshot_filler {
 };
 
 /*
- * Make the snapshot that rec describes, finish one that was begun, adopt a complete one of
- * csi-driver-nfs, replace one that it has begun, or find it there already; rec becomes the record
- * on the share. Errors: ALREADY_EXISTS for a snapshot of that name of another volume,
- * FAILED_PRECONDITION if something else is in its place, else as nfs_error_set(). Nothing is left
- * behind after a final code.
+ * Make the snapshot that rec describes, finish one that was begun, adopt a whole one of
+ * csi-driver-nfs, or find it there already; rec becomes the record on the share. Errors:
+ * ALREADY_EXISTS for a snapshot of that name of another volume, FAILED_PRECONDITION if something
+ * else is in its place, also a part of an archive, else as nfs_error_set(). Nothing is left behind
+ * after a final code.
  */
 int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		    const struct snapshot_filler *filler, struct error *err);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <time.h>
 
-#include "base/log.h"
 #include "base/str.h"
 #include "store/directory_change.h"
 #include "store/layout.h"
@@ -48,119 +47,126 @@ static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, 
 	return 0;
 }
 
-/* Whether the archive is still the one that was found before. */
-static int check_unchanged(struct nfs_client *c, const struct volume_id *id,
-			   const struct snapshot_contents *before, struct error *err)
+/* -------- snapshots of csi-driver-nfs -------- */
+
+static bool is_same_file(const struct snapshot_contents *a, const struct snapshot_contents *b)
 {
-	const struct record none = { .n = 0 };
-	struct snapshot_contents now;
-	int r = snapshot_find_contents(c, id, &none, &now, err);
-
-	if (r < 0 && r != -ENOENT)
-		return r;
-	if (r == 0 && nfs_handle_is_equal(&now.handle, &before->handle) &&
-	    now.attr.size == before->attr.size && now.attr.mtime.sec == before->attr.mtime.sec &&
-	    now.attr.mtime.nsec == before->attr.mtime.nsec)
-		return 0;
-	return error_set(err, ERROR_ABORTED,
-			 "'%s/%s' on %s:%s has changed while it was read: if csi-driver-nfs still runs, stop it; then try again",
-			 id->subdir, before->name, c->export.server, c->export.share);
-}
-
-/* Return 1 for a whole archive; 0 for a truncated or damaged one, and why; or a negative errno. */
-static int check_archive(struct nfs_client *c, const struct snapshot_filler *filler,
-			 struct error *ret_why, struct error *err)
-{
-	int r = filler->check(c, filler->data, ret_why);
-
-	if (r == 0)
-		return 1;
-	if (ret_why->code == ERROR_DATA_LOSS)
-		return 0;
-	*err = *ret_why;
-	return r;
+	return str_eq(a->name, b->name) && nfs_handle_is_equal(&a->handle, &b->handle) &&
+	       a->attr.size == b->attr.size && a->attr.mtime.sec == b->attr.mtime.sec &&
+	       a->attr.mtime.nsec == b->attr.mtime.nsec;
 }
 
 /*
- * Remove a snapshot without a record if its archive is not whole. csi-driver-nfs writes archives in
- * place, so one that it was stopped in looks like a finished one. It would write it again, too, and
- * a CO that had been told that the snapshot is ready would not ask for it.
+ * Find an archive without a record that may be the snapshot. Return 1 if there is one, else 0: a
+ * tree needs a record, and the caller refuses its directory. Refuse any other directory with such
+ * an archive.
  */
-static int remove_foreign_part(struct nfs_client *c, const struct volume_id *id,
-			       const struct staging *s, const struct snapshot_filler *filler,
-			       struct error *err)
+static int find_foreign(struct nfs_client *c, const struct volume_id *id, const struct staging *s,
+			struct snapshot_contents *ret, struct error *err)
 {
 	const struct record none = { .n = 0 };
-	cleanup_snapshot struct snapshot found = { .has_contents = false };
-	struct error why = { .code = ERROR_OK };
-	struct snapshot_contents contents;
-	int r;
-
-	r = snapshot_find_contents(c, id, &none, &contents, err);
-	if (r == 0)
-		r = snapshot_finish_deletions(c, id->subdir, err);
-	if (r == 0)
-		r = snapshot_find_contents(c, id, &none, &contents, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	r = snapshot_init(&found, snapshot_info_of(s->rec).id, err);
-	if (r == 0)
-		r = snapshot_read_record(c, &found, err);
-	if (r == 0 && found.record.n == 0)
-		r = snapshot_read_contents(c, &found, err);
-	if (r < 0 || !found.has_contents)
-		return r == -EINVAL ? 0 : r;
-	r = check_archive(c, filler, &why, err);
-	if (r != 0)
-		return r < 0 ? r : 0;
-	r = check_unchanged(c, id, &contents, err);
-	if (r < 0)
-		return r;
-	log_warn("Making a snapshot of csi-driver-nfs again", LOG_STR("directory", id->subdir),
-		 LOG_STR("reason", why.msg));
-	return snapshot_remove(c, &found, filler->ret_trashed, err);
-}
-
-/*
- * Adopt a snapshot of csi-driver-nfs. Refuse any other directory with such an archive. A tree
- * without a record is not adopted, and neither is a part of an archive; the caller refuses the
- * directory. is_checked: remove_foreign_part() has read the archive.
- */
-static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *id,
-				  const struct staging *s, const struct snapshot_filler *filler,
-				  bool is_checked, struct error *err)
-{
-	struct error why = { .code = ERROR_OK };
 	const struct owner_question q = { .snapshot = id->subdir, .scope = OWNER_VOLUMES };
-	struct snapshot_contents contents;
 	struct owner owner;
 	int r;
 
-	r = snapshot_find_contents(c, id, s->rec, &contents, err);
+	r = snapshot_find_contents(c, id, &none, ret, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (contents.is_tree)
-		return 0;
 	r = owner_find(c, id->subdir, &q, &owner, err);
 	if (r < 0)
 		return r;
 	if (r > 0)
 		return owner_refuse(c, id->subdir, &owner, snapshot_info_of(s->rec).name, err);
 	r = snapshot_is_alone(c, id->subdir, id->on_delete, err);
-	if (r < 0)
-		return r;
 	if (r == 0)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
 				 id->subdir, c->export.server, c->export.share);
-	r = is_checked ? 1 : check_archive(c, filler, &why, err);
+	return r < 0 ? r : 1;
+}
+
+static int refuse_part(struct nfs_client *c, const struct volume_id *id,
+		       const struct snapshot_contents *archive, const struct error *why,
+		       struct error *err)
+{
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%s/%s' on %s:%s has no record and is not a whole archive: %s; csi-driver-nfs may have begun it: make sure that it is stopped, and move the directory away",
+			 id->subdir, archive->name, c->export.server, c->export.share, why->msg);
+}
+
+/*
+ * Read the archive to its end. csi-driver-nfs writes archives in place, so one that it was stopped
+ * in looks like a finished one, and a CO that was told that the snapshot is ready would not ask
+ * again. Refuse one that is not whole, and leave it alone: nothing tells whether somebody needs it.
+ */
+static int check_foreign(struct nfs_client *c, const struct volume_id *id,
+			 const struct snapshot_filler *filler,
+			 const struct snapshot_contents *archive, struct error *err)
+{
+	const struct record none = { .n = 0 };
+	struct error why = { .code = ERROR_OK };
+	struct snapshot_contents now;
+	int r;
+
+	r = filler->check(c, filler->data, &why);
+	if (r < 0 && why.code != ERROR_DATA_LOSS) {
+		*err = why;
+		return r;
+	}
+	r = snapshot_find_contents(c, id, &none, &now, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (r < 0 || !is_same_file(archive, &now))
+		return error_set(err, ERROR_ABORTED,
+				 "'%s/%s' on %s:%s has changed while it was read: if csi-driver-nfs still runs, stop it; then try again",
+				 id->subdir, archive->name, c->export.server, c->export.share);
+	return why.code == ERROR_OK ? 0 : refuse_part(c, id, archive, &why, err);
+}
+
+/*
+ * Look for an archive without a record before there is one: reading it may take long, and what is
+ * refused needs no record. Return 1 for a whole archive in *ret, 0 for none.
+ */
+static int look_for_foreign(struct nfs_client *c, const struct volume_id *id,
+			    const struct staging *s, const struct snapshot_filler *filler,
+			    struct snapshot_contents *ret, struct error *err)
+{
+	const struct record none = { .n = 0 };
+	int r = snapshot_find_contents(c, id, &none, ret, err);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = snapshot_finish_deletions(c, id->subdir, err);
+	if (r == 0)
+		r = find_foreign(c, id, s, ret, err);
 	if (r <= 0)
 		return r;
-	if (record_set(s->rec, SNAPSHOT_KEY_FILE, contents.name) < 0 ||
-	    snapshot_set_time(s->rec, contents.attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
+	r = check_foreign(c, id, filler, ret, err);
+	return r < 0 ? r : 1;
+}
+
+/* Adopt a snapshot of csi-driver-nfs. checked: an archive that was found whole, or NULL. */
+static int adopt_foreign_snapshot(struct nfs_client *c, const struct volume_id *id,
+				  const struct staging *s, const struct snapshot_filler *filler,
+				  const struct snapshot_contents *checked, struct error *err)
+{
+	struct snapshot_contents found;
+	int r = find_foreign(c, id, s, &found, err);
+
+	if (r <= 0)
+		return r;
+	if (checked == NULL || !is_same_file(checked, &found)) {
+		r = check_foreign(c, id, filler, &found, err);
+		if (r < 0)
+			return r;
+	}
+	if (record_set(s->rec, SNAPSHOT_KEY_FILE, found.name) < 0 ||
+	    snapshot_set_time(s->rec, found.attr.mtime) < 0 || staging_set_ready(s->rec) < 0)
 		return error_oom(err);
 	return record_replace(c, s->records, s->key, s->rec, err);
 }
+
+/* -------- the snapshot -------- */
 
 /* Remove the remains of a snapshot that was not made. If that fails, let the CO retry. */
 static void undo_snapshot(struct nfs_client *c, const struct staging *s, bool *ret_trashed,
@@ -256,15 +262,16 @@ static int answer_without_source(struct nfs_client *c, const struct volume_id *i
 	return -ENOENT;
 }
 
-/* Make the snapshot after its record. created: this call has created the record. */
+/* Make the snapshot after its record. checked: as for adopt_foreign_snapshot(). */
 static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struct staging *s,
-			 const struct snapshot_filler *filler, bool created, struct error *err)
+			 const struct snapshot_filler *filler,
+			 const struct snapshot_contents *checked, struct error *err)
 {
 	int r;
 
 	r = snapshot_finish_deletions(c, id->subdir, err);
 	if (r == 0 && staging_state_of(s->rec).built == NULL && !staging_state_of(s->rec).ready)
-		r = adopt_foreign_snapshot(c, id, s, filler, created, err);
+		r = adopt_foreign_snapshot(c, id, s, filler, checked, err);
 	if (r == 0 && staging_state_of(s->rec).ready)
 		return check_finished(c, id, s, err);
 	if (r == 0)
@@ -288,7 +295,8 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 		.describe = describe_time,
 		.data = filler->data,
 	};
-	bool created;
+	struct snapshot_contents checked;
+	bool created, is_checked = false;
 	int r;
 
 	snapshot_work_key(work_key, id->subdir);
@@ -298,8 +306,10 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 	if (filler->missing->code != ERROR_OK)
 		return answer_without_source(c, id, &s, filler, err);
 	r = record_is_there(c, s.records, s.key, err);
-	if (r == 0)
-		r = remove_foreign_part(c, id, &s, filler, err);
+	if (r == 0) {
+		r = look_for_foreign(c, id, &s, filler, &checked, err);
+		is_checked = r > 0;
+	}
 	if (r < 0)
 		return r;
 	r = record_create(c, s.records, s.key, rec, err);
@@ -308,7 +318,7 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 		r = adopt_snapshot_record(c, &s, err);
 	if (r < 0)
 		return r;
-	r = make_snapshot(c, id, &s, filler, created, err);
+	r = make_snapshot(c, id, &s, filler, is_checked ? &checked : NULL, err);
 	*filler->ret_trashed = *filler->ret_trashed || s.trashed;
 	/* A finished snapshot keeps its record. */
 	if (r < 0 && (created || !staging_state_of(rec).ready))

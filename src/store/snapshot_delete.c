@@ -145,7 +145,7 @@ static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct 
 	return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
 }
 
-int snapshot_remove(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
+int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
 		    struct error *err)
 {
 	cleanup_tombstone struct tombstone t = {
@@ -157,7 +157,9 @@ int snapshot_remove(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	const struct nfs_handle *folder;
 	int r;
 
-	r = bury_snapshot(c, s, &t, err);
+	r = busy_check_unused(c, t.dir, err);
+	if (r == 0)
+		r = bury_snapshot(c, s, &t, err);
 	if (r == 0)
 		r = carry_out_deletion(c, &t, s->has_contents, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)
@@ -173,14 +175,6 @@ int snapshot_remove(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	if (r == 0)
 		r = record_forget(c, folder, t.key, NULL, err);
 	return r == -ENOENT ? 0 : r;
-}
-
-int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
-		    struct error *err)
-{
-	int r = busy_check_unused(c, s->id.subdir, err);
-
-	return r < 0 ? r : snapshot_remove(c, s, ret_trashed, err);
 }
 
 static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,

@@ -46,8 +46,4 @@ int snapshot_find_buried_owner(struct nfs_client *c, const char *name, struct vo
  */
 int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err);
 
-/* As snapshot_delete(), by a caller whose own note says that the directory is in use. */
-int snapshot_remove(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
-		    struct error *err);
-
 #endif

@@ -224,6 +224,8 @@ static int unpacker_error(const struct unpacker *u, struct error *err)
 {
 	const char *why = archive_error_string(u->archive);
 
+	if (u->error == 0 && archive_errno(u->archive) == ENOMEM)
+		return error_oom(err);
 	if (u->error == 0)
 		return fail_damaged(why != NULL ? why : "unknown error", err);
 	(void)error_set(err, u->err.code, "%s", u->err.msg);

@@ -55,6 +55,7 @@ int libarchive_load(struct error *err);
 	each(archive_entry_xattr_add_entry) \
 	each(archive_entry_xattr_next) \
 	each(archive_entry_xattr_reset) \
+	each(archive_errno) \
 	each(archive_error_string) \
 	each(archive_filter_bytes) \
 	each(archive_filter_code) \
@@ -124,6 +125,7 @@ extern struct libarchive libarchive;
 #define archive_entry_xattr_add_entry libarchive.archive_entry_xattr_add_entry
 #define archive_entry_xattr_next libarchive.archive_entry_xattr_next
 #define archive_entry_xattr_reset libarchive.archive_entry_xattr_reset
+#define archive_errno libarchive.archive_errno
 #define archive_error_string libarchive.archive_error_string
 #define archive_filter_bytes libarchive.archive_filter_bytes
 #define archive_filter_code libarchive.archive_filter_code

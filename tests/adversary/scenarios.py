@@ -477,18 +477,22 @@ class SnapshotTheirs(Snapshot):
 
 
 class SnapshotPart(SnapshotTheirs):
-    """CreateSnapshot where csi-driver-nfs was stopped when it wrote the archive."""
+    """CreateSnapshot where csi-driver-nfs was stopped when it wrote the archive: left alone."""
     whole = False
 
     def is_done(self, answer):
-        Snapshot.is_done(self, answer)
+        raise Broken("it is answered OK")
 
-    def is_as_before(self):
-        """The part may be gone: it is good for nothing."""
-        if os.path.lexists(self.case.path("snap")):
-            super().is_as_before()
-        else:
-            self.after_undo()
+    def is_refused(self, failure):
+        if failure.code().name != REFUSED:
+            raise Broken("it is answered %s: %s" % (failure.code().name, failure.details()))
+        self.is_as_before()
+
+    def undo(self):
+        """Nothing: there is no snapshot."""
+
+    def after_undo(self):
+        self.is_as_before()
 
 
 class SnapshotTreeLarge(SnapshotTree):

@@ -429,7 +429,7 @@ class Foreign(Trees):
 
     def test_what_csi_driver_nfs_had_begun(self):
         """It writes archives in place: one that is there may be the part that it had written when
-        it was stopped. CreateSnapshot keeps whole ones only."""
+        it was stopped. CreateSnapshot takes whole ones, and refuses and leaves all others."""
         source = self.source("plain")
         tar = pack(member("other", data=b"x" * 9999))
         whole = gzip.compress(tar)
@@ -447,15 +447,23 @@ class Foreign(Trees):
             os.mkdir(self.path("folder"))
         for name, (file, data) in rows.items():
             with self.subTest(row=name):
-                snapshot = self.snap(name, source)
-                self.assertTrue(snapshot.ready_to_use)
                 if name.startswith("whole"):
-                    self.assertEqual(os.listdir(self.path(name)), [file])
-                    with open(self.path(name, file), "rb") as f:
-                        self.assertEqual(f.read(), data)
+                    snapshot = self.snap(name, source)
+                    self.assertTrue(snapshot.ready_to_use)
                 else:
-                    self.assertEqual(os.listdir(self.path(name)), ["plain.tar.gz"])
-                    self.is_archive_of("plain", self.archive(name, "plain"))
+                    self.fails(CODE.FAILED_PRECONDITION, self.snap, "%s/%s" % (name, file),
+                               "not a whole archive", "move the directory away", name=name,
+                               volume_id=source)
+                self.assertEqual(os.listdir(self.path(name)), [file])
+                with open(self.path(name, file), "rb") as f:
+                    self.assertEqual(f.read(), data)
+                if name.startswith("whole"):
+                    self.unsnap(snapshot.snapshot_id)
+                    continue
+                with self.server_down():
+                    servers.run("rm", "-r", self.path(name))
+                snapshot = self.snap(name, source)
+                self.is_archive_of("plain", self.archive(name, "plain"))
                 self.unsnap(snapshot.snapshot_id)
         for name, inside in (("more", ["plain.tar.gz", "precious"]), ("folder", [])):
             self.fails(CODE.FAILED_PRECONDITION, self.snap, name, name=name, volume_id=source)

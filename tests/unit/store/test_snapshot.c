@@ -68,7 +68,10 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 	return snapshot_set_archive(a->rec, FILE_NAME, &sum) < 0 ? error_oom(err) : 0;
 }
 
-/* Archives that begin with a zero are whole. "g" grows, and "e" cannot be read. */
+/*
+ * Archives that begin with a zero are whole. "g" grows meanwhile, "m" is removed, "e" cannot be
+ * read, and a file comes beside "b", which is whole.
+ */
 static int check_archive(struct nfs_client *c, void *data, struct error *err)
 {
 	const struct attempt *a = data;
@@ -76,10 +79,21 @@ static int check_archive(struct nfs_client *c, void *data, struct error *err)
 
 	(void)c;
 	fake_nfs_read(a->f, ARCHIVE, 0, &first, 1);
-	if (first == 'g')
+	switch (first) {
+	case 'g':
 		fake_nfs_write(a->f, ARCHIVE, 5, " more", 5);
-	if (first == 'e')
+		break;
+	case 'm':
+		fake_nfs_remove(a->f, ARCHIVE);
+		break;
+	case 'e':
 		return error_set(err, ERROR_ABORTED, "the server does not answer");
+	case 'b':
+		fake_nfs_put(a->f, "snap/precious", NFS_TYPE_FILE, NULL);
+		return 0;
+	default:
+		break;
+	}
 	return first == 0 ? 0 : error_set(err, ERROR_DATA_LOSS, "it is only a part");
 }
 
@@ -548,17 +562,14 @@ START_TEST(test_foreign_archive)
 }
 END_TEST
 
-/* A whole archive of csi-driver-nfs is adopted, and a part of one is made again. */
+/* A whole archive of csi-driver-nfs is adopted, whatever a first attempt has left. */
 START_TEST(test_killed_foreign)
 {
-	const bool is_whole = (_i & 1) != 0;
-	const char *const text = is_whole ? "\0whole" : "part";
-	const uint64_t size = is_whole ? 6 : 22;
 	unsigned int n;
 
 	for (n = 1;; n++) {
 		const struct fake_failure failure = {
-			.nth = n, .error = -ECONNABORTED, .after = (_i & 2) != 0, .all = true
+			.nth = n, .error = -ECONNABORTED, .after = _i != 0, .all = true
 		};
 		struct fake_nfs *f = fake_nfs_new();
 		struct error err = { .code = ERROR_OK };
@@ -568,7 +579,7 @@ START_TEST(test_killed_foreign)
 		int r;
 
 		(void)snprintf(row, sizeof(row), "killed at operation %u", n);
-		fake_nfs_write(f, ARCHIVE, 0, text, is_whole ? 6 : 4);
+		fake_nfs_write(f, ARCHIVE, 0, "\0whole", 6);
 		fake_nfs_fail(f, &failure);
 		r = create(f, 22, &err);
 		if (fake_nfs_operations(f) < n) {
@@ -581,33 +592,96 @@ START_TEST(test_killed_foreign)
 		ck_assert_msg(create(f, 22, &err) == 0, "%s: again: %s", row, err.msg);
 		ck_assert_msg(create(f, 33, &err) == 0, "%s: ready: %s", row, err.msg);
 		ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
-		check_int(row, "size", (long)attr.size, (long)size);
+		check_int(row, "size", (long)attr.size, 6);
 		fake_nfs_free(f);
 	}
 }
 END_TEST
 
-/* A part is left alone while it is written, and as long as it cannot be read. */
-START_TEST(test_busy_foreign)
+/*
+ * What a first attempt found whole, and what it had recorded, says nothing about another file: a
+ * part that is there afterwards is not adopted, unless the snapshot was ready before.
+ */
+START_TEST(test_replaced_foreign)
 {
-	static const char *const texts[] = { "grows", "error" };
+	unsigned int n, ready = 0, refused = 0;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = {
+			.nth = n, .error = -ECONNABORTED, .after = _i != 0, .all = true
+		};
+		struct fake_nfs *f = fake_nfs_new();
+		cleanup_snapshot struct snapshot s = { .has_contents = false };
+		struct error err = { .code = ERROR_OK };
+		char row[32], text[4];
+		bool is_over;
+
+		(void)snprintf(row, sizeof(row), "killed at operation %u", n);
+		fake_nfs_write(f, ARCHIVE, 0, "\0whole", 6);
+		fake_nfs_fail(f, &failure);
+		(void)create(f, 22, &err);
+		is_over = fake_nfs_operations(f) < n;
+		fake_nfs_fail(f, NULL);
+		fake_nfs_write(f, ARCHIVE, 0, "part", 4);
+		ck_assert_int_eq(read_snapshot(f, &s, &err), 0);
+		if (s.record.n > 0 && snapshot_info_of(&s.record).ready) {
+			ready++;
+			ck_assert_msg(create(f, 22, &err) == 0, "%s: %s", row, err.msg);
+		} else {
+			refused++;
+			check_that(row, "is refused", create(f, 22, &err) < 0);
+			check_error(row, &err, ERROR_FAILED_PRECONDITION, "not a whole archive");
+			check_int(row, "record", fake_nfs_type(f, RECORD), NFS_TYPE_UNKNOWN);
+		}
+		fake_nfs_read(f, ARCHIVE, 0, text, sizeof(text));
+		check_that(row, "the file is as it was", memcmp(text, "part", 4) == 0);
+		fake_nfs_free(f);
+		if (is_over)
+			break;
+	}
+	check_that("killed", "before the adoption and after it", ready > 0 && refused > 0);
+}
+END_TEST
+
+/* What is not found whole is refused and stays as it is, with all that is beside it. */
+START_TEST(test_part)
+{
+	static const struct {
+		const char *text; /* see check_archive() */
+		enum error_code code;
+		const char *words;
+	} rows[] = {
+		{ "part", ERROR_FAILED_PRECONDITION, "move the directory away" },
+		{ "grow", ERROR_ABORTED, "has changed" },
+		{ "error", ERROR_ABORTED, "does not answer" },
+		{ "beside", ERROR_FAILED_PRECONDITION, "more than a snapshot" },
+		{ "missing", ERROR_ABORTED, "has changed" },
+	};
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(texts); i++) {
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *row = rows[i].text;
 		struct fake_nfs *f = fake_nfs_new();
 		struct error err = { .code = ERROR_OK };
-		char text[5];
+		char text[4];
 
-		fake_nfs_write(f, ARCHIVE, 0, texts[i], 5);
-		check_that(texts[i], "create fails", create(f, 22, &err) < 0);
-		check_error(texts[i], &err, ERROR_ABORTED, NULL);
-		check_int(texts[i], "record", fake_nfs_type(f, RECORD), NFS_TYPE_UNKNOWN);
-		fake_nfs_read(f, ARCHIVE, 0, text, sizeof(text));
-		check_that(texts[i], "is left alone", memcmp(text, texts[i], 5) == 0);
-		/* Now it is a part, and no longer written. */
-		fake_nfs_write(f, ARCHIVE, 0, "part", 4);
-		ck_assert_msg(create(f, 22, &err) == 0, "%s: %s", texts[i], err.msg);
-		check_sum(texts[i], f);
+		fake_nfs_write(f, ARCHIVE, 0, row, strlen(row));
+		check_that(row, "create fails", create(f, 22, &err) < 0);
+		check_error(row, &err, rows[i].code, rows[i].words);
+		check_int(row, "record", fake_nfs_type(f, RECORD), NFS_TYPE_UNKNOWN);
+		if (*row != 'm') {
+			fake_nfs_read(f, ARCHIVE, 0, text, sizeof(text));
+			check_that(row, "is left alone", memcmp(text, row, 4) == 0);
+		}
+		if (*row == 'b')
+			check_int(row, "beside", fake_nfs_type(f, "snap/precious"), NFS_TYPE_FILE);
+		if (*row == 'b' || *row == 'm') {
+			fake_nfs_free(f);
+			continue;
+		}
+		/* Now csi-driver-nfs has finished it. */
+		fake_nfs_write(f, ARCHIVE, 0, "\0whole", 6);
+		ck_assert_msg(create(f, 22, &err) == 0, "%s: %s", row, err.msg);
 		fake_nfs_free(f);
 	}
 }
@@ -615,6 +689,8 @@ END_TEST
 
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
-		      test_recorded_tree, test_foreign_tree, test_foreign_archive,
-		      test_busy_foreign },
-	   .loops = { { test_killed, 2 }, { test_killed_tree, 4 }, { test_killed_foreign, 4 } })
+		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part },
+	   .loops = { { test_killed, 2 },
+		      { test_killed_tree, 4 },
+		      { test_killed_foreign, 2 },
+		      { test_replaced_foreign, 2 } })
