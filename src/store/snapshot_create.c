@@ -78,11 +78,15 @@ static int find_foreign(struct nfs_client *c, const struct volume_id *id, const 
 	if (r > 0)
 		return owner_refuse(c, id->subdir, &owner, snapshot_info_of(s->rec).name, err);
 	r = snapshot_is_alone(c, id->subdir, id->on_delete, err);
-	if (r == 0)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
-				 id->subdir, c->export.server, c->export.share);
-	return r < 0 ? r : 1;
+	if (r != 0)
+		return r < 0 ? r : 1;
+	/* It is not alone if another replica has just deleted it, either. */
+	r = snapshot_find_contents(c, id, &none, ret, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
+			 id->subdir, c->export.server, c->export.share);
 }
 
 static int refuse_part(struct nfs_client *c, const struct volume_id *id,

@@ -84,6 +84,7 @@ struct scenario {
 	bool keeps_data; /* a directory may stay: retained, archived, or with data of others */
 	bool folds; /* the share folds case */
 	bool same_name; /* two volumes have it, so the deletion of one may be refused */
+	const char *theirs; /* archive of csi-driver-nfs */
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
 };
 
@@ -328,6 +329,26 @@ static const struct scenario scenarios[] = {
 	  { "d1", "c2" },
 	  NULL,
 	  true },
+	{ "their snapshot, twice",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0",
+	  { "c1", "c1" },
+	  .theirs = "s0/v0.tar.gz" },
+	{ "their snapshot, and its deletion",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0",
+	  { "c1", "d1" },
+	  .theirs = "s0/v0.tar.gz" },
+	{ "their snapshot, and its deletion and creation",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0",
+	  { "c1", "d1c1" },
+	  .theirs = "s0/v0.tar.gz" },
+	{ "their snapshot, deleted twice, and created again",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0",
+	  { "d1", "d1c1" },
+	  .theirs = "s0/v0.tar.gz" },
 	{ "expand and delete", { { "v0", "v0" } }, "c0", { "e0", "d0" } },
 	{ "expand and modify", { { "v0", "v0", NULL, NULL, NULL, "0770" } }, "c0", { "e0", "m0" } },
 	{ "expand, and delete and create", { { "v0", "a" } }, "c0", { "e0", "d0c0" } },
@@ -1458,6 +1479,8 @@ static void prepare(struct world *w)
 	fake_nfs_habits(w->f, &habits);
 	if (w->s->stranger != NULL)
 		fake_nfs_put(w->f, w->s->stranger, NFS_TYPE_FILE, NULL);
+	if (w->s->theirs != NULL)
+		fake_nfs_put(w->f, w->s->theirs, NFS_TYPE_FILE, NULL);
 	for (at = w->s->before; *at != '\0'; at += 2)
 		ck_assert(attempt(w, at[0], (unsigned int)(at[1] - '0')));
 }
