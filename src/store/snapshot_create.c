@@ -266,18 +266,38 @@ static int answer_without_source(struct nfs_client *c, const struct volume_id *i
 	return -ENOENT;
 }
 
+/*
+ * The archive went while it was adopted: another replica has deleted the snapshot. Take the record
+ * back, which would tell later calls that somebody had removed the archive of a finished one.
+ */
+static int undo_adoption(struct nfs_client *c, const struct staging *s, int r, struct error *err)
+{
+	struct error second = { .code = ERROR_OK };
+
+	if (err->code != ERROR_FAILED_PRECONDITION)
+		return r;
+	(void)record_remove(c, s->records, s->key, s->rec, &second);
+	error_clear(err);
+	return error_set(err, ERROR_ABORTED, "the snapshot is being changed; try again");
+}
+
 /* Make the snapshot after its record. checked: as for adopt_foreign_snapshot(). */
 static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struct staging *s,
 			 const struct snapshot_filler *filler,
 			 const struct snapshot_contents *checked, struct error *err)
 {
+	bool adopts = false;
 	int r;
 
 	r = snapshot_finish_deletions(c, id->subdir, err);
-	if (r == 0 && staging_state_of(s->rec).built == NULL && !staging_state_of(s->rec).ready)
+	if (r == 0 && staging_state_of(s->rec).built == NULL && !staging_state_of(s->rec).ready) {
 		r = adopt_foreign_snapshot(c, id, s, filler, checked, err);
-	if (r == 0 && staging_state_of(s->rec).ready)
-		return check_finished(c, id, s, err);
+		adopts = true;
+	}
+	if (r == 0 && staging_state_of(s->rec).ready) {
+		r = check_finished(c, id, s, err);
+		return r < 0 && adopts ? undo_adoption(c, s, r, err) : r;
+	}
 	if (r == 0)
 		r = staging_make(c, s, err);
 	return r < 0 ? r : check_record_remains(c, s, err);

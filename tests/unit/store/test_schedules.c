@@ -339,12 +339,10 @@ static const struct scenario scenarios[] = {
 	  "c0",
 	  { "c1", "d1" },
 	  .theirs = "s0/v0.tar.gz" },
-	/* One that is taken for dead twice while it adopts may be told that the archive is gone. */
 	{ "their snapshot, and its deletion and creation",
 	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
 	  "c0",
 	  { "c1", "d1c1" },
-	  .may_refuse = true,
 	  .theirs = "s0/v0.tar.gz" },
 	{ "their snapshot, deleted twice, and created again",
 	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
