@@ -83,7 +83,7 @@ int library_try(int (*load_it)(struct error *err), struct error *err)
 		if (errno != EINTR)
 			child = -1;
 	if (child > 0 && WIFSIGNALED(status))
-		return error_set(err, ERROR_INTERNAL, "signal %d ended a test of it",
+		return error_set(err, ERROR_INTERNAL, "signal %d ended a test of the library",
 				 WTERMSIG(status));
 	if (child > 0 && WEXITSTATUS(status) == EXIT_SUCCESS)
 		return 0;

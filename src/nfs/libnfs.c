@@ -17,6 +17,7 @@
 
 #define ROOM 128
 #define CANARY 0xa5
+#define BUFFER (ROOM + 2 * NET_ZDR_ENCODE_SPARE)
 
 /* The parts of the arguments, so that each row of the table below fits on a line. */
 #define HANDLE "\0\0\0\x05hndl5\0\0\0" /* opaque<>: length, bytes, padding */
@@ -78,7 +79,7 @@ static bool encode(const struct message *m, unsigned char *to, uint32_t room, ui
 	bool fits;
 	ZDR zdr;
 
-	memset(to, CANARY, ROOM + 2 * NET_ZDR_ENCODE_SPARE);
+	memset(to, CANARY, BUFFER);
 	zdrmem_create(&zdr, (char *)to, room, ZDR_ENCODE);
 	fits = m->encode(&zdr, m->args);
 	*ret_len = (uint32_t)zdr_getpos(&zdr);
@@ -88,7 +89,7 @@ static bool encode(const struct message *m, unsigned char *to, uint32_t room, ui
 
 static bool is_encoded(const struct message *m)
 {
-	_Alignas(uint32_t) unsigned char to[ROOM + 2 * NET_ZDR_ENCODE_SPARE];
+	_Alignas(uint32_t) unsigned char to[BUFFER];
 	uint32_t len;
 
 	return encode(m, to, ROOM, &len) && len == m->len && memcmp(to, m->bytes, len) == 0 &&
@@ -98,7 +99,7 @@ static bool is_encoded(const struct message *m)
 /* Every shorter buffer is refused, and what is behind its spare bytes stays as it was. */
 static bool stops_at_end(const struct message *m)
 {
-	_Alignas(uint32_t) unsigned char to[ROOM + 2 * NET_ZDR_ENCODE_SPARE];
+	_Alignas(uint32_t) unsigned char to[BUFFER];
 	uint32_t room, len, i;
 
 	for (room = 0; room < m->len; room += 4) {
