@@ -347,7 +347,7 @@ int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source
 	if (r == 0)
 		r = nfs_readdir(c, &folder, look_for_others, &search);
 	if (r == -ENOENT)
-		return 0; /* another replica may have just deleted it */
+		return r; /* another replica may have just deleted it */
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking for snapshot '%s'", name);
 	return !search.has_others;
@@ -370,7 +370,7 @@ static int check_foreign_archive(struct nfs_client *c, struct snapshot *s, struc
 		return r < 0 ? r : 0;
 	r = snapshot_is_alone(c, s->id.subdir, s->id.on_delete, err);
 	s->has_contents = r > 0;
-	return r < 0 ? r : 0;
+	return r < 0 && r != -ENOENT ? r : 0;
 }
 
 int snapshot_read_record(struct nfs_client *c, struct snapshot *s, struct error *err)

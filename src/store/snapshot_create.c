@@ -52,8 +52,7 @@ static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, 
 static bool is_same_file(const struct snapshot_contents *a, const struct snapshot_contents *b)
 {
 	return str_eq(a->name, b->name) && nfs_handle_is_equal(&a->handle, &b->handle) &&
-	       a->attr.size == b->attr.size && a->attr.mtime.sec == b->attr.mtime.sec &&
-	       a->attr.mtime.nsec == b->attr.mtime.nsec;
+	       a->attr.size == b->attr.size && nfs_time_is_equal(&a->attr.mtime, &b->attr.mtime);
 }
 
 /*
@@ -79,10 +78,6 @@ static int find_foreign(struct nfs_client *c, const struct volume_id *id, const 
 		return owner_refuse(c, id->subdir, &owner, snapshot_info_of(s->rec).name, err);
 	r = snapshot_is_alone(c, id->subdir, id->on_delete, err);
 	if (r != 0)
-		return r < 0 ? r : 1;
-	/* It is not alone if another replica has just deleted it, either. */
-	r = snapshot_find_contents(c, id, &none, ret, err);
-	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "'%s' on %s:%s exists, and holds more than a snapshot: move it away",
@@ -286,17 +281,16 @@ static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struc
 			 const struct snapshot_filler *filler,
 			 const struct snapshot_contents *checked, struct error *err)
 {
-	bool adopts = false;
+	const struct staging_state before = staging_state_of(s->rec);
+	const bool is_empty = before.built == NULL && !before.ready;
 	int r;
 
 	r = snapshot_finish_deletions(c, id->subdir, err);
-	if (r == 0 && staging_state_of(s->rec).built == NULL && !staging_state_of(s->rec).ready) {
+	if (r == 0 && is_empty)
 		r = adopt_foreign_snapshot(c, id, s, filler, checked, err);
-		adopts = true;
-	}
 	if (r == 0 && staging_state_of(s->rec).ready) {
 		r = check_finished(c, id, s, err);
-		return r < 0 && adopts ? undo_adoption(c, s, r, err) : r;
+		return r < 0 && is_empty ? undo_adoption(c, s, r, err) : r;
 	}
 	if (r == 0)
 		r = staging_make(c, s, err);

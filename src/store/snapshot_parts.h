@@ -28,7 +28,8 @@ int snapshot_check_found_record(struct nfs_client *c, const char *key, const str
 
 /*
  * Whether the directory holds only archives of source, as csi-driver-nfs leaves it: without a
- * record, that alone makes a directory a snapshot. Return 1, 0 or a negative errno.
+ * record, that alone makes a directory a snapshot. Return 1, 0, or a negative errno: -ENOENT,
+ * unreported, for a directory that is gone.
  */
 int snapshot_is_alone(struct nfs_client *c, const char *name, const char *source,
 		      struct error *err);
