@@ -196,11 +196,8 @@ class CreateKept(Create):
             raise Broken("what was to be kept is gone")
 
 
-class Refused(Create):
-    """A call that fails for good, and leaves everything as it was."""
-
-    def call(self):
-        return "CreateVolume", self.request()
+class LeftAlone:
+    """Before a scenario among the bases: the call fails for good, and changes nothing."""
 
     def is_done(self, answer):
         raise Broken("it is answered OK")
@@ -211,10 +208,17 @@ class Refused(Create):
         self.is_as_before()
 
     def undo(self):
-        """Nothing: it has no volume."""
+        """Nothing was made."""
 
     def after_undo(self):
         self.is_as_before()
+
+
+class Refused(LeftAlone, Create):
+    """A volume that is refused."""
+
+    def call(self):
+        return "CreateVolume", self.request()
 
 
 class RefuseExisting(Refused):
@@ -476,23 +480,9 @@ class SnapshotTheirs(Snapshot):
             raise Broken("the archive has changed")
 
 
-class SnapshotPart(SnapshotTheirs):
-    """CreateSnapshot where csi-driver-nfs was stopped when it wrote the archive: left alone."""
+class SnapshotPart(LeftAlone, SnapshotTheirs):
+    """CreateSnapshot where csi-driver-nfs was stopped when it wrote the archive."""
     whole = False
-
-    def is_done(self, answer):
-        raise Broken("it is answered OK")
-
-    def is_refused(self, failure):
-        if failure.code().name != REFUSED:
-            raise Broken("it is answered %s: %s" % (failure.code().name, failure.details()))
-        self.is_as_before()
-
-    def undo(self):
-        """Nothing: there is no snapshot."""
-
-    def after_undo(self):
-        self.is_as_before()
 
 
 class SnapshotTreeLarge(SnapshotTree):
