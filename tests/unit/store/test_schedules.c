@@ -1588,7 +1588,7 @@ static unsigned int run_traced(const struct scenario *s, const char *text)
 
 /*
  * One thread runs at a time: on one CPU, a switch wakes no other CPU, and the test takes half as
- * long. What cannot be pinned is as right.
+ * long. If pinning fails, it is only slower.
  */
 static void setup(void)
 {
