@@ -94,6 +94,7 @@ struct nfs_client {
 	uint32_t lists_max; /* bytes of a READ that lists extended attributes, too; 0: none */
 	unsigned int offload; /* NFS_OFFLOAD_ of what may work; callers clear what is refused */
 	struct nfs_handle root;
+	enum nfs_type root_type; /* UNKNOWN: the server did not say */
 	struct nfs_handle folders[NFS_FOLDERS]; /* of store/layout.h; len 0: not known yet */
 	bool refuses_links; /* the share takes files, but no symbolic links: store/text.h */
 	bool broken;

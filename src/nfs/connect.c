@@ -67,6 +67,21 @@ uint64_t nfs_connection_deadline(const struct nfs_connection *conn)
 	return deadline < conn->deadline_ns ? deadline : conn->deadline_ns;
 }
 
+/* Mount services answer for any path; only operations in it would fail, each in its own way. */
+static int check_root(const struct nfs_client *c, struct error *err)
+{
+	const struct nfs_export *e = &c->export;
+
+	if (c->root_type == NFS_TYPE_DIRECTORY || c->root_type == NFS_TYPE_UNKNOWN)
+		return 0;
+	if (c->root_type == NFS_TYPE_SYMLINK)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "export %s:%s is a symbolic link, which csi-nfs does not follow: name the directory itself",
+				 e->server, e->share);
+	return error_set(err, ERROR_FAILED_PRECONDITION, "export %s:%s is not a directory",
+			 e->server, e->share);
+}
+
 /* deadline_ns limits all steps together; each step also has its own limit. */
 static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *protocol,
 			const struct nfs_export *e, const struct net_address *address,
@@ -107,6 +122,8 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	/* Of the NFS service: rpcbind and the mount service may time out, too, and say little. */
 	if (r == -ETIMEDOUT && c->silent)
 		return -EHOSTDOWN;
+	if (r == 0)
+		r = check_root(c, err);
 	if (r < 0)
 		return r;
 	*ret = steal_ptr(&c);

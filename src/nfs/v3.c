@@ -641,6 +641,7 @@ static void fsinfo_replied(void *data, int error, const void *results)
 	struct limits *limits = data;
 	struct nfs_connection *conn = limits->conn;
 	const FSINFO3res *res = results; /* NULL after an error */
+	struct nfs_attr attr = { .type = NFS_TYPE_UNKNOWN };
 	const FSINFO3resok *ok;
 
 	conn->in_flight--;
@@ -649,6 +650,8 @@ static void fsinfo_replied(void *data, int error, const void *results)
 	if (error < 0 || res->status != NFS3_OK)
 		return;
 	ok = &res->FSINFO3res_u.resok;
+	v3_take_attr_if(&attr, &ok->obj_attributes);
+	conn->client.root_type = attr.type;
 	conn->client.read_max = ok->rtmax;
 	conn->client.write_max = ok->wtmax;
 	/* Some servers set dtpref to one page of memory, far below what they can return. */

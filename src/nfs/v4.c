@@ -651,11 +651,12 @@ static int set_attach_error(const struct nfs_connection *conn, int r, struct err
 	return nfs_error_set(err, &conn->client, r, "looking up the export");
 }
 
-/* The limits are the last, optional result. */
+/* The limits are the last result, and optional. */
 static void v4_attach_replied(void *data, int error, const void *results)
 {
 	struct nfs_client *client = ((struct nfs_op *)data)->client;
 	const COMPOUND4res *res = results;
+	struct nfs_attr attr = { .type = NFS_TYPE_UNKNOWN };
 
 	if (error == 0 && res->status == NFS4_OK && res->resarray.resarray_len > 0) {
 		const nfs_resop4 *last =
@@ -664,7 +665,8 @@ static void v4_attach_replied(void *data, int error, const void *results)
 		if (last->resop == OP_GETATTR)
 			v4_take_limits(&last->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4
 						.obj_attributes,
-				       client);
+				       client, &attr);
+		client->root_type = attr.type;
 	}
 	v4_replied(data, error, results);
 }

@@ -58,7 +58,7 @@
 #define FULL                                                                                       \
 	(BIT(ATTR_SIZE) | BIT(ATTR_FSID) | BIT(ATTR_FILEID) | BIT(ATTR_NUMLINKS) |                 \
 	 BIT(ATTR_RAWDEV) | BIT(ATTR_SPACE_USED) | TIMES)
-#define LIMITS (BIT(ATTR_LEASE_TIME) | BIT(ATTR_MAXREAD) | BIT(ATTR_MAXWRITE))
+#define LIMITS (BIT(ATTR_TYPE) | BIT(ATTR_LEASE_TIME) | BIT(ATTR_MAXREAD) | BIT(ATTR_MAXWRITE))
 #define SPACE (BIT(ATTR_SPACE_AVAIL) | BIT(ATTR_SPACE_TOTAL))
 
 /* The two words of a mask. libnfs only reads them, but takes no const pointer. */
@@ -515,9 +515,9 @@ void v4_take_space(const fattr4 *from, struct nfs_space *space)
 	(void)take_attributes(&r, from, SPACE);
 }
 
-void v4_take_limits(const fattr4 *from, struct nfs_client *client)
+void v4_take_limits(const fattr4 *from, struct nfs_client *client, struct nfs_attr *attr)
 {
-	struct reader r = { .client = client };
+	struct reader r = { .client = client, .attr = attr };
 
 	(void)take_attributes(&r, from, LIMITS); /* those left out stay 0, "not known" */
 }

@@ -47,7 +47,7 @@ enum v4_attributes {
 	V4_ENTRY_FULL, /* V4_FULL for READDIR, with the handle */
 	V4_STATE, /* V4_FULL without the owner, to see whether something has changed */
 	V4_SPACE, /* of the file system */
-	V4_LIMITS, /* bytes in one READ and WRITE, time of a lease */
+	V4_LIMITS, /* type, bytes in one READ and WRITE, time of a lease */
 	V4_XATTRS, /* whether the file system has extended attributes */
 };
 
@@ -92,7 +92,7 @@ bool_t v4_encode_operations(ZDR *zdr, const struct v4_compound *c);
 void v4_take_attr(const fattr4 *from, struct nfs_client *c, struct nfs_attr *attr,
 		  struct nfs_handle *handle);
 void v4_take_space(const fattr4 *from, struct nfs_space *space);
-void v4_take_limits(const fattr4 *from, struct nfs_client *client);
+void v4_take_limits(const fattr4 *from, struct nfs_client *client, struct nfs_attr *attr);
 bool v4_take_xattrs(const fattr4 *from); /* false where the server leaves it out */
 void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to);
 

@@ -905,6 +905,30 @@ class Controller(OnServer):
         except grpc.RpcError:
             pass  # that is what a killed driver looks like
 
+    # ---- shares that are no directory ----
+
+    def test_share_that_is_no_directory(self):
+        """Over version 3 the mount service of nfs-ganesha refuses what is not a directory."""
+        os.symlink("target", self.path("link"))
+        os.mkdir(self.path("target"))
+        with open(self.path("file"), "w", encoding="ascii") as f:
+            f.write("data")
+        codes = (CODE.PERMISSION_DENIED,)
+        cases = {"link": "", "file": "", "link/below": "", "file/below": ""}
+        if self.version != "3":
+            codes = (CODE.FAILED_PRECONDITION, CODE.NOT_FOUND)
+            cases["link"] = "link is a symbolic link, which csi-nfs does not follow"
+            cases["file"] = "file is not a directory"
+        for name, words in cases.items():
+            with self.subTest(share=name):
+                self.fails(codes, self.client.CreateVolume, words,
+                           **self.request("lost", share=self.share + "/" + name))
+        self.assertEqual(os.listdir(self.path("target")), [])
+        os.unlink(self.path("link"))
+        os.unlink(self.path("file"))
+        os.rmdir(self.path("target"))
+        self.is_clean()
+
     # ---- purge ----
 
     def test_purge_of_closed_directories(self):

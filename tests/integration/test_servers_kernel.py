@@ -117,6 +117,24 @@ class Ext4(OnExt4, unittest.TestCase):
 
     turn = 3
 
+    def test_share_that_is_a_link(self):
+        """The mount service, which only version 3 uses, follows links."""
+        target = os.path.join(self.folder, "target")
+        os.mkdir(target)
+        os.symlink("target", os.path.join(self.folder, "link"))
+        for self.version in harness.one_of(VERSIONS, self.turn) + ["3"]:
+            with self.subTest(version=self.version):
+                self.share = os.path.join(self.folder if self.version == "3" else "/", "link")
+                if self.version == "3":
+                    volume = self.create("followed")
+                    self.assertTrue(os.path.isdir(os.path.join(target, "followed")))
+                    self.delete(volume.volume_id)
+                else:
+                    self.fails((CODE.FAILED_PRECONDITION,), self.create, "is a symbolic link",
+                               name="refused")
+        shutil.rmtree(target)
+        os.unlink(os.path.join(self.folder, "link"))
+
 
 class Xfs(OnImage, unittest.TestCase):
     """XFS."""
