@@ -119,7 +119,9 @@ class Deep(Trash, OnServer):
         for path in paths:
             with open(self.path(path, "file"), encoding="ascii") as file:
                 self.assertEqual(file.read(), path)
-            self.assertEqual(len(self.said("has been put back", "directory=", path)), 1)
+            words = ("has been put back", "directory=", path)
+            wait_for(lambda: self.said(*words), 30)  # written after the rename
+            self.assertEqual(len(self.said(*words)), 1, self.driver.tail())
         for volume_id in ids:
             self.delete(volume_id)
         self.is_purged(1)
