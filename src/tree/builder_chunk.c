@@ -78,6 +78,10 @@ static int copy_loss(struct builder_node *node, const struct nfs_op *op)
 	/* RFC 7862, section 15.2.3: INVAL beyond the end of the file. Linux copies nothing then. */
 	if (op->error == -EINVAL || (op->error == 0 && op->length == 0))
 		return -ERESTART;
+	if (builder_offload_is_refused(op->error)) {
+		node->builder->work->offload &= ~NFS_OFFLOAD_COPY;
+		return -ERESTART;
+	}
 	return op->error == -ESTALE ? -ESTALE : 0;
 }
 

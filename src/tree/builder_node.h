@@ -213,6 +213,9 @@ int builder_copy(struct tree_sink *sink, const struct tree_entry *entry,
  */
 int builder_offload_run(struct builder_node *node, int *ret, struct error *err);
 
+/* Whether the server refused a CLONE or COPY, so that the file is read and written. */
+bool builder_offload_is_refused(int error);
+
 /* Fail the build because of the node's copy; returns its error. */
 int builder_offload_fail(struct builder_node *node, int r, struct error *err);
 

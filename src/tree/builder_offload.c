@@ -18,10 +18,21 @@
 /* Per asynchronous COPY. Servers need not report progress: it must end within STALL_MS. */
 #define ASYNC_BYTES (1024U * 1024 * 1024)
 
-/* Whether the server or the file system lacks the operation. */
-static bool is_refusal(int error)
+/* Whether the server or the file system lacks the operation, for all files. */
+static bool is_unsupported(int error)
 {
-	return error == -EOPNOTSUPP || error == -EXDEV || error == -EINVAL;
+	return error == -EOPNOTSUPP || error == -EXDEV;
+}
+
+/*
+ * The file may still be read and written. CLONE and COPY open the source with the identity of the
+ * target, which may not read it, where READ has the identity of the source. Servers may also refuse
+ * to do it for a file that is not open, or for one file only (copy on write switched off).
+ */
+bool builder_offload_is_refused(int error)
+{
+	return is_unsupported(error) || error == -EINVAL || error == -EACCES || error == -EPERM ||
+	       error == -EREMOTEIO;
 }
 
 static void offload_replied(struct nfs_op *op)
@@ -78,10 +89,10 @@ static int clone_file(struct tree_builder *b, struct builder_node *node,
 	r = builder_offload_run(node, &result, err);
 	if (r < 0)
 		return r;
-	if (is_refusal(result)) {
+	if (is_unsupported(result))
 		b->work->offload &= ~NFS_OFFLOAD_CLONE;
+	if (builder_offload_is_refused(result))
 		return 0;
-	}
 	if (result < 0)
 		return result == -ESTALE ? result : builder_offload_fail(node, result, err);
 	r = builder_chunk_check_verifier(node, &node->op);
@@ -102,11 +113,11 @@ static int copy_failed(struct tree_builder *b, struct builder_node *node, int re
 	/* RFC 7862, section 15.2.3: beyond the end of the file. */
 	if (result == -EINVAL && node->written > 0)
 		return -ERESTART;
-	if (is_refusal(result)) {
+	if (!builder_offload_is_refused(result))
+		return result == -ESTALE ? result : builder_offload_fail(node, result, err);
+	if (is_unsupported(result) || node->written > 0)
 		b->work->offload &= ~NFS_OFFLOAD_COPY;
-		return node->written == 0 ? 0 : -ERESTART;
-	}
-	return result == -ESTALE ? result : builder_offload_fail(node, result, err);
+	return node->written == 0 ? 0 : -ERESTART;
 }
 
 /* Servers that answer a synchronous COPY before it is done may leave out the verifier. */

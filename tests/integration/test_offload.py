@@ -31,6 +31,7 @@ class OnImage(Base):
 
     mkfs = ("mkfs.ext4", "-q", "-F")
     size_mb = 700
+    options = "rw,no_root_squash,insecure,fsid=0,no_subtree_check"
     without = ("3", "4.0", "4.1")
     flags = ()
 
@@ -38,7 +39,7 @@ class OnImage(Base):
     def setUpClass(cls):
         cls.image = Image(os.path.join(DISK, cls.__name__), cls.size_mb, *cls.mkfs).mount()
         cls.addClassCleanup(cls.image.unmount)
-        cls.server = KernelServer(cls.image.path, without=cls.without).start()
+        cls.server = KernelServer(cls.image.path, cls.options, cls.without).start()
         cls.addClassCleanup(cls.server.done)
         cls.driver = Driver(LAB, name=cls.__name__).start()
         cls.addClassCleanup(cls.driver.stop)
@@ -50,14 +51,16 @@ class OnImage(Base):
     def path(self, *parts):
         return os.path.join(self.image.path, *parts)
 
-    def create(self, name, **more):
+    def create(self, name, owner=None, **more):
+        ids = {"uid": owner, "gid": owner} if owner else {}
         return self.driver.client.CreateVolume(
             name=name, volume_capabilities=[capability(flags=list(self.flags))], timeout=120,
-            parameters={"server": SERVER, "share": "/"}, secrets=self.secrets,
+            parameters={"server": SERVER, "share": "/", **ids}, secrets=self.secrets,
             capacity_range={"required_bytes": MIB}, **more).volume.volume_id
 
-    def clone(self, name, volume_id):
-        return self.create(name, volume_content_source={"volume": {"volume_id": volume_id}})
+    def clone(self, name, volume_id, owner=None):
+        return self.create(name, owner,
+                           volume_content_source={"volume": {"volume_id": volume_id}})
 
     def same(self, a, b):
         self.assertEqual(trees.differences(trees.survey(self.path(a)),
@@ -168,6 +171,27 @@ class OnXfs(Offload, OnImage):
 
 class OnExt4(Offload, OnImage):
     pass
+
+
+class Squashed(OnImage):
+    """Root is nobody, so each volume is made by its owner."""
+
+    mkfs = ("mkfs.xfs", "-q", "-f")
+    options = "rw,root_squash,insecure,fsid=0,no_subtree_check"
+
+    def test_owner_who_may_not_read_the_source(self):
+        """CLONE and COPY open both files with the identity of the new volume."""
+        os.chmod(self.image.path, 0o777)
+        source = self.create("private", owner="1000")
+        path = self.path("private", "file")
+        with open(path, "wb") as f:
+            f.write(os.urandom(9 * MIB))
+        os.chown(path, 1000, 1000)
+        os.chmod(path, 0o600)
+        self.clone("given", source, owner="2000")
+        copy = self.path("given", "file")
+        subprocess.run(["cmp", path, copy], check=True)
+        self.assertEqual((os.stat(copy).st_uid, os.stat(copy).st_mode & 0o7777), (2000, 0o600))
 
 
 class Asynchronous(OnImage):

@@ -325,6 +325,39 @@ START_TEST(test_failures)
 }
 END_TEST
 
+/* Whatever the server refuses to copy, in whichever part of a file, is read and written. */
+START_TEST(test_refusals)
+{
+	static const int errors[] = { -EOPNOTSUPP, -EXDEV, -EINVAL, -EACCES, -EPERM, -EREMOTEIO };
+	static const unsigned int refused[] = { 0, NFS_OFFLOAD_CLONE };
+	size_t i, n, k, all;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++)
+		for (k = 0; k < ARRAY_SIZE(refused); k++)
+			for (all = 0; all < 2; all++)
+				for (n = 1; n < 14; n++) {
+					const struct fake_habits habits = { .offload = ALL,
+									    .refused = refused[k] };
+					const struct fake_failure failure = {
+						.nth = (unsigned int)n,
+						.error = errors[i],
+						.all = all == 1,
+						.types = OPERATION(CLONE) | OPERATION(COPY),
+					};
+					struct fake_nfs *f = new_tree();
+					struct error err = { .code = ERROR_OK };
+
+					fake_nfs_habits(f, &habits);
+					fake_nfs_fail(f, &failure);
+					ck_assert_msg(copy(f, ALL, false, NULL, &err) == 0,
+						      "%s, operation %zu: %s", strerror(-errors[i]),
+						      n, err.msg);
+					tree_check_same("refusal", f, "tree", f, "copy");
+					fake_nfs_free(f);
+				}
+}
+END_TEST
+
 static void restart_server(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	const enum nfs_op_type *type = data;
@@ -700,6 +733,7 @@ CHECK_MAIN("offload",
 	   .loops = { { test_async, ARRAY_SIZE(async_rows) },
 		      { test_async_progress, ARRAY_SIZE(async_rows) },
 		      { test_async_failures, ARRAY_SIZE(async_errors) } },
-	   .tests = { test_kinds, test_changes, test_written_to_always, test_failures, test_restart,
-		      test_lazy_clone, test_huge_hole, test_async_error, test_async_restart,
-		      test_async_lost, test_async_cancelled, test_async_pauses })
+	   .tests = { test_kinds, test_changes, test_written_to_always, test_failures,
+		      test_refusals, test_restart, test_lazy_clone, test_huge_hole,
+		      test_async_error, test_async_restart, test_async_lost, test_async_cancelled,
+		      test_async_pauses })
