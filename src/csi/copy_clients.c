@@ -55,14 +55,14 @@ static int lease_same(const struct csi_driver *driver, struct nfs_client *c,
 	return nfs_pool_lease(driver->pool, &c->export, ret, err);
 }
 
-/* Lease a client like c for a tree: over version 3, unless the options ask for a minor version. */
+/* Lease a client like c for a tree: over version 3, unless the options ask for another one. */
 static int lease_for_tree(const struct csi_driver *driver, struct nfs_client *c,
 			  struct nfs_client **ret, struct error *err)
 {
 	struct error ignored = { .code = ERROR_OK };
 	struct nfs_export e = c->export; /* borrows its strings */
 
-	if (!e.has_minor && c->version != 3) {
+	if (c->version != 3 && nfs_export_leaves_version(&e)) {
 		e.version = 3;
 		if (nfs_pool_lease(driver->pool, &e, ret, &ignored) == 0) {
 			if (is_same_share(*ret, c))

@@ -284,7 +284,8 @@ static bool is_narrow(const struct nfs_client *c)
 static bool may_leave_version(const struct copy_job *job)
 {
 	return job->kind == COPY_CLONE && job->work.from_xattrs &&
-	       (!job->idle[0]->export.has_minor || !job->idle[1]->export.has_minor) &&
+	       (nfs_export_leaves_version(&job->idle[0]->export) ||
+		nfs_export_leaves_version(&job->idle[1]->export)) &&
 	       (is_narrow(job->work.from) || is_narrow(job->work.to));
 }
 

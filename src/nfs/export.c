@@ -81,6 +81,11 @@ void nfs_export_prefer(struct nfs_export *e, unsigned int version)
 	e->prefers_version = version != 0;
 }
 
+bool nfs_export_leaves_version(const struct nfs_export *e)
+{
+	return !e->has_minor && (e->version == 0 || e->prefers_version);
+}
+
 bool nfs_export_is_own(const struct nfs_export *e)
 {
 	return e->uid == geteuid() && e->gid == getegid();

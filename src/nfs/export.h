@@ -55,6 +55,9 @@ void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o)
 /* Check whether any of these options was applied. */
 bool nfs_export_has_options(const struct nfs_export *e);
 
+/* Check whether any version may be used: a preference is not an order. */
+bool nfs_export_leaves_version(const struct nfs_export *e);
+
 /* Check whether the identity is that of the process; set it to that. */
 bool nfs_export_is_own(const struct nfs_export *e);
 void nfs_export_set_own(struct nfs_export *e);
