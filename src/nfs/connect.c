@@ -140,6 +140,7 @@ static bool is_version_refused(int error)
 	case -EREMOTEIO:
 	case -EBADMSG:
 	case -EBADRQC:
+	case -ECONNABORTED: /* it hung up */
 		return true;
 	default:
 		return false;

@@ -52,6 +52,7 @@ static const struct {
 	/* RFC 8881 section 15.1 and RFC 7862 section 11. */
 	{ 10065, EMSGSIZE }, /* REQ_TOO_BIG */
 	{ 10066, ERANGE }, /* REP_TOO_BIG */
+	{ 10067, EAGAIN }, /* REP_TOO_BIG_TO_CACHE: the session asks for no caching from now on */
 	{ 10070, EMSGSIZE }, /* TOO_MANY_OPS */
 	{ 10083, EINVAL }, /* WRONG_TYPE: what 4.0 calls INVAL */
 	{ 10088, EOPNOTSUPP }, /* PARTNER_NOTSUPP */

@@ -120,6 +120,14 @@ static void encode_rename(struct v4_compound *c, const struct nfs_op *op)
 	args->newname = v4_text(op->to_name);
 }
 
+/* What a page may take of a reply, which a session limits. */
+static uint32_t page_max(const struct nfs_op *op, uint32_t bytes)
+{
+	const uint32_t max = op->client->session.reply_max;
+
+	return max == 0 || bytes < max - NAMES_BYTES ? bytes : max - NAMES_BYTES;
+}
+
 static void encode_readdir(struct v4_compound *c, const struct nfs_op *op)
 {
 	READDIR4args *args;
@@ -128,8 +136,8 @@ static void encode_readdir(struct v4_compound *c, const struct nfs_op *op)
 	args = &v4_add(c, OP_READDIR)->nfs_argop4_u.opreaddir;
 	args->cookie = op->cookie;
 	memcpy(args->cookieverf, op->verifier, sizeof(args->cookieverf));
-	args->dircount = READDIR_BYTES / 4;
-	args->maxcount = READDIR_BYTES;
+	args->maxcount = page_max(op, READDIR_BYTES);
+	args->dircount = args->maxcount / 4;
 	args->attr_request = v4_mask(op->full ? V4_ENTRY_FULL : V4_ENTRY);
 }
 
@@ -355,7 +363,7 @@ static void encode_listxattrs(struct v4_compound *c, const struct nfs_op *op)
 	v4_add_putfh(c, op->dir);
 	args = v4_add_later(c, V4_OP_LISTXATTRS);
 	args->listxattrs.cookie = op->cookie;
-	args->listxattrs.max = NFS_XATTR_PAGE;
+	args->listxattrs.max = page_max(op, NFS_XATTR_PAGE);
 }
 
 static void take_getxattr(struct nfs_op *op, const nfs_resop4 *res)
@@ -574,6 +582,9 @@ static void v4_replied(void *data, int error, const void *results)
 	/* For READDIR, unlike RMDIR, NOT_SAME says that the cookie verifier no longer matches. */
 	if (res->status == NFS4ERR_NOT_SAME && op->type == NFS_OP_READDIR)
 		op->error = -ERESTART;
+	/* A server that cannot go on with a list would refuse to each time. */
+	if (res->status == NFS4ERR_BAD_COOKIE && op->type == NFS_OP_LISTXATTRS)
+		op->error = -ERANGE;
 	if (op->type == NFS_OP_REMOVE)
 		count_removed(op, res);
 	if (op->type == NFS_OP_COPY && op->error < 0)

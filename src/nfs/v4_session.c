@@ -292,6 +292,9 @@ static int take_sequence(struct request *r, const COMPOUND4res *res)
 	case V4_ERR_REQ_TOO_BIG:
 	case V4_ERR_TOO_MANY_OPS:
 		return -EMSGSIZE;
+	case V4_ERR_REP_TOO_BIG_TO_CACHE: /* try again without */
+		s->caches = false;
+		return -EAGAIN;
 	case NFS4ERR_DELAY:
 		return -EAGAIN; /* the number is not used up */
 	default:
@@ -346,6 +349,9 @@ static void request_replied(void *data, int error, const void *results)
 		/* The server has not kept the reply: the caller looks what the change did. */
 		if (error == 0 && (uint32_t)res->status == V4_ERR_RETRY_UNCACHED_REP)
 			error = -ECONNABORTED;
+		/* The caller tries again: without the cache, whose limit the server has not kept to. */
+		if (error == 0 && (uint32_t)res->status == V4_ERR_REP_TOO_BIG_TO_CACHE)
+			s->caches = false;
 	} else if (error != -ECONNABORTED && error != -ETIMEDOUT) {
 		s->is_lost = true; /* whether the number of the slot is used up is not known */
 	}

@@ -170,6 +170,12 @@ class Limits(Through, Base):
     protocols = "4"
     version = "4.1"
 
+    @classmethod
+    def plant(cls):
+        super().plant()
+        for i in range(400):
+            os.makedirs(os.path.join(cls.share, "many", "%060d" % i))
+
     def is_given_back(self):
         for begin, end in (("CREATE_SESSION", "DESTROY_SESSION"),
                            ("EXCHANGE_ID", "DESTROY_CLIENTID")):
@@ -181,6 +187,18 @@ class Limits(Through, Base):
         self.fails(CODE.FAILED_PRECONDITION, self.create,
                    "7 operations in a request over NFSv4.1, and 8 are needed", name="never")
         self.is_given_back()
+
+    def test_short_replies(self):
+        """A server that takes its limit seriously would answer with an error instead."""
+        self.driver.restart()  # no session with other limits
+        self.proxy.begin([Rule("CREATE_SESSION", 1, "small-replies", 16384, count=1000)])
+        copy = self.clone("copy", self.source("many")).volume_id
+        self.assertEqual(len(os.listdir(self.path("copy"))), 400)
+        self.assertGreater(self.proxy.longest, 8192)
+        self.assertLessEqual(self.proxy.longest, 16384)
+        for volume_id in (copy, self.volume_id("many")):
+            self.delete(volume_id)
+        self.is_tidy()
 
     def test_next_version(self):
         self.proxy.begin([Rule("CREATE_SESSION", 1, "few-operations", 7, count=1000)])

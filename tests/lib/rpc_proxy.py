@@ -31,7 +31,7 @@ BEFORE = ("drop-call", "cut-before", "delay-call", "stall", "short-page", "short
 # What it can do with the answer. "half" is the first half of it and nothing more on its connection.
 # "hollow-after" is like "hollow", and the server has done it.
 AFTER = ("drop-reply", "cut-after", "delay-reply", "double", "trickle", "half", "small-transfers",
-         "few-operations", "hook-after", "hollow-after")
+         "few-operations", "small-replies", "hook-after", "hollow-after")
 
 HOST = "127.0.0.1"
 ALWAYS = 1 << 30  # a count
@@ -118,6 +118,7 @@ class Proxy:
         self.counts = collections.Counter()
         self.history = collections.deque(maxlen=HISTORY)
         self.on_call = None  # of every call, before it is passed on
+        self.longest = 0  # bytes of an answer
         self.problems = []  # calls that could not be read, hooks that failed
         self.links = set()
         self.timers = []
@@ -165,7 +166,7 @@ class Proxy:
             self.rules = list(rules)
             self.on_call = on_call
             self.versions = versions
-            self.calls = self.changes = 0
+            self.calls = self.changes = self.longest = 0
             self.counts.clear()
             self.history.clear()
             self.problems.clear()
@@ -453,6 +454,7 @@ class Proxy:
 
     def _reply(self, link, data):
         call = link.pending.pop(struct.unpack_from(">I", data)[0], None)
+        self.longest = max(self.longest, len(data))
         wait = self.stalled_until - time.monotonic()
         if wait > 0:
             self._later(wait, link, lambda: self._return(link, call, data))
@@ -494,7 +496,9 @@ class Proxy:
         elif rule.what == "small-transfers":
             self._send(link.client, wire.limit_fsinfo(data, rule.value))
         elif rule.what == "few-operations":
-            self._send(link.client, wire.limit_session(data, rule.value))
+            self._send(link.client, wire.limit_session(data, "operations", rule.value))
+        elif rule.what == "small-replies":
+            self._send(link.client, wire.limit_session(data, "reply", rule.value))
         elif rule.what == "hollow-after" and status == 0:
             self._send(link.client, call.with_sequence(call.hollow(), data)
                        if call.has_session else call.hollow())

@@ -492,9 +492,13 @@ def limit_fsinfo(data, limit):
     return data[:at] + struct.pack(">7I", *words) + data[at + 28:]
 
 
-def limit_session(data, operations):
-    """An answer to CREATE_SESSION with the operations of a compound lowered to this."""
+SESSION_LIMITS = {"reply": -8, "operations": 0}  # where, from the number of operations
+
+
+def limit_session(data, what, limit):
+    """An answer to CREATE_SESSION with one of SESSION_LIMITS lowered to this."""
     tag = struct.unpack_from(">I", data, 28)[0]
     # Behind the tag: a count, the operation and its status, the session, two numbers, four limits.
     at = 32 + ((tag + 3) & ~3) + 12 + 16 + 8 + 16
-    return data[:at] + struct.pack(">I", operations) + data[at + 4:]
+    at += SESSION_LIMITS[what]
+    return data[:at] + struct.pack(">I", limit) + data[at + 4:]

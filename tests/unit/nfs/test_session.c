@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "nfs/error.h"
 #include "nfs/v4_client.h"
 #include "nfs/v4_send.h"
 #include "nfs/v4_session.h"
@@ -22,6 +23,7 @@
 #define WORDS_MAX 4096
 #define HEAD 11 /* words of a call without a user, with its mark */
 #define CALLS 40
+#define CHANGE_WORDS 5 /* of a change_info4 */
 
 /* Where the words of a request are. */
 #define MINOR (HEAD + 1)
@@ -42,6 +44,7 @@ struct faults {
 	bool no_second, other_second; /* result, behind that of SEQUENCE */
 	uint32_t target; /* sr_target_highest_slotid */
 	uint32_t flags;
+	uint32_t second_status; /* of the first compound after the set-up */
 };
 
 struct peer {
@@ -52,6 +55,7 @@ struct peer {
 	uint32_t highest; /* slot used so far */
 	unsigned int compounds; /* without the next ones */
 	unsigned int reclaims; /* RECLAIM_COMPLETE */
+	unsigned int to_cache; /* compounds with sa_cachethis */
 	unsigned int sessions, clients; /* that are there */
 	bool is_confused; /* a number or a slot was not as it has to be */
 };
@@ -118,7 +122,7 @@ static void answer_sequence(struct answer *a, struct peer *peer, const uint32_t 
 	put(a, f->flags);
 }
 
-/* A compound in the session: SEQUENCE and, in these tests, PUTROOTFH or RECLAIM_COMPLETE. */
+/* A compound in the session: SEQUENCE, then PUTROOTFH, REMOVE or RECLAIM_COMPLETE. */
 static void answer_compound(struct answer *a, struct peer *peer, const uint32_t *call)
 {
 	const struct faults *f = peer->faults;
@@ -126,8 +130,12 @@ static void answer_compound(struct answer *a, struct peer *peer, const uint32_t 
 	const uint32_t second = ntohl(call[SEQUENCE_SLOT + 3]);
 	const bool is_reclaim = second == V4_OP_RECLAIM_COMPLETE;
 	uint32_t status = is_reclaim ? f->reclaim_status : 0;
+	unsigned int i;
 
+	if (!is_reclaim && peer->compounds == 0 && f->second_status != 0)
+		status = f->second_status;
 	peer->reclaims += is_reclaim;
+	peer->to_cache += call[SEQUENCE_SLOT + 2] != 0;
 	if (!is_reclaim && peer->compounds++ == 0 && f->sequence_status != 0) {
 		put(a, f->sequence_status);
 		put(a, 0);
@@ -157,6 +165,8 @@ static void answer_compound(struct answer *a, struct peer *peer, const uint32_t 
 		return;
 	put(a, f->other_second && !is_reclaim ? (uint32_t)OP_SAVEFH : second);
 	put(a, status);
+	for (i = 0; second == OP_REMOVE && status == 0 && i < CHANGE_WORDS; i++)
+		put(a, 0);
 }
 
 static void answer_call(struct answer *a, struct peer *peer, const uint32_t *call)
@@ -260,8 +270,8 @@ static void replied(void *data, int error, const void *results)
 	b->errors[b->replies++] = error;
 }
 
-/* Send n compounds at once and wait for their replies. */
-static void send_all(struct bench *b, unsigned int n)
+/* Send n compounds of this operation at once and wait for their replies. */
+static void send_operations(struct bench *b, unsigned int n, nfs_opnum4 opnum)
 {
 	const uint64_t deadline = clock_now_ns() + 30 * CLOCK_NS_PER_S;
 	unsigned int i;
@@ -270,11 +280,17 @@ static void send_all(struct bench *b, unsigned int n)
 	for (i = 0; i < n; i++) {
 		struct v4_compound c = { .n = 0 };
 
-		v4_add(&c, OP_PUTROOTFH);
+		if (v4_add(&c, opnum)->argop == OP_REMOVE)
+			c.ops[0].nfs_argop4_u.opremove.target = v4_text("name");
 		check_int("send", "result", v4_send(&b->conn, &c, replied, b), 0);
 	}
 	while (b->replies < n && !b->conn.doomed)
 		ck_assert(net_rpc_run(b->conn.rpc, &b->replies, deadline) == 0);
+}
+
+static void send_all(struct bench *b, unsigned int n)
+{
+	send_operations(b, n, OP_PUTROOTFH);
 }
 
 static const struct v4_channel usual = {
@@ -593,6 +609,50 @@ START_TEST(test_fresh)
 }
 END_TEST
 
+/* A server whose cache takes less than it said: the change is sent again and not cached. */
+START_TEST(test_cache)
+{
+	static const struct {
+		const char *name;
+		struct faults faults;
+		int want;
+		nfsstat4 want_status;
+	} rows[] = {
+		{ "no fault", { .flags = 0 }, 0, NFS4_OK },
+		{ "refused by SEQUENCE",
+		  { .sequence_status = V4_ERR_REP_TOO_BIG_TO_CACHE },
+		  -EAGAIN,
+		  NFS4_OK },
+		{ "refused by the operation",
+		  { .second_status = V4_ERR_REP_TOO_BIG_TO_CACHE },
+		  0,
+		  (nfsstat4)V4_ERR_REP_TOO_BIG_TO_CACHE },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const bool is_refused = i > 0;
+		struct bench b;
+		unsigned int n;
+
+		bench_init(&b, &rows[i].faults, &usual);
+		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2, NULL), 0);
+		for (n = 0; n < 2; n++) {
+			send_operations(&b, 1, OP_REMOVE);
+			check_int(rows[i].name, "error", b.errors[0], n == 0 ? rows[i].want : 0);
+			if (n == 0 && rows[i].want == 0)
+				check_int(rows[i].name, "status", b.statuses[0],
+					  rows[i].want_status);
+		}
+		check_int(rows[i].name, "to cache", b.peer.to_cache, is_refused ? 1 : 2);
+		check_that(rows[i].name, "the session goes on",
+			   v4_session_is_fresh(b.conn.session) && !b.peer.is_confused);
+		bench_done(&b);
+	}
+	check_int("status", "errno", nfs_status_errno(V4_ERR_REP_TOO_BIG_TO_CACHE), -EAGAIN);
+}
+END_TEST
+
 /* -------- changes whose replies were lost -------- */
 
 #define USER_WORDS 7 /* of AUTH_SYS, in front of the operations */
@@ -785,5 +845,5 @@ END_TEST
 
 CHECK_MAIN("session",
 	   .tests = { test_slots, test_turns, test_target, test_set_up, test_wrong_answers,
-		      test_open, test_fresh, test_abort },
+		      test_open, test_fresh, test_cache, test_abort },
 	   .loops = { { test_lost_reply, ARRAY_SIZE(resumptions) } })
