@@ -148,7 +148,7 @@ int nfs_silent_error(struct error *err, const struct nfs_export *e)
 }
 
 /*
- * The server's state, not the operation, is what failed: messages of one state are the same text,
+ * Report the state of the server, not the operation, so that the text is the same for every call;
  * see base/error.h.
  */
 static int set_state(struct error *err, const struct nfs_client *c, int error)
@@ -181,7 +181,7 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
 	va_end(ap);
-	/* The texts of these are about something else. */
+	/* strerror() misleads for these. */
 	if (error == -EOVERFLOW)
 		text = "the directory has too many entries";
 	if (error == -NFS_EOWNER && c->version == 3) {

@@ -24,7 +24,7 @@
 /* Why a name cannot be used. Other results: 0, errors, and the 1 of directory_check_moved(). */
 #define ARCHIVE_NAME_TAKEN 2
 #define ARCHIVE_NAME_OF_OTHERS 3 /* others have something there, in it or around it */
-#define ARCHIVE_IS_NEW 4 /* it is not the older one that was looked at */
+#define ARCHIVE_IS_NEW 4 /* another replica may have archived the volume there since */
 
 /* Put a component, and a date behind it if it is dated, in room bytes: a longer one is cut. */
 static int put_component(struct buf *b, const char *name, size_t len, size_t room, bool dated)

@@ -207,7 +207,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		r = find_required(c, path, &handle, &attr, err);
 	else
 		r = make_or_find(c, path, mode, &handle, &attr, &found, err);
-	/* The last volume in a directory above was deleted, with what this call made or found. */
+	/* A deletion has just removed a directory above, with what this call made or found. */
 	if (r == -ESTALE)
 		directory_note_sweep_above(c, path);
 	if (r < 0)
