@@ -159,7 +159,7 @@ static int set_state(struct error *err, const struct nfs_client *c, int error)
 		(void)nfs_silent_error(err, &c->export);
 	else
 		(void)error_set(err, ERROR_UNAVAILABLE,
-				"server '%s' has just started and is in its grace period: until clients have claimed their open files again, it removes and renames nothing",
+				"server '%s' has just started and is in its grace period: it refuses removals and renames until clients have reclaimed their open files",
 				c->export.server);
 	if (is_first) {
 		err->sys = -error;

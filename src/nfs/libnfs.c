@@ -188,16 +188,16 @@ int nfs_libnfs_check(struct error *err)
 	size_t i;
 
 	if (!reads_numbers())
-		return refuse(err, "it reads numbers wrong or beyond the end of a message", "");
+		return refuse(err, "it decodes integers wrongly, or past the end of a message", "");
 	if (!allocates())
-		return refuse(err, "it returns memory that is in use", "");
+		return refuse(err, "its allocations fail or overlap", "");
 	if (!reads_strings())
-		return refuse(err, "strings read with it are wrong", "");
+		return refuse(err, "it decodes strings wrongly", "");
 	for (i = 0; i < ARRAY_SIZE(messages); i++) {
 		if (!is_encoded(&messages[i]))
-			return refuse(err, "wrong bytes come from its ", messages[i].name);
+			return refuse(err, "wrong output of its ", messages[i].name);
 		if (!stops_at_end(&messages[i]))
-			return refuse(err, "the end of a buffer does not stop its ",
+			return refuse(err, "no check for the end of the buffer in its ",
 				      messages[i].name);
 	}
 	return 0;

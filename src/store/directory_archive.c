@@ -147,7 +147,8 @@ static int archive_as(struct nfs_client *c, struct archiving *a, const char *arc
 
 	r = directory_make_parents(c, archive, &to, err);
 	if (r == -ENOSPC || r == -EDQUOT)
-		error_prefix(err, "archiving '%s' makes directories, so free some space", a->path);
+		error_prefix(err, "archiving '%s' has to create directories, so free some space",
+			     a->path);
 	if (r < 0)
 		return r;
 	r = nfs_lookup(c, &to.parent, to.base, &handle, NULL);

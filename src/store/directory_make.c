@@ -61,7 +61,7 @@ static int settings_are_anothers(struct nfs_client *c, const char *path,
 
 	r = owner_find(c, path, wish->users, &owner, err);
 	if (r > 0)
-		log_info("A new volume's directory keeps mode and owner, another volume uses it",
+		log_info("Keeping mode and owner of a new volume's directory: another volume uses it",
 			 LOG_STR("volume", wish->users->volume), LOG_STR("directory", path),
 			 LOG_STR("of", owner.key));
 	return r;

@@ -71,7 +71,7 @@ static int is_recorded(struct nfs_client *c, const struct staging_state *state,
 	if (str_eq(state->time, there->time))
 		return 1;
 	return error_set(err, ERROR_ABORTED,
-			 "over NFSv%s it is not known whether '%s' on %s:%s is what was made over NFSv%s; try again with vers=%s",
+			 "cannot tell over NFSv%s whether '%s' on %s:%s is the directory that was made over NFSv%s; try again with vers=%s",
 			 there->version, path, c->export.server, c->export.share, state->version,
 			 state->version);
 }
