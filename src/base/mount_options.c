@@ -229,7 +229,7 @@ static const char *skip_context(const char *text)
 
 		if (value == NULL || value[0] != '"')
 			continue;
-		/* Without '=', what is in it is no option with a value, whoever splits it. */
+		/* Refuse '=': a parser that splits the context at its commas would see values. */
 		len = strcspn(value + 1, "\"=\\");
 		if (value[1 + len] == '"' && (value[2 + len] == ',' || value[2 + len] == '\0'))
 			return value + 2 + len;

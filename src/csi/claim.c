@@ -58,7 +58,7 @@ int claim_take(struct claim **ret, const struct csi_driver *driver, const struct
 	return s.result;
 }
 
-/* The folder of notes may be closed to the identity that reads the directory. */
+/* Use c only if it has the identity that wrote the note: others may be shut out of the folder. */
 static bool may_renew(const struct claim *claim, const struct nfs_client *c)
 {
 	return !c->broken && c->export.uid == claim->export.uid &&

@@ -172,8 +172,8 @@ static int ask_for_xattrs(struct nfs_client *c, const struct nfs_handle *dir, bo
 }
 
 /*
- * Those of the source are read even if the target has none, to count what is lost. A target need
- * not have what never comes.
+ * Read the source's attributes even if the target takes none, to count the losses. If the source
+ * has none, don't ask the target.
  */
 int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *tree,
 			     struct nfs_client *to, enum copy_kind kind, struct tree_work *work,
@@ -191,7 +191,7 @@ int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *t
 	return r < 0 ? r : ask_for_xattrs(to, folder, &work->to_xattrs, err);
 }
 
-/* A server that has just lost a version would lose the attributes, too. */
+/* Refuse a lease over another version: the attributes would be lost. */
 static int check_version(const struct nfs_client *leased, const struct nfs_client *asked,
 			 struct error *err)
 {

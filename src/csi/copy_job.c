@@ -258,7 +258,7 @@ static int find_directory(struct copy_job *job, struct nfs_client *c, const char
 		r = nfs_stat(c, &job->tree, &job->attr);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "directory '%s'", path);
-	/* The copy of a link or a file would be complete, and hold nothing of the volume. */
+	/* Copying a link or a file would succeed, without any of the volume's data. */
 	if (job->attr.type != NFS_TYPE_DIRECTORY)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s is %s: put the directory itself there", path,
@@ -289,7 +289,7 @@ static bool may_leave_version(const struct copy_job *job)
 	       (is_narrow(job->work.from) || is_narrow(job->work.to));
 }
 
-/* A tree that cannot be read now is taken for one with attributes: the copy tells what is wrong. */
+/* If the tree cannot be read, assume attributes; the copy reports the error. */
 static bool has_xattrs(struct copy_job *job)
 {
 	struct error ignored = { .code = ERROR_OK };

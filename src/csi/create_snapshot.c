@@ -222,7 +222,7 @@ static int check_on_share(struct archiving *a, struct nfs_client *share, struct 
 	r = copy_job_open(&job, a->driver, a->name, share, volume, claims, err);
 	if (r == 0)
 		r = copy_job_lease_for_archive(&job, COPY_CHECK, err);
-	/* Handles may be others over the version of NFS that the job's clients have. */
+	/* The job's clients may speak another version of NFS, with other handles: look again. */
 	if (r == 0)
 		r = snapshot_find_contents(job.work.from, &a->id, &none, &archive, err);
 	if (r == 0)

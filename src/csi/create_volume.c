@@ -224,7 +224,7 @@ static void check_source_size(struct volume_source *source, int64_t *size)
 	/* Not an error yet: a finished volume may be smaller than its source has become. */
 	if (*size < source->size)
 		(void)error_set(&source->missing, ERROR_OUT_OF_RANGE,
-				"capacity_range: the source has %" PRId64 " bytes, which is more",
+				"capacity_range: the source is larger, %" PRId64 " bytes",
 				source->size);
 }
 

@@ -239,7 +239,7 @@ static int restore_archive(struct copy_job *job, struct volume_source *source, c
 	int r;
 
 	r = copy_job_lease_for_archive(job, COPY_RESTORE, err);
-	/* Handles may be others over the version of NFS that the job's clients have. */
+	/* The job's clients may speak another version of NFS, with other handles: look again. */
 	if (r == 0)
 		r = find_contents(job->work.from, source, &archive, err);
 	if (r == 0 && archive.is_tree)
@@ -257,7 +257,10 @@ static int restore_archive(struct copy_job *job, struct volume_source *source, c
 	return r;
 }
 
-/* What is there decides, not what was recorded: each may have been put in the other's place. */
+/*
+ * Go by what is on the share, not by the record: an administrator may have put an archive in the
+ * place of a tree.
+ */
 static int restore_snapshot(struct copy_job *job, struct volume_source *source, const char *name,
 			    struct error *err)
 {

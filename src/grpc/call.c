@@ -231,7 +231,7 @@ static uint64_t hold_end(const struct grpc_call *call)
 	return end + margin < deadline ? end : deadline - margin;
 }
 
-/* Return the call that waits for its server longest, if the method has more than it allows. */
+/* Return the oldest held call of the method if more than hold_max are held, else NULL. */
 static struct grpc_call *find_call_to_let_go(const struct grpc_call *newest)
 {
 	struct grpc_call *longest = NULL;

@@ -70,7 +70,7 @@ static int walk_error(const char *source, int e, struct error *err)
 				 "mounting '%s': csi-nfs needs CAP_SYS_ADMIN and CAP_SYS_CHROOT for that, or the server refuses it",
 				 source);
 	case EINVAL:
-		/* Of a namespace or the target path, not of the options. */
+		/* This errno is about a namespace or the target path, not about the options. */
 		return error_sys(err, ERROR_ABORTED, e,
 				 "mounting '%s': cannot move the directory to the target path; try again",
 				 source);

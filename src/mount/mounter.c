@@ -80,13 +80,13 @@ static int server_ask(const struct mount_request *request, const struct mount_op
 /* One of a server's slots. */
 struct slot {
 	/*
-	 * The mount itself is the question whether the server works, and the others wait for the
-	 * result. While the kernel waits for a server that answers NULL calls and hangs on all
-	 * others, it lets no first mount of any other server begin.
+	 * This mount tests whether the server works; the others wait for its result. While the
+	 * kernel waits for a server that answers NULL calls and nothing else, the first mount of
+	 * every other server blocks.
 	 */
 	bool is_trial;
 	unsigned int limit_ms; /* for a mount */
-	bool is_hung; /* out: the server has kept the mount waiting for so long */
+	bool is_hung; /* out: the mount has waited for the server until limit_ms */
 	bool is_silent; /* out: it did not answer, or that is not known */
 };
 

@@ -18,8 +18,9 @@
 
 #define MOUNT_TIMEOUT_MS 45000 /* kubelet waits for two minutes */
 /*
- * Of the first mount of a server, and of those after one that hung. Each fourth one may take
- * MOUNT_TIMEOUT_MS, and so may one beside that of another server, for which the kernel may wait.
+ * Limit of a server's first mount, and of each mount after one that hung. Every fourth one gets
+ * MOUNT_TIMEOUT_MS, and so does one that starts while that of another server is under way: the
+ * kernel may make it wait for that one.
  */
 #define MOUNT_TRIAL_TIMEOUT_MS 15000
 /* The first umount is interrupted early: on a dead server NFSv4.1 never returns from it. */

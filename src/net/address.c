@@ -88,7 +88,7 @@ static int check_labels(const char *name, struct error *err)
 		len = strcspn(label, ".");
 		if (len == 0)
 			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "server: nothing is between two dots of the name");
+					 "server: the name has an empty label");
 		if (len > NET_LABEL_MAX)
 			return error_set(err, ERROR_INVALID_ARGUMENT,
 					 "server: a label has %zu bytes, the limit is %d", len,
@@ -126,7 +126,7 @@ int net_server_check(const char *server, struct error *err)
 	/* The resolver also takes numbers that C writes in octal and hexadecimal. */
 	if (is_dotted_quad(server) && inet_aton(server, &unused) == 0)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "server: looks like an IPv4 address, but is none");
+				 "server: looks like an IPv4 address but is not a valid one");
 	return check_labels(server, err);
 }
 

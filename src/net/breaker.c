@@ -14,11 +14,11 @@
 #include "base/list.h"
 #include "net/address.h"
 
-/* How long a caller waits for a place, which keeps its worker from other servers. */
+/* Longest wait for a place: a waiting caller blocks a worker that other servers need. */
 #define PLACE_SILENT_MS 200
 #define PLACE_ALIVE_MS 10000
 
-/* How long a caller waits for the caller that asks, whose NULL call has its own limits. */
+/* Longest wait for the caller that asks the server; its NULL call has limits of its own. */
 #define ASKED_MS 10000
 
 /* When a refused caller should try again: while another one asks, or while all places are taken. */

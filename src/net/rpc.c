@@ -616,7 +616,8 @@ int net_rpc_new(struct net_rpc **ret, int fd, const struct net_rpc_user *user)
 	rpc->read_size = READ_FIRST;
 	/*
 	 * Servers cache replies by client, port and xid: do not repeat the xids of an earlier
-	 * connection. getrandom() returns so few bytes at once; if it fails, the time has to do.
+	 * connection. getrandom() returns this few bytes in one call; if it fails, the time has to
+	 * do.
 	 */
 	rpc->next_xid = (uint32_t)clock_now_ns();
 	(void)!getrandom(&rpc->next_xid, sizeof(rpc->next_xid), 0);

@@ -80,7 +80,7 @@ bool_t net_zdr_take_string(ZDR *zdr, char **ret)
 	char *at, *copy;
 	uint32_t n;
 
-	/* What follows a NUL would be lost: the name of another file would be left. */
+	/* A C string ends at the NUL, so it would name another file. */
 	if (!net_zdr_take_bytes(zdr, &at, &n) || memchr(at, '\0', n) != NULL)
 		return FALSE;
 	if (n % 4 != 0) {

@@ -213,7 +213,7 @@ int nfs_read(struct nfs_client *c, const struct nfs_handle *file, uint64_t offse
 		r = nfs_client_call(c, &op);
 		if (r < 0)
 			return r;
-		/* Neither data nor the end: the server would keep us here. */
+		/* Neither data nor EOF: this would loop forever. */
 		if (op.count == 0 && !op.eof)
 			return -EIO;
 		done += op.count;
@@ -222,7 +222,7 @@ int nfs_read(struct nfs_client *c, const struct nfs_handle *file, uint64_t offse
 	return 0;
 }
 
-/* Have the data of a WRITE on the disk. */
+/* COMMIT the data of a WRITE. */
 static int commit_write(struct nfs_client *c, const struct nfs_op *written)
 {
 	struct nfs_op op = { .type = NFS_OP_COMMIT, .dir = written->dir };
@@ -252,7 +252,7 @@ int nfs_write(struct nfs_client *c, const struct nfs_handle *file, uint64_t offs
 		if (op.count == 0)
 			return -EIO;
 		done += op.count;
-		/* The server did not do as it was asked. */
+		/* The server ignored FILE_SYNC. */
 		if (!op.stable)
 			r = commit_write(c, &op);
 		if (r < 0)

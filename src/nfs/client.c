@@ -23,7 +23,7 @@ size_t nfs_remove_max(const struct nfs_client *c)
 {
 	if (c->version != 4)
 		return 1;
-	/* One operation is PUTFH. */
+	/* PUTFH takes one operation. */
 	return c->operations == 0 || c->operations > NFS_REMOVE_MAX ? NFS_REMOVE_MAX
 								    : c->operations - 1;
 }

@@ -32,13 +32,13 @@
 /* How long to repeat an operation that the server refuses in its grace period. */
 #define NFS_GRACE_TIMEOUT_MS 1000
 
-/* Wait before a CSI call that failed in the grace period is worth another try. */
+/* Pause before a CSI call that failed in the grace period is retried. */
 #define NFS_GRACE_RETRY_MS 2000
 
 /*
  * Longest wait for one operation, whatever else the server answers. NFS_DATA_MAX_MS applies unless
  * an operation is in flight whose work on disk has no bound (nfs_op_is_unbounded()): a server that
- * has worked on another one for so long has lost it.
+ * takes longer for any other operation has lost it.
  */
 #define NFS_OPERATION_MAX_MS 600000
 #define NFS_DATA_MAX_MS 60000

@@ -119,7 +119,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 	if (r < 0)
 		return cannot_reach(err, e, port, r);
 	r = protocol->attach(conn, address, err);
-	/* Of the NFS service: rpcbind and the mount service may time out, too, and say little. */
+	/* Only if the NFS service timed out: rpcbind and the mount service say little about it. */
 	if (r == -ETIMEDOUT && c->silent)
 		return -EHOSTDOWN;
 	if (r == 0)

@@ -101,7 +101,7 @@ static unsigned int count_full(struct nfs_connection *const conns[], size_t n)
 	return full;
 }
 
-/* One slow connection counts for all: copies often read from the disk that they write to. */
+/* If one connection is slow, treat all as slow: copies often read from the disk they write to. */
 static bool any_is_slow(struct nfs_connection *const conns[], size_t n)
 {
 	size_t i;

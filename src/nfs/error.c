@@ -149,7 +149,7 @@ int nfs_silent_error(struct error *err, const struct nfs_export *e)
 }
 
 /*
- * The server's state, not the operation, is what failed: messages of one state are the same text,
+ * Report the state of the server, not the operation, so that the text is the same for every call;
  * see base/error.h.
  */
 static int set_state(struct error *err, const struct nfs_client *c, int error)
@@ -160,7 +160,7 @@ static int set_state(struct error *err, const struct nfs_client *c, int error)
 		(void)nfs_silent_error(err, &c->export);
 	else
 		(void)error_set(err, ERROR_UNAVAILABLE,
-				"server '%s' has just started and is in its grace period: until clients have claimed their open files again, it removes and renames nothing",
+				"server '%s' has just started and is in its grace period: it refuses removals and renames until clients have reclaimed their open files",
 				c->export.server);
 	if (is_first) {
 		err->sys = -error;
@@ -182,7 +182,7 @@ int nfs_error_set(struct error *err, const struct nfs_client *c, int error, cons
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut when too long */
 	va_end(ap);
-	/* The texts of these are about something else. */
+	/* strerror() misleads for these. */
 	if (error == -EOVERFLOW)
 		text = "the directory has too many entries";
 	if (error == -NFS_EOWNER && c->version == 3) {

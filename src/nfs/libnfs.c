@@ -73,7 +73,7 @@ static const struct message {
 	MESSAGE(zdr_nfs_argop4, lookup4, "\0\0\0\x0f" NAME),
 };
 
-/* Encode into so many bytes. Return what the encoder does; the number of bytes in *ret_len. */
+/* Encode into room bytes. Return the encoder's result, and the length of its output in *ret_len. */
 static bool encode(const struct message *m, unsigned char *to, uint32_t room, uint32_t *ret_len)
 {
 	bool fits;
@@ -96,7 +96,7 @@ static bool is_encoded(const struct message *m)
 	       to[len] == CANARY;
 }
 
-/* Every shorter buffer is refused, and what is behind its spare bytes stays as it was. */
+/* Check that every shorter buffer is refused, and that nothing past its spare bytes is written. */
 static bool stops_at_end(const struct message *m)
 {
 	_Alignas(uint32_t) unsigned char to[BUFFER];
@@ -113,7 +113,7 @@ static bool stops_at_end(const struct message *m)
 	return true;
 }
 
-/* Numbers are read from their bytes, and from nothing less. */
+/* Check that integers are decoded correctly, and refused when bytes are missing. */
 static bool reads_numbers(void)
 {
 	_Alignas(uint32_t) char text[] = "\x01\x02\x03\x04" NUMBER_64;
@@ -138,7 +138,7 @@ static bool reads_numbers(void)
 	return found;
 }
 
-/* What a message names as its length does not lead out of it. */
+/* Check that a length field cannot lead past the end of the message. */
 static bool reads_strings(void)
 {
 	_Alignas(uint32_t) char good[] = NAME;
@@ -157,7 +157,7 @@ static bool reads_strings(void)
 	return found;
 }
 
-/* Several allocations, which zdr_destroy() frees together, are memory of their own. */
+/* Check that allocations, which zdr_destroy() frees together, do not overlap. */
 static bool allocates(void)
 {
 	unsigned char *a, *b;
@@ -188,16 +188,16 @@ int nfs_libnfs_check(struct error *err)
 	size_t i;
 
 	if (!reads_numbers())
-		return refuse(err, "it reads numbers wrong or beyond the end of a message", "");
+		return refuse(err, "it decodes integers wrongly, or past the end of a message", "");
 	if (!allocates())
-		return refuse(err, "it returns memory that is in use", "");
+		return refuse(err, "its allocations fail or overlap", "");
 	if (!reads_strings())
-		return refuse(err, "strings read with it are wrong", "");
+		return refuse(err, "it decodes strings wrongly", "");
 	for (i = 0; i < ARRAY_SIZE(messages); i++) {
 		if (!is_encoded(&messages[i]))
-			return refuse(err, "wrong bytes come from its ", messages[i].name);
+			return refuse(err, "wrong output of its ", messages[i].name);
 		if (!stops_at_end(&messages[i]))
-			return refuse(err, "the end of a buffer does not stop its ",
+			return refuse(err, "no check for the end of the buffer in its ",
 				      messages[i].name);
 	}
 	return 0;

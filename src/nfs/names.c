@@ -85,7 +85,10 @@ static int grow_slots(struct nfs_names *names)
 	struct nfs_names larger = { .n = names->n, .key = { names->key[0], names->key[1] } };
 	size_t i;
 
-	/* With a known key, names that collide could be chosen. So few bytes come at once. */
+	/*
+	 * A random key, so that nobody can choose names that collide. getrandom() returns this few
+	 * bytes in one call.
+	 */
 	if (names->size == 0 && getrandom(larger.key, sizeof(larger.key), 0) < 0)
 		return -errno;
 	larger.size = names->size > 0 ? names->size * 2 : SIZE_FIRST;

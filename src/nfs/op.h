@@ -212,7 +212,7 @@ enum nfs_op_type {
 struct nfs_entry {
 	const char *name;
 	uint64_t cookie;
-	/* As READDIR has it, which is not what is mounted there. 0: not known, as in version 4. */
+	/* From READDIR: of the mount point, not of what is mounted on it. 0: unknown, as in v4. */
 	uint64_t fileid;
 	struct nfs_attr attr;
 	struct nfs_handle handle; /* len 0: the server sent none */
@@ -248,7 +248,8 @@ struct nfs_op {
 	 * more. 0: don't find out.
 	 */
 	uint64_t fileid;
-	uint64_t parent_fileid; /* LOOKUP in version 3, internal: of what ".." has to be; 0: none */
+	/* LOOKUP in version 3, internal: file id that ".." must have; 0: don't look. */
+	uint64_t parent_fileid;
 	struct nfs_change change;
 	struct nfs_change then; /* CREATE with whole: set after the data was written */
 	uint64_t cookie; /* where to continue; 0: the start */

@@ -49,7 +49,7 @@ static bool is_owner_name(const char *name, size_t len)
 
 static int table_get_key(void)
 {
-	/* So few bytes come at once. */
+	/* getrandom() returns this few bytes in one call. */
 	if (!table.has_key && getrandom(table.key, sizeof(table.key), 0) < 0)
 		return -errno;
 	table.has_key = true;

@@ -14,7 +14,7 @@
 #include "net/breaker.h"
 #include "net/connect.h"
 
-#define LEAVE_MS 200 /* for telling the servers of a round of clients */
+#define LEAVE_MS 200 /* limit for telling servers that a batch of clients leaves */
 
 struct idle_client {
 	struct list link;

@@ -512,7 +512,10 @@ static void v3_names_replied(void *data, int error, const void *results)
 	nfs_op_finish(op, op->error);
 }
 
-/* A server that does not know ".." is believed that nothing is mounted. */
+/*
+ * If the server refuses access to "..", assume that something is mounted here; if it fails to look
+ * it up for another reason, that nothing is.
+ */
 static void v3_parent_replied(void *data, int error, const void *results)
 {
 	struct nfs_op *op = data;
@@ -524,9 +527,9 @@ static void v3_parent_replied(void *data, int error, const void *results)
 }
 
 /*
- * READDIR has another file id of a directory than LOOKUP. So it does for mount points, if the
- * server crosses them, but also for subvolumes of btrfs and on some overlays. The ".." of these is
- * where they were found; that of a directory that is mounted there is somewhere else.
+ * READDIR and LOOKUP gave different file ids. They do so for mount points that the server crosses,
+ * but also for btrfs subvolumes and on some overlays. Look up "..": it leads back to the directory
+ * of the entry unless something is mounted here.
  */
 static int ask_parent(struct nfs_op *op)
 {

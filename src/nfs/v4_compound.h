@@ -67,7 +67,7 @@ fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change);
 /* Likewise the type alone, for VERIFY. */
 fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type);
 
-/* What v4_procedure encodes. */
+/* The message that v4_procedure encodes. */
 struct v4_message {
 	unsigned int minor;
 	const union v4_later_args *sequence; /* of the SEQUENCE that comes first; NULL: none */
@@ -79,7 +79,7 @@ struct v4_message {
 /* A COMPOUND: encodes a v4_message, decodes a COMPOUND4res. */
 extern const struct net_rpc_procedure v4_procedure;
 
-/* What it decodes results with, for tests. ret need not be zeroed. */
+/* The result decoder of v4_procedure, for tests. ret need not be zeroed. */
 bool_t v4_decode_results(ZDR *zdr, COMPOUND4res *ret);
 
 /* Encode the operations of a compound, for a message's body. */

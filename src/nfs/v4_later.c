@@ -172,7 +172,7 @@ static bool_t encode_listxattrs(ZDR *zdr, const union v4_later_args *args)
 
 /* -------- results -------- */
 
-/* It is the last result of its compound: what follows need not be decoded. */
+/* The last result of its compound, so the rest of it need not be decoded. */
 static bool_t decode_exchange_id(ZDR *zdr, union v4_later_result *ret)
 {
 	uint32_t flags, protection;
@@ -227,8 +227,8 @@ static bool_t decode_copy(ZDR *zdr, union v4_later_result *ret)
 }
 
 /*
- * What follows OFFLOAD_NO_REQS. Before this was read, a server that left it out was no problem: it
- * is taken for one that copies asynchronously.
+ * Results after OFFLOAD_NO_REQS. Some servers may leave them out: assume that they copy
+ * asynchronously.
  */
 static bool_t decode_refused_copy(ZDR *zdr, union v4_later_result *ret)
 {
@@ -264,7 +264,7 @@ static bool_t decode_getxattr(ZDR *zdr, union v4_later_result *ret)
 	return take_bytes(zdr, &ret->getxattr);
 }
 
-/* How the change attribute went on. */
+/* change_info4: the change attribute before and after. */
 static bool_t decode_setxattr(ZDR *zdr, union v4_later_result *ret)
 {
 	uint64_t before, after;
@@ -339,7 +339,7 @@ bool_t v4_later_encode(ZDR *zdr, enum v4_later_opnum opnum, const union v4_later
 	return i >= 0 && put_u32(zdr, opnum) && operations[i].encode(zdr, args);
 }
 
-/* What decodes the results behind this status; NULL: there are none. */
+/* Return the decoder of the results that follow this status; NULL: there are none. */
 static later_decoder *find_decoder(int i, uint32_t status)
 {
 	if (status == V4_ERR_OFFLOAD_NO_REQS && operations[i].opnum == V4_OP_COPY)

@@ -20,7 +20,7 @@ void v4_name_client(char ret[V4_NAME_MAX])
 
 	(void)gethostname(host, sizeof(host) - 1); /* only for readers of the server's log */
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
-	/* getrandom() returns so few bytes at once; if it fails, the time has to do. */
+	/* getrandom() returns this few bytes in one call; if it fails, the time has to do. */
 	(void)!getrandom(random, sizeof(random), 0);
 	(void)snprintf(ret, V4_NAME_MAX, "csi-nfs/%s/%ld/%lld.%09ld/%016" PRIx64 "%016" PRIx64,
 		       host, (long)getpid(), (long long)now.tv_sec, now.tv_nsec, random[0],

@@ -80,8 +80,8 @@ static bool_t decode_space_limit(ZDR *zdr, nfs_space_limit4 *ret)
 }
 
 /*
- * Why there is no delegation (RFC 8881 section 18.16.2). A server tells it only to those who asked;
- * be liberal.
+ * Why there is no delegation (RFC 8881 section 18.16.2). Servers send it only on request; accept it
+ * anyway.
  */
 #define V4_DELEGATE_NONE_EXT 3
 #define V4_WHY_CONTENTION 1
@@ -96,7 +96,7 @@ static bool_t decode_reason(ZDR *zdr)
 	return (why != V4_WHY_CONTENTION && why != V4_WHY_RESOURCE) || zdr_u_int(zdr, &will_tell);
 }
 
-/* None is asked for, but what a server grants all the same is part of the reply. */
+/* We ask for no delegation, but have to decode one that the server grants anyway. */
 static bool_t decode_delegation(ZDR *zdr, open_delegation4 *ret)
 {
 	open_read_delegation4 *read = &ret->open_delegation4_u.read;
@@ -244,7 +244,7 @@ static bool_t decode_setclientid(ZDR *zdr, nfs_resop4 *ret)
 	       net_zdr_take_fixed(zdr, ok->setclientid_confirm, sizeof(ok->setclientid_confirm));
 }
 
-/* Who has the name that the client wants (NFS4ERR_CLID_INUSE). */
+/* The current holder of the client's name (NFS4ERR_CLID_INUSE). */
 static bool_t decode_user(ZDR *zdr, nfs_resop4 *ret)
 {
 	clientaddr4 *user = &ret->nfs_resop4_u.opsetclientid.SETCLIENTID4res_u.client_using;

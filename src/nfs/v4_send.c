@@ -86,7 +86,7 @@ static void compound_replied(void *data, int error, const void *results)
 	net_rpc_replied *replied = sent->replied;
 	void *caller = sent->data;
 
-	/* What the server did is not known: let the caller look on a new connection. */
+	/* The outcome is unknown: let the caller look it up on a new connection. */
 	if (error == -EREMOTEIO || (error == 0 && !results_are_right(sent, results))) {
 		sent->conn->doomed = true;
 		error = -EBADMSG;

@@ -18,7 +18,7 @@
 /* A copy, a removal and a listing may share a client: two default windows (128) and a margin. */
 #define SLOTS_MAX 160
 
-/* What we ask for. A reply has a page of a directory or a READ; the rest is small. */
+/* Sizes that we request. A reply may hold a directory page or a READ; the rest is small. */
 #define MESSAGE_BYTES (NFS_TRANSFER_MAX + 4096U)
 /*
  * The longest reply of a change, OPEN with a handle of 128 bytes and owners of 255, has about 1,020
@@ -29,8 +29,8 @@
 #define HEADER_BYTES 512U /* of RPC, COMPOUND and SEQUENCE, with room to spare */
 
 /*
- * Below these limits a session is not used, but the next older version: it must have room for a
- * page of a directory, and for CLONE with what surrounds it.
+ * With lower limits, fall back to the next older version. A session must have room for a page of a
+ * directory, and for CLONE with the operations around it.
  */
 #define MESSAGE_BYTES_MIN 16384U
 #define OPERATIONS_MIN 8

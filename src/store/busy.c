@@ -229,7 +229,7 @@ struct notes {
 	int refused; /* by the note of a controller that may be alive: 0 or a negative errno */
 };
 
-/* Go on after a refusal, so that the time of all notes of a dead controller begins at once. */
+/* Continue after a refusal, to start the timeout of every note of a dead controller now. */
 static int remove_or_remember(struct nfs_client *c, const char *name, struct notes *notes,
 			      struct error *err)
 {

@@ -24,7 +24,7 @@
 /* Why a name cannot be used. Other results: 0, errors, and the 1 of directory_check_moved(). */
 #define ARCHIVE_NAME_TAKEN 2
 #define ARCHIVE_NAME_OF_OTHERS 3 /* others have something there, in it or around it */
-#define ARCHIVE_IS_NEW 4 /* it is not the older one that was looked at */
+#define ARCHIVE_IS_NEW 4 /* another replica may have archived the volume there since */
 
 /* Put a component, and a date behind it if it is dated, in room bytes: a longer one is cut. */
 static int put_component(struct buf *b, const char *name, size_t len, size_t room, bool dated)
@@ -147,7 +147,8 @@ static int archive_as(struct nfs_client *c, struct archiving *a, const char *arc
 
 	r = directory_make_parents(c, archive, &to, err);
 	if (r == -ENOSPC || r == -EDQUOT)
-		error_prefix(err, "archiving '%s' makes directories, so free some space", a->path);
+		error_prefix(err, "archiving '%s' has to create directories, so free some space",
+			     a->path);
 	if (r < 0)
 		return r;
 	r = nfs_lookup(c, &to.parent, to.base, &handle, NULL);

@@ -61,7 +61,7 @@ static int settings_are_anothers(struct nfs_client *c, const char *path,
 
 	r = owner_find(c, path, wish->users, &owner, err);
 	if (r > 0)
-		log_info("A new volume's directory keeps mode and owner, another volume uses it",
+		log_info("Keeping mode and owner of a new volume's directory: another volume uses it",
 			 LOG_STR("volume", wish->users->volume), LOG_STR("directory", path),
 			 LOG_STR("of", owner.key));
 	return r;
@@ -207,7 +207,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 		r = find_required(c, path, &handle, &attr, err);
 	else
 		r = make_or_find(c, path, mode, &handle, &attr, &found, err);
-	/* The last volume in a directory above was deleted, with what this call made or found. */
+	/* A deletion has just removed a directory above, with what this call made or found. */
 	if (r == -ESTALE)
 		directory_note_sweep_above(c, path);
 	if (r < 0)

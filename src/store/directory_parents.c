@@ -45,8 +45,9 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 }
 
 /*
- * Find a volume that has found the directory in its place, and its mode and owner: 1, 0 for nobody,
- * or a negative errno. One that is built elsewhere and not ready has not, and would refuse it.
+ * Find a volume that uses the directory; attr gets its mode and owner. Return 1, 0 for nobody, or a
+ * negative errno. A volume that is still being built elsewhere does not use it, and would refuse
+ * it.
  */
 static int find_user(struct nfs_client *c, const char *path, enum owner_count count,
 		     struct nfs_attr *attr, struct error *err)

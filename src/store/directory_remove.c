@@ -27,7 +27,8 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 
 	r = store_folder(c, STORE_TRASH, true, &trash, err);
 	if (r == -ENOSPC || r == -EDQUOT)
-		error_prefix(err, "deleting '%s' makes a directory, so free some space",
+		error_prefix(err,
+			     "deleting '%s' has to create the trash directory, so free some space",
 			     place->base);
 	if (r < 0)
 		return r;

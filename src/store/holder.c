@@ -58,8 +58,8 @@ static long long boot_time(void)
 }
 
 /*
- * Take the id from the text of the file, if that is of this boot. Else the file may be a copy, as
- * the whole machine is, and the other machine may be at work.
+ * Take the id from the file if it was written since this boot. Otherwise the machine may be a copy
+ * of one that still runs.
  */
 static void take_holder_id(const char *text)
 {

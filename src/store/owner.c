@@ -18,7 +18,9 @@
 
 #define NOTES_FIRST 64 /* notes that are checked before the rest is read */
 
-/* Return where theirs lies, seen from path: a bit of OWNER_VOLUMES, or 0 for elsewhere. */
+/*
+ * Return where their directory lies relative to path: a bit of OWNER_VOLUMES, or 0 for elsewhere.
+ */
 static unsigned int relation_to(const char *theirs, const char *path)
 {
 	static const unsigned int bits[] = {

@@ -225,8 +225,9 @@ static int rename_into_place(struct nfs_client *c, const struct nfs_handle *dir,
 	int r = 0;
 
 	/*
-	 * A replica that took us for dead may have written its own draft. In place of a record, one
-	 * without all its parts would be a damaged record, and an unfinished file would be none.
+	 * A replica that took us for dead may have written its own draft. Renamed over the record,
+	 * a draft with missing parts would be a damaged record, and an unfinished file would count
+	 * as none.
 	 */
 	if (parts->n > 0 || c->refuses_links)
 		r = check_draft(c, dir, key, text, err);

@@ -26,8 +26,8 @@
 /* -------- the record -------- */
 
 /*
- * Keys of the record. It also has those of store/staging.h, and name, id, size, uid and gid as in a
- * volume's record.
+ * Keys of the record. It also has those of store/staging_state.h, and name, id, size, uid and gid
+ * as in a volume's record.
  */
 #define SNAPSHOT_KEY_SOURCE "source" /* id of the volume */
 #define SNAPSHOT_KEY_FILE "file" /* name of the archive or tree; its suffix tells which */
@@ -90,7 +90,7 @@ struct snapshot {
 	struct record record; /* empty if there is none */
 	bool has_contents; /* the archive or the tree is there */
 	bool is_other; /* the snapshot of that name has another id */
-	/* Who works on it: by its record, or by the tombstone of an interrupted deletion. */
+	/* Owner whose identity works on it: from its record, or from a deletion's tombstone. */
 	struct volume_owner owner;
 	struct nfs_time time; /* of the archive or the tree's directory */
 };
@@ -144,9 +144,9 @@ void snapshot_done(struct snapshot *s);
 
 /* -------- the calls -------- */
 
-/* How a snapshot is made. */
+/* Callbacks that make a snapshot. */
 struct snapshot_filler {
-	/* As in store/staging.h: makes the directory with the archive or tree in it. */
+	/* Make the directory with the archive or tree in it; see fill() in store/staging.h. */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
 	/*
 	 * Read the archive without a record in the snapshot's place to its end. DATA_LOSS: it is

@@ -56,8 +56,8 @@ static int identify_directory(struct nfs_client *c, const struct nfs_handle *dir
 /*
  * Whether a directory is the one of the record: 1, 0 or a negative errno. Over another version of
  * NFS its handle tells nothing, so compare the mtime, which nobody changes before it is ready. With
- * another one it may be this directory or a later one with its fileid: that is found out over the
- * first version.
+ * another mtime it may be this directory, or a later one that reuses its fileid; only the first
+ * version can tell.
  */
 static int is_recorded(struct nfs_client *c, const struct staging_state *state,
 		       const struct directory_identity *there, const char *path, struct error *err)
@@ -71,7 +71,7 @@ static int is_recorded(struct nfs_client *c, const struct staging_state *state,
 	if (str_eq(state->time, there->time))
 		return 1;
 	return error_set(err, ERROR_ABORTED,
-			 "over NFSv%s it is not known whether '%s' on %s:%s is what was made over NFSv%s; try again with vers=%s",
+			 "cannot tell over NFSv%s whether '%s' on %s:%s is the directory that was made over NFSv%s; try again with vers=%s",
 			 there->version, path, c->export.server, c->export.share, state->version,
 			 state->version);
 }

@@ -37,7 +37,7 @@ int volume_directory(struct nfs_client *c, const struct volume_id *id, const str
 
 /* -------- the calls -------- */
 
-/* How the contents of a new volume are made; as in store/staging.h. */
+/* Callback that fills a new volume; see fill() in store/staging.h. */
 struct volume_filler {
 	/* NULL: the volume begins empty */
 	int (*fill)(struct nfs_client *c, const char *name, void *data, struct error *err);
@@ -72,7 +72,7 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 int volume_modify(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		  const struct volume_settings *changes, struct error *err);
 
-/* How a directory is disposed of. */
+/* Options of a deletion. */
 struct volume_disposal {
 	enum volume_on_delete policy; /* used if neither the record nor the id has one */
 	bool purge_now; /* purge deleted directories before the answer, not by the purger */

@@ -34,7 +34,7 @@
 #define VOLUME_KEY_SEC "sec"
 /*
  * Source of the contents: "volume " or "snapshot " and its id. Comes with the keys of
- * store/staging.h.
+ * store/staging_state.h.
  */
 #define VOLUME_KEY_SOURCE "src"
 #define VOLUME_SOURCE_VOLUME "volume "

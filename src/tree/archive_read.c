@@ -33,9 +33,9 @@
 #define PADDING_MAX (UINT64_C(64) << 20) /* after the end of a tar; GNU tar writes up to 32 MiB */
 
 /*
- * Of one entry, without its data but with its map of holes. libarchive keeps 48 bytes for each
- * range of a map, which may take 4 in the archive. The longest map that tree_pack() writes has
- * 65,536 ranges of 36 bytes, beside 512 KiB of extended attributes.
+ * Limit of what libarchive reads of one entry before its data: headers and map of holes. It keeps
+ * 48 bytes for each range of a map, which may take 4 in the archive. The longest map that
+ * tree_pack() writes has 65,536 ranges of 36 bytes, beside 512 KiB of extended attributes.
  */
 #define HEADER_MIB_MAX 3
 

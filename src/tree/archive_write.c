@@ -206,7 +206,7 @@ static int check_path(const char *path, struct error *err)
 	if (depth < TREE_ARCHIVE_DEPTH_MAX && i <= TREE_ARCHIVE_PATH_MAX)
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "an archive takes at most %d levels of directories and paths of %d bytes: '%.200s...' has more",
+			 "an archive takes at most %d levels of directories and paths of %d bytes: '%.200s...' exceeds that",
 			 TREE_ARCHIVE_DEPTH_MAX, TREE_ARCHIVE_PATH_MAX, path);
 }
 
@@ -221,7 +221,7 @@ static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, s
 		return r;
 	if (from->attr.type == NFS_TYPE_SOCKET || from->attr.type == NFS_TYPE_OTHER) {
 		p->work->progress.left_out++;
-		log_debug("A socket has no place in an archive", LOG_STR("path", from->path));
+		log_debug("Leaving a socket out of an archive", LOG_STR("path", from->path));
 		return 0;
 	}
 	if (!from->attr.has_owner && !from->attr.is_named)
@@ -234,7 +234,7 @@ static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, s
 	p->size = from->attr.size;
 	if (!put_entry(p, from))
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "archiving '%s': libarchive on this system cannot keep a time of it: its time_t has 32 bits",
+				 "archiving '%s': one of its times does not fit libarchive's 32-bit time_t",
 				 from->path);
 	if (from->hardlink_to == NULL && put_xattrs(p->entry, from->xattrs) < 0)
 		return error_oom(err);

@@ -24,8 +24,8 @@ void builder_fail(struct tree_builder *b, int r, const char *verb, const char *n
 	b->error = r;
 	if (r == -EEXIST)
 		(void)error_set(&b->err, ERROR_FAILED_PRECONDITION,
-				"%s '%s' on %s:%s: there is something of that name already", verb,
-				name, b->work->to->export.server, b->work->to->export.share);
+				"%s '%s' on %s:%s: the name is taken", verb, name,
+				b->work->to->export.server, b->work->to->export.share);
 	else
 		(void)nfs_error_set(&b->err, b->work->to, r, "%s '%s'", verb, name);
 }

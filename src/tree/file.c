@@ -196,7 +196,7 @@ static void file_add_chunk(struct tree_file *f, struct tree_chunk *chunk, enum n
 
 /* -------- checks -------- */
 
-/* One GETATTR of several files. */
+/* A batch of checks: one GETATTR for several files. */
 struct check_call {
 	struct nfs_op op;
 	struct tree_work *work;

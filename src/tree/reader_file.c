@@ -41,7 +41,7 @@ static int check_holes(struct reader *rd, const struct reader_item *item, struct
 	if (rd->holes <= HOLES_MAX)
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "'%s' seems to have %llu bytes and takes %llu on the server: files that are all holes, of more than 4 TiB together, are not copied; make it shorter or remove it",
+			 "'%s' has %llu bytes, of which %llu are allocated: files that are almost all holes, of more than 4 TiB together, are not copied; truncate or remove it",
 			 rd->path.data, (unsigned long long)attr->size,
 			 (unsigned long long)attr->used);
 }

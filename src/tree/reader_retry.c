@@ -38,7 +38,7 @@ int reader_fail(struct reader *rd, int r, const char *verb, const char *path, st
 static int fail_changes_too_often(struct reader *rd, struct error *err)
 {
 	(void)error_set(err, ERROR_ABORTED,
-			"'%s' is replaced or changed each time before it has been read; try again when less is written to the volume",
+			"'%s' is replaced or changed faster than it can be read; try again when less is written to the volume",
 			buf_text(&rd->path));
 	return -ERESTART;
 }

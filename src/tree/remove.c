@@ -77,7 +77,7 @@ static int remover_result(struct remover *rm, int r)
 	if (rm->error != 0 || rm->borders == 0)
 		return rm->error;
 	(void)error_set(rm->err, ERROR_FAILED_PRECONDITION,
-			"'%s' on %s:%s is a mount point of the server, and left alone: unmount it there",
+			"'%s' on %s:%s is a mount point on the server and was left alone: unmount it there",
 			rm->border, c->export.server, c->export.share);
 	return -EXDEV;
 }

@@ -163,7 +163,7 @@ int tree_zstd_next(struct tree_zstd_frames *z, const char *data, size_t len, siz
 			at += n;
 			continue;
 		}
-		/* What precedes it may be all that is needed. */
+		/* Return what precedes it first: that may be all that the caller needs. */
 		if (z->part == TREE_ZSTD_UNKNOWN && at > 0)
 			break;
 		z->head[z->n_head++] = (unsigned char)data[at++];

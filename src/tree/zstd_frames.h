@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 /*
- * What RFC 8878 asks of every decompressor, and what all levels of zstd without --ultra and --long
- * stay within. Three restores at a time have room for it in the memory that the manifests allow.
+ * RFC 8878 asks every decompressor to support this window, and zstd exceeds it only with --ultra or
+ * --long. Three restores at a time have room for it in the memory that the manifests allow.
  */
 #define TREE_ZSTD_WINDOW_MIB_MAX 8
 

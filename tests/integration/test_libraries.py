@@ -137,7 +137,7 @@ WRONG_LIBNFS = {
             }
             z->pos += 4;
             return 1;
-        }""", "numbers"),
+        }""", "integers"),
     "reads in the wrong byte order": ("""
         int libnfs_zdr_uint64_t(struct zdr *z, uint64_t *n)
         {
@@ -147,13 +147,13 @@ WRONG_LIBNFS = {
                    z->op == 0 ? (char *)n : (char *)z->buf + z->pos, 8);
             z->pos += 8;
             return 1;
-        }""", "numbers"),
+        }""", "integers"),
     "returns the same memory": ("""
         void *zdr_malloc(void *z, uint32_t size)
         {
             static char memory[4096];
             return size < sizeof(memory) ? memory : 0;
-        }""", "memory"),
+        }""", "allocations"),
     "encodes nothing": ("""
         uint32_t zdr_LOOKUP3args(void *z, void *args)
         {

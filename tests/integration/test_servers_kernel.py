@@ -369,7 +369,7 @@ class HiddenMount(OnExt4, unittest.TestCase):
         trash = os.path.join(self.folder, STATE, "trash")
         left = os.listdir(trash)
         self.assertEqual(len(left), 1)
-        message = left[0] + "/beside/mount' on 127.0.0.1:/ is a mount point of the server"
+        message = left[0] + "/beside/mount' on 127.0.0.1:/ is a mount point on the server"
         wait_for(lambda: message in self.driver.tail(), 20)
         self.assertIn(message, self.driver.tail())
         beside = os.path.join(trash, left[0], "beside")

@@ -554,7 +554,7 @@ START_TEST(test_late_times)
 			     &(struct nfs_attr){ .mode = 0644, .mtime = { rows[i].mtime, 0 } });
 		(void)pack(f, TREE_COMPRESSION_GZIP, &err);
 		check_error(rows[i].name, &err, is_kept ? ERROR_OK : ERROR_FAILED_PRECONDITION,
-			    is_kept ? NULL : "time_t has 32 bits");
+			    is_kept ? NULL : "32-bit time_t");
 		if (is_kept) {
 			check_unpack(rows[i].name, f);
 			ck_assert(fake_nfs_get(f, "back/file", &handle, &attr));
@@ -733,7 +733,7 @@ START_TEST(test_folded)
 		(void)unpack(f, &err);
 		check_error(rows[i].name, &err,
 			    rows[i].want == NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK,
-			    rows[i].want == NULL ? "of that name already" : NULL);
+			    rows[i].want == NULL ? "the name is taken" : NULL);
 		if (rows[i].want != NULL) {
 			got = fake_nfs_list(f, "out");
 			check_that(rows[i].name, "what is in it",
