@@ -349,7 +349,7 @@ static void request_replied(void *data, int error, const void *results)
 		/* The server has not kept the reply: the caller looks what the change did. */
 		if (error == 0 && (uint32_t)res->status == V4_ERR_RETRY_UNCACHED_REP)
 			error = -ECONNABORTED;
-		/* The caller tries again: without the cache, whose limit the server has not kept to. */
+		/* The cache holds less than the server said; the caller tries again without it. */
 		if (error == 0 && (uint32_t)res->status == V4_ERR_REP_TOO_BIG_TO_CACHE)
 			s->caches = false;
 	} else if (error != -ECONNABORTED && error != -ETIMEDOUT) {

@@ -164,6 +164,32 @@ class HollowInSessions(Hollow):
     version = "4.2"
 
 
+class Versions(Through, Base):
+    """A server with versions 3 and 4."""
+
+    asked = ""
+
+    @property
+    def flags(self):
+        proxy = getattr(self, "proxy", None)
+        port = self.server.port if proxy is None else proxy.port
+        return [*filter(None, [self.asked]), "port=%d" % port,
+                "mountport=%d" % self.server.mount_port]
+
+    def test_what_is_asked_for(self):
+        """Trees go over version 3 only if the mount options leave the version open."""
+        for self.asked, wanted in (("vers=4", {4}), ("vers=3", {3}), ("", {3, 4})):
+            with self.subTest(asked=self.asked):
+                self.restart()  # nothing is preferred because of the case before
+                seen = set()
+                self.proxy.begin(on_call=lambda call, seen=seen: seen.add(call.version))
+                copy = self.clone("copy", self.source("small")).volume_id
+                self.is_copy("small", "copy")
+                self.delete(copy)
+                self.is_tidy()
+                self.assertEqual(seen, wanted)
+
+
 class Limits(Through, Base):
     """A server that allows a session too little."""
 
@@ -190,7 +216,7 @@ class Limits(Through, Base):
 
     def test_short_replies(self):
         """A server that takes its limit seriously would answer with an error instead."""
-        self.driver.restart()  # no session with other limits
+        self.restart()  # no session with other limits
         self.proxy.begin([Rule("CREATE_SESSION", 1, "small-replies", 16384, count=1000)])
         copy = self.clone("copy", self.source("many")).volume_id
         self.assertEqual(len(os.listdir(self.path("copy"))), 400)
