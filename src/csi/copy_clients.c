@@ -18,14 +18,15 @@
 static bool is_same_directory(struct nfs_client *a, const struct nfs_handle *in_a,
 			      struct nfs_client *b, const struct nfs_handle *in_b)
 {
-	struct nfs_attr x, y;
+	struct nfs_attr attr_a, attr_b;
 	unsigned int looks;
 
 	for (looks = 0; looks < LOOKS_MAX; looks++) {
-		if (nfs_stat(a, in_a, &x) < 0 || nfs_stat(b, in_b, &y) < 0 || !x.is_full ||
-		    !y.is_full || x.fileid != y.fileid)
+		if (nfs_stat(a, in_a, &attr_a) < 0 || nfs_stat(b, in_b, &attr_b) < 0 ||
+		    !attr_a.is_full || !attr_b.is_full || attr_a.fileid != attr_b.fileid)
 			return false;
-		if (nfs_time_is_equal(&x.mtime, &y.mtime) && nfs_time_is_equal(&x.ctime, &y.ctime))
+		if (nfs_time_is_equal(&attr_a.mtime, &attr_b.mtime) &&
+		    nfs_time_is_equal(&attr_a.ctime, &attr_b.ctime))
 			return true;
 	}
 	return false;
