@@ -12,19 +12,19 @@
 #include "check/steps.h"
 
 /* A version to try. */
-struct version {
+struct check_version {
 	unsigned int version, minor;
 	const char *name;
 };
 
-static const struct version all[] = {
+static const struct check_version all[] = {
 	{ 3, 0, "3" },
 	{ 4, 0, "4.0" },
 	{ 4, 1, "4.1" },
 	{ 4, 2, "4.2" },
 };
 
-static bool is_served(const struct check *c, const struct version *v)
+static bool is_served(const struct check *c, const struct check_version *v)
 {
 	if (v->version == 3)
 		return c->serves_3 && c->mount_port != 0;
@@ -52,7 +52,7 @@ static void add_name(struct buf *list, const char *name)
 	(void)buf_printf(list, "%s%s", list->len > 0 ? ", " : "", name);
 }
 
-static void try_version(const struct check *c, struct check_step *s, const struct version *v,
+static void try_version(const struct check *c, struct check_step *s, const struct check_version *v,
 			struct buf *reached, struct buf *missed)
 {
 	cleanup_nfs_client struct nfs_client *client = NULL;

@@ -87,7 +87,7 @@ static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum bus
 	return r < 0 ? r : 1;
 }
 
-struct burial_search {
+struct snapshot_burial_search {
 	const char *dir;
 	struct volume_owner *owner; /* out */
 };
@@ -96,7 +96,7 @@ struct burial_search {
 static int take_owner_if_of_snapshot(struct nfs_client *c, const char *name, enum busy_kind kind,
 				     void *data, struct error *err)
 {
-	const struct burial_search *search = data;
+	const struct snapshot_burial_search *search = data;
 	cleanup_tombstone struct tombstone t = { .kind = kind,
 						 .key = search->dir,
 						 .dir = search->dir };
@@ -113,7 +113,7 @@ static int take_owner_if_of_snapshot(struct nfs_client *c, const char *name, enu
 int snapshot_find_buried_owner(struct nfs_client *c, const char *name, struct volume_owner *ret,
 			       struct error *err)
 {
-	struct burial_search search = { .dir = name, .owner = ret };
+	struct snapshot_burial_search search = { .dir = name, .owner = ret };
 	int r = busy_each(c, name, take_owner_if_of_snapshot, &search, err);
 
 	return r < 0 ? r : 0;
