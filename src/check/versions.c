@@ -47,7 +47,7 @@ static void put_session(struct check_step *s, struct buf *reached, const struct 
 			 limits->slots, limits->operations, request, reply);
 }
 
-static void add_name(struct buf *list, const char *name)
+static void add_version_name(struct buf *list, const char *name)
 {
 	(void)buf_printf(list, "%s%s", list->len > 0 ? ", " : "", name);
 }
@@ -69,11 +69,11 @@ static void try_version(const struct check *c, struct check_step *s, const struc
 	json_open(&s->data, v->name, '{');
 	json_bool(&s->data, "reached", r == 0);
 	if (r == 0) {
-		add_name(reached, v->name);
+		add_version_name(reached, v->name);
 		if (client->session.slots > 0)
 			put_session(s, reached, &client->session);
 	} else {
-		add_name(missed, v->name);
+		add_version_name(missed, v->name);
 		json_string(&s->data, "error", err.msg);
 	}
 	json_close(&s->data, '}');

@@ -77,7 +77,7 @@ static int lease_for_tree(const struct csi_driver *driver, struct nfs_client *c,
 
 /* -------- what the server copies -------- */
 
-static bool is_same_server(const struct nfs_client *a, const struct nfs_client *b)
+static bool clients_share_server(const struct nfs_client *a, const struct nfs_client *b)
 {
 	return a->export.port == b->export.port && strcmp(a->address, b->address) == 0;
 }
@@ -145,8 +145,8 @@ static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
 bool copy_clients_share_blocks(const struct csi_driver *driver, const struct nfs_client *from,
 			       const struct nfs_attr *tree, struct nfs_client *to)
 {
-	return !driver->verify_clones && is_same_server(from, to) && from->minor == to->minor &&
-	       shares_blocks(to, tree);
+	return !driver->verify_clones && clients_share_server(from, to) &&
+	       from->minor == to->minor && shares_blocks(to, tree);
 }
 
 /*
@@ -158,8 +158,9 @@ static unsigned int find_offload(const struct nfs_client *from, const struct nfs
 	const unsigned int copies = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY;
 
 	return (from->offload & NFS_OFFLOAD_SEEK) |
-	       (is_same_server(from, to) && from->version == to->version ? to->offload & copies
-									 : 0);
+	       (clients_share_server(from, to) && from->version == to->version
+			? to->offload & copies
+			: 0);
 }
 
 /* -------- extended attributes -------- */
@@ -193,8 +194,8 @@ int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *t
 }
 
 /* A server that has just lost a version would lose the attributes, too. */
-static int check_version(const struct nfs_client *leased, const struct nfs_client *asked,
-			 struct error *err)
+static int check_leased_version(const struct nfs_client *leased, const struct nfs_client *asked,
+				struct error *err)
 {
 	if (leased->version == asked->version && leased->minor == asked->minor)
 		return 0;
@@ -223,9 +224,9 @@ int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 	else
 		r = lease_for_tree(driver, from, &work->from, err);
 	if (r == 0 && work->from_xattrs)
-		r = check_version(work->from, from, err);
+		r = check_leased_version(work->from, from, err);
 	if (r == 0 && work->to_xattrs)
-		r = check_version(work->to, to, err);
+		r = check_leased_version(work->to, to, err);
 	if (r == 0)
 		work->offload = find_offload(work->from, work->to);
 	work->names_differ = store_names_have_handles;

@@ -142,7 +142,8 @@ static int snapshot_request_init(struct snapshot_request *wanted,
 }
 
 /* The record as requested, without what an earlier round of the session added to it. */
-static int describe(struct snapshot_request *wanted, const char *source_id, struct error *err)
+static int snapshot_request_describe(struct snapshot_request *wanted, const char *source_id,
+				     struct error *err)
 {
 	const struct snapshot_info info = {
 		.name = wanted->name,
@@ -183,8 +184,8 @@ static int clone_tree(struct snapshot_request *wanted, struct copy_job *job,
 	return r;
 }
 
-static int copy_volume(struct snapshot_request *wanted, struct nfs_client *from,
-		       struct nfs_client *to, const char *name, struct error *err)
+static int snapshot_request_copy(struct snapshot_request *wanted, struct nfs_client *from,
+				 struct nfs_client *to, const char *name, struct error *err)
 {
 	struct claim *const claims[] = { wanted->use, wanted->make };
 	const struct nfs_handle *work;
@@ -215,7 +216,7 @@ static int snapshot_request_fill(struct nfs_client *c, const char *name, void *d
 
 	volume_ref_begin(&s, wanted->driver, &wanted->source, err);
 	while (volume_ref_next(&wanted->source, &s))
-		s.result = copy_volume(wanted, s.client, c, name, err);
+		s.result = snapshot_request_copy(wanted, s.client, c, name, err);
 	return s.result;
 }
 
@@ -326,7 +327,7 @@ static int create_snapshot(struct snapshot_request *wanted,
 	session_begin_as(&s, wanted->driver, &wanted->export, &owner, err);
 	while (session_next(&s)) {
 		trash_init(&trash, &wanted->export, s.client);
-		s.result = describe(wanted, in->source_volume_id, err);
+		s.result = snapshot_request_describe(wanted, in->source_volume_id, err);
 		if (s.result == 0)
 			s.result = snapshot_create(s.client, &wanted->id, &wanted->record, &filler,
 						   err);

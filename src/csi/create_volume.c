@@ -181,8 +181,8 @@ static int compare_pairs(const void *a, const void *b)
 	return strcmp(one->key, other->key);
 }
 
-static int describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
-		    const char *source, int64_t size, struct error *err)
+static int creation_describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
+			     const char *source, int64_t size, struct error *err)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
 	const struct volume_params *p = &creation->params;
@@ -264,7 +264,7 @@ static int creation_init(struct creation *creation, const struct csi_driver *dri
 	r = volume_key(in->name, creation->params.server, share, &creation->key, err);
 	if (r < 0)
 		return r;
-	return describe(creation, in, source->text, size, err);
+	return creation_describe(creation, in, source->text, size, err);
 }
 
 /* -------- the call -------- */
@@ -310,8 +310,9 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 	return s.result;
 }
 
-static int reply(const struct creation *creation, Csi__V1__CreateVolumeResponse_Closure closure,
-		 void *data, struct error *err)
+static int create_volume_reply(const struct creation *creation,
+			       Csi__V1__CreateVolumeResponse_Closure closure, void *data,
+			       struct error *err)
 {
 	cleanup_volume_message struct volume_message message = { .context = NULL };
 	Csi__V1__CreateVolumeResponse out = CSI__V1__CREATE_VOLUME_RESPONSE__INIT;
@@ -343,7 +344,7 @@ CONTROLLER_METHOD(create_volume, CreateVolume)
 					    STORE_VOLUMES, creation.key, &req->err);
 	}
 	if (r == 0)
-		r = reply(&creation, closure, data, &req->err);
+		r = create_volume_reply(&creation, closure, data, &req->err);
 	if (r < 0)
 		closure(NULL, data);
 	creation_done(&creation);

@@ -346,8 +346,8 @@ static int check_spelling(const struct csi_map *map, size_t i, struct error *err
 	return 0;
 }
 
-static int take_entry(struct volume_params *p, const struct csi_map *map, size_t i,
-		      unsigned int flags, struct error *err)
+static int take_parameter(struct volume_params *p, const struct csi_map *map, size_t i,
+			  unsigned int flags, struct error *err)
 {
 	const char *key = csi_map_key(map, i);
 	size_t k;
@@ -381,7 +381,7 @@ static int take_entries(struct volume_params *p, const struct csi_map *map, unsi
 
 	for (i = 0; i < map->n && r == 0; i++)
 		if (!csi_map_is_replaced(map, i))
-			r = take_entry(p, map, i, flags, err);
+			r = take_parameter(p, map, i, flags, err);
 	return r;
 }
 

@@ -177,8 +177,8 @@ static int copy_tree(struct copy_job *job, struct volume_source *source, const c
 	return r;
 }
 
-static int copy_volume(struct copy_job *job, struct volume_source *source, const char *name,
-		       struct error *err)
+static int clone_volume(struct copy_job *job, struct volume_source *source, const char *name,
+			struct error *err)
 {
 	int r = copy_job_find_volume(job, COPY_CLONE, &source->volume, err);
 
@@ -270,8 +270,8 @@ static int restore_snapshot(struct copy_job *job, struct volume_source *source, 
 				: restore_archive(job, source, name, err);
 }
 
-static int run_job(struct volume_source *source, struct nfs_client *from, struct nfs_client *to,
-		   const char *name, struct error *err)
+static int run_copy_job(struct volume_source *source, struct nfs_client *from,
+			struct nfs_client *to, const char *name, struct error *err)
 {
 	struct claim *const claims[] = { source->use, source->make };
 	struct copy_job job;
@@ -280,7 +280,7 @@ static int run_job(struct volume_source *source, struct nfs_client *from, struct
 	r = copy_job_open(&job, source->driver, source->what, from, to, claims, err);
 	if (r == 0)
 		r = source->kind == VOLUME_SOURCE_IS_VOLUME
-			    ? copy_volume(&job, source, name, err)
+			    ? clone_volume(&job, source, name, err)
 			    : restore_snapshot(&job, source, name, err);
 	return copy_job_close(&job, r, err);
 }
@@ -293,7 +293,7 @@ static int fill_from_snapshot(struct volume_source *source, struct nfs_client *c
 
 	session_begin_as(&s, source->driver, &ref->export, &ref->snapshot.owner, err);
 	while (session_next(&s))
-		s.result = run_job(source, s.client, c, name, err);
+		s.result = run_copy_job(source, s.client, c, name, err);
 	return s.result;
 }
 
@@ -327,6 +327,6 @@ int volume_source_fill(struct nfs_client *c, const char *name, void *data, struc
 		return fill_from_snapshot(source, c, name, err);
 	volume_ref_begin(&s, source->driver, &source->volume, err);
 	while (volume_ref_next(&source->volume, &s))
-		s.result = run_job(source, s.client, c, name, err);
+		s.result = run_copy_job(source, s.client, c, name, err);
 	return s.result;
 }

@@ -44,7 +44,7 @@ struct answer {
 	int error;
 };
 
-static void null_replied(void *data, int error, const void *results)
+static void ping_replied(void *data, int error, const void *results)
 {
 	struct answer *answer = data;
 
@@ -85,7 +85,7 @@ static int ping_connected(int fd, uint32_t program, uint32_t version, uint32_t *
 	r = net_rpc_new(&rpc, fd, NULL);
 	if (r < 0)
 		return r;
-	r = net_rpc_call(rpc, &null, NULL, null_replied, &answer);
+	r = net_rpc_call(rpc, &null, NULL, ping_replied, &answer);
 	if (r == 0)
 		r = await_answer(rpc, &answer);
 	if (r == -EPROTONOSUPPORT)

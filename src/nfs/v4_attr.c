@@ -93,12 +93,12 @@ bitmap4 v4_mask(enum v4_attributes what)
 	};
 }
 
-static void put_bit(struct v4_values *v, unsigned int number)
+static void values_put_bit(struct v4_values *v, unsigned int number)
 {
 	v->mask[number / 32] |= 1U << number % 32;
 }
 
-static void put_u32(struct v4_values *v, uint32_t value)
+static void values_put_u32(struct v4_values *v, uint32_t value)
 {
 	uint32_t be = htonl(value);
 
@@ -106,21 +106,21 @@ static void put_u32(struct v4_values *v, uint32_t value)
 	v->len += sizeof(be);
 }
 
-static void put_u64(struct v4_values *v, uint64_t value)
+static void values_put_u64(struct v4_values *v, uint64_t value)
 {
-	put_u32(v, (uint32_t)(value >> 32));
-	put_u32(v, (uint32_t)value);
+	values_put_u32(v, (uint32_t)(value >> 32));
+	values_put_u32(v, (uint32_t)value);
 }
 
-static void put_bytes(struct v4_values *v, const char *bytes, size_t n)
+static void values_put_bytes(struct v4_values *v, const char *bytes, size_t n)
 {
-	put_u32(v, (uint32_t)n);
+	values_put_u32(v, (uint32_t)n);
 	memcpy(v->bytes + v->len, bytes, n);
 	v->len += (n + 3) & ~(size_t)3;
 }
 
 /* Send a number as digits, which servers accept without id mapping (RFC 7530, section 5.9). */
-static void put_owner(struct v4_values *v, unsigned int number, uint32_t name, uint32_t id)
+static void values_put_owner(struct v4_values *v, unsigned int number, uint32_t name, uint32_t id)
 {
 	char digits[V4_OWNER_DIGITS_MAX + 1];
 	const char *text = digits;
@@ -129,16 +129,16 @@ static void put_owner(struct v4_values *v, unsigned int number, uint32_t name, u
 		text = nfs_owner_name(name);
 	else
 		(void)snprintf(digits, sizeof(digits), "%" PRIu32, id);
-	put_bit(v, number);
-	put_bytes(v, text, strlen(text));
+	values_put_bit(v, number);
+	values_put_bytes(v, text, strlen(text));
 }
 
-static void put_time(struct v4_values *v, unsigned int number, const struct nfs_time *time)
+static void values_put_time(struct v4_values *v, unsigned int number, const struct nfs_time *time)
 {
-	put_bit(v, number);
-	put_u32(v, SET_TO_CLIENT_TIME4);
-	put_u64(v, (uint64_t)time->sec);
-	put_u32(v, time->nsec);
+	values_put_bit(v, number);
+	values_put_u32(v, SET_TO_CLIENT_TIME4);
+	values_put_u64(v, (uint64_t)time->sec);
+	values_put_u32(v, time->nsec);
 }
 
 static struct v4_values *add_values(struct v4_compound *c)
@@ -161,20 +161,20 @@ fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change)
 	struct v4_values *v = add_values(c);
 
 	if (change->has_size) {
-		put_bit(v, ATTR_SIZE);
-		put_u64(v, change->size);
+		values_put_bit(v, ATTR_SIZE);
+		values_put_u64(v, change->size);
 	}
 	if (change->has_mode) {
-		put_bit(v, ATTR_MODE);
-		put_u32(v, change->mode);
+		values_put_bit(v, ATTR_MODE);
+		values_put_u32(v, change->mode);
 	}
 	if (change->has_uid)
-		put_owner(v, ATTR_OWNER, change->uid_name, change->uid);
+		values_put_owner(v, ATTR_OWNER, change->uid_name, change->uid);
 	if (change->has_gid)
-		put_owner(v, ATTR_OWNER_GROUP, change->gid_name, change->gid);
+		values_put_owner(v, ATTR_OWNER_GROUP, change->gid_name, change->gid);
 	if (change->has_times) {
-		put_time(v, ATTR_TIME_ACCESS_SET, &change->atime);
-		put_time(v, ATTR_TIME_MODIFY_SET, &change->mtime);
+		values_put_time(v, ATTR_TIME_ACCESS_SET, &change->atime);
+		values_put_time(v, ATTR_TIME_MODIFY_SET, &change->mtime);
 	}
 	return make_fattr(v);
 }
@@ -183,8 +183,8 @@ fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type)
 {
 	struct v4_values *v = add_values(c);
 
-	put_bit(v, ATTR_TYPE);
-	put_u32(v, type);
+	values_put_bit(v, ATTR_TYPE);
+	values_put_u32(v, type);
 	return make_fattr(v);
 }
 
@@ -251,7 +251,7 @@ static bool read_bytes(struct attr_reader *r, const char **ret, uint32_t *ret_le
 }
 
 /* Check for the superuser, whom all servers call "root", with or without a domain. */
-static bool is_root(const char *name, size_t len)
+static bool is_root_name(const char *name, size_t len)
 {
 	return len >= 4 && memcmp(name, "root", 4) == 0 && (len == 4 || name[4] == '@');
 }
@@ -284,7 +284,7 @@ static bool read_owner(struct attr_reader *r, bool *ret_known, uint32_t *ret_nam
 	if (len == strlen(NOBODY) && memcmp(name, NOBODY, len) == 0)
 		return true;
 	*ret_known = nfs_owner_intern_of(r->client->export.server, name, len, ret_name) == 0;
-	if (is_root(name, len)) {
+	if (is_root_name(name, len)) {
 		*ret_known = true;
 		*ret = 0;
 	}

@@ -151,7 +151,7 @@ static void finish_waiting(struct v4_opener *o, int error)
 	}
 }
 
-static void send_waiting(struct v4_opener *o);
+static void send_waiting_creations(struct v4_opener *o);
 
 static void client_answered(struct v4_client *client, int error)
 {
@@ -160,7 +160,7 @@ static void client_answered(struct v4_client *client, int error)
 	if (error < 0)
 		finish_waiting(o, error);
 	else
-		send_waiting(o);
+		send_waiting_creations(o);
 }
 
 /* -------- OPEN, OPEN_CONFIRM, CLOSE -------- */
@@ -169,7 +169,7 @@ static void client_answered(struct v4_client *client, int error)
 static void end_creation(struct file_creation *c, int error)
 {
 	release_owner(c);
-	send_waiting(c->opener);
+	send_waiting_creations(c->opener);
 	finish_creation(c, error);
 }
 
@@ -310,7 +310,7 @@ static void retry_open(struct file_creation *c, int error)
 	}
 	release_owner(c);
 	list_add_tail(o->waiting.next, &c->waiting); /* first in the list */
-	send_waiting(o);
+	send_waiting_creations(o);
 }
 
 /* A session needs no confirmation, and its compounds can close what they have opened. */
@@ -459,7 +459,7 @@ static int send_open(struct file_creation *c)
 }
 
 /* Send waiting creations while there are free owners. */
-static void send_waiting(struct v4_opener *o)
+static void send_waiting_creations(struct v4_opener *o)
 {
 	while (!list_is_empty(&o->waiting) && nfs_connection_is_up(o->conn)) {
 		struct file_creation *c =
@@ -481,7 +481,7 @@ static void send_waiting(struct v4_opener *o)
 	}
 }
 
-/* Like send_waiting() for c, but on failure c is left to the caller. */
+/* Like send_waiting_creations() for c, but on failure c is left to the caller. */
 static int send_or_wait(struct v4_opener *o, struct file_creation *c)
 {
 	int r;

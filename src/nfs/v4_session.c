@@ -183,7 +183,7 @@ static int request_keep_body(struct v4_request *r, const struct v4_compound *c)
 /* -------- slots -------- */
 
 /* Return the lowest free slot, or -1. */
-static int find_slot(const struct v4_session *s)
+static int find_free_slot(const struct v4_session *s)
 {
 	uint32_t i;
 
@@ -243,11 +243,11 @@ static int request_start(struct v4_request *r, const struct v4_compound *c, uint
 	return error;
 }
 
-static void send_waiting(struct v4_session *s)
+static void send_waiting_requests(struct v4_session *s)
 {
 	while (!list_is_empty(&s->waiting) && s->conn->rpc != NULL) {
 		struct v4_request *r = container_of(s->waiting.next, struct v4_request, link);
-		const int slot = find_slot(s);
+		const int slot = find_free_slot(s);
 		int error;
 
 		if (slot < 0)
@@ -354,7 +354,7 @@ static void request_replied(void *data, int error, const void *results)
 	s->conn->doomed = s->conn->doomed || s->is_lost;
 	request_finish(r, error, error < 0 ? NULL : results);
 	if (!s->is_settling)
-		send_waiting(s);
+		send_waiting_requests(s);
 }
 
 /* -------- setting up -------- */
@@ -401,7 +401,7 @@ static int take_create_session(void *data, const void *results)
 }
 
 /* All that DESTROY_SESSION and DESTROY_CLIENTID return is a status. */
-static int take_status(void *data, const void *results)
+static int take_end_status(void *data, const void *results)
 {
 	(void)data;
 	return nfs_status_errno(((const COMPOUND4res *)results)->status);
@@ -523,11 +523,11 @@ static void leave(struct v4_session *s, uint64_t deadline_ns)
 
 	memcpy(v4_add_later(&session, V4_OP_DESTROY_SESSION)->destroy_session, s->id,
 	       sizeof(s->id));
-	if (s->is_made && ask(s, &session, take_status, NULL, deadline_ns) < 0)
+	if (s->is_made && ask(s, &session, take_end_status, NULL, deadline_ns) < 0)
 		return;
 	v4_add_later(&client, V4_OP_DESTROY_CLIENTID)->destroy_clientid = s->clientid;
 	if (s->clientid != 0)
-		(void)ask(s, &client, take_status, NULL, deadline_ns);
+		(void)ask(s, &client, take_end_status, NULL, deadline_ns);
 }
 
 int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct error *err)
@@ -603,7 +603,7 @@ int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied
 		    void *data)
 {
 	/* A callback may start operations in a slot that is free again: the others came first. */
-	const int slot = list_is_empty(&s->waiting) ? find_slot(s) : -1;
+	const int slot = list_is_empty(&s->waiting) ? find_free_slot(s) : -1;
 	struct v4_request *r;
 	int error = 0;
 

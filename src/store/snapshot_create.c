@@ -216,8 +216,8 @@ static int check_same_record(struct nfs_client *c, const struct staging *s, stru
  * A finished snapshot has its archive or tree. One that was removed by hand is not made again: the
  * volume has changed since.
  */
-static int check_finished(struct nfs_client *c, const struct volume_id *id, const struct staging *s,
-			  struct error *err)
+static int snapshot_check_finished(struct nfs_client *c, const struct volume_id *id,
+				   const struct staging *s, struct error *err)
 {
 	struct snapshot_contents contents;
 	int r;
@@ -252,7 +252,7 @@ static int answer_without_source(struct nfs_client *c, const struct volume_id *i
 	int r = adopt_snapshot_record(c, s, &why);
 
 	if (r == 0 && staging_state_of(s->rec).ready)
-		return check_finished(c, id, s, err);
+		return snapshot_check_finished(c, id, s, err);
 	*err = why.code == ERROR_ALREADY_EXISTS || why.code == ERROR_FAILED_PRECONDITION
 		       ? why
 		       : *filler->missing;
@@ -289,7 +289,7 @@ static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struc
 	if (r == 0 && is_empty)
 		r = adopt_foreign_snapshot(c, id, s, filler, checked, err);
 	if (r == 0 && staging_state_of(s->rec).ready) {
-		r = check_finished(c, id, s, err);
+		r = snapshot_check_finished(c, id, s, err);
 		return r < 0 && is_empty ? undo_adoption(c, s, r, err) : r;
 	}
 	if (r == 0)
