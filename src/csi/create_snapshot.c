@@ -104,14 +104,17 @@ static int make_export(struct snapshot_request *wanted, const struct csi_map *se
 	int r;
 
 	r = nfs_export_init(&wanted->export, wanted->id.server, wanted->id.share, err);
-	if (r == 0)
-		r = nfs_export_apply_options(&wanted->export,
-					     csi_map_get(secrets, SECRET_MOUNT_OPTIONS), err);
-	if (r == 0)
-		r = nfs_export_apply_options(&wanted->export, wanted->params.mount_options, err);
-	if (r == 0)
-		known_exports_apply(wanted->driver->known, &wanted->export);
-	return r;
+	if (r < 0)
+		return r;
+	r = nfs_export_apply_options(&wanted->export, csi_map_get(secrets, SECRET_MOUNT_OPTIONS),
+				     err);
+	if (r < 0)
+		return r;
+	r = nfs_export_apply_options(&wanted->export, wanted->params.mount_options, err);
+	if (r < 0)
+		return r;
+	known_exports_apply(wanted->driver->known, &wanted->export);
+	return 0;
 }
 
 static int snapshot_request_init(struct snapshot_request *wanted,
@@ -122,23 +125,31 @@ static int snapshot_request_init(struct snapshot_request *wanted,
 	int r;
 
 	r = validate_name(in->name, err);
-	if (r == 0)
-		r = validate_required(in->source_volume_id, "source_volume_id", err);
-	if (r == 0)
-		r = validate_map(&parameters, "parameters", err);
-	if (r == 0)
-		r = snapshot_params_parse(&wanted->params, &parameters, wanted->driver->compression,
-					  err);
-	if (r == 0)
-		r = volume_ref_find(&wanted->source, wanted->driver, in->source_volume_id, &secrets,
-				    err);
+	if (r < 0)
+		return r;
+	r = validate_required(in->source_volume_id, "source_volume_id", err);
+	if (r < 0)
+		return r;
+	r = validate_map(&parameters, "parameters", err);
+	if (r < 0)
+		return r;
+	r = snapshot_params_parse(&wanted->params, &parameters, wanted->driver->compression, err);
+	if (r < 0)
+		return r;
+	r = volume_ref_find(&wanted->source, wanted->driver, in->source_volume_id, &secrets, err);
+	if (r < 0)
+		return r;
 	/* For a class without a secret, until a call has reached the volume's server. */
-	if (r == 0 && !nfs_export_has_options(&wanted->source.export))
+	if (!nfs_export_has_options(&wanted->source.export)) {
 		r = nfs_export_apply_options(&wanted->source.export, wanted->params.mount_options,
 					     err);
-	if (r == 0)
-		r = make_id(wanted, err);
-	return r < 0 ? r : make_export(wanted, &secrets, err);
+		if (r < 0)
+			return r;
+	}
+	r = make_id(wanted, err);
+	if (r < 0)
+		return r;
+	return make_export(wanted, &secrets, err);
 }
 
 /* The record as requested, without what an earlier round of the session added to it. */
@@ -299,16 +310,18 @@ static int create_snapshot(struct snapshot_request *wanted,
 
 	r = csi_driver_lock(wanted->driver, "snapshot", &wanted->export, wanted->id.subdir, &lock,
 			    err);
-	if (r == 0)
-		r = find_source(wanted, err);
+	if (r < 0)
+		return r;
+	r = find_source(wanted, err);
 	if (r < 0)
 		return r;
 	dir = volume_ref_directory(&wanted->source);
 	r = dir_lock_take(wanted->driver->dir_locks, wanted->source.export.server,
 			  wanted->source.export.share, dir, false, &source, err);
-	if (r == 0)
-		r = dir_lock_take(wanted->driver->dir_locks, wanted->export.server,
-				  wanted->export.share, wanted->id.subdir, false, &place, err);
+	if (r < 0)
+		return r;
+	r = dir_lock_take(wanted->driver->dir_locks, wanted->export.server, wanted->export.share,
+			  wanted->id.subdir, false, &place, err);
 	if (r < 0)
 		return r;
 	owner = volume_of(&wanted->source.record).owner;
@@ -316,9 +329,10 @@ static int create_snapshot(struct snapshot_request *wanted,
 	if (wanted->missing.code == ERROR_OK) {
 		r = claim_take(&use, wanted->driver, &wanted->source.export, &owner, BUSY_USE, dir,
 			       err);
-		if (r == 0)
-			r = claim_take(&make, wanted->driver, &wanted->export, &owner, BUSY_MAKE,
-				       wanted->id.subdir, err);
+		if (r < 0)
+			return r;
+		r = claim_take(&make, wanted->driver, &wanted->export, &owner, BUSY_MAKE,
+			       wanted->id.subdir, err);
 		if (r < 0)
 			return r;
 	}
@@ -347,15 +361,15 @@ CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 
 	csi_set_subject(req, in->name);
 	wanted.driver = csi_driver_of(service);
-	r = snapshot_request_init(&wanted, in, &req->err);
-	if (r == 0) {
-		r = create_snapshot(&wanted, in, &req->err);
-		owner = volume_of(&wanted.source.record).owner;
-		if (r < 0)
-			session_check_final(wanted.driver, &wanted.export, &owner, STORE_SNAPSHOTS,
-					    wanted.id.subdir, &req->err);
+	if (snapshot_request_init(&wanted, in, &req->err) < 0) {
+		closure(NULL, data);
+		return;
 	}
+	r = create_snapshot(&wanted, in, &req->err);
 	if (r < 0) {
+		owner = volume_of(&wanted.source.record).owner;
+		session_check_final(wanted.driver, &wanted.export, &owner, STORE_SNAPSHOTS,
+				    wanted.id.subdir, &req->err);
 		closure(NULL, data);
 		return;
 	}
