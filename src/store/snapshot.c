@@ -306,7 +306,7 @@ int snapshot_find_contents(struct nfs_client *c, const struct volume_id *id,
 
 	r = nfs_lookup(c, &c->root, id->subdir, &folder, &ret->attr);
 	if (r == 0 && ret->attr.type != NFS_TYPE_DIRECTORY)
-		r = -ENOENT;
+		return -ENOENT;
 	if (r == 0)
 		r = look_into_folder(c, &folder, id->on_delete, record_get(rec, SNAPSHOT_KEY_FILE),
 				     ret);

@@ -145,6 +145,21 @@ static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct 
 	return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
 }
 
+/* Remove the draft and grave that a version of csi-nfs without tombstones may have left. */
+static int forget_remains(struct nfs_client *c, const char *key, struct error *err)
+{
+	const struct nfs_handle *folder;
+	int r;
+
+	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
+	if (r < 0)
+		return r;
+	r = record_forget_draft(c, folder, key, err);
+	if (r < 0)
+		return r;
+	return record_forget(c, folder, key, NULL, err);
+}
+
 int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
 		    struct error *err)
 {
@@ -154,12 +169,12 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 		.dir = s->id.subdir,
 		.id = snapshot_info_of(&s->record).id,
 	};
-	const struct nfs_handle *folder;
 	int r;
 
 	r = busy_check_unused(c, t.dir, err);
-	if (r == 0)
-		r = bury_snapshot(c, s, &t, err);
+	if (r < 0)
+		return r;
+	r = bury_snapshot(c, s, &t, err);
 	if (r == 0)
 		r = carry_out_deletion(c, &t, s->has_contents, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)
@@ -168,12 +183,7 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 		return error_set(err, ERROR_ABORTED, "the snapshot is being changed; try again");
 	if (r < 0 || s->record.n > 0)
 		return r;
-	/* Remove the draft and grave that a version of csi-nfs without tombstones may have left. */
-	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
-	if (r == 0)
-		r = record_forget_draft(c, folder, t.key, err);
-	if (r == 0)
-		r = record_forget(c, folder, t.key, NULL, err);
+	r = forget_remains(c, t.key, err);
 	return r == -ENOENT ? 0 : r;
 }
 
