@@ -134,12 +134,6 @@ static const char *creation_directory(const struct creation *creation)
 	return creation->params.subdir != NULL ? creation->params.subdir : creation->key;
 }
 
-/* Whether a name has a UUID, as those of external-provisioner, and is not an archive's. */
-static bool name_is_new(const char *name)
-{
-	return str_ends_with_uuid(name) && !directory_is_archive_name(name);
-}
-
 /*
  * Choose how the volume claims its directory. A claim costs one more write. A volume needs none if
  * its name is its directory and is new, since nobody else can have that directory. For any other
@@ -150,7 +144,9 @@ static enum volume_claim claim_of(const struct creation *creation)
 {
 	const struct volume_params *p = &creation->params;
 	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
-	const bool is_new = p->subdir != NULL || name_is_new(creation->key);
+	/* A name of external-provisioner has a UUID. */
+	const bool is_new = p->subdir != NULL || (str_ends_with_uuid(creation->key) &&
+						  !directory_is_archive_name(creation->key));
 
 	if (takes_any || (!p->has_existing && !p->has_variables && is_new))
 		return CLAIM_NONE;

@@ -113,13 +113,6 @@ static int attempt_put_options(struct buf *b, const struct attempt *a)
 	return options_have(rest, "mountproto") ? 0 : buf_printf(b, ",mountproto=tcp%s", six);
 }
 
-static int attempt_put_source(struct buf *b, const struct attempt *a)
-{
-	const char *server = a->frame->server;
-
-	return buf_printf(b, address_is_ipv6(server) ? "[%s]:%s" : "%s:%s", server, a->frame->top);
-}
-
 static void program_on_driver_death(int signum)
 {
 	(void)signum;
@@ -185,6 +178,7 @@ static bool attempt_has_flags(const struct attempt *a)
 
 static int attempt_mount(const struct attempt *a)
 {
+	const char *server = a->frame->server;
 	cleanup_buf struct buf options = { 0 }, source = { 0 };
 	struct libmnt_context *cxt;
 	int r;
@@ -195,7 +189,8 @@ static int attempt_mount(const struct attempt *a)
 	/* mount(2) takes one page and silently drops the rest. */
 	if (options.len > MOUNT_DATA_MAX)
 		return E2BIG;
-	r = attempt_put_source(&source, a);
+	r = buf_printf(&source, address_is_ipv6(server) ? "[%s]:%s" : "%s:%s", server,
+		       a->frame->top);
 	if (r < 0)
 		return -r;
 	cxt = mnt_new_context();

@@ -20,11 +20,6 @@
 /* If a wait of this length takes longer, the process was kept from running. */
 #define SLICE_MS 100
 
-static uint64_t ping_deadline(void)
-{
-	return clock_now_ns() + NET_PING_TIMEOUT_MS * CLOCK_NS_PER_MS;
-}
-
 /* Anything that is not a reply to the call means that no RPC service is listening there. */
 static int ping_errno(int error)
 {
@@ -177,7 +172,8 @@ int net_portmap(const struct net_address *a, uint32_t program, uint32_t version,
 	r = net_rpc_new(&rpc, fd, NULL);
 	if (r < 0)
 		return r;
-	r = net_rpc_ask(rpc, &getaddr, &args, take_uaddr, ret, ping_deadline());
+	r = net_rpc_ask(rpc, &getaddr, &args, take_uaddr, ret,
+			clock_now_ns() + NET_PING_TIMEOUT_MS * CLOCK_NS_PER_MS);
 	net_rpc_free(rpc, -ECONNABORTED);
 	return ping_errno(r);
 }

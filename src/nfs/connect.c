@@ -52,14 +52,6 @@ int nfs_client_ping(struct nfs_client *c, struct error *err)
 	return cannot_reach(err, &c->export, export_port(&c->export), r);
 }
 
-static int version_refused(struct error *err, const struct nfs_export *e, unsigned int version,
-			   uint32_t low, uint32_t high)
-{
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "server '%s' does not serve NFS version %u, but versions %u to %u: set vers= in the mount options",
-			 e->server, version, low, high);
-}
-
 uint64_t nfs_connection_deadline(const struct nfs_connection *conn)
 {
 	uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
@@ -82,7 +74,9 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 		return cannot_reach(err, e, port, -ETIMEDOUT);
 	r = net_ping(address, port, NET_NFS_PROGRAM, protocol->version, &low, &high);
 	if (r == -EPROTONOSUPPORT) {
-		(void)version_refused(err, e, protocol->version, low, high);
+		(void)error_set(err, ERROR_FAILED_PRECONDITION,
+				"server '%s' does not serve NFS version %u, but versions %u to %u: set vers= in the mount options",
+				e->server, protocol->version, low, high);
 		return r;
 	}
 	if (r < 0)

@@ -381,11 +381,6 @@ static void take_listxattrs(struct nfs_op *op, const nfs_resop4 *res)
 		op->xattr(op, result->listxattrs.names[i].data, result->listxattrs.names[i].len);
 }
 
-static bool is_of_xattrs(const struct nfs_op *op)
-{
-	return op->type >= NFS_OP_XATTR_SUPPORT && op->type <= NFS_OP_LISTXATTRS;
-}
-
 /* -------- replies -------- */
 
 static void take_link(struct nfs_op *op, const nfs_resop4 *res)
@@ -621,7 +616,8 @@ static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
 
 	if (op->type == NFS_OP_CREATE)
 		return v4_open_start(conn, op);
-	if (is_of_xattrs(op) && conn->client.minor < 2)
+	if (op->type >= NFS_OP_XATTR_SUPPORT && op->type <= NFS_OP_LISTXATTRS &&
+	    conn->client.minor < 2)
 		return -EOPNOTSUPP;
 	if (op->type == NFS_OP_SETXATTR &&
 	    op->count + strlen(op->name) > v4_session_room(conn->session))

@@ -84,15 +84,6 @@ static int find_foreign(struct nfs_client *c, const struct volume_id *id, const 
 			 id->subdir, c->export.server, c->export.share);
 }
 
-static int refuse_part(struct nfs_client *c, const struct volume_id *id,
-		       const struct snapshot_contents *archive, const struct error *why,
-		       struct error *err)
-{
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "'%s/%s' on %s:%s has no record and is not a whole archive: %s; csi-driver-nfs may have begun it: make sure that it is stopped, and move the directory away",
-			 id->subdir, archive->name, c->export.server, c->export.share, why->msg);
-}
-
 /*
  * Read the archive to its end. csi-driver-nfs writes archives in place, so one that it was stopped
  * in looks like a finished one, and a CO that was told that the snapshot is ready would not ask
@@ -119,7 +110,11 @@ static int check_foreign(struct nfs_client *c, const struct volume_id *id,
 		return error_set(err, ERROR_ABORTED,
 				 "'%s/%s' on %s:%s has changed while it was read: if csi-driver-nfs still runs, stop it; then try again",
 				 id->subdir, archive->name, c->export.server, c->export.share);
-	return why.code == ERROR_OK ? 0 : refuse_part(c, id, archive, &why, err);
+	if (why.code == ERROR_OK)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%s/%s' on %s:%s has no record and is not a whole archive: %s; csi-driver-nfs may have begun it: make sure that it is stopped, and move the directory away",
+			 id->subdir, archive->name, c->export.server, c->export.share, why.msg);
 }
 
 /*
