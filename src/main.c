@@ -310,26 +310,14 @@ static int init_path(struct app *app, struct error *err)
 	return grpc_endpoint_parse(endpoint, &app->path, err);
 }
 
-static void init_holder(const struct app *app)
-{
-	store_holder_set_patience(app->options.replica_timeout);
-	if (app->options.mode & MODE_CONTROLLER)
-		store_holder_init(app->systemd.holder != NULL ? app->systemd.holder : app->path);
-}
-
-static int start_listening(struct app *app, struct error *err)
-{
-	if (app->systemd.socket < 0)
-		return grpc_server_listen(app->server, app->path, err);
-	return grpc_server_listen_on(app->server, steal_fd(&app->systemd.socket), err);
-}
-
 static int serve(struct app *app, struct error *err)
 {
 	struct grpc_server_config config;
 	int r;
 
-	init_holder(app);
+	store_holder_set_patience(app->options.replica_timeout);
+	if (app->options.mode & MODE_CONTROLLER)
+		store_holder_init(app->systemd.holder != NULL ? app->systemd.holder : app->path);
 	r = init_loop(app, err);
 	if (r < 0)
 		return r;
@@ -341,7 +329,10 @@ static int serve(struct app *app, struct error *err)
 	r = grpc_server_new(&app->server, &app->loop, &config, err);
 	if (r < 0)
 		return r;
-	r = start_listening(app, err);
+	if (app->systemd.socket >= 0)
+		r = grpc_server_listen_on(app->server, steal_fd(&app->systemd.socket), err);
+	else
+		r = grpc_server_listen(app->server, app->path, err);
 	if (r < 0)
 		return r;
 	tell_systemd(app, "READY=1");

@@ -49,7 +49,7 @@ struct library {
 	const char *who_needs; /* "archives need": how the error begins */
 	const char *advice; /* the rest of the error: what to install, what works without it */
 	const struct library_functions *const *functions; /* ends with NULL */
-	pthread_mutex_t lock; /* innermost; one thread loads, which reads local files */
+	pthread_mutex_t lock; /* guards loading; innermost; held while dlopen() reads files */
 	atomic_bool is_loaded; /* the pointers are set, and do not change again */
 };
 

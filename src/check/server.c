@@ -365,7 +365,7 @@ static const struct nfs_listed *find_listed(const struct nfs_listing *l, const c
 	return best;
 }
 
-static void add_name(struct buf *list, size_t i, size_t n, const char *name)
+static void add_found(struct buf *list, size_t i, size_t n, const char *name)
 {
 	if (i < LISTED_TEXT_MAX)
 		(void)buf_printf(list, "%s%s", i > 0 ? ", " : "", name);
@@ -396,7 +396,7 @@ static void say_listed(struct check_step *s, const struct nfs_listed *found, con
 	size_t i;
 
 	for (i = 0; i < found->clients.n; i++)
-		add_name(&list, i, found->clients.n, found->clients.items[i]);
+		add_found(&list, i, found->clients.n, found->clients.items[i]);
 	if (strcmp(found->path, share) == 0)
 		check_say(s, CHECK_OK, "'%s' is exported, to %s", share,
 			  list.data != NULL ? list.data : "everybody");
@@ -411,7 +411,7 @@ static void say_not_listed(struct check_step *s, const struct nfs_listing *l, co
 	size_t i;
 
 	for (i = 0; i < l->n; i++)
-		add_name(&list, i, l->n + l->more, l->items[i].path);
+		add_found(&list, i, l->n + l->more, l->items[i].path);
 	check_say(s, CHECK_WARNING, "'%s' is not in the list of exports: %s", share,
 		  list.data != NULL ? list.data : "it is empty");
 	check_hint(s,

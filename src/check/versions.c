@@ -12,19 +12,19 @@
 #include "check/steps.h"
 
 /* A version to try. */
-struct version {
+struct check_version {
 	unsigned int version, minor;
 	const char *name;
 };
 
-static const struct version all[] = {
+static const struct check_version all[] = {
 	{ 3, 0, "3" },
 	{ 4, 0, "4.0" },
 	{ 4, 1, "4.1" },
 	{ 4, 2, "4.2" },
 };
 
-static bool is_served(const struct check *c, const struct version *v)
+static bool is_served(const struct check *c, const struct check_version *v)
 {
 	if (v->version == 3)
 		return c->serves_3 && c->mount_port != 0;
@@ -47,12 +47,12 @@ static void put_session(struct check_step *s, struct buf *reached, const struct 
 			 limits->slots, limits->operations, request, reply);
 }
 
-static void add_name(struct buf *list, const char *name)
+static void add_version_name(struct buf *list, const char *name)
 {
 	(void)buf_printf(list, "%s%s", list->len > 0 ? ", " : "", name);
 }
 
-static void try_version(const struct check *c, struct check_step *s, const struct version *v,
+static void try_version(const struct check *c, struct check_step *s, const struct check_version *v,
 			struct buf *reached, struct buf *missed)
 {
 	cleanup_nfs_client struct nfs_client *client = NULL;
@@ -69,11 +69,11 @@ static void try_version(const struct check *c, struct check_step *s, const struc
 	json_open(&s->data, v->name, '{');
 	json_bool(&s->data, "reached", r == 0);
 	if (r == 0) {
-		add_name(reached, v->name);
+		add_version_name(reached, v->name);
 		if (client->session.slots > 0)
 			put_session(s, reached, &client->session);
 	} else {
-		add_name(missed, v->name);
+		add_version_name(missed, v->name);
 		json_string(&s->data, "error", err.msg);
 	}
 	json_close(&s->data, '}');

@@ -18,14 +18,15 @@
 static bool is_same_directory(struct nfs_client *a, const struct nfs_handle *in_a,
 			      struct nfs_client *b, const struct nfs_handle *in_b)
 {
-	struct nfs_attr x, y;
+	struct nfs_attr attr_a, attr_b;
 	unsigned int looks;
 
 	for (looks = 0; looks < LOOKS_MAX; looks++) {
-		if (nfs_stat(a, in_a, &x) < 0 || nfs_stat(b, in_b, &y) < 0 || !x.is_full ||
-		    !y.is_full || x.fileid != y.fileid)
+		if (nfs_stat(a, in_a, &attr_a) < 0 || nfs_stat(b, in_b, &attr_b) < 0 ||
+		    !attr_a.is_full || !attr_b.is_full || attr_a.fileid != attr_b.fileid)
 			return false;
-		if (nfs_time_is_equal(&x.mtime, &y.mtime) && nfs_time_is_equal(&x.ctime, &y.ctime))
+		if (nfs_time_is_equal(&attr_a.mtime, &attr_b.mtime) &&
+		    nfs_time_is_equal(&attr_a.ctime, &attr_b.ctime))
 			return true;
 	}
 	return false;
@@ -76,7 +77,7 @@ static int lease_for_tree(const struct csi_driver *driver, struct nfs_client *c,
 
 /* -------- what the server copies -------- */
 
-static bool is_same_server(const struct nfs_client *a, const struct nfs_client *b)
+static bool clients_share_server(const struct nfs_client *a, const struct nfs_client *b)
 {
 	return a->export.port == b->export.port && strcmp(a->address, b->address) == 0;
 }
@@ -144,8 +145,8 @@ static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
 bool copy_clients_share_blocks(const struct csi_driver *driver, const struct nfs_client *from,
 			       const struct nfs_attr *tree, struct nfs_client *to)
 {
-	return !driver->verify_clones && is_same_server(from, to) && from->minor == to->minor &&
-	       shares_blocks(to, tree);
+	return !driver->verify_clones && clients_share_server(from, to) &&
+	       from->minor == to->minor && shares_blocks(to, tree);
 }
 
 /*
@@ -157,8 +158,9 @@ static unsigned int find_offload(const struct nfs_client *from, const struct nfs
 	const unsigned int copies = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY;
 
 	return (from->offload & NFS_OFFLOAD_SEEK) |
-	       (is_same_server(from, to) && from->version == to->version ? to->offload & copies
-									 : 0);
+	       (clients_share_server(from, to) && from->version == to->version
+			? to->offload & copies
+			: 0);
 }
 
 /* -------- extended attributes -------- */
@@ -192,8 +194,8 @@ int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *t
 }
 
 /* Refuse a lease over another version: the attributes would be lost. */
-static int check_version(const struct nfs_client *leased, const struct nfs_client *asked,
-			 struct error *err)
+static int check_leased_version(const struct nfs_client *leased, const struct nfs_client *asked,
+				struct error *err)
 {
 	if (leased->version == asked->version && leased->minor == asked->minor)
 		return 0;
@@ -222,9 +224,9 @@ int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 	else
 		r = lease_for_tree(driver, from, &work->from, err);
 	if (r == 0 && work->from_xattrs)
-		r = check_version(work->from, from, err);
+		r = check_leased_version(work->from, from, err);
 	if (r == 0 && work->to_xattrs)
-		r = check_version(work->to, to, err);
+		r = check_leased_version(work->to, to, err);
 	if (r == 0)
 		work->offload = find_offload(work->from, work->to);
 	work->names_differ = store_names_have_handles;

@@ -190,7 +190,7 @@ static void set_report_interval(struct copy_job *job)
 	job->work.report_ms = lease_s < 3 * TREE_REPORT_S ? lease_s * 1000 / 3 : 0;
 }
 
-static int take_place(struct copy_job *job, struct error *err)
+static int copy_job_take_place(struct copy_job *job, struct error *err)
 {
 	job->has_place = tree_budget_enter(job->driver->budget, COPY_JOBS_MAX);
 	if (job->has_place)
@@ -212,7 +212,7 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 	job->work.data = job;
 	job->work.cancel = driver->stopping;
 	job->work.ahead.budget = job->work.unwritten.budget = driver->budget;
-	return take_place(job, err);
+	return copy_job_take_place(job, err);
 }
 
 int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,
@@ -245,8 +245,8 @@ bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)
 	return true;
 }
 
-static int find_directory(struct copy_job *job, struct nfs_client *c, const char *path,
-			  struct error *err)
+static int copy_job_find_directory(struct copy_job *job, struct nfs_client *c, const char *path,
+				   struct error *err)
 {
 	struct directory_place place;
 	int r;
@@ -361,7 +361,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 	job->kind = kind;
 	r = check_apart(&from->export, path, &to->export, err);
 	if (r == 0)
-		r = find_directory(job, from, path, err);
+		r = copy_job_find_directory(job, from, path, err);
 	if (r == 0)
 		r = copy_clients_find_xattrs(from, &job->tree, to, kind, &job->work, err);
 	if (r < 0)
@@ -370,7 +370,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 		kind == COPY_CLONE && copy_clients_share_blocks(job->driver, from, &job->attr, to);
 	r = lease(job, job->shares_blocks, err);
 	if (r == 0)
-		r = find_directory(job, job->work.from, path, err);
+		r = copy_job_find_directory(job, job->work.from, path, err);
 	if (r < 0)
 		return r;
 	if (may_leave_version(job) && !has_xattrs(job)) {
@@ -381,7 +381,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 		return 0;
 	copy_clients_return(job->driver, &job->work);
 	r = lease(job, false, err);
-	return r < 0 ? r : find_directory(job, job->work.from, path, err);
+	return r < 0 ? r : copy_job_find_directory(job, job->work.from, path, err);
 }
 
 int copy_job_find_volume(struct copy_job *job, enum copy_kind kind, const struct volume_ref *ref,
@@ -404,7 +404,7 @@ int copy_job_lease_for_archive(struct copy_job *job, enum copy_kind kind, struct
 	return r < 0 ? r : lease(job, false, err);
 }
 
-static int check_source(struct copy_job *job, struct error *err)
+static int copy_job_check_source(struct copy_job *job, struct error *err)
 {
 	struct nfs_client *c = job->work.from;
 	struct directory_place place;
@@ -427,7 +427,7 @@ static int check_source(struct copy_job *job, struct error *err)
 int copy_job_close(struct copy_job *job, int r, struct error *err)
 {
 	if (r == 0)
-		r = check_source(job, err);
+		r = copy_job_check_source(job, err);
 	if (r == 0)
 		r = renew_claims(job, err);
 	copy_clients_return(job->driver, &job->work);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static void creation_done(struct creation *creation)
 	free(creation->sec);
 	record_done(&creation->record);
 }
+#define cleanup_creation __attribute__((cleanup(creation_done)))
 
 static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
@@ -48,13 +50,15 @@ static int check_create(const Csi__V1__CreateVolumeRequest *in, struct error *er
 	int r;
 
 	r = validate_name(in->name, err);
-	if (r == 0)
-		r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, err);
-	if (r == 0)
-		r = validate_map(&parameters, "parameters", err);
-	if (r == 0)
-		r = validate_map(&mutable, "mutable_parameters", err);
-	return r;
+	if (r < 0)
+		return r;
+	r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, err);
+	if (r < 0)
+		return r;
+	r = validate_map(&parameters, "parameters", err);
+	if (r < 0)
+		return r;
+	return validate_map(&mutable, "mutable_parameters", err);
 }
 
 /*
@@ -72,15 +76,20 @@ static int apply_options(const Csi__V1__CreateVolumeRequest *in, struct creation
 	int r;
 
 	r = mount_options_check(secret, err);
-	if (r == 0)
-		r = mount_options_read(&o, secret, err);
-	for (i = 0; i < in->n_volume_capabilities && r == 0; i++) {
-		cleanup_free char *flags = capability_options(in->volume_capabilities[i]);
-
-		r = flags != NULL ? mount_options_read(&o, flags, err) : error_oom(err);
-	}
 	if (r < 0)
 		return r;
+	r = mount_options_read(&o, secret, err);
+	if (r < 0)
+		return r;
+	for (i = 0; i < in->n_volume_capabilities; i++) {
+		cleanup_free char *flags = capability_options(in->volume_capabilities[i]);
+
+		if (flags == NULL)
+			return error_oom(err);
+		r = mount_options_read(&o, flags, err);
+		if (r < 0)
+			return r;
+	}
 	nfs_export_set_options(&creation->export, &o);
 	creation->sec = steal_ptr(&o.sec);
 	return 0;
@@ -103,31 +112,26 @@ static const char *spelling(const struct csi_map *map, const char *key, const ch
  */
 static int put_volume_context(struct creation *creation, const struct csi_map *map, const char *dir)
 {
+	struct record *rec = &creation->record;
 	size_t i;
-	int r = 0;
 
-	for (i = 0; i < map->n && r == 0; i++)
-		if (!csi_map_is_replaced(map, i))
-			r = volume_set_context(&creation->record, csi_map_key(map, i),
-					       csi_map_value(map, i));
-	if (r == 0)
-		r = volume_set_context(&creation->record, spelling(map, "subDir", "subdir"), dir);
-	if (r == 0 && csi_map_get(map, "server") == NULL)
-		r = volume_set_context(&creation->record, "server", creation->params.server);
-	if (r == 0 && csi_map_get(map, "share") == NULL)
-		r = volume_set_context(&creation->record, "share", creation->params.share);
-	return r;
+	for (i = 0; i < map->n; i++)
+		if (!csi_map_is_replaced(map, i) &&
+		    volume_set_context(rec, csi_map_key(map, i), csi_map_value(map, i)) < 0)
+			return -ENOMEM;
+	if (volume_set_context(rec, spelling(map, "subDir", "subdir"), dir) < 0)
+		return -ENOMEM;
+	if (csi_map_get(map, "server") == NULL &&
+	    volume_set_context(rec, "server", creation->params.server) < 0)
+		return -ENOMEM;
+	if (csi_map_get(map, "share") == NULL)
+		return volume_set_context(rec, "share", creation->params.share);
+	return 0;
 }
 
 static const char *creation_directory(const struct creation *creation)
 {
 	return creation->params.subdir != NULL ? creation->params.subdir : creation->key;
-}
-
-/* Whether a name has a UUID, as those of external-provisioner, and is not an archive's. */
-static bool name_is_new(const char *name)
-{
-	return str_ends_with_uuid(name) && !directory_is_archive_name(name);
 }
 
 /*
@@ -140,7 +144,9 @@ static enum volume_claim claim_of(const struct creation *creation)
 {
 	const struct volume_params *p = &creation->params;
 	const bool takes_any = p->has_existing && p->existing == EXISTING_ADOPT;
-	const bool is_new = p->subdir != NULL || name_is_new(creation->key);
+	/* A name of external-provisioner has a UUID. */
+	const bool is_new = p->subdir != NULL || (str_ends_with_uuid(creation->key) &&
+						  !directory_is_archive_name(creation->key));
 
 	if (takes_any || (!p->has_existing && !p->has_variables && is_new))
 		return CLAIM_NONE;
@@ -181,8 +187,8 @@ static int compare_pairs(const void *a, const void *b)
 	return strcmp(one->key, other->key);
 }
 
-static int describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
-		    const char *source, int64_t size, struct error *err)
+static int creation_describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
+			     const char *source, int64_t size, struct error *err)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
 	const struct volume_params *p = &creation->params;
@@ -242,20 +248,24 @@ static int creation_init(struct creation *creation, const struct csi_driver *dri
 
 	*creation = (struct creation){ .capacity = capacity_of(in->capacity_range) };
 	r = check_create(in, err);
-	if (r == 0)
-		r = validate_capacity(&creation->capacity, &size, err);
-	if (r == 0)
-		check_source_size(source, &size);
-	if (r == 0)
-		r = volume_params_parse(&creation->params, &map, &defaults, err);
+	if (r < 0)
+		return r;
+	r = validate_capacity(&creation->capacity, &size, err);
+	if (r < 0)
+		return r;
+	check_source_size(source, &size);
+	r = volume_params_parse(&creation->params, &map, &defaults, err);
+	if (r < 0)
+		return r;
 	/* The VolumeAttributesClass wins (CSI specification, CreateVolumeRequest). */
-	if (r == 0)
-		r = volume_mutable_parse(&creation->params, &mutable, err);
-	if (r == 0)
-		r = nfs_export_init(&creation->export, creation->params.server,
-				    creation->params.share, err);
-	if (r == 0)
-		r = apply_options(in, creation, err);
+	r = volume_mutable_parse(&creation->params, &mutable, err);
+	if (r < 0)
+		return r;
+	r = nfs_export_init(&creation->export, creation->params.server, creation->params.share,
+			    err);
+	if (r < 0)
+		return r;
+	r = apply_options(in, creation, err);
 	if (r < 0)
 		return r;
 	share = path_trim(creation->params.share);
@@ -264,7 +274,7 @@ static int creation_init(struct creation *creation, const struct csi_driver *dri
 	r = volume_key(in->name, creation->params.server, share, &creation->key, err);
 	if (r < 0)
 		return r;
-	return describe(creation, in, source->text, size, err);
+	return creation_describe(creation, in, source->text, size, err);
 }
 
 /* -------- the call -------- */
@@ -310,8 +320,9 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 	return s.result;
 }
 
-static int reply(const struct creation *creation, Csi__V1__CreateVolumeResponse_Closure closure,
-		 void *data, struct error *err)
+static int create_volume_reply(const struct creation *creation,
+			       Csi__V1__CreateVolumeResponse_Closure closure, void *data,
+			       struct error *err)
 {
 	cleanup_volume_message struct volume_message message = { .context = NULL };
 	Csi__V1__CreateVolumeResponse out = CSI__V1__CREATE_VOLUME_RESPONSE__INIT;
@@ -327,25 +338,21 @@ static int reply(const struct creation *creation, Csi__V1__CreateVolumeResponse_
 CONTROLLER_METHOD(create_volume, CreateVolume)
 {
 	const struct csi_driver *driver = csi_driver_of(service);
-	struct creation creation = { .key = NULL };
-	struct volume_source source;
+	cleanup_volume_source struct volume_source source = { .text = NULL };
+	cleanup_creation struct creation creation = { .key = NULL };
 	struct request *req = data;
 	int r;
 
 	csi_set_subject(req, in->name);
-	r = volume_source_init(&source, driver, in, &req->err);
-	if (r == 0)
-		r = creation_init(&creation, driver, in, &source, &req->err);
-	if (r == 0) {
-		r = create_volume(driver, &creation, &source, &req->err);
-		if (r < 0)
-			session_check_final(driver, &creation.export, &creation.params.owner,
-					    STORE_VOLUMES, creation.key, &req->err);
-	}
-	if (r == 0)
-		r = reply(&creation, closure, data, &req->err);
-	if (r < 0)
+	if (volume_source_init(&source, driver, in, &req->err) < 0 ||
+	    creation_init(&creation, driver, in, &source, &req->err) < 0) {
 		closure(NULL, data);
-	creation_done(&creation);
-	volume_source_done(&source);
+		return;
+	}
+	r = create_volume(driver, &creation, &source, &req->err);
+	if (r < 0)
+		session_check_final(driver, &creation.export, &creation.params.owner, STORE_VOLUMES,
+				    creation.key, &req->err);
+	if (r < 0 || create_volume_reply(&creation, closure, data, &req->err) < 0)
+		closure(NULL, data);
 }

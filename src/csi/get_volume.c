@@ -59,9 +59,10 @@ static int get_volume(const struct csi_driver *driver, const char *id, struct vo
 	return r;
 }
 
-static int reply(const struct volume_ref *ref, const char *id, const struct error *condition,
-		 Csi__V1__ControllerGetVolumeResponse_Closure closure, void *data,
-		 struct error *err)
+static int get_volume_reply(const struct volume_ref *ref, const char *id,
+			    const struct error *condition,
+			    Csi__V1__ControllerGetVolumeResponse_Closure closure, void *data,
+			    struct error *err)
 {
 	Csi__V1__ControllerGetVolumeResponse out = CSI__V1__CONTROLLER_GET_VOLUME_RESPONSE__INIT;
 	Csi__V1__ControllerGetVolumeResponse__VolumeStatus status =
@@ -90,7 +91,7 @@ CONTROLLER_METHOD(controller_get_volume, ControllerGetVolume)
 	csi_set_subject(req, in->volume_id);
 	r = get_volume(csi_driver_of(service), in->volume_id, &ref, &condition, &req->err);
 	if (r == 0)
-		r = reply(&ref, in->volume_id, &condition, closure, data, &req->err);
+		r = get_volume_reply(&ref, in->volume_id, &condition, closure, data, &req->err);
 	if (r < 0)
 		closure(NULL, data);
 }

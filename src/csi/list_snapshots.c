@@ -58,8 +58,9 @@ struct snapshot_reply {
 	struct snapshot_message message;
 };
 
-static int reply(const struct listing *l, Csi__V1__ListSnapshotsResponse_Closure closure,
-		 void *data, struct error *err)
+static int list_snapshots_reply(const struct listing *l,
+				Csi__V1__ListSnapshotsResponse_Closure closure, void *data,
+				struct error *err)
 {
 	Csi__V1__ListSnapshotsResponse out = CSI__V1__LIST_SNAPSHOTS_RESPONSE__INIT;
 	cleanup_free Csi__V1__ListSnapshotsResponse__Entry **list = calloc(l->n + 1, sizeof(*list));
@@ -95,6 +96,6 @@ CONTROLLER_METHOD(list_snapshots, ListSnapshots)
 	else
 		r = listing_read(&l, driver, &snapshots, source, in->max_entries,
 				 in->starting_token, &req->err);
-	if (r < 0 || reply(&l, closure, data, &req->err) < 0)
+	if (r < 0 || list_snapshots_reply(&l, closure, data, &req->err) < 0)
 		closure(NULL, data);
 }

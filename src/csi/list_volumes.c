@@ -76,8 +76,8 @@ static int volume_reply_init(struct volume_reply *reply, const struct listing_en
 	return 0;
 }
 
-static int reply(const struct listing *l, Csi__V1__ListVolumesResponse_Closure closure, void *data,
-		 struct error *err)
+static int list_volumes_reply(const struct listing *l, Csi__V1__ListVolumesResponse_Closure closure,
+			      void *data, struct error *err)
 {
 	Csi__V1__ListVolumesResponse out = CSI__V1__LIST_VOLUMES_RESPONSE__INIT;
 	cleanup_free Csi__V1__ListVolumesResponse__Entry **list = calloc(l->n + 1, sizeof(*list));
@@ -109,6 +109,6 @@ CONTROLLER_METHOD(list_volumes, ListVolumes)
 
 	if (listing_read(&l, csi_driver_of(service), &volumes, NULL, in->max_entries,
 			 in->starting_token, &req->err) < 0 ||
-	    reply(&l, closure, data, &req->err) < 0)
+	    list_volumes_reply(&l, closure, data, &req->err) < 0)
 		closure(NULL, data);
 }

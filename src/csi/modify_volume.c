@@ -33,16 +33,21 @@ static int modify_volume(const struct csi_driver *driver,
 	int r;
 
 	r = validate_volume_id(in->volume_id, err);
-	if (r == 0)
-		r = validate_map(&mutable, "mutable_parameters", err);
-	if (r == 0)
-		r = volume_mutable_parse(&changes, &mutable, err);
-	if (r == 0)
-		r = volume_ref_find(&ref, driver, in->volume_id, &secrets, err);
-	if (r == 0)
-		r = volume_ref_lock(&ref, driver, &lock, err);
-	if (r == 0)
-		r = volume_ref_read(&ref, driver, err);
+	if (r < 0)
+		return r;
+	r = validate_map(&mutable, "mutable_parameters", err);
+	if (r < 0)
+		return r;
+	r = volume_mutable_parse(&changes, &mutable, err);
+	if (r < 0)
+		return r;
+	r = volume_ref_find(&ref, driver, in->volume_id, &secrets, err);
+	if (r < 0)
+		return r;
+	r = volume_ref_lock(&ref, driver, &lock, err);
+	if (r < 0)
+		return r;
+	r = volume_ref_read(&ref, driver, err);
 	if (r < 0)
 		return r;
 	if (mutable.n == 0)

@@ -354,8 +354,8 @@ int param_check_spelling(const struct csi_map *map, size_t i, struct error *err)
 	return 0;
 }
 
-static int take_entry(struct volume_params *p, const struct csi_map *map, size_t i,
-		      unsigned int flags, struct error *err)
+static int take_parameter(struct volume_params *p, const struct csi_map *map, size_t i,
+			  unsigned int flags, struct error *err)
 {
 	const char *key = csi_map_key(map, i);
 	size_t k;
@@ -385,12 +385,16 @@ static int take_entries(struct volume_params *p, const struct csi_map *map, unsi
 			struct error *err)
 {
 	size_t i;
-	int r = 0;
+	int r;
 
-	for (i = 0; i < map->n && r == 0; i++)
-		if (!csi_map_is_replaced(map, i))
-			r = take_entry(p, map, i, flags, err);
-	return r;
+	for (i = 0; i < map->n; i++) {
+		if (csi_map_is_replaced(map, i))
+			continue;
+		r = take_parameter(p, map, i, flags, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
 
 int volume_location_check(const char *server, const char *share, struct error *err)
@@ -418,18 +422,27 @@ static int parse(struct volume_params *ret, const struct csi_map *map, unsigned 
 {
 	cleanup_volume_params struct volume_params p = { .mode = defaults->mode,
 							 .on_delete = defaults->on_delete };
-	int r = 0;
+	int r;
 
-	if (defaults->server != NULL)
+	if (defaults->server != NULL) {
 		r = take_server(&p, defaults->server, err);
-	if (r == 0 && defaults->share != NULL)
+		if (r < 0)
+			return r;
+	}
+	if (defaults->share != NULL) {
 		r = take_share(&p, defaults->share, err);
-	if (r == 0)
-		r = take_entries(&p, map, flags, err);
-	if (r == 0 && p.subdir != NULL)
+		if (r < 0)
+			return r;
+	}
+	r = take_entries(&p, map, flags, err);
+	if (r < 0)
+		return r;
+	if (p.subdir != NULL) {
 		r = fill_subdir(&p, map, flags == PARAM_ATTRIBUTE, err);
-	if (r == 0)
-		r = check_location(&p, where, err);
+		if (r < 0)
+			return r;
+	}
+	r = check_location(&p, where, err);
 	if (r < 0)
 		return r;
 	*ret = p;

@@ -66,7 +66,7 @@ static bool has_dot_dot(const char *path)
 }
 
 /* Whether the path has only empty and "." components. */
-static bool is_root(const char *path)
+static bool path_is_root(const char *path)
 {
 	for (;;) {
 		size_t n = strcspn(path, "/");
@@ -91,7 +91,7 @@ int validate_path(const char *path, const char *field, struct error *err)
 	if (strlen(path) > CSI_PATH_MAX)
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
 				 field, strlen(path), CSI_PATH_MAX);
-	if (is_root(path))
+	if (path_is_root(path))
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: must not be the root directory",
 				 field);
 	if (has_dot_dot(path))

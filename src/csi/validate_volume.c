@@ -52,8 +52,10 @@ static bool context_matches(const struct record *rec, const struct csi_map *cont
 	return true;
 }
 
-static void reply(const Csi__V1__ValidateVolumeCapabilitiesRequest *in, const struct record *rec,
-		  Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure, void *data)
+static void validate_volume_reply(const Csi__V1__ValidateVolumeCapabilitiesRequest *in,
+				  const struct record *rec,
+				  Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure,
+				  void *data)
 {
 	Csi__V1__ValidateVolumeCapabilitiesResponse out =
 		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__INIT;
@@ -94,5 +96,5 @@ CONTROLLER_METHOD(validate_volume_capabilities, ValidateVolumeCapabilities)
 	if (find_volume(csi_driver_of(service), in, &ref, &req->err) < 0)
 		closure(NULL, data);
 	else
-		reply(in, &ref.record, closure, data);
+		validate_volume_reply(in, &ref.record, closure, data);
 }

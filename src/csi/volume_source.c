@@ -55,14 +55,18 @@ static int init_volume(struct volume_source *source, const char *id, const struc
 
 	source->kind = VOLUME_SOURCE_IS_VOLUME;
 	r = validate_required(id, "volume_content_source.volume.volume_id", err);
-	if (r == 0)
-		r = set_text(source, VOLUME_SOURCE_VOLUME, id, err);
-	if (r == 0)
-		r = volume_ref_find(ref, driver, id, &none, err);
-	if (r == 0)
-		r = apply_options_to_source(&ref->export, secrets, err);
-	if (r == 0)
-		r = volume_ref_read(ref, driver, err);
+	if (r < 0)
+		return r;
+	r = set_text(source, VOLUME_SOURCE_VOLUME, id, err);
+	if (r < 0)
+		return r;
+	r = volume_ref_find(ref, driver, id, &none, err);
+	if (r < 0)
+		return r;
+	r = apply_options_to_source(&ref->export, secrets, err);
+	if (r < 0)
+		return r;
+	r = volume_ref_read(ref, driver, err);
 	if (r < 0)
 		return r;
 	source->size = volume_of(&ref->record).size;
@@ -73,7 +77,9 @@ static int init_volume(struct volume_source *source, const char *id, const struc
 	if (r < 0)
 		return r;
 	r = claim_take(&source->use, driver, &ref->export, &owner, BUSY_USE, dir, err);
-	return r < 0 ? r : volume_ref_check(ref, driver, err);
+	if (r < 0)
+		return r;
+	return volume_ref_check(ref, driver, err);
 }
 
 static int init_snapshot(struct volume_source *source, const char *id,
@@ -86,29 +92,36 @@ static int init_snapshot(struct volume_source *source, const char *id,
 
 	source->kind = VOLUME_SOURCE_IS_SNAPSHOT;
 	r = validate_required(id, "volume_content_source.snapshot.snapshot_id", err);
-	if (r == 0)
-		r = set_text(source, VOLUME_SOURCE_SNAPSHOT, id, err);
+	if (r < 0)
+		return r;
+	r = set_text(source, VOLUME_SOURCE_SNAPSHOT, id, err);
 	if (r < 0)
 		return r;
 	r = snapshot_ref_init(ref, driver, id, &none, err);
 	if (r == -EINVAL)
 		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist", id);
-	if (r == 0)
-		r = apply_options_to_source(&ref->export, secrets, err);
-	if (r == 0)
-		r = dir_lock_take(driver->dir_locks, ref->export.server, ref->export.share,
-				  ref->snapshot.id.subdir, false, &source->dir_lock, err);
-	if (r == 0)
-		r = snapshot_ref_read(ref, driver, err);
-	if (r == 0 && snapshot_is_ready(&ref->snapshot)) {
+	if (r < 0)
+		return r;
+	r = apply_options_to_source(&ref->export, secrets, err);
+	if (r < 0)
+		return r;
+	r = dir_lock_take(driver->dir_locks, ref->export.server, ref->export.share,
+			  ref->snapshot.id.subdir, false, &source->dir_lock, err);
+	if (r < 0)
+		return r;
+	r = snapshot_ref_read(ref, driver, err);
+	if (r < 0)
+		return r;
+	if (snapshot_is_ready(&ref->snapshot)) {
 		/* A deletion may have come before the note, so read the snapshot again. */
 		r = claim_take(&source->use, driver, &ref->export, &ref->snapshot.owner, BUSY_USE,
 			       ref->snapshot.id.subdir, err);
-		if (r == 0)
-			r = snapshot_ref_read(ref, driver, err);
+		if (r < 0)
+			return r;
+		r = snapshot_ref_read(ref, driver, err);
+		if (r < 0)
+			return r;
 	}
-	if (r < 0)
-		return r;
 	source->size = snapshot_info_of(&ref->snapshot.record).size;
 	if (!snapshot_is_ready(&ref->snapshot))
 		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist", id);
@@ -177,8 +190,8 @@ static int copy_tree(struct copy_job *job, struct volume_source *source, const c
 	return r;
 }
 
-static int copy_volume(struct copy_job *job, struct volume_source *source, const char *name,
-		       struct error *err)
+static int clone_volume(struct copy_job *job, struct volume_source *source, const char *name,
+			struct error *err)
 {
 	int r = copy_job_find_volume(job, COPY_CLONE, &source->volume, err);
 
@@ -239,15 +252,17 @@ static int restore_archive(struct copy_job *job, struct volume_source *source, c
 	int r;
 
 	r = copy_job_lease_for_archive(job, COPY_RESTORE, err);
+	if (r < 0)
+		return r;
 	/* The job's clients may speak another version of NFS, with other handles: look again. */
-	if (r == 0)
-		r = find_contents(job->work.from, source, &archive, err);
-	if (r == 0 && archive.is_tree)
-		r = error_set(err, ERROR_ABORTED,
-			      "the contents of snapshot '%s' were replaced; try again",
-			      snapshot->id.subdir);
-	if (r == 0)
-		r = copy_job_begin(job, name, &work, err);
+	r = find_contents(job->work.from, source, &archive, err);
+	if (r < 0)
+		return r;
+	if (archive.is_tree)
+		return error_set(err, ERROR_ABORTED,
+				 "the contents of snapshot '%s' were replaced; try again",
+				 snapshot->id.subdir);
+	r = copy_job_begin(job, name, &work, err);
 	if (r < 0)
 		return r;
 	sum = snapshot_recorded_sum(&info, &archive);
@@ -273,8 +288,8 @@ static int restore_snapshot(struct copy_job *job, struct volume_source *source, 
 				: restore_archive(job, source, name, err);
 }
 
-static int run_job(struct volume_source *source, struct nfs_client *from, struct nfs_client *to,
-		   const char *name, struct error *err)
+static int run_copy_job(struct volume_source *source, struct nfs_client *from,
+			struct nfs_client *to, const char *name, struct error *err)
 {
 	struct claim *const claims[] = { source->use, source->make };
 	struct copy_job job;
@@ -283,7 +298,7 @@ static int run_job(struct volume_source *source, struct nfs_client *from, struct
 	r = copy_job_open(&job, source->driver, source->what, from, to, claims, err);
 	if (r == 0)
 		r = source->kind == VOLUME_SOURCE_IS_VOLUME
-			    ? copy_volume(&job, source, name, err)
+			    ? clone_volume(&job, source, name, err)
 			    : restore_snapshot(&job, source, name, err);
 	return copy_job_close(&job, r, err);
 }
@@ -296,7 +311,7 @@ static int fill_from_snapshot(struct volume_source *source, struct nfs_client *c
 
 	session_begin_as(&s, source->driver, &ref->export, &ref->snapshot.owner, err);
 	while (session_next(&s))
-		s.result = run_job(source, s.client, c, name, err);
+		s.result = run_copy_job(source, s.client, c, name, err);
 	return s.result;
 }
 
@@ -330,6 +345,6 @@ int volume_source_fill(struct nfs_client *c, const char *name, void *data, struc
 		return fill_from_snapshot(source, c, name, err);
 	volume_ref_begin(&s, source->driver, &source->volume, err);
 	while (volume_ref_next(&source->volume, &s))
-		s.result = run_job(source, s.client, c, name, err);
+		s.result = run_copy_job(source, s.client, c, name, err);
 	return s.result;
 }

@@ -53,5 +53,6 @@ int volume_source_init(struct volume_source *source, const struct csi_driver *dr
 int volume_source_fill(struct nfs_client *c, const char *name, void *data, struct error *err);
 
 void volume_source_done(struct volume_source *source);
+#define cleanup_volume_source __attribute__((cleanup(volume_source_done)))
 
 #endif

@@ -517,17 +517,6 @@ static void run_now(struct grpc_call *call, uint64_t now_ns)
 	start_worker(call);
 }
 
-/*
- * The deadline is near, and the handler runs again. If it is still asking the server, answer with
- * the error for which the call was held: it tells more than the client's own DEADLINE_EXCEEDED.
- */
-static void end_hold(struct grpc_call *call, uint64_t now_ns)
-{
-	call->expires_ns = call->invocation.request.deadline_ns;
-	if (now_ns - call->again_ns < GRPC_HOLD_ASKING_MS * CLOCK_NS_PER_MS)
-		answer_error(call, HTTP_OK, &call->held_err);
-}
-
 uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
 {
 	if (call->retry_ns <= now_ns && !is_past_deadline(&call->invocation.request)) {
@@ -536,8 +525,15 @@ uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
 	}
 	if (call->expires_ns > now_ns)
 		return call->retry_ns < call->expires_ns ? call->retry_ns : call->expires_ns;
+	/*
+	 * The deadline is near, and the handler runs again. If it is still asking the server,
+	 * answer with the error for which the call was held: it tells more than the client's own
+	 * DEADLINE_EXCEEDED.
+	 */
 	if (call->state == GRPC_CALL_RUNNING && call->invocation.request.deadline_ns > now_ns) {
-		end_hold(call, now_ns);
+		call->expires_ns = call->invocation.request.deadline_ns;
+		if (now_ns - call->again_ns < GRPC_HOLD_ASKING_MS * CLOCK_NS_PER_MS)
+			answer_error(call, HTTP_OK, &call->held_err);
 		return call->expires_ns;
 	}
 	call->expires_ns = GRPC_NEVER;

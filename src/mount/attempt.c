@@ -26,12 +26,12 @@
 
 /* -------- the versions to try -------- */
 
-struct version {
+struct mount_version {
 	unsigned int major;
 	const char *option;
 };
 
-static const struct version versions[] = {
+static const struct mount_version versions[] = {
 	{ 4, "vers=4.2" },
 	{ 4, "vers=4.1" },
 	{ 4, "vers=4.0" },
@@ -39,7 +39,7 @@ static const struct version versions[] = {
 };
 
 /* As in mount.nfs: without a version, try all, newest first; "4" means any minor version of it. */
-static bool version_is_wanted(const struct mount_options *o, const struct version *v)
+static bool version_is_wanted(const struct mount_options *o, const struct mount_version *v)
 {
 	char exact[24];
 
@@ -62,7 +62,7 @@ static bool version_is_wanted(const struct mount_options *o, const struct versio
 struct attempt {
 	const struct mount_frame *frame;
 	const struct mount_options *options;
-	const struct version *version;
+	const struct mount_version *version;
 	const struct net_address *address;
 	const char *address_text;
 	const char *client_address; /* for NFSv4.0 callbacks; "" if unknown */
@@ -111,13 +111,6 @@ static int attempt_put_options(struct buf *b, const struct attempt *a)
 			return r;
 	}
 	return options_have(rest, "mountproto") ? 0 : buf_printf(b, ",mountproto=tcp%s", six);
-}
-
-static int attempt_put_source(struct buf *b, const struct attempt *a)
-{
-	const char *server = a->frame->server;
-
-	return buf_printf(b, address_is_ipv6(server) ? "[%s]:%s" : "%s:%s", server, a->frame->top);
 }
 
 static void program_on_driver_death(int signum)
@@ -185,6 +178,7 @@ static bool attempt_has_flags(const struct attempt *a)
 
 static int attempt_mount(const struct attempt *a)
 {
+	const char *server = a->frame->server;
 	cleanup_buf struct buf options = { 0 }, source = { 0 };
 	struct libmnt_context *cxt;
 	int r;
@@ -195,7 +189,8 @@ static int attempt_mount(const struct attempt *a)
 	/* mount(2) takes one page and silently drops the rest. */
 	if (options.len > MOUNT_DATA_MAX)
 		return E2BIG;
-	r = attempt_put_source(&source, a);
+	r = buf_printf(&source, address_is_ipv6(server) ? "[%s]:%s" : "%s:%s", server,
+		       a->frame->top);
 	if (r < 0)
 		return -r;
 	cxt = mnt_new_context();
@@ -224,7 +219,7 @@ static void server_find_client(const struct net_address *server, uint16_t port, 
 		net_address_text(&own, text, size);
 }
 
-struct server {
+struct mount_target {
 	struct net_address address;
 	char text[64];
 	char client[64];
@@ -232,7 +227,8 @@ struct server {
 };
 
 /* Ping with a version that is wanted. A refusal names the versions that the server has. */
-static int server_ping(struct server *s, const struct mount_options *o, struct mount_reply *reply)
+static int server_ping(struct mount_target *s, const struct mount_options *o,
+		       struct mount_reply *reply)
 {
 	uint32_t low = 0, high = 0;
 	int r;
@@ -252,7 +248,7 @@ static int server_ping(struct server *s, const struct mount_options *o, struct m
 }
 
 /* Whether the next version may succeed: the server or our kernel does not have this one. */
-static bool version_may_fall_back(int error, const struct version *v)
+static bool version_may_fall_back(int error, const struct mount_version *v)
 {
 	if (error == EPROTONOSUPPORT || error == EINVAL)
 		return true;
@@ -261,7 +257,8 @@ static bool version_may_fall_back(int error, const struct version *v)
 }
 
 /* Whether NFSv3 can be tried without a long wait: mount.nfs waits 16 s and more for rpcbind. */
-static bool server_can_do_v3(const struct server *s, const struct mount_options *o, bool by_program)
+static bool server_can_do_v3(const struct mount_target *s, const struct mount_options *o,
+			     bool by_program)
 {
 	const uint16_t port = mount_port_of(o);
 	uint32_t low = 0, high = 0;
@@ -290,7 +287,7 @@ static void statd_ensure(const struct mount_walk *w)
 	mount_walk_run_at_home(w, START_STATD);
 }
 
-static int server_mount(struct server *s, const struct mount_frame *frame,
+static int server_mount(struct mount_target *s, const struct mount_frame *frame,
 			const struct mount_options *o, const struct mount_walk *w,
 			struct mount_reply *reply)
 {
@@ -337,7 +334,7 @@ static int server_mount(struct server *s, const struct mount_frame *frame,
 			 : mount_reply_fail(reply, MOUNT_STEP_MOUNT, error);
 }
 
-static int server_try(struct server *s, const struct mount_frame *frame,
+static int server_try(struct mount_target *s, const struct mount_frame *frame,
 		      const struct mount_options *o, const struct mount_walk *w,
 		      struct mount_reply *reply)
 {
@@ -375,7 +372,7 @@ int mount_attempt(const struct mount_frame *frame, const struct mount_walk *w,
 		return mount_reply_fail(reply, MOUNT_STEP_RESOLVE, r);
 	}
 	for (i = 0; i < n; i++) {
-		struct server s = { .address = addresses[i] };
+		struct mount_target s = { .address = addresses[i] };
 
 		if (server_try(&s, frame, &options, w, reply) == 0) {
 			reply->step = MOUNT_STEP_DONE;

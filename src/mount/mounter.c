@@ -25,7 +25,7 @@ struct real_mounter {
 	struct mounter mounter;
 	struct mount_caller caller;
 	struct net_breaker *mounts, *umounts, *looks; /* by server */
-	atomic_uint trials; /* under way, see struct slot */
+	atomic_uint trials; /* under way, see struct mount_slot */
 };
 
 static struct real_mounter *mounter_real(struct mounter *base)
@@ -78,7 +78,7 @@ static int server_ask(const struct mount_request *request, const struct mount_op
 }
 
 /* One of a server's slots. */
-struct slot {
+struct mount_slot {
 	/*
 	 * This mount tests whether the server works; the others wait for its result. While the
 	 * kernel waits for a server that answers NULL calls and nothing else, the first mount of
@@ -92,14 +92,14 @@ struct slot {
 
 /* Take one of the server's slots, and check that the server answers if that is not known. */
 static int server_enter(struct real_mounter *m, const struct mount_request *request,
-			const struct mount_options *o, struct slot *ret, struct error *err)
+			const struct mount_options *o, struct mount_slot *ret, struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
 	unsigned int hangs;
 	bool ask;
 	int r;
 
-	*ret = (struct slot){ .limit_ms = MOUNT_TIMEOUT_MS };
+	*ret = (struct mount_slot){ .limit_ms = MOUNT_TIMEOUT_MS };
 	r = net_breaker_enter(m->mounts, request->server, o->port, &ask, err);
 	if (r < 0 || !ask)
 		return r;
@@ -125,7 +125,7 @@ static int server_enter(struct real_mounter *m, const struct mount_request *requ
 
 /* Tell the breaker what the mount in the slot has shown of the server, and give the slot back. */
 static void server_leave(struct real_mounter *m, const struct mount_request *request,
-			 const struct mount_options *o, const struct slot *slot)
+			 const struct mount_options *o, const struct mount_slot *slot)
 {
 	struct error why = { .code = ERROR_OK };
 
@@ -148,7 +148,8 @@ static void server_leave(struct real_mounter *m, const struct mount_request *req
  * found another directory; or a negative errno.
  */
 static int mount_in_slot(struct real_mounter *m, enum mount_operation operation,
-			 const struct mount_request *request, struct slot *slot, struct error *err)
+			 const struct mount_request *request, struct mount_slot *slot,
+			 struct error *err)
 {
 	__attribute__((cleanup(mount_sources_done))) struct mount_sources sources = {
 		.whole = mount_source_text(request->server, request->path),
@@ -184,7 +185,7 @@ static int mount_or_compare(struct real_mounter *m, enum mount_operation operati
 			    const struct mount_request *request, struct error *err)
 {
 	cleanup_mount_options struct mount_options options = { .minor = -1 };
-	struct slot slot;
+	struct mount_slot slot;
 	int r;
 
 	r = mount_options_parse(&options, request->options, err);

@@ -280,14 +280,6 @@ static int no_name_service(const char *server, struct error *err)
 	return -EHOSTDOWN;
 }
 
-static int no_address(const char *server, struct error *err)
-{
-	(void)error_set(err, ERROR_UNAVAILABLE,
-			"server '%s': cannot resolve the name: it has no address where csi-nfs runs; correct the name, or add it to the DNS",
-			server);
-	return -NET_ENAME;
-}
-
 int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, struct error *err)
 {
 	struct resolution *res;
@@ -316,7 +308,12 @@ int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, stru
 		return error_oom(err);
 	if (status == EAI_AGAIN || status == EAI_SYSTEM || status == EAI_FAIL)
 		return no_name_service(server, err);
-	return *ret_n > 0 ? 0 : no_address(server, err);
+	if (*ret_n > 0)
+		return 0;
+	(void)error_set(err, ERROR_UNAVAILABLE,
+			"server '%s': cannot resolve the name: it has no address where csi-nfs runs; correct the name, or add it to the DNS",
+			server);
+	return -NET_ENAME;
 }
 
 void net_address_text(const struct net_address *a, char *text, size_t size)

@@ -233,7 +233,8 @@ static int wait_for_place(struct net_breaker *b, const struct server *s, bool ev
 	return 0;
 }
 
-static int take_place(struct net_breaker *b, struct server *s, bool even_if_down, struct error *err)
+static int server_take_place(struct net_breaker *b, struct server *s, bool even_if_down,
+			     struct error *err)
 {
 	int r;
 
@@ -249,7 +250,7 @@ static int take_place(struct net_breaker *b, struct server *s, bool even_if_down
 	return r;
 }
 
-static void give_place_back(struct net_breaker *b, struct server *s)
+static void server_give_place_back(struct net_breaker *b, struct server *s)
 {
 	s->busy--;
 	pthread_cond_broadcast(&b->changed);
@@ -285,18 +286,18 @@ static int wait_until_known(struct net_breaker *b, struct server *s, bool *ret_a
 	}
 }
 
-static int server_enter(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
+static int server_admit(struct net_breaker *b, struct server *s, bool *ret_ask, struct error *err)
 {
 	int r;
 
 	if (is_doubtful(s, server_state(s)))
 		return refuse_down(s, err);
-	r = take_place(b, s, false, err);
+	r = server_take_place(b, s, false, err);
 	if (r < 0)
 		return r;
 	r = wait_until_known(b, s, ret_ask, err);
 	if (r < 0)
-		give_place_back(b, s);
+		server_give_place_back(b, s);
 	return r;
 }
 
@@ -311,7 +312,7 @@ int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, 
 	*ret_ask = false;
 	pthread_mutex_lock(&b->lock);
 	s = find_or_add_server(b, server, port);
-	r = s != NULL ? server_enter(b, s, ret_ask, err) : error_oom(err);
+	r = s != NULL ? server_admit(b, s, ret_ask, err) : error_oom(err);
 	pthread_mutex_unlock(&b->lock);
 	return r;
 }
@@ -323,7 +324,7 @@ int net_breaker_take(struct net_breaker *b, const char *server, uint16_t port, s
 
 	pthread_mutex_lock(&b->lock);
 	s = find_or_add_server(b, server, port);
-	r = s != NULL ? take_place(b, s, true, err) : error_oom(err);
+	r = s != NULL ? server_take_place(b, s, true, err) : error_oom(err);
 	pthread_mutex_unlock(&b->lock);
 	return r;
 }
@@ -424,7 +425,7 @@ void net_breaker_leave(struct net_breaker *b, const char *server, uint16_t port,
 	pthread_mutex_lock(&b->lock);
 	s = find_server(b, server, port);
 	s->heard_ns = silent ? 0 : clock_now_ns();
-	give_place_back(b, s);
+	server_give_place_back(b, s);
 	pthread_mutex_unlock(&b->lock);
 }
 

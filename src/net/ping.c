@@ -20,11 +20,6 @@
 /* If a wait of this length takes longer, the process was kept from running. */
 #define SLICE_MS 100
 
-static uint64_t ping_deadline(void)
-{
-	return clock_now_ns() + NET_PING_TIMEOUT_MS * CLOCK_NS_PER_MS;
-}
-
 /* Anything that is not a reply to the call means that no RPC service is listening there. */
 static int ping_errno(int error)
 {
@@ -44,7 +39,7 @@ struct answer {
 	int error;
 };
 
-static void null_replied(void *data, int error, const void *results)
+static void ping_replied(void *data, int error, const void *results)
 {
 	struct answer *answer = data;
 
@@ -85,7 +80,7 @@ static int ping_connected(int fd, uint32_t program, uint32_t version, uint32_t *
 	r = net_rpc_new(&rpc, fd, NULL);
 	if (r < 0)
 		return r;
-	r = net_rpc_call(rpc, &null, NULL, null_replied, &answer);
+	r = net_rpc_call(rpc, &null, NULL, ping_replied, &answer);
 	if (r == 0)
 		r = await_answer(rpc, &answer);
 	if (r == -EPROTONOSUPPORT)
@@ -177,7 +172,8 @@ int net_portmap(const struct net_address *a, uint32_t program, uint32_t version,
 	r = net_rpc_new(&rpc, fd, NULL);
 	if (r < 0)
 		return r;
-	r = net_rpc_ask(rpc, &getaddr, &args, take_uaddr, ret, ping_deadline());
+	r = net_rpc_ask(rpc, &getaddr, &args, take_uaddr, ret,
+			clock_now_ns() + NET_PING_TIMEOUT_MS * CLOCK_NS_PER_MS);
 	net_rpc_free(rpc, -ECONNABORTED);
 	return ping_errno(r);
 }

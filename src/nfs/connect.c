@@ -31,7 +31,7 @@ int nfs_connect_rpc(struct net_rpc **ret, const struct net_address *address, uin
 	return fd < 0 ? fd : net_rpc_new(ret, fd, &user);
 }
 
-static uint16_t nfs_port(const struct nfs_export *e)
+static uint16_t export_port(const struct nfs_export *e)
 {
 	return e->port != 0 ? e->port : NET_NFS_PORT;
 }
@@ -44,20 +44,12 @@ int nfs_client_ping(struct nfs_client *c, struct error *err)
 
 	if (conn == NULL)
 		return 0;
-	r = net_ping(&conn->address, nfs_port(&c->export), NET_NFS_PROGRAM, c->version, &low,
+	r = net_ping(&conn->address, export_port(&c->export), NET_NFS_PROGRAM, c->version, &low,
 		     &high);
 	/* A refusal of the version is an answer too. */
 	if (r == 0 || r == -EPROTONOSUPPORT)
 		return 0;
-	return cannot_reach(err, &c->export, nfs_port(&c->export), r);
-}
-
-static int version_refused(struct error *err, const struct nfs_export *e, unsigned int version,
-			   uint32_t low, uint32_t high)
-{
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "server '%s' does not serve NFS version %u, but versions %u to %u: set vers= in the mount options",
-			 e->server, version, low, high);
+	return cannot_reach(err, &c->export, export_port(&c->export), r);
 }
 
 uint64_t nfs_connection_deadline(const struct nfs_connection *conn)
@@ -88,7 +80,7 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 			uint64_t deadline_ns, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = NULL;
-	uint16_t port = nfs_port(e);
+	uint16_t port = export_port(e);
 	struct nfs_connection *conn;
 	uint32_t low = 0, high = 0;
 	int r;
@@ -97,7 +89,9 @@ static int try_protocol(struct nfs_client **ret, const struct nfs_protocol *prot
 		return cannot_reach(err, e, port, -ETIMEDOUT);
 	r = net_ping(address, port, NET_NFS_PROGRAM, protocol->version, &low, &high);
 	if (r == -EPROTONOSUPPORT) {
-		(void)version_refused(err, e, protocol->version, low, high);
+		(void)error_set(err, ERROR_FAILED_PRECONDITION,
+				"server '%s' does not serve NFS version %u, but versions %u to %u: set vers= in the mount options",
+				e->server, protocol->version, low, high);
 		return r;
 	}
 	if (r < 0)

@@ -114,7 +114,7 @@ static bool any_is_slow(struct nfs_connection *const conns[], size_t n)
 
 /* -------- whether the server is alive -------- */
 
-static void null_replied(void *data, int error, const void *results)
+static void connection_null_replied(void *data, int error, const void *results)
 {
 	struct nfs_connection *conn = data;
 
@@ -129,8 +129,8 @@ static void send_null(struct nfs_connection *conn)
 {
 	conn->answered = false;
 	if (!conn->asking)
-		conn->asking = net_rpc_call(conn->rpc, conn->protocol->null, NULL, null_replied,
-					    conn) == 0;
+		conn->asking = net_rpc_call(conn->rpc, conn->protocol->null, NULL,
+					    connection_null_replied, conn) == 0;
 }
 
 /*

@@ -119,6 +119,11 @@ bool nfs_export_is_equal(const struct nfs_export *a, const struct nfs_export *b)
 	       strcmp(a->server, b->server) == 0 && strcmp(a->share, b->share) == 0;
 }
 
+bool nfs_export_is_same_server(const struct nfs_export *a, const struct nfs_export *b)
+{
+	return a->port == b->port && strcmp(a->server, b->server) == 0;
+}
+
 void nfs_export_done(struct nfs_export *e)
 {
 	free(e->server);

@@ -68,6 +68,8 @@ void nfs_export_prefer(struct nfs_export *e, unsigned int version);
 int nfs_export_copy(struct nfs_export *ret, const struct nfs_export *e);
 /* Check whether both are reached in the same way, be it a preference or not. */
 bool nfs_export_is_equal(const struct nfs_export *a, const struct nfs_export *b);
+/* Check whether both are on the same server, by its name and port. */
+bool nfs_export_is_same_server(const struct nfs_export *a, const struct nfs_export *b);
 void nfs_export_done(struct nfs_export *e);
 
 #define cleanup_nfs_export __attribute__((cleanup(nfs_export_done)))

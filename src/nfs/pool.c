@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/list.h"
@@ -108,11 +107,6 @@ static struct nfs_client *take_idle_client(struct nfs_pool *pool, const struct n
 	return client;
 }
 
-static bool is_of_server(const struct nfs_client *c, const struct nfs_export *e)
-{
-	return c->export.port == e->port && strcmp(c->export.server, e->server) == 0;
-}
-
 void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 {
 	struct list *pos, *tmp;
@@ -123,7 +117,7 @@ void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 	list_for_each_safe(pos, tmp, &pool->idle) {
 		struct idle_client *idle = container_of(pos, struct idle_client, link);
 
-		if (is_of_server(idle->client, e))
+		if (nfs_export_is_same_server(&idle->client->export, e))
 			move_idle_client(pool, idle, &dropped);
 	}
 	pthread_mutex_unlock(&pool->lock);

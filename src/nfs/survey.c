@@ -20,7 +20,7 @@ static uint64_t survey_deadline(void)
 
 /* -------- minor versions -------- */
 
-static int take_status(void *data, const void *results)
+static int take_survey_status(void *data, const void *results)
 {
 	uint32_t *status = data;
 
@@ -40,8 +40,8 @@ static int ask_minor(struct net_rpc *rpc, uint32_t minor, bool *ret)
 	int r;
 
 	v4_add(&c, OP_PUTROOTFH);
-	r = net_rpc_ask(rpc, &v4_procedure, (void *)(uintptr_t)&message, take_status, &status,
-			survey_deadline());
+	r = net_rpc_ask(rpc, &v4_procedure, (void *)(uintptr_t)&message, take_survey_status,
+			&status, survey_deadline());
 	if (r < 0)
 		return r;
 	*ret = status != MINOR_VERS_MISMATCH;

@@ -23,7 +23,7 @@
 #define EXPORT_DEPTH_MAX 64 /* components of an exported path */
 #define MINOR_MAX 2 /* the newest minor version that we speak */
 
-static void encode_lookup(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_lookup(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	v4_add_lookup(c, op->name);
@@ -31,7 +31,7 @@ static void encode_lookup(struct v4_compound *c, const struct nfs_op *op)
 	v4_add_getattr(c, op->full ? V4_FULL : V4_PLAIN);
 }
 
-static void encode_getattr(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_getattr(struct v4_compound *c, const struct nfs_op *op)
 {
 	const enum v4_attributes what = op->full ? V4_FULL : V4_OWNER;
 	size_t i;
@@ -46,7 +46,7 @@ static void encode_getattr(struct v4_compound *c, const struct nfs_op *op)
 	}
 }
 
-static void encode_setattr(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_setattr(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	/* The all-zero stateid: only a change of size uses it, like WRITE. */
@@ -55,7 +55,7 @@ static void encode_setattr(struct v4_compound *c, const struct nfs_op *op)
 		v4_add_getattr(c, V4_FULL);
 }
 
-static void encode_mkdir(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_mkdir(struct v4_compound *c, const struct nfs_op *op)
 {
 	const struct nfs_change change = { .has_mode = true, .mode = op->mode };
 	CREATE4args *args;
@@ -69,7 +69,7 @@ static void encode_mkdir(struct v4_compound *c, const struct nfs_op *op)
 	v4_add_getattr(c, V4_FULL);
 }
 
-static void encode_symlink(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_symlink(struct v4_compound *c, const struct nfs_op *op)
 {
 	CREATE4args *args;
 
@@ -80,7 +80,7 @@ static void encode_symlink(struct v4_compound *c, const struct nfs_op *op)
 	args->objname = v4_text(op->name);
 }
 
-static void encode_readlink(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_readlink(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	if (op->name != NULL)
@@ -88,7 +88,7 @@ static void encode_readlink(struct v4_compound *c, const struct nfs_op *op)
 	v4_add(c, OP_READLINK);
 }
 
-static void encode_remove(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_remove(struct v4_compound *c, const struct nfs_op *op)
 {
 	size_t i;
 
@@ -100,15 +100,15 @@ static void encode_remove(struct v4_compound *c, const struct nfs_op *op)
 }
 
 /* REMOVE removes files too, so VERIFY the type first: the server stops there if it differs. */
-static void encode_rmdir(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_rmdir(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	v4_add_lookup(c, op->name);
 	v4_add(c, OP_VERIFY)->nfs_argop4_u.opverify.obj_attributes = v4_type(c, NF4DIR);
-	encode_remove(c, op);
+	v4_encode_remove(c, op);
 }
 
-static void encode_rename(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_rename(struct v4_compound *c, const struct nfs_op *op)
 {
 	RENAME4args *args;
 
@@ -128,7 +128,7 @@ static uint32_t page_max(const struct nfs_op *op, uint32_t bytes)
 	return max == 0 || bytes < max - NAMES_BYTES ? bytes : max - NAMES_BYTES;
 }
 
-static void encode_readdir(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_readdir(struct v4_compound *c, const struct nfs_op *op)
 {
 	READDIR4args *args;
 
@@ -141,13 +141,13 @@ static void encode_readdir(struct v4_compound *c, const struct nfs_op *op)
 	args->attr_request = v4_mask(op->full ? V4_ENTRY_FULL : V4_ENTRY);
 }
 
-static void encode_fsstat(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_fsstat(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	v4_add_getattr(c, V4_SPACE);
 }
 
-static void encode_mknod(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_mknod(struct v4_compound *c, const struct nfs_op *op)
 {
 	CREATE4args *args;
 
@@ -165,7 +165,7 @@ static void encode_mknod(struct v4_compound *c, const struct nfs_op *op)
 	v4_add(c, OP_GETFH);
 }
 
-static void encode_link(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_link(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	v4_add(c, OP_SAVEFH);
@@ -174,7 +174,7 @@ static void encode_link(struct v4_compound *c, const struct nfs_op *op)
 }
 
 /* READ and WRITE use the all-zero stateid: the file is not open (RFC 7530, section 9.1.4.3). */
-static void encode_read(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_read(struct v4_compound *c, const struct nfs_op *op)
 {
 	READ4args *args;
 
@@ -189,7 +189,7 @@ static void encode_read(struct v4_compound *c, const struct nfs_op *op)
 		v4_add_later(c, V4_OP_LISTXATTRS)->listxattrs.max = NFS_XATTR_PAGE;
 }
 
-static void encode_write(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_write(struct v4_compound *c, const struct nfs_op *op)
 {
 	WRITE4args *args;
 
@@ -201,7 +201,7 @@ static void encode_write(struct v4_compound *c, const struct nfs_op *op)
 	args->data.data_val = op->buffer;
 }
 
-static void encode_commit(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_commit(struct v4_compound *c, const struct nfs_op *op)
 {
 	COMMIT4args *args;
 
@@ -225,7 +225,7 @@ static void add_two_files(struct v4_compound *c, const struct nfs_op *op)
  * CLONE returns no verifier, and its result need not be on the disk. The COMMIT tells the verifier
  * before it: if the one of a later COMMIT differs, the server was restarted in between.
  */
-static void encode_clone(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_clone(struct v4_compound *c, const struct nfs_op *op)
 {
 	add_two_files(c, op);
 	v4_add(c, OP_COMMIT);
@@ -233,7 +233,7 @@ static void encode_clone(struct v4_compound *c, const struct nfs_op *op)
 	v4_add_getattr(c, V4_STATE);
 }
 
-static void encode_copy(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_copy(struct v4_compound *c, const struct nfs_op *op)
 {
 	union v4_later_args *args;
 	COMMIT4args *commit;
@@ -254,19 +254,19 @@ static void encode_copy(struct v4_compound *c, const struct nfs_op *op)
 	args->copy.allow_async = op->allow_async;
 }
 
-static void encode_copy_status(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_copy_status(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	memcpy(v4_add_later(c, V4_OP_OFFLOAD_STATUS)->offload, op->copy_id, sizeof(op->copy_id));
 }
 
-static void encode_copy_cancel(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_copy_cancel(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	memcpy(v4_add_later(c, V4_OP_OFFLOAD_CANCEL)->offload, op->copy_id, sizeof(op->copy_id));
 }
 
-static void encode_seek(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_seek(struct v4_compound *c, const struct nfs_op *op)
 {
 	union v4_later_args *args;
 
@@ -333,19 +333,19 @@ static void take_seek(struct nfs_op *op, const nfs_resop4 *res)
 
 /* -------- extended attributes -------- */
 
-static void encode_xattr_support(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_xattr_support(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	v4_add_getattr(c, V4_XATTRS);
 }
 
-static void encode_getxattr(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_getxattr(struct v4_compound *c, const struct nfs_op *op)
 {
 	v4_add_putfh(c, op->dir);
 	v4_add_later(c, V4_OP_GETXATTR)->getxattr = op->name;
 }
 
-static void encode_setxattr(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_setxattr(struct v4_compound *c, const struct nfs_op *op)
 {
 	union v4_later_args *args;
 
@@ -356,7 +356,7 @@ static void encode_setxattr(struct v4_compound *c, const struct nfs_op *op)
 	args->setxattr.len = op->count;
 }
 
-static void encode_listxattrs(struct v4_compound *c, const struct nfs_op *op)
+static void v4_encode_listxattrs(struct v4_compound *c, const struct nfs_op *op)
 {
 	union v4_later_args *args;
 
@@ -389,11 +389,6 @@ static void take_listxattrs(struct nfs_op *op, const nfs_resop4 *res)
 		op->xattr(op, result->listxattrs.names[i].data, result->listxattrs.names[i].len);
 }
 
-static bool is_of_xattrs(const struct nfs_op *op)
-{
-	return op->type >= NFS_OP_XATTR_SUPPORT && op->type <= NFS_OP_LISTXATTRS;
-}
-
 /* -------- replies -------- */
 
 static void take_link(struct nfs_op *op, const nfs_resop4 *res)
@@ -412,7 +407,7 @@ static void take_link(struct nfs_op *op, const nfs_resop4 *res)
 	op->link[link->utf8string_len] = '\0';
 }
 
-static void take_entry(struct nfs_op *op, const entry4 *e)
+static void v4_take_entry(struct nfs_op *op, const entry4 *e)
 {
 	struct nfs_entry entry = { .cookie = e->cookie };
 
@@ -428,7 +423,7 @@ static void take_readdir(struct nfs_op *op, const nfs_resop4 *res)
 	memcpy(op->verifier, ok->cookieverf, sizeof(op->verifier));
 	op->eof = ok->reply.eof;
 	for (e = ok->reply.entries; e != NULL && op->error == 0; e = e->nextentry)
-		take_entry(op, e);
+		v4_take_entry(op, e);
 }
 
 static void take_read(struct nfs_op *op, const nfs_resop4 *res)
@@ -599,31 +594,31 @@ static void v4_replied(void *data, int error, const void *results)
 }
 
 static void (*const encoders[NFS_OPS])(struct v4_compound *c, const struct nfs_op *op) = {
-	[NFS_OP_LOOKUP] = encode_lookup,
-	[NFS_OP_GETATTR] = encode_getattr,
-	[NFS_OP_SETATTR] = encode_setattr,
-	[NFS_OP_MKDIR] = encode_mkdir,
-	[NFS_OP_SYMLINK] = encode_symlink,
-	[NFS_OP_READLINK] = encode_readlink,
-	[NFS_OP_REMOVE] = encode_remove,
-	[NFS_OP_RMDIR] = encode_rmdir,
-	[NFS_OP_RENAME] = encode_rename,
-	[NFS_OP_READDIR] = encode_readdir,
-	[NFS_OP_FSSTAT] = encode_fsstat,
-	[NFS_OP_MKNOD] = encode_mknod,
-	[NFS_OP_LINK] = encode_link,
-	[NFS_OP_READ] = encode_read,
-	[NFS_OP_WRITE] = encode_write,
-	[NFS_OP_COMMIT] = encode_commit,
-	[NFS_OP_CLONE] = encode_clone,
-	[NFS_OP_COPY] = encode_copy,
-	[NFS_OP_COPY_STATUS] = encode_copy_status,
-	[NFS_OP_COPY_CANCEL] = encode_copy_cancel,
-	[NFS_OP_SEEK] = encode_seek,
-	[NFS_OP_XATTR_SUPPORT] = encode_xattr_support,
-	[NFS_OP_GETXATTR] = encode_getxattr,
-	[NFS_OP_SETXATTR] = encode_setxattr,
-	[NFS_OP_LISTXATTRS] = encode_listxattrs,
+	[NFS_OP_LOOKUP] = v4_encode_lookup,
+	[NFS_OP_GETATTR] = v4_encode_getattr,
+	[NFS_OP_SETATTR] = v4_encode_setattr,
+	[NFS_OP_MKDIR] = v4_encode_mkdir,
+	[NFS_OP_SYMLINK] = v4_encode_symlink,
+	[NFS_OP_READLINK] = v4_encode_readlink,
+	[NFS_OP_REMOVE] = v4_encode_remove,
+	[NFS_OP_RMDIR] = v4_encode_rmdir,
+	[NFS_OP_RENAME] = v4_encode_rename,
+	[NFS_OP_READDIR] = v4_encode_readdir,
+	[NFS_OP_FSSTAT] = v4_encode_fsstat,
+	[NFS_OP_MKNOD] = v4_encode_mknod,
+	[NFS_OP_LINK] = v4_encode_link,
+	[NFS_OP_READ] = v4_encode_read,
+	[NFS_OP_WRITE] = v4_encode_write,
+	[NFS_OP_COMMIT] = v4_encode_commit,
+	[NFS_OP_CLONE] = v4_encode_clone,
+	[NFS_OP_COPY] = v4_encode_copy,
+	[NFS_OP_COPY_STATUS] = v4_encode_copy_status,
+	[NFS_OP_COPY_CANCEL] = v4_encode_copy_cancel,
+	[NFS_OP_SEEK] = v4_encode_seek,
+	[NFS_OP_XATTR_SUPPORT] = v4_encode_xattr_support,
+	[NFS_OP_GETXATTR] = v4_encode_getxattr,
+	[NFS_OP_SETXATTR] = v4_encode_setxattr,
+	[NFS_OP_LISTXATTRS] = v4_encode_listxattrs,
 };
 
 static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
@@ -632,7 +627,8 @@ static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
 
 	if (op->type == NFS_OP_CREATE)
 		return v4_open_start(conn, op);
-	if (is_of_xattrs(op) && conn->client.minor < 2)
+	if (op->type >= NFS_OP_XATTR_SUPPORT && op->type <= NFS_OP_LISTXATTRS &&
+	    conn->client.minor < 2)
 		return -EOPNOTSUPP;
 	if (op->type == NFS_OP_SETXATTR &&
 	    op->count + strlen(op->name) > v4_session_room(conn->session))

@@ -93,12 +93,12 @@ bitmap4 v4_mask(enum v4_attributes what)
 	};
 }
 
-static void put_bit(struct v4_values *v, unsigned int number)
+static void values_put_bit(struct v4_values *v, unsigned int number)
 {
 	v->mask[number / 32] |= 1U << number % 32;
 }
 
-static void put_u32(struct v4_values *v, uint32_t value)
+static void values_put_u32(struct v4_values *v, uint32_t value)
 {
 	uint32_t be = htonl(value);
 
@@ -106,21 +106,21 @@ static void put_u32(struct v4_values *v, uint32_t value)
 	v->len += sizeof(be);
 }
 
-static void put_u64(struct v4_values *v, uint64_t value)
+static void values_put_u64(struct v4_values *v, uint64_t value)
 {
-	put_u32(v, (uint32_t)(value >> 32));
-	put_u32(v, (uint32_t)value);
+	values_put_u32(v, (uint32_t)(value >> 32));
+	values_put_u32(v, (uint32_t)value);
 }
 
-static void put_bytes(struct v4_values *v, const char *bytes, size_t n)
+static void values_put_bytes(struct v4_values *v, const char *bytes, size_t n)
 {
-	put_u32(v, (uint32_t)n);
+	values_put_u32(v, (uint32_t)n);
 	memcpy(v->bytes + v->len, bytes, n);
 	v->len += (n + 3) & ~(size_t)3;
 }
 
 /* Send a number as digits, which servers accept without id mapping (RFC 7530, section 5.9). */
-static void put_owner(struct v4_values *v, unsigned int number, uint32_t name, uint32_t id)
+static void values_put_owner(struct v4_values *v, unsigned int number, uint32_t name, uint32_t id)
 {
 	char digits[V4_OWNER_DIGITS_MAX + 1];
 	const char *text = digits;
@@ -129,16 +129,16 @@ static void put_owner(struct v4_values *v, unsigned int number, uint32_t name, u
 		text = nfs_owner_name(name);
 	else
 		(void)snprintf(digits, sizeof(digits), "%" PRIu32, id);
-	put_bit(v, number);
-	put_bytes(v, text, strlen(text));
+	values_put_bit(v, number);
+	values_put_bytes(v, text, strlen(text));
 }
 
-static void put_time(struct v4_values *v, unsigned int number, const struct nfs_time *time)
+static void values_put_time(struct v4_values *v, unsigned int number, const struct nfs_time *time)
 {
-	put_bit(v, number);
-	put_u32(v, SET_TO_CLIENT_TIME4);
-	put_u64(v, (uint64_t)time->sec);
-	put_u32(v, time->nsec);
+	values_put_bit(v, number);
+	values_put_u32(v, SET_TO_CLIENT_TIME4);
+	values_put_u64(v, (uint64_t)time->sec);
+	values_put_u32(v, time->nsec);
 }
 
 static struct v4_values *add_values(struct v4_compound *c)
@@ -161,20 +161,20 @@ fattr4 v4_change(struct v4_compound *c, const struct nfs_change *change)
 	struct v4_values *v = add_values(c);
 
 	if (change->has_size) {
-		put_bit(v, ATTR_SIZE);
-		put_u64(v, change->size);
+		values_put_bit(v, ATTR_SIZE);
+		values_put_u64(v, change->size);
 	}
 	if (change->has_mode) {
-		put_bit(v, ATTR_MODE);
-		put_u32(v, change->mode);
+		values_put_bit(v, ATTR_MODE);
+		values_put_u32(v, change->mode);
 	}
 	if (change->has_uid)
-		put_owner(v, ATTR_OWNER, change->uid_name, change->uid);
+		values_put_owner(v, ATTR_OWNER, change->uid_name, change->uid);
 	if (change->has_gid)
-		put_owner(v, ATTR_OWNER_GROUP, change->gid_name, change->gid);
+		values_put_owner(v, ATTR_OWNER_GROUP, change->gid_name, change->gid);
 	if (change->has_times) {
-		put_time(v, ATTR_TIME_ACCESS_SET, &change->atime);
-		put_time(v, ATTR_TIME_MODIFY_SET, &change->mtime);
+		values_put_time(v, ATTR_TIME_ACCESS_SET, &change->atime);
+		values_put_time(v, ATTR_TIME_MODIFY_SET, &change->mtime);
 	}
 	return make_fattr(v);
 }
@@ -183,12 +183,12 @@ fattr4 v4_type(struct v4_compound *c, nfs_ftype4 type)
 {
 	struct v4_values *v = add_values(c);
 
-	put_bit(v, ATTR_TYPE);
-	put_u32(v, type);
+	values_put_bit(v, ATTR_TYPE);
+	values_put_u32(v, type);
 	return make_fattr(v);
 }
 
-struct reader {
+struct attr_reader {
 	const char *p;
 	size_t left;
 	struct nfs_attr *attr;
@@ -199,7 +199,7 @@ struct reader {
 	bool has_uid, has_gid; /* the server sent a usable one */
 };
 
-static bool read_u32(struct reader *r, uint32_t *ret)
+static bool read_u32(struct attr_reader *r, uint32_t *ret)
 {
 	uint32_t be;
 
@@ -212,7 +212,7 @@ static bool read_u32(struct reader *r, uint32_t *ret)
 	return true;
 }
 
-static bool read_u64(struct reader *r, uint64_t *ret)
+static bool read_u64(struct attr_reader *r, uint64_t *ret)
 {
 	uint32_t high, low;
 
@@ -222,7 +222,7 @@ static bool read_u64(struct reader *r, uint64_t *ret)
 	return true;
 }
 
-static bool read_time(struct reader *r, struct nfs_time *ret)
+static bool read_time(struct attr_reader *r, struct nfs_time *ret)
 {
 	uint64_t sec;
 
@@ -233,7 +233,7 @@ static bool read_time(struct reader *r, struct nfs_time *ret)
 }
 
 /* Borrow the bytes and skip their padding. */
-static bool read_bytes(struct reader *r, const char **ret, uint32_t *ret_len)
+static bool read_bytes(struct attr_reader *r, const char **ret, uint32_t *ret_len)
 {
 	size_t padded;
 	uint32_t len;
@@ -251,7 +251,7 @@ static bool read_bytes(struct reader *r, const char **ret, uint32_t *ret_len)
 }
 
 /* Check for the superuser, whom all servers call "root", with or without a domain. */
-static bool is_root(const char *name, size_t len)
+static bool is_root_name(const char *name, size_t len)
 {
 	return len >= 4 && memcmp(name, "root", 4) == 0 && (len == 4 || name[4] == '@');
 }
@@ -260,7 +260,7 @@ static bool is_root(const char *name, size_t len)
  * Read "1000" or "alice@example.org". A plain "nobody" means that the server has no name for the
  * owner (RFC 7530, section 5.9): unknown. A name for which nfs/owner.h has no room is unknown too.
  */
-static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret_name, uint32_t *ret)
+static bool read_owner(struct attr_reader *r, bool *ret_known, uint32_t *ret_name, uint32_t *ret)
 {
 	char digits[V4_OWNER_DIGITS_MAX + 1];
 	const char *name;
@@ -284,14 +284,14 @@ static bool read_owner(struct reader *r, bool *ret_known, uint32_t *ret_name, ui
 	if (len == strlen(NOBODY) && memcmp(name, NOBODY, len) == 0)
 		return true;
 	*ret_known = nfs_owner_intern_of(r->client->export.server, name, len, ret_name) == 0;
-	if (is_root(name, len)) {
+	if (is_root_name(name, len)) {
 		*ret_known = true;
 		*ret = 0;
 	}
 	return true;
 }
 
-static bool take_type(struct reader *r)
+static bool take_type(struct attr_reader *r)
 {
 	static const enum nfs_type types[] = {
 		[NF4REG] = NFS_TYPE_FILE,    [NF4DIR] = NFS_TYPE_DIRECTORY,
@@ -309,32 +309,32 @@ static bool take_type(struct reader *r)
 	return true;
 }
 
-static bool take_change(struct reader *r)
+static bool take_change(struct attr_reader *r)
 {
 	r->attr->has_change = read_u64(r, &r->attr->change);
 	return r->attr->has_change;
 }
 
-static bool take_size(struct reader *r)
+static bool take_size(struct attr_reader *r)
 {
 	return read_u64(r, &r->attr->size);
 }
 
-static bool take_fsid(struct reader *r)
+static bool take_fsid(struct attr_reader *r)
 {
 	r->attr->has_fsid = read_u64(r, &r->attr->fsid) && read_u64(r, &r->attr->fsid_minor);
 	return r->attr->has_fsid;
 }
 
 /* Skip the error: the entry then has no attributes. */
-static bool take_rdattr_error(struct reader *r)
+static bool take_rdattr_error(struct attr_reader *r)
 {
 	uint32_t status;
 
 	return read_u32(r, &status);
 }
 
-static bool take_filehandle(struct reader *r)
+static bool take_filehandle(struct attr_reader *r)
 {
 	const char *data;
 	uint32_t len;
@@ -346,17 +346,17 @@ static bool take_filehandle(struct reader *r)
 	return true;
 }
 
-static bool take_fileid(struct reader *r)
+static bool take_fileid(struct attr_reader *r)
 {
 	return read_u64(r, &r->attr->fileid);
 }
 
-static bool take_mounted_on_fileid(struct reader *r)
+static bool take_mounted_on_fileid(struct attr_reader *r)
 {
 	return read_u64(r, &r->mounted_on);
 }
 
-static bool read_limit(struct reader *r, uint32_t *ret)
+static bool read_limit(struct attr_reader *r, uint32_t *ret)
 {
 	uint64_t bytes;
 
@@ -366,22 +366,22 @@ static bool read_limit(struct reader *r, uint32_t *ret)
 	return true;
 }
 
-static bool take_lease_time(struct reader *r)
+static bool take_lease_time(struct attr_reader *r)
 {
 	return read_u32(r, &r->client->lease_s);
 }
 
-static bool take_maxread(struct reader *r)
+static bool take_maxread(struct attr_reader *r)
 {
 	return read_limit(r, &r->client->read_max);
 }
 
-static bool take_maxwrite(struct reader *r)
+static bool take_maxwrite(struct attr_reader *r)
 {
 	return read_limit(r, &r->client->write_max);
 }
 
-static bool take_mode(struct reader *r)
+static bool take_mode(struct attr_reader *r)
 {
 	uint32_t mode;
 
@@ -392,57 +392,57 @@ static bool take_mode(struct reader *r)
 	return true;
 }
 
-static bool take_numlinks(struct reader *r)
+static bool take_numlinks(struct attr_reader *r)
 {
 	return read_u32(r, &r->attr->links);
 }
 
-static bool take_owner(struct reader *r)
+static bool take_owner(struct attr_reader *r)
 {
 	return read_owner(r, &r->has_uid, &r->attr->uid_name, &r->attr->uid);
 }
 
-static bool take_owner_group(struct reader *r)
+static bool take_owner_group(struct attr_reader *r)
 {
 	return read_owner(r, &r->has_gid, &r->attr->gid_name, &r->attr->gid);
 }
 
-static bool take_rawdev(struct reader *r)
+static bool take_rawdev(struct attr_reader *r)
 {
 	return read_u32(r, &r->attr->device.major) && read_u32(r, &r->attr->device.minor);
 }
 
-static bool take_space_avail(struct reader *r)
+static bool take_space_avail(struct attr_reader *r)
 {
 	return read_u64(r, &r->space->available);
 }
 
-static bool take_space_total(struct reader *r)
+static bool take_space_total(struct attr_reader *r)
 {
 	return read_u64(r, &r->space->total);
 }
 
-static bool take_space_used(struct reader *r)
+static bool take_space_used(struct attr_reader *r)
 {
 	return read_u64(r, &r->attr->used);
 }
 
-static bool take_time_access(struct reader *r)
+static bool take_time_access(struct attr_reader *r)
 {
 	return read_time(r, &r->attr->atime);
 }
 
-static bool take_time_metadata(struct reader *r)
+static bool take_time_metadata(struct attr_reader *r)
 {
 	return read_time(r, &r->attr->ctime);
 }
 
-static bool take_time_modify(struct reader *r)
+static bool take_time_modify(struct attr_reader *r)
 {
 	return read_time(r, &r->attr->mtime);
 }
 
-static bool (*const takers[64])(struct reader *r) = {
+static bool (*const takers[64])(struct attr_reader *r) = {
 	[ATTR_TYPE] = take_type,
 	[ATTR_CHANGE] = take_change,
 	[ATTR_SIZE] = take_size,
@@ -468,7 +468,7 @@ static bool (*const takers[64])(struct reader *r) = {
 };
 
 /* Read the attributes in allowed. Returns the mask of those that were read. */
-static uint64_t take_attributes(struct reader *r, const fattr4 *from, uint64_t allowed)
+static uint64_t take_attributes(struct attr_reader *r, const fattr4 *from, uint64_t allowed)
 {
 	const bitmap4 *words = &from->attrmask;
 	uint64_t mask = 0, taken = 0;
@@ -494,7 +494,7 @@ static uint64_t take_attributes(struct reader *r, const fattr4 *from, uint64_t a
 void v4_take_attr(const fattr4 *from, struct nfs_client *c, struct nfs_attr *attr,
 		  struct nfs_handle *handle)
 {
-	struct reader r = { .client = c, .attr = attr, .handle = handle };
+	struct attr_reader r = { .client = c, .attr = attr, .handle = handle };
 	uint64_t taken = take_attributes(&r, from, PLAIN | OWNER | FULL | CHANGE | ENTRY);
 
 	attr->is_full = (taken & FULL) == FULL;
@@ -510,14 +510,14 @@ void v4_take_attr(const fattr4 *from, struct nfs_client *c, struct nfs_attr *att
 /* Servers leave out attributes that they do not have: the space then stays 0, "not known". */
 void v4_take_space(const fattr4 *from, struct nfs_space *space)
 {
-	struct reader r = { .space = space };
+	struct attr_reader r = { .space = space };
 
 	(void)take_attributes(&r, from, SPACE);
 }
 
 void v4_take_limits(const fattr4 *from, struct nfs_client *client, struct nfs_attr *attr)
 {
-	struct reader r = { .client = client, .attr = attr };
+	struct attr_reader r = { .client = client, .attr = attr };
 
 	(void)take_attributes(&r, from, LIMITS); /* those left out stay 0, "not known" */
 }
@@ -525,7 +525,7 @@ void v4_take_limits(const fattr4 *from, struct nfs_client *client, struct nfs_at
 bool v4_take_xattrs(const fattr4 *from)
 {
 	const bitmap4 *words = &from->attrmask;
-	struct reader r = {
+	struct attr_reader r = {
 		.p = from->attr_vals.attrlist4_val,
 		.left = from->attr_vals.attrlist4_len,
 	};

@@ -149,19 +149,19 @@ static bool_t put_counted(ZDR *zdr, const char *bytes, uint32_t n)
 	return put_u32(zdr, n) && put_bytes(zdr, bytes, n);
 }
 
-static bool_t put_text(ZDR *zdr, const char *text)
+static bool_t put_c_string(ZDR *zdr, const char *text)
 {
 	return put_counted(zdr, text, (uint32_t)strlen(text));
 }
 
 static bool_t encode_getxattr(ZDR *zdr, const union v4_later_args *args)
 {
-	return put_text(zdr, args->getxattr);
+	return put_c_string(zdr, args->getxattr);
 }
 
 static bool_t encode_setxattr(ZDR *zdr, const union v4_later_args *args)
 {
-	return put_u32(zdr, XATTR_EITHER) && put_text(zdr, args->setxattr.name) &&
+	return put_u32(zdr, XATTR_EITHER) && put_c_string(zdr, args->setxattr.name) &&
 	       put_counted(zdr, args->setxattr.value, args->setxattr.len);
 }
 

@@ -28,11 +28,11 @@ static const stateid4 current_stateid = { .seqid = 1 };
 #define TRIES_MAX 3
 
 /* A file being created. */
-struct creation {
+struct file_creation {
 	struct list waiting; /* link in v4_opener.waiting, while WAITING */
 	struct nfs_op *op;
 	struct v4_opener *opener;
-	struct owner *owner; /* NULL while WAITING */
+	struct open_owner *owner; /* NULL while WAITING */
 	unsigned int tries;
 	bool whole; /* the caller wants the data written as well */
 	stateid4 stateid; /* of the open file */
@@ -41,7 +41,7 @@ struct creation {
 };
 
 /* An open-owner: a name and the sequence number of its next request. */
-struct owner {
+struct open_owner {
 	bool busy;
 	uint64_t clientid; /* it was made for this one; 0: discarded, make a new one */
 	uint32_t number; /* its name, in digits */
@@ -53,7 +53,7 @@ struct v4_opener {
 	struct v4_client client;
 	uint32_t owners_made;
 	bool closes_apart; /* the server does not know the stateid of an OPEN in its compound */
-	struct owner owners[OWNERS_MAX];
+	struct open_owner owners[OWNERS_MAX];
 	struct list waiting; /* of creations */
 };
 
@@ -76,10 +76,10 @@ static int get_opener(struct nfs_connection *conn, struct v4_opener **ret)
 	return 0;
 }
 
-static int new_creation(struct creation **ret, struct v4_opener *o, struct nfs_op *op)
+static int new_creation(struct file_creation **ret, struct v4_opener *o, struct nfs_op *op)
 {
 	size_t size = strlen(op->name) + 1;
-	struct creation *c = calloc(1, sizeof(*c) + size);
+	struct file_creation *c = calloc(1, sizeof(*c) + size);
 
 	if (c == NULL)
 		return -ENOMEM;
@@ -94,9 +94,9 @@ static int new_creation(struct creation **ret, struct v4_opener *o, struct nfs_o
 	return 0;
 }
 
-static struct owner *claim_owner(struct v4_opener *o)
+static struct open_owner *claim_owner(struct v4_opener *o)
 {
-	struct owner *owner;
+	struct open_owner *owner;
 
 	for (owner = o->owners; owner < o->owners + OWNERS_MAX; owner++) {
 		if (owner->busy)
@@ -112,7 +112,7 @@ static struct owner *claim_owner(struct v4_opener *o)
 	return NULL;
 }
 
-static void release_owner(struct creation *c)
+static void release_owner(struct file_creation *c)
 {
 	if (c->owner != NULL)
 		c->owner->busy = false;
@@ -120,12 +120,12 @@ static void release_owner(struct creation *c)
 }
 
 /* Discard the owner's name, because the sequence number that the server expects is not known. */
-static void discard_owner(struct creation *c)
+static void discard_owner(struct file_creation *c)
 {
 	c->owner->clientid = 0;
 }
 
-static void finish_creation(struct creation *c, int error)
+static void finish_creation(struct file_creation *c, int error)
 {
 	struct nfs_op *op = c->op;
 
@@ -147,11 +147,11 @@ static void finish_waiting(struct v4_opener *o, int error)
 	while (!list_is_empty(&all)) {
 		item = all.next;
 		list_remove(item);
-		finish_creation(container_of(item, struct creation, waiting), error);
+		finish_creation(container_of(item, struct file_creation, waiting), error);
 	}
 }
 
-static void send_waiting(struct v4_opener *o);
+static void send_waiting_creations(struct v4_opener *o);
 
 static void client_answered(struct v4_client *client, int error)
 {
@@ -160,16 +160,16 @@ static void client_answered(struct v4_client *client, int error)
 	if (error < 0)
 		finish_waiting(o, error);
 	else
-		send_waiting(o);
+		send_waiting_creations(o);
 }
 
 /* -------- OPEN, OPEN_CONFIRM, CLOSE -------- */
 
 /* A creation has its result. Send the next one before the caller's callback. */
-static void end_creation(struct creation *c, int error)
+static void end_creation(struct file_creation *c, int error)
 {
 	release_owner(c);
-	send_waiting(c->opener);
+	send_waiting_creations(c->opener);
 	finish_creation(c, error);
 }
 
@@ -210,7 +210,7 @@ static bool find_result(const COMPOUND4res *res, nfs_opnum4 opnum, nfs_resop4 *r
  * Find the result of the owner's request and advance its sequence number. Returns false if the
  * server did not get that far, and the owner is unchanged.
  */
-static bool take_owner_result(struct creation *c, const COMPOUND4res *res, nfs_opnum4 opnum,
+static bool take_owner_result(struct file_creation *c, const COMPOUND4res *res, nfs_opnum4 opnum,
 			      nfs_resop4 *ret)
 {
 	if (!find_result(res, opnum, ret))
@@ -225,13 +225,13 @@ static bool take_owner_result(struct creation *c, const COMPOUND4res *res, nfs_o
  * The file exists, which is all that the caller needs. If the server still holds it open, it closes
  * it when the lease ends.
  */
-static void end_without_close(struct creation *c)
+static void end_without_close(struct file_creation *c)
 {
 	discard_owner(c);
 	end_creation(c, 0);
 }
 
-static void end_broken(struct creation *c, int error)
+static void end_broken(struct file_creation *c, int error)
 {
 	discard_owner(c);
 	end_creation(c, error);
@@ -239,7 +239,7 @@ static void end_broken(struct creation *c, int error)
 
 static void close_replied(void *data, int error, const void *results)
 {
-	struct creation *c = data;
+	struct file_creation *c = data;
 	nfs_resop4 one;
 
 	if (error < 0)
@@ -251,7 +251,7 @@ static void close_replied(void *data, int error, const void *results)
 		end_creation(c, 0);
 }
 
-static void send_close(struct creation *c)
+static void send_close(struct file_creation *c)
 {
 	struct v4_compound compound = { .n = 0 };
 	CLOSE4args *args;
@@ -268,7 +268,7 @@ static void send_close(struct creation *c)
 
 static void open_confirm_replied(void *data, int error, const void *results)
 {
-	struct creation *c = data;
+	struct file_creation *c = data;
 	const OPEN_CONFIRM4res *confirm;
 	nfs_resop4 one;
 
@@ -285,7 +285,7 @@ static void open_confirm_replied(void *data, int error, const void *results)
 	send_close(c);
 }
 
-static void send_open_confirm(struct creation *c)
+static void send_open_confirm(struct file_creation *c)
 {
 	struct v4_compound compound = { .n = 0 };
 	OPEN_CONFIRM4args *args;
@@ -300,7 +300,7 @@ static void send_open_confirm(struct creation *c)
 		end_broken(c, r);
 }
 
-static void retry_open(struct creation *c, int error)
+static void retry_open(struct file_creation *c, int error)
 {
 	struct v4_opener *o = c->opener;
 
@@ -310,7 +310,7 @@ static void retry_open(struct creation *c, int error)
 	}
 	release_owner(c);
 	list_add_tail(o->waiting.next, &c->waiting); /* first in the list */
-	send_waiting(o);
+	send_waiting_creations(o);
 }
 
 /* A session needs no confirmation, and its compounds can close what they have opened. */
@@ -319,7 +319,7 @@ static bool closes_at_once(const struct v4_opener *o)
 	return o->conn->session != NULL && !o->closes_apart;
 }
 
-static void take_open_error(struct creation *c, nfsstat4 status)
+static void take_open_error(struct file_creation *c, nfsstat4 status)
 {
 	struct v4_opener *o = c->opener;
 	int error = nfs_status_errno(status);
@@ -360,7 +360,7 @@ static bool is_done_whole(const struct nfs_op *op, const COMPOUND4res *res)
 }
 
 /* Attributes are optional; the handle is required. */
-static void take_open(struct creation *c, const COMPOUND4res *res, const OPEN4resok *ok)
+static void take_open(struct file_creation *c, const COMPOUND4res *res, const OPEN4resok *ok)
 {
 	struct nfs_op *op = c->op;
 	nfs_resop4 one;
@@ -390,7 +390,7 @@ static void take_open(struct creation *c, const COMPOUND4res *res, const OPEN4re
 
 static void open_replied(void *data, int error, const void *results)
 {
-	struct creation *c = data;
+	struct file_creation *c = data;
 	const COMPOUND4res *res = results;
 	const OPEN4res *open;
 	nfs_resop4 one;
@@ -424,10 +424,10 @@ static void add_contents(struct v4_compound *compound, const struct nfs_op *op)
 	v4_add_getattr(compound, V4_FULL);
 }
 
-static int send_open(struct creation *c)
+static int send_open(struct file_creation *c)
 {
 	struct v4_compound compound = { .n = 0 };
-	struct owner *owner = c->owner;
+	struct open_owner *owner = c->owner;
 	struct nfs_op *op = c->op;
 	char name[V4_OWNER_DIGITS_MAX + 1];
 	OPEN4args *args;
@@ -459,10 +459,11 @@ static int send_open(struct creation *c)
 }
 
 /* Send waiting creations while there are free owners. */
-static void send_waiting(struct v4_opener *o)
+static void send_waiting_creations(struct v4_opener *o)
 {
 	while (!list_is_empty(&o->waiting) && nfs_connection_is_up(o->conn)) {
-		struct creation *c = container_of(o->waiting.next, struct creation, waiting);
+		struct file_creation *c =
+			container_of(o->waiting.next, struct file_creation, waiting);
 		int r;
 
 		r = v4_client_get(&o->client);
@@ -480,8 +481,8 @@ static void send_waiting(struct v4_opener *o)
 	}
 }
 
-/* Like send_waiting() for c, but on failure c is left to the caller. */
-static int send_or_wait(struct v4_opener *o, struct creation *c)
+/* Like send_waiting_creations() for c, but on failure c is left to the caller. */
+static int send_or_wait(struct v4_opener *o, struct file_creation *c)
 {
 	int r;
 
@@ -503,7 +504,7 @@ static int send_or_wait(struct v4_opener *o, struct creation *c)
 int v4_open_start(struct nfs_connection *conn, struct nfs_op *op)
 {
 	struct v4_opener *o;
-	struct creation *c;
+	struct file_creation *c;
 	int r;
 
 	r = get_opener(conn, &o);

@@ -40,13 +40,6 @@ static struct sent *sent_new(struct nfs_connection *conn, const struct v4_compou
 	return sent;
 }
 
-static uint32_t opnum_at(const struct sent *sent, u_int i)
-{
-	const u_int first = sent->conn->session != NULL ? 1 : 0;
-
-	return i < first ? V4_OP_SEQUENCE : sent->opnums[i - first];
-}
-
 /* All results begin with their status. */
 static nfsstat4 result_status(const nfs_resop4 *one)
 {
@@ -60,18 +53,20 @@ static nfsstat4 result_status(const nfs_resop4 *one)
  */
 static bool results_are_right(const struct sent *sent, const COMPOUND4res *res)
 {
-	const u_int asked = sent->n + (sent->conn->session != NULL ? 1U : 0U);
+	const u_int first = sent->conn->session != NULL ? 1 : 0; /* behind SEQUENCE */
+	const u_int asked = sent->n + first;
 	const u_int n = res->resarray.resarray_len;
 	u_int i;
 
 	if (n > asked || (n < asked && res->status == NFS4_OK))
 		return false;
 	for (i = 0; i < n; i++) {
+		const uint32_t opnum = i < first ? V4_OP_SEQUENCE : sent->opnums[i - first];
 		const nfs_resop4 *one = &res->resarray.resarray_val[i];
 		const nfsstat4 status = result_status(one);
 		const bool is_illegal = one->resop == OP_ILLEGAL && status != NFS4_OK && i + 1 == n;
 
-		if ((uint32_t)one->resop != opnum_at(sent, i) && !is_illegal)
+		if ((uint32_t)one->resop != opnum && !is_illegal)
 			return false;
 		if (status != NFS4_OK && (i + 1 < n || status != res->status))
 			return false;

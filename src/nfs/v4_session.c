@@ -52,13 +52,13 @@
 #define STATUS_REVOKED (0x8U | 0x10U | 0x20U)
 #define STATUS_RESTARTED 0x100U
 
-struct slot {
+struct v4_slot {
 	uint32_t sequence; /* of the next request */
 	bool busy;
 };
 
 /* A compound that waits for a slot, or for its reply. */
-struct request {
+struct v4_request {
 	struct list link; /* in v4_session.waiting or lost, else unlinked */
 	struct v4_session *session;
 	uint32_t slot;
@@ -77,7 +77,7 @@ struct v4_session {
 	uint64_t clientid;
 	struct v4_channel fore;
 	uint32_t n_slots; /* that the server wants used at present */
-	struct slot slots[SLOTS_MAX];
+	struct v4_slot slots[SLOTS_MAX];
 	struct list waiting; /* requests without a slot */
 	struct list lost; /* changes whose replies were lost */
 	bool is_made; /* the server has it */
@@ -94,14 +94,14 @@ struct v4_session {
 
 /* -------- requests -------- */
 
-static void request_free(struct request *r)
+static void request_free(struct v4_request *r)
 {
 	list_remove(&r->link);
 	free(r->body);
 	free(r);
 }
 
-static void request_finish(struct request *r, int error, const void *results)
+static void request_finish(struct v4_request *r, int error, const void *results)
 {
 	net_rpc_replied *replied = r->replied;
 	void *data = r->data;
@@ -113,7 +113,7 @@ static void request_finish(struct request *r, int error, const void *results)
 static void finish_all(struct list *requests, int error)
 {
 	while (!list_is_empty(requests))
-		request_finish(container_of(requests->next, struct request, link), error, NULL);
+		request_finish(container_of(requests->next, struct v4_request, link), error, NULL);
 }
 
 /* Operations that are not idempotent. */
@@ -153,7 +153,7 @@ static bool has_made_change(const COMPOUND4res *res)
 }
 
 /* Keep the operations of a compound that may have to be sent later, or again. */
-static int request_keep_body(struct request *r, const struct v4_compound *c)
+static int request_keep_body(struct v4_request *r, const struct v4_compound *c)
 {
 	const size_t rooms[] = { CHANGE_BYTES, MESSAGE_BYTES };
 	size_t i;
@@ -183,7 +183,7 @@ static int request_keep_body(struct request *r, const struct v4_compound *c)
 /* -------- slots -------- */
 
 /* Return the lowest free slot, or -1. */
-static int find_slot(const struct v4_session *s)
+static int find_free_slot(const struct v4_session *s)
 {
 	uint32_t i;
 
@@ -206,7 +206,7 @@ static uint32_t highest_slot(const struct v4_session *s)
 static void request_replied(void *data, int error, const void *results);
 
 /* Send in r->slot, which is busy. c: NULL for a request with a body. */
-static int request_send(struct request *r, const struct v4_compound *c, struct net_rpc *rpc)
+static int request_send(struct v4_request *r, const struct v4_compound *c, struct net_rpc *rpc)
 {
 	struct v4_session *s = r->session;
 	union v4_later_args sequence = {
@@ -230,7 +230,7 @@ static int request_send(struct request *r, const struct v4_compound *c, struct n
 	return net_rpc_call(rpc, &v4_procedure, &message, request_replied, r);
 }
 
-static int request_start(struct request *r, const struct v4_compound *c, uint32_t slot)
+static int request_start(struct v4_request *r, const struct v4_compound *c, uint32_t slot)
 {
 	struct v4_session *s = r->session;
 	int error;
@@ -243,11 +243,11 @@ static int request_start(struct request *r, const struct v4_compound *c, uint32_
 	return error;
 }
 
-static void send_waiting(struct v4_session *s)
+static void send_waiting_requests(struct v4_session *s)
 {
 	while (!list_is_empty(&s->waiting) && s->conn->rpc != NULL) {
-		struct request *r = container_of(s->waiting.next, struct request, link);
-		const int slot = find_slot(s);
+		struct v4_request *r = container_of(s->waiting.next, struct v4_request, link);
+		const int slot = find_free_slot(s);
 		int error;
 
 		if (slot < 0)
@@ -274,10 +274,10 @@ static void follow_target(struct v4_session *s, uint32_t target)
  * Take the result of SEQUENCE. Returns 0 if the server has begun with the other operations, else
  * why it has not: nothing was done.
  */
-static int take_sequence(struct request *r, const COMPOUND4res *res)
+static int take_sequence(struct v4_request *r, const COMPOUND4res *res)
 {
 	struct v4_session *s = r->session;
-	struct slot *slot = &s->slots[r->slot];
+	struct v4_slot *slot = &s->slots[r->slot];
 	const union v4_later_result *result = NULL;
 	const nfs_resop4 *one = res->resarray.resarray_val;
 
@@ -330,7 +330,7 @@ static bool is_delayed(const struct v4_session *s, int error, const COMPOUND4res
 
 static void request_replied(void *data, int error, const void *results)
 {
-	struct request *r = data;
+	struct v4_request *r = data;
 	struct v4_session *s = r->session;
 	const COMPOUND4res *res = results; /* NULL after an error */
 
@@ -360,7 +360,7 @@ static void request_replied(void *data, int error, const void *results)
 	s->conn->doomed = s->conn->doomed || s->is_lost;
 	request_finish(r, error, error < 0 ? NULL : results);
 	if (!s->is_settling)
-		send_waiting(s);
+		send_waiting_requests(s);
 }
 
 /* -------- setting up -------- */
@@ -407,7 +407,7 @@ static int take_create_session(void *data, const void *results)
 }
 
 /* All that DESTROY_SESSION and DESTROY_CLIENTID return is a status. */
-static int take_status(void *data, const void *results)
+static int take_end_status(void *data, const void *results)
 {
 	(void)data;
 	return nfs_status_errno(((const COMPOUND4res *)results)->status);
@@ -529,11 +529,11 @@ static void leave(struct v4_session *s, uint64_t deadline_ns)
 
 	memcpy(v4_add_later(&session, V4_OP_DESTROY_SESSION)->destroy_session, s->id,
 	       sizeof(s->id));
-	if (s->is_made && ask(s, &session, take_status, NULL, deadline_ns) < 0)
+	if (s->is_made && ask(s, &session, take_end_status, NULL, deadline_ns) < 0)
 		return;
 	v4_add_later(&client, V4_OP_DESTROY_CLIENTID)->destroy_clientid = s->clientid;
 	if (s->clientid != 0)
-		(void)ask(s, &client, take_status, NULL, deadline_ns);
+		(void)ask(s, &client, take_end_status, NULL, deadline_ns);
 }
 
 int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct error *err)
@@ -609,8 +609,8 @@ int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied
 		    void *data)
 {
 	/* A callback may start operations in a slot that is free again: the others came first. */
-	const int slot = list_is_empty(&s->waiting) ? find_slot(s) : -1;
-	struct request *r;
+	const int slot = list_is_empty(&s->waiting) ? find_free_slot(s) : -1;
+	struct v4_request *r;
 	int error = 0;
 
 	if (s->is_ended || s->is_lost)
@@ -659,7 +659,7 @@ static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t dead
 		list_add_tail(&lost, link);
 	}
 	while (!list_is_empty(&lost)) {
-		struct request *request = container_of(lost.next, struct request, link);
+		struct v4_request *request = container_of(lost.next, struct v4_request, link);
 
 		list_remove(&request->link);
 		if (r == 0)

@@ -171,10 +171,12 @@ static int note_write(int folder, const char *name, const char *volume, const ch
 	if (note_is_written(folder, name, volume, target, exclusive))
 		return 0;
 	r = line_append(&text, volume);
-	if (r == 0)
-		r = line_append(&text, target);
-	if (r == 0)
-		r = line_append(&text, exclusive ? "exclusive" : "shared");
+	if (r < 0)
+		return r;
+	r = line_append(&text, target);
+	if (r < 0)
+		return r;
+	r = line_append(&text, exclusive ? "exclusive" : "shared");
 	if (r < 0)
 		return r;
 	/* No other call writes this name: the caller holds the lock of the target path. */
@@ -260,25 +262,33 @@ static void notes_remove(int folder, const char *target, const char *keep)
 	closedir(dir);
 }
 
+static int note_add(int folder, struct mounter *m, const char *volume, const char *target,
+		    bool exclusive, struct error *err)
+{
+	char name[NAME_SIZE];
+	int r;
+
+	note_name(name, volume, target);
+	r = notes_check(folder, m, volume, target, exclusive, err);
+	if (r < 0)
+		return r;
+	r = note_write(folder, name, volume, target, exclusive);
+	if (r < 0)
+		return r;
+	/*
+	 * Notes of other volumes are left of mounts that are gone. They would take this volume's
+	 * mount for theirs.
+	 */
+	notes_remove(folder, target, name);
+	return 0;
+}
+
 int node_published_add(const char *state_dir, struct mounter *m, const char *volume,
 		       const char *target, bool exclusive, struct error *err)
 {
 	cleanup_close int folder = folder_open(state_dir);
-	char name[NAME_SIZE];
-	int r = folder;
+	const int r = folder < 0 ? folder : note_add(folder, m, volume, target, exclusive, err);
 
-	if (folder >= 0) {
-		note_name(name, volume, target);
-		r = notes_check(folder, m, volume, target, exclusive, err);
-		if (r == 0)
-			r = note_write(folder, name, volume, target, exclusive);
-		/*
-		 * Notes of other volumes are left of mounts that are gone. They would take this
-		 * volume's mount for theirs.
-		 */
-		if (r == 0)
-			notes_remove(folder, target, name);
-	}
 	if (r == 0 || (err != NULL && err->code != ERROR_OK))
 		return r;
 	/* If no error is set, the folder failed. */

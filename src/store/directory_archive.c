@@ -96,7 +96,7 @@ static char *archive_path(const char *path, int attempt, bool aside)
 }
 
 /* A directory that is being archived. */
-struct archiving {
+struct archive_move {
 	const char *path;
 	const char *key; /* of the volume */
 	const struct directory_known *known;
@@ -138,7 +138,7 @@ static int rename_found_none(struct nfs_client *c, const char *path, const char 
 }
 
 /* Look the name up first: RENAME would replace an empty directory of that name. */
-static int archive_as(struct nfs_client *c, struct archiving *a, const char *archive,
+static int archive_as(struct nfs_client *c, struct archive_move *a, const char *archive,
 		      struct error *err)
 {
 	struct directory_place to;
@@ -202,7 +202,7 @@ static int check_archive_parents(struct nfs_client *c, const char *archive, stru
  * at the same time, so look at the directory first and at the volume's after that: if that is still
  * in its place, the archive is an older one, and only that may go. ARCHIVE_IS_NEW if not.
  */
-static int remove_archive(struct nfs_client *c, struct archiving *a, const char *archive,
+static int remove_archive(struct nfs_client *c, struct archive_move *a, const char *archive,
 			  struct error *err)
 {
 	char key[RECORD_NAME_MAX + 1];
@@ -229,8 +229,8 @@ static int remove_archive(struct nfs_client *c, struct archiving *a, const char 
 	return r > 0 ? ARCHIVE_IS_NEW : r;
 }
 
-static int try_archive(struct nfs_client *c, struct archiving *a, const char *archive, bool replace,
-		       struct error *err)
+static int try_archive(struct nfs_client *c, struct archive_move *a, const char *archive,
+		       bool replace, struct error *err)
 {
 	int r;
 
@@ -249,7 +249,7 @@ static int try_archive(struct nfs_client *c, struct archiving *a, const char *ar
 }
 
 /* Try one name after the other. */
-static int find_archive_name(struct nfs_client *c, struct archiving *a, bool replace,
+static int find_archive_name(struct nfs_client *c, struct archive_move *a, bool replace,
 			     char **ret_archive, struct error *err)
 {
 	bool aside = false;
@@ -275,7 +275,7 @@ int directory_archive(struct nfs_client *c, const char *path, const char *key,
 		      const struct directory_known *known, bool replace, char **ret_archive,
 		      bool *ret_trashed, struct error *err)
 {
-	struct archiving a = { .path = path, .key = key, .known = known };
+	struct archive_move a = { .path = path, .key = key, .known = known };
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;

@@ -31,8 +31,8 @@ static_assert(ARRAY_SIZE(folder_names) == NFS_FOLDERS, "a client keeps a handle 
  * Make a folder. If root turns out to be another user on the server, it is squashed and needs the
  * shared mode. Without the right mode the folder still works for the identity that made it.
  */
-static int make_folder(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-		       struct nfs_handle *ret, struct nfs_attr *ret_attr)
+static int make_store_folder(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			     struct nfs_handle *ret, struct nfs_attr *ret_attr)
 {
 	uint32_t mode = c->export.uid == 0 ? FOLDER_MODE : FOLDER_MODE_SHARED;
 	int r;
@@ -57,7 +57,7 @@ static int open_or_make(struct nfs_client *c, const struct nfs_handle *dir, cons
 	*ret_made = false;
 	r = nfs_lookup(c, dir, name, &handle, &attr);
 	if (r == -ENOENT && create) {
-		r = make_folder(c, dir, name, &handle, &attr);
+		r = make_store_folder(c, dir, name, &handle, &attr);
 		*ret_made = r == 0;
 		/* Somebody else made it in between. */
 		if (r == -EEXIST)

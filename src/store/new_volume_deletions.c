@@ -126,17 +126,25 @@ static int take_back_directory(const struct new_volume *nv, struct error *err)
 	if (volume_describe_deleted(&rec, volume_of(nv->rec).id, nv->dir, ON_DELETE_DELETE) < 0)
 		return error_oom(err);
 	r = tombstone_set_new(c, &t, &rec, err);
-	if (r == 0)
-		r = volume_is_used_again(c, &t, true, err);
-	if (r == 0)
-		r = tombstone_remove_directory(c, &t, volume_is_used_again, &trashed, err);
+	if (r < 0)
+		return r;
+	r = volume_is_used_again(c, &t, true, err);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		return tombstone_finish(c, &t, err);
+	r = tombstone_remove_directory(c, &t, volume_is_used_again, &trashed, err);
 	if (trashed && nv->filler != NULL)
 		*nv->filler->ret_trashed = true;
-	if (r == 0)
-		r = directory_remove_parents(c, nv->dir, err);
-	if (r == 0)
-		r = users_remove(c, nv->key, nv->dir, err);
-	return r < 0 ? r : tombstone_finish(c, &t, err);
+	if (r < 0)
+		return r;
+	r = directory_remove_parents(c, nv->dir, err);
+	if (r < 0)
+		return r;
+	r = users_remove(c, nv->key, nv->dir, err);
+	if (r < 0)
+		return r;
+	return tombstone_finish(c, &t, err);
 }
 
 /* Whether the record is there with all its parts: 1, 0 or a negative errno. */

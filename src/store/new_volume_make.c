@@ -99,7 +99,7 @@ static int directory_is_moving(const struct new_volume *nv, struct error *err)
  * (rule 6). If an interrupted deletion or somebody has removed it, remove the record, so that the
  * next attempt makes the contents again.
  */
-static int check_finished(const struct new_volume *nv, struct error *err)
+static int new_volume_check_finished(const struct new_volume *nv, struct error *err)
 {
 	int r = directory_is_gone(nv->c, nv->dir, err);
 
@@ -217,7 +217,7 @@ static int make_contents(struct new_volume *nv, const struct volume_filler *fill
 	int r;
 
 	if (v.staging.ready) {
-		r = check_finished(nv, err);
+		r = new_volume_check_finished(nv, err);
 		/* An earlier attempt may have ended before it set the mode. */
 		return r < 0 ? r : set_up_contents(nv, err);
 	}

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/list.h"
@@ -136,13 +135,6 @@ static int add_job(struct purger *p, const struct nfs_export *e, uint64_t now, s
 	return 0;
 }
 
-static bool is_same_server(const struct job *a, const struct job *b)
-{
-	const struct nfs_export *one = &a->share.export, *other = &b->share.export;
-
-	return one->port == other->port && strcmp(one->server, other->server) == 0;
-}
-
 static bool is_server_busy(const struct purger *p, const struct job *job)
 {
 	const struct list *pos;
@@ -150,7 +142,8 @@ static bool is_server_busy(const struct purger *p, const struct job *job)
 	list_for_each(pos, &p->jobs) {
 		const struct job *other = container_of(pos, struct job, link);
 
-		if (other->running && is_same_server(job, other))
+		if (other->running &&
+		    nfs_export_is_same_server(&job->share.export, &other->share.export))
 			return true;
 	}
 	return false;

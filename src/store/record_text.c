@@ -160,7 +160,7 @@ static int decode_pair(struct record *rec, char *item)
 }
 
 /* "v=N" comes first, so that a later version may change everything after it. */
-static int check_version(const char *item)
+static int check_format_version(const char *item)
 {
 	uint64_t version;
 
@@ -181,7 +181,7 @@ int record_decode(struct record *ret, const char *text)
 	r = strv_split(&items, text, ';');
 	if (r < 0)
 		return r;
-	r = check_version(items.items[0]);
+	r = check_format_version(items.items[0]);
 	for (i = 1; i < items.n && r == 0; i++)
 		r = decode_pair(&rec, items.items[i]);
 	if (r < 0)

@@ -180,7 +180,7 @@ static int parse_snapshot_id(const char *text, struct volume_id *ret)
  * Whether a record is whole: 0, -EINVAL or -ENOMEM. snapshot_describe() writes the file's name
  * last, so a truncated record lacks it or part of it.
  */
-static int check_contents(const struct record *rec)
+static int snapshot_check_contents(const struct record *rec)
 {
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const struct snapshot_info info = snapshot_info_of(rec);
@@ -211,7 +211,7 @@ bool snapshot_is_recorded_tree(const struct record *rec)
 int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
 			  struct error *err)
 {
-	int r = check_contents(rec);
+	int r = snapshot_check_contents(rec);
 
 	return r < 0 ? record_unusable(c, r, NFS_STATE_DIR "/snapshots", key,
 				       "remove it to use its archive like one of csi-driver-nfs",
@@ -306,7 +306,7 @@ int snapshot_find_contents(struct nfs_client *c, const struct volume_id *id,
 
 	r = nfs_lookup(c, &c->root, id->subdir, &folder, &ret->attr);
 	if (r == 0 && ret->attr.type != NFS_TYPE_DIRECTORY)
-		r = -ENOENT;
+		return -ENOENT;
 	if (r == 0)
 		r = look_into_folder(c, &folder, id->on_delete, record_get(rec, SNAPSHOT_KEY_FILE),
 				     ret);

@@ -84,15 +84,6 @@ static int find_foreign(struct nfs_client *c, const struct volume_id *id, const 
 			 id->subdir, c->export.server, c->export.share);
 }
 
-static int refuse_part(struct nfs_client *c, const struct volume_id *id,
-		       const struct snapshot_contents *archive, const struct error *why,
-		       struct error *err)
-{
-	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "'%s/%s' on %s:%s has no record and is not a whole archive: %s; csi-driver-nfs may have begun it: make sure that it is stopped, and move the directory away",
-			 id->subdir, archive->name, c->export.server, c->export.share, why->msg);
-}
-
 /*
  * Read the archive to its end. csi-driver-nfs writes archives in place, so one that it was stopped
  * in looks like a finished one, and a CO that was told that the snapshot is ready would not ask
@@ -119,7 +110,11 @@ static int check_foreign(struct nfs_client *c, const struct volume_id *id,
 		return error_set(err, ERROR_ABORTED,
 				 "'%s/%s' on %s:%s has changed while it was read: if csi-driver-nfs still runs, stop it; then try again",
 				 id->subdir, archive->name, c->export.server, c->export.share);
-	return why.code == ERROR_OK ? 0 : refuse_part(c, id, archive, &why, err);
+	if (why.code == ERROR_OK)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%s/%s' on %s:%s has no record and is not a whole archive: %s; csi-driver-nfs may have begun it: make sure that it is stopped, and move the directory away",
+			 id->subdir, archive->name, c->export.server, c->export.share, why.msg);
 }
 
 /*
@@ -216,8 +211,8 @@ static int check_same_record(struct nfs_client *c, const struct staging *s, stru
  * A finished snapshot has its archive or tree. One that was removed by hand is not made again: the
  * volume has changed since.
  */
-static int check_finished(struct nfs_client *c, const struct volume_id *id, const struct staging *s,
-			  struct error *err)
+static int snapshot_check_finished(struct nfs_client *c, const struct volume_id *id,
+				   const struct staging *s, struct error *err)
 {
 	struct snapshot_contents contents;
 	int r;
@@ -252,7 +247,7 @@ static int answer_without_source(struct nfs_client *c, const struct volume_id *i
 	int r = adopt_snapshot_record(c, s, &why);
 
 	if (r == 0 && staging_state_of(s->rec).ready)
-		return check_finished(c, id, s, err);
+		return snapshot_check_finished(c, id, s, err);
 	*err = why.code == ERROR_ALREADY_EXISTS || why.code == ERROR_FAILED_PRECONDITION
 		       ? why
 		       : *filler->missing;
@@ -289,7 +284,7 @@ static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struc
 	if (r == 0 && is_empty)
 		r = adopt_foreign_snapshot(c, id, s, filler, checked, err);
 	if (r == 0 && staging_state_of(s->rec).ready) {
-		r = check_finished(c, id, s, err);
+		r = snapshot_check_finished(c, id, s, err);
 		return r < 0 && is_empty ? undo_adoption(c, s, r, err) : r;
 	}
 	if (r == 0)

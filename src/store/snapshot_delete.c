@@ -87,7 +87,7 @@ static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum bus
 	return r < 0 ? r : 1;
 }
 
-struct burial_search {
+struct snapshot_burial_search {
 	const char *dir;
 	struct volume_owner *owner; /* out */
 };
@@ -96,7 +96,7 @@ struct burial_search {
 static int take_owner_if_of_snapshot(struct nfs_client *c, const char *name, enum busy_kind kind,
 				     void *data, struct error *err)
 {
-	const struct burial_search *search = data;
+	const struct snapshot_burial_search *search = data;
 	cleanup_tombstone struct tombstone t = { .kind = kind,
 						 .key = search->dir,
 						 .dir = search->dir };
@@ -113,7 +113,7 @@ static int take_owner_if_of_snapshot(struct nfs_client *c, const char *name, enu
 int snapshot_find_buried_owner(struct nfs_client *c, const char *name, struct volume_owner *ret,
 			       struct error *err)
 {
-	struct burial_search search = { .dir = name, .owner = ret };
+	struct snapshot_burial_search search = { .dir = name, .owner = ret };
 	int r = busy_each(c, name, take_owner_if_of_snapshot, &search, err);
 
 	return r < 0 ? r : 0;
@@ -145,6 +145,21 @@ static int bury_snapshot(struct nfs_client *c, const struct snapshot *s, struct 
 	return error_set(err, ERROR_ABORTED, "the snapshot is being deleted; try again");
 }
 
+/* Remove the draft and grave that a version of csi-nfs without tombstones may have left. */
+static int forget_remains(struct nfs_client *c, const char *key, struct error *err)
+{
+	const struct nfs_handle *folder;
+	int r;
+
+	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
+	if (r < 0)
+		return r;
+	r = record_forget_draft(c, folder, key, err);
+	if (r < 0)
+		return r;
+	return record_forget(c, folder, key, NULL, err);
+}
+
 int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_trashed,
 		    struct error *err)
 {
@@ -154,12 +169,12 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 		.dir = s->id.subdir,
 		.id = snapshot_info_of(&s->record).id,
 	};
-	const struct nfs_handle *folder;
 	int r;
 
 	r = busy_check_unused(c, t.dir, err);
-	if (r == 0)
-		r = bury_snapshot(c, s, &t, err);
+	if (r < 0)
+		return r;
+	r = bury_snapshot(c, s, &t, err);
 	if (r == 0)
 		r = carry_out_deletion(c, &t, s->has_contents, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)
@@ -168,12 +183,7 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 		return error_set(err, ERROR_ABORTED, "the snapshot is being changed; try again");
 	if (r < 0 || s->record.n > 0)
 		return r;
-	/* Remove the draft and grave that a version of csi-nfs without tombstones may have left. */
-	r = store_folder(c, STORE_SNAPSHOTS, false, &folder, err);
-	if (r == 0)
-		r = record_forget_draft(c, folder, t.key, err);
-	if (r == 0)
-		r = record_forget(c, folder, t.key, NULL, err);
+	r = forget_remains(c, t.key, err);
 	return r == -ENOENT ? 0 : r;
 }
 

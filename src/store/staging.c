@@ -117,9 +117,11 @@ static int discard_work(struct nfs_client *c, const struct nfs_handle *work, con
 	r = store_folder(c, STORE_TRASH, true, &trash, &unused);
 	if (r == 0)
 		r = directory_rename(c, work, name, trash, name);
-	if (r == 0)
+	if (r == 0) {
 		*ret_trashed = true;
-	if (r == 0 || r == -ENOENT)
+		return 0;
+	}
+	if (r == -ENOENT)
 		return 0;
 	/* There may be no room for the trash, or for one more entry in it. */
 	return tree_remove(c, work, name, NULL, NULL, err);
@@ -237,6 +239,21 @@ static int record_identity(struct record *rec, const struct directory_identity *
 	return record_set(rec, STAGING_KEY_MODE, mode);
 }
 
+/* Write the record that identifies our directory, and make the place ready for the RENAME. */
+static int prepare_place(struct nfs_client *c, struct staging *s, struct directory_place *ret,
+			 struct error *err)
+{
+	int r;
+
+	r = record_replace(c, s->records, s->key, s->rec, err);
+	if (r < 0)
+		return r;
+	r = directory_make_parents(c, s->path, ret, err);
+	if (r < 0)
+		return r;
+	return check_place_is_free(c, s, err); /* again: the work may have taken hours */
+}
+
 static int put_in_place(struct nfs_client *c, struct staging *s, const struct nfs_handle *work,
 			const char *name, struct error *err)
 {
@@ -255,11 +272,7 @@ static int put_in_place(struct nfs_client *c, struct staging *s, const struct nf
 		return placing_failed(c, r, s->path, err);
 	if (record_identity(s->rec, &own) < 0)
 		return error_oom(err);
-	r = record_replace(c, s->records, s->key, s->rec, err);
-	if (r == 0)
-		r = directory_make_parents(c, s->path, &place, err);
-	if (r == 0)
-		r = check_place_is_free(c, s, err); /* again: the work may have taken hours */
+	r = prepare_place(c, s, &place, err);
 	if (r == -ESTALE)
 		directory_note_sweep_above(c, s->path);
 	if (r < 0)
@@ -290,10 +303,12 @@ static int build_directory(struct nfs_client *c, struct staging *s, struct error
 	int r;
 
 	r = staging_discard(c, s->work_key, &s->trashed, err);
-	if (r == 0)
-		r = clear_place(c, s, err);
-	if (r == 0)
-		r = store_folder(c, STORE_WORK, true, &work, err);
+	if (r < 0)
+		return r;
+	r = clear_place(c, s, err);
+	if (r < 0)
+		return r;
+	r = store_folder(c, STORE_WORK, true, &work, err);
 	if (r < 0)
 		return r;
 	store_trash_name(name, &c->export, s->work_key);

@@ -139,11 +139,6 @@ static int put_record_back(struct nfs_client *c, struct tombstone *t,
 			 key);
 }
 
-static bool is_meant_for(const struct tombstone *t, const char *id)
-{
-	return id == NULL || busy_is_meant_for(t->name, id);
-}
-
 /*
  * Read the tombstone, and remove any draft, so that a change that began before the record was
  * renamed does not bring the record back.
@@ -152,14 +147,18 @@ static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 			  const struct nfs_handle *records, const struct nfs_handle *busy,
 			  struct error *err)
 {
+	const char *id;
 	int r;
 
 	record_done(&t->record);
 	r = read_buried(c, t, records, busy, err);
-	if (r == 0 && !is_meant_for(t, record_get(&t->record, VOLUME_KEY_ID)))
-		return put_record_back(c, t, records, busy, err);
-	if (r < 0 || !volume_key_can_have_record(t->key))
+	if (r < 0)
 		return r;
+	id = record_get(&t->record, VOLUME_KEY_ID);
+	if (id != NULL && !busy_is_meant_for(t->name, id))
+		return put_record_back(c, t, records, busy, err);
+	if (!volume_key_can_have_record(t->key))
+		return 0;
 	return record_forget_draft(c, records, t->key, err);
 }
 

@@ -56,9 +56,9 @@ int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct erro
 }
 
 /* Rule 4: look up the directory, then check the tombstone. -ENOENT, unreported: there is none. */
-static int find_directory(struct nfs_client *c, const struct tombstone *t,
-			  struct directory_place *place, struct directory_known *ret,
-			  struct error *err)
+static int tombstone_find_directory(struct nfs_client *c, const struct tombstone *t,
+				    struct directory_place *place, struct directory_known *ret,
+				    struct error *err)
 {
 	int r = directory_look_up(c, t->dir, place, &ret->handle, &ret->attr, err);
 
@@ -80,18 +80,18 @@ int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool 
 	return r < 0 ? r : staging_is_in_place(c, &t->record, t->dir, err);
 }
 
-/* As find_directory(), but by rule 6 a directory that is not found cannot come back. */
+/* As tombstone_find_directory(), but by rule 6 a directory that is not found cannot come back. */
 static int find_directory_to_remove(struct nfs_client *c, const struct tombstone *t,
 				    struct directory_place *place, struct directory_known *ret,
 				    bool *ret_trashed, struct error *err)
 {
-	int r = find_directory(c, t, place, ret, err);
+	int r = tombstone_find_directory(c, t, place, ret, err);
 
 	/* Without a record, the directory was just seen, unless an earlier call has moved it. */
 	if (r != -ENOENT || (tombstone_is_new(t) && !t->is_adopted))
 		return r;
 	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
-	return r < 0 ? r : find_directory(c, t, place, ret, err);
+	return r < 0 ? r : tombstone_find_directory(c, t, place, ret, err);
 }
 
 /*
@@ -267,7 +267,7 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 	struct directory_known known;
 	int r;
 
-	r = find_directory(c, t, &place, &known, err);
+	r = tombstone_find_directory(c, t, &place, &known, err);
 	if (r < 0)
 		return r == -ENOENT ? sweep_notes(c, t, err) : r;
 	r = directory_archive(c, t->dir, t->key, &known, replace, &archive, ret_trashed, err);

@@ -33,7 +33,7 @@ static bool is_cut_mode(const char *text)
  * directory. Values that were never valid, such as a mode "rwx", count as none. An empty policy
  * does not: it would mean the default one, which may be to delete.
  */
-static int check_contents(const struct record *rec)
+static int volume_check_contents(const struct record *rec)
 {
 	const char *mode = record_get(rec, VOLUME_KEY_MODE);
 	cleanup_volume_id struct volume_id id = { .server = NULL };
@@ -53,7 +53,7 @@ static int check_contents(const struct record *rec)
 int volume_check_record(struct nfs_client *c, const char *key, const struct record *rec,
 			struct error *err)
 {
-	int r = check_contents(rec);
+	int r = volume_check_contents(rec);
 
 	return r < 0 ? record_unusable(c, r, NFS_STATE_DIR "/volumes", key,
 				       "remove it if the volume is not needed", err)

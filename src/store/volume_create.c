@@ -52,20 +52,27 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 	r = record_check_same(c, nv->folder, nv->key, nv->rec, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	if (volume_is_built(&v))
+	if (volume_is_built(&v)) {
 		r = staging_discard(c, nv->key, ret_trashed, err);
-	if (r == 0)
-		r = directory_remove_parents(c, nv->dir, err);
-	if (r == 0)
-		r = users_remove(c, nv->key, nv->dir, err);
+		if (r < 0)
+			return r;
+	}
+	r = directory_remove_parents(c, nv->dir, err);
+	if (r < 0)
+		return r;
+	r = users_remove(c, nv->key, nv->dir, err);
+	if (r < 0)
+		return r;
 	/* The creation replaces a record like this, so it may have left a draft. */
-	if (r == 0 && (v.source != NULL || v.claim != CLAIM_NONE))
+	if (v.source != NULL || v.claim != CLAIM_NONE) {
 		r = record_forget_draft(c, nv->folder, nv->key, err);
-	if (r == 0)
-		r = record_remove(c, nv->folder, nv->key, nv->rec, err);
-	if (r == 0 && transient)
-		r = check_untouched(nv, err);
-	return r;
+		if (r < 0)
+			return r;
+	}
+	r = record_remove(c, nv->folder, nv->key, nv->rec, err);
+	if (r < 0)
+		return r;
+	return transient ? check_untouched(nv, err) : 0;
 }
 
 /*
@@ -223,13 +230,19 @@ static int make_and_check(struct new_volume *nv, struct error *err)
 	if (r < 0)
 		return r;
 	r = new_volume_make(nv, err);
-	if (r == 0 && nv->is_foreign)
+	if (r < 0)
+		return r;
+	if (nv->is_foreign) {
 		r = record_replace(nv->c, nv->folder, nv->key, nv->rec, err);
-	if (r == 0)
-		r = new_volume_check(nv, err);
-	if (r == 0 && nv->created && may_have_policies(nv))
+		if (r < 0)
+			return r;
+	}
+	r = new_volume_check(nv, err);
+	if (r < 0)
+		return r;
+	if (nv->created && may_have_policies(nv))
 		drop_earlier_policies(nv);
-	return r;
+	return 0;
 }
 
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,

@@ -382,7 +382,7 @@ static int adopt_if_of_volume(struct nfs_client *c, const char *name, enum busy_
 	return r;
 }
 
-struct burial_search {
+struct volume_burial_search {
 	const char *key; /* of the volume */
 	struct volume_owner *owner; /* out */
 };
@@ -391,7 +391,7 @@ struct burial_search {
 static int take_owner_if_of_volume(struct nfs_client *c, const char *name, enum busy_kind kind,
 				   void *data, struct error *err)
 {
-	const struct burial_search *search = data;
+	const struct volume_burial_search *search = data;
 	cleanup_tombstone struct tombstone t = { .kind = kind };
 	struct error ignored = { .code = ERROR_OK };
 
@@ -408,7 +408,7 @@ static int take_owner_if_of_volume(struct nfs_client *c, const char *name, enum 
 int volume_find_buried_owner(struct nfs_client *c, const struct volume_id *id,
 			     struct volume_owner *ret, struct error *err)
 {
-	struct burial_search search = { .key = volume_id_key(id), .owner = ret };
+	struct volume_burial_search search = { .key = volume_id_key(id), .owner = ret };
 	int r = busy_each(c, NULL, take_owner_if_of_volume, &search, err);
 
 	return r < 0 ? r : 0;

@@ -593,12 +593,17 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 	if (++u->entries > u->entries_max)
 		return refuse_entry("", "and the rest are more entries than its size allows", err);
 	r = clean_path(archive_entry_pathname(e), &path, err);
-	if (r == 0 && hardlink != NULL)
+	if (r < 0)
+		return r;
+	if (hardlink != NULL) {
 		r = clean_path(hardlink, &hardlink_to, err);
-	if (r == 0)
-		r = check_numbers(e, err);
-	if (r == 0)
-		r = convert_attributes(e, &entry.attr, err);
+		if (r < 0)
+			return r;
+	}
+	r = check_numbers(e, err);
+	if (r < 0)
+		return r;
+	r = convert_attributes(e, &entry.attr, err);
 	if (r < 0)
 		return r;
 	entry.path = buf_text(&path);
@@ -781,17 +786,26 @@ static int read_archive(struct unpacker *u, const struct nfs_handle *archive, ui
 	u->work->progress.total = size;
 	tree_file_init(&u->file, u->work, archive, size);
 	r = check_length(size, sum, err);
-	if (r == 0)
-		r = unpacker_open(u, err);
-	if (r == 0)
-		r = check_end(u, size, err);
-	if (r == 0)
-		r = read_entries(u, err);
-	if (r == 0 && u->builder != NULL)
+	if (r < 0)
+		return r;
+	r = unpacker_open(u, err);
+	if (r < 0)
+		return r;
+	r = check_end(u, size, err);
+	if (r < 0)
+		return r;
+	r = read_entries(u, err);
+	if (r < 0)
+		return r;
+	if (u->builder != NULL) {
 		r = close_folders(u, err);
-	if (r == 0)
-		r = read_to_end(u, sum, err);
-	return r < 0 ? r : check_sum(u, sum, err);
+		if (r < 0)
+			return r;
+	}
+	r = read_to_end(u, sum, err);
+	if (r < 0)
+		return r;
+	return check_sum(u, sum, err);
 }
 
 static void unpacker_done(struct unpacker *u)

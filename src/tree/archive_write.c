@@ -367,14 +367,35 @@ static int write_archive(struct packer *p, const struct nfs_handle *tree,
 	const struct tree_reader_options options = { .map = true };
 	int r = tree_read(p->work, tree, attr, &options, &p->sink, err);
 
-	if (r == 0)
-		r = check_dropped(p, NULL, err);
+	if (r < 0)
+		return r;
+	r = check_dropped(p, NULL, err);
 	if (r < 0)
 		return r;
 	if (archive_write_close(p->archive) != ARCHIVE_OK)
 		return packer_error(p, err);
 	r = p->output->end(p->output, err); /* the file */
-	return r == 0 ? p->output->end(p->output, err) : r; /* the directory */
+	if (r < 0)
+		return r;
+	return p->output->end(p->output, err); /* the directory */
+}
+
+static int pack(struct packer *p, struct tree_builder *b, const struct nfs_handle *tree,
+		const struct nfs_attr *attr, const char *file, enum tree_compression compression,
+		struct error *err)
+{
+	int r;
+
+	r = packer_open(p, compression, err);
+	if (r < 0)
+		return r;
+	r = begin_output(p->output, file, err);
+	if (r < 0)
+		return r;
+	r = write_archive(p, tree, attr, err);
+	if (r < 0)
+		return r;
+	return tree_builder_finish(b, err);
 }
 
 int tree_archive_prepare(struct error *err)
@@ -407,13 +428,7 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
 	if (tree_builder_new(&b, work, parent, &options) < 0)
 		return error_oom(err);
 	p.output = tree_builder_sink(b);
-	r = packer_open(&p, compression, err);
-	if (r == 0)
-		r = begin_output(p.output, file, err);
-	if (r == 0)
-		r = write_archive(&p, tree, attr, err);
-	if (r == 0)
-		r = tree_builder_finish(b, err);
+	r = pack(&p, b, tree, attr, file, compression, err);
 	if (r == 0)
 		*ret_sum = p.written;
 	/* Closing frees zlib's memory. Fail first, or the unfinished entry would be padded. */

@@ -16,14 +16,6 @@ void tree_budget_leave(struct tree_budget *budget)
 	atomic_fetch_sub(&budget->jobs, 1);
 }
 
-/* The limit of a purse shrinks as jobs join. A purse above it takes nothing until it is below. */
-static size_t purse_max(const struct tree_purse *purse)
-{
-	const unsigned int jobs = purse->budget != NULL ? atomic_load(&purse->budget->jobs) : 1;
-
-	return TREE_PURSE_OWN + TREE_POOL_BYTES / 2 / (jobs > 0 ? jobs : 1);
-}
-
 static bool pool_take(struct tree_budget *budget, size_t n)
 {
 	size_t pooled = atomic_load(&budget->pooled);
@@ -37,10 +29,13 @@ static bool pool_take(struct tree_budget *budget, size_t n)
 
 bool tree_purse_take(struct tree_purse *purse, size_t n)
 {
+	const unsigned int jobs = purse->budget != NULL ? atomic_load(&purse->budget->jobs) : 1;
+	/* It shrinks as jobs join. A purse above it takes nothing until it is below. */
+	const size_t max = TREE_PURSE_OWN + TREE_POOL_BYTES / 2 / (jobs > 0 ? jobs : 1);
 	const size_t held = purse->held + n;
 	size_t more;
 
-	if (held > purse_max(purse))
+	if (held > max)
 		return false;
 	if (purse->budget != NULL && held > TREE_PURSE_OWN + purse->pooled) {
 		more = held - TREE_PURSE_OWN - purse->pooled;

@@ -77,9 +77,12 @@ static int replace_by_link(struct nfs_client *c, const struct nfs_handle *target
 	if (nfs_handle_is_equal(&handle, target))
 		return 0;
 	r = find_old_entry(c, dir, name, &type);
-	if (r == 0)
-		r = remove_old_entry(c, dir, name, type);
-	return r < 0 ? r : nfs_link(c, target, dir, name);
+	if (r < 0)
+		return r;
+	r = remove_old_entry(c, dir, name, type);
+	if (r < 0)
+		return r;
+	return nfs_link(c, target, dir, name);
 }
 
 /* Leave BUILD_EXISTS: the new entry replaces the old one, but directories are merged. */
@@ -92,18 +95,22 @@ static int resolve_taken_name(struct tree_builder *b, struct builder_node *node)
 	list_remove(&node->link);
 	if (node->is_link) {
 		r = replace_by_link(b->work->to, &node->target->handle, dir, node->name);
-		if (r == 0)
-			builder_node_linked(node);
-		return r;
+		if (r < 0)
+			return r;
+		builder_node_linked(node);
+		return 0;
 	}
 	r = find_old_entry(b->work->to, dir, node->name, &type);
 	node->state = BUILD_CREATE;
-	if (r == 0 && node->attr.type != NFS_TYPE_DIRECTORY)
-		r = remove_old_entry(b->work->to, dir, node->name, type);
-	else if (r == 0)
-		node->state = BUILD_LOOKUP;
 	if (r < 0 && r != -ENOENT)
 		return r;
+	if (r == 0 && node->attr.type == NFS_TYPE_DIRECTORY) {
+		node->state = BUILD_LOOKUP;
+	} else if (r == 0) {
+		r = remove_old_entry(b->work->to, dir, node->name, type);
+		if (r < 0)
+			return r;
+	}
 	builder_node_ready(node);
 	return 0;
 }
@@ -291,17 +298,24 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 	int r;
 
 	r = builder_wait_for_room(b, err);
+	if (r < 0)
+		return r;
 	/*
 	 * An earlier entry of that name must be finished: two nodes of one name would race. A
 	 * directory without attributes keeps those of its earlier entry, so they must be set.
 	 */
-	if (r == 0 && (!entry->attr.is_full ||
-		       (b->current != NULL && builder_node_find(b, entry->name) != NULL)))
+	if (!entry->attr.is_full ||
+	    (b->current != NULL && builder_node_find(b, entry->name) != NULL)) {
 		r = builder_flush(b, err);
-	if (r == 0 && is_link)
+		if (r < 0)
+			return r;
+	}
+	if (is_link) {
 		r = find_link_target(b, entry->hardlink_to, &target, err);
-	if (r == 0)
-		r = take_xattrs(b, entry, &xattrs, err);
+		if (r < 0)
+			return r;
+	}
+	r = take_xattrs(b, entry, &xattrs, err);
 	if (r < 0)
 		return r;
 	if (!is_directory)

@@ -8,7 +8,6 @@
  */
 
 #include <errno.h>
-#include <string.h>
 
 #include "nfs/error.h"
 #include "nfs/owner.h"
@@ -22,14 +21,14 @@ static bool owner_is_known(const struct nfs_attr *attr)
 }
 
 /* The same server knows its own names, so they are set even if there is a number. */
-static bool is_same_server(const struct tree_work *work)
+static bool work_is_on_one_server(const struct tree_work *work)
 {
 	const struct nfs_export *from = &work->from->export, *to = &work->to->export;
 
 	if (work->from == work->to)
 		return true;
-	return work->from->version == 4 && from->port == to->port && from->server != NULL &&
-	       to->server != NULL && strcmp(from->server, to->server) == 0;
+	return work->from->version == 4 && from->server != NULL && to->server != NULL &&
+	       nfs_export_is_same_server(from, to);
 }
 
 /*
@@ -41,7 +40,7 @@ static uint32_t owner_name_to_set(const struct tree_work *work, uint32_t name, u
 {
 	if (work->to->version != 4)
 		return 0;
-	if (name != 0 && (id == NFS_ID_UNKNOWN || is_same_server(work)))
+	if (name != 0 && (id == NFS_ID_UNKNOWN || work_is_on_one_server(work)))
 		return name;
 	return id == me && me != NFS_ID_UNKNOWN ? my_name : 0;
 }

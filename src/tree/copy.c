@@ -26,8 +26,8 @@ int tree_copy(struct tree_work *work, const struct nfs_handle *tree, const struc
 	return r;
 }
 
-static int make_folder(struct nfs_client *c, const struct nfs_handle *parent, const char *name,
-		       struct nfs_handle *ret, struct error *err)
+static int make_copy_folder(struct nfs_client *c, const struct nfs_handle *parent, const char *name,
+			    struct nfs_handle *ret, struct error *err)
 {
 	struct nfs_attr attr;
 	int r = nfs_mkdir(c, parent, name, FOLDER_MODE, ret, &attr);
@@ -45,7 +45,7 @@ int tree_copy_to_folder(struct tree_work *work, const struct nfs_handle *tree,
 			const char *folder, const char *root, bool verify, struct error *err)
 {
 	struct nfs_handle handle;
-	int r = make_folder(work->to, parent, folder, &handle, err);
+	int r = make_copy_folder(work->to, parent, folder, &handle, err);
 
 	return r < 0 ? r : tree_copy(work, tree, attr, &handle, root, verify, err);
 }

@@ -156,7 +156,7 @@ static void check_take_attributes(struct tree_chunk *chunk, const struct nfs_att
 
 static int file_add_check(struct tree_file *f);
 
-static void chunk_replied(struct nfs_op *op)
+static void file_chunk_replied(struct nfs_op *op)
 {
 	struct tree_chunk *chunk = container_of(op, struct tree_chunk, op);
 	struct tree_work *work = chunk->file->work;
@@ -190,7 +190,7 @@ static void file_add_chunk(struct tree_file *f, struct tree_chunk *chunk, enum n
 	chunk->file = f;
 	chunk->op.type = type;
 	chunk->op.dir = f->handle;
-	chunk->op.done = chunk_replied;
+	chunk->op.done = file_chunk_replied;
 	list_add_tail(&f->chunks, &chunk->link);
 }
 
@@ -206,7 +206,7 @@ struct check_call {
 };
 
 /* Check one file alone. */
-static void check_start(struct tree_chunk *chunk)
+static void chunk_check_start(struct tree_chunk *chunk)
 {
 	const int r = chunk_start(chunk);
 
@@ -228,7 +228,7 @@ static void checks_replied(struct nfs_op *op)
 			call->chunks[i]->finished = true;
 		} else {
 			/* The first one has failed, and the others were not tried. */
-			check_start(call->chunks[i]);
+			chunk_check_start(call->chunks[i]);
 		}
 	}
 	free(call);
@@ -276,7 +276,7 @@ static void send_checks(struct tree_work *work)
 	if (n > 1 && send_check_call(work, work->checks, n) == 0)
 		return;
 	for (i = 0; i < n; i++)
-		check_start(work->checks[i]);
+		chunk_check_start(work->checks[i]);
 }
 
 /* Send the check of a file that the caller is going to wait for. */

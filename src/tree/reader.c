@@ -152,11 +152,6 @@ static int add_root(struct reader *rd, const struct nfs_handle *root, const stru
 	return reader_item_settle(rd, item);
 }
 
-static bool has_found_xattrs(const struct tree_reader_options *options)
-{
-	return options->xattrs_found != NULL && *options->xattrs_found;
-}
-
 int tree_read(struct tree_work *work, const struct nfs_handle *root, const struct nfs_attr *attr,
 	      const struct tree_reader_options *options, struct tree_sink *sink, struct error *err)
 {
@@ -168,7 +163,8 @@ int tree_read(struct tree_work *work, const struct nfs_handle *root, const struc
 			       options->count ? COUNT_HARDLINKS_MAX : TREE_HARDLINKS_MAX);
 	if (r == 0)
 		r = add_root(&rd, root, attr);
-	while (r == 0 && !list_is_empty(&rd.items) && !has_found_xattrs(options)) {
+	while (r == 0 && !list_is_empty(&rd.items) &&
+	       (options->xattrs_found == NULL || !*options->xattrs_found)) {
 		if (rd.n_items > READER_ITEMS_MAX)
 			reader_drop_some(&rd);
 		r = read_item(&rd, err);

@@ -159,7 +159,7 @@ static int seek_segments(struct reader *rd, const struct reader_item *item,
 /*
  * Compare the attributes after the server has copied the file, as tree_file_watch() does for reads.
  */
-static int check_source(struct reader *rd, struct reader_item *item)
+static int reader_check_source(struct reader *rd, struct reader_item *item)
 {
 	struct nfs_attr now;
 	int r = nfs_stat(rd->work->from, &item->handle, &now);
@@ -244,7 +244,7 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 	if (r > 0) {
 		use_segments(item, segments, entry);
 		/* Without data nothing is read, and a truncated file looks like a hole. */
-		r = check_source(rd, item);
+		r = reader_check_source(rd, item);
 		return r == 0 ? check_unchanged(rd, item, err) : r;
 	}
 	r = rd->options->map ? 0 : check_holes(rd, item, err);
@@ -275,7 +275,7 @@ static int deliver_data(struct reader *rd, struct reader_item *item, const struc
 	item->is_cut = r == -ERESTART;
 	if (r == 0)
 		return send_chunks(rd, item, err);
-	return r > 0 ? check_source(rd, item) : r;
+	return r > 0 ? reader_check_source(rd, item) : r;
 }
 
 /* Return whether the file is to be delivered again. */

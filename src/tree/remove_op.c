@@ -225,7 +225,7 @@ static int node_add_child(struct remover *rm, struct remove_node *node,
 	return 0;
 }
 
-static void readdir_entry(struct nfs_op *op, const struct nfs_entry *entry)
+static void remove_readdir_entry(struct nfs_op *op, const struct nfs_entry *entry)
 {
 	struct remove_node *node = container_of(op, struct remove_call, op)->node;
 	struct remover *rm = op->data;
@@ -255,7 +255,7 @@ static int read_prepare(struct remover *rm, struct remove_node *node, struct rem
 	struct nfs_op *op = &call->op;
 
 	(void)rm;
-	op->entry = readdir_entry;
+	op->entry = remove_readdir_entry;
 	op->cookie = node->cookie;
 	memcpy(op->verifier, node->verifier, sizeof(op->verifier));
 	node->seen_entry = node->seen_directory = node->is_cut = false;
