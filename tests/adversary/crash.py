@@ -22,6 +22,7 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
+import harness  # noqa: E402
 from rpc_proxy import Rule  # noqa: E402
 from scenarios import (  # noqa: E402
     KERNEL, REFUSED, SCENARIOS, Changed, Delete, Refused, RefuseLate, RequireLate)
@@ -226,9 +227,8 @@ def main():
                 os.path.join(os.environ["LAB_DISK"], "crash"), given.kernel) as server:
         matrix = Matrix(server, given.stride, given.offset)
         for scenario in chosen:
-            # Of version 4, without a session and with one in turn.
-            four = "4.2" if known.index(scenario) % 2 else "4.0"
-            versions = getattr(scenario, "versions", ("3", four))
+            fours = harness.one_of(("4.0", "4.2", "4.1"), known.index(scenario))
+            versions = getattr(scenario, "versions", ["3", *fours])
             for version in [given.version] if given.version else versions:
                 if given.point is not None:
                     matrix.one(Run(scenario, version, given.when or "after", given.point,
