@@ -90,9 +90,9 @@ static bool is_on_file_system(struct nfs_client *c, const struct nfs_handle *fol
 	return nfs_getattr(c, folder, &attr) == 0 && nfs_fsid_is_equal(&attr, tree);
 }
 
-/* CLONE one empty file to another, both in the folder, where they stay. */
-static int try_clone(struct nfs_client *c, const struct nfs_handle *folder,
-		     char names[2][NFS_NAME_MAX + 1])
+/* Make two files in the folder, where they stay, and try CLONE between them, else COPY. */
+static int try_offload(struct nfs_client *c, const struct nfs_handle *folder,
+		       char names[2][NFS_NAME_MAX + 1], bool copy)
 {
 	struct nfs_handle files[2];
 	struct nfs_op op;
@@ -100,25 +100,31 @@ static int try_clone(struct nfs_client *c, const struct nfs_handle *folder,
 	int r;
 
 	for (i = 0; i < 2; i++) {
-		op = (struct nfs_op){
-			.type = NFS_OP_CREATE,
-			.dir = folder,
-			.name = names[i],
-			.change = { .has_mode = true, .mode = 0600 },
-		};
-		r = nfs_client_call(c, &op);
+		r = nfs_create(c, folder, names[i], 0600, &files[i]);
 		if (r < 0)
 			return r;
-		files[i] = op.handle;
 	}
 	op = (struct nfs_op){ .type = NFS_OP_CLONE, .dir = &files[0], .to_dir = &files[1] };
-	return nfs_client_call(c, &op);
+	r = nfs_client_call(c, &op);
+	if (r == 0 || r == -ESTALE || !copy)
+		return r;
+	r = nfs_write(c, &files[0], 0, "x", 1);
+	if (r < 0)
+		return r;
+	op = (struct nfs_op){
+		.type = NFS_OP_COPY,
+		.dir = &files[0],
+		.to_dir = &files[1],
+		.length = 1,
+	};
+	r = nfs_client_call(c, &op);
+	return r == -EOPNOTSUPP && op.is_async ? 0 : r; /* asynchronously only */
 }
 
-#define CLONE_TRIES 3 /* a purge under way may remove the files too soon */
+#define OFFLOAD_TRIES 3 /* a purge under way may remove the files too soon */
 
 /* If the process dies here, the purger removes the files. */
-static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
+static bool can_offload(struct nfs_client *c, const struct nfs_attr *tree, bool copy)
 {
 	struct error ignored = { .code = ERROR_OK };
 	char names[2][NFS_NAME_MAX + 1];
@@ -130,10 +136,10 @@ static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
 	    store_folder(c, STORE_TRASH, true, &trash, &ignored) < 0 ||
 	    !is_on_file_system(c, trash, tree))
 		return false;
-	for (tries = 0; tries < CLONE_TRIES; tries++) {
+	for (tries = 0; tries < OFFLOAD_TRIES; tries++) {
 		for (i = 0; i < 2; i++)
 			store_trash_name(names[i], &c->export, "clone");
-		r = try_clone(c, trash, names);
+		r = try_offload(c, trash, names, copy);
 		for (i = 0; i < 2; i++)
 			(void)nfs_remove(c, trash, names[i]);
 		if (r != -ESTALE && r != -ENOENT)
@@ -142,11 +148,11 @@ static bool shares_blocks(struct nfs_client *c, const struct nfs_attr *tree)
 	return false;
 }
 
-bool copy_clients_share_blocks(const struct csi_driver *driver, const struct nfs_client *from,
-			       const struct nfs_attr *tree, struct nfs_client *to)
+bool copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_client *from,
+			      const struct nfs_attr *tree, struct nfs_client *to, bool copy)
 {
 	return !driver->verify_clones && clients_share_server(from, to) &&
-	       from->minor == to->minor && shares_blocks(to, tree);
+	       from->minor == to->minor && can_offload(to, tree, copy);
 }
 
 /*

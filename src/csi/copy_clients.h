@@ -23,12 +23,12 @@ enum copy_kind {
 };
 
 /*
- * Whether a clone of a tree to the export of to can share the blocks of files (CLONE). tree: the
- * attributes of the tree on from. The server's file system decides, which only a try shows: two
- * empty files are made in the trash.
+ * Whether the server can clone the files of a tree (CLONE), or with copy, copy them by itself
+ * (COPY). tree: its attributes on from. The file system of to decides, which only a try shows: two
+ * files are made in the trash.
  */
-bool copy_clients_share_blocks(const struct csi_driver *driver, const struct nfs_client *from,
-			       const struct nfs_attr *tree, struct nfs_client *to);
+bool copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_client *from,
+			      const struct nfs_attr *tree, struct nfs_client *to, bool copy);
 
 /*
  * Find out which ends of the copy have extended attributes, and set from_xattrs and to_xattrs of

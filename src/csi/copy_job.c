@@ -302,7 +302,7 @@ static bool has_xattrs(struct copy_job *job)
 	return true;
 }
 
-/* Whether the tree is of small files, which a server clones no faster than it writes them. */
+/* Whether the tree is of small files, which a server copies no faster than it writes them. */
 static bool has_small_files(struct copy_job *job)
 {
 	const struct tree_progress *p = &job->work.progress;
@@ -316,7 +316,7 @@ static bool is_version_needed(struct copy_job *job)
 {
 	if (job->work.from_xattrs)
 		return true;
-	if (job->shares_blocks)
+	if (job->can_offload)
 		return !has_small_files(job);
 	return job->kind != COPY_CLONE_PLAIN;
 }
@@ -356,6 +356,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 		       struct error *err)
 {
 	struct nfs_client *from = job->idle[0], *to = job->idle[1];
+	bool has_both; /* ends extended attributes: the version stays what it is */
 	int r;
 
 	job->kind = kind;
@@ -366,9 +367,10 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 		r = copy_clients_find_xattrs(from, &job->tree, to, kind, &job->work, err);
 	if (r < 0)
 		return r;
-	job->shares_blocks =
-		kind == COPY_CLONE && copy_clients_share_blocks(job->driver, from, &job->attr, to);
-	r = lease(job, job->shares_blocks, err);
+	has_both = job->work.from_xattrs && job->work.to_xattrs;
+	job->can_offload = kind == COPY_CLONE &&
+			   copy_clients_can_offload(job->driver, from, &job->attr, to, !has_both);
+	r = lease(job, job->can_offload, err);
 	if (r == 0)
 		r = copy_job_find_directory(job, job->work.from, path, err);
 	if (r < 0)

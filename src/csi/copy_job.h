@@ -25,7 +25,7 @@ struct copy_job {
 	const char *path; /* of the source's directory; NULL: the source is an archive */
 	struct nfs_handle tree; /* that directory; unused for an archive */
 	struct nfs_attr attr;
-	bool shares_blocks; /* the server may clone the files, which pays for large ones only */
+	bool can_offload; /* the server may copy the files, which pays for large ones only */
 	bool is_counted; /* counting the tree has begun, to estimate the time left */
 	/* The call's clients of source and target. Kept alive, since servers close idle ones. */
 	struct nfs_client *idle[2];

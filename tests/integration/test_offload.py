@@ -37,12 +37,16 @@ class OnImage(Base):
 
     @classmethod
     def setUpClass(cls):
-        cls.image = Image(os.path.join(DISK, cls.__name__), cls.size_mb, *cls.mkfs).mount()
+        cls.image = cls.new_image().mount()
         cls.addClassCleanup(cls.image.unmount)
         cls.server = KernelServer(cls.image.path, cls.options, cls.without).start()
         cls.addClassCleanup(cls.server.done)
         cls.driver = Driver(LAB, name=cls.__name__).start()
         cls.addClassCleanup(cls.driver.stop)
+
+    @classmethod
+    def new_image(cls):
+        return Image(os.path.join(DISK, cls.__name__), cls.size_mb, *cls.mkfs)
 
     @property
     def secrets(self):
@@ -251,6 +255,54 @@ class Asynchronous(OnImage):
         self.proxy.end()
         self.assertEqual(got.returncode, 0, got.stdout + got.stderr)
         self.assertIn(", asynchronous COPY, ", got.stdout)
+
+
+class Tmpfs:
+    """A file system without extended attributes and shared blocks, as servers.Image."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def mount(self):
+        os.makedirs(self.path, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", self.path], check=True)
+        return self
+
+    def unmount(self):
+        subprocess.run(["umount", self.path], check=True)
+
+
+class ChosenForCopy(OnImage):
+    """With all versions there and none in the mount options, the server copies large files."""
+
+    without = ()
+    flags = property(lambda self: ["port=%d" % self.proxy.port])
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.proxy = Proxy(cls.server.port).start()
+        cls.addClassCleanup(cls.proxy.stop)
+
+    @classmethod
+    def new_image(cls):
+        return Tmpfs(os.path.join(DISK, cls.__name__))
+
+    def test_sizes(self):
+        for size, copies in ((24 * MIB, True), (3000, False)):
+            with self.subTest(size=size):
+                source = self.create("source")
+                trees.write(self.path("source", "file"), os.urandom(size))
+                calls = collections.Counter()
+                self.proxy.begin(on_call=lambda call, calls=calls: calls.update(
+                    [call.name] if call.version == 4 else ["version 3"]))
+                copy = self.clone("copy", source)
+                self.proxy.end()
+                self.same("source", "copy")
+                self.assertEqual(calls["COPY"] > 1, copies, calls)  # one is a try
+                self.assertEqual(calls["version 3"] > 0, not copies, calls)
+                for volume_id in (copy, source):
+                    self.driver.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
 
 
 class Chosen(Offload, OnImage):
