@@ -26,6 +26,8 @@ MIB = 1 << 20
 LARGE = int(os.environ.get("BENCH_LARGE", "1024"))  # MiB
 SMALL = int(os.environ.get("BENCH_SMALL", "5000"))  # files
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))  # of clones of small files, in turn
+CREATED = 200  # volumes
+VERSIONS = ("3", "4.0", "4.1", "4.2")
 CLONES = 10  # of one file, one after another
 FAR_PORT = 12049  # a proxy that delays each way by 1 ms
 
@@ -91,6 +93,15 @@ class Share:
                         "share": self.image.path if version == "3" else "/"},
             secrets={"mountOptions": ",".join(flags)}, capacity_range={"required_bytes": MIB},
             **more).volume.volume_id
+
+    def creates(self, version):
+        """How long it takes to create CREATED empty volumes, one after another."""
+        volumes = [self.create("first", version)]  # opens the connection
+        begun = time.monotonic()
+        volumes += [self.create("volume-%d" % i, version) for i in range(CREATED)]
+        seconds = time.monotonic() - begun
+        self.delete(version, *volumes)
+        return seconds
 
     def source(self, version, fill):
         source = self.create("source", version)
@@ -172,6 +183,10 @@ def in_turn(rounds, *ways):
 def main():
     for share in (("xfs", "mkfs.xfs", "-q", "-f"), ("ext4", "mkfs.ext4", "-q", "-F")):
         on = Share(*share)
+        times = in_turn(ROUNDS, *(lambda version=version: on.creates(version)
+                                  for version in VERSIONS))
+        print("%s, %d empty volumes: %s" % (on.name, CREATED, ", ".join(
+            "over %s %s" % words for words in zip(VERSIONS, times))), flush=True)
         for kind, fill in KINDS:
             ways = {"csi-nfs over 4.2": lambda fill=fill: on.clone("4.2", fill)}
             # Version 3 reads holes, for hours, and has no extended attributes.
