@@ -9,10 +9,12 @@ libnfs's own RPC engine, which is "bare libnfs", and one at a time by the driver
 is the faster one. Also over a proxy (the program delay) that makes a round trip take 2 ms. All
 over NFSv3, all in this very run: there is no baseline of another day.
 """
+import collections
 import concurrent.futures
 import contextlib
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -28,7 +30,7 @@ from servers import Export, Failure, Ganesha, free_port, rpc_null, wait_for
 LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
 PROGRAMS = os.environ["CSI_NFS_BENCH"]
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 BIG_MB = int(os.environ.get("BENCH_BIG_MB", "1024"))
 HOST = "127.0.0.1"
 FILES = 5000  # of 4 KiB, a hundred in each directory
@@ -41,7 +43,7 @@ SHARE = os.path.join(DISK, "share")
 
 def row(what, ours, baseline, asked=""):
     """As run-inside prints it."""
-    print("%-44s %14s %20s%s" % (what, ours, baseline, asked and "   " + asked), flush=True)
+    print("%-40s %26s %48s%s" % (what, ours, baseline, asked and "   " + asked), flush=True)
 
 
 def fill_small(folder):
@@ -75,23 +77,29 @@ def bare_copies(flags, count, window):
     return (bare(SHARE, flags, "copy", count, window), bare(SHARE, flags, "unlink", count, window))
 
 
-class Best:
-    """The highest figure of each name."""
+class Rates:
+    """The figures of each name, one a round."""
 
     def __init__(self):
-        self.rates = {}
+        self.rates = collections.defaultdict(list)
 
     def add(self, name, rate):
-        self.rates[name] = max(rate, self.rates.get(name, 0))
+        self.rates[name].append(rate)
 
     def __getitem__(self, name):
-        return self.rates[name]
+        return statistics.median(self.rates[name])
 
-    def per_s(self, name):
-        return "%.0f/s" % self.rates[name]
+    def text(self, name, unit="/s"):
+        """Median and spread."""
+        return "%.0f%s (%.0f to %.0f)" % (self[name], unit, min(self.rates[name]),
+                                          max(self.rates[name]))
+
+    def seconds(self, name, count):
+        return "%.2f s (%.2f to %.2f)" % (count / self[name], count / max(self.rates[name]),
+                                          count / min(self.rates[name]))
 
     def ratio(self, one, other):
-        return self.rates[one] / self.rates[other]
+        return self[one] / self[other]
 
 
 class Volumes:
@@ -152,43 +160,46 @@ def far_away(server):
 
 
 def small_files(volumes, one_by_one):
-    """The best of some rounds; so many files are copied and removed one after the other."""
-    best = Best()
+    """Some rounds; so many files are copied and removed one after the other."""
+    rates = Rates()
     source = volumes.create("small")  # from now on this is how the share is reached
     volumes.purge(volumes.clone(source)[0])  # neither is the first to ask
     for _ in range(ROUNDS):
         copy, seconds = volumes.clone(source)
-        best.add("clone", FILES / seconds)
-        best.add("purge", FILES / volumes.purge(copy))
+        rates.add("clone", FILES / seconds)
+        rates.add("purge", FILES / volumes.purge(copy))
         for name, count, window in (("bare", FILES, IN_FLIGHT), ("one", one_by_one, 1)):
             copied, removed = bare_copies(volumes.flags, count, window)
-            best.add(name, copied)
-            best.add(name + " removed", removed)
-    return best
+            rates.add(name, copied)
+            rates.add(name + " removed", removed)
+    return rates
 
 
 def near(volumes):
-    best = small_files(volumes, FILES)
-    row("Clone of %d files of 4 KiB" % FILES, "%.2f s" % (FILES / best["clone"]),
-        "bare libnfs: %.2f s" % (FILES / best["bare"]), "%d files in flight" % IN_FLIGHT)
-    row("  one at a time", best.per_s("clone"), best.per_s("one"),
-        "is %.1f times" % best.ratio("clone", "one"))
+    rates = small_files(volumes, FILES)
+    row("Clone of %d files of 4 KiB" % FILES, rates.seconds("clone", FILES),
+        "bare libnfs: %s" % rates.seconds("bare", FILES), "%d files in flight" % IN_FLIGHT)
+    row("  one at a time", rates.text("clone"), rates.text("one"),
+        "is %.1f times" % rates.ratio("clone", "one"))
+    row("Purge of them", rates.text("purge"), "one at a time: %s" % rates.text("one removed"),
+        "is %.1f times" % rates.ratio("purge", "one removed"))
 
 
 def far(volumes):
-    best = small_files(volumes, FEW)
-    row("Clone with 1 ms more each way", best.per_s("clone"),
-        "one at a time: %s" % best.per_s("one"),
-        "asked: 20 times, is %.2f" % best.ratio("clone", "one"))
-    row("  bare libnfs, %d files in flight" % IN_FLIGHT, "-", best.per_s("bare"))
-    row("Purge with 1 ms more each way", "%.0f files/s" % best["purge"],
-        "one at a time: %s" % best.per_s("one removed"),
-        "is %.2f times" % best.ratio("purge", "one removed"))
+    rates = small_files(volumes, FEW)
+    row("Clone with 1 ms more each way", rates.text("clone"),
+        "one at a time: %s" % rates.text("one"),
+        "asked: 20 times, is %.2f" % rates.ratio("clone", "one"))
+    row("  bare libnfs, %d files in flight" % IN_FLIGHT, "-", rates.text("bare"))
+    row("Purge with 1 ms more each way", rates.text("purge"),
+        "one at a time: %s" % rates.text("one removed"),
+        "is %.2f times" % rates.ratio("purge", "one removed"))
+    row("  bare libnfs, %d files in flight" % IN_FLIGHT, "-", rates.text("bare removed"))
 
 
 def big_file(volumes, places):
     """Each round has a place of its own for what bare makes: see bare_copies()."""
-    best = Best()
+    rates = Rates()
     source = volumes.create("big")
     megabytes = BIG_MB * 1.048576
     # Where this machine is itself a guest, memory costs several times as much when it is used
@@ -196,16 +207,17 @@ def big_file(volumes, places):
     volumes.purge(volumes.clone(source)[0])
     for place in places:
         copy, seconds = volumes.clone(source)
-        best.add("clone", megabytes / seconds)
+        rates.add("clone", megabytes / seconds)
         volumes.purge(copy)
-        best.add("twice", 2 * megabytes / volumes.clone_twice(source))
-        best.add("bare", bare(place, volumes.flags, "transfer", BIG_MB, IN_FLIGHT_BIG))
+        rates.add("twice", 2 * megabytes / volumes.clone_twice(source))
+        rates.add("bare", bare(place, volumes.flags, "transfer", BIG_MB, IN_FLIGHT_BIG))
         os.truncate(os.path.join(place, "bare-to"), 0)  # the server may have it open
-    row("Clone of a file of %d MiB" % BIG_MB, "%.1f MB/s" % best["clone"],
-        "bare libnfs: %.1f MB/s" % best["bare"],
-        "asked: 0.8 of it, is %.2f" % best.ratio("clone", "bare"))
-    row("  two at once, over two connections", "%.1f MB/s" % best["twice"],
-        "one: %.1f MB/s" % best["clone"], "is %.2f times" % best.ratio("twice", "clone"))
+    row("Clone of a file of %d MiB" % BIG_MB, rates.text("clone", " MB/s"),
+        "bare libnfs: %s" % rates.text("bare", " MB/s"),
+        "asked: 0.8 of it, is %.2f" % rates.ratio("clone", "bare"))
+    row("  two at once, over two connections", rates.text("twice", " MB/s"),
+        "one: %s" % rates.text("clone", " MB/s"),
+        "is %.2f times" % rates.ratio("twice", "clone"))
 
 
 def main():
@@ -221,7 +233,7 @@ def main():
         for place in places[1:]:
             os.makedirs(place)
             os.link(os.path.join(places[0], "bare-from"), os.path.join(place, "bare-from"))
-    print("\nNatively, nfs-ganesha, %d CPUs: all of it in this very run, the best of %d rounds.\n"
+    print("\nNatively, nfs-ganesha, %d CPUs: all of it in this very run, median and spread of %d rounds.\n"
           % (len(os.sched_getaffinity(0)), ROUNDS))
     row("", "csi-nfs", "baseline")
     with Ganesha(os.path.join(LAB, "ganesha"), [Export(p) for p in [SHARE] + places]) as server, \
