@@ -449,6 +449,7 @@ static int create_session(struct v4_session *s, const union v4_later_args *clien
 {
 	struct v4_compound c = { .n = 0 };
 	union v4_later_args *args = v4_add_later(&c, V4_OP_CREATE_SESSION);
+	int r;
 
 	*args = *client;
 	args->create_session.fore = (struct v4_channel){
@@ -459,7 +460,9 @@ static int create_session(struct v4_session *s, const union v4_later_args *clien
 		.slots = SLOTS_MAX,
 	};
 	s->clientid = client->create_session.clientid;
-	return ask_patiently(s, &c, take_create_session, s);
+	r = ask_patiently(s, &c, take_create_session, s);
+	/* NOSPC, TOOSMALL and PERM are about the session, not a file: try the next version. */
+	return r == -ENOSPC || r == -ERANGE || r == -EPERM ? -EREMOTEIO : r;
 }
 
 static int check_limits(const struct v4_session *s, struct error *err)
