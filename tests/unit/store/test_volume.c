@@ -848,45 +848,24 @@ static void interrupt_everywhere(step_fn *step, const char *name, const struct s
 	}
 }
 
-START_TEST(test_crash_create_flat)
-{
-	interrupt_everywhere(create_step, "create", &flat, "flat");
-}
-END_TEST
+static const struct {
+	step_fn *step;
+	const char *name, *kind;
+	const struct sample *volume;
+} interruptions[] = {
+	{ create_step, "create", "flat", &flat },
+	{ create_step, "create", "nested", &nested },
+	{ create_step, "create", "long record", &wordy },
+	{ delete, "delete", "flat", &flat },
+	{ delete, "delete", "nested", &nested },
+	{ delete, "delete", "archived", &archived },
+	{ delete, "delete", "long record", &wordy },
+};
 
-START_TEST(test_crash_create_nested)
+START_TEST(test_crash)
 {
-	interrupt_everywhere(create_step, "create", &nested, "nested");
-}
-END_TEST
-
-START_TEST(test_crash_create_long)
-{
-	interrupt_everywhere(create_step, "create", &wordy, "long record");
-}
-END_TEST
-
-START_TEST(test_crash_delete_flat)
-{
-	interrupt_everywhere(delete, "delete", &flat, "flat");
-}
-END_TEST
-
-START_TEST(test_crash_delete_nested)
-{
-	interrupt_everywhere(delete, "delete", &nested, "nested");
-}
-END_TEST
-
-START_TEST(test_crash_delete_archived)
-{
-	interrupt_everywhere(delete, "delete", &archived, "archived");
-}
-END_TEST
-
-START_TEST(test_crash_delete_long)
-{
-	interrupt_everywhere(delete, "delete", &wordy, "long record");
+	interrupt_everywhere(interruptions[_i].step, interruptions[_i].name,
+			     interruptions[_i].volume, interruptions[_i].kind);
 }
 END_TEST
 
@@ -1512,34 +1491,19 @@ static void refuse_everywhere(const struct sample *v, const char *kind, bool uma
 	}
 }
 
-START_TEST(test_refused_flat)
-{
-	refuse_everywhere(&flat, "flat", false);
-}
-END_TEST
+static const struct {
+	const struct sample *volume;
+	const char *kind;
+	bool mode;
+} refusals[] = {
+	{ &flat, "flat" },       { &flat, "flat, mode to be set", .mode = true },
+	{ &nested, "nested" },   { &wordy, "long record" },
+	{ &claimed, "claimed" }, { &refusing, "refusing" },
+};
 
-START_TEST(test_refused_mode)
+START_TEST(test_refused)
 {
-	refuse_everywhere(&flat, "flat, mode to be set", true);
-}
-END_TEST
-
-START_TEST(test_refused_nested)
-{
-	refuse_everywhere(&nested, "nested", false);
-}
-END_TEST
-
-START_TEST(test_refused_long)
-{
-	refuse_everywhere(&wordy, "long record", false);
-}
-END_TEST
-
-START_TEST(test_refused_claimed)
-{
-	refuse_everywhere(&claimed, "claimed", false);
-	refuse_everywhere(&refusing, "refusing", false);
+	refuse_everywhere(refusals[_i].volume, refusals[_i].kind, refusals[_i].mode);
 }
 END_TEST
 
@@ -1636,50 +1600,41 @@ START_TEST(test_undone_while_another_makes_it)
 }
 END_TEST
 
-CHECK_MAIN("volume", .tests = {
-			     test_life,
-			     test_left_behind,
-			     test_already_exists,
-			     test_special_bits_stay,
-			     test_contents,
-			     test_policy,
-			     test_id_of_another_directory,
-			     test_id_without_its_directory,
-			     test_archive_collision,
-			     test_archive_closed,
-			     test_archive_empty_there,
-			     test_archive_long_name,
-			     test_archive_long_names,
-			     test_parents,
-			     test_in_the_way,
-			     test_adopted,
-			     test_bad_record,
-			     test_cut_record,
-			     test_crash_create_flat,
-			     test_crash_create_nested,
-			     test_crash_create_long,
-			     test_crash_delete_flat,
-			     test_crash_delete_nested,
-			     test_crash_delete_archived,
-			     test_crash_delete_long,
-			     test_crash_delete_foreign,
-			     test_crash_delete_then_create,
-			     test_delete_late,
-			     test_delete_late_in_place,
-			     test_delete_late_twice,
-			     test_parent_late,
-			     test_delete_late_replaced,
-			     test_delete_moving,
-			     test_record_comes_back,
-			     test_create_deleted,
-			     test_refused_flat,
-			     test_refused_mode,
-			     test_refused_nested,
-			     test_refused_long,
-			     test_crash_claimed,
-			     test_crash_refusing,
-			     test_refused_claimed,
-			     test_directory_that_cannot_be_taken_back,
-			     test_deleted_without_a_rest,
-			     test_undone_while_another_makes_it,
-		     })
+CHECK_MAIN("volume",
+	   .loops = { { test_crash, ARRAY_SIZE(interruptions) },
+		      { test_refused, ARRAY_SIZE(refusals) } },
+	   .tests = {
+		   test_life,
+		   test_left_behind,
+		   test_already_exists,
+		   test_special_bits_stay,
+		   test_contents,
+		   test_policy,
+		   test_id_of_another_directory,
+		   test_id_without_its_directory,
+		   test_archive_collision,
+		   test_archive_closed,
+		   test_archive_empty_there,
+		   test_archive_long_name,
+		   test_archive_long_names,
+		   test_parents,
+		   test_in_the_way,
+		   test_adopted,
+		   test_bad_record,
+		   test_cut_record,
+		   test_crash_delete_foreign,
+		   test_crash_delete_then_create,
+		   test_delete_late,
+		   test_delete_late_in_place,
+		   test_delete_late_twice,
+		   test_parent_late,
+		   test_delete_late_replaced,
+		   test_delete_moving,
+		   test_record_comes_back,
+		   test_create_deleted,
+		   test_crash_claimed,
+		   test_crash_refusing,
+		   test_directory_that_cannot_be_taken_back,
+		   test_deleted_without_a_rest,
+		   test_undone_while_another_makes_it,
+	   })
