@@ -127,6 +127,114 @@ static void check_refused(const char *row, struct net_breaker *breaker, const st
 	check_that(row, "not too late", err.retry_ms <= pause_ms + 1);
 }
 
+/* -------- the table in breaker.h -------- */
+
+enum state { SILENT, ASKED, ALIVE, DOWN, STATES };
+
+static const char *const state_names[STATES] = { "SILENT", "ASKED", "ALIVE", "DOWN" };
+
+/* A breaker in this state, and a place that is held in it. */
+static struct net_breaker *new_breaker_in(enum state state)
+{
+	struct net_breaker *breaker = new_breaker_that_saw(&a);
+	bool ask = false;
+
+	check_int("held", "result", net_breaker_take(breaker, a.name, a.port, NULL), 0);
+	switch (state) {
+	case ASKED:
+		check_int("asked", "result", net_breaker_enter(breaker, a.name, a.port, &ask, NULL),
+			  0);
+		check_that("asked", "ask", ask);
+		break;
+	case ALIVE:
+		enter_alive("alive", breaker, &a, true);
+		break;
+	case DOWN:
+		go_down(breaker, &a);
+		break;
+	default:
+		break;
+	}
+	return breaker;
+}
+
+/* What a caller meets. This is the last thing to do with the breaker. */
+static enum state state_of(struct net_breaker *breaker)
+{
+	struct error err = { .code = ERROR_OK };
+	bool ask = false;
+	int r = net_breaker_enter(breaker, a.name, a.port, &ask, &err);
+
+	if (r == 0)
+		return ask ? SILENT : ALIVE;
+	return r == -EUSERS ? ASKED : DOWN;
+}
+
+enum event { ENTER, TAKE, ANSWERED, FAILED, GAVE_UP, LEAVE, LEAVE_SILENT, TIME };
+
+static void happen(struct net_breaker *breaker, enum event event)
+{
+	struct error why = { .code = ERROR_UNAVAILABLE, .msg = "nobody there" };
+	bool ask;
+
+	switch (event) {
+	case ENTER:
+		(void)net_breaker_enter(breaker, a.name, a.port, &ask, NULL);
+		break;
+	case TAKE:
+		check_int("take", "result", net_breaker_take(breaker, a.name, a.port, NULL), 0);
+		break;
+	case ANSWERED:
+		net_breaker_answered(breaker, a.name, a.port);
+		break;
+	case FAILED:
+		net_breaker_failed(breaker, a.name, a.port, -EHOSTDOWN, &why);
+		break;
+	case GAVE_UP:
+		net_breaker_gave_up(breaker, a.name, a.port);
+		break;
+	case LEAVE:
+	case LEAVE_SILENT:
+		net_breaker_leave(breaker, a.name, a.port, event == LEAVE_SILENT);
+		break;
+	case TIME:
+		pass_ms(NET_BREAKER_FRESH_MS + 50);
+		break;
+	}
+}
+
+static const struct {
+	const char *name;
+	enum event event;
+	enum state after[STATES];
+} transitions[] = {
+	{ "enter", ENTER, { ASKED, ASKED, ALIVE, DOWN } },
+	{ "take", TAKE, { SILENT, ASKED, ALIVE, DOWN } },
+	{ "answered", ANSWERED, { ALIVE, ALIVE, ALIVE, ALIVE } },
+	{ "failed", FAILED, { DOWN, DOWN, DOWN, DOWN } },
+	{ "gave_up", GAVE_UP, { SILENT, SILENT, ALIVE, DOWN } },
+	{ "leave", LEAVE, { ALIVE, ALIVE, ALIVE, DOWN } },
+	{ "leave, silent", LEAVE_SILENT, { SILENT, ASKED, SILENT, DOWN } },
+	{ "time", TIME, { SILENT, ASKED, SILENT, SILENT } },
+};
+
+START_TEST(test_transitions)
+{
+	enum state state;
+
+	for (state = SILENT; state < STATES; state++) {
+		struct net_breaker *breaker = new_breaker_in(state);
+
+		happen(breaker, transitions[_i].event);
+		check_str(transitions[_i].name, state_names[state], state_names[state_of(breaker)],
+			  state_names[transitions[_i].after[state]]);
+		net_breaker_free(breaker);
+	}
+}
+END_TEST
+
+/* -------- what callers see -------- */
+
 START_TEST(test_alive)
 {
 	struct net_breaker *breaker = new_breaker();
@@ -452,15 +560,16 @@ START_TEST(test_crowd)
 }
 END_TEST
 
-CHECK_MAIN("breaker", .tests = {
-			      test_alive,
-			      test_down,
-			      test_asked_again,
-			      test_never_seen,
-			      test_unknown_name,
-			      test_share,
-			      test_full,
-			      test_hung,
-			      test_crowd,
-			      test_no_verdict,
-		      })
+CHECK_MAIN("breaker", .loops = { { test_transitions, ARRAY_SIZE(transitions) } },
+	   .tests = {
+		   test_alive,
+		   test_down,
+		   test_asked_again,
+		   test_never_seen,
+		   test_unknown_name,
+		   test_share,
+		   test_full,
+		   test_hung,
+		   test_crowd,
+		   test_no_verdict,
+	   })
