@@ -119,6 +119,7 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 		k->list[at].has_minor = e->has_minor;
 		k->list[at].minor = e->minor;
 		k->list[at].prefers_version = e->version != 0;
+		k->list[at].asks_version = e->asks_version;
 		k->list[at].port = e->port;
 		k->list[at].mount_port = e->mount_port;
 	} else {
@@ -141,6 +142,7 @@ void known_exports_apply(struct known_exports *k, struct nfs_export *e)
 		e->has_minor = k->list[at].has_minor;
 		e->minor = k->list[at].minor;
 		e->prefers_version = k->list[at].prefers_version;
+		e->asks_version = k->list[at].asks_version;
 		e->port = k->list[at].port;
 		e->mount_port = k->list[at].mount_port;
 	}

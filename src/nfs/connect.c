@@ -134,7 +134,7 @@ static bool is_version_refused(int error)
 	case -EREMOTEIO:
 	case -EBADMSG:
 	case -EBADRQC:
-	case -ECONNABORTED: /* it hung up */
+	case -ECONNABORTED: /* it hangs up */
 		return true;
 	default:
 		return false;
@@ -144,23 +144,34 @@ static bool is_version_refused(int error)
 /*
  * Try version 4, then 3 if the server has no version 4 or does not have this export in it: the two
  * versions may name an export differently (fsid=0). If both fail, the first error is more useful,
- * unless it only says that there is no version 4.
+ * unless it only says that there is no version 4. A connection that breaks may have to do with
+ * anything, such as a failover: only a server that hangs up twice does not have version 4.
  */
 static int negotiate(struct nfs_client **ret, const struct nfs_export *e,
 		     const struct net_address *address, uint64_t deadline_ns, struct error *err)
 {
 	struct error first = { .code = ERROR_OK }, second = { .code = ERROR_OK };
-	int r;
+	int r, r3;
 
 	r = try_protocol(ret, &nfs_protocol_v4, e, address, deadline_ns, &first);
+	if (r == -ECONNABORTED) {
+		error_clear(&first);
+		r = try_protocol(ret, &nfs_protocol_v4, e, address, deadline_ns, &first);
+	}
 	if (r == 0)
 		return 0;
 	if (first.code == ERROR_UNAVAILABLE && !is_version_refused(r)) {
 		*err = first;
 		return r;
 	}
-	if (try_protocol(ret, &nfs_protocol_v3, e, address, deadline_ns, &second) == 0)
+	r3 = try_protocol(ret, &nfs_protocol_v3, e, address, deadline_ns, &second);
+	if (r3 == 0)
 		return 0;
+	/* It has gone down in between. */
+	if (r == -ECONNABORTED && r3 == -EHOSTDOWN) {
+		*err = second;
+		return r3;
+	}
 	*err = r == -EPROTONOSUPPORT && second.code != ERROR_FAILED_PRECONDITION ? second : first;
 	return r;
 }

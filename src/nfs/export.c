@@ -51,16 +51,22 @@ int nfs_export_init(struct nfs_export *e, const char *server, const char *share,
 int nfs_export_apply_options(struct nfs_export *e, const char *options, struct error *err)
 {
 	cleanup_mount_options struct mount_options o = {
-		.major = e->version,
-		.minor = e->has_minor ? (int)e->minor : -1,
+		.minor = -1,
 		.port = e->port,
 		.mount_port = e->mount_port,
 	};
-	int r = mount_options_read(&o, options, err);
+	int r;
 
-	if (r == 0)
+	r = mount_options_read(&o, options, err);
+	if (r < 0)
+		return r;
+	if (o.major != 0) {
 		nfs_export_set_options(e, &o);
-	return r;
+		return 0;
+	}
+	e->port = o.port;
+	e->mount_port = o.mount_port;
+	return 0;
 }
 
 void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o)
@@ -69,6 +75,7 @@ void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o)
 	e->has_minor = o->major == 4 && o->minor >= 0;
 	e->minor = e->has_minor ? (unsigned int)o->minor : 0;
 	e->prefers_version = false;
+	e->asks_version = o->major != 0;
 	e->port = o->port;
 	e->mount_port = o->mount_port;
 }
@@ -83,7 +90,7 @@ void nfs_export_prefer(struct nfs_export *e, unsigned int version)
 
 bool nfs_export_leaves_version(const struct nfs_export *e)
 {
-	return !e->has_minor && (e->version == 0 || e->prefers_version);
+	return !e->has_minor && !e->asks_version;
 }
 
 bool nfs_export_is_own(const struct nfs_export *e)

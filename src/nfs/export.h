@@ -25,6 +25,7 @@ struct nfs_export {
 	bool has_minor; /* only this minor version of 4; else the newest that the server has */
 	unsigned int minor;
 	bool prefers_version; /* the pool takes any version if the server refuses this one */
+	bool asks_version; /* mount options name it, of this call or of one that is remembered */
 	uint16_t port; /* NFS; 0: 2049 */
 	uint16_t mount_port; /* MOUNT, for version 3; 0: ask rpcbind */
 	uint32_t uid, gid; /* AUTH_SYS identity of the calls */
@@ -55,7 +56,7 @@ void nfs_export_set_options(struct nfs_export *e, const struct mount_options *o)
 /* Check whether any of these options was applied. */
 bool nfs_export_has_options(const struct nfs_export *e);
 
-/* Check whether any version may be used: a preference is not an order. */
+/* Check whether mount options leave it open which version is used. */
 bool nfs_export_leaves_version(const struct nfs_export *e);
 
 /* Check whether the identity is that of the process; set it to that. */

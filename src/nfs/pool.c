@@ -98,6 +98,7 @@ static struct nfs_client *take_idle_client(struct nfs_pool *pool, const struct n
 			continue;
 		client = idle->client;
 		client->export.prefers_version = e->prefers_version;
+		client->export.asks_version = e->asks_version;
 		list_remove(&idle->link);
 		pool->n_idle--;
 		free(idle);

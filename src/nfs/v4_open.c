@@ -359,6 +359,14 @@ static bool is_done_whole(const struct nfs_op *op, const COMPOUND4res *res)
 	       op->attr.is_full;
 }
 
+/* Why the file that was made has no handle. The OPEN is not to be repeated: it would be EEXIST. */
+static int handle_error(nfsstat4 status)
+{
+	const int error = nfs_status_errno(status);
+
+	return error == 0 || error == -EAGAIN ? -EREMOTEIO : error;
+}
+
 /* Attributes are optional; the handle is required. */
 static void take_open(struct file_creation *c, const COMPOUND4res *res, const OPEN4resok *ok)
 {
@@ -381,7 +389,7 @@ static void take_open(struct file_creation *c, const COMPOUND4res *res, const OP
 		c->opener->closes_apart = true;
 	}
 	if (op->handle.len == 0)
-		end_broken(c, res->status != NFS4_OK ? nfs_status_errno(res->status) : -EREMOTEIO);
+		end_broken(c, handle_error(res->status));
 	else if (ok->rflags & OPEN4_RESULT_CONFIRM)
 		send_open_confirm(c);
 	else

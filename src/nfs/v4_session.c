@@ -64,6 +64,7 @@ struct v4_request {
 	uint32_t slot;
 	uint32_t n; /* operations in body */
 	bool is_change;
+	bool is_cached; /* the server shall keep the reply; the same each time it is sent */
 	char *body; /* its operations, encoded; NULL: sent, and not to be repeated */
 	uint32_t body_len;
 	net_rpc_replied *replied;
@@ -214,7 +215,7 @@ static int request_send(struct v4_request *r, const struct v4_compound *c, struc
 			.sequence = s->slots[r->slot].sequence,
 			.slot = r->slot,
 			.highest_slot = highest_slot(s),
-			.cache = r->is_change && s->caches,
+			.cache = r->is_cached,
 		},
 	};
 	struct v4_message message = {
@@ -236,6 +237,7 @@ static int request_start(struct v4_request *r, const struct v4_compound *c, uint
 	int error;
 
 	r->slot = slot;
+	r->is_cached = r->is_change && s->caches;
 	s->slots[slot].busy = true;
 	error = request_send(r, c, s->conn->rpc);
 	if (error < 0)
@@ -398,6 +400,8 @@ static int take_create_session(void *data, const void *results)
 	const union v4_later_result *result = NULL;
 	int r = take_only(results, V4_OP_CREATE_SESSION, &result);
 
+	if (r == -ENOSPC)
+		return -EAGAIN; /* no room for one more session at present */
 	if (r < 0)
 		return r;
 	memcpy(s->id, result->create_session.session, sizeof(s->id));
@@ -461,8 +465,8 @@ static int create_session(struct v4_session *s, const union v4_later_args *clien
 	};
 	s->clientid = client->create_session.clientid;
 	r = ask_patiently(s, &c, take_create_session, s);
-	/* NOSPC, TOOSMALL and PERM are about the session, not a file: try the next version. */
-	return r == -ENOSPC || r == -ERANGE || r == -EPERM ? -EREMOTEIO : r;
+	/* TOOSMALL and PERM are about the session, not a file: try the next version. */
+	return r == -ERANGE || r == -EPERM ? -EREMOTEIO : r;
 }
 
 static int check_limits(const struct v4_session *s, struct error *err)
