@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "csi/params.h"
+#include "tree/archive.h"
 
 #define OPTIONS_DEFAULT_ENDPOINT "unix:///tmp/csi.sock"
 

@@ -12,6 +12,7 @@
 #include "csi/claim.h"
 #include "csi/controller.h"
 #include "csi/copy_job.h"
+#include "csi/snapshot_params.h"
 #include "csi/snapshot_ref.h"
 #include "csi/validate.h"
 #include "csi/volume_ref.h"

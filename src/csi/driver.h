@@ -18,6 +18,7 @@
 #include "nfs/pool.h"
 #include "store/purge.h"
 #include "store/users.h"
+#include "tree/archive.h"
 #include "tree/budget.h"
 
 struct csi_driver {

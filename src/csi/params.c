@@ -29,28 +29,38 @@ void volume_params_done(struct volume_params *p)
 	*p = (struct volume_params){ .server = NULL };
 }
 
-static int set_string(char **to, const char *value, struct error *err)
+int param_set_string(char **to, const char *value, struct error *err)
 {
 	free(*to);
 	*to = strdup(value);
 	return *to != NULL ? 0 : error_oom(err);
 }
 
-static int take_server(struct volume_params *p, const char *value, struct error *err)
+int param_set_server(char **to, const char *value, struct error *err)
 {
-	free(p->server);
-	p->server = net_server_without_brackets(value);
-	return p->server != NULL ? 0 : error_oom(err);
+	free(*to);
+	*to = net_server_without_brackets(value);
+	return *to != NULL ? 0 : error_oom(err);
 }
 
-static int take_share(struct volume_params *p, const char *value, struct error *err)
+int param_set_share(char **to, const char *value, struct error *err)
 {
 	int r;
 
 	if (value[0] == '\0')
 		return error_set(err, ERROR_INVALID_ARGUMENT, "share: must not be empty");
 	r = nfs_share_check(value, err);
-	return r < 0 ? r : set_string(&p->share, value, err);
+	return r < 0 ? r : param_set_string(to, value, err);
+}
+
+static int take_server(struct volume_params *p, const char *value, struct error *err)
+{
+	return param_set_server(&p->server, value, err);
+}
+
+static int take_share(struct volume_params *p, const char *value, struct error *err)
+{
+	return param_set_share(&p->share, value, err);
 }
 
 static int take_on_delete(struct volume_params *p, const char *value, struct error *err)
@@ -61,7 +71,7 @@ static int take_on_delete(struct volume_params *p, const char *value, struct err
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "onDelete: must be delete, retain or archive");
 	p->given |= MUTABLE_ON_DELETE;
-	return set_string(&p->on_delete_text, value, err);
+	return param_set_string(&p->on_delete_text, value, err);
 }
 
 static int take_mode(struct volume_params *p, const char *value, struct error *err)
@@ -244,7 +254,7 @@ static int check_subdir(const char *subdir, struct error *err)
 
 static int take_subdir(struct volume_params *p, const char *value, struct error *err)
 {
-	return value[0] == '\0' ? 0 : set_string(&p->subdir, value, err);
+	return value[0] == '\0' ? 0 : param_set_string(&p->subdir, value, err);
 }
 
 /* Replace the template, which may use any entry of the map, by what it stands for. */
@@ -282,7 +292,7 @@ static int take_existing(struct volume_params *p, const char *value, struct erro
 
 static int take_mount_options(struct volume_params *p, const char *value, struct error *err)
 {
-	return set_string(&p->mount_options, value, err);
+	return param_set_string(&p->mount_options, value, err);
 }
 
 static int take_fstype(struct volume_params *p, const char *value, struct error *err)
@@ -317,8 +327,7 @@ static const struct {
 	{ "fstype", PARAM_CREATE, take_fstype },
 };
 
-/* Keys that sidecars add or pass on: prefixed keys, and the older names of secrets. */
-static bool is_sidecar_key(const char *key)
+bool param_is_of_sidecar(const char *key)
 {
 	static const char *const prefixes[] = {
 		SIDECAR_PREFIX,         "storage.kubernetes.io/",
@@ -333,8 +342,7 @@ static bool is_sidecar_key(const char *key)
 	return false;
 }
 
-/* Refuse two spellings of one key: it is unclear which of them counts. */
-static int check_spelling(const struct csi_map *map, size_t i, struct error *err)
+int param_check_spelling(const struct csi_map *map, size_t i, struct error *err)
 {
 	size_t j;
 
@@ -356,12 +364,12 @@ static int take_entry(struct volume_params *p, const struct csi_map *map, size_t
 	for (k = 0; k < ARRAY_SIZE(params); k++) {
 		if (!(params[k].flags & flags) || !str_eq_nocase(key, params[k].key))
 			continue;
-		r = check_spelling(map, i, err);
+		r = param_check_spelling(map, i, err);
 		if (r < 0)
 			return r;
 		return params[k].take(p, csi_map_value(map, i), err);
 	}
-	if (is_sidecar_key(key))
+	if (param_is_of_sidecar(key))
 		return 0;
 	if (flags == PARAM_CREATE)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
@@ -450,83 +458,4 @@ int volume_location_parse(struct volume_params *ret, const struct csi_map *map,
 int volume_mutable_parse(struct volume_params *ret, const struct csi_map *map, struct error *err)
 {
 	return take_entries(ret, map, PARAM_MUTABLE, err);
-}
-
-/* -------- snapshots -------- */
-
-static const char *const snapshot_formats[] = {
-	[SNAPSHOT_ARCHIVE] = "archive",
-	[SNAPSHOT_TREE] = "tree",
-};
-
-void snapshot_params_done(struct snapshot_params *p)
-{
-	free(p->server);
-	free(p->share);
-	free(p->mount_options);
-	*p = (struct snapshot_params){ .server = NULL };
-}
-
-static int take_format(struct snapshot_params *p, const char *value, struct error *err)
-{
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(snapshot_formats); i++) {
-		if (!str_eq_nocase(value, snapshot_formats[i]))
-			continue;
-		p->format = (enum snapshot_format)i;
-		return 0;
-	}
-	return error_set(err, ERROR_INVALID_ARGUMENT, "format: must be archive or tree");
-}
-
-static int take_snapshot_entry(struct snapshot_params *p, const char *key, const char *value,
-			       struct error *err)
-{
-	if (str_eq_nocase(key, "mountOptions"))
-		return set_string(&p->mount_options, value, err);
-	if (str_eq_nocase(key, "compression")) {
-		if (tree_compression_parse(value, &p->compression) < 0)
-			return error_set(err, ERROR_INVALID_ARGUMENT,
-					 "compression: must be none, gzip or zstd");
-		p->has_compression = true;
-		return 0;
-	}
-	if (str_eq_nocase(key, "format"))
-		return take_format(p, value, err);
-	if (is_sidecar_key(key))
-		return 0;
-	return error_set(err, ERROR_INVALID_ARGUMENT,
-			 "parameters: unknown parameter '%.64s' in the VolumeSnapshotClass", key);
-}
-
-int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map,
-			  enum tree_compression compression, struct error *err)
-{
-	cleanup_volume_params struct volume_params location = { .server = NULL };
-	size_t i;
-	int r = 0;
-
-	*ret = (struct snapshot_params){ .compression = compression };
-	for (i = 0; i < map->n && r == 0; i++) {
-		const char *key = csi_map_key(map, i), *value = csi_map_value(map, i);
-
-		r = check_spelling(map, i, err);
-		if (r < 0)
-			break;
-		if (str_eq_nocase(key, "server"))
-			r = take_server(&location, value, err);
-		else if (str_eq_nocase(key, "share"))
-			r = take_share(&location, value, err);
-		else
-			r = take_snapshot_entry(ret, key, value, err);
-	}
-	if (r == 0 && location.server != NULL)
-		r = net_server_check(location.server, err);
-	if (r == 0 && ret->format == SNAPSHOT_TREE && ret->has_compression)
-		r = error_set(err, ERROR_INVALID_ARGUMENT,
-			      "compression: only archives have one; leave it out, or set format to archive");
-	ret->server = steal_ptr(&location.server);
-	ret->share = steal_ptr(&location.share);
-	return r;
 }

@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "csi/map.h"
 #include "store/settings.h"
-#include "tree/archive.h"
 
 /* Key of the secret that holds mount options, as in csi-driver-nfs. */
 #define SECRET_MOUNT_OPTIONS "mountOptions"
@@ -65,21 +64,19 @@ int volume_location_check(const char *server, const char *share, struct error *e
 int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
 			    const struct volume_defaults *defaults, struct error *err);
 
-enum snapshot_format { SNAPSHOT_ARCHIVE, SNAPSHOT_TREE };
+/*
+ * For csi/snapshot_params.c, too. param_set_...() replace *to by a copy of the value, after checking
+ * it. Return 0, -EINVAL with INVALID_ARGUMENT, or -ENOMEM.
+ */
+int param_set_string(char **to, const char *value, struct error *err);
+int param_set_server(char **to, const char *value, struct error *err);
+int param_set_share(char **to, const char *value, struct error *err);
 
-/* Parameters of a VolumeSnapshotClass. */
-struct snapshot_params {
-	char *server, *share; /* for the snapshot; NULL: those of the volume */
-	char *mount_options; /* NULL: none */
-	enum tree_compression compression; /* of an archive */
-	bool has_compression; /* the class names it */
-	enum snapshot_format format;
-};
+/* Keys that sidecars add or pass on: prefixed keys, and the older names of secrets. */
+bool param_is_of_sidecar(const char *key);
 
-/* As volume_params_parse(), for CreateSnapshot. The caller calls snapshot_params_done(). */
-int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map,
-			  enum tree_compression compression, struct error *err);
-void snapshot_params_done(struct snapshot_params *p);
+/* Refuse entry i if another one spells its key differently: it is unclear which of them counts. */
+int param_check_spelling(const struct csi_map *map, size_t i, struct error *err);
 
 void volume_params_done(struct volume_params *p);
 #define cleanup_volume_params __attribute__((cleanup(volume_params_done)))

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "csi.pb-c.h"
 #include "csi/params.h"
+#include "csi/snapshot_params.h"
 #include "check_util.h"
 
 #define PAIRS_MAX 8
