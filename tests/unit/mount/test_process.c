@@ -20,9 +20,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/compat.h"
 #include "base/str.h"
 #include "check_util.h"
 #include "mount/process.h"
+
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC (1U << 2) /* headers of Linux 5.10 lack it */
+#endif
 
 #define REPLY_LEN 8
 #define LONG_MS 20000 /* far more than a scenario takes, even on a busy machine */
