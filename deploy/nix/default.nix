@@ -30,7 +30,6 @@ pkgs.stdenv.mkDerivation {
     util-linux
     zlib
   ];
-  nativeCheckInputs = [ pkgs.procps ];
   checkInputs = [ pkgs.check ];
   doCheck = true;
 

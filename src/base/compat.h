@@ -8,11 +8,19 @@
 #define BASE_COMPAT_H
 
 #include <sys/mount.h>
+#include <sys/syscall.h>
+
+/* glibc 2.31 has no names of its own for these numbers; the kernel's headers have. */
+#ifndef SYS_close_range
+#define SYS_close_range __NR_close_range
+#endif
+#ifndef SYS_openat2
+#define SYS_openat2 __NR_openat2
+#endif
 
 #ifndef HAVE_OPEN_TREE
 
 #include <linux/mount.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 static inline int open_tree(int dir, const char *path, unsigned int flags)

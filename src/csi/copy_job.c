@@ -57,7 +57,8 @@ static void log_progress(const struct copy_job *job, const struct tree_progress 
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
 		 LOG_NUM("seconds_left", left_s), LOG_NUM("changed", p->changed),
 		 LOG_NUM("vanished", p->vanished), LOG_NUM("left_out", p->left_out),
-		 LOG_NUM("clamped", p->clamped), LOG_NUM("xattrs_lost", p->xattrs_lost));
+		 LOG_NUM("clamped", p->clamped), LOG_NUM("times_cut", p->times_cut),
+		 LOG_NUM("xattrs_lost", p->xattrs_lost));
 }
 
 static const char *xattr_loss_text(int error)
@@ -99,11 +100,14 @@ static void log_end(const struct copy_job *job)
 		 LOG_NUM("bytes_per_second", p->bytes * 1000 / ms), LOG_NUM("seconds", ms / 1000),
 		 LOG_NUM("changed", p->changed), LOG_NUM("vanished", p->vanished),
 		 LOG_NUM("left_out", p->left_out), LOG_NUM("clamped", p->clamped),
-		 LOG_NUM("xattrs_lost", p->xattrs_lost));
+		 LOG_NUM("times_cut", p->times_cut), LOG_NUM("xattrs_lost", p->xattrs_lost));
 	log_xattrs_lost(job);
 	if (p->clamped > 0)
 		log_warn("NFSv3 cannot store times before 1970 or after 2106; they were clamped",
 			 LOG_STR("what", job->what), LOG_NUM("entries", p->clamped));
+	if (p->times_cut > 0)
+		log_warn("libarchive has 32-bit times here: times before 1970 may be later than 2038 in the archive",
+			 LOG_STR("what", job->what), LOG_NUM("entries", p->times_cut));
 }
 
 /* A tree that cannot be counted may still be copied: ignore errors. */

@@ -108,8 +108,8 @@ static int program_error(const char *source, const struct mount_answer *answer, 
 
 	if (answer->reply.error == ENOENT)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "mounting '%s': NFSv3 with locks needs mount.nfs, which is not installed: install nfs-common, or add the mount option nolock",
-				 source);
+				 "mounting '%s': NFSv3 with locks needs '%s', which is not installed: install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Alpine), or add the mount option nolock",
+				 source, MOUNT_NFS);
 	for (i = 0; i < ARRAY_SIZE(program_messages); i++)
 		if (strstr(log, program_messages[i].text) != NULL)
 			return error_set(err, program_messages[i].code, "mounting '%s': %.*s%s",

@@ -625,6 +625,9 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 		u->work->progress.left_out++;
 		return 0;
 	}
+	if (hardlink == NULL && (archive_times_may_be_cut(entry.attr.mtime.sec) ||
+				 archive_times_may_be_cut(entry.attr.atime.sec)))
+		u->work->progress.times_cut++;
 	r = convert_xattrs(u, e, &entry.xattrs) < 0 ? error_oom(err)
 						    : unpack_to_sink(u, &entry, err);
 	tree_xattrs_drop(entry.xattrs);

@@ -54,3 +54,8 @@ int64_t archive_times_atime(struct archive_entry *e)
 {
 	return archive_entry_atime(e);
 }
+
+bool archive_times_may_be_cut(int64_t sec)
+{
+	return sizeof(time_t) < sizeof(sec) && sec < 0;
+}

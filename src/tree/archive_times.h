@@ -28,4 +28,10 @@ bool archive_times_set(struct archive_entry *e, int64_t mtime, uint32_t mtime_ns
 int64_t archive_times_mtime(struct archive_entry *e);
 int64_t archive_times_atime(struct archive_entry *e);
 
+/*
+ * Return whether libarchive may have cut this time that it read. With 32 bits it makes times before
+ * 1970 of those from 2038 to 2106; what it makes of later ones cannot be told from others.
+ */
+bool archive_times_may_be_cut(int64_t sec);
+
 #endif

@@ -27,6 +27,7 @@ struct tree_progress {
 	uint64_t changed; /* files kept although they were written to during each read */
 	uint64_t vanished; /* entries that were removed during the work */
 	uint64_t clamped; /* entries whose time is out of range for NFSv3 and was moved into it */
+	uint64_t times_cut; /* entries whose time libarchive may have cut to 32 bits */
 	uint64_t left_out; /* entries not kept: sockets in archives, other file systems */
 	uint64_t xattrs_lost; /* extended attributes not kept */
 	int xattr_error; /* why the first of them was not; a negative errno */

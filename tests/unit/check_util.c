@@ -53,6 +53,17 @@ int check_run(const struct check_suite *suite)
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+void check_make_folder(char ret[CHECK_FOLDER])
+{
+	static const char name[] = "/csi-nfs-test-XXXXXX";
+	const char *tmp = getenv("TMPDIR");
+
+	if (str_is_empty(tmp) || strlen(tmp) + sizeof(name) > CHECK_FOLDER)
+		tmp = "/tmp";
+	(void)stpcpy(stpcpy(ret, tmp), name);
+	ck_assert_msg(mkdtemp(ret) != NULL, "no folder can be made in '%s'", tmp);
+}
+
 static int compare_lines(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);

@@ -68,6 +68,11 @@ static inline char *check_repeat(const char *s, size_t n)
 	return text;
 }
 
+#define CHECK_FOLDER 80 /* length of a path at most: a socket's file in it can still be bound */
+
+/* Make a folder for a test in TMPDIR, or in /tmp if that is not set or too long. */
+void check_make_folder(char ret[CHECK_FOLDER]);
+
 /*
  * Shorten names in a list of paths, one a line: notes in .csi-nfs/parents/ by what tells one
  * directory from another, parts of records by what tells one text from another.

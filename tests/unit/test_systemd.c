@@ -186,9 +186,9 @@ static void check_heard(const char *row, const char *name)
 
 START_TEST(test_notify)
 {
-	char directory[] = "/tmp/test-systemd-XXXXXX", name[64];
+	char directory[CHECK_FOLDER], name[CHECK_FOLDER + 16];
 
-	ck_assert_ptr_nonnull(mkdtemp(directory));
+	check_make_folder(directory);
 	(void)snprintf(name, sizeof(name), "%s/notify", directory);
 	check_heard("path", name);
 	ck_assert_int_eq(unlink(name), 0);

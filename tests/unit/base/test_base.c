@@ -786,6 +786,27 @@ START_TEST(test_large)
 }
 END_TEST
 
+/* Of the tests themselves: TMPDIR says where they write, unless it is too long. */
+START_TEST(test_make_folder)
+{
+	cleanup_free char *long_name = check_repeat("/long", 20);
+	char outer[CHECK_FOLDER], inner[CHECK_FOLDER];
+
+	check_make_folder(outer);
+	ck_assert_int_eq(setenv("TMPDIR", outer, 1), 0);
+	check_make_folder(inner);
+	check_int("short", "made in TMPDIR", strncmp(inner, outer, strlen(outer)), 0);
+	ck_assert_int_eq(rmdir(inner), 0);
+	ck_assert_int_eq(rmdir(outer), 0);
+	if (access("/tmp", W_OK) < 0)
+		return;
+	ck_assert_int_eq(setenv("TMPDIR", long_name, 1), 0);
+	check_make_folder(inner);
+	check_int("long", "made in /tmp", strncmp(inner, "/tmp/", 5), 0);
+	ck_assert_int_eq(rmdir(inner), 0);
+}
+END_TEST
+
 CHECK_MAIN("base",
 	   .tests = {
 		   test_error_codes, test_error_first_wins, test_error_long, test_buf_limits,
@@ -793,6 +814,6 @@ CHECK_MAIN("base",
 		   test_str_split,   test_str_hash,         test_path_check, test_path_clean,
 		   test_path_parts,  test_log_text,         test_log_json,   test_log_level,
 		   test_log_names,   test_log_cut,          test_list,       test_clock,
-		   test_large,		test_log_ends,
+		   test_large,	     test_log_ends,	     test_make_folder,
 	   },
 	   .loops = { { test_log_cut_string, ARRAY_SIZE(long_rows) } })

@@ -56,13 +56,12 @@ static const char *const wrong_names[] = { "crc32", "crc33" };
 static const struct library_functions right = { names, &functions, ARRAY_SIZE(names) };
 static const struct library_functions wrong = { wrong_names, &functions, ARRAY_SIZE(wrong_names) };
 
-static char folder[32];
-static char path[64];
+static char folder[CHECK_FOLDER];
+static char path[CHECK_FOLDER + 16];
 
 static void setup(void)
 {
-	(void)snprintf(folder, sizeof(folder), "/tmp/test_library.XXXXXX");
-	ck_assert(mkdtemp(folder) != NULL);
+	check_make_folder(folder);
 	(void)snprintf(path, sizeof(path), "%s/libother.so.1", folder);
 }
 

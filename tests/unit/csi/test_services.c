@@ -32,17 +32,15 @@ struct bench {
 	Csi__V1__SnapshotMetadata_Service metadata;
 	struct fake_nfs *nfs;
 	struct fake_mounter mounter;
-	char dir[64]; /* an empty directory, for targets */
-	char state[64]; /* the node's state folder */
+	char dir[CHECK_FOLDER]; /* an empty directory, for targets */
+	char state[CHECK_FOLDER]; /* the node's state folder */
 };
 
 static void bench_init(struct bench *b)
 {
 	*b = (struct bench){ .node_driver = { .node_id = "node-1" } };
-	(void)snprintf(b->dir, sizeof(b->dir), "/tmp/csi-nfs-services-XXXXXX");
-	ck_assert(mkdtemp(b->dir) != NULL);
-	(void)snprintf(b->state, sizeof(b->state), "/tmp/csi-nfs-state-XXXXXX");
-	ck_assert(mkdtemp(b->state) != NULL);
+	check_make_folder(b->dir);
+	check_make_folder(b->state);
 	b->nfs = fake_nfs_new();
 	fake_nfs_serve(b->nfs);
 	fake_mounter_init(&b->mounter);

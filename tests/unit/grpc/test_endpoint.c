@@ -78,13 +78,12 @@ END_TEST
 
 /* ---- The socket's file ---- */
 
-static char directory[64];
-static char path[96];
+static char directory[CHECK_FOLDER];
+static char path[CHECK_FOLDER + 16];
 
 static void setup(void)
 {
-	(void)snprintf(directory, sizeof(directory), "/tmp/test-grpc-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(directory));
+	check_make_folder(directory);
 	(void)snprintf(path, sizeof(path), "%s/csi.sock", directory);
 }
 

@@ -17,15 +17,15 @@
 #include "mount/frame.h"
 #include "mount/mounter.h"
 
-static char folder[] = "/tmp/test-mounter-XXXXXX";
-static char script[64], reply_file[64], log_file[64], request_file[64];
+static char folder[CHECK_FOLDER];
+static char script[CHECK_FOLDER + 16], reply_file[sizeof(script)], log_file[sizeof(script)];
+static char request_file[sizeof(script)];
 
 static void setup(void)
 {
 	FILE *f;
 
-	strcpy(folder, "/tmp/test-mounter-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	check_make_folder(folder);
 	snprintf(script, sizeof(script), "%s/helper", folder);
 	snprintf(reply_file, sizeof(reply_file), "%s/reply", folder);
 	snprintf(log_file, sizeof(log_file), "%s/log", folder);
@@ -111,7 +111,7 @@ static const struct {
 	{ "other versions", MOUNT_STEP_VERSION, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION,
 	  "2 to 3" },
 	{ "no target directory", MOUNT_STEP_TARGET, ENOTDIR, "", ERROR_FAILED_PRECONDITION,
-	  "target_path: '/tmp/test-mounter-" },
+	  "/csi-nfs-test-" },
 	{ "no directory", MOUNT_STEP_MOUNT, ENOENT, "", ERROR_NOT_FOUND, "nfs.example:/share/dir" },
 	{ "a file", MOUNT_STEP_MOUNT, ENOTDIR, "", ERROR_NOT_FOUND, "directory" },
 	{ "stale", MOUNT_STEP_MOUNT, ESTALE, "", ERROR_UNAVAILABLE, "removed" },
@@ -128,6 +128,10 @@ static const struct {
 	{ "no memory", MOUNT_STEP_MOUNT, ENOMEM, "", ERROR_RESOURCE_EXHAUSTED, "memory" },
 	{ "something else", MOUNT_STEP_MOUNT, EXDEV, "", ERROR_INTERNAL, "nfs.example" },
 	{ "no mount.nfs", MOUNT_STEP_PROGRAM, ENOENT, "", ERROR_FAILED_PRECONDITION, "nolock" },
+	{ "no mount.nfs: where it is looked for", MOUNT_STEP_PROGRAM, ENOENT, "",
+	  ERROR_FAILED_PRECONDITION, "needs '" MOUNT_NFS "', which is not installed" },
+	{ "no mount.nfs: other distributions", MOUNT_STEP_PROGRAM, ENOENT, "",
+	  ERROR_FAILED_PRECONDITION, "nfs-utils (Fedora, Alpine)" },
 	{ "no statd", MOUNT_STEP_PROGRAM, 0,
 	  "mount.nfs: rpc.statd is not running but is required for remote locking.\nmore\n",
 	  ERROR_FAILED_PRECONDITION, "nolock" },

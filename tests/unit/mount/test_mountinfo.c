@@ -86,15 +86,28 @@ static const struct {
 	{ "empty file", "", "/t", 0, NULL, NULL, false, false },
 };
 
-static void write_file(char *path, const char *text)
-{
-	int fd;
+static char place[CHECK_FOLDER];
+static char table[CHECK_FOLDER + 16];
 
-	strcpy(path, "/tmp/test-mountinfo-XXXXXX");
-	fd = mkstemp(path);
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-	close(fd);
+static void setup(void)
+{
+	check_make_folder(place);
+	(void)snprintf(table, sizeof(table), "%s/mountinfo", place);
+}
+
+static void teardown(void)
+{
+	unlink(table);
+	rmdir(place);
+}
+
+static void write_table(const char *text)
+{
+	FILE *f = fopen(table, "we");
+
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	fclose(f);
 }
 
 static void check_found(size_t i, const struct mount_info *info)
@@ -117,17 +130,15 @@ static void check_found(size_t i, const struct mount_info *info)
 
 START_TEST(test_find)
 {
-	char file[32];
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct mount_info *info = (struct mount_info *)&file; /* must be overwritten */
+		struct mount_info *info = (struct mount_info *)&place; /* must be overwritten */
 
-		write_file(file, rows[i].text);
-		check_int(rows[i].name, "result", mountinfo_find(file, rows[i].path, &info), 0);
+		write_table(rows[i].text);
+		check_int(rows[i].name, "result", mountinfo_find(table, rows[i].path, &info), 0);
 		check_found(i, info);
 		mount_info_free(info);
-		unlink(file);
 	}
 }
 END_TEST
@@ -136,23 +147,21 @@ END_TEST
 START_TEST(test_find_among_many)
 {
 	struct mount_info *info = NULL;
-	char file[32];
 	FILE *f;
 	int i;
 
-	write_file(file, ROOT);
-	f = fopen(file, "a");
+	write_table(ROOT);
+	f = fopen(table, "a");
 	ck_assert_ptr_nonnull(f);
 	for (i = 0; i < 5000; i++)
 		fprintf(f, "%d 22 0:%d / /pods/%d rw - nfs4 s:/%d " V4_SUPER "\n", i + 40, i + 51,
 			i, i);
 	fclose(f);
-	ck_assert_int_eq(mountinfo_find(file, "/pods/2500", &info), 0);
+	ck_assert_int_eq(mountinfo_find(table, "/pods/2500", &info), 0);
 	ck_assert_ptr_nonnull(info);
 	ck_assert_str_eq(info->source, "s:/2500");
 	ck_assert_int_eq(info->depth, 1);
 	mount_info_free(info);
-	unlink(file);
 }
 END_TEST
 
@@ -227,13 +236,12 @@ static char *make_folder(void)
 		{ "@/link", "real" }, { "@/real/away", "/nowhere" }, { "@/dangling", "none" },
 		{ "@/loop", "loop" },
 	};
-	char pattern[] = "/tmp/test-mountinfo-XXXXXX";
-	char *folder = mkdtemp(pattern), *path;
+	char made[CHECK_FOLDER], *folder, *path;
 	size_t i;
 	int fd;
 
-	ck_assert_ptr_nonnull(folder);
-	folder = realpath(folder, NULL);
+	check_make_folder(made);
+	folder = realpath(made, NULL);
 	ck_assert_ptr_nonnull(folder);
 	for (i = 0; i < ARRAY_SIZE(entries); i++) {
 		path = in_folder(entries[i].name, folder);
@@ -358,13 +366,14 @@ START_TEST(test_free_nothing)
 }
 END_TEST
 
-CHECK_MAIN("mountinfo", .tests = {
-				test_find,
-				test_find_among_many,
-				test_find_no_file,
-				test_find_real,
-				test_service,
-				test_resolve,
-				test_no_descriptor,
-				test_free_nothing,
-			})
+CHECK_MAIN("mountinfo", .setup = setup, .teardown = teardown,
+	   .tests = {
+		   test_find,
+		   test_find_among_many,
+		   test_find_no_file,
+		   test_find_real,
+		   test_service,
+		   test_resolve,
+		   test_no_descriptor,
+		   test_free_nothing,
+	   })

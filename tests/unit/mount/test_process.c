@@ -20,22 +20,26 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/compat.h"
 #include "base/str.h"
 #include "check_util.h"
 #include "mount/process.h"
+
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC (1U << 2) /* headers of Linux 5.10 lack it */
+#endif
 
 #define REPLY_LEN 8
 #define LONG_MS 20000 /* far more than a scenario takes, even on a busy machine */
 #define SHORT_MS 300
 #define SLACK_MS 5000 /* longest "at once" on a busy machine */
 
-static char folder[] = "/tmp/test-process-XXXXXX";
-static char script[64], pid_file[64];
+static char folder[CHECK_FOLDER];
+static char script[CHECK_FOLDER + 16], pid_file[CHECK_FOLDER + 16];
 
 static void setup(void)
 {
-	strcpy(folder, "/tmp/test-process-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	check_make_folder(folder);
 	snprintf(script, sizeof(script), "%s/helper", folder);
 	snprintf(pid_file, sizeof(pid_file), "%s/pid", folder);
 	(void)signal(SIGPIPE, SIG_IGN); /* as the driver */

@@ -19,7 +19,7 @@
 
 #define CANNOT 77 /* exit status */
 
-static char folder[] = "/tmp/test-walk-XXXXXX";
+static char folder[CHECK_FOLDER];
 
 static void *thread_wait(void *data)
 {
@@ -61,7 +61,7 @@ static int walk_beside_a_thread(void)
 {
 	struct mount_walk w = MOUNT_WALK_NONE;
 	pthread_t thread;
-	char target[64];
+	char target[CHECK_FOLDER + 16];
 	int dir, r;
 
 	if (namespace_enter() < 0)
@@ -95,7 +95,7 @@ START_TEST(test_beside_a_thread)
 	int status;
 	pid_t pid;
 
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	check_make_folder(folder);
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0)

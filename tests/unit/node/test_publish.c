@@ -24,15 +24,13 @@ enum access { SHARED = MODE(SINGLE_NODE_MULTI_WRITER), ALONE = MODE(SINGLE_NODE_
 static struct fake_mounter mounter;
 static struct node_driver driver;
 static struct node_service node;
-static char folder[64], state[64];
+static char folder[CHECK_FOLDER], state[CHECK_FOLDER];
 
 static void setup(void)
 {
 	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
-	strcpy(folder, "/tmp/test-publish-XXXXXX");
-	strcpy(state, "/tmp/test-publish-state-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	ck_assert_ptr_nonnull(mkdtemp(state));
+	check_make_folder(folder);
+	check_make_folder(state);
 	fake_mounter_init(&mounter);
 	driver = (struct node_driver){
 		.node_id = "n",

@@ -13,15 +13,12 @@
 #include "store/holder.h"
 #include "check_util.h"
 
-#define TEMPLATE "/tmp/csi-nfs-holder.XXXXXX"
-
-static char folder[sizeof(TEMPLATE)];
+static char folder[CHECK_FOLDER];
 static char path[sizeof(folder) + 8], file[sizeof(path) + 8];
 
 static void set_up(void)
 {
-	(void)snprintf(folder, sizeof(folder), TEMPLATE);
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	check_make_folder(folder);
 	(void)snprintf(path, sizeof(path), "%s/socket", folder);
 	(void)snprintf(file, sizeof(file), "%s.holder", path);
 }

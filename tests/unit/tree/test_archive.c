@@ -55,8 +55,8 @@ static int pack(struct fake_nfs *f, enum tree_compression compression, struct er
 }
 
 /* Unpacks the archive into "back". sum: NULL: not known. */
-static int unpack_with_sum(struct fake_nfs *f, const struct tree_archive_sum *sum,
-			   struct error *err)
+static int unpack_and_count(struct fake_nfs *f, const struct tree_archive_sum *sum,
+			    struct tree_progress *ret, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	struct tree_work work = { .from = c, .to = c };
@@ -68,7 +68,16 @@ static int unpack_with_sum(struct fake_nfs *f, const struct tree_archive_sum *su
 	ck_assert(fake_nfs_get(f, ARCHIVE, &handle, &attr));
 	r = tree_unpack(&work, &handle, attr.size, sum, &c->root, "back", err);
 	check_work(&work, r, err);
+	*ret = work.progress;
 	return r;
+}
+
+static int unpack_with_sum(struct fake_nfs *f, const struct tree_archive_sum *sum,
+			   struct error *err)
+{
+	struct tree_progress unused;
+
+	return unpack_and_count(f, sum, &unused, err);
 }
 
 static int unpack(struct fake_nfs *f, struct error *err)
@@ -1205,6 +1214,53 @@ static void put_tar_map(struct buf *b, unsigned int n, const char *range)
 	put_tar_padding(b, padding);
 }
 
+/* Where libarchive's time_t has 32 bits, it cuts later times, and the work counts their entries. */
+START_TEST(test_cut_times)
+{
+	static const struct {
+		const char *name, *record;
+		int64_t mtime;
+		bool counts; /* with 32 bits */
+	} rows[] = {
+		{ "2009", "20 mtime=1234567890\n", 1234567890, false },
+		{ "2039", "20 mtime=2177452800\n", 2177452800, true },
+		{ "1969, which could be 2106", "12 mtime=-1\n", -1, true },
+	};
+	struct archive_entry *e;
+	bool has_32_bits;
+	size_t i;
+
+	ck_assert_int_eq(tree_archive_prepare(NULL), 0); /* for archive_times_set() */
+	e = archive_entry_new();
+	has_32_bits = !archive_times_set(e, INT64_C(1) << 31, 0, 0, 0);
+	archive_entry_free(e);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct tree_progress progress;
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+		struct buf b = { 0 };
+
+		put_tar_header(&b, 'x', "PaxHeaders/f", strlen(rows[i].record));
+		ck_assert(buf_puts(&b, rows[i].record) == 0);
+		put_tar_padding(&b, 512 - strlen(rows[i].record));
+		put_tar_header(&b, '0', "f", 0);
+		put_tar_padding(&b, 1024);
+		fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+		(void)unpack_and_count(f, NULL, &progress, &err);
+		check_error(rows[i].name, &err, ERROR_OK, NULL);
+		ck_assert(fake_nfs_get(f, "back/f", &handle, &attr));
+		check_int(rows[i].name, "time", attr.mtime.sec,
+			  has_32_bits ? (int32_t)rows[i].mtime : rows[i].mtime);
+		check_int(rows[i].name, "entries that are cut", progress.times_cut,
+			  has_32_bits && rows[i].counts);
+		buf_done(&b);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* libarchive keeps each range of a map, so that a few KiB of gzip could take all memory. */
 START_TEST(test_map)
 {
@@ -1573,7 +1629,7 @@ END_TEST
 CHECK_MAIN("tree_archive",
 	   .tests = {
 		   test_compressions, test_same, test_sockets, test_names, test_foreign,
-		   test_numbers, test_late_times,
+		   test_numbers, test_late_times, test_cut_times,
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
 		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
