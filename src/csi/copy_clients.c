@@ -132,8 +132,7 @@ static bool can_offload(struct nfs_client *c, const struct nfs_attr *tree, bool 
 	unsigned int tries;
 	int i, r;
 
-	if ((c->offload & NFS_OFFLOAD_CLONE) == 0 ||
-	    store_folder(c, STORE_TRASH, true, &trash, &ignored) < 0 ||
+	if (store_folder(c, STORE_TRASH, true, &trash, &ignored) < 0 ||
 	    !is_on_file_system(c, trash, tree))
 		return false;
 	for (tries = 0; tries < OFFLOAD_TRIES; tries++) {
@@ -148,11 +147,21 @@ static bool can_offload(struct nfs_client *c, const struct nfs_attr *tree, bool 
 	return false;
 }
 
+/* Over a connection of its own, which a server that hangs up on CLONE or COPY may break. */
 bool copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_client *from,
 			      const struct nfs_attr *tree, struct nfs_client *to, bool copy)
 {
-	return !driver->verify_clones && clients_share_server(from, to) &&
-	       from->minor == to->minor && can_offload(to, tree, copy);
+	struct error ignored = { .code = ERROR_OK };
+	struct nfs_client *c;
+	bool found;
+
+	if (driver->verify_clones || (to->offload & NFS_OFFLOAD_CLONE) == 0 ||
+	    !clients_share_server(from, to) || from->minor != to->minor ||
+	    lease_same(driver, to, &c, &ignored) < 0)
+		return false;
+	found = c->minor == to->minor && can_offload(c, tree, copy);
+	nfs_pool_return(driver->pool, c);
+	return found;
 }
 
 /*

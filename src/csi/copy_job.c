@@ -360,7 +360,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 		       struct error *err)
 {
 	struct nfs_client *from = job->idle[0], *to = job->idle[1];
-	bool has_both; /* ends extended attributes: the version stays what it is */
+	bool stays; /* on its version, for extended attributes */
 	int r;
 
 	job->kind = kind;
@@ -371,9 +371,9 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 		r = copy_clients_find_xattrs(from, &job->tree, to, kind, &job->work, err);
 	if (r < 0)
 		return r;
-	has_both = job->work.from_xattrs && job->work.to_xattrs;
+	stays = job->work.from_xattrs && job->work.to_xattrs && !is_narrow(from) && !is_narrow(to);
 	job->can_offload = kind == COPY_CLONE &&
-			   copy_clients_can_offload(job->driver, from, &job->attr, to, !has_both);
+			   copy_clients_can_offload(job->driver, from, &job->attr, to, !stays);
 	r = lease(job, job->can_offload, err);
 	if (r == 0)
 		r = copy_job_find_directory(job, job->work.from, path, err);

@@ -577,9 +577,6 @@ static void v4_replied(void *data, int error, const void *results)
 	/* For READDIR, unlike RMDIR, NOT_SAME says that the cookie verifier no longer matches. */
 	if (res->status == NFS4ERR_NOT_SAME && op->type == NFS_OP_READDIR)
 		op->error = -ERESTART;
-	/* A server that cannot go on with a list would refuse to each time. */
-	if (res->status == NFS4ERR_BAD_COOKIE && op->type == NFS_OP_LISTXATTRS)
-		op->error = -ERANGE;
 	if (op->type == NFS_OP_REMOVE)
 		count_removed(op, res);
 	if (op->type == NFS_OP_COPY && op->error < 0)

@@ -139,6 +139,7 @@ struct tree_builder {
 	size_t n_closing; /* nodes that are ended and not finished */
 	struct builder_node *buckets[BUILDER_BUCKETS]; /* all nodes by parent and name */
 	uint64_t data; /* bytes taken so far */
+	unsigned int clones_refused, copies_refused; /* in a row */
 	struct nfs_handle root;
 	bool finished; /* the root is finished */
 	bool owners; /* we are root on the server and set owners */

@@ -4,7 +4,7 @@
 /*
  * Files that the server copies itself (RFC 7862). CLONE shares the blocks of the source, takes the
  * same short time for any size, and keeps holes. COPY moves the data on the server. Both need one
- * server with both files, so the first file of a tree shows whether they work.
+ * server with both files, and may be refused for one file or for all.
  */
 
 #include <errno.h>
@@ -15,6 +15,8 @@
 
 /* Per synchronous COPY: Linux copies no more at once, and the call must not time out. */
 #define COPY_BYTES (4U * 1024 * 1024)
+/* Refusals of CLONE, or of COPY, in a row after which it is not tried for further files. */
+#define REFUSALS_MAX 8
 /* Per asynchronous COPY. Servers need not report progress: it must end within STALL_MS. */
 #define ASYNC_BYTES (1024U * 1024 * 1024)
 
@@ -33,6 +35,14 @@ bool builder_offload_is_refused(int error)
 {
 	return is_unsupported(error) || error == -EINVAL || error == -EACCES || error == -EPERM ||
 	       error == -EREMOTEIO;
+}
+
+/* Count a refusal: most servers that refuse one file after another refuse them all. */
+static void note_refusal(struct tree_builder *b, unsigned int offload, unsigned int *count,
+			 int error)
+{
+	if (is_unsupported(error) || ++*count == REFUSALS_MAX)
+		b->work->offload &= ~offload;
 }
 
 static void offload_replied(struct nfs_op *op)
@@ -89,10 +99,10 @@ static int clone_file(struct tree_builder *b, struct builder_node *node,
 	r = builder_offload_run(node, &result, err);
 	if (r < 0)
 		return r;
-	if (is_unsupported(result))
-		b->work->offload &= ~NFS_OFFLOAD_CLONE;
-	if (builder_offload_is_refused(result))
+	if (builder_offload_is_refused(result)) {
+		note_refusal(b, NFS_OFFLOAD_CLONE, &b->clones_refused, result);
 		return 0;
+	}
 	if (result < 0)
 		return result == -ESTALE ? result : builder_offload_fail(node, result, err);
 	r = builder_chunk_check_verifier(node, &node->op);
@@ -100,6 +110,7 @@ static int clone_file(struct tree_builder *b, struct builder_node *node,
 		return builder_offload_fail(node, r, err);
 	if (!node->op.attr.is_full || node->op.attr.size != node->attr.size)
 		return -ERESTART;
+	b->clones_refused = 0;
 	b->work->progress.bytes += node->attr.size;
 	return 1;
 }
@@ -115,9 +126,12 @@ static int copy_failed(struct tree_builder *b, struct builder_node *node, int re
 		return -ERESTART;
 	if (!builder_offload_is_refused(result))
 		return result == -ESTALE ? result : builder_offload_fail(node, result, err);
-	if (is_unsupported(result) || node->written > 0)
+	if (node->written > 0) {
 		b->work->offload &= ~NFS_OFFLOAD_COPY;
-	return node->written == 0 ? 0 : -ERESTART;
+		return -ERESTART;
+	}
+	note_refusal(b, NFS_OFFLOAD_COPY, &b->copies_refused, result);
+	return 0;
 }
 
 /* Servers that answer a synchronous COPY before it is done may leave out the verifier. */
@@ -179,6 +193,7 @@ static int copy_part(struct tree_builder *b, struct builder_node *node,
 	if (*ret_len == 0)
 		return -ERESTART;
 	node->written += *ret_len;
+	b->copies_refused = 0;
 	return 1;
 }
 

@@ -203,6 +203,12 @@ static int take_xattr_names(struct reader_item *item, const struct nfs_op *op)
 	const bool stuck = !op->eof && (op->cookie == item->xattrs_cookie ||
 					++item->xattr_pages == XATTR_PAGES_MAX);
 
+	/* The names changed between two pages, or the server cannot go on with a list. */
+	if (op->error == -ERESTART && !item->xattrs_relisted) {
+		reader_item_forget_xattrs(item);
+		item->xattrs_relisted = true;
+		return item->error;
+	}
 	if (op->error < 0)
 		tree_xattrs_lose(work, 1, op->error);
 	else if (stuck)
@@ -229,9 +235,11 @@ static int take_xattr_value(struct reader_item *item, const struct nfs_op *op)
 	return item->error;
 }
 
-/* Return whether the error means that attributes are lost, which does not fail the item. */
+/* Return whether the error is about the attributes alone, which does not fail the item. */
 static bool is_xattr_reply(const struct nfs_op *op)
 {
+	if (op->type == NFS_OP_LISTXATTRS && op->error == -ERESTART)
+		return true;
 	return (op->type == NFS_OP_LISTXATTRS || op->type == NFS_OP_GETXATTR) &&
 	       tree_xattrs_is_loss(op->error);
 }

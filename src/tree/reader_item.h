@@ -83,6 +83,7 @@ struct reader_item {
 	char *text; /* of a symbolic link */
 	struct tree_xattrs *xattrs; /* NULL: none, or not listed yet */
 	bool xattrs_listed;
+	bool xattrs_relisted; /* once, from the start */
 	uint64_t xattrs_cookie; /* of the next page of their names */
 	unsigned int xattr_pages;
 	size_t xattrs_read; /* items of the set that have their value */

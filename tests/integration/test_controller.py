@@ -910,9 +910,12 @@ class Controller(OnServer):
     def test_share_that_is_no_directory(self):
         """Over version 3 the mount service of nfs-ganesha refuses what is not a directory."""
         os.symlink("target", self.path("link"))
+        self.addCleanup(os.unlink, self.path("link"))
         os.mkdir(self.path("target"))
+        self.addCleanup(os.rmdir, self.path("target"))
         with open(self.path("file"), "w", encoding="ascii") as f:
             f.write("data")
+        self.addCleanup(os.unlink, self.path("file"))
         codes = (CODE.PERMISSION_DENIED,)
         cases = {"link": "", "file": "", "link/below": "", "file/below": ""}
         if self.version != "3":
@@ -924,10 +927,6 @@ class Controller(OnServer):
                 self.fails(codes, self.client.CreateVolume, words,
                            **self.request("lost", share=self.share + "/" + name))
         self.assertEqual(os.listdir(self.path("target")), [])
-        os.unlink(self.path("link"))
-        os.unlink(self.path("file"))
-        os.rmdir(self.path("target"))
-        self.is_clean()
 
     # ---- purge ----
 

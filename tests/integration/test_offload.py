@@ -258,7 +258,7 @@ class Asynchronous(OnImage):
 
 
 class Tmpfs:
-    """A file system without extended attributes and shared blocks, as servers.Image."""
+    """A file system without shared blocks, as servers.Image."""
 
     def __init__(self, path):
         self.path = path
@@ -272,8 +272,17 @@ class Tmpfs:
         subprocess.run(["umount", self.path], check=True)
 
 
+def xattrs_work(path):
+    try:
+        os.setxattr(path, "user.any", b"value")
+    except OSError:
+        return False
+    return True
+
+
 class ChosenForCopy(OnImage):
-    """With all versions there and none in the mount options, the server copies large files."""
+    """With all versions there, none in the mount options, and no shared blocks, the server copies
+    large files."""
 
     without = ()
     flags = property(lambda self: ["port=%d" % self.proxy.port])
@@ -289,6 +298,7 @@ class ChosenForCopy(OnImage):
         return Tmpfs(os.path.join(DISK, cls.__name__))
 
     def test_sizes(self):
+        has_xattrs = xattrs_work(self.path())  # since Linux 6.6: all goes over 4.2
         for size, copies in ((24 * MIB, True), (3000, False)):
             with self.subTest(size=size):
                 source = self.create("source")
@@ -299,8 +309,8 @@ class ChosenForCopy(OnImage):
                 copy = self.clone("copy", source)
                 self.proxy.end()
                 self.same("source", "copy")
-                self.assertEqual(calls["COPY"] > 1, copies, calls)  # one is a try
-                self.assertEqual(calls["version 3"] > 0, not copies, calls)
+                self.assertEqual(calls["COPY"] > 1, copies, calls)  # one may be a try
+                self.assertEqual(calls["version 3"] > 0, not copies and not has_xattrs, calls)
                 for volume_id in (copy, source):
                     self.driver.client.DeleteVolume(volume_id=volume_id, secrets=self.secrets)
 

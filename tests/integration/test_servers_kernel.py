@@ -121,7 +121,9 @@ class Ext4(OnExt4, unittest.TestCase):
         """The mount service, which only version 3 uses, follows links."""
         target = os.path.join(self.folder, "target")
         os.mkdir(target)
+        self.addCleanup(shutil.rmtree, target)
         os.symlink("target", os.path.join(self.folder, "link"))
+        self.addCleanup(os.unlink, os.path.join(self.folder, "link"))
         for self.version in harness.one_of(VERSIONS, self.turn) + ["3"]:
             with self.subTest(version=self.version):
                 self.share = os.path.join(self.folder if self.version == "3" else "/", "link")
@@ -132,8 +134,6 @@ class Ext4(OnExt4, unittest.TestCase):
                 else:
                     self.fails((CODE.FAILED_PRECONDITION,), self.create, "is a symbolic link",
                                name="refused")
-        shutil.rmtree(target)
-        os.unlink(os.path.join(self.folder, "link"))
 
 
 class Xfs(OnImage, unittest.TestCase):

@@ -251,6 +251,41 @@ START_TEST(test_stuck)
 }
 END_TEST
 
+/* A list that cannot be continued is read again once, from its start. Then its names are lost. */
+START_TEST(test_relisted)
+{
+	static const struct fake_habits habits = { .page = 5, .xattrs = true };
+	static const struct {
+		const char *name;
+		struct fake_failure failure;
+		bool is_lost;
+	} rows[] = {
+		{ "once", { .nth = 1, .error = -ERESTART, .types = OPERATION(LISTXATTRS) }, false },
+		{ "each time",
+		  { .nth = 1, .error = -ERESTART, .all = true, .types = OPERATION(LISTXATTRS) },
+		  true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct result got;
+
+		fake_nfs_write(f, "tree/file", 0, "", 0);
+		fake_nfs_set_xattr(f, "tree/file", "a", "1", 1);
+		fake_nfs_set_xattr(f, "tree/file", "b", "2", 1);
+		fake_nfs_habits(f, &habits);
+		fake_nfs_fail(f, &rows[i].failure);
+		copy(f, true, &got);
+		ck_assert_msg(got.r == 0, "%s: %s", rows[i].name, got.err.msg);
+		check_that(rows[i].name, "lost", (got.progress.xattrs_lost > 0) == rows[i].is_lost);
+		if (!rows[i].is_lost)
+			tree_check_same(rows[i].name, f, "tree", f, "copy");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* A connection that breaks at any of these operations ends the copy with an error. */
 START_TEST(test_broken)
 {
@@ -604,6 +639,7 @@ START_TEST(test_calls)
 }
 END_TEST
 
-CHECK_MAIN("xattrs", .tests = { test_copy, test_calls, test_reads_alone, test_find, test_find_less,
-				test_refused_later, test_losses, test_stuck, test_broken,
-				test_read_only, test_changed, test_archive, test_foreign })
+CHECK_MAIN("xattrs",
+	   .tests = { test_copy, test_calls, test_reads_alone, test_find, test_find_less,
+		      test_refused_later, test_losses, test_stuck, test_relisted, test_broken,
+		      test_read_only, test_changed, test_archive, test_foreign })
