@@ -26,6 +26,7 @@ HOST = "127.0.0.1"
 COUNT = int(os.environ.get("BENCH_RESIDENT", "10000"))
 CALLERS = 16
 SWEEP = 35  # seconds: memory is given back every 30 s
+IMAGE = "glibc.malloc.tcache_count=0"  # as deploy/Containerfile sets GLIBC_TUNABLES
 
 
 def row(what, driver):
@@ -64,8 +65,12 @@ def main():
     with Driver(LAB, "--mode", "node", "--nodeid", "n", "--state-dir", LAB) as driver:
         row("node, idle", driver)
     with Ganesha(os.path.join(LAB, "ganesha"), [Export(SHARE)]) as server:
-        for version in os.environ.get("BENCH_VERSIONS", "4 3").split():
+        versions = os.environ.get("BENCH_VERSIONS", "4 3").split()
+        for version in versions:
             controller(server, version)
+        print("with %s:" % IMAGE, flush=True)
+        os.environ["GLIBC_TUNABLES"] = IMAGE
+        controller(server, versions[0])
 
 
 if __name__ == "__main__":
