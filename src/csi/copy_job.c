@@ -106,7 +106,7 @@ static void log_end(const struct copy_job *job)
 		log_warn("NFSv3 cannot store times before 1970 or after 2106; they were clamped",
 			 LOG_STR("what", job->what), LOG_NUM("entries", p->clamped));
 	if (p->times_cut > 0)
-		log_warn("libarchive has 32-bit times here: times before 1970 may be later than 2038 in the archive",
+		log_warn("libarchive has 32-bit times on this system: times after 2038 were restored as times before 1970",
 			 LOG_STR("what", job->what), LOG_NUM("entries", p->times_cut));
 }
 
