@@ -296,6 +296,13 @@ class Call:
             self.name = "RMDIR"
 
     @property
+    def request(self):
+        """Session, number and slot of a compound in a session: the same if it is sent again."""
+        if not self.ops or self.ops[0].name != "SEQUENCE":
+            return None
+        return self.data[self.ops[0].at:self.ops[0].at + 24]
+
+    @property
     def is_mutating(self):
         return self.program == NFS and self.name in MUTATING
 
