@@ -198,11 +198,9 @@ class Squashed(OnImage):
         self.assertEqual((os.stat(copy).st_uid, os.stat(copy).st_mode & 0o7777), (2000, 0o600))
 
 
-class Asynchronous(OnImage):
-    """A server that copies only asynchronously, and does not tell the end: older Linux servers,
-    behind a proxy that refuses what is synchronous."""
+class Proxied(OnImage):
+    """Everything goes through a proxy."""
 
-    size_mb = 400
     flags = property(lambda self: ["port=%d" % self.proxy.port])
 
     @classmethod
@@ -210,6 +208,13 @@ class Asynchronous(OnImage):
         super().setUpClass()
         cls.proxy = Proxy(cls.server.port).start()
         cls.addClassCleanup(cls.proxy.stop)
+
+
+class Asynchronous(Proxied):
+    """A server that copies only asynchronously, and does not tell the end: older Linux servers,
+    behind a proxy that refuses what is synchronous."""
+
+    size_mb = 400
 
     def copy(self, *rules):
         """Copy large files under these rules. Return how often each call came."""
@@ -280,18 +285,11 @@ def xattrs_work(path):
     return True
 
 
-class ChosenForCopy(OnImage):
+class ChosenForCopy(Proxied):
     """With all versions there, none in the mount options, and no shared blocks, the server copies
     large files."""
 
     without = ()
-    flags = property(lambda self: ["port=%d" % self.proxy.port])
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.proxy = Proxy(cls.server.port).start()
-        cls.addClassCleanup(cls.proxy.stop)
 
     @classmethod
     def new_image(cls):
