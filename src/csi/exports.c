@@ -115,13 +115,8 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 	pthread_mutex_lock(&k->lock);
 	at = find_position(k, e, &found);
 	if (found) {
-		k->list[at].version = e->version;
-		k->list[at].has_minor = e->has_minor;
-		k->list[at].minor = e->minor;
+		nfs_export_copy_way(&k->list[at], e);
 		k->list[at].prefers_version = e->version != 0;
-		k->list[at].asks_version = e->asks_version;
-		k->list[at].port = e->port;
-		k->list[at].mount_port = e->mount_port;
 	} else {
 		insert_export(k, at, e);
 	}
@@ -137,15 +132,8 @@ void known_exports_apply(struct known_exports *k, struct nfs_export *e)
 		return;
 	pthread_mutex_lock(&k->lock);
 	at = find_position(k, e, &found);
-	if (found) {
-		e->version = k->list[at].version;
-		e->has_minor = k->list[at].has_minor;
-		e->minor = k->list[at].minor;
-		e->prefers_version = k->list[at].prefers_version;
-		e->asks_version = k->list[at].asks_version;
-		e->port = k->list[at].port;
-		e->mount_port = k->list[at].mount_port;
-	}
+	if (found)
+		nfs_export_copy_way(e, &k->list[at]);
 	pthread_mutex_unlock(&k->lock);
 }
 

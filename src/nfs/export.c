@@ -88,6 +88,17 @@ void nfs_export_prefer(struct nfs_export *e, unsigned int version)
 	e->prefers_version = version != 0;
 }
 
+void nfs_export_copy_way(struct nfs_export *e, const struct nfs_export *from)
+{
+	e->version = from->version;
+	e->has_minor = from->has_minor;
+	e->minor = from->minor;
+	e->prefers_version = from->prefers_version;
+	e->asks_version = from->asks_version;
+	e->port = from->port;
+	e->mount_port = from->mount_port;
+}
+
 bool nfs_export_leaves_version(const struct nfs_export *e)
 {
 	return !e->has_minor && !e->asks_version;

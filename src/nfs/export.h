@@ -63,6 +63,9 @@ bool nfs_export_leaves_version(const struct nfs_export *e);
 bool nfs_export_is_own(const struct nfs_export *e);
 void nfs_export_set_own(struct nfs_export *e);
 
+/* Reach e in the way of from: version and ports, and whether the version was asked for. */
+void nfs_export_copy_way(struct nfs_export *e, const struct nfs_export *from);
+
 /* Prefer a version, 3 or 4; 0: none. */
 void nfs_export_prefer(struct nfs_export *e, unsigned int version);
 

@@ -97,8 +97,7 @@ static struct nfs_client *take_idle_client(struct nfs_pool *pool, const struct n
 		if (!nfs_export_is_equal(&idle->client->export, e))
 			continue;
 		client = idle->client;
-		client->export.prefers_version = e->prefers_version;
-		client->export.asks_version = e->asks_version;
+		nfs_export_copy_way(&client->export, e); /* equal but for preferences */
 		list_remove(&idle->link);
 		pool->n_idle--;
 		free(idle);

@@ -660,7 +660,6 @@ static void v4_attach_replied(void *data, int error, const void *results)
 {
 	struct nfs_client *client = ((struct nfs_op *)data)->client;
 	const COMPOUND4res *res = results;
-	struct nfs_attr attr = { .type = NFS_TYPE_UNKNOWN };
 
 	if (error == 0 && res->status == NFS4_OK && res->resarray.resarray_len > 0) {
 		const nfs_resop4 *last =
@@ -669,8 +668,7 @@ static void v4_attach_replied(void *data, int error, const void *results)
 		if (last->resop == OP_GETATTR)
 			v4_take_limits(&last->nfs_resop4_u.opgetattr.GETATTR4res_u.resok4
 						.obj_attributes,
-				       client, &attr);
-		client->root_type = attr.type;
+				       client);
 	}
 	v4_replied(data, error, results);
 }

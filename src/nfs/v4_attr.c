@@ -515,11 +515,13 @@ void v4_take_space(const fattr4 *from, struct nfs_space *space)
 	(void)take_attributes(&r, from, SPACE);
 }
 
-void v4_take_limits(const fattr4 *from, struct nfs_client *client, struct nfs_attr *attr)
+void v4_take_limits(const fattr4 *from, struct nfs_client *client)
 {
-	struct attr_reader r = { .client = client, .attr = attr };
+	struct nfs_attr attr = { .type = NFS_TYPE_UNKNOWN };
+	struct attr_reader r = { .client = client, .attr = &attr };
 
 	(void)take_attributes(&r, from, LIMITS); /* those left out stay 0, "not known" */
+	client->root_type = attr.type;
 }
 
 bool v4_take_xattrs(const fattr4 *from)

@@ -92,7 +92,7 @@ bool_t v4_encode_operations(ZDR *zdr, const struct v4_compound *c);
 void v4_take_attr(const fattr4 *from, struct nfs_client *c, struct nfs_attr *attr,
 		  struct nfs_handle *handle);
 void v4_take_space(const fattr4 *from, struct nfs_space *space);
-void v4_take_limits(const fattr4 *from, struct nfs_client *client, struct nfs_attr *attr);
+void v4_take_limits(const fattr4 *from, struct nfs_client *client); /* root_type, too */
 bool v4_take_xattrs(const fattr4 *from); /* false where the server leaves it out */
 void v4_take_handle(const nfs_resop4 *getfh, struct nfs_handle *to);
 
