@@ -89,15 +89,20 @@ static inline int tree_meter_drop(struct tree_sink *sink, struct error *err)
 /* Write data without zeros that differs from place to place. */
 static inline void tree_fill_file(struct fake_nfs *f, const char *path, uint64_t offset, size_t len)
 {
-	unsigned int n = (unsigned int)(offset * 7919 % 251);
+	enum { PERIOD = 251 };
+	unsigned int n = (unsigned int)(offset * 7919 % PERIOD);
 	char *data = malloc(len > 0 ? len : 1);
-	size_t i;
+	size_t i, done;
 
 	ck_assert(data != NULL);
-	for (i = 0; i < len; i++) {
+	for (i = 0; i < len && i < PERIOD; i++) {
 		data[i] = (char)(n + 1);
-		n += 7919 % 251;
-		n -= n >= 251 ? 251 : 0;
+		n = (n + 7919) % PERIOD;
+	}
+	/* The rest repeats. Some tests write gigabytes of it: let memcpy() do the work. */
+	for (done = i; done < len; done += i) {
+		i = done < len - done ? done : len - done;
+		memcpy(data + done, data, i);
 	}
 	fake_nfs_write(f, path, offset, data, len);
 	free(data);
