@@ -28,6 +28,8 @@ from odd_server import (ACCES, GARBAGE_ARGS, INVAL, IO, NONE, NOTSUPP, PERM, PRO
 from servers import Export, Ganesha, GoNfs
 
 MINORS = ("4.0", "4.1", "4.2")
+REFUSED = (CODE.ALREADY_EXISTS, CODE.FAILED_PRECONDITION)
+COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
 
 
 # ---- the tests' own server ----
@@ -290,6 +292,87 @@ class FoldsCase(Life, Memory, unittest.TestCase):
         self.assertEqual(self.tree("name"), {"file": b"data"})
         self.delete(volume.volume_id)
         self.is_clean()
+
+
+class Normalizes(Life, Memory, unittest.TestCase):
+    """A name in composed and in decomposed characters is the same, and is kept as it was given."""
+
+    habits = Habits(normalizes="NFD", keeps_form=True)
+
+    def pairs(self):
+        """Each form first, on an empty share."""
+        for mine, theirs in ((COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)):
+            with self.subTest(mine=ascii(mine)):
+                yield mine, theirs
+                self.is_clean()
+
+    def is_kept(self, path):
+        self.assertEqual(self.server.find(path).data, b"data")
+
+    def test_names(self):
+        """The second volume does not get the first one's directory."""
+        for mine, theirs in self.pairs():
+            volume = self.create(mine)
+            self.put(mine + "/file", b"data")
+            for _ in range(2):
+                self.fails(REFUSED, self.client.CreateVolume, **self.request(theirs))
+            self.delete(self.volume_id(theirs))
+            self.is_kept(mine + "/file")
+            self.delete(volume.volume_id)
+
+    def test_claims(self):
+        """Nor by a pattern, for the directory itself or for one in it."""
+        for mine, theirs in self.pairs():
+            namespace = "csi.storage.k8s.io__pvc__namespace"
+            fields = {"subDir": "${pvc.metadata.namespace}"}
+            volume = self.create("one", **fields, **{namespace: mine})
+            self.put(mine + "/file", b"data")
+            for more in ({}, {"subDir": fields["subDir"] + "/${pvc.metadata.name}",
+                              "csi.storage.k8s.io__pvc__name": "inner"}):
+                self.fails(REFUSED, self.client.CreateVolume,
+                           **self.request("two", **{**fields, namespace: theirs, **more}))
+            for directory in (theirs, theirs + "/inner"):
+                self.delete(self.volume_id(directory, "two"))
+            self.is_kept(mine + "/file")
+            self.delete(volume.volume_id)
+
+    def test_constants(self):
+        """Volumes with a constant subDir may share a directory. It goes with the last one."""
+        for mine, theirs in self.pairs():
+            for inner in ("", "/inner"):
+                outer = self.create("one", subDir=mine).volume_id
+                other = self.create("two", subDir=theirs + inner).volume_id
+                self.put(mine + inner + "/file", b"data")
+                self.delete(other)
+                self.is_kept(mine + inner + "/file")
+                self.delete(outer)
+
+    def test_neighbors(self):
+        """A directory above two volumes goes with the last one, whichever form they call it by."""
+        volumes = [self.create("one", subDir=COMPOSED + "/one"),
+                   self.create("two", subDir=DECOMPOSED + "/two")]
+        self.put(DECOMPOSED + "/two/file", b"data")
+        self.delete(volumes[0].volume_id)
+        self.assertEqual(self.server.find(COMPOSED + "/two/file").data, b"data")
+        self.delete(volumes[1].volume_id)
+        self.is_clean()
+
+    def test_copies(self):
+        """Clones and restores have each entry once, also where a name is listed in another form."""
+        source = self.create("source")
+        content = {COMPOSED: b"composed", "folder/" + DECOMPOSED: b"decomposed"}
+        for path, data in content.items():
+            self.put("source/" + path, data)
+        copies = lives.copy(self, source, self.tree("source"))
+        for volume in copies + [source]:
+            self.delete(volume.volume_id)
+        self.is_clean()
+
+
+class NormalizesLists(Normalizes):
+    """The same where a name is listed in decomposed characters, however it was given."""
+
+    habits = Habits(normalizes="NFD")
 
 
 class IgnoresOwners(Memory, unittest.TestCase):

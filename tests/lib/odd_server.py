@@ -15,6 +15,7 @@ import socketserver
 import struct
 import threading
 import time
+import unicodedata
 
 import wire
 from scripted import Call, opaque
@@ -31,8 +32,8 @@ class Habits:
     """How a server differs from most others."""
 
     def __init__(self, plus=True, symlink=OK, symlink_exists=EXIST, link=OK, rmdir_full=NOTEMPTY,
-                 flavors=(SYS,), takes=(NONE, SYS), follows=False, folds=False, grain=0,
-                 owners=True, compound=None):
+                 flavors=(SYS,), takes=(NONE, SYS), follows=False, folds=False,
+                 normalizes=None, keeps_form=False, grain=0, owners=True, compound=None):
         self.plus = plus  # has READDIRPLUS
         self.symlink = symlink  # status of each SYMLINK
         self.symlink_exists = symlink_exists  # status of SYMLINK for an existing name
@@ -42,6 +43,10 @@ class Habits:
         self.takes = takes  # flavors of NFS calls that are not rejected
         self.follows = follows  # CREATE makes what a dangling symbolic link leads to
         self.folds = folds  # "A" is another name of "a"
+        # A Unicode normalization form: names with the same one are the same. READDIR has them in
+        # that form (HFS+), or as they were given (ZFS).
+        self.normalizes = normalizes
+        self.keeps_form = keeps_form
         self.grain = grain  # of times, in seconds; 0: nanoseconds
         self.owners = owners  # keeps them; else everything is root's
         # How RPC refuses COMPOUND where version 4 answers NULL; None: there is no version 4.
@@ -162,7 +167,12 @@ class Server:
 
     # ---- the file system ----
 
+    def normal(self, name):
+        form = self.habits.normalizes
+        return unicodedata.normalize(form, name) if form else name
+
     def fold(self, name):
+        name = self.normal(name)
         return name.casefold() if self.habits.folds else name
 
     def now(self):
@@ -180,6 +190,8 @@ class Server:
         node.mtime = node.ctime = self.now()
 
     def add(self, folder, name, node):
+        if not self.habits.keeps_form:
+            name = self.normal(name)
         folder.names[self.fold(name)] = (name, node)
         folder.cookies[name] = folder.next_cookie
         folder.next_cookie += 1
