@@ -24,7 +24,7 @@ from cases import CODE, GIB, LAB, STATE
 from csi_client import capability
 from lives import Folder, Life, Memory, Unseen
 from odd_server import (ACCES, GARBAGE_ARGS, INVAL, IO, NONE, NOTSUPP, PERM, PROC_UNAVAIL,
-                        PROG_MISMATCH, PROG_UNAVAIL, SYSTEM_ERR, Habits)
+                        PROG_MISMATCH, PROG_UNAVAIL, SILENT, SYSTEM_ERR, Habits)
 from servers import Export, Ganesha, GoNfs
 
 MINORS = ("4.0", "4.1", "4.2")
@@ -236,6 +236,18 @@ class WithoutCompound(Life, Memory, unittest.TestCase):
                 before = self.server.counts.get("compound", 0)
                 lives.live(self)
                 self.assertGreater(self.server.counts["compound"], before)
+
+    def test_silence(self):
+        """A server that is in trouble is silent, too: no other version is used in its place."""
+        self.server.habits.compound = SILENT
+        self.restart()
+        self.addCleanup(self.restart)  # it takes the server for dead
+        before = dict(self.server.counts)
+        self.fails((CODE.UNAVAILABLE,), self.client.CreateVolume, "does not answer",
+                   **self.request("x"))
+        calls = {n: c - before.get(n, 0) for n, c in self.server.counts.items()}
+        self.assertGreater(calls.pop("compound"), 0)
+        self.assertEqual(set(calls.values()), {0}, calls)
 
     def test_version_that_was_asked_for(self):
         """It is not replaced by another one."""

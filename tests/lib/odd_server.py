@@ -24,6 +24,7 @@ OK, PERM, NOENT, IO, ACCES, EXIST, NOTDIR, ISDIR = 0, 1, 2, 5, 13, 17, 20, 21
 INVAL, NAMETOOLONG, NOTEMPTY, STALE, NOTSUPP = 22, 63, 66, 70, 10004
 REG, DIR, BLK, CHR, LNK, SOCK, FIFO = range(1, 8)
 PROG_UNAVAIL, PROG_MISMATCH, PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR = range(1, 6)
+SILENT = -1
 NONE, SYS = 0, 1  # flavors
 PAGE = 12  # entries of a READDIR or READDIRPLUS reply
 
@@ -49,7 +50,8 @@ class Habits:
         self.keeps_form = keeps_form
         self.grain = grain  # of times, in seconds; 0: nanoseconds
         self.owners = owners  # keeps them; else everything is root's
-        # How RPC refuses COMPOUND where version 4 answers NULL; None: there is no version 4.
+        # How RPC refuses COMPOUND where version 4 answers NULL, or SILENT; None: there is no
+        # version 4.
         self.compound = compound
 
 
@@ -102,7 +104,8 @@ class Server:
                     for data in wire.receive_records(self.request):
                         with outer.lock:
                             reply = outer.answer(Call(data))
-                        self.request.sendall(wire.framed(reply))
+                        if reply is not None:
+                            self.request.sendall(wire.framed(reply))
 
         self.tcp = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
         self.tcp.daemon_threads = True
@@ -222,7 +225,8 @@ class Server:
         if program not in (100003, 100005):
             return head + struct.pack(">I", 1)
         if version == 4 and self.habits.compound is not None:
-            return head + self.refuse_compound(procedure)
+            refusal = self.refuse_compound(procedure)
+            return head + refusal if refusal is not None else None
         if version != 3:
             return head + struct.pack(">3I", PROG_MISMATCH, 3, 3)
         if procedure == 0:
@@ -235,6 +239,8 @@ class Server:
         if procedure == 0:
             return struct.pack(">I", 0)
         self.counts["compound"] = self.counts.get("compound", 0) + 1
+        if self.habits.compound == SILENT:
+            return None
         if self.habits.compound == PROG_MISMATCH:
             return struct.pack(">3I", PROG_MISMATCH, 3, 3)
         return struct.pack(">I", self.habits.compound)
