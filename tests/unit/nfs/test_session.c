@@ -613,6 +613,46 @@ START_TEST(test_fresh)
 }
 END_TEST
 
+/* What each bit of sr_status_flags says of the session (RFC 8881, section 18.46). */
+START_TEST(test_status_flags)
+{
+	static const struct {
+		const char *name;
+		uint32_t flags;
+		bool ends;
+	} rows[] = {
+		{ "CB_PATH_DOWN", 0x1, false },
+		{ "CB_GSS_CONTEXTS_EXPIRING", 0x2, false },
+		{ "CB_GSS_CONTEXTS_EXPIRED", 0x4, false },
+		{ "EXPIRED_ALL_STATE_REVOKED", 0x8, true },
+		{ "EXPIRED_SOME_STATE_REVOKED", 0x10, true },
+		{ "ADMIN_STATE_REVOKED", 0x20, true },
+		{ "RECALLABLE_STATE_REVOKED", 0x40, false },
+		{ "LEASE_MOVED", 0x80, false },
+		{ "CB_PATH_DOWN_SESSION", 0x200, false },
+		{ "BACKCHANNEL_FAULT", 0x400, false },
+		{ "DEVID_CHANGED", 0x800, false },
+		{ "DEVID_DELETED", 0x1000, false },
+		{ "one of several", 0x1 | 0x20 | 0x400, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct faults faults = { .flags = rows[i].flags };
+		struct bench b;
+
+		bench_init(&b, &faults, &usual);
+		check_int(rows[i].name, "open", v4_session_open(&b.conn, 2, NULL), 0);
+		b.conn.client.lease_s = 90;
+		send_all(&b, 1);
+		check_int(rows[i].name, "the call itself", b.errors[0], 0);
+		check_int(rows[i].name, "used again", v4_session_is_fresh(b.conn.session),
+			  !rows[i].ends);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 /* A server whose cache takes less than it said: the change is sent again and not cached. */
 START_TEST(test_cache)
 {
@@ -849,5 +889,5 @@ END_TEST
 
 CHECK_MAIN("session",
 	   .tests = { test_slots, test_turns, test_target, test_set_up, test_wrong_answers,
-		      test_open, test_fresh, test_cache, test_abort },
+		      test_open, test_fresh, test_status_flags, test_cache, test_abort },
 	   .loops = { { test_lost_reply, ARRAY_SIZE(resumptions) } })
