@@ -618,14 +618,19 @@ static void (*const encoders[NFS_OPS])(struct v4_compound *c, const struct nfs_o
 	[NFS_OP_LISTXATTRS] = v4_encode_listxattrs,
 };
 
+/* Whether it is about extended attributes, which only version 4.2 has (RFC 8276). */
+static bool is_xattr_operation(enum nfs_op_type type)
+{
+	return type >= NFS_OP_XATTR_SUPPORT && type <= NFS_OP_LISTXATTRS;
+}
+
 static int v4_start(struct nfs_connection *conn, struct nfs_op *op)
 {
 	struct v4_compound c = { .n = 0 };
 
 	if (op->type == NFS_OP_CREATE)
 		return v4_open_start(conn, op);
-	if (op->type >= NFS_OP_XATTR_SUPPORT && op->type <= NFS_OP_LISTXATTRS &&
-	    conn->client.minor < 2)
+	if (conn->client.minor < 2 && is_xattr_operation(op->type))
 		return -EOPNOTSUPP;
 	if (op->type == NFS_OP_SETXATTR &&
 	    op->count + strlen(op->name) > v4_session_room(conn->session))
