@@ -7,7 +7,8 @@ Copies of many small files and of a large one, and a purge, from and to nfs-gane
 lab, beside the same NFS operations without the driver (the program bare): many in flight by
 libnfs's own RPC engine, which is "bare libnfs", and one at a time by the driver's client, which
 is the faster one. Also over a proxy (the program delay) that makes a round trip take 2 ms. All
-over NFSv3, all in this very run: there is no baseline of another day.
+over NFSv3, but for a clone over each version, and all in this very run: there is no baseline of
+another day.
 """
 import collections
 import concurrent.futures
@@ -39,6 +40,7 @@ IN_FLIGHT = 64  # files
 IN_FLIGHT_BIG = 16  # pieces of a large one
 TIMEOUT = 600
 SHARE = os.path.join(DISK, "share")
+VERSIONS = ("3", "4.0", "4.1", "4.2")
 
 
 def row(what, ours, baseline, asked=""):
@@ -148,13 +150,14 @@ class Volumes:
 
 @contextlib.contextmanager
 def far_away(server):
-    """Flags that reach the server over 1 ms more each way."""
+    """A function: the flags that reach the server over 1 ms more each way, for a version."""
     port = free_port()
     with subprocess.Popen([os.path.join(PROGRAMS, "delay"), str(port), str(server.port), "1"]) as p:
         try:
             if not wait_for(lambda: rpc_null(port, 100003, 3)):
                 raise Failure("the proxy does not answer")
-            yield ["vers=3", "port=%d" % port, "mountport=%d" % server.mount_port]
+            yield lambda version: ["vers=" + version, "port=%d" % port,
+                                   "mountport=%d" % server.mount_port]
         finally:
             p.terminate()
 
@@ -195,6 +198,22 @@ def far(volumes):
         "one at a time: %s" % rates.text("one removed"),
         "is %.2f times" % rates.ratio("purge", "one removed"))
     row("  bare libnfs, %d files in flight" % IN_FLIGHT, "-", rates.text("bare removed"))
+
+
+def each_version(client, flags, where):
+    """Clones over each version, in turn."""
+    rates = Rates()
+    on = {version: Volumes(client, flags(version)) for version in VERSIONS}
+    source = on["3"].create("small")
+    for number in range(ROUNDS + 1):
+        for version, volumes in on.items():
+            copy, seconds = volumes.clone(source)
+            if number > 0:  # none is the first to ask
+                rates.add(version, FILES / seconds)
+            volumes.purge(copy)
+    for version in VERSIONS:
+        row("Clone over NFSv%s%s" % (version, where), rates.seconds(version, FILES), "",
+            "is %.2f times as fast as over 3" % rates.ratio(version, "3"))
 
 
 def big_file(volumes, places):
@@ -240,12 +259,14 @@ def main():
             Driver(LAB, "--log-level", os.environ.get("BENCH_LOG", "error")) as driver:
         volumes = Volumes(driver.client, server.flags("3"))
         near(volumes)
+        each_version(driver.client, server.flags, "")
         if has_room:
             big_file(volumes, places)
         else:
             row("Clone of a file of %d MiB" % BIG_MB, "-", "-", "there is no room for it")
         with far_away(server) as flags:
-            far(Volumes(driver.client, flags))
+            far(Volumes(driver.client, flags("3")))
+            each_version(driver.client, flags, ", 1 ms more each way")
 
 
 if __name__ == "__main__":
