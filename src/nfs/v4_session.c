@@ -42,6 +42,7 @@
 #define SETTLE_MS 5000
 #define SETTLE_PAUSE_FIRST_MS 20
 #define SETTLE_PAUSE_LAST_MS 500
+#define SETTLE_CONNECTIONS 3 /* one after another; each may break like the first one */
 
 #define LEASE_MS 20000 /* of a server that does not say; RFC 8881 has no lower limit */
 
@@ -336,7 +337,7 @@ static void request_replied(void *data, int error, const void *results)
 	struct v4_session *s = r->session;
 	const COMPOUND4res *res = results; /* NULL after an error */
 
-	if (error == -ECONNABORTED && r->is_change && !s->is_lost && !s->is_settling) {
+	if (error == -ECONNABORTED && r->is_change && !s->is_lost) {
 		list_add_tail(&s->lost, &r->link); /* see v4_session_broken() */
 		return;
 	}
@@ -672,7 +673,7 @@ static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t dead
 		if (r == 0)
 			r = request_send(request, NULL, rpc);
 		if (r < 0)
-			request_finish(request, -ECONNABORTED, NULL);
+			list_add_tail(&s->lost, &request->link);
 	}
 	if (limit > deadline)
 		limit = deadline;
@@ -681,10 +682,9 @@ static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t dead
 	return r;
 }
 
-/* Find out what came of the changes whose replies were lost. */
-static void settle(struct v4_session *s)
+/* Ask over a new connection. -ECONNABORTED: it broke, and of some changes nothing is known. */
+static int settle_over_another(struct v4_session *s, uint64_t deadline)
 {
-	const uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	const struct nfs_export *e = &s->conn->client.export;
 	unsigned int pause_ms = SETTLE_PAUSE_FIRST_MS;
 	struct net_rpc *rpc = NULL;
@@ -692,8 +692,7 @@ static void settle(struct v4_session *s)
 
 	r = nfs_connect_rpc(&rpc, &s->conn->address, e->port != 0 ? e->port : NET_NFS_PORT, e);
 	if (r < 0)
-		return;
-	s->is_settling = true;
+		return -EHOSTDOWN;
 	for (;;) {
 		r = ask_for_lost(s, rpc, deadline);
 		if (r < 0 || s->is_lost || list_is_empty(&s->lost) ||
@@ -704,6 +703,19 @@ static void settle(struct v4_session *s)
 			pause_ms *= 2;
 	}
 	net_rpc_free(rpc, -ECONNABORTED);
+	return r;
+}
+
+/* Find out what came of the changes whose replies were lost. */
+static void settle(struct v4_session *s)
+{
+	const uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	unsigned int i;
+
+	s->is_settling = true;
+	for (i = 0; i < SETTLE_CONNECTIONS; i++)
+		if (settle_over_another(s, deadline) != -ECONNABORTED)
+			break;
 }
 
 void v4_session_broken(struct nfs_connection *conn, int failure)

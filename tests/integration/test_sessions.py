@@ -96,15 +96,20 @@ class Cut:
         for name, count in counts.items():
             for nth in range(1, min(count, LOST) + 1):
                 with self.subTest(name=name, nth=nth):
-                    rule = Rule(name, nth, "cut-after")
-                    requests = collections.Counter()
-                    self.proxy.begin([rule], on_call=lambda call, name=name, requests=requests:
-                                     requests.update([call.request] if call.name == name else []))
-                    self.life(self.ask)
-                    self.assertEqual(self.proxy.problems, [])
-                    self.assertEqual(rule.hits, 1)
+                    requests = self.lose(name, nth, 1)
                     if self.exactly_once:
                         self.assertGreater(max(requests.values()), 1, "it was not sent again")
+
+    def lose(self, name, nth, times):
+        """Lose the reply to a call so many times. Return how often each request came."""
+        rule = Rule(name, nth, "cut-after", count=times, same=True)
+        requests = collections.Counter()
+        self.proxy.begin([rule], on_call=lambda call: requests.update(
+            [call.request] if call.name == name else []))
+        self.life(self.ask)
+        self.assertEqual(self.proxy.problems, [])
+        self.assertEqual(rule.hits, times)
+        return requests
 
 
 class Looks(Cut, Through, Base):
@@ -132,6 +137,12 @@ class Repeats(Looks):
 
     def ask(self, call):
         return call()
+
+    def test_lost_again(self):
+        """The connection over which a change is sent again ends, too."""
+        for name in self.count_changes():
+            with self.subTest(name=name):
+                self.assertGreater(max(self.lose(name, 1, 2).values()), 2)
 
 
 class RepeatsNewest(Repeats):

@@ -43,9 +43,9 @@ HISTORY = 4000
 class Rule:
     """From the nth call of a name on, count times: do what, with value. name: as in wire, or "any",
     "changing" (those that change something), "reading" (those that do not), "every" (NULL and other
-    programs as well), or several with "|"."""
+    programs as well), or several with "|". same: only that very request, each time it comes."""
 
-    def __init__(self, name, nth, what, value=None, count=1):
+    def __init__(self, name, nth, what, value=None, count=1, same=False):
         if what not in BEFORE + AFTER and what.partition("status ")[2] not in wire.STATUS:
             raise ValueError("no rule can do %s" % what)
         self.name = name
@@ -54,6 +54,8 @@ class Rule:
         self.what = what
         self.value = value
         self.count = count
+        self.same = same
+        self.request = None  # that was meant first
         self.seen = 0
         self.hits = 0
 
@@ -68,9 +70,11 @@ class Rule:
 
     def takes(self, call):
         """Counts the call, and tells whether it is one of those that are meant."""
-        if not self.is_for(call):
+        if not self.is_for(call) or self.request not in (None, call.request):
             return False
         self.seen += 1
+        if self.same and self.seen == self.nth:
+            self.request = call.request
         return self.nth <= self.seen < self.nth + self.count
 
     def __repr__(self):

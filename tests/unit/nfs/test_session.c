@@ -713,6 +713,7 @@ struct resumption {
 	unsigned int n;
 	int want; /* of the compound, then its status */
 	uint32_t want_status;
+	unsigned int cuts; /* connections that end in place of an answer, before the others */
 };
 
 static const struct resumption resumptions[] = {
@@ -739,6 +740,9 @@ static const struct resumption resumptions[] = {
 	{ "one of two is removed", 2, { { 0, NFS4ERR_DELAY, 1 } }, 1, 0, NFS4ERR_DELAY },
 	{ "the reply was not kept", 1, { { 0, 10068, 1 } }, 1, -ECONNABORTED, 0 },
 	{ "the session is gone", 1, { { V4_ERR_BADSESSION, 0, 1 } }, 1, -ECONNABORTED, 0 },
+	{ "this reply is lost, too", 1, { { 0, 0, 1 } }, 1, 0, 0, .cuts = 1 },
+	{ "two more are lost", 1, { { NFS4ERR_DELAY, 0, 1 }, { 0, 0, 1 } }, 2, 0, 0, .cuts = 2 },
+	{ "all are lost", 1, { { 0, 0, 0 } }, 0, -ECONNABORTED, 0, .cuts = 3 },
 };
 
 struct second {
@@ -779,8 +783,16 @@ static void *serve_second(void *data)
 {
 	struct second *second = data;
 	uint32_t call[WORDS_MAX] = { 0 };
+	unsigned int cuts = second->resumption->cuts;
 	int fd = accept(second->listener, NULL, NULL);
 
+	for (; cuts > 0; cuts--) {
+		ck_assert(recv(fd, call, 4, MSG_WAITALL) == 4);
+		close(fd);
+		if (cuts == 1 && second->resumption->n == 0)
+			return NULL;
+		fd = accept(second->listener, NULL, NULL);
+	}
 	ck_assert(fd >= 0);
 	while (recv(fd, call, 4, MSG_WAITALL) == 4) {
 		const size_t len = ntohl(call[0]) & ~LAST;
