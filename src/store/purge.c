@@ -24,6 +24,7 @@ struct job {
 	struct purge_share share; /* while running: the thread's, except for its export */
 	uint64_t due_ns;
 	uint64_t used_ns; /* when it was last requested */
+	uint64_t ended_ns; /* when its last turn ended */
 	bool running;
 	bool again; /* repeat it: it was requested while it was running */
 	bool has_work; /* since the last turn began, something was put into the trash */
@@ -178,6 +179,7 @@ static void end_turn(struct purger *p, struct job *job, uint64_t due_ns)
 	const uint64_t now = clock_now_ns();
 
 	job->running = false;
+	job->ended_ns = now;
 	job->due_ns = due_ns;
 	if (job->again)
 		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
@@ -297,18 +299,29 @@ enum request_flags {
 	REQUEST_RESTARTS = 1 << 1, /* make an existing job due, too */
 };
 
+/* A call has reached the server. Return whether the job is due earlier than it was. */
+static bool job_is_hastened(struct job *job)
+{
+	const uint64_t due_ns = job->ended_ns + PURGE_RETRY_FIRST_S * CLOCK_NS_PER_S;
+
+	if (job->running || !job->share.is_away || due_ns >= job->due_ns)
+		return false;
+	job->due_ns = due_ns;
+	return true;
+}
+
 static int request_job(struct purger *p, const struct nfs_export *e, unsigned int flags)
 {
 	const bool restarts = (flags & REQUEST_RESTARTS) != 0;
 	const uint64_t now = clock_now_ns();
 	struct job *job;
-	bool is_new;
+	bool is_earlier;
 	int r = 0;
 
 	pthread_mutex_lock(&p->lock);
 	job = find_job(p, e);
-	is_new = job == NULL;
-	if (is_new)
+	is_earlier = job == NULL || restarts || job_is_hastened(job);
+	if (job == NULL)
 		r = add_job(p, e, now, &job);
 	if (r == 0) {
 		job->used_ns = now;
@@ -318,7 +331,7 @@ static int request_job(struct purger *p, const struct nfs_export *e, unsigned in
 		job->again = job->running;
 		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
 	}
-	if (r == 0 && (is_new || restarts))
+	if (r == 0 && is_earlier)
 		r = need_watcher(p);
 	pthread_mutex_unlock(&p->lock);
 	return r;

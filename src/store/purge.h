@@ -87,8 +87,9 @@ int purger_new(struct purger **ret, struct nfs_pool *pool, purger_report_fn repo
 int purger_add(struct purger *p, const struct nfs_export *e);
 
 /*
- * Tell the purger that a share is in use. If the purger does not know the trash yet, it looks at it
- * now, and again from time to time. An identity that may not look is no failure, until
+ * Tell the purger that a call has reached a share. If the purger does not know the trash yet, it
+ * looks at it now, and again from time to time; if it could not reach the server, it does not wait
+ * longer than PURGE_RETRY_FIRST_S. An identity that may not look is no failure, until
  * purger_add() is called for it. Threads and errors as for purger_add().
  */
 int purger_note(struct purger *p, const struct nfs_export *e);

@@ -342,6 +342,7 @@ static int continue_with_client(struct purge_share *s, struct nfs_pool *pool,
 	struct nfs_client *c;
 	int r = nfs_pool_lease(pool, &s->export, &c, &s->err);
 
+	s->is_away = r < 0 && s->err.code == ERROR_UNAVAILABLE;
 	if (r < 0)
 		return r;
 	r = continue_round(s, c, turn);

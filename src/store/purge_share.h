@@ -10,7 +10,8 @@
  *
  *   a turn ends with     the round    next turn is due
  *   time is up, or stop  goes on      now
- *   the server fails     is dropped   after retry_s, which doubles each time
+ *   the server fails     is dropped   after retry_s, which doubles each time; if the server could
+ *                                     not be reached, earlier once a call has reached it
  *   end of the trash     is over      now, if something took longer than its turn (another
  *                                     round); else after PURGE_IDLE_S, or earlier when something
  *                                     stuck is due
@@ -51,6 +52,7 @@ struct purge_share {
 	size_t n_stuck;
 	bool has_work; /* something was put into the trash, or could not be removed */
 	unsigned int retry_s; /* 0: the last round went well */
+	bool is_away; /* the server could not be reached in the last turn */
 };
 
 /* The purger, as a turn sees it. */

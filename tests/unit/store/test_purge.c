@@ -21,6 +21,7 @@
 #define STRANGER 4321
 #define POKE "poke" /* a server that is gone */
 #define DEAD "dead" /* one that keeps whoever asks it */
+#define AWAY "away" /* one that is gone at first */
 
 /* By how much the monotonic clock is wrong: a purge that lasts has not to be waited for. */
 static _Atomic int64_t later_s;
@@ -269,6 +270,8 @@ static struct {
 	bool open;
 } dead = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
+static atomic_bool is_back;
+
 static int connect_fn(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
 {
 	if (strcmp(e->server, DEAD) == 0) {
@@ -281,7 +284,7 @@ static int connect_fn(struct nfs_client **ret, const struct nfs_export *e, struc
 		dead.inside--;
 		pthread_mutex_unlock(&dead.lock);
 	}
-	if (strcmp(e->server, "fake") == 0)
+	if (strcmp(e->server, "fake") == 0 || (strcmp(e->server, AWAY) == 0 && is_back))
 		return fake_nfs_connect_fn(ret, e, err);
 	return error_set(err, ERROR_UNAVAILABLE, "server '%s' is gone", e->server);
 }
@@ -358,6 +361,14 @@ static bool has_ended_once(struct fake_nfs *f)
 {
 	(void)f;
 	return said.ends >= 1;
+}
+
+static unsigned int wanted_ends;
+
+static bool has_ended_often(struct fake_nfs *f)
+{
+	(void)f;
+	return said.ends >= wanted_ends;
 }
 
 static bool has_ended_twice(struct fake_nfs *f)
@@ -585,6 +596,35 @@ START_TEST(test_dead_server)
 }
 END_TEST
 
+/* The pauses have grown while the server was gone. A call that reaches it shortens the last one. */
+START_TEST(test_back)
+{
+	struct fake_nfs *f = share_new();
+	struct bench b;
+	unsigned int i;
+
+	is_back = false;
+	begin(&b, f);
+	add(&b, AWAY, 0);
+	for (i = 0; i < 4; i++) {
+		wanted_ends = i + 1;
+		check_that("back", "it fails", comes(&b, f, has_ended_often));
+		atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S << (i + 1));
+	}
+	wanted_ends = i + 1;
+	check_that("back", "it fails once more", comes(&b, f, has_ended_often));
+	is_back = true;
+	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S);
+	pause_a_little(&b);
+	check_int("back", "not yet", said.ends, wanted_ends);
+	request(&b, AWAY, 0, purger_note);
+	wanted_ends++;
+	check_that("back", "purged", comes(&b, f, has_ended_often));
+	check_int("back", "files", said.files, FILES);
+	end(&b, f);
+}
+END_TEST
+
 #define OTHERS 20
 /* Each takes half a second of the test's clock, and Check cannot tell a test of 2,147 seconds. */
 #define ENDLESS_MAX 4000
@@ -650,5 +690,6 @@ CHECK_MAIN("tree/purge", .tests = {
 				 test_refused,
 				 test_border,
 				 test_dead_server,
+				 test_back,
 				 test_turns,
 			 })
