@@ -27,6 +27,7 @@ struct job {
 	uint64_t ended_ns; /* when its last turn ended */
 	bool running;
 	bool again; /* repeat it: it was requested while it was running */
+	bool is_reached; /* by a call while it was running */
 	bool has_work; /* since the last turn began, something was put into the trash */
 };
 
@@ -174,6 +175,24 @@ static struct job *next_job(struct purger *p, uint64_t *ret_until)
 	return first;
 }
 
+/*
+ * A call has reached the server: the next pause is a short one. Return whether the job is due
+ * earlier than it was.
+ */
+static bool job_ends_outage(struct job *job)
+{
+	const uint64_t due_ns = job->ended_ns + PURGE_RETRY_FIRST_S * CLOCK_NS_PER_S;
+
+	if (!job->share.is_away)
+		return false;
+	job->share.is_away = false;
+	job->share.retry_s = 0;
+	if (due_ns >= job->due_ns)
+		return false;
+	job->due_ns = due_ns;
+	return true;
+}
+
 static void end_turn(struct purger *p, struct job *job, uint64_t due_ns)
 {
 	const uint64_t now = clock_now_ns();
@@ -183,7 +202,10 @@ static void end_turn(struct purger *p, struct job *job, uint64_t due_ns)
 	job->due_ns = due_ns;
 	if (job->again)
 		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
+	else if (job->is_reached)
+		(void)job_ends_outage(job);
 	job->again = false;
+	job->is_reached = false;
 	if (job->share.retry_s > 0 && now - job->used_ns > FORGET_S * CLOCK_NS_PER_S)
 		job_free(p, job);
 }
@@ -297,18 +319,8 @@ static void *purge_thread(void *data)
 enum request_flags {
 	REQUEST_HAS_WORK = 1 << 0, /* the trash is not empty, as far as the caller knows */
 	REQUEST_RESTARTS = 1 << 1, /* make an existing job due, too */
+	REQUEST_IS_REACHED = 1 << 2, /* by a call of the caller's */
 };
-
-/* A call has reached the server. Return whether the job is due earlier than it was. */
-static bool job_is_hastened(struct job *job)
-{
-	const uint64_t due_ns = job->ended_ns + PURGE_RETRY_FIRST_S * CLOCK_NS_PER_S;
-
-	if (job->running || !job->share.is_away || due_ns >= job->due_ns)
-		return false;
-	job->due_ns = due_ns;
-	return true;
-}
 
 static int request_job(struct purger *p, const struct nfs_export *e, unsigned int flags)
 {
@@ -320,9 +332,13 @@ static int request_job(struct purger *p, const struct nfs_export *e, unsigned in
 
 	pthread_mutex_lock(&p->lock);
 	job = find_job(p, e);
-	is_earlier = job == NULL || restarts || job_is_hastened(job);
+	is_earlier = job == NULL || restarts;
 	if (job == NULL)
 		r = add_job(p, e, now, &job);
+	else if ((flags & REQUEST_IS_REACHED) != 0 && job->running)
+		job->is_reached = true;
+	else if ((flags & REQUEST_IS_REACHED) != 0 && job_ends_outage(job))
+		is_earlier = true;
 	if (r == 0) {
 		job->used_ns = now;
 		job->has_work = job->has_work || (flags & REQUEST_HAS_WORK) != 0;
@@ -344,7 +360,7 @@ int purger_add(struct purger *p, const struct nfs_export *e)
 
 int purger_note(struct purger *p, const struct nfs_export *e)
 {
-	return request_job(p, e, 0);
+	return request_job(p, e, REQUEST_IS_REACHED);
 }
 
 static int note_other_identity(void *data, const struct nfs_export *e)

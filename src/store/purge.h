@@ -88,8 +88,8 @@ int purger_add(struct purger *p, const struct nfs_export *e);
 
 /*
  * Tell the purger that a call has reached a share. If the purger does not know the trash yet, it
- * looks at it now, and again from time to time; if it could not reach the server, it does not wait
- * longer than PURGE_RETRY_FIRST_S. An identity that may not look is no failure, until
+ * looks at it now, and again from time to time; if it could not reach the server, its pauses start
+ * over with PURGE_RETRY_FIRST_S. An identity that may not look is no failure, until
  * purger_add() is called for it. Threads and errors as for purger_add().
  */
 int purger_note(struct purger *p, const struct nfs_export *e);
