@@ -755,7 +755,8 @@ class Controller(OnServer):
         self.assertEqual(shown.capacity_bytes, 2 * GIB)
         self.delete(volume_id)
         self.assertEqual(self.listed(), ["team"])  # whose parent was not ours
-        os.rmdir(self.path("team"))
+        with self.server_down():
+            os.rmdir(self.path("team"))
         self.is_clean()
 
     def test_expand_bad_requests(self):
@@ -848,8 +849,9 @@ class Controller(OnServer):
                 self.assertFalse(os.path.exists(self.path(directory)))
                 self.delete(volume_id)
                 self.delete("%s#%s#something-to-know-the-port-by-%d##" % (SERVER, share, number))
-        for name in ("ns", "twice"):  # which it had made, and csi-nfs does not know that
-            os.rmdir(self.path(name))
+        with self.server_down():
+            for name in ("ns", "twice"):  # which it had made, and csi-nfs does not know that
+                os.rmdir(self.path(name))
         self.is_clean()
 
     def test_policies_in_ids_of_csi_driver_nfs(self):
@@ -863,7 +865,8 @@ class Controller(OnServer):
         self.assertEqual(os.listdir(self.path("archived-ns", "filed")), ["data"])
         self.delete("%s#%s#kept##" % (SERVER, share))
         self.delete("%s#%s#archived-ns/filed##" % (SERVER, share))
-        os.rmdir(self.path("ns"))
+        with self.server_down():
+            os.rmdir(self.path("ns"))
         self.is_clean()  # archived-ns was made by csi-nfs, and goes with what was in it
 
     def test_driver_killed(self):

@@ -265,7 +265,8 @@ class Settings(OnServer):
         self.fails(CODE.PERMISSION_DENIED, self.client.CreateVolume, "there", "squash", str(OWNER),
                    **self.request("adopts", share=self.squashed, subDir="there", uid=str(OWNER)))
         self.assertEqual(self.listed(self.squashed), ["there"])
-        os.rmdir(os.path.join(self.squashed, "there"))
+        with self.server_down():
+            os.rmdir(os.path.join(self.squashed, "there"))
 
     def test_other_owner_is_another_volume(self):
         volume = self.create("mine", uid=str(OWNER))
@@ -425,10 +426,11 @@ class Settings(OnServer):
     def archive_is_removed(self, name):
         """As an administrator does it."""
         self.assertEqual(self.listed(), [name])
-        shutil.rmtree(self.path(name))
-        notes = os.listdir(self.path(STATE, "parents"))
-        self.assertEqual([n.split("~")[0] for n in notes], [name])
-        os.unlink(self.path(STATE, "parents", notes[0]))
+        with self.server_down():
+            shutil.rmtree(self.path(name))
+            notes = os.listdir(self.path(STATE, "parents"))
+            self.assertEqual([n.split("~")[0] for n in notes], [name])
+            os.unlink(self.path(STATE, "parents", notes[0]))
 
     def test_a_directory_in_another_volume(self):
         outer = self.create("outer", subDir="out")
@@ -442,8 +444,9 @@ class Settings(OnServer):
         self.assertEqual(len(os.listdir(self.path("out", "in", "side"))), 5)
         self.delete(inner.volume_id)
         self.assertFalse(os.path.exists(self.path("out", "in", "side")))
-        shutil.rmtree(self.path("out"))
-        shutil.rmtree(self.path(STATE, "parents"))
+        with self.server_down():
+            shutil.rmtree(self.path("out"))
+            shutil.rmtree(self.path(STATE, "parents"))
 
     def test_the_directory_of_a_volume_without_subdir(self):
         plain = self.create("plain")
@@ -455,7 +458,8 @@ class Settings(OnServer):
             self.assertEqual(len(os.listdir(self.path("plain", "below"))), 5)
         self.delete(deep.volume_id)
         self.assertEqual(os.listdir(self.path("plain")), [])
-        os.rmdir(self.path("plain"))
+        with self.server_down():
+            os.rmdir(self.path("plain"))
 
     def test_names_that_only_begin_alike(self):
         volumes = [self.create("v%d" % i, subDir=s) for i, s in enumerate(("ab", "a", "abc/d"))]
@@ -469,7 +473,8 @@ class Settings(OnServer):
         os.symlink("v=1", self.path(STATE, "users", "there", "~odd~"))
         self.delete(volume.volume_id)
         self.assertEqual(self.listed(), [])
-        shutil.rmtree(self.path(STATE, "users"))
+        with self.server_down():
+            shutil.rmtree(self.path(STATE, "users"))
 
     # ---- deletion within the call ----
 
@@ -485,8 +490,9 @@ class Settings(OnServer):
                 self.assertEqual(self.listed(), [])
                 self.assertEqual(os.listdir(trash), [])
             volume = self.create("gone", subDir="a/gone")
-            os.rename(self.path("a", "gone"), os.path.join(trash, "a%2Fgone.1.2.3"))
-            os.mkdir(os.path.join(trash, "a%2Fgone.1.2.3", "full"))
+            with self.server_down():
+                os.rename(self.path("a", "gone"), os.path.join(trash, "a%2Fgone.1.2.3"))
+                os.mkdir(os.path.join(trash, "a%2Fgone.1.2.3", "full"))
             self.delete(volume.volume_id)
             self.assertEqual(os.listdir(trash), [])
         finally:
