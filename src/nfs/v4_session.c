@@ -357,6 +357,9 @@ static void request_replied(void *data, int error, const void *results)
 			s->caches = false;
 	} else if (error != -ECONNABORTED && error != -ETIMEDOUT) {
 		s->is_lost = true; /* whether the number of the slot is used up is not known */
+		/* This refusal says nothing of what the first request has done. */
+		if (s->is_settling)
+			error = -ECONNABORTED;
 	}
 	s->slots[r->slot].busy = false;
 	/* The loop that receives replies breaks the connection: it must not go while it is read. */
@@ -713,8 +716,8 @@ static void settle(struct v4_session *s)
 	unsigned int i;
 
 	s->is_settling = true;
-	for (i = 0; i < SETTLE_CONNECTIONS; i++)
-		if (settle_over_another(s, deadline) != -ECONNABORTED)
+	for (i = 0; i < SETTLE_CONNECTIONS && !list_is_empty(&s->lost); i++)
+		if (clock_now_ns() >= deadline || settle_over_another(s, deadline) != -ECONNABORTED)
 			break;
 }
 

@@ -175,18 +175,15 @@ static struct job *next_job(struct purger *p, uint64_t *ret_until)
 	return first;
 }
 
-/*
- * A call has reached the server: the next pause is a short one. Return whether the job is due
- * earlier than it was.
- */
-static bool job_ends_outage(struct job *job)
+/* A call has reached the server. Return whether the job is due earlier than it was. */
+static bool job_server_is_back(struct job *job)
 {
-	const uint64_t due_ns = job->ended_ns + PURGE_RETRY_FIRST_S * CLOCK_NS_PER_S;
+	const uint64_t due_ns = job->ended_ns + PURGE_RETRY_REACHED_S * CLOCK_NS_PER_S;
 
 	if (!job->share.is_away)
 		return false;
-	job->share.is_away = false;
-	job->share.retry_s = 0;
+	if (job->share.retry_s > PURGE_RETRY_REACHED_S)
+		job->share.retry_s = PURGE_RETRY_REACHED_S;
 	if (due_ns >= job->due_ns)
 		return false;
 	job->due_ns = due_ns;
@@ -203,7 +200,7 @@ static void end_turn(struct purger *p, struct job *job, uint64_t due_ns)
 	if (job->again)
 		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
 	else if (job->is_reached)
-		(void)job_ends_outage(job);
+		(void)job_server_is_back(job);
 	job->again = false;
 	job->is_reached = false;
 	if (job->share.retry_s > 0 && now - job->used_ns > FORGET_S * CLOCK_NS_PER_S)
@@ -337,7 +334,7 @@ static int request_job(struct purger *p, const struct nfs_export *e, unsigned in
 		r = add_job(p, e, now, &job);
 	else if ((flags & REQUEST_IS_REACHED) != 0 && job->running)
 		job->is_reached = true;
-	else if ((flags & REQUEST_IS_REACHED) != 0 && job_ends_outage(job))
+	else if ((flags & REQUEST_IS_REACHED) != 0 && job_server_is_back(job))
 		is_earlier = true;
 	if (r == 0) {
 		job->used_ns = now;

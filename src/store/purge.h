@@ -17,7 +17,8 @@
  *   (none)   purger_add(), purger_note()  waiting, due in 0.1 s. Beyond PURGE_SHARES_MAX jobs, the
  *                                         waiting one asked for least recently is dropped
  *   waiting  purger_add()                 waiting, due in 0.1 s
- *            purger_note()                waiting, due as before
+ *            purger_note()                waiting, due as before; or earlier, if the server could
+ *                                         not be reached: see PURGE_RETRY_REACHED_S
  *            due, and its server is free  running
  *   running  purger_add()                 running, to be repeated
  *            end of the turn              waiting: due in 0.1 s if it is to be repeated, else when
@@ -43,6 +44,9 @@
 /* Interval at which a failed removal is tried again: doubles from the first to the last. */
 #define PURGE_RETRY_FIRST_S 5
 #define PURGE_RETRY_LAST_S 600
+
+/* Longest interval after an attempt that did not reach the server, once a call has reached it. */
+#define PURGE_RETRY_REACHED_S 20
 
 /* Likewise if another file system is mounted in the directory. */
 #define PURGE_RETRY_BORDER_S 3600
@@ -88,8 +92,8 @@ int purger_add(struct purger *p, const struct nfs_export *e);
 
 /*
  * Tell the purger that a call has reached a share. If the purger does not know the trash yet, it
- * looks at it now, and again from time to time; if it could not reach the server, its pauses start
- * over with PURGE_RETRY_FIRST_S. An identity that may not look is no failure, until
+ * looks at it now, and again from time to time; if it could not reach the server, it waits for
+ * PURGE_RETRY_REACHED_S at most. An identity that may not look is no failure, until
  * purger_add() is called for it. Threads and errors as for purger_add().
  */
 int purger_note(struct purger *p, const struct nfs_export *e);

@@ -339,12 +339,16 @@ static int continue_round(struct purge_share *s, struct nfs_client *c,
 static int continue_with_client(struct purge_share *s, struct nfs_pool *pool,
 				const struct purge_turn *turn)
 {
+	struct error why = { .code = ERROR_OK };
 	struct nfs_client *c;
-	int r = nfs_pool_lease(pool, &s->export, &c, &s->err);
+	int r = nfs_pool_lease(pool, &s->export, &c, &why);
 
-	s->is_away = r < 0 && s->err.code == ERROR_UNAVAILABLE;
-	if (r < 0)
+	/* Not a server that has no place for one more. */
+	s->is_away = r == -EHOSTDOWN || r == -EHOSTUNREACH;
+	if (r < 0) {
+		s->err = why;
 		return r;
+	}
 	r = continue_round(s, c, turn);
 	if (r == -ESTALE)
 		c->broken = true; /* it holds the handles */

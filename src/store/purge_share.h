@@ -51,7 +51,7 @@ struct purge_share {
 	struct purge_stuck *stuck;
 	size_t n_stuck;
 	bool has_work; /* something was put into the trash, or could not be removed */
-	unsigned int retry_s; /* 0: the last round went well, or the server is back */
+	unsigned int retry_s; /* 0: the last round went well */
 	bool is_away; /* the server could not be reached in the last turn */
 };
 

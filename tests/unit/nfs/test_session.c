@@ -839,6 +839,7 @@ START_TEST(test_lost_reply)
 	static const struct faults hangs_up = { .hangs_up = true };
 	const struct resumption *row = &resumptions[_i];
 	struct second second = { .resumption = row };
+	struct pollfd more = { .events = POLLIN };
 	struct v4_compound c = { .n = 0 };
 	struct bench b;
 	pthread_t thread;
@@ -858,6 +859,8 @@ START_TEST(test_lost_reply)
 	nfs_connection_break(&b.conn, -ECONNABORTED);
 	pthread_join(thread, NULL);
 	pthread_join(b.thread, NULL);
+	more.fd = second.listener;
+	check_int(row->name, "more connections", poll(&more, 1, 0), 0);
 	close(second.listener);
 	check_int(row->name, "replies", b.replies, 1);
 	check_int(row->name, "error", b.errors[0], row->want);

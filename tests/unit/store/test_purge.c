@@ -270,7 +270,7 @@ static struct {
 	bool open;
 } dead = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
-static atomic_bool is_back;
+static atomic_bool is_back, is_crowded;
 
 static int connect_fn(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
 {
@@ -286,7 +286,8 @@ static int connect_fn(struct nfs_client **ret, const struct nfs_export *e, struc
 	}
 	if (strcmp(e->server, "fake") == 0 || (strcmp(e->server, AWAY) == 0 && is_back))
 		return fake_nfs_connect_fn(ret, e, err);
-	return error_set(err, ERROR_UNAVAILABLE, "server '%s' is gone", e->server);
+	(void)error_set(err, ERROR_UNAVAILABLE, "server '%s' is gone", e->server);
+	return is_crowded ? -EUSERS : -EHOSTDOWN;
 }
 
 struct bench {
@@ -596,31 +597,89 @@ START_TEST(test_dead_server)
 }
 END_TEST
 
+/* Has the pauses of a job grow to more than a minute. */
+static void fail_often(struct bench *b, struct fake_nfs *f, const char *server)
+{
+	unsigned int i;
+
+	add(b, server, 0);
+	for (i = 0; i < 4; i++) {
+		wanted_ends = i + 1;
+		check_that("back", "it fails", comes(b, f, has_ended_often));
+		atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S << (i + 1));
+	}
+	wanted_ends = i + 1;
+	check_that("back", "it fails once more", comes(b, f, has_ended_often));
+}
+
 /* The pauses have grown while the server was gone. A call that reaches it shortens the last one. */
 START_TEST(test_back)
 {
 	struct fake_nfs *f = share_new();
 	struct bench b;
-	unsigned int i;
 
-	is_back = false;
+	is_back = is_crowded = false;
 	begin(&b, f);
-	add(&b, AWAY, 0);
-	for (i = 0; i < 4; i++) {
-		wanted_ends = i + 1;
-		check_that("back", "it fails", comes(&b, f, has_ended_often));
-		atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S << (i + 1));
-	}
-	wanted_ends = i + 1;
-	check_that("back", "it fails once more", comes(&b, f, has_ended_often));
+	fail_often(&b, f, AWAY);
 	is_back = true;
-	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S);
+	atomic_fetch_add(&later_s, PURGE_RETRY_REACHED_S);
 	pause_a_little(&b);
 	check_int("back", "not yet", said.ends, wanted_ends);
 	request(&b, AWAY, 0, purger_note);
 	wanted_ends++;
 	check_that("back", "purged", comes(&b, f, has_ended_often));
 	check_int("back", "files", said.files, FILES);
+	end(&b, f);
+}
+END_TEST
+
+/* A call comes through while an attempt is under way, which fails. */
+START_TEST(test_back_meanwhile)
+{
+	struct fake_nfs *f = share_new();
+	struct bench b;
+	bool is_inside = false;
+
+	is_back = is_crowded = false;
+	dead.open = true;
+	begin(&b, f);
+	fail_often(&b, f, DEAD);
+	dead.open = false;
+	add(&b, DEAD, 0);
+	while (!is_inside) {
+		pthread_mutex_lock(&dead.lock);
+		is_inside = dead.inside > 0;
+		pthread_mutex_unlock(&dead.lock);
+		clock_sleep_ms(5);
+	}
+	request(&b, DEAD, 0, purger_note);
+	pthread_mutex_lock(&dead.lock);
+	dead.open = true;
+	pthread_cond_broadcast(&dead.changed);
+	pthread_mutex_unlock(&dead.lock);
+	wanted_ends++;
+	check_that("meanwhile", "it fails", comes(&b, f, has_ended_often));
+	atomic_fetch_add(&later_s, PURGE_RETRY_REACHED_S);
+	wanted_ends++;
+	check_that("meanwhile", "it is tried soon", comes(&b, f, has_ended_often));
+	end(&b, f);
+}
+END_TEST
+
+/* A server that has no place for one more connection is not gone: calls change nothing. */
+START_TEST(test_crowd)
+{
+	struct fake_nfs *f = share_new();
+	struct bench b;
+
+	is_back = false;
+	is_crowded = true;
+	begin(&b, f);
+	fail_often(&b, f, AWAY);
+	request(&b, AWAY, 0, purger_note);
+	atomic_fetch_add(&later_s, PURGE_RETRY_REACHED_S);
+	pause_a_little(&b);
+	check_int("crowd", "not yet", said.ends, wanted_ends);
 	end(&b, f);
 }
 END_TEST
@@ -691,5 +750,7 @@ CHECK_MAIN("tree/purge", .tests = {
 				 test_border,
 				 test_dead_server,
 				 test_back,
+				 test_back_meanwhile,
+				 test_crowd,
 				 test_turns,
 			 })
