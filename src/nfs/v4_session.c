@@ -685,7 +685,7 @@ static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t dead
 	return r;
 }
 
-/* Ask over a new connection. -ECONNABORTED: it broke, and of some changes nothing is known. */
+/* Send the lost changes over a new connection. Return -ECONNABORTED if it breaks, too. */
 static int settle_over_another(struct v4_session *s, uint64_t deadline)
 {
 	const struct nfs_export *e = &s->conn->client.export;
@@ -716,8 +716,8 @@ static void settle(struct v4_session *s)
 	unsigned int i;
 
 	s->is_settling = true;
-	for (i = 0; i < SETTLE_CONNECTIONS && !list_is_empty(&s->lost); i++)
-		if (clock_now_ns() >= deadline || settle_over_another(s, deadline) != -ECONNABORTED)
+	for (i = 0; i < SETTLE_CONNECTIONS && clock_now_ns() < deadline; i++)
+		if (list_is_empty(&s->lost) || settle_over_another(s, deadline) != -ECONNABORTED)
 			break;
 }
 

@@ -27,7 +27,7 @@ struct job {
 	uint64_t ended_ns; /* when its last turn ended */
 	bool running;
 	bool again; /* repeat it: it was requested while it was running */
-	bool is_reached; /* by a call while it was running */
+	bool is_reached; /* while it was running, a call has reached the server */
 	bool has_work; /* since the last turn began, something was put into the trash */
 };
 
@@ -175,12 +175,16 @@ static struct job *next_job(struct purger *p, uint64_t *ret_until)
 	return first;
 }
 
-/* A call has reached the server. Return whether the job is due earlier than it was. */
-static bool job_server_is_back(struct job *job)
+/*
+ * A call has reached the server. Return whether the job is due earlier than it was. What this means
+ * for a job that is running is decided at the end of its turn.
+ */
+static bool job_is_hastened(struct job *job)
 {
 	const uint64_t due_ns = job->ended_ns + PURGE_RETRY_REACHED_S * CLOCK_NS_PER_S;
 
-	if (!job->share.is_away)
+	job->is_reached = job->running;
+	if (job->running || !job->share.is_away)
 		return false;
 	if (job->share.retry_s > PURGE_RETRY_REACHED_S)
 		job->share.retry_s = PURGE_RETRY_REACHED_S;
@@ -200,7 +204,7 @@ static void end_turn(struct purger *p, struct job *job, uint64_t due_ns)
 	if (job->again)
 		job->due_ns = now + START_DELAY_MS * CLOCK_NS_PER_MS;
 	else if (job->is_reached)
-		(void)job_server_is_back(job);
+		(void)job_is_hastened(job);
 	job->again = false;
 	job->is_reached = false;
 	if (job->share.retry_s > 0 && now - job->used_ns > FORGET_S * CLOCK_NS_PER_S)
@@ -316,7 +320,7 @@ static void *purge_thread(void *data)
 enum request_flags {
 	REQUEST_HAS_WORK = 1 << 0, /* the trash is not empty, as far as the caller knows */
 	REQUEST_RESTARTS = 1 << 1, /* make an existing job due, too */
-	REQUEST_IS_REACHED = 1 << 2, /* by a call of the caller's */
+	REQUEST_IS_REACHED = 1 << 2, /* a call has just reached the server */
 };
 
 static int request_job(struct purger *p, const struct nfs_export *e, unsigned int flags)
@@ -332,9 +336,7 @@ static int request_job(struct purger *p, const struct nfs_export *e, unsigned in
 	is_earlier = job == NULL || restarts;
 	if (job == NULL)
 		r = add_job(p, e, now, &job);
-	else if ((flags & REQUEST_IS_REACHED) != 0 && job->running)
-		job->is_reached = true;
-	else if ((flags & REQUEST_IS_REACHED) != 0 && job_server_is_back(job))
+	else if ((flags & REQUEST_IS_REACHED) != 0 && job_is_hastened(job))
 		is_earlier = true;
 	if (r == 0) {
 		job->used_ns = now;

@@ -343,7 +343,7 @@ static int continue_with_client(struct purge_share *s, struct nfs_pool *pool,
 	struct nfs_client *c;
 	int r = nfs_pool_lease(pool, &s->export, &c, &why);
 
-	/* Not a server that has no place for one more. */
+	/* A server that has no room for one more call is not away. */
 	s->is_away = r == -EHOSTDOWN || r == -EHOSTUNREACH;
 	if (r < 0) {
 		s->err = why;

@@ -714,6 +714,7 @@ struct resumption {
 	int want; /* of the compound, then its status */
 	uint32_t want_status;
 	unsigned int cuts; /* connections that end in place of an answer, before the others */
+	bool is_denied; /* by RPC, in place of the answer */
 };
 
 static const struct resumption resumptions[] = {
@@ -743,6 +744,8 @@ static const struct resumption resumptions[] = {
 	{ "this reply is lost, too", 1, { { 0, 0, 1 } }, 1, 0, 0, .cuts = 1 },
 	{ "two more are lost", 1, { { NFS4ERR_DELAY, 0, 1 }, { 0, 0, 1 } }, 2, 0, 0, .cuts = 2 },
 	{ "all are lost", 1, { { 0, 0, 0 } }, 0, -ECONNABORTED, 0, .cuts = 3 },
+	/* Which says nothing of the first request. */
+	{ "denied", 1, { { 0, 0, 1 } }, 1, -ECONNABORTED, 0, .is_denied = true },
 };
 
 struct second {
@@ -803,9 +806,9 @@ static void *serve_second(void *data)
 			break;
 		a.words[a.n++] = call[1]; /* xid */
 		put(&a, 1);
-		put(&a, 0);
-		put(&a, 0);
-		put(&a, 0);
+		put(&a, second->resumption->is_denied ? 1 : 0);
+		put(&a, second->resumption->is_denied ? 1 : 0); /* AUTH_ERROR: */
+		put(&a, second->resumption->is_denied ? 1 : 0); /* AUTH_BADCRED */
 		put(&a, 0);
 		second->numbers[second->calls] = ntohl(call[USER_WORDS + SEQUENCE_NUMBER]);
 		answer_resumed(&a, second->resumption, second->calls++, call + USER_WORDS);

@@ -270,6 +270,15 @@ static struct {
 	bool open;
 } dead = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
+/* false: it keeps whoever asks from now on. */
+static void dead_open(bool open)
+{
+	pthread_mutex_lock(&dead.lock);
+	dead.open = open;
+	pthread_cond_broadcast(&dead.changed);
+	pthread_mutex_unlock(&dead.lock);
+}
+
 static atomic_bool is_back, is_crowded;
 
 static int connect_fn(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
@@ -358,12 +367,6 @@ static void pause_a_little(struct bench *b)
 	}
 }
 
-static bool has_ended_once(struct fake_nfs *f)
-{
-	(void)f;
-	return said.ends >= 1;
-}
-
 static unsigned int wanted_ends;
 
 static bool has_ended_often(struct fake_nfs *f)
@@ -372,10 +375,11 @@ static bool has_ended_often(struct fake_nfs *f)
 	return said.ends >= wanted_ends;
 }
 
-static bool has_ended_twice(struct fake_nfs *f)
+/* Waits until so many attempts are over. */
+static bool ends(struct bench *b, struct fake_nfs *f, unsigned int times)
 {
-	(void)f;
-	return said.ends >= 2;
+	wanted_ends = times;
+	return comes(b, f, has_ended_often);
 }
 
 static void put_in_trash(struct fake_nfs *f, const char *key, unsigned int n, bool is_stuck)
@@ -427,7 +431,7 @@ START_TEST(test_fair)
 	put_in_trash(f, "gone", GONE, false);
 	begin(&b, f);
 	add(&b, "fake", 0);
-	check_that("fair", "the first attempt ends", comes(&b, f, has_ended_once));
+	check_that("fair", "the first attempt ends", ends(&b, f, 1));
 	check_int("fair", "gone", entries_of(f, "gone"), 0);
 	check_int("fair", "stuck", entries_of(f, "stuck"), STUCK);
 	check_int("fair", "failed", said.failed, STUCK);
@@ -438,7 +442,7 @@ START_TEST(test_fair)
 	pause_a_little(&b);
 	check_int("fair", "attempts", said.ends, 1);
 	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S + 1);
-	check_that("fair", "the second attempt ends", comes(&b, f, has_ended_twice));
+	check_that("fair", "the second attempt ends", ends(&b, f, 2));
 	check_int("fair", "failed", said.failed, STUCK);
 	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S + 1);
 	pause_a_little(&b);
@@ -463,7 +467,7 @@ START_TEST(test_more_than_remembered)
 	put_in_trash(f, "gone", GONE, false);
 	begin(&b, f);
 	add(&b, "fake", 0);
-	check_that("many", "the first attempt ends", comes(&b, f, has_ended_once));
+	check_that("many", "the first attempt ends", ends(&b, f, 1));
 	check_int("many", "gone", entries_of(f, "gone"), 0);
 	check_int("many", "failed", said.failed, many);
 	check_int("many", "left", said.left, many);
@@ -484,7 +488,7 @@ START_TEST(test_looks_again)
 
 	begin(&b, f);
 	add(&b, "fake", 0);
-	check_that("again", "the first attempt ends", comes(&b, f, has_ended_once));
+	check_that("again", "the first attempt ends", ends(&b, f, 1));
 	put_in_trash(f, "late", 10, false);
 	pause_a_little(&b);
 	check_int("again", "not yet", entries_of(f, "late"), 10);
@@ -513,11 +517,11 @@ START_TEST(test_refused)
 	pause_a_little(&b);
 	check_int("refused", "reports of the second attempt", said.ends, 0);
 	add(&b, "fake", 0);
-	check_that("refused", "reported", comes(&b, f, has_ended_once));
+	check_that("refused", "reported", ends(&b, f, 1));
 	check_error("refused", &said.err, ERROR_PERMISSION_DENIED, "");
 	fake_nfs_fail(f, NULL);
 	atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S * 10);
-	check_that("refused", "purged", comes(&b, f, has_ended_twice));
+	check_that("refused", "purged", ends(&b, f, 2));
 	check_int("refused", "files", said.files, FILES);
 	end(&b, f);
 }
@@ -543,7 +547,7 @@ START_TEST(test_border)
 	begin(&b, f);
 	add(&b, "fake", 0);
 	check_that("border", "told", comes(&b, f, has_left));
-	check_that("border", "the first attempt ends", comes(&b, f, has_ended_once));
+	check_that("border", "the first attempt ends", ends(&b, f, 1));
 	check_int("border", "left", said.left, 1);
 	check_int("border", "failed", said.failed, 0);
 	fake_nfs_fail(f, NULL); /* counts from here */
@@ -564,7 +568,7 @@ START_TEST(test_border)
 	/* Unmounted, it goes. */
 	fake_nfs_set(f, TRASH "/gone.1.2.3/mounted", &(struct nfs_attr){ .mode = 0755, .fsid = 1 });
 	atomic_fetch_add(&later_s, PURGE_RETRY_BORDER_S + 1);
-	check_that("border", "the next attempt ends", comes(&b, f, has_ended_twice));
+	check_that("border", "the next attempt ends", ends(&b, f, 2));
 	check_int("border", "tree", fake_nfs_type(f, TRASH "/gone.1.2.3"), NFS_TYPE_UNKNOWN);
 	end(&b, f);
 }
@@ -580,36 +584,33 @@ START_TEST(test_dead_server)
 	unsigned int i;
 
 	dead.most = 0;
-	dead.open = false;
+	dead_open(false);
 	begin(&b, f);
 	for (i = 0; i < DEAD_SHARES; i++)
 		add(&b, DEAD, i);
 	clock_sleep_ms(300);
 	add(&b, "fake", 0);
-	check_that("dead", "the other one is purged", comes(&b, f, has_ended_once));
+	check_that("dead", "the other one is purged", ends(&b, f, 1));
 	check_int("dead", "files", said.files, FILES);
 	pthread_mutex_lock(&dead.lock);
 	check_int("dead", "threads", dead.most, 1);
-	dead.open = true;
-	pthread_cond_broadcast(&dead.changed);
 	pthread_mutex_unlock(&dead.lock);
+	dead_open(true);
 	end(&b, f);
 }
 END_TEST
 
-/* Has the pauses of a job grow to more than a minute. */
+/* Fails so often that the pauses have grown to more than a minute. */
 static void fail_often(struct bench *b, struct fake_nfs *f, const char *server)
 {
 	unsigned int i;
 
 	add(b, server, 0);
 	for (i = 0; i < 4; i++) {
-		wanted_ends = i + 1;
-		check_that("back", "it fails", comes(b, f, has_ended_often));
+		check_that(server, "it fails", ends(b, f, i + 1));
 		atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S << (i + 1));
 	}
-	wanted_ends = i + 1;
-	check_that("back", "it fails once more", comes(b, f, has_ended_often));
+	check_that(server, "it fails once more", ends(b, f, i + 1));
 }
 
 /* The pauses have grown while the server was gone. A call that reaches it shortens the last one. */
@@ -626,8 +627,7 @@ START_TEST(test_back)
 	pause_a_little(&b);
 	check_int("back", "not yet", said.ends, wanted_ends);
 	request(&b, AWAY, 0, purger_note);
-	wanted_ends++;
-	check_that("back", "purged", comes(&b, f, has_ended_often));
+	check_that("back", "purged", ends(&b, f, wanted_ends + 1));
 	check_int("back", "files", said.files, FILES);
 	end(&b, f);
 }
@@ -641,10 +641,10 @@ START_TEST(test_back_meanwhile)
 	bool is_inside = false;
 
 	is_back = is_crowded = false;
-	dead.open = true;
+	dead_open(true);
 	begin(&b, f);
 	fail_often(&b, f, DEAD);
-	dead.open = false;
+	dead_open(false);
 	add(&b, DEAD, 0);
 	while (!is_inside) {
 		pthread_mutex_lock(&dead.lock);
@@ -653,15 +653,10 @@ START_TEST(test_back_meanwhile)
 		clock_sleep_ms(5);
 	}
 	request(&b, DEAD, 0, purger_note);
-	pthread_mutex_lock(&dead.lock);
-	dead.open = true;
-	pthread_cond_broadcast(&dead.changed);
-	pthread_mutex_unlock(&dead.lock);
-	wanted_ends++;
-	check_that("meanwhile", "it fails", comes(&b, f, has_ended_often));
+	dead_open(true);
+	check_that("meanwhile", "it fails", ends(&b, f, wanted_ends + 1));
 	atomic_fetch_add(&later_s, PURGE_RETRY_REACHED_S);
-	wanted_ends++;
-	check_that("meanwhile", "it is tried soon", comes(&b, f, has_ended_often));
+	check_that("meanwhile", "it is tried soon", ends(&b, f, wanted_ends + 1));
 	end(&b, f);
 }
 END_TEST
