@@ -203,9 +203,22 @@ class Exports(Base):
         self.assertGreaterEqual(found["4.2"]["reply_bytes"], 16384)
         self.holds(report["versions"]["text"], "3, 4.0, 4.1 (", "4.2 (", "slots", "operations")
         made = report["directory"]
-        for feature in ("clone", "copy", "seek"):
+        for feature in ("clone", "copy", "seek", "xattrs"):
             self.assertIn(feature, made["data"])
-        self.holds(made["text"], "CLONE", "COPY", "SEEK")
+        self.holds(made["text"], "CLONE", "COPY", "SEEK", "extended attributes")
+
+    def test_features_of_a_version_that_is_not_used(self):
+        keys = {"clone", "copy", "seek", "xattrs"}
+        for version in ("3", "4.0", "4.1"):
+            report = self.on("plain", version=version)
+            self.states(report)
+            self.assertEqual(report["connect"]["data"]["version"], version)
+            self.assertLessEqual(keys, set(report["directory"]["data"]))
+            self.holds(report["directory"]["text"], "; over 4.2: ", "CLONE", "SEEK",
+                       "extended attributes")
+        report = self.on("three", version="3")  # the server has 4.2, but not on this export
+        self.states(report)
+        self.assertFalse(keys & set(report["directory"]["data"]))
 
     def test_version_that_the_export_lacks(self):
         for kind, lacks in (("three", "4.2"), ("four", "3")):
