@@ -63,6 +63,8 @@ struct app {
 	uv_loop_t loop;
 	uv_signal_t signals[2];
 	uv_timer_t sweep;
+	uv_work_t sweep_work;
+	bool sweeping; /* sweep_work is queued or runs */
 	bool stopping;
 	atomic_bool end_work; /* tells workers to end long operations */
 	struct tree_budget budget;
@@ -250,12 +252,40 @@ static void on_signal(uv_signal_t *handle, int signum)
 	grpc_server_shutdown(app->server, SHUTDOWN_GRACE_MS, on_stopped, app);
 }
 
+/* In a worker: telling servers that clients leave blocks. */
+static void sweep_pool(uv_work_t *work)
+{
+	const struct app *app = work->data;
+
+	nfs_pool_sweep(app->controller_driver.pool);
+}
+
+static void on_pool_swept(uv_work_t *work, int status)
+{
+	struct app *app = work->data;
+
+	(void)status;
+	app->sweeping = false;
+}
+
+/* Let a sweep of the pool end, so that the pool can be freed. */
+static void wait_for_sweep(struct app *app)
+{
+	if (app->sweeping)
+		(void)uv_cancel((uv_req_t *)&app->sweep_work); /* fails if it runs */
+	while (app->sweeping)
+		(void)uv_run(&app->loop, UV_RUN_ONCE);
+}
+
 static void on_sweep(uv_timer_t *handle)
 {
 	struct app *app = handle->data;
 
-	if (app->controller_driver.pool != NULL)
-		nfs_pool_sweep(app->controller_driver.pool);
+	if (app->controller_driver.pool != NULL && !app->sweeping) {
+		app->sweep_work.data = app;
+		app->sweeping =
+			uv_queue_work(&app->loop, &app->sweep_work, sweep_pool, on_pool_swept) == 0;
+	}
 	if (app->node_driver.mounter != NULL) {
 		mounter_sweep(app->node_driver.mounter);
 		node_stats_sweep(app->node_driver.stats);
@@ -340,6 +370,7 @@ static int serve(struct app *app, struct error *err)
 		 LOG_STR("driver", app->options.driver_name), LOG_STR("version", PACKAGE_VERSION),
 		 LOG_STR("node_id", app->options.node_id));
 	(void)uv_run(&app->loop, UV_RUN_DEFAULT); /* until on_stopped() */
+	wait_for_sweep(app);
 	grpc_server_free(app->server);
 	(void)uv_run(&app->loop, UV_RUN_NOWAIT); /* for close callbacks */
 	/* The grace is over. The next process continues the operations, as after a crash. */

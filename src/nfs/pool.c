@@ -107,7 +107,8 @@ static struct nfs_client *take_idle_client(struct nfs_pool *pool, const struct n
 	return client;
 }
 
-void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
+/* leave: see free_idle_clients(). */
+static void drop_server(struct nfs_pool *pool, const struct nfs_export *e, bool leave)
 {
 	struct list *pos, *tmp;
 	struct list dropped;
@@ -121,7 +122,12 @@ void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 			move_idle_client(pool, idle, &dropped);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	free_idle_clients(&dropped, false);
+	free_idle_clients(&dropped, leave);
+}
+
+void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
+{
+	drop_server(pool, e, true);
 }
 
 /* ask: ping the server before an idle client is used. A new connection begins with that anyway. */
@@ -189,7 +195,7 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 	net_breaker_leave(pool->breaker, e->server, e->port, down || ours);
 	/* The server may come back at another address. */
 	if (down)
-		nfs_pool_drop(pool, e);
+		drop_server(pool, e, false);
 	if (err != NULL)
 		*err = why;
 	return r;
@@ -236,6 +242,6 @@ void nfs_pool_sweep(struct nfs_pool *pool)
 		move_idle_client(pool, idle, &old);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	free_idle_clients(&old, false); /* the event loop, which calls this, does not wait */
+	free_idle_clients(&old, true);
 	net_breaker_sweep(pool->breaker);
 }

@@ -40,10 +40,13 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 /* Return a lease. Accepts NULL. */
 void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c);
 
-/* Close idle clients of the export's server: after -ESTALE, others may hold the handle too. */
+/*
+ * Close idle clients of the export's server: after -ESTALE, others may hold the handle too. May
+ * block for half a second.
+ */
 void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e);
 
-/* Close clients that have been idle for too long. */
+/* Close clients that have been idle for too long. May block for half a second. */
 void nfs_pool_sweep(struct nfs_pool *pool);
 
 #endif

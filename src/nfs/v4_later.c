@@ -100,6 +100,13 @@ static bool_t encode_sequence(ZDR *zdr, const union v4_later_args *args)
 	       put_u32(zdr, args->sequence.highest_slot) && put_u32(zdr, args->sequence.cache);
 }
 
+/* For requests to the server only, not in RDMA's mode. */
+static bool_t encode_bind_conn(ZDR *zdr, const union v4_later_args *args)
+{
+	return put_bytes(zdr, args->bind_conn, V4_SESSION_ID_BYTES) && put_u32(zdr, 1) &&
+	       put_u32(zdr, FALSE);
+}
+
 static bool_t encode_destroy_session(ZDR *zdr, const union v4_later_args *args)
 {
 	return put_bytes(zdr, args->destroy_session, V4_SESSION_ID_BYTES);
@@ -192,6 +199,16 @@ static bool_t decode_channel(ZDR *zdr, struct v4_channel *ret)
 	    !zdr_u_int(zdr, &rdma) || rdma > 1)
 		return FALSE;
 	return rdma == 0 || zdr_u_int(zdr, &unused);
+}
+
+static bool_t decode_bind_conn(ZDR *zdr, union v4_later_result *ret)
+{
+	char session[V4_SESSION_ID_BYTES];
+	uint32_t direction, rdma;
+
+	(void)ret;
+	return net_zdr_take_fixed(zdr, session, sizeof(session)) && zdr_u_int(zdr, &direction) &&
+	       zdr_u_int(zdr, &rdma);
 }
 
 static bool_t decode_create_session(ZDR *zdr, union v4_later_result *ret)
@@ -300,6 +317,7 @@ static const struct {
 	bool_t (*encode)(ZDR *zdr, const union v4_later_args *args);
 	later_decoder *decode; /* NULL: only a status */
 } operations[] = {
+	{ V4_OP_BIND_CONN_TO_SESSION, encode_bind_conn, decode_bind_conn },
 	{ V4_OP_EXCHANGE_ID, encode_exchange_id, decode_exchange_id },
 	{ V4_OP_CREATE_SESSION, encode_create_session, decode_create_session },
 	{ V4_OP_DESTROY_SESSION, encode_destroy_session, NULL },

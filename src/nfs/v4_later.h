@@ -23,6 +23,7 @@
 
 /* RFC 8881 section 18, RFC 7862 section 15, RFC 8276 section 8.4. */
 enum v4_later_opnum {
+	V4_OP_BIND_CONN_TO_SESSION = 41,
 	V4_OP_EXCHANGE_ID = 42,
 	V4_OP_CREATE_SESSION = 43,
 	V4_OP_DESTROY_SESSION = 44,
@@ -72,7 +73,7 @@ union v4_later_args {
 		uint32_t sequence, slot, highest_slot;
 		bool cache; /* the server is to remember its reply */
 	} sequence;
-	char destroy_session[V4_SESSION_ID_BYTES];
+	char bind_conn[V4_SESSION_ID_BYTES], destroy_session[V4_SESSION_ID_BYTES];
 	uint64_t destroy_clientid;
 	struct {
 		uint64_t offset, length;

@@ -414,19 +414,19 @@ static int take_create_session(void *data, const void *results)
 	return 0;
 }
 
-/* All that DESTROY_SESSION and DESTROY_CLIENTID return is a status. */
-static int take_end_status(void *data, const void *results)
+/* For operations whose status is all that matters. */
+static int take_status(void *data, const void *results)
 {
 	(void)data;
 	return nfs_status_errno(((const COMPOUND4res *)results)->status);
 }
 
-static int ask(struct v4_session *s, struct v4_compound *c,
+static int ask(struct v4_session *s, struct net_rpc *rpc, struct v4_compound *c,
 	       int (*take)(void *data, const void *results), void *data, uint64_t deadline_ns)
 {
 	struct v4_message message = { .minor = s->minor, .compound = c };
 
-	return net_rpc_ask(s->conn->rpc, &v4_procedure, &message, take, data, deadline_ns);
+	return net_rpc_ask(rpc, &v4_procedure, &message, take, data, deadline_ns);
 }
 
 /* Like ask(), for a server that may ask to retry later. */
@@ -437,7 +437,7 @@ static int ask_patiently(struct v4_session *s, struct v4_compound *c,
 	int r;
 
 	do
-		r = ask(s, c, take, data, nfs_connection_deadline(s->conn));
+		r = ask(s, s->conn->rpc, c, take, data, nfs_connection_deadline(s->conn));
 	while (r == -EAGAIN && nfs_patience_wait(&patience));
 	return r;
 }
@@ -533,18 +533,31 @@ static int set_up(struct v4_session *s, struct error *err)
 	return r;
 }
 
-/* Tell the server that nothing more follows. */
-static void leave(struct v4_session *s, uint64_t deadline_ns)
+/*
+ * Add a connection to the session: RFC 8881 section 2.10.3.1. The first SEQUENCE would do, but
+ * nfs-ganesha does not look at the connection of one that it answers from its cache.
+ */
+static int bind_connection(struct v4_session *s, struct net_rpc *rpc, uint64_t deadline_ns)
+{
+	struct v4_compound c = { .n = 0 };
+
+	memcpy(v4_add_later(&c, V4_OP_BIND_CONN_TO_SESSION)->bind_conn, s->id, sizeof(s->id));
+	return ask(s, rpc, &c, take_status, NULL, deadline_ns);
+}
+
+/* Tell the server that nothing more follows. A session that it no longer has is no obstacle. */
+static void leave(struct v4_session *s, struct net_rpc *rpc, uint64_t deadline_ns)
 {
 	struct v4_compound session = { .n = 0 }, client = { .n = 0 };
+	int r = 0;
 
 	memcpy(v4_add_later(&session, V4_OP_DESTROY_SESSION)->destroy_session, s->id,
 	       sizeof(s->id));
-	if (s->is_made && ask(s, &session, take_end_status, NULL, deadline_ns) < 0)
-		return;
+	if (s->is_made)
+		r = ask(s, rpc, &session, take_status, NULL, deadline_ns);
 	v4_add_later(&client, V4_OP_DESTROY_CLIENTID)->destroy_clientid = s->clientid;
-	if (s->clientid != 0)
-		(void)ask(s, &client, take_end_status, NULL, deadline_ns);
+	if (s->clientid != 0 && r != -ETIMEDOUT && r != -ECONNABORTED)
+		(void)ask(s, rpc, &client, take_status, NULL, deadline_ns);
 }
 
 int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct error *err)
@@ -566,7 +579,7 @@ int v4_session_open(struct nfs_connection *conn, unsigned int minor, struct erro
 		if (r == -ETIMEDOUT || r == -ECONNABORTED)
 			nfs_connection_break(conn, r);
 		else
-			leave(s, nfs_connection_deadline(conn));
+			leave(s, conn->rpc, nfs_connection_deadline(conn));
 		conn->client.slots = conn->client.operations = 0;
 		conn->client.session = (struct nfs_session){ .slots = 0 };
 		free(s);
@@ -651,13 +664,20 @@ int v4_session_send(struct v4_session *s, struct v4_compound *c, net_rpc_replied
 void v4_session_leave(struct v4_session *s)
 {
 	if (!s->is_lost && !s->is_ended)
-		leave(s, clock_now_ns() + V4_SESSION_LEAVE_MS * CLOCK_NS_PER_MS);
+		leave(s, s->conn->rpc, clock_now_ns() + V4_SESSION_LEAVE_MS * CLOCK_NS_PER_MS);
+}
+
+static uint64_t settle_limit(uint64_t deadline)
+{
+	const uint64_t limit = clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS;
+
+	return limit < deadline ? limit : deadline;
 }
 
 /* Send the changes again whose replies were lost, and wait for the answers, to a limit for all. */
 static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t deadline)
 {
-	uint64_t limit = clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS;
+	const uint64_t limit = settle_limit(deadline);
 	struct list lost;
 	int r = 0;
 
@@ -678,8 +698,6 @@ static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t dead
 		if (r < 0)
 			list_add_tail(&s->lost, &request->link);
 	}
-	if (limit > deadline)
-		limit = deadline;
 	while (r == 0 && net_rpc_oldest_ns(rpc) != 0 && !s->is_lost)
 		r = net_rpc_run(rpc, &s->settled, limit);
 	return r;
@@ -696,6 +714,12 @@ static int settle_over_another(struct v4_session *s, uint64_t deadline)
 	r = nfs_connect_rpc(&rpc, &s->conn->address, e->port != 0 ? e->port : NET_NFS_PORT, e);
 	if (r < 0)
 		return -EHOSTDOWN;
+	/* Whatever the server says to it, SEQUENCE decides. */
+	r = bind_connection(s, rpc, settle_limit(deadline));
+	if (r == -ECONNABORTED || r == -ETIMEDOUT) {
+		net_rpc_free(rpc, -ECONNABORTED);
+		return r;
+	}
 	for (;;) {
 		r = ask_for_lost(s, rpc, deadline);
 		if (r < 0 || s->is_lost || list_is_empty(&s->lost) ||
@@ -705,6 +729,8 @@ static int settle_over_another(struct v4_session *s, uint64_t deadline)
 		if (pause_ms < SETTLE_PAUSE_LAST_MS)
 			pause_ms *= 2;
 	}
+	if (r == 0 && !s->is_lost && list_is_empty(&s->lost))
+		leave(s, rpc, clock_now_ns() + V4_SESSION_LEAVE_MS * CLOCK_NS_PER_MS);
 	net_rpc_free(rpc, -ECONNABORTED);
 	return r;
 }

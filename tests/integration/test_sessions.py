@@ -31,6 +31,7 @@ LEASE = 10  # seconds, of the tests' servers
 DEPTH = LEASE + 5  # directories, each listed in a second
 LOST = 3 if harness.LONG else 1  # replies of a kind, each in a run of its own
 CONNECTS = 50
+IDLE = 180  # seconds; the driver keeps a connection for 60, and looks every 30
 
 
 class Through(Trees):
@@ -77,6 +78,13 @@ class Through(Trees):
         for volume_id in (copy, volume):
             ask(lambda volume_id=volume_id: self.delete(volume_id))
         self.is_tidy()
+
+    def is_given_back(self):
+        """The server keeps nothing for a session that came to its end."""
+        for begin, end in (("CREATE_SESSION", "DESTROY_SESSION"),
+                           ("EXCHANGE_ID", "DESTROY_CLIENTID")):
+            self.assertGreater(self.proxy.counts[begin], 0)
+            self.assertEqual(self.proxy.counts[begin], self.proxy.counts[end], self.proxy.counts)
 
     def count_changes(self, names=CHANGES):
         self.source("small")
@@ -145,6 +153,18 @@ class Repeats(Looks):
         for name in names:
             with self.subTest(name=name):
                 self.assertGreater(max(self.lose(name, 1, 2).values()), 2)
+
+    def test_session_ends_after_the_answer(self):
+        """The session whose connection broke is given back over the one that got the answer."""
+        self.restart()
+        rule = Rule("MKDIR", 1, "cut-after")
+        self.proxy.begin([rule])
+        volume = self.create("made").volume_id
+        self.assertEqual(rule.hits, 1)
+        self.restart()
+        self.is_given_back()
+        self.delete(volume)
+        self.is_tidy()
 
 
 class RepeatsNewest(Repeats):
@@ -239,12 +259,6 @@ class Limits(Through, Base):
         for i in range(400):
             os.makedirs(os.path.join(cls.share, "many", "%060d" % i))
 
-    def is_given_back(self):
-        for begin, end in (("CREATE_SESSION", "DESTROY_SESSION"),
-                           ("EXCHANGE_ID", "DESTROY_CLIENTID")):
-            self.assertGreater(self.proxy.counts[begin], 0)
-            self.assertEqual(self.proxy.counts[begin], self.proxy.counts[end])
-
     def test_version_that_was_asked_for(self):
         self.proxy.begin([Rule("CREATE_SESSION", 1, "few-operations", 7, count=1000)])
         self.fails(CODE.FAILED_PRECONDITION, self.create,
@@ -271,6 +285,26 @@ class Limits(Through, Base):
         volume = self.client.CreateVolume(**request).volume
         self.is_given_back()
         self.client.DeleteVolume(volume_id=volume.volume_id, secrets=secrets)
+        self.is_tidy()
+
+
+class Idle(Through, Base):
+    """Nobody calls for a while."""
+
+    protocols = "4"
+    version = "4.2"
+
+    def test_sessions_end(self):
+        """The pool gives back the session that nobody used for a minute."""
+        self.restart()
+        self.proxy.begin()
+        volume = self.create("made").volume_id
+        counts = self.proxy.counts
+        self.assertGreater(counts["EXCHANGE_ID"], counts["DESTROY_CLIENTID"])
+        self.assertTrue(wait_for(lambda: counts["EXCHANGE_ID"] == counts["DESTROY_CLIENTID"],
+                                 IDLE), counts)
+        self.is_given_back()
+        self.delete(volume)
         self.is_tidy()
 
 

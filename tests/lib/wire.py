@@ -38,7 +38,7 @@ V4 = {3: "ACCESS", 4: "CLOSE", 5: "COMMIT", 6: "CREATE", 9: "GETATTR", 10: "GETF
       15: "LOOKUP", 16: "LOOKUPP", 17: "NVERIFY", 18: "OPEN", 20: "OPEN_CONFIRM", 22: "PUTFH",
       23: "PUTPUBFH", 24: "PUTROOTFH", 25: "READ", 26: "READDIR", 27: "READLINK", 28: "REMOVE",
       29: "RENAME", 30: "RENEW", 31: "RESTOREFH", 32: "SAVEFH", 34: "SETATTR", 35: "SETCLIENTID",
-      36: "SETCLIENTID_CONFIRM", 37: "VERIFY", 38: "WRITE", 42: "EXCHANGE_ID",
+      36: "SETCLIENTID_CONFIRM", 37: "VERIFY", 38: "WRITE", 41: "BIND_CONN_TO_SESSION", 42: "EXCHANGE_ID",
       43: "CREATE_SESSION", 44: "DESTROY_SESSION", 53: "SEQUENCE", 57: "DESTROY_CLIENTID",
       58: "RECLAIM_COMPLETE", 60: "COPY", 66: "OFFLOAD_CANCEL",
       67: "OFFLOAD_STATUS", 69: "SEEK", 71: "CLONE"}
@@ -49,7 +49,7 @@ SILENT = frozenset(("PUTFH", "PUTROOTFH", "PUTPUBFH", "SAVEFH", "RESTOREFH", "LO
 # A compound is named after the first of these that it holds.
 TELLING = ("CLONE", "COPY", "OFFLOAD_CANCEL", "OFFLOAD_STATUS", "SEEK", "OPEN", "OPEN_CONFIRM", "CLOSE", "CREATE", "REMOVE", "RENAME",
            "LINK", "SETATTR", "WRITE", "COMMIT", "READ", "READDIR", "READLINK", "SETCLIENTID",
-           "SETCLIENTID_CONFIRM", "RENEW", "LOOKUP", "GETATTR", "PUTROOTFH", "EXCHANGE_ID",
+           "SETCLIENTID_CONFIRM", "RENEW", "LOOKUP", "GETATTR", "PUTROOTFH", "BIND_CONN_TO_SESSION", "EXCHANGE_ID",
            "CREATE_SESSION", "DESTROY_SESSION", "DESTROY_CLIENTID", "RECLAIM_COMPLETE")
 TYPES4 = {2: "MKDIR", 5: "SYMLINK"}
 SEQUENCE_RESULT = 36  # bytes behind its status
@@ -221,7 +221,8 @@ ARGUMENTS = {
     "RENEW": _read_fixed(8), "SEEK": _read_fixed(28), "SETATTR": _read_setattr,
     "SETCLIENTID": _read_setclientid,
     "SETCLIENTID_CONFIRM": _read_fixed(16), "VERIFY": lambda r, op: r.attributes(),
-    "WRITE": _read_write, "EXCHANGE_ID": _read_exchange_id, "CREATE_SESSION": _read_create_session,
+    "WRITE": _read_write, "BIND_CONN_TO_SESSION": _read_fixed(24),
+    "EXCHANGE_ID": _read_exchange_id, "CREATE_SESSION": _read_create_session,
     "OFFLOAD_CANCEL": _read_fixed(16), "OFFLOAD_STATUS": _read_fixed(16),
     "DESTROY_SESSION": _read_fixed(16), "SEQUENCE": _read_fixed(32),
     "DESTROY_CLIENTID": _read_fixed(8), "RECLAIM_COMPLETE": _read_fixed(4)}

@@ -715,6 +715,7 @@ struct resumption {
 	uint32_t want_status;
 	unsigned int cuts; /* connections that end in place of an answer, before the others */
 	bool is_denied; /* by RPC, in place of the answer */
+	unsigned int ends; /* that are sent if want is not 0; else both */
 };
 
 static const struct resumption resumptions[] = {
@@ -739,7 +740,7 @@ static const struct resumption resumptions[] = {
 	  0 },
 	/* Sent again, it would find the first name gone. */
 	{ "one of two is removed", 2, { { 0, NFS4ERR_DELAY, 1 } }, 1, 0, NFS4ERR_DELAY },
-	{ "the reply was not kept", 1, { { 0, 10068, 1 } }, 1, -ECONNABORTED, 0 },
+	{ "the reply was not kept", 1, { { 0, 10068, 1 } }, 1, -ECONNABORTED, 0, .ends = 2 },
 	{ "the session is gone", 1, { { V4_ERR_BADSESSION, 0, 1 } }, 1, -ECONNABORTED, 0 },
 	{ "this reply is lost, too", 1, { { 0, 0, 1 } }, 1, 0, 0, .cuts = 1 },
 	{ "two more are lost", 1, { { NFS4ERR_DELAY, 0, 1 }, { 0, 0, 1 } }, 2, 0, 0, .cuts = 2 },
@@ -751,7 +752,8 @@ static const struct resumption resumptions[] = {
 struct second {
 	int listener;
 	const struct resumption *resumption;
-	unsigned int calls;
+	unsigned int calls; /* in the session */
+	unsigned int binds, ends; /* BIND_CONN_TO_SESSION; DESTROY_SESSION and DESTROY_CLIENTID */
 	uint32_t numbers[ANSWERS_MAX];
 };
 
@@ -782,6 +784,28 @@ static void answer_resumed(struct answer *a, const struct resumption *r, unsigne
 	}
 }
 
+/* Answer a compound that is not in the session. Return false for one that is. */
+static bool answer_outside(struct answer *a, struct second *second, uint32_t opnum)
+{
+	const bool is_bind = opnum == V4_OP_BIND_CONN_TO_SESSION;
+
+	if (opnum == V4_OP_SEQUENCE)
+		return false;
+	second->binds += is_bind;
+	second->ends += !is_bind;
+	put(a, 0);
+	put(a, 0);
+	put(a, 1);
+	put(a, opnum);
+	put(a, 0);
+	if (is_bind) {
+		put_session(a, 1);
+		put(a, 1);
+		put(a, 0);
+	}
+	return true;
+}
+
 static void *serve_second(void *data)
 {
 	struct second *second = data;
@@ -800,9 +824,12 @@ static void *serve_second(void *data)
 	while (recv(fd, call, 4, MSG_WAITALL) == 4) {
 		const size_t len = ntohl(call[0]) & ~LAST;
 		struct answer a = { .n = 1 };
+		uint32_t opnum;
 
-		if (recv(fd, call + 1, len, MSG_WAITALL) != (ssize_t)len ||
-		    second->calls == second->resumption->n)
+		if (recv(fd, call + 1, len, MSG_WAITALL) != (ssize_t)len)
+			break;
+		opnum = ntohl(call[USER_WORDS + OPERATION]);
+		if (opnum == V4_OP_SEQUENCE && second->calls == second->resumption->n)
 			break;
 		a.words[a.n++] = call[1]; /* xid */
 		put(&a, 1);
@@ -810,8 +837,10 @@ static void *serve_second(void *data)
 		put(&a, second->resumption->is_denied ? 1 : 0); /* AUTH_ERROR: */
 		put(&a, second->resumption->is_denied ? 1 : 0); /* AUTH_BADCRED */
 		put(&a, 0);
-		second->numbers[second->calls] = ntohl(call[USER_WORDS + SEQUENCE_NUMBER]);
-		answer_resumed(&a, second->resumption, second->calls++, call + USER_WORDS);
+		if (!answer_outside(&a, second, opnum)) {
+			second->numbers[second->calls] = ntohl(call[USER_WORDS + SEQUENCE_NUMBER]);
+			answer_resumed(&a, second->resumption, second->calls++, call + USER_WORDS);
+		}
 		a.words[0] = htonl(LAST | (uint32_t)((a.n - 1) * 4));
 		(void)!send(fd, a.words, a.n * 4, MSG_NOSIGNAL);
 	}
@@ -870,6 +899,9 @@ START_TEST(test_lost_reply)
 	if (row->want == 0)
 		check_int(row->name, "status", b.statuses[0], row->want_status);
 	check_int(row->name, "calls", second.calls, row->n);
+	check_int(row->name, "binds", second.binds, row->n > 0 ? 1 : 0);
+	/* Nothing is given back that the server says it has not, or that nobody answers for. */
+	check_int(row->name, "ends", second.ends, row->want == 0 ? 2 : row->ends);
 	for (i = 0; i < row->n; i++)
 		check_int(row->name, "number", second.numbers[i], row->answers[i].number);
 }
