@@ -190,11 +190,30 @@ void builder_node_free(struct builder_node *node)
 	free(node);
 }
 
+static void nodes_wake(struct list *waiting)
+{
+	while (!list_is_empty(waiting))
+		builder_node_ready(container_of(waiting->next, struct builder_node, link));
+}
+
+/*
+ * A file is linked to once nothing else happens to it: if LINK and SETATTR of a file overlap,
+ * nfs-ganesha 4.3 may report the link count from before the LINK for a minute.
+ */
+static void node_wake_links(struct builder_node *node)
+{
+	if (node->target == NULL || node->is_link)
+		return;
+	node->target->handle = node->handle;
+	nodes_wake(&node->target->waiting);
+}
+
 void builder_node_finish(struct builder_node *node)
 {
 	struct tree_builder *b = node->builder;
 	struct builder_node *parent = node->parent;
 
+	node_wake_links(node);
 	b->n_closing--;
 	if (parent == NULL) {
 		b->finished = true;
@@ -230,20 +249,6 @@ void builder_node_settle(struct builder_node *node)
 		node_leave_data_states(node);
 }
 
-static void nodes_wake(struct list *waiting)
-{
-	while (!list_is_empty(waiting))
-		builder_node_ready(container_of(waiting->next, struct builder_node, link));
-}
-
-static void node_wake_links(struct builder_node *node)
-{
-	if (node->target == NULL)
-		return;
-	node->target->handle = node->handle;
-	nodes_wake(&node->target->waiting);
-}
-
 static int node_enter_fill(struct builder_node *node)
 {
 	struct tree_builder *b = node->builder;
@@ -258,7 +263,6 @@ static int node_enter_fill(struct builder_node *node)
 	node->handle = node->found;
 	node->state = BUILD_FILL;
 	nodes_wake(&node->waiting);
-	node_wake_links(node);
 	if (!list_is_empty(&node->chunks))
 		builder_node_ready(node);
 	builder_node_settle(node);
@@ -412,7 +416,6 @@ static int finish_whole(struct builder_node *node, const struct nfs_op *op)
 		builder_chunk_free(first_chunk(node));
 		node->pending--;
 	}
-	node_wake_links(node);
 	return take_attributes_set(node, &op->then, &op->attr);
 }
 

@@ -3,7 +3,7 @@
 
 /*
  * Targets of hard links in a tree that is being built: files by path, each with its handle once it
- * is created, so that a link needs no walk and waits for nothing else. The least recently used are
+ * is finished, so that a link needs no walk and waits for nothing else. The least recently used are
  * forgotten when memory is short; a link to one of those needs a walk. On the builder's thread.
  */
 #ifndef TREE_BUILDER_TARGET_H
@@ -19,7 +19,7 @@ struct builder_target {
 	struct list age;
 	struct builder_target *next_in_bucket;
 	struct list waiting; /* nodes to be linked to it */
-	struct nfs_handle handle; /* len 0: not created yet */
+	struct nfs_handle handle; /* len 0: not finished yet */
 	unsigned int users; /* nodes: the file itself and links */
 	bool forgotten; /* not in the buckets; freed by its last user */
 	char path[];

@@ -18,7 +18,7 @@ import unittest
 
 
 LONG = bool(os.environ.get("LAB_LONG"))
-STUCK = 240  # seconds after which a case that still runs shows where it is, before it is ended
+STUCK = 240  # seconds after which a case, or the set-up of a class, shows where it is
 VERSION = re.compile(r"(On)?(Version[34]|Both|(?<=[a-z])[34])$")
 
 
@@ -46,7 +46,7 @@ class Result(unittest.TestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
-        faulthandler.cancel_dump_traceback_later()
+        faulthandler.dump_traceback_later(STUCK)  # classes end and begin
 
     def _line(self, word, test, more=""):
         name = test.id().replace("__main__.", "")
@@ -119,7 +119,9 @@ def main(name, module="__main__"):
     else:
         suite = loader.loadTestsFromModule(sys.modules[module])
     result = Result()
+    faulthandler.dump_traceback_later(STUCK)
     suite.run(result)
+    faulthandler.cancel_dump_traceback_later()
     print("%s: %d passed, %d failed, %d skipped"
           % (name, result.passed, result.failed, result.skipped_count), flush=True)
     if result.failed or result.passed + result.skipped_count == 0:

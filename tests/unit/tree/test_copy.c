@@ -589,6 +589,81 @@ START_TEST(test_turns)
 }
 END_TEST
 
+/* Operations on a file, by the hash of its handle. */
+static struct {
+	const struct nfs_client_ops *real;
+	unsigned int in_flight[4096]; /* WRITE, COMMIT and SETATTR */
+	bool is_linked[4096];
+	unsigned int links, overlaps;
+} changes;
+
+static size_t changes_slot(const struct nfs_op *op)
+{
+	return str_hash(op->dir->data, op->dir->len) % ARRAY_SIZE(changes.in_flight);
+}
+
+static bool is_file_change(const struct nfs_op *op)
+{
+	return op->type == NFS_OP_WRITE || op->type == NFS_OP_COMMIT || op->type == NFS_OP_SETATTR;
+}
+
+static int start_change(struct nfs_client *c, struct nfs_op *op)
+{
+	if (is_file_change(op)) {
+		changes.in_flight[changes_slot(op)]++;
+		changes.overlaps += changes.is_linked[changes_slot(op)];
+	} else if (op->type == NFS_OP_LINK) {
+		changes.links++;
+		changes.overlaps += changes.in_flight[changes_slot(op)] > 0;
+		changes.is_linked[changes_slot(op)] = true;
+	}
+	return changes.real->start(c, op);
+}
+
+static void end_change(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)f;
+	(void)data;
+	if (is_file_change(op))
+		changes.in_flight[changes_slot(op)]--;
+}
+
+/* A file is finished before it is linked to: some servers take link counts from before. */
+START_TEST(test_links_come_last)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct nfs_client_ops ops = *c->ops;
+	struct tree_work work = { .from = c, .to = c };
+	struct error err = { .code = ERROR_OK };
+	unsigned int i;
+
+	for (i = 0; i < 60; i++) {
+		char first[64], name[64];
+
+		(void)snprintf(first, sizeof(first), "tree/a/%u", i);
+		(void)snprintf(name, sizeof(name), "tree/b/%u", i);
+		tree_fill_file(f, first, 0, i % 3 * 1000000);
+		tree_mark(f, first, 0604, i);
+		fake_nfs_link(f, first, name);
+	}
+	fake_nfs_habits(f, &full);
+	memset(&changes, 0, sizeof(changes));
+	changes.real = c->ops;
+	ops.start = start_change;
+	c->ops = &ops;
+	fake_nfs_watch(f, end_change, NULL);
+	check_int("links", "result", tree_copy_checked(&work, f, false, &err), 0);
+	fake_nfs_watch(f, NULL, NULL);
+	c->ops = changes.real;
+	nfs_client_free(c);
+	check_int("links", "made", changes.links, 60);
+	check_int("links", "overlaps", changes.overlaps, 0);
+	tree_check_same("links", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* More files with hard links than can be remembered: first the files, then the links. */
 START_TEST(test_links_forgotten)
 {
@@ -1256,7 +1331,7 @@ CHECK_MAIN("tree_copy",
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
 		   test_no_owners, test_ignored_owners, test_not_root_group, test_times,
-		   test_links_in_flight,
+		   test_links_in_flight, test_links_come_last,
 		   test_turns,
 		   test_links_forgotten, test_empty_reads, test_to_folder,
 	   },
