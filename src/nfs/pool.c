@@ -49,9 +49,18 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect, unsigned int win
 }
 
 /*
- * Free clients. leave: tell their servers, which waits for replies; only for as long as that goes
- * fast. A server that is not told forgets a client when its lease ends.
+ * Free one of the clients that have been freed since begun. It tells its server, which waits for
+ * replies, only as long as that goes fast. A server that is not told forgets a client when its
+ * lease ends.
  */
+static void free_one_of_many(struct nfs_client *client, uint64_t begun)
+{
+	if (clock_now_ns() - begun > LEAVE_MS * CLOCK_NS_PER_MS)
+		nfs_client_abort(client);
+	nfs_client_free(client);
+}
+
+/* leave: tell the servers. */
 static void free_idle_clients(struct list *chain, bool leave)
 {
 	const uint64_t begun = clock_now_ns();
@@ -60,9 +69,9 @@ static void free_idle_clients(struct list *chain, bool leave)
 	list_for_each_safe(pos, tmp, chain) {
 		struct idle_client *idle = container_of(pos, struct idle_client, link);
 
-		if (!leave || clock_now_ns() - begun > LEAVE_MS * CLOCK_NS_PER_MS)
+		if (!leave)
 			nfs_client_abort(idle->client);
-		nfs_client_free(idle->client);
+		free_one_of_many(idle->client, begun);
 		free(idle);
 	}
 }
@@ -134,6 +143,7 @@ void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 static int take_or_connect(struct nfs_pool *pool, const struct nfs_export *e, bool ask,
 			   struct nfs_client **ret, struct error *err)
 {
+	const uint64_t begun = clock_now_ns();
 	struct nfs_client *client;
 	int r;
 
@@ -143,7 +153,7 @@ static int take_or_connect(struct nfs_pool *pool, const struct nfs_export *e, bo
 			return pool->connect(ret, e, err);
 		if (nfs_client_is_usable(client))
 			break;
-		nfs_client_free(client);
+		free_one_of_many(client, begun);
 	}
 	r = ask ? nfs_client_ping(client, err) : 0;
 	if (r < 0) {

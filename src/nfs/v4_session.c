@@ -43,6 +43,7 @@
 #define SETTLE_PAUSE_FIRST_MS 20
 #define SETTLE_PAUSE_LAST_MS 500
 #define SETTLE_CONNECTIONS 3 /* one after another; each may break like the first one */
+#define BIND_MS 1000 /* for BIND_CONN_TO_SESSION, without which most servers do, too */
 
 #define LEASE_MS 20000 /* of a server that does not say; RFC 8881 has no lower limit */
 
@@ -89,6 +90,7 @@ struct v4_session {
 	bool is_lost; /* the server no longer has the session */
 	bool is_stale;
 	bool is_settling;
+	bool binds; /* see bind_connection() */
 	unsigned int settled; /* replies to requests that were lost */
 	uint64_t used_ns; /* time of the last reply */
 	char name[V4_NAME_MAX]; /* of the client */
@@ -327,8 +329,8 @@ static bool is_delayed(const struct v4_session *s, int error, const COMPOUND4res
 {
 	if (!s->is_settling || s->is_lost)
 		return false;
-	return error == -EAGAIN ||
-	       (error == 0 && res->status == NFS4ERR_DELAY && !has_made_change(res));
+	return res->status == NFS4ERR_DELAY &&
+	       (error == -EAGAIN || (error == 0 && !has_made_change(res)));
 }
 
 static void request_replied(void *data, int error, const void *results)
@@ -535,14 +537,20 @@ static int set_up(struct v4_session *s, struct error *err)
 
 /*
  * Add a connection to the session: RFC 8881 section 2.10.3.1. The first SEQUENCE would do, but
- * nfs-ganesha does not look at the connection of one that it answers from its cache.
+ * nfs-ganesha does not look at the connection of one that it answers from its cache, and then
+ * refuses DESTROY_SESSION. Returns -ECONNABORTED if the connection is of no use now.
  */
-static int bind_connection(struct v4_session *s, struct net_rpc *rpc, uint64_t deadline_ns)
+static int bind_connection(struct v4_session *s, struct net_rpc *rpc)
 {
 	struct v4_compound c = { .n = 0 };
+	int r;
 
 	memcpy(v4_add_later(&c, V4_OP_BIND_CONN_TO_SESSION)->bind_conn, s->id, sizeof(s->id));
-	return ask(s, rpc, &c, take_status, NULL, deadline_ns);
+	r = ask(s, rpc, &c, take_status, NULL, clock_now_ns() + BIND_MS * CLOCK_NS_PER_MS);
+	if (r != -ETIMEDOUT && r != -ECONNABORTED)
+		return 0; /* whatever the server says to it, SEQUENCE decides */
+	s->binds = false;
+	return -ECONNABORTED;
 }
 
 /* Tell the server that nothing more follows. A session that it no longer has is no obstacle. */
@@ -667,17 +675,10 @@ void v4_session_leave(struct v4_session *s)
 		leave(s, s->conn->rpc, clock_now_ns() + V4_SESSION_LEAVE_MS * CLOCK_NS_PER_MS);
 }
 
-static uint64_t settle_limit(uint64_t deadline)
-{
-	const uint64_t limit = clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS;
-
-	return limit < deadline ? limit : deadline;
-}
-
 /* Send the changes again whose replies were lost, and wait for the answers, to a limit for all. */
 static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t deadline)
 {
-	const uint64_t limit = settle_limit(deadline);
+	uint64_t limit = clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS;
 	struct list lost;
 	int r = 0;
 
@@ -698,6 +699,8 @@ static int ask_for_lost(struct v4_session *s, struct net_rpc *rpc, uint64_t dead
 		if (r < 0)
 			list_add_tail(&s->lost, &request->link);
 	}
+	if (limit > deadline)
+		limit = deadline;
 	while (r == 0 && net_rpc_oldest_ns(rpc) != 0 && !s->is_lost)
 		r = net_rpc_run(rpc, &s->settled, limit);
 	return r;
@@ -714,11 +717,9 @@ static int settle_over_another(struct v4_session *s, uint64_t deadline)
 	r = nfs_connect_rpc(&rpc, &s->conn->address, e->port != 0 ? e->port : NET_NFS_PORT, e);
 	if (r < 0)
 		return -EHOSTDOWN;
-	/* Whatever the server says to it, SEQUENCE decides. */
-	r = bind_connection(s, rpc, settle_limit(deadline));
-	if (r == -ECONNABORTED || r == -ETIMEDOUT) {
+	if (s->binds && bind_connection(s, rpc) < 0) {
 		net_rpc_free(rpc, -ECONNABORTED);
-		return r;
+		return -ECONNABORTED;
 	}
 	for (;;) {
 		r = ask_for_lost(s, rpc, deadline);
@@ -741,7 +742,7 @@ static void settle(struct v4_session *s)
 	const uint64_t deadline = clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	unsigned int i;
 
-	s->is_settling = true;
+	s->is_settling = s->binds = true;
 	for (i = 0; i < SETTLE_CONNECTIONS && clock_now_ns() < deadline; i++)
 		if (list_is_empty(&s->lost) || settle_over_another(s, deadline) != -ECONNABORTED)
 			break;
