@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
 #include "check/steps.h"
 #include "nfs/calls.h"
 
@@ -20,6 +22,8 @@
 #define PROBE "probe" /* in the directory */
 #define COPY_PROBE "copy" /* likewise */
 #define PROBE_BYTES 4096 /* in it */
+#define PROBE_MS 10000 /* for an operation on it */
+#define PROBE_PAUSE_MS 100 /* before one that the server delays is repeated */
 #define OTHER_ID 12345 /* that a pod may run as */
 
 /* The directory that the step makes. */
@@ -224,13 +228,41 @@ static int trial_probe_links(struct check_step *s, struct trial *t)
 	return trial_remove_probe(t);
 }
 
-/* Probe the operations that are optional in version 4.2. */
+/* -------- operations that are optional in version 4.2 -------- */
+
+static int probe_once(struct nfs_client *c, struct nfs_op *op, uint64_t end_ns)
+{
+	int r = nfs_client_start(c, op);
+
+	while (r == 0 && !op->finished && clock_now_ns() < end_ns)
+		r = nfs_client_run_pair(c, NULL, end_ns);
+	if (r == 0 && !op->finished) {
+		nfs_client_abort(c);
+		return -ETIMEDOUT;
+	}
+	return op->finished ? check_result(c, op->error) : check_result(c, r);
+}
+
+/* Like nfs_client_call(), but a small file needs no minutes: the step does not end on signals. */
+static int probe_call(struct nfs_client *c, struct nfs_op *op)
+{
+	const uint64_t end_ns = clock_now_ns() + PROBE_MS * CLOCK_NS_PER_MS;
+	int r;
+
+	for (;;) {
+		r = probe_once(c, op, end_ns);
+		if (r != -EAGAIN || clock_now_ns() >= end_ns)
+			return r;
+		clock_sleep_ms(PROBE_PAUSE_MS);
+	}
+}
+
 static int probe_clone(struct nfs_client *c, const struct nfs_handle *from,
 		       const struct nfs_handle *to)
 {
 	struct nfs_op op = { .type = NFS_OP_CLONE, .dir = from, .to_dir = to };
 
-	return nfs_client_call(c, &op);
+	return probe_call(c, &op);
 }
 
 static int probe_copy(struct nfs_client *c, const struct nfs_handle *from,
@@ -240,7 +272,7 @@ static int probe_copy(struct nfs_client *c, const struct nfs_handle *from,
 	int r;
 
 	op.length = PROBE_BYTES;
-	r = nfs_client_call(c, &op);
+	r = probe_call(c, &op);
 	/* The server has it, but replies before the data is copied, or would. */
 	return op.is_async && (r == 0 || r == -EOPNOTSUPP) ? -EINPROGRESS : r;
 }
@@ -251,14 +283,14 @@ static int probe_seek(struct nfs_client *c, const struct nfs_handle *from,
 	struct nfs_op op = { .type = NFS_OP_SEEK, .dir = from };
 
 	(void)to;
-	return nfs_client_call(c, &op);
+	return probe_call(c, &op);
 }
 
 static int probe_xattrs(struct nfs_client *c, const struct nfs_handle *from,
 			const struct nfs_handle *to)
 {
 	bool has = false;
-	int r = nfs_has_xattrs(c, from, &has);
+	int r = check_result(c, nfs_has_xattrs(c, from, &has));
 
 	(void)to;
 	return r < 0 || has ? r : -EOPNOTSUPP;
@@ -279,14 +311,17 @@ static const struct {
 static int trial_make_files(struct trial *t, struct nfs_client *c, const struct nfs_handle *dir,
 			    struct nfs_handle *from, struct nfs_handle *to)
 {
-	static const char data[PROBE_BYTES];
+	static char data[PROBE_BYTES];
+	struct nfs_op write = { .type = NFS_OP_WRITE, .dir = from };
 	int r;
 
 	t->probed = t->copied = true;
 	r = nfs_create(c, dir, PROBE, 0600, from);
 	if (r == 0)
 		r = nfs_create(c, dir, COPY_PROBE, 0600, to);
-	return r == 0 ? nfs_write(c, from, 0, data, sizeof(data)) : r;
+	write.buffer = data;
+	write.count = sizeof(data);
+	return r == 0 ? probe_call(c, &write) : check_result(c, r);
 }
 
 static void say_feature(struct check_step *s, const char *before, size_t i, int result)
@@ -297,18 +332,23 @@ static void say_feature(struct check_step *s, const char *before, size_t i, int 
 	(void)buf_printf(&s->text, "%s%s%s", i == 0 ? before : ", ", text, features[i].name);
 }
 
-/* Report what the server can do with files by itself. before: the text in front. */
+/*
+ * Report what the server can do with files by itself. before: the text in front. If something goes
+ * wrong, *ret_what is it.
+ */
 static int probe_features(struct check_step *s, struct trial *t, struct nfs_client *c,
-			  const struct nfs_handle *dir, const char *before)
+			  const struct nfs_handle *dir, const char *before, const char **ret_what)
 {
 	struct nfs_handle from, to;
 	size_t i;
 	int r;
 
-	r = check_result(c, trial_make_files(t, c, dir, &from, &to));
+	*ret_what = "files";
+	r = trial_make_files(t, c, dir, &from, &to);
 	for (i = 0; r == 0 && i < ARRAY_SIZE(features); i++) {
-		const int result = check_result(c, features[i].probe(c, &from, &to));
+		const int result = features[i].probe(c, &from, &to);
 
+		*ret_what = features[i].name;
 		if (is_transport(result))
 			r = result;
 		else
@@ -318,8 +358,8 @@ static int probe_features(struct check_step *s, struct trial *t, struct nfs_clie
 }
 
 /*
- * Only version 4.2 has them, and clones go over it for their sake where others are preferred, so
- * look there, too. Step "versions" says why that version does not work.
+ * Only version 4.2 has them, and clones may go over it for their sake where others are preferred,
+ * so look there, too. Step "versions" says why that version does not work.
  */
 static void probe_features_over_another(const struct check *c, struct check_step *s,
 					struct trial *t)
@@ -327,7 +367,9 @@ static void probe_features_over_another(const struct check *c, struct check_step
 	cleanup_nfs_client struct nfs_client *other = NULL;
 	struct error ignored = { .code = ERROR_OK };
 	struct nfs_export e = t->client->export; /* borrows its strings */
+	const char *what = "the directory";
 	struct nfs_handle dir;
+	int r;
 
 	e.server = t->client->address; /* others of the name may be silent */
 	e.version = 4;
@@ -336,17 +378,43 @@ static void probe_features_over_another(const struct check *c, struct check_step
 	if (!c->serves_4 || !c->minors_known || !c->minors[2] ||
 	    nfs_client_connect(&other, &e, &ignored) < 0)
 		return;
-	if (nfs_lookup(other, &other->root, t->name, &dir, NULL) == 0)
-		(void)probe_features(s, t, other, &dir, "; over 4.2: ");
+	r = check_result(other, nfs_lookup(other, &other->root, t->name, &dir, NULL));
+	if (r == -ENOENT) /* the path names another directory there */
+		return;
+	if (r == 0)
+		r = probe_features(s, t, other, &dir, "; over 4.2: ", &what);
+	if (r == 0)
+		return;
+	s->status = s->status == CHECK_OK ? CHECK_WARNING : s->status;
+	(void)buf_printf(&s->text, "; over 4.2, %s: %s", what, check_reason(r));
+	check_hint(s, "check the server's log; copies may go over 4.2 unless vers= is set");
 }
 
-static int trial_probe_features(const struct check *c, struct check_step *s, struct trial *t)
+static bool trial_is_over_newest(const struct trial *t)
 {
-	if (t->client->version == 4 && t->client->minor == 2)
-		return probe_features(s, t, t->client, &t->handle, "; ");
-	probe_features_over_another(c, s, t);
-	return 0;
+	return t->client->version == 4 && t->client->minor == 2;
 }
+
+static int trial_probe_features(struct check_step *s, struct trial *t, const char **ret_what)
+{
+	return trial_is_over_newest(t) ? probe_features(s, t, t->client, &t->handle, "; ", ret_what)
+				       : 0;
+}
+
+/* A session that waited for another one may be over. *owner: the client of the trial. */
+static void trial_renew_client(struct trial *t, struct nfs_client **owner)
+{
+	struct error ignored = { .code = ERROR_OK }; /* the next call fails */
+	struct nfs_client *fresh = NULL;
+
+	if (nfs_client_is_usable(t->client) ||
+	    nfs_client_connect(&fresh, &t->client->export, &ignored) < 0)
+		return;
+	nfs_client_free(*owner);
+	*owner = t->client = fresh;
+}
+
+/* -------- all of the step -------- */
 
 /* Try what uid and gid of a StorageClass, clones and restored files need: any owner. */
 static int trial_probe_owner(struct check_step *s, const struct trial *t)
@@ -382,8 +450,12 @@ static int trial_probe_owner(struct check_step *s, const struct trial *t)
 	return 0;
 }
 
-static void trial_examine(const struct check *c, struct check_step *s, struct trial *t)
+/* *owner: the client of the trial. */
+static void trial_examine(const struct check *c, struct check_step *s, struct trial *t,
+			  struct nfs_client **owner)
 {
+	const char *what;
+	char doing[64];
 	int r;
 
 	r = nfs_setmode(t->client, &t->handle, SECOND_MODE);
@@ -400,14 +472,21 @@ static void trial_examine(const struct check *c, struct check_step *s, struct tr
 		trial_failed(c, s, t, "making a symbolic link or file in", r);
 		return;
 	}
-	r = trial_probe_features(c, s, t);
+	r = trial_probe_features(s, t, &what);
 	if (r < 0) {
-		trial_failed(c, s, t, "making files in", r);
+		(void)snprintf(doing, sizeof(doing), "%s in", what);
+		trial_failed(c, s, t, doing, r);
 		return;
 	}
 	r = trial_probe_owner(s, t);
-	if (r < 0)
+	if (r < 0) {
 		trial_failed(c, s, t, "changing the owner of", r);
+		return;
+	}
+	if (trial_is_over_newest(t))
+		return;
+	probe_features_over_another(c, s, t);
+	trial_renew_client(t, owner);
 }
 
 void check_directory(struct check *c, struct check_step *s)
@@ -429,7 +508,7 @@ void check_directory(struct check *c, struct check_step *s)
 		trial_failed(c, s, &t, "making directory", r);
 		return;
 	}
-	trial_examine(c, s, &t);
+	trial_examine(c, s, &t, other != NULL ? &other : &c->client);
 	r = trial_remove(&t);
 	if (r == 0)
 		return;

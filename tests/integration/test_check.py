@@ -627,10 +627,8 @@ class Interrupted(Base):
                     self.assertEqual(process.returncode, -signum, out)
                     self.assertEqual(proxy.problems, [])
                     self.assertEqual(proxy.counts["MKDIR"], 1)
-                    # Of what it made in the directory, over 4.2 two files more, and of the
-                    # directory.
-                    self.assertEqual(proxy.counts["RMDIR"] + proxy.counts["REMOVE"],
-                                     2 if version == "3" else 4)
+                    # Of the link and the two files that it made in the directory, and of that.
+                    self.assertEqual(proxy.counts["RMDIR"] + proxy.counts["REMOVE"], 4)
                     self.assertEqual(os.listdir(self.share), [])
                     # What it found is told; it does not go on.
                     self.holds(out, "directory")
@@ -668,6 +666,56 @@ class Interrupted(Base):
         wait_for(lambda: os.listdir(self.share), 60)
         for name in os.listdir(self.share):
             os.rmdir(os.path.join(self.share, name))
+
+
+class OverAnother(Base):
+    """Version 4.2 does not work where the mount options name another one. The step tells, and the
+    others don't suffer."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.share = os.path.join(DISK, "another")
+        cls.server = Ganesha(os.path.join(LAB, "another"), [Export(cls.share)]).start()
+        cls.addClassCleanup(cls.server.stop)
+
+    def tearDown(self):
+        self.assertEqual(os.listdir(self.share), [])
+
+    def through(self, version, *rules):
+        with Proxy(self.server.port, self.server.mount_port) as proxy:
+            proxy.begin(rules)
+            options = ["vers=" + version, "port=%d" % proxy.port]
+            if version == "3":
+                options.append("mountport=%d" % proxy.mount_port)
+            report = self.check(self.share, options=options)
+            self.assertGreater(sum(rule.hits for rule in rules), 0)
+        self.assertEqual(report.status, 0)
+        return report
+
+    def test_connection_that_breaks(self):
+        for version in ("3", "4.1"):
+            for call, name in (("CREATE", "files"), ("WRITE", "files"), ("CLONE", "CLONE"),
+                               ("COPY", "COPY"), ("SEEK", "SEEK")):
+                for what in ("cut-before", "cut-after"):
+                    with self.subTest(version=version, call=call, what=what):
+                        report = self.through(version, Rule(call, 1, what, count=99))
+                        self.states(report, directory="warning")
+                        self.holds(report["directory"]["text"],
+                                   ", %s: the connection broke" % name)
+
+    def test_silence(self):
+        """It lasts longer than the server keeps the session that waits meanwhile."""
+        for version in ("3", "4.1"):
+            with self.subTest(version=version):
+                report = self.through(version, Rule("CLONE", 1, "drop-reply"))
+                self.states(report, directory="warning")
+                self.holds(report["directory"]["text"],
+                           "; over 4.2, CLONE: the server stopped answering")
+
+    def test_silence_from_the_beginning(self):
+        report = self.through("4.1", Rule("EXCHANGE_ID", 2, "drop-call"))
+        self.states(report)
+        self.assertNotIn("clone", report["directory"]["data"])
 
 
 class Versions(Base):
