@@ -28,6 +28,17 @@ def run(*command, check=True, env=None):
     return got
 
 
+def end(daemon):
+    """End a daemon that should take back its registrations. rpc.mountd ignores SIGTERM while it
+    starts."""
+    daemon.terminate()
+    try:
+        daemon.wait(10)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
+
+
 class Patience:
     """A limit for work whose duration depends on how busy the machine is: it is over when
     progress() has not changed between two looks that are these seconds apart."""
@@ -111,8 +122,7 @@ class Rpcbind:
     def stop(cls):
         """Stop it and lose its registrations: for servers that need none, or start later."""
         if cls.process is not None:
-            cls.process.terminate()
-            cls.process.wait()
+            end(cls.process)
             cls.process = None
 
 
@@ -387,8 +397,7 @@ class KernelServer:
         run("rpc.nfsd", "0", check=False)
         run("exportfs", "-ua", check=False)
         if self.mountd is not None:
-            self.mountd.terminate()
-            self.mountd.wait()
+            end(self.mountd)
             self.mountd = None
 
     def __enter__(self):
