@@ -32,16 +32,30 @@ void mount_reaper_init(struct mount_reaper *reaper)
 	pthread_mutex_init(&reaper->lock, NULL);
 }
 
+/*
+ * Reap a helper that was killed, and what it has started: if the driver is process 1 of its
+ * namespace, as in a container, that is ours by now. Return whether all is gone.
+ */
+static bool group_reap(pid_t leader)
+{
+	pid_t r;
+
+	do
+		r = waitpid(-leader, NULL, WNOHANG);
+	while (r > 0);
+	return r < 0;
+}
+
 /* Called with the lock held. */
 static void reaper_reap(struct mount_reaper *reaper)
 {
 	size_t i = 0;
 
 	while (i < reaper->n) {
-		if (waitpid(reaper->lingering[i], NULL, WNOHANG) == 0)
-			i++;
-		else
+		if (group_reap(reaper->lingering[i]))
 			reaper->lingering[i] = reaper->lingering[--reaper->n];
+		else
+			i++;
 	}
 }
 
@@ -49,6 +63,13 @@ void mount_reaper_done(struct mount_reaper *reaper)
 {
 	reaper_reap(reaper);
 	pthread_mutex_destroy(&reaper->lock);
+}
+
+void mount_reaper_sweep(struct mount_reaper *reaper)
+{
+	pthread_mutex_lock(&reaper->lock);
+	reaper_reap(reaper);
+	pthread_mutex_unlock(&reaper->lock);
 }
 
 static bool reaper_has_room(struct mount_reaper *reaper)
@@ -278,7 +299,8 @@ int mount_process_run(struct mount_reaper *reaper, struct mount_process *p, unsi
 	if (r == 0 && process_wait(pid, EXIT_WAIT_MS))
 		return 0;
 	(void)kill(-pid, SIGKILL);
-	if (!process_wait(pid, KILL_WAIT_MS))
+	(void)process_wait(pid, KILL_WAIT_MS);
+	if (!group_reap(pid))
 		reaper_add(reaper, pid);
 	return r;
 }

@@ -3,9 +3,9 @@
 
 /*
  * Run a helper process with a time limit: a request on its stdin, a reply of fixed size from its
- * stdout, diagnostics on its stderr. At the limit its whole process group gets SIGKILL. A process
+ * stdout, diagnostics on its stderr. At the limit its whole process group gets SIGKILL. A group
  * that does not die at once, because a system call holds it in the kernel, is left lingering: a
- * later call reaps it. Any thread.
+ * later call or sweep reaps it. Any thread.
  *
  * Time in which the process is runnable does not count towards the limit: on a node that starts
  * many pods it may wait for a processor for seconds, which says nothing about a server.
@@ -22,7 +22,7 @@
 #define MOUNT_LOG_SIZE 512
 #define MOUNT_STARVED_MS 7500 /* longest time that does not count */
 
-/* Processes that were killed and had not yet died when last looked at. */
+/* Process groups that were killed and had not yet died when last looked at, by their leaders. */
 struct mount_reaper {
 	pthread_mutex_t lock; /* guards the list; innermost */
 	pid_t lingering[MOUNT_LINGERING_MAX];
@@ -41,6 +41,9 @@ struct mount_process {
 
 void mount_reaper_init(struct mount_reaper *reaper);
 void mount_reaper_done(struct mount_reaper *reaper);
+
+/* Reap what has ended since it was killed. */
+void mount_reaper_sweep(struct mount_reaper *reaper);
 
 /*
  * Run the process until it has replied, for ms milliseconds as counted above. Returns 0; -ETIMEDOUT

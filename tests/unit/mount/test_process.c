@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -516,8 +517,10 @@ START_TEST(test_lingering)
 	pid_t pid = fork();
 
 	ck_assert_int_ge(pid, 0);
-	if (pid == 0)
+	if (pid == 0) {
+		setpgid(0, 0);
 		_exit(0);
+	}
 	while (!is_dead(pid))
 		usleep(1000);
 	run_script(&run, "printf 12345678", LONG_MS);
@@ -525,6 +528,23 @@ START_TEST(test_lingering)
 	ck_assert_int_eq(mount_process_run(&run.reaper, &run.process, LONG_MS), 0);
 	check_int("lingering", "waitpid of the one before", waitpid(pid, NULL, WNOHANG), -1);
 	check_reaped("lingering", &run);
+}
+END_TEST
+
+/* What a helper has started is the driver's once it is killed, if that is process 1. */
+START_TEST(test_orphan)
+{
+	struct run run;
+
+	ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+	run_script(&run, "sleep 1000 & exec sleep 1000", SHORT_MS);
+	check_int("orphan", "result", run.r, -ETIMEDOUT);
+	while (run.reaper.n > 0) {
+		usleep(1000);
+		mount_reaper_sweep(&run.reaper);
+	}
+	check_reaped("orphan", &run);
+	ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
 END_TEST
 
@@ -541,6 +561,7 @@ START_TEST(test_too_many_linger)
 		pause();
 		_exit(0);
 	}
+	ck_assert_int_eq(setpgid(pid, pid), 0);
 	while (run.reaper.n < MOUNT_LINGERING_MAX / 2)
 		run.reaper.lingering[run.reaper.n++] = pid;
 	ck_assert_int_eq(mount_process_run(&run.reaper, &run.process, LONG_MS), -EAGAIN);
@@ -567,6 +588,7 @@ CHECK_MAIN("process", .setup = setup, .teardown = teardown,
 		   test_no_file_is_left_open,
 		   test_many_threads,
 		   test_lingering,
+		   test_orphan,
 		   test_too_many_linger,
 	   },
 	   .native = { test_not_there, test_surroundings })
