@@ -17,6 +17,9 @@
 #ifndef SYS_openat2
 #define SYS_openat2 __NR_openat2
 #endif
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442
+#endif
 
 #ifndef HAVE_OPEN_TREE
 

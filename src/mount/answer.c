@@ -28,7 +28,7 @@ static const struct {
 	{ EPROTONOSUPPORT, ERROR_FAILED_PRECONDITION,
 	  "server and node have none of the requested NFS versions in common" },
 	{ ENODEV, ERROR_FAILED_PRECONDITION, "the kernel has no NFS client: load the module nfs" },
-	{ EBUSY, ERROR_FAILED_PRECONDITION, "this is already mounted there" },
+	{ EBUSY, ERROR_ABORTED, "something was mounted there meanwhile; try again" },
 	{ ECONNREFUSED, ERROR_UNAVAILABLE, "nothing listens there" },
 	{ EHOSTUNREACH, ERROR_UNAVAILABLE, "no route to it" },
 	{ ENETUNREACH, ERROR_UNAVAILABLE, "no route to it" },
@@ -151,6 +151,10 @@ static int step_error(const struct mount_request *request, const struct mount_so
 		return error_set(err, ERROR_UNAVAILABLE, "%s", reply->text);
 	case MOUNT_STEP_REACH:
 		return mount_reach_error(request, reply->error, err);
+	case MOUNT_STEP_MOUNTD:
+		return error_sys(err, ERROR_UNAVAILABLE, reply->error,
+				 "the mount service of NFS server '%s', which NFSv3 needs, does not answer; does a firewall let rpcbind and mountd (mountport=) through?",
+				 request->server);
 	case MOUNT_STEP_VERSION:
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "NFS server '%s' has versions %u to %u, which is not what the mount options ask for",

@@ -4,17 +4,20 @@
 #include "mount/attempt.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <libmount.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/compat.h"
 #include "base/mount_options.h"
 #include "base/str.h"
 #include "mount/mountinfo.h"
@@ -23,6 +26,11 @@
 
 #define MOUNT_DATA_MAX 4095
 #define STATD 100024 /* RPC program number of rpc.statd */
+
+/* Of mount_setattr(2). Not every libc has them, and linux/mount.h is at odds with sys/mount.h. */
+#define ATTR_RDONLY 0x1
+#define ATTR_NOSUID 0x2
+#define ATTR_NODEV 0x4
 
 /* -------- the versions to try -------- */
 
@@ -156,6 +164,20 @@ static int attempt_run_context(struct libmnt_context *cxt, const struct attempt 
 	return r < 0 ? -r : r;
 }
 
+/* Set the flags that were asked for; false before Linux 5.12. */
+static bool attempt_set_flags(const struct attempt *a)
+{
+	struct {
+		uint64_t set, clear, propagation, userns;
+	} attr = { .set = 0 };
+
+	attr.set |= a->frame->read_only != 0 ? ATTR_RDONLY : 0;
+	attr.set |= a->options->no_suid ? ATTR_NOSUID : 0;
+	attr.set |= a->options->no_dev ? ATTR_NODEV : 0;
+	return syscall(SYS_mount_setattr, AT_FDCWD, a->frame->target, AT_SYMLINK_NOFOLLOW, &attr,
+		       sizeof(attr)) == 0;
+}
+
 /*
  * Compare the flags of the mount with those that were asked for. Options go to libmount and
  * mount.nfs as text, and a mount without them would honor a volume's setuid programs and devices.
@@ -169,8 +191,12 @@ static bool attempt_has_flags(const struct attempt *a)
 
 	if (!read_only && !a->options->no_suid && !a->options->no_dev)
 		return true;
-	if (mountinfo_resolve(a->frame->target, &path) < 0 ||
-	    mountinfo_find_mounted(path, &info, NULL) < 0 || info == NULL)
+	if (mountinfo_resolve(a->frame->target, &path) < 0)
+		return false;
+	/* A directory that was moved far down can cut it off. To set them fails or works. */
+	if (mountinfo_find_mounted(path, &info, NULL) < 0)
+		return attempt_set_flags(a);
+	if (info == NULL)
 		return false;
 	return info->read_only >= read_only && info->no_suid >= a->options->no_suid &&
 	       info->no_dev >= a->options->no_dev;
@@ -256,19 +282,53 @@ static bool version_may_fall_back(int error, const struct mount_version *v)
 	return error == ENOENT && v->major == 4;
 }
 
+static bool options_use_udp(const struct mount_options *o)
+{
+	char *value;
+	size_t size;
+
+	return mnt_optstr_get_option(o->rest, "mountproto", &value, &size) == 0 && size >= 3 &&
+	       strncmp(value, "udp", 3) == 0;
+}
+
+/*
+ * Check that the mount service answers, which a mount over NFSv3 waits for: up to its limit, and
+ * then it would look as if the NFS service hung, for all volumes of the server. Any answer will do,
+ * since the kernel and mount.nfs fail at once then. Returns 0, also if it cannot be asked, or the
+ * errors of net_portmap() and net_ping().
+ */
+static int server_ask_mountd(const struct mount_target *s, const struct mount_options *o)
+{
+	cleanup_mount_options struct mount_options ways = { .minor = -1 };
+	uint32_t low = 0, high = 0;
+	int r;
+
+	if (o->no_ping || options_use_udp(o))
+		return 0;
+	r = mount_options_read(&ways, o->rest, NULL);
+	if (r == 0 && ways.mount_port == 0)
+		r = net_portmap(&s->address, NET_MOUNT_PROGRAM, 3, &ways.mount_port);
+	if (r < 0)
+		return r;
+	return net_ping(&s->address, ways.mount_port, NET_MOUNT_PROGRAM, 3, &low, &high);
+}
+
+static bool is_silence(int error)
+{
+	return error == -ETIMEDOUT || error == -EHOSTUNREACH || error == -ENETUNREACH;
+}
+
 /* Whether NFSv3 can be tried without a long wait: mount.nfs waits 16 s and more for rpcbind. */
 static bool server_can_do_v3(const struct mount_target *s, const struct mount_options *o,
 			     bool by_program)
 {
 	const uint16_t port = mount_port_of(o);
 	uint32_t low = 0, high = 0;
-	uint16_t found;
 
 	if (by_program && access(MOUNT_NFS, X_OK) < 0)
 		return false;
 	return net_ping(&s->address, port, NET_NFS_PROGRAM, 3, &low, &high) == 0 &&
-	       (options_have(o->rest, "mountport") ||
-		net_portmap(&s->address, NET_MOUNT_PROGRAM, 3, &found) == 0);
+	       server_ask_mountd(s, o) == 0;
 }
 
 /*
@@ -316,6 +376,9 @@ static int server_mount(struct mount_target *s, const struct mount_frame *frame,
 			break;
 		if (a.by_program && access(MOUNT_NFS, X_OK) < 0)
 			return mount_reply_fail(reply, MOUNT_STEP_PROGRAM, ENOENT);
+		r = is_v3 ? server_ask_mountd(s, o) : 0;
+		if (is_silence(r))
+			return mount_reply_fail(reply, MOUNT_STEP_MOUNTD, -r);
 		if (a.by_program && w != NULL)
 			statd_ensure(w);
 		r = attempt_mount(&a);
@@ -379,7 +442,7 @@ int mount_attempt(const struct mount_frame *frame, const struct mount_walk *w,
 			return 0;
 		}
 		/* Try another address only if this one was not reached. */
-		if (reply->step != MOUNT_STEP_REACH)
+		if (reply->step != MOUNT_STEP_REACH && reply->step != MOUNT_STEP_MOUNTD)
 			return -1;
 	}
 	return -1;

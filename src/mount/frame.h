@@ -72,6 +72,7 @@ enum mount_step {
 	MOUNT_STEP_REQUEST, /* the request is malformed */
 	MOUNT_STEP_RESOLVE, /* the server's name */
 	MOUNT_STEP_REACH, /* the server does not answer */
+	MOUNT_STEP_MOUNTD, /* its mount service does not, which NFSv3 needs */
 	MOUNT_STEP_VERSION, /* it answers, but does not have the version */
 	MOUNT_STEP_TARGET, /* the target path is not a directory */
 	MOUNT_STEP_MOUNT, /* mount(2) */

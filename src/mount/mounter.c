@@ -172,8 +172,9 @@ static int mount_in_slot(struct real_mounter *m, enum mount_operation operation,
 		error_prefix(err, "'%s'", sources.whole);
 		return r;
 	}
-	slot->is_silent =
-		answer.reply.step == MOUNT_STEP_RESOLVE || answer.reply.step == MOUNT_STEP_REACH;
+	slot->is_silent = answer.reply.step == MOUNT_STEP_RESOLVE ||
+			  answer.reply.step == MOUNT_STEP_REACH ||
+			  answer.reply.step == MOUNT_STEP_MOUNTD;
 	if (answer.reply.step == MOUNT_STEP_DONE)
 		return 0;
 	if (compares && answer.reply.step == MOUNT_STEP_OTHER)
@@ -273,7 +274,8 @@ static int look(struct real_mounter *m, enum mount_operation operation, const ch
 	if (r == -ETIMEDOUT) {
 		(void)error_set(&why, ERROR_UNAVAILABLE,
 				"server %s does not answer; its mounts wait for it", server);
-		net_breaker_failed(m->looks, server, info->port, r, &why);
+		/* Not -ETIMEDOUT, whose pauses are for mounts, which hold up others. */
+		net_breaker_failed(m->looks, server, info->port, -EHOSTDOWN, &why);
 	} else if (r < 0) {
 		(void)mount_call_error("looking at the mount", r, answer, &why);
 		if (ask)
@@ -354,6 +356,7 @@ void mounter_sweep(struct mounter *base)
 	net_breaker_sweep(m->mounts);
 	net_breaker_sweep(m->umounts);
 	net_breaker_sweep(m->looks);
+	mount_reaper_sweep(&m->caller.reaper);
 }
 
 void mounter_free(struct mounter *base)

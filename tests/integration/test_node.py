@@ -697,7 +697,7 @@ class Node(Mounts, unittest.TestCase):
         """A pod moves the directory of its subPath so deep that /proc/self/mountinfo cannot be read
         beyond the line of that mount. Its volume can be unpublished all the same, and so can what
         was published before it; others can be published."""
-        other, early = self.target + "2", self.target + "3"
+        other, early, flagged = self.target + "2", self.target + "3", self.target + "4"
         bound = os.path.join(LAB, "bound")
         os.makedirs(bound, exist_ok=True)
         self.publish(volume="two", target=early)
@@ -721,6 +721,7 @@ class Node(Mounts, unittest.TestCase):
             self.assertEqual(got.exception.errno, errno.ENAMETOOLONG)
             self.publish()
             self.publish(volume="two", target=other)
+            self.publish(volume="two", target=flagged, readonly=True, flags=["nosuid", "nodev"])
             for call in (lambda: self.publish(volume="two", target=other),
                          lambda: self.unpublish(other, "two")):
                 self.assertIn("deep", self.fails(CODE.ABORTED, call))
@@ -734,6 +735,10 @@ class Node(Mounts, unittest.TestCase):
         self.publish(volume="two", target=other)
         self.unpublish(other, "two")
         self.is_gone(other)
+        shown = mounts(flagged)[0]
+        self.assertLessEqual({"ro", "nosuid", "nodev"}, set(shown[0]), shown)
+        self.unpublish(flagged, "two")
+        self.is_gone(flagged)
 
     def test_link_that_leads_elsewhere_by_now(self):
         link = os.path.join(DISK, "share", "moving")

@@ -121,7 +121,7 @@ static const struct {
 	{ "bad version", MOUNT_STEP_MOUNT, EPROTONOSUPPORT, "", ERROR_FAILED_PRECONDITION,
 	  "version" },
 	{ "no NFS", MOUNT_STEP_MOUNT, ENODEV, "", ERROR_FAILED_PRECONDITION, "module" },
-	{ "taken", MOUNT_STEP_MOUNT, EBUSY, "", ERROR_FAILED_PRECONDITION, "already" },
+	{ "taken", MOUNT_STEP_MOUNT, EBUSY, "", ERROR_ABORTED, "try again" },
 	{ "refused", MOUNT_STEP_MOUNT, ECONNREFUSED, "", ERROR_UNAVAILABLE, "listens" },
 	{ "no route", MOUNT_STEP_MOUNT, EHOSTUNREACH, "", ERROR_UNAVAILABLE, "route" },
 	{ "timed out", MOUNT_STEP_MOUNT, ETIMEDOUT, "", ERROR_UNAVAILABLE, "answer" },
