@@ -131,10 +131,12 @@ static int do_usage(const struct mount_frame *frame, struct mount_reply *reply)
 	if (fstatvfs(dir, &vfs) < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_STAT, errno);
 	u->bytes_total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
-	u->bytes_used = (uint64_t)(vfs.f_blocks - vfs.f_bfree) * vfs.f_frsize;
+	/* A server may report more that is free than there is. */
+	if (vfs.f_blocks > vfs.f_bfree)
+		u->bytes_used = (uint64_t)(vfs.f_blocks - vfs.f_bfree) * vfs.f_frsize;
 	u->bytes_available = (uint64_t)vfs.f_bavail * vfs.f_frsize;
 	u->inodes_total = vfs.f_files;
-	u->inodes_used = vfs.f_files - vfs.f_ffree;
+	u->inodes_used = vfs.f_files > vfs.f_ffree ? vfs.f_files - vfs.f_ffree : 0;
 	u->inodes_available = vfs.f_favail;
 	return 0;
 }

@@ -73,7 +73,7 @@ int mountinfo_resolve_target(const char *target, char **ret, struct error *err)
 
 	if (r == 0 || r == -ENOENT)
 		return r;
-	if (r == -ENOTDIR)
+	if (r == -ENOTDIR || r == -ENAMETOOLONG) /* nothing can be there */
 		return -ENOENT;
 	/* As below: nobody knows what is mounted there. */
 	return error_sys(err, ERROR_ABORTED, -r, "cannot resolve the directory above '%s'", target);

@@ -68,6 +68,22 @@ bool node_inline_is_asked(const char *volume_id, const struct csi_map *context)
 	       strlen(volume_id) == strlen(ID_PREFIX) + ID_DIGITS;
 }
 
+const char *node_inline_refused_option(const char *options)
+{
+	static const char *const refused[] = { "port", "mountport", "nfsprog", "mountprog" };
+	size_t i;
+
+	for (; options != NULL && *options != '\0'; options += *options == ',') {
+		const size_t name = strcspn(options, ",=");
+
+		for (i = 0; i < ARRAY_SIZE(refused); i++)
+			if (name == strlen(refused[i]) && memcmp(options, refused[i], name) == 0)
+				return refused[i];
+		options += strcspn(options, ",");
+	}
+	return NULL;
+}
+
 static bool inline_is_below(const char *path, const char *top)
 {
 	size_t n = strlen(top);

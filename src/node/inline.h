@@ -18,6 +18,12 @@
 #define NODE_INLINE_OPTIONS "nosuid,nodev"
 
 /*
+ * Return the first of a pod's mount options that would lead to another service of a host than its
+ * NFS service, which may be anybody's, or NULL. In static storage.
+ */
+const char *node_inline_refused_option(const char *options);
+
+/*
  * Check a list "server:/path[,server:/path]...", with brackets around an IPv6 address. Returns 0,
  * or -EINVAL with INVALID_ARGUMENT.
  */

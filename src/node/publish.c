@@ -78,6 +78,7 @@ static int publication_set_top(struct publication *p, const struct node_driver *
 			       bool is_inline, struct error *err)
 {
 	const char *subdir = p->params.subdir;
+	const char *option;
 
 	if (is_inline) {
 		/* A pod may mount only what the administrator has listed. */
@@ -87,6 +88,11 @@ static int publication_set_top(struct publication *p, const struct node_driver *
 			return error_set(err, ERROR_PERMISSION_DENIED,
 					 "inline volumes of '%s:%s' are not allowed on this node; see --inline-volumes",
 					 p->params.server, p->path);
+		option = node_inline_refused_option(p->params.mount_options);
+		if (option != NULL)
+			return error_set(err, ERROR_PERMISSION_DENIED,
+					 "inline volumes may not have the mount option '%s': it would let a pod choose any service of '%s'",
+					 option, p->params.server);
 		return 0;
 	}
 	/* A directory between share and volume may be a volume too, which a pod can write. */
@@ -276,6 +282,22 @@ static int target_mount(struct mounter *m, const struct mount_request *wanted, s
 	return r;
 }
 
+/* Do as target_keep() for a request that is not even looked into, if NFS is mounted there. */
+static int target_keep_mounted(struct mounter *m, const Csi__V1__NodePublishVolumeRequest *in,
+			       int r, struct error *err)
+{
+	cleanup_mount_info struct mount_info *info = NULL;
+	cleanup_free char *target = NULL;
+
+	if (!error_is_final(err->code) || validate_path(in->target_path, "target_path", NULL) < 0)
+		return r;
+	target = path_clean(in->target_path);
+	if (target == NULL || m->ops->find(m, target, &info, NULL) < 0 || info == NULL ||
+	    !mount_info_is_nfs(info))
+		return r;
+	return target_keep(r, err);
+}
+
 static int publish_volume(const struct node_driver *driver,
 			  const Csi__V1__NodePublishVolumeRequest *in, struct publication *p,
 			  struct error *err)
@@ -288,7 +310,7 @@ static int publish_volume(const struct node_driver *driver,
 
 	r = publication_parse(p, driver, in, err);
 	if (r < 0)
-		return r;
+		return target_keep_mounted(m, in, r, err);
 	target = p->target;
 	r = key_lock_take(driver->key_locks, "target path", target, &target_lock, err);
 	if (r < 0)

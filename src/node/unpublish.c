@@ -26,6 +26,17 @@ static int target_check_file(const char *target, struct error *err)
 			 "target_path: '%s' is not a directory; remove it", target);
 }
 
+/* rmdir() says EROFS also of what is not there. */
+static int target_check_there(const char *target, struct error *err)
+{
+	struct stat st;
+
+	if (lstat(target, &st) < 0 && errno == ENOENT)
+		return 0;
+	return error_sys(err, ERROR_INTERNAL, EROFS,
+			 "target_path: cannot remove '%s'; check this node's file system", target);
+}
+
 /* Remove an empty directory only: unpublishing never deletes data. */
 static int target_remove(const char *target, struct error *err)
 {
@@ -37,6 +48,8 @@ static int target_remove(const char *target, struct error *err)
 		return 0;
 	case ENOTDIR:
 		return target_check_file(target, err);
+	case EROFS:
+		return target_check_there(target, err);
 	case EBUSY:
 		return error_sys(err, ERROR_ABORTED, errno,
 				 "target_path: '%s' is still mounted; try again", target);

@@ -13,6 +13,7 @@ import os
 import random
 import resource
 import shutil
+import socket
 import signal
 import sys
 import threading
@@ -357,6 +358,17 @@ class Faults(unittest.TestCase):
         self.unpublish("fresh")
         self.assertLess(took, 35)  # 45 without a limit for first mounts
 
+    def test_mount_service_that_is_silent(self):
+        """Only a mount over version 3 waits for it: the server's other volumes go on."""
+        with socket.create_server((HOST, 0), backlog=64) as silent:
+            port = "mountport=%d" % silent.getsockname()[1]
+            for _ in range(2):
+                text, _ = self.fails({CODE.UNAVAILABLE}, self.publish, self.live, "3", flags=[port])
+                self.assertIn("mount service", text)
+                self.publish(self.live, "4.2", target="beside")
+                self.unpublish("beside")
+        self.is_gone()
+
     # ---- a server that stops answering ----
 
     def test_server_stops(self):
@@ -613,6 +625,11 @@ class Faults(unittest.TestCase):
                                volume="sub/dir", mode="SINGLE_NODE_WRITER", readonly=readonly,
                                mountOptions=hidden, **pod)
                     self.is_gone("t")
+        for option in ("port=2049", "vers=3,mountport=1", "nfsprog=1", "lock,mountprog=1"):
+            text, _ = self.fails((CODE.PERMISSION_DENIED,), self.publish, self.live,
+                                 volume="sub/dir", mode="SINGLE_NODE_WRITER", mountOptions=option,
+                                 **pod)
+            self.assertIn("'%s'" % option.rsplit(",", 1)[-1].split("=")[0], text)
         for volume in ("v0", "subway", ".."):
             self.fails((CODE.PERMISSION_DENIED, CODE.INVALID_ARGUMENT), self.publish, self.live,
                        volume=volume, **pod)
@@ -620,6 +637,27 @@ class Faults(unittest.TestCase):
         # Without pod information kubelet does not say what it is, but for the id.
         self.fails((CODE.PERMISSION_DENIED,), self.publish, self.live, volume_id="csi-" + "0a" * 32)
         self.publish(self.live, volume_id="csi-" + "0a" * 31)
+        self.unpublish()
+        self.is_gone()
+
+    def test_settings_that_do_not_allow_what_is_mounted(self):
+        """A final error would let kubelet forget the mount."""
+        os.makedirs(os.path.join(DISK, "live", "sub"), exist_ok=True)
+        pod = {"csi.storage.k8s.io/ephemeral": "true"}
+        self.publish(self.live, volume="sub", mode="SINGLE_NODE_WRITER", **pod)
+        options = self.driver.options
+        self.driver.stop()
+        try:
+            self.driver.options = [o for o in options if not o.startswith("--inline-volumes")]
+            self.driver.start()
+            for target, code in (("t", CODE.ABORTED), ("other", CODE.PERMISSION_DENIED)):
+                text, _ = self.fails((code,), self.publish, self.live, volume="sub", target=target,
+                                     mode="SINGLE_NODE_WRITER", **pod)
+                self.assertIn("--inline-volumes", text)
+        finally:
+            self.driver.stop()
+            self.driver.options = options
+            self.driver.start()
         self.unpublish()
         self.is_gone()
 
