@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "check/steps.h"
 
+#define ADDRESSES_MIN 2 /* are tried, however long the first one is silent */
 #define MOUNT_VERSION 3 /* RFC 1813, appendix I */
 #define ADDRESS_TEXT 64
 #define LISTED_TEXT_MAX 8 /* exports or clients listed in a text */
@@ -141,7 +142,7 @@ static void find_address(struct check *c, struct answers *answers, struct silenc
 	char text[ADDRESS_TEXT];
 	size_t i;
 
-	for (i = 0; i < c->n_addresses && clock_left_ms(deadline) > 0; i++) {
+	for (i = 0; i < c->n_addresses && (i < ADDRESSES_MIN || clock_left_ms(deadline) > 0); i++) {
 		ping_versions(&c->addresses[i], nfs_port(c), answers);
 		if (answers->error == 0 || answers->error == -EPROTONOSUPPORT) {
 			c->address = &c->addresses[i];
