@@ -693,6 +693,19 @@ class Node(Mounts, unittest.TestCase):
                         self.assertIn("addr=" + address, mounts(self.target)[0][3])
                         self.unpublish()
 
+    def test_targets_that_cannot_be_there(self):
+        """Nothing is there to unpublish: that is success, whatever rmdir() says."""
+        fixed = os.path.join(LAB, "fixed")
+        os.makedirs(fixed)
+        servers.run("mount", "-t", "tmpfs", "tmpfs", fixed)
+        self.addCleanup(servers.run, "umount", fixed)
+        os.mkdir(os.path.join(fixed, "there"))
+        servers.run("mount", "-o", "remount,ro", fixed)
+        for target in (os.path.join(fixed, "not"), os.path.join(fixed, "n" * 300, "t")):
+            self.unpublish(target)
+        text = self.fails(CODE.INTERNAL, self.unpublish, os.path.join(fixed, "there"))
+        self.assertIn("Read-only file system", text)
+
     def test_mount_that_the_kernel_cannot_show(self):
         """A pod moves the directory of its subPath so deep that /proc/self/mountinfo cannot be read
         beyond the line of that mount. Its volume can be unpublished all the same, and so can what
