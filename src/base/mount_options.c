@@ -4,6 +4,7 @@
 #include "base/mount_options.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,12 +47,25 @@ static bool option_has_key(const char *option, const char *key)
 	       (key[len - 1] == '-' || option[len] == '=' || option[len] == '\0');
 }
 
-/* keys end with NULL. */
-static bool option_is_among(const char *option, const char *const *keys)
+/* keys end with NULL. Return the one that the option has, or NULL. */
+static const char *option_key_among(const char *option, const char *const *keys)
 {
 	while (*keys != NULL && !option_has_key(option, *keys))
 		keys++;
-	return *keys != NULL;
+	return *keys;
+}
+
+int mount_options_find(const char *text, const char *const *keys, const char **ret)
+{
+	cleanup_strv struct strv v = { NULL, 0 };
+	size_t i;
+
+	*ret = NULL;
+	if (strv_split(&v, text != NULL ? text : "", ',') < 0)
+		return -ENOMEM;
+	for (i = 0; i < v.n && *ret == NULL; i++)
+		*ret = option_key_among(v.items[i], keys);
+	return 0;
 }
 
 /* Return the value of KEY=VALUE, or NULL for another option. */
@@ -176,9 +190,9 @@ static int options_parse_one(struct mount_options *o, const char *option, struct
 	uint64_t n;
 	int r;
 
-	if (option_is_among(option, ignored))
+	if (option_key_among(option, ignored) != NULL)
 		return 0;
-	if (option_is_among(option, refused))
+	if (option_key_among(option, refused) != NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "mount options: '%.*s' is not allowed for a volume",
 				 (int)strcspn(option, "="), option);

@@ -58,6 +58,13 @@ void mount_options_done(struct mount_options *o);
 /* Check that nodes would accept the options, which may be NULL. Errors as mount_options_parse(). */
 int mount_options_check(const char *text, struct error *err);
 
+/*
+ * Look for an option with one of these keys, which end with NULL; a key that ends in '-' stands for
+ * all that begin with it. *ret is the key of the first one, or NULL if there is none. text may be
+ * NULL. Returns 0 or -ENOMEM.
+ */
+int mount_options_find(const char *text, const char *const *keys, const char **ret);
+
 /* Append options, which may be NULL or empty, to a list. Returns 0 or -ENOMEM. */
 int mount_options_append(struct buf *list, const char *options);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/mount_options.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "csi/params.h"
@@ -68,20 +69,11 @@ bool node_inline_is_asked(const char *volume_id, const struct csi_map *context)
 	       strlen(volume_id) == strlen(ID_PREFIX) + ID_DIGITS;
 }
 
-const char *node_inline_refused_option(const char *options)
+int node_inline_find_refused(const char *options, const char **ret)
 {
-	static const char *const refused[] = { "port", "mountport", "nfsprog", "mountprog" };
-	size_t i;
+	static const char *const keys[] = { "port", "mountport", "nfsprog", "mountprog", NULL };
 
-	for (; options != NULL && *options != '\0'; options += *options == ',') {
-		const size_t name = strcspn(options, ",=");
-
-		for (i = 0; i < ARRAY_SIZE(refused); i++)
-			if (name == strlen(refused[i]) && memcmp(options, refused[i], name) == 0)
-				return refused[i];
-		options += strcspn(options, ",");
-	}
-	return NULL;
+	return mount_options_find(options, keys, ret);
 }
 
 static bool inline_is_below(const char *path, const char *top)

@@ -18,10 +18,11 @@
 #define NODE_INLINE_OPTIONS "nosuid,nodev"
 
 /*
- * Return the first of a pod's mount options that would lead to another service of a host than its
- * NFS service, which may be anybody's, or NULL. In static storage.
+ * Look in a pod's mount options, which may be NULL, for one that would lead to another service of a
+ * host than its NFS service, which may be anybody's. *ret is its key in static storage, NULL if
+ * there is none. Returns 0 or -ENOMEM.
  */
-const char *node_inline_refused_option(const char *options);
+int node_inline_find_refused(const char *options, const char **ret);
 
 /*
  * Check a list "server:/path[,server:/path]...", with brackets around an IPv6 address. Returns 0,

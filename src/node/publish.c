@@ -88,7 +88,8 @@ static int publication_set_top(struct publication *p, const struct node_driver *
 			return error_set(err, ERROR_PERMISSION_DENIED,
 					 "inline volumes of '%s:%s' are not allowed on this node; see --inline-volumes",
 					 p->params.server, p->path);
-		option = node_inline_refused_option(p->params.mount_options);
+		if (node_inline_find_refused(p->params.mount_options, &option) < 0)
+			return error_oom(err);
 		if (option != NULL)
 			return error_set(err, ERROR_PERMISSION_DENIED,
 					 "inline volumes may not have the mount option '%s': it would let a pod choose any service of '%s'",
