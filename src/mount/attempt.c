@@ -318,17 +318,15 @@ static bool is_silence(int error)
 	return error == -ETIMEDOUT || error == -EHOSTUNREACH || error == -ENETUNREACH;
 }
 
-/* Whether NFSv3 can be tried without a long wait: mount.nfs waits 16 s and more for rpcbind. */
+/* Whether the NFS service has version 3, and this node what a mount over it takes. */
 static bool server_can_do_v3(const struct mount_target *s, const struct mount_options *o,
 			     bool by_program)
 {
-	const uint16_t port = mount_port_of(o);
 	uint32_t low = 0, high = 0;
 
 	if (by_program && access(MOUNT_NFS, X_OK) < 0)
 		return false;
-	return net_ping(&s->address, port, NET_NFS_PROGRAM, 3, &low, &high) == 0 &&
-	       server_ask_mountd(s, o) == 0;
+	return net_ping(&s->address, mount_port_of(o), NET_NFS_PROGRAM, 3, &low, &high) == 0;
 }
 
 /*
@@ -371,12 +369,12 @@ static int server_mount(struct mount_target *s, const struct mount_frame *frame,
 		/* If 4.2 does not have the path, 4.1 and 4.0 do not have it either. */
 		if (first == ENOENT && !is_v3)
 			continue;
+		r = is_v3 ? server_ask_mountd(s, o) : 0;
 		/* Then NFSv3 is only a guess: keep NFSv4's error if NFSv3 would take long. */
-		if (first == ENOENT && !server_can_do_v3(s, o, a.by_program))
+		if (first == ENOENT && (r < 0 || !server_can_do_v3(s, o, a.by_program)))
 			break;
 		if (a.by_program && access(MOUNT_NFS, X_OK) < 0)
 			return mount_reply_fail(reply, MOUNT_STEP_PROGRAM, ENOENT);
-		r = is_v3 ? server_ask_mountd(s, o) : 0;
 		if (is_silence(r))
 			return mount_reply_fail(reply, MOUNT_STEP_MOUNTD, -r);
 		if (a.by_program && w != NULL)
