@@ -240,7 +240,7 @@ static int probe_once(struct nfs_client *c, struct nfs_op *op, uint64_t end_ns)
 		nfs_client_abort(c);
 		return -ETIMEDOUT;
 	}
-	return op->finished ? check_result(c, op->error) : check_result(c, r);
+	return check_result(c, op->finished ? op->error : r);
 }
 
 /* Like nfs_client_call(), but a small file needs no minutes: the step does not end on signals. */
@@ -390,17 +390,6 @@ static void probe_features_over_another(const struct check *c, struct check_step
 	check_hint(s, "check the server's log; copies may go over 4.2 unless vers= is set");
 }
 
-static bool trial_is_over_newest(const struct trial *t)
-{
-	return t->client->version == 4 && t->client->minor == 2;
-}
-
-static int trial_probe_features(struct check_step *s, struct trial *t, const char **ret_what)
-{
-	return trial_is_over_newest(t) ? probe_features(s, t, t->client, &t->handle, "; ", ret_what)
-				       : 0;
-}
-
 /* A session that waited for another one may be over. *owner: the client of the trial. */
 static void trial_renew_client(struct trial *t, struct nfs_client **owner)
 {
@@ -454,6 +443,7 @@ static int trial_probe_owner(struct check_step *s, const struct trial *t)
 static void trial_examine(const struct check *c, struct check_step *s, struct trial *t,
 			  struct nfs_client **owner)
 {
+	const bool is_newest = t->client->version == 4 && t->client->minor == 2;
 	const char *what;
 	char doing[64];
 	int r;
@@ -472,7 +462,7 @@ static void trial_examine(const struct check *c, struct check_step *s, struct tr
 		trial_failed(c, s, t, "making a symbolic link or file in", r);
 		return;
 	}
-	r = trial_probe_features(s, t, &what);
+	r = is_newest ? probe_features(s, t, t->client, &t->handle, "; ", &what) : 0;
 	if (r < 0) {
 		(void)snprintf(doing, sizeof(doing), "%s in", what);
 		trial_failed(c, s, t, doing, r);
@@ -483,7 +473,7 @@ static void trial_examine(const struct check *c, struct check_step *s, struct tr
 		trial_failed(c, s, t, "changing the owner of", r);
 		return;
 	}
-	if (trial_is_over_newest(t))
+	if (is_newest)
 		return;
 	probe_features_over_another(c, s, t);
 	trial_renew_client(t, owner);
