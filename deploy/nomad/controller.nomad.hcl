@@ -32,8 +32,8 @@ job "csi-nfs-controller" {
         health_timeout = "30s"
       }
 
-      # The NFS server sees this user id (AUTH_SYS). It is no power on this side: every capability is
-      # dropped below. Where the export squashes root, volumes give a uid.
+      # The NFS server sees this user id (AUTH_SYS). It gives the process no rights here:
+      # every capability is dropped below. Where the export squashes root, volumes give a uid.
       user = "0"
 
       config {
