@@ -168,6 +168,9 @@ static int check_age(struct nfs_connection *conn)
 	const uint64_t max_ms = conn->unbounded > 0 ? NFS_OPERATION_MAX_MS : NFS_DATA_MAX_MS;
 	uint64_t now = clock_now_ns(), oldest;
 
+	/* Replies that came while nobody drove the connection have to be received first. */
+	if (now - conn->driven_ns > AGE_CHECK_MS * CLOCK_NS_PER_MS)
+		conn->age_checked_ns = now;
 	if (now - conn->age_checked_ns < AGE_CHECK_MS * CLOCK_NS_PER_MS)
 		return 0;
 	conn->age_checked_ns = now;
@@ -212,8 +215,8 @@ static int drive_once(struct nfs_connection *const conns[], size_t n, uint64_t d
 	return 0;
 }
 
-int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns,
-			 uint64_t wake_ns)
+static int drive_until_finished(struct nfs_connection *const conns[], size_t n,
+				uint64_t deadline_ns, uint64_t wake_ns)
 {
 	const unsigned int before = count_finished(conns, n);
 	const unsigned int full = count_full(conns, n);
@@ -245,6 +248,17 @@ int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_
 			send_null(conns[i]);
 		asked = asked || clock_now_ns() >= ask_ns;
 	}
+}
+
+int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns,
+			 uint64_t wake_ns)
+{
+	int r = drive_until_finished(conns, n, deadline_ns, wake_ns);
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		conns[i]->driven_ns = clock_now_ns();
+	return r;
 }
 
 /* -------- clients -------- */

@@ -29,6 +29,7 @@ struct nfs_connection {
 	unsigned int finished; /* operations ever; wraps */
 	bool asking; /* a NULL call is in flight */
 	bool answered; /* the last NULL call was answered */
+	uint64_t driven_ns; /* end of the last nfs_connection_drive() */
 	uint64_t age_checked_ns; /* time of the last check_age() */
 	bool no_readdirplus; /* version 3: the server has only READDIR */
 	uint32_t page_max; /* version 3: bytes in a READDIR or READDIRPLUS reply; 0: not known */

@@ -361,33 +361,42 @@ static int note_was_lost(struct busy_note *note, struct error *err)
 			 note->dir);
 }
 
+static void note_next_name(struct busy_note *note)
+{
+	(void)snprintf(note->tried, sizeof(note->tried), "%.*s.%x", NFS_NAME_MAX - 9, note->first,
+		       ++note->renewals);
+}
+
+/*
+ * A RENAME without a reply may still be carried out at any time. So it is repeated with the same
+ * names: then there are only two names to look for, however many replies are lost.
+ */
 int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err)
 {
 	const struct nfs_handle *folder;
-	char next[NFS_NAME_MAX + 1];
 	int r;
 
 	if (note->lost)
 		return note_was_lost(note, err);
-	(void)snprintf(next, sizeof(next), "%.*s.%x", NFS_NAME_MAX - 9, note->first,
-		       ++note->renewals);
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? note_was_lost(note, err) : r;
-	r = nfs_rename(c, folder, note->name, folder, next);
-	if (r == -ENOENT && note->tried[0] != '\0') {
-		memcpy(note->name, note->tried, sizeof(note->name));
-		r = nfs_rename(c, folder, note->name, folder, next);
+	for (;;) {
+		const bool is_repeated = note->tried[0] != '\0';
+
+		if (!is_repeated)
+			note_next_name(note);
+		r = nfs_rename(c, folder, note->name, folder, note->tried);
+		if (r == 0 || (r == -ENOENT && is_repeated))
+			memcpy(note->name, note->tried, sizeof(note->name));
+		if (r == 0 || r == -ENOENT)
+			note->tried[0] = '\0';
+		if (r != -ENOENT)
+			break;
+		if (!is_repeated)
+			return note_was_lost(note, err);
 	}
-	if (r == -ENOENT)
-		return note_was_lost(note, err);
-	if (r < 0) {
-		memcpy(note->tried, next, sizeof(note->tried));
-		return nfs_error_set(err, c, r, "renewing an in-use note");
-	}
-	memcpy(note->name, next, sizeof(note->name));
-	note->tried[0] = '\0';
-	return 0;
+	return r < 0 ? nfs_error_set(err, c, r, "renewing an in-use note") : 0;
 }
 
 int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *err)

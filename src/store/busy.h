@@ -86,7 +86,7 @@ struct busy_note {
 	char *dir;
 	char first[NFS_NAME_MAX + 1]; /* its name before any renewal */
 	char name[NFS_NAME_MAX + 1]; /* its name now */
-	char tried[NFS_NAME_MAX + 1]; /* it may have this name: a RENAME got no reply; else empty */
+	char tried[NFS_NAME_MAX + 1]; /* a RENAME to it got no reply; else empty */
 	unsigned int renewals;
 	bool lost; /* another replica has removed it */
 };

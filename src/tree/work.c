@@ -85,8 +85,9 @@ int tree_pump(struct tree_work *work, struct error *err)
 	if (r < 0)
 		return r;
 	if (work->report != NULL && clock_now_ns() >= report_due_ns(work)) {
-		work->reported_ns = clock_now_ns();
 		work->report(&work->progress, work->data);
+		/* A report may take longer than its interval; work goes on between two of them. */
+		work->reported_ns = clock_now_ns();
 		return 0; /* our operations may have finished during the report */
 	}
 	if (wait_if_asked(work))

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "csi/claim.h"
+#include "nfs/calls.h"
 #include "store/busy.h"
 #include "fake/nfs.h"
 #include "store/holder.h"
@@ -380,6 +381,53 @@ START_TEST(test_erase_after_a_failed_renewal)
 }
 END_TEST
 
+/* The server carries out the first of two RENAMEs without a reply after both. */
+START_TEST(test_late_renewal)
+{
+	static const unsigned int failures[] = { 1, 2, 5 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(failures); i++) {
+		const struct fake_failure failure = {
+			.nth = 1, .error = -EIO, .all = true, .types = 1 << NFS_OP_RENAME
+		};
+		char name[NFS_NAME_MAX + 1], first[NFS_NAME_MAX + 1], row[32];
+		const struct nfs_handle *folder;
+		cleanup_free char *list = NULL;
+		struct error err = { .code = ERROR_OK };
+		struct busy_note note;
+		unsigned int n;
+		struct bench b;
+
+		(void)snprintf(row, sizeof(row), "%u failures", failures[i]);
+		bench_init(&b);
+		check_int(row, "init", busy_note_init(&note, BUSY_USE, "pvc-1"), 0);
+		check_int(row, "write", busy_note_write(b.client, &note, &err), 0);
+		fake_nfs_fail(b.nfs, &failure);
+		for (n = 0; n < failures[i]; n++) {
+			check_int(row, "renewal", busy_note_renew(b.client, &note, &err), -EIO);
+			error_clear(&err);
+			if (n == 0) {
+				memcpy(name, note.name, sizeof(name));
+				memcpy(first, note.tried, sizeof(first));
+			}
+		}
+		fake_nfs_fail(b.nfs, NULL);
+		check_int(row, "folder", store_folder(b.client, STORE_BUSY, false, &folder, &err),
+			  0);
+		check_int(row, "late", nfs_rename(b.client, folder, name, folder, first), 0);
+		check_int(row, "next renewal", busy_note_renew(b.client, &note, &err), 0);
+		check_that(row, "the name is new", strcmp(note.name, first) != 0);
+		check_that(row, "the note is there", is_there(&b, note.name));
+		check_int(row, "erase", busy_note_erase(b.client, &note, &err), 0);
+		list = fake_nfs_list(b.nfs, NULL);
+		check_that(row, "nothing is left", strstr(list, "~") == NULL);
+		busy_note_done(&note);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 CHECK_MAIN("note", .tests = {
 			   test_overlap,
 			   test_meant,
@@ -390,4 +438,5 @@ CHECK_MAIN("note", .tests = {
 			   test_many_of_the_dead,
 			   test_note_that_cannot_be_removed,
 			   test_erase_after_a_failed_renewal,
+			   test_late_renewal,
 		   })

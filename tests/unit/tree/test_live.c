@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "nfs/calls.h"
 #include "tree/archive.h"
 #include "tree/copy.h"
@@ -835,6 +836,46 @@ START_TEST(test_long_hole_reports)
 }
 END_TEST
 
+/* Each report takes longer than its interval. After many, the work is given up. */
+struct slow_report {
+	unsigned int reports;
+	atomic_bool cancel;
+};
+
+static void report_slowly(const struct tree_progress *progress, void *data)
+{
+	struct slow_report *slow = data;
+
+	(void)progress;
+	clock_sleep_ms(2);
+	if (++slow->reports == 2000)
+		atomic_store(&slow->cancel, true);
+}
+
+START_TEST(test_slow_reports)
+{
+	struct slow_report slow = { .reports = 0 };
+	struct job j;
+	unsigned int i;
+
+	job_init(&j, &full);
+	j.work.report = report_slowly;
+	j.work.report_ms = 1;
+	j.work.cancel = &slow.cancel;
+	j.work.data = &slow;
+	for (i = 0; i < 20; i++) {
+		char path[32];
+
+		(void)snprintf(path, sizeof(path), "tree/file%u", i);
+		tree_fill_file(j.f, path, 0, 1000);
+	}
+	copy("slow reports", &j);
+	ck_assert_msg(j.result == 0, "%s", j.err.msg);
+	check_that("slow reports", "it was reported", slow.reports > 0);
+	job_done(&j);
+}
+END_TEST
+
 static void empty_sparse(struct fake_nfs *f, unsigned int n)
 {
 	(void)n;
@@ -983,7 +1024,8 @@ END_TEST
 
 CHECK_MAIN("tree_live",
 	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
-		      test_archive_depth, test_all_hole_in_an_archive, test_long_hole_reports },
+		      test_archive_depth, test_all_hole_in_an_archive, test_long_hole_reports,
+		      test_slow_reports },
 	   .loops = { { test_listing_begins_again, 3 },
 		      { test_replaced_again_and_again, 2 },
 		      { test_replaced_for_ever, 2 },
