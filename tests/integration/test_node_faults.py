@@ -118,6 +118,10 @@ class Faults(unittest.TestCase):
             os.unlink(os.path.join(self.state, name))
         self.assertEqual(left, [])
 
+    def scene(self):
+        return "\n".join(["-- the driver's log", self.driver.tail(), "-- the live server's log",
+                          self.live.tail(10), "-- the dying server's log", self.dying.tail(10)])
+
     @property
     def client(self):
         return self.driver.client

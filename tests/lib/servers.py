@@ -296,7 +296,8 @@ LOG { Default_Log_Level = EVENT; }
             if os.path.exists(name):
                 with open(name, encoding="utf-8", errors="replace") as f:
                     text += "".join(f.readlines()[-lines:])
-        return text
+        status = None if self.process is None else self.process.poll()
+        return text if status is None else text + "It has ended, with status %d.\n" % status
 
     def _end(self, how, seconds):
         if self.process is None:
