@@ -30,9 +30,8 @@ int tree_compression_parse(const char *text, enum tree_compression *ret);
 /* Return the suffix of such an archive's name: ".tar", ".tar.gz" or ".tar.zst". */
 const char *tree_compression_suffix(enum tree_compression compression);
 
-/* Limits of tree_pack(): tar repeats the whole path before each entry. */
+/* Limit of tree_pack(): tar repeats the whole path before each entry. */
 #define TREE_ARCHIVE_DEPTH_MAX 1024
-#define TREE_ARCHIVE_PATH_MAX 16384
 
 /*
  * Identifies the bytes of an archive file, as stored: the compressed ones. The length shows

@@ -197,17 +197,17 @@ static int check_dropped(struct packer *p, const struct tree_entry *from, struct
 }
 
 /* Each entry repeats its path, so nested directories take quadratic space. */
-static int check_path(const char *path, struct error *err)
+static int check_depth(const char *path, struct error *err)
 {
 	size_t depth = 0, i;
 
 	for (i = 0; path[i] != '\0'; i++)
 		depth += path[i] == '/';
-	if (depth < TREE_ARCHIVE_DEPTH_MAX && i <= TREE_ARCHIVE_PATH_MAX)
+	if (depth < TREE_ARCHIVE_DEPTH_MAX)
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
-			 "an archive takes at most %d levels of directories and paths of %d bytes: '%.200s...' exceeds that",
-			 TREE_ARCHIVE_DEPTH_MAX, TREE_ARCHIVE_PATH_MAX, path);
+			 "an archive takes at most %d levels of directories: '%.200s...' exceeds that",
+			 TREE_ARCHIVE_DEPTH_MAX, path);
 }
 
 static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, struct error *err)
@@ -216,7 +216,7 @@ static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, s
 	int r = check_dropped(p, from, err);
 
 	if (r == 0)
-		r = check_path(from->path, err);
+		r = check_depth(from->path, err);
 	if (r < 0)
 		return r;
 	if (from->attr.type == NFS_TYPE_SOCKET || from->attr.type == NFS_TYPE_OTHER) {

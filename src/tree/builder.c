@@ -303,8 +303,10 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 	/*
 	 * An earlier entry of that name must be finished: two nodes of one name would race. A
 	 * directory without attributes keeps those of its earlier entry, so they must be set.
+	 * Targets that have no user can be forgotten.
 	 */
 	if (!entry->attr.is_full ||
+	    (is_target && !builder_targets_make_room(&b->targets, entry->path)) ||
 	    (b->current != NULL && builder_node_find(b, entry->name) != NULL)) {
 		r = builder_flush(b, err);
 		if (r < 0)
@@ -324,7 +326,7 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 		target = builder_target_add(&b->targets, entry->path);
 	node = is_target && target == NULL ? NULL : builder_node_new(b, entry);
 	if (node == NULL) {
-		builder_target_release(target);
+		builder_target_release(&b->targets, target);
 		if (xattrs != NULL)
 			tree_purse_give(&b->work->unwritten, xattrs->bytes);
 		tree_xattrs_drop(xattrs);

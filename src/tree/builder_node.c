@@ -183,7 +183,7 @@ void builder_node_free(struct builder_node *node)
 	list_remove(&node->turn);
 	list_remove(&node->link);
 	list_remove(&node->all);
-	builder_target_release(node->target);
+	builder_target_release(&node->builder->targets, node->target);
 	builder_node_drop_xattrs(node);
 	free(node->text);
 	free(node->reread);

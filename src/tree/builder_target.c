@@ -13,6 +13,12 @@ static size_t target_size(const struct builder_target *target)
 	return sizeof(*target) + strlen(target->path) + 1;
 }
 
+static void target_free(struct builder_targets *targets, struct builder_target *target)
+{
+	targets->bytes -= target_size(target);
+	free(target);
+}
+
 /* Return the pointer in the bucket's chain that leads to the target, or the NULL at its end. */
 static struct builder_target **target_slot(struct builder_targets *targets, const char *path)
 {
@@ -40,21 +46,32 @@ void builder_target_forget(struct builder_targets *targets, const char *path)
 	target->next_in_bucket = NULL;
 	target->forgotten = true;
 	list_remove(&target->age);
-	targets->bytes -= target_size(target);
 	if (target->users == 0)
-		free(target);
-}
-
-static void targets_forget_oldest(struct builder_targets *targets)
-{
-	builder_target_forget(targets,
-			      container_of(targets->age.next, struct builder_target, age)->path);
+		target_free(targets, target);
 }
 
 void builder_targets_done(struct builder_targets *targets)
 {
 	while (!list_is_empty(&targets->age))
-		targets_forget_oldest(targets);
+		builder_target_forget(targets,
+				      container_of(targets->age.next, struct builder_target, age)
+					      ->path);
+}
+
+bool builder_targets_make_room(struct builder_targets *targets, const char *path)
+{
+	const size_t size = sizeof(struct builder_target) + strlen(path) + 1;
+	struct list *pos = targets->age.next, *next;
+
+	for (; targets->bytes + size > BUILDER_TARGET_BYTES && pos != &targets->age; pos = next) {
+		const struct builder_target *target = container_of(pos, struct builder_target, age);
+
+		next = pos->next;
+		/* To forget one in use would free nothing. */
+		if (target->users == 0)
+			builder_target_forget(targets, target->path);
+	}
+	return targets->bytes + size <= BUILDER_TARGET_BYTES;
 }
 
 struct builder_target *builder_target_find(struct builder_targets *targets, const char *path)
@@ -79,9 +96,8 @@ struct builder_target *builder_target_add(struct builder_targets *targets, const
 	list_init(&target->waiting);
 	target->users = 1;
 	builder_target_forget(targets, path);
+	(void)builder_targets_make_room(targets, path); /* the caller has waited for it */
 	targets->bytes += target_size(target);
-	while (targets->bytes > BUILDER_TARGET_BYTES && !list_is_empty(&targets->age))
-		targets_forget_oldest(targets);
 	*target_slot(targets, path) = target;
 	list_add_tail(&targets->age, &target->age);
 	return target;
@@ -92,8 +108,8 @@ void builder_target_use(struct builder_target *target)
 	target->users++;
 }
 
-void builder_target_release(struct builder_target *target)
+void builder_target_release(struct builder_targets *targets, struct builder_target *target)
 {
 	if (target != NULL && --target->users == 0 && target->forgotten)
-		free(target);
+		target_free(targets, target);
 }

@@ -12,7 +12,7 @@
 #include "base/list.h"
 #include "nfs/op.h"
 
-#define BUILDER_TARGET_BYTES (4U * 1024 * 1024) /* of all targets */
+#define BUILDER_TARGET_BYTES (4U * 1024 * 1024) /* of all targets, if the builder waits for room */
 #define BUILDER_TARGET_BUCKETS 4096
 
 struct builder_target {
@@ -27,7 +27,7 @@ struct builder_target {
 
 struct builder_targets {
 	struct list age; /* least recently used first */
-	size_t bytes;
+	size_t bytes; /* also of forgotten ones that have users */
 	struct builder_target *buckets[BUILDER_TARGET_BUCKETS];
 };
 
@@ -39,13 +39,24 @@ void builder_targets_done(struct builder_targets *targets);
 /* Return the target at path, or NULL. */
 struct builder_target *builder_target_find(struct builder_targets *targets, const char *path);
 
-/* Add a target with one user in place of the one at path, if any. NULL: no memory. */
+/*
+ * Forget targets until one at path fits into BUILDER_TARGET_BYTES. Returns false if those with
+ * users take up too much: wait until nodes are finished.
+ */
+bool builder_targets_make_room(struct builder_targets *targets, const char *path);
+
+/*
+ * Add a target with one user in place of the one at path, if any, after
+ * builder_targets_make_room(). NULL: no memory.
+ */
 struct builder_target *builder_target_add(struct builder_targets *targets, const char *path);
 
 /* Forget the target at path, because something else takes its place. */
 void builder_target_forget(struct builder_targets *targets, const char *path);
 
 void builder_target_use(struct builder_target *target);
-void builder_target_release(struct builder_target *target); /* accepts NULL */
+
+/* Accepts NULL. */
+void builder_target_release(struct builder_targets *targets, struct builder_target *target);
 
 #endif

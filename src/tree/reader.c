@@ -25,6 +25,16 @@ static int set_path(struct reader *rd, const char *name)
 	return buf_puts(&rd->path, name);
 }
 
+/* Counting keeps few paths and does not fail: the copy itself reports the error. */
+static int check_path(const struct reader *rd, struct error *err)
+{
+	if (rd->path.len <= TREE_PATH_MAX || rd->options->count)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "a copy or an archive takes paths of at most %d bytes: '%.200s...' exceeds that",
+			 TREE_PATH_MAX, rd->path.data);
+}
+
 static int enter_folder(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
 			struct error *err)
 {
@@ -66,6 +76,9 @@ static int deliver_entry(struct reader *rd, struct reader_item *item, struct err
 		*rd->options->xattrs_found = true;
 		return 0;
 	}
+	r = check_path(rd, err);
+	if (r < 0)
+		return r;
 	entry.path = buf_text(&rd->path);
 	entry.has_holes = tree_has_holes(&item->attr);
 	if (item->attr.links > 1 && type != NFS_TYPE_DIRECTORY) {

@@ -6,7 +6,7 @@
  * data are read ahead, with many operations in flight. Everything goes by handle: no path is
  * resolved and no symbolic link followed. Entries that vanish during the reading are skipped.
  * Memory is bounded for any tree: if too many entries are read ahead, some are dropped and read
- * again.
+ * again. A path longer than TREE_PATH_MAX fails with FAILED_PRECONDITION, unless only counting.
  *
  * Mount points of the server, and directories on another file system than the root (NetApp's
  * .snapshot), are delivered empty.

@@ -18,6 +18,7 @@ struct tree_chunk; /* of tree/file.h */
 
 #define TREE_REPORT_S 10
 #define TREE_DEPTH_MAX 4096 /* nested directories */
+#define TREE_PATH_MAX 16384 /* bytes of a path below the root: many may be in memory at a time */
 
 struct tree_progress {
 	uint64_t files; /* everything but directories */

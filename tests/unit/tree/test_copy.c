@@ -689,6 +689,65 @@ START_TEST(test_links_forgotten)
 }
 END_TEST
 
+static void measure(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct tree_meter *m = data;
+	const size_t used = m->begun++ % 16 == 0 ? tree_heap_in_use() : 0;
+
+	(void)f;
+	(void)op;
+	if (used > m->start && used - m->start > m->peak)
+		m->peak = used - m->start;
+}
+
+/* Long paths of files that are not finished count, too. The reader remembers 6 MiB of paths. */
+START_TEST(test_links_of_long_paths)
+{
+	const struct fake_habits habits = { .page = 1000, .entries = FAKE_ENTRIES_FULL };
+	cleanup_free char *level = check_repeat("d", 250);
+	cleanup_buf struct buf path = { .data = NULL };
+	struct fake_nfs *f = fake_nfs_new(), *g = fake_nfs_new();
+	struct nfs_client *from = fake_nfs_connect(f), *to = fake_nfs_connect(g);
+	struct tree_work work = { .from = from, .to = to };
+	struct tree_meter m = TREE_METER;
+	struct error err = { .code = ERROR_OK };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	unsigned int i;
+	size_t len;
+
+	fake_nfs_pair(from, to);
+	ck_assert(buf_puts(&path, "tree") == 0);
+	for (i = 0; i < 64; i++)
+		ck_assert(buf_printf(&path, "/%s", level) == 0);
+	len = path.len;
+	for (i = 0; i < 1000; i++) {
+		char name[32];
+
+		path.len = len;
+		ck_assert(buf_printf(&path, "/%u", i) == 0);
+		(void)snprintf(name, sizeof(name), "other/%u", i);
+		fake_nfs_put(f, path.data, NFS_TYPE_FILE, NULL);
+		fake_nfs_link(f, path.data, name);
+	}
+	fake_nfs_habits(f, &habits);
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	m.start = tree_heap_in_use();
+	fake_nfs_watch(g, measure, &m);
+	check_int("long paths", "result",
+		  tree_copy(&work, &handle, &attr, &to->root, "copy", false, &err), 0);
+	fake_nfs_watch(g, NULL, NULL);
+	tree_check_same("long paths", f, "tree", g, "copy");
+	if (getenv("VERBOSE") != NULL)
+		(void)printf("the copy took %zu bytes\n", m.peak);
+	ck_assert_msg(m.peak < 15 * MIB, "the copy took %zu bytes", m.peak);
+	nfs_client_free(from);
+	nfs_client_free(to);
+	fake_nfs_free(f);
+	fake_nfs_free(g);
+}
+END_TEST
+
 START_TEST(test_many_entries)
 {
 	struct fake_nfs *f = fake_nfs_new();
@@ -1333,7 +1392,7 @@ CHECK_MAIN("tree_copy",
 		   test_no_owners, test_ignored_owners, test_not_root_group, test_times,
 		   test_links_in_flight, test_links_come_last,
 		   test_turns,
-		   test_links_forgotten, test_empty_reads, test_to_folder,
+		   test_links_forgotten, test_links_of_long_paths, test_empty_reads, test_to_folder,
 	   },
 	   .loops = {
 		   { test_failures, ARRAY_SIZE(ways) },

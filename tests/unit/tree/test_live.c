@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "nfs/calls.h"
@@ -1022,6 +1023,46 @@ START_TEST(test_archive_depth)
 }
 END_TEST
 
+/* Many paths are in memory at a time. Counting keeps few of them. */
+START_TEST(test_path_limit)
+{
+	static const struct {
+		size_t last; /* length of the last name, below 16,256 bytes */
+		enum error_code code;
+	} rows[] = {
+		{ 128, ERROR_OK },
+		{ 129, ERROR_FAILED_PRECONDITION },
+	};
+	cleanup_free char *level = check_repeat("d", 127);
+	const char *row = job_names[_i];
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_free char *last = check_repeat("f", rows[i].last);
+		cleanup_buf struct buf path = { .data = NULL };
+		struct error err = { .code = ERROR_OK };
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+		struct job j;
+
+		ck_assert(buf_puts(&path, "tree/") == 0);
+		for (k = 0; k < 127; k++)
+			ck_assert(buf_printf(&path, "%s/", level) == 0);
+		ck_assert(buf_puts(&path, last) == 0);
+		job_init(&j, &full);
+		fake_nfs_put(j.f, path.data, NFS_TYPE_FILE, NULL);
+		ck_assert(fake_nfs_get(j.f, "tree", &handle, &attr));
+		check_int(row, "count", tree_count(&j.work, &handle, &attr, &err), 0);
+		check_int(row, "files", j.work.progress.all_files, 1);
+		jobs[_i](row, &j);
+		check_error(row, &j.err, rows[i].code,
+			    rows[i].code == ERROR_OK ? NULL : "paths of at most 16384 bytes: 'ddd");
+		check_that(row, "the message is short", strlen(j.err.msg) < 400);
+		job_done(&j);
+	}
+}
+END_TEST
+
 CHECK_MAIN("tree_live",
 	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
 		      test_archive_depth, test_all_hole_in_an_archive, test_long_hole_reports,
@@ -1033,6 +1074,7 @@ CHECK_MAIN("tree_live",
 		      { test_all_hole, 2 },
 		      { test_cut_before_seek, 2 },
 		      { test_used_lags, 2 },
+		      { test_path_limit, 2 },
 		      { test_stale, 2 * ARRAY_SIZE(kinds) },
 		      { test_not_gone, 2 * ARRAY_SIZE(kinds) },
 		      { test_stale_for_ever, 4 },
