@@ -61,8 +61,8 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
  * is found: gzip has a checksum, and a tar ends with zeros.
  *
  * FAILED_PRECONDITION: names that lead out of the tree, more entries or data than an archive of
- * that size can hold, or something that takes too much memory to read. DATA_LOSS: truncated or
- * damaged. Otherwise as tree_pack().
+ * that size can hold, something that takes too much memory to read, or contents that are compressed
+ * twice. DATA_LOSS: truncated or damaged. Otherwise as tree_pack().
  */
 int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
 		const struct tree_archive_sum *sum, const struct nfs_handle *parent,

@@ -49,9 +49,8 @@ struct unpacker {
 	struct tree_gunzip *gunzip; /* NULL: not gzip */
 	bool is_zstd;
 	struct tree_zstd_frames zstd;
-	const char *rest; /* of the chunk, with zstd */
+	const char *rest; /* of the chunk, without gzip */
 	size_t rest_len;
-	bool begun; /* the first piece was read */
 	struct tree_archive_sum read; /* of the file so far */
 	uint64_t streamed; /* bytes given to libarchive so far, after gzip */
 	uint64_t nonzero_end; /* end of the last byte among them that is not zero */
@@ -155,22 +154,27 @@ static int read_unpacked(struct unpacker *u, const char **ret, size_t *ret_len)
 		return read_gzip(u, ret, ret_len);
 	if (u->is_zstd)
 		return read_zstd(u, ret, ret_len);
-	r = read_raw(u, ret, ret_len);
-	if (r < 0 || u->begun)
+	r = u->rest_len > 0 ? 0 : read_raw(u, &u->rest, &u->rest_len);
+	*ret = u->rest;
+	*ret_len = u->rest_len;
+	u->rest_len = 0;
+	return r;
+}
+
+/* Read the first piece, and see how the file is compressed. */
+static int read_first(struct unpacker *u)
+{
+	int r = read_raw(u, &u->rest, &u->rest_len);
+
+	if (r < 0)
 		return r;
-	u->begun = true;
-	if (tree_zstd_matches(*ret, *ret_len)) {
-		u->is_zstd = true;
-		u->rest = *ret;
-		u->rest_len = *ret_len;
-		return read_zstd(u, ret, ret_len);
-	}
-	if (!tree_gunzip_matches(*ret, *ret_len))
+	u->is_zstd = tree_zstd_matches(u->rest, u->rest_len);
+	if (!tree_gunzip_matches(u->rest, u->rest_len))
 		return 0;
 	if (tree_gunzip_new(&u->gunzip) < 0)
 		return error_oom(&u->err);
-	tree_gunzip_feed(u->gunzip, *ret, *ret_len);
-	return read_gzip(u, ret, ret_len);
+	tree_gunzip_feed(u->gunzip, u->rest, u->rest_len);
+	return 0;
 }
 
 /* Return the next piece for libarchive. Length 0: the end. */
@@ -649,6 +653,26 @@ static int next_header(struct unpacker *u, struct archive_entry **ret)
 	return status;
 }
 
+static int fail_compressed_twice(struct error *err)
+{
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "the archive is refused: it is compressed twice");
+}
+
+static int fail_no_tar(struct unpacker *u, struct error *err)
+{
+	const void *data;
+	la_int64_t offset;
+	size_t len;
+	int status = archive_read_data_block(u->archive, &data, &len, &offset);
+
+	if (u->error < 0 || status != ARCHIVE_OK)
+		return unpacker_error(u, err);
+	if (tree_zstd_matches(data, len) || tree_gunzip_matches(data, len))
+		return fail_compressed_twice(err);
+	return fail_damaged("Unrecognized archive format", err);
+}
+
 /* Read all entries; extract them if there is a builder. */
 static int read_entries(struct unpacker *u, struct error *err)
 {
@@ -662,6 +686,8 @@ static int read_entries(struct unpacker *u, struct error *err)
 			break;
 		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
 			return unpacker_error(u, err);
+		if (archive_format(u->archive) == ARCHIVE_FORMAT_RAW)
+			return fail_no_tar(u, err);
 		/*
 		 * A warning with a message is about the encoding of a name. libarchive 3.8 and
 		 * later warns without one about a number in a pax header that it cannot parse, and
@@ -766,6 +792,11 @@ static int check_sum(const struct unpacker *u, const struct tree_archive_sum *su
 	return fail_damaged("its checksum is not the one with which it was made", err);
 }
 
+/*
+ * libarchive must not look for filters itself: it would decompress what is compressed twice, with
+ * any window, and before it has opened the archive. The format "raw" is what it takes all but a tar
+ * for.
+ */
 static int unpacker_open(struct unpacker *u, struct error *err)
 {
 	struct archive *a = archive_read_new();
@@ -773,10 +804,15 @@ static int unpacker_open(struct unpacker *u, struct error *err)
 	u->archive = a;
 	if (a == NULL)
 		return error_oom(err);
-	if (archive_read_support_filter_zstd(a) < ARCHIVE_WARN ||
+	u->error = read_first(u);
+	if (u->error < 0 ||
+	    (u->is_zstd && archive_read_append_filter(a, ARCHIVE_FILTER_ZSTD) < ARCHIVE_WARN) ||
 	    archive_read_support_format_tar(a) < ARCHIVE_WARN ||
+	    archive_read_support_format_raw(a) < ARCHIVE_WARN ||
 	    archive_read_open(a, u, NULL, read_block, NULL) != ARCHIVE_OK)
 		return unpacker_error(u, err);
+	if (archive_filter_code(a, u->is_zstd) != ARCHIVE_FILTER_NONE)
+		return fail_compressed_twice(err);
 	return 0;
 }
 

@@ -59,6 +59,8 @@ int libarchive_load(struct error *err);
 	each(archive_error_string) \
 	each(archive_filter_bytes) \
 	each(archive_filter_code) \
+	each(archive_format) \
+	each(archive_read_append_filter) \
 	each(archive_read_data_block) \
 	each(archive_read_data_skip) \
 	each(archive_read_free) \
@@ -66,7 +68,7 @@ int libarchive_load(struct error *err);
 	each(archive_read_new) \
 	each(archive_read_next_header) \
 	each(archive_read_open) \
-	each(archive_read_support_filter_zstd) \
+	each(archive_read_support_format_raw) \
 	each(archive_read_support_format_tar) \
 	each(archive_set_error) \
 	each(archive_write_add_filter_gzip) \
@@ -129,6 +131,8 @@ extern struct libarchive libarchive;
 #define archive_error_string libarchive.archive_error_string
 #define archive_filter_bytes libarchive.archive_filter_bytes
 #define archive_filter_code libarchive.archive_filter_code
+#define archive_format libarchive.archive_format
+#define archive_read_append_filter libarchive.archive_read_append_filter
 #define archive_read_data_block libarchive.archive_read_data_block
 #define archive_read_data_skip libarchive.archive_read_data_skip
 #define archive_read_free libarchive.archive_read_free
@@ -136,7 +140,7 @@ extern struct libarchive libarchive;
 #define archive_read_new libarchive.archive_read_new
 #define archive_read_next_header libarchive.archive_read_next_header
 #define archive_read_open libarchive.archive_read_open
-#define archive_read_support_filter_zstd libarchive.archive_read_support_filter_zstd
+#define archive_read_support_format_raw libarchive.archive_read_support_format_raw
 #define archive_read_support_format_tar libarchive.archive_read_support_format_tar
 #define archive_set_error libarchive.archive_set_error
 #define archive_write_add_filter_gzip libarchive.archive_write_add_filter_gzip

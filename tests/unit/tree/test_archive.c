@@ -1375,6 +1375,48 @@ START_TEST(test_zstd_window)
 }
 END_TEST
 
+/* libarchive would decompress both, the inner one with any window. */
+START_TEST(test_compressed_twice)
+{
+	static const enum tree_compression outer[] = { TREE_COMPRESSION_GZIP,
+						       TREE_COMPRESSION_ZSTD };
+	static const char *const inner[] = { "8 MiB", "128 MiB", "gzip" };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(outer) * ARRAY_SIZE(inner); i++) {
+		const char *name = inner[i / ARRAY_SIZE(outer)];
+		const enum tree_compression compression = outer[i % ARRAY_SIZE(outer)];
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct buf b = { 0 };
+		struct image image;
+		char row[32];
+		size_t k;
+
+		(void)snprintf(row, sizeof(row), "%s in %s", name, compressions[compression]);
+		for (k = 0; k < ARRAY_SIZE(zstd_rows); k++)
+			if (strcmp(zstd_rows[k].name, name) == 0)
+				put_zstd(&b, &zstd_rows[k]);
+		if (b.len > 0) {
+			compress(f, compression, b.data, b.len);
+		} else {
+			put_tar_header(&b, '0', "f", 0);
+			put_tar_padding(&b, 1024);
+			compress(f, TREE_COMPRESSION_GZIP, b.data, b.len);
+			image = read_image(f, TREE_COMPRESSION_GZIP);
+			compress(f, compression, image.data, image.len);
+			free(image.data);
+		}
+		(void)unpack(f, &err);
+		check_error(row, &err, ERROR_FAILED_PRECONDITION, "compressed twice");
+		check_int(row, "check", check_only(f, &err) < 0, true);
+		check_error(row, &err, ERROR_FAILED_PRECONDITION, "compressed twice");
+		buf_done(&b);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* Pieces of a file may end anywhere. */
 START_TEST(test_zstd_bytes)
 {
@@ -1633,7 +1675,8 @@ CHECK_MAIN("tree_archive",
 		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
 		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
-		   test_zstd_bytes, test_zstd_pieces, test_directories_in_turn, test_folded,
+		   test_compressed_twice, test_zstd_bytes, test_zstd_pieces,
+		   test_directories_in_turn, test_folded,
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
