@@ -32,6 +32,8 @@
 #define TAR_BLOCK 512
 #define PADDING_MAX (UINT64_C(64) << 20) /* after the end of a tar; GNU tar writes up to 32 MiB */
 
+#define NAME_SHOWN 200 /* bytes of it in a message, before the reason */
+
 /*
  * Limit of what libarchive reads of one entry before its data: headers and map of holes. It keeps
  * 48 bytes for each range of a map, which may take 4 in the archive. The longest map that
@@ -238,13 +240,24 @@ static int unpacker_error(const struct unpacker *u, struct error *err)
 
 static int refuse_entry(const char *path, const char *why, struct error *err)
 {
-	return error_set(err, ERROR_FAILED_PRECONDITION, "the archive is refused: '%s' %s", path,
-			 why);
+	return error_set(err, ERROR_FAILED_PRECONDITION, "the archive is refused: '%.*s%s' %s",
+			 NAME_SHOWN, path, strlen(path) > NAME_SHOWN ? "..." : "", why);
+}
+
+static int refuse_length(const char *path, const char *what, int max, struct error *err)
+{
+	char why[64];
+
+	(void)snprintf(why, sizeof(why), "has a %s of more than %d bytes", what, max);
+	return refuse_entry(path, why, err);
 }
 
 /* -------- names -------- */
 
-/* Normalize a path: remove "." and redundant slashes. "" is the root. */
+/*
+ * Normalize a path: remove "." and redundant slashes. "" is the root. Its length is limited because
+ * the builder keeps hundreds of names, and a few KiB of gzip become a megabyte of one.
+ */
 static int clean_path(const char *path, struct buf *ret, struct error *err)
 {
 	const char *at = path;
@@ -256,10 +269,14 @@ static int clean_path(const char *path, struct buf *ret, struct error *err)
 
 		if (len == 2 && memcmp(at, "..", 2) == 0)
 			return refuse_entry(path, "leads out of it", err);
+		if (len > NFS_NAME_MAX)
+			return refuse_length(path, "name", NFS_NAME_MAX, err);
 		if (len > 0 && !(len == 1 && at[0] == '.'))
 			if ((ret->len > 0 && buf_puts(ret, "/") < 0) ||
 			    buf_append(ret, at, len) < 0)
 				return error_oom(err);
+		if (ret->len > TREE_PATH_MAX)
+			return refuse_length(path, "path", TREE_PATH_MAX, err);
 		at += len;
 		at += strspn(at, "/");
 	}
@@ -436,8 +453,8 @@ static int convert_owner(struct archive_entry *e, struct nfs_attr *ret, struct e
 		r = convert_owner_name(archive_entry_gname(e), ret->gid, &ret->gid_name);
 	if (r < 0)
 		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "the archive is refused: the owner of '%s' has a name that cannot be kept: %s",
-				 name_for_message(e), strerror(-r));
+				 "the archive is refused: the owner of '%.*s' has a name that cannot be kept: %s",
+				 NAME_SHOWN, name_for_message(e), strerror(-r));
 	ret->is_named = ret->uid_name != 0 || ret->gid_name != 0;
 	ret->has_owner = !ret->is_named;
 	return 0;
@@ -625,6 +642,8 @@ static int unpack_entry(struct unpacker *u, struct archive_entry *e, struct erro
 	if (entry.attr.type == NFS_TYPE_SYMLINK && str_is_empty(entry.link))
 		return refuse_entry(entry.path, "is a symbolic link whose target cannot be read",
 				    err);
+	if (entry.link != NULL && strlen(entry.link) > NFS_LINK_MAX)
+		return refuse_length(entry.path, "target", NFS_LINK_MAX, err);
 	if (entry.attr.type == NFS_TYPE_OTHER) {
 		u->work->progress.left_out++;
 		return 0;

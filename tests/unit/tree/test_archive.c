@@ -704,6 +704,55 @@ START_TEST(test_depth)
 }
 END_TEST
 
+/* A few KiB of gzip can become a megabyte of one name, and the builder keeps hundreds. */
+START_TEST(test_lengths)
+{
+	cleanup_free char *name = check_repeat("n", NFS_NAME_MAX + 1);
+	cleanup_free char *path = check_repeat(name + 128, 129); /* of 128 bytes; cut below */
+	cleanup_free char *text = check_repeat("t", NFS_LINK_MAX + 1);
+	const struct {
+		const char *row;
+		struct member members[3];
+		const char *words; /* of the message; NULL: it is restored */
+	} rows[] = {
+		{ "name", { { name + 1, REG, "x" } }, NULL },
+		{ "long name", { { name, REG, "x" } }, "a name of more than 255 bytes" },
+		{ "path", { { path + 1, REG, "x" } }, NULL },
+		{ "long path", { { path, REG, "x" } }, "a path of more than 16384 bytes" },
+		{ "long path of a directory",
+		  { { path, DIR, NULL } },
+		  "a path of more than 16384 bytes" },
+		{ "target", { { "a", LNK, text + 1 } }, NULL },
+		{ "long target", { { "a", LNK, text } }, "a target of more than 4095 bytes" },
+		{ "hard link", { { path + 1, REG, "x" }, { "a", HARD, path + 1 } }, NULL },
+		{ "hard link to a long name",
+		  { { "a", HARD, name } },
+		  "a name of more than 255 bytes" },
+		{ "hard link to a long path",
+		  { { "a", HARD, path } },
+		  "a path of more than 16384 bytes" },
+	};
+	size_t i;
+
+	/* 16,385 bytes, with a slash in each 128, and none at the ends. */
+	path[TREE_PATH_MAX + 1] = '\0';
+	for (i = 64; i < TREE_PATH_MAX; i += 128)
+		path[i] = '/';
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		put_archive(f, rows[i].members);
+		(void)unpack(f, &err);
+		check_error(rows[i].row, &err,
+			    rows[i].words != NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK,
+			    rows[i].words);
+		check_that(rows[i].row, "the message is short", strlen(err.msg) < 300);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* Two names that the server takes for the same must not become one, with or without an entry. */
 START_TEST(test_folded)
 {
@@ -1672,7 +1721,8 @@ CHECK_MAIN("tree_archive",
 	   .tests = {
 		   test_compressions, test_same, test_sockets, test_names, test_foreign,
 		   test_numbers, test_late_times, test_cut_times,
-		   test_directory_again, test_depth, test_directory_again_soon, test_file_again,
+		   test_directory_again, test_depth, test_lengths,
+		   test_directory_again_soon, test_file_again,
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
 		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
 		   test_compressed_twice, test_zstd_bytes, test_zstd_pieces,
