@@ -21,6 +21,12 @@
 #include "tree/locale.h"
 #include "tree/reader.h"
 
+/*
+ * Zeros in place of data that is gone, in all files of an archive. A server can report any size and
+ * have no data, and the archive may be on another one.
+ */
+#define PADDING_MAX (UINT64_C(16) << 30)
+
 #define POLL_ZEROS 16384 /* pieces of zeros, 1 GiB: about a millisecond */
 #define BLOCK_BYTES (256 * 1024) /* of output that libarchive collects per write_block() */
 #define FOLDER_MODE 0700 /* archives hold what their volumes keep private */
@@ -61,6 +67,8 @@ struct packer {
 	struct tree_archive_sum written;
 	uint64_t position; /* in the entry's data */
 	uint64_t size; /* of the entry's data */
+	uint64_t missing; /* of the data that the archive has room for, what has not come */
+	uint64_t padding; /* zeros in place of such data, so far */
 	bool has_data; /* the entry is a file with data */
 	bool is_mapped;
 	char *dropped; /* path of an archived entry that must come again; NULL: none */
@@ -210,6 +218,17 @@ static int check_depth(const char *path, struct error *err)
 			 TREE_ARCHIVE_DEPTH_MAX, path);
 }
 
+/* The bytes between the holes of a file that is mapped, else all. */
+static uint64_t data_bytes(const struct tree_entry *from)
+{
+	uint64_t bytes = from->is_mapped ? 0 : from->attr.size;
+	size_t i;
+
+	for (i = 0; from->is_mapped && i < from->n_segments; i++)
+		bytes += from->segments[i].len;
+	return bytes;
+}
+
 static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, struct error *err)
 {
 	struct packer *p = container_of(sink, struct packer, sink);
@@ -232,6 +251,7 @@ static int packer_begin(struct tree_sink *sink, const struct tree_entry *from, s
 	p->is_mapped = from->is_mapped;
 	p->position = 0;
 	p->size = from->attr.size;
+	p->missing = p->has_data ? data_bytes(from) : 0;
 	if (!put_entry(p, from))
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "archiving '%s': one of its times does not fit libarchive's 32-bit time_t",
@@ -275,6 +295,7 @@ static int packer_data(struct tree_sink *sink, const struct tree_piece *piece, s
 	struct packer *p = container_of(sink, struct packer, sink);
 	int r = put_zeros(p, piece->offset, err);
 
+	p->missing -= piece->len;
 	return r < 0 ? r : put_data(p, piece->data, piece->len, err);
 }
 
@@ -295,8 +316,12 @@ static int packer_drop(struct tree_sink *sink, struct error *err)
 	struct packer *p = container_of(sink, struct packer, sink);
 	const char *path = archive_entry_pathname(p->entry);
 	bool is_file = p->has_data;
-	int r = packer_end(sink, err);
+	int r;
 
+	if (p->missing > PADDING_MAX - p->padding)
+		return fail_start_over(path != NULL ? path : "", err);
+	p->padding += p->missing;
+	r = packer_end(sink, err);
 	if (r < 0)
 		return r;
 	if (!is_file || path == NULL)

@@ -259,7 +259,10 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 	} else if (*ret_whole) {
 		r = tree_file_wait(&item->file, err);
 	} else {
-		return tree_file_wait_first(&item->file, err);
+		r = tree_file_wait_first(&item->file, err);
+		/* Begin no file that has ended early: an archive would have to pad it. */
+		if (r < 0 || !item->file.at_end)
+			return r;
 	}
 	return r == 0 ? check_unchanged(rd, item, err) : r;
 }

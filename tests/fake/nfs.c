@@ -364,6 +364,8 @@ static void describe(const struct fake_nfs *f, const struct inode *inode, struct
 	};
 	if (f->habits.used_lags && inode->type == NFS_TYPE_FILE)
 		attr->used = 0;
+	if (f->habits.used_all && inode->type == NFS_TYPE_FILE)
+		attr->used = attr->size;
 	name_owners(f, attr);
 }
 

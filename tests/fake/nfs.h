@@ -79,6 +79,7 @@ struct fake_habits {
 	bool folds; /* "A" is another name of "a" */
 	bool no_owners; /* SETATTR leaves the owner as it is */
 	bool used_lags; /* written data does not count as used space */
+	bool used_all; /* holes count as used space */
 	unsigned int offload; /* NFS_OFFLOAD_ that clients think the server has */
 	unsigned int refused; /* of these, those that it refuses */
 	uint64_t copy_max; /* bytes of one COPY; 0: as requested */

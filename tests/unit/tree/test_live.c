@@ -947,6 +947,74 @@ START_TEST(test_used_lags)
 }
 END_TEST
 
+#define CLAIMED (UINT64_C(1) << 62)
+#define WRITTEN_MAX (64 * MIB)
+
+/* The server claims a size, but READs find the end. */
+static void claim_size(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	const uint64_t end = *(const uint64_t *)data;
+	const bool is_end = op->type == NFS_OP_READ && op->offset >= end;
+
+	fake_nfs_truncate(f, "tree/big", is_end ? end : CLAIMED);
+}
+
+/* Otherwise a test that fails would go on for ever. */
+static void cancel_late(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	atomic_bool *cancel = data;
+
+	(void)f;
+	if (op->type == NFS_OP_WRITE && op->offset > WRITTEN_MAX)
+		*cancel = true;
+}
+
+/* No archive is filled with zeros in place of data that never was. */
+START_TEST(test_size_that_is_not_there)
+{
+	static const struct {
+		const char *name;
+		uint64_t end;
+		int archive; /* result; the copy has what was read */
+	} rows[] = {
+		{ "nothing", 0, 0 },
+		{ "a part", 20 * MIB, -ERESTART },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const int result = _i == 1 ? rows[i].archive : 0;
+		atomic_bool cancel = false;
+		uint64_t end = rows[i].end;
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+		struct job j;
+		char row[64];
+
+		(void)snprintf(row, sizeof(row), "%s, %s", job_names[_i], rows[i].name);
+		job_init(&j, &(struct fake_habits){
+				     .page = 100, .entries = FAKE_ENTRIES_FULL, .used_all = true });
+		j.work.cancel = &cancel;
+		tree_fill_file(j.f, "tree/a", 0, 10);
+		tree_fill_file(j.f, "tree/big", 0, (size_t)end);
+		fake_nfs_truncate(j.f, "tree/big", CLAIMED);
+		fake_nfs_watch(j.f, claim_size, &end);
+		fake_nfs_watch(j.g, cancel_late, &cancel);
+		jobs[_i](row, &j);
+		fake_nfs_watch(j.f, NULL, NULL);
+		fake_nfs_watch(j.g, NULL, NULL);
+		ck_assert_msg(j.result == result, "%s: %d, %s", row, j.result, j.err.msg);
+		check_error(row, &j.err, result < 0 ? ERROR_ABORTED : ERROR_OK,
+			    result < 0 ? "'big' was replaced or removed" : NULL);
+		if (result == 0) {
+			ck_assert(fake_nfs_get(j.g, "copy/big", &handle, &attr));
+			check_int(row, "size", attr.size, end);
+		}
+		job_done(&j);
+	}
+}
+END_TEST
+
 /* Two files with one fileid, on subvolumes of one file system. */
 START_TEST(test_links)
 {
@@ -1074,6 +1142,7 @@ CHECK_MAIN("tree_live",
 		      { test_all_hole, 2 },
 		      { test_cut_before_seek, 2 },
 		      { test_used_lags, 2 },
+		      { test_size_that_is_not_there, 2 },
 		      { test_path_limit, 2 },
 		      { test_stale, 2 * ARRAY_SIZE(kinds) },
 		      { test_not_gone, 2 * ARRAY_SIZE(kinds) },
