@@ -109,6 +109,34 @@ bool busy_is_meant_for(const char *name, const char *id)
 	return hash == NULL || strcmp(hash + 1, own) == 0;
 }
 
+/* The mark follows the tag's number, where versions that do not know it ignore it. */
+#define IRREVOCABLE 'x'
+
+/* Return where the tag's number ends in the name of a tombstone. */
+static size_t number_end(const char *name)
+{
+	struct busy_name parsed;
+	const char *number;
+
+	if (!parse_name(name, &parsed))
+		return strlen(name);
+	number = parsed.tag + strcspn(parsed.tag, ".");
+	number += strspn(number, ".");
+	return (size_t)(number - name) + strspn(number, "0123456789abcdef");
+}
+
+bool busy_is_irrevocable(const char *name)
+{
+	return name[number_end(name)] == IRREVOCABLE;
+}
+
+void busy_irrevocable_name(char ret[NFS_NAME_MAX + 1], const char *name)
+{
+	const size_t end = number_end(name);
+
+	(void)snprintf(ret, NFS_NAME_MAX + 1, "%.*s%c%s", (int)end, name, IRREVOCABLE, name + end);
+}
+
 bool busy_directory(const char *name, char ret[RECORD_NAME_MAX + 1])
 {
 	struct busy_name parsed;

@@ -5,7 +5,7 @@
  * Notes about what calls are doing, for the other replicas of the controller: symbolic links in
  * .csi-nfs/busy/, one for each call.
  *
- *   busy/<directory, with %2F for a slash>~<kind>~<holder>.<number>[.<renewals or hash>]
+ *   busy/<directory, with %2F for a slash>~<kind>~<holder>.<number>[x][.<renewals or hash>]
  *
  * Notes of use and of making belong to long calls. The holder renews a note by renaming it to the
  * next name. A replica that is blocked by a note removes it once store_holder_is_dead() says so. A
@@ -41,6 +41,15 @@ void busy_tombstone_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const 
 
 /* Whether a tombstone was set for that id. True for one without a hash. */
 bool busy_is_meant_for(const char *name, const char *id);
+
+/*
+ * Whether a tombstone has the mark of a deletion that removes the directory in place, so that
+ * whoever takes it over has to finish that (rule 9 in doc/design.md).
+ */
+bool busy_is_irrevocable(const char *name);
+
+/* Format the name of a tombstone with that mark. */
+void busy_irrevocable_name(char ret[NFS_NAME_MAX + 1], const char *name);
 
 /*
  * Call found() for each note about a directory that overlaps with dir, or might on a server that

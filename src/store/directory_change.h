@@ -76,21 +76,13 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place,
 /*
  * As directory_remove(), step by step. Return DIRECTORY_CANNOT_MOVE if the server refuses the
  * rename, as from another file system: the caller checks once more that it may go, and calls
- * directory_remove_in_place(). ret_name: its name in the trash, where it is unchecked until
- * directory_trash_release(); "": none.
+ * tree_remove_known(). FAILED_PRECONDITION if something is mounted on it. ret_name: its name in the
+ * trash, where it is unchecked until directory_trash_release(); "": none.
  */
 #define DIRECTORY_CANNOT_MOVE 2
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
 			   const struct directory_known *known, const char *key,
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
-
-/*
- * Remove the known directory at place, with all that is in it, within the call.
- * FAILED_PRECONDITION if something is mounted on it; ABORTED if another directory has taken its
- * place, which stays.
- */
-int directory_remove_in_place(struct nfs_client *c, const struct directory_place *place,
-			      const struct directory_known *known, struct error *err);
 
 /*
  * Check that the entry name of the directory to, which was renamed from a place, is the known

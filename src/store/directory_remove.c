@@ -143,18 +143,13 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 	r = move_to_trash(c, place, key, ret_name, err);
 	if (r < 0) {
 		ret_name[0] = '\0';
-		return r == -EXDEV ? DIRECTORY_CANNOT_MOVE : r;
+		if (r != -EXDEV)
+			return r;
+		r = check_no_mount(c, place, err);
+		return r < 0 ? r : DIRECTORY_CANNOT_MOVE;
 	}
 	r = store_folder(c, STORE_TRASH, true, &trash, err);
 	return r < 0 ? r : directory_check_moved(c, place, known, trash, ret_name, err);
-}
-
-int directory_remove_in_place(struct nfs_client *c, const struct directory_place *place,
-			      const struct directory_known *known, struct error *err)
-{
-	int r = check_no_mount(c, place, err);
-
-	return r < 0 ? r : tree_remove_known(c, &place->parent, place->base, &known->handle, err);
 }
 
 int directory_remove(struct nfs_client *c, const struct directory_place *place,
@@ -165,7 +160,7 @@ int directory_remove(struct nfs_client *c, const struct directory_place *place,
 	int r = directory_remove_known(c, place, known, key, name, err);
 
 	if (r == DIRECTORY_CANNOT_MOVE)
-		r = directory_remove_in_place(c, place, known, err);
+		r = tree_remove_known(c, &place->parent, place->base, &known->handle, err);
 	else if (r == 0 && name[0] != '\0')
 		r = directory_trash_release(c, key, name, err);
 	*ret_trashed = r == 0 && name[0] != '\0';

@@ -386,7 +386,7 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 	struct error ignored = { .code = ERROR_OK };
 	const struct nfs_handle *records, *busy;
 
-	if (t->name[0] == '\0' || t->record.n == 0 || c->broken)
+	if (t->name[0] == '\0' || t->record.n == 0 || c->broken || busy_is_irrevocable(t->name))
 		return;
 	if (store_folder(c, STORE_BUSY, false, &busy, &ignored) < 0 ||
 	    records_folder(c, t, true, &records, &ignored) < 0)

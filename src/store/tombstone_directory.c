@@ -19,6 +19,7 @@
 #include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/staging.h"
+#include "tree/remove.h"
 
 /* Whether the tombstone is still there: 1, 0 or a negative errno. */
 static int tombstone_is_set(struct nfs_client *c, const struct tombstone *t, struct error *err)
@@ -186,6 +187,29 @@ static int directory_was_replaced(struct nfs_client *c, const struct tombstone *
 	return deletion_was_finished(t, err);
 }
 
+/*
+ * Rule 9: mark the tombstone, so that no replica that takes this one for dead leaves the directory
+ * to others while it is emptied. ABORTED if the tombstone has gone.
+ */
+static int tombstone_make_irrevocable(struct nfs_client *c, struct tombstone *t, struct error *err)
+{
+	char marked[NFS_NAME_MAX + 1];
+	const struct nfs_handle *busy;
+	int r;
+
+	if (t->name[0] == '\0' || busy_is_irrevocable(t->name))
+		return tombstone_check(c, t, err);
+	busy_irrevocable_name(marked, t->name);
+	r = store_folder(c, STORE_BUSY, false, &busy, err);
+	if (r == 0)
+		r = nfs_rename(c, busy, t->name, busy, marked);
+	if (r < 0 && r != -ENOENT)
+		return tombstone_failed(c, r, t, err);
+	memcpy(t->name, marked, sizeof(t->name));
+	/* Another replica may have marked it first. */
+	return r == -ENOENT ? tombstone_check(c, t, err) : 0;
+}
+
 int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombstone_users_fn users,
 			       bool *ret_trashed, struct error *err)
 {
@@ -201,9 +225,9 @@ int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombst
 	directory_trash_key(key, t->dir);
 	r = directory_remove_known(c, &place, &known, key, trashed, err);
 	if (r == DIRECTORY_CANNOT_MOVE) {
-		r = tombstone_check(c, t, err);
+		r = tombstone_make_irrevocable(c, t, err);
 		if (r == 0)
-			r = directory_remove_in_place(c, &place, &known, err);
+			r = tree_remove_known(c, &place.parent, place.base, &known.handle, err);
 	}
 	t->is_moved = r <= 0 && trashed[0] != '\0';
 	if (r != 0)

@@ -206,6 +206,20 @@ static int leave_to_owner(struct nfs_client *c, const struct tombstone *t,
 }
 
 /*
+ * Rule 9: finish the removal of a directory that is being emptied where it is, whoever has come to
+ * it since, so that the removal cannot go on in what they use.
+ */
+static int finish_in_place(struct nfs_client *c, struct tombstone *t, bool purge_now,
+			   bool *ret_trashed, struct error *err)
+{
+	int r = delete_directory(c, t, purge_now, ret_trashed, err);
+
+	if (r == 0)
+		r = users_remove_policies_within(c, t->dir, err);
+	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
+}
+
+/*
  * Dispose of the directory by the strictest policy of this volume and the earlier ones, unless it
  * has another owner.
  */
@@ -220,6 +234,8 @@ static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 	struct owner owner;
 	int r;
 
+	if (busy_is_irrevocable(t->name))
+		return finish_in_place(c, t, how->purge_now, ret_trashed, err);
 	if (policy == ON_DELETE_RETAIN) {
 		if (directory_is_gone(c, t->dir, NULL) > 0)
 			return directory_remove_parents(c, t->dir, err);

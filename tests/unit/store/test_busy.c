@@ -143,6 +143,27 @@ START_TEST(test_meant)
 }
 END_TEST
 
+/* The mark of a deletion that cannot be taken back. */
+START_TEST(test_irrevocable)
+{
+	char name[NFS_NAME_MAX + 1], marked[NFS_NAME_MAX + 1];
+
+	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a/b", "id");
+	check_that("a tombstone", "no mark", !busy_is_irrevocable(name));
+	busy_irrevocable_name(marked, name);
+	check_that("a tombstone", "mark", busy_is_irrevocable(marked));
+	check_that("a tombstone", "meant", busy_is_meant_for(marked, "id"));
+	check_that("a tombstone, another id", "not meant", !busy_is_meant_for(marked, "id2"));
+	check_that("its directory", "found", busy_is_of(marked, "a/b"));
+	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a", NULL);
+	check_that("no id", "no mark", !busy_is_irrevocable(name));
+	busy_irrevocable_name(marked, name);
+	check_that("no id", "mark", busy_is_irrevocable(marked));
+	check_that("no id", "meant for any", busy_is_meant_for(marked, "id"));
+	check_that("no note", "no mark", !busy_is_irrevocable("xa"));
+}
+END_TEST
+
 /* Which notes keep a directory, and what becomes of the others. */
 START_TEST(test_unused)
 {
@@ -431,6 +452,7 @@ END_TEST
 CHECK_MAIN("note", .tests = {
 			   test_overlap,
 			   test_meant,
+			   test_irrevocable,
 			   test_unused,
 			   test_claims,
 			   test_lost,

@@ -86,6 +86,7 @@ struct scenario {
 	bool same_name; /* two volumes have it, so the deletion of one may be refused */
 	const char *theirs; /* archive of csi-driver-nfs */
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
+	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
 };
 
 static const struct scenario scenarios[] = {
@@ -478,6 +479,59 @@ static const struct scenario scenarios[] = {
 	  { "d1", "c2" },
 	  .folds = true,
 	  .may_refuse = true },
+	{ "in place, delete, and create in its directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .stays = "a" },
+	{ "in place, delete, and one that comes and goes in its directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1d1" },
+	  .stays = "a" },
+	{ "in place, delete, and create in it",
+	  { { "v0", "a" }, { "v1", "a/b" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .keeps_data = true,
+	  .stays = "a" },
+	{ "in place, delete, and create around it",
+	  { { "v0", "a/b" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .stays = "b" },
+	{ "in place, delete and delete, then create",
+	  { { "v0", "a" } },
+	  "c0",
+	  { "d0", "d0c0" },
+	  .stays = "a" },
+	{ "in place, delete twice, and create in its directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "d0c1" },
+	  .stays = "a" },
+	{ "in place, long record, delete, and create in its directory",
+	  { { "v0", "a", NULL, NULL, NULL, NULL, false, true }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .stays = "a" },
+	{ "in place, expand and delete", { { "v0", "a" } }, "c0", { "e0", "d0" }, .stays = "a" },
+	{ "in place, exclusive claim, and one that goes",
+	  { { "v0", "a" }, { "v1", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "c0",
+	  { "d0", "c1" },
+	  .may_refuse = true,
+	  .stays = "a" },
+	{ "in place, foreign, delete, and create in its directory",
+	  { { "v0", "a", FOREIGN }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .stays = "a" },
+	{ "in place, snapshot, deleted twice, and created again",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0c1",
+	  { "d1", "d1c1" },
+	  .stays = "s0" },
 };
 
 /* -------- schedules -------- */
@@ -1142,6 +1196,10 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 			return;
 		}
 	}
+	/* A record of that name is not the directory, nor is a tombstone or an unfinished file. */
+	if (op->type == NFS_OP_RENAME && str_eq(op->name, replica->w->s->stays) &&
+	    strchr(op->to_name, '~') == NULL && !str_has_prefix(op->to_name, "unfinished."))
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EXDEV });
 	if (replica->error != 0)
 		fake_nfs_fail(f, &(struct fake_failure){
 					 .nth = 1,

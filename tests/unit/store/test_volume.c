@@ -1126,6 +1126,36 @@ START_TEST(test_delete_late_in_place)
 }
 END_TEST
 
+static void fail_in_place(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)data;
+	if (op->type == NFS_OP_RENAME && str_has_prefix(op->to_name, "pvc-1."))
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EXDEV });
+	if (op->type == NFS_OP_REMOVE && strcmp(op->name, "file") == 0)
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EACCES });
+}
+
+/* After such a removal has failed, the volume is not put back: its data is no longer whole. */
+START_TEST(test_delete_fails_in_place)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("in place", "create", create(f, &flat, 0, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_watch(f, fail_in_place, NULL);
+	check_that("in place", "delete fails", delete (f, &flat, &err) < 0);
+	check_error("in place", &err, ERROR_PERMISSION_DENIED, "file");
+	check_int("in place", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
+		  NFS_TYPE_UNKNOWN);
+	fake_nfs_watch(f, NULL, NULL);
+	error_clear(&err);
+	check_int("in place", "delete again", delete (f, &flat, &err), 0);
+	check_int("in place", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Replicas at work while a paused deletion moves a directory not its own, and puts it back. */
 struct rivals {
 	void (*before)(struct fake_nfs *f); /* it moves, or removes, the directory */
@@ -1626,6 +1656,7 @@ CHECK_MAIN("volume",
 		   test_crash_delete_then_create,
 		   test_delete_late,
 		   test_delete_late_in_place,
+		   test_delete_fails_in_place,
 		   test_delete_late_twice,
 		   test_parent_late,
 		   test_delete_late_replaced,
