@@ -175,6 +175,9 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	if (r < 0)
 		return r;
 	r = bury_snapshot(c, s, &t, err);
+	/* Rule 1: a restore that has not seen the tombstone wrote its note before. */
+	if (r == 0)
+		r = busy_check_unused(c, t.dir, err);
 	if (r == 0)
 		r = carry_out_deletion(c, &t, s->has_contents, ret_trashed, err);
 	if (r < 0 && r != -ESTALE)

@@ -323,6 +323,41 @@ START_TEST(test_archive_gone)
 }
 END_TEST
 
+#define RESTORE_NOTE ".csi-nfs/busy/snap~u~0123456789abcdef.1"
+
+static void restore_at_burial(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)data;
+	if (op->type == NFS_OP_RENAME && strcmp(op->name, "snap") == 0)
+		fake_nfs_put(f, RESTORE_NOTE, NFS_TYPE_SYMLINK, "v=1");
+}
+
+/* A restore wrote its note after the deletion had looked, and saw no tombstone (rule 1). */
+START_TEST(test_deleted_beside_a_restore)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
+	struct error err = { .code = ERROR_OK };
+	bool trashed = false;
+
+	check_int("create", "result", create(f, 11, &err), 0);
+	check_int("read", "result", read_snapshot(f, &s, &err), 0);
+	fake_nfs_watch(f, restore_at_burial, NULL);
+	check_that("delete", "fails", snapshot_delete(c, &s, &trashed, &err) < 0);
+	check_error("delete", &err, ERROR_ABORTED, "another controller");
+	fake_nfs_watch(f, NULL, NULL);
+	check_int("delete", "archive", fake_nfs_type(f, ARCHIVE), NFS_TYPE_FILE);
+	check_int("delete", "record", fake_nfs_type(f, RECORD), NFS_TYPE_SYMLINK);
+	fake_nfs_remove(f, RESTORE_NOTE);
+	error_clear(&err);
+	check_int("again", "result", snapshot_delete(c, &s, &trashed, &err), 0);
+	check_int("again", "archive", fake_nfs_type(f, ARCHIVE), NFS_TYPE_UNKNOWN);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
 START_TEST(test_killed)
 {
 	unsigned int n;
@@ -689,7 +724,8 @@ END_TEST
 
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
-		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part },
+		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
+		      test_deleted_beside_a_restore },
 	   .loops = { { test_killed, 2 },
 		      { test_killed_tree, 4 },
 		      { test_killed_foreign, 2 },

@@ -1156,6 +1156,42 @@ START_TEST(test_delete_fails_in_place)
 }
 END_TEST
 
+#define COPY_NOTE ".csi-nfs/busy/pvc-1~u~0123456789abcdef.1"
+
+static void copy_begins(struct fake_nfs *f)
+{
+	fake_nfs_put(f, COPY_NOTE, NFS_TYPE_SYMLINK, "v=1");
+}
+
+/* A copy wrote its note after the deletion had looked, and saw no tombstone (rule 1). */
+START_TEST(test_delete_late_beside_a_copy)
+{
+	static const struct sample *const rows[] = { &flat, &wordy };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct meanwhile m = { NFS_OP_RENAME, "pvc-1", copy_begins, 0 };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int("beside a copy", "create", create(f, rows[i], 0, &err), 0);
+		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+		fake_nfs_watch(f, act_once, &m);
+		check_that("beside a copy", "delete fails", delete (f, rows[i], &err) < 0);
+		check_error("beside a copy", &err, ERROR_ABORTED, "another controller");
+		check_that("beside a copy", "it happened", m.act == NULL);
+		check_int("beside a copy", "file", fake_nfs_type(f, "pvc-1/file"), NFS_TYPE_FILE);
+		fake_nfs_remove(f, COPY_NOTE);
+		error_clear(&err);
+		check_int("after the copy", "is whole", find(f, rows[i], &err), 0);
+		check_int("after the copy", "delete", delete (f, rows[i], &err), 0);
+		check_int("after the copy", "directory", fake_nfs_type(f, "pvc-1"),
+			  NFS_TYPE_UNKNOWN);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* Replicas at work while a paused deletion moves a directory not its own, and puts it back. */
 struct rivals {
 	void (*before)(struct fake_nfs *f); /* it moves, or removes, the directory */
@@ -1657,6 +1693,7 @@ CHECK_MAIN("volume",
 		   test_delete_late,
 		   test_delete_late_in_place,
 		   test_delete_fails_in_place,
+		   test_delete_late_beside_a_copy,
 		   test_delete_late_twice,
 		   test_parent_late,
 		   test_delete_late_replaced,
