@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/layout.h"
@@ -84,14 +85,23 @@ static int has_record(struct nfs_client *c, const struct tombstone *t,
 	return t->kind != BUSY_VOLUME_GONE || owner_check_record(c, t->key, ret, NULL) <= 0;
 }
 
-/* Whether a change has brought the record back (rule 8): 1, 0 or a negative errno. */
+/* Whether a change has brought the record back (rule 8). With another id it is another volume's. */
+static bool is_former_record(const struct tombstone *t, const struct record *rec)
+{
+	const char *id = record_get(rec, VOLUME_KEY_ID);
+
+	return record_was_replaced(rec) &&
+	       (id == NULL || str_eq(id, record_get(&t->record, VOLUME_KEY_ID)));
+}
+
+/* Whether there is such a record: 1, 0 or a negative errno. */
 static int record_came_back(struct nfs_client *c, const struct tombstone *t,
 			    const struct nfs_handle *records, struct error *err)
 {
 	cleanup_record struct record rec = { .n = 0 };
 	int r = has_record(c, t, records, &rec, err);
 
-	return r > 0 ? record_was_replaced(&rec) : r;
+	return r > 0 ? is_former_record(t, &rec) : r;
 }
 
 /*
@@ -381,6 +391,23 @@ static bool may_be_in_trash(struct nfs_client *c, const struct tombstone *t)
 	return t->is_moved || (t->is_adopted && directory_is_gone(c, t->dir, &ignored) != 0);
 }
 
+/*
+ * Put the record back where there is none. The RENAME would replace any other one: of a volume that
+ * was created since, or on a share that folds case, of another name.
+ */
+static void put_own_record_back(struct nfs_client *c, const struct tombstone *t,
+				const struct nfs_handle *records, const struct nfs_handle *busy)
+{
+	cleanup_record struct record now = { .n = 0 };
+	struct error ignored = { .code = ERROR_OK };
+	int r = record_read(c, records, t->key, &now, &ignored);
+
+	if (r == -ENOENT)
+		(void)nfs_rename(c, busy, t->name, records, t->key);
+	else if (r == 0 && is_former_record(t, &now))
+		(void)nfs_remove(c, busy, t->name); /* rule 8: what came back is newer */
+}
+
 void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 {
 	struct error ignored = { .code = ERROR_OK };
@@ -391,13 +418,8 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 	if (store_folder(c, STORE_BUSY, false, &busy, &ignored) < 0 ||
 	    records_folder(c, t, true, &records, &ignored) < 0)
 		return;
-	/* Rule 8: a record that a change has brought back is newer. */
-	if (tombstone_is_new(t)) {
-		if (!may_be_in_trash(c, t))
-			(void)remove_buried(c, t, records, busy, &ignored);
-	} else if (record_came_back(c, t, records, &ignored) > 0) {
-		(void)nfs_remove(c, busy, t->name);
-	} else {
-		(void)nfs_rename(c, busy, t->name, records, t->key);
-	}
+	if (!tombstone_is_new(t))
+		put_own_record_back(c, t, records, busy);
+	else if (!may_be_in_trash(c, t))
+		(void)remove_buried(c, t, records, busy, &ignored);
 }

@@ -115,9 +115,9 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
 
 /*
  * Put the record back after a failure: the volume is as it was until the next attempt. If that
- * fails too, the next attempt finds the tombstone. One that never was a record stays if the
- * directory may be in the trash: nothing else tells the next attempt. So does one with the mark of
- * rule 9.
+ * fails too, or there is a new record, the next attempt finds the tombstone. One that never was a
+ * record stays if the directory may be in the trash: nothing else tells the next attempt. So does
+ * one with the mark of rule 9.
  */
 void tombstone_restore(struct nfs_client *c, struct tombstone *t);
 

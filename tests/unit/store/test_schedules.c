@@ -532,6 +532,12 @@ static const struct scenario scenarios[] = {
 	  "c0c1",
 	  { "d1", "d1c1" },
 	  .stays = "s0" },
+	{ "another, of the same name, create beside the deletion",
+	  { { "v0", "a" }, { "v0", "b" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .may_refuse = true,
+	  .same_name = true },
 };
 
 /* -------- schedules -------- */
@@ -1502,6 +1508,9 @@ static void delete_all(struct world *w)
 	}
 	if (left > 0)
 		broken(w, "not deleted in the end", 0, "");
+	/* A deletion that was refused, since another volume had the name, is repeated. */
+	for (i = 0; w->s->same_name && i < VOLUMES_MAX && w->s->volumes[i].key != NULL; i++)
+		call_until_answered(w, 'd', i);
 }
 
 static void clear_world(struct world *w)
