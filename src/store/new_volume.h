@@ -36,9 +36,8 @@ int new_volume_make(struct new_volume *nv, struct error *err);
 /* -------- new_volume_deletions.c: deletions by replicas that are at work, or dead -------- */
 
 /*
- * Finish the deletions whose tombstones overlap with the directory, and write our notes of use
- * again if one of them may have removed these. ABORTED for a deletion that only its own call can
- * finish.
+ * Finish the deletions whose tombstones overlap with the directory. ABORTED for a deletion that
+ * only its own call can finish.
  */
 int new_volume_finish_deletions(const struct new_volume *nv, struct error *err);
 

@@ -12,7 +12,6 @@
 #include "store/directory.h"
 #include "store/directory_change.h"
 #include "store/tombstone.h"
-#include "store/users.h"
 #include "store/volume_parts.h"
 
 /* -------- deletions in the way -------- */
@@ -20,7 +19,6 @@
 /* A pass over the tombstones that overlap with the directory. */
 struct deletions_pass {
 	const struct new_volume *nv;
-	bool finished; /* a deletion was finished, which may have removed our notes of use */
 	bool trashed; /* there is something to purge */
 };
 
@@ -89,7 +87,6 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	r = volume_recorded_directory(c, &v, t.key, &t.dir, err);
 	if (r == 0)
 		r = volume_carry_out(c, &t, &how, &trashed, err);
-	pass->finished = true;
 	pass->trashed = pass->trashed || trashed;
 	return r <= 0 ? r : tombstone_refuse(nv->dir, err);
 }
@@ -97,15 +94,11 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 int new_volume_finish_deletions(const struct new_volume *nv, struct error *err)
 {
 	struct deletions_pass pass = { .nv = nv };
-	bool noted;
-	int r;
+	int r = busy_each(nv->c, nv->dir, finish_volume_deletion, &pass, err);
 
-	r = busy_each(nv->c, nv->dir, finish_volume_deletion, &pass, err);
 	if (pass.trashed && nv->filler != NULL)
 		*nv->filler->ret_trashed = true;
-	if (r < 0 || !pass.finished)
-		return r;
-	return users_add(nv->c, nv->key, nv->dir, &noted, err);
+	return r;
 }
 
 /* -------- deletions during the creation -------- */
@@ -141,7 +134,7 @@ static int take_back_directory(const struct new_volume *nv, struct error *err)
 	r = directory_remove_parents(c, nv->dir, err);
 	if (r < 0)
 		return r;
-	r = users_remove(c, nv->key, nv->dir, err);
+	r = volume_remove_notes(c, nv->key, nv->dir, err);
 	if (r < 0)
 		return r;
 	return tombstone_finish(c, &t, err);

@@ -179,6 +179,33 @@ int volume_open_directory(struct nfs_client *c, const struct volume_id *id,
 	return r < 0 ? nfs_error_set(err, c, r, "volume directory '%s'", *ret_dir) : 0;
 }
 
+/* Write the notes again of a volume that has got the key since (rule 10 in doc/design.md). */
+static int give_notes_back(struct nfs_client *c, const char *key, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	const char *dir;
+	struct volume v;
+	bool noted;
+	int r;
+
+	r = record_read_at(c, STORE_VOLUMES, key, &rec, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	v = volume_of(&rec);
+	r = volume_recorded_directory(c, &v, key, &dir, err);
+	return r < 0 ? r : users_add(c, key, dir, &noted, err);
+}
+
+int volume_remove_notes(struct nfs_client *c, const char *key, const char *dir, struct error *err)
+{
+	int r;
+
+	if (strcmp(key, dir) == 0)
+		return 0;
+	r = users_remove(c, key, dir, err);
+	return r < 0 || !volume_key_can_have_record(key) ? r : give_notes_back(c, key, err);
+}
+
 /* Give a volume of csi-driver-nfs its first record. */
 static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *folder,
 				 const struct volume_id *id, struct record *rec, struct error *err)

@@ -314,19 +314,23 @@ static int dispose_of_unfinished(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
- * Remove the notes of use. If the volume had no record but its key leads to one, as on a share that
- * folds case, the notes belong to that record's volume: keep them.
+ * Remove the notes of a deleted volume. If it had no record but its key leads to one, as on a share
+ * that folds case, the notes belong to that record's volume: keep them.
  */
 static int remove_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
+	const bool had_record = t->record.n > 0 && !tombstone_is_new(t);
 	int r;
 
-	if (tombstone_is_new(t) && volume_key_can_have_record(t->key)) {
+	/* Without room for a tombstone, the record is still there. */
+	if (had_record && t->no_room)
+		return users_remove(c, t->key, t->dir, err);
+	if (!had_record && volume_key_can_have_record(t->key)) {
 		r = key_has_record(c, t->key, err);
 		if (r != 0)
 			return r < 0 ? r : 0;
 	}
-	return users_remove(c, t->key, t->dir, err);
+	return volume_remove_notes(c, t->key, t->dir, err);
 }
 
 int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct volume_disposal *how,

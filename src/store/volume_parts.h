@@ -26,6 +26,14 @@ int volume_open_directory(struct nfs_client *c, const struct volume_id *id,
 int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 			bool fresh, struct error *err);
 
+/* -------- volume.c: for create and delete -------- */
+
+/*
+ * Remove the notes of use of a volume whose record has gone, but keep those of a new volume of the
+ * same key (rule 10).
+ */
+int volume_remove_notes(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+
 /* -------- volume_delete.c -------- */
 
 /*

@@ -538,6 +538,10 @@ static const struct scenario scenarios[] = {
 	  { "d0", "c1" },
 	  .may_refuse = true,
 	  .same_name = true },
+	{ "delete and delete, then create, and delete another one of the directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0c1",
+	  { "d0", "d0c0d1" } },
 };
 
 /* -------- schedules -------- */
@@ -1417,6 +1421,26 @@ static bool has_own_record(struct world *w, const struct volume_plan *plan)
 	       str_eq(record_get(&rec, VOLUME_KEY_ID), id_of(plan, id, sizeof(id)));
 }
 
+/* A deletion overlooks a volume that has a record and lacks the notes of its directory. */
+static void check_notes(struct world *w, unsigned int volume)
+{
+	static const char *const kinds[] = { "", "%" };
+	const struct volume_plan *plan = &w->s->volumes[volume];
+	char key[RECORD_NAME_MAX + 1], note[512];
+	unsigned int i;
+
+	if (strcmp(plan->dir, plan->key) == 0 || plan->snapshot_of != NULL ||
+	    fake_nfs_type(w->f, plan->dir) != NFS_TYPE_DIRECTORY)
+		return;
+	path_key(key, plan->dir, strlen(plan->dir));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		(void)snprintf(note, sizeof(note), ".csi-nfs/users/%s%s/%s", key, kinds[i],
+			       plan->key);
+		if (fake_nfs_type(w->f, note) == NFS_TYPE_UNKNOWN)
+			broken(w, "lost a note of use", volume, note);
+	}
+}
+
 static void check_volumes(struct world *w)
 {
 	unsigned int i;
@@ -1436,6 +1460,8 @@ static void check_volumes(struct world *w)
 			broken(w, "left its record", i, "");
 		if (has_record && !w->archived && call_on_volume(c, 'f', plan, &err) < 0)
 			broken(w, "is not whole", i, err.msg);
+		if (has_record)
+			check_notes(w, i);
 		if (has_record && plan->has_source) {
 			char copied[128];
 
