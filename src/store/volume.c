@@ -235,8 +235,8 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 		r = directory_is_gone(c, id->subdir, err);
 	if (r > 0)
 		r = error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
-	if (r < 0 && (users_remove(c, key, id->subdir, &ignored) < 0 ||
-		      record_remove(c, folder, key, rec, &ignored) < 0))
+	if (r < 0 && (record_remove(c, folder, key, rec, &ignored) < 0 ||
+		      volume_remove_notes(c, key, id->subdir, &ignored) < 0))
 		err->code = ERROR_ABORTED;
 	return r;
 }

@@ -29,14 +29,11 @@ static bool is_transient(const struct error *err)
 /* Rule 3: if another replica has made the directory in the meantime, put the record back. */
 static int check_untouched(const struct new_volume *nv, struct error *err)
 {
-	bool noted;
 	int r = directory_is_gone(nv->c, nv->dir, err);
 
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = users_add(nv->c, nv->key, nv->dir, &noted, err);
-	if (r == 0)
-		r = record_create(nv->c, nv->folder, nv->key, nv->rec, err);
+	r = record_create(nv->c, nv->folder, nv->key, nv->rec, err);
 	return r == 0 ? -EAGAIN : r;
 }
 
@@ -60,9 +57,6 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 	r = directory_remove_parents(c, nv->dir, err);
 	if (r < 0)
 		return r;
-	r = users_remove(c, nv->key, nv->dir, err);
-	if (r < 0)
-		return r;
 	/* The creation replaces a record like this, so it may have left a draft. */
 	if (v.source != NULL || v.claim != CLAIM_NONE) {
 		r = record_forget_draft(c, nv->folder, nv->key, err);
@@ -70,9 +64,10 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 			return r;
 	}
 	r = record_remove(c, nv->folder, nv->key, nv->rec, err);
-	if (r < 0)
-		return r;
-	return transient ? check_untouched(nv, err) : 0;
+	if (r == 0 && transient)
+		r = check_untouched(nv, err);
+	/* Not before the record is gone for good: a finished volume needs its notes. */
+	return r < 0 ? r : volume_remove_notes(c, nv->key, nv->dir, err);
 }
 
 /*
@@ -276,7 +271,12 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	 */
 	nv.exclusive = volume_is_exclusive(&v, key) && !v.staging.ready;
 	r = make_and_check(&nv, err);
-	if (r < 0 && r != -ESTALE)
-		undo_creation(&nv, filler != NULL ? filler->ret_trashed : &trashed, err);
-	return r;
+	if (r == 0 || r == -ESTALE)
+		return r;
+	undo_creation(&nv, filler != NULL ? filler->ret_trashed : &trashed, err);
+	/*
+	 * Without a reply, the record of a volume that another replica has finished may be gone.
+	 * The session repeats the call on a new connection, which makes it again.
+	 */
+	return c->broken ? -ECONNABORTED : r;
 }

@@ -85,6 +85,7 @@ struct scenario {
 	bool folds; /* the share folds case */
 	bool same_name; /* two volumes have it, so the deletion of one may be refused */
 	const char *theirs; /* archive of csi-driver-nfs */
+	const char *full; /* the first replica has no room for this directory, until pods write */
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
 	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
 };
@@ -542,6 +543,30 @@ static const struct scenario scenarios[] = {
 	  { { "v0", "a" }, { "v1", "a" } },
 	  "c0c1",
 	  { "d0", "d0c0d1" } },
+	{ "create and create, one without room",
+	  { { "v0", "a" } },
+	  "",
+	  { "c0", "c0" },
+	  .may_refuse = true,
+	  .full = "a" },
+	{ "create and create, one without room, below a parent",
+	  { { "v0", "p/a" } },
+	  "",
+	  { "c0", "c0" },
+	  .may_refuse = true,
+	  .full = "a" },
+	{ "create and create, one without room, long record",
+	  { { "v0", "a", .is_long = true } },
+	  "",
+	  { "c0", "c0" },
+	  .may_refuse = true,
+	  .full = "a" },
+	{ "exclusive claim, the same volume twice, one without room",
+	  { { "v0", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "",
+	  { "c0", "c0" },
+	  .may_refuse = true,
+	  .full = "a" },
 };
 
 /* -------- schedules -------- */
@@ -1210,6 +1235,9 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	if (op->type == NFS_OP_RENAME && str_eq(op->name, replica->w->s->stays) &&
 	    strchr(op->to_name, '~') == NULL && !str_has_prefix(op->to_name, "unfinished."))
 		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EXDEV });
+	if (replica->number == 0 && replica->w->n_files == 0 && op->type == NFS_OP_MKDIR &&
+	    str_eq(op->name, replica->w->s->full))
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -ENOSPC });
 	if (replica->error != 0)
 		fake_nfs_fail(f, &(struct fake_failure){
 					 .nth = 1,
@@ -1473,6 +1501,28 @@ static void check_volumes(struct world *w)
 }
 
 /*
+ * What was answered OK is there even if nobody repeats what was not; except after a late operation,
+ * at which nobody has looked.
+ */
+static void check_answered(struct world *w)
+{
+	unsigned int i;
+
+	if (w->schedule->ending == ENDING_LATE)
+		return;
+	for (i = 0; i < VOLUMES_MAX && w->s->volumes[i].key != NULL; i++) {
+		const struct volume_plan *plan = &w->s->volumes[i];
+
+		if (!w->fates[i].made || w->fates[i].unsure || plan->is_foreign)
+			continue;
+		if (has_own_record(w, plan))
+			check_notes(w, i);
+		else
+			broken(w, "lost its record, before a repetition", i, "");
+	}
+}
+
+/*
  * A replica that is interrupted between the making or removal of a directory above volumes and that
  * of its note, while another one does the same, leaves one of both. A part or a draft of a record
  * that is made late stays, too, and so does a tombstone that was renamed from a file that was not
@@ -1590,6 +1640,7 @@ static unsigned int run_schedule(const struct scenario *s, const struct schedule
 	fake_nfs_watch(w.f, watch, NULL);
 	reached = run_replicas(&w);
 	fake_nfs_watch(w.f, NULL, NULL);
+	check_answered(&w);
 	settle(&w);
 	check_files(&w);
 	check_volumes(&w);
