@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "store/directory.h"
 
 #define BUCKETS 256
 
@@ -166,10 +167,20 @@ static void dir_lock_free(struct dir_lock *lock)
 	free(lock);
 }
 
+/* Whether the deletion of a directory may put its archive at, in or around another one. */
+static bool may_archive_to(const struct dir_lock *deletion, const char *dir)
+{
+	const char *archived_from = directory_archived_from(dir);
+
+	return archived_from != NULL && dir_locks_overlap(deletion->dir, archived_from);
+}
+
 static bool dir_lock_excludes(const struct dir_lock *a, const struct dir_lock *b)
 {
 	return (a->deleting || b->deleting) && strcmp(a->server, b->server) == 0 &&
-	       strcmp(a->share, b->share) == 0 && dir_locks_overlap(a->dir, b->dir);
+	       strcmp(a->share, b->share) == 0 &&
+	       (dir_locks_overlap(a->dir, b->dir) || (a->deleting && may_archive_to(a, b->dir)) ||
+		(b->deleting && may_archive_to(b, a->dir)));
 }
 
 int dir_lock_take(struct dir_locks *t, const char *server, const char *share, const char *dir,

@@ -45,6 +45,7 @@ DEFINE_CLEANUP(key_lock, struct key_lock *, key_lock_drop)
 /*
  * Calls that use overlapping directories don't exclude each other, but a deletion excludes all of
  * them: a volume created during a deletion could not tell whether the directory it found will stay.
+ * It also excludes calls that use the place of its archive, which it may replace.
  */
 struct dir_locks;
 struct dir_lock;

@@ -157,7 +157,9 @@ static bool note_overlaps(const char *name, const void *data)
 		path_key_compare(name, parsed.key_len, key, strlen(key)) != PATH_IS_APART);
 }
 
-int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, struct error *err)
+/* kind: only notes of that one; 0: all. */
+static int each_of_kind(struct nfs_client *c, const char *dir, int kind, busy_fn found, void *data,
+			struct error *err)
 {
 	cleanup_strv struct strv names = { NULL, 0 };
 	const struct nfs_handle *folder;
@@ -175,9 +177,25 @@ int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, 
 	if (r < 0)
 		return nfs_error_set(err, c, r, "listing " NFS_STATE_DIR "/busy");
 	for (i = 0; i < names.n && r == 0; i++)
-		if (parse_name(names.items[i], &parsed))
+		if (parse_name(names.items[i], &parsed) && (kind == 0 || (int)parsed.kind == kind))
 			r = found(c, names.items[i], parsed.kind, data, err);
 	return r;
+}
+
+int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, struct error *err)
+{
+	return each_of_kind(c, dir, 0, found, data, err);
+}
+
+int busy_each_in_way(struct nfs_client *c, const char *dir, busy_fn found, void *data,
+		     struct error *err)
+{
+	const char *archived_from = directory_archived_from(dir);
+	int r = busy_each(c, dir, found, data, err);
+
+	if (r != 0 || archived_from == NULL)
+		return r;
+	return each_of_kind(c, archived_from, BUSY_VOLUME_GONE, found, data, err);
 }
 
 /* -------- notes of this process -------- */

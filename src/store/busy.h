@@ -60,6 +60,13 @@ typedef int (*busy_fn)(struct nfs_client *c, const char *name, enum busy_kind ki
 		       struct error *err);
 int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, struct error *err);
 
+/*
+ * Likewise, and for each tombstone of a volume whose archive may overlap with dir: its deletion
+ * looks for users of that place as well.
+ */
+int busy_each_in_way(struct nfs_client *c, const char *dir, busy_fn found, void *data,
+		     struct error *err);
+
 /* Whether a note is about exactly that directory. */
 bool busy_is_of(const char *name, const char *dir);
 

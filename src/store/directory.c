@@ -20,6 +20,15 @@ bool directory_is_archive_name(const char *path)
 	return strncasecmp(path, DIRECTORY_ARCHIVE_PREFIX, strlen(DIRECTORY_ARCHIVE_PREFIX)) == 0;
 }
 
+const char *directory_archived_from(const char *path)
+{
+	const char *rest = path + strlen(DIRECTORY_ARCHIVE_PREFIX);
+
+	if (!directory_is_archive_name(path) || rest[0] == '\0' || rest[0] == '/')
+		return NULL;
+	return rest;
+}
+
 int directory_refuse_entry(struct nfs_client *c, const char *path, size_t len,
 			   const struct nfs_attr *attr, struct error *err)
 {

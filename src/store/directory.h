@@ -27,6 +27,13 @@ struct directory_place {
 bool directory_is_archive_name(const char *path);
 
 /*
+ * The path whose archive belongs at path; NULL: path is no archive's. The archive of an overlapping
+ * path overlaps with path. Archives with a date in their name do not count: nobody else makes a
+ * directory of such a name at that moment.
+ */
+const char *directory_archived_from(const char *path);
+
+/*
  * Find the place of a path. -ENOENT, unreported, if a directory above it is missing;
  * FAILED_PRECONDITION if the path leads into the driver's own folder, in any spelling.
  */

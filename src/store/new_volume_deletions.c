@@ -94,7 +94,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 int new_volume_finish_deletions(const struct new_volume *nv, struct error *err)
 {
 	struct deletions_pass pass = { .nv = nv };
-	int r = busy_each(nv->c, nv->dir, finish_volume_deletion, &pass, err);
+	int r = busy_each_in_way(nv->c, nv->dir, finish_volume_deletion, &pass, err);
 
 	if (pass.trashed && nv->filler != NULL)
 		*nv->filler->ret_trashed = true;

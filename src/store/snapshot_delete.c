@@ -224,5 +224,5 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 
 int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err)
 {
-	return busy_each(c, name, finish_snapshot_deletion, (void *)(uintptr_t)name, err);
+	return busy_each_in_way(c, name, finish_snapshot_deletion, (void *)(uintptr_t)name, err);
 }

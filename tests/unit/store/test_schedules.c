@@ -66,6 +66,7 @@ struct volume_plan {
 	bool is_long; /* its record has several parts */
 	const char *snapshot_of; /* the directory of which it is a snapshot; NULL: it is a volume */
 	bool is_foreign; /* made by csi-driver-nfs, which leaves no record */
+	bool replaces_archive; /* its calls have --remove-archived-volume-path */
 };
 
 #define FOREIGN .is_foreign = true
@@ -88,6 +89,7 @@ struct scenario {
 	const char *full; /* the first replica has no room for this directory, until pods write */
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
 	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
+	bool twice_all; /* likewise, in few orders: run all where both replicas go on */
 };
 
 static const struct scenario scenarios[] = {
@@ -567,6 +569,21 @@ static const struct scenario scenarios[] = {
 	  { "c0", "c0" },
 	  .may_refuse = true,
 	  .full = "a" },
+	{ "archived, and create in the place of the archive",
+	  { { "v0", "a", "archive" }, { "v1", "archived-a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "c0",
+	  { "d0", "c1" },
+	  .may_refuse = true,
+	  .keeps_data = true,
+	  .twice_all = true },
+	{ "folded, archived, and create in the place of the archive",
+	  { { "v0", "A", "archive" }, { "v1", "Archived-a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "c0",
+	  { "d0", "c1" },
+	  .folds = true,
+	  .may_refuse = true,
+	  .keeps_data = true,
+	  .twice_all = true },
 };
 
 /* -------- schedules -------- */
@@ -823,6 +840,7 @@ static int create_volume(struct nfs_client *c, const struct volume_plan *plan, s
 	const struct volume_filler filler = {
 		.fill = plan->has_source ? fill : NULL,
 		.ret_trashed = &trashed,
+		.replace_archive = plan->replaces_archive,
 	};
 	cleanup_record struct record rec = { .n = 0 };
 
@@ -948,7 +966,10 @@ static int call_on_volume(struct nfs_client *c, char call, const struct volume_p
 		.given = MUTABLE_MODE,
 		.mode = 0700,
 	};
-	const struct volume_disposal how = { .policy = ON_DELETE_DELETE };
+	const struct volume_disposal how = {
+		.policy = ON_DELETE_DELETE,
+		.replace_archive = plan->replaces_archive,
+	};
 	const struct volume_capacity capacity = { .required = 20 };
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	cleanup_record struct record rec = { .n = 0 };
@@ -1048,6 +1069,22 @@ static bool is_on_its_way(struct world *w, const char *dir)
 
 /* -------- what callers and pods do -------- */
 
+/* A volume with an exclusive claim never has the data of another one in its directory. */
+static void check_exclusive(struct world *w, const struct volume_plan *plan, unsigned int volume)
+{
+	cleanup_free char *list = fake_nfs_list(w->f, ".csi-nfs");
+	char *line, *rest = list, own[64], any[64];
+
+	if (plan->claim == NULL || strcmp(plan->claim, VOLUME_CLAIM_EXCLUSIVE) != 0)
+		return;
+	(void)snprintf(any, sizeof(any), "%s/data-", plan->dir);
+	(void)snprintf(own, sizeof(own), "%s/data-%s-", plan->dir, plan->key);
+	while ((line = strsep(&rest, "\n")) != NULL)
+		if (strncasecmp(line, any, strlen(any)) == 0 &&
+		    strncasecmp(line, own, strlen(own)) != 0)
+			broken(w, "has the data of another volume", volume, line);
+}
+
 static void write_file(struct world *w, unsigned int volume)
 {
 	const struct volume_plan *plan = &w->s->volumes[volume];
@@ -1062,6 +1099,7 @@ static void write_file(struct world *w, unsigned int volume)
 		return;
 	}
 	ck_assert(w->n_files < FILES_MAX);
+	check_exclusive(w, plan, volume);
 	w->n_files++;
 	file->volume = volume;
 	(void)snprintf(file->path, sizeof(file->path), "%s/data-%s-%u", plan->dir, plan->key,
@@ -1578,7 +1616,11 @@ static void delete_all(struct world *w)
 	for (rounds = 0; left > 0 && rounds < ROUNDS_MAX; rounds++) {
 		left = 0;
 		for (i = 0; i < VOLUMES_MAX && w->s->volumes[i].key != NULL; i++) {
-			is_deleted[i] = is_deleted[i] || attempt(w, 'd', i);
+			const struct fate *fate = &w->fates[i];
+
+			/* Nobody has the id of a volume that was refused. */
+			is_deleted[i] = is_deleted[i] || (fate->refused && !fate->made) ||
+					attempt(w, 'd', i);
 			left += !is_deleted[i];
 		}
 	}
@@ -1767,7 +1809,7 @@ START_TEST(test_scenario)
 	}
 	if (only != NULL && !str_has_prefix(s->name, only))
 		return;
-	for (n = 1; n <= switches || (s->twice && n == 2); n++) {
+	for (n = 1; n <= switches || ((s->twice || s->twice_all) && n == 2); n++) {
 		unsigned int variant;
 
 		for (variant = 0; variant < 8 * ENDINGS; variant++) {
@@ -1781,8 +1823,10 @@ START_TEST(test_scenario)
 
 			if (n <= switches)
 				failures += explore(s, schedule, 1, &runs);
-			else if (!schedule.hasty && !schedule.files)
+			else if (s->twice && !schedule.hasty && !schedule.files)
 				failures += explore(s, schedule, TWICE_STRIDE, &runs);
+			else if (s->twice_all && !is_interrupted(&schedule))
+				failures += explore(s, schedule, 1, &runs);
 		}
 	}
 	printf("%s: %lu schedules, %u broken\n", s->name, runs, failures);

@@ -391,6 +391,17 @@ START_TEST(test_locks)
 		  dir_lock_take(t, e.server, e.share, "a/c", true, &second, NULL), 0);
 	dir_lock_drop(first);
 	dir_lock_drop(second);
+	check_int("archive", "delete",
+		  dir_lock_take(t, e.server, e.share, "a/b", true, &first, NULL), 0);
+	check_int("archive", "create",
+		  dir_lock_take(t, e.server, e.share, "archived-a/b/c", false, &second, NULL),
+		  -EAGAIN);
+	check_int("other archive", "create",
+		  dir_lock_take(t, e.server, e.share, "archived-a/c", false, &second, NULL), 0);
+	dir_lock_drop(first);
+	check_int("archive, the other way", "delete",
+		  dir_lock_take(t, e.server, e.share, "a", true, &first, NULL), -EAGAIN);
+	dir_lock_drop(second);
 	dir_lock_drop(NULL);
 	dir_locks_free(t);
 	dir_locks_free(NULL);
