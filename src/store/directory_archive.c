@@ -15,7 +15,10 @@
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/directory_change.h"
+#include "store/layout.h"
 #include "store/owner.h"
+#include "store/unchecked.h"
+#include "tree/remove.h"
 
 #define ARCHIVE_TRIES 10
 #define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
@@ -197,6 +200,39 @@ static int check_archive_parents(struct nfs_client *c, const char *archive, stru
 }
 
 /*
+ * Look for users again after an older archive was removed: another replica may have finished this
+ * deletion, and then a volume may have adopted the archive (rule 4). ARCHIVE_NAME_OF_OTHERS if so,
+ * and it has the archive back. A volume that is not finished finds out itself. entry: the name of
+ * the archive in the trash, which becomes "" if it is not there any more; "": it was empty.
+ */
+static int give_back_if_used(struct nfs_client *c, const char *archive,
+			     const struct directory_place *place, const struct nfs_attr *attr,
+			     char *entry, struct error *err)
+{
+	const struct owner_question q = { .scope = OWNER_ALL, .count = OWNER_COUNT_FINISHED };
+	const struct nfs_handle *trash;
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, archive, &q, &owner, err);
+	if (r <= 0)
+		return r;
+	if (entry[0] == '\0') {
+		r = directory_make_again(c, place, attr);
+		return r < 0 ? nfs_error_set(err, c, r, "making directory '%s' again", archive)
+			     : ARCHIVE_NAME_OF_OTHERS;
+	}
+	r = store_folder(c, STORE_TRASH, true, &trash, err);
+	if (r == 0)
+		r = unchecked_rename_back(c, trash, entry, archive, owner.key, err);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		entry[0] = '\0';
+	return ARCHIVE_NAME_OF_OTHERS;
+}
+
+/*
  * Remove an older archive. ARCHIVE_NAME_TAKEN for anything else of that name: no directory, or a
  * directory with the archives of other volumes in it. Another replica may archive the same volume
  * at the same time, so look at the directory first and at the volume's after that: if that is still
@@ -205,11 +241,11 @@ static int check_archive_parents(struct nfs_client *c, const char *archive, stru
 static int remove_archive(struct nfs_client *c, struct archive_move *a, const char *archive,
 			  struct error *err)
 {
-	char key[RECORD_NAME_MAX + 1];
+	char key[RECORD_NAME_MAX + 1], entry[NFS_NAME_MAX + 1];
 	struct directory_place place;
 	struct directory_known old;
 	struct nfs_handle handle;
-	int r;
+	int r, released;
 
 	r = directory_is_made_parent(c, archive, err);
 	if (r != 0)
@@ -225,8 +261,20 @@ static int remove_archive(struct nfs_client *c, struct archive_move *a, const ch
 	if (r < 0)
 		return nfs_error_set(err, c, r, "looking up '%s'", a->path);
 	directory_trash_key(key, archive);
-	r = directory_remove(c, &place, &old, key, &a->trashed, err);
-	return r > 0 ? ARCHIVE_IS_NEW : r;
+	r = directory_remove_known(c, &place, &old, key, entry, err);
+	if (r == DIRECTORY_CANNOT_MOVE) {
+		r = check_archive_place(c, archive, a->key, err);
+		return r != 0 ? r
+			      : tree_remove_known(c, &place.parent, place.base, &old.handle, err);
+	}
+	if (r != 0)
+		return r > 0 ? ARCHIVE_IS_NEW : r;
+	r = give_back_if_used(c, archive, &place, &old.attr, entry, err);
+	if (r < 0 || entry[0] == '\0') /* after an error, the entry stays unchecked */
+		return r;
+	released = directory_trash_release(c, key, entry, err);
+	a->trashed = released == 0;
+	return released < 0 ? released : r;
 }
 
 static int try_archive(struct nfs_client *c, struct archive_move *a, const char *archive,

@@ -65,19 +65,11 @@ struct directory_known {
 
 /*
  * Remove the known directory at place: at once if it is empty, else by a rename into the trash, to
- * a name that begins with key. Return 0 also if there is none. *ret_trashed tells whether there is
- * something to purge. Return 1 if another directory had taken its place; that one has been put
- * back.
- */
-int directory_remove(struct nfs_client *c, const struct directory_place *place,
-		     const struct directory_known *known, const char *key, bool *ret_trashed,
-		     struct error *err);
-
-/*
- * As directory_remove(), step by step. Return DIRECTORY_CANNOT_MOVE if the server refuses the
- * rename, as from another file system: the caller checks once more that it may go, and calls
- * tree_remove_known(). FAILED_PRECONDITION if something is mounted on it. ret_name: its name in the
- * trash, where it is unchecked until directory_trash_release(); "": none.
+ * a name that begins with key. Return 0 also if there is none. ret_name: its name in the trash,
+ * where it is unchecked until directory_trash_release(); "": none. Return 1 if another directory
+ * had taken its place; that one has been put back. Return DIRECTORY_CANNOT_MOVE if the server
+ * refuses the rename, as from another file system: the caller checks once more that it may go, and
+ * calls tree_remove_known(). FAILED_PRECONDITION if something is mounted on it.
  */
 #define DIRECTORY_CANNOT_MOVE 2
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
@@ -98,9 +90,10 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 
 /*
  * Rename path, the directory of volume key, to archived-path. If there is an archive of that name,
- * it is removed first with replace (*ret_trashed as above); without, the new one gets a dated name.
- * The name is dated also if archived-path has the archives of other volumes in it. If the
- * archive would overlap with what others have, or lie in another archive, the date follows the
+ * it is removed first with replace (*ret_trashed: there is something to purge); without, the new
+ * one gets a dated name. The name is dated also if archived-path has the archives of other volumes
+ * in it, or a volume has adopted the older archive just now, which then has it back. If the archive
+ * would overlap with what others have, or lie in another archive, the date follows the
  * first component. Return 0 also if path is gone. *ret_archive becomes the path of the archive,
  * for the caller to free, or NULL if nothing was moved. known, and the result 1, are as for
  * directory_remove_known().
@@ -139,8 +132,8 @@ int directory_trash_release_all(struct nfs_client *c, const char *path, bool *re
 				struct error *err);
 
 /*
- * Purge what directory_remove() has moved into the trash under that key, in this call or an earlier
- * one. Blocks as long as it takes.
+ * Purge what deletions have moved into the trash under that key, in this call or an earlier one.
+ * Blocks as long as it takes.
  */
 int directory_purge(struct nfs_client *c, const char *key, struct error *err);
 

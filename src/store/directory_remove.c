@@ -152,21 +152,6 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 	return r < 0 ? r : directory_check_moved(c, place, known, trash, ret_name, err);
 }
 
-int directory_remove(struct nfs_client *c, const struct directory_place *place,
-		     const struct directory_known *known, const char *key, bool *ret_trashed,
-		     struct error *err)
-{
-	char name[NFS_NAME_MAX + 1];
-	int r = directory_remove_known(c, place, known, key, name, err);
-
-	if (r == DIRECTORY_CANNOT_MOVE)
-		r = tree_remove_known(c, &place->parent, place->base, &known->handle, err);
-	else if (r == 0 && name[0] != '\0')
-		r = directory_trash_release(c, key, name, err);
-	*ret_trashed = r == 0 && name[0] != '\0';
-	return r;
-}
-
 /* -------- what was moved into the trash -------- */
 
 void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path)

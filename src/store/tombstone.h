@@ -80,9 +80,9 @@ int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool 
 			  struct error *err);
 
 /*
- * Remove the directory, as directory_remove(), provided that it is still the one that the tombstone
- * is about when it is moved. A NULL users() means that nobody can have begun to use it. Return 0
- * also if the directory is gone. *ret_trashed is set if there is something to purge.
+ * Remove the directory, as directory_remove_known(), provided that it is still the one that the
+ * tombstone is about when it is moved. A NULL users() means that nobody can have begun to use it.
+ * Return 0 also if the directory is gone. *ret_trashed is set if there is something to purge.
  */
 int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombstone_users_fn users,
 			       bool *ret_trashed, struct error *err);

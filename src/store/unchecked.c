@@ -37,9 +37,8 @@ static void log_put_back(const struct nfs_client *c, const char *path, const cha
 			 LOG_STR("server", c->export.server), LOG_STR("share", c->export.share));
 }
 
-/* Put the directory back unless there is another one by now. user: NULL for an archive. */
-static int rename_back(struct nfs_client *c, const struct nfs_handle *trash, const char *name,
-		       const char *path, const char *user, struct error *err)
+int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, const char *name,
+			  const char *path, const char *user, struct error *err)
 {
 	struct directory_place place;
 	struct nfs_handle unused;
@@ -96,9 +95,9 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 	if (r < 0 && why.code == ERROR_ABORTED)
 		return 1;
 	if (r > 0)
-		return rename_back(c, trash, name, path, owner.key, err);
+		return unchecked_rename_back(c, trash, name, path, owner.key, err);
 	if (r == 0 && directory_is_archive_name(path))
-		return rename_back(c, trash, name, path, NULL, err);
+		return unchecked_rename_back(c, trash, name, path, NULL, err);
 	if (r < 0 && err != NULL)
 		*err = why;
 	return r;

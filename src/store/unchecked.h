@@ -20,4 +20,11 @@
  */
 int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err);
 
+/*
+ * Rename an entry of the trash to path, for its user, or NULL for an archive. Return 1 if it is not
+ * in the trash any more, 0 if there is another directory at path by now, or a negative errno.
+ */
+int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, const char *name,
+			  const char *path, const char *user, struct error *err);
+
 #endif

@@ -1088,6 +1088,7 @@ struct interloper {
 	const struct sample *volume;
 	unsigned int before, seen;
 	bool inside, done;
+	int result; /* of the other call */
 };
 
 static void interlope(struct fake_nfs *f, const struct nfs_op *op, void *data)
@@ -1100,7 +1101,7 @@ static void interlope(struct fake_nfs *f, const struct nfs_op *op, void *data)
 		return;
 	x->inside = true;
 	x->done = true;
-	(void)x->call(f, x->volume, &err);
+	x->result = x->call(f, x->volume, &err);
 	x->inside = false;
 }
 
@@ -1134,6 +1135,38 @@ static bool race_deletions(const struct pair *pair, bool swap, unsigned int befo
 	fake_nfs_free(f);
 	return x.done;
 }
+
+/* A volume takes an older archive, which is empty, while another one's archive replaces it. */
+START_TEST(test_empty_archive_is_adopted)
+{
+	const struct sample goes = { "v1", "a", NULL, NULL, "archive" };
+	const struct sample comes = CONSTANT("v2", "archived-a");
+	struct interloper x = { .call = create, .volume = &comes };
+	unsigned int made = 0;
+
+	do {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		char row[64];
+
+		(void)snprintf(row, sizeof(row), "before operation %u", ++x.before);
+		x.seen = 0;
+		x.done = false;
+		check_int(row, "create", create(f, &goes, &err), 0);
+		put_file(f, goes.dir);
+		fake_nfs_put(f, comes.dir, NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_watch(f, interlope, &x);
+		(void)delete_with(f, goes.key, goes.dir, "archive", true, &err);
+		fake_nfs_watch(f, NULL, NULL);
+		made += x.done && x.result == 0;
+		if (x.done && x.result == 0)
+			check_int(row, comes.dir, fake_nfs_type(f, comes.dir), NFS_TYPE_DIRECTORY);
+		delete_at_last(row, f, &goes);
+		fake_nfs_free(f);
+	} while (x.done);
+	check_that("all", "some were made", made > 10);
+}
+END_TEST
 
 /* A third volume comes while the first goes and the second is there. */
 static bool race_creation(const struct pair *pair, bool swap, unsigned int before)
@@ -1436,6 +1469,7 @@ CHECK_MAIN("owner", .tests = {
 			    test_archive_spares_others,
 			    test_archive_spares_archives,
 			    test_archive_is_not_adopted,
+			    test_empty_archive_is_adopted,
 			    test_parent_became_a_volume,
 			    test_folded_directories,
 			    test_folded_keys,

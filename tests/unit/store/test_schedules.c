@@ -584,6 +584,21 @@ static const struct scenario scenarios[] = {
 	  .may_refuse = true,
 	  .keeps_data = true,
 	  .twice_all = true },
+	{ "archived instead of an older archive, which is adopted",
+	  { { "v0", "a", "archive", .replaces_archive = true },
+	    { "v1", "archived-a", .replaces_archive = true } },
+	  "c0",
+	  { "d0", "c1" },
+	  .theirs = "archived-a/old",
+	  .keeps_data = true },
+	{ "archived, and a snapshot in the place of the archive",
+	  { { "v0", "a", "archive", .replaces_archive = true },
+	    { "v1", "v1" },
+	    { "archived-a", "archived-a", .snapshot_of = "v1" } },
+	  "c0c1",
+	  { "d0", "c2" },
+	  .may_refuse = true,
+	  .keeps_data = true },
 };
 
 /* -------- schedules -------- */
