@@ -18,14 +18,18 @@
 /* Refuse a directory that others have. Two creations at once see each other by rule 1. */
 static int check_others(const struct new_volume *nv, struct error *err)
 {
-	const bool nested = strchr(nv->dir, '/') != NULL;
 	const bool plain = strcmp(nv->key, nv->dir) == 0;
+	const struct volume v = volume_of(nv->rec);
 	struct owner_question q = { .volume = nv->key, .has_record = true };
 	struct owner owner;
 	int r;
 
-	/* A snapshot with exactly this directory is found when the directory is made. */
-	q.scope = nested ? OWNER_SNAPSHOTS : 0;
+	/*
+	 * A snapshot that is put into its place replaces an empty directory, even one that was just
+	 * made. A volume without a claim whose name is its directory has a UUID in it, which no
+	 * snapshot has.
+	 */
+	q.scope = plain && v.claim == CLAIM_NONE && !v.has_existing ? 0 : OWNER_SNAPSHOTS;
 	if (nv->exclusive)
 		q.scope |= plain ? OWNER_AT | OWNER_IN : OWNER_VOLUMES;
 	if (q.scope == 0)
