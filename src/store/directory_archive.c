@@ -227,6 +227,7 @@ static int give_back_if_used(struct nfs_client *c, const char *archive,
 		r = unchecked_rename_back(c, trash, entry, archive, owner.key, err);
 	if (r < 0)
 		return r;
+	/* Rule 5: a user that has made a new directory never had the archive, which is purged. */
 	if (r > 0)
 		entry[0] = '\0';
 	return ARCHIVE_NAME_OF_OTHERS;
@@ -267,7 +268,7 @@ static int remove_archive(struct nfs_client *c, struct archive_move *a, const ch
 		return r != 0 ? r
 			      : tree_remove_known(c, &place.parent, place.base, &old.handle, err);
 	}
-	if (r != 0)
+	if (r != 0 && r != -ENOENT)
 		return r > 0 ? ARCHIVE_IS_NEW : r;
 	r = give_back_if_used(c, archive, &place, &old.attr, entry, err);
 	if (r < 0 || entry[0] == '\0') /* after an error, the entry stays unchecked */

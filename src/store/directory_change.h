@@ -65,11 +65,12 @@ struct directory_known {
 
 /*
  * Remove the known directory at place: at once if it is empty, else by a rename into the trash, to
- * a name that begins with key. Return 0 also if there is none. ret_name: its name in the trash,
- * where it is unchecked until directory_trash_release(); "": none. Return 1 if another directory
- * had taken its place; that one has been put back. Return DIRECTORY_CANNOT_MOVE if the server
- * refuses the rename, as from another file system: the caller checks once more that it may go, and
- * calls tree_remove_known(). FAILED_PRECONDITION if something is mounted on it.
+ * a name that begins with key. ret_name: its name in the trash, where it is unchecked until
+ * directory_trash_release(); "": none. Return -ENOENT, unreported, if there is none: another call
+ * may have moved it to the trash meanwhile. Return 1 if another directory had taken its place; that
+ * one has been put back. Return DIRECTORY_CANNOT_MOVE if the server refuses the rename, as from
+ * another file system: the caller checks once more that it may go, and calls tree_remove_known().
+ * FAILED_PRECONDITION if something is mounted on it.
  */
 #define DIRECTORY_CANNOT_MOVE 2
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,

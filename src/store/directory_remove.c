@@ -39,7 +39,7 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 		return -EXDEV;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "moving '%s' into the trash", place->base);
-	return 0;
+	return r;
 }
 
 /* Report an entry for which RMDIR returned ENOTDIR. Return 0 if it is gone by now. */
@@ -122,12 +122,12 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err)
 {
 	const struct nfs_handle *trash;
-	int r;
+	int moved, r;
 
 	ret_name[0] = '\0';
 	r = nfs_rmdir(c, &place->parent, place->base);
 	if (r == 0 || r == -ENOENT)
-		return 0;
+		return r;
 	if (r == -ENOTDIR)
 		return refuse_non_directory(c, place, err);
 	/*
@@ -140,16 +140,19 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 		(void)check_no_mount(c, place, err);
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
-	r = move_to_trash(c, place, key, ret_name, err);
-	if (r < 0) {
+	moved = move_to_trash(c, place, key, ret_name, err);
+	if (moved < 0 && moved != -ENOENT) {
 		ret_name[0] = '\0';
-		if (r != -EXDEV)
-			return r;
+		if (moved != -EXDEV)
+			return moved;
 		r = check_no_mount(c, place, err);
 		return r < 0 ? r : DIRECTORY_CANNOT_MOVE;
 	}
+	/* Also after ENOENT, which may be the answer to a RENAME that was sent twice. */
 	r = store_folder(c, STORE_TRASH, true, &trash, err);
-	return r < 0 ? r : directory_check_moved(c, place, known, trash, ret_name, err);
+	if (r == 0)
+		r = directory_check_moved(c, place, known, trash, ret_name, err);
+	return r != 0 ? r : moved;
 }
 
 /* -------- what was moved into the trash -------- */

@@ -216,7 +216,7 @@ int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombst
 	char key[RECORD_NAME_MAX + 1], trashed[NFS_NAME_MAX + 1];
 	struct directory_place place;
 	struct directory_known known;
-	bool was_finished;
+	bool was_finished, was_gone;
 	int r;
 
 	r = find_directory_to_remove(c, t, &place, &known, ret_trashed, err);
@@ -224,6 +224,9 @@ int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombst
 		return r == -ENOENT ? sweep_notes(c, t, err) : r;
 	directory_trash_key(key, t->dir);
 	r = directory_remove_known(c, &place, &known, key, trashed, err);
+	was_gone = r == -ENOENT;
+	if (was_gone)
+		r = 0;
 	if (r == DIRECTORY_CANNOT_MOVE) {
 		r = tombstone_make_irrevocable(c, t, err);
 		if (r == 0)
@@ -249,6 +252,12 @@ int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombst
 	}
 	if (was_finished)
 		return deletion_was_finished(t, err);
+	/* Rule 6: another deletion has moved it since we looked, and may be dead. */
+	if (was_gone) {
+		r = directory_trash_release_all(c, t->dir, ret_trashed, err);
+		if (r < 0)
+			return r;
+	}
 	return forget_notes(c, t, &known, err);
 }
 

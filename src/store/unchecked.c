@@ -37,6 +37,18 @@ static void log_put_back(const struct nfs_client *c, const char *path, const cha
 			 LOG_STR("server", c->export.server), LOG_STR("share", c->export.share));
 }
 
+/*
+ * Refuse to put a directory back where its user has another one. It was moved while it had that
+ * user: a deletion that ends leaves no unchecked entry from its path (rule 6).
+ */
+static int refuse_place(const struct nfs_client *c, const char *name, const char *path,
+			const char *user, struct error *err)
+{
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "'%s' in the trash was taken from '%s' by an interrupted deletion, and '%s' on %s:%s has a new directory there: look at both, move back what is missing, and delete the rest",
+			 name, path, user, c->export.server, c->export.share);
+}
+
 int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, const char *name,
 			  const char *path, const char *user, struct error *err)
 {
@@ -52,8 +64,8 @@ int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, 
 		return r == -ENOENT ? 1 : r;
 	r = nfs_lookup(c, &place.parent, place.base, &unused, NULL);
 	if (r == 0)
-		return 0;
-	if (r == -ENOENT)
+		r = -EEXIST;
+	else if (r == -ENOENT)
 		r = directory_rename(c, trash, name, &place.parent, place.base);
 	if (r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
@@ -94,8 +106,10 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 		r = owner_find(c, path, &q, &owner, &why);
 	if (r < 0 && why.code == ERROR_ABORTED)
 		return 1;
-	if (r > 0)
-		return unchecked_rename_back(c, trash, name, path, owner.key, err);
+	if (r > 0) {
+		r = unchecked_rename_back(c, trash, name, path, owner.key, err);
+		return r == 0 ? refuse_place(c, name, path, owner.key, err) : r;
+	}
 	if (r == 0 && directory_is_archive_name(path))
 		return unchecked_rename_back(c, trash, name, path, NULL, err);
 	if (r < 0 && err != NULL)

@@ -179,7 +179,7 @@ START_TEST(test_unchecked)
 		{ "in one that is gone", "snap/a%b", 90000, "snapshots/snap", NULL, STAYS },
 		{ "being deleted", "pvc-1", 90000, "volumes/pvc-1",
 		  ".csi-nfs/busy/pvc-1~d~00000000000000aa.1", STAYS },
-		{ "made anew", "pvc-1", 90000, "volumes/pvc-1", "pvc-1/new", GOES },
+		{ "made anew", "pvc-1", 90000, "volumes/pvc-1", "pvc-1/new", FAILS },
 		{ "an archive", "archived-pvc-1", 120, NULL, NULL, IS_BACK },
 		{ "an archive, new", "archived-pvc-1", 10, NULL, NULL, STAYS },
 		{ "an archive below", "archived-team/pvc-1", 90000, NULL, NULL, IS_BACK },
@@ -215,7 +215,8 @@ START_TEST(test_unchecked)
 			  rows[i].end == IS_BACK ? NFS_TYPE_FILE : NFS_TYPE_UNKNOWN);
 		if (rows[i].end == FAILS)
 			check_error(rows[i].name, &said.err, ERROR_FAILED_PRECONDITION,
-				    "move it back or delete it");
+				    rows[i].other != NULL ? "move back what is missing"
+							  : "move it back or delete it");
 		fake_nfs_free(f);
 	}
 }

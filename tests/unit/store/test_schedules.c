@@ -90,6 +90,7 @@ struct scenario {
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
 	bool twice_all; /* likewise, in few orders: run all, not hasty, where both replicas go on */
 	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
+	bool held; /* run schedules in which the server holds a RENAME into the trash, too */
 };
 
 static const struct scenario scenarios[] = {
@@ -613,6 +614,11 @@ static const struct scenario scenarios[] = {
 	  { "c1", "c2" },
 	  .may_refuse = true,
 	  .twice_all = true },
+	{ "delete and delete, then create in its directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "d0c1" },
+	  .held = true },
 };
 
 /* -------- schedules -------- */
@@ -640,6 +646,11 @@ struct schedule {
 	 */
 	bool hasty;
 	bool files; /* the share refuses symbolic links, so records are files */
+	/*
+	 * First of all, the replica that begins runs up to its RENAME into the trash. The server
+	 * performs that after the operations of the other replica that after[] counts.
+	 */
+	bool held;
 };
 
 static bool is_interrupted(const struct schedule *schedule)
@@ -679,6 +690,7 @@ struct replica {
 	sem_t go;
 	unsigned int budget; /* operations until the next switch */
 	bool finished, killed;
+	bool held; /* is to pause before its RENAME into the trash */
 	int error; /* of the next operation; 0: none */
 	const char *script;
 	unsigned int at; /* steps that are done */
@@ -1080,6 +1092,17 @@ static void purge(struct fake_nfs *f)
 	(void)each_trashed(f, purge_entry, NULL);
 }
 
+/* Whether a purger leaves the entry to the administrator. */
+static int is_refused(struct fake_nfs *f, const char *name, const char *data)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct error err = { .code = ERROR_OK };
+
+	(void)data;
+	return store_trash_name_is_unchecked(name) && unchecked_put_back(c, name, &err) < 0 &&
+	       err.code == ERROR_FAILED_PRECONDITION;
+}
+
 static int is_unchecked_for(struct fake_nfs *f, const char *name, const char *dir)
 {
 	char key[RECORD_NAME_MAX + 1], own[STORE_TRASH_KEY_MAX + 1];
@@ -1290,6 +1313,11 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	(void)data;
 	if (replica == NULL || replica->killed)
 		return;
+	if (replica->held && op->type == NFS_OP_RENAME &&
+	    store_trash_name_is_unchecked(op->to_name)) {
+		replica->held = false;
+		replica->budget = 0;
+	}
 	while (replica->budget == 0) {
 		sem_post(&replica->w->back);
 		sem_wait(&replica->go);
@@ -1379,16 +1407,22 @@ static void join_replicas(struct world *w)
 static unsigned int run_replicas(struct world *w)
 {
 	const struct schedule *schedule = w->schedule;
-	unsigned int i, reached = schedule->n;
+	unsigned int i, next = schedule->first, reached = schedule->n;
 	struct replica *last;
 
 	start_replicas(w);
+	if (schedule->held) {
+		w->replicas[next].held = true;
+		(void)let_run(&w->replicas[next++], NO_SWITCH);
+	}
 	for (i = 0; i < schedule->n; i++)
-		if (let_run(&w->replicas[(schedule->first + i) % REPLICAS], schedule->after[i]) &&
+		if (let_run(&w->replicas[next++ % REPLICAS], schedule->after[i]) &&
 		    reached == schedule->n)
 			reached = i;
-	(void)let_run(&w->replicas[(schedule->first + i) % REPLICAS], NO_SWITCH);
-	last = &w->replicas[(schedule->first + i + 1) % REPLICAS];
+	if (schedule->held)
+		(void)let_run(&w->replicas[next++ % REPLICAS], 1);
+	(void)let_run(&w->replicas[next++ % REPLICAS], NO_SWITCH);
+	last = &w->replicas[next % REPLICAS];
 	if (schedule->ending == ENDING_FAILS)
 		last->error = -EIO;
 	else if (schedule->ending == ENDING_LOST)
@@ -1685,6 +1719,8 @@ static void clear_world(struct world *w)
 			call_until_answered(w, 'c', i);
 		}
 	purge(w->f);
+	if (each_trashed(w->f, is_refused, NULL) > 0)
+		broken(w, "a directory stays in the trash", 0, "");
 	check_files(w);
 	check_volumes(w);
 	delete_all(w);
@@ -1748,9 +1784,9 @@ static void format_schedule(const struct schedule *schedule, char *text, size_t 
 	for (i = 0; i < schedule->n; i++)
 		len += (size_t)snprintf(text + len, size - len, "%s%u", i > 0 ? "," : "",
 					schedule->after[i]);
-	(void)snprintf(text + len, size - len, "%s%s%s%s", is_interrupted(schedule) ? ":" : "",
+	(void)snprintf(text + len, size - len, "%s%s%s%s%s", is_interrupted(schedule) ? ":" : "",
 		       ending_names[schedule->ending], schedule->hasty ? ":hasty" : "",
-		       schedule->files ? ":files" : "");
+		       schedule->files ? ":files" : "", schedule->held ? ":held" : "");
 }
 
 /*
@@ -1788,7 +1824,7 @@ static unsigned int explore(const struct scenario *s, struct schedule schedule, 
 	}
 }
 
-/* Run one schedule, "first:after,...[:ENDING][:hasty][:files]", and print its operations. */
+/* Run one schedule, "first:after,...[:ENDING][:hasty][:files][:held]", and print its operations. */
 static unsigned int run_traced(const struct scenario *s, const char *text)
 {
 	cleanup_free char *copy = strdup(text);
@@ -1809,6 +1845,7 @@ static unsigned int run_traced(const struct scenario *s, const char *text)
 				schedule.ending = ending;
 		schedule.hasty = schedule.hasty || strcmp(word, "hasty") == 0;
 		schedule.files = schedule.files || strcmp(word, "files") == 0;
+		schedule.held = schedule.held || strcmp(word, "held") == 0;
 	}
 	run_schedule(s, &schedule, failure, sizeof(failure));
 	printf("%s\n", failure[0] != '\0' ? failure : "all promises are kept");
@@ -1856,7 +1893,7 @@ START_TEST(test_scenario)
 		unsigned int variant;
 
 		for (variant = 0; variant < 8 * ENDINGS; variant++) {
-			const struct schedule schedule = {
+			struct schedule schedule = {
 				.first = variant & 1,
 				.n = n,
 				.hasty = (variant & 2) != 0,
@@ -1869,6 +1906,9 @@ START_TEST(test_scenario)
 			else if (s->twice && !schedule.hasty && !schedule.files)
 				failures += explore(s, schedule, TWICE_STRIDE, &runs);
 			else if (s->twice_all && !schedule.hasty && !is_interrupted(&schedule))
+				failures += explore(s, schedule, 1, &runs);
+			schedule.held = true;
+			if (s->held && n == 1)
 				failures += explore(s, schedule, 1, &runs);
 		}
 	}
