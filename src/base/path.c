@@ -137,6 +137,16 @@ char *path_trim(const char *path)
 	return clean != NULL ? strdup(clean + 1) : NULL;
 }
 
+uint64_t path_hash(const char *path, size_t len)
+{
+	char lower[PATH_LENGTH_MAX];
+	size_t i;
+
+	for (i = 0; i < len && i < sizeof(lower); i++)
+		lower[i] = path[i] >= 'A' && path[i] <= 'Z' ? (char)(path[i] - 'A' + 'a') : path[i];
+	return str_hash(lower, i);
+}
+
 static int append_part(struct buf *b, const char *part)
 {
 	cleanup_free char *clean = path_clean(part);

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -28,6 +29,9 @@ bool path_has_component(const char *path, const char *component);
  * is ignored, and all names with non-ASCII characters are equal to any other.
  */
 bool path_may_be_same_name(const char *a, size_t n, const char *b, size_t m);
+
+/* Return a hash of a path that is the same in upper and lower case (ASCII only). */
+uint64_t path_hash(const char *path, size_t len);
 
 /* Where a path lies, seen from another one. Names are compared by path_may_be_same_name(). */
 enum path_relation { PATH_IS_APART, PATH_IS_SAME, PATH_IS_IN, PATH_IS_AROUND };

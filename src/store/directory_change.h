@@ -113,8 +113,8 @@ int directory_trash_release(struct nfs_client *c, const char *key, const char *e
 			    struct error *err);
 
 /*
- * Format the key of names in the trash for the directory at path: the whole path, so that no other
- * directory has it.
+ * Format the key of names in the trash for the directory at path: the whole path or, of a long one,
+ * its beginning and a hash, so that no other directory has it.
  */
 void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
 
@@ -136,14 +137,20 @@ int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_f
 	return nfs_readdir(c, dir, add_matching_name, &list);
 }
 
+#define HASH_BYTES 17
+
 void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key)
 {
-	size_t len = strlen(key);
+	const size_t len = strlen(key);
+	size_t cut;
 
-	if (len > STORE_TRASH_KEY_MAX)
-		len = str_utf8_cut(key, STORE_TRASH_KEY_MAX);
-	memcpy(ret, key, len);
-	ret[len] = '\0';
+	if (len <= STORE_TRASH_KEY_WHOLE) {
+		memcpy(ret, key, len + 1);
+		return;
+	}
+	cut = str_utf8_cut(key, STORE_TRASH_KEY_MAX - HASH_BYTES);
+	memcpy(ret, key, cut);
+	(void)snprintf(ret + cut, HASH_BYTES + 1, "-%016" PRIx64, path_hash(key, len));
 }
 
 static void format_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e,

@@ -68,8 +68,13 @@ int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_f
 /* -------- names in the trash: <key>.<time>.<pid>.<number>[@<uid>:<gid>] -------- */
 
 #define STORE_TRASH_KEY_MAX 150 /* the rest of a name has less than 100 bytes */
+#define STORE_TRASH_KEY_WHOLE (STORE_TRASH_KEY_MAX - 4) /* a cut spares a character of 4 bytes */
 
-/* Cut a key to the length that it has in a name. */
+/*
+ * Get the key as it is in a name. One of more than STORE_TRASH_KEY_WHOLE bytes is cut, and gets a
+ * hash, so that it stays longer than that and differs from all others: a name that an earlier
+ * version cut without a hash is nobody's.
+ */
 void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 
 /*
@@ -100,7 +105,7 @@ bool store_trash_name_is_unchecked(const char *name);
  */
 uint64_t store_trash_name_age_s(const char *name);
 
-/* Get the key that a name was made from. It may have been cut to STORE_TRASH_KEY_MAX bytes. */
+/* Get the key in a name. One of more than STORE_TRASH_KEY_WHOLE bytes was cut. */
 void store_trash_name_key(const char *name, char ret[STORE_TRASH_KEY_MAX + 1]);
 
 /* Whether a name was made from that key: finds what earlier attempts left. */

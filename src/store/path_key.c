@@ -8,20 +8,8 @@
 #include <string.h>
 
 #include "base/path.h"
-#include "base/str.h"
 
 #define CUT_KNOWN (RECORD_NAME_MAX - 17) /* bytes of the path in a key that was cut */
-
-/* Names that a server may treat as equal have the same hash. */
-static uint64_t folded_hash(const char *path, size_t len)
-{
-	char lower[PATH_LENGTH_MAX];
-	size_t i;
-
-	for (i = 0; i < len && i < sizeof(lower); i++)
-		lower[i] = path[i] >= 'A' && path[i] <= 'Z' ? (char)(path[i] - 'A' + 'a') : path[i];
-	return str_hash(lower, i);
-}
 
 void path_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 {
@@ -33,7 +21,7 @@ void path_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 				      (unsigned int)(unsigned char)path[i]);
 	if (i < len)
 		(void)snprintf(key + CUT_KNOWN, RECORD_NAME_MAX + 1 - CUT_KNOWN, "-%016" PRIx64,
-			       folded_hash(path, len));
+			       path_hash(path, len));
 }
 
 bool path_of_key(const char *key, size_t len, char path[RECORD_NAME_MAX + 1])

@@ -20,7 +20,7 @@ static bool path_of_entry(const char *name, char path[RECORD_NAME_MAX + 1])
 	char key[STORE_TRASH_KEY_MAX + 1];
 
 	store_trash_name_key(name, key);
-	if (strlen(key) + 3 >= STORE_TRASH_KEY_MAX) /* a cut spares a character of 4 bytes */
+	if (strlen(key) > STORE_TRASH_KEY_WHOLE)
 		return false;
 	return path_of_key(key, strlen(key), path);
 }

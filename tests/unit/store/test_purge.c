@@ -191,12 +191,14 @@ START_TEST(test_unchecked)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		char key[RECORD_NAME_MAX + 1], name[NFS_NAME_MAX + 1], back[512];
+		char key[RECORD_NAME_MAX + 1], cut[STORE_TRASH_KEY_MAX + 1];
+		char name[NFS_NAME_MAX + 1], back[512];
 		char path[NFS_NAME_MAX + sizeof(TRASH) + 8];
 		struct fake_nfs *f = share_new();
 
 		path_key(key, rows[i].path, strlen(rows[i].path));
-		make_unchecked_name(name, key, rows[i].age_s);
+		store_trash_key(cut, key);
+		make_unchecked_name(name, cut, rows[i].age_s);
 		check_that(rows[i].name, name, store_trash_name_is_unchecked(name));
 		check_that(rows[i].name, "its key", store_trash_name_is_of(name, key));
 		(void)snprintf(path, sizeof(path), TRASH "/%s/file", name);
@@ -219,6 +221,44 @@ START_TEST(test_unchecked)
 							  : "move it back or delete it");
 		fake_nfs_free(f);
 	}
+}
+END_TEST
+
+/* Long paths that begin alike have keys of their own. An earlier version only cut them. */
+START_TEST(test_long_key)
+{
+	static const char *const paths[] = { LONG_PATH, LONG_PATH "-1", LONG_PATH "-2" };
+	char key[STORE_TRASH_KEY_MAX + 1], name[NFS_NAME_MAX + 1], path[512];
+	struct fake_nfs *f = share_new();
+	size_t i, j;
+
+	for (i = 0; i < ARRAY_SIZE(paths); i++) {
+		store_trash_key(key, paths[i]);
+		make_unchecked_name(name, key, 120);
+		for (j = 0; j < ARRAY_SIZE(paths); j++)
+			check_int(paths[i], paths[j], store_trash_name_is_of(name, paths[j]),
+				  i == j);
+		make_unchecked_name(name, LONG_PATH, 120);
+		check_that("cut", paths[i], !store_trash_name_is_of(name, paths[i]));
+	}
+	(void)snprintf(path, sizeof(path), TRASH "/%s/file", name);
+	fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
+	purge("cut", f);
+	check_int("cut", "stays", fake_nfs_type(f, path), NFS_TYPE_FILE);
+	check_error("cut", &said.err, ERROR_FAILED_PRECONDITION, "move it back or delete it");
+	for (i = STORE_TRASH_KEY_WHOLE - 1; i <= RECORD_NAME_MAX; i++) {
+		cleanup_free char *ascii = check_repeat("a", (unsigned int)i);
+		cleanup_free char *wide = check_repeat("\xf0\x9f\x98\x80", (unsigned int)i / 4);
+		const char *const keys[] = { ascii, wide };
+
+		for (j = 0; j < ARRAY_SIZE(keys); j++) {
+			store_trash_key(key, keys[j]);
+			check_int(keys[j], "is whole", strlen(key) <= STORE_TRASH_KEY_WHOLE,
+				  strlen(keys[j]) <= STORE_TRASH_KEY_WHOLE);
+			check_that(keys[j], key, str_is_utf8(key, strlen(key)));
+		}
+	}
+	fake_nfs_free(f);
 }
 END_TEST
 
@@ -737,6 +777,7 @@ END_TEST
 CHECK_MAIN("tree/purge", .tests = {
 				 test_done,
 				 test_unchecked,
+				 test_long_key,
 				 test_failed,
 				 test_progress,
 				 test_fair,

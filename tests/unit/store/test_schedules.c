@@ -93,6 +93,10 @@ struct scenario {
 	bool held; /* run schedules in which the server holds a RENAME into the trash, too */
 };
 
+#define TEN "0123456789"
+#define FIFTY TEN TEN TEN TEN TEN
+#define LONG_NAME FIFTY FIFTY FIFTY /* its key in the trash is cut */
+
 static const struct scenario scenarios[] = {
 	{ "create and create", { { "v0", "v0" } }, "", { "c0", "c0" } },
 	{ "create and delete", { { "v0", "v0" } }, "", { "c0", "d0" } },
@@ -619,6 +623,11 @@ static const struct scenario scenarios[] = {
 	  "c0",
 	  { "d0", "d0c1" },
 	  .held = true },
+	{ "delete and delete, then create, and delete a long name beside it",
+	  { { "v0", LONG_NAME "-1" }, { "v1", LONG_NAME "-2" }, { "v2", LONG_NAME "-2" } },
+	  "c0c1",
+	  { "d1", "d1c2d0d0" },
+	  .held = true },
 };
 
 /* -------- schedules -------- */
@@ -677,7 +686,7 @@ struct file {
 	unsigned int volume;
 	bool ended; /* a deletion of its volume has begun since */
 	bool taken_over; /* by the policy of a volume that was created after that */
-	char path[64];
+	char path[256];
 };
 
 struct world;
@@ -1105,12 +1114,28 @@ static int is_refused(struct fake_nfs *f, const char *name, const char *data)
 
 static int is_unchecked_for(struct fake_nfs *f, const char *name, const char *dir)
 {
-	char key[RECORD_NAME_MAX + 1], own[STORE_TRASH_KEY_MAX + 1];
+	char key[RECORD_NAME_MAX + 1];
+	char wanted[STORE_TRASH_KEY_MAX + 1], own[STORE_TRASH_KEY_MAX + 1];
 
 	(void)f;
 	path_key(key, dir, strlen(dir));
+	store_trash_key(wanted, key);
 	store_trash_name_key(name, own);
-	return store_trash_name_is_unchecked(name) && strcasecmp(own, key) == 0;
+	return store_trash_name_is_unchecked(name) && strcasecmp(own, wanted) == 0;
+}
+
+/* As an administrator whom the log asks to, since the name in the trash does not show the path. */
+static int put_back_by_hand(struct fake_nfs *f, const char *name, const char *dir)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct error ignored = { .code = ERROR_OK };
+	const struct nfs_handle *trash;
+
+	if (strlen(dir) <= STORE_TRASH_KEY_WHOLE || !is_unchecked_for(f, name, dir) ||
+	    fake_nfs_type(f, dir) != NFS_TYPE_UNKNOWN)
+		return 0;
+	ck_assert(store_folder(c, STORE_TRASH, false, &trash, &ignored) == 0);
+	return nfs_rename(c, trash, name, &c->root, dir);
 }
 
 /* A deletion that was paused has moved the directory, and puts it back, or a purger does. */
@@ -1465,6 +1490,8 @@ static void settle(struct world *w)
 	}
 	if (left && !may_go_on(w))
 		broken(w, "never answered for good", 0, "");
+	for (i = 0; i < VOLUMES_MAX && w->s->volumes[i].key != NULL; i++)
+		(void)each_trashed(w->f, put_back_by_hand, w->s->volumes[i].dir);
 }
 
 static void call_until_answered(struct world *w, char call, unsigned int volume)
