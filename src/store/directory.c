@@ -196,8 +196,9 @@ int directory_is_gone(struct nfs_client *c, const char *path, struct error *err)
 	int r;
 
 	r = directory_locate(c, path, &place, err);
-	if (r == 0)
-		r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
+	if (r < 0)
+		return r == -ENOENT ? 1 : r;
+	r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
 	if (r == -ENOENT)
 		return 1;
 	return r < 0 ? nfs_error_set(err, c, r, "looking up '%s'", path) : 0;

@@ -119,15 +119,16 @@ int directory_trash_release(struct nfs_client *c, const char *key, const char *e
 void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path);
 
 /*
- * Whether a directory that was at path is in the trash: 1, 0 or a negative errno. The deletion of
- * an earlier volume that was paused may have taken it for the one that it knew, and puts it back.
+ * Whether a directory that was at path is in the trash, unchecked: 1, 0 or a negative errno. The
+ * deletion of an earlier volume that was paused may have taken it for the one that it knew, and
+ * puts it back, or a purger does.
  */
 int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err);
 
 /*
- * Release all such directories for purging, so that none comes back. Those of another identity
- * stay as they are if the export does not let this one rename them. *ret_trashed is set if a
- * directory was renamed: a purge that is under way does not see its new name.
+ * Release all directories that were at path for purging, so that none comes back. Those of another
+ * identity stay as they are if the export does not let this one rename them. *ret_trashed is set
+ * if a directory was renamed: a purge that is under way does not see its new name.
  */
 int directory_trash_release_all(struct nfs_client *c, const char *path, bool *ret_trashed,
 				struct error *err);

@@ -197,11 +197,13 @@ static bool is_trash_for(const char *name, const void *key)
 	return store_trash_name_is_of(name, key);
 }
 
-/* Likewise, or of a path that a server which folds names might treat as the same. */
+/* Likewise if it is unchecked, also of a path that a server which folds names may take for it. */
 static bool may_be_trash_for(const char *name, const void *data)
 {
 	char key[STORE_TRASH_KEY_MAX + 1], wanted[STORE_TRASH_KEY_MAX + 1];
 
+	if (!store_trash_name_is_unchecked(name))
+		return false;
 	store_trash_name_key(name, key);
 	store_trash_key(wanted, data);
 	return path_key_compare(key, strlen(key), wanted, strlen(wanted)) == PATH_IS_SAME;

@@ -174,13 +174,14 @@ static int fill_with_mode(struct nfs_client *c, const char *name, void *data, st
 }
 
 /*
- * Set mode and owner of the directory that was built. Never make it here: a paused deletion may
- * have moved it for a moment, and an empty directory would count as the volume's contents.
+ * Set mode and owner of a directory that is there; own as for make_directory(). Never make it here:
+ * a paused deletion may have moved it for a moment, and an empty directory would count as the
+ * volume's contents.
  */
-static int set_up_contents(struct new_volume *nv, struct error *err)
+static int set_up_existing(struct new_volume *nv, bool own, struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
-	int r = make_directory(nv, EXISTING_REQUIRE, true, &why);
+	int r = make_directory(nv, EXISTING_REQUIRE, own, &why);
 
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION &&
 	    directory_is_gone(nv->c, nv->dir, NULL) > 0)
@@ -223,13 +224,13 @@ static int make_contents(struct new_volume *nv, const struct volume_filler *fill
 	if (v.staging.ready) {
 		r = new_volume_check_finished(nv, err);
 		/* An earlier attempt may have ended before it set the mode. */
-		return r < 0 ? r : set_up_contents(nv, err);
+		return r < 0 ? r : set_up_existing(nv, true, err);
 	}
 	r = check_required(nv, &v, err);
 	if (r == 0)
 		r = staging_make(nv->c, &staging, err);
 	*filler->ret_trashed = *filler->ret_trashed || staging.trashed;
-	return r < 0 ? r : set_up_contents(nv, err);
+	return r < 0 ? r : set_up_existing(nv, true, err);
 }
 
 /* Make an empty directory in .csi-nfs/work/, for a volume whose directory must not exist yet. */
@@ -265,6 +266,16 @@ int new_volume_make(struct new_volume *nv, struct error *err)
 		return make_contents(nv, nv->filler, err);
 	if (volume_is_built(&v))
 		return make_contents(nv, &empty, err);
+	/* Rule 6: another volume or attempt may have its data in the directory. */
+	if (!nv->created || nv->noted) {
+		r = directory_is_gone(nv->c, nv->dir, err);
+		if (r == 0)
+			return set_up_existing(nv, false, err);
+		if (r > 0)
+			r = directory_may_come_back(nv->c, nv->dir, err);
+		if (r != 0)
+			return r < 0 ? r : directory_is_moving(nv, err);
+	}
 	/* The volume has no claim to decide, and an earlier attempt may have made the directory. */
 	if (!volume_is_unfinished(&v) && !nv->created && existing != EXISTING_REQUIRE)
 		existing = EXISTING_ADOPT;

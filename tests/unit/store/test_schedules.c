@@ -628,6 +628,26 @@ static const struct scenario scenarios[] = {
 	  "c0c1",
 	  { "d1", "d1c2d0d0" },
 	  .held = true },
+	{ "delete and delete, then create and replace in its directory",
+	  { { "v0", "a" }, { "v1", "a" }, { "v2", "a" } },
+	  "c0",
+	  { "d0", "d0c1c2" },
+	  .held = true },
+	{ "delete and delete, then create twice in its directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "d0c1c1" },
+	  .held = true },
+	{ "delete and delete, then require its directory",
+	  { { "v0", "a" }, { "v1", "a" }, { "v2", "a", NULL, "require", VOLUME_CLAIM_SHARED } },
+	  "c0",
+	  { "d0", "d0c1c2c2" },
+	  .held = true },
+	{ "delete and delete, then claim its directory twice",
+	  { { "v0", "a" }, { "v1", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "c0",
+	  { "d0", "d0c1c1" },
+	  .held = true },
 };
 
 /* -------- schedules -------- */
@@ -1735,6 +1755,15 @@ static void delete_all(struct world *w)
 		call_until_answered(w, 'd', i);
 }
 
+/*
+ * A call that finishes the deletion of a dead replica, which has moved the directory already, may
+ * leave that to a volume that is just being made, and which makes another one.
+ */
+static bool may_stay_in_trash(const struct world *w)
+{
+	return w->s->keeps_data || w->s->may_refuse || w->s->volumes[0].is_foreign;
+}
+
 static void clear_world(struct world *w)
 {
 	unsigned int i;
@@ -1746,7 +1775,7 @@ static void clear_world(struct world *w)
 			call_until_answered(w, 'c', i);
 		}
 	purge(w->f);
-	if (each_trashed(w->f, is_refused, NULL) > 0)
+	if (!may_stay_in_trash(w) && each_trashed(w->f, is_refused, NULL) > 0)
 		broken(w, "a directory stays in the trash", 0, "");
 	check_files(w);
 	check_volumes(w);

@@ -267,7 +267,7 @@ static void made_anew(struct fake_nfs *f)
 static void moved(struct fake_nfs *f)
 {
 	fake_nfs_remove(f, "snap");
-	fake_nfs_put(f, ".csi-nfs/trash/snap.1.2.3/" FILE_NAME, NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, ".csi-nfs/trash/snap.1.2.h3/" FILE_NAME, NFS_TYPE_FILE, NULL);
 }
 
 static void removed(struct fake_nfs *f)

@@ -169,12 +169,13 @@ START_TEST(test_moved)
 
 	check_int("moved", "create", create(f, "pvc-1", NULL, &err), 0);
 	fake_nfs_remove(f, "pvc-1");
-	fake_nfs_put(f, ".csi-nfs/trash/pvc-1.1.2.3/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, ".csi-nfs/trash/pvc-1.1.2.h3/file", NFS_TYPE_FILE, NULL);
 	check_that("moved", "again", create(f, "pvc-1", NULL, &err) < 0);
 	check_error("moved", &err, ERROR_ABORTED, "another controller");
 	check_int("moved", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
 	check_int("moved", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
-	fake_nfs_remove(f, ".csi-nfs/trash/pvc-1.1.2.3");
+	fake_nfs_remove(f, ".csi-nfs/trash/pvc-1.1.2.h3");
+	fake_nfs_put(f, ".csi-nfs/trash/pvc-1.1.2.3/released", NFS_TYPE_FILE, NULL);
 	check_that("removed", "again", create(f, "pvc-1", NULL, &err) < 0);
 	check_error("removed", &err, ERROR_ABORTED, "try again to re-create it");
 	check_int("removed", "made anew", create(f, "pvc-1", NULL, &err), 0);
