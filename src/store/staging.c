@@ -103,8 +103,9 @@ static bool is_leftover(const char *name, const void *work_key)
 	return store_trash_name_is_of(name, work_key);
 }
 
-static int discard_work(struct nfs_client *c, const struct nfs_handle *work, const char *name,
-			bool *ret_trashed, struct error *err)
+/* Move work to the trash, for the purger. Errors are unreported. */
+static int trash_work(struct nfs_client *c, const struct nfs_handle *work, const char *name,
+		      bool *ret_trashed)
 {
 	struct error unused = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
@@ -117,13 +118,38 @@ static int discard_work(struct nfs_client *c, const struct nfs_handle *work, con
 	r = store_folder(c, STORE_TRASH, true, &trash, &unused);
 	if (r == 0)
 		r = directory_rename(c, work, name, trash, name);
-	if (r == 0) {
-		*ret_trashed = true;
+	*ret_trashed = *ret_trashed || r == 0;
+	return r == -ENOENT ? 0 : r;
+}
+
+/*
+ * Discard what another attempt has made. That may be about to put it into place, and must not find
+ * half of it: if the trash has no room for it, give it another name before it is removed.
+ */
+static int discard_leftover(struct nfs_client *c, const struct nfs_handle *work, const char *name,
+			    const char *work_key, bool *ret_trashed, struct error *err)
+{
+	char aside[NFS_NAME_MAX + 1];
+	struct nfs_export owner;
+	int r;
+
+	if (trash_work(c, work, name, ret_trashed) == 0)
 		return 0;
-	}
+	store_trash_identity(name, &owner);
+	store_trash_name(aside, &owner, work_key);
+	r = nfs_rename(c, work, name, work, aside);
 	if (r == -ENOENT)
 		return 0;
-	/* There may be no room for the trash, or for one more entry in it. */
+	if (r < 0)
+		return nfs_error_set(err, c, r, "renaming unfinished work '%s'", name);
+	return tree_remove(c, work, aside, NULL, NULL, err);
+}
+
+static int discard_own(struct nfs_client *c, const struct nfs_handle *work, const char *name,
+		       bool *ret_trashed, struct error *err)
+{
+	if (trash_work(c, work, name, ret_trashed) == 0)
+		return 0;
 	return tree_remove(c, work, name, NULL, NULL, err);
 }
 
@@ -142,7 +168,7 @@ int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashe
 	if (r < 0)
 		return nfs_error_set(err, c, r, "reading the folder of unfinished work");
 	for (i = 0; i < names.n && r == 0; i++)
-		r = discard_work(c, work, names.items[i], ret_trashed, err);
+		r = discard_leftover(c, work, names.items[i], work_key, ret_trashed, err);
 	return r;
 }
 
@@ -318,7 +344,7 @@ static int build_directory(struct nfs_client *c, struct staging *s, struct error
 	if (r == 0 || c->broken)
 		return r;
 	/* The next attempt or the deletion finds the leftovers, so the CO has to retry. */
-	if (discard_work(c, work, name, &s->trashed, &second) < 0 && error_is_final(err->code))
+	if (discard_own(c, work, name, &s->trashed, &second) < 0 && error_is_final(err->code))
 		err->code = ERROR_ABORTED;
 	return r;
 }

@@ -212,6 +212,55 @@ START_TEST(test_moved_meanwhile)
 }
 END_TEST
 
+struct second_attempt {
+	bool is_at_work, done, has_renamed;
+	unsigned int removed;
+};
+
+/*
+ * Before the first attempt puts its work into place, another one discards it. The trash has no room
+ * for it, and the removal stops after one file.
+ */
+static void discard_meanwhile(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct second_attempt *s = data;
+	struct nfs_client *c;
+	struct error err = { .code = ERROR_OK };
+	bool trashed = false;
+
+	if (s->is_at_work && op->type == NFS_OP_RENAME && !s->has_renamed) {
+		s->has_renamed = true;
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -ENOSPC });
+	} else if (s->is_at_work && op->type == NFS_OP_REMOVE && s->removed++ > 0) {
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EIO });
+	}
+	if (s->done || op->type != NFS_OP_RENAME || strcmp(op->to_name, "pvc-1") != 0 ||
+	    strncmp(op->name, "pvc-1.", strlen("pvc-1.")) != 0)
+		return;
+	s->done = s->is_at_work = true;
+	c = fake_nfs_connect(f);
+	check_that("discarded", "fails", staging_discard(c, "pvc-1", &trashed, &err) < 0);
+	nfs_client_free(c);
+	s->is_at_work = false;
+	fake_nfs_fail(f, NULL);
+}
+
+START_TEST(test_discarded_meanwhile)
+{
+	struct fake_nfs *f = prepared();
+	struct second_attempt s = { .done = false };
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_watch(f, discard_meanwhile, &s);
+	check_that("discarded", "create", create(f, "pvc-1", NULL, &err) < 0);
+	check_error("discarded", &err, ERROR_ABORTED, "another attempt");
+	check_that("discarded", "it happened", s.done && s.has_renamed && s.removed > 1);
+	check_int("discarded", "again", create(f, "pvc-1", NULL, &err), 0);
+	check_volume("discarded", f, "pvc-1");
+	fake_nfs_free(f);
+}
+END_TEST
+
 static const struct way {
 	const char *name;
 	int error;
@@ -466,6 +515,6 @@ START_TEST(test_closed)
 END_TEST
 
 CHECK_MAIN("build",
-	   .tests = { test_create, test_in_the_way, test_moved, test_moved_meanwhile, test_closed,
-		      test_another_version },
+	   .tests = { test_create, test_in_the_way, test_moved, test_moved_meanwhile,
+		      test_discarded_meanwhile, test_closed, test_another_version },
 	   .loops = { { test_failures, ARRAY_SIZE(ways) } })
