@@ -301,6 +301,20 @@ int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err)
 	return r < 0 ? r : notes.refused;
 }
 
+static int look_at_reader(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
+			  struct error *err)
+{
+	return kind == BUSY_USE ? remove_or_remember(c, name, data, err) : 0;
+}
+
+int busy_check_unread(struct nfs_client *c, const char *dir, struct error *err)
+{
+	struct notes notes = { .dir = dir };
+	int r = busy_each(c, dir, look_at_reader, &notes, err);
+
+	return r < 0 ? r : notes.refused;
+}
+
 static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_kind kind,
 			     void *data, struct error *err)
 {

@@ -91,6 +91,9 @@ bool busy_is_abandoned(struct nfs_client *c, const char *name);
  */
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 
+/* Likewise, but only that nobody reads it: the caller may be making it. */
+int busy_check_unread(struct nfs_client *c, const char *dir, struct error *err);
+
 /* Check that no overlapping directory is being deleted: 0, or ABORTED. */
 int busy_check_not_deleted(struct nfs_client *c, const char *dir, struct error *err);
 

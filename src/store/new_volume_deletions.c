@@ -85,6 +85,9 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 		return tombstone_refuse(nv->dir, err);
 	how.policy = volume_policy(&v, &id, ON_DELETE_RETAIN);
 	r = volume_recorded_directory(c, &v, t.key, &t.dir, err);
+	/* Rule 1: the deletion may have died before it looked for copies. */
+	if (r == 0)
+		r = busy_check_unread(c, t.dir, err);
 	if (r == 0)
 		r = volume_carry_out(c, &t, &how, &trashed, err);
 	pass->trashed = pass->trashed || trashed;

@@ -43,6 +43,8 @@ static int remove_snapshot_directory(struct nfs_client *c, struct tombstone *t, 
 	struct owner owner;
 	int r;
 
+	if (busy_is_irrevocable(t->name)) /* rule 9 */
+		return tombstone_remove_directory(c, t, NULL, ret_trashed, err);
 	if (!has_contents) {
 		r = tombstone_is_in_place(c, t, ret_trashed, err);
 		if (r == 0)
@@ -216,6 +218,10 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 	if (text == NULL || volume_id_parse(&id, text) < 0)
 		return record_unusable(c, -EINVAL, NFS_STATE_DIR "/busy", name,
 				       "delete that snapshot once more", err);
+	/* Rule 1: the deletion may have died before it looked for restores. */
+	r = busy_check_unread(c, t.dir, err);
+	if (r < 0)
+		return r;
 	r = snapshot_find_contents(c, &id, &t.record, &contents, err);
 	if (r == 0 || r == -ENOENT)
 		r = carry_out_deletion(c, &t, r == 0, &trashed, err);

@@ -511,9 +511,6 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	r = note_policy_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
 	if (r == 0)
 		r = bury_volume(c, t, id, rec, disposal.policy, err);
-	/* Rule 1: a copy that has not seen the tombstone wrote its note before. */
-	if (r == 0)
-		r = busy_check_unused(c, t->dir, err);
 	if (r < 0)
 		return r;
 	/* The tombstone is newer than the record that was read before it was set. */
@@ -523,6 +520,10 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 		if (r < 0)
 			return r;
 	}
+	/* Rule 1: a copy that has not seen the tombstone wrote its note before. */
+	r = busy_check_unused(c, t->dir, err);
+	if (r < 0)
+		return r;
 	disposal.policy = volume_policy(&v, id, how->policy);
 	return volume_carry_out(c, t, &disposal, ret_trashed, err);
 }
