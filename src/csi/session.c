@@ -118,6 +118,9 @@ static bool session_ends_round(struct session *s)
 		known_exports_remember(s->driver->known, &s->export);
 		/* Purge what other processes left. Without memory, the next call asks again. */
 		(void)purger_note(s->driver->purger, &s->export);
+	} else if (s->err->code == ERROR_ABORTED) {
+		/* A directory may have to come back from the trash first. */
+		(void)purger_note(s->driver->purger, &s->export);
 	} else if (s->err->code == ERROR_PERMISSION_DENIED) {
 		if (session_change_identity(s))
 			return true;

@@ -18,7 +18,6 @@
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/unchecked.h"
-#include "tree/remove.h"
 
 #define ARCHIVE_TRIES 10
 #define ARCHIVE_DATE_MAX 24 /* ".20260131T120000Z.10" */
@@ -263,11 +262,9 @@ static int remove_archive(struct nfs_client *c, struct archive_move *a, const ch
 		return nfs_error_set(err, c, r, "looking up '%s'", a->path);
 	directory_trash_key(key, archive);
 	r = directory_remove_known(c, &place, &old, key, entry, err);
-	if (r == DIRECTORY_CANNOT_MOVE) {
-		r = check_archive_place(c, archive, a->key, err);
-		return r != 0 ? r
-			      : tree_remove_known(c, &place.parent, place.base, &old.handle, err);
-	}
+	/* Removing it in place takes long: a volume might adopt what is left of it meanwhile. */
+	if (r == DIRECTORY_CANNOT_MOVE)
+		return ARCHIVE_NAME_TAKEN;
 	if (r != 0 && r != -ENOENT)
 		return r > 0 ? ARCHIVE_IS_NEW : r;
 	r = give_back_if_used(c, archive, &place, &old.attr, entry, err);

@@ -197,7 +197,7 @@ static bool is_trash_for(const char *name, const void *key)
 	return store_trash_name_is_of(name, key);
 }
 
-/* Likewise if it is unchecked, also of a path that a server which folds names may take for it. */
+/* Whether it is unchecked and from that path, or from another spelling on a server that folds. */
 static bool may_be_trash_for(const char *name, const void *data)
 {
 	char key[STORE_TRASH_KEY_MAX + 1], wanted[STORE_TRASH_KEY_MAX + 1];

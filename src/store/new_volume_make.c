@@ -41,9 +41,14 @@ static int check_others(const struct new_volume *nv, struct error *err)
 /* Record that the directory is the volume's. It stays so even if the rest of the call fails. */
 static int decide_directory(const struct new_volume *nv, struct error *err)
 {
+	int r;
+
 	if (staging_set_ready(nv->rec) < 0)
 		return error_oom(err);
-	return record_replace(nv->c, nv->folder, nv->key, nv->rec, err);
+	r = record_replace(nv->c, nv->folder, nv->key, nv->rec, err);
+	if (r < 0) /* the call may be repeated with this record */
+		record_unset(nv->rec, STAGING_KEY_READY);
+	return r;
 }
 
 /*

@@ -140,6 +140,9 @@ static int discard_leftover(struct nfs_client *c, const struct nfs_handle *work,
 	r = nfs_rename(c, work, name, work, aside);
 	if (r == -ENOENT)
 		return 0;
+	/* On a file system that is too full for any rename, make room. */
+	if (r == -ENOSPC || r == -EDQUOT)
+		return tree_remove(c, work, name, NULL, NULL, err);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "renaming unfinished work '%s'", name);
 	return tree_remove(c, work, aside, NULL, NULL, err);

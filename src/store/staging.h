@@ -62,7 +62,10 @@ int staging_make(struct nfs_client *c, struct staging *s, struct error *err);
 int staging_is_in_place(struct nfs_client *c, const struct record *rec, const char *path,
 			struct error *err);
 
-/* Move the remains of earlier attempts to the trash. *ret_trashed is set if there were any. */
+/*
+ * Move the remains of earlier attempts to the trash, or remove them where it has no room.
+ * *ret_trashed is set if there is something to purge.
+ */
 int staging_discard(struct nfs_client *c, const char *work_key, bool *ret_trashed,
 		    struct error *err);
 

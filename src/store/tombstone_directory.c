@@ -114,9 +114,12 @@ static int put_empty_directory_back(struct nfs_client *c, const struct tombstone
 	return r;
 }
 
+/* There is another directory in the place. */
+#define PLACE_IS_TAKEN 2
+
 /*
- * Put back a directory that was moved after its tombstone had gone. Return 1 after that, or 0 if no
- * user has found the directory (rule 5).
+ * Put back a directory that was moved after its tombstone had gone. Return 1 after that, 0 if no
+ * user has found the directory (rule 5), or PLACE_IS_TAKEN.
  */
 static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
 			       const struct directory_place *place,
@@ -131,11 +134,12 @@ static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
 		return r;
 	r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
 	if (r == 0)
-		return 0; /* the user has made a new directory */
+		return PLACE_IS_TAKEN;
 	if (r == -ENOENT)
 		r = directory_rename(c, moved_to, name, &place->parent, place->base);
-	/* The user's deletion has released the entry, or the user has made a new directory. */
-	if (r == -ENOENT || r == -ENOTEMPTY || r == -EEXIST)
+	if (r == -ENOTEMPTY || r == -EEXIST)
+		return PLACE_IS_TAKEN;
+	if (r == -ENOENT) /* the user's deletion has released the entry */
 		return 0;
 	return r < 0 ? tombstone_failed(c, r, t, err) : 1;
 }
@@ -152,7 +156,9 @@ static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
 		r = store_folder(c, STORE_TRASH, true, &trash, err);
 		if (r < 0)
 			return tombstone_failed(c, r, t, err);
-		return move_directory_back(c, t, place, trash, trashed, users, err);
+		r = move_directory_back(c, t, place, trash, trashed, users, err);
+		/* It may be another user's data: the entry stays, unchecked (rule 6). */
+		return r == PLACE_IS_TAKEN ? deletion_was_finished(t, err) : r;
 	}
 	r = users != NULL ? users(c, t, true, err) : 0;
 	return r <= 0 ? r : put_empty_directory_back(c, t, place, attr, users, err);
@@ -203,6 +209,8 @@ static int tombstone_make_irrevocable(struct nfs_client *c, struct tombstone *t,
 	r = store_folder(c, STORE_BUSY, false, &busy, err);
 	if (r == 0)
 		r = nfs_rename(c, busy, t->name, busy, marked);
+	if (r == -ENOSPC || r == -EDQUOT) /* go on without the mark, since deletions make room */
+		return tombstone_check(c, t, err);
 	if (r < 0 && r != -ENOENT)
 		return tombstone_failed(c, r, t, err);
 	memcpy(t->name, marked, sizeof(t->name));
@@ -286,8 +294,8 @@ static int take_out_of_archive(struct nfs_client *c, const struct tombstone *t,
 	if (!nfs_handle_is_equal(&handle, &known->handle))
 		return 0;
 	r = move_directory_back(c, t, place, &from.parent, from.base, users, err);
-	if (r <= 0)
-		return r;
+	if (r <= 0 || r == PLACE_IS_TAKEN)
+		return r < 0 ? r : 0;
 	r = directory_remove_parents(c, archive, err);
 	return r < 0 ? r : 1;
 }

@@ -49,6 +49,25 @@ static int refuse_place(const struct nfs_client *c, const char *name, const char
 			 name, path, user, c->export.server, c->export.share);
 }
 
+/*
+ * As directory_locate(), but make the directories above for an archive, and for a volume that has
+ * that very directory. If the user has one of those above, it is the user's to make.
+ */
+static int locate_place(struct nfs_client *c, const char *path, const char *user,
+			struct directory_place *ret, struct error *err)
+{
+	const struct owner_question q = { .scope = OWNER_AT };
+	struct owner owner;
+	int r = directory_locate(c, path, ret, err);
+
+	if (r != -ENOENT)
+		return r;
+	r = user != NULL ? owner_find(c, path, &q, &owner, err) : 1;
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	return directory_make_parents(c, path, ret, err);
+}
+
 int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, const char *name,
 			  const char *path, const char *user, struct error *err)
 {
@@ -56,10 +75,7 @@ int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, 
 	struct nfs_handle unused;
 	int r;
 
-	if (user == NULL)
-		r = directory_make_parents(c, path, &place, err);
-	else
-		r = directory_locate(c, path, &place, err);
+	r = locate_place(c, path, user, &place, err);
 	if (r < 0)
 		return r == -ENOENT ? 1 : r;
 	r = nfs_lookup(c, &place.parent, place.base, &unused, NULL);

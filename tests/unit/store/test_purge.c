@@ -11,6 +11,7 @@
 #include "fake/nfs.h"
 #include "store/layout.h"
 #include "store/path_key.h"
+#include "store/users.h"
 #include "tree/work.h"
 #include "store/purge_share.h"
 #include "check_util.h"
@@ -143,14 +144,22 @@ static void make_unchecked_name(char name[NFS_NAME_MAX + 1], const char *key, ui
 		       (unsigned long long)(((uint64_t)now.tv_sec - age_s) * CLOCK_NS_PER_S));
 }
 
-static void put_record(struct fake_nfs *f, const char *record)
+/* The record of a snapshot, or of a volume with a directory of its name or, with its notes, dir. */
+static void put_record(struct fake_nfs *f, const char *record, const char *dir)
 {
 	const char *name = strchr(record, '/') + 1;
+	struct nfs_client *c;
 	char path[64], text[64];
+	bool unused;
 
 	(void)snprintf(path, sizeof(path), NFS_STATE_DIR "/%s", record);
-	(void)snprintf(text, sizeof(text), "v=1;name=%s;dir=%s", name, name);
+	(void)snprintf(text, sizeof(text), "v=1;name=%s;dir=%s", name, dir != NULL ? dir : name);
 	fake_nfs_put(f, path, NFS_TYPE_SYMLINK, text);
+	if (dir == NULL)
+		return;
+	c = fake_nfs_connect(f);
+	check_int(record, "notes", users_add(c, name, dir, &unused, NULL), 0);
+	nfs_client_free(c);
 }
 
 /*
@@ -166,6 +175,7 @@ START_TEST(test_unchecked)
 		const char *record; /* of who has the directory; NULL: nobody */
 		const char *other; /* a file of the share, or NULL */
 		enum { STAYS, GOES, IS_BACK, FAILS } end;
+		const char *dir; /* of the record; NULL: as its name */
 	} rows[] = {
 		{ "nobody's, new", "pvc-1", 10, NULL, NULL, STAYS },
 		{ "nobody's, old", "pvc-1", 7200, NULL, NULL, STAYS },
@@ -177,6 +187,8 @@ START_TEST(test_unchecked)
 		{ "in a snapshot, escaped", "snap/a%b", 120, "snapshots/snap", "snap/file",
 		  IS_BACK },
 		{ "in one that is gone", "snap/a%b", 90000, "snapshots/snap", NULL, STAYS },
+		{ "a volume's, without the directory above", "team/pvc-1", 120, "volumes/pvc-1",
+		  NULL, IS_BACK, "team/pvc-1" },
 		{ "being deleted", "pvc-1", 90000, "volumes/pvc-1",
 		  ".csi-nfs/busy/pvc-1~d~00000000000000aa.1", STAYS },
 		{ "made anew", "pvc-1", 90000, "volumes/pvc-1", "pvc-1/new", FAILS },
@@ -205,7 +217,7 @@ START_TEST(test_unchecked)
 		(void)snprintf(back, sizeof(back), "%s/file", rows[i].path);
 		fake_nfs_put(f, path, NFS_TYPE_FILE, NULL);
 		if (rows[i].record != NULL)
-			put_record(f, rows[i].record);
+			put_record(f, rows[i].record, rows[i].dir);
 		if (rows[i].other != NULL)
 			fake_nfs_put(f, rows[i].other, NFS_TYPE_FILE, NULL);
 		purge(rows[i].name, f);
