@@ -291,6 +291,7 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 		.data = source,
 		.ret_trashed = &trash.is_used,
 		.replace_archive = driver->replace_archive,
+		.defaults = (MUTABLE_MODE | MUTABLE_ON_DELETE) & ~creation->params.given,
 	};
 	struct session s;
 	int r;
@@ -326,9 +327,10 @@ static int create_volume_reply(const struct creation *creation,
 {
 	cleanup_volume_message struct volume_message message = { .context = NULL };
 	Csi__V1__CreateVolumeResponse out = CSI__V1__CREATE_VOLUME_RESPONSE__INIT;
-	cleanup_free char *id = creation_volume_id(creation);
+	const char *id = volume_of(&creation->record).id;
 
-	if (id == NULL || volume_message_init(&message, id, &creation->record) < 0)
+	/* The recorded one: the default policy, which is in it, may have changed. */
+	if (volume_message_init(&message, id, &creation->record) < 0)
 		return error_oom(err);
 	out.volume = &message.volume;
 	closure(&out, data);

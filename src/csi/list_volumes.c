@@ -34,10 +34,11 @@ static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
 	const char *dir = volume_of(&entry->record).dir;
 	int r;
 
-	if (strchr(dir, '/') == NULL) {
-		entry->has_directory = listing_root_has(l, dir);
+	if (strchr(dir, '/') == NULL && listing_root_has(l, dir)) {
+		entry->has_directory = true;
 		return 0;
 	}
+	/* On a server that folds names, the root may have it in another spelling. */
 	r = directory_is_gone(c, dir, err);
 	entry->has_directory = r == 0;
 	return r < 0 ? r : 0;

@@ -272,6 +272,11 @@ static int fill_subdir(struct volume_params *p, const struct csi_map *map, bool 
 	trimmed = filled != NULL ? path_trim(filled) : NULL;
 	if (trimmed == NULL)
 		return error_oom(err);
+	/* csi-driver-nfs mounts the root of the share for "/". */
+	if (for_node && trimmed[0] == '\0') {
+		free(steal_ptr(&p->subdir));
+		return 0;
+	}
 	r = check_subdir(trimmed, err);
 	if (r < 0)
 		return r;

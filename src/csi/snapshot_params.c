@@ -80,6 +80,8 @@ int snapshot_params_parse(struct snapshot_params *ret, const struct csi_map *map
 
 	*ret = (struct snapshot_params){ .compression = compression };
 	for (i = 0; i < map->n; i++) {
+		if (csi_map_is_replaced(map, i))
+			continue;
 		r = take_entry(ret, map, i, err);
 		if (r < 0)
 			return r;

@@ -44,11 +44,13 @@ struct volume_filler {
 	void *data;
 	bool *ret_trashed; /* set if there is something to purge */
 	bool replace_archive; /* as in volume_disposal, for deletions that are finished first */
+	unsigned int defaults; /* of enum volume_mutable: settings that the request does not name */
 };
 
 /*
  * Create the volume that rec describes, finish one that was begun, or find it there already; rec
- * becomes the record on the share. filler may be NULL for a volume that begins empty. Errors:
+ * becomes the record on the share. filler may be NULL for a volume that begins empty. The settings
+ * in filler->defaults are those of the record, if there is one: defaults may change. Errors:
  * ALREADY_EXISTS for the same name with other parameters, or with a size that does not fit
  * capacity; else as nfs_error_set(). Nothing is left behind after a final code.
  */

@@ -161,6 +161,32 @@ static void drop_earlier_policies(const struct new_volume *nv)
 
 /* -------- the call -------- */
 
+/* Take the settings that the request does not name from the record, so that they do not differ. */
+static int take_recorded_settings(struct new_volume *nv, const struct record *have)
+{
+	static const struct {
+		unsigned int setting; /* enum volume_mutable */
+		const char *key;
+	} keys[] = {
+		{ MUTABLE_MODE, VOLUME_KEY_MODE },
+		{ MUTABLE_ON_DELETE, VOLUME_KEY_ON_DELETE },
+	};
+	const unsigned int defaults = nv->filler != NULL ? nv->filler->defaults : 0;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++) {
+		const char *value = record_get(have, keys[i].key);
+
+		if ((defaults & keys[i].setting) == 0)
+			continue;
+		if (value == NULL)
+			record_unset(nv->rec, keys[i].key);
+		else if (record_set(nv->rec, keys[i].key, value) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* Read the record that has the name into nv->rec, if it is of the same volume. */
 static int adopt_volume_record(struct new_volume *nv, const struct volume_capacity *capacity,
 			       struct error *err)
@@ -183,6 +209,8 @@ static int adopt_volume_record(struct new_volume *nv, const struct volume_capaci
 	if (r < 0)
 		return r;
 	if (!volume_is_foreign(&have)) {
+		if (take_recorded_settings(nv, &have) < 0)
+			return error_oom(err);
 		r = volume_check_same(&have, nv->rec, capacity, err);
 	} else {
 		/*

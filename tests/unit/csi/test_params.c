@@ -388,6 +388,7 @@ START_TEST(test_snapshot_class)
 		{ "another compression", { "compression", "xz" }, .word = "none, gzip or zstd" },
 		{ "unknown", { "colour", "red" }, .word = "colour" },
 		{ "two spellings", { "format", "tree", "FORMAT", "archive" }, .word = "format" },
+		{ "twice", { "format", "zip", "format", "tree" }, TREE_COMPRESSION_GZIP, true },
 	};
 	size_t i;
 

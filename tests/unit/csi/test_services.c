@@ -595,6 +595,54 @@ START_TEST(test_create)
 }
 END_TEST
 
+/* What the request does not name is as it was, whatever the driver's defaults have become. */
+START_TEST(test_create_with_other_defaults)
+{
+	static const struct {
+		const char *name;
+		struct creation in;
+		enum error_code code;
+		const char *word;
+	} rows[] = {
+		{ "nothing is named", { "pvc-1", MOUNT, { SRV } }, ERROR_OK },
+		{ "another policy is named",
+		  { "pvc-1", MOUNT, { SRV, "onDelete", "retain" } },
+		  ERROR_ALREADY_EXISTS,
+		  "onDelete" },
+		{ "another mode is named",
+		  { "pvc-1", MOUNT, { SRV, "mountPermissions", "0700" } },
+		  ERROR_ALREADY_EXISTS,
+		  "mountPermissions" },
+		{ "what is recorded is named",
+		  { "pvc-1", MOUNT, { SRV, "onDelete", "archive", "mountPermissions", "0770" } },
+		  ERROR_OK },
+	};
+	struct call call;
+	struct bench b;
+	size_t i;
+
+	bench_init(&b);
+	b.driver.mount_permissions = 0770;
+	b.driver.on_delete = ON_DELETE_ARCHIVE;
+	create_volume("first", &b, &rows[0].in, &call);
+	check_error("first", &call.req.err, ERROR_OK, NULL);
+	call_done(&call);
+	b.driver.mount_permissions = 0;
+	b.driver.on_delete = ON_DELETE_DELETE;
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const Csi__V1__CreateVolumeResponse *out;
+
+		create_volume(rows[i].name, &b, &rows[i].in, &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, rows[i].word);
+		out = (const void *)call.reply;
+		if (rows[i].code == ERROR_OK)
+			check_str(rows[i].name, "id", out->volume->volume_id, "s#e#pvc-1##archive");
+		call_done(&call);
+	}
+	bench_done(&b);
+}
+END_TEST
+
 /*
  * A volume whose creation was cut short is asked for again, and the server refuses: that is no end,
  * for the CO would forget what is there.
@@ -957,6 +1005,7 @@ START_TEST(test_publish)
 		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b", "mountPermissions", "0770" } },
 		  .source = "s:/e/a/b",
 		  .mode = 0770 },
+		{ "the root as subDir", { "v", "+t", MOUNT, NULL, { SRV, "subDir", "/" } } },
 		{ "the root's mode is not ours",
 		  { "v", "+t", MOUNT, NULL, { SRV, "mountPermissions", "0770" } } },
 		{ "IPv6",
@@ -1246,6 +1295,7 @@ CHECK_MAIN("services", .setup = setup,
 		   test_create_refused,
 		   test_create,
 		   test_create_refused_after_an_attempt,
+		   test_create_with_other_defaults,
 		   test_create_in_any_order,
 		   test_delete,
 		   test_validate,
