@@ -160,6 +160,23 @@ def check_schema(_):
             yield f"csi-driver-nfs's value {problem} is not in values.yaml"
 
 
+def check_old_sidecars(_):
+    """Those of csi-driver-nfs's charts up to v4.12.1, whose tags a user's values may have."""
+    for name, tag in (("csiProvisioner", "v5.3.0"), ("csiResizer", "v1.14.0"),
+                      ("csiSnapshotter", "v8.3.0"), ("externalSnapshotter", "8.3.0")):
+        options = ["--set", "externalSnapshotter.enabled=true", "--set"]
+        rc, text = TOOLS.run("helm", "template", tools.CHART, *options, f"image.{name}.tag={tag}")
+        if rc == 0:
+            yield f"{name} {tag} is accepted"
+        elif f"image.{name}.tag: {tag}" not in text:
+            yield f"{name} {tag}: {' '.join(text.split())}"
+        for other in ("v9.0.0", "latest", "v5.3.0-mirror.1"):
+            rc, text = TOOLS.run("helm", "template", tools.CHART, *options,
+                                 f"image.{name}.tag={other}")
+            if rc != 0:
+                yield f"{name} {other}: {' '.join(text.split())}"
+
+
 def unknown_keys(theirs, ours, path=""):
     for key, value in theirs.items():
         if key not in ours:
@@ -397,6 +414,7 @@ CHECKS = [
     ("chart: the same as the manifests and overlays", check_same),
     ("chart: types, privileges, flags, for each file of values", check_renderings),
     ("chart: the schema refuses what is wrong", check_schema),
+    ("chart: sidecars that are too old are refused", check_old_sidecars),
     ("chart: each value has its effect", check_values),
     ("chart: the snapshot API is the published one", check_snapshot_api),
     ("examples: types", check_examples),

@@ -46,6 +46,13 @@ What several templates need.
 {{- $tag = "" -}}
 {{- $digest = "" -}}
 {{- end -}}
+{{- /* Older ones exit at an option that the chart gives them. */ -}}
+{{- $oldest := get (dict "csiProvisioner" "6.0.0" "csiResizer" "2.0.0" "csiSnapshotter" "8.4.0" "externalSnapshotter" "8.4.0") .name -}}
+{{- if and $oldest (not $digest) (regexMatch "^v?[0-9]+[.][0-9]+[.][0-9]+$" $tag) -}}
+{{- if semverCompare (printf "<%s" $oldest) $tag -}}
+{{- fail (printf "image.%s.tag: %s does not know the options of this chart: remove the tag, or mirror v%s or later" .name $tag $oldest) -}}
+{{- end -}}
+{{- end -}}
 {{- if hasPrefix "/" $repository -}}
 {{- $repository = printf "%s%s" (.root.Values.image.baseRepo | trimSuffix "/") $repository -}}
 {{- end -}}
