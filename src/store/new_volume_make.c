@@ -92,7 +92,8 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 	if (!undecided)
 		return 0;
 	r = decide_directory(nv, err);
-	if (r < 0 && made)
+	/* If another replica has changed the record (ABORTED), the directory is the volume's. */
+	if (r < 0 && made && (err == NULL || error_is_final(err->code)))
 		directory_unmake(nv->c, nv->dir, &wish, err);
 	return r;
 }

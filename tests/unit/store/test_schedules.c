@@ -90,6 +90,7 @@ struct scenario {
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
 	bool twice_all; /* likewise, in few orders: run all, not hasty, where both replicas go on */
 	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
+	bool idle; /* pods write nothing, so the directories stay empty */
 	bool held; /* run schedules in which the server holds a RENAME into the trash, too */
 };
 
@@ -648,6 +649,22 @@ static const struct scenario scenarios[] = {
 	  "c0",
 	  { "d0", "d0c1c1" },
 	  .held = true },
+	{ "idle, create and create", { { "v0", "a" } }, "", { "c0", "c0" }, .idle = true },
+	{ "idle, exclusive claim, the same volume twice",
+	  { { "v0", "a", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "",
+	  { "c0", "c0" },
+	  .idle = true },
+	{ "idle, exclusive claim, the same volume twice, without subDir",
+	  { { "v0", "v0", NULL, NULL, VOLUME_CLAIM_EXCLUSIVE } },
+	  "",
+	  { "c0", "c0" },
+	  .idle = true },
+	{ "idle, existingDirectory refuse, the same volume twice",
+	  { { "v0", "a", NULL, "refuse", VOLUME_CLAIM_SHARED } },
+	  "",
+	  { "c0", "c0" },
+	  .idle = true },
 };
 
 /* -------- schedules -------- */
@@ -1195,6 +1212,8 @@ static void write_file(struct world *w, unsigned int volume)
 		broken(w, "created without a directory", volume, plan->dir);
 		return;
 	}
+	if (w->s->idle)
+		return;
 	ck_assert(w->n_files < FILES_MAX);
 	check_exclusive(w, plan, volume);
 	w->n_files++;
@@ -1681,6 +1700,8 @@ static void check_answered(struct world *w)
 			check_notes(w, i);
 		else
 			broken(w, "lost its record, before a repetition", i, "");
+		if (w->s->idle && fake_nfs_type(w->f, plan->dir) != NFS_TYPE_DIRECTORY)
+			broken(w, "lost its directory, before a repetition", i, plan->dir);
 	}
 }
 
