@@ -327,10 +327,12 @@ static int create_volume_reply(const struct creation *creation,
 {
 	cleanup_volume_message struct volume_message message = { .context = NULL };
 	Csi__V1__CreateVolumeResponse out = CSI__V1__CREATE_VOLUME_RESPONSE__INIT;
-	const char *id = volume_of(&creation->record).id;
+	const char *recorded = volume_of(&creation->record).id;
+	cleanup_free char *computed = recorded == NULL ? creation_volume_id(creation) : NULL;
+	/* The default policy, which is in the id, may have changed since. */
+	const char *id = recorded != NULL ? recorded : computed;
 
-	/* The recorded one: the default policy, which is in it, may have changed. */
-	if (volume_message_init(&message, id, &creation->record) < 0)
+	if (id == NULL || volume_message_init(&message, id, &creation->record) < 0)
 		return error_oom(err);
 	out.volume = &message.volume;
 	closure(&out, data);

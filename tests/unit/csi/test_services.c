@@ -14,6 +14,8 @@
 #include "csi/services.h"
 #include "node/node.h"
 #include "node/stats.h"
+#include "store/layout.h"
+#include "store/volume_record.h"
 #include "fake/mounter.h"
 #include "fake/nfs.h"
 #include "check_util.h"
@@ -639,6 +641,36 @@ START_TEST(test_create_with_other_defaults)
 			check_str(rows[i].name, "id", out->volume->volume_id, "s#e#pvc-1##archive");
 		call_done(&call);
 	}
+	bench_done(&b);
+}
+END_TEST
+
+/* Somebody has taken the id out of the record: the answer still has one. */
+START_TEST(test_create_without_recorded_id)
+{
+	static const struct creation in = { "pvc-1", MOUNT, { SRV } };
+	cleanup_record struct record rec = { .n = 0 };
+	const Csi__V1__CreateVolumeResponse *out;
+	const struct nfs_handle *folder;
+	struct nfs_client *client;
+	struct call call;
+	struct bench b;
+
+	bench_init(&b);
+	create_volume("first", &b, &in, &call);
+	check_error("first", &call.req.err, ERROR_OK, NULL);
+	call_done(&call);
+	client = fake_nfs_connect(b.nfs);
+	check_int("record", "folder", store_folder(client, STORE_VOLUMES, false, &folder, NULL), 0);
+	check_int("record", "read", record_read(client, folder, "pvc-1", &rec, NULL), 0);
+	record_unset(&rec, VOLUME_KEY_ID);
+	check_int("record", "write", record_replace(client, folder, "pvc-1", &rec, NULL), 0);
+	nfs_client_free(client);
+	create_volume("again", &b, &in, &call);
+	check_error("again", &call.req.err, ERROR_OK, NULL);
+	out = (const void *)call.reply;
+	check_str("again", "id", out->volume->volume_id, "s#e#pvc-1##");
+	call_done(&call);
 	bench_done(&b);
 }
 END_TEST
@@ -1296,6 +1328,7 @@ CHECK_MAIN("services", .setup = setup,
 		   test_create,
 		   test_create_refused_after_an_attempt,
 		   test_create_with_other_defaults,
+		   test_create_without_recorded_id,
 		   test_create_in_any_order,
 		   test_delete,
 		   test_validate,
