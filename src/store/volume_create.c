@@ -273,7 +273,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  struct error *err)
 {
 	struct new_volume nv = { .c = c, .key = key, .rec = rec, .filler = filler };
-	bool trashed = false;
+	bool trashed = false, was_broken;
 	struct volume v;
 	int r;
 
@@ -301,10 +301,11 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	r = make_and_check(&nv, err);
 	if (r == 0 || r == -ESTALE)
 		return r;
+	was_broken = c->broken;
 	undo_creation(&nv, filler != NULL ? filler->ret_trashed : &trashed, err);
 	/*
 	 * Without a reply, the record of a volume that another replica has finished may be gone.
 	 * The session repeats the call on a new connection, which makes it again.
 	 */
-	return c->broken ? -ECONNABORTED : r;
+	return c->broken && !was_broken ? -ECONNABORTED : r;
 }
