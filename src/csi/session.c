@@ -114,12 +114,13 @@ static bool session_ends_round(struct session *s)
 {
 	if (session_return_client(s))
 		return true;
-	if (s->result == 0) {
+	if (s->result == 0)
 		known_exports_remember(s->driver->known, &s->export);
-		/* Purge what other processes left. Without memory, the next call asks again. */
-		(void)purger_note(s->driver->purger, &s->export);
-	} else if (s->err->code == ERROR_ABORTED) {
-		/* A directory may have to come back from the trash first. */
+	/*
+	 * Purge what other processes left, which may be what an aborted call waits for. Without
+	 * memory, the next call asks again.
+	 */
+	if (s->result == 0 || s->err->code == ERROR_ABORTED) {
 		(void)purger_note(s->driver->purger, &s->export);
 	} else if (s->err->code == ERROR_PERMISSION_DENIED) {
 		if (session_change_identity(s))

@@ -272,6 +272,7 @@ static int remove_or_refuse(struct nfs_client *c, const char *name, const char *
 struct notes {
 	const char *dir;
 	const struct busy_note *own; /* NULL: none */
+	bool skips_makers;
 	int refused; /* by the note of a controller that may be alive: 0 or a negative errno */
 };
 
@@ -290,29 +291,32 @@ static int remove_or_remember(struct nfs_client *c, const char *name, struct not
 static int look_at_user(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
 			struct error *err)
 {
-	return kind == BUSY_USE || kind == BUSY_MAKE ? remove_or_remember(c, name, data, err) : 0;
+	struct notes *notes = data;
+
+	if (kind != BUSY_USE && (kind != BUSY_MAKE || notes->skips_makers))
+		return 0;
+	return remove_or_remember(c, name, notes, err);
+}
+
+static int check_users(struct nfs_client *c, struct notes *notes, struct error *err)
+{
+	int r = busy_each(c, notes->dir, look_at_user, notes, err);
+
+	return r < 0 ? r : notes->refused;
 }
 
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err)
 {
 	struct notes notes = { .dir = dir };
-	int r = busy_each(c, dir, look_at_user, &notes, err);
 
-	return r < 0 ? r : notes.refused;
-}
-
-static int look_at_reader(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
-			  struct error *err)
-{
-	return kind == BUSY_USE ? remove_or_remember(c, name, data, err) : 0;
+	return check_users(c, &notes, err);
 }
 
 int busy_check_unread(struct nfs_client *c, const char *dir, struct error *err)
 {
-	struct notes notes = { .dir = dir };
-	int r = busy_each(c, dir, look_at_reader, &notes, err);
+	struct notes notes = { .dir = dir, .skips_makers = true };
 
-	return r < 0 ? r : notes.refused;
+	return check_users(c, &notes, err);
 }
 
 static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_kind kind,
@@ -427,6 +431,12 @@ static void note_next_name(struct busy_note *note)
 		       ++note->renewals);
 }
 
+static void note_has_new_name(struct busy_note *note)
+{
+	memcpy(note->name, note->tried, sizeof(note->name));
+	note->tried[0] = '\0';
+}
+
 /*
  * A RENAME without a reply may still be carried out at any time. So it is repeated with the same
  * names: then there are only two names to look for, however many replies are lost.
@@ -434,6 +444,7 @@ static void note_next_name(struct busy_note *note)
 int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *err)
 {
 	const struct nfs_handle *folder;
+	bool is_repeated;
 	int r;
 
 	if (note->lost)
@@ -441,22 +452,21 @@ int busy_note_renew(struct nfs_client *c, struct busy_note *note, struct error *
 	r = store_folder(c, STORE_BUSY, false, &folder, err);
 	if (r < 0)
 		return r == -ENOENT ? note_was_lost(note, err) : r;
-	for (;;) {
-		const bool is_repeated = note->tried[0] != '\0';
-
-		if (!is_repeated)
-			note_next_name(note);
+	is_repeated = note->tried[0] != '\0';
+	if (!is_repeated)
+		note_next_name(note);
+	r = nfs_rename(c, folder, note->name, folder, note->tried);
+	if (r == -ENOENT && is_repeated) {
+		note_has_new_name(note);
+		note_next_name(note);
 		r = nfs_rename(c, folder, note->name, folder, note->tried);
-		if (r == 0 || (r == -ENOENT && is_repeated))
-			memcpy(note->name, note->tried, sizeof(note->name));
-		if (r == 0 || r == -ENOENT)
-			note->tried[0] = '\0';
-		if (r != -ENOENT)
-			break;
-		if (!is_repeated)
-			return note_was_lost(note, err);
 	}
-	return r < 0 ? nfs_error_set(err, c, r, "renewing an in-use note") : 0;
+	if (r == -ENOENT)
+		return note_was_lost(note, err);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "renewing an in-use note");
+	note_has_new_name(note);
+	return 0;
 }
 
 int busy_note_erase(struct nfs_client *c, struct busy_note *note, struct error *err)

@@ -244,6 +244,20 @@ int directory_rename(struct nfs_client *c, const struct nfs_handle *dir, const c
 	return r;
 }
 
+int directory_move_back(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			const struct directory_place *place)
+{
+	struct nfs_handle unused;
+	int r = nfs_lookup(c, &place->parent, place->base, &unused, NULL);
+
+	if (r == 0)
+		return -EEXIST;
+	if (r != -ENOENT)
+		return r;
+	r = directory_rename(c, dir, name, &place->parent, place->base);
+	return r == -ENOTEMPTY ? -EEXIST : r;
+}
+
 /* -------- file systems within the share -------- */
 
 int directory_complete_attr(struct nfs_client *c, const struct nfs_handle *handle,

@@ -76,6 +76,14 @@ int directory_check_file_system(struct nfs_client *c, const char *path, struct e
 int directory_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		     const struct nfs_handle *to_dir, const char *to_name);
 
+/*
+ * Rename a directory back to the place that it was moved from. Looks at the place first, since
+ * RENAME would replace an empty directory. Errors are unreported: -EEXIST if something is there by
+ * now, -ENOENT if the directory itself is gone.
+ */
+int directory_move_back(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			const struct directory_place *place);
+
 /* Whether directory_rename() may have to change that mode. Return the mode that it sets. */
 bool directory_mode_is_closed(uint32_t mode, uint32_t *ret_open);
 

@@ -126,18 +126,13 @@ static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
 			       const struct nfs_handle *moved_to, const char *name,
 			       tombstone_users_fn users, struct error *err)
 {
-	struct nfs_handle handle;
 	int r;
 
 	r = users != NULL ? users(c, t, false, err) : 0;
 	if (r <= 0)
 		return r;
-	r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
-	if (r == 0)
-		return PLACE_IS_TAKEN;
-	if (r == -ENOENT)
-		r = directory_rename(c, moved_to, name, &place->parent, place->base);
-	if (r == -ENOTEMPTY || r == -EEXIST)
+	r = directory_move_back(c, moved_to, name, place);
+	if (r == -EEXIST)
 		return PLACE_IS_TAKEN;
 	if (r == -ENOENT) /* the user's deletion has released the entry */
 		return 0;

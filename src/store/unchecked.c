@@ -72,18 +72,13 @@ int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, 
 			  const char *path, const char *user, struct error *err)
 {
 	struct directory_place place;
-	struct nfs_handle unused;
 	int r;
 
 	r = locate_place(c, path, user, &place, err);
 	if (r < 0)
 		return r == -ENOENT ? 1 : r;
-	r = nfs_lookup(c, &place.parent, place.base, &unused, NULL);
-	if (r == 0)
-		r = -EEXIST;
-	else if (r == -ENOENT)
-		r = directory_rename(c, trash, name, &place.parent, place.base);
-	if (r == -ENOTEMPTY || r == -EEXIST)
+	r = directory_move_back(c, trash, name, &place);
+	if (r == -EEXIST)
 		return 0;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "putting '%s' back from the trash", path);
