@@ -234,8 +234,8 @@ bool busy_is_abandoned(struct nfs_client *c, const char *name)
 }
 
 /*
- * Remove an abandoned note. -EAGAIN with ABORTED for any other one. In the folder, which is sticky,
- * a note of another identity may have to stay: it counts no more than if it were gone.
+ * Remove an abandoned note. -EAGAIN with ABORTED for any other one. The folder is sticky, so we may
+ * be unable to remove a note of another identity: ignore an abandoned one.
  */
 static int remove_or_refuse(struct nfs_client *c, const char *name, const char *dir,
 			    struct error *err)
@@ -276,7 +276,7 @@ struct notes {
 	int refused; /* by the note of a controller that may be alive: 0 or a negative errno */
 };
 
-/* Continue after a refusal, to start the timeout of every note of a dead controller now. */
+/* Continue after a refusal: looking at a note is what starts its timeout. */
 static int remove_or_remember(struct nfs_client *c, const char *name, struct notes *notes,
 			      struct error *err)
 {

@@ -61,8 +61,8 @@ typedef int (*busy_fn)(struct nfs_client *c, const char *name, enum busy_kind ki
 int busy_each(struct nfs_client *c, const char *dir, busy_fn found, void *data, struct error *err);
 
 /*
- * Likewise, and for each tombstone of a volume whose archive may overlap with dir: its deletion
- * looks for users of that place as well.
+ * As busy_each(), and also call found() for each tombstone of a volume whose archive may overlap
+ * with dir: that volume's deletion looks for users of its archive's place, too.
  */
 int busy_each_in_way(struct nfs_client *c, const char *dir, busy_fn found, void *data,
 		     struct error *err);
@@ -80,8 +80,8 @@ void busy_key(const char *name, char ret[RECORD_NAME_MAX + 1]);
 bool busy_directory(const char *name, char ret[RECORD_NAME_MAX + 1]);
 
 /*
- * Whether a note or tombstone is abandoned: it is this process's, but of none of its running calls,
- * or its replica counts as dead.
+ * Whether a note or tombstone is abandoned: it has this process's id but belongs to no running
+ * call, or its replica counts as dead.
  */
 bool busy_is_abandoned(struct nfs_client *c, const char *name);
 
@@ -91,7 +91,7 @@ bool busy_is_abandoned(struct nfs_client *c, const char *name);
  */
 int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 
-/* Likewise, but only that nobody reads it: the caller may be making it. */
+/* As busy_check_unused(), but ignore notes of making: the caller may be the maker. */
 int busy_check_unread(struct nfs_client *c, const char *dir, struct error *err);
 
 /* Check that no overlapping directory is being deleted: 0, or ABORTED. */

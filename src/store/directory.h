@@ -27,9 +27,9 @@ struct directory_place {
 bool directory_is_archive_name(const char *path);
 
 /*
- * The path whose archive belongs at path; NULL: path is no archive's. The archive of an overlapping
- * path overlaps with path. Archives with a date in their name do not count: nobody else makes a
- * directory of such a name at that moment.
+ * Return the path whose archive would be at path, or NULL if path is not an archive's. If another
+ * path overlaps with the one returned, its archive overlaps with path. A date in the archive's name
+ * is not stripped: nobody else makes a directory of a dated name at that moment.
  */
 const char *directory_archived_from(const char *path);
 
@@ -68,10 +68,10 @@ bool directory_is_anothers(struct nfs_client *c, const struct nfs_handle *dir);
 int directory_check_file_system(struct nfs_client *c, const char *path, struct error *err);
 
 /*
- * As nfs_rename(), for a directory that its owner may not write to: such a rename to another parent
- * needs the right to write, since it changes "..". So the owner gets it meanwhile, if the server
- * refuses without it. A kill or a lost connection meanwhile leaves the directory open to its owner,
- * who might open it anyway.
+ * As nfs_rename(), also for a directory that its owner may not write to. A rename to another parent
+ * changes "..", so it needs write permission on the directory itself. If the server refuses the
+ * rename, give the owner that permission while it is repeated. A kill or a lost connection in that
+ * time leaves the directory writable for its owner, who could make it so anyway.
  */
 int directory_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		     const struct nfs_handle *to_dir, const char *to_name);

@@ -200,9 +200,10 @@ static int check_archive_parents(struct nfs_client *c, const char *archive, stru
 
 /*
  * Look for users again after an older archive was removed: another replica may have finished this
- * deletion, and then a volume may have adopted the archive (rule 4). ARCHIVE_NAME_OF_OTHERS if so,
- * and it has the archive back. A volume that is not finished finds out itself. entry: the name of
- * the archive in the trash, which becomes "" if it is not there any more; "": it was empty.
+ * deletion, and then a volume may have adopted the archive (rule 4). If so, give the archive back
+ * and return ARCHIVE_NAME_OF_OTHERS. A volume whose creation is not finished notices the loss
+ * itself. entry: the name of the archive in the trash, or "" if the archive was empty; becomes ""
+ * once it has left the trash.
  */
 static int give_back_if_used(struct nfs_client *c, const char *archive,
 			     const struct directory_place *place, const struct nfs_attr *attr,
@@ -233,10 +234,11 @@ static int give_back_if_used(struct nfs_client *c, const char *archive,
 }
 
 /*
- * Remove an older archive. ARCHIVE_NAME_TAKEN for anything else of that name: no directory, or a
- * directory with the archives of other volumes in it. Another replica may archive the same volume
- * at the same time, so look at the directory first and at the volume's after that: if that is still
- * in its place, the archive is an older one, and only that may go. ARCHIVE_IS_NEW if not.
+ * Remove an older archive. ARCHIVE_NAME_TAKEN for anything else of that name: something that is not
+ * a directory, or a directory that holds archives of other volumes. Another replica may archive the
+ * same volume at the same time. So look at the archive first, and then at the volume's directory:
+ * if that is still in its place, the archive is an older one and may go. If not, return
+ * ARCHIVE_IS_NEW.
  */
 static int remove_archive(struct nfs_client *c, struct archive_move *a, const char *archive,
 			  struct error *err)

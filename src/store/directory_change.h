@@ -29,8 +29,8 @@ struct directory_wish {
 	uint32_t mode; /* 0: DIRECTORY_MODE for a new one; an existing one keeps its own */
 	struct volume_owner owner;
 	enum volume_existing existing; /* whether it may, must or must not be there */
-	const struct owner_question *others; /* who must not have it; see store/owner.h */
-	const struct owner_question *users; /* whose mode and owner an existing one keeps */
+	const struct owner_question *others; /* if these own an existing one, refuse it */
+	const struct owner_question *users; /* if these use one, keep its mode and owner */
 };
 
 /*
@@ -78,9 +78,9 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);
 
 /*
- * Check that the entry name of the directory to, which was renamed from a place, is the known
- * directory. Return 1 after renaming anything else back. Return 0 also if the entry is gone: a
- * repeated call may have handed it to the purger.
+ * After the rename of a directory from a place to name in the directory to, check that it is the
+ * known one. Return 0 if so, and also if the entry is gone: a repeated call may have handed it to
+ * the purger. Rename anything else back and return 1.
  *
  * A directory is known by its handle. Servers whose handles stand for paths (go-nfs) give it
  * another one when it is renamed; only there it is known by file id, file system and mtime.
@@ -90,14 +90,14 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 			  const char *name, struct error *err);
 
 /*
- * Rename path, the directory of volume key, to archived-path. If there is an archive of that name,
- * it is removed first with replace (*ret_trashed: there is something to purge); without, the new
- * one gets a dated name. The name is dated also if archived-path has the archives of other volumes
- * in it, or a volume has adopted the older archive just now, which then has it back. If the archive
- * would overlap with what others have, or lie in another archive, the date follows the
- * first component. Return 0 also if path is gone. *ret_archive becomes the path of the archive,
- * for the caller to free, or NULL if nothing was moved. known, and the result 1, are as for
- * directory_remove_known().
+ * Rename path, the directory of volume key, to archived-path. If there is an archive of that name
+ * and replace is set, the old archive is removed first (*ret_trashed: there is something to purge);
+ * without replace, the new one gets a date at the end of its name. It also gets one if
+ * archived-path holds archives of other volumes, or if a volume has just adopted the older archive,
+ * which is then given back to it. If the new archive would overlap with directories of others, or
+ * lie in another archive, the date follows the first component instead. Return 0 also if path is
+ * gone. *ret_archive becomes the path of the archive, for the caller to free, or NULL if nothing
+ * was moved. known, and the result 1, are as for directory_remove_known().
  */
 int directory_archive(struct nfs_client *c, const char *path, const char *key,
 		      const struct directory_known *known, bool replace, char **ret_archive,

@@ -35,15 +35,15 @@ bool store_holder_is_own(const char *tag);
 
 /*
  * Whether the replica that wrote a note or draft of that name counts as dead: the name has been on
- * the share for as long as our patience, by our own clock. A live replica changes it sooner. The
- * first call for a name starts the time.
+ * the share for as long as our patience (--replica-timeout), by our own clock. A live replica
+ * changes the name sooner. The first call for a name starts the clock.
  */
 bool store_holder_is_dead(const char *server, const char *share, const char *name);
 
 /* Set the patience, instead of STORE_HOLDER_PATIENCE_S. Call before there are threads. */
 void store_holder_set_patience(unsigned int seconds);
 
-/* Return it. What a live replica leaves on a share changes three times as often. */
+/* Return the patience. A live replica renews what it leaves on a share three times within it. */
 unsigned int store_holder_patience_s(void);
 
 #endif

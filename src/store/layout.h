@@ -71,9 +71,9 @@ int store_list(struct nfs_client *c, const struct nfs_handle *dir, store_match_f
 #define STORE_TRASH_KEY_WHOLE (STORE_TRASH_KEY_MAX - 4) /* a cut spares a character of 4 bytes */
 
 /*
- * Get the key as it is in a name. One of more than STORE_TRASH_KEY_WHOLE bytes is cut, and gets a
- * hash, so that it stays longer than that and differs from all others: a name that an earlier
- * version cut without a hash is nobody's.
+ * Get the key as it appears in a name. A key of more than STORE_TRASH_KEY_WHOLE bytes is cut and
+ * gets a hash. It is then still longer than STORE_TRASH_KEY_WHOLE, so it differs from all keys that
+ * are whole, and from those that an earlier version cut without a hash: these match no key.
  */
 void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 
@@ -84,8 +84,8 @@ void store_trash_key(char ret[STORE_TRASH_KEY_MAX + 1], const char *key);
 void store_trash_name(char name[NFS_NAME_MAX + 1], const struct nfs_export *e, const char *key);
 
 /*
- * A rename into the trash may move something else than what was looked at before. The number of an
- * entry begins with h until its handle has been compared: the entry is unchecked. If the process
+ * A rename into the trash may move a directory other than the one that was looked at before. Until
+ * its handle has been compared, an entry is unchecked: its number begins with h. If the process
  * dies in between, a repeated call decides about the entry. If the call is not repeated, the purger
  * decides: after STORE_UNCHECKED_CHECK_S it looks for a user of the directory (store/unchecked.h),
  * and after STORE_UNCHECKED_PURGE_S it purges a directory without one. The age is its clock minus
@@ -101,7 +101,7 @@ bool store_trash_name_is_unchecked(const char *name);
 
 /*
  * Return how long ago a name was made, in seconds: our clock minus the time in the name, by the
- * clock of the machine that made it. A time in the future counts like one before.
+ * clock of the machine that made it. A time in the future counts as that far in the past.
  */
 uint64_t store_trash_name_age_s(const char *name);
 

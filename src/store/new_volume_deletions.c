@@ -23,10 +23,10 @@ struct deletions_pass {
 };
 
 /*
- * Take over the tombstone. Its name tells the directory only, but the parts of a long record are
- * found by the volume's key, and with the wrong key the record looks damaged. Try our key and the
- * directory, which goes into dir. ABORTED for any other key: only the volume's own deletion knows
- * it.
+ * Take over the tombstone. Its name holds only the directory, but reading a long record takes the
+ * volume's key: with the wrong key, its parts are not found and the record looks damaged. Try our
+ * key, and the directory (in dir) as the key. If neither fits, return ABORTED: only the volume's
+ * own deletion knows the key.
  */
 static int adopt_tombstone(const struct new_volume *nv, struct tombstone *t, const char *name,
 			   char dir[RECORD_NAME_MAX + 1], struct error *err)

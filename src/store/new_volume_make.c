@@ -52,8 +52,8 @@ static int decide_directory(const struct new_volume *nv, struct error *err)
 }
 
 /*
- * Make or find the directory, set its mode and owner, and decide on it if it is undecided. own: an
- * existing directory was made for this volume.
+ * Make or find the directory, and set its mode and owner. If the volume has a claim that is not
+ * decided, record that it gets the directory. own: an existing directory was made for this volume.
  */
 static int make_directory(struct new_volume *nv, enum volume_existing existing, bool own,
 			  struct error *err)

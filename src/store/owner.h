@@ -37,8 +37,8 @@ enum owner_scope {
 enum owner_count {
 	OWNER_COUNT_ALL, /* those with a record */
 	OWNER_COUNT_NOTED, /* also those with notes only: a deletion may be under way, or fail */
-	OWNER_COUNT_FINISHED, /* those that are finished: the others have no claim yet */
-	OWNER_COUNT_SHARING, /* likewise, without an exclusive claim: the asker's came first */
+	OWNER_COUNT_FINISHED, /* those that are finished: others have no right to it yet */
+	OWNER_COUNT_SHARING, /* finished, not exclusive: the asker's own claim came first */
 	OWNER_COUNT_DIFFERING, /* those that want another mode or owner than settings_of */
 };
 

@@ -193,9 +193,10 @@ static int check_draft(struct nfs_client *c, const struct nfs_handle *dir, const
 }
 
 /*
- * Remove our own draft, and before it the parts that we wrote, after a failure. Another replica may
- * have removed the draft already, but not what was written after that, and may have written its
- * own. If this fails, all is left to the next attempt. text: of the draft.
+ * After a failure, remove the parts that we wrote, and then our own draft. Another replica may have
+ * removed the draft already, but not the parts that we wrote after that; and it may have written a
+ * draft of its own, which stays. If this fails, the next attempt cleans up. text: what our draft
+ * says.
  */
 static void withdraw_draft(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			   const struct record_parts *parts, const char *text, struct error *err)

@@ -85,9 +85,10 @@ static int find_foreign(struct nfs_client *c, const struct volume_id *id, const 
 }
 
 /*
- * Read the archive to its end. csi-driver-nfs writes archives in place, so one that it was stopped
- * in looks like a finished one, and a CO that was told that the snapshot is ready would not ask
- * again. Refuse one that is not whole, and leave it alone: nothing tells whether somebody needs it.
+ * Read the archive to its end. csi-driver-nfs writes archives in place, so an archive looks
+ * finished even if csi-driver-nfs was stopped in the middle; and once a CO is told that the
+ * snapshot is ready, it does not ask again. Refuse an incomplete archive, but leave it alone:
+ * somebody may need it.
  */
 static int check_foreign(struct nfs_client *c, const struct volume_id *id,
 			 const struct snapshot_filler *filler,

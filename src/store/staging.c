@@ -56,8 +56,8 @@ static int identify_directory(struct nfs_client *c, const struct nfs_handle *dir
 /*
  * Whether a directory is the one of the record: 1, 0 or a negative errno. Over another version of
  * NFS its handle tells nothing, so compare the mtime, which nobody changes before it is ready. With
- * another mtime it may be this directory, or a later one that reuses its fileid; only the first
- * version can tell.
+ * another mtime it may be this directory, or a later one that reuses its fileid; only the version
+ * that it was built over can tell.
  */
 static int is_recorded(struct nfs_client *c, const struct staging_state *state,
 		       const struct directory_identity *there, const char *path, struct error *err)

@@ -16,8 +16,8 @@
 #define STAGING_KEY_HANDLE "handle" /* hash of its handle: servers reuse fileids, never handles */
 #define STAGING_KEY_READY "ready"
 /*
- * Until it is ready: the version of NFS that it was built over, since the other one has other
- * handles, and its mtime, which tells it over that one.
+ * Kept until the directory is ready: the NFS version that it was built over, and its mtime. The
+ * mtime identifies it over the other version, where its handle is different.
  */
 #define STAGING_KEY_VERSION "handlevers"
 #define STAGING_KEY_TIME "dirtime" /* seconds, dot, nanoseconds */

@@ -34,8 +34,8 @@ static int records_folder(struct nfs_client *c, const struct tombstone *t, bool 
 }
 
 /*
- * Read a tombstone that was a record of t->key, or a new one, whose parts have the key of its
- * directory: everybody has that from its name.
+ * Read a tombstone. If it was a record, its parts have the key t->key. If it is new, they have the
+ * key of its directory, which is in its name.
  */
 static int read_buried(struct nfs_client *c, struct tombstone *t, const struct nfs_handle *records,
 		       const struct nfs_handle *busy, struct error *err)

@@ -47,8 +47,9 @@ int tombstone_set_new(struct nfs_client *c, struct tombstone *t, struct record *
 		      struct error *err);
 
 /*
- * Likewise for a deletion that has found no record. Then look again (rule 1): ABORTED if there is
- * one by now, whose directory it is. The caller calls tombstone_restore() after a failure.
+ * As tombstone_set_new(), for a deletion that found no record. Then look for a record again (rule
+ * 1): ABORTED if there is one by now, because the directory then belongs to its volume. The caller
+ * calls tombstone_restore() after a failure.
  */
 int tombstone_set_unrecorded(struct nfs_client *c, struct tombstone *t, struct record *rec,
 			     struct error *err);
@@ -115,9 +116,9 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
 
 /*
  * Put the record back after a failure: the volume is as it was until the next attempt. If that
- * fails too, or there is a new record, the next attempt finds the tombstone. One that never was a
- * record stays if the directory may be in the trash: nothing else tells the next attempt. So does
- * one with the mark of rule 9.
+ * fails too, or there is a new record, the next attempt finds the tombstone. A tombstone that never
+ * was a record stays if the directory may be in the trash: without it, the next attempt would not
+ * know. One with the mark of rule 9 stays, too.
  */
 void tombstone_restore(struct nfs_client *c, struct tombstone *t);
 

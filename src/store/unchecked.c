@@ -38,8 +38,8 @@ static void log_put_back(const struct nfs_client *c, const char *path, const cha
 }
 
 /*
- * Refuse to put a directory back where its user has another one. It may be that user's data, since
- * a deletion leaves no unchecked entry of what is its own (rule 6).
+ * Refuse to put a directory back where its user has another one. The entry may hold that user's
+ * data: a deletion leaves no unchecked entry of its own volume's directory (rule 6).
  */
 static int refuse_place(const struct nfs_client *c, const char *name, const char *path,
 			const char *user, struct error *err)

@@ -18,9 +18,9 @@
  *
  *   users/.../<path, with %2F for a slash>~<policy>        the text has the directory, as dir=
  *
- * The deletions of the others follow the policies retain and archive too. With delete, the note
- * tells a volume with the policy retain that there were others, whose deletions may be repeated
- * after it is gone.
+ * The deletions of the others follow the policies retain and archive, too. A note with the policy
+ * delete is left for a volume with the policy retain. It says that there were other volumes, whose
+ * deletions may be repeated after that volume is gone.
  *
  * Keys that csi-nfs makes contain no '~'. The notes stay as long as the directory: a repeated
  * DeleteVolume finds a directory without a record. Earlier versions of csi-nfs find no record of

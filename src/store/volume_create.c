@@ -294,8 +294,8 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		return r;
 	nv.begun = nv.created || (volume_is_unfinished(&v) && !nv.is_foreign);
 	/*
-	 * A volume that is ready has its directory. A volume without subDir is never recorded as
-	 * ready.
+	 * A volume that is ready has its directory. A volume with neither a claim nor a source is
+	 * never recorded as ready, so its directory is checked each time.
 	 */
 	nv.exclusive = volume_is_exclusive(&v, key) && !v.staging.ready;
 	r = make_and_check(&nv, err);

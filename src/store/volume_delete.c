@@ -206,8 +206,8 @@ static int leave_to_owner(struct nfs_client *c, const struct tombstone *t,
 }
 
 /*
- * Rule 9: finish the removal of a directory that is being emptied where it is, whoever has come to
- * it since, so that the removal cannot go on in what they use.
+ * Rule 9: finish the removal of a directory that is being emptied in place, even if somebody uses
+ * it by now. If we stopped, another replica might still be removing its entries.
  */
 static int finish_in_place(struct nfs_client *c, struct tombstone *t, bool purge_now,
 			   bool *ret_trashed, struct error *err)

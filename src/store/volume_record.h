@@ -45,9 +45,10 @@
 #define VOLUME_CONTEXT_PREFIX "p."
 
 /*
- * The claim of a volume to its directory. Volumes of a class with existingDirectory, or with
- * variables in its subDir, have one, and so do those without subDir whose name has no UUID: their
- * directory is not decided until the record says "ready".
+ * The claim of a volume to its directory. With existingDirectory=adopt there is none. Otherwise a
+ * volume has one if its class has existingDirectory, or variables in its subDir; or if there is no
+ * subDir, and the name does not end with a UUID or is an archive's. Until the record says "ready",
+ * it is not decided whether such a volume gets the directory.
  */
 enum volume_claim {
 	CLAIM_NONE,
