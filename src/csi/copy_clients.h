@@ -24,8 +24,8 @@ enum copy_kind {
 
 /*
  * Whether the server can clone the files of a tree (CLONE), or with copy, copy them by itself
- * (COPY). tree: its attributes on from. The file system of to decides, which only a try shows: two
- * files are made in the trash.
+ * (COPY). tree: its attributes on from. Whether it can depends on the file system of to, and only a
+ * trial shows it: two files are made in the trash.
  */
 bool copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_client *from,
 			      const struct nfs_attr *tree, struct nfs_client *to, bool copy);

@@ -40,8 +40,8 @@ struct copy_job {
 /*
  * Begin a job between the exports and identities of from and to. claims are the notes on both that
  * keep other replicas away, in this order; each may be NULL. The job borrows them and renews them
- * while it lasts: a renewal that fails is logged, and only the one of copy_job_close() counts.
- * Errors: ABORTED if too many jobs run. copy_job_close() is due in either case.
+ * while it lasts: a failed renewal is only logged, except the last one, in copy_job_close(), which
+ * fails the job. Errors: ABORTED if too many jobs run. copy_job_close() is due in either case.
  */
 int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
@@ -50,10 +50,10 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 /*
  * Find the directory at path, which is borrowed, lease clients for it, and set path, tree and attr.
  * kind: COPY_CLONE or COPY_ARCHIVE. Errors as directory_locate() and nfs_pool_lease(). The tree is
- * counted at the first progress report: most jobs have ended by then, and their trees are listed
- * only once. It is listed now if the version may change: where sessions have few slots, a tree
- * without extended attributes goes over version 3, and so does a tree of small files that the
- * server could clone, if it cannot have attributes.
+ * counted at the first progress report: most jobs have ended by then, so their trees are listed
+ * only once. It is listed here already if that may change the version. Version 3 is used for a tree
+ * without extended attributes if the sessions have few slots; and for a tree of small files that
+ * cannot have attributes, even if the server could clone the files.
  */
 int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *path,
 		       struct error *err);

@@ -140,7 +140,7 @@ static int snapshot_request_init(struct snapshot_request *wanted,
 	r = volume_ref_find(&wanted->source, wanted->driver, in->source_volume_id, &secrets, err);
 	if (r < 0)
 		return r;
-	/* For a class without a secret, until a call has reached the volume's server. */
+	/* Without a secret, use the class's options until a call has reached the server. */
 	if (!nfs_export_has_options(&wanted->source.export)) {
 		r = nfs_export_apply_options(&wanted->source.export, wanted->params.mount_options,
 					     err);
@@ -232,7 +232,7 @@ static int snapshot_request_fill(struct nfs_client *c, const char *name, void *d
 	return s.result;
 }
 
-/* The job's first client is the snapshot's here, so that it reads from there. */
+/* The job reads the archive, so its first client is the one of the snapshot's share. */
 static int check_on_share(struct snapshot_request *wanted, struct nfs_client *share,
 			  struct nfs_client *volume, struct error *err)
 {

@@ -19,7 +19,10 @@
 
 struct known_exports;
 
-/* A folder of records. A server's address and file ids alone may repeat; its times do not. */
+/*
+ * Identifies a folder of records. One on another server may have the same address and file ids, but
+ * not the same ctime.
+ */
 struct records_place {
 	char address[64]; /* of the server, numeric; empty: not known */
 	uint16_t port;

@@ -326,8 +326,8 @@ static int read_batch(struct listing *l, struct nfs_client *c, const struct nfs_
 }
 
 /*
- * Check whether another name of the server or of the share leads to the same records, and has its
- * turn before. If that cannot be told, both are listed. Return a negative errno if the connection
+ * Check whether an export earlier in the list leads to the same records, under another name of the
+ * server or of the share. If we cannot tell, list both. Return a negative errno if the connection
  * broke.
  */
 static int is_listed_before(const struct listing *l, const struct csi_driver *driver,
@@ -351,7 +351,7 @@ static int is_listed_before(const struct listing *l, const struct csi_driver *dr
 	return c->broken ? r : known_exports_place(driver->known, l->current, &place);
 }
 
-/* A share that cannot be listed hides no other one. */
+/* Forget where a share's records are if it cannot be listed: it must not hide its other name. */
 static void forget_place(const struct listing *l, const struct csi_driver *driver)
 {
 	const struct records_place none = { .port = 0 };

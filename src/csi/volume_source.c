@@ -316,9 +316,9 @@ static int fill_from_snapshot(struct volume_source *source, struct nfs_client *c
 }
 
 /*
- * Within one share, read the source over the newer minor version that the new volume's options
- * allow. The source's own are those of the last call, which may have asked for one without extended
- * attributes; they would be lost without a word.
+ * If the source is on the new volume's share, and the new volume's options allow a newer minor
+ * version, read the source over that. The source's options are those of the last call, which may
+ * have asked for a version without extended attributes: the copy would lose them silently.
  */
 static void raise_minor(struct nfs_export *e, const struct nfs_export *target)
 {
