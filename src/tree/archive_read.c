@@ -123,8 +123,9 @@ static int read_gzip(struct unpacker *u, const char **ret, size_t *ret_len)
 }
 
 /*
- * Return the next piece of zstd, which libarchive decompresses. Pieces are small: it may ask for
- * one only when it has used up all that the one before it has become.
+ * Return the next piece of zstd, which libarchive decompresses. Pieces are small, so that
+ * check_header() runs often: libarchive may ask for the next piece only after it has used all the
+ * output of the last one.
  */
 static int read_zstd(struct unpacker *u, const char **ret, size_t *ret_len)
 {
@@ -196,8 +197,8 @@ static int read_next(struct unpacker *u, const char **ret, size_t *ret_len)
 }
 
 /*
- * libarchive limits what it reads of a header, but not a map of holes: that is the beginning of a
- * file's data. What it has used up is counted, not what it was given, which is still compressed.
+ * libarchive limits the size of a header, but not of a map of holes, which is the beginning of a
+ * file's data. Count the bytes that it has used, after decompression, not those that it was given.
  */
 static int check_header(struct unpacker *u)
 {
@@ -812,9 +813,9 @@ static int check_sum(const struct unpacker *u, const struct tree_archive_sum *su
 }
 
 /*
- * libarchive must not look for filters itself: it would decompress what is compressed twice, with
- * any window, and before it has opened the archive. The format "raw" is what it takes all but a tar
- * for.
+ * Do not let libarchive detect filters itself: it would decompress an archive that is compressed
+ * twice, with a window of any size, while it opens the archive. The format "raw" matches everything
+ * that is not a tar.
  */
 static int unpacker_open(struct unpacker *u, struct error *err)
 {

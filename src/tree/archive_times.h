@@ -29,8 +29,9 @@ int64_t archive_times_mtime(struct archive_entry *e);
 int64_t archive_times_atime(struct archive_entry *e);
 
 /*
- * Return whether libarchive may have cut this time that it read. With 32 bits it makes times before
- * 1970 of those from 2038 to 2106; what it makes of later ones cannot be told from others.
+ * Return whether libarchive may have cut this time that it read. With 32 bits, it turns times from
+ * 2038 to 2106 into times before 1970; later times become ones that nobody can tell from correct
+ * ones.
  */
 bool archive_times_may_be_cut(int64_t sec);
 

@@ -22,8 +22,8 @@
 #include "tree/reader.h"
 
 /*
- * Zeros in place of data that is gone, in all files of an archive. A server can report any size and
- * have no data, and the archive may be on another one.
+ * Limit on the zeros that replace missing data, in all files of an archive together. A server can
+ * report any size without having the data, and the archive may be on another server.
  */
 #define PADDING_MAX (UINT64_C(16) << 30)
 

@@ -116,9 +116,10 @@ static int resolve_taken_name(struct tree_builder *b, struct builder_node *node)
 }
 
 /*
- * Remember the path of a directory. Returns whether it is known: then a directory that has its name
- * is that one, and no listing is needed to tell it from one whose name is folded. A path that is
- * forgotten for another one in its place only costs the listing.
+ * Remember the path of a directory. Returns whether it was known before: then an existing directory
+ * of that name was made by this build, and no listing is needed to see whether the server folded
+ * another name into it. A path may be forgotten when another one takes its slot; that only costs
+ * the listing.
  */
 static bool check_known(struct tree_builder *b, const char *path)
 {
@@ -152,7 +153,7 @@ static int fill_window(struct tree_builder *b, bool crowd, struct error *err)
 	return b->error == 0 ? 0 : builder_error(b, err);
 }
 
-/* Start what can be started beside what the source has yet to deliver. */
+/* Start what can be started while the source still delivers entries. */
 static int builder_fill(struct tree_builder *b, struct error *err)
 {
 	return fill_window(b, false, err);

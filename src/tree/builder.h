@@ -8,9 +8,10 @@
  * nearest that it can, and are counted.
  *
  * Owners are set only if the client is root on the server, as nobody else may: by number, or by the
- * name that the source sent (nfs/owner.h). An owner that cannot be set is an error, also where the
- * server answers OK: replies show it, or a GETATTR does once, and for each set-id file. If owners
- * are not kept, no file becomes setuid or setgid for anybody but its owner.
+ * name that the source sent (nfs/owner.h). An owner that cannot be set is an error, even if the
+ * server answers OK. The reply shows which owner was set. If it does not, a GETATTR finds out:
+ * once, and for each set-id file. If owners are not kept, no file becomes setuid or setgid for
+ * anybody but its owner.
  *
  * Entries may repeat and directories may come without attributes (attr.is_full is false), because
  * archives need not be in order and servers may list a name twice while a directory changes.

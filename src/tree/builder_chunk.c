@@ -40,7 +40,10 @@ int builder_chunk_check_verifier(struct builder_node *node, const struct nfs_op 
 	return memcmp(node->verifier, op->verifier, sizeof(node->verifier)) == 0 ? 0 : -EIO;
 }
 
-/* Bytes of the chunk that this reply is about; -EIO or -EREMOTEIO if that cannot be. */
+/*
+ * Count what this reply has written or copied. Return 0 and the bytes of the chunk that are left;
+ * -EIO or -EREMOTEIO if the reply cannot be right.
+ */
 static int chunk_advance(struct builder_chunk *chunk, const struct nfs_op *op, size_t *ret_left)
 {
 	const uint64_t n = is_copy(chunk) ? op->length : op->count;

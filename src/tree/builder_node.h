@@ -170,7 +170,7 @@ void builder_node_ready(struct builder_node *node);
 /* Queue a new node, or let it wait for the handle of its parent. */
 void builder_node_queue(struct builder_node *node);
 
-/* Create the node before its data is complete after all. */
+/* Stop deferring the node: create it now, before its data is complete. */
 void builder_node_split(struct builder_node *node);
 
 /*
@@ -253,7 +253,7 @@ int builder_owner_put(const struct builder_node *node, struct nfs_change *change
 /* Compare the attributes in the node's reply with the change. Returns 0 or -NFS_EOWNER. */
 int builder_owner_check(const struct builder_node *node, const struct nfs_change *change);
 
-/* Return whether the reply leaves open what came of the owner to set, and that matters. */
+/* Return whether the reply does not show which owner was set, and a GETATTR must find out. */
 bool builder_owner_is_unproved(const struct builder_node *node, const struct nfs_change *change);
 
 /* -------- builder_chunk.c -------- */

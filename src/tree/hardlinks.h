@@ -17,10 +17,11 @@ struct tree_hardlinks;
 
 /*
  * Identifies a file. fileid is not enough: it is reused after a file is removed, and two file
- * systems under one fsid (btrfs subvolumes) may both have it. Equal handles are of one file, whose
- * state changes when it is written. Different handles may be, too: exports with subtree_check give
- * each name a handle of its own. But a file of btrfs and the one in a snapshot of its subvolume
- * differ in nothing else. Which of the two the server does is settled when it first matters.
+ * systems under one fsid (btrfs subvolumes) may both have it. Names with equal handles are one
+ * file; its state changes when it is written. Names with different handles may be one file, too,
+ * because exports with subtree_check give each name its own handle; or two files, because a file on
+ * btrfs and its copy in a snapshot differ in nothing else. tree_hardlinks_settle() says which is
+ * true on this server, once it matters.
  */
 struct tree_hardlink_id {
 	uint64_t fileid, fsid, fsid_minor;
@@ -35,8 +36,8 @@ int tree_hardlinks_new(struct tree_hardlinks **ret, size_t max);
 void tree_hardlinks_free(struct tree_hardlinks *l);
 
 /*
- * Check whether id may be of a remembered file with another handle, and it has to be settled what
- * that means.
+ * Check whether id equals that of a remembered file in all but the handle, and nobody has called
+ * tree_hardlinks_settle() yet.
  */
 bool tree_hardlinks_are_unsure(struct tree_hardlinks *l, const struct tree_hardlink_id *id);
 
