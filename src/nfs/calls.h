@@ -12,8 +12,8 @@
 #include "nfs/error.h"
 
 /*
- * libnfs has public functions of these names. A static libnfs that brings them along would not
- * link, and a shared one would call ours in place of its own: the linker gets other names.
+ * libnfs has public functions of these names. A static libnfs that contains them would not link,
+ * and a shared one would call ours in place of its own. So give ours other names for the linker.
  */
 #define nfs_create csi_nfs_create
 #define nfs_link csi_nfs_link

@@ -4,9 +4,9 @@
 /*
  * One connection to one export. Many operations may be in flight; they make progress inside
  * nfs_client_run() and nfs_client_call(). After a transport failure the client is broken: every
- * operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and the client can only be freed. So
- * does a reply to a change that cannot be right: what it did is not known, and it fails with
- * -EBADMSG.
+ * operation in flight fails with -ECONNABORTED or -ETIMEDOUT, and the client can only be freed. A
+ * reply to a change that cannot be right breaks the client, too: nobody knows what the change did,
+ * and its operation fails with -EBADMSG.
  *
  * A client belongs to one thread at a time (nfs/pool.h leases it). Nothing here blocks for longer
  * than its deadline. Only libnfs's XDR is used (net/rpc.h): its own calls have no deadline, or

@@ -56,7 +56,7 @@ struct nfs_protocol {
 	/* Check that an idle connection may still be used. NULL: it may. */
 	bool (*is_fresh)(const struct nfs_connection *conn);
 
-	/* Nothing more follows on a connection with nothing in flight. May be NULL. */
+	/* Tell the server that this idle connection will not be used again. May be NULL. */
 	void (*leave)(struct nfs_connection *conn);
 
 	/* The connection is gone: end the operations that had no call yet. May be NULL. */

@@ -49,9 +49,9 @@ int nfs_pool_new(struct nfs_pool **ret, nfs_connect_fn connect, unsigned int win
 }
 
 /*
- * Free one of the clients that have been freed since begun. It tells its server, which waits for
- * replies, only as long as that goes fast. A server that is not told forgets a client when its
- * lease ends.
+ * Free one client of a batch that was started at begun. Freeing a client tells its server and waits
+ * for the reply. Once the batch has taken LEAVE_MS, do without that: the server then forgets the
+ * client when its lease ends.
  */
 static void free_one_of_many(struct nfs_client *client, uint64_t begun)
 {

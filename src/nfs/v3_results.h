@@ -2,9 +2,9 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Results of NFSv3 and of MOUNT (RFC 1813), decoded into libnfs's types; see net/zdr.h. Results
- * that failed are decoded in full too, so that a reply is one or no reply. The results begin as
- * zeros. Internal to version 3, but for the list of exports.
+ * Results of NFSv3 and of MOUNT (RFC 1813), decoded into libnfs's types; see net/zdr.h. Failed
+ * results are decoded in full, too, so that a reply is either read as a whole or refused. Decoders
+ * are given zeroed results. Internal to version 3, but for the list of exports.
  */
 #ifndef NFS_V3_RESULTS_H
 #define NFS_V3_RESULTS_H

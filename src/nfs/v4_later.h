@@ -3,8 +3,8 @@
 
 /*
  * Operations of NFSv4.1 (RFC 8881) and 4.2 (RFC 7862, RFC 8276) that libnfs's XDR does not have:
- * those that are used, and of their arguments what is used. Lengths and counts from the server are
- * checked. Internal to version 4.
+ * only those that csi-nfs uses, with only the arguments that it uses. Lengths and counts from the
+ * server are checked. Internal to version 4.
  */
 #ifndef NFS_V4_LATER_H
 #define NFS_V4_LATER_H

@@ -321,9 +321,10 @@ static int take_sequence(struct v4_request *r, const COMPOUND4res *res)
 }
 
 /*
- * Check whether a change that was sent again has to be sent once more: the server is still at the
- * first one, or has made nothing. error: of take_sequence(). If SEQUENCE itself was delayed, the
- * number of the slot stays: it belongs to the first request (RFC 8881, section 2.10.6.1).
+ * Check whether a change that was sent again has to be sent once more: the server is still working
+ * on the first request, or has changed nothing. error: from take_sequence(). If SEQUENCE itself was
+ * delayed, keep the slot's sequence number: it belongs to the first request (RFC 8881, section
+ * 2.10.6.1).
  */
 static bool is_delayed(const struct v4_session *s, int error, const COMPOUND4res *res)
 {
