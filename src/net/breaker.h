@@ -97,8 +97,8 @@ bool net_breaker_is_proven(struct net_breaker *b, const char *server, uint16_t p
 
 /*
  * The server did not answer, has no address (error is -NET_ENAME), or answers NULL calls and hung
- * on the work itself (-ETIMEDOUT): then it is no longer proven. why is the message for
- * callers that are refused until it does; sets why->retry_ms.
+ * on the work itself (-ETIMEDOUT), which makes it no longer proven. why is the message for callers
+ * that are refused until the server answers; sets why->retry_ms.
  */
 void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port, int error,
 			struct error *why);

@@ -19,8 +19,9 @@
 #include <nfsc/libnfs-zdr.h>
 
 /*
- * libnfs's encoders write opaque data of fixed size, at most 16 bytes, and padding without looking
- * at the end of the buffer: give them a buffer that has so many bytes more than they are told of.
+ * libnfs's encoders do not look for the end of the buffer when they write padding, or opaque data
+ * of fixed size, at most 16 bytes: give them a buffer that is this many bytes longer than they are
+ * told.
  */
 #define NET_ZDR_ENCODE_SPARE 64
 
