@@ -33,15 +33,14 @@ void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir)
 }
 
 void busy_tombstone_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir,
-			 const char *id)
+			 uint64_t identity)
 {
 	size_t len;
 
 	busy_name(ret, kind, dir);
 	len = strlen(ret);
-	if (id != NULL)
-		(void)snprintf(ret + len, NFS_NAME_MAX + 1 - len, ".%016" PRIx64,
-			       str_hash(id, strlen(id)));
+	if (identity != 0)
+		(void)snprintf(ret + len, NFS_NAME_MAX + 1 - len, ".%016" PRIx64, identity);
 }
 
 /* A name, parsed; tag points into it. */
@@ -94,7 +93,7 @@ bool busy_may_be_of(const char *name, const char *dir)
 	       path_key_compare(name, parsed.key_len, key, strlen(key)) == PATH_IS_SAME;
 }
 
-bool busy_is_meant_for(const char *name, const char *id)
+bool busy_is_meant_for(const char *name, uint64_t identity)
 {
 	struct busy_name parsed;
 	const char *hash;
@@ -105,7 +104,7 @@ bool busy_is_meant_for(const char *name, const char *id)
 	hash = strchr(parsed.tag, '.');
 	if (hash != NULL)
 		hash = strchr(hash + 1, '.');
-	(void)snprintf(own, sizeof(own), "%016" PRIx64, str_hash(id, strlen(id)));
+	(void)snprintf(own, sizeof(own), "%016" PRIx64, identity);
 	return hash == NULL || strcmp(hash + 1, own) == 0;
 }
 

@@ -33,14 +33,14 @@ enum busy_kind {
 void busy_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir);
 
 /*
- * Likewise for a tombstone. The name contains a hash of the id of what is deleted, or none if id is
- * NULL: a record is buried by its key, and another volume may have that key by now.
+ * Likewise for a tombstone. The name contains the identity of the record that is buried
+ * (volume_record_identity()), unless that is 0: RENAME takes whatever record has the key by then.
  */
 void busy_tombstone_name(char ret[NFS_NAME_MAX + 1], enum busy_kind kind, const char *dir,
-			 const char *id);
+			 uint64_t identity);
 
-/* Whether a tombstone was set for that id. True for one without a hash. */
-bool busy_is_meant_for(const char *name, const char *id);
+/* Whether a tombstone was set for that identity. True for one that contains none. */
+bool busy_is_meant_for(const char *name, uint64_t identity);
 
 /*
  * Whether a tombstone has the mark of a deletion that removes the directory in place, so that

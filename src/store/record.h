@@ -48,7 +48,7 @@ struct record {
 
 /* Tag (store/holder.h) of the last replacement. A record that was only created has none. */
 #define RECORD_KEY_BY "by"
-/* Tag of the creation, in a record with parts. */
+/* Tag of the creation, in the record of a volume or snapshot, and in any other one with parts. */
 #define RECORD_KEY_NONCE "nonce"
 /* Number and hash of the parts of the record that this one has replaced. */
 #define RECORD_KEY_OLD "old"
@@ -63,6 +63,9 @@ void record_unset(struct record *rec, const char *key);
 
 /* Return the value, borrowed from rec, or NULL. */
 const char *record_get(const struct record *rec, const char *key);
+
+/* Give a record that is to be created a new RECORD_KEY_NONCE. Return 0 or -ENOMEM. */
+int record_set_nonce(struct record *rec);
 
 /* Whether the record has ever been replaced, not only created. */
 bool record_was_replaced(const struct record *rec);
@@ -87,8 +90,8 @@ void record_done(struct record *rec);
 /*
  * Create the record, exclusively: -EEXIST, unreported, if there is one. ABORTED if another
  * replica is creating it, or if something stays behind. On success rec knows its parts, for
- * record_remove(); after a failure it may have got RECORD_KEY_NONCE. key: at most RECORD_NAME_MAX
- * bytes, as everywhere below.
+ * record_remove(); after a failure it may have another RECORD_KEY_NONCE. key: at most
+ * RECORD_NAME_MAX bytes, as everywhere below.
  */
 int record_create(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		  struct record *rec, struct error *err);

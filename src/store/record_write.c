@@ -264,6 +264,14 @@ static int check_ours(struct nfs_client *c, const struct nfs_handle *dir, const 
 
 /* -------- creating -------- */
 
+int record_set_nonce(struct record *rec)
+{
+	char tag[STORE_HOLDER_TAG_MAX];
+
+	store_holder_tag(tag);
+	return record_set(rec, RECORD_KEY_NONCE, tag);
+}
+
 /*
  * Encode a new record for parts, and format their head. The tag makes the text, and so the names of
  * the parts, different from those of any other record.
@@ -271,17 +279,15 @@ static int check_ours(struct nfs_client *c, const struct nfs_handle *dir, const 
 static int encode_with_parts(struct record *rec, char **ret_text, struct record_parts *ret_parts,
 			     char ret_head[RECORD_LINK_BYTES + 1], struct error *err)
 {
-	char tag[STORE_HOLDER_TAG_MAX];
 	int r;
 
-	store_holder_tag(tag);
-	if (record_set(rec, RECORD_KEY_NONCE, tag) < 0)
+	if (record_set_nonce(rec) < 0)
 		return error_oom(err);
 	r = encode_to_fit(rec, ret_text, err);
 	if (r < 0)
 		return r;
 	*ret_parts = parts_for_text(*ret_text);
-	format_head(ret_head, ret_parts, RECORD_KEY_NONCE, tag);
+	format_head(ret_head, ret_parts, RECORD_KEY_NONCE, record_get(rec, RECORD_KEY_NONCE));
 	return 0;
 }
 

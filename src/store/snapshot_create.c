@@ -313,6 +313,8 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 	bool created, is_checked = false;
 	int r;
 
+	if (record_set_nonce(rec) < 0)
+		return error_oom(err);
 	snapshot_work_key(work_key, id->subdir);
 	r = store_folder(c, STORE_SNAPSHOTS, true, &s.records, err);
 	if (r < 0)

@@ -12,6 +12,7 @@
 #include "store/snapshot_parts.h"
 #include "store/staging.h"
 #include "store/tombstone.h"
+#include "store/volume_record.h"
 
 /*
  * Release what an interrupted deletion of a snapshot without a record has moved to the trash. For
@@ -169,7 +170,7 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 		.kind = BUSY_SNAPSHOT_GONE,
 		.key = s->id.subdir,
 		.dir = s->id.subdir,
-		.id = snapshot_info_of(&s->record).id,
+		.identity = volume_record_identity(&s->record),
 	};
 	int r;
 

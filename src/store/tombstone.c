@@ -157,15 +157,15 @@ static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 			  const struct nfs_handle *records, const struct nfs_handle *busy,
 			  struct error *err)
 {
-	const char *id;
+	uint64_t identity;
 	int r;
 
 	record_done(&t->record);
 	r = read_buried(c, t, records, busy, err);
 	if (r < 0)
 		return r;
-	id = record_get(&t->record, VOLUME_KEY_ID);
-	if (id != NULL && !busy_is_meant_for(t->name, id))
+	identity = volume_record_identity(&t->record);
+	if (identity != 0 && !busy_is_meant_for(t->name, identity))
 		return put_record_back(c, t, records, busy, err);
 	if (!volume_key_can_have_record(t->key))
 		return 0;
@@ -176,15 +176,15 @@ static int read_tombstone(struct nfs_client *c, struct tombstone *t,
 static int read_unburied(struct nfs_client *c, struct tombstone *t,
 			 const struct nfs_handle *records, struct error *err)
 {
-	const char *id;
+	uint64_t identity;
 	int r;
 
 	record_done(&t->record);
 	r = record_read(c, records, t->key, &t->record, err);
 	if (r < 0)
 		return r;
-	id = record_get(&t->record, VOLUME_KEY_ID);
-	if (t->id == NULL || id == NULL || strcmp(t->id, id) == 0)
+	identity = volume_record_identity(&t->record);
+	if (t->identity == 0 || identity == 0 || t->identity == identity)
 		return 0;
 	return tombstone_refuse(t->dir, err);
 }
@@ -215,7 +215,7 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	if (r < 0)
 		return r;
 	if (t->name[0] == '\0')
-		busy_tombstone_name(t->name, t->kind, t->dir, t->id);
+		busy_tombstone_name(t->name, t->kind, t->dir, t->identity);
 	r = store_folder(c, STORE_BUSY, true, &busy, err);
 	if (r == 0)
 		r = record_bury(c, records, t->key, busy, t->name, err);

@@ -25,7 +25,7 @@ struct tombstone {
 	enum busy_kind kind;
 	const char *key; /* of the record; borrowed */
 	const char *dir; /* of the volume or snapshot; borrowed */
-	const char *id; /* in the record that is to be buried, borrowed; NULL: not known */
+	uint64_t identity; /* of the record that is to be buried; 0: not known */
 	char name[NFS_NAME_MAX + 1]; /* in .csi-nfs/busy/; "": not set */
 	bool is_adopted; /* an earlier call or another replica has set it */
 	bool is_moved; /* tombstone_remove_directory() has moved the directory to the trash */

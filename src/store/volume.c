@@ -218,6 +218,8 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 	/*
 	 * Notes that lead to no record do no harm; a record without its notes would be overlooked.
 	 */
+	if (record_set_nonce(rec) < 0)
+		return error_oom(err);
 	r = users_add(c, key, id->subdir, &noted, err);
 	if (r == 0)
 		r = record_create(c, folder, key, rec, err);

@@ -277,7 +277,7 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	struct volume v;
 	int r;
 
-	if (volume_set_version(rec, c->version) < 0)
+	if (volume_set_version(rec, c->version) < 0 || record_set_nonce(rec) < 0)
 		return error_oom(err);
 	r = store_folder(c, STORE_VOLUMES, true, &nv.folder, err);
 	if (r < 0)

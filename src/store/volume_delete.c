@@ -554,7 +554,7 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct
 	cleanup_tombstone struct tombstone t = {
 		.kind = BUSY_VOLUME_GONE,
 		.key = volume_id_key(id),
-		.id = volume_of(rec).id,
+		.identity = volume_record_identity(rec),
 	};
 	int r;
 

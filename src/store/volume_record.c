@@ -79,6 +79,16 @@ struct volume volume_of(const struct record *rec)
 	return v;
 }
 
+uint64_t volume_record_identity(const struct record *rec)
+{
+	const char *id = record_get(rec, VOLUME_KEY_ID);
+	const char *nonce = record_get(rec, RECORD_KEY_NONCE);
+
+	if (id == NULL)
+		return 0;
+	return str_hash(id, strlen(id)) ^ (nonce != NULL ? str_hash(nonce, strlen(nonce)) : 0);
+}
+
 const char *volume_context_key(const struct record_pair *pair)
 {
 	if (!str_has_prefix(pair->key, VOLUME_CONTEXT_PREFIX))

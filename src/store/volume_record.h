@@ -84,6 +84,12 @@ struct volume {
 struct volume volume_of(const struct record *rec);
 
 /*
+ * Return a hash of what no replacement of the record of a volume or snapshot changes: its id and
+ * the tag of its creation. It tells the record from a later one of the same id. 0: without an id.
+ */
+uint64_t volume_record_identity(const struct record *rec);
+
+/*
  * Write the record of a new volume; the version is added by volume_create(). Setters copy what they
  * are given. Return 0 or -ENOMEM.
  */

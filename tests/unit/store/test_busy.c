@@ -124,22 +124,22 @@ START_TEST(test_overlap)
 }
 END_TEST
 
-/* Whether a tombstone is for an id. */
+/* Whether a tombstone is for a record. */
 START_TEST(test_meant)
 {
 	cleanup_free char *long_name = check_repeat("n", 250);
 	char name[NFS_NAME_MAX + 1];
 
-	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a/b", "s#/x#a/b#v0#");
-	check_that("its id", "meant", busy_is_meant_for(name, "s#/x#a/b#v0#"));
-	check_that("another id", "not meant", !busy_is_meant_for(name, "s#/x#c#v0#"));
+	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a/b", 1);
+	check_that("its record", "meant", busy_is_meant_for(name, 1));
+	check_that("another record", "not meant", !busy_is_meant_for(name, 2));
 	check_that("its directory", "found", busy_is_of(name, "a/b"));
-	busy_tombstone_name(name, BUSY_SNAPSHOT_GONE, long_name, "id");
-	check_that("a long name", "meant", busy_is_meant_for(name, "id"));
-	check_that("a long name, another id", "not meant", !busy_is_meant_for(name, "id2"));
-	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a", NULL);
-	check_that("no id", "meant for any", busy_is_meant_for(name, "id"));
-	check_that("no note", "meant for none", !busy_is_meant_for("a", "id"));
+	busy_tombstone_name(name, BUSY_SNAPSHOT_GONE, long_name, UINT64_MAX);
+	check_that("a long name", "meant", busy_is_meant_for(name, UINT64_MAX));
+	check_that("a long name, another record", "not meant", !busy_is_meant_for(name, 1));
+	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a", 0);
+	check_that("not known", "meant for any", busy_is_meant_for(name, 1));
+	check_that("no note", "meant for none", !busy_is_meant_for("a", 1));
 }
 END_TEST
 
@@ -148,18 +148,18 @@ START_TEST(test_irrevocable)
 {
 	char name[NFS_NAME_MAX + 1], marked[NFS_NAME_MAX + 1];
 
-	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a/b", "id");
+	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a/b", 1);
 	check_that("a tombstone", "no mark", !busy_is_irrevocable(name));
 	busy_irrevocable_name(marked, name);
 	check_that("a tombstone", "mark", busy_is_irrevocable(marked));
-	check_that("a tombstone", "meant", busy_is_meant_for(marked, "id"));
-	check_that("a tombstone, another id", "not meant", !busy_is_meant_for(marked, "id2"));
+	check_that("a tombstone", "meant", busy_is_meant_for(marked, 1));
+	check_that("a tombstone, another record", "not meant", !busy_is_meant_for(marked, 2));
 	check_that("its directory", "found", busy_is_of(marked, "a/b"));
-	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a", NULL);
-	check_that("no id", "no mark", !busy_is_irrevocable(name));
+	busy_tombstone_name(name, BUSY_VOLUME_GONE, "a", 0);
+	check_that("not known", "no mark", !busy_is_irrevocable(name));
 	busy_irrevocable_name(marked, name);
-	check_that("no id", "mark", busy_is_irrevocable(marked));
-	check_that("no id", "meant for any", busy_is_meant_for(marked, "id"));
+	check_that("not known", "mark", busy_is_irrevocable(marked));
+	check_that("not known", "meant for any", busy_is_meant_for(marked, 1));
 	check_that("no note", "no mark", !busy_is_irrevocable("xa"));
 }
 END_TEST

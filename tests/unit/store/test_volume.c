@@ -8,6 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "nfs/calls.h"
+#include "store/busy.h"
 #include "store/directory.h"
 #include "store/volume.h"
 #include "fake/nfs.h"
@@ -1410,6 +1412,90 @@ START_TEST(test_record_comes_back)
 }
 END_TEST
 
+/* The name of the tombstone that a deletion of the volume which is there now would set. */
+static void name_tombstone(struct fake_nfs *f, const struct sample *v, char ret[NFS_NAME_MAX + 1])
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 };
+
+	ck_assert(record_read_at(c, STORE_VOLUMES, v->key, &rec, NULL) == 0);
+	busy_tombstone_name(ret, BUSY_VOLUME_GONE, v->dir, volume_record_identity(&rec));
+}
+
+static void rename_record(struct fake_nfs *f, const struct sample *v, const char *tombstone)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	const struct nfs_handle *records, *busy;
+
+	ck_assert(store_folder(c, STORE_VOLUMES, false, &records, NULL) == 0);
+	ck_assert(store_folder(c, STORE_BUSY, true, &busy, NULL) == 0);
+	ck_assert(nfs_rename(c, records, v->key, busy, tombstone) == 0);
+}
+
+static int replace_record(struct fake_nfs *f, const struct sample *v, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 };
+	const struct nfs_handle *records;
+	int r;
+
+	r = store_folder(c, STORE_VOLUMES, false, &records, err);
+	if (r == 0)
+		r = record_read(c, records, v->key, &rec, err);
+	return r < 0 ? r : record_replace(c, records, v->key, &rec, err);
+}
+
+/*
+ * A hung server performs the RENAME of a deletion after the volume was deleted by a repeated call,
+ * and made again with the same id. Whoever meets that tombstone puts the new record back.
+ */
+START_TEST(test_late_tombstone)
+{
+	static const struct sample beside = { "pvc-2", "a/b/c/d", "delete", "0770",
+					      "10",    0,         NULL,     NULL };
+	static const struct {
+		const char *name;
+		const struct sample *volume, *met_by;
+		int (*call)(struct fake_nfs *f, const struct sample *v, struct error *err);
+		bool changed; /* the new volume, since it was made */
+	} rows[] = {
+		{ "met by another volume", &nested, &beside, create_empty, false },
+		{ "changed, met by another volume", &nested, &beside, create_empty, true },
+		{ "met by its creation", &flat, &flat, create_empty, false },
+		{ "long record, met by its creation", &wordy, &wordy, create_empty, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct sample *v = rows[i].volume;
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		char tombstone[NFS_NAME_MAX + 1], path[NFS_NAME_MAX + 20], file[64];
+
+		(void)snprintf(file, sizeof(file), "%s/file", v->dir);
+		check_int(rows[i].name, "create", create(f, v, 0, &err), 0);
+		name_tombstone(f, v, tombstone);
+		check_int(rows[i].name, "delete", delete (f, v, &err), 0);
+		check_int(rows[i].name, "create again", create(f, v, 0, &err), 0);
+		if (rows[i].changed)
+			check_int(rows[i].name, "change", replace_record(f, v, &err), 0);
+		fake_nfs_put(f, file, NFS_TYPE_FILE, NULL);
+		rename_record(f, v, tombstone);
+
+		check_that(rows[i].name, "the first call",
+			   rows[i].call(f, rows[i].met_by, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_ABORTED, "re-created");
+		check_int(rows[i].name, "the next call", rows[i].call(f, rows[i].met_by, &err), 0);
+		check_int(rows[i].name, "the volume", find(f, v, &err), 0);
+		check_int(rows[i].name, "its data", fake_nfs_type(f, file), NFS_TYPE_FILE);
+		(void)snprintf(path, sizeof(path), ".csi-nfs/busy/%s", tombstone);
+		check_int(rows[i].name, "tombstone", fake_nfs_type(f, path), NFS_TYPE_UNKNOWN);
+		check_int(rows[i].name, "delete", delete (f, v, &err), 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* A deletion that finds no directory renames what is in the trash under its name, and no more. */
 START_TEST(test_delete_moving)
 {
@@ -1699,6 +1785,7 @@ CHECK_MAIN("volume",
 		   test_delete_late_replaced,
 		   test_delete_moving,
 		   test_record_comes_back,
+		   test_late_tombstone,
 		   test_create_deleted,
 		   test_crash_claimed,
 		   test_crash_refusing,
