@@ -91,10 +91,10 @@ bool csi_is_quick(const char *method)
 
 /*
  * Hold fewer calls than the sidecars make at a time, so that some stay for servers that answer:
- * csi-provisioner has 100 workers each for creations and deletions, csi-resizer and csi-snapshotter
- * 10. Calls that only report are not held for a server that is down: their caller wants to know
- * now. Nor is NodePublishVolume: kubelet runs one operation on a volume at a time, so the deletion
- * of a pod would wait for it.
+ * csi-provisioner has 100 workers each for creations and deletions, csi-resizer 10 each for two
+ * methods, and csi-snapshotter 10 for creations and deletions together. Calls that only report are
+ * not held for a server that is down: their caller wants to know now. Nor is NodePublishVolume:
+ * kubelet runs one operation on a volume at a time, so the deletion of a pod would wait for it.
  */
 unsigned int csi_hold_max(const char *method)
 {
@@ -104,7 +104,7 @@ unsigned int csi_hold_max(const char *method)
 	} held[] = {
 		{ "CreateVolume", 80 },          { "DeleteVolume", 80 },
 		{ "ControllerExpandVolume", 6 }, { "ControllerModifyVolume", 6 },
-		{ "CreateSnapshot", 6 },         { "DeleteSnapshot", 6 },
+		{ "CreateSnapshot", 4 },         { "DeleteSnapshot", 4 },
 	};
 	size_t i;
 
