@@ -80,16 +80,14 @@ static int take_record_name(void *data, const struct nfs_entry *entry)
 static int take_root_name(void *data, const struct nfs_entry *entry)
 {
 	struct listing *l = data;
+	int r = nfs_names_add(&l->root, entry->name);
 
-	return names_add(&l->root, &l->n_root, &l->root_cap, entry);
+	return r < 0 ? r : 0;
 }
 
 bool listing_root_has(const struct listing *l, const char *name)
 {
-	const struct listing_name want = { .name = (char *)(uintptr_t)name }; /* only compared */
-
-	return l->n_root > 0 &&
-	       bsearch(&want, l->root, l->n_root, sizeof(want), compare_names) != NULL;
+	return nfs_names_has(&l->root, name);
 }
 
 /* -------- entries -------- */
@@ -133,8 +131,7 @@ void listing_done(struct listing *l)
 {
 	names_clear(l->names, &l->n_names);
 	free(l->names);
-	names_clear(l->root, &l->n_root);
-	free(l->root);
+	nfs_names_done(&l->root);
 	drop_entries(l, 0);
 	free(l->entries);
 	free(l->next_token);
@@ -368,7 +365,7 @@ static int read_share(struct listing *l, const struct csi_driver *driver, struct
 	int r;
 
 	names_clear(l->names, &l->n_names);
-	names_clear(l->root, &l->n_root);
+	nfs_names_done(&l->root);
 	drop_entries(l, mark);
 	r = is_listed_before(l, driver, c);
 	if (r < 0)
@@ -388,8 +385,6 @@ static int read_share(struct listing *l, const struct csi_driver *driver, struct
 		r = nfs_readdir(c, &c->root, take_root_name, l);
 		if (r < 0)
 			return nfs_error_set(err, c, r, "reading the share");
-		if (l->n_root > 0)
-			qsort(l->root, l->n_root, sizeof(*l->root), compare_names);
 	}
 	while (first < l->n_names && !l->is_full) {
 		size_t n = l->n_names - first, room = l->max - l->n;

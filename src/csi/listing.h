@@ -12,6 +12,7 @@
 #define CSI_LISTING_H
 
 #include "csi/session.h"
+#include "nfs/names.h"
 #include "store/record.h"
 
 struct listing;
@@ -57,8 +58,7 @@ struct listing {
 	bool is_full; /* there are more entries than fit */
 	struct listing_name *names; /* of the records on the current export, sorted */
 	size_t n_names, names_cap;
-	struct listing_name *root; /* names in the root of the share, sorted */
-	size_t n_root, root_cap;
+	struct nfs_names root; /* of the share: all that is there, also what is not ours */
 };
 
 /*

@@ -123,6 +123,11 @@ int nfs_names_add(struct nfs_names *names, const char *name)
 	return 1;
 }
 
+bool nfs_names_has(const struct nfs_names *names, const char *name)
+{
+	return names->n > 0 && names->slots[find_slot(names, hash_name(names, name))] != 0;
+}
+
 /* Free a slot. Hashes after it that were displaced by it move up. */
 static void close_gap(struct nfs_names *names, size_t gap)
 {

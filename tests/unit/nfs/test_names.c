@@ -39,11 +39,15 @@ START_TEST(test_forget)
 	unsigned int i;
 
 	nfs_names_forget(&names, "in nothing");
+	ck_assert(!nfs_names_has(&names, "in nothing"));
 	for (i = 0; i < NAMES; i++)
 		ck_assert_int_eq(nfs_names_add(&names, name_of(i)), 1);
 	for (i = 0; i < NAMES; i += 3)
 		nfs_names_forget(&names, name_of(i));
 	nfs_names_forget(&names, "never there");
+	ck_assert(!nfs_names_has(&names, "never there"));
+	for (i = 0; i < NAMES; i++)
+		check_int(name_of(i), "has", nfs_names_has(&names, name_of(i)), i % 3 != 0);
 	ck_assert_uint_eq(names.n, NAMES - (NAMES + 2) / 3);
 	for (i = 0; i < NAMES; i++)
 		check_int(name_of(i), "new", nfs_names_add(&names, name_of(i)), i % 3 == 0);
