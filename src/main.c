@@ -34,10 +34,12 @@
 #define EXIT_USAGE 2
 
 /*
- * Worker threads. A server can occupy 32: calls at work on it (NFS_SERVER_PLACES), and as many that
- * wait; on a node 40. Calls that are held (grpc/call.h) occupy none.
+ * Worker threads of a controller or a node. A server can occupy 32 of a controller: calls at work
+ * on it (NFS_SERVER_PLACES), and as many that wait; and 40 of a node (mount/request.h). Calls that
+ * are held (grpc/call.h) occupy none.
  */
 #define WORKERS "48"
+#define WORKERS_ALL "88" /* with both roles in one process */
 
 /* Time to finish after SIGTERM; kubelet sends SIGKILL after 30 s. */
 #define SHUTDOWN_GRACE_MS 5000 /* for calls */
@@ -444,12 +446,14 @@ static bool has_libnfs(void)
 	return false;
 }
 
-static void init_process(void)
+static void init_process(const struct options *options)
 {
+	const char *workers = options->mode == MODE_ALL ? WORKERS_ALL : WORKERS;
+
 	open_standard_files();
 	/* Peers may close while we write, as grpc-go does at the end of each connection. */
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)setenv("UV_THREADPOOL_SIZE", WORKERS, 0); /* on failure, libuv's default */
+	(void)setenv("UV_THREADPOOL_SIZE", workers, 0); /* on failure, libuv's default */
 	init_heap();
 }
 
@@ -479,7 +483,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "csi-nfs: %s\n", err.msg);
 		return EXIT_USAGE;
 	}
-	init_process();
+	init_process(&app.options);
 	if (!has_libnfs())
 		return EXIT_FAILURE;
 	look_for_libraries(&app);
