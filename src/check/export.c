@@ -288,9 +288,10 @@ static void mount_and_unmount(struct check *c, struct check_step *s, struct moun
 
 void check_mount(struct check *c, struct check_step *s)
 {
-	char target[] = "/tmp/csi-nfs-check-XXXXXX";
+	const char *folder = getenv("TMPDIR");
 	cleanup_mounter struct mounter *m = NULL;
 	struct error err = { .code = ERROR_OK };
+	cleanup_free char *target = NULL;
 
 	if (!c->options.mount) {
 		check_say(s, CHECK_SKIPPED, "--mount is not set");
@@ -305,9 +306,14 @@ void check_mount(struct check *c, struct check_step *s)
 		check_hint(s, "free some memory");
 		return;
 	}
-	if (mkdtemp(target) == NULL) {
-		check_say(s, CHECK_FAILED, "cannot make a directory in /tmp: %s", strerror(errno));
-		check_hint(s, "make /tmp writable for csi-nfs check --mount");
+	if (folder == NULL || folder[0] != '/')
+		folder = "/tmp";
+	if (asprintf(&target, "%s/csi-nfs-check-XXXXXX", folder) < 0)
+		target = NULL;
+	if (target == NULL || mkdtemp(target) == NULL) {
+		check_say(s, CHECK_FAILED, "cannot make a directory in %s: %s", folder,
+			  strerror(errno));
+		check_hint(s, "make it writable, or set TMPDIR to a directory that is");
 		return;
 	}
 	mount_and_unmount(c, s, m, target);

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -84,11 +85,6 @@ class Report:
 
     def statuses(self):
         return {s["name"]: s["status"] for s in self.object["steps"]}
-
-
-def mount_points():
-    """Of a folder that a lab shares with its machine, no more than what is the driver's."""
-    return sorted(n for n in os.listdir("/tmp") if n.startswith("csi-nfs-check-"))
 
 
 class Base(unittest.TestCase):
@@ -463,11 +459,11 @@ class Exports(Base):
 
     @unittest.skipIf(has_client(), "this kernel has an NFS client: the class Kernel mounts")
     def test_mount_without_a_client(self):
-        before = mount_points()
-        report = self.on("plain", "--mount")
+        folder = tempfile.mkdtemp(dir=LAB)
+        report = self.on("plain", "--mount", env=environment(TMPDIR=folder))
         self.states(report, mount="failed")
         self.holds(report["mount"]["text"], "kernel", "NFS")
-        self.assertEqual(mount_points(), before)
+        self.assertEqual(os.listdir(folder), [])
 
     # ---- servers that do not answer ----
 
@@ -785,27 +781,35 @@ class Kernel(Base):
     def setUp(self):
         self.share = os.path.join(DISK, "share")
         os.makedirs(self.share, exist_ok=True)
-        self.before = mount_points()
+        self.folder = tempfile.mkdtemp(dir=LAB)
 
     def tearDown(self):
         self.assertEqual(os.listdir(self.share), [])
-        self.assertEqual(mount_points(), self.before)
+        self.assertEqual(os.listdir(self.folder), [])
         with open("/proc/self/mountinfo", encoding="utf-8") as f:
             self.assertNotIn("csi-nfs-check", f.read())
 
+    def mount(self, share, **more):
+        return self.check(share, "--mount", limit=90, env=environment(TMPDIR=self.folder), **more)
+
     def test_kernel_server(self):
         with KernelServer(DISK):
-            report = self.check("/share", "--mount", limit=90)
+            report = self.mount("/share")
             self.states(report, exports="warning", mount="ok")
             self.assertEqual(report["nfs"]["data"]["versions"], ["3", "4.0", "4.1", "4.2"])
             self.assertGreater(report["mount"]["data"]["mount_ms"], 0)
-            report = self.check(self.share, "--mount", options=["vers=3", "nolock"], limit=90)
+            report = self.mount(self.share, options=["vers=3", "nolock"])
             self.states(report, mount="ok")
             self.holds(report["exports"]["text"], DISK)
-            report = self.check("/nothing", "--mount", limit=90)
+            report = self.mount("/nothing")
             self.states(report, exports="warning", connect="failed", capacity="skipped",
                         directory="skipped", port="skipped", mount="failed")
             self.holds(report["mount"]["text"], "/nothing")
+            os.rmdir(self.folder)
+            report = self.mount("/share")
+            self.states(report, exports="warning", mount="failed")
+            self.holds(report["mount"]["text"], self.folder)
+            os.mkdir(self.folder)
 
     def test_secure_and_squashed(self):
         """The kernel's defaults: option secure, root_squash."""
