@@ -37,9 +37,11 @@ LONG = {"csi.storage.k8s.io__pvc__name": "n" * 1200}  # makes a record of two pa
 def look(path):
     """Everything below path, by name: its kind and mode, and its text or target. The folder of
     the directories' users, and that of calls at work, may come with any call: they are shown when
-    there is something in them."""
+    there is something in them. The image of a file system below path is left out: the kernel
+    writes to it when it likes."""
     found = {}
     for here, folders, names in os.walk(path):
+        names = [name for name in names if not name.endswith(".image")]
         for name in ("users", "busy"):
             if os.path.basename(here) == STATE and name in folders:
                 if not os.listdir(os.path.join(here, name)):
