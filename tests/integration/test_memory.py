@@ -133,6 +133,25 @@ class Memory(Trees):
                         "%.1f MiB stay; %s" % (self.now() / MIB, told))
 
 
+    def test_list_in_a_large_root(self):
+        """What else lies in the root of the share takes little memory."""
+        crowd = [os.path.join(self.share, "crowd-%05d" % i) for i in range(30_000)]
+        for name in crowd:
+            os.mknod(name)
+        volume = self.create("listed")
+        before = self.driver.memory_kib("VmHWM")
+        try:
+            listed = self.client.ListVolumes().entries
+        finally:
+            for name in crowd:
+                os.unlink(name)
+        found = [e for e in listed if e.volume.volume_id == volume.volume_id]
+        self.assertEqual([e.status.volume_condition.abnormal for e in found], [False])
+        grown = (self.driver.memory_kib("VmHWM") - before) * KIB / len(crowd)
+        self.assertLess(grown, 100, "bytes a name")
+        self.delete(volume.volume_id)
+
+
 class MemoryOnVersion3(Memory, Base):
     version = "3"
 
