@@ -19,7 +19,7 @@ static int check_request(const Csi__V1__ControllerExpandVolumeRequest *in,
 		return r;
 	if (in->capacity_range == NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "capacity_range: missing, it is required");
+				 "capacity_range is required, but missing");
 	*ret = capacity_of(in->capacity_range);
 	r = validate_capacity(ret, &size, err);
 	if (r < 0)

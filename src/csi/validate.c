@@ -13,7 +13,7 @@
 int validate_required(const char *value, const char *field, struct error *err)
 {
 	if (value[0] == '\0')
-		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: missing, it is required", field);
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s is required, but missing", field);
 	return 0;
 }
 
@@ -141,11 +141,11 @@ int validate_capability(const Csi__V1__VolumeCapability *cap, struct error *err)
 				 "volume_capability: block volumes are not supported, NFS has files only");
 	if (cap->access_type_case != CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "volume_capability: access_type is missing, it is required");
+				 "volume_capability: access_type is required");
 	if (cap->access_mode == NULL ||
 	    cap->access_mode->mode == CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__UNKNOWN)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "volume_capability: access_mode is missing, it is required");
+				 "volume_capability: access_mode is required");
 	if (!mode_is_known(cap->access_mode->mode))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "volume_capability: access_mode %d is not known",

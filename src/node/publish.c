@@ -53,7 +53,7 @@ static int publication_check(const Csi__V1__NodePublishVolumeRequest *in, struct
 		return r;
 	if (in->volume_capability == NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "volume_capability: missing, it is required");
+				 "volume_capability is required, but missing");
 	r = validate_capability(in->volume_capability, err);
 	if (r < 0)
 		return r;

@@ -274,8 +274,8 @@ int tombstone_set_unrecorded(struct nfs_client *c, struct tombstone *t, struct r
 	r = has_record(c, t, records, &now, err);
 	if (r <= 0)
 		return r;
-	return error_set(err, ERROR_ABORTED, "'%s' was made or changed meanwhile; try again",
-			 t->key);
+	return error_set(err, ERROR_ABORTED,
+			 "'%s' was created or changed in the meantime; try again", t->key);
 }
 
 int tombstone_peek(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err)

@@ -106,7 +106,7 @@ static int remove_tree(struct nfs_client *c, const struct nfs_handle *dir, const
 		return nfs_error_set(err, c, r, "looking up the directory that holds '%s'", name);
 	if (!rm.fs.has_fsid) {
 		(void)error_set(err, ERROR_FAILED_PRECONDITION,
-				"server '%s' does not tell file systems apart (no fsid): '%s' is not removed",
+				"server '%s' does not say what file system a directory is on (no fsid): '%s' is not removed",
 				c->export.server, name);
 		return -EXDEV;
 	}
