@@ -164,6 +164,9 @@ void builder_node_free(struct builder_node *node);
 /* Drop the extended attributes, and give back their memory. */
 void builder_node_drop_xattrs(struct builder_node *node);
 
+/* Queue a directory by what is to be created in it, and in flight. */
+void builder_folder_queue(struct builder_node *folder);
+
 /* Queue the node for the operation of its state. */
 void builder_node_ready(struct builder_node *node);
 
@@ -182,17 +185,28 @@ void builder_node_split(struct builder_node *node);
  */
 struct builder_node *builder_node_next(struct tree_builder *b, bool crowd);
 
+/* Enter the state, and queue the node for its operation. */
+void builder_node_enter_state(struct builder_node *node, enum builder_node_state state);
+
+/* Enter FILL with the handle that was found. Returns 0 or a negative errno. */
+int builder_node_enter_fill(struct builder_node *node);
+
 /* Leave FILL if nothing more is to be done in the node. */
 void builder_node_settle(struct builder_node *node);
+
+/* Nothing is left to write or commit: enter VERIFY or SETATTR. */
+void builder_node_leave_data_states(struct builder_node *node);
 
 /* Free a complete node; its parent may have waited for it. */
 void builder_node_finish(struct builder_node *node);
 
-/* Start the operation of the node's state, and count it. Returns 0 or a negative errno. */
-int builder_node_start(struct builder_node *node);
-
 /* Enter LINKED, and finish the node if it has ended. */
 void builder_node_linked(struct builder_node *node);
+
+/* -------- builder_step.c -------- */
+
+/* Start the operation of the node's state, and count it. Returns 0 or a negative errno. */
+int builder_node_start(struct builder_node *node);
 
 /* -------- builder.c -------- */
 

@@ -17,7 +17,7 @@
 
 #define REREADS_MAX 3 /* of a file that is being written to; then keep it as it was read */
 
-/* builder_node.c cannot drop a file that it creates and writes in one call. */
+/* builder_step.c cannot drop a file that it creates and writes in one call. */
 _Static_assert(NFS_WHOLE_MAX <= READER_WHOLE_MAX, "a file made in one call is read in full first");
 
 #define SEEKS_MAX 1024 /* in one file; what follows counts as data */
