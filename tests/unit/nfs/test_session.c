@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright the csi-nfs authors */
 
-/* nfs/v4_session.c, with a scripted peer that answers wrong, too little, or nothing. */
+/* nfs/v4_session.h, with a scripted peer that answers wrong, too little, or nothing. */
 
 #include <arpa/inet.h>
 #include <errno.h>
