@@ -7,7 +7,6 @@
  */
 
 #include <errno.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -86,84 +85,6 @@ static int delete_directory(struct nfs_client *c, struct tombstone *t, bool purg
 	return tombstone_purge_directory(c, t, err);
 }
 
-/* Ask for the other owners of the directory of a volume that is being deleted. */
-static struct owner_question question_of_deletion(const struct tombstone *t,
-						  const struct record *rec)
-{
-	const struct volume v = volume_of(rec);
-
-	return (struct owner_question){
-		.volume = t->key,
-		.has_record = rec->n > 0 && !tombstone_is_new(t),
-		.scope = OWNER_ALL,
-		.count = volume_is_proven_exclusive(&v, t->key) ? OWNER_COUNT_SHARING
-								: OWNER_COUNT_FINISHED,
-		.policies = true,
-	};
-}
-
-static int find_other_tombstone(struct nfs_client *c, const char *name, enum busy_kind kind,
-				void *data, struct error *err)
-{
-	const char *own = data;
-
-	(void)c;
-	(void)err;
-	return kind == BUSY_VOLUME_GONE && strcmp(name, own) != 0;
-}
-
-/*
- * Write policy notes if others use the directory or have used it, so that their deletions follow
- * this volume's policy too. These may be under way, or be repeated after they have succeeded.
- */
-static int note_policy_if_shared(struct nfs_client *c, const struct tombstone *t,
-				 const struct record *rec, enum volume_on_delete policy,
-				 struct error *err)
-{
-	const struct owner_question q = question_of_deletion(t, rec);
-	struct owner owner;
-	int r;
-
-	r = owner_find(c, t->dir, &q, &owner, err);
-	if (r > 0 && owner.kind != OWNER_IS_VOLUME)
-		return 0;
-	if (r == 0)
-		r = owner.was_shared;
-	if (r == 0)
-		r = busy_each(c, t->dir, find_other_tombstone, (void *)(uintptr_t)t->name, err);
-	return r > 0 ? users_add_policy(c, t->dir, policy, err) : r;
-}
-
-/*
- * Note that the directory is retained, even if nobody else uses it: the deletion of an earlier
- * volume with this directory may be repeated. A volume without subDir needs the note only for a
- * shared directory, since only a volume of the same name can have had it before. must: write the
- * note in any case, because the id has another policy.
- */
-static int note_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
-			 bool must, struct error *err)
-{
-	struct error why = { .code = ERROR_OK };
-	struct directory_place place;
-	struct nfs_handle handle;
-	struct nfs_attr attr;
-	int r;
-
-	if (!must && strcmp(t->key, t->dir) == 0)
-		return note_policy_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
-	r = directory_find(c, t->dir, &place, &handle, &attr, &why);
-	if (r == -ENOENT || (r < 0 && why.code == ERROR_FAILED_PRECONDITION))
-		return 0; /* there is nothing to keep */
-	if (r == 0)
-		r = users_add_policy(c, t->dir, ON_DELETE_RETAIN, &why);
-	/* On a full share, do without the note if the directory is this volume's alone. */
-	if (!must && (r == -ENOSPC || r == -EDQUOT))
-		return note_policy_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
-	if (r < 0 && err != NULL)
-		*err = why;
-	return r;
-}
-
 /*
  * Apply the policies of earlier volumes. Return 1 if they keep the directory as it is; else set
  * *policy to the strictest one and return 0.
@@ -227,7 +148,7 @@ static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 				const struct volume_disposal *how, bool *ret_trashed,
 				struct error *err)
 {
-	const struct owner_question q = question_of_deletion(t, &t->record);
+	const struct owner_question q = volume_question_of_deletion(t, &t->record);
 	/* The policy of an id without a record does not count for the directories of others. */
 	const bool binds_others = q.has_record;
 	enum volume_on_delete policy = how->policy;
@@ -239,7 +160,7 @@ static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 	if (policy == ON_DELETE_RETAIN) {
 		if (directory_is_gone(c, t->dir, NULL) > 0)
 			return directory_remove_parents(c, t->dir, err);
-		return binds_others ? note_retained(c, t, &t->record, false, err) : 0;
+		return binds_others ? volume_note_retained(c, t, &t->record, false, err) : 0;
 	}
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r < 0)
@@ -362,141 +283,6 @@ int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct vol
 	return r < 0 ? r : tombstone_finish(c, t, err);
 }
 
-/* -------- the tombstone -------- */
-
-/* A search for the tombstone of a volume. */
-struct tombstone_search {
-	const char *key; /* of the volume */
-	struct tombstone *t; /* out */
-};
-
-static bool tombstone_is_of(const struct tombstone *t, const char *key)
-{
-	cleanup_volume_id struct volume_id id = { .server = NULL };
-	const char *text = volume_of(&t->record).id;
-
-	if (text == NULL)
-		return busy_is_of(t->name, t->dir);
-	return volume_id_parse(&id, text) == 0 && strcmp(volume_id_key(&id), key) == 0;
-}
-
-/* Adopt the tombstone if it is of the volume. Return 1 then, 0 for any other. */
-static int adopt_if_of_volume(struct nfs_client *c, const char *name, enum busy_kind kind,
-			      void *data, struct error *err)
-{
-	struct tombstone_search *search = data;
-	struct error why = { .code = ERROR_OK };
-	int r;
-
-	if (kind != BUSY_VOLUME_GONE)
-		return 0;
-	r = tombstone_adopt(c, search->t, name, &why);
-	if (r == 0 && tombstone_is_of(search->t, search->key))
-		return 1;
-	search->t->name[0] = '\0';
-	record_done(&search->t->record);
-	/* The tombstone of another volume looks damaged if it has parts, which have its key. */
-	if (r == 0 || r == -ENOENT || why.code == ERROR_FAILED_PRECONDITION)
-		return 0;
-	*err = why;
-	return r;
-}
-
-struct volume_burial_search {
-	const char *key; /* of the volume */
-	struct volume_owner *owner; /* out */
-};
-
-/* A tombstone that cannot be read tells no owner: the deletion itself reports it. */
-static int take_owner_if_of_volume(struct nfs_client *c, const char *name, enum busy_kind kind,
-				   void *data, struct error *err)
-{
-	const struct volume_burial_search *search = data;
-	cleanup_tombstone struct tombstone t = { .kind = kind };
-	struct error ignored = { .code = ERROR_OK };
-
-	(void)err;
-	if (kind != BUSY_VOLUME_GONE)
-		return 0;
-	t.key = t.dir = search->key;
-	if (tombstone_peek(c, &t, name, &ignored) < 0 || !tombstone_is_of(&t, search->key))
-		return 0;
-	*search->owner = volume_of(&t.record).owner;
-	return 1;
-}
-
-int volume_find_buried_owner(struct nfs_client *c, const struct volume_id *id,
-			     struct volume_owner *ret, struct error *err)
-{
-	struct volume_burial_search search = { .key = volume_id_key(id), .owner = ret };
-	int r = busy_each(c, NULL, take_owner_if_of_volume, &search, err);
-
-	return r < 0 ? r : 0;
-}
-
-/* Set a tombstone for a volume of csi-driver-nfs, which has no record to rename. */
-static int bury_foreign_volume(struct nfs_client *c, struct tombstone *t,
-			       const struct volume_id *id, enum volume_on_delete policy,
-			       struct error *err)
-{
-	cleanup_free char *text = volume_id_format(id);
-	cleanup_record struct record rec = { .n = 0 };
-	int r;
-
-	r = directory_is_gone(c, t->dir, err);
-	if (r != 0)
-		return r < 0 ? r : 0;
-	if (text == NULL || volume_describe_deleted(&rec, text, t->dir, policy) < 0)
-		return error_oom(err);
-	return tombstone_set_unrecorded(c, t, &rec, err);
-}
-
-/* Set the tombstone, or adopt one of an interrupted deletion or of another replica. */
-static int bury_volume(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
-		       const struct record *rec, enum volume_on_delete policy, struct error *err)
-{
-	struct tombstone_search search = { .key = t->key, .t = t };
-	int r;
-
-	if (rec->n > 0) {
-		r = tombstone_forget_replaced(c, t, rec, err);
-		if (r < 0)
-			return r;
-		r = tombstone_set(c, t, err);
-		if (r != -ENOENT)
-			return r;
-		t->name[0] = '\0';
-	}
-	r = busy_each(c, NULL, adopt_if_of_volume, &search, err);
-	if (r != 0)
-		return r < 0 ? r : 0;
-	if (rec->n == 0)
-		return bury_foreign_volume(c, t, id, policy, err);
-	return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
-}
-
-/*
- * Write the policy notes before the record becomes the tombstone, so that other deletions find
- * either of them even if this deletion is interrupted.
- */
-static int note_policy_before_burial(struct nfs_client *c, const struct tombstone *t,
-				     const struct record *rec, const struct volume_id *id,
-				     enum volume_on_delete policy,
-				     enum volume_on_delete default_policy, struct error *err)
-{
-	const struct volume v = volume_of(rec), unrecorded = { .name = NULL };
-
-	/* Without a record, an earlier attempt left the notes, or nobody counted the volume. */
-	if (rec->n == 0 || policy == ON_DELETE_DELETE || volume_is_unfinished(&v))
-		return 0;
-	if (policy != ON_DELETE_RETAIN)
-		return note_policy_if_shared(c, t, rec, policy, err);
-	/* When this deletion is repeated after it has succeeded, the policy of the id counts. */
-	return note_retained(c, t, rec,
-			     volume_policy(&unrecorded, id, default_policy) != ON_DELETE_RETAIN,
-			     err);
-}
-
 /* -------- the call -------- */
 
 static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
@@ -508,9 +294,9 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	int r;
 
 	disposal.policy = volume_policy(&v, id, how->policy);
-	r = note_policy_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
+	r = volume_note_policy_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
 	if (r == 0)
-		r = bury_volume(c, t, id, rec, disposal.policy, err);
+		r = volume_bury(c, t, id, rec, disposal.policy, err);
 	if (r < 0)
 		return r;
 	/* The tombstone is newer than the record that was read before it was set. */

@@ -8,6 +8,7 @@
 #ifndef STORE_VOLUME_PARTS_H
 #define STORE_VOLUME_PARTS_H
 
+#include "store/owner.h"
 #include "store/tombstone.h"
 #include "store/volume.h"
 
@@ -33,6 +34,36 @@ int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct
  * same key (rule 10).
  */
 int volume_remove_notes(struct nfs_client *c, const char *key, const char *dir, struct error *err);
+
+/* -------- volume_policy_notes.c: for delete -------- */
+
+/* Ask for the other owners of the directory of a volume that is being deleted. */
+struct owner_question volume_question_of_deletion(const struct tombstone *t,
+						  const struct record *rec);
+
+/*
+ * Note that the directory is retained, even if nobody else uses it: the deletion of an earlier
+ * volume with this directory may be repeated. A volume without subDir needs the note only for a
+ * shared directory, since only a volume of the same name can have had it before. must: write the
+ * note in any case, because the id has another policy.
+ */
+int volume_note_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
+			 bool must, struct error *err);
+
+/*
+ * Write the policy notes before the record becomes the tombstone, so that other deletions find
+ * either of them even if this deletion is interrupted.
+ */
+int volume_note_policy_before_burial(struct nfs_client *c, const struct tombstone *t,
+				     const struct record *rec, const struct volume_id *id,
+				     enum volume_on_delete policy,
+				     enum volume_on_delete default_policy, struct error *err);
+
+/* -------- volume_bury.c: for delete -------- */
+
+/* Set the tombstone, or adopt one of an interrupted deletion or of another replica. */
+int volume_bury(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
+		const struct record *rec, enum volume_on_delete policy, struct error *err);
 
 /* -------- volume_delete.c -------- */
 
