@@ -194,19 +194,25 @@ static void set_report_interval(struct copy_job *job)
 	job->work.report_ms = lease_s < 3 * TREE_REPORT_S ? lease_s * 1000 / 3 : 0;
 }
 
-static int copy_job_take_place(struct copy_job *job, struct error *err)
+_Static_assert(NFS_SERVER_PLACES > COPY_JOBS_MAX * COPY_JOB_CLIENTS,
+	       "copies leave a place to other calls");
+
+int copy_job_enter(const struct csi_driver *driver, struct error *err)
 {
-	job->has_place = tree_budget_enter(job->driver->budget, COPY_JOBS_MAX);
-	if (job->has_place)
+	if (tree_budget_enter(driver->budget, COPY_JOBS_MAX))
 		return 0;
 	return error_set(err, ERROR_ABORTED,
 			 "%d copies and archives are already running; try again later",
 			 COPY_JOBS_MAX);
 }
 
-int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
-		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
-		  struct error *err)
+void copy_job_leave(const struct csi_driver *driver)
+{
+	tree_budget_leave(driver->budget);
+}
+
+void copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
+		   struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2])
 {
 	*job = (struct copy_job){
 		.driver = driver, .what = what, .idle = { from, to }, .claims = claims
@@ -216,7 +222,6 @@ int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const c
 	job->work.data = job;
 	job->work.cancel = driver->stopping;
 	job->work.ahead.budget = job->work.unwritten.budget = driver->budget;
-	return copy_job_take_place(job, err);
 }
 
 int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,
@@ -437,8 +442,6 @@ int copy_job_close(struct copy_job *job, int r, struct error *err)
 	if (r == 0)
 		r = renew_claims(job, err);
 	copy_clients_return(job->driver, &job->work);
-	if (job->has_place)
-		tree_budget_leave(job->driver->budget);
 	if (r == 0 && job->kind != COPY_CHECK)
 		log_end(job);
 	return r;

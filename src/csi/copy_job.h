@@ -15,7 +15,8 @@
 #include "csi/volume_ref.h"
 #include "tree/work.h"
 
-#define COPY_JOBS_MAX 3 /* each has up to four clients; a server takes NFS_SERVER_PLACES */
+#define COPY_JOBS_MAX 3
+#define COPY_JOB_CLIENTS 5 /* at most: two of the call, two of the job, one to renew a note */
 
 struct copy_job {
 	const struct csi_driver *driver;
@@ -32,20 +33,26 @@ struct copy_job {
 	struct claim *const *claims; /* two, on the exports of idle; borrowed */
 	uint64_t started_ns, logged_ns; /* logged_ns: of the last line about the progress */
 	uint64_t renewed_ns; /* when the notes were renewed last */
-	bool has_place; /* counts towards COPY_JOBS_MAX */
 	unsigned int attempts; /* given up because the tree changed too much */
 	bool from_xattrs, to_xattrs; /* which ends had extended attributes before the first one */
 };
 
 /*
+ * Get a turn, of COPY_JOBS_MAX, before leasing a second client: calls that hold one place of a
+ * server while they wait for the next could take all of them, and then wait for each other. Errors:
+ * ABORTED if none is free. copy_job_leave() is due after success.
+ */
+int copy_job_enter(const struct csi_driver *driver, struct error *err);
+void copy_job_leave(const struct csi_driver *driver);
+
+/*
  * Begin a job between the exports and identities of from and to. claims are the notes on both that
  * keep other replicas away, in this order; each may be NULL. The job borrows them and renews them
  * while it lasts: a failed renewal is only logged, except the last one, in copy_job_close(), which
- * fails the job. Errors: ABORTED if too many jobs run. copy_job_close() is due in either case.
+ * fails the job. The caller has a turn. copy_job_close() is due.
  */
-int copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
-		  struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2],
-		  struct error *err);
+void copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
+		   struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2]);
 
 /*
  * Find the directory at path, which is borrowed, lease clients for it, and set path, tree and attr.

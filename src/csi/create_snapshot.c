@@ -205,9 +205,8 @@ static int snapshot_request_copy(struct snapshot_request *wanted, struct nfs_cli
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, wanted->driver, wanted->name, from, to, claims, err);
-	if (r == 0)
-		r = copy_job_find_volume(&job, kind, &wanted->source, err);
+	copy_job_open(&job, wanted->driver, wanted->name, from, to, claims);
+	r = copy_job_find_volume(&job, kind, &wanted->source, err);
 	if (r == 0) {
 		do {
 			r = copy_job_begin(&job, name, &work, err);
@@ -225,10 +224,14 @@ static int snapshot_request_fill(struct nfs_client *c, const char *name, void *d
 {
 	struct snapshot_request *wanted = data;
 	struct session s;
+	int r = copy_job_enter(wanted->driver, err);
 
+	if (r < 0)
+		return r;
 	volume_ref_begin(&s, wanted->driver, &wanted->source, err);
 	while (volume_ref_next(&wanted->source, &s))
 		s.result = snapshot_request_copy(wanted, s.client, c, name, err);
+	copy_job_leave(wanted->driver);
 	return s.result;
 }
 
@@ -242,9 +245,8 @@ static int check_on_share(struct snapshot_request *wanted, struct nfs_client *sh
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, wanted->driver, wanted->name, share, volume, claims, err);
-	if (r == 0)
-		r = copy_job_lease_for_archive(&job, COPY_CHECK, err);
+	copy_job_open(&job, wanted->driver, wanted->name, share, volume, claims);
+	r = copy_job_lease_for_archive(&job, COPY_CHECK, err);
 	/* The job's clients may speak another version of NFS, with other handles: look again. */
 	if (r == 0)
 		r = snapshot_find_contents(job.work.from, &wanted->id, &none, &archive, err);
@@ -259,10 +261,14 @@ static int snapshot_request_check(struct nfs_client *c, void *data, struct error
 {
 	struct snapshot_request *wanted = data;
 	struct session s;
+	int r = copy_job_enter(wanted->driver, err);
 
+	if (r < 0)
+		return r;
 	volume_ref_begin(&s, wanted->driver, &wanted->source, err);
 	while (volume_ref_next(&wanted->source, &s))
 		s.result = check_on_share(wanted, c, s.client, err);
+	copy_job_leave(wanted->driver);
 	return s.result;
 }
 

@@ -295,12 +295,21 @@ static int run_copy_job(struct volume_source *source, struct nfs_client *from,
 	struct copy_job job;
 	int r;
 
-	r = copy_job_open(&job, source->driver, source->what, from, to, claims, err);
-	if (r == 0)
-		r = source->kind == VOLUME_SOURCE_IS_VOLUME
-			    ? clone_volume(&job, source, name, err)
-			    : restore_snapshot(&job, source, name, err);
+	copy_job_open(&job, source->driver, source->what, from, to, claims);
+	r = source->kind == VOLUME_SOURCE_IS_VOLUME ? clone_volume(&job, source, name, err)
+						    : restore_snapshot(&job, source, name, err);
 	return copy_job_close(&job, r, err);
+}
+
+static int fill_from_volume(struct volume_source *source, struct nfs_client *c, const char *name,
+			    struct error *err)
+{
+	struct session s;
+
+	volume_ref_begin(&s, source->driver, &source->volume, err);
+	while (volume_ref_next(&source->volume, &s))
+		s.result = run_copy_job(source, s.client, c, name, err);
+	return s.result;
 }
 
 static int fill_from_snapshot(struct volume_source *source, struct nfs_client *c, const char *name,
@@ -334,17 +343,18 @@ static void raise_minor(struct nfs_export *e, const struct nfs_export *target)
 int volume_source_fill(struct nfs_client *c, const char *name, void *data, struct error *err)
 {
 	struct volume_source *source = data;
-	struct session s;
+	int r;
 
 	if (source->missing.code != ERROR_OK)
 		return error_set(err, source->missing.code, "%s", source->missing.msg);
 	raise_minor(source->kind == VOLUME_SOURCE_IS_VOLUME ? &source->volume.export
 							    : &source->snapshot.export,
 		    &c->export);
-	if (source->kind != VOLUME_SOURCE_IS_VOLUME)
-		return fill_from_snapshot(source, c, name, err);
-	volume_ref_begin(&s, source->driver, &source->volume, err);
-	while (volume_ref_next(&source->volume, &s))
-		s.result = run_copy_job(source, s.client, c, name, err);
-	return s.result;
+	r = copy_job_enter(source->driver, err);
+	if (r < 0)
+		return r;
+	r = source->kind == VOLUME_SOURCE_IS_VOLUME ? fill_from_volume(source, c, name, err)
+						    : fill_from_snapshot(source, c, name, err);
+	copy_job_leave(source->driver);
+	return r;
 }

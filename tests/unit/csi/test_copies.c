@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Clones, restores and snapshots, as calls of the controller. */
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "csi/copy_job.h"
+#include "csi/services.h"
+#include "fake/nfs.h"
+#include "check_util.h"
+
+#define VOLUME "s#e#pvc-1##"
+#define SNAPSHOT "s#e#snap-1#snap-1#pvc-1"
+
+/* A controller with a share in memory below it. */
+struct bench {
+	struct csi_driver driver;
+	struct csi_controller controller;
+	struct tree_budget budget;
+	atomic_bool stopping;
+	struct fake_nfs *nfs;
+};
+
+static void bench_init(struct bench *b)
+{
+	memset(b, 0, sizeof(*b));
+	b->nfs = fake_nfs_new();
+	fake_nfs_serve(b->nfs);
+	ck_assert(key_locks_new(&b->driver.key_locks) == 0);
+	ck_assert(dir_locks_new(&b->driver.dir_locks) == 0);
+	ck_assert(known_exports_new(&b->driver.known) == 0);
+	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
+	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
+	b->driver.budget = &b->budget;
+	b->driver.stopping = &b->stopping;
+	csi_controller_init(&b->controller, &b->driver);
+}
+
+static void bench_done(struct bench *b)
+{
+	purger_free(b->driver.purger);
+	nfs_pool_free(b->driver.pool);
+	known_exports_free(b->driver.known);
+	dir_locks_free(b->driver.dir_locks);
+	key_locks_free(b->driver.key_locks);
+	fake_nfs_free(b->nfs);
+}
+
+static char *text(const char *s)
+{
+	return (char *)(uintptr_t)s;
+}
+
+static void answered(const ProtobufCMessage *reply, void *data)
+{
+	const struct request *req = data;
+
+	ck_assert_msg((reply == NULL) == (req->err.code != ERROR_OK), "reply and error differ");
+}
+
+static struct error invoke(struct bench *b, const char *method, const void *in)
+{
+	ProtobufCService *service = &b->controller.service.base;
+	const ProtobufCMethodDescriptor *m =
+		protobuf_c_service_descriptor_get_method_by_name(service->descriptor, method);
+	struct request req = { .deadline_ns = 0 };
+
+	service->invoke(service, (unsigned int)(m - service->descriptor->methods), in, answered,
+			&req);
+	return req.err;
+}
+
+/* volume and snapshot: id of the source, or NULL. */
+static struct error create_volume(struct bench *b, const char *name, const char *volume,
+				  const char *snapshot)
+{
+	Csi__V1__CreateVolumeRequest in = CSI__V1__CREATE_VOLUME_REQUEST__INIT;
+	Csi__V1__CreateVolumeRequest__ParametersEntry
+		server = CSI__V1__CREATE_VOLUME_REQUEST__PARAMETERS_ENTRY__INIT,
+		share = server;
+	Csi__V1__CreateVolumeRequest__ParametersEntry *parameters[] = { &server, &share };
+	Csi__V1__VolumeCapability cap = CSI__V1__VOLUME_CAPABILITY__INIT, *caps[] = { &cap };
+	Csi__V1__VolumeCapability__MountVolume mount =
+		CSI__V1__VOLUME_CAPABILITY__MOUNT_VOLUME__INIT;
+	Csi__V1__VolumeCapability__AccessMode mode = CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__INIT;
+	Csi__V1__VolumeContentSource source = CSI__V1__VOLUME_CONTENT_SOURCE__INIT;
+	Csi__V1__VolumeContentSource__VolumeSource of_volume =
+		CSI__V1__VOLUME_CONTENT_SOURCE__VOLUME_SOURCE__INIT;
+	Csi__V1__VolumeContentSource__SnapshotSource of_snapshot =
+		CSI__V1__VOLUME_CONTENT_SOURCE__SNAPSHOT_SOURCE__INIT;
+
+	server.key = text("server");
+	server.value = text("s");
+	share.key = text("share");
+	share.value = text("/e");
+	in.name = text(name);
+	in.parameters = parameters;
+	in.n_parameters = 2;
+	mode.mode = CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_MULTI_WRITER;
+	cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT;
+	cap.mount = &mount;
+	cap.access_mode = &mode;
+	in.volume_capabilities = caps;
+	in.n_volume_capabilities = 1;
+	if (volume != NULL) {
+		of_volume.volume_id = text(volume);
+		source.type_case = CSI__V1__VOLUME_CONTENT_SOURCE__TYPE_VOLUME;
+		source.volume = &of_volume;
+		in.volume_content_source = &source;
+	} else if (snapshot != NULL) {
+		of_snapshot.snapshot_id = text(snapshot);
+		source.type_case = CSI__V1__VOLUME_CONTENT_SOURCE__TYPE_SNAPSHOT;
+		source.snapshot = &of_snapshot;
+		in.volume_content_source = &source;
+	}
+	return invoke(b, "CreateVolume", &in);
+}
+
+/* A snapshot that is a tree. */
+static struct error create_snapshot(struct bench *b, const char *name, const char *volume)
+{
+	Csi__V1__CreateSnapshotRequest in = CSI__V1__CREATE_SNAPSHOT_REQUEST__INIT;
+	Csi__V1__CreateSnapshotRequest__ParametersEntry
+		format = CSI__V1__CREATE_SNAPSHOT_REQUEST__PARAMETERS_ENTRY__INIT,
+		*parameters[] = { &format };
+
+	format.key = text("format");
+	format.value = text("tree");
+	in.name = text(name);
+	in.source_volume_id = text(volume);
+	in.parameters = parameters;
+	in.n_parameters = 1;
+	return invoke(b, "CreateSnapshot", &in);
+}
+
+static void check_ok(const char *row, struct error err)
+{
+	check_error(row, &err, ERROR_OK, NULL);
+}
+
+/* A volume with a file, and a snapshot of it. */
+static void make_sources(struct bench *b)
+{
+	check_ok("volume", create_volume(b, "pvc-1", NULL, NULL));
+	fake_nfs_write(b->nfs, "pvc-1/file", 0, "data", 4);
+	check_ok("snapshot", create_snapshot(b, "snap-1", VOLUME));
+}
+
+struct copy {
+	const char *name; /* of what is made */
+	const char *volume, *snapshot; /* the source, one of them */
+	bool is_snapshot;
+};
+
+static const struct copy copies[] = {
+	{ "clone", VOLUME },
+	{ "restored", .snapshot = SNAPSHOT },
+	{ "snapshot", VOLUME, .is_snapshot = true },
+	{ "foreign", VOLUME, .is_snapshot = true },
+};
+
+static struct error make_copy(struct bench *b, const struct copy *copy)
+{
+	return copy->is_snapshot ? create_snapshot(b, copy->name, copy->volume)
+				 : create_volume(b, copy->name, copy->volume, copy->snapshot);
+}
+
+/* Lease all places of the server but n. */
+static void fill_server(struct bench *b, struct nfs_client *held[NFS_SERVER_PLACES], size_t n)
+{
+	char server[] = "s", share[] = "/other";
+	const struct nfs_export e = { .server = server, .share = share };
+	size_t i;
+
+	for (i = 0; i < NFS_SERVER_PLACES - n; i++)
+		ck_assert(nfs_pool_lease(b->driver.pool, &e, &held[i], NULL) == 0);
+}
+
+static void empty_server(struct bench *b, struct nfs_client *held[NFS_SERVER_PLACES], size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < NFS_SERVER_PLACES - n; i++)
+		nfs_pool_return(b->driver.pool, held[i]);
+}
+
+/*
+ * A copy that has to wait for its turn does not wait for a second place of its server, and holds
+ * its first one no longer. What needs no copy is answered as ever.
+ */
+START_TEST(test_turns)
+{
+	struct nfs_client *held[NFS_SERVER_PLACES];
+	struct bench b;
+	struct error err;
+	size_t i;
+
+	bench_init(&b);
+	make_sources(&b);
+	/* An archive without a record, which is read before it is adopted. */
+	fake_nfs_put(b.nfs, "foreign/pvc-1.tar.gz", NFS_TYPE_FILE, NULL);
+	check_ok("done", create_volume(&b, "done", VOLUME, NULL));
+	check_int("before", "turns taken", atomic_load(&b.budget.jobs), 0);
+	for (i = 0; i < COPY_JOBS_MAX; i++)
+		check_ok("turn", (struct error){ .code = copy_job_enter(&b.driver, NULL) });
+	fill_server(&b, held, 1);
+	for (i = 0; i < ARRAY_SIZE(copies); i++) {
+		err = make_copy(&b, &copies[i]);
+		check_error(copies[i].name, &err, ERROR_ABORTED, "already running");
+	}
+	check_ok("a clone that is there", create_volume(&b, "done", VOLUME, NULL));
+	check_ok("a snapshot that is there", create_snapshot(&b, "snap-1", VOLUME));
+	err = create_volume(&b, "nothing", "s#e#pvc-9##", NULL);
+	check_error("no source", &err, ERROR_NOT_FOUND, "pvc-9");
+	empty_server(&b, held, 1);
+	check_int("after", "turns taken", atomic_load(&b.budget.jobs), COPY_JOBS_MAX);
+	for (i = 0; i < COPY_JOBS_MAX; i++)
+		copy_job_leave(&b.driver);
+	fake_nfs_remove(b.nfs, "foreign");
+	for (i = 0; i < ARRAY_SIZE(copies); i++) {
+		check_ok(copies[i].name, make_copy(&b, &copies[i]));
+		check_int(copies[i].name, "turns taken", atomic_load(&b.budget.jobs), 0);
+	}
+	bench_done(&b);
+}
+END_TEST
+
+/* Whatever ends a copy, its turn is over. */
+START_TEST(test_turns_of_failures)
+{
+	static const int errors[] = { -EACCES, -EIO, -ESTALE, -ECONNABORTED, -ETIMEDOUT };
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		const struct fake_failure failure = {
+			.nth = 1,
+			.error = errors[i],
+			.all = true,
+			.types = 1U << NFS_OP_READDIR | 1U << NFS_OP_READ,
+		};
+		struct bench b;
+
+		bench_init(&b);
+		make_sources(&b);
+		fake_nfs_put(b.nfs, "foreign/pvc-1.tar.gz", NFS_TYPE_FILE, NULL);
+		for (k = 0; k < ARRAY_SIZE(copies); k++) {
+			struct error err;
+
+			fake_nfs_fail(b.nfs, &failure);
+			err = make_copy(&b, &copies[k]);
+			fake_nfs_fail(b.nfs, NULL);
+			check_that(copies[k].name, "it fails", err.code != ERROR_OK);
+			check_int(copies[k].name, "turns taken", atomic_load(&b.budget.jobs), 0);
+		}
+		bench_done(&b);
+	}
+}
+END_TEST
+
+static void setup(void)
+{
+	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+}
+
+CHECK_MAIN("copies", .setup = setup,
+	   .tests = {
+		   test_turns,
+		   test_turns_of_failures,
+	   })
