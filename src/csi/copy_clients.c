@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "net/connect.h"
 #include "nfs/calls.h"
 #include "store/handles.h"
 #include "store/layout.h"
@@ -75,6 +77,17 @@ static int lease_for_tree(const struct csi_driver *driver, struct nfs_client *c,
 	return lease_same(driver, c, ret, err);
 }
 
+/* Refuse a lease over another version: attributes would be lost, or blocks not shared. */
+static int check_leased_version(const struct nfs_client *leased, const struct nfs_client *asked,
+				struct error *err)
+{
+	if (leased->version == asked->version && leased->minor == asked->minor)
+		return 0;
+	return error_set(err, ERROR_ABORTED,
+			 "server '%s' has just changed its versions of NFS; try again",
+			 leased->export.server);
+}
+
 /* -------- what the server copies -------- */
 
 static bool clients_share_server(const struct nfs_client *a, const struct nfs_client *b)
@@ -82,12 +95,33 @@ static bool clients_share_server(const struct nfs_client *a, const struct nfs_cl
 	return a->export.port == b->export.port && strcmp(a->address, b->address) == 0;
 }
 
-static bool is_on_file_system(struct nfs_client *c, const struct nfs_handle *folder,
-			      const struct nfs_attr *tree)
+static int check_file_system(struct nfs_client *c, const struct nfs_handle *folder,
+			     const struct nfs_attr *tree)
 {
 	struct nfs_attr attr;
+	int r = nfs_getattr(c, folder, &attr);
 
-	return nfs_getattr(c, folder, &attr) == 0 && nfs_fsid_is_equal(&attr, tree);
+	if (r < 0)
+		return r;
+	return nfs_fsid_is_equal(&attr, tree) ? 0 : -EXDEV;
+}
+
+/*
+ * Try CLONE or COPY. Return 0 or -EOPNOTSUPP, also for a server that hangs up on it, or another
+ * negative errno, which says nothing about the operation.
+ */
+static int try_operation(struct nfs_client *c, struct nfs_op *op)
+{
+	int r = nfs_client_call(c, op);
+
+	if (r == 0 || (r == -EOPNOTSUPP && op->is_async)) /* asynchronously only */
+		return 0;
+	if (r == -EAGAIN || r == -ESTALE || r == -ENOENT || net_is_own_failure(r))
+		return r;
+	if (c->broken)
+		log_warn("The connection broke on CLONE or COPY, which are not used",
+			 LOG_STR("server", c->export.server), LOG_STR("share", c->export.share));
+	return -EOPNOTSUPP;
 }
 
 /* Make two files in the folder, where they stay, and try CLONE between them, else COPY. */
@@ -105,8 +139,8 @@ static int try_offload(struct nfs_client *c, const struct nfs_handle *folder,
 			return r;
 	}
 	op = (struct nfs_op){ .type = NFS_OP_CLONE, .dir = &files[0], .to_dir = &files[1] };
-	r = nfs_client_call(c, &op);
-	if (r == 0 || r == -ESTALE || !copy)
+	r = try_operation(c, &op);
+	if (r != -EOPNOTSUPP || !copy || c->broken)
 		return r;
 	r = nfs_write(c, &files[0], 0, "x", 1);
 	if (r < 0)
@@ -117,24 +151,26 @@ static int try_offload(struct nfs_client *c, const struct nfs_handle *folder,
 		.to_dir = &files[1],
 		.length = 1,
 	};
-	r = nfs_client_call(c, &op);
-	return r == -EOPNOTSUPP && op.is_async ? 0 : r; /* asynchronously only */
+	return try_operation(c, &op);
 }
 
 #define OFFLOAD_TRIES 3 /* a purge under way may remove the files too soon */
 
 /* If the process dies here, the purger removes the files. */
-static bool can_offload(struct nfs_client *c, const struct nfs_attr *tree, bool copy)
+static int try_offload_in_trash(struct nfs_client *c, const struct nfs_attr *tree, bool copy,
+				struct error *err)
 {
-	struct error ignored = { .code = ERROR_OK };
 	char names[2][NFS_NAME_MAX + 1];
 	const struct nfs_handle *trash;
 	unsigned int tries;
 	int i, r;
 
-	if (store_folder(c, STORE_TRASH, true, &trash, &ignored) < 0 ||
-	    !is_on_file_system(c, trash, tree))
-		return false;
+	r = store_folder(c, STORE_TRASH, true, &trash, err);
+	if (r < 0)
+		return r;
+	r = check_file_system(c, trash, tree);
+	if (r < 0)
+		return nfs_error_set(err, c, r, "looking up the trash");
 	for (tries = 0; tries < OFFLOAD_TRIES; tries++) {
 		for (i = 0; i < 2; i++)
 			store_trash_name(names[i], &c->export, "clone");
@@ -142,26 +178,39 @@ static bool can_offload(struct nfs_client *c, const struct nfs_attr *tree, bool 
 		for (i = 0; i < 2; i++)
 			(void)nfs_remove(c, trash, names[i]);
 		if (r != -ESTALE && r != -ENOENT)
-			return r == 0;
+			break;
 	}
-	return false;
+	return r < 0 ? nfs_error_set(err, c, r, "trying CLONE and COPY in the trash") : 0;
 }
 
-/* Over a connection of its own, which a server that hangs up on CLONE or COPY may break. */
-bool copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_client *from,
-			      const struct nfs_attr *tree, struct nfs_client *to, bool copy)
+/*
+ * Over a connection of its own, which a server that hangs up on CLONE or COPY may break. Other
+ * errors mean no only if they are final: what may pass soon must not make a copy of all bytes.
+ */
+int copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_client *from,
+			     const struct nfs_attr *tree, struct nfs_client *to, bool copy,
+			     struct error *err)
 {
-	struct error ignored = { .code = ERROR_OK };
+	struct error why = { .code = ERROR_OK };
 	struct nfs_client *c;
-	bool found;
+	int r;
 
 	if (driver->verify_clones || (to->offload & NFS_OFFLOAD_CLONE) == 0 ||
-	    !clients_share_server(from, to) || from->minor != to->minor ||
-	    lease_same(driver, to, &c, &ignored) < 0)
-		return false;
-	found = c->minor == to->minor && can_offload(c, tree, copy);
+	    !clients_share_server(from, to) || from->minor != to->minor)
+		return 0;
+	r = lease_same(driver, to, &c, err);
+	if (r < 0)
+		return r;
+	r = check_leased_version(c, to, &why);
+	if (r == 0)
+		r = try_offload_in_trash(c, tree, copy, &why);
 	nfs_pool_return(driver->pool, c);
-	return found;
+	if (r == 0)
+		return 1;
+	if (error_is_final(why.code) && !net_is_own_failure(r))
+		return 0;
+	*err = why;
+	return r;
 }
 
 /*
@@ -208,17 +257,6 @@ int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *t
 	return r < 0 ? r : ask_for_xattrs(to, folder, &work->to_xattrs, err);
 }
 
-/* Refuse a lease over another version: the attributes would be lost. */
-static int check_leased_version(const struct nfs_client *leased, const struct nfs_client *asked,
-				struct error *err)
-{
-	if (leased->version == asked->version && leased->minor == asked->minor)
-		return 0;
-	return error_set(err, ERROR_ABORTED,
-			 "server '%s' has just changed its versions of NFS; try again",
-			 leased->export.server);
-}
-
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 		       struct nfs_client *to, bool same_version, struct tree_work *work,
 		       struct error *err)
@@ -238,9 +276,9 @@ int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 		r = lease_same(driver, from, &work->from, err);
 	else
 		r = lease_for_tree(driver, from, &work->from, err);
-	if (r == 0 && work->from_xattrs)
+	if (r == 0 && keep_from)
 		r = check_leased_version(work->from, from, err);
-	if (r == 0 && work->to_xattrs)
+	if (r == 0 && keep_to)
 		r = check_leased_version(work->to, to, err);
 	if (r == 0)
 		work->offload = find_offload(work->from, work->to);

@@ -24,11 +24,13 @@ enum copy_kind {
 
 /*
  * Whether the server can clone the files of a tree (CLONE), or with copy, copy them by itself
- * (COPY). tree: its attributes on from. Whether it can depends on the file system of to, and only a
- * trial shows it: two files are made in the trash.
+ * (COPY): 1, 0, or a negative errno if nobody can tell at present. tree: its attributes on from.
+ * Whether it can depends on the file system of to, and only a trial shows it: two files are made in
+ * the trash.
  */
-bool copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_client *from,
-			      const struct nfs_attr *tree, struct nfs_client *to, bool copy);
+int copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_client *from,
+			     const struct nfs_attr *tree, struct nfs_client *to, bool copy,
+			     struct error *err);
 
 /*
  * Find out which ends of the copy have extended attributes, and set from_xattrs and to_xattrs of
@@ -41,7 +43,8 @@ int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *t
 
 /*
  * Lease clients like from and to, as from_xattrs and to_xattrs of work need them, and set from, to
- * and offload of work. same_version: over that of from and to. Errors as nfs_pool_lease();
+ * and offload of work. same_version: over that of from and to. Errors as nfs_pool_lease(), and
+ * ABORTED if a client that has to speak the version of from or to does not;
  * copy_clients_return() is due in either case.
  */
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,

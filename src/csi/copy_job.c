@@ -377,8 +377,11 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 	if (r < 0)
 		return r;
 	stays = job->work.from_xattrs && job->work.to_xattrs && !is_narrow(from) && !is_narrow(to);
-	job->can_offload = kind == COPY_CLONE &&
-			   copy_clients_can_offload(job->driver, from, &job->attr, to, !stays);
+	if (kind == COPY_CLONE)
+		r = copy_clients_can_offload(job->driver, from, &job->attr, to, !stays, err);
+	if (r < 0)
+		return r;
+	job->can_offload = r > 0;
 	r = lease(job, job->can_offload, err);
 	if (r == 0)
 		r = copy_job_find_directory(job, job->work.from, path, err);

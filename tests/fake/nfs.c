@@ -1122,12 +1122,19 @@ static int perform(struct fake_nfs *f, struct nfs_op *op)
 		1U << NFS_OP_COPY_STATUS | 1U << NFS_OP_COPY_CANCEL | 1U << NFS_OP_XATTR_SUPPORT |
 		1U << NFS_OP_GETXATTR | 1U << NFS_OP_SETXATTR | 1U << NFS_OP_LISTXATTRS;
 	struct inode *inode;
+	struct node *node;
 
 	if (op->n_handles > 0)
 		return do_getattrs(f, op);
 	inode = by_handle(f, op->dir);
 	if (inode == NULL)
 		return -ESTALE;
+	if (op->type == NFS_OP_READLINK && op->name != NULL) {
+		node = child(f, inode, op->name);
+		if (node == NULL)
+			return -ENOENT;
+		inode = node->inode;
+	}
 	if ((of_objects & 1U << op->type) != 0)
 		return perform_on(f, inode, op);
 	return inode->type == NFS_TYPE_DIRECTORY ? perform_in(f, inode, op) : -ENOTDIR;
@@ -1267,10 +1274,13 @@ static struct nfs_client *connect_to(struct fake_nfs *f, const struct nfs_export
 
 	client->fake = f;
 	client->client.ops = &fake_ops;
-	client->client.version = fake_nfs_whole_max > 0 ? 4 : 3;
-	client->client.offload = f->habits.offload;
-	client->client.whole_max = fake_nfs_whole_max;
-	client->client.lists_max = fake_nfs_lists_max;
+	client->client.version = 3;
+	if (e->version != 3) {
+		client->client.version = fake_nfs_whole_max > 0 ? 4 : 3;
+		client->client.offload = f->habits.offload;
+		client->client.whole_max = fake_nfs_whole_max;
+		client->client.lists_max = fake_nfs_lists_max;
+	}
 	r = nfs_export_copy(&client->client.export, e);
 	assert(r == 0);
 	pthread_mutex_lock(&f->lock);

@@ -123,7 +123,10 @@ void fake_nfs_cut(struct nfs_client *c);
 /* Make nfs_client_run_pair(a, b) drive b, too. */
 void fake_nfs_pair(struct nfs_client *a, struct nfs_client *b);
 
-/* For nfs_pool_new(): connect to the share of the last fake_nfs_serve(). */
+/*
+ * For nfs_pool_new(): connect to the share of the last fake_nfs_serve(). An export that asks for
+ * version 3 gets nothing that only later ones have.
+ */
 int fake_nfs_connect_fn(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 void fake_nfs_serve(struct fake_nfs *f);
 

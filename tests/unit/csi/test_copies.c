@@ -4,7 +4,9 @@
 /* Clones, restores and snapshots, as calls of the controller. */
 
 #include <errno.h>
+#include <limits.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "csi/copy_job.h"
 #include "csi/services.h"
@@ -14,14 +16,44 @@
 #define VOLUME "s#e#pvc-1##"
 #define SNAPSHOT "s#e#snap-1#snap-1#pvc-1"
 
+/* These replace the C library's, so that the pauses of a server that is busy take no time. */
+static _Atomic uint64_t slept_ns;
+
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+	int r = check_real_clock(id, ret);
+	uint64_t ns = (uint64_t)ret->tv_nsec + slept_ns;
+
+	ret->tv_sec += (time_t)(ns / CLOCK_NS_PER_S);
+	ret->tv_nsec = (long)(ns % CLOCK_NS_PER_S);
+	return r;
+}
+
+int nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	(void)left;
+	slept_ns += (uint64_t)wanted->tv_sec * CLOCK_NS_PER_S + (uint64_t)wanted->tv_nsec;
+	return 0;
+}
+
 /* A controller with a share in memory below it. */
 struct bench {
 	struct csi_driver driver;
 	struct csi_controller controller;
+	struct nfs_pool *purgers; /* so that the calls are alone in theirs */
 	struct tree_budget budget;
 	atomic_bool stopping;
 	struct fake_nfs *nfs;
 };
+
+static unsigned int connects_left = UINT_MAX; /* before the one that fails */
+
+static int connect_or_fail(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
+{
+	if (connects_left-- == 0)
+		return error_sys(err, ERROR_RESOURCE_EXHAUSTED, EMFILE, "opening a socket");
+	return fake_nfs_connect_fn(ret, e, err);
+}
 
 static void bench_init(struct bench *b)
 {
@@ -31,8 +63,9 @@ static void bench_init(struct bench *b)
 	ck_assert(key_locks_new(&b->driver.key_locks) == 0);
 	ck_assert(dir_locks_new(&b->driver.dir_locks) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
-	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
-	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
+	ck_assert(nfs_pool_new(&b->driver.pool, connect_or_fail, 0) == 0);
+	ck_assert(nfs_pool_new(&b->purgers, fake_nfs_connect_fn, 0) == 0);
+	ck_assert(purger_new(&b->driver.purger, b->purgers, NULL) == 0);
 	b->driver.budget = &b->budget;
 	b->driver.stopping = &b->stopping;
 	csi_controller_init(&b->controller, &b->driver);
@@ -41,6 +74,7 @@ static void bench_init(struct bench *b)
 static void bench_done(struct bench *b)
 {
 	purger_free(b->driver.purger);
+	nfs_pool_free(b->purgers);
 	nfs_pool_free(b->driver.pool);
 	known_exports_free(b->driver.known);
 	dir_locks_free(b->driver.dir_locks);
@@ -259,13 +293,158 @@ START_TEST(test_turns_of_failures)
 }
 END_TEST
 
+/* -------- clones that share blocks -------- */
+
+#define LARGE 2097152 /* more than the data that is copied at once */
+#define OFFLOADS (1U << NFS_OP_CLONE | 1U << NFS_OP_COPY)
+
+/* Count what is read from files: nothing, where the server clones them. */
+static void count_reads(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *reads = data;
+
+	(void)f;
+	*reads += op->type == NFS_OP_READ;
+}
+
+/* A volume with a large file, on a server that clones files over version 4. */
+static void cloning_bench_init(struct bench *b, unsigned int *reads)
+{
+	static const struct fake_habits habits = { .offload = NFS_OFFLOAD_CLONE };
+	char server[] = "s", share[] = "/e";
+	const struct nfs_export e = { .server = server, .share = share };
+
+	bench_init(b);
+	fake_nfs_habits(b->nfs, &habits);
+	check_ok("volume", create_volume(b, "pvc-1", NULL, NULL));
+	fake_nfs_write(b->nfs, "pvc-1/file", LARGE, "data", 4);
+	nfs_pool_drop(b->driver.pool, &e);
+	*reads = 0;
+	fake_nfs_watch(b->nfs, count_reads, reads);
+}
+
+/* Whatever fails once, a clone shares the blocks of its source, or the call fails. */
+START_TEST(test_failed_try)
+{
+	static const struct {
+		const char *name;
+		struct fake_failure failure;
+	} rows[] = {
+		{ "lost connection", { .error = -ECONNABORTED, .types = ~OFFLOADS } },
+		{ "no answer", { .error = -ETIMEDOUT, .types = ~OFFLOADS } },
+		{ "I/O error", { .error = -EIO, .types = ~OFFLOADS } },
+		{ "no memory", { .error = -ENOMEM } },
+		{ "lost handle", { .error = -ESTALE } },
+	};
+	unsigned int reads, n, performed;
+	struct error err;
+	struct bench b;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_failure failure = rows[i].failure;
+
+		for (failure.nth = n = 1;; failure.nth = ++n) {
+			cloning_bench_init(&b, &reads);
+			fake_nfs_fail(b.nfs, &failure);
+			err = create_volume(&b, "clone", VOLUME, NULL);
+			performed = fake_nfs_operations(b.nfs);
+			fake_nfs_fail(b.nfs, NULL);
+			if (err.code == ERROR_OK)
+				check_int(rows[i].name, "reads", reads, 0);
+			bench_done(&b);
+			if (performed < n)
+				break;
+		}
+		check_ok(rows[i].name, err);
+		check_that(rows[i].name, "operations failed", n > 20);
+	}
+}
+END_TEST
+
+/* Likewise for each connection that cannot be made. */
+START_TEST(test_failed_connection)
+{
+	bool has_failed = true;
+	unsigned int reads, n;
+	struct error err;
+	struct bench b;
+
+	for (n = 0; has_failed; n++) {
+		cloning_bench_init(&b, &reads);
+		connects_left = n;
+		err = create_volume(&b, "clone", VOLUME, NULL);
+		has_failed = connects_left > n; /* it has passed 0 */
+		connects_left = UINT_MAX;
+		if (err.code == ERROR_OK)
+			check_int("connection", "reads", reads, 0);
+		bench_done(&b);
+	}
+	check_ok("connection", err);
+	check_that("connection", "those of the call and of the try fail", n > 3);
+}
+END_TEST
+
+/* A server that is too busy for the try may clone files all the same. */
+START_TEST(test_busy_server)
+{
+	static const enum nfs_op_type types[] = { NFS_OP_CREATE, NFS_OP_CLONE };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		const struct fake_failure failure = {
+			.nth = 1, .error = -EAGAIN, .types = 1U << types[i], .all = true
+		};
+		unsigned int reads;
+		struct error err;
+		struct bench b;
+
+		cloning_bench_init(&b, &reads);
+		fake_nfs_fail(b.nfs, &failure);
+		err = create_volume(&b, "clone", VOLUME, NULL);
+		check_error("busy", &err, ERROR_UNAVAILABLE, "later");
+		fake_nfs_fail(b.nfs, NULL);
+		check_ok("again", create_volume(&b, "clone", VOLUME, NULL));
+		check_int("again", "reads", reads, 0);
+		bench_done(&b);
+	}
+}
+END_TEST
+
+/* A server that hangs up on CLONE copies no files, and clones are made all the same. */
+START_TEST(test_hangs_up)
+{
+	static const int errors[] = { -ECONNABORTED, -ETIMEDOUT, -EOPNOTSUPP, -EREMOTEIO };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		const struct fake_failure failure = {
+			.nth = 1, .error = errors[i], .types = OFFLOADS, .all = true
+		};
+		unsigned int reads;
+		struct bench b;
+
+		cloning_bench_init(&b, &reads);
+		fake_nfs_fail(b.nfs, &failure);
+		check_ok(strerror(-errors[i]), create_volume(&b, "clone", VOLUME, NULL));
+		check_that(strerror(-errors[i]), "it is read", reads > 0);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 static void setup(void)
 {
 	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+	fake_nfs_whole_max = NFS_WHOLE_MAX; /* version 4 */
 }
 
 CHECK_MAIN("copies", .setup = setup,
 	   .tests = {
 		   test_turns,
 		   test_turns_of_failures,
+		   test_failed_try,
+		   test_failed_connection,
+		   test_busy_server,
+		   test_hangs_up,
 	   })
