@@ -5,6 +5,8 @@
  * ControllerGetVolume. A server that cannot be reached is a condition of the volume, not an error.
  */
 
+#include <errno.h>
+
 #include "csi/controller.h"
 #include "csi/validate.h"
 #include "csi/volume_message.h"
@@ -51,7 +53,8 @@ static int get_volume(const struct csi_driver *driver, const char *id, struct vo
 			s.result = look_at_volume(s.client, ref, condition, err);
 		r = s.result;
 	}
-	if (r < 0 && err->code == ERROR_UNAVAILABLE) {
+	/* Unless nobody has looked: that says nothing about the volume. */
+	if (r < 0 && r != -EUSERS && err->code == ERROR_UNAVAILABLE) {
 		*condition = *err;
 		error_clear(err);
 		return 0;

@@ -408,6 +408,7 @@ static int read_shares(struct listing *l, const struct csi_driver *driver, size_
 {
 	struct error first = { .code = ERROR_OK };
 	size_t i, reached = 0;
+	int r = 0; /* of the first error */
 
 	for (i = start; i < l->n_exports && !l->is_full; i++) {
 		struct error why = { .code = ERROR_OK };
@@ -424,19 +425,23 @@ static int read_shares(struct listing *l, const struct csi_driver *driver, size_
 			continue;
 		}
 		forget_place(l, driver);
-		if (why.code == ERROR_RESOURCE_EXHAUSTED) {
+		/* Nobody has looked at a share that is busy: it may have any entries. */
+		if (why.code == ERROR_RESOURCE_EXHAUSTED || s.result == -EUSERS) {
 			*err = why;
 			return s.result;
 		}
 		log_warn("Skipping a share that cannot be listed",
 			 LOG_STR("server", l->current->server), LOG_STR("share", l->current->share),
 			 LOG_STR("reason", why.msg));
-		if (first.code == ERROR_OK)
+		if (r == 0) {
 			first = why;
+			r = s.result;
+		}
 	}
-	if (reached == 0 && first.code != ERROR_OK)
-		return error_set(err, first.code, "%s", first.msg);
-	return 0;
+	if (reached > 0 || r == 0)
+		return 0;
+	*err = first;
+	return r;
 }
 
 /* The exports that this process knows, and the default one. */

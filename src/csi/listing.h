@@ -5,8 +5,8 @@
  * A list of records, of volumes or of snapshots: those on the default share and on every share that
  * this process has worked on, ordered by server, share and key. A page ends with a token that names
  * its last entry, so the next page continues after that, whatever is deleted or created in between.
- * A share that cannot be reached is logged and left out; if none can be reached, that is an error.
- * Worker threads; blocks.
+ * A share that cannot be reached is logged and left out; if none can be reached, that is an error,
+ * and so is a share for which too many calls wait. Worker threads; blocks.
  */
 #ifndef CSI_LISTING_H
 #define CSI_LISTING_H
@@ -63,8 +63,9 @@ struct listing {
 
 /*
  * Read a page of at most max_entries entries, 0 for as many as a gRPC message holds. Errors:
- * INVALID_ARGUMENT; ABORTED for a token that is not of this list; RESOURCE_EXHAUSTED; if no share
- * was reached, the error of the first. listing_done() is due in any case.
+ * INVALID_ARGUMENT; ABORTED for a token that is not of this list; RESOURCE_EXHAUSTED; -EUSERS as
+ * net_breaker_enter(); if no share was reached, the error of the first. listing_done() is due in
+ * any case.
  */
 int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
 		 const void *data, int32_t max_entries, const char *starting_token,

@@ -263,7 +263,8 @@ static bool call_hold(struct grpc_call *call)
 	struct grpc_call *other = NULL;
 	struct grpc_conn *conn;
 
-	if (call->invocation.reply != NULL || err->retry_ms == 0 || call->data == NULL ||
+	if (call->invocation.reply != NULL || err->retry_ms == 0 ||
+	    (call->data == NULL && call->data_len > 0) || /* given away */
 	    (call->method.hold_max == 0 && !err->is_crowd) ||
 	    call->server->state != GRPC_SERVER_OPEN || retry_ns >= hold_end(call))
 		return false;

@@ -895,6 +895,64 @@ START_TEST(test_unreachable)
 }
 END_TEST
 
+static void check_crowd(const char *row, const struct call *call)
+{
+	check_error(row, &call->req.err, ERROR_UNAVAILABLE, "too many calls");
+	check_that(row, "the call can be held", call->req.err.is_crowd);
+	check_that(row, "it is worth another try", call->req.err.retry_ms > 0);
+}
+
+/* That too many calls wait for a server says nothing about its volumes. */
+START_TEST(test_crowd)
+{
+	static const struct creation volume = { "pvc-1", MOUNT, { SRV }, 0, 0 };
+	static const struct creation other = { "pvc-2", MOUNT, { "server", "t", "share", "/e" } };
+	Csi__V1__ControllerGetVolumeRequest get = CSI__V1__CONTROLLER_GET_VOLUME_REQUEST__INIT;
+	const Csi__V1__ListVolumesRequest list = CSI__V1__LIST_VOLUMES_REQUEST__INIT;
+	const Csi__V1__ListSnapshotsRequest snapshots = CSI__V1__LIST_SNAPSHOTS_REQUEST__INIT;
+	const struct nfs_export e = { .server = text("s"), .share = text("/e") };
+	const struct {
+		const char *method;
+		const void *in;
+	} rows[] = {
+		{ "ListVolumes", &list },
+		{ "ListSnapshots", &snapshots },
+		{ "ControllerGetVolume", &get },
+	};
+	struct nfs_client *held[NFS_SERVER_PLACES];
+	struct call call;
+	struct bench b;
+	size_t i;
+
+	bench_init(&b);
+	get.volume_id = text("s#e#pvc-1##");
+	create_volume("create", &b, &volume, &call);
+	call_done(&call);
+	for (i = 0; i < NFS_SERVER_PLACES; i++)
+		ck_assert(nfs_pool_lease(b.driver.pool, &e, &held[i], NULL) == 0);
+	invoke("the only share", &b.controller.service.base, "ListVolumes", &list, &call);
+	check_crowd("the only share", &call);
+	/* Another share can be listed. */
+	create_volume("create", &b, &other, &call);
+	check_error("create", &call.req.err, ERROR_OK, NULL);
+	call_done(&call);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		invoke(rows[i].method, &b.controller.service.base, rows[i].method, rows[i].in,
+		       &call);
+		check_crowd(rows[i].method, &call);
+	}
+	for (i = 0; i < NFS_SERVER_PLACES; i++)
+		nfs_pool_return(b.driver.pool, held[i]);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		invoke(rows[i].method, &b.controller.service.base, rows[i].method, rows[i].in,
+		       &call);
+		check_error(rows[i].method, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+	}
+	bench_done(&b);
+}
+END_TEST
+
 /* A connection that turns out to be dead is no error of the call: it is made once more. */
 START_TEST(test_dead_connection)
 {
@@ -1337,6 +1395,7 @@ CHECK_MAIN("services", .setup = setup,
 		   test_delete,
 		   test_validate,
 		   test_unreachable,
+		   test_crowd,
 		   test_dead_connection,
 		   test_publish_refused,
 		   test_publish,
