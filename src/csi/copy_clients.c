@@ -90,7 +90,7 @@ static int check_leased_version(const struct nfs_client *leased, const struct nf
 
 /* -------- what the server copies -------- */
 
-static bool clients_share_server(const struct nfs_client *a, const struct nfs_client *b)
+bool copy_clients_share_server(const struct nfs_client *a, const struct nfs_client *b)
 {
 	return a->export.port == b->export.port && strcmp(a->address, b->address) == 0;
 }
@@ -196,7 +196,7 @@ int copy_clients_can_offload(const struct csi_driver *driver, const struct nfs_c
 	int r;
 
 	if (driver->verify_clones || (to->offload & NFS_OFFLOAD_CLONE) == 0 ||
-	    !clients_share_server(from, to) || from->minor != to->minor)
+	    !copy_clients_share_server(from, to) || from->minor != to->minor)
 		return 0;
 	r = lease_same(driver, to, &c, err);
 	if (r < 0)
@@ -222,7 +222,7 @@ static unsigned int find_offload(const struct nfs_client *from, const struct nfs
 	const unsigned int copies = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY;
 
 	return (from->offload & NFS_OFFLOAD_SEEK) |
-	       (clients_share_server(from, to) && from->version == to->version
+	       (copy_clients_share_server(from, to) && from->version == to->version
 			? to->offload & copies
 			: 0);
 }

@@ -22,6 +22,9 @@ enum copy_kind {
 	COPY_CHECK, /* an archive is read, and nothing made */
 };
 
+/* Whether both reach one server, by its address and port: it may have several names. */
+bool copy_clients_share_server(const struct nfs_client *a, const struct nfs_client *b);
+
 /*
  * Whether the server can clone the files of a tree (CLONE), or with copy, copy them by itself
  * (COPY): 1, 0, or a negative errno if nobody can tell at present. tree: its attributes on from.

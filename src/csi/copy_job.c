@@ -234,6 +234,7 @@ int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_hand
 		job->from_xattrs = job->work.from_xattrs;
 		job->to_xattrs = job->work.to_xattrs;
 	}
+	job->work.name = name;
 	job->work.from_xattrs = job->from_xattrs;
 	job->work.to_xattrs = job->to_xattrs;
 	return r < 0 ? r : tree_remove(job->work.to, *ret_work, name, NULL, NULL, err);
@@ -342,19 +343,21 @@ static int lease(struct copy_job *job, bool same_version, struct error *err)
 
 /*
  * Refuse a tree around the share of the copy: its folder of unfinished work would be in the tree,
- * so the copy would hold a copy of itself, and so on until the disk is full.
+ * so the copy would hold a copy of itself, and so on until the disk is full. If the paths do not
+ * tell, the reader finds out (work.name), later.
  */
-static int check_apart(const struct nfs_export *from, const char *path, const struct nfs_export *to,
+static int check_apart(const struct nfs_client *from, const char *path, const struct nfs_client *to,
 		       struct error *err)
 {
-	cleanup_free char *tree = path_join_root(from->share, path, NULL);
-	cleanup_free char *share = path_join_root(to->share, NULL);
+	const bool is_one = strcmp(from->export.server, to->export.server) == 0 ||
+			    copy_clients_share_server(from, to);
+	cleanup_free char *tree = path_join_root(from->export.share, path, NULL);
+	cleanup_free char *share = path_join_root(to->export.share, NULL);
 	const size_t len = tree != NULL ? strlen(tree) : 0;
 
 	if (tree == NULL || share == NULL)
 		return error_oom(err);
-	if (strcmp(from->server, to->server) != 0 || strncmp(tree, share, len) != 0 ||
-	    (share[len] != '/' && share[len] != '\0'))
+	if (!is_one || strncmp(tree, share, len) != 0 || (share[len] != '/' && share[len] != '\0'))
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "share '%s' lies in the directory '%s' that is to be copied to it; use another share",
@@ -369,7 +372,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 	int r;
 
 	job->kind = kind;
-	r = check_apart(&from->export, path, &to->export, err);
+	r = check_apart(from, path, to, err);
 	if (r == 0)
 		r = copy_job_find_directory(job, from, path, err);
 	if (r == 0)

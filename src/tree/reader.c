@@ -35,11 +35,29 @@ static int check_path(const struct reader *rd, struct error *err)
 			 TREE_PATH_MAX, rd->path.data);
 }
 
+/*
+ * Refuse the directory that this work makes: the tree is around it, and would hold copies of copies
+ * until the disk is full. The name tells it, since handle and file id may differ from one path or
+ * version of NFS to another.
+ */
+static int check_not_own(const struct reader *rd, const struct reader_item *item, struct error *err)
+{
+	if (rd->work->name == NULL || strcmp(item->name, rd->work->name) != 0)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "the copy is made in '%.*s', which lies in the directory that is to be copied; use another share",
+			 rd->folder->path_len < 200 ? (int)rd->folder->path_len : 200,
+			 rd->path.data);
+}
+
 static int enter_folder(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
 			struct error *err)
 {
 	struct reader_folder *folder = item->rest->folder;
+	int r = check_not_own(rd, item, err);
 
+	if (r < 0)
+		return r;
 	if (!nfs_is_inside(&item->attr, rd->root) && !rd->options->count) {
 		rd->work->progress.left_out++;
 		log_info("Skipping the contents of a directory on another file system",

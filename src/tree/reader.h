@@ -6,7 +6,8 @@
  * data are read ahead, with many operations in flight. Everything goes by handle: no path is
  * resolved and no symbolic link followed. Entries that vanish during the reading are skipped.
  * Memory is bounded for any tree: if too many entries are read ahead, some are dropped and read
- * again. A path longer than TREE_PATH_MAX fails with FAILED_PRECONDITION, unless only counting.
+ * again. A path longer than TREE_PATH_MAX fails with FAILED_PRECONDITION, unless only counting, and
+ * so does a directory that is called work->name.
  *
  * Mount points of the server, and directories on another file system than the root (NetApp's
  * .snapshot), are delivered empty.

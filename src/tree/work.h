@@ -38,6 +38,7 @@ struct tree_progress {
 /* report may be NULL; it is called every report_ms and may use the clients. */
 struct tree_work {
 	struct nfs_client *from, *to; /* may be the same */
+	const char *name; /* of the directory that is made, and of no other; NULL: not known */
 	/*
 	 * NFS_OFFLOAD_ flags to try: CLONE and COPY if handles of from are valid on to, SEEK on
 	 * from. Cleared when the server refuses one: it would refuse it for the other files, too.

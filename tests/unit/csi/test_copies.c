@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -46,13 +47,27 @@ struct bench {
 	struct fake_nfs *nfs;
 };
 
+static struct fake_nfs *nested; /* whose directory top/share is the share /e */
+static struct nfs_client *newest; /* of that share */
 static unsigned int connects_left = UINT_MAX; /* before the one that fails */
 
 static int connect_or_fail(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
 {
+	struct nfs_attr unused;
+	int r;
+
 	if (connects_left-- == 0)
 		return error_sys(err, ERROR_RESOURCE_EXHAUSTED, EMFILE, "opening a socket");
-	return fake_nfs_connect_fn(ret, e, err);
+	r = fake_nfs_connect_fn(ret, e, err);
+	if (r < 0 || nested == NULL)
+		return r;
+	if (strcmp(e->share, "/e") == 0) {
+		ck_assert(fake_nfs_get(nested, "top/share", &(*ret)->root, &unused));
+		newest = *ret;
+	} else if (newest != NULL) {
+		fake_nfs_pair(*ret, newest); /* a copy leases the client of its target first */
+	}
+	return 0;
 }
 
 static void bench_init(struct bench *b)
@@ -433,6 +448,41 @@ START_TEST(test_hangs_up)
 }
 END_TEST
 
+/* -------- trees around their copies -------- */
+
+START_TEST(test_share_in_source)
+{
+	struct error err;
+	struct bench b;
+	char path[32];
+	size_t i;
+
+	/* By another name of the server, which has the same address. */
+	bench_init(&b);
+	fake_nfs_put(b.nfs, "e/file", NFS_TYPE_FILE, NULL);
+	err = create_volume(&b, "clone", "t##e##", NULL);
+	check_error("another name", &err, ERROR_FAILED_PRECONDITION, "lies in the directory");
+	bench_done(&b);
+
+	/* By another path, so that the reader has to find out. */
+	bench_init(&b);
+	/* More names before it than are read ahead: the copy is begun before its folder is read. */
+	for (i = 0; i < 2000; i++) {
+		(void)snprintf(path, sizeof(path), "top/%zu", i);
+		fake_nfs_put(b.nfs, path, NFS_TYPE_FILE, NULL);
+	}
+	fake_nfs_put(b.nfs, "top/share", NFS_TYPE_DIRECTORY, NULL);
+	nested = b.nfs;
+	err = create_volume(&b, "clone", "s#x#top##", NULL);
+	check_error("another path", &err, ERROR_FAILED_PRECONDITION,
+		    "made in 'share/.csi-nfs/work'");
+	check_int("another path", "record",
+		  fake_nfs_type(b.nfs, "top/share/.csi-nfs/volumes/clone"), NFS_TYPE_UNKNOWN);
+	nested = NULL;
+	bench_done(&b);
+}
+END_TEST
+
 static void setup(void)
 {
 	log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
@@ -447,4 +497,5 @@ CHECK_MAIN("copies", .setup = setup,
 		   test_failed_connection,
 		   test_busy_server,
 		   test_hangs_up,
+		   test_share_in_source,
 	   })
