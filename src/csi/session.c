@@ -71,19 +71,26 @@ static bool session_return_client(struct session *s)
 	return true;
 }
 
-/* Return whether the root of the export has an owner that is not the identity that was refused. */
+/*
+ * Return whether the root of the export has an owner that is not the identity that was refused. If
+ * the server cannot be asked at present, the session fails with that error: the refusal is final.
+ */
 static bool session_ask_root_owner(struct session *s)
 {
-	struct error ignored = { .code = ERROR_OK };
+	struct error why = { .code = ERROR_OK };
 	struct nfs_attr attr = { .has_owner = false };
 	struct session ask;
 
-	session_begin(&ask, s->driver, &s->export, &ignored);
+	session_begin(&ask, s->driver, &s->export, &why);
 	while (session_next(&ask)) {
 		ask.result = nfs_getattr(ask.client, &ask.client->root, &attr);
 		if (ask.result < 0)
-			ask.result = nfs_error_set(&ignored, ask.client, ask.result,
+			ask.result = nfs_error_set(&why, ask.client, ask.result,
 						   "looking up the owner of the share");
+	}
+	if (ask.result < 0 && !error_is_final(why.code)) {
+		*s->err = why;
+		s->result = ask.result;
 	}
 	if (ask.result < 0 || !attr.has_owner || attr.uid == s->export.uid)
 		return false;

@@ -793,6 +793,45 @@ START_TEST(test_delete)
 }
 END_TEST
 
+/* Root may not look into the share, and the server does not say for now whose it is. */
+static void refuse_and_be_busy(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	const int *error = data;
+
+	if (op->type == NFS_OP_LOOKUP)
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EACCES });
+	else if (op->type == NFS_OP_GETATTR)
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = *error });
+}
+
+/* A refusal is final only if nobody else may look, either. */
+START_TEST(test_delete_refused)
+{
+	static const struct {
+		const char *name;
+		int error; /* of the look at the share's owner */
+		enum error_code code;
+	} rows[] = {
+		{ "the owner cannot be asked", -EIO, ERROR_UNAVAILABLE },
+		{ "the owner is not told", -EACCES, ERROR_PERMISSION_DENIED },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_call struct call call = { .answers = 0 };
+		int error = rows[i].error;
+		struct bench b;
+
+		bench_init(&b);
+		fake_nfs_watch(b.nfs, refuse_and_be_busy, &error);
+		delete_volume(rows[i].name, &b, "s#e#pvc-1##", &call);
+		check_error(rows[i].name, &call.req.err, rows[i].code, NULL);
+		fake_nfs_watch(b.nfs, NULL, NULL);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 START_TEST(test_validate)
 {
 	static const struct {
@@ -1393,6 +1432,7 @@ CHECK_MAIN("services", .setup = setup,
 		   test_create_without_recorded_id,
 		   test_create_in_any_order,
 		   test_delete,
+		   test_delete_refused,
 		   test_validate,
 		   test_unreachable,
 		   test_crowd,
