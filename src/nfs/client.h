@@ -141,9 +141,8 @@ int nfs_client_run(struct nfs_client *c);
 
 /*
  * Like nfs_client_run(), for two clients of one thread, until an operation of either has finished.
- * b may be a or NULL. Returns 0 at wake_ns (CLOCK_MONOTONIC), too: then start an operation before
- * the next wake, or a silent server is not noticed. UINT64_MAX: no wake. After an error, see which
- * of them is broken.
+ * b may be a or NULL. Returns 0 at wake_ns (CLOCK_MONOTONIC), too, which does not give the server
+ * more time. UINT64_MAX: no wake. After an error, see which of them is broken.
  */
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b, uint64_t wake_ns);
 

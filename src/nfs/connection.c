@@ -5,7 +5,8 @@
  * Operations in flight on a connection: starting, driving and ending them, and how long they wait
  * for the server. A stretch of time without any answer breaks a connection, unless a slow operation
  * is in flight and the server still answers a NULL call: then another stretch follows, until a call
- * is older than NFS_OPERATION_MAX_MS or NFS_DATA_MAX_MS.
+ * is older than NFS_OPERATION_MAX_MS or NFS_DATA_MAX_MS. Only time in which somebody drives the
+ * connection counts.
  */
 
 #include "nfs/connection.h"
@@ -124,13 +125,26 @@ static void connection_null_replied(void *data, int error, const void *results)
 	conn->answered = error != -ECONNABORTED && error != -ETIMEDOUT;
 }
 
-/* If this fails, is_alive() asks on another connection. */
+/* Once in a stretch. If this fails, is_alive() asks on another connection. */
 static void send_null(struct nfs_connection *conn)
 {
+	if (conn->asked)
+		return;
+	conn->asked = true;
 	conn->answered = false;
 	if (!conn->asking)
 		conn->asking = net_rpc_call(conn->rpc, conn->protocol->null, NULL,
 					    connection_null_replied, conn) == 0;
+}
+
+static bool any_is_unasked(struct nfs_connection *const conns[], size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (!conns[i]->asked)
+			return true;
+	return false;
 }
 
 /*
@@ -147,11 +161,12 @@ static bool is_alive(struct nfs_connection *conn)
 	return net_rpc_is_taken(conn->rpc) && nfs_client_ping(&conn->client, NULL) == 0;
 }
 
+/* Returns 1 if another stretch follows. */
 static int end_stretch(struct nfs_connection *const conns[], size_t n)
 {
 	const bool slow = any_is_slow(conns, n);
 	size_t i;
-	int r = 0;
+	int r = 1;
 
 	for (i = 0; i < n; i++) {
 		if (slow && is_alive(conns[i]))
@@ -215,50 +230,56 @@ static int drive_once(struct nfs_connection *const conns[], size_t n, uint64_t d
 	return 0;
 }
 
+/* Returns 1 if a new stretch begins, and 0 at wake_ns. */
 static int drive_until_finished(struct nfs_connection *const conns[], size_t n,
 				uint64_t deadline_ns, uint64_t wake_ns)
 {
 	const unsigned int before = count_finished(conns, n);
 	const unsigned int full = count_full(conns, n);
 	const uint64_t ask_ns = deadline_ns - ASK_MS * CLOCK_NS_PER_MS;
-	bool asked = false;
 	size_t i;
 	int r;
 
 	for (i = 0; i < n; i++) {
-		conns[i]->answered = false;
 		r = check_age(conns[i]);
 		if (r < 0)
 			return r;
 	}
 	for (;;) {
-		const uint64_t end_ns = asked || !any_is_slow(conns, n) ? deadline_ns : ask_ns;
+		const bool asks = any_is_slow(conns, n) && any_is_unasked(conns, n);
+		const uint64_t end_ns = asks ? ask_ns : deadline_ns;
 
 		r = drive_once(conns, n, end_ns < wake_ns ? end_ns : wake_ns);
 		if (r < 0 && r != -ETIMEDOUT)
 			return r;
 		if (count_finished(conns, n) != before || count_full(conns, n) < full)
-			return 0;
+			return 1;
 		/* Bytes that trickle in are no answer. */
 		if (clock_now_ns() >= deadline_ns)
 			return end_stretch(conns, n);
 		if (clock_now_ns() >= wake_ns)
 			return 0;
-		for (i = 0; !asked && clock_now_ns() >= ask_ns && i < n; i++)
+		for (i = 0; clock_now_ns() >= ask_ns && i < n; i++)
 			send_null(conns[i]);
-		asked = asked || clock_now_ns() >= ask_ns;
 	}
 }
 
 int nfs_connection_drive(struct nfs_connection *const conns[], size_t n, uint64_t deadline_ns,
 			 uint64_t wake_ns)
 {
+	const uint64_t begun_ns = clock_now_ns();
 	int r = drive_until_finished(conns, n, deadline_ns, wake_ns);
 	size_t i;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		conns[i]->driven_ns = clock_now_ns();
-	return r;
+		conns[i]->waited_ns += conns[i]->driven_ns - begun_ns;
+		if (r != 0) {
+			conns[i]->waited_ns = 0;
+			conns[i]->asked = conns[i]->answered = false;
+		}
+	}
+	return r < 0 ? r : 0;
 }
 
 /* -------- clients -------- */
@@ -296,10 +317,24 @@ static bool is_waiting(struct nfs_client *c)
 	return conn != NULL && conn->rpc != NULL && conn->in_flight > 0;
 }
 
+/* The rest of the stretch: a wake does not begin another one. */
+static uint64_t stretch_left_ns(const struct nfs_connection *conn)
+{
+	const uint64_t max_ns = NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	const uint64_t left_ns = conn->waited_ns < max_ns ? max_ns - conn->waited_ns : 0;
+	const uint64_t check_ns = AGE_CHECK_MS * CLOCK_NS_PER_MS;
+
+	/* Replies that came while nobody drove the connection have to be received first. */
+	if (clock_now_ns() - conn->driven_ns > check_ns && left_ns < check_ns)
+		return check_ns;
+	return left_ns;
+}
+
 int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b, uint64_t wake_ns)
 {
 	struct nfs_connection *conns[NFS_DRIVEN_MAX];
-	size_t n = 0;
+	uint64_t left_ns = 0;
+	size_t n = 0, i;
 
 	if (is_waiting(a))
 		conns[n++] = (struct nfs_connection *)a;
@@ -307,9 +342,11 @@ int nfs_client_run_pair(struct nfs_client *a, struct nfs_client *b, uint64_t wak
 		conns[n++] = (struct nfs_connection *)b;
 	if (n == 0)
 		return nfs_client_run(a);
-	return nfs_connection_drive(conns, n,
-				    clock_now_ns() + NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS,
-				    wake_ns);
+	/* An answer on one of them begins a stretch of both. */
+	for (i = 0; i < n; i++)
+		if (stretch_left_ns(conns[i]) > left_ns)
+			left_ns = stretch_left_ns(conns[i]);
+	return nfs_connection_drive(conns, n, clock_now_ns() + left_ns, wake_ns);
 }
 
 void nfs_client_abort(struct nfs_client *c)

@@ -28,8 +28,10 @@ struct nfs_connection {
 	unsigned int unbounded; /* of the slow operations, those with no bound on disk work */
 	unsigned int finished; /* operations ever; wraps */
 	bool asking; /* a NULL call is in flight */
+	bool asked; /* a NULL call was sent in this stretch */
 	bool answered; /* the last NULL call was answered */
 	uint64_t driven_ns; /* end of the last nfs_connection_drive() */
+	uint64_t waited_ns; /* how long this stretch has been driven */
 	uint64_t age_checked_ns; /* time of the last check_age() */
 	bool no_readdirplus; /* version 3: the server has only READDIR */
 	uint32_t page_max; /* version 3: bytes in a READDIR or READDIRPLUS reply; 0: not known */

@@ -57,7 +57,7 @@ struct tree_work {
 	void (*report)(const struct tree_progress *progress, void *data);
 	void *data;
 	uint64_t reported_ns;
-	unsigned int report_ms; /* 0: TREE_REPORT_S. Less: report() uses both clients */
+	unsigned int report_ms; /* 0: TREE_REPORT_S */
 	size_t reading, writing; /* operations in flight; each has a window of its own */
 	struct tree_purse ahead; /* memory of data that is read ahead */
 	/* Checks that wait to be sent together, see file.c: as many as nfs_getattr_max() allows. */

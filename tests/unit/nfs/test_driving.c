@@ -235,6 +235,64 @@ START_TEST(test_wake)
 }
 END_TEST
 
+static atomic_bool passes;
+
+/* Time passes several times as fast. */
+static void *pass_time(void *unused)
+{
+	(void)unused;
+	while (passes) {
+		clock_sleep_ms(250);
+		ahead_s++;
+	}
+	return NULL;
+}
+
+static const struct {
+	const char *name;
+	enum manner manner;
+	unsigned int slow;
+	int want; /* in a bit more than two stretches */
+	uint32_t nulls;
+} wakings[] = {
+	{ "silent", LISTENS, 0, -ETIMEDOUT, 0 },
+	{ "no NULL reply", LISTENS, 1, -ETIMEDOUT, 1 },
+	{ "at work", ANSWERS, 1, 0, 2 },
+};
+
+/* A caller that wakes often gives a silent server no more time, and asks one that is at work. */
+START_TEST(test_wakes)
+{
+	const uint64_t stretch_ns = NFS_CALL_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	const char *row = wakings[_i].name;
+	uint64_t begun, took_ns;
+	struct session s;
+	pthread_t clock;
+	int r;
+
+	session_open(&s, wakings[_i].manner);
+	s.conn.client.ops = &nfs_connection_ops;
+	s.conn.in_flight = 1;
+	s.conn.slow = wakings[_i].slow;
+	session_serve(&s);
+	check_int(row, "call", net_rpc_call(s.conn.rpc, &work, NULL, worked, &s.conn), 0);
+	begun = clock_now_ns();
+	passes = true;
+	ck_assert_int_eq(pthread_create(&clock, NULL, pass_time, NULL), 0);
+	do {
+		r = nfs_client_run_pair(&s.conn.client, NULL,
+					clock_now_ns() + 50 * CLOCK_NS_PER_MS);
+		took_ns = clock_now_ns() - begun;
+	} while (r == 0 && took_ns < 9 * stretch_ns / 4);
+	passes = false;
+	pthread_join(clock, NULL);
+	check_int(row, "result", r, wakings[_i].want);
+	check_that(row, "not too early", took_ns >= stretch_ns);
+	session_close(&s);
+	check_int(row, "NULL calls", s.peer.nulls, wakings[_i].nulls);
+}
+END_TEST
+
 /* -------- a server that wants the call later -------- */
 
 struct later {
@@ -357,5 +415,6 @@ END_TEST
 
 CHECK_MAIN("driving", .tests = { test_stretches, test_full, test_wake, test_grace_of_one },
 	   .loops = { { test_stretch, ARRAY_SIZE(rows) },
+		      { test_wakes, ARRAY_SIZE(wakings) },
 		      { test_later, ARRAY_SIZE(laters) },
 		      { test_patience, ARRAY_SIZE(pauses) } })
