@@ -153,12 +153,10 @@ static void renew_claims_in_time(struct copy_job *job)
 			 LOG_STR("what", job->what), LOG_STR("error", err.msg));
 }
 
-static void report(const struct tree_progress *progress, void *data)
+/* Keep the notes, and the sessions of all clients. */
+static void copy_job_stay(struct copy_job *job)
 {
-	struct copy_job *job = data;
 	const struct tree_work *work = &job->work;
-	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
-	const char *const work_name = job->kind == COPY_CHECK ? "Checking" : "Copying";
 
 	renew_claims_in_time(job);
 	/*
@@ -172,6 +170,15 @@ static void report(const struct tree_progress *progress, void *data)
 		keep_alive(work->from);
 	if (work->writing == 0 && work->from != work->to)
 		keep_alive(work->to);
+}
+
+static void report(const struct tree_progress *progress, void *data)
+{
+	struct copy_job *job = data;
+	const bool counting = progress != &job->work.progress; /* tree_count() passes its own */
+	const char *const work_name = job->kind == COPY_CHECK ? "Checking" : "Copying";
+
+	copy_job_stay(job);
 	if (clock_now_ns() - job->logged_ns < TREE_REPORT_S * CLOCK_NS_PER_S)
 		return;
 	job->logged_ns = clock_now_ns();
@@ -224,6 +231,31 @@ void copy_job_open(struct copy_job *job, const struct csi_driver *driver, const 
 	job->work.ahead.budget = job->work.unwritten.budget = driver->budget;
 }
 
+static void report_removal(const struct tree_stats *stats, const char *name, void *data)
+{
+	(void)stats;
+	(void)name;
+	copy_job_stay(data);
+}
+
+/* An attempt that gave up late leaves a large tree. Not to the trash: the next needs its room. */
+static int copy_job_remove(struct copy_job *job, const struct nfs_handle *dir, const char *name,
+			   struct error *err)
+{
+	struct tree_stats stats = {
+		.report = report_removal,
+		.data = job,
+		.report_ms = job->work.report_ms,
+		.reported_ns = job->work.reported_ns,
+	};
+	int r;
+
+	job->work.writing++; /* the client is busy */
+	r = tree_remove(job->work.to, dir, name, job->work.cancel, &stats, err);
+	job->work.writing--;
+	return r;
+}
+
 int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,
 		   struct error *err)
 {
@@ -237,7 +269,7 @@ int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_hand
 	job->work.name = name;
 	job->work.from_xattrs = job->from_xattrs;
 	job->work.to_xattrs = job->to_xattrs;
-	return r < 0 ? r : tree_remove(job->work.to, *ret_work, name, NULL, NULL, err);
+	return r < 0 ? r : copy_job_remove(job, *ret_work, name, err);
 }
 
 bool copy_job_is_to_be_retried(struct copy_job *job, int r, struct error *err)

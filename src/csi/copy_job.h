@@ -77,7 +77,7 @@ int copy_job_lease_for_archive(struct copy_job *job, enum copy_kind kind, struct
 
 /*
  * Open the folder of unfinished work on work.to, and remove name from it: an earlier attempt may
- * have left it. The job borrows name.
+ * have left it. The job borrows name. -ECANCELED with CANCELLED if the driver is being stopped.
  */
 int copy_job_begin(struct copy_job *job, const char *name, const struct nfs_handle **ret_work,
 		   struct error *err);

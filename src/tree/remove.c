@@ -116,6 +116,7 @@ static int remove_tree(struct nfs_client *c, const struct nfs_handle *dir, const
 	if (rm.stats->report != NULL) {
 		rm.work.report = remover_report;
 		rm.work.data = &rm;
+		rm.work.report_ms = rm.stats->report_ms;
 		rm.work.reported_ns = rm.stats->reported_ns;
 	}
 	remove_node_ready(&rm, rm.root);

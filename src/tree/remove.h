@@ -27,9 +27,10 @@ struct tree_stats {
 	uint64_t borders; /* mount points, which stay */
 	uint64_t until_ns; /* when to stop, on clock_now_ns(); 0: when finished */
 
-	/* Called every TREE_REPORT_S seconds; name is tree_remove()'s. May be NULL. */
+	/* Called every report_ms; name is tree_remove()'s. May be NULL. */
 	void (*report)(const struct tree_stats *stats, const char *name, void *data);
 	void *data;
+	unsigned int report_ms; /* 0: TREE_REPORT_S */
 	uint64_t reported_ns; /* when report was called last */
 };
 
