@@ -9,7 +9,7 @@
  *
  * Whether a directory is a mount point of the server is known before the directory is entered. Such
  * a directory stays, and so do those above it. A directory that somebody moves out of the tree is
- * left alone after about a second.
+ * left alone after about a second, or about ten while the server is slow.
  *
  * Memory is bounded for any depth and width: deep directories are moved up into the root of the
  * tree, where they are found again if the work is interrupted.

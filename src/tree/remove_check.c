@@ -13,12 +13,27 @@
 #include "tree/remove_node.h"
 
 #define CHECK_MS 1000
+#define SLOW_MS 10000 /* how long a slow lookup counts: it may have waited for one huge file */
+
+static uint64_t slowest_check_ns(const struct remover *rm, uint64_t now)
+{
+	return now - rm->slowest_at_ns < SLOW_MS * CLOCK_NS_PER_MS ? rm->slowest_check_ns : 0;
+}
+
+static void check_took(struct remover *rm, uint64_t begun, uint64_t now)
+{
+	if (now - begun < slowest_check_ns(rm, now))
+		return;
+	rm->slowest_check_ns = now - begun;
+	rm->slowest_at_ns = now;
+}
 
 /* Return a period much longer than the lookups of all directories above take. */
-static uint64_t check_period_ns(const struct remover *rm, const struct remove_node *node)
+static uint64_t check_period_ns(const struct remover *rm, const struct remove_node *node,
+				uint64_t now)
 {
 	return CHECK_MS * CLOCK_NS_PER_MS * (1 + node->depth / TREE_LEVELS) +
-	       rm->slowest_check_ns * 4;
+	       slowest_check_ns(rm, now) * 4;
 }
 
 static void check_take_reply(struct remover *rm, struct remove_node *node, const struct nfs_op *op)
@@ -67,8 +82,7 @@ static void check_replied(struct nfs_op *op)
 	node->checking = false;
 	if (!tree_should_retry(&rm->work, op->error)) {
 		node->checked_ns = clock_now_ns();
-		if (node->checked_ns - call->started_ns > rm->slowest_check_ns)
-			rm->slowest_check_ns = node->checked_ns - call->started_ns;
+		check_took(rm, call->started_ns, node->checked_ns);
 		check_take_reply(rm, node, op);
 	}
 	remove_call_free(call);
@@ -110,7 +124,7 @@ static void node_give_up(struct remover *rm, struct remove_node *node)
 
 int remove_node_check(struct remover *rm, struct remove_node *node)
 {
-	const uint64_t now = clock_now_ns(), period = check_period_ns(rm, node);
+	const uint64_t now = clock_now_ns(), period = check_period_ns(rm, node, now);
 	const bool has_handle = node->state != REMOVE_LOOKUP && node->state != REMOVE_UNLINK;
 	struct remove_node *above;
 	bool wait = false;

@@ -118,7 +118,7 @@ struct remover {
 	struct list held; /* nodes that wait for the new mode of another node */
 	struct list waiting; /* nodes that wait for lookups by remove_node_check() */
 	size_t n_nodes;
-	uint64_t slowest_check_ns;
+	uint64_t slowest_check_ns, slowest_at_ns; /* the slowest recent check, and its reply */
 	bool finished; /* the root is */
 	uint64_t borders; /* mount points */
 	char border[256]; /* path of the first of them */

@@ -792,6 +792,59 @@ START_TEST(test_moved_out)
 }
 END_TEST
 
+/* As a file that takes ten minutes to remove keeps its directory locked. */
+struct lock {
+	struct mover mover;
+	unsigned int lookups, operations; /* operations: since the slow lookup */
+};
+
+static void move_after_lock(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct lock *lock = data;
+
+	lock->lookups += op->type == NFS_OP_LOOKUP;
+	lock->operations += lock->lookups > 2;
+	if (lock->operations == 1)
+		atomic_fetch_add(&later_s, 600);
+	else if (lock->operations < 100)
+		atomic_fetch_add(&later_s, 1);
+	else
+		move_away(f, op, &lock->mover);
+}
+
+/* One lookup that took long does not delay the others for the rest of the pass. */
+START_TEST(test_moved_out_after_lock)
+{
+	const struct fake_habits habits = { .page = 20, .entries = FAKE_ENTRIES_FULL };
+	struct lock lock = {
+		.mover = { .countdown = 1, .from = "trash/tree/wide", .to = "rescued" },
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	struct error err = { .code = ERROR_OK };
+	struct nfs_handle trash;
+	struct nfs_attr unused;
+	size_t lines = 0;
+	char *list, *at;
+
+	fake_nfs_habits(f, &habits);
+	put_many(f, NFS_TYPE_FILE, "trash/tree/wide/file", 1000);
+	ck_assert(fake_nfs_get(f, "trash", &trash, &unused));
+	c->window = 4;
+	fake_nfs_watch(f, move_after_lock, &lock);
+	check_int("lock", "result", tree_remove(c, &trash, "tree", NULL, NULL, &err), 0);
+	fake_nfs_watch(f, NULL, NULL);
+	list = fake_nfs_list(f, NULL);
+	for (at = list; *at != '\0'; at++)
+		lines += *at == '\n';
+	free(list);
+	check_that("lock", "it was moved", fake_nfs_type(f, "rescued") == NFS_TYPE_DIRECTORY);
+	check_that("lock", "rescued", lines > 800);
+	nfs_client_free(c);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Another purge that removes the same entries. */
 struct rival {
 	unsigned int left; /* entries that it removes */
@@ -931,6 +984,7 @@ CHECK_MAIN("tree/remove", .tests = {
 				  test_ended,
 				  test_never_empty,
 				  test_report,
+				  test_moved_out_after_lock,
 				  test_border,
 				  test_border_of_all,
 				  test_deep,
