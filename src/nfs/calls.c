@@ -60,24 +60,27 @@ int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const ch
 	return nfs_complete_attr(c, ret_handle, ret_attr);
 }
 
-int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr)
+static int getattr(struct nfs_client *c, const struct nfs_handle *handle, bool full,
+		   struct nfs_attr *ret_attr)
 {
-	struct nfs_op op = { .type = NFS_OP_GETATTR, .dir = handle };
+	struct nfs_op op = { .type = NFS_OP_GETATTR, .dir = handle, .full = full };
 	int r = nfs_client_call(c, &op);
 
-	if (r == 0)
-		*ret_attr = op.attr;
-	return r;
+	if (r < 0)
+		return r;
+	*ret_attr = op.attr;
+	ret_attr->is_mount = false; /* the caller has asked for an object, not for a name */
+	return 0;
+}
+
+int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr)
+{
+	return getattr(c, handle, false, ret_attr);
 }
 
 int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr)
 {
-	struct nfs_op op = { .type = NFS_OP_GETATTR, .dir = handle, .full = true };
-	int r = nfs_client_call(c, &op);
-
-	if (r == 0)
-		*ret_attr = op.attr;
-	return r;
+	return getattr(c, handle, true, ret_attr);
 }
 
 int nfs_complete_attr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *attr)

@@ -37,12 +37,14 @@ int nfs_lookup_mount(struct nfs_client *c, const struct nfs_handle *dir, const c
 /* Like nfs_lookup(), with all attributes and the owner; one call if the server sends them. */
 int nfs_lookup_full(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		    struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
+
+/* Get attributes, without is_mount. */
 int nfs_getattr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
 
-/* Get all attributes; nfs_attr.is_full if the server has them all. */
+/* Likewise all attributes; nfs_attr.is_full if the server has them all. */
 int nfs_stat(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *ret_attr);
 
-/* Get all attributes, unless LOOKUP returned them. Keeps is_mount, which GETATTR does not tell. */
+/* Get all attributes, unless LOOKUP returned them. Keeps is_mount, which LOOKUP has told. */
 int nfs_complete_attr(struct nfs_client *c, const struct nfs_handle *handle, struct nfs_attr *attr);
 
 /*

@@ -81,7 +81,8 @@ struct nfs_attr {
 	/*
 	 * From LOOKUP and READDIR: the name is a mount point, and this is the root of what is
 	 * mounted there. That may be another directory of the same file system (a bind mount), or a
-	 * file system with the same id.
+	 * file system with the same id. A version 4 server also tells it in GETATTR of that root,
+	 * whichever name led there.
 	 */
 	bool is_mount;
 

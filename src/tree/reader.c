@@ -58,7 +58,7 @@ static int enter_folder(struct reader *rd, struct reader_item *item, const struc
 
 	if (r < 0)
 		return r;
-	if (!nfs_is_inside(&item->attr, rd->root) && !rd->options->count) {
+	if (!reader_is_inside(rd, item) && !rd->options->count) {
 		rd->work->progress.left_out++;
 		log_info("Skipping the contents of a directory on another file system",
 			 LOG_STR("directory", rd->path.data));

@@ -112,7 +112,7 @@ static int insert_rest(struct reader *rd, struct reader_item *entry)
 		return -ENOMEM;
 	}
 	/* A mount point is delivered empty. */
-	folder->eof = !nfs_is_inside(&entry->attr, rd->root);
+	folder->eof = !reader_is_inside(rd, entry);
 	if (folder->eof)
 		rest->state = ITEM_READY;
 	entry->rest = rest;
@@ -136,7 +136,7 @@ static bool has_xattrs_to_read(const struct reader *rd, const struct reader_item
 	if (rd->options->count && (rd->options->xattrs_found == NULL || item->xattrs != NULL))
 		return false; /* one name is enough */
 	/* A mount point is delivered empty. */
-	if (type == NFS_TYPE_DIRECTORY && !nfs_is_inside(&item->attr, rd->root))
+	if (type == NFS_TYPE_DIRECTORY && !reader_is_inside(rd, item))
 		return false;
 	if (!item->xattrs_listed && rd->work->from_xattrs)
 		return true;
@@ -338,7 +338,7 @@ static int fetch_take_reply(struct reader *rd, struct reader_item *item, struct 
 		/* Attributes are optional in version 3 replies, except in that of GETATTR. */
 		return item_is_known(item) ? reader_item_settle(rd, item) : 0;
 	default:
-		fetch->op.attr.is_mount = item->attr.is_mount; /* GETATTR does not tell */
+		fetch->op.attr.is_mount = item->attr.is_mount; /* as the name is */
 		item->attr = fetch->op.attr;
 		return item_is_known(item) ? reader_item_settle(rd, item) : -EREMOTEIO;
 	}

@@ -128,6 +128,15 @@ struct reader_item *reader_item_new(struct reader *rd, enum reader_item_kind kin
 				    struct reader_folder *folder, const char *name);
 void reader_item_free(struct reader_item *item);
 
+/*
+ * Return whether the directory's contents belong to the tree. The root's do, even if something is
+ * mounted on the root itself.
+ */
+static inline bool reader_is_inside(const struct reader *rd, const struct reader_item *item)
+{
+	return item->folder == NULL || nfs_is_inside(&item->attr, rd->root);
+}
+
 /* Handle and attributes are known: fetch what else is needed, or make it READY. 0 or -ENOMEM. */
 int reader_item_settle(struct reader *rd, struct reader_item *item);
 

@@ -1026,6 +1026,7 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 	switch (op->type) {
 	case NFS_OP_GETATTR:
 		describe(f, inode, &unused, &op->attr);
+		op->attr.is_mount = inode->is_mount; /* as of Linux, of the root of a mount */
 		hide_fsid(f, op->type, &op->attr);
 		return 0;
 	case NFS_OP_SETATTR:

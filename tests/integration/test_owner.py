@@ -701,16 +701,21 @@ class Inner(OnKernel):
         self.delete(self.volume_id("t/vol", "pv", "retain"))
 
     def test_snapshot_and_clone_of_one(self):
-        """Reading is possible: what is made of it goes where it belongs."""
-        source = self.volume_id("inner/old", "pv")
-        snapshot = self.client.CreateSnapshot(name="snap", source_volume_id=source,
-                                              secrets=self.secrets).snapshot.snapshot_id
-        request = self.request("clone")
-        request["volume_content_source"] = {"volume": {"volume_id": source}}
-        clone = self.client.CreateVolume(**request).volume.volume_id
-        self.is_kept("clone", "file")
-        self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
-        self.delete(clone)
+        """Reading is possible: what is made of it goes where it belongs. The volume may be all of
+        such a file system, whose root a server tells apart."""
+        for directory, below in (("inner/old", ()), ("inner", ("old",)), ("t/vol", ())):
+            with self.subTest(directory=directory):
+                source = self.volume_id(directory, "pv")
+                snapshot = self.client.CreateSnapshot(name="snap", source_volume_id=source,
+                                                      secrets=self.secrets).snapshot.snapshot_id
+                for content in ({"volume": {"volume_id": source}},
+                                {"snapshot": {"snapshot_id": snapshot}}):
+                    request = self.request("copy")
+                    request["volume_content_source"] = content
+                    volume = self.client.CreateVolume(**request).volume.volume_id
+                    self.is_kept("copy", *below, "file")
+                    self.delete(volume)
+                self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
 
 
 class FoldingOnVersion3(Folding, Base):

@@ -386,6 +386,60 @@ START_TEST(test_mounts)
 }
 END_TEST
 
+/* Something is mounted on the volume's own directory: all of it is copied. */
+START_TEST(test_root_is_mounted)
+{
+	static const struct {
+		const char *name;
+		int (*find)(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			    struct nfs_handle *ret_handle, struct nfs_attr *ret_attr);
+		bool stats; /* also by its handle, which loses the name */
+		struct fake_failure failure;
+	} rows[] = {
+		{ "by handle", nfs_lookup, true, { .nth = 0 } },
+		{ "by name", nfs_lookup_full, false, { .nth = 0 } },
+		{ "looked at again",
+		  nfs_lookup,
+		  true,
+		  { .nth = 1, .error = -ESTALE, .types = 1U << NFS_OP_LISTXATTRS } },
+	};
+	const struct fake_habits habits = { .entries = FAKE_ENTRIES_FULL, .xattrs = true };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *row = rows[i].name;
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct tree_work work = {
+			.from = c, .to = c, .from_xattrs = true, .to_xattrs = true
+		};
+		struct error err = { .code = ERROR_OK };
+		struct nfs_handle tree;
+		struct nfs_attr attr;
+		int r;
+
+		tree_put(f);
+		fake_nfs_set_xattr(f, "tree", "name", "value", 5);
+		fake_nfs_set(f, "tree", &(struct nfs_attr){ .mode = 0711, .is_mount = true });
+		fake_nfs_habits(f, &habits);
+		fake_nfs_fail(f, &rows[i].failure);
+		check_int(row, "lookup", rows[i].find(c, &c->root, "tree", &tree, &attr), 0);
+		check_that(row, "the name is a mount point", attr.is_mount);
+		if (rows[i].stats)
+			check_int(row, "stat", nfs_stat(c, &tree, &attr), 0);
+		check_int(row, "mounted", attr.is_mount, !rows[i].stats);
+		check_int(row, "count", tree_count(&work, &tree, &attr, &err), 0);
+		check_int(row, "counted", work.progress.all_directories, 5);
+		r = tree_copy(&work, &tree, &attr, &c->root, "copy", false, &err);
+		ck_assert_msg(r == 0, "%s: %s", row, err.msg);
+		check_int(row, "left out", work.progress.left_out, 0);
+		tree_check_same(row, f, "tree", f, "copy");
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 START_TEST(test_large_files)
 {
 	static const struct {
@@ -1386,6 +1440,7 @@ CHECK_MAIN("tree_copy",
 	   .tests = {
 		   test_kinds, test_two_shares,
 			       test_budget_is_used_up, test_not_root, test_mounts,
+		   test_root_is_mounted,
 		   test_large_files, test_hard_links, test_many_entries, test_chain, test_dropped,
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
