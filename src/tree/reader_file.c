@@ -20,7 +20,7 @@
 /* builder_step.c cannot drop a file that it creates and writes in one call. */
 _Static_assert(NFS_WHOLE_MAX <= READER_WHOLE_MAX, "a file made in one call is read in full first");
 
-#define SEEKS_MAX 1024 /* in one file; what follows counts as data */
+#define SEEKS_MAX 8192 /* parts of data in one file; with more of them, it is read */
 #define CUTS_MAX 8 /* reads that find the file shorter than its attributes say */
 
 /* Files that use at most 1/HOLES_PART of their size are all holes; HOLES_MAX limits their sum. */
@@ -119,7 +119,10 @@ static int seek(struct reader *rd, const struct reader_item *item, bool hole, ui
 	return r;
 }
 
-/* Find the segments by SEEK. Returns 1, 0 if the server does not have it, or a negative errno. */
+/*
+ * Find the segments by SEEK. Returns 1; 0 if there are too many, or the server does not have it; or
+ * a negative errno.
+ */
 static int seek_segments(struct reader *rd, const struct reader_item *item,
 			 struct tree_segments *segments, struct error *err)
 {
@@ -129,19 +132,24 @@ static int seek_segments(struct reader *rd, const struct reader_item *item,
 	int r = 0;
 
 	for (n = 0; r == 0 && end < size; n++) {
-		r = tree_check_cancel(rd->work, err);
+		r = tree_poll(rd->work, err);
 		if (r < 0)
 			return r;
 		data = end;
 		r = seek(rd, item, false, &data);
 		if (r < 0 || data >= size)
 			break;
+		/* Do not take the rest for data: it may have holes of terabytes. */
+		if (n == SEEKS_MAX) {
+			tree_segments_done(segments);
+			return 0;
+		}
 		end = data;
-		r = n < SEEKS_MAX ? seek(rd, item, true, &end) : 0;
+		r = seek(rd, item, true, &end);
 		/* nfs-ganesha 4 finds both data and a hole wherever it is asked. */
-		if (r == 0 && end == data && n < SEEKS_MAX)
+		if (r == 0 && end == data)
 			r = -EOPNOTSUPP;
-		if (end == data || end > size)
+		if (end > size)
 			end = size;
 		if (r == 0 && tree_segments_append(segments, data, end - data) < 0)
 			return -ENOMEM;
@@ -247,9 +255,6 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 		r = reader_check_source(rd, item);
 		return r == 0 ? check_unchanged(rd, item, err) : r;
 	}
-	r = rd->options->map ? 0 : check_holes(rd, item, err);
-	if (r < 0)
-		return r;
 	if (reader_offloads(rd, item))
 		return 0;
 	if (reader_maps(rd, &item->attr)) {
@@ -276,6 +281,9 @@ static int deliver_data(struct reader *rd, struct reader_item *item, const struc
 	if (reader_offloads(rd, item))
 		r = rd->sink->copy(rd->sink, entry, &item->handle, err);
 	item->is_cut = r == -ERESTART;
+	/* CLONE takes any number of holes, and what is mapped is read without them. */
+	if (r == 0 && !rd->options->map && !entry->is_mapped)
+		r = check_holes(rd, item, err);
 	if (r == 0)
 		return send_chunks(rd, item, err);
 	return r > 0 ? reader_check_source(rd, item) : r;

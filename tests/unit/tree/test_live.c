@@ -811,6 +811,28 @@ START_TEST(test_all_hole_in_an_archive)
 }
 END_TEST
 
+/* A file with too many holes for SEEK is read to find them: none becomes data. */
+START_TEST(test_many_holes_in_an_archive)
+{
+	const char *row = "many holes";
+	struct nfs_handle unused;
+	struct nfs_attr attr;
+	struct job j;
+	unsigned int i;
+
+	job_init(&j, &seeks);
+	j.work.offload = NFS_OFFLOAD_SEEK;
+	for (i = 0; i < 9000; i++)
+		fake_nfs_write(j.f, "tree/parts", UINT64_C(8) * KIB * i, "data", 4);
+	fake_nfs_truncate(j.f, "tree/parts", 256 * MIB);
+	archive(row, &j);
+	check_whole(row, &j);
+	ck_assert(fake_nfs_get(j.g, "out/archive", &unused, &attr));
+	check_that(row, "the archive holds the data alone", attr.size < 40 * MIB);
+	job_done(&j);
+}
+END_TEST
+
 static void count_report(const struct tree_progress *progress, void *data)
 {
 	(void)progress;
@@ -1134,7 +1156,7 @@ END_TEST
 CHECK_MAIN("tree_live",
 	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
 		      test_archive_depth, test_all_hole_in_an_archive, test_long_hole_reports,
-		      test_slow_reports },
+		      test_many_holes_in_an_archive, test_slow_reports },
 	   .loops = { { test_listing_begins_again, 3 },
 		      { test_replaced_again_and_again, 2 },
 		      { test_replaced_for_ever, 2 },

@@ -429,6 +429,67 @@ START_TEST(test_huge_hole)
 }
 END_TEST
 
+/* Blocks of data with holes between them and behind them. */
+static void put_parts(struct fake_nfs *f, unsigned int n, uint64_t size)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		fake_nfs_write(f, "tree/parts", UINT64_C(2) * i * 4 * KIB, "data", 4);
+	fake_nfs_truncate(f, "tree/parts", size);
+}
+
+/*
+ * Holes stay holes, however many there are. If they cannot be found, the file is read, unless that
+ * would take days.
+ */
+START_TEST(test_many_parts)
+{
+	static const struct {
+		const char *name;
+		unsigned int refused, parts;
+		uint64_t size;
+		bool copies, refuses; /* expected */
+	} rows[] = {
+		{ "copied", NFS_OFFLOAD_CLONE, 2000, 32 * MIB, true, false },
+		{ "copied, to the last", NFS_OFFLOAD_CLONE, 8192, 128 * MIB, true, false },
+		{ "read", NFS_OFFLOAD_CLONE, 8193, 128 * MIB, false, false },
+		{ "too long to read", NFS_OFFLOAD_CLONE, 8193, UINT64_C(16) << 40, false, true },
+		{ "copied, long", NFS_OFFLOAD_CLONE, 2000, UINT64_C(16) << 40, true, false },
+		{ "cloned", 0, 8193, UINT64_C(16) << 40, false, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_habits habits = { .offload = ALL, .refused = rows[i].refused };
+		const struct fake_failure copies = { .types = OPERATION(COPY) };
+		const char *row = rows[i].name;
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct nfs_attr before, after;
+		struct nfs_handle unused;
+		int r;
+
+		put_parts(f, rows[i].parts, rows[i].size);
+		fake_nfs_habits(f, &habits);
+		fake_nfs_fail(f, &copies);
+		r = copy(f, ALL, false, NULL, &err);
+		check_that(row, "COPY is used", (fake_nfs_operations(f) > 0) == rows[i].copies);
+		if (rows[i].refuses) {
+			check_that(row, "fails", r < 0);
+			check_error(row, &err, ERROR_FAILED_PRECONDITION, "'parts'");
+		} else {
+			ck_assert_msg(r == 0, "%s: %s", row, err.msg);
+			ck_assert(fake_nfs_get(f, "tree/parts", &unused, &before));
+			ck_assert(fake_nfs_get(f, "copy/parts", &unused, &after));
+			check_int(row, "used", after.used, before.used);
+			tree_check_same(row, f, "tree", f, "copy");
+		}
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* -------- COPY that goes on after its reply -------- */
 
 #define COPY_TYPES (OPERATION(COPY) | OPERATION(COPY_STATUS) | OPERATION(COPY_CANCEL))
@@ -741,5 +802,6 @@ CHECK_MAIN("offload",
 		      { test_async_progress, ARRAY_SIZE(async_rows) },
 		      { test_async_failures, ARRAY_SIZE(async_errors) } },
 	   .tests = { test_kinds, test_changes, test_written_to_always, test_restart,
-		      test_lazy_clone, test_huge_hole, test_async_error, test_async_restart,
-		      test_async_lost, test_async_cancelled, test_async_pauses })
+		      test_lazy_clone, test_huge_hole, test_many_parts, test_async_error,
+		      test_async_restart, test_async_lost, test_async_cancelled,
+		      test_async_pauses })
