@@ -60,9 +60,9 @@ int tree_pack(struct tree_work *work, const struct nfs_handle *tree, const struc
  * returned; NULL: unknown, as for archives of other tools. Then only damage that the format shows
  * is found: gzip has a checksum, and a tar ends with zeros.
  *
- * FAILED_PRECONDITION: names that lead out of the tree, more entries or data than an archive of
- * that size can hold, something that takes too much memory to read, or contents that are compressed
- * twice. DATA_LOSS: truncated or damaged. Otherwise as tree_pack().
+ * FAILED_PRECONDITION: names that lead out of the tree, without a sum more entries or data than an
+ * archive of that size should hold, something that takes too much memory to read, or contents that
+ * are compressed twice. DATA_LOSS: truncated or damaged. Otherwise as tree_pack().
  */
 int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
 		const struct tree_archive_sum *sum, const struct nfs_handle *parent,

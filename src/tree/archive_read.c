@@ -7,7 +7,12 @@
 #include "nfs/calls.h"
 #include "tree/unpacker.h"
 
-/* Limits on the contents by the size of the archive, with an allowance for small ones. */
+/*
+ * Limits on the contents by the size of the archive, with an allowance for small ones. Data and
+ * entries have none if the sum is known: zstd expands what tree_pack() writes up to 32,768 times.
+ * CRC-32 stops nobody who can replace that archive. But they can write where the share keeps
+ * snapshots, so they need no archive to fill it, and 32,768 times its size remains the limit.
+ */
 #define EXPANSION_MAX 1100 /* gzip expands at most 1,032 times; blocks of zeros do not count */
 #define EXPANSION_FREE (UINT64_C(1) << 30)
 #define ENTRIES_FREE UINT64_C(1000000)
@@ -228,6 +233,14 @@ static void unpacker_done(struct unpacker *u)
 	buf_done(&u->path);
 }
 
+/* 0: no limit. */
+static uint64_t data_max(uint64_t size, const struct tree_archive_sum *sum)
+{
+	if (sum != NULL || size >= UINT64_MAX / EXPANSION_MAX / 2)
+		return 0;
+	return size * EXPANSION_MAX + EXPANSION_FREE;
+}
+
 int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64_t size,
 		const struct tree_archive_sum *sum, const struct nfs_handle *parent,
 		const char *root, struct error *err)
@@ -235,13 +248,11 @@ int tree_unpack(struct tree_work *work, const struct nfs_handle *archive, uint64
 	const struct tree_builder_options options = {
 		.root = root,
 		.repeats = true,
-		.data_max = size < UINT64_MAX / EXPANSION_MAX / 2
-				    ? size * EXPANSION_MAX + EXPANSION_FREE
-				    : 0,
+		.data_max = data_max(size, sum),
 	};
 	struct unpacker u = {
 		.work = work,
-		.entries_max = ENTRIES_FREE + size / ENTRY_BYTES,
+		.entries_max = sum != NULL ? UINT64_MAX : ENTRIES_FREE + size / ENTRY_BYTES,
 		.implied_max = IMPLIED_FREE + size / ENTRY_BYTES,
 	};
 	int r;

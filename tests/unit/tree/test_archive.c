@@ -5,6 +5,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -874,8 +875,8 @@ START_TEST(test_cut)
 }
 END_TEST
 
-static void compress(struct fake_nfs *f, enum tree_compression compression, const char *data,
-		     size_t len)
+static void write_compressed(struct fake_nfs *f, enum tree_compression compression,
+			     const char *data, size_t len)
 {
 	struct archive *a = archive_write_new();
 	struct archive_entry *e = archive_entry_new();
@@ -918,7 +919,7 @@ START_TEST(test_cut_before_compression)
 
 		(void)snprintf(row, sizeof(row), "cut after %zu of %zu bytes", cut,
 			       (size_t)attr.size);
-		compress(f, TREE_COMPRESSION_GZIP, data, cut);
+		write_compressed(f, TREE_COMPRESSION_GZIP, data, cut);
 		good += check_damaged(row, f, true);
 	}
 	check_that("cut", "few are taken for whole", good < 20);
@@ -1179,23 +1180,14 @@ START_TEST(test_padding)
 }
 END_TEST
 
-/* A bomb: more than a gigabyte of data, not holes, in a small archive. */
-START_TEST(test_bomb)
+/* Files of 80 MiB without holes. */
+static void put_much_data(struct archive *a, struct archive_entry *e)
 {
 	static const char block[MIB] = { [0 ... MIB - 1] = 'x' };
-	struct archive *a = archive_write_new();
-	struct archive_entry *e = archive_entry_new();
-	struct fake_nfs *f = fake_nfs_new();
-	struct error err = { .code = ERROR_OK };
-	struct buf b = { 0 };
-	unsigned int i;
+	unsigned int i, k;
 
-	ck_assert(archive_write_set_format_pax(a) == ARCHIVE_OK);
-	ck_assert(archive_write_add_filter_zstd(a) == ARCHIVE_OK);
-	ck_assert(archive_write_open(a, &b, NULL, put_block, NULL) == ARCHIVE_OK);
-	for (i = 0; i < 20; i++) {
+	for (i = 0; i < 16; i++) {
 		char name[16];
-		unsigned int k;
 
 		(void)snprintf(name, sizeof(name), "%u", i);
 		archive_entry_clear(e);
@@ -1206,13 +1198,60 @@ START_TEST(test_bomb)
 		for (k = 0; k < 80; k++)
 			ck_assert(archive_write_data(a, block, MIB) == MIB);
 	}
-	ck_assert(archive_write_free(a) == ARCHIVE_OK);
-	archive_entry_free(e);
-	fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
-	buf_done(&b);
-	(void)unpack(f, &err);
-	check_error("bomb", &err, ERROR_FAILED_PRECONDITION, "more data than its size allows");
-	fake_nfs_free(f);
+}
+
+/* All of the root, which makes nothing. */
+static void put_many_entries(struct archive *a, struct archive_entry *e)
+{
+	unsigned int i;
+
+	archive_entry_set_pathname(e, ".");
+	archive_entry_set_mode(e, S_IFDIR | 0755);
+	for (i = 0; i < 1100000; i++)
+		ck_assert(archive_write_header(a, e) == ARCHIVE_OK);
+}
+
+/*
+ * A bomb: a small archive with more than a gigabyte of data, not holes, or with too many entries.
+ * With the sum that tree_pack() returned, it is no bomb, but what was packed.
+ */
+START_TEST(test_bomb)
+{
+	static const struct {
+		const char *name, *words;
+		void (*put)(struct archive *a, struct archive_entry *e);
+	} rows[] = {
+		{ "data", "more data than its size allows", put_much_data },
+		{ "entries", "more entries than its size allows", put_many_entries },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct archive *a = archive_write_new();
+		struct archive_entry *e = archive_entry_new();
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct tree_archive_sum sum;
+		struct buf b = { 0 };
+
+		ck_assert(archive_write_set_format_pax(a) == ARCHIVE_OK);
+		ck_assert(archive_write_add_filter_zstd(a) == ARCHIVE_OK);
+		ck_assert(archive_write_set_bytes_in_last_block(a, 1) == ARCHIVE_OK);
+		ck_assert(archive_write_open(a, &b, NULL, put_block, NULL) == ARCHIVE_OK);
+		rows[i].put(a, e);
+		ck_assert(archive_write_free(a) == ARCHIVE_OK);
+		archive_entry_free(e);
+		fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+		sum.bytes = b.len;
+		sum.crc32 = (uint32_t)crc32_z(0, (const Bytef *)b.data, b.len);
+		buf_done(&b);
+		(void)unpack(f, &err);
+		check_error(rows[i].name, &err, ERROR_FAILED_PRECONDITION, rows[i].words);
+		fake_nfs_remove(f, "back");
+		(void)unpack_with_sum(f, &sum, &err);
+		check_error(rows[i].name, &err, ERROR_OK, NULL);
+		fake_nfs_free(f);
+	}
 }
 END_TEST
 
@@ -1333,7 +1372,7 @@ START_TEST(test_map)
 
 		put_tar_map(&b, rows[i].ranges, rows[i].range);
 		put_tar_padding(&b, 1024);
-		compress(f, compression, b.data, b.len);
+		write_compressed(f, compression, b.data, b.len);
 		(void)unpack(f, &err);
 		check_error(rows[i].name, &err,
 			    rows[i].words != NULL ? ERROR_FAILED_PRECONDITION : ERROR_OK,
@@ -1447,13 +1486,13 @@ START_TEST(test_compressed_twice)
 			if (strcmp(zstd_rows[k].name, name) == 0)
 				put_zstd(&b, &zstd_rows[k]);
 		if (b.len > 0) {
-			compress(f, compression, b.data, b.len);
+			write_compressed(f, compression, b.data, b.len);
 		} else {
 			put_tar_header(&b, '0', "f", 0);
 			put_tar_padding(&b, 1024);
-			compress(f, TREE_COMPRESSION_GZIP, b.data, b.len);
+			write_compressed(f, TREE_COMPRESSION_GZIP, b.data, b.len);
 			image = read_image(f, TREE_COMPRESSION_GZIP);
-			compress(f, compression, image.data, image.len);
+			write_compressed(f, compression, image.data, image.len);
 			free(image.data);
 		}
 		(void)unpack(f, &err);
@@ -1501,7 +1540,7 @@ START_TEST(test_zstd_pieces)
 	struct image image;
 	size_t at, len = 0, pieces = 0;
 
-	compress(f, TREE_COMPRESSION_ZSTD, data, strlen(data));
+	write_compressed(f, TREE_COMPRESSION_ZSTD, data, strlen(data));
 	image = read_image(f, TREE_COMPRESSION_ZSTD);
 	check_that("pieces", "little", image.len < 64 * KIB);
 	for (at = 0; at < image.len; at += len, pieces++)
