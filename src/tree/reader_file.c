@@ -29,15 +29,19 @@ _Static_assert(NFS_WHOLE_MAX <= READER_WHOLE_MAX, "a file made in one call is re
 
 /*
  * Holes are read as zeros, at the speed of data: a file of a petabyte would take weeks. Servers
- * update the space used late, so a small number does not prove that a file has no data.
+ * update the space used late, so a small number does not prove that a file has no data. A file that
+ * is looked up again counts once, with the largest size that it had.
  */
-static int check_holes(struct reader *rd, const struct reader_item *item, struct error *err)
+static int check_holes(struct reader *rd, struct reader_item *item, struct error *err)
 {
 	const struct nfs_attr *attr = &item->attr;
+	uint64_t more;
 
-	if (attr->used > attr->size / HOLES_PART || item->looks > 0)
+	if (attr->used > attr->size / HOLES_PART || attr->size <= item->holes)
 		return 0;
-	rd->holes = attr->size < UINT64_MAX - rd->holes ? rd->holes + attr->size : UINT64_MAX;
+	more = attr->size - item->holes;
+	item->holes = attr->size;
+	rd->holes = more < UINT64_MAX - rd->holes ? rd->holes + more : UINT64_MAX;
 	if (rd->holes <= HOLES_MAX)
 		return 0;
 	return error_set(err, ERROR_FAILED_PRECONDITION,

@@ -75,6 +75,7 @@ struct reader_item {
 	unsigned int rereads; /* of a file that was written to while it was read */
 	unsigned int cuts; /* reads that found the file shorter than its attributes said */
 	uint64_t end; /* length of the file at the last cut */
+	uint64_t holes; /* its part of reader.holes */
 	bool is_cut; /* CLONE or COPY gave another length: read the file instead */
 	bool kept; /* delivered although the file was written to during each read */
 	struct nfs_handle handle;

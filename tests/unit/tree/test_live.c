@@ -811,6 +811,63 @@ START_TEST(test_all_hole_in_an_archive)
 }
 END_TEST
 
+/* A file that is given other sizes while it is read. The job is cancelled after many operations. */
+struct resized {
+	uint64_t at_read, at_lookup; /* sizes */
+	unsigned int operations, reads, lookups;
+	atomic_bool cancel;
+};
+
+static void resize(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct resized *file = data;
+
+	if (op->type == NFS_OP_READ && ++file->reads == 1)
+		fake_nfs_truncate(f, "tree/file", file->at_read);
+	if (op->type == NFS_OP_LOOKUP && ++file->lookups == 1)
+		fake_nfs_truncate(f, "tree/file", file->at_lookup);
+	if (++file->operations == 5000)
+		atomic_store(&file->cancel, true);
+}
+
+/* A file that is looked up again counts with the size that it has then, and once. */
+START_TEST(test_hole_at_second_look)
+{
+	static const struct {
+		const char *name;
+		size_t job;
+		size_t data;
+		uint64_t size, at_read, at_lookup;
+		enum error_code code;
+	} rows[] = {
+		{ "copy, grows", 0, 300 * KIB, 300 * KIB, 1U << 30, UINT64_C(7) << 60,
+		  ERROR_FAILED_PRECONDITION },
+		{ "archive, grows", 1, 300 * KIB, 300 * KIB, 1U << 30, UINT64_C(7) << 60,
+		  ERROR_FAILED_PRECONDITION },
+		/* Reading it would take long, but is not refused. */
+		{ "archive, as large again", 1, 1, UINT64_C(3) << 40, 0, UINT64_C(3) << 40,
+		  ERROR_CANCELLED },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct resized file = { .at_read = rows[i].at_read,
+					.at_lookup = rows[i].at_lookup };
+		struct job j;
+
+		job_init(&j, &full);
+		j.work.cancel = &file.cancel;
+		tree_fill_file(j.f, "tree/file", 0, rows[i].data);
+		fake_nfs_truncate(j.f, "tree/file", rows[i].size);
+		fake_nfs_watch(j.f, resize, &file);
+		jobs[rows[i].job](rows[i].name, &j);
+		check_int(rows[i].name, "lookups", file.lookups, 1);
+		check_error(rows[i].name, &j.err, rows[i].code, NULL);
+		job_done(&j);
+	}
+}
+END_TEST
+
 /* A file with too many holes for SEEK is read to find them: none becomes data. */
 START_TEST(test_many_holes_in_an_archive)
 {
@@ -1156,7 +1213,7 @@ END_TEST
 CHECK_MAIN("tree_live",
 	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
 		      test_archive_depth, test_all_hole_in_an_archive, test_long_hole_reports,
-		      test_many_holes_in_an_archive, test_slow_reports },
+		      test_many_holes_in_an_archive, test_hole_at_second_look, test_slow_reports },
 	   .loops = { { test_listing_begins_again, 3 },
 		      { test_replaced_again_and_again, 2 },
 		      { test_replaced_for_ever, 2 },
