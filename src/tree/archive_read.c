@@ -102,21 +102,16 @@ static int read_entries(struct unpacker *u, struct error *err)
 static int check_end(struct unpacker *u, uint64_t size, struct error *err)
 {
 	char tail[TAR_BLOCK], zeros[TAR_BLOCK] = { 0 };
-	struct nfs_op op = {
-		.type = NFS_OP_READ,
-		.dir = u->file.handle,
-		.offset = size >= sizeof(tail) ? size - sizeof(tail) : 0,
-		.count = sizeof(tail),
-		.buffer = tail,
-	};
+	const uint64_t offset = size >= sizeof(tail) ? size - sizeof(tail) : 0;
+	uint32_t len = sizeof(tail);
 	int r;
 
 	if (u->gunzip != NULL || archive_filter_code(u->archive, 0) != ARCHIVE_FILTER_NONE)
 		return 0; /* compressed data marks its end */
-	r = nfs_client_call(u->work->from, &op);
+	r = nfs_read(u->work->from, u->file.handle, offset, tail, &len);
 	if (r < 0)
 		return nfs_error_set(err, u->work->from, r, "reading the archive");
-	if (op.count < sizeof(tail) || memcmp(tail, zeros, sizeof(tail)) != 0)
+	if (len < sizeof(tail) || memcmp(tail, zeros, sizeof(tail)) != 0)
 		return unpacker_fail_damaged("its end is missing", err);
 	return 0;
 }

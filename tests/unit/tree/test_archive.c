@@ -1180,6 +1180,20 @@ START_TEST(test_padding)
 }
 END_TEST
 
+/* A server may return less than was asked for, also of the end of a tar. */
+START_TEST(test_short_reads)
+{
+	struct fake_nfs *f = fake_nfs_new();
+
+	put_small(f);
+	check_pack("short reads", f, TREE_COMPRESSION_NONE);
+	fake_nfs_habits(f, &(struct fake_habits){ .transfer_max = 100 });
+	check_unpack("short reads", f);
+	tree_check_same("short reads", f, "tree", f, "back");
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Files of 80 MiB without holes. */
 static void put_much_data(struct archive *a, struct archive_entry *e)
 {
@@ -1765,7 +1779,7 @@ CHECK_MAIN("tree_archive",
 		   test_bomb, test_changes, test_cut_before_compression, test_named_owners,
 		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
 		   test_compressed_twice, test_zstd_bytes, test_zstd_pieces,
-		   test_directories_in_turn, test_folded,
+		   test_directories_in_turn, test_folded, test_short_reads,
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
