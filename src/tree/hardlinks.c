@@ -194,6 +194,11 @@ int tree_hardlinks_find(struct tree_hardlinks *l, const struct tree_hardlink_id 
 	return 0;
 }
 
+bool tree_hardlinks_have(struct tree_hardlinks *l, const struct tree_hardlink_id *id)
+{
+	return *hardlink_slot(l, id) != NULL;
+}
+
 void tree_hardlinks_forget(struct tree_hardlinks *l, const struct tree_hardlink_id *id)
 {
 	struct hardlink_file **slot = hardlink_slot(l, id);

@@ -52,6 +52,9 @@ void tree_hardlinks_settle(struct tree_hardlinks *l, bool names_differ);
 int tree_hardlinks_find(struct tree_hardlinks *l, const struct tree_hardlink_id *id, uint32_t names,
 			const char *path, const char **ret);
 
+/* Check whether tree_hardlinks_find() would find a path now, and not remember one. */
+bool tree_hardlinks_have(struct tree_hardlinks *l, const struct tree_hardlink_id *id);
+
 /* Forget the file, because its first path was not kept. The next path becomes the first. */
 void tree_hardlinks_forget(struct tree_hardlinks *l, const struct tree_hardlink_id *id);
 

@@ -334,19 +334,29 @@ out:
 	return r;
 }
 
+/* Data that was read ahead, before the first name was delivered, may still be in flight. */
+static int send_link(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
+		     struct error *err)
+{
+	int r = 0;
+
+	while (r == 0 && tree_file_is_busy(&item->file))
+		r = tree_pump(rd->work, err);
+	if (r == 0)
+		r = rd->sink->begin(rd->sink, entry, err);
+	return r == 0 ? rd->sink->end(rd->sink, err) : r;
+}
+
 int reader_send_file(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
 		     struct error *err)
 {
 	const struct tree_hardlink_id id = tree_hardlink_id_of(&item->handle, &item->attr);
 	int r;
 
-	if (entry->hardlink_to != NULL) {
-		r = rd->sink->begin(rd->sink, entry, err);
-		if (r == 0)
-			r = rd->sink->end(rd->sink, err);
-	} else {
+	if (entry->hardlink_to != NULL)
+		r = send_link(rd, item, entry, err);
+	else
 		r = send_data(rd, item, entry, err);
-	}
 	if (file_must_retry(r, err)) {
 		if (item->attr.links > 1)
 			tree_hardlinks_forget(rd->links, &id);

@@ -12,6 +12,7 @@
 #define MAP_FROM 65536 /* size of the smallest file whose segments are reported */
 #define ITEMS_AHEAD 1024 /* queued or expected; with more, no directory page is read ahead */
 #define BYTES_AHEAD (1024U * 1024) /* with more held, only the file being delivered is read ahead */
+#define LINKED_AHEAD_MAX 65536 /* largest file with several names that is read ahead */
 #define XATTR_BYTES_AHEAD (256U * 1024) /* of extended attributes of items that are read ahead */
 #define XATTR_VALUES_AHEAD 8 /* values in flight for items that are read ahead: each may be large */
 #define XATTR_PAGES_MAX 1024 /* of the names of one item, whatever the server says */
@@ -467,13 +468,29 @@ bool reader_offloads(const struct reader *rd, const struct reader_item *item)
 	       (rd->work->offload & (NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY)) != 0;
 }
 
-/* Return whether to read data ahead. A file with several names may become a link, without data. */
-static bool is_read_ahead(const struct reader *rd, const struct reader_item *item)
+/*
+ * Return whether the file is worth being read ahead. Later names become links. While the first one
+ * waits in the queue, they are read in vain: that saves round trips for small files only.
+ */
+static bool item_pays_ahead(const struct reader *rd, struct reader_item *item)
+{
+	struct tree_hardlink_id id;
+
+	if (item->attr.links < 2 || item->file.started)
+		return true;
+	if (item->is_later_name || item->attr.size > LINKED_AHEAD_MAX)
+		return false;
+	id = tree_hardlink_id_of(&item->handle, &item->attr);
+	item->is_later_name = tree_hardlinks_have(rd->links, &id);
+	return !item->is_later_name;
+}
+
+static bool is_read_ahead(const struct reader *rd, struct reader_item *item)
 {
 	return !rd->options->count && item->kind == ITEM_ENTRY && item->state == ITEM_READY &&
-	       item->attr.type == NFS_TYPE_FILE && item->attr.size > 0 && item->attr.links < 2 &&
+	       item->attr.type == NFS_TYPE_FILE && item->attr.size > 0 &&
 	       !reader_maps(rd, &item->attr) && !reader_seeks(rd, &item->attr) &&
-	       !reader_offloads(rd, item);
+	       !reader_offloads(rd, item) && item_pays_ahead(rd, item);
 }
 
 static void file_add_name(struct nfs_op *op, const char *bytes, uint32_t len)
@@ -502,15 +519,15 @@ static void file_listed(struct tree_file *f, const struct nfs_op *op)
 }
 
 /* Return whether one call is to read the whole file ahead and list its extended attributes. */
-static bool lists_while_reading(const struct reader *rd, const struct reader_item *item)
+static bool lists_while_reading(const struct reader *rd, struct reader_item *item)
 {
 	return !rd->may_grow && !rd->options->count && item->kind == ITEM_ENTRY &&
 	       item_is_known(item) && item->attr.type == NFS_TYPE_FILE && item->attr.size > 0 &&
 	       item->attr.size <= rd->work->from->lists_max &&
 	       item->attr.size <= nfs_read_max(rd->work->from) &&
-	       item->attr.size <= NFS_WHOLE_MAX && item->attr.links < 2 && !item->file.started &&
-	       !item->xattrs_listed && rd->work->from_xattrs &&
-	       rd->work->ahead.held < BYTES_AHEAD && rd->xattr_bytes < XATTR_BYTES_AHEAD;
+	       item->attr.size <= NFS_WHOLE_MAX && !item->file.started && !item->xattrs_listed &&
+	       rd->work->from_xattrs && rd->work->ahead.held < BYTES_AHEAD &&
+	       rd->xattr_bytes < XATTR_BYTES_AHEAD && item_pays_ahead(rd, item);
 }
 
 /* Returns 1 if the limits did not allow it. */

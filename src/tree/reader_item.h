@@ -77,6 +77,7 @@ struct reader_item {
 	uint64_t end; /* length of the file at the last cut */
 	uint64_t holes; /* its part of reader.holes */
 	bool is_cut; /* CLONE or COPY gave another length: read the file instead */
+	bool is_later_name; /* its file was delivered under another name, so do not read it ahead */
 	bool kept; /* delivered although the file was written to during each read */
 	struct nfs_handle handle;
 	struct nfs_attr attr;

@@ -493,6 +493,44 @@ START_TEST(test_hard_links)
 }
 END_TEST
 
+static void remove_first_name(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	const struct fake_failure stale = { .nth = 1, .error = -ESTALE };
+	unsigned int *reads = data;
+
+	fake_nfs_fail(f, NULL);
+	if (op->type != NFS_OP_READ || ++*reads != 1)
+		return;
+	fake_nfs_remove(f, "tree/1");
+	fake_nfs_fail(f, &stale);
+}
+
+/* The first name goes while it is read. The next one was read ahead, and has the data. */
+START_TEST(test_first_name_vanishes)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_work work = { .cancel = NULL };
+	struct error err = { .code = ERROR_OK };
+	struct nfs_handle unused;
+	struct nfs_attr two, three;
+	unsigned int reads = 0;
+
+	fake_nfs_habits(f, &full);
+	tree_fill_file(f, "tree/1", 0, 5000);
+	fake_nfs_link(f, "tree/1", "tree/2");
+	fake_nfs_link(f, "tree/1", "tree/3");
+	fake_nfs_watch(f, remove_first_name, &reads);
+	check_int("vanishes", "result", copy_with(f, f, 0, &work, &err), 0);
+	fake_nfs_watch(f, NULL, NULL);
+	check_int("vanishes", "counted", work.progress.vanished, 1);
+	tree_check_same("vanishes", f, "tree/2", f, "copy/2");
+	ck_assert(fake_nfs_get(f, "copy/2", &unused, &two));
+	ck_assert(fake_nfs_get(f, "copy/3", &unused, &three));
+	check_int("vanishes", "one file", two.fileid == three.fileid, true);
+	fake_nfs_free(f);
+}
+END_TEST
+
 struct crowd {
 	const struct tree_work *work;
 	size_t most; /* operations that were in flight with a LINK */
@@ -1442,6 +1480,7 @@ CHECK_MAIN("tree_copy",
 			       test_budget_is_used_up, test_not_root, test_mounts,
 		   test_root_is_mounted,
 		   test_large_files, test_hard_links, test_many_entries, test_chain, test_dropped,
+		   test_first_name_vanishes,
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
 		   test_no_owners, test_ignored_owners, test_not_root_group, test_times,

@@ -98,6 +98,36 @@ static void put_nested(struct fake_nfs *f)
 	put_each(f, "tree/", 2000, "/d/f");
 }
 
+/* Add names to the files of put_subtree(): "<before><directory><between><file><behind>". */
+static void link_each(struct fake_nfs *f, const char *before, const char *between,
+		      const char *behind)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < 100; i++) {
+		for (k = 0; k < 20; k++) {
+			char first[64], name[64];
+
+			(void)snprintf(first, sizeof(first), "tree/a/%u/%u", i, k);
+			(void)snprintf(name, sizeof(name), "%s%u%s%u%s", before, i, between, k,
+				       behind);
+			fake_nfs_link(f, first, name);
+		}
+	}
+}
+
+static void put_links_behind(struct fake_nfs *f)
+{
+	put_subtree(f);
+	link_each(f, "tree/b/", "/", "");
+}
+
+static void put_links_beside(struct fake_nfs *f)
+{
+	put_subtree(f);
+	link_each(f, "tree/a/", "/", " too");
+}
+
 /* Data that is read ahead leaves room for the file that is delivered. */
 START_TEST(test_round_trips)
 {
@@ -111,6 +141,8 @@ START_TEST(test_round_trips)
 		{ "and a thousand small ones", put_files_behind, 120 },
 		{ "2,000 directories of one file", put_directories, 210 },
 		{ "2,000 directories of one directory", put_nested, 270 },
+		{ "2,000 files with another name far away", put_links_behind, 120 },
+		{ "2,000 files with another name beside it", put_links_beside, 160 },
 	};
 	size_t i;
 
@@ -129,6 +161,46 @@ START_TEST(test_round_trips)
 		ck_assert_msg(slow.round_trips <= rows[i].most, "%s: %u round trips", rows[i].name,
 			      slow.round_trips);
 		c->ops = slow.real;
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+static void count_reads(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *reads = data;
+
+	(void)f;
+	*reads += op->type == NFS_OP_READ;
+}
+
+/* Each file is delivered once. A later name is not even read, unless it follows closely. */
+START_TEST(test_names)
+{
+	static const struct {
+		const char *name;
+		void (*put)(struct fake_nfs *f);
+		unsigned int reads;
+	} rows[] = {
+		{ "far away", put_links_behind, 2000 },
+		{ "beside it", put_links_beside, 4000 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct tree_work work = { .from = c, .to = c };
+		unsigned int reads = 0;
+
+		fake_nfs_habits(f, &full);
+		rows[i].put(f);
+		fake_nfs_watch(f, count_reads, &reads);
+		(void)read_tree(rows[i].name, f, &work);
+		check_int(rows[i].name, "files", work.progress.files, 4000);
+		check_int(rows[i].name, "bytes", work.progress.bytes, 2000 * SMALL);
+		check_that(rows[i].name, "reads", reads >= 2000 && reads <= rows[i].reads);
 		nfs_client_free(c);
 		fake_nfs_free(f);
 	}
@@ -414,5 +486,6 @@ START_TEST(test_patient_meanwhile)
 END_TEST
 
 CHECK_MAIN("tree_reader",
-	   .tests = { test_round_trips, test_page_fails, test_shorter, test_patient_meanwhile },
+	   .tests = { test_round_trips, test_names, test_page_fails, test_shorter,
+		      test_patient_meanwhile },
 	   .loops = { { test_counted_meanwhile, 2 * ARRAY_SIZE(troubles) } })
