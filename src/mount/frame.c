@@ -49,6 +49,7 @@ int mount_frame_new(struct mount_frame **ret, enum mount_operation operation,
 	frame->driver = (int32_t)getpid();
 	frame->mode = request->mode;
 	frame->read_only = request->read_only;
+	frame->one_superblock = request->one_superblock;
 	if (request->path != NULL &&
 	    (frame_put(frame->top, sizeof(frame->top), mount_request_top(request)) < 0 ||
 	     frame_put(frame->below, sizeof(frame->below), request_below(request)) < 0))
@@ -81,7 +82,7 @@ int mount_frame_decode(struct mount_frame *ret, const void *data, size_t len)
 	if (ret->magic != MOUNT_FRAME_MAGIC || ret->size != sizeof(*ret))
 		return -EPROTO;
 	if (ret->operation == 0 || ret->operation >= MOUNT_OP_END || ret->driver <= 0 ||
-	    ret->mode > MODE_ALL || ret->read_only > 1)
+	    ret->mode > MODE_ALL || ret->read_only > 1 || ret->one_superblock > 1)
 		return -EPROTO;
 	if (!frame_is_text(ret->server, sizeof(ret->server)) ||
 	    !frame_is_text(ret->top, sizeof(ret->top)) ||

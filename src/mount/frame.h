@@ -43,6 +43,7 @@ struct mount_frame {
 	int32_t driver; /* process id of the driver */
 	uint32_t mode; /* 0: leave */
 	uint32_t read_only; /* 0 or 1 */
+	uint32_t one_superblock; /* 0 or 1 */
 	char server[NET_SERVER_MAX + 1];
 	char top[PATH_MAX]; /* the path that the server is asked for */
 	char below[PATH_MAX]; /* the rest, relative to top and walked without following links */

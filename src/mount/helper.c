@@ -227,7 +227,8 @@ static int do_compare(const struct mount_frame *frame, struct mount_reply *reply
 	r = helper_open_below(frame, &w, &dir, reply);
 	if (r < 0)
 		return r;
-	r = mount_walk_is_same(dir, w.place) ? 0 : mount_reply_fail(reply, MOUNT_STEP_OTHER, 0);
+	if (!mount_walk_is_same(dir, w.place, frame->one_superblock != 0))
+		r = mount_reply_fail(reply, MOUNT_STEP_OTHER, 0);
 	/* Otherwise the mount would stay if mount.nfs has left a process in the namespace. */
 	(void)mount_walk_clear(target);
 	return r;

@@ -32,7 +32,8 @@ struct mounter_ops {
 
 	/*
 	 * Find out whether the mount at the request's target shows the directory that the request
-	 * would mount now, whatever mountinfo calls it. Ignores read_only and mode. Errors as
+	 * would mount now, whatever mountinfo calls it. If the servers may be two, set
+	 * one_superblock: their file handles may be the same. Ignores read_only and mode. Errors as
 	 * mount().
 	 */
 	int (*compare)(struct mounter *m, const struct mount_request *request, bool *ret_same,

@@ -53,6 +53,8 @@ struct mount_request {
 	 * special bits (07000) keeps those that the directory has, see base/mode.h.
 	 */
 	uint32_t mode;
+	/* Of a compare: another superblock is another directory, whatever its file handle is. */
+	bool one_superblock;
 };
 
 /* The mount at a path: the topmost one if several are stacked. */
@@ -84,7 +86,9 @@ bool mount_info_is_nfs(const struct mount_info *info);
 /*
  * Whether the mount is of that server. Mounts that share a superblock all show the name by which
  * the server was first known, so different names are compared by address; that lookup may block for
- * some seconds. Returns 1, 0, or an error of net_resolve(): then nobody knows. Any thread.
+ * some seconds. Returns 1; 0 if mountinfo does not show that it is: over NFSv4 the kernel finds out
+ * that two addresses are those of one server, and mounts then show one of them; or an error of
+ * net_resolve(): then nobody knows. Any thread.
  */
 int mount_info_is_on(const struct mount_info *info, const char *server, struct error *err);
 

@@ -98,7 +98,7 @@ void mount_walk_run_at_home(const struct mount_walk *w, const char *program)
 		;
 }
 
-/* Compare the server's file handles, which are the same in every superblock. */
+/* Compare the server's file handles, which are the same in every superblock of that server. */
 static bool walk_has_same_handle(int a, int b)
 {
 	union {
@@ -116,7 +116,7 @@ static bool walk_has_same_handle(int a, int b)
 	       memcmp(one.handle.f_handle, two.handle.f_handle, one.handle.handle_bytes) == 0;
 }
 
-bool mount_walk_is_same(int a, int b)
+bool mount_walk_is_same(int a, int b, bool one_superblock)
 {
 	struct stat one, two;
 
@@ -124,5 +124,5 @@ bool mount_walk_is_same(int a, int b)
 		return false;
 	if (one.st_dev == two.st_dev)
 		return one.st_ino == two.st_ino;
-	return walk_has_same_handle(a, b);
+	return !one_superblock && walk_has_same_handle(a, b);
 }

@@ -52,8 +52,11 @@ int mount_walk_finish(struct mount_walk *w, const char *target, int dir);
 /* Run a program without arguments in the home namespace, and wait for it. */
 void mount_walk_run_at_home(const struct mount_walk *w, const char *program);
 
-/* Whether two descriptors are of the same directory, even if through two mounts of it. */
-bool mount_walk_is_same(int a, int b);
+/*
+ * Whether two descriptors are of the same directory, even if through two mounts of it. Directories
+ * of two superblocks of one server are compared by file handle; with one_superblock, they differ.
+ */
+bool mount_walk_is_same(int a, int b, bool one_superblock);
 
 void mount_walk_done(struct mount_walk *w);
 #define cleanup_mount_walk __attribute__((cleanup(mount_walk_done)))

@@ -174,13 +174,14 @@ static int target_keep(int r, struct error *err)
 
 /*
  * Find out whether the mount at the target shows the volume. mountinfo may name another path if the
- * server resolved a symbolic link or the directory was renamed: then mount the volume's path once
- * more, in a private namespace, and compare. Returns 0 or a negative errno, -ESTALE for a stale
- * mount.
+ * server resolved a symbolic link or the directory was renamed, and another address of the same
+ * server: then mount the volume's path once more, in a private namespace, and compare. Returns 0 or
+ * a negative errno, -ESTALE for a stale mount.
  */
 static int target_has_volume(struct mounter *m, const struct mount_request *wanted,
 			     const struct mount_info *info, bool *ret, struct error *err)
 {
+	struct mount_request again = *wanted;
 	int r;
 
 	*ret = false;
@@ -191,13 +192,14 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 	if (r < 0)
 		return target_keep(r, err);
 	*ret = r > 0 && mount_info_has_path(info, wanted->path);
-	if (*ret || r == 0)
+	if (*ret)
 		return 0;
+	again.one_superblock = r == 0;
 	/* A stale mount is replaced, not compared. */
 	r = m->ops->verify(m, wanted->target, info, 0, err);
 	if (r < 0)
 		return target_keep(r, err);
-	r = m->ops->compare(m, wanted, ret, err);
+	r = m->ops->compare(m, &again, ret, err);
 	/* If the volume's path does not exist, something else is mounted. */
 	if (r < 0 && err->code == ERROR_NOT_FOUND) {
 		error_clear(err);

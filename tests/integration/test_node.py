@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 # pylint: disable=wrong-import-position
 import harness
+import odd_server
 import servers
 from csi_client import capability, patiently, pb
 from driver import Driver
@@ -681,6 +682,34 @@ class Node(Mounts, unittest.TestCase):
             self.publish(host="name-two", target=other)
             self.unpublish()
             self.unpublish(target=other)
+
+    def test_two_addresses_of_a_server(self):
+        """Over version 4, mounts by the second address have the name and address of the first. They
+        are known for what they are by another mount."""
+        other, second = self.target + "2", "127.0.0.2"
+        for version in harness.one_of(("4.2", "4.1"), 0):
+            with self.subTest(version=version):
+                self.publish(version)
+                for _ in range(2):
+                    self.publish(version, volume="two", target=other, host=second)
+                    line, = mounts(other)
+                    self.assertEqual(line[2], HOST + ":/share/two")
+                self.is_another(version, "one", target=other, host=second)
+                self.unpublish(target=other, volume="two")
+                self.unpublish()
+                self.is_gone(other)
+
+    def test_two_servers_with_the_same_handles(self):
+        """What distinguishes them is only that the kernel does not take them for one."""
+        flags = {}
+        for host in (HOST, "127.0.0.2"):
+            server = odd_server.Server().start(host)
+            self.addCleanup(server.stop)
+            server.put("a/b")
+            flags[host] = server.flags()
+        self.publish("3", share="/share", volume="a/b", flags=flags[HOST])
+        self.is_another("3", "a/b", share="/share", host="127.0.0.2", flags=flags["127.0.0.2"])
+        self.unpublish()
 
     def test_transport_of_one_family(self):
         """As mount.nfs, take an address that the transport can have."""

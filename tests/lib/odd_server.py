@@ -93,7 +93,7 @@ class Server:
 
     # ---- for tests ----
 
-    def start(self):
+    def start(self, host="127.0.0.1"):
         outer = self
 
         class Handler(socketserver.BaseRequestHandler):
@@ -107,7 +107,7 @@ class Server:
                         if reply is not None:
                             self.request.sendall(wire.framed(reply))
 
-        self.tcp = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.tcp = socketserver.ThreadingTCPServer((host, 0), Handler)
         self.tcp.daemon_threads = True
         self.port = self.tcp.server_address[1]
         threading.Thread(target=self.tcp.serve_forever, args=(0.02,), daemon=True).start()
@@ -263,13 +263,13 @@ class Server:
                 struct.pack(">I", len(self.habits.flavors)) +
                 b"".join(struct.pack(">I", f) for f in self.habits.flavors))
 
-    PROCEDURES = {1: "getattr", 2: "setattr", 3: "lookup", 5: "readlink", 6: "read", 7: "write",
-                  8: "create", 9: "mkdir", 10: "symlink", 11: "mknod", 12: "remove", 13: "rmdir",
-                  14: "rename", 15: "link", 16: "readdir", 17: "readdirplus", 18: "fsstat",
-                  19: "fsinfo", 21: "commit"}
+    PROCEDURES = {1: "getattr", 2: "setattr", 3: "lookup", 4: "access", 5: "readlink", 6: "read",
+                  7: "write", 8: "create", 9: "mkdir", 10: "symlink", 11: "mknod", 12: "remove",
+                  13: "rmdir", 14: "rename", 15: "link", 16: "readdir", 17: "readdirplus",
+                  18: "fsstat", 19: "fsinfo", 21: "commit"}
     # Words that follow the status of a failure: attributes that are not there.
-    FAILED = {"getattr": 0, "lookup": 1, "readlink": 1, "read": 1, "readdir": 1, "readdirplus": 1,
-              "fsstat": 1, "fsinfo": 1, "rename": 4, "link": 3}
+    FAILED = {"getattr": 0, "lookup": 1, "access": 1, "readlink": 1, "read": 1, "readdir": 1,
+              "readdirplus": 1, "fsstat": 1, "fsinfo": 1, "rename": 4, "link": 3}
 
     def nfs(self, procedure, call):
         name = self.PROCEDURES.get(procedure)
@@ -373,6 +373,9 @@ class Server:
         if node is None:
             raise Refusal(NOENT)
         return self.handle(node) + self.after(node) + self.after(folder)
+
+    def do_access(self, call):
+        return self.after(self.node(call)) + call.fixed(4)
 
     def do_readlink(self, call):
         node = self.node(call, LNK)

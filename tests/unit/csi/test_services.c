@@ -1286,7 +1286,7 @@ START_TEST(test_publish_again_under_another_name)
 	static const struct {
 		const char *name;
 		const char *source; /* as mountinfo has it */
-		bool same, stale;
+		bool same, one_superblock, stale;
 		enum error_code compare_error, code;
 		unsigned int n_compared, n_mounted;
 	} rows[] = {
@@ -1299,8 +1299,10 @@ START_TEST(test_publish_again_under_another_name)
 		  .n_mounted = 1 },
 		{ "nobody can say", .source = "s:/other", .compare_error = ERROR_UNAVAILABLE,
 		  .code = ERROR_UNAVAILABLE, .n_compared = 1, .n_mounted = 1 },
-		{ "another server", .source = "t:/e", .same = true, .code = ERROR_ALREADY_EXISTS,
-		  .n_mounted = 1 },
+		{ "another address of the server", .source = "t:/e", .same = true,
+		  .one_superblock = true, .n_compared = 1, .n_mounted = 1 },
+		{ "another server", .source = "t:/e", .one_superblock = true,
+		  .code = ERROR_ALREADY_EXISTS, .n_compared = 1, .n_mounted = 1 },
 		{ "stale", .source = "s:/real", .stale = true, .n_mounted = 2 },
 		{ "its own name", .source = "s:/e", .n_mounted = 1 },
 	};
@@ -1324,6 +1326,8 @@ START_TEST(test_publish_again_under_another_name)
 		check_error(rows[i].name, &call.req.err, rows[i].code, NULL);
 		call_done(&call);
 		check_int(rows[i].name, "comparisons", b.mounter.n_compared, rows[i].n_compared);
+		check_int(rows[i].name, "one superblock", b.mounter.one_superblock,
+			  rows[i].one_superblock);
 		check_int(rows[i].name, "mounts", b.mounter.n_mounted, rows[i].n_mounted);
 		unpublish(rows[i].name, &b, "v", "+t", &call);
 		call_done(&call);

@@ -57,15 +57,19 @@ START_TEST(test_round_trip)
 		struct mount_request request;
 		const char *top, *below;
 	} rows[] = {
-		{ "mount", MOUNT_OP_MOUNT, { "s", "/e", NULL, "/t", "", false, 0 }, "/e", "" },
+		{ "mount",
+		  MOUNT_OP_MOUNT,
+		  { "s", "/e", NULL, "/t", "", false, 0, false },
+		  "/e",
+		  "" },
 		{ "mount below",
 		  MOUNT_OP_MOUNT,
-		  { "fd00::1", "/e/a/b", "/e", "/t", "soft", true, 07777 },
+		  { "fd00::1", "/e/a/b", "/e", "/t", "soft", true, 07777, false },
 		  "/e",
 		  "a/b" },
 		{ "the root of the server",
 		  MOUNT_OP_COMPARE,
-		  { "s", "/a/b", "/", "/t", "soft", false, 0 },
+		  { "s", "/a/b", "/", "/t", "soft", false, 0, true },
 		  "/",
 		  "a/b" },
 		{ "verify", MOUNT_OP_VERIFY, { .target = "/t", .mode = 0750 }, "", "" },
@@ -86,6 +90,7 @@ START_TEST(test_round_trip)
 		check_int(rows[i].name, "driver", out.driver, getpid());
 		check_int(rows[i].name, "mode", out.mode, in->mode);
 		check_int(rows[i].name, "read_only", out.read_only, in->read_only);
+		check_int(rows[i].name, "one_superblock", out.one_superblock, in->one_superblock);
 		check_str(rows[i].name, "server", out.server, in->server != NULL ? in->server : "");
 		check_str(rows[i].name, "top", out.top, rows[i].top);
 		check_str(rows[i].name, "below", out.below, rows[i].below);
@@ -167,6 +172,7 @@ START_TEST(test_corrupted)
 		{ "negative driver", AT(driver), "\xff\xff\xff\xff", 4 },
 		{ "mode", AT(mode), "\xff\xff\xff\xff", 4 },
 		{ "read_only", AT(read_only), "\x02\0\0\0", 4 },
+		{ "one_superblock", AT(one_superblock), "\x02\0\0\0", 4 },
 		{ "no server", AT(server), "\0\0\0\0\0\0\0\0\0\0\0", 11 },
 		{ "relative top", AT(top), "s", 1 },
 		{ "absolute below", AT(below), "/", 1 },
