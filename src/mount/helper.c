@@ -58,7 +58,7 @@ static int helper_set_mode(const struct mount_frame *frame, int dir, struct moun
 		return 0;
 	if (fstat(dir, &st) < 0)
 		return mount_reply_fail(reply, MOUNT_STEP_CHMOD, errno);
-	mode = mode_for_existing(frame->mode, st.st_mode);
+	mode = mode_for_mounted(frame->mode, st.st_mode);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", dir);
 	if ((st.st_mode & MODE_ALL) == mode || chmod(path, mode) == 0 || errno == EROFS)
 		return 0;
@@ -96,7 +96,7 @@ static int helper_open_mount(const char *target, struct mount_reply *reply)
 	return steal_fd(&dir);
 }
 
-/* Check that the mount is not stale, and set a mode that a crash has left unset. */
+/* Check that the mount is not stale, and set the mode of the request. */
 static int do_verify(const struct mount_frame *frame, struct mount_reply *reply)
 {
 	const char *target = frame->target;

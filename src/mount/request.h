@@ -49,8 +49,8 @@ struct mount_request {
 	const char *options; /* comma-separated, as in mount(8); may hold secrets */
 	bool read_only;
 	/*
-	 * Mode to set on the mounted directory if it has another one; 0: leave. A mode without
-	 * special bits (07000) keeps those that the directory has, see base/mode.h.
+	 * Mode to set on the mounted directory if it has another one; 0: leave. Bits of the present
+	 * mode may stay, see mode_for_mounted() in base/mode.h.
 	 */
 	uint32_t mode;
 	/* Of a compare: another superblock is another directory, whatever its file handle is. */

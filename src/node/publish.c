@@ -231,10 +231,11 @@ static int target_check_mount(struct mounter *m, const struct mount_request *wan
 }
 
 /*
- * Check the mount at the target. Returns 1 if it is the volume and works, 0 if nothing is mounted
- * there or a stale mount was unmounted, or a negative errno.
+ * Check the mount at the target, and set mode there; 0: leave it. Returns 1 if it is the volume and
+ * works, 0 if nothing is mounted there or a stale mount was unmounted, or a negative errno.
  */
-static int target_check(struct mounter *m, const struct mount_request *wanted, struct error *err)
+static int target_check(struct mounter *m, const struct mount_request *wanted, uint32_t mode,
+			struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
 	int r;
@@ -244,7 +245,7 @@ static int target_check(struct mounter *m, const struct mount_request *wanted, s
 		return r;
 	r = target_check_mount(m, wanted, info, err);
 	if (r == 0)
-		r = target_keep(m->ops->verify(m, wanted->target, info, wanted->mode, err), err);
+		r = target_keep(m->ops->verify(m, wanted->target, info, mode, err), err);
 	if (r == 0)
 		return 1;
 	if (r != -ESTALE)
@@ -301,41 +302,56 @@ static int target_keep_mounted(struct mounter *m, const Csi__V1__NodePublishVolu
 	return target_keep(r, err);
 }
 
+/* Mount the volume at the target unless it is mounted there, and note it. */
+static int publication_mount(const struct node_driver *driver, const struct publication *p,
+			     const char *volume, struct error *err)
+{
+	struct published note = { .volume = volume,
+				  .target = p->target,
+				  .exclusive = p->exclusive };
+	cleanup_mount_info struct mount_info *info = NULL;
+	struct mounter *m = driver->mounter;
+	int r, is_mounted;
+
+	/* Once a call has succeeded, the mode is the pod's. */
+	note.needs_mode = node_published_needs_mode(driver->state_dir, volume, p->target);
+	is_mounted = target_check(m, &p->mount, note.needs_mode ? p->mount.mode : 0, err);
+	if (is_mounted < 0)
+		return is_mounted;
+	if (is_mounted == 0)
+		note.needs_mode = p->mount.mode != 0;
+	r = node_published_add(driver->state_dir, m, &note, err);
+	if (r < 0)
+		return is_mounted > 0 ? target_keep(r, err) : r;
+	if (is_mounted == 0)
+		r = target_mount(m, &p->mount, err);
+	if (r == 0 && note.needs_mode)
+		node_published_has_mode(driver->state_dir, &note);
+	/* After a timeout it may be mounted, or be mounted yet: the note stays. */
+	if (r < 0 && err->code != ERROR_DEADLINE_EXCEEDED &&
+	    m->ops->find(m, p->target, &info, NULL) == 0 && info == NULL)
+		node_published_remove(driver->state_dir, p->target);
+	return r;
+}
+
 static int publish_volume(const struct node_driver *driver,
 			  const Csi__V1__NodePublishVolumeRequest *in, struct publication *p,
 			  struct error *err)
 {
 	cleanup_key_lock struct key_lock *target_lock = NULL, *volume_lock = NULL;
-	cleanup_mount_info struct mount_info *info = NULL;
-	struct mounter *m = driver->mounter;
-	const char *target;
-	int r, is_mounted;
+	int r;
 
 	r = publication_parse(p, driver, in, err);
 	if (r < 0)
-		return target_keep_mounted(m, in, r, err);
-	target = p->target;
-	r = key_lock_take(driver->key_locks, "target path", target, &target_lock, err);
+		return target_keep_mounted(driver->mounter, in, r, err);
+	r = key_lock_take(driver->key_locks, "target path", p->target, &target_lock, err);
 	if (r < 0)
 		return r;
 	r = (p->exclusive ? key_lock_take : key_lock_share)(driver->key_locks, "volume",
 							    in->volume_id, &volume_lock, err);
 	if (r < 0)
 		return r;
-	is_mounted = target_check(m, &p->mount, err);
-	if (is_mounted < 0)
-		return is_mounted;
-	r = node_published_add(driver->state_dir, m, in->volume_id, target, p->exclusive, err);
-	if (is_mounted > 0)
-		return target_keep(r, err);
-	if (r < 0)
-		return r;
-	r = target_mount(m, &p->mount, err);
-	/* After a timeout it may be mounted, or be mounted yet: the note stays. */
-	if (r < 0 && err->code != ERROR_DEADLINE_EXCEEDED &&
-	    m->ops->find(m, target, &info, NULL) == 0 && info == NULL)
-		node_published_remove(driver->state_dir, target);
-	return r;
+	return publication_mount(driver, p, in->volume_id, err);
 }
 
 void node_publish_volume(Csi__V1__Node_Service *s, const Csi__V1__NodePublishVolumeRequest *in,

@@ -27,8 +27,7 @@
 /* The lines of a file. */
 struct note {
 	char text[NOTE_MAX];
-	const char *volume, *target;
-	bool exclusive;
+	struct published p; /* points to the text */
 };
 
 /* "<hash of the volume>.<hash of the target>", so that names tell the notes of either. */
@@ -95,8 +94,8 @@ static char *line_end(char *line, size_t n)
 }
 
 /*
- * Lines: volume, target, "exclusive" or "shared". A NUL byte stands for a newline in the first two,
- * which have none. Returns -EINVAL for a file that is not a note.
+ * Lines: volume, target, "exclusive" or "shared", and "mode" if needs_mode. A NUL byte stands for a
+ * newline in the first two, which have none. Returns -EINVAL for a file that is not a note.
  */
 static int note_read(int folder, const char *name, struct note *note)
 {
@@ -116,9 +115,13 @@ static int note_read(int folder, const char *name, struct note *note)
 		end = line_end(third, (size_t)(note->text + n - third));
 	if (end == NULL)
 		return -EINVAL;
-	note->volume = note->text;
-	note->target = second;
-	note->exclusive = strcmp(third, "exclusive") == 0;
+	note->text[n] = '\0';
+	note->p = (struct published){
+		.volume = note->text,
+		.target = second,
+		.exclusive = strcmp(third, "exclusive") == 0,
+		.needs_mode = strcmp(end, "mode\n") == 0,
+	};
 	return 0;
 }
 
@@ -151,32 +154,38 @@ static int file_write(int folder, const char *name, const struct buf *text)
 	return (size_t)n == text->len ? 0 : -EIO;
 }
 
-static bool note_is_written(int folder, const char *name, const char *volume, const char *target,
-			    bool exclusive)
+static bool note_is_of(const struct note *note, const char *volume, const char *target)
+{
+	return strcmp(note->p.volume, volume) == 0 && strcmp(note->p.target, target) == 0;
+}
+
+static bool note_is_written(int folder, const char *name, const struct published *p)
 {
 	struct note note;
 
-	return note_read(folder, name, &note) == 0 && strcmp(note.volume, volume) == 0 &&
-	       strcmp(note.target, target) == 0 && note.exclusive == exclusive;
+	return note_read(folder, name, &note) == 0 && note_is_of(&note, p->volume, p->target) &&
+	       note.p.exclusive == p->exclusive && note.p.needs_mode == p->needs_mode;
 }
 
-static int note_write(int folder, const char *name, const char *volume, const char *target,
-		      bool exclusive)
+static int note_write(int folder, const char *name, const struct published *p)
 {
 	cleanup_buf struct buf text = { .max = NOTE_MAX - 1 };
 	char fresh[NAME_SIZE + 8];
 	int r;
 
 	/* A repeated call then works in a folder that is full or read-only by now. */
-	if (note_is_written(folder, name, volume, target, exclusive))
+	if (note_is_written(folder, name, p))
 		return 0;
-	r = line_append(&text, volume);
+	r = line_append(&text, p->volume);
 	if (r < 0)
 		return r;
-	r = line_append(&text, target);
+	r = line_append(&text, p->target);
 	if (r < 0)
 		return r;
-	r = line_append(&text, exclusive ? "exclusive" : "shared");
+	r = line_append(&text, p->exclusive ? "exclusive" : "shared");
+	if (r < 0)
+		return r;
+	r = p->needs_mode ? line_append(&text, "mode") : 0;
 	if (r < 0)
 		return r;
 	/* No other call writes this name: the caller holds the lock of the target path. */
@@ -193,8 +202,8 @@ static int note_write(int folder, const char *name, const char *volume, const ch
  * Returns 1 if the volume is mounted at another target, as the note says, and either of the two is
  * exclusive; else 0 or a negative errno.
  */
-static int note_conflicts(int folder, const char *name, struct mounter *m, const char *volume,
-			  const char *target, bool exclusive, struct note *note, struct error *err)
+static int note_conflicts(int folder, const char *name, struct mounter *m,
+			  const struct published *p, struct note *note, struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
 	int r;
@@ -202,12 +211,12 @@ static int note_conflicts(int folder, const char *name, struct mounter *m, const
 	if (note_read(folder, name, note) < 0)
 		return 0;
 	/* Another volume may have the same hash. */
-	if (strcmp(note->volume, volume) != 0 || strcmp(note->target, target) == 0)
+	if (strcmp(note->p.volume, p->volume) != 0 || strcmp(note->p.target, p->target) == 0)
 		return 0;
-	if (!exclusive && !note->exclusive)
+	if (!p->exclusive && !note->p.exclusive)
 		return 0;
 	/* Without a mount, the call was interrupted: none runs beside one that has the lock. */
-	r = m->ops->find(m, note->target, &info, err);
+	r = m->ops->find(m, note->p.target, &info, err);
 	return r < 0 ? r : info != NULL;
 }
 
@@ -221,8 +230,7 @@ static DIR *folder_list(int folder)
 	return dir;
 }
 
-static int notes_check(int folder, struct mounter *m, const char *volume, const char *target,
-		       bool exclusive, struct error *err)
+static int notes_check(int folder, struct mounter *m, const struct published *p, struct error *err)
 {
 	const struct dirent *entry;
 	char name[NAME_SIZE];
@@ -232,15 +240,15 @@ static int notes_check(int folder, struct mounter *m, const char *volume, const 
 
 	if (dir == NULL)
 		return -errno;
-	note_name(name, volume, target);
+	note_name(name, p->volume, p->target);
 	while (r == 0 && (entry = readdir(dir)) != NULL) {
 		if (!note_is_of_volume(entry->d_name, name))
 			continue;
-		r = note_conflicts(folder, entry->d_name, m, volume, target, exclusive, &note, err);
+		r = note_conflicts(folder, entry->d_name, m, p, &note, err);
 		if (r > 0)
 			r = error_set(err, ERROR_FAILED_PRECONDITION,
 				      "the volume is published at '%.300s' already, and its access mode SINGLE_NODE_SINGLE_WRITER allows one place only",
-				      note.target);
+				      note.p.target);
 	}
 	closedir(dir);
 	return r;
@@ -262,43 +270,65 @@ static void notes_remove(int folder, const char *target, const char *keep)
 	closedir(dir);
 }
 
-static int note_add(int folder, struct mounter *m, const char *volume, const char *target,
-		    bool exclusive, struct error *err)
+static int note_add(int folder, struct mounter *m, const struct published *p, struct error *err)
 {
 	char name[NAME_SIZE];
 	int r;
 
-	note_name(name, volume, target);
-	r = notes_check(folder, m, volume, target, exclusive, err);
+	note_name(name, p->volume, p->target);
+	r = notes_check(folder, m, p, err);
 	if (r < 0)
 		return r;
-	r = note_write(folder, name, volume, target, exclusive);
+	r = note_write(folder, name, p);
 	if (r < 0)
 		return r;
 	/*
 	 * Notes of other volumes are left of mounts that are gone. They would take this volume's
 	 * mount for theirs.
 	 */
-	notes_remove(folder, target, name);
+	notes_remove(folder, p->target, name);
 	return 0;
 }
 
-int node_published_add(const char *state_dir, struct mounter *m, const char *volume,
-		       const char *target, bool exclusive, struct error *err)
+int node_published_add(const char *state_dir, struct mounter *m, const struct published *p,
+		       struct error *err)
 {
 	cleanup_close int folder = folder_open(state_dir);
-	const int r = folder < 0 ? folder : note_add(folder, m, volume, target, exclusive, err);
+	const int r = folder < 0 ? folder : note_add(folder, m, p, err);
 
 	if (r == 0 || (err != NULL && err->code != ERROR_OK))
 		return r;
 	/* If no error is set, the folder failed. */
-	if (exclusive)
+	if (p->exclusive)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
 				 "access mode SINGLE_NODE_SINGLE_WRITER needs the state folder '%s' (--state-dir)",
 				 state_dir);
 	log_warn("Cannot note where a volume is published: SINGLE_NODE_SINGLE_WRITER will not see it",
 		 LOG_STR("state_dir", state_dir), LOG_STR("reason", strerror(-r)));
 	return 0;
+}
+
+bool node_published_needs_mode(const char *state_dir, const char *volume, const char *target)
+{
+	cleanup_close int folder = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char name[NAME_SIZE];
+	struct note note;
+
+	note_name(name, volume, target);
+	return folder >= 0 && note_read(folder, name, &note) == 0 &&
+	       note_is_of(&note, volume, target) && note.p.needs_mode;
+}
+
+void node_published_has_mode(const char *state_dir, const struct published *p)
+{
+	cleanup_close int folder = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct published now = *p;
+	char name[NAME_SIZE];
+
+	now.needs_mode = false;
+	note_name(name, p->volume, p->target);
+	if (folder >= 0)
+		(void)note_write(folder, name, &now);
 }
 
 void node_published_remove(const char *state_dir, const char *target)

@@ -11,6 +11,9 @@
  * note without a mount belongs to an interrupted call, and is ignored. So a call for a volume keeps
  * others out until its mount is there: by the lock of the volume, which is shared unless the volume
  * is published exclusively. Any thread; the files are local.
+ *
+ * A note also says that the volume's directory may not have its mode yet, since a call can be
+ * interrupted between the mount and the change of the mode. Later the mode is the pod's.
  */
 #ifndef NODE_PUBLISHED_H
 #define NODE_PUBLISHED_H
@@ -20,17 +23,29 @@
 #include "base/error.h"
 #include "mount/mounter.h"
 
+/* A volume at a target path. Strings are borrowed. */
+struct published {
+	const char *volume, *target;
+	bool exclusive; /* there and nowhere else */
+	bool needs_mode; /* its directory may not have its mode yet */
+};
+
 /*
- * Note that the volume is about to be published at target; exclusive: there and nowhere else. The
- * caller holds the locks of the target path and of the volume; the latter shared if not exclusive.
- * state_dir is made when it is first needed.
+ * Note that the volume is about to be published. The caller holds the locks of the target path and
+ * of the volume; the latter shared if not exclusive. state_dir is made when it is first needed.
  * Errors: FAILED_PRECONDITION if it is mounted at another target and either of the two is
  * exclusive, or if an exclusive one cannot be noted. If state_dir cannot be written, a volume that
  * is not exclusive is published without a note, and a warning is logged. Notes of other volumes at
  * target are removed.
  */
-int node_published_add(const char *state_dir, struct mounter *m, const char *volume,
-		       const char *target, bool exclusive, struct error *err);
+int node_published_add(const char *state_dir, struct mounter *m, const struct published *p,
+		       struct error *err);
+
+/* Whether the note of the volume and target says needs_mode. Without a note: no. */
+bool node_published_needs_mode(const char *state_dir, const char *volume, const char *target);
+
+/* Note that the directory has its mode. If that fails, a repeated call sets the mode again. */
+void node_published_has_mode(const char *state_dir, const struct published *p);
 
 /* Remove the note of a target at which nothing is mounted any more. */
 void node_published_remove(const char *state_dir, const char *target);

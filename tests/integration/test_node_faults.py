@@ -482,12 +482,35 @@ class Faults(unittest.TestCase):
         self.comes_back("4.2")
 
     def test_mode_that_a_crash_left_unset(self):
+        """The next call sets it, and none after that. If the server refuses it, the code is not
+        final: a mount that an earlier call has made cannot be unmounted, since a pod may use it."""
         place = os.path.join(DISK, "live", "v3")
         os.chmod(place, 0o755)
-        self.publish(self.live, volume="v3")
-        self.publish(self.live, volume="v3", mountPermissions="0711")
-        self.assertEqual(os.stat(place).st_mode & 0o7777, 0o711)
-        self.unpublish()
+        with Proxy(self.live.port) as proxy:
+            def publish():
+                self.publish(self.live, "3", volume="v3", mountPermissions="0711",
+                             flags=["port=%d" % proxy.port])
+            lost = Rule("SETATTR", 1, "drop-call", None, ALWAYS)
+            proxy.begin([lost])
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                call = pool.submit(publish)
+                self.assertTrue(wait_for(lambda: lost.hits))
+                self.driver.kill()
+                self.assertIsInstance(call.exception(), grpc.RpcError)
+            self.assertTrue(wait_for(lambda: not helpers(), 10))
+            self.assertEqual(mounted(self.parent), [self.target("t")])
+            self.assertEqual(os.stat(place).st_mode & 0o7777, 0o755)
+            self.driver.start()
+            proxy.begin([Rule("SETATTR", 1, "status ACCES", None, ALWAYS)])
+            text, _ = self.fails((CODE.ABORTED,), publish)
+            self.assertIn("was root squashed", text)
+            proxy.end()
+            patiently(publish)
+            self.assertEqual(os.stat(place).st_mode & 0o7777, 0o711)
+            os.chmod(self.target("t"), 0o700)
+            patiently(publish)
+            self.assertEqual(os.stat(place).st_mode & 0o7777, 0o700)
+            self.unpublish()
 
     def test_many_volumes_of_a_dead_server(self):
         """Volumes of a live server come, report and go, while those of a dead one wait."""

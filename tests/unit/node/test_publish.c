@@ -25,6 +25,7 @@ static struct fake_mounter mounter;
 static struct node_driver driver;
 static struct node_service node;
 static char folder[CHECK_FOLDER], state[CHECK_FOLDER];
+static const char *mode = "0"; /* mountPermissions of each request */
 
 static void setup(void)
 {
@@ -70,12 +71,13 @@ static void answered(const ProtobufCMessage *reply, void *data)
 static void publish(const char *volume, const char *target, enum access access, struct error *ret)
 {
 	Csi__V1__NodePublishVolumeRequest in = CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__INIT;
-	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry entries[2], *list[2];
+	Csi__V1__NodePublishVolumeRequest__VolumeContextEntry entries[4], *list[4];
 	Csi__V1__VolumeCapability cap = CSI__V1__VOLUME_CAPABILITY__INIT;
 	Csi__V1__VolumeCapability__MountVolume mount =
 		CSI__V1__VOLUME_CAPABILITY__MOUNT_VOLUME__INIT;
-	Csi__V1__VolumeCapability__AccessMode mode = CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__INIT;
-	static const char *const pairs[] = { "server", "s", "share", "/e" };
+	Csi__V1__VolumeCapability__AccessMode how = CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__INIT;
+	const char *const pairs[] = { "server",           "s", "share", "/", "subDir", "e",
+				      "mountPermissions", mode };
 	struct request call = { .err = { .code = ERROR_OK } };
 	char path[128];
 	size_t i;
@@ -86,10 +88,10 @@ static void publish(const char *volume, const char *target, enum access access, 
 		entries[i].value = text(pairs[2 * i + 1]);
 		list[i] = &entries[i];
 	}
-	mode.mode = (Csi__V1__VolumeCapability__AccessMode__Mode)access;
+	how.mode = (Csi__V1__VolumeCapability__AccessMode__Mode)access;
 	cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT;
 	cap.mount = &mount;
-	cap.access_mode = &mode;
+	cap.access_mode = &how;
 	in.volume_id = text(volume);
 	in.target_path = target_path(target, path);
 	in.volume_context = list;
@@ -236,6 +238,46 @@ START_TEST(test_mount_after_timeout)
 }
 END_TEST
 
+/*
+ * The mode is set once: after that it is the pod's. A call that was interrupted after the mount, or
+ * that failed to set it, leaves that to the next one.
+ */
+START_TEST(test_mode_is_set_once)
+{
+	struct fake_mount *late = &mounter.mounts[0];
+	char path[128];
+	int i;
+
+	mode = "0700";
+	check_publish("first", "v", "t", SHARED, ERROR_OK, NULL);
+	check_int("first", "mode", (int)late->mode, 0700);
+	for (i = 0; i < 2; i++) {
+		mounter.verified_mode = 07777;
+		check_publish("again", "v", "t", SHARED, ERROR_OK, NULL);
+		check_int("again", "mode", (int)mounter.verified_mode, 0);
+	}
+	unpublish("t");
+
+	mounter.mount_error = ERROR_DEADLINE_EXCEEDED;
+	check_publish("too long", "v", "t", ALONE, ERROR_DEADLINE_EXCEEDED, "told to fail");
+	mounter.mount_error = ERROR_OK;
+	ck_assert_int_eq(mkdir(target_path("t", path), 0700), 0);
+	strcpy(late->target, path);
+	strcpy(late->source, "s:/e");
+	mounter.look_error = ERROR_PERMISSION_DENIED;
+	check_publish("refused", "v", "t", ALONE, ERROR_ABORTED, "told to fail");
+	check_int("refused", "mode", (int)mounter.verified_mode, 0700);
+	mounter.look_error = ERROR_OK;
+	mounter.verified_mode = 0;
+	check_publish("set", "v", "t", ALONE, ERROR_OK, NULL);
+	check_int("set", "mode", (int)mounter.verified_mode, 0700);
+	check_publish("after", "v", "t", ALONE, ERROR_OK, NULL);
+	check_int("after", "mode", (int)mounter.verified_mode, 0);
+	unpublish("t");
+	mode = "0";
+}
+END_TEST
+
 /* A call that failed for another reason leaves no note, and so nothing to look at. */
 START_TEST(test_no_note_after_failure)
 {
@@ -307,6 +349,7 @@ CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 		   test_publish_at_once,
 		   test_note_of_another_volume,
 		   test_mount_after_timeout,
+		   test_mode_is_set_once,
 		   test_no_note_after_failure,
 		   test_state_folder_that_fails,
 		   test_only_the_mounter_looks_at_the_target,
