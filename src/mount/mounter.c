@@ -200,6 +200,17 @@ static int mount_or_compare(struct real_mounter *m, enum mount_operation operati
 	return r;
 }
 
+static int real_check(struct mounter *base, const struct mount_request *request, struct error *err)
+{
+	cleanup_mount_options struct mount_options options = { .minor = -1 };
+	int r;
+
+	r = mount_options_parse(&options, request->options, err);
+	if (r < 0)
+		return r;
+	return net_breaker_check(mounter_real(base)->mounts, request->server, options.port, err);
+}
+
 static int real_mount(struct mounter *base, const struct mount_request *request, struct error *err)
 {
 	return mount_or_compare(mounter_real(base), MOUNT_OP_MOUNT, request, err);
@@ -322,6 +333,7 @@ static int real_unmount(struct mounter *base, const char *target, struct error *
 }
 
 static const struct mounter_ops real_ops = {
+	.check = real_check,
 	.mount = real_mount,
 	.compare = real_compare,
 	.unmount = real_unmount,

@@ -22,6 +22,13 @@ struct mounter;
 
 struct mounter_ops {
 	/*
+	 * Refuse a request that mount() would refuse at once: its server is known to be down, or
+	 * too many calls wait for it. Such calls are repeated often, so they ask before they change
+	 * anything. Does not block. Errors: UNAVAILABLE, INVALID_ARGUMENT (options).
+	 */
+	int (*check)(struct mounter *m, const struct mount_request *request, struct error *err);
+
+	/*
 	 * Mount what the request names. Errors: UNAVAILABLE (server unknown or not answering),
 	 * NOT_FOUND (no such path on it), PERMISSION_DENIED, INVALID_ARGUMENT (options),
 	 * FAILED_PRECONDITION (the node or the server lacks something, or a symbolic link is below

@@ -21,9 +21,17 @@
 /* Longest wait for the caller that asks the server; its NULL call has limits of its own. */
 #define ASKED_MS 10000
 
-/* When a refused caller should try again: while another one asks, or while all places are taken. */
+/* When a refused caller should try again while another one asks. */
 #define RETRY_ASKED_MS 250
+
+/*
+ * Likewise, while all places are taken: after RETRY_FULL_MS at least. Callers come back one after
+ * another, as often as places are given to others, since all of their work is done again each time:
+ * one in RETRY_FULL_MS, or as many as there are places if the server is fast. None waits for longer
+ * than RETRY_FULL_LAST_MS.
+ */
 #define RETRY_FULL_MS 50
+#define RETRY_FULL_LAST_MS 2000
 
 #define FORGET_S 600
 
@@ -40,6 +48,8 @@ struct server {
 	uint16_t port;
 	unsigned int busy; /* places in use */
 	unsigned int waiting; /* callers that wait for a place */
+	uint64_t taken_ns; /* when the last place was taken */
+	uint64_t turn_ns; /* when the last caller that was refused a place comes back */
 	bool asked; /* a caller is finding out whether it is alive */
 	uint64_t heard_ns; /* 0: not heard from */
 	uint64_t used_ns;
@@ -187,9 +197,26 @@ static int refuse_unknown(const struct server *s, unsigned int retry_ms, const c
 	return -EUSERS;
 }
 
-static int refuse_full(const struct server *s, struct error *err)
+static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
 {
-	int r = refuse_unknown(s, RETRY_FULL_MS, "too many calls wait for it already", err);
+	if (value < least)
+		return least;
+	return value < most ? value : most;
+}
+
+/* Give a caller that is refused a place its turn. Returns the time until then. */
+static unsigned int next_turn_ms(const struct net_breaker *b, struct server *s)
+{
+	const uint64_t now = clock_now_ns(), soon = RETRY_FULL_MS * CLOCK_NS_PER_MS;
+
+	s->turn_ns += clamp(now - s->taken_ns, soon / b->places, soon);
+	s->turn_ns = clamp(s->turn_ns, now + soon, now + RETRY_FULL_LAST_MS * CLOCK_NS_PER_MS);
+	return (unsigned int)((s->turn_ns - now) / CLOCK_NS_PER_MS);
+}
+
+static int refuse_full(const struct net_breaker *b, struct server *s, struct error *err)
+{
+	int r = refuse_unknown(s, next_turn_ms(b, s), "too many calls wait for it already", err);
 
 	if (err != NULL && err->code == ERROR_UNAVAILABLE)
 		err->is_crowd = true;
@@ -212,7 +239,7 @@ static void wait_for_change(struct net_breaker *b, uint64_t deadline_ns)
 	(void)pthread_cond_timedwait(&b->changed, &b->lock, &until);
 }
 
-static int wait_for_place(struct net_breaker *b, const struct server *s, bool even_if_down,
+static int wait_for_place(struct net_breaker *b, struct server *s, bool even_if_down,
 			  struct error *err)
 {
 	uint64_t start = clock_now_ns();
@@ -226,10 +253,22 @@ static int wait_for_place(struct net_breaker *b, const struct server *s, bool ev
 		if (is_doubtful(s, state) && !even_if_down)
 			return refuse_down(s, err);
 		if (clock_now_ns() >= deadline)
-			return refuse_full(s, err);
+			return refuse_full(b, s, err);
 		/* Look at the state again now and then: ALIVE ends without a signal. */
 		wait_for_change(b, step < deadline ? step : deadline);
 	}
+	return 0;
+}
+
+/* Refuse a caller that should not even wait. Returns 0 if it may. */
+static int server_refuse(struct net_breaker *b, struct server *s, bool even_if_down,
+			 struct error *err)
+{
+	if (is_doubtful(s, server_state(s)) && !even_if_down)
+		return refuse_down(s, err);
+	/* Each caller that waits keeps a worker from other servers. */
+	if (s->busy >= b->places && s->waiting >= b->places)
+		return refuse_full(b, s, err);
 	return 0;
 }
 
@@ -238,16 +277,17 @@ static int server_take_place(struct net_breaker *b, struct server *s, bool even_
 {
 	int r;
 
-	/* Each caller that waits keeps a worker from other servers. */
-	if (s->busy >= b->places && s->waiting >= b->places)
-		return is_doubtful(s, server_state(s)) && !even_if_down ? refuse_down(s, err)
-									: refuse_full(s, err);
+	r = server_refuse(b, s, even_if_down, err);
+	if (r < 0)
+		return r;
 	s->waiting++;
 	r = wait_for_place(b, s, even_if_down, err);
 	s->waiting--;
-	if (r == 0)
-		s->busy++;
-	return r;
+	if (r < 0)
+		return r;
+	s->busy++;
+	s->taken_ns = clock_now_ns();
+	return 0;
 }
 
 static void server_give_place_back(struct net_breaker *b, struct server *s)
@@ -290,8 +330,6 @@ static int server_admit(struct net_breaker *b, struct server *s, bool *ret_ask, 
 {
 	int r;
 
-	if (is_doubtful(s, server_state(s)))
-		return refuse_down(s, err);
 	r = server_take_place(b, s, false, err);
 	if (r < 0)
 		return r;
@@ -313,6 +351,19 @@ int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, 
 	pthread_mutex_lock(&b->lock);
 	s = find_or_add_server(b, server, port);
 	r = s != NULL ? server_admit(b, s, ret_ask, err) : error_oom(err);
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
+int net_breaker_check(struct net_breaker *b, const char *server, uint16_t port, struct error *err)
+{
+	struct server *s;
+	int r = 0;
+
+	pthread_mutex_lock(&b->lock);
+	s = find_server(b, server, port);
+	if (s != NULL)
+		r = server_refuse(b, s, false, err);
 	pthread_mutex_unlock(&b->lock);
 	return r;
 }

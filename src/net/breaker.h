@@ -29,7 +29,8 @@
  *
  * Refusals carry the text of the last failure, the same one each time. err->retry_ms is the time
  * after which the caller would not be refused again, or would at least learn more; it is 0 for an
- * unknown name and for a server that has never answered.
+ * unknown name and for a server that has never answered. If many are refused since all places are
+ * taken, it is a different one for each, and grows with their number.
  *
  * Any thread. One lock per breaker, innermost: no other lock is taken and no call made under it.
  */
@@ -71,6 +72,12 @@ void net_breaker_free(struct net_breaker *b);
  */
 int net_breaker_enter(struct net_breaker *b, const char *server, uint16_t port, bool *ret_ask,
 		      struct error *err);
+
+/*
+ * Refuse a caller that net_breaker_enter() would refuse at once, so that it need not begin what it
+ * does before. Takes no place. Returns 0 or the errors of net_breaker_enter().
+ */
+int net_breaker_check(struct net_breaker *b, const char *server, uint16_t port, struct error *err);
 
 /*
  * Like net_breaker_enter(), for work that must be tried in any state: does not ask, and is not

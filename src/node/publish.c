@@ -318,8 +318,12 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 	is_mounted = target_check(m, &p->mount, note.needs_mode ? p->mount.mode : 0, err);
 	if (is_mounted < 0)
 		return is_mounted;
-	if (is_mounted == 0)
+	if (is_mounted == 0) {
+		r = m->ops->check(m, &p->mount, err);
+		if (r < 0)
+			return r;
 		note.needs_mode = p->mount.mode != 0;
+	}
 	r = node_published_add(driver->state_dir, m, &note, err);
 	if (r < 0)
 		return is_mounted > 0 ? target_keep(r, err) : r;

@@ -54,6 +54,16 @@ static bool options_have_ro(const char *options)
 	return ro;
 }
 
+static int fake_check(struct mounter *base, const struct mount_request *request, struct error *err)
+{
+	struct fake_mounter *m = fake_of(base);
+
+	(void)request;
+	return m->check_error == ERROR_OK
+		       ? 0
+		       : error_set(err, m->check_error, "the fake mounter was told to fail");
+}
+
 static int fake_mount(struct mounter *base, const struct mount_request *request, struct error *err)
 {
 	struct fake_mounter *m = fake_of(base);
@@ -167,7 +177,8 @@ static int fake_usage(struct mounter *base, const char *target, const struct mou
 
 void fake_mounter_init(struct fake_mounter *m)
 {
-	static const struct mounter_ops ops = { .mount = fake_mount,
+	static const struct mounter_ops ops = { .check = fake_check,
+						.mount = fake_mount,
 						.compare = fake_compare,
 						.unmount = fake_unmount,
 						.verify = fake_verify,

@@ -25,6 +25,7 @@ struct fake_mounter {
 	struct mounter mounter;
 	struct fake_mount mounts[FAKE_MOUNTS_MAX];
 	unsigned int n_mounted; /* calls of mount() that mounted */
+	enum error_code check_error;
 	enum error_code mount_error; /* of the next mount() and compare(); ERROR_OK: succeed */
 	enum error_code unmount_error;
 	enum error_code find_error;

@@ -439,6 +439,38 @@ static void *wait_for_place(void *data)
 	return NULL;
 }
 
+/* More callers come back later, one after another, and so no more often. */
+static void refuse_many(struct net_breaker *breaker)
+{
+	unsigned int last = 0, within_50 = 0, i;
+	struct error err;
+	bool ask;
+
+	for (i = 0; i < 100 * PLACES; i++) {
+		error_clear(&err);
+		check_int("many", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err),
+			  -EUSERS);
+		check_that("many", "crowd", err.is_crowd);
+		check_int("many", "check", net_breaker_check(breaker, a.name, a.port, NULL),
+			  -EUSERS);
+		check_that("many", "in turn", err.retry_ms >= last && err.retry_ms <= 2000);
+		within_50 += err.retry_ms < 100;
+		last = err.retry_ms;
+	}
+	check_that("many", "as many as there are places", within_50 <= PLACES + 1);
+	check_int("many", "last", (int)last, 2000);
+	pass_ms(NET_BREAKER_FRESH_MS - 1); /* the server still counts as alive */
+	error_clear(&err);
+	check_int("later", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err),
+		  -EUSERS);
+	check_that("later", "soon", err.retry_ms <= 100);
+	last = err.retry_ms;
+	error_clear(&err);
+	check_int("slow", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err),
+		  -EUSERS);
+	check_int("slow", "retry", (int)err.retry_ms, (int)last + 50);
+}
+
 /* As many callers as there are places may wait for a server that answers. */
 START_TEST(test_full)
 {
@@ -462,6 +494,7 @@ START_TEST(test_full)
 	check_error("one more", &err, ERROR_UNAVAILABLE, "wait for it already");
 	check_that("one more", "retry", err.retry_ms > 0);
 	check_int("unmount", "result", net_breaker_take(q.breaker, a.name, a.port, NULL), -EUSERS);
+	refuse_many(q.breaker);
 	enter_alive("other server", q.breaker, &b, true);
 	for (i = 0; i < PLACES; i++)
 		net_breaker_leave(q.breaker, a.name, a.port, false);

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +279,29 @@ START_TEST(test_mode_is_set_once)
 }
 END_TEST
 
+/* A call that is refused, and repeated often, leaves the files of the node alone. */
+START_TEST(test_refused_call_changes_nothing)
+{
+	static const struct timespec times[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+	const char *const folders[] = { folder, state };
+	struct stat st;
+	size_t i;
+
+	check_publish("first", "v", "t", SHARED, ERROR_OK, NULL);
+	mounter.check_error = ERROR_UNAVAILABLE;
+	check_publish("mounted", "v", "t", SHARED, ERROR_OK, NULL);
+	for (i = 0; i < ARRAY_SIZE(folders); i++)
+		ck_assert_int_eq(utimensat(AT_FDCWD, folders[i], times, 0), 0);
+	check_publish("refused", "v", "t2", SHARED, ERROR_UNAVAILABLE, "told to fail");
+	for (i = 0; i < ARRAY_SIZE(folders); i++) {
+		ck_assert_int_eq(stat(folders[i], &st), 0);
+		check_int(folders[i], "time of the last change", st.st_mtim.tv_sec, 1);
+	}
+	mounter.check_error = ERROR_OK;
+	unpublish("t");
+}
+END_TEST
+
 /* A call that failed for another reason leaves no note, and so nothing to look at. */
 START_TEST(test_no_note_after_failure)
 {
@@ -351,6 +375,7 @@ CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 		   test_mount_after_timeout,
 		   test_mode_is_set_once,
 		   test_no_note_after_failure,
+		   test_refused_call_changes_nothing,
 		   test_state_folder_that_fails,
 		   test_only_the_mounter_looks_at_the_target,
 	   })
