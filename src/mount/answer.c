@@ -95,6 +95,7 @@ static const struct {
 	  "; with the server's mount service on a port of its own, give mountport=" },
 	{ "Connection refused", ERROR_UNAVAILABLE, "" },
 	{ "timed out", ERROR_UNAVAILABLE, "" },
+	{ "is busy or already mounted", ERROR_ABORTED, "; try again" },
 	{ "No route to host", ERROR_UNAVAILABLE, "" },
 	{ "Network is unreachable", ERROR_UNAVAILABLE, "" },
 	{ "Stale file handle", ERROR_NOT_FOUND, "; the directory was removed on the server" },

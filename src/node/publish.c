@@ -302,6 +302,25 @@ static int target_keep_mounted(struct mounter *m, const Csi__V1__NodePublishVolu
 	return target_keep(r, err);
 }
 
+/*
+ * After a failure, remove the note of the target, or change a final code as target_keep() does if
+ * something may be mounted there: by a call that has succeeded, or by the helper of one that was
+ * given up, even while this call failed. Returns r.
+ */
+static int target_settle(const struct node_driver *driver, const char *target, int r,
+			 struct error *err)
+{
+	cleanup_mount_info struct mount_info *info = NULL;
+	struct mounter *m = driver->mounter;
+
+	if (m->ops->find(m, target, &info, NULL) < 0 || (info != NULL && mount_info_is_nfs(info)))
+		return target_keep(r, err);
+	/* After a timeout it may be mounted yet. */
+	if (info == NULL && err->code != ERROR_DEADLINE_EXCEEDED)
+		node_published_remove(driver->state_dir, target);
+	return r;
+}
+
 /* Mount the volume at the target unless it is mounted there, and note it. */
 static int publication_mount(const struct node_driver *driver, const struct publication *p,
 			     const char *volume, struct error *err)
@@ -309,7 +328,6 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 	struct published note = { .volume = volume,
 				  .target = p->target,
 				  .exclusive = p->exclusive };
-	cleanup_mount_info struct mount_info *info = NULL;
 	struct mounter *m = driver->mounter;
 	int r, is_mounted;
 
@@ -325,17 +343,13 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 		note.needs_mode = p->mount.mode != 0;
 	}
 	r = node_published_add(driver->state_dir, m, &note, err);
-	if (r < 0)
-		return is_mounted > 0 ? target_keep(r, err) : r;
-	if (is_mounted == 0)
+	if (r == 0 && is_mounted == 0)
 		r = target_mount(m, &p->mount, err);
-	if (r == 0 && note.needs_mode)
+	if (r < 0)
+		return target_settle(driver, p->target, r, err);
+	if (note.needs_mode)
 		node_published_has_mode(driver->state_dir, &note);
-	/* After a timeout it may be mounted, or be mounted yet: the note stays. */
-	if (r < 0 && err->code != ERROR_DEADLINE_EXCEEDED &&
-	    m->ops->find(m, p->target, &info, NULL) == 0 && info == NULL)
-		node_published_remove(driver->state_dir, p->target);
-	return r;
+	return 0;
 }
 
 static int publish_volume(const struct node_driver *driver,

@@ -71,10 +71,10 @@ static int fake_mount(struct mounter *base, const struct mount_request *request,
 	struct stat st;
 	int n;
 
-	if (m->mount_error != ERROR_OK)
-		return error_set(err, m->mount_error, "the fake mounter was told to fail");
 	if (m->before_mount != NULL)
 		m->before_mount();
+	if (m->mount_error != ERROR_OK)
+		return error_set(err, m->mount_error, "the fake mounter was told to fail");
 	assert(stat(request->target, &st) == 0 && S_ISDIR(st.st_mode));
 	mount = fake_slot(m, "");
 	assert(mount != NULL);

@@ -36,7 +36,7 @@ struct fake_mounter {
 	bool stale; /* verify() and usage() find a stale mount, until the next mount() */
 	uint32_t verified_mode; /* of the last verify() */
 	unsigned int n_looks;
-	void (*before_mount)(void); /* called by mount() before it mounts; NULL: nothing */
+	void (*before_mount)(void); /* called by mount() before all else; NULL: nothing */
 };
 
 void fake_mounter_init(struct fake_mounter *m);

@@ -143,6 +143,8 @@ static const struct {
 	  ERROR_NOT_FOUND, "No such file" },
 	{ "program: refused", MOUNT_STEP_PROGRAM, 0, "mount.nfs: Connection refused\n",
 	  ERROR_UNAVAILABLE, "refused" },
+	{ "program: busy", MOUNT_STEP_PROGRAM, 0, "mount.nfs: /t is busy or already mounted\n",
+	  ERROR_ABORTED, "try again" },
 	{ "program: something else", MOUNT_STEP_PROGRAM, 0, "mount.nfs: oh dear\nmore\n",
 	  ERROR_INTERNAL, "oh dear" },
 	{ "a link on the way", MOUNT_STEP_WALK, ELOOP, "", ERROR_FAILED_PRECONDITION,

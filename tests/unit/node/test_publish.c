@@ -239,6 +239,33 @@ START_TEST(test_mount_after_timeout)
 }
 END_TEST
 
+static void mount_late(void)
+{
+	char path[128];
+
+	mounter.before_mount = NULL;
+	strcpy(mounter.mounts[0].target, target_path("t", path));
+	strcpy(mounter.mounts[0].source, "s:/e");
+}
+
+/* The helper of an earlier call mounts while this one fails, for whatever reason. */
+START_TEST(test_mount_beside_a_failure)
+{
+	char path[128];
+
+	mounter.mount_error = ERROR_INTERNAL;
+	check_publish("nothing is there", "v", "t", ALONE, ERROR_INTERNAL, "told to fail");
+	mounter.before_mount = mount_late;
+	check_publish("busy", "v", "t", ALONE, ERROR_ABORTED, "told to fail");
+	mounter.mount_error = ERROR_OK;
+	ck_assert_int_eq(mkdir(target_path("t", path), 0700), 0);
+	check_publish("elsewhere", "v", "t2", SHARED, ERROR_FAILED_PRECONDITION, "t' already");
+	check_publish("again", "v", "t", ALONE, ERROR_OK, NULL);
+	check_int("again", "mounts", mounter.n_mounted, 0);
+	unpublish("t");
+}
+END_TEST
+
 /*
  * The mode is set once: after that it is the pod's. A call that was interrupted after the mount, or
  * that failed to set it, leaves that to the next one.
@@ -373,6 +400,7 @@ CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 		   test_publish_at_once,
 		   test_note_of_another_volume,
 		   test_mount_after_timeout,
+		   test_mount_beside_a_failure,
 		   test_mode_is_set_once,
 		   test_no_note_after_failure,
 		   test_refused_call_changes_nothing,
