@@ -313,11 +313,6 @@ static int server_ask_mountd(const struct mount_target *s, const struct mount_op
 	return net_ping(&s->address, ways.mount_port, NET_MOUNT_PROGRAM, 3, &low, &high);
 }
 
-static bool is_silence(int error)
-{
-	return error == -ETIMEDOUT || error == -EHOSTUNREACH || error == -ENETUNREACH;
-}
-
 /* Whether the NFS service has version 3, and this node what a mount over it takes. */
 static bool server_can_do_v3(const struct mount_target *s, const struct mount_options *o,
 			     bool by_program)
@@ -375,7 +370,8 @@ static int server_mount(struct mount_target *s, const struct mount_frame *frame,
 			break;
 		if (a.by_program && access(MOUNT_NFS, X_OK) < 0)
 			return mount_reply_fail(reply, MOUNT_STEP_PROGRAM, ENOENT);
-		if (is_silence(r))
+		/* Without a listener, the kernel and mount.nfs fail at once. */
+		if (mount_is_silence(r) && r != -ECONNREFUSED)
 			return mount_reply_fail(reply, MOUNT_STEP_MOUNTD, -r);
 		if (a.by_program && w != NULL)
 			statd_ensure(w);

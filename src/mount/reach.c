@@ -44,3 +44,9 @@ int mount_ping(const struct net_address *a, const struct mount_options *o, uint3
 		return 0;
 	return r;
 }
+
+bool mount_is_silence(int error)
+{
+	return error == -ETIMEDOUT || error == -EHOSTUNREACH || error == -ENETUNREACH ||
+	       error == -ECONNREFUSED;
+}

@@ -9,6 +9,8 @@
 #ifndef MOUNT_REACH_H
 #define MOUNT_REACH_H
 
+#include <stdbool.h>
+
 #include "base/mount_options.h"
 #include "net/ping.h"
 
@@ -29,5 +31,11 @@ uint16_t mount_port_of(const struct mount_options *o);
  */
 int mount_ping(const struct net_address *a, const struct mount_options *o, uint32_t *ret_low,
 	       uint32_t *ret_high);
+
+/*
+ * Whether that error means that nobody answers there. The others are answers, such as -EACCES, or
+ * say nothing about the server, such as those for want of memory or ports.
+ */
+bool mount_is_silence(int error);
 
 #endif

@@ -24,13 +24,10 @@ static bool unmount_server_answers(const struct mount_info *info)
 	struct net_address addresses[NET_ADDRESSES_MAX];
 	uint32_t low, high;
 	size_t n;
-	int r;
 
 	if (info->address == NULL || net_resolve(info->address, addresses, &n, NULL) < 0)
 		return true;
-	r = mount_ping(&addresses[0], &how, &low, &high);
-	/* An RPC service that refuses the version or the program has answered as well. */
-	return r == 0 || r == -EPROTONOSUPPORT || r == -EPROTO;
+	return !mount_is_silence(mount_ping(&addresses[0], &how, &low, &high));
 }
 
 /* Attempts to unmount the topmost mount of a path. */

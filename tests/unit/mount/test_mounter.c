@@ -16,6 +16,7 @@
 #include "check_util.h"
 #include "mount/frame.h"
 #include "mount/mounter.h"
+#include "mount/reach.h"
 
 static char folder[CHECK_FOLDER];
 static char script[CHECK_FOLDER + 16], reply_file[sizeof(script)], log_file[sizeof(script)];
@@ -429,6 +430,37 @@ START_TEST(test_nothing_mounted)
 }
 END_TEST
 
+/* A mount is only forced away if its server is silent: that loses what is being written. */
+START_TEST(test_silence)
+{
+	static const struct {
+		int error;
+		bool silence;
+	} results[] = {
+		{ 0, false },
+		{ -EPROTONOSUPPORT, false },
+		{ -EPROTO, false },
+		{ -EACCES, false },
+		{ -ECONNRESET, false },
+		{ -ENOMEM, false },
+		{ -ENOBUFS, false },
+		{ -EMFILE, false },
+		{ -ENFILE, false },
+		{ -EADDRINUSE, false },
+		{ -EADDRNOTAVAIL, false },
+		{ -ETIMEDOUT, true },
+		{ -EHOSTUNREACH, true },
+		{ -ENETUNREACH, true },
+		{ -ECONNREFUSED, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(results); i++)
+		check_int(strerror(-results[i].error), "silence",
+			  mount_is_silence(results[i].error), results[i].silence);
+}
+END_TEST
+
 CHECK_MAIN("mounter", .setup = setup, .teardown = teardown,
 	   .tests = {
 		   test_replies,
@@ -441,4 +473,5 @@ CHECK_MAIN("mounter", .setup = setup, .teardown = teardown,
 		   test_options_are_not_in_argv,
 		   test_options,
 		   test_nothing_mounted,
+		   test_silence,
 	   })
