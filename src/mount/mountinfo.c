@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "net/ping.h"
 
 #define MOUNTINFO "/proc/self/mountinfo"
+#define READS_MAX 5 /* while mounts change all the time */
 
 static void table_unref(struct libmnt_table *table)
 {
@@ -191,40 +193,65 @@ static bool device_is_elsewhere(struct libmnt_table *table, struct libmnt_iter *
 	return false;
 }
 
-/* -------- a table that cannot be read whole -------- */
+/* -------- read the table -------- */
+
+/* Append the file to text, as far as it can be read. Returns 0 or the error of the rest. */
+static int text_read(struct buf *text, int fd)
+{
+	char piece[4096];
+	ssize_t n;
+
+	while ((n = read(fd, piece, sizeof(piece))) > 0)
+		if (buf_append(text, piece, (size_t)n) < 0)
+			return -ENOMEM;
+	return n < 0 ? -errno : 0;
+}
 
 /*
- * Parse the lines before the one that cannot be read. Returns 0 if all could be read this time, or
- * the error of the others, as a negative errno. -ENAMETOOLONG: in the file system of a mount, which
- * may be any pod's, its directory has been moved so deep that the path takes more than a page.
+ * Read the file once more if mounts have changed meanwhile, which the kernel tells by poll(2):
+ * before Linux 5.8 the end of one mount can hide the line of another one.
  */
-static int parse_part(struct libmnt_table *table, const char *file)
+static int text_read_unchanged(struct buf *text, const char *file)
 {
-	cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
-	cleanup_buf struct buf text = { 0 };
-	char piece[4096];
-	FILE *stream;
-	ssize_t n;
-	int why;
+	int i, r = 0;
 
-	if (fd < 0)
-		return -errno;
-	while ((n = read(fd, piece, sizeof(piece))) > 0)
-		if (buf_append(&text, piece, (size_t)n) < 0)
-			return -ENOMEM;
-	why = n < 0 ? -errno : 0;
-	while (text.len > 0 && text.data[text.len - 1] != '\n')
+	for (i = 0; i < READS_MAX; i++) {
+		cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+		struct pollfd p = { .fd = fd, .events = POLLPRI };
+
+		if (fd < 0)
+			return -errno;
+		text->len = 0;
+		r = text_read(text, fd);
+		if (poll(&p, 1, 0) <= 0 || !(p.revents & POLLPRI))
+			break;
+	}
+	return r;
+}
+
+/*
+ * Parse the lines before the one that cannot be read. Returns 0 if all could be read, or the error
+ * of the others, as a negative errno. -ENAMETOOLONG: in the file system of a mount, which may be
+ * any pod's, its directory has been moved so deep that the path takes more than a page.
+ */
+static int table_parse(struct libmnt_table *table, const char *file)
+{
+	cleanup_buf struct buf text = { 0 };
+	FILE *stream;
+	int r = text_read_unchanged(&text, file);
+
+	/* The last one was not read to its end. */
+	while (r < 0 && text.len > 0 && text.data[text.len - 1] != '\n')
 		text.len--;
-	mnt_reset_table(table);
 	if (text.len == 0)
-		return why;
+		return r;
 	stream = fmemopen(text.data, text.len, "r");
 	if (stream == NULL)
 		return -ENOMEM;
 	if (mnt_table_parse_stream(table, stream, file) != 0)
-		why = -EIO;
+		r = -EIO;
 	(void)fclose(stream);
-	return why;
+	return r;
 }
 
 /*
@@ -259,13 +286,11 @@ int mountinfo_find(const char *file, const char *path, struct mount_info **ret)
 		mnt_new_iter(MNT_ITER_FORWARD);
 	cleanup_mount_info struct mount_info *info = calloc(1, sizeof(*info));
 	struct mount_key key = { .id = 0 };
-	int r, why = 0;
+	int r, why;
 
 	if (table == NULL || iter == NULL || info == NULL)
 		return -ENOMEM;
-	/* libmount does not tell the kernel's error. */
-	if (mnt_table_parse_file(table, file) != 0)
-		why = parse_part(table, file);
+	why = table_parse(table, file);
 	if (why < 0 && why != -ENAMETOOLONG)
 		return why;
 	r = info_collect(table, iter, path, info, &key);

@@ -3,9 +3,9 @@
 
 /*
  * Find what is mounted at a path in the kernel's own list. The path itself is never opened, since
- * that hangs on a dead server. Only the directory above it is resolved, which is local. If the list
- * cannot be read to its end (ENAMETOOLONG), statx() tells whether what was read is enough, without
- * asking the server. Any thread.
+ * that hangs on a dead server. Only the directory above it is resolved, which is local. The list is
+ * read again if it has changed meanwhile. If it cannot be read to its end (ENAMETOOLONG), statx()
+ * tells whether what was read is enough, without asking the server. Any thread.
  */
 #ifndef MOUNT_MOUNTINFO_H
 #define MOUNT_MOUNTINFO_H
