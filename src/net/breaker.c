@@ -482,14 +482,15 @@ void net_breaker_leave(struct net_breaker *b, const char *server, uint16_t port,
 
 void net_breaker_sweep(struct net_breaker *b)
 {
-	uint64_t now = clock_now_ns();
 	struct list *pos, *tmp;
+	uint64_t now;
 
 	pthread_mutex_lock(&b->lock);
+	now = clock_now_ns(); /* not before used_ns of any */
 	list_for_each_safe(pos, tmp, &b->servers) {
 		struct server *s = container_of(pos, struct server, link);
 
-		if (s->busy == 0 && now - s->used_ns > FORGET_S * CLOCK_NS_PER_S)
+		if (s->busy == 0 && s->waiting == 0 && now - s->used_ns > FORGET_S * CLOCK_NS_PER_S)
 			server_free(s);
 	}
 	pthread_mutex_unlock(&b->lock);

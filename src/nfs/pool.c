@@ -239,11 +239,12 @@ void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
 
 void nfs_pool_sweep(struct nfs_pool *pool)
 {
-	uint64_t now = clock_now_ns();
 	struct list old;
+	uint64_t now;
 
 	list_init(&old);
 	pthread_mutex_lock(&pool->lock);
+	now = clock_now_ns(); /* not before since_ns of any */
 	while (!list_is_empty(&pool->idle)) {
 		struct idle_client *idle = container_of(pool->idle.next, struct idle_client, link);
 

@@ -80,10 +80,11 @@ void node_stats_free(struct node_stats *s)
 
 void node_stats_sweep(struct node_stats *s)
 {
-	uint64_t now = clock_now_ns();
+	uint64_t now;
 	size_t i;
 
 	pthread_mutex_lock(&s->lock);
+	now = clock_now_ns(); /* not before asked_ns of any */
 	for (i = 0; i < BUCKETS; i++) {
 		struct list *pos, *tmp;
 
@@ -124,11 +125,12 @@ static struct sample *sample_find(struct node_stats *s, const char *path, const 
 static bool stats_recall(struct node_stats *s, const char *path, const char *source,
 			 struct mount_usage *ret, bool *ret_fresh)
 {
-	uint64_t now = clock_now_ns();
 	struct sample *sample;
+	uint64_t now;
 
 	*ret_fresh = false;
 	pthread_mutex_lock(&s->lock);
+	now = clock_now_ns(); /* not before taken_ns */
 	sample = sample_find(s, path, source);
 	if (sample != NULL) {
 		sample->asked_ns = now;

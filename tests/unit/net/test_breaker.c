@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,6 +51,20 @@ int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
 	ck_assert_msg(deadline > now_ns, "waits for a time that has passed");
 	now_ns = deadline;
 	return ETIMEDOUT;
+}
+
+static void (*meanwhile)(void); /* what another thread does while the next one waits for a lock */
+
+int pthread_mutex_lock(pthread_mutex_t *lock)
+{
+	void (*other)(void) = meanwhile;
+
+	meanwhile = NULL;
+	if (other != NULL)
+		other();
+	while (pthread_mutex_trylock(lock) != 0)
+		(void)sched_yield();
+	return 0;
 }
 
 static void pass_ms(uint64_t ms)
@@ -126,6 +141,27 @@ static void check_refused(const char *row, struct net_breaker *breaker, const st
 	check_that(row, "not too early", err.retry_ms > pause_ms / 2);
 	check_that(row, "not too late", err.retry_ms <= pause_ms + 1);
 }
+
+/* The sweep waits for the lock while another thread uses the server. */
+static struct net_breaker *swept;
+
+static void use_later(void)
+{
+	pass_ms(1);
+	check_refused("meanwhile", swept, &a, NET_BREAKER_FIRST_MS - 1);
+}
+
+START_TEST(test_sweep_of_a_server_in_use)
+{
+	swept = new_breaker_that_saw(&a);
+	pass_ms(NET_BREAKER_FRESH_MS);
+	go_down(swept, &a);
+	meanwhile = use_later;
+	net_breaker_sweep(swept);
+	check_refused("after it", swept, &a, NET_BREAKER_FIRST_MS - 1);
+	net_breaker_free(swept);
+}
+END_TEST
 
 /* -------- the table in breaker.h -------- */
 
@@ -595,6 +631,7 @@ END_TEST
 
 CHECK_MAIN("breaker", .loops = { { test_transitions, ARRAY_SIZE(transitions) } },
 	   .tests = {
+		   test_sweep_of_a_server_in_use,
 		   test_alive,
 		   test_down,
 		   test_asked_again,
