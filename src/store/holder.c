@@ -154,13 +154,14 @@ static struct sighting *find_sighting(uint64_t hash)
 bool store_holder_is_dead(const char *server, const char *share, const char *name)
 {
 	cleanup_buf struct buf b = { 0 };
-	const uint64_t now = clock_now_ns();
 	struct sighting *sighting;
+	uint64_t now;
 	bool dead;
 
 	if (buf_printf(&b, "%s#%s#%s", server, share, name) < 0)
 		return false;
 	pthread_mutex_lock(&sightings_lock);
+	now = clock_now_ns(); /* not before first_ns */
 	sighting = find_sighting(str_hash(b.data, b.len) | 1);
 	if (sighting->first_ns == 0)
 		sighting->first_ns = now;
