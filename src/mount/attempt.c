@@ -412,9 +412,20 @@ static int server_try(struct mount_target *s, const struct mount_frame *frame,
 	return r;
 }
 
+/*
+ * Whether the server may only refuse the address from which we have called it, as one that exports
+ * to IPv4 networks refuses those of IPv6. Over NFSv4 it may hide the export.
+ */
+static bool reply_is_refusal(const struct mount_reply *reply)
+{
+	return reply->step == MOUNT_STEP_MOUNT &&
+	       (reply->error == EACCES || reply->error == EPERM || reply->error == ENOENT);
+}
+
 int mount_attempt(const struct mount_frame *frame, const struct mount_walk *w,
 		  struct mount_reply *reply)
 {
+	struct mount_reply refusal = { .step = MOUNT_STEP_DONE }; /* the first one */
 	struct net_address addresses[NET_ADDRESSES_MAX];
 	struct error err = { .code = ERROR_OK };
 	cleanup_mount_options struct mount_options options = { .minor = -1 };
@@ -435,9 +446,14 @@ int mount_attempt(const struct mount_frame *frame, const struct mount_walk *w,
 			reply->step = MOUNT_STEP_DONE;
 			return 0;
 		}
-		/* Try another address only if this one was not reached. */
-		if (reply->step != MOUNT_STEP_REACH && reply->step != MOUNT_STEP_MOUNTD)
-			return -1;
+		if (reply->step == MOUNT_STEP_REACH || reply->step == MOUNT_STEP_MOUNTD)
+			continue;
+		if (refusal.step == MOUNT_STEP_DONE)
+			refusal = *reply;
+		if (!reply_is_refusal(reply))
+			break;
 	}
+	if (refusal.step != MOUNT_STEP_DONE)
+		*reply = refusal;
 	return -1;
 }

@@ -718,6 +718,27 @@ class Node(Mounts, unittest.TestCase):
                         self.assertIn("addr=" + address, mounts(self.target)[0][3])
                         self.unpublish()
 
+    def test_export_for_one_family(self):
+        """The name has addresses of two, and the server refuses the first, or hides it there."""
+        hidden = "[::1]:" + os.path.join(DISK, "share")
+        servers.run("exportfs", "-u", "*:" + DISK)
+        servers.run("exportfs", "-i", "-o", self.server.options, HOST + ":" + DISK)
+        try:
+            with self.names("::1 both\n127.0.0.1 both\n"):
+                for version in ("3", "4.2", "4.2, hidden"):
+                    if version.endswith("hidden"):
+                        servers.run("exportfs", "-i", "-o", "rw,no_subtree_check,fsid=79", hidden)
+                    with self.subTest(version=version):
+                        self.publish(version.split(",", maxsplit=1)[0], host="both")
+                        self.assertIn("addr=" + HOST, mounts(self.target)[0][3])
+                        self.unpublish()
+                        self.fails((CODE.NOT_FOUND, CODE.PERMISSION_DENIED), self.publish,
+                                   version.split(",", maxsplit=1)[0], host="both", volume="none")
+        finally:
+            servers.run("exportfs", "-u", hidden, check=False)
+            servers.run("exportfs", "-u", HOST + ":" + DISK)
+            servers.run("exportfs", "-i", "-o", self.server.options, "*:" + DISK)
+
     def test_targets_that_cannot_be_there(self):
         """Nothing is there to unpublish: that is success, whatever rmdir() says."""
         fixed = os.path.join(LAB, "fixed")
