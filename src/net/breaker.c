@@ -32,6 +32,7 @@
  */
 #define RETRY_FULL_MS 50
 #define RETRY_FULL_LAST_MS 2000
+#define TAKINGS_KEPT 16 /* that tell how often places are given; at most as many as there are */
 
 #define FORGET_S 600
 
@@ -48,7 +49,8 @@ struct server {
 	uint16_t port;
 	unsigned int busy; /* places in use */
 	unsigned int waiting; /* callers that wait for a place */
-	uint64_t taken_ns; /* when the last place was taken */
+	uint64_t taken_ns[TAKINGS_KEPT]; /* when the last places were taken; a ring */
+	unsigned int n_taken;
 	uint64_t turn_ns; /* when the last caller that was refused a place comes back */
 	bool asked; /* a caller is finding out whether it is alive */
 	uint64_t heard_ns; /* 0: not heard from */
@@ -204,12 +206,32 @@ static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
 	return value < most ? value : most;
 }
 
+static unsigned int takings_kept(const struct net_breaker *b)
+{
+	return b->places < TAKINGS_KEPT ? b->places : TAKINGS_KEPT;
+}
+
+/* The next taking replaces it. */
+static uint64_t *oldest_taking(const struct net_breaker *b, struct server *s)
+{
+	return &s->taken_ns[s->n_taken % takings_kept(b)];
+}
+
+/*
+ * Return the mean time between two takings of late. Calls that begin together end together, so the
+ * time since the last one does not tell how often places are given.
+ */
+static uint64_t between_takings_ns(const struct net_breaker *b, struct server *s, uint64_t now)
+{
+	return (now - *oldest_taking(b, s)) / takings_kept(b);
+}
+
 /* Give a caller that is refused a place its turn. Returns the time until then. */
 static unsigned int next_turn_ms(const struct net_breaker *b, struct server *s)
 {
 	const uint64_t now = clock_now_ns(), soon = RETRY_FULL_MS * CLOCK_NS_PER_MS;
 
-	s->turn_ns += clamp(now - s->taken_ns, soon / b->places, soon);
+	s->turn_ns += clamp(between_takings_ns(b, s, now), soon / b->places, soon);
 	s->turn_ns = clamp(s->turn_ns, now + soon, now + RETRY_FULL_LAST_MS * CLOCK_NS_PER_MS);
 	return (unsigned int)((s->turn_ns - now) / CLOCK_NS_PER_MS);
 }
@@ -286,7 +308,8 @@ static int server_take_place(struct net_breaker *b, struct server *s, bool even_
 	if (r < 0)
 		return r;
 	s->busy++;
-	s->taken_ns = clock_now_ns();
+	*oldest_taking(b, s) = clock_now_ns();
+	s->n_taken++;
 	return 0;
 }
 

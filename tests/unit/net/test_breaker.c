@@ -475,6 +475,20 @@ static void *wait_for_place(void *data)
 	return NULL;
 }
 
+/* Places that were taken together are given together: the time since then does not count alone. */
+static void refuse_between_bursts(struct net_breaker *breaker)
+{
+	struct error err[2] = { { .code = ERROR_OK }, { .code = ERROR_OK } };
+	bool ask;
+	int i;
+
+	pass_ms(40);
+	for (i = 0; i < 2; i++)
+		check_int("burst", "result",
+			  net_breaker_enter(breaker, a.name, a.port, &ask, &err[i]), -EUSERS);
+	check_that("burst", "the next turn comes soon", err[1].retry_ms - err[0].retry_ms <= 4);
+}
+
 /* More callers come back later, one after another, and so no more often. */
 static void refuse_many(struct net_breaker *breaker)
 {
@@ -530,6 +544,7 @@ START_TEST(test_full)
 	check_error("one more", &err, ERROR_UNAVAILABLE, "wait for it already");
 	check_that("one more", "retry", err.retry_ms > 0);
 	check_int("unmount", "result", net_breaker_take(q.breaker, a.name, a.port, NULL), -EUSERS);
+	refuse_between_bursts(q.breaker);
 	refuse_many(q.breaker);
 	enter_alive("other server", q.breaker, &b, true);
 	for (i = 0; i < PLACES; i++)
