@@ -37,8 +37,9 @@ job "csi-nfs-node" {
           "--mode=node",
           # Unique, and the same after a restart.
           "--nodeid=${node.unique.id}",
-          # The default of --state-dir is in the container and is lost with it. That does no harm:
-          # Nomad has no access mode for which it would be needed (SINGLE_NODE_SINGLE_WRITER).
+          # The default of --state-dir is in the container and is lost with it. That does little
+          # harm: Nomad has no access mode for which it would be needed (SINGLE_NODE_SINGLE_WRITER),
+          # and a volume with mountPermissions gets its mode once more.
         ]
 
         privileged   = true

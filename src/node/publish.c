@@ -305,9 +305,10 @@ static int target_keep_mounted(struct mounter *m, const Csi__V1__NodePublishVolu
 /*
  * After a failure, remove the note of the target, or change a final code as target_keep() does if
  * something may be mounted there: by a call that has succeeded, or by the helper of one that was
- * given up, even while this call failed. Returns r.
+ * given up, even while this call failed. The note of such a call stays, since its mount may come
+ * yet. Returns r.
  */
-static int target_settle(const struct node_driver *driver, const char *target, int r,
+static int target_settle(const struct node_driver *driver, const char *target, bool had_note, int r,
 			 struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
@@ -316,7 +317,7 @@ static int target_settle(const struct node_driver *driver, const char *target, i
 	if (m->ops->find(m, target, &info, NULL) < 0 || (info != NULL && mount_info_is_nfs(info)))
 		return target_keep(r, err);
 	/* After a timeout it may be mounted yet. */
-	if (info == NULL && err->code != ERROR_DEADLINE_EXCEEDED)
+	if (info == NULL && !had_note && err->code != ERROR_DEADLINE_EXCEEDED)
 		node_published_remove(driver->state_dir, target);
 	return r;
 }
@@ -329,10 +330,12 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 				  .target = p->target,
 				  .exclusive = p->exclusive };
 	struct mounter *m = driver->mounter;
+	bool had_note, needs_mode = true; /* also if the note was lost, or never written */
 	int r, is_mounted;
 
 	/* Once a call has succeeded, the mode is the pod's. */
-	note.needs_mode = node_published_needs_mode(driver->state_dir, volume, p->target);
+	had_note = node_published_find(driver->state_dir, volume, p->target, &needs_mode);
+	note.needs_mode = needs_mode && p->mount.mode != 0;
 	is_mounted = target_check(m, &p->mount, note.needs_mode ? p->mount.mode : 0, err);
 	if (is_mounted < 0)
 		return is_mounted;
@@ -346,7 +349,7 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 	if (r == 0 && is_mounted == 0)
 		r = target_mount(m, &p->mount, err);
 	if (r < 0)
-		return target_settle(driver, p->target, r, err);
+		return target_settle(driver, p->target, had_note, r, err);
 	if (note.needs_mode)
 		node_published_has_mode(driver->state_dir, &note);
 	return 0;

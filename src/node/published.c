@@ -308,15 +308,18 @@ int node_published_add(const char *state_dir, struct mounter *m, const struct pu
 	return 0;
 }
 
-bool node_published_needs_mode(const char *state_dir, const char *volume, const char *target)
+bool node_published_find(const char *state_dir, const char *volume, const char *target,
+			 bool *ret_needs_mode)
 {
 	cleanup_close int folder = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char name[NAME_SIZE];
 	struct note note;
 
 	note_name(name, volume, target);
-	return folder >= 0 && note_read(folder, name, &note) == 0 &&
-	       note_is_of(&note, volume, target) && note.p.needs_mode;
+	if (folder < 0 || note_read(folder, name, &note) < 0 || !note_is_of(&note, volume, target))
+		return false;
+	*ret_needs_mode = note.p.needs_mode;
+	return true;
 }
 
 void node_published_has_mode(const char *state_dir, const struct published *p)
@@ -327,8 +330,9 @@ void node_published_has_mode(const char *state_dir, const struct published *p)
 
 	now.needs_mode = false;
 	note_name(name, p->volume, p->target);
-	if (folder >= 0)
-		(void)note_write(folder, name, &now);
+	if (folder < 0 || note_write(folder, name, &now) < 0)
+		log_warn("Cannot note that a volume has its mode: the next publish sets it again",
+			 LOG_STR("state_dir", state_dir), LOG_STR("target", p->target));
 }
 
 void node_published_remove(const char *state_dir, const char *target)

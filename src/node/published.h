@@ -41,8 +41,9 @@ struct published {
 int node_published_add(const char *state_dir, struct mounter *m, const struct published *p,
 		       struct error *err);
 
-/* Whether the note of the volume and target says needs_mode. Without a note: no. */
-bool node_published_needs_mode(const char *state_dir, const char *volume, const char *target);
+/* Whether there is a note of the volume and target. It says needs_mode. */
+bool node_published_find(const char *state_dir, const char *volume, const char *target,
+			 bool *ret_needs_mode);
 
 /* Note that the directory has its mode. If that fails, a repeated call sets the mode again. */
 void node_published_has_mode(const char *state_dir, const struct published *p);

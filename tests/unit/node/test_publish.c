@@ -266,6 +266,18 @@ START_TEST(test_mount_beside_a_failure)
 }
 END_TEST
 
+static void lose_notes(void)
+{
+	DIR *dir = opendir(state);
+	const struct dirent *entry;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir)) != NULL)
+		if (entry->d_name[0] != '.')
+			ck_assert_int_eq(unlinkat(dirfd(dir), entry->d_name, 0), 0);
+	closedir(dir);
+}
+
 /*
  * The mode is set once: after that it is the pod's. A call that was interrupted after the mount, or
  * that failed to set it, leaves that to the next one.
@@ -301,6 +313,12 @@ START_TEST(test_mode_is_set_once)
 	check_int("set", "mode", (int)mounter.verified_mode, 0700);
 	check_publish("after", "v", "t", ALONE, ERROR_OK, NULL);
 	check_int("after", "mode", (int)mounter.verified_mode, 0);
+	/* Nobody can tell whether the call whose note was lost has set the mode. */
+	lose_notes();
+	check_publish("lost", "v", "t", ALONE, ERROR_OK, NULL);
+	check_int("lost", "mode", (int)mounter.verified_mode, 0700);
+	check_publish("not lost", "v", "t", ALONE, ERROR_OK, NULL);
+	check_int("not lost", "mode", (int)mounter.verified_mode, 0);
 	unpublish("t");
 	mode = "0";
 }
@@ -325,6 +343,20 @@ START_TEST(test_refused_call_changes_nothing)
 		check_int(folders[i], "time of the last change", st.st_mtim.tv_sec, 1);
 	}
 	mounter.check_error = ERROR_OK;
+	unpublish("t");
+}
+END_TEST
+
+/* The mount of a call that was given up may come after the next call has failed. */
+START_TEST(test_note_outlasts_another_failure)
+{
+	mounter.mount_error = ERROR_DEADLINE_EXCEEDED;
+	check_publish("too long", "v", "t", ALONE, ERROR_DEADLINE_EXCEEDED, "told to fail");
+	mounter.mount_error = ERROR_UNAVAILABLE;
+	check_publish("fails", "v", "t", ALONE, ERROR_UNAVAILABLE, "told to fail");
+	mounter.mount_error = ERROR_OK;
+	mount_late();
+	check_publish("elsewhere", "v", "t2", SHARED, ERROR_FAILED_PRECONDITION, "t' already");
 	unpublish("t");
 }
 END_TEST
@@ -402,6 +434,7 @@ CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 		   test_mount_after_timeout,
 		   test_mount_beside_a_failure,
 		   test_mode_is_set_once,
+		   test_note_outlasts_another_failure,
 		   test_no_note_after_failure,
 		   test_refused_call_changes_nothing,
 		   test_state_folder_that_fails,
