@@ -17,6 +17,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/mount_options.h"
 #include "base/str.h"
@@ -26,6 +27,8 @@
 
 #define MOUNT_DATA_MAX 4095
 #define STATD 100024 /* RPC program number of rpc.statd */
+
+#define ANSWERED_MS 5000 /* time to try other addresses once one has answered */
 
 /* Of mount_setattr(2). Not every libc has them, and linux/mount.h is at odds with sys/mount.h. */
 #define ATTR_RDONLY 0x1
@@ -412,20 +415,33 @@ static int server_try(struct mount_target *s, const struct mount_frame *frame,
 	return r;
 }
 
-/*
- * Whether the server may only refuse the address from which we have called it, as one that exports
- * to IPv4 networks refuses those of IPv6. Over NFSv4 it may hide the export.
- */
-static bool reply_is_refusal(const struct mount_reply *reply)
+static bool is_unreached(const struct mount_reply *reply)
 {
-	return reply->step == MOUNT_STEP_MOUNT &&
-	       (reply->error == EACCES || reply->error == EPERM || reply->error == ENOENT);
+	return reply->step == MOUNT_STEP_REACH || reply->step == MOUNT_STEP_MOUNTD;
+}
+
+/*
+ * Whether to go on to the next address. The server may only refuse the address from which we have
+ * called it, as one that exports to IPv4 networks refuses those of IPv6; over NFSv4 it may hide the
+ * export. But once it has answered, do not risk that the helper is killed at a silent address.
+ */
+static bool may_try_another(const struct mount_reply *reply, const struct mount_reply *answer,
+			    const struct mount_options *o, uint64_t begun_ns)
+{
+	if (answer->step == MOUNT_STEP_DONE)
+		return is_unreached(reply);
+	if (o->no_ping || clock_now_ns() - begun_ns > ANSWERED_MS * CLOCK_NS_PER_MS)
+		return false;
+	return is_unreached(reply) ||
+	       (reply->step == MOUNT_STEP_MOUNT &&
+		(reply->error == EACCES || reply->error == EPERM || reply->error == ENOENT));
 }
 
 int mount_attempt(const struct mount_frame *frame, const struct mount_walk *w,
 		  struct mount_reply *reply)
 {
-	struct mount_reply refusal = { .step = MOUNT_STEP_DONE }; /* the first one */
+	struct mount_reply answer = { .step = MOUNT_STEP_DONE }; /* the first one */
+	const uint64_t begun_ns = clock_now_ns();
 	struct net_address addresses[NET_ADDRESSES_MAX];
 	struct error err = { .code = ERROR_OK };
 	cleanup_mount_options struct mount_options options = { .minor = -1 };
@@ -446,14 +462,12 @@ int mount_attempt(const struct mount_frame *frame, const struct mount_walk *w,
 			reply->step = MOUNT_STEP_DONE;
 			return 0;
 		}
-		if (reply->step == MOUNT_STEP_REACH || reply->step == MOUNT_STEP_MOUNTD)
-			continue;
-		if (refusal.step == MOUNT_STEP_DONE)
-			refusal = *reply;
-		if (!reply_is_refusal(reply))
+		if (answer.step == MOUNT_STEP_DONE && !is_unreached(reply))
+			answer = *reply;
+		if (!may_try_another(reply, &answer, &options, begun_ns))
 			break;
 	}
-	if (refusal.step != MOUNT_STEP_DONE)
-		*reply = refusal;
+	if (answer.step != MOUNT_STEP_DONE)
+		*reply = answer;
 	return -1;
 }
