@@ -121,6 +121,26 @@ static int forget_replaced_tombstone(struct nfs_client *c, struct tombstone *t,
 }
 
 /*
+ * Make room for a record that is put back. Of the same volume, a record of another creation is the
+ * remains of a call that has met the tombstone, as every creation does, so nobody was answered OK.
+ * Return 0 if there is none any more, 1 if what is there stays, or a negative errno.
+ */
+static int remove_later_record(struct nfs_client *c, const struct tombstone *t,
+			       const struct nfs_handle *records, const char *key, struct error *err)
+{
+	cleanup_record struct record now = { .n = 0 };
+	int r = record_read(c, records, key, &now, err);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (!str_eq(record_get(&now, VOLUME_KEY_ID), record_get(&t->record, VOLUME_KEY_ID)) ||
+	    volume_record_identity(&now) == volume_record_identity(&t->record))
+		return 1;
+	r = record_remove(c, records, key, &now, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+/*
  * Put back the record of another volume or snapshot: it was created under this key after the
  * deletion had read the earlier record. Return ABORTED. Not by LINK and REMOVE, which would be
  * exclusive: a kill between them would leave a record that comes back after its deletion.
@@ -132,14 +152,11 @@ static int put_record_back(struct nfs_client *c, struct tombstone *t,
 	const struct volume v = volume_of(&t->record);
 	cleanup_free char *own = t->kind == BUSY_VOLUME_GONE ? volume_recorded_key(&v) : NULL;
 	const char *key = own != NULL ? own : t->key;
-	struct nfs_handle unused;
-	int r;
+	int r = remove_later_record(c, t, records, key, err);
 
-	r = nfs_lookup(c, records, key, &unused, NULL);
-	if (r == -ENOENT)
-		r = nfs_rename(c, busy, t->name, records, key);
-	else if (r == 0) /* the volume has a record again */
-		r = nfs_remove(c, busy, t->name);
+	if (r < 0)
+		return r;
+	r = r == 0 ? nfs_rename(c, busy, t->name, records, key) : nfs_remove(c, busy, t->name);
 	if (r < 0 && r != -ENOENT)
 		return tombstone_failed(c, r, t, err);
 	t->name[0] = '\0';

@@ -216,6 +216,9 @@ int volume_complete_foreign(struct record *have, const struct record *want,
 
 		if (strcmp(pair->key, VOLUME_KEY_SIZE) == 0 && size > volume_of(want).size)
 			continue;
+		/* It stays the record that deletions have read. */
+		if (strcmp(pair->key, RECORD_KEY_NONCE) == 0 && volume_record_identity(have) != 0)
+			continue;
 		if (record_set(have, pair->key, pair->value) < 0)
 			return error_oom(err);
 	}

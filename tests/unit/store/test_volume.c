@@ -1442,7 +1442,19 @@ static int replace_record(struct fake_nfs *f, const struct sample *v, struct err
 	r = store_folder(c, STORE_VOLUMES, false, &records, err);
 	if (r == 0)
 		r = record_read(c, records, v->key, &rec, err);
-	return r < 0 ? r : record_replace(c, records, v->key, &rec, err);
+	if (r < 0)
+		return r;
+	ck_assert(record_set(&rec, VOLUME_KEY_SIZE, "77") == 0);
+	return record_replace(c, records, v->key, &rec, err);
+}
+
+static int64_t recorded_size(struct fake_nfs *f, const struct sample *v)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 };
+
+	ck_assert(record_read_at(c, STORE_VOLUMES, v->key, &rec, NULL) == 0);
+	return volume_of(&rec).size;
 }
 
 /*
@@ -1462,7 +1474,8 @@ START_TEST(test_late_tombstone)
 		{ "met by another volume", &nested, &beside, create_empty, false },
 		{ "changed, met by another volume", &nested, &beside, create_empty, true },
 		{ "met by its creation", &flat, &flat, create_empty, false },
-		{ "long record, met by its creation", &wordy, &wordy, create_empty, false },
+		{ "changed, met by its creation", &flat, &flat, create_empty, true },
+		{ "long record, changed, met by its creation", &wordy, &wordy, create_empty, true },
 	};
 	size_t i;
 
@@ -1487,6 +1500,7 @@ START_TEST(test_late_tombstone)
 		check_error(rows[i].name, &err, ERROR_ABORTED, "re-created");
 		check_int(rows[i].name, "the next call", rows[i].call(f, rows[i].met_by, &err), 0);
 		check_int(rows[i].name, "the volume", find(f, v, &err), 0);
+		check_int(rows[i].name, "its size", recorded_size(f, v), rows[i].changed ? 77 : 10);
 		check_int(rows[i].name, "its data", fake_nfs_type(f, file), NFS_TYPE_FILE);
 		(void)snprintf(path, sizeof(path), ".csi-nfs/busy/%s", tombstone);
 		check_int(rows[i].name, "tombstone", fake_nfs_type(f, path), NFS_TYPE_UNKNOWN);
