@@ -105,12 +105,13 @@ struct nfs_client {
 
 /*
  * Connect to the export: resolve the name, ask by a NULL call whether the server is alive and
- * which versions it has, and get the root handle. Blocks for NFS_CONNECT_MAX_MS and the step under
- * way. Errors: UNAVAILABLE (server not reachable, not answering, name not resolvable), NOT_FOUND
- * (no such share), PERMISSION_DENIED (the export refuses us), FAILED_PRECONDITION (version not
- * served). Returns -EHOSTDOWN if the server itself did not answer, or not all calls, or the name
- * service did not; -NET_ENAME if the server's name has no address; and an own failure
- * (net_is_own_failure()) as it is. The caller frees.
+ * which versions it has, and get the root handle. Tries the addresses of the name in turn, until
+ * one answers and neither refuses us nor lacks the share; the first refusal is the error. Blocks
+ * for NFS_CONNECT_MAX_MS and the step under way. Errors: UNAVAILABLE (server not reachable, not
+ * answering, name not resolvable), NOT_FOUND (no such share), PERMISSION_DENIED (the export
+ * refuses us), FAILED_PRECONDITION (version not served). Returns -EHOSTDOWN if the server itself
+ * did not answer, or not all calls, or the name service did not; -NET_ENAME if the server's name
+ * has no address; and an own failure (net_is_own_failure()) as it is. The caller frees.
  */
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err);
 

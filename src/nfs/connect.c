@@ -187,30 +187,33 @@ static int connect_address(struct nfs_client **ret, const struct nfs_export *e,
 	return negotiate(ret, e, address, deadline_ns, err);
 }
 
+static bool is_refusal(const struct error *err)
+{
+	return err->code == ERROR_PERMISSION_DENIED || err->code == ERROR_NOT_FOUND;
+}
+
 /* A server that refuses us may mind the source port, which it does not say. */
 static void set_connect_error(struct error *err, const struct nfs_export *e,
 			      const struct error *last)
 {
 	struct error ports = { .code = ERROR_OK };
-	const bool is_refused =
-		last->code == ERROR_PERMISSION_DENIED || last->code == ERROR_NOT_FOUND;
 	size_t len;
 
 	if (err == NULL || err->code != ERROR_OK)
 		return;
 	*err = *last;
 	len = strlen(err->msg);
-	if (is_refused && !e->any_port && net_reserve_prepare(&ports) < 0)
+	if (is_refusal(last) && !e->any_port && net_reserve_prepare(&ports) < 0)
 		(void)snprintf(err->msg + len, sizeof(err->msg) - len, "; %s", ports.msg);
 }
 
 int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, struct error *err)
 {
 	const uint64_t deadline = clock_now_ns() + NFS_CONNECT_MAX_MS * CLOCK_NS_PER_MS;
+	struct error last = { .code = ERROR_OK }, refusal = { .code = ERROR_OK }; /* the first */
 	struct net_address addresses[NET_ADDRESSES_MAX];
-	struct error last = { .code = ERROR_OK };
+	int r, refused = 0;
 	size_t n, i;
-	int r;
 
 	r = net_resolve(e->server, addresses, &n, err);
 	if (r < 0)
@@ -218,11 +221,20 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 	for (i = 0; i < n; i++) {
 		error_clear(&last);
 		r = connect_address(ret, e, &addresses[i], deadline, &last);
-		/* Another address of the server only helps if this one is not reachable. */
-		if (r == 0 || last.code != ERROR_UNAVAILABLE || clock_now_ns() >= deadline)
+		if (r == 0)
+			return 0;
+		if (is_refusal(&last) && refused == 0) {
+			refusal = last;
+			refused = r;
+		}
+		/*
+		 * Another address helps if this one is not reachable, or if the server refuses the
+		 * address from which we have called it: exports may be for IPv4 networks only.
+		 */
+		if ((last.code != ERROR_UNAVAILABLE && !is_refusal(&last)) ||
+		    clock_now_ns() >= deadline)
 			break;
 	}
-	if (r < 0)
-		set_connect_error(err, e, &last);
-	return r;
+	set_connect_error(err, e, refused != 0 ? &refusal : &last);
+	return refused != 0 ? refused : r;
 }

@@ -5,6 +5,7 @@ which exports an ext4 file system. Runs inside a lab with --kernel nfs --kernel 
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import random
 import re
@@ -26,7 +27,7 @@ import harness
 import odd_server
 import servers
 from csi_client import capability, patiently, pb
-from driver import Driver
+from driver import Driver, binary
 from servers import KernelServer
 
 LAB = os.environ["LAB_DIR"]
@@ -718,6 +719,16 @@ class Node(Mounts, unittest.TestCase):
                         self.assertIn("addr=" + address, mounts(self.target)[0][3])
                         self.unpublish()
 
+    def is_reached(self, host, version):
+        """By NFS from user space, as from a controller."""
+        share = os.path.join(DISK, "share") if version == "3" else "/share"
+        got = subprocess.run([binary(), "check", "--server", host, "--share", share,
+                              "--mount-options", "vers=" + version, "--format", "json"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                             timeout=60, check=False)
+        steps = {s["name"]: s for s in json.loads(got.stdout)["steps"]}
+        self.assertEqual(steps["connect"]["status"], "ok", steps)
+
     def test_export_for_one_family(self):
         """The name has addresses of two, and the server refuses the first, or hides it there."""
         hidden = "[::1]:" + os.path.join(DISK, "share")
@@ -734,6 +745,7 @@ class Node(Mounts, unittest.TestCase):
                         self.unpublish()
                         self.fails((CODE.NOT_FOUND, CODE.PERMISSION_DENIED), self.publish,
                                    version.split(",", maxsplit=1)[0], host="both", volume="none")
+                        self.is_reached("both", version.split(",", maxsplit=1)[0])
         finally:
             servers.run("exportfs", "-u", hidden, check=False)
             servers.run("exportfs", "-u", HOST + ":" + DISK)
