@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "net/connect.h"
 #include "nfs/calls.h"
+#include "store/directory.h"
 #include "store/handles.h"
 #include "store/layout.h"
 
@@ -52,14 +53,34 @@ static bool is_same_share(struct nfs_client *a, struct nfs_client *b)
 	       is_same_directory(a, &in_a, b, &in_b);
 }
 
+/*
+ * A file system that is mounted inside the share and exported by a line of its own is there for
+ * every client of version 4. Without crossmnt or nohide, one of version 3 finds the directory
+ * underneath, so compare what is at the path, which may lie below such a mount point.
+ */
+static bool is_same_path(struct nfs_client *a, struct nfs_client *b, const char *path)
+{
+	struct error ignored = { .code = ERROR_OK };
+	struct nfs_handle in_a, in_b;
+	struct directory_place place;
+	struct nfs_attr unused;
+
+	return directory_look_up(a, path, &place, &in_a, &unused, &ignored) == 0 &&
+	       directory_look_up(b, path, &place, &in_b, &unused, &ignored) == 0 &&
+	       is_same_directory(a, &in_a, b, &in_b);
+}
+
 static int lease_same(const struct csi_driver *driver, struct nfs_client *c,
 		      struct nfs_client **ret, struct error *err)
 {
 	return nfs_pool_lease(driver->pool, &c->export, ret, err);
 }
 
-/* Lease a client like c for a tree: over version 3, unless the options ask for another one. */
-static int lease_for_tree(const struct csi_driver *driver, struct nfs_client *c,
+/*
+ * Lease a client like c for a tree: over version 3, unless the options ask for another one, or what
+ * is at path (NULL: nothing is read) is not the same there.
+ */
+static int lease_for_tree(const struct csi_driver *driver, struct nfs_client *c, const char *path,
 			  struct nfs_client **ret, struct error *err)
 {
 	struct error ignored = { .code = ERROR_OK };
@@ -68,7 +89,7 @@ static int lease_for_tree(const struct csi_driver *driver, struct nfs_client *c,
 	if (c->version != 3 && nfs_export_leaves_version(&e)) {
 		e.version = 3;
 		if (nfs_pool_lease(driver->pool, &e, ret, &ignored) == 0) {
-			if (is_same_share(*ret, c))
+			if (is_same_share(*ret, c) && (path == NULL || is_same_path(*ret, c, path)))
 				return 0;
 			nfs_pool_return(driver->pool, *ret);
 		}
@@ -258,8 +279,8 @@ int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *t
 }
 
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
-		       struct nfs_client *to, bool same_version, struct tree_work *work,
-		       struct error *err)
+		       struct nfs_client *to, const char *path, bool same_version,
+		       struct tree_work *work, struct error *err)
 {
 	const bool is_one = nfs_export_is_equal(&from->export, &to->export);
 	const bool keep_from = same_version || work->from_xattrs; /* the version */
@@ -267,7 +288,7 @@ int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 	int r;
 
 	r = keep_to ? lease_same(driver, to, &work->to, err)
-		    : lease_for_tree(driver, to, &work->to, err);
+		    : lease_for_tree(driver, to, is_one ? path : NULL, &work->to, err);
 	if (r < 0)
 		return r;
 	if (is_one)
@@ -275,7 +296,7 @@ int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 	else if (keep_from)
 		r = lease_same(driver, from, &work->from, err);
 	else
-		r = lease_for_tree(driver, from, &work->from, err);
+		r = lease_for_tree(driver, from, path, &work->from, err);
 	if (r == 0 && keep_from)
 		r = check_leased_version(work->from, from, err);
 	if (r == 0 && keep_to)

@@ -5,8 +5,8 @@
  * The clients of a copy job, and the version of NFS that they speak. If the mount options name a
  * minor version, that one. If not, version 4.2 where the server shares the blocks of files, or
  * where extended attributes may be in the tree, which no other version carries; else version 3 if
- * the server offers the same export over it, since small files take the fewest calls there. Worker
- * threads; blocks.
+ * the server offers the same export over it, and the same directory to read, since small files take
+ * the fewest calls there. Worker threads; blocks.
  */
 #ifndef CSI_COPY_CLIENTS_H
 #define CSI_COPY_CLIENTS_H
@@ -46,13 +46,14 @@ int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *t
 
 /*
  * Lease clients like from and to, as from_xattrs and to_xattrs of work need them, and set from, to
- * and offload of work. same_version: over that of from and to. Errors as nfs_pool_lease(), and
+ * and offload of work. path: what is read on from, which has to be the same directory over another
+ * version. same_version: over that of from and to. Errors as nfs_pool_lease(), and
  * ABORTED if a client that has to speak the version of from or to does not;
  * copy_clients_return() is due in either case.
  */
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
-		       struct nfs_client *to, bool same_version, struct tree_work *work,
-		       struct error *err);
+		       struct nfs_client *to, const char *path, bool same_version,
+		       struct tree_work *work, struct error *err);
 
 /* Give the clients of work back, if it has any. */
 void copy_clients_return(const struct csi_driver *driver, struct tree_work *work);

@@ -363,9 +363,9 @@ static bool is_version_needed(struct copy_job *job)
 	return job->kind != COPY_CLONE_PLAIN;
 }
 
-static int lease(struct copy_job *job, bool same_version, struct error *err)
+static int lease(struct copy_job *job, const char *path, bool same_version, struct error *err)
 {
-	int r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], same_version,
+	int r = copy_clients_lease(job->driver, job->idle[0], job->idle[1], path, same_version,
 				   &job->work, err);
 
 	if (r == 0)
@@ -417,7 +417,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 	if (r < 0)
 		return r;
 	job->can_offload = r > 0;
-	r = lease(job, job->can_offload, err);
+	r = lease(job, path, job->can_offload, err);
 	if (r == 0)
 		r = copy_job_find_directory(job, job->work.from, path, err);
 	if (r < 0)
@@ -429,7 +429,7 @@ int copy_job_find_tree(struct copy_job *job, enum copy_kind kind, const char *pa
 	if (is_version_needed(job))
 		return 0;
 	copy_clients_return(job->driver, &job->work);
-	r = lease(job, false, err);
+	r = lease(job, path, false, err);
 	return r < 0 ? r : copy_job_find_directory(job, job->work.from, path, err);
 }
 
@@ -442,15 +442,16 @@ int copy_job_find_volume(struct copy_job *job, enum copy_kind kind, const struct
 	return r < 0 ? r : copy_job_find_tree(job, kind, path, err);
 }
 
-int copy_job_lease_for_archive(struct copy_job *job, enum copy_kind kind, struct error *err)
+int copy_job_lease_for_archive(struct copy_job *job, enum copy_kind kind, const char *path,
+			       struct error *err)
 {
 	int r;
 
 	job->kind = kind;
 	if (kind == COPY_CHECK)
-		return lease(job, false, err);
+		return lease(job, path, false, err);
 	r = copy_clients_find_xattrs(job->idle[0], NULL, job->idle[1], job->kind, &job->work, err);
-	return r < 0 ? r : lease(job, false, err);
+	return r < 0 ? r : lease(job, path, false, err);
 }
 
 static int copy_job_check_source(struct copy_job *job, struct error *err)

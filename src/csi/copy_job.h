@@ -70,10 +70,11 @@ int copy_job_find_volume(struct copy_job *job, enum copy_kind kind, const struct
 			 struct error *err);
 
 /*
- * Lease clients for reading an archive, which the caller finds on work.from. kind: COPY_RESTORE or
- * COPY_CHECK.
+ * Lease clients for reading an archive in the directory at path, which the caller finds on
+ * work.from. kind: COPY_RESTORE or COPY_CHECK.
  */
-int copy_job_lease_for_archive(struct copy_job *job, enum copy_kind kind, struct error *err);
+int copy_job_lease_for_archive(struct copy_job *job, enum copy_kind kind, const char *path,
+			       struct error *err);
 
 /*
  * Open the folder of unfinished work on work.to, and remove name from it: an earlier attempt may

@@ -246,7 +246,7 @@ static int check_on_share(struct snapshot_request *wanted, struct nfs_client *sh
 	int r;
 
 	copy_job_open(&job, wanted->driver, wanted->name, share, volume, claims);
-	r = copy_job_lease_for_archive(&job, COPY_CHECK, err);
+	r = copy_job_lease_for_archive(&job, COPY_CHECK, wanted->id.subdir, err);
 	/* The job's clients may speak another version of NFS, with other handles: look again. */
 	if (r == 0)
 		r = snapshot_find_contents(job.work.from, &wanted->id, &none, &archive, err);

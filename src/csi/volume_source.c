@@ -251,7 +251,7 @@ static int restore_archive(struct copy_job *job, struct volume_source *source, c
 	const struct nfs_handle *work;
 	int r;
 
-	r = copy_job_lease_for_archive(job, COPY_RESTORE, err);
+	r = copy_job_lease_for_archive(job, COPY_RESTORE, snapshot->id.subdir, err);
 	if (r < 0)
 		return r;
 	/* The job's clients may speak another version of NFS, with other handles: look again. */

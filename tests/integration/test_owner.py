@@ -523,6 +523,7 @@ class OnKernel(Calls):
     version = None
     mkfs = ("mkfs.xfs", "-q", "-f")
     options = "rw,no_root_squash,insecure,fsid=0,no_subtree_check,crossmnt"
+    without = ()  # versions that the server does not have
 
     @classmethod
     def setUpClass(cls):
@@ -531,7 +532,7 @@ class OnKernel(Calls):
             cls.image.mount()
         except servers.Failure as e:
             raise unittest.SkipTest("this kernel has not that file system") from e
-        cls.server = KernelServer(cls.image.path, cls.options).start()
+        cls.server = KernelServer(cls.image.path, cls.options, cls.without).start()
         cls.driver = Driver(LAB, name=cls.__name__).start()
 
     @classmethod
@@ -549,14 +550,18 @@ class OnKernel(Calls):
         return self.image.path if self.version == "3" else "/"
 
     @property
+    def flags(self):
+        return ["vers=" + self.version]
+
+    @property
     def secrets(self):
-        return {"mountOptions": "vers=" + self.version}
+        return {"mountOptions": ",".join(self.flags)}
 
     def request(self, name, **parameters):
         given = {"server": SERVER, "share": self.share}
         given.update({k.replace("__", "/"): v for k, v in parameters.items()})
         return {"name": name, "parameters": given, "secrets": self.secrets,
-                "volume_capabilities": [capability(flags=["vers=" + self.version])],
+                "volume_capabilities": [capability(flags=self.flags)],
                 "capacity_range": {"required_bytes": GIB}}
 
     def create(self, name, **more):
@@ -568,8 +573,9 @@ class OnKernel(Calls):
     def volume_id(self, directory, key="", policy=""):
         return "#".join((SERVER, self.share.strip("/"), directory, key, policy))
 
-    def path(self, *parts):
-        return os.path.join(self.image.path, *parts)
+    @classmethod
+    def path(cls, *parts):
+        return os.path.join(cls.image.path, *parts)
 
 
 class Folding(OnKernel):
@@ -648,7 +654,7 @@ class Inner(OnKernel):
         super().setUpClass()
         cls.mounted = []
         for name in ("inner", "t/vol"):
-            path = os.path.join(cls.image.path, name)
+            path = cls.path(name)
             os.makedirs(path)
             image = Image(path, 20, "mkfs.ext4", "-q")
             image.file = os.path.join(DISK, "%s-%d.image" % (cls.__name__, len(cls.mounted)))
@@ -718,6 +724,32 @@ class Inner(OnKernel):
                 self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
 
 
+class Hidden(Inner):
+    """Likewise, but without crossmnt: each is exported by a line of its own, so that version 4
+    shows it, and version 3 the directory underneath. The options name no version. The share has
+    one path over both: a folder below the root of version 4, mounted where its path leads in
+    version 3."""
+
+    options = OnKernel.options.replace(",crossmnt", "")
+    without = ("4.2",)  # which has extended attributes, for which a copy would stay on it
+    flags = ()
+    share = os.path.join(DISK, "same")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.makedirs(cls.share)
+        servers.run("mount", "--bind", cls.image.path + cls.share, cls.share)
+        cls.addClassCleanup(servers.run, "umount", cls.share)
+        for fsid, path in enumerate([cls.share] + [i.path for i in cls.mounted], 7):
+            servers.run("exportfs", "-i", "-o", cls.options.replace("fsid=0", "fsid=%d" % fsid),
+                        "*:" + path)
+
+    @classmethod
+    def path(cls, *parts):
+        return os.path.join(cls.image.path + cls.share, *parts)
+
+
 class FoldingOnVersion3(Folding, Base):
     version = "3"
 
@@ -732,6 +764,10 @@ class InnerOnVersion3(Inner, Base):
 
 class InnerOnVersion4(Inner, Base):
     version = "4"
+
+
+class InnerHiddenFromVersion3(Hidden, Base):
+    pass
 
 
 if __name__ == "__main__":

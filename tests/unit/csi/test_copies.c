@@ -448,6 +448,59 @@ START_TEST(test_hangs_up)
 }
 END_TEST
 
+/* -------- what version 3 does not show -------- */
+
+/* What a client of version 3 finds under the name of the volume, and what is read. */
+struct view {
+	const char *name; /* NULL: the volume itself */
+	unsigned int reads[5]; /* by version */
+};
+
+static void show_other(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct view *view = data;
+
+	(void)f;
+	view->reads[op->client->version] += op->type == NFS_OP_READ;
+	if (op->client->version == 3 && view->name != NULL && op->type == NFS_OP_LOOKUP &&
+	    strcmp(op->name, "pvc-1") == 0)
+		((struct nfs_op *)(uintptr_t)op)->name = view->name;
+}
+
+/* A copy goes over version 3 if that shows the directory that version 4 does. */
+START_TEST(test_hidden_source)
+{
+	struct view rows[] = { { .name = NULL }, { .name = "underneath" }, { .name = "missing" } };
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		for (k = 0; k < ARRAY_SIZE(copies); k++) {
+			const char *row = rows[i].name != NULL ? rows[i].name : "shown";
+			char path[64];
+			struct bench b;
+
+			if (copies[k].snapshot != NULL)
+				continue;
+			bench_init(&b);
+			check_ok(row, create_volume(&b, "pvc-1", NULL, NULL));
+			fake_nfs_write(b.nfs, "pvc-1/file", 0, "data", 4);
+			fake_nfs_put(b.nfs, "underneath", NFS_TYPE_DIRECTORY, NULL);
+			memset(rows[i].reads, 0, sizeof(rows[i].reads));
+			fake_nfs_watch(b.nfs, show_other, &rows[i]);
+			check_ok(row, make_copy(&b, &copies[k]));
+			fake_nfs_watch(b.nfs, NULL, NULL);
+			(void)snprintf(path, sizeof(path), "%s%s/file", copies[k].name,
+				       copies[k].is_snapshot ? "/pvc-1.tree" : "");
+			check_int(row, path, fake_nfs_type(b.nfs, path), NFS_TYPE_FILE);
+			check_that(row, "version 3 is used",
+				   (rows[i].reads[3] > 0) == (rows[i].name == NULL));
+			check_that(row, "version 4 is used",
+				   (rows[i].reads[4] > 0) == (rows[i].name != NULL));
+			bench_done(&b);
+		}
+}
+END_TEST
+
 /* -------- trees around their copies -------- */
 
 START_TEST(test_share_in_source)
@@ -497,5 +550,6 @@ CHECK_MAIN("copies", .setup = setup,
 		   test_failed_connection,
 		   test_busy_server,
 		   test_hangs_up,
+		   test_hidden_source,
 		   test_share_in_source,
 	   })
