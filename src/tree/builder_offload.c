@@ -85,11 +85,13 @@ int builder_offload_fail(struct builder_node *node, int r, struct error *err)
 }
 
 static int clone_file(struct tree_builder *b, struct builder_node *node,
-		      const struct nfs_handle *from, struct error *err)
+		      const struct tree_entry *entry, const struct nfs_handle *from,
+		      struct error *err)
 {
 	int result = 0, r;
 
-	if ((b->work->offload & NFS_OFFLOAD_CLONE) == 0)
+	/* The reader asks for segments only after CLONE was refused. */
+	if ((b->work->offload & NFS_OFFLOAD_CLONE) == 0 || entry->is_mapped)
 		return 0;
 	node->op = (struct nfs_op){
 		.type = NFS_OP_CLONE,
@@ -297,7 +299,7 @@ int builder_copy(struct tree_sink *sink, const struct tree_entry *entry,
 	while (r == 0 && node->handle.len == 0)
 		r = builder_wait(b, err);
 	if (r == 0)
-		r = clone_file(b, node, &node->source, err);
+		r = clone_file(b, node, entry, &node->source, err);
 	if (r == 0)
 		r = copy_file(b, node, entry, &node->source, err);
 	if (r <= 0) {

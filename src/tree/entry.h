@@ -49,9 +49,10 @@ struct tree_piece {
  * file. An error ends the stream.
  *
  * copy() may replace the data of a file: the server copies it from the handle, which is valid on
- * the sink's client. Returns 1 if it did, 0 if it cannot and the data has to follow, or a negative
- * errno; without an error set, -ERESTART if the sizes do not agree, or -ESTALE if the file is gone.
- * NULL: the sink needs the data.
+ * the sink's client. Called again for a file that was not cloned, once its segments are known.
+ * Returns 1 if it did, 0 if it cannot and the data has to follow, or a negative errno; without an
+ * error set, -ERESTART if the sizes do not agree, or -ESTALE if the file is gone. NULL: the sink
+ * needs the data.
  *
  * drop() replaces end() if the current entry, a file or a directory without children so far, has
  * changed in the source: undo begin(). The name may come again, as any type. A sink that cannot

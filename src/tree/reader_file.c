@@ -236,6 +236,20 @@ static void use_segments(struct reader_item *item, const struct tree_segments *s
 	tree_file_restrict(&item->file, segments->items, segments->n);
 }
 
+/* Have SEEK find the segments of the file, if it can. */
+static int map_by_seek(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
+		       struct tree_segments *segments, struct error *err)
+{
+	int r = seek_segments(rd, item, segments, err);
+
+	if (r <= 0)
+		return r;
+	use_segments(item, segments, entry);
+	/* Without data nothing is read, and a truncated file looks like a hole. */
+	r = reader_check_source(rd, item);
+	return r == 0 ? check_unchanged(rd, item, err) : r;
+}
+
 /* Read what must be known before the entry is begun. *ret_whole: all of its data was read. */
 static int read_before_begin(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
 			     struct tree_segments *segments, bool *ret_whole, struct error *err)
@@ -249,16 +263,11 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 		reader_item_open(item);
 	/* An archive takes holes as zeros, also those that SEEK finds. */
 	r = rd->options->map ? check_holes(rd, item, err) : 0;
-	if (r == 0 && reader_seeks(rd, &item->attr))
-		r = seek_segments(rd, item, segments, err);
-	if (r < 0)
+	/* CLONE needs no segments, and takes the file at one moment, whoever writes to it. */
+	if (r == 0 && reader_seeks(rd, &item->attr) && !reader_clones(rd, item))
+		r = map_by_seek(rd, item, entry, segments, err);
+	if (r < 0 || entry->is_mapped)
 		return r;
-	if (r > 0) {
-		use_segments(item, segments, entry);
-		/* Without data nothing is read, and a truncated file looks like a hole. */
-		r = reader_check_source(rd, item);
-		return r == 0 ? check_unchanged(rd, item, err) : r;
-	}
 	if (reader_offloads(rd, item))
 		return 0;
 	if (reader_maps(rd, &item->attr)) {
@@ -276,15 +285,31 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 	return r == 0 ? check_unchanged(rd, item, err) : r;
 }
 
-/* Deliver the data: the server copies it, or we do. */
-static int deliver_data(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
-			struct error *err)
+/* As tree_sink.copy(). */
+static int copy_data(struct reader *rd, struct reader_item *item, const struct tree_entry *entry,
+		     struct error *err)
 {
 	int r = 0;
 
 	if (reader_offloads(rd, item))
 		r = rd->sink->copy(rd->sink, entry, &item->handle, err);
 	item->is_cut = r == -ERESTART;
+	return r;
+}
+
+/* Deliver the data: the server copies it, or we do. */
+static int deliver_data(struct reader *rd, struct reader_item *item, struct tree_entry *entry,
+			struct tree_segments *segments, struct error *err)
+{
+	const bool clones = reader_clones(rd, item);
+	int r = copy_data(rd, item, entry, err);
+
+	/* CLONE was refused: read_before_begin() has left this to be done. */
+	if (r == 0 && clones && reader_seeks(rd, &item->attr)) {
+		r = map_by_seek(rd, item, entry, segments, err);
+		if (r == 0 && entry->is_mapped)
+			r = copy_data(rd, item, entry, err);
+	}
 	/* CLONE takes any number of holes, and what is mapped is read without them. */
 	if (r == 0 && !rd->options->map && !entry->is_mapped)
 		r = check_holes(rd, item, err);
@@ -314,7 +339,7 @@ static int send_data(struct reader *rd, struct reader_item *item, struct tree_en
 	if (r < 0)
 		goto out;
 	if (item->attr.size > 0) {
-		r = deliver_data(rd, item, entry, err);
+		r = deliver_data(rd, item, entry, &segments, err);
 		if (r == 0 && !is_whole)
 			r = check_unchanged(rd, item, err);
 	}

@@ -468,6 +468,11 @@ bool reader_offloads(const struct reader *rd, const struct reader_item *item)
 	       (rd->work->offload & (NFS_OFFLOAD_CLONE | NFS_OFFLOAD_COPY)) != 0;
 }
 
+bool reader_clones(const struct reader *rd, const struct reader_item *item)
+{
+	return reader_offloads(rd, item) && (rd->work->offload & NFS_OFFLOAD_CLONE) != 0;
+}
+
 /*
  * Return whether the file is worth being read ahead. Later names become links. While the first one
  * waits in the queue, they are read in vain: that saves round trips for small files only.

@@ -153,10 +153,11 @@ bool reader_maps(const struct reader *rd, const struct nfs_attr *attr);
 
 /*
  * Return whether SEEK is to find the holes of the file, or the server to copy it. Its data is not
- * read ahead then.
+ * read ahead then. If the server may share its blocks (CLONE), SEEK comes only after a refusal.
  */
 bool reader_seeks(const struct reader *rd, const struct nfs_attr *attr);
 bool reader_offloads(const struct reader *rd, const struct reader_item *item);
+bool reader_clones(const struct reader *rd, const struct reader_item *item);
 
 /* Start operations from the cursor on, within the limits. */
 int reader_fill(struct reader *rd);

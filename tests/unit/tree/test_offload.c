@@ -90,9 +90,9 @@ static const struct {
 	bool verify, bad_seek;
 	unsigned int clones, copies, seeks; /* expected */
 } kinds[] = {
-	/* The tree has four large files, three of them with holes: 11 SEEKs. */
+	/* The tree has four large files, three of them with holes: 11 SEEKs, unless CLONE works. */
 	{ .name = "nothing" },
-	{ .name = "all", .offload = ALL, .clones = 4, .seeks = 11 },
+	{ .name = "all", .offload = ALL, .clones = 4 },
 	{ .name = "no clone",
 	  .offload = ALL & ~NFS_OFFLOAD_CLONE,
 	  .copies = 3 + 3 + 2,
@@ -119,13 +119,16 @@ static const struct {
 	{ .name = "no holes known", .offload = NFS_OFFLOAD_COPY, .copies = 3 },
 	{ .name = "seek is refused",
 	  .offload = ALL,
-	  .refused = NFS_OFFLOAD_SEEK,
-	  .clones = 4,
+	  .refused = NFS_OFFLOAD_CLONE | NFS_OFFLOAD_SEEK,
+	  .clones = 1,
+	  .copies = 3,
 	  .seeks = 1 },
 	{ .name = "seek finds nothing right",
 	  .offload = ALL,
+	  .refused = NFS_OFFLOAD_CLONE,
 	  .bad_seek = true,
-	  .clones = 4,
+	  .clones = 1,
+	  .copies = 3,
 	  .seeks = 2 },
 	{ .name = "checksums", .offload = ALL, .verify = true, .seeks = 11 },
 };
@@ -167,6 +170,43 @@ START_TEST(test_kinds)
 	}
 }
 END_TEST
+
+static void count_types(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *n = data;
+
+	(void)f;
+	n[op->type]++;
+}
+
+/* CLONE is refused for one file after another: each is tried once, and its holes are found then. */
+START_TEST(test_refused_one_by_one)
+{
+	const struct fake_habits habits = { .page = 100,
+					    .entries = FAKE_ENTRIES_FULL,
+					    .offload = ALL };
+	const struct fake_failure failure = {
+		.nth = 1, .error = -EACCES, .all = true, .types = OPERATION(CLONE)
+	};
+	unsigned int n[64] = { 0 };
+	struct fake_nfs *f = new_tree();
+	struct error err = { .code = ERROR_OK };
+	struct tree_progress p;
+
+	fake_nfs_habits(f, &habits);
+	fake_nfs_fail(f, &failure);
+	fake_nfs_watch(f, count_types, n);
+	ck_assert_msg(copy(f, ALL, false, &p, &err) == 0, "%s", err.msg);
+	check_int("one by one", "CLONE", n[NFS_OP_CLONE], 4);
+	check_int("one by one", "COPY", n[NFS_OP_COPY], 3 + 3 + 2);
+	check_int("one by one", "SEEK", n[NFS_OP_SEEK], 11);
+	check_int("one by one", "REMOVE", n[NFS_OP_REMOVE], 0);
+	check_int("one by one", "changed", p.changed, 0);
+	tree_check_same("one by one", f, "tree", f, "copy");
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* -------- a source that changes -------- */
 
 struct change {
@@ -286,6 +326,39 @@ START_TEST(test_written_to_always)
 		ck_assert_msg(copy(f, ALL, false, &p, &err) == 0, "%s", err.msg);
 		check_int("always", "changed", p.changed, 1);
 		check_int("always", "bytes", p.bytes, 5 * MIB);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+static void write_at_seek(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *n = data;
+
+	if (op->type == NFS_OP_SEEK)
+		fake_nfs_write(f, "tree/sparse", (*n)++, "again", 5);
+}
+
+/* Looking for holes takes long: a file that is written to meanwhile is cloned as it is. */
+START_TEST(test_written_to_while_seeking)
+{
+	static const unsigned int refused[] = { 0, NFS_OFFLOAD_CLONE };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		const struct fake_habits habits = { .offload = ALL, .refused = refused[i] };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct tree_progress p;
+		unsigned int n = 0;
+
+		tree_fill_file(f, "tree/sparse", 3 * MIB, 64 * KIB);
+		fake_nfs_truncate(f, "tree/sparse", 5 * MIB);
+		fake_nfs_habits(f, &habits);
+		fake_nfs_watch(f, write_at_seek, &n);
+		ck_assert_msg(copy(f, ALL, false, &p, &err) == 0, "%s", err.msg);
+		check_int("seeking", "changed", p.changed, refused[i] != 0);
+		check_int("seeking", "files", p.files, 1);
 		fake_nfs_free(f);
 	}
 }
@@ -801,7 +874,7 @@ CHECK_MAIN("offload",
 		      { test_async, ARRAY_SIZE(async_rows) },
 		      { test_async_progress, ARRAY_SIZE(async_rows) },
 		      { test_async_failures, ARRAY_SIZE(async_errors) } },
-	   .tests = { test_kinds, test_changes, test_written_to_always, test_restart,
-		      test_lazy_clone, test_huge_hole, test_many_parts, test_async_error,
-		      test_async_restart, test_async_lost, test_async_cancelled,
-		      test_async_pauses })
+	   .tests = { test_kinds, test_refused_one_by_one, test_changes, test_written_to_always,
+		      test_written_to_while_seeking, test_restart, test_lazy_clone, test_huge_hole,
+		      test_many_parts, test_async_error, test_async_restart, test_async_lost,
+		      test_async_cancelled, test_async_pauses })
