@@ -475,6 +475,8 @@ static void *wait_for_place(void *data)
 	return NULL;
 }
 
+#define BURST_MS 40
+
 /* Places that were taken together are given together: the time since then does not count alone. */
 static void refuse_between_bursts(struct net_breaker *breaker)
 {
@@ -482,7 +484,7 @@ static void refuse_between_bursts(struct net_breaker *breaker)
 	bool ask;
 	int i;
 
-	pass_ms(40);
+	pass_ms(BURST_MS);
 	for (i = 0; i < 2; i++)
 		check_int("burst", "result",
 			  net_breaker_enter(breaker, a.name, a.port, &ask, &err[i]), -EUSERS);
@@ -509,7 +511,8 @@ static void refuse_many(struct net_breaker *breaker)
 	}
 	check_that("many", "as many as there are places", within_50 <= PLACES + 1);
 	check_int("many", "last", (int)last, 2000);
-	pass_ms(NET_BREAKER_FRESH_MS - 1); /* the server still counts as alive */
+	/* The server still counts as alive, or those that wait would be refused. */
+	pass_ms(NET_BREAKER_FRESH_MS - BURST_MS - 1);
 	error_clear(&err);
 	check_int("later", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err),
 		  -EUSERS);
