@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "check_util.h"
+#include "meanwhile.h"
 #include "net/address.h"
 #include "net/breaker.h"
 
@@ -51,20 +51,6 @@ int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
 	ck_assert_msg(deadline > now_ns, "waits for a time that has passed");
 	now_ns = deadline;
 	return ETIMEDOUT;
-}
-
-static void (*meanwhile)(void); /* what another thread does while the next one waits for a lock */
-
-int pthread_mutex_lock(pthread_mutex_t *lock)
-{
-	void (*other)(void) = meanwhile;
-
-	meanwhile = NULL;
-	if (other != NULL)
-		other();
-	while (pthread_mutex_trylock(lock) != 0)
-		(void)sched_yield();
-	return 0;
 }
 
 static void pass_ms(uint64_t ms)
