@@ -73,7 +73,8 @@ static bool session_return_client(struct session *s)
 
 /*
  * Return whether the root of the export has an owner that is not the identity that was refused. If
- * the server cannot be asked at present, the session fails with that error: the refusal is final.
+ * the server cannot be asked at present, the session fails with that error instead of the refusal,
+ * which would be final.
  */
 static bool session_ask_root_owner(struct session *s)
 {

@@ -41,7 +41,7 @@ struct published {
 int node_published_add(const char *state_dir, struct mounter *m, const struct published *p,
 		       struct error *err);
 
-/* Whether there is a note of the volume and target. It says needs_mode. */
+/* Whether there is a note of the volume and target; *ret_needs_mode is what it says, if so. */
 bool node_published_find(const char *state_dir, const char *volume, const char *target,
 			 bool *ret_needs_mode);
 
