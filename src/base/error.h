@@ -44,11 +44,18 @@ enum error_code {
  * Details that change from call to call (times, counters, ids that csi-nfs makes up) go to the log.
  */
 
+/* What the caller could wait for, if another try is worth it. */
+enum error_wait {
+	ERROR_WAIT_SERVER, /* until a server answers */
+	ERROR_WAIT_PLACE, /* until fewer calls wait for a server, which may be well */
+	ERROR_WAIT_TURN, /* until fewer copies are made */
+};
+
 struct error {
 	enum error_code code;
 	int sys; /* positive errno of the cause; 0: none */
 	unsigned int retry_ms; /* wait before the same call is worth another try; 0: not soon */
-	bool is_crowd; /* the server may be well, but too many calls wait for it */
+	enum error_wait wait; /* if retry_ms > 0 */
 	char msg[ERROR_MESSAGE_SIZE];
 };
 

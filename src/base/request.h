@@ -11,6 +11,7 @@
 #define BASE_REQUEST_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -21,6 +22,7 @@ struct request {
 	struct error err; /* status if the reply is NULL */
 	uint64_t deadline_ns; /* time by clock_now_ns() when the client gives up; 0: never */
 	atomic_bool cancelled; /* the client disconnected or reset the stream */
+	bool waited_for_turn; /* the call was held with ERROR_WAIT_TURN, and runs again */
 	char subject[REQUEST_SUBJECT_SIZE]; /* volume id or name, for the log */
 };
 

@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "csi/copy_clients.h"
+#include "csi/copy_turn.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/holder.h"
@@ -203,20 +204,6 @@ static void set_report_interval(struct copy_job *job)
 
 _Static_assert(NFS_SERVER_PLACES > COPY_JOBS_MAX * COPY_JOB_CLIENTS,
 	       "copies leave a place to other calls");
-
-int copy_job_enter(const struct csi_driver *driver, struct error *err)
-{
-	if (tree_budget_enter(driver->budget, COPY_JOBS_MAX))
-		return 0;
-	return error_set(err, ERROR_ABORTED,
-			 "%d copies and archives are already running; try again later",
-			 COPY_JOBS_MAX);
-}
-
-void copy_job_leave(const struct csi_driver *driver)
-{
-	tree_budget_leave(driver->budget);
-}
 
 void copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,
 		   struct nfs_client *from, struct nfs_client *to, struct claim *const claims[2])

@@ -15,7 +15,6 @@
 #include "csi/volume_ref.h"
 #include "tree/work.h"
 
-#define COPY_JOBS_MAX 3
 #define COPY_JOB_CLIENTS 5 /* at most: two of the call, two of the job, one to renew a note */
 
 struct copy_job {
@@ -36,14 +35,6 @@ struct copy_job {
 	unsigned int attempts; /* given up because the tree changed too much */
 	bool from_xattrs, to_xattrs; /* which ends had extended attributes before the first one */
 };
-
-/*
- * Get a turn, of COPY_JOBS_MAX, before leasing a second client: calls that hold one place of a
- * server while they wait for the next could take all of them, and then wait for each other. Errors:
- * ABORTED if none is free. copy_job_leave() is due after success.
- */
-int copy_job_enter(const struct csi_driver *driver, struct error *err);
-void copy_job_leave(const struct csi_driver *driver);
 
 /*
  * Begin a job between the exports and identities of from and to. claims are the notes on both that

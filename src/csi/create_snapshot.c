@@ -12,6 +12,7 @@
 #include "csi/claim.h"
 #include "csi/controller.h"
 #include "csi/copy_job.h"
+#include "csi/copy_turn.h"
 #include "csi/snapshot_params.h"
 #include "csi/snapshot_ref.h"
 #include "csi/validate.h"
@@ -28,6 +29,7 @@
 /* A CreateSnapshot request, parsed. */
 struct snapshot_request {
 	const struct csi_driver *driver;
+	struct copy_turn *turn; /* borrowed */
 	const char *name; /* as requested; borrowed */
 	struct snapshot_params params;
 	struct volume_ref source;
@@ -224,14 +226,13 @@ static int snapshot_request_fill(struct nfs_client *c, const char *name, void *d
 {
 	struct snapshot_request *wanted = data;
 	struct session s;
-	int r = copy_job_enter(wanted->driver, err);
+	int r = copy_turn_take(wanted->turn, err);
 
 	if (r < 0)
 		return r;
 	volume_ref_begin(&s, wanted->driver, &wanted->source, err);
 	while (volume_ref_next(&wanted->source, &s))
 		s.result = snapshot_request_copy(wanted, s.client, c, name, err);
-	copy_job_leave(wanted->driver);
 	return s.result;
 }
 
@@ -261,14 +262,13 @@ static int snapshot_request_check(struct nfs_client *c, void *data, struct error
 {
 	struct snapshot_request *wanted = data;
 	struct session s;
-	int r = copy_job_enter(wanted->driver, err);
+	int r = copy_turn_take(wanted->turn, err);
 
 	if (r < 0)
 		return r;
 	volume_ref_begin(&s, wanted->driver, &wanted->source, err);
 	while (volume_ref_next(&wanted->source, &s))
 		s.result = check_on_share(wanted, c, s.client, err);
-	copy_job_leave(wanted->driver);
 	return s.result;
 }
 
@@ -359,7 +359,9 @@ static int create_snapshot(struct snapshot_request *wanted,
 
 CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 {
-	cleanup_snapshot_request struct snapshot_request wanted = { .name = in->name };
+	cleanup_copy_turn struct copy_turn turn = { .is_taken = false };
+	cleanup_snapshot_request struct snapshot_request wanted = { .turn = &turn,
+								    .name = in->name };
 	Csi__V1__CreateSnapshotResponse out = CSI__V1__CREATE_SNAPSHOT_RESPONSE__INIT;
 	struct snapshot_message message;
 	struct volume_owner owner;
@@ -368,7 +370,8 @@ CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 
 	csi_set_subject(req, in->name);
 	wanted.driver = csi_driver_of(service);
-	if (snapshot_request_init(&wanted, in, &req->err) < 0) {
+	if (copy_turn_begin(&turn, wanted.driver, req, &req->err) < 0 ||
+	    snapshot_request_init(&wanted, in, &req->err) < 0) {
 		closure(NULL, data);
 		return;
 	}

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "csi/claim.h"
 #include "csi/controller.h"
+#include "csi/copy_turn.h"
 #include "csi/session.h"
 #include "csi/validate.h"
 #include "csi/volume_message.h"
@@ -342,13 +343,15 @@ static int create_volume_reply(const struct creation *creation,
 CONTROLLER_METHOD(create_volume, CreateVolume)
 {
 	const struct csi_driver *driver = csi_driver_of(service);
+	cleanup_copy_turn struct copy_turn turn = { .is_taken = false };
 	cleanup_volume_source struct volume_source source = { .text = NULL };
 	cleanup_creation struct creation creation = { .key = NULL };
 	struct request *req = data;
 	int r;
 
 	csi_set_subject(req, in->name);
-	if (volume_source_init(&source, driver, in, &req->err) < 0 ||
+	if (copy_turn_begin(&turn, driver, req, &req->err) < 0 ||
+	    volume_source_init(&source, &turn, in, &req->err) < 0 ||
 	    creation_init(&creation, driver, in, &source, &req->err) < 0) {
 		closure(NULL, data);
 		return;

@@ -90,10 +90,10 @@ bool csi_is_quick(const char *method)
 }
 
 /*
- * Hold fewer calls than the sidecars make at a time, so that some stay for servers that answer:
- * csi-provisioner has 100 workers each for creations and deletions, csi-resizer 10 each for two
- * methods, and csi-snapshotter 10 for creations and deletions together. Calls that only report are
- * not held for a server that is down: their caller wants to know now. Nor is NodePublishVolume:
+ * Hold fewer calls than the sidecars make at a time, so that some stay for calls that need not
+ * wait: csi-provisioner has 100 workers each for creations and deletions, csi-resizer 10 each for
+ * two methods, and csi-snapshotter 10 for creations and deletions together. Calls that only report
+ * are not held for a server that is down: their caller wants to know now. Nor is NodePublishVolume:
  * kubelet runs one operation on a volume at a time, so the deletion of a pod would wait for it.
  */
 unsigned int csi_hold_max(const char *method)

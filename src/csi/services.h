@@ -31,10 +31,7 @@ void csi_snapshot_metadata_init(Csi__V1__SnapshotMetadata_Service *s);
 
 bool csi_is_quick(const char *method);
 
-/*
- * Return the number of calls of a method that may wait at a time for servers that do not answer;
- * see grpc/call.h.
- */
+/* Return the number of calls of a method that may be held at a time; see grpc/call.h. */
 unsigned int csi_hold_max(const char *method);
 
 #endif

@@ -145,12 +145,12 @@ static int init_any(struct volume_source *source, const Csi__V1__CreateVolumeReq
 	}
 }
 
-int volume_source_init(struct volume_source *source, const struct csi_driver *driver,
+int volume_source_init(struct volume_source *source, struct copy_turn *turn,
 		       const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
 	int r;
 
-	*source = (struct volume_source){ .driver = driver, .what = in->name };
+	*source = (struct volume_source){ .driver = turn->driver, .turn = turn, .what = in->name };
 	if (in->volume_content_source == NULL)
 		return 0;
 	r = init_any(source, in, err);
@@ -350,11 +350,9 @@ int volume_source_fill(struct nfs_client *c, const char *name, void *data, struc
 	raise_minor(source->kind == VOLUME_SOURCE_IS_VOLUME ? &source->volume.export
 							    : &source->snapshot.export,
 		    &c->export);
-	r = copy_job_enter(source->driver, err);
+	r = copy_turn_take(source->turn, err);
 	if (r < 0)
 		return r;
-	r = source->kind == VOLUME_SOURCE_IS_VOLUME ? fill_from_volume(source, c, name, err)
-						    : fill_from_snapshot(source, c, name, err);
-	copy_job_leave(source->driver);
-	return r;
+	return source->kind == VOLUME_SOURCE_IS_VOLUME ? fill_from_volume(source, c, name, err)
+						       : fill_from_snapshot(source, c, name, err);
 }

@@ -9,6 +9,7 @@
 #define CSI_VOLUME_SOURCE_H
 
 #include "csi/claim.h"
+#include "csi/copy_turn.h"
 #include "csi/snapshot_ref.h"
 #include "csi/volume_ref.h"
 
@@ -16,6 +17,7 @@ enum volume_source_kind { VOLUME_SOURCE_NONE, VOLUME_SOURCE_IS_VOLUME, VOLUME_SO
 
 struct volume_source {
 	const struct csi_driver *driver;
+	struct copy_turn *turn; /* of the call; borrowed */
 	enum volume_source_kind kind;
 	const char *what; /* name of the new volume, for the log; borrowed */
 	struct volume_ref volume;
@@ -39,12 +41,12 @@ static inline bool volume_source_is_refused(const struct error *err)
 }
 
 /*
- * Find the source that the request names, if it names one. Errors: INVALID_ARGUMENT, or ABORTED
- * if the source is being deleted. volume_source_fill() reports a source that is missing, unfinished
- * or refused, so that this counts only until the volume exists. volume_source_done() is due in
- * either case.
+ * Find the source that the request names, if it names one. The turn is borrowed. Errors:
+ * INVALID_ARGUMENT, or ABORTED if the source is being deleted. volume_source_fill() reports a
+ * source that is missing, unfinished or refused, so that this counts only until the volume exists.
+ * volume_source_done() is due in either case.
  */
-int volume_source_init(struct volume_source *source, const struct csi_driver *driver,
+int volume_source_init(struct volume_source *source, struct copy_turn *turn,
 		       const Csi__V1__CreateVolumeRequest *in, struct error *err);
 
 /*

@@ -231,28 +231,56 @@ static uint64_t hold_end(const struct grpc_call *call)
 	return end + margin < deadline ? end : deadline - margin;
 }
 
-/* Return the oldest held call of the method if more than hold_max are held, else NULL. */
-static struct grpc_call *find_call_to_let_go(const struct grpc_call *newest)
+/*
+ * Count the other calls of the method that are held or run again, but for those that wait for a
+ * place. Find the one that has waited longest for its server.
+ */
+static unsigned int count_held(const struct grpc_call *call, struct grpc_call **ret_longest)
 {
-	struct grpc_call *longest = NULL;
 	struct list *conn_pos, *call_pos;
 	unsigned int n = 0;
 
-	list_for_each(conn_pos, &newest->server->conns) {
+	*ret_longest = NULL;
+	list_for_each(conn_pos, &call->server->conns) {
 		struct grpc_conn *conn = container_of(conn_pos, struct grpc_conn, link);
 
 		list_for_each(call_pos, &conn->calls) {
-			struct grpc_call *call = container_of(call_pos, struct grpc_call, link);
+			struct grpc_call *other = container_of(call_pos, struct grpc_call, link);
 
-			if (!is_held(call) || call->held_err.is_crowd ||
-			    call->method.descriptor != newest->method.descriptor)
+			if (other == call || !other->held || other->state != GRPC_CALL_RUNNING ||
+			    other->held_err.wait == ERROR_WAIT_PLACE ||
+			    other->method.descriptor != call->method.descriptor)
 				continue;
 			n++;
-			if (longest == NULL || call->started_ns < longest->started_ns)
-				longest = call;
+			if (is_held(other) && other->held_err.wait == ERROR_WAIT_SERVER &&
+			    (*ret_longest == NULL ||
+			     other->started_ns < (*ret_longest)->started_ns))
+				*ret_longest = other;
 		}
 	}
-	return n > newest->method.hold_max ? longest : NULL;
+	return n;
+}
+
+void grpc_call_let_go(struct grpc_call *call)
+{
+	if (is_held(call))
+		answer_result(call);
+}
+
+/* Whether one more call may be held. Set *ret_leaves to the one that leaves for it, or NULL. */
+static bool has_room(const struct grpc_call *call, struct grpc_call **ret_leaves)
+{
+	const enum error_wait wait = call->invocation.request.err.wait;
+	struct grpc_call *longest;
+
+	*ret_leaves = NULL;
+	if (wait == ERROR_WAIT_PLACE || count_held(call, &longest) < call->method.hold_max)
+		return true;
+	/* The longer a call has waited for its turn, the more would be lost. */
+	if (wait == ERROR_WAIT_TURN)
+		return false;
+	*ret_leaves = longest;
+	return longest != NULL;
 }
 
 /* Hold the call if its handler's error allows. It may be answered and freed when this returns. */
@@ -260,26 +288,24 @@ static bool call_hold(struct grpc_call *call)
 {
 	const struct error *err = &call->invocation.request.err;
 	uint64_t retry_ns = clock_now_ns() + err->retry_ms * CLOCK_NS_PER_MS;
-	struct grpc_call *other = NULL;
+	struct grpc_call *leaves;
 	struct grpc_conn *conn;
 
 	if (call->invocation.reply != NULL || err->retry_ms == 0 ||
 	    (call->data == NULL && call->data_len > 0) || /* given away */
-	    (call->method.hold_max == 0 && !err->is_crowd) ||
-	    call->server->state != GRPC_SERVER_OPEN || retry_ns >= hold_end(call))
+	    call->server->state != GRPC_SERVER_OPEN || retry_ns >= hold_end(call) ||
+	    !has_room(call, &leaves))
 		return false;
-	log_call(call, "Call waits for its server",
-		 call->held || err->is_crowd ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, err->code,
-		 err->msg);
+	log_call(call, "Call waits until it is worth another try",
+		 call->held || err->wait == ERROR_WAIT_PLACE ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO,
+		 err->code, err->msg);
 	call->held = true;
 	call->held_err = *err;
 	call->retry_ns = retry_ns;
 	grpc_server_arm(call->server, retry_ns);
-	if (!err->is_crowd)
-		other = find_call_to_let_go(call);
-	if (other != NULL) {
-		conn = other->conn;
-		answer_result(other);
+	if (leaves != NULL) {
+		conn = leaves->conn;
+		grpc_call_let_go(leaves);
 		grpc_conn_flush(conn);
 	}
 	return true;
@@ -506,14 +532,20 @@ void grpc_call_abort(struct grpc_call *call)
 /* Run the handler: for the first time, or once more after the call was held. */
 static void run_now(struct grpc_call *call, uint64_t now_ns)
 {
-	const uint64_t deadline = call->invocation.request.deadline_ns;
+	struct request *request = &call->invocation.request;
 
 	call->retry_ns = GRPC_NEVER;
 	if (call->held) {
+		/* A call that got its turn, but no place, still waits for both. */
+		if (call->held_err.wait != ERROR_WAIT_PLACE)
+			request->waited_for_turn = call->held_err.wait == ERROR_WAIT_TURN;
 		call->again_ns = now_ns;
-		if (deadline != 0)
-			call->expires_ns = deadline - GRPC_HOLD_MARGIN_MS * CLOCK_NS_PER_MS;
-		error_clear(&call->invocation.request.err);
+		if (request->deadline_ns != 0)
+			call->expires_ns = request->deadline_ns;
+		/* A call that waits for its turn may get it now, and copy to the end. */
+		if (request->deadline_ns != 0 && !request->waited_for_turn)
+			call->expires_ns -= GRPC_HOLD_MARGIN_MS * CLOCK_NS_PER_MS;
+		error_clear(&request->err);
 	}
 	start_worker(call);
 }

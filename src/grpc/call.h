@@ -35,11 +35,16 @@
  * A call is held if its handler failed with an error that says when another try is worth it
  * (retry_ms), and there is time until then. It waits without a worker and runs again from its
  * start, as if the client had repeated it. The client does not notice, so the pauses between its
- * own retries do not grow while a server is away. The number of held calls per method is limited,
- * because a client makes a limited number of calls at a time and needs some for other servers. A
- * call above the limit ends the hold of the call that has waited longest, which is answered with
- * its last error. A call that only waits for its turn at a server (is_crowd) is held whatever its
- * method allows, and does not count.
+ * own retries do not grow meanwhile. A call waits for one of three things (enum error_wait). At
+ * most hold_max calls of a method are held, because a client makes a limited number of calls at a
+ * time and needs some for others:
+ *
+ *   a server that is down   above the limit, the one of these that has waited longest is answered
+ *   its turn to copy        above the limit, the new call is answered
+ *   a place at a server     always held, and does not count: it is soon over
+ *
+ * A call that is not held any longer is answered with its last error. When the server begins to
+ * drain, all are.
  */
 #ifndef GRPC_CALL_H
 #define GRPC_CALL_H
@@ -97,6 +102,9 @@ void grpc_call_end(struct grpc_call *call);
  * not start a queued one. The caller must not use the call afterwards.
  */
 void grpc_call_detach(struct grpc_call *call);
+
+/* If the call is held, answer with the error for which it is. Does not free or send. */
+void grpc_call_let_go(struct grpc_call *call);
 
 /* Answer UNAVAILABLE unless already answered: the server is closing. Does not free the call. */
 void grpc_call_abort(struct grpc_call *call);

@@ -247,7 +247,11 @@ static void submit_final_goaway(struct grpc_conn *conn)
  */
 void grpc_conn_drain(struct grpc_conn *conn)
 {
+	struct list *pos;
+
 	conn->state = GRPC_CONN_DRAINING;
+	list_for_each(pos, &conn->calls)
+		grpc_call_let_go(container_of(pos, struct grpc_call, link));
 	conn->due_ns = clock_now_ns() + GRPC_DRAIN_MS * CLOCK_NS_PER_MS;
 	grpc_server_arm(conn->server, conn->due_ns);
 	if (nghttp2_submit_shutdown_notice(conn->session) != 0 ||

@@ -27,9 +27,9 @@ struct grpc_service {
 	 */
 	bool (*is_quick)(const char *method);
 	/*
-	 * Called likewise: how many calls of the method may be held at a time for a server that
-	 * does not answer (call.h). NULL: 0 for all. A held call runs the method more than once, so
-	 * every method that is not quick must be idempotent.
+	 * Called likewise: how many calls of the method may be held at a time (call.h). NULL: 0 for
+	 * all. A held call runs the method more than once, so every method that is not quick must
+	 * be idempotent.
 	 */
 	unsigned int (*hold_max)(const char *method);
 };

@@ -51,15 +51,15 @@
 #define GRPC_BODY_TIMEOUT_MS 60000U
 
 /*
- * How long a call is held while its server does not answer, counted from its start: GRPC_HOLD_MS,
- * but no longer than GRPC_HOLD_MARGIN_MS before its deadline; GRPC_HOLD_ALONE_MS if it has no
- * deadline. A held call occupies no worker.
+ * How long a call is held (call.h), counted from its start: GRPC_HOLD_MS, but no longer than
+ * GRPC_HOLD_MARGIN_MS before its deadline; GRPC_HOLD_ALONE_MS if it has no deadline. A held call
+ * occupies no worker.
  */
 #define GRPC_HOLD_MS 20000U
 #define GRPC_HOLD_ALONE_MS 8000U
 #define GRPC_HOLD_MARGIN_MS 1000U
 
-/* If a handler that was run again is still busy after this time, it has found its server. */
+/* If a call's handler is still busy this long after it ran again, it has found its server. */
 #define GRPC_HOLD_ASKING_MS 10000U
 
 /* ---- Connections ---- */

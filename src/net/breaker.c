@@ -241,7 +241,7 @@ static int refuse_full(const struct net_breaker *b, struct server *s, struct err
 	int r = refuse_unknown(s, next_turn_ms(b, s), "too many calls wait for it already", err);
 
 	if (err != NULL && err->code == ERROR_UNAVAILABLE)
-		err->is_crowd = true;
+		err->wait = ERROR_WAIT_PLACE;
 	return r;
 }
 

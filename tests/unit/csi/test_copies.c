@@ -5,11 +5,12 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "csi/copy_job.h"
+#include "csi/copy_turn.h"
 #include "csi/services.h"
 #include "fake/nfs.h"
 #include "check_util.h"
@@ -45,6 +46,7 @@ struct bench {
 	struct tree_budget budget;
 	atomic_bool stopping;
 	struct fake_nfs *nfs;
+	bool waited_for_turn; /* the next calls were held until there was a turn */
 };
 
 static struct fake_nfs *nested; /* whose directory top/share is the share /e */
@@ -114,7 +116,7 @@ static struct error invoke(struct bench *b, const char *method, const void *in)
 	ProtobufCService *service = &b->controller.service.base;
 	const ProtobufCMethodDescriptor *m =
 		protobuf_c_service_descriptor_get_method_by_name(service->descriptor, method);
-	struct request req = { .deadline_ns = 0 };
+	struct request req = { .waited_for_turn = b->waited_for_turn };
 
 	service->invoke(service, (unsigned int)(m - service->descriptor->methods), in, answered,
 			&req);
@@ -235,12 +237,42 @@ static void empty_server(struct bench *b, struct nfs_client *held[NFS_SERVER_PLA
 		nfs_pool_return(b->driver.pool, held[i]);
 }
 
+static void count_calls(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *calls = data;
+
+	(void)f;
+	(void)op;
+	++*calls;
+}
+
+/* A call that was held for its turn, and still gets none, is over before it asks a server. */
+static void check_waiters(struct bench *b)
+{
+	unsigned int calls = 0;
+	struct error err;
+	size_t i;
+
+	b->waited_for_turn = true;
+	fake_nfs_watch(b->nfs, count_calls, &calls);
+	for (i = 0; i < ARRAY_SIZE(copies); i++) {
+		err = make_copy(b, &copies[i]);
+		check_error(copies[i].name, &err, ERROR_ABORTED, "already running");
+		check_that(copies[i].name, "waits on", err.wait == ERROR_WAIT_TURN);
+	}
+	check_int("waiters", "calls of the server", calls, 0);
+	fake_nfs_watch(b->nfs, NULL, NULL);
+	b->waited_for_turn = false;
+}
+
 /*
  * A copy that has to wait for its turn does not wait for a second place of its server, and holds
  * its first one no longer. What needs no copy is answered as ever.
  */
-START_TEST(test_turns)
+static void check_turns(bool waited_for_turn)
 {
+	struct copy_turn turns[COPY_JOBS_MAX] = { { .is_taken = false } };
+	const struct request req = { .waited_for_turn = true };
 	struct nfs_client *held[NFS_SERVER_PLACES];
 	struct bench b;
 	struct error err;
@@ -253,12 +285,15 @@ START_TEST(test_turns)
 	check_ok("done", create_volume(&b, "done", VOLUME, NULL));
 	check_int("before", "turns taken", atomic_load(&b.budget.jobs), 0);
 	for (i = 0; i < COPY_JOBS_MAX; i++)
-		check_ok("turn", (struct error){ .code = copy_job_enter(&b.driver, NULL) });
+		ck_assert(copy_turn_begin(&turns[i], &b.driver, &req, NULL) == 0);
 	fill_server(&b, held, 1);
 	for (i = 0; i < ARRAY_SIZE(copies); i++) {
 		err = make_copy(&b, &copies[i]);
 		check_error(copies[i].name, &err, ERROR_ABORTED, "already running");
+		check_that(copies[i].name, "waits",
+			   err.wait == ERROR_WAIT_TURN && err.retry_ms > 0 && err.retry_ms <= 1000);
 	}
+	check_waiters(&b);
 	check_ok("a clone that is there", create_volume(&b, "done", VOLUME, NULL));
 	check_ok("a snapshot that is there", create_snapshot(&b, "snap-1", VOLUME));
 	err = create_volume(&b, "nothing", "s#e#pvc-9##", NULL);
@@ -266,17 +301,51 @@ START_TEST(test_turns)
 	empty_server(&b, held, 1);
 	check_int("after", "turns taken", atomic_load(&b.budget.jobs), COPY_JOBS_MAX);
 	for (i = 0; i < COPY_JOBS_MAX; i++)
-		copy_job_leave(&b.driver);
+		copy_turn_give(&turns[i]);
+	b.waited_for_turn = waited_for_turn;
 	fake_nfs_remove(b.nfs, "foreign");
 	for (i = 0; i < ARRAY_SIZE(copies); i++) {
 		check_ok(copies[i].name, make_copy(&b, &copies[i]));
 		check_int(copies[i].name, "turns taken", atomic_load(&b.budget.jobs), 0);
 	}
+	check_ok("a clone that is there", create_volume(&b, "done", VOLUME, NULL));
+	err = create_volume(&b, "", VOLUME, NULL);
+	check_error("no name", &err, ERROR_INVALID_ARGUMENT, "name");
+	check_int("last", "turns taken", atomic_load(&b.budget.jobs), 0);
 	bench_done(&b);
+}
+
+START_TEST(test_turns)
+{
+	check_turns(false);
+	check_turns(true);
 }
 END_TEST
 
-/* Whatever ends a copy, its turn is over. */
+/* A copy whose reads fail. */
+struct failing_copy {
+	const struct bench *bench;
+	struct fake_failure failure;
+	pthread_t caller; /* others purge */
+	bool has_begun;
+	unsigned int without_turn; /* calls of the server since it has begun */
+};
+
+static void watch_failing_copy(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct failing_copy *copy = data;
+	const bool has_turn = atomic_load(&copy->bench->budget.jobs) > 0;
+
+	(void)op;
+	if (!pthread_equal(pthread_self(), copy->caller))
+		return;
+	if (has_turn && !copy->has_begun)
+		fake_nfs_fail(f, &copy->failure); /* not before: the call reads notes and records */
+	copy->has_begun = copy->has_begun || has_turn;
+	copy->without_turn += copy->has_begun && !has_turn;
+}
+
+/* Whatever ends a copy, its turn is over with the call, which may copy again until then. */
 START_TEST(test_turns_of_failures)
 {
 	static const int errors[] = { -EACCES, -EIO, -ESTALE, -ECONNABORTED, -ETIMEDOUT };
@@ -295,11 +364,19 @@ START_TEST(test_turns_of_failures)
 		make_sources(&b);
 		fake_nfs_put(b.nfs, "foreign/pvc-1.tar.gz", NFS_TYPE_FILE, NULL);
 		for (k = 0; k < ARRAY_SIZE(copies); k++) {
+			struct failing_copy copy = {
+				.bench = &b,
+				.failure = failure,
+				.caller = pthread_self(),
+			};
 			struct error err;
 
-			fake_nfs_fail(b.nfs, &failure);
+			fake_nfs_watch(b.nfs, watch_failing_copy, &copy);
 			err = make_copy(&b, &copies[k]);
+			fake_nfs_watch(b.nfs, NULL, NULL);
 			fake_nfs_fail(b.nfs, NULL);
+			check_that(copies[k].name, "it began", copy.has_begun);
+			check_int(copies[k].name, "without its turn", (int)copy.without_turn, 0);
 			check_that(copies[k].name, "it fails", err.code != ERROR_OK);
 			check_int(copies[k].name, "turns taken", atomic_load(&b.budget.jobs), 0);
 		}

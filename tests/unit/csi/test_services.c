@@ -937,7 +937,7 @@ END_TEST
 static void check_crowd(const char *row, const struct call *call)
 {
 	check_error(row, &call->req.err, ERROR_UNAVAILABLE, "too many calls");
-	check_that(row, "the call can be held", call->req.err.is_crowd);
+	check_that(row, "the call can be held", call->req.err.wait == ERROR_WAIT_PLACE);
 	check_that(row, "it is worth another try", call->req.err.retry_ms > 0);
 }
 

@@ -488,7 +488,7 @@ static void refuse_many(struct net_breaker *breaker)
 		error_clear(&err);
 		check_int("many", "result", net_breaker_enter(breaker, a.name, a.port, &ask, &err),
 			  -EUSERS);
-		check_that("many", "crowd", err.is_crowd);
+		check_that("many", "crowd", err.wait == ERROR_WAIT_PLACE);
 		check_int("many", "check", net_breaker_check(breaker, a.name, a.port, NULL),
 			  -EUSERS);
 		check_that("many", "in turn", err.retry_ms >= last && err.retry_ms <= 2000);
