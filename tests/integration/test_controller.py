@@ -483,7 +483,7 @@ class Controller(OnServer):
 
     def test_squashed_export(self):
         share = os.path.join(DISK, type(self).__name__, "squashed")
-        self.fails(CODE.PERMISSION_DENIED, self.client.CreateVolume, "squash",
+        self.fails(CODE.PERMISSION_DENIED, self.client.CreateVolume, "check squashing",
                    **self.request("v", share=share))
         self.assertEqual(os.listdir(share), [])
 

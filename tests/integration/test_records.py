@@ -250,7 +250,7 @@ class Records(Asking):
                 before = look(self.place)
                 self.delete(self.create("empty").volume_id)  # after which the purger looks
                 self.assertTrue(servers.wait_for(
-                    lambda: "'trash' is not a directory" in self.driver.tail(), 10))
+                    lambda: "Purging deleted volumes failed" in self.driver.tail(), 10))
                 self.assertEqual(look(self.place), before)
                 with self.server_down():
                     os.unlink(self.state("trash"))
@@ -755,7 +755,8 @@ class Unwritable(Asking):
         def close(path):
             os.chown(path, 0, 0)
             os.chmod(path, 0o555)
-        self.close_each(self.squashed, close, lambda path: os.chmod(path, 0o777), "squash")
+        self.close_each(self.squashed, close, lambda path: os.chmod(path, 0o777),
+                        "check squashing")
 
     def test_immutable(self):
         self.close_each(self.small, lambda path: servers.run("chattr", "+i", path),
@@ -773,7 +774,7 @@ class Unwritable(Asking):
                     os.chown(path, 0, 0)
                     os.chmod(path, 0o700)
                 # A caller that creates must not think that there is nothing: it is there.
-                self.are_refused(self.calls("pv", volume_id, share), "squash",
+                self.are_refused(self.calls("pv", volume_id, share), "check squashing",
                                  code=CODE.PERMISSION_DENIED, creating=CODE.ABORTED)
                 self.assertNotIn(volume_id, self.entries())  # and other shares are listed
                 with self.server_down():
@@ -800,8 +801,8 @@ class Unwritable(Asking):
                     os.chown(path, 0, 0)
                     os.chmod(path, 0o555)
                 if word is not None:
-                    self.fails(CODE.PERMISSION_DENIED, self.client.DeleteVolume, word, "squash",
-                               volume_id=volume_id, secrets=self.secrets)
+                    self.fails(CODE.PERMISSION_DENIED, self.client.DeleteVolume, word,
+                               "check squashing", volume_id=volume_id, secrets=self.secrets)
                     self.assertIn(os.path.join(share, FOLDERS[1], "pv"), self.records(share))
                 else:
                     self.delete(volume_id)  # at once, not by way of the trash

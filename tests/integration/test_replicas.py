@@ -251,7 +251,7 @@ class Pairs(Base):
             with self.subTest(point=point), concurrent.futures.ThreadPoolExecutor(1) as pool:
                 held = self.hold(calls, point)
                 running = pool.submit(first, n)
-                wait_for(lambda: held.is_set() or running.done(), 60)
+                self.assertTrue(wait_for(lambda: held.is_set() or running.done(), 60))
                 reached = held.is_set()
                 code = second(n) if reached else None
                 self.proxy.end()
@@ -360,13 +360,17 @@ class Pairs(Base):
             until_answered(self.other.delete, "v" + n)
             return until_answered(self.other.create, "v" + n)
 
-        def check(n, a, _):
+        def check(n, a, b):
             self.assertIn(a, (CODE.OK,) + AGAIN)
             self.is_consistent()
+            if b == CODE.OK and os.path.isdir(os.path.join(self.share, "v" + n)):
+                kept.append(n)
             self.clear(n)
 
+        kept = []
         self.at_each_point(lambda n: self.is_ok(until_answered(self.other.create, "v" + n)),
                            lambda n: self.held.delete("v" + n), again, check)
+        self.assertTrue(kept)
 
     def late(self, prepare, first, second, stays, *more):
         """first goes on after second has deleted the same and made another one in its place: it may
@@ -511,15 +515,20 @@ class Pairs(Base):
 
     # ---- copies ----
 
-    def has_data(self, name):
-        def check(n, *_):
-            if name + n in self.directories():
+    # What these make is there if the call of that number was answered OK. Without a number, another
+    # call may have deleted it. Whatever is there is whole.
+
+    def has_data(self, name, call=None):
+        def check(n, *codes):
+            there = name + n in self.directories()
+            self.assertTrue(there or call is None or codes[call] != CODE.OK, self.log())
+            if there:
                 self.assertEqual(self.data(name + n), "data")
         return check
 
     def test_clone_and_delete_of_its_source(self):
         self.pair(self.volume, lambda n: self.held.clone("w" + n, "v" + n),
-                  lambda n: self.other.delete("v" + n), None, self.has_data("w"))
+                  lambda n: self.other.delete("v" + n), None, self.has_data("w", 0))
 
     def test_clone_and_its_own_delete(self):
         self.pair(self.volume, lambda n: self.held.clone("w" + n, "v" + n),
@@ -527,27 +536,31 @@ class Pairs(Base):
 
     def test_clone_and_clone(self):
         self.pair(self.volume, lambda n: self.held.clone("w" + n, "v" + n),
-                  lambda n: self.other.clone("w" + n, "v" + n), ["v", "w"], self.has_data("w"))
+                  lambda n: self.other.clone("w" + n, "v" + n), ["v", "w"], self.has_data("w", 0))
 
     def test_delete_and_clone_of_it(self):
         self.pair(self.volume, lambda n: self.held.delete("v" + n),
-                  lambda n: self.other.clone("w" + n, "v" + n), None, self.has_data("w"))
+                  lambda n: self.other.clone("w" + n, "v" + n), None, self.has_data("w", 1))
 
-    def is_snapshot(self, n, *_):
-        if "s" + n in self.state("snapshots"):
-            self.archive_is_whole("s" + n, "v" + n)
+    def is_snapshot(self, call=None):
+        def check(n, *codes):
+            there = "s" + n in self.state("snapshots")
+            self.assertTrue(there or call is None or codes[call] != CODE.OK, self.log())
+            if there:
+                self.archive_is_whole("s" + n, "v" + n)
+        return check
 
     def test_snapshot_and_delete_of_its_volume(self):
         self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
-                  lambda n: self.other.delete("v" + n), None, self.is_snapshot)
+                  lambda n: self.other.delete("v" + n), None, self.is_snapshot(0))
 
     def test_delete_and_snapshot_of_it(self):
         self.pair(self.volume, lambda n: self.held.delete("v" + n),
-                  lambda n: self.other.snap("s" + n, "v" + n), None, self.is_snapshot)
+                  lambda n: self.other.snap("s" + n, "v" + n), None, self.is_snapshot(1))
 
     def test_snapshot_and_its_own_delete(self):
         self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
-                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.is_snapshot)
+                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.is_snapshot())
 
     def foreign_snapshot(self, n):
         """One that csi-driver-nfs made."""
@@ -588,42 +601,45 @@ class Pairs(Base):
 
     def test_snapshot_and_snapshot(self):
         self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
-                  lambda n: self.other.snap("s" + n, "v" + n), ["s", "v"], self.is_snapshot)
+                  lambda n: self.other.snap("s" + n, "v" + n), ["s", "v"], self.is_snapshot(0))
 
     def test_delete_of_a_snapshot_and_a_new_one(self):
         self.pair(self.snapshot, lambda n: self.held.unsnap("s" + n, "v" + n),
-                  lambda n: self.other.snap("s" + n, "v" + n), None, self.is_snapshot)
+                  lambda n: self.other.snap("s" + n, "v" + n), None, self.is_snapshot())
 
     def test_restore_and_delete_of_the_snapshot(self):
         self.pair(self.snapshot, lambda n: self.held.restore("w" + n, "s" + n, "v" + n),
-                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.has_data("w"))
+                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.has_data("w", 0))
 
-    def is_tree(self, n, *_):
-        if "s" + n not in self.state("snapshots"):
-            return
-        self.assertEqual(os.listdir(os.path.join(self.share, "s" + n)), ["v" + n + ".tree"])
-        self.assertEqual(self.data(os.path.join("s" + n, "v" + n + ".tree")), "data")
+    def is_tree(self, call=None):
+        def check(n, *codes):
+            there = "s" + n in self.state("snapshots")
+            self.assertTrue(there or call is None or codes[call] != CODE.OK, self.log())
+            if there:
+                self.assertEqual(os.listdir(os.path.join(self.share, "s" + n)), ["v" + n + ".tree"])
+                self.assertEqual(self.data(os.path.join("s" + n, "v" + n + ".tree")), "data")
+        return check
 
     def test_tree_and_its_own_delete(self):
         self.pair(self.volume, lambda n: self.held.snap_tree("s" + n, "v" + n),
-                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.is_tree)
+                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.is_tree())
 
     def test_tree_and_delete_of_its_volume(self):
         self.pair(self.volume, lambda n: self.held.snap_tree("s" + n, "v" + n),
-                  lambda n: self.other.delete("v" + n), None, self.is_tree)
+                  lambda n: self.other.delete("v" + n), None, self.is_tree(0))
 
     def test_tree_and_tree(self):
         self.pair(self.volume, lambda n: self.held.snap_tree("s" + n, "v" + n),
-                  lambda n: self.other.snap_tree("s" + n, "v" + n), ["s", "v"], self.is_tree)
+                  lambda n: self.other.snap_tree("s" + n, "v" + n), ["s", "v"], self.is_tree(0))
 
     def test_restore_and_delete_of_the_tree(self):
         self.pair(self.snapshot_tree, lambda n: self.held.restore("w" + n, "s" + n, "v" + n),
-                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.has_data("w"))
+                  lambda n: self.other.unsnap("s" + n, "v" + n), None, self.has_data("w", 0))
 
     def test_delete_of_a_tree_and_restore(self):
         self.pair(self.snapshot_tree, lambda n: self.held.unsnap("s" + n, "v" + n),
                   lambda n: self.other.restore("w" + n, "s" + n, "v" + n), None,
-                  self.has_data("w"))
+                  self.has_data("w", 1))
 
     def test_delete_of_a_snapshot_and_restore(self):
         self.pair(self.snapshot, lambda n: self.held.unsnap("s" + n, "v" + n),

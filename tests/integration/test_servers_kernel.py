@@ -327,11 +327,12 @@ class BindMount(OnExt4, unittest.TestCase):
             self.delete(self.volume_id("top", "top-of-" + name))
         self.delete(made.volume_id)
         trash = os.path.join(self.folder, STATE, "trash")
-        wait_for(lambda: "unmount it" in self.driver.tail(), 20)
-        self.assertIn("unmount it", self.driver.tail())
-        self.assertEqual(len(os.listdir(outside)), 20)
         left = [entry for entry in os.listdir(trash) if not entry.startswith(name + "-copy")]
         self.assertEqual(len(left), 1)
+        message = left[0] + "/beside/mount' on "  # of the purge, not of a deletion above
+        wait_for(lambda: message in self.driver.tail(), 20)
+        self.assertIn(message, self.driver.tail())
+        self.assertEqual(len(os.listdir(outside)), 20)
         self.unmount_in_share(os.path.join(trash, left[0], "beside", "mount"))
         shutil.rmtree(outside)
         self.restart()  # a purger looks at once at a share that it does not know yet

@@ -83,8 +83,8 @@ class Settings(OnServer):
     def test_squashed_export_without_owner(self):
         self.own()
         before = self.status(share=self.squashed)
-        self.fails(CODE.PERMISSION_DENIED, self.client.CreateVolume, "squash", self.squashed,
-                   "uid 0", **self.request("squashed", share=self.squashed))
+        self.fails(CODE.PERMISSION_DENIED, self.client.CreateVolume, "check squashing",
+                   self.squashed, "uid 0", **self.request("squashed", share=self.squashed))
         self.assertEqual(self.listed(self.squashed) + self.records(self.squashed), [])
         self.assertEqual(self.status(share=self.squashed), before)
 
@@ -262,8 +262,9 @@ class Settings(OnServer):
         self.delete(volume.volume_id)
         self.own(0o1777)
         os.mkdir(os.path.join(self.squashed, "there"))
-        self.fails(CODE.PERMISSION_DENIED, self.client.CreateVolume, "there", "squash", str(OWNER),
-                   **self.request("adopts", share=self.squashed, subDir="there", uid=str(OWNER)))
+        self.fails(CODE.PERMISSION_DENIED, self.client.CreateVolume, "there", "check squashing",
+                   str(OWNER), **self.request("adopts", share=self.squashed, subDir="there",
+                                              uid=str(OWNER)))
         self.assertEqual(self.listed(self.squashed), ["there"])
         with self.server_down():
             os.rmdir(os.path.join(self.squashed, "there"))
@@ -379,7 +380,7 @@ class Settings(OnServer):
         before = self.status("owned", share=self.squashed)
         self.assertEqual(before, (OWNER, OWNER, 0o700))
         record = self.text("owned", self.squashed)
-        self.refused(CODE.INVALID_ARGUMENT, volume.volume_id, "squash", uid=str(OTHER),
+        self.refused(CODE.INVALID_ARGUMENT, volume.volume_id, "check squashing", uid=str(OTHER),
                      mountPermissions="0777", onDelete="retain")
         self.assertEqual(self.status("owned", share=self.squashed), before)
         self.assertEqual(self.text("owned", self.squashed), record)
