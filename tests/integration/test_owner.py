@@ -7,6 +7,7 @@ the share.
 """
 import concurrent.futures
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -23,6 +24,7 @@ import servers
 from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base, OnServer
 from csi_client import capability
 from driver import Driver
+from rpc_proxy import ALWAYS, Proxy, Rule
 from servers import Image, KernelServer, wait_for
 
 REFUSED = CODE.FAILED_PRECONDITION
@@ -467,35 +469,51 @@ class Owners(Calls, OnServer):
         self.assertEqual(len([n for n in self.listed() if n.startswith("archived-shop.")]), 1)
 
     def test_killed_at_any_time(self):
-        """refuse: the driver dies under way; whoever made the directory first has it."""
-        for step in range(12):
-            with self.subTest(step=step):
+        """refuse: the driver dies in front of each change that it makes; whoever made the directory
+        first has it."""
+        strangers = []
+        with Proxy(self.server.port, self.server.mount_port) as proxy:
+            for step in itertools.count(1):
                 name = "kill-%d" % step
-                request = self.request("pv", subDir=name, existingDirectory="refuse")
-                thread = threading.Thread(target=self._ask, args=(request,))
-                thread.start()
-                wait_for(lambda: False, 0.001 * step)
-                self.driver.kill()
-                thread.join()
+                with self.through(proxy):
+                    request = self.request("pv", subDir=name, existingDirectory="refuse")
+                if not self.is_killed(proxy, step, request):
+                    break
                 stranger = False
                 with self.nobody_there():
                     if not os.path.isdir(self.path(name)):
                         os.mkdir(self.path(name))
                         self.write(name, "file")
                         stranger = True
+                strangers.append(stranger)
                 self.driver.start()
                 self.assertTrue(wait_for(self.is_reached))
-                if stranger:
-                    self.is_refused(name="pv", subDir=name, existingDirectory="refuse")
-                    self.is_kept(name, "file")
-                else:
-                    self.delete(self.client.CreateVolume(**request).volume.volume_id)
+                with self.subTest(step=step, stranger=stranger):
+                    if stranger:
+                        self.is_refused(name="pv", subDir=name, existingDirectory="refuse")
+                        self.is_kept(name, "file")
+                    else:
+                        self.delete(self.client.CreateVolume(**request).volume.volume_id)
+        self.delete(self.volume_id(name, "pv"))
+        self.assertIn(True, strangers)
+        self.assertIn(False, strangers)
 
-    def _ask(self, request):
+    def is_killed(self, proxy, step, request):
+        """Kill the driver in front of this change of the call. Return whether there was one."""
+        def kill(_):
+            self.driver.process.kill()
+            self.driver.process.wait()
+
+        death = Rule("changing", step, "hook", kill)
+        proxy.begin([death, Rule("changing", step, "cut-before", count=ALWAYS)])
         try:
-            self.driver.client.CreateVolume(**request)
-        except (grpc.RpcError, ValueError):
-            pass  # it was killed
+            self.client.CreateVolume(**request)
+        except grpc.RpcError:
+            self.assertTrue(death.hits, "it failed before it was killed")
+        proxy.end()
+        if death.hits:
+            self.driver.kill()  # it knows that now, too
+        return death.hits > 0
 
     @contextlib.contextmanager
     def nobody_there(self):

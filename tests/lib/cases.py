@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 import grpc
 
@@ -133,6 +134,10 @@ class OnServer:
         finally:
             self.server.start()
             self.assertTrue(wait_for(self.is_reached), "the driver does not find its server again")
+
+    def through(self, proxy):
+        """Requests that are made in this context lead to the server through the proxy."""
+        return mock.patch.multiple(self.server, port=proxy.port, mount_port=proxy.mount_port)
 
     def server_looks_again(self):
         """Drop the server's caches after a change to the exported folder behind its back."""
