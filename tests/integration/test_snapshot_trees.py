@@ -19,6 +19,7 @@ import servers
 import trees
 from cases import CODE, GIB, SERVER, STATE, Base
 from copies import FAR_SERVER, Chosen, Trees
+from rpc_proxy import Proxy
 from servers import Export, wait_for
 
 SUFFIX = ".tree"
@@ -238,15 +239,26 @@ class SnapshotTrees(Trees):
 
     def test_damage_of_the_copy(self):
         """--verify-clones counts for trees as well."""
+        with open(self.path("plain", "folder-000", "file-00000"), "rb") as f:
+            data = f.read()
+
+        def damage(call):
+            if call.name == "WRITE":
+                call.data = call.data.replace(data, data[::-1])
+
         source = self.source("plain")
         self.restart("--verify-clones", *self.options)
-        try:
+        with Proxy(self.server.port, self.server.mount_port) as proxy, self.through(proxy):
+            proxy.begin(on_call=damage)
+            self.fails(CODE.DATA_LOSS, lambda: self.snap_tree("snap", source), "file-00000")
+            proxy.end()
             snapshot = self.snap_tree("snap", source).snapshot_id
             self.is_tree_of("plain", "snap")
+            proxy.begin(on_call=damage)
+            self.fails(CODE.DATA_LOSS, lambda: self.restore("restored", snapshot), "file-00000")
+            proxy.end()
             volume = self.restore("restored", snapshot)
             self.is_copy("plain", "restored")
-        finally:
-            self.restart(*self.options)
         self.delete(volume.volume_id)
         self.unsnap(snapshot)
 
