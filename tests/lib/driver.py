@@ -80,6 +80,12 @@ class Driver:
         with open(self.log, encoding="utf-8", errors="replace") as f:
             return "".join(f.readlines()[-lines:])
 
+    def logged_since(self, size):
+        """Return what it has logged since its log had this size."""
+        with open(self.log, "rb") as f:
+            f.seek(size)
+            return f.read().decode(errors="replace")
+
     def _end(self, how):
         """Stop it. Return the exit status, negative for a signal, or None if it was not running."""
         if self.client is not None:
