@@ -548,7 +548,7 @@ class OnKernel(Calls):
         cls.image = Image(os.path.join(DISK, cls.__name__), 400, *cls.mkfs)
         try:
             cls.image.mount()
-        except servers.Failure as e:
+        except servers.NotMounted as e:
             raise unittest.SkipTest("this kernel has not that file system") from e
         cls.server = KernelServer(cls.image.path, cls.options, cls.without).start()
         cls.driver = Driver(LAB, name=cls.__name__).start()

@@ -34,7 +34,10 @@ class Quota:
                           options="loop,prjquota")
         try:
             cls.image.mount()
-        except servers.Failure as e:
+        except servers.NotMounted as e:
+            # Without quotas it has to be possible.
+            servers.run("mount", "-o", "loop", cls.image.file, cls.image.path)
+            cls.image.unmount()
             raise unittest.SkipTest("this kernel has no project quotas on XFS") from e
         cls.projects = 0
         cls.server = KernelServer(cls.image.path).start()

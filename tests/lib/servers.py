@@ -130,6 +130,10 @@ def rpcbind():
     Rpcbind.start()
 
 
+class NotMounted(Failure):
+    """The file system was made, but the kernel does not mount it."""
+
+
 class Image:
     """A small file system in a file, mounted through a loop device."""
 
@@ -150,7 +154,10 @@ class Image:
         with open(self.file, "wb") as f:
             f.truncate(self.mebibytes << 20)
         run(*self.mkfs, self.file)
-        run("mount", "-o", self.options, self.file, self.path)
+        try:
+            run("mount", "-o", self.options, self.file, self.path)
+        except Failure as e:
+            raise NotMounted(str(e)) from e
         return self
 
     def unmount(self):
