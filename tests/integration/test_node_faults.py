@@ -220,10 +220,10 @@ class Faults(unittest.TestCase):
         for thread in threads:
             thread.start()
         try:
-            for turn in range(1, 21):
+            for turn in range(1, 11):
                 # Of another volume nothing is remembered: the looks reach the mount.
                 patiently(self.publish, server=self.live, volume="v%d" % turn)
-                if turn == 20:
+                if turn == 10:
                     self.assertTrue(wait_for(lambda: right or wrong))
                 patiently(self.unpublish)
         finally:
