@@ -207,14 +207,16 @@ START_TEST(test_claims)
 		const char *name;
 		const char *there; /* a note of another one */
 		enum busy_kind kind;
+		const char *dir;
 		bool refused;
 	} rows[] = {
-		{ "used by two", "pvc-1~u~" OTHER, BUSY_USE, false },
-		{ "made by two", "pvc-1~m~" OTHER, BUSY_MAKE, true },
-		{ "made in one that is made", "pvc-1%2Fa~m~" OTHER, BUSY_MAKE, false },
-		{ "used while it is deleted", "pvc-1~d~" OTHER, BUSY_USE, true },
-		{ "used while what is around it is deleted", "pvc-1~s~" OTHER, BUSY_USE, true },
-		{ "made after it was deleted", "pvc-1~d~" OTHER, BUSY_MAKE, false },
+		{ "used by two", "pvc-1~u~" OTHER, BUSY_USE, "pvc-1", false },
+		{ "made by two", "pvc-1~m~" OTHER, BUSY_MAKE, "pvc-1", true },
+		{ "made in one that is made", "pvc-1%2Fa~m~" OTHER, BUSY_MAKE, "pvc-1", false },
+		{ "used while it is deleted", "pvc-1~d~" OTHER, BUSY_USE, "pvc-1", true },
+		{ "used while what is around it is deleted", "pvc-1~s~" OTHER, BUSY_USE, "pvc-1/a",
+		  true },
+		{ "made after it was deleted", "pvc-1~d~" OTHER, BUSY_MAKE, "pvc-1", false },
 	};
 	size_t i;
 
@@ -228,7 +230,7 @@ START_TEST(test_claims)
 
 		bench_init(&b);
 		put_note(&b, rows[i].there);
-		r = claim_take(&claim, &b.driver, &b.export, NULL, rows[i].kind, "pvc-1", &err);
+		r = claim_take(&claim, &b.driver, &b.export, NULL, rows[i].kind, rows[i].dir, &err);
 		check_int(rows[i].name, "refused", r < 0, rows[i].refused);
 		check_error(rows[i].name, &err, rows[i].refused ? ERROR_ABORTED : ERROR_OK, NULL);
 		claim_drop(claim);
