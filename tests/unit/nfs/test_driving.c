@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #define WORK 9 /* slow procedure */
 #define LAST 0x80000000U
 #define CALL_WORDS 18 /* without arguments, with its mark */
+#define PING_WORDS 11 /* of a NULL call without a user */
 #define STRETCH_MS 1500 /* in which the peer gets the processor, on a busy machine, too */
 
 static const struct net_rpc_procedure null =
@@ -53,6 +55,7 @@ enum manner {
 
 struct peer {
 	int fd;
+	size_t call_words;
 	enum manner manner;
 	unsigned int pause_ms; /* before each answer */
 	uint32_t nulls; /* NULL calls received */
@@ -63,8 +66,8 @@ static void *serve(void *data)
 	struct peer *peer = data;
 	uint32_t call[CALL_WORDS];
 
-	while (peer->manner != DEAF &&
-	       recv(peer->fd, call, sizeof(call), MSG_WAITALL) == sizeof(call)) {
+	while (peer->manner != DEAF && recv(peer->fd, call, peer->call_words * 4, MSG_WAITALL) ==
+					       (ssize_t)peer->call_words * 4) {
 		const uint32_t reply[] = { htonl(LAST | 24), call[1], htonl(1), 0, 0, 0, 0 };
 		const bool is_null = ntohl(call[6]) == 0;
 
@@ -90,7 +93,8 @@ static void session_open(struct session *s, enum manner manner)
 {
 	int fds[2];
 
-	*s = (struct session){ .conn.protocol = &protocol, .peer.manner = manner };
+	*s = (struct session){ .conn.protocol = &protocol,
+			       .peer = { .manner = manner, .call_words = CALL_WORDS } };
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	s->peer.fd = fds[1];
 	ck_assert_int_eq(net_rpc_new(&s->conn.rpc, fds[0], &root), 0);
@@ -109,6 +113,56 @@ static void session_close(struct session *s)
 	close(s->peer.fd);
 }
 
+/* A port of the server, with one more connection. */
+struct port {
+	int listener;
+	struct peer peer;
+	pthread_t thread;
+};
+
+static void *serve_port(void *data)
+{
+	struct port *port = data;
+
+	port->peer.fd = accept(port->listener, NULL, NULL);
+	if (port->peer.fd < 0)
+		return NULL; /* closed */
+	serve(&port->peer);
+	close(port->peer.fd);
+	return NULL;
+}
+
+/* Let the connection be asked about at the port, which answers if it is open. */
+static void port_open(struct port *port, struct nfs_connection *conn, bool is_open)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	socklen_t len = sizeof(address);
+
+	*port = (struct port){
+		.listener = socket(AF_INET, SOCK_STREAM, 0),
+		.peer = { .manner = ANSWERS, .call_words = PING_WORDS },
+	};
+	ck_assert_int_eq(bind(port->listener, (struct sockaddr *)&address, len), 0);
+	if (is_open)
+		ck_assert_int_eq(listen(port->listener, 1), 0);
+	ck_assert_int_eq(getsockname(port->listener, (struct sockaddr *)&address, &len), 0);
+	memcpy(&conn->address.addr, &address, len);
+	conn->address.len = len;
+	conn->client.export.port = ntohs(address.sin_port);
+	conn->client.ops = &nfs_connection_ops;
+	ck_assert_int_eq(pthread_create(&port->thread, NULL, serve_port, port), 0);
+}
+
+static void port_close(struct port *port)
+{
+	shutdown(port->listener, SHUT_RDWR);
+	pthread_join(port->thread, NULL);
+	close(port->listener);
+}
+
 static void worked(void *data, int error, const void *results)
 {
 	struct nfs_connection *conn = data;
@@ -124,6 +178,7 @@ static const struct row {
 	bool slow, unbounded;
 	time_t pause_s; /* during which nobody drives the connection, before one more stretch */
 	int want; /* of the last stretch */
+	bool closed; /* the server's port is */
 } rows[] = {
 	{ "done", DONE, true, false, 0, 0 },
 	{ "done long ago", DONE, true, false, NFS_OPERATION_MAX_MS / 1000 + 1, 0 },
@@ -136,6 +191,7 @@ static const struct row {
 	  -ETIMEDOUT },
 	{ "nothing that takes long", ANSWERS, false, false, 0, -ETIMEDOUT },
 	{ "alive on another connection", LISTENS, true, false, 0, 0 },
+	{ "refused on another connection", LISTENS, true, false, 0, -ETIMEDOUT, .closed = true },
 	{ "gone", DEAF, true, false, 0, -ETIMEDOUT },
 	{ "half a reply", HALVES, true, false, 0, -ETIMEDOUT },
 };
@@ -153,8 +209,10 @@ START_TEST(test_stretch)
 	const struct row *row = &rows[_i];
 	struct pollfd unused;
 	struct session s;
+	struct port port;
 
 	session_open(&s, row->manner);
+	port_open(&port, &s.conn, !row->closed);
 	session_serve(&s);
 	check_int(row->name, "call", net_rpc_call(s.conn.rpc, &work, NULL, worked, &s.conn), 0);
 	s.conn.slow = row->slow;
@@ -170,6 +228,10 @@ START_TEST(test_stretch)
 	check_int(row->name, "broken", s.conn.client.broken, row->want < 0);
 	check_int(row->name, "finished", s.conn.finished, row->manner == DONE || row->want < 0);
 	session_close(&s);
+	port_close(&port);
+	/* Data that is not taken, or half of a reply, leaves nothing to ask about. */
+	check_int(row->name, "NULL calls at the port", port.peer.nulls,
+		  row->manner == LISTENS && !row->closed);
 }
 END_TEST
 
