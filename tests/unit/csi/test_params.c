@@ -56,6 +56,8 @@ START_TEST(test_accepted)
 		const char *subdir, *policy;
 		enum volume_on_delete on_delete;
 		uint32_t mode;
+		bool has_existing;
+		enum volume_existing existing;
 	} rows[] = {
 		{ "least", { SRV } },
 		{ "any case", { "SERVER", "s", "Share", "/e", "SUBDIR", "a" }, .subdir = "a" },
@@ -68,7 +70,10 @@ START_TEST(test_accepted)
 		{ "empty subDir", { SRV, "subDir", "" } },
 		{ "before its key", { "subDir", PV, SRV, META }, .subdir = "pvc-1" },
 		{ "no template", { SRV, "subDir", PVC, PVC_NAME, PV }, .subdir = PV },
-		{ "existing directory", { SRV, "existingDirectory", "Require" } },
+		{ "existing directory",
+		  { SRV, "existingDirectory", "Require" },
+		  .has_existing = true,
+		  .existing = EXISTING_REQUIRE },
 		{ "mode", { SRV, "mountPermissions", "0777" }, .mode = 0777 },
 		{ "mode without a leading zero", { SRV, "mountPermissions", "755" }, .mode = 0755 },
 		{ "largest mode", { SRV, "mountPermissions", "7777" }, .mode = 07777 },
@@ -104,6 +109,8 @@ START_TEST(test_accepted)
 		check_str(rows[i].name, "onDelete's text", p.on_delete_text, rows[i].policy);
 		check_int(rows[i].name, "onDelete", p.on_delete, rows[i].on_delete);
 		check_int(rows[i].name, "mode", p.mode, rows[i].mode);
+		check_int(rows[i].name, "existingDirectory", p.existing, rows[i].existing);
+		check_int(rows[i].name, "is given", p.has_existing, rows[i].has_existing);
 	}
 }
 END_TEST

@@ -311,7 +311,6 @@ START_TEST(test_compare)
 }
 END_TEST
 
-/* A refusal of the mode is told from a server that is not well, and from a missing directory. */
 /* Too many open files say nothing about the server: the next caller asks it. */
 START_TEST(test_no_descriptors)
 {
@@ -339,6 +338,7 @@ START_TEST(test_no_descriptors)
 }
 END_TEST
 
+/* A refusal of the mode is told from a server that is not well, and from a missing directory. */
 START_TEST(test_verify)
 {
 	static const struct {
@@ -362,6 +362,7 @@ START_TEST(test_verify)
 	char source[] = "nfs.example:/share/dir", address[] = "192.0.2.1";
 	const struct mount_info info = { .source = source, .address = address, .depth = 1 };
 	struct error err = { .code = ERROR_OK };
+	struct mount_frame frame;
 	struct mounter *m;
 	size_t i;
 	int r;
@@ -372,6 +373,9 @@ START_TEST(test_verify)
 		error_clear(&err);
 		put_reply(answers[i].step, answers[i].error);
 		r = m->ops->verify(m, folder, &info, 0770, &err);
+		read_request(&frame);
+		check_int(answers[i].name, "operation", frame.operation, MOUNT_OP_VERIFY);
+		check_int(answers[i].name, "mode", frame.mode, 0770);
 		check_int(answers[i].name, "failure", r < 0, answers[i].code != ERROR_OK);
 		check_int(answers[i].name, "stale", r == -ESTALE, answers[i].stale);
 		check_error(answers[i].name, &err, answers[i].code, answers[i].word);
