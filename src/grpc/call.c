@@ -276,7 +276,7 @@ static bool has_room(const struct grpc_call *call, struct grpc_call **ret_leaves
 	*ret_leaves = NULL;
 	if (wait == ERROR_WAIT_PLACE || count_held(call, &longest) < call->method.hold_max)
 		return true;
-	/* The longer a call has waited for its turn, the more would be lost. */
+	/* The new call has waited least for its turn, so it is the one that is answered. */
 	if (wait == ERROR_WAIT_TURN)
 		return false;
 	*ret_leaves = longest;
@@ -533,18 +533,19 @@ void grpc_call_abort(struct grpc_call *call)
 static void run_now(struct grpc_call *call, uint64_t now_ns)
 {
 	struct request *request = &call->invocation.request;
+	uint64_t margin_ns = GRPC_HOLD_MARGIN_MS * CLOCK_NS_PER_MS;
 
 	call->retry_ns = GRPC_NEVER;
 	if (call->held) {
-		/* A call that got its turn, but no place, still waits for both. */
+		/* A call that got its turn, but no place at a server, needs both again. */
 		if (call->held_err.wait != ERROR_WAIT_PLACE)
 			request->waited_for_turn = call->held_err.wait == ERROR_WAIT_TURN;
-		call->again_ns = now_ns;
+		/* A call that waited for its turn may get it now, and copy until its deadline. */
+		if (request->waited_for_turn)
+			margin_ns = 0;
 		if (request->deadline_ns != 0)
-			call->expires_ns = request->deadline_ns;
-		/* A call that waits for its turn may get it now, and copy to the end. */
-		if (request->deadline_ns != 0 && !request->waited_for_turn)
-			call->expires_ns -= GRPC_HOLD_MARGIN_MS * CLOCK_NS_PER_MS;
+			call->expires_ns = request->deadline_ns - margin_ns;
+		call->again_ns = now_ns;
 		error_clear(&request->err);
 	}
 	start_worker(call);

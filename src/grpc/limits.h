@@ -59,7 +59,7 @@
 #define GRPC_HOLD_ALONE_MS 8000U
 #define GRPC_HOLD_MARGIN_MS 1000U
 
-/* If a call's handler is still busy this long after it ran again, it has found its server. */
+/* A handler that is still busy this long after it began to run again has found its server. */
 #define GRPC_HOLD_ASKING_MS 10000U
 
 /* ---- Connections ---- */
