@@ -243,8 +243,10 @@ def main():
                                 [w for w in WHENS + tuple(FAULTS) if given.when in (None, w)])
     if matrix.unreached:
         print("%d points were not reached: the call took another way" % matrix.unreached)
-    # A few may be. If it is many, the runs no longer show what they say.
+    # A few may not be. If it is many, the runs no longer show what they say.
     lost = matrix.unreached * 10 > matrix.passed + 10
+    if lost:
+        print("FAIL too few points were reached")
     print("crash points: %d passed, %d failed, 0 skipped" % (matrix.passed, matrix.failed + lost))
     sys.exit(1 if matrix.failed or lost or not matrix.passed else 0)
 

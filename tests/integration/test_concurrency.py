@@ -299,7 +299,7 @@ class Copies(Trees):
     def many_at_once(self):
         source = self.source("small")
         first = self.snap("first", source).snapshot_id
-        told = os.path.getsize(self.driver.log)
+        size = os.path.getsize(self.driver.log)
         clones = ["clone-%d" % i for i in range(4)]
         restores = ["restore-%d" % i for i in range(2)]
         hows = ("none", "gzip", "zstd")
@@ -309,9 +309,8 @@ class Copies(Trees):
             + [lambda n=n: self.restore(n, first) for n in restores])
         # Six wait for their turn in the driver, which refuses each only every 20 s.
         self.assertLess(codes.count(CODE.ABORTED), 30, codes)
-        with open(self.driver.log, encoding="utf-8") as log:
-            log.seek(told)
-            self.assertRegex(log.read(), "Call waits until .*3 copies and archives are already")
+        self.assertRegex(self.driver.logged_since(size),
+                         "Call waits until .*3 copies and archives are already")
         for name in clones:
             self.is_copy("small", name)
         for how in hows:

@@ -299,7 +299,7 @@ class Pairs(Base):
         self.at_each_point(prepare, first, second, check)
 
     def clear(self, n):
-        if "s" + n in self.state("snapshots"):
+        if self.has_snapshot(n):
             self.is_ok(until_answered(self.other.unsnap, "s" + n, "v" + n))
         for name in ("v" + n, "w" + n):
             self.is_ok(until_answered(self.other.delete, name))
@@ -515,16 +515,19 @@ class Pairs(Base):
 
     # ---- copies ----
 
-    # What these make is there if the call of that number was answered OK. Without a number, another
-    # call may have deleted it. Whatever is there is whole.
-
-    def has_data(self, name, call=None):
+    def whole(self, is_there, look, call=None):
+        """What is there is whole: look. It is there if the call of that number was answered OK;
+        without a number, another call may have deleted it."""
         def check(n, *codes):
-            there = name + n in self.directories()
+            there = is_there(n)
             self.assertTrue(there or call is None or codes[call] != CODE.OK, self.log())
             if there:
-                self.assertEqual(self.data(name + n), "data")
+                look(n)
         return check
+
+    def has_data(self, name, call=None):
+        return self.whole(lambda n: name + n in self.directories(),
+                          lambda n: self.assertEqual(self.data(name + n), "data"), call)
 
     def test_clone_and_delete_of_its_source(self):
         self.pair(self.volume, lambda n: self.held.clone("w" + n, "v" + n),
@@ -542,13 +545,12 @@ class Pairs(Base):
         self.pair(self.volume, lambda n: self.held.delete("v" + n),
                   lambda n: self.other.clone("w" + n, "v" + n), None, self.has_data("w", 1))
 
+    def has_snapshot(self, n):
+        return "s" + n in self.state("snapshots")
+
     def is_snapshot(self, call=None):
-        def check(n, *codes):
-            there = "s" + n in self.state("snapshots")
-            self.assertTrue(there or call is None or codes[call] != CODE.OK, self.log())
-            if there:
-                self.archive_is_whole("s" + n, "v" + n)
-        return check
+        return self.whole(self.has_snapshot, lambda n: self.archive_is_whole("s" + n, "v" + n),
+                          call)
 
     def test_snapshot_and_delete_of_its_volume(self):
         self.pair(self.volume, lambda n: self.held.snap("s" + n, "v" + n),
@@ -611,14 +613,12 @@ class Pairs(Base):
         self.pair(self.snapshot, lambda n: self.held.restore("w" + n, "s" + n, "v" + n),
                   lambda n: self.other.unsnap("s" + n, "v" + n), None, self.has_data("w", 0))
 
+    def tree_is_whole(self, n):
+        self.assertEqual(os.listdir(os.path.join(self.share, "s" + n)), ["v" + n + ".tree"])
+        self.assertEqual(self.data(os.path.join("s" + n, "v" + n + ".tree")), "data")
+
     def is_tree(self, call=None):
-        def check(n, *codes):
-            there = "s" + n in self.state("snapshots")
-            self.assertTrue(there or call is None or codes[call] != CODE.OK, self.log())
-            if there:
-                self.assertEqual(os.listdir(os.path.join(self.share, "s" + n)), ["v" + n + ".tree"])
-                self.assertEqual(self.data(os.path.join("s" + n, "v" + n + ".tree")), "data")
-        return check
+        return self.whole(self.has_snapshot, self.tree_is_whole, call)
 
     def test_tree_and_its_own_delete(self):
         self.pair(self.volume, lambda n: self.held.snap_tree("s" + n, "v" + n),
