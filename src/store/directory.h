@@ -113,8 +113,8 @@ int directory_note_forget(struct nfs_client *c, const char *path, const struct n
 int directory_note_sweep(struct nfs_client *c, const char *path, struct error *err);
 
 /*
- * Likewise for the directories above path, deepest first, until one is there. Call this after
- * -ESTALE: a directory that this call has made or found was removed again. Errors are ignored.
+ * Likewise for all directories above path. Call this after -ESTALE: a directory that this call has
+ * made or found was removed again. Errors are ignored.
  */
 void directory_note_sweep_above(struct nfs_client *c, const char *path);
 

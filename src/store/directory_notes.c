@@ -422,9 +422,9 @@ void directory_note_sweep_above(struct nfs_client *c, const char *path)
 	cleanup_free char *above = strdup(path);
 	char *slash;
 
+	/* A directory that is there may be a new one, in a new parent: go on above it. */
 	while (above != NULL && (slash = strrchr(above, '/')) != NULL) {
 		*slash = '\0';
-		if (directory_note_sweep(c, above, &ignored) <= 0)
-			return;
+		(void)directory_note_sweep(c, above, &ignored);
 	}
 }

@@ -13,6 +13,7 @@
  * before it, then the one before that.
  *
  *   SCHEDULES_SWITCHES=2 tests/unit/store/test_schedules   more than the default of 1, and all
+ *                                                          where the share refuses links
  *   SCHEDULES_OF=long ...                                  only scenarios whose names begin so
  *   SCHEDULE="delete and create:1:4,7:dead:hasty" ...      one schedule, and print its operations
  *
@@ -52,6 +53,7 @@
 #define FILES_MAX 16
 #define NO_SWITCH UINT_MAX
 #define TWICE_STRIDE 4
+#define FILES_STRIDE 3
 #define ROUNDS_MAX 30 /* that callers repeat a call, until it is answered */
 
 /* -------- scenarios -------- */
@@ -142,6 +144,18 @@ static const struct scenario scenarios[] = {
 	  { { "v0", "p/a" }, { "v1", "p/b" } },
 	  "",
 	  { "c0", "c1" } },
+	{ "two parents, create, and one that goes and comes",
+	  { { "v0", "p/q/a" }, { "v1", "p/q/b" } },
+	  "",
+	  { "c0", "d1c1" } },
+	{ "two parents, create, and one that comes, goes and comes",
+	  { { "v0", "p/q/a" }, { "v1", "p/q/b" } },
+	  "",
+	  { "c0", "c1d1c1" } },
+	{ "two parents, delete, and one that comes and goes",
+	  { { "v0", "p/q/a" }, { "v1", "p/q/b" } },
+	  "c0",
+	  { "d0", "c1d1" } },
 	{ "create, and create in it",
 	  { { "v0", "a" }, { "v1", "a/b" } },
 	  "",
@@ -1720,7 +1734,8 @@ static bool may_be_left(const struct world *w, const char *line)
 	    str_has_prefix(line, ".csi-nfs/busy/") && strstr(line, "~d~") != NULL)
 		return true;
 	return is_interrupted(w->schedule) &&
-	       (str_has_prefix(line, ".csi-nfs/parents/") || strcmp(line, "p/") == 0);
+	       (str_has_prefix(line, ".csi-nfs/parents/") || strcmp(line, "p/") == 0 ||
+		strcmp(line, "p/q/") == 0);
 }
 
 static void check_nothing_left(struct world *w)
@@ -1977,16 +1992,18 @@ START_TEST(test_scenario)
 				.files = (variant & 4) != 0,
 				.ending = (enum ending)(variant / 8),
 			};
+			const unsigned int stride =
+				schedule.files && text == NULL ? FILES_STRIDE : 1;
 
 			if (n <= switches)
-				failures += explore(s, schedule, 1, &runs);
+				failures += explore(s, schedule, stride, &runs);
 			else if (s->twice && !schedule.hasty && !schedule.files)
 				failures += explore(s, schedule, TWICE_STRIDE, &runs);
 			else if (s->twice_all && !schedule.hasty && !is_interrupted(&schedule))
 				failures += explore(s, schedule, 1, &runs);
 			schedule.held = true;
 			if (s->held && n == 1)
-				failures += explore(s, schedule, 1, &runs);
+				failures += explore(s, schedule, stride, &runs);
 		}
 	}
 	printf("%s: %lu schedules, %u broken\n", s->name, runs, failures);
