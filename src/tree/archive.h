@@ -37,7 +37,7 @@ const char *tree_compression_suffix(enum tree_compression compression);
  * Identifies the bytes of an archive file, as stored: the compressed ones. The length shows
  * truncation. CRC-32 detects every run of up to 32 wrong bits, and misses one in 4 billion of other
  * changes. Detects accidents, not malice. zlib's crc32() does 2 GB/s, three times as much as
- * str_hash(), which tree/checksum.h uses.
+ * str_hash().
  */
 struct tree_archive_sum {
 	uint64_t bytes;

@@ -3,9 +3,7 @@
 
 #include "tree/checksum.h"
 
-#include <string.h>
-
-#include "base/str.h"
+#include <zlib.h>
 
 /* Spreads block numbers over 64 bits: 2^64 divided by the golden ratio. */
 #define SPREAD UINT64_C(0x9e3779b97f4a7c15)
@@ -22,7 +20,7 @@ uint64_t tree_checksum(uint64_t offset, const char *data, size_t len)
 		while (n > 0 && data[n - 1] == '\0')
 			n--;
 		if (n > 0)
-			sum += str_hash(data, n) *
+			sum += crc32_z(0, (const Bytef *)data, n) *
 			       ((offset / TREE_CHECKSUM_BLOCK + 1) * SPREAD | 1);
 		offset += block;
 		data += block;
