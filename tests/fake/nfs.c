@@ -20,7 +20,7 @@
 #define DIRECTORY_PAGE_MAX 1024
 #define BLOCK 4096 /* what a file's room on the disk is counted in */
 #define FIRST_SECOND 1000000000 /* the share's clock starts here, and moves on with each change */
-#define NAMES 65536 /* buckets of the table of names */
+#define NAMES_MIN 256 /* buckets of the table of names */
 #define SET_ID_BITS 06000
 #define COPIES_MAX 64 /* that go on after their reply */
 #define XATTR_PAGE 2 /* names of a LISTXATTRS reply */
@@ -73,7 +73,11 @@ struct fake_nfs {
 	struct inode *root;
 	struct inode **inodes; /* by id; NULL: gone */
 	uint64_t last_id, last_cookie;
-	struct node *names[NAMES];
+	struct node **names; /* a hash table */
+	size_t n_names, n_buckets;
+	/* The last directory that a test's path led to: the next path often begins the same. */
+	char *near;
+	struct inode *near_dir; /* NULL: unknown */
 	int64_t now;
 	struct fake_failure failure;
 	struct fake_habits habits;
@@ -219,7 +223,28 @@ static struct node **bucket_of(struct fake_nfs *f, const struct inode *dir, cons
 
 	for (; *name != '\0'; name++)
 		hash = hash * 31 + (uint64_t)tolower((unsigned char)*name);
-	return &f->names[(hash ^ hash >> 16) % NAMES];
+	return &f->names[(hash ^ hash >> 16) % f->n_buckets];
+}
+
+static void grow_names(struct fake_nfs *f)
+{
+	struct node **old = f->names;
+	const size_t n = f->n_buckets;
+	size_t i;
+
+	f->n_buckets = n == 0 ? NAMES_MIN : 4 * n;
+	f->names = must(calloc(f->n_buckets, sizeof(*f->names)));
+	for (i = 0; i < n; i++) {
+		while (old[i] != NULL) {
+			struct node *node = old[i];
+			struct node **bucket = bucket_of(f, node->parent, node->name);
+
+			old[i] = node->next;
+			node->next = *bucket;
+			*bucket = node;
+		}
+	}
+	free(old);
 }
 
 static struct node *child(struct fake_nfs *f, const struct inode *dir, const char *name)
@@ -235,9 +260,12 @@ static struct node *child(struct fake_nfs *f, const struct inode *dir, const cha
 /* Sorted, so that listings do not depend on history. */
 static void attach(struct fake_nfs *f, struct inode *dir, struct node *node)
 {
-	struct node **bucket = bucket_of(f, dir, node->name);
 	struct list *pos = dir->children.prev;
+	struct node **bucket;
 
+	if (++f->n_names > f->n_buckets)
+		grow_names(f);
+	bucket = bucket_of(f, dir, node->name);
 	while (pos != &dir->children &&
 	       strcmp(container_of(pos, struct node, link)->name, node->name) > 0)
 		pos = pos->prev;
@@ -257,6 +285,8 @@ static void detach(struct fake_nfs *f, struct node *node)
 	while (*at != node)
 		at = &(*at)->next;
 	*at = node->next;
+	f->n_names--;
+	f->near_dir = NULL;
 	list_remove(&node->link);
 	node->parent->mtime = node->parent->ctime = node->inode->ctime = now(f);
 }
@@ -1327,6 +1357,7 @@ struct fake_nfs *fake_nfs_new(void)
 	struct fake_nfs *f = must(calloc(1, sizeof(*f)));
 
 	pthread_mutex_init(&f->lock, NULL);
+	grow_names(f);
 	f->root = inode_new(f, NFS_TYPE_DIRECTORY, 0755);
 	f->verifier[0] = 1;
 	return f;
@@ -1338,6 +1369,8 @@ void fake_nfs_free(struct fake_nfs *f)
 		served = NULL;
 	inode_free(f, f->root);
 	pthread_mutex_destroy(&f->lock);
+	free(f->names);
+	free(f->near);
 	free(f->inodes);
 	free(f);
 }
@@ -1417,16 +1450,27 @@ static struct inode *step(struct fake_nfs *f, struct inode *dir, const char *nam
 static struct inode *resolve(struct fake_nfs *f, const char *path, bool make,
 			     struct node **ret_node)
 {
-	struct inode *inode = f->root;
+	const size_t len = f->near_dir != NULL ? strlen(f->near) : 0;
+	const bool is_near = len > 0 && strncmp(path, f->near, len) == 0 && path[len] == '/';
+	struct inode *inode = is_near ? f->near_dir : f->root, *dir = inode;
 	struct node *node = NULL;
 	struct strv parts;
+	const char *slash;
 	size_t i;
 	int r;
 
-	r = strv_split(&parts, path, '/');
+	r = strv_split(&parts, is_near ? path + len + 1 : path, '/');
 	assert(r == 0);
-	for (i = 0; path[0] != '\0' && i < parts.n && inode != NULL; i++)
+	for (i = 0; path[0] != '\0' && i < parts.n && inode != NULL; i++) {
+		dir = inode;
 		inode = step(f, inode, parts.items[i], make, &node);
+	}
+	slash = strrchr(path, '/');
+	if (inode != NULL && slash != NULL && dir != f->near_dir) {
+		free(f->near);
+		f->near = must(strndup(path, (size_t)(slash - path)));
+		f->near_dir = dir;
+	}
 	strv_done(&parts);
 	if (ret_node != NULL)
 		*ret_node = node;
