@@ -258,7 +258,7 @@ class Kernel(Live, Base):
                 f.write("contents of %d" % n)
         answers = {}
         for n in range(40):
-            if n >= 4 and self.met > 0:
+            if n >= 2 and self.met > 0:
                 break
             name = "away-%d" % n
             with self.meanwhile(self.unexport):
