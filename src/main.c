@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "check/check.h"
+#include "csi/copy_turn.h"
 #include "csi/services.h"
 #include "grpc/server.h"
 #include "mount/mounter.h"
@@ -143,7 +144,7 @@ static int init_controller(struct app *app, struct error *err)
 	};
 	if (nfs_pool_new(&d->pool, nfs_client_connect, o->window) < 0 ||
 	    dir_locks_new(&d->dir_locks) < 0 || known_exports_new(&d->known) < 0 ||
-	    purger_new(&d->purger, d->pool, log_purger_report) < 0)
+	    copy_turns_new(&d->turns) < 0 || purger_new(&d->purger, d->pool, log_purger_report) < 0)
 		return error_oom(err);
 	return resume_purge(app, err);
 }
@@ -188,6 +189,7 @@ static void done_drivers(struct app *app)
 	purger_free(app->controller_driver.purger);
 	nfs_pool_free(app->controller_driver.pool);
 	known_exports_free(app->controller_driver.known);
+	copy_turns_free(app->controller_driver.turns);
 	dir_locks_free(app->controller_driver.dir_locks);
 	mounter_free(app->node_driver.mounter);
 	node_stats_free(app->node_driver.stats);

@@ -202,7 +202,7 @@ static void set_report_interval(struct copy_job *job)
 	job->work.report_ms = lease_s < 3 * TREE_REPORT_S ? lease_s * 1000 / 3 : 0;
 }
 
-_Static_assert(NFS_SERVER_PLACES > COPY_JOBS_MAX * COPY_JOB_CLIENTS,
+_Static_assert(NFS_SERVER_PLACES > COPY_TURNS_OF_SERVER * COPY_JOB_CLIENTS,
 	       "copies leave a place to other calls");
 
 void copy_job_open(struct copy_job *job, const struct csi_driver *driver, const char *what,

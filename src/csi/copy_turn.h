@@ -2,35 +2,54 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * Copies and archives take turns: COPY_JOBS_MAX are made at a time, so that workers and slots of
- * servers stay free for short calls.
+ * Copies and archives take turns, so that workers and slots of servers stay free for short calls,
+ * and so that a server that is slow or dead costs the volumes of others nothing: its copies may
+ * keep their turns for minutes. COPY_TURNS_OF_SERVER are made at a time on each server, and
+ * COPY_TURNS_MAX in all. A copy between two servers counts at both, and whichever of them is slow,
+ * it leaves turns at the other: COPY_TURNS_BETWEEN of a server's copies may be of this kind. It
+ * needs both turns at once, so while copies wait at both servers, it is among the last. Each port
+ * of a server counts as one, as in net/breaker.h.
  *
- * A call keeps its turn to its end, since it may copy once more: as another user, or after a lost
- * connection. A call that gets no turn is held and runs again from its start (grpc/call.h). If it
- * were answered at once, its client would wait longer before each try, and turns would go unused
- * meanwhile. A turn goes to the call that asks next, not to the one that has waited longest.
+ * A call keeps its turn until all of its copying is over, since it may copy once more: as another
+ * user, or after a lost connection. A call that gets no turn is held and runs again from its start
+ * (grpc/call.h). If it were answered at once, its client would wait longer before each try, and
+ * turns would go unused meanwhile. A turn goes to the call that asks next, not to the one that has
+ * waited longest.
  *
  * Worker threads; none blocks.
  */
 #ifndef CSI_COPY_TURN_H
 #define CSI_COPY_TURN_H
 
+#include "base/list.h"
 #include "base/request.h"
 #include "csi/driver.h"
 
-#define COPY_JOBS_MAX 3
+#define COPY_TURNS_OF_SERVER 3
+#define COPY_TURNS_BETWEEN 2
+#define COPY_TURNS_MAX (2 * COPY_TURNS_OF_SERVER) /* one server leaves others as many as it has */
+
+struct copy_turns;
+
+/* Return 0 or -ENOMEM. The caller frees, after all turns were given back. */
+int copy_turns_new(struct copy_turns **ret);
+void copy_turns_free(struct copy_turns *turns);
 
 struct copy_turn {
+	struct list link; /* in the driver's turns, if is_taken */
 	const struct csi_driver *driver;
+	const struct nfs_export *from, *to;
 	bool is_taken;
 };
 
 /*
- * Begin a call that may make a copy. copy_turn_give() is due, also after an error. A call that was
- * held for its turn takes it now, before it asks a server anything: all of its work is done again
- * each time it runs. Errors as copy_turn_take().
+ * Begin a call that may make a copy from one export to another. The turn borrows them, and looks at
+ * their servers only; from is NULL if there is nothing to copy. copy_turn_give() is due, also after
+ * an error. A call that was held for its turn takes it now, before it asks a server anything: all
+ * of its work is done again each time it runs. Errors as copy_turn_take().
  */
 int copy_turn_begin(struct copy_turn *turn, const struct csi_driver *driver,
+		    const struct nfs_export *from, const struct nfs_export *to,
 		    const struct request *req, struct error *err);
 
 /*

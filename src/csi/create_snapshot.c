@@ -359,9 +359,8 @@ static int create_snapshot(struct snapshot_request *wanted,
 
 CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 {
-	cleanup_copy_turn struct copy_turn turn = { .is_taken = false };
-	cleanup_snapshot_request struct snapshot_request wanted = { .turn = &turn,
-								    .name = in->name };
+	cleanup_snapshot_request struct snapshot_request wanted = { .name = in->name };
+	cleanup_copy_turn struct copy_turn turn = { .is_taken = false }; /* borrows from it */
 	Csi__V1__CreateSnapshotResponse out = CSI__V1__CREATE_SNAPSHOT_RESPONSE__INIT;
 	struct snapshot_message message;
 	struct volume_owner owner;
@@ -370,8 +369,10 @@ CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 
 	csi_set_subject(req, in->name);
 	wanted.driver = csi_driver_of(service);
-	if (copy_turn_begin(&turn, wanted.driver, req, &req->err) < 0 ||
-	    snapshot_request_init(&wanted, in, &req->err) < 0) {
+	wanted.turn = &turn;
+	if (snapshot_request_init(&wanted, in, &req->err) < 0 ||
+	    copy_turn_begin(&turn, wanted.driver, &wanted.source.export, &wanted.export, req,
+			    &req->err) < 0) {
 		closure(NULL, data);
 		return;
 	}

@@ -30,6 +30,7 @@ struct creation {
 	char *sec; /* security flavor for mounts; NULL: none was named */
 	struct record record; /* as requested; volume_create() replaces it with the share's */
 	struct volume_capacity capacity; /* as requested */
+	int64_t size; /* in bytes; 0: that of the source, or none */
 };
 
 /* -------- the request -------- */
@@ -189,7 +190,7 @@ static int compare_pairs(const void *a, const void *b)
 }
 
 static int creation_describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
-			     const char *source, int64_t size, struct error *err)
+			     const char *source, struct error *err)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
 	const struct volume_params *p = &creation->params;
@@ -199,7 +200,7 @@ static int creation_describe(struct creation *creation, const Csi__V1__CreateVol
 		.name = in->name,
 		.id = id,
 		.dir = creation_directory(creation),
-		.size = size,
+		.size = creation->size,
 		.mode = p->mode,
 		.owner = p->owner,
 		.on_delete = on_delete_name(p->on_delete),
@@ -223,38 +224,26 @@ static int creation_describe(struct creation *creation, const Csi__V1__CreateVol
 	return 0;
 }
 
-/* Default to the size of the source, and refuse a smaller one. */
-static void check_source_size(struct volume_source *source, int64_t *size)
-{
-	if (*size == 0)
-		*size = source->size;
-	/* Not an error yet: a finished volume may be smaller than its source has become. */
-	if (*size < source->size)
-		(void)error_set(&source->missing, ERROR_OUT_OF_RANGE,
-				"capacity_range: the source is larger, %" PRId64 " bytes",
-				source->size);
-}
-
-/* It borrows the request. creation_done() is due after a failure, too. */
+/*
+ * Parse the request, which it borrows. The record is left to creation_read_source().
+ * creation_done() is due after a failure, too.
+ */
 static int creation_init(struct creation *creation, const struct csi_driver *driver,
-			 const Csi__V1__CreateVolumeRequest *in, struct volume_source *source,
-			 struct error *err)
+			 const Csi__V1__CreateVolumeRequest *in, struct error *err)
 {
 	const struct volume_defaults defaults = csi_driver_defaults(driver);
 	const struct csi_map map = csi_map_of(in, parameters);
 	const struct csi_map mutable = csi_map_of(in, mutable_parameters);
 	cleanup_free char *share = NULL;
-	int64_t size;
 	int r;
 
 	*creation = (struct creation){ .capacity = capacity_of(in->capacity_range) };
 	r = check_create(in, err);
 	if (r < 0)
 		return r;
-	r = validate_capacity(&creation->capacity, &size, err);
+	r = validate_capacity(&creation->capacity, &creation->size, err);
 	if (r < 0)
 		return r;
-	check_source_size(source, &size);
 	r = volume_params_parse(&creation->params, &map, &defaults, err);
 	if (r < 0)
 		return r;
@@ -272,10 +261,31 @@ static int creation_init(struct creation *creation, const struct csi_driver *dri
 	share = path_trim(creation->params.share);
 	if (share == NULL)
 		return error_oom(err);
-	r = volume_key(in->name, creation->params.server, share, &creation->key, err);
+	return volume_key(in->name, creation->params.server, share, &creation->key, err);
+}
+
+/* Default to the size of the source, and refuse a smaller one. */
+static void check_source_size(struct volume_source *source, int64_t *size)
+{
+	if (*size == 0)
+		*size = source->size;
+	/* Not an error yet: a finished volume may be smaller than its source has become. */
+	if (*size < source->size)
+		(void)error_set(&source->missing, ERROR_OUT_OF_RANGE,
+				"capacity_range: the source is larger, %" PRId64 " bytes",
+				source->size);
+}
+
+/* Look for the source, if there is one, and fill in the record. */
+static int creation_read_source(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
+				struct volume_source *source, struct error *err)
+{
+	int r = volume_source_read(source, err);
+
 	if (r < 0)
 		return r;
-	return creation_describe(creation, in, source->text, size, err);
+	check_source_size(source, &creation->size);
+	return creation_describe(creation, in, source->text, err);
 }
 
 /* -------- the call -------- */
@@ -343,16 +353,18 @@ static int create_volume_reply(const struct creation *creation,
 CONTROLLER_METHOD(create_volume, CreateVolume)
 {
 	const struct csi_driver *driver = csi_driver_of(service);
-	cleanup_copy_turn struct copy_turn turn = { .is_taken = false };
 	cleanup_volume_source struct volume_source source = { .text = NULL };
 	cleanup_creation struct creation creation = { .key = NULL };
+	cleanup_copy_turn struct copy_turn turn = { .is_taken = false }; /* borrows from both */
 	struct request *req = data;
 	int r;
 
 	csi_set_subject(req, in->name);
-	if (copy_turn_begin(&turn, driver, req, &req->err) < 0 ||
-	    volume_source_init(&source, &turn, in, &req->err) < 0 ||
-	    creation_init(&creation, driver, in, &source, &req->err) < 0) {
+	if (volume_source_init(&source, driver, &turn, in, &req->err) < 0 ||
+	    creation_init(&creation, driver, in, &req->err) < 0 ||
+	    copy_turn_begin(&turn, driver, volume_source_export(&source), &creation.export, req,
+			    &req->err) < 0 ||
+	    creation_read_source(&creation, in, &source, &req->err) < 0) {
 		closure(NULL, data);
 		return;
 	}

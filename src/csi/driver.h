@@ -21,6 +21,8 @@
 #include "tree/archive.h"
 #include "tree/budget.h"
 
+struct copy_turns;
+
 struct csi_driver {
 	const char *server; /* default if a StorageClass gives none; NULL: none */
 	const char *share;
@@ -36,7 +38,8 @@ struct csi_driver {
 	enum tree_compression compression; /* default, of snapshots */
 	bool get_snapshot; /* advertise GetSnapshot */
 	bool verify_clones; /* read a clone again, and compare checksums */
-	struct tree_budget *budget; /* of copies and archives that are being made */
+	struct copy_turns *turns; /* of copies and archives that are being made */
+	struct tree_budget *budget; /* of the same */
 	const atomic_bool *stopping; /* true: long work has to end */
 };
 

@@ -18,7 +18,7 @@
 #include "tree/archive.h"
 #include "tree/copy.h"
 
-/* -------- finding the source -------- */
+/* -------- the request -------- */
 
 static int set_text(struct volume_source *source, const char *kind, const char *id,
 		    struct error *err)
@@ -47,25 +47,29 @@ static int init_volume(struct volume_source *source, const char *id, const struc
 		       struct error *err)
 {
 	const struct csi_map none = csi_map_of_entries(NULL, 0);
-	const struct csi_driver *driver = source->driver;
 	struct volume_ref *ref = &source->volume;
-	struct volume_owner owner;
-	const char *dir = NULL;
 	int r;
 
 	source->kind = VOLUME_SOURCE_IS_VOLUME;
+	source->id = id;
 	r = validate_required(id, "volume_content_source.volume.volume_id", err);
 	if (r < 0)
 		return r;
 	r = set_text(source, VOLUME_SOURCE_VOLUME, id, err);
 	if (r < 0)
 		return r;
-	r = volume_ref_find(ref, driver, id, &none, err);
-	if (r < 0)
-		return r;
-	r = apply_options_to_source(&ref->export, secrets, err);
-	if (r < 0)
-		return r;
+	r = volume_ref_find(ref, source->driver, id, &none, err);
+	return r < 0 ? r : apply_options_to_source(&ref->export, secrets, err);
+}
+
+static int read_volume(struct volume_source *source, struct error *err)
+{
+	const struct csi_driver *driver = source->driver;
+	struct volume_ref *ref = &source->volume;
+	struct volume_owner owner;
+	const char *dir;
+	int r;
+
 	r = volume_ref_read(ref, driver, err);
 	if (r < 0)
 		return r;
@@ -86,25 +90,29 @@ static int init_snapshot(struct volume_source *source, const char *id,
 			 const struct csi_map *secrets, struct error *err)
 {
 	const struct csi_map none = csi_map_of_entries(NULL, 0);
-	const struct csi_driver *driver = source->driver;
 	struct snapshot_ref *ref = &source->snapshot;
 	int r;
 
 	source->kind = VOLUME_SOURCE_IS_SNAPSHOT;
+	source->id = id;
 	r = validate_required(id, "volume_content_source.snapshot.snapshot_id", err);
 	if (r < 0)
 		return r;
 	r = set_text(source, VOLUME_SOURCE_SNAPSHOT, id, err);
 	if (r < 0)
 		return r;
-	r = snapshot_ref_init(ref, driver, id, &none, err);
+	r = snapshot_ref_init(ref, source->driver, id, &none, err);
 	if (r == -EINVAL)
 		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist", id);
-	if (r < 0)
-		return r;
-	r = apply_options_to_source(&ref->export, secrets, err);
-	if (r < 0)
-		return r;
+	return r < 0 ? r : apply_options_to_source(&ref->export, secrets, err);
+}
+
+static int read_snapshot(struct volume_source *source, struct error *err)
+{
+	const struct csi_driver *driver = source->driver;
+	struct snapshot_ref *ref = &source->snapshot;
+	int r;
+
 	r = dir_lock_take(driver->dir_locks, ref->export.server, ref->export.share,
 			  ref->snapshot.id.subdir, false, &source->dir_lock, err);
 	if (r < 0)
@@ -124,7 +132,8 @@ static int init_snapshot(struct volume_source *source, const char *id,
 	}
 	source->size = snapshot_info_of(&ref->snapshot.record).size;
 	if (!snapshot_is_ready(&ref->snapshot))
-		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist", id);
+		return error_set(err, ERROR_NOT_FOUND, "snapshot '%.128s' does not exist",
+				 source->id);
 	return snapshot_is_recorded_tree(&ref->snapshot.record) ? 0 : tree_archive_prepare(err);
 }
 
@@ -145,21 +154,43 @@ static int init_any(struct volume_source *source, const Csi__V1__CreateVolumeReq
 	}
 }
 
-int volume_source_init(struct volume_source *source, struct copy_turn *turn,
-		       const Csi__V1__CreateVolumeRequest *in, struct error *err)
+/* The request is valid, so an error that is final counts only until the volume exists. */
+static int keep_refusal(struct volume_source *source, int r, struct error *err)
+{
+	if (r == 0 || !volume_source_is_refused(err) || source->text == NULL)
+		return r;
+	source->missing = *err;
+	error_clear(err);
+	return 0;
+}
+
+int volume_source_init(struct volume_source *source, const struct csi_driver *driver,
+		       struct copy_turn *turn, const Csi__V1__CreateVolumeRequest *in,
+		       struct error *err)
+{
+	*source = (struct volume_source){ .driver = driver, .turn = turn, .what = in->name };
+	if (in->volume_content_source == NULL)
+		return 0;
+	return keep_refusal(source, init_any(source, in, err), err);
+}
+
+const struct nfs_export *volume_source_export(const struct volume_source *source)
+{
+	if (source->kind == VOLUME_SOURCE_NONE || source->missing.code != ERROR_OK)
+		return NULL;
+	return source->kind == VOLUME_SOURCE_IS_VOLUME ? &source->volume.export
+						       : &source->snapshot.export;
+}
+
+int volume_source_read(struct volume_source *source, struct error *err)
 {
 	int r;
 
-	*source = (struct volume_source){ .driver = turn->driver, .turn = turn, .what = in->name };
-	if (in->volume_content_source == NULL)
+	if (volume_source_export(source) == NULL)
 		return 0;
-	r = init_any(source, in, err);
-	if (r < 0 && volume_source_is_refused(err) && source->text != NULL) {
-		source->missing = *err;
-		error_clear(err);
-		return 0;
-	}
-	return r;
+	r = source->kind == VOLUME_SOURCE_IS_VOLUME ? read_volume(source, err)
+						    : read_snapshot(source, err);
+	return keep_refusal(source, r, err);
 }
 
 void volume_source_done(struct volume_source *source)

@@ -20,6 +20,7 @@ struct volume_source {
 	struct copy_turn *turn; /* of the call; borrowed */
 	enum volume_source_kind kind;
 	const char *what; /* name of the new volume, for the log; borrowed */
+	const char *id; /* of the source; borrowed */
 	struct volume_ref volume;
 	struct snapshot_ref snapshot;
 	struct dir_lock *dir_lock; /* keeps other calls from deleting the source */
@@ -41,13 +42,22 @@ static inline bool volume_source_is_refused(const struct error *err)
 }
 
 /*
- * Find the source that the request names, if it names one. The turn is borrowed. Errors:
- * INVALID_ARGUMENT, or ABORTED if the source is being deleted. volume_source_fill() reports a
- * source that is missing, unfinished or refused, so that this counts only until the volume exists.
- * volume_source_done() is due in either case.
+ * Parse what the request says about the source, if it names one. turn is borrowed. Errors:
+ * INVALID_ARGUMENT. volume_source_done() is due in either case.
  */
-int volume_source_init(struct volume_source *source, struct copy_turn *turn,
-		       const Csi__V1__CreateVolumeRequest *in, struct error *err);
+int volume_source_init(struct volume_source *source, const struct csi_driver *driver,
+		       struct copy_turn *turn, const Csi__V1__CreateVolumeRequest *in,
+		       struct error *err);
+
+/* The export on which the source is; NULL if there is no source, or none of such an id. */
+const struct nfs_export *volume_source_export(const struct volume_source *source);
+
+/*
+ * Find the source, if there is one, and its size. Blocks. Errors: ABORTED if the source is being
+ * deleted. volume_source_fill() reports a source that is missing, unfinished or refused, so that
+ * this counts only until the volume exists.
+ */
+int volume_source_read(struct volume_source *source, struct error *err);
 
 /*
  * The fill() of store/staging.h, for a struct volume_source. Blocks for as long as copying takes.

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import unittest
+from unittest import mock
 
 import grpc
 
@@ -247,7 +248,7 @@ class OnVersion3(OnVersion4):
 
 
 class Copies(Trees):
-    """Clones, snapshots and restores, of which the driver makes three at a time."""
+    """Clones, snapshots and restores, of which the driver makes three at a time on a server."""
 
     @classmethod
     def plant(cls):
@@ -310,7 +311,7 @@ class Copies(Trees):
         # Six wait for their turn in the driver, which refuses each only every 20 s.
         self.assertLess(codes.count(CODE.ABORTED), 30, codes)
         self.assertRegex(self.driver.logged_since(size),
-                         "Call waits until .*3 copies and archives are already")
+                         "Call waits until .*copies and archives are already")
         for name in clones:
             self.is_copy("small", name)
         for how in hows:
@@ -321,6 +322,40 @@ class Copies(Trees):
         self.all_at_once([lambda n=n: self.delete(self.volume_id(n)) for n in clones + restores]
                          + [lambda s=s: self.unsnap(s) for s in snapshots])
         self.is_tidy()
+
+    def test_copies_of_a_slow_server_beside_a_live_one(self):
+        """Copies that take long keep their turns, and others of that server wait for theirs. Those
+        of another server have turns of their own."""
+        share = os.path.join(self.place, "slow")
+        trees.make_plain(os.path.join(share, "source"), count=3)
+        other = Ganesha(os.path.join(LAB, self.id()), [Export(share, self.protocols)],
+                        protocols=self.protocols).start()
+        self.addCleanup(other.stop)
+        size = os.path.getsize(self.driver.log)
+        names = ["slow-%d" % i for i in range(6)]
+        with Proxy(other.port, other.mount_port) as proxy:
+            with mock.patch.object(self, "server", Through(other, proxy)):
+                secrets = self.secrets
+                source = self.create("source", share=share).volume_id
+                requests = [self.request(name, share=share) for name in names]
+            proxy.begin([Rule("READ", 1, "delay-call", 300, ALWAYS)])
+            with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+                calls = [pool.submit(self.until_ok, lambda r=r: self.client.CreateVolume(
+                    volume_content_source={"volume": {"volume_id": source}}, **r), 120)
+                         for r in requests]
+                try:
+                    self.assertTrue(wait_for(lambda: self.driver.logged_since(size).count(
+                        "copies and archives are already") >= 3))
+                    beside = self.source("plain")
+                    live = together([(self.clone, "live-%d" % i, beside) for i in range(3)])
+                    self.assertFalse(any(call.done() for call in calls))
+                finally:
+                    proxy.end()
+                slow = [call.result().volume for call in calls]
+            for volume in slow:
+                self.client.DeleteVolume(volume_id=volume.volume_id, secrets=secrets)
+        for volume in live:
+            self.delete(volume.volume_id)
 
     def test_deletion_against_a_clone(self):
         """Of its source, and of itself. Whatever wins: all of the tree, or nothing."""

@@ -79,6 +79,7 @@ static void bench_init(struct bench *b)
 	fake_nfs_serve(b->nfs);
 	ck_assert(key_locks_new(&b->driver.key_locks) == 0);
 	ck_assert(dir_locks_new(&b->driver.dir_locks) == 0);
+	ck_assert(copy_turns_new(&b->driver.turns) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
 	ck_assert(nfs_pool_new(&b->driver.pool, connect_or_fail, 0) == 0);
 	ck_assert(nfs_pool_new(&b->purgers, fake_nfs_connect_fn, 0) == 0);
@@ -94,6 +95,7 @@ static void bench_done(struct bench *b)
 	nfs_pool_free(b->purgers);
 	nfs_pool_free(b->driver.pool);
 	known_exports_free(b->driver.known);
+	copy_turns_free(b->driver.turns);
 	dir_locks_free(b->driver.dir_locks);
 	key_locks_free(b->driver.key_locks);
 	fake_nfs_free(b->nfs);
@@ -271,7 +273,9 @@ static void check_waiters(struct bench *b)
  */
 static void check_turns(bool waited_for_turn)
 {
-	struct copy_turn turns[COPY_JOBS_MAX] = { { .is_taken = false } };
+	struct copy_turn turns[COPY_TURNS_OF_SERVER] = { { .is_taken = false } };
+	char server[] = "s", share[] = "/e";
+	const struct nfs_export e = { .server = server, .share = share };
 	const struct request req = { .waited_for_turn = true };
 	struct nfs_client *held[NFS_SERVER_PLACES];
 	struct bench b;
@@ -284,8 +288,8 @@ static void check_turns(bool waited_for_turn)
 	fake_nfs_put(b.nfs, "foreign/pvc-1.tar.gz", NFS_TYPE_FILE, NULL);
 	check_ok("done", create_volume(&b, "done", VOLUME, NULL));
 	check_int("before", "turns taken", atomic_load(&b.budget.jobs), 0);
-	for (i = 0; i < COPY_JOBS_MAX; i++)
-		ck_assert(copy_turn_begin(&turns[i], &b.driver, &req, NULL) == 0);
+	for (i = 0; i < ARRAY_SIZE(turns); i++)
+		ck_assert(copy_turn_begin(&turns[i], &b.driver, &e, &e, &req, NULL) == 0);
 	fill_server(&b, held, 1);
 	for (i = 0; i < ARRAY_SIZE(copies); i++) {
 		err = make_copy(&b, &copies[i]);
@@ -299,8 +303,8 @@ static void check_turns(bool waited_for_turn)
 	err = create_volume(&b, "nothing", "s#e#pvc-9##", NULL);
 	check_error("no source", &err, ERROR_NOT_FOUND, "pvc-9");
 	empty_server(&b, held, 1);
-	check_int("after", "turns taken", atomic_load(&b.budget.jobs), COPY_JOBS_MAX);
-	for (i = 0; i < COPY_JOBS_MAX; i++)
+	check_int("after", "turns taken", atomic_load(&b.budget.jobs), (int)ARRAY_SIZE(turns));
+	for (i = 0; i < ARRAY_SIZE(turns); i++)
 		copy_turn_give(&turns[i]);
 	b.waited_for_turn = waited_for_turn;
 	fake_nfs_remove(b.nfs, "foreign");
@@ -322,27 +326,84 @@ START_TEST(test_turns)
 }
 END_TEST
 
+/* Which copies get a turn while those before them have theirs. */
+START_TEST(test_turns_of_servers)
+{
+	static const struct {
+		const char *name;
+		const char *copies; /* from one server to the other, each of one letter */
+		const char *taken; /* y or n for each copy */
+	} rows[] = {
+		{ "one server", "aa aa aa aa", "yyyn" },
+		{ "it leaves all turns of another", "aa aa aa aa bb bb bb bb", "yyynyyyn" },
+		{ "two servers leave none", "aa aa aa bb bb bb cc", "yyyyyyn" },
+		{ "between two", "ab ab ab", "yyn" },
+		{ "either way", "ab ba ab ba", "yynn" },
+		{ "they leave one at both", "ab ab aa bb aa bb cc cc", "yyyynnyy" },
+		{ "a source for several", "ab ac ad bb bb cc cc dd", "yynyyyyn" },
+		{ "a target of several", "ba ca da aa aa", "yynyn" },
+		{ "none is left", "aa aa aa ab ba bb", "yyynny" },
+	};
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct copy_turn turns[8] = { { .is_taken = false } };
+		const size_t n = strlen(rows[i].taken);
+		const struct request req = { .waited_for_turn = true };
+		char names[ARRAY_SIZE(turns)][2][2] = { { "" } }, share[] = "/e";
+		struct nfs_export exports[ARRAY_SIZE(turns)][2];
+		struct bench b;
+
+		ck_assert(n <= ARRAY_SIZE(turns));
+		bench_init(&b);
+		for (k = 0; k < 2 * n; k++) {
+			names[k / 2][k % 2][0] = rows[i].copies[k / 2 * 3 + k % 2];
+			exports[k / 2][k % 2] = (struct nfs_export){ .server = names[k / 2][k % 2],
+								     .share = share };
+		}
+		for (k = 0; k < n; k++) {
+			struct error err = { .code = ERROR_OK };
+			int r = copy_turn_begin(&turns[k], &b.driver, &exports[k][0],
+						&exports[k][1], &req, &err);
+
+			ck_assert_msg((r == 0) == (rows[i].taken[k] == 'y'), "%s: copy %zu: %d",
+				      rows[i].name, k, r);
+			if (r == 0)
+				continue;
+			check_error(rows[i].name, &err, ERROR_ABORTED, "already running");
+			check_that(rows[i].name, "waits", err.wait == ERROR_WAIT_TURN);
+		}
+		for (k = 0; k < n; k++)
+			copy_turn_give(&turns[k]);
+		check_int(rows[i].name, "turns taken", atomic_load(&b.budget.jobs), 0);
+		ck_assert(copy_turn_take(&turns[0], NULL) == 0);
+		copy_turn_give(&turns[0]);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 /* A copy whose reads fail. */
 struct failing_copy {
 	const struct bench *bench;
 	struct fake_failure failure;
 	pthread_t caller; /* others purge */
 	bool has_begun;
-	unsigned int without_turn; /* calls of the server since it has begun */
+	unsigned int without_turn; /* reads since it has begun */
 };
 
 static void watch_failing_copy(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	struct failing_copy *copy = data;
 	const bool has_turn = atomic_load(&copy->bench->budget.jobs) > 0;
+	const bool is_read = (copy->failure.types & 1U << op->type) != 0;
 
-	(void)op;
 	if (!pthread_equal(pthread_self(), copy->caller))
 		return;
 	if (has_turn && !copy->has_begun)
 		fake_nfs_fail(f, &copy->failure); /* not before: the call reads notes and records */
 	copy->has_begun = copy->has_begun || has_turn;
-	copy->without_turn += copy->has_begun && !has_turn;
+	copy->without_turn += copy->has_begun && !has_turn && is_read;
 }
 
 /* Whatever ends a copy, its turn is over with the call, which may copy again until then. */
@@ -622,6 +683,7 @@ static void setup(void)
 CHECK_MAIN("copies", .setup = setup,
 	   .tests = {
 		   test_turns,
+		   test_turns_of_servers,
 		   test_turns_of_failures,
 		   test_failed_try,
 		   test_failed_connection,
