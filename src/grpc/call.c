@@ -270,15 +270,12 @@ void grpc_call_let_go(struct grpc_call *call)
 /* Whether one more call may be held. Set *ret_leaves to the one that leaves for it, or NULL. */
 static bool has_room(const struct grpc_call *call, struct grpc_call **ret_leaves)
 {
-	const enum error_wait wait = call->invocation.request.err.wait;
 	struct grpc_call *longest;
 
 	*ret_leaves = NULL;
-	if (wait == ERROR_WAIT_PLACE || count_held(call, &longest) < call->method.hold_max)
+	if (call->invocation.request.err.wait == ERROR_WAIT_PLACE ||
+	    count_held(call, &longest) < call->method.hold_max)
 		return true;
-	/* The new call has waited least for its turn, so it is the one that is answered. */
-	if (wait == ERROR_WAIT_TURN)
-		return false;
 	*ret_leaves = longest;
 	return longest != NULL;
 }

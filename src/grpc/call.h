@@ -35,13 +35,13 @@
  * A call is held if its handler failed with an error that says when another try is worth it
  * (retry_ms), and there is time until then. It waits without a worker and runs again from its
  * start, as if the client had repeated it. The client does not notice, so the pauses between its
- * own retries do not grow meanwhile. A call waits for one of three things (enum error_wait). At
- * most hold_max calls of a method are held, because a client makes a limited number of calls at a
- * time and needs some for others:
- *
- *   a server that is down   above the limit, the one of these that has waited longest is answered
- *   its turn to copy        above the limit, the new call is answered
- *   a place at a server     always held, and does not count: it is soon over
+ * own retries do not grow meanwhile. A call waits for one of three things (enum error_wait): a
+ * server that is down, its turn to copy, or a place at a server. At most hold_max calls of a method
+ * are held, because a client makes a limited number of calls at a time and needs some for others.
+ * Those that wait for a place do not count, and are always held: it is soon over. Above the limit,
+ * the one that has waited longest for a server that is down is answered, whatever the new call
+ * waits for; a dead server costs calls for others nothing. If none waits for a server, the new call
+ * is answered: it has waited least.
  *
  * A call that is not held any longer is answered with its last error. When the server begins to
  * drain, all are.

@@ -355,7 +355,8 @@ START_TEST(test_limit)
 		{ "place", 2, { place, place, place }, { -1, -1, -1 } },
 		{ "turn, server", 2, { turn, server, server }, { -1, ERROR_UNAVAILABLE, -1 } },
 		{ "turns, server", 2, { turn, turn, server }, { -1, -1, ERROR_UNAVAILABLE } },
-		{ "servers, turn", 2, { server, server, turn }, { -1, -1, ERROR_ABORTED } },
+		{ "servers, turn", 2, { server, server, turn }, { ERROR_UNAVAILABLE, -1, -1 } },
+		{ "turn, server, turn", 2, { turn, server, turn }, { -1, ERROR_UNAVAILABLE, -1 } },
 		{ "place does not count", 2, { place, turn, server }, { -1, -1, -1 } },
 	};
 	struct bench b;
