@@ -19,6 +19,14 @@
  */
 int directory_remove_parents(struct nfs_client *c, const char *path, struct error *err);
 
+/*
+ * The directory of the deleted volume key stays. As far as it and those above lie in a directory
+ * that a volume has, or that is kept, and hold no other volume, remove the notes that the driver
+ * made them: whoever removes or archives the directory around them does not look for such notes.
+ */
+int directory_leave_parents(struct nfs_client *c, const char *path, const char *key,
+			    struct error *err);
+
 /* Whether the driver made the directory above a volume or archive: 1, 0 or a negative errno. */
 int directory_is_made_parent(struct nfs_client *c, const char *path, struct error *err);
 

@@ -177,3 +177,68 @@ int directory_remove_parents(struct nfs_client *c, const char *path, struct erro
 	}
 	return 0;
 }
+
+/* -------- directories that stay -------- */
+
+/*
+ * Whether the directory lies in that of another volume, or in one that is kept, and holds none
+ * itself: 1, 0 or a negative errno.
+ */
+static int is_left_around(struct nfs_client *c, const char *path, const char *key,
+			  struct error *err)
+{
+	const struct owner_question in = { .volume = key, .scope = OWNER_IN };
+	const struct owner_question around = {
+		.volume = key,
+		.scope = OWNER_AROUND,
+		.count = OWNER_COUNT_FINISHED,
+		.policies = true,
+	};
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, path, &in, &owner, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = owner_find(c, path, &around, &owner, err);
+	return r != 0 ? r : owner.policy_around != ON_DELETE_DELETE;
+}
+
+static int forget_parent(struct nfs_client *c, const char *path, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = directory_look_up(c, path, &place, &handle, &attr, err);
+	if (r == -ENOENT)
+		r = directory_note_sweep(c, path, err);
+	else if (r == 0)
+		r = directory_note_forget(c, path, &handle, &attr, err);
+	return r < 0 ? r : 0;
+}
+
+int directory_leave_parents(struct nfs_client *c, const char *path, const char *key,
+			    struct error *err)
+{
+	cleanup_free char *left = NULL;
+	char *slash;
+	int r;
+
+	if (strchr(path, '/') == NULL)
+		return 0;
+	left = strdup(path);
+	if (left == NULL)
+		return error_oom(err);
+	while ((slash = strrchr(left, '/')) != NULL) {
+		r = is_left_around(c, left, key, err);
+		if (r <= 0)
+			return r;
+		r = forget_parent(c, left, err);
+		if (r < 0)
+			return r;
+		*slash = '\0';
+	}
+	return 0;
+}

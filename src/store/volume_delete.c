@@ -118,12 +118,16 @@ static int leave_to_owner(struct nfs_client *c, const struct tombstone *t,
 			  const struct owner *owner, enum volume_on_delete policy,
 			  struct error *err)
 {
+	int r = 0;
+
 	log_info("Keeping the directory of a deleted volume: it also belongs to another owner",
 		 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 		 LOG_STR("of", owner->key));
-	if (owner->kind != OWNER_IS_VOLUME || (policy == ON_DELETE_DELETE && !owner->may_retain))
+	if (owner->kind != OWNER_IS_VOLUME)
 		return 0;
-	return users_add_policy(c, t->dir, policy, err);
+	if (policy != ON_DELETE_DELETE || owner->may_retain)
+		r = users_add_policy(c, t->dir, policy, err);
+	return r < 0 ? r : directory_leave_parents(c, t->dir, t->key, err);
 }
 
 /*
@@ -160,7 +164,8 @@ static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 	if (policy == ON_DELETE_RETAIN) {
 		if (directory_is_gone(c, t->dir, NULL) > 0)
 			return directory_remove_parents(c, t->dir, err);
-		return binds_others ? volume_note_retained(c, t, &t->record, false, err) : 0;
+		r = binds_others ? volume_note_retained(c, t, &t->record, false, err) : 0;
+		return r < 0 ? r : directory_leave_parents(c, t->dir, t->key, err);
 	}
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r < 0)
@@ -168,7 +173,7 @@ static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 	if (r > 0)
 		return leave_to_owner(c, t, &owner, binds_others ? policy : ON_DELETE_DELETE, err);
 	if (apply_earlier_policies(t, &owner, &policy) > 0)
-		return 0;
+		return directory_leave_parents(c, t->dir, t->key, err);
 	if (policy == ON_DELETE_ARCHIVE)
 		r = tombstone_archive_directory(c, t, how->replace_archive, volume_is_used_again,
 						ret_trashed, err);

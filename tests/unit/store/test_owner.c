@@ -977,22 +977,28 @@ START_TEST(test_kept_ends)
 	static const struct pair inner = { "inner", ARCHIVE("v1", "p/x"), CONSTANT("v2", "p") };
 	static const struct pair gone = { "gone by hand", RETAIN("v1", "p/x"),
 					  CONSTANT("v2", "p") };
-	const struct pair *const all[] = { &archived, &inner, &gone };
+	static const struct pair deep = { "deep inner", ARCHIVE("v1", "p/q/r/x"),
+					  CONSTANT("v2", "p") };
+	static const struct pair gone_deep = { "deep, gone by hand", RETAIN("v1", "p/q/x"),
+					       CONSTANT("v2", "p") };
+	const struct pair *const all[] = { &archived, &inner, &deep, &gone, &gone_deep };
 	struct error err = { .code = ERROR_OK };
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(all); i++) {
 		struct fake_nfs *f = make_pair(all[i]);
+		const bool is_gone = all[i] == &gone || all[i] == &gone_deep;
 		cleanup_free char *left = NULL;
 
 		check_int(all[i]->name, "first", delete (f, &all[i]->first, &err), 0);
-		if (all[i] == &gone)
-			fake_nfs_remove(f, "p/x");
+		if (is_gone)
+			fake_nfs_remove(f, all[i]->first.dir);
 		check_int(all[i]->name, "second", delete (f, &all[i]->second, &err), 0);
-		check_int(all[i]->name, "archive", is_kept(f, &all[i]->first), all[i] != &gone);
+		check_int(all[i]->name, "archive", is_kept(f, &all[i]->first), !is_gone);
 		check_that(all[i]->name, "is moved", !is_there(f, all[i]->second.dir));
 		left = fake_nfs_list(f, NULL);
-		check_that(all[i]->name, "no notes", strstr(left, "/users/p") == NULL);
+		check_that(all[i]->name, "no notes of use", strstr(left, "/users/p") == NULL);
+		check_that(all[i]->name, "no notes of parents", strstr(left, "/parents/p") == NULL);
 		fake_nfs_free(f);
 	}
 }
