@@ -135,13 +135,12 @@ static int rename_found_none(struct nfs_client *c, const char *path, const char 
 
 	if (r != 0)
 		return r < 0 ? r : directory_remove_parents(c, archive, err);
-	directory_note_sweep_above(c, archive);
 	return nfs_error_set(err, c, -ESTALE, "archiving '%s'", path);
 }
 
 /* Look the name up first: RENAME would replace an empty directory of that name. */
-static int archive_as(struct nfs_client *c, struct archive_move *a, const char *archive,
-		      struct error *err)
+static int move_to_archive(struct nfs_client *c, struct archive_move *a, const char *archive,
+			   struct error *err)
 {
 	struct directory_place to;
 	struct nfs_handle handle;
@@ -164,12 +163,28 @@ static int archive_as(struct nfs_client *c, struct archive_move *a, const char *
 		return directory_apart(c, a->path, err);
 	if (r == -ENOENT)
 		return rename_found_none(c, a->path, archive, err);
-	if (r == -ESTALE)
-		directory_note_sweep_above(c, archive);
 	if (r < 0)
 		return nfs_error_set(err, c, r, "archiving '%s'", a->path);
 	r = directory_check_moved(c, &a->from, a->known, &to.parent, to.base, err);
 	a->moved = r == 0;
+	return r;
+}
+
+/*
+ * If it was not archived, remove the directories that were made for the archive: the next attempt
+ * may choose another name, or find that somebody else uses the directory.
+ */
+static int archive_as(struct nfs_client *c, struct archive_move *a, const char *archive,
+		      struct error *err)
+{
+	struct error ignored = { .code = ERROR_OK };
+	int r = move_to_archive(c, a, archive, err);
+
+	if (r == 0 || r == ARCHIVE_NAME_TAKEN)
+		return r;
+	if (r == -ESTALE)
+		directory_note_sweep_above(c, archive);
+	(void)directory_remove_parents(c, archive, &ignored);
 	return r;
 }
 

@@ -21,6 +21,7 @@
  */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -295,6 +296,13 @@ static const struct scenario scenarios[] = {
 	  { { "v0", "p/a", "archive" }, { "v1", "p/b", "archive" } },
 	  "c0c1",
 	  { "d0", "d1" },
+	  NULL,
+	  false,
+	  true },
+	{ "two parents, archived, and another one in its place",
+	  { { "v0", "p/q/a", "archive" }, { "v1", "p/q/a" } },
+	  "c0",
+	  { "d0", "d0c1" },
 	  NULL,
 	  false,
 	  true },
@@ -1738,6 +1746,36 @@ static bool may_be_left(const struct world *w, const char *line)
 		strcmp(line, "p/q/") == 0);
 }
 
+/* Whether it is a note about a directory above volumes that is not there. */
+static bool is_note_of_none(struct world *w, const char *line)
+{
+	static const char folder[] = ".csi-nfs/parents/";
+	const char *key = line + strlen(folder), *mark;
+	char path[RECORD_NAME_MAX + 1], hash[20];
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+
+	if (!str_has_prefix(line, folder) || key[0] == '\0')
+		return false;
+	mark = strchr(key, '~');
+	if (mark == NULL || !path_of_key(key, (size_t)(mark - key), path) ||
+	    !fake_nfs_get(w->f, path, &handle, &attr))
+		return true;
+	(void)snprintf(hash, sizeof(hash), ".%" PRIx64, str_hash(handle.data, handle.len));
+	return strcmp(strrchr(mark, '.'), hash) != 0;
+}
+
+/* Whether it is an empty directory that was made above an archive. next: the rest of the list. */
+static bool is_empty_above_archive(const char *line, const char *next)
+{
+	const char *slash = strrchr(line, '/');
+
+	if (!str_has_prefix(line, "archived-p") || slash == NULL || slash[1] != '\0' ||
+	    (next != NULL && str_has_prefix(next, line)))
+		return false;
+	return strchr(line, '/') == slash || str_has_prefix(strchr(line, '/'), "/q/");
+}
+
 static void check_nothing_left(struct world *w)
 {
 	cleanup_free char *list = fake_nfs_list(w->f, ".csi-nfs/trash");
@@ -1749,6 +1787,10 @@ static void check_nothing_left(struct world *w)
 
 		if (line[0] == '\0' || strcmp(line, ".csi-nfs/") == 0)
 			continue;
+		if (is_note_of_none(w, line) && !may_be_left(w, line))
+			broken(w, "left a note of no directory", 0, line);
+		if (is_empty_above_archive(line, rest) && !is_interrupted(w->schedule))
+			broken(w, "left a directory above no archive", 0, line);
 		if (str_has_prefix(line, ".csi-nfs/")) {
 			slash = strchr(line + strlen(".csi-nfs/"), '/');
 			if (slash == NULL || slash[1] == '\0')
