@@ -45,10 +45,17 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 	struct nfs_client *c = nv->c;
 	int r;
 
-	/* Another replica may have finished the volume, or have removed the record itself. */
+	/*
+	 * Another replica may have finished the volume, or have removed the record itself. It does
+	 * not know what this call has made and noted since.
+	 */
 	r = record_check_same(c, nv->folder, nv->key, nv->rec, err);
+	if (r == -ENOENT) {
+		r = directory_remove_parents(c, nv->dir, err);
+		return r < 0 ? r : volume_remove_notes(c, nv->key, nv->dir, err);
+	}
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return r;
 	if (volume_is_built(&v)) {
 		r = staging_discard(c, nv->key, ret_trashed, err);
 		if (r < 0)

@@ -90,6 +90,7 @@ struct scenario {
 	bool same_name; /* two volumes have it, so the deletion of one may be refused */
 	const char *theirs; /* archive of csi-driver-nfs */
 	const char *full; /* the first replica has no room for this directory, until pods write */
+	bool both_full; /* neither has the other one */
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
 	bool twice_all; /* likewise, in few orders: run all, not hasty, where both replicas go on */
 	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
@@ -585,6 +586,13 @@ static const struct scenario scenarios[] = {
 	  { "c0", "c0" },
 	  .may_refuse = true,
 	  .full = "a" },
+	{ "create and create, both without room, below two parents",
+	  { { "v0", "p/q/a" } },
+	  "",
+	  { "c0", "c0" },
+	  .may_refuse = true,
+	  .full = "a",
+	  .both_full = true },
 	{ "create and create, one without room, long record",
 	  { { "v0", "a", .is_long = true } },
 	  "",
@@ -1416,8 +1424,8 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	if (op->type == NFS_OP_RENAME && str_eq(op->name, replica->w->s->stays) &&
 	    strchr(op->to_name, '~') == NULL && !str_has_prefix(op->to_name, "unfinished."))
 		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EXDEV });
-	if (replica->number == 0 && replica->w->n_files == 0 && op->type == NFS_OP_MKDIR &&
-	    str_eq(op->name, replica->w->s->full))
+	if ((replica->number == 0 || replica->w->s->both_full) && replica->w->n_files == 0 &&
+	    op->type == NFS_OP_MKDIR && str_eq(op->name, replica->w->s->full))
 		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -ENOSPC });
 	if (replica->error != 0)
 		fake_nfs_fail(f, &(struct fake_failure){
