@@ -15,6 +15,7 @@
 /* The end of a path: the directory that holds its last component, and that component. */
 struct directory_place {
 	struct nfs_handle parent;
+	const char *path; /* borrowed */
 	const char *base; /* points into the path */
 };
 
@@ -77,9 +78,17 @@ int directory_rename(struct nfs_client *c, const struct nfs_handle *dir, const c
 		     const struct nfs_handle *to_dir, const char *to_name);
 
 /*
- * Rename a directory back to the place that it was moved from. Looks at the place first, since
- * RENAME would replace an empty directory. Errors are unreported: -EEXIST if something is there by
- * now, -ENOENT if the directory itself is gone.
+ * Rename a directory back to the place that it was moved from. While it was away, the directory
+ * above may have been empty, and have been removed: then make it again. Errors are unreported:
+ * -ENOENT if the directory itself is gone.
+ */
+int directory_rename_back(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
+			  const struct directory_place *place);
+
+/*
+ * Likewise where somebody may have taken the place. Looks at the place first, since RENAME would
+ * replace an empty directory. Errors are unreported: -EEXIST if something is there by now, -ENOENT
+ * if the directory itself is gone.
  */
 int directory_move_back(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 			const struct directory_place *place);

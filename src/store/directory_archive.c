@@ -221,7 +221,7 @@ static int check_archive_parents(struct nfs_client *c, const char *archive, stru
  * once it has left the trash.
  */
 static int give_back_if_used(struct nfs_client *c, const char *archive,
-			     const struct directory_place *place, const struct nfs_attr *attr,
+			     struct directory_place *place, const struct nfs_attr *attr,
 			     char *entry, struct error *err)
 {
 	const struct owner_question q = { .scope = OWNER_ALL, .count = OWNER_COUNT_FINISHED };

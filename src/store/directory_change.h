@@ -57,10 +57,11 @@ void directory_unmake(struct nfs_client *c, const char *path, const struct direc
 		      struct error *err);
 
 /*
- * Make an empty directory again that was removed, with the mode and owner in attr. Return 0 also if
- * somebody else has made it. Errors are unreported.
+ * Make an empty directory again that was removed, with the mode and owner in attr, and those above
+ * if they are gone, too; *place becomes where it is then. Return 0 also if somebody else has made
+ * it. Errors are unreported.
  */
-int directory_make_again(struct nfs_client *c, const struct directory_place *place,
+int directory_make_again(struct nfs_client *c, struct directory_place *place,
 			 const struct nfs_attr *attr);
 
 /* -------- removing -------- */

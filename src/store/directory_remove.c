@@ -81,7 +81,7 @@ int directory_check_moved(struct nfs_client *c, const struct directory_place *fr
 	if (r == 0 && looks_known(&attr, &known->attr) && store_handle_follows_name(c) > 0)
 		return 0;
 	if (r == 0)
-		r = directory_rename(c, to, name, &from->parent, from->base);
+		r = directory_rename_back(c, to, name, from);
 	if (r == -ENOENT) /* the deletion of its volume has released it for purging */
 		return 1;
 	return r < 0 ? nfs_error_set(err, c, r, "looking at '%s', which was moved", from->base) : 1;

@@ -100,18 +100,18 @@ static int find_directory_to_remove(struct nfs_client *c, const struct tombstone
  * the meantime. Return 1 if it stays, else 0 or a negative errno.
  */
 static int put_empty_directory_back(struct nfs_client *c, const struct tombstone *t,
-				    const struct directory_place *place,
-				    const struct nfs_attr *attr, tombstone_users_fn users,
-				    struct error *err)
+				    struct directory_place *place, const struct nfs_attr *attr,
+				    tombstone_users_fn users, struct error *err)
 {
 	int r = directory_make_again(c, place, attr);
 
 	if (r < 0)
 		return tombstone_failed(c, r, t, err);
 	r = users(c, t, true, err);
-	if (r == 0)
-		(void)nfs_rmdir(c, &place->parent, place->base);
-	return r;
+	if (r != 0)
+		return r;
+	(void)nfs_rmdir(c, &place->parent, place->base);
+	return directory_remove_parents(c, t->dir, err);
 }
 
 /* There is another directory in the place. */
@@ -141,7 +141,7 @@ static int move_directory_back(struct nfs_client *c, const struct tombstone *t,
 
 /* Put back a directory that was removed. trashed is its name in the trash; "": it was empty. */
 static int put_directory_back(struct nfs_client *c, const struct tombstone *t,
-			      const struct directory_place *place, const struct nfs_attr *attr,
+			      struct directory_place *place, const struct nfs_attr *attr,
 			      const char *trashed, tombstone_users_fn users, struct error *err)
 {
 	const struct nfs_handle *trash;

@@ -1300,6 +1300,84 @@ START_TEST(test_delete_late_twice)
 }
 END_TEST
 
+/* The directory above goes while a paused deletion has moved, or removed, what is not its own. */
+struct parent_losing {
+	void (*before)(struct fake_nfs *f); /* it does */
+	enum nfs_op_type type; /* of the operation on the directory */
+	enum { PARENT_STAYS, PARENT_GOES, PARENT_IS_GONE } state;
+};
+
+static void lose_parent(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct parent_losing *losing = data;
+
+	if (losing->state == PARENT_GOES) {
+		losing->state = PARENT_IS_GONE;
+		fake_nfs_remove(f, "ns");
+	} else if (losing->state == PARENT_STAYS && op->type == losing->type &&
+		   str_eq(op->name, "a")) {
+		losing->state = PARENT_GOES;
+		losing->before(f);
+	}
+}
+
+static void taken_below(struct fake_nfs *f)
+{
+	remove_notes(f);
+	fake_nfs_put(f, ".csi-nfs/volumes/other", NFS_TYPE_SYMLINK, "v=1;name=other;dir=ns/a");
+	fake_nfs_put(f, ".csi-nfs/users/ns%2Fa/other", NFS_TYPE_SYMLINK, "v=1");
+}
+
+static void made_anew_below(struct fake_nfs *f)
+{
+	taken_below(f);
+	fake_nfs_remove(f, "ns/a");
+	fake_nfs_put(f, "ns/a/file", NFS_TYPE_FILE, NULL);
+}
+
+/* It goes back all the same: of an archive, nobody else would know. */
+START_TEST(test_delete_late_below)
+{
+	static const struct {
+		const char *name, *policy;
+		void (*before)(struct fake_nfs *f);
+		enum nfs_op_type type;
+		const char *data; /* of the volume */
+		const char *left;
+	} rows[] = {
+		{ "made anew", "delete", made_anew_below, NFS_OP_RENAME, "ns/a/old", "ns/a/file" },
+		{ "taken", "delete", taken_below, NFS_OP_RENAME, "ns/a/file", "ns/a/file" },
+		{ "taken, empty", "delete", taken_below, NFS_OP_RMDIR, NULL, "ns/a" },
+		{ "archive, made anew", "archive", made_anew_below, NFS_OP_RENAME, "ns/a/old",
+		  "ns/a/file" },
+		{ "archive, taken", "archive", taken_below, NFS_OP_RENAME, "ns/a/file",
+		  "ns/a/file" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct sample v = { "pvc-1", "ns/a", rows[i].policy, "0000",
+					  "10",    0,      NULL,           NULL };
+		struct parent_losing losing = { rows[i].before, rows[i].type, PARENT_STAYS };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f, &v, 0, &err), 0);
+		if (rows[i].data != NULL)
+			fake_nfs_put(f, rows[i].data, NFS_TYPE_FILE, NULL);
+		fake_nfs_watch(f, lose_parent, &losing);
+		check_that(rows[i].name, "delete fails", delete (f, &v, &err) < 0);
+		check_error(rows[i].name, &err, ERROR_ABORTED, "another controller");
+		check_int(rows[i].name, "it happened", losing.state, PARENT_IS_GONE);
+		check_that(rows[i].name, "the directory is back",
+			   fake_nfs_type(f, rows[i].left) != NFS_TYPE_UNKNOWN);
+		check_that(rows[i].name, "there is no archive",
+			   fake_nfs_type(f, "archived-ns") == NFS_TYPE_UNKNOWN);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* Between the look for owners of a directory above and its RMDIR, a volume takes it. */
 struct parent_taking {
 	const char *record; /* of that volume */
@@ -1819,6 +1897,7 @@ CHECK_MAIN("volume",
 		   test_delete_fails_in_place,
 		   test_delete_late_beside_a_copy,
 		   test_delete_late_twice,
+		   test_delete_late_below,
 		   test_parent_late,
 		   test_delete_late_replaced,
 		   test_delete_moving,
