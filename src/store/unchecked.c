@@ -51,12 +51,12 @@ static int refuse_place(const struct nfs_client *c, const char *name, const char
 
 /*
  * As directory_locate(), but make the directories above for an archive, and for a volume that has
- * that very directory. If the user has one of those above, it is the user's to make.
+ * that very directory or one in it. If the user has one of those above, it is the user's to make.
  */
 static int locate_place(struct nfs_client *c, const char *path, const char *user,
 			struct directory_place *ret, struct error *err)
 {
-	const struct owner_question q = { .scope = OWNER_AT };
+	const struct owner_question q = { .scope = OWNER_AT | OWNER_IN };
 	struct owner owner;
 	int r = directory_locate(c, path, ret, err);
 

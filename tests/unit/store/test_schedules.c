@@ -664,6 +664,12 @@ static const struct scenario scenarios[] = {
 	  "c0",
 	  { "d0", "d0c1c2" },
 	  .held = true },
+	{ "delete and delete, then create in it, and delete beside it",
+	  { { "v0", "p/a" }, { "v1", "p/a/b" }, { "v2", "p/c" } },
+	  "c0c2",
+	  { "d0", "d0c1d2" },
+	  .keeps_data = true,
+	  .held = true },
 	{ "delete and delete, then create twice in its directory",
 	  { { "v0", "a" }, { "v1", "a" } },
 	  "c0",
@@ -1179,6 +1185,7 @@ static int is_refused(struct fake_nfs *f, const char *name, const char *data)
 	       err.code == ERROR_FAILED_PRECONDITION;
 }
 
+/* Whether a directory that was at dir, or above it, is there. */
 static int is_unchecked_for(struct fake_nfs *f, const char *name, const char *dir)
 {
 	char key[RECORD_NAME_MAX + 1];
@@ -1188,7 +1195,10 @@ static int is_unchecked_for(struct fake_nfs *f, const char *name, const char *di
 	path_key(key, dir, strlen(dir));
 	store_trash_key(wanted, key);
 	store_trash_name_key(name, own);
-	return store_trash_name_is_unchecked(name) && strcasecmp(own, wanted) == 0;
+	if (!store_trash_name_is_unchecked(name))
+		return false;
+	return strcasecmp(own, wanted) == 0 ||
+	       path_key_compare(own, strlen(own), key, strlen(key)) == PATH_IS_AROUND;
 }
 
 /* As an administrator whom the log asks to, since the name in the trash does not show the path. */
