@@ -42,6 +42,14 @@ struct directory_wish {
 };
 
 /*
+ * As directory_make_parents(), for the directory of a volume; NULL: of a snapshot. ABORTED if a
+ * directory above is missing that other volumes have, or have theirs in, and may come back from the
+ * trash (rule 6 in doc/design.md, "Calls at once").
+ */
+int directory_make_parents_of(struct nfs_client *c, const char *path, const char *volume,
+			      struct directory_place *ret, struct error *err);
+
+/*
  * Make the directory at path, with parents, or find it. *ret_made tells whether it was made.
  * Errors: FAILED_PRECONDITION if it is there, or is not, against the wish; else as
  * nfs_error_set(). After a final error, what was made is gone again.
@@ -128,9 +136,9 @@ int directory_trash_release(struct nfs_client *c, const char *key, const char *e
 void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path);
 
 /*
- * Whether a directory that was at path is in the trash, unchecked: 1, 0 or a negative errno. The
- * deletion of an earlier volume that was paused may have taken it for the one that it knew, and
- * puts it back, or a purger does.
+ * Whether a directory that was at path is in the trash, unchecked, or one that was above path and
+ * has no other in its place: 1, 0 or a negative errno. The deletion of an earlier volume that was
+ * paused may have taken it for the one that it knew, and puts it back, or a purger does.
  */
 int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err);
 

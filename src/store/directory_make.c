@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/mode.h"
 #include "nfs/calls.h"
@@ -131,15 +132,57 @@ static int find_required(struct nfs_client *c, const char *path, struct nfs_hand
 	return r;
 }
 
-static int make_or_find(struct nfs_client *c, const char *path, uint32_t mode,
-			struct nfs_handle *ret, struct nfs_attr *ret_attr, bool *ret_found,
-			struct error *err)
+/*
+ * Whether a directory above path is missing that other volumes have, or have theirs in, and may
+ * come back from the trash: 1, 0 or a negative errno.
+ */
+static int parent_may_come_back(struct nfs_client *c, const char *path, const char *volume,
+				struct error *err)
+{
+	const struct owner_question others = { .volume = volume, .scope = OWNER_AT | OWNER_IN };
+	const char *slash = path;
+	struct owner owner;
+	int r;
+
+	while ((slash = strchr(slash, '/')) != NULL) {
+		cleanup_free char *above = strndup(path, (size_t)(slash++ - path));
+
+		if (above == NULL)
+			return error_oom(err);
+		r = directory_is_gone(c, above, err);
+		if (r == 0)
+			continue;
+		if (r > 0)
+			r = owner_find(c, above, &others, &owner, err);
+		return r <= 0 ? r : directory_may_come_back(c, path, err);
+	}
+	return 0;
+}
+
+int directory_make_parents_of(struct nfs_client *c, const char *path, const char *volume,
+			      struct directory_place *ret, struct error *err)
+{
+	int r = directory_locate(c, path, ret, err);
+
+	if (r != -ENOENT)
+		return r;
+	r = parent_may_come_back(c, path, volume, err);
+	if (r > 0)
+		return error_set(err, ERROR_ABORTED,
+				 "another controller is working on the directory above '%s'; try again",
+				 path);
+	return r < 0 ? r : directory_make_parents(c, path, ret, err);
+}
+
+static int make_or_find(struct nfs_client *c, const char *path, const struct directory_wish *wish,
+			uint32_t mode, struct nfs_handle *ret, struct nfs_attr *ret_attr,
+			bool *ret_found, struct error *err)
 {
 	struct nfs_attr parent = { .is_full = false };
 	struct directory_place place;
 	int r;
 
-	r = directory_make_parents(c, path, &place, err);
+	r = directory_make_parents_of(c, path, wish->others->volume, &place, err);
 	if (r == 0 && strchr(path, '/') != NULL)
 		r = directory_check_same_file_system(c, path, &place.parent, &parent, err);
 	if (r < 0)
@@ -206,7 +249,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	if (wish->existing == EXISTING_REQUIRE)
 		r = find_required(c, path, &handle, &attr, err);
 	else
-		r = make_or_find(c, path, mode, &handle, &attr, &found, err);
+		r = make_or_find(c, path, wish, mode, &handle, &attr, &found, err);
 	/* A deletion has just removed a directory above, with what this call made or found. */
 	if (r == -ESTALE)
 		directory_note_sweep_above(c, path);

@@ -209,6 +209,23 @@ static bool may_be_trash_for(const char *name, const void *data)
 	return path_key_compare(key, strlen(key), wanted, strlen(wanted)) == PATH_IS_SAME;
 }
 
+/* Likewise from a path above. A key that was cut does not tell. */
+static bool may_be_trash_around(const char *name, const void *data)
+{
+	char key[STORE_TRASH_KEY_MAX + 1];
+
+	if (!store_trash_name_is_unchecked(name))
+		return false;
+	store_trash_name_key(name, key);
+	return strlen(key) <= STORE_TRASH_KEY_WHOLE &&
+	       path_key_compare(key, strlen(key), data, strlen(data)) == PATH_IS_AROUND;
+}
+
+static bool may_be_trash_with(const char *name, const void *data)
+{
+	return may_be_trash_for(name, data) || may_be_trash_around(name, data);
+}
+
 static int list_trash(struct nfs_client *c, const char *path, store_match_fn match,
 		      const struct nfs_handle **ret_trash, struct strv *names, struct error *err)
 {
@@ -226,10 +243,22 @@ static int list_trash(struct nfs_client *c, const char *path, store_match_fn mat
 int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err)
 {
 	cleanup_strv struct strv names = { NULL, 0 };
+	char key[RECORD_NAME_MAX + 1], own[STORE_TRASH_KEY_MAX + 1], above[RECORD_NAME_MAX + 1];
 	const struct nfs_handle *trash;
-	int r = list_trash(c, path, may_be_trash_for, &trash, &names, err);
+	size_t i;
+	int r;
 
-	return r < 0 ? r : names.n > 0;
+	directory_trash_key(key, path);
+	r = list_trash(c, path, may_be_trash_with, &trash, &names, err);
+	for (i = 0; i < names.n && r == 0; i++) {
+		if (may_be_trash_for(names.items[i], key))
+			return 1;
+		/* Not if there is another directory in that place by now. */
+		store_trash_name_key(names.items[i], own);
+		if (path_of_key(own, strlen(own), above))
+			r = directory_is_gone(c, above, err);
+	}
+	return r;
 }
 
 int directory_trash_release_all(struct nfs_client *c, const char *path, bool *ret_trashed,

@@ -11,7 +11,7 @@
 #include "base/mode.h"
 #include "base/str.h"
 #include "nfs/calls.h"
-#include "store/directory.h"
+#include "store/directory_change.h"
 #include "store/layout.h"
 #include "tree/remove.h"
 
@@ -277,7 +277,7 @@ static int prepare_place(struct nfs_client *c, struct staging *s, struct directo
 	r = record_replace(c, s->records, s->key, s->rec, err);
 	if (r < 0)
 		return r;
-	r = directory_make_parents(c, s->path, ret, err);
+	r = directory_make_parents_of(c, s->path, s->others->volume, ret, err);
 	if (r < 0)
 		return r;
 	return check_place_is_free(c, s, err); /* again: the work may have taken hours */
