@@ -7,13 +7,16 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "tree/budget.h"
 
 #define RETRY_MS 200
+#define BETWEEN_WAIT_MS (10 * RETRY_MS) /* since it asked; it may have been answered meanwhile */
 
 struct copy_turns {
-	pthread_mutex_t lock; /* guards the list; innermost */
+	pthread_mutex_t lock; /* guards all; innermost */
 	struct list taken; /* struct copy_turn; COPY_TURNS_MAX at most */
+	uint64_t between_ns; /* when a copy between two servers found one of them full; 0: none */
 };
 
 int copy_turns_new(struct copy_turns **ret)
@@ -41,8 +44,20 @@ static bool is_between_servers(const struct copy_turn *turn)
 	return !nfs_export_is_same_server(turn->from, turn->to);
 }
 
+/*
+ * How many copies within one server may run there. While a copy between two servers waits, they
+ * leave it a turn at each: it needs both at once, and would hardly ever find them free together.
+ */
+static unsigned int turns_within(const struct copy_turns *turns)
+{
+	const bool waits = turns->between_ns != 0 &&
+			   clock_now_ns() - turns->between_ns < BETWEEN_WAIT_MS * CLOCK_NS_PER_MS;
+
+	return waits ? COPY_TURNS_OF_SERVER - 1 : COPY_TURNS_OF_SERVER;
+}
+
 /* Whether the server of e can have this copy as well. With the lock held. */
-static bool server_has_turn(const struct copy_turns *turns, const struct copy_turn *turn,
+static bool server_has_turn(struct copy_turns *turns, const struct copy_turn *turn,
 			    const struct nfs_export *e)
 {
 	unsigned int n = 0, n_between = 0;
@@ -57,8 +72,14 @@ static bool server_has_turn(const struct copy_turns *turns, const struct copy_tu
 		n++;
 		n_between += is_between_servers(other);
 	}
-	return n < COPY_TURNS_OF_SERVER &&
-	       (n_between < COPY_TURNS_BETWEEN || !is_between_servers(turn));
+	if (!is_between_servers(turn))
+		return n < turns_within(turns);
+	if (n_between == COPY_TURNS_BETWEEN)
+		return false;
+	if (n < COPY_TURNS_OF_SERVER)
+		return true;
+	turns->between_ns = clock_now_ns();
+	return false;
 }
 
 /* With the lock held. */
@@ -80,6 +101,8 @@ static int take(struct copy_turns *turns, struct copy_turn *turn, struct error *
 				 COPY_TURNS_MAX);
 	list_add_tail(&turns->taken, &turn->link);
 	turn->is_taken = true;
+	if (is_between_servers(turn))
+		turns->between_ns = 0; /* another one that waits asks again soon */
 	return 0;
 }
 

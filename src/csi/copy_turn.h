@@ -3,12 +3,12 @@
 
 /*
  * Copies and archives take turns, so that workers and slots of servers stay free for short calls,
- * and so that a server that is slow or dead costs the volumes of others nothing: its copies may
- * keep their turns for minutes. COPY_TURNS_OF_SERVER are made at a time on each server, and
- * COPY_TURNS_MAX in all. A copy between two servers counts at both, and whichever of them is slow,
- * it leaves turns at the other: COPY_TURNS_BETWEEN of a server's copies may be of this kind. It
- * needs both turns at once, so while copies wait at both servers, it is among the last. Each port
- * of a server counts as one, as in net/breaker.h.
+ * and so that a server that is slow or dead leaves turns to others: its copies may keep theirs for
+ * minutes. COPY_TURNS_OF_SERVER are made at a time on each server, and COPY_TURNS_MAX in all. A
+ * copy between two servers counts at both, and whichever of them is slow, it leaves turns at the
+ * other: COPY_TURNS_BETWEEN of a server's copies may be of this kind. It needs both turns at once,
+ * so while one waits, copies within one server take one turn less each. A server is a name and a
+ * port, as in net/breaker.h.
  *
  * A call keeps its turn until all of its copying is over, since it may copy once more: as another
  * user, or after a lost connection. A call that gets no turn is held and runs again from its start

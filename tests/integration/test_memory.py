@@ -29,7 +29,7 @@ KIB = 1 << 10
 MIB = 1 << 20
 PEAK = 36 * MIB  # the documentation says what was measured
 LEFT = 20 * MIB  # with the page cache of the program and its libraries
-CLONES = 3  # as many jobs as there may be
+CLONES = 3  # as many as there may be on one server
 FILE_MIB = 24
 
 

@@ -383,6 +383,53 @@ START_TEST(test_turns_of_servers)
 }
 END_TEST
 
+/*
+ * A copy between two full servers gets its turn once each of them has had one free, whoever else
+ * asks meanwhile.
+ */
+START_TEST(test_turn_between_full_servers)
+{
+	static const char pairs[][3] = { "aa", "aa", "aa", "bb", "bb", "bb", "ab", "aa", "bb" };
+	enum { OF_A = 0, OF_B = 3, BETWEEN = 6, LATER_AT_A, LATER_AT_B };
+	struct copy_turn turns[ARRAY_SIZE(pairs)];
+	char names[ARRAY_SIZE(pairs)][2][2] = { { "" } }, share[] = "/e";
+	struct nfs_export exports[ARRAY_SIZE(pairs)][2];
+	struct error err = { .code = ERROR_OK };
+	struct bench b;
+	size_t k;
+
+	bench_init(&b);
+	for (k = 0; k < ARRAY_SIZE(pairs); k++) {
+		const struct request req = { .waited_for_turn = k < BETWEEN };
+		size_t i;
+
+		for (i = 0; i < 2; i++) {
+			names[k][i][0] = pairs[k][i];
+			exports[k][i] =
+				(struct nfs_export){ .server = names[k][i], .share = share };
+		}
+		check_int("begin", "result",
+			  copy_turn_begin(&turns[k], &b.driver, &exports[k][0], &exports[k][1],
+					  &req, &err),
+			  0);
+	}
+	ck_assert(copy_turn_take(&turns[BETWEEN], &err) < 0);
+	copy_turn_give(&turns[OF_A]);
+	ck_assert(copy_turn_take(&turns[LATER_AT_A], &err) < 0);
+	ck_assert(copy_turn_take(&turns[BETWEEN], &err) < 0);
+	copy_turn_give(&turns[OF_B]);
+	ck_assert(copy_turn_take(&turns[LATER_AT_B], &err) < 0);
+	check_int("between", "result", copy_turn_take(&turns[BETWEEN], &err), 0);
+	ck_assert(copy_turn_take(&turns[LATER_AT_A], &err) < 0);
+	copy_turn_give(&turns[OF_A + 1]);
+	check_int("later", "result", copy_turn_take(&turns[LATER_AT_A], &err), 0);
+	for (k = 0; k < ARRAY_SIZE(pairs); k++)
+		copy_turn_give(&turns[k]);
+	check_int("last", "turns taken", atomic_load(&b.budget.jobs), 0);
+	bench_done(&b);
+}
+END_TEST
+
 /* A copy whose reads fail. */
 struct failing_copy {
 	const struct bench *bench;
@@ -684,6 +731,7 @@ CHECK_MAIN("copies", .setup = setup,
 	   .tests = {
 		   test_turns,
 		   test_turns_of_servers,
+		   test_turn_between_full_servers,
 		   test_turns_of_failures,
 		   test_failed_try,
 		   test_failed_connection,
