@@ -12,7 +12,6 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
-#include "store/directory_change.h"
 #include "store/directory_parts.h"
 #include "store/layout.h"
 
@@ -213,6 +212,34 @@ bool directory_is_anothers(struct nfs_client *c, const struct nfs_handle *dir)
 	return nfs_getattr(c, dir, &attr) == 0 && (!attr.has_owner || attr.uid != c->export.uid);
 }
 
+int directory_make_again(struct nfs_client *c, struct directory_place *place,
+			 const struct nfs_attr *attr)
+{
+	const struct nfs_change change = {
+		.has_mode = attr->has_mode,
+		.has_uid = attr->has_owner,
+		.has_gid = attr->has_owner,
+		.mode = attr->mode,
+		.uid = attr->uid,
+		.gid = attr->gid,
+	};
+	const uint32_t mode = attr->has_mode ? attr->mode : DIRECTORY_MODE;
+	struct error ignored = { .code = ERROR_OK };
+	struct nfs_handle handle;
+	struct nfs_attr unused;
+	int r;
+
+	r = nfs_mkdir(c, &place->parent, place->base, mode, &handle, &unused);
+	if (r == -ESTALE || r == -ENOENT) {
+		r = directory_make_parents(c, place->path, place, &ignored);
+		if (r == 0)
+			r = nfs_mkdir(c, &place->parent, place->base, mode, &handle, &unused);
+	}
+	if (r == 0)
+		r = nfs_setattr(c, &handle, &change);
+	return r == -EEXIST ? 0 : r;
+}
+
 /* -------- renaming -------- */
 
 #define OWNER_MAY_MOVE 0300 /* write and search */
@@ -244,36 +271,6 @@ int directory_rename(struct nfs_client *c, const struct nfs_handle *dir, const c
 	    nfs_lookup(c, to_dir, to_name, &handle, NULL) == 0)
 		(void)nfs_setmode(c, &handle, attr.mode); /* the handle follows the name */
 	return r;
-}
-
-int directory_rename_back(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-			  const struct directory_place *place)
-{
-	struct error ignored = { .code = ERROR_OK };
-	struct directory_place again;
-	struct nfs_handle unused;
-	int r = directory_rename(c, dir, name, &place->parent, place->base);
-
-	if ((r != -ESTALE && r != -ENOENT) || nfs_lookup(c, dir, name, &unused, NULL) < 0)
-		return r;
-	r = directory_make_parents(c, place->path, &again, &ignored);
-	if (r == 0)
-		r = directory_rename(c, dir, name, &again.parent, again.base);
-	if (r < 0)
-		(void)directory_remove_parents(c, place->path, &ignored);
-	return r;
-}
-
-int directory_move_back(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-			const struct directory_place *place)
-{
-	struct error ignored = { .code = ERROR_OK };
-	int r = directory_is_gone(c, place->path, &ignored);
-
-	if (r <= 0)
-		return r == 0 ? -EEXIST : r;
-	r = directory_rename_back(c, dir, name, place);
-	return r == -ENOTEMPTY ? -EEXIST : r;
 }
 
 /* -------- file systems within the share -------- */

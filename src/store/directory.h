@@ -77,22 +77,6 @@ int directory_check_file_system(struct nfs_client *c, const char *path, struct e
 int directory_rename(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
 		     const struct nfs_handle *to_dir, const char *to_name);
 
-/*
- * Rename a directory back to the place that it was moved from. While it was away, the directory
- * above may have been empty, and have been removed: then make it again. Errors are unreported:
- * -ENOENT if the directory itself is gone.
- */
-int directory_rename_back(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-			  const struct directory_place *place);
-
-/*
- * Likewise where somebody may have taken the place. Looks at the place first, since RENAME would
- * replace an empty directory. Errors are unreported: -EEXIST if something is there by now, -ENOENT
- * if the directory itself is gone.
- */
-int directory_move_back(struct nfs_client *c, const struct nfs_handle *dir, const char *name,
-			const struct directory_place *place);
-
 /* Whether directory_rename() may have to change that mode. Return the mode that it sets. */
 bool directory_mode_is_closed(uint32_t mode, uint32_t *ret_open);
 
@@ -105,6 +89,14 @@ int directory_apart(struct nfs_client *c, const char *path, struct error *err);
  */
 int directory_make_parents(struct nfs_client *c, const char *path, struct directory_place *ret,
 			   struct error *err);
+
+/*
+ * Make an empty directory again that was removed, with the mode and owner in attr, and those above
+ * if they are gone, too; *place becomes where it is then. Return 0 also if somebody else has made
+ * it. Errors are unreported.
+ */
+int directory_make_again(struct nfs_client *c, struct directory_place *place,
+			 const struct nfs_attr *attr);
 
 /* -------- notes about directories above, see directory_notes.c -------- */
 

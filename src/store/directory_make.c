@@ -275,31 +275,3 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	*ret_made = r == 0 && !found;
 	return r;
 }
-
-int directory_make_again(struct nfs_client *c, struct directory_place *place,
-			 const struct nfs_attr *attr)
-{
-	const struct nfs_change change = {
-		.has_mode = attr->has_mode,
-		.has_uid = attr->has_owner,
-		.has_gid = attr->has_owner,
-		.mode = attr->mode,
-		.uid = attr->uid,
-		.gid = attr->gid,
-	};
-	const uint32_t mode = attr->has_mode ? attr->mode : DIRECTORY_MODE;
-	struct error ignored = { .code = ERROR_OK };
-	struct nfs_handle handle;
-	struct nfs_attr unused;
-	int r;
-
-	r = nfs_mkdir(c, &place->parent, place->base, mode, &handle, &unused);
-	if (r == -ESTALE || r == -ENOENT) {
-		r = directory_make_parents(c, place->path, place, &ignored);
-		if (r == 0)
-			r = nfs_mkdir(c, &place->parent, place->base, mode, &handle, &unused);
-	}
-	if (r == 0)
-		r = nfs_setattr(c, &handle, &change);
-	return r == -EEXIST ? 0 : r;
-}

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "nfs/calls.h"
 #include "store/busy.h"
-#include "store/directory.h"
+#include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/path_key.h"
