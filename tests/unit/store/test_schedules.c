@@ -9,11 +9,11 @@
  * wrote, records, leftovers.
  *
  * A schedule is which replica begins, and after how many of its operations each switch comes. All
- * of them are run, by running one after the other: the last switch moves on until its replica ends
- * before it, then the one before that.
+ * of them can be run, by running one after the other: the last switch moves on until its replica
+ * ends before it, then the one before that.
  *
- *   SCHEDULES_SWITCHES=2 tests/unit/store/test_schedules   more than the default of 1, and all
- *                                                          where the share refuses links
+ *   SCHEDULES_SWITCHES=1 tests/unit/store/test_schedules   one, in every place with every ending
+ *   SCHEDULES_SWITCHES=2 ...                               one, and two
  *   SCHEDULES_OF=long ...                                  only scenarios whose names begin so
  *   SCHEDULE="delete and create:1:4,7:dead:hasty" ...      one schedule, and print its operations
  *
@@ -54,6 +54,7 @@
 #define FILES_MAX 16
 #define NO_SWITCH UINT_MAX
 #define TWICE_STRIDE 4
+#define INTERRUPTED_STRIDE 2
 #define FILES_STRIDE 3
 #define ROUNDS_MAX 30 /* that callers repeat a call, until it is answered */
 
@@ -1999,6 +2000,17 @@ static unsigned int explore(const struct scenario *s, struct schedule schedule, 
 	}
 }
 
+/*
+ * Unless all orders are asked for: endings take turns at the places of a switch, and so do shares
+ * that refuse links.
+ */
+static unsigned int usual_stride(const struct schedule *schedule)
+{
+	if (schedule->files)
+		return FILES_STRIDE;
+	return is_interrupted(schedule) ? INTERRUPTED_STRIDE : 1;
+}
+
 /* Run one schedule, "first:after,...[:ENDING][:hasty][:files][:held]", and print its operations. */
 static unsigned int run_traced(const struct scenario *s, const char *text)
 {
@@ -2075,8 +2087,7 @@ START_TEST(test_scenario)
 				.files = (variant & 4) != 0,
 				.ending = (enum ending)(variant / 8),
 			};
-			const unsigned int stride =
-				schedule.files && text == NULL ? FILES_STRIDE : 1;
+			const unsigned int stride = text != NULL ? 1 : usual_stride(&schedule);
 
 			if (n <= switches && !(s->only_held && text == NULL))
 				failures += explore(s, schedule, stride, &runs);
