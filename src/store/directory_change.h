@@ -143,6 +143,9 @@ int directory_trash_release(struct nfs_client *c, const char *key, const char *e
  */
 void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path);
 
+/* Get the path from which an entry of the trash was moved. False if its name does not tell. */
+bool directory_trash_path(const char *name, char path[RECORD_NAME_MAX + 1]);
+
 /*
  * Whether a directory that was at path is in the trash, unchecked, or one that was above path and
  * has no other in its place: 1, 0 or a negative errno. The deletion of an earlier volume that was

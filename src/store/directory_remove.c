@@ -162,6 +162,20 @@ void directory_trash_key(char key[RECORD_NAME_MAX + 1], const char *path)
 	path_key(key, path, strlen(path));
 }
 
+/* Get the key in the name of an entry. Return false if it is of a long path, and was cut. */
+static bool trash_key_is_whole(const char *name, char key[STORE_TRASH_KEY_MAX + 1])
+{
+	store_trash_name_key(name, key);
+	return strlen(key) <= STORE_TRASH_KEY_WHOLE;
+}
+
+bool directory_trash_path(const char *name, char path[RECORD_NAME_MAX + 1])
+{
+	char key[STORE_TRASH_KEY_MAX + 1];
+
+	return trash_key_is_whole(name, key) && path_of_key(key, strlen(key), path);
+}
+
 /*
  * Rename an entry of the trash, checked or not, to a new name for the purger. A paused deletion
  * knows the old name only, so it cannot put the directory back.
@@ -214,10 +228,7 @@ static bool may_be_trash_around(const char *name, const void *data)
 {
 	char key[STORE_TRASH_KEY_MAX + 1];
 
-	if (!store_trash_name_is_unchecked(name))
-		return false;
-	store_trash_name_key(name, key);
-	return strlen(key) <= STORE_TRASH_KEY_WHOLE &&
+	return store_trash_name_is_unchecked(name) && trash_key_is_whole(name, key) &&
 	       path_key_compare(key, strlen(key), data, strlen(data)) == PATH_IS_AROUND;
 }
 
@@ -243,7 +254,7 @@ static int list_trash(struct nfs_client *c, const char *path, store_match_fn mat
 int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err)
 {
 	cleanup_strv struct strv names = { NULL, 0 };
-	char key[RECORD_NAME_MAX + 1], own[STORE_TRASH_KEY_MAX + 1], above[RECORD_NAME_MAX + 1];
+	char key[RECORD_NAME_MAX + 1], above[RECORD_NAME_MAX + 1];
 	const struct nfs_handle *trash;
 	size_t i;
 	int r;
@@ -254,8 +265,7 @@ int directory_may_come_back(struct nfs_client *c, const char *path, struct error
 		if (may_be_trash_for(names.items[i], key))
 			return 1;
 		/* Not if there is another directory in that place by now. */
-		store_trash_name_key(names.items[i], own);
-		if (path_of_key(own, strlen(own), above))
+		if (directory_trash_path(names.items[i], above))
 			r = directory_is_gone(c, above, err);
 	}
 	return r;

@@ -12,18 +12,6 @@
 #include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
-#include "store/path_key.h"
-
-/* Get the path from which an entry was moved. Return false if its name does not tell. */
-static bool path_of_entry(const char *name, char path[RECORD_NAME_MAX + 1])
-{
-	char key[STORE_TRASH_KEY_MAX + 1];
-
-	store_trash_name_key(name, key);
-	if (strlen(key) > STORE_TRASH_KEY_WHOLE)
-		return false;
-	return path_of_key(key, strlen(key), path);
-}
 
 static void log_put_back(const struct nfs_client *c, const char *path, const char *user)
 {
@@ -108,7 +96,7 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 		return nfs_error_set(err, c, r, "looking up '%s' in the trash", name);
 	if (attr.type != NFS_TYPE_DIRECTORY)
 		return 0;
-	if (!path_of_entry(name, path))
+	if (!directory_trash_path(name, path))
 		return error_set(err, ERROR_FAILED_PRECONDITION,
 				 "'%s' on %s:%s was moved to the trash by an interrupted deletion, and its name does not show its original path: check whether a volume is missing it, then move it back or delete it",
 				 name, c->export.server, c->export.share);
