@@ -326,6 +326,19 @@ START_TEST(test_turns)
 }
 END_TEST
 
+/* The exports of a copy between two servers with names of one letter: the first two of pair. */
+static void name_servers(struct nfs_export exports[2], char names[2][2], const char *pair)
+{
+	static char share[] = "/e";
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		names[i][0] = pair[i];
+		names[i][1] = '\0';
+		exports[i] = (struct nfs_export){ .server = names[i], .share = share };
+	}
+}
+
 /* Which copies get a turn while those before them have theirs. */
 START_TEST(test_turns_of_servers)
 {
@@ -350,17 +363,14 @@ START_TEST(test_turns_of_servers)
 		struct copy_turn turns[8] = { { .is_taken = false } };
 		const size_t n = strlen(rows[i].taken);
 		const struct request req = { .waited_for_turn = true };
-		char names[ARRAY_SIZE(turns)][2][2] = { { "" } }, share[] = "/e";
+		char names[ARRAY_SIZE(turns)][2][2];
 		struct nfs_export exports[ARRAY_SIZE(turns)][2];
 		struct bench b;
 
 		ck_assert(n <= ARRAY_SIZE(turns));
 		bench_init(&b);
-		for (k = 0; k < 2 * n; k++) {
-			names[k / 2][k % 2][0] = rows[i].copies[k / 2 * 3 + k % 2];
-			exports[k / 2][k % 2] = (struct nfs_export){ .server = names[k / 2][k % 2],
-								     .share = share };
-		}
+		for (k = 0; k < n; k++)
+			name_servers(exports[k], names[k], rows[i].copies + 3 * k);
 		for (k = 0; k < n; k++) {
 			struct error err = { .code = ERROR_OK };
 			int r = copy_turn_begin(&turns[k], &b.driver, &exports[k][0],
@@ -392,7 +402,7 @@ START_TEST(test_turn_between_full_servers)
 	static const char pairs[][3] = { "aa", "aa", "aa", "bb", "bb", "bb", "ab", "aa", "bb" };
 	enum { OF_A = 0, OF_B = 3, BETWEEN = 6, LATER_AT_A, LATER_AT_B };
 	struct copy_turn turns[ARRAY_SIZE(pairs)];
-	char names[ARRAY_SIZE(pairs)][2][2] = { { "" } }, share[] = "/e";
+	char names[ARRAY_SIZE(pairs)][2][2];
 	struct nfs_export exports[ARRAY_SIZE(pairs)][2];
 	struct error err = { .code = ERROR_OK };
 	struct bench b;
@@ -401,13 +411,8 @@ START_TEST(test_turn_between_full_servers)
 	bench_init(&b);
 	for (k = 0; k < ARRAY_SIZE(pairs); k++) {
 		const struct request req = { .waited_for_turn = k < BETWEEN };
-		size_t i;
 
-		for (i = 0; i < 2; i++) {
-			names[k][i][0] = pairs[k][i];
-			exports[k][i] =
-				(struct nfs_export){ .server = names[k][i], .share = share };
-		}
+		name_servers(exports[k], names[k], pairs[k]);
 		check_int("begin", "result",
 			  copy_turn_begin(&turns[k], &b.driver, &exports[k][0], &exports[k][1],
 					  &req, &err),
