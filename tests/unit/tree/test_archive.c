@@ -1217,12 +1217,13 @@ static void put_much_data(struct archive *a, struct archive_entry *e)
 /* All of the root, which makes nothing. */
 static void put_many_entries(struct archive *a, struct archive_entry *e)
 {
-	unsigned int i;
+	unsigned int written = 0, i;
 
 	archive_entry_set_pathname(e, ".");
 	archive_entry_set_mode(e, S_IFDIR | 0755);
 	for (i = 0; i < 1100000; i++)
-		ck_assert(archive_write_header(a, e) == ARCHIVE_OK);
+		written += archive_write_header(a, e) == ARCHIVE_OK;
+	check_int("entries", "written", written, i); /* Check is slow where each is an assertion */
 }
 
 /*
@@ -1240,6 +1241,8 @@ START_TEST(test_bomb)
 	};
 	size_t i;
 
+	if (fake_nfs_whole_max > 0)
+		return; /* the files are too large to be made in one call */
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct archive *a = archive_write_new();
 		struct archive_entry *e = archive_entry_new();

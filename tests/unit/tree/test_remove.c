@@ -610,8 +610,8 @@ static char *deep_path(const char *path, size_t levels)
 	return deep;
 }
 
-#define DEPTH 300000
-#define HEAP_MAX (8 << 20) /* above what the share takes in the beginning */
+#define DEPTH 100000
+#define HEAP_MAX (4 << 20) /* above what the share takes in the beginning */
 
 static const struct {
 	const char *name;
