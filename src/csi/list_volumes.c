@@ -7,7 +7,6 @@
 #include "csi/controller.h"
 #include "csi/listing.h"
 #include "csi/volume_message.h"
-#include "store/directory.h"
 #include "store/volume.h"
 
 static bool volume_accepts(const struct record *rec, const void *data)
@@ -27,21 +26,62 @@ static size_t volume_bytes(const struct record *rec)
 	return n;
 }
 
-/* Most volumes lie in the root of the share, which is read once for all of them. */
+/*
+ * Return 1, 0, or a negative errno: also for a link or file in the directory's place or above. Most
+ * volumes lie in the root of the share, which is read once for all of them.
+ */
+static int volume_has_directory(const struct listing *l, struct nfs_client *c,
+				const struct record *rec, struct error *err)
+{
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	bool has_directory = false;
+	const char *dir = NULL;
+	int r = volume_id_parse(&id, volume_of(rec).id); /* which is valid: it was checked */
+
+	if (r < 0)
+		return error_oom(err);
+	r = volume_directory(c, &id, rec, &dir, err);
+	if (r < 0)
+		return r;
+	if (strchr(dir, '/') == NULL && listing_root_has(l, dir))
+		return 1;
+	/* On a server that folds names, the root may have it in another spelling. */
+	r = volume_look(c, &id, rec, &has_directory, err);
+	return r < 0 ? r : has_directory;
+}
+
+/*
+ * Whether an error is about the one directory. Whoever may write in the directories above it can
+ * bring it about, and must not hide the other volumes.
+ */
+static bool is_problem_of_directory(struct listing *l, const struct nfs_client *c,
+				    const struct error *why)
+{
+	if (c->broken || !error_is_final(why->code) || why->code == ERROR_RESOURCE_EXHAUSTED)
+		return false;
+	if (why->code != ERROR_PERMISSION_DENIED)
+		return true;
+	l->was_refused = true; /* another identity may see more */
+	return l->accepts_refusals;
+}
+
 static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
 				    struct listing_entry *entry, struct error *err)
 {
-	const char *dir = volume_of(&entry->record).dir;
+	struct error why = { .code = ERROR_OK };
+	const char *problem;
 	int r;
 
-	if (strchr(dir, '/') == NULL && listing_root_has(l, dir)) {
-		entry->has_directory = true;
+	r = volume_has_directory(l, c, &entry->record, &why);
+	if (r > 0)
 		return 0;
+	if (r < 0 && !is_problem_of_directory(l, c, &why)) {
+		*err = why;
+		return r;
 	}
-	/* On a server that folds names, the root may have it in another spelling. */
-	r = directory_is_gone(c, dir, err);
-	entry->has_directory = r == 0;
-	return r < 0 ? r : 0;
+	problem = r < 0 ? why.msg : "the volume's directory is missing; its record is there";
+	entry->problem = strdup(problem);
+	return entry->problem == NULL ? error_oom(err) : 0;
 }
 
 static const struct listing_ops volumes = {
@@ -65,10 +105,7 @@ static int volume_reply_init(struct volume_reply *reply, const struct listing_en
 
 	if (volume_message_init(&reply->message, id, &entry->record) < 0)
 		return -1;
-	volume_message_set_condition(&reply->message,
-				     entry->has_directory
-					     ? NULL
-					     : "the volume's directory is missing; its record is there");
+	volume_message_set_condition(&reply->message, entry->problem);
 	csi__v1__list_volumes_response__volume_status__init(&reply->status);
 	csi__v1__list_volumes_response__entry__init(&reply->entry);
 	reply->status.volume_condition = &reply->message.condition;

@@ -79,9 +79,13 @@ static int take_record_name(void *data, const struct nfs_entry *entry)
 
 static int take_root_name(void *data, const struct nfs_entry *entry)
 {
+	const enum nfs_type type = entry->attr.type;
 	struct listing *l = data;
-	int r = nfs_names_add(&l->root, entry->name);
+	int r;
 
+	if (type != NFS_TYPE_DIRECTORY && type != NFS_TYPE_UNKNOWN) /* the server did not tell */
+		return 0;
+	r = nfs_names_add(&l->root, entry->name);
 	return r < 0 ? r : 0;
 }
 
@@ -100,6 +104,7 @@ static void drop_entries(struct listing *l, size_t from)
 		l->bytes -= l->ops->bytes(&entry->record);
 		record_done(&entry->record);
 		free(entry->key);
+		free(entry->problem);
 	}
 }
 
@@ -403,6 +408,35 @@ static int read_share(struct listing *l, const struct csi_driver *driver, struct
 
 /* -------- all shares -------- */
 
+static int read_share_as_reader(struct listing *l, const struct csi_driver *driver, size_t mark,
+				struct error *err)
+{
+	struct session s;
+
+	session_begin_reader(&s, driver, l->current, err);
+	while (session_next(&s))
+		s.result = read_share(l, driver, s.client, mark, err);
+	return s.result;
+}
+
+/*
+ * Read the current share. If directories in it are closed to each identity, their entries say so,
+ * and the others are listed all the same.
+ */
+static int read_current_share(struct listing *l, const struct csi_driver *driver, struct error *err)
+{
+	const size_t mark = l->n;
+	int r;
+
+	l->was_refused = l->accepts_refusals = false;
+	r = read_share_as_reader(l, driver, mark, err);
+	if (r == 0 || !l->was_refused || err->code != ERROR_PERMISSION_DENIED)
+		return r;
+	l->accepts_refusals = true;
+	error_clear(err);
+	return read_share_as_reader(l, driver, mark, err);
+}
+
 static int read_shares(struct listing *l, const struct csi_driver *driver, size_t start,
 		       struct error *err)
 {
@@ -412,30 +446,27 @@ static int read_shares(struct listing *l, const struct csi_driver *driver, size_
 
 	for (i = start; i < l->n_exports && !l->is_full; i++) {
 		struct error why = { .code = ERROR_OK };
-		const size_t mark = l->n;
-		struct session s;
+		int one;
 
 		l->current = &l->exports[i];
-		session_begin_reader(&s, driver, l->current, &why);
-		while (session_next(&s))
-			s.result = read_share(l, driver, s.client, mark, &why);
+		one = read_current_share(l, driver, &why);
 		l->after = NULL;
-		if (s.result == 0) {
+		if (one == 0) {
 			reached++;
 			continue;
 		}
 		forget_place(l, driver);
 		/* Nobody has looked at a share that is busy: it may have any entries. */
-		if (why.code == ERROR_RESOURCE_EXHAUSTED || s.result == -EUSERS) {
+		if (why.code == ERROR_RESOURCE_EXHAUSTED || one == -EUSERS) {
 			*err = why;
-			return s.result;
+			return one;
 		}
 		log_warn("Skipping a share that cannot be listed",
 			 LOG_STR("server", l->current->server), LOG_STR("share", l->current->share),
 			 LOG_STR("reason", why.msg));
 		if (r == 0) {
 			first = why;
-			r = s.result;
+			r = one;
 		}
 	}
 	if (reached > 0 || r == 0)

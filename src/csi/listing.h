@@ -21,7 +21,7 @@ struct listing_entry {
 	struct record record;
 	char *key;
 	const struct nfs_export *export; /* borrowed from the list */
-	bool has_directory; /* volumes only */
+	char *problem; /* volumes only: what is wrong with the directory; NULL: nothing */
 };
 
 /* The kind of record that a list has. */
@@ -36,7 +36,7 @@ struct listing_ops {
 	bool (*accepts)(const struct record *rec, const void *data);
 	/* Bytes of a record's entry in a reply. */
 	size_t (*bytes)(const struct record *rec);
-	/* Fill in has_directory of the entry that was added last. NULL: it is not needed. */
+	/* Fill in problem of the entry that was added last. NULL: it is not needed. */
 	int (*look)(struct listing *l, struct nfs_client *c, struct listing_entry *entry,
 		    struct error *err);
 	bool reads_root; /* look() asks listing_root_has() */
@@ -56,9 +56,11 @@ struct listing {
 	const char *after; /* list the current export after this key; NULL: from its beginning */
 	size_t cap, max, bytes;
 	bool is_full; /* there are more entries than fit */
+	bool was_refused; /* look() was refused a directory */
+	bool accepts_refusals; /* look() takes that for a problem of the one entry */
 	struct listing_name *names; /* of the records on the current export, sorted */
 	size_t n_names, names_cap;
-	struct nfs_names root; /* of the share: all that is there, also what is not ours */
+	struct nfs_names root; /* of the share: all directories, also those that are not ours */
 };
 
 /*
@@ -71,7 +73,7 @@ int listing_read(struct listing *l, const struct csi_driver *driver, const struc
 		 const void *data, int32_t max_entries, const char *starting_token,
 		 struct error *err);
 
-/* Whether the root of the share that is being read has an entry of that name. */
+/* Whether the root of the share that is being read has a directory of that name. */
 bool listing_root_has(const struct listing *l, const char *name);
 
 /* Add an entry; takes the record. Return 0 or -ENOMEM. */

@@ -132,14 +132,17 @@ int volume_directory(struct nfs_client *c, const struct volume_id *id, const str
 int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		bool *ret_has_directory, struct error *err)
 {
+	struct directory_place place;
+	struct nfs_handle handle;
 	const char *dir = NULL;
+	struct nfs_attr attr;
 	int r;
 
 	r = volume_directory(c, id, rec, &dir, err);
 	if (r < 0)
 		return r;
-	r = directory_is_gone(c, dir, err);
-	if (r < 0)
+	r = directory_find(c, dir, &place, &handle, &attr, err);
+	if (r < 0 && r != -ENOENT)
 		return r;
 	*ret_has_directory = r == 0;
 	return 0;

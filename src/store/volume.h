@@ -97,7 +97,10 @@ int volume_find_buried_owner(struct nfs_client *c, const struct volume_id *id,
 int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		  const struct volume_disposal *how, bool *ret_trashed, struct error *err);
 
-/* Look whether the volume's directory is there. */
+/*
+ * Look whether the volume's directory is there. FAILED_PRECONDITION if something else is in its
+ * place.
+ */
 int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		bool *ret_has_directory, struct error *err);
 

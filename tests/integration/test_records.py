@@ -395,6 +395,8 @@ class Records(Asking):
                 "canary/" + STATE, "canary%0Atwo", "canary%23two", "x" * 256)
         self.are_bad({"dir=" + d: lambda key, d=d: self.whole(key, dir=d) for d in rows},
                      listed=False)
+        bad = [self.volume_id("bad-%d" % i) for i in range(len(rows))]
+        self.are_listed({volume_id: "does not name a directory" for volume_id in bad})
 
     def test_no_directory_is_told(self):
         self.are_bad({"no dir": lambda key: self.whole(key).replace(";dir=" + key, ""),
@@ -513,6 +515,33 @@ class Records(Asking):
                                      "symbolic link" if target else "not a directory")
                     with self.server_down():
                         os.unlink(self.path("a"))
+
+    def are_listed(self, bad):
+        """All volumes are listed, and it is told what is wrong with the bad ones."""
+        entries = self.entries()
+        self.assertEqual(set(entries) - {self.good}, set(bad))
+        for volume_id, entry in entries.items():
+            condition = entry.status.volume_condition
+            self.assertEqual(condition.abnormal, bad.get(volume_id) is not None, condition)
+            self.assertIn(bad.get(volume_id) or "", condition.message)
+
+    def test_one_volume_hides_no_other(self):
+        """Whoever may write above a volume's directory puts something else there."""
+        volumes = {"a/b/c": self.create("deep", subDir="a/b/c").volume_id,
+                   "flat": self.create("flat").volume_id}
+        targets = self.targets()
+        for path in ("a", "a/b", "a/b/c", "flat"):
+            for row in ("a folder within the share", "up to a folder outside", "a file"):
+                with self.subTest(path=path, row=row):
+                    with self.server_down():
+                        os.rename(self.path(path), self.path("moved"))
+                        self.put_in_place(self.path(path), targets[row])
+                    word = "symbolic link" if targets[row] else "not a directory"
+                    self.are_listed({volume_id: word if directory.startswith(path) else None
+                                     for directory, volume_id in volumes.items()})
+                    with self.server_down():
+                        os.unlink(self.path(path))
+                        os.rename(self.path("moved"), self.path(path))
 
     # ---- the one without the other ----
 
@@ -781,6 +810,28 @@ class Unwritable(Asking):
                     os.chown(path, before.st_uid, before.st_gid)
                     os.chmod(path, before.st_mode & 0o7777)
         self.delete(volume_id)
+        self.is_clean(share)
+
+    def test_closed_directory_hides_no_other(self):
+        """One that somebody has closed above a volume."""
+        share = self.squashed
+        closed = self.create("closed", share=share, subDir="team/closed").volume_id
+        well = self.create("well", share=share).volume_id
+        team = os.path.join(share, "team")
+        before = os.stat(team)
+        with self.server_down():
+            os.chown(team, 0, 0)
+            os.chmod(team, 0o700)
+        entries = self.entries()
+        self.assertFalse(entries[well].status.volume_condition.abnormal)
+        self.assertTrue(entries[closed].status.volume_condition.abnormal)
+        self.assertIn("Permission denied", entries[closed].status.volume_condition.message)
+        with self.server_down():
+            os.chown(team, before.st_uid, before.st_gid)
+            os.chmod(team, before.st_mode & 0o7777)
+        for volume_id in (closed, well):
+            self.assertFalse(self.entries()[volume_id].status.volume_condition.abnormal)
+            self.delete(volume_id)
         self.is_clean(share)
 
     def test_delete(self):
