@@ -31,7 +31,7 @@ static size_t snapshot_bytes(const struct record *rec)
 
 static const struct listing_ops snapshots = {
 	.folder = STORE_SNAPSHOTS,
-	.check = snapshot_check_record,
+	.check = snapshot_check_found_record,
 	.accepts = snapshot_accepts,
 	.bytes = snapshot_bytes,
 };

@@ -7,7 +7,19 @@
 #include "csi/controller.h"
 #include "csi/listing.h"
 #include "csi/volume_message.h"
+#include "store/owner.h"
 #include "store/volume.h"
+
+/* Also leave out a copy of another volume's record, which would list that volume twice. */
+static int volume_check_listed(struct nfs_client *c, const char *key, const struct record *rec,
+			       struct error *err)
+{
+	int r = volume_check_record(c, key, rec, err);
+
+	if (r == 0)
+		r = owner_check_record(c, key, rec, err);
+	return r < 0 ? r : 0;
+}
 
 static bool volume_accepts(const struct record *rec, const void *data)
 {
@@ -86,7 +98,7 @@ static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
 
 static const struct listing_ops volumes = {
 	.folder = STORE_VOLUMES,
-	.check = volume_check_record,
+	.check = volume_check_listed,
 	.accepts = volume_accepts,
 	.bytes = volume_bytes,
 	.look = volume_look_at_directory,

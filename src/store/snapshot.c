@@ -208,8 +208,8 @@ bool snapshot_is_recorded_tree(const struct record *rec)
 	       is_tree_name(info.file, id.on_delete);
 }
 
-int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
-			  struct error *err)
+static int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
+				 struct error *err)
 {
 	int r = snapshot_check_contents(rec);
 

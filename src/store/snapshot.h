@@ -76,9 +76,12 @@ int snapshot_set_tree(struct record *rec, const char *name);
 /* Whether the record says that the snapshot is a tree. */
 bool snapshot_is_recorded_tree(const struct record *rec);
 
-/* Check that the record under the key is whole. FAILED_PRECONDITION if it is damaged. */
-int snapshot_check_record(struct nfs_client *c, const char *key, const struct record *rec,
-			  struct error *err);
+/*
+ * Check that the record under the key is whole, and that of a snapshot of that name, or of one that
+ * the server may have folded into it. FAILED_PRECONDITION if it is damaged or a copy.
+ */
+int snapshot_check_found_record(struct nfs_client *c, const char *key, const struct record *rec,
+				struct error *err);
 
 /* Whether a record describes a complete snapshot. */
 bool snapshot_info_is_complete(const struct snapshot_info *info);

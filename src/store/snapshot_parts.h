@@ -20,13 +20,6 @@ int snapshot_set_time(struct record *rec, struct nfs_time time);
 int snapshot_set_id(struct record *rec, const struct volume_id *id);
 
 /*
- * As snapshot_check_record(). FAILED_PRECONDITION also for the record of another name, unless the
- * server may have folded one name into the other.
- */
-int snapshot_check_found_record(struct nfs_client *c, const char *key, const struct record *rec,
-				struct error *err);
-
-/*
  * Whether the directory holds only archives of source, as csi-driver-nfs leaves it: without a
  * record, that alone makes a directory a snapshot. Return 1, 0, or a negative errno: -ENOENT,
  * unreported, for a directory that is gone.

@@ -426,6 +426,14 @@ class Records(Asking):
                 # Nobody knows what was wanted: nothing is lost.
                 self.assertEqual(os.path.lexists(self.path(key)), row == "policy")
 
+    def test_copied_record(self):
+        """An administrator has kept a copy beside the record: the volume is listed once."""
+        with self.server_down():
+            os.symlink(os.readlink(self.record("good")), self.record("good.kept"))
+        self.assertEqual([e.volume.volume_id for e in self.client.ListVolumes().entries],
+                         [self.good])
+        self.assertIn("somebody has copied it", self.driver.tail())
+
     # ---- something else in place of directories ----
 
     def put_in_place(self, path, target):

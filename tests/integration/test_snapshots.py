@@ -142,6 +142,18 @@ class Snapshots(Trees):
         for volume_id in (moved, file):
             self.delete(volume_id)
 
+    def test_copied_record(self):
+        """An administrator has kept a copy beside the record: the snapshot is listed once."""
+        snapshot = self.snap("snap", self.source("plain")).snapshot_id
+        record = self.path(STATE, "snapshots", "snap")
+        with self.server_down():
+            os.symlink(os.readlink(record), record + ".kept")
+        self.assertEqual([e.snapshot.snapshot_id for e in self.list_snapshots().entries],
+                         [snapshot])
+        with self.server_down():
+            os.unlink(record + ".kept")
+        self.unsnap(snapshot)
+
     def test_bad_calls(self):
         source = self.source("plain")
         good = {"name": "snap", "source_volume_id": source, "secrets": self.secrets}
@@ -888,10 +900,12 @@ class SnapshotsOnVersion3(Snapshots, Base):
         noted = ";source=" + source.replace("#", "%23")
         self.assertIn(noted, text)
         long = text.replace(noted, ";source=" + "x" * 640)
-        added = [os.path.join(folder, "copy-%04d" % i) for i in range(6800)]
+        names = ["copy-%04d" % i for i in range(6800)]
+        added = [os.path.join(folder, name) for name in names]
         with self.server_down():
-            for place in added:
-                os.symlink(long, place)
+            for name, place in zip(names, added):  # each is that of a snapshot of its own
+                os.symlink(long.replace("%23snap%23snap%23", "%%23%s%%23%s%%23" % (name, name)),
+                           place)
         self.source("plain")
         seen, token = 0, ""
         for _ in range(10):
