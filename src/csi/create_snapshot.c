@@ -377,6 +377,11 @@ CONTROLLER_METHOD(create_snapshot, CreateSnapshot)
 		return;
 	}
 	r = create_snapshot(&wanted, in, &req->err);
+	if (r == 0 && snapshot_set_address(&wanted.record, &wanted.id) < 0) {
+		(void)error_oom(&req->err);
+		closure(NULL, data);
+		return;
+	}
 	if (r < 0) {
 		owner = volume_of(&wanted.source.record).owner;
 		session_check_final(wanted.driver, &wanted.export, &owner, STORE_SNAPSHOTS,

@@ -55,7 +55,9 @@ int snapshot_ref_find(struct snapshot_ref *ref, const struct csi_driver *driver,
 		return r;
 	if (!snapshot_is_ready(s))
 		return 0;
-	if (s->record.n == 0 && snapshot_describe_foreign(s, id) < 0)
+	r = s->record.n == 0 ? snapshot_describe_foreign(s, id)
+			     : snapshot_set_address(&s->record, &s->id);
+	if (r < 0)
 		return error_oom(err);
 	info = snapshot_info_of(&s->record);
 	return snapshot_info_is_complete(&info);

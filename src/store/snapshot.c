@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -137,6 +138,94 @@ int snapshot_describe_foreign(struct snapshot *s, const char *id)
 		return -ENOMEM;
 	return 0;
 }
+
+/* -------- a share that has moved -------- */
+
+static bool is_same_address(const struct volume_id *a, const struct volume_id *b)
+{
+	return strcmp(a->server, b->server) == 0 && strcmp(a->share, b->share) == 0;
+}
+
+/* The ids in a record, or in what one should say. */
+struct snapshot_ids {
+	struct volume_id own, source;
+};
+
+static void snapshot_ids_done(struct snapshot_ids *ids)
+{
+	volume_id_done(&ids->own);
+	volume_id_done(&ids->source);
+}
+#define cleanup_snapshot_ids __attribute__((cleanup(snapshot_ids_done)))
+
+/* Return 0, -EINVAL for ids that are damaged or missing, or -ENOMEM. */
+static int parse_ids(struct snapshot_ids *ret, const struct snapshot_info *info)
+{
+	int r = -EINVAL;
+
+	if (info->id != NULL && info->source != NULL)
+		r = volume_id_parse(&ret->own, info->id);
+	return r < 0 ? r : volume_id_parse(&ret->source, info->source);
+}
+
+/* Whether both are of the volume with that key and directory on the snapshot's own share. */
+static bool have_same_source(const struct snapshot_ids *a, const struct snapshot_ids *b)
+{
+	return is_same_address(&a->own, &a->source) && is_same_address(&b->own, &b->source) &&
+	       strcmp(a->source.subdir, b->source.subdir) == 0 &&
+	       strcmp(a->source.uuid, b->source.uuid) == 0;
+}
+
+int snapshot_has_source_of(const struct snapshot_info *have, const struct snapshot_info *want)
+{
+	cleanup_snapshot_ids struct snapshot_ids a = { { NULL }, { NULL } };
+	cleanup_snapshot_ids struct snapshot_ids b = { { NULL }, { NULL } };
+	int r;
+
+	if (have->source != NULL && str_eq(have->source, want->source))
+		return 1;
+	r = parse_ids(&a, have);
+	if (r == 0)
+		r = parse_ids(&b, want);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	return have_same_source(&a, &b);
+}
+
+/* Set the address in an id, and the id in the record. Return 0 or -ENOMEM. */
+static int set_address_of(struct record *rec, const char *key, struct volume_id *id,
+			  const struct volume_id *at)
+{
+	cleanup_free char *text = NULL;
+
+	free(id->server);
+	free(id->share);
+	id->server = strdup(at->server);
+	id->share = strdup(at->share);
+	if (id->server == NULL || id->share == NULL)
+		return -ENOMEM;
+	text = volume_id_format(id);
+	return text != NULL ? record_set(rec, key, text) : -ENOMEM;
+}
+
+int snapshot_set_address(struct record *rec, const struct volume_id *at)
+{
+	cleanup_snapshot_ids struct snapshot_ids ids = { { NULL }, { NULL } };
+	const struct snapshot_info info = snapshot_info_of(rec);
+	bool on_one_share;
+	int r = parse_ids(&ids, &info);
+
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	if (is_same_address(&ids.own, at))
+		return 0;
+	on_one_share = is_same_address(&ids.own, &ids.source);
+	r = set_address_of(rec, VOLUME_KEY_ID, &ids.own, at);
+	return r < 0 || !on_one_share ? r
+				      : set_address_of(rec, SNAPSHOT_KEY_SOURCE, &ids.source, at);
+}
+
+/* -------- checking a record -------- */
 
 static bool is_archive_name(const char *name, const char *source, enum tree_compression compression)
 {
@@ -375,14 +464,12 @@ static int check_foreign_archive(struct nfs_client *c, struct snapshot *s, struc
 
 int snapshot_read_record(struct nfs_client *c, struct snapshot *s, struct error *err)
 {
-	cleanup_free char *id = volume_id_format(&s->id);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
 	int r;
 
 	record_done(&s->record);
 	s->has_contents = s->is_other = false;
 	s->owner = (struct volume_owner){ .has_uid = false };
-	if (id == NULL)
-		return error_oom(err);
 	r = record_read_at(c, STORE_SNAPSHOTS, s->id.subdir, &s->record, err);
 	if (r < 0 && r != -ENOENT)
 		return r;
@@ -391,7 +478,11 @@ int snapshot_read_record(struct nfs_client *c, struct snapshot *s, struct error 
 	r = snapshot_check_found_record(c, s->id.subdir, &s->record, err);
 	if (r < 0)
 		return r;
-	s->is_other = !str_eq(snapshot_info_of(&s->record).id, id);
+	if (volume_id_parse(&id, snapshot_info_of(&s->record).id) < 0) /* which was checked */
+		return error_oom(err);
+	/* Its server and share may be those from which the share was moved or copied. */
+	s->is_other =
+		strcmp(id.subdir, s->id.subdir) != 0 || strcmp(id.on_delete, s->id.on_delete) != 0;
 	s->owner = snapshot_info_of(&s->record).owner;
 	return 0;
 }

@@ -83,6 +83,13 @@ bool snapshot_is_recorded_tree(const struct record *rec);
 int snapshot_check_found_record(struct nfs_client *c, const char *key, const struct record *rec,
 				struct error *err);
 
+/*
+ * Replace server and share in the ids of a record, in memory: where the share was found, instead of
+ * where it was when the record was written. A volume on another share than the snapshot keeps its
+ * id. Return 0 or -ENOMEM.
+ */
+int snapshot_set_address(struct record *rec, const struct volume_id *at);
+
 /* Whether a record describes a complete snapshot. */
 bool snapshot_info_is_complete(const struct snapshot_info *info);
 
@@ -92,7 +99,7 @@ struct snapshot {
 	struct volume_id id; /* subdir: name, on_delete: source */
 	struct record record; /* empty if there is none */
 	bool has_contents; /* the archive or the tree is there */
-	bool is_other; /* the snapshot of that name has another id */
+	bool is_other; /* the snapshot of that name is of another volume */
 	/* Owner whose identity works on it: from its record, or from a deletion's tombstone. */
 	struct volume_owner owner;
 	struct nfs_time time; /* of the archive or the tree's directory */

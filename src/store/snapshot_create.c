@@ -38,8 +38,10 @@ static int adopt_snapshot_record(struct nfs_client *c, const struct staging *s, 
 		return r;
 	have = snapshot_info_of(&rec);
 	want = snapshot_info_of(s->rec);
-	if (have.source == NULL || !str_eq(have.source, want.source) ||
-	    !str_eq(have.name, want.name))
+	r = snapshot_has_source_of(&have, &want);
+	if (r < 0)
+		return error_oom(err);
+	if (r == 0 || !str_eq(have.name, want.name))
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "a snapshot named '%s' of another volume exists", want.name);
 	record_done(s->rec);

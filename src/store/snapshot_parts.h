@@ -20,6 +20,12 @@ int snapshot_set_time(struct record *rec, struct nfs_time time);
 int snapshot_set_id(struct record *rec, const struct volume_id *id);
 
 /*
+ * Whether both are of the same volume. The share may have moved, with the volume and the snapshot:
+ * then have has another server or share in both ids. Return 1, 0 or -ENOMEM.
+ */
+int snapshot_has_source_of(const struct snapshot_info *have, const struct snapshot_info *want);
+
+/*
  * Whether the directory holds only archives of source, as csi-driver-nfs leaves it: without a
  * record, that alone makes a directory a snapshot. Return 1, 0, or a negative errno: -ENOENT,
  * unreported, for a directory that is gone.

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the csi-nfs authors
+"""Shares that somebody has moved or copied to another path or server, with the records, which name
+the former one: against a real nfs-ganesha, over NFSv3 and NFSv4.
+
+Runs inside a lab, with CSI_NFS naming the driver.
+"""
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+
+# pylint: disable=wrong-import-position
+import harness
+import servers
+import trees
+from cases import CODE, SERVER, Base
+from copies import FAR_SERVER, Trees
+
+
+class Moved(Trees):
+    """The other share is a copy of the share. The share stays, so that what leads back there is
+    seen."""
+
+    @classmethod
+    def plant(cls):
+        trees.make_plain(os.path.join(cls.share, "plain"))
+
+    def copy_share(self):
+        with self.server_down():
+            servers.run("cp", "-a", self.share + "/.", self.other)
+
+    def forget_copy(self):
+        self.empty(self.other)
+
+    # ---- snapshots ----
+
+    def test_snapshot(self):
+        """It is found, listed, restored and deleted where it is now."""
+        for format_ in ("archive", "tree"):
+            with self.subTest(format=format_):
+                self._snapshot(format_)
+
+    def _snapshot(self, format_):
+        source = self.source("plain")
+        snapshot = self.snap("snap", source, format=format_)
+        self.copy_share()
+        moved = self.snapshot_id("snap", "plain", share=self.other)
+        source_there = self.volume_id("plain", share=self.other)
+        wanted = type(snapshot)()
+        wanted.CopyFrom(snapshot)
+        wanted.snapshot_id, wanted.source_volume_id = moved, source_there
+        listed = [e.snapshot for e in self.list_snapshots(snapshot_id=moved).entries]
+        self.assertEqual(listed, [wanted])
+        got = self.client.GetSnapshot(snapshot_id=moved, secrets=self.secrets).snapshot
+        self.assertEqual(got, wanted)
+        self.assertEqual(self.snap("snap", source_there, format=format_), wanted)
+        volume = self.restore("back", moved, share=self.other)
+        self.is_copy("plain", "back", share=self.other, sockets=format_ == "tree")
+        self.delete(volume.volume_id)
+        self.unsnap(moved)
+        self.assertFalse(os.path.lexists(os.path.join(self.other, "snap")))
+        self.assertEqual(list(self.list_snapshots(snapshot_id=moved).entries), [])
+        # The one in the former place is another one, and is as it was.
+        listed = [e.snapshot for e in self.list_snapshots(snapshot_id=snapshot.snapshot_id).entries]
+        self.assertEqual(listed, [snapshot])
+        self.forget_copy()
+        self.unsnap(snapshot.snapshot_id)
+
+    def test_snapshot_of_another_volume(self):
+        """Names of snapshots count as before."""
+        self.snap("snap", self.source("plain"))
+        self.copy_share()
+        other = self.create("other", share=self.other).volume_id
+        self.fails(CODE.ALREADY_EXISTS, self.snap, name="snap", volume_id=other)
+        self.unsnap(self.snapshot_id("snap", "other", share=self.other))  # there is none
+        self.archive("snap", "plain", share=self.other)
+        self.forget_copy()
+        self.unsnap(self.snapshot_id("snap", "plain"))
+
+    def test_snapshot_elsewhere(self):
+        """Volume and snapshot are on two shares, of which one is now another one."""
+        source = self.source("plain")
+        snapshot = self.snap("snap", source, share=self.other).snapshot_id
+        renamed = self.snapshot_id("snap", "plain", self.other, FAR_SERVER)
+        listed = [e.snapshot for e in self.list_snapshots(snapshot_id=renamed).entries]
+        self.assertEqual([(s.snapshot_id, s.source_volume_id) for s in listed],
+                         [(renamed, source)])
+        # A volume on another share may be another one.
+        self.fails(CODE.ALREADY_EXISTS, self.snap, name="snap", share=self.other,
+                   volume_id=source.replace(SERVER, FAR_SERVER))
+        self.unsnap(renamed)
+        self.assertEqual(list(self.list_snapshots(snapshot_id=snapshot).entries), [])
+
+
+class MovedOnVersion3(Moved, Base):
+    protocols = "3"
+    version = "3"
+
+
+class MovedOnVersion4(Moved, Base):
+    protocols = "4"
+    version = "4"
+
+
+if __name__ == "__main__":
+    harness.main("moved and copied shares against nfs-ganesha")
