@@ -332,6 +332,21 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 	return s.result;
 }
 
+/*
+ * The record of a share that was moved or copied names the former one, which may still be there:
+ * nodes would mount the other volume, and DeleteVolume would delete it.
+ */
+static int creation_set_address(struct creation *creation, const Csi__V1__CreateVolumeRequest *in)
+{
+	const struct csi_map map = csi_map_of(in, parameters);
+	const char *server = csi_map_get(&map, "server");
+	const char *share = csi_map_get(&map, "share");
+
+	return volume_set_address(&creation->record,
+				  server != NULL ? server : creation->params.server,
+				  share != NULL ? share : creation->params.share);
+}
+
 static int create_volume_reply(const struct creation *creation,
 			       Csi__V1__CreateVolumeResponse_Closure closure, void *data,
 			       struct error *err)
@@ -372,6 +387,8 @@ CONTROLLER_METHOD(create_volume, CreateVolume)
 	if (r < 0)
 		session_check_final(driver, &creation.export, &creation.params.owner, STORE_VOLUMES,
 				    creation.key, &req->err);
+	else if (creation_set_address(&creation, in) < 0)
+		r = error_oom(&req->err);
 	if (r < 0 || create_volume_reply(&creation, closure, data, &req->err) < 0)
 		closure(NULL, data);
 }

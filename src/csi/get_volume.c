@@ -93,6 +93,8 @@ CONTROLLER_METHOD(controller_get_volume, ControllerGetVolume)
 
 	csi_set_subject(req, in->volume_id);
 	r = get_volume(csi_driver_of(service), in->volume_id, &ref, &condition, &req->err);
+	if (r == 0 && volume_ref_set_address(&ref) < 0)
+		r = error_oom(&req->err);
 	if (r == 0)
 		r = get_volume_reply(&ref, in->volume_id, &condition, closure, data, &req->err);
 	if (r < 0)

@@ -28,7 +28,11 @@ static int find_volume(const struct csi_driver *driver,
 	if (r < 0)
 		return r;
 	r = volume_ref_read(ref, driver, err);
-	return r < 0 ? r : volume_ref_check(ref, driver, err);
+	if (r == 0)
+		r = volume_ref_check(ref, driver, err);
+	if (r == 0 && volume_ref_set_address(ref) < 0)
+		return error_oom(err);
+	return r;
 }
 
 /*

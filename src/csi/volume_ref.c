@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+#include "base/cleanup.h"
+#include "base/path.h"
 #include "store/volume.h"
 
 int volume_ref_init(struct volume_ref *ref, const struct csi_driver *driver, const char *id,
@@ -98,6 +100,13 @@ int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, st
 	while (volume_ref_next(ref, &s))
 		s.result = volume_find(s.client, &ref->id, &ref->record, err);
 	return s.result;
+}
+
+int volume_ref_set_address(struct volume_ref *ref)
+{
+	cleanup_free char *share = path_join_root(ref->id.share, NULL);
+
+	return share != NULL ? volume_set_address(&ref->record, ref->id.server, share) : -ENOMEM;
 }
 
 int volume_ref_lock(const struct volume_ref *ref, const struct csi_driver *driver,

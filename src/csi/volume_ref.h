@@ -61,6 +61,12 @@ bool volume_ref_next(struct volume_ref *ref, struct session *s);
 /* Check that the volume's directory is there, and finished: 0, or NOT_FOUND. Blocks. */
 int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, struct error *err);
 
+/*
+ * For a reply: have the record name the server and the share of the id, as the share may have moved
+ * since it was written. The record must not be written after this. Return 0 or -ENOMEM.
+ */
+int volume_ref_set_address(struct volume_ref *ref);
+
 /* Lock the volume against other calls of this process. Errors as key_lock_take(). */
 int volume_ref_lock(const struct volume_ref *ref, const struct csi_driver *driver,
 		    struct key_lock **ret, struct error *err);

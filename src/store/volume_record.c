@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/path.h"
 #include "base/str.h"
+#include "net/address.h"
 
 /* -------- reading a record -------- */
 
@@ -289,6 +292,56 @@ int volume_set_version(struct record *rec, unsigned int version)
 int volume_set_size(struct record *rec, int64_t size)
 {
 	return put_number(rec, VOLUME_KEY_SIZE, (uint64_t)size);
+}
+
+/* Replace an entry of the volume_context, in any spelling of its key. */
+static int replace_context(struct record *rec, const char *key, const char *value)
+{
+	size_t i;
+
+	for (i = 0; i < rec->n; i++) {
+		const char *have = volume_context_key(&rec->pairs[i]);
+
+		if (have != NULL && str_eq_nocase(have, key))
+			return volume_set_context(rec, have, value);
+	}
+	return 0;
+}
+
+/* With the key in place of a subDir that does not fit any more, as CreateVolume makes ids. */
+static char *format_short_id(struct volume_id *id)
+{
+	cleanup_free char *text = volume_id_format(id);
+
+	if (text == NULL || strlen(text) <= VOLUME_ID_MAX || id->uuid[0] == '\0')
+		return steal_ptr(&text);
+	free(id->subdir);
+	id->subdir = id->uuid;
+	id->uuid = strdup("");
+	return id->uuid != NULL ? volume_id_format(id) : NULL;
+}
+
+int volume_set_address(struct record *rec, const char *server, const char *share)
+{
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_free char *host = net_server_without_brackets(server);
+	cleanup_free char *path = path_trim(share), *text = NULL;
+	const char *recorded = volume_of(rec).id;
+	int r = recorded != NULL ? volume_id_parse(&id, recorded) : -EINVAL;
+
+	if (r == -ENOMEM || host == NULL || path == NULL)
+		return -ENOMEM;
+	if (r < 0 || (strcmp(id.server, host) == 0 && strcmp(id.share, path) == 0))
+		return 0;
+	free(id.server);
+	free(id.share);
+	id.server = steal_ptr(&host);
+	id.share = steal_ptr(&path);
+	text = format_short_id(&id);
+	if (text == NULL || record_set(rec, VOLUME_KEY_ID, text) < 0)
+		return -ENOMEM;
+	r = replace_context(rec, "server", server);
+	return r < 0 ? r : replace_context(rec, "share", share);
 }
 
 #define MODIFIED(key) VOLUME_MODIFIED_PREFIX key

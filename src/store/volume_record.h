@@ -128,6 +128,13 @@ int volume_set_version(struct record *rec, unsigned int version);
 int volume_set_size(struct record *rec, int64_t size);
 int volume_set_changes(struct record *rec, const struct volume_settings *changes);
 
+/*
+ * Replace server and share in the id and the volume_context of a record, in memory, if the id names
+ * others: where the share was found, instead of where it was when the record was written. Return 0
+ * or -ENOMEM.
+ */
+int volume_set_address(struct record *rec, const char *server, const char *share);
+
 /* Describe a volume without a record, as csi-driver-nfs makes them, by its id. */
 int volume_describe_foreign(struct record *rec, const struct volume_id *id);
 

@@ -15,8 +15,9 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 import harness
 import servers
 import trees
-from cases import CODE, SERVER, Base
+from cases import CODE, SERVER, STATE, Base
 from copies import FAR_SERVER, Trees
+from csi_client import capability
 
 
 class Moved(Trees):
@@ -33,6 +34,57 @@ class Moved(Trees):
 
     def forget_copy(self):
         self.empty(self.other)
+
+    # ---- volumes ----
+
+    def test_created_again(self):
+        """Who asks for a volume of that name gets the one on the copy, not the one that the record
+        was written for: nodes would mount that, and a deletion would delete it."""
+        long = "subdir/" + "x" * 120  # which no id holds
+        for more in ({}, {"subDir": "team/mine"}, {"subDir": long, "onDelete": "archive"}):
+            with self.subTest(**more):
+                self._created_again(more.get("subDir", "mine"), more)
+
+    def _created_again(self, directory, more):
+        first = self.create("mine", **more)
+        trees.write(self.path(directory, "file"))
+        self.copy_share()
+        copy = self.create("mine", share=self.other, **more)
+        fields = copy.volume_id.split("#")
+        self.assertEqual(fields[:2], [SERVER, self.other.strip("/")])
+        self.assertEqual(fields[2:], first.volume_id.split("#")[2:])
+        wanted = dict(first.volume_context, share=self.other)
+        self.assertEqual(dict(copy.volume_context), wanted)
+        self.assertEqual(self.client.ControllerGetVolume(volume_id=copy.volume_id).volume, copy)
+        answer = self.client.ValidateVolumeCapabilities(
+            volume_id=copy.volume_id, volume_context=wanted, secrets=self.secrets,
+            volume_capabilities=[capability()])
+        self.assertTrue(answer.HasField("confirmed"), answer.message)
+        self.delete(copy.volume_id)
+        self.assertFalse(os.path.lexists(os.path.join(self.other, directory)))
+        self.assertTrue(os.path.exists(self.path(directory, "file")))
+        self.assertEqual(self.create("mine", **more), first)
+        self.forget_copy()
+        self.delete(first.volume_id)
+        self.empty_archive()
+
+    def empty_archive(self):
+        with self.server_down():
+            for name in self.listed():
+                if name.startswith("archived-"):
+                    servers.run("rm", "-r", self.path(name))
+            servers.run("rm", "-rf", self.path(STATE, "parents"))
+
+    def test_another_name_of_the_server(self):
+        """It is the same volume, by the name that was asked for."""
+        first = self.create("mine")
+        request = self.request("mine")
+        request["parameters"]["server"] = FAR_SERVER
+        renamed = self.client.CreateVolume(**request).volume
+        self.assertEqual(renamed.volume_id, first.volume_id.replace(SERVER, FAR_SERVER))
+        self.assertEqual(renamed.volume_context["server"], FAR_SERVER)
+        self.delete(renamed.volume_id)
+        self.assertFalse(os.path.lexists(self.path("mine")))
 
     # ---- snapshots ----
 
