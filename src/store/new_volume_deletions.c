@@ -80,6 +80,11 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 		return tombstone_refuse(nv->dir, err);
 	if (v.id != NULL)
 		t.key = volume_id_key(&id);
+	if (strcmp(t.key, nv->key) == 0) {
+		r = tombstone_forget_earlier(c, &t, nv->rec, err);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
 	/* Rule 7: a live replica may still remove the directory after we have found it. */
 	if (strcmp(t.key, nv->key) != 0 && !busy_is_abandoned(c, name))
 		return tombstone_refuse(nv->dir, err);

@@ -133,7 +133,7 @@ static int look_for_foreign(struct nfs_client *c, const struct volume_id *id,
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = snapshot_finish_deletions(c, id->subdir, err);
+	r = snapshot_finish_deletions(c, id->subdir, NULL, err);
 	if (r == 0)
 		r = find_foreign(c, id, s, ret, err);
 	if (r <= 0)
@@ -283,7 +283,7 @@ static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struc
 	const bool is_empty = before.built == NULL && !before.ready;
 	int r;
 
-	r = snapshot_finish_deletions(c, id->subdir, err);
+	r = snapshot_finish_deletions(c, id->subdir, s->rec, err);
 	if (r == 0 && is_empty)
 		r = adopt_foreign_snapshot(c, id, s, filler, checked, err);
 	if (r == 0 && staging_state_of(s->rec).ready) {

@@ -4,6 +4,7 @@
 /* DeleteSnapshot, on the share. */
 
 #include <errno.h>
+#include <string.h>
 
 #include "store/busy.h"
 #include "store/directory_change.h"
@@ -193,10 +194,21 @@ int snapshot_delete(struct nfs_client *c, const struct snapshot *s, bool *ret_tr
 	return r == -ENOENT ? 0 : r;
 }
 
+/* The snapshot that is created. */
+struct snapshot_creation {
+	const char *name;
+	const struct record *rec; /* NULL: there is none yet */
+};
+
 static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,
 				    void *data, struct error *err)
 {
-	cleanup_tombstone struct tombstone t = { .kind = kind, .key = data, .dir = data };
+	const struct snapshot_creation *creation = data;
+	cleanup_tombstone struct tombstone t = {
+		.kind = kind,
+		.key = creation->name,
+		.dir = creation->name,
+	};
 	char own[RECORD_NAME_MAX + 1];
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	struct snapshot_contents contents;
@@ -205,8 +217,8 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 	int r;
 
 	if (kind == BUSY_VOLUME_GONE)
-		return tombstone_refuse(data, err);
-	if (kind != BUSY_SNAPSHOT_GONE || !busy_may_be_of(name, data))
+		return tombstone_refuse(creation->name, err);
+	if (kind != BUSY_SNAPSHOT_GONE || !busy_may_be_of(name, creation->name))
 		return 0;
 	/* On a share that folds case it may be of another snapshot. */
 	if (busy_directory(name, own))
@@ -219,6 +231,11 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 	if (text == NULL || volume_id_parse(&id, text) < 0)
 		return record_unusable(c, -EINVAL, NFS_STATE_DIR "/busy", name,
 				       "delete that snapshot once more", err);
+	if (creation->rec != NULL && strcmp(t.key, creation->name) == 0) {
+		r = tombstone_forget_earlier(c, &t, creation->rec, err);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
 	/* Rule 1: the deletion may have died before it looked for restores. */
 	r = busy_check_unread(c, t.dir, err);
 	if (r < 0)
@@ -226,10 +243,13 @@ static int finish_snapshot_deletion(struct nfs_client *c, const char *name, enum
 	r = snapshot_find_contents(c, &id, &t.record, &contents, err);
 	if (r == 0 || r == -ENOENT)
 		r = carry_out_deletion(c, &t, r == 0, &trashed, err);
-	return r <= 0 ? r : tombstone_refuse(data, err);
+	return r <= 0 ? r : tombstone_refuse(creation->name, err);
 }
 
-int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err)
+int snapshot_finish_deletions(struct nfs_client *c, const char *name, const struct record *rec,
+			      struct error *err)
 {
-	return busy_each_in_way(c, name, finish_snapshot_deletion, (void *)(uintptr_t)name, err);
+	struct snapshot_creation creation = { .name = name, .rec = rec };
+
+	return busy_each_in_way(c, name, finish_snapshot_deletion, &creation, err);
 }

@@ -42,8 +42,9 @@ int snapshot_find_buried_owner(struct nfs_client *c, const char *name, struct vo
 
 /*
  * Finish the deletions of a snapshot of that name that other replicas have begun, so that a new one
- * can be made. ABORTED if something else of that name is being deleted.
+ * can be made. rec is its record, or NULL. ABORTED if something else of that name is being deleted.
  */
-int snapshot_finish_deletions(struct nfs_client *c, const char *name, struct error *err);
+int snapshot_finish_deletions(struct nfs_client *c, const char *name, const struct record *rec,
+			      struct error *err);
 
 #endif

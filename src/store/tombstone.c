@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
@@ -357,6 +358,34 @@ int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const s
 	if (!record_was_replaced(rec))
 		return 0;
 	return busy_each(c, t->dir, forget_if_replaced, t, err);
+}
+
+int tombstone_forget_earlier(struct nfs_client *c, struct tombstone *t, const struct record *rec,
+			     struct error *err)
+{
+	const uint64_t identity = volume_record_identity(&t->record);
+	const struct nfs_handle *records, *busy;
+	int r;
+
+	if (!staging_state_of(rec).ready || identity == 0 ||
+	    identity == volume_record_identity(rec))
+		return 0;
+	r = store_folder(c, STORE_BUSY, false, &busy, err);
+	if (r == 0)
+		r = records_folder(c, t, false, &records, err);
+	/* The tombstone may be newer than rec, which others may have deleted since it was read. */
+	if (r == 0)
+		r = record_check_same(c, records, t->key, rec, err);
+	if (r == -ENOENT)
+		return tombstone_refuse(t->dir, err);
+	if (r == 0)
+		r = remove_buried(c, t, records, busy, err);
+	if (r < 0)
+		return r;
+	log_warn("Removed what was left of the deletion of an earlier volume or snapshot: the present one was finished without it, so a backup must have brought it back",
+		 LOG_STR("name", t->key), LOG_STR("server", c->export.server),
+		 LOG_STR("share", c->export.share));
+	return 1;
 }
 
 /* -------- the end -------- */

@@ -109,6 +109,16 @@ int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const s
 			      struct error *err);
 
 /*
+ * Remove the tombstone, and nothing else, if it is of an earlier creation of the volume or snapshot
+ * with the record rec, and this one is finished. A creation finishes the deletions in its way
+ * first, so somebody has put the tombstone there since: it came with a backup. Carrying it out
+ * would remove newer data. Return 1 if it was removed, 0 if it is not such a one, or a negative
+ * errno.
+ */
+int tombstone_forget_earlier(struct nfs_client *c, struct tombstone *t, const struct record *rec,
+			     struct error *err);
+
+/*
  * Remove the tombstone, after everything else. Return 0 or a negative errno; or 1 if a change that
  * was under way has brought the record back, so that the deletion has to be repeated (rule 8).
  */

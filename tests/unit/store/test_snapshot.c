@@ -358,6 +358,23 @@ START_TEST(test_deleted_beside_a_restore)
 }
 END_TEST
 
+#define TOMBSTONE ".csi-nfs/busy/snap~s~0123456789abcdef.1"
+
+/* A backup has brought back the tombstone of an earlier snapshot of that name. */
+START_TEST(test_tombstone_of_a_backup)
+{
+	struct fake_nfs *f = with_record(FINISHED);
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_put(f, TOMBSTONE, NFS_TYPE_SYMLINK, FINISHED ";nonce=0123456789abcdef.1");
+	check_int("create", "result", create(f, 7, &err), 0);
+	check_int("create", "archive", fake_nfs_type(f, ARCHIVE), NFS_TYPE_FILE);
+	check_int("create", "record", fake_nfs_type(f, RECORD), NFS_TYPE_SYMLINK);
+	check_int("create", "tombstone", fake_nfs_type(f, TOMBSTONE), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 START_TEST(test_killed)
 {
 	unsigned int n;
@@ -725,7 +742,7 @@ END_TEST
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
 		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
-		      test_deleted_beside_a_restore },
+		      test_deleted_beside_a_restore, test_tombstone_of_a_backup },
 	   .loops = { { test_killed, 2 },
 		      { test_killed_tree, 4 },
 		      { test_killed_foreign, 2 },

@@ -1612,6 +1612,78 @@ START_TEST(test_late_tombstone)
 }
 END_TEST
 
+static void copy_record(struct fake_nfs *f, const struct sample *v, const char *tombstone)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	const struct nfs_handle *records, *busy;
+	char text[NFS_LINK_MAX + 1];
+
+	ck_assert(store_folder(c, STORE_VOLUMES, false, &records, NULL) == 0);
+	ck_assert(store_folder(c, STORE_BUSY, true, &busy, NULL) == 0);
+	ck_assert(nfs_readlink(c, records, v->key, text) == 0);
+	ck_assert(nfs_symlink(c, busy, tombstone, text) == 0);
+}
+
+/*
+ * A backup has brought back the tombstone of an earlier volume of that name. What was made since
+ * stays. A tombstone of the present volume counts: a change may have brought its record back.
+ */
+START_TEST(test_tombstone_of_a_backup)
+{
+	static const struct {
+		const char *name;
+		const struct sample *volume;
+		const char *tag; /* of the tombstone */
+		bool again; /* the volume was deleted and created after the backup */
+		bool stays;
+	} rows[] = {
+		{ "another volume", &claimed, "1", true, true },
+		{ "another volume, removed in place", &claimed, "1x", true, true },
+		{ "another volume, archived", &claimed_archived, "1", true, true },
+		{ "the same volume", &claimed, "1", false, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct sample *v = rows[i].volume;
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		char name[NFS_NAME_MAX + 1], kept[NFS_NAME_MAX + 1], path[NFS_NAME_MAX + 20];
+		const char *hash;
+
+		check_int(rows[i].name, "create", create(f, v, 0, &err), 0);
+		name_tombstone(f, v, name);
+		hash = strrchr(name, '.');
+		(void)snprintf(kept, sizeof(kept), "a%%2Fb~d~0123456789abcdef.%s%s", rows[i].tag,
+			       hash);
+		copy_record(f, v, kept);
+		(void)snprintf(path, sizeof(path), ".csi-nfs/busy/%s", kept);
+		if (rows[i].again) {
+			char text[NFS_LINK_MAX + 1];
+			cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+			const struct nfs_handle *busy;
+
+			ck_assert(store_folder(c, STORE_BUSY, false, &busy, NULL) == 0);
+			ck_assert(nfs_readlink(c, busy, kept, text) == 0);
+			fake_nfs_remove(f, path);
+			check_int(rows[i].name, "delete", delete (f, v, &err), 0);
+			check_int(rows[i].name, "create again", create(f, v, 0, &err), 0);
+			fake_nfs_put(f, path, NFS_TYPE_SYMLINK, text);
+		}
+		fake_nfs_put(f, "a/b/file", NFS_TYPE_FILE, NULL);
+
+		(void)create(f, v, 0, &err);
+		check_int(rows[i].name, "the next call", create(f, v, 0, &err), 0);
+		check_int(rows[i].name, "the volume", find(f, v, &err), 0);
+		check_int(rows[i].name, "its data", fake_nfs_type(f, "a/b/file"),
+			  rows[i].stays ? NFS_TYPE_FILE : NFS_TYPE_UNKNOWN);
+		check_int(rows[i].name, "tombstone", fake_nfs_type(f, path), NFS_TYPE_UNKNOWN);
+		check_int(rows[i].name, "delete", delete (f, v, &err), 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* A deletion that finds no directory renames what is in the trash under its name, and no more. */
 START_TEST(test_delete_moving)
 {
@@ -1886,6 +1958,7 @@ CHECK_MAIN("volume",
 		   test_archive_long_name,
 		   test_archive_long_names,
 		   test_parents,
+		   test_tombstone_of_a_backup,
 		   test_in_the_way,
 		   test_adopted,
 		   test_bad_record,
