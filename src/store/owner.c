@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/calls.h"
@@ -266,6 +267,63 @@ static int check_plain_volume(struct owner_search *s, struct error *err)
 	return check_volume_record(s, plain, OWNER_AT | OWNER_AROUND, true, err);
 }
 
+/* Whether the asking volume has its note of use: 1, 0 or a negative errno. */
+static int has_own_note(struct owner_search *s, struct error *err)
+{
+	const struct nfs_handle *folder;
+	char name[USERS_EXACT_MAX];
+	struct nfs_handle users, unused;
+	int r;
+
+	users_exact_name(name, s->path, strlen(s->path));
+	r = store_folder(s->c, STORE_USERS, false, &folder, err);
+	if (r == 0)
+		r = store_open(s->c, folder, name, false, &users, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_lookup(s->c, &users, s->q->volume, &unused, NULL);
+	if (r == 0)
+		return 1;
+	return r == -ENOENT
+		       ? 0
+		       : nfs_error_set(err, s->c, r, "looking for the notes of '%s'", s->q->volume);
+}
+
+/* Names with '~' are parts of records, or records that are being written or removed. */
+static bool is_record_name(const char *name, const void *own)
+{
+	return strchr(name, '~') == NULL && strcmp(name, own) != 0;
+}
+
+/*
+ * If the asking volume's own note is missing, so may be those of others: somebody has removed
+ * .csi-nfs/users, or restored the records without it. Read all records then.
+ */
+static int check_without_notes(struct owner_search *s, struct error *err)
+{
+	cleanup_strv struct strv keys = { NULL, 0 };
+	const struct nfs_handle *folder;
+	size_t i;
+	int r;
+
+	if (!s->q->expects_notes)
+		return 0;
+	r = has_own_note(s, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	log_info("Reading the records of all volumes to find other users of a directory: the notes of its volume are missing",
+		 LOG_STR("volume", s->q->volume), LOG_STR("directory", s->path));
+	r = store_folder(s->c, STORE_VOLUMES, false, &folder, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = store_list(s->c, folder, is_record_name, s->q->volume, SIZE_MAX, &keys);
+	if (r < 0)
+		return nfs_error_set(err, s->c, r, "listing the records");
+	for (i = 0, r = 0; i < keys.n && r == 0; i++)
+		r = check_volume_record(s, keys.items[i], OWNER_VOLUMES, false, err);
+	return r;
+}
+
 static int refuse_snapshot_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,
 				    void *data, struct error *err)
 {
@@ -328,8 +386,8 @@ int owner_find(struct nfs_client *c, const char *path, const struct owner_questi
 {
 	/* Volumes without notes come first: a deletion leaves notes before the record goes. */
 	static int (*const checks[])(struct owner_search * s, struct error * err) = {
-		check_plain_volume, check_volumes_within, check_volumes_around,
-		check_snapshot,     check_archive,
+		check_plain_volume,  check_volumes_within, check_volumes_around,
+		check_without_notes, check_snapshot,       check_archive,
 	};
 	struct owner_search s = { .c = c, .path = path, .q = q, .owner = ret };
 	size_t i;

@@ -19,11 +19,13 @@
 struct owner_question volume_question_of_deletion(const struct tombstone *t,
 						  const struct record *rec)
 {
+	const bool has_record = rec->n > 0 && !tombstone_is_new(t);
 	const struct volume v = volume_of(rec);
 
 	return (struct owner_question){
 		.volume = t->key,
-		.has_record = rec->n > 0 && !tombstone_is_new(t),
+		.has_record = has_record,
+		.expects_notes = has_record && strcmp(t->key, t->dir) != 0,
 		.scope = OWNER_ALL,
 		.count = volume_is_proven_exclusive(&v, t->key) ? OWNER_COUNT_SHARING
 								: OWNER_COUNT_FINISHED,

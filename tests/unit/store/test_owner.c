@@ -752,6 +752,39 @@ START_TEST(test_own_folder)
 }
 END_TEST
 
+/* Somebody has removed the notes, or restored the records without them. */
+START_TEST(test_notes_are_gone)
+{
+	static const struct {
+		const char *name;
+		struct sample one, other;
+	} rows[] = {
+		{ "the same directory", CONSTANT("one", "a/shared"), CONSTANT("two", "a/shared") },
+		{ "one in it", CONSTANT("one", "a"), CONSTANT("two", "a/shared") },
+		{ "one around it", CONSTANT("one", "a/shared/b"), CONSTANT("two", "a/shared") },
+		{ "retained", RETAINED("one", "a/shared"), CONSTANT("two", "a/shared") },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int(rows[i].name, "create", create(f, &rows[i].one, &err), 0);
+		check_int(rows[i].name, "create the other", create(f, &rows[i].other, &err), 0);
+		fake_nfs_put(f, "a/shared/b/file", NFS_TYPE_FILE, NULL);
+		fake_nfs_remove(f, ".csi-nfs/users");
+		check_int(rows[i].name, "delete", delete (f, &rows[i].one, &err), 0);
+		check_that(rows[i].name, "the file stays", is_there(f, "a/shared/b/file"));
+		check_that(rows[i].name, "the record goes", !is_there(f, ".csi-nfs/volumes/one"));
+		check_int(rows[i].name, "delete the other", delete (f, &rows[i].other, &err), 0);
+		check_int(rows[i].name, "the file goes", is_there(f, "a/shared/b/file"),
+			  rows[i].one.on_delete != NULL);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* A record that somebody has copied speaks for nobody. */
 START_TEST(test_copied_record)
 {
@@ -1504,6 +1537,7 @@ CHECK_MAIN("owner", .tests = {
 			    test_folded_keys,
 			    test_own_folder,
 			    test_copied_record,
+			    test_notes_are_gone,
 			    test_damaged_record,
 			    test_foreign_ids,
 			    test_snapshot_is_being_deleted,
