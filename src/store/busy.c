@@ -322,10 +322,16 @@ static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_k
 			     void *data, struct error *err)
 {
 	const char *dir = data;
+	struct busy_name parsed;
 
-	(void)name;
 	if (kind != BUSY_VOLUME_GONE && kind != BUSY_SNAPSHOT_GONE)
 		return 0;
+	/* Without the tag, which would make each message another one. */
+	if (parse_name(name, &parsed) && busy_is_abandoned(c, name))
+		return error_set(err, ERROR_ABORTED,
+				 "a deletion in directory '%s' on %s:%s takes long or was interrupted: repeat it; if there is none, as after a backup was restored, move '%.*s~%c~...' out of %s/busy",
+				 dir, c->export.server, c->export.share, (int)parsed.key_len, name,
+				 (int)kind, NFS_STATE_DIR);
 	return error_set(err, ERROR_ABORTED,
 			 "another controller is deleting directory '%s' on %s:%s; try again", dir,
 			 c->export.server, c->export.share);

@@ -94,7 +94,10 @@ int busy_check_unused(struct nfs_client *c, const char *dir, struct error *err);
 /* As busy_check_unused(), but ignore notes of making: the caller may be the maker. */
 int busy_check_unread(struct nfs_client *c, const char *dir, struct error *err);
 
-/* Check that no overlapping directory is being deleted: 0, or ABORTED. */
+/*
+ * Check that no overlapping directory is being deleted: 0, or ABORTED, which tells what to do once
+ * the replica counts as dead.
+ */
 int busy_check_not_deleted(struct nfs_client *c, const char *dir, struct error *err);
 
 /* -------- notes of long calls -------- */

@@ -336,6 +336,46 @@ START_TEST(test_many_of_the_dead)
 }
 END_TEST
 
+/* Nobody repeats a deletion that a backup has brought back: a person has to know what to do. */
+START_TEST(test_deletion_of_the_dead)
+{
+	static const struct {
+		const char *note, *word;
+	} rows[] = {
+		{ "pvc-1~d~0123456789abcdef.1", "'pvc-1~d~...'" },
+		{ "pvc-1~s~0123456789abcdef.1", "'pvc-1~s~...'" },
+		{ "pvc-1%2Fa~d~0123456789abcdef.1x.00112233445566778", "'pvc-1%2Fa~d~...'" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct error err = { .code = ERROR_OK };
+		struct busy_note note;
+		struct bench b;
+
+		bench_init(&b);
+		put_note(&b, rows[i].note);
+		check_that(rows[i].note, "is in the way",
+			   busy_check_not_deleted(b.client, "pvc-1", &err) < 0);
+		check_error(rows[i].note, &err, ERROR_ABORTED, "another controller");
+		store_holder_set_patience(0);
+		error_clear(&err);
+		check_that(rows[i].note, "is in the way later",
+			   busy_check_not_deleted(b.client, "pvc-1", &err) < 0);
+		check_error(rows[i].note, &err, ERROR_ABORTED, rows[i].word);
+		error_clear(&err);
+		check_int(rows[i].note, "note", busy_note_init(&note, BUSY_USE, "pvc-1"), 0);
+		check_that(rows[i].note, "is in the way of a copy",
+			   busy_note_write(b.client, &note, &err) < 0);
+		check_error(rows[i].note, &err, ERROR_ABORTED, rows[i].word);
+		busy_note_done(&note);
+		check_that(rows[i].note, "stays", is_there(&b, rows[i].note));
+		store_holder_set_patience(STORE_HOLDER_PATIENCE_S);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 /* The server's answer is told, such as that it has a grace period, and not another controller. */
 START_TEST(test_note_that_cannot_be_removed)
 {
@@ -460,6 +500,7 @@ CHECK_MAIN("note", .tests = {
 			   test_lost,
 			   test_killed,
 			   test_many_of_the_dead,
+			   test_deletion_of_the_dead,
 			   test_note_that_cannot_be_removed,
 			   test_erase_after_a_failed_renewal,
 			   test_late_renewal,
