@@ -15,6 +15,7 @@
 #include "nfs/calls.h"
 #include "store/directory.h"
 #include "store/directory_change.h"
+#include "store/directory_parts.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/unchecked.h"
@@ -264,7 +265,11 @@ static int remove_archive(struct nfs_client *c, struct archive_move *a, const ch
 	struct nfs_handle handle;
 	int r, released;
 
-	r = directory_is_made_parent(c, archive, err);
+	/*
+	 * The directories of a share that was restored or moved are others than those in the notes,
+	 * and may hold the same archives.
+	 */
+	r = directory_note_is_there(c, archive, err);
 	if (r != 0)
 		return r < 0 ? r : ARCHIVE_NAME_TAKEN;
 	r = directory_look_up(c, archive, &place, &old.handle, &old.attr, err);

@@ -337,6 +337,41 @@ int directory_note_find(struct nfs_client *c, struct directory_note *note, const
 	return r != 0 ? r : look_for_final_note(c, note, handle, attr, err);
 }
 
+/* Whether a final note is about that path: 1, 0 or a negative errno. */
+static int note_is_of_path(struct nfs_client *c, const struct directory_note *note,
+			   const char *name, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
+
+	if (key_is_unique(note))
+		return 1;
+	r = record_read(c, note->folder, name, &rec, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return record_is_about(&rec, note);
+}
+
+int directory_note_is_there(struct nfs_client *c, const char *path, struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	cleanup_strv struct strv names = { NULL, 0 };
+	struct note_subject unused;
+	struct directory_note note;
+	size_t i;
+	int r;
+
+	r = open_notes(c, &note, path, strlen(path), false, err);
+	if (r == 0)
+		r = list_notes(c, &note, &names, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	for (i = 0; i < names.n && r == 0; i++)
+		if (parse_final_name(&note, names.items[i], &unused))
+			r = note_is_of_path(c, &note, names.items[i], err);
+	return r == 0 && names.n > 0 ? read_pending_note(c, &note, &rec, err) : r;
+}
+
 /* -------- removing -------- */
 
 int directory_note_remove(struct nfs_client *c, const struct directory_note *note,
@@ -360,21 +395,6 @@ int directory_note_forget(struct nfs_client *c, const char *path, const struct n
 		return r == -ENOENT ? 0 : r;
 	format_final_name(c, &note, handle, attr);
 	return directory_note_remove(c, &note, err);
-}
-
-/* Whether a final note is about that path: 1, 0 or a negative errno. */
-static int note_is_of_path(struct nfs_client *c, const struct directory_note *note,
-			   const char *name, struct error *err)
-{
-	cleanup_record struct record rec = { .n = 0 };
-	int r;
-
-	if (key_is_unique(note))
-		return 1;
-	r = record_read(c, note->folder, name, &rec, err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	return record_is_about(&rec, note);
 }
 
 int directory_note_sweep(struct nfs_client *c, const char *path, struct error *err)

@@ -61,6 +61,11 @@ int directory_note_find(struct nfs_client *c, struct directory_note *note, const
 			const struct nfs_handle *handle, const struct nfs_attr *attr,
 			struct error *err);
 
+/*
+ * Whether there is a note about any directory at path, of now or before: 1, 0 or a negative errno.
+ */
+int directory_note_is_there(struct nfs_client *c, const char *path, struct error *err);
+
 /* Remove what directory_note_find() found, after the directory, and a pending note. */
 int directory_note_remove(struct nfs_client *c, const struct directory_note *note,
 			  struct error *err);

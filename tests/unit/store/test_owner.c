@@ -583,6 +583,31 @@ START_TEST(test_archive_spares_archives)
 }
 END_TEST
 
+/* Likewise on a share that was restored from a backup: the directories are others then. */
+START_TEST(test_archive_spares_restored_archives)
+{
+	static const struct sample inner = { "pvc-2", "apps/db", VOLUME_CLAIM_EXCLUSIVE, NULL,
+					     "archive" };
+	static const struct sample outer = { "pvc-1", "apps", VOLUME_CLAIM_EXCLUSIVE, NULL,
+					     "archive" };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("restored", "create", create(f, &inner, &err), 0);
+	put_file(f, "apps/db");
+	check_int("restored", "delete", delete_by(f, inner.key, inner.dir, true, &err), 0);
+	check_that("restored", "the archive", has_file(f, "archived-apps/db"));
+	fake_nfs_remove(f, "archived-apps");
+	put_file(f, "archived-apps/db");
+	check_int("restored", "create", create(f, &outer, &err), 0);
+	put_file(f, "apps");
+	check_int("restored", "delete", delete_by(f, outer.key, outer.dir, true, &err), 0);
+	check_that("restored", "the archive stays", has_file(f, "archived-apps/db"));
+	check_that("restored", "the volume is archived", !is_there(f, "apps"));
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* What was archived does not become another volume's by its name. */
 START_TEST(test_archive_is_not_adopted)
 {
@@ -1530,6 +1555,7 @@ CHECK_MAIN("owner", .tests = {
 			    test_refused_claim_waits,
 			    test_archive_spares_others,
 			    test_archive_spares_archives,
+			    test_archive_spares_restored_archives,
 			    test_archive_is_not_adopted,
 			    test_empty_archive_is_adopted,
 			    test_parent_became_a_volume,
