@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 static const struct {
 	const char *name;
 	int sys; /* errno whose negative error_set() returns */
@@ -52,6 +54,16 @@ __attribute__((format(printf, 4, 0))) static void set_first(struct error *err, e
 	(void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap); /* truncates */
 }
 
+/*
+ * Paths of a server have any bytes, and a long text is cut anywhere. Replies carry messages in
+ * protobuf strings, and a client refuses the whole reply if one of them is not UTF-8.
+ */
+static void make_utf8(struct error *err)
+{
+	if (err != NULL)
+		str_make_utf8(err->msg);
+}
+
 int error_set(struct error *err, enum error_code code, const char *fmt, ...)
 {
 	va_list ap;
@@ -59,6 +71,7 @@ int error_set(struct error *err, enum error_code code, const char *fmt, ...)
 	va_start(ap, fmt);
 	set_first(err, code, 0, fmt, ap);
 	va_end(ap);
+	make_utf8(err);
 	return is_known_code(code) ? -codes[code].sys : -EIO;
 }
 
@@ -75,6 +88,7 @@ int error_sys(struct error *err, enum error_code code, int sys, const char *fmt,
 		len = strlen(err->msg);
 		(void)snprintf(err->msg + len, sizeof(err->msg) - len, ": %s", strerror(sys));
 	}
+	make_utf8(err);
 	return -sys;
 }
 
@@ -97,12 +111,13 @@ void error_prefix(struct error *err, const char *fmt, ...)
 	(void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
 	len = strlen(err->msg);
-	if (len + 2 >= last)
-		return;
-	memcpy(err->msg + len, ": ", 2);
-	rest = strnlen(old, last - len - 2);
-	memcpy(err->msg + len + 2, old, rest);
-	err->msg[len + 2 + rest] = '\0';
+	if (len + 2 < last) {
+		memcpy(err->msg + len, ": ", 2);
+		rest = strnlen(old, last - len - 2);
+		memcpy(err->msg + len + 2, old, rest);
+		err->msg[len + 2 + rest] = '\0';
+	}
+	make_utf8(err);
 }
 
 void error_clear(struct error *err)

@@ -56,7 +56,7 @@ struct error {
 	int sys; /* positive errno of the cause; 0: none */
 	unsigned int retry_ms; /* wait before the same call is worth another try; 0: not soon */
 	enum error_wait wait; /* if retry_ms > 0 */
-	char msg[ERROR_MESSAGE_SIZE];
+	char msg[ERROR_MESSAGE_SIZE]; /* UTF-8, whatever was put into it */
 };
 
 /*

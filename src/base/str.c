@@ -132,6 +132,47 @@ bool str_is_utf8(const char *s, size_t len)
 	return true;
 }
 
+bool str_is_cut_char(const char *s, size_t left)
+{
+	static const unsigned char tails[][3] = {
+		{ 0x80, 0x80, 0x80 },
+		{ 0xa0, 0x80, 0x80 },
+		{ 0x90, 0x80, 0x80 },
+	};
+	unsigned char whole[6];
+	size_t i;
+
+	if (left > sizeof(whole) - sizeof(tails[0]))
+		return false;
+	memcpy(whole, s, left);
+	for (i = 0; i < ARRAY_SIZE(tails); i++) {
+		memcpy(whole + left, tails[i], sizeof(tails[i]));
+		if (utf8_len(whole, left + sizeof(tails[i])) > left)
+			return true;
+	}
+	return false;
+}
+
+void str_make_utf8(char *s)
+{
+	size_t left = strlen(s);
+
+	while (left > 0) {
+		size_t n = utf8_len((const unsigned char *)s, left);
+
+		if (n == 0 && str_is_cut_char(s, left)) {
+			*s = '\0';
+			return;
+		}
+		if (n == 0) {
+			*s = '?';
+			n = 1;
+		}
+		s += n;
+		left -= n;
+	}
+}
+
 size_t str_utf8_cut(const char *s, size_t max)
 {
 	size_t n = max;

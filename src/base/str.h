@@ -33,6 +33,12 @@ bool str_has_control(const char *s);
 /* Check for well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). */
 bool str_is_utf8(const char *s, size_t len);
 
+/* Whether the left bytes at s begin a character that has more bytes. left > 0. */
+bool str_is_cut_char(const char *s, size_t left);
+
+/* Drop the beginning of a character at the end, and replace other malformed bytes by '?'. */
+void str_make_utf8(char *s);
+
 /* Return the largest n <= max at which s can be cut between characters. s is longer than max. */
 size_t str_utf8_cut(const char *s, size_t max);
 

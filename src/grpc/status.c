@@ -52,25 +52,6 @@ static size_t char_len(const char *s, size_t left)
 	return 0;
 }
 
-/* Return whether the left bytes at s are the start of a truncated character. */
-static bool is_incomplete_char(const char *s, size_t left)
-{
-	static const char tails[][UTF8_MAX] = { "\x80\x80\x80", "\xa0\x80\x80", "\x90\x80\x80" };
-	char whole[2 * UTF8_MAX];
-	size_t i, n;
-
-	if (left >= UTF8_MAX)
-		return false;
-	for (i = 0; i < ARRAY_SIZE(tails); i++) {
-		memcpy(whole, s, left);
-		memcpy(whole + left, tails[i], UTF8_MAX - 1);
-		n = char_len(whole, left + UTF8_MAX - 1);
-		if (n > left)
-			return true;
-	}
-	return false;
-}
-
 /* Encode a character. Return the bytes written, 0 if they do not fit into room. */
 static size_t put_encoded(const char *s, size_t n, char *out, size_t room)
 {
@@ -107,7 +88,7 @@ size_t grpc_status_message(const char *message, char *ret, size_t size)
 		if (n > 0) {
 			put = put_encoded(message, n, ret + len, size - 1 - len);
 		} else {
-			if (is_incomplete_char(message, left))
+			if (str_is_cut_char(message, left))
 				break;
 			n = 1;
 			put = put_encoded(REPLACEMENT, strlen(REPLACEMENT), ret + len,

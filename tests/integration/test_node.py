@@ -1168,6 +1168,25 @@ class Walk(Mounts, unittest.TestCase):
                 self.unpublish(target=other)
                 self.is_gone()
 
+    def test_renamed_to_what_is_not_utf8(self):
+        """A pod may give the directory of another volume any name. What is told about that volume
+        is still text, or no client could read the answer."""
+        place, other = os.path.join(DISK, "share", "team", "vol"), self.target + "2"
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                os.makedirs(place)
+                self.publish(version, volume="team", target=other)
+                self.publish(version, volume="team/vol")
+                name = os.fsencode(other) + b"/caf\xe9"
+                os.rename(other + "/vol", name)
+                os.rmdir(name)
+                told = self.client.NodeGetVolumeStats(volume_id="v", volume_path=self.target)
+                self.assertTrue(told.volume_condition.abnormal)
+                self.assertIn("stale", told.volume_condition.message)
+                self.unpublish()
+                self.unpublish(target=other)
+                self.is_gone()
+
     def test_swapped_while_it_is_published(self):
         """Directory and link change places all the time: what is mounted is never the link's."""
         over = threading.Event()

@@ -107,6 +107,31 @@ START_TEST(test_error_long)
 }
 END_TEST
 
+/* Of three lengths, one is cut between characters and two are cut within one. */
+START_TEST(test_error_is_utf8)
+{
+	cleanup_free char *text = check_repeat("\xe6\xbc\xa2", ERROR_MESSAGE_SIZE);
+	struct error err = { .code = ERROR_OK };
+	size_t i;
+
+	(void)error_set(&err, ERROR_NOT_FOUND, "no '%s'", "caf\xe9/\xc3\xa4");
+	check_str("other bytes", "message", err.msg, "no 'caf?/\xc3\xa4'");
+	for (i = 0; i < 3; i++) {
+		error_clear(&err);
+		(void)error_set(&err, ERROR_NOT_FOUND, "%s%s", "xx" + i, text);
+		check_that("cut", "UTF-8", str_is_utf8(err.msg, strlen(err.msg)));
+		check_that("cut", "at the end", strlen(err.msg) > ERROR_MESSAGE_SIZE - 4);
+		error_prefix(&err, "%s", "xx" + i);
+		check_that("prefix", "UTF-8", str_is_utf8(err.msg, strlen(err.msg)));
+		error_prefix(&err, "%s%s", "xx" + i, text);
+		check_that("long prefix", "UTF-8", str_is_utf8(err.msg, strlen(err.msg)));
+		error_clear(&err);
+		(void)error_sys(&err, ERROR_INTERNAL, EIO, "%s%s", "xx" + i, text);
+		check_that("system error", "UTF-8", str_is_utf8(err.msg, strlen(err.msg)));
+	}
+}
+END_TEST
+
 START_TEST(test_buf_limits)
 {
 	volatile size_t huge = SIZE_MAX - 1; /* the compiler is not to see it */
@@ -245,6 +270,35 @@ START_TEST(test_str_utf8)
 		ck_assert(copy != NULL);
 		memcpy(copy, rows[i].text, rows[i].len);
 		check_int(rows[i].name, "validity", str_is_utf8(copy, rows[i].len), rows[i].valid);
+	}
+}
+END_TEST
+
+START_TEST(test_str_make_utf8)
+{
+	static const struct {
+		const char *text, *want;
+	} rows[] = {
+		{ "", "" },
+		{ "a\xc3\xa4z", "a\xc3\xa4z" },
+		{ "\x80z", "?z" },
+		{ "a\xff", "a?" },
+		{ "\xc3z\xe2\x82z", "?z??z" },
+		{ "\xed\xa0\x80z", "???z" },
+		{ "a\xc3", "a" },
+		{ "a\xe2\x82", "a" },
+		{ "a\xe0\xa0", "a" },
+		{ "\xf0\x9f\x98", "" },
+		{ "\xf4\x90", "??" }, /* of no character */
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_free char *copy = strdup(rows[i].text);
+
+		ck_assert(copy != NULL);
+		str_make_utf8(copy);
+		check_str(rows[i].text, "text", copy, rows[i].want);
 	}
 }
 END_TEST
@@ -814,6 +868,7 @@ CHECK_MAIN("base",
 		   test_str_split,   test_str_hash,         test_path_check, test_path_clean,
 		   test_path_parts,  test_log_text,         test_log_json,   test_log_level,
 		   test_log_names,   test_log_cut,          test_list,       test_clock,
-		   test_large,	     test_log_ends,	     test_make_folder,
+		   test_large,	     test_log_ends,	     test_make_folder, test_error_is_utf8,
+		   test_str_make_utf8,
 	   },
 	   .loops = { { test_log_cut_string, ARRAY_SIZE(long_rows) } })
