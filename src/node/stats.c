@@ -199,6 +199,18 @@ static int volume_find_mount(struct mounter *m, const char *path, struct mount_i
 }
 
 /*
+ * Whether a look failed since the volume was unpublished meanwhile: its directory was gone, or
+ * umount by force has failed the call.
+ */
+static bool volume_has_gone(struct mounter *m, const char *path)
+{
+	cleanup_mount_info struct mount_info *info = NULL;
+	struct error why = { .code = ERROR_OK };
+
+	return volume_find_mount(m, path, &info, &why) < 0 && why.code == ERROR_NOT_FOUND;
+}
+
+/*
  * Get the current usage. If the mount does not answer, keep the last known usage (zeros if there is
  * none) and set condition to the reason. Fail if nobody could look: that says nothing about the
  * volume.
@@ -229,6 +241,8 @@ static int usage_get(const struct node_driver *driver, const Csi__V1__NodeGetVol
 		*err = *condition;
 		return r;
 	}
+	if (r < 0 && volume_has_gone(m, path))
+		return volume_not_mounted(path, err);
 	if (r == 0) {
 		*usage = now;
 		stats_remember(driver->stats, path, info->source, &now);

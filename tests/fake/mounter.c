@@ -142,6 +142,8 @@ static int fake_find(struct mounter *base, const char *target, struct mount_info
 static int fake_look(struct fake_mounter *m, struct error *err)
 {
 	m->n_looks++;
+	if (m->after_look != NULL)
+		m->after_look();
 	if (m->look_error != ERROR_OK)
 		return error_set(err, m->look_error, "the fake mounter was told to fail");
 	if (!m->stale)

@@ -37,6 +37,7 @@ struct fake_mounter {
 	uint32_t verified_mode; /* of the last verify() */
 	unsigned int n_looks;
 	void (*before_mount)(void); /* called by mount() before all else; NULL: nothing */
+	void (*after_look)(void); /* called by verify() and usage() after all else; NULL: nothing */
 };
 
 void fake_mounter_init(struct fake_mounter *m);

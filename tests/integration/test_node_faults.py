@@ -213,9 +213,12 @@ class Faults(unittest.TestCase):
                     if e.code() not in (CODE.NOT_FOUND, CODE.UNAVAILABLE):
                         wrong.append((e.code(), e.details()))
                     continue
-                if not answer.volume_condition.abnormal:
+                condition = answer.volume_condition
+                if not condition.abnormal:
                     found = self.usage(answer, BYTES).total
                     (right if found == total else wrong).append(found)
+                elif "does not answer" not in condition.message:
+                    wrong.append(condition.message)
         threads = [threading.Thread(target=look) for _ in range(2)]
         for thread in threads:
             thread.start()

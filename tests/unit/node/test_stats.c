@@ -3,6 +3,7 @@
 
 /* What NodeGetVolumeStats remembers while another thread asks. */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/request.h"
@@ -33,22 +34,32 @@ static void teardown(void)
 	node_stats_free(driver.stats);
 }
 
-static void answered(const ProtobufCMessage *reply, void *data)
+/* Whether the reply says that the volume is abnormal. */
+static bool is_abnormal;
+
+static void answered(const Csi__V1__NodeGetVolumeStatsResponse *reply, void *data)
 {
 	(void)data;
-	ck_assert_ptr_nonnull(reply);
+	is_abnormal = reply != NULL && reply->volume_condition->abnormal;
+}
+
+/* Returns the code of the answer. */
+static enum error_code ask_for(const char *volume_path)
+{
+	Csi__V1__NodeGetVolumeStatsRequest in = CSI__V1__NODE_GET_VOLUME_STATS_REQUEST__INIT;
+	struct request call = { .err = { .code = ERROR_OK } };
+	char id[] = "v", path[64];
+
+	(void)snprintf(path, sizeof(path), "%s", volume_path);
+	in.volume_id = id;
+	in.volume_path = path;
+	node_get_volume_stats(&node.service, &in, answered, &call);
+	return call.err.code;
 }
 
 static void ask(void)
 {
-	Csi__V1__NodeGetVolumeStatsRequest in = CSI__V1__NODE_GET_VOLUME_STATS_REQUEST__INIT;
-	struct request call = { .err = { .code = ERROR_OK } };
-	char id[] = "v", path[] = PATH;
-
-	in.volume_id = id;
-	in.volume_path = path;
-	node_get_volume_stats(&node.service, &in,
-			      (Csi__V1__NodeGetVolumeStatsResponse_Closure)answered, &call);
+	ck_assert_int_eq(ask_for(PATH), ERROR_OK);
 }
 
 START_TEST(test_asked_while_it_is_asked)
@@ -69,8 +80,30 @@ START_TEST(test_asked_while_old_ones_are_dropped)
 }
 END_TEST
 
+static void unpublish(void)
+{
+	memset(&mounter.mounts[0], 0, sizeof(mounter.mounts[0]));
+}
+
+/* That its directory is gone, or a call was failed by umount, is no news of the volume then. */
+START_TEST(test_unpublished_meanwhile)
+{
+	mounter.stale = true;
+	ask();
+	check_that("stale", "it is abnormal", is_abnormal);
+	mounter.after_look = unpublish;
+	check_int("stale", "code", ask_for(PATH), ERROR_NOT_FOUND);
+	teardown();
+	setup();
+	mounter.after_look = unpublish;
+	mounter.look_error = ERROR_UNAVAILABLE;
+	check_int("failed", "code", ask_for(PATH), ERROR_NOT_FOUND);
+}
+END_TEST
+
 CHECK_MAIN("stats", .setup = setup, .teardown = teardown,
 	   .tests = {
 		   test_asked_while_it_is_asked,
 		   test_asked_while_old_ones_are_dropped,
+		   test_unpublished_meanwhile,
 	   })
