@@ -98,12 +98,32 @@ static const struct {
 	{ "is busy or already mounted", ERROR_ABORTED, "; try again" },
 	{ "No route to host", ERROR_UNAVAILABLE, "" },
 	{ "Network is unreachable", ERROR_UNAVAILABLE, "" },
-	{ "Stale file handle", ERROR_NOT_FOUND, "; the directory was removed on the server" },
+	{ "Connection reset", ERROR_UNAVAILABLE, "" },
+	{ "Stale file handle", ERROR_UNAVAILABLE,
+	  "; it was removed, or the server is being moved" },
+	{ "mount system call failed", ERROR_UNAVAILABLE, "; the server failed, see its log" },
+	{ "is not a directory", ERROR_NOT_FOUND, "" },
+	{ "Operation not permitted", ERROR_PERMISSION_DENIED,
+	  "; the server refuses this node, or csi-nfs may not mount" },
+	{ "Cannot allocate memory", ERROR_RESOURCE_EXHAUSTED, "; the node is out of memory" },
+	{ "No such device", ERROR_FAILED_PRECONDITION,
+	  "; the kernel has no NFS client: load the module nfs" },
 };
+
+/*
+ * Messages begin with the program's name. Others may have written before: mount.nfs has rpc.statd
+ * started by systemctl, which says "Created symlink ...".
+ */
+static const char *program_log(const char *log)
+{
+	const char *own = strstr(log, "mount.nfs: ");
+
+	return own != NULL ? own : log;
+}
 
 static int program_error(const char *source, const struct mount_answer *answer, struct error *err)
 {
-	const char *log = answer->log;
+	const char *log = program_log(answer->log);
 	const int len = (int)strcspn(log, "\n");
 	size_t i;
 

@@ -531,6 +531,19 @@ class Node(Mounts, unittest.TestCase):
         self.fails(CODE.NOT_FOUND, self.publish, volume="nobody")
         self.is_gone()
 
+    def test_volume_that_is_a_file(self):
+        """Also where mount.nfs says so, which does the locks of version 3."""
+        place = os.path.join(DISK, "share", "file")
+        with open(place, "wb"):
+            self.addCleanup(os.unlink, place)
+        for flags in ([], ["lock"] if self.has_statd else []):
+            for version in ("3", "4.2"):
+                with self.subTest(version=version, flags=flags):
+                    text = self.fails(CODE.NOT_FOUND, self.publish, version, volume="file",
+                                      flags=flags)
+                    self.assertIn("not a directory", text)
+                    self.is_gone()
+
     def test_closed_port(self):
         for version in ("3", "4.2", ""):
             with self.subTest(version=version):
