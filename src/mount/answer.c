@@ -32,9 +32,14 @@ static const struct {
 	{ ECONNREFUSED, ERROR_UNAVAILABLE, "nothing listens there" },
 	{ EHOSTUNREACH, ERROR_UNAVAILABLE, "no route to it" },
 	{ ENETUNREACH, ERROR_UNAVAILABLE, "no route to it" },
+	{ EHOSTDOWN, ERROR_UNAVAILABLE, "no route to it" },
+	{ ENETDOWN, ERROR_UNAVAILABLE, "no route to it" },
 	{ ETIMEDOUT, ERROR_UNAVAILABLE, "no answer" },
 	{ ECONNRESET, ERROR_UNAVAILABLE, "the server closed the connection" },
+	{ ECONNABORTED, ERROR_UNAVAILABLE, "the server closed the connection" },
+	{ EPIPE, ERROR_UNAVAILABLE, "the server closed the connection" },
 	{ EIO, ERROR_UNAVAILABLE, "the server failed; see its log" },
+	{ EREMOTEIO, ERROR_UNAVAILABLE, "the server failed; see its log" },
 	{ ENOMEM, ERROR_RESOURCE_EXHAUSTED, "the node is out of memory" },
 };
 
@@ -102,6 +107,7 @@ static const struct {
 	{ "Stale file handle", ERROR_UNAVAILABLE,
 	  "; it was removed, or the server is being moved" },
 	{ "mount system call failed", ERROR_UNAVAILABLE, "; the server failed, see its log" },
+	{ "Remote I/O error", ERROR_UNAVAILABLE, "; the server failed, see its log" },
 	{ "is not a directory", ERROR_NOT_FOUND, "" },
 	{ "Operation not permitted", ERROR_PERMISSION_DENIED,
 	  "; the server refuses this node, or csi-nfs may not mount" },
