@@ -22,6 +22,7 @@
 #define HALF_LENGTH 16 /* of a note's name, in digits */
 #define NAME_LENGTH (2 * HALF_LENGTH + 1)
 #define NAME_SIZE (NAME_LENGTH + 1)
+#define FRESH ".new" /* ends the name of a note that is being written */
 #define NOTE_MAX 8192
 
 /* The lines of a file. */
@@ -42,9 +43,16 @@ static bool note_is_of_volume(const char *name, const char *wanted)
 	return strlen(name) == NAME_LENGTH && strncmp(name, wanted, HALF_LENGTH) == 0;
 }
 
+/* Or the file is what a driver has left that was killed while it wrote such a note. */
 static bool note_is_of_target(const char *name, const char *wanted)
 {
-	return strlen(name) == NAME_LENGTH && strcmp(name + HALF_LENGTH, wanted + HALF_LENGTH) == 0;
+	const char *end;
+
+	if (strlen(name) < NAME_LENGTH)
+		return false;
+	end = name + NAME_LENGTH;
+	return strncmp(name + HALF_LENGTH, wanted + HALF_LENGTH, NAME_LENGTH - HALF_LENGTH) == 0 &&
+	       (*end == '\0' || strcmp(end, FRESH) == 0);
 }
 
 static int folder_make(const char *path)
@@ -170,7 +178,7 @@ static bool note_is_written(int folder, const char *name, const struct published
 static int note_write(int folder, const char *name, const struct published *p)
 {
 	cleanup_buf struct buf text = { .max = NOTE_MAX - 1 };
-	char fresh[NAME_SIZE + 8];
+	char fresh[NAME_SIZE + sizeof(FRESH)];
 	int r;
 
 	/* A repeated call then works in a folder that is full or read-only by now. */
@@ -189,7 +197,7 @@ static int note_write(int folder, const char *name, const struct published *p)
 	if (r < 0)
 		return r;
 	/* No other call writes this name: the caller holds the lock of the target path. */
-	(void)snprintf(fresh, sizeof(fresh), "%s.new", name);
+	(void)snprintf(fresh, sizeof(fresh), "%s" FRESH, name);
 	r = file_write(folder, fresh, &text);
 	if (r == 0 && renameat(folder, fresh, folder, name) < 0)
 		r = -errno;

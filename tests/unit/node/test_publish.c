@@ -412,6 +412,25 @@ START_TEST(test_state_folder_that_fails)
 }
 END_TEST
 
+/* A driver was killed before it had put a note in place. The notes of others stay. */
+START_TEST(test_note_that_was_being_written)
+{
+	char note[256], fresh[264];
+
+	check_publish("first", "v", "t", ALONE, ERROR_OK, NULL);
+	note_path(note);
+	(void)snprintf(fresh, sizeof(fresh), "%s.new", note);
+	ck_assert_int_eq(mknod(fresh, S_IFREG | 0600, 0), 0);
+	check_publish("another", "w", "t2", ALONE, ERROR_OK, NULL);
+	ck_assert_int_eq(access(fresh, F_OK), 0);
+	unpublish("t");
+	ck_assert_int_lt(access(fresh, F_OK), 0);
+	check_publish("another", "w", "t3", ALONE, ERROR_FAILED_PRECONDITION, "t2' already");
+	unpublish("t2");
+	unpublish("t3");
+}
+END_TEST
+
 /* lstat() by the driver would wait for a server that an earlier call's helper has just mounted. */
 START_TEST(test_only_the_mounter_looks_at_the_target)
 {
@@ -438,5 +457,6 @@ CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 		   test_no_note_after_failure,
 		   test_refused_call_changes_nothing,
 		   test_state_folder_that_fails,
+		   test_note_that_was_being_written,
 		   test_only_the_mounter_looks_at_the_target,
 	   })
