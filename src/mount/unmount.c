@@ -85,6 +85,11 @@ static int unmount_top(struct mount_caller *caller, const char *path, const stru
 		return r;
 	if (u.reason < 0)
 		return mount_call_error("unmounting", u.reason, &u.answer, err);
+	/* No path leads to a mount that mountinfo has. */
+	if (u.reason == EINVAL || u.reason == ENOENT)
+		return error_set(err, ERROR_ABORTED,
+				 "cannot unmount '%s': something is mounted over a directory above it and hides it; unmount that first",
+				 path);
 	return error_sys(err, ERROR_ABORTED, u.reason != 0 ? u.reason : EBUSY,
 			 "cannot unmount '%s'", path);
 }

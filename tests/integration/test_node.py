@@ -443,6 +443,24 @@ class Node(Mounts, unittest.TestCase):
         self.unpublish()
         self.is_gone()
 
+    def test_hidden_mount(self):
+        """Somebody has mounted something over a directory above: then umount does not reach it, and
+        it would be back once that is gone."""
+        self.publish()
+        servers.run("mount", "-t", "tmpfs", "tmpfs", self.parent)
+        try:
+            for call in (self.unpublish, self.publish):
+                self.assertIn("mounted over", self.fails(CODE.ABORTED, call))
+            os.mkdir(self.target)
+            self.assertIn("mounted over", self.fails(CODE.ABORTED, self.unpublish))
+            self.fails(CODE.ABORTED, self.publish)
+        finally:
+            servers.run("umount", self.parent)
+        self.publish()
+        self.assertEqual(len(mounts(self.target)), 1)
+        self.unpublish()
+        self.is_gone()
+
     def test_target_spelled_otherwise(self):
         """It is the same target, for the mount, for the access mode and for unpublishing."""
         alone = "SINGLE_NODE_SINGLE_WRITER"
