@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/str.h"
 
 /* Resolutions at a time, counting those whose callers gave up but whose threads still run. */
@@ -133,12 +134,12 @@ int net_server_check(const char *server, struct error *err)
 /* -------- resolution -------- */
 
 /*
- * A resolution in flight. getaddrinfo() takes no deadline, so it runs on a thread of its own.
- * Whichever of the two sides leaves last frees the object.
+ * A resolution in flight. getaddrinfo() takes no deadline, so it runs on a thread of its own, and
+ * all that ask for the name meanwhile wait for that one: a name whose name service is silent for
+ * minutes takes one thread, and leaves the others to other names. Whoever leaves last frees it.
  */
 struct resolution {
-	pthread_mutex_t lock; /* guards the fields below; innermost, not held during the lookup */
-	pthread_cond_t changed;
+	struct list link; /* in resolutions, until it has finished */
 	unsigned int users;
 	bool finished;
 	int status; /* of getaddrinfo() */
@@ -146,58 +147,53 @@ struct resolution {
 	char name[NET_SERVER_MAX + 1];
 };
 
-static _Atomic unsigned int resolution_threads;
+/* guards what follows, and all resolutions; innermost, not held during a lookup */
+static pthread_mutex_t resolution_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct list resolutions = { &resolutions, &resolutions };
+static unsigned int resolution_threads;
+static pthread_cond_t resolution_finished;
+static pthread_once_t resolution_once = PTHREAD_ONCE_INIT;
 
 static const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 
+static void resolution_init(void)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&resolution_finished, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+/* With the lock held, as all below, unless they say otherwise. */
 static void resolution_unref(struct resolution *res)
 {
-	bool last;
-
-	pthread_mutex_lock(&res->lock);
-	last = --res->users == 0;
-	pthread_mutex_unlock(&res->lock);
-	if (!last)
+	if (--res->users > 0)
 		return;
+	list_remove(&res->link);
 	if (res->list != NULL)
 		freeaddrinfo(res->list);
-	pthread_cond_destroy(&res->changed);
-	pthread_mutex_destroy(&res->lock);
 	free(res);
 }
 
+/* Without the lock. */
 static void *resolution_thread(void *data)
 {
 	struct resolution *res = data;
 	struct addrinfo *list = NULL;
 	int status = getaddrinfo(res->name, NULL, &hints, &list);
 
-	pthread_mutex_lock(&res->lock);
+	pthread_mutex_lock(&resolution_lock);
 	res->status = status;
 	res->list = status == 0 ? list : NULL;
 	res->finished = true;
-	pthread_cond_signal(&res->changed);
-	pthread_mutex_unlock(&res->lock);
+	list_remove(&res->link);
+	pthread_cond_broadcast(&resolution_finished);
 	resolution_unref(res);
 	resolution_threads--;
+	pthread_mutex_unlock(&resolution_lock);
 	return NULL;
-}
-
-static struct resolution *resolution_new(const char *name)
-{
-	struct resolution *res = calloc(1, sizeof(*res));
-	pthread_condattr_t attr;
-
-	if (res == NULL)
-		return NULL;
-	(void)strncpy(res->name, name, sizeof(res->name) - 1); /* at most NET_SERVER_MAX bytes */
-	res->users = 1;
-	pthread_mutex_init(&res->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&res->changed, &attr);
-	pthread_condattr_destroy(&attr);
-	return res;
 }
 
 static int resolution_start(struct resolution *res)
@@ -206,36 +202,68 @@ static int resolution_start(struct resolution *res)
 	pthread_t thread;
 	int e;
 
-	if (resolution_threads++ >= RESOLUTIONS_MAX) {
-		resolution_threads--;
+	if (resolution_threads >= RESOLUTIONS_MAX)
 		return -EAGAIN;
-	}
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	res->users++;
 	e = pthread_create(&thread, &attr, resolution_thread, res);
 	pthread_attr_destroy(&attr);
-	if (e != 0) {
-		res->users--;
-		resolution_threads--;
-	}
-	return -e;
+	if (e != 0)
+		return -e;
+	resolution_threads++;
+	res->users++;
+	return 0;
 }
 
-static bool resolution_wait(struct resolution *res, uint64_t deadline_ns)
+static struct resolution *find_resolution(const char *name)
 {
-	struct timespec until = {
+	struct list *pos;
+
+	list_for_each(pos, &resolutions) {
+		struct resolution *res = container_of(pos, struct resolution, link);
+
+		if (strcmp(res->name, name) == 0)
+			return res;
+	}
+	return NULL;
+}
+
+/* Join the resolution of the name, or start one. The caller owes resolution_unref(). */
+static int join_resolution(const char *name, struct resolution **ret)
+{
+	struct resolution *res = find_resolution(name);
+	int r;
+
+	if (res == NULL) {
+		res = calloc(1, sizeof(*res));
+		if (res == NULL)
+			return -ENOMEM;
+		/* At most NET_SERVER_MAX bytes. */
+		(void)strncpy(res->name, name, sizeof(res->name) - 1);
+		list_init(&res->link);
+		r = resolution_start(res);
+		if (r < 0) {
+			free(res);
+			return r;
+		}
+		list_add_tail(&resolutions, &res->link);
+	}
+	res->users++;
+	*ret = res;
+	return 0;
+}
+
+static bool resolution_wait(const struct resolution *res, uint64_t deadline_ns)
+{
+	const struct timespec until = {
 		.tv_sec = (time_t)(deadline_ns / CLOCK_NS_PER_S),
 		.tv_nsec = (long)(deadline_ns % CLOCK_NS_PER_S),
 	};
-	bool finished;
 
-	pthread_mutex_lock(&res->lock);
-	while (!res->finished && pthread_cond_timedwait(&res->changed, &res->lock, &until) == 0)
+	while (!res->finished &&
+	       pthread_cond_timedwait(&resolution_finished, &resolution_lock, &until) == 0)
 		;
-	finished = res->finished;
-	pthread_mutex_unlock(&res->lock);
-	return finished;
+	return res->finished;
 }
 
 static void copy_addresses(const struct addrinfo *list, struct net_address *ret, size_t *ret_n)
@@ -280,33 +308,51 @@ static int no_name_service(const char *server, struct error *err)
 	return -EHOSTDOWN;
 }
 
+static int errno_of_status(int status)
+{
+	switch (status) {
+	case EAI_MEMORY:
+		return -ENOMEM;
+	case EAI_AGAIN:
+	case EAI_SYSTEM:
+	case EAI_FAIL:
+		return -EHOSTDOWN;
+	default:
+		return 0;
+	}
+}
+
+/* Return 0, also for a name without an address; -ENOMEM; or another errno if nobody tells. */
+static int look_up(const char *name, struct net_address *ret, size_t *ret_n)
+{
+	const uint64_t deadline = clock_now_ns() + NET_RESOLVE_TIMEOUT_MS * CLOCK_NS_PER_MS;
+	struct resolution *res;
+	int r;
+
+	(void)pthread_once(&resolution_once, resolution_init);
+	pthread_mutex_lock(&resolution_lock);
+	r = join_resolution(name, &res);
+	if (r == 0) {
+		r = resolution_wait(res, deadline) ? errno_of_status(res->status) : -EHOSTDOWN;
+		*ret_n = 0;
+		if (res->finished && res->list != NULL)
+			copy_addresses(res->list, ret, ret_n);
+		resolution_unref(res);
+	}
+	pthread_mutex_unlock(&resolution_lock);
+	return r;
+}
+
 int net_resolve(const char *server, struct net_address *ret, size_t *ret_n, struct error *err)
 {
-	struct resolution *res;
-	int status;
+	int r;
 
 	if (resolve_literal(server, ret, ret_n))
 		return 0;
-	res = resolution_new(server);
-	if (res == NULL)
+	r = look_up(server, ret, ret_n);
+	if (r == -ENOMEM)
 		return error_oom(err);
-	status = resolution_start(res);
-	if (status < 0) {
-		resolution_unref(res);
-		return status == -ENOMEM ? error_oom(err) : no_name_service(server, err);
-	}
-	if (!resolution_wait(res, clock_now_ns() + NET_RESOLVE_TIMEOUT_MS * CLOCK_NS_PER_MS)) {
-		resolution_unref(res);
-		return no_name_service(server, err);
-	}
-	status = res->status;
-	*ret_n = 0;
-	if (status == 0)
-		copy_addresses(res->list, ret, ret_n);
-	resolution_unref(res);
-	if (status == EAI_MEMORY)
-		return error_oom(err);
-	if (status == EAI_AGAIN || status == EAI_SYSTEM || status == EAI_FAIL)
+	if (r < 0)
 		return no_name_service(server, err);
 	if (*ret_n > 0)
 		return 0;

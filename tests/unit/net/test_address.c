@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright the csi-nfs authors */
+
+/* Resolution of names, with a name service that answers when it is told to. */
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "net/address.h"
+#include "check_util.h"
+
+#define SILENT "silent" /* a name that is looked up until the name service is told to answer */
+#define CALLERS 100 /* more than there are threads */
+
+static struct {
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	bool answers;
+	unsigned int asked, asking;
+} service = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static bool are_patient; /* callers wait until there is an answer; else their time is up at once */
+
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+			   const struct timespec *until)
+{
+	(void)until;
+	return are_patient ? pthread_cond_wait(cond, lock) : ETIMEDOUT;
+}
+
+/* Replaces the C library's, which would ask the machine's name service. */
+int getaddrinfo(const char *node, const char *name, const struct addrinfo *hints,
+		struct addrinfo **ret)
+{
+	struct sockaddr_in *address;
+	struct addrinfo *info;
+
+	(void)name;
+	if ((hints->ai_flags & AI_NUMERICHOST) != 0)
+		return EAI_NONAME;
+	pthread_mutex_lock(&service.lock);
+	service.asked++;
+	service.asking++;
+	while (strncmp(node, SILENT, strlen(SILENT)) == 0 && !service.answers)
+		(void)pthread_cond_wait(&service.changed, &service.lock);
+	service.asking--;
+	pthread_cond_broadcast(&service.changed);
+	pthread_mutex_unlock(&service.lock);
+	info = calloc(1, sizeof(*info) + sizeof(*address));
+	ck_assert(info != NULL);
+	address = (struct sockaddr_in *)(void *)(info + 1);
+	address->sin_family = AF_INET;
+	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	info->ai_addr = (struct sockaddr *)(void *)address;
+	info->ai_addrlen = sizeof(*address);
+	*ret = info;
+	return 0;
+}
+
+void freeaddrinfo(struct addrinfo *info)
+{
+	free(info);
+}
+
+static void service_answers(bool answers)
+{
+	pthread_mutex_lock(&service.lock);
+	service.answers = answers;
+	pthread_cond_broadcast(&service.changed);
+	while (answers && service.asking > 0)
+		(void)pthread_cond_wait(&service.changed, &service.lock);
+	pthread_mutex_unlock(&service.lock);
+}
+
+static void resolves(const char *server)
+{
+	struct net_address addresses[NET_ADDRESSES_MAX];
+	struct error err = { .code = ERROR_OK };
+	char text[64];
+	size_t n = 0;
+
+	check_int(server, "result", net_resolve(server, addresses, &n, &err), 0);
+	check_int(server, "addresses", n, 1);
+	net_address_text(&addresses[0], text, sizeof(text));
+	check_str(server, "address", text, "127.0.0.1");
+}
+
+/*
+ * A name whose name service is silent keeps one thread, however often it is asked for, and leaves
+ * the others to other names. Once the service answers, so does the next call.
+ */
+START_TEST(test_silent_service)
+{
+	struct net_address addresses[NET_ADDRESSES_MAX];
+	unsigned int i;
+	size_t n;
+
+	service.asked = 0;
+	for (i = 0; i < CALLERS; i++) {
+		struct error err = { .code = ERROR_OK };
+
+		check_int(SILENT, "result", net_resolve(SILENT, addresses, &n, &err), -EHOSTDOWN);
+		check_error(SILENT, &err, ERROR_UNAVAILABLE, "name service does not answer");
+	}
+	are_patient = true;
+	resolves("other");
+	service_answers(true);
+	resolves(SILENT);
+	service_answers(false);
+	check_that(SILENT, "few lookups", service.asked <= 3);
+}
+END_TEST
+
+static void *resolve_silent(void *data)
+{
+	(void)data;
+	resolves(SILENT);
+	return NULL;
+}
+
+/* Calls that ask together get one answer. */
+START_TEST(test_together)
+{
+	pthread_t callers[CALLERS];
+	size_t i;
+
+	service.asked = 0;
+	are_patient = true;
+	for (i = 0; i < CALLERS; i++)
+		ck_assert(pthread_create(&callers[i], NULL, resolve_silent, NULL) == 0);
+	clock_sleep_ms(200);
+	service_answers(true);
+	for (i = 0; i < CALLERS; i++)
+		(void)pthread_join(callers[i], NULL);
+	service_answers(false);
+	check_that("together", "few lookups", service.asked < CALLERS / 2);
+}
+END_TEST
+
+CHECK_MAIN("address", .tests = { test_silent_service, test_together })
