@@ -34,7 +34,9 @@
 #define RETRY_FULL_LAST_MS 2000
 #define TAKINGS_KEPT 16 /* that tell how often places are given; at most as many as there are */
 
+/* A server that has answered is remembered for longer: calls for it are held while it is down. */
 #define FORGET_S 600
+#define FORGET_SEEN_S 86400
 
 enum server_state {
 	SERVER_SILENT,
@@ -512,8 +514,9 @@ void net_breaker_sweep(struct net_breaker *b)
 	now = clock_now_ns(); /* not before used_ns of any */
 	list_for_each_safe(pos, tmp, &b->servers) {
 		struct server *s = container_of(pos, struct server, link);
+		const uint64_t forget_s = s->seen ? FORGET_SEEN_S : FORGET_S;
 
-		if (s->busy == 0 && s->waiting == 0 && now - s->used_ns > FORGET_S * CLOCK_NS_PER_S)
+		if (s->busy == 0 && s->waiting == 0 && now - s->used_ns > forget_s * CLOCK_NS_PER_S)
 			server_free(s);
 	}
 	pthread_mutex_unlock(&b->lock);

@@ -116,7 +116,10 @@ void net_breaker_gave_up(struct net_breaker *b, const char *server, uint16_t por
 /* Give the place back. silent: the server kept a call waiting for too long. */
 void net_breaker_leave(struct net_breaker *b, const char *server, uint16_t port, bool silent);
 
-/* Forget servers that have been unused for ten minutes. */
+/*
+ * Forget servers that have been unused for ten minutes and have not answered, and all that have
+ * been unused for a day.
+ */
 void net_breaker_sweep(struct net_breaker *b);
 
 #endif

@@ -347,6 +347,30 @@ START_TEST(test_never_seen)
 }
 END_TEST
 
+/* Return when a caller may come again after the server, unused so long, was swept and went down. */
+static unsigned int retry_ms_after(uint64_t unused_s)
+{
+	struct error why = { .code = ERROR_UNAVAILABLE, .msg = "nobody there" };
+	struct net_breaker *breaker = new_breaker_that_saw(&a);
+	bool ask;
+
+	pass_ms(unused_s * 1000);
+	net_breaker_sweep(breaker);
+	check_int("swept", "result", net_breaker_enter(breaker, a.name, a.port, &ask, NULL), 0);
+	net_breaker_failed(breaker, a.name, a.port, -EHOSTDOWN, &why);
+	net_breaker_leave(breaker, a.name, a.port, true);
+	net_breaker_free(breaker);
+	return why.retry_ms;
+}
+
+/* Calls for a server that has answered are held though it was not used for hours. */
+START_TEST(test_seen_hours_ago)
+{
+	check_that("hours", "it may be back soon", retry_ms_after(UINT64_C(23) * 3600) > 0);
+	check_int("days", "forgotten", retry_ms_after(UINT64_C(25) * 3600), 0);
+}
+END_TEST
+
 /* Nobody corrects a name within seconds: the pauses go on growing, and no call is held for it. */
 START_TEST(test_unknown_name)
 {
@@ -640,6 +664,7 @@ CHECK_MAIN("breaker", .loops = { { test_transitions, ARRAY_SIZE(transitions) } }
 		   test_down,
 		   test_asked_again,
 		   test_never_seen,
+		   test_seen_hours_ago,
 		   test_unknown_name,
 		   test_share,
 		   test_full,
