@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "net/address.h"
 #include "nfs/error.h"
 #include "store/unchecked.h"
 #include "store/layout.h"
@@ -344,7 +345,7 @@ static int continue_with_client(struct purge_share *s, struct nfs_pool *pool,
 	int r = nfs_pool_lease(pool, &s->export, &c, &why);
 
 	/* A server that has no room for one more call is not away. */
-	s->is_away = r == -EHOSTDOWN || r == -EHOSTUNREACH;
+	s->is_away = r == -EHOSTDOWN || r == -EHOSTUNREACH || r == -NET_ENAME;
 	if (r < 0) {
 		s->err = why;
 		return r;

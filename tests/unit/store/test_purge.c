@@ -9,6 +9,8 @@
 
 #include "base/clock.h"
 #include "fake/nfs.h"
+#include "net/address.h"
+#include "net/breaker.h"
 #include "store/layout.h"
 #include "store/path_key.h"
 #include "store/users.h"
@@ -23,6 +25,7 @@
 #define POKE "poke" /* a server that is gone */
 #define DEAD "dead" /* one that keeps whoever asks it */
 #define AWAY "away" /* one that is gone at first */
+#define UNNAMED "unnamed" /* one whose name has no address at first */
 
 /* By how much the monotonic clock is wrong: a purge that lasts has not to be waited for. */
 static _Atomic int64_t later_s;
@@ -346,9 +349,12 @@ static int connect_fn(struct nfs_client **ret, const struct nfs_export *e, struc
 		dead.inside--;
 		pthread_mutex_unlock(&dead.lock);
 	}
-	if (strcmp(e->server, "fake") == 0 || (strcmp(e->server, AWAY) == 0 && is_back))
+	if (strcmp(e->server, "fake") == 0 ||
+	    (is_back && (strcmp(e->server, AWAY) == 0 || strcmp(e->server, UNNAMED) == 0)))
 		return fake_nfs_connect_fn(ret, e, err);
 	(void)error_set(err, ERROR_UNAVAILABLE, "server '%s' is gone", e->server);
+	if (strcmp(e->server, UNNAMED) == 0)
+		return -NET_ENAME;
 	return is_crowded ? -EUSERS : -EHOSTDOWN;
 }
 
@@ -653,36 +659,54 @@ START_TEST(test_dead_server)
 }
 END_TEST
 
-/* Fails so often that the pauses have grown to more than a minute. */
+/* Fails so often that the pauses have grown to more than what is waited for here. */
 static void fail_often(struct bench *b, struct fake_nfs *f, const char *server)
 {
 	unsigned int i;
 
 	add(b, server, 0);
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < 6; i++) {
 		check_that(server, "it fails", ends(b, f, i + 1));
 		atomic_fetch_add(&later_s, PURGE_RETRY_FIRST_S << (i + 1));
 	}
 	check_that(server, "it fails once more", ends(b, f, i + 1));
 }
 
+/* A call reaches the server, after the longest time in which none is let through. */
+static void reach(struct bench *b, const char *server_name)
+{
+	char server[32], share[] = "/share";
+	const struct nfs_export e = { .server = server, .share = share };
+	struct nfs_client *c = NULL;
+
+	(void)snprintf(server, sizeof(server), "%s", server_name);
+	check_int(server, "a call", nfs_pool_lease(b->pool, &e, &c, NULL), 0);
+	nfs_pool_return(b->pool, c);
+	request(b, server, 0, purger_note);
+}
+
 /* The pauses have grown while the server was gone. A call that reaches it shortens the last one. */
 START_TEST(test_back)
 {
-	struct fake_nfs *f = share_new();
-	struct bench b;
+	static const char *const servers[] = { AWAY, UNNAMED };
+	size_t i;
 
-	is_back = is_crowded = false;
-	begin(&b, f);
-	fail_often(&b, f, AWAY);
-	is_back = true;
-	atomic_fetch_add(&later_s, PURGE_RETRY_REACHED_S);
-	pause_a_little(&b);
-	check_int("back", "not yet", said.ends, wanted_ends);
-	request(&b, AWAY, 0, purger_note);
-	check_that("back", "purged", ends(&b, f, wanted_ends + 1));
-	check_int("back", "files", said.files, FILES);
-	end(&b, f);
+	for (i = 0; i < ARRAY_SIZE(servers); i++) {
+		struct fake_nfs *f = share_new();
+		struct bench b;
+
+		is_back = is_crowded = false;
+		begin(&b, f);
+		fail_often(&b, f, servers[i]);
+		is_back = true;
+		atomic_fetch_add(&later_s, NET_BREAKER_NAME_LAST_MS / 1000);
+		pause_a_little(&b);
+		check_int(servers[i], "not yet", said.ends, wanted_ends);
+		reach(&b, servers[i]);
+		check_that(servers[i], "purged", ends(&b, f, wanted_ends + 1));
+		check_int(servers[i], "files", said.files, FILES);
+		end(&b, f);
+	}
 }
 END_TEST
 
@@ -697,12 +721,14 @@ START_TEST(test_back_meanwhile)
 	dead_open(true);
 	begin(&b, f);
 	fail_often(&b, f, DEAD);
+	atomic_fetch_add(&later_s, NET_BREAKER_OFTEN_MS / 1000); /* or nobody is let through */
 	dead_open(false);
 	add(&b, DEAD, 0);
 	while (!is_inside) {
 		pthread_mutex_lock(&dead.lock);
 		is_inside = dead.inside > 0;
 		pthread_mutex_unlock(&dead.lock);
+		add(&b, POKE, 0);
 		clock_sleep_ms(5);
 	}
 	request(&b, DEAD, 0, purger_note);
