@@ -139,6 +139,42 @@ void nfs_pool_drop(struct nfs_pool *pool, const struct nfs_export *e)
 	drop_server(pool, e, true);
 }
 
+static int connect_client(struct nfs_pool *pool, const struct nfs_export *e,
+			  struct nfs_client **ret, struct error *err)
+{
+	int r = pool->connect(ret, e, err);
+
+	if (r == 0)
+		(*ret)->connected_ns = clock_now_ns();
+	return r;
+}
+
+static bool is_old(const struct nfs_client *client)
+{
+	return clock_now_ns() - client->connected_ns > NFS_POOL_AGE_S * CLOCK_NS_PER_S;
+}
+
+/*
+ * Replace a client that is old. Return 0; 1 if it is to be used all the same, since the name
+ * service or the new address does not answer, or we have no descriptors; or the error of the
+ * connection.
+ */
+static int replace_old(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client *old,
+		       struct nfs_client **ret, struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	int r = connect_client(pool, e, ret, &why);
+
+	if (r == -EHOSTDOWN || r == -NET_ENAME || net_is_own_failure(r)) {
+		old->connected_ns = clock_now_ns();
+		return 1;
+	}
+	nfs_client_free(old);
+	if (r < 0 && err != NULL)
+		*err = why;
+	return r;
+}
+
 /* ask: ping the server before an idle client is used. A new connection begins with that anyway. */
 static int take_or_connect(struct nfs_pool *pool, const struct nfs_export *e, bool ask,
 			   struct nfs_client **ret, struct error *err)
@@ -150,10 +186,16 @@ static int take_or_connect(struct nfs_pool *pool, const struct nfs_export *e, bo
 	for (;;) {
 		client = take_idle_client(pool, e);
 		if (client == NULL)
-			return pool->connect(ret, e, err);
+			return connect_client(pool, e, ret, err);
 		if (nfs_client_is_usable(client))
 			break;
 		free_one_of_many(client, begun);
+	}
+	if (is_old(client)) {
+		r = replace_old(pool, e, client, ret, err);
+		if (r <= 0)
+			return r;
+		ask = true;
 	}
 	r = ask ? nfs_client_ping(client, err) : 0;
 	if (r < 0) {

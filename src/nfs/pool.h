@@ -18,6 +18,13 @@
 #define NFS_POOL_IDLE_MAX 64 /* idle clients of all exports together */
 #define NFS_POOL_IDLE_S 60 /* before an idle client is closed */
 
+/*
+ * An older client is replaced by a new one before it is used again: the server's name may lead to
+ * another address by now, though the machine at the former one still answers. What a client knows
+ * of its server is no older, either. If the name leads nowhere, the client stays.
+ */
+#define NFS_POOL_AGE_S 300
+
 struct nfs_pool;
 
 /* Creates clients; tests pass a fake. */

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -275,7 +276,95 @@ START_TEST(test_grace)
 }
 END_TEST
 
-CHECK_MAIN("connect", .setup = set_up, .tests = { test_mnt_hangs, test_grace },
+static unsigned int connections;
+static int connect_error; /* 0: none */
+
+static void free_bare_client(struct nfs_client *c)
+{
+	nfs_export_done(&c->export);
+	free(c);
+}
+
+static int connect_bare_client(struct nfs_client **ret, const struct nfs_export *e,
+			       struct error *err)
+{
+	static const struct nfs_client_ops ops = { .free = free_bare_client };
+	struct nfs_client *c = calloc(1, sizeof(*c));
+
+	ck_assert(c != NULL);
+	if (connect_error < 0) {
+		free(c);
+		(void)error_set(err, ERROR_UNAVAILABLE, "nothing there");
+		return connect_error;
+	}
+	ck_assert(nfs_export_copy(&c->export, e) == 0);
+	c->ops = &ops;
+	connections++;
+	*ret = c;
+	return 0;
+}
+
+/* Make calls for longer than a client is used, and return what the last one gets. */
+static int lease_for_long(struct nfs_pool *pool, const struct nfs_export *e)
+{
+	unsigned int s;
+	int r = 0;
+
+	for (s = 0; r == 0 && s <= 2 * NFS_POOL_AGE_S; s += NFS_POOL_IDLE_S / 2) {
+		struct nfs_client *c = NULL;
+
+		r = nfs_pool_lease(pool, e, &c, NULL);
+		nfs_pool_return(pool, c);
+		nfs_pool_sweep(pool);
+		ahead_s += NFS_POOL_IDLE_S / 2;
+	}
+	return r;
+}
+
+/*
+ * A server's name leads to another address, and the machine at the former one still answers. Calls
+ * that come all the time do not go there for ever.
+ */
+START_TEST(test_age)
+{
+	const struct nfs_export e = export_of(0);
+	struct nfs_pool *pool;
+
+	connections = 0;
+	connect_error = 0;
+	ck_assert_int_eq(nfs_pool_new(&pool, connect_bare_client, 0), 0);
+	check_int("age", "result", lease_for_long(pool, &e), 0);
+	check_that("age", "not always the same", connections >= 2);
+	check_that("age", "not one for each call", connections <= 3);
+	nfs_pool_free(pool);
+}
+END_TEST
+
+/* A client that works is better than none. What the new address answers counts. */
+START_TEST(test_age_without_another)
+{
+	static const int nowhere[] = { -EHOSTDOWN, -NET_ENAME, -EMFILE };
+	const struct nfs_export e = export_of(0);
+	struct nfs_client *c = NULL;
+	struct nfs_pool *pool;
+	size_t i;
+
+	connect_error = 0;
+	ck_assert_int_eq(nfs_pool_new(&pool, connect_bare_client, 0), 0);
+	ck_assert_int_eq(nfs_pool_lease(pool, &e, &c, NULL), 0);
+	nfs_pool_return(pool, c);
+	for (i = 0; i < ARRAY_SIZE(nowhere); i++) {
+		connect_error = nowhere[i];
+		check_int("nowhere", "result", lease_for_long(pool, &e), 0);
+	}
+	connect_error = -ENOENT;
+	check_int("moved", "result", lease_for_long(pool, &e), -ENOENT);
+	nfs_pool_free(pool);
+}
+END_TEST
+
+CHECK_MAIN("connect", .setup = set_up,
+	   .tests = { test_mnt_hangs, test_grace, test_age, test_age_without_another },
 	   .loops = { { test_hangs, ARRAY_SIZE(versions) },
 		      { test_no_descriptors, ARRAY_SIZE(versions) },
 		      { test_delays, ARRAY_SIZE(versions) } })
