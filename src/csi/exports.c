@@ -8,10 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct known_export {
+	struct nfs_export export;
+	struct records_place place;
+	bool has_worked; /* a call has succeeded on it; else one has reached it */
+};
+
 struct known_exports {
 	pthread_mutex_t lock; /* guards all fields below; innermost */
-	struct nfs_export *list; /* sorted by server and share */
-	struct records_place *places; /* one for each */
+	struct known_export *list; /* sorted by server and share */
 	size_t n, cap;
 };
 
@@ -37,10 +42,13 @@ void known_exports_list_free(struct nfs_export *list, size_t n)
 
 void known_exports_free(struct known_exports *k)
 {
+	size_t i;
+
 	if (k == NULL)
 		return;
-	known_exports_list_free(k->list, k->n);
-	free(k->places);
+	for (i = 0; i < k->n; i++)
+		nfs_export_done(&k->list[i].export);
+	free(k->list);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 }
@@ -61,7 +69,7 @@ static size_t find_position(const struct known_exports *k, const struct nfs_expo
 	*ret_found = false;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		int r = compare_exports(&k->list[middle], e);
+		int r = compare_exports(&k->list[middle].export, e);
 
 		if (r == 0) {
 			*ret_found = true;
@@ -75,52 +83,79 @@ static size_t find_position(const struct known_exports *k, const struct nfs_expo
 	return low;
 }
 
-/* Called with the lock held. Without memory the export is not remembered. */
-static void insert_export(struct known_exports *k, size_t at, const struct nfs_export *e)
+/* Called with the lock held. Return NULL, and do not remember it, without memory or room. */
+static struct known_export *insert_export(struct known_exports *k, size_t at,
+					  const struct nfs_export *e)
 {
-	struct records_place *places;
-	struct nfs_export copy, *list;
+	struct known_export *list;
+	struct nfs_export copy;
 
 	if (k->n == KNOWN_EXPORTS_MAX)
-		return;
+		return NULL;
 	if (k->n == k->cap) {
 		size_t cap = k->cap == 0 ? 8 : k->cap * 2;
 
 		list = reallocarray(k->list, cap, sizeof(*list));
 		if (list == NULL)
-			return;
+			return NULL;
 		k->list = list;
-		places = reallocarray(k->places, cap, sizeof(*places));
-		if (places == NULL)
-			return;
-		k->places = places;
 		k->cap = cap;
 	}
 	if (nfs_export_copy(&copy, e) < 0)
-		return;
-	copy.prefers_version = e->version != 0;
+		return NULL;
 	nfs_export_set_own(&copy); /* the owner belongs to one volume, not to the export */
 	memmove(&k->list[at + 1], &k->list[at], (k->n - at) * sizeof(*k->list));
-	memmove(&k->places[at + 1], &k->places[at], (k->n - at) * sizeof(*k->places));
-	k->list[at] = copy;
-	k->places[at] = (struct records_place){ .port = 0 };
+	k->list[at] = (struct known_export){ .export = copy };
 	k->n++;
+	return &k->list[at];
+}
+
+/* Called with the lock held. Return NULL if it is not remembered. */
+static struct known_export *find_or_insert(struct known_exports *k, const struct nfs_export *e)
+{
+	bool found;
+	size_t at = find_position(k, e, &found);
+
+	return found ? &k->list[at] : insert_export(k, at, e);
 }
 
 void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 {
+	struct known_export *known;
+
+	pthread_mutex_lock(&k->lock);
+	known = find_or_insert(k, e);
+	if (known != NULL) {
+		nfs_export_copy_way(&known->export, e);
+		known->export.prefers_version = e->version != 0;
+		known->has_worked = true;
+	}
+	pthread_mutex_unlock(&k->lock);
+}
+
+void known_exports_reach(struct known_exports *k, const struct nfs_export *e)
+{
+	struct known_export *known;
+
+	pthread_mutex_lock(&k->lock);
+	known = find_or_insert(k, e);
+	if (known != NULL && !known->has_worked)
+		nfs_export_copy_way(&known->export, e);
+	pthread_mutex_unlock(&k->lock);
+}
+
+bool known_exports_have(struct known_exports *k, const struct nfs_export *e)
+{
+	struct nfs_export own = *e; /* borrows its strings */
 	bool found;
 	size_t at;
 
+	nfs_export_set_own(&own);
 	pthread_mutex_lock(&k->lock);
 	at = find_position(k, e, &found);
-	if (found) {
-		nfs_export_copy_way(&k->list[at], e);
-		k->list[at].prefers_version = e->version != 0;
-	} else {
-		insert_export(k, at, e);
-	}
+	found = found && nfs_export_is_equal(&k->list[at].export, &own);
 	pthread_mutex_unlock(&k->lock);
+	return found;
 }
 
 void known_exports_apply(struct known_exports *k, struct nfs_export *e)
@@ -132,8 +167,8 @@ void known_exports_apply(struct known_exports *k, struct nfs_export *e)
 		return;
 	pthread_mutex_lock(&k->lock);
 	at = find_position(k, e, &found);
-	if (found)
-		nfs_export_copy_way(e, &k->list[at]);
+	if (found && k->list[at].has_worked)
+		nfs_export_copy_way(e, &k->list[at].export);
 	pthread_mutex_unlock(&k->lock);
 }
 
@@ -153,9 +188,9 @@ bool known_exports_place(struct known_exports *k, const struct nfs_export *e,
 	pthread_mutex_lock(&k->lock);
 	at = find_position(k, e, &found);
 	if (found)
-		k->places[at] = *place;
+		k->list[at].place = *place;
 	for (i = 0; i < at && !is_second; i++)
-		is_second = places_are_equal(&k->places[i], place);
+		is_second = places_are_equal(&k->list[i].place, place);
 	pthread_mutex_unlock(&k->lock);
 	return is_second;
 }
@@ -163,15 +198,17 @@ bool known_exports_place(struct known_exports *k, const struct nfs_export *e,
 int known_exports_list(struct known_exports *k, struct nfs_export **ret, size_t *ret_n)
 {
 	struct nfs_export *list;
-	size_t n = 0;
+	size_t n = 0, i;
 	int r = 0;
 
 	pthread_mutex_lock(&k->lock);
 	list = calloc(k->n + 1, sizeof(*list));
 	if (list == NULL)
 		r = -ENOMEM;
-	while (r == 0 && n < k->n) {
-		r = nfs_export_copy(&list[n], &k->list[n]);
+	for (i = 0; r == 0 && i < k->n; i++) {
+		if (!k->list[i].has_worked)
+			continue;
+		r = nfs_export_copy(&list[n], &k->list[i].export);
 		if (r == 0)
 			n++;
 	}

@@ -38,6 +38,15 @@ void known_exports_free(struct known_exports *k);
 /* Remember the options of an export on which a call succeeded, in place of earlier ones. */
 void known_exports_remember(struct known_exports *k, const struct nfs_export *e);
 
+/*
+ * Remember that a call has reached an export, whatever becomes of it. Of exports on which no call
+ * has succeeded, only known_exports_have() tells.
+ */
+void known_exports_reach(struct known_exports *k, const struct nfs_export *e);
+
+/* Whether a call has reached the export, over the version and ports that e has. */
+bool known_exports_have(struct known_exports *k, const struct nfs_export *e);
+
 /* Fill in version and ports if e has none of them. */
 void known_exports_apply(struct known_exports *k, struct nfs_export *e);
 

@@ -153,11 +153,25 @@ bool session_next(struct session *s)
 		s->began = true;
 		s->result = nfs_pool_lease(s->driver->pool, &s->export, &s->client, s->err);
 		if (s->result == 0) {
+			known_exports_reach(s->driver->known, &s->export);
 			s->rounds++;
 			return true;
 		}
 		s->client = NULL;
 	}
+}
+
+static bool is_same_error(const struct error *a, const struct error *b)
+{
+	return a->code == b->code && a->sys == b->sys && strcmp(a->msg, b->msg) == 0;
+}
+
+/* Whether a share that has been reached is not there any more, or refuses this client now. */
+static bool is_gone(const struct csi_driver *driver, const struct nfs_export *e,
+		    const struct error *err)
+{
+	return (err->code == ERROR_NOT_FOUND || err->code == ERROR_PERMISSION_DENIED) &&
+	       known_exports_have(driver->known, e);
 }
 
 void session_check_final(const struct csi_driver *driver, const struct nfs_export *e,
@@ -185,10 +199,10 @@ void session_check_final(const struct csi_driver *driver, const struct nfs_expor
 		return;
 	/*
 	 * This lookup failed with the very same error before it reached the folder, so the creation
-	 * did not get as far as a record either.
+	 * did not get as far as a record either. But a share that is gone may have one.
 	 */
-	if (s.result < 0 && !has_folder && second.code == err->code && second.sys == err->sys &&
-	    strcmp(second.msg, err->msg) == 0)
+	if (s.result < 0 && !has_folder && is_same_error(&second, err) &&
+	    !(s.rounds == 0 && is_gone(driver, e, err)))
 		return;
 	err->code = ERROR_ABORTED;
 }

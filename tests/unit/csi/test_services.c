@@ -721,6 +721,109 @@ START_TEST(test_create_refused_after_an_attempt)
 }
 END_TEST
 
+static const struct {
+	const char *name;
+	enum error_code code;
+	int sys;
+} vanishings[] = {
+	{ "no such export", ERROR_NOT_FOUND, ENOENT },
+	{ "refused", ERROR_PERMISSION_DENIED, EACCES },
+};
+
+/* The share is exported, or not. */
+static _Atomic bool is_exported;
+static size_t vanishing;
+
+static int connect_if_exported(struct nfs_client **ret, const struct nfs_export *e,
+			       struct error *err)
+{
+	if (is_exported)
+		return fake_nfs_connect_fn(ret, e, err);
+	(void)error_set(err, vanishings[vanishing].code, "not exported");
+	err->sys = vanishings[vanishing].sys;
+	return -err->sys;
+}
+
+static void unexport(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)f;
+	(void)data;
+	is_exported = is_exported && op->type != NFS_OP_MKDIR;
+}
+
+static void bench_init_exported(struct bench *b)
+{
+	bench_init(b);
+	purger_free(b->driver.purger);
+	nfs_pool_free(b->driver.pool);
+	ck_assert(nfs_pool_new(&b->driver.pool, connect_if_exported, 0) == 0);
+	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
+	is_exported = true;
+}
+
+/*
+ * A server restarts while a volume is created, and does not have the share yet, or not any more:
+ * that is no end, since the record is there.
+ */
+START_TEST(test_create_on_a_share_that_vanishes)
+{
+	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	const struct fake_failure failure = { .nth = 1,
+					      .error = -ECONNABORTED,
+					      .types = 1U << NFS_OP_MKDIR };
+	const char *row = vanishings[_i].name;
+	struct call call;
+	struct bench b;
+
+	vanishing = (size_t)_i;
+	bench_init_exported(&b);
+	fake_nfs_put(b.nfs, ".csi-nfs/volumes", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_put(b.nfs, ".csi-nfs/trash", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_put(b.nfs, ".csi-nfs/users", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_put(b.nfs, ".csi-nfs/busy", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_fail(b.nfs, &failure);
+	fake_nfs_watch(b.nfs, unexport, NULL);
+	create_volume(row, &b, &in, &call);
+	check_error(row, &call.req.err, ERROR_ABORTED, "not exported");
+	call_done(&call);
+	check_int(row, "record", fake_nfs_type(b.nfs, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	create_volume(row, &b, &in, &call);
+	check_error(row, &call.req.err, ERROR_ABORTED, "not exported");
+	call_done(&call);
+	fake_nfs_watch(b.nfs, NULL, NULL);
+	is_exported = true;
+	create_volume(row, &b, &in, &call);
+	check_error(row, &call.req.err, ERROR_OK, NULL);
+	call_done(&call);
+	bench_done(&b);
+}
+END_TEST
+
+/* Likewise between two calls. A share that was never there is a wrong one. */
+START_TEST(test_create_on_a_share_that_has_vanished)
+{
+	static const struct creation first = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	static const struct creation second = { "pvc-2", MOUNT, { SRV }, 10, 0 };
+	static const struct creation other = { "pvc-3", MOUNT, { "server", "s", "share", "/f" } };
+	const char *row = vanishings[_i].name;
+	struct call call;
+	struct bench b;
+
+	vanishing = (size_t)_i;
+	bench_init_exported(&b);
+	create_volume(row, &b, &first, &call);
+	check_error(row, &call.req.err, ERROR_OK, NULL);
+	call_done(&call);
+	nfs_pool_drop(b.driver.pool, &(struct nfs_export){ .server = text("s") });
+	is_exported = false;
+	create_volume(row, &b, &second, &call);
+	check_error(row, &call.req.err, ERROR_ABORTED, "not exported");
+	create_volume(row, &b, &other, &call);
+	check_error(row, &call.req.err, vanishings[_i].code, "not exported");
+	bench_done(&b);
+}
+END_TEST
+
 /* Clients send maps in any order. The record is the same, but for the tag of its creation. */
 START_TEST(test_create_in_any_order)
 {
@@ -1423,6 +1526,8 @@ static void setup(void)
 }
 
 CHECK_MAIN("services", .setup = setup,
+	   .loops = { { test_create_on_a_share_that_vanishes, ARRAY_SIZE(vanishings) },
+		      { test_create_on_a_share_that_has_vanished, ARRAY_SIZE(vanishings) } },
 	   .tests = {
 		   test_unimplemented,
 		   test_identity,
