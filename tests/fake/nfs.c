@@ -145,7 +145,7 @@ static struct inode *inode_new(struct fake_nfs *f, enum nfs_type type, uint32_t 
 
 static void truncate_to(struct inode *inode, uint64_t size)
 {
-	size_t kept = (size_t)((size + BLOCK - 1) / BLOCK);
+	const uint64_t kept = (size + BLOCK - 1) / BLOCK; /* on 32 bits more than a size_t */
 
 	while (inode->n_blocks > kept) {
 		inode->n_blocks--;

@@ -5,6 +5,7 @@
 
 #include <nghttp2/nghttp2.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <uv.h>
@@ -33,6 +34,27 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 	ts->tv_nsec = (long)(now % CLOCK_NS_PER_S);
 	return 0;
 }
+
+#if defined(__TIMESIZE) && __TIMESIZE == 32
+struct small_timespec {
+	long tv_sec, tv_nsec;
+};
+
+int small_clock_gettime(clockid_t id, struct small_timespec *ts) __asm__("clock_gettime");
+
+/* The function above is __clock_gettime64(); a libuv with times of 32 bits calls this one. */
+int small_clock_gettime(clockid_t id, struct small_timespec *ts)
+{
+	struct timespec now;
+
+	if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_COARSE)
+		return (int)syscall(SYS_clock_gettime, id, ts);
+	(void)clock_gettime(id, &now);
+	ts->tv_sec = (long)now.tv_sec;
+	ts->tv_nsec = now.tv_nsec;
+	return 0;
+}
+#endif
 
 static void pass_ms(uint64_t ms)
 {
