@@ -19,6 +19,13 @@
 /* Resolutions at a time, counting those whose callers gave up but whose threads still run. */
 #define RESOLUTIONS_MAX 64
 
+/*
+ * After that time another lookup of the same name begins beside the first one, and after twice the
+ * time before, each further one: a lookup may never end. The C library sets no limit to a name
+ * service that it has connected to by TCP, as it does if an answer is too long for UDP.
+ */
+#define RESOLUTION_AGAIN_S 30
+
 static bool is_host_name(const char *s)
 {
 	const char *p;
@@ -136,10 +143,11 @@ int net_server_check(const char *server, struct error *err)
 /*
  * A resolution in flight. getaddrinfo() takes no deadline, so it runs on a thread of its own, and
  * all that ask for the name meanwhile wait for that one: a name whose name service is silent for
- * minutes takes one thread, and leaves the others to other names. Whoever leaves last frees it.
+ * minutes takes few threads, and leaves the others to other names. Whoever leaves last frees it.
  */
 struct resolution {
 	struct list link; /* in resolutions, until it has finished */
+	uint64_t begun_ns;
 	unsigned int users;
 	bool finished;
 	int status; /* of getaddrinfo() */
@@ -215,39 +223,56 @@ static int resolution_start(struct resolution *res)
 	return 0;
 }
 
-static struct resolution *find_resolution(const char *name)
+/* The one that has begun last, or NULL; and whether another one is due. */
+static struct resolution *find_resolution(const char *name, bool *ret_is_due)
 {
+	uint64_t limit_ns = RESOLUTION_AGAIN_S * CLOCK_NS_PER_S;
+	struct resolution *last = NULL;
 	struct list *pos;
 
 	list_for_each(pos, &resolutions) {
 		struct resolution *res = container_of(pos, struct resolution, link);
 
-		if (strcmp(res->name, name) == 0)
-			return res;
+		if (strcmp(res->name, name) != 0)
+			continue;
+		if (last != NULL)
+			limit_ns *= 2;
+		last = res;
 	}
-	return NULL;
+	*ret_is_due = last == NULL || clock_now_ns() - last->begun_ns > limit_ns;
+	return last;
+}
+
+static int begin_resolution(const char *name, struct resolution **ret)
+{
+	struct resolution *res = calloc(1, sizeof(*res));
+	int r;
+
+	if (res == NULL)
+		return -ENOMEM;
+	/* At most NET_SERVER_MAX bytes. */
+	(void)strncpy(res->name, name, sizeof(res->name) - 1);
+	res->begun_ns = clock_now_ns();
+	list_init(&res->link);
+	r = resolution_start(res);
+	if (r < 0) {
+		free(res);
+		return r;
+	}
+	list_add_tail(&resolutions, &res->link);
+	*ret = res;
+	return 0;
 }
 
 /* Join the resolution of the name, or start one. The caller owes resolution_unref(). */
 static int join_resolution(const char *name, struct resolution **ret)
 {
-	struct resolution *res = find_resolution(name);
-	int r;
+	bool is_due;
+	struct resolution *res = find_resolution(name, &is_due);
+	const int r = is_due ? begin_resolution(name, &res) : 0;
 
-	if (res == NULL) {
-		res = calloc(1, sizeof(*res));
-		if (res == NULL)
-			return -ENOMEM;
-		/* At most NET_SERVER_MAX bytes. */
-		(void)strncpy(res->name, name, sizeof(res->name) - 1);
-		list_init(&res->link);
-		r = resolution_start(res);
-		if (r < 0) {
-			free(res);
-			return r;
-		}
-		list_add_tail(&resolutions, &res->link);
-	}
+	if (res == NULL)
+		return r;
 	res->users++;
 	*ret = res;
 	return 0;
