@@ -156,8 +156,8 @@ static bool is_old(const struct nfs_client *client)
 
 /*
  * Replace a client that is old. Return 0; 1 if it is to be used all the same, since the name
- * service or the new address does not answer, or we have no descriptors; or the error of the
- * connection.
+ * service or the new address does not answer, the server has no room for one more connection, or
+ * we have no descriptors; or the error of the connection, if that says what the server is like.
  */
 static int replace_old(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client *old,
 		       struct nfs_client **ret, struct error *err)
@@ -165,7 +165,7 @@ static int replace_old(struct nfs_pool *pool, const struct nfs_export *e, struct
 	struct error why = { .code = ERROR_OK };
 	int r = connect_client(pool, e, ret, &why);
 
-	if (r == -EHOSTDOWN || r == -NET_ENAME || net_is_own_failure(r)) {
+	if (r < 0 && (why.code == ERROR_UNAVAILABLE || net_is_own_failure(r))) {
 		old->connected_ns = clock_now_ns();
 		return 1;
 	}

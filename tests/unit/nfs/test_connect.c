@@ -294,7 +294,8 @@ static int connect_bare_client(struct nfs_client **ret, const struct nfs_export 
 	ck_assert(c != NULL);
 	if (connect_error < 0) {
 		free(c);
-		(void)error_set(err, ERROR_UNAVAILABLE, "nothing there");
+		(void)error_set(err, connect_error == -ENOENT ? ERROR_NOT_FOUND : ERROR_UNAVAILABLE,
+				"nothing there");
 		return connect_error;
 	}
 	ck_assert(nfs_export_copy(&c->export, e) == 0);
@@ -343,7 +344,7 @@ END_TEST
 /* A client that works is better than none. What the new address answers counts. */
 START_TEST(test_age_without_another)
 {
-	static const int nowhere[] = { -EHOSTDOWN, -NET_ENAME, -EMFILE };
+	static const int nowhere[] = { -EHOSTDOWN, -NET_ENAME, -EMFILE, -ECONNABORTED, -EREMOTEIO };
 	const struct nfs_export e = export_of(0);
 	struct nfs_client *c = NULL;
 	struct nfs_pool *pool;
@@ -360,6 +361,7 @@ START_TEST(test_age_without_another)
 	connect_error = -ENOENT;
 	check_int("moved", "result", lease_for_long(pool, &e), -ENOENT);
 	nfs_pool_free(pool);
+	ahead_s = 0; /* or the framework finds that the test has lasted for too long */
 }
 END_TEST
 
