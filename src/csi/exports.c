@@ -8,10 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of several StorageClasses of a share with other mount options each; the oldest is forgotten. */
+#define WAYS_MAX 8
+
+/* How a call has reached an export. */
+struct way {
+	unsigned int version, minor;
+	bool has_minor;
+	uint16_t port, mount_port;
+};
+
 struct known_export {
 	struct nfs_export export;
 	struct records_place place;
 	bool has_worked; /* a call has succeeded on it; else one has reached it */
+	struct way ways[WAYS_MAX]; /* a ring */
+	unsigned int n_ways;
 };
 
 struct known_exports {
@@ -119,12 +131,31 @@ static struct known_export *find_or_insert(struct known_exports *k, const struct
 	return found ? &k->list[at] : insert_export(k, at, e);
 }
 
+/* Called with the lock held. Make room for an export on which calls succeed. */
+static void forget_one_that_has_not_worked(struct known_exports *k)
+{
+	size_t i;
+
+	for (i = 0; i < k->n; i++) {
+		if (k->list[i].has_worked)
+			continue;
+		nfs_export_done(&k->list[i].export);
+		k->n--;
+		memmove(&k->list[i], &k->list[i + 1], (k->n - i) * sizeof(*k->list));
+		return;
+	}
+}
+
 void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 {
 	struct known_export *known;
 
 	pthread_mutex_lock(&k->lock);
 	known = find_or_insert(k, e);
+	if (known == NULL && k->n == KNOWN_EXPORTS_MAX) {
+		forget_one_that_has_not_worked(k);
+		known = find_or_insert(k, e);
+	}
 	if (known != NULL) {
 		nfs_export_copy_way(&known->export, e);
 		known->export.prefers_version = e->version != 0;
@@ -133,27 +164,51 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 	pthread_mutex_unlock(&k->lock);
 }
 
+static struct way way_of(const struct nfs_export *e)
+{
+	return (struct way){ .version = e->version,
+			     .minor = e->minor,
+			     .has_minor = e->has_minor,
+			     .port = e->port,
+			     .mount_port = e->mount_port };
+}
+
+static bool has_way(const struct known_export *known, const struct way *way)
+{
+	unsigned int i;
+
+	for (i = 0; i < WAYS_MAX && i < known->n_ways; i++) {
+		const struct way *other = &known->ways[i];
+
+		if (other->version == way->version && other->minor == way->minor &&
+		    other->has_minor == way->has_minor && other->port == way->port &&
+		    other->mount_port == way->mount_port)
+			return true;
+	}
+	return false;
+}
+
 void known_exports_reach(struct known_exports *k, const struct nfs_export *e)
 {
+	const struct way way = way_of(e);
 	struct known_export *known;
 
 	pthread_mutex_lock(&k->lock);
 	known = find_or_insert(k, e);
-	if (known != NULL && !known->has_worked)
-		nfs_export_copy_way(&known->export, e);
+	if (known != NULL && !has_way(known, &way))
+		known->ways[known->n_ways++ % WAYS_MAX] = way;
 	pthread_mutex_unlock(&k->lock);
 }
 
 bool known_exports_have(struct known_exports *k, const struct nfs_export *e)
 {
-	struct nfs_export own = *e; /* borrows its strings */
+	const struct way way = way_of(e);
 	bool found;
 	size_t at;
 
-	nfs_export_set_own(&own);
 	pthread_mutex_lock(&k->lock);
 	at = find_position(k, e, &found);
-	found = found && nfs_export_is_equal(&k->list[at].export, &own);
+	found = found && has_way(&k->list[at], &way);
 	pthread_mutex_unlock(&k->lock);
 	return found;
 }

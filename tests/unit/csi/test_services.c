@@ -768,6 +768,8 @@ static void bench_init_exported(struct bench *b)
 START_TEST(test_create_on_a_share_that_vanishes)
 {
 	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	/* Of a StorageClass with other mount options. */
+	static const struct creation other = { "pvc-0", MOUNT, { SRV }, 10, 0, .flags = "vers=3" };
 	const struct fake_failure failure = { .nth = 1,
 					      .error = -ECONNABORTED,
 					      .types = 1U << NFS_OP_MKDIR };
@@ -781,6 +783,9 @@ START_TEST(test_create_on_a_share_that_vanishes)
 	fake_nfs_put(b.nfs, ".csi-nfs/trash", NFS_TYPE_DIRECTORY, NULL);
 	fake_nfs_put(b.nfs, ".csi-nfs/users", NFS_TYPE_DIRECTORY, NULL);
 	fake_nfs_put(b.nfs, ".csi-nfs/busy", NFS_TYPE_DIRECTORY, NULL);
+	create_volume(row, &b, &other, &call);
+	check_error(row, &call.req.err, ERROR_OK, NULL);
+	call_done(&call);
 	fake_nfs_fail(b.nfs, &failure);
 	fake_nfs_watch(b.nfs, unexport, NULL);
 	create_volume(row, &b, &in, &call);
@@ -821,6 +826,30 @@ START_TEST(test_create_on_a_share_that_has_vanished)
 	create_volume(row, &b, &other, &call);
 	check_error(row, &call.req.err, vanishings[_i].code, "not exported");
 	bench_done(&b);
+}
+END_TEST
+
+/* Exports that calls reach, without success, leave room for those on which calls succeed. */
+START_TEST(test_many_exports_reached)
+{
+	char share[32], server[] = "s";
+	const struct nfs_export e = { .server = server, .share = share };
+	struct known_exports *known;
+	struct nfs_export *list;
+	unsigned int i;
+	size_t n;
+
+	ck_assert(known_exports_new(&known) == 0);
+	for (i = 0; i < KNOWN_EXPORTS_MAX; i++) {
+		(void)snprintf(share, sizeof(share), "/wrong/%u", i);
+		known_exports_reach(known, &e);
+	}
+	(void)snprintf(share, sizeof(share), "/right");
+	known_exports_remember(known, &e);
+	ck_assert(known_exports_list(known, &list, &n) == 0);
+	check_int("many exports", "listed", n, 1);
+	known_exports_list_free(list, n);
+	known_exports_free(known);
 }
 END_TEST
 
@@ -1529,6 +1558,7 @@ CHECK_MAIN("services", .setup = setup,
 	   .loops = { { test_create_on_a_share_that_vanishes, ARRAY_SIZE(vanishings) },
 		      { test_create_on_a_share_that_has_vanished, ARRAY_SIZE(vanishings) } },
 	   .tests = {
+		   test_many_exports_reached,
 		   test_unimplemented,
 		   test_identity,
 		   test_capabilities,
