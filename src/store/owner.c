@@ -321,7 +321,10 @@ static int check_without_notes(struct owner_search *s, struct error *err)
 		return nfs_error_set(err, s->c, r, "listing the records");
 	for (i = 0, r = 0; i < keys.n && r == 0; i++)
 		r = check_volume_record(s, keys.items[i], OWNER_VOLUMES, false, err);
-	return r;
+	/* A deletion may have left a note of its policy and taken its record away meanwhile. */
+	if (r == 0)
+		r = check_volumes_within(s, err);
+	return r != 0 ? r : check_volumes_around(s, err);
 }
 
 static int refuse_snapshot_deletion(struct nfs_client *c, const char *name, enum busy_kind kind,

@@ -810,6 +810,72 @@ START_TEST(test_notes_are_gone)
 }
 END_TEST
 
+/* The other volume's deletion comes before each operation of the one that reads all records. */
+struct leaver {
+	const struct sample *volume;
+	unsigned int before, seen;
+	bool inside;
+	int result;
+};
+
+static void leave(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct error err = { .code = ERROR_OK };
+	struct leaver *x = data;
+
+	(void)op;
+	if (x->inside || ++x->seen != x->before)
+		return;
+	x->inside = true;
+	x->result = delete (f, x->volume, &err);
+	x->inside = false;
+}
+
+static bool leaves_before(const struct sample *one, const struct sample *other, unsigned int before)
+{
+	struct leaver x = { .volume = other, .before = before, .result = 1 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	char row[128];
+
+	(void)snprintf(row, sizeof(row), "%s around %s leaves before operation %u", other->dir,
+		       one->dir, before);
+	check_int(row, "create", create(f, one, &err), 0);
+	check_int(row, "create the other", create(f, other, &err), 0);
+	put_file(f, "a/b");
+	fake_nfs_remove(f, ".csi-nfs/users");
+	fake_nfs_watch(f, leave, &x);
+	(void)delete (f, one, &err);
+	fake_nfs_watch(f, NULL, NULL);
+	if (x.result <= 0) {
+		check_int(row, "delete again", delete (f, one, &err), 0);
+		check_int(row, "delete the other again", delete (f, other, &err), 0);
+		check_that(row, "what is retained stays", has_file(f, "a/b"));
+	}
+	fake_nfs_free(f);
+	return x.result <= 0;
+}
+
+START_TEST(test_notes_are_gone_and_another_leaves)
+{
+	static const struct {
+		struct sample one, other;
+	} rows[] = {
+		{ CONSTANT("one", "a/b"), RETAINED("two", "a/b") },
+		{ CONSTANT("one", "a"), RETAINED("two", "a/b") },
+		{ CONSTANT("one", "a/b"), RETAINED("two", "a") },
+	};
+	unsigned int n;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (n = 1; leaves_before(&rows[i].one, &rows[i].other, n); n++)
+			;
+		check_that("another leaves", "there were some", n > 5);
+	}
+}
+END_TEST
+
 /* A record that somebody has copied speaks for nobody. */
 START_TEST(test_copied_record)
 {
@@ -1564,6 +1630,7 @@ CHECK_MAIN("owner", .tests = {
 			    test_own_folder,
 			    test_copied_record,
 			    test_notes_are_gone,
+			    test_notes_are_gone_and_another_leaves,
 			    test_damaged_record,
 			    test_foreign_ids,
 			    test_snapshot_is_being_deleted,
