@@ -96,12 +96,18 @@ bool listing_root_has(const struct listing *l, const char *name)
 
 /* -------- entries -------- */
 
+static size_t entry_bytes(const struct listing *l, const struct listing_entry *entry)
+{
+	return l->ops->bytes(&entry->record) +
+	       (entry->problem != NULL ? strlen(entry->problem) : 0);
+}
+
 static void drop_entries(struct listing *l, size_t from)
 {
 	for (; l->n > from; l->n--) {
 		struct listing_entry *entry = &l->entries[l->n - 1];
 
-		l->bytes -= l->ops->bytes(&entry->record);
+		l->bytes -= entry_bytes(l, entry);
 		record_done(&entry->record);
 		free(entry->key);
 		free(entry->problem);
@@ -267,6 +273,18 @@ static int complete_record(const struct listing *l, struct nfs_client *c,
 	return r;
 }
 
+/* What is wrong with the directory takes room in the page, too. */
+static int look_at_last(struct listing *l, struct nfs_client *c, struct error *err)
+{
+	struct listing_entry *entry = &l->entries[l->n - 1];
+	int r;
+
+	l->bytes -= entry_bytes(l, entry);
+	r = l->ops->look(l, c, entry, err);
+	l->bytes += entry_bytes(l, entry);
+	return r;
+}
+
 static int add_batch(struct listing *l, struct nfs_client *c, const struct nfs_handle *folder,
 		     struct record_batch *batch, struct error *err)
 {
@@ -290,7 +308,7 @@ static int add_batch(struct listing *l, struct nfs_client *c, const struct nfs_h
 			return error_oom(err);
 		if (l->ops->look == NULL)
 			continue;
-		r = l->ops->look(l, c, &l->entries[l->n - 1], err);
+		r = look_at_last(l, c, err);
 		if (r < 0)
 			return r;
 	}

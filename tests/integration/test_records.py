@@ -963,6 +963,33 @@ class UnwritableOnVersion3(Unwritable, Base):
     protocols = "3"
     version = "3"
 
+    def test_pages_fit_into_a_message(self):
+        """More than the 4 MiB that a gRPC client takes at once, for what is told of each volume."""
+        share = self.squashed
+        self.delete(self.create("pv", share=share, subDir="team/pv").volume_id)
+        keys = ["p%05d" % i for i in range(18000)]
+        team, folder = os.path.join(share, "team"), os.path.join(share, FOLDERS[1])
+        with self.server_down():
+            os.mkdir(team, 0o700)
+            for key in keys:
+                volume_id = self.volume_id(key, share=share).replace("#", "%23")
+                os.symlink("v=1;id=%s;dir=team/%s;mode=0000" % (volume_id, key),
+                           os.path.join(folder, key))
+        seen, token = 0, ""
+        for _ in range(10):
+            answer = self.client.ListVolumes(starting_token=token)
+            seen += sum("Permission denied" in e.status.volume_condition.message
+                        for e in answer.entries)
+            token = answer.next_token
+            if not token:
+                break
+        self.assertEqual((seen, token), (len(keys), ""))
+        with self.server_down():
+            for key in keys:
+                os.unlink(os.path.join(folder, key))
+            os.rmdir(team)
+        self.is_clean(share)
+
 
 class UnwritableOnVersion4(Unwritable, Base):
     protocols = "4"
