@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "csi/controller.h"
 #include "csi/validate.h"
 #include "csi/volume_ref.h"
+#include "net/address.h"
 #include "store/volume.h"
 
 static int find_volume(const struct csi_driver *driver,
@@ -36,24 +39,40 @@ static int find_volume(const struct csi_driver *driver,
 }
 
 /*
- * Whether server, share and subDir are the volume's own, as far as the context has them.
+ * Whether both values of a key are the same. Server and share may be spelled in several ways: the
+ * record has that of the class, unless the share has moved, and then that of the id. Return 1, 0 or
+ * -ENOMEM.
  */
-static bool context_matches(const struct record *rec, const struct csi_map *context)
+static int is_same_value(const char *key, const char *a, const char *b)
+{
+	const bool is_server = str_eq_nocase(key, "server");
+	cleanup_free char *one = is_server ? net_server_without_brackets(a) : path_trim(a);
+	cleanup_free char *other = is_server ? net_server_without_brackets(b) : path_trim(b);
+
+	return one != NULL && other != NULL ? strcmp(one, other) == 0 : -ENOMEM;
+}
+
+/*
+ * Whether server, share and subDir are the volume's own, as far as the context has them. Return 1,
+ * 0 or -ENOMEM.
+ */
+static int context_matches(const struct record *rec, const struct csi_map *context)
 {
 	static const char *const keys[] = { "server", "share", "subDir" };
 	size_t i, k;
+	int r = 1;
 
-	for (i = 0; i < rec->n; i++) {
+	for (i = 0; i < rec->n && r > 0; i++) {
 		const char *key = volume_context_key(&rec->pairs[i]);
 		const char *given;
 
-		for (k = 0; key != NULL && k < ARRAY_SIZE(keys); k++) {
+		for (k = 0; key != NULL && k < ARRAY_SIZE(keys) && r > 0; k++) {
 			given = str_eq_nocase(key, keys[k]) ? csi_map_get(context, key) : NULL;
-			if (given != NULL && strcmp(given, rec->pairs[i].value) != 0)
-				return false;
+			if (given != NULL)
+				r = is_same_value(key, given, rec->pairs[i].value);
 		}
 	}
-	return true;
+	return r;
 }
 
 static void validate_volume_reply(const Csi__V1__ValidateVolumeCapabilitiesRequest *in,
@@ -72,14 +91,19 @@ static void validate_volume_reply(const Csi__V1__ValidateVolumeCapabilitiesReque
 
 	/* "Not supported" is an answer, not an error. */
 	r = validate_capabilities(in->volume_capabilities, in->n_volume_capabilities, &why);
+	if (r == 0) {
+		r = context_matches(rec, &context);
+		if (r == 0)
+			(void)error_set(&why, ERROR_INVALID_ARGUMENT,
+					"volume_context: is not that of the volume");
+		if (r < 0)
+			r = error_oom(&why);
+	}
 	if (r == -ENOMEM) {
 		req->err = why;
 		closure(NULL, data);
 		return;
 	}
-	if (why.code == ERROR_OK && !context_matches(rec, &context))
-		(void)error_set(&why, ERROR_INVALID_ARGUMENT,
-				"volume_context: is not that of the volume");
 	if (why.code != ERROR_OK) {
 		out.message = why.msg;
 		closure(&out, data);

@@ -56,10 +56,7 @@ class Moved(Trees):
         wanted = dict(first.volume_context, share=self.other)
         self.assertEqual(dict(copy.volume_context), wanted)
         self.assertEqual(self.client.ControllerGetVolume(volume_id=copy.volume_id).volume, copy)
-        answer = self.client.ValidateVolumeCapabilities(
-            volume_id=copy.volume_id, volume_context=wanted, secrets=self.secrets,
-            volume_capabilities=[capability()])
-        self.assertTrue(answer.HasField("confirmed"), answer.message)
+        self.is_confirmed(copy.volume_id, wanted)
         self.delete(copy.volume_id)
         self.assertFalse(os.path.lexists(os.path.join(self.other, directory)))
         self.assertTrue(os.path.exists(self.path(directory, "file")))
@@ -67,6 +64,28 @@ class Moved(Trees):
         self.forget_copy()
         self.delete(first.volume_id)
         self.empty_archive()
+
+    def test_context_in_other_words(self):
+        """The context of the reply is the volume's, however the class spells the address."""
+        first = self.create("mine")
+        self.copy_share()
+        for share, server in ((self.other + "//", SERVER), (self.other, "[::1]")):
+            with self.subTest(share=share, server=server):
+                request = self.request("mine", share=share)
+                request["parameters"]["server"] = server
+                copy = self.client.CreateVolume(**request).volume
+                self.assertEqual((copy.volume_context["server"], copy.volume_context["share"]),
+                                 (server, share))
+                self.is_confirmed(copy.volume_id, copy.volume_context)
+                self.is_confirmed(copy.volume_id, first.volume_context, False)
+        self.forget_copy()
+        self.delete(first.volume_id)
+
+    def is_confirmed(self, volume_id, context, confirmed=True):
+        answer = self.client.ValidateVolumeCapabilities(
+            volume_id=volume_id, volume_context=context, secrets=self.secrets,
+            volume_capabilities=[capability()])
+        self.assertEqual(answer.HasField("confirmed"), confirmed, answer.message)
 
     def empty_archive(self):
         with self.server_down():
