@@ -334,14 +334,18 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 
 /*
  * The record of a share that was moved or copied names the former one, which may still be there:
- * nodes would mount the other volume, and DeleteVolume would delete it.
+ * nodes would mount the other volume, and DeleteVolume would delete it. The source is the one that
+ * was asked for, perhaps by another address.
  */
-static int creation_set_address(struct creation *creation, const Csi__V1__CreateVolumeRequest *in)
+static int creation_set_address(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
+				const char *source)
 {
 	const struct csi_map map = csi_map_of(in, parameters);
 	const char *server = csi_map_get(&map, "server");
 	const char *share = csi_map_get(&map, "share");
 
+	if (source != NULL && volume_set_source(&creation->record, source) < 0)
+		return -ENOMEM;
 	return volume_set_address(&creation->record,
 				  server != NULL ? server : creation->params.server,
 				  share != NULL ? share : creation->params.share);
@@ -387,7 +391,7 @@ CONTROLLER_METHOD(create_volume, CreateVolume)
 	if (r < 0)
 		session_check_final(driver, &creation.export, &creation.params.owner, STORE_VOLUMES,
 				    creation.key, &req->err);
-	else if (creation_set_address(&creation, in) < 0)
+	else if (creation_set_address(&creation, in, source.text) < 0)
 		r = error_oom(&req->err);
 	if (r < 0 || create_volume_reply(&creation, closure, data, &req->err) < 0)
 		closure(NULL, data);

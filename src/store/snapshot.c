@@ -141,11 +141,6 @@ int snapshot_describe_foreign(struct snapshot *s, const char *id)
 
 /* -------- a share that has moved -------- */
 
-static bool is_same_address(const struct volume_id *a, const struct volume_id *b)
-{
-	return strcmp(a->server, b->server) == 0 && strcmp(a->share, b->share) == 0;
-}
-
 /* The ids in a record, or in what one should say. */
 struct snapshot_ids {
 	struct volume_id own, source;
@@ -171,7 +166,8 @@ static int parse_ids(struct snapshot_ids *ret, const struct snapshot_info *info)
 /* Whether both are of the volume with that key and directory on the snapshot's own share. */
 static bool have_same_source(const struct snapshot_ids *a, const struct snapshot_ids *b)
 {
-	return is_same_address(&a->own, &a->source) && is_same_address(&b->own, &b->source) &&
+	return volume_id_has_address_of(&a->own, &a->source) &&
+	       volume_id_has_address_of(&b->own, &b->source) &&
 	       strcmp(a->source.subdir, b->source.subdir) == 0 &&
 	       strcmp(a->source.uuid, b->source.uuid) == 0;
 }
@@ -217,9 +213,9 @@ int snapshot_set_address(struct record *rec, const struct volume_id *at)
 
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
-	if (is_same_address(&ids.own, at))
+	if (volume_id_has_address_of(&ids.own, at))
 		return 0;
-	on_one_share = is_same_address(&ids.own, &ids.source);
+	on_one_share = volume_id_has_address_of(&ids.own, &ids.source);
 	r = set_address_of(rec, VOLUME_KEY_ID, &ids.own, at);
 	return r < 0 || !on_one_share ? r
 				      : set_address_of(rec, SNAPSHOT_KEY_SOURCE, &ids.source, at);

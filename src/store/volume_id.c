@@ -39,6 +39,11 @@ const char *volume_id_key(const struct volume_id *id)
 	return id->uuid[0] != '\0' ? id->uuid : id->subdir;
 }
 
+bool volume_id_has_address_of(const struct volume_id *a, const struct volume_id *b)
+{
+	return strcmp(a->server, b->server) == 0 && strcmp(a->share, b->share) == 0;
+}
+
 char *volume_id_format(const struct volume_id *id)
 {
 	cleanup_buf struct buf b = { 0 };

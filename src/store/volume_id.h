@@ -57,6 +57,9 @@ int volume_key(const char *name, const char *server, const char *share, char **r
  */
 const char *volume_id_key(const struct volume_id *id);
 
+/* Whether both name the same share, by the same names. */
+bool volume_id_has_address_of(const struct volume_id *a, const struct volume_id *b);
+
 void volume_id_done(struct volume_id *id);
 #define cleanup_volume_id __attribute__((cleanup(volume_id_done)))
 

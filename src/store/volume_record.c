@@ -171,6 +171,54 @@ static int volume_check_size(int64_t size, const char *name, const struct volume
 			 name, size);
 }
 
+/* The id of the volume, and that of its source, in a record. */
+struct source_ids {
+	struct volume_id own, source;
+};
+
+static void source_ids_done(struct source_ids *ids)
+{
+	volume_id_done(&ids->own);
+	volume_id_done(&ids->source);
+}
+#define cleanup_source_ids __attribute__((cleanup(source_ids_done)))
+
+/* Return 0, -EINVAL for ids that are damaged or missing, or -ENOMEM. */
+static int parse_source_ids(struct source_ids *ret, const struct volume *v)
+{
+	const char *source = v->source != NULL ? strchr(v->source, ' ') : NULL;
+	int r = -EINVAL;
+
+	if (v->id != NULL && source != NULL)
+		r = volume_id_parse(&ret->own, v->id);
+	return r < 0 ? r : volume_id_parse(&ret->source, source + 1);
+}
+
+/*
+ * Whether both have the same source. The share may have moved, with the volume and its source: then
+ * have has another server or share in both ids. Return 1, 0 or -ENOMEM.
+ */
+static int volume_has_source_of(const struct volume *have, const struct volume *want)
+{
+	cleanup_source_ids struct source_ids a = { { NULL }, { NULL } };
+	cleanup_source_ids struct source_ids b = { { NULL }, { NULL } };
+	int r;
+
+	if (str_eq(have->source, want->source))
+		return 1;
+	r = parse_source_ids(&a, have);
+	if (r == 0)
+		r = parse_source_ids(&b, want);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	return have->source[0] == want->source[0] && /* of one kind */
+	       volume_id_has_address_of(&a.own, &a.source) &&
+	       volume_id_has_address_of(&b.own, &b.source) &&
+	       strcmp(a.source.subdir, b.source.subdir) == 0 &&
+	       strcmp(a.source.uuid, b.source.uuid) == 0 &&
+	       strcmp(a.source.on_delete, b.source.on_delete) == 0;
+}
+
 /* The first values count: a volume that was modified is still the one that was asked for. */
 int volume_check_same(const struct record *have, const struct record *want,
 		      const struct volume_capacity *capacity, struct error *err)
@@ -185,15 +233,19 @@ int volume_check_same(const struct record *have, const struct record *want,
 		{ VOLUME_KEY_MODE, "mountPermissions" },
 		{ VOLUME_KEY_UID, "uid" },
 		{ VOLUME_KEY_GID, "gid" },
-		{ VOLUME_KEY_SOURCE, "volume_content_source" },
 	};
-	const char *name = record_get(want, VOLUME_KEY_NAME);
+	const struct volume had = volume_of(have), wanted = volume_of(want);
+	const char *name = wanted.name;
 	size_t i;
+	int r;
 
 	for (i = 0; i < ARRAY_SIZE(keys); i++)
 		if (!str_eq(record_get(have, keys[i].key), record_get(want, keys[i].key)))
 			return volume_differs(name, keys[i].what, err);
-	return volume_check_size(volume_of(have).size, name, capacity, err);
+	r = volume_has_source_of(&had, &wanted);
+	if (r <= 0)
+		return r < 0 ? error_oom(err) : volume_differs(name, "volume_content_source", err);
+	return volume_check_size(had.size, name, capacity, err);
 }
 
 bool volume_is_foreign(const struct record *rec)
@@ -292,6 +344,11 @@ int volume_set_version(struct record *rec, unsigned int version)
 int volume_set_size(struct record *rec, int64_t size)
 {
 	return put_number(rec, VOLUME_KEY_SIZE, (uint64_t)size);
+}
+
+int volume_set_source(struct record *rec, const char *source)
+{
+	return record_set(rec, VOLUME_KEY_SOURCE, source);
 }
 
 /* Replace an entry of the volume_context, in any spelling of its key. */

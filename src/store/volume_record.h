@@ -126,6 +126,7 @@ bool volume_key_can_have_record(const char *key);
 /* Setters return 0 or -ENOMEM. */
 int volume_set_version(struct record *rec, unsigned int version);
 int volume_set_size(struct record *rec, int64_t size);
+int volume_set_source(struct record *rec, const char *source);
 int volume_set_changes(struct record *rec, const struct volume_settings *changes);
 
 /*

@@ -105,6 +105,32 @@ class Moved(Trees):
         self.delete(renamed.volume_id)
         self.assertFalse(os.path.lexists(self.path("mine")))
 
+    def test_copy_created_again(self):
+        """The source of a clone has moved along, and so has the snapshot of a restored volume."""
+        source = self.source("plain")
+        snapshot = self.snap("snap", source).snapshot_id
+        clone, restored = self.clone("clone", source), self.restore("restored", snapshot)
+        self.copy_share()
+        source_there = self.volume_id("plain", share=self.other)
+        snapshot_there = self.snapshot_id("snap", "plain", share=self.other)
+        for where in (source, source_there):
+            again = self.clone("clone", where, share=self.other)
+            self.assertEqual(again.volume_id, self.volume_id("clone", share=self.other))
+            self.assertEqual(again.content_source.volume.volume_id, where)
+        for where in (snapshot, snapshot_there):
+            again = self.restore("restored", where, share=self.other)
+            self.assertEqual(again.volume_id, self.volume_id("restored", share=self.other))
+            self.assertEqual(again.content_source.snapshot.snapshot_id, where)
+        # Another source is another one.
+        self.fails(CODE.ALREADY_EXISTS, self.clone, "volume_content_source", name="clone",
+                   volume_id=self.volume_id("restored", share=self.other), share=self.other)
+        self.fails(CODE.ALREADY_EXISTS, self.restore, "volume_content_source", name="clone",
+                   snapshot_id=snapshot_there, share=self.other)
+        self.forget_copy()
+        self.delete(clone.volume_id)
+        self.delete(restored.volume_id)
+        self.unsnap(snapshot)
+
     # ---- snapshots ----
 
     def test_snapshot(self):
