@@ -311,6 +311,9 @@ static int check_without_notes(struct owner_search *s, struct error *err)
 	r = has_own_note(s, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
+	/* An interrupted deletion has removed them, after the directory. */
+	if (directory_is_gone(s->c, s->path, NULL) > 0)
+		return 0;
 	log_info("Reading the records of all volumes to find other users of a directory: the notes of its volume are missing",
 		 LOG_STR("volume", s->q->volume), LOG_STR("directory", s->path));
 	r = store_folder(s->c, STORE_VOLUMES, false, &folder, err);

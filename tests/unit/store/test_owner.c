@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "store/volume.h"
 #include "store/directory.h"
 #include "store/owner.h"
@@ -876,6 +877,48 @@ START_TEST(test_notes_are_gone_and_another_leaves)
 }
 END_TEST
 
+/*
+ * An interrupted deletion may have removed the notes already. What is left of it is done though
+ * another volume's record is damaged, as a whole deletion is.
+ */
+START_TEST(test_notes_are_gone_by_a_deletion)
+{
+	static const struct sample rows[] = {
+		CONSTANT("one", "a/b"),
+		RETAINED("one", "a/b"),
+		{ "one", "a/b", VOLUME_CLAIM_EXCLUSIVE, NULL, "archive" },
+	};
+	unsigned int n, calls;
+	size_t i;
+	int r;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (n = 1, r = -1; r < 0; n++) {
+			struct fake_nfs *f = fake_nfs_new();
+			struct error err = { .code = ERROR_OK };
+			char row[64];
+
+			(void)snprintf(row, sizeof(row), "row %zu, killed at operation %u", i, n);
+			check_int(row, "create", create(f, &rows[i], &err), 0);
+			put_file(f, rows[i].dir);
+			fake_nfs_put(f, ".csi-nfs/volumes/other", NFS_TYPE_SYMLINK, "garbage");
+			fake_nfs_fail(f, &(struct fake_failure){
+						 .nth = n, .error = -ECONNABORTED, .all = true });
+			r = delete (f, &rows[i], &err);
+			fake_nfs_fail(f, &(struct fake_failure){ .nth = 0 });
+			for (calls = 0; delete (f, &rows[i], &err) < 0 && calls < 3; calls++)
+				;
+			check_int(row, err.msg, err.code, ERROR_OK);
+			check_that(row, "the record is gone", !has_record(f, "one"));
+			check_int(row, "the data", has_file(f, rows[i].dir),
+				  str_eq(rows[i].on_delete, "retain"));
+			fake_nfs_free(f);
+		}
+		check_that("killed", "there were some", n > 20);
+	}
+}
+END_TEST
+
 /* A record that somebody has copied speaks for nobody. */
 START_TEST(test_copied_record)
 {
@@ -1631,6 +1674,7 @@ CHECK_MAIN("owner", .tests = {
 			    test_copied_record,
 			    test_notes_are_gone,
 			    test_notes_are_gone_and_another_leaves,
+			    test_notes_are_gone_by_a_deletion,
 			    test_damaged_record,
 			    test_foreign_ids,
 			    test_snapshot_is_being_deleted,
