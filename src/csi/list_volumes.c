@@ -66,15 +66,9 @@ static int volume_has_directory(const struct listing *l, struct nfs_client *c,
  * Whether an error is about the one directory. Whoever may write in the directories above it can
  * bring it about, and must not hide the other volumes.
  */
-static bool is_problem_of_directory(struct listing *l, const struct nfs_client *c,
-				    const struct error *why)
+static bool is_problem_of_directory(const struct nfs_client *c, const struct error *why)
 {
-	if (c->broken || !error_is_final(why->code) || why->code == ERROR_RESOURCE_EXHAUSTED)
-		return false;
-	if (why->code != ERROR_PERMISSION_DENIED)
-		return true;
-	l->was_refused = true; /* another identity may see more */
-	return l->accepts_refusals;
+	return !c->broken && error_is_final(why->code) && why->code != ERROR_RESOURCE_EXHAUSTED;
 }
 
 static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
@@ -87,10 +81,11 @@ static int volume_look_at_directory(struct listing *l, struct nfs_client *c,
 	r = volume_has_directory(l, c, &entry->record, &why);
 	if (r > 0)
 		return 0;
-	if (r < 0 && !is_problem_of_directory(l, c, &why)) {
+	if (r < 0 && !is_problem_of_directory(c, &why)) {
 		*err = why;
 		return r;
 	}
+	entry->is_refused = why.code == ERROR_PERMISSION_DENIED; /* another identity may see more */
 	problem = r < 0 ? why.msg : "the volume's directory is missing; its record is there";
 	entry->problem = strdup(problem);
 	return entry->problem == NULL ? error_oom(err) : 0;

@@ -274,9 +274,9 @@ static int complete_record(const struct listing *l, struct nfs_client *c,
 }
 
 /* What is wrong with the directory takes room in the page, too. */
-static int look_at_last(struct listing *l, struct nfs_client *c, struct error *err)
+static int look_at(struct listing *l, struct nfs_client *c, struct listing_entry *entry,
+		   struct error *err)
 {
-	struct listing_entry *entry = &l->entries[l->n - 1];
 	int r;
 
 	l->bytes -= entry_bytes(l, entry);
@@ -308,7 +308,7 @@ static int add_batch(struct listing *l, struct nfs_client *c, const struct nfs_h
 			return error_oom(err);
 		if (l->ops->look == NULL)
 			continue;
-		r = look_at_last(l, c, err);
+		r = look_at(l, c, &l->entries[l->n - 1], err);
 		if (r < 0)
 			return r;
 	}
@@ -379,6 +379,50 @@ static void forget_place(const struct listing *l, const struct csi_driver *drive
 	(void)known_exports_place(driver->known, l->current, &none);
 }
 
+/*
+ * End a round in which everything was read. If look() was refused something, the session goes on
+ * with another identity, if there is one, for which there is look_again().
+ */
+static int end_round(struct listing *l, size_t mark, struct error *err)
+{
+	size_t i;
+
+	l->is_read = true;
+	for (i = mark; i < l->n; i++)
+		if (l->entries[i].is_refused)
+			return error_set(err, ERROR_PERMISSION_DENIED, "%s", l->entries[i].problem);
+	return 0;
+}
+
+/* Look at what an earlier identity was refused. What this one is refused, too, stays as it is. */
+static int look_again(struct listing *l, struct nfs_client *c, size_t mark, struct error *err)
+{
+	size_t i;
+
+	for (i = mark; i < l->n; i++) {
+		struct listing_entry *entry = &l->entries[i];
+		struct listing_entry before = *entry;
+		int r;
+
+		if (!entry->is_refused)
+			continue;
+		l->bytes -= strlen(before.problem);
+		entry->problem = NULL;
+		entry->is_refused = false;
+		r = look_at(l, c, entry, err);
+		if (r == 0 && !entry->is_refused) {
+			free(before.problem);
+			continue;
+		}
+		l->bytes += entry_bytes(l, &before) - entry_bytes(l, entry);
+		free(entry->problem);
+		*entry = before;
+		if (r < 0)
+			return r;
+	}
+	return end_round(l, mark, err);
+}
+
 /* mark: number of entries of earlier shares; an earlier round may have added some of this one. */
 static int read_share(struct listing *l, const struct csi_driver *driver, struct nfs_client *c,
 		      size_t mark, struct error *err)
@@ -421,21 +465,10 @@ static int read_share(struct listing *l, const struct csi_driver *driver, struct
 			return r;
 		first += n;
 	}
-	return 0;
+	return end_round(l, mark, err);
 }
 
 /* -------- all shares -------- */
-
-static int read_share_as_reader(struct listing *l, const struct csi_driver *driver, size_t mark,
-				struct error *err)
-{
-	struct session s;
-
-	session_begin_reader(&s, driver, l->current, err);
-	while (session_next(&s))
-		s.result = read_share(l, driver, s.client, mark, err);
-	return s.result;
-}
 
 /*
  * Read the current share. If directories in it are closed to each identity, their entries say so,
@@ -444,15 +477,21 @@ static int read_share_as_reader(struct listing *l, const struct csi_driver *driv
 static int read_current_share(struct listing *l, const struct csi_driver *driver, struct error *err)
 {
 	const size_t mark = l->n;
-	int r;
+	struct session s;
 
-	l->was_refused = l->accepts_refusals = false;
-	r = read_share_as_reader(l, driver, mark, err);
-	if (r == 0 || !l->was_refused || err->code != ERROR_PERMISSION_DENIED)
-		return r;
-	l->accepts_refusals = true;
+	l->is_read = false;
+	session_begin_reader(&s, driver, l->current, err);
+	while (session_next(&s))
+		s.result = l->is_read ? look_again(l, s.client, mark, err)
+				      : read_share(l, driver, s.client, mark, err);
+	if (s.result == 0 || !l->is_read || err->code != ERROR_PERMISSION_DENIED)
+		return s.result;
+	/* End well: the share was reached. */
 	error_clear(err);
-	return read_share_as_reader(l, driver, mark, err);
+	session_begin_reader(&s, driver, l->current, err);
+	while (session_next(&s))
+		s.result = 0;
+	return s.result;
 }
 
 static int read_shares(struct listing *l, const struct csi_driver *driver, size_t start,

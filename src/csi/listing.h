@@ -22,6 +22,7 @@ struct listing_entry {
 	char *key;
 	const struct nfs_export *export; /* borrowed from the list */
 	char *problem; /* volumes only: what is wrong with the directory; NULL: nothing */
+	bool is_refused; /* the identity was refused the directory, which the problem says */
 };
 
 /* The kind of record that a list has. */
@@ -36,7 +37,7 @@ struct listing_ops {
 	bool (*accepts)(const struct record *rec, const void *data);
 	/* Bytes of a record's entry in a reply. */
 	size_t (*bytes)(const struct record *rec);
-	/* Fill in problem of the entry that was added last. NULL: it is not needed. */
+	/* Fill in problem and is_refused of the entry. NULL: it is not needed. */
 	int (*look)(struct listing *l, struct nfs_client *c, struct listing_entry *entry,
 		    struct error *err);
 	bool reads_root; /* look() asks listing_root_has() */
@@ -56,8 +57,7 @@ struct listing {
 	const char *after; /* list the current export after this key; NULL: from its beginning */
 	size_t cap, max, bytes;
 	bool is_full; /* there are more entries than fit */
-	bool was_refused; /* look() was refused a directory */
-	bool accepts_refusals; /* look() takes that for a problem of the one entry */
+	bool is_read; /* all entries of the current share are there; some may be refused */
 	struct listing_name *names; /* of the records on the current export, sorted */
 	size_t n_names, names_cap;
 	struct nfs_names root; /* of the share: all directories, also those that are not ours */

@@ -842,6 +842,35 @@ class Unwritable(Asking):
             self.delete(volume_id)
         self.is_clean(share)
 
+    def test_closed_directory_is_seen_by_its_own(self):
+        """One closed to all does not change what is told of one that an identity may enter."""
+        share = self.squashed
+        ids = {name: self.create(name, share=share, subDir="%s-team/%s" % (name, name)).volume_id
+               for name in ("all", "some")}
+        paths = {name: os.path.join(share, name + "-team") for name in ids}
+        paths["share"] = share
+        before = {path: os.stat(path) for path in paths.values()}
+        with self.server_down():
+            os.chown(share, 1000, 1000)
+            os.chmod(share, 0o777)
+            os.chown(paths["some"], 1000, 1000)
+            os.chmod(paths["some"], 0o700)
+        for volume_id in ids.values():
+            self.assertFalse(self.entries()[volume_id].status.volume_condition.abnormal)
+        with self.server_down():
+            os.chown(paths["all"], 0, 0)
+            os.chmod(paths["all"], 0o700)
+        for name, volume_id in ids.items():
+            condition = self.entries()[volume_id].status.volume_condition
+            self.assertEqual(condition.abnormal, name == "all", condition.message)
+        with self.server_down():
+            for path, was in before.items():
+                os.chown(path, was.st_uid, was.st_gid)
+                os.chmod(path, was.st_mode & 0o7777)
+        for volume_id in ids.values():
+            self.delete(volume_id)
+        self.is_clean(share)
+
     def test_delete(self):
         """What cannot be removed is not said to be, and goes when it can."""
         share = self.squashed
