@@ -207,10 +207,10 @@ static void run_in_worker(uv_work_t *req)
 		return;
 	}
 	data = malloc(call->data_len > 0 ? call->data_len : 1);
-	if (data != NULL)
-		memcpy(data, call->data, call->data_len);
-	else
+	if (data == NULL)
 		data = steal_ptr(&call->data); /* the call cannot be held, then */
+	else if (call->data_len > 0) /* an empty message may have no data */
+		memcpy(data, call->data, call->data_len);
 	grpc_dispatch_run(&call->method, data, call->data_len, &call->invocation);
 }
 
