@@ -141,51 +141,20 @@ int snapshot_describe_foreign(struct snapshot *s, const char *id)
 
 /* -------- a share that has moved -------- */
 
-/* The ids in a record, or in what one should say. */
-struct snapshot_ids {
-	struct volume_id own, source;
-};
-
-static void snapshot_ids_done(struct snapshot_ids *ids)
-{
-	volume_id_done(&ids->own);
-	volume_id_done(&ids->source);
-}
-#define cleanup_snapshot_ids __attribute__((cleanup(snapshot_ids_done)))
-
-/* Return 0, -EINVAL for ids that are damaged or missing, or -ENOMEM. */
-static int parse_ids(struct snapshot_ids *ret, const struct snapshot_info *info)
-{
-	int r = -EINVAL;
-
-	if (info->id != NULL && info->source != NULL)
-		r = volume_id_parse(&ret->own, info->id);
-	return r < 0 ? r : volume_id_parse(&ret->source, info->source);
-}
-
-/* Whether both are of the volume with that key and directory on the snapshot's own share. */
-static bool have_same_source(const struct snapshot_ids *a, const struct snapshot_ids *b)
-{
-	return volume_id_has_address_of(&a->own, &a->source) &&
-	       volume_id_has_address_of(&b->own, &b->source) &&
-	       strcmp(a->source.subdir, b->source.subdir) == 0 &&
-	       strcmp(a->source.uuid, b->source.uuid) == 0;
-}
-
 int snapshot_has_source_of(const struct snapshot_info *have, const struct snapshot_info *want)
 {
-	cleanup_snapshot_ids struct snapshot_ids a = { { NULL }, { NULL } };
-	cleanup_snapshot_ids struct snapshot_ids b = { { NULL }, { NULL } };
+	cleanup_volume_id_pair struct volume_id_pair a = { .own = { .server = NULL } };
+	cleanup_volume_id_pair struct volume_id_pair b = { .own = { .server = NULL } };
 	int r;
 
 	if (have->source != NULL && str_eq(have->source, want->source))
 		return 1;
-	r = parse_ids(&a, have);
+	r = volume_id_pair_parse(&a, have->id, have->source);
 	if (r == 0)
-		r = parse_ids(&b, want);
+		r = volume_id_pair_parse(&b, want->id, want->source);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
-	return have_same_source(&a, &b);
+	return volume_id_pair_has_source_of(&a, &b);
 }
 
 /* Set the address in an id, and the id in the record. Return 0 or -ENOMEM. */
@@ -206,10 +175,10 @@ static int set_address_of(struct record *rec, const char *key, struct volume_id 
 
 int snapshot_set_address(struct record *rec, const struct volume_id *at)
 {
-	cleanup_snapshot_ids struct snapshot_ids ids = { { NULL }, { NULL } };
+	cleanup_volume_id_pair struct volume_id_pair ids = { .own = { .server = NULL } };
 	const struct snapshot_info info = snapshot_info_of(rec);
 	bool on_one_share;
-	int r = parse_ids(&ids, &info);
+	int r = volume_id_pair_parse(&ids, info.id, info.source);
 
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;

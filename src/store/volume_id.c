@@ -198,3 +198,24 @@ int volume_key(const char *name, const char *server, const char *share, char **r
 	*ret = buf_steal(&b);
 	return *ret != NULL ? 0 : error_oom(err);
 }
+
+int volume_id_pair_parse(struct volume_id_pair *ret, const char *own, const char *source)
+{
+	int r = own != NULL && source != NULL ? volume_id_parse(&ret->own, own) : -EINVAL;
+
+	return r < 0 ? r : volume_id_parse(&ret->source, source);
+}
+
+bool volume_id_pair_has_source_of(const struct volume_id_pair *a, const struct volume_id_pair *b)
+{
+	return volume_id_has_address_of(&a->own, &a->source) &&
+	       volume_id_has_address_of(&b->own, &b->source) &&
+	       strcmp(a->source.subdir, b->source.subdir) == 0 &&
+	       strcmp(a->source.uuid, b->source.uuid) == 0;
+}
+
+void volume_id_pair_done(struct volume_id_pair *pair)
+{
+	volume_id_done(&pair->own);
+	volume_id_done(&pair->source);
+}

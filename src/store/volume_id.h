@@ -63,4 +63,24 @@ bool volume_id_has_address_of(const struct volume_id *a, const struct volume_id 
 void volume_id_done(struct volume_id *id);
 #define cleanup_volume_id __attribute__((cleanup(volume_id_done)))
 
+/* The id of a volume or snapshot, and that of what it is made from. */
+struct volume_id_pair {
+	struct volume_id own, source;
+};
+
+/*
+ * Parse both, either of which may be NULL. Return 0, -EINVAL for ids that are damaged or missing,
+ * or -ENOMEM. The caller calls volume_id_pair_done() in each case.
+ */
+int volume_id_pair_parse(struct volume_id_pair *ret, const char *own, const char *source);
+
+/*
+ * Whether both are made from the volume or snapshot with that key and directory on their own share,
+ * which may have another address in one of them.
+ */
+bool volume_id_pair_has_source_of(const struct volume_id_pair *a, const struct volume_id_pair *b);
+
+void volume_id_pair_done(struct volume_id_pair *pair);
+#define cleanup_volume_id_pair __attribute__((cleanup(volume_id_pair_done)))
+
 #endif

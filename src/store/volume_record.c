@@ -171,27 +171,12 @@ static int volume_check_size(int64_t size, const char *name, const struct volume
 			 name, size);
 }
 
-/* The id of the volume, and that of its source, in a record. */
-struct source_ids {
-	struct volume_id own, source;
-};
-
-static void source_ids_done(struct source_ids *ids)
+/* The id in the text of a source, after the kind; NULL: there is none. */
+static const char *source_id(const struct volume *v)
 {
-	volume_id_done(&ids->own);
-	volume_id_done(&ids->source);
-}
-#define cleanup_source_ids __attribute__((cleanup(source_ids_done)))
+	const char *space = v->source != NULL ? strchr(v->source, ' ') : NULL;
 
-/* Return 0, -EINVAL for ids that are damaged or missing, or -ENOMEM. */
-static int parse_source_ids(struct source_ids *ret, const struct volume *v)
-{
-	const char *source = v->source != NULL ? strchr(v->source, ' ') : NULL;
-	int r = -EINVAL;
-
-	if (v->id != NULL && source != NULL)
-		r = volume_id_parse(&ret->own, v->id);
-	return r < 0 ? r : volume_id_parse(&ret->source, source + 1);
+	return space != NULL ? space + 1 : NULL;
 }
 
 /*
@@ -200,22 +185,19 @@ static int parse_source_ids(struct source_ids *ret, const struct volume *v)
  */
 static int volume_has_source_of(const struct volume *have, const struct volume *want)
 {
-	cleanup_source_ids struct source_ids a = { { NULL }, { NULL } };
-	cleanup_source_ids struct source_ids b = { { NULL }, { NULL } };
+	cleanup_volume_id_pair struct volume_id_pair a = { .own = { .server = NULL } };
+	cleanup_volume_id_pair struct volume_id_pair b = { .own = { .server = NULL } };
 	int r;
 
 	if (str_eq(have->source, want->source))
 		return 1;
-	r = parse_source_ids(&a, have);
+	r = volume_id_pair_parse(&a, have->id, source_id(have));
 	if (r == 0)
-		r = parse_source_ids(&b, want);
+		r = volume_id_pair_parse(&b, want->id, source_id(want));
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
 	return have->source[0] == want->source[0] && /* of one kind */
-	       volume_id_has_address_of(&a.own, &a.source) &&
-	       volume_id_has_address_of(&b.own, &b.source) &&
-	       strcmp(a.source.subdir, b.source.subdir) == 0 &&
-	       strcmp(a.source.uuid, b.source.uuid) == 0 &&
+	       volume_id_pair_has_source_of(&a, &b) &&
 	       strcmp(a.source.on_delete, b.source.on_delete) == 0;
 }
 
