@@ -36,7 +36,7 @@ static struct record_pair *find_pair(const struct record *rec, const char *key)
 	size_t i;
 
 	for (i = 0; i < rec->n; i++)
-		if (strcmp(rec->pairs[i].key, key) == 0)
+		if (rec->pairs[i].key[0] == key[0] && strcmp(rec->pairs[i].key, key) == 0)
 			return &rec->pairs[i];
 	return NULL;
 }

@@ -27,12 +27,14 @@ static uint64_t number_or_0(const char *text, unsigned int base, uint64_t max)
 /* Return the value that ControllerModifyVolume set last, else the first one. */
 static const char *volume_setting(const struct record *rec, const char *key)
 {
-	char modified[32];
-	const char *value;
+	const size_t len = strlen(VOLUME_MODIFIED_PREFIX);
+	size_t i;
 
-	(void)snprintf(modified, sizeof(modified), "%s%s", VOLUME_MODIFIED_PREFIX, key);
-	value = record_get(rec, modified);
-	return value != NULL ? value : record_get(rec, key);
+	for (i = 0; i < rec->n; i++)
+		if (str_has_prefix(rec->pairs[i].key, VOLUME_MODIFIED_PREFIX) &&
+		    strcmp(rec->pairs[i].key + len, key) == 0)
+			return rec->pairs[i].value;
+	return record_get(rec, key);
 }
 
 static bool volume_owner_id(const struct record *rec, const char *key, uint32_t *ret)

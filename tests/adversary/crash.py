@@ -10,8 +10,9 @@ final.
     lab python3 crash.py [--stride N] [--offset N] [--scenario TEXT] [--version V] [--when TEXT]
         [--way TEXT] [--point N]
 
---stride 7 does every seventh run only, --offset says which. --point N with a scenario, a version
-and a way does one run. Ends with a line of counts.
+--stride 7 does every seventh run only, --offset says which. A scenario runs over one version, in
+turn, and over all with LAB_LONG=1. --point N with a scenario, a version and a way does one run.
+Ends with a line of counts.
 """
 import argparse
 import os
@@ -231,8 +232,10 @@ def main():
                 os.path.join(os.environ["LAB_DISK"], "crash"), given.kernel) as server:
         matrix = Matrix(server, given.stride, given.offset)
         for scenario in chosen:
-            fours = harness.one_of(("4.0", "4.2", "4.1"), known.index(scenario))
-            versions = getattr(scenario, "versions", ["3", *fours])
+            turn = known.index(scenario)
+            fours = harness.one_of(("4.0", "4.2", "4.1"), turn)
+            versions = getattr(scenario, "versions", None) or \
+                [v for group in harness.one_of((["3"], fours), turn) for v in group]
             for version in [given.version] if given.version else versions:
                 if given.point is not None:
                     matrix.one(Run(scenario, version, given.when or "after", given.point,

@@ -1634,34 +1634,35 @@ uint32_t fake_nfs_owner(struct fake_nfs *f, const char *path)
 	return attr_of(f, path).uid;
 }
 
-static void list_below(const struct inode *dir, const char *prefix, const char *skip, struct buf *b)
+/* Append the paths below dir, whose own path and "/" are in path. */
+static void list_below(const struct inode *dir, struct buf *path, const char *skip, struct buf *b)
 {
+	const size_t len = path->len;
 	struct list *pos;
-	int r;
 
 	list_for_each(pos, &dir->children) {
 		const struct node *node = container_of(pos, struct node, link);
-		bool directory = node->inode->type == NFS_TYPE_DIRECTORY;
-		cleanup_buf struct buf path = { 0 };
+		int r = buf_puts(path, node->name);
 
-		r = buf_printf(&path, "%s%s", prefix, node->name);
 		assert(r == 0);
-		if (skip != NULL && strcmp(path.data, skip) == 0)
-			continue;
-		r = buf_printf(b, "%s%s\n", path.data, directory ? "/" : "");
-		assert(r == 0);
-		r = buf_puts(&path, "/");
-		assert(r == 0);
-		list_below(node->inode, path.data, skip, b);
+		if (skip == NULL || strcmp(path->data, skip) != 0) {
+			if (node->inode->type == NFS_TYPE_DIRECTORY)
+				r = buf_puts(path, "/");
+			r |= buf_append(b, path->data, path->len) | buf_puts(b, "\n");
+			assert(r == 0);
+			list_below(node->inode, path, skip, b);
+		}
+		path->len = len;
 	}
 }
 
 char *fake_nfs_list(struct fake_nfs *f, const char *skip)
 {
+	cleanup_buf struct buf path = { 0 };
 	struct buf b = { 0 };
 
 	pthread_mutex_lock(&f->lock);
-	list_below(f->root, "", skip, &b);
+	list_below(f->root, &path, skip, &b);
 	pthread_mutex_unlock(&f->lock);
 	return must(buf_steal(&b));
 }

@@ -54,6 +54,7 @@
 #define FILES_MAX 16
 #define NO_SWITCH UINT_MAX
 #define TWICE_STRIDE 4
+#define TWICE_ALL_STRIDE 3
 #define INTERRUPTED_STRIDE 2
 #define FILES_STRIDE 3
 #define ROUNDS_MAX 30 /* that callers repeat a call, until it is answered */
@@ -93,7 +94,7 @@ struct scenario {
 	const char *full; /* the first replica has no room for this directory, until pods write */
 	bool both_full; /* neither has the other one */
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
-	bool twice_all; /* likewise, in few orders: run all, not hasty, where both replicas go on */
+	bool twice_all; /* likewise, in few orders: not hasty, and both replicas go on */
 	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
 	bool idle; /* pods write nothing, so the directories stay empty */
 	bool held; /* run schedules in which the server holds a RENAME into the trash, too */
@@ -946,20 +947,20 @@ static void describe(const struct volume_plan *plan, struct record *rec)
 	char id[256];
 
 	*rec = (struct record){ .n = 0 };
-	ck_assert(record_set(rec, VOLUME_KEY_NAME, plan->key) == 0);
-	ck_assert(record_set(rec, VOLUME_KEY_ID, id_of(plan, id, sizeof(id))) == 0);
-	ck_assert(record_set(rec, VOLUME_KEY_DIR, plan->dir) == 0);
-	ck_assert(record_set(rec, VOLUME_KEY_SIZE, "10") == 0);
-	ck_assert(record_set(rec, VOLUME_KEY_MODE, plan->mode != NULL ? plan->mode : "0000") == 0);
-	ck_assert(record_set(rec, VOLUME_KEY_ON_DELETE,
-			     plan->on_delete != NULL ? plan->on_delete : "delete") == 0);
-	ck_assert(record_set(rec, VOLUME_CONTEXT_PREFIX "extra", extra) == 0);
+	check_fast(record_set(rec, VOLUME_KEY_NAME, plan->key) == 0);
+	check_fast(record_set(rec, VOLUME_KEY_ID, id_of(plan, id, sizeof(id))) == 0);
+	check_fast(record_set(rec, VOLUME_KEY_DIR, plan->dir) == 0);
+	check_fast(record_set(rec, VOLUME_KEY_SIZE, "10") == 0);
+	check_fast(record_set(rec, VOLUME_KEY_MODE, plan->mode != NULL ? plan->mode : "0000") == 0);
+	check_fast(record_set(rec, VOLUME_KEY_ON_DELETE,
+			      plan->on_delete != NULL ? plan->on_delete : "delete") == 0);
+	check_fast(record_set(rec, VOLUME_CONTEXT_PREFIX "extra", extra) == 0);
 	if (plan->claim != NULL)
-		ck_assert(record_set(rec, VOLUME_KEY_CLAIM, plan->claim) == 0);
+		check_fast(record_set(rec, VOLUME_KEY_CLAIM, plan->claim) == 0);
 	if (plan->existing != NULL)
-		ck_assert(record_set(rec, VOLUME_KEY_EXISTING, plan->existing) == 0);
+		check_fast(record_set(rec, VOLUME_KEY_EXISTING, plan->existing) == 0);
 	if (plan->has_source)
-		ck_assert(record_set(rec, VOLUME_KEY_SOURCE, "volume v9") == 0);
+		check_fast(record_set(rec, VOLUME_KEY_SOURCE, "volume v9") == 0);
 }
 
 /* A copy of one file. */
@@ -1052,8 +1053,8 @@ static int create_snapshot(struct nfs_client *c, const struct volume_plan *plan,
 
 	(void)snprintf(source, sizeof(source), "fake#share#%s##", plan->snapshot_of);
 	(void)snprintf(file, sizeof(file), "%s.tar.gz", plan->snapshot_of);
-	ck_assert(volume_id_parse(&id, text) == 0);
-	ck_assert(snapshot_describe(&rec, &info, &volume) == 0);
+	check_fast(volume_id_parse(&id, text) == 0);
+	check_fast(snapshot_describe(&rec, &info, &volume) == 0);
 	return snapshot_create(c, &id, &rec, &filler, err);
 }
 
@@ -1066,12 +1067,12 @@ static int create(struct nfs_client *c, const struct volume_plan *plan, struct e
 
 	if (!plan->has_source && plan->snapshot_of == NULL)
 		return create_volume(c, plan, err);
-	ck_assert(busy_note_init(&make, BUSY_MAKE, plan->dir) == 0);
+	check_fast(busy_note_init(&make, BUSY_MAKE, plan->dir) == 0);
 	r = busy_note_write(c, &make, err);
 	if (r == 0 && plan->has_source) {
 		r = create_volume(c, plan, err);
 	} else if (r == 0) {
-		ck_assert(busy_note_init(&use, BUSY_USE, plan->snapshot_of) == 0);
+		check_fast(busy_note_init(&use, BUSY_USE, plan->snapshot_of) == 0);
 		r = busy_note_write(c, &use, err);
 		if (r == 0) {
 			r = create_snapshot(c, plan, err);
@@ -1131,7 +1132,7 @@ static int call_on_volume(struct nfs_client *c, char call, const struct volume_p
 		return plan->is_foreign ? 0 : create(c, plan, err);
 	if (plan->snapshot_of != NULL)
 		return call_on_snapshot(c, call, plan, err);
-	ck_assert(volume_id_parse(&id, id_of(plan, text, sizeof(text))) == 0);
+	check_fast(volume_id_parse(&id, id_of(plan, text, sizeof(text))) == 0);
 	r = volume_read(c, &id, &rec, err);
 	if (r < 0)
 		return r;
@@ -1235,7 +1236,7 @@ static int put_back_by_hand(struct fake_nfs *f, const char *name, const char *di
 	if (strlen(dir) <= STORE_TRASH_KEY_WHOLE || !is_unchecked_for(f, name, dir) ||
 	    fake_nfs_type(f, dir) != NFS_TYPE_UNKNOWN)
 		return 0;
-	ck_assert(store_folder(c, STORE_TRASH, false, &trash, &ignored) == 0);
+	check_fast(store_folder(c, STORE_TRASH, false, &trash, &ignored) == 0);
 	return nfs_rename(c, trash, name, &c->root, dir);
 }
 
@@ -1250,11 +1251,12 @@ static bool is_on_its_way(struct world *w, const char *dir)
 /* A volume with an exclusive claim never has the data of another one in its directory. */
 static void check_exclusive(struct world *w, const struct volume_plan *plan, unsigned int volume)
 {
-	cleanup_free char *list = fake_nfs_list(w->f, ".csi-nfs");
-	char *line, *rest = list, own[64], any[64];
+	cleanup_free char *list = NULL;
+	char *line, *rest, own[64], any[64];
 
 	if (plan->claim == NULL || strcmp(plan->claim, VOLUME_CLAIM_EXCLUSIVE) != 0)
 		return;
+	list = rest = fake_nfs_list(w->f, ".csi-nfs");
 	(void)snprintf(any, sizeof(any), "%s/data-", plan->dir);
 	(void)snprintf(own, sizeof(own), "%s/data-%s-", plan->dir, plan->key);
 	while ((line = strsep(&rest, "\n")) != NULL)
@@ -1278,7 +1280,7 @@ static void write_file(struct world *w, unsigned int volume)
 	}
 	if (w->s->idle)
 		return;
-	ck_assert(w->n_files < FILES_MAX);
+	check_fast(w->n_files < FILES_MAX);
 	check_exclusive(w, plan, volume);
 	w->n_files++;
 	file->volume = volume;
@@ -1516,7 +1518,7 @@ static void start_replicas(struct world *w)
 		(void)snprintf(replica->holder, sizeof(replica->holder), "%0*x", STORE_HOLDER_LEN,
 			       0xa + i);
 		sem_init(&replica->go, 0, 0);
-		ck_assert(pthread_create(&replica->thread, NULL, run_replica, replica) == 0);
+		check_fast(pthread_create(&replica->thread, NULL, run_replica, replica) == 0);
 	}
 }
 
@@ -1922,7 +1924,7 @@ static void prepare(struct world *w)
 	if (w->s->theirs != NULL)
 		fake_nfs_put(w->f, w->s->theirs, NFS_TYPE_FILE, NULL);
 	for (at = w->s->before; *at != '\0'; at += 2)
-		ck_assert(attempt(w, at[0], (unsigned int)(at[1] - '0')));
+		check_fast(attempt(w, at[0], (unsigned int)(at[1] - '0')));
 }
 
 /* Return the first switch that was not reached, or n. failure: what is broken, or "". */
@@ -2094,7 +2096,7 @@ START_TEST(test_scenario)
 			else if (s->twice && !schedule.hasty && !schedule.files)
 				failures += explore(s, schedule, TWICE_STRIDE, &runs);
 			else if (s->twice_all && !schedule.hasty && !is_interrupted(&schedule))
-				failures += explore(s, schedule, 1, &runs);
+				failures += explore(s, schedule, TWICE_ALL_STRIDE, &runs);
 			schedule.held = true;
 			if (s->held && n == 1)
 				failures += explore(s, schedule, stride, &runs);
