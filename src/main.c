@@ -36,8 +36,9 @@
 
 /*
  * Worker threads of a controller or a node. A server can occupy 32 of a controller: calls at work
- * on it (NFS_SERVER_PLACES), and as many that wait; and 40 of a node (mount/request.h). Calls that
- * are held (grpc/call.h) occupy none.
+ * on it (NFS_SERVER_PLACES), and as many that wait; and 40 of a node (mount/request.h). Several
+ * servers leave some of a controller's to others (net/breaker.h). Calls that are held
+ * (grpc/call.h) occupy none.
  */
 #define WORKERS "48"
 #define WORKERS_ALL "88" /* with both roles in one process */

@@ -34,6 +34,12 @@
 #define RETRY_FULL_LAST_MS 2000
 #define TAKINGS_KEPT 16 /* that tell how often places are given; at most as many as there are */
 
+/*
+ * Callers that may be inside at a time, for each place of a server: as many as there are workers.
+ * Some are kept for servers that nobody is at work on: see limit_of().
+ */
+#define INSIDE_OF_PLACE 3
+
 /* A server that has answered is remembered for longer: calls for it are held while it is down. */
 #define FORGET_S 600
 #define FORGET_SEEN_S 86400
@@ -72,6 +78,7 @@ struct net_breaker {
 	pthread_mutex_t lock; /* guards all below, servers included; innermost */
 	pthread_cond_t changed;
 	struct list servers;
+	unsigned int inside; /* places in use, and callers that wait for one, of all servers */
 };
 
 int net_breaker_new(struct net_breaker **ret, unsigned int places, unsigned int last_ms)
@@ -253,6 +260,28 @@ static bool is_doubtful(const struct server *s, enum server_state state)
 	return state == SERVER_DOWN || (state == SERVER_ASKED && s->pause_ms > 0);
 }
 
+static unsigned int left_of(const struct net_breaker *b)
+{
+	const unsigned int all = INSIDE_OF_PLACE * b->places;
+
+	return b->inside < all ? all - b->inside : 0;
+}
+
+/*
+ * How many callers may be at work on a server or wait for a place there. One server gets two thirds
+ * of all; of several, each gets twice what is left for the others. So something is left for one
+ * more server, however many of them are slow: with n of them, that is 1 / (1 + 2n) of all.
+ */
+static unsigned int limit_of(const struct net_breaker *b)
+{
+	return left_of(b) > 0 ? 2 * left_of(b) : 1;
+}
+
+static unsigned int inside_of(const struct server *s)
+{
+	return s->busy + s->waiting;
+}
+
 static void wait_for_change(struct net_breaker *b, uint64_t deadline_ns)
 {
 	const struct timespec until = {
@@ -276,7 +305,7 @@ static int wait_for_place(struct net_breaker *b, struct server *s, bool even_if_
 
 		if (is_doubtful(s, state) && !even_if_down)
 			return refuse_down(s, err);
-		if (clock_now_ns() >= deadline)
+		if (left_of(b) == 0 || clock_now_ns() >= deadline)
 			return refuse_full(b, s, err);
 		/* Look at the state again now and then: ALIVE ends without a signal. */
 		wait_for_change(b, step < deadline ? step : deadline);
@@ -290,8 +319,8 @@ static int server_refuse(struct net_breaker *b, struct server *s, bool even_if_d
 {
 	if (is_doubtful(s, server_state(s)) && !even_if_down)
 		return refuse_down(s, err);
-	/* Each caller that waits keeps a worker from other servers. */
-	if (s->busy >= b->places && s->waiting >= b->places)
+	/* Each caller keeps a worker from other servers. */
+	if (inside_of(s) >= limit_of(b))
 		return refuse_full(b, s, err);
 	return 0;
 }
@@ -304,11 +333,14 @@ static int server_take_place(struct net_breaker *b, struct server *s, bool even_
 	r = server_refuse(b, s, even_if_down, err);
 	if (r < 0)
 		return r;
+	b->inside++;
 	s->waiting++;
 	r = wait_for_place(b, s, even_if_down, err);
 	s->waiting--;
-	if (r < 0)
+	if (r < 0) {
+		b->inside--;
 		return r;
+	}
 	s->busy++;
 	*oldest_taking(b, s) = clock_now_ns();
 	s->n_taken++;
@@ -318,6 +350,7 @@ static int server_take_place(struct net_breaker *b, struct server *s, bool even_
 static void server_give_place_back(struct net_breaker *b, struct server *s)
 {
 	s->busy--;
+	b->inside--;
 	pthread_cond_broadcast(&b->changed);
 }
 

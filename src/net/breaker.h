@@ -56,17 +56,21 @@
 
 struct net_breaker;
 
-/* places: per server. last_ms: longest time in DOWN. Returns 0 or -ENOMEM. The caller frees. */
+/*
+ * places: per server; main.c starts three times as many workers for those that enter or take.
+ * last_ms: longest time in DOWN. Returns 0 or -ENOMEM. The caller frees.
+ */
 int net_breaker_new(struct net_breaker **ret, unsigned int places, unsigned int last_ms);
 void net_breaker_free(struct net_breaker *b);
 
 /*
  * Get one of the server's places. Each port is a separate entry; port 0 is a separate entry too.
- * Waits for a free place: seconds if the server is ALIVE, else a fraction of a second. As many
- * callers as there are places may wait, so that a slow server leaves workers for others. On success
- * the caller owes net_breaker_leave(). If *ret_ask is set, the caller must find out whether the
- * server is alive, while others wait, and report it before anything else: by
- * net_breaker_answered(), _failed() or _gave_up().
+ * Waits for a free place: seconds if the server is ALIVE, else a fraction of a second. Those that
+ * are at work on one server or wait for it are twice as many as all servers leave to others, at
+ * most, so that slow servers leave a worker for one more, however many they are. On success the
+ * caller owes net_breaker_leave(). If *ret_ask is set, the caller must find out whether the server
+ * is alive, while others wait, and report it before anything else: by net_breaker_answered(),
+ * _failed() or _gave_up().
  * Errors: UNAVAILABLE (DOWN), -EUSERS with UNAVAILABLE (nobody knows: all places are taken, or
  * another caller is still asking), -ENOMEM.
  */

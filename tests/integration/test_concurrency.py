@@ -2,12 +2,13 @@
 # Copyright the csi-nfs authors
 """The controller with many calls at once, against a real nfs-ganesha: one connection with 200
 calls, one name from many callers, create against delete, two controllers on one share, a server
-that is stopped beside one that is not, and clones, snapshots and restores at once and against
-deletions. tests/run builds the driver with ThreadSanitizer for it.
+that is stopped beside one that is not, slow ones beside a live one, and clones, snapshots and
+restores at once and against deletions. tests/run builds the driver with ThreadSanitizer for it.
 
 Runs inside a lab, with CSI_NFS naming the driver.
 """
 import concurrent.futures
+import contextlib
 import os
 import sys
 import time
@@ -61,6 +62,7 @@ class Through:
 
     def __init__(self, server, proxy):
         self.server = server
+        self.proxy = proxy
         self.ports = {"port=%d" % server.port: "port=%d" % proxy.port,
                       "mountport=%d" % server.mount_port: "mountport=%d" % proxy.mount_port}
         self.exports = server.exports
@@ -225,6 +227,36 @@ class OnVersion4(Base):
                 made = [call.result().split("#")[2] for call in calls]
         self.assertLess(done, 17)  # those that were at work first
         self.assertEqual(made, names)
+
+    def test_several_slow_servers_beside_a_live_one(self):
+        """However many calls for slow servers there are, a worker is left for another one."""
+        other = Ganesha(os.path.join(LAB, self.id()), [Export(self.share + "-slow")]).start()
+        self.addCleanup(other.stop)
+        with contextlib.ExitStack() as stack:
+            slow = [Through(other, stack.enter_context(Proxy(other.port, other.mount_port)))
+                    for _ in range(3)]
+            driver = Driver(LAB, "--mode=controller", name=self.id()[-20:]).start()
+            self.addCleanup(stop_clean, driver)
+            for i, server in enumerate(slow):
+                self.create(driver.client, "there-%d" % i, server)
+                server.proxy.begin([Rule("changing", 1, "delay-call", 3, ALWAYS)])
+            pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(180))
+            calls = [pool.submit(self.create, driver.client, "slow-%d" % i, slow[i % len(slow)])
+                     for i in range(180)]
+            self.assertTrue(wait_for(lambda: all(sum(s.proxy.counts.values()) for s in slow)))
+            time.sleep(0.5)  # the others queue up
+            begun = time.monotonic()
+            for i in range(5):
+                self.assertEqual(self.create(driver.client, "live-%d" % i),
+                                 self.volume_id("live-%d" % i))
+            alive = time.monotonic() - begun
+            for server in slow:
+                server.proxy.end()
+            refused = {call.result() for call in calls} - {
+                "%s#%s#slow-%d##" % (SERVER, other.exports[0].path.strip("/"), i)
+                for i in range(180)}
+        self.assertLessEqual(refused, {CODE.UNAVAILABLE})
+        self.assertLess(alive, 10)
 
     def held(self, client, server):
         """Wait as long as the deadline allows, and answer before it."""

@@ -571,11 +571,6 @@ START_TEST(test_full)
 }
 END_TEST
 
-struct crowd {
-	struct net_breaker *breaker;
-	atomic_int inside, most, asking, refused;
-};
-
 /* Wait for what other threads do, however slow the machine is. */
 static void await(const atomic_int *what, int least)
 {
@@ -584,6 +579,99 @@ static void await(const atomic_int *what, int least)
 	for (ms = 0; ms < 20000 && *what < least; ms++)
 		sleep_ms(1);
 }
+
+#define SLOW_SERVERS 20
+
+/* Enter each server in turn until it refuses. Return how many got in. */
+static unsigned int fill(struct net_breaker *breaker, const struct server *servers, size_t n)
+{
+	unsigned int entered[SLOW_SERVERS] = { 0 }, total = 0, last, i;
+
+	do {
+		last = total;
+		for (i = 0; i < n; i++) {
+			struct error err = { .code = ERROR_OK };
+			bool ask;
+
+			if (entered[i] == PLACES)
+				continue;
+			if (net_breaker_enter(breaker, servers[i].name, servers[i].port, &ask,
+					      &err) < 0) {
+				check_error("full", &err, ERROR_UNAVAILABLE, "wait for it already");
+				check_that("full", "crowd", err.wait == ERROR_WAIT_PLACE);
+				continue;
+			}
+			if (ask)
+				net_breaker_answered(breaker, servers[i].name, servers[i].port);
+			entered[i]++;
+			total++;
+		}
+	} while (total > last);
+	for (i = 0; i < n; i++)
+		check_that("each", "has some", entered[i] > 0);
+	return total;
+}
+
+/* However many servers are slow, they leave a worker to one more, and nobody waits meanwhile. */
+START_TEST(test_many_slow_servers)
+{
+	static const struct server last = { "last", 0 };
+	struct server servers[SLOW_SERVERS];
+	const uint64_t begun = clock_now_ns();
+	uint16_t i;
+	size_t n;
+
+	for (i = 0; i < SLOW_SERVERS; i++)
+		servers[i] = (struct server){ "slow", (uint16_t)(1000 + i) };
+	for (n = 2; n <= SLOW_SERVERS; n++) {
+		struct net_breaker *breaker = new_breaker();
+		const unsigned int entered = fill(breaker, servers, n);
+
+		check_that("slow servers", "have most", entered > PLACES);
+		check_that("slow servers", "leave some", entered < 3 * PLACES);
+		enter_alive("last", breaker, &last, true);
+		net_breaker_free(breaker);
+	}
+	check_int("nobody", "waited", clock_now_ns() - begun, 0);
+}
+END_TEST
+
+/* The last worker is not one that waits. */
+START_TEST(test_waiters_leave)
+{
+	static const struct server others[] = {
+		{ "slow", 1 }, { "slow", 2 }, { "slow", 3 }, { "slow", 4 }
+	};
+	struct queue q = { .breaker = new_breaker() };
+	pthread_t waiters[PLACES];
+	size_t i;
+
+	many_threads = true;
+	for (i = 0; i < PLACES; i++)
+		enter_alive("place", q.breaker, &a, i == 0);
+	for (i = 0; i < ARRAY_SIZE(waiters); i++)
+		check_int("thread", "result", pthread_create(&waiters[i], NULL, wait_for_place, &q),
+			  0);
+	while (net_breaker_check(q.breaker, a.name, a.port, NULL) == 0) /* until all wait */
+		sleep_ms(1);
+	check_int("others", "leave", PLACES - fill(q.breaker, others, ARRAY_SIZE(others)), 1);
+	enter_alive("last", q.breaker, &b, true);
+	net_breaker_answered(q.breaker, b.name, b.port); /* wakes them */
+	await(&q.refused, 1);
+	check_that("waiters", "leave", q.refused >= 1);
+	for (i = 0; i < PLACES; i++)
+		net_breaker_leave(q.breaker, a.name, a.port, false);
+	for (i = 0; i < ARRAY_SIZE(waiters); i++)
+		pthread_join(waiters[i], NULL);
+	many_threads = false;
+	net_breaker_free(q.breaker);
+}
+END_TEST
+
+struct crowd {
+	struct net_breaker *breaker;
+	atomic_int inside, most, asking, refused;
+};
 
 static void *visit(void *data)
 {
@@ -668,6 +756,8 @@ CHECK_MAIN("breaker", .loops = { { test_transitions, ARRAY_SIZE(transitions) } }
 		   test_unknown_name,
 		   test_share,
 		   test_full,
+		   test_many_slow_servers,
+		   test_waiters_leave,
 		   test_hung,
 		   test_crowd,
 		   test_no_verdict,
