@@ -95,7 +95,7 @@ CONTROLLER_METHOD(list_snapshots, ListSnapshots)
 		r = list_one(&l, driver, in, source, &req->err);
 	else
 		r = listing_read(&l, driver, &snapshots, source, in->max_entries,
-				 in->starting_token, &req->err);
+				 in->starting_token, req);
 	if (r < 0 || list_snapshots_reply(&l, closure, data, &req->err) < 0)
 		closure(NULL, data);
 }

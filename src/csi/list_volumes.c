@@ -153,7 +153,7 @@ CONTROLLER_METHOD(list_volumes, ListVolumes)
 	struct request *req = data;
 
 	if (listing_read(&l, csi_driver_of(service), &volumes, NULL, in->max_entries,
-			 in->starting_token, &req->err) < 0 ||
+			 in->starting_token, req) < 0 ||
 	    list_volumes_reply(&l, closure, data, &req->err) < 0)
 		closure(NULL, data);
 }

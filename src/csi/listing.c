@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -146,6 +147,7 @@ void listing_done(struct listing *l)
 	drop_entries(l, 0);
 	free(l->entries);
 	free(l->next_token);
+	free(l->asked);
 	known_exports_list_free(l->exports, l->n_exports);
 }
 
@@ -494,8 +496,72 @@ static int read_current_share(struct listing *l, const struct csi_driver *driver
 	return s.result;
 }
 
+/* The error of the server, if it was asked and cannot be reached; else NULL. */
+static const struct error *away_error(const struct listing *l, const struct nfs_export *e)
+{
+	size_t i;
+
+	for (i = 0; i < l->n_asked; i++)
+		if (l->asked[i].is_away && nfs_export_is_same_server(l->asked[i].export, e))
+			return &l->asked[i].err;
+	return NULL;
+}
+
+/*
+ * Ask the servers of all exports from here on at the same time, once. Each that is down would take
+ * seconds. Without memory, they are asked one by one.
+ */
+static void ask_servers(struct listing *l, const struct csi_driver *driver, size_t from)
+{
+	size_t n = 0, i;
+
+	if (l->asked != NULL || from == l->n_exports)
+		return;
+	l->asked = calloc(l->n_exports - from, sizeof(*l->asked));
+	if (l->asked == NULL)
+		return;
+	for (i = from; i < l->n_exports; i++)
+		/* They are sorted by server. */
+		if (i == from || !nfs_export_is_same_server(&l->exports[i], &l->exports[i - 1]))
+			l->asked[n++].export = &l->exports[i];
+	reach_servers(driver->pool, l->asked, n);
+	l->n_asked = n;
+}
+
+/* Return 0, or a negative errno with the reason why the current share is left out. */
+static int read_or_skip_share(struct listing *l, const struct csi_driver *driver, struct error *err)
+{
+	const struct error *away = away_error(l, l->current);
+	int r = -EHOSTDOWN;
+
+	if (away != NULL)
+		*err = *away;
+	else
+		r = read_current_share(l, driver, err);
+	l->after = NULL;
+	if (r == 0)
+		return 0;
+	forget_place(l, driver);
+	/* Nobody has looked at a share that is busy: it may have any entries. */
+	if (err->code == ERROR_RESOURCE_EXHAUSTED || r == -EUSERS)
+		return r;
+	log_warn("Skipping a share that cannot be listed", LOG_STR("server", l->current->server),
+		 LOG_STR("share", l->current->share), LOG_STR("reason", err->msg));
+	return r;
+}
+
+/* A list of many servers may take longer than its caller waits. */
+static int check_awaited(struct request *req)
+{
+	if (atomic_load(&req->cancelled))
+		return error_set(&req->err, ERROR_CANCELLED, "the caller has given up");
+	if (req->deadline_ns != 0 && req->deadline_ns <= clock_now_ns())
+		return error_set(&req->err, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
+	return 0;
+}
+
 static int read_shares(struct listing *l, const struct csi_driver *driver, size_t start,
-		       struct error *err)
+		       struct request *req)
 {
 	struct error first = { .code = ERROR_OK };
 	size_t i, reached = 0;
@@ -503,24 +569,22 @@ static int read_shares(struct listing *l, const struct csi_driver *driver, size_
 
 	for (i = start; i < l->n_exports && !l->is_full; i++) {
 		struct error why = { .code = ERROR_OK };
-		int one;
+		int one = check_awaited(req);
 
+		if (one < 0)
+			return one;
 		l->current = &l->exports[i];
-		one = read_current_share(l, driver, &why);
-		l->after = NULL;
+		one = read_or_skip_share(l, driver, &why);
 		if (one == 0) {
 			reached++;
 			continue;
 		}
-		forget_place(l, driver);
-		/* Nobody has looked at a share that is busy: it may have any entries. */
 		if (why.code == ERROR_RESOURCE_EXHAUSTED || one == -EUSERS) {
-			*err = why;
+			req->err = why;
 			return one;
 		}
-		log_warn("Skipping a share that cannot be listed",
-			 LOG_STR("server", l->current->server), LOG_STR("share", l->current->share),
-			 LOG_STR("reason", why.msg));
+		if (why.code == ERROR_UNAVAILABLE)
+			ask_servers(l, driver, i + 1);
 		if (r == 0) {
 			first = why;
 			r = one;
@@ -528,7 +592,7 @@ static int read_shares(struct listing *l, const struct csi_driver *driver, size_
 	}
 	if (reached > 0 || r == 0)
 		return 0;
-	*err = first;
+	req->err = first;
 	return r;
 }
 
@@ -585,9 +649,10 @@ static int format_token(struct listing *l, struct error *err)
 
 int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
 		 const void *data, int32_t max_entries, const char *starting_token,
-		 struct error *err)
+		 struct request *req)
 {
 	cleanup_strv struct strv token = { NULL, 0 };
+	struct error *err = &req->err;
 	size_t start;
 	int r;
 
@@ -599,7 +664,7 @@ int listing_read(struct listing *l, const struct csi_driver *driver, const struc
 	if (r == 0)
 		r = parse_token(l, starting_token, &token, &start, err);
 	if (r == 0)
-		r = read_shares(l, driver, start, err);
+		r = read_shares(l, driver, start, req);
 	if (r == 0 && l->is_full && l->n > 0)
 		r = format_token(l, err);
 	l->after = NULL;

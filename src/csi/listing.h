@@ -6,11 +6,15 @@
  * this process has worked on, ordered by server, share and key. A page ends with a token that names
  * its last entry, so the next page continues after that, whatever is deleted or created in between.
  * A share that cannot be reached is logged and left out; if none can be reached, that is an error,
- * and so is a share for which too many calls wait. Worker threads; blocks.
+ * and so is a share for which too many calls wait. Once one has failed, the servers of all that
+ * follow are asked at the same time, so dead servers take about as long as two of them. Worker
+ * threads; blocks.
  */
 #ifndef CSI_LISTING_H
 #define CSI_LISTING_H
 
+#include "base/request.h"
+#include "csi/reach.h"
 #include "csi/session.h"
 #include "nfs/names.h"
 #include "store/record.h"
@@ -61,17 +65,19 @@ struct listing {
 	struct listing_name *names; /* of the records on the current export, sorted */
 	size_t n_names, names_cap;
 	struct nfs_names root; /* of the share: all directories, also those that are not ours */
+	struct reach *asked; /* servers, once a share has failed; NULL: not yet */
+	size_t n_asked;
 };
 
 /*
- * Read a page of at most max_entries entries, 0 for as many as a gRPC message holds. Errors:
- * INVALID_ARGUMENT; ABORTED for a token that is not of this list; RESOURCE_EXHAUSTED; -EUSERS as
- * net_breaker_enter(); if no share was reached, the error of the first. listing_done() is due in
- * any case.
+ * Read a page of at most max_entries entries, 0 for as many as a gRPC message holds. Errors, in
+ * req->err: INVALID_ARGUMENT; ABORTED for a token that is not of this list; RESOURCE_EXHAUSTED;
+ * -EUSERS as net_breaker_enter(); CANCELLED or DEADLINE_EXCEEDED if nobody waits for the answer any
+ * more; if no share was reached, the error of the first. listing_done() is due in any case.
  */
 int listing_read(struct listing *l, const struct csi_driver *driver, const struct listing_ops *ops,
 		 const void *data, int32_t max_entries, const char *starting_token,
-		 struct error *err);
+		 struct request *req);
 
 /* Whether the root of the share that is being read has a directory of that name. */
 bool listing_root_has(const struct listing *l, const char *name);

@@ -2,6 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -1124,6 +1125,109 @@ START_TEST(test_crowd)
 }
 END_TEST
 
+#define DEAD_SERVERS 10
+
+static atomic_bool are_dead;
+static atomic_uint n_asked, n_asking, most_asking;
+
+/* Servers whose name begins with "dead" do not answer before all others are asked. */
+static int connect_unless_dead(struct nfs_client **ret, const struct nfs_export *e,
+			       struct error *err)
+{
+	unsigned int ms, n;
+	bool is_first;
+
+	if (!are_dead || strncmp(e->server, "dead", 4) != 0)
+		return fake_nfs_connect_fn(ret, e, err);
+	n = atomic_fetch_add(&n_asking, 1) + 1;
+	if (n > most_asking)
+		most_asking = n;
+	is_first = atomic_fetch_add(&n_asked, 1) == 0; /* that one is asked alone */
+	for (ms = 0; !is_first && ms < 5000 && most_asking < DEAD_SERVERS - 1; ms++)
+		(void)usleep(1000);
+	atomic_fetch_sub(&n_asking, 1);
+	(void)error_set(err, ERROR_UNAVAILABLE, "server '%s' does not answer", e->server);
+	return -EHOSTDOWN;
+}
+
+/* Make each dead server known, and then a live one. */
+static void bench_init_dead(struct bench *b)
+{
+	char server[16], name[16];
+	struct call call;
+	unsigned int i;
+
+	bench_init(b);
+	purger_free(b->driver.purger);
+	nfs_pool_free(b->driver.pool);
+	ck_assert(nfs_pool_new(&b->driver.pool, connect_unless_dead, 0) == 0);
+	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
+	are_dead = false;
+	n_asked = n_asking = most_asking = 0;
+	for (i = 0; i <= DEAD_SERVERS; i++) {
+		const struct creation volume = { name, MOUNT, { "server", server, "share", "/e" } };
+
+		(void)snprintf(server, sizeof(server), "%s-%02u",
+			       i < DEAD_SERVERS ? "dead" : "live", i);
+		(void)snprintf(name, sizeof(name), "pvc-%02u", i);
+		create_volume(server, b, &volume, &call);
+		check_error(server, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+	}
+	purger_free(b->driver.purger); /* it would ask, too */
+	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
+	for (i = 0; i < DEAD_SERVERS; i++) {
+		(void)snprintf(server, sizeof(server), "dead-%02u", i);
+		nfs_pool_drop(b->driver.pool, &(struct nfs_export){ .server = server });
+	}
+	are_dead = true;
+}
+
+/* A list asks dead servers at the same time, each once, and lists the live one. */
+START_TEST(test_list_with_dead_servers)
+{
+	const Csi__V1__ListVolumesRequest list = CSI__V1__LIST_VOLUMES_REQUEST__INIT;
+	const Csi__V1__ListVolumesResponse *reply;
+	struct call call;
+	struct bench b;
+
+	bench_init_dead(&b);
+	invoke("list", &b.controller.service.base, "ListVolumes", &list, &call);
+	check_error("list", &call.req.err, ERROR_OK, NULL);
+	reply = (const void *)call.reply;
+	check_that("list", "the live server's volumes", reply->n_entries > 0);
+	check_int("list", "dead servers that were asked", n_asked, DEAD_SERVERS);
+	check_int("list", "at the same time", most_asking, DEAD_SERVERS - 1);
+	call_done(&call);
+	bench_done(&b);
+}
+END_TEST
+
+/* A list for which nobody waits any more asks no further server. */
+START_TEST(test_list_that_nobody_awaits)
+{
+	const Csi__V1__ListVolumesRequest list = CSI__V1__LIST_VOLUMES_REQUEST__INIT;
+	ProtobufCService *service;
+	struct call cancelled = { .req = { .cancelled = true } };
+	struct call late = { .req = { .deadline_ns = 1 } };
+	const ProtobufCMethodDescriptor *m;
+	struct bench b;
+
+	bench_init_dead(&b);
+	service = &b.controller.service.base;
+	m = protobuf_c_service_descriptor_get_method_by_name(service->descriptor, "ListVolumes");
+	n_asked = 0;
+	service->invoke(service, (unsigned int)(m - service->descriptor->methods), &list.base,
+			answered, &cancelled.req);
+	check_error("cancelled", &cancelled.req.err, ERROR_CANCELLED, "given up");
+	service->invoke(service, (unsigned int)(m - service->descriptor->methods), &list.base,
+			answered, &late.req);
+	check_error("late", &late.req.err, ERROR_DEADLINE_EXCEEDED, "deadline");
+	check_int("both", "servers that were asked", n_asked, 0);
+	bench_done(&b);
+}
+END_TEST
+
 /* A connection that turns out to be dead is no error of the call: it is made once more. */
 START_TEST(test_dead_connection)
 {
@@ -1575,6 +1679,8 @@ CHECK_MAIN("services", .setup = setup,
 		   test_validate,
 		   test_unreachable,
 		   test_crowd,
+		   test_list_with_dead_servers,
+		   test_list_that_nobody_awaits,
 		   test_dead_connection,
 		   test_publish_refused,
 		   test_publish,
