@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
+#define FORGET_S 86400 /* after which an export is not listed any more that cannot be read */
+
 /* Of several StorageClasses of a share with other mount options each; the oldest is forgotten. */
 #define WAYS_MAX 8
 
@@ -22,6 +26,7 @@ struct known_export {
 	struct nfs_export export;
 	struct records_place place;
 	bool has_worked; /* a call has succeeded on it; else one has reached it */
+	uint64_t failing_ns; /* since when it could not be listed; 0: no list has failed */
 	struct way ways[WAYS_MAX]; /* a ring */
 	unsigned int n_ways;
 };
@@ -195,8 +200,27 @@ void known_exports_reach(struct known_exports *k, const struct nfs_export *e)
 
 	pthread_mutex_lock(&k->lock);
 	known = find_or_insert(k, e);
-	if (known != NULL && !has_way(known, &way))
-		known->ways[known->n_ways++ % WAYS_MAX] = way;
+	if (known != NULL) {
+		known->failing_ns = 0;
+		if (!has_way(known, &way))
+			known->ways[known->n_ways++ % WAYS_MAX] = way;
+	}
+	pthread_mutex_unlock(&k->lock);
+}
+
+void known_exports_fail(struct known_exports *k, const struct nfs_export *e)
+{
+	bool found;
+	uint64_t now;
+	size_t at;
+
+	pthread_mutex_lock(&k->lock);
+	now = clock_now_ns(); /* not before failing_ns */
+	at = find_position(k, e, &found);
+	if (found && k->list[at].failing_ns == 0)
+		k->list[at].failing_ns = now;
+	else if (found && now - k->list[at].failing_ns > FORGET_S * CLOCK_NS_PER_S)
+		k->list[at].has_worked = false;
 	pthread_mutex_unlock(&k->lock);
 }
 

@@ -44,6 +44,12 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
  */
 void known_exports_reach(struct known_exports *k, const struct nfs_export *e);
 
+/*
+ * Note that an export could not be listed. After a day in which no call has reached it, it counts
+ * as one on which no call has succeeded: it is gone for good.
+ */
+void known_exports_fail(struct known_exports *k, const struct nfs_export *e);
+
 /* Whether a call has reached the export, over the version and ports that e has. */
 bool known_exports_have(struct known_exports *k, const struct nfs_export *e);
 

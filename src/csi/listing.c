@@ -545,6 +545,7 @@ static int read_or_skip_share(struct listing *l, const struct csi_driver *driver
 	/* Nobody has looked at a share that is busy: it may have any entries. */
 	if (err->code == ERROR_RESOURCE_EXHAUSTED || r == -EUSERS)
 		return r;
+	known_exports_fail(driver->known, l->current);
 	log_warn("Skipping a share that cannot be listed", LOG_STR("server", l->current->server),
 		 LOG_STR("share", l->current->share), LOG_STR("reason", err->msg));
 	return r;
