@@ -56,6 +56,7 @@ struct error {
 	int sys; /* positive errno of the cause; 0: none */
 	unsigned int retry_ms; /* wait before the same call is worth another try; 0: not soon */
 	enum error_wait wait; /* if retry_ms > 0 */
+	unsigned int wait_for; /* likewise: the server, as a number that two may share */
 	char msg[ERROR_MESSAGE_SIZE]; /* UTF-8, whatever was put into it */
 };
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "net/address.h"
 #include "tree/budget.h"
 
 #define RETRY_MS 200
@@ -82,8 +83,9 @@ static bool server_has_turn(struct copy_turns *turns, const struct copy_turn *tu
 	return false;
 }
 
-/* With the lock held. */
-static int take(struct copy_turns *turns, struct copy_turn *turn, struct error *err)
+/* With the lock held. On failure *ret_busy may be set to the server that has no turn. */
+static int take(struct copy_turns *turns, struct copy_turn *turn,
+		const struct nfs_export **ret_busy, struct error *err)
 {
 	const struct nfs_export *busy = NULL;
 
@@ -91,10 +93,12 @@ static int take(struct copy_turns *turns, struct copy_turn *turn, struct error *
 		busy = turn->from;
 	else if (!server_has_turn(turns, turn, turn->to))
 		busy = turn->to;
-	if (busy != NULL)
+	if (busy != NULL) {
+		*ret_busy = busy;
 		return error_set(err, ERROR_ABORTED,
 				 "server '%s': enough copies and archives are already running; try again later",
 				 busy->server);
+	}
 	if (!tree_budget_enter(turn->driver->budget, COPY_TURNS_MAX))
 		return error_set(err, ERROR_ABORTED,
 				 "%d copies and archives are already running; try again later",
@@ -117,16 +121,18 @@ int copy_turn_begin(struct copy_turn *turn, const struct csi_driver *driver,
 int copy_turn_take(struct copy_turn *turn, struct error *err)
 {
 	struct copy_turns *turns = turn->driver->turns;
+	const struct nfs_export *busy = turn->to;
 	int r;
 
 	if (turn->is_taken)
 		return 0;
 	pthread_mutex_lock(&turns->lock);
-	r = take(turns, turn, err);
+	r = take(turns, turn, &busy, err);
 	pthread_mutex_unlock(&turns->lock);
 	if (r < 0) {
 		err->retry_ms = RETRY_MS;
 		err->wait = ERROR_WAIT_TURN;
+		err->wait_for = net_server_number(busy->server, busy->port);
 	}
 	return r;
 }

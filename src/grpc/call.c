@@ -232,33 +232,29 @@ static uint64_t hold_end(const struct grpc_call *call)
 }
 
 /*
- * Count the other calls of the method that are held or run again, but for those that wait for a
- * place. Find the one that has waited longest for its server.
+ * Go over the other calls of the method that are held or run again, but for those that wait for a
+ * place. last: the one before; NULL: return the first. Return NULL at the end.
  */
-static unsigned int count_held(const struct grpc_call *call, struct grpc_call **ret_longest)
+static struct grpc_call *next_held(const struct grpc_call *call, const struct grpc_call *last)
 {
-	struct list *conn_pos, *call_pos;
-	unsigned int n = 0;
+	const struct list *conns = &call->server->conns;
+	const struct list *conn_pos = last != NULL ? &last->conn->link : conns->next;
+	const struct list *pos = last != NULL ? last->link.next : NULL;
 
-	*ret_longest = NULL;
-	list_for_each(conn_pos, &call->server->conns) {
-		struct grpc_conn *conn = container_of(conn_pos, struct grpc_conn, link);
+	for (; conn_pos != conns; conn_pos = conn_pos->next, pos = NULL) {
+		const struct grpc_conn *conn = container_of(conn_pos, const struct grpc_conn, link);
 
-		list_for_each(call_pos, &conn->calls) {
-			struct grpc_call *other = container_of(call_pos, struct grpc_call, link);
+		for (pos = pos != NULL ? pos : conn->calls.next; pos != &conn->calls;
+		     pos = pos->next) {
+			struct grpc_call *other = container_of(pos, struct grpc_call, link);
 
-			if (other == call || !other->held || other->state != GRPC_CALL_RUNNING ||
-			    other->held_err.wait == ERROR_WAIT_PLACE ||
-			    other->method.descriptor != call->method.descriptor)
-				continue;
-			n++;
-			if (is_held(other) && other->held_err.wait == ERROR_WAIT_SERVER &&
-			    (*ret_longest == NULL ||
-			     other->started_ns < (*ret_longest)->started_ns))
-				*ret_longest = other;
+			if (other != call && other->held && other->state == GRPC_CALL_RUNNING &&
+			    other->held_err.wait != ERROR_WAIT_PLACE &&
+			    other->method.descriptor == call->method.descriptor)
+				return other;
 		}
 	}
-	return n;
+	return NULL;
 }
 
 void grpc_call_let_go(struct grpc_call *call)
@@ -267,17 +263,87 @@ void grpc_call_let_go(struct grpc_call *call)
 		answer_result(call);
 }
 
+/* Those that are held for one thing: their number, and which of them leaves first, if any may. */
+struct crowd {
+	unsigned int n;
+	struct grpc_call *leaves;
+};
+
+static bool waits_for_server(const struct grpc_call *call)
+{
+	return call->held_err.wait == ERROR_WAIT_SERVER;
+}
+
+/* The one that has waited longest for a server that is down; else the least for its turn. */
+static bool leaves_before(const struct grpc_call *a, const struct grpc_call *b)
+{
+	if (waits_for_server(a) != waits_for_server(b))
+		return waits_for_server(a);
+	return waits_for_server(a) ? a->started_ns < b->started_ns : a->started_ns > b->started_ns;
+}
+
+static struct crowd crowd_of(const struct grpc_call *call, unsigned int wait_for)
+{
+	struct crowd crowd = { .n = 0 };
+	struct grpc_call *other;
+
+	for (other = next_held(call, NULL); other != NULL; other = next_held(call, other)) {
+		if (other->held_err.wait_for != wait_for)
+			continue;
+		crowd.n++;
+		if (is_held(other) && (crowd.leaves == NULL || leaves_before(other, crowd.leaves)))
+			crowd.leaves = other;
+	}
+	return crowd;
+}
+
+/* Whether a crowd is larger, or as large and has one that leaves earlier. */
+static bool gives_before(const struct crowd *a, const struct crowd *b)
+{
+	if (a->leaves == NULL || a->n != b->n)
+		return a->leaves != NULL && a->n > b->n;
+	return waits_for_server(a->leaves) &&
+	       (b->leaves == NULL || leaves_before(a->leaves, b->leaves));
+}
+
+/*
+ * Which call leaves for one more, which is not counted yet: one of the largest crowd, so that no
+ * server costs calls for others their place. NULL: this very call. Its own crowd gives up one that
+ * waits for a server; who waits for a turn has waited longer for it.
+ */
+static struct grpc_call *call_that_leaves(const struct grpc_call *call)
+{
+	struct crowd largest = crowd_of(call, call->invocation.request.err.wait_for);
+	struct grpc_call *other;
+
+	largest.n++;
+	if (largest.leaves != NULL && !waits_for_server(largest.leaves))
+		largest.leaves = NULL;
+	for (other = next_held(call, NULL); other != NULL; other = next_held(call, other)) {
+		const struct crowd crowd = crowd_of(call, other->held_err.wait_for);
+
+		if (other->held_err.wait_for != call->invocation.request.err.wait_for &&
+		    gives_before(&crowd, &largest))
+			largest = crowd;
+	}
+	return largest.leaves;
+}
+
 /* Whether one more call may be held. Set *ret_leaves to the one that leaves for it, or NULL. */
 static bool has_room(const struct grpc_call *call, struct grpc_call **ret_leaves)
 {
-	struct grpc_call *longest;
+	const struct grpc_call *other;
+	unsigned int n = 0;
 
 	*ret_leaves = NULL;
-	if (call->invocation.request.err.wait == ERROR_WAIT_PLACE ||
-	    count_held(call, &longest) < call->method.hold_max)
+	if (call->invocation.request.err.wait == ERROR_WAIT_PLACE)
 		return true;
-	*ret_leaves = longest;
-	return longest != NULL;
+	for (other = next_held(call, NULL); other != NULL; other = next_held(call, other))
+		n++;
+	if (n < call->method.hold_max)
+		return true;
+	*ret_leaves = call_that_leaves(call);
+	return *ret_leaves != NULL;
 }
 
 /* Hold the call if its handler's error allows. It may be answered and freed when this returns. */

@@ -39,9 +39,10 @@
  * server that is down, its turn to copy, or a place at a server. At most hold_max calls of a method
  * are held, because a client makes a limited number of calls at a time and needs some for others.
  * Those that wait for a place do not count, and are always held: it is soon over. Above the limit,
- * the one that has waited longest for a server that is down is answered, whatever the new call
- * waits for; a dead server costs calls for others nothing. If none waits for a server, the new call
- * is answered: it has waited least.
+ * one is answered of those that wait for the same server as most of them do (wait_for), the new one
+ * included; so neither a dead server nor a slow one costs calls for others their places. It is the
+ * one that has waited longest for its server if that is down, and otherwise the one that has waited
+ * least for its turn.
  *
  * A call that is not held any longer is answered with its last error. When the server begins to
  * drain, all are.

@@ -138,6 +138,11 @@ int net_server_check(const char *server, struct error *err)
 	return check_labels(server, err);
 }
 
+unsigned int net_server_number(const char *server, uint16_t port)
+{
+	return (unsigned int)(str_hash(server, strlen(server)) + port);
+}
+
 /* -------- resolution -------- */
 
 /*

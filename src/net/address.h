@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "base/error.h"
@@ -40,6 +41,9 @@ int net_server_check(const char *server, struct error *err);
  * address, or NULL if out of memory. The caller frees.
  */
 char *net_server_without_brackets(const char *server);
+
+/* A number for a server's name and port, for struct error's wait_for. */
+unsigned int net_server_number(const char *server, uint16_t port);
 
 /*
  * Resolve a name or a literal into at most NET_ADDRESSES_MAX addresses, in the resolver's order of

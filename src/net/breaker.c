@@ -167,8 +167,8 @@ static enum server_state server_state(const struct server *s)
 }
 
 /* Refuse with a text. The caller need not give up, because the server may answer in a moment. */
-__attribute__((format(printf, 3, 4))) static int refuse(struct error *err, unsigned int retry_ms,
-							const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static int refuse(const struct server *s, struct error *err,
+							unsigned int retry_ms, const char *fmt, ...)
 {
 	char text[ERROR_MESSAGE_SIZE];
 	va_list ap;
@@ -178,8 +178,10 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct error *err, unsig
 	(void)vsnprintf(text, sizeof(text), fmt, ap); /* truncates */
 	va_end(ap);
 	r = error_set(err, ERROR_UNAVAILABLE, "%s", text);
-	if (err != NULL && err->code == ERROR_UNAVAILABLE)
+	if (err != NULL && err->code == ERROR_UNAVAILABLE) {
 		err->retry_ms = retry_ms;
+		err->wait_for = net_server_number(s->name, s->port);
+	}
 	return r;
 }
 
@@ -197,14 +199,14 @@ static unsigned int retry_ms_of(const struct server *s)
 
 static int refuse_down(const struct server *s, struct error *err)
 {
-	return refuse(err, retry_ms_of(s), "%s", s->why.msg);
+	return refuse(s, err, retry_ms_of(s), "%s", s->why.msg);
 }
 
 /* The caller has waited long enough, and has not learned whether the server answers. */
 static int refuse_unknown(const struct server *s, unsigned int retry_ms, const char *why,
 			  struct error *err)
 {
-	(void)refuse(err, retry_ms, "server '%s': %s; try again", s->name, why);
+	(void)refuse(s, err, retry_ms, "server '%s': %s; try again", s->name, why);
 	return -EUSERS;
 }
 
@@ -523,6 +525,7 @@ void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port
 		s->why = *why;
 	}
 	why->retry_ms = retry_ms_of(s);
+	why->wait_for = net_server_number(server, port);
 	pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
 }

@@ -31,6 +31,7 @@
  * after which the caller would not be refused again, or would at least learn more; it is 0 for an
  * unknown name and for a server that has never answered. If many are refused since all places are
  * taken, it is a different one for each, and grows with their number.
+ * err->wait_for is net_server_number().
  *
  * Any thread. One lock per breaker, innermost: no other lock is taken and no call made under it.
  */

@@ -165,6 +165,7 @@ static int set_state(struct error *err, const struct nfs_client *c, int error)
 	if (is_first) {
 		err->sys = -error;
 		err->retry_ms = error == -EAGAIN ? NFS_GRACE_RETRY_MS : 0;
+		err->wait_for = net_server_number(c->export.server, c->export.port);
 	}
 	return error;
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "csi/copy_turn.h"
 #include "csi/services.h"
+#include "net/address.h"
 #include "fake/nfs.h"
 #include "check_util.h"
 
@@ -296,6 +297,7 @@ static void check_turns(bool waited_for_turn)
 		check_error(copies[i].name, &err, ERROR_ABORTED, "already running");
 		check_that(copies[i].name, "waits",
 			   err.wait == ERROR_WAIT_TURN && err.retry_ms > 0 && err.retry_ms <= 1000);
+		check_int(copies[i].name, "waits for", err.wait_for, net_server_number("s", 0));
 	}
 	check_waiters(&b);
 	check_ok("a clone that is there", create_volume(&b, "done", VOLUME, NULL));

@@ -68,6 +68,7 @@ static void pass_ms(uint64_t ms)
 static atomic_uint runs; /* of the handler */
 static unsigned int failures; /* runs that fail */
 static enum error_wait waits_for[8]; /* what each of these has an error for */
+static unsigned int servers[8]; /* and for which server */
 static unsigned int blocked_run; /* which ends once unblocked is set; 0: none */
 static atomic_bool unblocked;
 static atomic_bool waited_for_turn; /* what the last run was told */
@@ -110,6 +111,7 @@ static void test_probe(Csi__V1__Identity_Service *s, const Csi__V1__ProbeRequest
 	}
 	ck_assert(run <= ARRAY_SIZE(waits_for));
 	req->err.wait = waits_for[run - 1];
+	req->err.wait_for = servers[run - 1];
 	(void)error_set(&req->err,
 			req->err.wait == ERROR_WAIT_TURN ? ERROR_ABORTED : ERROR_UNAVAILABLE,
 			"wait");
@@ -272,8 +274,10 @@ static void fail_runs(unsigned int n, enum error_wait wait)
 
 	failures = n;
 	blocked_run = 0;
-	for (i = 0; i < ARRAY_SIZE(waits_for); i++)
+	for (i = 0; i < ARRAY_SIZE(waits_for); i++) {
 		waits_for[i] = wait;
+		servers[i] = 0;
+	}
 }
 
 static void check_status(const char *row, const struct bench *b, const int expected[])
@@ -408,6 +412,70 @@ START_TEST(test_limit)
 }
 END_TEST
 
+/* Likewise of several servers: one of the server that has most, whatever its calls wait for. */
+START_TEST(test_limit_of_servers)
+{
+	static const enum error_wait server = ERROR_WAIT_SERVER, turn = ERROR_WAIT_TURN;
+	static const struct {
+		const char *name;
+		enum error_wait waits_for[4];
+		unsigned int servers[4];
+		int status[4];
+	} rows[] = {
+		{ "a slow one",
+		  { turn, turn, turn, turn },
+		  { 1, 1, 1, 2 },
+		  { -1, -1, ERROR_ABORTED, -1 } },
+		{ "a slow one, and a dead one",
+		  { turn, turn, turn, server },
+		  { 1, 1, 1, 2 },
+		  { -1, -1, ERROR_ABORTED, -1 } },
+		{ "a dead one",
+		  { server, server, server, turn },
+		  { 1, 1, 1, 2 },
+		  { ERROR_UNAVAILABLE, -1, -1, -1 } },
+		{ "two dead ones",
+		  { server, server, server, server },
+		  { 2, 1, 1, 1 },
+		  { -1, ERROR_UNAVAILABLE, -1, -1 } },
+		{ "its own, slow",
+		  { server, turn, turn, turn },
+		  { 2, 1, 1, 1 },
+		  { -1, -1, -1, ERROR_ABORTED } },
+		{ "each its own, dead",
+		  { server, server, server, server },
+		  { 1, 2, 3, 4 },
+		  { ERROR_UNAVAILABLE, -1, -1, -1 } },
+		{ "each its own, slow",
+		  { turn, turn, turn, turn },
+		  { 1, 2, 3, 4 },
+		  { -1, -1, -1, ERROR_ABORTED } },
+		{ "as many of each",
+		  { server, server, server, server },
+		  { 1, 1, 2, 2 },
+		  { ERROR_UNAVAILABLE, -1, -1, -1 } },
+	};
+	struct bench b;
+	unsigned int k;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		fail_runs(UINT_MAX, ERROR_WAIT_PLACE);
+		hold_max = 3;
+		bench_init(&b, "", 0);
+		for (k = 0; k < 4; k++) {
+			waits_for[k] = rows[i].waits_for[k];
+			servers[k] = rows[i].servers[k];
+			bench_call(&b, NULL);
+			bench_runs(&b, k + 1);
+			pass_ms(1);
+		}
+		check_status(rows[i].name, &b, rows[i].status);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 /* A call that runs again keeps its place among those that are held. */
 START_TEST(test_comes_back)
 {
@@ -496,5 +564,5 @@ static void setup(void)
 }
 
 CHECK_MAIN("call", .setup = setup,
-	   .tests = { test_held, test_turn_and_place, test_limit, test_comes_back,
-		      test_near_deadline, test_drain })
+	   .tests = { test_held, test_turn_and_place, test_limit, test_limit_of_servers,
+		      test_comes_back, test_near_deadline, test_drain })

@@ -125,6 +125,7 @@ static void check_refused(const char *row, struct net_breaker *breaker, const st
 	check_int(row, "code", err.code, ERROR_UNAVAILABLE);
 	check_str(row, "text", err.msg, "nobody there");
 	check_that(row, "not too early", err.retry_ms > pause_ms / 2);
+	check_int(row, "waits for", err.wait_for, net_server_number(s->name, s->port));
 	check_that(row, "not too late", err.retry_ms <= pause_ms + 1);
 }
 
