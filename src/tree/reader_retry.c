@@ -196,6 +196,7 @@ static void retry_limit_size(struct reader_item *item)
 
 int reader_retry_entry(struct reader *rd, struct reader_item *item, struct error *err)
 {
+	const struct nfs_handle before = item->handle;
 	int r;
 
 	tree_drain_reads(rd->work, false); /* reads of the rest of the file */
@@ -226,6 +227,9 @@ int reader_retry_entry(struct reader *rd, struct reader_item *item, struct error
 	}
 	if (r < 0)
 		return r;
+	/* The length of one file says nothing about another one that has its name now. */
+	if (!nfs_handle_is_equal(&before, &item->handle))
+		item->cuts = 0;
 	retry_limit_size(item);
 	if (reader_item_settle(rd, item) < 0)
 		return error_oom(err);

@@ -631,6 +631,41 @@ START_TEST(test_replaced_for_ever)
 }
 END_TEST
 
+#define CUTS_LAST (2 * READS - 5)
+
+/* A file that becomes shorter and shorter, and whose name another one takes then. */
+static void cut_and_replace_big(struct fake_nfs *f, unsigned int n)
+{
+	if (n == 1 || n == READS)
+		cut_big(f, n);
+	else if (n == CUTS_LAST)
+		replace_big(f, n);
+}
+
+/* What is known of the length of the first file does not limit the second one. */
+START_TEST(test_replaced_after_cuts)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(jobs); i++) {
+		struct event e = { NFS_OP_READ, 2, CUTS_LAST + 1, cut_and_replace_big, 0, 0 };
+		const char *row = job_names[i];
+		struct job j;
+
+		job_init(&j, &full);
+		write_version(j.f, "tree/big", 0);
+		fake_nfs_watch(j.f, watch, &e);
+		jobs[i](row, &j);
+		fake_nfs_watch(j.f, NULL, NULL);
+		check_int(row, "it was replaced", e.happened, CUTS_LAST);
+		ck_assert_msg(j.result == 0, "%s: %s", row, j.err.msg);
+		tree_check_same(row, j.f, "tree/big", j.g, "copy/big");
+		check_int(row, "changed", j.work.progress.changed, 0);
+		job_done(&j);
+	}
+}
+END_TEST
+
 /* A log or a database, written to all the time, is copied and counted. */
 START_TEST(test_written_for_ever)
 {
@@ -1215,7 +1250,8 @@ END_TEST
 CHECK_MAIN("tree_live",
 	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
 		      test_archive_depth, test_all_hole_in_an_archive, test_long_hole_reports,
-		      test_many_holes_in_an_archive, test_hole_at_second_look, test_slow_reports },
+		      test_many_holes_in_an_archive, test_hole_at_second_look, test_slow_reports,
+		      test_replaced_after_cuts },
 	   .loops = { { test_listing_begins_again, 3 },
 		      { test_replaced_again_and_again, 2 },
 		      { test_replaced_for_ever, 2 },
