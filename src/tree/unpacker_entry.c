@@ -345,8 +345,21 @@ static int convert_xattrs(struct unpacker *u, struct archive_entry *e, struct tr
 	return r;
 }
 
+/*
+ * Where nothing may be missing, the data must have the size that the header says. libarchive sees
+ * to that, but for a map of holes that contradicts the header or the data behind it.
+ */
+static int check_data_end(const struct tree_entry *entry, uint64_t end, struct error *err)
+{
+	if (end == entry->attr.size || (entry->has_holes && end < entry->attr.size))
+		return 0;
+	return unpacker_fail_damaged("the size of a file and its map of holes do not agree", err);
+}
+
 static int unpack_data(struct unpacker *u, const struct tree_entry *entry, struct error *err)
 {
+	uint64_t end = 0;
+
 	for (;;) {
 		struct tree_piece piece = { .block = NULL };
 		const void *data;
@@ -354,12 +367,14 @@ static int unpack_data(struct unpacker *u, const struct tree_entry *entry, struc
 		int r, status = archive_read_data_block(u->archive, &data, &piece.len, &offset);
 
 		if (status == ARCHIVE_EOF)
-			return 0;
+			return check_data_end(entry, end, err);
 		if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
 			return unpacker_error(u, err);
 		u->work->progress.bytes += piece.len;
 		piece.offset = (uint64_t)offset;
 		piece.data = data;
+		if (piece.len > 0 && end < piece.offset + piece.len)
+			end = piece.offset + piece.len;
 		r = tree_sparse_send(u->sink, &piece, entry->has_holes, err);
 		if (r < 0)
 			return r;

@@ -1301,22 +1301,36 @@ static void put_tar_padding(struct buf *b, size_t len)
 	ck_assert(buf_append(b, zeros, len) == 0);
 }
 
-/* Append an empty file with a map of n ranges, each as in range: GNU's sparse format 1.0. */
-static void put_tar_map(struct buf *b, unsigned int n, const char *range)
+/* Append a file of a map of holes and len bytes of data: GNU's sparse format 1.0. */
+static void put_tar_sparse(struct buf *b, unsigned int size, const char *map, size_t len)
 {
-	static const char records[] = "22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
-				      "21 GNU.sparse.name=f\n25 GNU.sparse.realsize=0\n";
-	cleanup_free char *ranges = check_repeat(range, n);
-	const size_t len = strlen("000000\n") + strlen(ranges), padding = 511 - (len - 1) % 512;
-	char count[16];
+	const size_t padding = 511 - (strlen(map) - 1) % 512;
+	cleanup_free char *data = check_repeat("x", len);
+	char number[16], records[512];
 
-	(void)snprintf(count, sizeof(count), "%06u\n", n);
+	(void)snprintf(number, sizeof(number), "%u", size);
+	(void)snprintf(records, sizeof(records),
+		       "22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n21 GNU.sparse.name=f\n"
+		       "%zu GNU.sparse.realsize=%s\n",
+		       24 + strlen(number), number);
 	put_tar_header(b, 'x', "PaxHeaders/f", strlen(records));
 	ck_assert(buf_puts(b, records) == 0);
 	put_tar_padding(b, 512 - strlen(records));
-	put_tar_header(b, '0', "GNUSparseFile/f", len + padding);
-	ck_assert(buf_puts(b, count) == 0 && buf_puts(b, ranges) == 0);
+	put_tar_header(b, '0', "GNUSparseFile/f", strlen(map) + padding + len);
+	ck_assert(buf_puts(b, map) == 0);
 	put_tar_padding(b, padding);
+	ck_assert(buf_puts(b, data) == 0);
+	put_tar_padding(b, (512 - len % 512) % 512);
+}
+
+/* Append an empty file with a map of n ranges, each as in range. */
+static void put_tar_map(struct buf *b, unsigned int n, const char *range)
+{
+	cleanup_free char *ranges = check_repeat(range, n);
+	cleanup_buf struct buf map = { .data = NULL };
+
+	ck_assert(buf_printf(&map, "%06u\n%s", n, ranges) == 0);
+	put_tar_sparse(b, 0, map.data, 0);
 }
 
 /* Where libarchive's time_t has 32 bits, it cuts later times, and the work counts their entries. */
@@ -1360,6 +1374,51 @@ START_TEST(test_cut_times)
 			  has_32_bits ? (int32_t)rows[i].mtime : rows[i].mtime);
 		check_int(rows[i].name, "entries that are cut", progress.times_cut,
 			  has_32_bits && rows[i].counts);
+		buf_done(&b);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* A file that would be shorter or longer than its header says is no copy of any file. */
+START_TEST(test_map_contradicts)
+{
+	static const struct {
+		const char *name;
+		unsigned int size;
+		const char *map;
+		size_t data;
+		bool is_right;
+	} rows[] = {
+		{ "all data", 4096, "1\n0\n4096\n", 4096, true },
+		{ "hole at the end", 4096, "1\n0\n600\n", 600, true },
+		{ "hole at the beginning", 4096, "1\n4000\n96\n", 96, true },
+		{ "one hole", 4096, "1\n4096\n0\n", 0, true },
+		{ "large hole", 400000, "1\n400000\n0\n", 0, true },
+		{ "nothing, not even a hole", 4096, "0\n", 0, false },
+		{ "less data than in its map", 5000, "1\n0\n5000\n", 600, false },
+		{ "more data than its size", 4096, "1\n0\n5000\n", 5000, false },
+		{ "more data than its size, large", 400000, "1\n399999\n600\n", 600, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		struct nfs_handle handle;
+		struct nfs_attr attr;
+		struct buf b = { 0 };
+
+		put_tar_sparse(&b, rows[i].size, rows[i].map, rows[i].data);
+		put_tar_padding(&b, 1024);
+		fake_nfs_write(f, ARCHIVE, 0, b.data, b.len);
+		(void)unpack(f, &err);
+		check_error(rows[i].name, &err, rows[i].is_right ? ERROR_OK : ERROR_DATA_LOSS,
+			    rows[i].is_right ? NULL : "do not agree");
+		if (rows[i].is_right) {
+			ck_assert(fake_nfs_get(f, "back/f", &handle, &attr));
+			check_int(rows[i].name, "size", attr.size, rows[i].size);
+		}
 		buf_done(&b);
 		fake_nfs_free(f);
 	}
@@ -1783,6 +1842,7 @@ CHECK_MAIN("tree_archive",
 		   test_no_owners, test_padding, test_skipped_data, test_zstd_window,
 		   test_compressed_twice, test_zstd_bytes, test_zstd_pieces,
 		   test_directories_in_turn, test_folded, test_short_reads,
+		   test_map_contradicts,
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
