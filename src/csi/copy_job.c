@@ -104,7 +104,7 @@ static void log_end(const struct copy_job *job)
 		 LOG_NUM("times_cut", p->times_cut), LOG_NUM("xattrs_lost", p->xattrs_lost));
 	log_xattrs_lost(job);
 	if (p->clamped > 0)
-		log_warn("NFSv3 cannot store times before 1970 or after 2106; they were clamped",
+		log_warn("NFSv3 cannot store times before 1970 or after 2106, and file systems have limits of their own; times were clamped",
 			 LOG_STR("what", job->what), LOG_NUM("entries", p->clamped));
 	if (p->times_cut > 0)
 		log_warn("libarchive has 32-bit times on this system: times after 2038 were restored as times before 1970",

@@ -81,7 +81,7 @@ struct builder_node {
 	bool known; /* a directory of this path came before */
 	bool is_link; /* an additional name of target */
 	bool deferred; /* created once it has ended, with data and attributes in one call */
-	bool clamped; /* its time is out of range for the server */
+	bool clamped; /* its time is out of range for the server, and counted as such */
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
 	bool has_holes;

@@ -41,6 +41,25 @@ static int node_is_found(struct builder_node *node)
 
 /* -------- the attributes that are set last -------- */
 
+static void count_clamped(struct builder_node *node)
+{
+	if (!node->clamped)
+		node->builder->work->progress.clamped++;
+	node->clamped = true;
+}
+
+/*
+ * A server moves a time that its file system does not have to the nearest one that it has. Some
+ * have even seconds only, and version 3 sends the lower half of the number.
+ */
+static bool is_time_kept(const struct nfs_client *c, const struct nfs_time *wanted,
+			 const struct nfs_time *now)
+{
+	const uint64_t apart = (uint64_t)now->sec - (uint64_t)wanted->sec + 1;
+
+	return (c->version == 3 ? (uint32_t)apart : apart) <= 2;
+}
+
 static int final_change(struct builder_node *node, struct nfs_change *ret)
 {
 	struct tree_work *work = node->builder->work;
@@ -54,10 +73,8 @@ static int final_change(struct builder_node *node, struct nfs_change *ret)
 		.has_size = node->has_holes, /* a hole at the end is not written */
 		.size = node->attr.size,
 	};
-	if (!node->no_attr && !node->clamped && !nfs_time_fits(work->to, &node->attr.mtime)) {
-		node->clamped = true;
-		work->progress.clamped++;
-	}
+	if (!node->no_attr && !nfs_time_fits(work->to, &node->attr.mtime))
+		count_clamped(node);
 	return builder_owner_put(node, ret);
 }
 
@@ -89,6 +106,10 @@ static int take_attributes_set(struct builder_node *node, const struct nfs_chang
 	if (node->attr.type == NFS_TYPE_FILE && attr->is_full &&
 	    attr->size != (node->has_holes ? node->attr.size : node->size))
 		return fail_data_loss(node, "the file does not have the size that was written");
+	/* Not every server keeps times of symbolic links. */
+	if (change->has_times && attr->is_full && node->attr.type != NFS_TYPE_SYMLINK &&
+	    !is_time_kept(node->builder->work->to, &node->attr.mtime, &attr->mtime))
+		count_clamped(node);
 	/* Setting the owner may have cleared bits. */
 	if (attr->has_mode) {
 		node->made.has_mode = true;

@@ -27,7 +27,7 @@ struct tree_progress {
 	uint64_t all_files, all_directories, all_bytes; /* totals; 0: not counted */
 	uint64_t changed; /* files kept although they were written to during each read */
 	uint64_t vanished; /* entries that were removed during the work */
-	uint64_t clamped; /* entries whose time is out of range for NFSv3 and was moved into it */
+	uint64_t clamped; /* entries whose time NFSv3 or the target's file system does not have */
 	uint64_t times_cut; /* entries whose time libarchive may have cut to 32 bits */
 	uint64_t left_out; /* entries not kept: sockets in archives, other file systems */
 	uint64_t xattrs_lost; /* extended attributes not kept */

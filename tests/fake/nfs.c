@@ -464,6 +464,8 @@ static int do_setattr(struct fake_nfs *f, struct inode *inode, const struct nfs_
 	if (change->has_times) {
 		inode->atime = change->atime;
 		inode->mtime = change->mtime;
+		if (f->habits.time_min != 0 && inode->mtime.sec < f->habits.time_min)
+			inode->mtime = (struct nfs_time){ f->habits.time_min, 0 };
 	}
 	return 0;
 }

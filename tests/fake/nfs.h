@@ -92,6 +92,7 @@ struct fake_habits {
 	uint32_t xattr_max; /* bytes of a value; 0: no limit */
 	bool reads_alone; /* refuses a READ that lists extended attributes */
 	bool xattr_stuck; /* LISTXATTRS returns its first page again and again */
+	int64_t time_min; /* the first second that the file system has; 0: it has all */
 	bool late; /* REMOVE and LOOKUP run at once, but are answered after all else */
 };
 

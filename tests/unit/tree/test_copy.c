@@ -354,6 +354,49 @@ START_TEST(test_times)
 }
 END_TEST
 
+/* So are those that the file system of the target does not have. */
+START_TEST(test_times_of_file_system)
+{
+	static const struct fake_habits since_1901 = { .time_min = INT32_MIN };
+	static const struct {
+		const char *path;
+		enum nfs_type type;
+		struct nfs_time mtime;
+	} rows[] = {
+		{ "tree/1800", NFS_TYPE_FILE, { -5364662400, 5 } },
+		{ "tree/1900", NFS_TYPE_DIRECTORY, { -2208988800, 0 } },
+		{ "tree/1900 as well", NFS_TYPE_FIFO, { -2208988800, 0 } },
+		{ "tree/a second earlier", NFS_TYPE_FILE, { INT64_C(-2147483649), 0 } },
+		{ "tree/1901", NFS_TYPE_FILE, { INT32_MIN, 0 } },
+		{ "tree/2026", NFS_TYPE_DIRECTORY, { 1795860000, 999999999 } },
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	struct tree_work work = { .from = c, .to = c };
+	struct error err = { .code = ERROR_OK };
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		fake_nfs_put(f, rows[i].path, rows[i].type, NULL);
+		fake_nfs_set(f, rows[i].path,
+			     &(struct nfs_attr){ .mode = 0755, .mtime = rows[i].mtime });
+	}
+	fake_nfs_habits(f, &since_1901);
+	c->version = 4;
+	ck_assert(fake_nfs_get(f, "tree", &handle, &attr));
+	check_int("times", "result",
+		  tree_copy(&work, &handle, &attr, &c->root, "copy", false, &err), 0);
+	/* A second may be what the file system rounds to. */
+	check_int("times", "clamped", work.progress.clamped, 3);
+	ck_assert(fake_nfs_get(f, "copy/1800", &handle, &attr));
+	check_int("times", "of the copy", attr.mtime.sec, INT32_MIN);
+	nfs_client_free(steal_ptr(&c));
+	fake_nfs_free(f);
+}
+END_TEST
+
 START_TEST(test_mounts)
 {
 	static const struct {
@@ -1505,6 +1548,7 @@ CHECK_MAIN("tree_copy",
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
 		   test_no_owners, test_ignored_owners, test_not_root_group, test_times,
+		   test_times_of_file_system,
 		   test_links_in_flight, test_links_come_last,
 		   test_turns,
 		   test_links_forgotten, test_links_of_long_paths, test_empty_reads, test_to_folder,
