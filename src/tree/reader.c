@@ -36,6 +36,20 @@ static int check_path(const struct reader *rd, struct error *err)
 }
 
 /*
+ * Version 4 servers need not have modes: mode 0 would take the data away from its owner. Symbolic
+ * links have none.
+ */
+static int check_mode(const struct reader *rd, const struct reader_item *item, struct error *err)
+{
+	if (item->attr.has_mode || item->attr.type == NFS_TYPE_SYMLINK || rd->options->count)
+		return 0;
+	return error_set(err, ERROR_FAILED_PRECONDITION,
+			 "reading '%s' on %s:%s: the server does not report its mode",
+			 rd->path.data, rd->work->from->export.server,
+			 rd->work->from->export.share);
+}
+
+/*
  * Refuse the directory that this work makes: the tree is around it, and would hold copies of copies
  * until the disk is full. The name tells it, since handle and file id may differ from one path or
  * version of NFS to another.
@@ -95,6 +109,8 @@ static int deliver_entry(struct reader *rd, struct reader_item *item, struct err
 		return 0;
 	}
 	r = check_path(rd, err);
+	if (r == 0)
+		r = check_mode(rd, item, err);
 	if (r < 0)
 		return r;
 	entry.path = buf_text(&rd->path);

@@ -374,8 +374,8 @@ static void describe(const struct fake_nfs *f, const struct inode *inode, struct
 	memcpy(handle->data, &inode->id, sizeof(inode->id));
 	*attr = (struct nfs_attr){
 		.type = inode->type,
-		.has_mode = true,
-		.mode = inode->mode,
+		.has_mode = !f->habits.no_modes,
+		.mode = f->habits.no_modes ? 0 : inode->mode,
 		.has_owner = true,
 		.uid = inode->uid,
 		.gid = inode->gid,

@@ -77,6 +77,7 @@ struct fake_habits {
 	enum fake_fsid fsid;
 	bool modes; /* enforce the modes of directories for all but root */
 	bool folds; /* "A" is another name of "a" */
+	bool no_modes; /* no reply has a mode */
 	bool no_owners; /* SETATTR leaves the owner as it is */
 	bool used_lags; /* written data does not count as used space */
 	bool used_all; /* holes count as used space */

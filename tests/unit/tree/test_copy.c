@@ -263,6 +263,21 @@ START_TEST(test_no_owners)
 }
 END_TEST
 
+/* A copy whose files and directories have mode 0 is of no use to their owners. */
+START_TEST(test_no_modes)
+{
+	static const struct fake_habits habits = { .no_modes = true };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	tree_fill_file(f, "tree/file", 0, 10);
+	fake_nfs_habits(f, &habits);
+	check_that("no modes", "result", copy(f, NULL, &err) < 0);
+	check_error("no modes", &err, ERROR_FAILED_PRECONDITION, "does not report its mode");
+	fake_nfs_free(f);
+}
+END_TEST
+
 /*
  * A server that answers OK and leaves the owner as it is. bare: only GETATTR shows it. Nothing is
  * set-id for somebody else.
@@ -1547,8 +1562,8 @@ CHECK_MAIN("tree_copy",
 		   test_first_name_vanishes,
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
-		   test_no_owners, test_ignored_owners, test_not_root_group, test_times,
-		   test_times_of_file_system,
+		   test_no_owners, test_no_modes, test_ignored_owners, test_not_root_group,
+		   test_times, test_times_of_file_system,
 		   test_links_in_flight, test_links_come_last,
 		   test_turns,
 		   test_links_forgotten, test_links_of_long_paths, test_empty_reads, test_to_folder,
