@@ -28,7 +28,7 @@ static int check_component(const char *c, size_t len, const char *field, struct 
 	return 0;
 }
 
-int path_check_relative(const char *path, const char *field, struct error *err)
+int path_check_mounted(const char *path, const char *field, struct error *err)
 {
 	size_t len = strlen(path);
 	int r;
@@ -41,10 +41,6 @@ int path_check_relative(const char *path, const char *field, struct error *err)
 	if (str_has_control(path))
 		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: contains a control character",
 				 field);
-	if (strchr(path, '#') != NULL)
-		return error_set(err, ERROR_INVALID_ARGUMENT,
-				 "%s: '#' is not allowed, it separates the fields of volume ids",
-				 field);
 	for (;;) {
 		size_t n = strcspn(path, "/");
 
@@ -55,6 +51,15 @@ int path_check_relative(const char *path, const char *field, struct error *err)
 			return 0;
 		path += n + 1;
 	}
+}
+
+int path_check_relative(const char *path, const char *field, struct error *err)
+{
+	if (strchr(path, '#') != NULL)
+		return error_set(err, ERROR_INVALID_ARGUMENT,
+				 "%s: '#' is not allowed, it separates the fields of volume ids",
+				 field);
+	return path_check_mounted(path, field, err);
 }
 
 bool path_has_component(const char *path, const char *component)

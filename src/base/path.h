@@ -21,6 +21,9 @@
  */
 int path_check_relative(const char *path, const char *field, struct error *err);
 
+/* The same, but '#' is allowed: for a path that is mounted and never becomes part of an id. */
+int path_check_mounted(const char *path, const char *field, struct error *err);
+
 /* Find a component in a path, ignoring case as some servers do (ASCII only). */
 bool path_has_component(const char *path, const char *component);
 

@@ -63,6 +63,17 @@ static int take_share(struct volume_params *p, const char *value, struct error *
 	return param_set_share(&p->share, value, err);
 }
 
+/* A node makes no volume ids, and csi-driver-nfs has mounted such paths. */
+static int take_mounted_share(struct volume_params *p, const char *value, struct error *err)
+{
+	int r;
+
+	if (value[0] == '\0')
+		return take_share(p, value, err);
+	r = nfs_share_check_mounted(value, err);
+	return r < 0 ? r : param_set_string(&p->share, value, err);
+}
+
 static int take_on_delete(struct volume_params *p, const char *value, struct error *err)
 {
 	if (value[0] == '\0')
@@ -240,9 +251,9 @@ static int fill_template(const char *template, const struct csi_map *map, bool f
 	}
 }
 
-static int check_subdir(const char *subdir, struct error *err)
+static int check_subdir(const char *subdir, bool for_node, struct error *err)
 {
-	int r = path_check_relative(subdir, "subDir", err);
+	int r = (for_node ? path_check_mounted : path_check_relative)(subdir, "subDir", err);
 
 	if (r < 0)
 		return r;
@@ -277,7 +288,7 @@ static int fill_subdir(struct volume_params *p, const struct csi_map *map, bool 
 		free(steal_ptr(&p->subdir));
 		return 0;
 	}
-	r = check_subdir(trimmed, err);
+	r = check_subdir(trimmed, for_node, err);
 	if (r < 0)
 		return r;
 	p->has_variables = strstr(p->subdir, "${") != NULL;
@@ -321,7 +332,8 @@ static const struct {
 	int (*take)(struct volume_params *p, const char *value, struct error *err);
 } params[] = {
 	{ "server", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_LOCATION, take_server },
-	{ "share", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_LOCATION, take_share },
+	{ "share", PARAM_CREATE | PARAM_LOCATION, take_share },
+	{ "share", PARAM_ATTRIBUTE, take_mounted_share },
 	{ "subDir", PARAM_CREATE | PARAM_ATTRIBUTE, take_subdir },
 	{ "mountPermissions", PARAM_CREATE | PARAM_ATTRIBUTE | PARAM_MUTABLE, take_mode },
 	{ "uid", PARAM_CREATE | PARAM_MUTABLE, take_uid },

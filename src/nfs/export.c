@@ -13,7 +13,9 @@
 #include "base/str.h"
 #include "net/address.h"
 
-int nfs_share_check(const char *share, struct error *err)
+static int share_check(const char *share,
+		       int (*check)(const char *path, const char *field, struct error *err),
+		       struct error *err)
 {
 	cleanup_free char *trimmed = path_trim(share);
 
@@ -24,7 +26,17 @@ int nfs_share_check(const char *share, struct error *err)
 	if (path_has_component(trimmed, NFS_STATE_DIR))
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "share: %s is where csi-nfs keeps its records", NFS_STATE_DIR);
-	return path_check_relative(trimmed, "share", err);
+	return check(trimmed, "share", err);
+}
+
+int nfs_share_check(const char *share, struct error *err)
+{
+	return share_check(share, path_check_relative, err);
+}
+
+int nfs_share_check_mounted(const char *share, struct error *err)
+{
+	return share_check(share, path_check_mounted, err);
 }
 
 int nfs_export_init(struct nfs_export *e, const char *server, const char *share, struct error *err)

@@ -38,6 +38,9 @@ struct nfs_export {
  */
 int nfs_share_check(const char *share, struct error *err);
 
+/* The same for a node, which makes no volume ids: '#' is allowed. */
+int nfs_share_check_mounted(const char *share, struct error *err);
+
 /*
  * Set e to copies of server and share, checked, with the identity of the process. Returns 0,
  * -EINVAL with INVALID_ARGUMENT, or -ENOMEM.

@@ -46,6 +46,21 @@ static void check_params(const struct volume_params *p)
 	assert(str_eq(id.on_delete, want.on_delete));
 }
 
+/* A node takes a '#', which cannot be in an id. */
+static void check_attributes(const struct volume_params *p)
+{
+	if (strchr(p->share, '#') == NULL &&
+	    (p->subdir == NULL || strchr(p->subdir, '#') == NULL)) {
+		check_params(p);
+		return;
+	}
+	assert(p->mode <= 07777);
+	assert(nfs_share_check_mounted(p->share, NULL) == 0);
+	assert(p->subdir == NULL || path_check_mounted(p->subdir, "subDir", NULL) == 0);
+	assert(p->subdir == NULL || !path_has_component(p->subdir, ".csi-nfs"));
+	assert(!str_has_control(p->server) && strpbrk(p->server, "/#,") == NULL);
+}
+
 /* Lines of key=value become entries. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -82,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_params(&p);
 	volume_params_done(&p);
 	if (volume_attributes_parse(&p, &map, &some, NULL) == 0)
-		check_params(&p);
+		check_attributes(&p);
 	volume_params_done(&p);
 	return 0;
 }

@@ -246,6 +246,19 @@ class Node(Mounts, unittest.TestCase):
                 self.client.NodeUnpublishVolume(volume_id=handle, target_path=self.target)
                 self.is_gone()
 
+    def test_separator_of_ids_in_a_path(self):
+        """csi-driver-nfs mounts it: the path comes from the attributes, not from the handle."""
+        os.makedirs(os.path.join(DISK, "share", "c#", "a#b"), exist_ok=True)
+        for version, share, volume in (("4.2", "/share", "c#"), ("4.2", "/share/c#", "a#b"),
+                                       ("4.2", "/share", "c#/a#b"), ("4.2", "/share/c#", "")):
+            with self.subTest(share=share, volume=volume):
+                self.publish(version, volume, share=share)
+                self.publish(version, volume, share=share)
+                self.assertEqual(len(mounts(self.target)), 1)
+                self.write_and_read(os.path.join(share[len("/share/"):], volume))
+                self.unpublish(volume=volume)
+                self.is_gone()
+
     # ---- versions ----
 
     def test_version_3_without_locks(self):

@@ -298,6 +298,9 @@ START_TEST(test_attributes)
 		{ "template", { SRV, META, "subDir", PVC }, .subdir = "claim" },
 		/* csi-driver-nfs has made directories of these names. */
 		{ "repeated slash", { SRV, "subDir", "/a//./b/" }, .subdir = "a/b" },
+		{ "separator of ids",
+		  { "server", "s", "share", "/e#", "subDir", "a#b" },
+		  .subdir = "a#b" },
 		{ "unknown variable", { SRV, META, "subDir", "${x}/" PVC }, .subdir = "${x}/claim" },
 		{ "without a value", { SRV, "subDir", PVC "/a" }, .subdir = PVC "/a" },
 		{ "template without an end",
