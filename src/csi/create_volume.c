@@ -189,6 +189,18 @@ static int compare_pairs(const void *a, const void *b)
 	return strcmp(one->key, other->key);
 }
 
+/*
+ * The policy for the record. Without one, the driver's at the time of the deletion counts, as for a
+ * volume of csi-driver-nfs: an administrator may change it so that volumes stay. A default that
+ * keeps the directory is in the id as well, and counts from now on.
+ */
+static const char *creation_policy(const struct volume_params *p)
+{
+	if (!(p->given & MUTABLE_ON_DELETE) && p->on_delete == ON_DELETE_DELETE)
+		return NULL;
+	return on_delete_name(p->on_delete);
+}
+
 static int creation_describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
 			     const char *source, struct error *err)
 {
@@ -203,7 +215,7 @@ static int creation_describe(struct creation *creation, const Csi__V1__CreateVol
 		.size = creation->size,
 		.mode = p->mode,
 		.owner = p->owner,
-		.on_delete = on_delete_name(p->on_delete),
+		.on_delete = creation_policy(p),
 		.has_existing = p->has_existing,
 		.existing = p->existing,
 		.claim = claim_of(creation),
@@ -302,6 +314,7 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 		.data = source,
 		.ret_trashed = &trash.is_used,
 		.replace_archive = driver->replace_archive,
+		.policy = driver->on_delete,
 		.defaults = (MUTABLE_MODE | MUTABLE_ON_DELETE) & ~creation->params.given,
 	};
 	struct session s;

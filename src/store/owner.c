@@ -119,8 +119,12 @@ static int check_volume_record(struct owner_search *s, const char *key, unsigned
 		return 0;
 	if (!volume_counts(s->q, &v, key))
 		return 0;
-	s->owner->may_retain = v.on_delete == NULL || on_delete_parse(v.on_delete, &policy) < 0 ||
-			       policy == ON_DELETE_RETAIN;
+	/* Ours has none if the default was to delete. */
+	if (v.on_delete == NULL)
+		s->owner->may_retain = volume_is_foreign(&rec);
+	else
+		s->owner->may_retain =
+			on_delete_parse(v.on_delete, &policy) < 0 || policy == ON_DELETE_RETAIN;
 	return owner_is(s, OWNER_IS_VOLUME, key);
 }
 

@@ -59,7 +59,7 @@ enum owner_kind { OWNER_IS_NOBODY, OWNER_IS_VOLUME, OWNER_IS_SNAPSHOT, OWNER_IS_
 struct owner {
 	enum owner_kind kind;
 	char key[RECORD_NAME_MAX + 1]; /* as the server spells it */
-	bool may_retain; /* it is a volume whose policy is retain, unknown or not recorded */
+	bool may_retain; /* it is a volume whose policy is retain or unknown, or a foreign one's */
 
 	/* Strictest policies of earlier volumes. Complete only if nobody was found. */
 	enum volume_on_delete policy; /* of those with the directory, or one in it */

@@ -44,6 +44,7 @@ struct volume_filler {
 	void *data;
 	bool *ret_trashed; /* set if there is something to purge */
 	bool replace_archive; /* as in volume_disposal, for deletions that are finished first */
+	enum volume_on_delete policy; /* likewise */
 	unsigned int defaults; /* of enum volume_mutable: settings that the request does not name */
 };
 

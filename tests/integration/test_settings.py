@@ -353,6 +353,28 @@ class Settings(OnServer):
         self.delete(volume.volume_id)
         self.assertEqual(self.listed(), [])
 
+    def test_default_policy_at_the_deletion(self):
+        """An administrator may want volumes to stay that are there already."""
+        plain = self.create("plain").volume_id
+        asked = self.create("asked", onDelete="delete").volume_id
+        below = self.create("below", subDir="a/${pvc.metadata.name}",
+                            **{"csi.storage.k8s.io__pvc__name": "b"}).volume_id
+        request = self.request("clone")
+        request["volume_content_source"] = {"volume": {"volume_id": plain}}
+        clone = self.client.CreateVolume(**request).volume
+        self.restart("--default-ondelete-policy=retain")
+        self.assertEqual(self.client.CreateVolume(**request).volume, clone)
+        later = self.create("later").volume_id
+        self.assertTrue(later.endswith("##retain"), later)
+        for volume_id in (plain, asked, below, clone.volume_id):
+            self.delete(volume_id)
+            self.delete(volume_id)
+        self.restart(*self.options)
+        self.delete(later)
+        self.assertEqual(self.listed(), ["a", "clone", "later", "plain"])
+        self.assertEqual(self.listed(self.path("a")), ["b"])
+        self.empty(self.share)  # also the note that a/b is retained
+
     def test_modify_is_all_or_nothing(self):
         volume = self.create("whole", mountPermissions="0750")
         before, record = self.status("whole"), self.text("whole")

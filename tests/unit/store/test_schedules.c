@@ -952,8 +952,8 @@ static void describe(const struct volume_plan *plan, struct record *rec)
 	check_fast(record_set(rec, VOLUME_KEY_DIR, plan->dir) == 0);
 	check_fast(record_set(rec, VOLUME_KEY_SIZE, "10") == 0);
 	check_fast(record_set(rec, VOLUME_KEY_MODE, plan->mode != NULL ? plan->mode : "0000") == 0);
-	check_fast(record_set(rec, VOLUME_KEY_ON_DELETE,
-			      plan->on_delete != NULL ? plan->on_delete : "delete") == 0);
+	if (plan->on_delete != NULL)
+		check_fast(record_set(rec, VOLUME_KEY_ON_DELETE, plan->on_delete) == 0);
 	check_fast(record_set(rec, VOLUME_CONTEXT_PREFIX "extra", extra) == 0);
 	if (plan->claim != NULL)
 		check_fast(record_set(rec, VOLUME_KEY_CLAIM, plan->claim) == 0);
