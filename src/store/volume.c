@@ -160,6 +160,12 @@ int volume_find(struct nfs_client *c, const struct volume_id *id, const struct r
 		return r;
 	if (has_directory && !volume_is_unfinished(&v))
 		return 0;
+	/* csi-driver-nfs may have finished it, which leaves the record as it is. */
+	if (has_directory)
+		return error_set(err, ERROR_NOT_FOUND,
+				 "volume '%s' on %s:%s is unfinished: its creation is under way, or was interrupted; if another driver has finished it, remove its record from " NFS_STATE_DIR
+				 "/volumes",
+				 volume_id_key(id), c->export.server, c->export.share);
 	return error_sys(err, ERROR_NOT_FOUND, ENOENT, "volume directory '%s' on %s:%s", id->subdir,
 			 c->export.server, c->export.share);
 }

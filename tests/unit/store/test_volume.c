@@ -713,6 +713,24 @@ START_TEST(test_bad_record)
 }
 END_TEST
 
+/* csi-driver-nfs may make the directory of a volume whose creation was interrupted. */
+START_TEST(test_find_unfinished)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+		     "v=1;name=pvc-1;id=fake%23share%23pvc-1%23%23;dir=pvc-1;size=10;mode=0000;"
+		     "src=volume%20fake%23share%23pvc-2%23%23");
+	check_int("no directory", "find", find(f, &flat, &err), -ENOENT);
+	check_error("no directory", &err, ERROR_NOT_FOUND, "directory 'pvc-1'");
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	check_int("directory", "find", find(f, &flat, &err), -ENOENT);
+	check_error("directory", &err, ERROR_NOT_FOUND, "unfinished");
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* An id that joins the key of one volume with the directory of another acts on neither. */
 START_TEST(test_id_of_another_directory)
 {
@@ -1950,6 +1968,7 @@ CHECK_MAIN("volume",
 		   test_special_bits_stay,
 		   test_contents,
 		   test_policy,
+		   test_find_unfinished,
 		   test_id_of_another_directory,
 		   test_id_without_its_directory,
 		   test_archive_collision,
