@@ -15,8 +15,6 @@
 #include "tree/reader_item.h"
 #include "tree/sparse.h"
 
-#define REREADS_MAX 3 /* of a file that is being written to; then keep it as it was read */
-
 /* builder_step.c cannot drop a file that it creates and writes in one call. */
 _Static_assert(NFS_WHOLE_MAX <= READER_WHOLE_MAX, "a file made in one call is read in full first");
 
@@ -196,7 +194,7 @@ static void keep_as_read(struct reader *rd, struct reader_item *item)
 	item->kept = true;
 	rd->work->progress.changed++;
 	log_info("A file was written to each time it was read", LOG_STR("path", rd->path.data),
-		 LOG_NUM("times", item->rereads + 1));
+		 LOG_NUM("times", item->rereads + item->cuts + 1));
 }
 
 /* Check a file that was read to its end. -ERESTART: read it again, unless the error is set. */
@@ -210,14 +208,13 @@ static int check_unchanged(struct reader *rd, struct reader_item *item, struct e
 					rd->path.data);
 		return -ERESTART;
 	}
-	/* retry_limit_size() has cut the size: data beyond it was written later. */
-	if (item->cuts > 1) {
+	if (item->is_limited) {
 		keep_as_read(rd, item);
 		return 0;
 	}
 	if (!item->file.changed)
 		return 0;
-	if (item->rereads == REREADS_MAX) {
+	if (item->rereads == READER_REREADS_MAX) {
 		keep_as_read(rd, item);
 		return 0;
 	}
@@ -257,8 +254,11 @@ static int read_before_begin(struct reader *rd, struct reader_item *item, struct
 	int r;
 
 	*ret_whole = item->attr.size <= READER_WHOLE_MAX;
-	if (item->attr.size == 0)
+	if (item->attr.size == 0) {
+		if (item->is_limited)
+			keep_as_read(rd, item);
 		return 0;
+	}
 	if (!item->file.started)
 		reader_item_open(item);
 	/* An archive takes holes as zeros, also those that SEEK finds. */

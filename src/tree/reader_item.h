@@ -31,6 +31,8 @@
 /* Names remembered for all open directories; beyond it, a directory cannot be listed again. */
 #define READER_NAMES_MAX 200000
 
+#define READER_REREADS_MAX 3 /* of a file that is being written to; then keep it as it was read */
+
 /* Largest file that is read in full before it is begun. SEEK and COPY do not pay off below it. */
 #define READER_WHOLE_MAX (1024U * 1024)
 
@@ -76,6 +78,7 @@ struct reader_item {
 	unsigned int cuts; /* reads that found the file shorter than its attributes said */
 	uint64_t end; /* length of the file at the last cut */
 	uint64_t holes; /* its part of reader.holes */
+	bool is_limited; /* attr.size is end: what is behind it was written later, if it is there */
 	bool is_cut; /* CLONE or COPY gave another length: read the file instead */
 	bool is_later_name; /* its file was delivered under another name, so do not read it ahead */
 	bool kept; /* delivered although the file was written to during each read */

@@ -187,10 +187,15 @@ static int find_name(struct reader *rd, struct reader_folder *folder, const char
 
 /* -------- entries -------- */
 
-/* Stop at the end that was read if the server keeps reporting a larger size. */
+/*
+ * Stop at the end that was read if the server keeps reporting a larger size, or a writer keeps
+ * truncating the file and filling it again.
+ */
 static void retry_limit_size(struct reader_item *item)
 {
-	if (item->cuts > 1 && item->attr.type == NFS_TYPE_FILE && item->attr.size > item->end)
+	item->is_limited = item->cuts > READER_REREADS_MAX && item->attr.type == NFS_TYPE_FILE &&
+			   item->attr.size > item->end;
+	if (item->is_limited)
 		item->attr.size = item->end;
 }
 

@@ -631,15 +631,18 @@ START_TEST(test_replaced_for_ever)
 }
 END_TEST
 
-#define CUTS_LAST (2 * READS - 5)
+#define CUTS_LAST (3 * READS - 6)
 
-/* A file that becomes shorter and shorter, and whose name another one takes then. */
+/*
+ * A file that becomes shorter each time it is read, and whose name another one takes then. Once it
+ * was cut, READS / 2 read all of it.
+ */
 static void cut_and_replace_big(struct fake_nfs *f, unsigned int n)
 {
-	if (n == 1 || n == READS)
-		cut_big(f, n);
-	else if (n == CUTS_LAST)
+	if (n == CUTS_LAST)
 		replace_big(f, n);
+	else if (n == 1 || (n > READS && n % (READS / 2) == 1))
+		cut_big(f, n);
 }
 
 /* What is known of the length of the first file does not limit the second one. */
@@ -662,6 +665,59 @@ START_TEST(test_replaced_after_cuts)
 		tree_check_same(row, j.f, "tree/big", j.g, "copy/big");
 		check_int(row, "changed", j.work.progress.changed, 0);
 		job_done(&j);
+	}
+}
+END_TEST
+
+/* A writer opens a file with O_TRUNC again and again: each READ up to a limit finds nothing. */
+struct rewriter {
+	unsigned int cuts, max;
+};
+
+static void rewrite(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct rewriter *w = data;
+
+	if (op->type == NFS_OP_READ && w->cuts < w->max) {
+		w->cuts++;
+		fake_nfs_truncate(f, "tree/small", 0);
+	} else if (op->type == NFS_OP_LOOKUP) {
+		tree_fill_file(f, "tree/small", 0, 5000);
+	}
+}
+
+/* It is read again, three times. Then it is kept as short as it was found, and that is counted. */
+START_TEST(test_cut_and_written_again)
+{
+	static const struct {
+		unsigned int cuts;
+		uint64_t changed, size;
+	} rows[] = {
+		{ 1, 0, 5000 }, { 2, 0, 5000 }, { 3, 0, 5000 }, { 4, 1, 0 }, { UINT32_MAX, 1, 0 },
+	};
+	size_t i, k;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (k = 0; k < ARRAY_SIZE(jobs); k++) {
+			struct rewriter w = { .max = rows[i].cuts };
+			struct nfs_handle handle;
+			struct nfs_attr attr;
+			struct job j;
+			char row[64];
+
+			(void)snprintf(row, sizeof(row), "%s, cut %u times", job_names[k],
+				       rows[i].cuts);
+			job_init(&j, &full);
+			tree_fill_file(j.f, "tree/small", 0, 5000);
+			fake_nfs_watch(j.f, rewrite, &w);
+			jobs[k](row, &j);
+			fake_nfs_watch(j.f, NULL, NULL);
+			ck_assert_msg(j.result == 0, "%s: %s", row, j.err.msg);
+			ck_assert(fake_nfs_get(j.g, "copy/small", &handle, &attr));
+			check_int(row, "size", attr.size, rows[i].size);
+			check_int(row, "changed", j.work.progress.changed, rows[i].changed);
+			job_done(&j);
+		}
 	}
 }
 END_TEST
@@ -1251,7 +1307,7 @@ CHECK_MAIN("tree_live",
 	   .tests = { test_begin_again, test_listing_of_what_has_gone, test_links,
 		      test_archive_depth, test_all_hole_in_an_archive, test_long_hole_reports,
 		      test_many_holes_in_an_archive, test_hole_at_second_look, test_slow_reports,
-		      test_replaced_after_cuts },
+		      test_replaced_after_cuts, test_cut_and_written_again },
 	   .loops = { { test_listing_begins_again, 3 },
 		      { test_replaced_again_and_again, 2 },
 		      { test_replaced_for_ever, 2 },
