@@ -273,12 +273,8 @@ static int take_xattrs(struct tree_builder *b, const struct tree_entry *entry,
 	int r;
 
 	*ret = NULL;
-	if (set == NULL || set->n == 0 || entry->hardlink_to != NULL)
+	if (set == NULL || set->n == 0 || entry->hardlink_to != NULL || !b->work->to_xattrs)
 		return 0;
-	if (!b->work->to_xattrs) {
-		tree_xattrs_lose(b->work, set->n, -EOPNOTSUPP);
-		return 0;
-	}
 	r = builder_wait_for_memory(b, set->bytes, err);
 	if (r < 0)
 		return r;
@@ -335,6 +331,8 @@ static int builder_begin(struct tree_sink *sink, const struct tree_entry *entry,
 	}
 	node->target = target;
 	node->xattrs = xattrs;
+	if (xattrs == NULL && entry->xattrs != NULL && !is_link)
+		builder_node_lose_xattrs(node, entry->xattrs->n, -EOPNOTSUPP);
 	node->deferred = node->deferred && xattrs == NULL;
 	node->known = is_directory && check_known(b, entry->path);
 	b->current = node;
@@ -447,6 +445,7 @@ static int builder_drop(struct tree_sink *sink, struct error *err)
 	r = node->deferred ? 0 : remove_node(b, node, err); /* a deferred one was not made yet */
 	if (r < 0)
 		return r;
+	b->work->progress.xattrs_lost -= node->xattrs_lost; /* the name may come again */
 	b->current = parent;
 	parent->pending--;
 	builder_node_free(node);

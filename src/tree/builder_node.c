@@ -139,6 +139,12 @@ struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_
 	return node;
 }
 
+void builder_node_lose_xattrs(struct builder_node *node, uint64_t n, int error)
+{
+	tree_xattrs_lose(node->builder->work, n, error);
+	node->xattrs_lost += n;
+}
+
 void builder_node_drop_xattrs(struct builder_node *node)
 {
 	if (node->xattrs == NULL)

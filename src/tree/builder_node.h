@@ -111,6 +111,7 @@ struct builder_node {
 	char *text; /* of a symbolic link */
 	struct tree_xattrs *xattrs; /* to be set; NULL: none, or done */
 	size_t xattrs_set; /* items that are done with */
+	uint64_t xattrs_lost; /* of them, or all; counted in the progress */
 	struct builder_target *target; /* itself, for later links; or what it links to; or NULL */
 	char name[];
 };
@@ -163,6 +164,9 @@ void builder_node_free(struct builder_node *node);
 
 /* Drop the extended attributes, and give back their memory. */
 void builder_node_drop_xattrs(struct builder_node *node);
+
+/* Count extended attributes that the target does not take. */
+void builder_node_lose_xattrs(struct builder_node *node, uint64_t n, int error);
 
 /* Queue a directory by what is to be created in it, and in flight. */
 void builder_folder_queue(struct builder_node *folder);

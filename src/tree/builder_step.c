@@ -279,7 +279,7 @@ static int after_xattr(struct builder_node *node, const struct nfs_op *op, int r
 	if (r < 0 && !tree_xattrs_is_loss(r))
 		return r;
 	if (r < 0)
-		tree_xattrs_lose(work, 1, r);
+		builder_node_lose_xattrs(node, 1, r);
 	if (r == -EOPNOTSUPP)
 		work->to_xattrs = false;
 	left = node->xattrs->n - ++node->xattrs_set;
@@ -288,7 +288,7 @@ static int after_xattr(struct builder_node *node, const struct nfs_op *op, int r
 		return 0;
 	}
 	/* Another node's reply may have ended it. */
-	tree_xattrs_lose(work, left, -EOPNOTSUPP);
+	builder_node_lose_xattrs(node, left, -EOPNOTSUPP);
 	builder_node_drop_xattrs(node);
 	return builder_node_enter_fill(node);
 }

@@ -126,6 +126,9 @@ static int deliver_entry(struct reader *rd, struct reader_item *item, struct err
 					&entry.hardlink_to) < 0)
 			return error_oom(err);
 	}
+	/* Its first name has told them. */
+	if (entry.hardlink_to != NULL)
+		item->xattrs_lost = 0;
 	if (type == NFS_TYPE_DIRECTORY)
 		return enter_folder(rd, item, &entry, err);
 	if (rd->options->count) {
@@ -181,8 +184,10 @@ static int read_item(struct reader *rd, struct error *err)
 	if (item->state != ITEM_READY)
 		return tree_pump(rd->work, err);
 	r = item->kind == ITEM_ENTRY ? deliver_entry(rd, item, err) : deliver_end(rd, item, err);
-	if (r == 0)
+	if (r == 0) {
+		tree_xattrs_lose(rd->work, item->xattrs_lost, item->xattr_error);
 		reader_item_free(item);
+	}
 	return r < 0 ? r : 0; /* 1: the item is still queued */
 }
 

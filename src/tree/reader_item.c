@@ -167,6 +167,13 @@ void reader_item_forget_xattrs(struct reader_item *item)
 	item->xattrs_cookie = 0;
 	item->xattr_pages = 0;
 	item->xattrs_read = 0;
+	item->xattrs_lost = 0;
+}
+
+static void item_lose_xattr(struct reader_item *item, int error)
+{
+	if (item->xattrs_lost++ == 0)
+		item->xattr_error = error;
 }
 
 static void item_add_name(struct reader_item *item, const char *bytes, uint32_t len)
@@ -179,7 +186,7 @@ static void item_add_name(struct reader_item *item, const char *bytes, uint32_t 
 	if (r == -ENOMEM)
 		item->error = r;
 	else if (r < 0)
-		tree_xattrs_lose(item->reader->work, 1, r);
+		item_lose_xattr(item, r);
 }
 
 static void fetch_add_name(struct nfs_op *op, const char *bytes, uint32_t len)
@@ -211,9 +218,9 @@ static int take_xattr_names(struct reader_item *item, const struct nfs_op *op)
 		return item->error;
 	}
 	if (op->error < 0)
-		tree_xattrs_lose(work, 1, op->error);
+		item_lose_xattr(item, op->error);
 	else if (stuck)
-		tree_xattrs_lose(work, 1, -EREMOTEIO);
+		item_lose_xattr(item, -EREMOTEIO);
 	/* After the first list, a refusal is about this file only. */
 	if (op->error == 0)
 		item->reader->has_listed_xattrs = true;
@@ -228,7 +235,7 @@ static int take_xattr_names(struct reader_item *item, const struct nfs_op *op)
 static int take_xattr_value(struct reader_item *item, const struct nfs_op *op)
 {
 	if (op->error < 0 && op->error != -ENODATA)
-		tree_xattrs_lose(item->reader->work, 1, op->error);
+		item_lose_xattr(item, op->error);
 	if (op->error < 0)
 		tree_xattrs_remove(item->xattrs, item->xattrs_read);
 	else

@@ -93,6 +93,8 @@ struct reader_item {
 	unsigned int xattr_pages;
 	size_t xattrs_read; /* items of the set that have their value */
 	size_t xattrs_charged; /* bytes taken from the purse */
+	uint64_t xattrs_lost; /* counted when the item is delivered: it may be read again */
+	int xattr_error; /* of the first of them */
 	struct tree_file file;
 	char name[];
 };

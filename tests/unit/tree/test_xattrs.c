@@ -528,6 +528,55 @@ START_TEST(test_changed)
 }
 END_TEST
 
+/* Change the file at a READ, once it was begun in the copy. */
+static void write_at_read(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *reads = data;
+
+	if (op->type == NFS_OP_READ && ++*reads == 5)
+		tree_fill_file(f, "tree/big", 0, 100);
+}
+
+/* What a file loses counts once, however often the file is read, and whatever names it has. */
+START_TEST(test_losses_of_what_is_read_again)
+{
+	static const struct {
+		const char *name;
+		bool to_xattrs;
+		struct fake_failure failure;
+		uint64_t lost;
+	} rows[] = {
+		{ "by the target", false, { .nth = 0 }, 2 },
+		/* What cannot be listed counts as one: the file, and the directory. */
+		{ "by the source", true, { 1, -EACCES, false, true, OPERATION(LISTXATTRS) }, 2 },
+		{ "by the target's refusals",
+		  true,
+		  { 1, -ENOSPC, false, true, OPERATION(SETXATTR) },
+		  2 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		unsigned int reads = 0;
+		struct result got;
+
+		fake_nfs_habits(f, &usual);
+		tree_fill_file(f, "tree/big", 0, 3 * MIB);
+		fake_nfs_link(f, "tree/big", "tree/other name");
+		fake_nfs_set_xattr(f, "tree/big", "a", "one", 3);
+		fake_nfs_set_xattr(f, "tree/big", "b", "two", 3);
+		fake_nfs_fail(f, &rows[i].failure);
+		fake_nfs_watch(f, write_at_read, &reads);
+		copy(f, rows[i].to_xattrs, &got);
+		ck_assert_msg(got.r == 0, "%s: %s", rows[i].name, got.err.msg);
+		check_that(rows[i].name, "it is read again", reads > 15);
+		check_int(rows[i].name, "lost", got.progress.xattrs_lost, rows[i].lost);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* -------- archives -------- */
 
 static void pack(struct fake_nfs *f, struct result *ret)
@@ -676,7 +725,7 @@ START_TEST(test_calls)
 }
 END_TEST
 
-CHECK_MAIN("xattrs",
-	   .tests = { test_copy, test_calls, test_reads_alone, test_find, test_find_less,
-		      test_refused_later, test_losses, test_stuck, test_relisted, test_broken,
-		      test_read_only, test_changed, test_archive, test_foreign })
+CHECK_MAIN("xattrs", .tests = { test_copy, test_calls, test_reads_alone, test_find, test_find_less,
+				test_refused_later, test_losses, test_stuck, test_relisted,
+				test_broken, test_read_only, test_losses_of_what_is_read_again,
+				test_changed, test_archive, test_foreign })
